@@ -1,0 +1,184 @@
+//! One user-facing error: what went wrong, where in the SQL text, and what to do about it.
+//!
+//! Every crate that speaks to a user builds a [`Diagnostic`]; doors only render it. Knows no
+//! engine and no protocol: its fields map one to one onto a PostgreSQL ErrorResponse, an HTTP
+//! body and a Python exception.
+
+mod nearest;
+mod render;
+mod span;
+
+pub use nearest::nearest;
+pub use span::Span;
+
+use std::fmt;
+
+/// What a caller should do about an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// The statement or request is wrong: change it.
+    FixRequest,
+    /// The data is wrong (a malformed file, a value of another type): change the data.
+    FixData,
+    /// A limit was reached: free resources or raise the limit.
+    FreeResources,
+    /// Nothing is wrong with the request: send it again.
+    Retry,
+    /// A defect of Lockstep: report it.
+    ReportBug,
+}
+
+/// The SQLSTATE codes in use, each with its standard meaning.
+pub mod code {
+    /// The text is not a statement of the dialect.
+    pub const SYNTAX_ERROR: &str = "42601";
+    /// A column name that no input provides.
+    pub const UNDEFINED_COLUMN: &str = "42703";
+    /// A column name that several inputs provide.
+    pub const AMBIGUOUS_COLUMN: &str = "42702";
+    /// A function name, or a function for these argument types, that does not exist.
+    pub const UNDEFINED_FUNCTION: &str = "42883";
+    /// A table that does not exist.
+    pub const UNDEFINED_TABLE: &str = "42P01";
+    /// A table that exists already.
+    pub const DUPLICATE_TABLE: &str = "42P07";
+    /// A database that does not exist.
+    pub const UNDEFINED_DATABASE: &str = "3D000";
+    /// A database that exists already.
+    pub const DUPLICATE_DATABASE: &str = "42P04";
+    /// A deployment, index, window or setting that does not exist.
+    pub const UNDEFINED_OBJECT: &str = "42704";
+    /// A deployment, index, window or column that exists already.
+    pub const DUPLICATE_OBJECT: &str = "42710";
+    /// Types that do not go together, or a value of another type than asked for.
+    pub const DATATYPE_MISMATCH: &str = "42804";
+    /// A column that is neither grouped nor aggregated.
+    pub const GROUPING_ERROR: &str = "42803";
+    /// A window definition that breaks a rule.
+    pub const WINDOWING_ERROR: &str = "42P20";
+    /// A table or index definition that breaks a rule.
+    pub const INVALID_TABLE_DEFINITION: &str = "42P16";
+    /// An object that others still depend on.
+    pub const DEPENDENT_OBJECTS: &str = "2BP01";
+    /// A form of the language that is not supported.
+    pub const FEATURE_NOT_SUPPORTED: &str = "0A000";
+    /// A parameter or option value outside its range.
+    pub const INVALID_PARAMETER: &str = "22023";
+    /// Text that is not a value of the wanted type.
+    pub const INVALID_TEXT: &str = "22P02";
+    /// A malformed row in a file.
+    pub const BAD_COPY_FORMAT: &str = "22P04";
+    /// A number outside the range of its type.
+    pub const OUT_OF_RANGE: &str = "22003";
+    /// NULL where it is not allowed.
+    pub const NOT_NULL_VIOLATION: &str = "23502";
+    /// A statement nested deeper, or longer, than the limit.
+    pub const STATEMENT_TOO_COMPLEX: &str = "54001";
+    /// The memory budget is used up.
+    pub const OUT_OF_MEMORY: &str = "53200";
+    /// A file that does not exist.
+    pub const UNDEFINED_FILE: &str = "58P01";
+    /// A file that exists already.
+    pub const DUPLICATE_FILE: &str = "58P02";
+    /// Reading or writing a file failed.
+    pub const IO_ERROR: &str = "58030";
+    /// A defect of Lockstep.
+    pub const INTERNAL_ERROR: &str = "XX000";
+}
+
+/// An error (or a warning) for a person.
+///
+/// `message` is short and factual; `detail` and `hint` are full sentences.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// SQLSTATE, five characters; see [`code`].
+    pub code: &'static str,
+    /// What to do about it.
+    pub kind: Kind,
+    /// One line, no trailing dot.
+    pub message: String,
+    /// Where in the statement's text, in bytes.
+    pub span: Option<Span>,
+    /// What more there is to know.
+    pub detail: Option<String>,
+    /// What to do, with the nearest valid name when a name was wrong.
+    pub hint: Option<String>,
+}
+
+/// The result of anything that reports to a user.
+pub type Result<T, E = Box<Diagnostic>> = std::result::Result<T, E>;
+
+impl Diagnostic {
+    /// Makes a diagnostic whose remedy is to fix the request.
+    pub fn new(code: &'static str, message: impl Into<String>) -> Self {
+        Self { code, kind: Kind::FixRequest, message: message.into(), span: None, detail: None, hint: None }
+    }
+
+    /// Makes the diagnostic of a defect of ours; the text asks for a report.
+    pub fn internal(message: impl Into<String>) -> Self {
+        let hint = "This is a defect of Lockstep. Please report it with the statement that caused it.";
+        Self::new(code::INTERNAL_ERROR, message).with_kind(Kind::ReportBug).with_hint(hint)
+    }
+
+    /// Makes the diagnostic of a form of the language that is not supported.
+    pub fn unsupported(message: impl Into<String>) -> Self {
+        Self::new(code::FEATURE_NOT_SUPPORTED, message)
+    }
+
+    /// Sets what to do about it.
+    #[must_use]
+    pub fn with_kind(mut self, kind: Kind) -> Self {
+        self.kind = kind;
+        self
+    }
+
+    /// Sets the position; one that is there already is kept, since the inner one is the closer.
+    #[must_use]
+    pub fn at(mut self, span: Span) -> Self {
+        self.span.get_or_insert(span);
+        self
+    }
+
+    /// Sets the detail.
+    #[must_use]
+    pub fn with_detail(mut self, detail: impl Into<String>) -> Self {
+        self.detail = Some(detail.into());
+        self
+    }
+
+    /// Sets the hint.
+    #[must_use]
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Adds the hint «Did you mean …?» when one of `names` is close to `wanted`.
+    #[must_use]
+    pub fn with_nearest<'a>(self, wanted: &str, names: impl IntoIterator<Item = &'a str>) -> Self {
+        match nearest(wanted, names) {
+            Some(name) => self.with_hint(format!("Did you mean `{name}`?")),
+            None => self,
+        }
+    }
+
+    /// Renders the error over several lines, with the offending line of `sql` and a caret under
+    /// the position.
+    pub fn render(&self, sql: Option<&str>) -> String {
+        render::render(self, sql)
+    }
+
+    /// Boxes it into the error side of a [`Result`].
+    pub fn err<T>(self) -> Result<T> {
+        Err(Box::new(self))
+    }
+}
+
+impl fmt::Display for Diagnostic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Diagnostic {}
+

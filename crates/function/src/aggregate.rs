@@ -1,0 +1,83 @@
+//! Aggregate functions: one value per window frame or group.
+//!
+//! A function is an [`AggregateFunction`] in one of the tables below ([`all`] chains them). For
+//! particular argument types and constants it binds to a [`BoundAggregate`], which makes
+//! [`Accumulator`]s. Promise L2 asks that a result depend on the multiset of rows, or on their
+//! order by event time, and never on how the rows were fed; hence the two ways of [`Feeding`].
+
+use std::{fmt, sync::Arc};
+
+use lockstep_row::{Arena, DataType, Datum};
+
+use crate::{Arguments, SignatureError};
+
+/// How an accumulator is fed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Feeding {
+    /// Request mode: `add` from the newest row to the oldest; `remove` is never called.
+    NewestFirst,
+    /// Batch mode: `add` in event order, oldest first; `remove` takes away the oldest row that is
+    /// still there.
+    Sliding,
+}
+
+/// The running state of one aggregate.
+pub trait Accumulator: Send {
+    /// Takes in one row, as the feeding says.
+    fn add(&mut self, arguments: &[Datum<'_>]);
+    /// Takes away the oldest row, whose arguments are passed once more. [`Feeding::Sliding`] only.
+    fn remove(&mut self, arguments: &[Datum<'_>]);
+    /// The aggregate of the rows taken in. Does not change the state.
+    fn value<'a>(&self, arena: &'a Arena) -> Datum<'a>;
+    /// Forgets every row and keeps the memory.
+    fn reset(&mut self);
+}
+
+/// Makes an accumulator.
+pub type MakeAccumulator = dyn Fn(Feeding) -> Box<dyn Accumulator> + Send + Sync;
+
+/// An aggregate for particular argument types and constants.
+#[derive(Clone)]
+pub struct BoundAggregate {
+    /// What each argument is cast to.
+    pub parameters: Vec<DataType>,
+    /// The type of the result.
+    pub returns: DataType,
+    /// Makes an accumulator.
+    pub make: Arc<MakeAccumulator>,
+}
+
+impl fmt::Debug for BoundAggregate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BoundAggregate")
+            .field("parameters", &self.parameters)
+            .field("returns", &self.returns)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The type rule and semantics of an aggregate. `count(*)` binds with no arguments.
+pub type BindAggregate = fn(&Arguments<'_>) -> Result<BoundAggregate, SignatureError>;
+
+/// An aggregate function, declared once.
+#[derive(Debug, Clone, Copy)]
+pub struct AggregateFunction {
+    /// The name, in lower case.
+    pub name: &'static str,
+    /// Other names.
+    pub aliases: &'static [&'static str],
+    /// The signature in the reference.
+    pub signature: &'static str,
+    /// What it does, NULL and the empty frame included; full sentences.
+    pub doc: &'static str,
+    /// Whether the order of the rows matters (`first_value`, `ew_avg`, …).
+    pub is_ordered: bool,
+    /// The type rule and semantics.
+    pub bind: BindAggregate,
+}
+
+/// Finds a function by name or alias, in any case.
+pub fn find(name: &str) -> Option<&'static AggregateFunction> {
+    let _ = name;
+    None
+}

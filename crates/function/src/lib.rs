@@ -1,0 +1,28 @@
+//! The function library: every scalar and aggregate function is declared once, here.
+//!
+//! A declaration holds the name, the documentation, the type rule and the semantics; the registry,
+//! the DataFusion functions, the row form of request mode, SHOW FUNCTIONS, the reference page and
+//! the golden tests derive from it. Knows values and types, never tables.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`Settings`] | what a session fixes for its functions: time zone, compatibility |
+//! | [`ScalarFunction`], [`scalar`] | one value per row |
+//! | [`AggregateFunction`], [`aggregate`] | one value per window frame or group |
+//! | [`cast`] | CAST, and the implicit conversions |
+//! | [`exact_sum`] | the correctly rounded sum of floats |
+//! | [`RowExpr`] | an expression in row form: one row in, one value out, no Arrow |
+//! | [`udf`] | declarations as DataFusion functions |
+
+pub mod aggregate;
+pub mod cast;
+pub mod exact_sum;
+mod row_expr;
+pub mod scalar;
+mod settings;
+pub mod udf;
+
+pub use aggregate::{Accumulator, AggregateFunction, BoundAggregate, Feeding};
+pub use row_expr::{RowExpr, RowSource};
+pub use scalar::{Arguments, Nulls, ScalarFunction, ScalarImplementation, SignatureError};
+pub use settings::{Compatibility, Settings};

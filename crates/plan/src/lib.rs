@@ -1,0 +1,24 @@
+//! The unified plan generator: syntax tree and catalog to a typed logical plan.
+//!
+//! [`bind`] gives one DataFusion `LogicalPlan` that every executor runs. Where the dialect means
+//! something else than DataFusion would, the plan calls *our* functions, so that no executor has
+//! an opinion of its own. Nothing here executes.
+//!
+//! # Shape of a plan
+//!
+//! Native nodes: `TableScan` (its source is a [`CatalogTable`]), `Projection`, `Filter`,
+//! `SubqueryAlias`, `Limit`, `Sort`, `Union`, `Aggregate`, `Distinct`, `Join`, `EmptyRelation`.
+//! Our own: [`WindowAggregate`] and [`LastJoin`].
+//!
+//! Native expressions: `Column`, `Literal`, `Alias`, `BinaryExpr` with AND, OR and the six
+//! comparisons (both sides of one type, never FLOAT or DOUBLE), `Not`, `IsNull`, `IsNotNull`,
+//! `Case` (searched). Everything else is a `ScalarFunction` whose UDF is a
+//! `lockstep_function::udf::ScalarUdf`.
+//!
+//! Arrow types are the images of the dialect's types under `lockstep_row::arrow`.
+
+mod catalog;
+mod node;
+
+pub use catalog::{Catalog, CatalogTable};
+pub use node::{AggregateCall, Frame, LastJoin, TimeBound, Window, WindowAggregate, WindowGroup};

@@ -1,0 +1,1 @@
+//! Types and values to and from Arrow.

@@ -1,0 +1,84 @@
+//! The types of the dialect.
+
+use std::fmt;
+
+/// A type of the dialect. `Null` is the type of the literal NULL, which adapts to its neighbour.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum DataType {
+    /// The type of a bare NULL.
+    Null,
+    /// BOOL.
+    Bool,
+    /// SMALLINT, 16 bits.
+    SmallInt,
+    /// INT, 32 bits.
+    Int,
+    /// BIGINT, 64 bits.
+    BigInt,
+    /// FLOAT, IEEE 754 binary32.
+    Float,
+    /// DOUBLE, IEEE 754 binary64.
+    Double,
+    /// STRING, UTF-8.
+    String,
+    /// TIMESTAMP, milliseconds since the epoch, UTC.
+    Timestamp,
+    /// DATE, days since the epoch.
+    Date,
+    /// ARRAY of one element type; in expressions only.
+    Array(Box<DataType>),
+    /// MAP from a key type to a value type.
+    Map(Box<DataType>, Box<DataType>),
+}
+
+impl DataType {
+    /// Whether it is SMALLINT, INT or BIGINT.
+    pub fn is_integer(&self) -> bool {
+        matches!(self, Self::SmallInt | Self::Int | Self::BigInt)
+    }
+
+    /// Whether it is FLOAT or DOUBLE.
+    pub fn is_float(&self) -> bool {
+        matches!(self, Self::Float | Self::Double)
+    }
+
+    /// Whether it is an integer or a float type.
+    pub fn is_number(&self) -> bool {
+        self.is_integer() || self.is_float()
+    }
+
+    /// Finds the type of an accepted spelling (`int`, `int32`, `i32`, `varchar`, …), in any case.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Some(match name.to_ascii_lowercase().as_str() {
+            "bool" | "boolean" => Self::Bool,
+            "smallint" | "int16" | "i16" => Self::SmallInt,
+            "int" | "integer" | "int32" | "i32" => Self::Int,
+            "bigint" | "int64" | "i64" => Self::BigInt,
+            "float" | "float32" => Self::Float,
+            "double" | "float64" => Self::Double,
+            "string" | "varchar" => Self::String,
+            "timestamp" => Self::Timestamp,
+            "date" => Self::Date,
+            _ => return None,
+        })
+    }
+}
+
+impl fmt::Display for DataType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Null => f.write_str("NULL"),
+            Self::Bool => f.write_str("BOOL"),
+            Self::SmallInt => f.write_str("SMALLINT"),
+            Self::Int => f.write_str("INT"),
+            Self::BigInt => f.write_str("BIGINT"),
+            Self::Float => f.write_str("FLOAT"),
+            Self::Double => f.write_str("DOUBLE"),
+            Self::String => f.write_str("STRING"),
+            Self::Timestamp => f.write_str("TIMESTAMP"),
+            Self::Date => f.write_str("DATE"),
+            Self::Array(element) => write!(f, "ARRAY<{element}>"),
+            Self::Map(key, value) => write!(f, "MAP<{key}, {value}>"),
+        }
+    }
+}

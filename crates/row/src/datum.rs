@@ -1,0 +1,216 @@
+//! One value: [`Datum`] borrows its text, [`Value`] owns it.
+//!
+//! Request mode passes `Datum`s, which are `Copy`: text and lists point into stored rows, into the
+//! request row or into the [`Arena`] of the request, so that nothing is allocated per row.
+
+use crate::DataType;
+
+/// Scratch memory of one request or one batch: text and lists made by functions live here and are
+/// freed all at once.
+pub type Arena = bumpalo::Bump;
+
+/// One value, borrowed. `PartialEq` is identity of representation for tests, not SQL equality.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub enum Datum<'a> {
+    /// NULL of any type.
+    #[default]
+    Null,
+    /// BOOL.
+    Bool(bool),
+    /// SMALLINT.
+    SmallInt(i16),
+    /// INT.
+    Int(i32),
+    /// BIGINT.
+    BigInt(i64),
+    /// FLOAT.
+    Float(f32),
+    /// DOUBLE.
+    Double(f64),
+    /// STRING.
+    String(&'a str),
+    /// TIMESTAMP: milliseconds since the epoch.
+    Timestamp(i64),
+    /// DATE: days since the epoch.
+    Date(i32),
+    /// ARRAY: elements of one type, or NULL.
+    Array(&'a [Datum<'a>]),
+    /// MAP: entries in the order they were given.
+    Map(&'a [(Datum<'a>, Datum<'a>)]),
+}
+
+/// One value, owned.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub enum Value {
+    /// NULL of any type.
+    #[default]
+    Null,
+    /// BOOL.
+    Bool(bool),
+    /// SMALLINT.
+    SmallInt(i16),
+    /// INT.
+    Int(i32),
+    /// BIGINT.
+    BigInt(i64),
+    /// FLOAT.
+    Float(f32),
+    /// DOUBLE.
+    Double(f64),
+    /// STRING.
+    String(Box<str>),
+    /// TIMESTAMP: milliseconds since the epoch.
+    Timestamp(i64),
+    /// DATE: days since the epoch.
+    Date(i32),
+    /// ARRAY.
+    Array(Vec<Value>),
+    /// MAP.
+    Map(Vec<(Value, Value)>),
+}
+
+impl<'a> Datum<'a> {
+    /// Whether it is NULL.
+    pub fn is_null(&self) -> bool {
+        matches!(self, Self::Null)
+    }
+
+    /// The type of the value; `Null` for NULL, since a bare NULL has no type of its own.
+    pub fn data_type(&self) -> DataType {
+        match self {
+            Self::Null => DataType::Null,
+            Self::Bool(_) => DataType::Bool,
+            Self::SmallInt(_) => DataType::SmallInt,
+            Self::Int(_) => DataType::Int,
+            Self::BigInt(_) => DataType::BigInt,
+            Self::Float(_) => DataType::Float,
+            Self::Double(_) => DataType::Double,
+            Self::String(_) => DataType::String,
+            Self::Timestamp(_) => DataType::Timestamp,
+            Self::Date(_) => DataType::Date,
+            Self::Array(items) => DataType::Array(Box::new(element_type(items.iter()))),
+            Self::Map(entries) => DataType::Map(
+                Box::new(element_type(entries.iter().map(|(key, _)| key))),
+                Box::new(element_type(entries.iter().map(|(_, value)| value))),
+            ),
+        }
+    }
+
+    /// The value of any integer type, of a TIMESTAMP in milliseconds or of a DATE in days;
+    /// `None` for everything else, NULL included.
+    pub fn as_i64(&self) -> Option<i64> {
+        match *self {
+            Self::SmallInt(value) => Some(i64::from(value)),
+            Self::Int(value) | Self::Date(value) => Some(i64::from(value)),
+            Self::BigInt(value) | Self::Timestamp(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// The value of any number type as DOUBLE (a BIGINT is rounded to the nearest double);
+    /// `None` for everything else, NULL included.
+    #[expect(clippy::cast_precision_loss, reason = "documented: rounds to the nearest double")]
+    pub fn as_f64(&self) -> Option<f64> {
+        match *self {
+            Self::SmallInt(value) => Some(f64::from(value)),
+            Self::Int(value) => Some(f64::from(value)),
+            Self::BigInt(value) => Some(value as f64),
+            Self::Float(value) => Some(f64::from(value)),
+            Self::Double(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// The text of a STRING.
+    pub fn as_str(&self) -> Option<&'a str> {
+        match *self {
+            Self::String(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The value of a BOOL.
+    pub fn as_bool(&self) -> Option<bool> {
+        match *self {
+            Self::Bool(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// Copies it out of whatever it borrows from. Allocates for text, arrays and maps.
+    pub fn to_value(&self) -> Value {
+        match *self {
+            Self::Null => Value::Null,
+            Self::Bool(value) => Value::Bool(value),
+            Self::SmallInt(value) => Value::SmallInt(value),
+            Self::Int(value) => Value::Int(value),
+            Self::BigInt(value) => Value::BigInt(value),
+            Self::Float(value) => Value::Float(value),
+            Self::Double(value) => Value::Double(value),
+            Self::String(text) => Value::String(text.into()),
+            Self::Timestamp(value) => Value::Timestamp(value),
+            Self::Date(value) => Value::Date(value),
+            Self::Array(items) => Value::Array(items.iter().map(Datum::to_value).collect()),
+            Self::Map(entries) => Value::Map(
+                entries.iter().map(|(key, value)| (key.to_value(), value.to_value())).collect(),
+            ),
+        }
+    }
+
+    /// Whether both are the same bits: NaN equals the same NaN, 0.0 differs from -0.0. This is the
+    /// comparison of promise L2.
+    pub fn is_bit_equal(&self, other: &Datum<'_>) -> bool {
+        match (*self, *other) {
+            (Datum::Float(left), Datum::Float(right)) => left.to_bits() == right.to_bits(),
+            (Datum::Double(left), Datum::Double(right)) => left.to_bits() == right.to_bits(),
+            (Datum::Array(left), Datum::Array(right)) => {
+                left.len() == right.len() && left.iter().zip(right).all(|(l, r)| l.is_bit_equal(r))
+            }
+            (Datum::Map(left), Datum::Map(right)) => {
+                left.len() == right.len()
+                    && left
+                        .iter()
+                        .zip(right)
+                        .all(|(l, r)| l.0.is_bit_equal(&r.0) && l.1.is_bit_equal(&r.1))
+            }
+            (left, right) => left == right,
+        }
+    }
+}
+
+impl Value {
+    /// Borrows it. Arrays and maps are laid out in `arena`; everything else costs nothing.
+    pub fn as_datum<'a>(&'a self, arena: &'a Arena) -> Datum<'a> {
+        match self {
+            Self::Array(items) => Datum::Array(
+                arena.alloc_slice_fill_iter(items.iter().map(|item| item.as_datum(arena))),
+            ),
+            Self::Map(entries) => Datum::Map(arena.alloc_slice_fill_iter(
+                entries.iter().map(|(key, value)| (key.as_datum(arena), value.as_datum(arena))),
+            )),
+            scalar => scalar.as_scalar().expect("arrays and maps were handled above"),
+        }
+    }
+
+    /// Borrows it unless it is an array or a map.
+    pub fn as_scalar(&self) -> Option<Datum<'_>> {
+        Some(match self {
+            Self::Null => Datum::Null,
+            Self::Bool(value) => Datum::Bool(*value),
+            Self::SmallInt(value) => Datum::SmallInt(*value),
+            Self::Int(value) => Datum::Int(*value),
+            Self::BigInt(value) => Datum::BigInt(*value),
+            Self::Float(value) => Datum::Float(*value),
+            Self::Double(value) => Datum::Double(*value),
+            Self::String(text) => Datum::String(text),
+            Self::Timestamp(value) => Datum::Timestamp(*value),
+            Self::Date(value) => Datum::Date(*value),
+            Self::Array(_) | Self::Map(_) => return None,
+        })
+    }
+}
+
+/// The type of the first element that is not NULL.
+fn element_type<'a, 'b: 'a>(items: impl IntoIterator<Item = &'a Datum<'b>>) -> DataType {
+    items.into_iter().find(|item| !item.is_null()).map_or(DataType::Null, Datum::data_type)
+}

@@ -1,0 +1,26 @@
+//! Rows: the types of the dialect, table schemas, values, and the compact row codec.
+//!
+//! Everything above speaks of data in these words. A row's bytes say nothing of where they are
+//! stored, and nothing here knows SQL. The Arrow forms of types and values are in [`arrow`].
+//!
+//! | module | what |
+//! |---|---|
+//! | [`DataType`] | the types of the dialect |
+//! | [`Datum`], [`Value`] | one value, borrowed or owned |
+//! | [`TableSchema`] | columns, indexes, retention |
+//! | [`RowCodec`] | a row as bytes |
+//! | [`arrow`] | types and values to and from Arrow |
+//! | [`key`] | entity keys as bytes |
+
+pub mod arrow;
+pub mod calendar;
+mod codec;
+mod data_type;
+mod datum;
+pub mod key;
+mod schema;
+
+pub use codec::{RowCodec, RowError, RowView};
+pub use data_type::DataType;
+pub use datum::{Arena, Datum, Value};
+pub use schema::{Column, IndexSpec, Retention, TableSchema};

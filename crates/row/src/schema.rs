@@ -1,0 +1,113 @@
+//! What a table looks like: its columns, its indexes and how long they keep a row.
+
+use crate::{DataType, Value};
+
+/// A column of a table.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Column {
+    /// The name, in the case it was written.
+    pub name: String,
+    /// The type of its values.
+    pub data_type: DataType,
+    /// Whether NULL may be stored.
+    pub nullable: bool,
+    /// What an INSERT that leaves the column out stores.
+    pub default: Option<Value>,
+}
+
+impl Column {
+    /// Makes a nullable column without a default.
+    pub fn new(name: impl Into<String>, data_type: DataType) -> Self {
+        Self { name: name.into(), data_type, nullable: true, default: None }
+    }
+}
+
+/// How long an index keeps a row. `n` is the row's position within its entity key, newest first,
+/// counted from 1; times are milliseconds. A zero means «no limit» for that component.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Retention {
+    /// Every row is kept.
+    #[default]
+    Forever,
+    /// A row is expired when `event time + ttl_ms <= now`.
+    Absolute {
+        /// Time to live.
+        ttl_ms: i64,
+    },
+    /// A row is expired when `n > latest`.
+    Latest {
+        /// Rows kept per entity key.
+        latest: u64,
+    },
+    /// A row is expired when either says so; a zero component is ignored.
+    AbsOrLat {
+        /// Time to live.
+        ttl_ms: i64,
+        /// Rows kept per entity key.
+        latest: u64,
+    },
+    /// A row is expired when both say so; a zero component means it never is.
+    AbsAndLat {
+        /// Time to live.
+        ttl_ms: i64,
+        /// Rows kept per entity key.
+        latest: u64,
+    },
+}
+
+impl Retention {
+    /// Whether the row at position `n` (newest first, from 1) with this event time is expired.
+    pub fn is_expired(self, event_time_ms: i64, n: u64, now_ms: i64) -> bool {
+        let too_old = |ttl_ms: i64| ttl_ms > 0 && event_time_ms.saturating_add(ttl_ms) <= now_ms;
+        let too_many = |latest: u64| latest > 0 && n > latest;
+        match self {
+            Self::Forever => false,
+            Self::Absolute { ttl_ms } => too_old(ttl_ms),
+            Self::Latest { latest } => too_many(latest),
+            Self::AbsOrLat { ttl_ms, latest } => too_old(ttl_ms) || too_many(latest),
+            Self::AbsAndLat { ttl_ms, latest } => too_old(ttl_ms) && too_many(latest),
+        }
+    }
+}
+
+/// An index: the rows of each entity key in event-time order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IndexSpec {
+    /// The name; unique within the table.
+    pub name: String,
+    /// Positions of the key columns, in the order they were written.
+    pub keys: Vec<usize>,
+    /// Position of the event-time column (BIGINT, TIMESTAMP, INT or SMALLINT). `None`: rows are
+    /// in order of arrival, and the time of arrival counts for retention.
+    pub event_time: Option<usize>,
+    /// How long it keeps a row.
+    pub retention: Retention,
+    /// Whether the user declared it. An index made for a deployment keeps exactly the rows that
+    /// some declared index keeps.
+    pub declared: bool,
+}
+
+/// The columns and indexes of a table.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct TableSchema {
+    /// The columns, in order.
+    pub columns: Vec<Column>,
+    /// The indexes, in the order they were made.
+    pub indexes: Vec<IndexSpec>,
+}
+
+impl TableSchema {
+    /// The position of a column, matched case sensitively.
+    pub fn find_column(&self, name: &str) -> Option<usize> {
+        self.columns.iter().position(|column| column.name == name)
+    }
+
+    /// The index over exactly these key columns (in any order) and this event time.
+    pub fn find_index(&self, keys: &[usize], event_time: Option<usize>) -> Option<usize> {
+        self.indexes.iter().position(|index| {
+            index.event_time == event_time
+                && index.keys.len() == keys.len()
+                && index.keys.iter().all(|key| keys.contains(key))
+        })
+    }
+}

@@ -1,0 +1,767 @@
+//! The statements of the dialect as data. Names are as written and nothing is resolved; every part
+//! that an error may point at carries its [`Span`].
+
+use lockstep_diagnostic::Span;
+
+/// A name as written, without its quotes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ident {
+    /// The name.
+    pub text: String,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// A possibly qualified name: `[db.]table`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ObjectName {
+    /// The database, when it was written.
+    pub database: Option<Ident>,
+    /// The object.
+    pub name: Ident,
+}
+
+/// An expression and where it stands.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Expr {
+    /// What it is.
+    pub kind: ExprKind,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// The forms of an expression.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ExprKind {
+    /// `a`, `t.a`, `db.t.a`.
+    Column(Vec<Ident>),
+    /// A constant.
+    Literal(Literal),
+    /// An anonymous `?`, numbered from 0 in the order of the text.
+    Parameter(usize),
+    /// `-a`, `NOT a`.
+    Unary {
+        /// The operator.
+        operator: UnaryOperator,
+        /// Its operand.
+        operand: Box<Expr>,
+    },
+    /// `a + b`.
+    Binary {
+        /// The operator.
+        operator: BinaryOperator,
+        /// Left operand.
+        left: Box<Expr>,
+        /// Right operand.
+        right: Box<Expr>,
+    },
+    /// `a IS [NOT] NULL`.
+    IsNull {
+        /// The operand.
+        operand: Box<Expr>,
+        /// IS NOT NULL.
+        negated: bool,
+    },
+    /// `a [NOT] BETWEEN low AND high`.
+    Between {
+        /// The operand.
+        operand: Box<Expr>,
+        /// NOT BETWEEN.
+        negated: bool,
+        /// Lower end, inclusive.
+        low: Box<Expr>,
+        /// Upper end, inclusive.
+        high: Box<Expr>,
+    },
+    /// `a [NOT] IN (b, …)`.
+    InList {
+        /// The operand.
+        operand: Box<Expr>,
+        /// NOT IN.
+        negated: bool,
+        /// The list; at least one item.
+        items: Vec<Expr>,
+    },
+    /// `a [NOT] LIKE | ILIKE | RLIKE pattern [ESCAPE 'c']`.
+    Like {
+        /// Which of the three.
+        operator: LikeOperator,
+        /// The text.
+        operand: Box<Expr>,
+        /// NOT LIKE.
+        negated: bool,
+        /// The pattern.
+        pattern: Box<Expr>,
+        /// The escape, when it was written (never with RLIKE).
+        escape: Option<Box<Expr>>,
+    },
+    /// `CASE [operand] WHEN … THEN … [ELSE …] END`.
+    Case {
+        /// The operand of a simple CASE.
+        operand: Option<Box<Expr>>,
+        /// (WHEN, THEN) pairs; at least one.
+        branches: Vec<(Expr, Expr)>,
+        /// ELSE.
+        otherwise: Option<Box<Expr>>,
+    },
+    /// `CAST(a AS type)`.
+    Cast {
+        /// The operand.
+        operand: Box<Expr>,
+        /// The type.
+        to: TypeName,
+    },
+    /// `f(a, …) [OVER w]`.
+    Call(Call),
+    /// `a[i]`.
+    Index {
+        /// The array or map.
+        operand: Box<Expr>,
+        /// The position or key.
+        index: Box<Expr>,
+    },
+    /// `[a, …]`, `ARRAY<type>[a, …]`.
+    Array {
+        /// The element type, when it was written.
+        element: Option<TypeName>,
+        /// The elements.
+        items: Vec<Expr>,
+    },
+}
+
+/// A call of a function.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Call {
+    /// The name as written.
+    pub name: Ident,
+    /// The arguments; empty for `f(*)`.
+    pub arguments: Vec<Expr>,
+    /// `f(*)`.
+    pub star: bool,
+    /// `f(DISTINCT …)`.
+    pub distinct: bool,
+    /// The window.
+    pub over: Option<Over>,
+}
+
+/// What follows OVER.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Over {
+    /// `OVER w`.
+    Named(Ident),
+    /// `OVER (…)`.
+    Spec(Box<WindowSpec>),
+}
+
+/// A constant.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Literal {
+    /// NULL.
+    Null,
+    /// TRUE, FALSE.
+    Bool(bool),
+    /// An integer that fits 32 bits.
+    Int(i32),
+    /// An integer that needs 64 bits, or has the suffix `L`.
+    BigInt(i64),
+    /// A decimal number with the suffix `f`.
+    Float(f32),
+    /// A decimal number.
+    Double(f64),
+    /// A quoted text, escapes resolved.
+    String(String),
+    /// `10s`, `30d`: in frames, options and INDEX only.
+    Interval(Interval),
+}
+
+/// A duration literal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Interval {
+    /// The number.
+    pub amount: i64,
+    /// The unit.
+    pub unit: IntervalUnit,
+}
+
+/// The unit of a duration literal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IntervalUnit {
+    /// `s`.
+    Second,
+    /// `m`.
+    Minute,
+    /// `h`.
+    Hour,
+    /// `d`.
+    Day,
+}
+
+impl Interval {
+    /// The duration in milliseconds; `None` when it does not fit 64 bits.
+    pub fn milliseconds(self) -> Option<i64> {
+        let unit = match self.unit {
+            IntervalUnit::Second => 1_000,
+            IntervalUnit::Minute => 60_000,
+            IntervalUnit::Hour => 3_600_000,
+            IntervalUnit::Day => 86_400_000,
+        };
+        self.amount.checked_mul(unit)
+    }
+}
+
+/// A type as written, e.g. `varchar(10)`, `map<string, int>`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TypeName {
+    /// The name, as written.
+    pub name: Ident,
+    /// Type arguments of ARRAY and MAP.
+    pub arguments: Vec<TypeName>,
+}
+
+/// Operators with one operand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum UnaryOperator {
+    /// `+`.
+    Plus,
+    /// `-`.
+    Minus,
+    /// `~`.
+    BitNot,
+    /// NOT, `!`.
+    Not,
+}
+
+/// Operators with two operands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum BinaryOperator {
+    /// `+`.
+    Add,
+    /// `-`.
+    Subtract,
+    /// `*`.
+    Multiply,
+    /// `/`.
+    Divide,
+    /// DIV.
+    IntegerDivide,
+    /// `%`, MOD.
+    Modulo,
+    /// `&`.
+    BitAnd,
+    /// `|`.
+    BitOr,
+    /// `^`.
+    BitXor,
+    /// `=`, `==`.
+    Equal,
+    /// `!=`, `<>`.
+    NotEqual,
+    /// `<`.
+    Less,
+    /// `<=`.
+    LessOrEqual,
+    /// `>`.
+    Greater,
+    /// `>=`.
+    GreaterOrEqual,
+    /// AND.
+    And,
+    /// OR.
+    Or,
+    /// XOR.
+    Xor,
+    /// `||`: concatenation, as in standard SQL.
+    Concat,
+}
+
+/// The pattern predicates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum LikeOperator {
+    /// LIKE.
+    Like,
+    /// ILIKE.
+    ILike,
+    /// RLIKE.
+    RLike,
+}
+
+/// A query with everything that may stand around it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Query {
+    /// WITH.
+    pub with: Vec<CommonTable>,
+    /// The SELECT or set operation.
+    pub body: SetExpr,
+    /// ORDER BY.
+    pub order_by: Vec<OrderBy>,
+    /// LIMIT.
+    pub limit: Option<Limit>,
+    /// INTO OUTFILE.
+    pub into_outfile: Option<IntoOutfile>,
+    /// CONFIG(…).
+    pub config: Vec<OptionItem>,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// One entry of WITH.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CommonTable {
+    /// Its name.
+    pub name: Ident,
+    /// What it stands for.
+    pub query: Query,
+}
+
+/// LIMIT n.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limit {
+    /// Rows at most.
+    pub count: u64,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// SELECT … INTO OUTFILE 'path' OPTIONS(…).
+#[derive(Debug, Clone, PartialEq)]
+pub struct IntoOutfile {
+    /// The path.
+    pub path: String,
+    /// Where the path stands.
+    pub span: Span,
+    /// OPTIONS(…).
+    pub options: Vec<OptionItem>,
+}
+
+/// What a query is made of.
+#[derive(Debug, Clone, PartialEq)]
+pub enum SetExpr {
+    /// SELECT.
+    Select(Box<Select>),
+    /// UNION [ALL | DISTINCT].
+    Union {
+        /// UNION ALL.
+        all: bool,
+        /// Left side.
+        left: Box<SetExpr>,
+        /// Right side.
+        right: Box<SetExpr>,
+    },
+    /// `( query )`.
+    Query(Box<Query>),
+}
+
+/// SELECT.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Select {
+    /// SELECT DISTINCT.
+    pub distinct: bool,
+    /// The select list.
+    pub items: Vec<SelectItem>,
+    /// FROM.
+    pub from: Option<TableRef>,
+    /// WHERE.
+    pub filter: Option<Expr>,
+    /// GROUP BY.
+    pub group_by: Vec<Expr>,
+    /// HAVING.
+    pub having: Option<Expr>,
+    /// WINDOW.
+    pub windows: Vec<NamedWindow>,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// One item of a select list.
+#[derive(Debug, Clone, PartialEq)]
+pub enum SelectItem {
+    /// `*`, `t.*`.
+    Star {
+        /// The table, when it was written.
+        qualifier: Option<ObjectName>,
+        /// Where it stands.
+        span: Span,
+    },
+    /// `e [AS alias]`.
+    Expr {
+        /// The expression.
+        expr: Expr,
+        /// The alias.
+        alias: Option<Ident>,
+    },
+}
+
+/// One item of FROM.
+#[derive(Debug, Clone, PartialEq)]
+pub enum TableRef {
+    /// `[db.]t [AS a]`.
+    Table {
+        /// The name.
+        name: ObjectName,
+        /// The alias.
+        alias: Option<Ident>,
+    },
+    /// `(query) [AS a]`.
+    Subquery {
+        /// The query.
+        query: Box<Query>,
+        /// The alias.
+        alias: Option<Ident>,
+    },
+    /// A join.
+    Join(Box<Join>),
+}
+
+/// A join of two table references.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Join {
+    /// Which.
+    pub kind: JoinKind,
+    /// Left side.
+    pub left: TableRef,
+    /// Right side.
+    pub right: TableRef,
+    /// ORDER BY of a LAST JOIN.
+    pub order_by: Vec<OrderBy>,
+    /// ON; absent only for CROSS.
+    pub on: Option<Expr>,
+    /// Where the word JOIN (with what precedes it) stands.
+    pub span: Span,
+}
+
+/// The kinds of join.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum JoinKind {
+    /// LAST JOIN.
+    Last,
+    /// LEFT [OUTER] JOIN.
+    Left,
+    /// [INNER] JOIN.
+    Inner,
+    /// RIGHT [OUTER] JOIN.
+    Right,
+    /// FULL [OUTER] JOIN.
+    Full,
+    /// CROSS JOIN, and a comma in FROM.
+    Cross,
+}
+
+/// One item of ORDER BY.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OrderBy {
+    /// The expression.
+    pub expr: Expr,
+    /// DESC.
+    pub descending: bool,
+}
+
+/// `name AS (spec)` in a WINDOW clause.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NamedWindow {
+    /// The name.
+    pub name: Ident,
+    /// What it stands for.
+    pub spec: WindowSpec,
+}
+
+/// A window.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WindowSpec {
+    /// The window it extends.
+    pub base: Option<Ident>,
+    /// UNION sources, in the written order.
+    pub unions: Vec<TableRef>,
+    /// PARTITION BY.
+    pub partition_by: Vec<Expr>,
+    /// ORDER BY.
+    pub order_by: Vec<OrderBy>,
+    /// The frame.
+    pub frame: Option<Frame>,
+    /// MAXSIZE.
+    pub max_size: Option<Limit>,
+    /// EXCLUDE CURRENT_TIME, EXCLUDE CURRENT_ROW, INSTANCE_NOT_IN_WINDOW.
+    pub attributes: Vec<WindowAttribute>,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// Attributes of a window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum WindowAttribute {
+    /// EXCLUDE CURRENT_TIME.
+    ExcludeCurrentTime,
+    /// EXCLUDE CURRENT_ROW.
+    ExcludeCurrentRow,
+    /// INSTANCE_NOT_IN_WINDOW.
+    InstanceNotInWindow,
+}
+
+/// A window frame.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Frame {
+    /// ROWS, ROWS_RANGE or RANGE.
+    pub unit: FrameUnit,
+    /// The older end.
+    pub start: Bound,
+    /// The newer end; CURRENT ROW when it was not written.
+    pub end: Bound,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// What a frame counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FrameUnit {
+    /// Rows.
+    Rows,
+    /// Event time.
+    RowsRange,
+    /// Standard SQL's RANGE.
+    Range,
+}
+
+/// One end of a frame.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Bound {
+    /// Where the end is.
+    pub kind: BoundKind,
+    /// OPEN: the bound itself is left out.
+    pub open: bool,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// Where an end of a frame is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BoundKind {
+    /// UNBOUNDED PRECEDING.
+    UnboundedPreceding,
+    /// n PRECEDING, with a plain number (which may be negative).
+    Preceding(i64),
+    /// 10s PRECEDING.
+    PrecedingInterval(Interval),
+    /// CURRENT ROW.
+    CurrentRow,
+    /// n FOLLOWING.
+    Following(i64),
+    /// 10s FOLLOWING.
+    FollowingInterval(Interval),
+    /// UNBOUNDED FOLLOWING.
+    UnboundedFollowing,
+}
+
+/// `key = value` in OPTIONS, CONFIG and INDEX.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OptionItem {
+    /// The key, in lower case.
+    pub key: Ident,
+    /// The value.
+    pub value: OptionValue,
+    /// Where the value stands.
+    pub span: Span,
+}
+
+/// The value of an option.
+#[derive(Debug, Clone, PartialEq)]
+pub enum OptionValue {
+    /// A constant (signed numbers included).
+    Literal(Literal),
+    /// A bare word, such as a column name or `latest`.
+    Word(String),
+    /// `(a, b)`, `[a, b]`.
+    List(Vec<OptionValue>),
+}
+
+/// A column of CREATE TABLE.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ColumnDefinition {
+    /// The name.
+    pub name: Ident,
+    /// The type.
+    pub data_type: TypeName,
+    /// NOT NULL.
+    pub not_null: bool,
+    /// DEFAULT.
+    pub default: Option<Expr>,
+}
+
+/// INDEX(KEY=…, TS=…, TTL=…, TTL_TYPE=…).
+#[derive(Debug, Clone, PartialEq)]
+pub struct IndexDefinition {
+    /// The options.
+    pub options: Vec<OptionItem>,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// CREATE TABLE.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CreateTable {
+    /// The name.
+    pub name: ObjectName,
+    /// IF NOT EXISTS.
+    pub if_not_exists: bool,
+    /// The columns.
+    pub columns: Vec<ColumnDefinition>,
+    /// The indexes.
+    pub indexes: Vec<IndexDefinition>,
+    /// OPTIONS(…).
+    pub options: Vec<OptionItem>,
+    /// LIKE PARQUET 'path': take the columns from a file.
+    pub like: Option<CreateLike>,
+}
+
+/// CREATE TABLE … LIKE PARQUET 'path'.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CreateLike {
+    /// `parquet` or `hive`, in lower case.
+    pub format: String,
+    /// The path.
+    pub path: String,
+    /// Where the path stands.
+    pub span: Span,
+}
+
+/// INSERT.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Insert {
+    /// The table.
+    pub table: ObjectName,
+    /// OR IGNORE.
+    pub or_ignore: bool,
+    /// The columns, when they were written.
+    pub columns: Vec<Ident>,
+    /// The rows.
+    pub rows: Vec<InsertRow>,
+}
+
+/// One row of VALUES.
+#[derive(Debug, Clone, PartialEq)]
+pub struct InsertRow {
+    /// The values.
+    pub values: Vec<Expr>,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// LOAD DATA INFILE 'path' INTO TABLE t OPTIONS(…) CONFIG(…).
+#[derive(Debug, Clone, PartialEq)]
+pub struct LoadData {
+    /// The path.
+    pub path: String,
+    /// Where the path stands.
+    pub path_span: Span,
+    /// The table.
+    pub table: ObjectName,
+    /// OPTIONS(…).
+    pub options: Vec<OptionItem>,
+}
+
+/// DEPLOY [IF NOT EXISTS] name [OPTIONS(…)] [AS] SELECT ….
+#[derive(Debug, Clone, PartialEq)]
+pub struct Deploy {
+    /// The name.
+    pub name: ObjectName,
+    /// IF NOT EXISTS.
+    pub if_not_exists: bool,
+    /// OPTIONS(…).
+    pub options: Vec<OptionItem>,
+    /// The query.
+    pub query: Query,
+    /// The query's text: what SHOW DEPLOYMENT prints.
+    pub query_span: Span,
+}
+
+/// CREATE INDEX name ON t (columns) OPTIONS(…).
+#[derive(Debug, Clone, PartialEq)]
+pub struct CreateIndex {
+    /// The name.
+    pub name: Ident,
+    /// The table.
+    pub table: ObjectName,
+    /// The key columns.
+    pub columns: Vec<Ident>,
+    /// OPTIONS(ts=…, ttl=…, ttl_type=…).
+    pub options: Vec<OptionItem>,
+}
+
+/// What SHOW shows.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Show {
+    /// SHOW DATABASES.
+    Databases,
+    /// SHOW TABLES.
+    Tables,
+    /// SHOW CREATE TABLE t.
+    CreateTable(ObjectName),
+    /// SHOW DEPLOYMENTS.
+    Deployments,
+    /// SHOW DEPLOYMENT d.
+    Deployment(ObjectName),
+    /// SHOW FUNCTIONS.
+    Functions,
+    /// SHOW [SESSION | GLOBAL] VARIABLES.
+    Variables,
+}
+
+/// A statement.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Statement {
+    /// A query.
+    Query(Box<Query>),
+    /// EXPLAIN.
+    Explain(Box<Query>),
+    /// CREATE DATABASE.
+    CreateDatabase {
+        /// The name.
+        name: Ident,
+        /// IF NOT EXISTS.
+        if_not_exists: bool,
+    },
+    /// DROP DATABASE.
+    DropDatabase {
+        /// The name.
+        name: Ident,
+        /// IF EXISTS.
+        if_exists: bool,
+    },
+    /// USE.
+    Use(Ident),
+    /// CREATE TABLE.
+    CreateTable(Box<CreateTable>),
+    /// DROP TABLE.
+    DropTable {
+        /// The name.
+        name: ObjectName,
+        /// IF EXISTS.
+        if_exists: bool,
+    },
+    /// CREATE INDEX.
+    CreateIndex(Box<CreateIndex>),
+    /// INSERT.
+    Insert(Box<Insert>),
+    /// LOAD DATA.
+    LoadData(Box<LoadData>),
+    /// DEPLOY.
+    Deploy(Box<Deploy>),
+    /// DROP DEPLOYMENT.
+    DropDeployment {
+        /// The name.
+        name: ObjectName,
+        /// IF EXISTS.
+        if_exists: bool,
+    },
+    /// SHOW.
+    Show(Show),
+    /// DESC, DESCRIBE.
+    Describe(ObjectName),
+    /// SET [GLOBAL | SESSION] name = value, SET @@name = value.
+    Set {
+        /// The variable, in lower case.
+        name: Ident,
+        /// The value.
+        value: OptionValue,
+        /// SET GLOBAL.
+        global: bool,
+    },
+}
