@@ -22,11 +22,15 @@ pub struct CatalogTable {
     pub arrow_schema: SchemaRef,
 }
 
-impl TableSource for CatalogTable {
-    fn as_any(&self) -> &dyn Any {
-        self
+impl CatalogTable {
+    /// The table behind the source of a `TableScan` that this crate made.
+    pub fn of(source: &dyn TableSource) -> Option<&Self> {
+        let any: &dyn Any = source;
+        any.downcast_ref()
     }
+}
 
+impl TableSource for CatalogTable {
     fn schema(&self) -> SchemaRef {
         Arc::clone(&self.arrow_schema)
     }
