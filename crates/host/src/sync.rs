@@ -1,0 +1,80 @@
+//! Locks. A thread that panics while it holds one does not poison it.
+//!
+//! The lock's users keep what it guards valid at every moment at which they could panic, so that
+//! the next holder may go on.
+#![expect(clippy::disallowed_types, reason = "these are the locks that everyone else uses")]
+
+use std::sync::{self, PoisonError};
+
+pub use std::sync::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
+
+/// Mutual exclusion.
+#[derive(Debug, Default)]
+pub struct Mutex<T>(sync::Mutex<T>);
+
+impl<T> Mutex<T> {
+    /// Makes an unlocked one.
+    pub const fn new(value: T) -> Self {
+        Self(sync::Mutex::new(value))
+    }
+
+    /// Waits until no one else holds it.
+    pub fn lock(&self) -> MutexGuard<'_, T> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reaches the value without locking: nobody else can.
+    pub fn get_mut(&mut self) -> &mut T {
+        self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the value out.
+    pub fn into_inner(self) -> T {
+        self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Many readers or one writer.
+#[derive(Debug, Default)]
+pub struct RwLock<T>(sync::RwLock<T>);
+
+impl<T> RwLock<T> {
+    /// Makes an unlocked one.
+    pub const fn new(value: T) -> Self {
+        Self(sync::RwLock::new(value))
+    }
+
+    /// Waits until there is no writer.
+    pub fn read(&self) -> RwLockReadGuard<'_, T> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until there is neither a reader nor another writer.
+    pub fn write(&self) -> RwLockWriteGuard<'_, T> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the value out.
+    pub fn into_inner(self) -> T {
+        self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::Mutex;
+
+    #[test]
+    fn a_panic_does_not_poison_a_lock() {
+        let lock = Arc::new(Mutex::new(1));
+        let held = Arc::clone(&lock);
+        let thread = crate::spawn("panics", move || {
+            let _guard = held.lock();
+            std::panic::resume_unwind(Box::new("on purpose"));
+        });
+        assert!(thread.unwrap().join().is_err());
+        assert_eq!(*lock.lock(), 1);
+    }
+}

@@ -1,0 +1,65 @@
+//! Why a table refuses a row or an index.
+
+use lockstep_row::{DataType, RowError};
+
+/// Why a table refuses a row or an index. Row numbers count from 1 within the append.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TableError {
+    /// A row does not fit the schema.
+    #[error("row {row_number}")]
+    Row {
+        /// Which row of the append, from 1.
+        row_number: u64,
+        /// What is wrong with it.
+        source: RowError,
+    },
+    /// NULL in the event-time column of a declared index.
+    #[error("column `{column}` is the event time of index `{index}`: it is NULL in row {row_number}")]
+    NullEventTime {
+        /// The column.
+        column: String,
+        /// The index.
+        index: String,
+        /// Which row, from 1: of the append, or in order of arrival when an index is added.
+        row_number: u64,
+    },
+    /// A negative value in the event-time column of a declared index.
+    #[error(
+        "column `{column}` is the event time of index `{index}`: it is {event_time} in row \
+         {row_number}, the least is 0"
+    )]
+    NegativeEventTime {
+        /// The column.
+        column: String,
+        /// The index.
+        index: String,
+        /// The value.
+        event_time: i64,
+        /// Which row, from 1: of the append, or in order of arrival when an index is added.
+        row_number: u64,
+    },
+    /// An index names a column that the table does not have.
+    #[error("index `{index}` is over column {position}, the table has {columns} columns")]
+    ColumnMissing {
+        /// The index.
+        index: String,
+        /// The column's position, from 0.
+        position: usize,
+        /// How many columns there are.
+        columns: usize,
+    },
+    /// The event-time column of an index is of a type that has no order in time.
+    #[error("column `{column}` is {data_type}: an event time is BIGINT, TIMESTAMP, INT or SMALLINT")]
+    EventTimeType {
+        /// The column.
+        column: String,
+        /// Its type.
+        data_type: DataType,
+    },
+    /// Two indexes of one name.
+    #[error("index `{name}` exists already")]
+    IndexExists {
+        /// The name.
+        name: String,
+    },
+}
