@@ -1,0 +1,147 @@
+//! Columns of users, in whatever Arrow type they come, as columns of the dialect.
+//!
+//! Loading and the bindings call it. A conversion either keeps every value as it is or fails and
+//! names the row: nothing is rounded, truncated or turned into NULL.
+
+use arrow::{
+    array::{Array, ArrayRef, AsArray, make_array},
+    compute::{CastOptions, cast_with_options},
+    datatypes::{DataType as ArrowType, Float32Type, Float64Type, TimeUnit},
+    util::display::FormatOptions,
+};
+
+use super::{arrow_type, data_type};
+use crate::DataType;
+
+/// Why a column cannot be taken in.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ImportError {
+    /// There is no lossless conversion between the types.
+    #[error("a column of Arrow type {from} cannot become {to}")]
+    Unsupported {
+        /// The type of the column.
+        from: ArrowType,
+        /// The type it should have.
+        to: DataType,
+    },
+    /// A value of the column is not a value of the type.
+    #[error("row {row}: the value does not fit {to} exactly")]
+    Inexact {
+        /// The row within the column, from 0.
+        row: usize,
+        /// The type it should have.
+        to: DataType,
+    },
+}
+
+/// The type of the dialect that takes in an Arrow type most naturally, which is not always wide
+/// enough for every value: UINT64 becomes BIGINT, a timestamp of any unit and zone TIMESTAMP.
+/// `None` when there is none.
+pub fn importable(arrow_type: &ArrowType) -> Option<DataType> {
+    if let Some(data_type) = data_type(arrow_type) {
+        return Some(data_type);
+    }
+    Some(match arrow_type {
+        ArrowType::Int8 | ArrowType::UInt8 => DataType::SmallInt,
+        ArrowType::UInt16 => DataType::Int,
+        ArrowType::UInt32 | ArrowType::UInt64 => DataType::BigInt,
+        ArrowType::Float16 => DataType::Float,
+        ArrowType::Timestamp(..) => DataType::Timestamp,
+        ArrowType::Date64 => DataType::Date,
+        ArrowType::Dictionary(_, value) => importable(value)?,
+        ArrowType::List(item) | ArrowType::LargeList(item) => {
+            DataType::Array(Box::new(importable(item.data_type())?))
+        }
+        _ => return None,
+    })
+}
+
+/// Converts a column to the image of `to`, every value unchanged. Numbers go to any number type
+/// that holds them exactly; integers go to TIMESTAMP as milliseconds; a timestamp with a zone is
+/// the instant it stands for. Costs nothing when the column has the right type already.
+pub fn import_array(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, ImportError> {
+    let target = arrow_type(to);
+    if *array.data_type() == target {
+        return Ok(ArrayRef::clone(array));
+    }
+    let unsupported =
+        || ImportError::Unsupported { from: array.data_type().clone(), to: to.clone() };
+    let source = without_zone(array);
+    if !is_convertible(source.data_type(), to) {
+        return Err(unsupported());
+    }
+    let converted = convert(&source, &target).ok_or_else(unsupported)?;
+    let back = convert(&converted, source.data_type()).ok_or_else(unsupported)?;
+    match first_difference(&source, &back) {
+        Some(row) => Err(ImportError::Inexact { row, to: to.clone() }),
+        None => Ok(converted),
+    }
+}
+
+fn is_convertible(from: &ArrowType, to: &DataType) -> bool {
+    match from {
+        ArrowType::Null => true,
+        ArrowType::Dictionary(_, value) => is_convertible(value, to),
+        ArrowType::Utf8 | ArrowType::LargeUtf8 | ArrowType::Utf8View => *to == DataType::String,
+        ArrowType::Boolean => *to == DataType::Bool,
+        ArrowType::Timestamp(..) => *to == DataType::Timestamp,
+        ArrowType::Date32 | ArrowType::Date64 => *to == DataType::Date,
+        ArrowType::List(item) | ArrowType::LargeList(item) => match to {
+            DataType::Array(element) => is_convertible(item.data_type(), element),
+            _ => false,
+        },
+        ArrowType::Map(..) => data_type(from).as_ref() == Some(to),
+        from if from.is_integer() => to.is_number() || *to == DataType::Timestamp,
+        from if from.is_floating() => to.is_number(),
+        _ => false,
+    }
+}
+
+/// Reads a timestamp with a zone as the instant it is: Arrow's own cast would shift it to local
+/// time in one of the two directions.
+fn without_zone(array: &ArrayRef) -> ArrayRef {
+    let ArrowType::Timestamp(unit, Some(_)) = array.data_type() else {
+        return ArrayRef::clone(array);
+    };
+    let data = array.to_data().into_builder().data_type(ArrowType::Timestamp(*unit, None));
+    make_array(data.build().expect("the layout does not depend on the zone"))
+}
+
+fn convert(array: &ArrayRef, to: &ArrowType) -> Option<ArrayRef> {
+    let options = CastOptions { safe: true, format_options: FormatOptions::default() };
+    if let (ArrowType::Date64, ArrowType::Date32) = (array.data_type(), to) {
+        // Through a timestamp, because the direct cast drops the time of day unseen on the way
+        // back as well.
+        let instant = ArrowType::Timestamp(TimeUnit::Millisecond, None);
+        let array = cast_with_options(array, &instant, &options).ok()?;
+        return cast_with_options(&array, to, &options).ok();
+    }
+    cast_with_options(array, to, &options).ok()
+}
+
+/// The first row in which the columns, of one type, differ; a NaN equals every NaN, and 0.0
+/// differs from -0.0.
+fn first_difference(left: &ArrayRef, right: &ArrayRef) -> Option<usize> {
+    let differs = |row: usize| match left.data_type() {
+        _ if left.is_null(row) != right.is_null(row) => true,
+        _ if left.is_null(row) => false,
+        ArrowType::Float32 => {
+            let [left, right] =
+                [left, right].map(|side| side.as_primitive::<Float32Type>().value(row));
+            left.to_bits() != right.to_bits() && !(left.is_nan() && right.is_nan())
+        }
+        ArrowType::Float64 => {
+            let [left, right] =
+                [left, right].map(|side| side.as_primitive::<Float64Type>().value(row));
+            left.to_bits() != right.to_bits() && !(left.is_nan() && right.is_nan())
+        }
+        _ => left.slice(row, 1).to_data() != right.slice(row, 1).to_data(),
+    };
+    if left.data_type() != &ArrowType::Float32
+        && left.data_type() != &ArrowType::Float64
+        && left.to_data() == right.to_data()
+    {
+        return None;
+    }
+    (0..left.len()).find(|row| differs(*row))
+}

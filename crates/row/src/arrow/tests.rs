@@ -1,0 +1,158 @@
+//! Claims about the images of types and values.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, Date64Array, Float64Array, Int64Array, StringViewArray,
+    TimestampMicrosecondArray, TimestampNanosecondArray, UInt64Array,
+};
+
+use super::{
+    ColumnBuilder, ColumnReader, ImportError, arrow_schema, arrow_type, data_type, import_array,
+    importable,
+};
+use crate::{Arena, Column, DataType, Datum, TableSchema, Value};
+
+fn types() -> Vec<DataType> {
+    let scalars = [
+        DataType::Null,
+        DataType::Bool,
+        DataType::SmallInt,
+        DataType::Int,
+        DataType::BigInt,
+        DataType::Float,
+        DataType::Double,
+        DataType::String,
+        DataType::Timestamp,
+        DataType::Date,
+    ];
+    let mut types = scalars.to_vec();
+    types.push(DataType::Array(Box::new(DataType::Array(Box::new(DataType::String)))));
+    types.push(DataType::Map(Box::new(DataType::String), Box::new(DataType::Double)));
+    types
+}
+
+fn check_round_trip(data_type: &DataType, values: &[Value]) {
+    let arena = Arena::new();
+    let mut builder = ColumnBuilder::new(data_type, values.len());
+    values.iter().for_each(|value| builder.push(value.as_datum(&arena)));
+    let array = builder.finish();
+    assert_eq!(array.data_type(), &arrow_type(data_type));
+    let reader = ColumnReader::new(array.as_ref());
+    assert_eq!(reader.len(), values.len());
+    for (row, value) in values.iter().enumerate() {
+        assert_eq!(reader.get(row, &arena).to_value(), *value);
+    }
+    let sliced = array.slice(1, values.len() - 1);
+    assert_eq!(ColumnReader::new(sliced.as_ref()).get(0, &arena).to_value(), values[1]);
+}
+
+#[test]
+fn every_type_comes_back_from_its_image() {
+    for each in types() {
+        assert_eq!(data_type(&arrow_type(&each)), Some(each));
+    }
+}
+
+#[test]
+fn values_come_back_from_columns() {
+    let text = |text: &str| Value::String(text.into());
+    check_round_trip(&DataType::Null, &[Value::Null, Value::Null]);
+    check_round_trip(&DataType::Bool, &[Value::Bool(true), Value::Null, Value::Bool(false)]);
+    check_round_trip(&DataType::SmallInt, &[Value::Null, Value::SmallInt(-3)]);
+    check_round_trip(&DataType::Int, &[Value::Int(i32::MIN), Value::Null]);
+    check_round_trip(&DataType::BigInt, &[Value::BigInt(i64::MAX), Value::Null]);
+    check_round_trip(&DataType::Float, &[Value::Float(-0.0), Value::Null]);
+    check_round_trip(&DataType::Double, &[Value::Null, Value::Double(f64::INFINITY)]);
+    check_round_trip(&DataType::String, &[text(""), Value::Null, text("žluť")]);
+    check_round_trip(&DataType::Timestamp, &[Value::Timestamp(-1), Value::Null]);
+    check_round_trip(&DataType::Date, &[Value::Date(18_000), Value::Null]);
+}
+
+#[test]
+fn lists_and_maps_come_back_from_columns() {
+    let text = |text: &str| Value::String(text.into());
+    let list = DataType::Array(Box::new(DataType::String));
+    let rows = [
+        Value::Array(vec![text("a"), Value::Null]),
+        Value::Null,
+        Value::Array(Vec::new()),
+        Value::Array(vec![text("b")]),
+    ];
+    check_round_trip(&list, &rows);
+    check_round_trip(
+        &DataType::Array(Box::new(list)),
+        &[Value::Array(vec![Value::Null, Value::Array(vec![text("x")])]), Value::Null],
+    );
+    let map = DataType::Map(Box::new(DataType::Int), Box::new(DataType::String));
+    let rows = [
+        Value::Map(vec![(Value::Int(1), text("a")), (Value::Int(2), Value::Null)]),
+        Value::Null,
+        Value::Map(Vec::new()),
+        Value::Map(vec![(Value::Int(3), text("c"))]),
+    ];
+    check_round_trip(&map, &rows);
+}
+
+#[test]
+fn a_schema_keeps_names_and_nullability() {
+    let mut key = Column::new("k", DataType::String);
+    key.nullable = false;
+    let schema = TableSchema {
+        columns: vec![key, Column::new("t", DataType::Timestamp)],
+        indexes: Vec::new(),
+    };
+    let arrow = arrow_schema(&schema);
+    assert_eq!(arrow.field(0).name(), "k");
+    assert!(!arrow.field(0).is_nullable());
+    assert!(arrow.field(1).is_nullable());
+}
+
+fn check_import(array: ArrayRef, to: &DataType, expected: Result<&[Value], ImportError>) {
+    let result = import_array(&array, to).map(|array| {
+        let arena = Arena::new();
+        let reader = ColumnReader::new(array.as_ref());
+        (0..array.len()).map(|row| reader.get(row, &arena).to_value()).collect::<Vec<_>>()
+    });
+    assert_eq!(result, expected.map(<[Value]>::to_vec));
+}
+
+#[test]
+fn an_import_keeps_values_or_names_the_row() {
+    let inexact = |row, to: &DataType| ImportError::Inexact { row, to: to.clone() };
+    let zoned = TimestampNanosecondArray::from(vec![Some(1_500_000_000), None])
+        .with_timezone("Asia/Shanghai");
+    assert_eq!(importable(zoned.data_type()), Some(DataType::Timestamp));
+    let values = [Value::Timestamp(1500), Value::Null];
+    check_import(Arc::new(zoned), &DataType::Timestamp, Ok(&values));
+    let fine = TimestampMicrosecondArray::from(vec![1000, 1001]);
+    check_import(Arc::new(fine), &DataType::Timestamp, Err(inexact(1, &DataType::Timestamp)));
+
+    let wide = UInt64Array::from(vec![7, u64::MAX]);
+    check_import(Arc::new(wide), &DataType::BigInt, Err(inexact(1, &DataType::BigInt)));
+    let integers: ArrayRef = Arc::new(Int64Array::from(vec![Some(7), None]));
+    check_import(Arc::clone(&integers), &DataType::Int, Ok(&[Value::Int(7), Value::Null]));
+    check_import(Arc::clone(&integers), &DataType::Double, Ok(&[Value::Double(7.0), Value::Null]));
+    let odd = Int64Array::from(vec![(1 << 53) + 1]);
+    check_import(Arc::new(odd), &DataType::Double, Err(inexact(0, &DataType::Double)));
+    let floats: ArrayRef = Arc::new(Float64Array::from(vec![0.5, 0.1]));
+    check_import(floats, &DataType::Float, Err(inexact(1, &DataType::Float)));
+    let dates: ArrayRef = Arc::new(Date64Array::from(vec![86_400_000, 86_400_001]));
+    check_import(dates, &DataType::Date, Err(inexact(1, &DataType::Date)));
+    let views: ArrayRef = Arc::new(StringViewArray::from(vec!["a"]));
+    check_import(views, &DataType::String, Ok(&[Value::String("a".into())]));
+    let unsupported =
+        ImportError::Unsupported { from: integers.data_type().clone(), to: DataType::String };
+    check_import(integers, &DataType::String, Err(unsupported));
+}
+
+#[test]
+fn an_entry_without_a_key_is_left_out() {
+    let arena = Arena::new();
+    let map = DataType::Map(Box::new(DataType::Int), Box::new(DataType::Int));
+    let mut builder = ColumnBuilder::new(&map, 1);
+    builder.push(Datum::Map(&[(Datum::Null, Datum::Int(1)), (Datum::Int(2), Datum::Int(3))]));
+    let array = builder.finish();
+    let value = ColumnReader::new(array.as_ref()).get(0, &arena).to_value();
+    assert_eq!(value, Value::Map(vec![(Value::Int(2), Value::Int(3))]));
+}
