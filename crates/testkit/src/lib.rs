@@ -1,1 +1,18 @@
-//! stub
+//! What tests of the whole database share: an oracle, generators, and a runner of golden SQL.
+//!
+//! Integration tests and `xtask` use it; nothing that ships does. The oracle shares no code with
+//! the executors and the function library, since it exists to disagree with them.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`rows`] | rows of values as Arrow batches and back |
+//! | [`oracle`] | windows and LAST JOIN by rescanning a `Vec` of rows |
+//! | [`scenario`] | a drawn database and query: its SQL text and its oracle form |
+//! | [`replay`] | a scenario run by the engine in batch mode and in request mode |
+//! | [`slt`] | golden SQL files in sqllogictest syntax |
+
+pub mod oracle;
+pub mod replay;
+pub mod rows;
+pub mod scenario;
+pub mod slt;

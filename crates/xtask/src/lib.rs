@@ -1,1 +1,21 @@
-//! stub
+//! The project's one entry point for its own chores: checks, tests, conformance.
+//!
+//! `cargo xtask` runs it, CI runs nothing else. Sees every crate, and nothing depends on it.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`tidy`] | house rules that no lint knows |
+//! | [`gates`] | format, lint, test: cargo with the right arguments |
+//! | [`conformance`] | the public test cases of the reference system, run against the engine |
+
+pub mod conformance;
+pub mod gates;
+pub mod tidy;
+
+use std::path::{Path, PathBuf};
+
+/// The root of the workspace.
+pub fn workspace_dir() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.ancestors().nth(2).expect("this crate lies in crates/").to_owned()
+}

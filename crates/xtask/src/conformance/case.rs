@@ -1,0 +1,305 @@
+//! One record of the conformance data, read from JSON into typed values.
+//!
+//! The format is described in the data's README. A record that does not read is a defect of the
+//! data or of this file, and stops the run.
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+use lockstep_row::{DataType, Value};
+use serde_json::Value as Json;
+
+/// Days from the civil calendar's day 0000-03-01 to the epoch.
+const EPOCH_DAY: i64 = 719_468;
+
+/// A case: tables, statements, and what must come of them.
+#[derive(Debug, Clone)]
+pub(crate) struct Case {
+    pub(crate) id: String,
+    pub(crate) area: String,
+    pub(crate) kind: String,
+    /// As the record names them.
+    pub(crate) modes: Vec<String>,
+    pub(crate) database: String,
+    pub(crate) inputs: Vec<Input>,
+    pub(crate) statements: Vec<String>,
+    /// The request rows of batch-request mode, when they are not rows of the request table.
+    pub(crate) batch_request: Option<Input>,
+    /// Has values for `?`.
+    pub(crate) parameters: Option<Input>,
+    pub(crate) long_windows: Option<String>,
+    pub(crate) deployment: String,
+    /// Checks after single statements, which nothing here reads yet.
+    pub(crate) has_steps: bool,
+    pub(crate) expectation: Expectation,
+    /// Expectations that differ by mode.
+    pub(crate) expectation_by_mode: BTreeMap<String, Expectation>,
+    /// Only the reference's cluster tests run it, which compare numbers loosely.
+    pub(crate) is_loose: bool,
+}
+
+/// A table to create and fill.
+#[derive(Debug, Clone)]
+pub(crate) struct Input {
+    pub(crate) name: String,
+    pub(crate) database: Option<String>,
+    pub(crate) columns: Vec<(String, DataType)>,
+    /// The statement that makes it; `None` when the case's own statements do.
+    pub(crate) create: Option<String>,
+    pub(crate) rows: Vec<Vec<Value>>,
+    /// Statements that fill it, instead of `rows`.
+    pub(crate) inserts: Vec<String>,
+    /// How often each row is inserted.
+    pub(crate) repeat: usize,
+}
+
+/// What must come.
+#[derive(Debug, Clone)]
+pub(crate) struct Expectation {
+    pub(crate) is_success: bool,
+    /// `None`: not checked.
+    pub(crate) columns: Option<Vec<(String, DataType)>>,
+    /// Cells as written; their types are the columns'. `None`: not checked.
+    pub(crate) rows: Option<Vec<Vec<Json>>>,
+    /// The column both sides are sorted by.
+    pub(crate) order: Option<String>,
+    pub(crate) count: Option<usize>,
+    /// Checks on objects of the database, by the record's own names.
+    pub(crate) object_checks: Vec<String>,
+    /// When the record was read, which `$now_ms` counts from.
+    pub(crate) now_ms: i64,
+}
+
+/// Reads every record of a folder, the files by name. `area` is the file's name.
+pub(crate) fn read_folder(folder: &Path, now_ms: i64) -> Result<Vec<Case>, String> {
+    let entries = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let mut files: Vec<_> = entries
+        .filter_map(|entry| entry.ok().map(|entry| entry.path()))
+        .filter(|path| path.extension().is_some_and(|extension| extension == "jsonl"))
+        .collect();
+    files.sort();
+    let mut cases = Vec::new();
+    for file in files {
+        let area = file.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+        let text = fs::read_to_string(&file).map_err(|error| format!("{file:?}: {error}"))?;
+        for (index, line) in text.lines().filter(|line| !line.trim().is_empty()).enumerate() {
+            let record = serde_json::from_str(line).map_err(|error| error.to_string());
+            let case = record.and_then(|json: Json| Case::read(&json, area.as_deref(), now_ms));
+            cases.push(case.map_err(|error| format!("{}:{}: {error}", file.display(), index + 1))?);
+        }
+    }
+    Ok(cases)
+}
+
+impl Case {
+    fn read(json: &Json, area: Option<&str>, now_ms: i64) -> Result<Self, String> {
+        let expectation = Expectation::read(&json["expect"], now_ms)?;
+        let mut expectation_by_mode = BTreeMap::new();
+        for (mode, expect) in json["expect_by_mode"].as_object().into_iter().flatten() {
+            expectation_by_mode.insert(mode.clone(), Expectation::read(expect, now_ms)?);
+        }
+        let input = |json: &Json| Input::read(json, now_ms);
+        Ok(Self {
+            id: text(json, "id").ok_or("a record without an id")?,
+            area: text(json, "area").or(area.map(str::to_owned)).unwrap_or_default(),
+            kind: text(json, "kind").ok_or("a record without a kind")?,
+            modes: texts(&json["modes"]),
+            database: text(json, "db").unwrap_or_else(|| "db".to_owned()),
+            inputs: items(&json["inputs"]).iter().map(input).collect::<Result<_, _>>()?,
+            statements: texts(&json["sqls"]),
+            batch_request: object(&json["batch_request"]).map(input).transpose()?,
+            parameters: object(&json["parameters"]).map(input).transpose()?,
+            long_windows: text(json, "long_windows"),
+            deployment: text(json, "deployment_name").unwrap_or_else(|| "deployment".to_owned()),
+            has_steps: !items(&json["steps"]).is_empty(),
+            expectation,
+            expectation_by_mode,
+            is_loose: texts(&json["run_by"]) == ["java"],
+        })
+    }
+
+    /// What must come in a mode.
+    pub(crate) fn expectation_in(&self, mode: &str) -> &Expectation {
+        let mode = if mode == "offline" { "batch" } else { mode };
+        self.expectation_by_mode.get(mode).unwrap_or(&self.expectation)
+    }
+}
+
+impl Input {
+    fn read(json: &Json, now_ms: i64) -> Result<Self, String> {
+        let columns = columns(&json["columns"])?;
+        let row = |row: &Json| -> Result<Vec<Value>, String> {
+            let cells = items(row).iter().zip(&columns);
+            cells.map(|(cell, (_, data_type))| typed(cell, data_type, now_ms)).collect()
+        };
+        let rows = items(&json["rows"]).iter().map(row).collect::<Result<_, _>>()?;
+        let is_unrolled = json["repeat_applied"].as_bool() == Some(true);
+        let repeat = if is_unrolled { 1 } else { json["repeat"].as_u64().unwrap_or(1) };
+        Ok(Self {
+            name: text(json, "name").unwrap_or_default(),
+            database: text(json, "db"),
+            rows,
+            create: text(json, "create").or_else(|| text(json, "create_sql")),
+            inserts: texts(&json["inserts"]),
+            repeat: usize::try_from(repeat).map_err(|error| error.to_string())?,
+            columns,
+        })
+    }
+
+    /// The rows, each as often as it is inserted.
+    pub(crate) fn repeated_rows(&self) -> Vec<Vec<Value>> {
+        self.rows.iter().flat_map(|row| std::iter::repeat_n(row, self.repeat)).cloned().collect()
+    }
+
+    /// The name that its rows are appended to.
+    pub(crate) fn qualified_name(&self) -> String {
+        match &self.database {
+            Some(database) => format!("{database}.{}", self.name),
+            None => self.name.clone(),
+        }
+    }
+}
+
+impl Expectation {
+    fn read(json: &Json, now_ms: i64) -> Result<Self, String> {
+        /// What this runner compares, or what says nothing about the result.
+        const COMPARED: &[&str] = &["success", "columns", "rows", "order", "count", "msg", "code"];
+        const IGNORED: &[&str] =
+            &["has_node_tree_str", "has_plan_tree_str", "common_column_indices", "json"];
+        let keys = json.as_object().into_iter().flatten().map(|(key, _)| key.as_str());
+        let object_checks =
+            keys.filter(|key| !COMPARED.contains(key) && !IGNORED.contains(key)).map(str::to_owned);
+        let rows = json["rows"].as_array();
+        let count = json["count"].as_u64();
+        Ok(Self {
+            is_success: json["success"].as_bool().unwrap_or(true),
+            columns: match &json["columns"] {
+                Json::Array(_) => Some(columns(&json["columns"])?),
+                _ => None,
+            },
+            rows: rows.map(|rows| rows.iter().map(|row| items(row).to_vec()).collect()),
+            order: text(json, "order"),
+            count: count.map(|count| usize::try_from(count).expect("a count of rows in a file")),
+            object_checks: object_checks.collect(),
+            now_ms,
+        })
+    }
+}
+
+/// Reads a cell as a value of a column's type. A cell whose text does not fit stays a text, which
+/// then is of the wrong type for the column.
+pub(crate) fn typed(cell: &Json, data_type: &DataType, now_ms: i64) -> Result<Value, String> {
+    let misfit = || format!("cell {cell} does not fit {data_type}");
+    if cell.is_null() {
+        return Ok(Value::Null);
+    }
+    if let Some(raw) = cell["$raw"].as_str() {
+        return Ok(Value::String(raw.into()));
+    }
+    let integer = match cell["$now_ms"].as_i64() {
+        Some(offset) => Some(now_ms + offset),
+        None => cell.as_i64(),
+    };
+    let value = match data_type {
+        DataType::Bool => cell.as_bool().map(Value::Bool),
+        DataType::SmallInt => integer.and_then(|i| i16::try_from(i).ok()).map(Value::SmallInt),
+        DataType::Int => integer.and_then(|i| i32::try_from(i).ok()).map(Value::Int),
+        DataType::BigInt => integer.map(Value::BigInt),
+        DataType::Timestamp => integer.map(Value::Timestamp),
+        DataType::Float => number(cell).map(|value| Value::Float(value.0)),
+        DataType::Double => number(cell).map(|value| Value::Double(value.1)),
+        DataType::String => cell.as_str().map(|text| Value::String(text.into())),
+        DataType::Date => cell.as_str().and_then(day).map(Value::Date),
+        DataType::Null | DataType::Array(_) | DataType::Map(..) => None,
+    };
+    value.ok_or_else(misfit)
+}
+
+/// A number cell as FLOAT and as DOUBLE, each rounded once from the decimal text.
+fn number(cell: &Json) -> Option<(f32, f64)> {
+    let text = match cell {
+        Json::Number(number) => number.to_string(),
+        Json::String(text) => text.clone(),
+        _ => return None,
+    };
+    Some((text.parse().ok()?, text.parse().ok()?))
+}
+
+/// Days since the epoch of `yyyy-mm-dd`.
+fn day(text: &str) -> Option<i32> {
+    let mut parts = text.splitn(3, '-').map(str::parse::<i64>);
+    let (year, month, day) = (parts.next()?.ok()?, parts.next()?.ok()?, parts.next()?.ok()?);
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
+    let of_year = (153 * month + 2) / 5 + day - 1;
+    let days = era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - EPOCH_DAY;
+    i32::try_from(days).ok()
+}
+
+fn columns(json: &Json) -> Result<Vec<(String, DataType)>, String> {
+    let column = |column: &Json| -> Result<(String, DataType), String> {
+        let name = text(column, "name").ok_or("a column without a name")?;
+        let type_name = text(column, "type").ok_or("a column without a type")?;
+        Ok((name, data_type(&type_name)?))
+    };
+    items(json).iter().map(column).collect()
+}
+
+fn data_type(name: &str) -> Result<DataType, String> {
+    if let Some(inner) = name.strip_prefix("map<").and_then(|rest| rest.strip_suffix('>')) {
+        let (key, value) = inner.split_once(',').ok_or("a map has two types")?;
+        return Ok(DataType::Map(
+            Box::new(data_type(key.trim())?),
+            Box::new(data_type(value.trim())?),
+        ));
+    }
+    DataType::from_name(name).ok_or_else(|| format!("type {name} does not exist"))
+}
+
+fn object(json: &Json) -> Option<&Json> {
+    json.is_object().then_some(json)
+}
+
+fn items(json: &Json) -> &[Json] {
+    json.as_array().map_or(&[], Vec::as_slice)
+}
+
+fn text(json: &Json, key: &str) -> Option<String> {
+    json[key].as_str().map(str::to_owned)
+}
+
+fn texts(json: &Json) -> Vec<String> {
+    items(json).iter().filter_map(|item| item.as_str().map(str::to_owned)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use lockstep_row::{DataType, Value};
+    use serde_json::json;
+
+    use super::{day, typed};
+
+    #[test]
+    fn a_cell_is_read_as_its_columns_type() {
+        let check = |cell, data_type, expected| {
+            assert_eq!(typed(&cell, &data_type, 1_000), Ok(expected));
+        };
+        check(json!(1), DataType::SmallInt, Value::SmallInt(1));
+        check(json!(1), DataType::Double, Value::Double(1.0));
+        check(json!(1.1), DataType::Float, Value::Float(1.1));
+        check(json!("Infinity"), DataType::Float, Value::Float(f32::INFINITY));
+        check(json!({"$now_ms": -1}), DataType::Timestamp, Value::Timestamp(999));
+        check(json!({"$raw": "x"}), DataType::Int, Value::String("x".into()));
+        check(json!(null), DataType::Date, Value::Null);
+        assert!(typed(&json!(40_000), &DataType::SmallInt, 0).is_err());
+        assert!(typed(&json!("a"), &DataType::Int, 0).is_err());
+    }
+
+    #[test]
+    fn dates_count_from_the_epoch() {
+        assert_eq!(day("1970-01-01"), Some(0));
+        assert_eq!(day("1969-12-31"), Some(-1));
+        assert_eq!(day("2020-02-29"), Some(18_321));
+        assert_eq!(day("2020-03-01"), Some(18_322));
+        assert_eq!(day("soon"), None);
+    }
+}

@@ -1,0 +1,382 @@
+//! Runs one case in one mode against an engine of its own.
+//!
+//! The modes are those of the data's README; each makes a fresh database, so cases and modes do
+//! not see each other.
+
+use std::{fs, path::PathBuf};
+
+use lockstep_engine::{Database, Output, Result as EngineResult, Session, code};
+use lockstep_row::Value;
+use lockstep_sql::ast::{ObjectName, Query, SetExpr, Statement, TableRef};
+use lockstep_testkit::rows::to_batch;
+
+use super::{
+    case::{Case, Expectation, Input},
+    compare::{Came, Table, Tolerance, check},
+};
+
+/// A case in one mode.
+#[derive(Debug)]
+pub(crate) struct Trial {
+    /// What came; an error when the case could not be run to its end.
+    pub(crate) came: Result<Came, String>,
+    /// Whether it is what was expected.
+    pub(crate) verdict: Result<(), String>,
+}
+
+/// Runs a case in a mode and compares.
+pub(crate) fn run(case: &Case, mode: &str) -> Trial {
+    let came = came_in(case, mode);
+    let tolerance = if case.is_loose { Tolerance::Loose } else { Tolerance::Ulp };
+    let expectation = expectation_in(case, mode);
+    let verdict = match &came {
+        Ok(came) => check(&expectation, came, tolerance),
+        Err(reason) => Err(reason.clone()),
+    };
+    Trial { came, verdict }
+}
+
+/// Whether an error is expected.
+pub(crate) fn expects_success(case: &Case, mode: &str) -> bool {
+    case.expectation_in(mode).is_success
+}
+
+fn came_in(case: &Case, mode: &str) -> Result<Came, String> {
+    match mode {
+        "batch" | "offline" => batch(case),
+        "request" => request_by_request(case),
+        "batch-request" => batch_request(case),
+        "statements" => statements(case),
+        "deploy-request" => deploy_request(case),
+        "parse" => Ok(parse(case)),
+        other => Err(format!("mode `{other}` has no runner")),
+    }
+}
+
+/// A batch request of the table's own rows answers only the last of them.
+fn expectation_in(case: &Case, mode: &str) -> Expectation {
+    let mut expectation = case.expectation_in(mode).clone();
+    if mode == "batch-request" && case.batch_request.is_none() {
+        expectation.count = None;
+        if let Some(rows) = &mut expectation.rows {
+            rows.drain(..rows.len().saturating_sub(1));
+        }
+    }
+    expectation
+}
+
+fn batch(case: &Case) -> Result<Came, String> {
+    let world = World::open(case)?;
+    if case.parameters.is_some() {
+        return Err("a query cannot be given parameters yet".to_owned());
+    }
+    world.fill(case.inputs.iter())?;
+    Ok(world.run_statements(&case.statements))
+}
+
+fn request_by_request(case: &Case) -> Result<Came, String> {
+    let world = World::open(case)?;
+    let sql = only_statement(case)?;
+    let mut table = match world.requested_table(sql) {
+        Ok(table) => table,
+        Err(came) => return Ok(came),
+    };
+    let (requests, is_stored) = match (&case.batch_request, request_input(case, sql)) {
+        (Some(requests), _) => {
+            world.fill(case.inputs.iter())?;
+            (requests, false)
+        }
+        (None, Some(requests)) => {
+            world.fill(case.inputs.iter().filter(|input| input.name != requests.name))?;
+            (requests, true)
+        }
+        (None, None) => return world.request_without_table(sql),
+    };
+    check_request_rows(requests)?;
+    for row in requests.repeated_rows() {
+        match world.request(sql, requests, &[row.clone()]) {
+            Ok(output) => table.rows.extend(Table::from(&output).rows),
+            Err(diagnostic) => return Ok(came(Err(diagnostic), sql)),
+        }
+        if is_stored {
+            world.append(requests, &[row])?;
+        }
+    }
+    Ok(Came::Table(table))
+}
+
+fn batch_request(case: &Case) -> Result<Came, String> {
+    let world = World::open(case)?;
+    let sql = only_statement(case)?;
+    if let Err(came) = world.requested_table(sql) {
+        return Ok(came);
+    }
+    if let Some(requests) = &case.batch_request {
+        world.fill(case.inputs.iter())?;
+        return Ok(came(world.request(sql, requests, &requests.repeated_rows()), sql));
+    }
+    let Some(requests) = request_input(case, sql) else {
+        return world.request_without_table(sql);
+    };
+    check_request_rows(requests)?;
+    world.fill(case.inputs.iter().filter(|input| input.name != requests.name))?;
+    let rows = requests.repeated_rows();
+    let (stored, last) = rows.split_at(rows.len().saturating_sub(1));
+    world.append(requests, stored)?;
+    Ok(came(world.request(sql, requests, last), sql))
+}
+
+fn statements(case: &Case) -> Result<Came, String> {
+    let world = World::open(case)?;
+    world.fill(case.inputs.iter())?;
+    let folder = ScratchFolder::make(&case.id)?;
+    let statements: Vec<String> =
+        case.statements.iter().map(|statement| folder.resolve(statement)).collect();
+    Ok(world.run_statements(&statements))
+}
+
+fn deploy_request(case: &Case) -> Result<Came, String> {
+    if case.has_steps {
+        return Err("checks after single statements cannot be made yet".to_owned());
+    }
+    let world = World::open(case)?;
+    let sql = only_statement(case)?;
+    let options = case.long_windows.as_ref().map(|windows| format!("OPTIONS(long_windows='{windows}')"));
+    let deploy = format!("DEPLOY {} {} {sql}", case.deployment, options.unwrap_or_default());
+    if let Err(diagnostic) = world.session.execute(&deploy) {
+        return Ok(came(Err(diagnostic), &deploy));
+    }
+    let mut table = match world.requested_table(&case.deployment) {
+        Ok(table) => table,
+        Err(came) => return Ok(came),
+    };
+    let Some((requests, others)) = case.inputs.split_first() else {
+        return world.request_without_table(&case.deployment);
+    };
+    world.fill(others.iter())?;
+    check_request_rows(requests)?;
+    for row in requests.repeated_rows() {
+        match world.request(&case.deployment, requests, &[row.clone()]) {
+            Ok(output) => table.rows.extend(Table::from(&output).rows),
+            Err(diagnostic) => return Ok(came(Err(diagnostic), sql)),
+        }
+        world.append(requests, &[row])?;
+    }
+    Ok(Came::Table(table))
+}
+
+/// The reference stops after planning without a catalog. So a statement that must fail may fail
+/// when it is bound, but not because its tables do not exist.
+fn parse(case: &Case) -> Came {
+    let mut last = Came::Table(Table::default());
+    for sql in &case.statements {
+        last = match lockstep_sql::parse(sql) {
+            Err(diagnostic) => came(Err(diagnostic), sql),
+            Ok(_) if case.expectation.is_success => Came::Table(Table::default()),
+            Ok(_) => bind_without_tables(case, sql),
+        };
+    }
+    last
+}
+
+fn bind_without_tables(case: &Case, sql: &str) -> Came {
+    let explained = match World::open(case) {
+        Ok(world) => world.session.execute(&format!("EXPLAIN {sql}")),
+        Err(_) => Ok(Output::default()),
+    };
+    match explained {
+        Err(error) if ![code::UNDEFINED_TABLE, code::UNDEFINED_DATABASE].contains(&error.code) => {
+            came(Err(error), sql)
+        }
+        _ => Came::Table(Table::default()),
+    }
+}
+
+fn came(result: EngineResult<Output>, sql: &str) -> Came {
+    match result {
+        Ok(output) => Came::Table(Table::from(&output)),
+        Err(diagnostic) => Came::Error { diagnostic, sql: sql.to_owned() },
+    }
+}
+
+fn only_statement(case: &Case) -> Result<&str, String> {
+    match case.statements.as_slice() {
+        [statement] => Ok(statement),
+        statements => Err(format!("{} statements where one is requested", statements.len())),
+    }
+}
+
+fn check_request_rows(requests: &Input) -> Result<(), String> {
+    if requests.rows.is_empty() && !requests.inserts.is_empty() {
+        return Err(format!("the rows of `{}` are given as statements", requests.name));
+    }
+    Ok(())
+}
+
+/// The input that plays the request row: the leftmost table of the query.
+fn request_input<'a>(case: &'a Case, sql: &str) -> Option<&'a Input> {
+    let statements = lockstep_sql::parse(sql).ok()?;
+    let Some(Statement::Query(query)) = statements.first() else { return None };
+    let name = leftmost_of_query(query)?;
+    case.inputs.iter().find(|input| input.name == name.name.text)
+}
+
+fn leftmost_of_query(query: &Query) -> Option<&ObjectName> {
+    let mut set = &query.body;
+    let select = loop {
+        match set {
+            SetExpr::Select(select) => break select,
+            SetExpr::Union { left, .. } => set = left,
+            SetExpr::Query(query) => return leftmost_of_query(query),
+        }
+    };
+    let mut table = select.from.as_ref()?;
+    loop {
+        match table {
+            TableRef::Join(join) => table = &join.left,
+            TableRef::Subquery { query, .. } => return leftmost_of_query(query),
+            TableRef::Table { name, .. } => {
+                let common = query.with.iter().find(|common| common.name.text == name.name.text);
+                return match common {
+                    Some(common) if name.database.is_none() => leftmost_of_query(&common.query),
+                    _ => Some(name),
+                };
+            }
+        }
+    }
+}
+
+/// A database with a case's tables.
+struct World {
+    session: Session,
+}
+
+impl World {
+    /// Makes the databases and the empty tables.
+    fn open(case: &Case) -> Result<Self, String> {
+        let world = Self { session: Database::in_memory().session() };
+        world.execute("SET time_zone = 'Asia/Shanghai'")?;
+        world.execute("SET compatibility = 'openmldb'")?;
+        let others = case.inputs.iter().filter_map(|input| input.database.as_ref());
+        for database in others.chain([&case.database]) {
+            world.execute(&format!("CREATE DATABASE IF NOT EXISTS `{database}`"))?;
+        }
+        world.execute(&format!("USE `{}`", case.database))?;
+        for create in case.inputs.iter().filter_map(|input| input.create.as_ref()) {
+            world.execute(create)?;
+        }
+        Ok(world)
+    }
+
+    fn fill<'a>(&self, inputs: impl Iterator<Item = &'a Input>) -> Result<(), String> {
+        for input in inputs {
+            if input.inserts.is_empty() {
+                self.append(input, &input.repeated_rows())?;
+            }
+            for insert in &input.inserts {
+                self.execute(insert)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn append(&self, input: &Input, rows: &[Vec<Value>]) -> Result<(), String> {
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let appended =
+            self.session.append(&input.qualified_name(), &[to_batch(&input.columns, rows)]);
+        let failed = |error| format!("append to `{}`: {error}", input.name);
+        appended.map(|_| ()).map_err(failed)
+    }
+
+    /// Runs what a case needs before its own statements.
+    fn execute(&self, sql: &str) -> Result<(), String> {
+        self.session.execute(sql).map(|_| ()).map_err(|error| error.render(Some(sql)))
+    }
+
+    /// Runs all; the last one counts, as in the reference.
+    fn run_statements(&self, statements: &[String]) -> Came {
+        let mut last = Came::Table(Table::default());
+        for statement in statements {
+            last = came(self.session.execute(statement), statement);
+        }
+        last
+    }
+
+    /// The empty table of answers, or why there can be none.
+    fn requested_table(&self, target: &str) -> Result<Table, Came> {
+        match self.session.prepare_request(target) {
+            Ok(prepared) => Ok(Table { columns: prepared.output().to_vec(), rows: Vec::new() }),
+            Err(diagnostic) => Err(Came::Error { diagnostic, sql: target.to_owned() }),
+        }
+    }
+
+    fn request(&self, target: &str, input: &Input, rows: &[Vec<Value>]) -> EngineResult<Output> {
+        self.session.request(target, &[to_batch(&input.columns, rows)])
+    }
+
+    /// A query over constants has a request row without columns.
+    fn request_without_table(&self, target: &str) -> Result<Came, String> {
+        let row = to_batch(&[], &[Vec::new()]);
+        Ok(came(self.session.request(target, &[row]), target))
+    }
+}
+
+/// Where a case's files go; removed at the end.
+struct ScratchFolder {
+    path: PathBuf,
+}
+
+impl ScratchFolder {
+    fn make(id: &str) -> Result<Self, String> {
+        let name: String =
+            id.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+        let process = std::process::id();
+        let path = std::env::temp_dir().join(format!("lockstep-conformance-{process}")).join(name);
+        fs::create_dir_all(path.join("out")).map_err(|error| format!("{path:?}: {error}"))?;
+        Ok(Self { path })
+    }
+
+    /// Puts the folder and made-up server names into the places left for them.
+    fn resolve(&self, statement: &str) -> String {
+        let mut text = statement.replace("{root_path}", &self.path.to_string_lossy());
+        for server in 0..3 {
+            text = text.replace(
+                &format!("{{tb_endpoint_{server}}}"),
+                &format!("127.0.0.1:{}", 10_000 + server),
+            );
+        }
+        text
+    }
+}
+
+impl Drop for ScratchFolder {
+    fn drop(&mut self) {
+        // What stays behind in the temporary folder harms nobody.
+        let removed = fs::remove_dir_all(&self.path);
+        debug_assert!(removed.is_ok(), "{removed:?}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lockstep_sql::ast::Statement;
+
+    use super::leftmost_of_query;
+
+    fn check(sql: &str, expected: Option<&str>) {
+        let statements = lockstep_sql::parse(sql).unwrap();
+        let Statement::Query(query) = &statements[0] else { panic!("{sql} is not a query") };
+        assert_eq!(leftmost_of_query(query).map(|name| name.name.text.as_str()), expected, "{sql}");
+    }
+
+    #[test]
+    fn the_leftmost_table_plays_the_request_row() {
+        check("SELECT 1", None);
+        check("SELECT * FROM a LAST JOIN b ON a.x = b.x", Some("a"));
+        check("SELECT * FROM (SELECT x FROM a) LAST JOIN b ON a.x = b.x", Some("a"));
+        check("WITH q AS (SELECT * FROM a) SELECT * FROM q", Some("a"));
+        check("SELECT x FROM a UNION ALL SELECT x FROM b", Some("a"));
+    }
+}

@@ -1,0 +1,34 @@
+//! Panics of a case as text: a case that panics has failed, the others go on.
+
+use std::{
+    cell::RefCell,
+    panic::{AssertUnwindSafe, catch_unwind, set_hook},
+};
+
+thread_local! {
+    /// The last panic of this thread.
+    static TEXT: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// Keeps the text of panics for [`caught`] instead of printing it, for the whole process.
+pub(crate) fn catch_text() {
+    set_hook(Box::new(|panic| TEXT.set(Some(panic.to_string()))));
+}
+
+/// Runs something; the text of its panic is the error.
+pub(crate) fn caught<T>(run: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(run)).map_err(|_| {
+        TEXT.take().unwrap_or_else(|| "panicked on another thread".to_owned())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::caught;
+
+    #[test]
+    fn a_panic_is_an_error() {
+        assert!(caught(|| assert_eq!(1, 2)).is_err());
+        assert_eq!(caught(|| 7), Ok(7));
+    }
+}

@@ -1,0 +1,76 @@
+//! Format, lint, test: cargo with the right arguments, the same here and in CI.
+#![expect(clippy::print_stdout, reason = "a command line speaks through its output")]
+
+use std::{path::PathBuf, process::Command};
+
+use lockstep_testkit::slt;
+
+use crate::{
+    conformance::{self, Options},
+    tidy, workspace_dir,
+};
+
+/// Formats every crate. Returns whether it worked, as all gates do.
+pub fn format() -> bool {
+    cargo(&["fmt", "--all"], &[])
+}
+
+/// Checks the format, then runs clippy with every warning an error.
+pub fn lint() -> bool {
+    cargo(&["fmt", "--all", "--check"], &[])
+        && cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"], &[])
+}
+
+/// Runs the tests; `arguments` go to `cargo test`.
+pub fn test(arguments: &[String]) -> bool {
+    let mut all = vec!["test"];
+    if !arguments.iter().any(|argument| argument == "-p" || argument.starts_with("--package")) {
+        all.push("--workspace");
+    }
+    all.extend(arguments.iter().map(String::as_str));
+    cargo(&all, &[])
+}
+
+/// Compares batch mode, request mode and the oracle on `cases` drawn scenarios.
+pub fn parity(cases: u32) -> bool {
+    let cases = cases.to_string();
+    cargo(
+        &["test", "-p", "lockstep-testkit", "--test", "parity", "--", "--nocapture"],
+        &[("PROPTEST_CASES", &cases)],
+    )
+}
+
+/// Runs golden SQL files; with `complete`, writes what came into them.
+pub fn golden_sql(path: Option<PathBuf>, complete: bool) -> bool {
+    let root = path.unwrap_or_else(|| workspace_dir().join("tests/sql"));
+    let mut is_good = true;
+    for file in slt::files_below(&root) {
+        let outcome = if complete { slt::complete(&file) } else { slt::run(&file) };
+        if let Err(report) = outcome {
+            println!("{report}");
+            is_good = false;
+        }
+    }
+    is_good
+}
+
+/// Everything a change must pass, the cheapest first.
+pub fn ci() -> bool {
+    tidy::run() && lint() && test(&[]) && conformance::run(&Options::default())
+}
+
+fn cargo(arguments: &[&str], variables: &[(&str, &str)]) -> bool {
+    println!("$ cargo {}", arguments.join(" "));
+    let status = Command::new(env!("CARGO"))
+        .args(arguments)
+        .envs(variables.iter().copied())
+        .current_dir(workspace_dir())
+        .status();
+    match status {
+        Ok(status) => status.success(),
+        Err(error) => {
+            println!("cargo did not start: {error}");
+            false
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! The command line of `cargo xtask`; every command is a module of the library.
+
+use std::{path::PathBuf, process::ExitCode};
+
+use clap::{Parser, Subcommand};
+use lockstep_xtask::{
+    conformance::{self, Options},
+    gates, tidy,
+};
+
+/// The project's chores.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Check the house rules that no lint knows.
+    Tidy,
+    /// Format the code.
+    Fmt,
+    /// Check the format, then run clippy with every warning an error.
+    Lint,
+    /// Run the tests; arguments go to `cargo test`.
+    Test {
+        /// What `cargo test` gets.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// Run the golden SQL files of tests/sql.
+    Slt {
+        /// One file or folder instead of all.
+        path: Option<PathBuf>,
+        /// Write what came into the files, for a person to read and check in.
+        #[arg(long)]
+        complete: bool,
+    },
+    /// Compare batch mode, request mode and the oracle on drawn databases and queries.
+    Parity {
+        /// How many.
+        #[arg(long, default_value_t = 300)]
+        cases: u32,
+    },
+    /// Run the conformance cases.
+    Conformance(ConformanceArguments),
+    /// Everything a change must pass, the cheapest first.
+    Ci,
+}
+
+#[derive(Debug, clap::Args)]
+struct ConformanceArguments {
+    /// Only this area.
+    area: Option<String>,
+    /// A folder of the same format instead of ../shared/conformance.
+    #[arg(long)]
+    cases: Option<PathBuf>,
+    /// Print the counts as JSON in the last line.
+    #[arg(long)]
+    json: bool,
+    /// Show one case: its SQL, inputs, what was expected and what came.
+    #[arg(long)]
+    case: Option<String>,
+    /// Print a line for every failure.
+    #[arg(long)]
+    failures: bool,
+    /// Take the cases that pass now off the list of those that do not.
+    #[arg(long)]
+    bless: bool,
+}
+
+fn main() -> ExitCode {
+    let is_good = match Arguments::parse().command {
+        Command::Tidy => tidy::run(),
+        Command::Fmt => gates::format(),
+        Command::Lint => gates::lint(),
+        Command::Test { arguments } => gates::test(&arguments),
+        Command::Slt { path, complete } => gates::golden_sql(path, complete),
+        Command::Parity { cases } => gates::parity(cases),
+        Command::Conformance(arguments) => conformance::run(&Options {
+            area: arguments.area,
+            cases: arguments.cases,
+            case: arguments.case,
+            json: arguments.json,
+            failures: arguments.failures,
+            bless: arguments.bless,
+        }),
+        Command::Ci => gates::ci(),
+    };
+    if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

@@ -1,0 +1,316 @@
+//! Properties of the source itself that no lint knows; also tests of this crate.
+//!
+//! Each rule is a function that returns its violations as sentences.
+#![expect(clippy::print_stdout, reason = "a command line speaks through its output")]
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use crate::workspace_dir;
+
+/// The house from the ground up. A crate may depend on the floors below its own, and on nothing
+/// else in the workspace. Adding a crate means saying here where it stands.
+const FLOORS: &[(&str, &[&str])] = &[
+    ("ground", &["host", "diagnostic"]),
+    ("mechanisms of rows and text", &["row", "sql"]),
+    ("mechanisms of storage", &["series"]),
+    ("meaning of tables and functions", &["table", "function"]),
+    ("meaning of queries", &["plan"]),
+    ("execution", &["online", "offline"]),
+    ("database", &["engine"]),
+    ("doors", &["cli"]),
+    ("binary", &["python"]),
+];
+
+/// See everything; seen by nobody.
+const BESIDE: &[&str] = &["testkit", "xtask", "bench", "sim"];
+
+/// Outside engines, and the crates that may name each of them. A name ending in `*` is a prefix.
+const DOORS: &[(&str, &[&str])] = &[
+    ("datafusion*", &["function", "plan", "online", "offline", "engine"]),
+    ("pyo3*", &["python"]),
+    ("parquet", &["offline", "engine"]),
+    ("sqlparser", &["sql"]),
+    ("crossbeam-epoch", &["series"]),
+];
+
+/// Words that name nothing.
+const BANNED_NAMES: &[&str] =
+    &["utils", "util", "helpers", "helper", "common", "core", "base", "manager"];
+
+/// Past this a file holds a second idea.
+const LINES_MAX: usize = 1_000;
+
+/// How far above an atomic access the comment that names its partner may begin.
+const PARTNER_LINES: usize = 6;
+
+type Violations = Vec<String>;
+
+/// Runs every rule and prints what it finds; whether nothing was found.
+pub fn run() -> bool {
+    let violations: Violations = RULES.iter().flat_map(|rule| rule()).collect();
+    for violation in &violations {
+        println!("{violation}");
+    }
+    println!("tidy: {} violations", violations.len());
+    violations.is_empty()
+}
+
+const RULES: &[fn() -> Violations] = &[
+    dependencies_point_down,
+    outside_engines_have_few_doors,
+    members_take_the_workspace_lints,
+    files_say_which_room_they_are,
+    files_hold_one_idea,
+    names_name_something,
+    nothing_is_left_to_fix,
+    atomics_name_their_partner,
+];
+
+fn dependencies_point_down() -> Violations {
+    let mut violations = Vec::new();
+    let mut below: BTreeSet<&str> = BTreeSet::new();
+    for (floor, crates) in FLOORS {
+        for name in crates.iter().filter(|name| crate_exists(name)) {
+            for dependency in dependencies(name) {
+                let Some(dependency) = dependency.strip_prefix("lockstep-") else { continue };
+                if !below.contains(dependency) {
+                    violations.push(format!(
+                        "`{name}` (floor `{floor}`) may not depend on `{dependency}`: it is not \
+                         on a lower floor"
+                    ));
+                }
+            }
+        }
+        below.extend(crates.iter().copied());
+    }
+    let placed: BTreeSet<&str> = below.into_iter().chain(BESIDE.iter().copied()).collect();
+    let homeless = crate_names().into_iter().filter(|name| !placed.contains(name.as_str()));
+    violations.extend(homeless.map(|name| format!("`{name}` stands on no floor")));
+    violations
+}
+
+fn outside_engines_have_few_doors() -> Violations {
+    let mut violations = Vec::new();
+    let inside = crate_names().into_iter().filter(|name| !BESIDE.contains(&name.as_str()));
+    for name in inside {
+        for dependency in dependencies(&name) {
+            let door = DOORS.iter().find(|(engine, _)| match engine.strip_suffix('*') {
+                Some(prefix) => dependency.starts_with(prefix),
+                None => dependency == *engine,
+            });
+            if let Some((_, doors)) = door
+                && !doors.contains(&name.as_str())
+            {
+                let doors = doors.join("`, `");
+                violations.push(format!("`{name}` names `{dependency}`; only `{doors}` may"));
+            }
+        }
+    }
+    violations
+}
+
+fn members_take_the_workspace_lints() -> Violations {
+    crate_names()
+        .into_iter()
+        .filter(|name| !manifest(name).contains("[lints]\nworkspace = true"))
+        .map(|name| format!("crates/{name}/Cargo.toml does not say `[lints] workspace = true`"))
+        .collect()
+}
+
+fn files_say_which_room_they_are() -> Violations {
+    each_source(|path, text| {
+        if text.starts_with("//!") {
+            Vec::new()
+        } else {
+            vec![format!("{path}: does not open with `//!`")]
+        }
+    })
+}
+
+fn files_hold_one_idea() -> Violations {
+    each_source(|path, text| {
+        let lines = text.lines().count();
+        if lines <= LINES_MAX {
+            Vec::new()
+        } else {
+            vec![format!("{path}: {lines} lines; the wall is {LINES_MAX}")]
+        }
+    })
+}
+
+fn names_name_something() -> Violations {
+    let named = |name: &str| BANNED_NAMES.iter().any(|banned| name.split('_').any(|w| w == *banned));
+    let crates = crate_names()
+        .into_iter()
+        .filter(|name| named(&name.replace('-', "_")))
+        .map(|name| format!("crate `{name}`: a name that names nothing"));
+    let files = each_source(|path, _| {
+        let words = path.rsplit('/').next().unwrap_or(path).trim_end_matches(".rs");
+        let folder_is_banned = path.split('/').any(|part| BANNED_NAMES.contains(&part));
+        if named(words) || folder_is_banned {
+            vec![format!("{path}: a name that names nothing")]
+        } else {
+            Vec::new()
+        }
+    });
+    crates.chain(files).collect()
+}
+
+fn nothing_is_left_to_fix() -> Violations {
+    let marker = concat!("FIX", "ME");
+    each_source(|path, text| lines_with(path, text, marker, "is not mergeable"))
+}
+
+/// A Release or Acquire access without its partner's name cannot be reviewed.
+fn atomics_name_their_partner() -> Violations {
+    each_source(|path, text| {
+        let lines: Vec<&str> = text.lines().collect();
+        let lonely = |index: &usize| {
+            let is_access = ["Ordering::Release", "Ordering::Acquire", "Ordering::AcqRel"]
+                .iter()
+                .any(|ordering| code_of(lines[*index]).contains(ordering));
+            let nearby = &lines[index.saturating_sub(PARTNER_LINES)..=*index];
+            let has_partner = nearby.iter().any(|line| {
+                let comment = line.split_once("//").map_or("", |(_, comment)| comment);
+                ["Release", "Acquire", "AcqRel", "airs with"].iter().any(|w| comment.contains(w))
+            });
+            is_access && !has_partner
+        };
+        (0..lines.len())
+            .filter(lonely)
+            .map(|index| format!("{path}:{}: an atomic that names no partner", index + 1))
+            .collect()
+    })
+}
+
+fn lines_with(path: &str, text: &str, word: &str, complaint: &str) -> Violations {
+    let hits = text.lines().enumerate().filter(|(_, line)| line.contains(word));
+    hits.map(|(index, _)| format!("{path}:{}: {word} {complaint}", index + 1)).collect()
+}
+
+/// A line without its comment.
+fn code_of(line: &str) -> &str {
+    line.split_once("//").map_or(line, |(code, _)| code)
+}
+
+/// Applies a rule to every Rust file of the workspace, with its path below crates/.
+fn each_source(rule: impl Fn(&str, &str) -> Violations) -> Violations {
+    let mut files = Vec::new();
+    collect_sources(&crates_dir(), &mut files);
+    files.sort();
+    let check = |file: &PathBuf| {
+        let text = fs::read_to_string(file).expect("a source file is readable UTF-8");
+        let path = file.strip_prefix(crates_dir()).expect("it was found there").display();
+        rule(&path.to_string(), &text)
+    };
+    files.iter().flat_map(check).collect()
+}
+
+fn collect_sources(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).expect("a folder of the workspace is readable") {
+        let path = entry.expect("a folder of the workspace is readable").path();
+        if path.is_dir() {
+            collect_sources(&path, files);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+}
+
+/// Names under `[dependencies]` of one crate; dev-dependencies may point anywhere.
+fn dependencies(name: &str) -> Vec<String> {
+    dependencies_in(&manifest(name))
+}
+
+fn dependencies_in(manifest: &str) -> Vec<String> {
+    manifest
+        .lines()
+        .skip_while(|line| *line != "[dependencies]")
+        .skip(1)
+        .take_while(|line| !line.starts_with('['))
+        .filter_map(|line| line.split([' ', '.', '=']).next())
+        .filter(|name| !name.is_empty() && !name.starts_with('#'))
+        .map(str::to_owned)
+        .collect()
+}
+
+fn manifest(name: &str) -> String {
+    let path = crates_dir().join(name).join("Cargo.toml");
+    fs::read_to_string(path).expect("a crate has a manifest")
+}
+
+fn crate_names() -> BTreeSet<String> {
+    let entries = fs::read_dir(crates_dir()).expect("the workspace has a folder of crates");
+    entries
+        .map(|entry| entry.expect("the folder of crates is readable").file_name())
+        .map(|name| name.into_string().expect("a crate's name is UTF-8"))
+        .collect()
+}
+
+fn crate_exists(name: &str) -> bool {
+    crates_dir().join(name).is_dir()
+}
+
+fn crates_dir() -> PathBuf {
+    workspace_dir().join("crates")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Violations;
+
+    fn check(violations: &Violations) {
+        assert!(violations.is_empty(), "\n{}", violations.join("\n"));
+    }
+
+    #[test]
+    fn dependencies_point_down() {
+        check(&super::dependencies_point_down());
+    }
+
+    #[test]
+    fn outside_engines_have_few_doors() {
+        check(&super::outside_engines_have_few_doors());
+    }
+
+    #[test]
+    fn members_take_the_workspace_lints() {
+        check(&super::members_take_the_workspace_lints());
+    }
+
+    #[test]
+    fn files_say_which_room_they_are() {
+        check(&super::files_say_which_room_they_are());
+    }
+
+    #[test]
+    fn files_hold_one_idea() {
+        check(&super::files_hold_one_idea());
+    }
+
+    #[test]
+    fn names_name_something() {
+        check(&super::names_name_something());
+    }
+
+    #[test]
+    fn nothing_is_left_to_fix() {
+        check(&super::nothing_is_left_to_fix());
+    }
+
+    #[test]
+    fn atomics_name_their_partner() {
+        check(&super::atomics_name_their_partner());
+    }
+
+    #[test]
+    fn a_manifest_gives_its_dependencies_only() {
+        let manifest = "[package]\nname = \"x\"\n[dependencies]\n# why\nlockstep-row.workspace = \
+                        true\narrow = { version = \"1\" }\n\n[dev-dependencies]\nproptest = \"1\"";
+        assert_eq!(super::dependencies_in(manifest), ["lockstep-row", "arrow"]);
+    }
+}
