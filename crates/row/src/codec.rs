@@ -1,6 +1,45 @@
 //! The compact row codec: a row as bytes.
+//!
+//! `table` encodes each row once and stores its bytes; every executor reads them column by column
+//! through a [`RowView`]. The bytes do not say their schema, where they are stored, or when they
+//! arrived. The codec of a table never changes.
+//!
+//! # Layout
+//!
+//! ```text
+//! +-------+-------------+---------------+--------------------+------------------+
+//! | width | NULL bitmap | fixed section | V ends, width each | variable section |
+//! +-------+-------------+---------------+--------------------+------------------+
+//!   1 B     ceil(N/8) B                   V * width B
+//! ```
+//!
+//! * width: 1, 2 or 4, the bytes of an end; the smallest in which the length of the variable
+//!   section can be written. Chosen per row.
+//! * NULL bitmap: bit i % 8 of byte i / 8 is set when column i is NULL; N columns.
+//! * fixed section: the columns of fixed width in order, without padding. BOOL takes 1 byte,
+//!   SMALLINT 2, INT, FLOAT and DATE 4, BIGINT, DOUBLE and TIMESTAMP 8. A NULL takes its space and
+//!   holds zeros, so that each column is at a place that the schema alone decides.
+//! * ends: for each of the V STRING, ARRAY and MAP columns, where it ends within the variable
+//!   section. It starts where the one before it ends; a NULL is empty.
+//! * variable section: texts in UTF-8; arrays and maps as nested values.
+//!
+//! A nested value is a tag byte and a payload: 0 NULL; 1 BOOL; 2 SMALLINT; 3 INT; 4 BIGINT; 5 FLOAT;
+//! 6 DOUBLE; 7 STRING: length in 4 bytes, text; 8 TIMESTAMP; 9 DATE; 10 ARRAY: count in 4 bytes,
+//! elements; 11 MAP: count in 4 bytes, then key and value of each entry in turn.
+//!
+//! All numbers are little-endian.
+//!
+//! # Cost
+//!
+//! [`RowView::get`] is constant time and allocates nothing. [`RowView::get_in`] of an array or a
+//! map is linear in its size and allocates in the arena. Encoding is linear in the bytes.
 
-use crate::{Datum, TableSchema};
+mod nested;
+
+use crate::{Arena, Column, DataType, Datum, TableSchema};
+
+/// The most bytes that a row can take: an end is written in at most 4 bytes.
+pub(crate) const ROW_SIZE_MAX: usize = u32::MAX as usize;
 
 /// Why a row cannot be encoded or decoded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -19,9 +58,9 @@ pub enum RowError {
         /// The column.
         column: String,
         /// Its type.
-        expected: crate::DataType,
+        expected: DataType,
         /// The value's type.
-        found: crate::DataType,
+        found: DataType,
     },
     /// NULL in a column that does not take it.
     #[error("column `{column}` does not take NULL")]
@@ -41,29 +80,157 @@ pub enum RowError {
 
 /// Encodes and decodes rows of one schema. Immutable; made once per table.
 #[derive(Debug, Clone)]
-pub struct RowCodec {}
+pub struct RowCodec {
+    columns: Box<[Column]>,
+    places: Box<[Place]>,
+    /// Where the ends start: the same in every row.
+    ends_start: usize,
+    /// How many columns are of variable width.
+    variable_count: usize,
+}
+
+/// Where the value of a column is.
+#[derive(Debug, Clone, Copy)]
+enum Place {
+    /// The type of the bare NULL has no values.
+    Nowhere,
+    Bool(usize),
+    SmallInt(usize),
+    Int(usize),
+    BigInt(usize),
+    Float(usize),
+    Double(usize),
+    Timestamp(usize),
+    Date(usize),
+    /// The position among the columns of variable width.
+    Text(usize),
+    /// The position among the columns of variable width.
+    Nested(usize),
+}
+
+/// The byte in which the width of the ends is written.
+const WIDTH_SIZE: usize = 1;
 
 impl RowCodec {
     /// Lays out the rows of a schema.
     pub fn new(schema: &TableSchema) -> Self {
-        let _ = schema;
-        todo!()
+        let mut fixed_end = WIDTH_SIZE + schema.columns.len().div_ceil(8);
+        let mut variable_count = 0;
+        let mut places = Vec::with_capacity(schema.columns.len());
+        for column in &schema.columns {
+            let mut fixed = |size: usize| {
+                fixed_end += size;
+                fixed_end - size
+            };
+            let mut variable = || {
+                variable_count += 1;
+                variable_count - 1
+            };
+            places.push(match column.data_type {
+                DataType::Null => Place::Nowhere,
+                DataType::Bool => Place::Bool(fixed(1)),
+                DataType::SmallInt => Place::SmallInt(fixed(2)),
+                DataType::Int => Place::Int(fixed(4)),
+                DataType::BigInt => Place::BigInt(fixed(8)),
+                DataType::Float => Place::Float(fixed(4)),
+                DataType::Double => Place::Double(fixed(8)),
+                DataType::Timestamp => Place::Timestamp(fixed(8)),
+                DataType::Date => Place::Date(fixed(4)),
+                DataType::String => Place::Text(variable()),
+                DataType::Array(_) | DataType::Map(_, _) => Place::Nested(variable()),
+            });
+        }
+        Self {
+            columns: schema.columns.clone().into(),
+            places: places.into(),
+            ends_start: fixed_end,
+            variable_count,
+        }
     }
 
-    /// Checks a row against the schema and appends its bytes to `out`.
+    /// Checks a row against the schema and appends its bytes to `out`, which is left as it was
+    /// when the row does not fit.
     pub fn encode(&self, row: &[Datum<'_>], out: &mut Vec<u8>) -> Result<(), RowError> {
-        let _ = (row, out);
-        todo!()
+        self.check(row)?;
+        let variable_size = row.iter().map(|value| variable_size(*value)).sum::<usize>();
+        let width = end_width(variable_size);
+        let size = self.ends_start + self.variable_count * width + variable_size;
+        if size > ROW_SIZE_MAX {
+            return Err(RowError::Size { size, size_max: ROW_SIZE_MAX });
+        }
+        let start = out.len();
+        out.reserve(size);
+        out.resize(start + self.ends_start + self.variable_count * width, 0);
+        out[start] = u8::try_from(width).expect("a width is 1, 2 or 4");
+        let variable_start = out.len();
+        let mut end_at = start + self.ends_start;
+        for (index, (value, place)) in row.iter().zip(&self.places).enumerate() {
+            if value.is_null() {
+                out[start + WIDTH_SIZE + index / 8] |= 1 << (index % 8);
+            }
+            match *place {
+                Place::Text(_) | Place::Nested(_) => {
+                    match *value {
+                        Datum::String(text) => out.extend_from_slice(text.as_bytes()),
+                        nested => nested::encode_content(nested, out),
+                    }
+                    let end = (out.len() - variable_start).to_le_bytes();
+                    out[end_at..end_at + width].copy_from_slice(&end[..width]);
+                    end_at += width;
+                }
+                place => put_fixed(place, *value, &mut out[start..]),
+            }
+        }
+        debug_assert_eq!(out.len(), start + size, "the size was computed from the same values");
+        Ok(())
     }
 
-    /// Looks at a row made by [`RowCodec::encode`] of the same schema.
+    fn check(&self, row: &[Datum<'_>]) -> Result<(), RowError> {
+        if row.len() != self.columns.len() {
+            return Err(RowError::Width { expected: self.columns.len(), found: row.len() });
+        }
+        for (value, column) in row.iter().zip(&self.columns) {
+            if value.is_null() {
+                if !column.nullable {
+                    return Err(RowError::Null { column: column.name.clone() });
+                }
+            } else if !is_of_type(*value, &column.data_type) {
+                return Err(RowError::Type {
+                    column: column.name.clone(),
+                    expected: column.data_type.clone(),
+                    found: value.data_type(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at a row made by [`RowCodec::encode`] of the same schema. Checks every text, hence
+    /// linear in the row; panics when the bytes are not a row of this schema.
     pub fn view<'a>(&'a self, bytes: &'a [u8]) -> RowView<'a> {
-        let _ = bytes;
-        todo!()
+        let view = RowView { codec: self, bytes };
+        for place in &self.places {
+            if let Place::Text(position) = *place {
+                let text = std::str::from_utf8(view.variable(position));
+                assert!(text.is_ok(), "a row's texts are UTF-8");
+            }
+        }
+        view
+    }
+
+    /// Looks at a row without checking it. Constant time.
+    ///
+    /// # Safety
+    ///
+    /// The bytes were made by [`RowCodec::encode`] of a codec of the same schema.
+    pub unsafe fn view_trusted<'a>(&'a self, bytes: &'a [u8]) -> RowView<'a> {
+        RowView { codec: self, bytes }
     }
 }
 
 /// A row's bytes, read column by column without copying.
+///
+/// Its texts are UTF-8: whoever makes one has checked that.
 #[derive(Debug, Clone, Copy)]
 pub struct RowView<'a> {
     codec: &'a RowCodec,
@@ -71,10 +238,144 @@ pub struct RowView<'a> {
 }
 
 impl<'a> RowView<'a> {
-    /// The value of a column. Constant time; text points into the row. MAP columns are not read
-    /// this way.
+    /// The value of a column. Constant time; text points into the row. ARRAY and MAP columns are
+    /// not read this way but with [`RowView::get_in`]: here they panic unless they are NULL.
+    #[inline]
     pub fn get(&self, column: usize) -> Datum<'a> {
-        let _ = (column, self.codec, self.bytes);
-        todo!()
+        if self.is_null(column) {
+            return Datum::Null;
+        }
+        match self.codec.places[column] {
+            Place::Nowhere => Datum::Null,
+            Place::Bool(at) => Datum::Bool(self.bytes[at] != 0),
+            Place::SmallInt(at) => Datum::SmallInt(i16::from_le_bytes(self.fixed(at))),
+            Place::Int(at) => Datum::Int(i32::from_le_bytes(self.fixed(at))),
+            Place::BigInt(at) => Datum::BigInt(i64::from_le_bytes(self.fixed(at))),
+            Place::Float(at) => Datum::Float(f32::from_le_bytes(self.fixed(at))),
+            Place::Double(at) => Datum::Double(f64::from_le_bytes(self.fixed(at))),
+            Place::Timestamp(at) => Datum::Timestamp(i64::from_le_bytes(self.fixed(at))),
+            Place::Date(at) => Datum::Date(i32::from_le_bytes(self.fixed(at))),
+            Place::Text(position) => {
+                let text = self.variable(position);
+                // SAFETY: `RowCodec::view` has checked it, or the caller of
+                // `RowCodec::view_trusted` vouches that `encode` wrote it from a `str`.
+                Datum::String(unsafe { std::str::from_utf8_unchecked(text) })
+            }
+            Place::Nested(_) => panic!("an array or a map is read with get_in"),
+        }
+    }
+
+    /// The value of a column of any type. Arrays and maps are laid out in `arena`; their texts
+    /// point into the row.
+    pub fn get_in(&self, column: usize, arena: &'a Arena) -> Datum<'a> {
+        match self.codec.places[column] {
+            Place::Nested(position) if !self.is_null(column) => {
+                nested::decode_content(self.variable(position), arena)
+            }
+            _ => self.get(column),
+        }
+    }
+
+    /// Whether a column is NULL.
+    #[inline]
+    pub fn is_null(&self, column: usize) -> bool {
+        self.bytes[WIDTH_SIZE + column / 8] & (1 << (column % 8)) != 0
+    }
+
+    /// How many columns there are.
+    pub fn width(&self) -> usize {
+        self.codec.places.len()
+    }
+
+    /// The row as it is stored.
+    pub fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    #[inline]
+    fn fixed<const SIZE: usize>(&self, at: usize) -> [u8; SIZE] {
+        *self.bytes[at..].first_chunk().expect("the fixed section is as long as the schema says")
+    }
+
+    #[inline]
+    fn variable(&self, position: usize) -> &'a [u8] {
+        let width = usize::from(self.bytes[0]);
+        let start = if position == 0 { 0 } else { self.end(position - 1, width) };
+        let section = self.codec.ends_start + self.codec.variable_count * width;
+        &self.bytes[section + start..section + self.end(position, width)]
+    }
+
+    #[inline]
+    fn end(&self, position: usize, width: usize) -> usize {
+        let at = self.codec.ends_start + position * width;
+        match width {
+            1 => usize::from(self.bytes[at]),
+            2 => usize::from(u16::from_le_bytes(self.fixed(at))),
+            _ => {
+                let end = u32::from_le_bytes(self.fixed(at));
+                usize::try_from(end).expect("addresses have 32 bits or more")
+            }
+        }
     }
 }
+
+/// Bytes that a value takes in the variable section.
+fn variable_size(value: Datum<'_>) -> usize {
+    match value {
+        Datum::String(text) => text.len(),
+        Datum::Array(_) | Datum::Map(_) => nested::content_size(value),
+        _ => 0,
+    }
+}
+
+/// The fewest bytes in which the length of the variable section can be written.
+fn end_width(variable_size: usize) -> usize {
+    match variable_size {
+        0..=0xff => 1,
+        0x100..=0xffff => 2,
+        _ => 4,
+    }
+}
+
+/// Writes a value of fixed width; NULL is the zeros that are there already.
+fn put_fixed(place: Place, value: Datum<'_>, row: &mut [u8]) {
+    let mut put = |at: usize, bytes: &[u8]| row[at..at + bytes.len()].copy_from_slice(bytes);
+    match (place, value) {
+        (Place::Bool(at), Datum::Bool(value)) => put(at, &[u8::from(value)]),
+        (Place::SmallInt(at), Datum::SmallInt(value)) => put(at, &value.to_le_bytes()),
+        (Place::Int(at), Datum::Int(value)) | (Place::Date(at), Datum::Date(value)) => {
+            put(at, &value.to_le_bytes());
+        }
+        (Place::BigInt(at), Datum::BigInt(value))
+        | (Place::Timestamp(at), Datum::Timestamp(value)) => put(at, &value.to_le_bytes()),
+        (Place::Float(at), Datum::Float(value)) => put(at, &value.to_le_bytes()),
+        (Place::Double(at), Datum::Double(value)) => put(at, &value.to_le_bytes()),
+        (_, value) => debug_assert!(value.is_null(), "types were checked: {value:?}"),
+    }
+}
+
+/// Whether a value may stand where this type is declared; NULL may.
+fn is_of_type(value: Datum<'_>, data_type: &DataType) -> bool {
+    match (value, data_type) {
+        (Datum::Null, _)
+        | (Datum::Bool(_), DataType::Bool)
+        | (Datum::SmallInt(_), DataType::SmallInt)
+        | (Datum::Int(_), DataType::Int)
+        | (Datum::BigInt(_), DataType::BigInt)
+        | (Datum::Float(_), DataType::Float)
+        | (Datum::Double(_), DataType::Double)
+        | (Datum::String(_), DataType::String)
+        | (Datum::Timestamp(_), DataType::Timestamp)
+        | (Datum::Date(_), DataType::Date) => true,
+        (Datum::Array(items), DataType::Array(element)) => {
+            items.iter().all(|item| is_of_type(*item, element))
+        }
+        (Datum::Map(entries), DataType::Map(key_type, value_type)) => entries
+            .iter()
+            .all(|(key, value)| is_of_type(*key, key_type) && is_of_type(*value, value_type)),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests;
