@@ -1,1 +1,32 @@
-//! stub
+//! The shell: the program `lockstep`, and the text forms of values and tables.
+//!
+//! Called by the binary of this crate and by the console script of the Python package, which
+//! carries the same shell in its wheel. A door: it makes a `Database`, runs what it is given and
+//! prints outputs and diagnostics. Holds no logic of the database and reads no other environment
+//! than its arguments and its input.
+
+mod arguments;
+mod cell;
+mod guard;
+mod script;
+mod shell;
+mod table_text;
+
+use std::io::{self, IsTerminal};
+
+pub use cell::cell_text;
+pub use guard::guarded;
+pub use table_text::{TableText, table_text};
+
+/// Runs the shell with these arguments (without the program's name) on the process's standard
+/// streams. Returns the exit code: 0, 1 after a failed statement, 2 for wrong arguments.
+///
+/// A panic inside a statement is reported as an internal error with exit code 1. Replaces the
+/// process's panic hook, since that report stands in for the hook's output.
+pub fn main_with(args: Vec<String>) -> i32 {
+    std::panic::set_hook(Box::new(|_| {}));
+    let stdin = io::stdin();
+    let interactive = stdin.is_terminal() && io::stdout().is_terminal();
+    let mut shell = shell::Shell::new(Box::new(io::stdout()), Box::new(io::stderr()));
+    shell.run(args, &mut stdin.lock(), interactive)
+}

@@ -1,0 +1,99 @@
+//! The command line.
+
+use clap::{Parser, error::ErrorKind};
+
+/// Lockstep, a feature database: one SQL definition for training and for serving.
+#[derive(Debug, Parser)]
+#[command(
+    name = "lockstep",
+    version,
+    after_help = "Without arguments it starts a prompt, or runs the script on its input.\n\
+                  `lockstep demo flights` runs the demonstration that comes with the Python package."
+)]
+struct Line {
+    /// Runs these statements and ends.
+    #[arg(short = 'c', long = "command", value_name = "SQL", conflicts_with = "target")]
+    command: Option<String>,
+
+    /// A file of statements to run, or one of `demo`, `serve`, `bench`.
+    #[arg(value_name = "FILE")]
+    target: Option<String>,
+
+    /// What `demo` takes.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
+    rest: Vec<String>,
+}
+
+/// What the shell is asked to do.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Task {
+    /// Read statements from the input.
+    Input,
+    /// Run these statements.
+    Script(String),
+    /// Run the statements of this file.
+    File(String),
+    /// Run a demonstration of the Python package, with these arguments.
+    Demo(Vec<String>),
+    /// A command that a later version brings.
+    NotYet(String),
+    /// Print this and end with 0 (help and version).
+    Print(String),
+    /// Print this and end with 2.
+    Refuse(String),
+}
+
+impl Task {
+    /// Understands the arguments, which do not include the program's name.
+    pub(crate) fn from_arguments(args: Vec<String>) -> Self {
+        let line = match Line::try_parse_from(std::iter::once("lockstep".to_owned()).chain(args)) {
+            Ok(line) => line,
+            Err(error) => {
+                let text = error.to_string();
+                let asked = [ErrorKind::DisplayHelp, ErrorKind::DisplayVersion];
+                return if asked.contains(&error.kind()) {
+                    Self::Print(text)
+                } else {
+                    Self::Refuse(text)
+                };
+            }
+        };
+        match (line.command, line.target) {
+            (Some(script), _) => Self::Script(script),
+            (None, None) => Self::Input,
+            (None, Some(target)) => match target.as_str() {
+                "demo" => Self::Demo(line.rest),
+                "serve" | "bench" | "doctor" => Self::NotYet(target),
+                _ if line.rest.is_empty() => Self::File(target),
+                _ => Self::Refuse(format!("error: one file at a time, found also `{}`\n", line.rest[0])),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Task;
+
+    fn task(args: &[&str]) -> Task {
+        Task::from_arguments(args.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn the_forms_of_the_command_line() {
+        assert_eq!(task(&[]), Task::Input);
+        assert_eq!(task(&["-c", "SELECT 1"]), Task::Script("SELECT 1".into()));
+        assert_eq!(task(&["a.sql"]), Task::File("a.sql".into()));
+        assert_eq!(task(&["demo", "flights", "--x"]), Task::Demo(vec!["flights".into(), "--x".into()]));
+        assert_eq!(task(&["serve"]), Task::NotYet("serve".into()));
+    }
+
+    #[test]
+    fn help_is_printed_and_nonsense_refused() {
+        assert!(matches!(task(&["--help"]), Task::Print(text) if text.contains("Usage")));
+        let version = concat!("lockstep ", env!("CARGO_PKG_VERSION"));
+        assert!(matches!(task(&["--version"]), Task::Print(text) if text.trim() == version));
+        assert!(matches!(task(&["--nonsense"]), Task::Refuse(_)));
+        assert!(matches!(task(&["a.sql", "b.sql"]), Task::Refuse(_)));
+    }
+}

@@ -1,0 +1,82 @@
+//! One value as the text that a person reads in a table.
+//!
+//! Not CAST: it shows every digit of a float and both ends of a time, in UTC.
+
+use chrono::{DateTime, NaiveDate, TimeDelta};
+use lockstep_row::Datum;
+
+/// The text of a value. NULL is `NULL`, a TIMESTAMP is `yyyy-mm-dd hh:mm:ss[.fff]` in UTC, a float
+/// has as many digits as tell it apart from its neighbours. Texts are shown as they are.
+pub fn cell_text(value: &Datum<'_>) -> String {
+    match *value {
+        Datum::Null => "NULL".to_owned(),
+        Datum::Bool(value) => value.to_string(),
+        Datum::SmallInt(value) => value.to_string(),
+        Datum::Int(value) => value.to_string(),
+        Datum::BigInt(value) => value.to_string(),
+        Datum::Float(value) => format!("{value:?}"),
+        Datum::Double(value) => format!("{value:?}"),
+        Datum::String(text) => text.to_owned(),
+        Datum::Timestamp(ms) => timestamp_text(ms),
+        Datum::Date(days) => date_text(days),
+        Datum::Array(items) => {
+            let items: Vec<String> = items.iter().map(cell_text).collect();
+            format!("[{}]", items.join(", "))
+        }
+        Datum::Map(entries) => {
+            let entry = |(key, value): &(Datum<'_>, Datum<'_>)| {
+                format!("{}: {}", cell_text(key), cell_text(value))
+            };
+            let entries: Vec<String> = entries.iter().map(entry).collect();
+            format!("{{{}}}", entries.join(", "))
+        }
+    }
+}
+
+/// A moment outside the calendar's range is shown as its number.
+fn timestamp_text(ms: i64) -> String {
+    let Some(moment) = DateTime::from_timestamp_millis(ms) else { return ms.to_string() };
+    let format = if ms % 1000 == 0 { "%Y-%m-%d %H:%M:%S" } else { "%Y-%m-%d %H:%M:%S%.3f" };
+    moment.format(format).to_string()
+}
+
+fn date_text(days: i32) -> String {
+    NaiveDate::default()
+        .checked_add_signed(TimeDelta::days(i64::from(days)))
+        .map_or_else(|| days.to_string(), |date| date.format("%Y-%m-%d").to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use lockstep_row::Datum;
+
+    use super::cell_text;
+
+    fn check(value: &Datum<'_>, expected: &str) {
+        assert_eq!(cell_text(value), expected);
+    }
+
+    #[test]
+    fn values_show_all_their_digits() {
+        check(&Datum::Double(0.1 + 0.2), "0.30000000000000004");
+        check(&Datum::Double(2.0), "2.0");
+        check(&Datum::Float(0.1), "0.1");
+        check(&Datum::Double(f64::NAN), "NaN");
+        check(&Datum::Null, "NULL");
+    }
+
+    #[test]
+    fn times_are_in_utc_and_show_milliseconds_only_when_there_are_any() {
+        check(&Datum::Timestamp(0), "1970-01-01 00:00:00");
+        check(&Datum::Timestamp(-1), "1969-12-31 23:59:59.999");
+        check(&Datum::Timestamp(i64::MAX), "9223372036854775807");
+        check(&Datum::Date(-1), "1969-12-31");
+        check(&Datum::Date(i32::MAX), "2147483647");
+    }
+
+    #[test]
+    fn nested_values_show_their_items() {
+        check(&Datum::Array(&[Datum::Int(1), Datum::Null]), "[1, NULL]");
+        check(&Datum::Map(&[(Datum::String("a"), Datum::Int(1))]), "{a: 1}");
+    }
+}

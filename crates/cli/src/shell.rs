@@ -1,0 +1,209 @@
+//! Runs statements and prints what they give.
+
+use std::{
+    fmt,
+    io::{self, BufRead, Write},
+    ops::Range,
+    path::Path,
+    process::Command,
+};
+
+use lockstep_diagnostic::{Diagnostic, Kind, Span, code};
+use lockstep_engine::{Database, Output, Session};
+use lockstep_host::{Clock, SystemClock, disk};
+
+use crate::{
+    arguments::Task,
+    guard::guarded,
+    script::{is_complete, statements},
+    table_text::table_text,
+};
+
+/// A terminal is no place for more.
+const ROWS_SHOWN_MAX: usize = 1_000;
+
+const HELP: &str = "\
+Statements end with `;` and may take several lines.
+  .help    shows this
+  .tables  lists the tables
+  \\q       ends the session, as do .quit and the end of input
+";
+
+/// One run of the shell: a session on a new database in memory, and where it prints.
+pub(crate) struct Shell {
+    session: Session,
+    clock: SystemClock,
+    out: Box<dyn Write>,
+    err: Box<dyn Write>,
+}
+
+impl fmt::Debug for Shell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shell").field("session", &self.session).finish_non_exhaustive()
+    }
+}
+
+impl Shell {
+    pub(crate) fn new(out: Box<dyn Write>, err: Box<dyn Write>) -> Self {
+        let session = Database::in_memory().session();
+        Self { session, clock: SystemClock::new(), out, err }
+    }
+
+    /// Does what the arguments ask for and returns the exit code. `interactive` says that a person
+    /// sits at `input`.
+    pub(crate) fn run(&mut self, args: Vec<String>, input: &mut dyn BufRead, interactive: bool) -> i32 {
+        let done = match Task::from_arguments(args) {
+            Task::Print(text) => self.out.write_all(text.as_bytes()).map(|()| 0),
+            Task::Refuse(text) => self.err.write_all(text.as_bytes()).map(|()| 2),
+            Task::NotYet(name) => {
+                writeln!(self.err, "`lockstep {name}` is not part of this version").map(|()| 2)
+            }
+            Task::Demo(args) => self.demo(&args),
+            Task::Script(script) => self.script(&script),
+            Task::File(path) => self.file(&path),
+            Task::Input if interactive => self.prompt(input).map(|()| 0),
+            Task::Input => {
+                let mut script = String::new();
+                input.read_to_string(&mut script).and_then(|_| self.script(&script))
+            }
+        };
+        // The reader of a pipe may go away early, as in `lockstep -c … | head`.
+        let done = done.and_then(|code| self.out.flush().map(|()| code));
+        done.unwrap_or_else(|error| i32::from(error.kind() != io::ErrorKind::BrokenPipe))
+    }
+
+    fn file(&mut self, path: &str) -> io::Result<i32> {
+        match disk::read_to_string(Path::new(path)) {
+            Ok(script) => self.script(&script),
+            Err(error) => {
+                let missing = error.kind() == io::ErrorKind::NotFound;
+                let code = if missing { code::UNDEFINED_FILE } else { code::IO_ERROR };
+                let diagnostic = Diagnostic::new(code, format!("file `{path}`: {error}"));
+                writeln!(self.err, "{}", diagnostic.render(None)).map(|()| 1)
+            }
+        }
+    }
+
+    /// Runs statements one after another; the first that fails ends the script.
+    fn script(&mut self, script: &str) -> io::Result<i32> {
+        for range in statements(script) {
+            if !self.statement(script, range)? {
+                return Ok(1);
+            }
+        }
+        Ok(0)
+    }
+
+    /// Runs the statement at `range` of a text and prints its output or its diagnostic. Returns
+    /// whether it succeeded.
+    fn statement(&mut self, text: &str, range: Range<usize>) -> io::Result<bool> {
+        let start_ns = self.clock.monotonic_ns();
+        let offset = range.start;
+        let statement = &text[range];
+        match guarded(|| self.session.execute(statement)) {
+            Ok(output) => {
+                let elapsed_ns = self.clock.monotonic_ns() - start_ns;
+                self.print(text, offset, &output, elapsed_ns).map(|()| true)
+            }
+            Err(diagnostic) => {
+                self.out.flush()?;
+                writeln!(self.err, "{}", moved(&diagnostic, offset).render(Some(text)))?;
+                Ok(false)
+            }
+        }
+    }
+
+    fn print(&mut self, text: &str, offset: usize, output: &Output, elapsed_ns: u64) -> io::Result<()> {
+        for warning in &output.warnings {
+            let rendered = moved(warning, offset).render(Some(text));
+            writeln!(self.err, "{}", rendered.replacen("error[", "warning[", 1))?;
+        }
+        let elapsed = duration_text(elapsed_ns);
+        if !output.columns.is_empty() {
+            writeln!(self.out, "{}", table_text(output, ROWS_SHOWN_MAX).draw())?;
+            let rows = output.row_count();
+            let noun = if rows == 1 { "row" } else { "rows" };
+            return writeln!(self.out, "({rows} {noun}, {elapsed})\n");
+        }
+        let message = output.message.as_deref().unwrap_or("OK");
+        match output.rows_affected {
+            Some(rows) => writeln!(self.out, "{message} (rows: {rows}, {elapsed})"),
+            None => writeln!(self.out, "{message} ({elapsed})"),
+        }
+    }
+
+    fn prompt(&mut self, input: &mut dyn BufRead) -> io::Result<()> {
+        writeln!(self.out, "Lockstep {}, in memory. `.help` for help.", env!("CARGO_PKG_VERSION"))?;
+        let mut text = String::new();
+        loop {
+            let prompt = if text.is_empty() { "lockstep> " } else { "     ...> " };
+            write!(self.out, "{prompt}")?;
+            self.out.flush()?;
+            let start = text.len();
+            if input.read_line(&mut text)? == 0 {
+                return writeln!(self.out);
+            }
+            if start == 0 && self.is_command(text.trim())? {
+                if matches!(text.trim(), "\\q" | ".quit" | ".exit") {
+                    return Ok(());
+                }
+                text.clear();
+            } else if text.trim().is_empty() {
+                text.clear();
+            } else if is_complete(&text) {
+                self.script(&text)?;
+                text.clear();
+            }
+        }
+    }
+
+    /// Whether a line is a command of the shell; runs it unless it ends the session.
+    fn is_command(&mut self, line: &str) -> io::Result<bool> {
+        match line {
+            "\\q" | ".quit" | ".exit" => {}
+            ".help" | "\\h" | "\\?" => self.out.write_all(HELP.as_bytes())?,
+            ".tables" | "\\dt" => {
+                self.script("SHOW TABLES;")?;
+            }
+            other if other.starts_with(['.', '\\']) => {
+                writeln!(self.err, "`{other}` is no command of the shell; `.help` lists them")?;
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// The demonstrations are Python programs; the Python package's own shell never comes here.
+    fn demo(&mut self, args: &[String]) -> io::Result<i32> {
+        let python = Command::new("python3").args(["-m", "lockstep", "demo"]).args(args).status();
+        match python {
+            Ok(status) if status.success() => Ok(0),
+            _ => {
+                let diagnostic = Diagnostic::new(
+                    code::FEATURE_NOT_SUPPORTED,
+                    "the demonstrations come with the Python package",
+                )
+                .with_kind(Kind::FixRequest)
+                .with_hint("Install the wheel of `lockstep`, then run `python3 -m lockstep demo`.");
+                writeln!(self.err, "{}", diagnostic.render(None)).map(|()| 1)
+            }
+        }
+    }
+}
+
+/// A diagnostic about a statement as one about the text that the statement stands in.
+fn moved(diagnostic: &Diagnostic, offset: usize) -> Diagnostic {
+    let span = diagnostic.span.map(|span| Span::new(span.start + offset, span.end + offset));
+    Diagnostic { span, ..diagnostic.clone() }
+}
+
+fn duration_text(ns: u64) -> String {
+    match ns {
+        0..1_000_000 => format!("{} µs", ns / 1_000),
+        1_000_000..1_000_000_000 => format!("{}.{} ms", ns / 1_000_000, ns / 100_000 % 10),
+        _ => format!("{}.{:02} s", ns / 1_000_000_000, ns / 10_000_000 % 100),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,86 @@
+//! What the shell prints, with the times left out.
+
+use std::{
+    io::{self, Write},
+    sync::Arc,
+};
+
+use lockstep_host::sync::Mutex;
+
+use super::{Shell, duration_text};
+
+#[derive(Clone, Default)]
+struct Capture(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Capture {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Capture {
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().clone()).unwrap()
+    }
+}
+
+/// Exit code, output, errors.
+fn run(args: &[&str], input: &str, interactive: bool) -> (i32, String, String) {
+    let (out, err) = (Capture::default(), Capture::default());
+    let mut shell = Shell::new(Box::new(out.clone()), Box::new(err.clone()));
+    let args = args.iter().map(ToString::to_string).collect();
+    let code = shell.run(args, &mut input.as_bytes(), interactive);
+    (code, out.text(), err.text())
+}
+
+#[test]
+fn each_statement_of_a_script_prints_its_result() {
+    let script = "CREATE TABLE t (k STRING, v INT); INSERT INTO t VALUES ('a', 1), (NULL, 20);
+                  SELECT k, v FROM t ORDER BY v;";
+    let (code, out, err) = run(&["-c", script], "", false);
+    assert_eq!((code, err.as_str()), (0, ""));
+    assert!(out.contains("k    |  v\n-----+---\na    |  1\nNULL | 20\n(2 rows, "), "{out}");
+}
+
+#[test]
+fn an_error_shows_the_line_of_the_script_and_ends_it() {
+    let (code, out, err) = run(&[], "SELECT 1;\nSELECT\n  nonsense(2);\nSELECT 3;", false);
+    assert_eq!(code, 1);
+    assert!(out.contains("(1 row, ") && !out.contains('3'), "{out}");
+    assert!(err.starts_with("error[42883]: "), "{err}");
+    assert!(err.contains("line 3:   nonsense(2)\n          ^"), "{err}");
+}
+
+#[test]
+fn the_prompt_waits_for_the_semicolon_and_goes_on_after_an_error() {
+    let (code, out, err) = run(&[], "SELECT\n1 AS one;\nnonsense;\n.nope\n\\q\nSELECT 9;\n", true);
+    assert_eq!(code, 0);
+    assert!(out.contains("lockstep>      ...> one\n"), "{out}");
+    assert!(!out.contains('9'), "{out}");
+    assert!(err.contains("error[42601]") && err.contains("`.nope` is no command"), "{err}");
+}
+
+#[test]
+fn a_missing_file_is_an_error() {
+    let (code, _, err) = run(&["/nowhere/a.sql"], "", false);
+    assert_eq!(code, 1);
+    assert!(err.starts_with("error[58P01]: file `/nowhere/a.sql`: "), "{err}");
+}
+
+#[test]
+fn what_is_not_there_yet_says_so() {
+    let (code, _, err) = run(&["serve"], "", false);
+    assert_eq!((code, err.as_str()), (2, "`lockstep serve` is not part of this version\n"));
+}
+
+#[test]
+fn durations_are_short() {
+    assert_eq!(duration_text(12_345), "12 µs");
+    assert_eq!(duration_text(12_345_678), "12.3 ms");
+    assert_eq!(duration_text(12_345_678_901), "12.34 s");
+}
