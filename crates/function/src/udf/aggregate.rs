@@ -1,0 +1,257 @@
+//! An aggregate, bound, as a DataFusion function: what GROUP BY calls.
+//!
+//! The rows of a group are kept in row-wise columns until its value is asked for and are then fed
+//! in the order in which they came, which the plan makes event order. The partial state of a
+//! two-phase GROUP BY is therefore the rows themselves, and the result does not depend on how they
+//! were split; an aggregate that depends on the order of rows has no partial state at all.
+
+use std::{
+    fmt,
+    hash::{Hash, Hasher},
+    sync::Arc,
+};
+
+use arrow::{
+    array::{Array, ArrayRef, AsArray},
+    datatypes::{DataType as ArrowType, Field, FieldRef},
+};
+use datafusion::{
+    common::{Result, ScalarValue, exec_err, not_impl_err, utils::SingleRowListArrayBuilder},
+    logical_expr::{
+        Accumulator as DataFusionAccumulator, AggregateUDF, AggregateUDFImpl, Expr, Signature,
+        Volatility,
+        expr::AggregateFunction as AggregateExpr,
+        function::{AccumulatorArgs, StateFieldsArgs},
+        lit,
+        utils::{AggregateOrderSensitivity, format_state_name},
+    },
+};
+use lockstep_row::{
+    Arena, DataType, Datum, Value,
+    arrow::{ColumnBuilder, ColumnReader, arrow_type},
+};
+
+use crate::{AggregateFunction, BoundAggregate, Feeding, Settings};
+
+/// A bound aggregate. Two are equal when they have the same name, parameters, result, constants
+/// and settings; then they compute the same.
+#[derive(Debug, Clone)]
+pub struct AggregateUdf {
+    function: &'static AggregateFunction,
+    bound: BoundAggregate,
+    identity: Box<str>,
+    signature: Signature,
+}
+
+/// Calls a bound aggregate. `count(*)`, which has no arguments, is given a constant to count,
+/// since DataFusion tells an aggregate of its rows only through their values.
+pub fn aggregate_call(
+    function: &'static AggregateFunction,
+    bound: BoundAggregate,
+    constants: &[Option<Value>],
+    settings: &Settings,
+    mut arguments: Vec<Expr>,
+) -> Expr {
+    if arguments.is_empty() {
+        arguments.push(lit(true));
+    }
+    let udf = AggregateUdf::new(function, bound, constants, settings);
+    let udf = Arc::new(AggregateUDF::new_from_impl(udf));
+    let call = AggregateExpr::new_udf(udf, arguments, false, None, Vec::new(), None);
+    Expr::AggregateFunction(call)
+}
+
+/// Gets our function back from DataFusion's; `None` when it is not one of ours.
+pub fn as_aggregate(udf: &AggregateUDF) -> Option<&AggregateUdf> {
+    udf.inner().downcast_ref()
+}
+
+impl AggregateUdf {
+    /// Wraps a bound aggregate.
+    pub fn new(
+        function: &'static AggregateFunction,
+        bound: BoundAggregate,
+        constants: &[Option<Value>],
+        settings: &Settings,
+    ) -> Self {
+        let BoundAggregate { parameters, returns, .. } = &bound;
+        let name = function.name;
+        let identity = format!("{name} {parameters:?} {returns:?} {constants:?} {settings:?}");
+        let signature = Signature::user_defined(Volatility::Immutable);
+        Self { function, bound, identity: identity.into(), signature }
+    }
+
+    /// The declaration.
+    pub fn function(&self) -> &'static AggregateFunction {
+        self.function
+    }
+
+    /// Its form for the arguments.
+    pub fn bound(&self) -> &BoundAggregate {
+        &self.bound
+    }
+
+    /// The types of the columns that DataFusion passes: the parameters, or the constant that
+    /// `count(*)` counts.
+    fn columns(&self) -> Vec<DataType> {
+        match self.bound.parameters.as_slice() {
+            [] => vec![DataType::Bool],
+            parameters => parameters.to_vec(),
+        }
+    }
+}
+
+impl PartialEq for AggregateUdf {
+    fn eq(&self, other: &Self) -> bool {
+        self.identity == other.identity
+    }
+}
+
+impl Eq for AggregateUdf {}
+
+impl Hash for AggregateUdf {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.identity.hash(state);
+    }
+}
+
+impl AggregateUDFImpl for AggregateUdf {
+    fn name(&self) -> &str {
+        self.function.name
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn coerce_types(&self, arg_types: &[ArrowType]) -> Result<Vec<ArrowType>> {
+        let expected = self.columns().len();
+        if arg_types.len() != expected {
+            return exec_err!("{} takes {expected} columns, not {}", self.name(), arg_types.len());
+        }
+        Ok(arg_types.to_vec())
+    }
+
+    fn return_type(&self, _arg_types: &[ArrowType]) -> Result<ArrowType> {
+        Ok(arrow_type(&self.bound.returns))
+    }
+
+    fn default_value(&self, _data_type: &ArrowType) -> Result<ScalarValue> {
+        let arena = Arena::new();
+        let value = (self.bound.make)(Feeding::Sliding).value(&arena);
+        scalar_value(&self.bound.returns, value)
+    }
+
+    fn order_sensitivity(&self) -> AggregateOrderSensitivity {
+        if self.function.is_ordered {
+            AggregateOrderSensitivity::HardRequirement
+        } else {
+            AggregateOrderSensitivity::Insensitive
+        }
+    }
+
+    fn accumulator(&self, _args: AccumulatorArgs<'_>) -> Result<Box<dyn DataFusionAccumulator>> {
+        let columns = self.columns();
+        let rows = columns.iter().map(|column| ColumnBuilder::new(column, 0)).collect();
+        Ok(Box::new(GroupAccumulator { udf: self.clone(), rows, values: 0, size: 0 }))
+    }
+
+    fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
+        let field = |(position, column): (usize, DataType)| {
+            let name = format_state_name(args.name, &format!("argument{position}"));
+            Arc::new(Field::new_list(name, Field::new_list_field(arrow_type(&column), true), true))
+        };
+        Ok(self.columns().into_iter().enumerate().map(field).collect())
+    }
+}
+
+/// The rows of one group.
+struct GroupAccumulator {
+    udf: AggregateUdf,
+    /// One for each argument.
+    rows: Vec<ColumnBuilder>,
+    values: usize,
+    /// Bytes of the kept values, about.
+    size: usize,
+}
+
+impl fmt::Debug for GroupAccumulator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GroupAccumulator")
+            .field("function", &self.udf.function.name)
+            .field("values", &self.values)
+            .finish_non_exhaustive()
+    }
+}
+
+impl GroupAccumulator {
+    fn take_columns(&mut self) -> Vec<ArrayRef> {
+        self.size = 0;
+        self.values = 0;
+        self.rows.iter_mut().map(ColumnBuilder::finish).collect()
+    }
+}
+
+impl DataFusionAccumulator for GroupAccumulator {
+    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        let mut arena = Arena::new();
+        for (builder, array) in self.rows.iter_mut().zip(values) {
+            let reader = ColumnReader::new(array as &dyn Array);
+            for row in 0..reader.len() {
+                let value = reader.get(row, &arena);
+                self.size += size_of::<i64>() + value.as_str().map_or(0, str::len);
+                builder.push(value);
+            }
+            self.values += reader.len();
+            arena.reset();
+        }
+        Ok(())
+    }
+
+    fn evaluate(&mut self) -> Result<ScalarValue> {
+        let columns = self.take_columns();
+        let readers: Vec<ColumnReader<'_>> =
+            columns.iter().map(|column| ColumnReader::new(column as &dyn Array)).collect();
+        let mut accumulator = (self.udf.bound.make)(Feeding::Sliding);
+        let parameters = self.udf.bound.parameters.len();
+        let mut arena = Arena::new();
+        let rows = readers.first().map_or(0, ColumnReader::len);
+        for row in 0..rows {
+            let arguments: &[Datum<'_>] = arena.alloc_slice_fill_iter(
+                readers[..parameters].iter().map(|reader| reader.get(row, &arena)),
+            );
+            accumulator.add(arguments);
+            arena.reset();
+        }
+        scalar_value(&self.udf.bound.returns, accumulator.value(&arena))
+    }
+
+    fn size(&self) -> usize {
+        size_of_val(self) + self.size
+    }
+
+    fn state(&mut self) -> Result<Vec<ScalarValue>> {
+        if self.udf.function.is_ordered {
+            let name = self.udf.function.name;
+            return not_impl_err!("{name} depends on the order of rows: plan it in one phase");
+        }
+        let list = |column| SingleRowListArrayBuilder::new(column).build_list_scalar();
+        Ok(self.take_columns().into_iter().map(list).collect())
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
+        let groups = states.first().map_or(0, |state| state.len());
+        for group in 0..groups {
+            let columns: Vec<ArrayRef> =
+                states.iter().map(|state| state.as_list::<i32>().value(group)).collect();
+            self.update_batch(&columns)?;
+        }
+        Ok(())
+    }
+}
+
+fn scalar_value(data_type: &DataType, value: Datum<'_>) -> Result<ScalarValue> {
+    let mut builder = ColumnBuilder::new(data_type, 1);
+    builder.push(value);
+    ScalarValue::try_from_array(&builder.finish(), 0)
+}

@@ -1,0 +1,181 @@
+//! A scalar function or cast, resolved, as a DataFusion function.
+
+use std::{
+    hash::{Hash, Hasher},
+    sync::Arc,
+};
+
+use arrow::{
+    array::{Array, ArrayRef},
+    datatypes::DataType as ArrowType,
+};
+use datafusion::{
+    common::{Result, ScalarValue, exec_err},
+    logical_expr::{
+        ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+        expr::ScalarFunction,
+    },
+};
+use lockstep_row::{
+    Arena, Datum, Value,
+    arrow::{ColumnBuilder, ColumnReader, arrow_type},
+};
+
+use crate::{Nulls, ScalarImplementation, Settings};
+
+/// Rows computed before the scratch memory is used anew.
+const CHUNK_ROWS: usize = 1024;
+
+/// A resolved function. Two are equal when they have the same name, parameters, result, constants
+/// and settings; then they compute the same.
+#[derive(Debug, Clone)]
+pub struct ScalarUdf {
+    name: String,
+    implementation: ScalarImplementation,
+    identity: Box<str>,
+    signature: Signature,
+}
+
+/// Calls a resolved function. `constants` are those that the binding saw, `None` for an argument
+/// that is no constant.
+pub fn scalar_call(
+    name: &str,
+    implementation: ScalarImplementation,
+    constants: &[Option<Value>],
+    settings: &Settings,
+    arguments: Vec<Expr>,
+) -> Expr {
+    let udf = ScalarUdf::new(name, implementation, constants, settings);
+    let udf = Arc::new(ScalarUDF::new_from_impl(udf));
+    Expr::ScalarFunction(ScalarFunction::new_udf(udf, arguments))
+}
+
+/// Gets our function back from DataFusion's; `None` when it is not one of ours.
+pub fn as_scalar(udf: &ScalarUDF) -> Option<&ScalarUdf> {
+    udf.inner().downcast_ref()
+}
+
+impl ScalarUdf {
+    /// Wraps an implementation. The name is for display, and part of the identity: a cast is best
+    /// named with its target type.
+    pub fn new(
+        name: impl Into<String>,
+        implementation: ScalarImplementation,
+        constants: &[Option<Value>],
+        settings: &Settings,
+    ) -> Self {
+        let name = name.into();
+        let ScalarImplementation { parameters, returns, .. } = &implementation;
+        let identity = format!("{name} {parameters:?} {returns:?} {constants:?} {settings:?}");
+        let signature = Signature::user_defined(Volatility::Immutable);
+        Self { name, implementation, identity: identity.into(), signature }
+    }
+
+    /// What computes one row.
+    pub fn implementation(&self) -> &ScalarImplementation {
+        &self.implementation
+    }
+
+    fn compute(&self, inputs: &[Input<'_>], rows: usize) -> ArrayRef {
+        let ScalarImplementation { returns, nulls, row: row_form, .. } = &self.implementation;
+        let mut output = ColumnBuilder::new(returns, rows);
+        let constants_arena = Arena::new();
+        let constants: Vec<Datum<'_>> = inputs
+            .iter()
+            .map(|input| match input {
+                Input::Constant(reader) => reader.get(0, &constants_arena),
+                Input::Column(_) => Datum::Null,
+            })
+            .collect();
+        let columns: Vec<(usize, &ColumnReader<'_>)> = inputs
+            .iter()
+            .enumerate()
+            .filter_map(|(position, input)| match input {
+                Input::Column(reader) => Some((position, reader)),
+                Input::Constant(_) => None,
+            })
+            .collect();
+        let mut arena = Arena::new();
+        let mut start = 0;
+        while start < rows {
+            let end = rows.min(start + CHUNK_ROWS);
+            let mut values = constants.clone();
+            for row in start..end {
+                for (position, reader) in &columns {
+                    values[*position] = reader.get(row, &arena);
+                }
+                if *nulls == Nulls::Propagate && values.iter().any(Datum::is_null) {
+                    output.push_null();
+                } else {
+                    output.push(row_form(&values, &arena));
+                }
+            }
+            drop(values);
+            arena.reset();
+            start = end;
+        }
+        output.finish()
+    }
+}
+
+/// Where an argument's values come from.
+enum Input<'a> {
+    Column(ColumnReader<'a>),
+    Constant(ColumnReader<'a>),
+}
+
+impl PartialEq for ScalarUdf {
+    fn eq(&self, other: &Self) -> bool {
+        self.identity == other.identity
+    }
+}
+
+impl Eq for ScalarUdf {}
+
+impl Hash for ScalarUdf {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.identity.hash(state);
+    }
+}
+
+impl ScalarUDFImpl for ScalarUdf {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn coerce_types(&self, arg_types: &[ArrowType]) -> Result<Vec<ArrowType>> {
+        let expected = self.implementation.parameters.len();
+        if arg_types.len() != expected {
+            return exec_err!("{} takes {expected} arguments, not {}", self.name, arg_types.len());
+        }
+        Ok(arg_types.to_vec())
+    }
+
+    fn return_type(&self, _arg_types: &[ArrowType]) -> Result<ArrowType> {
+        Ok(arrow_type(&self.implementation.returns))
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let is_constant = |arg: &ColumnarValue| matches!(arg, ColumnarValue::Scalar(_));
+        let all_constant = args.args.iter().all(is_constant);
+        let arrays: Vec<ArrayRef> =
+            args.args.iter().map(|arg| arg.to_array(1)).collect::<Result<_>>()?;
+        let inputs: Vec<Input<'_>> = arrays
+            .iter()
+            .zip(&args.args)
+            .map(|(array, arg)| {
+                let reader = ColumnReader::new(array as &dyn Array);
+                if is_constant(arg) { Input::Constant(reader) } else { Input::Column(reader) }
+            })
+            .collect();
+        if all_constant {
+            let value = self.compute(&inputs, 1);
+            return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&value, 0)?));
+        }
+        Ok(ColumnarValue::Array(self.compute(&inputs, args.number_rows)))
+    }
+}
