@@ -10,19 +10,23 @@
 //! | [`ScalarFunction`], [`scalar`] | one value per row |
 //! | [`AggregateFunction`], [`aggregate`] | one value per window frame or group |
 //! | [`cast`] | CAST, and the implicit conversions |
+//! | [`compatibility`] | the one table of what `SET compatibility` changes |
 //! | [`exact_sum`] | the correctly rounded sum of floats |
 //! | [`RowExpr`] | an expression in row form: one row in, one value out, no Arrow |
 //! | [`udf`] | declarations as DataFusion functions |
 
 pub mod aggregate;
 pub mod cast;
+pub mod compatibility;
 pub mod exact_sum;
 mod row_expr;
 pub mod scalar;
 mod settings;
 pub mod udf;
+mod zone;
 
 pub use aggregate::{Accumulator, AggregateFunction, BoundAggregate, Feeding};
 pub use row_expr::{RowExpr, RowSource};
 pub use scalar::{Arguments, Nulls, ScalarFunction, ScalarImplementation, SignatureError};
 pub use settings::{Compatibility, Settings};
+pub use zone::Zone;

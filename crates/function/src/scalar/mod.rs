@@ -4,8 +4,27 @@
 //! calls [`ScalarFunction::resolve`] with the argument types; the answer says what the arguments
 //! are cast to, what comes out, and how to compute it for one row. The batch form is that row form
 //! in a loop over Arrow columns (see [`crate::udf`]), so the two cannot differ.
+//!
+//! Operators are scalar functions too, under names that start with `op_` ([`operator`]); the binder
+//! emits them for `+`, `=`, `LIKE` and the like. Row forms allocate in the arena only, except where
+//! a module says otherwise (JSON documents, patterns that are not constant).
 
-use std::{fmt, sync::Arc};
+mod arithmetic;
+mod array;
+mod comparison;
+mod conditional;
+mod conversion;
+mod hash;
+mod json;
+mod list;
+mod math;
+mod pattern;
+mod signature;
+mod text;
+mod time;
+mod time_format;
+
+use std::{collections::HashMap, fmt, sync::Arc, sync::LazyLock};
 
 use lockstep_row::{Arena, DataType, Datum, Value};
 
@@ -113,8 +132,96 @@ pub struct ScalarFunction {
     pub resolve: Resolve,
 }
 
-/// Finds a function by name or alias, in any case.
-pub fn find(name: &str) -> Option<&'static ScalarFunction> {
-    let _ = name;
-    None
+/// What users call, by heading.
+static FUNCTIONS: [&[ScalarFunction]; 10] = [
+    conversion::FUNCTIONS,
+    conditional::FUNCTIONS,
+    math::FUNCTIONS,
+    hash::FUNCTIONS,
+    text::FUNCTIONS,
+    pattern::FUNCTIONS,
+    list::FUNCTIONS,
+    array::FUNCTIONS,
+    json::FUNCTIONS,
+    time::FUNCTIONS,
+];
+
+/// What the binder emits for operators.
+static OPERATORS: [&[ScalarFunction]; 4] =
+    [arithmetic::OPERATORS, comparison::OPERATORS, pattern::OPERATORS, conditional::OPERATORS];
+
+/// Every name and alias, in lower case.
+static BY_NAME: LazyLock<HashMap<&'static str, &'static ScalarFunction>> = LazyLock::new(|| {
+    let mut by_name = HashMap::new();
+    for function in all().chain(operators()) {
+        for name in std::iter::once(function.name).chain(function.aliases.iter().copied()) {
+            let earlier = by_name.insert(name, function);
+            assert!(earlier.is_none(), "the function name `{name}` is declared twice");
+        }
+    }
+    by_name
+});
+
+/// Every function that users call, in the order of the reference.
+pub fn all() -> impl Iterator<Item = &'static ScalarFunction> {
+    FUNCTIONS.iter().flat_map(|table| table.iter())
 }
+
+/// Every operator; their names are not for users.
+pub fn operators() -> impl Iterator<Item = &'static ScalarFunction> {
+    OPERATORS.iter().flat_map(|table| table.iter())
+}
+
+/// Every name and alias of [`all`], for hints about misspelt names.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    all().flat_map(|function| {
+        std::iter::once(function.name).chain(function.aliases.iter().copied())
+    })
+}
+
+/// Finds a function or an operator by name or alias, in any case.
+pub fn find(name: &str) -> Option<&'static ScalarFunction> {
+    BY_NAME.get(name.to_ascii_lowercase().as_str()).copied()
+}
+
+/// Finds an operator by its reserved name, e.g. `op_add`, `op_like`, `to_bool`.
+pub fn operator(name: &str) -> Option<&'static ScalarFunction> {
+    operators().find(|operator| operator.name == name)
+}
+
+/// Makes a row form of a closure that answers `None` for NULL.
+pub(crate) fn row_form<F>(compute: F) -> Arc<RowForm>
+where
+    F: for<'a> Fn(&[Datum<'a>], &'a Arena) -> Option<Datum<'a>> + Send + Sync + 'static,
+{
+    fn constrain<F>(form: F) -> F
+    where
+        F: for<'a> Fn(&[Datum<'a>], &'a Arena) -> Datum<'a> + Send + Sync + 'static,
+    {
+        form
+    }
+    Arc::new(constrain(move |arguments, arena| compute(arguments, arena).unwrap_or_default()))
+}
+
+impl ScalarImplementation {
+    /// An implementation whose result is NULL when an argument is.
+    pub(crate) fn new<F>(parameters: Vec<DataType>, returns: DataType, compute: F) -> Self
+    where
+        F: for<'a> Fn(&[Datum<'a>], &'a Arena) -> Option<Datum<'a>> + Send + Sync + 'static,
+    {
+        Self { parameters, returns, nulls: Nulls::Propagate, row: row_form(compute) }
+    }
+
+    /// The same, but the function sees NULLs.
+    #[must_use]
+    pub(crate) fn passing_nulls(mut self) -> Self {
+        self.nulls = Nulls::Passed;
+        self
+    }
+}
+
+/// What [`ScalarFunction::resolve`] answers.
+pub(crate) type Resolved = Result<ScalarImplementation, SignatureError>;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,362 @@
+//! The operators `+ - * / DIV % & | ^ ~` and the signs.
+//!
+//! Result types: the wider of SMALLINT < INT < BIGINT < FLOAT < DOUBLE, so that BIGINT with FLOAT
+//! is FLOAT; BOOL takes the other side's type. Integers wrap at the width of the result. Division
+//! by zero is NULL, of floats too. Integer arithmetic runs in 64 bits and keeps the low bits at the
+//! end, which is the same as wrapping at each step.
+
+use lockstep_row::{DataType, Datum};
+
+use super::{
+    Arguments, Resolved, ScalarFunction, ScalarImplementation, SignatureError,
+    signature::{INTEGER, NUMBER, expect},
+};
+use crate::cast::{common_type_strict, narrow_to_i16, narrow_to_i32, type_rank};
+
+macro_rules! operator {
+    ($name:literal, $signature:literal, $doc:literal, $examples:expr, $resolve:expr) => {
+        ScalarFunction {
+            name: $name,
+            aliases: &[],
+            category: "operator",
+            signature: $signature,
+            doc: $doc,
+            examples: $examples,
+            resolve: $resolve,
+        }
+    };
+}
+pub(super) use operator;
+
+pub(super) static OPERATORS: &[ScalarFunction] = &[
+    operator!(
+        "op_add",
+        "a + b → the wider type; TIMESTAMP + integer → TIMESTAMP",
+        "Adds two numbers, or milliseconds to a TIMESTAMP.",
+        &[("1 + 2", "3"), ("1 + 0.5", "1.5"), ("2147483647 + 1", "-2147483648"), ("1 + NULL", "NULL")],
+        add
+    ),
+    operator!(
+        "op_subtract",
+        "a - b → the wider type; TIMESTAMP - integer → TIMESTAMP",
+        "Subtracts a number from a number, or milliseconds from a TIMESTAMP.",
+        &[("1 - 2", "-1"), ("timestamp(1000) - 1000", "1970-01-01 00:00:00")],
+        subtract
+    ),
+    operator!(
+        "op_multiply",
+        "a * b → the wider type",
+        "Multiplies two numbers.",
+        &[("6 * 7", "42"), ("int16(300) * int16(300)", "24464")],
+        multiply
+    ),
+    operator!(
+        "op_divide",
+        "a / b → DOUBLE",
+        "Divides two numbers as DOUBLE. Division by zero is NULL.",
+        &[("7 / 2", "3.5"), ("7 / 0", "NULL"), ("1.5 / 0.0", "NULL")],
+        divide
+    ),
+    operator!(
+        "op_int_divide",
+        "a DIV b → the wider integer type",
+        "Divides two integers and drops the fraction. Division by zero is NULL.",
+        &[("7 DIV 2", "3"), ("-7 DIV 2", "-3"), ("7 DIV 0", "NULL")],
+        integer_divide
+    ),
+    operator!(
+        "op_modulo",
+        "a % b → the wider type",
+        "The remainder of a division that drops the fraction; it has the sign of `a`. A remainder by zero is NULL.",
+        &[("7 % 3", "1"), ("-7 % 3", "-1"), ("7.5 % 2", "1.5"), ("7 % 0", "NULL")],
+        modulo
+    ),
+    operator!("op_bit_and", "a & b → the wider integer type", "The bits that both integers have.", &[("6 & 3", "2")], bit_and),
+    operator!("op_bit_or", "a | b → the wider integer type", "The bits that either integer has.", &[("6 | 3", "7")], bit_or),
+    operator!("op_bit_xor", "a ^ b → the wider integer type", "The bits that exactly one integer has.", &[("6 ^ 3", "5")], bit_xor),
+    operator!("op_bit_not", "~a → the same type", "The bits that an integer has not.", &[("op_bit_not(3)", "-4")], bit_not),
+    operator!("op_negate", "-a → the same type", "The number with the other sign. The least integer stays itself.", &[("op_negate(3)", "-3"), ("op_negate(1.5)", "-1.5")], negate),
+    operator!("op_plus", "+a → the same type", "The number itself.", &[("op_plus(3)", "3")], plus),
+];
+
+/// The type that a pair of numbers or BOOLs is brought to; `None` for other types. A NULL literal
+/// takes the other side's type, and two of them are INT.
+pub(super) fn promote(left: &DataType, right: &DataType) -> Option<DataType> {
+    match (left, right) {
+        (DataType::Null, DataType::Null) => Some(DataType::Int),
+        (DataType::Null, other) | (other, DataType::Null) => {
+            (type_rank(other) > 0).then(|| other.clone())
+        }
+        (left, right) if type_rank(left) > 0 && type_rank(right) > 0 => {
+            Some(if type_rank(left) >= type_rank(right) { left } else { right }.clone())
+        }
+        _ => None,
+    }
+}
+
+fn mismatch(arguments: &Arguments<'_>, sign: &str) -> SignatureError {
+    let (left, right) = (&arguments.types[0], &arguments.types[1]);
+    SignatureError::Mismatch(format!("there is no {left} {sign} {right}"))
+}
+
+/// The parameter types of a promoted operation. Integers that are narrower than the result, and
+/// numbers in a DOUBLE operation, are widened by the row form itself.
+fn parameters(types: &[DataType], result: &DataType) -> Vec<DataType> {
+    let widened_by_form = |data_type: &DataType| match result {
+        DataType::Int | DataType::BigInt | DataType::SmallInt => data_type.is_integer(),
+        DataType::Double => data_type.is_number(),
+        _ => false,
+    };
+    types
+        .iter()
+        .map(|data_type| if widened_by_form(data_type) { data_type } else { result }.clone())
+        .collect()
+}
+
+/// An operation on integers, in the result's type. `compute` works in 64 bits.
+fn on_integers<F>(parameters: Vec<DataType>, result: DataType, compute: F) -> ScalarImplementation
+where
+    F: Fn(i64, i64) -> Option<i64> + Copy + Send + Sync + 'static,
+{
+    let pair = move |arguments: &[Datum<'_>]| {
+        compute(arguments[0].as_i64()?, arguments[1].as_i64()?)
+    };
+    match result {
+        DataType::Bool => ScalarImplementation::new(parameters, result, move |arguments, _| {
+            let (left, right) = (arguments[0].as_bool()?, arguments[1].as_bool()?);
+            Some(Datum::Bool(compute(i64::from(left), i64::from(right))? & 1 == 1))
+        }),
+        DataType::SmallInt => ScalarImplementation::new(parameters, result, move |arguments, _| {
+            Some(Datum::SmallInt(narrow_to_i16(pair(arguments)?)))
+        }),
+        DataType::Int => ScalarImplementation::new(parameters, result, move |arguments, _| {
+            Some(Datum::Int(narrow_to_i32(pair(arguments)?)))
+        }),
+        DataType::Timestamp => ScalarImplementation::new(parameters, result, move |arguments, _| {
+            Some(Datum::Timestamp(pair(arguments)?))
+        }),
+        _ => ScalarImplementation::new(parameters, DataType::BigInt, move |arguments, _| {
+            Some(Datum::BigInt(pair(arguments)?))
+        }),
+    }
+}
+
+/// The three ways to compute one operation.
+#[derive(Clone, Copy)]
+struct Kernels<I, S, D> {
+    integers: I,
+    singles: S,
+    doubles: D,
+}
+
+/// An operation on numbers and BOOLs of a common type.
+fn on_numbers<I, S, D>(
+    arguments: &Arguments<'_>,
+    sign: &str,
+    kernels: Kernels<I, S, D>,
+) -> Resolved
+where
+    I: Fn(i64, i64) -> Option<i64> + Copy + Send + Sync + 'static,
+    S: Fn(f32, f32) -> Option<f32> + Copy + Send + Sync + 'static,
+    D: Fn(f64, f64) -> Option<f64> + Copy + Send + Sync + 'static,
+{
+    let result = promote(&arguments.types[0], &arguments.types[1])
+        .ok_or_else(|| mismatch(arguments, sign))?;
+    let parameters = parameters(arguments.types, &result);
+    let Kernels { integers, singles, doubles } = kernels;
+    Ok(match result {
+        DataType::Double => ScalarImplementation::new(parameters, result, move |arguments, _| {
+            Some(Datum::Double(doubles(arguments[0].as_f64()?, arguments[1].as_f64()?)?))
+        }),
+        DataType::Float => ScalarImplementation::new(parameters, result, move |arguments, _| {
+            let (Datum::Float(left), Datum::Float(right)) = (arguments[0], arguments[1]) else {
+                return None;
+            };
+            Some(Datum::Float(singles(left, right)?))
+        }),
+        result => on_integers(parameters, result, integers),
+    })
+}
+
+/// Milliseconds added to or taken from a TIMESTAMP, or `None` where neither side is one.
+fn on_timestamp(arguments: &Arguments<'_>, is_addition: bool) -> Option<Resolved> {
+    let [left, right] = arguments.types else { return None };
+    if *left != DataType::Timestamp && *right != DataType::Timestamp {
+        return None;
+    }
+    let counts = |data_type: &DataType| {
+        data_type.is_integer() || matches!(data_type, DataType::Bool | DataType::Null)
+    };
+    let timestamp = |data_type: &DataType| *data_type == DataType::Timestamp;
+    let is_legal = if is_addition {
+        (counts(left) || timestamp(left)) && (counts(right) || timestamp(right))
+    } else {
+        timestamp(left) && counts(right)
+    };
+    if !is_legal {
+        return Some(Err(mismatch(arguments, if is_addition { "+" } else { "-" })));
+    }
+    let parameters = arguments
+        .types
+        .iter()
+        .map(|side| {
+            if side.is_integer() || timestamp(side) { side.clone() } else { DataType::BigInt }
+        })
+        .collect();
+    let compute: fn(i64, i64) -> Option<i64> = if is_addition {
+        |left, right| Some(left.wrapping_add(right))
+    } else {
+        |left, right| Some(left.wrapping_sub(right))
+    };
+    Some(Ok(on_integers(parameters, DataType::Timestamp, compute)))
+}
+
+/// Adds; also the function `add`.
+pub(super) fn add(arguments: &Arguments<'_>) -> Resolved {
+    super::signature::expect_count(arguments, 2, 2)?;
+    on_timestamp(arguments, true).unwrap_or_else(|| {
+        let kernels = Kernels {
+            integers: |left: i64, right: i64| Some(left.wrapping_add(right)),
+            singles: |left, right| Some(left + right),
+            doubles: |left, right| Some(left + right),
+        };
+        on_numbers(arguments, "+", kernels)
+    })
+}
+
+fn subtract(arguments: &Arguments<'_>) -> Resolved {
+    super::signature::expect_count(arguments, 2, 2)?;
+    on_timestamp(arguments, false).unwrap_or_else(|| {
+        let kernels = Kernels {
+            integers: |left: i64, right: i64| Some(left.wrapping_sub(right)),
+            singles: |left, right| Some(left - right),
+            doubles: |left, right| Some(left - right),
+        };
+        on_numbers(arguments, "-", kernels)
+    })
+}
+
+fn multiply(arguments: &Arguments<'_>) -> Resolved {
+    super::signature::expect_count(arguments, 2, 2)?;
+    let kernels = Kernels {
+        integers: |left: i64, right: i64| Some(left.wrapping_mul(right)),
+        singles: |left, right| Some(left * right),
+        doubles: |left, right| Some(left * right),
+    };
+    on_numbers(arguments, "*", kernels)
+}
+
+fn divide(arguments: &Arguments<'_>) -> Resolved {
+    super::signature::expect_count(arguments, 2, 2)?;
+    promote(&arguments.types[0], &arguments.types[1]).ok_or_else(|| mismatch(arguments, "/"))?;
+    let parameters = parameters(arguments.types, &DataType::Double);
+    Ok(ScalarImplementation::new(parameters, DataType::Double, |arguments, _| {
+        let divisor = nonzero(arguments[1].as_f64()?)?;
+        Some(Datum::Double(arguments[0].as_f64()? / divisor))
+    }))
+}
+
+fn integer_divide(arguments: &Arguments<'_>) -> Resolved {
+    super::signature::expect_count(arguments, 2, 2)?;
+    let result = promote(&arguments.types[0], &arguments.types[1])
+        .filter(|result| !result.is_float())
+        .ok_or_else(|| mismatch(arguments, "DIV"))?;
+    Ok(on_integers(parameters(arguments.types, &result), result, |left, right| {
+        (right != 0).then(|| left.wrapping_div(right))
+    }))
+}
+
+/// The remainder; also the function `mod`.
+pub(super) fn modulo(arguments: &Arguments<'_>) -> Resolved {
+    super::signature::expect_count(arguments, 2, 2)?;
+    let kernels = Kernels {
+        integers: |left: i64, right: i64| (right != 0).then(|| left.wrapping_rem(right)),
+        singles: |left: f32, right: f32| {
+            nonzero(f64::from(right))?;
+            Some(left % right)
+        },
+        doubles: |left, right| Some(left % nonzero(right)?),
+    };
+    on_numbers(arguments, "%", kernels)
+}
+
+/// The remainder made non-negative, for the function `pmod`.
+pub(super) fn positive_modulo(arguments: &Arguments<'_>) -> Resolved {
+    super::signature::expect_count(arguments, 2, 2)?;
+    let kernels = Kernels {
+        integers: |left: i64, right: i64| {
+            let rest = (right != 0).then(|| left.wrapping_rem(right))?;
+            Some(if rest < 0 { right.wrapping_add(rest).wrapping_rem(right) } else { rest })
+        },
+        singles: |left: f32, right: f32| {
+            nonzero(f64::from(right))?;
+            let rest = left % right;
+            Some(if rest < 0.0 { (right + rest) % right } else { rest })
+        },
+        doubles: |left: f64, right: f64| {
+            let rest = left % nonzero(right)?;
+            Some(if rest < 0.0 { (right + rest) % right } else { rest })
+        },
+    };
+    on_numbers(arguments, "%", kernels)
+}
+
+/// A divisor, or `None` for zero.
+#[expect(clippy::float_cmp, reason = "zero is exact")]
+fn nonzero(divisor: f64) -> Option<f64> {
+    (divisor != 0.0).then_some(divisor)
+}
+
+fn on_bits(arguments: &Arguments<'_>, compute: fn(i64, i64) -> Option<i64>) -> Resolved {
+    expect(arguments, &[INTEGER, INTEGER])?;
+    let result = common_type_strict(&arguments.types[0], &arguments.types[1])
+        .filter(|result| *result != DataType::Null)
+        .unwrap_or(DataType::Int);
+    Ok(on_integers(parameters(arguments.types, &result), result, compute))
+}
+
+fn bit_and(arguments: &Arguments<'_>) -> Resolved {
+    on_bits(arguments, |left, right| Some(left & right))
+}
+
+fn bit_or(arguments: &Arguments<'_>) -> Resolved {
+    on_bits(arguments, |left, right| Some(left | right))
+}
+
+fn bit_xor(arguments: &Arguments<'_>) -> Resolved {
+    on_bits(arguments, |left, right| Some(left ^ right))
+}
+
+fn bit_not(arguments: &Arguments<'_>) -> Resolved {
+    expect(arguments, &[INTEGER])?;
+    let result = super::signature::type_or(arguments, 0, DataType::Int);
+    Ok(ScalarImplementation::new(vec![result.clone()], result, |arguments, _| {
+        Some(match arguments[0] {
+            Datum::SmallInt(value) => Datum::SmallInt(!value),
+            Datum::Int(value) => Datum::Int(!value),
+            Datum::BigInt(value) => Datum::BigInt(!value),
+            _ => return None,
+        })
+    }))
+}
+
+fn negate(arguments: &Arguments<'_>) -> Resolved {
+    expect(arguments, &[NUMBER])?;
+    let result = super::signature::type_or(arguments, 0, DataType::Int);
+    Ok(ScalarImplementation::new(vec![result.clone()], result, |arguments, _| {
+        Some(match arguments[0] {
+            Datum::SmallInt(value) => Datum::SmallInt(value.wrapping_neg()),
+            Datum::Int(value) => Datum::Int(value.wrapping_neg()),
+            Datum::BigInt(value) => Datum::BigInt(value.wrapping_neg()),
+            Datum::Float(value) => Datum::Float(-value),
+            Datum::Double(value) => Datum::Double(-value),
+            _ => return None,
+        })
+    }))
+}
+
+fn plus(arguments: &Arguments<'_>) -> Resolved {
+    expect(arguments, &[NUMBER])?;
+    let result = super::signature::type_or(arguments, 0, DataType::Int);
+    Ok(ScalarImplementation::new(vec![result.clone()], result, |arguments, _| Some(arguments[0])))
+}

@@ -1,0 +1,134 @@
+//! The operators `= != < <= > >=`, and the one notion of equality that functions share.
+//!
+//! Numbers and BOOLs compare after promotion, TIMESTAMP with TIMESTAMP, DATE with DATE, and a
+//! STRING with anything by comparing the texts byte by byte. Floats follow IEEE 754: NaN differs
+//! from everything, itself included, and the two zeros are equal.
+
+use std::cmp::Ordering;
+
+use lockstep_row::{DataType, Datum};
+
+use super::{
+    Arguments, Resolved, ScalarFunction, ScalarImplementation, SignatureError,
+    arithmetic::operator, signature::expect_count,
+};
+use crate::{Compatibility, Settings, cast::type_rank};
+
+pub(super) static OPERATORS: &[ScalarFunction] = &[
+    operator!("op_eq", "a = b → BOOL", "Whether two values are equal.", &[("1 = 1.0", "true"), ("'a' = 'b'", "false"), ("1 = NULL", "NULL")], equal),
+    operator!("op_ne", "a != b → BOOL", "Whether two values differ.", &[("1 != 2", "true")], not_equal),
+    operator!("op_lt", "a < b → BOOL", "Whether `a` comes before `b`.", &[("'2' < 10", "false"), ("2 < 10", "true")], less),
+    operator!("op_le", "a <= b → BOOL", "Whether `a` does not come after `b`.", &[("2 <= 2", "true")], less_or_equal),
+    operator!("op_gt", "a > b → BOOL", "Whether `a` comes after `b`.", &[("true > false", "true")], greater),
+    operator!("op_ge", "a >= b → BOOL", "Whether `a` does not come before `b`.", &[("date('2020-05-22') >= '2020-05-01'", "true")], greater_or_equal),
+];
+
+/// What two values are brought to before they are compared; `None` for types that do not compare.
+pub(super) fn comparison_types(
+    left: &DataType,
+    right: &DataType,
+    settings: &Settings,
+) -> Option<[DataType; 2]> {
+    let both = |data_type: &DataType| Some([data_type.clone(), data_type.clone()]);
+    match (left, right) {
+        (DataType::Array(_) | DataType::Map(_, _), _)
+        | (_, DataType::Array(_) | DataType::Map(_, _)) => None,
+        (DataType::Null, other) | (other, DataType::Null) => both(other),
+        (DataType::String, _) | (_, DataType::String) => both(&DataType::String),
+        (left, right) if left == right => both(left),
+        (DataType::Bool, other) | (other, DataType::Bool) if other.is_number() => both(other),
+        (left, right) if left.is_number() && right.is_number() => {
+            let is_float = |data_type: &DataType| *data_type == DataType::Float;
+            let in_float = settings.compatibility == Compatibility::OpenMldb
+                && ((is_float(left) && right.is_integer())
+                    || (is_float(right) && left.is_integer()));
+            // The comparison itself widens integers to 64 bits and floats to DOUBLE.
+            if in_float { both(&DataType::Float) } else { Some([left.clone(), right.clone()]) }
+        }
+        _ => {
+            debug_assert!(type_rank(left) == 0 || type_rank(right) == 0, "numbers compare");
+            None
+        }
+    }
+}
+
+/// Compares two values that were brought to [`comparison_types`]; `None` where one is NULL, and
+/// `Some(None)` where one is NaN.
+#[expect(clippy::option_option, reason = "NULL and unordered are different answers")]
+pub(super) fn compare(left: Datum<'_>, right: Datum<'_>) -> Option<Option<Ordering>> {
+    if left.is_null() || right.is_null() {
+        return None;
+    }
+    Some(match (left, right) {
+        (Datum::String(left), Datum::String(right)) => Some(left.as_bytes().cmp(right.as_bytes())),
+        (Datum::Bool(left), Datum::Bool(right)) => Some(left.cmp(&right)),
+        (left, right) => match (left.as_i64(), right.as_i64()) {
+            (Some(left), Some(right)) => Some(left.cmp(&right)),
+            _ => left.as_f64()?.partial_cmp(&right.as_f64()?),
+        },
+    })
+}
+
+/// Whether two values are equal; NULL equals NULL and nothing else. Integers of different widths
+/// compare by value; arrays and maps compare element by element.
+pub(super) fn is_same(left: Datum<'_>, right: Datum<'_>) -> bool {
+    match (left, right) {
+        (Datum::Null, Datum::Null) => true,
+        (Datum::Array(left), Datum::Array(right)) => {
+            left.len() == right.len() && left.iter().zip(right).all(|(l, r)| is_same(*l, *r))
+        }
+        (Datum::Map(left), Datum::Map(right)) => {
+            left.len() == right.len()
+                && left.iter().zip(right).all(|(l, r)| is_same(l.0, r.0) && is_same(l.1, r.1))
+        }
+        (left, right) => compare(left, right).flatten() == Some(Ordering::Equal),
+    }
+}
+
+fn comparison<F>(arguments: &Arguments<'_>, holds: F) -> Resolved
+where
+    F: Fn(Option<Ordering>) -> bool + Copy + Send + Sync + 'static,
+{
+    expect_count(arguments, 2, 2)?;
+    let (left, right) = (&arguments.types[0], &arguments.types[1]);
+    let Some(types) = comparison_types(left, right, arguments.settings) else {
+        return Err(SignatureError::Mismatch(format!("{left} and {right} do not compare")));
+    };
+    let parameters = types.to_vec();
+    let integers = types.iter().all(|side| {
+        side.is_integer() || matches!(side, DataType::Timestamp | DataType::Date)
+    });
+    if integers {
+        return Ok(ScalarImplementation::new(parameters, DataType::Bool, move |arguments, _| {
+            let order = arguments[0].as_i64()?.cmp(&arguments[1].as_i64()?);
+            Some(Datum::Bool(holds(Some(order))))
+        }));
+    }
+    Ok(ScalarImplementation::new(parameters, DataType::Bool, move |arguments, _| {
+        Some(Datum::Bool(holds(compare(arguments[0], arguments[1])?)))
+    }))
+}
+
+fn equal(arguments: &Arguments<'_>) -> Resolved {
+    comparison(arguments, |order| order == Some(Ordering::Equal))
+}
+
+fn not_equal(arguments: &Arguments<'_>) -> Resolved {
+    comparison(arguments, |order| order != Some(Ordering::Equal))
+}
+
+fn less(arguments: &Arguments<'_>) -> Resolved {
+    comparison(arguments, |order| order == Some(Ordering::Less))
+}
+
+fn less_or_equal(arguments: &Arguments<'_>) -> Resolved {
+    comparison(arguments, |order| order.is_some_and(Ordering::is_le))
+}
+
+fn greater(arguments: &Arguments<'_>) -> Resolved {
+    comparison(arguments, |order| order == Some(Ordering::Greater))
+}
+
+fn greater_or_equal(arguments: &Arguments<'_>) -> Resolved {
+    comparison(arguments, |order| order.is_some_and(Ordering::is_ge))
+}

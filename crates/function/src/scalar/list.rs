@@ -1,0 +1,3 @@
+//! Stub.
+pub(super) static FUNCTIONS: &[super::ScalarFunction] = &[];
+pub(super) static OPERATORS: &[super::ScalarFunction] = &[];

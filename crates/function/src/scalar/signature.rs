@@ -1,0 +1,144 @@
+//! Checks of argument counts and types, in the words of the error messages.
+//!
+//! Used by every `resolve` in this folder. A NULL literal is accepted wherever a value is.
+
+use lockstep_row::{DataType, Value};
+
+use super::{Arguments, SignatureError};
+
+/// A set of types that an argument may have.
+#[derive(Clone, Copy)]
+pub(super) struct Class {
+    name: &'static str,
+    accepts: fn(&DataType) -> bool,
+}
+
+/// SMALLINT to DOUBLE.
+pub(super) const NUMBER: Class = Class { name: "a number", accepts: DataType::is_number };
+/// SMALLINT to DOUBLE, and BOOL.
+pub(super) const NUMBER_OR_BOOL: Class = Class {
+    name: "a number or BOOL",
+    accepts: |data_type| data_type.is_number() || *data_type == DataType::Bool,
+};
+/// SMALLINT, INT, BIGINT.
+pub(super) const INTEGER: Class = Class { name: "an integer", accepts: DataType::is_integer };
+/// BOOL.
+pub(super) const BOOL: Class =
+    Class { name: "BOOL", accepts: |data_type| *data_type == DataType::Bool };
+/// STRING.
+pub(super) const TEXT: Class =
+    Class { name: "STRING", accepts: |data_type| *data_type == DataType::String };
+/// Everything but ARRAY and MAP.
+pub(super) const PLAIN: Class = Class {
+    name: "neither an ARRAY nor a MAP",
+    accepts: |data_type| !matches!(data_type, DataType::Array(_) | DataType::Map(_, _)),
+};
+/// Everything.
+pub(super) const ANY: Class = Class { name: "a value", accepts: |_| true };
+/// ARRAY<STRING>, and the empty array.
+pub(super) const TEXTS: Class = Class {
+    name: "ARRAY<STRING>",
+    accepts: |data_type| match data_type {
+        DataType::Array(element) => matches!(**element, DataType::String | DataType::Null),
+        _ => false,
+    },
+};
+/// What has a calendar day.
+pub(super) const DAY: Class = Class {
+    name: "a TIMESTAMP, a DATE or BIGINT milliseconds",
+    accepts: |data_type| {
+        matches!(data_type, DataType::Timestamp | DataType::Date | DataType::BigInt)
+    },
+};
+/// What has a time of day.
+pub(super) const INSTANT: Class = Class {
+    name: "a TIMESTAMP or BIGINT milliseconds",
+    accepts: |data_type| matches!(data_type, DataType::Timestamp | DataType::BigInt),
+};
+/// TIMESTAMP or DATE.
+pub(super) const DATE_OR_TIMESTAMP: Class = Class {
+    name: "a TIMESTAMP or a DATE",
+    accepts: |data_type| matches!(data_type, DataType::Timestamp | DataType::Date),
+};
+/// What can be read as a day or an instant.
+pub(super) const READABLE_DATE: Class = Class {
+    name: "a DATE, a TIMESTAMP or a STRING",
+    accepts: |data_type| {
+        matches!(data_type, DataType::Timestamp | DataType::Date | DataType::String)
+    },
+};
+/// DATE.
+pub(super) const DATE: Class =
+    Class { name: "a DATE", accepts: |data_type| *data_type == DataType::Date };
+
+/// Checks the number of arguments.
+pub(super) fn expect_count(
+    arguments: &Arguments<'_>,
+    least: usize,
+    most: usize,
+) -> Result<(), SignatureError> {
+    let found = arguments.types.len();
+    if (least..=most).contains(&found) {
+        return Ok(());
+    }
+    let plural = |count: usize| if count == 1 { "argument" } else { "arguments" };
+    let expected = match (least, most) {
+        (0, 0) => "no arguments".to_owned(),
+        (least, usize::MAX) => format!("at least {least} {}", plural(least)),
+        (least, most) if least == most => format!("{least} {}", plural(least)),
+        (least, most) if least + 1 == most => format!("{least} or {most} arguments"),
+        (least, most) => format!("{least} to {most} arguments"),
+    };
+    Err(SignatureError::Count { expected, found })
+}
+
+/// Checks one argument, counted from 0.
+pub(super) fn expect_type(
+    arguments: &Arguments<'_>,
+    index: usize,
+    class: Class,
+) -> Result<(), SignatureError> {
+    let found = &arguments.types[index];
+    if *found == DataType::Null || (class.accepts)(found) {
+        return Ok(());
+    }
+    Err(SignatureError::Type {
+        position: index + 1,
+        expected: class.name.to_owned(),
+        found: found.clone(),
+    })
+}
+
+/// Checks that there are exactly as many arguments as classes, and each of them.
+pub(super) fn expect(
+    arguments: &Arguments<'_>,
+    classes: &[Class],
+) -> Result<(), SignatureError> {
+    expect_between(arguments, classes.len(), classes)
+}
+
+/// Checks that there are at least so many arguments and at most one for each class.
+pub(super) fn expect_between(
+    arguments: &Arguments<'_>,
+    least: usize,
+    classes: &[Class],
+) -> Result<(), SignatureError> {
+    expect_count(arguments, least, classes.len())?;
+    (0..arguments.types.len()).try_for_each(|index| expect_type(arguments, index, classes[index]))
+}
+
+/// The argument's type, or what a NULL literal stands for.
+pub(super) fn type_or(arguments: &Arguments<'_>, index: usize, default: DataType) -> DataType {
+    match &arguments.types[index] {
+        DataType::Null => default,
+        data_type => data_type.clone(),
+    }
+}
+
+/// The text of an argument that is a constant STRING.
+pub(super) fn constant_text<'a>(arguments: &'a Arguments<'_>, index: usize) -> Option<&'a str> {
+    match arguments.constants.get(index) {
+        Some(Some(Value::String(text))) => Some(text),
+        _ => None,
+    }
+}
