@@ -134,9 +134,9 @@ pub enum ExprKind {
 pub struct Call {
     /// The name as written.
     pub name: Ident,
-    /// The arguments; empty for `f(*)`.
+    /// The arguments; with `star`, those behind it, so none for `f(*)`.
     pub arguments: Vec<Expr>,
-    /// `f(*)`.
+    /// `f(*)`, `f(*, …)`: the first argument is a star.
     pub star: bool,
     /// `f(DISTINCT …)`.
     pub distinct: bool,
@@ -570,6 +570,8 @@ pub enum OptionValue {
     Word(String),
     /// `(a, b)`, `[a, b]`.
     List(Vec<OptionValue>),
+    /// A call, such as `timestamp(4000)` among the values of a request row.
+    Expr(Box<Expr>),
 }
 
 /// A column of CREATE TABLE.
@@ -588,6 +590,9 @@ pub struct ColumnDefinition {
 /// INDEX(KEY=…, TS=…, TTL=…, TTL_TYPE=…).
 #[derive(Debug, Clone, PartialEq)]
 pub struct IndexDefinition {
+    /// The name, which only the form `INDEX name (a, b) OPTIONS(…)` has; its columns become the
+    /// option `key`.
+    pub name: Option<Ident>,
     /// The options.
     pub options: Vec<OptionItem>,
     /// Where it stands.
@@ -655,6 +660,8 @@ pub struct LoadData {
     pub table: ObjectName,
     /// OPTIONS(…).
     pub options: Vec<OptionItem>,
+    /// CONFIG(…).
+    pub config: Vec<OptionItem>,
 }
 
 /// DEPLOY [IF NOT EXISTS] name [OPTIONS(…)] [AS] SELECT ….
@@ -702,6 +709,88 @@ pub enum Show {
     Functions,
     /// SHOW [SESSION | GLOBAL] VARIABLES.
     Variables,
+    /// SHOW TABLE STATUS [LIKE 'pattern'].
+    TableStatus(Option<String>),
+    /// SHOW COMPONENTS.
+    Components,
+    /// SHOW PROCEDURES, SHOW PROCEDURE STATUS.
+    Procedures,
+    /// SHOW CREATE PROCEDURE p.
+    CreateProcedure(ObjectName),
+    /// SHOW JOBS [FROM component] [LIKE 'id'].
+    Jobs {
+        /// The component, in lower case.
+        component: Option<String>,
+        /// The pattern.
+        like: Option<String>,
+    },
+    /// SHOW JOB id.
+    Job(String),
+    /// SHOW JOBLOG id.
+    JobLog(String),
+    /// SHOW CURRENT_USER.
+    CurrentUser,
+}
+
+/// A parameter of a procedure or function.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ParameterDefinition {
+    /// The name.
+    pub name: Ident,
+    /// The type.
+    pub data_type: TypeName,
+    /// CONST: equal in all rows of a batch request.
+    pub constant: bool,
+}
+
+/// CREATE PROCEDURE p (parameters) BEGIN queries END.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CreateProcedure {
+    /// The name.
+    pub name: ObjectName,
+    /// IF NOT EXISTS.
+    pub if_not_exists: bool,
+    /// The parameters: the columns of the request table.
+    pub parameters: Vec<ParameterDefinition>,
+    /// The queries between BEGIN and END.
+    pub body: Vec<Query>,
+}
+
+/// CREATE [AGGREGATE] FUNCTION f(parameters) RETURNS type OPTIONS(…).
+#[derive(Debug, Clone, PartialEq)]
+pub struct CreateFunction {
+    /// The name.
+    pub name: Ident,
+    /// AGGREGATE.
+    pub aggregate: bool,
+    /// The parameters.
+    pub parameters: Vec<ParameterDefinition>,
+    /// RETURNS.
+    pub returns: TypeName,
+    /// OPTIONS(…).
+    pub options: Vec<OptionItem>,
+}
+
+/// One action of ALTER TABLE: ADD or DROP offline_path 'uri'.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AlterTableAction {
+    /// ADD; DROP otherwise.
+    pub add: bool,
+    /// The path.
+    pub path: String,
+    /// Where the path stands.
+    pub span: Span,
+}
+
+/// CREATE USER, ALTER USER.
+#[derive(Debug, Clone, PartialEq)]
+pub struct UserDefinition {
+    /// The name.
+    pub name: Ident,
+    /// CREATE USER IF NOT EXISTS, ALTER USER IF EXISTS.
+    pub conditional: bool,
+    /// OPTIONS(…).
+    pub options: Vec<OptionItem>,
 }
 
 /// A statement.
@@ -764,4 +853,67 @@ pub enum Statement {
         /// SET GLOBAL.
         global: bool,
     },
+    /// DROP INDEX [db.]t.index.
+    DropIndex {
+        /// The table.
+        table: ObjectName,
+        /// The index.
+        name: Ident,
+    },
+    /// DELETE FROM t [WHERE e].
+    Delete {
+        /// The table.
+        table: ObjectName,
+        /// WHERE.
+        filter: Option<Box<Expr>>,
+    },
+    /// TRUNCATE TABLE t.
+    Truncate(ObjectName),
+    /// ALTER TABLE t actions.
+    AlterTable {
+        /// The table.
+        table: ObjectName,
+        /// What to change; at least one action.
+        actions: Vec<AlterTableAction>,
+    },
+    /// CREATE PROCEDURE.
+    CreateProcedure(Box<CreateProcedure>),
+    /// DROP PROCEDURE.
+    DropProcedure {
+        /// The name.
+        name: ObjectName,
+        /// IF EXISTS.
+        if_exists: bool,
+    },
+    /// CALL p(arguments).
+    Call {
+        /// The procedure.
+        name: ObjectName,
+        /// Its arguments.
+        arguments: Vec<Expr>,
+    },
+    /// CREATE FUNCTION.
+    CreateFunction(Box<CreateFunction>),
+    /// DROP FUNCTION.
+    DropFunction {
+        /// The name.
+        name: Ident,
+        /// IF EXISTS.
+        if_exists: bool,
+    },
+    /// CREATE USER.
+    CreateUser(UserDefinition),
+    /// ALTER USER … SET OPTIONS(…).
+    AlterUser(UserDefinition),
+    /// DROP USER.
+    DropUser {
+        /// The name.
+        name: Ident,
+        /// IF EXISTS.
+        if_exists: bool,
+    },
+    /// STOP JOB id.
+    StopJob(String),
+    /// DELETE JOB id.
+    DeleteJob(String),
 }

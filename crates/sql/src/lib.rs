@@ -1,6 +1,71 @@
 //! Text to syntax tree: the SQL dialect on top of the `sqlparser` crate's tokenizer.
 //!
-//! [`parse`] turns a script into statements; it never resolves a name and never evaluates. Depth
-//! and length of a statement are limited, so that any text gives an answer quickly.
+//! [`parse`] turns a script into statements; it never resolves a name and never evaluates. Length,
+//! nesting and height of the tree are limited ([`STATEMENT_BYTES_MAX`], [`NESTING_DEPTH_MAX`],
+//! [`TREE_HEIGHT_MAX`]), so that any text gives an answer quickly and whoever walks the tree may
+//! recurse.
 
 pub mod ast;
+mod cursor;
+mod definition;
+mod expression;
+mod keyword;
+mod literal;
+mod options;
+mod print;
+mod query;
+mod statement;
+mod token;
+mod window;
+
+use lockstep_diagnostic::{Result, Span};
+
+use cursor::Parser;
+
+/// The longest script, in bytes.
+pub const STATEMENT_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// How deep parentheses, calls, CASE, unary operators and sub-queries may nest. Bounds the stack
+/// that parsing needs.
+pub const NESTING_DEPTH_MAX: usize = 128;
+
+/// How many levels the syntax tree may have. More than the nesting, since a chain such as
+/// `a + b + c` is a level per operator without being nested; AND, OR and XOR chains of n terms take
+/// only log₂ n levels. Bounds the stack that walking, printing and dropping a tree needs.
+pub const TREE_HEIGHT_MAX: usize = 512;
+
+/// A statement and where it stands in its script.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Parsed {
+    /// The statement.
+    pub statement: ast::Statement,
+    /// Its bytes in the script, without the semicolon.
+    pub span: Span,
+}
+
+/// Parses a script: statements with `;` between them. Empty statements are skipped, so an empty
+/// text gives an empty list. The first error ends it, and points at the offending token. Costs time
+/// and memory linear in the length of the text.
+///
+/// ```
+/// use lockstep_sql::{ast::Statement, parse};
+///
+/// let script = parse("USE shop; SELECT sum(price) OVER w FROM sales WINDOW w AS (
+///     PARTITION BY customer ORDER BY at ROWS_RANGE BETWEEN 30d PRECEDING AND CURRENT ROW)").unwrap();
+/// assert!(matches!(script[1].statement, Statement::Query(_)));
+///
+/// let error = parse("SELECT price FORM sales").unwrap_err();
+/// assert_eq!(error.message, "syntax error at or near `FORM`");
+/// assert_eq!(error.hint.as_deref(), Some("Did you mean `FROM`?"));
+/// ```
+pub fn parse(sql: &str) -> Result<Vec<Parsed>> {
+    Parser::new(sql)?.script()
+}
+
+/// Parses a text that is one expression, such as a default or a test's input.
+pub fn parse_expression(sql: &str) -> Result<ast::Expr> {
+    let mut parser = Parser::new(sql)?;
+    let expr = parser.expression()?;
+    parser.expect_end()?;
+    Ok(expr)
+}

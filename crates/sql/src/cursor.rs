@@ -1,0 +1,323 @@
+//! The parser's place in the tokens: what every part of the grammar reads with, and how it fails.
+//!
+//! `statement`, `query`, `window`, `expression` and `options` each add their part of the grammar to
+//! [`Parser`]. Every function leaves the cursor after what it took; there is no going back.
+
+use lockstep_diagnostic::{Diagnostic, Result, Span, code, nearest};
+
+use crate::ast::{Ident, ObjectName};
+use crate::keyword;
+use crate::literal;
+use crate::token::{Kind, Token, tokenize};
+use crate::{NESTING_DEPTH_MAX, STATEMENT_BYTES_MAX, TREE_HEIGHT_MAX};
+
+/// Shorter words are near to too many keywords for a hint.
+const HINT_CHARS_MIN: usize = 3;
+
+/// A longer offending token is cut in the message.
+const MESSAGE_CHARS_MAX: usize = 60;
+
+/// A recursive-descent parser over the tokens of one text.
+#[derive(Debug)]
+pub(crate) struct Parser<'a> {
+    sql: &'a str,
+    tokens: Vec<Token>,
+    next: usize,
+    /// `?` seen so far in this statement.
+    pub(crate) parameters: usize,
+    depth: usize,
+    /// Levels of the tallest tree built since the innermost [`Parser::scoped`] started.
+    tallest: usize,
+    /// The latest word that was taken for an alias without AS: it may be a mistyped keyword.
+    alias: Option<usize>,
+}
+
+impl<'a> Parser<'a> {
+    pub(crate) fn new(sql: &'a str) -> Result<Self> {
+        if sql.len() > STATEMENT_BYTES_MAX {
+            let message = format!("statement of {} bytes is too long", sql.len());
+            return Diagnostic::new(code::STATEMENT_TOO_COMPLEX, message)
+                .with_detail(format!("The limit is {STATEMENT_BYTES_MAX} bytes."))
+                .with_hint("Split the script, or load the rows with LOAD DATA.")
+                .err();
+        }
+        let tokens = tokenize(sql)?;
+        Ok(Self { sql, tokens, next: 0, parameters: 0, depth: 0, tallest: 0, alias: None })
+    }
+
+    // ---- Looking ahead ----
+
+    pub(crate) fn peek(&self) -> Token {
+        self.peek_nth(0)
+    }
+
+    /// The token `count` after the next one; the end of the text stays the end.
+    pub(crate) fn peek_nth(&self, count: usize) -> Token {
+        let last = self.tokens.len() - 1;
+        self.tokens[last.min(self.next + count)]
+    }
+
+    pub(crate) fn text(&self, token: Token) -> &'a str {
+        &self.sql[token.start()..token.end()]
+    }
+
+    pub(crate) fn at_word(&self, word: &str) -> bool {
+        self.nth_is_word(0, word)
+    }
+
+    pub(crate) fn nth_is_word(&self, count: usize, word: &str) -> bool {
+        let token = self.peek_nth(count);
+        token.kind == Kind::Word && self.text(token).eq_ignore_ascii_case(word)
+    }
+
+    pub(crate) fn at_words(&self, words: &[&str]) -> bool {
+        words.iter().enumerate().all(|(count, word)| self.nth_is_word(count, word))
+    }
+
+    pub(crate) fn at_any_word(&self, words: &[&str]) -> bool {
+        words.iter().any(|word| self.at_word(word))
+    }
+
+    pub(crate) fn at_symbol(&self, symbol: &str) -> bool {
+        self.nth_is_symbol(0, symbol)
+    }
+
+    pub(crate) fn nth_is_symbol(&self, count: usize, symbol: &str) -> bool {
+        let token = self.peek_nth(count);
+        token.kind == Kind::Symbol && self.text(token) == symbol
+    }
+
+    pub(crate) fn at_end(&self) -> bool {
+        self.peek().kind == Kind::End
+    }
+
+    /// Where the next token starts.
+    pub(crate) fn start(&self) -> usize {
+        self.peek().start()
+    }
+
+    /// The bytes from `start` to the end of the last token taken.
+    pub(crate) fn span_from(&self, start: usize) -> Span {
+        let end = self.next.checked_sub(1).map_or(start, |last| self.tokens[last].end());
+        Span::new(start, end.max(start))
+    }
+
+    // ---- Taking ----
+
+    pub(crate) fn advance(&mut self) -> Token {
+        let token = self.peek();
+        self.next = (self.next + 1).min(self.tokens.len() - 1);
+        token
+    }
+
+    pub(crate) fn eat_word(&mut self, word: &str) -> bool {
+        self.eat_words(&[word])
+    }
+
+    /// Takes all of `words`, or nothing.
+    pub(crate) fn eat_words(&mut self, words: &[&str]) -> bool {
+        let found = self.at_words(words);
+        if found {
+            self.next += words.len();
+        }
+        found
+    }
+
+    pub(crate) fn eat_symbol(&mut self, symbol: &str) -> bool {
+        let found = self.at_symbol(symbol);
+        if found {
+            self.advance();
+        }
+        found
+    }
+
+    pub(crate) fn expect_word(&mut self, word: &str) -> Result<()> {
+        if self.eat_word(word) { Ok(()) } else { self.unexpected().err() }
+    }
+
+    pub(crate) fn expect_symbol(&mut self, symbol: &str) -> Result<()> {
+        if self.eat_symbol(symbol) { Ok(()) } else { self.unexpected().err() }
+    }
+
+    pub(crate) fn expect_end(&mut self) -> Result<()> {
+        if self.at_end() { Ok(()) } else { self.unexpected().err() }
+    }
+
+    /// One or more items with commas between them.
+    pub(crate) fn comma_list<T>(&mut self, item: fn(&mut Self) -> Result<T>) -> Result<Vec<T>> {
+        let mut items = vec![item(self)?];
+        while self.eat_symbol(",") {
+            items.push(item(self)?);
+        }
+        Ok(items)
+    }
+
+    // ---- Names ----
+
+    /// A name: in back-quotes, or a word that is not reserved.
+    pub(crate) fn ident(&mut self) -> Result<Ident> {
+        let token = self.peek();
+        if token.kind == Kind::Word && keyword::is_reserved(self.text(token)) {
+            return self.unexpected().with_hint_once("To use it as a name, put it in back-quotes.").err();
+        }
+        self.any_ident()
+    }
+
+    /// A name where no keyword can stand, such as after a dot.
+    pub(crate) fn any_ident(&mut self) -> Result<Ident> {
+        let token = self.peek();
+        let text = match token.kind {
+            Kind::Word => self.text(token).to_owned(),
+            Kind::Quoted => literal::identifier(self.text(token)),
+            _ => return self.unexpected().err(),
+        };
+        if text.is_empty() {
+            let message = "zero-length quoted identifier";
+            return Diagnostic::new(code::SYNTAX_ERROR, message).at(token.span()).err();
+        }
+        self.advance();
+        Ok(Ident { text, span: token.span() })
+    }
+
+    /// `[db.]name`.
+    pub(crate) fn object_name(&mut self) -> Result<ObjectName> {
+        let first = self.ident()?;
+        if !self.eat_symbol(".") {
+            return Ok(ObjectName { database: None, name: first });
+        }
+        let name = self.any_ident()?;
+        if self.at_symbol(".") {
+            let message = "a name of more than a database and an object is not supported";
+            return Diagnostic::unsupported(message).at(self.peek().span()).err();
+        }
+        Ok(ObjectName { database: Some(first), name })
+    }
+
+    /// `[AS] alias`.
+    pub(crate) fn alias(&mut self) -> Result<Option<Ident>> {
+        if self.eat_word("AS") {
+            return self.ident().map(Some);
+        }
+        let token = self.peek();
+        let is_alias = match token.kind {
+            Kind::Quoted => true,
+            Kind::Word if self.nth_is_symbol(1, "(") => false,
+            Kind::Word => !keyword::follows_item(self.text(token)),
+            _ => false,
+        };
+        if !is_alias {
+            return Ok(None);
+        }
+        self.alias = (token.kind == Kind::Word).then_some(self.next);
+        self.ident().map(Some)
+    }
+
+    /// A quoted text, with its place.
+    pub(crate) fn string(&mut self) -> Result<(String, Span)> {
+        let token = self.peek();
+        if token.kind != Kind::String {
+            return self.unexpected().err();
+        }
+        self.advance();
+        Ok((literal::string(self.text(token), token.start())?, token.span()))
+    }
+
+    // ---- Limits ----
+
+    /// Parses something that may contain itself; see [`NESTING_DEPTH_MAX`].
+    pub(crate) fn nested<T>(&mut self, parse: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        if self.depth == NESTING_DEPTH_MAX {
+            return Diagnostic::new(code::STATEMENT_TOO_COMPLEX, "statement is nested too deeply")
+                .with_detail(format!("The limit is {NESTING_DEPTH_MAX} levels."))
+                .at(self.peek().span())
+                .err();
+        }
+        self.depth += 1;
+        let result = self.scoped(parse);
+        self.depth -= 1;
+        result
+    }
+
+    /// Parses a sub-tree whose height is measured on its own.
+    pub(crate) fn scoped<T>(&mut self, parse: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let outer = std::mem::take(&mut self.tallest);
+        let result = parse(self);
+        self.tallest = self.tallest.max(outer);
+        result
+    }
+
+    /// Notes that the trees of this scope got `levels` of new nodes above them.
+    pub(crate) fn grow(&mut self, levels: usize) -> Result<()> {
+        self.tallest += levels;
+        if self.tallest <= TREE_HEIGHT_MAX {
+            return Ok(());
+        }
+        Diagnostic::new(code::STATEMENT_TOO_COMPLEX, "expression or query has too many operators in a row")
+            .with_detail(format!("The limit is {TREE_HEIGHT_MAX} levels in the tree of a statement."))
+            .with_hint("Group the operands with parentheses, or use a sub-query.")
+            .at(self.peek().span())
+            .err()
+    }
+
+    // ---- Errors ----
+
+    /// The error of a next token that fits nowhere.
+    pub(crate) fn unexpected(&self) -> Diagnostic {
+        if let Some(error) = self.mistaken_alias() {
+            return error;
+        }
+        let token = self.peek();
+        if let Kind::Rejected(rejection) = token.kind {
+            return literal::rejected(rejection).at(token.span());
+        }
+        if token.kind == Kind::End {
+            let message = "syntax error at end of input";
+            return Diagnostic::new(code::SYNTAX_ERROR, message).at(token.span());
+        }
+        let error = syntax_error(self.text(token)).at(token.span());
+        match self.meant(token) {
+            Some(word) => error.with_hint(format!("Did you mean `{word}`?")),
+            None => error,
+        }
+    }
+
+    /// `SELECT a FORM t`: the error shows at `t`, but FORM, taken for an alias, is the mistake.
+    fn mistaken_alias(&self) -> Option<Diagnostic> {
+        let alias = self.alias.filter(|alias| alias + 1 == self.next)?;
+        let token = self.tokens[alias];
+        let word = self.meant(token)?;
+        let error = syntax_error(self.text(token)).at(token.span());
+        Some(error.with_hint(format!("Did you mean `{word}`?")))
+    }
+
+    /// The keyword that a word was probably meant to be.
+    fn meant(&self, token: Token) -> Option<&'static str> {
+        let word = self.text(token);
+        let is_candidate = token.kind == Kind::Word
+            && word.len() >= HINT_CHARS_MIN
+            && !keyword::is_keyword(word);
+        if is_candidate { nearest(word, keyword::SUGGESTED.iter().copied()) } else { None }
+    }
+
+    /// The error of a form that other dialects have.
+    pub(crate) fn unsupported(&self, what: &str) -> Diagnostic {
+        Diagnostic::unsupported(format!("{what} is not supported")).at(self.peek().span())
+    }
+}
+
+fn syntax_error(text: &str) -> Diagnostic {
+    let shown: String = text.chars().take(MESSAGE_CHARS_MAX).collect();
+    let cut = if shown.len() < text.len() { "…" } else { "" };
+    Diagnostic::new(code::SYNTAX_ERROR, format!("syntax error at or near `{shown}{cut}`"))
+}
+
+/// Adds a hint unless there is one.
+trait WithHintOnce {
+    fn with_hint_once(self, hint: &str) -> Self;
+}
+
+impl WithHintOnce for Diagnostic {
+    fn with_hint_once(self, hint: &str) -> Self {
+        if self.hint.is_some() { self } else { self.with_hint(hint) }
+    }
+}

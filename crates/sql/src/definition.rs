@@ -1,0 +1,276 @@
+//! Statements that define and remove objects: CREATE, ALTER, DROP.
+//!
+//! `statement` calls it.
+
+use lockstep_diagnostic::{Diagnostic, Result, code};
+
+use crate::ast::{
+    AlterTableAction, ColumnDefinition, CreateFunction, CreateIndex, CreateLike, CreateProcedure,
+    CreateTable, Ident, IndexDefinition, ObjectName, OptionItem, OptionValue, ParameterDefinition,
+    Query, Statement, UserDefinition,
+};
+use crate::cursor::Parser;
+use crate::token::Kind;
+
+/// One item between the parentheses of CREATE TABLE.
+enum TableItem {
+    Column(ColumnDefinition),
+    Index(IndexDefinition),
+}
+
+impl Parser<'_> {
+    pub(crate) fn create(&mut self) -> Result<Statement> {
+        self.expect_word("CREATE")?;
+        if self.at_words(&["OR", "REPLACE"]) {
+            return self.unsupported("CREATE OR REPLACE").err();
+        }
+        if self.at_any_word(&["TEMP", "TEMPORARY"]) {
+            return self.unsupported("a temporary object").err();
+        }
+        if self.eat_word("DATABASE") {
+            let if_not_exists = self.if_not_exists();
+            return Ok(Statement::CreateDatabase { name: self.ident()?, if_not_exists });
+        }
+        if self.eat_word("TABLE") {
+            return self.create_table();
+        }
+        if self.eat_word("INDEX") {
+            return self.create_index();
+        }
+        if self.eat_word("PROCEDURE") {
+            return self.create_procedure();
+        }
+        if self.at_word("FUNCTION") || self.at_words(&["AGGREGATE", "FUNCTION"]) {
+            return self.create_function();
+        }
+        if self.eat_word("USER") {
+            let conditional = self.if_not_exists();
+            let name = self.ident()?;
+            let options = self.options_clause("OPTIONS")?;
+            return Ok(Statement::CreateUser(UserDefinition { name, conditional, options }));
+        }
+        self.unexpected().err()
+    }
+
+    fn if_not_exists(&mut self) -> bool {
+        self.eat_words(&["IF", "NOT", "EXISTS"])
+    }
+
+    fn if_exists(&mut self) -> bool {
+        self.eat_words(&["IF", "EXISTS"])
+    }
+
+    fn create_table(&mut self) -> Result<Statement> {
+        let if_not_exists = self.if_not_exists();
+        let name = self.object_name()?;
+        let mut columns = Vec::new();
+        let mut indexes = Vec::new();
+        let mut like = None;
+        if self.eat_word("LIKE") {
+            like = Some(self.create_like()?);
+        } else if self.eat_symbol("(") {
+            for item in self.comma_list(Self::table_item)? {
+                match item {
+                    TableItem::Column(column) => columns.push(column),
+                    TableItem::Index(index) => indexes.push(index),
+                }
+            }
+            self.expect_symbol(")")?;
+        }
+        let options = self.options_clause("OPTIONS")?;
+        let table = CreateTable { name, if_not_exists, columns, indexes, options, like };
+        Ok(Statement::CreateTable(Box::new(table)))
+    }
+
+    fn create_like(&mut self) -> Result<CreateLike> {
+        if !self.at_any_word(&["PARQUET", "HIVE"]) {
+            return self.unexpected().with_hint("Write LIKE PARQUET 'path'.").err();
+        }
+        let format = self.ident()?.text.to_lowercase();
+        let (path, span) = self.string()?;
+        Ok(CreateLike { format, path, span })
+    }
+
+    fn table_item(&mut self) -> Result<TableItem> {
+        if self.at_word("INDEX") && self.nth_is_symbol(1, "(") {
+            return self.index_definition().map(TableItem::Index);
+        }
+        // `index varchar(10)` is a column, `INDEX ix (a)` an index.
+        let is_named_index = self.at_word("INDEX")
+            && self.nth_is_symbol(2, "(")
+            && self.peek_nth(3).kind != Kind::Number;
+        if is_named_index {
+            return self.named_index_definition().map(TableItem::Index);
+        }
+        self.column_definition().map(TableItem::Column)
+    }
+
+    fn index_definition(&mut self) -> Result<IndexDefinition> {
+        let start = self.start();
+        self.expect_word("INDEX")?;
+        let options = self.option_list()?;
+        let span = self.span_from(start);
+        if options.is_empty() {
+            let message = "an index needs at least a KEY or TS";
+            return Diagnostic::new(code::SYNTAX_ERROR, message).at(span).err();
+        }
+        Ok(IndexDefinition { name: None, options, span })
+    }
+
+    /// `INDEX name (a, b) OPTIONS(…)`: the columns become the option `key`.
+    fn named_index_definition(&mut self) -> Result<IndexDefinition> {
+        let start = self.start();
+        self.expect_word("INDEX")?;
+        let name = self.ident()?;
+        let columns_start = self.start();
+        let columns = self.column_names()?;
+        let span = self.span_from(columns_start);
+        let words = columns.into_iter().map(|column| OptionValue::Word(column.text)).collect();
+        let key = Ident { text: "key".to_owned(), span };
+        let mut options = vec![OptionItem { key, value: OptionValue::List(words), span }];
+        options.extend(self.options_clause("OPTIONS")?);
+        Ok(IndexDefinition { name: Some(name), options, span: self.span_from(start) })
+    }
+
+    fn column_names(&mut self) -> Result<Vec<Ident>> {
+        self.expect_symbol("(")?;
+        let columns = self.comma_list(Self::ident)?;
+        self.expect_symbol(")")?;
+        Ok(columns)
+    }
+
+    fn column_definition(&mut self) -> Result<ColumnDefinition> {
+        let name = self.ident()?;
+        let data_type = self.type_name()?;
+        let mut column = ColumnDefinition { name, data_type, not_null: false, default: None };
+        loop {
+            if self.eat_words(&["NOT", "NULL"]) {
+                column.not_null = true;
+            } else if self.eat_word("DEFAULT") {
+                column.default = Some(self.expression()?);
+            } else if !self.eat_word("NULL") {
+                return Ok(column);
+            }
+        }
+    }
+
+    fn create_index(&mut self) -> Result<Statement> {
+        let name = self.ident()?;
+        self.expect_word("ON")?;
+        let table = self.object_name()?;
+        let columns = self.column_names()?;
+        let options = self.options_clause("OPTIONS")?;
+        Ok(Statement::CreateIndex(Box::new(CreateIndex { name, table, columns, options })))
+    }
+
+    fn create_procedure(&mut self) -> Result<Statement> {
+        let if_not_exists = self.if_not_exists();
+        let name = self.object_name()?;
+        let parameters = self.parameter_list()?;
+        self.expect_word("BEGIN")?;
+        let mut body: Vec<Query> = Vec::new();
+        while !self.eat_word("END") {
+            body.push(self.query()?);
+            self.expect_symbol(";")?;
+        }
+        let procedure = CreateProcedure { name, if_not_exists, parameters, body };
+        Ok(Statement::CreateProcedure(Box::new(procedure)))
+    }
+
+    fn create_function(&mut self) -> Result<Statement> {
+        let aggregate = self.eat_word("AGGREGATE");
+        self.expect_word("FUNCTION")?;
+        let name = self.ident()?;
+        let parameters = self.parameter_list()?;
+        self.expect_word("RETURNS")?;
+        let returns = self.type_name()?;
+        let options = self.options_clause("OPTIONS")?;
+        let function = CreateFunction { name, aggregate, parameters, returns, options };
+        Ok(Statement::CreateFunction(Box::new(function)))
+    }
+
+    fn parameter_list(&mut self) -> Result<Vec<ParameterDefinition>> {
+        self.expect_symbol("(")?;
+        if self.eat_symbol(")") {
+            return Ok(Vec::new());
+        }
+        let parameters = self.comma_list(|parser| {
+            // A parameter may be called `const`; then its type follows, and nothing else.
+            let is_name = matches!(parser.peek_nth(2).kind, Kind::Word | Kind::Quoted);
+            let constant = is_name && parser.eat_word("CONST");
+            let name = parser.ident()?;
+            let data_type = parser.type_name()?;
+            Ok(ParameterDefinition { name, data_type, constant })
+        })?;
+        self.expect_symbol(")")?;
+        Ok(parameters)
+    }
+
+    pub(crate) fn alter(&mut self) -> Result<Statement> {
+        self.expect_word("ALTER")?;
+        if self.eat_word("USER") {
+            let conditional = self.if_exists();
+            let name = self.ident()?;
+            self.expect_word("SET")?;
+            let options = self.options_clause("OPTIONS")?;
+            return Ok(Statement::AlterUser(UserDefinition { name, conditional, options }));
+        }
+        self.expect_word("TABLE")?;
+        let table = self.object_name()?;
+        let actions = self.comma_list(Self::alter_table_action)?;
+        Ok(Statement::AlterTable { table, actions })
+    }
+
+    fn alter_table_action(&mut self) -> Result<AlterTableAction> {
+        let add = self.eat_word("ADD");
+        if !add {
+            self.expect_word("DROP")?;
+        }
+        self.expect_word("OFFLINE_PATH")?;
+        let (path, span) = self.string()?;
+        Ok(AlterTableAction { add, path, span })
+    }
+
+    pub(crate) fn drop_object(&mut self) -> Result<Statement> {
+        self.expect_word("DROP")?;
+        if self.eat_word("TABLE") {
+            let if_exists = self.if_exists();
+            return Ok(Statement::DropTable { name: self.object_name()?, if_exists });
+        }
+        if self.eat_word("DATABASE") {
+            let if_exists = self.if_exists();
+            return Ok(Statement::DropDatabase { name: self.ident()?, if_exists });
+        }
+        if self.eat_word("DEPLOYMENT") {
+            let if_exists = self.if_exists();
+            return Ok(Statement::DropDeployment { name: self.object_name()?, if_exists });
+        }
+        if self.eat_word("PROCEDURE") {
+            let if_exists = self.if_exists();
+            return Ok(Statement::DropProcedure { name: self.object_name()?, if_exists });
+        }
+        if self.eat_word("FUNCTION") {
+            let if_exists = self.if_exists();
+            return Ok(Statement::DropFunction { name: self.ident()?, if_exists });
+        }
+        if self.eat_word("USER") {
+            let if_exists = self.if_exists();
+            return Ok(Statement::DropUser { name: self.ident()?, if_exists });
+        }
+        self.expect_word("INDEX")?;
+        self.drop_index()
+    }
+
+    /// `DROP INDEX [db.]t.index`.
+    fn drop_index(&mut self) -> Result<Statement> {
+        let first = self.ident()?;
+        self.expect_symbol(".")?;
+        let second = self.any_ident()?;
+        if !self.eat_symbol(".") {
+            let table = ObjectName { database: None, name: first };
+            return Ok(Statement::DropIndex { table, name: second });
+        }
+        let table = ObjectName { database: Some(first), name: second };
+        Ok(Statement::DropIndex { table, name: self.any_ident()? })
+    }
+}

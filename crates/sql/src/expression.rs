@@ -1,0 +1,546 @@
+//! Expressions: precedence climbing over the dialect's operators.
+//!
+//! From loosest to tightest: OR · AND · XOR · NOT, `!` · comparisons, LIKE, IN, BETWEEN, IS (which
+//! do not chain) · `|` · `^` · `&` · `||` · `+ -` · `* / % DIV MOD` · unary `+ - ~` · `a[i]`.
+//! `||` has no place in the reference; it stands where PostgreSQL has it.
+//!
+//! `query`, `window` and `statement` call [`Parser::expression`]. Chains of AND, OR and XOR, which
+//! are associative also over NULL, become balanced trees, so that a condition of thousands of terms
+//! is only a few levels tall; every other chain leans to the left.
+
+use lockstep_diagnostic::{Diagnostic, Result, Span};
+
+use crate::ast::{
+    BinaryOperator, Call, Expr, ExprKind, Ident, LikeOperator, Literal, Over, TypeName,
+    UnaryOperator,
+};
+use crate::cursor::Parser;
+use crate::literal;
+use crate::token::Kind;
+
+/// How tight an operator binds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Level {
+    Or,
+    And,
+    Xor,
+    Not,
+    Comparison,
+    BitOr,
+    BitXor,
+    BitAnd,
+    Concat,
+    Additive,
+    Multiplicative,
+    Unary,
+}
+
+impl Level {
+    /// The level of the right operand of an operator that associates to the left.
+    pub(crate) fn tighter(self) -> Self {
+        match self {
+            Self::Or => Self::And,
+            Self::And => Self::Xor,
+            Self::Xor => Self::Not,
+            Self::Not => Self::Comparison,
+            Self::Comparison => Self::BitOr,
+            Self::BitOr => Self::BitXor,
+            Self::BitXor => Self::BitAnd,
+            Self::BitAnd => Self::Concat,
+            Self::Concat => Self::Additive,
+            Self::Additive => Self::Multiplicative,
+            Self::Multiplicative | Self::Unary => Self::Unary,
+        }
+    }
+}
+
+/// What follows an operand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Infix {
+    Binary(BinaryOperator),
+    Is,
+    Between,
+    In,
+    Like(LikeOperator),
+}
+
+/// Operators written as symbols.
+const SYMBOLS: &[(&str, BinaryOperator)] = &[
+    ("+", BinaryOperator::Add),
+    ("-", BinaryOperator::Subtract),
+    ("*", BinaryOperator::Multiply),
+    ("/", BinaryOperator::Divide),
+    ("%", BinaryOperator::Modulo),
+    ("&", BinaryOperator::BitAnd),
+    ("|", BinaryOperator::BitOr),
+    ("^", BinaryOperator::BitXor),
+    ("||", BinaryOperator::Concat),
+    ("=", BinaryOperator::Equal),
+    ("==", BinaryOperator::Equal),
+    ("!=", BinaryOperator::NotEqual),
+    ("<>", BinaryOperator::NotEqual),
+    ("<", BinaryOperator::Less),
+    ("<=", BinaryOperator::LessOrEqual),
+    (">", BinaryOperator::Greater),
+    (">=", BinaryOperator::GreaterOrEqual),
+];
+
+/// Operators written as words.
+const WORDS: &[(&str, Infix)] = &[
+    ("AND", Infix::Binary(BinaryOperator::And)),
+    ("OR", Infix::Binary(BinaryOperator::Or)),
+    ("XOR", Infix::Binary(BinaryOperator::Xor)),
+    ("DIV", Infix::Binary(BinaryOperator::IntegerDivide)),
+    ("MOD", Infix::Binary(BinaryOperator::Modulo)),
+    ("IS", Infix::Is),
+    ("BETWEEN", Infix::Between),
+    ("IN", Infix::In),
+    ("LIKE", Infix::Like(LikeOperator::Like)),
+    ("ILIKE", Infix::Like(LikeOperator::ILike)),
+    ("RLIKE", Infix::Like(LikeOperator::RLike)),
+];
+
+/// Types whose literals (`DATE '2020-01-01'`) other dialects have.
+const LITERAL_TYPES: &[&str] = &[
+    "DATE", "TIMESTAMP", "DATETIME", "TIME", "NUMERIC", "DECIMAL", "BIGNUMERIC", "BIGDECIMAL",
+    "JSON", "INTERVAL",
+];
+
+/// How tight a binary operator binds.
+pub(crate) fn level(operator: BinaryOperator) -> Level {
+    match operator {
+        BinaryOperator::Or => Level::Or,
+        BinaryOperator::And => Level::And,
+        BinaryOperator::Xor => Level::Xor,
+        BinaryOperator::Equal
+        | BinaryOperator::NotEqual
+        | BinaryOperator::Less
+        | BinaryOperator::LessOrEqual
+        | BinaryOperator::Greater
+        | BinaryOperator::GreaterOrEqual => Level::Comparison,
+        BinaryOperator::BitOr => Level::BitOr,
+        BinaryOperator::BitXor => Level::BitXor,
+        BinaryOperator::BitAnd => Level::BitAnd,
+        BinaryOperator::Concat => Level::Concat,
+        BinaryOperator::Add | BinaryOperator::Subtract => Level::Additive,
+        BinaryOperator::Multiply
+        | BinaryOperator::Divide
+        | BinaryOperator::IntegerDivide
+        | BinaryOperator::Modulo => Level::Multiplicative,
+    }
+}
+
+impl Infix {
+    fn level(self) -> Level {
+        match self {
+            Self::Binary(operator) => level(operator),
+            Self::Is | Self::Between | Self::In | Self::Like(_) => Level::Comparison,
+        }
+    }
+}
+
+impl Parser<'_> {
+    pub(crate) fn expression(&mut self) -> Result<Expr> {
+        self.nested(|parser| parser.operators(Level::Or))
+    }
+
+    /// An operand with all operators behind it that bind at least as tight as `loosest`.
+    fn operators(&mut self, loosest: Level) -> Result<Expr> {
+        self.scoped(|parser| {
+            let mut left = parser.prefix(loosest)?;
+            while let Some(infix) = parser.infix()? {
+                let level = infix.level();
+                if level < loosest {
+                    break;
+                }
+                left = match infix {
+                    Infix::Binary(
+                        operator @ (BinaryOperator::And | BinaryOperator::Or | BinaryOperator::Xor),
+                    ) => parser.chain(left, operator)?,
+                    Infix::Binary(operator) => parser.binary(left, operator)?,
+                    _ => parser.predicate(left, infix)?,
+                };
+                if level == Level::Comparison {
+                    parser.reject_second_comparison()?;
+                }
+            }
+            Ok(left)
+        })
+    }
+
+    /// The operator at the cursor, if any; nothing is taken.
+    fn infix(&self) -> Result<Option<Infix>> {
+        let token = self.peek();
+        let text = self.text(token);
+        if token.kind == Kind::Word {
+            let negated = usize::from(self.at_word("NOT"));
+            let found = WORDS.iter().find(|(word, _)| self.nth_is_word(negated, word));
+            let infix = found.map(|(_, infix)| *infix);
+            let may_be_negated =
+                matches!(infix, Some(Infix::Between | Infix::In | Infix::Like(_)));
+            return Ok(infix.filter(|_| negated == 0 || may_be_negated));
+        }
+        if token.kind != Kind::Symbol {
+            return Ok(None);
+        }
+        if text == "&&" {
+            return self.unsupported("operator `&&`").with_hint("Use AND.").err();
+        }
+        let next = self.peek_nth(1);
+        let is_shift = matches!(text, "<" | ">") && self.text(next) == text;
+        if is_shift && next.start() == token.end() {
+            let span = token.span().to(next.span());
+            let message = format!("operator `{text}{text}` is not supported");
+            return Diagnostic::unsupported(message).at(span).err();
+        }
+        let found = SYMBOLS.iter().find(|(symbol, _)| *symbol == text);
+        Ok(found.map(|(_, operator)| Infix::Binary(*operator)))
+    }
+
+    fn binary(&mut self, left: Expr, operator: BinaryOperator) -> Result<Expr> {
+        self.advance();
+        if level(operator) == Level::Comparison {
+            self.reject_quantifier()?;
+        }
+        let right = self.operators(level(operator).tighter())?;
+        self.grow(1)?;
+        Ok(join(operator, left, right))
+    }
+
+    /// `left AND b AND c …`: all operands first, then a balanced tree over them.
+    fn chain(&mut self, left: Expr, operator: BinaryOperator) -> Result<Expr> {
+        let tighter = level(operator).tighter();
+        let mut operands = vec![left];
+        while self.infix()? == Some(Infix::Binary(operator)) {
+            self.advance();
+            operands.push(self.operators(tighter)?);
+        }
+        let mut levels = 0;
+        while operands.len() > 1 {
+            operands = join_neighbours(operands, operator);
+            levels += 1;
+        }
+        self.grow(levels)?;
+        Ok(operands.pop().expect("a chain has operands"))
+    }
+
+    /// IS, BETWEEN, IN and the LIKE family behind `operand`.
+    fn predicate(&mut self, operand: Expr, infix: Infix) -> Result<Expr> {
+        let start = operand.span.start;
+        let operand = Box::new(operand);
+        let negated = self.eat_word("NOT");
+        self.advance();
+        let kind = match infix {
+            Infix::Is => {
+                let negated = self.eat_word("NOT");
+                if self.at_any_word(&["TRUE", "FALSE", "DISTINCT"]) {
+                    return self.unsupported("this form of IS").err();
+                }
+                self.expect_word("NULL")?;
+                ExprKind::IsNull { operand, negated }
+            }
+            Infix::Between => {
+                let low = Box::new(self.operators(Level::BitOr)?);
+                self.expect_word("AND")?;
+                let high = Box::new(self.operators(Level::BitOr)?);
+                ExprKind::Between { operand, negated, low, high }
+            }
+            Infix::In => ExprKind::InList { operand, negated, items: self.in_list()? },
+            Infix::Like(operator) => {
+                self.reject_quantifier()?;
+                let pattern = Box::new(self.operators(Level::BitOr)?);
+                let escape = if operator != LikeOperator::RLike && self.eat_word("ESCAPE") {
+                    Some(Box::new(self.operators(Level::BitOr)?))
+                } else {
+                    None
+                };
+                ExprKind::Like { operator, operand, negated, pattern, escape }
+            }
+            Infix::Binary(_) => return self.unexpected().err(),
+        };
+        self.grow(1)?;
+        Ok(Expr { kind, span: self.span_from(start) })
+    }
+
+    fn in_list(&mut self) -> Result<Vec<Expr>> {
+        if self.at_word("UNNEST") {
+            return self.unsupported("IN UNNEST").err();
+        }
+        self.expect_symbol("(")?;
+        if self.at_any_word(&["SELECT", "WITH"]) {
+            let hint = "Use LAST JOIN to look rows up in another table.";
+            return self.unsupported("a sub-query in IN").with_hint(hint).err();
+        }
+        let items = self.comma_list(Self::expression)?;
+        self.expect_symbol(")")?;
+        Ok(items)
+    }
+
+    fn reject_quantifier(&self) -> Result<()> {
+        if self.at_any_word(&["ANY", "ALL", "SOME"]) && self.nth_is_symbol(1, "(") {
+            return self.unsupported("a quantified comparison").with_hint("Use IN, or OR.").err();
+        }
+        Ok(())
+    }
+
+    fn reject_second_comparison(&self) -> Result<()> {
+        match self.infix()? {
+            Some(infix) if infix.level() == Level::Comparison => {
+                let hint = "Comparisons do not chain: use AND, or parentheses.";
+                self.unexpected().with_hint(hint).err()
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Unary operators, then an atom with its subscripts.
+    fn prefix(&mut self, loosest: Level) -> Result<Expr> {
+        let (operator, tightness) = if self.at_word("NOT") || self.at_symbol("!") {
+            (UnaryOperator::Not, loosest.max(Level::Not))
+        } else if self.at_symbol("-") {
+            (UnaryOperator::Minus, Level::Unary)
+        } else if self.at_symbol("+") {
+            (UnaryOperator::Plus, Level::Unary)
+        } else if self.at_symbol("~") {
+            (UnaryOperator::BitNot, Level::Unary)
+        } else {
+            return self.subscripts();
+        };
+        let start = self.advance().start();
+        if operator == UnaryOperator::Minus && self.text(self.peek()) == literal::BIGINT_MIN_DIGITS {
+            self.advance();
+            let kind = ExprKind::Literal(Literal::BigInt(i64::MIN));
+            return Ok(Expr { kind, span: self.span_from(start) });
+        }
+        let operand = Box::new(self.nested(|parser| parser.operators(tightness))?);
+        self.grow(1)?;
+        Ok(Expr { kind: ExprKind::Unary { operator, operand }, span: self.span_from(start) })
+    }
+
+    fn subscripts(&mut self) -> Result<Expr> {
+        let mut operand = self.atom()?;
+        while self.eat_symbol("[") {
+            let index = Box::new(self.expression()?);
+            self.expect_symbol("]")?;
+            self.grow(1)?;
+            let span = self.span_from(operand.span.start);
+            let kind = ExprKind::Index { operand: Box::new(operand), index };
+            operand = Expr { kind, span };
+        }
+        Ok(operand)
+    }
+
+    fn atom(&mut self) -> Result<Expr> {
+        let token = self.peek();
+        let span = token.span();
+        let text = self.text(token);
+        match token.kind {
+            Kind::Number => {
+                self.advance();
+                Ok(Expr { kind: ExprKind::Literal(literal::number(text, span)?), span })
+            }
+            Kind::String => {
+                let (text, span) = self.string()?;
+                Ok(Expr { kind: ExprKind::Literal(Literal::String(text)), span })
+            }
+            Kind::Symbol if text == "(" => self.parenthesised(),
+            Kind::Symbol if text == "[" => self.array(None, span.start),
+            Kind::Symbol if text == "?" => {
+                self.advance();
+                self.parameters += 1;
+                Ok(Expr { kind: ExprKind::Parameter(self.parameters - 1), span })
+            }
+            Kind::Symbol if matches!(text, "@" | ":" | "@@") => {
+                self.unsupported("a variable or named parameter").with_hint("Write `?`.").err()
+            }
+            Kind::Word => self.word_atom(),
+            Kind::Quoted => self.name(),
+            Kind::Symbol | Kind::Rejected(_) | Kind::End => self.unexpected().err(),
+        }
+    }
+
+    /// What starts with a bare word.
+    fn word_atom(&mut self) -> Result<Expr> {
+        let span = self.peek().span();
+        let constant = if self.at_word("NULL") {
+            Literal::Null
+        } else if self.at_word("TRUE") {
+            Literal::Bool(true)
+        } else if self.at_word("FALSE") {
+            Literal::Bool(false)
+        } else if self.at_word("CASE") {
+            return self.case();
+        } else if self.at_word("CAST") {
+            return self.cast();
+        } else if self.at_word("ARRAY") && (self.nth_is_symbol(1, "[") || self.nth_is_symbol(1, "<"))
+        {
+            return self.typed_array();
+        } else if self.at_any_word(&["SELECT", "WITH", "EXISTS"]) {
+            return self.unsupported("a sub-query in an expression").err();
+        } else if self.peek_nth(1).kind == Kind::String && self.at_any_word(LITERAL_TYPES) {
+            return self.typed_literal();
+        } else {
+            return self.name();
+        };
+        self.advance();
+        Ok(Expr { kind: ExprKind::Literal(constant), span })
+    }
+
+    fn typed_literal(&self) -> Result<Expr> {
+        let name = self.text(self.peek());
+        let hint = format!("Write `{}('…')` or CAST.", name.to_lowercase());
+        self.unsupported(&format!("a literal of type {}", name.to_uppercase())).with_hint(hint).err()
+    }
+
+    fn parenthesised(&mut self) -> Result<Expr> {
+        let start = self.start();
+        self.expect_symbol("(")?;
+        let inner = self.expression()?;
+        self.expect_symbol(")")?;
+        Ok(Expr { kind: inner.kind, span: self.span_from(start) })
+    }
+
+    fn case(&mut self) -> Result<Expr> {
+        let start = self.start();
+        self.expect_word("CASE")?;
+        let operand =
+            if self.at_word("WHEN") { None } else { Some(Box::new(self.expression()?)) };
+        let mut branches = Vec::new();
+        while self.eat_word("WHEN") {
+            let condition = self.expression()?;
+            self.expect_word("THEN")?;
+            branches.push((condition, self.expression()?));
+        }
+        if branches.is_empty() {
+            return self.unexpected().err();
+        }
+        let otherwise =
+            if self.eat_word("ELSE") { Some(Box::new(self.expression()?)) } else { None };
+        self.expect_word("END")?;
+        self.grow(1)?;
+        let kind = ExprKind::Case { operand, branches, otherwise };
+        Ok(Expr { kind, span: self.span_from(start) })
+    }
+
+    fn cast(&mut self) -> Result<Expr> {
+        let start = self.start();
+        self.expect_word("CAST")?;
+        self.expect_symbol("(")?;
+        let operand = Box::new(self.expression()?);
+        self.expect_word("AS")?;
+        let to = self.type_name()?;
+        self.expect_symbol(")")?;
+        self.grow(1)?;
+        Ok(Expr { kind: ExprKind::Cast { operand, to }, span: self.span_from(start) })
+    }
+
+    /// `ARRAY[…]`, `ARRAY<type>[…]`.
+    fn typed_array(&mut self) -> Result<Expr> {
+        let start = self.start();
+        self.expect_word("ARRAY")?;
+        let mut element = None;
+        if self.eat_symbol("<") {
+            element = Some(self.type_name()?);
+            self.expect_symbol(">")?;
+        }
+        self.array(element, start)
+    }
+
+    fn array(&mut self, element: Option<TypeName>, start: usize) -> Result<Expr> {
+        self.expect_symbol("[")?;
+        let items =
+            if self.at_symbol("]") { Vec::new() } else { self.comma_list(Self::expression)? };
+        self.expect_symbol("]")?;
+        self.grow(1)?;
+        Ok(Expr { kind: ExprKind::Array { element, items }, span: self.span_from(start) })
+    }
+
+    /// A column, or a call.
+    fn name(&mut self) -> Result<Expr> {
+        let start = self.start();
+        let mut parts = vec![self.ident()?];
+        while self.eat_symbol(".") {
+            parts.push(self.any_ident()?);
+        }
+        if self.at_symbol("(") {
+            if parts.len() > 1 {
+                return self.unsupported("a function name with a database").err();
+            }
+            let name = parts.pop().expect("a name has a part");
+            return self.call(name);
+        }
+        let span = self.span_from(start);
+        if parts.len() > 3 {
+            let message = "a column name of more than database, table and column is not supported";
+            return Diagnostic::unsupported(message).at(span).err();
+        }
+        Ok(Expr { kind: ExprKind::Column(parts), span })
+    }
+
+    fn call(&mut self, name: Ident) -> Result<Expr> {
+        let start = name.span.start;
+        self.expect_symbol("(")?;
+        let mut call = Call { name, arguments: Vec::new(), star: false, distinct: false, over: None };
+        call.star = self.eat_symbol("*");
+        if call.star {
+            if self.eat_symbol(",") {
+                call.arguments = self.comma_list(Self::expression)?;
+            }
+        } else if !self.at_symbol(")") {
+            call.distinct = self.eat_word("DISTINCT");
+            call.arguments = self.comma_list(Self::expression)?;
+        }
+        self.expect_symbol(")")?;
+        if self.eat_word("OVER") {
+            call.over = Some(self.over()?);
+        }
+        self.grow(1)?;
+        Ok(Expr { kind: ExprKind::Call(call), span: self.span_from(start) })
+    }
+
+    fn over(&mut self) -> Result<Over> {
+        if self.at_symbol("(") {
+            self.window_spec().map(|spec| Over::Spec(Box::new(spec)))
+        } else {
+            self.ident().map(Over::Named)
+        }
+    }
+
+    /// `int`, `varchar(10)`, `map<string, int>`.
+    pub(crate) fn type_name(&mut self) -> Result<TypeName> {
+        self.nested(|parser| {
+            let name = parser.ident()?;
+            let mut arguments = Vec::new();
+            if parser.eat_symbol("<") {
+                arguments = parser.comma_list(Self::type_name)?;
+                parser.expect_symbol(">")?;
+            } else if parser.at_symbol("(") && parser.peek_nth(1).kind == Kind::Number {
+                // The length is accepted and not enforced.
+                parser.advance();
+                parser.advance();
+                parser.expect_symbol(")")?;
+            }
+            parser.grow(1)?;
+            Ok(TypeName { name, arguments })
+        })
+    }
+}
+
+fn join(operator: BinaryOperator, left: Expr, right: Expr) -> Expr {
+    let span: Span = left.span.to(right.span);
+    let kind = ExprKind::Binary { operator, left: Box::new(left), right: Box::new(right) };
+    Expr { kind, span }
+}
+
+/// Joins the first with the second, the third with the fourth, and so on.
+fn join_neighbours(operands: Vec<Expr>, operator: BinaryOperator) -> Vec<Expr> {
+    let mut joined = Vec::with_capacity(operands.len().div_ceil(2));
+    let mut operands = operands.into_iter();
+    while let Some(left) = operands.next() {
+        joined.push(match operands.next() {
+            Some(right) => join(operator, left, right),
+            None => left,
+        });
+    }
+    joined
+}

@@ -1,0 +1,252 @@
+//! Expressions as text: the name of a result column that has no alias.
+//!
+//! The binder calls it. The text is normalised (one space around operators, functions in lower
+//! case, only the parentheses that are needed), so the same expression gets the same name however
+//! it is spaced. Recurses as deep as the tree is tall, which [`crate::TREE_HEIGHT_MAX`] bounds.
+
+use std::fmt::{self, Write};
+
+use crate::ast::{
+    BinaryOperator, Call, Expr, ExprKind, Ident, Interval, IntervalUnit, LikeOperator, Literal,
+    Over, TypeName, UnaryOperator,
+};
+use crate::expression::{Level, level};
+
+impl Expr {
+    /// The name of a result column that has no alias: a column's own name without its table, or the
+    /// printed expression, e.g. `sum(c4)over w1`.
+    pub fn name(&self) -> String {
+        match &self.kind {
+            ExprKind::Column(parts) => parts.last().map_or_else(String::new, |part| part.text.clone()),
+            _ => self.to_string(),
+        }
+    }
+
+    /// How tight the outermost operator binds.
+    fn level(&self) -> Level {
+        match &self.kind {
+            ExprKind::Binary { operator, .. } => level(*operator),
+            ExprKind::Unary { operator: UnaryOperator::Not, .. } => Level::Not,
+            ExprKind::IsNull { .. }
+            | ExprKind::Between { .. }
+            | ExprKind::InList { .. }
+            | ExprKind::Like { .. } => Level::Comparison,
+            _ => Level::Unary,
+        }
+    }
+
+    /// Prints it as an operand, in parentheses when it binds looser than `loosest`.
+    fn operand(&self, f: &mut fmt::Formatter<'_>, loosest: Level) -> fmt::Result {
+        if self.level() < loosest { write!(f, "({self})") } else { write!(f, "{self}") }
+    }
+
+    fn binary(
+        f: &mut fmt::Formatter<'_>,
+        operator: BinaryOperator,
+        left: &Self,
+        right: &Self,
+    ) -> fmt::Result {
+        let level = level(operator);
+        // An associative chain needs no parentheses on either side; comparisons need both.
+        let (loosest_left, loosest_right) = match level {
+            Level::Or | Level::And | Level::Xor => (level, level),
+            Level::Comparison => (level.tighter(), level.tighter()),
+            _ => (level, level.tighter()),
+        };
+        left.operand(f, loosest_left)?;
+        write!(f, " {} ", symbol(operator))?;
+        right.operand(f, loosest_right)
+    }
+
+    fn case(
+        f: &mut fmt::Formatter<'_>,
+        operand: Option<&Self>,
+        branches: &[(Self, Self)],
+        otherwise: Option<&Self>,
+    ) -> fmt::Result {
+        f.write_str("CASE")?;
+        if let Some(operand) = operand {
+            write!(f, " {operand}")?;
+        }
+        for (condition, result) in branches {
+            write!(f, " WHEN {condition} THEN {result}")?;
+        }
+        if let Some(otherwise) = otherwise {
+            write!(f, " ELSE {otherwise}")?;
+        }
+        f.write_str(" END")
+    }
+}
+
+impl fmt::Display for Expr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let not = |negated: bool| if negated { " NOT" } else { "" };
+        let tight = Level::BitOr;
+        match &self.kind {
+            ExprKind::Column(parts) => separated(f, ".", parts),
+            ExprKind::Literal(literal) => write!(f, "{literal}"),
+            ExprKind::Parameter(_) => f.write_char('?'),
+            ExprKind::Unary { operator, operand } => {
+                let (sign, loosest) = match operator {
+                    UnaryOperator::Plus => ("+", Level::Unary),
+                    UnaryOperator::Minus => ("-", Level::Unary),
+                    UnaryOperator::BitNot => ("~", Level::Unary),
+                    UnaryOperator::Not => ("NOT ", Level::Not),
+                };
+                f.write_str(sign)?;
+                // `--` would start a comment.
+                let is_double = matches!(operand.kind, ExprKind::Unary { .. }) && loosest > Level::Not;
+                if is_double { write!(f, "({operand})") } else { operand.operand(f, loosest) }
+            }
+            ExprKind::Binary { operator, left, right } => Self::binary(f, *operator, left, right),
+            ExprKind::IsNull { operand, negated } => {
+                operand.operand(f, tight)?;
+                write!(f, " IS{} NULL", not(*negated))
+            }
+            ExprKind::Between { operand, negated, low, high } => {
+                operand.operand(f, tight)?;
+                write!(f, "{} BETWEEN ", not(*negated))?;
+                low.operand(f, tight)?;
+                f.write_str(" AND ")?;
+                high.operand(f, tight)
+            }
+            ExprKind::InList { operand, negated, items } => {
+                operand.operand(f, tight)?;
+                write!(f, "{} IN (", not(*negated))?;
+                separated(f, ", ", items)?;
+                f.write_char(')')
+            }
+            ExprKind::Like { operator, operand, negated, pattern, escape } => {
+                operand.operand(f, tight)?;
+                write!(f, "{} {} ", not(*negated), like_word(*operator))?;
+                pattern.operand(f, tight)?;
+                let Some(escape) = escape else { return Ok(()) };
+                f.write_str(" ESCAPE ")?;
+                escape.operand(f, tight)
+            }
+            ExprKind::Case { operand, branches, otherwise } => {
+                Self::case(f, operand.as_deref(), branches, otherwise.as_deref())
+            }
+            ExprKind::Cast { operand, to } => write!(f, "CAST({operand} AS {to})"),
+            ExprKind::Call(call) => write!(f, "{call}"),
+            ExprKind::Index { operand, index } => {
+                operand.operand(f, Level::Unary)?;
+                write!(f, "[{index}]")
+            }
+            ExprKind::Array { element, items } => {
+                if let Some(element) = element {
+                    write!(f, "ARRAY<{element}>")?;
+                }
+                f.write_char('[')?;
+                separated(f, ", ", items)?;
+                f.write_char(']')
+            }
+        }
+    }
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}(", self.name.text.to_lowercase())?;
+        if self.star {
+            f.write_str(if self.arguments.is_empty() { "*" } else { "*, " })?;
+        }
+        if self.distinct {
+            f.write_str("DISTINCT ")?;
+        }
+        separated(f, ", ", &self.arguments)?;
+        f.write_char(')')?;
+        match &self.over {
+            None => Ok(()),
+            Some(Over::Named(window)) => write!(f, "over {window}"),
+            Some(Over::Spec(_)) => f.write_str("over (...)"),
+        }
+    }
+}
+
+impl fmt::Display for Ident {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl fmt::Display for TypeName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.name.text.to_lowercase())?;
+        if self.arguments.is_empty() {
+            return Ok(());
+        }
+        f.write_char('<')?;
+        separated(f, ", ", &self.arguments)?;
+        f.write_char('>')
+    }
+}
+
+impl fmt::Display for Literal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Null => f.write_str("NULL"),
+            Self::Bool(value) => write!(f, "{value}"),
+            Self::Int(value) => write!(f, "{value}"),
+            Self::BigInt(value) => write!(f, "{value}"),
+            Self::Float(value) => write!(f, "{value:?}"),
+            Self::Double(value) => write!(f, "{value:?}"),
+            Self::String(text) => write!(f, "'{}'", text.replace('\\', "\\\\").replace('\'', "\\'")),
+            Self::Interval(interval) => write!(f, "{interval}"),
+        }
+    }
+}
+
+impl fmt::Display for Interval {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let unit = match self.unit {
+            IntervalUnit::Second => 's',
+            IntervalUnit::Minute => 'm',
+            IntervalUnit::Hour => 'h',
+            IntervalUnit::Day => 'd',
+        };
+        write!(f, "{}{unit}", self.amount)
+    }
+}
+
+fn symbol(operator: BinaryOperator) -> &'static str {
+    match operator {
+        BinaryOperator::Add => "+",
+        BinaryOperator::Subtract => "-",
+        BinaryOperator::Multiply => "*",
+        BinaryOperator::Divide => "/",
+        BinaryOperator::IntegerDivide => "DIV",
+        BinaryOperator::Modulo => "%",
+        BinaryOperator::BitAnd => "&",
+        BinaryOperator::BitOr => "|",
+        BinaryOperator::BitXor => "^",
+        BinaryOperator::Equal => "=",
+        BinaryOperator::NotEqual => "!=",
+        BinaryOperator::Less => "<",
+        BinaryOperator::LessOrEqual => "<=",
+        BinaryOperator::Greater => ">",
+        BinaryOperator::GreaterOrEqual => ">=",
+        BinaryOperator::And => "AND",
+        BinaryOperator::Or => "OR",
+        BinaryOperator::Xor => "XOR",
+        BinaryOperator::Concat => "||",
+    }
+}
+
+fn like_word(operator: LikeOperator) -> &'static str {
+    match operator {
+        LikeOperator::Like => "LIKE",
+        LikeOperator::ILike => "ILIKE",
+        LikeOperator::RLike => "RLIKE",
+    }
+}
+
+fn separated<T: fmt::Display>(f: &mut fmt::Formatter<'_>, between: &str, items: &[T]) -> fmt::Result {
+    for (index, item) in items.iter().enumerate() {
+        if index > 0 {
+            f.write_str(between)?;
+        }
+        write!(f, "{item}")?;
+    }
+    Ok(())
+}

@@ -1,0 +1,293 @@
+//! Queries: WITH, set operations, SELECT with its clauses, FROM with its joins.
+//!
+//! `statement` calls [`Parser::top_level_query`]; windows and FROM call [`Parser::query`] for what
+//! stands in parentheses, where INTO OUTFILE and CONFIG cannot appear.
+
+use lockstep_diagnostic::{Diagnostic, Result, code};
+
+use crate::ast::{
+    CommonTable, IntoOutfile, Join, JoinKind, Limit, Literal, NamedWindow, ObjectName, OrderBy,
+    Query, Select, SelectItem, SetExpr, TableRef,
+};
+use crate::cursor::Parser;
+use crate::literal;
+use crate::token::Kind;
+
+/// The ways to write a join, each with what it means.
+const JOINS: &[(&[&str], JoinKind)] = &[
+    (&["LAST", "JOIN"], JoinKind::Last),
+    (&["LEFT", "JOIN"], JoinKind::Left),
+    (&["LEFT", "OUTER", "JOIN"], JoinKind::Left),
+    (&["JOIN"], JoinKind::Inner),
+    (&["INNER", "JOIN"], JoinKind::Inner),
+    (&["RIGHT", "JOIN"], JoinKind::Right),
+    (&["RIGHT", "OUTER", "JOIN"], JoinKind::Right),
+    (&["FULL", "JOIN"], JoinKind::Full),
+    (&["FULL", "OUTER", "JOIN"], JoinKind::Full),
+    (&["CROSS", "JOIN"], JoinKind::Cross),
+];
+
+impl Parser<'_> {
+    /// A query with INTO OUTFILE and CONFIG.
+    pub(crate) fn top_level_query(&mut self) -> Result<Query> {
+        let start = self.start();
+        let mut query = self.query()?;
+        if self.eat_words(&["INTO", "OUTFILE"]) {
+            let (path, span) = self.string()?;
+            let options = self.options_clause("OPTIONS")?;
+            query.into_outfile = Some(IntoOutfile { path, span, options });
+        }
+        query.config = self.options_clause("CONFIG")?;
+        query.span = self.span_from(start);
+        Ok(query)
+    }
+
+    /// A query: WITH, SELECT or a set operation, ORDER BY, LIMIT.
+    pub(crate) fn query(&mut self) -> Result<Query> {
+        self.nested(|parser| {
+            let start = parser.start();
+            let with = parser.with()?;
+            let body = parser.set_expression()?;
+            let order_by = parser.order_by()?;
+            let limit = if parser.eat_word("LIMIT") { Some(parser.row_count()?) } else { None };
+            if parser.at_any_word(&["OFFSET", "FETCH"]) {
+                let what = parser.text(parser.peek()).to_uppercase();
+                return parser.unsupported(&what).err();
+            }
+            if parser.at_word("UNION") {
+                let hint = "Put the query before UNION in parentheses.";
+                return parser.unexpected().with_hint(hint).err();
+            }
+            parser.grow(1)?;
+            let span = parser.span_from(start);
+            let config = Vec::new();
+            Ok(Query { with, body, order_by, limit, into_outfile: None, config, span })
+        })
+    }
+
+    pub(crate) fn parenthesised_query(&mut self) -> Result<Query> {
+        self.expect_symbol("(")?;
+        if !self.at_any_word(&["SELECT", "WITH"]) && !self.at_symbol("(") {
+            return self.unexpected().err();
+        }
+        let query = self.query()?;
+        self.expect_symbol(")")?;
+        Ok(query)
+    }
+
+    fn with(&mut self) -> Result<Vec<CommonTable>> {
+        if !self.eat_word("WITH") {
+            return Ok(Vec::new());
+        }
+        if self.at_word("RECURSIVE") && !self.nth_is_word(1, "AS") {
+            return self.unsupported("WITH RECURSIVE").err();
+        }
+        self.comma_list(|parser| {
+            let name = parser.ident()?;
+            parser.expect_word("AS")?;
+            Ok(CommonTable { name, query: parser.parenthesised_query()? })
+        })
+    }
+
+    fn set_expression(&mut self) -> Result<SetExpr> {
+        let mut left = self.set_operand()?;
+        loop {
+            if self.at_any_word(&["INTERSECT", "EXCEPT"]) {
+                let what = self.text(self.peek()).to_uppercase();
+                return self.unsupported(&what).err();
+            }
+            if !self.eat_word("UNION") {
+                return Ok(left);
+            }
+            let all = self.eat_word("ALL");
+            if !all {
+                self.eat_word("DISTINCT");
+            }
+            let right = self.set_operand()?;
+            self.grow(1)?;
+            left = SetExpr::Union { all, left: Box::new(left), right: Box::new(right) };
+        }
+    }
+
+    fn set_operand(&mut self) -> Result<SetExpr> {
+        if self.at_symbol("(") {
+            return self.parenthesised_query().map(|query| SetExpr::Query(Box::new(query)));
+        }
+        self.select().map(|select| SetExpr::Select(Box::new(select)))
+    }
+
+    fn select(&mut self) -> Result<Select> {
+        let start = self.start();
+        self.expect_word("SELECT")?;
+        let distinct = self.eat_word("DISTINCT");
+        if !distinct {
+            self.eat_word("ALL");
+        }
+        let items = self.select_items()?;
+        let from = if self.eat_word("FROM") { Some(self.from()?) } else { None };
+        let filter = if self.eat_word("WHERE") { Some(self.expression()?) } else { None };
+        let mut group_by = Vec::new();
+        if self.eat_words(&["GROUP", "BY"]) {
+            group_by = self.comma_list(Self::expression)?;
+        }
+        let having = if self.eat_word("HAVING") { Some(self.expression()?) } else { None };
+        let mut windows = Vec::new();
+        if self.eat_word("WINDOW") {
+            windows = self.comma_list(Self::named_window)?;
+        }
+        self.grow(1)?;
+        let span = self.span_from(start);
+        Ok(Select { distinct, items, from, filter, group_by, having, windows, span })
+    }
+
+    /// The select list; a comma behind the last item is allowed.
+    fn select_items(&mut self) -> Result<Vec<SelectItem>> {
+        let mut items = vec![self.select_item()?];
+        while self.eat_symbol(",") {
+            let is_last = self.at_end()
+                || self.at_symbol(";")
+                || self.at_symbol(")")
+                || self.at_any_word(&["FROM", "UNION"]);
+            if is_last {
+                break;
+            }
+            items.push(self.select_item()?);
+        }
+        Ok(items)
+    }
+
+    fn select_item(&mut self) -> Result<SelectItem> {
+        let start = self.start();
+        if self.eat_symbol("*") {
+            return Ok(SelectItem::Star { qualifier: None, span: self.span_from(start) });
+        }
+        let is_name = |kind| matches!(kind, Kind::Word | Kind::Quoted);
+        let dotted = |count| is_name(self.peek_nth(count).kind) && self.nth_is_symbol(count + 1, ".");
+        let is_star = dotted(0)
+            && (self.nth_is_symbol(2, "*") || (dotted(2) && self.nth_is_symbol(4, "*")));
+        if is_star {
+            return self.qualified_star();
+        }
+        let expr = self.expression()?;
+        Ok(SelectItem::Expr { expr, alias: self.alias()? })
+    }
+
+    /// `t.*`, `db.t.*`.
+    fn qualified_star(&mut self) -> Result<SelectItem> {
+        let start = self.start();
+        let first = self.ident()?;
+        self.expect_symbol(".")?;
+        let qualifier = if self.at_symbol("*") {
+            ObjectName { database: None, name: first }
+        } else {
+            let name = self.any_ident()?;
+            self.expect_symbol(".")?;
+            ObjectName { database: Some(first), name }
+        };
+        self.expect_symbol("*")?;
+        Ok(SelectItem::Star { qualifier: Some(qualifier), span: self.span_from(start) })
+    }
+
+    fn named_window(&mut self) -> Result<NamedWindow> {
+        let name = self.ident()?;
+        self.expect_word("AS")?;
+        Ok(NamedWindow { name, spec: self.window_spec()? })
+    }
+
+    /// FROM: joins, with commas between them that bind looser.
+    fn from(&mut self) -> Result<TableRef> {
+        let mut left = self.joined_tables()?;
+        while self.at_symbol(",") {
+            let span = self.advance().span();
+            let right = self.joined_tables()?;
+            self.grow(1)?;
+            let kind = JoinKind::Cross;
+            let join = Join { kind, left, right, order_by: Vec::new(), on: None, span };
+            left = TableRef::Join(Box::new(join));
+        }
+        Ok(left)
+    }
+
+    fn joined_tables(&mut self) -> Result<TableRef> {
+        let mut left = self.table()?;
+        while let Some((words, kind)) = self.join_words()? {
+            let start = self.start();
+            self.eat_words(words);
+            let span = self.span_from(start);
+            let right = self.table()?;
+            let order_by = if kind == JoinKind::Last { self.order_by()? } else { Vec::new() };
+            if self.at_word("USING") {
+                return self.unsupported("JOIN … USING").with_hint("Write the columns after ON.").err();
+            }
+            let on = if kind == JoinKind::Cross {
+                None
+            } else {
+                self.expect_word("ON")?;
+                Some(self.expression()?)
+            };
+            self.grow(1)?;
+            left = TableRef::Join(Box::new(Join { kind, left, right, order_by, on, span }));
+        }
+        Ok(left)
+    }
+
+    /// The words of the join at the cursor, if any; nothing is taken.
+    fn join_words(&self) -> Result<Option<(&'static [&'static str], JoinKind)>> {
+        if self.at_word("NATURAL") {
+            return self.unsupported("NATURAL JOIN").err();
+        }
+        Ok(JOINS.iter().find(|(words, _)| self.at_words(words)).copied())
+    }
+
+    fn table(&mut self) -> Result<TableRef> {
+        if self.at_symbol("(") {
+            let query = Box::new(self.parenthesised_query()?);
+            return Ok(TableRef::Subquery { query, alias: self.alias()? });
+        }
+        let name = self.object_name()?;
+        Ok(TableRef::Table { name, alias: self.alias()? })
+    }
+
+    /// `[ORDER BY e [ASC | DESC], …]`.
+    pub(crate) fn order_by(&mut self) -> Result<Vec<OrderBy>> {
+        if !self.eat_words(&["ORDER", "BY"]) {
+            return Ok(Vec::new());
+        }
+        self.comma_list(|parser| {
+            let expr = parser.expression()?;
+            let descending = parser.eat_word("DESC");
+            if !descending {
+                parser.eat_word("ASC");
+            }
+            if parser.at_word("NULLS") {
+                return parser.unsupported("NULLS FIRST or LAST").err();
+            }
+            Ok(OrderBy { expr, descending })
+        })
+    }
+
+    /// The number after LIMIT or MAXSIZE.
+    pub(crate) fn row_count(&mut self) -> Result<Limit> {
+        let token = self.peek();
+        if self.at_symbol("?") {
+            return self.unsupported("a parameter here").with_hint("Write a number.").err();
+        }
+        if token.kind != Kind::Number {
+            return self.unexpected().err();
+        }
+        let span = token.span();
+        let count = match literal::number(self.text(token), span)? {
+            Literal::Int(count) => u64::try_from(count).ok(),
+            Literal::BigInt(count) => u64::try_from(count).ok(),
+            _ => None,
+        };
+        self.advance();
+        match count {
+            Some(count) => Ok(Limit { count, span }),
+            None => {
+                let message = "a number of rows is a whole number";
+                Diagnostic::new(code::SYNTAX_ERROR, message).at(span).err()
+            }
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! Statements: a script's outline, and every statement that defines nothing.
+//!
+//! `lib` calls [`Parser::script`]. CREATE, ALTER and DROP are in `definition`, queries in `query`.
+
+use lockstep_diagnostic::Result;
+
+use crate::Parsed;
+use crate::ast::{Deploy, Ident, Insert, InsertRow, LoadData, Show, Statement};
+use crate::cursor::Parser;
+use crate::token::Kind;
+
+/// Statements of the reference that Lockstep does not have.
+const UNSUPPORTED: &[&str] =
+    &["UPDATE", "GRANT", "REVOKE", "MERGE", "BEGIN", "COMMIT", "ROLLBACK", "EXIT", "CLONE"];
+
+/// SHOW forms that are one or two words.
+const SHOWN: &[(&[&str], Show)] = &[
+    (&["DATABASES"], Show::Databases),
+    (&["TABLES"], Show::Tables),
+    (&["DEPLOYMENTS"], Show::Deployments),
+    (&["FUNCTIONS"], Show::Functions),
+    (&["VARIABLES"], Show::Variables),
+    (&["SESSION", "VARIABLES"], Show::Variables),
+    (&["GLOBAL", "VARIABLES"], Show::Variables),
+    (&["COMPONENTS"], Show::Components),
+    (&["PROCEDURES"], Show::Procedures),
+    (&["PROCEDURE", "STATUS"], Show::Procedures),
+    (&["CURRENT_USER"], Show::CurrentUser),
+];
+
+impl Parser<'_> {
+    /// Statements with `;` between them.
+    pub(crate) fn script(&mut self) -> Result<Vec<Parsed>> {
+        let mut statements = Vec::new();
+        loop {
+            while self.eat_symbol(";") {}
+            if self.at_end() {
+                return Ok(statements);
+            }
+            self.parameters = 0;
+            let start = self.start();
+            let statement = self.statement()?;
+            statements.push(Parsed { statement, span: self.span_from(start) });
+            if !self.at_end() {
+                self.expect_symbol(";")?;
+            }
+        }
+    }
+
+    fn statement(&mut self) -> Result<Statement> {
+        if self.at_any_word(&["SELECT", "WITH"]) || self.at_symbol("(") {
+            return self.top_level_query().map(|query| Statement::Query(Box::new(query)));
+        }
+        let token = self.peek();
+        if token.kind != Kind::Word {
+            return self.unexpected().err();
+        }
+        match self.text(token).to_ascii_uppercase().as_str() {
+            "EXPLAIN" => self.explain(),
+            "CREATE" => self.create(),
+            "DROP" => self.drop_object(),
+            "ALTER" => self.alter(),
+            "USE" => {
+                self.advance();
+                self.ident().map(Statement::Use)
+            }
+            "INSERT" => self.insert(),
+            "LOAD" => self.load_data(),
+            "DEPLOY" => self.deploy(),
+            "SHOW" => self.show(),
+            "DESC" | "DESCRIBE" => {
+                self.advance();
+                self.object_name().map(Statement::Describe)
+            }
+            "SET" => self.set(),
+            "DELETE" => self.delete(),
+            "TRUNCATE" => {
+                self.advance();
+                self.expect_word("TABLE")?;
+                self.object_name().map(Statement::Truncate)
+            }
+            "CALL" => self.call_procedure(),
+            "STOP" => {
+                self.advance();
+                self.expect_word("JOB")?;
+                self.job_id().map(Statement::StopJob)
+            }
+            word if UNSUPPORTED.contains(&word) => self.unsupported(word).err(),
+            _ => self.unexpected().err(),
+        }
+    }
+
+    fn explain(&mut self) -> Result<Statement> {
+        self.expect_word("EXPLAIN")?;
+        let _is_detailed = self.eat_word("LOGICAL") || self.eat_word("PHYSICAL");
+        self.top_level_query().map(|query| Statement::Explain(Box::new(query)))
+    }
+
+    fn insert(&mut self) -> Result<Statement> {
+        self.expect_word("INSERT")?;
+        let or_ignore = self.eat_words(&["OR", "IGNORE"]) || self.eat_word("IGNORE");
+        self.expect_word("INTO")?;
+        let table = self.object_name()?;
+        let mut columns = Vec::new();
+        if self.eat_symbol("(") {
+            columns = self.comma_list(Self::ident)?;
+            self.expect_symbol(")")?;
+        }
+        if self.at_any_word(&["SELECT", "WITH"]) {
+            return self.unsupported("INSERT … SELECT").err();
+        }
+        if !self.eat_word("VALUES") {
+            self.expect_word("VALUE")?;
+        }
+        let rows = self.comma_list(Self::insert_row)?;
+        Ok(Statement::Insert(Box::new(Insert { table, or_ignore, columns, rows })))
+    }
+
+    fn insert_row(&mut self) -> Result<InsertRow> {
+        let start = self.start();
+        self.expect_symbol("(")?;
+        let values = self.comma_list(Self::expression)?;
+        self.expect_symbol(")")?;
+        Ok(InsertRow { values, span: self.span_from(start) })
+    }
+
+    fn load_data(&mut self) -> Result<Statement> {
+        for word in ["LOAD", "DATA", "INFILE"] {
+            self.expect_word(word)?;
+        }
+        let (path, path_span) = self.string()?;
+        self.expect_word("INTO")?;
+        self.expect_word("TABLE")?;
+        let table = self.object_name()?;
+        let options = self.options_clause("OPTIONS")?;
+        let config = self.options_clause("CONFIG")?;
+        Ok(Statement::LoadData(Box::new(LoadData { path, path_span, table, options, config })))
+    }
+
+    fn deploy(&mut self) -> Result<Statement> {
+        self.expect_word("DEPLOY")?;
+        let if_not_exists = self.eat_words(&["IF", "NOT", "EXISTS"]);
+        let name = self.object_name()?;
+        let options = self.options_clause("OPTIONS")?;
+        self.eat_word("AS");
+        let query = self.top_level_query()?;
+        let query_span = query.span;
+        let deploy = Deploy { name, if_not_exists, options, query, query_span };
+        Ok(Statement::Deploy(Box::new(deploy)))
+    }
+
+    fn show(&mut self) -> Result<Statement> {
+        self.expect_word("SHOW")?;
+        if let Some((words, show)) = SHOWN.iter().find(|(words, _)| self.at_words(words)) {
+            self.eat_words(words);
+            return Ok(Statement::Show(show.clone()));
+        }
+        let show = if self.eat_words(&["CREATE", "TABLE"]) {
+            Show::CreateTable(self.object_name()?)
+        } else if self.eat_words(&["CREATE", "PROCEDURE"]) {
+            Show::CreateProcedure(self.object_name()?)
+        } else if self.eat_word("DEPLOYMENT") {
+            Show::Deployment(self.object_name()?)
+        } else if self.eat_words(&["TABLE", "STATUS"]) {
+            Show::TableStatus(self.like_pattern()?)
+        } else if self.eat_word("JOBS") {
+            let component =
+                if self.eat_word("FROM") { Some(self.ident()?.text.to_lowercase()) } else { None };
+            Show::Jobs { component, like: self.like_pattern()? }
+        } else if self.eat_word("JOBLOG") {
+            Show::JobLog(self.job_id()?)
+        } else if self.eat_word("JOB") {
+            Show::Job(self.job_id()?)
+        } else {
+            return self.unexpected().err();
+        };
+        Ok(Statement::Show(show))
+    }
+
+    /// `[LIKE 'pattern']`.
+    fn like_pattern(&mut self) -> Result<Option<String>> {
+        if self.eat_word("LIKE") { self.string().map(|(text, _)| Some(text)) } else { Ok(None) }
+    }
+
+    /// A job's number or name, which may have dashes: `JOB-11220021`.
+    fn job_id(&mut self) -> Result<String> {
+        let mut id = String::new();
+        loop {
+            let token = self.peek();
+            if !matches!(token.kind, Kind::Word | Kind::Number) {
+                return self.unexpected().err();
+            }
+            id.push_str(self.text(token));
+            self.advance();
+            if !self.eat_symbol("-") {
+                return Ok(id);
+            }
+            id.push('-');
+        }
+    }
+
+    /// `SET [GLOBAL | SESSION] name = value`, `SET @@[global. | session.]name = value`.
+    fn set(&mut self) -> Result<Statement> {
+        self.expect_word("SET")?;
+        let global;
+        let mut name: Ident;
+        if self.eat_symbol("@@") {
+            global = self.at_word("GLOBAL") && self.nth_is_symbol(1, ".");
+            name = self.any_ident()?;
+            if (global || name.text.eq_ignore_ascii_case("session")) && self.eat_symbol(".") {
+                name = self.any_ident()?;
+            }
+        } else {
+            let is_scoped = !self.nth_is_symbol(1, "=");
+            global = is_scoped && self.eat_word("GLOBAL");
+            if is_scoped && !global {
+                self.eat_word("SESSION");
+            }
+            name = self.ident()?;
+        }
+        name.text.make_ascii_lowercase();
+        if !self.eat_word("TO") {
+            self.expect_symbol("=")?;
+        }
+        let value = self.option_value()?;
+        Ok(Statement::Set { name, value, global })
+    }
+
+    fn delete(&mut self) -> Result<Statement> {
+        self.expect_word("DELETE")?;
+        if self.eat_word("JOB") {
+            return self.job_id().map(Statement::DeleteJob);
+        }
+        self.expect_word("FROM")?;
+        let table = self.object_name()?;
+        let filter =
+            if self.eat_word("WHERE") { Some(Box::new(self.expression()?)) } else { None };
+        Ok(Statement::Delete { table, filter })
+    }
+
+    fn call_procedure(&mut self) -> Result<Statement> {
+        self.expect_word("CALL")?;
+        let name = self.object_name()?;
+        self.expect_symbol("(")?;
+        let arguments =
+            if self.at_symbol(")") { Vec::new() } else { self.comma_list(Self::expression)? };
+        self.expect_symbol(")")?;
+        Ok(Statement::Call { name, arguments })
+    }
+}
