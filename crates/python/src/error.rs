@@ -1,0 +1,62 @@
+//! Diagnostics as `lockstep.Error`.
+
+use lockstep_diagnostic::{Diagnostic, Kind, Result};
+use pyo3::{
+    exceptions::PyException,
+    prelude::*,
+    sync::PyOnceLock,
+    types::{PyDict, PyType},
+};
+
+/// Runs `work` with the interpreter released. A panic inside becomes an internal error; `text` is
+/// the SQL that a diagnostic's position refers to.
+pub(crate) fn detached<T: Send>(
+    py: Python<'_>,
+    text: Option<&str>,
+    work: impl FnOnce() -> Result<T> + Send,
+) -> PyResult<T> {
+    py.detach(|| lockstep_cli::guarded(work)).map_err(|diagnostic| raise(py, &diagnostic, text))
+}
+
+/// Makes the exception of a diagnostic.
+pub(crate) fn raise(py: Python<'_>, diagnostic: &Diagnostic, text: Option<&str>) -> PyErr {
+    match exception(py, diagnostic, text) {
+        Ok(error) | Err(error) => error,
+    }
+}
+
+fn exception(py: Python<'_>, diagnostic: &Diagnostic, text: Option<&str>) -> PyResult<PyErr> {
+    static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    let class = CLASS.import(py, "lockstep._error", "Error")?;
+    let fields = PyDict::new(py);
+    fields.set_item("code", diagnostic.code)?;
+    fields.set_item("kind", kind_name(diagnostic.kind))?;
+    fields.set_item("detail", &diagnostic.detail)?;
+    fields.set_item("hint", &diagnostic.hint)?;
+    let position =
+        diagnostic.span.zip(text).map(|(span, text)| characters_before(text, span.start));
+    fields.set_item("position", position)?;
+    fields.set_item("rendered", diagnostic.render(text))?;
+    let error = class.call((&diagnostic.message,), Some(&fields))?;
+    debug_assert!(error.is_instance_of::<PyException>());
+    Ok(PyErr::from_value(error))
+}
+
+/// A warning as text: it looks like an error but for the first word.
+pub(crate) fn warning_text(warning: &Diagnostic, text: &str) -> String {
+    warning.render(Some(text)).replacen("error[", "warning[", 1)
+}
+
+fn kind_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::FixRequest => "fix request",
+        Kind::FixData => "fix data",
+        Kind::FreeResources => "free resources",
+        Kind::Retry => "retry",
+        Kind::ReportBug => "report bug",
+    }
+}
+
+fn characters_before(text: &str, byte: usize) -> usize {
+    text.char_indices().take_while(|(at, _)| *at < byte).count()
+}

@@ -1,0 +1,232 @@
+//! Python values as values of a type, strictly: nothing is rounded away and no text is read as a
+//! number.
+//!
+//! | column | takes |
+//! |---|---|
+//! | BOOL | `bool` |
+//! | SMALLINT, INT, BIGINT | `int`; a `float` without a fraction |
+//! | FLOAT, DOUBLE | `float`; an `int` that a double holds exactly |
+//! | STRING | `str` |
+//! | TIMESTAMP | `datetime` (naive is UTC; cut to the millisecond), `int` milliseconds |
+//! | DATE | `date` |
+//!
+//! NumPy's scalars count as what they stand for. `None` is NULL everywhere, and so are the ways in
+//! which pandas writes a missing value: NaN, NaT and NA.
+
+use lockstep_diagnostic::{Diagnostic, Kind, code};
+use lockstep_row::{DataType, Value};
+use pyo3::{
+    exceptions::PyOverflowError,
+    prelude::*,
+    sync::PyOnceLock,
+    types::{PyBool, PyDate, PyDateTime, PyDelta, PyFloat, PyInt, PyString, PyType, PyTzInfo},
+};
+
+/// Days from 0001-01-01, which Python counts as 1, to 1970-01-01.
+const EPOCH_ORDINAL: i32 = 719_163;
+
+/// Integers up to this size are doubles too.
+const EXACT_INTEGER_MAX: u64 = 1 << 53;
+
+/// Converts a value for a column; the error names the column, its type and what was found.
+pub(crate) fn value_of(
+    object: &Bound<'_, PyAny>,
+    column: &str,
+    data_type: &DataType,
+) -> Result<Value, Box<Diagnostic>> {
+    if object.is_none() {
+        return Ok(Value::Null);
+    }
+    match convert(object, data_type) {
+        Ok(Some(value)) => Ok(value),
+        Ok(None) if is_missing(object) => Ok(Value::Null),
+        Ok(None) => Err(mismatch(object, column, data_type)),
+        Err(error) => Err(failed(&error, object, column, data_type)),
+    }
+}
+
+/// `None` when the value is not one that the type takes.
+fn convert(object: &Bound<'_, PyAny>, data_type: &DataType) -> PyResult<Option<Value>> {
+    Ok(match data_type {
+        DataType::Bool => boolean(object).map(Value::Bool),
+        DataType::SmallInt => integer(object)?.map(i16::try_from).transpose()?.map(Value::SmallInt),
+        DataType::Int => integer(object)?.map(i32::try_from).transpose()?.map(Value::Int),
+        DataType::BigInt => integer(object)?.map(Value::BigInt),
+        DataType::Float => double(object)?.map(narrow),
+        DataType::Double => double(object)?.map(Value::Double),
+        DataType::String => match object.cast::<PyString>() {
+            Ok(text) => Some(Value::String(text.to_cow()?.into())),
+            Err(_) => None,
+        },
+        DataType::Timestamp => timestamp_ms(object)?.map(Value::Timestamp),
+        DataType::Date => date_days(object)?.map(Value::Date),
+        DataType::Null | DataType::Array(_) | DataType::Map(..) => None,
+    })
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "FLOAT is the nearest single to what is given")]
+fn narrow(value: f64) -> Value {
+    Value::Float(value as f32)
+}
+
+fn boolean(object: &Bound<'_, PyAny>) -> Option<bool> {
+    match object.cast::<PyBool>() {
+        Ok(value) => Some(value.is_true()),
+        Err(_) if is_numpy(object) => object.extract().ok(),
+        Err(_) => None,
+    }
+}
+
+fn integer(object: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
+    if object.is_instance_of::<PyInt>() {
+        if object.is_instance_of::<PyBool>() {
+            return Ok(None);
+        }
+        return object.extract().map(Some);
+    }
+    if let Ok(value) = object.cast::<PyFloat>() {
+        return Ok(whole(value.value()));
+    }
+    if is_numpy(object) && object.hasattr("__index__")? {
+        return Ok(object.extract().ok());
+    }
+    Ok(None)
+}
+
+/// The integer that a float without a fraction stands for.
+#[expect(clippy::cast_possible_truncation, reason = "the range was checked")]
+fn whole(value: f64) -> Option<i64> {
+    let is_whole = value.fract() == 0.0 && value.abs() < 9.0e18;
+    is_whole.then_some(value as i64)
+}
+
+fn double(object: &Bound<'_, PyAny>) -> PyResult<Option<f64>> {
+    if let Ok(value) = object.cast::<PyFloat>() {
+        let value = value.value();
+        return Ok((!value.is_nan()).then_some(value));
+    }
+    if let Some(value) = if object.is_instance_of::<PyInt>() { integer(object)? } else { None } {
+        if value.unsigned_abs() > EXACT_INTEGER_MAX {
+            return Err(PyOverflowError::new_err("more digits than a DOUBLE has"));
+        }
+        return object.extract().map(Some);
+    }
+    if is_numpy(object) && boolean(object).is_none() && object.hasattr("__float__")? {
+        let value: Option<f64> = object.extract().ok();
+        return Ok(value.filter(|value| !value.is_nan()));
+    }
+    Ok(None)
+}
+
+fn timestamp_ms(object: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
+    static EPOCHS: PyOnceLock<[Py<PyAny>; 3]> = PyOnceLock::new();
+    let py = object.py();
+    if object.is_instance_of::<PyInt>() {
+        return integer(object);
+    }
+    if !object.is_instance_of::<PyDateTime>() {
+        if is_numpy(object) && type_name(object) == "datetime64" {
+            let ms = object.call_method1("astype", ("datetime64[ms]",))?;
+            return Ok(ms
+                .call_method1("astype", ("int64",))?
+                .extract()
+                .ok()
+                .filter(|ms| *ms != i64::MIN));
+        }
+        return Ok(None);
+    }
+    // Subtracting keeps to the public face of datetime, which pandas' Timestamp shares.
+    let [naive, aware, millisecond] = EPOCHS.get_or_try_init(py, || {
+        let utc = PyTzInfo::utc(py)?;
+        let naive = PyDateTime::new(py, 1970, 1, 1, 0, 0, 0, 0, None)?;
+        let aware = PyDateTime::new(py, 1970, 1, 1, 0, 0, 0, 0, Some(&*utc))?;
+        let millisecond = PyDelta::new(py, 0, 0, 1_000, false)?;
+        PyResult::Ok([naive.into(), aware.into(), millisecond.into()])
+    })?;
+    let is_naive = object.getattr("tzinfo")?.is_none();
+    let since = object.sub(if is_naive { naive } else { aware })?;
+    Ok(since.floor_div(millisecond)?.extract().ok())
+}
+
+fn date_days(object: &Bound<'_, PyAny>) -> PyResult<Option<i32>> {
+    if !object.is_instance_of::<PyDate>() || object.is_instance_of::<PyDateTime>() {
+        return Ok(None);
+    }
+    let ordinal: i32 = object.call_method0("toordinal")?.extract()?;
+    Ok(Some(ordinal - EPOCH_ORDINAL))
+}
+
+/// NaN, NaT or NA.
+fn is_missing(object: &Bound<'_, PyAny>) -> bool {
+    match object.ne(object) {
+        Ok(differs) => differs,
+        // NA refuses to be compared.
+        Err(_) => type_name(object) == "NAType",
+    }
+}
+
+fn is_numpy(object: &Bound<'_, PyAny>) -> bool {
+    object.get_type().module().is_ok_and(|module| module == "numpy")
+}
+
+fn type_name(object: &Bound<'_, PyAny>) -> String {
+    object.get_type().name().map_or_else(|_| "object".to_owned(), |name| name.to_string())
+}
+
+fn mismatch(object: &Bound<'_, PyAny>, column: &str, data_type: &DataType) -> Box<Diagnostic> {
+    let found = type_name(object);
+    let message = format!("column `{column}` is {data_type}, the value is a Python `{found}`");
+    let diagnostic = Diagnostic::new(code::DATATYPE_MISMATCH, message).with_kind(Kind::FixData);
+    Box::new(diagnostic.with_hint(format!("Give {}.", taken(data_type))))
+}
+
+fn failed(
+    error: &PyErr,
+    object: &Bound<'_, PyAny>,
+    column: &str,
+    data_type: &DataType,
+) -> Box<Diagnostic> {
+    let value = object.repr().map_or_else(|_| "the value".to_owned(), |text| text.to_string());
+    let value: String = value.chars().take(60).collect();
+    let message = format!("column `{column}` is {data_type}, which does not hold {value}");
+    let detail = error.value(object.py()).to_string();
+    let diagnostic = Diagnostic::new(code::OUT_OF_RANGE, message).with_kind(Kind::FixData);
+    Box::new(diagnostic.with_detail(detail))
+}
+
+/// What a column of the type takes.
+fn taken(data_type: &DataType) -> &'static str {
+    match data_type {
+        DataType::Bool => "a bool or None",
+        DataType::SmallInt | DataType::Int | DataType::BigInt => "an int or None",
+        DataType::Float | DataType::Double => "a float, an int or None",
+        DataType::String => "a str or None",
+        DataType::Timestamp => "a datetime (naive is UTC), an int of milliseconds or None",
+        DataType::Date => "a date or None",
+        DataType::Null | DataType::Array(_) | DataType::Map(..) => "None",
+    }
+}
+
+/// The type that a new table's column gets from a Python value; `None` for a value that no
+/// column takes.
+pub(crate) fn type_of(object: &Bound<'_, PyAny>) -> Option<DataType> {
+    let is = |class: &Bound<'_, PyType>| object.is_instance(class).unwrap_or(false);
+    let py = object.py();
+    if boolean(object).is_some() {
+        Some(DataType::Bool)
+    } else if is(&py.get_type::<PyFloat>()) {
+        Some(DataType::Double)
+    } else if integer(object).is_ok_and(|value| value.is_some()) {
+        Some(DataType::BigInt)
+    } else if double(object).is_ok_and(|value| value.is_some()) {
+        Some(DataType::Double)
+    } else if is(&py.get_type::<PyString>()) {
+        Some(DataType::String)
+    } else if is(&py.get_type::<PyDateTime>()) || type_name(object) == "datetime64" {
+        Some(DataType::Timestamp)
+    } else if is(&py.get_type::<PyDate>()) {
+        Some(DataType::Date)
+    } else {
+        None
+    }
+}

@@ -1,0 +1,143 @@
+//! A compiled request as a Python callable: the hot path of this door.
+
+use lockstep_diagnostic::{Diagnostic, Kind, code};
+use lockstep_engine::PreparedRequest;
+use lockstep_row::{Arena, DataType, Datum, Value};
+use pyo3::{
+    prelude::*,
+    types::{PyDict, PyMapping, PyString, PyTuple},
+};
+
+use crate::{
+    error::{detached, raise},
+    from_python::value_of,
+    output::unique,
+    to_python::object_of,
+};
+
+/// Answers one request row after another. May be shared by threads.
+#[pyclass(frozen, module = "lockstep._lockstep")]
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    request: PreparedRequest,
+    input: Vec<(Py<PyString>, String, DataType)>,
+    output: Vec<Py<PyString>>,
+}
+
+impl Prepared {
+    pub(crate) fn new(py: Python<'_>, request: PreparedRequest) -> Self {
+        let input = request
+            .input()
+            .iter()
+            .map(|(name, data_type)| {
+                (PyString::intern(py, name).unbind(), name.clone(), data_type.clone())
+            })
+            .collect();
+        let names = unique(request.output().iter().map(|(name, _)| name.as_str()));
+        let output = names.iter().map(|name| PyString::intern(py, name).unbind()).collect();
+        Self { request, input, output }
+    }
+
+    fn row<'py>(&self, row: &Bound<'py, PyAny>) -> PyResult<Vec<Value>> {
+        if let Ok(dict) = row.cast::<PyDict>() {
+            return self.by_name(row.py(), |key| dict.get_item(key));
+        }
+        if let Ok(values) = row.cast::<PyTuple>() {
+            return self.by_position(values);
+        }
+        if let Ok(mapping) = row.cast::<PyMapping>() {
+            let get = |key: &Bound<'py, PyString>| {
+                Ok(if mapping.contains(key)? { Some(mapping.get_item(key)?) } else { None })
+            };
+            return self.by_name(row.py(), get);
+        }
+        let found = row.get_type().name()?.to_string();
+        let message = format!("a request row is a dict or a tuple, found a Python `{found}`");
+        Err(raise(row.py(), &Diagnostic::new(code::DATATYPE_MISMATCH, message), None))
+    }
+
+    fn by_name<'py>(
+        &self,
+        py: Python<'py>,
+        get: impl Fn(&Bound<'py, PyString>) -> PyResult<Option<Bound<'py, PyAny>>>,
+    ) -> PyResult<Vec<Value>> {
+        let mut values = Vec::with_capacity(self.input.len());
+        for (key, name, data_type) in &self.input {
+            let object =
+                get(key.bind(py))?.ok_or_else(|| raise(py, &missing(name, data_type), None))?;
+            values
+                .push(value_of(&object, name, data_type).map_err(|error| raise(py, &error, None))?);
+        }
+        Ok(values)
+    }
+
+    fn by_position(&self, row: &Bound<'_, PyTuple>) -> PyResult<Vec<Value>> {
+        let py = row.py();
+        if row.len() != self.input.len() {
+            let (expected, found) = (self.input.len(), row.len());
+            let message = format!("the request row has {expected} columns, found {found} values");
+            let names: Vec<&str> = self.input.iter().map(|(_, name, _)| name.as_str()).collect();
+            let diagnostic = Diagnostic::new(code::DATATYPE_MISMATCH, message)
+                .with_kind(Kind::FixData)
+                .with_detail(format!("The columns are {}.", names.join(", ")));
+            return Err(raise(py, &diagnostic, None));
+        }
+        let value = |(object, (_, name, data_type)): (Bound<'_, PyAny>, &(_, String, DataType))| {
+            value_of(&object, name, data_type).map_err(|error| raise(py, &error, None))
+        };
+        row.iter().zip(&self.input).map(value).collect()
+    }
+
+    /// Computes with the interpreter released; what comes out is owned, since the interpreter may
+    /// run other threads meanwhile.
+    fn compute(&self, py: Python<'_>, row: Vec<Value>) -> PyResult<Option<Vec<Value>>> {
+        detached(py, None, || {
+            let arena = Arena::new();
+            let row: Vec<Datum<'_>> = row.iter().map(|value| value.as_datum(&arena)).collect();
+            let answer = self.request.answer(&row, &arena)?;
+            Ok(answer.map(|answer| answer.iter().map(Datum::to_value).collect()))
+        })
+    }
+}
+
+#[pymethods]
+impl Prepared {
+    /// Names and types of the request row's columns.
+    #[getter]
+    fn input(&self) -> Vec<(String, String)> {
+        named(self.request.input())
+    }
+
+    /// Names and types of the answer's columns.
+    #[getter]
+    fn output(&self) -> Vec<(String, String)> {
+        named(self.request.output())
+    }
+
+    /// Answers one request row; None when a WHERE drops it.
+    fn __call__<'py>(
+        &self,
+        py: Python<'py>,
+        row: &Bound<'py, PyAny>,
+    ) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let row = self.row(row)?;
+        let Some(answer) = self.compute(py, row)? else { return Ok(None) };
+        let arena = Arena::new();
+        let dict = PyDict::new(py);
+        for (name, value) in self.output.iter().zip(&answer) {
+            dict.set_item(name, object_of(py, &value.as_datum(&arena))?)?;
+        }
+        Ok(Some(dict))
+    }
+}
+
+fn named(columns: &[(String, DataType)]) -> Vec<(String, String)> {
+    columns.iter().map(|(name, data_type)| (name.clone(), data_type.to_string())).collect()
+}
+
+fn missing(name: &str, data_type: &DataType) -> Diagnostic {
+    let message = format!("the request row lacks column `{name}`, which is {data_type}");
+    Diagnostic::new(code::UNDEFINED_COLUMN, message)
+        .with_kind(Kind::FixData)
+        .with_hint("Give None for NULL.")
+}

@@ -1,0 +1,210 @@
+//! A session on a database in memory, and queries that have not run yet.
+
+use std::sync::Arc;
+
+use arrow::{array::RecordBatch, datatypes::SchemaRef};
+use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
+use lockstep_engine::Database;
+use lockstep_row::DataType;
+use pyo3::{
+    prelude::*,
+    types::{PyDict, PyList},
+};
+use pyo3_arrow::PyTable;
+
+use crate::{
+    error::{detached, raise},
+    output::Output,
+    prepared::Prepared,
+    rows::{batch_of_dicts, batch_of_tuples, columns_of, in_milliseconds, schema_of},
+};
+
+type Progress = Arc<dyn Fn(f64) + Send + Sync>;
+
+/// One user's conversation with a database in memory. May be shared by threads.
+#[pyclass(frozen, module = "lockstep._lockstep")]
+#[derive(Debug)]
+pub(crate) struct Session {
+    session: lockstep_engine::Session,
+}
+
+#[pymethods]
+impl Session {
+    #[new]
+    fn new() -> Self {
+        Self { session: Database::in_memory().session() }
+    }
+
+    fn execute(&self, py: Python<'_>, sql: &str) -> PyResult<Output> {
+        let output = detached(py, Some(sql), || self.session.execute(sql))?;
+        Ok(Output::new(output, sql))
+    }
+
+    fn query(&self, py: Python<'_>, sql: &str) -> PyResult<Relation> {
+        let relation = detached(py, Some(sql), || self.session.query(sql))?;
+        Ok(Relation { relation, sql: sql.to_owned() })
+    }
+
+    /// Appends an Arrow table; makes the table when it does not exist and `create` says so.
+    fn append(&self, py: Python<'_>, table: &str, data: PyTable, create: bool) -> PyResult<u64> {
+        let (batches, schema) = data.into_inner();
+        detached(py, None, || {
+            let batches: Vec<RecordBatch> =
+                batches.iter().map(in_milliseconds).collect::<Result<_>>()?;
+            self.append_batches(table, &batches, create.then_some(&schema))
+        })
+    }
+
+    /// Appends rows given as dicts, or else as tuples.
+    fn append_rows(
+        &self,
+        py: Python<'_>,
+        table: &str,
+        rows: &Bound<'_, PyList>,
+        create: bool,
+    ) -> PyResult<u64> {
+        let by_name = rows.iter().all(|row| row.is_instance_of::<PyDict>());
+        let known = match py.detach(|| self.table_columns(table)) {
+            Ok(known) => Some(known),
+            Err(error) if error.code == code::UNDEFINED_TABLE && create && by_name => None,
+            Err(error) => return Err(raise(py, &error, None)),
+        };
+        let (columns, batch) = if by_name {
+            let columns = typed(columns_of(rows)?, known.as_deref());
+            let columns = columns.map_err(|error| raise(py, &error, None))?;
+            let batch = batch_of_dicts(rows, &columns)?;
+            (columns, batch)
+        } else {
+            let columns = known.unwrap_or_default();
+            let batch = batch_of_tuples(rows, &columns)?;
+            (columns, batch)
+        };
+        let batch = batch.map_err(|error| raise(py, &error, None))?;
+        let schema = create.then(|| schema_of(&columns));
+        detached(py, None, || self.append_batches(table, &[batch], schema.as_ref()))
+    }
+
+    fn prepare(&self, py: Python<'_>, target: &str) -> PyResult<Prepared> {
+        let request = detached(py, Some(target), || self.session.prepare_request(target))?;
+        Ok(Prepared::new(py, request))
+    }
+
+    /// Answers the rows of an Arrow table.
+    fn request(&self, py: Python<'_>, target: &str, data: PyTable) -> PyResult<Output> {
+        let (batches, _) = data.into_inner();
+        let output = detached(py, Some(target), || {
+            let batches: Vec<RecordBatch> =
+                batches.iter().map(in_milliseconds).collect::<Result<_>>()?;
+            self.session.request(target, &batches)
+        })?;
+        Ok(Output::new(output, target))
+    }
+
+    fn verify<'py>(&self, py: Python<'py>, deployment: &str) -> PyResult<Bound<'py, PyDict>> {
+        let found = detached(py, None, || self.session.verify(deployment))?;
+        let fields = PyDict::new(py);
+        fields.set_item("requests", found.requests)?;
+        fields.set_item("values", found.values)?;
+        fields.set_item("differing", found.differing)?;
+        fields.set_item("differences", found.differences)?;
+        Ok(fields)
+    }
+}
+
+impl Session {
+    fn append_batches(
+        &self,
+        table: &str,
+        batches: &[RecordBatch],
+        create: Option<&SchemaRef>,
+    ) -> Result<u64> {
+        let appended = self.session.append(table, batches);
+        let (Err(error), Some(schema)) = (&appended, create) else { return appended };
+        if error.code != code::UNDEFINED_TABLE {
+            return appended;
+        }
+        self.session.create_table(table, schema)?;
+        self.session.append(table, batches).inspect_err(|_| {
+            // A table made for rows that it does not take is not left behind.
+            drop(self.session.execute(&format!("DROP TABLE {}", quoted(table))));
+        })
+    }
+
+    fn table_columns(&self, table: &str) -> Result<Vec<(String, DataType)>> {
+        let sql = format!("SELECT * FROM {}", quoted(table));
+        let relation = self.session.query(&sql).map_err(|error| {
+            // The position is one in a text that the user did not write.
+            Box::new(Diagnostic { span: None, ..*error })
+        })?;
+        Ok(relation.columns().to_vec())
+    }
+}
+
+/// `[database.]table` as SQL.
+fn quoted(table: &str) -> String {
+    let parts: Vec<String> = table.split('.').map(|part| format!("`{part}`")).collect();
+    parts.join(".")
+}
+
+/// The columns that the rows name, with the table's types where there is a table.
+fn typed(
+    found: Vec<(String, Option<DataType>)>,
+    known: Option<&[(String, DataType)]>,
+) -> Result<Vec<(String, DataType)>> {
+    let type_of = |(name, inferred): (String, Option<DataType>)| {
+        let from_table = known.and_then(|known| known.iter().find(|(column, _)| *column == name));
+        match (from_table, known, inferred) {
+            (Some((_, data_type)), ..) => Ok((name, data_type.clone())),
+            (None, None, Some(inferred)) => Ok((name, inferred)),
+            (None, None, None) => {
+                let message = format!("column `{name}` has no value that gives it a type");
+                Diagnostic::new(code::DATATYPE_MISMATCH, message)
+                    .with_kind(Kind::FixData)
+                    .with_hint("Create the table first.")
+                    .err()
+            }
+            (None, Some(known), _) => {
+                let names = known.iter().map(|(column, _)| column.as_str());
+                let message = format!("the table has no column `{name}`");
+                Diagnostic::new(code::UNDEFINED_COLUMN, message).with_nearest(&name, names).err()
+            }
+        }
+    };
+    found.into_iter().map(type_of).collect()
+}
+
+/// A bound query.
+#[pyclass(frozen, module = "lockstep._lockstep")]
+#[derive(Debug)]
+pub(crate) struct Relation {
+    relation: lockstep_engine::Relation,
+    sql: String,
+}
+
+#[pymethods]
+impl Relation {
+    #[getter]
+    fn columns(&self) -> Vec<(String, String)> {
+        let columns = self.relation.columns().iter();
+        columns.map(|(name, data_type)| (name.clone(), data_type.to_string())).collect()
+    }
+
+    /// Runs the query. `progress` is called with the share that is done, from 0 to 1.
+    #[pyo3(signature = (progress=None))]
+    fn collect(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<Output> {
+        let progress = progress.map(reporting);
+        let output = detached(py, Some(&self.sql), || self.relation.collect(progress))?;
+        Ok(Output::new(output, &self.sql))
+    }
+}
+
+/// Calls back from whichever thread makes progress; what the callback raises is only reported.
+fn reporting(callback: Py<PyAny>) -> Progress {
+    Arc::new(move |share| {
+        Python::attach(|py| {
+            if let Err(error) = callback.call1(py, (share,)) {
+                error.write_unraisable(py, Some(callback.bind(py)));
+            }
+        });
+    })
+}
