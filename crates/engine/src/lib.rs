@@ -16,136 +16,34 @@
 //! assert_eq!(output.row_count(), 2);
 //! # Ok::<(), Box<lockstep_engine::Diagnostic>>(())
 //! ```
+//!
+//! | module | what |
+//! |---|---|
+//! | [`database`](Database) | the engine: catalog, clock, arrivals |
+//! | [`session`](Session) | one user's settings; the statements |
+//! | `create_table`, `literal`, `append`, `load` | definitions and writes |
+//! | `relation`, `request`, `deployment`, `verify` | queries in batch mode and in request mode |
+//! | `settings`, `show` | SET, SHOW, DESC |
 
+mod append;
+mod catalog;
+mod create_table;
+mod database;
+mod deployment;
+mod literal;
+mod load;
 mod output;
+mod relation;
+mod request;
+mod session;
+mod settings;
+mod show;
+mod verify;
 
+pub use database::Database;
 pub use lockstep_diagnostic::{Diagnostic, Kind, Result, Span, code};
 pub use output::Output;
-
-use std::sync::Arc;
-
-use arrow::{array::RecordBatch, datatypes::SchemaRef};
-use lockstep_row::{Arena, DataType, Datum};
-
-/// A database engine: several databases of tables and deployments. Cheap to clone; all clones
-/// are the same engine.
-#[derive(Debug, Clone)]
-pub struct Database {}
-
-impl Database {
-    /// Makes an empty engine that lives in memory.
-    pub fn in_memory() -> Self {
-        Self {}
-    }
-
-    /// Opens a session: current database `default`, default settings.
-    pub fn session(&self) -> Session {
-        Session {}
-    }
-}
-
-/// One user's conversation with the engine: a current database and settings. May be shared
-/// between threads.
-#[derive(Debug)]
-pub struct Session {}
-
-impl Session {
-    /// Runs a script of one or more statements and gives the output of the last one. Statements
-    /// before a failing one have taken effect; the failing one has not.
-    pub fn execute(&self, script: &str) -> Result<Output> {
-        let _ = script;
-        todo!()
-    }
-
-    /// Binds one query without running it.
-    pub fn query(&self, sql: &str) -> Result<Relation> {
-        let _ = sql;
-        todo!()
-    }
-
-    /// Appends rows to a table; columns are matched by name, left out ones take their default.
-    /// Types are converted where nothing is lost. All or nothing. Returns the number of rows.
-    pub fn append(&self, table: &str, batches: &[RecordBatch]) -> Result<u64> {
-        let _ = (table, batches);
-        todo!()
-    }
-
-    /// Creates a table with the columns of an Arrow schema.
-    pub fn create_table(&self, table: &str, schema: &SchemaRef) -> Result<()> {
-        let _ = (table, schema);
-        todo!()
-    }
-
-    /// Compiles the request-mode program of a deployment (by name) or of a query (SQL text).
-    pub fn prepare_request(&self, target: &str) -> Result<PreparedRequest> {
-        let _ = target;
-        todo!()
-    }
-
-    /// Answers request rows in request mode: one output row for each, in order, unless a WHERE
-    /// drops it. Rows do not see each other and are not stored. Columns are matched by name.
-    pub fn request(&self, target: &str, rows: &[RecordBatch]) -> Result<Output> {
-        let _ = (target, rows);
-        todo!()
-    }
-
-    /// Replays the stored rows of the request table as requests, in (event time, arrival) order,
-    /// into a shadow of the tables, and compares with batch mode bit by bit.
-    pub fn verify(&self, deployment: &str) -> Result<Verification> {
-        let _ = deployment;
-        todo!()
-    }
-}
-
-/// A bound query that has not run yet.
-#[derive(Debug)]
-pub struct Relation {}
-
-impl Relation {
-    /// The result's column names (which may repeat) and types.
-    pub fn columns(&self) -> &[(String, DataType)] {
-        todo!()
-    }
-
-    /// Runs the query in batch mode. `progress` is called from worker threads with the share done.
-    pub fn collect(&self, progress: Option<Arc<dyn Fn(f64) + Send + Sync>>) -> Result<Output> {
-        let _ = progress;
-        todo!()
-    }
-}
-
-/// A compiled request: the hot path. Shared by threads.
-#[derive(Debug)]
-pub struct PreparedRequest {}
-
-impl PreparedRequest {
-    /// The columns of the request row; empty for a query without a table.
-    pub fn input(&self) -> &[(String, DataType)] {
-        todo!()
-    }
-
-    /// The columns of the answer.
-    pub fn output(&self) -> &[(String, DataType)] {
-        todo!()
-    }
-
-    /// Answers one request row, whose values stand in the order of [`PreparedRequest::input`] and
-    /// have its types. `None` when a WHERE drops the row.
-    pub fn answer<'a>(&self, row: &[Datum<'a>], arena: &'a Arena) -> Result<Option<&'a [Datum<'a>]>> {
-        let _ = (row, arena);
-        todo!()
-    }
-}
-
-/// What VERIFY found.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Verification {
-    /// Requests replayed.
-    pub requests: u64,
-    /// Values compared.
-    pub values: u64,
-    /// Values that differ.
-    pub differing: u64,
-    /// The first differences: request row number, column, batch value, request value.
-    pub differences: Vec<(u64, String, String, String)>,
-}
+pub use relation::{ProgressCallback, Relation};
+pub use request::PreparedRequest;
+pub use session::Session;
+pub use verify::{Difference, Verification};

@@ -17,8 +17,22 @@
 //!
 //! Arrow types are the images of the dialect's types under `lockstep_row::arrow`.
 
+mod binder;
+mod call;
 mod catalog;
+mod expression;
+mod from;
+mod group;
+mod last_join;
 mod node;
+mod query;
+mod scope;
+mod select;
+mod window;
+mod window_calls;
 
 pub use catalog::{Catalog, CatalogTable};
+pub use expression::type_of;
+pub use from::find_table;
 pub use node::{AggregateCall, Frame, LastJoin, TimeBound, Window, WindowAggregate, WindowGroup};
+pub use query::{BindOptions, BoundQuery, bind, bind_constant};

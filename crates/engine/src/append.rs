@@ -1,0 +1,185 @@
+//! Rows into tables: INSERT, and Arrow batches from a door or a file.
+
+use arrow::array::{ArrayRef, RecordBatch};
+use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
+use lockstep_function::Settings;
+use lockstep_plan::{BindOptions, bind_constant};
+use lockstep_row::{
+    Arena, Column, Datum, RowError, TableSchema, Value,
+    arrow::{ColumnReader, import_array},
+};
+use lockstep_sql::ast::{Insert, InsertRow};
+use lockstep_table::{Table, TableError};
+
+use crate::literal::{Place, coerce};
+
+/// Runs an INSERT: all rows or none.
+pub(crate) fn insert(insert: &Insert, table: &Table, settings: &Settings) -> Result<u64> {
+    let schema = table.schema();
+    let positions = positions(insert, &schema)?;
+    let rows: Vec<Vec<Value>> = insert
+        .rows
+        .iter()
+        .map(|row| values(row, &positions, &schema, settings))
+        .collect::<Result<_>>()?;
+    let arena = Arena::new();
+    let rows = rows.iter().map(|row| -> Vec<Datum<'_>> {
+        row.iter().map(|value| value.as_datum(&arena)).collect()
+    });
+    table.append(rows).map_err(|error| refused(&error))
+}
+
+/// Where each written value goes.
+fn positions(insert: &Insert, schema: &TableSchema) -> Result<Vec<usize>> {
+    if insert.columns.is_empty() {
+        return Ok((0..schema.columns.len()).collect());
+    }
+    let mut positions = Vec::new();
+    for name in &insert.columns {
+        let Some(position) = schema.find_column(&name.text) else {
+            let message = format!("column `{}` does not exist", name.text);
+            return Diagnostic::new(code::UNDEFINED_COLUMN, message)
+                .at(name.span)
+                .with_nearest(&name.text, schema.columns.iter().map(|c| c.name.as_str()))
+                .err();
+        };
+        if positions.contains(&position) {
+            let message = format!("column `{}` is written twice", name.text);
+            return Diagnostic::new(code::DUPLICATE_OBJECT, message).at(name.span).err();
+        }
+        positions.push(position);
+    }
+    Ok(positions)
+}
+
+fn values(
+    row: &InsertRow,
+    positions: &[usize],
+    schema: &TableSchema,
+    settings: &Settings,
+) -> Result<Vec<Value>> {
+    if row.values.len() != positions.len() {
+        let (expected, found) = (positions.len(), row.values.len());
+        let message = format!("expected {expected} values, found {found}");
+        return Diagnostic::new(code::SYNTAX_ERROR, message).at(row.span).err();
+    }
+    let mut values: Vec<Value> =
+        schema.columns.iter().map(|column| column.default.clone().unwrap_or_default()).collect();
+    let options = BindOptions { settings: *settings, parameters: Vec::new() };
+    for (expr, position) in row.values.iter().zip(positions) {
+        let Some(value) = bind_constant(expr, &options) else {
+            return Diagnostic::new(code::FEATURE_NOT_SUPPORTED, "INSERT takes constants only")
+                .at(expr.span)
+                .err();
+        };
+        let column = &schema.columns[*position];
+        let place = Place { column: &column.name, span: Some(expr.span) };
+        values[*position] = coerce(&value, &column.data_type, settings, &place)?;
+    }
+    for (value, column) in values.iter().zip(&schema.columns) {
+        if *value == Value::Null && !column.nullable {
+            let message = format!("column `{}` does not take NULL", column.name);
+            return Diagnostic::new(code::NOT_NULL_VIOLATION, message).at(row.span).err();
+        }
+    }
+    Ok(values)
+}
+
+/// Appends batches: all rows or none.
+pub(crate) fn append(batches: &[RecordBatch], table: &Table) -> Result<u64> {
+    let schema = table.schema();
+    let arena = Arena::new();
+    let columns: Vec<Vec<ArrayRef>> = batches
+        .iter()
+        .map(|batch| conform(batch, &schema.columns, Missing::Default))
+        .collect::<Result<_>>()?;
+    let readers: Vec<(usize, Vec<ColumnReader<'_>>)> = batches
+        .iter()
+        .zip(&columns)
+        .map(|(batch, columns)| {
+            let readers = columns.iter().map(|column| ColumnReader::new(column.as_ref()));
+            (batch.num_rows(), readers.collect())
+        })
+        .collect();
+    let rows = readers.iter().flat_map(|(count, readers)| {
+        let arena = &arena;
+        (0..*count).map(move |row| -> Vec<Datum<'_>> {
+            readers.iter().map(|reader| reader.get(row, arena)).collect()
+        })
+    });
+    table.append(rows).map_err(|error| refused(&error))
+}
+
+/// What a column that a batch lacks gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Missing {
+    /// Its default.
+    Default,
+    /// An error that names it.
+    Error,
+}
+
+/// The columns of a batch in the table's order and types, matched by name.
+pub(crate) fn conform(
+    batch: &RecordBatch,
+    columns: &[Column],
+    missing: Missing,
+) -> Result<Vec<ArrayRef>> {
+    let schema = batch.schema();
+    if missing == Missing::Default {
+        let stray = schema.fields().iter().find(|field| columns.iter().all(|c| c.name != *field.name()));
+        if let Some(field) = stray {
+            let message = format!("the table has no column `{}`", field.name());
+            return Diagnostic::new(code::UNDEFINED_COLUMN, message)
+                .with_nearest(field.name(), columns.iter().map(|column| column.name.as_str()))
+                .err();
+        }
+    }
+    columns
+        .iter()
+        .map(|column| match (batch.column_by_name(&column.name), missing) {
+            (Some(array), _) => import(array, column),
+            (None, Missing::Error) => {
+                let message = format!("column `{}` is missing; it is {}", column.name, column.data_type);
+                Diagnostic::new(code::UNDEFINED_COLUMN, message)
+                    .with_nearest(&column.name, schema.fields().iter().map(|f| f.name().as_str()))
+                    .err()
+            }
+            (None, Missing::Default) => Ok(repeated(column, batch.num_rows())),
+        })
+        .collect()
+}
+
+fn import(array: &ArrayRef, column: &Column) -> Result<ArrayRef> {
+    import_array(array, &column.data_type).map_err(|error| {
+        let message = format!("column `{}` is {}: {error}", column.name, column.data_type);
+        Box::new(Diagnostic::new(code::DATATYPE_MISMATCH, message).with_kind(Kind::FixData))
+    })
+}
+
+fn repeated(column: &Column, count: usize) -> ArrayRef {
+    let mut builder = lockstep_row::arrow::ColumnBuilder::new(&column.data_type, count);
+    let value = column.default.clone().unwrap_or_default();
+    let arena = Arena::new();
+    for _ in 0..count {
+        builder.push(value.as_datum(&arena));
+    }
+    builder.finish()
+}
+
+/// Why a table refused rows, for a person.
+pub(crate) fn refused(error: &TableError) -> Box<Diagnostic> {
+    let code = match error {
+        TableError::Row { source: RowError::Null { .. }, .. }
+        | TableError::NullEventTime { .. } => code::NOT_NULL_VIOLATION,
+        TableError::Row { source: RowError::Type { .. }, .. } => code::DATATYPE_MISMATCH,
+        TableError::NegativeEventTime { .. } => code::OUT_OF_RANGE,
+        TableError::IndexExists { .. } => code::DUPLICATE_OBJECT,
+        _ => code::INVALID_TABLE_DEFINITION,
+    };
+    let mut message = error.to_string();
+    if let Some(source) = std::error::Error::source(error) {
+        message = format!("{message}: {source}");
+    }
+    Box::new(Diagnostic::new(code, message).with_kind(Kind::FixData))
+}

@@ -1,0 +1,90 @@
+//! The engine: what all sessions share.
+
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use lockstep_host::{
+    Clock, SystemClock,
+    sync::{RwLock, RwLockReadGuard, RwLockWriteGuard},
+};
+use lockstep_row::TableSchema;
+use lockstep_table::{Arrivals, Table, TableError};
+
+use crate::{Session, catalog::Objects};
+
+/// A database engine: several databases of tables and deployments. Cheap to clone; all clones
+/// are the same engine.
+#[derive(Clone)]
+pub struct Database {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    objects: RwLock<Objects>,
+    arrivals: Arc<Arrivals>,
+    clock: Arc<dyn Clock>,
+}
+
+impl fmt::Debug for Database {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let objects = self.shared.objects.read();
+        f.debug_struct("Database").field("databases", &objects.databases.len()).finish()
+    }
+}
+
+impl Database {
+    /// Makes an empty engine that lives in memory.
+    pub fn in_memory() -> Self {
+        Self::with_clock(Arc::new(SystemClock::new()))
+    }
+
+    /// Makes an empty engine in memory whose retention follows this clock.
+    pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
+        let shared = Shared {
+            objects: RwLock::new(Objects::new()),
+            arrivals: Arc::new(Arrivals::default()),
+            clock,
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// Opens a session: current database `default`, default settings.
+    pub fn session(&self) -> Session {
+        Session::new(self.clone())
+    }
+
+    pub(crate) fn objects(&self) -> RwLockReadGuard<'_, Objects> {
+        self.shared.objects.read()
+    }
+
+    pub(crate) fn objects_mut(&self) -> RwLockWriteGuard<'_, Objects> {
+        self.shared.objects.write()
+    }
+
+    /// Makes a table that no name refers to yet.
+    pub(crate) fn make_table(&self, schema: TableSchema) -> Result<Table, TableError> {
+        Table::new(schema, Arc::clone(&self.shared.clock), Arc::clone(&self.shared.arrivals))
+    }
+
+    /// The tables as they are now, for an executor.
+    pub(crate) fn tables(&self) -> Tables {
+        Tables { by_id: self.objects().tables_by_id() }
+    }
+}
+
+/// The tables that a plan may name, by id.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Tables {
+    pub(crate) by_id: BTreeMap<u64, Arc<Table>>,
+}
+
+impl lockstep_offline::Tables for Tables {
+    fn table(&self, id: u64) -> Option<Arc<Table>> {
+        self.by_id.get(&id).cloned()
+    }
+}
+
+impl lockstep_online::Tables for Tables {
+    fn table(&self, id: u64) -> Option<Arc<Table>> {
+        self.by_id.get(&id).cloned()
+    }
+}

@@ -1,0 +1,128 @@
+//! Deployments: named, compiled queries that serve requests.
+
+use std::sync::Arc;
+
+use datafusion::{
+    common::tree_node::{TreeNode, TreeNodeRecursion},
+    logical_expr::LogicalPlan,
+};
+use lockstep_diagnostic::{Diagnostic, Kind, Result, Span, code};
+use lockstep_plan::{BoundQuery, CatalogTable, WindowAggregate};
+use lockstep_sql::ast::{Deploy, OptionItem, OptionValue};
+
+use crate::PreparedRequest;
+
+/// A named, compiled query. Immutable.
+#[derive(Debug)]
+pub(crate) struct Deployment {
+    pub(crate) name: String,
+    pub(crate) database: String,
+    /// The query's text as it was written.
+    pub(crate) sql: String,
+    /// The options as they were written.
+    pub(crate) options: Vec<OptionItem>,
+    pub(crate) query: BoundQuery,
+    pub(crate) request: Arc<PreparedRequest>,
+    /// The tables it reads, which cannot be dropped while it exists.
+    pub(crate) table_ids: Vec<u64>,
+}
+
+/// Options of DEPLOY that are known.
+const OPTIONS: &[&str] = &["long_windows", "skip_index_check", "sync", "range_bias", "rows_bias"];
+
+/// Checks the options: an option that does not exist is a warning, since a script that carries it
+/// still means its query.
+pub(crate) fn check_options(deploy: &Deploy) -> Result<Vec<Diagnostic>> {
+    let mut warnings = Vec::new();
+    for item in &deploy.options {
+        if !OPTIONS.contains(&item.key.text.as_str()) {
+            let message = format!("option `{}` does not exist and is ignored", item.key.text);
+            let warning = Diagnostic::new(code::INVALID_PARAMETER, message).at(item.key.span);
+            warnings.push(warning.with_nearest(&item.key.text, OPTIONS.iter().copied()));
+        }
+        if matches!(item.value, OptionValue::List(_)) {
+            let message = format!("option `{}` takes one value", item.key.text);
+            return Diagnostic::new(code::INVALID_PARAMETER, message).at(item.span).err();
+        }
+    }
+    Ok(warnings)
+}
+
+/// The stored tables that a plan reads, unions and joins included.
+pub(crate) fn tables_of(plan: &LogicalPlan) -> Vec<Arc<CatalogTable>> {
+    let mut tables: Vec<Arc<CatalogTable>> = Vec::new();
+    let visit = plan.apply(|node| {
+        if let LogicalPlan::TableScan(scan) = node {
+            if let Some(table) = CatalogTable::of(scan.source.as_ref()) {
+                if tables.iter().all(|known| known.id != table.id) {
+                    tables.push(Arc::new(table.clone()));
+                }
+            }
+        }
+        Ok(TreeNodeRecursion::Continue)
+    });
+    visit.expect("the visitor never fails");
+    tables
+}
+
+/// L8: says when a window or join looks further back than the table keeps its rows.
+pub(crate) fn retention_warnings(plan: &LogicalPlan) -> Vec<Diagnostic> {
+    let mut warnings = Vec::new();
+    let visit = plan.apply(|node| {
+        if let LogicalPlan::Extension(extension) = node {
+            if let Some(windows) = extension.node.as_any().downcast_ref::<WindowAggregate>() {
+                check_windows(windows, &mut warnings);
+            }
+        }
+        Ok(TreeNodeRecursion::Continue)
+    });
+    visit.expect("the visitor never fails");
+    warnings
+}
+
+fn check_windows(windows: &WindowAggregate, warnings: &mut Vec<Diagnostic>) {
+    use lockstep_plan::Frame;
+    use lockstep_row::Retention;
+    let sources = std::iter::once(&windows.input).chain(&windows.unions);
+    let tables: Vec<_> = sources.filter_map(|source| tables_of(source).into_iter().next()).collect();
+    for group in &windows.groups {
+        for table in &tables {
+            for index in &table.schema.indexes {
+                let too_short = match (group.window.frame, index.retention) {
+                    (_, Retention::Forever) => false,
+                    (
+                        Frame::Range { from, .. },
+                        Retention::Absolute { ttl_ms } | Retention::AbsOrLat { ttl_ms, .. },
+                    ) => ttl_ms > 0 && from.is_none_or(|from| from > ttl_ms),
+                    (
+                        Frame::Rows { from, .. },
+                        Retention::Latest { latest } | Retention::AbsOrLat { latest, .. },
+                    ) => latest > 0 && from.is_none_or(|from| from > latest),
+                    (Frame::Range { .. }, Retention::Latest { .. })
+                    | (Frame::Rows { .. }, Retention::Absolute { .. }) => true,
+                    (_, Retention::AbsAndLat { .. }) => false,
+                };
+                if too_short {
+                    warnings.push(
+                        Diagnostic::new(
+                            code::INVALID_PARAMETER,
+                            format!(
+                                "the window ({}) looks further back than index `{}` of table `{}` keeps rows",
+                                group.window.frame, index.name, table.name
+                            ),
+                        )
+                        .with_kind(Kind::FixRequest)
+                        .with_detail("Rows that have expired are missing from the feature.")
+                        .with_hint("Raise the index's TTL, or shorten the window."),
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// The text of the query inside the script.
+pub(crate) fn query_text(script: &str, span: Span) -> String {
+    script.get(span.start..span.end).unwrap_or_default().trim().trim_end_matches(';').to_owned()
+}
+

@@ -1,0 +1,60 @@
+//! A query in batch mode: bound, and run when its rows are asked for.
+
+use std::{fmt, sync::Arc};
+
+use lockstep_diagnostic::Result;
+use lockstep_offline::{ExecuteOptions, Progress};
+use lockstep_plan::BoundQuery;
+use lockstep_row::DataType;
+
+use crate::{Database, Output};
+
+/// Called with the share of the work that is done, 0.0 to 1.0, from any thread.
+pub type ProgressCallback = Arc<dyn Fn(f64) + Send + Sync>;
+
+/// Turns an operator's steps into a share.
+struct Share(ProgressCallback);
+
+impl Progress for Share {
+    #[expect(clippy::cast_precision_loss, reason = "a share for a progress bar")]
+    fn report(&self, _operator: &'static str, done: u64, total: u64) {
+        (self.0)(done as f64 / total.max(1) as f64);
+    }
+}
+
+/// A bound query that has not run yet.
+pub struct Relation {
+    database: Database,
+    query: BoundQuery,
+}
+
+impl fmt::Debug for Relation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Relation").field("columns", &self.query.columns).finish_non_exhaustive()
+    }
+}
+
+impl Relation {
+    pub(crate) fn new(database: Database, query: BoundQuery) -> Self {
+        Self { database, query }
+    }
+
+    /// The result's column names (which may repeat) and types.
+    pub fn columns(&self) -> &[(String, DataType)] {
+        &self.query.columns
+    }
+
+    /// Runs the query in batch mode.
+    pub fn collect(&self, progress: Option<ProgressCallback>) -> Result<Output> {
+        let progress = progress.map(|callback| -> Arc<dyn Progress> { Arc::new(Share(callback)) });
+        let options = ExecuteOptions { progress, ..ExecuteOptions::default() };
+        let batches =
+            lockstep_offline::execute(&self.query.plan, &self.database.tables(), &options)?;
+        Ok(Output {
+            columns: self.query.columns.clone(),
+            batches,
+            warnings: self.query.warnings.clone(),
+            ..Output::default()
+        })
+    }
+}

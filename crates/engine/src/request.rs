@@ -1,0 +1,182 @@
+//! Request mode: compiled requests, one row or many.
+
+use std::{fmt, sync::Arc};
+
+use arrow::{
+    array::{RecordBatch, RecordBatchOptions},
+    datatypes::{Field, Schema},
+};
+use datafusion::logical_expr::LogicalPlan;
+use lockstep_diagnostic::{Diagnostic, Result, code};
+use lockstep_offline::ExecuteOptions;
+use lockstep_online::{BatchFallback, Program};
+use lockstep_plan::BoundQuery;
+use lockstep_row::{
+    Arena, Column, DataType, Datum,
+    arrow::{ColumnBuilder, ColumnReader, arrow_type},
+};
+
+use crate::{
+    Output,
+    append::{Missing, conform},
+    database::Tables,
+};
+
+/// A compiled request: the hot path. Shared by threads.
+pub struct PreparedRequest {
+    program: Program,
+    /// The columns of the request row, as the table declares them.
+    columns: Vec<Column>,
+    input: Vec<(String, DataType)>,
+    output: Vec<(String, DataType)>,
+}
+
+impl fmt::Debug for PreparedRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PreparedRequest").field("output", &self.output).finish_non_exhaustive()
+    }
+}
+
+/// Runs in batch mode what a request cannot be compiled for.
+#[derive(Debug)]
+struct Batch {
+    tables: Tables,
+}
+
+impl BatchFallback for Batch {
+    fn run(&self, plan: &LogicalPlan) -> Result<Vec<RecordBatch>> {
+        lockstep_offline::execute(plan, &self.tables, &ExecuteOptions::default())
+    }
+}
+
+impl PreparedRequest {
+    /// Compiles a bound query against these tables.
+    pub(crate) fn compile(query: &BoundQuery, tables: &Tables) -> Result<Self> {
+        let batch = Arc::new(Batch { tables: tables.clone() });
+        let program = Program::compile(&query.plan, tables, batch)?;
+        let columns = match &query.request_table {
+            Some(table) => table.schema.columns.clone(),
+            None => Vec::new(),
+        };
+        let input = columns.iter().map(|c| (c.name.clone(), c.data_type.clone())).collect();
+        Ok(Self { program, columns, input, output: query.columns.clone() })
+    }
+
+    /// The columns of the request row; empty for a query without a table.
+    pub fn input(&self) -> &[(String, DataType)] {
+        &self.input
+    }
+
+    /// The columns of the answer.
+    pub fn output(&self) -> &[(String, DataType)] {
+        &self.output
+    }
+
+    /// Answers one request row, whose values stand in the order of [`PreparedRequest::input`] and
+    /// have its types. `None` when a WHERE drops the row.
+    pub fn answer<'a>(
+        &self,
+        row: &[Datum<'a>],
+        arena: &'a Arena,
+    ) -> Result<Option<&'a [Datum<'a>]>> {
+        self.check(row)?;
+        self.program.answer(row, arena)
+    }
+
+    /// What the program does, for EXPLAIN.
+    pub fn explain(&self) -> String {
+        self.program.explain()
+    }
+
+    /// Answers request rows given as batches whose columns are matched by name.
+    pub(crate) fn answer_batches(&self, batches: &[RecordBatch]) -> Result<Output> {
+        let mut builders: Vec<ColumnBuilder> =
+            self.output.iter().map(|(_, data_type)| ColumnBuilder::new(data_type, 1)).collect();
+        let mut count = 0;
+        for batch in batches {
+            let arrays = conform(batch, &self.columns, Missing::Error)?;
+            let readers: Vec<ColumnReader<'_>> =
+                arrays.iter().map(|array| ColumnReader::new(array.as_ref())).collect();
+            let mut arena = Arena::new();
+            for row in 0..batch.num_rows() {
+                let request: Vec<Datum<'_>> =
+                    readers.iter().map(|reader| reader.get(row, &arena)).collect();
+                if let Some(answer) = self.answer(&request, &arena)? {
+                    for (builder, value) in builders.iter_mut().zip(answer) {
+                        builder.push(*value);
+                    }
+                    count += 1;
+                }
+                drop(request);
+                arena.reset();
+            }
+        }
+        Ok(Output {
+            batches: vec![output_batch(&self.output, builders, count)?],
+            columns: self.output.clone(),
+            ..Output::default()
+        })
+    }
+
+    fn check(&self, row: &[Datum<'_>]) -> Result<()> {
+        if row.len() != self.columns.len() {
+            let (expected, found) = (self.columns.len(), row.len());
+            let message = format!("the request row has {found} values, the table {expected} columns");
+            return Diagnostic::new(code::DATATYPE_MISMATCH, message).err();
+        }
+        for (value, column) in row.iter().zip(&self.columns) {
+            if value.is_null() {
+                if !column.nullable {
+                    let message = format!("column `{}` does not take NULL", column.name);
+                    return Diagnostic::new(code::NOT_NULL_VIOLATION, message).err();
+                }
+            } else if !fits(value, &column.data_type) {
+                let message = format!(
+                    "column `{}` is {}, the request has {}",
+                    column.name,
+                    column.data_type,
+                    value.data_type()
+                );
+                return Diagnostic::new(code::DATATYPE_MISMATCH, message).err();
+            }
+        }
+        Ok(())
+    }
+}
+
+fn fits(value: &Datum<'_>, data_type: &DataType) -> bool {
+    matches!(
+        (value, data_type),
+        (Datum::Bool(_), DataType::Bool)
+            | (Datum::SmallInt(_), DataType::SmallInt)
+            | (Datum::Int(_), DataType::Int)
+            | (Datum::BigInt(_), DataType::BigInt)
+            | (Datum::Float(_), DataType::Float)
+            | (Datum::Double(_), DataType::Double)
+            | (Datum::String(_), DataType::String)
+            | (Datum::Timestamp(_), DataType::Timestamp)
+            | (Datum::Date(_), DataType::Date)
+            | (Datum::Map(_), DataType::Map(..))
+    )
+}
+
+/// Columns as a batch whose fields have unique names.
+pub(crate) fn output_batch(
+    columns: &[(String, DataType)],
+    mut builders: Vec<ColumnBuilder>,
+    count: usize,
+) -> Result<RecordBatch> {
+    let fields: Vec<Field> = columns
+        .iter()
+        .enumerate()
+        .map(|(at, (name, data_type))| {
+            let repeats = columns[..at].iter().filter(|(other, _)| other == name).count();
+            let name = if repeats == 0 { name.clone() } else { format!("{name}:{}", repeats + 1) };
+            Field::new(name, arrow_type(data_type), true)
+        })
+        .collect();
+    let arrays = builders.iter_mut().map(ColumnBuilder::finish).collect();
+    let options = RecordBatchOptions::new().with_row_count(Some(count));
+    RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options)
+        .map_err(|error| Box::new(Diagnostic::internal(error.to_string())))
+}

@@ -1,0 +1,115 @@
+//! Session variables: SET and SHOW VARIABLES.
+
+use lockstep_diagnostic::{Diagnostic, Result, Span, code};
+use lockstep_function::{Compatibility, Settings};
+use lockstep_sql::ast::{Ident, Literal, OptionValue};
+
+/// A variable of a session.
+struct Variable {
+    name: &'static str,
+    default: &'static str,
+    /// The values it takes; empty for any.
+    values: &'static [&'static str],
+}
+
+/// Declared once: SET checks against this, SHOW VARIABLES lists it.
+const VARIABLES: &[Variable] = &[
+    Variable { name: "compatibility", default: "standard", values: &["standard", "openmldb"] },
+    Variable { name: "enable_trace", default: "false", values: &["true", "false"] },
+    Variable { name: "execute_mode", default: "online", values: &["online", "offline", "request"] },
+    Variable { name: "insert_memory_usage_limit", default: "0", values: &[] },
+    Variable { name: "job_timeout", default: "60000", values: &[] },
+    Variable { name: "spark_config", default: "", values: &[] },
+    Variable { name: "sync_job", default: "false", values: &["true", "false"] },
+    Variable { name: "time_zone", default: "UTC", values: &[] },
+];
+
+/// The variables of one session.
+#[derive(Debug, Clone)]
+pub(crate) struct Variables {
+    values: Vec<String>,
+    /// What the functions see of them.
+    pub(crate) settings: Settings,
+}
+
+impl Default for Variables {
+    fn default() -> Self {
+        Self {
+            values: VARIABLES.iter().map(|variable| variable.default.to_owned()).collect(),
+            settings: Settings::default(),
+        }
+    }
+}
+
+impl Variables {
+    /// SET name = value.
+    pub(crate) fn set(&mut self, name: &Ident, value: &OptionValue) -> Result<()> {
+        let wanted = name.text.to_ascii_lowercase();
+        let Some(at) = VARIABLES.iter().position(|variable| variable.name == wanted) else {
+            return Diagnostic::new(
+                code::UNDEFINED_OBJECT,
+                format!("variable `{}` does not exist", name.text),
+            )
+            .at(name.span)
+            .with_nearest(&wanted, VARIABLES.iter().map(|variable| variable.name))
+            .err();
+        };
+        let variable = &VARIABLES[at];
+        let text = text(value, name.span)?;
+        let lower = text.to_ascii_lowercase();
+        if !variable.values.is_empty() && !variable.values.contains(&lower.as_str()) {
+            let message = format!("variable `{wanted}` cannot be '{text}'");
+            return Diagnostic::new(code::INVALID_PARAMETER, message)
+                .at(name.span)
+                .with_hint(format!("It is one of {}.", variable.values.join(", ")))
+                .err();
+        }
+        match variable.name {
+            "time_zone" => self.settings.time_zone = time_zone(&text, name.span)?,
+            "compatibility" => {
+                self.settings.compatibility = match lower.as_str() {
+                    "openmldb" => Compatibility::OpenMldb,
+                    _ => Compatibility::Standard,
+                };
+            }
+            _ => {}
+        }
+        self.values[at] = if variable.values.is_empty() { text } else { lower };
+        Ok(())
+    }
+
+    /// Names and values, by name.
+    pub(crate) fn list(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        VARIABLES.iter().map(|variable| variable.name).zip(self.values.iter().map(String::as_str))
+    }
+}
+
+fn time_zone(text: &str, span: Span) -> Result<chrono_tz::Tz> {
+    let found = chrono_tz::TZ_VARIANTS.iter().find(|zone| zone.name().eq_ignore_ascii_case(text));
+    if let Some(zone) = found {
+        return Ok(*zone);
+    }
+    let names = chrono_tz::TZ_VARIANTS.iter().map(chrono_tz::Tz::name);
+    let error = Diagnostic::new(code::INVALID_PARAMETER, format!("time zone '{text}' does not exist"))
+        .at(span)
+        .with_nearest(text, names);
+    match error.hint {
+        Some(_) => error.err(),
+        None => error.with_hint("Use a name of the IANA database, such as 'Europe/Paris'.").err(),
+    }
+}
+
+fn text(value: &OptionValue, span: Span) -> Result<String> {
+    Ok(match value {
+        OptionValue::Literal(Literal::String(text)) | OptionValue::Word(text) => text.clone(),
+        OptionValue::Literal(Literal::Bool(value)) => value.to_string(),
+        OptionValue::Literal(Literal::Int(value)) => value.to_string(),
+        OptionValue::Literal(Literal::BigInt(value)) => value.to_string(),
+        OptionValue::Literal(Literal::Double(value)) => value.to_string(),
+        _ => {
+            return Diagnostic::new(code::INVALID_PARAMETER, "a variable takes a constant")
+                .at(span)
+                .err();
+        }
+    })
+}

@@ -1,0 +1,151 @@
+//! What all parts of binding share: the catalog, the settings, and unique internal names.
+
+use std::{cell::RefCell, collections::HashMap, sync::Arc};
+
+use datafusion::{
+    common::{Column, DataFusionError, TableReference},
+    logical_expr::{
+        Expr, LogicalPlan, LogicalPlanBuilder, Projection, TableScanBuilder, TableSource,
+    },
+};
+use lockstep_diagnostic::{Diagnostic, Result};
+use lockstep_function::Settings;
+use lockstep_row::{DataType, Value};
+use lockstep_sql::ast;
+
+use crate::{
+    Catalog, CatalogTable,
+    expression::ExprBinder,
+    scope::{Qualifier, Scope, ScopeColumn},
+};
+
+/// The state of binding one statement.
+pub(crate) struct Binder<'a> {
+    pub(crate) catalog: &'a dyn Catalog,
+    pub(crate) settings: Settings,
+    pub(crate) parameters: &'a [(Value, DataType)],
+    /// How often each internal name was handed out.
+    names: RefCell<HashMap<String, usize>>,
+    /// Common tables in force, innermost last.
+    pub(crate) common_tables: RefCell<Vec<(String, Relation)>>,
+}
+
+/// A bound FROM item or query: its plan and what its columns are called.
+#[derive(Debug, Clone)]
+pub(crate) struct Relation {
+    pub(crate) plan: LogicalPlan,
+    pub(crate) scope: Scope,
+}
+
+impl<'a> Binder<'a> {
+    pub(crate) fn new(
+        catalog: &'a dyn Catalog,
+        settings: Settings,
+        parameters: &'a [(Value, DataType)],
+    ) -> Self {
+        Self {
+            catalog,
+            settings,
+            parameters,
+            names: RefCell::default(),
+            common_tables: RefCell::default(),
+        }
+    }
+
+    /// A name that no other column or relation of this statement has.
+    pub(crate) fn unique(&self, wanted: &str) -> String {
+        let mut names = self.names.borrow_mut();
+        let count = names.entry(wanted.to_owned()).or_insert(0);
+        *count += 1;
+        match *count {
+            1 => wanted.to_owned(),
+            count => format!("{wanted}:{count}"),
+        }
+    }
+
+    /// Binds expressions that may not hold aggregates.
+    pub(crate) fn scalar_binder<'b>(&'b self, scope: &'b Scope) -> ExprBinder<'b> {
+        ExprBinder {
+            scope,
+            settings: &self.settings,
+            parameters: self.parameters,
+            aggregates: None,
+        }
+    }
+
+    /// The scan of a stored table under an alias.
+    pub(crate) fn scan(&self, table: &Arc<CatalogTable>, alias: Option<&str>) -> Result<Relation> {
+        let relation = self.unique(alias.unwrap_or(&table.name));
+        let source: Arc<dyn TableSource> = Arc::<CatalogTable>::clone(table);
+        let name = TableReference::bare(relation.as_str());
+        let scan = TableScanBuilder::new(name, source).build().map_err(planning)?;
+        let qualifier = match alias {
+            Some(alias) => Qualifier { database: None, table: alias.to_owned() },
+            None => Qualifier { database: Some(table.database.clone()), table: table.name.clone() },
+        };
+        let columns = table.schema.columns.iter().map(|column| ScopeColumn {
+            qualifier: Some(qualifier.clone()),
+            name: column.name.clone(),
+            column: Column::new(Some(relation.as_str()), column.name.as_str()),
+            data_type: column.data_type.clone(),
+        });
+        let scope = Scope { columns: columns.collect() };
+        Ok(Relation { plan: LogicalPlan::TableScan(scan), scope })
+    }
+
+    /// Projects `plan` to these expressions, named uniquely; the scope has the user's names and
+    /// no qualifier.
+    pub(crate) fn project(
+        &self,
+        plan: LogicalPlan,
+        items: Vec<(String, Expr, DataType)>,
+        relation: &str,
+    ) -> Result<Relation> {
+        self.project_as(plan, items, &self.unique(relation))
+    }
+
+    /// Projects `plan` to expressions of this relation, which the caller made unique.
+    pub(crate) fn project_as(
+        &self,
+        plan: LogicalPlan,
+        items: Vec<(String, Expr, DataType)>,
+        relation: &str,
+    ) -> Result<Relation> {
+        let mut used: HashMap<String, usize> = HashMap::new();
+        let mut exprs = Vec::with_capacity(items.len());
+        let mut columns = Vec::with_capacity(items.len());
+        for (name, expr, data_type) in items {
+            let count = used.entry(name.clone()).or_insert(0);
+            *count += 1;
+            let internal = if *count == 1 { name.clone() } else { format!("{name}:{count}") };
+            exprs.push(expr.alias_qualified(Some(relation), internal.as_str()));
+            let column = Column::new(Some(relation), internal);
+            columns.push(ScopeColumn { qualifier: None, name, column, data_type });
+        }
+        let projection = Projection::try_new(exprs, Arc::new(plan)).map_err(planning)?;
+        Ok(Relation { plan: LogicalPlan::Projection(projection), scope: Scope { columns } })
+    }
+}
+
+impl Relation {
+    /// The same rows under an alias.
+    pub(crate) fn aliased(mut self, alias: Option<&ast::Ident>) -> Self {
+        for column in &mut self.scope.columns {
+            column.qualifier =
+                alias.map(|alias| Qualifier { database: None, table: alias.text.clone() });
+        }
+        self
+    }
+
+    /// Keeps the rows for which `predicate` is true.
+    pub(crate) fn filtered(self, predicate: Expr) -> Result<Self> {
+        let plan = LogicalPlanBuilder::from(self.plan).filter(predicate).map_err(planning)?;
+        Ok(Self { plan: plan.build().map_err(planning)?, scope: self.scope })
+    }
+}
+
+/// DataFusion refused a plan that this crate built: a defect of ours.
+#[expect(clippy::needless_pass_by_value, reason = "used as the argument of map_err")]
+pub(crate) fn planning(error: DataFusionError) -> Box<Diagnostic> {
+    Box::new(Diagnostic::internal(format!("the plan does not hold together: {error}")))
+}

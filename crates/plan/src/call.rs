@@ -1,0 +1,222 @@
+//! Calls: functions, operators, casts and comparisons, resolved by the library's declarations.
+
+use datafusion::logical_expr::{Expr, Operator};
+use lockstep_diagnostic::{Diagnostic, Result, Span, code};
+use lockstep_function::{
+    Arguments, ScalarFunction, Settings, SignatureError, cast as casts, scalar as scalars, udf,
+};
+use lockstep_row::{DataType, Value};
+use lockstep_sql::ast;
+
+use crate::expression::{Bound, binary, constant, scalar_value};
+
+/// Binds a call of a scalar function by its name.
+pub(crate) fn scalar(
+    name: &str,
+    arguments: Vec<Bound>,
+    settings: &Settings,
+    span: Span,
+) -> Result<Bound> {
+    let function = scalars::find(name).expect("the caller found it");
+    resolve(function, &format!("function `{name}`"), arguments, settings, span)
+}
+
+/// Binds an operator, or a function that has syntax of its own.
+pub(crate) fn operator(
+    name: &'static str,
+    arguments: Vec<Bound>,
+    settings: &Settings,
+    span: Span,
+) -> Result<Bound> {
+    let Some(function) = scalars::operator(name).or_else(|| scalars::find(name)) else {
+        return Diagnostic::internal(format!("`{name}` is not declared")).at(span).err();
+    };
+    let shown = format!("operator {}", symbol(name));
+    resolve(function, &shown, arguments, settings, span)
+}
+
+fn resolve(
+    function: &'static ScalarFunction,
+    shown: &str,
+    arguments: Vec<Bound>,
+    settings: &Settings,
+    span: Span,
+) -> Result<Bound> {
+    let types: Vec<DataType> = arguments.iter().map(|a| a.data_type.clone()).collect();
+    let constants: Vec<Option<Value>> = arguments.iter().map(|a| constant(&a.expr)).collect();
+    let call = Arguments { types: &types, constants: &constants, settings };
+    let implementation = (function.resolve)(&call).map_err(|error| {
+        Box::new(signature(shown, &error, &arguments, function.signature, span))
+    })?;
+    let arguments = cast_all(arguments, &implementation.parameters, settings)?;
+    let data_type = implementation.returns.clone();
+    let expr = udf::scalar_call(function.name, implementation, &constants, settings, arguments);
+    Ok(Bound { expr, data_type, span })
+}
+
+/// Casts each argument to its parameter's type.
+pub(crate) fn cast_all(
+    arguments: Vec<Bound>,
+    parameters: &[DataType],
+    settings: &Settings,
+) -> Result<Vec<Expr>> {
+    arguments
+        .into_iter()
+        .zip(parameters)
+        .map(|(argument, to)| {
+            let span = argument.span;
+            cast(argument, to, settings, span).map(|bound| bound.expr)
+        })
+        .collect()
+}
+
+/// Binds CAST, explicit or implied. A NULL literal takes the type as it is.
+pub(crate) fn cast(
+    operand: Bound,
+    to: &DataType,
+    settings: &Settings,
+    span: Span,
+) -> Result<Bound> {
+    if operand.data_type == *to {
+        return Ok(operand);
+    }
+    if constant(&operand.expr) == Some(Value::Null) {
+        let expr = Expr::Literal(scalar_value(&Value::Null, to), None);
+        return Ok(Bound { expr, data_type: to.clone(), span });
+    }
+    let from = operand.data_type.clone();
+    let Some(implementation) = casts::implementation(&from, to, settings) else {
+        return Diagnostic::new(code::DATATYPE_MISMATCH, format!("{from} cannot be cast to {to}"))
+            .at(span)
+            .err();
+    };
+    let constants = [constant(&operand.expr)];
+    let name = format!("cast_{}", to.to_string().to_lowercase());
+    let arguments = vec![operand.expr];
+    let expr = udf::scalar_call(&name, implementation, &constants, settings, arguments);
+    Ok(Bound { expr, data_type: to.clone(), span })
+}
+
+/// Binds a comparison: natively where DataFusion's meaning is the dialect's (both sides of one
+/// type that is not a float, so that joins and filters are optimised), as our function elsewhere.
+pub(crate) fn comparison(
+    operator: Operator,
+    left: Bound,
+    right: Bound,
+    settings: &Settings,
+    span: Span,
+) -> Result<Bound> {
+    let name = match operator {
+        Operator::Eq => "op_eq",
+        Operator::NotEq => "op_ne",
+        Operator::Lt => "op_lt",
+        Operator::LtEq => "op_le",
+        Operator::Gt => "op_gt",
+        _ => "op_ge",
+    };
+    let function = scalars::operator(name).expect("the comparisons are declared");
+    let types = [left.data_type.clone(), right.data_type.clone()];
+    let call = Arguments { types: &types, constants: &[None, None], settings };
+    let implementation = (function.resolve)(&call).map_err(|error| {
+        let shown = format!("operator {}", symbol(name));
+        let sides = [left.clone(), right.clone()];
+        Box::new(signature(&shown, &error, &sides, function.signature, span))
+    })?;
+    let native = match implementation.parameters.as_slice() {
+        [l, r] => l == r && !l.is_float() && is_native(l),
+        _ => false,
+    };
+    if !native {
+        return resolve(function, name, vec![left, right], settings, span);
+    }
+    let mut sides = cast_all(vec![left, right], &implementation.parameters, settings)?.into_iter();
+    let (left, right) = (sides.next(), sides.next());
+    let expr = binary(
+        left.expect("a comparison has two sides"),
+        operator,
+        right.expect("a comparison has two sides"),
+    );
+    Ok(Bound { expr, data_type: DataType::Bool, span })
+}
+
+/// Whether Arrow compares values of this type as the dialect does.
+fn is_native(data_type: &DataType) -> bool {
+    !matches!(data_type, DataType::Null | DataType::Array(_) | DataType::Map(..))
+}
+
+/// The type that the branches of a CASE meet in.
+pub(crate) fn common_type<'a>(types: impl Iterator<Item = &'a DataType>) -> DataType {
+    casts::common_type(types).unwrap_or(DataType::String)
+}
+
+/// The error of a call that binds to no function here.
+pub(crate) fn unknown(call: &ast::Call, is_aggregate: bool, span: Span) -> Result<Bound> {
+    let name = &call.name.text;
+    if is_aggregate {
+        return Diagnostic::new(
+            code::GROUPING_ERROR,
+            format!("aggregate `{name}` may not be used here"),
+        )
+        .at(span)
+        .with_hint("Compute it in a sub-query, or name its window with OVER.")
+        .err();
+    }
+    let names = scalars::names();
+    Diagnostic::new(code::UNDEFINED_FUNCTION, format!("function `{name}` does not exist"))
+        .at(call.name.span)
+        .with_nearest(name, names)
+        .err()
+}
+
+/// Turns a signature error into a diagnostic that points at the argument.
+pub(crate) fn signature(
+    shown: &str,
+    error: &SignatureError,
+    arguments: &[Bound],
+    form: &str,
+    span: Span,
+) -> Diagnostic {
+    let at = match error {
+        SignatureError::Type { position, .. } | SignatureError::Constant { position, .. } => {
+            arguments.get(position.saturating_sub(1)).map_or(span, |argument| argument.span)
+        }
+        SignatureError::Count { .. } | SignatureError::Mismatch(_) => span,
+    };
+    let code = match error {
+        SignatureError::Count { .. } => code::UNDEFINED_FUNCTION,
+        SignatureError::Constant { .. } => code::INVALID_PARAMETER,
+        SignatureError::Type { .. } | SignatureError::Mismatch(_) => code::DATATYPE_MISMATCH,
+    };
+    Diagnostic::new(code, format!("{shown}: {error}"))
+        .at(at)
+        .with_hint(format!("Its form is {form}."))
+}
+
+/// How an operator is written.
+fn symbol(name: &str) -> &str {
+    match name {
+        "op_add" | "op_plus" => "+",
+        "op_subtract" | "op_negate" => "-",
+        "op_multiply" => "*",
+        "op_divide" => "/",
+        "op_int_divide" => "DIV",
+        "op_modulo" => "%",
+        "op_bit_and" => "&",
+        "op_bit_or" => "|",
+        "op_bit_xor" => "^",
+        "op_bit_not" => "~",
+        "op_xor" => "XOR",
+        "op_concat" => "||",
+        "op_eq" => "=",
+        "op_ne" => "!=",
+        "op_lt" => "<",
+        "op_le" => "<=",
+        "op_gt" => ">",
+        "op_ge" => ">=",
+        "op_like" => "LIKE",
+        "op_ilike" => "ILIKE",
+        "op_rlike" => "RLIKE",
+        "element_at" => "[]",
+        other => other,
+    }
+}

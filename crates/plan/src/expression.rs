@@ -1,0 +1,452 @@
+//! Expressions: syntax to typed DataFusion expressions.
+//!
+//! Names are looked up in the [`Scope`]; operators and functions are resolved by the declarations
+//! of `function`. What an aggregate call becomes is the business of the [`Aggregates`] in force.
+
+use arrow::datatypes::DataType as ArrowType;
+use datafusion::{
+    common::ScalarValue,
+    logical_expr::{BinaryExpr, Case, Expr, Operator},
+};
+use lockstep_diagnostic::{Diagnostic, Result, Span, code};
+use lockstep_function::Settings;
+use lockstep_row::{DataType, Value};
+use lockstep_sql::ast::{self, BinaryOperator, ExprKind, LikeOperator, Literal, UnaryOperator};
+
+use crate::{call, scope::Scope};
+
+/// A typed expression.
+#[derive(Debug, Clone)]
+pub(crate) struct Bound {
+    pub(crate) expr: Expr,
+    pub(crate) data_type: DataType,
+    pub(crate) span: Span,
+}
+
+/// What an aggregate call turns into.
+pub(crate) trait Aggregates {
+    /// Whether a call of an aggregate function, with this OVER clause or none, is one here.
+    fn takes(&self, over: Option<&ast::Over>) -> bool;
+    /// Binds the call.
+    fn bind(&mut self, call: &ast::Call, span: Span, scope: &Scope) -> Result<Bound>;
+    /// Binds a call that is all of a select item, where that makes a difference.
+    fn bind_whole(&mut self, call: &ast::Call, span: Span, scope: &Scope) -> Option<Result<Bound>> {
+        let _ = (call, span, scope);
+        None
+    }
+    /// Enters a call of a scalar function that carries OVER: aggregates below it use that window.
+    fn enter(&mut self, over: &ast::Over) -> Result<()>;
+    /// Leaves it again.
+    fn leave(&mut self);
+}
+
+/// What binding an expression needs.
+pub(crate) struct ExprBinder<'a> {
+    pub(crate) scope: &'a Scope,
+    pub(crate) settings: &'a Settings,
+    pub(crate) parameters: &'a [(Value, DataType)],
+    pub(crate) aggregates: Option<&'a mut dyn Aggregates>,
+}
+
+impl ExprBinder<'_> {
+    /// Binds one expression.
+    pub(crate) fn bind(&mut self, expr: &ast::Expr) -> Result<Bound> {
+        let bound = match &expr.kind {
+            ExprKind::Column(path) => {
+                let column = self.scope.find(path)?;
+                (Expr::Column(column.column.clone()), column.data_type.clone())
+            }
+            ExprKind::Literal(value) => literal(value, expr.span)?,
+            ExprKind::Parameter(index) => self.parameter(*index, expr.span)?,
+            ExprKind::Unary { operator, operand } => self.unary(*operator, operand, expr.span)?,
+            ExprKind::Binary { .. } => return self.binary_chain(expr),
+            ExprKind::IsNull { operand, negated } => {
+                let operand = Box::new(self.bind(operand)?.expr);
+                let expr = if *negated { Expr::IsNotNull(operand) } else { Expr::IsNull(operand) };
+                (expr, DataType::Bool)
+            }
+            ExprKind::Between { operand, negated, low, high } => {
+                return self.between(operand, *negated, low, high, expr.span);
+            }
+            ExprKind::InList { operand, negated, items } => {
+                return self.in_list(operand, *negated, items, expr.span);
+            }
+            ExprKind::Like { operator, operand, negated, pattern, escape } => {
+                let name = match operator {
+                    LikeOperator::Like => "op_like",
+                    LikeOperator::ILike => "op_ilike",
+                    LikeOperator::RLike => "op_rlike",
+                };
+                let mut arguments = vec![self.bind(operand)?, self.bind(pattern)?];
+                if let Some(escape) = escape {
+                    arguments.push(self.bind(escape)?);
+                }
+                let bound = call::operator(name, arguments, self.settings, expr.span)?;
+                return if *negated { self.not(bound, expr.span) } else { Ok(bound) };
+            }
+            ExprKind::Case { operand, branches, otherwise } => {
+                return self.case(operand.as_deref(), branches, otherwise.as_deref(), expr.span);
+            }
+            ExprKind::Cast { operand, to } => {
+                let to = type_of(to)?;
+                let operand = self.bind(operand)?;
+                return call::cast(operand, &to, self.settings, expr.span);
+            }
+            ExprKind::Call(call) => return self.call(call, expr.span),
+            ExprKind::Index { operand, index } => {
+                let arguments = vec![self.bind(operand)?, self.bind(index)?];
+                return call::operator("element_at", arguments, self.settings, expr.span);
+            }
+            ExprKind::Array { element, items } => {
+                return self.array(element.as_ref(), items, expr.span);
+            }
+        };
+        Ok(Bound { expr: bound.0, data_type: bound.1, span: expr.span })
+    }
+
+    /// Binds a condition: any scalar type is true or false.
+    pub(crate) fn condition(&mut self, expr: &ast::Expr) -> Result<Bound> {
+        let bound = self.bind(expr)?;
+        self.truth(bound)
+    }
+
+    fn truth(&self, bound: Bound) -> Result<Bound> {
+        let span = bound.span;
+        match bound.data_type {
+            DataType::Bool => Ok(bound),
+            DataType::Null => call::cast(bound, &DataType::Bool, self.settings, span),
+            _ => call::operator("to_bool", vec![bound], self.settings, span),
+        }
+    }
+
+    fn not(&self, bound: Bound, span: Span) -> Result<Bound> {
+        let operand = self.truth(bound)?;
+        Ok(Bound { expr: Expr::Not(Box::new(operand.expr)), data_type: DataType::Bool, span })
+    }
+
+    fn parameter(&self, index: usize, span: Span) -> Result<(Expr, DataType)> {
+        let Some((value, data_type)) = self.parameters.get(index) else {
+            let found = self.parameters.len();
+            let message = format!("parameter {} has no value: {found} were given", index + 1);
+            return Diagnostic::new(code::INVALID_PARAMETER, message).at(span).err();
+        };
+        Ok((Expr::Literal(scalar_value(value, data_type), None), data_type.clone()))
+    }
+
+    fn unary(
+        &mut self,
+        operator: UnaryOperator,
+        operand: &ast::Expr,
+        span: Span,
+    ) -> Result<(Expr, DataType)> {
+        if let (UnaryOperator::Minus, ExprKind::Literal(value)) = (operator, &operand.kind) {
+            if let Some(negated) = negate(value) {
+                return literal(&negated, span);
+            }
+        }
+        let operand = self.bind(operand)?;
+        let bound = match operator {
+            UnaryOperator::Not => self.not(operand, span)?,
+            UnaryOperator::Plus => call::operator("op_plus", vec![operand], self.settings, span)?,
+            UnaryOperator::Minus => {
+                call::operator("op_negate", vec![operand], self.settings, span)?
+            }
+            UnaryOperator::BitNot => {
+                call::operator("op_bit_not", vec![operand], self.settings, span)?
+            }
+        };
+        Ok((bound.expr, bound.data_type))
+    }
+
+    /// Binds a left-deep chain of binary operators without recursing into its depth.
+    fn binary_chain(&mut self, expr: &ast::Expr) -> Result<Bound> {
+        let mut spine = Vec::new();
+        let mut at = expr;
+        while let ExprKind::Binary { operator, left, right } = &at.kind {
+            spine.push((*operator, right.as_ref(), at.span));
+            at = left;
+        }
+        let mut bound = self.bind(at)?;
+        while let Some((operator, right, span)) = spine.pop() {
+            let right = self.bind(right)?;
+            bound = self.binary(operator, bound, right, span)?;
+        }
+        Ok(bound)
+    }
+
+    fn binary(&self, operator: BinaryOperator, l: Bound, r: Bound, span: Span) -> Result<Bound> {
+        let name = match operator {
+            BinaryOperator::And => return self.logic(Operator::And, l, r, span),
+            BinaryOperator::Or => return self.logic(Operator::Or, l, r, span),
+            BinaryOperator::Xor => {
+                let arguments = vec![self.truth(l)?, self.truth(r)?];
+                return call::operator("op_xor", arguments, self.settings, span);
+            }
+            BinaryOperator::Equal => return self.compare(Operator::Eq, l, r, span),
+            BinaryOperator::NotEqual => return self.compare(Operator::NotEq, l, r, span),
+            BinaryOperator::Less => return self.compare(Operator::Lt, l, r, span),
+            BinaryOperator::LessOrEqual => return self.compare(Operator::LtEq, l, r, span),
+            BinaryOperator::Greater => return self.compare(Operator::Gt, l, r, span),
+            BinaryOperator::GreaterOrEqual => return self.compare(Operator::GtEq, l, r, span),
+            BinaryOperator::Add => "op_add",
+            BinaryOperator::Subtract => "op_subtract",
+            BinaryOperator::Multiply => "op_multiply",
+            BinaryOperator::Divide => "op_divide",
+            BinaryOperator::IntegerDivide => "op_int_divide",
+            BinaryOperator::Modulo => "op_modulo",
+            BinaryOperator::BitAnd => "op_bit_and",
+            BinaryOperator::BitOr => "op_bit_or",
+            BinaryOperator::BitXor => "op_bit_xor",
+            BinaryOperator::Concat => "op_concat",
+        };
+        call::operator(name, vec![l, r], self.settings, span)
+    }
+
+    fn logic(&self, operator: Operator, l: Bound, r: Bound, span: Span) -> Result<Bound> {
+        let (l, r) = (self.truth(l)?, self.truth(r)?);
+        Ok(Bound { expr: binary(l.expr, operator, r.expr), data_type: DataType::Bool, span })
+    }
+
+    pub(crate) fn compare(&self, op: Operator, l: Bound, r: Bound, span: Span) -> Result<Bound> {
+        call::comparison(op, l, r, self.settings, span)
+    }
+
+    fn between(
+        &mut self,
+        operand: &ast::Expr,
+        negated: bool,
+        low: &ast::Expr,
+        high: &ast::Expr,
+        span: Span,
+    ) -> Result<Bound> {
+        let operand = self.bind(operand)?;
+        let (low, high) = (self.bind(low)?, self.bind(high)?);
+        let (below, above, both) = if negated {
+            (Operator::Lt, Operator::Gt, Operator::Or)
+        } else {
+            (Operator::GtEq, Operator::LtEq, Operator::And)
+        };
+        let below = self.compare(below, operand.clone(), low, span)?;
+        let above = self.compare(above, operand, high, span)?;
+        self.logic(both, below, above, span)
+    }
+
+    /// IN is an OR of equalities, kept as a balanced tree so that its depth stays logarithmic.
+    fn in_list(
+        &mut self,
+        operand: &ast::Expr,
+        negated: bool,
+        items: &[ast::Expr],
+        span: Span,
+    ) -> Result<Bound> {
+        let operand = self.bind(operand)?;
+        let mut level = Vec::with_capacity(items.len());
+        for item in items {
+            let item = self.bind(item)?;
+            level.push(self.compare(Operator::Eq, operand.clone(), item, span)?.expr);
+        }
+        while level.len() > 1 {
+            let mut pairs = level.into_iter();
+            let mut next = Vec::new();
+            while let Some(left) = pairs.next() {
+                next.push(match pairs.next() {
+                    Some(right) => binary(left, Operator::Or, right),
+                    None => left,
+                });
+            }
+            level = next;
+        }
+        let expr = level.pop().expect("the parser asks for at least one item");
+        let bound = Bound { expr, data_type: DataType::Bool, span };
+        if negated { self.not(bound, span) } else { Ok(bound) }
+    }
+
+    fn case(
+        &mut self,
+        operand: Option<&ast::Expr>,
+        branches: &[(ast::Expr, ast::Expr)],
+        otherwise: Option<&ast::Expr>,
+        span: Span,
+    ) -> Result<Bound> {
+        let operand = operand.map(|operand| self.bind(operand)).transpose()?;
+        let mut conditions = Vec::new();
+        let mut results = Vec::new();
+        for (when, then) in branches {
+            let condition = match &operand {
+                Some(operand) => {
+                    let when = self.bind(when)?;
+                    self.compare(Operator::Eq, operand.clone(), when, span)?
+                }
+                None => self.condition(when)?,
+            };
+            conditions.push(condition.expr);
+            results.push(self.bind(then)?);
+        }
+        if let Some(otherwise) = otherwise {
+            results.push(self.bind(otherwise)?);
+        }
+        let to = call::common_type(results.iter().map(|result| &result.data_type));
+        let mut results = results
+            .into_iter()
+            .map(|result| call::cast(result, &to, self.settings, span).map(|r| Box::new(r.expr)))
+            .collect::<Result<Vec<_>>>()?;
+        let else_expr = otherwise.and_then(|_| results.pop());
+        let when_then_expr = conditions.into_iter().map(Box::new).zip(results).collect();
+        let case = Case { expr: None, when_then_expr, else_expr };
+        Ok(Bound { expr: Expr::Case(case), data_type: to, span })
+    }
+
+    fn array(
+        &mut self,
+        element: Option<&ast::TypeName>,
+        items: &[ast::Expr],
+        span: Span,
+    ) -> Result<Bound> {
+        let mut bound = items.iter().map(|item| self.bind(item)).collect::<Result<Vec<_>>>()?;
+        if let Some(element) = element {
+            let to = type_of(element)?;
+            bound = bound
+                .into_iter()
+                .map(|item| call::cast(item, &to, self.settings, span))
+                .collect::<Result<_>>()?;
+        }
+        call::operator("array", bound, self.settings, span)
+    }
+
+    fn call(&mut self, call: &ast::Call, span: Span) -> Result<Bound> {
+        let is_scalar = lockstep_function::scalar::find(&call.name.text).is_some();
+        let is_aggregate = lockstep_function::aggregate::find(&call.name.text).is_some();
+        if is_aggregate {
+            if let Some(aggregates) = self.aggregates.as_deref_mut() {
+                if !is_scalar || aggregates.takes(call.over.as_ref()) {
+                    return aggregates.bind(call, span, self.scope);
+                }
+            }
+        }
+        if !is_scalar {
+            return call::unknown(call, is_aggregate, span);
+        }
+        if call.star || call.distinct {
+            let message = format!("function `{}` takes neither `*` nor DISTINCT", call.name.text);
+            return Diagnostic::new(code::SYNTAX_ERROR, message).at(span).err();
+        }
+        let entered = match (&call.over, self.aggregates.as_deref_mut()) {
+            (Some(over), Some(aggregates)) => {
+                aggregates.enter(over)?;
+                true
+            }
+            _ => false,
+        };
+        let arguments: Result<Vec<Bound>> =
+            call.arguments.iter().map(|argument| self.bind(argument)).collect();
+        if entered {
+            self.aggregates.as_deref_mut().expect("it was entered").leave();
+        }
+        call::scalar(&call.name.text, arguments?, self.settings, span)
+    }
+}
+
+/// Builds a native binary expression.
+pub(crate) fn binary(left: Expr, op: Operator, right: Expr) -> Expr {
+    Expr::BinaryExpr(BinaryExpr::new(Box::new(left), op, Box::new(right)))
+}
+
+/// The type that a written type name stands for.
+pub fn type_of(name: &ast::TypeName) -> Result<DataType> {
+    let arguments = name.arguments.iter().map(type_of).collect::<Result<Vec<_>>>()?;
+    let lower = name.name.text.to_ascii_lowercase();
+    let found = match (lower.as_str(), arguments.as_slice()) {
+        ("array", [element]) => Some(DataType::Array(Box::new(element.clone()))),
+        ("map", [key, value]) => {
+            Some(DataType::Map(Box::new(key.clone()), Box::new(value.clone())))
+        }
+        (other, []) => DataType::from_name(other),
+        _ => None,
+    };
+    let Some(found) = found else {
+        let names =
+            ["bool", "smallint", "int", "bigint", "float", "double", "string", "timestamp", "date"];
+        return Diagnostic::new(
+            code::UNDEFINED_OBJECT,
+            format!("type `{}` does not exist", name.name.text),
+        )
+        .at(name.name.span)
+        .with_nearest(&name.name.text, names)
+        .err();
+    };
+    Ok(found)
+}
+
+fn literal(value: &Literal, span: Span) -> Result<(Expr, DataType)> {
+    let (value, data_type) = match value {
+        Literal::Null => (ScalarValue::Null, DataType::Null),
+        Literal::Bool(value) => (ScalarValue::Boolean(Some(*value)), DataType::Bool),
+        Literal::Int(value) => (ScalarValue::Int32(Some(*value)), DataType::Int),
+        Literal::BigInt(value) => (ScalarValue::Int64(Some(*value)), DataType::BigInt),
+        Literal::Float(value) => (ScalarValue::Float32(Some(*value)), DataType::Float),
+        Literal::Double(value) => (ScalarValue::Float64(Some(*value)), DataType::Double),
+        Literal::String(text) => (ScalarValue::Utf8(Some(text.clone())), DataType::String),
+        Literal::Interval(_) => {
+            return Diagnostic::new(
+                code::SYNTAX_ERROR,
+                "a duration stands only in a window frame, a TTL or an option",
+            )
+            .at(span)
+            .with_hint("Write the milliseconds as a number.")
+            .err();
+        }
+    };
+    Ok((Expr::Literal(value, None), data_type))
+}
+
+fn negate(value: &Literal) -> Option<Literal> {
+    Some(match value {
+        Literal::Int(value) => Literal::Int(value.checked_neg()?),
+        Literal::BigInt(value) => match value.checked_neg()? {
+            small if small == i64::from(i32::MIN) => Literal::Int(i32::MIN),
+            negated => Literal::BigInt(negated),
+        },
+        Literal::Float(value) => Literal::Float(-value),
+        Literal::Double(value) => Literal::Double(-value),
+        _ => return None,
+    })
+}
+
+/// The constant that an expression is, if it is one.
+pub(crate) fn constant(expr: &Expr) -> Option<Value> {
+    let Expr::Literal(value, _) = expr else { return None };
+    Some(match value {
+        ScalarValue::Boolean(Some(value)) => Value::Bool(*value),
+        ScalarValue::Int16(Some(value)) => Value::SmallInt(*value),
+        ScalarValue::Int32(Some(value)) => Value::Int(*value),
+        ScalarValue::Int64(Some(value)) => Value::BigInt(*value),
+        ScalarValue::Float32(Some(value)) => Value::Float(*value),
+        ScalarValue::Float64(Some(value)) => Value::Double(*value),
+        ScalarValue::Utf8(Some(text)) => Value::String(text.as_str().into()),
+        ScalarValue::TimestampMillisecond(Some(value), _) => Value::Timestamp(*value),
+        ScalarValue::Date32(Some(value)) => Value::Date(*value),
+        other if other.is_null() => Value::Null,
+        _ => return None,
+    })
+}
+
+/// A constant of a type as DataFusion's.
+pub(crate) fn scalar_value(value: &Value, data_type: &DataType) -> ScalarValue {
+    match value {
+        Value::Bool(value) => ScalarValue::Boolean(Some(*value)),
+        Value::SmallInt(value) => ScalarValue::Int16(Some(*value)),
+        Value::Int(value) => ScalarValue::Int32(Some(*value)),
+        Value::BigInt(value) => ScalarValue::Int64(Some(*value)),
+        Value::Float(value) => ScalarValue::Float32(Some(*value)),
+        Value::Double(value) => ScalarValue::Float64(Some(*value)),
+        Value::String(text) => ScalarValue::Utf8(Some(text.to_string())),
+        Value::Timestamp(value) => ScalarValue::TimestampMillisecond(Some(*value), None),
+        Value::Date(value) => ScalarValue::Date32(Some(*value)),
+        Value::Null | Value::Array(_) | Value::Map(_) => {
+            let arrow = lockstep_row::arrow::arrow_type(data_type);
+            ScalarValue::try_from(&arrow).unwrap_or_else(|_| {
+                ScalarValue::try_from(&ArrowType::Null).expect("NULL has a NULL")
+            })
+        }
+    }
+}

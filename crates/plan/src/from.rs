@@ -1,0 +1,156 @@
+//! FROM: tables, sub-queries and joins.
+//!
+//! LAST JOINs of the leftmost table are kept apart from it ([`From`]) until the SELECT knows which
+//! windows need only that table's columns: those windows go below the joins, where the history of
+//! a window is the plain table.
+
+use std::sync::Arc;
+
+use datafusion::{
+    common::JoinType,
+    logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder},
+};
+use lockstep_diagnostic::{Diagnostic, Result, code};
+use lockstep_sql::ast::{self, JoinKind, TableRef};
+
+use crate::{
+    CatalogTable,
+    binder::{Binder, Relation, planning},
+    last_join::PendingLastJoin,
+    scope::Scope,
+};
+
+/// A bound FROM.
+#[derive(Debug)]
+pub(crate) struct From {
+    /// The leftmost table, or everything when there is no LAST JOIN.
+    pub(crate) base: Relation,
+    /// The LAST JOINs above it, innermost first.
+    pub(crate) joins: Vec<PendingLastJoin>,
+    /// The columns of all of it.
+    pub(crate) scope: Scope,
+}
+
+impl From {
+    /// Puts the LAST JOINs on top of `base`.
+    pub(crate) fn joined(joins: Vec<PendingLastJoin>, base: LogicalPlan) -> Result<LogicalPlan> {
+        joins.into_iter().try_fold(base, |left, join| join.onto(left))
+    }
+
+    /// The plan of all of it.
+    pub(crate) fn into_relation(self) -> Result<Relation> {
+        let plan = Self::joined(self.joins, self.base.plan)?;
+        Ok(Relation { plan, scope: self.scope })
+    }
+}
+
+impl Binder<'_> {
+    /// Binds a FROM; without one, a single row without columns.
+    pub(crate) fn from(&self, from: Option<&TableRef>) -> Result<From> {
+        let Some(from) = from else {
+            let plan = LogicalPlanBuilder::empty(true).build().map_err(planning)?;
+            let base = Relation { plan, scope: Scope::default() };
+            return Ok(From { base, joins: Vec::new(), scope: Scope::default() });
+        };
+        match from {
+            TableRef::Join(join) if join.kind == JoinKind::Last => {
+                let mut left = self.from(Some(&join.left))?;
+                let right = self.relation(&join.right)?;
+                let pending = self.last_join(&left.scope, right, join)?;
+                left.scope = left.scope.join(&pending.right.scope);
+                left.joins.push(pending);
+                Ok(left)
+            }
+            other => {
+                let base = self.relation(other)?;
+                let scope = base.scope.clone();
+                Ok(From { base, joins: Vec::new(), scope })
+            }
+        }
+    }
+
+    /// Binds one item of FROM to a plan of its own.
+    pub(crate) fn relation(&self, item: &TableRef) -> Result<Relation> {
+        match item {
+            TableRef::Table { name, alias } => self.table(name, alias.as_ref()),
+            TableRef::Subquery { query, alias } => Ok(self.query(query)?.aliased(alias.as_ref())),
+            TableRef::Join(join) if join.kind == JoinKind::Last => {
+                self.from(Some(item))?.into_relation()
+            }
+            TableRef::Join(join) => self.plain_join(join),
+        }
+    }
+
+    fn table(&self, name: &ast::ObjectName, alias: Option<&ast::Ident>) -> Result<Relation> {
+        if name.database.is_none() {
+            let tables = self.common_tables.borrow();
+            let found = tables.iter().rev().find(|(table, _)| *table == name.name.text);
+            if let Some((_, relation)) = found {
+                let relation = relation.clone();
+                drop(tables);
+                return self.common_table(relation, alias.unwrap_or(&name.name));
+            }
+        }
+        let table = self.find_table(name)?;
+        self.scan(&table, alias.map(|alias| alias.text.as_str()))
+    }
+
+    /// Projects a common table anew at each use, so that internal names stay unique.
+    fn common_table(&self, relation: Relation, alias: &ast::Ident) -> Result<Relation> {
+        let columns = relation.scope.columns.into_iter();
+        let items = columns.map(|c| (c.name, Expr::Column(c.column), c.data_type)).collect();
+        Ok(self.project(relation.plan, items, &alias.text)?.aliased(Some(alias)))
+    }
+
+    /// Finds a stored table.
+    pub(crate) fn find_table(&self, name: &ast::ObjectName) -> Result<Arc<CatalogTable>> {
+        find_table(self.catalog, name)
+    }
+
+    fn plain_join(&self, join: &ast::Join) -> Result<Relation> {
+        let left = self.relation(&join.left)?;
+        let right = self.relation(&join.right)?;
+        let scope = left.scope.join(&right.scope);
+        let on = match &join.on {
+            Some(on) => Some(self.scalar_binder(&scope).condition(on)?.expr),
+            None => None,
+        };
+        let kind = match join.kind {
+            JoinKind::Left => JoinType::Left,
+            JoinKind::Right => JoinType::Right,
+            JoinKind::Full => JoinType::Full,
+            JoinKind::Inner | JoinKind::Cross | JoinKind::Last => JoinType::Inner,
+        };
+        let builder = LogicalPlanBuilder::from(left.plan);
+        let builder = match on {
+            Some(on) => builder.join_on(right.plan, kind, [on]),
+            None => builder.cross_join(right.plan),
+        };
+        let plan = builder.and_then(LogicalPlanBuilder::build).map_err(planning)?;
+        Ok(Relation { plan, scope })
+    }
+}
+
+/// Finds a stored table by its possibly qualified name.
+pub fn find_table(
+    catalog: &dyn crate::Catalog,
+    name: &ast::ObjectName,
+) -> Result<Arc<CatalogTable>> {
+    let database = match &name.database {
+        Some(database) => database.text.as_str(),
+        None => catalog.current_database(),
+    };
+    if let Some(table) = catalog.find_table(database, &name.name.text) {
+        return Ok(table);
+    }
+    if let Some(written) = name.database.as_ref().filter(|d| !catalog.has_database(&d.text)) {
+        let message = format!("database `{}` does not exist", written.text);
+        return Diagnostic::new(code::UNDEFINED_DATABASE, message).at(written.span).err();
+    }
+    let names = catalog.table_names(database);
+    let message = format!("table `{}` does not exist in database `{database}`", name.name.text);
+    Diagnostic::new(code::UNDEFINED_TABLE, message)
+        .at(name.name.span)
+        .with_nearest(&name.name.text, names.iter().map(String::as_str))
+        .err()
+}

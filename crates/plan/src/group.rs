@@ -1,0 +1,195 @@
+//! GROUP BY: aggregates over groups, and what a select list may say above them.
+
+use datafusion::{
+    common::{
+        Column,
+        tree_node::{Transformed, TreeNode, TreeNodeRecursion},
+    },
+    logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder},
+};
+use lockstep_diagnostic::{Diagnostic, Result, Span, code};
+use lockstep_function::{aggregate, scalar, udf};
+use lockstep_sql::ast::{self, ExprKind, Over};
+
+use crate::{
+    binder::{Binder, planning},
+    expression::{Aggregates, Bound},
+    scope::Scope,
+    window_calls::bind_aggregate,
+};
+
+/// Collects the aggregates of a grouped SELECT. Until the plan exists, each stands as a column
+/// without relation, named by its position.
+pub(crate) struct GroupCalls<'a> {
+    binder: &'a Binder<'a>,
+    keys: Vec<Bound>,
+    calls: Vec<Expr>,
+}
+
+/// The plan with the groups, and what the expressions above it turn into.
+pub(crate) struct Grouped {
+    pub(crate) plan: LogicalPlan,
+    keys: Vec<(Expr, Column)>,
+    calls: Vec<Column>,
+}
+
+impl<'a> GroupCalls<'a> {
+    pub(crate) fn new(binder: &'a Binder<'a>, keys: Vec<Bound>) -> Self {
+        Self { binder, keys, calls: Vec::new() }
+    }
+
+    /// Groups the input.
+    pub(crate) fn group(self, input: LogicalPlan) -> Result<Grouped> {
+        for key in &self.keys {
+            if key.data_type.is_float() {
+                let message = format!("rows cannot be grouped by {}", key.data_type);
+                return Diagnostic::new(code::DATATYPE_MISMATCH, message).at(key.span).err();
+            }
+        }
+        let mut keys: Vec<Expr> = Vec::new();
+        for key in self.keys {
+            if !keys.contains(&key.expr) {
+                keys.push(key.expr);
+            }
+        }
+        let plan = LogicalPlanBuilder::from(input)
+            .aggregate(keys.clone(), self.calls.clone())
+            .and_then(LogicalPlanBuilder::build)
+            .map_err(planning)?;
+        let mut columns = plan.schema().columns().into_iter();
+        let keys = keys.into_iter().zip(columns.by_ref()).collect();
+        Ok(Grouped { calls: columns.collect(), keys, plan })
+    }
+}
+
+impl Grouped {
+    /// Rewrites an expression over the input, with its placeholders, into one over the groups.
+    pub(crate) fn over_groups(&self, expr: Expr, span: Span) -> Result<Expr> {
+        let mut stray = None;
+        let rewritten = expr
+            .transform_down(|expr| {
+                if let Some((_, column)) = self.keys.iter().find(|(key, _)| *key == expr) {
+                    let column = Expr::Column(column.clone());
+                    return Ok(Transformed::new(column, true, TreeNodeRecursion::Jump));
+                }
+                let Expr::Column(column) = &expr else { return Ok(Transformed::no(expr)) };
+                match placeholder_position(column) {
+                    Some(position) => {
+                        let column = Expr::Column(self.calls[position].clone());
+                        Ok(Transformed::new(column, true, TreeNodeRecursion::Jump))
+                    }
+                    None => {
+                        stray.get_or_insert_with(|| column.name.clone());
+                        Ok(Transformed::no(expr))
+                    }
+                }
+            })
+            .map_err(planning)?;
+        match stray {
+            None => Ok(rewritten.data),
+            Some(name) => Diagnostic::new(
+                code::GROUPING_ERROR,
+                format!("column `{name}` must be in GROUP BY or inside an aggregate"),
+            )
+            .at(span)
+            .err(),
+        }
+    }
+}
+
+impl Aggregates for GroupCalls<'_> {
+    fn takes(&self, over: Option<&Over>) -> bool {
+        over.is_none()
+    }
+
+    fn bind(&mut self, call: &ast::Call, span: Span, scope: &Scope) -> Result<Bound> {
+        if call.over.is_some() {
+            return windows_do_not_mix(span);
+        }
+        let (aggregate, arguments) = bind_aggregate(self.binder, call, span, scope)?;
+        let expr = udf::aggregate_call(
+            aggregate.function,
+            aggregate.bound,
+            &aggregate.constants,
+            &self.binder.settings,
+            arguments,
+        );
+        let known = self.calls.iter().position(|other| *other == expr);
+        let position = known.unwrap_or(self.calls.len());
+        if known.is_none() {
+            self.calls.push(expr);
+        }
+        Ok(Bound { expr: Expr::Column(placeholder(position)), data_type: aggregate.returns, span })
+    }
+
+    fn enter(&mut self, over: &Over) -> Result<()> {
+        windows_do_not_mix(match over {
+            Over::Named(name) => name.span,
+            Over::Spec(spec) => spec.span,
+        })
+    }
+
+    fn leave(&mut self) {}
+}
+
+fn windows_do_not_mix<T>(span: Span) -> Result<T> {
+    Diagnostic::new(code::WINDOWING_ERROR, "a SELECT has either groups or windows")
+        .at(span)
+        .with_hint("Compute one of them in a sub-query.")
+        .err()
+}
+
+const PLACEHOLDER: &str = "\u{0}aggregate ";
+
+fn placeholder(position: usize) -> Column {
+    Column::new_unqualified(format!("{PLACEHOLDER}{position}"))
+}
+
+fn placeholder_position(column: &Column) -> Option<usize> {
+    column.name.strip_prefix(PLACEHOLDER)?.parse().ok()
+}
+
+/// Whether an expression holds an aggregate that no OVER covers.
+pub(crate) fn has_group_aggregate(expr: &ast::Expr) -> bool {
+    let mut stack = vec![expr];
+    while let Some(expr) = stack.pop() {
+        match &expr.kind {
+            ExprKind::Call(call) => {
+                if call.over.is_some() {
+                    continue;
+                }
+                let name = &call.name.text;
+                if aggregate::find(name).is_some() && scalar::find(name).is_none() {
+                    return true;
+                }
+                stack.extend(&call.arguments);
+            }
+            ExprKind::Unary { operand, .. }
+            | ExprKind::IsNull { operand, .. }
+            | ExprKind::Cast { operand, .. } => stack.push(operand),
+            ExprKind::Binary { left, right, .. } => stack.extend([left.as_ref(), right.as_ref()]),
+            ExprKind::Between { operand, low, high, .. } => {
+                stack.extend([operand.as_ref(), low.as_ref(), high.as_ref()]);
+            }
+            ExprKind::InList { operand, items, .. } => {
+                stack.push(operand);
+                stack.extend(items);
+            }
+            ExprKind::Like { operand, pattern, escape, .. } => {
+                stack.extend([operand.as_ref(), pattern.as_ref()]);
+                stack.extend(escape.as_deref());
+            }
+            ExprKind::Case { operand, branches, otherwise } => {
+                stack.extend(operand.as_deref());
+                stack.extend(otherwise.as_deref());
+                stack.extend(branches.iter().flat_map(|(when, then)| [when, then]));
+            }
+            ExprKind::Index { operand, index } => {
+                stack.extend([operand.as_ref(), index.as_ref()]);
+            }
+            ExprKind::Array { items, .. } => stack.extend(items),
+            ExprKind::Column(_) | ExprKind::Literal(_) | ExprKind::Parameter(_) => {}
+        }
+    }
+    false
+}

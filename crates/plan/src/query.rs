@@ -1,0 +1,154 @@
+//! Queries: WITH, set operations, ORDER BY and LIMIT around SELECT.
+
+use std::sync::Arc;
+
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
+use lockstep_diagnostic::{Diagnostic, Result, code};
+use lockstep_function::Settings;
+use lockstep_row::{DataType, Value};
+use lockstep_sql::ast::{self, SetExpr};
+
+use crate::{
+    Catalog, CatalogTable,
+    binder::{Binder, Relation, planning},
+};
+
+/// A query with its names resolved and its types known.
+#[derive(Debug, Clone)]
+pub struct BoundQuery {
+    /// What to compute. The fields of its schema have unique internal names.
+    pub plan: LogicalPlan,
+    /// The user's names of the columns, which may repeat, and their types.
+    pub columns: Vec<(String, DataType)>,
+    /// The leftmost stored table: in request mode, the request row is a row of it. `None` for a
+    /// query without a table.
+    pub request_table: Option<Arc<CatalogTable>>,
+    /// Lints.
+    pub warnings: Vec<Diagnostic>,
+}
+
+/// What a query is bound with.
+#[derive(Debug, Clone, Default)]
+pub struct BindOptions {
+    /// The session's settings.
+    pub settings: Settings,
+    /// The values of `?`, in order.
+    pub parameters: Vec<(Value, DataType)>,
+}
+
+/// Binds a query.
+pub fn bind(
+    query: &ast::Query,
+    catalog: &dyn Catalog,
+    options: &BindOptions,
+) -> Result<BoundQuery> {
+    let binder = Binder::new(catalog, options.settings, &options.parameters);
+    let relation = binder.query(query)?;
+    let columns = relation.scope.columns.into_iter().map(|c| (c.name, c.data_type)).collect();
+    let request_table = leftmost_table(&relation.plan);
+    Ok(BoundQuery { plan: relation.plan, columns, request_table, warnings: Vec::new() })
+}
+
+/// Binds a constant expression, such as a value of INSERT or a DEFAULT, and casts it to a type.
+/// `None` where the expression is not a literal, a signed literal or NULL.
+pub fn bind_constant(expr: &ast::Expr, options: &BindOptions) -> Option<Value> {
+    let scope = crate::scope::Scope::default();
+    let mut binder = crate::expression::ExprBinder {
+        scope: &scope,
+        settings: &options.settings,
+        parameters: &options.parameters,
+        aggregates: None,
+    };
+    let bound = binder.bind(expr).ok()?;
+    crate::expression::constant(&bound.expr)
+}
+
+impl Binder<'_> {
+    /// Binds a query, with its common tables in force.
+    pub(crate) fn query(&self, query: &ast::Query) -> Result<Relation> {
+        let outer = self.common_tables.borrow().len();
+        for (position, table) in query.with.iter().enumerate() {
+            let duplicate = |other: &ast::CommonTable| other.name.text == table.name.text;
+            if query.with[..position].iter().any(duplicate) {
+                let message = format!("`{}` is defined twice in WITH", table.name.text);
+                return Diagnostic::new(code::DUPLICATE_OBJECT, message).at(table.name.span).err();
+            }
+            let relation = self.query(&table.query)?;
+            self.common_tables.borrow_mut().push((table.name.text.clone(), relation));
+        }
+        let result = self.body(query);
+        self.common_tables.borrow_mut().truncate(outer);
+        result
+    }
+
+    fn body(&self, query: &ast::Query) -> Result<Relation> {
+        let relation = match &query.body {
+            SetExpr::Select(select) => self.select(select, &query.order_by)?,
+            other => {
+                let relation = self.set(other)?;
+                self.order(relation, &query.order_by)?
+            }
+        };
+        let Some(limit) = &query.limit else { return Ok(relation) };
+        let count = usize::try_from(limit.count).unwrap_or(usize::MAX);
+        let builder = LogicalPlanBuilder::from(relation.plan).limit(0, Some(count));
+        let plan = builder.and_then(LogicalPlanBuilder::build).map_err(planning)?;
+        Ok(Relation { plan, scope: relation.scope })
+    }
+
+    fn set(&self, set: &SetExpr) -> Result<Relation> {
+        match set {
+            SetExpr::Select(select) => self.select(select, &[]),
+            SetExpr::Query(query) => self.query(query),
+            SetExpr::Union { all, left, right } => {
+                let (left, right) = (self.set(left)?, self.set(right)?);
+                self.union(left, right, *all)
+            }
+        }
+    }
+
+    /// Both sides are projected to the same internal names, since a union keeps the names that
+    /// its inputs agree on.
+    fn union(&self, left: Relation, right: Relation, all: bool) -> Result<Relation> {
+        let shape = |relation: &Relation| -> Vec<(String, DataType)> {
+            let columns = relation.scope.columns.iter();
+            columns.map(|c| (c.name.clone(), c.data_type.clone())).collect()
+        };
+        if shape(&left) != shape(&right) {
+            return Diagnostic::new(
+                code::DATATYPE_MISMATCH,
+                "the sides of a UNION must have the same column names and types",
+            )
+            .err();
+        }
+        let relation = self.unique("union");
+        let mut plans = Vec::new();
+        let mut scope = None;
+        for side in [left, right] {
+            let columns = side.scope.columns.into_iter();
+            let items = columns.map(|c| (c.name, Expr::Column(c.column), c.data_type)).collect();
+            let projected = self.project_as(side.plan, items, &relation)?;
+            plans.push(projected.plan);
+            scope.get_or_insert(projected.scope);
+        }
+        let mut plans = plans.into_iter();
+        let left = plans.next().expect("a union has two sides");
+        let right = plans.next().expect("a union has two sides");
+        let builder = LogicalPlanBuilder::from(left).union(right);
+        let builder = if all { builder } else { builder.and_then(LogicalPlanBuilder::distinct) };
+        let plan = builder.and_then(LogicalPlanBuilder::build).map_err(planning)?;
+        let mut scope = scope.expect("a union has two sides");
+        for (known, column) in scope.columns.iter_mut().zip(plan.schema().columns()) {
+            known.column = column;
+        }
+        Ok(Relation { plan, scope })
+    }
+}
+
+/// The table whose rows drive a plan: the leftmost scan.
+fn leftmost_table(plan: &LogicalPlan) -> Option<Arc<CatalogTable>> {
+    if let LogicalPlan::TableScan(scan) = plan {
+        return CatalogTable::of(scan.source.as_ref()).cloned().map(Arc::new);
+    }
+    leftmost_table(plan.inputs().first()?)
+}

@@ -1,0 +1,119 @@
+//! Which names an expression may use, and what they stand for.
+//!
+//! Every column of a plan has a unique internal name (a relation that occurs once in the whole
+//! plan, and a name that occurs once in that relation), so that the user's names, which may
+//! repeat, never meet DataFusion's rules. The scope maps the user's names to the internal ones.
+
+use datafusion::common::Column;
+use lockstep_diagnostic::{Diagnostic, Result, code};
+use lockstep_row::DataType;
+use lockstep_sql::ast::Ident;
+
+/// A column that an expression may name.
+#[derive(Debug, Clone)]
+pub(crate) struct ScopeColumn {
+    /// The database and table (or alias) that may qualify it.
+    pub(crate) qualifier: Option<Qualifier>,
+    /// The user's name for it.
+    pub(crate) name: String,
+    /// The internal name.
+    pub(crate) column: Column,
+    /// The type.
+    pub(crate) data_type: DataType,
+}
+
+/// What may stand before a column's name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Qualifier {
+    /// The database; `None` for an alias or a sub-query.
+    pub(crate) database: Option<String>,
+    /// The table's name or alias.
+    pub(crate) table: String,
+}
+
+/// The columns of one FROM, left to right.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Scope {
+    pub(crate) columns: Vec<ScopeColumn>,
+}
+
+impl Scope {
+    /// Finds the column of a possibly qualified name.
+    pub(crate) fn find(&self, path: &[Ident]) -> Result<&ScopeColumn> {
+        let mut matches = self.columns.iter().filter(|column| column.answers_to(path));
+        let Some(first) = matches.next() else { return self.undefined(path) };
+        if matches.next().is_some() {
+            return Diagnostic::new(
+                code::AMBIGUOUS_COLUMN,
+                format!("column `{}` is ambiguous", written(path)),
+            )
+            .at(span(path))
+            .with_hint("Write the table's name or alias before it.")
+            .err();
+        }
+        Ok(first)
+    }
+
+    /// The columns that `qualifier.*` stands for.
+    pub(crate) fn of_table(&self, database: Option<&str>, table: &str) -> Vec<&ScopeColumn> {
+        let is_of = |qualifier: &Qualifier| {
+            qualifier.table == table
+                && database.is_none_or(|name| qualifier.database.as_deref() == Some(name))
+        };
+        self.columns.iter().filter(|c| c.qualifier.as_ref().is_some_and(is_of)).collect()
+    }
+
+    /// This scope followed by another one.
+    pub(crate) fn join(&self, right: &Self) -> Self {
+        Self { columns: self.columns.iter().chain(&right.columns).cloned().collect() }
+    }
+
+    fn undefined<T>(&self, path: &[Ident]) -> Result<T> {
+        let (name, tables) = path.split_last().expect("a name has at least one part");
+        let known_table = |table: &Ident| {
+            self.columns.iter().any(|c| c.qualifier.as_ref().is_some_and(|q| q.table == table.text))
+        };
+        if let Some(table) = tables.last().filter(|table| !known_table(table)) {
+            let names = self.columns.iter().filter_map(|c| c.qualifier.as_ref());
+            let names: Vec<&str> = names.map(|qualifier| qualifier.table.as_str()).collect();
+            let message = format!("table `{}` is not part of this query", table.text);
+            return Diagnostic::new(code::UNDEFINED_TABLE, message)
+                .at(table.span)
+                .with_nearest(&table.text, names)
+                .err();
+        }
+        let message = format!("column `{}` does not exist", written(path));
+        Diagnostic::new(code::UNDEFINED_COLUMN, message)
+            .at(span(path))
+            .with_nearest(&name.text, self.columns.iter().map(|column| column.name.as_str()))
+            .err()
+    }
+}
+
+impl ScopeColumn {
+    fn answers_to(&self, path: &[Ident]) -> bool {
+        let qualifier = self.qualifier.as_ref();
+        match path {
+            [name] => self.name == name.text,
+            [table, name] => {
+                self.name == name.text && qualifier.is_some_and(|q| q.table == table.text)
+            }
+            [database, table, name] => {
+                self.name == name.text
+                    && qualifier.is_some_and(|q| {
+                        q.table == table.text && q.database.as_deref() == Some(&database.text)
+                    })
+            }
+            _ => false,
+        }
+    }
+}
+
+fn written(path: &[Ident]) -> String {
+    let parts: Vec<&str> = path.iter().map(|part| part.text.as_str()).collect();
+    parts.join(".")
+}
+
+fn span(path: &[Ident]) -> lockstep_diagnostic::Span {
+    path.iter().map(|part| part.span).reduce(|l, r| l.to(r)).unwrap_or_default()
+}

@@ -1,0 +1,295 @@
+//! SELECT: the select list over FROM, WHERE, windows and groups.
+
+use std::collections::HashSet;
+
+use datafusion::{
+    common::Column,
+    logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, SortExpr},
+};
+use lockstep_diagnostic::{Diagnostic, Result, Span, code};
+use lockstep_row::DataType;
+use lockstep_sql::ast::{self, ExprKind, Literal, Select, SelectItem};
+
+use crate::{
+    binder::{Binder, Relation, planning},
+    expression::{Aggregates, Bound, ExprBinder},
+    from::From,
+    group::{GroupCalls, has_group_aggregate},
+    scope::Scope,
+    window_calls::WindowCalls,
+};
+
+/// The select list: name, expression over the plan below, type.
+pub(crate) type Items = Vec<(String, Expr, DataType)>;
+
+impl Binder<'_> {
+    /// Binds a SELECT with the ORDER BY that stands after it.
+    pub(crate) fn select(&self, select: &Select, order_by: &[ast::OrderBy]) -> Result<Relation> {
+        unique_windows(&select.windows)?;
+        let from = self.from(select.from.as_ref())?;
+        let exprs = select.items.iter().filter_map(|item| match item {
+            SelectItem::Expr { expr, .. } => Some(expr),
+            SelectItem::Star { .. } => None,
+        });
+        let grouped = !select.group_by.is_empty()
+            || select.having.is_some()
+            || exprs.into_iter().any(has_group_aggregate);
+        let below = if select.distinct { &[] } else { order_by };
+        let relation = if grouped {
+            self.grouped(select, below, from)?
+        } else {
+            self.windowed(select, below, from)?
+        };
+        if !select.distinct {
+            return Ok(relation);
+        }
+        let distinct = LogicalPlanBuilder::from(relation.plan).distinct().map_err(planning)?;
+        let plan = distinct.build().map_err(planning)?;
+        self.order(Relation { plan, scope: relation.scope }, order_by)
+    }
+
+    /// A SELECT without groups: every input row gives one output row.
+    fn windowed(&self, select: &Select, order_by: &[ast::OrderBy], from: From) -> Result<Relation> {
+        let filter = match &select.filter {
+            Some(filter) => Some(self.scalar_binder(&from.scope).condition(filter)?.expr),
+            None => None,
+        };
+        let mut calls = WindowCalls::new(self, &select.windows, &from.scope)?;
+        let items = self.items(&select.items, &from.scope, &mut calls)?;
+        let sort = self.sort_keys(order_by, &items, &from.scope, &mut calls)?;
+        let plan = calls.place(from, filter)?;
+        self.project(sorted(plan, sort)?, items, "select")
+    }
+
+    /// A SELECT with GROUP BY, HAVING or aggregates over the whole input.
+    fn grouped(&self, select: &Select, order_by: &[ast::OrderBy], from: From) -> Result<Relation> {
+        let input = from.into_relation()?;
+        let input = match &select.filter {
+            Some(filter) => {
+                let filter = self.scalar_binder(&input.scope).condition(filter)?.expr;
+                input.filtered(filter)?
+            }
+            None => input,
+        };
+        let scope = input.scope.clone();
+        let aliases = &select.items;
+        let keys = select.group_by.iter().map(|key| self.group_key(key, &scope, aliases));
+        let mut calls = GroupCalls::new(self, keys.collect::<Result<_>>()?);
+        let items = self.items(&select.items, &scope, &mut calls)?;
+        let having = match &select.having {
+            Some(having) => Some(self.with_aggregates(&scope, &mut calls).condition(having)?.expr),
+            None => None,
+        };
+        let sort = self.sort_keys(order_by, &items, &scope, &mut calls)?;
+        let grouped = calls.group(input.plan)?;
+        let items = items
+            .into_iter()
+            .zip(spans(&select.items, scope.columns.len()))
+            .map(|((name, expr, data_type), span)| {
+                Ok((name, grouped.over_groups(expr, span)?, data_type))
+            })
+            .collect::<Result<Items>>()?;
+        let mut plan = grouped.plan.clone();
+        if let Some(having) = having {
+            let span = select.having.as_ref().map_or(select.span, |having| having.span);
+            let having = grouped.over_groups(having, span)?;
+            let builder = LogicalPlanBuilder::from(plan).filter(having).map_err(planning)?;
+            plan = builder.build().map_err(planning)?;
+        }
+        let sort = sort
+            .into_iter()
+            .map(|key| {
+                let expr = grouped.over_groups(key.expr, select.span)?;
+                Ok(SortExpr { expr, ..key })
+            })
+            .collect::<Result<Vec<_>>>()?;
+        self.project(sorted(plan, sort)?, items, "select")
+    }
+
+    /// A GROUP BY item: an expression, an alias of the select list, or its position.
+    fn group_key(&self, key: &ast::Expr, scope: &Scope, items: &[SelectItem]) -> Result<Bound> {
+        if let Some(position) = ordinal(key) {
+            let item = position.checked_sub(1).and_then(|at| items.get(at));
+            if let Some(SelectItem::Expr { expr, .. }) = item {
+                return self.scalar_binder(scope).bind(expr);
+            }
+        }
+        let bound = self.scalar_binder(scope).bind(key);
+        let (Err(_), ExprKind::Column(path)) = (&bound, &key.kind) else { return bound };
+        let aliased = items.iter().find_map(|item| match (item, path.as_slice()) {
+            (SelectItem::Expr { expr, alias: Some(alias) }, [name]) if alias.text == name.text => {
+                Some(expr)
+            }
+            _ => None,
+        });
+        match aliased {
+            Some(expr) => self.scalar_binder(scope).bind(expr),
+            None => bound,
+        }
+    }
+
+    fn with_aggregates<'b>(
+        &'b self,
+        scope: &'b Scope,
+        aggregates: &'b mut dyn Aggregates,
+    ) -> ExprBinder<'b> {
+        let plain = self.scalar_binder(scope);
+        ExprBinder { aggregates: Some(aggregates), ..plain }
+    }
+
+    fn items(
+        &self,
+        items: &[SelectItem],
+        scope: &Scope,
+        aggregates: &mut dyn Aggregates,
+    ) -> Result<Items> {
+        let mut bound = Items::new();
+        for item in items {
+            match item {
+                SelectItem::Star { qualifier, span } => {
+                    bound.extend(star(qualifier.as_ref(), *span, scope)?);
+                }
+                SelectItem::Expr { expr, alias } => {
+                    let name = match (alias, &expr.kind) {
+                        (Some(alias), _) => alias.text.clone(),
+                        (None, ExprKind::Column(path)) => {
+                            path.last().expect("a name has a part").text.clone()
+                        }
+                        (None, _) => expr.name(),
+                    };
+                    let result = self.whole_item(expr, scope, aggregates)?;
+                    bound.push((name, result.expr, result.data_type));
+                }
+            }
+        }
+        Ok(bound)
+    }
+
+    /// Binds a select item; a call that is all of it is told so, since `lag` depends on it.
+    fn whole_item(
+        &self,
+        expr: &ast::Expr,
+        scope: &Scope,
+        aggregates: &mut dyn Aggregates,
+    ) -> Result<Bound> {
+        if let ExprKind::Call(call) = &expr.kind {
+            if let Some(bound) = aggregates.bind_whole(call, expr.span, scope) {
+                return bound;
+            }
+        }
+        self.with_aggregates(scope, aggregates).bind(expr)
+    }
+
+    /// ORDER BY over the plan below the select list: aliases and positions stand for their items.
+    fn sort_keys(
+        &self,
+        order_by: &[ast::OrderBy],
+        items: &Items,
+        scope: &Scope,
+        aggregates: &mut dyn Aggregates,
+    ) -> Result<Vec<SortExpr>> {
+        let mut keys = Vec::new();
+        for order in order_by {
+            let item = match (ordinal(&order.expr), &order.expr.kind) {
+                (Some(position), _) => position.checked_sub(1).and_then(|at| items.get(at)),
+                (None, ExprKind::Column(path)) if path.len() == 1 => {
+                    items.iter().find(|(name, ..)| *name == path[0].text)
+                }
+                _ => None,
+            };
+            let expr = match item {
+                Some((_, expr, _)) => expr.clone(),
+                None => self.with_aggregates(scope, aggregates).bind(&order.expr)?.expr,
+            };
+            keys.push(sort_key(expr, order.descending));
+        }
+        Ok(keys)
+    }
+
+    /// ORDER BY over a relation's own columns.
+    pub(crate) fn order(&self, relation: Relation, order_by: &[ast::OrderBy]) -> Result<Relation> {
+        let mut keys = Vec::new();
+        for order in order_by {
+            let column = ordinal(&order.expr)
+                .and_then(|position| position.checked_sub(1))
+                .and_then(|at| relation.scope.columns.get(at));
+            let expr = match column {
+                Some(column) => Expr::Column(column.column.clone()),
+                None => self.scalar_binder(&relation.scope).bind(&order.expr)?.expr,
+            };
+            keys.push(sort_key(expr, order.descending));
+        }
+        Ok(Relation { plan: sorted(relation.plan, keys)?, scope: relation.scope })
+    }
+}
+
+/// NULLs come last in ascending order and first in descending order, as in PostgreSQL.
+fn sort_key(expr: Expr, descending: bool) -> SortExpr {
+    SortExpr { expr, asc: !descending, nulls_first: descending }
+}
+
+fn sorted(plan: LogicalPlan, keys: Vec<SortExpr>) -> Result<LogicalPlan> {
+    if keys.is_empty() {
+        return Ok(plan);
+    }
+    let builder = LogicalPlanBuilder::from(plan).sort(keys).map_err(planning)?;
+    builder.build().map_err(planning)
+}
+
+fn ordinal(expr: &ast::Expr) -> Option<usize> {
+    match expr.kind {
+        ExprKind::Literal(Literal::Int(position)) => usize::try_from(position).ok(),
+        _ => None,
+    }
+}
+
+fn star(qualifier: Option<&ast::ObjectName>, span: Span, scope: &Scope) -> Result<Items> {
+    let columns = match qualifier {
+        None => scope.columns.iter().collect(),
+        Some(name) => {
+            let database = name.database.as_ref().map(|database| database.text.as_str());
+            scope.of_table(database, &name.name.text)
+        }
+    };
+    if columns.is_empty() {
+        let message = match qualifier {
+            None => "`*` needs a FROM".to_owned(),
+            Some(name) => format!("table `{}` is not part of this query", name.name.text),
+        };
+        return Diagnostic::new(code::UNDEFINED_TABLE, message).at(span).err();
+    }
+    let item = |c: &crate::scope::ScopeColumn| {
+        (c.name.clone(), Expr::Column(c.column.clone()), c.data_type.clone())
+    };
+    Ok(columns.into_iter().map(item).collect())
+}
+
+/// The span of each output column; a star stands for as many as the scope has.
+fn spans(items: &[SelectItem], columns: usize) -> Vec<Span> {
+    let of = |item: &SelectItem| match item {
+        SelectItem::Star { span, .. } => vec![*span; columns],
+        SelectItem::Expr { expr, .. } => vec![expr.span],
+    };
+    items.iter().flat_map(of).collect()
+}
+
+fn unique_windows(windows: &[ast::NamedWindow]) -> Result<()> {
+    let mut seen = HashSet::new();
+    for window in windows {
+        if !seen.insert(&window.name.text) {
+            let message = format!("window `{}` is defined twice", window.name.text);
+            return Diagnostic::new(code::DUPLICATE_OBJECT, message).at(window.name.span).err();
+        }
+    }
+    Ok(())
+}
+
+/// Whether an expression looks at no column outside `columns`.
+pub(crate) fn uses_only(expr: &Expr, columns: &HashSet<Column>) -> bool {
+    expr.column_refs().into_iter().all(|column| columns.contains(column))
+}
+
+/// The internal names of a relation's columns.
+pub(crate) fn column_set(scope: &Scope) -> HashSet<Column> {
+    scope.columns.iter().map(|column| column.column.clone()).collect()
+}

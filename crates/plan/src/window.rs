@@ -1,0 +1,239 @@
+//! Windows: the WINDOW clause and OVER, with the rules a definition must keep.
+
+use lockstep_diagnostic::{Diagnostic, Result, Span, code};
+use lockstep_row::DataType;
+use lockstep_sql::ast::{self, BoundKind, FrameUnit, WindowAttribute};
+
+use crate::{
+    Frame, Window,
+    binder::{Binder, Relation},
+    last_join::is_order_type,
+    scope::Scope,
+};
+
+/// A bound window, before it is known which plan it stands on.
+#[derive(Debug)]
+pub(crate) struct BoundWindow {
+    pub(crate) window: Window,
+    /// The UNION sources with what tells them apart.
+    pub(crate) unions: Vec<(String, Relation)>,
+    pub(crate) span: Span,
+}
+
+impl Binder<'_> {
+    /// Binds a window over the columns in scope. `named` are the windows it may extend.
+    pub(crate) fn window(
+        &self,
+        spec: &ast::WindowSpec,
+        named: &[ast::NamedWindow],
+        scope: &Scope,
+    ) -> Result<BoundWindow> {
+        let spec = &extended(spec, named, 0)?;
+        if spec.partition_by.is_empty() {
+            return windowing("a window needs PARTITION BY", spec.span);
+        }
+        let mut partition_by = Vec::new();
+        for key in &spec.partition_by {
+            let bound = self.scalar_binder(scope).bind(key)?;
+            if bound.data_type.is_float()
+                || matches!(bound.data_type, DataType::Map(..) | DataType::Array(_))
+            {
+                let message = format!("a window cannot be partitioned by {}", bound.data_type);
+                return windowing(&message, key.span);
+            }
+            partition_by.push(bound.expr);
+        }
+        let order_by = self.window_order(&spec.order_by, scope)?;
+        let has = |attribute| spec.attributes.contains(&attribute);
+        let window = Window {
+            partition_by,
+            frame: frame(spec, order_by.is_some())?,
+            order_by,
+            max_size: max_size(spec)?,
+            exclude_current_time: has(WindowAttribute::ExcludeCurrentTime),
+            exclude_current_row: has(WindowAttribute::ExcludeCurrentRow),
+            instance_not_in_window: has(WindowAttribute::InstanceNotInWindow),
+        };
+        if window.exclude_current_time && window.order_by.is_none() {
+            return windowing("EXCLUDE CURRENT_TIME needs ORDER BY", spec.span);
+        }
+        let unions = spec.unions.iter().map(|source| self.union_source(source));
+        Ok(BoundWindow { window, unions: unions.collect::<Result<_>>()?, span: spec.span })
+    }
+
+    fn window_order(
+        &self,
+        order_by: &[ast::OrderBy],
+        scope: &Scope,
+    ) -> Result<Option<datafusion::logical_expr::Expr>> {
+        let Some(item) = order_by.first() else { return Ok(None) };
+        if let Some(second) = order_by.get(1) {
+            return windowing("a window orders by one column", second.expr.span);
+        }
+        if item.descending {
+            return windowing("a window orders by ascending event time", item.expr.span);
+        }
+        let bound = self.scalar_binder(scope).bind(&item.expr)?;
+        if !is_order_type(&bound.data_type) {
+            let message = format!(
+                "a window orders by SMALLINT, INT, BIGINT or TIMESTAMP, not {}",
+                bound.data_type
+            );
+            return windowing(&message, item.expr.span);
+        }
+        Ok(Some(bound.expr))
+    }
+
+    fn union_source(&self, source: &ast::TableRef) -> Result<(String, Relation)> {
+        let identity = match source {
+            ast::TableRef::Table { name, .. } => {
+                let database = name.database.as_ref().map_or("", |database| &database.text);
+                format!("{database}.{}", name.name.text)
+            }
+            // Sub-queries are told apart by where they stand.
+            ast::TableRef::Subquery { query, .. } => format!("({})", query.span.start),
+            ast::TableRef::Join(join) => format!("({})", join.span.start),
+        };
+        Ok((identity, self.relation(source)?))
+    }
+}
+
+/// Resolves the window that `spec` extends.
+fn extended(
+    spec: &ast::WindowSpec,
+    named: &[ast::NamedWindow],
+    depth: usize,
+) -> Result<ast::WindowSpec> {
+    let Some(base) = &spec.base else { return Ok(spec.clone()) };
+    let found = find_window(base, named)?;
+    if depth > named.len() {
+        return windowing("window definitions extend each other in a circle", base.span);
+    }
+    let mut result = extended(&found.spec, named, depth + 1)?;
+    let own = spec.clone();
+    if !own.partition_by.is_empty() {
+        result.partition_by = own.partition_by;
+    }
+    if !own.order_by.is_empty() {
+        result.order_by = own.order_by;
+    }
+    if !own.unions.is_empty() {
+        result.unions = own.unions;
+    }
+    result.frame = own.frame.or(result.frame);
+    result.max_size = own.max_size.or(result.max_size);
+    result.attributes.extend(own.attributes);
+    result.span = own.span;
+    Ok(result)
+}
+
+/// Finds a window of the WINDOW clause by name.
+pub(crate) fn find_window<'w>(
+    name: &ast::Ident,
+    named: &'w [ast::NamedWindow],
+) -> Result<&'w ast::NamedWindow> {
+    if let Some(window) = named.iter().find(|window| window.name.text == name.text) {
+        return Ok(window);
+    }
+    Diagnostic::new(code::UNDEFINED_OBJECT, format!("window `{}` does not exist", name.text))
+        .at(name.span)
+        .with_nearest(&name.text, named.iter().map(|window| window.name.text.as_str()))
+        .err()
+}
+
+fn max_size(spec: &ast::WindowSpec) -> Result<Option<u64>> {
+    let Some(limit) = &spec.max_size else { return Ok(None) };
+    if limit.count == 0 {
+        return windowing("MAXSIZE must be at least 1", limit.span);
+    }
+    let is_rows = spec.frame.as_ref().is_some_and(|frame| frame.unit == FrameUnit::Rows);
+    if is_rows {
+        return windowing("MAXSIZE goes with ROWS_RANGE, not with ROWS", limit.span);
+    }
+    Ok(Some(limit.count))
+}
+
+/// One end of a frame as a distance back from the current row.
+#[derive(Debug, Clone, Copy)]
+struct End {
+    /// `None` is unbounded.
+    distance: Option<i64>,
+    open: bool,
+    span: Span,
+}
+
+fn frame(spec: &ast::WindowSpec, has_order: bool) -> Result<Frame> {
+    let Some(frame) = &spec.frame else {
+        return Diagnostic::new(code::WINDOWING_ERROR, "a window needs a frame")
+            .at(spec.span)
+            .with_hint(
+                "Write, for example, ROWS_RANGE BETWEEN 1h PRECEDING AND CURRENT ROW, \
+                 or ROWS BETWEEN 10 PRECEDING AND CURRENT ROW.",
+            )
+            .err();
+    };
+    if frame.unit == FrameUnit::Range {
+        return Diagnostic::new(code::WINDOWING_ERROR, "a RANGE frame is not supported")
+            .at(frame.span)
+            .with_hint("ROWS_RANGE is the frame over event time.")
+            .err();
+    }
+    let start = end(&frame.start, frame.unit)?;
+    let end = end(&frame.end, frame.unit)?;
+    let Some(end_distance) = end.distance else {
+        return windowing("a frame cannot end at UNBOUNDED PRECEDING", end.span);
+    };
+    if start.distance.is_some_and(|start| start < end_distance) {
+        return windowing("a frame starts after it ends", frame.span);
+    }
+    let has_offset = start.distance.is_some_and(|distance| distance > 0) || end_distance > 0;
+    if frame.unit == FrameUnit::RowsRange && has_offset && !has_order {
+        return windowing("a ROWS_RANGE frame with a distance needs ORDER BY", frame.span);
+    }
+    let from = start.distance.map(|distance| distance - i64::from(start.open));
+    let to = end_distance + i64::from(end.open);
+    Ok(match frame.unit {
+        FrameUnit::Rows => rows_frame(from, to),
+        _ => Frame::Range { from, to },
+    })
+}
+
+/// A frame that OPEN has emptied keeps `from < to`.
+fn rows_frame(from: Option<i64>, to: i64) -> Frame {
+    let to = u64::try_from(to).unwrap_or(0);
+    match from.map(u64::try_from) {
+        None => Frame::Rows { from: None, to },
+        Some(Ok(from)) => Frame::Rows { from: Some(from), to },
+        Some(Err(_)) => Frame::Rows { from: Some(0), to: to.max(1) },
+    }
+}
+
+fn end(bound: &ast::Bound, unit: FrameUnit) -> Result<End> {
+    let distance = match bound.kind {
+        BoundKind::UnboundedPreceding => None,
+        BoundKind::CurrentRow => Some(0),
+        BoundKind::Preceding(count) => Some(count.max(0)),
+        BoundKind::PrecedingInterval(_) if unit == FrameUnit::Rows => {
+            return windowing("a ROWS frame counts rows, not time", bound.span);
+        }
+        BoundKind::PrecedingInterval(interval) => match interval.milliseconds() {
+            Some(milliseconds) => Some(milliseconds.max(0)),
+            None => return windowing("the duration does not fit 64 bits", bound.span),
+        },
+        BoundKind::Following(0) => Some(0),
+        BoundKind::Following(_)
+        | BoundKind::FollowingInterval(_)
+        | BoundKind::UnboundedFollowing => {
+            return Diagnostic::new(code::WINDOWING_ERROR, "a frame cannot reach into the future")
+                .at(bound.span)
+                .with_hint("A feature may only use what is known at its row: end the frame at CURRENT ROW.")
+                .err();
+        }
+    };
+    let open = bound.open && distance.is_some();
+    Ok(End { distance, open, span: bound.span })
+}
+
+pub(crate) fn windowing<T>(message: &str, span: Span) -> Result<T> {
+    Diagnostic::new(code::WINDOWING_ERROR, message).at(span).err()
+}

@@ -1,0 +1,324 @@
+//! Aggregates over windows: collected from the select list, then placed into the plan.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
+
+use arrow::datatypes::Field;
+use datafusion::{
+    common::{Column, DFSchema},
+    logical_expr::{Expr, Extension, LogicalPlan, LogicalPlanBuilder},
+};
+use lockstep_diagnostic::{Diagnostic, Result, Span, code};
+use lockstep_function::{Arguments, aggregate};
+use lockstep_row::{DataType, Value};
+use lockstep_sql::ast::{self, Over};
+
+use crate::{
+    AggregateCall, Frame, WindowAggregate, WindowGroup,
+    binder::{Binder, Relation, planning},
+    call,
+    expression::{Aggregates, Bound, constant},
+    from::From,
+    scope::Scope,
+    select::{column_set, uses_only},
+    window::{BoundWindow, find_window, windowing},
+};
+
+/// The windows of one SELECT and the calls over them.
+pub(crate) struct WindowCalls<'a> {
+    binder: &'a Binder<'a>,
+    named: &'a [ast::NamedWindow],
+    scope: Scope,
+    groups: Vec<Group>,
+    /// Groups of the named windows.
+    by_name: HashMap<String, usize>,
+    /// The windows of the scalar calls that the binder is inside of.
+    entered: Vec<usize>,
+}
+
+struct Group {
+    window: BoundWindow,
+    calls: Vec<AggregateCall>,
+}
+
+impl<'a> WindowCalls<'a> {
+    /// Binds every named window, used or not, so that a wrong one is always reported.
+    pub(crate) fn new(
+        binder: &'a Binder<'a>,
+        named: &'a [ast::NamedWindow],
+        scope: &Scope,
+    ) -> Result<Self> {
+        let mut calls = Self {
+            binder,
+            named,
+            scope: scope.clone(),
+            groups: Vec::new(),
+            by_name: HashMap::new(),
+            entered: Vec::new(),
+        };
+        for window in named {
+            let bound = binder.window(&window.spec, named, scope)?;
+            let group = calls.group(bound);
+            calls.by_name.insert(window.name.text.clone(), group);
+        }
+        Ok(calls)
+    }
+
+    /// The group of an equal window, or a new one.
+    fn group(&mut self, window: BoundWindow) -> usize {
+        let identities = |window: &BoundWindow| -> Vec<String> {
+            window.unions.iter().map(|(identity, _)| identity.clone()).collect()
+        };
+        let equal = |group: &Group| {
+            group.window.window == window.window && identities(&group.window) == identities(&window)
+        };
+        if let Some(found) = self.groups.iter().position(equal) {
+            return found;
+        }
+        self.groups.push(Group { window, calls: Vec::new() });
+        self.groups.len() - 1
+    }
+
+    fn resolve(&mut self, over: &Over) -> Result<usize> {
+        match over {
+            Over::Named(name) => {
+                find_window(name, self.named)?;
+                Ok(self.by_name[&name.text])
+            }
+            Over::Spec(spec) => {
+                let bound = self.binder.window(spec, self.named, &self.scope)?;
+                Ok(self.group(bound))
+            }
+        }
+    }
+
+    fn add(&mut self, call: &ast::Call, span: Span, scope: &Scope, group: usize) -> Result<Bound> {
+        let (aggregate, arguments) = bind_aggregate(self.binder, call, span, scope)?;
+        let returns = aggregate.returns;
+        let output = self.binder.unique(&format!("{}()", aggregate.function.name));
+        let call = AggregateCall {
+            function: aggregate.function,
+            bound: aggregate.bound,
+            arguments,
+            settings: self.binder.settings,
+            output,
+        };
+        let calls = &mut self.groups[group].calls;
+        let equal = calls.iter().find(|other| {
+            other.function.name == call.function.name && other.arguments == call.arguments
+        });
+        let output = match equal {
+            Some(other) => other.output.clone(),
+            None => {
+                calls.push(call);
+                calls.last().expect("it was just pushed").output.clone()
+            }
+        };
+        Ok(Bound { expr: Expr::Column(Column::new_unqualified(output)), data_type: returns, span })
+    }
+
+    /// `lag(x, n)` as a whole select item counts rows before the current one, whatever the frame:
+    /// it becomes the newest value of a frame that holds just that row.
+    fn add_lag(
+        &mut self,
+        call: &ast::Call,
+        span: Span,
+        scope: &Scope,
+        group: usize,
+    ) -> Result<Bound> {
+        let offset = self.binder.scalar_binder(scope).bind(&call.arguments[1])?;
+        let count = match constant(&offset.expr) {
+            Some(Value::SmallInt(count)) => u64::try_from(count).ok(),
+            Some(Value::Int(count)) => u64::try_from(count).ok(),
+            Some(Value::BigInt(count)) => u64::try_from(count).ok(),
+            _ => None,
+        };
+        let Some(count) = count else {
+            return Diagnostic::new(
+                code::INVALID_PARAMETER,
+                "the offset must be a constant that is not negative",
+            )
+            .at(offset.span)
+            .err();
+        };
+        let of = &self.groups[group].window;
+        let mut window = of.window.clone();
+        window.frame = Frame::Rows { from: Some(count), to: count };
+        window.max_size = None;
+        window.exclude_current_row = false;
+        let own = BoundWindow { window, unions: of.unions.clone(), span: of.span };
+        let own = self.group(own);
+        let mut call = call.clone();
+        let zero = ast::ExprKind::Literal(ast::Literal::BigInt(0));
+        call.arguments[1] = ast::Expr { kind: zero, span: call.arguments[1].span };
+        self.add(&call, span, scope, own)
+    }
+
+    /// Puts the windows, the LAST JOINs and the WHERE condition on top of FROM's first table.
+    /// A window that needs only that table's columns stands below the joins.
+    pub(crate) fn place(self, from: From, filter: Option<Expr>) -> Result<LogicalPlan> {
+        let base_columns = column_set(&from.base.scope);
+        let is_low = |group: &Group| group.expressions().all(|expr| uses_only(expr, &base_columns));
+        let filter_is_low = filter.as_ref().is_none_or(|f| uses_only(f, &base_columns));
+        let scope = self.scope;
+        let used = self.groups.into_iter().filter(|group| !group.calls.is_empty());
+        let (low, high): (Vec<Group>, Vec<Group>) =
+            used.partition(|group| filter_is_low && is_low(group));
+        let mut plan = from.base.plan;
+        let mut filter = filter;
+        if filter_is_low {
+            plan = filtered(plan, filter.take())?;
+        }
+        plan = aggregate_windows(plan, low, &from.base.scope)?;
+        plan = From::joined(from.joins, plan)?;
+        plan = filtered(plan, filter)?;
+        aggregate_windows(plan, high, &scope)
+    }
+}
+
+impl Group {
+    fn expressions(&self) -> impl Iterator<Item = &Expr> {
+        let window = &self.window.window;
+        window
+            .partition_by
+            .iter()
+            .chain(&window.order_by)
+            .chain(self.calls.iter().flat_map(|call| &call.arguments))
+    }
+}
+
+impl Aggregates for WindowCalls<'_> {
+    fn takes(&self, over: Option<&Over>) -> bool {
+        over.is_some() || !self.entered.is_empty()
+    }
+
+    fn bind(&mut self, call: &ast::Call, span: Span, scope: &Scope) -> Result<Bound> {
+        let group = match (&call.over, self.entered.last()) {
+            (Some(over), _) => self.resolve(over)?,
+            (None, Some(group)) => *group,
+            (None, None) => return call::unknown(call, true, span),
+        };
+        self.add(call, span, scope, group)
+    }
+
+    fn bind_whole(&mut self, call: &ast::Call, span: Span, scope: &Scope) -> Option<Result<Bound>> {
+        let function = aggregate::find(&call.name.text)?;
+        let over = call.over.as_ref()?;
+        if function.name != "lag" || call.arguments.len() != 2 {
+            return None;
+        }
+        Some(self.resolve(over).and_then(|group| self.add_lag(call, span, scope, group)))
+    }
+
+    fn enter(&mut self, over: &Over) -> Result<()> {
+        let group = self.resolve(over)?;
+        self.entered.push(group);
+        Ok(())
+    }
+
+    fn leave(&mut self) {
+        self.entered.pop();
+    }
+}
+
+/// An aggregate whose arguments are bound.
+pub(crate) struct Aggregate {
+    pub(crate) function: &'static lockstep_function::AggregateFunction,
+    pub(crate) bound: lockstep_function::BoundAggregate,
+    pub(crate) returns: DataType,
+    pub(crate) constants: Vec<Option<Value>>,
+}
+
+/// Binds the function and the arguments of an aggregate call.
+pub(crate) fn bind_aggregate(
+    binder: &Binder<'_>,
+    call: &ast::Call,
+    span: Span,
+    scope: &Scope,
+) -> Result<(Aggregate, Vec<Expr>)> {
+    let mut name = call.name.text.as_str();
+    if call.distinct {
+        if !name.eq_ignore_ascii_case("count") {
+            let message = format!("DISTINCT goes with count, not with `{name}`");
+            return Diagnostic::unsupported(message).at(span).err();
+        }
+        name = "distinct_count";
+    }
+    let function = aggregate::find(name).expect("the caller found it");
+    let arguments =
+        call.arguments.iter().map(|argument| binder.scalar_binder(scope).bind(argument));
+    let arguments: Vec<Bound> = arguments.collect::<Result<_>>()?;
+    let types: Vec<DataType> = arguments.iter().map(|a| a.data_type.clone()).collect();
+    let constants: Vec<Option<Value>> = arguments.iter().map(|a| constant(&a.expr)).collect();
+    let with = Arguments { types: &types, constants: &constants, settings: &binder.settings };
+    let bound = (function.bind)(&with).map_err(|error| {
+        let shown = format!("function `{name}`");
+        Box::new(call::signature(&shown, &error, &arguments, function.signature, span))
+    })?;
+    let arguments = call::cast_all(arguments, &bound.parameters, &binder.settings)?;
+    let returns = bound.returns.clone();
+    Ok((Aggregate { function, bound, returns, constants }, arguments))
+}
+
+fn filtered(plan: LogicalPlan, filter: Option<Expr>) -> Result<LogicalPlan> {
+    let Some(filter) = filter else { return Ok(plan) };
+    let builder = LogicalPlanBuilder::from(plan).filter(filter).map_err(planning)?;
+    builder.build().map_err(planning)
+}
+
+/// One node for all these groups.
+fn aggregate_windows(input: LogicalPlan, groups: Vec<Group>, scope: &Scope) -> Result<LogicalPlan> {
+    if groups.is_empty() {
+        return Ok(input);
+    }
+    let mut unions: Vec<(String, LogicalPlan)> = Vec::new();
+    let mut nodes = Vec::new();
+    let mut outputs = Vec::new();
+    for group in groups {
+        let mut positions = Vec::new();
+        for (identity, source) in group.window.unions {
+            same_columns(scope, &source, group.window.span)?;
+            let known = unions.iter().position(|(other, _)| *other == identity);
+            positions.push(known.unwrap_or(unions.len()));
+            if known.is_none() {
+                unions.push((identity, source.plan));
+            }
+        }
+        outputs.extend(group.calls.iter().map(|call| {
+            let arrow = lockstep_row::arrow::arrow_type(&call.bound.returns);
+            (None, Arc::new(Field::new(&call.output, arrow, true)))
+        }));
+        let window = group.window.window;
+        nodes.push(WindowGroup { window, unions: positions, calls: group.calls });
+    }
+    let fields = input.schema().iter().map(|(q, f)| (q.cloned(), Arc::clone(f)));
+    let schema = DFSchema::new_with_metadata(
+        fields.chain(outputs).collect(),
+        input.schema().metadata().clone(),
+    )
+    .map_err(planning)?;
+    let unions = unions.into_iter().map(|(_, plan)| plan).collect();
+    let node = WindowAggregate { input, unions, groups: nodes, schema: Arc::new(schema) };
+    Ok(LogicalPlan::Extension(Extension { node: Arc::new(node) }))
+}
+
+/// A UNION source has the main rows' columns: names, types and order.
+fn same_columns(main: &Scope, source: &Relation, span: Span) -> Result<()> {
+    let shape = |scope: &Scope| -> Vec<(String, DataType)> {
+        scope.columns.iter().map(|c| (c.name.clone(), c.data_type.clone())).collect()
+    };
+    let (main, source) = (shape(main), shape(&source.scope));
+    if main == source {
+        return Ok(());
+    }
+    let names: HashSet<&String> = main.iter().map(|(name, _)| name).collect();
+    let detail = match main.iter().zip(&source).find(|(l, r)| l != r) {
+        Some((l, r)) => format!("Column `{} {}` stands against `{} {}`.", l.0, l.1, r.0, r.1),
+        None => format!("{} columns stand against {}.", names.len(), source.len()),
+    };
+    let error: Result<()> =
+        windowing("a UNION source must have the columns of the main table", span);
+    error.map_err(|error| Box::new(error.with_detail(detail)))
+}
