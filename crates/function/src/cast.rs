@@ -24,7 +24,7 @@ use lockstep_row::{
     calendar::{self, DAY_MS},
 };
 
-pub(crate) use number::{is_nonzero, rank as type_rank};
+pub(crate) use number::{f64_to_f32, is_nonzero, rank as type_rank};
 pub use number::{narrow_to_i16, narrow_to_i32, saturate_to_i64};
 pub use text::{
     Printer, parse_bool, parse_date, parse_double, parse_float, parse_integer, parse_timestamp,

@@ -1,3 +1,84 @@
-//! Stub.
-pub(super) static FUNCTIONS: &[super::ScalarFunction] = &[];
-pub(super) static OPERATORS: &[super::ScalarFunction] = &[];
+//! Hashes and distances.
+
+use lockstep_row::{DataType, Datum, calendar};
+
+use super::{
+    Arguments, Resolved, ScalarFunction, ScalarImplementation,
+    signature::{NUMBER, PLAIN, expect},
+};
+
+pub(super) static FUNCTIONS: &[ScalarFunction] = &[
+    ScalarFunction {
+        name: "hash64",
+        aliases: &["farm_fingerprint"],
+        category: "hashing",
+        signature: "hash64(value) → BIGINT",
+        doc: "The 64-bit FarmHash fingerprint of the value's bytes: of a text its UTF-8, of a number or TIMESTAMP its little-endian bytes (so the type matters), of a DATE the reference system's 32-bit code. It never changes between versions.",
+        examples: &[
+            ("hash64(int(90))", "-3754664774081171349"),
+            ("hash64(bigint(90))", "-6110541762027922508"),
+            ("hash64('g1')", "3208330103598489124"),
+        ],
+        resolve: hash64,
+    },
+    ScalarFunction {
+        name: "earth_distance",
+        aliases: &[],
+        category: "geography",
+        signature: "earth_distance(latitude1, longitude1, latitude2, longitude2) → DOUBLE",
+        doc: "The great-circle distance of two points in kilometres (haversine, radius 6372.8 km). Angles are degrees; a latitude beyond ±90 or a longitude beyond ±180 gives NULL.",
+        examples: &[
+            ("earth_distance(40.0, 73.0, 41.0, 74.0)", "139.7281008068234"),
+            ("earth_distance(91.0, 0.0, 0.0, 0.0)", "NULL"),
+        ],
+        resolve: earth_distance,
+    },
+];
+
+fn hash64(arguments: &Arguments<'_>) -> Resolved {
+    expect(arguments, &[PLAIN])?;
+    let parameters = arguments.types.to_vec();
+    Ok(ScalarImplementation::new(parameters, DataType::BigInt, |arguments, _| {
+        Some(Datum::BigInt(fingerprint(arguments[0])?.cast_signed()))
+    }))
+}
+
+/// The fingerprint of a value; `None` for NULL, arrays and maps.
+pub(crate) fn fingerprint(value: Datum<'_>) -> Option<u64> {
+    Some(match value {
+        Datum::Null | Datum::Array(_) | Datum::Map(_) => return None,
+        Datum::Bool(value) => farmhash::fingerprint64(&[u8::from(value)]),
+        Datum::SmallInt(value) => farmhash::fingerprint64(&value.to_le_bytes()),
+        Datum::Int(value) => farmhash::fingerprint64(&value.to_le_bytes()),
+        Datum::BigInt(value) | Datum::Timestamp(value) => {
+            farmhash::fingerprint64(&value.to_le_bytes())
+        }
+        Datum::Float(value) => farmhash::fingerprint64(&value.to_le_bytes()),
+        Datum::Double(value) => farmhash::fingerprint64(&value.to_le_bytes()),
+        Datum::Date(days) => farmhash::fingerprint64(&calendar::date_code(days)?.to_le_bytes()),
+        Datum::String(text) => farmhash::fingerprint64(text.as_bytes()),
+    })
+}
+
+/// The earth's radius that the distance is computed with, in kilometres.
+const EARTH_RADIUS_KM: f64 = 6372.8;
+
+fn earth_distance(arguments: &Arguments<'_>) -> Resolved {
+    expect(arguments, &[NUMBER; 4])?;
+    let parameters = vec![DataType::Double; 4];
+    Ok(ScalarImplementation::new(parameters, DataType::Double, |arguments, _| {
+        let angle = |index: usize, most: f64| {
+            arguments[index].as_f64().filter(|angle| (-most..=most).contains(angle))
+        };
+        let (latitude1, longitude1) = (angle(0, 90.0)?, angle(1, 180.0)?);
+        let (latitude2, longitude2) = (angle(2, 90.0)?, angle(3, 180.0)?);
+        let half_height = ((latitude2 - latitude1).to_radians() / 2.0).sin();
+        let half_width = ((longitude2 - longitude1).to_radians() / 2.0).sin();
+        let chord = half_height * half_height
+            + half_width
+                * half_width
+                * latitude1.to_radians().cos()
+                * latitude2.to_radians().cos();
+        Some(Datum::Double(2.0 * EARTH_RADIUS_KM * chord.sqrt().asin()))
+    }))
+}

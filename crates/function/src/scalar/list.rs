@@ -1,3 +1,180 @@
-//! Stub.
-pub(super) static FUNCTIONS: &[super::ScalarFunction] = &[];
-pub(super) static OPERATORS: &[super::ScalarFunction] = &[];
+//! Texts split into lists, and lists joined into texts. A list is an ARRAY<STRING>.
+
+use std::ops::ControlFlow;
+
+use bumpalo::collections::{String as ArenaString, Vec as ArenaVec};
+use lockstep_row::{Arena, DataType, Datum};
+use regex::Regex;
+
+use super::{
+    Arguments, Resolved, ScalarFunction, ScalarImplementation,
+    signature::{Class, TEXT, TEXTS, constant_text, expect},
+};
+use crate::Compatibility;
+
+macro_rules! list {
+    ($name:literal, $signature:literal, $doc:literal, $examples:expr, $resolve:expr) => {
+        ScalarFunction {
+            name: $name,
+            aliases: &[],
+            category: "lists",
+            signature: $signature,
+            doc: $doc,
+            examples: $examples,
+            resolve: $resolve,
+        }
+    };
+}
+
+pub(super) static FUNCTIONS: &[ScalarFunction] = &[
+    list!("split", "split(text STRING, delimiter STRING) → ARRAY<STRING>", "The pieces between delimiters, empty ones included. A delimiter of more than one byte is a regular expression. A NULL text, an empty delimiter or one that is no regular expression gives the empty list.", &[("split('a,,b,', ',')", "[a, , b, ]"), ("split('a1b22c', '[0-9]+')", "[a, b, c]"), ("split(NULL, ',')", "[]")], |arguments| split(arguments, Part::Whole)),
+    list!("split_by_key", "split_by_key(text STRING, delimiter STRING, pair_delimiter STRING) → ARRAY<STRING>", "For each piece that contains the pair delimiter, what stands before it; other pieces are left out.", &[("split_by_key('k1:v1,?,k2:v2', ',', ':')", "[k1, k2]")], |arguments| split(arguments, Part::Key)),
+    list!("split_by_value", "split_by_value(text STRING, delimiter STRING, pair_delimiter STRING) → ARRAY<STRING>", "For each piece that contains the pair delimiter, what stands between its first and its second occurrence; other pieces are left out.", &[("split_by_value('k1:v1,?,k2:v2', ',', ':')", "[v1, v2]")], |arguments| split(arguments, Part::Value)),
+    list!("join", "`join`(list ARRAY<STRING>, delimiter STRING) → STRING", "The elements with a delimiter between them; NULL elements are left out, the empty list is the empty text.", &[("`join`(split('a,b', ','), ' ')", "a b"), ("`join`(split('', ''), ' ')", "")], join),
+    list!("list_except_by_key", "list_except_by_key(list ARRAY<STRING>, keys STRING) → ARRAY<STRING>", "The `key:value` elements whose key is not among the keys, which a comma separates. An element without `:` is all key.", &[("list_except_by_key(split('a:1,b:2,c:0', ','), 'a,b')", "[c:0]"), ("list_except_by_key(split('a,b,c', ','), 'a,b')", "[c]")], |arguments| except(arguments, key_of)),
+    list!("list_except_by_value", "list_except_by_value(list ARRAY<STRING>, values STRING) → ARRAY<STRING>", "The `key:value` elements whose value is not among the values, which a comma separates. The value of an element without `:` is empty.", &[("list_except_by_value(split('a:1,b:2,c:0', ','), '1,2')", "[c:0]"), ("list_except_by_value(split('a,b', ','), '')", "[]")], |arguments| except(arguments, value_of)),
+];
+
+/// Bytes that one list of the reference holds; later pieces are dropped there.
+pub(crate) const REFERENCE_LIST_SIZE_MAX: usize = 4096;
+
+/// Which part of a piece is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// All of it.
+    Whole,
+    /// What stands before the pair delimiter.
+    Key,
+    /// What stands after it.
+    Value,
+}
+
+/// Splits texts the way `split`, `split_by_key` and `split_by_value` do.
+#[derive(Debug, Clone)]
+pub(crate) enum Splitter {
+    /// Nothing comes out.
+    Never,
+    /// At each occurrence of a text.
+    Literal(Box<str>),
+    /// At each match of a regular expression.
+    Pattern(Regex),
+}
+
+impl Splitter {
+    /// Prepares a delimiter: one byte is literal, more are a regular expression.
+    pub(crate) fn new(delimiter: &str) -> Self {
+        let is_literal = delimiter.len() == 1
+            || delimiter.chars().all(|c| c.is_alphanumeric() || !c.is_ascii());
+        match delimiter {
+            "" => Self::Never,
+            literal if is_literal => Self::Literal(literal.into()),
+            pattern => Regex::new(pattern).map_or(Self::Never, Self::Pattern),
+        }
+    }
+
+    /// Calls `take` with every piece, in order, until it breaks.
+    pub(crate) fn split<'t>(&self, text: &'t str, mut take: impl FnMut(&'t str) -> ControlFlow<()>) {
+        // The first break ends the walk; that it broke is of no interest to the caller.
+        let _ended: ControlFlow<()> = match self {
+            Self::Never => ControlFlow::Continue(()),
+            Self::Literal(delimiter) => text.split(&**delimiter).try_for_each(&mut take),
+            Self::Pattern(regex) => regex.split(text).try_for_each(&mut take),
+        };
+    }
+}
+
+/// The wanted part of a piece; `None` where it has no such part.
+pub(crate) fn part_of<'t>(piece: &'t str, part: Part, pair_delimiter: &str) -> Option<&'t str> {
+    if part == Part::Whole {
+        return Some(piece);
+    }
+    if pair_delimiter.is_empty() {
+        return None;
+    }
+    let (key, rest) = piece.split_once(pair_delimiter)?;
+    match part {
+        Part::Key => Some(key),
+        _ => Some(rest.split_once(pair_delimiter).map_or(rest, |(value, _)| value)),
+    }
+}
+
+fn split(arguments: &Arguments<'_>, part: Part) -> Resolved {
+    let classes: &[Class] = if part == Part::Whole { &[TEXT, TEXT] } else { &[TEXT, TEXT, TEXT] };
+    expect(arguments, classes)?;
+    let size_max = match arguments.settings.compatibility {
+        Compatibility::Standard => usize::MAX,
+        Compatibility::OpenMldb => REFERENCE_LIST_SIZE_MAX,
+    };
+    let prepared = constant_text(arguments, 1).map(Splitter::new);
+    let parameters = vec![DataType::String; classes.len()];
+    let returns = DataType::Array(Box::new(DataType::String));
+    let form = ScalarImplementation::new(parameters, returns, move |arguments, arena| {
+        let (Some(text), Some(delimiter)) = (arguments[0].as_str(), arguments[1].as_str()) else {
+            return Some(Datum::Array(&[]));
+        };
+        let pair_delimiter = match arguments.get(2) {
+            Some(pair_delimiter) => pair_delimiter.as_str().unwrap_or_default(),
+            None => "",
+        };
+        let made;
+        let splitter = match &prepared {
+            Some(splitter) => splitter,
+            None => {
+                made = Splitter::new(delimiter);
+                &made
+            }
+        };
+        let mut size = 0_usize;
+        let mut pieces = ArenaVec::new_in(arena);
+        splitter.split(text, |piece| {
+            if let Some(piece) = part_of(piece, part, pair_delimiter) {
+                size = size.saturating_add(piece.len());
+                if size > size_max {
+                    return ControlFlow::Break(());
+                }
+                pieces.push(Datum::String(piece));
+            }
+            ControlFlow::Continue(())
+        });
+        Some(Datum::Array(pieces.into_bump_slice()))
+    });
+    Ok(form.passing_nulls())
+}
+
+fn join(arguments: &Arguments<'_>) -> Resolved {
+    expect(arguments, &[TEXTS, TEXT])?;
+    let parameters = vec![DataType::Array(Box::new(DataType::String)), DataType::String];
+    Ok(ScalarImplementation::new(parameters, DataType::String, |arguments, arena| {
+        let Datum::Array(items) = arguments[0] else { return None };
+        let delimiter = arguments[1].as_str()?;
+        let mut joined = ArenaString::new_in(arena);
+        for (position, item) in items.iter().filter_map(Datum::as_str).enumerate() {
+            joined.push_str(if position == 0 { "" } else { delimiter });
+            joined.push_str(item);
+        }
+        Some(Datum::String(joined.into_bump_str()))
+    }))
+}
+
+fn key_of(element: &str) -> &str {
+    element.split_once(':').map_or(element, |(key, _)| key)
+}
+
+fn value_of(element: &str) -> &str {
+    element.split_once(':').map_or("", |(_, value)| value)
+}
+
+fn except(arguments: &Arguments<'_>, of: for<'t> fn(&'t str) -> &'t str) -> Resolved {
+    expect(arguments, &[TEXTS, TEXT])?;
+    let list = DataType::Array(Box::new(DataType::String));
+    let parameters = vec![list.clone(), DataType::String];
+    Ok(ScalarImplementation::new(parameters, list, move |arguments, arena: &Arena| {
+        let Datum::Array(items) = arguments[0] else { return None };
+        let excluded = arguments[1].as_str()?;
+        let mut kept = ArenaVec::with_capacity_in(items.len(), arena);
+        kept.extend(items.iter().copied().filter(|item| {
+            item.as_str().is_some_and(|text| !excluded.split(',').any(|one| one == of(text)))
+        }));
+        Some(Datum::Array(kept.into_bump_slice()))
+    }))
+}

@@ -1,3 +1,230 @@
-//! Stub.
-pub(super) static FUNCTIONS: &[super::ScalarFunction] = &[];
-pub(super) static OPERATORS: &[super::ScalarFunction] = &[];
+//! Mathematics. FLOAT arguments give FLOAT where the function is continuous, everything else
+//! DOUBLE; what lies outside a function's domain is NaN or an infinity, as IEEE 754 says.
+
+use lockstep_row::{DataType, Datum};
+
+use super::{
+    Arguments, Resolved, ScalarFunction, ScalarImplementation, arithmetic,
+    signature::{Class, INTEGER, NUMBER, NUMBER_OR_BOOL, expect, expect_between, type_or},
+};
+use crate::cast::{narrow_to_i16, narrow_to_i32};
+
+macro_rules! math {
+    ($name:literal, $aliases:expr, $signature:literal, $doc:literal, $examples:expr, $resolve:expr) => {
+        ScalarFunction {
+            name: $name,
+            aliases: $aliases,
+            category: "mathematics",
+            signature: $signature,
+            doc: $doc,
+            examples: $examples,
+            resolve: $resolve,
+        }
+    };
+}
+
+pub(super) static FUNCTIONS: &[ScalarFunction] = &[
+    math!("abs", &[], "abs(x) → INT, BIGINT or DOUBLE", "The absolute value. SMALLINT and INT give INT, BIGINT gives BIGINT, everything else DOUBLE.", &[("abs(-2)", "2"), ("abs(-0.5)", "0.5"), ("abs(true)", "1")], abs),
+    math!("ceil", &["ceiling"], "ceil(x) → BIGINT or DOUBLE", "The least whole number that is not below `x`: BIGINT for integers, DOUBLE otherwise.", &[("ceil(1.2)", "2"), ("ceil(-1.2)", "-1"), ("ceil(3)", "3")], |arguments| whole(arguments, f64::ceil)),
+    math!("floor", &[], "floor(x) → BIGINT or DOUBLE", "The greatest whole number that is not above `x`: BIGINT for integers, DOUBLE otherwise.", &[("floor(1.8)", "1"), ("floor(-1.2)", "-2")], |arguments| whole(arguments, f64::floor)),
+    math!("round", &[], "round(x[, digits INT]) → the type of `x`", "Rounds to so many decimals, halves away from zero. Negative digits round before the point; integers change only then.", &[("round(2.5)", "3"), ("round(-2.5)", "-3"), ("round(3.14159, 2)", "3.14"), ("round(1250, -2)", "1300")], round),
+    math!("truncate", &[], "truncate(x) → INT, BIGINT or DOUBLE", "Drops the fraction. SMALLINT and INT give INT, BIGINT gives BIGINT, everything else DOUBLE.", &[("truncate(1.9)", "1"), ("truncate(-1.9)", "-1")], truncate),
+    math!("acos", &[], "acos(x) → FLOAT or DOUBLE", "The arc cosine in radians; NaN outside [-1, 1].", &[("acos(1)", "0"), ("acos(2)", "NaN")], |arguments| real(arguments, NUMBER, f32::acos, f64::acos)),
+    math!("asin", &[], "asin(x) → FLOAT or DOUBLE", "The arc sine in radians; NaN outside [-1, 1].", &[("asin(0)", "0")], |arguments| real(arguments, NUMBER, f32::asin, f64::asin)),
+    math!("atan", &[], "atan(x), atan(y, x) → FLOAT or DOUBLE", "The arc tangent in radians; with two arguments the same as `atan2`.", &[("atan(0)", "0"), ("atan(1, 1)", "0.7853981633974483")], atan),
+    math!("atan2", &[], "atan2(y, x) → FLOAT or DOUBLE", "The angle of the point (x, y) in radians.", &[("atan2(2, 2)", "0.7853981633974483")], |arguments| real_pair(arguments, f32::atan2, f64::atan2)),
+    math!("cos", &[], "cos(x) → FLOAT or DOUBLE", "The cosine of an angle in radians.", &[("cos(0)", "1")], |arguments| real(arguments, NUMBER, f32::cos, f64::cos)),
+    math!("cot", &[], "cot(x) → FLOAT or DOUBLE", "The cotangent of an angle in radians; an infinity at 0.", &[("cot(0)", "Infinity")], |arguments| real(arguments, NUMBER, |x| 1.0 / x.tan(), |x| 1.0 / x.tan())),
+    math!("sin", &[], "sin(x) → FLOAT or DOUBLE", "The sine of an angle in radians.", &[("sin(0)", "0")], |arguments| real(arguments, NUMBER, f32::sin, f64::sin)),
+    math!("tan", &[], "tan(x) → FLOAT or DOUBLE", "The tangent of an angle in radians.", &[("tan(0)", "0")], |arguments| real(arguments, NUMBER, f32::tan, f64::tan)),
+    math!("degrees", &[], "degrees(x) → DOUBLE", "Radians in degrees.", &[("degrees(0)", "0")], |arguments| double(arguments, f64::to_degrees)),
+    math!("radians", &[], "radians(x) → DOUBLE", "Degrees in radians.", &[("radians(180)", "3.141592653589793")], |arguments| double(arguments, f64::to_radians)),
+    math!("exp", &[], "exp(x) → FLOAT or DOUBLE", "e to the power of `x`.", &[("exp(0)", "1")], |arguments| real(arguments, NUMBER, f32::exp, f64::exp)),
+    math!("ln", &[], "ln(x) → FLOAT or DOUBLE", "The natural logarithm; -Infinity at 0 and NaN below.", &[("ln(1)", "0"), ("ln(0)", "-Infinity"), ("ln(-1)", "NaN")], |arguments| real(arguments, NUMBER_OR_BOOL, f32::ln, f64::ln)),
+    math!("log", &[], "log(x), log(base, x) → FLOAT or DOUBLE", "The natural logarithm, or the logarithm to a base, computed as ln(x) / ln(base).", &[("log(1)", "0"), ("log(2, 8)", "3")], log),
+    math!("log2", &[], "log2(x) → FLOAT or DOUBLE", "The logarithm to base 2.", &[("log2(8)", "3")], |arguments| real(arguments, NUMBER_OR_BOOL, f32::log2, f64::log2)),
+    math!("log10", &[], "log10(x) → FLOAT or DOUBLE", "The logarithm to base 10.", &[("log10(1000)", "3")], |arguments| real(arguments, NUMBER_OR_BOOL, f32::log10, f64::log10)),
+    math!("pow", &["power"], "pow(x, y) → FLOAT or DOUBLE", "`x` to the power of `y`.", &[("pow(2, 10)", "1024"), ("pow(2, -1)", "0.5")], |arguments| real_pair(arguments, f32::powf, f64::powf)),
+    math!("sqrt", &[], "sqrt(x) → FLOAT or DOUBLE", "The square root; NaN below 0.", &[("sqrt(9)", "3"), ("sqrt(-1)", "NaN")], |arguments| real(arguments, NUMBER, f32::sqrt, f64::sqrt)),
+    math!("add", &[], "add(a, b) → as a + b", "The operator + as a function.", &[("add(1, 2)", "3")], arithmetic::add),
+    math!("inc", &[], "inc(x) → the type of `x`", "One more than `x`; integers wrap.", &[("inc(1)", "2"), ("inc(1.5)", "2.5")], inc),
+    math!("mod", &[], "mod(a, b) → as a % b", "The remainder of a division, with the sign of `a`; NULL for b = 0.", &[("mod(7, 3)", "1"), ("mod(-7, 3)", "-1")], arithmetic::modulo),
+    math!("pmod", &[], "pmod(a, b) → as a % b", "The remainder of a division made non-negative by adding `b`; NULL for b = 0.", &[("pmod(-7, 3)", "2"), ("pmod(7, 0)", "NULL")], arithmetic::positive_modulo),
+];
+
+/// A function of one number: FLOAT for FLOAT, otherwise DOUBLE.
+fn real(
+    arguments: &Arguments<'_>,
+    class: Class,
+    single: fn(f32) -> f32,
+    double: fn(f64) -> f64,
+) -> Resolved {
+    expect(arguments, &[class])?;
+    if arguments.types[0] == DataType::Float {
+        let parameters = vec![DataType::Float];
+        return Ok(ScalarImplementation::new(parameters, DataType::Float, move |arguments, _| {
+            let Datum::Float(x) = arguments[0] else { return None };
+            Some(Datum::Float(single(x)))
+        }));
+    }
+    Ok(ScalarImplementation::new(vec![DataType::Double], DataType::Double, move |arguments, _| {
+        Some(Datum::Double(double(arguments[0].as_f64()?)))
+    }))
+}
+
+/// A function of one number that is always DOUBLE.
+fn double(arguments: &Arguments<'_>, compute: fn(f64) -> f64) -> Resolved {
+    expect(arguments, &[NUMBER])?;
+    Ok(ScalarImplementation::new(vec![DataType::Double], DataType::Double, move |arguments, _| {
+        Some(Datum::Double(compute(arguments[0].as_f64()?)))
+    }))
+}
+
+/// A function of two numbers: FLOAT for two FLOATs, otherwise DOUBLE.
+fn real_pair(
+    arguments: &Arguments<'_>,
+    single: fn(f32, f32) -> f32,
+    double: fn(f64, f64) -> f64,
+) -> Resolved {
+    expect(arguments, &[NUMBER_OR_BOOL, NUMBER_OR_BOOL])?;
+    if arguments.types.iter().all(|data_type| *data_type == DataType::Float) {
+        let parameters = arguments.types.to_vec();
+        return Ok(ScalarImplementation::new(parameters, DataType::Float, move |arguments, _| {
+            let (Datum::Float(a), Datum::Float(b)) = (arguments[0], arguments[1]) else {
+                return None;
+            };
+            Some(Datum::Float(single(a, b)))
+        }));
+    }
+    let parameters = vec![DataType::Double; 2];
+    Ok(ScalarImplementation::new(parameters, DataType::Double, move |arguments, _| {
+        Some(Datum::Double(double(arguments[0].as_f64()?, arguments[1].as_f64()?)))
+    }))
+}
+
+fn atan(arguments: &Arguments<'_>) -> Resolved {
+    if arguments.types.len() == 2 {
+        return real_pair(arguments, f32::atan2, f64::atan2);
+    }
+    real(arguments, NUMBER, f32::atan, f64::atan)
+}
+
+fn log(arguments: &Arguments<'_>) -> Resolved {
+    if arguments.types.len() == 2 {
+        return real_pair(arguments, |base, x| x.ln() / base.ln(), |base, x| x.ln() / base.ln());
+    }
+    real(arguments, NUMBER_OR_BOOL, f32::ln, f64::ln)
+}
+
+fn abs(arguments: &Arguments<'_>) -> Resolved {
+    narrow_or_double(arguments, i64::wrapping_abs, f64::abs)
+}
+
+fn truncate(arguments: &Arguments<'_>) -> Resolved {
+    narrow_or_double(arguments, |x| x, f64::trunc)
+}
+
+/// A function whose result is INT for SMALLINT and INT, BIGINT for BIGINT, otherwise DOUBLE.
+fn narrow_or_double(
+    arguments: &Arguments<'_>,
+    integer: fn(i64) -> i64,
+    double: fn(f64) -> f64,
+) -> Resolved {
+    expect(arguments, &[NUMBER_OR_BOOL])?;
+    let parameters = arguments.types.to_vec();
+    Ok(match arguments.types[0] {
+        DataType::SmallInt | DataType::Int => {
+            ScalarImplementation::new(parameters, DataType::Int, move |arguments, _| {
+                Some(Datum::Int(narrow_to_i32(integer(arguments[0].as_i64()?))))
+            })
+        }
+        DataType::BigInt => {
+            ScalarImplementation::new(parameters, DataType::BigInt, move |arguments, _| {
+                Some(Datum::BigInt(integer(arguments[0].as_i64()?)))
+            })
+        }
+        _ => ScalarImplementation::new(
+            vec![DataType::Double],
+            DataType::Double,
+            move |arguments, _| Some(Datum::Double(double(arguments[0].as_f64()?))),
+        ),
+    })
+}
+
+/// A function whose result is BIGINT for integers, which it leaves alone, otherwise DOUBLE.
+fn whole(arguments: &Arguments<'_>, compute: fn(f64) -> f64) -> Resolved {
+    expect(arguments, &[NUMBER_OR_BOOL])?;
+    if arguments.types[0].is_integer() {
+        let parameters = arguments.types.to_vec();
+        return Ok(ScalarImplementation::new(parameters, DataType::BigInt, |arguments, _| {
+            Some(Datum::BigInt(arguments[0].as_i64()?))
+        }));
+    }
+    Ok(ScalarImplementation::new(vec![DataType::Double], DataType::Double, move |arguments, _| {
+        Some(Datum::Double(compute(arguments[0].as_f64()?)))
+    }))
+}
+
+fn inc(arguments: &Arguments<'_>) -> Resolved {
+    expect(arguments, &[NUMBER])?;
+    let result = type_or(arguments, 0, DataType::Int);
+    Ok(ScalarImplementation::new(vec![result.clone()], result, |arguments, _| {
+        Some(match arguments[0] {
+            Datum::SmallInt(x) => Datum::SmallInt(x.wrapping_add(1)),
+            Datum::Int(x) => Datum::Int(x.wrapping_add(1)),
+            Datum::BigInt(x) => Datum::BigInt(x.wrapping_add(1)),
+            Datum::Float(x) => Datum::Float(x + 1.0),
+            Datum::Double(x) => Datum::Double(x + 1.0),
+            _ => return None,
+        })
+    }))
+}
+
+fn round(arguments: &Arguments<'_>) -> Resolved {
+    expect_between(arguments, 1, &[NUMBER, INTEGER])?;
+    let result = type_or(arguments, 0, DataType::Double);
+    let mut parameters = vec![result.clone()];
+    parameters.extend(arguments.types.get(1).map(|_| DataType::Int));
+    Ok(ScalarImplementation::new(parameters, result, |arguments, _| {
+        let digits = match arguments.get(1) {
+            Some(digits) => narrow_to_i32(digits.as_i64()?),
+            None => 0,
+        };
+        Some(match arguments[0] {
+            Datum::SmallInt(x) => {
+                Datum::SmallInt(narrow_to_i16(round_integer(i64::from(x), digits)))
+            }
+            Datum::Int(x) => Datum::Int(narrow_to_i32(round_integer(i64::from(x), digits))),
+            Datum::BigInt(x) => Datum::BigInt(round_integer(x, digits)),
+            Datum::Float(x) => {
+                Datum::Float(crate::cast::f64_to_f32(round_double(f64::from(x), digits)))
+            }
+            Datum::Double(x) => Datum::Double(round_double(x, digits)),
+            _ => return None,
+        })
+    }))
+}
+
+/// Rounds before the point; saturates where the rounded number does not fit.
+fn round_integer(x: i64, digits: i32) -> i64 {
+    let Ok(zeros) = u32::try_from(-i64::from(digits)) else { return x };
+    let Some(unit) = 10_i128.checked_pow(zeros).filter(|unit| *unit <= 10_i128.pow(20)) else {
+        return 0;
+    };
+    let x = i128::from(x);
+    let rounded = (x + x.signum() * (unit / 2)) / unit * unit;
+    i64::try_from(rounded).unwrap_or(if rounded < 0 { i64::MIN } else { i64::MAX })
+}
+
+/// Rounds to so many decimals; what scaling would push beyond the range is left alone.
+fn round_double(x: f64, digits: i32) -> f64 {
+    if digits == 0 {
+        return x.round();
+    }
+    let scale = 10_f64.powi(digits.clamp(-308, 308).abs());
+    if digits < 0 {
+        return (x / scale).round() * scale;
+    }
+    let scaled = x * scale;
+    if scaled.is_finite() { scaled.round() / scale } else { x }
+}

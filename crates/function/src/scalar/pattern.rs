@@ -1,3 +1,292 @@
-//! Stub.
-pub(super) static FUNCTIONS: &[super::ScalarFunction] = &[];
-pub(super) static OPERATORS: &[super::ScalarFunction] = &[];
+//! LIKE, ILIKE and RLIKE, as operators and as functions.
+//!
+//! A constant pattern is compiled when the call is bound. Other patterns are walked (LIKE) or
+//! compiled (RLIKE) per row; each thread keeps the last regular expression it compiled, so that a
+//! column of equal patterns compiles once.
+
+use std::cell::RefCell;
+
+use lockstep_row::{DataType, Datum};
+use regex::{Regex, RegexBuilder};
+
+use super::{
+    Arguments, Resolved, ScalarFunction, ScalarImplementation, SignatureError,
+    arithmetic::operator,
+    signature::{TEXT, constant_text, expect_between},
+    text::text,
+};
+use crate::Compatibility;
+
+pub(super) static FUNCTIONS: &[ScalarFunction] = &[
+    text!("like_match", &[], "like_match(text STRING, pattern STRING[, escape STRING]) → BOOL", "Whether the whole text matches a pattern in which `%` stands for any run of characters and `_` for one. The escape character, a backslash by default, makes the next one literal; an empty escape switches that off, a longer one matches nothing.", &[("like_match('Mike', 'M%')", "true"), ("like_match('Mike', 'm_ke')", "false"), ("like_match('M_ke', 'M&_ke', '&')", "true"), ("like_match('数据', '_据')", "true")], |arguments| like(arguments, Case::Matters, Escape::Any)),
+    text!("ilike_match", &[], "ilike_match(text STRING, pattern STRING[, escape STRING]) → BOOL", "`like_match` without regard to case.", &[("ilike_match('Mike', 'm_ke')", "true")], |arguments| like(arguments, Case::Ignored, Escape::Any)),
+    text!("regexp_like", &[], "regexp_like(text STRING, pattern STRING[, flags STRING]) → BOOL", "Whether the whole text matches a regular expression. Flags: `c` case matters (the default), `i` it does not, `m` `^` and `$` match at lines, `s` a point matches a line's end. NULL where the pattern is not valid.", &[("regexp_like('abc', 'a.c')", "true"), ("regexp_like('abcd', 'a.c')", "false"), ("regexp_like('ABC', 'a.c', 'i')", "true"), ("regexp_like('a', '(')", "NULL")], regexp_like),
+];
+
+pub(super) static OPERATORS: &[ScalarFunction] = &[
+    operator!("op_like", "text LIKE pattern [ESCAPE escape] → BOOL", "Whether the whole text matches a pattern; see `like_match`. The escape is a constant of at most one character.", &[("'abc' LIKE 'a%'", "true"), ("'abc' LIKE 'A%'", "false")], |arguments| like(arguments, Case::Matters, Escape::OneConstant)),
+    operator!("op_ilike", "text ILIKE pattern [ESCAPE escape] → BOOL", "LIKE without regard to case.", &[("'abc' ILIKE 'A_C'", "true")], |arguments| like(arguments, Case::Ignored, Escape::OneConstant)),
+    operator!("op_rlike", "text RLIKE pattern → BOOL", "Whether the whole text matches a regular expression; see `regexp_like`.", &[("'abc' RLIKE 'a.*'", "true"), ("'abc' RLIKE 'b'", "false")], regexp_like),
+];
+
+/// Whether case matters.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Case {
+    Matters,
+    Ignored,
+}
+
+/// What an escape argument may be.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Escape {
+    /// Anything; one that is too long matches nothing.
+    Any,
+    /// A constant of at most one character.
+    OneConstant,
+}
+
+/// How characters are taken from a text and compared.
+#[derive(Clone, Copy)]
+struct Alphabet {
+    /// Bytes instead of characters.
+    by_bytes: bool,
+    case: Case,
+}
+
+impl Alphabet {
+    /// Takes the first character or byte off a text.
+    fn split(self, text: &[u8]) -> Option<(u32, &[u8])> {
+        let first = *text.first()?;
+        if self.by_bytes || first.is_ascii() {
+            return Some((u32::from(first), &text[1..]));
+        }
+        let size = if first >= 0xf0 { 4 } else if first >= 0xe0 { 3 } else { 2 };
+        let (bytes, rest) = text.split_at_checked(size)?;
+        let character = std::str::from_utf8(bytes).ok()?.chars().next()?;
+        Some((u32::from(character), rest))
+    }
+
+    fn is_same(self, left: u32, right: u32) -> bool {
+        if left == right || self.case == Case::Matters {
+            return left == right;
+        }
+        match (char::from_u32(left), char::from_u32(right)) {
+            (Some(left), Some(right)) if self.by_bytes => left.eq_ignore_ascii_case(&right),
+            (Some(left), Some(right)) => left.to_lowercase().eq(right.to_lowercase()),
+            _ => false,
+        }
+    }
+}
+
+/// One step of a LIKE pattern.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// This character.
+    Literal(u32),
+    /// Any one character.
+    One,
+    /// Any run of characters.
+    Run,
+}
+
+/// Takes the first step off a pattern. `Err` at an escape that nothing follows.
+fn step(pattern: &[u8], escape: Option<u32>, alphabet: Alphabet) -> Result<Option<(Step, &[u8])>, ()> {
+    let Some((first, rest)) = alphabet.split(pattern) else { return Ok(None) };
+    Ok(Some(if Some(first) == escape {
+        let (literal, rest) = alphabet.split(rest).ok_or(())?;
+        (Step::Literal(literal), rest)
+    } else if first == u32::from('%') {
+        (Step::Run, rest)
+    } else if first == u32::from('_') {
+        (Step::One, rest)
+    } else {
+        (Step::Literal(first), rest)
+    }))
+}
+
+/// Whether the whole text matches. Goes back to the last `%` only, so that the time is at most the
+/// product of the lengths.
+fn matches(text: &str, pattern: &str, escape: Option<u32>, alphabet: Alphabet) -> bool {
+    let (mut text, mut pattern) = (text.as_bytes(), pattern.as_bytes());
+    let mut retry: Option<(&[u8], &[u8])> = None;
+    loop {
+        let Ok(next) = step(pattern, escape, alphabet) else { return false };
+        let first = alphabet.split(text);
+        match (next, first) {
+            (Some((Step::Run, rest)), _) => {
+                retry = Some((text, rest));
+                pattern = rest;
+                continue;
+            }
+            (None, None) => return true,
+            (Some((Step::One, rest)), Some((_, after))) => {
+                (pattern, text) = (rest, after);
+                continue;
+            }
+            (Some((Step::Literal(literal), rest)), Some((character, after)))
+                if alphabet.is_same(literal, character) =>
+            {
+                (pattern, text) = (rest, after);
+                continue;
+            }
+            _ => {}
+        }
+        let Some((from, after_run)) = retry else { return false };
+        let Some((_, shorter)) = alphabet.split(from) else { return false };
+        retry = Some((shorter, after_run));
+        (text, pattern) = (shorter, after_run);
+    }
+}
+
+/// Whether an escape at the pattern's end makes it match nothing, whatever the text.
+fn ends_in_escape(pattern: &str, escape: Option<u32>, alphabet: Alphabet) -> bool {
+    let mut rest = pattern.as_bytes();
+    loop {
+        match step(rest, escape, alphabet) {
+            Ok(Some((_, after))) => rest = after,
+            Ok(None) => return false,
+            Err(()) => return true,
+        }
+    }
+}
+
+/// The escape that a text names: none, one character, or `Err` for more.
+fn escape_of(text: &str, alphabet: Alphabet) -> Result<Option<u32>, ()> {
+    match alphabet.split(text.as_bytes()) {
+        None => Ok(None),
+        Some((character, [])) => Ok(Some(character)),
+        Some(_) => Err(()),
+    }
+}
+
+fn like(arguments: &Arguments<'_>, case: Case, escape: Escape) -> Resolved {
+    expect_between(arguments, 2, &[TEXT, TEXT, TEXT])?;
+    let by_bytes = arguments.settings.compatibility == Compatibility::OpenMldb;
+    let alphabet = Alphabet { by_bytes, case };
+    if escape == Escape::OneConstant && arguments.types.len() == 3 {
+        check_escape(arguments, alphabet)?;
+    }
+    let parameters = vec![DataType::String; arguments.types.len()];
+    let constant_pattern = constant_text(arguments, 1);
+    let constant_escape = match arguments.types.len() {
+        2 => Some("\\"),
+        _ => constant_text(arguments, 2),
+    };
+    if let (Some(pattern), Some(escape)) = (constant_pattern, constant_escape) {
+        return Ok(like_constant(parameters, pattern, escape, alphabet));
+    }
+    Ok(ScalarImplementation::new(parameters, DataType::Bool, move |arguments, _| {
+        let escape = match arguments.get(2) {
+            Some(escape) => escape.as_str()?,
+            None => "\\",
+        };
+        let (text, pattern) = (arguments[0].as_str()?, arguments[1].as_str()?);
+        let holds = escape_of(escape, alphabet).is_ok_and(|escape| {
+            !ends_in_escape(pattern, escape, alphabet) && matches(text, pattern, escape, alphabet)
+        });
+        Some(Datum::Bool(holds))
+    }))
+}
+
+/// LIKE with a pattern that is known: a prefix, suffix or part is compared as bytes.
+fn like_constant(
+    parameters: Vec<DataType>,
+    pattern: &str,
+    escape: &str,
+    alphabet: Alphabet,
+) -> ScalarImplementation {
+    let Ok(escape) = escape_of(escape, alphabet) else {
+        return ScalarImplementation::new(parameters, DataType::Bool, |_, _| {
+            Some(Datum::Bool(false))
+        });
+    };
+    if ends_in_escape(pattern, escape, alphabet) {
+        return ScalarImplementation::new(parameters, DataType::Bool, |_, _| {
+            Some(Datum::Bool(false))
+        });
+    }
+    let is_special = |text: &str| {
+        text.chars().any(|c| c == '%' || c == '_' || Some(u32::from(c)) == escape)
+    };
+    let core = pattern.trim_matches('%');
+    if alphabet.case == Case::Ignored || is_special(core) || core.is_empty() {
+        let pattern: Box<str> = pattern.into();
+        return ScalarImplementation::new(parameters, DataType::Bool, move |arguments, _| {
+            Some(Datum::Bool(matches(arguments[0].as_str()?, &pattern, escape, alphabet)))
+        });
+    }
+    let part: Box<str> = core.into();
+    let holds: fn(&str, &str) -> bool = match (pattern.starts_with('%'), pattern.ends_with('%')) {
+        (false, false) => |text, part| text == part,
+        (false, true) => |text, part| text.starts_with(part),
+        (true, false) => |text, part| text.ends_with(part),
+        (true, true) => |text, part| text.contains(part),
+    };
+    ScalarImplementation::new(parameters, DataType::Bool, move |arguments, _| {
+        Some(Datum::Bool(holds(arguments[0].as_str()?, &part)))
+    })
+}
+
+fn check_escape(arguments: &Arguments<'_>, alphabet: Alphabet) -> Result<(), SignatureError> {
+    let is_null = matches!(arguments.constants.get(2), Some(Some(value)) if value.as_scalar().is_some_and(|value| value.is_null()));
+    let is_short =
+        constant_text(arguments, 2).is_some_and(|escape| escape_of(escape, alphabet).is_ok());
+    if is_null || is_short {
+        return Ok(());
+    }
+    Err(SignatureError::Constant {
+        position: 3,
+        expected: "a constant of at most one character".to_owned(),
+    })
+}
+
+/// Compiles a pattern that must match a whole text; `None` where it is not valid.
+fn compile(pattern: &str, flags: &str) -> Option<Regex> {
+    let has = |flag: char| flags.contains(flag);
+    RegexBuilder::new(&format!("\\A(?:{pattern})\\z"))
+        .case_insensitive(flags.rfind('i') > flags.rfind('c'))
+        .multi_line(has('m'))
+        .dot_matches_new_line(has('s'))
+        .build()
+        .ok()
+}
+
+thread_local! {
+    /// The last pattern and flags that this thread compiled, and what came of them.
+    static COMPILED: RefCell<(String, String, Option<Regex>)> = RefCell::default();
+}
+
+fn is_match(text: &str, pattern: &str, flags: &str) -> Option<bool> {
+    COMPILED.with_borrow_mut(|(known_pattern, known_flags, regex)| {
+        let is_known = known_pattern == pattern && known_flags == flags && !pattern.is_empty();
+        if !is_known {
+            *regex = compile(pattern, flags);
+            known_pattern.replace_range(.., pattern);
+            known_flags.replace_range(.., flags);
+        }
+        regex.as_ref().map(|regex| regex.is_match(text))
+    })
+}
+
+fn regexp_like(arguments: &Arguments<'_>) -> Resolved {
+    expect_between(arguments, 2, &[TEXT, TEXT, TEXT])?;
+    let parameters = vec![DataType::String; arguments.types.len()];
+    let constant_flags = match arguments.types.len() {
+        2 => Some(""),
+        _ => constant_text(arguments, 2),
+    };
+    if let (Some(pattern), Some(flags)) = (constant_text(arguments, 1), constant_flags) {
+        let regex = compile(pattern, flags);
+        return Ok(ScalarImplementation::new(parameters, DataType::Bool, move |arguments, _| {
+            Some(Datum::Bool(regex.as_ref()?.is_match(arguments[0].as_str()?)))
+        }));
+    }
+    Ok(ScalarImplementation::new(parameters, DataType::Bool, |arguments, _| {
+        let flags = match arguments.get(2) {
+            Some(flags) => flags.as_str()?,
+            None => "",
+        };
+        let (text, pattern) = (arguments[0].as_str()?, arguments[1].as_str()?);
+        Some(Datum::Bool(is_match(text, pattern, flags)?))
+    }))
+}

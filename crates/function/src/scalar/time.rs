@@ -1,3 +1,238 @@
-//! Stub.
-pub(super) static FUNCTIONS: &[super::ScalarFunction] = &[];
-pub(super) static OPERATORS: &[super::ScalarFunction] = &[];
+//! Dates and times. Everything with a calendar in it happens in the session's time zone; a BIGINT
+//! stands for milliseconds since the epoch.
+
+use bumpalo::collections::String as ArenaString;
+use lockstep_row::{
+    DataType, Datum,
+    calendar::{self, Civil, DAY_MS, TimeOfDay},
+};
+
+use super::{
+    Arguments, Resolved, ScalarFunction, ScalarImplementation, SignatureError,
+    signature::{
+        DATE, DATE_OR_TIMESTAMP, DAY, INSTANT, INTEGER, READABLE_DATE, TEXT, constant_text, expect,
+        type_or,
+    },
+    time_format::Moment,
+};
+use crate::{Compatibility, zone::Zone};
+
+macro_rules! time {
+    ($name:literal, $aliases:expr, $signature:literal, $doc:literal, $examples:expr, $resolve:expr) => {
+        ScalarFunction {
+            name: $name,
+            aliases: $aliases,
+            category: "date and time",
+            signature: $signature,
+            doc: $doc,
+            examples: $examples,
+            resolve: $resolve,
+        }
+    };
+}
+
+pub(super) static FUNCTIONS: &[ScalarFunction] = &[
+    time!("year", &[], "year(time) → INT", "The year of a TIMESTAMP, a DATE or BIGINT milliseconds.", &[("year(date('2020-05-22'))", "2020")], |arguments| of_day(arguments, |days| calendar::civil_from_days(days).year)),
+    time!("quarter", &[], "quarter(time) → INT", "The quarter, 1 to 4.", &[("quarter(date('2020-05-22'))", "2")], |arguments| of_day(arguments, |days| i64::from((calendar::civil_from_days(days).month - 1) / 3 + 1))),
+    time!("month", &[], "month(time) → INT", "The month, 1 to 12.", &[("month(date('2020-05-22'))", "5")], |arguments| of_day(arguments, |days| i64::from(calendar::civil_from_days(days).month))),
+    time!("dayofmonth", &["day"], "dayofmonth(time) → INT", "The day of the month, 1 to 31.", &[("day(date('2020-05-22'))", "22")], |arguments| of_day(arguments, |days| i64::from(calendar::civil_from_days(days).day))),
+    time!("dayofweek", &[], "dayofweek(time) → INT", "The day of the week, 1 = Sunday to 7 = Saturday.", &[("dayofweek(date('2020-05-20'))", "4")], |arguments| of_day(arguments, |days| i64::from(calendar::day_of_week(days)) + 1)),
+    time!("dayofyear", &[], "dayofyear(time) → INT", "The day of the year, 1 to 366.", &[("dayofyear(date('2020-12-31'))", "366")], dayofyear),
+    time!("weekofyear", &["week"], "weekofyear(time) → INT", "The week of ISO 8601, 1 to 53; it begins on Monday.", &[("week(date('2020-05-24'))", "21"), ("week(date('2020-05-25'))", "22")], |arguments| of_day(arguments, |days| i64::from(calendar::iso_week(days).1))),
+    time!("hour", &[], "hour(time) → INT", "The hour, 0 to 23, of a TIMESTAMP or BIGINT milliseconds.", &[("hour(timestamp('2020-05-22 10:43:40'))", "10")], |arguments| of_time(arguments, |time| time.hour)),
+    time!("minute", &[], "minute(time) → INT", "The minute, 0 to 59, of a TIMESTAMP or BIGINT milliseconds.", &[("minute(timestamp('2020-05-22 10:43:40'))", "43")], |arguments| of_time(arguments, |time| time.minute)),
+    time!("second", &[], "second(time) → INT", "The second, 0 to 59, of a TIMESTAMP or BIGINT milliseconds.", &[("second(timestamp('2020-05-22 10:43:40'))", "40")], |arguments| of_time(arguments, |time| time.second)),
+    time!("last_day", &[], "last_day(time) → DATE", "The last day of the month.", &[("last_day(date('2020-02-10'))", "2020-02-29")], last_day),
+    time!("datediff", &[], "datediff(later, earlier) → INT", "The days from the second date to the first. Texts and TIMESTAMPs are read as dates; NULL where a text is none.", &[("datediff(date('2020-05-22'), '2020-05-20')", "2"), ("datediff('20200501', '20200531')", "-30"), ("datediff('x', '20200531')", "NULL")], datediff),
+    time!("unix_timestamp", &[], "unix_timestamp(time) → BIGINT", "Seconds since the epoch of a DATE's midnight, of a TIMESTAMP or of a text that is either; NULL where the text is neither.", &[("unix_timestamp('1970-01-01 00:01:00')", "60"), ("unix_timestamp('')", "NULL")], unix_timestamp),
+    time!("add_months", &[], "add_months(date DATE, months INT) → DATE", "The day so many months later; past the month's end it is the last day.", &[("add_months(date('2020-01-31'), 1)", "2020-02-29"), ("add_months(date('2020-03-31'), -1)", "2020-02-29")], add_months),
+    time!("date_format", &[], "date_format(time, format STRING) → STRING", "A TIMESTAMP or DATE as a format says, with the conversions of C's `strftime`.", &[("date_format(timestamp('2020-05-29 15:56:29'), '%Y-%m-%d %H:%M:%S')", "2020-05-29 15:56:29"), ("date_format(date('2020-05-01'), '%d %b %Y, %A')", "01 May 2020, Friday")], date_format),
+    time!("date_trunc", &[], "date_trunc(unit STRING, time) → the type of `time`", "The beginning of the year, quarter, month, week (Monday), day, hour, minute or second that a TIMESTAMP or DATE lies in.", &[("date_trunc('month', date('2020-05-22'))", "2020-05-01"), ("date_trunc('hour', timestamp('2020-05-22 10:43:40'))", "2020-05-22 10:00:00"), ("date_trunc('week', date('2020-05-24'))", "2020-05-18")], date_trunc),
+];
+
+/// The day of a TIMESTAMP, of milliseconds or of a DATE, in a zone.
+fn day_of(value: Datum<'_>, zone: Zone) -> Option<i64> {
+    match value {
+        Datum::Date(days) => Some(i64::from(days)),
+        value => Some(zone.to_local(value.as_i64()?).div_euclid(DAY_MS)),
+    }
+}
+
+/// The parameter that an argument with a calendar day becomes; a NULL literal counts as TIMESTAMP.
+fn time_parameter(arguments: &Arguments<'_>, index: usize) -> DataType {
+    type_or(arguments, index, DataType::Timestamp)
+}
+
+fn of_day(arguments: &Arguments<'_>, part: fn(i64) -> i64) -> Resolved {
+    expect(arguments, &[DAY])?;
+    let zone = Zone::new(arguments.settings.time_zone);
+    let parameters = vec![time_parameter(arguments, 0)];
+    Ok(ScalarImplementation::new(parameters, DataType::Int, move |arguments, _| {
+        Some(Datum::Int(i32::try_from(part(day_of(arguments[0], zone)?)).ok()?))
+    }))
+}
+
+fn of_time(arguments: &Arguments<'_>, part: fn(TimeOfDay) -> u32) -> Resolved {
+    expect(arguments, &[INSTANT])?;
+    let zone = Zone::new(arguments.settings.time_zone);
+    let parameters = vec![time_parameter(arguments, 0)];
+    Ok(ScalarImplementation::new(parameters, DataType::Int, move |arguments, _| {
+        let (_, time) = calendar::split_ms(zone.to_local(arguments[0].as_i64()?));
+        Some(Datum::Int(i32::try_from(part(time)).ok()?))
+    }))
+}
+
+/// Whether the reference refuses a value because it lies before 1970.
+fn is_refused(value: Datum<'_>, compatibility: Compatibility) -> bool {
+    compatibility == Compatibility::OpenMldb
+        && !matches!(value, Datum::Date(_))
+        && value.as_i64().is_some_and(|ms| ms < 0)
+}
+
+fn dayofyear(arguments: &Arguments<'_>) -> Resolved {
+    expect(arguments, &[DAY])?;
+    let zone = Zone::new(arguments.settings.time_zone);
+    let compatibility = arguments.settings.compatibility;
+    let parameters = vec![time_parameter(arguments, 0)];
+    Ok(ScalarImplementation::new(parameters, DataType::Int, move |arguments, _| {
+        if is_refused(arguments[0], compatibility) {
+            return None;
+        }
+        let day = calendar::day_of_year(day_of(arguments[0], zone)?);
+        Some(Datum::Int(i32::try_from(day).ok()?))
+    }))
+}
+
+fn last_day(arguments: &Arguments<'_>) -> Resolved {
+    expect(arguments, &[DAY])?;
+    let zone = Zone::new(arguments.settings.time_zone);
+    let compatibility = arguments.settings.compatibility;
+    let parameters = vec![time_parameter(arguments, 0)];
+    Ok(ScalarImplementation::new(parameters, DataType::Date, move |arguments, _| {
+        if is_refused(arguments[0], compatibility) {
+            return None;
+        }
+        let last = calendar::last_day_of_month(day_of(arguments[0], zone)?);
+        Some(Datum::Date(i32::try_from(last).ok()?))
+    }))
+}
+
+fn datediff(arguments: &Arguments<'_>) -> Resolved {
+    expect(arguments, &[READABLE_DATE, READABLE_DATE])?;
+    let parameters = vec![DataType::Date; 2];
+    Ok(ScalarImplementation::new(parameters, DataType::Int, |arguments, _| {
+        let days = arguments[0].as_i64()? - arguments[1].as_i64()?;
+        Some(Datum::Int(i32::try_from(days).ok()?))
+    }))
+}
+
+fn unix_timestamp(arguments: &Arguments<'_>) -> Resolved {
+    expect(arguments, &[READABLE_DATE])?;
+    let parameters = vec![DataType::Timestamp];
+    Ok(ScalarImplementation::new(parameters, DataType::BigInt, |arguments, _| {
+        Some(Datum::BigInt(arguments[0].as_i64()?.div_euclid(1000)))
+    }))
+}
+
+fn add_months(arguments: &Arguments<'_>) -> Resolved {
+    expect(arguments, &[DATE, INTEGER])?;
+    let parameters = vec![DataType::Date, DataType::BigInt];
+    Ok(ScalarImplementation::new(parameters, DataType::Date, |arguments, _| {
+        let days = calendar::add_months(arguments[0].as_i64()?, arguments[1].as_i64()?)?;
+        Some(Datum::Date(i32::try_from(days).ok()?))
+    }))
+}
+
+fn date_format(arguments: &Arguments<'_>) -> Resolved {
+    expect(arguments, &[DATE_OR_TIMESTAMP, TEXT])?;
+    let zone = Zone::new(arguments.settings.time_zone);
+    let name = arguments.settings.time_zone.name();
+    let parameters = vec![time_parameter(arguments, 0), DataType::String];
+    Ok(ScalarImplementation::new(parameters, DataType::String, move |arguments, arena| {
+        let (local_ms, utc_ms) = match arguments[0] {
+            Datum::Date(days) => {
+                let local_ms = i64::from(days) * DAY_MS;
+                (local_ms, zone.to_utc(local_ms))
+            }
+            value => (zone.to_local(value.as_i64()?), value.as_i64()?),
+        };
+        let (days, time) = calendar::split_ms(local_ms);
+        let offset_minutes = local_ms.saturating_sub(utc_ms) / 60_000;
+        let mut text = ArenaString::with_capacity_in(32, arena);
+        let moment = Moment { days, time, utc_ms, offset_minutes, zone: name };
+        moment.write(arguments[1].as_str()?, &mut text).ok()?;
+        Some(Datum::String(text.into_bump_str()))
+    }))
+}
+
+/// What a time is cut to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Unit {
+    Year,
+    Quarter,
+    Month,
+    Week,
+    /// A unit of fixed length, in milliseconds.
+    Fixed(i64),
+}
+
+impl Unit {
+    fn from_name(name: &str) -> Option<Self> {
+        let units = [
+            ("year", Self::Year),
+            ("quarter", Self::Quarter),
+            ("month", Self::Month),
+            ("week", Self::Week),
+            ("day", Self::Fixed(DAY_MS)),
+            ("hour", Self::Fixed(3_600_000)),
+            ("minute", Self::Fixed(60_000)),
+            ("second", Self::Fixed(1000)),
+        ];
+        units.iter().find(|(unit, _)| name.eq_ignore_ascii_case(unit)).map(|(_, unit)| *unit)
+    }
+
+    /// The beginning of the unit that a local time lies in.
+    fn truncate(self, local_ms: i64) -> i64 {
+        let days = local_ms.div_euclid(DAY_MS);
+        let Civil { year, month, day: _ } = calendar::civil_from_days(days);
+        let first_day = match self {
+            Self::Fixed(length) => return local_ms.saturating_sub(local_ms.rem_euclid(length)),
+            Self::Year => calendar::days_from_civil(year, 1, 1),
+            Self::Quarter => calendar::days_from_civil(year, (month - 1) / 3 * 3 + 1, 1),
+            Self::Month => calendar::days_from_civil(year, month, 1),
+            Self::Week => days - (days + 3).rem_euclid(7),
+        };
+        first_day.saturating_mul(DAY_MS)
+    }
+}
+
+fn date_trunc(arguments: &Arguments<'_>) -> Resolved {
+    expect(arguments, &[TEXT, DATE_OR_TIMESTAMP])?;
+    let constant = match constant_text(arguments, 0).map(|name| (name, Unit::from_name(name))) {
+        Some((_, None)) => {
+            return Err(SignatureError::Constant {
+                position: 1,
+                expected: "'year', 'quarter', 'month', 'week', 'day', 'hour', 'minute' or 'second'"
+                    .to_owned(),
+            });
+        }
+        Some((_, unit)) => unit,
+        None => None,
+    };
+    let zone = Zone::new(arguments.settings.time_zone);
+    let result = time_parameter(arguments, 1);
+    let parameters = vec![DataType::String, result.clone()];
+    Ok(ScalarImplementation::new(parameters, result, move |arguments, _| {
+        let unit = match constant {
+            Some(unit) => unit,
+            None => Unit::from_name(arguments[0].as_str()?)?,
+        };
+        Some(match arguments[1] {
+            Datum::Date(days) => {
+                let first = unit.truncate(i64::from(days) * DAY_MS).div_euclid(DAY_MS);
+                Datum::Date(i32::try_from(first).ok()?)
+            }
+            value => Datum::Timestamp(zone.to_utc(unit.truncate(zone.to_local(value.as_i64()?)))),
+        })
+    }))
+}
