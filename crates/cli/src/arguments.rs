@@ -65,7 +65,10 @@ impl Task {
                 "demo" => Self::Demo(line.rest),
                 "serve" | "bench" | "doctor" => Self::NotYet(target),
                 _ if line.rest.is_empty() => Self::File(target),
-                _ => Self::Refuse(format!("error: one file at a time, found also `{}`\n", line.rest[0])),
+                _ => Self::Refuse(format!(
+                    "error: one file at a time, found also `{}`\n",
+                    line.rest[0]
+                )),
             },
         }
     }
@@ -84,7 +87,10 @@ mod tests {
         assert_eq!(task(&[]), Task::Input);
         assert_eq!(task(&["-c", "SELECT 1"]), Task::Script("SELECT 1".into()));
         assert_eq!(task(&["a.sql"]), Task::File("a.sql".into()));
-        assert_eq!(task(&["demo", "flights", "--x"]), Task::Demo(vec!["flights".into(), "--x".into()]));
+        assert_eq!(
+            task(&["demo", "flights", "--x"]),
+            Task::Demo(vec!["flights".into(), "--x".into()])
+        );
         assert_eq!(task(&["serve"]), Task::NotYet("serve".into()));
     }
 

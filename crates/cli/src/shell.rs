@@ -51,7 +51,12 @@ impl Shell {
 
     /// Does what the arguments ask for and returns the exit code. `interactive` says that a person
     /// sits at `input`.
-    pub(crate) fn run(&mut self, args: Vec<String>, input: &mut dyn BufRead, interactive: bool) -> i32 {
+    pub(crate) fn run(
+        &mut self,
+        args: Vec<String>,
+        input: &mut dyn BufRead,
+        interactive: bool,
+    ) -> i32 {
         let done = match Task::from_arguments(args) {
             Task::Print(text) => self.out.write_all(text.as_bytes()).map(|()| 0),
             Task::Refuse(text) => self.err.write_all(text.as_bytes()).map(|()| 2),
@@ -113,7 +118,13 @@ impl Shell {
         }
     }
 
-    fn print(&mut self, text: &str, offset: usize, output: &Output, elapsed_ns: u64) -> io::Result<()> {
+    fn print(
+        &mut self,
+        text: &str,
+        offset: usize,
+        output: &Output,
+        elapsed_ns: u64,
+    ) -> io::Result<()> {
         for warning in &output.warnings {
             let rendered = moved(warning, offset).render(Some(text));
             writeln!(self.err, "{}", rendered.replacen("error[", "warning[", 1))?;

@@ -54,9 +54,7 @@ impl TableText {
         let rows: Vec<Vec<String>> = self
             .rows
             .iter()
-            .map(|row| {
-                row.iter().map(|cell| one_line(cell.as_deref().unwrap_or("NULL"))).collect()
-            })
+            .map(|row| row.iter().map(|cell| one_line(cell.as_deref().unwrap_or("NULL"))).collect())
             .collect();
         let widths: Vec<usize> = (0..names.len())
             .map(|column| {
@@ -120,10 +118,8 @@ mod tests {
     use super::table_text;
 
     fn two_columns() -> Output {
-        let fields = vec![
-            Field::new("0", ArrowType::Utf8, true),
-            Field::new("1", ArrowType::Int32, true),
-        ];
+        let fields =
+            vec![Field::new("0", ArrowType::Utf8, true), Field::new("1", ArrowType::Int32, true)];
         let columns: Vec<ArrayRef> = vec![
             Arc::new(StringArray::from(vec![Some("ab"), None, Some("a\nb")])),
             Arc::new(Int32Array::from(vec![Some(1), Some(20), None])),
