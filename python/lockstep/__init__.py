@@ -1,0 +1,32 @@
+"""Lockstep, a feature database: one SQL definition for training and for serving.
+
+A feature is written once, in SQL.
+Batch mode computes it over all of history for a training set; request mode computes it for one
+incoming row; the two give the same value, bit for bit, and ``db.verify`` proves it.
+
+    >>> import lockstep
+    >>> db = lockstep.connect()
+    >>> db.append("clicks", [{"user": "ann", "price": 2.5, "ts": 1000}])
+    1
+    >>> db.sql("SELECT user, price FROM clicks").fetchall()
+    [('ann', 2.5)]
+"""
+
+from __future__ import annotations
+
+from ._connection import Connection, Difference, Prepared, Verification, connect
+from ._error import Error, LockstepWarning
+from ._lockstep import __version__
+from ._relation import Relation
+
+__all__ = [
+    "Connection",
+    "Difference",
+    "Error",
+    "LockstepWarning",
+    "Prepared",
+    "Relation",
+    "Verification",
+    "__version__",
+    "connect",
+]

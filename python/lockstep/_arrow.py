@@ -1,0 +1,92 @@
+"""Brings data of other libraries into Arrow, and results back into the library they came from.
+
+Every library is imported only when an object of it is in hand, or was asked for.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ._error import Error
+
+
+def library_of(data: object) -> str:
+    """The top-level package that an object's class comes from."""
+    return type(data).__module__.partition(".")[0]
+
+
+def is_table(data: object) -> bool:
+    """Whether an object is columns rather than rows."""
+    return (
+        library_of(data) in ("pandas", "polars")
+        or hasattr(data, "__arrow_c_stream__")
+        or hasattr(data, "__arrow_c_array__")
+    )
+
+
+def to_arrow(data: Any) -> Any:
+    """An object with the Arrow stream interface for a table of any library."""
+    library = library_of(data)
+    if library == "pandas":
+        return _from_pandas(data)
+    if library == "polars" and hasattr(data, "collect"):
+        return data.collect()
+    return data
+
+
+def _from_pandas(frame: Any) -> Any:
+    pyarrow = require("pyarrow", "to read a pandas data frame")
+    try:
+        # A missing value, NaN included, is NULL; the index is no column.
+        return pyarrow.Table.from_pandas(frame, preserve_index=False)
+    except (
+        pyarrow.ArrowInvalid,
+        pyarrow.ArrowTypeError,
+        pyarrow.ArrowNotImplementedError,
+    ) as error:
+        raise Error(
+            f"the data frame has a column that Arrow does not take: {_first_line(error)}",
+            code="42804",
+            kind="fix data",
+            hint="Give every column values of one type.",
+        ) from error
+
+
+def _first_line(error: Exception) -> str:
+    texts = [str(argument) for argument in error.args] or [str(error)]
+    return "; ".join(text.splitlines()[0] for text in texts if text)
+
+
+def to_pandas(table: Any) -> Any:
+    """A pyarrow table as a data frame.
+
+    Integers and booleans with NULLs get pandas' nullable types, since as floats they would lose
+    digits.
+    """
+    pandas = require("pandas", "to make a data frame")
+    pyarrow = require("pyarrow", "to make a data frame")
+    nullable = {
+        pyarrow.int16(): pandas.Int16Dtype(),
+        pyarrow.int32(): pandas.Int32Dtype(),
+        pyarrow.int64(): pandas.Int64Dtype(),
+        pyarrow.bool_(): pandas.BooleanDtype(),
+    }
+    columns = {}
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        mapper = nullable.get if column.null_count else None
+        columns[name] = column.to_pandas(types_mapper=mapper)
+    return pandas.DataFrame(columns, columns=table.column_names)
+
+
+def require(library: str, purpose: str) -> Any:
+    """Imports an optional library, or says what to install."""
+    import importlib
+
+    try:
+        return importlib.import_module(library)
+    except ImportError as error:
+        raise Error(
+            f"{library} is needed {purpose}",
+            code="58P01",
+            hint=f"pip install {library}",
+        ) from error

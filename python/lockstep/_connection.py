@@ -1,0 +1,167 @@
+"""Connections: where statements, rows and requests go in."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from . import _lockstep
+from ._arrow import is_table, library_of, require, to_arrow, to_pandas
+from ._error import Error
+from ._relation import Relation
+
+Row = Mapping[str, Any]
+
+
+def connect(target: str | os.PathLike[str] | None = None) -> Connection:
+    """Opens a database.
+
+    Without a target it is a new one in memory, which lives as long as the connection. Directories
+    and servers are not part of this version.
+    """
+    if target is None or target == ":memory:":
+        return Connection(_lockstep.Session())
+    name = os.fspath(target)
+    what = "servers" if name.startswith("lockstep://") else "databases on disk"
+    raise Error(
+        f"cannot open `{name}`: {what} are not part of this version",
+        code="0A000",
+        hint="Call lockstep.connect() for a database in memory.",
+    )
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A value that request mode and batch mode do not agree on."""
+
+    request: int
+    """The number of the request row, from 0, in (event time, arrival) order."""
+    column: str
+    """The output column."""
+    batch: str
+    """The value in batch mode."""
+    answer: str
+    """The value in request mode."""
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What ``db.verify`` found."""
+
+    requests: int
+    """Requests replayed."""
+    values: int
+    """Values compared, bit by bit."""
+    differing: int
+    """Values that differ."""
+    differences: list[Difference]
+    """The first differences."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether no value differs."""
+        return self.differing == 0
+
+
+class Connection:
+    """A conversation with a database: a current database, settings, statements, requests.
+
+    May be shared by threads; the interpreter is released while the engine works.
+    """
+
+    def __init__(self, session: _lockstep.Session) -> None:
+        self._session = session
+
+    def execute(self, sql: str) -> Relation:
+        """Runs a script of one or more statements and returns the outcome of the last one.
+
+        Statements before a failing one have taken effect; the failing one has not.
+        """
+        return Relation(output=self._session.execute(sql))
+
+    def sql(self, query: str) -> Relation:
+        """Makes a lazy relation of one query.
+
+        The query is checked at once: a wrong name or type raises here. It runs when its rows are
+        first asked for.
+        """
+        return Relation(query=self._session.query(query))
+
+    def append(self, table: str, data: Any, *, create: bool = True) -> int:
+        """Appends rows to a table, all or none, and returns their number.
+
+        ``data`` is a pandas or polars data frame, a pyarrow table or anything else with the Arrow
+        stream interface, a list of dicts, or a list of tuples. Columns are matched by name (tuples
+        by position), and a column that is left out takes its default. A table that does not exist
+        is made with the columns of the data, unless ``create`` is false; tuples have no names, so
+        they need a table.
+
+        Naive times are UTC, times with a zone are the instant they stand for, and both are cut to
+        the millisecond. What pandas calls missing (NaN, NaT, NA) is NULL, also in lists of dicts
+        and tuples.
+        """
+        if is_table(data):
+            return self._session.append(table, to_arrow(data), create)
+        return self._session.append_rows(table, _rows(data), create)
+
+    def request(self, target: str, rows: Any) -> Any:
+        """Answers request rows in request mode; ``target`` is a deployment or a query.
+
+        A dict gives a dict. A list of dicts gives a list of dicts. A table gives a table of the
+        same library, without the rows that a WHERE drops; in a list, and for a single row, the
+        answer to such a row is ``None``. Request rows are not stored and do not see each other.
+        """
+        if is_table(rows):
+            return self._request_table(target, rows)
+        prepared = self._session.prepare(target)
+        if isinstance(rows, (Mapping, tuple)):
+            return prepared(rows)
+        return [prepared(row) for row in rows]
+
+    def prepare(self, target: str) -> Prepared:
+        """Compiles a deployment or a query once, to answer many request rows one by one."""
+        return self._session.prepare(target)
+
+    def verify(self, deployment: str) -> Verification:
+        """Replays the stored rows as requests and compares with batch mode, bit by bit.
+
+        The rows of the request table are replayed in (event time, arrival) order into a shadow of
+        the tables; nothing stored changes.
+        """
+        found = self._session.verify(deployment)
+        differences = [Difference(*difference) for difference in found.pop("differences")]
+        return Verification(**found, differences=differences)
+
+    def _request_table(self, target: str, rows: Any) -> Any:
+        library = library_of(rows)
+        if library == "pandas" and not hasattr(rows, "columns"):
+            # A row of a data frame.
+            return self._session.prepare(target)(rows.to_dict())
+        output = self._session.request(target, to_arrow(rows))
+        if library == "polars":
+            return require("polars", "to answer with a data frame").from_arrow(output.arrow())
+        require("pyarrow", "to answer with a table")
+        return to_pandas(output.pyarrow()) if library == "pandas" else output.pyarrow()
+
+    def __repr__(self) -> str:
+        return "<lockstep connection, in memory>"
+
+
+Prepared = _lockstep.Prepared
+
+
+def _rows(data: Any) -> list[Any]:
+    if isinstance(data, Iterable) and not isinstance(data, (str, bytes, Mapping)):
+        rows = list(data)
+        if all(isinstance(row, dict) for row in rows):
+            return rows
+        if all(isinstance(row, Sequence) and not isinstance(row, (str, bytes)) for row in rows):
+            return rows
+    raise Error(
+        f"cannot append a Python `{type(data).__name__}`",
+        code="42804",
+        kind="fix data",
+        hint="Give a data frame, an Arrow table, a list of dicts or a list of tuples.",
+    )

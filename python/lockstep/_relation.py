@@ -1,0 +1,170 @@
+"""Results: what a statement gave, or will give when somebody looks."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from ._arrow import require, to_pandas
+from ._error import LockstepWarning
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+    import pyarrow
+
+    from . import _lockstep
+
+ROWS_SHOWN = 20
+
+
+class Relation:
+    """The rows of a query, or the outcome of another statement.
+
+    A relation made by ``db.sql`` is lazy: its columns are known at once, it runs when its rows are
+    first asked for, and it keeps them from then on. A relation made by ``db.execute`` has run.
+    """
+
+    def __init__(
+        self,
+        output: _lockstep.Output | None = None,
+        query: _lockstep.Relation | None = None,
+    ) -> None:
+        self._output = output
+        self._query = query
+        self._fetched = 0
+        if output is not None:
+            _warn(output)
+
+    @property
+    def columns(self) -> list[str]:
+        """The column names, as the query gives them: they may repeat."""
+        return [name for name, _ in self._described().columns]
+
+    @property
+    def types(self) -> list[str]:
+        """The column types, as SQL writes them."""
+        return [data_type for _, data_type in self._described().columns]
+
+    @property
+    def rows_affected(self) -> int | None:
+        """The number of rows written, for a statement that writes."""
+        return self._ran().rows_affected
+
+    @property
+    def message(self) -> str | None:
+        """What a statement without rows says, such as ``CREATE TABLE``."""
+        return self._ran().message
+
+    def run(self, progress: Callable[[float], object] | None = None) -> Relation:
+        """Runs the query now, if it has not run yet, and returns this relation.
+
+        ``progress`` is called with the share that is done, from 0 to 1, from any thread.
+        """
+        if self._output is None:
+            assert self._query is not None, "a relation has an output or a query"
+            self._output = self._query.collect(progress)
+            _warn(self._output)
+        return self
+
+    def df(self) -> pandas.DataFrame:
+        """The rows as a pandas data frame.
+
+        A repeated column name gets a number. Integer and boolean columns that hold NULLs have
+        pandas' nullable types.
+        """
+        return to_pandas(self.arrow())
+
+    def arrow(self) -> pyarrow.Table:
+        """The rows as a pyarrow table. A repeated column name gets a number."""
+        require("pyarrow", "to make an Arrow table")
+        return self._ran().pyarrow()
+
+    def pl(self) -> polars.DataFrame:
+        """The rows as a polars data frame. A repeated column name gets a number."""
+        return require("polars", "to make a polars data frame").from_arrow(self._ran().arrow())
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        """The rows that were not fetched yet, as tuples.
+
+        TIMESTAMP is a naive ``datetime`` in UTC, DATE a ``date``, NULL is ``None``.
+        """
+        start, self._fetched = self._fetched, len(self)
+        return self._ran().tuples(start, self._fetched)
+
+    def fetchone(self) -> tuple[Any, ...] | None:
+        """The next row, or ``None`` after the last."""
+        rows = self._ran().tuples(self._fetched, self._fetched + 1)
+        self._fetched += len(rows)
+        return rows[0] if rows else None
+
+    def show(self, rows: int = ROWS_SHOWN) -> None:
+        """Prints the first rows."""
+        print(self._text(rows))
+
+    def __len__(self) -> int:
+        return self._ran().row_count
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        return iter(self._ran().tuples(0, len(self)))
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self._ran().arrow().__arrow_c_stream__(requested_schema)
+
+    def __repr__(self) -> str:
+        return self._text(ROWS_SHOWN)
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        output = self._ran()
+        if not output.columns:
+            return f"<pre>{escape(self._text(0))}</pre>"
+        names, is_number, rows = output.texts(ROWS_SHOWN)
+        heads = "".join(f"<th>{escape(name)}</th>" for name in names)
+        types = "".join(f"<td><small>{escape(data_type)}</small></td>" for data_type in self.types)
+        body = "".join(
+            "<tr>"
+            + "".join(
+                f'<td style="text-align: {"right" if number else "left"}">'
+                + ("<i>NULL</i>" if cell is None else escape(cell))
+                + "</td>"
+                for number, cell in zip(is_number, row, strict=True)
+            )
+            + "</tr>"
+            for row in rows
+        )
+        count = len(self)
+        return (
+            f"<table><thead><tr>{heads}</tr><tr>{types}</tr></thead><tbody>{body}</tbody></table>"
+            f"<small>{count} {'row' if count == 1 else 'rows'}</small>"
+        )
+
+    def _text(self, rows: int) -> str:
+        output = self._ran()
+        if output.columns:
+            count = output.row_count
+            return f"{output.draw(rows)}\n({count} {'row' if count == 1 else 'rows'})"
+        message = output.message or "OK"
+        return (
+            message if output.rows_affected is None else f"{message} (rows: {output.rows_affected})"
+        )
+
+    def _described(self) -> _lockstep.Output | _lockstep.Relation:
+        described = self._query if self._output is None else self._output
+        assert described is not None, "a relation has an output or a query"
+        return described
+
+    def _ran(self) -> _lockstep.Output:
+        output = self.run()._output
+        assert output is not None, "a relation that has run has an output"
+        return output
+
+
+def _warn(output: _lockstep.Output) -> None:
+    for text in output.warnings:
+        warnings.warn(text, LockstepWarning, stacklevel=4)

@@ -1,0 +1,31 @@
+"""The demonstrations: ``lockstep demo NAME``."""
+
+from __future__ import annotations
+
+import sys
+
+USAGE = """\
+usage: lockstep demo flights
+
+  flights   predicts how late a flight arrives: training set, model, and December one by one
+"""
+
+
+def main(arguments: list[str]) -> int:
+    """Runs a demonstration and returns the exit code."""
+    if arguments != ["flights"]:
+        asked = arguments in ([], ["--help"], ["-h"])
+        print(USAGE, end="", file=sys.stdout if asked else sys.stderr)
+        return 0 if asked else 2
+    from .._error import Error
+
+    try:
+        from .flights import main as flights
+
+        return flights()
+    except Error as error:
+        print(error, file=sys.stderr)
+        return 1
+    except ModuleNotFoundError as error:
+        print(f"`{error.name}` is needed: pip install 'lockstep[demo]'", file=sys.stderr)
+        return 1
