@@ -1,0 +1,251 @@
+"""Statements, appends and results."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import subprocess
+import sys
+import threading
+
+import lockstep
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from conftest import SPENT
+
+
+def test_importing_the_package_imports_no_data_library():
+    code = (
+        "import lockstep, sys; "
+        "print(sorted({'pandas', 'numpy', 'pyarrow', 'polars', 'html'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("target", ["features.lockstep", "lockstep://localhost:1"])
+def test_only_memory_can_be_opened(target):
+    with pytest.raises(lockstep.Error, match="not part of this version") as caught:
+        lockstep.connect(target)
+    assert caught.value.code == "0A000"
+
+
+def test_statements_say_what_they_did(db):
+    assert "CREATE TABLE" in repr(db.execute("CREATE TABLE t (a INT)"))
+    assert db.execute("INSERT INTO t VALUES (1), (2)").rows_affected == 2
+
+
+def test_two_connections_are_two_databases(db):
+    db.execute("CREATE TABLE t (a INT)")
+    with pytest.raises(lockstep.Error, match="`t`"):
+        lockstep.connect().sql("SELECT * FROM t")
+
+
+def test_a_relation_is_lazy_and_keeps_its_rows(db):
+    db.execute("CREATE TABLE t (a INT)")
+    relation = db.sql("SELECT a FROM t")
+    assert (relation.columns, relation.types) == (["a"], ["INT"])
+    db.execute("INSERT INTO t VALUES (1)")
+    assert len(relation) == 1
+    db.execute("INSERT INTO t VALUES (2)")
+    assert len(relation) == 1
+    assert len(db.sql("SELECT a FROM t")) == 2
+
+
+def test_rows_can_be_fetched_one_by_one(db):
+    db.append("t", [{"a": 1}, {"a": 2}, {"a": 3}])
+    relation = db.sql("SELECT a FROM t")
+    assert relation.fetchone() == (1,)
+    assert relation.fetchall() == [(2,), (3,)]
+    assert relation.fetchone() is None
+    assert list(relation) == [(1,), (2,), (3,)]
+
+
+def test_progress_reaches_the_end(purchases):
+    shares = []
+    purchases.sql(SPENT).run(progress=shares.append)
+    assert all(0.0 <= share <= 1.0 for share in shares)
+
+
+ALL_TYPES = """
+    CREATE TABLE t (
+      b BOOL, s SMALLINT, i INT, l BIGINT, f FLOAT, d DOUBLE, x STRING, ts TIMESTAMP, day DATE)
+"""
+VALUES = (
+    True,
+    -7,
+    2**31 - 1,
+    2**53 + 1,
+    0.5,
+    0.1,
+    "héllo\n😀",
+    dt.datetime(1969, 12, 31, 23, 59, 59, 999_000),
+    dt.date(1900, 3, 1),
+)
+
+
+def test_values_of_every_type_come_back(db):
+    db.execute(ALL_TYPES)
+    db.append("t", [VALUES, (None,) * 9])
+    relation = db.sql("SELECT * FROM t")
+    assert relation.fetchall() == [VALUES, (None,) * 9]
+    assert relation.types == [
+        "BOOL", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "STRING", "TIMESTAMP", "DATE",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("form", ["df", "arrow", "pl"])
+def test_values_of_every_type_survive_data_frames(db, form):
+    db.execute(ALL_TYPES)
+    db.append("t", [VALUES, (None,) * 9])
+    frame = getattr(db.sql("SELECT * FROM t"), form)()
+    other = lockstep.connect()
+    other.execute(ALL_TYPES)
+    assert other.append("t", frame) == 2
+    assert other.sql("SELECT * FROM t").fetchall() == [VALUES, (None,) * 9]
+
+
+def test_integers_with_nulls_keep_their_digits_in_pandas(db):
+    db.append("t", [{"a": 2**53 + 1}, {"a": None}])
+    column = db.sql("SELECT a FROM t").df()["a"]
+    assert column[0] == 2**53 + 1
+    assert column[1] is pd.NA
+
+
+def test_a_repeated_name_gets_a_number_only_in_data_frames(db):
+    relation = db.sql("SELECT 1 AS a, 2 AS a, 3 AS a_1")
+    assert relation.columns == ["a", "a", "a_1"]
+    names = relation.arrow().column_names
+    assert len(set(names)) == 3
+    assert list(relation.df().columns) == names == relation.pl().columns
+
+
+FRAME = {"k": ["x", None, "x"], "v": [1, 2, 3], "w": [0.5, None, 2.0]}
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, pa.table, pl.DataFrame])
+def test_a_data_frame_makes_its_table(db, make):
+    assert db.append("t", make(FRAME)) == 3
+    relation = db.sql("SELECT k, v, w FROM t")
+    assert relation.types == ["STRING", "BIGINT", "DOUBLE"]
+    assert relation.fetchall() == [("x", 1, 0.5), (None, 2, None), ("x", 3, 2.0)]
+
+
+def test_a_table_is_not_made_unasked(db):
+    with pytest.raises(lockstep.Error) as caught:
+        db.append("t", [{"a": 1}], create=False)
+    assert caught.value.code == "42P01"
+
+
+def test_a_table_that_its_rows_do_not_fit_is_not_left_behind(db):
+    with pytest.raises(lockstep.Error):
+        db.append("t", pd.DataFrame({"a": [pd.Timedelta(1)]}))
+    with pytest.raises(lockstep.Error) as caught:
+        db.sql("SELECT * FROM t")
+    assert caught.value.code == "42P01"
+
+
+def test_columns_are_matched_by_name_and_left_out_ones_take_their_default(db):
+    db.execute("CREATE TABLE t (a INT, b STRING DEFAULT 'none', c DOUBLE)")
+    db.append("t", [{"c": 1.5, "a": 1}])
+    db.append("t", pd.DataFrame({"a": [2]}, dtype="int32"))
+    assert db.sql("SELECT a, b, c FROM t").fetchall() == [(1, "none", 1.5), (2, "none", None)]
+
+
+def test_an_append_that_fails_appends_nothing(db):
+    db.execute("CREATE TABLE t (a INT)")
+    with pytest.raises(lockstep.Error, match=r"row 1: column `a` is INT.*Python `str`") as caught:
+        db.append("t", [(1,), ("2",)])
+    assert caught.value.code == "42804"
+    with pytest.raises(lockstep.Error, match=r"row 1: the table has 1 columns, found 2"):
+        db.append("t", [(1,), (1, 2)])
+    with pytest.raises(lockstep.Error, match="no column `aa`") as caught:
+        db.append("t", [{"aa": 1}])
+    assert caught.value.hint == "Did you mean `a`?"
+    assert len(db.sql("SELECT a FROM t")) == 0
+
+
+def test_data_of_another_kind_is_refused(db):
+    for data in (42, "abc", {"a": 1}, [1, 2]):
+        with pytest.raises(lockstep.Error, match="cannot append"):
+            db.append("t", data)
+
+
+def test_what_pandas_calls_missing_is_null(db):
+    frame = pd.DataFrame(
+        {
+            "text": ["a", np.nan, None],
+            "number": [1.0, np.nan, None],
+            "whole": pd.array([1, pd.NA, 3], dtype="Int64"),
+            "moment": [pd.Timestamp(0), pd.NaT, pd.Timestamp(1, unit="s")],
+            "kind": pd.Categorical(["x", None, "x"]),
+        }
+    )
+    expected = [
+        ("a", 1.0, 1, dt.datetime(1970, 1, 1), "x"),
+        (None, None, None, None, None),
+        (None, None, 3, dt.datetime(1970, 1, 1, 0, 0, 1), "x"),
+    ]
+    db.append("t", frame)
+    assert db.sql("SELECT * FROM t").fetchall() == expected
+    db.append("u", frame.to_dict("records"))
+    assert db.sql("SELECT * FROM u").fetchall() == expected
+
+
+def test_nan_stays_nan_from_arrow(db):
+    db.append("t", pa.table({"a": [math.nan, None]}))
+    (nan,), (null,) = db.sql("SELECT a FROM t").fetchall()
+    assert math.isnan(nan) and null is None
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_times_of_every_unit_and_zone_are_instants(db, unit):
+    naive = pd.DataFrame({"ts": pd.to_datetime(["2013-03-10 06:30:00"]).as_unit(unit)})
+    zoned = naive.assign(ts=naive["ts"].dt.tz_localize("UTC").dt.tz_convert("America/New_York"))
+    db.append("t", naive)
+    db.append("t", zoned)
+    db.append("t", zoned.to_dict("records"))
+    assert db.sql("SELECT ts FROM t").fetchall() == [(dt.datetime(2013, 3, 10, 6, 30),)] * 3
+
+
+def test_times_are_cut_to_the_millisecond(db):
+    before = dt.datetime(1969, 12, 31, 23, 59, 59, 999_999)
+    db.append("t", [{"ts": before}])
+    db.append("t", pd.DataFrame({"ts": [before]}))
+    expected = dt.datetime(1969, 12, 31, 23, 59, 59, 999_000)
+    assert db.sql("SELECT ts FROM t").fetchall() == [(expected,)] * 2
+
+
+def test_mixed_objects_are_refused_with_the_column(db):
+    with pytest.raises(lockstep.Error, match="`?mixed`?") as caught:
+        db.append("t", pd.DataFrame({"mixed": ["a", 1]}, dtype=object))
+    assert caught.value.code == "42804"
+
+
+def test_a_result_can_be_seen(db):
+    db.append("t", [{"k": "a<b", "v": 1}, {"k": None, "v": 22}])
+    relation = db.sql("SELECT k, v FROM t")
+    assert repr(relation) == "k    |  v\n-----+---\na<b  |  1\nNULL | 22\n(2 rows)"
+    html = relation._repr_html_()
+    assert "a&lt;b" in html and "<i>NULL</i>" in html and "<small>2 rows</small>" in html
+
+
+def test_a_long_result_shows_its_first_rows(db, capsys):
+    db.append("t", pa.table({"a": list(range(100))}))
+    db.sql("SELECT a FROM t").show(2)
+    assert capsys.readouterr().out.splitlines()[-2:] == ["… 98 more rows", "(100 rows)"]
+
+
+def test_threads_share_a_connection(purchases):
+    found = []
+    work = [
+        threading.Thread(target=lambda: found.append(len(purchases.sql(SPENT)))) for _ in "1234"
+    ]
+    for thread in work:
+        thread.start()
+    for thread in work:
+        thread.join()
+    assert found == [3] * 4
