@@ -1,1 +1,291 @@
-//! stub
+//! Windows and LAST JOIN computed by rescanning a `Vec` of rows: slow, and obviously right.
+//!
+//! The rules are those of `lockstep_plan`'s nodes, written down once more from the text. Shares no
+//! code with the executors or the function library; float sums are done in big integers.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`exact`] | the correctly rounded sum of doubles |
+//! | [`fold`] | the aggregates, from the list of a frame's values |
+
+pub mod exact;
+pub mod fold;
+
+use std::cmp::Reverse;
+
+use lockstep_row::{DataType, Value};
+
+use self::fold::Function;
+
+/// One row.
+pub type Row = Vec<Value>;
+
+/// A table: its rows in the order of their arrival.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Table {
+    /// The name.
+    pub name: String,
+    /// Names and types of the columns.
+    pub columns: Vec<(String, DataType)>,
+    /// The rows, the earliest arrival first.
+    pub rows: Vec<Row>,
+}
+
+/// A query: LAST JOINs onto the main table, then windows over the joined rows.
+///
+/// Table 0 is the main table. A joined row is a main row followed by the columns of each join's
+/// table; columns are numbered along it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Query {
+    /// The joins, in the written order.
+    pub joins: Vec<Join>,
+    /// The windows.
+    pub windows: Vec<Window>,
+    /// What comes out.
+    pub items: Vec<Item>,
+}
+
+/// One column of the result.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Item {
+    /// A column of the joined row.
+    Column(usize),
+    /// An aggregate.
+    Call {
+        /// The window, by number.
+        window: usize,
+        /// The function and its arguments.
+        function: Function,
+    },
+}
+
+/// LAST JOIN of a table.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Join {
+    /// The right table, by number.
+    pub table: usize,
+    /// Left column (of the joined row so far), right column (of the right table).
+    pub keys: Vec<(usize, usize)>,
+    /// The right column that says which row is newest; without it the latest arrival is.
+    pub order_by: Option<usize>,
+    /// `right.order_by <= left column`; `<` unless inclusive.
+    pub bound: Option<Bound>,
+    /// `right column < left column`.
+    pub less: Option<(usize, usize)>,
+}
+
+/// An upper end for the order column of a join.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bound {
+    /// A column of the joined row so far.
+    pub left: usize,
+    /// `<=`.
+    pub is_inclusive: bool,
+}
+
+/// Where a frame ends, as written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// `UNBOUNDED PRECEDING`.
+    Unbounded,
+    /// `n PRECEDING`.
+    Preceding(i64),
+    /// `n OPEN PRECEDING`.
+    OpenPreceding(i64),
+    /// `CURRENT ROW`.
+    CurrentRow,
+}
+
+/// A window.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Window {
+    /// Columns of the joined row.
+    pub partition_by: Vec<usize>,
+    /// A column of the joined row.
+    pub order_by: Option<usize>,
+    /// ROWS_RANGE rather than ROWS.
+    pub is_range: bool,
+    /// The oldest end.
+    pub start: End,
+    /// The newest end.
+    pub end: End,
+    /// MAXSIZE.
+    pub max_size: Option<usize>,
+    /// Attributes.
+    pub excludes: Excludes,
+    /// UNION sources by table number, in the written order; empty when there are joins.
+    pub unions: Vec<usize>,
+}
+
+/// What a window leaves out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "three attributes, any of which may be written")]
+pub struct Excludes {
+    /// EXCLUDE CURRENT_TIME.
+    pub current_time: bool,
+    /// EXCLUDE CURRENT_ROW.
+    pub current_row: bool,
+    /// INSTANCE_NOT_IN_WINDOW.
+    pub main_rows: bool,
+}
+
+/// A row in the sequence of a window, newest first.
+#[derive(Debug, Clone, Copy)]
+struct Placed<'a> {
+    row: &'a Row,
+    order: i128,
+    /// 0 is the main table; then the UNION sources as written.
+    source: usize,
+    arrival: usize,
+}
+
+/// The result in batch mode: one row for each main row, by arrival.
+pub fn evaluate(query: &Query, tables: &[Table]) -> Vec<Row> {
+    let joined: Vec<Row> = tables[0].rows.iter().map(|row| join_all(query, tables, row)).collect();
+    (0..joined.len()).map(|index| evaluate_one(query, tables, &joined, index)).collect()
+}
+
+fn evaluate_one(query: &Query, tables: &[Table], joined: &[Row], index: usize) -> Row {
+    let item = |item: &Item| match item {
+        Item::Column(column) => joined[index][*column].clone(),
+        Item::Call { window, function } => {
+            let window = &query.windows[*window];
+            let sequence = sequence(window, tables, joined, index);
+            match function {
+                Function::Lag { column, offset } => {
+                    sequence.get(*offset).map_or(Value::Null, |placed| placed.row[*column].clone())
+                }
+                _ => fold::fold(function, &frame(window, &sequence)),
+            }
+        }
+    };
+    query.items.iter().map(item).collect()
+}
+
+/// The rows of a frame, newest first.
+fn frame<'a>(window: &Window, sequence: &[Placed<'a>]) -> Vec<&'a Row> {
+    let now = sequence[0].order;
+    let from = match window.start {
+        End::Unbounded => None,
+        End::Preceding(distance) => Some(i128::from(distance)),
+        End::OpenPreceding(distance) => Some(i128::from(distance) - 1),
+        End::CurrentRow => Some(0),
+    };
+    let to = match window.end {
+        End::Unbounded => panic!("a frame does not end at UNBOUNDED PRECEDING"),
+        End::Preceding(distance) => i128::from(distance),
+        End::OpenPreceding(distance) => i128::from(distance) + 1,
+        End::CurrentRow => 0,
+    };
+    let is_covered = |position: usize, placed: &Placed<'_>| {
+        let distance = if window.is_range {
+            now - placed.order
+        } else {
+            i128::try_from(position).expect("a position fits")
+        };
+        distance >= to && from.is_none_or(|from| distance <= from)
+    };
+    let mut rows = Vec::new();
+    for (position, placed) in sequence.iter().enumerate() {
+        let is_left_out = position == 0 && window.excludes.current_row;
+        if is_covered(position, placed) && !is_left_out {
+            rows.push(placed.row);
+        }
+    }
+    if let Some(max_size) = window.max_size {
+        rows.truncate(max_size);
+    }
+    rows
+}
+
+/// The current row, then the rows that precede it, newest first.
+fn sequence<'a>(
+    window: &Window,
+    tables: &'a [Table],
+    joined: &'a [Row],
+    index: usize,
+) -> Vec<Placed<'a>> {
+    let current = &joined[index];
+    let order_of = |row: &Row| match window.order_by {
+        None => Some(0),
+        Some(column) => integer(&row[column]),
+    };
+    let Some(now) = order_of(current) else {
+        // Without an event time the row stands alone; its own place in the order does not matter.
+        return vec![Placed { row: current, order: 0, source: 0, arrival: index }];
+    };
+    let mut before = Vec::new();
+    for (arrival, row) in joined.iter().enumerate() {
+        let Some(order) = order_of(row) else { continue };
+        let precedes = order < now || (order == now && arrival < index);
+        if precedes && !window.excludes.main_rows && same_key(window, row, current) {
+            before.push(Placed { row, order, source: 0, arrival });
+        }
+    }
+    for (position, table) in window.unions.iter().enumerate() {
+        for (arrival, row) in tables[*table].rows.iter().enumerate() {
+            let Some(order) = order_of(row) else { continue };
+            if order <= now && same_key(window, row, current) {
+                before.push(Placed { row, order, source: position + 1, arrival });
+            }
+        }
+    }
+    if window.excludes.current_time {
+        before.retain(|placed| placed.order != now);
+    }
+    before.sort_by_key(|placed| (Reverse(placed.order), placed.source, Reverse(placed.arrival)));
+    let current = Placed { row: current, order: now, source: 0, arrival: index };
+    std::iter::once(current).chain(before).collect()
+}
+
+fn same_key(window: &Window, left: &Row, right: &Row) -> bool {
+    window.partition_by.iter().all(|column| left[*column] == right[*column])
+}
+
+fn join_all(query: &Query, tables: &[Table], row: &Row) -> Row {
+    let mut joined = row.clone();
+    for join in &query.joins {
+        let table = &tables[join.table];
+        match newest_match(join, &joined, &table.rows) {
+            Some(matched) => joined.extend(matched.iter().cloned()),
+            None => joined.extend(std::iter::repeat_n(Value::Null, table.columns.len())),
+        }
+    }
+    joined
+}
+
+fn newest_match<'a>(join: &Join, left: &Row, rights: &'a [Row]) -> Option<&'a Row> {
+    let is_match = |right: &Row| {
+        let keys_are_equal = join.keys.iter().all(|(l, r)| left[*l] == right[*r]);
+        let is_in_time = join.bound.is_none_or(|bound| {
+            let order_by = join.order_by.expect("a bound is on the order column");
+            match (integer(&right[order_by]), integer(&left[bound.left])) {
+                (Some(right), Some(left)) => right < left || (bound.is_inclusive && right == left),
+                _ => false,
+            }
+        });
+        let is_less = join.less.is_none_or(|(r, l)| {
+            match (integer(&right[r]), integer(&left[l])) {
+                (Some(right), Some(left)) => right < left,
+                _ => false,
+            }
+        });
+        keys_are_equal && is_in_time && is_less
+    };
+    let order_of = |right: &Row| join.order_by.map(|column| integer(&right[column]));
+    let matches = rights.iter().enumerate().filter(|(_, right)| is_match(right));
+    matches.max_by_key(|(arrival, right)| (order_of(right), *arrival)).map(|(_, right)| right)
+}
+
+/// The value of an integer, a TIMESTAMP or a DATE; `None` for NULL.
+pub(crate) fn integer(value: &Value) -> Option<i128> {
+    match value {
+        Value::SmallInt(value) => Some(i128::from(*value)),
+        Value::Int(value) | Value::Date(value) => Some(i128::from(*value)),
+        Value::BigInt(value) | Value::Timestamp(value) => Some(i128::from(*value)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

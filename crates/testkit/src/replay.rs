@@ -1,1 +1,197 @@
-//! stub
+//! A scenario run by the engine: in batch mode, and row by row in request mode.
+//!
+//! Three ways to the same values, compared with the oracle and bit by bit with each other.
+
+use lockstep_engine::{Database, Session};
+use lockstep_row::Value;
+
+use crate::{
+    oracle::{self, Item, Row, Table, integer},
+    rows::{of_output, to_batch},
+    scenario::{EVENT_TIME, ID, Scenario, script},
+};
+
+/// A row on its way into the engine.
+#[derive(Debug, Clone, Copy)]
+struct Step<'a> {
+    table: usize,
+    row: &'a Row,
+}
+
+/// Compares oracle, batch mode and request mode. The error can be pasted into the shell, and says
+/// which values differ.
+pub fn check(scenario: &Scenario) -> Result<(), String> {
+    let expected = oracle::evaluate(&scenario.query, &scenario.tables);
+    let explain = |what: &str, error: String| {
+        format!("{}\n-- {what}: {error}", script::script(scenario))
+    };
+    let batch = batch(scenario).map_err(|error| explain("batch mode", error))?;
+    let requests = replay(scenario).map_err(|error| explain("replay in request mode", error))?;
+    let last = request_last(scenario).map_err(|error| explain("the last row's request", error))?;
+    let mut differences = Vec::new();
+    differences.extend(compare(scenario, "oracle", &expected, "batch", &batch));
+    differences.extend(compare(scenario, "oracle", &expected, "replay", &requests));
+    differences.extend(compare(scenario, "batch", &batch, "replay", &requests));
+    let batch_last = batch.last().cloned().into_iter().collect::<Vec<_>>();
+    differences.extend(compare(scenario, "batch", &batch_last, "last request", &last));
+    if differences.is_empty() {
+        Ok(())
+    } else {
+        Err(explain("differences", format!("\n--   {}", differences.join("\n--   "))))
+    }
+}
+
+/// The result in batch mode, by `id`.
+fn batch(scenario: &Scenario) -> Result<Vec<Row>, String> {
+    let session = open(scenario)?;
+    for table in &scenario.tables {
+        append(&session, table, &table.rows)?;
+    }
+    let sql = script::query(scenario);
+    let output = session.execute(&sql).map_err(|error| error.render(Some(&sql)))?;
+    Ok(by_id(of_output(&output)))
+}
+
+/// All other rows stored, the last main row the request.
+fn request_last(scenario: &Scenario) -> Result<Vec<Row>, String> {
+    let session = open(scenario)?;
+    let (last, stored) = scenario.tables[0].rows.split_last().ok_or("the main table is empty")?;
+    append(&session, &scenario.tables[0], stored)?;
+    for table in &scenario.tables[1..] {
+        append(&session, table, &table.rows)?;
+    }
+    request(&session, scenario, last)
+}
+
+/// Every main row requested and then stored, in (event time, arrival) order; union rows stored on
+/// the way, before the main rows of their time; right tables stored first.
+fn replay(scenario: &Scenario) -> Result<Vec<Row>, String> {
+    let session = open(scenario)?;
+    let mut answers = Vec::new();
+    for step in steps(scenario) {
+        let table = &scenario.tables[step.table];
+        if step.table == 0 {
+            answers.extend(request(&session, scenario, step.row)?);
+        }
+        append(&session, table, std::slice::from_ref(step.row))?;
+    }
+    Ok(by_id(answers))
+}
+
+fn steps(scenario: &Scenario) -> Vec<Step<'_>> {
+    let of_table = |table: usize| {
+        scenario.tables[table].rows.iter().map(move |row| Step { table, row })
+    };
+    let others = 1..scenario.tables.len();
+    if !scenario.query.joins.is_empty() || !scenario.is_ordered() {
+        let mut main: Vec<Step<'_>> = of_table(0).collect();
+        if scenario.is_ordered() {
+            main.sort_by_key(|step| integer(&step.row[EVENT_TIME]));
+        }
+        return others.flat_map(of_table).chain(main).collect();
+    }
+    let mut steps: Vec<Step<'_>> = others.flat_map(of_table).chain(of_table(0)).collect();
+    steps.sort_by_key(|step| (integer(&step.row[EVENT_TIME]), step.table == 0));
+    steps
+}
+
+fn open(scenario: &Scenario) -> Result<Session, String> {
+    let session = Database::in_memory().session();
+    for table in &scenario.tables {
+        let sql = script::create(scenario, table);
+        session.execute(&sql).map_err(|error| error.render(Some(&sql)))?;
+    }
+    Ok(session)
+}
+
+fn append(session: &Session, table: &Table, rows: &[Row]) -> Result<(), String> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let appended = session.append(&table.name, &[to_batch(&table.columns, rows)]);
+    appended.map(|_| ()).map_err(|error| error.render(None))
+}
+
+fn request(session: &Session, scenario: &Scenario, row: &Row) -> Result<Vec<Row>, String> {
+    let sql = script::query(scenario);
+    let row = to_batch(scenario.columns(), std::slice::from_ref(row));
+    let answer = session.request(&sql, &[row]).map_err(|error| error.render(Some(&sql)))?;
+    Ok(of_output(&answer))
+}
+
+/// Sorts by the first column of the result, which is the main row's `id`.
+fn by_id(mut rows: Vec<Row>) -> Vec<Row> {
+    rows.sort_by_key(|row| integer(&row[ID]));
+    rows
+}
+
+/// Says which values differ.
+fn compare(
+    scenario: &Scenario,
+    left_name: &str,
+    left: &[Row],
+    right_name: &str,
+    right: &[Row],
+) -> Vec<String> {
+    if left.len() != right.len() {
+        return vec![format!("{left_name}: {} rows, {right_name}: {}", left.len(), right.len())];
+    }
+    let is_oracle = left_name == "oracle";
+    let mut differences = Vec::new();
+    for (left, right) in left.iter().zip(right) {
+        for (column, item) in scenario.query.items.iter().enumerate() {
+            let (Some(left_value), Some(right_value)) = (left.get(column), right.get(column)) else {
+                differences.push(format!("row {:?}: column {column} is missing", left[ID]));
+                continue;
+            };
+            if !is_same(left_value, right_value, is_oracle) {
+                let text = match item {
+                    Item::Column(_) => "a column".to_owned(),
+                    Item::Call { function, window } => {
+                        format!("{} OVER w{window}", script::call(scenario, function))
+                    }
+                };
+                differences.push(format!(
+                    "row {:?}, {text}: {left_name} {left_value:?}, {right_name} {right_value:?}",
+                    left[ID]
+                ));
+            }
+        }
+    }
+    differences
+}
+
+/// The same bits; the oracle does not say which NaN.
+fn is_same(left: &Value, right: &Value, is_oracle: bool) -> bool {
+    let is_nan = |value: &Value| match value {
+        Value::Float(value) => value.is_nan(),
+        Value::Double(value) => value.is_nan(),
+        _ => false,
+    };
+    if is_oracle && is_nan(left) && is_nan(right) {
+        return left.as_scalar().map(|datum| datum.data_type())
+            == right.as_scalar().map(|datum| datum.data_type());
+    }
+    match (left.as_scalar(), right.as_scalar()) {
+        (Some(left), Some(right)) => left.is_bit_equal(&right),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lockstep_row::Value;
+
+    use super::is_same;
+
+    #[test]
+    fn a_difference_of_one_bit_is_seen() {
+        let next = f64::from_bits(1.0_f64.to_bits() + 1);
+        assert!(!is_same(&Value::Double(1.0), &Value::Double(next), true));
+        assert!(!is_same(&Value::Double(0.0), &Value::Double(-0.0), true));
+        assert!(!is_same(&Value::Int(1), &Value::BigInt(1), true));
+        assert!(!is_same(&Value::Null, &Value::BigInt(0), true));
+        assert!(is_same(&Value::Double(f64::NAN), &Value::Double(-f64::NAN), true));
+        assert!(!is_same(&Value::Double(f64::NAN), &Value::Double(-f64::NAN), false));
+    }
+}

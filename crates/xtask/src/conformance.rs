@@ -143,12 +143,12 @@ fn run_all<'a>(cases: &[&'a Case]) -> Vec<Done<'a>> {
 /// Runs a case in its modes; batch mode once, though it also stands for `offline`.
 fn run_case(case: &Case) -> Vec<Done<'_>> {
     let modes = modes_of(case);
-    let mut batch = None;
+    let mut batch: Option<Result<(), String>> = None;
     let mut done = Vec::new();
     for mode in modes {
         let is_batch = matches!(mode, "batch" | "offline");
         let verdict = match &batch {
-            Some(verdict) if is_batch => Clone::clone(verdict),
+            Some(verdict) if is_batch => verdict.clone(),
             _ => panics::caught(|| execute::run(case, mode).verdict).unwrap_or_else(Err),
         };
         if is_batch {

@@ -215,8 +215,8 @@ fn check_request_rows(requests: &Input) -> Result<(), String> {
 
 /// The input that plays the request row: the leftmost table of the query.
 fn request_input<'a>(case: &'a Case, sql: &str) -> Option<&'a Input> {
-    let statements = lockstep_sql::parse(sql).ok()?;
-    let Some(Statement::Query(query)) = statements.first() else { return None };
+    let script = lockstep_sql::parse(sql).ok()?;
+    let Statement::Query(query) = &script.first()?.statement else { return None };
     let name = leftmost_of_query(query)?;
     case.inputs.iter().find(|input| input.name == name.name.text)
 }
@@ -366,8 +366,8 @@ mod tests {
     use super::leftmost_of_query;
 
     fn check(sql: &str, expected: Option<&str>) {
-        let statements = lockstep_sql::parse(sql).unwrap();
-        let Statement::Query(query) = &statements[0] else { panic!("{sql} is not a query") };
+        let script = lockstep_sql::parse(sql).unwrap();
+        let Statement::Query(query) = &script[0].statement else { panic!("{sql} is not a query") };
         assert_eq!(leftmost_of_query(query).map(|name| name.name.text.as_str()), expected, "{sql}");
     }
 
