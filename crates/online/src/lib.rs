@@ -1,1 +1,41 @@
-//! stub
+//! Request mode: a logical plan compiled into a [`Program`], which computes the output row of one
+//! request row from the stored rows.
+//!
+//! `engine` compiles a program per deployment. It runs in the caller's thread: no async runtime,
+//! no socket, no wire format, and no lock while rows are read. What a window or a LAST JOIN means
+//! is written down in `lockstep_plan`.
+//!
+//! | module | what |
+//! |---|---|
+//! | `program` | [`Program`]: compile, answer, explain |
+//! | `compile` | plan to chains; which windows share a scan |
+//! | `trace` | columns of a plan to columns of its leaf table |
+//! | `chain` | the steps from a leaf row to an output row |
+//! | `frame` | one row on its way, and expressions over it |
+//! | `source` | the rows of a key, newest first, by index or otherwise |
+//! | `window` | one walk through them that serves several windows |
+//! | `join` | LAST JOIN |
+//! | `materialise` | sub-plans that batch mode has to run |
+//! | `context` | what one answer works with |
+//! | `explain` | a program in words |
+
+mod chain;
+mod compile;
+mod context;
+mod explain;
+mod frame;
+mod join;
+mod materialise;
+mod program;
+mod source;
+mod trace;
+mod window;
+
+pub use compile::Tables;
+pub use materialise::BatchFallback;
+pub use program::Program;
+
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;

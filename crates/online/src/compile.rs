@@ -1,0 +1,244 @@
+//! The compiler: a logical plan to chains of steps.
+//!
+//! Goes down a plan with the columns that are needed above, and comes up with the place of each;
+//! what nobody needs is never compiled. Asks tables for indexes, reads no rows.
+
+mod join;
+mod source;
+mod window;
+
+use std::sync::Arc;
+
+use datafusion::{
+    common::DFSchema,
+    logical_expr::{Limit, LogicalPlan, Projection, TableScan},
+};
+use lockstep_diagnostic::{Diagnostic, Result};
+use lockstep_plan::CatalogTable;
+use lockstep_table::Table;
+
+use crate::{
+    chain::{Chain, LeafKind, Step},
+    explain::Explain,
+    frame::{BoundExpr, Place},
+    materialise::Materialised,
+    trace::{self, Role},
+    window::Call,
+};
+
+/// Finds the stored rows of a table of the plan.
+pub trait Tables {
+    /// The table with this [`CatalogTable::id`].
+    fn table(&self, id: u64) -> Option<Arc<Table>>;
+}
+
+/// Everything that chains refer to by position.
+#[derive(Debug, Default)]
+pub(crate) struct Parts {
+    pub(crate) tables: Vec<(CatalogTable, Arc<Table>)>,
+    /// The accumulators of each scan.
+    pub(crate) scans: Vec<Arc<[Call]>>,
+    pub(crate) materialised: Vec<Materialised>,
+    pub(crate) explain: Explain,
+}
+
+/// A chain in the making.
+#[derive(Debug)]
+struct Draft {
+    leaf: LeafKind,
+    steps: Vec<Step>,
+    slot_count: usize,
+    /// The place of each column of the plan so far.
+    layout: Vec<Place>,
+}
+
+pub(crate) struct Compiler<'c> {
+    tables: &'c dyn Tables,
+    pub(crate) parts: Parts,
+}
+
+impl<'c> Compiler<'c> {
+    pub(crate) fn new(tables: &'c dyn Tables) -> Self {
+        Self { tables, parts: Parts::default() }
+    }
+
+    /// Compiles a plan into a chain; also gives the places of the `needed` columns.
+    pub(crate) fn chain(
+        &mut self,
+        plan: &LogicalPlan,
+        needed: &[bool],
+        role: Role,
+    ) -> Result<(Chain, Vec<Place>)> {
+        let mut draft = Draft::new();
+        self.grow(plan, needed, role, &mut draft)?;
+        let Draft { leaf, steps, slot_count, layout } = draft;
+        Ok((Chain { leaf, steps, slot_count }, layout))
+    }
+
+    /// Adds the steps of a plan to the draft and leaves the plan's columns in the draft's layout.
+    fn grow(
+        &mut self,
+        plan: &LogicalPlan,
+        needed: &[bool],
+        role: Role,
+        draft: &mut Draft,
+    ) -> Result<()> {
+        match plan {
+            LogicalPlan::TableScan(scan) => self.table_scan(scan, draft),
+            LogicalPlan::EmptyRelation(empty) => {
+                draft.stop_unless(empty.produce_one_row);
+                Ok(())
+            }
+            LogicalPlan::SubqueryAlias(node) => self.grow(&node.input, needed, role, draft),
+            LogicalPlan::Projection(node) => self.projection(node, needed, role, draft),
+            LogicalPlan::Filter(node) => {
+                let schema = node.input.schema();
+                let mut below = needed.to_vec();
+                trace::mark_columns(&node.predicate, schema, &mut below);
+                self.grow(&node.input, &below, role, draft)?;
+                let predicate = BoundExpr::bind(&node.predicate, schema, &draft.layout)?;
+                draft.steps.push(Step::Filter(predicate));
+                Ok(())
+            }
+            // The order of one row, and its distinctness, are no question.
+            LogicalPlan::Sort(node) => {
+                self.grow(&node.input, needed, role, draft)?;
+                draft.stop_unless(role != Role::Request || node.fetch != Some(0));
+                Ok(())
+            }
+            LogicalPlan::Distinct(node) => self.grow(node.input(), needed, role, draft),
+            LogicalPlan::Limit(node) => self.limit(node, needed, role, draft),
+            _ => match (trace::window(plan), trace::last_join(plan)) {
+                (Some(node), _) => self.windows(node, needed, role, draft),
+                (_, Some(node)) => self.last_join(node, needed, role, draft),
+                _ => unsupported(plan).err(),
+            },
+        }
+    }
+
+    fn table_scan(&mut self, scan: &TableScan, draft: &mut Draft) -> Result<()> {
+        let Some(catalog_table) = CatalogTable::of(scan.source.as_ref()) else {
+            let name = &scan.table_name;
+            return Diagnostic::internal(format!("`{name}` is not a table of the catalog")).err();
+        };
+        draft.leaf = LeafKind::Table(self.table(catalog_table)?);
+        let places: Vec<Place> =
+            (0..catalog_table.schema.columns.len()).map(Place::Leaf).collect();
+        if !scan.filters.is_empty() {
+            let name = scan.table_name.clone();
+            let schema =
+                DFSchema::try_from_qualified_schema(name, &catalog_table.arrow_schema)
+                    .map_err(|error| Diagnostic::internal(error.to_string()))?;
+            for filter in &scan.filters {
+                draft.steps.push(Step::Filter(BoundExpr::bind(filter, &schema, &places)?));
+            }
+        }
+        draft.layout = match &scan.projection {
+            Some(projection) => projection.iter().map(|column| places[*column]).collect(),
+            None => places,
+        };
+        Ok(())
+    }
+
+    /// The position of a table in the program.
+    fn table(&mut self, catalog_table: &CatalogTable) -> Result<usize> {
+        let tables = &mut self.parts.tables;
+        if let Some(position) = tables.iter().position(|(seen, _)| seen.id == catalog_table.id) {
+            return Ok(position);
+        }
+        let Some(table) = self.tables.table(catalog_table.id) else {
+            let (database, name) = (&catalog_table.database, &catalog_table.name);
+            let message = format!("table `{database}.{name}` does not exist any more");
+            return Diagnostic::new(lockstep_diagnostic::code::UNDEFINED_TABLE, message).err();
+        };
+        tables.push((catalog_table.clone(), table));
+        Ok(tables.len() - 1)
+    }
+
+    fn projection(
+        &mut self,
+        node: &Projection,
+        needed: &[bool],
+        role: Role,
+        draft: &mut Draft,
+    ) -> Result<()> {
+        let schema = node.input.schema();
+        let mut below = vec![false; schema.fields().len()];
+        let is_needed = |position: usize| needed.get(position).copied().unwrap_or(false);
+        for (position, expr) in node.expr.iter().enumerate() {
+            if is_needed(position) {
+                trace::mark_columns(expr, schema, &mut below);
+            }
+        }
+        self.grow(&node.input, &below, role, draft)?;
+        let mut layout = Vec::with_capacity(node.expr.len());
+        for (position, expr) in node.expr.iter().enumerate() {
+            layout.push(if !is_needed(position) {
+                Place::Absent
+            } else {
+                match BoundExpr::bind(expr, schema, &draft.layout)? {
+                    BoundExpr::Place(place) => place,
+                    expr @ BoundExpr::Computed { .. } => {
+                        let slot = draft.new_slot();
+                        draft.steps.push(Step::Compute { slot, expr });
+                        Place::Slot(slot)
+                    }
+                }
+            });
+        }
+        draft.layout = layout;
+        Ok(())
+    }
+
+    fn limit(
+        &mut self,
+        node: &Limit,
+        needed: &[bool],
+        role: Role,
+        draft: &mut Draft,
+    ) -> Result<()> {
+        self.grow(&node.input, needed, role, draft)?;
+        let Some(admits) = trace::admits_one_row(node) else {
+            return Diagnostic::unsupported("LIMIT takes a constant").err();
+        };
+        draft.stop_unless(role != Role::Request || admits);
+        Ok(())
+    }
+}
+
+impl Draft {
+    fn new() -> Self {
+        Self { leaf: LeafKind::Nothing, steps: Vec::new(), slot_count: 0, layout: Vec::new() }
+    }
+
+    fn new_slot(&mut self) -> usize {
+        self.slot_count += 1;
+        self.slot_count - 1
+    }
+
+    fn stop_unless(&mut self, goes_on: bool) {
+        if !goes_on {
+            self.steps.push(Step::Stop);
+        }
+    }
+}
+
+/// The chain of the request row goes through this node, which needs more than that row.
+fn unsupported(plan: &LogicalPlan) -> Diagnostic {
+    let what = match plan {
+        LogicalPlan::Aggregate(_) => "an aggregate without a window".to_owned(),
+        LogicalPlan::Union(_) => "UNION".to_owned(),
+        LogicalPlan::Join(_) => "a join other than LAST JOIN".to_owned(),
+        LogicalPlan::Values(_) => "VALUES".to_owned(),
+        other => format!("`{}`", other.display()),
+    };
+    Diagnostic::unsupported(format!("request mode cannot answer {what} for one row"))
+        .with_detail(
+            "A request is answered from one row of the left-most table. This part of the query \
+             needs all rows.",
+        )
+        .with_hint(
+            "Run the query in batch mode, or move this part to the right side of a LAST JOIN, \
+             where it is computed in batch mode while the request waits.",
+        )
+}

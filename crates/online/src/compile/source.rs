@@ -1,0 +1,135 @@
+//! Compiles row sources: chooses how the rows of a key are found.
+
+use datafusion::{
+    common::DFSchema,
+    logical_expr::{Expr, LogicalPlan},
+};
+use lockstep_diagnostic::Result;
+use lockstep_row::DataType;
+
+use super::Compiler;
+use crate::{
+    chain::{Chain, LeafKind},
+    frame::{BoundExpr, Place},
+    materialise::Materialised,
+    source::{Access, Order, Source},
+    trace::{self, Role},
+};
+
+/// What is asked of a source. Expressions name columns as `schema` does and mean the columns of
+/// the plan at the same positions.
+pub(super) struct SourceSpec<'c> {
+    pub(super) plan: &'c LogicalPlan,
+    pub(super) role: Role,
+    pub(super) schema: &'c DFSchema,
+    pub(super) keys: Vec<&'c Expr>,
+    pub(super) order_by: Option<&'c Expr>,
+    /// The columns that are read besides keys and order.
+    pub(super) needed: Vec<bool>,
+}
+
+/// What an index can do for a source.
+struct Traced {
+    /// For each key, the column of the leaf table it is looked up by; `None` where another key
+    /// has that column already, too.
+    keys: Vec<Option<usize>>,
+    /// The leaf column of the order.
+    order: Option<usize>,
+}
+
+impl Compiler<'_> {
+    /// Compiles a source; also gives the places of its needed columns.
+    pub(super) fn source(&mut self, spec: SourceSpec<'_>) -> Result<(Source, Vec<Place>)> {
+        let line = self.parts.explain.open();
+        let is_row_source = trace::is_row_source(spec.plan, spec.role);
+        let traced = if is_row_source { self.trace(&spec)? } else { None };
+        let (chain, layout) = if is_row_source {
+            self.chain(spec.plan, &spec.columns(traced.as_ref()), spec.role)?
+        } else {
+            self.materialise(spec.plan)
+        };
+        let mut residual = Vec::new();
+        for (position, key) in spec.keys.iter().enumerate() {
+            if traced.as_ref().is_none_or(|traced| traced.keys[position].is_none()) {
+                residual.push((position, BoundExpr::bind(key, spec.schema, &layout)?));
+            }
+        }
+        let order = match (spec.order_by, traced.as_ref().and_then(|traced| traced.order)) {
+            (None, _) => Order::Arrival,
+            (Some(_), Some(column)) => Order::Index { column },
+            (Some(expr), None) => {
+                Order::Computed(BoundExpr::bind(expr, spec.schema, &layout)?)
+            }
+        };
+        let access = self.access(&chain, traced.as_ref());
+        let source = Source { chain, access, residual, order };
+        let text = self.parts.describe_source(&source, spec.plan);
+        self.parts.explain.close(line, text);
+        Ok((source, layout))
+    }
+
+    fn materialise(&mut self, plan: &LogicalPlan) -> (Chain, Vec<Place>) {
+        let materialised = &mut self.parts.materialised;
+        let leaf = LeafKind::Materialised(materialised.len());
+        materialised.push(Materialised { plan: plan.clone() });
+        let layout = (0..plan.schema().fields().len()).map(Place::Leaf).collect();
+        (Chain { leaf, steps: Vec::new(), slot_count: 0 }, layout)
+    }
+
+    /// Finds out what an index can do; `None` when nothing.
+    fn trace(&mut self, spec: &SourceSpec<'_>) -> Result<Option<Traced>> {
+        let Some(leaf) = trace::leaf_table(spec.plan) else { return Ok(None) };
+        let leaf = self.table(leaf)?;
+        let to_leaf = |expr: &Expr| {
+            trace::column(expr, spec.schema).and_then(|column| trace::to_leaf(spec.plan, column))
+        };
+        let mut keys: Vec<Option<usize>> = Vec::with_capacity(spec.keys.len());
+        for key in &spec.keys {
+            let column = to_leaf(key);
+            keys.push(column.filter(|column| !keys.contains(&Some(*column))));
+        }
+        if !keys.is_empty() && keys.iter().all(Option::is_none) {
+            return Ok(None);
+        }
+        let columns = &self.parts.tables[leaf].0.schema.columns;
+        let has_order = |column: &usize| {
+            let data_type = &columns[*column].data_type;
+            data_type.is_integer() || *data_type == DataType::Timestamp
+        };
+        let order = spec.order_by.and_then(to_leaf).filter(has_order);
+        Ok(Some(Traced { keys, order }))
+    }
+
+    fn access(&self, chain: &Chain, traced: Option<&Traced>) -> Access {
+        let (LeafKind::Table(leaf), Some(traced)) = (chain.leaf, traced) else {
+            return Access::All;
+        };
+        let columns: Vec<usize> = traced.keys.iter().flatten().copied().collect();
+        let (_, table) = &self.parts.tables[leaf];
+        let index = table.ensure_index(&columns, traced.order);
+        let schema = table.schema();
+        let position_of = |column: &usize| {
+            let position = traced.keys.iter().position(|key| *key == Some(*column));
+            position.expect("the index was asked for over exactly the traced columns")
+        };
+        Access::Index { index, keys: schema.indexes[index].keys.iter().map(position_of).collect() }
+    }
+}
+
+impl SourceSpec<'_> {
+    /// The columns that the chain has to compute.
+    fn columns(&self, traced: Option<&Traced>) -> Vec<bool> {
+        let mut columns = self.needed.clone();
+        for (position, key) in self.keys.iter().enumerate() {
+            if traced.is_none_or(|traced| traced.keys[position].is_none()) {
+                trace::mark_columns(key, self.schema, &mut columns);
+            }
+        }
+        if let Some(order_by) = self.order_by
+            && traced.is_none_or(|traced| traced.order.is_none())
+        {
+            trace::mark_columns(order_by, self.schema, &mut columns);
+        }
+        columns
+    }
+}

@@ -1,0 +1,82 @@
+//! The step of a LAST JOIN: finds the newest matching row of the right side.
+//!
+//! [`lockstep_plan::LastJoin`] says which row that is.
+
+use lockstep_diagnostic::Result;
+use lockstep_row::Datum;
+
+use crate::{
+    context::Context,
+    frame::{BoundExpr, Cells, Frame, Leaf, Pair, Place},
+    source::{Bounds, Source},
+};
+
+/// A LAST JOIN.
+#[derive(Debug)]
+pub(crate) struct JoinStep {
+    /// The keys of the left row.
+    pub(crate) keys: Vec<BoundExpr>,
+    /// The right side.
+    pub(crate) right: Source,
+    /// An upper end for the order of the right side.
+    pub(crate) time_bound: Option<UpperEnd>,
+    /// What must be true of the pair.
+    pub(crate) filter: Option<BoundExpr>,
+    /// Which slots of the left row take which values of the right row.
+    pub(crate) outputs: Vec<(usize, Place)>,
+}
+
+/// An upper end, from the left row.
+#[derive(Debug)]
+pub(crate) struct UpperEnd {
+    pub(crate) left: BoundExpr,
+    pub(crate) is_inclusive: bool,
+}
+
+impl JoinStep {
+    /// Copies the values of the match into the left row's slots; without one they stay NULL.
+    pub(crate) fn run<'s>(
+        &'s self,
+        ctx: &Context<'s>,
+        leaf: Leaf<'s>,
+        slots: &mut [Datum<'s>],
+    ) -> Result<()> {
+        let Some(right) = self.find(ctx, &Frame { leaf, slots })? else { return Ok(()) };
+        for (slot, place) in &self.outputs {
+            slots[*slot] = right.get(*place);
+        }
+        Ok(())
+    }
+
+    fn find<'s>(
+        &'s self,
+        ctx: &Context<'s>,
+        left: &Frame<'_, 's>,
+    ) -> Result<Option<Frame<'s, 's>>> {
+        let bounds = match &self.time_bound {
+            None => Bounds::up_to(None),
+            Some(end) => match end.value(ctx, left) {
+                // A comparison with NULL is not true, and nothing is before the beginning.
+                None => return Ok(None),
+                upper => Bounds::up_to(upper),
+            },
+        };
+        let keys = self.keys.iter().map(|key| key.eval(left, ctx.arena));
+        let keys: &[_] = ctx.arena.alloc_slice_fill_iter(keys);
+        let mut rows = self.right.open(ctx, keys, bounds)?;
+        while let Some(row) = rows.next(ctx)? {
+            let pair = Pair { left: *left, right: row.frame };
+            if self.filter.as_ref().is_none_or(|filter| filter.is_true(&pair, ctx.arena)) {
+                return Ok(Some(row.frame));
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl UpperEnd {
+    fn value<'s>(&'s self, ctx: &Context<'s>, left: &Frame<'_, 's>) -> Option<i64> {
+        let value = self.left.eval(left, ctx.arena).as_i64()?;
+        if self.is_inclusive { Some(value) } else { value.checked_sub(1) }
+    }
+}

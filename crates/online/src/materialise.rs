@@ -1,0 +1,81 @@
+//! Sub-plans that cannot be computed row by row: batch mode runs them while a request waits.
+//!
+//! Correct before fast: the result is read once per answer and searched like any other source,
+//! its rows arriving in the order in which batch mode gave them.
+
+use std::fmt;
+
+use arrow::array::RecordBatch;
+use datafusion::logical_expr::LogicalPlan;
+use lockstep_diagnostic::Result;
+use lockstep_row::{Arena, Datum, Value, arrow::ColumnReader};
+
+/// Runs a plan in batch mode. The engine provides it.
+pub trait BatchFallback: Send + Sync + fmt::Debug {
+    /// Runs the plan over the tables as they are now and waits for all of its rows. Columns come
+    /// out as the plan's schema has them.
+    fn run(&self, plan: &LogicalPlan) -> Result<Vec<RecordBatch>>;
+}
+
+/// A sub-plan that is run as a whole.
+#[derive(Debug)]
+pub(crate) struct Materialised {
+    pub(crate) plan: LogicalPlan,
+}
+
+impl Materialised {
+    /// Runs it and keeps its rows.
+    pub(crate) fn rows(&self, batch: &dyn BatchFallback) -> Result<MaterialisedRows> {
+        let mut rows = Vec::new();
+        let mut read = Arena::new();
+        for batch in batch.run(&self.plan)? {
+            let columns: Vec<ColumnReader<'_>> =
+                batch.columns().iter().map(|column| ColumnReader::new(column.as_ref())).collect();
+            for row in 0..batch.num_rows() {
+                rows.push(columns.iter().map(|column| column.get(row, &read).to_value()).collect());
+                read.reset();
+            }
+        }
+        Ok(MaterialisedRows(rows))
+    }
+}
+
+/// The rows of a materialised plan, in order.
+#[derive(Debug)]
+pub(crate) struct MaterialisedRows(Vec<Vec<Value>>);
+
+impl MaterialisedRows {
+    /// Borrows the rows.
+    pub(crate) fn iter<'s>(&'s self, arena: &'s Arena) -> impl Iterator<Item = &'s [Datum<'s>]> {
+        self.0.iter().map(|row| {
+            let values = row.iter().map(|value| value.as_datum(arena));
+            &*arena.alloc_slice_fill_iter(values)
+        })
+    }
+}
+
+/// Copies a value, with everything it points to.
+pub(crate) fn copy_into<'a>(value: Datum<'_>, arena: &'a Arena) -> Datum<'a> {
+    match value {
+        Datum::Null => Datum::Null,
+        Datum::Bool(value) => Datum::Bool(value),
+        Datum::SmallInt(value) => Datum::SmallInt(value),
+        Datum::Int(value) => Datum::Int(value),
+        Datum::BigInt(value) => Datum::BigInt(value),
+        Datum::Float(value) => Datum::Float(value),
+        Datum::Double(value) => Datum::Double(value),
+        Datum::String(text) => Datum::String(arena.alloc_str(text)),
+        Datum::Timestamp(value) => Datum::Timestamp(value),
+        Datum::Date(value) => Datum::Date(value),
+        Datum::Array(items) => {
+            let items = items.iter().map(|item| copy_into(*item, arena));
+            Datum::Array(arena.alloc_slice_fill_iter(items))
+        }
+        Datum::Map(entries) => {
+            let entries = entries
+                .iter()
+                .map(|(key, value)| (copy_into(*key, arena), copy_into(*value, arena)));
+            Datum::Map(arena.alloc_slice_fill_iter(entries))
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! The public face: a compiled program, which answers requests.
+//!
+//! `engine` compiles one per deployment and shares it between threads. The interpreter behind it
+//! may be replaced by compiled code; this interface stays.
+
+use std::{cell::OnceCell, cell::RefCell, sync::Arc};
+
+use bumpalo::collections::Vec as ArenaVec;
+use datafusion::logical_expr::LogicalPlan;
+use lockstep_diagnostic::{Diagnostic, Result};
+use lockstep_row::{Arena, DataType, Datum, TableSchema, arrow};
+use lockstep_table::Snapshot;
+
+use crate::{
+    chain::{Chain, LeafKind},
+    compile::{Compiler, Parts, Tables},
+    context::{Context, Scratch, ScratchPool},
+    frame::{Cells, Leaf, Place},
+    materialise::{BatchFallback, MaterialisedRows, copy_into},
+    trace::Role,
+    window::ScanScratch,
+};
+
+/// A plan that answers requests: given one row of the left-most table, the row of the plan's
+/// output that batch mode would compute for it.
+///
+/// The request row is not stored; it comes after every stored row of its event time.
+#[derive(Debug)]
+pub struct Program {
+    chain: Chain,
+    places: Vec<Place>,
+    output: Vec<(String, DataType)>,
+    parts: Parts,
+    batch: Arc<dyn BatchFallback>,
+    scratch: ScratchPool,
+}
+
+impl Program {
+    /// Compiles a plan. Builds the indexes it needs, so it may take long on a large table. Fails
+    /// when the plan's own chain needs more than one row (GROUP BY, UNION, a join that is no LAST
+    /// JOIN).
+    pub fn compile(
+        plan: &LogicalPlan,
+        tables: &dyn Tables,
+        batch: Arc<dyn BatchFallback>,
+    ) -> Result<Self> {
+        let mut compiler = Compiler::new(tables);
+        let line = compiler.parts.explain.open();
+        let needed = vec![true; plan.schema().fields().len()];
+        let (chain, places) = compiler.chain(plan, &needed, Role::Request)?;
+        let mut parts = compiler.parts;
+        let text = match chain.leaf {
+            LeafKind::Table(table) => {
+                let table = &parts.tables[table].0;
+                format!("request row of {}.{}", table.database, table.name)
+            }
+            LeafKind::Nothing | LeafKind::Materialised(_) => "one row without columns".to_owned(),
+        };
+        parts.explain.close(line, text);
+        let output = output(plan)?;
+        Ok(Self { chain, places, output, parts, batch, scratch: ScratchPool::default() })
+    }
+
+    /// The table whose rows are the request rows; `None` for a query without a table, whose
+    /// request row has no columns.
+    pub fn input(&self) -> Option<&TableSchema> {
+        let LeafKind::Table(table) = self.chain.leaf else { return None };
+        Some(&self.parts.tables[table].0.schema)
+    }
+
+    /// The identity of that table within its engine.
+    pub fn input_table(&self) -> Option<u64> {
+        let LeafKind::Table(table) = self.chain.leaf else { return None };
+        Some(self.parts.tables[table].0.id)
+    }
+
+    /// The columns of an answer.
+    pub fn output(&self) -> &[(String, DataType)] {
+        &self.output
+    }
+
+    /// Answers one request: the output row, or `None` when the query has none for it. The caller
+    /// has checked the request's values against [`Program::input`]. The answer lives in the arena.
+    pub fn answer<'a>(
+        &self,
+        request: &[Datum<'_>],
+        arena: &'a Arena,
+    ) -> Result<Option<&'a [Datum<'a>]>> {
+        self.answer_at(request, u64::MAX, arena)
+    }
+
+    /// Answers a request as a row that arrived before the stored rows of its own event time whose
+    /// arrival is `arrival` or later. With a stored row and its own arrival, this is what batch
+    /// mode gives for that row.
+    pub fn answer_at<'a>(
+        &self,
+        request: &[Datum<'_>],
+        arrival: u64,
+        arena: &'a Arena,
+    ) -> Result<Option<&'a [Datum<'a>]>> {
+        let mut answer = None;
+        self.answer_each([(request, arrival)], arena, |row| answer = row)?;
+        Ok(answer)
+    }
+
+    /// Answers many requests over one view of the tables; none sees another. Answers come in the
+    /// order of the requests.
+    pub fn answer_batch<'a>(
+        &self,
+        requests: &[&[Datum<'_>]],
+        arena: &'a Arena,
+    ) -> Result<Vec<Option<&'a [Datum<'a>]>>> {
+        let mut answers = Vec::with_capacity(requests.len());
+        let requests = requests.iter().map(|request| (*request, u64::MAX));
+        self.answer_each(requests, arena, |row| answers.push(row))?;
+        Ok(answers)
+    }
+
+    /// What an answer does: which tables it reads by which indexes, which windows share a scan,
+    /// and where it falls back on something slower. Several lines.
+    pub fn explain(&self) -> String {
+        self.parts.explain.to_string()
+    }
+
+    fn answer_each<'a, 'r>(
+        &self,
+        requests: impl IntoIterator<Item = (&'r [Datum<'r>], u64)>,
+        arena: &'a Arena,
+        mut give: impl FnMut(Option<&'a [Datum<'a>]>),
+    ) -> Result<()> {
+        let mut scratch = self.scratch.take(|| self.new_scratch());
+        let mut snapshots = ArenaVec::with_capacity_in(self.parts.tables.len(), arena);
+        snapshots.extend(self.parts.tables.iter().map(|(_, table)| table.snapshot()));
+        let results: Vec<OnceCell<MaterialisedRows>> =
+            self.parts.materialised.iter().map(|_| OnceCell::new()).collect();
+        for (request, arrival) in requests {
+            scratch.arena.reset();
+            let ctx = self.context(&scratch, &snapshots, &results);
+            give(self.answer_one(&ctx, request, arrival, arena)?);
+        }
+        self.scratch.put(scratch);
+        Ok(())
+    }
+
+    fn context<'s>(
+        &'s self,
+        scratch: &'s Scratch,
+        snapshots: &'s [Snapshot<'s>],
+        results: &'s [OnceCell<MaterialisedRows>],
+    ) -> Context<'s> {
+        Context {
+            snapshots,
+            arena: &scratch.arena,
+            scans: &scratch.scans,
+            key_buffers: &scratch.key_buffers,
+            materialised: &self.parts.materialised,
+            results,
+            batch: self.batch.as_ref(),
+        }
+    }
+
+    fn answer_one<'s, 'a>(
+        &'s self,
+        ctx: &Context<'s>,
+        request: &'s [Datum<'s>],
+        arrival: u64,
+        arena: &'a Arena,
+    ) -> Result<Option<&'a [Datum<'a>]>> {
+        let width = self.input().map_or(0, |schema| schema.columns.len());
+        if request.len() != width {
+            let found = request.len();
+            let message = format!("a request row has {width} values, this one has {found}");
+            return Diagnostic::internal(message).err();
+        }
+        let Some(frame) = self.chain.run(ctx, Leaf::Values(request), arrival)? else {
+            return Ok(None);
+        };
+        let values = self.places.iter().map(|place| copy_into(frame.get(*place), arena));
+        Ok(Some(arena.alloc_slice_fill_iter(values)))
+    }
+
+    fn new_scratch(&self) -> Scratch {
+        let scans = self.parts.scans.iter();
+        let scans = scans.map(|calls| RefCell::new(ScanScratch::new(calls))).collect();
+        Scratch { scans, ..Scratch::default() }
+    }
+}
+
+fn output(plan: &LogicalPlan) -> Result<Vec<(String, DataType)>> {
+    let fields = plan.schema().fields().iter();
+    fields
+        .map(|field| match arrow::data_type(field.data_type()) {
+            Some(data_type) => Ok((field.name().clone(), data_type)),
+            None => {
+                let (name, found) = (field.name(), field.data_type());
+                let message = format!("column `{name}` has no type of the dialect: {found}");
+                Diagnostic::internal(message).err()
+            }
+        })
+        .collect()
+}

@@ -1,0 +1,259 @@
+//! A row source: the rows that a window or a LAST JOIN looks through, newest first.
+//!
+//! # Cost
+//!
+//! Through an index that holds the order too, one lookup, one binary search, and then only rows
+//! that somebody asks for; nothing is allocated per row when the source is a plain table. Through
+//! an index without the order, all rows of the key are sorted. Without an index, all live rows of
+//! the leaf are computed first.
+
+use bumpalo::collections::Vec as ArenaVec;
+use lockstep_diagnostic::Result;
+use lockstep_row::{Datum, key::encode_key};
+use lockstep_table::{KeyRows, StoredRow};
+
+use crate::{
+    chain::{Chain, LeafKind},
+    context::Context,
+    frame::{BoundExpr, Cells, Frame, Leaf, Place},
+};
+
+/// How the rows of one key are found.
+#[derive(Debug)]
+pub(crate) enum Access {
+    /// By an index of the leaf table.
+    Index {
+        /// Its position in the table.
+        index: usize,
+        /// For each of its key columns, which of the wanted key values it takes.
+        keys: Vec<usize>,
+    },
+    /// By looking at every row of the leaf.
+    All,
+}
+
+/// By what newer and older is decided.
+#[derive(Debug)]
+pub(crate) enum Order {
+    /// By arrival alone: every row's order value is 0.
+    Arrival,
+    /// By the index's event-time column.
+    Index {
+        /// Its position in the table.
+        column: usize,
+    },
+    /// By an expression over the chain.
+    Computed(BoundExpr),
+}
+
+/// A row source.
+#[derive(Debug)]
+pub(crate) struct Source {
+    pub(crate) chain: Chain,
+    pub(crate) access: Access,
+    /// Keys that the access path does not settle: which key, and its value in a row.
+    pub(crate) residual: Vec<(usize, BoundExpr)>,
+    pub(crate) order: Order,
+}
+
+/// Which rows of a key are wanted.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bounds {
+    /// Only rows whose order value is at most this, and not NULL. `None`: every row.
+    pub(crate) upper: Option<i64>,
+    /// No rows whose order value is less than this.
+    pub(crate) lower: i64,
+    /// No rows with order value `tie` that arrived at `tie_arrival` or later.
+    pub(crate) tie: i64,
+    pub(crate) tie_arrival: u64,
+}
+
+impl Bounds {
+    /// Every row up to `upper`.
+    pub(crate) fn up_to(upper: Option<i64>) -> Self {
+        Self { upper, lower: i64::MIN, tie: 0, tie_arrival: u64::MAX }
+    }
+
+    #[inline]
+    fn admit(&self, order: Option<i64>, arrival: u64) -> bool {
+        match order {
+            None => self.upper.is_none(),
+            Some(order) => {
+                order >= self.lower
+                    && self.upper.is_none_or(|upper| order <= upper)
+                    && !(order == self.tie && arrival >= self.tie_arrival)
+            }
+        }
+    }
+}
+
+/// A row of a source.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Candidate<'s> {
+    pub(crate) frame: Frame<'s, 's>,
+    /// The order value; `None` is NULL, the oldest.
+    pub(crate) order: Option<i64>,
+    pub(crate) arrival: u64,
+}
+
+impl Source {
+    /// Begins at the newest wanted row of a key.
+    pub(crate) fn open<'s>(
+        &'s self,
+        ctx: &Context<'s>,
+        keys: &'s [Datum<'s>],
+        bounds: Bounds,
+    ) -> Result<Cursor<'s>> {
+        let (LeafKind::Table(table), Access::Index { index, keys: positions }) =
+            (self.chain.leaf, &self.access)
+        else {
+            return self.open_all(ctx, keys, bounds);
+        };
+        let mut rows = {
+            let mut buffers = ctx.key_buffers.borrow_mut();
+            let [key, _] = &mut *buffers;
+            key.clear();
+            encode_key(positions.iter().map(|position| keys[*position]), key);
+            ctx.snapshots[table].rows(*index, key)
+        };
+        match (&self.order, bounds.upper) {
+            (Order::Computed(_), _) => return self.sort(ctx, keys, bounds, rows),
+            (Order::Index { .. }, Some(upper)) => rows.seek(upper),
+            (Order::Index { .. }, None) | (Order::Arrival, _) => {}
+        }
+        Ok(Cursor::Walk(Walk { source: self, rows, keys, bounds }))
+    }
+
+    fn open_all<'s>(
+        &'s self,
+        ctx: &Context<'s>,
+        keys: &'s [Datum<'s>],
+        bounds: Bounds,
+    ) -> Result<Cursor<'s>> {
+        match self.chain.leaf {
+            LeafKind::Nothing => Ok(Cursor::Sorted(ArenaVec::new_in(ctx.arena).into_iter())),
+            LeafKind::Table(table) => self.sort(ctx, keys, bounds, ctx.snapshots[table].scan()),
+            LeafKind::Materialised(index) => {
+                let rows = ctx.materialised_rows(index)?.iter(ctx.arena);
+                let leaves = (0_u64..).zip(rows).map(|(arrival, row)| (Leaf::Values(row), arrival));
+                self.sort_leaves(ctx, keys, bounds, leaves)
+            }
+        }
+    }
+
+    fn sort<'s>(
+        &'s self,
+        ctx: &Context<'s>,
+        keys: &'s [Datum<'s>],
+        bounds: Bounds,
+        rows: impl Iterator<Item = StoredRow<'s>>,
+    ) -> Result<Cursor<'s>> {
+        let leaves = rows.map(|row| (Leaf::Stored(row.row), row.arrival));
+        self.sort_leaves(ctx, keys, bounds, leaves)
+    }
+
+    fn sort_leaves<'s>(
+        &'s self,
+        ctx: &Context<'s>,
+        keys: &'s [Datum<'s>],
+        bounds: Bounds,
+        leaves: impl Iterator<Item = (Leaf<'s>, u64)>,
+    ) -> Result<Cursor<'s>> {
+        let mut candidates = ArenaVec::new_in(ctx.arena);
+        for (leaf, arrival) in leaves {
+            let Some(frame) = self.chain.run(ctx, leaf, arrival)? else { continue };
+            let order = match &self.order {
+                Order::Arrival => Some(0),
+                Order::Index { column } => frame.get(Place::Leaf(*column)).as_i64(),
+                Order::Computed(expr) => expr.eval(&frame, ctx.arena).as_i64(),
+            };
+            if bounds.admit(order, arrival) && self.has_keys(ctx, &frame, keys) {
+                candidates.push(Candidate { frame, order, arrival });
+            }
+        }
+        candidates.sort_unstable_by_key(|row| std::cmp::Reverse((row.order, row.arrival)));
+        Ok(Cursor::Sorted(candidates.into_iter()))
+    }
+
+    /// Checks the keys that the access path left open.
+    #[inline]
+    fn has_keys<'s>(&'s self, ctx: &Context<'s>, frame: &Frame<'_, 's>, keys: &[Datum<'s>]) -> bool {
+        self.residual
+            .iter()
+            .all(|(key, expr)| is_same_key(expr.eval(frame, ctx.arena), keys[*key], ctx))
+    }
+}
+
+/// The rows of one key, newest first.
+#[derive(Debug)]
+pub(crate) enum Cursor<'s> {
+    /// As the index gives them.
+    Walk(Walk<'s>),
+    /// Computed and sorted before the first one was asked for.
+    Sorted(bumpalo::collections::vec::IntoIter<'s, Candidate<'s>>),
+}
+
+/// See [`Cursor::Walk`].
+#[derive(Debug)]
+pub(crate) struct Walk<'s> {
+    source: &'s Source,
+    rows: KeyRows<'s>,
+    keys: &'s [Datum<'s>],
+    bounds: Bounds,
+}
+
+impl<'s> Cursor<'s> {
+    /// The next older row.
+    #[inline]
+    pub(crate) fn next(&mut self, ctx: &Context<'s>) -> Result<Option<Candidate<'s>>> {
+        match self {
+            Self::Walk(walk) => walk.next(ctx),
+            Self::Sorted(rows) => Ok(rows.next()),
+        }
+    }
+}
+
+impl<'s> Walk<'s> {
+    #[inline]
+    fn next(&mut self, ctx: &Context<'s>) -> Result<Option<Candidate<'s>>> {
+        for row in self.rows.by_ref() {
+            let order = self.source.order.of(&row);
+            if order.is_some_and(|order| order < self.bounds.lower) {
+                return Ok(None);
+            }
+            if !self.bounds.admit(order, row.arrival) {
+                continue;
+            }
+            let leaf = Leaf::Stored(row.row);
+            let Some(frame) = self.source.chain.run(ctx, leaf, row.arrival)? else { continue };
+            if self.source.has_keys(ctx, &frame, self.keys) {
+                return Ok(Some(Candidate { frame, order, arrival: row.arrival }));
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Order {
+    /// The order value of a row met in an index.
+    #[inline]
+    fn of(&self, row: &StoredRow<'_>) -> Option<i64> {
+        match self {
+            // NULL has the least event time within an index, and so has that value itself.
+            Self::Index { column } if row.event_time == i64::MIN => row.row.get(*column).as_i64(),
+            Self::Index { .. } => Some(row.event_time),
+            Self::Arrival | Self::Computed(_) => Some(0),
+        }
+    }
+}
+
+/// Whether two values are one key.
+fn is_same_key(left: Datum<'_>, right: Datum<'_>, ctx: &Context<'_>) -> bool {
+    let mut buffers = ctx.key_buffers.borrow_mut();
+    let [left_key, right_key] = &mut *buffers;
+    left_key.clear();
+    right_key.clear();
+    encode_key([left], left_key);
+    encode_key([right], right_key);
+    left_key == right_key
+}

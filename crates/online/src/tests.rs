@@ -1,0 +1,4 @@
+//! Tests of whole programs: against an evaluator that rescans everything, and case by case.
+
+mod join;
+mod window;

@@ -1,0 +1,214 @@
+//! LAST JOINs: every answer is compared with a literal reading of `lockstep_plan`'s definition.
+
+use datafusion::{
+    common::ScalarValue,
+    logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, col, lit, when},
+};
+use lockstep_plan::{Frame, TimeBound, Window};
+use proptest::prelude::*;
+
+use crate::testing::{TestRow, World, answer, column, group, last_join, project, windows};
+
+/// What the right side looks like to the compiler; its rows are those of `t1` in each case.
+#[derive(Debug, Clone, Copy)]
+enum Right {
+    Table,
+    Reordered,
+    ComputedKey,
+    ComputedTime,
+    Filtered,
+    Materialised,
+}
+
+fn computed(expr: Expr) -> Expr {
+    when(expr.clone().is_null(), lit(ScalarValue::Int64(None))).otherwise(expr).unwrap()
+}
+
+impl Right {
+    fn plan(self, world: &World) -> LogicalPlan {
+        let scan = LogicalPlanBuilder::from(world.scan_as(1, "s"));
+        let plan = match self {
+            Self::Table => Ok(scan),
+            Self::Reordered => scan.project(vec![col("ts"), col("k"), col("id")]),
+            Self::ComputedKey => {
+                scan.project(vec![col("id"), computed(col("k")).alias("k"), col("ts")])
+            }
+            Self::ComputedTime => {
+                scan.project(vec![col("id"), col("k"), computed(col("ts")).alias("ts")])
+            }
+            Self::Filtered => scan.filter(col("id").gt(lit(-1_i64))),
+            Self::Materialised => scan.distinct(),
+        };
+        plan.and_then(|plan| plan.alias("t1")).and_then(LogicalPlanBuilder::build).unwrap()
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Shape {
+    right: Right,
+    is_keyed: bool,
+    is_ordered: bool,
+    /// Inclusive or not.
+    bound: Option<bool>,
+    has_filter: bool,
+}
+
+fn shapes() -> impl Strategy<Value = Shape> {
+    let right = prop_oneof![
+        Just(Right::Table),
+        Just(Right::Reordered),
+        Just(Right::ComputedKey),
+        Just(Right::ComputedTime),
+        Just(Right::Filtered),
+        Just(Right::Materialised),
+    ];
+    let bound = proptest::option::of(any::<bool>());
+    (right, any::<bool>(), any::<bool>(), bound, any::<bool>()).prop_map(
+        |(right, is_keyed, is_ordered, bound, has_filter)| Shape {
+            right,
+            is_keyed,
+            is_ordered,
+            bound: bound.filter(|_| is_ordered),
+            has_filter,
+        },
+    )
+}
+
+fn plan(world: &World, shape: Shape) -> LogicalPlan {
+    let keys = if shape.is_keyed { vec![(column(0, "k"), column(1, "k"))] } else { vec![] };
+    let joined = last_join(world.scan(0), shape.right.plan(world), keys, |join| {
+        join.order_by = shape.is_ordered.then(|| column(1, "ts"));
+        join.time_bound =
+            shape.bound.map(|inclusive| TimeBound { left: column(0, "ts"), inclusive });
+        // Ids of the right side are greater than those of the left.
+        join.filter = shape
+            .has_filter
+            .then(|| column(1, "k").is_null().or(column(1, "ts").not_eq(column(0, "k"))));
+    });
+    project(joined, vec![column(1, "id")])
+}
+
+fn is_match(left: &TestRow, right: &TestRow, shape: Shape) -> bool {
+    let has_key = !shape.is_keyed || left.k == right.k;
+    let is_in_time = match (shape.bound, left.ts, right.ts) {
+        (None, _, _) => true,
+        (Some(inclusive), Some(end), Some(time)) => time < end || inclusive && time == end,
+        (Some(_), _, _) => false,
+    };
+    let differs = matches!((right.ts, left.k), (Some(time), Some(k)) if time != k);
+    has_key && is_in_time && (!shape.has_filter || right.k.is_none() || differs)
+}
+
+fn newest_match(left: &TestRow, rights: &[TestRow], shape: Shape) -> Option<i64> {
+    let matches = rights.iter().filter(|right| is_match(left, right, shape));
+    let newest = matches.max_by_key(|right| {
+        let order = if shape.is_ordered { right.ts } else { Some(0) };
+        (order, right.arrival)
+    });
+    newest.map(|right| right.id)
+}
+
+fn rows() -> impl Strategy<Value = Vec<(Option<i64>, Option<i64>)>> {
+    let key = prop_oneof![4 => (1_i64..4).prop_map(Some), 1 => Just(None)];
+    let time = prop_oneof![8 => (0_i64..8).prop_map(Some), 1 => Just(None)];
+    proptest::collection::vec((key, time), 0..16)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 192, ..ProptestConfig::default() })]
+
+    #[test]
+    fn last_join_takes_the_newest_match(tables in (rows(), rows()), shape in shapes()) {
+        let world = World::new(&[tables.0, tables.1]);
+        let program = world.compile(&plan(&world, shape));
+        for left in &world.rows[0] {
+            let expected = newest_match(left, &world.rows[1], shape);
+            let expected = expected.map_or_else(|| "-".to_owned(), |id| id.to_string());
+            prop_assert_eq!(answer(&program, left), Some(vec![expected]), "{}", program.explain());
+        }
+    }
+
+    /// The joined column is the argument of a window: history rows are joined, too.
+    #[test]
+    fn history_rows_are_joined_as_well(tables in (rows(), rows())) {
+        let world = World::new(&[tables.0, tables.1]);
+        let shape = Shape {
+            right: Right::Table,
+            is_keyed: true,
+            is_ordered: true,
+            bound: Some(true),
+            has_filter: false,
+        };
+        let joined = last_join(
+            world.scan(0),
+            world.scan(1),
+            vec![(column(0, "k"), column(1, "k"))],
+            |join| {
+                join.order_by = Some(column(1, "ts"));
+                join.time_bound = Some(TimeBound { left: column(0, "ts"), inclusive: true });
+            },
+        );
+        let window = Window {
+            partition_by: vec![column(0, "k")],
+            order_by: Some(column(0, "ts")),
+            frame: Frame::Rows { from: Some(3), to: 0 },
+            max_size: None,
+            exclude_current_time: false,
+            exclude_current_row: true,
+            instance_not_in_window: false,
+        };
+        let group = group(window, vec![], vec![column(0, "id"), column(1, "id")], "w");
+        let program = world.compile(&windows(joined, vec![], vec![group]));
+        let lefts = &world.rows[0];
+        for current in lefts {
+            let Some(now) = current.ts else { continue };
+            let mut history: Vec<&TestRow> = lefts
+                .iter()
+                .filter(|row| row.k == current.k)
+                .filter(|row| row.ts.is_some_and(|ts| (ts, row.arrival) < (now, current.arrival)))
+                .collect();
+            history.sort_by_key(|row| std::cmp::Reverse((row.ts, row.arrival)));
+            let texts: Vec<String> = history
+                .iter()
+                .take(3)
+                .map(|row| {
+                    let right = newest_match(row, &world.rows[1], shape);
+                    let right = right.map_or_else(|| "-".to_owned(), |id| id.to_string());
+                    format!("{}:{right}", row.id)
+                })
+                .collect();
+            let found = answer(&program, current).unwrap();
+            prop_assert_eq!(found.last().unwrap(), &format!("[{}]", texts.join(",")));
+        }
+    }
+}
+
+#[test]
+fn a_join_whose_columns_nobody_reads_is_not_made() {
+    let world = World::new(&[vec![(Some(1), Some(1))], vec![(Some(1), Some(1))]]);
+    let keys = vec![(column(0, "k"), column(1, "k"))];
+    let joined = last_join(world.scan(0), world.scan(1), keys, |_| {});
+    let program = world.compile(&project(joined, vec![column(0, "id")]));
+    assert!(!program.explain().contains("join"), "{}", program.explain());
+    assert_eq!(answer(&program, &world.rows[0][0]), Some(vec!["1".to_owned()]));
+}
+
+#[test]
+fn a_right_side_with_a_window_is_computed_per_right_row() {
+    let history = vec![(Some(1), Some(1)), (Some(1), Some(2)), (Some(2), Some(3))];
+    let world = World::new(&[vec![(Some(1), Some(9))], history]);
+    let window = Window {
+        partition_by: vec![column(1, "k")],
+        order_by: Some(column(1, "ts")),
+        frame: Frame::Rows { from: None, to: 0 },
+        max_size: None,
+        exclude_current_time: false,
+        exclude_current_row: false,
+        instance_not_in_window: false,
+    };
+    let right = windows(world.scan(1), vec![], vec![group(window, vec![], vec![column(1, "id")], "w")]);
+    let keys = vec![(column(0, "k"), column(1, "k"))];
+    let joined = last_join(world.scan(0), right, keys, |join| join.order_by = Some(column(1, "ts")));
+    let program = world.compile(&project(joined, vec![col("w")]));
+    assert_eq!(answer(&program, &world.rows[0][0]), Some(vec!["[3,2]".to_owned()]));
+}

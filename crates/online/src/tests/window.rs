@@ -1,0 +1,311 @@
+//! Windows: every answer is compared with a literal reading of `lockstep_plan`'s definition.
+
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, col, lit, when};
+use lockstep_plan::{Frame, Window};
+use proptest::prelude::*;
+
+use crate::testing::{TestRow, World, answer, column, group, project, windows};
+
+/// The ids of a frame, newest first.
+fn frame(current: &TestRow, main: &[TestRow], unions: &[&[TestRow]], window: &Window) -> Vec<i64> {
+    let order_of = |row: &TestRow| if window.order_by.is_some() { row.ts } else { Some(0) };
+    let now = order_of(current);
+    let mut history: Vec<(i64, usize, u64, i64)> = Vec::new();
+    for (source, rows) in std::iter::once(main).chain(unions.iter().copied()).enumerate() {
+        for row in rows.iter().filter(|row| row.k == current.k) {
+            let (Some(order), Some(now)) = (order_of(row), now) else { continue };
+            let is_main = source == 0;
+            let is_earlier = order < now || order == now && (!is_main || row.arrival < current.arrival);
+            let is_excluded = window.exclude_current_time && order == now
+                || window.instance_not_in_window && is_main;
+            if is_earlier && !is_excluded {
+                history.push((order, source, row.arrival, row.id));
+            }
+        }
+    }
+    history.sort_by(|a, b| (b.0, a.1, b.2).cmp(&(a.0, b.1, a.2)));
+    let is_in = |position: u64, distance: i64| match window.frame {
+        Frame::Rows { from, to } => position >= to && from.is_none_or(|from| position <= from),
+        Frame::Range { from, to } => distance >= to && from.is_none_or(|from| distance <= from),
+    };
+    let mut ids = Vec::new();
+    if is_in(0, 0) && !window.exclude_current_row {
+        ids.push(current.id);
+    }
+    for (position, (order, _, _, id)) in (1..).zip(&history) {
+        if is_in(position, now.unwrap() - order) {
+            ids.push(*id);
+        }
+    }
+    ids.truncate(usize::try_from(window.max_size.unwrap_or(1000)).unwrap());
+    ids
+}
+
+fn listed(ids: &[i64]) -> String {
+    let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
+    format!("[{}]", ids.join(","))
+}
+
+fn frames() -> impl Strategy<Value = Frame> {
+    let rows = (proptest::option::of(0_u64..6), 0_u64..3).prop_map(|(from, to)| Frame::Rows { from, to });
+    let range = (proptest::option::of(-1_i64..6), 0_i64..3)
+        .prop_map(|(from, to)| Frame::Range { from, to });
+    prop_oneof![rows, range]
+}
+
+/// Windows by `k`, in the order of `ts` or of arrival.
+fn any_window(is_ordered: bool) -> impl Strategy<Value = Window> {
+    let flags = (any::<bool>(), any::<bool>(), any::<bool>());
+    (frames(), proptest::option::of(1_u64..4), flags).prop_map(move |(frame, max_size, flags)| {
+        Window {
+            partition_by: vec![column(0, "k")],
+            order_by: is_ordered.then(|| column(0, "ts")),
+            frame,
+            max_size,
+            exclude_current_time: flags.0,
+            exclude_current_row: flags.1,
+            instance_not_in_window: flags.2,
+        }
+    })
+}
+
+fn rows(count_max: usize) -> impl Strategy<Value = Vec<(Option<i64>, Option<i64>)>> {
+    let key = prop_oneof![4 => Just(Some(1)), 2 => Just(Some(2)), 1 => Just(None)];
+    let time = prop_oneof![8 => (0_i64..8).prop_map(Some), 1 => Just(None)];
+    proptest::collection::vec((key, time), 0..count_max)
+}
+
+/// The rows of a table, each in its place, and as requests after everything stored.
+fn currents(world: &World) -> Vec<TestRow> {
+    let stored = world.rows[0].iter().copied();
+    let requests = world.rows[0].iter().map(|row| TestRow { arrival: u64::MAX, id: 77, ..*row });
+    stored.chain(requests).collect()
+}
+
+fn is_null(expr: Expr) -> Expr {
+    expr.is_null()
+}
+
+/// The same value, but computed, so that no index can hold it.
+fn computed(expr: Expr) -> Expr {
+    when(is_null(expr.clone()), lit(datafusion::common::ScalarValue::Int64(None))).otherwise(expr).unwrap()
+}
+
+/// `input` with some of its columns computed.
+fn hide(input: LogicalPlan, table: usize, hides_key: bool, hides_time: bool) -> LogicalPlan {
+    let pick = |name: &str, hides: bool| {
+        let own = column(table, name);
+        if hides { computed(own).alias_qualified(Some(format!("t{table}")), name) } else { own }
+    };
+    project(input, vec![pick("id", false), pick("k", hides_key), pick("ts", hides_time)])
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 192, ..ProptestConfig::default() })]
+
+    /// Random frames, flags and unions; several windows, some of which share scans.
+    #[test]
+    fn windows_hold_the_rows_that_the_definition_says(
+        tables in (rows(24), rows(8), rows(8)),
+        shapes in proptest::collection::vec(
+            (any_window(true), any_window(false), any::<bool>(), 0_usize..4), 1..4),
+        hides in (any::<bool>(), any::<bool>()),
+    ) {
+        let world = World::new(&[tables.0, tables.1, tables.2]);
+        let shapes: Vec<(Window, Vec<usize>)> = shapes
+            .into_iter()
+            .map(|(ordered, unordered, is_ordered, unions)| {
+                let unions = [vec![], vec![0], vec![1], vec![1, 0]][unions].clone();
+                (if is_ordered { ordered } else { unordered }, unions)
+            })
+            .collect();
+        let groups = shapes.iter().enumerate().map(|(position, (window, unions))| {
+            group(window.clone(), unions.clone(), vec![column(0, "id")], &format!("w{position}"))
+        });
+        let input = hide(world.scan(0), 0, hides.0, hides.1);
+        let unions = vec![world.scan(1), hide(world.scan(2), 2, hides.1, hides.0)];
+        let program = world.compile(&windows(input, unions, groups.collect()));
+        for current in currents(&world) {
+            let expected: Vec<String> = shapes
+                .iter()
+                .map(|(window, unions)| {
+                    let unions: Vec<&[TestRow]> =
+                        unions.iter().map(|union| &world.rows[union + 1][..]).collect();
+                    listed(&frame(&current, &world.rows[0], &unions, window))
+                })
+                .collect();
+            let found = answer(&program, &current).unwrap();
+            prop_assert_eq!(&found[3..], &expected[..], "{:?}\n{}", current, program.explain());
+        }
+    }
+
+    /// A window over the rows of a subquery that has a window itself.
+    #[test]
+    fn a_window_over_windows_sees_each_row_as_of_its_own_time(
+        table in rows(16),
+        inner in any_window(true),
+        outer in any_window(true),
+    ) {
+        let world = World::new(&[table]);
+        let plan = windows(world.scan(0), vec![], vec![
+            group(inner.clone(), vec![], vec![column(0, "id")], "a"),
+        ]);
+        let plan = project(plan, vec![column(0, "ts"), column(0, "id"), col("a"), column(0, "k")]);
+        let plan = windows(plan, vec![], vec![
+            group(outer.clone(), vec![], vec![column(0, "id"), col("a")], "b"),
+        ]);
+        let program = world.compile(&plan);
+        let main = &world.rows[0];
+        for current in currents(&world) {
+            let rows = frame(&current, main, &[], &outer);
+            let texts: Vec<String> = rows
+                .iter()
+                .map(|id| {
+                    let row = main.iter().find(|row| row.id == *id).unwrap_or(&current);
+                    format!("{id}:{}", listed(&frame(row, main, &[], &inner)))
+                })
+                .collect();
+            let found = answer(&program, &current).unwrap();
+            prop_assert_eq!(&found[4], &format!("[{}]", texts.join(",")), "{:?}", current);
+        }
+    }
+}
+
+const PLAIN: Window = Window {
+    partition_by: vec![],
+    order_by: None,
+    frame: Frame::Rows { from: None, to: 0 },
+    max_size: None,
+    exclude_current_time: false,
+    exclude_current_row: false,
+    instance_not_in_window: false,
+};
+
+fn by_time(frame: Frame) -> Window {
+    Window { partition_by: vec![column(0, "k")], order_by: Some(column(0, "ts")), frame, ..PLAIN }
+}
+
+fn four_rows() -> World {
+    World::new(&[vec![
+        (Some(1), Some(10)),
+        (Some(1), Some(20)),
+        (Some(2), Some(20)),
+        (Some(1), Some(30)),
+    ]])
+}
+
+/// What the last column of a plan is for a request `(9, 1, 20)`.
+#[track_caller]
+fn check(world: &World, plan: &LogicalPlan, expected: Option<&str>) {
+    let request = TestRow { id: 9, k: Some(1), ts: Some(20), arrival: u64::MAX };
+    let found = answer(&world.compile(plan), &request);
+    assert_eq!(found.as_ref().map(|row| row.last().unwrap().as_str()), expected);
+}
+
+fn last_rows(world: &World) -> LogicalPlan {
+    let window = by_time(Frame::Rows { from: Some(2), to: 0 });
+    windows(world.scan(0), vec![], vec![group(window, vec![], vec![column(0, "id")], "w")])
+}
+
+#[test]
+fn a_request_comes_after_rows_of_its_own_time() {
+    let world = four_rows();
+    check(&world, &last_rows(&world), Some("[9,2,1]"));
+}
+
+#[test]
+fn a_filter_below_a_window_hides_rows_from_it() {
+    let world = four_rows();
+    let filtered = LogicalPlanBuilder::from(world.scan(0))
+        .filter(column(0, "id").not_eq(lit(2_i64)))
+        .and_then(LogicalPlanBuilder::build)
+        .unwrap();
+    let window = by_time(Frame::Rows { from: Some(2), to: 0 });
+    let plan = windows(filtered, vec![], vec![group(window, vec![], vec![column(0, "id")], "w")]);
+    check(&world, &plan, Some("[9,1]"));
+}
+
+#[test]
+fn a_filter_above_a_window_hides_the_answer_only() {
+    let world = four_rows();
+    let filter = |keeps: i64| {
+        LogicalPlanBuilder::from(last_rows(&world))
+            .filter(column(0, "id").eq(lit(keeps)))
+            .and_then(LogicalPlanBuilder::build)
+            .unwrap()
+    };
+    check(&world, &filter(9), Some("[9,2,1]"));
+    check(&world, &filter(8), None);
+}
+
+#[test]
+fn limit_zero_gives_no_row_and_any_other_limit_the_row() {
+    let world = four_rows();
+    let limit = |fetch: usize| {
+        LogicalPlanBuilder::from(last_rows(&world))
+            .limit(0, Some(fetch))
+            .and_then(LogicalPlanBuilder::build)
+            .unwrap()
+    };
+    check(&world, &limit(0), None);
+    check(&world, &limit(1), Some("[9,2,1]"));
+}
+
+#[test]
+fn a_query_without_a_table_has_one_row() {
+    let world = four_rows();
+    let plan = LogicalPlanBuilder::empty(true).project(vec![lit(7_i64)]).unwrap().build().unwrap();
+    let program = world.compile(&plan);
+    assert!(program.input().is_none());
+    let arena = lockstep_row::Arena::new();
+    assert_eq!(program.answer(&[], &arena), Ok(Some(&[lockstep_row::Datum::BigInt(7)][..])));
+}
+
+#[test]
+fn a_union_of_whole_results_is_refused_with_a_hint() {
+    let world = four_rows();
+    let plan = LogicalPlanBuilder::from(world.scan(0)).union(world.scan(0)).unwrap().build().unwrap();
+    let refusal = world.try_compile(&plan).unwrap_err();
+    assert_eq!(refusal.code, lockstep_diagnostic::code::FEATURE_NOT_SUPPORTED);
+    assert!(refusal.message.contains("UNION"), "{refusal}");
+    assert!(refusal.hint.is_some());
+}
+
+#[test]
+fn a_union_source_that_is_no_row_source_is_run_in_batch_mode() {
+    let world = World::new(&[vec![(Some(1), Some(10))], vec![(Some(1), Some(15)), (Some(2), Some(16))]]);
+    let union = LogicalPlanBuilder::from(world.scan(1)).distinct().unwrap().build().unwrap();
+    let window = by_time(Frame::Rows { from: None, to: 0 });
+    let group = group(window, vec![0], vec![column(0, "id")], "w");
+    let plan = windows(world.scan(0), vec![union], vec![group]);
+    check(&world, &plan, Some("[9,2,1]"));
+    assert!(world.compile(&plan).explain().contains("batch mode"));
+}
+
+#[test]
+fn windows_that_differ_only_in_their_frames_share_a_scan() {
+    let world = four_rows();
+    let frames = [Frame::Rows { from: Some(1), to: 0 }, Frame::Range { from: Some(15), to: 5 }];
+    let groups = frames.iter().zip(["a", "b"]).map(|(frame, name)| {
+        group(by_time(*frame), vec![], vec![column(0, "id")], name)
+    });
+    let plan = windows(world.scan(0), vec![], groups.collect());
+    check(&world, &plan, Some("[1]"));
+    let explain = world.compile(&plan).explain();
+    assert_eq!(explain.matches("scan for").count(), 1, "{explain}");
+    assert!(explain.contains("on (k), newest `ts` first"), "{explain}");
+}
+
+#[test]
+fn answers_of_a_batch_do_not_see_each_other() {
+    let world = four_rows();
+    let program = world.compile(&last_rows(&world));
+    let requests: Vec<_> = (7..9)
+        .map(|id| TestRow { id, k: Some(1), ts: Some(20), arrival: u64::MAX }.values())
+        .collect();
+    let requests: Vec<&[_]> = requests.iter().map(|request| &request[..]).collect();
+    let arena = lockstep_row::Arena::new();
+    let answers = program.answer_batch(&requests, &arena).unwrap();
+    let lists: Vec<_> = answers.iter().map(|answer| answer.unwrap()[3].as_str().unwrap()).collect();
+    assert_eq!(lists, ["7,2,1", "8,2,1"]);
+}

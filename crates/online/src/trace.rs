@@ -1,0 +1,135 @@
+//! Follows columns of a plan down to the table they are stored in, which is what makes an index
+//! usable. Pure questions about plans; the compiler asks them before it compiles anything.
+
+use datafusion::{
+    common::DFSchema,
+    logical_expr::{Expr, FetchType, Limit, LogicalPlan, SkipType},
+};
+use lockstep_plan::{CatalogTable, LastJoin, WindowAggregate};
+
+/// The column that an expression merely names, by position.
+pub(crate) fn column(expr: &Expr, schema: &DFSchema) -> Option<usize> {
+    match expr {
+        Expr::Alias(alias) => column(&alias.expr, schema),
+        Expr::Column(column) => schema.maybe_index_of_column(column),
+        _ => None,
+    }
+}
+
+/// Sets `needed` for each column that `expr` reads.
+pub(crate) fn mark_columns(expr: &Expr, schema: &DFSchema, needed: &mut [bool]) {
+    for column in expr.column_refs() {
+        if let Some(position) = schema.maybe_index_of_column(column) {
+            needed[position] = true;
+        }
+    }
+}
+
+/// The column of the leaf table that a column of the plan's output is a copy of, when each row of
+/// the leaf gives at most one row of the output.
+pub(crate) fn to_leaf(plan: &LogicalPlan, output: usize) -> Option<usize> {
+    match plan {
+        LogicalPlan::TableScan(scan) => match &scan.projection {
+            Some(projection) => projection.get(output).copied(),
+            None => Some(output),
+        },
+        LogicalPlan::Projection(projection) => {
+            let input = &projection.input;
+            to_leaf(input, column(projection.expr.get(output)?, input.schema())?)
+        }
+        LogicalPlan::SubqueryAlias(node) => to_leaf(&node.input, output),
+        LogicalPlan::Filter(node) => to_leaf(&node.input, output),
+        LogicalPlan::Sort(node) => to_leaf(&node.input, output),
+        LogicalPlan::Limit(node) => to_leaf(&node.input, output),
+        LogicalPlan::Distinct(node) => to_leaf(node.input(), output),
+        LogicalPlan::Extension(_) => {
+            let input = match (window(plan), last_join(plan)) {
+                (Some(window), _) => &window.input,
+                (_, Some(join)) => &join.left,
+                _ => return None,
+            };
+            (output < input.schema().fields().len()).then(|| to_leaf(input, output)).flatten()
+        }
+        _ => None,
+    }
+}
+
+/// The node as windows.
+pub(crate) fn window(plan: &LogicalPlan) -> Option<&WindowAggregate> {
+    let LogicalPlan::Extension(extension) = plan else { return None };
+    extension.node.as_any().downcast_ref()
+}
+
+/// The node as a LAST JOIN.
+pub(crate) fn last_join(plan: &LogicalPlan) -> Option<&LastJoin> {
+    let LogicalPlan::Extension(extension) = plan else { return None };
+    extension.node.as_any().downcast_ref()
+}
+
+/// What a chain of rows is compiled for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// The request row.
+    Request,
+    /// Earlier rows of the request's own chain. What concerns the answer as a whole (LIMIT,
+    /// DISTINCT) does not concern them.
+    History,
+    /// A union source, or the right side of a LAST JOIN.
+    Other,
+}
+
+/// Whether each output row comes from one leaf row by itself, so that rows can be computed one by
+/// one as they are met; otherwise the plan has to be materialised.
+pub(crate) fn is_row_source(plan: &LogicalPlan, role: Role) -> bool {
+    let is_own = role != Role::Other;
+    match plan {
+        LogicalPlan::TableScan(scan) => scan.fetch.is_none(),
+        LogicalPlan::EmptyRelation(_) => is_own,
+        LogicalPlan::Projection(node) => is_row_source(&node.input, role),
+        LogicalPlan::SubqueryAlias(node) => is_row_source(&node.input, role),
+        LogicalPlan::Filter(node) => is_row_source(&node.input, role),
+        LogicalPlan::Sort(node) => {
+            (is_own || node.fetch.is_none()) && is_row_source(&node.input, role)
+        }
+        LogicalPlan::Limit(node) => is_own && is_row_source(&node.input, role),
+        LogicalPlan::Distinct(node) => is_own && is_row_source(node.input(), role),
+        LogicalPlan::Extension(_) => match (window(plan), last_join(plan)) {
+            (Some(window), _) => is_row_source(&window.input, role),
+            (_, Some(join)) => is_row_source(&join.left, role),
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+/// Whether a LIMIT lets one row through; `None` when its numbers are not constants.
+pub(crate) fn admits_one_row(limit: &Limit) -> Option<bool> {
+    let skips = match limit.get_skip_type().ok()? {
+        SkipType::Literal(skip) => skip > 0,
+        SkipType::UnsupportedExpr => return None,
+    };
+    let fetches = match limit.get_fetch_type().ok()? {
+        FetchType::Literal(fetch) => fetch != Some(0),
+        FetchType::UnsupportedExpr => return None,
+    };
+    Some(fetches && !skips)
+}
+
+/// The table a plan's rows begin in, when there is one.
+pub(crate) fn leaf_table(plan: &LogicalPlan) -> Option<&CatalogTable> {
+    match plan {
+        LogicalPlan::TableScan(scan) => CatalogTable::of(scan.source.as_ref()),
+        LogicalPlan::Projection(node) => leaf_table(&node.input),
+        LogicalPlan::SubqueryAlias(node) => leaf_table(&node.input),
+        LogicalPlan::Filter(node) => leaf_table(&node.input),
+        LogicalPlan::Sort(node) => leaf_table(&node.input),
+        LogicalPlan::Limit(node) => leaf_table(&node.input),
+        LogicalPlan::Distinct(node) => leaf_table(node.input()),
+        LogicalPlan::Extension(_) => match (window(plan), last_join(plan)) {
+            (Some(window), _) => leaf_table(&window.input),
+            (_, Some(join)) => leaf_table(&join.left),
+            _ => None,
+        },
+        _ => None,
+    }
+}
