@@ -14,7 +14,9 @@ pub enum TableError {
         source: RowError,
     },
     /// NULL in the event-time column of a declared index.
-    #[error("column `{column}` is the event time of index `{index}`: it is NULL in row {row_number}")]
+    #[error(
+        "column `{column}` is the event time of index `{index}`: it is NULL in row {row_number}"
+    )]
     NullEventTime {
         /// The column.
         column: String,
@@ -49,8 +51,18 @@ pub enum TableError {
         columns: usize,
     },
     /// The event-time column of an index is of a type that has no order in time.
-    #[error("column `{column}` is {data_type}: an event time is BIGINT, TIMESTAMP, INT or SMALLINT")]
+    #[error(
+        "column `{column}` is {data_type}: an event time is BIGINT, TIMESTAMP, INT or SMALLINT"
+    )]
     EventTimeType {
+        /// The column.
+        column: String,
+        /// Its type.
+        data_type: DataType,
+    },
+    /// A key column of an index is an array or a map.
+    #[error("column `{column}` is {data_type}, which cannot be part of an entity key")]
+    KeyType {
         /// The column.
         column: String,
         /// Its type.

@@ -2,11 +2,20 @@
 //!
 //! `engine` appends; `online` and `offline` read through a [`Snapshot`], which never waits for a
 //! writer. Knows rows and indexes, not SQL.
+//!
+//! **Invariant:** an append is visible in all indexes or in none. **Invariant:** what a snapshot
+//! shows by key is what it shows in order of arrival.
 
+mod arrivals;
 mod error;
 mod snapshot;
+mod state;
 mod table;
 
+pub use arrivals::Arrivals;
 pub use error::TableError;
 pub use snapshot::{KeyRows, Rows, Snapshot, StoredRow};
-pub use table::{Arrivals, Table};
+pub use table::Table;
+
+#[cfg(test)]
+mod tests;

@@ -1,8 +1,17 @@
-//! A consistent view of a table.
+//! A consistent view of a table: the rows visible at one moment, by index or in order of arrival.
+//!
+//! `online` reads by key, `offline` in order of arrival, both the same rows. Nothing here locks
+//! or waits.
 
-use std::marker::PhantomData;
+use std::{fmt, ptr::NonNull};
 
-use lockstep_row::{RowView, TableSchema};
+use lockstep_row::{IndexSpec, Retention, RowView, TableSchema};
+use lockstep_series::{self as series, Bounds, Guard, RowHandle, RowRef};
+
+use crate::{
+    state::{self, State},
+    table::Table,
+};
 
 /// A stored row.
 #[derive(Debug, Clone, Copy)]
@@ -17,84 +26,226 @@ pub struct StoredRow<'a> {
 }
 
 /// The rows that were visible at one moment. Taking one costs a few nanoseconds and allocates
-/// nothing; while it lives, removed rows are not freed, so do not keep it. It cannot be sent to
-/// another thread.
-#[derive(Debug)]
+/// nothing; while it lives, no removed row of any table is freed, so do not keep it. It cannot be
+/// sent to another thread.
 pub struct Snapshot<'t> {
-    _table: PhantomData<&'t ()>,
-    _not_send: PhantomData<*const ()>,
+    table: &'t Table,
+    guard: Guard,
+    /// Not freed while the guard lives.
+    state: NonNull<State>,
+    visible_arrival: u64,
+    now_ms: i64,
 }
 
 impl<'t> Snapshot<'t> {
+    /// Makes a view of a state that was loaded under this guard.
+    pub(crate) fn new(
+        table: &'t Table,
+        guard: Guard,
+        state: NonNull<State>,
+        (visible_arrival, now_ms): (u64, i64),
+    ) -> Self {
+        Self { table, guard, state, visible_arrival, now_ms }
+    }
+
     /// The moment of the snapshot in milliseconds since the epoch: what retention calls now.
     pub fn now_ms(&self) -> i64 {
-        todo!()
+        self.now_ms
     }
 
     /// Rows with a smaller arrival are visible.
     pub fn visible_arrival(&self) -> u64 {
-        todo!()
+        self.visible_arrival
     }
 
     /// The schema whose index positions [`Self::rows`] and [`Self::scan_index`] take.
     pub fn schema(&self) -> &TableSchema {
-        todo!()
+        &self.state().schema
     }
 
     /// All live rows in order of arrival: those that at least one declared index keeps, or every
     /// row when the table has no declared index.
     pub fn scan(&self) -> Rows<'_> {
-        todo!()
+        let filter = if self.state().keeps_everything { Filter::All } else { Filter::Live };
+        Rows { snapshot: self, ahead: self.arrived(), filter, spec: None, key: Vec::new() }
     }
 
     /// The rows visible through an index, in order of arrival: what the union of
     /// [`Self::rows`] over all keys shows.
     pub fn scan_index(&self, index: usize) -> Rows<'_> {
-        let _ = index;
-        todo!()
+        let state = self.state();
+        let spec = &state.schema.indexes[index];
+        let filter = match spec {
+            IndexSpec { declared: true, retention: Retention::Forever, .. } => Filter::All,
+            IndexSpec { declared: true, .. } => Filter::Index(index),
+            _ if state.keeps_everything => Filter::All,
+            _ => Filter::Live,
+        };
+        Rows { snapshot: self, ahead: self.arrived(), filter, spec: Some(spec), key: Vec::new() }
     }
 
     /// The rows of one entity key, newest first by (event time, arrival). The key's values are
     /// encoded with `row::key::encode_key` in the order of the index's `IndexSpec::keys`, which
     /// may differ from the order in which `ensure_index` was asked.
+    #[inline]
     pub fn rows(&self, index: usize, key: &[u8]) -> KeyRows<'_> {
-        let _ = (index, key);
-        todo!()
+        let state = self.state();
+        let spec = &state.schema.indexes[index];
+        let (bounds, filter) = if spec.declared {
+            (Bounds::new(self.visible_arrival, spec.retention, self.now_ms), Filter::All)
+        } else {
+            let filter = if state.keeps_everything { Filter::All } else { Filter::Live };
+            (Bounds::visible(self.visible_arrival), filter)
+        };
+        let ahead = state.indexes[index].seek(key, bounds, &self.guard);
+        let ahead = ahead.unwrap_or_else(series::KeyRows::empty);
+        KeyRows { snapshot: self, ahead, filter, key: Vec::new() }
+    }
+
+    /// The live rows in order of arrival, each with a handle of its own.
+    pub(crate) fn live_handles(&self) -> impl Iterator<Item = RowHandle> {
+        let mut key = Vec::new();
+        let live = self.arrived().filter(move |found| self.is_live(found.row, &mut key));
+        live.map(|found| found.row.to_handle())
+    }
+
+    /// Whether some declared index keeps the row. `key` is scratch.
+    pub(crate) fn is_live(&self, row: RowRef<'_>, key: &mut Vec<u8>) -> bool {
+        let state = self.state();
+        let mut declared = (0..state.indexes.len()).filter(|at| state.schema.indexes[*at].declared);
+        state.keeps_everything || declared.any(|index| self.is_kept_by(index, row, key))
+    }
+
+    /// Whether a declared index keeps the row, which is visible.
+    fn is_kept_by(&self, index: usize, row: RowRef<'_>, key: &mut Vec<u8>) -> bool {
+        let state = self.state();
+        let spec = &state.schema.indexes[index];
+        let view = self.table.view(row);
+        let event_time = state::event_time(spec, view, row.arrival_ms());
+        let retention = spec.retention;
+        if matches!(retention, Retention::Forever | Retention::Absolute { .. }) {
+            return !retention.is_expired(event_time, 1, self.now_ms);
+        }
+        // What counts is the position within the key, so the row is looked up.
+        state::encode_key(spec, view, key);
+        let bounds = Bounds::new(self.visible_arrival, retention, self.now_ms);
+        let rows = state.indexes[index].seek(key, bounds, &self.guard);
+        rows.is_some_and(|rows| rows.contains(event_time, row.arrival()))
+    }
+
+    fn passes(&self, filter: Filter, row: RowRef<'_>, key: &mut Vec<u8>) -> bool {
+        match filter {
+            Filter::All => true,
+            Filter::Live => self.is_live(row, key),
+            Filter::Index(index) => self.is_kept_by(index, row, key),
+        }
+    }
+
+    fn arrived(&self) -> series::OldestRows<'_> {
+        self.state().log.oldest_first(&[], self.visible_arrival, &self.guard)
+    }
+
+    #[inline]
+    pub(crate) fn state(&self) -> &State {
+        // SAFETY: it was loaded under the guard, and a state that is replaced is freed by the
+        // epoch collector after the guards of that moment are gone.
+        unsafe { self.state.as_ref() }
     }
 }
 
-/// Rows in order of arrival. See [`Snapshot::scan`].
-#[derive(Debug)]
+impl fmt::Debug for Snapshot<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Snapshot")
+            .field("visible_arrival", &self.visible_arrival)
+            .field("now_ms", &self.now_ms)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What hides rows, beside what the series' own bounds hide.
+#[derive(Debug, Clone, Copy)]
+enum Filter {
+    /// Nothing.
+    All,
+    /// No declared index keeps them.
+    Live,
+    /// This declared index does not keep them.
+    Index(usize),
+}
+
+/// Rows in order of arrival. See [`Snapshot::scan`] and [`Snapshot::scan_index`].
 pub struct Rows<'s> {
-    _snapshot: PhantomData<&'s ()>,
+    snapshot: &'s Snapshot<'s>,
+    ahead: series::OldestRows<'s>,
+    filter: Filter,
+    /// The index whose event time is shown.
+    spec: Option<&'s IndexSpec>,
+    /// Scratch, empty as long as no key has to be looked up.
+    key: Vec<u8>,
 }
 
 impl<'s> Iterator for Rows<'s> {
     type Item = StoredRow<'s>;
 
+    #[inline]
     fn next(&mut self) -> Option<StoredRow<'s>> {
-        todo!()
+        loop {
+            let row = self.ahead.next()?.row;
+            if !self.snapshot.passes(self.filter, row, &mut self.key) {
+                continue;
+            }
+            let view = self.snapshot.table.view(row);
+            let arrival_ms = row.arrival_ms();
+            let event_time =
+                self.spec.map_or(arrival_ms, |spec| state::event_time(spec, view, arrival_ms));
+            return Some(StoredRow { event_time, arrival: row.arrival(), row: view });
+        }
+    }
+}
+
+impl fmt::Debug for Rows<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rows").field("filter", &self.filter).finish_non_exhaustive()
     }
 }
 
 /// The rows of one entity key, newest first. See [`Snapshot::rows`].
-#[derive(Debug)]
+#[derive(Clone)]
 pub struct KeyRows<'s> {
-    _snapshot: PhantomData<&'s ()>,
+    snapshot: &'s Snapshot<'s>,
+    ahead: series::KeyRows<'s>,
+    filter: Filter,
+    /// Scratch, empty as long as no key has to be looked up.
+    key: Vec<u8>,
 }
 
 impl KeyRows<'_> {
     /// Skips the rows newer than `event_time_max`; never goes back. Binary search.
+    #[inline]
     pub fn seek(&mut self, event_time_max: i64) {
-        let _ = event_time_max;
-        todo!()
+        self.ahead.seek(event_time_max);
     }
 }
 
 impl<'s> Iterator for KeyRows<'s> {
     type Item = StoredRow<'s>;
 
+    #[inline]
     fn next(&mut self) -> Option<StoredRow<'s>> {
-        todo!()
+        loop {
+            let found = self.ahead.next()?;
+            if !self.snapshot.passes(self.filter, found.row, &mut self.key) {
+                continue;
+            }
+            let view = self.snapshot.table.view(found.row);
+            let (event_time, arrival) = (found.event_time, found.row.arrival());
+            return Some(StoredRow { event_time, arrival, row: view });
+        }
+    }
+}
+
+impl fmt::Debug for KeyRows<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeyRows").field("filter", &self.filter).finish_non_exhaustive()
     }
 }

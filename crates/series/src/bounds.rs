@@ -1,0 +1,125 @@
+//! Which rows of a key a reader may see: those that arrived before its snapshot and are not
+//! expired.
+
+use lockstep_row::Retention;
+
+/// What a reader may see.
+///
+/// Expiry is monotone in a key: when a row is expired, so is every older one. A reader stops at
+/// the first.
+#[derive(Debug, Clone, Copy)]
+pub struct Bounds {
+    /// Rows with a smaller arrival are visible.
+    visible: u64,
+    expiry: Expiry,
+}
+
+/// A [`Retention`] at a given moment. A row is too old when its event time is less than `floor`,
+/// and too many when its position is more than `latest`.
+#[derive(Debug, Clone, Copy)]
+enum Expiry {
+    Never,
+    Either { floor: i64, latest: u64 },
+    Both { floor: i64, latest: u64 },
+}
+
+impl Bounds {
+    /// Shows the rows with an arrival less than `visible` that `retention` keeps at `now_ms`.
+    pub fn new(visible: u64, retention: Retention, now_ms: i64) -> Self {
+        let floor = |ttl_ms: i64| {
+            if ttl_ms <= 0 {
+                return i64::MIN;
+            }
+            // When the difference is out of range, no row is old enough.
+            now_ms.checked_sub(ttl_ms).map_or(i64::MIN, |last| last.saturating_add(1))
+        };
+        let latest_or_all = |latest: u64| if latest == 0 { u64::MAX } else { latest };
+        let expiry = match retention {
+            Retention::Forever => Expiry::Never,
+            Retention::Absolute { ttl_ms } => {
+                Expiry::Either { floor: floor(ttl_ms), latest: u64::MAX }
+            }
+            Retention::Latest { latest } => {
+                Expiry::Either { floor: i64::MIN, latest: latest_or_all(latest) }
+            }
+            Retention::AbsOrLat { ttl_ms, latest } => {
+                Expiry::Either { floor: floor(ttl_ms), latest: latest_or_all(latest) }
+            }
+            Retention::AbsAndLat { ttl_ms, latest } => {
+                Expiry::Both { floor: floor(ttl_ms), latest: latest_or_all(latest) }
+            }
+        };
+        Self { visible, expiry }
+    }
+
+    /// Shows every row, of whatever arrival.
+    pub fn everything() -> Self {
+        Self { visible: u64::MAX, expiry: Expiry::Never }
+    }
+
+    /// Shows every row with an arrival less than `visible`.
+    pub fn visible(visible: u64) -> Self {
+        Self { visible, expiry: Expiry::Never }
+    }
+
+    #[inline]
+    pub(crate) fn is_visible(&self, arrival: u64) -> bool {
+        arrival < self.visible
+    }
+
+    /// Whether the visible row at position `n` (newest first, from 1) is expired.
+    #[inline]
+    pub(crate) fn is_expired(&self, event_time: i64, n: u64) -> bool {
+        match self.expiry {
+            Expiry::Never => false,
+            Expiry::Either { floor, latest } => event_time < floor || n > latest,
+            Expiry::Both { floor, latest } => event_time < floor && n > latest,
+        }
+    }
+
+    /// Whether every row after the first `passed` is expired, whatever its event time.
+    pub(crate) fn is_spent(&self, passed: u64) -> bool {
+        matches!(self.expiry, Expiry::Either { latest, .. } if passed >= latest)
+    }
+
+    /// Whether positions matter, so that rows must be counted when they are skipped.
+    #[inline]
+    pub(crate) fn counts_rows(&self) -> bool {
+        match self.expiry {
+            Expiry::Never => false,
+            Expiry::Either { latest, .. } => latest != u64::MAX,
+            Expiry::Both { .. } => true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lockstep_row::Retention;
+    use proptest::prelude::*;
+
+    use super::Bounds;
+
+    fn check(retention: Retention, event_time: i64, n: u64, now_ms: i64) {
+        let bounds = Bounds::new(u64::MAX, retention, now_ms);
+        let expected = retention.is_expired(event_time, n, now_ms);
+        assert_eq!(bounds.is_expired(event_time, n), expected, "{retention:?} {event_time} {n}");
+    }
+
+    proptest! {
+        #[test]
+        fn bounds_say_what_retention_says(
+            event_time in prop_oneof![-5_i64..15, Just(i64::MIN), Just(i64::MAX)],
+            now_ms in prop_oneof![-5_i64..15, Just(i64::MIN), Just(i64::MAX - 1)],
+            ttl_ms in 0_i64..10,
+            latest in 0_u64..4,
+            n in 1_u64..6,
+        ) {
+            check(Retention::Forever, event_time, n, now_ms);
+            check(Retention::Absolute { ttl_ms }, event_time, n, now_ms);
+            check(Retention::Latest { latest }, event_time, n, now_ms);
+            check(Retention::AbsOrLat { ttl_ms, latest }, event_time, n, now_ms);
+            check(Retention::AbsAndLat { ttl_ms, latest }, event_time, n, now_ms);
+        }
+    }
+}

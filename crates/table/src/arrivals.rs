@@ -1,0 +1,28 @@
+//! Arrival: the position in which the engine accepted a row.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Hands out arrival positions, consecutively, to all tables of an engine.
+#[derive(Debug, Default)]
+pub struct Arrivals {
+    next: AtomicU64,
+}
+
+impl Arrivals {
+    /// Starts at `next`, which is 0 in an empty engine.
+    pub fn new(next: u64) -> Self {
+        Self { next: AtomicU64::new(next) }
+    }
+
+    /// Takes `count` consecutive positions and returns the first.
+    pub fn take(&self, count: u64) -> u64 {
+        // Relaxed: the number itself is all that is shared.
+        self.next.fetch_add(count, Ordering::Relaxed)
+    }
+
+    /// The position that the next row will get.
+    pub fn next(&self) -> u64 {
+        // Relaxed: as above.
+        self.next.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,113 @@
+//! What a table's readers need at one moment: the schema and the series. Replaced as a whole when
+//! an index is added; the series themselves are shared by the states before and after.
+
+use std::sync::Arc;
+
+use lockstep_row::{Column, DataType, IndexSpec, Retention, RowView, TableSchema};
+use lockstep_series::Series;
+
+use crate::TableError;
+
+/// The schema and the series of a table.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) schema: Arc<TableSchema>,
+    /// The series of each of the schema's indexes.
+    pub(crate) indexes: Vec<Arc<Series>>,
+    /// All rows under one empty key, their arrival being their event time.
+    pub(crate) log: Arc<Series>,
+    /// Whether no row can expire: there is no declared index, or one that keeps every row.
+    pub(crate) keeps_everything: bool,
+}
+
+impl State {
+    pub(crate) fn new(
+        schema: Arc<TableSchema>,
+        indexes: Vec<Arc<Series>>,
+        log: Arc<Series>,
+    ) -> Self {
+        assert_eq!(schema.indexes.len(), indexes.len(), "each index has its series");
+        let mut declared = schema.indexes.iter().filter(|spec| spec.declared).peekable();
+        let keeps_everything =
+            declared.peek().is_none() || declared.any(|spec| spec.retention == Retention::Forever);
+        Self { schema, indexes, log, keeps_everything }
+    }
+
+    /// A state without rows.
+    pub(crate) fn empty(schema: Arc<TableSchema>) -> Self {
+        let indexes = schema.indexes.iter().map(|_| Arc::new(Series::new())).collect();
+        Self::new(schema, indexes, Arc::new(Series::new()))
+    }
+
+    /// This state with one more index.
+    pub(crate) fn with_index(&self, spec: IndexSpec, series: Series) -> Self {
+        let mut schema = TableSchema::clone(&self.schema);
+        schema.indexes.push(spec);
+        let mut indexes = self.indexes.clone();
+        indexes.push(Arc::new(series));
+        Self::new(Arc::new(schema), indexes, Arc::clone(&self.log))
+    }
+}
+
+/// The event time of a row in an index; NULL is `i64::MIN`.
+#[inline]
+pub(crate) fn event_time(spec: &IndexSpec, row: RowView<'_>, arrival_ms: i64) -> i64 {
+    match spec.event_time {
+        None => arrival_ms,
+        Some(column) => row.get(column).as_i64().unwrap_or(i64::MIN),
+    }
+}
+
+/// Writes the entity key of a row in an index over what `key` holds.
+pub(crate) fn encode_key(spec: &IndexSpec, row: RowView<'_>, key: &mut Vec<u8>) {
+    key.clear();
+    lockstep_row::key::encode_key(spec.keys.iter().map(|column| row.get(*column)), key);
+}
+
+/// Checks a row against the event-time column of a declared index.
+pub(crate) fn check_event_time(
+    schema: &TableSchema,
+    spec: &IndexSpec,
+    row: RowView<'_>,
+    row_number: u64,
+) -> Result<(), TableError> {
+    let Some(column) = spec.event_time else { return Ok(()) };
+    let name = || (schema.columns[column].name.clone(), spec.name.clone());
+    match row.get(column).as_i64() {
+        None => {
+            let (column, index) = name();
+            Err(TableError::NullEventTime { column, index, row_number })
+        }
+        Some(event_time) if event_time < 0 => {
+            let (column, index) = name();
+            Err(TableError::NegativeEventTime { column, index, event_time, row_number })
+        }
+        Some(_) => Ok(()),
+    }
+}
+
+/// Checks that an index is over columns that there are, of types that can be keys and event times.
+pub(crate) fn check_spec(columns: &[Column], spec: &IndexSpec) -> Result<(), TableError> {
+    let find = |position: usize| {
+        columns.get(position).ok_or_else(|| TableError::ColumnMissing {
+            index: spec.name.clone(),
+            position,
+            columns: columns.len(),
+        })
+    };
+    for key in &spec.keys {
+        let column = find(*key)?;
+        if matches!(column.data_type, DataType::Array(_) | DataType::Map(_, _)) {
+            let data_type = column.data_type.clone();
+            return Err(TableError::KeyType { column: column.name.clone(), data_type });
+        }
+    }
+    if let Some(position) = spec.event_time {
+        let column = find(position)?;
+        if !column.data_type.is_integer() && column.data_type != DataType::Timestamp {
+            let data_type = column.data_type.clone();
+            return Err(TableError::EventTimeType { column: column.name.clone(), data_type });
+        }
+    }
+    Ok(())
+}
