@@ -1,1 +1,33 @@
-//! stub
+//! Batch mode: a bound plan over the stored rows, and files in and out.
+//!
+//! `engine` calls it. A plan comes from `lockstep_plan`; DataFusion runs its native nodes, and
+//! the operators here run windows and LAST JOIN. Rows flow in the order of arrival from the scan
+//! on, because ties are decided by it; parallelism is inside the operators. Nothing here knows a
+//! wire protocol or changes a table.
+//!
+//! | file | what |
+//! |---|---|
+//! | `execute` | plan in, record batches out |
+//! | `lower` | plan nodes in the form that batch mode runs |
+//! | `planner` | logical to physical plan |
+//! | `scan` | stored rows as columns |
+//! | `window` | the window operator |
+//! | `last_join` | the LAST JOIN operator |
+//! | [`load`] | CSV and Parquet files in |
+//! | [`export`] | CSV and Parquet files out |
+
+mod error;
+mod execute;
+pub mod export;
+mod in_order;
+mod key_index;
+mod last_join;
+pub mod load;
+mod lower;
+mod operator;
+mod parallel;
+mod planner;
+mod scan;
+mod window;
+
+pub use execute::{ExecuteOptions, Progress, Tables, execute, execute_each, explain};

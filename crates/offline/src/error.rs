@@ -1,0 +1,109 @@
+//! What went wrong in the engine underneath, as a [`Diagnostic`].
+//!
+//! Every file of this crate that calls DataFusion, Arrow or the disk comes through here. A
+//! diagnostic of ours that travelled through DataFusion comes out as it went in; an error that no
+//! statement should be able to cause becomes the diagnostic of a defect.
+
+use std::{io, path::Path};
+
+use arrow::error::ArrowError;
+use datafusion::error::DataFusionError;
+use lockstep_diagnostic::{Diagnostic, Kind, code};
+
+/// The diagnostic that an error of DataFusion stands for.
+pub(crate) fn from_datafusion(error: &DataFusionError) -> Box<Diagnostic> {
+    match error.find_root() {
+        DataFusionError::External(cause) => match cause.downcast_ref::<Box<Diagnostic>>() {
+            Some(diagnostic) => diagnostic.clone(),
+            None => internal(cause),
+        },
+        DataFusionError::ResourcesExhausted(detail) => out_of_memory(detail),
+        DataFusionError::ArrowError(cause, _) => from_arrow(cause),
+        other => internal(other),
+    }
+}
+
+/// The diagnostic that an error of Arrow stands for.
+pub(crate) fn from_arrow(error: &ArrowError) -> Box<Diagnostic> {
+    match error {
+        ArrowError::ExternalError(cause) => {
+            if let Some(diagnostic) = cause.downcast_ref::<Box<Diagnostic>>() {
+                return diagnostic.clone();
+            }
+            match cause.downcast_ref::<DataFusionError>() {
+                Some(cause) => from_datafusion(cause),
+                None => internal(cause),
+            }
+        }
+        ArrowError::OffsetOverflowError(size) => {
+            let message = "a text column of the result grew past 2 GiB";
+            let diagnostic = Diagnostic::new(code::OUT_OF_MEMORY, message)
+                .with_kind(Kind::FreeResources)
+                .with_detail(format!("It would have taken {size} bytes."))
+                .with_hint("Compute the training set in several parts.");
+            Box::new(diagnostic)
+        }
+        other => internal(other),
+    }
+}
+
+/// Carries a diagnostic through DataFusion.
+pub(crate) fn into_datafusion(diagnostic: Box<Diagnostic>) -> DataFusionError {
+    DataFusionError::External(Box::new(diagnostic))
+}
+
+/// The diagnostic of a file that could not be opened, read or written; `doing` is e.g. «read».
+pub(crate) fn from_io(error: &io::Error, doing: &str, path: &Path) -> Box<Diagnostic> {
+    let path = path.display();
+    let diagnostic = match error.kind() {
+        io::ErrorKind::NotFound => {
+            Diagnostic::new(code::UNDEFINED_FILE, format!("file `{path}` does not exist"))
+        }
+        io::ErrorKind::AlreadyExists => {
+            Diagnostic::new(code::DUPLICATE_FILE, format!("file `{path}` exists already"))
+        }
+        _ => Diagnostic::new(code::IO_ERROR, format!("could not {doing} file `{path}`"))
+            .with_detail(format!("The system says: {error}.")),
+    };
+    Box::new(diagnostic)
+}
+
+/// The diagnostic of a query that was cancelled while it ran.
+pub(crate) fn cancelled() -> Box<Diagnostic> {
+    Box::new(Diagnostic::new("57014", "the statement was cancelled").with_kind(Kind::Retry))
+}
+
+fn out_of_memory(detail: &str) -> Box<Diagnostic> {
+    let diagnostic = Diagnostic::new(code::OUT_OF_MEMORY, "the query needs more memory than it may use")
+        .with_kind(Kind::FreeResources)
+        .with_detail(detail.lines().next().unwrap_or_default())
+        .with_hint("Raise the memory limit, or compute the training set in several parts.");
+    Box::new(diagnostic)
+}
+
+fn internal(cause: &dyn ToString) -> Box<Diagnostic> {
+    let text = cause.to_string();
+    let detail = text.lines().next().unwrap_or_default();
+    Box::new(Diagnostic::internal("batch execution failed").with_detail(detail))
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::error::DataFusionError;
+    use lockstep_diagnostic::{Diagnostic, Kind, code};
+
+    use super::{from_datafusion, into_datafusion};
+
+    #[test]
+    fn a_diagnostic_comes_out_as_it_went_in() {
+        let diagnostic = Box::new(Diagnostic::new(code::OUT_OF_RANGE, "too large"));
+        let error = into_datafusion(diagnostic.clone()).context("while planning");
+        assert_eq!(from_datafusion(&error), diagnostic);
+    }
+
+    #[test]
+    fn an_unexpected_error_asks_for_a_report() {
+        let error = DataFusionError::Internal("no such slot".to_owned());
+        assert_eq!(from_datafusion(&error).kind, Kind::ReportBug);
+    }
+}

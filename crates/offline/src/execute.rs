@@ -1,0 +1,282 @@
+//! Runs a bound plan.
+//!
+//! *Life of a query*: lower our nodes; let DataFusion optimise; take the snapshots of all tables
+//! and decode what is needed, on the caller's thread; plan and run on the runtime that all queries
+//! share, while the caller waits. The plan is typed already, so DataFusion's analyzer, which would
+//! add conversions of its own, has no rules.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    fmt,
+    num::NonZeroUsize,
+    sync::{Arc, OnceLock, mpsc},
+    thread,
+};
+
+use arrow::array::RecordBatch;
+use datafusion::{
+    common::{Result as DataFusionResult, tree_node::TreeNodeRecursion},
+    execution::{
+        SessionState, SessionStateBuilder, TaskContext, config::SessionConfig,
+        memory_pool::MemoryConsumer, runtime_env::RuntimeEnvBuilder,
+    },
+    logical_expr::LogicalPlan,
+    physical_plan::{ExecutionPlanProperties, displayable},
+};
+use futures::StreamExt;
+use lockstep_diagnostic::{Diagnostic, Result};
+use lockstep_plan::CatalogTable;
+use lockstep_table::Table;
+use tokio::runtime::{Builder, Runtime};
+
+use crate::{
+    error::{cancelled, from_datafusion},
+    in_order::InOrder,
+    lower::lower,
+    operator::{BATCH_ROWS, OperatorOptions},
+    planner::BatchPlanner,
+    scan::{ScannedTable, projection},
+};
+
+/// How many batches a query may be ahead of its consumer.
+const BATCHES_AHEAD: usize = 4;
+
+/// The stack of a runtime thread: plans are trees, and they are walked by recursion.
+const STACK_BYTES: usize = 16 << 20;
+
+/// Finds the stored rows of a table.
+pub trait Tables {
+    /// The table with this [`CatalogTable::id`].
+    fn table(&self, id: u64) -> Option<Arc<Table>>;
+}
+
+/// Is told how far a query is, and may end it.
+pub trait Progress: Send + Sync {
+    /// `done` of `total` steps of an operator («window», «LAST JOIN») are done. Called from several
+    /// threads, a few hundred times at most.
+    fn report(&self, operator: &'static str, done: u64, total: u64);
+
+    /// Whether the query should end with an error; asked often, from several threads.
+    fn is_cancelled(&self) -> bool {
+        false
+    }
+}
+
+/// How to run a query.
+#[derive(Clone, Default)]
+pub struct ExecuteOptions {
+    /// How many threads an operator may use; as many as the machine has when `None`.
+    pub threads: Option<NonZeroUsize>,
+    /// The bytes of memory that a query may use; no limit when `None`. Counts what operators
+    /// hold for long, not every passing batch.
+    pub memory_bytes: Option<usize>,
+    /// Who is told how far the query is.
+    pub progress: Option<Arc<dyn Progress>>,
+}
+
+impl fmt::Debug for ExecuteOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ExecuteOptions")
+            .field("threads", &self.threads)
+            .field("memory_bytes", &self.memory_bytes)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Runs a plan and returns its rows, which may be no batch at all. Blocks; may be called from any
+/// thread, also from many at once.
+pub fn execute(
+    plan: &LogicalPlan,
+    tables: &dyn Tables,
+    options: &ExecuteOptions,
+) -> Result<Vec<RecordBatch>> {
+    let mut batches = Vec::new();
+    execute_each(plan, tables, options, &mut |batch| {
+        batches.push(batch);
+        Ok(())
+    })?;
+    Ok(batches)
+}
+
+/// Runs a plan and hands each batch to `consume` as it comes; an error of `consume` ends the
+/// query. For results that need not be in memory as a whole.
+pub fn execute_each(
+    plan: &LogicalPlan,
+    tables: &dyn Tables,
+    options: &ExecuteOptions,
+    consume: &mut dyn FnMut(RecordBatch) -> Result<()>,
+) -> Result<()> {
+    let query = Query::new(plan, tables, options).map_err(|error| from_datafusion(&error))?;
+    let (sender, receiver) = mpsc::sync_channel(BATCHES_AHEAD);
+    runtime()?.spawn(async move {
+        let send = |batch| tokio::task::block_in_place(|| sender.send(batch).is_ok());
+        if let Err(error) = query.run(&send).await {
+            send(Err(error));
+        }
+        send(Ok(None));
+    });
+    loop {
+        match receiver.recv() {
+            Ok(Ok(Some(batch))) => consume(batch)?,
+            Ok(Ok(None)) => return Ok(()),
+            Ok(Err(error)) => return Err(from_datafusion(&error)),
+            Err(_) => return Diagnostic::internal("batch execution ended early").err(),
+        }
+        if options.progress.as_ref().is_some_and(|progress| progress.is_cancelled()) {
+            return Err(cancelled());
+        }
+    }
+}
+
+/// The plans that would run, the optimised one first, as text.
+pub fn explain(
+    plan: &LogicalPlan,
+    tables: &dyn Tables,
+    options: &ExecuteOptions,
+) -> Result<String> {
+    let query = Query::new(plan, tables, options).map_err(|error| from_datafusion(&error))?;
+    let (sender, receiver) = mpsc::sync_channel(1);
+    runtime()?.spawn(async move {
+        let physical = query.state.query_planner().create_physical_plan(&query.plan, &query.state);
+        let text = physical.await.map(|physical| {
+            format!("{}\n\n{}", query.plan.display_indent(), displayable(physical.as_ref()).indent(false))
+        });
+        // Nobody waits any more when this fails.
+        drop(sender.send(text));
+    });
+    match receiver.recv() {
+        Ok(text) => text.map_err(|error| from_datafusion(&error)),
+        Err(_) => Diagnostic::internal("planning ended early").err(),
+    }
+}
+
+type Sent = DataFusionResult<Option<RecordBatch>>;
+
+/// A query ready to be planned.
+struct Query {
+    plan: LogicalPlan,
+    state: SessionState,
+}
+
+impl Query {
+    fn new(
+        plan: &LogicalPlan,
+        tables: &dyn Tables,
+        options: &ExecuteOptions,
+    ) -> DataFusionResult<Self> {
+        let operators = OperatorOptions {
+            threads: options.threads.unwrap_or_else(machine_threads),
+            progress: options.progress.clone(),
+        };
+        let builder = session(options)?;
+        let optimising = builder.clone().build();
+        let plan = optimising.optimizer().optimize(
+            lower(plan.clone())?,
+            &optimising,
+            |_, _| {},
+        )?;
+        let tables = scan_tables(&plan, tables, &optimising)?;
+        let planner = BatchPlanner { tables: Arc::new(tables), options: operators };
+        let state = builder.with_query_planner(Arc::new(planner)).build();
+        Ok(Self { plan, state })
+    }
+
+    /// Sends the batches one by one until nobody wants them.
+    async fn run(&self, send: &(dyn Fn(Sent) -> bool + Sync)) -> DataFusionResult<()> {
+        let planner = self.state.query_planner();
+        let physical = planner.create_physical_plan(&self.plan, &self.state).await?;
+        let context = Arc::new(TaskContext::from(&self.state));
+        for partition in 0..physical.output_partitioning().partition_count() {
+            let mut stream = physical.execute(partition, Arc::clone(&context))?;
+            while let Some(batch) = stream.next().await {
+                let batch = batch?;
+                if batch.num_rows() > 0 && !send(Ok(Some(batch))) {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn session(options: &ExecuteOptions) -> DataFusionResult<SessionStateBuilder> {
+    let mut config = SessionConfig::new()
+        .with_target_partitions(1)
+        .with_batch_size(BATCH_ROWS)
+        .with_collect_statistics(false);
+    let optimizer = &mut config.options_mut().optimizer;
+    optimizer.enable_round_robin_repartition = false;
+    optimizer.repartition_joins = false;
+    optimizer.repartition_aggregations = false;
+    optimizer.repartition_sorts = false;
+    let mut runtime = RuntimeEnvBuilder::new();
+    if let Some(bytes) = options.memory_bytes {
+        runtime = runtime.with_memory_limit(bytes, 1.0);
+    }
+    Ok(SessionStateBuilder::new()
+        .with_config(config)
+        .with_runtime_env(runtime.build_arc()?)
+        .with_analyzer_rules(Vec::new())
+        .with_physical_optimizer_rule(Arc::new(InOrder)))
+}
+
+/// Takes the snapshots of the tables that a plan reads, all before the first one is decoded.
+fn scan_tables(
+    plan: &LogicalPlan,
+    tables: &dyn Tables,
+    state: &SessionState,
+) -> DataFusionResult<HashMap<u64, ScannedTable>> {
+    let mut wanted: Vec<(CatalogTable, BTreeSet<usize>)> = Vec::new();
+    plan.apply_with_subqueries(|node| {
+        let LogicalPlan::TableScan(scan) = node else { return Ok(TreeNodeRecursion::Continue) };
+        if let Some(table) = CatalogTable::of(scan.source.as_ref()) {
+            match wanted.iter_mut().find(|(known, _)| known.id == table.id) {
+                Some((_, columns)) => columns.extend(projection(scan)),
+                None => wanted.push((table.clone(), projection(scan).into_iter().collect())),
+            }
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    let find = |table: &CatalogTable| {
+        tables.table(table.id).ok_or_else(|| {
+            let message = format!("table `{}` was dropped", table.name);
+            let diagnostic = Diagnostic::new(lockstep_diagnostic::code::UNDEFINED_TABLE, message);
+            crate::error::into_datafusion(Box::new(diagnostic))
+        })
+    };
+    let stored = wanted.iter().map(|(table, _)| find(table)).collect::<DataFusionResult<Vec<_>>>()?;
+    let snapshots: Vec<_> = stored.iter().map(|table| table.snapshot()).collect();
+    let mut scanned = HashMap::new();
+    for ((table, columns), snapshot) in wanted.iter().zip(snapshots) {
+        let memory = MemoryConsumer::new("scan").register(&state.runtime_env().memory_pool);
+        let decoded = ScannedTable::new(&snapshot, table, columns, memory)?;
+        scanned.insert(table.id, decoded);
+    }
+    Ok(scanned)
+}
+
+fn machine_threads() -> NonZeroUsize {
+    thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
+}
+
+/// The runtime of all queries; made when the first one runs, and kept.
+fn runtime() -> Result<&'static Runtime> {
+    static RUNTIME: OnceLock<Option<Runtime>> = OnceLock::new();
+    let made = RUNTIME.get_or_init(|| {
+        let builder = Builder::new_multi_thread()
+            .worker_threads(machine_threads().get())
+            .thread_name("batch")
+            .thread_stack_size(STACK_BYTES)
+            .build();
+        builder.ok()
+    });
+    match made {
+        Some(runtime) => Ok(runtime),
+        None => Diagnostic::new(
+            lockstep_diagnostic::code::OUT_OF_MEMORY,
+            "the machine gives no threads for batch execution",
+        )
+        .with_kind(lockstep_diagnostic::Kind::FreeResources)
+        .err(),
+    }
+}

@@ -1,0 +1,294 @@
+//! CSV and Parquet files out: what SELECT … INTO OUTFILE and a training set are written with.
+//!
+//! `engine` makes an [`Exporter`] and hands it batches as they come. Nobody ever sees half a file:
+//! it is written under a temporary name beside its place and renamed at the end, or removed.
+
+mod csv;
+
+use std::{
+    fs::{self, File},
+    io::{self, BufWriter, Write},
+    mem,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use ::arrow::{
+    array::RecordBatch,
+    datatypes::{Field, Schema, SchemaRef},
+};
+use ::parquet::{arrow::ArrowWriter, basic::Compression, file::properties::WriterProperties};
+use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
+use lockstep_function::Settings;
+
+use crate::{
+    error::from_io,
+    load::{FileFormat, open_parquet, parquet_error},
+};
+
+/// What happens when the file exists already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum WriteMode {
+    /// The export is refused.
+    #[default]
+    ErrorIfExists,
+    /// The file is replaced.
+    Overwrite,
+    /// The rows go behind those that are there. The file is rewritten.
+    Append,
+}
+
+impl WriteMode {
+    /// Finds the mode of a name (`error_if_exists`, `overwrite`, `append`), in any case.
+    pub fn from_name(name: &str) -> Option<Self> {
+        match name.to_ascii_lowercase().as_str() {
+            "error_if_exists" => Some(Self::ErrorIfExists),
+            "overwrite" => Some(Self::Overwrite),
+            "append" => Some(Self::Append),
+            _ => None,
+        }
+    }
+}
+
+/// How to write a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExportOptions {
+    /// What it holds.
+    pub format: FileFormat,
+    /// What happens when it exists already.
+    pub mode: WriteMode,
+    /// CSV: between the fields.
+    pub delimiter: u8,
+    /// CSV: whether the first line names the columns.
+    pub header: bool,
+    /// CSV: what stands for NULL.
+    pub null_value: String,
+    /// CSV: the character around every STRING, twice within it for itself. `None`: `"`, and only
+    /// where a text could not be read back without.
+    pub quote: Option<u8>,
+    /// How values are printed in CSV: numbers as CAST to STRING prints them; a TIMESTAMP as
+    /// ISO 8601 in UTC with milliseconds, or, when the session follows the reference, as integer
+    /// milliseconds.
+    pub settings: Settings,
+}
+
+impl Default for ExportOptions {
+    fn default() -> Self {
+        Self {
+            format: FileFormat::Csv,
+            mode: WriteMode::default(),
+            delimiter: b',',
+            header: true,
+            null_value: "null".to_owned(),
+            quote: None,
+            settings: Settings::default(),
+        }
+    }
+}
+
+/// Writes one file. Dropped before [`Exporter::finish`], it leaves nothing behind.
+#[derive(Debug)]
+pub struct Exporter {
+    path: PathBuf,
+    temporary: PathBuf,
+    mode: WriteMode,
+    schema: SchemaRef,
+    sink: Sink,
+    row_count: u64,
+}
+
+#[derive(Debug)]
+enum Sink {
+    Csv(csv::CsvWriter, BufWriter<File>),
+    Parquet(Box<ArrowWriter<File>>),
+    Finished,
+}
+
+impl Exporter {
+    /// Starts a file. `names` are the columns' names, which may repeat in CSV; `schema` is that of
+    /// the batches to come.
+    pub fn new(
+        path: &str,
+        names: &[String],
+        schema: &Schema,
+        options: &ExportOptions,
+    ) -> Result<Self> {
+        let path = PathBuf::from(path.strip_prefix("file://").unwrap_or(path));
+        if options.mode == WriteMode::ErrorIfExists && path.exists() {
+            return Err(exists(&path));
+        }
+        let temporary = temporary_path(&path);
+        let file = lockstep_host::disk::create_new(&temporary)
+            .map_err(|error| from_io(&error, "write", &path))?;
+        let mut exporter = Self {
+            schema: named_schema(names, schema),
+            path,
+            temporary,
+            mode: options.mode,
+            sink: Sink::Finished,
+            row_count: 0,
+        };
+        let append = options.mode == WriteMode::Append && exporter.path.exists();
+        exporter.sink = match options.format {
+            FileFormat::Csv => exporter.start_csv(file, append, options)?,
+            FileFormat::Parquet => exporter.start_parquet(file, append)?,
+        };
+        Ok(exporter)
+    }
+
+    fn start_csv(&self, file: File, append: bool, options: &ExportOptions) -> Result<Sink> {
+        let mut file = BufWriter::new(file);
+        let mut writer = csv::CsvWriter::new(options);
+        let mut started = || {
+            let old_bytes = if append { copy_lines(&self.path, &mut file)? } else { 0 };
+            if options.header && old_bytes == 0 {
+                let names = self.schema.fields().iter().map(|field| field.name().as_str());
+                writer.write_header(names, &mut file)?;
+            }
+            Ok(())
+        };
+        started().map_err(|error: io::Error| from_io(&error, "write", &self.path))?;
+        Ok(Sink::Csv(writer, file))
+    }
+
+    fn start_parquet(&self, file: File, append: bool) -> Result<Sink> {
+        let properties =
+            WriterProperties::builder().set_compression(Compression::SNAPPY).build();
+        let failed = |error: &::parquet::errors::ParquetError| write_failed(&self.path, error);
+        let mut writer = ArrowWriter::try_new(file, Arc::clone(&self.schema), Some(properties))
+            .map_err(|error| failed(&error))?;
+        if append {
+            let old = open_parquet(&self.path)?;
+            if !is_same_shape(old.schema(), &self.schema) {
+                let message = format!("file `{}` has other columns", self.path.display());
+                return Diagnostic::new(code::DATATYPE_MISMATCH, message)
+                    .with_hint("Appending needs columns of the same names and types in the same order.")
+                    .err();
+            }
+            let old = old.build().map_err(|error| parquet_error(&error, &self.path))?;
+            for batch in old {
+                let batch = batch.map_err(|error| crate::error::from_arrow(&error))?;
+                let batch = self.rename(&batch)?;
+                writer.write(&batch).map_err(|error| failed(&error))?;
+            }
+        }
+        Ok(Sink::Parquet(Box::new(writer)))
+    }
+
+    fn rename(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+        RecordBatch::try_new(Arc::clone(&self.schema), batch.columns().to_vec())
+            .map_err(|error| crate::error::from_arrow(&error))
+    }
+
+    /// Writes the rows of a batch.
+    pub fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        let rows = u64::try_from(batch.num_rows()).unwrap_or(u64::MAX);
+        self.row_count = self.row_count.saturating_add(rows);
+        let renamed = self.rename(batch)?;
+        match &mut self.sink {
+            Sink::Csv(writer, file) => {
+                writer.write(batch, file).map_err(|error| from_io(&error, "write", &self.path))
+            }
+            Sink::Parquet(writer) => {
+                writer.write(&renamed).map_err(|error| write_failed(&self.path, &error))
+            }
+            Sink::Finished => Diagnostic::internal("a finished file was written to").err(),
+        }
+    }
+
+    /// Puts the file in its place and returns the number of rows written.
+    pub fn finish(mut self) -> Result<u64> {
+        let file = match mem::replace(&mut self.sink, Sink::Finished) {
+            Sink::Csv(_, file) => file
+                .into_inner()
+                .map_err(|error| from_io(error.error(), "write", &self.path))?,
+            Sink::Parquet(writer) => {
+                writer.into_inner().map_err(|error| write_failed(&self.path, &error))?
+            }
+            Sink::Finished => return Diagnostic::internal("a file was finished twice").err(),
+        };
+        let failed = |error: io::Error| from_io(&error, "write", &self.path);
+        file.sync_all().map_err(failed)?;
+        if self.mode == WriteMode::ErrorIfExists && self.path.exists() {
+            return Err(exists(&self.path));
+        }
+        fs::rename(&self.temporary, &self.path).map_err(failed)?;
+        Ok(self.row_count)
+    }
+}
+
+impl Drop for Exporter {
+    fn drop(&mut self) {
+        // After a rename there is nothing left to remove, and that is fine.
+        drop(fs::remove_file(&self.temporary));
+    }
+}
+
+/// Writes batches to a file; see [`Exporter`]. Returns the number of rows.
+pub fn export(
+    path: &str,
+    names: &[String],
+    schema: &Schema,
+    batches: impl IntoIterator<Item = Result<RecordBatch>>,
+    options: &ExportOptions,
+) -> Result<u64> {
+    let mut exporter = Exporter::new(path, names, schema, options)?;
+    for batch in batches {
+        exporter.write(&batch?)?;
+    }
+    exporter.finish()
+}
+
+fn exists(path: &Path) -> Box<Diagnostic> {
+    let mut diagnostic = from_io(&io::ErrorKind::AlreadyExists.into(), "write", path);
+    diagnostic.hint = Some("Say `mode = 'overwrite'` or `mode = 'append'`.".to_owned());
+    diagnostic
+}
+
+/// Beside the file, since a rename does not cross file systems.
+fn temporary_path(path: &Path) -> PathBuf {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    // Relaxed: only the number has to be new.
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!(".{name}.{}-{number}.tmp", std::process::id()))
+}
+
+fn named_schema(names: &[String], schema: &Schema) -> SchemaRef {
+    let fields = schema.fields().iter().zip(names);
+    let fields: Vec<Field> = fields
+        .map(|(field, name)| Field::new(name, field.data_type().clone(), true))
+        .collect();
+    Arc::new(Schema::new(fields))
+}
+
+fn is_same_shape(left: &Schema, right: &Schema) -> bool {
+    left.fields().len() == right.fields().len()
+        && left.fields().iter().zip(right.fields()).all(|(left, right)| {
+            left.name() == right.name() && left.data_type() == right.data_type()
+        })
+}
+
+fn write_failed(path: &Path, error: &::parquet::errors::ParquetError) -> Box<Diagnostic> {
+    let message = format!("could not write file `{}`", path.display());
+    let diagnostic = Diagnostic::new(code::IO_ERROR, message)
+        .with_kind(Kind::FreeResources)
+        .with_detail(format!("The writer says: {error}."));
+    Box::new(diagnostic)
+}
+
+/// Copies a file and sees to it that the last line ends. Returns the number of bytes.
+fn copy_lines(from: &Path, to: &mut impl Write) -> io::Result<u64> {
+    let mut bytes = lockstep_host::disk::read(from)?;
+    if !bytes.is_empty() && !bytes.ends_with(b"\n") {
+        bytes.push(b'\n');
+    }
+    to.write_all(&bytes)?;
+    Ok(u64::try_from(bytes.len()).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,143 @@
+//! Rows as lines of a CSV file.
+
+use std::{
+    fmt::Write as _,
+    io::{self, Write},
+};
+
+use arrow::array::RecordBatch;
+use lockstep_function::{Compatibility, cast::Printer};
+use lockstep_row::{
+    Arena, Datum,
+    arrow::ColumnReader,
+    calendar::{Civil, TimeOfDay, civil_from_days, split_ms},
+};
+
+use super::ExportOptions;
+
+/// What quotes where the options name no quote.
+const DEFAULT_QUOTE: char = '"';
+
+/// Prints rows.
+#[derive(Debug)]
+pub(super) struct CsvWriter {
+    delimiter: char,
+    quote: Option<char>,
+    null_value: String,
+    printer: Printer,
+    compatibility: Compatibility,
+    line: String,
+    field: String,
+}
+
+impl CsvWriter {
+    /// Prepares printing.
+    pub(super) fn new(options: &ExportOptions) -> Self {
+        Self {
+            delimiter: char::from(options.delimiter),
+            quote: options.quote.map(char::from),
+            null_value: options.null_value.clone(),
+            printer: Printer::new(&options.settings),
+            compatibility: options.settings.compatibility,
+            line: String::new(),
+            field: String::new(),
+        }
+    }
+
+    /// Writes the names of the columns.
+    pub(super) fn write_header<'a>(
+        &mut self,
+        names: impl Iterator<Item = &'a str>,
+        out: &mut impl Write,
+    ) -> io::Result<()> {
+        self.line.clear();
+        for (at, name) in names.enumerate() {
+            if at > 0 {
+                self.line.push(self.delimiter);
+            }
+            push_where_needed(name, self.delimiter, "", &mut self.line);
+        }
+        self.line.push('\n');
+        out.write_all(self.line.as_bytes())
+    }
+
+    /// Writes the rows of a batch.
+    pub(super) fn write(&mut self, batch: &RecordBatch, out: &mut impl Write) -> io::Result<()> {
+        let readers: Vec<_> =
+            batch.columns().iter().map(|column| ColumnReader::new(column)).collect();
+        let mut arena = Arena::new();
+        for row in 0..batch.num_rows() {
+            self.line.clear();
+            for (at, reader) in readers.iter().enumerate() {
+                if at > 0 {
+                    self.line.push(self.delimiter);
+                }
+                self.push(reader.get(row, &arena));
+            }
+            self.line.push('\n');
+            out.write_all(self.line.as_bytes())?;
+            arena.reset();
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, value: Datum<'_>) {
+        let text = match value {
+            Datum::Null => return self.line.push_str(&self.null_value),
+            Datum::String(text) => text,
+            other => {
+                self.field.clear();
+                self.print(other);
+                &self.field
+            }
+        };
+        match (self.quote, value) {
+            (Some(quote), Datum::String(_) | Datum::Array(_) | Datum::Map(_)) => {
+                push_quoted(text, quote, &mut self.line);
+            }
+            _ => push_where_needed(text, self.delimiter, &self.null_value, &mut self.line),
+        }
+    }
+
+    fn print(&mut self, value: Datum<'_>) {
+        let field = &mut self.field;
+        let printed = match value {
+            Datum::Timestamp(ms) if self.compatibility == Compatibility::OpenMldb => {
+                write!(field, "{ms}")
+            }
+            Datum::Timestamp(ms) => {
+                let (days, time) = split_ms(ms);
+                let Civil { year, month, day } = civil_from_days(days);
+                let TimeOfDay { hour, minute, second, millisecond } = time;
+                write!(
+                    field,
+                    "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millisecond:03}Z"
+                )
+            }
+            other => self.printer.write(other, field),
+        };
+        printed.expect("writing to memory does not fail");
+    }
+}
+
+/// Quotes a text that would otherwise be read as something else.
+fn push_where_needed(text: &str, delimiter: char, null_value: &str, line: &mut String) {
+    let needs_quotes = text.contains([delimiter, DEFAULT_QUOTE, '\n', '\r'])
+        || (!null_value.is_empty() && text == null_value);
+    if needs_quotes {
+        push_quoted(text, DEFAULT_QUOTE, line);
+    } else {
+        line.push_str(text);
+    }
+}
+
+fn push_quoted(text: &str, quote: char, line: &mut String) {
+    line.push(quote);
+    for character in text.chars() {
+        if character == quote {
+            line.push(quote);
+        }
+        line.push(character);
+    }
+    line.push(quote);
+}

@@ -1,0 +1,370 @@
+//! The LAST JOIN operator: each left row with the newest right row that fits.
+//!
+//! `planner` makes it. `lockstep_plan` states which right row that is. The right rows of each key
+//! are brought into order once; a left row finds its key, jumps to the time bound by binary search
+//! and walks towards older rows. Where ON has more conditions, the walk is done for all rows of a
+//! left batch together: each round tests the next few candidates of every row that has no match
+//! yet, twice as many as the round before, so that conditions are evaluated over columns.
+//!
+//! *Cost*: O(right · log right) once, then O(log right) for each left row without further
+//! conditions; with them, at most about twice the candidates that one walk after another would
+//! test. Holds both inputs.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use arrow::{
+    array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array},
+    compute::{concat_batches, take},
+    datatypes::{DataType, SchemaRef},
+};
+use datafusion::{
+    common::{internal_err, tree_node::TreeNodeRecursion},
+    error::Result,
+    execution::{TaskContext, memory_pool::MemoryConsumer},
+    physical_expr::PhysicalExpr,
+    physical_plan::{
+        ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties,
+        ReplaceChildrenOptions, SendableRecordBatchStream,
+        execution_plan::apply_expression_roots,
+    },
+};
+use lockstep_row::{Arena, arrow::ColumnReader};
+
+use crate::{
+    key_index::KeyIndex,
+    operator::{
+        BATCH_ROWS, OperatorOptions, compute, computed_stream, read_all, single_partition,
+    },
+    parallel,
+};
+
+/// What the operator computes.
+#[derive(Debug)]
+pub(crate) struct LastJoinSpec {
+    /// Over the left columns.
+    pub(crate) left_keys: Vec<Arc<dyn PhysicalExpr>>,
+    /// Over the right columns, as many.
+    pub(crate) right_keys: Vec<Arc<dyn PhysicalExpr>>,
+    /// Over the right columns.
+    pub(crate) order_by: Option<Arc<dyn PhysicalExpr>>,
+    /// Over the left columns, and whether an equal order value is in time.
+    pub(crate) time_bound: Option<(Arc<dyn PhysicalExpr>, bool)>,
+    /// Over the columns of both sides, left first.
+    pub(crate) filter: Option<Arc<dyn PhysicalExpr>>,
+    /// The schema that `filter` was made for.
+    pub(crate) pair_schema: SchemaRef,
+    /// Threads and progress.
+    pub(crate) options: OperatorOptions,
+}
+
+/// The LAST JOIN operator. Gives the left rows in their order.
+#[derive(Debug)]
+pub(crate) struct LastJoinExec {
+    spec: Arc<LastJoinSpec>,
+    /// Left, then right.
+    inputs: [Arc<dyn ExecutionPlan>; 2],
+    properties: Arc<PlanProperties>,
+}
+
+impl LastJoinExec {
+    /// Makes the operator; `inputs` are the left and the right one.
+    pub(crate) fn new(spec: Arc<LastJoinSpec>, inputs: [Arc<dyn ExecutionPlan>; 2]) -> Self {
+        let properties = single_partition(&spec.pair_schema);
+        Self { spec, inputs, properties }
+    }
+}
+
+impl DisplayAs for LastJoinExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "LastJoinExec: {} keys", self.spec.left_keys.len())?;
+        for (is_there, name) in [
+            (self.spec.order_by.is_some(), ", ordered"),
+            (self.spec.time_bound.is_some(), ", time bound"),
+            (self.spec.filter.is_some(), ", filter"),
+        ] {
+            if is_there {
+                f.write_str(name)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl ExecutionPlan for LastJoinExec {
+    fn name(&self) -> &'static str {
+        "LastJoinExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        self.inputs.iter().collect()
+    }
+
+    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+        vec![false; 2]
+    }
+
+    fn apply_expressions(
+        &self,
+        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        let spec = &self.spec;
+        let bound = spec.time_bound.iter().map(|(left, _)| left);
+        let keys = spec.left_keys.iter().chain(&spec.right_keys);
+        apply_expression_roots(keys.chain(&spec.order_by).chain(bound).chain(&spec.filter), f)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+        _: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        match <[_; 2]>::try_from(children) {
+            Ok(inputs) => Ok(Arc::new(Self::new(Arc::clone(&self.spec), inputs))),
+            Err(_) => internal_err!("a LAST JOIN has two inputs"),
+        }
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        self.replace_children(
+            children,
+            ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute),
+        )
+    }
+
+    fn execute(&self, _: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let memory = MemoryConsumer::new("LAST JOIN").register(context.memory_pool());
+        let [left, right] = self.inputs.clone();
+        let spec = Arc::clone(&self.spec);
+        let batches = async move {
+            let right_schema = right.schema();
+            let right = read_all(right, Arc::clone(&context), &memory).await?;
+            let left = read_all(left, context, &memory).await?;
+            compute(move || {
+                let batches = run(&spec, &left, &right_schema, right);
+                drop(memory);
+                batches
+            })
+            .await
+        };
+        Ok(computed_stream(Arc::clone(&self.spec.pair_schema), Box::pin(batches)))
+    }
+}
+
+fn run(
+    spec: &LastJoinSpec,
+    left: &[RecordBatch],
+    right_schema: &SchemaRef,
+    right: Vec<RecordBatch>,
+) -> Result<Vec<RecordBatch>> {
+    let rows = match <[RecordBatch; 1]>::try_from(right) {
+        Ok([only]) => only,
+        Err(batches) => concat_batches(right_schema, &batches)?,
+    };
+    let right = Right::new(spec, rows)?;
+    let (done, total) = (AtomicU64::new(0), u64::try_from(left.len()).unwrap_or(u64::MAX));
+    parallel::run(spec.options.threads, left.len(), |at| {
+        spec.options.check()?;
+        let batch = &left[at];
+        let matches = right.find_matches(spec, batch)?;
+        let batch = right.pair(&spec.pair_schema, batch.columns().to_vec(), &matches)?;
+        // Relaxed: a number to look at.
+        spec.options.report("LAST JOIN", done.fetch_add(1, Relaxed) + 1, total);
+        Ok(batch)
+    })
+}
+
+fn evaluate(expr: &Arc<dyn PhysicalExpr>, batch: &RecordBatch) -> Result<ArrayRef> {
+    expr.evaluate(batch)?.into_array(batch.num_rows())
+}
+
+fn evaluate_all(exprs: &[Arc<dyn PhysicalExpr>], batch: &RecordBatch) -> Result<Vec<ArrayRef>> {
+    exprs.iter().map(|expr| evaluate(expr, batch)).collect()
+}
+
+/// An order value; NULL is older than everything.
+fn order_values(array: &ArrayRef) -> Vec<Option<i64>> {
+    let reader = ColumnReader::new(array);
+    // Order values are integers: nothing is ever laid out in the arena.
+    let arena = Arena::new();
+    (0..array.len()).map(|row| reader.get(row, &arena).as_i64()).collect()
+}
+
+/// The right rows, oldest first within each key.
+struct Right {
+    rows: RecordBatch,
+    index: KeyIndex,
+    /// Where each key's rows begin in `order`, and at last the end.
+    starts: Vec<usize>,
+    /// (order value, row number): the keys one after the other.
+    order: Vec<(Option<i64>, u32)>,
+}
+
+/// The candidates that a left row has not tested yet: places in [`Right::order`]; the last one is
+/// the newest.
+#[derive(Debug, Clone, Copy)]
+struct Walk {
+    left: u32,
+    start: usize,
+    end: usize,
+}
+
+impl Right {
+    fn new(spec: &LastJoinSpec, rows: RecordBatch) -> Result<Self> {
+        let Ok(row_count) = u32::try_from(rows.num_rows()) else {
+            return internal_err!("the right side of a LAST JOIN has fewer than 2^32 rows");
+        };
+        let mut index = KeyIndex::default();
+        let numbers = index.insert(&evaluate_all(&spec.right_keys, &rows)?, rows.num_rows());
+        let orders = match &spec.order_by {
+            Some(order_by) => order_values(&evaluate(order_by, &rows)?),
+            None => vec![Some(0); rows.num_rows()],
+        };
+        let mut starts = vec![0; index.len() + 1];
+        for number in &numbers {
+            starts[*number as usize + 1] += 1;
+        }
+        for key in 1..starts.len() {
+            starts[key] += starts[key - 1];
+        }
+        let mut ends = starts.clone();
+        let mut order = vec![(None, 0); rows.num_rows()];
+        for row in 0..row_count {
+            let end = &mut ends[numbers[row as usize] as usize];
+            order[*end] = (orders[row as usize], row);
+            *end += 1;
+        }
+        for bounds in starts.windows(2) {
+            let key = &mut order[bounds[0]..bounds[1]];
+            if !key.is_sorted() {
+                key.sort_unstable();
+            }
+        }
+        Ok(Self { rows, index, starts, order })
+    }
+
+    /// For each left row the number of the right row, or NULL.
+    fn find_matches(&self, spec: &LastJoinSpec, left: &RecordBatch) -> Result<UInt32Array> {
+        let walks = self.walks(spec, left)?;
+        let mut matches = vec![None; left.num_rows()];
+        match &spec.filter {
+            None => {
+                for walk in walks {
+                    matches[walk.left as usize] = Some(self.order[walk.end - 1].1);
+                }
+            }
+            Some(filter) => self.walk_filtered(spec, filter, left, walks, &mut matches)?,
+        }
+        Ok(UInt32Array::from(matches))
+    }
+
+    /// The candidates of each left row that has any.
+    fn walks(&self, spec: &LastJoinSpec, left: &RecordBatch) -> Result<Vec<Walk>> {
+        let keys = evaluate_all(&spec.left_keys, left)?;
+        let numbers = self.index.find(&keys, left.num_rows());
+        let bounds = match &spec.time_bound {
+            Some((bound, inclusive)) => Some((order_values(&evaluate(bound, left)?), *inclusive)),
+            None => None,
+        };
+        let mut walks = Vec::with_capacity(left.num_rows());
+        for ((row, left), number) in numbers.iter().enumerate().zip(0_u32..).map(|((row, number), left)| ((row, left), number)) {
+            let Some(number) = number else { continue };
+            let number = *number as usize;
+            let (mut start, mut end) = (self.starts[number], self.starts[number + 1]);
+            if let Some((bounds, inclusive)) = &bounds {
+                let Some(bound) = bounds[row] else { continue };
+                let key = &self.order[start..end];
+                let is_in_time = |order: i64| if *inclusive { order <= bound } else { order < bound };
+                end = start + key.partition_point(|(order, _)| order.is_none_or(is_in_time));
+                start += key.partition_point(|(order, _)| order.is_none());
+            }
+            if start < end {
+                walks.push(Walk { left, start, end });
+            }
+        }
+        Ok(walks)
+    }
+
+    fn walk_filtered(
+        &self,
+        spec: &LastJoinSpec,
+        filter: &Arc<dyn PhysicalExpr>,
+        left: &RecordBatch,
+        mut walks: Vec<Walk>,
+        matches: &mut [Option<u32>],
+    ) -> Result<()> {
+        let mut width = 1;
+        while !walks.is_empty() {
+            spec.options.check()?;
+            let mut unmatched = Vec::new();
+            let walks_per_test = (BATCH_ROWS / width).max(1);
+            for some in walks.chunks(walks_per_test) {
+                let (left_rows, right_rows) = self.next_pairs(some, width);
+                let columns = take_columns(left, &left_rows)?;
+                let pairs = self.pair(&spec.pair_schema, columns, &right_rows)?;
+                let verdict = evaluate(filter, &pairs)?;
+                let is_true = |pair: usize| match verdict.data_type() {
+                    DataType::Boolean => verdict.is_valid(pair) && verdict.as_boolean().value(pair),
+                    _ => false,
+                };
+                let mut pair = 0;
+                for walk in some {
+                    let count = width.min(walk.end - walk.start);
+                    match (pair..pair + count).find(|pair| is_true(*pair)) {
+                        Some(pair) => matches[walk.left as usize] = Some(right_rows.value(pair)),
+                        None if walk.end - walk.start > count => {
+                            unmatched.push(Walk { end: walk.end - count, ..*walk });
+                        }
+                        None => {}
+                    }
+                    pair += count;
+                }
+            }
+            walks = unmatched;
+            width = (width * 2).min(BATCH_ROWS);
+        }
+        Ok(())
+    }
+
+    /// Up to `width` untested candidates of each walk, newest first.
+    fn next_pairs(&self, walks: &[Walk], width: usize) -> (UInt32Array, UInt32Array) {
+        let mut left_rows = Vec::new();
+        let mut right_rows = Vec::new();
+        for walk in walks {
+            let count = width.min(walk.end - walk.start);
+            for (_, row) in self.order[walk.end - count..walk.end].iter().rev() {
+                left_rows.push(walk.left);
+                right_rows.push(*row);
+            }
+        }
+        (left_rows.into(), right_rows.into())
+    }
+
+    /// Left columns followed by the right columns of some rows.
+    fn pair(
+        &self,
+        schema: &SchemaRef,
+        mut columns: Vec<ArrayRef>,
+        right_rows: &UInt32Array,
+    ) -> Result<RecordBatch> {
+        columns.extend(take_columns(&self.rows, right_rows)?);
+        let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(right_rows.len()));
+        Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)
+    }
+}
+
+fn take_columns(batch: &RecordBatch, rows: &UInt32Array) -> Result<Vec<ArrayRef>> {
+    batch.columns().iter().map(|column| Ok(take(column, rows, None)?)).collect()
+}

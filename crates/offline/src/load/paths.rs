@@ -1,0 +1,118 @@
+//! Which files a path means.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use lockstep_diagnostic::Result;
+
+use crate::error::from_io;
+
+/// The files that a path, a directory or a pattern names, in the order of their names. Hidden
+/// files and marker files (`.x`, `_SUCCESS`) of a directory are left out.
+pub(super) fn expand(path: &str) -> Result<Vec<PathBuf>> {
+    let path = Path::new(path.strip_prefix("file://").unwrap_or(path));
+    let is_pattern = path.to_string_lossy().contains(['*', '?']) && !path.exists();
+    let mut files = if is_pattern { matching(path)? } else { vec![path.to_path_buf()] };
+    if let [directory] = files.as_slice()
+        && directory.is_dir()
+    {
+        files = list(directory)?.into_iter().filter(|file| file.is_file()).collect();
+    }
+    let missing = || Err(from_io(&io::ErrorKind::NotFound.into(), "read", path));
+    match files.iter().find(|file| !file.exists()) {
+        None if !files.is_empty() => Ok(files),
+        _ => missing(),
+    }
+}
+
+fn list(directory: &Path) -> Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(directory).map_err(|error| from_io(&error, "list", directory))?;
+    let mut paths = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(|error| from_io(&error, "list", directory))?;
+        let name = entry.file_name();
+        if !name.to_string_lossy().starts_with(['.', '_']) {
+            paths.push(entry.path());
+        }
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+/// Follows a pattern component by component.
+fn matching(pattern: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = vec![PathBuf::new()];
+    for component in pattern.components() {
+        let text = component.as_os_str().to_string_lossy();
+        if !text.contains(['*', '?']) {
+            found.iter_mut().for_each(|path| path.push(component));
+            continue;
+        }
+        let mut next = Vec::new();
+        for directory in &found {
+            let here = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
+            if !here.is_dir() {
+                continue;
+            }
+            next.extend(list(here)?.into_iter().filter(|path| {
+                path.file_name().is_some_and(|name| matches(&text, &name.to_string_lossy()))
+            }));
+        }
+        found = next;
+    }
+    found.retain(|path| path.is_file());
+    found.sort();
+    Ok(found)
+}
+
+/// Whether a name fits a pattern: `*` is any text, `?` any character.
+fn matches(pattern: &str, name: &str) -> bool {
+    let pattern: Vec<char> = pattern.chars().collect();
+    let name: Vec<char> = name.chars().collect();
+    let (mut at, mut place) = (0, 0);
+    // Where the last star was, and the first place that it has not swallowed.
+    let mut star: Option<(usize, usize)> = None;
+    while place < name.len() {
+        match pattern.get(at) {
+            Some('*') => {
+                star = Some((at, place));
+                at += 1;
+            }
+            Some(wanted) if *wanted == '?' || *wanted == name[place] => {
+                at += 1;
+                place += 1;
+            }
+            _ => match star {
+                Some((star_at, swallowed)) => {
+                    star = Some((star_at, swallowed + 1));
+                    at = star_at + 1;
+                    place = swallowed + 1;
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[at..].iter().all(|wanted| *wanted == '*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::matches;
+
+    #[test]
+    fn patterns_match_whole_names() {
+        for (pattern, name, expected) in [
+            ("*.csv", "a.csv", true),
+            ("*.csv", "a.csv.gz", false),
+            ("part-?.csv", "part-1.csv", true),
+            ("part-?.csv", "part-12.csv", false),
+            ("*a*b*", "xxaxxbxx", true),
+            ("*a*b*", "xxbxxaxx", false),
+            ("*", "", true),
+        ] {
+            assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! Plan nodes as batch mode runs them.
+//!
+//! `execute` rewrites a bound plan with [`lower`] before DataFusion optimises it. The nodes here
+//! mean the same as those of `lockstep_plan`, and let DataFusion drop columns that nobody needs:
+//! the output schema follows the inputs, and a UNION source is projected to exactly the
+//! expressions of the windows over it, so that nothing depends on its column positions any more.
+
+use std::{cmp::Ordering, collections::HashMap, fmt, hash::Hash, sync::Arc};
+
+use arrow::datatypes::FieldRef;
+use datafusion::{
+    common::{
+        Column, DFSchema, DFSchemaRef, Result, TableReference, internal_datafusion_err, internal_err,
+        tree_node::{Transformed, TreeNode},
+    },
+    logical_expr::{
+        Expr, Extension, LogicalPlan, LogicalPlanBuilder, UserDefinedLogicalNode,
+        UserDefinedLogicalNodeCore,
+    },
+};
+use lockstep_plan::{LastJoin, WindowAggregate, WindowGroup};
+
+/// Rewrites our nodes anywhere in the plan.
+pub(crate) fn lower(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let rewritten = plan.transform_up_with_subqueries(|plan| {
+        let LogicalPlan::Extension(extension) = &plan else { return Ok(Transformed::no(plan)) };
+        let node: Arc<dyn UserDefinedLogicalNode> =
+            if let Some(window) = extension.node.as_any().downcast_ref::<WindowAggregate>() {
+                Arc::new(BatchWindow::new(window)?)
+            } else if let Some(join) = extension.node.as_any().downcast_ref::<LastJoin>() {
+                Arc::new(BatchLastJoin::new(join)?)
+            } else {
+                return Ok(Transformed::no(plan));
+            };
+        Ok(Transformed::yes(LogicalPlan::Extension(Extension { node })))
+    })?;
+    Ok(rewritten.data)
+}
+
+type QualifiedField = (Option<TableReference>, FieldRef);
+
+/// What each column of an input is called in the output; outlives the pruning of columns.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Naming(Vec<(Column, QualifiedField)>);
+
+impl Naming {
+    fn new<'a>(input: &DFSchema, output: impl Iterator<Item = QualifiedField> + 'a) -> Self {
+        Self(input.columns().into_iter().zip(output).collect())
+    }
+
+    fn rename(&self, input: &DFSchema) -> Result<Vec<QualifiedField>> {
+        let of = |column: Column| {
+            let found = self.0.iter().find(|(name, _)| *name == column);
+            found.map(|(_, field)| field.clone()).ok_or_else(|| {
+                internal_datafusion_err!("the input of an operator has a new column {column}")
+            })
+        };
+        input.columns().into_iter().map(of).collect()
+    }
+}
+
+fn qualified_fields(schema: &DFSchema) -> impl Iterator<Item = QualifiedField> + '_ {
+    schema.iter().map(|(qualifier, field)| (qualifier.cloned(), Arc::clone(field)))
+}
+
+fn schema_of(fields: Vec<QualifiedField>) -> Result<DFSchemaRef> {
+    Ok(Arc::new(DFSchema::new_with_metadata(fields, HashMap::new())?))
+}
+
+/// The calls over one window, their expressions being positions in [`BatchWindow::exprs`].
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct GroupShape {
+    /// The window and its calls, as bound.
+    pub(crate) group: WindowGroup,
+    /// The entity key.
+    pub(crate) partition_by: Vec<usize>,
+    /// The event time.
+    pub(crate) order_by: Option<usize>,
+    /// The arguments of each call.
+    pub(crate) arguments: Vec<Vec<usize>>,
+}
+
+/// All windows of one SELECT.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct BatchWindow {
+    /// The main rows.
+    pub(crate) input: LogicalPlan,
+    /// The UNION sources; the columns are those of `union_exprs`.
+    pub(crate) unions: Vec<LogicalPlan>,
+    /// The distinct expressions of all groups, over the input.
+    pub(crate) exprs: Vec<Expr>,
+    /// For each UNION source which expressions its columns are.
+    pub(crate) union_exprs: Vec<Vec<usize>>,
+    /// The windows.
+    pub(crate) groups: Vec<GroupShape>,
+    naming: Naming,
+    calls: Vec<QualifiedField>,
+    schema: DFSchemaRef,
+}
+
+impl BatchWindow {
+    fn new(window: &WindowAggregate) -> Result<Self> {
+        let input_width = window.input.schema().fields().len();
+        let mut exprs = DistinctExprs::default();
+        let groups: Vec<_> = window.groups.iter().map(|group| exprs.shape(group)).collect();
+        let exprs = exprs.exprs;
+        let union_exprs: Vec<_> =
+            (0..window.unions.len()).map(|union| exprs_over(&groups, union)).collect();
+        let input = window.input.schema();
+        let mut unions = Vec::with_capacity(window.unions.len());
+        for (union, needed) in window.unions.iter().zip(&union_exprs) {
+            let projected = needed.iter().map(|at| {
+                let expr = by_position(&exprs[*at], input, union.schema())?;
+                Ok(expr.alias(format!("__window_{at}")))
+            });
+            let projected = projected.collect::<Result<Vec<_>>>()?;
+            unions.push(LogicalPlanBuilder::from(union.clone()).project(projected)?.build()?);
+        }
+        let output = qualified_fields(&window.schema);
+        Ok(Self {
+            naming: Naming::new(input, output),
+            calls: qualified_fields(&window.schema).skip(input_width).collect(),
+            input: window.input.clone(),
+            unions,
+            exprs,
+            union_exprs,
+            groups,
+            schema: Arc::clone(&window.schema),
+        })
+    }
+}
+
+#[derive(Default)]
+struct DistinctExprs {
+    exprs: Vec<Expr>,
+    positions: HashMap<Expr, usize>,
+}
+
+impl DistinctExprs {
+    fn position(&mut self, expr: &Expr) -> usize {
+        if let Some(position) = self.positions.get(expr) {
+            return *position;
+        }
+        let position = self.exprs.len();
+        self.exprs.push(expr.clone());
+        self.positions.insert(expr.clone(), position);
+        position
+    }
+
+    fn shape(&mut self, group: &WindowGroup) -> GroupShape {
+        let window = &group.window;
+        GroupShape {
+            partition_by: window.partition_by.iter().map(|expr| self.position(expr)).collect(),
+            order_by: window.order_by.as_ref().map(|expr| self.position(expr)),
+            arguments: group
+                .calls
+                .iter()
+                .map(|call| call.arguments.iter().map(|expr| self.position(expr)).collect())
+                .collect(),
+            group: group.clone(),
+        }
+    }
+}
+
+/// The expressions of the groups that a UNION source takes part in.
+fn exprs_over(groups: &[GroupShape], union: usize) -> Vec<usize> {
+    let mut needed: Vec<usize> = groups
+        .iter()
+        .filter(|group| group.group.unions.contains(&union))
+        .flat_map(|group| {
+            let window = group.partition_by.iter().chain(&group.order_by);
+            window.chain(group.arguments.iter().flatten()).copied()
+        })
+        .collect();
+    needed.sort_unstable();
+    needed.dedup();
+    needed
+}
+
+/// The same expression over a schema with other names.
+fn by_position(expr: &Expr, from: &DFSchema, to: &DFSchema) -> Result<Expr> {
+    let rewritten = expr.clone().transform(|expr| {
+        let Expr::Column(column) = &expr else { return Ok(Transformed::no(expr)) };
+        let position = from.index_of_column(column)?;
+        if position >= to.fields().len() {
+            return internal_err!("a UNION source has too few columns");
+        }
+        Ok(Transformed::yes(Expr::Column(Column::from(to.qualified_field(position)))))
+    })?;
+    Ok(rewritten.data)
+}
+
+impl PartialOrd for BatchWindow {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        self.exprs.partial_cmp(&other.exprs)
+    }
+}
+
+impl UserDefinedLogicalNodeCore for BatchWindow {
+    fn name(&self) -> &'static str {
+        "WindowAggregate"
+    }
+
+    fn inputs(&self) -> Vec<&LogicalPlan> {
+        std::iter::once(&self.input).chain(&self.unions).collect()
+    }
+
+    fn schema(&self) -> &DFSchemaRef {
+        &self.schema
+    }
+
+    fn expressions(&self) -> Vec<Expr> {
+        self.exprs.clone()
+    }
+
+    fn fmt_for_explain(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WindowAggregate:")?;
+        for group in &self.groups {
+            write!(f, " {} calls over ({})", group.arguments.len(), group.group.window)?;
+        }
+        Ok(())
+    }
+
+    fn with_exprs_and_inputs(&self, exprs: Vec<Expr>, inputs: Vec<LogicalPlan>) -> Result<Self> {
+        let mut inputs = inputs.into_iter();
+        let input = inputs.next().expect("a window has its main input first");
+        let mut fields = self.naming.rename(input.schema())?;
+        fields.extend(self.calls.iter().cloned());
+        Ok(Self { input, unions: inputs.collect(), exprs, schema: schema_of(fields)?, ..self.clone() })
+    }
+
+    fn necessary_children_exprs(&self, output_columns: &[usize]) -> Option<Vec<Vec<usize>>> {
+        let input_width = self.input.schema().fields().len();
+        let input = output_columns.iter().copied().filter(|column| *column < input_width).collect();
+        let unions = self.unions.iter().map(|union| (0..union.schema().fields().len()).collect());
+        Some(std::iter::once(input).chain(unions).collect())
+    }
+}
+
+/// LAST JOIN.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct BatchLastJoin {
+    /// The join, with the inputs and expressions as they are now; its schema is not maintained.
+    pub(crate) join: LastJoin,
+    left: Naming,
+    right: Naming,
+    schema: DFSchemaRef,
+}
+
+impl BatchLastJoin {
+    fn new(join: &LastJoin) -> Result<Self> {
+        let left_width = join.left.schema().fields().len();
+        let right_width = join.right.schema().fields().len();
+        if join.schema.fields().len() != left_width + right_width {
+            return internal_err!("a LAST JOIN has the columns of both sides");
+        }
+        let output = || qualified_fields(&join.schema);
+        Ok(Self {
+            left: Naming::new(join.left.schema(), output()),
+            right: Naming::new(join.right.schema(), output().skip(left_width)),
+            schema: Arc::clone(&join.schema),
+            join: join.clone(),
+        })
+    }
+
+    /// The columns of both inputs, left first, under the names that `filter` uses.
+    pub(crate) fn pair_schema(&self) -> &DFSchemaRef {
+        &self.schema
+    }
+}
+
+impl PartialOrd for BatchLastJoin {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        self.join.partial_cmp(&other.join)
+    }
+}
+
+impl UserDefinedLogicalNodeCore for BatchLastJoin {
+    fn name(&self) -> &'static str {
+        "LastJoin"
+    }
+
+    fn inputs(&self) -> Vec<&LogicalPlan> {
+        vec![&self.join.left, &self.join.right]
+    }
+
+    fn schema(&self) -> &DFSchemaRef {
+        &self.schema
+    }
+
+    fn expressions(&self) -> Vec<Expr> {
+        UserDefinedLogicalNodeCore::expressions(&self.join)
+    }
+
+    fn fmt_for_explain(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        UserDefinedLogicalNodeCore::fmt_for_explain(&self.join, f)
+    }
+
+    fn with_exprs_and_inputs(&self, exprs: Vec<Expr>, inputs: Vec<LogicalPlan>) -> Result<Self> {
+        let join = UserDefinedLogicalNodeCore::with_exprs_and_inputs(&self.join, exprs, inputs)?;
+        let mut fields = self.left.rename(join.left.schema())?;
+        fields.extend(self.right.rename(join.right.schema())?);
+        Ok(Self { join, schema: schema_of(fields)?, ..self.clone() })
+    }
+
+    fn necessary_children_exprs(&self, output_columns: &[usize]) -> Option<Vec<Vec<usize>>> {
+        let left_width = self.join.left.schema().fields().len();
+        let (left, right): (Vec<usize>, Vec<usize>) =
+            output_columns.iter().copied().partition(|column| *column < left_width);
+        let right = right.into_iter().map(|column| column - left_width).collect();
+        Some(vec![left, right])
+    }
+}

@@ -1,0 +1,94 @@
+//! A fixed number of threads that take tasks from one counter.
+//!
+//! The window and join operators call it from a blocking task; the threads live as long as the
+//! call. Results come back in the order of the tasks, whichever thread ran them.
+
+use std::{
+    num::NonZeroUsize,
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
+    thread,
+};
+
+use datafusion::error::{DataFusionError, Result};
+
+/// Runs `body` for the tasks `0..count` on up to `threads` threads, the caller's among them, and
+/// stops early at the first error. A panic of a task is an error of the query, not of the process.
+pub(crate) fn run<T: Send>(
+    threads: NonZeroUsize,
+    count: usize,
+    body: impl Fn(usize) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
+    let next = AtomicUsize::new(0);
+    let failed = AtomicBool::new(false);
+    let work = || {
+        let mut done = Vec::new();
+        // Relaxed: results are handed over by joining the thread; the flag only saves work.
+        while !failed.load(Ordering::Relaxed) {
+            let task = next.fetch_add(1, Ordering::Relaxed);
+            if task >= count {
+                break;
+            }
+            match body(task) {
+                Ok(result) => done.push((task, result)),
+                Err(error) => {
+                    failed.store(true, Ordering::Relaxed);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(done)
+    };
+    let helper_count = threads.get().min(count).saturating_sub(1);
+    let mut results = thread::scope(|scope| {
+        let helpers: Vec<_> = (0..helper_count)
+            .filter_map(|_| {
+                // With no further thread to be had, the caller does the work alone.
+                thread::Builder::new().name("batch".to_owned()).spawn_scoped(scope, work).ok()
+            })
+            .collect();
+        let mut results = work();
+        for helper in helpers {
+            let joined = helper.join().unwrap_or_else(|_| Err(panicked()));
+            results = match (results, joined) {
+                (Ok(mut all), Ok(done)) => {
+                    all.extend(done);
+                    Ok(all)
+                }
+                (Err(error), _) | (_, Err(error)) => Err(error),
+            };
+        }
+        results
+    })?;
+    results.sort_unstable_by_key(|(task, _)| *task);
+    Ok(results.into_iter().map(|(_, result)| result).collect())
+}
+
+fn panicked() -> DataFusionError {
+    DataFusionError::Internal("a task of the operator panicked".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroUsize;
+
+    use datafusion::error::DataFusionError;
+
+    use super::run;
+
+    const THREADS: NonZeroUsize = NonZeroUsize::new(3).expect("three is not zero");
+
+    #[test]
+    fn results_come_in_the_order_of_the_tasks() {
+        let squares = run(THREADS, 100, |task| Ok(task * task)).unwrap();
+        assert_eq!(squares, (0..100).map(|task| task * task).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn one_failed_task_fails_the_run() {
+        let result = run(THREADS, 100, |task| match task {
+            57 => Err(DataFusionError::Execution("no".to_owned())),
+            _ => Ok(task),
+        });
+        assert!(result.is_err());
+    }
+}

@@ -1,0 +1,164 @@
+//! Logical to physical plan: our nodes and the scans of stored tables.
+
+use std::{collections::HashMap, sync::Arc};
+
+use arrow::datatypes::Schema;
+use async_trait::async_trait;
+use datafusion::{
+    catalog::Session,
+    common::{DFSchema, Result, internal_datafusion_err, internal_err},
+    execution::context::QueryPlanner,
+    logical_expr::{
+        Expr, LogicalPlan, TableScan, UserDefinedLogicalNode,
+        physical_planning_context::PhysicalPlanningContext,
+    },
+    physical_expr::PhysicalExpr,
+    physical_plan::ExecutionPlan,
+    physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, PhysicalPlanner},
+};
+use lockstep_plan::CatalogTable;
+
+use crate::{
+    last_join::{LastJoinExec, LastJoinSpec},
+    lower::{BatchLastJoin, BatchWindow},
+    operator::OperatorOptions,
+    scan::ScannedTable,
+    window::{WindowExec, WindowSpec},
+};
+
+/// Plans one query.
+#[derive(Debug, Clone)]
+pub(crate) struct BatchPlanner {
+    /// The tables of the query, by their ids.
+    pub(crate) tables: Arc<HashMap<u64, ScannedTable>>,
+    /// For the operators.
+    pub(crate) options: OperatorOptions,
+}
+
+#[async_trait]
+impl QueryPlanner for BatchPlanner {
+    async fn create_physical_plan(
+        &self,
+        logical_plan: &LogicalPlan,
+        session: &dyn Session,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let planner = DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(self.clone())]);
+        planner.create_physical_plan(logical_plan, session).await
+    }
+}
+
+#[async_trait]
+impl ExtensionPlanner for BatchPlanner {
+    async fn plan_extension(
+        &self,
+        planner: &dyn PhysicalPlanner,
+        node: &dyn UserDefinedLogicalNode,
+        _: &[&LogicalPlan],
+        inputs: &[Arc<dyn ExecutionPlan>],
+        session: &dyn Session,
+        context: &PhysicalPlanningContext,
+    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        let exprs = ExprPlanner { planner, session, context };
+        if let Some(node) = node.as_any().downcast_ref::<BatchWindow>() {
+            return self.plan_window(node, inputs, &exprs).map(Some);
+        }
+        if let Some(node) = node.as_any().downcast_ref::<BatchLastJoin>() {
+            return self.plan_last_join(node, inputs, &exprs).map(Some);
+        }
+        Ok(None)
+    }
+
+    async fn plan_table_scan(
+        &self,
+        _: &dyn PhysicalPlanner,
+        scan: &TableScan,
+        _: &dyn Session,
+        _: &PhysicalPlanningContext,
+    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        let Some(table) = CatalogTable::of(scan.source.as_ref()) else { return Ok(None) };
+        if !scan.filters.is_empty() {
+            return internal_err!("a scan does not filter");
+        }
+        let scanned = self.tables.get(&table.id);
+        let scanned =
+            scanned.ok_or_else(|| internal_datafusion_err!("table {} was not scanned", table.name))?;
+        scanned.plan(scan).map(Some)
+    }
+}
+
+/// Plans the expressions of a node.
+struct ExprPlanner<'a> {
+    planner: &'a dyn PhysicalPlanner,
+    session: &'a dyn Session,
+    context: &'a PhysicalPlanningContext,
+}
+
+impl ExprPlanner<'_> {
+    fn plan(&self, expr: &Expr, schema: &DFSchema) -> Result<Arc<dyn PhysicalExpr>> {
+        self.planner.create_physical_expr(expr, schema, self.session, self.context)
+    }
+
+    fn plan_all<'e>(
+        &self,
+        exprs: impl IntoIterator<Item = &'e Expr>,
+        schema: &DFSchema,
+    ) -> Result<Vec<Arc<dyn PhysicalExpr>>> {
+        exprs.into_iter().map(|expr| self.plan(expr, schema)).collect()
+    }
+}
+
+impl BatchPlanner {
+    fn plan_window(
+        &self,
+        node: &BatchWindow,
+        inputs: &[Arc<dyn ExecutionPlan>],
+        exprs: &ExprPlanner<'_>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let spec = WindowSpec {
+            exprs: exprs.plan_all(&node.exprs, node.input.schema())?,
+            union_exprs: node.union_exprs.clone(),
+            groups: node.groups.clone(),
+            options: self.options.clone(),
+        };
+        let schema = output_schema(&node_schema(node));
+        Ok(Arc::new(WindowExec::new(Arc::new(spec), inputs.to_vec(), schema)))
+    }
+
+    fn plan_last_join(
+        &self,
+        node: &BatchLastJoin,
+        inputs: &[Arc<dyn ExecutionPlan>],
+        exprs: &ExprPlanner<'_>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let join = &node.join;
+        let (left, right) = (join.left.schema(), join.right.schema());
+        let bound = match &join.time_bound {
+            Some(bound) => Some((exprs.plan(&bound.left, left)?, bound.inclusive)),
+            None => None,
+        };
+        let spec = LastJoinSpec {
+            left_keys: exprs.plan_all(join.keys.iter().map(|(left, _)| left), left)?,
+            right_keys: exprs.plan_all(join.keys.iter().map(|(_, right)| right), right)?,
+            order_by: join.order_by.as_ref().map(|expr| exprs.plan(expr, right)).transpose()?,
+            time_bound: bound,
+            filter: join
+                .filter
+                .as_ref()
+                .map(|expr| exprs.plan(expr, node.pair_schema()))
+                .transpose()?,
+            pair_schema: output_schema(node.pair_schema()),
+            options: self.options.clone(),
+        };
+        let [left, right] = inputs else { return internal_err!("a LAST JOIN has two inputs") };
+        let inputs = [Arc::clone(left), Arc::clone(right)];
+        Ok(Arc::new(LastJoinExec::new(Arc::new(spec), inputs)))
+    }
+}
+
+fn node_schema(node: &BatchWindow) -> Arc<DFSchema> {
+    Arc::clone(datafusion::logical_expr::UserDefinedLogicalNodeCore::schema(node))
+}
+
+fn output_schema(schema: &DFSchema) -> Arc<Schema> {
+    Arc::clone(schema.inner())
+}

@@ -1,0 +1,109 @@
+//! The expressions of all groups as columns.
+//!
+//! The sources of a window stand one after the other in one numbering of rows: the last written
+//! UNION source first, the first written one after it, and the main rows at the end. That is the
+//! order, oldest first, in which rows of equal order value precede each other, so that (order
+//! value, row number) orders the rows of a key.
+
+use std::{num::NonZeroUsize, ops::Range, sync::Arc};
+
+use arrow::{
+    array::{Array, ArrayRef, RecordBatch, new_empty_array},
+    compute::concat,
+};
+use datafusion::{error::Result, physical_expr::PhysicalExpr};
+
+use crate::parallel;
+
+/// The columns of the main rows and of every UNION source.
+#[derive(Debug)]
+pub(super) struct Columns {
+    /// One for each expression.
+    main: Vec<ArrayRef>,
+    main_count: usize,
+    /// For each UNION source one for each expression; `None` where no window needs it.
+    unions: Vec<Vec<Option<ArrayRef>>>,
+    union_counts: Vec<usize>,
+}
+
+impl Columns {
+    /// Evaluates every expression over the main rows, of which there is at least one batch, and
+    /// lays the sources out.
+    pub(super) fn new(
+        exprs: &[Arc<dyn PhysicalExpr>],
+        main: &[RecordBatch],
+        unions: &[Vec<RecordBatch>],
+        union_exprs: &[Vec<usize>],
+        threads: NonZeroUsize,
+    ) -> Result<Self> {
+        let main_columns = evaluate(exprs, main, threads)?;
+        let union_columns = unions.iter().zip(union_exprs).map(|(batches, needed)| {
+            let mut columns = vec![None; exprs.len()];
+            for (position, expr) in needed.iter().enumerate() {
+                columns[*expr] = Some(concat_column(batches, position, &main_columns[*expr])?);
+            }
+            Ok(columns)
+        });
+        Ok(Self {
+            unions: union_columns.collect::<Result<_>>()?,
+            main: main_columns,
+            main_count: count_rows(main),
+            union_counts: unions.iter().map(|batches| count_rows(batches)).collect(),
+        })
+    }
+
+    /// How many rows the sources of a window have together.
+    pub(super) fn row_count(&self, unions: &[usize]) -> usize {
+        self.main_rows(unions).end
+    }
+
+    /// The numbers of the main rows among the rows of a window.
+    pub(super) fn main_rows(&self, unions: &[usize]) -> Range<usize> {
+        let start: usize = unions.iter().map(|union| self.union_counts[*union]).sum();
+        start..start + self.main_count
+    }
+
+    /// The values of an expression for all rows of a window.
+    pub(super) fn stacked(&self, expr: usize, unions: &[usize]) -> Result<ArrayRef> {
+        if unions.is_empty() {
+            return Ok(Arc::clone(&self.main[expr]));
+        }
+        let mut parts: Vec<&dyn Array> = Vec::with_capacity(unions.len() + 1);
+        for union in unions.iter().rev() {
+            let column = self.unions[*union][expr].as_ref();
+            parts.push(column.expect("a UNION source gives the expressions of its windows"));
+        }
+        parts.push(&self.main[expr]);
+        Ok(concat(&parts)?)
+    }
+}
+
+fn count_rows(batches: &[RecordBatch]) -> usize {
+    batches.iter().map(RecordBatch::num_rows).sum()
+}
+
+fn evaluate(
+    exprs: &[Arc<dyn PhysicalExpr>],
+    batches: &[RecordBatch],
+    threads: NonZeroUsize,
+) -> Result<Vec<ArrayRef>> {
+    let evaluated = parallel::run(threads, batches.len(), |at| {
+        let batch = &batches[at];
+        let one = |expr: &Arc<dyn PhysicalExpr>| expr.evaluate(batch)?.into_array(batch.num_rows());
+        exprs.iter().map(one).collect::<Result<Vec<_>>>()
+    })?;
+    parallel::run(threads, exprs.len(), |expr| {
+        let parts: Vec<&dyn Array> =
+            evaluated.iter().map(|columns| columns[expr].as_ref()).collect();
+        Ok(concat(&parts)?)
+    })
+}
+
+fn concat_column(batches: &[RecordBatch], position: usize, like: &ArrayRef) -> Result<ArrayRef> {
+    let parts: Vec<&dyn Array> =
+        batches.iter().map(|batch| batch.column(position).as_ref()).collect();
+    match parts.as_slice() {
+        [] => Ok(new_empty_array(like.data_type())),
+        parts => Ok(concat(parts)?),
+    }
+}

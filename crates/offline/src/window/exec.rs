@@ -1,0 +1,344 @@
+//! The operator itself: reads its inputs, cuts the work into pieces, puts the results in order.
+
+use std::{
+    fmt,
+    ops::Range,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use arrow::{
+    array::{Array, ArrayRef, RecordBatch},
+    compute::interleave,
+    datatypes::SchemaRef,
+};
+use datafusion::{
+    common::{internal_err, tree_node::TreeNodeRecursion},
+    error::Result,
+    execution::{TaskContext, memory_pool::MemoryConsumer},
+    physical_expr::PhysicalExpr,
+    physical_plan::{
+        ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties,
+        ReplaceChildrenOptions, SendableRecordBatchStream,
+        execution_plan::apply_expression_roots,
+    },
+};
+use hashbrown::HashMap;
+
+use super::{
+    columns::Columns,
+    partition::Ordering,
+    slide::{Call, Slid, SlideOptions, slide},
+};
+use crate::{
+    lower::GroupShape,
+    operator::{OperatorOptions, compute, computed_stream, read_all, single_partition},
+    parallel,
+};
+
+/// About how many rows a piece of work covers, when there are keys enough.
+const PIECE_ROWS: usize = 16_384;
+
+/// What the operator computes.
+#[derive(Debug)]
+pub(crate) struct WindowSpec {
+    /// The distinct expressions of all groups, over the input.
+    pub(crate) exprs: Vec<Arc<dyn PhysicalExpr>>,
+    /// For each UNION source which expressions its columns are.
+    pub(crate) union_exprs: Vec<Vec<usize>>,
+    /// The windows.
+    pub(crate) groups: Vec<GroupShape>,
+    /// Threads and progress.
+    pub(crate) options: OperatorOptions,
+}
+
+/// The window operator. Gives the input rows in their order, followed by the calls.
+#[derive(Debug)]
+pub(crate) struct WindowExec {
+    spec: Arc<WindowSpec>,
+    /// The main input, then the UNION sources.
+    inputs: Vec<Arc<dyn ExecutionPlan>>,
+    schema: SchemaRef,
+    properties: Arc<PlanProperties>,
+}
+
+impl WindowExec {
+    /// Makes the operator; `inputs` are the main input and the UNION sources.
+    pub(crate) fn new(
+        spec: Arc<WindowSpec>,
+        inputs: Vec<Arc<dyn ExecutionPlan>>,
+        schema: SchemaRef,
+    ) -> Self {
+        let properties = single_partition(&schema);
+        Self { spec, inputs, schema, properties }
+    }
+}
+
+impl DisplayAs for WindowExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let calls: usize = self.spec.groups.iter().map(|group| group.arguments.len()).sum();
+        write!(f, "WindowExec: {} windows, {calls} calls", self.spec.groups.len())
+    }
+}
+
+impl ExecutionPlan for WindowExec {
+    fn name(&self) -> &'static str {
+        "WindowExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        self.inputs.iter().collect()
+    }
+
+    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+        vec![false; self.inputs.len()]
+    }
+
+    fn apply_expressions(
+        &self,
+        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        apply_expression_roots(&self.spec.exprs, f)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+        _: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        if children.len() != self.inputs.len() {
+            return internal_err!("a window keeps its number of inputs");
+        }
+        Ok(Arc::new(Self::new(Arc::clone(&self.spec), children, Arc::clone(&self.schema))))
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        self.replace_children(
+            children,
+            ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute),
+        )
+    }
+
+    fn execute(&self, _: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let memory = MemoryConsumer::new("window").register(context.memory_pool());
+        let (inputs, schema) = (self.inputs.clone(), Arc::clone(&self.schema));
+        let spec = Arc::clone(&self.spec);
+        let batches = async move {
+            let mut sources = Vec::with_capacity(inputs.len());
+            for input in inputs {
+                sources.push(read_all(input, Arc::clone(&context), &memory).await?);
+            }
+            compute(move || {
+                let unions = sources.split_off(1);
+                let main = sources.pop().unwrap_or_default();
+                let batches = run(&spec, &schema, &main, unions);
+                drop(memory);
+                batches
+            })
+            .await
+        };
+        Ok(computed_stream(Arc::clone(&self.schema), Box::pin(batches)))
+    }
+}
+
+/// Computes all calls of all groups and appends them to the main rows.
+fn run(
+    spec: &WindowSpec,
+    schema: &SchemaRef,
+    main: &[RecordBatch],
+    unions: Vec<Vec<RecordBatch>>,
+) -> Result<Vec<RecordBatch>> {
+    if main.is_empty() {
+        return Ok(Vec::new());
+    }
+    let threads = spec.options.threads;
+    let columns = Columns::new(&spec.exprs, main, &unions, &spec.union_exprs, threads)?;
+    drop(unions);
+    let work = Work::new(spec, columns)?;
+    let pieces = work.pieces();
+    let (done, total) = (AtomicU64::new(0), u64::try_from(pieces.len()).unwrap_or(u64::MAX));
+    let slid = parallel::run(threads, pieces.len(), |at| {
+        let slid = work.slide(&pieces[at]);
+        spec.options.check()?;
+        // Relaxed: a number to look at.
+        spec.options.report("window", done.fetch_add(1, Relaxed) + 1, total);
+        Ok(slid)
+    })?;
+    let results = work.in_main_order(&pieces, &slid)?;
+    drop(slid);
+    append_columns(schema, main, &results)
+}
+
+/// A group with its columns laid out.
+#[derive(Debug)]
+struct Group<'a> {
+    shape: &'a GroupShape,
+    ordering: usize,
+    calls: Vec<Call<'a>>,
+}
+
+#[derive(Debug)]
+struct Work<'a> {
+    spec: &'a WindowSpec,
+    orderings: Vec<Ordering>,
+    groups: Vec<Group<'a>>,
+}
+
+/// Some calls of a group for some keys.
+#[derive(Debug)]
+struct Piece {
+    group: usize,
+    keys: Range<usize>,
+    calls: Range<usize>,
+    with_unordered: bool,
+}
+
+/// What makes two groups share an ordering.
+type OrderingKey<'a> = (&'a [usize], Option<usize>, &'a [usize]);
+
+fn ordering_key(shape: &GroupShape) -> OrderingKey<'_> {
+    (&shape.partition_by, shape.order_by, &shape.group.unions)
+}
+
+impl<'a> Work<'a> {
+    fn new(spec: &'a WindowSpec, columns: Columns) -> Result<Self> {
+        let stacked = stacked_columns(spec, &columns)?;
+        let column = |expr: usize, unions: &'a [usize]| Arc::clone(&stacked[&(expr, unions)]);
+        let mut keys: Vec<OrderingKey<'a>> = Vec::new();
+        let mut groups = Vec::with_capacity(spec.groups.len());
+        for shape in &spec.groups {
+            let key = ordering_key(shape);
+            let ordering = keys.iter().position(|known| *known == key).unwrap_or_else(|| {
+                keys.push(key);
+                keys.len() - 1
+            });
+            let unions = shape.group.unions.as_slice();
+            let calls = shape.group.calls.iter().zip(&shape.arguments).map(|(call, arguments)| Call {
+                bound: &call.bound,
+                arguments: arguments.iter().map(|expr| column(*expr, unions)).collect(),
+            });
+            groups.push(Group { shape, ordering, calls: calls.collect() });
+        }
+        let orderings = parallel::run(spec.options.threads, keys.len(), |at| {
+            spec.options.check()?;
+            let (partition_by, order_by, unions) = keys[at];
+            let Ok(row_count) = u32::try_from(columns.row_count(unions)) else {
+                return internal_err!("a window is over fewer than 2^32 rows");
+            };
+            let main = columns.main_rows(unions);
+            let partition_by: Vec<_> =
+                partition_by.iter().map(|expr| column(*expr, unions)).collect();
+            let order = order_by.map(|expr| column(expr, unions));
+            let main = u32::try_from(main.start).unwrap_or(row_count)..row_count;
+            Ok(Ordering::new(&partition_by, order.as_ref(), row_count as usize, main))
+        })?;
+        Ok(Self { spec, orderings, groups })
+    }
+
+    /// Cuts the work: by keys, and where there are too few of them, by calls as well.
+    fn pieces(&self) -> Vec<Piece> {
+        let threads = self.spec.options.threads.get();
+        let mut pieces = Vec::new();
+        for (at, group) in self.groups.iter().enumerate() {
+            let ordering = &self.orderings[group.ordering];
+            let mut chunks = ordering.chunks(PIECE_ROWS);
+            if chunks.is_empty() {
+                // Every order value may be NULL, and then there is no key.
+                chunks.push(0..0);
+            }
+            let call_count = group.calls.len();
+            let parts = (2 * threads).div_ceil(chunks.len()).clamp(1, call_count.max(1));
+            let calls_per_part = call_count.div_ceil(parts).max(1);
+            for (number, keys) in chunks.into_iter().enumerate() {
+                for first in (0..call_count).step_by(calls_per_part) {
+                    let calls = first..(first + calls_per_part).min(call_count);
+                    let keys = keys.clone();
+                    pieces.push(Piece { group: at, keys, calls, with_unordered: number == 0 });
+                }
+            }
+        }
+        pieces
+    }
+
+    fn slide(&self, piece: &Piece) -> Slid {
+        let group = &self.groups[piece.group];
+        let ordering = &self.orderings[group.ordering];
+        let options = SlideOptions {
+            with_unordered: piece.with_unordered,
+            is_cancelled: &|| self.spec.options.is_cancelled(),
+        };
+        let calls = &group.calls[piece.calls.clone()];
+        slide(&group.shape.group.window, ordering, piece.keys.clone(), calls, options)
+    }
+
+    /// The columns of all calls, in the order of the main rows.
+    fn in_main_order(&self, pieces: &[Piece], slid: &[Slid]) -> Result<Vec<ArrayRef>> {
+        let mut columns = Vec::new();
+        for (at, group) in self.groups.iter().enumerate() {
+            let main = &self.orderings[group.ordering].main;
+            let of_group =
+                || pieces.iter().zip(slid).filter(move |(piece, _)| piece.group == at);
+            let mut places = vec![(0, 0); main.len()];
+            for (number, (_, slid)) in
+                of_group().filter(|(piece, _)| piece.calls.start == 0).enumerate()
+            {
+                for (position, row) in slid.rows.iter().enumerate() {
+                    places[(row - main.start) as usize] = (number, position);
+                }
+            }
+            let mut parts: Vec<Vec<&dyn Array>> = vec![Vec::new(); group.calls.len()];
+            for (piece, slid) in of_group() {
+                for (call, column) in piece.calls.clone().zip(&slid.columns) {
+                    parts[call].push(column.as_ref());
+                }
+            }
+            columns.extend(parallel::run(self.spec.options.threads, parts.len(), |call| {
+                Ok(interleave(&parts[call], &places)?)
+            })?);
+        }
+        Ok(columns)
+    }
+}
+
+/// Every expression of every group, over all rows of the group's sources.
+fn stacked_columns<'a>(
+    spec: &'a WindowSpec,
+    columns: &Columns,
+) -> Result<HashMap<(usize, &'a [usize]), ArrayRef>> {
+    let mut stacked = HashMap::new();
+    for shape in &spec.groups {
+        let unions = shape.group.unions.as_slice();
+        let window = shape.partition_by.iter().chain(&shape.order_by);
+        for expr in window.chain(shape.arguments.iter().flatten()) {
+            if !stacked.contains_key(&(*expr, unions)) {
+                stacked.insert((*expr, unions), columns.stacked(*expr, unions)?);
+            }
+        }
+    }
+    Ok(stacked)
+}
+
+fn append_columns(
+    schema: &SchemaRef,
+    main: &[RecordBatch],
+    results: &[ArrayRef],
+) -> Result<Vec<RecordBatch>> {
+    let mut start = 0;
+    main.iter()
+        .map(|batch| {
+            let mut columns = batch.columns().to_vec();
+            columns.extend(results.iter().map(|column| column.slice(start, batch.num_rows())));
+            start += batch.num_rows();
+            Ok(RecordBatch::try_new(Arc::clone(schema), columns)?)
+        })
+        .collect()
+}

@@ -1,0 +1,103 @@
+//! The rows of each entity key in event order, oldest first.
+//!
+//! Made once for all groups that partition and order alike over the same sources.
+
+use std::ops::Range;
+
+use arrow::array::{Array, ArrayRef};
+use lockstep_row::{Arena, arrow::ColumnReader};
+
+use crate::key_index::KeyIndex;
+
+/// The rows of a window, key by key. Positions are those of `rows` and `orders`.
+#[derive(Debug)]
+pub(super) struct Ordering {
+    /// Row numbers: the keys one after the other, each in event order.
+    pub(super) rows: Vec<u32>,
+    /// The order value of each.
+    pub(super) orders: Vec<i64>,
+    /// Where each key's rows begin, and at last the end.
+    starts: Vec<usize>,
+    /// Main rows whose order value is NULL; they see no other row and no row sees them.
+    pub(super) unordered: Vec<u32>,
+    /// The numbers of the main rows.
+    pub(super) main: Range<u32>,
+}
+
+impl Ordering {
+    /// Sorts `row_count` rows by their keys and by their order values; without an order, by row
+    /// number. Fewer than 2^32 rows.
+    pub(super) fn new(keys: &[ArrayRef], order: Option<&ArrayRef>, row_count: usize, main: Range<u32>) -> Self {
+        let mut index = KeyIndex::default();
+        let numbers = index.insert(keys, row_count);
+        let is_ordered = |row: usize| order.is_none_or(|order| !is_null(order, row));
+        let mut starts = vec![0_usize; index.len() + 1];
+        for (row, number) in numbers.iter().enumerate() {
+            starts[*number as usize + 1] += usize::from(is_ordered(row));
+        }
+        for key in 1..starts.len() {
+            starts[key] += starts[key - 1];
+        }
+        let values = order.map(order_values);
+        let ordered_count = starts.last().copied().unwrap_or(0);
+        let mut entries = vec![(0_i64, 0_u32); ordered_count];
+        let mut ends = starts.clone();
+        let mut unordered = Vec::new();
+        for (row, number) in (0_u32..).zip(&numbers) {
+            if is_ordered(row as usize) {
+                let end = &mut ends[*number as usize];
+                entries[*end] = (values.as_ref().map_or(0, |values| values[row as usize]), row);
+                *end += 1;
+            } else if main.contains(&row) {
+                unordered.push(row);
+            }
+        }
+        for bounds in starts.windows(2) {
+            let entries = &mut entries[bounds[0]..bounds[1]];
+            if !entries.is_sorted() {
+                entries.sort_unstable();
+            }
+        }
+        let (orders, rows) = entries.into_iter().unzip();
+        Self { rows, orders, starts, unordered, main }
+    }
+
+    /// How many keys there are.
+    pub(super) fn key_count(&self) -> usize {
+        self.starts.len() - 1
+    }
+
+    /// The positions of a key's rows.
+    pub(super) fn key(&self, key: usize) -> Range<usize> {
+        self.starts[key]..self.starts[key + 1]
+    }
+
+    /// Cuts the keys into runs of about `row_count` rows; a key is never cut.
+    pub(super) fn chunks(&self, row_count: usize) -> Vec<Range<usize>> {
+        let mut chunks = Vec::new();
+        let mut start = 0;
+        for key in 0..self.key_count() {
+            if self.starts[key + 1] - self.starts[start] >= row_count {
+                chunks.push(start..key + 1);
+                start = key + 1;
+            }
+        }
+        if start < self.key_count() {
+            chunks.push(start..self.key_count());
+        }
+        chunks
+    }
+}
+
+/// A column of nothing but NULLs has no null buffer.
+fn is_null(array: &ArrayRef, row: usize) -> bool {
+    array.is_null(row) || *array.data_type() == arrow::datatypes::DataType::Null
+}
+
+/// The order values as integers, 0 where NULL.
+pub(crate) fn order_values(array: &ArrayRef) -> Vec<i64> {
+    let reader = ColumnReader::new(array);
+    // Order values are integers: nothing is ever laid out in the arena.
+    let arena = Arena::new();
+    (0..array.len()).map(|row| reader.get(row, &arena).as_i64().unwrap_or(0)).collect()
+}

@@ -1,0 +1,339 @@
+//! Slides the frames of a group along the rows of its keys.
+//!
+//! Works on one run of keys for some of a group's calls; `exec` runs many such pieces side by side.
+//!
+//! The candidates of a key stand in event order. For the main rows in that order, the rows that a
+//! frame takes from before the current row are a run `start..end` of the candidates, and neither
+//! end ever moves back; so an accumulator is fed at the new end and relieved at the old one. The
+//! current row itself comes in three ways ([`CurrentRow`]). Only in the last one, which arises with
+//! INSTANCE_NOT_IN_WINDOW and with equal order values under EXCLUDE CURRENT_TIME, is a frame
+//! computed from nothing.
+
+use std::ops::Range;
+
+use arrow::array::ArrayRef;
+use lockstep_function::{Accumulator, BoundAggregate, Feeding};
+use lockstep_plan::{Frame, Window};
+use lockstep_row::{
+    Arena, Datum,
+    arrow::{ColumnBuilder, ColumnReader},
+};
+
+use super::partition::Ordering;
+
+/// The arena is emptied when it holds more than this.
+const ARENA_BYTES_MAX: usize = 1 << 20;
+
+/// How the current row takes part in its frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CurrentRow {
+    /// It does not.
+    Absent,
+    /// It is the candidate that follows the run.
+    Next,
+    /// It is newer than the run, and no candidate that follows it there.
+    Apart,
+}
+
+/// The frame of one main row.
+#[derive(Debug, Clone, Copy)]
+struct FrameRun {
+    start: u32,
+    end: u32,
+    current: CurrentRow,
+    /// The number of the main row.
+    row: u32,
+}
+
+/// The frames of one key.
+#[derive(Debug, Default)]
+struct KeyFrames {
+    /// The numbers of the candidates, in event order.
+    candidates: Vec<u32>,
+    /// Their order values.
+    orders: Vec<i64>,
+    frames: Vec<FrameRun>,
+}
+
+/// One call of a group.
+#[derive(Debug)]
+pub(super) struct Call<'a> {
+    /// The aggregate.
+    pub(super) bound: &'a BoundAggregate,
+    /// The columns of its arguments, over all rows of the window.
+    pub(super) arguments: Vec<ArrayRef>,
+}
+
+/// What one piece of work gives.
+#[derive(Debug)]
+pub(super) struct Slid {
+    /// The numbers of the main rows in the order of the results.
+    pub(super) rows: Vec<u32>,
+    /// One column for each call.
+    pub(super) columns: Vec<ArrayRef>,
+}
+
+/// Computes `calls` for the main rows of some keys. `with_unordered` adds the main rows whose
+/// order value is NULL. Stops early, with rows missing, when `is_cancelled` says so.
+pub(super) fn slide(
+    window: &Window,
+    ordering: &Ordering,
+    keys: Range<usize>,
+    calls: &[Call<'_>],
+    options: SlideOptions<'_>,
+) -> Slid {
+    let mut rows = Vec::new();
+    let mut slides: Vec<_> = calls.iter().map(CallSlide::new).collect();
+    let mut key_frames = KeyFrames::default();
+    for key in keys {
+        if (options.is_cancelled)() {
+            break;
+        }
+        key_frames.set(window, ordering, ordering.key(key));
+        rows.extend(key_frames.frames.iter().map(|frame| frame.row));
+        for slide in &mut slides {
+            slide.run(&key_frames);
+        }
+    }
+    if options.with_unordered {
+        key_frames.set_unordered(window, &ordering.unordered);
+        rows.extend(&ordering.unordered);
+        for slide in &mut slides {
+            slide.run(&key_frames);
+        }
+    }
+    Slid { rows, columns: slides.into_iter().map(|mut slide| slide.results.finish()).collect() }
+}
+
+/// How to run [`slide`].
+#[derive(Clone, Copy)]
+pub(super) struct SlideOptions<'a> {
+    /// Whether to add the main rows whose order value is NULL.
+    pub(super) with_unordered: bool,
+    /// Asked once for each key.
+    pub(super) is_cancelled: &'a (dyn Fn() -> bool + Sync),
+}
+
+impl KeyFrames {
+    /// Finds the frames of a key.
+    fn set(&mut self, window: &Window, ordering: &Ordering, key: Range<usize>) {
+        self.candidates.clear();
+        self.orders.clear();
+        self.frames.clear();
+        let rows = &ordering.rows[key.clone()];
+        let orders = &ordering.orders[key];
+        let is_main = |row: &u32| ordering.main.contains(row);
+        for (row, order) in rows.iter().zip(orders) {
+            if !(window.instance_not_in_window && is_main(row)) {
+                self.candidates.push(*row);
+                self.orders.push(*order);
+            }
+        }
+        let mut ends = FrameEnds::default();
+        let mut preceding = 0;
+        for (row, order) in rows.iter().zip(orders) {
+            if is_main(row) {
+                ends.advance(window, &self.orders, preceding, *order);
+                self.frames.push(ends.frame(window, &self.orders, preceding, *row));
+            }
+            // A main row is its own successor's candidate unless the window says otherwise.
+            preceding += usize::from(self.candidates.get(preceding) == Some(row));
+        }
+    }
+
+    /// Each of these rows stands alone.
+    fn set_unordered(&mut self, window: &Window, rows: &[u32]) {
+        self.candidates.clear();
+        self.orders.clear();
+        self.frames.clear();
+        let current =
+            if has_current_row(window) { CurrentRow::Apart } else { CurrentRow::Absent };
+        let alone = |row: &u32| FrameRun { start: 0, end: 0, current, row: *row };
+        self.frames.extend(rows.iter().map(alone));
+    }
+}
+
+/// Whether the frame holds the current row.
+fn has_current_row(window: &Window) -> bool {
+    let reaches = match window.frame {
+        Frame::Rows { to, .. } => to == 0,
+        Frame::Range { from, to } => to <= 0 && from.is_none_or(|from| from >= 0),
+    };
+    reaches && !window.exclude_current_row
+}
+
+/// Places in the candidates that only move forward from one main row of a key to the next.
+#[derive(Debug, Default)]
+struct FrameEnds {
+    /// The first candidate within the frame's greatest distance in time.
+    oldest: usize,
+    /// One past the last candidate beyond the frame's smallest distance in time.
+    newest: usize,
+    /// The first candidate with the current order value.
+    equal: usize,
+    order: i64,
+}
+
+impl FrameEnds {
+    fn advance(&mut self, window: &Window, orders: &[i64], preceding: usize, order: i64) {
+        let step = |place: &mut usize, is_before: &dyn Fn(i64) -> bool| {
+            while *place < preceding && is_before(orders[*place]) {
+                *place += 1;
+            }
+        };
+        self.order = order;
+        if window.exclude_current_time {
+            step(&mut self.equal, &|value| value < order);
+        }
+        if let Frame::Range { from, to } = window.frame {
+            let distance = |value: i64| i128::from(order) - i128::from(value);
+            if let Some(from) = from {
+                step(&mut self.oldest, &|value| distance(value) > i128::from(from));
+            }
+            step(&mut self.newest, &|value| distance(value) >= i128::from(to));
+        }
+    }
+
+    fn frame(&self, window: &Window, orders: &[i64], preceding: usize, row: u32) -> FrameRun {
+        let history = if window.exclude_current_time { self.equal } else { preceding };
+        let (start, end) = match window.frame {
+            Frame::Rows { from, to } => {
+                let place = |position: u64| {
+                    history.saturating_sub(usize::try_from(position).unwrap_or(usize::MAX))
+                };
+                // Position 0 is the current row, so history begins at 1.
+                let end = if to == 0 { history } else { place(to.saturating_sub(1)) };
+                (from.map_or(0, place), end)
+            }
+            Frame::Range { .. } => (self.oldest, self.newest.min(history)),
+        };
+        let has_current = has_current_row(window);
+        let room = window.max_size.map_or(usize::MAX, |rows| {
+            usize::try_from(rows).unwrap_or(usize::MAX).saturating_sub(usize::from(has_current))
+        });
+        let start = start.max(end.saturating_sub(room)).min(end);
+        let current = match has_current {
+            false => CurrentRow::Absent,
+            true if self.is_next(window, orders, preceding, end) => CurrentRow::Next,
+            true => CurrentRow::Apart,
+        };
+        let place = |at: usize| u32::try_from(at).expect("rows are numbered in 32 bits");
+        FrameRun { start: place(start), end: place(end), current, row }
+    }
+
+    /// Whether the current row follows the run and the run of the next frame will not end before.
+    fn is_next(&self, window: &Window, orders: &[i64], preceding: usize, end: usize) -> bool {
+        if window.instance_not_in_window || end != preceding {
+            return false;
+        }
+        let follower_is_equal = orders.get(end + 1) == Some(&self.order);
+        !(window.exclude_current_time && follower_is_equal)
+    }
+}
+
+/// A call on its way along the keys.
+struct CallSlide<'a> {
+    bound: &'a BoundAggregate,
+    readers: Vec<ColumnReader<'a>>,
+    running: Box<dyn Accumulator>,
+    /// Computes frames from nothing; made when one comes up.
+    fresh: Option<Box<dyn Accumulator>>,
+    results: ColumnBuilder,
+    arena: Arena,
+}
+
+impl<'a> CallSlide<'a> {
+    fn new(call: &'a Call<'a>) -> Self {
+        Self {
+            bound: call.bound,
+            readers: call.arguments.iter().map(|column| ColumnReader::new(column)).collect(),
+            running: (call.bound.make)(Feeding::Sliding),
+            fresh: None,
+            results: ColumnBuilder::new(&call.bound.returns, 0),
+            arena: Arena::new(),
+        }
+    }
+
+    fn run(&mut self, key: &KeyFrames) {
+        self.running.reset();
+        let (mut start, mut end) = (0, 0);
+        for frame in &key.frames {
+            if frame.current == CurrentRow::Apart {
+                self.compute_apart(key, *frame);
+                continue;
+            }
+            let frame_end = frame.end as usize + usize::from(frame.current == CurrentRow::Next);
+            let frame_start = frame.start as usize;
+            if frame_start >= end {
+                self.running.reset();
+                (start, end) = (frame_start, frame_start);
+            }
+            self.feed(&key.candidates[end..frame_end], Change::Add);
+            self.feed(&key.candidates[start..frame_start], Change::Remove);
+            (start, end) = (frame_start, frame_end);
+            self.results.push(self.running.value(&self.arena));
+            self.empty_arena();
+        }
+    }
+
+    fn feed(&mut self, rows: &[u32], change: Change) {
+        feed(self.running.as_mut(), &self.readers, &self.arena, rows, change);
+    }
+
+    fn compute_apart(&mut self, key: &KeyFrames, frame: FrameRun) {
+        let make = || (self.bound.make)(Feeding::Sliding);
+        let fresh = self.fresh.get_or_insert_with(make);
+        fresh.reset();
+        let run = &key.candidates[frame.start as usize..frame.end as usize];
+        feed(fresh.as_mut(), &self.readers, &self.arena, run, Change::Add);
+        feed(fresh.as_mut(), &self.readers, &self.arena, &[frame.row], Change::Add);
+        self.results.push(fresh.value(&self.arena));
+        self.empty_arena();
+    }
+
+    fn empty_arena(&mut self) {
+        if self.arena.allocated_bytes() > ARENA_BYTES_MAX {
+            self.arena.reset();
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Change {
+    Add,
+    Remove,
+}
+
+fn feed(
+    accumulator: &mut dyn Accumulator,
+    readers: &[ColumnReader<'_>],
+    arena: &Arena,
+    rows: &[u32],
+    change: Change,
+) {
+    let mut apply = |arguments: &[Datum<'_>]| match change {
+        Change::Add => accumulator.add(arguments),
+        Change::Remove => accumulator.remove(arguments),
+    };
+    match readers {
+        [only] => {
+            for row in rows {
+                apply(&[only.get(*row as usize, arena)]);
+            }
+        }
+        [first, second] => {
+            for row in rows {
+                let row = *row as usize;
+                apply(&[first.get(row, arena), second.get(row, arena)]);
+            }
+        }
+        readers => {
+            let mut arguments = Vec::with_capacity(readers.len());
+            for row in rows {
+                arguments.clear();
+                arguments.extend(readers.iter().map(|reader| reader.get(*row as usize, arena)));
+                apply(&arguments);
+            }
+        }
+    }
+}
