@@ -220,7 +220,7 @@ def test_times_are_cut_to_the_millisecond(db):
 
 
 def test_mixed_objects_are_refused_with_the_column(db):
-    with pytest.raises(lockstep.Error, match="`?mixed`?") as caught:
+    with pytest.raises(lockstep.Error, match="mixed") as caught:
         db.append("t", pd.DataFrame({"mixed": ["a", 1]}, dtype=object))
     assert caught.value.code == "42804"
 

@@ -6,8 +6,9 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 from sklearn.ensemble import HistGradientBoostingRegressor
+from threadpoolctl import threadpool_limits
 
-TREES = 150
+TREES = 100
 LEARNERS = f"{TREES} gradient-boosted trees"
 
 
@@ -36,11 +37,15 @@ class DelayModel:
             categorical_features=[name in self._categories for name in self._columns],
             random_state=2013,
         )
-        self._trees.fit(self._matrix(features.filter(learn)), delay[learn].to_numpy(dtype=float))
+        examples = self._matrix(features.filter(learn))
+        # One thread: the trees' own threads wait by spinning, which is slow on a busy machine.
+        with threadpool_limits(1, "openmp"):
+            self._trees.fit(examples, delay[learn].to_numpy(dtype=float))
 
     def error(self, features: pa.Table, delay: pd.Series) -> float:
         """The mean absolute error of the predictions for these rows, in minutes."""
-        predicted = self._trees.predict(self._matrix(features))
+        with threadpool_limits(1, "openmp"):
+            predicted = self._trees.predict(self._matrix(features))
         return float(np.mean(np.abs(predicted - delay.to_numpy(dtype=float))))
 
     def _matrix(self, features: pa.Table) -> np.ndarray:
