@@ -65,7 +65,7 @@ impl<'g> KeyRows<'g> {
     /// Skips the rows for which `is_reached` does not hold; it holds for a row and all older.
     fn seek_to(&mut self, is_reached: impl Fn(&Slot) -> bool) {
         let Some(spine) = self.spine else { return };
-        if self.ahead.first().is_some_and(|oldest| is_reached(oldest)) {
+        if self.ahead.first().is_some_and(&is_reached) {
             let kept = self.ahead.partition_point(&is_reached);
             self.pass(kept);
             return;

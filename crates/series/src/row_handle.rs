@@ -181,7 +181,7 @@ impl<'a> RowRef<'a> {
     }
 
     #[inline]
-    fn header(&self) -> &'a Header {
+    fn header(self) -> &'a Header {
         // SAFETY: the row lives for 'a, and its header does not change but for the atomic count.
         unsafe { self.header.as_ref() }
     }

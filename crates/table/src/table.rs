@@ -319,7 +319,7 @@ impl Table {
         }
         self.note_horizon();
         nudge_epochs();
-        let horizon = *self.horizon.lock();
+        let horizon = self.horizon.lock().take();
         let removed = horizon.map_or(0, |horizon| self.collect(horizon));
         nudge_epochs();
         removed
@@ -343,30 +343,17 @@ impl Table {
 
     fn collect(&self, (visible, now_ms): (u64, i64)) -> u64 {
         let writer = self.writer.lock();
-        let present = self.snapshot();
         let state = self.locked_state(&writer);
         let guard = lockstep_series::pin();
         let past = Snapshot::new(self, guard, NonNull::from(state), (visible, now_ms));
-        drop(present);
-        for (spec, series) in state.schema.indexes.iter().zip(&state.indexes) {
-            if spec.declared {
-                series.retain(|| {
-                    let mut n = 0;
-                    move |event_time, row: RowRef<'_>| {
-                        n += u64::from(row.arrival() < visible);
-                        row.arrival() >= visible
-                            || !spec.retention.is_expired(event_time, n, now_ms)
-                    }
-                });
-            }
+        let indexes = || state.schema.indexes.iter().zip(&state.indexes);
+        for (spec, series) in indexes().filter(|(spec, _)| spec.declared) {
+            trim(series, spec.retention, (visible, now_ms));
         }
         let mut key = Vec::new();
         let mut is_kept = |row: RowRef<'_>| row.arrival() >= visible || past.is_live(row, &mut key);
-        for (spec, series) in state.schema.indexes.iter().zip(&state.indexes) {
-            if !spec.declared {
-                let is_kept = &mut is_kept;
-                retain_rows(series, is_kept);
-            }
+        for (_, series) in indexes().filter(|(spec, _)| !spec.declared) {
+            retain_rows(series, &mut is_kept);
         }
         let mut bytes = 0;
         let removed = retain_rows(&state.log, &mut |row| {
@@ -418,6 +405,23 @@ impl fmt::Debug for Table {
             .field("schema", &self.schema())
             .finish_non_exhaustive()
     }
+}
+
+/// Removes the rows that a declared index does not keep, as of a moment.
+fn trim(series: &Series, retention: Retention, (visible, now_ms): (u64, i64)) {
+    if retention == Retention::Forever {
+        return;
+    }
+    series.retain(|| {
+        let mut n = 0;
+        move |event_time, row: RowRef<'_>| {
+            if row.arrival() >= visible {
+                return true;
+            }
+            n += 1;
+            !retention.is_expired(event_time, n, now_ms)
+        }
+    });
 }
 
 /// Keeps the rows of every key for which `is_kept` holds.

@@ -1,1 +1,374 @@
-//! placeholder
+//! A table shows what a plain list of its rows shows, by every index and in order of arrival, and
+//! an append is visible in whole or not at all.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use lockstep_host::ManualClock;
+use lockstep_row::{
+    Column, DataType, Datum, IndexSpec, Retention, RowError, TableSchema, key::encode_key,
+};
+use proptest::{collection::vec, prelude::*};
+
+use crate::{Arrivals, Snapshot, StoredRow, Table, TableError};
+
+/// A row of the tests: `k INT, t TIMESTAMP, v BIGINT`, `v` being the row's number.
+type Plain = (Option<i32>, Option<i64>, i64);
+
+const K: usize = 0;
+const T: usize = 1;
+const V: usize = 2;
+
+fn datums((k, t, v): Plain) -> [Datum<'static>; 3] {
+    let k = k.map_or(Datum::Null, Datum::Int);
+    [k, t.map_or(Datum::Null, Datum::Timestamp), Datum::BigInt(v)]
+}
+
+fn index(name: &str, keys: &[usize], event_time: Option<usize>, retention: Retention) -> IndexSpec {
+    IndexSpec { name: name.to_owned(), keys: keys.to_vec(), event_time, retention, declared: true }
+}
+
+fn table(indexes: Vec<IndexSpec>, now_ms: i64) -> (Table, Arc<ManualClock>) {
+    let columns = vec![
+        Column::new("k", DataType::Int),
+        Column::new("t", DataType::Timestamp),
+        Column::new("v", DataType::BigInt),
+    ];
+    let clock = Arc::new(ManualClock::new(now_ms));
+    let schema = TableSchema { columns, indexes };
+    let shared: Arc<ManualClock> = Arc::clone(&clock);
+    (Table::new(schema, shared, Arc::new(Arrivals::new(0))).unwrap(), clock)
+}
+
+fn key(values: &[Datum<'_>]) -> Vec<u8> {
+    let mut key = Vec::new();
+    encode_key(values.iter().copied(), &mut key);
+    key
+}
+
+/// The model: rows with the time they arrived, in order of arrival.
+#[derive(Debug, Default)]
+struct Model {
+    rows: Vec<(Plain, i64)>,
+}
+
+impl Model {
+    /// The row's event time in an index.
+    fn event_time(&self, at: usize, spec: &IndexSpec) -> i64 {
+        let ((_, t, _), arrival_ms) = self.rows[at];
+        if spec.event_time.is_some() { t.unwrap_or(i64::MIN) } else { arrival_ms }
+    }
+
+    /// Rows of the same key, newest first.
+    fn of_key(&self, at: usize, spec: &IndexSpec) -> Vec<usize> {
+        let of = |row: usize| {
+            let values = datums(self.rows[row].0);
+            key(&spec.keys.iter().map(|column| values[*column]).collect::<Vec<_>>())
+        };
+        let mut rows: Vec<usize> =
+            (0..self.rows.len()).filter(|other| of(*other) == of(at)).collect();
+        rows.sort_by_key(|row| std::cmp::Reverse((self.event_time(*row, spec), *row)));
+        rows
+    }
+
+    fn is_kept_by(&self, at: usize, spec: &IndexSpec, now_ms: i64) -> bool {
+        let n = self.of_key(at, spec).iter().position(|row| *row == at).unwrap() + 1;
+        let n = u64::try_from(n).unwrap();
+        !spec.retention.is_expired(self.event_time(at, spec), n, now_ms)
+    }
+
+    fn is_visible(&self, at: usize, spec: &IndexSpec, all: &[IndexSpec], now_ms: i64) -> bool {
+        if spec.declared {
+            self.is_kept_by(at, spec, now_ms)
+        } else {
+            self.is_live(at, all, now_ms)
+        }
+    }
+
+    fn is_live(&self, at: usize, all: &[IndexSpec], now_ms: i64) -> bool {
+        let mut declared = all.iter().filter(|spec| spec.declared).peekable();
+        declared.peek().is_none() || declared.any(|spec| self.is_kept_by(at, spec, now_ms))
+    }
+}
+
+fn numbers<'a>(rows: impl Iterator<Item = StoredRow<'a>>) -> Vec<usize> {
+    rows.map(|row| {
+        let number = row.row.get(V).as_i64().unwrap();
+        assert_eq!(i64::try_from(row.arrival).unwrap(), number);
+        usize::try_from(number).unwrap()
+    })
+    .collect()
+}
+
+/// Compares all that a table shows with the model.
+fn check(table: &Table, model: &Model) {
+    let snapshot = table.snapshot();
+    let specs = &snapshot.schema().indexes;
+    let now_ms = snapshot.now_ms();
+    let all = 0..model.rows.len();
+    let live: Vec<usize> = all.clone().filter(|at| model.is_live(*at, specs, now_ms)).collect();
+    assert_eq!(numbers(snapshot.scan()), live);
+    for (position, spec) in specs.iter().enumerate() {
+        let visible = |at: &usize| model.is_visible(*at, spec, specs, now_ms);
+        let expected: Vec<usize> = all.clone().filter(visible).collect();
+        assert_eq!(numbers(snapshot.scan_index(position)), expected, "{spec:?}");
+        for at in all.clone() {
+            let values = datums(model.rows[at].0);
+            let key = key(&spec.keys.iter().map(|column| values[*column]).collect::<Vec<_>>());
+            let of_key = model.of_key(at, spec).into_iter().filter(visible);
+            let mut expected: Vec<usize> = of_key.collect();
+            let mut rows = snapshot.rows(position, &key);
+            assert_eq!(numbers(rows.clone()), expected, "{spec:?}");
+            let event_time = model.event_time(at, spec);
+            expected.retain(|row| model.event_time(*row, spec) <= event_time);
+            rows.seek(event_time);
+            assert!(rows.clone().all(|row| row.event_time <= event_time));
+            assert_eq!(numbers(rows), expected, "{spec:?} from {event_time}");
+        }
+    }
+}
+
+fn retention() -> impl Strategy<Value = Retention> {
+    let (ttl_ms, latest) = (0_i64..30, 0_u64..4);
+    prop_oneof![
+        1 => Just(Retention::Forever),
+        3 => ttl_ms.clone().prop_map(|ttl_ms| Retention::Absolute { ttl_ms }),
+        3 => latest.clone().prop_map(|latest| Retention::Latest { latest }),
+        2 => (ttl_ms.clone(), latest.clone())
+            .prop_map(|(ttl_ms, latest)| Retention::AbsOrLat { ttl_ms, latest }),
+        2 => (ttl_ms, latest).prop_map(|(ttl_ms, latest)| Retention::AbsAndLat { ttl_ms, latest }),
+    ]
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Append(Vec<(Option<i32>, i64)>),
+    Advance(u32),
+    Collect,
+    Ensure(Vec<usize>, bool),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let row = (prop::option::weighted(0.9, 0_i32..3), 0_i64..40);
+    let keys = prop_oneof![Just(vec![]), Just(vec![V]), Just(vec![K]), Just(vec![K, V])];
+    prop_oneof![
+        5 => vec(row, 0..6).prop_map(Step::Append),
+        2 => (0_u32..10).prop_map(Step::Advance),
+        2 => Just(Step::Collect),
+        1 => (keys, any::<bool>()).prop_map(|(keys, timed)| Step::Ensure(keys, timed)),
+    ]
+}
+
+fn run(declared: Vec<IndexSpec>, steps: Vec<Step>) {
+    let has_times = declared.iter().any(|spec| spec.event_time.is_some());
+    let (table, clock) = table(declared, 5);
+    let mut model = Model::default();
+    for step in steps {
+        match step {
+            Step::Append(rows) => {
+                let now_ms = table.snapshot().now_ms();
+                let first = i64::try_from(model.rows.len()).unwrap();
+                let rows: Vec<Plain> = (first..)
+                    .zip(rows)
+                    .map(|(v, (k, t))| (k, (has_times || t % 5 != 0).then_some(t), v))
+                    .collect();
+                let appended = table.append(rows.iter().map(|row| datums(*row)));
+                assert_eq!(appended, Ok(u64::try_from(rows.len()).unwrap()));
+                model.rows.extend(rows.into_iter().map(|row| (row, now_ms)));
+            }
+            Step::Advance(ms) => clock.advance_ms(ms),
+            Step::Collect => {
+                let before = table.row_count();
+                assert_eq!(before - table.collect_expired(), table.row_count());
+            }
+            Step::Ensure(keys, timed) => {
+                let position = table.ensure_index(&keys, timed.then_some(T));
+                assert_eq!(table.ensure_index(&keys, timed.then_some(T)), position);
+            }
+        }
+        check(&table, &model);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(192))]
+
+    #[test]
+    fn a_table_shows_what_a_list_of_its_rows_shows(
+        declared in vec((any::<bool>(), any::<bool>(), retention()), 0..3),
+        steps in vec(step(), 1..12),
+    ) {
+        let named = |(number, (keyed, timed, retention)): (usize, (bool, bool, Retention))| {
+            let keys: &[usize] = if keyed { &[K] } else { &[] };
+            index(&format!("i{number}"), keys, timed.then_some(T), retention)
+        };
+        run(declared.into_iter().enumerate().map(named).collect(), steps);
+    }
+}
+
+fn rows(numbers: impl Iterator<Item = i64>) -> impl Iterator<Item = [Datum<'static>; 3]> {
+    numbers.map(|v| datums((Some(1), Some(v), v)))
+}
+
+#[test]
+fn a_refused_append_leaves_nothing_behind() {
+    let (table, _clock) = table(vec![index("i", &[K], Some(T), Retention::Forever)], 0);
+    table.append(rows(0..1)).unwrap();
+    let null = table.append([datums((None, Some(1), 1)), datums((None, None, 2))]);
+    let (column, name) = ("t".to_owned(), "i".to_owned());
+    let expected = TableError::NullEventTime { column, index: name, row_number: 2 };
+    assert_eq!(null, Err(expected));
+    let negative = table.append([datums((None, Some(-1), 1))]).unwrap_err();
+    assert_eq!(
+        negative.to_string(),
+        "column `t` is the event time of index `i`: it is -1 in row 1, the least is 0"
+    );
+    let narrow = table.append([vec![Datum::Null]]);
+    let source = RowError::Width { expected: 3, found: 1 };
+    assert_eq!(narrow, Err(TableError::Row { row_number: 1, source }));
+    assert_eq!(numbers(table.snapshot().scan()), [0]);
+    assert_eq!(table.row_count(), 1);
+    table.append(rows(1..2)).unwrap();
+    assert_eq!(numbers(table.snapshot().scan()), [0, 1]);
+}
+
+#[test]
+fn an_index_over_no_such_column_is_refused() {
+    let schema = |spec| TableSchema {
+        columns: vec![Column::new("s", DataType::String)],
+        indexes: vec![spec],
+    };
+    let refused = |spec| {
+        let clock = Arc::new(ManualClock::new(0));
+        Table::new(schema(spec), clock, Arc::default()).unwrap_err().to_string()
+    };
+    assert_eq!(
+        refused(index("i", &[1], None, Retention::Forever)),
+        "index `i` is over column 1, the table has 1 columns"
+    );
+    assert_eq!(
+        refused(index("i", &[], Some(0), Retention::Forever)),
+        "column `s` is STRING: an event time is BIGINT, TIMESTAMP, INT or SMALLINT"
+    );
+}
+
+#[test]
+fn rows_that_expired_stay_away_when_an_index_that_would_keep_them_is_added() {
+    let (table, clock) =
+        table(vec![index("i", &[K], Some(T), Retention::Absolute { ttl_ms: 5 })], 4);
+    table.append(rows(0..4)).unwrap();
+    table.ensure_index(&[], None);
+    clock.set_ms(7);
+    let added = table.add_declared_index(index("j", &[], None, Retention::Forever));
+    assert_eq!(added, Ok(2));
+    let snapshot = table.snapshot();
+    assert_eq!(numbers(snapshot.scan()), [3]);
+    assert_eq!(numbers(snapshot.rows(1, &[])), [3]);
+    assert_eq!(numbers(snapshot.rows(2, &[])), [3]);
+    drop(snapshot);
+    clock.set_ms(100);
+    assert_eq!(numbers(table.snapshot().scan()), [3]);
+    assert_eq!(table.row_count(), 1);
+}
+
+#[test]
+fn a_snapshot_does_not_change() {
+    let (table, clock) = table(vec![index("i", &[K], Some(T), Retention::Latest { latest: 2 })], 0);
+    table.append(rows(0..3)).unwrap();
+    let snapshot = table.snapshot();
+    table.append(rows(3..200)).unwrap();
+    clock.set_ms(1_000);
+    assert_eq!(table.collect_expired(), 0, "the snapshot still sees the rows");
+    table.truncate();
+    assert_eq!(numbers(snapshot.scan()), [1, 2]);
+    assert_eq!(numbers(snapshot.rows(0, &key(&[Datum::Int(1)]))), [2, 1]);
+    assert_eq!(numbers(table.snapshot().scan()), []);
+    assert_eq!(table.row_count(), 0);
+}
+
+#[test]
+fn collecting_frees_the_memory_of_expired_rows() {
+    let retention = Retention::Absolute { ttl_ms: 10 };
+    let (table, clock) = table(vec![index("i", &[K], Some(T), retention)], 0);
+    table.ensure_index(&[V], Some(T));
+    let empty = table.memory_bytes();
+    for batch in 0..10 {
+        table.append(rows(batch * 1_000..(batch + 1) * 1_000)).unwrap();
+    }
+    let full = table.memory_bytes();
+    assert!(full > empty + 10_000 * 60);
+    clock.set_ms(1_000_000);
+    assert_eq!(numbers(table.snapshot().scan()), []);
+    // Snapshots of other tests hold the collector up for a moment.
+    let mut removed = 0;
+    for _ in 0..100_000 {
+        removed += table.collect_expired();
+        if removed > 0 {
+            break;
+        }
+        std::thread::yield_now();
+    }
+    assert_eq!((removed, table.row_count()), (10_000, 0));
+    assert!(table.memory_bytes() - empty < 10_000 * 16 * 3, "only empty buckets are left");
+}
+
+/// Whole batches are visible, and as many through every index.
+fn check_batches(snapshot: &Snapshot<'_>, batch_rows: usize) {
+    let count = snapshot.scan().count();
+    assert_eq!(count % batch_rows, 0);
+    for (position, spec) in snapshot.schema().indexes.iter().enumerate() {
+        let key = if spec.keys.is_empty() { Vec::new() } else { key(&[Datum::Int(1)]) };
+        assert_eq!(snapshot.rows(position, &key).count(), count);
+    }
+}
+
+#[test]
+fn an_append_is_never_half_visible() {
+    const BATCHES: i64 = 300;
+    const BATCH_ROWS: usize = 7;
+    let retention = Retention::Latest { latest: 1_000_000 };
+    let (table, _clock) = table(vec![index("i", &[K], Some(T), retention)], 0);
+    let table = Arc::new(table);
+    let done = Arc::new(AtomicBool::new(false));
+    let readers: Vec<_> = (0..2)
+        .map(|_| {
+            let (table, done) = (Arc::clone(&table), Arc::clone(&done));
+            let body = move || {
+                // Acquire: pairs with the Release at the end of the test.
+                while !done.load(Ordering::Acquire) {
+                    check_batches(&table.snapshot(), BATCH_ROWS);
+                }
+            };
+            lockstep_host::spawn("reader", body).unwrap()
+        })
+        .collect();
+    for batch in 0..BATCHES {
+        // Half of the batches are late.
+        let first = if batch % 2 == 0 { batch } else { BATCHES - batch } * 7;
+        table.append(rows(first..).take(BATCH_ROWS)).unwrap();
+        if batch == BATCHES / 2 {
+            table.ensure_index(&[], Some(T));
+        }
+        if batch % 50 == 0 {
+            assert_eq!(table.collect_expired(), 0);
+        }
+    }
+    // Release: pairs with the Acquire in the readers.
+    done.store(true, Ordering::Release);
+    for reader in readers {
+        reader.join().unwrap();
+    }
+}
+
+#[test]
+fn a_dropped_table_gives_its_rows_back() {
+    let (table, _clock) = table(vec![index("i", &[K], Some(T), Retention::Forever)], 0);
+    table.append(rows(0..300)).unwrap();
+    let handle = table.snapshot().live_handles().next().unwrap();
+    // The index, the log and this one.
+    assert_eq!(handle.handle_count(), 3);
+    drop(table);
+    assert_eq!(handle.handle_count(), 1);
+}

@@ -7,10 +7,7 @@ use crate::{Arena, Column, DataType, Datum, TableSchema, Value};
 
 fn schema(types: impl IntoIterator<Item = DataType>) -> TableSchema {
     let named = |(index, data_type)| Column::new(format!("c{index}"), data_type);
-    TableSchema {
-        columns: types.into_iter().enumerate().map(named).collect(),
-        indexes: Vec::new(),
-    }
+    TableSchema { columns: types.into_iter().enumerate().map(named).collect(), indexes: Vec::new() }
 }
 
 /// Encodes a row, checks that every column comes back bit for bit, and returns its size.
@@ -94,8 +91,7 @@ fn another_type_is_refused_even_if_it_is_narrower() {
 #[test]
 fn the_type_of_every_map_entry_counts() {
     let map_type = DataType::Map(Box::new(DataType::String), Box::new(DataType::Int));
-    let entries =
-        [(Datum::String("a"), Datum::Int(1)), (Datum::String("b"), Datum::BigInt(1))];
+    let entries = [(Datum::String("a"), Datum::Int(1)), (Datum::String("b"), Datum::BigInt(1))];
     let value = Datum::Map(&entries);
     let expected = RowError::Type {
         column: "c0".to_owned(),
