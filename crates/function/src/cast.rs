@@ -13,6 +13,11 @@
 //! | text → anything | the whole text must be of the form, otherwise NULL |
 //! | ARRAY, MAP | element by element; not to text |
 
+#![expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "settings are lent as they are in `Arguments`, whatever their size of today"
+)]
+
 mod number;
 mod text;
 
@@ -119,7 +124,7 @@ fn to_bool(from: &DataType) -> Option<Arc<RowForm>> {
             row_form(|arguments, _| Some(Datum::Bool(arguments[0].as_i64()? != 0)))
         }
         DataType::Float | DataType::Double => {
-            row_form(|arguments, _| Some(Datum::Bool(number::is_nonzero(arguments[0].as_f64()?))))
+            row_form(|arguments, _| Some(Datum::Bool(is_nonzero(arguments[0].as_f64()?))))
         }
         DataType::String => {
             row_form(|arguments, _| Some(Datum::Bool(parse_bool(arguments[0].as_str()?)?)))
@@ -165,7 +170,7 @@ fn to_floating(from: &DataType, to: &DataType) -> Option<Arc<RowForm>> {
             row_form(|arguments, _| Some(Datum::Double(number::i64_to_f64(arguments[0].as_i64()?))))
         }
         (DataType::Double, true) => {
-            row_form(|arguments, _| Some(Datum::Float(number::f64_to_f32(arguments[0].as_f64()?))))
+            row_form(|arguments, _| Some(Datum::Float(f64_to_f32(arguments[0].as_f64()?))))
         }
         (DataType::Float, false) => {
             row_form(|arguments, _| Some(Datum::Double(arguments[0].as_f64()?)))
@@ -198,9 +203,9 @@ fn to_timestamp(from: &DataType, settings: &Settings) -> Option<Arc<RowForm>> {
     let zone = Zone::new(settings.time_zone);
     let settings = *settings;
     Some(match from {
-        DataType::Bool => row_form(|arguments, _| {
-            Some(Datum::Timestamp(i64::from(arguments[0].as_bool()?)))
-        }),
+        DataType::Bool => {
+            row_form(|arguments, _| Some(Datum::Timestamp(i64::from(arguments[0].as_bool()?))))
+        }
         DataType::SmallInt | DataType::Int | DataType::BigInt => row_form(|arguments, _| {
             Some(Datum::Timestamp(arguments[0].as_i64().filter(|ms| *ms >= 0)?))
         }),
@@ -254,9 +259,8 @@ fn to_map(
     let value = cast_form(from_value, to_value, settings)?;
     Some(row_form(move |arguments, arena| {
         let Datum::Map(entries) = arguments[0] else { return None };
-        let cast = entries
-            .iter()
-            .map(|(k, v)| (cast_one(&key, *k, arena), cast_one(&value, *v, arena)));
+        let cast =
+            entries.iter().map(|(k, v)| (cast_one(&key, *k, arena), cast_one(&value, *v, arena)));
         Some(Datum::Map(arena.alloc_slice_fill_iter(cast)))
     }))
 }

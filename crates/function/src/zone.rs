@@ -37,8 +37,7 @@ impl Zone {
             let found = zone.offset_from_local_datetime(&local).earliest();
             found.map(|offset| i64::from(offset.fix().local_minus_utc()) * 1000)
         });
-        let offset =
-            offset.unwrap_or_else(|| offset_ms(zone, local_ms.saturating_sub(86_400_000)));
+        let offset = offset.unwrap_or_else(|| offset_ms(zone, local_ms.saturating_sub(86_400_000)));
         local_ms.saturating_sub(offset)
     }
 

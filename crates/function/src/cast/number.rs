@@ -53,7 +53,6 @@ pub(crate) fn f64_to_f32(value: f64) -> f32 {
 }
 
 /// Whether a number counts as true; NaN does.
-#[expect(clippy::float_cmp, reason = "zero is exact")]
 pub(crate) fn is_nonzero(value: f64) -> bool {
     value != 0.0
 }

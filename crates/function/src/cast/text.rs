@@ -58,9 +58,9 @@ pub fn parse_float(text: &str) -> Option<f32> {
     let text = text.trim_ascii();
     match text.parse::<f32>() {
         Ok(value) => (value.is_finite() || names_a_special(text)).then_some(value),
-        Err(_) => parse_hexadecimal(text)
-            .map(super::number::f64_to_f32)
-            .filter(|value| value.is_finite()),
+        Err(_) => {
+            parse_hexadecimal(text).map(super::number::f64_to_f32).filter(|value| value.is_finite())
+        }
     }
 }
 
@@ -224,11 +224,7 @@ impl Printer {
 }
 
 /// Writes the text of a value; see [`Printer`], which is cheaper for more than one.
-pub fn write_datum(
-    datum: Datum<'_>,
-    settings: &Settings,
-    out: &mut dyn fmt::Write,
-) -> fmt::Result {
+pub fn write_datum(datum: Datum<'_>, settings: &Settings, out: &mut dyn fmt::Write) -> fmt::Result {
     Printer::new(settings).write(datum, out)
 }
 

@@ -33,7 +33,12 @@ pub(super) static OPERATORS: &[ScalarFunction] = &[
         "op_add",
         "a + b → the wider type; TIMESTAMP + integer → TIMESTAMP",
         "Adds two numbers, or milliseconds to a TIMESTAMP.",
-        &[("1 + 2", "3"), ("1 + 0.5", "1.5"), ("2147483647 + 1", "-2147483648"), ("1 + NULL", "NULL")],
+        &[
+            ("1 + 2", "3"),
+            ("1 + 0.5", "1.5"),
+            ("2147483647 + 1", "-2147483648"),
+            ("1 + NULL", "NULL")
+        ],
         add
     ),
     operator!(
@@ -71,11 +76,41 @@ pub(super) static OPERATORS: &[ScalarFunction] = &[
         &[("7 % 3", "1"), ("-7 % 3", "-1"), ("7.5 % 2", "1.5"), ("7 % 0", "NULL")],
         modulo
     ),
-    operator!("op_bit_and", "a & b → the wider integer type", "The bits that both integers have.", &[("6 & 3", "2")], bit_and),
-    operator!("op_bit_or", "a | b → the wider integer type", "The bits that either integer has.", &[("6 | 3", "7")], bit_or),
-    operator!("op_bit_xor", "a ^ b → the wider integer type", "The bits that exactly one integer has.", &[("6 ^ 3", "5")], bit_xor),
-    operator!("op_bit_not", "~a → the same type", "The bits that an integer has not.", &[("op_bit_not(3)", "-4")], bit_not),
-    operator!("op_negate", "-a → the same type", "The number with the other sign. The least integer stays itself.", &[("op_negate(3)", "-3"), ("op_negate(1.5)", "-1.5")], negate),
+    operator!(
+        "op_bit_and",
+        "a & b → the wider integer type",
+        "The bits that both integers have.",
+        &[("6 & 3", "2")],
+        bit_and
+    ),
+    operator!(
+        "op_bit_or",
+        "a | b → the wider integer type",
+        "The bits that either integer has.",
+        &[("6 | 3", "7")],
+        bit_or
+    ),
+    operator!(
+        "op_bit_xor",
+        "a ^ b → the wider integer type",
+        "The bits that exactly one integer has.",
+        &[("6 ^ 3", "5")],
+        bit_xor
+    ),
+    operator!(
+        "op_bit_not",
+        "~a → the same type",
+        "The bits that an integer has not.",
+        &[("op_bit_not(3)", "-4")],
+        bit_not
+    ),
+    operator!(
+        "op_negate",
+        "-a → the same type",
+        "The number with the other sign. The least integer stays itself.",
+        &[("op_negate(3)", "-3"), ("op_negate(1.5)", "-1.5")],
+        negate
+    ),
     operator!("op_plus", "+a → the same type", "The number itself.", &[("op_plus(3)", "3")], plus),
 ];
 
@@ -118,9 +153,8 @@ fn on_integers<F>(parameters: Vec<DataType>, result: DataType, compute: F) -> Sc
 where
     F: Fn(i64, i64) -> Option<i64> + Copy + Send + Sync + 'static,
 {
-    let pair = move |arguments: &[Datum<'_>]| {
-        compute(arguments[0].as_i64()?, arguments[1].as_i64()?)
-    };
+    let pair =
+        move |arguments: &[Datum<'_>]| compute(arguments[0].as_i64()?, arguments[1].as_i64()?);
     match result {
         DataType::Bool => ScalarImplementation::new(parameters, result, move |arguments, _| {
             let (left, right) = (arguments[0].as_bool()?, arguments[1].as_bool()?);
@@ -132,9 +166,11 @@ where
         DataType::Int => ScalarImplementation::new(parameters, result, move |arguments, _| {
             Some(Datum::Int(narrow_to_i32(pair(arguments)?)))
         }),
-        DataType::Timestamp => ScalarImplementation::new(parameters, result, move |arguments, _| {
-            Some(Datum::Timestamp(pair(arguments)?))
-        }),
+        DataType::Timestamp => {
+            ScalarImplementation::new(parameters, result, move |arguments, _| {
+                Some(Datum::Timestamp(pair(arguments)?))
+            })
+        }
         _ => ScalarImplementation::new(parameters, DataType::BigInt, move |arguments, _| {
             Some(Datum::BigInt(pair(arguments)?))
         }),
@@ -150,11 +186,7 @@ struct Kernels<I, S, D> {
 }
 
 /// An operation on numbers and BOOLs of a common type.
-fn on_numbers<I, S, D>(
-    arguments: &Arguments<'_>,
-    sign: &str,
-    kernels: Kernels<I, S, D>,
-) -> Resolved
+fn on_numbers<I, S, D>(arguments: &Arguments<'_>, sign: &str, kernels: Kernels<I, S, D>) -> Resolved
 where
     I: Fn(i64, i64) -> Option<i64> + Copy + Send + Sync + 'static,
     S: Fn(f32, f32) -> Option<f32> + Copy + Send + Sync + 'static,
@@ -199,9 +231,11 @@ fn on_timestamp(arguments: &Arguments<'_>, is_addition: bool) -> Option<Resolved
     let parameters = arguments
         .types
         .iter()
-        .map(|side| {
-            if side.is_integer() || timestamp(side) { side.clone() } else { DataType::BigInt }
-        })
+        .map(
+            |side| {
+                if side.is_integer() || timestamp(side) { side.clone() } else { DataType::BigInt }
+            },
+        )
         .collect();
     let compute: fn(i64, i64) -> Option<i64> = if is_addition {
         |left, right| Some(left.wrapping_add(right))
@@ -302,7 +336,6 @@ pub(super) fn positive_modulo(arguments: &Arguments<'_>) -> Resolved {
 }
 
 /// A divisor, or `None` for zero.
-#[expect(clippy::float_cmp, reason = "zero is exact")]
 fn nonzero(divisor: f64) -> Option<f64> {
     (divisor != 0.0).then_some(divisor)
 }

@@ -28,17 +28,109 @@ macro_rules! array {
 }
 
 pub(super) static FUNCTIONS: &[ScalarFunction] = &[
-    array!("array", &[], "array(value, …) → ARRAY", "An array of the values, brought to their common type; what `[a, b]` means.", &[("array(1, 2.5)", "[1, 2.5]"), ("array()", "[]")], array),
-    array!("element_at", &[], "element_at(array, position) or element_at(map, key) → the element's or value's type", "What `a[b]` means: the element of an array at a position counted from 0, or the value that a map holds for a key (the first, where a key occurs twice); NULL where there is none.", &[("element_at([10, 20], 1)", "20"), ("element_at(map('a', 1), 'b')", "NULL"), ("map('a', 1, 'a', 2)['a']", "1")], element_at),
-    array!("size", &["cardinality"], "size(array or map) → INT", "The number of elements or entries.", &[("size(split('a,b', ','))", "2"), ("size(map())", "0")], size),
-    array!("split_array", &[], "split_array(text STRING, delimiter STRING) → ARRAY<STRING>", "The pieces between literal delimiters; an empty piece is NULL. An empty delimiter splits into characters.", &[("split_array('a,,b', ',')", "[a, NULL, b]"), ("split_array('a||b', '||')", "[a, b]")], split_array),
-    array!("array_join", &[], "array_join(array ARRAY<STRING>, delimiter STRING) → STRING", "The elements that are not NULL with a delimiter between them; a NULL delimiter is empty.", &[("array_join(['1', NULL, '4'], '-')", "1-4"), ("array_join([NULL, 'b'], ',')", "b"), ("array_join(['1', '2'], NULL)", "12")], array_join),
-    array!("array_contains", &[], "array_contains(array ARRAY<T>, value T) → BOOL", "Whether an element equals the value; a NULL value looks for a NULL element.", &[("array_contains([1, 2], 2)", "true"), ("array_contains([1, NULL], NULL)", "true"), ("array_contains(['a'], 'b')", "false")], |arguments| contains(arguments, 0, 1)),
-    array!("isin", &[], "isin(value T, array ARRAY<T>) → BOOL", "`array_contains` with its arguments the other way round.", &[("isin(2, [2, 2])", "true"), ("isin(3, [NULL, 1])", "false")], |arguments| contains(arguments, 1, 0)),
-    array!("array_combine", &[], "array_combine(separator STRING, array or value, …) → ARRAY<STRING>", "The texts of all combinations of one element of each array, in order, with the separator between them. A value counts as an array of one; combinations with NULL are left out; a NULL separator is empty. More than 65 536 combinations give NULL.", &[("array_combine('-', [1, 2], ['3', '4'])", "[1-3, 1-4, 2-3, 2-4]"), ("array_combine('-', 1, [2, NULL])", "[1-2]")], array_combine),
-    array!("map", &[], "map(key, value, …) → MAP", "A map of the pairs; keys and values are brought to their common types. `map()` is empty.", &[("map('a', 1, 'b', NULL)", "{a: 1, b: NULL}")], map),
-    array!("map_keys", &[], "map_keys(map) → ARRAY", "The keys of a map, in the order they were given.", &[("map_keys(map(1, 'a', 2, 'b'))", "[1, 2]")], map_keys),
-    array!("map_values", &[], "map_values(map) → ARRAY", "The values of a map, in the order of its keys.", &[("map_values(map(1, 'a', 2, 'b'))", "[a, b]")], map_values),
+    array!(
+        "array",
+        &[],
+        "array(value, …) → ARRAY",
+        "An array of the values, brought to their common type; what `[a, b]` means.",
+        &[("array(1, 2.5)", "[1, 2.5]"), ("array()", "[]")],
+        array
+    ),
+    array!(
+        "element_at",
+        &[],
+        "element_at(array, position) or element_at(map, key) → the element's or value's type",
+        "What `a[b]` means: the element of an array at a position counted from 0, or the value that a map holds for a key (the first, where a key occurs twice); NULL where there is none.",
+        &[
+            ("element_at([10, 20], 1)", "20"),
+            ("element_at(map('a', 1), 'b')", "NULL"),
+            ("map('a', 1, 'a', 2)['a']", "1")
+        ],
+        element_at
+    ),
+    array!(
+        "size",
+        &["cardinality"],
+        "size(array or map) → INT",
+        "The number of elements or entries.",
+        &[("size(split('a,b', ','))", "2"), ("size(map())", "0")],
+        size
+    ),
+    array!(
+        "split_array",
+        &[],
+        "split_array(text STRING, delimiter STRING) → ARRAY<STRING>",
+        "The pieces between literal delimiters; an empty piece is NULL. An empty delimiter splits into characters.",
+        &[("split_array('a,,b', ',')", "[a, NULL, b]"), ("split_array('a||b', '||')", "[a, b]")],
+        split_array
+    ),
+    array!(
+        "array_join",
+        &[],
+        "array_join(array ARRAY<STRING>, delimiter STRING) → STRING",
+        "The elements that are not NULL with a delimiter between them; a NULL delimiter is empty.",
+        &[
+            ("array_join(['1', NULL, '4'], '-')", "1-4"),
+            ("array_join([NULL, 'b'], ',')", "b"),
+            ("array_join(['1', '2'], NULL)", "12")
+        ],
+        array_join
+    ),
+    array!(
+        "array_contains",
+        &[],
+        "array_contains(array ARRAY<T>, value T) → BOOL",
+        "Whether an element equals the value; a NULL value looks for a NULL element.",
+        &[
+            ("array_contains([1, 2], 2)", "true"),
+            ("array_contains([1, NULL], NULL)", "true"),
+            ("array_contains(['a'], 'b')", "false")
+        ],
+        |arguments| contains(arguments, 0, 1)
+    ),
+    array!(
+        "isin",
+        &[],
+        "isin(value T, array ARRAY<T>) → BOOL",
+        "`array_contains` with its arguments the other way round.",
+        &[("isin(2, [2, 2])", "true"), ("isin(3, [NULL, 1])", "false")],
+        |arguments| contains(arguments, 1, 0)
+    ),
+    array!(
+        "array_combine",
+        &[],
+        "array_combine(separator STRING, array or value, …) → ARRAY<STRING>",
+        "The texts of all combinations of one element of each array, in order, with the separator between them. A value counts as an array of one; combinations with NULL are left out; a NULL separator is empty. More than 65 536 combinations give NULL.",
+        &[
+            ("array_combine('-', [1, 2], ['3', '4'])", "[1-3, 1-4, 2-3, 2-4]"),
+            ("array_combine('-', 1, [2, NULL])", "[1-2]")
+        ],
+        array_combine
+    ),
+    array!(
+        "map",
+        &[],
+        "map(key, value, …) → MAP",
+        "A map of the pairs; keys and values are brought to their common types. `map()` is empty.",
+        &[("map('a', 1, 'b', NULL)", "{a: 1, b: NULL}")],
+        map
+    ),
+    array!(
+        "map_keys",
+        &[],
+        "map_keys(map) → ARRAY",
+        "The keys of a map, in the order they were given.",
+        &[("map_keys(map(1, 'a', 2, 'b'))", "[1, 2]")],
+        map_keys
+    ),
+    array!(
+        "map_values",
+        &[],
+        "map_values(map) → ARRAY",
+        "The values of a map, in the order of its keys.",
+        &[("map_values(map(1, 'a', 2, 'b'))", "[a, b]")],
+        map_values
+    ),
 ];
 
 /// The type of an argument that must be an array: its element.
@@ -231,11 +323,7 @@ fn is_nested(data_type: &DataType) -> bool {
 }
 
 /// Counts through the combinations like an odometer, the last array fastest.
-fn combine<'a>(
-    separator: &str,
-    parts: &[Datum<'a>],
-    arena: &'a Arena,
-) -> Option<Datum<'a>> {
+fn combine<'a>(separator: &str, parts: &[Datum<'a>], arena: &'a Arena) -> Option<Datum<'a>> {
     fn items<'p, 'a>(part: &'p Datum<'a>) -> &'p [Datum<'a>] {
         match part {
             Datum::Array(items) => items,

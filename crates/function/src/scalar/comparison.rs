@@ -15,15 +15,55 @@ use super::{
 use crate::{Compatibility, Settings, cast::type_rank};
 
 pub(super) static OPERATORS: &[ScalarFunction] = &[
-    operator!("op_eq", "a = b → BOOL", "Whether two values are equal.", &[("1 = 1.0", "true"), ("'a' = 'b'", "false"), ("1 = NULL", "NULL")], equal),
-    operator!("op_ne", "a != b → BOOL", "Whether two values differ.", &[("1 != 2", "true")], not_equal),
-    operator!("op_lt", "a < b → BOOL", "Whether `a` comes before `b`.", &[("'2' < 10", "false"), ("2 < 10", "true")], less),
-    operator!("op_le", "a <= b → BOOL", "Whether `a` does not come after `b`.", &[("2 <= 2", "true")], less_or_equal),
-    operator!("op_gt", "a > b → BOOL", "Whether `a` comes after `b`.", &[("true > false", "true")], greater),
-    operator!("op_ge", "a >= b → BOOL", "Whether `a` does not come before `b`.", &[("date('2020-05-22') >= '2020-05-01'", "true")], greater_or_equal),
+    operator!(
+        "op_eq",
+        "a = b → BOOL",
+        "Whether two values are equal.",
+        &[("1 = 1.0", "true"), ("'a' = 'b'", "false"), ("1 = NULL", "NULL")],
+        equal
+    ),
+    operator!(
+        "op_ne",
+        "a != b → BOOL",
+        "Whether two values differ.",
+        &[("1 != 2", "true")],
+        not_equal
+    ),
+    operator!(
+        "op_lt",
+        "a < b → BOOL",
+        "Whether `a` comes before `b`.",
+        &[("'2' < 10", "false"), ("2 < 10", "true")],
+        less
+    ),
+    operator!(
+        "op_le",
+        "a <= b → BOOL",
+        "Whether `a` does not come after `b`.",
+        &[("2 <= 2", "true")],
+        less_or_equal
+    ),
+    operator!(
+        "op_gt",
+        "a > b → BOOL",
+        "Whether `a` comes after `b`.",
+        &[("true > false", "true")],
+        greater
+    ),
+    operator!(
+        "op_ge",
+        "a >= b → BOOL",
+        "Whether `a` does not come before `b`.",
+        &[("date('2020-05-22') >= '2020-05-01'", "true")],
+        greater_or_equal
+    ),
 ];
 
 /// What two values are brought to before they are compared; `None` for types that do not compare.
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "settings are lent as they are in `Arguments`, whatever their size of today"
+)]
 pub(super) fn comparison_types(
     left: &DataType,
     right: &DataType,
@@ -95,9 +135,9 @@ where
         return Err(SignatureError::Mismatch(format!("{left} and {right} do not compare")));
     };
     let parameters = types.to_vec();
-    let integers = types.iter().all(|side| {
-        side.is_integer() || matches!(side, DataType::Timestamp | DataType::Date)
-    });
+    let integers = types
+        .iter()
+        .all(|side| side.is_integer() || matches!(side, DataType::Timestamp | DataType::Date));
     if integers {
         return Ok(ScalarImplementation::new(parameters, DataType::Bool, move |arguments, _| {
             let order = arguments[0].as_i64()?.cmp(&arguments[1].as_i64()?);

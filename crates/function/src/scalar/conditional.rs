@@ -27,17 +27,94 @@ macro_rules! conditional {
 }
 
 pub(super) static FUNCTIONS: &[ScalarFunction] = &[
-    conditional!("is_null", &["isnull"], "is_null(value) → BOOL", "Whether the value is NULL; never NULL itself.", &[("is_null(NULL)", "true"), ("is_null('')", "false")], is_null),
-    conditional!("if_null", &["ifnull", "nvl"], "if_null(value, substitute) → their common type", "The value, or the substitute where the value is NULL.", &[("if_null(NULL, 2)", "2"), ("if_null(1, 'a')", "1")], if_null),
-    conditional!("nvl2", &[], "nvl2(value, present, absent) → their common type", "The second argument where the first is not NULL, otherwise the third.", &[("nvl2(1, 'a', 'b')", "a"), ("nvl2(NULL, 'a', 2)", "2")], nvl2),
-    conditional!("coalesce", &[], "coalesce(value, …) → their common type", "The first argument that is not NULL; NULL when all are.", &[("coalesce(NULL, 2, 3.5)", "2"), ("coalesce(NULL, NULL)", "NULL")], coalesce),
-    conditional!("nullif", &[], "nullif(value, other) → the type of `value`", "NULL where the two are equal, otherwise the value.", &[("nullif(1, 1)", "NULL"), ("nullif('a', 'b')", "a"), ("nullif(1, NULL)", "1")], nullif),
-    conditional!("if", &[], "if(condition BOOL, yes, no) → the common type of `yes` and `no`", "The second argument where the condition is true, otherwise (false or NULL) the third.", &[("if(true, 'a', 'b')", "a"), ("if(NULL, 1, 2)", "2")], if_else),
-    conditional!("identity", &[], "identity(value) → the type of `value`", "The value itself.", &[("identity(7)", "7")], identity),
-    conditional!("minimum", &[], "minimum(a, b) → their common type", "The smaller of two values; a STRING brings the other side to text. NULL where either is NULL.", &[("minimum(2, 1)", "1"), ("minimum('b', 'a')", "a"), ("minimum(1, NULL)", "NULL")], minimum),
-    conditional!("maximum", &[], "maximum(a, b) → their common type", "The larger of two values; a STRING brings the other side to text. NULL where either is NULL.", &[("maximum(2, 1.5)", "2"), ("maximum('10', 9)", "9")], maximum),
-    conditional!("least", &[], "least(value, …) → their common type", "The smallest value. NULLs are passed over; NULL when there is nothing else. NaN is larger than every number.", &[("least(3, 1, NULL)", "1")], least),
-    conditional!("greatest", &[], "greatest(value, …) → their common type", "The largest value. NULLs are passed over; NULL when there is nothing else. NaN is larger than every number.", &[("greatest(3, 1.5, NULL)", "3")], greatest),
+    conditional!(
+        "is_null",
+        &["isnull"],
+        "is_null(value) → BOOL",
+        "Whether the value is NULL; never NULL itself.",
+        &[("is_null(NULL)", "true"), ("is_null('')", "false")],
+        is_null
+    ),
+    conditional!(
+        "if_null",
+        &["ifnull", "nvl"],
+        "if_null(value, substitute) → their common type",
+        "The value, or the substitute where the value is NULL.",
+        &[("if_null(NULL, 2)", "2"), ("if_null(1, 'a')", "1")],
+        if_null
+    ),
+    conditional!(
+        "nvl2",
+        &[],
+        "nvl2(value, present, absent) → their common type",
+        "The second argument where the first is not NULL, otherwise the third.",
+        &[("nvl2(1, 'a', 'b')", "a"), ("nvl2(NULL, 'a', 2)", "2")],
+        nvl2
+    ),
+    conditional!(
+        "coalesce",
+        &[],
+        "coalesce(value, …) → their common type",
+        "The first argument that is not NULL; NULL when all are.",
+        &[("coalesce(NULL, 2, 3.5)", "2"), ("coalesce(NULL, NULL)", "NULL")],
+        coalesce
+    ),
+    conditional!(
+        "nullif",
+        &[],
+        "nullif(value, other) → the type of `value`",
+        "NULL where the two are equal, otherwise the value.",
+        &[("nullif(1, 1)", "NULL"), ("nullif('a', 'b')", "a"), ("nullif(1, NULL)", "1")],
+        nullif
+    ),
+    conditional!(
+        "if",
+        &[],
+        "if(condition BOOL, yes, no) → the common type of `yes` and `no`",
+        "The second argument where the condition is true, otherwise (false or NULL) the third.",
+        &[("if(true, 'a', 'b')", "a"), ("if(NULL, 1, 2)", "2")],
+        if_else
+    ),
+    conditional!(
+        "identity",
+        &[],
+        "identity(value) → the type of `value`",
+        "The value itself.",
+        &[("identity(7)", "7")],
+        identity
+    ),
+    conditional!(
+        "minimum",
+        &[],
+        "minimum(a, b) → their common type",
+        "The smaller of two values; a STRING brings the other side to text. NULL where either is NULL.",
+        &[("minimum(2, 1)", "1"), ("minimum('b', 'a')", "a"), ("minimum(1, NULL)", "NULL")],
+        minimum
+    ),
+    conditional!(
+        "maximum",
+        &[],
+        "maximum(a, b) → their common type",
+        "The larger of two values; a STRING brings the other side to text. NULL where either is NULL.",
+        &[("maximum(2, 1.5)", "2"), ("maximum('10', 9)", "9")],
+        maximum
+    ),
+    conditional!(
+        "least",
+        &[],
+        "least(value, …) → their common type",
+        "The smallest value. NULLs are passed over; NULL when there is nothing else. NaN is larger than every number.",
+        &[("least(3, 1, NULL)", "1")],
+        least
+    ),
+    conditional!(
+        "greatest",
+        &[],
+        "greatest(value, …) → their common type",
+        "The largest value. NULLs are passed over; NULL when there is nothing else. NaN is larger than every number.",
+        &[("greatest(3, 1.5, NULL)", "3")],
+        greatest
+    ),
 ];
 
 pub(super) static OPERATORS: &[ScalarFunction] = &[
@@ -45,11 +122,28 @@ pub(super) static OPERATORS: &[ScalarFunction] = &[
         "to_bool",
         "to_bool(value) → BOOL",
         "What a value counts for as an operand of AND, OR, NOT, XOR and WHERE: a number other than 0, a text that is not empty, a TIMESTAMP other than 0 and every DATE are true.",
-        &[("to_bool('false')", "true"), ("to_bool('')", "false"), ("to_bool(0.0)", "false"), ("to_bool(date('1970-01-01'))", "true")],
+        &[
+            ("to_bool('false')", "true"),
+            ("to_bool('')", "false"),
+            ("to_bool(0.0)", "false"),
+            ("to_bool(date('1970-01-01'))", "true")
+        ],
         to_bool
     ),
-    operator!("op_xor", "a XOR b → BOOL", "Whether exactly one of the two counts for true.", &[("1 XOR ''", "true"), ("true XOR NULL", "NULL")], xor),
-    operator!("op_concat", "a || b → STRING", "The texts of two values, one after the other.", &[("'a' || 1", "a1")], super::conversion::concatenate),
+    operator!(
+        "op_xor",
+        "a XOR b → BOOL",
+        "Whether exactly one of the two counts for true.",
+        &[("1 XOR ''", "true"), ("true XOR NULL", "NULL")],
+        xor
+    ),
+    operator!(
+        "op_concat",
+        "a || b → STRING",
+        "The texts of two values, one after the other.",
+        &[("'a' || 1", "a1")],
+        super::conversion::concatenate
+    ),
 ];
 
 /// What a value counts for as a condition.
@@ -83,9 +177,10 @@ fn xor(arguments: &Arguments<'_>) -> Resolved {
 
 fn is_null(arguments: &Arguments<'_>) -> Resolved {
     expect(arguments, &[ANY])?;
-    let form = ScalarImplementation::new(arguments.types.to_vec(), DataType::Bool, |arguments, _| {
-        Some(Datum::Bool(arguments[0].is_null()))
-    });
+    let form =
+        ScalarImplementation::new(arguments.types.to_vec(), DataType::Bool, |arguments, _| {
+            Some(Datum::Bool(arguments[0].is_null()))
+        });
     Ok(form.passing_nulls())
 }
 
@@ -135,9 +230,8 @@ fn if_else(arguments: &Arguments<'_>) -> Resolved {
 fn identity(arguments: &Arguments<'_>) -> Resolved {
     expect(arguments, &[ANY])?;
     let result = arguments.types[0].clone();
-    let form = ScalarImplementation::new(vec![result.clone()], result, |arguments, _| {
-        Some(arguments[0])
-    });
+    let form =
+        ScalarImplementation::new(vec![result.clone()], result, |arguments, _| Some(arguments[0]));
     Ok(form)
 }
 
@@ -170,9 +264,8 @@ fn nullif(arguments: &Arguments<'_>) -> Resolved {
 /// one side is.
 fn ordered_type(left: &DataType, right: &DataType) -> Result<DataType, SignatureError> {
     let is_text = |data_type: &DataType| *data_type == DataType::String;
-    let plain = |data_type: &DataType| {
-        !matches!(data_type, DataType::Array(_) | DataType::Map(_, _))
-    };
+    let plain =
+        |data_type: &DataType| !matches!(data_type, DataType::Array(_) | DataType::Map(_, _));
     match (left, right) {
         (left, right) if left == right && plain(left) => Some(left.clone()),
         (DataType::Null, other) | (other, DataType::Null) if plain(other) => Some(other.clone()),
@@ -217,8 +310,10 @@ fn pick(arguments: &Arguments<'_>, wanted: Ordering) -> Resolved {
         .try_fold(arguments.types[0].clone(), |left, right| ordered_type(&left, right))?;
     let parameters = vec![result.clone(); arguments.types.len()];
     Ok(ScalarImplementation::new(parameters, result, move |arguments, _| {
-        arguments.iter().copied().filter(|value| !value.is_null()).reduce(|best, value| {
-            if total_order(value, best) == wanted { value } else { best }
-        })
+        arguments
+            .iter()
+            .copied()
+            .filter(|value| !value.is_null())
+            .reduce(|best, value| if total_order(value, best) == wanted { value } else { best })
     }))
 }

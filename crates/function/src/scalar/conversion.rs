@@ -43,7 +43,12 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         &["integer", "int32", "i32"],
         "int(value) → INT",
         "Converts to 32 bits. A wider integer keeps its low bits, a float drops its fraction and saturates, a text that is no integer of this range is NULL. A DATE is NULL.",
-        &[("int(' 0x1F ')", "31"), ("int(-1.9)", "-1"), ("int(1e10)", "2147483647"), ("int('x')", "NULL")],
+        &[
+            ("int(' 0x1F ')", "31"),
+            ("int(-1.9)", "-1"),
+            ("int(1e10)", "2147483647"),
+            ("int('x')", "NULL")
+        ],
         DataType::Int
     ),
     conversion!(
@@ -75,7 +80,12 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         &["varchar"],
         "string(value) → STRING",
         "The text of a value. FLOAT and DOUBLE print the fewest digits that read back as the same value; a TIMESTAMP prints to the second in the session's time zone.",
-        &[("string(0.1)", "0.1"), ("string(1000000.0)", "1000000"), ("string(true)", "true"), ("string(1e20)", "1e+20")],
+        &[
+            ("string(0.1)", "0.1"),
+            ("string(1000000.0)", "1000000"),
+            ("string(true)", "true"),
+            ("string(1e20)", "1e+20")
+        ],
         DataType::String
     ),
     conversion!(
@@ -83,7 +93,11 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         &[],
         "date(value) → DATE",
         "The day of a TIMESTAMP in the session's time zone, or of a text YYYY-MM-DD, YYYYMMDD or YYYY-MM-DD HH:MM:SS; a text that is none of these, or of a year before 1900, is NULL.",
-        &[("date('20200522')", "2020-05-22"), ("date(timestamp(0))", "1970-01-01"), ("date('2020-02-30')", "NULL")],
+        &[
+            ("date('20200522')", "2020-05-22"),
+            ("date(timestamp(0))", "1970-01-01"),
+            ("date('2020-02-30')", "NULL")
+        ],
         DataType::Date
     ),
     conversion!(

@@ -1,5 +1,7 @@
 //! Hashes and distances.
 
+use std::f64::consts::PI;
+
 use lockstep_row::{DataType, Datum, calendar};
 
 use super::{
@@ -28,7 +30,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         signature: "earth_distance(latitude1, longitude1, latitude2, longitude2) → DOUBLE",
         doc: "The great-circle distance of two points in kilometres (haversine, radius 6372.8 km). Angles are degrees; a latitude beyond ±90 or a longitude beyond ±180 gives NULL.",
         examples: &[
-            ("earth_distance(40.0, 73.0, 41.0, 74.0)", "139.7281008068234"),
+            ("earth_distance(40.0, 73.0, 41.0, 74.0)", "139.72810080682342"),
             ("earth_distance(91.0, 0.0, 0.0, 0.0)", "NULL"),
         ],
         resolve: earth_distance,
@@ -67,18 +69,17 @@ fn earth_distance(arguments: &Arguments<'_>) -> Resolved {
     expect(arguments, &[NUMBER; 4])?;
     let parameters = vec![DataType::Double; 4];
     Ok(ScalarImplementation::new(parameters, DataType::Double, |arguments, _| {
+        // In this order of operations the last bits are those of the reference.
+        let radians = |degrees: f64| PI * degrees / 180.0;
         let angle = |index: usize, most: f64| {
-            arguments[index].as_f64().filter(|angle| (-most..=most).contains(angle))
+            arguments[index].as_f64().filter(|angle| (-most..=most).contains(angle)).map(radians)
         };
         let (latitude1, longitude1) = (angle(0, 90.0)?, angle(1, 180.0)?);
         let (latitude2, longitude2) = (angle(2, 90.0)?, angle(3, 180.0)?);
-        let half_height = ((latitude2 - latitude1).to_radians() / 2.0).sin();
-        let half_width = ((longitude2 - longitude1).to_radians() / 2.0).sin();
-        let chord = half_height * half_height
-            + half_width
-                * half_width
-                * latitude1.to_radians().cos()
-                * latitude2.to_radians().cos();
+        let half_height = ((latitude2 - latitude1) / 2.0).sin();
+        let half_width = ((longitude2 - longitude1) / 2.0).sin();
+        let chord =
+            half_height * half_height + half_width * half_width * latitude1.cos() * latitude2.cos();
         Some(Datum::Double(2.0 * EARTH_RADIUS_KM * chord.sqrt().asin()))
     }))
 }

@@ -27,12 +27,58 @@ macro_rules! list {
 }
 
 pub(super) static FUNCTIONS: &[ScalarFunction] = &[
-    list!("split", "split(text STRING, delimiter STRING) → ARRAY<STRING>", "The pieces between delimiters, empty ones included. A delimiter of more than one byte is a regular expression. A NULL text, an empty delimiter or one that is no regular expression gives the empty list.", &[("split('a,,b,', ',')", "[a, , b, ]"), ("split('a1b22c', '[0-9]+')", "[a, b, c]"), ("split(NULL, ',')", "[]")], |arguments| split(arguments, Part::Whole)),
-    list!("split_by_key", "split_by_key(text STRING, delimiter STRING, pair_delimiter STRING) → ARRAY<STRING>", "For each piece that contains the pair delimiter, what stands before it; other pieces are left out.", &[("split_by_key('k1:v1,?,k2:v2', ',', ':')", "[k1, k2]")], |arguments| split(arguments, Part::Key)),
-    list!("split_by_value", "split_by_value(text STRING, delimiter STRING, pair_delimiter STRING) → ARRAY<STRING>", "For each piece that contains the pair delimiter, what stands between its first and its second occurrence; other pieces are left out.", &[("split_by_value('k1:v1,?,k2:v2', ',', ':')", "[v1, v2]")], |arguments| split(arguments, Part::Value)),
-    list!("join", "`join`(list ARRAY<STRING>, delimiter STRING) → STRING", "The elements with a delimiter between them; NULL elements are left out, the empty list is the empty text.", &[("`join`(split('a,b', ','), ' ')", "a b"), ("`join`(split('', ''), ' ')", "")], join),
-    list!("list_except_by_key", "list_except_by_key(list ARRAY<STRING>, keys STRING) → ARRAY<STRING>", "The `key:value` elements whose key is not among the keys, which a comma separates. An element without `:` is all key.", &[("list_except_by_key(split('a:1,b:2,c:0', ','), 'a,b')", "[c:0]"), ("list_except_by_key(split('a,b,c', ','), 'a,b')", "[c]")], |arguments| except(arguments, key_of)),
-    list!("list_except_by_value", "list_except_by_value(list ARRAY<STRING>, values STRING) → ARRAY<STRING>", "The `key:value` elements whose value is not among the values, which a comma separates. The value of an element without `:` is empty.", &[("list_except_by_value(split('a:1,b:2,c:0', ','), '1,2')", "[c:0]"), ("list_except_by_value(split('a,b', ','), '')", "[]")], |arguments| except(arguments, value_of)),
+    list!(
+        "split",
+        "split(text STRING, delimiter STRING) → ARRAY<STRING>",
+        "The pieces between delimiters, empty ones included. A delimiter of more than one byte is a regular expression. A NULL text, an empty delimiter or one that is no regular expression gives the empty list.",
+        &[
+            ("split('a,,b,', ',')", "[a, , b, ]"),
+            ("split('a1b22c', '[0-9]+')", "[a, b, c]"),
+            ("split(NULL, ',')", "[]")
+        ],
+        |arguments| split(arguments, Part::Whole)
+    ),
+    list!(
+        "split_by_key",
+        "split_by_key(text STRING, delimiter STRING, pair_delimiter STRING) → ARRAY<STRING>",
+        "For each piece that contains the pair delimiter, what stands before it; other pieces are left out.",
+        &[("split_by_key('k1:v1,?,k2:v2', ',', ':')", "[k1, k2]")],
+        |arguments| split(arguments, Part::Key)
+    ),
+    list!(
+        "split_by_value",
+        "split_by_value(text STRING, delimiter STRING, pair_delimiter STRING) → ARRAY<STRING>",
+        "For each piece that contains the pair delimiter, what stands between its first and its second occurrence; other pieces are left out.",
+        &[("split_by_value('k1:v1,?,k2:v2', ',', ':')", "[v1, v2]")],
+        |arguments| split(arguments, Part::Value)
+    ),
+    list!(
+        "join",
+        "`join`(list ARRAY<STRING>, delimiter STRING) → STRING",
+        "The elements with a delimiter between them; NULL elements are left out, the empty list is the empty text.",
+        &[("`join`(split('a,b', ','), ' ')", "a b"), ("`join`(split('', ''), ' ')", "")],
+        join
+    ),
+    list!(
+        "list_except_by_key",
+        "list_except_by_key(list ARRAY<STRING>, keys STRING) → ARRAY<STRING>",
+        "The `key:value` elements whose key is not among the keys, which a comma separates. An element without `:` is all key.",
+        &[
+            ("list_except_by_key(split('a:1,b:2,c:0', ','), 'a,b')", "[c:0]"),
+            ("list_except_by_key(split('a,b,c', ','), 'a,b')", "[c]")
+        ],
+        |arguments| except(arguments, key_of)
+    ),
+    list!(
+        "list_except_by_value",
+        "list_except_by_value(list ARRAY<STRING>, values STRING) → ARRAY<STRING>",
+        "The `key:value` elements whose value is not among the values, which a comma separates. The value of an element without `:` is empty.",
+        &[
+            ("list_except_by_value(split('a:1,b:2,c:0', ','), '1,2')", "[c:0]"),
+            ("list_except_by_value(split('a,b', ','), '')", "[]")
+        ],
+        |arguments| except(arguments, value_of)
+    ),
 ];
 
 /// Bytes that one list of the reference holds; later pieces are dropped there.
@@ -63,8 +109,8 @@ pub(crate) enum Splitter {
 impl Splitter {
     /// Prepares a delimiter: one byte is literal, more are a regular expression.
     pub(crate) fn new(delimiter: &str) -> Self {
-        let is_literal = delimiter.len() == 1
-            || delimiter.chars().all(|c| c.is_alphanumeric() || !c.is_ascii());
+        let is_literal =
+            delimiter.len() == 1 || delimiter.chars().all(|c| c.is_alphanumeric() || !c.is_ascii());
         match delimiter {
             "" => Self::Never,
             literal if is_literal => Self::Literal(literal.into()),
@@ -73,7 +119,11 @@ impl Splitter {
     }
 
     /// Calls `take` with every piece, in order, until it breaks.
-    pub(crate) fn split<'t>(&self, text: &'t str, mut take: impl FnMut(&'t str) -> ControlFlow<()>) {
+    pub(crate) fn split<'t>(
+        &self,
+        text: &'t str,
+        mut take: impl FnMut(&'t str) -> ControlFlow<()>,
+    ) {
         // The first break ends the walk; that it broke is of no interest to the caller.
         let _ended: ControlFlow<()> = match self {
             Self::Never => ControlFlow::Continue(()),

@@ -24,32 +24,219 @@ macro_rules! math {
 }
 
 pub(super) static FUNCTIONS: &[ScalarFunction] = &[
-    math!("abs", &[], "abs(x) → INT, BIGINT or DOUBLE", "The absolute value. SMALLINT and INT give INT, BIGINT gives BIGINT, everything else DOUBLE.", &[("abs(-2)", "2"), ("abs(-0.5)", "0.5"), ("abs(true)", "1")], abs),
-    math!("ceil", &["ceiling"], "ceil(x) → BIGINT or DOUBLE", "The least whole number that is not below `x`: BIGINT for integers, DOUBLE otherwise.", &[("ceil(1.2)", "2"), ("ceil(-1.2)", "-1"), ("ceil(3)", "3")], |arguments| whole(arguments, f64::ceil)),
-    math!("floor", &[], "floor(x) → BIGINT or DOUBLE", "The greatest whole number that is not above `x`: BIGINT for integers, DOUBLE otherwise.", &[("floor(1.8)", "1"), ("floor(-1.2)", "-2")], |arguments| whole(arguments, f64::floor)),
-    math!("round", &[], "round(x[, digits INT]) → the type of `x`", "Rounds to so many decimals, halves away from zero. Negative digits round before the point; integers change only then.", &[("round(2.5)", "3"), ("round(-2.5)", "-3"), ("round(3.14159, 2)", "3.14"), ("round(1250, -2)", "1300")], round),
-    math!("truncate", &[], "truncate(x) → INT, BIGINT or DOUBLE", "Drops the fraction. SMALLINT and INT give INT, BIGINT gives BIGINT, everything else DOUBLE.", &[("truncate(1.9)", "1"), ("truncate(-1.9)", "-1")], truncate),
-    math!("acos", &[], "acos(x) → FLOAT or DOUBLE", "The arc cosine in radians; NaN outside [-1, 1].", &[("acos(1)", "0"), ("acos(2)", "NaN")], |arguments| real(arguments, NUMBER, f32::acos, f64::acos)),
-    math!("asin", &[], "asin(x) → FLOAT or DOUBLE", "The arc sine in radians; NaN outside [-1, 1].", &[("asin(0)", "0")], |arguments| real(arguments, NUMBER, f32::asin, f64::asin)),
-    math!("atan", &[], "atan(x), atan(y, x) → FLOAT or DOUBLE", "The arc tangent in radians; with two arguments the same as `atan2`.", &[("atan(0)", "0"), ("atan(1, 1)", "0.7853981633974483")], atan),
-    math!("atan2", &[], "atan2(y, x) → FLOAT or DOUBLE", "The angle of the point (x, y) in radians.", &[("atan2(2, 2)", "0.7853981633974483")], |arguments| real_pair(arguments, f32::atan2, f64::atan2)),
-    math!("cos", &[], "cos(x) → FLOAT or DOUBLE", "The cosine of an angle in radians.", &[("cos(0)", "1")], |arguments| real(arguments, NUMBER, f32::cos, f64::cos)),
-    math!("cot", &[], "cot(x) → FLOAT or DOUBLE", "The cotangent of an angle in radians; an infinity at 0.", &[("cot(0)", "Infinity")], |arguments| real(arguments, NUMBER, |x| 1.0 / x.tan(), |x| 1.0 / x.tan())),
-    math!("sin", &[], "sin(x) → FLOAT or DOUBLE", "The sine of an angle in radians.", &[("sin(0)", "0")], |arguments| real(arguments, NUMBER, f32::sin, f64::sin)),
-    math!("tan", &[], "tan(x) → FLOAT or DOUBLE", "The tangent of an angle in radians.", &[("tan(0)", "0")], |arguments| real(arguments, NUMBER, f32::tan, f64::tan)),
-    math!("degrees", &[], "degrees(x) → DOUBLE", "Radians in degrees.", &[("degrees(0)", "0")], |arguments| double(arguments, f64::to_degrees)),
-    math!("radians", &[], "radians(x) → DOUBLE", "Degrees in radians.", &[("radians(180)", "3.141592653589793")], |arguments| double(arguments, f64::to_radians)),
-    math!("exp", &[], "exp(x) → FLOAT or DOUBLE", "e to the power of `x`.", &[("exp(0)", "1")], |arguments| real(arguments, NUMBER, f32::exp, f64::exp)),
-    math!("ln", &[], "ln(x) → FLOAT or DOUBLE", "The natural logarithm; -Infinity at 0 and NaN below.", &[("ln(1)", "0"), ("ln(0)", "-Infinity"), ("ln(-1)", "NaN")], |arguments| real(arguments, NUMBER_OR_BOOL, f32::ln, f64::ln)),
-    math!("log", &[], "log(x), log(base, x) → FLOAT or DOUBLE", "The natural logarithm, or the logarithm to a base, computed as ln(x) / ln(base).", &[("log(1)", "0"), ("log(2, 8)", "3")], log),
-    math!("log2", &[], "log2(x) → FLOAT or DOUBLE", "The logarithm to base 2.", &[("log2(8)", "3")], |arguments| real(arguments, NUMBER_OR_BOOL, f32::log2, f64::log2)),
-    math!("log10", &[], "log10(x) → FLOAT or DOUBLE", "The logarithm to base 10.", &[("log10(1000)", "3")], |arguments| real(arguments, NUMBER_OR_BOOL, f32::log10, f64::log10)),
-    math!("pow", &["power"], "pow(x, y) → FLOAT or DOUBLE", "`x` to the power of `y`.", &[("pow(2, 10)", "1024"), ("pow(2, -1)", "0.5")], |arguments| real_pair(arguments, f32::powf, f64::powf)),
-    math!("sqrt", &[], "sqrt(x) → FLOAT or DOUBLE", "The square root; NaN below 0.", &[("sqrt(9)", "3"), ("sqrt(-1)", "NaN")], |arguments| real(arguments, NUMBER, f32::sqrt, f64::sqrt)),
-    math!("add", &[], "add(a, b) → as a + b", "The operator + as a function.", &[("add(1, 2)", "3")], arithmetic::add),
-    math!("inc", &[], "inc(x) → the type of `x`", "One more than `x`; integers wrap.", &[("inc(1)", "2"), ("inc(1.5)", "2.5")], inc),
-    math!("mod", &[], "mod(a, b) → as a % b", "The remainder of a division, with the sign of `a`; NULL for b = 0.", &[("mod(7, 3)", "1"), ("mod(-7, 3)", "-1")], arithmetic::modulo),
-    math!("pmod", &[], "pmod(a, b) → as a % b", "The remainder of a division made non-negative by adding `b`; NULL for b = 0.", &[("pmod(-7, 3)", "2"), ("pmod(7, 0)", "NULL")], arithmetic::positive_modulo),
+    math!(
+        "abs",
+        &[],
+        "abs(x) → INT, BIGINT or DOUBLE",
+        "The absolute value. SMALLINT and INT give INT, BIGINT gives BIGINT, everything else DOUBLE.",
+        &[("abs(-2)", "2"), ("abs(-0.5)", "0.5"), ("abs(true)", "1")],
+        abs
+    ),
+    math!(
+        "ceil",
+        &["ceiling"],
+        "ceil(x) → BIGINT or DOUBLE",
+        "The least whole number that is not below `x`: BIGINT for integers, DOUBLE otherwise.",
+        &[("ceil(1.2)", "2"), ("ceil(-1.2)", "-1"), ("ceil(3)", "3")],
+        |arguments| whole(arguments, f64::ceil)
+    ),
+    math!(
+        "floor",
+        &[],
+        "floor(x) → BIGINT or DOUBLE",
+        "The greatest whole number that is not above `x`: BIGINT for integers, DOUBLE otherwise.",
+        &[("floor(1.8)", "1"), ("floor(-1.2)", "-2")],
+        |arguments| whole(arguments, f64::floor)
+    ),
+    math!(
+        "round",
+        &[],
+        "round(x[, digits INT]) → the type of `x`",
+        "Rounds to so many decimals, halves away from zero. Negative digits round before the point; integers change only then.",
+        &[
+            ("round(2.5)", "3"),
+            ("round(-2.5)", "-3"),
+            ("round(3.14159, 2)", "3.14"),
+            ("round(1250, -2)", "1300")
+        ],
+        round
+    ),
+    math!(
+        "truncate",
+        &[],
+        "truncate(x) → INT, BIGINT or DOUBLE",
+        "Drops the fraction. SMALLINT and INT give INT, BIGINT gives BIGINT, everything else DOUBLE.",
+        &[("truncate(1.9)", "1"), ("truncate(-1.9)", "-1")],
+        truncate
+    ),
+    math!(
+        "acos",
+        &[],
+        "acos(x) → FLOAT or DOUBLE",
+        "The arc cosine in radians; NaN outside [-1, 1].",
+        &[("acos(1)", "0"), ("acos(2)", "NaN")],
+        |arguments| real(arguments, NUMBER, f32::acos, f64::acos)
+    ),
+    math!(
+        "asin",
+        &[],
+        "asin(x) → FLOAT or DOUBLE",
+        "The arc sine in radians; NaN outside [-1, 1].",
+        &[("asin(0)", "0")],
+        |arguments| real(arguments, NUMBER, f32::asin, f64::asin)
+    ),
+    math!(
+        "atan",
+        &[],
+        "atan(x), atan(y, x) → FLOAT or DOUBLE",
+        "The arc tangent in radians; with two arguments the same as `atan2`.",
+        &[("atan(0)", "0"), ("atan(1, 1)", "0.7853981633974483")],
+        atan
+    ),
+    math!(
+        "atan2",
+        &[],
+        "atan2(y, x) → FLOAT or DOUBLE",
+        "The angle of the point (x, y) in radians.",
+        &[("atan2(2, 2)", "0.7853981633974483")],
+        |arguments| real_pair(arguments, f32::atan2, f64::atan2)
+    ),
+    math!(
+        "cos",
+        &[],
+        "cos(x) → FLOAT or DOUBLE",
+        "The cosine of an angle in radians.",
+        &[("cos(0)", "1")],
+        |arguments| real(arguments, NUMBER, f32::cos, f64::cos)
+    ),
+    math!(
+        "cot",
+        &[],
+        "cot(x) → FLOAT or DOUBLE",
+        "The cotangent of an angle in radians; an infinity at 0.",
+        &[("cot(0)", "Infinity")],
+        |arguments| real(arguments, NUMBER, |x| 1.0 / x.tan(), |x| 1.0 / x.tan())
+    ),
+    math!(
+        "sin",
+        &[],
+        "sin(x) → FLOAT or DOUBLE",
+        "The sine of an angle in radians.",
+        &[("sin(0)", "0")],
+        |arguments| real(arguments, NUMBER, f32::sin, f64::sin)
+    ),
+    math!(
+        "tan",
+        &[],
+        "tan(x) → FLOAT or DOUBLE",
+        "The tangent of an angle in radians.",
+        &[("tan(0)", "0")],
+        |arguments| real(arguments, NUMBER, f32::tan, f64::tan)
+    ),
+    math!(
+        "degrees",
+        &[],
+        "degrees(x) → DOUBLE",
+        "Radians in degrees.",
+        &[("degrees(0)", "0")],
+        |arguments| double(arguments, f64::to_degrees)
+    ),
+    math!(
+        "radians",
+        &[],
+        "radians(x) → DOUBLE",
+        "Degrees in radians.",
+        &[("radians(180)", "3.141592653589793")],
+        |arguments| double(arguments, f64::to_radians)
+    ),
+    math!(
+        "exp",
+        &[],
+        "exp(x) → FLOAT or DOUBLE",
+        "e to the power of `x`.",
+        &[("exp(0)", "1")],
+        |arguments| real(arguments, NUMBER, f32::exp, f64::exp)
+    ),
+    math!(
+        "ln",
+        &[],
+        "ln(x) → FLOAT or DOUBLE",
+        "The natural logarithm; -Infinity at 0 and NaN below.",
+        &[("ln(1)", "0"), ("ln(0)", "-Infinity"), ("ln(-1)", "NaN")],
+        |arguments| real(arguments, NUMBER_OR_BOOL, f32::ln, f64::ln)
+    ),
+    math!(
+        "log",
+        &[],
+        "log(x), log(base, x) → FLOAT or DOUBLE",
+        "The natural logarithm, or the logarithm to a base, computed as ln(x) / ln(base).",
+        &[("log(1)", "0"), ("log(2, 8)", "3")],
+        log
+    ),
+    math!(
+        "log2",
+        &[],
+        "log2(x) → FLOAT or DOUBLE",
+        "The logarithm to base 2.",
+        &[("log2(8)", "3")],
+        |arguments| real(arguments, NUMBER_OR_BOOL, f32::log2, f64::log2)
+    ),
+    math!(
+        "log10",
+        &[],
+        "log10(x) → FLOAT or DOUBLE",
+        "The logarithm to base 10.",
+        &[("log10(1000)", "3")],
+        |arguments| real(arguments, NUMBER_OR_BOOL, f32::log10, f64::log10)
+    ),
+    math!(
+        "pow",
+        &["power"],
+        "pow(x, y) → FLOAT or DOUBLE",
+        "`x` to the power of `y`.",
+        &[("pow(2, 10)", "1024"), ("pow(2, -1)", "0.5")],
+        |arguments| real_pair(arguments, f32::powf, f64::powf)
+    ),
+    math!(
+        "sqrt",
+        &[],
+        "sqrt(x) → FLOAT or DOUBLE",
+        "The square root; NaN below 0.",
+        &[("sqrt(9)", "3"), ("sqrt(-1)", "NaN")],
+        |arguments| real(arguments, NUMBER, f32::sqrt, f64::sqrt)
+    ),
+    math!(
+        "add",
+        &[],
+        "add(a, b) → as a + b",
+        "The operator + as a function.",
+        &[("add(1, 2)", "3")],
+        arithmetic::add
+    ),
+    math!(
+        "inc",
+        &[],
+        "inc(x) → the type of `x`",
+        "One more than `x`; integers wrap.",
+        &[("inc(1)", "2"), ("inc(1.5)", "2.5")],
+        inc
+    ),
+    math!(
+        "mod",
+        &[],
+        "mod(a, b) → as a % b",
+        "The remainder of a division, with the sign of `a`; NULL for b = 0.",
+        &[("mod(7, 3)", "1"), ("mod(-7, 3)", "-1")],
+        arithmetic::modulo
+    ),
+    math!(
+        "pmod",
+        &[],
+        "pmod(a, b) → as a % b",
+        "The remainder of a division made non-negative by adding `b`; NULL for b = 0.",
+        &[("pmod(-7, 3)", "2"), ("pmod(7, 0)", "NULL")],
+        arithmetic::positive_modulo
+    ),
 ];
 
 /// A function of one number: FLOAT for FLOAT, otherwise DOUBLE.

@@ -174,9 +174,8 @@ pub fn operators() -> impl Iterator<Item = &'static ScalarFunction> {
 
 /// Every name and alias of [`all`], for hints about misspelt names.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    all().flat_map(|function| {
-        std::iter::once(function.name).chain(function.aliases.iter().copied())
-    })
+    all()
+        .flat_map(|function| std::iter::once(function.name).chain(function.aliases.iter().copied()))
 }
 
 /// Finds a function or an operator by name or alias, in any case.

@@ -18,15 +18,64 @@ use super::{
 use crate::Compatibility;
 
 pub(super) static FUNCTIONS: &[ScalarFunction] = &[
-    text!("like_match", &[], "like_match(text STRING, pattern STRING[, escape STRING]) → BOOL", "Whether the whole text matches a pattern in which `%` stands for any run of characters and `_` for one. The escape character, a backslash by default, makes the next one literal; an empty escape switches that off, a longer one matches nothing.", &[("like_match('Mike', 'M%')", "true"), ("like_match('Mike', 'm_ke')", "false"), ("like_match('M_ke', 'M&_ke', '&')", "true"), ("like_match('数据', '_据')", "true")], |arguments| like(arguments, Case::Matters, Escape::Any)),
-    text!("ilike_match", &[], "ilike_match(text STRING, pattern STRING[, escape STRING]) → BOOL", "`like_match` without regard to case.", &[("ilike_match('Mike', 'm_ke')", "true")], |arguments| like(arguments, Case::Ignored, Escape::Any)),
-    text!("regexp_like", &[], "regexp_like(text STRING, pattern STRING[, flags STRING]) → BOOL", "Whether the whole text matches a regular expression. Flags: `c` case matters (the default), `i` it does not, `m` `^` and `$` match at lines, `s` a point matches a line's end. NULL where the pattern is not valid.", &[("regexp_like('abc', 'a.c')", "true"), ("regexp_like('abcd', 'a.c')", "false"), ("regexp_like('ABC', 'a.c', 'i')", "true"), ("regexp_like('a', '(')", "NULL")], regexp_like),
+    text!(
+        "like_match",
+        &[],
+        "like_match(text STRING, pattern STRING[, escape STRING]) → BOOL",
+        "Whether the whole text matches a pattern in which `%` stands for any run of characters and `_` for one. The escape character, a backslash by default, makes the next one literal; an empty escape switches that off, a longer one matches nothing.",
+        &[
+            ("like_match('Mike', 'M%')", "true"),
+            ("like_match('Mike', 'm_ke')", "false"),
+            ("like_match('M_ke', 'M&_ke', '&')", "true"),
+            ("like_match('数据', '_据')", "true")
+        ],
+        |arguments| like(arguments, Case::Matters, Escape::Any)
+    ),
+    text!(
+        "ilike_match",
+        &[],
+        "ilike_match(text STRING, pattern STRING[, escape STRING]) → BOOL",
+        "`like_match` without regard to case.",
+        &[("ilike_match('Mike', 'm_ke')", "true")],
+        |arguments| like(arguments, Case::Ignored, Escape::Any)
+    ),
+    text!(
+        "regexp_like",
+        &[],
+        "regexp_like(text STRING, pattern STRING[, flags STRING]) → BOOL",
+        "Whether the whole text matches a regular expression. Flags: `c` case matters (the default), `i` it does not, `m` `^` and `$` match at lines, `s` a point matches a line's end. NULL where the pattern is not valid.",
+        &[
+            ("regexp_like('abc', 'a.c')", "true"),
+            ("regexp_like('abcd', 'a.c')", "false"),
+            ("regexp_like('ABC', 'a.c', 'i')", "true"),
+            ("regexp_like('a', '(')", "NULL")
+        ],
+        regexp_like
+    ),
 ];
 
 pub(super) static OPERATORS: &[ScalarFunction] = &[
-    operator!("op_like", "text LIKE pattern [ESCAPE escape] → BOOL", "Whether the whole text matches a pattern; see `like_match`. The escape is a constant of at most one character.", &[("'abc' LIKE 'a%'", "true"), ("'abc' LIKE 'A%'", "false")], |arguments| like(arguments, Case::Matters, Escape::OneConstant)),
-    operator!("op_ilike", "text ILIKE pattern [ESCAPE escape] → BOOL", "LIKE without regard to case.", &[("'abc' ILIKE 'A_C'", "true")], |arguments| like(arguments, Case::Ignored, Escape::OneConstant)),
-    operator!("op_rlike", "text RLIKE pattern → BOOL", "Whether the whole text matches a regular expression; see `regexp_like`.", &[("'abc' RLIKE 'a.*'", "true"), ("'abc' RLIKE 'b'", "false")], regexp_like),
+    operator!(
+        "op_like",
+        "text LIKE pattern [ESCAPE escape] → BOOL",
+        "Whether the whole text matches a pattern; see `like_match`. The escape is a constant of at most one character.",
+        &[("'abc' LIKE 'a%'", "true"), ("'abc' LIKE 'A%'", "false")],
+        |arguments| like(arguments, Case::Matters, Escape::OneConstant)
+    ),
+    operator!(
+        "op_ilike",
+        "text ILIKE pattern [ESCAPE escape] → BOOL",
+        "LIKE without regard to case.",
+        &[("'abc' ILIKE 'A_C'", "true")],
+        |arguments| like(arguments, Case::Ignored, Escape::OneConstant)
+    ),
+    operator!(
+        "op_rlike",
+        "text RLIKE pattern → BOOL",
+        "Whether the whole text matches a regular expression; see `regexp_like`.",
+        &[("'abc' RLIKE 'a.*'", "true"), ("'abc' RLIKE 'b'", "false")],
+        regexp_like
+    ),
 ];
 
 /// Whether case matters.
@@ -60,7 +109,13 @@ impl Alphabet {
         if self.by_bytes || first.is_ascii() {
             return Some((u32::from(first), &text[1..]));
         }
-        let size = if first >= 0xf0 { 4 } else if first >= 0xe0 { 3 } else { 2 };
+        let size = if first >= 0xf0 {
+            4
+        } else if first >= 0xe0 {
+            3
+        } else {
+            2
+        };
         let (bytes, rest) = text.split_at_checked(size)?;
         let character = std::str::from_utf8(bytes).ok()?.chars().next()?;
         Some((u32::from(character), rest))
@@ -90,7 +145,11 @@ enum Step {
 }
 
 /// Takes the first step off a pattern. `Err` at an escape that nothing follows.
-fn step(pattern: &[u8], escape: Option<u32>, alphabet: Alphabet) -> Result<Option<(Step, &[u8])>, ()> {
+fn step(
+    pattern: &[u8],
+    escape: Option<u32>,
+    alphabet: Alphabet,
+) -> Result<Option<(Step, &[u8])>, ()> {
     let Some((first, rest)) = alphabet.split(pattern) else { return Ok(None) };
     Ok(Some(if Some(first) == escape {
         let (literal, rest) = alphabet.split(rest).ok_or(())?;
@@ -205,9 +264,8 @@ fn like_constant(
             Some(Datum::Bool(false))
         });
     }
-    let is_special = |text: &str| {
-        text.chars().any(|c| c == '%' || c == '_' || Some(u32::from(c)) == escape)
-    };
+    let is_special =
+        |text: &str| text.chars().any(|c| c == '%' || c == '_' || Some(u32::from(c)) == escape);
     let core = pattern.trim_matches('%');
     if alphabet.case == Case::Ignored || is_special(core) || core.is_empty() {
         let pattern: Box<str> = pattern.into();

@@ -110,10 +110,7 @@ pub(super) fn expect_type(
 }
 
 /// Checks that there are exactly as many arguments as classes, and each of them.
-pub(super) fn expect(
-    arguments: &Arguments<'_>,
-    classes: &[Class],
-) -> Result<(), SignatureError> {
+pub(super) fn expect(arguments: &Arguments<'_>, classes: &[Class]) -> Result<(), SignatureError> {
     expect_between(arguments, classes.len(), classes)
 }
 

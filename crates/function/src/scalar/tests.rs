@@ -1,1 +1,480 @@
-//! Tests.
+//! Claims about scalar functions, checked through a small evaluator of literal calls; among them
+//! every example of every declaration.
+
+use std::path::Path;
+
+use chrono_tz::Tz;
+use lockstep_row::{Arena, DataType, Value};
+
+use super::{Arguments, Nulls, SignatureError, all, find, names, operator, operators};
+use crate::{
+    Compatibility, Settings,
+    cast::{cast_form, print_datum},
+};
+
+const REFERENCE: Settings =
+    Settings { time_zone: Tz::Etc__GMTMinus8, compatibility: Compatibility::OpenMldb };
+
+/// A literal or a result: its type and value.
+type Typed = (DataType, Value);
+
+/// Reads and computes expressions of literals, calls, `[…]`, `a[b]` and one infix operator.
+struct Evaluator<'a> {
+    rest: &'a str,
+    settings: Settings,
+}
+
+impl Evaluator<'_> {
+    fn blanks(&mut self) {
+        self.rest = self.rest.trim_start();
+    }
+
+    fn eat(&mut self, token: &str) -> bool {
+        self.blanks();
+        let found = self.rest.strip_prefix(token);
+        self.rest = found.unwrap_or(self.rest);
+        found.is_some()
+    }
+
+    fn expression(&mut self) -> Result<Typed, SignatureError> {
+        const INFIX: [(&str, &str); 20] = [
+            ("||", "op_concat"),
+            ("!=", "op_ne"),
+            ("<=", "op_le"),
+            (">=", "op_ge"),
+            ("=", "op_eq"),
+            ("<", "op_lt"),
+            (">", "op_gt"),
+            ("+", "op_add"),
+            ("-", "op_subtract"),
+            ("*", "op_multiply"),
+            ("/", "op_divide"),
+            ("%", "op_modulo"),
+            ("&", "op_bit_and"),
+            ("|", "op_bit_or"),
+            ("^", "op_bit_xor"),
+            ("DIV ", "op_int_divide"),
+            ("XOR ", "op_xor"),
+            ("LIKE ", "op_like"),
+            ("ILIKE ", "op_ilike"),
+            ("RLIKE ", "op_rlike"),
+        ];
+        let left = self.primary()?;
+        for (sign, name) in INFIX {
+            if self.eat(sign) {
+                let right = self.primary()?;
+                return self.call(name, vec![left, right]);
+            }
+        }
+        Ok(left)
+    }
+
+    fn primary(&mut self) -> Result<Typed, SignatureError> {
+        self.blanks();
+        let mut value = if self.eat("'") {
+            let (text, rest) = self.rest.split_once('\'').expect("a closing quote");
+            self.rest = rest;
+            (DataType::String, Value::String(text.into()))
+        } else if self.eat("[") {
+            let items = self.list("]")?;
+            self.call("array", items)?
+        } else if self.rest.starts_with(|c: char| c.is_ascii_digit() || c == '-') {
+            self.number()
+        } else {
+            self.word()?
+        };
+        while self.rest.starts_with('[') && self.eat("[") {
+            let key = self.list("]")?.remove(0);
+            value = self.call("element_at", vec![value, key])?;
+        }
+        Ok(value)
+    }
+
+    fn number(&mut self) -> Typed {
+        let end = self.rest[1..]
+            .find(|c: char| !c.is_ascii_alphanumeric() && c != '.')
+            .map_or(self.rest.len(), |end| end + 1);
+        let (text, rest) = self.rest.split_at(end);
+        self.rest = rest;
+        match (text.parse::<i32>(), text.parse::<i64>()) {
+            (Ok(value), _) => (DataType::Int, Value::Int(value)),
+            (_, Ok(value)) => (DataType::BigInt, Value::BigInt(value)),
+            _ => (DataType::Double, Value::Double(text.parse().expect("a number"))),
+        }
+    }
+
+    fn word(&mut self) -> Result<Typed, SignatureError> {
+        let quoted = self.eat("`");
+        let end = self.rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        let (word, rest) = self.rest.split_at(end.unwrap_or(self.rest.len()));
+        self.rest = rest;
+        assert_eq!(self.eat("`"), quoted, "back-quotes come in pairs");
+        match word {
+            "NULL" => Ok((DataType::Null, Value::Null)),
+            "true" | "false" => Ok((DataType::Bool, Value::Bool(word == "true"))),
+            name => {
+                assert!(self.eat("("), "`{name}` is called");
+                let arguments = self.list(")")?;
+                self.call(name, arguments)
+            }
+        }
+    }
+
+    fn list(&mut self, end: &str) -> Result<Vec<Typed>, SignatureError> {
+        let mut items = Vec::new();
+        while !self.eat(end) {
+            items.push(self.expression()?);
+            self.eat(",");
+        }
+        Ok(items)
+    }
+
+    fn call(&self, name: &str, arguments: Vec<Typed>) -> Result<Typed, SignatureError> {
+        let function = find(name).unwrap_or_else(|| panic!("there is no function `{name}`"));
+        let (types, values): (Vec<_>, Vec<_>) = arguments.into_iter().unzip();
+        let constants: Vec<_> = values.iter().cloned().map(Some).collect();
+        let settings = &self.settings;
+        let bound =
+            (function.resolve)(&Arguments { types: &types, constants: &constants, settings })?;
+        // The same call with arguments that are not constant must give the same.
+        let unknown = vec![None; types.len()];
+        let dynamic =
+            (function.resolve)(&Arguments { types: &types, constants: &unknown, settings });
+        let arena = Arena::new();
+        let mut datums = Vec::new();
+        assert_eq!(bound.parameters.len(), types.len(), "{name}: one parameter per argument");
+        for ((value, from), to) in values.iter().zip(&types).zip(&bound.parameters) {
+            let form = cast_form(from, to, settings).expect("an argument casts to its parameter");
+            let datum = value.as_datum(&arena);
+            datums.push(if datum.is_null() { datum } else { form(&[datum], &arena) });
+        }
+        let is_null =
+            bound.nulls == Nulls::Propagate && datums.iter().any(lockstep_row::Datum::is_null);
+        if is_null {
+            return Ok((bound.returns, Value::Null));
+        }
+        let result = (bound.row)(&datums, &arena);
+        if let Ok(dynamic) = dynamic {
+            assert!(
+                (dynamic.row)(&datums, &arena).is_bit_equal(&result),
+                "{name} when not constant"
+            );
+        }
+        let is_nested = matches!(bound.returns, DataType::Array(_) | DataType::Map(_, _));
+        if !result.is_null() && !is_nested {
+            assert_eq!(result.data_type(), bound.returns, "{name} returns what it says");
+        }
+        Ok((bound.returns, result.to_value()))
+    }
+}
+
+fn evaluate(sql: &str, settings: Settings) -> Result<Typed, SignatureError> {
+    let mut evaluator = Evaluator { rest: sql, settings };
+    let value = evaluator.expression()?;
+    assert_eq!(evaluator.rest.trim(), "", "all of `{sql}` was read");
+    Ok(value)
+}
+
+fn check_in(settings: Settings, sql: &str, expected: &str) {
+    let (_, value) = evaluate(sql, settings).unwrap_or_else(|error| panic!("{sql}: {error}"));
+    assert_eq!(print_datum(value.as_datum(&Arena::new()), &settings), expected, "{sql}");
+}
+
+fn check(sql: &str, expected: &str) {
+    check_in(Settings::default(), sql, expected);
+}
+
+fn check_reference(sql: &str, expected: &str) {
+    check_in(REFERENCE, sql, expected);
+}
+
+fn check_refused(sql: &str) {
+    assert!(evaluate(sql, Settings::default()).is_err(), "`{sql}` binds");
+}
+
+#[test]
+fn every_example_gives_what_it_says() {
+    for function in all().chain(operators()) {
+        assert!(!function.examples.is_empty(), "`{}` has an example", function.name);
+        for (sql, expected) in function.examples {
+            check(sql, expected);
+        }
+    }
+}
+
+#[test]
+fn declarations_read_well() {
+    for function in all().chain(operators()) {
+        assert!(function.doc.ends_with('.'), "`{}`: full sentences", function.name);
+        assert!(!function.signature.is_empty() && !function.category.is_empty());
+        assert_eq!(function.name, function.name.to_ascii_lowercase());
+    }
+    assert_eq!(find("SubStr").map(|function| function.name), Some("substring"));
+    assert!(names().all(|name| !name.starts_with("op_")));
+    assert!(operator("to_bool").is_some() && operator("substr").is_none());
+}
+
+#[test]
+fn every_listed_scalar_is_declared() {
+    let Some(list) = shared("functions.csv") else { return };
+    let absent = ["make_tuple"];
+    for line in list.lines().skip(1) {
+        let mut fields = line.split(',');
+        let (Some(name), Some(kind)) = (fields.next(), fields.next()) else { continue };
+        if kind == "scalar" && !absent.contains(&name) {
+            assert!(find(name).is_some(), "`{name}` is declared");
+        }
+    }
+}
+
+/// A reference file beside the repository, where there is one.
+fn shared(name: &str) -> Option<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared").join(name);
+    let text = std::fs::read_to_string(&path).ok();
+    if text.is_none() {
+        eprintln!("skipped: there is no {}", path.display());
+    }
+    text
+}
+
+#[test]
+fn operators_have_the_types_of_the_reference() {
+    let Some(rules) = shared("type_rules.csv") else { return };
+    let mut count = 0;
+    for line in rules.lines().skip(1) {
+        let [sign, left, right, result] = line.split(',').collect::<Vec<_>>()[..] else {
+            panic!("four fields: {line}");
+        };
+        let type_of = |name: &str| DataType::from_name(name).unwrap_or_else(|| panic!("{name}"));
+        let types = [type_of(left), type_of(right)];
+        let name = match sign {
+            "+" => "op_add",
+            "-" => "op_subtract",
+            "*" => "op_multiply",
+            "/" => "op_divide",
+            "%" | "MOD" => "op_modulo",
+            "DIV" => "op_int_divide",
+            "&" => "op_bit_and",
+            "|" => "op_bit_or",
+            "^" => "op_bit_xor",
+            "=" | "==" => "op_eq",
+            "!=" | "<>" => "op_ne",
+            "<" => "op_lt",
+            "<=" => "op_le",
+            ">" => "op_gt",
+            ">=" => "op_ge",
+            // Both sides go through `to_bool`, as those of XOR do.
+            "AND" | "OR" | "XOR" => "op_xor",
+            other => panic!("an operator that is not known: {other}"),
+        };
+        for settings in [Settings::default(), REFERENCE] {
+            let arguments =
+                Arguments { types: &types, constants: &[None, None], settings: &settings };
+            let bound = (find(name).expect("an operator").resolve)(&arguments);
+            let found = bound.as_ref().map(|bound| bound.returns.clone()).ok();
+            assert_eq!(found, (result != "ERROR").then(|| type_of(result)), "{line}");
+            if let Ok(bound) = bound {
+                for (from, to) in types.iter().zip(&bound.parameters) {
+                    assert!(cast_form(from, to, &settings).is_some(), "{line}: {from} to {to}");
+                }
+            }
+        }
+        count += 1;
+    }
+    assert_eq!(count, 1446, "every row was checked");
+}
+
+#[test]
+fn integers_wrap_at_the_width_of_the_result() {
+    check("smallint(32767) + smallint(1)", "-32768");
+    check("op_negate(smallint(-32768))", "-32768");
+    check("bigint(9223372036854775807) + 1", "-9223372036854775808");
+    check("op_int_divide(int(2147483648), -1)", "-2147483648");
+    check("false + true", "true");
+    check("true DIV false", "NULL");
+    check("int('0x80000000')", "NULL");
+}
+
+#[test]
+fn floats_compare_as_ieee_754_says() {
+    check("double('nan') = double('nan')", "false");
+    check("double('nan') != double('nan')", "true");
+    check("double('nan') < 1", "false");
+    check("0.0 = double('-0.0')", "true");
+    check("bigint(16777217) = float(16777216)", "false");
+    check_reference("bigint(16777217) = float(16777216)", "true");
+}
+
+#[test]
+fn types_that_do_not_go_together_are_refused() {
+    for sql in [
+        "date('2020-01-01') = 1",
+        "timestamp(1) < date('2020-01-01')",
+        "timestamp(1) + 1.5",
+        "1 - timestamp(1)",
+        "'1' + 1",
+        "1.5 DIV 2",
+        "abs('1')",
+        "sqrt(true)",
+        "hour(date('2020-01-01'))",
+        "year(1)",
+        "substring(1, 1)",
+        "date_format('x', 'y')",
+        "date(1)",
+        "date(true)",
+        "like_match(1, '1%')",
+        "op_like('a', 'b', '<>')",
+        "array_combine('-')",
+        "array_contains([1], 'a')",
+        "map(1)",
+        "concat([1])",
+        "op_negate(true)",
+        "op_bit_not(1.5)",
+        "date_trunc('fortnight', timestamp(1))",
+    ] {
+        check_refused(sql);
+    }
+}
+
+#[test]
+fn results_have_the_types_of_the_reference() {
+    let check = |sql: &str, expected: DataType| {
+        assert_eq!(evaluate(sql, Settings::default()).map(|typed| typed.0), Ok(expected), "{sql}");
+    };
+    check("abs(smallint(1))", DataType::Int);
+    check("abs(float(1))", DataType::Double);
+    check("floor(2)", DataType::BigInt);
+    check("floor(true)", DataType::Double);
+    check("round(float(0.5))", DataType::Float);
+    check("asin(float(0.2))", DataType::Float);
+    check("bigint(7) DIV NULL", DataType::BigInt);
+    check("nvl2(NULL, bigint(1), float(4))", DataType::Double);
+    check("if_null(bigint(1), 'abc')", DataType::String);
+    check("map(bigint(10), smallint(11))[12]", DataType::SmallInt);
+    check("cot(float(1))", DataType::Float);
+    check("NULL + timestamp(1)", DataType::Timestamp);
+    check("minimum('1', 2)", DataType::String);
+}
+
+#[test]
+fn hashes_are_those_of_the_reference() {
+    check("hash64(int(0))", "-470600885322160961");
+    check("hash64(bigint(1))", "5925585971146611297");
+    check("hash64(smallint(55))", "-8280049305495806603");
+    check("hash64(2.0)", "1446482599179445476");
+    check("hash64(float(1.0))", "322450456541637418");
+    check("hash64(timestamp(1590115420000))", "4361965398422314040");
+    check("hash64(date('2020-07-15'))", "-8740639806462273876");
+    check("hash64(true)", "5161771770385946686");
+    check("hash64(false)", "-4728684028706075820");
+    check("hash64(smallint(90))", "-9205917472348398353");
+    check("hash64(90.0)", "42123122574000053");
+}
+
+#[test]
+fn like_matches_whole_texts() {
+    check("like_match('Mike', 'M_\\ke', '\\')", "true");
+    check("like_match('Mike', 'M_\\ke', '')", "false");
+    check("like_match('Mike', 'M%', NULL)", "NULL");
+    check("like_match('a', 'a\\')", "false");
+    check("like_match('ab', 'a', '<>')", "false");
+    check("'abcbc' LIKE 'a%bc'", "true");
+    check("'' LIKE '%'", "true");
+    check("'' LIKE '_'", "false");
+    check("'a%c' LIKE 'a\\%c'", "true");
+    check("'abc' LIKE 'a\\%c'", "false");
+    check("'aXbXc' LIKE '%X%X%'", "true");
+    check("'hello' LIKE '%ell%'", "true");
+    check("'Ä' ILIKE 'ä'", "true");
+    check_reference("'Ä' ILIKE 'ä'", "false");
+    check("'据' LIKE '_'", "true");
+    check_reference("'据' LIKE '_'", "false");
+    check_reference("'据' LIKE '___'", "true");
+    check("'a%_b' LIKE '_a%b'", "false");
+}
+
+#[test]
+fn lists_follow_the_reference() {
+    check("`join`(split('???,,k4:v4', ','), ' ')", "???  k4:v4");
+    check("`join`(split_by_key('???,,k4:v4', ',', ':'), ' ')", "k4");
+    check("split('a', '')", "[]");
+    check("split_by_value('k:v:w', ',', ':')", "[v]");
+    check("list_except_by_key(split('a:1,b:2,c:0', ','), '')", "[a:1, b:2, c:0]");
+    check("array_combine(NULL, [1], ['9', '8'])", "[19, 18]");
+    check(
+        "array_join(array_combine('-', [1, 2], [bigint(3)], ['5', '6']), ',')",
+        "1-3-5,1-3-6,2-3-5,2-3-6",
+    );
+    check_reference(
+        "array_combine('|', ['1'], [timestamp(1717171200000)])",
+        "[1|2024-06-01 00:00:00]",
+    );
+    check("split_array('', ',')", "[NULL]");
+}
+
+#[test]
+fn times_follow_the_session_time_zone() {
+    check("hour(bigint(30))", "0");
+    check_reference("hour(bigint(30))", "8");
+    check_reference("dayofweek(bigint(0))", "5");
+    check_reference("string(timestamp(1590115420000))", "2020-05-22 10:43:40");
+    check_reference("bigint(timestamp(date('2020-05-22')))", "1590076800000");
+    check_reference(
+        "date_format(date('2020-05-01'), '%Y-%m-%d %H:%M:%S %z')",
+        "2020-05-01 00:00:00 +0800",
+    );
+    check_reference("unix_timestamp('2020-05-22 10:43:40')", "1590115420");
+    check(
+        "date_format(timestamp(0), '%j %U %W %V %G %y %e %I %p %s %% %q')",
+        "001 00 00 01 1970 70  1 12 AM 0 % %q",
+    );
+    check("year(timestamp('1969-12-31 23:59:59') - 1)", "1969");
+    let new_york = Settings { time_zone: Tz::America__New_York, ..Settings::default() };
+    check_in(new_york, "string(timestamp(1590115420000))", "2020-05-21 22:43:40");
+    check_in(new_york, "date_trunc('day', timestamp(1590115420000))", "2020-05-21 00:00:00");
+}
+
+#[test]
+fn text_positions_count_characters_unless_the_reference_is_followed() {
+    check_reference("char_length('数据库')", "9");
+    check_reference("char_length(NULL)", "0");
+    check("char_length(NULL)", "NULL");
+    check_reference("substring('数据库', 4, 3)", "据");
+    check_reference("locate('据', '数据库')", "4");
+    check("locate('据', '数据库')", "2");
+    check("locate('', 'ab', 3)", "3");
+    check("locate('', 'ab', 4)", "0");
+    check("locate('b', 'ab', 0)", "0");
+    check("substring('hello', 30, 2)", "");
+    check("substring('hello', -9)", "");
+    check("substring('hello', 2, 0)", "");
+    check_reference("hex('aé')", "61FFFFFFC3FFFFFFA9");
+    check("hex('aé')", "61C3A9");
+    check_reference("reverse('ab')", "ba");
+    check_reference("ucase('é')", "é");
+    check("ucase('é')", "É");
+}
+
+#[test]
+fn numbers_round_away_from_zero() {
+    check("round(bigint(9223372036854775807), -1)", "9223372036854775807");
+    check("round(-1250, -2)", "-1300");
+    check("round(15, -30)", "0");
+    check("round(1e300, 20)", "1e+300");
+    check("pmod(-7, -3)", "-1");
+    check("pmod(-7.5, 2)", "0.5");
+    check("greatest(1, double('nan'))", "NaN");
+    check("least(NULL, NULL)", "NULL");
+}
+
+#[test]
+fn null_literals_adapt() {
+    check("abs(NULL)", "NULL");
+    check("concat('a', NULL)", "NULL");
+    check("NULL = NULL", "NULL");
+    check("op_bit_not(NULL)", "NULL");
+    check("isin(NULL, [1, NULL])", "true");
+    check("size(NULL)", "NULL");
+    check("map()['a']", "NULL");
+    check("unix_timestamp(NULL)", "NULL");
+}

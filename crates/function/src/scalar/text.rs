@@ -28,26 +28,191 @@ macro_rules! text {
 pub(super) use text;
 
 pub(super) static FUNCTIONS: &[ScalarFunction] = &[
-    text!("concat", &[], "concat(value, …) → STRING", "The texts of the values, one after the other; NULL where any is NULL.", &[("concat('a', 1, true)", "a1true"), ("concat('a', NULL)", "NULL")], concat),
-    text!("concat_ws", &[], "concat_ws(separator, value, …) → STRING", "The texts of the values with the separator between them; NULL where any is NULL.", &[("concat_ws('-', 'a', 1, 'b')", "a-1-b"), ("concat_ws('-', 'a', NULL)", "NULL")], concat_ws),
-    text!("substring", &["substr"], "substring(text STRING, from INT[, length INT]) → STRING", "The part of a text from a position, counted from 1, or from the end where it is negative. Empty where the position is 0 or outside the text or the length is below 1.", &[("substring('hello', 2)", "ello"), ("substring('hello', 2, 3)", "ell"), ("substring('hello', -3, 2)", "ll"), ("substring('hello', 0)", ""), ("substring('数据库', 2, 1)", "据")], substring),
-    text!("left", &[], "left(text STRING, length INT) → STRING", "The first characters; empty where the length is below 1.", &[("left('hello', 2)", "he"), ("left('hello', 9)", "hello")], left),
-    text!("right", &[], "right(text STRING, length INT) → STRING", "The last characters; empty where the length is below 1.", &[("right('hello', 2)", "lo"), ("right('hello', 0)", "")], right),
-    text!("locate", &[], "locate(part STRING, text STRING[, from INT]) → INT", "The position of the first occurrence at or after a position (1 by default), counted from 1; 0 where there is none or the position is outside the text. An empty part is found at once.", &[("locate('l', 'hello')", "3"), ("locate('l', 'hello', 4)", "4"), ("locate('x', 'hello')", "0"), ("locate('', 'hello', 2)", "2")], locate),
-    text!("char_length", &["character_length", "length"], "char_length(text STRING) → INT", "The number of characters.", &[("char_length('数据库')", "3"), ("char_length('')", "0")], char_length),
-    text!("strcmp", &[], "strcmp(a STRING, b STRING) → INT", "-1, 0 or 1 as `a` comes before, equals or comes after `b` byte by byte.", &[("strcmp('a', 'b')", "-1"), ("strcmp('b', 'b')", "0")], strcmp),
-    text!("starts_with", &[], "starts_with(text STRING, prefix STRING) → BOOL", "Whether a text begins with another.", &[("starts_with('hello', 'he')", "true")], |arguments| test(arguments, |text, part| text.starts_with(part))),
-    text!("ends_with", &[], "ends_with(text STRING, suffix STRING) → BOOL", "Whether a text ends with another.", &[("ends_with('hello', 'lo')", "true")], |arguments| test(arguments, |text, part| text.ends_with(part))),
-    text!("ucase", &["upper"], "ucase(text STRING) → STRING", "The text in upper case.", &[("ucase('straße')", "STRASSE")], ucase),
-    text!("lcase", &["lower"], "lcase(text STRING) → STRING", "The text in lower case.", &[("lcase('ÀB')", "àb")], lcase),
-    text!("trim", &[], "trim(text STRING) → STRING", "The text without white space at its ends.", &[("concat('[', trim('  a b '), ']')", "[a b]")], |arguments| cut(arguments, str::trim)),
-    text!("ltrim", &[], "ltrim(text STRING) → STRING", "The text without white space at its beginning.", &[("concat('[', ltrim('  a '), ']')", "[a ]")], |arguments| cut(arguments, str::trim_start)),
-    text!("rtrim", &[], "rtrim(text STRING) → STRING", "The text without white space at its end.", &[("concat('[', rtrim('  a '), ']')", "[  a]")], |arguments| cut(arguments, str::trim_end)),
-    text!("reverse", &[], "reverse(text STRING) → STRING", "The characters in reverse order.", &[("reverse('数据a')", "a据数")], reverse),
-    text!("replace", &[], "replace(text STRING, search STRING[, replacement STRING]) → STRING", "Replaces every occurrence; without a replacement they are deleted. An empty search changes nothing.", &[("replace('ABCabcabc', 'abca', 'A')", "ABCAbc"), ("replace('abc', 'b')", "ac"), ("replace('abc', '')", "abc")], replace),
-    text!("char", &[], "char(code INT) → STRING", "The character with a Unicode code; NULL where there is none.", &[("char(65)", "A"), ("char(25968)", "数"), ("char(-1)", "NULL")], char),
-    text!("hex", &[], "hex(value) → STRING", "A text's bytes as hexadecimal digits, two each; a number as the digits of its 64-bit two's complement, a float rounded first (halves away from zero).", &[("hex(17)", "11"), ("hex(-1)", "FFFFFFFFFFFFFFFF"), ("hex('a\u{a}')", "610A"), ("hex(2.5)", "3")], hex),
-    text!("unhex", &[], "unhex(digits STRING) → STRING", "The text whose bytes the hexadecimal digits are; an odd number of digits gets a leading 0. NULL where there are other characters, or the bytes are not UTF-8.", &[("unhex('616')", "\u{6}\u{16}"), ("unhex('6162')", "ab"), ("unhex('x')", "NULL"), ("unhex('')", "")], unhex),
+    text!(
+        "concat",
+        &[],
+        "concat(value, …) → STRING",
+        "The texts of the values, one after the other; NULL where any is NULL.",
+        &[("concat('a', 1, true)", "a1true"), ("concat('a', NULL)", "NULL")],
+        concat
+    ),
+    text!(
+        "concat_ws",
+        &[],
+        "concat_ws(separator, value, …) → STRING",
+        "The texts of the values with the separator between them; NULL where any is NULL.",
+        &[("concat_ws('-', 'a', 1, 'b')", "a-1-b"), ("concat_ws('-', 'a', NULL)", "NULL")],
+        concat_ws
+    ),
+    text!(
+        "substring",
+        &["substr"],
+        "substring(text STRING, from INT[, length INT]) → STRING",
+        "The part of a text from a position, counted from 1, or from the end where it is negative. Empty where the position is 0 or outside the text or the length is below 1.",
+        &[
+            ("substring('hello', 2)", "ello"),
+            ("substring('hello', 2, 3)", "ell"),
+            ("substring('hello', -3, 2)", "ll"),
+            ("substring('hello', 0)", ""),
+            ("substring('数据库', 2, 1)", "据")
+        ],
+        substring
+    ),
+    text!(
+        "left",
+        &[],
+        "left(text STRING, length INT) → STRING",
+        "The first characters; empty where the length is below 1.",
+        &[("left('hello', 2)", "he"), ("left('hello', 9)", "hello")],
+        left
+    ),
+    text!(
+        "right",
+        &[],
+        "right(text STRING, length INT) → STRING",
+        "The last characters; empty where the length is below 1.",
+        &[("right('hello', 2)", "lo"), ("right('hello', 0)", "")],
+        right
+    ),
+    text!(
+        "locate",
+        &[],
+        "locate(part STRING, text STRING[, from INT]) → INT",
+        "The position of the first occurrence at or after a position (1 by default), counted from 1; 0 where there is none or the position is outside the text. An empty part is found at once.",
+        &[
+            ("locate('l', 'hello')", "3"),
+            ("locate('l', 'hello', 4)", "4"),
+            ("locate('x', 'hello')", "0"),
+            ("locate('', 'hello', 2)", "2")
+        ],
+        locate
+    ),
+    text!(
+        "char_length",
+        &["character_length", "length"],
+        "char_length(text STRING) → INT",
+        "The number of characters.",
+        &[("char_length('数据库')", "3"), ("char_length('')", "0")],
+        char_length
+    ),
+    text!(
+        "strcmp",
+        &[],
+        "strcmp(a STRING, b STRING) → INT",
+        "-1, 0 or 1 as `a` comes before, equals or comes after `b` byte by byte.",
+        &[("strcmp('a', 'b')", "-1"), ("strcmp('b', 'b')", "0")],
+        strcmp
+    ),
+    text!(
+        "starts_with",
+        &[],
+        "starts_with(text STRING, prefix STRING) → BOOL",
+        "Whether a text begins with another.",
+        &[("starts_with('hello', 'he')", "true")],
+        |arguments| test(arguments, |text, part| text.starts_with(part))
+    ),
+    text!(
+        "ends_with",
+        &[],
+        "ends_with(text STRING, suffix STRING) → BOOL",
+        "Whether a text ends with another.",
+        &[("ends_with('hello', 'lo')", "true")],
+        |arguments| test(arguments, |text, part| text.ends_with(part))
+    ),
+    text!(
+        "ucase",
+        &["upper"],
+        "ucase(text STRING) → STRING",
+        "The text in upper case.",
+        &[("ucase('straße')", "STRASSE")],
+        ucase
+    ),
+    text!(
+        "lcase",
+        &["lower"],
+        "lcase(text STRING) → STRING",
+        "The text in lower case.",
+        &[("lcase('ÀB')", "àb")],
+        lcase
+    ),
+    text!(
+        "trim",
+        &[],
+        "trim(text STRING) → STRING",
+        "The text without white space at its ends.",
+        &[("concat('[', trim('  a b '), ']')", "[a b]")],
+        |arguments| cut(arguments, str::trim)
+    ),
+    text!(
+        "ltrim",
+        &[],
+        "ltrim(text STRING) → STRING",
+        "The text without white space at its beginning.",
+        &[("concat('[', ltrim('  a '), ']')", "[a ]")],
+        |arguments| cut(arguments, str::trim_start)
+    ),
+    text!(
+        "rtrim",
+        &[],
+        "rtrim(text STRING) → STRING",
+        "The text without white space at its end.",
+        &[("concat('[', rtrim('  a '), ']')", "[  a]")],
+        |arguments| cut(arguments, str::trim_end)
+    ),
+    text!(
+        "reverse",
+        &[],
+        "reverse(text STRING) → STRING",
+        "The characters in reverse order.",
+        &[("reverse('数据a')", "a据数")],
+        reverse
+    ),
+    text!(
+        "replace",
+        &[],
+        "replace(text STRING, search STRING[, replacement STRING]) → STRING",
+        "Replaces every occurrence; without a replacement they are deleted. An empty search changes nothing.",
+        &[
+            ("replace('ABCabcabc', 'abca', 'A')", "ABCAbc"),
+            ("replace('abc', 'b')", "ac"),
+            ("replace('abc', '')", "abc")
+        ],
+        replace
+    ),
+    text!(
+        "char",
+        &[],
+        "char(code INT) → STRING",
+        "The character with a Unicode code; NULL where there is none.",
+        &[("char(65)", "A"), ("char(25968)", "数"), ("char(-1)", "NULL")],
+        char
+    ),
+    text!(
+        "hex",
+        &[],
+        "hex(value) → STRING",
+        "A text's bytes as hexadecimal digits, two each; a number as the digits of its 64-bit two's complement, a float rounded first (halves away from zero).",
+        &[
+            ("hex(17)", "11"),
+            ("hex(-1)", "FFFFFFFFFFFFFFFF"),
+            ("hex('a\u{a}')", "610A"),
+            ("hex(2.5)", "3")
+        ],
+        hex
+    ),
+    text!(
+        "unhex",
+        &[],
+        "unhex(digits STRING) → STRING",
+        "The text whose bytes the hexadecimal digits are; an odd number of digits gets a leading 0. NULL where there are other characters, or the bytes are not UTF-8.",
+        &[
+            ("unhex('616')", "\u{6}\u{16}"),
+            ("unhex('6162')", "ab"),
+            ("unhex('x')", "NULL"),
+            ("unhex('')", "")
+        ],
+        unhex
+    ),
 ];
 
 /// Whether lengths and positions count bytes.
@@ -372,9 +537,9 @@ fn unhex(arguments: &Arguments<'_>) -> Resolved {
         let mut bytes = ArenaVec::with_capacity_in(digits.len() / 2 + 1, arena);
         let (odd, pairs) = digits.split_at(digits.len() % 2);
         for pair in odd.chunks(1).chain(pairs.chunks(2)) {
-            let byte = pair.iter().try_fold(0, |byte, digit| {
-                Some(byte * 16 + char::from(*digit).to_digit(16)?)
-            })?;
+            let byte = pair
+                .iter()
+                .try_fold(0, |byte, digit| Some(byte * 16 + char::from(*digit).to_digit(16)?))?;
             bytes.push(u8::try_from(byte).ok()?);
         }
         let bytes = bytes.into_bump_slice();

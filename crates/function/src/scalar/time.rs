@@ -32,22 +32,153 @@ macro_rules! time {
 }
 
 pub(super) static FUNCTIONS: &[ScalarFunction] = &[
-    time!("year", &[], "year(time) → INT", "The year of a TIMESTAMP, a DATE or BIGINT milliseconds.", &[("year(date('2020-05-22'))", "2020")], |arguments| of_day(arguments, |days| calendar::civil_from_days(days).year)),
-    time!("quarter", &[], "quarter(time) → INT", "The quarter, 1 to 4.", &[("quarter(date('2020-05-22'))", "2")], |arguments| of_day(arguments, |days| i64::from((calendar::civil_from_days(days).month - 1) / 3 + 1))),
-    time!("month", &[], "month(time) → INT", "The month, 1 to 12.", &[("month(date('2020-05-22'))", "5")], |arguments| of_day(arguments, |days| i64::from(calendar::civil_from_days(days).month))),
-    time!("dayofmonth", &["day"], "dayofmonth(time) → INT", "The day of the month, 1 to 31.", &[("day(date('2020-05-22'))", "22")], |arguments| of_day(arguments, |days| i64::from(calendar::civil_from_days(days).day))),
-    time!("dayofweek", &[], "dayofweek(time) → INT", "The day of the week, 1 = Sunday to 7 = Saturday.", &[("dayofweek(date('2020-05-20'))", "4")], |arguments| of_day(arguments, |days| i64::from(calendar::day_of_week(days)) + 1)),
-    time!("dayofyear", &[], "dayofyear(time) → INT", "The day of the year, 1 to 366.", &[("dayofyear(date('2020-12-31'))", "366")], dayofyear),
-    time!("weekofyear", &["week"], "weekofyear(time) → INT", "The week of ISO 8601, 1 to 53; it begins on Monday.", &[("week(date('2020-05-24'))", "21"), ("week(date('2020-05-25'))", "22")], |arguments| of_day(arguments, |days| i64::from(calendar::iso_week(days).1))),
-    time!("hour", &[], "hour(time) → INT", "The hour, 0 to 23, of a TIMESTAMP or BIGINT milliseconds.", &[("hour(timestamp('2020-05-22 10:43:40'))", "10")], |arguments| of_time(arguments, |time| time.hour)),
-    time!("minute", &[], "minute(time) → INT", "The minute, 0 to 59, of a TIMESTAMP or BIGINT milliseconds.", &[("minute(timestamp('2020-05-22 10:43:40'))", "43")], |arguments| of_time(arguments, |time| time.minute)),
-    time!("second", &[], "second(time) → INT", "The second, 0 to 59, of a TIMESTAMP or BIGINT milliseconds.", &[("second(timestamp('2020-05-22 10:43:40'))", "40")], |arguments| of_time(arguments, |time| time.second)),
-    time!("last_day", &[], "last_day(time) → DATE", "The last day of the month.", &[("last_day(date('2020-02-10'))", "2020-02-29")], last_day),
-    time!("datediff", &[], "datediff(later, earlier) → INT", "The days from the second date to the first. Texts and TIMESTAMPs are read as dates; NULL where a text is none.", &[("datediff(date('2020-05-22'), '2020-05-20')", "2"), ("datediff('20200501', '20200531')", "-30"), ("datediff('x', '20200531')", "NULL")], datediff),
-    time!("unix_timestamp", &[], "unix_timestamp(time) → BIGINT", "Seconds since the epoch of a DATE's midnight, of a TIMESTAMP or of a text that is either; NULL where the text is neither.", &[("unix_timestamp('1970-01-01 00:01:00')", "60"), ("unix_timestamp('')", "NULL")], unix_timestamp),
-    time!("add_months", &[], "add_months(date DATE, months INT) → DATE", "The day so many months later; past the month's end it is the last day.", &[("add_months(date('2020-01-31'), 1)", "2020-02-29"), ("add_months(date('2020-03-31'), -1)", "2020-02-29")], add_months),
-    time!("date_format", &[], "date_format(time, format STRING) → STRING", "A TIMESTAMP or DATE as a format says, with the conversions of C's `strftime`.", &[("date_format(timestamp('2020-05-29 15:56:29'), '%Y-%m-%d %H:%M:%S')", "2020-05-29 15:56:29"), ("date_format(date('2020-05-01'), '%d %b %Y, %A')", "01 May 2020, Friday")], date_format),
-    time!("date_trunc", &[], "date_trunc(unit STRING, time) → the type of `time`", "The beginning of the year, quarter, month, week (Monday), day, hour, minute or second that a TIMESTAMP or DATE lies in.", &[("date_trunc('month', date('2020-05-22'))", "2020-05-01"), ("date_trunc('hour', timestamp('2020-05-22 10:43:40'))", "2020-05-22 10:00:00"), ("date_trunc('week', date('2020-05-24'))", "2020-05-18")], date_trunc),
+    time!(
+        "year",
+        &[],
+        "year(time) → INT",
+        "The year of a TIMESTAMP, a DATE or BIGINT milliseconds.",
+        &[("year(date('2020-05-22'))", "2020")],
+        |arguments| of_day(arguments, |days| calendar::civil_from_days(days).year)
+    ),
+    time!(
+        "quarter",
+        &[],
+        "quarter(time) → INT",
+        "The quarter, 1 to 4.",
+        &[("quarter(date('2020-05-22'))", "2")],
+        |arguments| of_day(arguments, |days| i64::from(
+            (calendar::civil_from_days(days).month - 1) / 3 + 1
+        ))
+    ),
+    time!(
+        "month",
+        &[],
+        "month(time) → INT",
+        "The month, 1 to 12.",
+        &[("month(date('2020-05-22'))", "5")],
+        |arguments| of_day(arguments, |days| i64::from(calendar::civil_from_days(days).month))
+    ),
+    time!(
+        "dayofmonth",
+        &["day"],
+        "dayofmonth(time) → INT",
+        "The day of the month, 1 to 31.",
+        &[("day(date('2020-05-22'))", "22")],
+        |arguments| of_day(arguments, |days| i64::from(calendar::civil_from_days(days).day))
+    ),
+    time!(
+        "dayofweek",
+        &[],
+        "dayofweek(time) → INT",
+        "The day of the week, 1 = Sunday to 7 = Saturday.",
+        &[("dayofweek(date('2020-05-20'))", "4")],
+        |arguments| of_day(arguments, |days| i64::from(calendar::day_of_week(days)) + 1)
+    ),
+    time!(
+        "dayofyear",
+        &[],
+        "dayofyear(time) → INT",
+        "The day of the year, 1 to 366.",
+        &[("dayofyear(date('2020-12-31'))", "366")],
+        dayofyear
+    ),
+    time!(
+        "weekofyear",
+        &["week"],
+        "weekofyear(time) → INT",
+        "The week of ISO 8601, 1 to 53; it begins on Monday.",
+        &[("week(date('2020-05-24'))", "21"), ("week(date('2020-05-25'))", "22")],
+        |arguments| of_day(arguments, |days| i64::from(calendar::iso_week(days).1))
+    ),
+    time!(
+        "hour",
+        &[],
+        "hour(time) → INT",
+        "The hour, 0 to 23, of a TIMESTAMP or BIGINT milliseconds.",
+        &[("hour(timestamp('2020-05-22 10:43:40'))", "10")],
+        |arguments| of_time(arguments, |time| time.hour)
+    ),
+    time!(
+        "minute",
+        &[],
+        "minute(time) → INT",
+        "The minute, 0 to 59, of a TIMESTAMP or BIGINT milliseconds.",
+        &[("minute(timestamp('2020-05-22 10:43:40'))", "43")],
+        |arguments| of_time(arguments, |time| time.minute)
+    ),
+    time!(
+        "second",
+        &[],
+        "second(time) → INT",
+        "The second, 0 to 59, of a TIMESTAMP or BIGINT milliseconds.",
+        &[("second(timestamp('2020-05-22 10:43:40'))", "40")],
+        |arguments| of_time(arguments, |time| time.second)
+    ),
+    time!(
+        "last_day",
+        &[],
+        "last_day(time) → DATE",
+        "The last day of the month.",
+        &[("last_day(date('2020-02-10'))", "2020-02-29")],
+        last_day
+    ),
+    time!(
+        "datediff",
+        &[],
+        "datediff(later, earlier) → INT",
+        "The days from the second date to the first. Texts and TIMESTAMPs are read as dates; NULL where a text is none.",
+        &[
+            ("datediff(date('2020-05-22'), '2020-05-20')", "2"),
+            ("datediff('20200501', '20200531')", "-30"),
+            ("datediff('x', '20200531')", "NULL")
+        ],
+        datediff
+    ),
+    time!(
+        "unix_timestamp",
+        &[],
+        "unix_timestamp(time) → BIGINT",
+        "Seconds since the epoch of a DATE's midnight, of a TIMESTAMP or of a text that is either; NULL where the text is neither.",
+        &[("unix_timestamp('1970-01-01 00:01:00')", "60"), ("unix_timestamp('')", "NULL")],
+        unix_timestamp
+    ),
+    time!(
+        "add_months",
+        &[],
+        "add_months(date DATE, months INT) → DATE",
+        "The day so many months later; past the month's end it is the last day.",
+        &[
+            ("add_months(date('2020-01-31'), 1)", "2020-02-29"),
+            ("add_months(date('2020-03-31'), -1)", "2020-02-29")
+        ],
+        add_months
+    ),
+    time!(
+        "date_format",
+        &[],
+        "date_format(time, format STRING) → STRING",
+        "A TIMESTAMP or DATE as a format says, with the conversions of C's `strftime`.",
+        &[
+            (
+                "date_format(timestamp('2020-05-29 15:56:29'), '%Y-%m-%d %H:%M:%S')",
+                "2020-05-29 15:56:29"
+            ),
+            ("date_format(date('2020-05-01'), '%d %b %Y, %A')", "01 May 2020, Friday")
+        ],
+        date_format
+    ),
+    time!(
+        "date_trunc",
+        &[],
+        "date_trunc(unit STRING, time) → the type of `time`",
+        "The beginning of the year, quarter, month, week (Monday), day, hour, minute or second that a TIMESTAMP or DATE lies in.",
+        &[
+            ("date_trunc('month', date('2020-05-22'))", "2020-05-01"),
+            ("date_trunc('hour', timestamp('2020-05-22 10:43:40'))", "2020-05-22 10:00:00"),
+            ("date_trunc('week', date('2020-05-24'))", "2020-05-18")
+        ],
+        date_trunc
+    ),
 ];
 
 /// The day of a TIMESTAMP, of milliseconds or of a DATE, in a zone.
