@@ -158,7 +158,17 @@ impl<'a> Parser<'a> {
     pub(crate) fn ident(&mut self) -> Result<Ident> {
         let token = self.peek();
         if token.kind == Kind::Word && keyword::is_reserved(self.text(token)) {
-            return self.unexpected().with_hint_once("To use it as a name, put it in back-quotes.").err();
+            let error = self.unexpected();
+            let next = self.peek_nth(1);
+            let is_used_as_name = match next.kind {
+                Kind::Symbol => !matches!(self.text(next), "(" | ";"),
+                Kind::Word => keyword::is_reserved(self.text(next)),
+                _ => false,
+            };
+            if is_used_as_name && error.hint.is_none() {
+                return error.with_hint("To use it as a name, put it in back-quotes.").err();
+            }
+            return error.err();
         }
         self.any_ident()
     }
@@ -252,11 +262,14 @@ impl<'a> Parser<'a> {
         if self.tallest <= TREE_HEIGHT_MAX {
             return Ok(());
         }
-        Diagnostic::new(code::STATEMENT_TOO_COMPLEX, "expression or query has too many operators in a row")
-            .with_detail(format!("The limit is {TREE_HEIGHT_MAX} levels in the tree of a statement."))
-            .with_hint("Group the operands with parentheses, or use a sub-query.")
-            .at(self.peek().span())
-            .err()
+        Diagnostic::new(
+            code::STATEMENT_TOO_COMPLEX,
+            "expression or query has too many operators in a row",
+        )
+        .with_detail(format!("The limit is {TREE_HEIGHT_MAX} levels in the tree of a statement."))
+        .with_hint("Group the operands with parentheses, or use a sub-query.")
+        .at(self.peek().span())
+        .err()
     }
 
     // ---- Errors ----
@@ -293,9 +306,8 @@ impl<'a> Parser<'a> {
     /// The keyword that a word was probably meant to be.
     fn meant(&self, token: Token) -> Option<&'static str> {
         let word = self.text(token);
-        let is_candidate = token.kind == Kind::Word
-            && word.len() >= HINT_CHARS_MIN
-            && !keyword::is_keyword(word);
+        let is_candidate =
+            token.kind == Kind::Word && word.len() >= HINT_CHARS_MIN && !keyword::is_keyword(word);
         if is_candidate { nearest(word, keyword::SUGGESTED.iter().copied()) } else { None }
     }
 
@@ -309,15 +321,4 @@ fn syntax_error(text: &str) -> Diagnostic {
     let shown: String = text.chars().take(MESSAGE_CHARS_MAX).collect();
     let cut = if shown.len() < text.len() { "…" } else { "" };
     Diagnostic::new(code::SYNTAX_ERROR, format!("syntax error at or near `{shown}{cut}`"))
-}
-
-/// Adds a hint unless there is one.
-trait WithHintOnce {
-    fn with_hint_once(self, hint: &str) -> Self;
-}
-
-impl WithHintOnce for Diagnostic {
-    fn with_hint_once(self, hint: &str) -> Self {
-        if self.hint.is_some() { self } else { self.with_hint(hint) }
-    }
 }

@@ -102,8 +102,16 @@ const WORDS: &[(&str, Infix)] = &[
 
 /// Types whose literals (`DATE '2020-01-01'`) other dialects have.
 const LITERAL_TYPES: &[&str] = &[
-    "DATE", "TIMESTAMP", "DATETIME", "TIME", "NUMERIC", "DECIMAL", "BIGNUMERIC", "BIGDECIMAL",
-    "JSON", "INTERVAL",
+    "DATE",
+    "TIMESTAMP",
+    "DATETIME",
+    "TIME",
+    "NUMERIC",
+    "DECIMAL",
+    "BIGNUMERIC",
+    "BIGDECIMAL",
+    "JSON",
+    "INTERVAL",
 ];
 
 /// How tight a binary operator binds.
@@ -176,8 +184,7 @@ impl Parser<'_> {
             let negated = usize::from(self.at_word("NOT"));
             let found = WORDS.iter().find(|(word, _)| self.nth_is_word(negated, word));
             let infix = found.map(|(_, infix)| *infix);
-            let may_be_negated =
-                matches!(infix, Some(Infix::Between | Infix::In | Infix::Like(_)));
+            let may_be_negated = matches!(infix, Some(Infix::Between | Infix::In | Infix::Like(_)));
             return Ok(infix.filter(|_| negated == 0 || may_be_negated));
         }
         if token.kind != Kind::Symbol {
@@ -187,11 +194,12 @@ impl Parser<'_> {
             return self.unsupported("operator `&&`").with_hint("Use AND.").err();
         }
         let next = self.peek_nth(1);
-        let is_shift = matches!(text, "<" | ">") && self.text(next) == text;
-        if is_shift && next.start() == token.end() {
+        let is_doubled = matches!(text, "<" | ">" | ":") && self.text(next) == text;
+        if is_doubled && next.start() == token.end() {
             let span = token.span().to(next.span());
             let message = format!("operator `{text}{text}` is not supported");
-            return Diagnostic::unsupported(message).at(span).err();
+            let error = Diagnostic::unsupported(message).at(span);
+            return if text == ":" { error.with_hint("Write CAST(… AS type).") } else { error }.err();
         }
         let found = SYMBOLS.iter().find(|(symbol, _)| *symbol == text);
         Ok(found.map(|(_, operator)| Infix::Binary(*operator)))
@@ -307,7 +315,8 @@ impl Parser<'_> {
             return self.subscripts();
         };
         let start = self.advance().start();
-        if operator == UnaryOperator::Minus && self.text(self.peek()) == literal::BIGINT_MIN_DIGITS {
+        if operator == UnaryOperator::Minus && self.text(self.peek()) == literal::BIGINT_MIN_DIGITS
+        {
             self.advance();
             let kind = ExprKind::Literal(Literal::BigInt(i64::MIN));
             return Ok(Expr { kind, span: self.span_from(start) });
@@ -372,7 +381,8 @@ impl Parser<'_> {
             return self.case();
         } else if self.at_word("CAST") {
             return self.cast();
-        } else if self.at_word("ARRAY") && (self.nth_is_symbol(1, "[") || self.nth_is_symbol(1, "<"))
+        } else if self.at_word("ARRAY")
+            && (self.nth_is_symbol(1, "[") || self.nth_is_symbol(1, "<"))
         {
             return self.typed_array();
         } else if self.at_any_word(&["SELECT", "WITH", "EXISTS"]) {
@@ -388,8 +398,13 @@ impl Parser<'_> {
 
     fn typed_literal(&self) -> Result<Expr> {
         let name = self.text(self.peek());
-        let hint = format!("Write `{}('…')` or CAST.", name.to_lowercase());
-        self.unsupported(&format!("a literal of type {}", name.to_uppercase())).with_hint(hint).err()
+        let hint = if name.eq_ignore_ascii_case("INTERVAL") {
+            "Write the interval as `10s`, `5m`, `2h` or `30d`."
+        } else {
+            "Write CAST('…' AS type)."
+        };
+        let what = format!("a literal of type {}", name.to_uppercase());
+        self.unsupported(&what).with_hint(hint).err()
     }
 
     fn parenthesised(&mut self) -> Result<Expr> {
@@ -403,8 +418,7 @@ impl Parser<'_> {
     fn case(&mut self) -> Result<Expr> {
         let start = self.start();
         self.expect_word("CASE")?;
-        let operand =
-            if self.at_word("WHEN") { None } else { Some(Box::new(self.expression()?)) };
+        let operand = if self.at_word("WHEN") { None } else { Some(Box::new(self.expression()?)) };
         let mut branches = Vec::new();
         while self.eat_word("WHEN") {
             let condition = self.expression()?;
@@ -480,7 +494,8 @@ impl Parser<'_> {
     fn call(&mut self, name: Ident) -> Result<Expr> {
         let start = name.span.start;
         self.expect_symbol("(")?;
-        let mut call = Call { name, arguments: Vec::new(), star: false, distinct: false, over: None };
+        let mut call =
+            Call { name, arguments: Vec::new(), star: false, distinct: false, over: None };
         call.star = self.eat_symbol("*");
         if call.star {
             if self.eat_symbol(",") {

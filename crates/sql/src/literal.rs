@@ -40,7 +40,8 @@ pub(crate) fn number(text: &str, span: Span) -> Result<Literal> {
 /// How much of `10.5e3f` is the number proper.
 fn digits_length(text: &str) -> usize {
     let bytes = text.as_bytes();
-    let digits = |from: usize| bytes[from..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let digits =
+        |from: usize| bytes[from..].iter().take_while(|byte| byte.is_ascii_digit()).count();
     let mut length = digits(0);
     if bytes.get(length) == Some(&b'.') {
         length += 1;
@@ -105,7 +106,10 @@ pub(crate) fn string(quoted: &str, start: usize) -> Result<String> {
         if ch == '\\' {
             let (value, length) = escape(&inner[at..]).ok_or_else(|| {
                 let end = inner[at..].chars().next().map_or(at, |next| at + next.len_utf8());
-                Box::new(malformed_escape(&inner[at - 1..end], Span::new(start + at, start + end + 1)))
+                Box::new(malformed_escape(
+                    &inner[at - 1..end],
+                    Span::new(start + at, start + end + 1),
+                ))
             })?;
             text.push(value);
             at += length;
@@ -191,7 +195,13 @@ mod tests {
 
     #[test]
     fn a_number_outside_its_type_is_an_error() {
-        for text in ["9223372036854775808", "9223372036854775807d", "1e999", "1e39f", "99999999999999999999L"] {
+        for text in [
+            "9223372036854775808",
+            "9223372036854775807d",
+            "1e999",
+            "1e39f",
+            "99999999999999999999L",
+        ] {
             let error = number(text, Span::new(0, text.len())).unwrap_err();
             assert_eq!(error.code, lockstep_diagnostic::code::OUT_OF_RANGE, "{text}");
         }

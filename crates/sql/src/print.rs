@@ -17,7 +17,9 @@ impl Expr {
     /// printed expression, e.g. `sum(c4)over w1`.
     pub fn name(&self) -> String {
         match &self.kind {
-            ExprKind::Column(parts) => parts.last().map_or_else(String::new, |part| part.text.clone()),
+            ExprKind::Column(parts) => {
+                parts.last().map_or_else(String::new, |part| part.text.clone())
+            }
             _ => self.to_string(),
         }
     }
@@ -95,7 +97,8 @@ impl fmt::Display for Expr {
                 };
                 f.write_str(sign)?;
                 // `--` would start a comment.
-                let is_double = matches!(operand.kind, ExprKind::Unary { .. }) && loosest > Level::Not;
+                let is_double =
+                    matches!(operand.kind, ExprKind::Unary { .. }) && loosest > Level::Not;
                 if is_double { write!(f, "({operand})") } else { operand.operand(f, loosest) }
             }
             ExprKind::Binary { operator, left, right } => Self::binary(f, *operator, left, right),
@@ -191,7 +194,9 @@ impl fmt::Display for Literal {
             Self::BigInt(value) => write!(f, "{value}"),
             Self::Float(value) => write!(f, "{value:?}"),
             Self::Double(value) => write!(f, "{value:?}"),
-            Self::String(text) => write!(f, "'{}'", text.replace('\\', "\\\\").replace('\'', "\\'")),
+            Self::String(text) => {
+                write!(f, "'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"))
+            }
             Self::Interval(interval) => write!(f, "{interval}"),
         }
     }
@@ -241,7 +246,11 @@ fn like_word(operator: LikeOperator) -> &'static str {
     }
 }
 
-fn separated<T: fmt::Display>(f: &mut fmt::Formatter<'_>, between: &str, items: &[T]) -> fmt::Result {
+fn separated<T: fmt::Display>(
+    f: &mut fmt::Formatter<'_>,
+    between: &str,
+    items: &[T],
+) -> fmt::Result {
     for (index, item) in items.iter().enumerate() {
         if index > 0 {
             f.write_str(between)?;
@@ -249,4 +258,29 @@ fn separated<T: fmt::Display>(f: &mut fmt::Formatter<'_>, between: &str, items: 
         write!(f, "{item}")?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::parse_expression;
+
+    fn check(sql: &str, expected: &str) {
+        assert_eq!(parse_expression(sql).unwrap().name(), expected, "{sql}");
+    }
+
+    #[test]
+    fn a_column_is_named_without_its_table() {
+        check("c1", "c1");
+        check("db.t1.c1", "c1");
+    }
+
+    #[test]
+    fn an_expression_is_named_by_its_text_however_it_is_spaced() {
+        check("c2+1", "c2 + 1");
+        check("SUM( c4 )  OVER w1", "sum(c4)over w1");
+        check("count(merchant_id) over w10d", "count(merchant_id)over w10d");
+        check("csv()", "csv()");
+        check("(a+b)*c - (d-e)", "(a + b) * c - (d - e)");
+        check("sum(c) over (partition by k rows 1 preceding)", "sum(c)over (...)");
+    }
 }

@@ -162,9 +162,10 @@ impl Parser<'_> {
             return Ok(SelectItem::Star { qualifier: None, span: self.span_from(start) });
         }
         let is_name = |kind| matches!(kind, Kind::Word | Kind::Quoted);
-        let dotted = |count| is_name(self.peek_nth(count).kind) && self.nth_is_symbol(count + 1, ".");
-        let is_star = dotted(0)
-            && (self.nth_is_symbol(2, "*") || (dotted(2) && self.nth_is_symbol(4, "*")));
+        let dotted =
+            |count| is_name(self.peek_nth(count).kind) && self.nth_is_symbol(count + 1, ".");
+        let is_star =
+            dotted(0) && (self.nth_is_symbol(2, "*") || (dotted(2) && self.nth_is_symbol(4, "*")));
         if is_star {
             return self.qualified_star();
         }
@@ -217,7 +218,10 @@ impl Parser<'_> {
             let right = self.table()?;
             let order_by = if kind == JoinKind::Last { self.order_by()? } else { Vec::new() };
             if self.at_word("USING") {
-                return self.unsupported("JOIN … USING").with_hint("Write the columns after ON.").err();
+                return self
+                    .unsupported("JOIN … USING")
+                    .with_hint("Write the columns after ON.")
+                    .err();
             }
             let on = if kind == JoinKind::Cross {
                 None

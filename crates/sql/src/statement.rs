@@ -233,8 +233,7 @@ impl Parser<'_> {
         }
         self.expect_word("FROM")?;
         let table = self.object_name()?;
-        let filter =
-            if self.eat_word("WHERE") { Some(Box::new(self.expression()?)) } else { None };
+        let filter = if self.eat_word("WHERE") { Some(Box::new(self.expression()?)) } else { None };
         Ok(Statement::Delete { table, filter })
     }
 

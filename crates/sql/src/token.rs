@@ -255,7 +255,8 @@ mod tests {
 
     fn check(sql: &str, expected: &[&str]) {
         let tokens = tokenize(sql).unwrap();
-        let texts: Vec<&str> = tokens.iter().map(|token| &sql[token.start()..token.end()]).collect();
+        let texts: Vec<&str> =
+            tokens.iter().map(|token| &sql[token.start()..token.end()]).collect();
         assert_eq!(texts[..texts.len() - 1], *expected, "{sql}");
         assert_eq!(tokens.last().unwrap().kind, Kind::End);
     }

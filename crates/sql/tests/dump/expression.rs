@@ -15,7 +15,9 @@ pub(super) fn expr(expr: &Expr) -> String {
         }
         ExprKind::Literal(value) => literal(value),
         ExprKind::Parameter(index) => format!("?{index}"),
-        ExprKind::Unary { operator, operand } => list(&format!("{operator:?}"), [self::expr(operand)]),
+        ExprKind::Unary { operator, operand } => {
+            list(&format!("{operator:?}"), [self::expr(operand)])
+        }
         ExprKind::Binary { operator, left, right } => {
             list(&format!("{operator:?}"), [self::expr(left), self::expr(right)])
         }
@@ -45,7 +47,9 @@ pub(super) fn expr(expr: &Expr) -> String {
         }
         ExprKind::Cast { operand, to } => list("Cast", [self::expr(operand), to.to_string()]),
         ExprKind::Call(value) => call(value),
-        ExprKind::Index { operand, index } => list("Index", [self::expr(operand), self::expr(index)]),
+        ExprKind::Index { operand, index } => {
+            list("Index", [self::expr(operand), self::expr(index)])
+        }
         ExprKind::Array { element, items } => {
             let element = element.iter().map(|element| format!("<{element}>"));
             list("Array", element.chain(items.iter().map(self::expr)))

@@ -24,7 +24,12 @@ pub(crate) fn script(sql: &str) -> String {
 fn diagnostic(sql: &str, error: &Diagnostic) -> String {
     let mut text = format!("error[{}]: {}", error.code, error.message);
     if let Some(span) = error.span {
-        text.push_str(&format!("\n  at {}..{} {:?}", span.start, span.end, &sql[span.start..span.end]));
+        text.push_str(&format!(
+            "\n  at {}..{} {:?}",
+            span.start,
+            span.end,
+            &sql[span.start..span.end]
+        ));
     }
     for (label, value) in [("detail", &error.detail), ("hint", &error.hint)] {
         if let Some(value) = value {

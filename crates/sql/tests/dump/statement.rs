@@ -15,7 +15,9 @@ pub(super) fn statement(statement: &Statement) -> String {
         Statement::CreateDatabase { name, if_not_exists } => {
             list("create-database", [flag(*if_not_exists, "if-not-exists"), name.text.clone()])
         }
-        Statement::DropDatabase { name, if_exists } => drop_object("database", *if_exists, &name.text),
+        Statement::DropDatabase { name, if_exists } => {
+            drop_object("database", *if_exists, &name.text)
+        }
         Statement::Use(name) => list("use", [name.text.clone()]),
         Statement::CreateTable(table) => create_table(table),
         Statement::DropTable { name, if_exists } => drop_object("table", *if_exists, &object(name)),
@@ -55,9 +57,9 @@ fn other_statement(statement: &Statement) -> String {
         }
         Statement::Truncate(name) => list("truncate", [object(name)]),
         Statement::AlterTable { table, actions } => {
-            let actions = actions
-                .iter()
-                .map(|action| list(if action.add { "add" } else { "drop" }, [format!("{:?}", action.path)]));
+            let actions = actions.iter().map(|action| {
+                list(if action.add { "add" } else { "drop" }, [format!("{:?}", action.path)])
+            });
             list("alter-table", [object(table)].into_iter().chain(actions))
         }
         Statement::CreateProcedure(procedure) => list(
@@ -86,7 +88,9 @@ fn other_statement(statement: &Statement) -> String {
                 options("options", &function.options),
             ],
         ),
-        Statement::DropFunction { name, if_exists } => drop_object("function", *if_exists, &name.text),
+        Statement::DropFunction { name, if_exists } => {
+            drop_object("function", *if_exists, &name.text)
+        }
         Statement::CreateUser(definition) => user("create-user", definition),
         Statement::AlterUser(definition) => user("alter-user", definition),
         Statement::DropUser { name, if_exists } => drop_object("user", *if_exists, &name.text),
@@ -104,7 +108,8 @@ fn drop_object(what: &str, if_exists: bool, name: &str) -> String {
 fn show_text(debug: &str) -> String {
     let mut text = String::new();
     for (index, part) in debug.split(", span: Span {").enumerate() {
-        let kept = if index == 0 { part } else { part.split_once('}').map_or("", |(_, rest)| rest) };
+        let kept =
+            if index == 0 { part } else { part.split_once('}').map_or("", |(_, rest)| rest) };
         text.push_str(kept);
     }
     text
@@ -190,8 +195,7 @@ fn set_expression(body: &SetExpr) -> String {
 }
 
 fn select(select: &Select) -> String {
-    let windows =
-        select.windows.iter().map(|named| list(&named.name.text, [window(&named.spec)]));
+    let windows = select.windows.iter().map(|named| list(&named.name.text, [window(&named.spec)]));
     let parts = [flag(select.distinct, "distinct")]
         .into_iter()
         .chain(select.items.iter().map(select_item))
