@@ -11,6 +11,9 @@ use crate::{
     entry::{Entry, Spine},
 };
 
+/// How many rows ahead of the reader the rows are asked for.
+const PREFETCH_DISTANCE: usize = 8;
+
 /// A row and its event time in the index.
 #[derive(Debug, Clone, Copy)]
 pub struct KeyRow<'g> {
@@ -131,6 +134,9 @@ impl<'g> Iterator for KeyRows<'g> {
                 continue;
             };
             self.ahead = older;
+            if let Some(later) = older.len().checked_sub(PREFETCH_DISTANCE) {
+                older[later].prefetch_row();
+            }
             let row = slot.row();
             if !self.bounds.is_visible(row.arrival()) {
                 continue;
