@@ -264,12 +264,11 @@ fn newest_match<'a>(join: &Join, left: &Row, rights: &'a [Row]) -> Option<&'a Ro
                 _ => false,
             }
         });
-        let is_less = join.less.is_none_or(|(r, l)| {
-            match (integer(&right[r]), integer(&left[l])) {
+        let is_less =
+            join.less.is_none_or(|(r, l)| match (integer(&right[r]), integer(&left[l])) {
                 (Some(right), Some(left)) => right < left,
                 _ => false,
-            }
-        });
+            });
         keys_are_equal && is_in_time && is_less
     };
     let order_of = |right: &Row| join.order_by.map(|column| integer(&right[column]));

@@ -127,9 +127,8 @@ fn value_at(array: &dyn Array, row: usize) -> Value {
         }
         ArrowType::Map(..) => {
             let entries = read!(MapArray);
-            let entry = |index| {
-                (value_at(entries.column(0), index), value_at(entries.column(1), index))
-            };
+            let entry =
+                |index| (value_at(entries.column(0), index), value_at(entries.column(1), index));
             Value::Map((0..entries.len()).map(entry).collect())
         }
         other => panic!("a column of Arrow type {other} came back"),

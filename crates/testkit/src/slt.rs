@@ -143,7 +143,8 @@ fn parse_block(block: &[&str], first_line: usize) -> Result<Record, (usize, Stri
         return Ok(Record { comments: owned(comments), line, header, sql, expected: Vec::new() });
     };
     let words: Vec<&str> = header.split_whitespace().collect();
-    if !matches!(words[..], ["statement", "ok" | "error"] | ["query", _] | ["query", _, "rowsort"]) {
+    if !matches!(words[..], ["statement", "ok" | "error"] | ["query", _] | ["query", _, "rowsort"])
+    {
         return Err((line, format!("`{header}` begins no record")));
     }
     let at = rest.iter().position(|line| *line == SEPARATOR).unwrap_or(rest.len());

@@ -36,6 +36,7 @@ const STACK_BYTES: usize = 64 << 20;
 
 /// What to run and what to print.
 #[derive(Debug, Clone, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "switches of a command line")]
 pub struct Options {
     /// Only this area.
     pub area: Option<String>,
@@ -184,7 +185,12 @@ fn review(done: &[Done<'_>], is_whole: bool, bless: bool) -> bool {
         (lines(|done| done.verdict.is_ok()), lines(|done| done.verdict.is_err()));
     let listed = pending::read();
     let review = Review::of(&listed, &passed, &failed, is_whole);
-    println!("conformance: {} passed, {} failed, {} pending", passed.len(), failed.len(), listed.len());
+    println!(
+        "conformance: {} passed, {} failed, {} pending",
+        passed.len(),
+        failed.len(),
+        listed.len()
+    );
     if bless {
         let written = review.blessed(&listed).and_then(|lines| {
             println!("conformance: the list holds {} cases now", lines.len());

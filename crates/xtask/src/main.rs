@@ -51,6 +51,7 @@ enum Command {
 }
 
 #[derive(Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "switches of a command line")]
 struct ConformanceArguments {
     /// Only this area.
     area: Option<String>,

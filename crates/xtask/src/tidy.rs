@@ -143,7 +143,8 @@ fn files_hold_one_idea() -> Violations {
 }
 
 fn names_name_something() -> Violations {
-    let named = |name: &str| BANNED_NAMES.iter().any(|banned| name.split('_').any(|w| w == *banned));
+    let named =
+        |name: &str| BANNED_NAMES.iter().any(|banned| name.split('_').any(|w| w == *banned));
     let crates = crate_names()
         .into_iter()
         .filter(|name| named(&name.replace('-', "_")))

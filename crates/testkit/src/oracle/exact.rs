@@ -130,7 +130,9 @@ mod tests {
 
     #[test]
     fn a_value_is_its_own_sum() {
-        for value in [1.5, -0.1, f64::MAX, f64::MIN_POSITIVE, 5e-324, -1e-310, 4_503_599_627_370_497.0] {
+        for value in
+            [1.5, -0.1, f64::MAX, f64::MIN_POSITIVE, 5e-324, -1e-310, 4_503_599_627_370_497.0]
+        {
             check(&[value], value);
             check(&[value, 1e300, -1e300], value);
         }

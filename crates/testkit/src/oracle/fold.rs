@@ -32,6 +32,21 @@ pub enum Function {
     },
     /// `top(x, k)`: the k greatest, descending, joined by commas. Integers only.
     Top(usize, usize),
+    /// `topn_frequency(x, n)`: the n most frequent, ties ascending, joined by commas and filled up
+    /// with the word NULL. Integers and texts only.
+    TopFrequency(usize, usize),
+    /// `median(x)`: the middle one, or the mean of the two. Integers only.
+    Median(usize),
+    /// A function that the oracle does not compute: batch mode and request mode are compared with
+    /// each other only.
+    Unmodelled {
+        /// The name.
+        name: &'static str,
+        /// The first argument.
+        column: usize,
+        /// What follows the first argument.
+        rest: &'static str,
+    },
 }
 
 /// Functions that also have a `_where` form.
@@ -39,7 +54,7 @@ pub enum Function {
 pub enum Plain {
     /// Values that are not NULL.
     Count,
-    /// Integers: BIGINT. Floats: correctly rounded, of the argument's type.
+    /// Integers: BIGINT, held at its ends. Floats: correctly rounded, of the argument's type.
     Sum,
     /// The sum divided once, DOUBLE.
     Avg,
@@ -67,7 +82,8 @@ impl Condition {
     }
 }
 
-/// The value of an aggregate over a frame. Panics for LAG, which does not look at the frame.
+/// The value of an aggregate over a frame. Panics for LAG, which does not look at the frame; NULL
+/// for functions without a model.
 pub fn fold(function: &Function, frame: &[&Row]) -> Value {
     match function {
         Function::CountRows => count(frame.len()),
@@ -80,7 +96,7 @@ pub fn fold(function: &Function, frame: &[&Row]) -> Value {
         Function::DistinctCount(column) => {
             let mut seen: Vec<&Value> = Vec::new();
             for value in not_null(frame, *column) {
-                if !seen.iter().any(|other| compare(other, value).is_eq()) {
+                if !seen.iter().any(|other| is_same_value(other, value)) {
                     seen.push(value);
                 }
             }
@@ -100,7 +116,53 @@ pub fn fold(function: &Function, frame: &[&Row]) -> Value {
             let texts: Vec<String> = values.iter().map(ToString::to_string).collect();
             Value::String(texts.join(",").into())
         }
+        Function::TopFrequency(column, size) => top_frequency(&not_null(frame, *column), *size),
+        Function::Median(column) => median(&not_null(frame, *column)),
+        Function::Unmodelled { .. } => Value::Null,
         Function::Lag { .. } => panic!("lag does not look at the frame"),
+    }
+}
+
+fn top_frequency(values: &[&Value], size: usize) -> Value {
+    let mut counts: Vec<(usize, &Value)> = Vec::new();
+    for value in values {
+        match counts.iter_mut().find(|(_, other)| other == value) {
+            Some((count, _)) => *count += 1,
+            None => counts.push((1, value)),
+        }
+    }
+    counts.sort_by(|left, right| right.0.cmp(&left.0).then(compare(left.1, right.1)));
+    let text = |value: &Value| match value {
+        Value::String(text) => text.to_string(),
+        other => integer(other).expect("integers and texts only").to_string(),
+    };
+    let texts =
+        counts.iter().map(|(_, value)| text(value)).chain(std::iter::repeat("NULL".to_owned()));
+    Value::String(texts.take(size).collect::<Vec<_>>().join(",").into())
+}
+
+#[expect(clippy::cast_precision_loss, reason = "documented: rounded to DOUBLE")]
+fn median(values: &[&Value]) -> Value {
+    let mut values: Vec<i128> = values.iter().filter_map(|value| integer(value)).collect();
+    values.sort_unstable();
+    if values.is_empty() {
+        return Value::Null;
+    }
+    let (lower, upper) = (values[(values.len() - 1) / 2], values[values.len() / 2]);
+    Value::Double((lower + upper) as f64 / 2.0)
+}
+
+/// Whether they count as one value: both zeros do.
+#[expect(clippy::float_cmp, reason = "equality of values is what is asked")]
+fn is_same_value(left: &Value, right: &Value) -> bool {
+    match (left, right) {
+        (Value::Float(left), Value::Float(right)) => {
+            left == right || (left.is_nan() && right.is_nan())
+        }
+        (Value::Double(left), Value::Double(right)) => {
+            left == right || (left.is_nan() && right.is_nan())
+        }
+        _ => left == right,
     }
 }
 
@@ -136,7 +198,8 @@ fn sum(values: &[&Value]) -> Value {
         Value::Double(_) => Value::Double(exact::sum_to_f64(&doubles(values))),
         _ => {
             let sum: i128 = values.iter().filter_map(|value| integer(value)).sum();
-            Value::BigInt(i64::try_from(sum).expect("scenarios draw values that do not overflow"))
+            let in_range = sum.clamp(i128::from(i64::MIN), i128::from(i64::MAX));
+            Value::BigInt(i64::try_from(in_range).expect("it was brought into range"))
         }
     }
 }
@@ -181,5 +244,72 @@ fn compare(left: &Value, right: &Value) -> Ordering {
         (Value::String(left), Value::String(right)) => left.as_bytes().cmp(right.as_bytes()),
         (Value::Bool(left), Value::Bool(right)) => left.cmp(right),
         _ => integer(left).cmp(&integer(right)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lockstep_row::Value;
+
+    use super::{Condition, Function, Plain, fold};
+
+    /// One column, newest first.
+    fn check(function: &Function, column: &[Value], expected: &Value) {
+        let rows: Vec<Vec<Value>> = column.iter().map(|value| vec![value.clone()]).collect();
+        let frame: Vec<&Vec<Value>> = rows.iter().collect();
+        assert_eq!(fold(function, &frame), *expected, "{function:?}");
+    }
+
+    fn ints(values: &[i32]) -> Vec<Value> {
+        values.iter().copied().map(Value::Int).collect()
+    }
+
+    #[test]
+    fn an_empty_frame_has_no_values_to_fold() {
+        for plain in [Plain::Sum, Plain::Avg, Plain::Min, Plain::Max] {
+            check(&Function::Plain(plain, 0), &[], &Value::Null);
+            check(&Function::Plain(plain, 0), &[Value::Null], &Value::Null);
+        }
+        check(&Function::Plain(Plain::Count, 0), &[Value::Null], &Value::BigInt(0));
+        check(&Function::CountRows, &[Value::Null], &Value::BigInt(1));
+        check(&Function::Top(0, 2), &[], &Value::String("".into()));
+        check(&Function::FirstValue(0), &[], &Value::Null);
+    }
+
+    #[test]
+    fn conditions_leave_rows_out() {
+        let condition = Condition { column: 0, is_greater: true, constant: 1 };
+        let mut column = ints(&[3, 1, 2]);
+        column.push(Value::Null);
+        check(&Function::Where(Plain::Sum, 0, condition), &column, &Value::BigInt(5));
+        let condition = Condition { is_greater: false, ..condition };
+        check(&Function::Where(Plain::Count, 0, condition), &column, &Value::BigInt(1));
+    }
+
+    #[test]
+    fn ends_are_oldest_and_newest() {
+        check(&Function::FirstValue(0), &ints(&[3, 1, 2]), &Value::Int(2));
+        check(&Function::LastValue(0), &ints(&[3, 1, 2]), &Value::Int(3));
+    }
+
+    #[test]
+    fn values_are_counted_and_ranked() {
+        let column = ints(&[3, 1, 3, 2]);
+        check(&Function::DistinctCount(0), &column, &Value::BigInt(3));
+        check(&Function::Top(0, 3), &column, &Value::String("3,3,2".into()));
+        check(&Function::TopFrequency(0, 2), &column, &Value::String("3,1".into()));
+        check(&Function::TopFrequency(0, 4), &column, &Value::String("3,1,2,NULL".into()));
+        check(&Function::Median(0), &column, &Value::Double(2.5));
+    }
+
+    #[test]
+    fn floats_have_one_order() {
+        let zeros = [Value::Double(0.0), Value::Double(-0.0)];
+        check(&Function::DistinctCount(0), &zeros, &Value::BigInt(1));
+        let least = fold(
+            &Function::Plain(Plain::Min, 0),
+            &[&vec![zeros[0].clone()], &vec![zeros[1].clone()]],
+        );
+        assert!(matches!(least, Value::Double(zero) if zero.is_sign_negative()));
     }
 }

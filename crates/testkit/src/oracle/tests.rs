@@ -9,8 +9,7 @@ use super::{
 
 /// Rows of (key, event time, value).
 fn table(name: &str, rows: &[(&str, Option<i64>, i32)]) -> Table {
-    let columns =
-        [("k", DataType::String), ("ts", DataType::Timestamp), ("v", DataType::Int)];
+    let columns = [("k", DataType::String), ("ts", DataType::Timestamp), ("v", DataType::Int)];
     let row = |(key, ts, value): &(&str, Option<i64>, i32)| {
         let ts = ts.map_or(Value::Null, Value::Timestamp);
         vec![Value::String((*key).into()), ts, Value::Int(*value)]
@@ -75,8 +74,13 @@ fn frames_follow_the_worked_examples() {
 
 #[test]
 fn late_rows_take_their_place_in_event_time() {
-    let rows =
-        [("a", Some(3), 33), ("a", Some(2), 32), ("a", Some(0), 30), ("a", Some(1), 31), ("a", Some(4), 34)];
+    let rows = [
+        ("a", Some(3), 33),
+        ("a", Some(2), 32),
+        ("a", Some(0), 30),
+        ("a", Some(1), 31),
+        ("a", Some(4), 34),
+    ];
     let mut window = window(true, End::Preceding(6), End::CurrentRow);
     window.max_size = Some(3);
     check(window, &[table("t", &rows)], &[96, 93, 30, 61, 99].map(Some));
@@ -140,7 +144,8 @@ fn frames_may_end_before_the_current_row() {
 #[test]
 fn last_join_takes_the_newest_match() {
     let left = table("t", &[("a", Some(5), 1), ("b", Some(5), 2), ("c", Some(5), 3)]);
-    let right = table("r", &[("a", Some(9), 10), ("a", Some(5), 20), ("a", Some(5), 30), ("b", None, 40)]);
+    let right =
+        table("r", &[("a", Some(9), 10), ("a", Some(5), 20), ("a", Some(5), 30), ("b", None, 40)]);
     let tables = [left, right];
     let join = Join { table: 1, keys: vec![(0, 0)], order_by: Some(1), bound: None, less: None };
     let check = |join: Join, expected: [Option<i32>; 3]| {

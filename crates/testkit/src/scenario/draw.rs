@@ -47,9 +47,8 @@ pub fn scenario() -> impl Strategy<Value = Scenario> {
 
 /// An index needs an event time in every row, and of a type that indexes take.
 fn assemble(tables: Vec<Table>, query: Query, wants_index: bool) -> Scenario {
-    let is_timed = tables
-        .iter()
-        .all(|table| table.rows.iter().all(|row| row[EVENT_TIME] != Value::Null));
+    let is_timed =
+        tables.iter().all(|table| table.rows.iter().all(|row| row[EVENT_TIME] != Value::Null));
     let takes_index =
         matches!(tables[0].columns[EVENT_TIME].1, DataType::Timestamp | DataType::BigInt);
     Scenario { is_indexed: wants_index && is_timed && takes_index, tables, query }
@@ -168,7 +167,9 @@ fn value(data_type: &DataType) -> BoxedStrategy<Value> {
         DataType::SmallInt => {
             prop_oneof![-3_i16..4, any::<i16>()].prop_map(Value::SmallInt).boxed()
         }
-        DataType::Int => prop_oneof![3 => -5_i32..6, 1 => any::<i32>()].prop_map(Value::Int).boxed(),
+        DataType::Int => {
+            prop_oneof![3 => -5_i32..6, 1 => any::<i32>()].prop_map(Value::Int).boxed()
+        }
         DataType::BigInt => {
             prop_oneof![-3_i64..4, -(1_i64 << 58)..(1_i64 << 58)].prop_map(Value::BigInt).boxed()
         }
@@ -212,7 +213,11 @@ fn text() -> impl Strategy<Value = String> {
     ]
 }
 
-fn query(columns: &Columns, shape: Shape, is_ordered: bool) -> impl Strategy<Value = Query> + use<> {
+fn query(
+    columns: &Columns,
+    shape: Shape,
+    is_ordered: bool,
+) -> impl Strategy<Value = Query> + use<> {
     let unions = if let Shape::Unions(count) = shape { count } else { 0 };
     let joins: Vec<_> = match shape {
         Shape::Unions(_) => Vec::new(),
@@ -227,8 +232,9 @@ fn query(columns: &Columns, shape: Shape, is_ordered: bool) -> impl Strategy<Val
     (joins, windows, items).prop_map(move |(joins, windows, calls)| {
         let mut items = vec![Item::Column(ID)];
         items.extend((1..=joins.len()).map(|join| Item::Column(join * column_count + ID)));
-        items.extend(calls.into_iter().map(|(window, function)| {
-            Item::Call { window: window.index(windows.len()), function }
+        items.extend(calls.into_iter().map(|(window, function)| Item::Call {
+            window: window.index(windows.len()),
+            function,
         }));
         Query { joins, windows, items }
     })
@@ -245,7 +251,8 @@ fn join(table: usize, width: usize) -> impl Strategy<Value = Join> {
                 let left = if is_chained { (table - 1) * width + SECOND_KEY } else { SECOND_KEY };
                 keys.push((left, SECOND_KEY));
             }
-            let bound = order.flatten().map(|is_inclusive| Bound { left: EVENT_TIME, is_inclusive });
+            let bound =
+                order.flatten().map(|is_inclusive| Bound { left: EVENT_TIME, is_inclusive });
             Join {
                 table,
                 keys,
@@ -311,11 +318,19 @@ fn frame(is_ordered: bool) -> impl Strategy<Value = (bool, End, End)> {
     })
 }
 
+/// Functions of a number without a model, and what follows their first argument.
+const UNMODELLED: [(&str, &str); 4] =
+    [("stddev", ""), ("var_pop", ""), ("ew_avg", ", 0.5"), ("drawdown", "")];
+
+fn unmodelled(column: usize, (name, rest): (&'static str, &'static str)) -> Function {
+    Function::Unmodelled { name, column, rest }
+}
+
 /// A function that takes a column of its type.
 fn function(types: Vec<DataType>) -> impl Strategy<Value = Function> {
     let plain = select(vec![Plain::Count, Plain::Sum, Plain::Avg, Plain::Min, Plain::Max]);
     let condition = (any::<bool>(), -2_i32..3);
-    (any::<Index>(), 0..8_u8, plain, condition, 0_usize..4).prop_map(
+    (any::<Index>(), 0..10_u8, plain, condition, 0_usize..4).prop_map(
         move |(column, form, plain, (is_greater, constant), size)| {
             let column = column.index(types.len());
             let data_type = &types[column];
@@ -333,6 +348,12 @@ fn function(types: Vec<DataType>) -> impl Strategy<Value = Function> {
                     Function::Where(plain, column, condition)
                 }
                 4 if data_type.is_integer() => Function::Top(column, size + 1),
+                8 if data_type.is_integer() || *data_type == DataType::String => {
+                    Function::TopFrequency(column, size + 1)
+                }
+                9 if data_type.is_integer() && size == 0 => Function::Median(column),
+                8 | 9 if is_number => unmodelled(column, UNMODELLED[size]),
+                9 => unmodelled(column, ("entropy", "")),
                 0 | 4 => Function::DistinctCount(column),
                 1 | 5 => Function::FirstValue(column),
                 2 | 6 => Function::LastValue(column),

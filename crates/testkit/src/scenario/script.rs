@@ -31,11 +31,8 @@ pub fn script(scenario: &Scenario) -> String {
 
 /// CREATE TABLE of one table.
 pub fn create(scenario: &Scenario, table: &Table) -> String {
-    let columns: Vec<String> = table
-        .columns
-        .iter()
-        .map(|(name, data_type)| format!("{name} {data_type}"))
-        .collect();
+    let columns: Vec<String> =
+        table.columns.iter().map(|(name, data_type)| format!("{name} {data_type}")).collect();
     let index = if scenario.is_indexed {
         format!(", INDEX(KEY={}, TS={})", table.columns[KEY].0, table.columns[EVENT_TIME].0)
     } else {
@@ -86,6 +83,13 @@ pub fn call(scenario: &Scenario, function: &Function) -> String {
         Function::LastValue(column) => format!("last_value({})", name(column)),
         Function::Lag { column, offset } => format!("lag({}, {offset})", name(column)),
         Function::Top(column, size) => format!("top({}, {size})", name(column)),
+        Function::TopFrequency(column, size) => {
+            format!("topn_frequency({}, {size})", name(column))
+        }
+        Function::Median(column) => format!("median({})", name(column)),
+        Function::Unmodelled { name: function, column, rest } => {
+            format!("{function}({}{rest})", name(column))
+        }
     }
 }
 

@@ -20,10 +20,7 @@ pub(crate) enum Came {
     /// Rows, or nothing, of a statement that worked.
     Table(Table),
     /// An error, and the statement it is about.
-    Error {
-        diagnostic: Box<Diagnostic>,
-        sql: String,
-    },
+    Error { diagnostic: Box<Diagnostic>, sql: String },
 }
 
 /// Columns and rows.
@@ -116,7 +113,10 @@ fn check_columns(
     for (index, (expected, came)) in expected.iter().zip(came).enumerate() {
         if expected.0 != came.0 {
             let number = index + 1;
-            return Err(format!("column {number}: expected name `{}`, came `{}`", expected.0, came.0));
+            return Err(format!(
+                "column {number}: expected name `{}`, came `{}`",
+                expected.0, came.0
+            ));
         }
         if expected.1 != came.1 {
             let name = &expected.0;
@@ -142,7 +142,9 @@ fn check_rows(
         for ((expected, came), (name, _)) in expected.iter().zip(came).zip(columns) {
             if !agree(expected, came, tolerance) {
                 let number = number + 1;
-                return Err(format!("row {number}, `{name}`: expected {expected:?}, came {came:?}"));
+                return Err(format!(
+                    "row {number}, `{name}`: expected {expected:?}, came {came:?}"
+                ));
             }
         }
     }

@@ -141,7 +141,8 @@ fn deploy_request(case: &Case) -> Result<Came, String> {
     }
     let world = World::open(case)?;
     let sql = only_statement(case)?;
-    let options = case.long_windows.as_ref().map(|windows| format!("OPTIONS(long_windows='{windows}')"));
+    let options =
+        case.long_windows.as_ref().map(|windows| format!("OPTIONS(long_windows='{windows}')"));
     let deploy = format!("DEPLOY {} {} {sql}", case.deployment, options.unwrap_or_default());
     if let Err(diagnostic) = world.session.execute(&deploy) {
         return Ok(came(Err(diagnostic), &deploy));

@@ -17,9 +17,14 @@ pub(crate) fn catch_text() {
 
 /// Runs something; the text of its panic is the error.
 pub(crate) fn caught<T>(run: impl FnOnce() -> T) -> Result<T, String> {
-    catch_unwind(AssertUnwindSafe(run)).map_err(|_| {
-        TEXT.take().unwrap_or_else(|| "panicked on another thread".to_owned())
-    })
+    match catch_unwind(AssertUnwindSafe(run)) {
+        Ok(value) => Ok(value),
+        Err(payload) => {
+            // The hook has the text with its place; the payload has the text only.
+            drop(payload);
+            Err(TEXT.take().unwrap_or_else(|| "panicked on another thread".to_owned()))
+        }
+    }
 }
 
 #[cfg(test)]

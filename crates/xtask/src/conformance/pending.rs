@@ -50,11 +50,7 @@ impl Review {
     ) -> Self {
         let is_known = |line: &&Line| passed.contains(*line) || failed.contains(*line);
         let gone = listed.iter().filter(|line| is_whole && !is_known(line));
-        Self {
-            passing: listed & passed,
-            failing: failed - listed,
-            gone: gone.cloned().collect(),
-        }
+        Self { passing: listed & passed, failing: failed - listed, gone: gone.cloned().collect() }
     }
 
     /// Whether the list is right.

@@ -26,10 +26,7 @@ fn expectation() -> Expectation {
 fn table() -> Table {
     Table {
         columns: columns(),
-        rows: vec![
-            vec![Value::Int(1), Value::Null],
-            vec![Value::Int(2), Value::Double(1.5)],
-        ],
+        rows: vec![vec![Value::Int(1), Value::Null], vec![Value::Int(2), Value::Double(1.5)]],
     }
 }
 
