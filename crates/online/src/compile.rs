@@ -122,13 +122,11 @@ impl<'c> Compiler<'c> {
             return Diagnostic::internal(format!("`{name}` is not a table of the catalog")).err();
         };
         draft.leaf = LeafKind::Table(self.table(catalog_table)?);
-        let places: Vec<Place> =
-            (0..catalog_table.schema.columns.len()).map(Place::Leaf).collect();
+        let places: Vec<Place> = (0..catalog_table.schema.columns.len()).map(Place::Leaf).collect();
         if !scan.filters.is_empty() {
             let name = scan.table_name.clone();
-            let schema =
-                DFSchema::try_from_qualified_schema(name, &catalog_table.arrow_schema)
-                    .map_err(|error| Diagnostic::internal(error.to_string()))?;
+            let schema = DFSchema::try_from_qualified_schema(name, &catalog_table.arrow_schema)
+                .map_err(|error| Diagnostic::internal(error.to_string()))?;
             for filter in &scan.filters {
                 draft.steps.push(Step::Filter(BoundExpr::bind(filter, &schema, &places)?));
             }

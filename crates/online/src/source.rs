@@ -177,7 +177,12 @@ impl Source {
 
     /// Checks the keys that the access path left open.
     #[inline]
-    fn has_keys<'s>(&'s self, ctx: &Context<'s>, frame: &Frame<'_, 's>, keys: &[Datum<'s>]) -> bool {
+    fn has_keys<'s>(
+        &'s self,
+        ctx: &Context<'s>,
+        frame: &Frame<'_, 's>,
+        keys: &[Datum<'s>],
+    ) -> bool {
         self.residual
             .iter()
             .all(|(key, expr)| is_same_key(expr.eval(frame, ctx.arena), keys[*key], ctx))

@@ -83,8 +83,7 @@ impl Compiler<'_> {
         let filter = match &node.filter {
             Some(filter) => {
                 let right_places = right_layout.iter().map(|place| place.on_the_right());
-                let places: Vec<Place> =
-                    draft.layout.iter().copied().chain(right_places).collect();
+                let places: Vec<Place> = draft.layout.iter().copied().chain(right_places).collect();
                 Some(BoundExpr::bind(filter, &node.schema, &places)?)
             }
             None => None,

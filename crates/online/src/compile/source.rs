@@ -57,9 +57,7 @@ impl Compiler<'_> {
         let order = match (spec.order_by, traced.as_ref().and_then(|traced| traced.order)) {
             (None, _) => Order::Arrival,
             (Some(_), Some(column)) => Order::Index { column },
-            (Some(expr), None) => {
-                Order::Computed(BoundExpr::bind(expr, spec.schema, &layout)?)
-            }
+            (Some(expr), None) => Order::Computed(BoundExpr::bind(expr, spec.schema, &layout)?),
         };
         let access = self.access(&chain, traced.as_ref());
         let source = Source { chain, access, residual, order };

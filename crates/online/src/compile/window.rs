@@ -163,10 +163,7 @@ fn reach(frame: Frame) -> i128 {
 }
 
 /// The groups of a scan, and their accumulators.
-fn groups<'c>(
-    sharing: &[&Wanted<'c>],
-    arguments: &mut Arguments<'c>,
-) -> (Vec<Group>, Vec<Call>) {
+fn groups<'c>(sharing: &[&Wanted<'c>], arguments: &mut Arguments<'c>) -> (Vec<Group>, Vec<Call>) {
     let mut groups = Vec::with_capacity(sharing.len());
     let mut calls: Vec<Call> = Vec::new();
     for wanted in sharing {

@@ -206,9 +206,11 @@ fn a_right_side_with_a_window_is_computed_per_right_row() {
         exclude_current_row: false,
         instance_not_in_window: false,
     };
-    let right = windows(world.scan(1), vec![], vec![group(window, vec![], vec![column(1, "id")], "w")]);
+    let right =
+        windows(world.scan(1), vec![], vec![group(window, vec![], vec![column(1, "id")], "w")]);
     let keys = vec![(column(0, "k"), column(1, "k"))];
-    let joined = last_join(world.scan(0), right, keys, |join| join.order_by = Some(column(1, "ts")));
+    let joined =
+        last_join(world.scan(0), right, keys, |join| join.order_by = Some(column(1, "ts")));
     let program = world.compile(&project(joined, vec![col("w")]));
     assert_eq!(answer(&program, &world.rows[0][0]), Some(vec!["[3,2]".to_owned()]));
 }

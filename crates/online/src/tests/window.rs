@@ -15,7 +15,8 @@ fn frame(current: &TestRow, main: &[TestRow], unions: &[&[TestRow]], window: &Wi
         for row in rows.iter().filter(|row| row.k == current.k) {
             let (Some(order), Some(now)) = (order_of(row), now) else { continue };
             let is_main = source == 0;
-            let is_earlier = order < now || order == now && (!is_main || row.arrival < current.arrival);
+            let is_earlier =
+                order < now || order == now && (!is_main || row.arrival < current.arrival);
             let is_excluded = window.exclude_current_time && order == now
                 || window.instance_not_in_window && is_main;
             if is_earlier && !is_excluded {
@@ -47,7 +48,8 @@ fn listed(ids: &[i64]) -> String {
 }
 
 fn frames() -> impl Strategy<Value = Frame> {
-    let rows = (proptest::option::of(0_u64..6), 0_u64..3).prop_map(|(from, to)| Frame::Rows { from, to });
+    let rows =
+        (proptest::option::of(0_u64..6), 0_u64..3).prop_map(|(from, to)| Frame::Rows { from, to });
     let range = (proptest::option::of(-1_i64..6), 0_i64..3)
         .prop_map(|(from, to)| Frame::Range { from, to });
     prop_oneof![rows, range]
@@ -88,7 +90,9 @@ fn is_null(expr: Expr) -> Expr {
 
 /// The same value, but computed, so that no index can hold it.
 fn computed(expr: Expr) -> Expr {
-    when(is_null(expr.clone()), lit(datafusion::common::ScalarValue::Int64(None))).otherwise(expr).unwrap()
+    when(is_null(expr.clone()), lit(datafusion::common::ScalarValue::Int64(None)))
+        .otherwise(expr)
+        .unwrap()
 }
 
 /// `input` with some of its columns computed.
@@ -264,7 +268,8 @@ fn a_query_without_a_table_has_one_row() {
 #[test]
 fn a_union_of_whole_results_is_refused_with_a_hint() {
     let world = four_rows();
-    let plan = LogicalPlanBuilder::from(world.scan(0)).union(world.scan(0)).unwrap().build().unwrap();
+    let plan =
+        LogicalPlanBuilder::from(world.scan(0)).union(world.scan(0)).unwrap().build().unwrap();
     let refusal = world.try_compile(&plan).unwrap_err();
     assert_eq!(refusal.code, lockstep_diagnostic::code::FEATURE_NOT_SUPPORTED);
     assert!(refusal.message.contains("UNION"), "{refusal}");
@@ -273,7 +278,8 @@ fn a_union_of_whole_results_is_refused_with_a_hint() {
 
 #[test]
 fn a_union_source_that_is_no_row_source_is_run_in_batch_mode() {
-    let world = World::new(&[vec![(Some(1), Some(10))], vec![(Some(1), Some(15)), (Some(2), Some(16))]]);
+    let world =
+        World::new(&[vec![(Some(1), Some(10))], vec![(Some(1), Some(15)), (Some(2), Some(16))]]);
     let union = LogicalPlanBuilder::from(world.scan(1)).distinct().unwrap().build().unwrap();
     let window = by_time(Frame::Rows { from: None, to: 0 });
     let group = group(window, vec![0], vec![column(0, "id")], "w");
@@ -286,9 +292,10 @@ fn a_union_source_that_is_no_row_source_is_run_in_batch_mode() {
 fn windows_that_differ_only_in_their_frames_share_a_scan() {
     let world = four_rows();
     let frames = [Frame::Rows { from: Some(1), to: 0 }, Frame::Range { from: Some(15), to: 5 }];
-    let groups = frames.iter().zip(["a", "b"]).map(|(frame, name)| {
-        group(by_time(*frame), vec![], vec![column(0, "id")], name)
-    });
+    let groups = frames
+        .iter()
+        .zip(["a", "b"])
+        .map(|(frame, name)| group(by_time(*frame), vec![], vec![column(0, "id")], name));
     let plan = windows(world.scan(0), vec![], groups.collect());
     check(&world, &plan, Some("[1]"));
     let explain = world.compile(&plan).explain();
