@@ -82,11 +82,11 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
 ];
 
 /// Bytes that one list of the reference holds; later pieces are dropped there.
-pub(crate) const REFERENCE_LIST_SIZE_MAX: usize = 4096;
+const REFERENCE_LIST_SIZE_MAX: usize = 4096;
 
 /// Which part of a piece is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Part {
+enum Part {
     /// All of it.
     Whole,
     /// What stands before the pair delimiter.
@@ -97,7 +97,7 @@ pub(crate) enum Part {
 
 /// Splits texts the way `split`, `split_by_key` and `split_by_value` do.
 #[derive(Debug, Clone)]
-pub(crate) enum Splitter {
+enum Splitter {
     /// Nothing comes out.
     Never,
     /// At each occurrence of a text.
@@ -108,7 +108,7 @@ pub(crate) enum Splitter {
 
 impl Splitter {
     /// Prepares a delimiter: one byte is literal, more are a regular expression.
-    pub(crate) fn new(delimiter: &str) -> Self {
+    fn new(delimiter: &str) -> Self {
         let is_literal =
             delimiter.len() == 1 || delimiter.chars().all(|c| c.is_alphanumeric() || !c.is_ascii());
         match delimiter {
@@ -119,11 +119,7 @@ impl Splitter {
     }
 
     /// Calls `take` with every piece, in order, until it breaks.
-    pub(crate) fn split<'t>(
-        &self,
-        text: &'t str,
-        mut take: impl FnMut(&'t str) -> ControlFlow<()>,
-    ) {
+    fn split<'t>(&self, text: &'t str, mut take: impl FnMut(&'t str) -> ControlFlow<()>) {
         // The first break ends the walk; that it broke is of no interest to the caller.
         let _ended: ControlFlow<()> = match self {
             Self::Never => ControlFlow::Continue(()),
@@ -134,7 +130,7 @@ impl Splitter {
 }
 
 /// The wanted part of a piece; `None` where it has no such part.
-pub(crate) fn part_of<'t>(piece: &'t str, part: Part, pair_delimiter: &str) -> Option<&'t str> {
+fn part_of<'t>(piece: &'t str, part: Part, pair_delimiter: &str) -> Option<&'t str> {
     if part == Part::Whole {
         return Some(piece);
     }
