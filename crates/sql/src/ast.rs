@@ -215,7 +215,7 @@ pub struct TypeName {
     /// The name, as written.
     pub name: Ident,
     /// Type arguments of ARRAY and MAP.
-    pub arguments: Vec<TypeName>,
+    pub arguments: Vec<Self>,
 }
 
 /// Operators with one operand.
@@ -343,9 +343,9 @@ pub enum SetExpr {
         /// UNION ALL.
         all: bool,
         /// Left side.
-        left: Box<SetExpr>,
+        left: Box<Self>,
         /// Right side.
-        right: Box<SetExpr>,
+        right: Box<Self>,
     },
     /// `( query )`.
     Query(Box<Query>),
@@ -479,7 +479,7 @@ pub struct WindowSpec {
     pub frame: Option<Frame>,
     /// MAXSIZE.
     pub max_size: Option<Limit>,
-    /// EXCLUDE CURRENT_TIME, EXCLUDE CURRENT_ROW, INSTANCE_NOT_IN_WINDOW.
+    /// EXCLUDE `CURRENT_TIME`, EXCLUDE `CURRENT_ROW`, `INSTANCE_NOT_IN_WINDOW`.
     pub attributes: Vec<WindowAttribute>,
     /// Where it stands.
     pub span: Span,
@@ -488,18 +488,18 @@ pub struct WindowSpec {
 /// Attributes of a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum WindowAttribute {
-    /// EXCLUDE CURRENT_TIME.
+    /// EXCLUDE `CURRENT_TIME`.
     ExcludeCurrentTime,
-    /// EXCLUDE CURRENT_ROW.
+    /// EXCLUDE `CURRENT_ROW`.
     ExcludeCurrentRow,
-    /// INSTANCE_NOT_IN_WINDOW.
+    /// `INSTANCE_NOT_IN_WINDOW`.
     InstanceNotInWindow,
 }
 
 /// A window frame.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Frame {
-    /// ROWS, ROWS_RANGE or RANGE.
+    /// ROWS, `ROWS_RANGE` or RANGE.
     pub unit: FrameUnit,
     /// The older end.
     pub start: Bound,
@@ -569,7 +569,7 @@ pub enum OptionValue {
     /// A bare word, such as a column name or `latest`.
     Word(String),
     /// `(a, b)`, `[a, b]`.
-    List(Vec<OptionValue>),
+    List(Vec<Self>),
     /// A call, such as `timestamp(4000)` among the values of a request row.
     Expr(Box<Expr>),
 }
@@ -587,7 +587,7 @@ pub struct ColumnDefinition {
     pub default: Option<Expr>,
 }
 
-/// INDEX(KEY=…, TS=…, TTL=…, TTL_TYPE=…).
+/// INDEX(KEY=…, TS=…, TTL=…, `TTL_TYPE`=…).
 #[derive(Debug, Clone, PartialEq)]
 pub struct IndexDefinition {
     /// The name, which only the form `INDEX name (a, b) OPTIONS(…)` has; its columns become the
@@ -688,7 +688,7 @@ pub struct CreateIndex {
     pub table: ObjectName,
     /// The key columns.
     pub columns: Vec<Ident>,
-    /// OPTIONS(ts=…, ttl=…, ttl_type=…).
+    /// OPTIONS(ts=…, ttl=…, `ttl_type`=…).
     pub options: Vec<OptionItem>,
 }
 
@@ -728,7 +728,7 @@ pub enum Show {
     Job(String),
     /// SHOW JOBLOG id.
     JobLog(String),
-    /// SHOW CURRENT_USER.
+    /// SHOW `CURRENT_USER`.
     CurrentUser,
 }
 
@@ -771,7 +771,7 @@ pub struct CreateFunction {
     pub options: Vec<OptionItem>,
 }
 
-/// One action of ALTER TABLE: ADD or DROP offline_path 'uri'.
+/// One action of ALTER TABLE: ADD or DROP `offline_path` 'uri'.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AlterTableAction {
     /// ADD; DROP otherwise.

@@ -199,7 +199,8 @@ impl Parser<'_> {
             let span = token.span().to(next.span());
             let message = format!("operator `{text}{text}` is not supported");
             let error = Diagnostic::unsupported(message).at(span);
-            return if text == ":" { error.with_hint("Write CAST(… AS type).") } else { error }.err();
+            return if text == ":" { error.with_hint("Write CAST(… AS type).") } else { error }
+                .err();
         }
         let found = SYMBOLS.iter().find(|(symbol, _)| *symbol == text);
         Ok(found.map(|(_, operator)| Infix::Binary(*operator)))

@@ -8,7 +8,7 @@ use lockstep_diagnostic::{Diagnostic, Result, Span, code};
 use crate::ast::{Interval, IntervalUnit, Literal};
 use crate::token::Rejection;
 
-/// The text of i64::MIN without its sign, which is a literal only behind a minus.
+/// The text of [`i64::MIN`] without its sign, which is a literal only behind a minus.
 pub(crate) const BIGINT_MIN_DIGITS: &str = "9223372036854775808";
 
 /// The value of a number: `1`, `1L`, `1.5`, `1e3`, `1.5f`, `30d`.

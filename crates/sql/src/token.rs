@@ -90,7 +90,7 @@ impl Token {
 struct Lexicon;
 
 impl Dialect for Lexicon {
-    /// Only BigQuery's tokens have `#` comments and tell `b'…'` and `r'…'` from names.
+    /// Only the tokens of `BigQuery` have `#` comments and tell `b'…'` and `r'…'` from names.
     fn dialect(&self) -> TypeId {
         TypeId::of::<BigQueryDialect>()
     }

@@ -19,19 +19,23 @@ const NAMED_OTHERWISE: &[&str] = &["sum_col1, not col1"];
 const UPDATE: bool = option_env!("UPDATE_GOLDEN").is_some();
 
 /// All cases, or nothing where the data is absent.
+#[expect(clippy::print_stdout, reason = "says why the test is empty")]
 fn cases() -> Vec<Value> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/conformance");
     let Ok(entries) = fs::read_dir(&folder) else {
         println!("skipped: {} is absent", folder.display());
         return Vec::new();
     };
-    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    let mut paths: Vec<PathBuf> =
+        entries.map(|entry| entry.expect("the folder is readable").path()).collect();
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "jsonl"));
     paths.sort();
-    let texts = paths.iter().map(|path| fs::read_to_string(path).unwrap());
+    let texts = paths.iter().map(|path| fs::read_to_string(path).expect("the file is readable"));
     texts
         .flat_map(|text| {
-            text.lines().map(|line| serde_json::from_str(line).unwrap()).collect::<Vec<Value>>()
+            text.lines()
+                .map(|line| serde_json::from_str(line).expect("a line is a case"))
+                .collect::<Vec<Value>>()
         })
         .collect()
 }

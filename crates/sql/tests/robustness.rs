@@ -16,8 +16,9 @@ const STACK_BYTES: usize = 2 * MEBIBYTE;
 
 /// Runs it with no more stack than a worker thread has.
 fn with_small_stack(check: impl FnOnce() + Send + 'static) {
-    let thread = thread::Builder::new().stack_size(STACK_BYTES).spawn(check).unwrap();
-    thread.join().unwrap();
+    let thread =
+        thread::Builder::new().stack_size(STACK_BYTES).spawn(check).expect("a thread starts");
+    thread.join().expect("the check holds");
 }
 
 #[test]
@@ -61,7 +62,9 @@ fn a_text_that_nests_too_deeply_is_an_error() {
 #[test]
 fn a_hundred_parentheses_parse_printed_copied_and_dropped() {
     with_small_stack(|| {
-        for (open, close) in [("(", ")"), ("f(", ")"), ("CASE WHEN a THEN b + ", " END"), ("[", "]")] {
+        for (open, close) in
+            [("(", ")"), ("f(", ")"), ("CASE WHEN a THEN b + ", " END"), ("[", "]")]
+        {
             let sql = format!("{}1{}", open.repeat(100), close.repeat(100));
             let expr = parse_expression(&sql).unwrap_or_else(|error| panic!("{open}: {error}"));
             assert_eq!(expr, expr.clone());
@@ -149,14 +152,15 @@ fn answer(sql: &str) {
     }
 }
 
-/// Statements of the reference, or a few of our own where those are absent.
+/// Statements of the reference, or one of our own where those are absent.
+#[expect(clippy::print_stdout, reason = "says why the test is smaller")]
 fn statements() -> Vec<String> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/conformance");
     let mut statements = Vec::new();
     for name in ["parse", "window", "ddl", "lastjoin", "expression"] {
         let Ok(text) = fs::read_to_string(folder.join(format!("{name}.jsonl"))) else { continue };
         for line in text.lines() {
-            let case: serde_json::Value = serde_json::from_str(line).unwrap();
+            let case: serde_json::Value = serde_json::from_str(line).expect("a line is a case");
             let sqls = case["sqls"].as_array().into_iter().flatten();
             statements.extend(sqls.filter_map(|sql| sql.as_str().map(str::to_owned)));
         }
