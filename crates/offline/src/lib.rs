@@ -28,6 +28,10 @@ mod operator;
 mod parallel;
 mod planner;
 mod scan;
+#[cfg(test)]
+mod testing;
 mod window;
+#[cfg(test)]
+mod tests;
 
 pub use execute::{ExecuteOptions, Progress, Tables, execute, execute_each, explain};

@@ -1,1 +1,196 @@
-//! t
+//! Files in, malformed ones among them.
+
+use std::{fs, path::PathBuf, sync::Arc};
+
+use arrow::{
+    array::{ArrayRef, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray},
+    datatypes::Schema,
+};
+use lockstep_diagnostic::{Diagnostic, code};
+use lockstep_function::Settings;
+use lockstep_row::{Column, DataType, TableSchema, Value};
+
+use super::{FileFormat, LoadOptions, OnError, infer_schema, read_file};
+use crate::{
+    export::{ExportOptions, export},
+    testing::{TestDirectory, rows_of},
+};
+
+fn schema(columns: &[(&str, DataType)]) -> TableSchema {
+    let columns = columns.iter().map(|(name, of)| Column::new(*name, of.clone()));
+    TableSchema { columns: columns.collect(), indexes: Vec::new() }
+}
+
+fn people() -> TableSchema {
+    schema(&[("name", DataType::String), ("age", DataType::Int), ("seen", DataType::Timestamp)])
+}
+
+fn load(
+    path: &str,
+    options: &LoadOptions,
+    schema: &TableSchema,
+) -> Result<(Vec<Vec<Value>>, u64), Diagnostic> {
+    let mut file = read_file(path, options, schema, &Settings::default()).map_err(|error| *error)?;
+    let mut batches = Vec::new();
+    for batch in &mut file {
+        batches.push(batch.map_err(|error| *error)?);
+    }
+    Ok((rows_of(&batches), file.skipped_count()))
+}
+
+fn person(name: &str, age: Option<i32>, seen: Option<i64>) -> Vec<Value> {
+    vec![
+        Value::String(name.into()),
+        age.map_or(Value::Null, Value::Int),
+        seen.map_or(Value::Null, Value::Timestamp),
+    ]
+}
+
+#[test]
+fn csv_fields_are_typed_by_the_table() {
+    let directory = TestDirectory::new();
+    let path = directory.write(
+        "people.csv",
+        "\u{feff}seen,name,age\n1590738990000,\"Ann, \"\"A\"\"\",41\n2020-05-29 07:56:30,null,\n\
+         2020-05-29T09:56:30.250+02:00,,7\n",
+    );
+    let (rows, _) = load(&path, &LoadOptions::default(), &people()).unwrap();
+    assert_eq!(
+        rows,
+        [
+            person("Ann, \"A\"", Some(41), Some(1_590_738_990_000)),
+            vec![Value::Null, Value::Null, Value::Timestamp(1_590_738_990_000)],
+            person("", Some(7), Some(1_590_738_990_250)),
+        ]
+    );
+}
+
+#[test]
+fn a_header_with_other_names_means_positions() {
+    let directory = TestDirectory::new();
+    let path = directory.write("people.csv", "who,years,last\nBo,1,0\n");
+    let (rows, _) = load(&path, &LoadOptions::default(), &people()).unwrap();
+    assert_eq!(rows, [person("Bo", Some(1), Some(0))]);
+}
+
+#[test]
+fn a_malformed_row_is_named_or_skipped() {
+    let directory = TestDirectory::new();
+    let path = directory.write("people.csv", "name,age,seen\nBo,1,0\nCy,forty,0\nDi,2\nEd,3,0\n");
+    let error = load(&path, &LoadOptions::default(), &people()).unwrap_err();
+    assert_eq!(error.code, code::BAD_COPY_FORMAT);
+    let expected = "line 3: column `age`: `forty` is not an INT within its range";
+    assert!(error.message.ends_with(expected), "{}", error.message);
+    let mut options = LoadOptions::default();
+    options.csv.on_error = OnError::Skip;
+    let (rows, skipped) = load(&path, &options, &people()).unwrap();
+    assert_eq!(rows, [person("Bo", Some(1), Some(0)), person("Ed", Some(3), Some(0))]);
+    assert_eq!(skipped, 2);
+}
+
+#[test]
+fn not_null_is_checked_and_a_missing_column_takes_its_default() {
+    let directory = TestDirectory::new();
+    let path = directory.write("people.csv", "name,age\nBo,1\nnull,2\n");
+    let mut schema = people();
+    schema.columns[2].default = Some(Value::Timestamp(9));
+    let (rows, _) = load(&path, &LoadOptions::default(), &schema).unwrap();
+    assert_eq!(rows[0], person("Bo", Some(1), Some(9)));
+    schema.columns[0].nullable = false;
+    let error = load(&path, &LoadOptions::default(), &schema).unwrap_err();
+    assert_eq!(error.code, code::NOT_NULL_VIOLATION);
+    assert!(error.message.ends_with("line 3: column `name` does not take NULL"));
+}
+
+#[test]
+fn patterns_and_directories_mean_their_files_in_order() {
+    let directory = TestDirectory::new();
+    for (name, text) in [("b.csv", "n\n2\n"), ("a.csv", "n\n1\n"), ("c.txt", "n\n3\n")] {
+        directory.write(name, text);
+    }
+    directory.write("_SUCCESS", "");
+    let schema = schema(&[("n", DataType::BigInt)]);
+    let numbers = |path: PathBuf| {
+        let (rows, _) = load(&path.to_string_lossy(), &LoadOptions::default(), &schema).unwrap();
+        rows.into_iter().map(|row| row[0].clone()).collect::<Vec<_>>()
+    };
+    let expected = [1, 2, 3].map(Value::BigInt);
+    assert_eq!(numbers(directory.path().join("*.csv")), expected[..2]);
+    assert_eq!(numbers(directory.path().to_path_buf()), expected);
+    let missing = directory.path().join("*.parquet");
+    let error =
+        load(&missing.to_string_lossy(), &LoadOptions::default(), &schema).unwrap_err();
+    assert_eq!(error.code, code::UNDEFINED_FILE);
+}
+
+fn write_parquet(directory: &TestDirectory, columns: &[(&str, ArrayRef)]) -> String {
+    let batch = RecordBatch::try_from_iter(columns.iter().cloned()).unwrap();
+    let path = directory.path().join("file.parquet").to_string_lossy().into_owned();
+    let names: Vec<String> = columns.iter().map(|(name, _)| (*name).to_owned()).collect();
+    let options = ExportOptions { format: FileFormat::Parquet, ..ExportOptions::default() };
+    let schema: Arc<Schema> = batch.schema();
+    export(&path, &names, &schema, [Ok(batch)], &options).unwrap();
+    path
+}
+
+fn parquet() -> LoadOptions {
+    LoadOptions { format: FileFormat::Parquet, ..LoadOptions::default() }
+}
+
+#[test]
+fn parquet_columns_are_matched_by_name_and_taken_in_unchanged() {
+    let directory = TestDirectory::new();
+    let seen = TimestampMicrosecondArray::from(vec![Some(5_000), None]).with_timezone("UTC");
+    let path = write_parquet(
+        &directory,
+        &[
+            ("seen", Arc::new(seen)),
+            ("extra", Arc::new(StringArray::from(vec!["x", "y"]))),
+            ("age", Arc::new(Int64Array::from(vec![Some(3), Some(4)]))),
+        ],
+    );
+    let (rows, _) = load(&path, &parquet(), &people()).unwrap();
+    assert_eq!(rows[0], [Value::Null, Value::Int(3), Value::Timestamp(5)]);
+    assert_eq!(rows[1], [Value::Null, Value::Int(4), Value::Null]);
+    let inferred = infer_schema(&path, &parquet(), &Settings::default()).unwrap();
+    assert_eq!(
+        inferred,
+        schema(&[
+            ("seen", DataType::Timestamp),
+            ("extra", DataType::String),
+            ("age", DataType::BigInt)
+        ])
+    );
+}
+
+#[test]
+fn a_parquet_value_that_does_not_fit_is_named() {
+    let directory = TestDirectory::new();
+    let path =
+        write_parquet(&directory, &[("age", Arc::new(Int64Array::from(vec![1, 5_000_000_000])))]);
+    let error = load(&path, &parquet(), &people()).unwrap_err();
+    assert!(error.message.ends_with("row 2: column `age`: the value does not fit INT exactly"));
+    let text = directory.write("not.parquet", "hello");
+    assert_eq!(load(&text, &parquet(), &people()).unwrap_err().code, code::BAD_COPY_FORMAT);
+}
+
+#[test]
+fn csv_columns_get_the_type_of_their_values() {
+    let directory = TestDirectory::new();
+    let path = directory.write(
+        "t.csv",
+        "a,b,c,d,e,f,g\n1,1.5,true,2020-01-02,2020-01-02 03:04:05,007,\n-2,3,FALSE,null,2020-01-02,8,\n",
+    );
+    let inferred = infer_schema(&path, &LoadOptions::default(), &Settings::default()).unwrap();
+    let types: Vec<_> = inferred.columns.into_iter().map(|column| column.data_type).collect();
+    use DataType::{BigInt, Bool, Date, Double, String, Timestamp};
+    assert_eq!(types, [BigInt, Double, Bool, Date, Timestamp, String, String]);
+}
+
+#[test]
+fn a_missing_file_is_named() {
+    let error = load("/nowhere/at/all.csv", &LoadOptions::default(), &people()).unwrap_err();
+    assert_eq!(error.code, code::UNDEFINED_FILE);
+    assert!(error.message.contains("/nowhere/at/all.csv"));
+    assert!(fs::metadata("/nowhere").is_err());
+}

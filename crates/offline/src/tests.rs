@@ -1,0 +1,213 @@
+//! Whole plans over stored tables.
+
+use std::sync::Arc;
+
+use arrow::datatypes::Field;
+use datafusion::{
+    common::DFSchema,
+    logical_expr::{Expr, Extension, LogicalPlan, LogicalPlanBuilder, col, lit},
+};
+use lockstep_diagnostic::code;
+use lockstep_plan::{Frame, LastJoin, TimeBound, Window, WindowGroup};
+use lockstep_row::{DataType, Datum, Value};
+use proptest::{prelude::*, test_runner::Config};
+
+use crate::{
+    ExecuteOptions, Progress, execute, explain,
+    testing::{World, trace, window},
+};
+
+const COLUMNS: [(&str, DataType); 3] =
+    [("k", DataType::Int), ("ts", DataType::BigInt), ("id", DataType::BigInt)];
+
+fn row(key: i32, order: i64, id: i64) -> Vec<Datum<'static>> {
+    vec![Datum::Int(key), Datum::BigInt(order), Datum::BigInt(id)]
+}
+
+fn unbounded(unions: Vec<usize>, argument: &str, output: &str) -> WindowGroup {
+    WindowGroup {
+        window: Window {
+            partition_by: vec![col("t.k")],
+            order_by: Some(col("t.ts")),
+            frame: Frame::Rows { from: None, to: 0 },
+            max_size: None,
+            exclude_current_time: false,
+            exclude_current_row: false,
+            instance_not_in_window: false,
+        },
+        unions,
+        calls: vec![trace(col(argument), output)],
+    }
+}
+
+fn last_join(
+    left: LogicalPlan,
+    right: LogicalPlan,
+    time_bound: Option<TimeBound>,
+    filter: Option<Expr>,
+) -> LogicalPlan {
+    let fields = left.schema().iter().chain(right.schema().iter()).map(|(qualifier, field)| {
+        let field = Field::new(field.name(), field.data_type().clone(), true);
+        (qualifier.cloned(), Arc::new(field))
+    });
+    let schema =
+        DFSchema::new_with_metadata(fields.collect(), std::collections::HashMap::new()).unwrap();
+    let node = LastJoin {
+        keys: vec![(col("t.k"), col("r.k"))],
+        order_by: Some(col("r.ts")),
+        time_bound,
+        filter,
+        left,
+        right,
+        schema: Arc::new(schema),
+    };
+    LogicalPlan::Extension(Extension { node: Arc::new(node) })
+}
+
+fn bigints(rows: &[Vec<Value>], column: usize) -> Vec<Option<i64>> {
+    let value = |row: &Vec<Value>| row[column].as_scalar().and_then(|value| value.as_i64());
+    rows.iter().map(value).collect()
+}
+
+#[test]
+fn only_needed_columns_are_decoded() {
+    let mut world = World::default();
+    let columns = [
+        ("a", DataType::String),
+        ("k", DataType::Int),
+        ("b", DataType::String),
+        ("ts", DataType::BigInt),
+        ("id", DataType::BigInt),
+    ];
+    let text = |text: &'static str| Datum::String(text);
+    let rows = [vec![text("x"), Datum::Int(1), text("y"), Datum::BigInt(5), Datum::BigInt(7)]];
+    let scan = world.table("t", &columns, &rows);
+    let plan = window(scan, vec![], vec![unbounded(vec![], "t.id", "w")]);
+    let plan = LogicalPlanBuilder::from(plan).project(vec![col("w")]).unwrap().build().unwrap();
+    assert_eq!(world.rows(&plan).unwrap(), [vec![Value::String("7 ".into())]]);
+    let text = explain(&plan, &world, &ExecuteOptions::default()).unwrap();
+    assert!(text.contains("projection=[k, ts, id]"), "{text}");
+}
+
+#[test]
+fn a_union_all_keeps_the_order_of_its_inputs() {
+    let mut world = World::default();
+    let first: Vec<_> = (0..20_000).map(|id| row(1, 5, id)).collect();
+    let second: Vec<_> = (20_000..20_003).map(|id| row(1, 5, id)).collect();
+    let first = world.table("t", &COLUMNS, &first);
+    let second = world.table("s", &COLUMNS, &second);
+    let both = LogicalPlanBuilder::from(first).union(second).unwrap().build().unwrap();
+    let rows = world.rows(&both).unwrap();
+    assert_eq!(bigints(&rows, 2), (0..20_003).map(Some).collect::<Vec<_>>());
+    let limited = LogicalPlanBuilder::from(both).limit(19_999, Some(3)).unwrap().build().unwrap();
+    let rows = world.rows(&limited).unwrap();
+    assert_eq!(bigints(&rows, 2), [Some(19_999), Some(20_000), Some(20_001)]);
+}
+
+#[test]
+fn a_filter_below_and_above_a_window_sees_its_own_rows() {
+    let mut world = World::default();
+    let rows: Vec<_> = (0..6).map(|id| row(1, id, id)).collect();
+    let scan = world.table("t", &COLUMNS, &rows);
+    let even = LogicalPlanBuilder::from(scan).filter(col("t.id").gt(lit(1_i64))).unwrap();
+    let plan = window(even.build().unwrap(), vec![], vec![unbounded(vec![], "t.id", "w")]);
+    let plan = LogicalPlanBuilder::from(plan).filter(col("t.id").lt(lit(4_i64))).unwrap();
+    let plan = plan.project(vec![col("w"), col("t.id")]).unwrap().build().unwrap();
+    let texts: Vec<_> = world.rows(&plan).unwrap().into_iter().map(|row| row[0].clone()).collect();
+    assert_eq!(texts, [Value::String("2 ".into()), Value::String("2 3 ".into())]);
+}
+
+#[test]
+fn a_self_join_decodes_its_table_once_and_works() {
+    let mut world = World::default();
+    let scan = world.table("t", &COLUMNS, &[row(1, 5, 0), row(1, 6, 1), row(2, 6, 2)]);
+    let right = LogicalPlanBuilder::from(scan.clone()).alias("r").unwrap().build().unwrap();
+    let plan = last_join(scan, right, None, None);
+    let rows = world.rows(&plan).unwrap();
+    assert_eq!(bigints(&rows, 5), [Some(1), Some(1), Some(2)]);
+}
+
+/// What LAST JOIN says: newest first by (order value, arrival), the first that fits.
+fn naive_last_join(left: &[(i32, Option<i64>)], right: &[(i32, Option<i64>)], bound: Option<bool>, floor: Option<i64>) -> Vec<Option<i64>> {
+    left.iter()
+        .map(|(key, time)| {
+            let mut newest: Vec<usize> = (0..right.len()).filter(|at| right[*at].0 == *key).collect();
+            newest.sort_by_key(|at| std::cmp::Reverse((right[*at].1, *at)));
+            let fits = |at: &usize| {
+                let in_time = match (bound, right[*at].1, time) {
+                    (None, ..) => true,
+                    (Some(inclusive), Some(order), Some(time)) => {
+                        order < *time || inclusive && order == *time
+                    }
+                    _ => false,
+                };
+                let id = i64::try_from(*at).unwrap();
+                in_time && floor.is_none_or(|floor| id < floor)
+            };
+            newest.into_iter().find(fits).map(|at| i64::try_from(at).unwrap())
+        })
+        .collect()
+}
+
+proptest! {
+    #![proptest_config(Config { cases: 200, failure_persistence: None, ..Config::default() })]
+
+    #[test]
+    fn last_join_finds_the_newest_row_that_fits(
+        left in prop::collection::vec((0..3_i32, prop::option::weighted(0.9, 0..9_i64)), 0..20),
+        right in prop::collection::vec((0..3_i32, prop::option::weighted(0.9, 0..9_i64)), 0..40),
+        bound in prop::option::of(any::<bool>()),
+        floor in prop::option::of(0..40_i64),
+    ) {
+        let mut world = World::default();
+        let store = |rows: &[(i32, Option<i64>)]| -> Vec<Vec<Datum<'static>>> {
+            let order = |order: Option<i64>| order.map_or(Datum::Null, Datum::BigInt);
+            let rows = rows.iter().zip(0..);
+            rows.map(|((key, time), id)| vec![Datum::Int(*key), order(*time), Datum::BigInt(id)]).collect()
+        };
+        let t = world.table("t", &COLUMNS, &store(&left));
+        let r = world.table("r", &COLUMNS, &store(&right));
+        let time_bound = bound.map(|inclusive| TimeBound { left: col("t.ts"), inclusive });
+        let filter = floor.map(|floor| col("r.id").lt(lit(floor)));
+        let plan = last_join(t, r, time_bound, filter);
+        let rows = world.rows(&plan).unwrap();
+        prop_assert_eq!(bigints(&rows, 5), naive_last_join(&left, &right, bound, floor));
+        let plan = LogicalPlanBuilder::from(plan).project(vec![col("r.id")]).unwrap().build().unwrap();
+        prop_assert_eq!(bigints(&world.rows(&plan).unwrap(), 0), naive_last_join(&left, &right, bound, floor));
+    }
+}
+
+struct Cancelled;
+
+impl Progress for Cancelled {
+    fn report(&self, _: &'static str, _: u64, _: u64) {}
+
+    fn is_cancelled(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn a_query_ends_when_it_is_cancelled_or_short_of_memory() {
+    let mut world = World::default();
+    let rows: Vec<_> = (0..1_000).map(|id| row(1, id, id)).collect();
+    let scan = world.table("t", &COLUMNS, &rows);
+    let plan = window(scan, vec![], vec![unbounded(vec![], "t.id", "w")]);
+    let options =
+        ExecuteOptions { progress: Some(Arc::new(Cancelled)), ..ExecuteOptions::default() };
+    assert_eq!(execute(&plan, &world, &options).unwrap_err().code, "57014");
+    let options = ExecuteOptions { memory_bytes: Some(1_000), ..ExecuteOptions::default() };
+    assert_eq!(execute(&plan, &world, &options).unwrap_err().code, code::OUT_OF_MEMORY);
+}
+
+#[test]
+fn many_threads_may_execute_at_once() {
+    let mut world = World::default();
+    let scan = world.table("t", &COLUMNS, &[row(1, 5, 0), row(1, 6, 1)]);
+    let plan = window(scan, vec![], vec![unbounded(vec![], "t.id", "w")]);
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| assert_eq!(world.rows(&plan).unwrap().len(), 2));
+        }
+    });
+}
