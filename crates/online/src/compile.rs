@@ -54,12 +54,14 @@ struct Draft {
 
 pub(crate) struct Compiler<'c> {
     tables: &'c dyn Tables,
+    request_table: Option<u64>,
     pub(crate) parts: Parts,
 }
 
 impl<'c> Compiler<'c> {
-    pub(crate) fn new(tables: &'c dyn Tables) -> Self {
-        Self { tables, parts: Parts::default() }
+    /// `request_table` is the table of the request rows.
+    pub(crate) fn new(tables: &'c dyn Tables, request_table: Option<u64>) -> Self {
+        Self { tables, request_table, parts: Parts::default() }
     }
 
     /// Compiles a plan into a chain; also gives the places of the `needed` columns.

@@ -12,12 +12,15 @@ use lockstep_row::Arena;
 use lockstep_table::Snapshot;
 
 use crate::{
+    frame::Leaf,
     materialise::{BatchFallback, Materialised, MaterialisedRows},
     window::ScanScratch,
 };
 
 /// Everything that evaluation needs besides the row. `'s` is the time of one answer.
 pub(crate) struct Context<'s> {
+    /// The request row and its arrival.
+    pub(crate) request: (Leaf<'s>, u64),
     /// One for each table of the program, all taken at the start.
     pub(crate) snapshots: &'s [Snapshot<'s>],
     /// Values that live until the answer is given.

@@ -8,7 +8,7 @@ use lockstep_row::Datum;
 use crate::{
     context::Context,
     frame::{BoundExpr, Cells, Frame, Leaf, Pair, Place},
-    source::{Bounds, Source},
+    source::{Bounds, Candidate, Source},
 };
 
 /// A LAST JOIN.
@@ -64,13 +64,21 @@ impl JoinStep {
         let keys = self.keys.iter().map(|key| key.eval(left, ctx.arena));
         let keys: &[_] = ctx.arena.alloc_slice_fill_iter(keys);
         let mut rows = self.right.open(ctx, keys, bounds)?;
-        while let Some(row) = rows.next(ctx)? {
-            let pair = Pair { left: *left, right: row.frame };
-            if self.filter.as_ref().is_none_or(|filter| filter.is_true(&pair, ctx.arena)) {
-                return Ok(Some(row.frame));
+        let mut request = self.right.request_row(ctx, keys, bounds)?;
+        loop {
+            let stored = rows.next(ctx)?;
+            let is_next = |row: &mut Candidate<'_>| stored.is_none_or(|other| row.is_newer(&other));
+            let turn = request.take_if(is_next);
+            for row in turn.into_iter().chain(stored) {
+                let pair = Pair { left: *left, right: row.frame };
+                if self.filter.as_ref().is_none_or(|filter| filter.is_true(&pair, ctx.arena)) {
+                    return Ok(Some(row.frame));
+                }
+            }
+            if stored.is_none() {
+                return Ok(None);
             }
         }
-        Ok(None)
     }
 }
 

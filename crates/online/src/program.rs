@@ -17,7 +17,7 @@ use crate::{
     context::{Context, Scratch, ScratchPool},
     frame::{Cells, Leaf, Place},
     materialise::{BatchFallback, MaterialisedRows, copy_into},
-    trace::Role,
+    trace::{self, Role},
     window::ScanScratch,
 };
 
@@ -44,7 +44,7 @@ impl Program {
         tables: &dyn Tables,
         batch: Arc<dyn BatchFallback>,
     ) -> Result<Self> {
-        let mut compiler = Compiler::new(tables);
+        let mut compiler = Compiler::new(tables, trace::leaf_table(plan).map(|table| table.id));
         let line = compiler.parts.explain.open();
         let needed = vec![true; plan.schema().fields().len()];
         let (chain, places) = compiler.chain(plan, &needed, Role::Request)?;
@@ -134,9 +134,11 @@ impl Program {
         let results: Vec<OnceCell<MaterialisedRows>> =
             self.parts.materialised.iter().map(|_| OnceCell::new()).collect();
         for (request, arrival) in requests {
+            self.check_width(request)?;
             scratch.arena.reset();
-            let ctx = self.context(&scratch, &snapshots, &results);
-            give(self.answer_one(&ctx, request, arrival, arena)?);
+            let request = (Leaf::Values(request), arrival);
+            let ctx = self.context(request, &scratch, &snapshots, &results);
+            give(self.answer_one(&ctx, arena)?);
         }
         self.scratch.put(scratch);
         Ok(())
@@ -144,11 +146,13 @@ impl Program {
 
     fn context<'s>(
         &'s self,
+        request: (Leaf<'s>, u64),
         scratch: &'s Scratch,
         snapshots: &'s [Snapshot<'s>],
         results: &'s [OnceCell<MaterialisedRows>],
     ) -> Context<'s> {
         Context {
+            request,
             snapshots,
             arena: &scratch.arena,
             scans: &scratch.scans,
@@ -162,21 +166,21 @@ impl Program {
     fn answer_one<'s, 'a>(
         &'s self,
         ctx: &Context<'s>,
-        request: &'s [Datum<'s>],
-        arrival: u64,
         arena: &'a Arena,
     ) -> Result<Option<&'a [Datum<'a>]>> {
-        let width = self.input().map_or(0, |schema| schema.columns.len());
-        if request.len() != width {
-            let found = request.len();
-            let message = format!("a request row has {width} values, this one has {found}");
-            return Diagnostic::internal(message).err();
-        }
-        let Some(frame) = self.chain.run(ctx, Leaf::Values(request), arrival)? else {
-            return Ok(None);
-        };
+        let (leaf, arrival) = ctx.request;
+        let Some(frame) = self.chain.run(ctx, leaf, arrival)? else { return Ok(None) };
         let values = self.places.iter().map(|place| copy_into(frame.get(*place), arena));
         Ok(Some(arena.alloc_slice_fill_iter(values)))
+    }
+
+    fn check_width(&self, request: &[Datum<'_>]) -> Result<()> {
+        let width = self.input().map_or(0, |schema| schema.columns.len());
+        if request.len() == width {
+            return Ok(());
+        }
+        let found = request.len();
+        Diagnostic::internal(format!("a request row has {width} values, this one has {found}")).err()
     }
 
     fn new_scratch(&self) -> Scratch {

@@ -54,6 +54,15 @@ pub(crate) struct Source {
     /// Keys that the access path does not settle: which key, and its value in a row.
     pub(crate) residual: Vec<(usize, BoundExpr)>,
     pub(crate) order: Order,
+    /// Set when the request row counts as a row of the source.
+    pub(crate) request: Option<RequestRow>,
+}
+
+/// What has to be known of the request row as a row of the source.
+#[derive(Debug)]
+pub(crate) struct RequestRow {
+    pub(crate) keys: Vec<BoundExpr>,
+    pub(crate) order: Option<BoundExpr>,
 }
 
 /// Which rows of a key are wanted.
@@ -63,15 +72,14 @@ pub(crate) struct Bounds {
     pub(crate) upper: Option<i64>,
     /// No rows whose order value is less than this.
     pub(crate) lower: i64,
-    /// No rows with order value `tie` that arrived at `tie_arrival` or later.
-    pub(crate) tie: i64,
-    pub(crate) tie_arrival: u64,
+    /// (order value, arrival): no rows with this order value that arrived then or later.
+    pub(crate) tie: Option<(i64, u64)>,
 }
 
 impl Bounds {
     /// Every row up to `upper`.
     pub(crate) fn up_to(upper: Option<i64>) -> Self {
-        Self { upper, lower: i64::MIN, tie: 0, tie_arrival: u64::MAX }
+        Self { upper, lower: i64::MIN, tie: None }
     }
 
     #[inline]
@@ -81,7 +89,7 @@ impl Bounds {
             Some(order) => {
                 order >= self.lower
                     && self.upper.is_none_or(|upper| order <= upper)
-                    && !(order == self.tie && arrival >= self.tie_arrival)
+                    && self.tie.is_none_or(|(tie, end)| order != tie || arrival < end)
             }
         }
     }
@@ -94,6 +102,13 @@ pub(crate) struct Candidate<'s> {
     /// The order value; `None` is NULL, the oldest.
     pub(crate) order: Option<i64>,
     pub(crate) arrival: u64,
+}
+
+impl Candidate<'_> {
+    /// Whether it comes before another row of the same source.
+    pub(crate) fn is_newer(&self, other: &Candidate<'_>) -> bool {
+        (self.order, self.arrival) >= (other.order, other.arrival)
+    }
 }
 
 impl Source {
@@ -122,6 +137,27 @@ impl Source {
             (Order::Index { .. }, None) | (Order::Arrival, _) => {}
         }
         Ok(Cursor::Walk(Walk { source: self, rows, keys, bounds }))
+    }
+
+    /// The request row as a row of the source, when it counts as one and is wanted.
+    pub(crate) fn request_row<'s>(
+        &'s self,
+        ctx: &Context<'s>,
+        keys: &[Datum<'s>],
+        bounds: Bounds,
+    ) -> Result<Option<Candidate<'s>>> {
+        let Some(row) = &self.request else { return Ok(None) };
+        let (leaf, arrival) = ctx.request;
+        let Some(frame) = self.chain.run(ctx, leaf, arrival)? else { return Ok(None) };
+        let order = match &row.order {
+            Some(order) => order.eval(&frame, ctx.arena).as_i64(),
+            None => Some(0),
+        };
+        let mut pairs = row.keys.iter().zip(keys);
+        let has_keys =
+            pairs.all(|(expr, key)| is_same_key(expr.eval(&frame, ctx.arena), *key, ctx));
+        let is_wanted = has_keys && bounds.admit(order, arrival);
+        Ok(is_wanted.then_some(Candidate { frame, order, arrival }))
     }
 
     fn open_all<'s>(

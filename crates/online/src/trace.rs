@@ -115,6 +115,11 @@ pub(crate) fn admits_one_row(limit: &Limit) -> Option<bool> {
     Some(fetches && !skips)
 }
 
+/// Whether a window belongs to each row on its way from the leaf to the plan's output.
+pub(crate) fn has_windows(plan: &LogicalPlan) -> bool {
+    window(plan).is_some() || plan.inputs().first().is_some_and(|input| has_windows(input))
+}
+
 /// The table a plan's rows begin in, when there is one.
 pub(crate) fn leaf_table(plan: &LogicalPlan) -> Option<&CatalogTable> {
     match plan {

@@ -302,8 +302,7 @@ impl Scan {
         Some(Bounds {
             upper: Some(upper.min(newest)),
             lower,
-            tie: current.order,
-            tie_arrival: current.arrival,
+            tie: Some((current.order, current.arrival)),
         })
     }
 }
@@ -324,8 +323,8 @@ impl ScanSource {
         bounds: Bounds,
     ) -> Result<Cursor<'s>> {
         // Only rows of the current row's own chain can be newer than it at its own time.
-        let tie_arrival = if self.is_main { bounds.tie_arrival } else { u64::MAX };
-        self.source.open(ctx, keys, Bounds { tie_arrival, ..bounds })
+        let tie = bounds.tie.filter(|_| self.is_main);
+        self.source.open(ctx, keys, Bounds { tie, ..bounds })
     }
 }
 

@@ -12,7 +12,7 @@ use crate::{
     chain::{Chain, LeafKind},
     frame::{BoundExpr, Place},
     materialise::Materialised,
-    source::{Access, Order, Source},
+    source::{Access, Order, RequestRow, Source},
     trace::{self, Role},
 };
 
@@ -26,6 +26,8 @@ pub(super) struct SourceSpec<'c> {
     pub(super) order_by: Option<&'c Expr>,
     /// The columns that are read besides keys and order.
     pub(super) needed: Vec<bool>,
+    /// Whether the request row is one of the rows.
+    pub(super) has_request: bool,
 }
 
 /// What an index can do for a source.
@@ -60,7 +62,12 @@ impl Compiler<'_> {
             (Some(expr), None) => Order::Computed(BoundExpr::bind(expr, spec.schema, &layout)?),
         };
         let access = self.access(&chain, traced.as_ref());
-        let source = Source { chain, access, residual, order };
+        let request = if spec.has_request && is_row_source {
+            Some(spec.request_row(&layout)?)
+        } else {
+            None
+        };
+        let source = Source { chain, access, residual, order, request };
         let text = self.parts.describe_source(&source, spec.plan);
         self.parts.explain.close(line, text);
         Ok((source, layout))
@@ -119,15 +126,21 @@ impl SourceSpec<'_> {
     fn columns(&self, traced: Option<&Traced>) -> Vec<bool> {
         let mut columns = self.needed.clone();
         for (position, key) in self.keys.iter().enumerate() {
-            if traced.is_none_or(|traced| traced.keys[position].is_none()) {
+            if self.has_request || traced.is_none_or(|traced| traced.keys[position].is_none()) {
                 trace::mark_columns(key, self.schema, &mut columns);
             }
         }
         if let Some(order_by) = self.order_by
-            && traced.is_none_or(|traced| traced.order.is_none())
+            && (self.has_request || traced.is_none_or(|traced| traced.order.is_none()))
         {
             trace::mark_columns(order_by, self.schema, &mut columns);
         }
         columns
+    }
+
+    fn request_row(&self, layout: &[Place]) -> Result<RequestRow> {
+        let bind = |expr: &Expr| BoundExpr::bind(expr, self.schema, layout);
+        let keys = self.keys.iter().map(|key| bind(key)).collect::<Result<_>>()?;
+        Ok(RequestRow { keys, order: self.order_by.map(bind).transpose()? })
     }
 }

@@ -103,6 +103,7 @@ impl Compiler<'_> {
                 keys: window.partition_by.iter().collect(),
                 order_by: window.order_by.as_ref(),
                 needed: needed.clone(),
+                has_request: false,
             })?;
             let is_main = position == 0 && main.is_some();
             sources.push(ScanSource { source, arguments: bind_arguments(&layout)?, is_main });

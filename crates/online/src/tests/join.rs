@@ -214,3 +214,30 @@ fn a_right_side_with_a_window_is_computed_per_right_row() {
     let program = world.compile(&project(joined, vec![col("w")]));
     assert_eq!(answer(&program, &world.rows[0][0]), Some(vec!["[3,2]".to_owned()]));
 }
+
+#[test]
+fn two_window_queries_over_the_request_table_meet_in_the_request_row() {
+    let world = World::new(&[vec![(Some(1), Some(1)), (Some(1), Some(2)), (Some(1), Some(9))]]);
+    let half = |name: &str, frame: Frame, output: &str| {
+        let window = Window {
+            partition_by: vec![column(0, "k")],
+            order_by: Some(column(0, "ts")),
+            frame,
+            max_size: None,
+            exclude_current_time: false,
+            exclude_current_row: false,
+            instance_not_in_window: false,
+        };
+        let group = group(window, vec![], vec![column(0, "id")], output);
+        let plan = windows(world.scan(0), vec![], vec![group]);
+        let plan = project(plan, vec![column(0, "id"), col(output)]);
+        LogicalPlanBuilder::from(plan).alias(name).unwrap().build().unwrap()
+    };
+    let left = half("a", Frame::Rows { from: Some(1), to: 0 }, "v");
+    let right = half("b", Frame::Range { from: None, to: 1 }, "w");
+    let joined = last_join(left, right, vec![(col("a.id"), col("b.id"))], |_| {});
+    let program = world.compile(&project(joined, vec![col("v"), col("w")]));
+    let request = TestRow { id: 7, k: Some(1), ts: Some(3), arrival: u64::MAX };
+    let expected = vec!["[7,2]".to_owned(), "[2,1]".to_owned()];
+    assert_eq!(answer(&program, &request), Some(expected));
+}
