@@ -180,7 +180,8 @@ impl Program {
             return Ok(());
         }
         let found = request.len();
-        Diagnostic::internal(format!("a request row has {width} values, this one has {found}")).err()
+        Diagnostic::internal(format!("a request row has {width} values, this one has {found}"))
+            .err()
     }
 
     fn new_scratch(&self) -> Scratch {

@@ -232,18 +232,18 @@ impl Scan {
     ) -> Result<()> {
         let Some(bounds) = self.bounds(&scratch.progress, current) else { return Ok(()) };
         if let [only] = &self.sources[..] {
-            let mut rows = only.open(ctx, current.keys, bounds)?;
-            while let Some(row) = rows.next(ctx)? {
-                if !self.take_row(scratch, ctx.arena, current.order, (only, &row), arguments) {
-                    break;
-                }
-            }
-            return Ok(());
+            let rows = only.open(ctx, current.keys, bounds)?;
+            return rows.visit(ctx, |frame, order| {
+                let row = Row { source: only, frame, order, current: current.order };
+                self.take_row(scratch, ctx.arena, &row, arguments)
+            });
         }
         let mut merge = Merge::open(&self.sources, ctx, current.keys, bounds)?;
         while let Some((source, row)) = merge.next(ctx)? {
-            let row = (&self.sources[source], &row);
-            if !self.take_row(scratch, ctx.arena, current.order, row, arguments) {
+            let Candidate { frame, order: Some(order), .. } = &row else { break };
+            let source = &self.sources[source];
+            let row = Row { source, frame, order: *order, current: current.order };
+            if !self.take_row(scratch, ctx.arena, &row, arguments) {
                 break;
             }
         }
@@ -256,20 +256,18 @@ impl Scan {
         &'s self,
         scratch: &mut ScanScratch,
         arena: &'s Arena,
-        current: i64,
-        (source, row): (&'s ScanSource, &Candidate<'s>),
+        row: &Row<'_, 's>,
         arguments: &mut [Datum<'s>],
     ) -> bool {
-        let Some(order) = row.order else { return false };
         let mut is_evaluated = false;
         let mut goes_on = false;
         for (group, progress) in self.groups.iter().zip(&mut scratch.progress) {
             if progress.is_done {
                 continue;
             }
-            if progress.advance(group, order, current) {
+            if progress.advance(group, row.order, row.current) {
                 if !is_evaluated {
-                    evaluate(&source.arguments, &row.frame, arguments, arena);
+                    evaluate(&row.source.arguments, row.frame, arguments, arena);
                     is_evaluated = true;
                 }
                 self.add(&mut scratch.accumulators, group, arguments);
@@ -305,6 +303,15 @@ impl Scan {
             tie: Some((current.order, current.arrival)),
         })
     }
+}
+
+/// A row that may belong to frames.
+struct Row<'r, 's> {
+    source: &'s ScanSource,
+    frame: &'r Frame<'s, 's>,
+    order: i64,
+    /// The current row's order value.
+    current: i64,
 }
 
 /// Where the current row stands.

@@ -62,11 +62,8 @@ impl Compiler<'_> {
             (Some(expr), None) => Order::Computed(BoundExpr::bind(expr, spec.schema, &layout)?),
         };
         let access = self.access(&chain, traced.as_ref());
-        let request = if spec.has_request && is_row_source {
-            Some(spec.request_row(&layout)?)
-        } else {
-            None
-        };
+        let request =
+            if spec.has_request && is_row_source { Some(spec.request_row(&layout)?) } else { None };
         let source = Source { chain, access, residual, order, request };
         let text = self.parts.describe_source(&source, spec.plan);
         self.parts.explain.close(line, text);
