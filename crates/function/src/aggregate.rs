@@ -4,6 +4,27 @@
 //! particular argument types and constants it binds to a [`BoundAggregate`], which makes
 //! [`Accumulator`]s. Promise L2 asks that a result depend on the multiset of rows, or on their
 //! order by event time, and never on how the rows were fed; hence the two ways of [`Feeding`].
+//!
+//! # Rules that hold for all
+//!
+//! NULL is skipped unless a function says otherwise. Floats are ordered totally: -0.0 before 0.0,
+//! and NaN, of which there is one, after everything, as in PostgreSQL. As *identities* (distinct
+//! values, frequencies, categories) the two zeros are one value, and so are all NaN. A result that
+//! is NaN is always the same NaN.
+
+mod category;
+mod condition;
+mod extreme;
+mod key;
+mod moment;
+mod multiset;
+mod path;
+mod position;
+mod ranked;
+mod signature;
+mod split;
+mod text;
+mod total;
 
 use std::{fmt, sync::Arc};
 
@@ -22,7 +43,7 @@ pub enum Feeding {
 }
 
 /// The running state of one aggregate.
-pub trait Accumulator: Send {
+pub trait Accumulator: Send + Sync {
     /// Takes in one row, as the feeding says.
     fn add(&mut self, arguments: &[Datum<'_>]);
     /// Takes away the oldest row, whose arguments are passed once more. [`Feeding::Sliding`] only.
@@ -76,8 +97,35 @@ pub struct AggregateFunction {
     pub bind: BindAggregate,
 }
 
+/// Every aggregate function, each once.
+pub fn all() -> impl Iterator<Item = &'static AggregateFunction> {
+    [
+        total::FUNCTIONS,
+        extreme::FUNCTIONS,
+        moment::FUNCTIONS,
+        ranked::FUNCTIONS,
+        multiset::FUNCTIONS,
+        path::FUNCTIONS,
+        position::FUNCTIONS,
+        condition::FUNCTIONS,
+        category::FUNCTIONS,
+        split::FUNCTIONS,
+    ]
+    .into_iter()
+    .flatten()
+}
+
 /// Finds a function by name or alias, in any case.
 pub fn find(name: &str) -> Option<&'static AggregateFunction> {
-    let _ = name;
-    None
+    all().find(|function| function.names().any(|known| known.eq_ignore_ascii_case(name)))
 }
+
+impl AggregateFunction {
+    /// The name and the aliases.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        std::iter::once(self.name).chain(self.aliases.iter().copied())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,260 @@
-//! See the crate's table.
+//! The correctly rounded sum of floats.
+//!
+//! Promise L2 asks for one answer whatever the order of rows, the partitioning or the history of
+//! additions and removals, so a float aggregate is defined as the *exact* sum of its values,
+//! rounded once to nearest, ties to even: what Python's `math.fsum` returns. Sums, means,
+//! variances and all that is built on them go through [`ExactSum`] and [`ExactMoments`].
+//!
+//! # How
+//!
+//! A double is an integer times a power of two, so a fixed-point number that is wide enough holds
+//! any sum of doubles exactly. That is Kulisch's long accumulator; Neal («Fast exact summation
+//! using small and large superaccumulators», 2015) shows how far it can be sped up. Here each
+//! value goes to one of two fixed-point numbers, and which one depends on the value alone:
+//!
+//! - *ordinary* values, `2^-44 <= |x| < 2^55`, to a two's-complement number of 192 bits whose last
+//!   place is 2^-96. The largest ordinary value takes 151 bits, which leaves room for 2^40 of
+//!   them. Adding is a shift and three additions with carry.
+//! - the others to a number of 2176 bits whose last place is 2^-1074, made when the first one
+//!   comes. Its 78 spare bits take 2^77 values.
+//!
+//! Infinities and NaN are counted. All three parts are plain sums of integers: order does not
+//! matter, removing is subtracting, merging is adding. An answer adds the parts, finds the top bit
+//! and rounds.
+//!
+//! # Edge cases
+//!
+//! The sum of nothing, of zeros of any sign, and of values that cancel is `0.0`, never `-0.0`.
+//! NaN, or infinities of both signs, give NaN (always the same one); one infinity gives itself. An
+//! exact sum beyond the largest double gives an infinity; on the way there nothing overflows.
+
+mod limbs;
+mod moments;
+
+use limbs::{Format, Sign};
+pub use moments::{Divisor, ExactMoments};
+
+/// Biased exponents of the ordinary values.
+const ORDINARY_MIN: u32 = 1023 - 44;
+const ORDINARY_MAX: u32 = 1023 + 54;
+/// The last places of the two numbers.
+const ORDINARY_LAST_PLACE: i32 = -96;
+const WIDE_LAST_PLACE: i32 = -1074;
+const WIDE_LIMBS: usize = 34;
+/// By how many bits an ordinary value of the least exponent is shifted into its number.
+const _: () = assert!(ORDINARY_MIN as i32 - 1075 - ORDINARY_LAST_PLACE == 0);
+const _: () = assert!(WIDE_LIMBS * 64 >= 1024 + 1074 + 64);
+
+/// The exact sum of a multiset of doubles.
+#[derive(Debug, Clone, Default)]
+pub struct ExactSum {
+    low: u128,
+    high: i64,
+    rare: Option<Box<Rare>>,
+}
+
+/// What ordinary values do not need.
+#[derive(Debug, Clone)]
+struct Rare {
+    wide: [u64; WIDE_LIMBS],
+    specials: Specials,
+}
+
+/// How many values were not finite.
+#[derive(Debug, Clone, Copy, Default)]
+struct Specials {
+    nan: i64,
+    positive: i64,
+    negative: i64,
+}
+
+/// A finite double as `± significand * 2^(exponent - 1075)`, the exponent being at least 1.
+#[derive(Clone, Copy)]
+struct Parts {
+    sign: Sign,
+    exponent: u32,
+    significand: u64,
+}
+
+impl ExactSum {
+    /// The sum of nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a value. Allocates once, when the first value comes that is not ordinary.
+    #[inline]
+    pub fn add(&mut self, value: f64) {
+        self.apply(value, 1);
+    }
+
+    /// Takes away a value that was added; the state is then as if it had never been.
+    #[inline]
+    pub fn remove(&mut self, value: f64) {
+        self.apply(value, -1);
+    }
+
+    /// Adds all that another sum holds.
+    pub fn merge(&mut self, other: &Self) {
+        self.add_ordinary(other.low, other.high);
+        if let Some(rare) = &other.rare {
+            let own = self.rare();
+            limbs::add(&mut own.wide, &rare.wide);
+            own.specials.merge(rare.specials);
+        }
+    }
+
+    /// Forgets every value.
+    pub fn reset(&mut self) {
+        *self = Self::default();
+    }
+
+    /// The sum, rounded once to the nearest double, ties to even.
+    pub fn to_f64(&self) -> f64 {
+        let specials = self.specials();
+        specials.unwrap_or_else(|| f64::from_bits(self.round(Format::DOUBLE)))
+    }
+
+    /// The sum, rounded once to the nearest FLOAT, ties to even.
+    pub fn to_f32(&self) -> f32 {
+        #[expect(clippy::cast_possible_truncation, reason = "a NaN or an infinity stays one")]
+        let special = self.specials().map(|special| special as f32);
+        special.unwrap_or_else(|| {
+            let bits = u32::try_from(self.round(Format::FLOAT));
+            f32::from_bits(bits.expect("the bits of a FLOAT are 32"))
+        })
+    }
+
+    fn specials(&self) -> Option<f64> {
+        self.rare.as_ref().and_then(|rare| rare.specials.sum())
+    }
+
+    fn round(&self, format: Format) -> u64 {
+        let wide = self.wide();
+        match wide {
+            None => limbs::round_signed(&mut self.ordinary(), ORDINARY_LAST_PLACE, format),
+            Some(mut sum) => limbs::round_signed(&mut sum, WIDE_LAST_PLACE, format),
+        }
+    }
+
+    /// Both parts in one number, unless there are ordinary values only.
+    fn wide(&self) -> Option<[u64; WIDE_LIMBS]> {
+        let rare = self.rare.as_ref()?;
+        let mut sum = rare.wide;
+        limbs::add_shifted(&mut sum, self.ordinary(), ORDINARY_LAST_PLACE - WIDE_LAST_PLACE);
+        Some(sum)
+    }
+
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "cuts the number into its limbs"
+    )]
+    fn ordinary(&self) -> [u64; 3] {
+        [self.low as u64, (self.low >> 64) as u64, self.high as u64]
+    }
+
+    #[inline]
+    fn apply(&mut self, value: f64, direction: i64) {
+        let exponent = biased_exponent(value);
+        if (ORDINARY_MIN..=ORDINARY_MAX).contains(&exponent) {
+            self.apply_ordinary(value, exponent, direction);
+        } else if value.to_bits() << 1 != 0 {
+            self.apply_rare(value, direction);
+        }
+    }
+
+    #[inline]
+    fn apply_ordinary(&mut self, value: f64, exponent: u32, direction: i64) {
+        let significand = u128::from(Parts::of(value).significand);
+        let shift = exponent - ORDINARY_MIN;
+        // 53 bits moved by at most 98: what leaves the low 128 bits is at most 23 bits.
+        let low = significand << shift;
+        let high = if shift > 75 { significand >> (128 - shift) } else { 0 };
+        let high = i64::try_from(high).expect("at most 23 bits");
+        if value.is_sign_negative() == (direction < 0) {
+            self.add_ordinary(low, high);
+        } else {
+            let (low, borrow) = self.low.overflowing_sub(low);
+            self.low = low;
+            self.high = self.high.wrapping_sub(high).wrapping_sub(i64::from(borrow));
+        }
+    }
+
+    #[inline]
+    fn add_ordinary(&mut self, low: u128, high: i64) {
+        let (low, carry) = self.low.overflowing_add(low);
+        self.low = low;
+        self.high = self.high.wrapping_add(high).wrapping_add(i64::from(carry));
+    }
+
+    #[cold]
+    fn apply_rare(&mut self, value: f64, direction: i64) {
+        let rare = self.rare();
+        if !value.is_finite() {
+            rare.specials.apply(value, direction);
+            return;
+        }
+        let Parts { sign, exponent, significand } = Parts::of(value);
+        let sign = if direction < 0 { sign.flipped() } else { sign };
+        limbs::accumulate(&mut rare.wide, significand.into(), exponent - 1, sign);
+    }
+
+    fn rare(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_with(|| {
+            Box::new(Rare { wide: [0; WIDE_LIMBS], specials: Specials::default() })
+        })
+    }
+}
+
+impl Specials {
+    fn apply(&mut self, value: f64, direction: i64) {
+        let count = if value.is_nan() {
+            &mut self.nan
+        } else if value > 0.0 {
+            &mut self.positive
+        } else {
+            &mut self.negative
+        };
+        *count += direction;
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.nan += other.nan;
+        self.positive += other.positive;
+        self.negative += other.negative;
+    }
+
+    /// The sum, if it is not finite.
+    fn sum(self) -> Option<f64> {
+        match (self.nan, self.positive, self.negative) {
+            (0, 0, 0) => None,
+            (0, _, 0) => Some(f64::INFINITY),
+            (0, 0, _) => Some(f64::NEG_INFINITY),
+            _ => Some(f64::NAN),
+        }
+    }
+}
+
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "masked to 11 bits")]
+fn biased_exponent(value: f64) -> u32 {
+    ((value.to_bits() >> 52) & 0x7ff) as u32
+}
+
+impl Parts {
+    #[inline]
+    fn of(value: f64) -> Self {
+        let fraction = value.to_bits() & ((1 << 52) - 1);
+        let exponent = biased_exponent(value);
+        let sign = if value.is_sign_negative() { Sign::Negative } else { Sign::Positive };
+        if exponent == 0 {
+            Self { sign, exponent: 1, significand: fraction }
+        } else {
+            Self { sign, exponent, significand: fraction | (1 << 52) }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -9,3 +9,6 @@ mod scalar;
 
 pub use aggregate::{AggregateUdf, aggregate_call, as_aggregate};
 pub use scalar::{ScalarUdf, as_scalar, scalar_call};
+
+#[cfg(test)]
+mod tests;

@@ -4,11 +4,12 @@
 //! [`Vectorised`] leaf, with everything below it.
 
 use datafusion::{
-    common::{Column, DFSchema, ScalarValue, tree_node::{TreeNode, TreeNodeRecursion}},
-    error::DataFusionError,
-    logical_expr::{
-        BinaryExpr, Case, Expr, ExprSchemable, Operator, expr::ScalarFunction,
+    common::{
+        Column, DFSchema, ScalarValue,
+        tree_node::{TreeNode, TreeNodeRecursion},
     },
+    error::DataFusionError,
+    logical_expr::{BinaryExpr, Case, Expr, ExprSchemable, Operator, expr::ScalarFunction},
 };
 use lockstep_diagnostic::{Diagnostic, Result};
 use lockstep_row::{
@@ -101,9 +102,8 @@ fn literal(value: &ScalarValue) -> Option<Value> {
 fn native_binary(binary: &BinaryExpr, schema: &DFSchema) -> Result<Option<Node>> {
     let BinaryExpr { left, op, right } = binary;
     let (left_type, right_type) = (type_of(left, schema)?, type_of(right, schema)?);
-    let same = |is_right_type: fn(&DataType) -> bool| {
-        left_type == right_type && is_right_type(&left_type)
-    };
+    let same =
+        |is_right_type: fn(&DataType) -> bool| left_type == right_type && is_right_type(&left_type);
     let comparison = match op {
         Operator::And | Operator::Or => None,
         Operator::Eq => Some(Comparison::Equal),

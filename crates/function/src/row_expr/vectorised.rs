@@ -7,10 +7,7 @@ use arrow::{
     datatypes::{Field, Schema, SchemaRef},
 };
 use datafusion::{
-    common::DFSchema,
-    error::DataFusionError,
-    logical_expr::Expr,
-    physical_expr::PhysicalExpr,
+    common::DFSchema, error::DataFusionError, logical_expr::Expr, physical_expr::PhysicalExpr,
     prelude::SessionContext,
 };
 use lockstep_diagnostic::{Diagnostic, Result};

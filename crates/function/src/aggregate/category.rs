@@ -1,0 +1,309 @@
+//! `*_cate` and its kin: a statistic per category, as text.
+//!
+//! One implementation serves the whole family: a map from category to an accumulator of the plain
+//! statistic. The forms differ in whether a condition filters the rows and in which categories
+//! are listed, in which order.
+
+use std::{cmp::Reverse, sync::Arc};
+
+use hashbrown::HashMap;
+use lockstep_row::{Arena, DataType, Datum};
+
+use super::{
+    Accumulator, AggregateFunction, BindAggregate, BoundAggregate, Feeding, MakeAccumulator,
+    extreme,
+    key::{Key, KeyRef},
+    signature::{
+        BOOL, CATEGORY, Class, NUMBER, SCALAR, bound, expect, expect_count, expect_size, leading,
+    },
+    text::ItemPrinter,
+    total,
+};
+use crate::{Arguments, SignatureError};
+
+/// The rest of what each page of the family says.
+macro_rules! rest {
+    () => {
+        " Rows whose value or category is NULL are left out. The result is `category:value` pairs \
+         joined by commas, an empty string when there are none; floats have six decimals. With \
+         `compatibility = 'openmldb'` the list ends before it would exceed 4096 bytes."
+    };
+}
+
+macro_rules! family {
+    ($($statistic:literal, $value:literal, $class:expr, $bind:expr;)*) => {
+        &[$(
+            AggregateFunction {
+                name: concat!($statistic, "_cate"),
+                aliases: &[],
+                signature: concat!(
+                    $statistic, "_cate(x ", $value, ", category) → STRING"
+                ),
+                doc: concat!(
+                    "`", $statistic, "` of `x` for each category, categories ascending.", rest!()
+                ),
+                is_ordered: false,
+                bind: |arguments| bind(arguments, (&$class, $bind), Form::All),
+            },
+            AggregateFunction {
+                name: concat!($statistic, "_cate_where"),
+                aliases: &[],
+                signature: concat!(
+                    $statistic, "_cate_where(x ", $value, ", condition BOOL, category) → STRING"
+                ),
+                doc: concat!(
+                    "`", $statistic, "` of `x` for each category, over the rows whose condition \
+                     is true, categories ascending.", rest!()
+                ),
+                is_ordered: false,
+                bind: |arguments| bind(arguments, (&$class, $bind), Form::Where),
+            },
+            AggregateFunction {
+                name: concat!("top_n_key_", $statistic, "_cate_where"),
+                aliases: &[],
+                signature: concat!(
+                    "top_n_key_", $statistic, "_cate_where(x ", $value,
+                    ", condition BOOL, category, n constant integer) → STRING"
+                ),
+                doc: concat!(
+                    "`", $statistic, "_cate_where` for the `n` greatest categories, descending.",
+                    rest!()
+                ),
+                is_ordered: false,
+                bind: |arguments| bind(arguments, (&$class, $bind), Form::TopKey),
+            },
+            AggregateFunction {
+                name: concat!("top_n_value_", $statistic, "_cate_where"),
+                aliases: &[],
+                signature: concat!(
+                    "top_n_value_", $statistic, "_cate_where(x ", $value,
+                    ", condition BOOL, category, n constant integer) → STRING"
+                ),
+                doc: concat!(
+                    "`", $statistic, "_cate_where` for the `n` categories with the greatest \
+                     results, descending; of equal ones the greater category comes first.",
+                    rest!()
+                ),
+                is_ordered: false,
+                bind: |arguments| bind(arguments, (&$class, $bind), Form::TopValue),
+            },
+        )*
+            AggregateFunction {
+                name: "top_n_key_ratio_cate",
+                aliases: &[],
+                signature: "top_n_key_ratio_cate(x ANY, condition BOOL, category, \
+                            n constant integer) → STRING",
+                doc: concat!(
+                    "The share of rows whose condition is true, for the `n` greatest categories, \
+                     descending.", rest!()
+                ),
+                is_ordered: false,
+                bind: |arguments| bind_ratio(arguments, Form::TopKey),
+            },
+            AggregateFunction {
+                name: "top_n_value_ratio_cate",
+                aliases: &[],
+                signature: "top_n_value_ratio_cate(x ANY, condition BOOL, category, \
+                            n constant integer) → STRING",
+                doc: concat!(
+                    "The share of rows whose condition is true, for the `n` categories in which \
+                     it is greatest, descending; of equal ones the greater category comes first.",
+                    rest!()
+                ),
+                is_ordered: false,
+                bind: |arguments| bind_ratio(arguments, Form::TopValue),
+            },
+        ]
+    };
+}
+
+pub(super) static FUNCTIONS: &[AggregateFunction] = family! {
+    "count", "ANY", SCALAR, total::bind_count;
+    "sum", "number", NUMBER, total::bind_sum;
+    "avg", "number", NUMBER, total::bind_avg;
+    "min", "number", NUMBER, extreme::bind_min;
+    "max", "number", NUMBER, extreme::bind_max;
+};
+
+/// Which arguments there are and what is listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    All,
+    Where,
+    TopKey,
+    TopValue,
+}
+
+impl Form {
+    /// The position of the category, which follows the condition if there is one.
+    fn category(self) -> usize {
+        if self == Self::All { 1 } else { 2 }
+    }
+
+    fn argument_count(self) -> usize {
+        match self {
+            Self::All => 2,
+            Self::Where => 3,
+            Self::TopKey | Self::TopValue => 4,
+        }
+    }
+}
+
+fn bind(
+    arguments: &Arguments<'_>,
+    (class, base): (&Class, BindAggregate),
+    form: Form,
+) -> Result<BoundAggregate, SignatureError> {
+    let count = form.argument_count();
+    expect_count(arguments, count..=count)?;
+    expect(arguments, 0, class)?;
+    let statistic = base(&leading(arguments, 1))?;
+    let filters = form != Form::All;
+    bind_statistic(arguments, form, statistic, filters)
+}
+
+fn bind_ratio(arguments: &Arguments<'_>, form: Form) -> Result<BoundAggregate, SignatureError> {
+    expect_count(arguments, 4..=4)?;
+    let value = expect(arguments, 0, &SCALAR)?;
+    let make = |_feeding| Ratio { hits: 0, rows: 0 };
+    let statistic = bound(vec![value], DataType::Double, make);
+    bind_statistic(arguments, form, statistic, false)
+}
+
+fn bind_statistic(
+    arguments: &Arguments<'_>,
+    form: Form,
+    statistic: BoundAggregate,
+    filters: bool,
+) -> Result<BoundAggregate, SignatureError> {
+    let BoundAggregate { mut parameters, make: statistic, .. } = statistic;
+    if form != Form::All {
+        expect(arguments, 1, &BOOL)?;
+        parameters.push(DataType::Bool);
+    }
+    let category_type = expect(arguments, form.category(), &CATEGORY)?;
+    parameters.push(category_type.clone());
+    let mut limit = usize::MAX;
+    if matches!(form, Form::TopKey | Form::TopValue) {
+        limit = expect_size(arguments, 3)?;
+        parameters.push(DataType::BigInt);
+    }
+    let printer = ItemPrinter::new(arguments.settings);
+    let make = move |feeding| Categories {
+        form,
+        filters,
+        limit,
+        category_type: category_type.clone(),
+        printer,
+        statistic: Arc::clone(&statistic),
+        feeding,
+        slots: HashMap::new(),
+    };
+    Ok(bound(parameters, DataType::String, make))
+}
+
+struct Categories {
+    form: Form,
+    /// Whether rows whose condition is not true are left out.
+    filters: bool,
+    limit: usize,
+    category_type: DataType,
+    printer: ItemPrinter,
+    statistic: Arc<MakeAccumulator>,
+    feeding: Feeding,
+    slots: HashMap<Key, Slot>,
+}
+
+/// One category.
+struct Slot {
+    accumulator: Box<dyn Accumulator>,
+    rows: u64,
+}
+
+impl Categories {
+    /// The category of a row, if the row counts, and what the statistic sees of the row.
+    fn take_apart<'a, 'b>(
+        &self,
+        arguments: &'b [Datum<'a>],
+    ) -> Option<(KeyRef<'a>, &'b [Datum<'a>])> {
+        let position = self.form.category();
+        let category = KeyRef::identity(arguments[position])?;
+        let counts =
+            !arguments[0].is_null() && (!self.filters || arguments[1] == Datum::Bool(true));
+        counts.then_some((category, &arguments[..position]))
+    }
+}
+
+impl Accumulator for Categories {
+    fn add(&mut self, arguments: &[Datum<'_>]) {
+        let Some((category, seen)) = self.take_apart(arguments) else { return };
+        if !self.slots.contains_key(&category) {
+            let accumulator = (self.statistic)(self.feeding);
+            self.slots.insert(category.to_key(), Slot { accumulator, rows: 0 });
+        }
+        let slot = self.slots.get_mut(&category).expect("it was just made");
+        slot.rows += 1;
+        slot.accumulator.add(seen);
+    }
+
+    fn remove(&mut self, arguments: &[Datum<'_>]) {
+        let Some((category, seen)) = self.take_apart(arguments) else { return };
+        let slot = self.slots.get_mut(&category).expect("a row that leaves was added");
+        slot.rows -= 1;
+        slot.accumulator.remove(seen);
+        if slot.rows == 0 {
+            self.slots.remove(&category);
+        }
+    }
+
+    fn value<'a>(&self, arena: &'a Arena) -> Datum<'a> {
+        let mut entries: Vec<(&Key, Datum<'a>)> = Vec::with_capacity(self.slots.len());
+        entries.extend(self.slots.iter().map(|(key, slot)| (key, slot.accumulator.value(arena))));
+        match self.form {
+            Form::All | Form::Where => entries.sort_unstable_by_key(|(key, _)| *key),
+            Form::TopKey => entries.sort_unstable_by_key(|(key, _)| Reverse(*key)),
+            Form::TopValue => {
+                entries.sort_unstable_by_key(|(key, value)| Reverse((KeyRef::of(*value), *key)));
+            }
+        }
+        let mut list = self.printer.limited_list(arena);
+        for (key, value) in entries.into_iter().take(self.limit) {
+            list.push(|out| {
+                self.printer.write(key.as_ref().datum(&self.category_type), out);
+                out.write_char(':').expect("writing to memory does not fail");
+                self.printer.write(value, out);
+            });
+        }
+        list.finish()
+    }
+
+    fn reset(&mut self) {
+        self.slots.clear();
+    }
+}
+
+/// The share of rows whose condition, the second argument, is true.
+struct Ratio {
+    hits: u32,
+    rows: u32,
+}
+
+impl Accumulator for Ratio {
+    fn add(&mut self, arguments: &[Datum<'_>]) {
+        self.rows += 1;
+        self.hits += u32::from(arguments[1] == Datum::Bool(true));
+    }
+
+    fn remove(&mut self, arguments: &[Datum<'_>]) {
+        self.rows -= 1;
+        self.hits -= u32::from(arguments[1] == Datum::Bool(true));
+    }
+
+    fn value<'a>(&self, _arena: &'a Arena) -> Datum<'a> {
+        Datum::Double(f64::from(self.hits) / f64::from(self.rows))
+    }
+
+    fn reset(&mut self) {
+        (self.hits, self.rows) = (0, 0);
+    }
+}

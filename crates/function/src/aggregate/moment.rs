@@ -1,0 +1,84 @@
+//! Variances and standard deviations, over exact sums (see [`crate::exact_sum`]).
+
+use lockstep_row::{Arena, DataType, Datum};
+
+use super::{
+    Accumulator, AggregateFunction, BoundAggregate,
+    signature::{NUMBER, bound, expect, expect_count},
+};
+use crate::{
+    Arguments, SignatureError,
+    exact_sum::{Divisor, ExactMoments},
+};
+
+macro_rules! moment {
+    ($name:literal, $aliases:expr, $what:literal, $few:literal, $divisor:ident, $root:literal) => {
+        AggregateFunction {
+            name: $name,
+            aliases: $aliases,
+            signature: concat!($name, "(x number) → DOUBLE"),
+            doc: concat!(
+                "The ",
+                $what,
+                " of the values that are not NULL; NULL when there are fewer than ",
+                $few,
+                ". Integers are taken as DOUBLE. The sum of squared deviations is computed \
+                 exactly and rounded once, so that nothing cancels."
+            ),
+            is_ordered: false,
+            bind: |arguments| bind(arguments, Divisor::$divisor, $root),
+        }
+    };
+}
+
+pub(super) static FUNCTIONS: &[AggregateFunction] = &[
+    moment!("stddev", &["std", "stddev_samp"], "sample standard deviation", "2", Sample, true),
+    moment!("stddev_pop", &[], "population standard deviation", "1", Population, true),
+    moment!("var_samp", &["variance"], "sample variance", "2", Sample, false),
+    moment!("var_pop", &[], "population variance", "1", Population, false),
+];
+
+fn bind(
+    arguments: &Arguments<'_>,
+    divisor: Divisor,
+    root: bool,
+) -> Result<BoundAggregate, SignatureError> {
+    expect_count(arguments, 1..=1)?;
+    expect(arguments, 0, &NUMBER)?;
+    let make = move |_feeding| Moment { moments: ExactMoments::default(), divisor, root };
+    Ok(bound(vec![DataType::Double], DataType::Double, make))
+}
+
+struct Moment {
+    moments: ExactMoments,
+    divisor: Divisor,
+    /// Whether the square root is asked for.
+    root: bool,
+}
+
+impl Accumulator for Moment {
+    fn add(&mut self, arguments: &[Datum<'_>]) {
+        if let Some(value) = arguments[0].as_f64() {
+            self.moments.add(value);
+        }
+    }
+
+    fn remove(&mut self, arguments: &[Datum<'_>]) {
+        if let Some(value) = arguments[0].as_f64() {
+            self.moments.remove(value);
+        }
+    }
+
+    fn value<'a>(&self, _arena: &'a Arena) -> Datum<'a> {
+        let answer = if self.root {
+            self.moments.deviation(self.divisor)
+        } else {
+            self.moments.variance(self.divisor)
+        };
+        answer.map_or(Datum::Null, Datum::Double)
+    }
+
+    fn reset(&mut self) {
+        self.moments.reset();
+    }
+}

@@ -1,0 +1,223 @@
+//! Rows by their place in the frame: `lag`, `first_value`, `last_value`, `nth_value_where`.
+//!
+//! All pick one value of the sequence of rows that count, by its distance from the newest or from
+//! the oldest. Only the rows that may still be picked are kept: counted from the newest end of a
+//! frame, or from the oldest when rows come newest first, that is `distance + 1` of them.
+
+use std::collections::VecDeque;
+
+use lockstep_row::{Arena, DataType, Datum, Value};
+
+use super::{
+    Accumulator, AggregateFunction, BoundAggregate, Feeding,
+    signature::{
+        BOOL, SCALAR, bound, expect, expect_count, expect_flag, expect_integer, wrong_constant,
+    },
+};
+use crate::{Arguments, SignatureError};
+
+pub(super) static FUNCTIONS: &[AggregateFunction] = &[
+    AggregateFunction {
+        name: "lag",
+        aliases: &["at"],
+        signature: "lag(x ANY, n constant integer[, ignore_null constant BOOL]) → the type of x",
+        doc: "The value of `x` in the `n`-th row before the newest one, which is row 0; NULL when \
+              there is no such row. With `ignore_null` rows in which `x` is NULL do not count. As \
+              a select item of its own it counts from the current row and is not bound by the \
+              start of the frame.",
+        is_ordered: true,
+        bind: bind_lag,
+    },
+    AggregateFunction {
+        name: "first_value",
+        aliases: &[],
+        signature: "first_value(x ANY[, ignore_null constant BOOL]) → the type of x",
+        doc: "The value of `x` in the oldest row of the frame, or in the oldest row in which it is \
+              not NULL; NULL when there is no such row.",
+        is_ordered: true,
+        bind: |arguments| bind_end(arguments, Distance::FromOldest(0)),
+    },
+    AggregateFunction {
+        name: "last_value",
+        aliases: &[],
+        signature: "last_value(x ANY[, ignore_null constant BOOL]) → the type of x",
+        doc: "The value of `x` in the newest row of the frame, or in the newest row in which it is \
+              not NULL; NULL when there is no such row.",
+        is_ordered: true,
+        bind: |arguments| bind_end(arguments, Distance::FromNewest(0)),
+    },
+    AggregateFunction {
+        name: "nth_value_where",
+        aliases: &[],
+        signature: "nth_value_where(x ANY, n constant integer, condition BOOL) → the type of x",
+        doc: "The value of `x` in the `n`-th row whose condition is true, counted from 1 at the \
+              oldest row, or from -1 at the newest. NULL when there are fewer such rows, when the \
+              value is NULL and when `n` is 0 or NULL.",
+        is_ordered: true,
+        bind: bind_nth_value_where,
+    },
+];
+
+fn bind_lag(arguments: &Arguments<'_>) -> Result<BoundAggregate, SignatureError> {
+    expect_count(arguments, 2..=3)?;
+    let data_type = expect(arguments, 0, &SCALAR)?;
+    let offset = expect_integer(arguments, 1)?.and_then(|offset| usize::try_from(offset).ok());
+    let Some(offset) = offset else {
+        return Err(wrong_constant(1, "a constant integer that is not negative"));
+    };
+    let counts = Counts::not_null_if(expect_flag(arguments, 2)?);
+    let mut parameters = vec![data_type.clone(), DataType::BigInt];
+    parameters.extend((arguments.types.len() == 3).then_some(DataType::Bool));
+    let make = move |feeding| Picked::new(feeding, Some(Distance::FromNewest(offset)), counts);
+    Ok(bound(parameters, data_type, make))
+}
+
+fn bind_end(
+    arguments: &Arguments<'_>,
+    distance: Distance,
+) -> Result<BoundAggregate, SignatureError> {
+    expect_count(arguments, 1..=2)?;
+    let data_type = expect(arguments, 0, &SCALAR)?;
+    let counts = Counts::not_null_if(expect_flag(arguments, 1)?);
+    let mut parameters = vec![data_type.clone()];
+    parameters.extend((arguments.types.len() == 2).then_some(DataType::Bool));
+    let make = move |feeding| Picked::new(feeding, Some(distance), counts);
+    Ok(bound(parameters, data_type, make))
+}
+
+fn bind_nth_value_where(arguments: &Arguments<'_>) -> Result<BoundAggregate, SignatureError> {
+    expect_count(arguments, 3..=3)?;
+    let data_type = expect(arguments, 0, &SCALAR)?;
+    let nth = expect_integer(arguments, 1)?.unwrap_or(0);
+    expect(arguments, 2, &BOOL)?;
+    // A distance that does not fit is beyond the end of any frame.
+    let distance = usize::try_from(nth.unsigned_abs()).unwrap_or(usize::MAX).checked_sub(1);
+    let from = if nth > 0 { Distance::FromOldest } else { Distance::FromNewest };
+    let distance = distance.map(from);
+    let parameters = vec![data_type.clone(), DataType::BigInt, DataType::Bool];
+    let make = move |feeding| Picked::new(feeding, distance, Counts::WhenTrue);
+    Ok(bound(parameters, data_type, make))
+}
+
+/// Which row is picked.
+#[derive(Debug, Clone, Copy)]
+enum Distance {
+    FromNewest(usize),
+    FromOldest(usize),
+}
+
+/// Which rows count.
+#[derive(Debug, Clone, Copy)]
+enum Counts {
+    Always,
+    WhenNotNull,
+    /// The third argument is the condition.
+    WhenTrue,
+}
+
+impl Counts {
+    fn not_null_if(ignore_null: bool) -> Self {
+        if ignore_null { Self::WhenNotNull } else { Self::Always }
+    }
+
+    fn includes(self, arguments: &[Datum<'_>]) -> bool {
+        match self {
+            Self::Always => true,
+            Self::WhenNotNull => !arguments[0].is_null(),
+            Self::WhenTrue => arguments[2] == Datum::Bool(true),
+        }
+    }
+}
+
+struct Picked {
+    feeding: Feeding,
+    /// `None` picks nothing.
+    distance: Option<Distance>,
+    counts: Counts,
+    /// Rows of the frame that count.
+    rows: usize,
+    /// The values that may be picked, oldest first.
+    values: VecDeque<Value>,
+}
+
+impl Picked {
+    fn new(feeding: Feeding, distance: Option<Distance>, counts: Counts) -> Self {
+        Self { feeding, distance, counts, rows: 0, values: VecDeque::new() }
+    }
+}
+
+impl Accumulator for Picked {
+    fn add(&mut self, arguments: &[Datum<'_>]) {
+        let Some(distance) = self.distance else { return };
+        if !self.counts.includes(arguments) {
+            return;
+        }
+        self.rows += 1;
+        let value = || arguments[0].to_value();
+        match (self.feeding, distance) {
+            (Feeding::NewestFirst, Distance::FromNewest(distance)) => {
+                if self.values.len() <= distance {
+                    self.values.push_front(value());
+                }
+            }
+            (Feeding::NewestFirst, Distance::FromOldest(distance)) => {
+                self.values.push_front(value());
+                if self.values.len() - 1 > distance {
+                    self.values.pop_back();
+                }
+            }
+            (Feeding::Sliding, Distance::FromNewest(distance)) => {
+                self.values.push_back(value());
+                if self.values.len() - 1 > distance {
+                    self.values.pop_front();
+                }
+            }
+            (Feeding::Sliding, Distance::FromOldest(_)) => self.values.push_back(value()),
+        }
+    }
+
+    fn remove(&mut self, arguments: &[Datum<'_>]) {
+        if self.distance.is_none() || !self.counts.includes(arguments) {
+            return;
+        }
+        self.rows -= 1;
+        if self.values.len() > self.rows {
+            self.values.pop_front();
+        }
+    }
+
+    fn value<'a>(&self, arena: &'a Arena) -> Datum<'a> {
+        let index = self.distance.and_then(|distance| match distance {
+            Distance::FromOldest(distance) => Some(distance),
+            Distance::FromNewest(distance) => {
+                self.values.len().checked_sub(1)?.checked_sub(distance)
+            }
+        });
+        let value = index.and_then(|index| self.values.get(index));
+        match value.and_then(Value::as_scalar) {
+            Some(Datum::String(text)) => Datum::String(arena.alloc_str(text)),
+            Some(scalar) => without_text(scalar),
+            None => Datum::Null,
+        }
+    }
+
+    fn reset(&mut self) {
+        self.rows = 0;
+        self.values.clear();
+    }
+}
+
+/// The same value with a lifetime of its own.
+fn without_text<'a>(value: Datum<'_>) -> Datum<'a> {
+    match value {
+        Datum::Bool(value) => Datum::Bool(value),
+        Datum::SmallInt(value) => Datum::SmallInt(value),
+        Datum::Int(value) => Datum::Int(value),
+        Datum::BigInt(value) => Datum::BigInt(value),
+        Datum::Float(value) => Datum::Float(value),
+        Datum::Double(value) => Datum::Double(value),
+        Datum::Timestamp(value) => Datum::Timestamp(value),
+        Datum::Date(value) => Datum::Date(value),
+        Datum::Null | Datum::String(_) | Datum::Array(_) | Datum::Map(_) => Datum::Null,
+    }
+}

@@ -1,0 +1,202 @@
+//! Order statistics: `median` and `top`.
+//!
+//! Sliding keeps the values sorted. Newest first needs them sorted once: `median` collects and
+//! selects, `top` keeps no more than it was asked for.
+
+use lockstep_row::{Arena, DataType, Datum};
+
+use super::{
+    Accumulator, AggregateFunction, BoundAggregate, Feeding,
+    key::{Key, KeyRef, wrapped_integer},
+    signature::{NUMBER, ORDERABLE, bound, expect, expect_count, expect_size},
+    text::ItemPrinter,
+};
+use crate::{Arguments, Compatibility, SignatureError};
+
+pub(super) static FUNCTIONS: &[AggregateFunction] = &[
+    AggregateFunction {
+        name: "median",
+        aliases: &[],
+        signature: "median(x number) → DOUBLE",
+        doc: "The middle one of the values that are not NULL, or the mean of the two middle ones; \
+              NULL when there are none. With `compatibility = 'openmldb'` two integers are added \
+              in their own type, which may wrap.",
+        is_ordered: false,
+        bind: bind_median,
+    },
+    AggregateFunction {
+        name: "top",
+        aliases: &[],
+        signature: "top(x number|TIMESTAMP|DATE|STRING, k constant integer) → STRING",
+        doc: "The `k` greatest values, greatest first, joined by commas; equal values stay. \
+              Floats have six decimals. An empty string when there is no value that is not NULL.",
+        is_ordered: false,
+        bind: bind_top,
+    },
+];
+
+fn bind_median(arguments: &Arguments<'_>) -> Result<BoundAggregate, SignatureError> {
+    expect_count(arguments, 1..=1)?;
+    let data_type = expect(arguments, 0, &NUMBER)?;
+    let wraps = arguments.settings.compatibility == Compatibility::OpenMldb;
+    let parameters = vec![data_type.clone()];
+    let make = move |feeding| Median {
+        ranked: Ranked::new(feeding, None),
+        data_type: data_type.clone(),
+        wraps,
+    };
+    Ok(bound(parameters, DataType::Double, make))
+}
+
+fn bind_top(arguments: &Arguments<'_>) -> Result<BoundAggregate, SignatureError> {
+    expect_count(arguments, 2..=2)?;
+    let data_type = expect(arguments, 0, &ORDERABLE)?;
+    let count = expect_size(arguments, 1)?;
+    let printer = ItemPrinter::new(arguments.settings);
+    let parameters = vec![data_type.clone(), DataType::BigInt];
+    let make = move |feeding| Top {
+        ranked: Ranked::new(feeding, Some(count)),
+        data_type: data_type.clone(),
+        count,
+        printer,
+    };
+    Ok(bound(parameters, DataType::String, make))
+}
+
+/// A multiset of values.
+struct Ranked {
+    feeding: Feeding,
+    /// How many of the greatest are wanted; all when `None`.
+    limit: Option<usize>,
+    /// Ascending, unless everything is wanted newest first.
+    keys: Vec<Key>,
+}
+
+impl Ranked {
+    fn new(feeding: Feeding, limit: Option<usize>) -> Self {
+        Self { feeding, limit, keys: Vec::new() }
+    }
+
+    fn add(&mut self, value: Datum<'_>) {
+        let Some(key) = KeyRef::of(value) else { return };
+        match (self.feeding, self.limit) {
+            (Feeding::NewestFirst, None) => self.keys.push(key.to_key()),
+            (Feeding::Sliding, _) => self.insert(key),
+            (Feeding::NewestFirst, Some(limit)) => {
+                let is_full = self.keys.len() >= limit;
+                if is_full && self.keys.first().is_none_or(|least| key <= least.as_ref()) {
+                    return;
+                }
+                if is_full {
+                    self.keys.remove(0);
+                }
+                self.insert(key);
+            }
+        }
+    }
+
+    fn insert(&mut self, key: KeyRef<'_>) {
+        let place = self.keys.partition_point(|kept| kept.as_ref() <= key);
+        self.keys.insert(place, key.to_key());
+    }
+
+    fn remove(&mut self, value: Datum<'_>) {
+        let Some(key) = KeyRef::of(value) else { return };
+        let place = self.keys.partition_point(|kept| kept.as_ref() < key);
+        debug_assert!(self.keys[place].as_ref() == key, "a value that leaves was added");
+        self.keys.remove(place);
+    }
+}
+
+struct Median {
+    ranked: Ranked,
+    data_type: DataType,
+    wraps: bool,
+}
+
+impl Median {
+    fn middle(&self, lower: &Key, upper: &Key) -> f64 {
+        match (lower, upper) {
+            (Key::Integer(lower), Key::Integer(upper)) => {
+                let sum = i128::from(*lower) + i128::from(*upper);
+                #[expect(clippy::cast_precision_loss, reason = "rounds to DOUBLE once")]
+                let sum = if self.wraps && lower != upper {
+                    wrapped_integer(sum, &self.data_type).as_i64().unwrap_or(0) as f64
+                } else {
+                    sum as f64
+                };
+                sum / 2.0
+            }
+            (Key::Float(lower), Key::Float(upper)) => {
+                let (lower, upper) = (lower.get(), upper.get());
+                let sum = lower + upper;
+                match sum {
+                    sum if sum.is_nan() => f64::NAN,
+                    sum if sum.is_infinite() => lower / 2.0 + upper / 2.0,
+                    sum => sum / 2.0,
+                }
+            }
+            _ => f64::NAN,
+        }
+    }
+}
+
+impl Accumulator for Median {
+    fn add(&mut self, arguments: &[Datum<'_>]) {
+        self.ranked.add(arguments[0]);
+    }
+
+    fn remove(&mut self, arguments: &[Datum<'_>]) {
+        self.ranked.remove(arguments[0]);
+    }
+
+    fn value<'a>(&self, _arena: &'a Arena) -> Datum<'a> {
+        let keys = &self.ranked.keys;
+        let half = keys.len() / 2;
+        let is_odd = keys.len() % 2 == 1;
+        if keys.is_empty() {
+            return Datum::Null;
+        }
+        if self.ranked.feeding == Feeding::Sliding {
+            let lower = &keys[if is_odd { half } else { half - 1 }];
+            return Datum::Double(self.middle(lower, &keys[half]));
+        }
+        let mut keys = keys.clone();
+        let (below, upper, _) = keys.select_nth_unstable(half);
+        let lower = below.iter().max().filter(|_| !is_odd).unwrap_or(upper);
+        Datum::Double(self.middle(lower, upper))
+    }
+
+    fn reset(&mut self) {
+        self.ranked.keys.clear();
+    }
+}
+
+struct Top {
+    ranked: Ranked,
+    data_type: DataType,
+    count: usize,
+    printer: ItemPrinter,
+}
+
+impl Accumulator for Top {
+    fn add(&mut self, arguments: &[Datum<'_>]) {
+        self.ranked.add(arguments[0]);
+    }
+
+    fn remove(&mut self, arguments: &[Datum<'_>]) {
+        self.ranked.remove(arguments[0]);
+    }
+
+    fn value<'a>(&self, arena: &'a Arena) -> Datum<'a> {
+        let mut list = self.printer.list(arena);
+        for key in self.ranked.keys.iter().rev().take(self.count) {
+            list.push(|out| self.printer.write(key.as_ref().datum(&self.data_type), out));
+        }
+        list.finish()
+    }
+
+    fn reset(&mut self) {
+        self.ranked.keys.clear();
+    }
+}

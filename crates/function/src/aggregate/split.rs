@@ -1,0 +1,133 @@
+//! `window_split*`: the pieces of every text of the frame in one list.
+//!
+//! Each text is split by the scalar function of the same name when the list is asked for.
+
+use std::collections::VecDeque;
+
+use lockstep_row::{Arena, DataType, Datum, Value};
+
+use super::{
+    Accumulator, AggregateFunction, BoundAggregate, Feeding,
+    signature::{TEXT, bound, expect, expect_count},
+};
+use crate::{Arguments, Compatibility, Nulls, ScalarImplementation, SignatureError, scalar};
+
+/// The most bytes of all pieces under the reference's rules.
+const REFERENCE_BYTES_MAX: usize = 4096;
+
+pub(super) static FUNCTIONS: &[AggregateFunction] = &[
+    AggregateFunction {
+        name: "window_split",
+        aliases: &[],
+        signature: "window_split(x STRING, delimiter STRING) → ARRAY<STRING>",
+        doc: "The pieces that `split` makes of every text that is not NULL, newest row first. With \
+              `compatibility = 'openmldb'` pieces beyond 4096 bytes are dropped.",
+        is_ordered: true,
+        bind: |arguments| bind(arguments, "split", 2),
+    },
+    AggregateFunction {
+        name: "window_split_by_key",
+        aliases: &[],
+        signature: "window_split_by_key(x STRING, delimiter STRING, kv_delimiter STRING) → \
+                    ARRAY<STRING>",
+        doc: "The keys that `split_by_key` finds in every text that is not NULL, newest row first. \
+              With `compatibility = 'openmldb'` keys beyond 4096 bytes are dropped.",
+        is_ordered: true,
+        bind: |arguments| bind(arguments, "split_by_key", 3),
+    },
+    AggregateFunction {
+        name: "window_split_by_value",
+        aliases: &[],
+        signature: "window_split_by_value(x STRING, delimiter STRING, kv_delimiter STRING) → \
+                    ARRAY<STRING>",
+        doc: "The values that `split_by_value` finds in every text that is not NULL, newest row \
+              first. With `compatibility = 'openmldb'` values beyond 4096 bytes are dropped.",
+        is_ordered: true,
+        bind: |arguments| bind(arguments, "split_by_value", 3),
+    },
+];
+
+fn bind(
+    arguments: &Arguments<'_>,
+    function: &str,
+    count: usize,
+) -> Result<BoundAggregate, SignatureError> {
+    expect_count(arguments, count..=count)?;
+    for index in 0..count {
+        expect(arguments, index, &TEXT)?;
+    }
+    let function = scalar::find(function).expect("the split functions are in the registry");
+    let implementation = (function.resolve)(arguments)?;
+    let parameters = implementation.parameters.clone();
+    let returns = DataType::Array(Box::new(DataType::String));
+    let bytes_max = match arguments.settings.compatibility {
+        Compatibility::Standard => usize::MAX,
+        Compatibility::OpenMldb => REFERENCE_BYTES_MAX,
+    };
+    let make = move |feeding| Pieces {
+        feeding,
+        implementation: implementation.clone(),
+        bytes_max,
+        rows: VecDeque::new(),
+    };
+    Ok(bound(parameters, returns, make))
+}
+
+struct Pieces {
+    feeding: Feeding,
+    implementation: ScalarImplementation,
+    bytes_max: usize,
+    /// The arguments of the rows that count, newest first.
+    rows: VecDeque<Vec<Value>>,
+}
+
+impl Pieces {
+    fn counts(&self, arguments: &[Datum<'_>]) -> bool {
+        let propagates = self.implementation.nulls == Nulls::Propagate;
+        !arguments[0].is_null() && !(propagates && arguments.iter().any(Datum::is_null))
+    }
+}
+
+impl Accumulator for Pieces {
+    fn add(&mut self, arguments: &[Datum<'_>]) {
+        if !self.counts(arguments) {
+            return;
+        }
+        let row = arguments.iter().map(Datum::to_value).collect();
+        match self.feeding {
+            Feeding::NewestFirst => self.rows.push_back(row),
+            Feeding::Sliding => self.rows.push_front(row),
+        }
+    }
+
+    fn remove(&mut self, arguments: &[Datum<'_>]) {
+        if self.counts(arguments) {
+            self.rows.pop_back();
+        }
+    }
+
+    fn value<'a>(&self, arena: &'a Arena) -> Datum<'a> {
+        let mut pieces = bumpalo::collections::Vec::new_in(arena);
+        let mut bytes = 0;
+        for row in &self.rows {
+            let text = |value: &Value| match value {
+                Value::String(text) => Datum::String(arena.alloc_str(text)),
+                _ => Datum::Null,
+            };
+            let arguments = arena.alloc_slice_fill_iter(row.iter().map(text));
+            let Datum::Array(items) = (self.implementation.row)(arguments, arena) else { continue };
+            for item in items {
+                bytes += item.as_str().map_or(0, str::len);
+                if bytes > self.bytes_max {
+                    return Datum::Array(pieces.into_bump_slice());
+                }
+                pieces.push(*item);
+            }
+        }
+        Datum::Array(pieces.into_bump_slice())
+    }
+
+    fn reset(&mut self) {
+        self.rows.clear();
+    }
+}
