@@ -40,9 +40,9 @@ pub(crate) enum Step {
     /// Lets the row through when this is true.
     Filter(BoundExpr),
     /// Fills the slots of window aggregates.
-    Scan(Scan),
+    Scan(Box<Scan>),
     /// Fills the slots of right columns.
-    Join(JoinStep),
+    Join(Box<JoinStep>),
     /// Lets nothing through.
     Stop,
 }

@@ -58,17 +58,17 @@ pub(crate) struct Scratch {
 
 /// Memory of answers that are over, for those to come. As many as were ever given at once.
 #[derive(Default)]
-pub(crate) struct ScratchPool(Mutex<Vec<Box<Scratch>>>);
+pub(crate) struct ScratchPool(Mutex<Vec<Scratch>>);
 
 impl ScratchPool {
     /// Takes scratch memory, or makes it.
-    pub(crate) fn take(&self, make: impl FnOnce() -> Scratch) -> Box<Scratch> {
+    pub(crate) fn take(&self, make: impl FnOnce() -> Scratch) -> Scratch {
         let kept = self.0.lock().pop();
-        kept.unwrap_or_else(|| Box::new(make()))
+        kept.unwrap_or_else(make)
     }
 
     /// Keeps scratch memory for the next answer.
-    pub(crate) fn put(&self, scratch: Box<Scratch>) {
+    pub(crate) fn put(&self, scratch: Scratch) {
         self.0.lock().push(scratch);
     }
 }

@@ -19,7 +19,7 @@ pub(crate) struct Explain {
 }
 
 /// A line whose text follows later.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Line(usize);
 
 impl Explain {

@@ -18,10 +18,11 @@ pub(crate) fn column(expr: &Expr, schema: &DFSchema) -> Option<usize> {
 
 /// Sets `needed` for each column that `expr` reads.
 pub(crate) fn mark_columns(expr: &Expr, schema: &DFSchema, needed: &mut [bool]) {
-    for column in expr.column_refs() {
-        if let Some(position) = schema.maybe_index_of_column(column) {
-            needed[position] = true;
-        }
+    let columns = expr.column_refs().into_iter();
+    let positions: Vec<usize> =
+        columns.filter_map(|column| schema.maybe_index_of_column(column)).collect();
+    for position in positions {
+        needed[position] = true;
     }
 }
 

@@ -48,7 +48,7 @@ impl Compiler<'_> {
             let (slot, _) = outputs.next().expect("each wanted column has an output");
             *place = Place::Slot(*slot);
         }
-        draft.steps.push(Step::Join(step));
+        draft.steps.push(Step::Join(Box::new(step)));
         draft.layout.extend(places);
         Ok(())
     }
@@ -61,7 +61,7 @@ impl Compiler<'_> {
         draft: &mut Draft,
     ) -> Result<JoinStep> {
         let line = self.parts.explain.open();
-        let (right, right_layout) = self.source(SourceSpec {
+        let (right, right_layout) = self.source(&SourceSpec {
             plan: &node.right,
             role: Role::Other,
             schema: node.right.schema(),

@@ -41,10 +41,10 @@ struct Traced {
 
 impl Compiler<'_> {
     /// Compiles a source; also gives the places of its needed columns.
-    pub(super) fn source(&mut self, spec: SourceSpec<'_>) -> Result<(Source, Vec<Place>)> {
+    pub(super) fn source(&mut self, spec: &SourceSpec<'_>) -> Result<(Source, Vec<Place>)> {
         let line = self.parts.explain.open();
         let is_row_source = trace::is_row_source(spec.plan, spec.role);
-        let traced = if is_row_source { self.trace(&spec)? } else { None };
+        let traced = if is_row_source { self.trace(spec)? } else { None };
         let (chain, layout) = if is_row_source {
             self.chain(spec.plan, &spec.columns(traced.as_ref()), spec.role)?
         } else {

@@ -63,7 +63,7 @@ impl Compiler<'_> {
             .collect();
         for sharing in share_scans(&groups) {
             let scan = self.scan(node, &sharing, role, &draft.layout)?;
-            draft.steps.push(Step::Scan(scan));
+            draft.steps.push(Step::Scan(Box::new(scan)));
         }
         let slots = groups.iter().flat_map(|wanted| &wanted.slots);
         draft.layout.extend(slots.map(|slot| slot.map_or(Place::Absent, Place::Slot)));
@@ -96,7 +96,7 @@ impl Compiler<'_> {
         let unions = unions.iter().map(|union| (&node.unions[*union], Role::Other));
         let mut sources = Vec::new();
         for (position, (plan, role)) in main.into_iter().chain(unions).enumerate() {
-            let (source, layout) = self.source(SourceSpec {
+            let (source, layout) = self.source(&SourceSpec {
                 plan,
                 role,
                 schema,

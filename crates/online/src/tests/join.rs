@@ -47,10 +47,17 @@ impl Right {
 struct Shape {
     right: Right,
     is_keyed: bool,
-    is_ordered: bool,
-    /// Inclusive or not.
-    bound: Option<bool>,
+    order: Newest,
     has_filter: bool,
+}
+
+/// Which right rows are newer, and how new they may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Newest {
+    ByArrival,
+    ByTime,
+    BeforeLeft,
+    UpToLeft,
 }
 
 fn shapes() -> impl Strategy<Value = Shape> {
@@ -62,25 +69,24 @@ fn shapes() -> impl Strategy<Value = Shape> {
         Just(Right::Filtered),
         Just(Right::Materialised),
     ];
-    let bound = proptest::option::of(any::<bool>());
-    (right, any::<bool>(), any::<bool>(), bound, any::<bool>()).prop_map(
-        |(right, is_keyed, is_ordered, bound, has_filter)| Shape {
-            right,
-            is_keyed,
-            is_ordered,
-            bound: bound.filter(|_| is_ordered),
-            has_filter,
-        },
-    )
+    let order = prop_oneof![
+        Just(Newest::ByArrival),
+        Just(Newest::ByTime),
+        Just(Newest::BeforeLeft),
+        Just(Newest::UpToLeft),
+    ];
+    (right, any::<bool>(), order, any::<bool>()).prop_map(|(right, is_keyed, order, has_filter)| {
+        Shape { right, is_keyed, order, has_filter }
+    })
 }
 
 fn plan(world: &World, shape: Shape) -> LogicalPlan {
     let keys = if shape.is_keyed { vec![(column(0, "k"), column(1, "k"))] } else { vec![] };
     let joined = last_join(world.scan(0), shape.right.plan(world), keys, |join| {
-        join.order_by = shape.is_ordered.then(|| column(1, "ts"));
-        join.time_bound =
-            shape.bound.map(|inclusive| TimeBound { left: column(0, "ts"), inclusive });
-        // Ids of the right side are greater than those of the left.
+        join.order_by = (shape.order != Newest::ByArrival).then(|| column(1, "ts"));
+        let inclusive = shape.order == Newest::UpToLeft;
+        join.time_bound = matches!(shape.order, Newest::BeforeLeft | Newest::UpToLeft)
+            .then(|| TimeBound { left: column(0, "ts"), inclusive });
         join.filter = shape
             .has_filter
             .then(|| column(1, "k").is_null().or(column(1, "ts").not_eq(column(0, "k"))));
@@ -90,10 +96,11 @@ fn plan(world: &World, shape: Shape) -> LogicalPlan {
 
 fn is_match(left: &TestRow, right: &TestRow, shape: Shape) -> bool {
     let has_key = !shape.is_keyed || left.k == right.k;
-    let is_in_time = match (shape.bound, left.ts, right.ts) {
-        (None, _, _) => true,
-        (Some(inclusive), Some(end), Some(time)) => time < end || inclusive && time == end,
-        (Some(_), _, _) => false,
+    let is_in_time = match (shape.order, left.ts, right.ts) {
+        (Newest::ByArrival | Newest::ByTime, _, _) => true,
+        (Newest::BeforeLeft, Some(end), Some(time)) => time < end,
+        (Newest::UpToLeft, Some(end), Some(time)) => time <= end,
+        (Newest::BeforeLeft | Newest::UpToLeft, _, _) => false,
     };
     let differs = matches!((right.ts, left.k), (Some(time), Some(k)) if time != k);
     has_key && is_in_time && (!shape.has_filter || right.k.is_none() || differs)
@@ -102,7 +109,7 @@ fn is_match(left: &TestRow, right: &TestRow, shape: Shape) -> bool {
 fn newest_match(left: &TestRow, rights: &[TestRow], shape: Shape) -> Option<i64> {
     let matches = rights.iter().filter(|right| is_match(left, right, shape));
     let newest = matches.max_by_key(|right| {
-        let order = if shape.is_ordered { right.ts } else { Some(0) };
+        let order = if shape.order == Newest::ByArrival { Some(0) } else { right.ts };
         (order, right.arrival)
     });
     newest.map(|right| right.id)
@@ -135,8 +142,7 @@ proptest! {
         let shape = Shape {
             right: Right::Table,
             is_keyed: true,
-            is_ordered: true,
-            bound: Some(true),
+            order: Newest::UpToLeft,
             has_filter: false,
         };
         let joined = last_join(

@@ -95,13 +95,13 @@ fn computed(expr: Expr) -> Expr {
         .unwrap()
 }
 
-/// `input` with some of its columns computed.
-fn hide(input: LogicalPlan, table: usize, hides_key: bool, hides_time: bool) -> LogicalPlan {
+/// `input` with its key, its time, or both computed.
+fn hide(input: LogicalPlan, table: usize, hides: (bool, bool)) -> LogicalPlan {
     let pick = |name: &str, hides: bool| {
         let own = column(table, name);
         if hides { computed(own).alias_qualified(Some(format!("t{table}")), name) } else { own }
     };
-    project(input, vec![pick("id", false), pick("k", hides_key), pick("ts", hides_time)])
+    project(input, vec![pick("id", false), pick("k", hides.0), pick("ts", hides.1)])
 }
 
 proptest! {
@@ -126,8 +126,8 @@ proptest! {
         let groups = shapes.iter().enumerate().map(|(position, (window, unions))| {
             group(window.clone(), unions.clone(), vec![column(0, "id")], &format!("w{position}"))
         });
-        let input = hide(world.scan(0), 0, hides.0, hides.1);
-        let unions = vec![world.scan(1), hide(world.scan(2), 2, hides.1, hides.0)];
+        let input = hide(world.scan(0), 0, hides);
+        let unions = vec![world.scan(1), hide(world.scan(2), 2, (hides.1, hides.0))];
         let program = world.compile(&windows(input, unions, groups.collect()));
         for current in currents(&world) {
             let expected: Vec<String> = shapes
