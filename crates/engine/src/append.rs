@@ -23,9 +23,9 @@ pub(crate) fn insert(insert: &Insert, table: &Table, settings: &Settings) -> Res
         .map(|row| values(row, &positions, &schema, settings))
         .collect::<Result<_>>()?;
     let arena = Arena::new();
-    let rows = rows.iter().map(|row| -> Vec<Datum<'_>> {
-        row.iter().map(|value| value.as_datum(&arena)).collect()
-    });
+    let rows = rows
+        .iter()
+        .map(|row| -> Vec<Datum<'_>> { row.iter().map(|value| value.as_datum(&arena)).collect() });
     table.append(rows).map_err(|error| refused(&error))
 }
 
@@ -127,7 +127,8 @@ pub(crate) fn conform(
 ) -> Result<Vec<ArrayRef>> {
     let schema = batch.schema();
     if missing == Missing::Default {
-        let stray = schema.fields().iter().find(|field| columns.iter().all(|c| c.name != *field.name()));
+        let stray =
+            schema.fields().iter().find(|field| columns.iter().all(|c| c.name != *field.name()));
         if let Some(field) = stray {
             let message = format!("the table has no column `{}`", field.name());
             return Diagnostic::new(code::UNDEFINED_COLUMN, message)
@@ -140,7 +141,8 @@ pub(crate) fn conform(
         .map(|column| match (batch.column_by_name(&column.name), missing) {
             (Some(array), _) => import(array, column),
             (None, Missing::Error) => {
-                let message = format!("column `{}` is missing; it is {}", column.name, column.data_type);
+                let message =
+                    format!("column `{}` is missing; it is {}", column.name, column.data_type);
                 Diagnostic::new(code::UNDEFINED_COLUMN, message)
                     .with_nearest(&column.name, schema.fields().iter().map(|f| f.name().as_str()))
                     .err()

@@ -36,7 +36,10 @@ pub(crate) fn schema(create: &CreateTable, settings: &Settings) -> Result<TableS
         let name = format!("index{}", schema.indexes.len());
         let index = index(name, &definition.options, None, definition.span, &schema)?;
         if schema.find_index(&index.keys, index.event_time).is_some() {
-            return definition_error("an index with this KEY and TS exists already", definition.span);
+            return definition_error(
+                "an index with this KEY and TS exists already",
+                definition.span,
+            );
         }
         schema.indexes.push(index);
     }
@@ -79,7 +82,10 @@ pub(crate) fn created_index(create: &CreateIndex, schema: &TableSchema) -> Resul
     }
     let span = create.name.span;
     let index = index(create.name.text.clone(), &create.options, Some(keys), span, schema)?;
-    if schema.find_index(&index.keys, index.event_time).is_some_and(|at| schema.indexes[at].declared) {
+    if schema
+        .find_index(&index.keys, index.event_time)
+        .is_some_and(|at| schema.indexes[at].declared)
+    {
         return definition_error("an index with these columns and ts exists already", span);
     }
     Ok(index)
@@ -159,7 +165,8 @@ fn check_event_time(event_time: Option<usize>, schema: &TableSchema, span: Span)
     if matches!(column.data_type, DataType::BigInt | DataType::Timestamp) {
         return Ok(());
     }
-    let message = format!("TS must be BIGINT or TIMESTAMP, `{}` is {}", column.name, column.data_type);
+    let message =
+        format!("TS must be BIGINT or TIMESTAMP, `{}` is {}", column.name, column.data_type);
     definition_error(message, span)
 }
 
@@ -202,7 +209,11 @@ fn retention(ttl: Option<&OptionItem>, ttl_type: Option<&OptionItem>) -> Result<
     let kind = match ttl_type {
         None => "absolute".to_owned(),
         Some(item) => match word(&item.value).map(str::to_ascii_lowercase) {
-            Some(kind) if ["absolute", "latest", "absorlat", "absandlat"].contains(&kind.as_str()) => kind,
+            Some(kind)
+                if ["absolute", "latest", "absorlat", "absandlat"].contains(&kind.as_str()) =>
+            {
+                kind
+            }
             _ => {
                 return definition_error(
                     "TTL_TYPE is absolute, latest, absorlat or absandlat",

@@ -84,7 +84,8 @@ fn check_windows(windows: &WindowAggregate, warnings: &mut Vec<Diagnostic>) {
     use lockstep_plan::Frame;
     use lockstep_row::Retention;
     let sources = std::iter::once(&windows.input).chain(&windows.unions);
-    let tables: Vec<_> = sources.filter_map(|source| tables_of(source).into_iter().next()).collect();
+    let tables: Vec<_> =
+        sources.filter_map(|source| tables_of(source).into_iter().next()).collect();
     for group in &windows.groups {
         for table in &tables {
             for index in &table.schema.indexes {
@@ -125,4 +126,3 @@ fn check_windows(windows: &WindowAggregate, warnings: &mut Vec<Diagnostic>) {
 pub(crate) fn query_text(script: &str, span: Span) -> String {
     script.get(span.start..span.end).unwrap_or_default().trim().trim_end_matches(';').to_owned()
 }
-

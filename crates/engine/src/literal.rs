@@ -49,9 +49,9 @@ impl Place<'_> {
     fn mismatch(&self, value: &Value, to: &DataType) -> Result<Value> {
         let shown = match value {
             Value::String(text) => format!("'{text}'"),
-            other => other.as_scalar().map_or_else(String::new, |datum| {
-                cast::print_datum(datum, &Settings::default())
-            }),
+            other => other
+                .as_scalar()
+                .map_or_else(String::new, |datum| cast::print_datum(datum, &Settings::default())),
         };
         let mut error = Diagnostic::new(
             code::DATATYPE_MISMATCH,

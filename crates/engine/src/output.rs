@@ -1,8 +1,13 @@
 //! What a statement gives back.
 
-use arrow::array::RecordBatch;
+use std::sync::Arc;
+
+use arrow::{
+    array::RecordBatch,
+    datatypes::{Field, Schema, SchemaRef},
+};
 use lockstep_diagnostic::Diagnostic;
-use lockstep_row::DataType;
+use lockstep_row::{DataType, arrow::arrow_type};
 
 /// The result of a statement.
 #[derive(Debug, Clone, Default)]
@@ -23,5 +28,18 @@ impl Output {
     /// The number of rows.
     pub fn row_count(&self) -> usize {
         self.batches.iter().map(RecordBatch::num_rows).sum()
+    }
+
+    /// The schema of the batches; made from the columns when there is no batch.
+    pub fn schema(&self) -> SchemaRef {
+        if let Some(batch) = self.batches.first() {
+            return batch.schema();
+        }
+        let field = |(at, (name, data_type)): (usize, &(String, DataType))| {
+            let repeats = self.columns[..at].iter().filter(|(other, _)| other == name).count();
+            let name = if repeats == 0 { name.clone() } else { format!("{name}:{}", repeats + 1) };
+            Field::new(name, arrow_type(data_type), true)
+        };
+        Arc::new(Schema::new(self.columns.iter().enumerate().map(field).collect::<Vec<_>>()))
     }
 }

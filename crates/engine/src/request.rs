@@ -2,10 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use arrow::{
-    array::{RecordBatch, RecordBatchOptions},
-    datatypes::{Field, Schema},
-};
+use arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::logical_expr::LogicalPlan;
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_offline::ExecuteOptions;
@@ -13,7 +10,7 @@ use lockstep_online::{BatchFallback, Program};
 use lockstep_plan::BoundQuery;
 use lockstep_row::{
     Arena, Column, DataType, Datum,
-    arrow::{ColumnBuilder, ColumnReader, arrow_type},
+    arrow::{ColumnBuilder, ColumnReader},
 };
 
 use crate::{
@@ -121,7 +118,8 @@ impl PreparedRequest {
     fn check(&self, row: &[Datum<'_>]) -> Result<()> {
         if row.len() != self.columns.len() {
             let (expected, found) = (self.columns.len(), row.len());
-            let message = format!("the request row has {found} values, the table {expected} columns");
+            let message =
+                format!("the request row has {found} values, the table {expected} columns");
             return Diagnostic::new(code::DATATYPE_MISMATCH, message).err();
         }
         for (value, column) in row.iter().zip(&self.columns) {
@@ -166,17 +164,9 @@ pub(crate) fn output_batch(
     mut builders: Vec<ColumnBuilder>,
     count: usize,
 ) -> Result<RecordBatch> {
-    let fields: Vec<Field> = columns
-        .iter()
-        .enumerate()
-        .map(|(at, (name, data_type))| {
-            let repeats = columns[..at].iter().filter(|(other, _)| other == name).count();
-            let name = if repeats == 0 { name.clone() } else { format!("{name}:{}", repeats + 1) };
-            Field::new(name, arrow_type(data_type), true)
-        })
-        .collect();
+    let schema = Output { columns: columns.to_vec(), ..Output::default() }.schema();
     let arrays = builders.iter_mut().map(ColumnBuilder::finish).collect();
     let options = RecordBatchOptions::new().with_row_count(Some(count));
-    RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options)
+    RecordBatch::try_new_with_options(schema, arrays, &options)
         .map_err(|error| Box::new(Diagnostic::internal(error.to_string())))
 }

@@ -78,7 +78,7 @@ impl Session {
     /// Appends rows to a table; columns are matched by name, left out ones take their default.
     /// Types are converted where nothing is lost. All or nothing. Returns the number of rows.
     pub fn append(&self, table: &str, batches: &[RecordBatch]) -> Result<u64> {
-        append::append(batches, &self.find_table(&object_name(table))?)
+        append::append(batches, &*self.find_table(&object_name(table))?)
     }
 
     /// Whether a table exists.
@@ -168,18 +168,16 @@ impl Session {
                 load::load(load, &table, &self.settings())
             }
             Statement::Deploy(deploy) => self.deploy(deploy, script),
-            Statement::DropDeployment { name, if_exists } => {
-                self.drop_deployment(name, *if_exists)
-            }
+            Statement::DropDeployment { name, if_exists } => self.drop_deployment(name, *if_exists),
             Statement::Show(show) => self.show(show),
             Statement::Describe(name) => show::describe(&self.find_table(name)?.schema()),
             Statement::Set { name, value, .. } => {
                 self.state.write().variables.set(name, value)?;
                 Ok(done("SET"))
             }
-            _ => Diagnostic::unsupported("this statement is not supported yet")
-                .at(parsed.span)
-                .err(),
+            _ => {
+                Diagnostic::unsupported("this statement is not supported yet").at(parsed.span).err()
+            }
         }
     }
 
@@ -202,7 +200,7 @@ impl Session {
     fn run_query(&self, query: &Query) -> Result<Output> {
         let output = Relation::new(self.database.clone(), self.bind(query)?).collect(None)?;
         match &query.into_outfile {
-            Some(outfile) => load::export(outfile, &output, &self.settings()),
+            Some(outfile) => load::write_outfile(outfile, &output, &self.settings()),
             None => Ok(output),
         }
     }
@@ -267,7 +265,7 @@ impl Session {
             return Ok(done("CREATE TABLE"));
         }
         let schema = match &create.like {
-            Some(like) => load::schema_of(like)?,
+            Some(like) => load::schema_of(like, &self.settings())?,
             None => create_table::schema(create, &self.settings())?,
         };
         let known = ["partitionnum", "replicanum", "distribution", "storage_mode", "compress_type"];
@@ -284,7 +282,12 @@ impl Session {
         Ok(Output { warnings, ..done("CREATE TABLE") })
     }
 
-    fn add_table(&self, name: &ObjectName, schema: TableSchema, lenient: bool) -> Result<Arc<Table>> {
+    fn add_table(
+        &self,
+        name: &ObjectName,
+        schema: TableSchema,
+        lenient: bool,
+    ) -> Result<Arc<Table>> {
         let table = self.database.make_table(schema).map_err(|error| append::refused(&error))?;
         let table = Arc::new(table);
         let current = self.current_database();
@@ -327,7 +330,8 @@ impl Session {
             .map(|deployment| format!("`{}`", deployment.name))
             .collect();
         if !users.is_empty() {
-            let message = format!("table `{}` has deployments: {}", name.name.text, users.join(", "));
+            let message =
+                format!("table `{}` has deployments: {}", name.name.text, users.join(", "));
             return Diagnostic::new(code::DEPENDENT_OBJECTS, message)
                 .at(name.name.span)
                 .with_hint("Drop them first with DROP DEPLOYMENT.")
@@ -438,7 +442,9 @@ impl Session {
                 let rows: Vec<_> = found
                     .into_iter()
                     .flat_map(|found| found.deployments.values())
-                    .map(|d| vec![Some(d.database.clone()), Some(d.name.clone()), Some(d.sql.clone())])
+                    .map(|d| {
+                        vec![Some(d.database.clone()), Some(d.name.clone()), Some(d.sql.clone())]
+                    })
                     .collect();
                 show::texts(&["database", "deployment", "sql"], &rows)
             }
@@ -480,9 +486,7 @@ impl Session {
 fn object_name(text: &str) -> ObjectName {
     let ident = |text: &str| Ident { text: text.to_owned(), span: Span::default() };
     match text.split_once('.') {
-        Some((database, name)) => {
-            ObjectName { database: Some(ident(database)), name: ident(name) }
-        }
+        Some((database, name)) => ObjectName { database: Some(ident(database)), name: ident(name) },
         None => ObjectName { database: None, name: ident(text) },
     }
 }

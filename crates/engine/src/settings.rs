@@ -89,10 +89,11 @@ fn time_zone(text: &str, span: Span) -> Result<chrono_tz::Tz> {
     if let Some(zone) = found {
         return Ok(*zone);
     }
-    let names = chrono_tz::TZ_VARIANTS.iter().map(chrono_tz::Tz::name);
-    let error = Diagnostic::new(code::INVALID_PARAMETER, format!("time zone '{text}' does not exist"))
-        .at(span)
-        .with_nearest(text, names);
+    let names = chrono_tz::TZ_VARIANTS.iter().map(|zone| zone.name());
+    let error =
+        Diagnostic::new(code::INVALID_PARAMETER, format!("time zone '{text}' does not exist"))
+            .at(span)
+            .with_nearest(text, names);
     match error.hint {
         Some(_) => error.err(),
         None => error.with_hint("Use a name of the IANA database, such as 'Europe/Paris'.").err(),

@@ -114,7 +114,8 @@ fn event_time_column(plan: &LogicalPlan, columns: &[lockstep_row::Column]) -> Op
     let visit = plan.apply(|node| {
         if let LogicalPlan::Extension(extension) = node {
             if let Some(windows) = extension.node.as_any().downcast_ref::<WindowAggregate>() {
-                let orders = windows.groups.iter().filter_map(|group| group.window.order_by.as_ref());
+                let orders =
+                    windows.groups.iter().filter_map(|group| group.window.order_by.as_ref());
                 for order in orders {
                     if let Expr::Column(column) = order {
                         found = columns.iter().position(|known| known.name == column.name);
@@ -148,8 +149,7 @@ fn compare(
     let mut report = Verification { requests: answers.len() as u64, ..Verification::default() };
     let batch_rows: usize = batches.iter().map(arrow::array::RecordBatch::num_rows).sum();
     if batch_rows != answers.len() {
-        let message =
-            format!("batch mode gave {batch_rows} rows, request mode {}", answers.len());
+        let message = format!("batch mode gave {batch_rows} rows, request mode {}", answers.len());
         return Diagnostic::internal(message).err();
     }
     let mut answers = answers.iter();

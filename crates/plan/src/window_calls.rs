@@ -7,7 +7,7 @@ use std::{
 
 use arrow::datatypes::Field;
 use datafusion::{
-    common::{Column, DFSchema},
+    common::{Column, DFSchema, ScalarValue},
     logical_expr::{Expr, Extension, LogicalPlan, LogicalPlanBuilder},
 };
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
@@ -249,7 +249,12 @@ pub(crate) fn bind_aggregate(
     let function = aggregate::find(name).expect("the caller found it");
     let arguments =
         call.arguments.iter().map(|argument| binder.scalar_binder(scope).bind(argument));
-    let arguments: Vec<Bound> = arguments.collect::<Result<_>>()?;
+    let mut arguments: Vec<Bound> = arguments.collect::<Result<_>>()?;
+    if call.star && !arguments.is_empty() {
+        // `count_where(*, c)` counts rows: the star is a value that is never NULL.
+        let expr = Expr::Literal(ScalarValue::Boolean(Some(true)), None);
+        arguments.insert(0, Bound { expr, data_type: DataType::Bool, span });
+    }
     let types: Vec<DataType> = arguments.iter().map(|a| a.data_type.clone()).collect();
     let constants: Vec<Option<Value>> = arguments.iter().map(|a| constant(&a.expr)).collect();
     let with = Arguments { types: &types, constants: &constants, settings: &binder.settings };

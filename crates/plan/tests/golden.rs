@@ -1,0 +1,116 @@
+//! Golden plans and golden errors: each file under `golden/` holds cases of a query, a line
+//! `----`, and the bound plan (or the rendered error), with an empty line between cases. Run with
+//! `LOCKSTEP_GOLDEN=write` to fill in what comes out, and read the difference before keeping it.
+
+use std::{fs, path::Path, sync::Arc};
+
+use lockstep_plan::{BindOptions, Catalog, CatalogTable, bind};
+use lockstep_row::{Column, DataType, IndexSpec, Retention, TableSchema, arrow::arrow_schema};
+use lockstep_sql::{ast::Statement, parse};
+
+struct Tables(Vec<Arc<CatalogTable>>);
+
+impl Catalog for Tables {
+    fn current_database(&self) -> &'static str {
+        "db"
+    }
+
+    fn find_table(&self, database: &str, name: &str) -> Option<Arc<CatalogTable>> {
+        self.0.iter().find(|table| table.database == database && table.name == name).cloned()
+    }
+
+    fn has_database(&self, database: &str) -> bool {
+        database == "db"
+    }
+
+    fn table_names(&self, _database: &str) -> Vec<String> {
+        self.0.iter().map(|table| table.name.clone()).collect()
+    }
+}
+
+/// `t1` and `t2` have the same columns; `t2` has an index over (k, ts); `items` differs.
+fn tables() -> Tables {
+    let events = |indexes| TableSchema {
+        columns: vec![
+            Column::new("k", DataType::String),
+            Column::new("a", DataType::Int),
+            Column::new("d", DataType::Double),
+            Column::new("ts", DataType::Timestamp),
+        ],
+        indexes,
+    };
+    let index = IndexSpec {
+        name: "by_k".to_owned(),
+        keys: vec![0],
+        event_time: Some(3),
+        retention: Retention::Forever,
+        declared: true,
+    };
+    let items = TableSchema {
+        columns: vec![
+            Column::new("id", DataType::BigInt),
+            Column::new("price", DataType::Double),
+            Column::new("day", DataType::Date),
+        ],
+        indexes: Vec::new(),
+    };
+    let table = |id, name: &str, schema: TableSchema| {
+        Arc::new(CatalogTable {
+            id,
+            database: "db".to_owned(),
+            name: name.to_owned(),
+            arrow_schema: arrow_schema(&schema),
+            schema: Arc::new(schema),
+        })
+    };
+    Tables(vec![
+        table(1, "t1", events(Vec::new())),
+        table(2, "t2", events(vec![index])),
+        table(3, "items", items),
+    ])
+}
+
+fn outcome(sql: &str) -> String {
+    let statement = match parse(sql) {
+        Ok(mut statements) => statements.remove(0).statement,
+        Err(error) => return error.render(Some(sql)),
+    };
+    let Statement::Query(query) = statement else { panic!("not a query: {sql}") };
+    match bind(&query, &tables(), &BindOptions::default()) {
+        Err(error) => error.render(Some(sql)),
+        Ok(bound) => {
+            let columns: Vec<String> = bound
+                .columns
+                .iter()
+                .map(|(name, data_type)| format!("{name} {data_type}"))
+                .collect();
+            format!("[{}]\n{}", columns.join(", "), bound.plan.display_indent())
+        }
+    }
+}
+
+#[test]
+fn every_golden_case_comes_out_as_written() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    let write = option_env!("LOCKSTEP_GOLDEN") == Some("write");
+    let mut cases = 0;
+    for entry in fs::read_dir(folder).expect("the golden folder is part of the crate") {
+        let path = entry.expect("the folder can be listed").path();
+        let text = fs::read_to_string(&path).expect("a golden file is text");
+        let mut rewritten = String::new();
+        for case in text.trim_end().split("\n\n") {
+            let (sql, expected) = case.split_once("\n----").unwrap_or((case, ""));
+            let found = outcome(sql);
+            rewritten.push_str(&format!("{sql}\n----\n{found}\n\n"));
+            cases += 1;
+            if !write {
+                assert_eq!(found, expected.trim_start(), "in {}:\n{sql}", path.display());
+            }
+        }
+        if write {
+            fs::write(&path, format!("{}\n", rewritten.trim_end()))
+                .expect("the file can be written");
+        }
+    }
+    assert!(cases >= 30, "only {cases} golden cases were found");
+}
