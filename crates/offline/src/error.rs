@@ -74,10 +74,11 @@ pub(crate) fn cancelled() -> Box<Diagnostic> {
 }
 
 fn out_of_memory(detail: &str) -> Box<Diagnostic> {
-    let diagnostic = Diagnostic::new(code::OUT_OF_MEMORY, "the query needs more memory than it may use")
-        .with_kind(Kind::FreeResources)
-        .with_detail(detail.lines().next().unwrap_or_default())
-        .with_hint("Raise the memory limit, or compute the training set in several parts.");
+    let diagnostic =
+        Diagnostic::new(code::OUT_OF_MEMORY, "the query needs more memory than it may use")
+            .with_kind(Kind::FreeResources)
+            .with_detail(detail.lines().next().unwrap_or_default())
+            .with_hint("Raise the memory limit, or compute the training set in several parts.");
     Box::new(diagnostic)
 }
 

@@ -139,7 +139,11 @@ pub fn explain(
     runtime()?.spawn(async move {
         let physical = query.state.query_planner().create_physical_plan(&query.plan, &query.state);
         let text = physical.await.map(|physical| {
-            format!("{}\n\n{}", query.plan.display_indent(), displayable(physical.as_ref()).indent(false))
+            format!(
+                "{}\n\n{}",
+                query.plan.display_indent(),
+                displayable(physical.as_ref()).indent(false)
+            )
         });
         // Nobody waits any more when this fails.
         drop(sender.send(text));
@@ -170,11 +174,7 @@ impl Query {
         };
         let builder = session(options)?;
         let optimising = builder.clone().build();
-        let plan = optimising.optimizer().optimize(
-            lower(plan.clone())?,
-            &optimising,
-            |_, _| {},
-        )?;
+        let plan = optimising.optimizer().optimize(lower(plan.clone())?, &optimising, |_, _| {})?;
         let tables = scan_tables(&plan, tables, &optimising)?;
         let planner = BatchPlanner { tables: Arc::new(tables), options: operators };
         let state = builder.with_query_planner(Arc::new(planner)).build();
@@ -244,7 +244,8 @@ fn scan_tables(
             crate::error::into_datafusion(Box::new(diagnostic))
         })
     };
-    let stored = wanted.iter().map(|(table, _)| find(table)).collect::<DataFusionResult<Vec<_>>>()?;
+    let stored =
+        wanted.iter().map(|(table, _)| find(table)).collect::<DataFusionResult<Vec<_>>>()?;
     let snapshots: Vec<_> = stored.iter().map(|table| table.snapshot()).collect();
     let mut scanned = HashMap::new();
     for ((table, columns), snapshot) in wanted.iter().zip(snapshots) {

@@ -155,8 +155,7 @@ impl Exporter {
     }
 
     fn start_parquet(&self, file: File, append: bool) -> Result<Sink> {
-        let properties =
-            WriterProperties::builder().set_compression(Compression::SNAPPY).build();
+        let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
         let failed = |error: &::parquet::errors::ParquetError| write_failed(&self.path, error);
         let mut writer = ArrowWriter::try_new(file, Arc::clone(&self.schema), Some(properties))
             .map_err(|error| failed(&error))?;
@@ -165,7 +164,9 @@ impl Exporter {
             if !is_same_shape(old.schema(), &self.schema) {
                 let message = format!("file `{}` has other columns", self.path.display());
                 return Diagnostic::new(code::DATATYPE_MISMATCH, message)
-                    .with_hint("Appending needs columns of the same names and types in the same order.")
+                    .with_hint(
+                        "Appending needs columns of the same names and types in the same order.",
+                    )
                     .err();
             }
             let old = old.build().map_err(|error| parquet_error(&error, &self.path))?;
@@ -202,9 +203,9 @@ impl Exporter {
     /// Puts the file in its place and returns the number of rows written.
     pub fn finish(mut self) -> Result<u64> {
         let file = match mem::replace(&mut self.sink, Sink::Finished) {
-            Sink::Csv(_, file) => file
-                .into_inner()
-                .map_err(|error| from_io(error.error(), "write", &self.path))?,
+            Sink::Csv(_, file) => {
+                file.into_inner().map_err(|error| from_io(error.error(), "write", &self.path))?
+            }
             Sink::Parquet(writer) => {
                 writer.into_inner().map_err(|error| write_failed(&self.path, &error))?
             }
@@ -259,9 +260,8 @@ fn temporary_path(path: &Path) -> PathBuf {
 
 fn named_schema(names: &[String], schema: &Schema) -> SchemaRef {
     let fields = schema.fields().iter().zip(names);
-    let fields: Vec<Field> = fields
-        .map(|(field, name)| Field::new(name, field.data_type().clone(), true))
-        .collect();
+    let fields: Vec<Field> =
+        fields.map(|(field, name)| Field::new(name, field.data_type().clone(), true)).collect();
     Arc::new(Schema::new(fields))
 }
 

@@ -18,9 +18,10 @@ use datafusion::{
     physical_optimizer::PhysicalOptimizerRule,
     physical_plan::{
         ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan,
-        ExecutionPlanProperties, PlanProperties, ReplaceChildrenOptions,
-        SendableRecordBatchStream, coalesce_partitions::CoalescePartitionsExec,
-        limit::LimitStream, metrics::{BaselineMetrics, ExecutionPlanMetricsSet},
+        ExecutionPlanProperties, PlanProperties, ReplaceChildrenOptions, SendableRecordBatchStream,
+        coalesce_partitions::CoalescePartitionsExec,
+        limit::LimitStream,
+        metrics::{BaselineMetrics, ExecutionPlanMetricsSet},
         stream::RecordBatchStreamAdapter,
     },
 };

@@ -39,7 +39,9 @@ impl KeyIndex {
         let mut numbers = Vec::with_capacity(row_count);
         for_each_key(columns, row_count, |key| {
             let hash = self.hasher.hash_one(key);
-            numbers.push(self.table.find(hash, |at| bytes_of(&self.bytes, &self.ends, *at) == key).copied());
+            numbers.push(
+                self.table.find(hash, |at| bytes_of(&self.bytes, &self.ends, *at) == key).copied(),
+            );
         });
         numbers
     }
@@ -86,7 +88,8 @@ mod tests {
 
     #[test]
     fn equal_keys_share_a_number_across_integer_types_and_null_is_a_key() {
-        let left: ArrayRef = Arc::new(Int32Array::from(vec![Some(1), None, Some(2), Some(1), None]));
+        let left: ArrayRef =
+            Arc::new(Int32Array::from(vec![Some(1), None, Some(2), Some(1), None]));
         let right: ArrayRef = Arc::new(Int64Array::from(vec![Some(2), Some(3), None]));
         let mut index = KeyIndex::default();
         assert_eq!(index.insert(&[left], 5), [0, 1, 2, 0, 1]);

@@ -21,7 +21,7 @@ use std::{
 use arrow::{
     array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array},
     compute::{concat_batches, take},
-    datatypes::{DataType, SchemaRef},
+    datatypes::SchemaRef,
 };
 use datafusion::{
     common::{internal_err, tree_node::TreeNodeRecursion},
@@ -30,17 +30,14 @@ use datafusion::{
     physical_expr::PhysicalExpr,
     physical_plan::{
         ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties,
-        ReplaceChildrenOptions, SendableRecordBatchStream,
-        execution_plan::apply_expression_roots,
+        ReplaceChildrenOptions, SendableRecordBatchStream, execution_plan::apply_expression_roots,
     },
 };
 use lockstep_row::{Arena, arrow::ColumnReader};
 
 use crate::{
     key_index::KeyIndex,
-    operator::{
-        BATCH_ROWS, OperatorOptions, compute, computed_stream, read_all, single_partition,
-    },
+    operator::{BATCH_ROWS, OperatorOptions, compute, computed_stream, read_all, single_partition},
     parallel,
 };
 
@@ -279,14 +276,20 @@ impl Right {
             None => None,
         };
         let mut walks = Vec::with_capacity(left.num_rows());
-        for ((row, left), number) in numbers.iter().enumerate().zip(0_u32..).map(|((row, number), left)| ((row, left), number)) {
+        for ((row, left), number) in numbers
+            .iter()
+            .enumerate()
+            .zip(0_u32..)
+            .map(|((row, number), left)| ((row, left), number))
+        {
             let Some(number) = number else { continue };
             let number = *number as usize;
             let (mut start, mut end) = (self.starts[number], self.starts[number + 1]);
             if let Some((bounds, inclusive)) = &bounds {
                 let Some(bound) = bounds[row] else { continue };
                 let key = &self.order[start..end];
-                let is_in_time = |order: i64| if *inclusive { order <= bound } else { order < bound };
+                let is_in_time =
+                    |order: i64| if *inclusive { order <= bound } else { order < bound };
                 end = start + key.partition_point(|(order, _)| order.is_none_or(is_in_time));
                 start += key.partition_point(|(order, _)| order.is_none());
             }
@@ -315,19 +318,14 @@ impl Right {
                 let columns = take_columns(left, &left_rows)?;
                 let pairs = self.pair(&spec.pair_schema, columns, &right_rows)?;
                 let verdict = evaluate(filter, &pairs)?;
-                let is_true = |pair: usize| match verdict.data_type() {
-                    DataType::Boolean => verdict.is_valid(pair) && verdict.as_boolean().value(pair),
-                    _ => false,
-                };
+                let is_true = verdicts(verdict.as_ref());
                 let mut pair = 0;
                 for walk in some {
                     let count = width.min(walk.end - walk.start);
+                    let rest = Walk { end: walk.end - count, ..*walk };
                     match (pair..pair + count).find(|pair| is_true(*pair)) {
                         Some(pair) => matches[walk.left as usize] = Some(right_rows.value(pair)),
-                        None if walk.end - walk.start > count => {
-                            unmatched.push(Walk { end: walk.end - count, ..*walk });
-                        }
-                        None => {}
+                        None => unmatched.extend((rest.start < rest.end).then_some(rest)),
                     }
                     pair += count;
                 }
@@ -360,9 +358,16 @@ impl Right {
         right_rows: &UInt32Array,
     ) -> Result<RecordBatch> {
         columns.extend(take_columns(&self.rows, right_rows)?);
-        let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(right_rows.len()));
+        let options =
+            arrow::array::RecordBatchOptions::new().with_row_count(Some(right_rows.len()));
         Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)
     }
+}
+
+/// Whether a condition is true for a pair; NULL is not.
+fn verdicts(verdict: &dyn Array) -> impl Fn(usize) -> bool + '_ {
+    let values = verdict.as_boolean_opt();
+    move |pair| values.is_some_and(|values| values.is_valid(pair) && values.value(pair))
 }
 
 fn take_columns(batch: &RecordBatch, rows: &UInt32Array) -> Result<Vec<ArrayRef>> {

@@ -30,8 +30,8 @@ mod planner;
 mod scan;
 #[cfg(test)]
 mod testing;
-mod window;
 #[cfg(test)]
 mod tests;
+mod window;
 
 pub use execute::{ExecuteOptions, Progress, Tables, execute, execute_each, explain};

@@ -10,7 +10,8 @@ use std::{cmp::Ordering, collections::HashMap, fmt, hash::Hash, sync::Arc};
 use arrow::datatypes::FieldRef;
 use datafusion::{
     common::{
-        Column, DFSchema, DFSchemaRef, Result, TableReference, internal_datafusion_err, internal_err,
+        Column, DFSchema, DFSchemaRef, Result, TableReference, internal_datafusion_err,
+        internal_err,
         tree_node::{Transformed, TreeNode},
     },
     logical_expr::{
@@ -226,7 +227,13 @@ impl UserDefinedLogicalNodeCore for BatchWindow {
         let input = inputs.next().expect("a window has its main input first");
         let mut fields = self.naming.rename(input.schema())?;
         fields.extend(self.calls.iter().cloned());
-        Ok(Self { input, unions: inputs.collect(), exprs, schema: schema_of(fields)?, ..self.clone() })
+        Ok(Self {
+            input,
+            unions: inputs.collect(),
+            exprs,
+            schema: schema_of(fields)?,
+            ..self.clone()
+        })
     }
 
     fn necessary_children_exprs(&self, output_columns: &[usize]) -> Option<Vec<Vec<usize>>> {

@@ -80,8 +80,8 @@ impl ExtensionPlanner for BatchPlanner {
             return internal_err!("a scan does not filter");
         }
         let scanned = self.tables.get(&table.id);
-        let scanned =
-            scanned.ok_or_else(|| internal_datafusion_err!("table {} was not scanned", table.name))?;
+        let scanned = scanned
+            .ok_or_else(|| internal_datafusion_err!("table {} was not scanned", table.name))?;
         scanned.plan(scan).map(Some)
     }
 }

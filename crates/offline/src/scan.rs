@@ -46,7 +46,10 @@ impl ScannedTable {
             columns.iter().map(|column| &table.schema.columns[*column].data_type).collect();
         let schema = Arc::new(table.arrow_schema.project(&columns)?);
         let mut decoder = Decoder {
-            builders: types.iter().map(|data_type| ColumnBuilder::new(data_type, BATCH_ROWS)).collect(),
+            builders: types
+                .iter()
+                .map(|data_type| ColumnBuilder::new(data_type, BATCH_ROWS))
+                .collect(),
             schema: Arc::clone(&schema),
             row_count: 0,
             batches: Vec::new(),
@@ -66,13 +69,14 @@ impl ScannedTable {
     pub(crate) fn plan(&self, scan: &TableScan) -> Result<Arc<dyn ExecutionPlan>> {
         let wanted = projection(scan);
         let places = wanted.iter().map(|column| {
-            let place = self.columns.binary_search(column);
-            place.map_err(|_| internal_datafusion_err!("column {column} was not decoded"))
+            let place = self.columns.binary_search(column).ok();
+            place.ok_or_else(|| internal_datafusion_err!("column {column} was not decoded"))
         });
         let places = places.collect::<Result<Vec<_>>>()?;
         let partitions = [self.batches.clone()];
-        let source = MemorySourceConfig::try_new(&partitions, Arc::clone(&self.schema), Some(places))?
-            .with_limit(scan.fetch);
+        let source =
+            MemorySourceConfig::try_new(&partitions, Arc::clone(&self.schema), Some(places))?
+                .with_limit(scan.fetch);
         Ok(DataSourceExec::from_data_source(source))
     }
 }

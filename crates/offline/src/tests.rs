@@ -128,10 +128,16 @@ fn a_self_join_decodes_its_table_once_and_works() {
 }
 
 /// What LAST JOIN says: newest first by (order value, arrival), the first that fits.
-fn naive_last_join(left: &[(i32, Option<i64>)], right: &[(i32, Option<i64>)], bound: Option<bool>, floor: Option<i64>) -> Vec<Option<i64>> {
+fn naive_last_join(
+    left: &[(i32, Option<i64>)],
+    right: &[(i32, Option<i64>)],
+    bound: Option<bool>,
+    floor: Option<i64>,
+) -> Vec<Option<i64>> {
     left.iter()
         .map(|(key, time)| {
-            let mut newest: Vec<usize> = (0..right.len()).filter(|at| right[*at].0 == *key).collect();
+            let mut newest: Vec<usize> =
+                (0..right.len()).filter(|at| right[*at].0 == *key).collect();
             newest.sort_by_key(|at| std::cmp::Reverse((right[*at].1, *at)));
             let fits = |at: &usize| {
                 let in_time = match (bound, right[*at].1, time) {

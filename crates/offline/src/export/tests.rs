@@ -20,7 +20,10 @@ fn batch() -> RecordBatch {
         ("name", Arc::new(StringArray::from(vec![Some("a,b"), Some("say \"x\"\n"), None]))),
         ("n", Arc::new(Int32Array::from(vec![Some(1), None, Some(-3)]))),
         ("x", Arc::new(Float64Array::from(vec![0.1, 1e300, 2.0]))),
-        ("t", Arc::new(TimestampMillisecondArray::from(vec![Some(1), None, Some(1_590_738_990_000)]))),
+        (
+            "t",
+            Arc::new(TimestampMillisecondArray::from(vec![Some(1), None, Some(1_590_738_990_000)])),
+        ),
     ];
     RecordBatch::try_from_iter(columns).unwrap()
 }
@@ -37,7 +40,8 @@ fn schema() -> TableSchema {
 
 fn write(path: &Path, options: &ExportOptions) -> lockstep_diagnostic::Result<u64> {
     let batch = batch();
-    export(&path.to_string_lossy(), &names(), &batch.schema(), [Ok(batch.clone())], options)
+    let schema = batch.schema();
+    export(&path.to_string_lossy(), &names(), &schema, [Ok(batch)], options)
 }
 
 fn read(path: &Path, format: FileFormat) -> Vec<Vec<lockstep_row::Value>> {

@@ -103,8 +103,7 @@ impl CsvFile {
         if target.options.csv.header && lines.advance()? {
             let names = lines.names();
             let is_known = |name: &String| target.schema.find_column(name).is_some();
-            let is_repeated =
-                |at: usize, name: &String| names[..at].contains(name);
+            let is_repeated = |at: usize, name: &String| names[..at].contains(name);
             let by_name = names.iter().all(is_known)
                 && !names.iter().enumerate().any(|(at, name)| is_repeated(at, name));
             if by_name {
@@ -120,9 +119,8 @@ impl CsvFile {
                 target.default_of(column, &lines.path)?;
             }
         }
-        let builder = |column: &lockstep_row::Column| {
-            ColumnBuilder::new(&column.data_type, FILE_BATCH_ROWS)
-        };
+        let builder =
+            |column: &lockstep_row::Column| ColumnBuilder::new(&column.data_type, FILE_BATCH_ROWS);
         let builders = columns.iter().map(builder).collect();
         Ok(Self { lines, fields, width, builders, target })
     }
@@ -141,7 +139,9 @@ fn header_mismatch(path: &Path, names: &[String], target: &Target) -> Box<Diagno
     let mut diagnostic = Diagnostic::new(code::BAD_COPY_FORMAT, message).with_kind(Kind::FixData);
     if let Some(unknown) = unknown {
         diagnostic = diagnostic
-            .with_detail(format!("The table has no column `{unknown}`, which the first line names."))
+            .with_detail(format!(
+                "The table has no column `{unknown}`, which the first line names."
+            ))
             .with_nearest(unknown, columns);
     }
     Box::new(diagnostic)
@@ -198,7 +198,7 @@ fn read_row<'a>(
         let value = if is_null {
             Some(Datum::Null)
         } else {
-            parse(text, &column.data_type, &target.settings)
+            parse(text, &column.data_type, target.settings)
         };
         match value {
             Some(Datum::Null) if !column.nullable => {
@@ -220,7 +220,7 @@ fn read_row<'a>(
 pub(super) fn parse<'a>(
     text: &'a str,
     data_type: &DataType,
-    settings: &Settings,
+    settings: Settings,
 ) -> Option<Datum<'a>> {
     if *data_type == DataType::String {
         return Some(Datum::String(text));
@@ -237,10 +237,10 @@ pub(super) fn parse<'a>(
         DataType::BigInt => Datum::BigInt(integer()?),
         DataType::Float => Datum::Float(cast::parse_float(text)?),
         DataType::Double => Datum::Double(cast::parse_double(text)?),
-        DataType::Timestamp => Datum::Timestamp(
-            text.parse().ok().or_else(|| cast::parse_timestamp(text, settings))?,
-        ),
-        DataType::Date => Datum::Date(cast::parse_date(text, settings)?),
+        DataType::Timestamp => {
+            Datum::Timestamp(text.parse().ok().or_else(|| cast::parse_timestamp(text, &settings))?)
+        }
+        DataType::Date => Datum::Date(cast::parse_date(text, &settings)?),
         DataType::Null | DataType::String | DataType::Array(_) | DataType::Map(..) => return None,
     })
 }

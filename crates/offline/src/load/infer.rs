@@ -13,15 +13,18 @@ const SAMPLE_ROWS: usize = 10_000;
 /// column gets the first of BOOL, BIGINT, DOUBLE, DATE and TIMESTAMP that all of its first values
 /// are, else STRING; without a header the columns are called `c1`, `c2`, …. Every column takes
 /// NULL, and there are no indexes.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "settings are passed alike everywhere")]
 pub fn infer_schema(path: &str, options: &LoadOptions, settings: &Settings) -> Result<TableSchema> {
     let files = paths::expand(path)?;
     let first = files.into_iter().next().expect("a path that means no file is an error");
     let columns = match options.format {
-        FileFormat::Csv => infer_csv(csv::Lines::open(first, &options.csv)?, &options.csv, settings)?,
+        FileFormat::Csv => {
+            infer_csv(csv::Lines::open(first, &options.csv)?, &options.csv, *settings)?
+        }
         FileFormat::Parquet => {
             let builder = parquet::open_file(&first)?;
-            let fields = builder.schema().fields().iter().map(|field| {
-                match importable(field.data_type()) {
+            let fields =
+                builder.schema().fields().iter().map(|field| match importable(field.data_type()) {
                     Some(data_type) if is_storable(&data_type) => {
                         Ok(Column::new(field.name(), data_type))
                     }
@@ -36,8 +39,7 @@ pub fn infer_schema(path: &str, options: &LoadOptions, settings: &Settings) -> R
                             .with_detail(format!("Its type is {}.", field.data_type()))
                             .err()
                     }
-                }
-            });
+                });
             fields.collect::<Result<Vec<_>>>()?
         }
     };
@@ -51,7 +53,7 @@ fn is_storable(data_type: &DataType) -> bool {
 fn infer_csv(
     mut lines: csv::Lines,
     options: &CsvOptions,
-    settings: &Settings,
+    settings: Settings,
 ) -> Result<Vec<Column>> {
     let mut names = Vec::new();
     if options.header && lines.advance()? {
@@ -94,7 +96,7 @@ impl Default for Guess {
 }
 
 impl Guess {
-    fn look_at(&mut self, text: &str, settings: &Settings) {
+    fn look_at(&mut self, text: &str, settings: Settings) {
         self.has_values = true;
         self.candidates.retain(|candidate| is_plainly(text, candidate, settings));
     }
@@ -107,7 +109,7 @@ impl Guess {
 
 /// Whether a person would take the text for a value of the type, which is narrower than what can be
 /// read as one: `00123` is an article number, and `1` is no BOOL.
-fn is_plainly(text: &str, data_type: &DataType, settings: &Settings) -> bool {
+fn is_plainly(text: &str, data_type: &DataType, settings: Settings) -> bool {
     let digits = text.trim_start_matches(['-', '+']);
     let looks_right = match data_type {
         DataType::Bool => ["true", "false"].iter().any(|word| text.eq_ignore_ascii_case(word)),
@@ -116,9 +118,10 @@ fn is_plainly(text: &str, data_type: &DataType, settings: &Settings) -> bool {
                 && (digits == "0" || !digits.starts_with('0'))
         }
         DataType::Double => {
-            let has_leading_zero =
-                digits.starts_with('0') && digits[1..].starts_with(|next: char| next.is_ascii_digit());
-            !has_leading_zero && digits.starts_with(|next: char| next.is_ascii_digit() || next == '.')
+            let has_leading_zero = digits.starts_with('0')
+                && digits[1..].starts_with(|next: char| next.is_ascii_digit());
+            !has_leading_zero
+                && digits.starts_with(|next: char| next.is_ascii_digit() || next == '.')
                 || text.eq_ignore_ascii_case("nan")
         }
         DataType::Date => text.len() == 10,

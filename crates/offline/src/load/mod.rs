@@ -91,6 +91,7 @@ pub struct LoadOptions {
 
 /// Opens files that hold rows of a table. The batches have the table's columns in its order; a
 /// column that a file does not have takes its default, or NULL.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "settings are passed alike everywhere")]
 pub fn read_file(
     path: &str,
     options: &LoadOptions,

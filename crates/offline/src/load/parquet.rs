@@ -37,9 +37,7 @@ pub(super) struct ParquetFile {
 }
 
 /// Opens a file and reads its schema.
-pub(crate) fn open_file(
-    path: &Path,
-) -> Result<ParquetRecordBatchReaderBuilder<std::fs::File>> {
+pub(crate) fn open_file(path: &Path) -> Result<ParquetRecordBatchReaderBuilder<std::fs::File>> {
     let file = lockstep_host::disk::open(path).map_err(|error| from_io(&error, "read", path))?;
     ParquetRecordBatchReaderBuilder::try_new(file).map_err(|error| from_parquet(&error, path))
 }
@@ -127,7 +125,8 @@ fn describe(error: &ImportError) -> String {
 }
 
 fn no_common_column(path: &Path, target: &Target, file: &SchemaRef) -> Box<Diagnostic> {
-    let names: Vec<String> = file.fields().iter().map(|field| format!("`{}`", field.name())).collect();
+    let names: Vec<String> =
+        file.fields().iter().map(|field| format!("`{}`", field.name())).collect();
     let message = format!("file `{}` has no column of the table", path.display());
     let mut diagnostic = Diagnostic::new(code::UNDEFINED_COLUMN, message)
         .with_kind(Kind::FixData)
@@ -142,8 +141,9 @@ fn no_common_column(path: &Path, target: &Target, file: &SchemaRef) -> Box<Diagn
 impl FileReader for ParquetFile {
     fn next_batch(&mut self, _: &mut Skipped) -> Result<Option<RecordBatch>> {
         let Some(batch) = self.reader.next() else { return Ok(None) };
-        let batch =
-            batch.map_err(|error| from_parquet(&ParquetError::ArrowError(error.to_string()), &self.path))?;
+        let batch = batch.map_err(|error| {
+            from_parquet(&ParquetError::ArrowError(error.to_string()), &self.path)
+        })?;
         let columns = (0..self.sources.len()).map(|column| self.import(&batch, column));
         let columns = columns.collect::<Result<Vec<_>>>()?;
         self.rows_read += batch.num_rows();

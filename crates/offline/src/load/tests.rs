@@ -30,7 +30,8 @@ fn load(
     options: &LoadOptions,
     schema: &TableSchema,
 ) -> Result<(Vec<Vec<Value>>, u64), Diagnostic> {
-    let mut file = read_file(path, options, schema, &Settings::default()).map_err(|error| *error)?;
+    let mut file =
+        read_file(path, options, schema, &Settings::default()).map_err(|error| *error)?;
     let mut batches = Vec::new();
     for batch in &mut file {
         batches.push(batch.map_err(|error| *error)?);
@@ -118,8 +119,7 @@ fn patterns_and_directories_mean_their_files_in_order() {
     assert_eq!(numbers(directory.path().join("*.csv")), expected[..2]);
     assert_eq!(numbers(directory.path().to_path_buf()), expected);
     let missing = directory.path().join("*.parquet");
-    let error =
-        load(&missing.to_string_lossy(), &LoadOptions::default(), &schema).unwrap_err();
+    let error = load(&missing.to_string_lossy(), &LoadOptions::default(), &schema).unwrap_err();
     assert_eq!(error.code, code::UNDEFINED_FILE);
 }
 

@@ -21,8 +21,7 @@ use datafusion::{
     physical_expr::PhysicalExpr,
     physical_plan::{
         ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties,
-        ReplaceChildrenOptions, SendableRecordBatchStream,
-        execution_plan::apply_expression_roots,
+        ReplaceChildrenOptions, SendableRecordBatchStream, execution_plan::apply_expression_roots,
     },
 };
 use hashbrown::HashMap;
@@ -163,7 +162,8 @@ fn run(
     let threads = spec.options.threads;
     let columns = Columns::new(&spec.exprs, main, &unions, &spec.union_exprs, threads)?;
     drop(unions);
-    let work = Work::new(spec, columns)?;
+    let work = Work::new(spec, &columns)?;
+    drop(columns);
     let pieces = work.pieces();
     let (done, total) = (AtomicU64::new(0), u64::try_from(pieces.len()).unwrap_or(u64::MAX));
     let slid = parallel::run(threads, pieces.len(), |at| {
@@ -210,8 +210,8 @@ fn ordering_key(shape: &GroupShape) -> OrderingKey<'_> {
 }
 
 impl<'a> Work<'a> {
-    fn new(spec: &'a WindowSpec, columns: Columns) -> Result<Self> {
-        let stacked = stacked_columns(spec, &columns)?;
+    fn new(spec: &'a WindowSpec, columns: &Columns) -> Result<Self> {
+        let stacked = stacked_columns(spec, columns)?;
         let column = |expr: usize, unions: &'a [usize]| Arc::clone(&stacked[&(expr, unions)]);
         let mut keys: Vec<OrderingKey<'a>> = Vec::new();
         let mut groups = Vec::with_capacity(spec.groups.len());
@@ -222,10 +222,11 @@ impl<'a> Work<'a> {
                 keys.len() - 1
             });
             let unions = shape.group.unions.as_slice();
-            let calls = shape.group.calls.iter().zip(&shape.arguments).map(|(call, arguments)| Call {
-                bound: &call.bound,
-                arguments: arguments.iter().map(|expr| column(*expr, unions)).collect(),
-            });
+            let calls =
+                shape.group.calls.iter().zip(&shape.arguments).map(|(call, arguments)| Call {
+                    bound: &call.bound,
+                    arguments: arguments.iter().map(|expr| column(*expr, unions)).collect(),
+                });
             groups.push(Group { shape, ordering, calls: calls.collect() });
         }
         let orderings = parallel::run(spec.options.threads, keys.len(), |at| {
@@ -285,8 +286,7 @@ impl<'a> Work<'a> {
         let mut columns = Vec::new();
         for (at, group) in self.groups.iter().enumerate() {
             let main = &self.orderings[group.ordering].main;
-            let of_group =
-                || pieces.iter().zip(slid).filter(move |(piece, _)| piece.group == at);
+            let of_group = || pieces.iter().zip(slid).filter(move |(piece, _)| piece.group == at);
             let mut places = vec![(0, 0); main.len()];
             for (number, (_, slid)) in
                 of_group().filter(|(piece, _)| piece.calls.start == 0).enumerate()

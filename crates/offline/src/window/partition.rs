@@ -27,7 +27,12 @@ pub(super) struct Ordering {
 impl Ordering {
     /// Sorts `row_count` rows by their keys and by their order values; without an order, by row
     /// number. Fewer than 2^32 rows.
-    pub(super) fn new(keys: &[ArrayRef], order: Option<&ArrayRef>, row_count: usize, main: Range<u32>) -> Self {
+    pub(super) fn new(
+        keys: &[ArrayRef],
+        order: Option<&ArrayRef>,
+        row_count: usize,
+        main: Range<u32>,
+    ) -> Self {
         let mut index = KeyIndex::default();
         let numbers = index.insert(keys, row_count);
         let is_ordered = |row: usize| order.is_none_or(|order| !is_null(order, row));

@@ -6,7 +6,7 @@
 //! frame takes from before the current row are a run `start..end` of the candidates, and neither
 //! end ever moves back; so an accumulator is fed at the new end and relieved at the old one. The
 //! current row itself comes in three ways ([`CurrentRow`]). Only in the last one, which arises with
-//! INSTANCE_NOT_IN_WINDOW and with equal order values under EXCLUDE CURRENT_TIME, is a frame
+//! `INSTANCE_NOT_IN_WINDOW` and with equal order values under EXCLUDE `CURRENT_TIME`, is a frame
 //! computed from nothing.
 
 use std::ops::Range;
@@ -146,8 +146,7 @@ impl KeyFrames {
         self.candidates.clear();
         self.orders.clear();
         self.frames.clear();
-        let current =
-            if has_current_row(window) { CurrentRow::Apart } else { CurrentRow::Absent };
+        let current = if has_current_row(window) { CurrentRow::Apart } else { CurrentRow::Absent };
         let alone = |row: &u32| FrameRun { start: 0, end: 0, current, row: *row };
         self.frames.extend(rows.iter().map(alone));
     }

@@ -82,7 +82,8 @@ fn check(main: &[Row], unions: &[Vec<Row>], windows: &[(Window, Vec<usize>)]) {
     let mut world = World::default();
     let mut store = |name: &str, prefix: &str, rows: &[Row]| {
         let columns = columns(prefix);
-        let columns: Vec<_> = columns.iter().map(|(name, of)| (name.as_str(), of.clone())).collect();
+        let columns: Vec<_> =
+            columns.iter().map(|(name, of)| (name.as_str(), of.clone())).collect();
         let datums = rows.iter().map(|row| {
             let key = row.key.map_or(Datum::Null, Datum::Int);
             vec![key, row.order.map_or(Datum::Null, Datum::BigInt), Datum::BigInt(row.id)]
@@ -135,18 +136,20 @@ fn draw_window() -> impl Strategy<Value = (Window, Vec<usize>)> {
     let flags = (any::<bool>(), any::<bool>(), any::<bool>());
     let unions = prop_oneof![Just(vec![]), Just(vec![0]), Just(vec![1, 0]), Just(vec![0, 1])];
     let size = prop::option::of(1..4_u64);
-    (draw_frame(), size, flags, 0..6_u8, unions).prop_map(|(frame, max_size, flags, order, unions)| {
-        let window = Window {
-            partition_by: vec![col("main.k")],
-            order_by: (order > 0).then(|| col("main.ts")),
-            frame,
-            max_size,
-            exclude_current_time: flags.0,
-            exclude_current_row: flags.1,
-            instance_not_in_window: flags.2,
-        };
-        (window, unions)
-    })
+    (draw_frame(), size, flags, 0..6_u8, unions).prop_map(
+        |(frame, max_size, flags, order, unions)| {
+            let window = Window {
+                partition_by: vec![col("main.k")],
+                order_by: (order > 0).then(|| col("main.ts")),
+                frame,
+                max_size,
+                exclude_current_time: flags.0,
+                exclude_current_row: flags.1,
+                instance_not_in_window: flags.2,
+            };
+            (window, unions)
+        },
+    )
 }
 
 fn number(rows: &mut [Row], first: i64) {
