@@ -22,6 +22,11 @@
 //! matter, removing is subtracting, merging is adding. An answer adds the parts, finds the top bit
 //! and rounds.
 //!
+//! # Cost
+//!
+//! 32 bytes, and 296 more once a value is not ordinary. Adding takes 4 to 9 ns where a plain float
+//! sum takes 0.5 ns, rounding about 20 ns (`cargo run --example exact_sum_cost`).
+//!
 //! # Edge cases
 //!
 //! The sum of nothing, of zeros of any sign, and of values that cancel is `0.0`, never `-0.0`.
@@ -42,7 +47,7 @@ const ORDINARY_LAST_PLACE: i32 = -96;
 const WIDE_LAST_PLACE: i32 = -1074;
 const WIDE_LIMBS: usize = 34;
 /// By how many bits an ordinary value of the least exponent is shifted into its number.
-const _: () = assert!(ORDINARY_MIN as i32 - 1075 - ORDINARY_LAST_PLACE == 0);
+const _: () = assert!(ORDINARY_MIN.cast_signed() - 1075 == ORDINARY_LAST_PLACE);
 const _: () = assert!(WIDE_LIMBS * 64 >= 1024 + 1074 + 64);
 
 /// The exact sum of a multiset of doubles.
@@ -237,7 +242,6 @@ impl Specials {
 }
 
 #[inline]
-#[expect(clippy::cast_possible_truncation, reason = "masked to 11 bits")]
 fn biased_exponent(value: f64) -> u32 {
     ((value.to_bits() >> 52) & 0x7ff) as u32
 }

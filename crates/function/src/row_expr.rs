@@ -50,14 +50,14 @@ pub struct RowExpr {
 enum Node {
     Column(usize),
     Literal(Value),
-    And(Box<[Node; 2]>),
-    Or(Box<[Node; 2]>),
-    Compare(Comparison, Box<[Node; 2]>),
-    Not(Box<Node>),
-    IsNull(Box<Node>),
-    IsNotNull(Box<Node>),
-    Case { branches: Vec<(Node, Node)>, otherwise: Option<Box<Node>> },
-    Call { implementation: ScalarImplementation, arguments: Vec<Node> },
+    And(Box<[Self; 2]>),
+    Or(Box<[Self; 2]>),
+    Compare(Comparison, Box<[Self; 2]>),
+    Not(Box<Self>),
+    IsNull(Box<Self>),
+    IsNotNull(Box<Self>),
+    Case { branches: Vec<(Self, Self)>, otherwise: Option<Box<Self>> },
+    Call { implementation: ScalarImplementation, arguments: Vec<Self> },
     Vectorised(Box<Vectorised>),
 }
 

@@ -188,7 +188,7 @@ fn bind_statistic(
         limit = expect_size(arguments, 3)?;
         parameters.push(DataType::BigInt);
     }
-    let printer = ItemPrinter::new(arguments.settings);
+    let printer = ItemPrinter::new(*arguments.settings);
     let make = move |feeding| Categories {
         form,
         filters,

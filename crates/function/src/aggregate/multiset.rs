@@ -81,7 +81,7 @@ fn bind_topn_frequency(arguments: &Arguments<'_>) -> Result<BoundAggregate, Sign
     let question = Question::MostFrequent {
         count,
         data_type: data_type.clone(),
-        printer: ItemPrinter::new(arguments.settings),
+        printer: ItemPrinter::new(*arguments.settings),
     };
     let make = move |_feeding| Multiset::new(question.clone(), None);
     Ok(bound(vec![data_type, DataType::BigInt], DataType::String, make))

@@ -52,7 +52,7 @@ fn bind_top(arguments: &Arguments<'_>) -> Result<BoundAggregate, SignatureError>
     expect_count(arguments, 2..=2)?;
     let data_type = expect(arguments, 0, &ORDERABLE)?;
     let count = expect_size(arguments, 1)?;
-    let printer = ItemPrinter::new(arguments.settings);
+    let printer = ItemPrinter::new(*arguments.settings);
     let parameters = vec![data_type.clone(), DataType::BigInt];
     let make = move |feeding| Top {
         ranked: Ranked::new(feeding, Some(count)),

@@ -83,8 +83,10 @@ struct Pieces {
 
 impl Pieces {
     fn counts(&self, arguments: &[Datum<'_>]) -> bool {
-        let propagates = self.implementation.nulls == Nulls::Propagate;
-        !arguments[0].is_null() && !(propagates && arguments.iter().any(Datum::is_null))
+        match self.implementation.nulls {
+            Nulls::Propagate => !arguments.iter().any(Datum::is_null),
+            Nulls::Passed => !arguments[0].is_null(),
+        }
     }
 }
 

@@ -100,7 +100,7 @@ fn small(data_type: &DataType, choice: u8) -> Value {
         return Value::Null;
     }
     match data_type {
-        DataType::Bool => Value::Bool(choice % 2 == 0),
+        DataType::Bool => Value::Bool(choice.is_multiple_of(2)),
         DataType::SmallInt => Value::SmallInt(integer),
         DataType::Int => Value::Int(i32::from(integer) * 65_537),
         DataType::BigInt => Value::BigInt(i64::from(integer) * 281_474_976_710_657),

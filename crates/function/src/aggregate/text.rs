@@ -29,12 +29,12 @@ pub(super) struct ItemList<'a> {
 }
 
 impl ItemPrinter {
-    pub(super) fn new(settings: &Settings) -> Self {
+    pub(super) fn new(settings: Settings) -> Self {
         let bytes_max = match settings.compatibility {
             Compatibility::Standard => usize::MAX,
             Compatibility::OpenMldb => REFERENCE_BYTES_MAX,
         };
-        Self { printer: Printer::new(settings), bytes_max }
+        Self { printer: Printer::new(&settings), bytes_max }
     }
 
     pub(super) fn write(&self, value: Datum<'_>, out: &mut dyn Write) {

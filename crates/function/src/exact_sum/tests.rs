@@ -1,5 +1,7 @@
 //! Claims about exact sums, against Shewchuk's growing expansions (the algorithm of `math.fsum`).
 
+#![expect(clippy::float_cmp, reason = "exact results are what is claimed")]
+
 use proptest::{
     prelude::{Just, Strategy, any, prop_oneof},
     prop_assert_eq, proptest, sample,

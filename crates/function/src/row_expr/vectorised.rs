@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow::{
-    array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, new_null_array},
+    array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array},
     datatypes::{Field, Schema, SchemaRef},
 };
 use datafusion::{

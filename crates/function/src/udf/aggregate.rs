@@ -45,6 +45,7 @@ pub struct AggregateUdf {
 
 /// Calls a bound aggregate. `count(*)`, which has no arguments, is given a constant to count,
 /// since DataFusion tells an aggregate of its rows only through their values.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "callers hold their settings by reference")]
 pub fn aggregate_call(
     function: &'static AggregateFunction,
     bound: BoundAggregate,
@@ -68,6 +69,10 @@ pub fn as_aggregate(udf: &AggregateUDF) -> Option<&AggregateUdf> {
 
 impl AggregateUdf {
     /// Wraps a bound aggregate.
+    #[expect(
+        clippy::trivially_copy_pass_by_ref,
+        reason = "callers hold their settings by reference"
+    )]
     pub fn new(
         function: &'static AggregateFunction,
         bound: BoundAggregate,

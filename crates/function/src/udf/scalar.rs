@@ -38,6 +38,7 @@ pub struct ScalarUdf {
 
 /// Calls a resolved function. `constants` are those that the binding saw, `None` for an argument
 /// that is no constant.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "callers hold their settings by reference")]
 pub fn scalar_call(
     name: &str,
     implementation: ScalarImplementation,
@@ -58,6 +59,10 @@ pub fn as_scalar(udf: &ScalarUDF) -> Option<&ScalarUdf> {
 impl ScalarUdf {
     /// Wraps an implementation. The name is for display, and part of the identity: a cast is best
     /// named with its target type.
+    #[expect(
+        clippy::trivially_copy_pass_by_ref,
+        reason = "callers hold their settings by reference"
+    )]
     pub fn new(
         name: impl Into<String>,
         implementation: ScalarImplementation,
