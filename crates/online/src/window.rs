@@ -259,6 +259,12 @@ impl Scan {
         row: &Row<'_, 's>,
         arguments: &mut [Datum<'s>],
     ) -> bool {
+        if let ([group], [progress]) = (&self.groups[..], &mut scratch.progress[..]) {
+            if progress.advance(group, row.order, row.current) {
+                self.add_row(&mut scratch.accumulators, row, arguments, arena);
+            }
+            return !progress.is_done;
+        }
         let mut is_evaluated = false;
         let mut goes_on = false;
         for (group, progress) in self.groups.iter().zip(&mut scratch.progress) {
@@ -275,6 +281,34 @@ impl Scan {
             goes_on |= !progress.is_done;
         }
         goes_on
+    }
+
+    /// Feeds a row to the accumulators of the only group. A single argument goes straight from the
+    /// row to those that take it, and is not copied.
+    #[inline]
+    fn add_row<'s>(
+        &'s self,
+        accumulators: &mut [Box<dyn Accumulator>],
+        row: &Row<'_, 's>,
+        arguments: &mut [Datum<'s>],
+        arena: &'s Arena,
+    ) {
+        let exprs = &row.source.arguments;
+        let mut first = 0;
+        while let Some(call) = self.calls.get(first) {
+            let range = call.arguments.clone();
+            let same = |other: &&Call| other.arguments == range;
+            let end = first + self.calls[first..].iter().take_while(same).count();
+            let fed = &mut accumulators[first..end];
+            if let [expr] = &exprs[range.clone()] {
+                let value = expr.eval(row.frame, arena);
+                fed.iter_mut().for_each(|fed| fed.add(std::slice::from_ref(&value)));
+            } else {
+                evaluate(&exprs[range.clone()], row.frame, &mut arguments[range.clone()], arena);
+                fed.iter_mut().for_each(|fed| fed.add(&arguments[range.clone()]));
+            }
+            first = end;
+        }
     }
 
     #[inline]

@@ -184,6 +184,8 @@ fn groups<'c>(sharing: &[&Wanted<'c>], arguments: &mut Arguments<'c>) -> (Vec<Gr
                 outputs: vec![slot],
             });
         }
+        // Calls that take the same arguments stand together and are fed together.
+        calls[first..].sort_by_key(|call| call.arguments.start);
         let window = &wanted.group.window;
         groups.push(Group {
             frame: window.frame,
