@@ -36,13 +36,13 @@ def connect(target: str | os.PathLike[str] | None = None) -> Connection:
 class Difference:
     """A value that request mode and batch mode do not agree on."""
 
-    request: int
-    """The number of the request row, from 0, in (event time, arrival) order."""
+    row: int
+    """The stored row, in order of arrival, from 0."""
     column: str
     """The output column."""
     batch: str
     """The value in batch mode."""
-    answer: str
+    request: str
     """The value in request mode."""
 
 

@@ -76,7 +76,7 @@ def test_a_dropped_row_is_none(purchases):
 
 
 def test_a_missing_column_is_named_with_its_type(deployed):
-    with pytest.raises(lockstep.Error, match="lacks column `price`, which is DOUBLE"):
+    with pytest.raises(lockstep.Error, match="column `price` is missing; it is DOUBLE"):
         deployed.request("spent", {"user": "ann", "ts": 1})
     with pytest.raises(lockstep.Error, match="`price`"):
         deployed.request("spent", pd.DataFrame([{"user": "ann", "ts": 1}]))

@@ -1,16 +1,7 @@
 //! The result of a statement, held for Python.
 
-use std::{collections::HashSet, sync::Arc};
-
-use arrow::{
-    array::RecordBatch,
-    datatypes::{Field, Schema, SchemaRef},
-};
 use lockstep_cli::{TableText, table_text};
-use lockstep_row::{
-    Arena,
-    arrow::{ColumnReader, arrow_type},
-};
+use lockstep_row::{Arena, arrow::ColumnReader};
 use pyo3::{
     prelude::*,
     types::{PyList, PyTuple},
@@ -31,17 +22,6 @@ impl Output {
     pub(crate) fn new(output: lockstep_engine::Output, text: &str) -> Self {
         let warnings = output.warnings.iter().map(|warning| warning_text(warning, text)).collect();
         Self { output, warnings }
-    }
-
-    /// The columns under names that do not repeat: a repeated one gets a number.
-    fn schema(&self) -> SchemaRef {
-        let names = self.output.columns.iter().map(|(name, _)| name.as_str());
-        let fields: Vec<Field> = unique(names)
-            .into_iter()
-            .zip(&self.output.columns)
-            .map(|(name, (_, data_type))| Field::new(name, arrow_type(data_type), true))
-            .collect();
-        Arc::new(Schema::new(fields))
     }
 }
 
@@ -106,16 +86,7 @@ impl Output {
 
     /// The rows as an object with the Arrow stream interface.
     fn arrow(&self) -> PyResult<PyTable> {
-        let schema = self.schema();
-        let batches = self
-            .output
-            .batches
-            .iter()
-            .map(|batch| RecordBatch::try_new(Arc::clone(&schema), batch.columns().to_vec()));
-        let batches: Vec<RecordBatch> = batches
-            .collect::<Result<_, _>>()
-            .map_err(|error| pyo3::exceptions::PyRuntimeError::new_err(error.to_string()))?;
-        PyTable::try_new(batches, schema)
+        PyTable::try_new(self.output.batches.clone(), self.output.schema())
     }
 
     /// The first rows as an aligned table.
@@ -129,22 +100,4 @@ impl Output {
         let TableText { names, is_number, rows, .. } = table_text(&self.output, rows_max);
         (names, is_number, rows)
     }
-}
-
-/// The names with a number behind each that was there before.
-pub(crate) fn unique<'a>(names: impl Iterator<Item = &'a str> + Clone) -> Vec<String> {
-    let mut taken: HashSet<String> = HashSet::new();
-    let written: HashSet<&str> = names.clone().collect();
-    let mut found = Vec::new();
-    for name in names {
-        let mut candidate = name.to_owned();
-        let mut number = 1;
-        while taken.contains(&candidate) || (number > 1 && written.contains(candidate.as_str())) {
-            candidate = format!("{name}_{number}");
-            number += 1;
-        }
-        taken.insert(candidate.clone());
-        found.push(candidate);
-    }
-    found
 }

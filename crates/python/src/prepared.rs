@@ -1,7 +1,9 @@
 //! A compiled request as a Python callable: the hot path of this door.
 
+use std::sync::Arc;
+
 use lockstep_diagnostic::{Diagnostic, Kind, code};
-use lockstep_engine::PreparedRequest;
+use lockstep_engine::{Output, PreparedRequest};
 use lockstep_row::{Arena, DataType, Datum, Value};
 use pyo3::{
     prelude::*,
@@ -11,7 +13,6 @@ use pyo3::{
 use crate::{
     error::{detached, raise},
     from_python::value_of,
-    output::unique,
     to_python::object_of,
 };
 
@@ -19,13 +20,13 @@ use crate::{
 #[pyclass(frozen, module = "lockstep._lockstep")]
 #[derive(Debug)]
 pub(crate) struct Prepared {
-    request: PreparedRequest,
+    request: Arc<PreparedRequest>,
     input: Vec<(Py<PyString>, String, DataType)>,
     output: Vec<Py<PyString>>,
 }
 
 impl Prepared {
-    pub(crate) fn new(py: Python<'_>, request: PreparedRequest) -> Self {
+    pub(crate) fn new(py: Python<'_>, request: Arc<PreparedRequest>) -> Self {
         let input = request
             .input()
             .iter()
@@ -33,8 +34,11 @@ impl Prepared {
                 (PyString::intern(py, name).unbind(), name.clone(), data_type.clone())
             })
             .collect();
-        let names = unique(request.output().iter().map(|(name, _)| name.as_str()));
-        let output = names.iter().map(|name| PyString::intern(py, name).unbind()).collect();
+        // A dict takes a name once: repeated ones are told apart as in a data frame.
+        let columns = Output { columns: request.output().to_vec(), ..Output::default() };
+        let schema = columns.schema();
+        let names = schema.fields().iter().map(|field| field.name());
+        let output = names.map(|name| PyString::intern(py, name).unbind()).collect();
         Self { request, input, output }
     }
 
@@ -136,7 +140,7 @@ fn named(columns: &[(String, DataType)]) -> Vec<(String, String)> {
 }
 
 fn missing(name: &str, data_type: &DataType) -> Diagnostic {
-    let message = format!("the request row lacks column `{name}`, which is {data_type}");
+    let message = format!("column `{name}` is missing; it is {data_type}");
     Diagnostic::new(code::UNDEFINED_COLUMN, message)
         .with_kind(Kind::FixData)
         .with_hint("Give None for NULL.")

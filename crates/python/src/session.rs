@@ -106,7 +106,9 @@ impl Session {
         fields.set_item("requests", found.requests)?;
         fields.set_item("values", found.values)?;
         fields.set_item("differing", found.differing)?;
-        fields.set_item("differences", found.differences)?;
+        let differences = found.differences.into_iter();
+        let differences = differences.map(|one| (one.row, one.column, one.batch, one.request));
+        fields.set_item("differences", differences.collect::<Vec<_>>())?;
         Ok(fields)
     }
 }
