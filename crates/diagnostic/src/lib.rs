@@ -1,7 +1,7 @@
 //! One user-facing error: what went wrong, where in the SQL text, and what to do about it.
 //!
 //! Every crate that speaks to a user builds a [`Diagnostic`]; doors only render it. Knows no
-//! engine and no protocol: its fields map one to one onto a PostgreSQL ErrorResponse, an HTTP
+//! engine and no protocol: its fields map one to one onto a PostgreSQL `ErrorResponse`, an HTTP
 //! body and a Python exception.
 
 mod nearest;

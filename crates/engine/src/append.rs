@@ -14,7 +14,7 @@ use lockstep_table::{Table, TableError};
 use crate::literal::{Place, coerce};
 
 /// Runs an INSERT: all rows or none.
-pub(crate) fn insert(insert: &Insert, table: &Table, settings: &Settings) -> Result<u64> {
+pub(crate) fn insert(insert: &Insert, table: &Table, settings: Settings) -> Result<u64> {
     let schema = table.schema();
     let positions = positions(insert, &schema)?;
     let rows: Vec<Vec<Value>> = insert
@@ -56,7 +56,7 @@ fn values(
     row: &InsertRow,
     positions: &[usize],
     schema: &TableSchema,
-    settings: &Settings,
+    settings: Settings,
 ) -> Result<Vec<Value>> {
     if row.values.len() != positions.len() {
         let (expected, found) = (positions.len(), row.values.len());
@@ -65,7 +65,7 @@ fn values(
     }
     let mut values: Vec<Value> =
         schema.columns.iter().map(|column| column.default.clone().unwrap_or_default()).collect();
-    let options = BindOptions { settings: *settings, parameters: Vec::new() };
+    let options = BindOptions { settings, parameters: Vec::new() };
     for (expr, position) in row.values.iter().zip(positions) {
         let Some(value) = bind_constant(expr, &options) else {
             return Diagnostic::new(code::FEATURE_NOT_SUPPORTED, "INSERT takes constants only")

@@ -19,7 +19,7 @@ const MINUTE_MS: i64 = 60_000;
 const INDEXES_MAX: usize = 200;
 
 /// The schema that a CREATE TABLE describes.
-pub(crate) fn schema(create: &CreateTable, settings: &Settings) -> Result<TableSchema> {
+pub(crate) fn schema(create: &CreateTable, settings: Settings) -> Result<TableSchema> {
     let mut schema = TableSchema::default();
     for definition in &create.columns {
         if schema.find_column(&definition.name.text).is_some() {
@@ -46,7 +46,7 @@ pub(crate) fn schema(create: &CreateTable, settings: &Settings) -> Result<TableS
     Ok(schema)
 }
 
-fn column(definition: &ColumnDefinition, settings: &Settings) -> Result<Column> {
+fn column(definition: &ColumnDefinition, settings: Settings) -> Result<Column> {
     let data_type = type_of(&definition.data_type)?;
     if matches!(data_type, DataType::Array(_) | DataType::Null) {
         let message = format!("a column cannot be {data_type}");
@@ -55,7 +55,7 @@ fn column(definition: &ColumnDefinition, settings: &Settings) -> Result<Column> 
     let default = match &definition.default {
         None => None,
         Some(expr) => {
-            let options = BindOptions { settings: *settings, parameters: Vec::new() };
+            let options = BindOptions { settings, parameters: Vec::new() };
             let Some(value) = bind_constant(expr, &options) else {
                 return definition_error("a DEFAULT must be a constant", expr.span);
             };
@@ -204,7 +204,7 @@ enum Ttl {
     Count(i64),
 }
 
-/// Reads TTL and TTL_TYPE; absolute is the default type.
+/// Reads TTL and `TTL_TYPE`; absolute is the default type.
 fn retention(ttl: Option<&OptionItem>, ttl_type: Option<&OptionItem>) -> Result<Retention> {
     let kind = match ttl_type {
         None => "absolute".to_owned(),

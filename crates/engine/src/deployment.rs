@@ -8,7 +8,7 @@ use datafusion::{
 };
 use lockstep_diagnostic::{Diagnostic, Kind, Result, Span, code};
 use lockstep_plan::{BoundQuery, CatalogTable, WindowAggregate};
-use lockstep_sql::ast::{Deploy, OptionItem, OptionValue};
+use lockstep_sql::ast::{Deploy, OptionValue};
 
 use crate::PreparedRequest;
 
@@ -19,8 +19,6 @@ pub(crate) struct Deployment {
     pub(crate) database: String,
     /// The query's text as it was written.
     pub(crate) sql: String,
-    /// The options as they were written.
-    pub(crate) options: Vec<OptionItem>,
     pub(crate) query: BoundQuery,
     pub(crate) request: Arc<PreparedRequest>,
     /// The tables it reads, which cannot be dropped while it exists.
@@ -52,12 +50,11 @@ pub(crate) fn check_options(deploy: &Deploy) -> Result<Vec<Diagnostic>> {
 pub(crate) fn tables_of(plan: &LogicalPlan) -> Vec<Arc<CatalogTable>> {
     let mut tables: Vec<Arc<CatalogTable>> = Vec::new();
     let visit = plan.apply(|node| {
-        if let LogicalPlan::TableScan(scan) = node {
-            if let Some(table) = CatalogTable::of(scan.source.as_ref()) {
-                if tables.iter().all(|known| known.id != table.id) {
-                    tables.push(Arc::new(table.clone()));
-                }
-            }
+        if let LogicalPlan::TableScan(scan) = node
+            && let Some(table) = CatalogTable::of(scan.source.as_ref())
+            && tables.iter().all(|known| known.id != table.id)
+        {
+            tables.push(Arc::new(table.clone()));
         }
         Ok(TreeNodeRecursion::Continue)
     });
@@ -69,10 +66,10 @@ pub(crate) fn tables_of(plan: &LogicalPlan) -> Vec<Arc<CatalogTable>> {
 pub(crate) fn retention_warnings(plan: &LogicalPlan) -> Vec<Diagnostic> {
     let mut warnings = Vec::new();
     let visit = plan.apply(|node| {
-        if let LogicalPlan::Extension(extension) = node {
-            if let Some(windows) = extension.node.as_any().downcast_ref::<WindowAggregate>() {
-                check_windows(windows, &mut warnings);
-            }
+        if let LogicalPlan::Extension(extension) = node
+            && let Some(windows) = extension.node.as_any().downcast_ref::<WindowAggregate>()
+        {
+            check_windows(windows, &mut warnings);
         }
         Ok(TreeNodeRecursion::Continue)
     });

@@ -11,7 +11,7 @@ use lockstep_row::{Arena, DataType, Value};
 pub(crate) fn coerce(
     value: &Value,
     to: &DataType,
-    settings: &Settings,
+    settings: Settings,
     place: &Place<'_>,
 ) -> Result<Value> {
     let coerced = match (value, to) {
@@ -62,15 +62,15 @@ impl Place<'_> {
     }
 }
 
-fn text(value: &Value, to: &DataType, settings: &Settings) -> Option<Value> {
-    let form = cast::cast_form(&DataType::String, to, settings)?;
+fn text(value: &Value, to: &DataType, settings: Settings) -> Option<Value> {
+    let form = cast::cast_form(&DataType::String, to, &settings)?;
     let arena = Arena::new();
     let result = form(&[value.as_scalar()?], &arena).to_value();
     (result != Value::Null).then_some(result)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "an integer rounds to FLOAT and DOUBLE")]
-fn from_integer(integer: i64, to: &DataType, settings: &Settings) -> Option<Value> {
+fn from_integer(integer: i64, to: &DataType, settings: Settings) -> Option<Value> {
     let wraps = settings.compatibility == Compatibility::OpenMldb;
     Some(match to {
         DataType::BigInt => Value::BigInt(integer),

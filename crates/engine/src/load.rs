@@ -20,7 +20,7 @@ const INERT: &[&str] =
     &["deep_copy", "load_mode", "thread", "writer_type", "put_if_absent", "sql", "coalesce"];
 
 /// Runs LOAD DATA: all rows or none, unless `on_error = 'skip'`.
-pub(crate) fn load(load: &LoadData, table: &Table, settings: &Settings) -> Result<Output> {
+pub(crate) fn load(load: &LoadData, table: &Table, settings: Settings) -> Result<Output> {
     let mut options = LoadOptions { format: format_of(&load.path), ..LoadOptions::default() };
     let mut warnings = Vec::new();
     for item in &load.options {
@@ -49,7 +49,7 @@ pub(crate) fn load(load: &LoadData, table: &Table, settings: &Settings) -> Resul
         }
     }
     let at = |error: Box<Diagnostic>| Box::new(error.at(load.path_span));
-    let mut rows = read_file(&load.path, &options, &table.schema(), settings).map_err(at)?;
+    let mut rows = read_file(&load.path, &options, &table.schema(), &settings).map_err(at)?;
     let mut batches = Vec::new();
     for batch in &mut rows {
         batches.push(batch.map_err(at)?);
@@ -75,13 +75,10 @@ pub(crate) fn load(load: &LoadData, table: &Table, settings: &Settings) -> Resul
 pub(crate) fn write_outfile(
     outfile: &IntoOutfile,
     output: &Output,
-    settings: &Settings,
+    settings: Settings,
 ) -> Result<Output> {
-    let mut options = ExportOptions {
-        format: format_of(&outfile.path),
-        settings: *settings,
-        ..ExportOptions::default()
-    };
+    let mut options =
+        ExportOptions { format: format_of(&outfile.path), settings, ..ExportOptions::default() };
     let mut warnings = Vec::new();
     for item in &outfile.options {
         match item.key.text.as_str() {
@@ -113,7 +110,7 @@ pub(crate) fn write_outfile(
 }
 
 /// The columns of a file.
-pub(crate) fn schema_of(like: &CreateLike, settings: &Settings) -> Result<TableSchema> {
+pub(crate) fn schema_of(like: &CreateLike, settings: Settings) -> Result<TableSchema> {
     let Some(format) = FileFormat::from_name(&like.format) else {
         return Diagnostic::unsupported(format!("LIKE {} is not supported", like.format))
             .at(like.span)
@@ -121,7 +118,7 @@ pub(crate) fn schema_of(like: &CreateLike, settings: &Settings) -> Result<TableS
             .err();
     };
     let options = LoadOptions { format, ..LoadOptions::default() };
-    infer_schema(&like.path, &options, settings).map_err(|error| Box::new(error.at(like.span)))
+    infer_schema(&like.path, &options, &settings).map_err(|error| Box::new(error.at(like.span)))
 }
 
 /// The format that a path's extension names; CSV for every other.

@@ -91,28 +91,33 @@ impl PreparedRequest {
             self.output.iter().map(|(_, data_type)| ColumnBuilder::new(data_type, 1)).collect();
         let mut count = 0;
         for batch in batches {
-            let arrays = conform(batch, &self.columns, Missing::Error)?;
-            let readers: Vec<ColumnReader<'_>> =
-                arrays.iter().map(|array| ColumnReader::new(array.as_ref())).collect();
-            let mut arena = Arena::new();
-            for row in 0..batch.num_rows() {
-                let request: Vec<Datum<'_>> =
-                    readers.iter().map(|reader| reader.get(row, &arena)).collect();
-                if let Some(answer) = self.answer(&request, &arena)? {
-                    for (builder, value) in builders.iter_mut().zip(answer) {
-                        builder.push(*value);
-                    }
-                    count += 1;
-                }
-                drop(request);
-                arena.reset();
-            }
+            count += self.answer_batch(batch, &mut builders)?;
         }
         Ok(Output {
             batches: vec![output_batch(&self.output, builders, count)?],
             columns: self.output.clone(),
             ..Output::default()
         })
+    }
+
+    /// Answers the rows of one batch and returns how many answers there were.
+    fn answer_batch(&self, batch: &RecordBatch, builders: &mut [ColumnBuilder]) -> Result<usize> {
+        let arrays = conform(batch, &self.columns, Missing::Error)?;
+        let readers: Vec<ColumnReader<'_>> =
+            arrays.iter().map(|array| ColumnReader::new(array.as_ref())).collect();
+        let mut arena = Arena::new();
+        let mut count = 0;
+        for row in 0..batch.num_rows() {
+            let request: Vec<Datum<'_>> =
+                readers.iter().map(|reader| reader.get(row, &arena)).collect();
+            if let Some(answer) = self.answer(&request, &arena)? {
+                builders.iter_mut().zip(answer).for_each(|(builder, value)| builder.push(*value));
+                count += 1;
+            }
+            drop(request);
+            arena.reset();
+        }
+        Ok(count)
     }
 
     fn check(&self, row: &[Datum<'_>]) -> Result<()> {

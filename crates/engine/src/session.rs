@@ -161,11 +161,11 @@ impl Session {
             }
             Statement::Insert(insert) => {
                 let table = self.find_table(&insert.table)?;
-                written("INSERT", append::insert(insert, &table, &self.settings())?)
+                written("INSERT", append::insert(insert, &table, self.settings())?)
             }
             Statement::LoadData(load) => {
                 let table = self.find_table(&load.table)?;
-                load::load(load, &table, &self.settings())
+                load::load(load, &table, self.settings())
             }
             Statement::Deploy(deploy) => self.deploy(deploy, script),
             Statement::DropDeployment { name, if_exists } => self.drop_deployment(name, *if_exists),
@@ -200,7 +200,7 @@ impl Session {
     fn run_query(&self, query: &Query) -> Result<Output> {
         let output = Relation::new(self.database.clone(), self.bind(query)?).collect(None)?;
         match &query.into_outfile {
-            Some(outfile) => load::write_outfile(outfile, &output, &self.settings()),
+            Some(outfile) => load::write_outfile(outfile, &output, self.settings()),
             None => Ok(output),
         }
     }
@@ -265,8 +265,8 @@ impl Session {
             return Ok(done("CREATE TABLE"));
         }
         let schema = match &create.like {
-            Some(like) => load::schema_of(like, &self.settings())?,
-            None => create_table::schema(create, &self.settings())?,
+            Some(like) => load::schema_of(like, self.settings())?,
+            None => create_table::schema(create, self.settings())?,
         };
         let known = ["partitionnum", "replicanum", "distribution", "storage_mode", "compress_type"];
         let stray = create.options.iter().filter(|item| !known.contains(&item.key.text.as_str()));
@@ -367,7 +367,6 @@ impl Session {
         let request = PreparedRequest::compile(&query, &self.database.tables())?;
         let deployment = Deployment {
             sql: query_text(script, deploy.query_span),
-            options: deploy.options.clone(),
             table_ids: tables_of(&query.plan).iter().map(|table| table.id).collect(),
             request: Arc::new(request),
             database: database.clone(),
@@ -468,7 +467,6 @@ impl Session {
                     .collect();
                 show::texts(&["variable", "value"], &rows)
             }
-            #[expect(unreachable_patterns, reason = "forms that the parser may learn")]
             _ => Diagnostic::unsupported("this SHOW is not supported yet").err(),
         }
     }

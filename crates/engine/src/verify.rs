@@ -112,14 +112,13 @@ fn refuse_reordering(plan: &LogicalPlan) -> Result<()> {
 fn event_time_column(plan: &LogicalPlan, columns: &[lockstep_row::Column]) -> Option<usize> {
     let mut found = None;
     let visit = plan.apply(|node| {
-        if let LogicalPlan::Extension(extension) = node {
-            if let Some(windows) = extension.node.as_any().downcast_ref::<WindowAggregate>() {
-                let orders =
-                    windows.groups.iter().filter_map(|group| group.window.order_by.as_ref());
-                for order in orders {
-                    if let Expr::Column(column) = order {
-                        found = columns.iter().position(|known| known.name == column.name);
-                    }
+        if let LogicalPlan::Extension(extension) = node
+            && let Some(windows) = extension.node.as_any().downcast_ref::<WindowAggregate>()
+        {
+            let orders = windows.groups.iter().filter_map(|group| group.window.order_by.as_ref());
+            for order in orders {
+                if let Expr::Column(column) = order {
+                    found = columns.iter().position(|known| known.name == column.name);
                 }
             }
         }
@@ -133,10 +132,7 @@ fn event_time_column(plan: &LogicalPlan, columns: &[lockstep_row::Column]) -> Op
 fn replay_order(rows: &[Vec<Value>], event_time: Option<usize>) -> Vec<usize> {
     let mut order: Vec<usize> = (0..rows.len()).collect();
     if let Some(column) = event_time {
-        order.sort_by_key(|at| {
-            let datum = rows[*at][column].as_scalar().and_then(|datum| datum.as_i64());
-            datum
-        });
+        order.sort_by_key(|at| rows[*at][column].as_scalar().and_then(|datum| datum.as_i64()));
     }
     order
 }

@@ -65,12 +65,7 @@ impl<'a> Binder<'a> {
 
     /// Binds expressions that may not hold aggregates.
     pub(crate) fn scalar_binder<'b>(&'b self, scope: &'b Scope) -> ExprBinder<'b> {
-        ExprBinder {
-            scope,
-            settings: &self.settings,
-            parameters: self.parameters,
-            aggregates: None,
-        }
+        ExprBinder { scope, settings: self.settings, parameters: self.parameters, aggregates: None }
     }
 
     /// The scan of a stored table under an alias.

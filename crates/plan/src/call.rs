@@ -3,7 +3,8 @@
 use datafusion::logical_expr::{Expr, Operator};
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
 use lockstep_function::{
-    Arguments, ScalarFunction, Settings, SignatureError, cast as casts, scalar as scalars, udf,
+    AggregateFunction, Arguments, ScalarFunction, Settings, SignatureError, aggregate,
+    cast as casts, scalar as scalars, udf,
 };
 use lockstep_row::{DataType, Value};
 use lockstep_sql::ast;
@@ -14,7 +15,7 @@ use crate::expression::{Bound, binary, constant, scalar_value};
 pub(crate) fn scalar(
     name: &str,
     arguments: Vec<Bound>,
-    settings: &Settings,
+    settings: Settings,
     span: Span,
 ) -> Result<Bound> {
     let function = scalars::find(name).expect("the caller found it");
@@ -25,7 +26,7 @@ pub(crate) fn scalar(
 pub(crate) fn operator(
     name: &'static str,
     arguments: Vec<Bound>,
-    settings: &Settings,
+    settings: Settings,
     span: Span,
 ) -> Result<Bound> {
     let Some(function) = scalars::operator(name).or_else(|| scalars::find(name)) else {
@@ -39,18 +40,18 @@ fn resolve(
     function: &'static ScalarFunction,
     shown: &str,
     arguments: Vec<Bound>,
-    settings: &Settings,
+    settings: Settings,
     span: Span,
 ) -> Result<Bound> {
     let types: Vec<DataType> = arguments.iter().map(|a| a.data_type.clone()).collect();
     let constants: Vec<Option<Value>> = arguments.iter().map(|a| constant(&a.expr)).collect();
-    let call = Arguments { types: &types, constants: &constants, settings };
+    let call = Arguments { types: &types, constants: &constants, settings: &settings };
     let implementation = (function.resolve)(&call).map_err(|error| {
         Box::new(signature(shown, &error, &arguments, function.signature, span))
     })?;
     let arguments = cast_all(arguments, &implementation.parameters, settings)?;
     let data_type = implementation.returns.clone();
-    let expr = udf::scalar_call(function.name, implementation, &constants, settings, arguments);
+    let expr = udf::scalar_call(function.name, implementation, &constants, &settings, arguments);
     Ok(Bound { expr, data_type, span })
 }
 
@@ -58,7 +59,7 @@ fn resolve(
 pub(crate) fn cast_all(
     arguments: Vec<Bound>,
     parameters: &[DataType],
-    settings: &Settings,
+    settings: Settings,
 ) -> Result<Vec<Expr>> {
     arguments
         .into_iter()
@@ -71,12 +72,7 @@ pub(crate) fn cast_all(
 }
 
 /// Binds CAST, explicit or implied. A NULL literal takes the type as it is.
-pub(crate) fn cast(
-    operand: Bound,
-    to: &DataType,
-    settings: &Settings,
-    span: Span,
-) -> Result<Bound> {
+pub(crate) fn cast(operand: Bound, to: &DataType, settings: Settings, span: Span) -> Result<Bound> {
     if operand.data_type == *to {
         return Ok(operand);
     }
@@ -85,7 +81,7 @@ pub(crate) fn cast(
         return Ok(Bound { expr, data_type: to.clone(), span });
     }
     let from = operand.data_type.clone();
-    let Some(implementation) = casts::implementation(&from, to, settings) else {
+    let Some(implementation) = casts::implementation(&from, to, &settings) else {
         return Diagnostic::new(code::DATATYPE_MISMATCH, format!("{from} cannot be cast to {to}"))
             .at(span)
             .err();
@@ -93,7 +89,7 @@ pub(crate) fn cast(
     let constants = [constant(&operand.expr)];
     let name = format!("cast_{}", to.to_string().to_lowercase());
     let arguments = vec![operand.expr];
-    let expr = udf::scalar_call(&name, implementation, &constants, settings, arguments);
+    let expr = udf::scalar_call(&name, implementation, &constants, &settings, arguments);
     Ok(Bound { expr, data_type: to.clone(), span })
 }
 
@@ -103,7 +99,7 @@ pub(crate) fn comparison(
     operator: Operator,
     left: Bound,
     right: Bound,
-    settings: &Settings,
+    settings: Settings,
     span: Span,
 ) -> Result<Bound> {
     let name = match operator {
@@ -116,7 +112,7 @@ pub(crate) fn comparison(
     };
     let function = scalars::operator(name).expect("the comparisons are declared");
     let types = [left.data_type.clone(), right.data_type.clone()];
-    let call = Arguments { types: &types, constants: &[None, None], settings };
+    let call = Arguments { types: &types, constants: &[None, None], settings: &settings };
     let implementation = (function.resolve)(&call).map_err(|error| {
         let shown = format!("operator {}", symbol(name));
         let sides = [left.clone(), right.clone()];
@@ -161,7 +157,7 @@ pub(crate) fn unknown(call: &ast::Call, is_aggregate: bool, span: Span) -> Resul
         .with_hint("Compute it in a sub-query, or name its window with OVER.")
         .err();
     }
-    let names = scalars::names();
+    let names = scalars::names().chain(aggregate::all().flat_map(AggregateFunction::names));
     Diagnostic::new(code::UNDEFINED_FUNCTION, format!("function `{name}` does not exist"))
         .at(call.name.span)
         .with_nearest(name, names)

@@ -43,7 +43,7 @@ pub(crate) trait Aggregates {
 /// What binding an expression needs.
 pub(crate) struct ExprBinder<'a> {
     pub(crate) scope: &'a Scope,
-    pub(crate) settings: &'a Settings,
+    pub(crate) settings: Settings,
     pub(crate) parameters: &'a [(Value, DataType)],
     pub(crate) aggregates: Option<&'a mut dyn Aggregates>,
 }
@@ -139,10 +139,10 @@ impl ExprBinder<'_> {
         operand: &ast::Expr,
         span: Span,
     ) -> Result<(Expr, DataType)> {
-        if let (UnaryOperator::Minus, ExprKind::Literal(value)) = (operator, &operand.kind) {
-            if let Some(negated) = negate(value) {
-                return literal(&negated, span);
-            }
+        if let (UnaryOperator::Minus, ExprKind::Literal(value)) = (operator, &operand.kind)
+            && let Some(negated) = negate(value)
+        {
+            return literal(&negated, span);
         }
         let operand = self.bind(operand)?;
         let bound = match operator {
@@ -316,12 +316,11 @@ impl ExprBinder<'_> {
     fn call(&mut self, call: &ast::Call, span: Span) -> Result<Bound> {
         let is_scalar = lockstep_function::scalar::find(&call.name.text).is_some();
         let is_aggregate = lockstep_function::aggregate::find(&call.name.text).is_some();
-        if is_aggregate {
-            if let Some(aggregates) = self.aggregates.as_deref_mut() {
-                if !is_scalar || aggregates.takes(call.over.as_ref()) {
-                    return aggregates.bind(call, span, self.scope);
-                }
-            }
+        if is_aggregate
+            && let Some(aggregates) = self.aggregates.as_deref_mut()
+            && (!is_scalar || aggregates.takes(call.over.as_ref()))
+        {
+            return aggregates.bind(call, span, self.scope);
         }
         if !is_scalar {
             return call::unknown(call, is_aggregate, span);

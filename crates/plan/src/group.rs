@@ -53,7 +53,7 @@ impl<'a> GroupCalls<'a> {
             }
         }
         let plan = LogicalPlanBuilder::from(input)
-            .aggregate(keys.clone(), self.calls.clone())
+            .aggregate(keys.clone(), self.calls)
             .and_then(LogicalPlanBuilder::build)
             .map_err(planning)?;
         let mut columns = plan.schema().columns().into_iter();

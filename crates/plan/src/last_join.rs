@@ -141,7 +141,7 @@ impl Binder<'_> {
             _ => return Ok(None),
         };
         // Refuses the pairs of types that the operator refuses.
-        call::comparison(Operator::Eq, l.clone(), r.clone(), &self.settings, part.span)?;
+        call::comparison(Operator::Eq, l.clone(), r.clone(), self.settings, part.span)?;
         if l.data_type.is_float() || r.data_type.is_float() {
             return Ok(None);
         }
@@ -156,8 +156,8 @@ impl Binder<'_> {
             call::common_type([&l.data_type, &r.data_type].into_iter())
         };
         if to == DataType::String || to.is_integer() {
-            let l = call::cast(l, &to, &self.settings, part.span)?;
-            let r = call::cast(r, &to, &self.settings, part.span)?;
+            let l = call::cast(l, &to, self.settings, part.span)?;
+            let r = call::cast(r, &to, self.settings, part.span)?;
             return Ok(Some((l.expr, r.expr)));
         }
         Ok(None)

@@ -1,6 +1,6 @@
 //! The nodes that DataFusion's logical plan lacks: windows of the dialect, and LAST JOIN.
 //!
-//! # WindowAggregate
+//! # `WindowAggregate`
 //!
 //! All windows of one SELECT. The output row is the input row followed by one column for each
 //! call of each group, in order. Expressions of a group are over the input's columns; a union
@@ -24,7 +24,7 @@
 //!    `exclude_current_row`.
 //! 5. `max_size` keeps the newest rows of the frame.
 //!
-//! # LastJoin
+//! # `LastJoin`
 //!
 //! Each left row once, followed by the right columns of the first right row, newest first, for
 //! which every key pair is equal (NULL equals NULL), the time bound holds and `filter` is true; or
@@ -61,6 +61,7 @@ pub enum Frame {
 
 /// Which rows an aggregate sees.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd)]
+#[expect(clippy::struct_excessive_bools, reason = "the attributes are independent of each other")]
 pub struct Window {
     /// The entity key.
     pub partition_by: Vec<Expr>,
@@ -70,11 +71,11 @@ pub struct Window {
     pub frame: Frame,
     /// MAXSIZE.
     pub max_size: Option<u64>,
-    /// EXCLUDE CURRENT_TIME.
+    /// EXCLUDE `CURRENT_TIME`.
     pub exclude_current_time: bool,
-    /// EXCLUDE CURRENT_ROW.
+    /// EXCLUDE `CURRENT_ROW`.
     pub exclude_current_row: bool,
-    /// INSTANCE_NOT_IN_WINDOW.
+    /// `INSTANCE_NOT_IN_WINDOW`.
     pub instance_not_in_window: bool,
 }
 

@@ -55,7 +55,7 @@ pub fn bind_constant(expr: &ast::Expr, options: &BindOptions) -> Option<Value> {
     let scope = crate::scope::Scope::default();
     let mut binder = crate::expression::ExprBinder {
         scope: &scope,
-        settings: &options.settings,
+        settings: options.settings,
         parameters: &options.parameters,
         aggregates: None,
     };

@@ -172,10 +172,10 @@ impl Binder<'_> {
         scope: &Scope,
         aggregates: &mut dyn Aggregates,
     ) -> Result<Bound> {
-        if let ExprKind::Call(call) = &expr.kind {
-            if let Some(bound) = aggregates.bind_whole(call, expr.span, scope) {
-                return bound;
-            }
+        if let ExprKind::Call(call) = &expr.kind
+            && let Some(bound) = aggregates.bind_whole(call, expr.span, scope)
+        {
+            return bound;
         }
         self.with_aggregates(scope, aggregates).bind(expr)
     }

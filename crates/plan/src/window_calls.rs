@@ -262,7 +262,7 @@ pub(crate) fn bind_aggregate(
         let shown = format!("function `{name}`");
         Box::new(call::signature(&shown, &error, &arguments, function.signature, span))
     })?;
-    let arguments = call::cast_all(arguments, &bound.parameters, &binder.settings)?;
+    let arguments = call::cast_all(arguments, &bound.parameters, binder.settings)?;
     let returns = bound.returns.clone();
     Ok((Aggregate { function, bound, returns, constants }, arguments))
 }

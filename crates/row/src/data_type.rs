@@ -26,9 +26,9 @@ pub enum DataType {
     /// DATE, days since the epoch.
     Date,
     /// ARRAY of one element type; in expressions only.
-    Array(Box<DataType>),
+    Array(Box<Self>),
     /// MAP from a key type to a value type.
-    Map(Box<DataType>, Box<DataType>),
+    Map(Box<Self>, Box<Self>),
 }
 
 impl DataType {

@@ -34,9 +34,9 @@ pub enum Datum<'a> {
     /// DATE: days since the epoch.
     Date(i32),
     /// ARRAY: elements of one type, or NULL.
-    Array(&'a [Datum<'a>]),
+    Array(&'a [Self]),
     /// MAP: entries in the order they were given.
-    Map(&'a [(Datum<'a>, Datum<'a>)]),
+    Map(&'a [(Self, Self)]),
 }
 
 /// One value, owned.
@@ -64,9 +64,9 @@ pub enum Value {
     /// DATE: days since the epoch.
     Date(i32),
     /// ARRAY.
-    Array(Vec<Value>),
+    Array(Vec<Self>),
     /// MAP.
-    Map(Vec<(Value, Value)>),
+    Map(Vec<(Self, Self)>),
 }
 
 impl<'a> Datum<'a> {
@@ -138,6 +138,7 @@ impl<'a> Datum<'a> {
     }
 
     /// Copies it out of whatever it borrows from. Allocates for text, arrays and maps.
+    #[expect(clippy::wrong_self_convention, reason = "it is mapped over references")]
     pub fn to_value(&self) -> Value {
         match *self {
             Self::Null => Value::Null,

@@ -108,6 +108,7 @@ fn a_schema_keeps_names_and_nullability() {
     assert!(arrow.field(1).is_nullable());
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "arrays are made in the call")]
 fn check_import(array: ArrayRef, to: &DataType, expected: Result<&[Value], ImportError>) {
     let result = import_array(&array, to).map(|array| {
         let arena = Arena::new();
