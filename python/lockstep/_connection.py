@@ -141,7 +141,7 @@ class Connection:
             return self._session.prepare(target)(rows.to_dict())
         output = self._session.request(target, to_arrow(rows))
         if library == "polars":
-            return require("polars", "to answer with a data frame").from_arrow(output.arrow())
+            return require("polars", "to answer with a data frame").DataFrame(output.arrow())
         require("pyarrow", "to answer with a table")
         return to_pandas(output.pyarrow()) if library == "pandas" else output.pyarrow()
 

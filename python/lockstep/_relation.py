@@ -83,7 +83,7 @@ class Relation:
 
     def pl(self) -> polars.DataFrame:
         """The rows as a polars data frame. A repeated column name gets a number."""
-        return require("polars", "to make a polars data frame").from_arrow(self._ran().arrow())
+        return require("polars", "to make a polars data frame").DataFrame(self._ran().arrow())
 
     def fetchall(self) -> list[tuple[Any, ...]]:
         """The rows that were not fetched yet, as tuples.

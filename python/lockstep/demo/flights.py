@@ -116,7 +116,8 @@ def _database(data: FlightsData, until: pd.Timestamp | None = None) -> Connectio
         path = Path(folder) / "weather.parquet"
         pq.write_table(pa.Table.from_pandas(weather, preserve_index=False), path)
         db.execute(f"LOAD DATA INFILE '{path}' INTO TABLE weather OPTIONS (format = 'parquet')")
-    db.execute(f"LOAD DATA INFILE '{data.planes_csv}' INTO TABLE planes OPTIONS (format = 'csv')")
+    options = "format = 'csv', null_value = 'NA'"
+    db.execute(f"LOAD DATA INFILE '{data.planes_csv}' INTO TABLE planes OPTIONS ({options})")
     return db
 
 

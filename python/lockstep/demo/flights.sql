@@ -41,7 +41,7 @@ SELECT
   count_where(dep_delay, dep_delay > 15) OVER carrier_6h AS carrier_6h_late,
   avg(arr_delay) OVER carrier_1d AS carrier_1d_arr_delay_avg,
   sum(air_minutes) OVER carrier_1d AS carrier_1d_air_minutes,
-  distinct_count(tailnum) OVER carrier_1d AS carrier_1d_planes,
+  distinct_count(flights.tailnum) OVER carrier_1d AS carrier_1d_planes,
 
   -- The route in the last week.
   avg(arr_delay) OVER route_7d AS route_7d_arr_delay_avg,
