@@ -111,12 +111,20 @@ pub type Result<T, E = Box<Diagnostic>> = std::result::Result<T, E>;
 impl Diagnostic {
     /// Makes a diagnostic whose remedy is to fix the request.
     pub fn new(code: &'static str, message: impl Into<String>) -> Self {
-        Self { code, kind: Kind::FixRequest, message: message.into(), span: None, detail: None, hint: None }
+        Self {
+            code,
+            kind: Kind::FixRequest,
+            message: message.into(),
+            span: None,
+            detail: None,
+            hint: None,
+        }
     }
 
     /// Makes the diagnostic of a defect of ours; the text asks for a report.
     pub fn internal(message: impl Into<String>) -> Self {
-        let hint = "This is a defect of Lockstep. Please report it with the statement that caused it.";
+        let hint =
+            "This is a defect of Lockstep. Please report it with the statement that caused it.";
         Self::new(code::INTERNAL_ERROR, message).with_kind(Kind::ReportBug).with_hint(hint)
     }
 
@@ -181,4 +189,3 @@ impl fmt::Display for Diagnostic {
 }
 
 impl std::error::Error for Diagnostic {}
-

@@ -33,7 +33,8 @@ fn distance(left: &str, right: &str) -> usize {
         for j in 1..=right.len() {
             let substitution = rows[i - 1][j - 1] + usize::from(left[i - 1] != right[j - 1]);
             let mut best = substitution.min(rows[i - 1][j] + 1).min(rows[i][j - 1] + 1);
-            let swapped = i > 1 && j > 1 && left[i - 1] == right[j - 2] && left[i - 2] == right[j - 1];
+            let swapped =
+                i > 1 && j > 1 && left[i - 1] == right[j - 2] && left[i - 2] == right[j - 1];
             if swapped {
                 best = best.min(rows[i - 2][j - 2] + 1);
             }

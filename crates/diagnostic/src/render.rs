@@ -30,7 +30,8 @@ fn excerpt(sql: &str, span: Span) -> String {
     let end = floor_char_boundary(sql, span.end).clamp(start, line_end);
     let width = sql[start..end].chars().count().max(1);
 
-    let cut = if line.len() > LINE_CHARS_MAX { column.saturating_sub(LINE_CHARS_MAX / 2) } else { 0 };
+    let cut =
+        if line.len() > LINE_CHARS_MAX { column.saturating_sub(LINE_CHARS_MAX / 2) } else { 0 };
     let shown: String = line.iter().skip(cut).take(LINE_CHARS_MAX).collect();
     let shown = shown.replace('\t', " ");
     let room = LINE_CHARS_MAX.saturating_sub(column - cut).max(1);
@@ -65,7 +66,8 @@ mod tests {
 
     #[test]
     fn a_position_past_the_end_points_at_the_end() {
-        let error = Diagnostic::new(code::SYNTAX_ERROR, "statement ends early").at(Span::new(99, 99));
+        let error =
+            Diagnostic::new(code::SYNTAX_ERROR, "statement ends early").at(Span::new(99, 99));
         assert_eq!(
             error.render(Some("SELECT é")),
             "error[42601]: statement ends early\nline 1: SELECT é\n                ^"

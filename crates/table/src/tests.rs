@@ -284,7 +284,7 @@ fn a_snapshot_does_not_change() {
     table.truncate();
     assert_eq!(numbers(snapshot.scan()), [1, 2]);
     assert_eq!(numbers(snapshot.rows(0, &key(&[Datum::Int(1)]))), [2, 1]);
-    assert_eq!(numbers(table.snapshot().scan()), []);
+    assert_eq!(numbers(table.snapshot().scan()), Vec::<usize>::new());
     assert_eq!(table.row_count(), 0);
 }
 
@@ -300,7 +300,7 @@ fn collecting_frees_the_memory_of_expired_rows() {
     let full = table.memory_bytes();
     assert!(full > empty + 10_000 * 60);
     clock.set_ms(1_000_000);
-    assert_eq!(numbers(table.snapshot().scan()), []);
+    assert_eq!(numbers(table.snapshot().scan()), Vec::<usize>::new());
     // Snapshots of other tests hold the collector up for a moment.
     let mut removed = 0;
     for _ in 0..100_000 {

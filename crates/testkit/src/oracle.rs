@@ -103,7 +103,7 @@ pub struct Window {
     pub partition_by: Vec<usize>,
     /// A column of the joined row.
     pub order_by: Option<usize>,
-    /// ROWS_RANGE rather than ROWS.
+    /// `ROWS_RANGE` rather than ROWS.
     pub is_range: bool,
     /// The oldest end.
     pub start: End,
@@ -121,11 +121,11 @@ pub struct Window {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "three attributes, any of which may be written")]
 pub struct Excludes {
-    /// EXCLUDE CURRENT_TIME.
+    /// EXCLUDE `CURRENT_TIME`.
     pub current_time: bool,
-    /// EXCLUDE CURRENT_ROW.
+    /// EXCLUDE `CURRENT_ROW`.
     pub current_row: bool,
-    /// INSTANCE_NOT_IN_WINDOW.
+    /// `INSTANCE_NOT_IN_WINDOW`.
     pub main_rows: bool,
 }
 

@@ -289,7 +289,7 @@ fn window(unions: usize, is_ordered: bool) -> impl Strategy<Value = Window> {
     )
 }
 
-/// ROWS_RANGE or not, and two ends of which the first is not the newer.
+/// `ROWS_RANGE` or not, and two ends of which the first is not the newer.
 fn frame(is_ordered: bool) -> impl Strategy<Value = (bool, End, End)> {
     let milliseconds = select(vec![0_i64, 1, 2, 999, 1_000, 1_001, 2_000, 3_000, 5_000]);
     let ranged = (milliseconds.clone(), milliseconds);
