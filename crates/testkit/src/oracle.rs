@@ -66,8 +66,11 @@ pub struct Join {
     pub table: usize,
     /// Left column (of the joined row so far), right column (of the right table).
     pub keys: Vec<(usize, usize)>,
-    /// The right column that says which row is newest; without it the latest arrival is.
+    /// The right column that says which row is newest.
     pub order_by: Option<usize>,
+    /// The same without ORDER BY: the event time of the right table's index over the keys. Without
+    /// either, the latest arrival is the newest.
+    pub implied_order: Option<usize>,
     /// `right.order_by <= left column`; `<` unless inclusive.
     pub bound: Option<Bound>,
     /// `right column < left column`.
@@ -271,7 +274,8 @@ fn newest_match<'a>(join: &Join, left: &Row, rights: &'a [Row]) -> Option<&'a Ro
             });
         keys_are_equal && is_in_time && is_less
     };
-    let order_of = |right: &Row| join.order_by.map(|column| integer(&right[column]));
+    let order_by = join.order_by.or(join.implied_order);
+    let order_of = |right: &Row| order_by.map(|column| integer(&right[column]));
     let matches = rights.iter().enumerate().filter(|(_, right)| is_match(right));
     matches.max_by_key(|(arrival, right)| (order_of(right), *arrival)).map(|(_, right)| right)
 }

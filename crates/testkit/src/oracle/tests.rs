@@ -147,7 +147,14 @@ fn last_join_takes_the_newest_match() {
     let right =
         table("r", &[("a", Some(9), 10), ("a", Some(5), 20), ("a", Some(5), 30), ("b", None, 40)]);
     let tables = [left, right];
-    let join = Join { table: 1, keys: vec![(0, 0)], order_by: Some(1), bound: None, less: None };
+    let join = Join {
+        table: 1,
+        keys: vec![(0, 0)],
+        order_by: Some(1),
+        implied_order: None,
+        bound: None,
+        less: None,
+    };
     let check = |join: Join, expected: [Option<i32>; 3]| {
         let query = Query { joins: vec![join], windows: Vec::new(), items: vec![Item::Column(5)] };
         let expected = expected.map(|value| vec![value.map_or(Value::Null, Value::Int)]);
@@ -157,7 +164,9 @@ fn last_join_takes_the_newest_match() {
     let bound = |is_inclusive| Some(Bound { left: 1, is_inclusive });
     check(Join { bound: bound(true), ..join.clone() }, [Some(30), None, None]);
     check(Join { bound: bound(false), ..join.clone() }, [None, None, None]);
-    check(Join { order_by: None, ..join.clone() }, [Some(30), Some(40), None]);
+    let by_arrival = Join { order_by: None, ..join.clone() };
+    check(by_arrival.clone(), [Some(30), Some(40), None]);
+    check(Join { implied_order: Some(1), ..by_arrival }, [Some(10), Some(40), None]);
     check(Join { less: Some((2, 1)), ..join }, [None, None, None]);
 }
 

@@ -46,12 +46,16 @@ pub fn scenario() -> impl Strategy<Value = Scenario> {
 }
 
 /// An index needs an event time in every row, and of a type that indexes take.
-fn assemble(tables: Vec<Table>, query: Query, wants_index: bool) -> Scenario {
+fn assemble(tables: Vec<Table>, mut query: Query, wants_index: bool) -> Scenario {
     let is_timed =
         tables.iter().all(|table| table.rows.iter().all(|row| row[EVENT_TIME] != Value::Null));
     let takes_index =
         matches!(tables[0].columns[EVENT_TIME].1, DataType::Timestamp | DataType::BigInt);
-    Scenario { is_indexed: wants_index && is_timed && takes_index, tables, query }
+    let is_indexed = wants_index && is_timed && takes_index;
+    for join in &mut query.joins {
+        join.implied_order = is_indexed.then_some(EVENT_TIME);
+    }
+    Scenario { is_indexed, tables, query }
 }
 
 fn columns() -> impl Strategy<Value = Columns> {
@@ -257,6 +261,7 @@ fn join(table: usize, width: usize) -> impl Strategy<Value = Join> {
                 table,
                 keys,
                 order_by: order.map(|_| EVENT_TIME),
+                implied_order: None,
                 bound,
                 less: is_filtered.then_some((FIRST_VALUE, FIRST_VALUE)),
             }

@@ -87,13 +87,12 @@ fn request_by_request(case: &Case) -> Result<Came, String> {
             (requests, false)
         }
         (None, Some(requests)) => {
-            world.fill(case.inputs.iter().filter(|input| input.name != requests.name))?;
+            world.fill(case.inputs.iter().filter(|input| !std::ptr::eq(*input, requests)))?;
             (requests, true)
         }
         (None, None) => return world.request_without_table(sql),
     };
-    check_request_rows(requests)?;
-    for row in requests.repeated_rows() {
+    for row in request_rows(case, requests)? {
         match world.request(sql, requests, &[row.clone()]) {
             Ok(output) => table.rows.extend(Table::from(&output).rows),
             Err(diagnostic) => return Ok(came(Err(diagnostic), sql)),
@@ -118,9 +117,8 @@ fn batch_request(case: &Case) -> Result<Came, String> {
     let Some(requests) = request_input(case, sql) else {
         return world.request_without_table(sql);
     };
-    check_request_rows(requests)?;
-    world.fill(case.inputs.iter().filter(|input| input.name != requests.name))?;
-    let rows = requests.repeated_rows();
+    world.fill(case.inputs.iter().filter(|input| !std::ptr::eq(*input, requests)))?;
+    let rows = request_rows(case, requests)?;
     let (stored, last) = rows.split_at(rows.len().saturating_sub(1));
     world.append(requests, stored)?;
     Ok(came(world.request(sql, requests, last), sql))
@@ -155,8 +153,7 @@ fn deploy_request(case: &Case) -> Result<Came, String> {
         return world.request_without_table(&case.deployment);
     };
     world.fill(others.iter())?;
-    check_request_rows(requests)?;
-    for row in requests.repeated_rows() {
+    for row in request_rows(case, requests)? {
         match world.request(&case.deployment, requests, &[row.clone()]) {
             Ok(output) => table.rows.extend(Table::from(&output).rows),
             Err(diagnostic) => return Ok(came(Err(diagnostic), sql)),
@@ -207,11 +204,17 @@ fn only_statement(case: &Case) -> Result<&str, String> {
     }
 }
 
-fn check_request_rows(requests: &Input) -> Result<(), String> {
-    if requests.rows.is_empty() && !requests.inserts.is_empty() {
-        return Err(format!("the rows of `{}` are given as statements", requests.name));
+/// The rows to request. Where a case has statements that insert them, the rows are what those
+/// statements store elsewhere.
+fn request_rows(case: &Case, requests: &Input) -> Result<Vec<Vec<Value>>, String> {
+    if requests.inserts.is_empty() {
+        return Ok(requests.repeated_rows());
     }
-    Ok(())
+    let elsewhere = World::open(case)?;
+    elsewhere.fill(std::iter::once(requests))?;
+    let select = format!("SELECT * FROM {}", requests.qualified_name());
+    let stored = elsewhere.session.execute(&select);
+    stored.map(|output| Table::from(&output).rows).map_err(|error| error.render(Some(&select)))
 }
 
 /// The input that plays the request row: the leftmost table of the query.
@@ -219,7 +222,12 @@ fn request_input<'a>(case: &'a Case, sql: &str) -> Option<&'a Input> {
     let script = lockstep_sql::parse(sql).ok()?;
     let Statement::Query(query) = &script.first()?.statement else { return None };
     let name = leftmost_of_query(query)?;
-    case.inputs.iter().find(|input| input.name == name.name.text)
+    let database = name.database.as_ref().map_or(&case.database, |database| &database.text);
+    let is_named = |input: &&Input| {
+        input.name == name.name.text
+            && input.database.as_ref().unwrap_or(&case.database) == database
+    };
+    case.inputs.iter().find(is_named)
 }
 
 fn leftmost_of_query(query: &Query) -> Option<&ObjectName> {
@@ -339,9 +347,20 @@ impl ScratchFolder {
         Ok(Self { path })
     }
 
-    /// Puts the folder and made-up server names into the places left for them.
+    /// Puts the folder and made-up server names into the places left for them, and the folder in
+    /// front of relative paths.
     fn resolve(&self, statement: &str) -> String {
-        let mut text = statement.replace("{root_path}", &self.path.to_string_lossy());
+        let folder = self.path.to_string_lossy();
+        let mut text = statement.replace("{root_path}", &folder);
+        for opening in ["outfile '", "infile '", "OUTFILE '", "INFILE '"] {
+            let path = text.find(opening).map(|at| at + opening.len());
+            if let Some(path) = path
+                && !text[path..].starts_with('/')
+                && !text[path..].split('\'').next().unwrap_or_default().contains("://")
+            {
+                text.insert_str(path, &format!("{folder}/"));
+            }
+        }
         for server in 0..3 {
             text = text.replace(
                 &format!("{{tb_endpoint_{server}}}"),
