@@ -92,7 +92,7 @@ def main() -> int:
         expected = training_set.filter(december)
         online = pa.Table.from_pylist(answers, schema=expected.schema)
         compared, differing = _compare(expected, online)
-        _say(f"{compared:,} values compared, {differing:,} differ")
+        _say(f"{compared:,} feature values compared, {differing:,} differ")
 
     online_error = model.error(online.filter(judged[december]), data.arr_delay[judged])
     equal = online_error == offline
@@ -179,11 +179,16 @@ def _arrow(events: pd.DataFrame) -> pa.Table:
 
 
 def _compare(expected: pa.Table, found: pa.Table) -> tuple[int, int]:
-    """How many values there are and how many differ, in any bit."""
-    differing = 0
-    for left, right in zip(expected.columns, found.columns, strict=True):
-        differing += int(np.count_nonzero(_bits(left) != _bits(right)))
-    return expected.num_rows * expected.num_columns, differing
+    """How many feature values there are and how many differ, in any bit."""
+    if expected["flight_id"] != found["flight_id"]:
+        raise AssertionError("both tables hold December's flights in their order")
+    compared = differing = 0
+    for name in expected.column_names:
+        if name == "flight_id":
+            continue
+        compared += len(expected)
+        differing += int(np.count_nonzero(_bits(expected[name]) != _bits(found[name])))
+    return compared, differing
 
 
 def _bits(column: pa.ChunkedArray) -> np.ndarray:
@@ -225,12 +230,12 @@ def _progress_bar() -> Iterator[Callable[[float], None]]:
         filled = int(max(0.0, min(1.0, share)) * width)
         if filled <= drawn:
             return
+        before, drawn = max(drawn, 0), filled
         if is_terminal:
             bar = "#" * filled + "." * (width - filled)
             print(f"\r   [{bar}] {100 * filled // width:3d} %", end="", flush=True)
         else:
-            print("." * (filled - max(drawn, 0)), end="", flush=True)
-        drawn = filled
+            print("." * (filled - before), end="", flush=True)
 
     print("   ", end="", flush=True)
     yield report
