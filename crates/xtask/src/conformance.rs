@@ -96,7 +96,9 @@ pub fn run(options: &Options) -> bool {
     println!("{}", report.table());
     let skipped = chosen.iter().filter(|case| case.kind == "restful").count();
     println!("conformance: {skipped} cases over HTTP were skipped, since there is no server");
-    let is_good = review(&done, is_whole, options.bless);
+    let listed = pending::read();
+    let review = review(&done, &listed, is_whole);
+    let is_good = if options.bless { bless(&review, &listed) } else { complain(&review) };
     if options.json {
         println!("{}", report.json());
     }
@@ -175,29 +177,34 @@ fn count(done: &[Done<'_>]) -> Report {
     report
 }
 
-/// Compares the run with the list of pending cases, and rewrites the list when asked to.
-fn review(done: &[Done<'_>], is_whole: bool, bless: bool) -> bool {
+/// Compares the run with the list of pending cases.
+fn review(done: &[Done<'_>], listed: &BTreeSet<String>, is_whole: bool) -> Review {
     let lines = |is_wanted: fn(&Done<'_>) -> bool| -> BTreeSet<String> {
         let wanted = done.iter().filter(|done| is_wanted(done));
         wanted.map(|done| pending::line(&done.case.id, done.mode)).collect()
     };
-    let (passed, failed) =
-        (lines(|done| done.verdict.is_ok()), lines(|done| done.verdict.is_err()));
-    let listed = pending::read();
-    let review = Review::of(&listed, &passed, &failed, is_whole);
+    let passed = lines(|done| done.verdict.is_ok());
+    let failed = lines(|done| done.verdict.is_err());
     println!(
         "conformance: {} passed, {} failed, {} pending",
         passed.len(),
         failed.len(),
         listed.len()
     );
-    if bless {
-        let written = review.blessed(&listed).and_then(|lines| {
-            println!("conformance: the list holds {} cases now", lines.len());
-            pending::write(&lines)
-        });
-        return written.map_err(|error| println!("conformance: {error}")).is_ok();
-    }
+    Review::of(listed, &passed, &failed, is_whole)
+}
+
+/// Rewrites the list; whether that was allowed.
+fn bless(review: &Review, listed: &BTreeSet<String>) -> bool {
+    let written = review.blessed(listed).and_then(|lines| {
+        println!("conformance: the list holds {} cases now", lines.len());
+        pending::write(&lines)
+    });
+    written.map_err(|error| println!("conformance: {error}")).is_ok()
+}
+
+/// Says where the list is wrong; whether it is right.
+fn complain(review: &Review) -> bool {
     for (lines, complaint) in [
         (&review.failing, "fails and is not pending"),
         (&review.passing, "passes now: run with --bless to take it off the list"),

@@ -121,7 +121,7 @@ fn union_rows_of_the_same_time_come_before() {
     union.unions = vec![1];
     check(union.clone(), &tables, &[81, 123].map(Some));
     union.excludes.main_rows = true;
-    check(union.clone(), &tables, &[81, 122].map(Some));
+    check(union, &tables, &[81, 122].map(Some));
     // By position: the main row of time 1 is newer than the union row of time 1.
     let rows = Window { unions: vec![1], ..window(false, End::Preceding(2), End::CurrentRow) };
     check(rows, &tables, &[81, 43].map(Some));

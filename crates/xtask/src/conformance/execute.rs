@@ -93,7 +93,7 @@ fn request_by_request(case: &Case) -> Result<Came, String> {
         (None, None) => return world.request_without_table(sql),
     };
     for row in request_rows(case, requests)? {
-        match world.request(sql, requests, &[row.clone()]) {
+        match world.request(sql, requests, std::slice::from_ref(&row)) {
             Ok(output) => table.rows.extend(Table::from(&output).rows),
             Err(diagnostic) => return Ok(came(Err(diagnostic), sql)),
         }
@@ -154,7 +154,7 @@ fn deploy_request(case: &Case) -> Result<Came, String> {
     };
     world.fill(others.iter())?;
     for row in request_rows(case, requests)? {
-        match world.request(&case.deployment, requests, &[row.clone()]) {
+        match world.request(&case.deployment, requests, std::slice::from_ref(&row)) {
             Ok(output) => table.rows.extend(Table::from(&output).rows),
             Err(diagnostic) => return Ok(came(Err(diagnostic), sql)),
         }
