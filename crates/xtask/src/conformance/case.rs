@@ -3,7 +3,7 @@
 //! The format is described in the data's README. A record that does not read is a defect of the
 //! data or of this file, and stops the run.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{borrow::Cow, collections::BTreeMap, fs, path::Path};
 
 use lockstep_row::{DataType, Value};
 use serde_json::Value as Json;
@@ -36,6 +36,8 @@ pub(crate) struct Case {
     /// Only the reference's cluster tests run it, which compare numbers loosely and insert rows as
     /// SQL text.
     pub(crate) is_loose: bool,
+    /// The record, when cells of it count from the current time.
+    timed_record: Option<Json>,
 }
 
 /// A table to create and fill.
@@ -122,7 +124,18 @@ impl Case {
             expectation,
             expectation_by_mode,
             is_loose,
+            timed_record: json.to_string().contains("$now_ms").then(|| json.clone()),
         })
+    }
+
+    /// The case as of now, for those that put rows at times relative to it.
+    pub(crate) fn as_of(&self, now_ms: i64) -> Cow<'_, Self> {
+        match &self.timed_record {
+            None => Cow::Borrowed(self),
+            Some(record) => Cow::Owned(
+                Self::read(record, Some(&self.area), now_ms).expect("it was read once already"),
+            ),
+        }
     }
 
     /// What must come in a mode.

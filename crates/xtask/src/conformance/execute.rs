@@ -6,6 +6,7 @@
 use std::{fs, path::PathBuf};
 
 use lockstep_engine::{Database, Output, Result as EngineResult, Session, code};
+use lockstep_host::{Clock, SystemClock};
 use lockstep_row::Value;
 use lockstep_sql::ast::{ObjectName, Query, SetExpr, Statement, TableRef};
 use lockstep_testkit::rows::to_batch;
@@ -26,6 +27,7 @@ pub(crate) struct Trial {
 
 /// Runs a case in a mode and compares.
 pub(crate) fn run(case: &Case, mode: &str) -> Trial {
+    let case = &*case.as_of(SystemClock::new().now_ms());
     let came = came_in(case, mode);
     let tolerance = if case.is_loose { Tolerance::Loose } else { Tolerance::Ulp };
     let expectation = expectation_in(case, mode);
