@@ -35,6 +35,7 @@ lint: $(VENV)/.tools
 	else echo "cargo-deny is not installed: licences and advisories were not checked"; fi
 
 wheel: $(VENV)/.tools
+	@rm -f $(WHEELS)/lockstep-*.whl
 	$(BIN)/maturin build --locked --profile dev --strip --out $(WHEELS)
 
 install: wheel

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import lockstep
 import pytest
+
+import lockstep
 
 SPENT = """
     SELECT user, count(price) OVER w AS purchases, sum(price) OVER w AS spent

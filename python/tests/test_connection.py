@@ -8,12 +8,13 @@ import subprocess
 import sys
 import threading
 
-import lockstep
 import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+
+import lockstep
 from conftest import SPENT
 
 

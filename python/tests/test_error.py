@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import lockstep
 import pytest
+
+import lockstep
 
 
 def error_of(db: lockstep.Connection, sql: str) -> lockstep.Error:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import datetime as dt
 import threading
 
-import lockstep
 import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+
+import lockstep
 from conftest import SPENT
 
 ROW = {"user": "ann", "price": 0.3, "ts": 31_000}

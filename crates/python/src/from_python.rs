@@ -10,8 +10,8 @@
 //! | TIMESTAMP | `datetime` (naive is UTC; cut to the millisecond), `int` milliseconds |
 //! | DATE | `date` |
 //!
-//! NumPy's scalars count as what they stand for. `None` is NULL everywhere, and so are the ways in
-//! which pandas writes a missing value: NaN, NaT and NA.
+//! Scalars of `numpy` count as what they stand for. `None` is NULL everywhere, and so are the ways in
+//! which pandas writes a missing value: `NaN`, `NaT` and `NA`.
 
 use lockstep_diagnostic::{Diagnostic, Kind, code};
 use lockstep_row::{DataType, Value};
@@ -156,7 +156,7 @@ fn date_days(object: &Bound<'_, PyAny>) -> PyResult<Option<i32>> {
     Ok(Some(ordinal - EPOCH_ORDINAL))
 }
 
-/// NaN, NaT or NA.
+/// `NaN`, `NaT` or `NA`.
 fn is_missing(object: &Bound<'_, PyAny>) -> bool {
     match object.ne(object) {
         Ok(differs) => differs,

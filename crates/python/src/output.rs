@@ -95,7 +95,6 @@ impl Output {
     }
 
     /// The first rows as texts: names, which columns hold numbers, rows with None for NULL.
-    #[expect(clippy::type_complexity, reason = "a tuple of lists is what Python takes")]
     fn texts(&self, rows_max: usize) -> (Vec<String>, Vec<bool>, Vec<Vec<Option<String>>>) {
         let TableText { names, is_number, rows, .. } = table_text(&self.output, rows_max);
         (names, is_number, rows)

@@ -94,7 +94,7 @@ impl Prepared {
 
     /// Computes with the interpreter released; what comes out is owned, since the interpreter may
     /// run other threads meanwhile.
-    fn compute(&self, py: Python<'_>, row: Vec<Value>) -> PyResult<Option<Vec<Value>>> {
+    fn compute(&self, py: Python<'_>, row: &[Value]) -> PyResult<Option<Vec<Value>>> {
         detached(py, None, || {
             let arena = Arena::new();
             let row: Vec<Datum<'_>> = row.iter().map(|value| value.as_datum(&arena)).collect();
@@ -125,7 +125,7 @@ impl Prepared {
         row: &Bound<'py, PyAny>,
     ) -> PyResult<Option<Bound<'py, PyDict>>> {
         let row = self.row(row)?;
-        let Some(answer) = self.compute(py, row)? else { return Ok(None) };
+        let Some(answer) = self.compute(py, &row)? else { return Ok(None) };
         let arena = Arena::new();
         let dict = PyDict::new(py);
         for (name, value) in self.output.iter().zip(&answer) {
