@@ -5,9 +5,9 @@
 
 use std::{fs, path::PathBuf};
 
+use arrow::array::RecordBatch;
 use lockstep_engine::{Database, Output, Result as EngineResult, Session, code};
 use lockstep_host::{Clock, SystemClock};
-use lockstep_row::Value;
 use lockstep_sql::ast::{ObjectName, Query, SetExpr, Statement, TableRef};
 use lockstep_testkit::rows::to_batch;
 
@@ -94,13 +94,15 @@ fn request_by_request(case: &Case) -> Result<Came, String> {
         }
         (None, None) => return world.request_without_table(sql),
     };
-    for row in request_rows(case, requests)? {
-        match world.request(sql, requests, std::slice::from_ref(&row)) {
+    let Table { columns, rows } = request_rows(case, requests)?;
+    for row in rows {
+        let row = to_batch(&columns, &[row]);
+        match world.session.request(sql, std::slice::from_ref(&row)) {
             Ok(output) => table.rows.extend(Table::from(&output).rows),
             Err(diagnostic) => return Ok(came(Err(diagnostic), sql)),
         }
         if is_stored {
-            world.append(requests, &[row])?;
+            world.append(requests, row)?;
         }
     }
     Ok(Came::Table(table))
@@ -114,16 +116,17 @@ fn batch_request(case: &Case) -> Result<Came, String> {
     }
     if let Some(requests) = &case.batch_request {
         world.fill(case.inputs.iter())?;
-        return Ok(came(world.request(sql, requests, &requests.repeated_rows()), sql));
+        let rows = to_batch(&requests.columns, &requests.repeated_rows());
+        return Ok(came(world.session.request(sql, &[rows]), sql));
     }
     let Some(requests) = request_input(case, sql) else {
         return world.request_without_table(sql);
     };
     world.fill(case.inputs.iter().filter(|input| !std::ptr::eq(*input, requests)))?;
-    let rows = request_rows(case, requests)?;
+    let Table { columns, rows } = request_rows(case, requests)?;
     let (stored, last) = rows.split_at(rows.len().saturating_sub(1));
-    world.append(requests, stored)?;
-    Ok(came(world.request(sql, requests, last), sql))
+    world.append(requests, to_batch(&columns, stored))?;
+    Ok(came(world.session.request(sql, &[to_batch(&columns, last)]), sql))
 }
 
 fn statements(case: &Case) -> Result<Came, String> {
@@ -155,12 +158,14 @@ fn deploy_request(case: &Case) -> Result<Came, String> {
         return world.request_without_table(&case.deployment);
     };
     world.fill(others.iter())?;
-    for row in request_rows(case, requests)? {
-        match world.request(&case.deployment, requests, std::slice::from_ref(&row)) {
+    let Table { columns, rows } = request_rows(case, requests)?;
+    for row in rows {
+        let row = to_batch(&columns, &[row]);
+        match world.session.request(&case.deployment, std::slice::from_ref(&row)) {
             Ok(output) => table.rows.extend(Table::from(&output).rows),
             Err(diagnostic) => return Ok(came(Err(diagnostic), sql)),
         }
-        world.append(requests, &[row])?;
+        world.append(requests, row)?;
     }
     Ok(Came::Table(table))
 }
@@ -206,17 +211,18 @@ fn only_statement(case: &Case) -> Result<&str, String> {
     }
 }
 
-/// The rows to request. Where a case has statements that insert them, the rows are what those
-/// statements store elsewhere.
-fn request_rows(case: &Case, requests: &Input) -> Result<Vec<Vec<Value>>, String> {
+/// The rows to request. Where a case has statements that make and fill the table, the columns and
+/// rows are what those statements store elsewhere.
+fn request_rows(case: &Case, requests: &Input) -> Result<Table, String> {
     if requests.inserts.is_empty() {
-        return Ok(requests.repeated_rows());
+        let columns = requests.columns.clone();
+        return Ok(Table { columns, rows: requests.repeated_rows() });
     }
     let elsewhere = World::open(case)?;
     elsewhere.fill(std::iter::once(requests))?;
     let select = format!("SELECT * FROM {}", requests.qualified_name());
     let stored = elsewhere.session.execute(&select);
-    stored.map(|output| Table::from(&output).rows).map_err(|error| error.render(Some(&select)))
+    stored.map(|output| Table::from(&output)).map_err(|error| error.render(Some(&select)))
 }
 
 /// The input that plays the request row: the leftmost table of the query.
@@ -282,7 +288,7 @@ impl World {
     fn fill<'a>(&self, inputs: impl Iterator<Item = &'a Input>) -> Result<(), String> {
         for input in inputs {
             if input.inserts.is_empty() {
-                self.append(input, &input.repeated_rows())?;
+                self.append(input, to_batch(&input.columns, &input.repeated_rows()))?;
             }
             for insert in &input.inserts {
                 self.execute(insert)?;
@@ -291,12 +297,11 @@ impl World {
         Ok(())
     }
 
-    fn append(&self, input: &Input, rows: &[Vec<Value>]) -> Result<(), String> {
-        if rows.is_empty() {
+    fn append(&self, input: &Input, rows: RecordBatch) -> Result<(), String> {
+        if rows.num_rows() == 0 {
             return Ok(());
         }
-        let appended =
-            self.session.append(&input.qualified_name(), &[to_batch(&input.columns, rows)]);
+        let appended = self.session.append(&input.qualified_name(), &[rows]);
         let failed = |error| format!("append to `{}`: {error}", input.name);
         appended.map(|_| ()).map_err(failed)
     }
@@ -321,10 +326,6 @@ impl World {
             Ok(prepared) => Ok(Table { columns: prepared.output().to_vec(), rows: Vec::new() }),
             Err(diagnostic) => Err(Came::Error { diagnostic, sql: target.to_owned() }),
         }
-    }
-
-    fn request(&self, target: &str, input: &Input, rows: &[Vec<Value>]) -> EngineResult<Output> {
-        self.session.request(target, &[to_batch(&input.columns, rows)])
     }
 
     /// A query over constants has a request row without columns.
