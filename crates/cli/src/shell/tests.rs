@@ -53,7 +53,7 @@ fn an_error_shows_the_line_of_the_script_and_ends_it() {
     assert_eq!(code, 1);
     assert!(out.contains("(1 row, ") && !out.contains("never"), "{out}");
     assert!(err.starts_with("error[42883]: "), "{err}");
-    assert!(err.contains("line 3:   nonsense(2)\n          ^"), "{err}");
+    assert!(err.contains("line 3:   nonsense(2);\n          ^"), "{err}");
 }
 
 #[test]
