@@ -73,7 +73,7 @@ impl<'a> Binder<'a> {
         let relation = self.unique(alias.unwrap_or(&table.name));
         let source: Arc<dyn TableSource> = Arc::<CatalogTable>::clone(table);
         let name = TableReference::bare(relation.as_str());
-        let scan = TableScanBuilder::new(name, source).build().map_err(planning)?;
+        let scan = TableScanBuilder::new(name.clone(), source).build().map_err(planning)?;
         let qualifier = match alias {
             Some(alias) => Qualifier { database: None, table: alias.to_owned() },
             None => Qualifier { database: Some(table.database.clone()), table: table.name.clone() },
@@ -81,7 +81,7 @@ impl<'a> Binder<'a> {
         let columns = table.schema.columns.iter().map(|column| ScopeColumn {
             qualifier: Some(qualifier.clone()),
             name: column.name.clone(),
-            column: Column::new(Some(relation.as_str()), column.name.as_str()),
+            column: Column::new(Some(name.clone()), column.name.as_str()),
             data_type: column.data_type.clone(),
         });
         let scope = Scope { columns: columns.collect() };
@@ -106,6 +106,8 @@ impl<'a> Binder<'a> {
         items: Vec<(String, Expr, DataType)>,
         relation: &str,
     ) -> Result<Relation> {
+        // Names are taken as they are: text would be parsed, and folded to lower case.
+        let reference = TableReference::bare(relation);
         let mut used: HashMap<String, usize> = HashMap::new();
         let mut exprs = Vec::with_capacity(items.len());
         let mut columns = Vec::with_capacity(items.len());
@@ -113,8 +115,8 @@ impl<'a> Binder<'a> {
             let count = used.entry(name.clone()).or_insert(0);
             *count += 1;
             let internal = if *count == 1 { name.clone() } else { format!("{name}:{count}") };
-            exprs.push(expr.alias_qualified(Some(relation), internal.as_str()));
-            let column = Column::new(Some(relation), internal);
+            exprs.push(expr.alias_qualified(Some(reference.clone()), internal.as_str()));
+            let column = Column::new(Some(reference.clone()), internal);
             columns.push(ScopeColumn { qualifier: None, name, column, data_type });
         }
         let projection = Projection::try_new(exprs, Arc::new(plan)).map_err(planning)?;

@@ -29,7 +29,8 @@
 //! Each left row once, followed by the right columns of the first right row, newest first, for
 //! which every key pair is equal (NULL equals NULL), the time bound holds and `filter` is true; or
 //! by NULLs. Newest first: `order_by` descending (NULL last), then the later arrival first;
-//! without `order_by` by arrival alone.
+//! without `order_by` by arrival alone. (The binder fills in `order_by` where ORDER BY was not
+//! written and a declared index over the keys has an event time.)
 
 use std::{cmp::Ordering, fmt, sync::Arc};
 

@@ -137,11 +137,14 @@ impl Binder<'_> {
         let builder = LogicalPlanBuilder::from(left).union(right);
         let builder = if all { builder } else { builder.and_then(LogicalPlanBuilder::distinct) };
         let plan = builder.and_then(LogicalPlanBuilder::build).map_err(planning)?;
-        let mut scope = scope.expect("a union has two sides");
-        for (known, column) in scope.columns.iter_mut().zip(plan.schema().columns()) {
-            known.column = column;
-        }
-        Ok(Relation { plan, scope })
+        // A union drops the relation from its columns' names; without one they could meet a
+        // column of the same name above.
+        let columns = scope.expect("a union has two sides").columns.into_iter();
+        let items = columns
+            .zip(plan.schema().columns())
+            .map(|(known, column)| (known.name, Expr::Column(column), known.data_type))
+            .collect();
+        self.project(plan, items, "union")
     }
 }
 
