@@ -1,0 +1,161 @@
+//! Statements as a user runs them: what they do, and what they refuse without having done a part.
+
+use std::{fs, path::PathBuf};
+
+use lockstep_engine::{Database, Session, code};
+use lockstep_row::{Arena, Datum, arrow::ColumnReader};
+
+/// Rows of the last statement, values printed.
+fn rows(session: &Session, sql: &str) -> Vec<String> {
+    let output = session.execute(sql).unwrap_or_else(|error| panic!("{}", error.render(Some(sql))));
+    let mut rows = Vec::new();
+    for batch in &output.batches {
+        let arena = Arena::new();
+        let readers: Vec<_> =
+            batch.columns().iter().map(|column| ColumnReader::new(column.as_ref())).collect();
+        for row in 0..batch.num_rows() {
+            let values: Vec<String> = readers.iter().map(|r| shown(&r.get(row, &arena))).collect();
+            rows.push(values.join(" "));
+        }
+    }
+    rows
+}
+
+fn shown(datum: &Datum<'_>) -> String {
+    match datum {
+        Datum::String(text) => (*text).to_owned(),
+        other => {
+            lockstep_function::cast::print_datum(*other, &lockstep_function::Settings::default())
+        }
+    }
+}
+
+/// The code and the marked text of the error of the last statement.
+fn refused(session: &Session, sql: &str) -> (&'static str, String) {
+    let error = session.execute(sql).expect_err("the statement is wrong");
+    let marked = error.span.and_then(|span| sql.get(span.start..span.end)).unwrap_or_default();
+    (error.code, marked.to_owned())
+}
+
+fn session() -> Session {
+    let session = Database::in_memory().session();
+    session
+        .execute("CREATE TABLE t (k STRING NOT NULL, v INT DEFAULT 7, ts TIMESTAMP, INDEX(KEY=k, TS=ts))")
+        .expect("the definition is right");
+    session
+}
+
+fn scratch(name: &str) -> PathBuf {
+    std::env::temp_dir().join(format!("lockstep-engine-{}-{name}", std::process::id()))
+}
+
+#[test]
+fn an_insert_that_fails_half_way_inserts_nothing() {
+    let session = session();
+    for wrong in [
+        "INSERT INTO t VALUES ('a', 1, 5), ('b', 'x', 6)",
+        "INSERT INTO t VALUES ('a', 1, 5), (NULL, 1, 6)",
+        "INSERT INTO t VALUES ('a', 1, 5), ('b', 1, NULL)",
+        "INSERT INTO t VALUES ('a', 1, 5), ('b', 3000000000, 6)",
+        "INSERT INTO t VALUES ('a', 1, 5), ('b', 1)",
+    ] {
+        session.execute(wrong).expect_err(wrong);
+        assert_eq!(rows(&session, "SELECT count(*) FROM t"), ["0"], "{wrong}");
+    }
+    session.execute("INSERT INTO t (k, ts) VALUES ('a', 5)").expect("v has a default");
+    assert_eq!(rows(&session, "SELECT k, v FROM t"), ["a 7"]);
+}
+
+#[test]
+fn errors_point_at_the_word() {
+    let session = session();
+    assert_eq!(refused(&session, "SELECT w FROM t"), (code::UNDEFINED_COLUMN, "w".to_owned()));
+    assert_eq!(refused(&session, "DROP TABLE tt"), (code::UNDEFINED_TABLE, "tt".to_owned()));
+    assert_eq!(refused(&session, "USE nowhere"), (code::UNDEFINED_DATABASE, "nowhere".to_owned()));
+    assert_eq!(
+        refused(&session, "SET tme_zone = 'UTC'"),
+        (code::UNDEFINED_OBJECT, "tme_zone".to_owned())
+    );
+    assert_eq!(
+        refused(&session, "CREATE TABLE t (a INT)"),
+        (code::DUPLICATE_TABLE, "t".to_owned())
+    );
+}
+
+#[test]
+fn a_deployment_keeps_its_tables() {
+    let session = session();
+    session.execute("DEPLOY d AS SELECT k, v FROM t").expect("it deploys");
+    assert_eq!(refused(&session, "DROP TABLE t"), (code::DEPENDENT_OBJECTS, "t".to_owned()));
+    session.execute("DROP DEPLOYMENT d; DROP TABLE t").expect("nothing holds the table any more");
+}
+
+#[test]
+fn a_window_longer_than_the_retention_is_told_at_deploy() {
+    let session = Database::in_memory().session();
+    session
+        .execute("CREATE TABLE s (k STRING, ts TIMESTAMP, INDEX(KEY=k, TS=ts, TTL=1h))")
+        .expect("the definition is right");
+    let deploy = |name: &str, frame: &str| {
+        let sql = format!(
+            "DEPLOY {name} AS SELECT count(k) OVER w AS n FROM s \
+             WINDOW w AS (PARTITION BY k ORDER BY ts ROWS_RANGE BETWEEN {frame} PRECEDING AND CURRENT ROW)"
+        );
+        session.execute(&sql).expect("it deploys").warnings.len()
+    };
+    assert_eq!(deploy("short", "1h"), 0);
+    assert_eq!(deploy("long", "2h"), 1);
+}
+
+#[test]
+fn a_malformed_file_loads_nothing_unless_told_to_skip() {
+    let session = session();
+    let path = scratch("malformed.csv");
+    fs::write(&path, "k,v,ts\na,1,1000\nb,x,2000\nc,3,3000\n")
+        .expect("the scratch folder is writable");
+    let load = format!("LOAD DATA INFILE '{}' INTO TABLE t", path.display());
+    let error = session.execute(&load).expect_err("row 2 is malformed");
+    assert_eq!(error.code, code::BAD_COPY_FORMAT);
+    assert!(error.message.contains("line 3: column `v`"), "{}", error.message);
+    assert_eq!(rows(&session, "SELECT count(*) FROM t"), ["0"]);
+    let skipped = session.execute(&format!("{load} OPTIONS(on_error='skip')")).expect("it skips");
+    assert_eq!((skipped.rows_affected, skipped.warnings.len()), (Some(2), 1));
+    fs::remove_file(path).expect("it was written above");
+}
+
+#[test]
+fn a_result_goes_through_parquet_and_back() {
+    let session = session();
+    session
+        .execute("INSERT INTO t VALUES ('a', 1, 5), ('b', NULL, 6)")
+        .expect("the rows are right");
+    let path = scratch("round.parquet");
+    let (out, again) = (
+        format!("SELECT * FROM t INTO OUTFILE '{}'", path.display()),
+        format!(
+            "CREATE TABLE u LIKE PARQUET '{0}'; LOAD DATA INFILE '{0}' INTO TABLE u",
+            path.display()
+        ),
+    );
+    session.execute(&out).expect("it is written");
+    assert_eq!(session.execute(&out).expect_err("it is there").code, code::DUPLICATE_FILE);
+    session.execute(&again).expect("it is read");
+    assert_eq!(rows(&session, "SELECT * FROM u"), rows(&session, "SELECT * FROM t"));
+    fs::remove_file(path).expect("it was written above");
+}
+
+#[test]
+fn verify_replays_late_and_equal_rows() {
+    let session = session();
+    session
+        .execute("INSERT INTO t VALUES ('a', 1, 20), ('a', 2, 10), ('a', 3, 20), ('b', 4, 10), ('a', 5, 15)")
+        .expect("the rows are right");
+    session
+        .execute(
+            "DEPLOY d AS SELECT k, sum(v) OVER w AS s, lag(v, 1) OVER w AS l FROM t \
+             WINDOW w AS (PARTITION BY k ORDER BY ts ROWS BETWEEN 2 PRECEDING AND CURRENT ROW)",
+        )
+        .expect("it deploys");
+    let report = session.verify("d").expect("it replays");
+    assert_eq!((report.requests, report.values, report.differing), (5, 15, 0));
+}
