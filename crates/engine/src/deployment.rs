@@ -112,10 +112,11 @@ fn read_through<'t>(window: &Window, table: &'t CatalogTable) -> Vec<&'t IndexSp
     };
     let keys: Option<Vec<usize>> = window.partition_by.iter().map(position).collect();
     let event_time = window.order_by.as_ref().map(position);
-    if let (Some(keys), Some(Some(_)) | None) = (keys, event_time) {
-        if let Some(at) = table.schema.find_index(&keys, event_time.flatten()) {
-            return vec![&table.schema.indexes[at]];
-        }
+    if let (Some(keys), Some(Some(_)) | None) = (keys, event_time)
+        && let Some(at) = table.schema.find_index(&keys, event_time.flatten())
+        && table.schema.indexes[at].declared
+    {
+        return vec![&table.schema.indexes[at]];
     }
     table.schema.indexes.iter().filter(|index| index.declared).collect()
 }
