@@ -120,7 +120,7 @@ fn write_golden_files() {
 }
 
 fn files() -> Vec<(PathBuf, String)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    let folder = Path::new("tests/golden");
     let entries = fs::read_dir(folder).expect("the golden folder is part of the crate");
     entries
         .map(|entry| {

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 const UPDATE: bool = option_env!("UPDATE_GOLDEN").is_some();
 
 fn check(name: &str) {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/golden/{name}.txt"));
+    let path = PathBuf::from(format!("tests/golden/{name}.txt"));
     let expected = fs::read_to_string(&path).expect("the golden file is checked in");
     let mut found = String::new();
     for case in expected.split("\n\n").map(str::trim_end).filter(|case| !case.is_empty()) {
