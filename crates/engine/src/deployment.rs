@@ -9,9 +9,13 @@ use datafusion::{
 use lockstep_diagnostic::{Diagnostic, Kind, Result, Span, code};
 use lockstep_plan::{BoundQuery, CatalogTable, Frame, Window, WindowAggregate};
 use lockstep_row::{IndexSpec, Retention};
-use lockstep_sql::ast::{Deploy, OptionValue};
+use lockstep_sql::ast::{Deploy, ObjectName, OptionValue};
 
-use crate::PreparedRequest;
+use crate::{
+    Output, PreparedRequest, Session,
+    session::{done, no_database, object_name},
+    show,
+};
 
 /// A named, compiled query. Immutable.
 #[derive(Debug)]
@@ -24,6 +28,104 @@ pub(crate) struct Deployment {
     pub(crate) request: Arc<PreparedRequest>,
     /// The tables it reads, which cannot be dropped while it exists.
     pub(crate) table_ids: Vec<u64>,
+}
+
+impl Session {
+    pub(crate) fn deploy(&self, deploy: &Deploy, script: &str) -> Result<Output> {
+        let current = self.current_database();
+        let database = deploy.name.database.as_ref().map_or(&current, |d| &d.text).clone();
+        let name = deploy.name.name.text.clone();
+        {
+            let objects = self.database.objects();
+            let Some(found) = objects.databases.get(&database) else {
+                let at = deploy.name.database.as_ref().unwrap_or(&deploy.name.name);
+                return no_database(at, objects.databases.keys().map(String::as_str));
+            };
+            if found.deployments.contains_key(&name) {
+                if deploy.if_not_exists {
+                    return Ok(done("DEPLOY"));
+                }
+                let message = format!("deployment `{name}` exists already");
+                let at = deploy.name.name.span;
+                return Diagnostic::new(code::DUPLICATE_OBJECT, message).at(at).err();
+            }
+        }
+        let mut warnings = check_options(deploy)?;
+        let query = self.bind(&deploy.query)?;
+        warnings.extend(retention_warnings(&query.plan));
+        let request = PreparedRequest::compile(&query, &self.database.tables())?;
+        let deployment = Deployment {
+            sql: query_text(script, deploy.query_span),
+            table_ids: tables_of(&query.plan).iter().map(|table| table.id).collect(),
+            request: Arc::new(request),
+            database: database.clone(),
+            name: name.clone(),
+            query,
+        };
+        let mut objects = self.database.objects_mut();
+        let Some(found) = objects.databases.get_mut(&database) else {
+            return no_database(&deploy.name.name, std::iter::empty());
+        };
+        found.deployments.insert(name, Arc::new(deployment));
+        Ok(Output { warnings, ..done("DEPLOY") })
+    }
+
+    pub(crate) fn drop_deployment(&self, name: &ObjectName, if_exists: bool) -> Result<Output> {
+        let current = self.current_database();
+        let database = name.database.as_ref().map_or(&current, |d| &d.text);
+        let mut objects = self.database.objects_mut();
+        let found = objects.databases.get_mut(database);
+        let removed = found.and_then(|found| found.deployments.remove(&name.name.text));
+        drop(objects);
+        if removed.is_none() && !if_exists {
+            return self.no_deployment(&name.name.text, Some(name.name.span));
+        }
+        Ok(done("DROP DEPLOYMENT"))
+    }
+
+    pub(crate) fn find_deployment(&self, name: &str) -> Option<Arc<Deployment>> {
+        let name = object_name(name.trim());
+        let current = self.current_database();
+        let database = name.database.as_ref().map_or(&current, |d| &d.text);
+        let objects = self.database.objects();
+        objects.databases.get(database)?.deployments.get(&name.name.text).cloned()
+    }
+
+    pub(crate) fn no_deployment<T>(&self, name: &str, span: Option<Span>) -> Result<T> {
+        let current = self.current_database();
+        let objects = self.database.objects();
+        let names = objects.databases.get(&current).into_iter().flat_map(|d| d.deployments.keys());
+        let mut error = Diagnostic::new(
+            code::UNDEFINED_OBJECT,
+            format!("deployment `{name}` does not exist in database `{current}`"),
+        );
+        error.span = span;
+        error.with_nearest(name, names.map(String::as_str)).err()
+    }
+
+    /// SHOW DEPLOYMENTS: those of the current database.
+    pub(crate) fn show_deployments(&self) -> Result<Output> {
+        let objects = self.database.objects();
+        let found = objects.databases.get(&self.current_database());
+        let rows: Vec<_> = found
+            .into_iter()
+            .flat_map(|found| found.deployments.values())
+            .map(|d| vec![Some(d.database.clone()), Some(d.name.clone()), Some(d.sql.clone())])
+            .collect();
+        show::texts(&["database", "deployment", "sql"], &rows)
+    }
+
+    /// SHOW DEPLOYMENT.
+    pub(crate) fn show_deployment(&self, name: &ObjectName) -> Result<Output> {
+        let text = match &name.database {
+            Some(database) => format!("{}.{}", database.text, name.name.text),
+            None => name.name.text.clone(),
+        };
+        let Some(found) = self.find_deployment(&text) else {
+            return self.no_deployment(&text, Some(name.name.span));
+        };
+        show::deployment(&found)
+    }
 }
 
 /// Options of DEPLOY that are known.

@@ -23,13 +23,14 @@
 //! | [`session`](Session) | one user's settings; the statements |
 //! | `create_table`, `literal`, `append`, `load` | definitions and writes |
 //! | `relation`, `request`, `deployment`, `verify` | queries in batch mode and in request mode |
-//! | `settings`, `show` | SET, SHOW, DESC |
+//! | `settings`, `show`, `inspect` | SET, SHOW, DESC, and what exists as values |
 
 mod append;
 mod catalog;
 mod create_table;
 mod database;
 mod deployment;
+mod inspect;
 mod literal;
 mod load;
 mod output;
@@ -41,6 +42,7 @@ mod show;
 mod verify;
 
 pub use database::Database;
+pub use inspect::TableIndex;
 pub use lockstep_diagnostic::{Diagnostic, Kind, Result, Span, code};
 pub use output::Output;
 pub use relation::{ProgressCallback, Relation};

@@ -19,7 +19,7 @@ use crate::{
     Database, Output, PreparedRequest, Relation, Verification, append,
     catalog::{DEFAULT_DATABASE, DatabaseObjects, TableEntry, View},
     create_table,
-    deployment::{Deployment, check_options, query_text, retention_warnings, tables_of},
+    deployment::retention_warnings,
     load,
     settings::Variables,
     show, verify,
@@ -185,11 +185,11 @@ impl Session {
         self.state.read().variables.settings
     }
 
-    fn current_database(&self) -> String {
+    pub(crate) fn current_database(&self) -> String {
         self.state.read().current_database.clone()
     }
 
-    fn bind(&self, query: &Query) -> Result<BoundQuery> {
+    pub(crate) fn bind(&self, query: &Query) -> Result<BoundQuery> {
         let current = self.current_database();
         let objects = self.database.objects();
         let view = View { objects: &objects, current_database: &current };
@@ -342,78 +342,6 @@ impl Session {
         Ok(done("DROP TABLE"))
     }
 
-    fn deploy(&self, deploy: &ast::Deploy, script: &str) -> Result<Output> {
-        let current = self.current_database();
-        let database = deploy.name.database.as_ref().map_or(&current, |d| &d.text).clone();
-        let name = deploy.name.name.text.clone();
-        {
-            let objects = self.database.objects();
-            let Some(found) = objects.databases.get(&database) else {
-                let at = deploy.name.database.as_ref().unwrap_or(&deploy.name.name);
-                return no_database(at, objects.databases.keys().map(String::as_str));
-            };
-            if found.deployments.contains_key(&name) {
-                if deploy.if_not_exists {
-                    return Ok(done("DEPLOY"));
-                }
-                let message = format!("deployment `{name}` exists already");
-                let at = deploy.name.name.span;
-                return Diagnostic::new(code::DUPLICATE_OBJECT, message).at(at).err();
-            }
-        }
-        let mut warnings = check_options(deploy)?;
-        let query = self.bind(&deploy.query)?;
-        warnings.extend(retention_warnings(&query.plan));
-        let request = PreparedRequest::compile(&query, &self.database.tables())?;
-        let deployment = Deployment {
-            sql: query_text(script, deploy.query_span),
-            table_ids: tables_of(&query.plan).iter().map(|table| table.id).collect(),
-            request: Arc::new(request),
-            database: database.clone(),
-            name: name.clone(),
-            query,
-        };
-        let mut objects = self.database.objects_mut();
-        let Some(found) = objects.databases.get_mut(&database) else {
-            return no_database(&deploy.name.name, std::iter::empty());
-        };
-        found.deployments.insert(name, Arc::new(deployment));
-        Ok(Output { warnings, ..done("DEPLOY") })
-    }
-
-    fn drop_deployment(&self, name: &ObjectName, if_exists: bool) -> Result<Output> {
-        let current = self.current_database();
-        let database = name.database.as_ref().map_or(&current, |d| &d.text);
-        let mut objects = self.database.objects_mut();
-        let found = objects.databases.get_mut(database);
-        let removed = found.and_then(|found| found.deployments.remove(&name.name.text));
-        drop(objects);
-        if removed.is_none() && !if_exists {
-            return self.no_deployment(&name.name.text, Some(name.name.span));
-        }
-        Ok(done("DROP DEPLOYMENT"))
-    }
-
-    fn find_deployment(&self, name: &str) -> Option<Arc<Deployment>> {
-        let name = object_name(name.trim());
-        let current = self.current_database();
-        let database = name.database.as_ref().map_or(&current, |d| &d.text);
-        let objects = self.database.objects();
-        objects.databases.get(database)?.deployments.get(&name.name.text).cloned()
-    }
-
-    fn no_deployment<T>(&self, name: &str, span: Option<Span>) -> Result<T> {
-        let current = self.current_database();
-        let objects = self.database.objects();
-        let names = objects.databases.get(&current).into_iter().flat_map(|d| d.deployments.keys());
-        let mut error = Diagnostic::new(
-            code::UNDEFINED_OBJECT,
-            format!("deployment `{name}` does not exist in database `{current}`"),
-        );
-        error.span = span;
-        error.with_nearest(name, names.map(String::as_str)).err()
-    }
-
     fn show(&self, show: &Show) -> Result<Output> {
         let current = self.current_database();
         match show {
@@ -435,28 +363,8 @@ impl Session {
                     &[vec![Some(name.name.text.clone()), Some(text)]],
                 )
             }
-            Show::Deployments => {
-                let objects = self.database.objects();
-                let found = objects.databases.get(&current);
-                let rows: Vec<_> = found
-                    .into_iter()
-                    .flat_map(|found| found.deployments.values())
-                    .map(|d| {
-                        vec![Some(d.database.clone()), Some(d.name.clone()), Some(d.sql.clone())]
-                    })
-                    .collect();
-                show::texts(&["database", "deployment", "sql"], &rows)
-            }
-            Show::Deployment(name) => {
-                let text = match &name.database {
-                    Some(database) => format!("{}.{}", database.text, name.name.text),
-                    None => name.name.text.clone(),
-                };
-                let Some(found) = self.find_deployment(&text) else {
-                    return self.no_deployment(&text, Some(name.name.span));
-                };
-                show::deployment(&found)
-            }
+            Show::Deployments => self.show_deployments(),
+            Show::Deployment(name) => self.show_deployment(name),
             Show::Functions => show::functions(),
             Show::Variables => {
                 let state = self.state.read();
@@ -471,7 +379,7 @@ impl Session {
         }
     }
 
-    fn find_table(&self, name: &ObjectName) -> Result<Arc<Table>> {
+    pub(crate) fn find_table(&self, name: &ObjectName) -> Result<Arc<Table>> {
         let current = self.current_database();
         let objects = self.database.objects();
         let view = View { objects: &objects, current_database: &current };
@@ -481,7 +389,7 @@ impl Session {
     }
 }
 
-fn object_name(text: &str) -> ObjectName {
+pub(crate) fn object_name(text: &str) -> ObjectName {
     let ident = |text: &str| Ident { text: text.to_owned(), span: Span::default() };
     match text.split_once('.') {
         Some((database, name)) => ObjectName { database: Some(ident(database)), name: ident(name) },
@@ -489,14 +397,14 @@ fn object_name(text: &str) -> ObjectName {
     }
 }
 
-fn no_database<'a, T>(name: &Ident, names: impl Iterator<Item = &'a str>) -> Result<T> {
+pub(crate) fn no_database<'a, T>(name: &Ident, names: impl Iterator<Item = &'a str>) -> Result<T> {
     Diagnostic::new(code::UNDEFINED_DATABASE, format!("database `{}` does not exist", name.text))
         .at(name.span)
         .with_nearest(&name.text, names)
         .err()
 }
 
-fn done(message: &str) -> Output {
+pub(crate) fn done(message: &str) -> Output {
     Output { message: Some(message.to_owned()), ..Output::default() }
 }
 

@@ -1,0 +1,46 @@
+//! What exists, as values: the indexes of a table.
+//!
+//! For doors and tests that would otherwise have to read the text of DESC and SHOW. Reads the
+//! catalog and changes nothing.
+
+use lockstep_diagnostic::Result;
+use lockstep_row::{IndexSpec, Retention, TableSchema};
+
+use crate::Session;
+
+/// An index of a table, columns by name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TableIndex {
+    /// Its name, unique within the table.
+    pub name: String,
+    /// The key columns, as they were written.
+    pub keys: Vec<String>,
+    /// The event-time column; `None` where rows are in order of arrival.
+    pub event_time: Option<String>,
+    /// How long it keeps a row.
+    pub retention: Retention,
+    /// Whether it has a say in which rows live: it was declared, or a deployment needed it to
+    /// keep rows for longer. The others show what these keep.
+    pub declared: bool,
+}
+
+impl TableIndex {
+    fn of(spec: &IndexSpec, schema: &TableSchema) -> Self {
+        let name = |position: &usize| schema.columns[*position].name.clone();
+        Self {
+            name: spec.name.clone(),
+            keys: spec.keys.iter().map(name).collect(),
+            event_time: spec.event_time.as_ref().map(name),
+            retention: spec.retention,
+            declared: spec.declared,
+        }
+    }
+}
+
+impl Session {
+    /// The indexes of a table (`table` or `database.table`), in the order they were made.
+    pub fn indexes(&self, table: &str) -> Result<Vec<TableIndex>> {
+        let schema = self.find_table(&crate::session::object_name(table))?.schema();
+        Ok(schema.indexes.iter().map(|spec| TableIndex::of(spec, &schema)).collect())
+    }
+}
