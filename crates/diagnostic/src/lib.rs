@@ -70,6 +70,8 @@ pub mod code {
     pub const BAD_COPY_FORMAT: &str = "22P04";
     /// A number outside the range of its type.
     pub const OUT_OF_RANGE: &str = "22003";
+    /// Several rows came where one was asked for.
+    pub const CARDINALITY_VIOLATION: &str = "21000";
     /// NULL where it is not allowed.
     pub const NOT_NULL_VIOLATION: &str = "23502";
     /// A statement nested deeper, or longer, than the limit.

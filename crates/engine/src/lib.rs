@@ -27,6 +27,7 @@
 
 mod append;
 mod catalog;
+mod config;
 mod create_table;
 mod database;
 mod deployment;

@@ -2,12 +2,13 @@
 
 use std::{fmt, sync::Arc};
 
+use arrow::array::RecordBatch;
 use lockstep_diagnostic::Result;
 use lockstep_offline::{ExecuteOptions, Progress};
 use lockstep_plan::BoundQuery;
 use lockstep_row::DataType;
 
-use crate::{Database, Output};
+use crate::{Database, Output, PreparedRequest};
 
 /// Called with the share of the work that is done, 0.0 to 1.0, from any thread.
 pub type ProgressCallback = Arc<dyn Fn(f64) + Send + Sync>;
@@ -26,6 +27,8 @@ impl Progress for Share {
 pub struct Relation {
     database: Database,
     query: BoundQuery,
+    /// The request rows, when the query carries them and is answered in request mode.
+    requests: Option<Vec<RecordBatch>>,
 }
 
 impl fmt::Debug for Relation {
@@ -35,8 +38,13 @@ impl fmt::Debug for Relation {
 }
 
 impl Relation {
-    pub(crate) fn new(database: Database, query: BoundQuery) -> Self {
-        Self { database, query }
+    /// A query that is answered for these request rows; in batch mode when there are none.
+    pub(crate) fn new(
+        database: Database,
+        query: BoundQuery,
+        requests: Option<Vec<RecordBatch>>,
+    ) -> Self {
+        Self { database, query, requests }
     }
 
     /// The result's column names (which may repeat) and types.
@@ -44,8 +52,12 @@ impl Relation {
         &self.query.columns
     }
 
-    /// Runs the query in batch mode.
+    /// Runs the query in batch mode, or in request mode when its CONFIG says so.
     pub fn collect(&self, progress: Option<ProgressCallback>) -> Result<Output> {
+        if let Some(requests) = &self.requests {
+            let request = PreparedRequest::compile(&self.query, &self.database.tables())?;
+            return request.answer_batches(requests);
+        }
         let progress = progress.map(|callback| -> Arc<dyn Progress> { Arc::new(Share(callback)) });
         let options = ExecuteOptions { progress, ..ExecuteOptions::default() };
         let batches =

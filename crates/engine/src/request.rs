@@ -80,6 +80,24 @@ impl PreparedRequest {
         self.program.answer(row, arena)
     }
 
+    /// Answers one request row with all rows that the query has for it: at most one, unless the
+    /// query has a join that is no LAST JOIN.
+    pub fn answer_rows<'a>(
+        &self,
+        row: &[Datum<'a>],
+        arena: &'a Arena,
+        give: impl FnMut(&'a [Datum<'a>]),
+    ) -> Result<()> {
+        self.check(row)?;
+        self.program.answer_rows(row, arena, give)
+    }
+
+    /// Whether a request reads only rows of its keys; otherwise it costs what the query costs in
+    /// batch mode.
+    pub fn is_compiled(&self) -> bool {
+        self.program.is_compiled()
+    }
+
     /// What the program does, for EXPLAIN.
     pub fn explain(&self) -> String {
         self.program.explain()
@@ -110,10 +128,10 @@ impl PreparedRequest {
         for row in 0..batch.num_rows() {
             let request: Vec<Datum<'_>> =
                 readers.iter().map(|reader| reader.get(row, &arena)).collect();
-            if let Some(answer) = self.answer(&request, &arena)? {
+            self.answer_rows(&request, &arena, |answer| {
                 builders.iter_mut().zip(answer).for_each(|(builder, value)| builder.push(*value));
                 count += 1;
-            }
+            })?;
             drop(request);
             arena.reset();
         }

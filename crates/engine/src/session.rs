@@ -18,7 +18,7 @@ use lockstep_table::Table;
 use crate::{
     Database, Output, PreparedRequest, Relation, Verification, append,
     catalog::{DEFAULT_DATABASE, DatabaseObjects, TableEntry, View},
-    create_table,
+    config, create_table,
     deployment::retention_warnings,
     load,
     settings::Variables,
@@ -63,7 +63,7 @@ impl Session {
         let mut statements = parse(sql)?;
         match (statements.pop(), statements.is_empty()) {
             (Some(Parsed { statement: Statement::Query(query), .. }), true) => {
-                Ok(Relation::new(self.database.clone(), self.bind(&query)?))
+                self.relation(&query)
             }
             (Some(parsed), true) => {
                 Diagnostic::new(code::SYNTAX_ERROR, "this statement is not a query")
@@ -116,6 +116,7 @@ impl Session {
         match (statements.pop(), statements.is_empty()) {
             (Some(Parsed { statement: Statement::Query(query), .. }), true) => {
                 let bound = self.bind(&query)?;
+                config::request_rows(self, &query, &bound)?;
                 PreparedRequest::compile(&bound, &self.database.tables()).map(Arc::new)
             }
             _ => Diagnostic::new(
@@ -181,6 +182,10 @@ impl Session {
         }
     }
 
+    pub(crate) fn database(&self) -> &Database {
+        &self.database
+    }
+
     pub(crate) fn settings(&self) -> Settings {
         self.state.read().variables.settings
     }
@@ -197,8 +202,14 @@ impl Session {
         bind(query, &view, &options)
     }
 
+    fn relation(&self, query: &Query) -> Result<Relation> {
+        let bound = self.bind(query)?;
+        let requests = config::request_rows(self, query, &bound)?;
+        Ok(Relation::new(self.database.clone(), bound, requests))
+    }
+
     fn run_query(&self, query: &Query) -> Result<Output> {
-        let output = Relation::new(self.database.clone(), self.bind(query)?).collect(None)?;
+        let output = self.relation(query)?.collect(None)?;
         match &query.into_outfile {
             Some(outfile) => load::write_outfile(outfile, &output, self.settings()),
             None => Ok(output),

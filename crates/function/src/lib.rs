@@ -19,6 +19,7 @@ pub mod aggregate;
 pub mod cast;
 pub mod compatibility;
 pub mod exact_sum;
+mod nested;
 mod row_expr;
 pub mod scalar;
 mod settings;
@@ -26,6 +27,7 @@ pub mod udf;
 mod zone;
 
 pub use aggregate::{Accumulator, AggregateFunction, BoundAggregate, Feeding};
+pub use nested::{InnerAggregate, NestedAggregate};
 pub use row_expr::{RowExpr, RowSource};
 pub use scalar::{Arguments, Nulls, ScalarFunction, ScalarImplementation, SignatureError};
 pub use settings::{Compatibility, Settings};

@@ -3,6 +3,7 @@
 //! Goes down a plan with the columns that are needed above, and comes up with the place of each;
 //! what nobody needs is never compiled. Asks tables for indexes, reads no rows.
 
+mod group;
 mod join;
 mod source;
 mod window;
@@ -110,6 +111,9 @@ impl<'c> Compiler<'c> {
             }
             LogicalPlan::Distinct(node) => self.grow(node.input(), needed, role, draft),
             LogicalPlan::Limit(node) => self.limit(node, needed, role, draft),
+            LogicalPlan::Aggregate(node) => self.group(node, needed, role, draft),
+            // The request row is a row of the first input; others have no say in its answer.
+            LogicalPlan::Union(node) => self.grow(&node.inputs[0], needed, role, draft),
             _ => match (trace::window(plan), trace::last_join(plan)) {
                 (Some(node), _) => self.windows(node, needed, role, draft),
                 (_, Some(node)) => self.last_join(node, needed, role, draft),
@@ -223,22 +227,7 @@ impl Draft {
     }
 }
 
-/// The chain of the request row goes through this node, which needs more than that row.
+/// The chain of the request row goes through this node, which nobody sent here.
 fn unsupported(plan: &LogicalPlan) -> Diagnostic {
-    let what = match plan {
-        LogicalPlan::Aggregate(_) => "an aggregate without a window".to_owned(),
-        LogicalPlan::Union(_) => "UNION".to_owned(),
-        LogicalPlan::Join(_) => "a join other than LAST JOIN".to_owned(),
-        LogicalPlan::Values(_) => "VALUES".to_owned(),
-        other => format!("`{}`", other.display()),
-    };
-    Diagnostic::unsupported(format!("request mode cannot answer {what} for one row"))
-        .with_detail(
-            "A request is answered from one row of the left-most table. This part of the query \
-             needs all rows.",
-        )
-        .with_hint(
-            "Run the query in batch mode, or move this part to the right side of a LAST JOIN, \
-             where it is computed in batch mode while the request waits.",
-        )
+    Diagnostic::internal(format!("no chain goes through `{}`", plan.display()))
 }

@@ -16,6 +16,7 @@
 //! | `window` | one walk through them that serves several windows |
 //! | `join` | LAST JOIN |
 //! | `materialise` | sub-plans that batch mode has to run |
+//! | `whole` | requests that batch mode answers over all rows |
 //! | `context` | what one answer works with |
 //! | `explain` | a program in words |
 
@@ -29,6 +30,7 @@ mod materialise;
 mod program;
 mod source;
 mod trace;
+mod whole;
 mod window;
 
 pub use compile::Tables;

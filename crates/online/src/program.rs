@@ -7,7 +7,8 @@ use std::{cell::OnceCell, cell::RefCell, sync::Arc};
 
 use bumpalo::collections::Vec as ArenaVec;
 use datafusion::logical_expr::LogicalPlan;
-use lockstep_diagnostic::{Diagnostic, Result};
+use lockstep_diagnostic::{Diagnostic, Result, code};
+use lockstep_plan::CatalogTable;
 use lockstep_row::{Arena, DataType, Datum, TableSchema, arrow};
 use lockstep_table::Snapshot;
 
@@ -18,6 +19,7 @@ use crate::{
     frame::{Cells, Leaf, Place},
     materialise::{BatchFallback, MaterialisedRows, copy_into},
     trace::{self, Role},
+    whole,
     window::ScanScratch,
 };
 
@@ -33,18 +35,31 @@ pub struct Program {
     parts: Parts,
     batch: Arc<dyn BatchFallback>,
     scratch: ScratchPool,
+    whole: Option<Whole>,
+}
+
+/// A plan that batch mode runs for each request.
+#[derive(Debug)]
+struct Whole {
+    plan: LogicalPlan,
+    request_table: Option<CatalogTable>,
+    types: Vec<DataType>,
 }
 
 impl Program {
-    /// Compiles a plan. Builds the indexes it needs, so it may take long on a large table. Fails
-    /// when the plan's own chain needs more than one row (GROUP BY, UNION, a join that is no LAST
-    /// JOIN).
+    /// Compiles a plan. Builds the indexes it needs, so it may take long on a large table. A plan
+    /// whose answer depends on more than the rows of a few keys (an aggregate of the whole table,
+    /// a join that is no LAST JOIN) is run in batch mode for each request;
+    /// [`Program::is_compiled`] tells.
     pub fn compile(
         plan: &LogicalPlan,
         tables: &dyn Tables,
         batch: Arc<dyn BatchFallback>,
     ) -> Result<Self> {
-        let mut compiler = Compiler::new(tables, trace::leaf_table(plan).map(|table| table.id));
+        if whole::is_needed(plan, false) {
+            return Self::whole(plan, batch);
+        }
+        let mut compiler = Compiler::new(tables, trace::leftmost_table(plan).map(|table| table.id));
         let line = compiler.parts.explain.open();
         let needed = vec![true; plan.schema().fields().len()];
         let (chain, places) = compiler.chain(plan, &needed, Role::Request)?;
@@ -58,18 +73,51 @@ impl Program {
         };
         parts.explain.close(line, text);
         let output = output(plan)?;
-        Ok(Self { chain, places, output, parts, batch, scratch: ScratchPool::default() })
+        let scratch = ScratchPool::default();
+        Ok(Self { chain, places, output, parts, batch, scratch, whole: None })
+    }
+
+    fn whole(plan: &LogicalPlan, batch: Arc<dyn BatchFallback>) -> Result<Self> {
+        let request_table = trace::leftmost_table(plan).cloned();
+        let columns = request_table.iter().flat_map(|table| &table.schema.columns);
+        let types: Vec<DataType> = columns.map(|column| column.data_type.clone()).collect();
+        whole::check(plan, &types)?;
+        let mut parts = Parts::default();
+        let line = parts.explain.open();
+        let text = "batch mode, over all rows and the request row, for each request".to_owned();
+        parts.explain.close(line, text);
+        Ok(Self {
+            chain: Chain { leaf: LeafKind::Nothing, steps: Vec::new(), slot_count: 0 },
+            places: Vec::new(),
+            output: output(plan)?,
+            parts,
+            batch,
+            scratch: ScratchPool::default(),
+            whole: Some(Whole { plan: plan.clone(), request_table, types }),
+        })
+    }
+
+    /// Whether a request reads only rows of its keys. Otherwise each request costs what the query
+    /// costs in batch mode.
+    pub fn is_compiled(&self) -> bool {
+        self.whole.is_none()
     }
 
     /// The table whose rows are the request rows; `None` for a query without a table, whose
     /// request row has no columns.
     pub fn input(&self) -> Option<&TableSchema> {
+        if let Some(whole) = &self.whole {
+            return whole.request_table.as_ref().map(|table| table.schema.as_ref());
+        }
         let LeafKind::Table(table) = self.chain.leaf else { return None };
         Some(&self.parts.tables[table].0.schema)
     }
 
     /// The identity of that table within its engine.
     pub fn input_table(&self) -> Option<u64> {
+        if let Some(whole) = &self.whole {
+            return whole.request_table.as_ref().map(|table| table.id);
+        }
         let LeafKind::Table(table) = self.chain.leaf else { return None };
         Some(self.parts.tables[table].0.id)
     }
@@ -81,23 +129,66 @@ impl Program {
 
     /// Answers one request: the output row, or `None` when the query has none for it. The caller
     /// has checked the request's values against [`Program::input`]. The answer lives in the arena.
+    /// A join that is no LAST JOIN may have several rows for one request, which is an error here;
+    /// see [`Program::answer_rows`].
     pub fn answer<'a>(
         &self,
         request: &[Datum<'_>],
         arena: &'a Arena,
     ) -> Result<Option<&'a [Datum<'a>]>> {
-        self.answer_at(request, u64::MAX, arena)
+        if self.whole.is_none() {
+            return self.answer_at(request, u64::MAX, arena);
+        }
+        let mut answers = Vec::new();
+        self.answer_rows(request, arena, |row| answers.push(row))?;
+        match answers.as_slice() {
+            [] => Ok(None),
+            [row] => Ok(Some(row)),
+            rows => {
+                let message = format!("the request has {} rows for an answer", rows.len());
+                Diagnostic::new(code::CARDINALITY_VIOLATION, message)
+                    .with_hint("Ask for the answer as a table, or make the join a LAST JOIN.")
+                    .err()
+            }
+        }
+    }
+
+    /// Answers one request with all rows that the query has for it: at most one, unless the query
+    /// has a join that is no LAST JOIN.
+    pub fn answer_rows<'a>(
+        &self,
+        request: &[Datum<'_>],
+        arena: &'a Arena,
+        mut give: impl FnMut(&'a [Datum<'a>]),
+    ) -> Result<()> {
+        let Some(whole) = &self.whole else {
+            let answer = self.answer_at(request, u64::MAX, arena)?;
+            answer.into_iter().for_each(give);
+            return Ok(());
+        };
+        self.check_width(request)?;
+        let rows = whole::answer(&whole.plan, &whole.types, request, self.batch.as_ref())?;
+        let read = Arena::new();
+        for row in rows.iter(&read) {
+            let values = row.iter().map(|value| copy_into(*value, arena));
+            give(arena.alloc_slice_fill_iter(values));
+        }
+        Ok(())
     }
 
     /// Answers a request as a row that arrived before the stored rows of its own event time whose
     /// arrival is `arrival` or later. With a stored row and its own arrival, this is what batch
-    /// mode gives for that row.
+    /// mode gives for that row. Only for programs that are compiled.
     pub fn answer_at<'a>(
         &self,
         request: &[Datum<'_>],
         arrival: u64,
         arena: &'a Arena,
     ) -> Result<Option<&'a [Datum<'a>]>> {
+        if self.whole.is_some() {
+            return Diagnostic::unsupported("only a compiled program answers for earlier rows")
+                .err();
+        }
         let mut answer = None;
         self.answer_each([(request, arrival)], arena, |row| answer = row)?;
         Ok(answer)
@@ -110,6 +201,9 @@ impl Program {
         requests: &[&[Datum<'_>]],
         arena: &'a Arena,
     ) -> Result<Vec<Option<&'a [Datum<'a>]>>> {
+        if self.whole.is_some() {
+            return requests.iter().map(|request| self.answer(request, arena)).collect();
+        }
         let mut answers = Vec::with_capacity(requests.len());
         let requests = requests.iter().map(|request| (*request, u64::MAX));
         self.answer_each(requests, arena, |row| answers.push(row))?;

@@ -3,8 +3,9 @@
 
 use datafusion::{
     common::DFSchema,
-    logical_expr::{Expr, FetchType, Limit, LogicalPlan, SkipType},
+    logical_expr::{Aggregate, Expr, FetchType, Limit, LogicalPlan, SkipType},
 };
+use lockstep_function::udf::as_aggregate;
 use lockstep_plan::{CatalogTable, LastJoin, WindowAggregate};
 
 /// The column that an expression merely names, by position.
@@ -103,6 +104,19 @@ pub(crate) fn is_row_source(plan: &LogicalPlan, role: Role) -> bool {
     }
 }
 
+/// Whether the group of one row can be found by its keys: the input's rows are computed one by one,
+/// and adding a row changes none of the others.
+pub(crate) fn is_keyed_group(node: &Aggregate) -> bool {
+    let is_ours = |expr: &Expr| match expr {
+        Expr::AggregateFunction(call) => as_aggregate(&call.func).is_some(),
+        _ => false,
+    };
+    !node.group_expr.is_empty()
+        && node.aggr_expr.iter().all(is_ours)
+        && is_row_source(&node.input, Role::Other)
+        && !has_windows(&node.input)
+}
+
 /// Whether a LIMIT lets one row through; `None` when its numbers are not constants.
 pub(crate) fn admits_one_row(limit: &Limit) -> Option<bool> {
     let skips = match limit.get_skip_type().ok()? {
@@ -119,6 +133,14 @@ pub(crate) fn admits_one_row(limit: &Limit) -> Option<bool> {
 /// Whether a window belongs to each row on its way from the leaf to the plan's output.
 pub(crate) fn has_windows(plan: &LogicalPlan) -> bool {
     window(plan).is_some() || plan.inputs().first().is_some_and(|input| has_windows(input))
+}
+
+/// The left-most table of a plan, whatever lies above it.
+pub(crate) fn leftmost_table(plan: &LogicalPlan) -> Option<&CatalogTable> {
+    match plan {
+        LogicalPlan::TableScan(scan) => CatalogTable::of(scan.source.as_ref()),
+        _ => plan.inputs().first().and_then(|input| leftmost_table(input)),
+    }
 }
 
 /// The table a plan's rows begin in, when there is one.

@@ -125,11 +125,30 @@ impl<'a> Binder<'a> {
 }
 
 impl Relation {
-    /// The same rows under an alias.
+    /// The same rows under an alias; without one, columns keep the tables that they come from.
     pub(crate) fn aliased(mut self, alias: Option<&ast::Ident>) -> Self {
-        for column in &mut self.scope.columns {
-            column.qualifier =
-                alias.map(|alias| Qualifier { database: None, table: alias.text.clone() });
+        if let Some(alias) = alias {
+            for column in &mut self.scope.columns {
+                column.qualifier = Some(Qualifier { database: None, table: alias.text.clone() });
+            }
+        }
+        self
+    }
+
+    /// Lets columns that are mere copies of columns below be named by those columns' tables.
+    pub(crate) fn qualified_like(mut self, below: &Scope) -> Self {
+        let LogicalPlan::Projection(projection) = &self.plan else { return self };
+        for (column, expr) in self.scope.columns.iter_mut().zip(&projection.expr) {
+            let mut expr = expr;
+            while let Expr::Alias(alias) = expr {
+                expr = &alias.expr;
+            }
+            if let Expr::Column(source) = expr
+                && let Some(found) = below.columns.iter().find(|known| known.column == *source)
+                && found.name == column.name
+            {
+                column.qualifier.clone_from(&found.qualifier);
+            }
         }
         self
     }

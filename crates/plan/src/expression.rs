@@ -313,9 +313,25 @@ impl ExprBinder<'_> {
         call::operator("array", bound, self.settings, span)
     }
 
+    /// `at(list, n)` without a window: what `list[n]` means. `None` when it is something else.
+    fn element_at(&mut self, call: &ast::Call, span: Span) -> Option<Result<Bound>> {
+        let [list, position] = call.arguments.as_slice() else { return None };
+        if call.over.is_some() || !call.name.text.eq_ignore_ascii_case("at") {
+            return None;
+        }
+        let list = self.bind(list).ok().filter(|b| matches!(b.data_type, DataType::Array(_)))?;
+        let position = self.bind(position);
+        Some(position.and_then(|position| {
+            call::operator("element_at", vec![list, position], self.settings, span)
+        }))
+    }
+
     fn call(&mut self, call: &ast::Call, span: Span) -> Result<Bound> {
         let is_scalar = lockstep_function::scalar::find(&call.name.text).is_some();
         let is_aggregate = lockstep_function::aggregate::find(&call.name.text).is_some();
+        if let Some(element) = self.element_at(call, span) {
+            return element;
+        }
         if is_aggregate
             && let Some(aggregates) = self.aggregates.as_deref_mut()
             && (!is_scalar || aggregates.takes(call.over.as_ref()))

@@ -106,7 +106,9 @@ impl Aggregates for GroupCalls<'_> {
         if call.over.is_some() {
             return windows_do_not_mix(span);
         }
-        let (aggregate, arguments) = bind_aggregate(self.binder, call, span, scope)?;
+        let mut is_same_window = |_: &Over| Ok(false);
+        let (aggregate, arguments) =
+            bind_aggregate(self.binder, call, span, scope, &mut is_same_window)?;
         let expr = udf::aggregate_call(
             aggregate.function,
             aggregate.bound,
@@ -159,7 +161,8 @@ pub(crate) fn has_group_aggregate(expr: &ast::Expr) -> bool {
                     continue;
                 }
                 let name = &call.name.text;
-                if aggregate::find(name).is_some() && scalar::find(name).is_none() {
+                let is_aggregate = aggregate::find(name).is_some_and(|found| found.name != "lag");
+                if is_aggregate && scalar::find(name).is_none() {
                     return true;
                 }
                 stack.extend(&call.arguments);

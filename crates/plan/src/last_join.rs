@@ -121,7 +121,13 @@ impl Binder<'_> {
             );
             return Diagnostic::new(code::DATATYPE_MISMATCH, message).at(item.expr.span).err();
         }
-        Ok(Some(bound))
+        if !item.descending {
+            return Ok(Some(bound));
+        }
+        // Descending, the last row is the one with the least value. The complement turns the
+        // order of integers around, of the least one too, which a sign would not.
+        let bound = call::cast(bound, &DataType::BigInt, self.settings, item.expr.span)?;
+        call::operator("op_bit_not", vec![bound], self.settings, item.expr.span).map(Some)
     }
 
     /// Reads `left = right` (or mirrored) as a key pair.
@@ -222,47 +228,94 @@ fn side(expr: &Expr, rights: &HashSet<&Column>) -> Side {
 }
 
 /// Without ORDER BY, the newest row is the one that the table's own index over the key columns
-/// has first, so that declaring an index's event time is enough to order by it.
+/// has first, so that declaring an index's event time is enough to order by it. Every source of a
+/// UNION must have such an index, and the union must have their event times in one column.
 fn implied_order(right: &Relation, keys: &[(Expr, Expr)]) -> Option<Bound> {
-    let (table, relation) = base_table(&right.plan)?;
-    let positions: Vec<usize> = keys
+    let key_origins: Vec<Vec<Origin<'_>>> = keys
         .iter()
-        .filter_map(|(_, right)| match right {
-            Expr::Column(column)
-                if column.relation.as_ref().map(|r| r.table()) == Some(relation) =>
-            {
-                table.schema.find_column(&column.name)
-            }
+        .filter_map(|(_, right_key)| match right_key {
+            Expr::Column(column) => origins(&right.plan, column),
             _ => None,
         })
         .collect();
-    let covered = |index: &&lockstep_row::IndexSpec| {
-        index.declared && index.keys.iter().all(|key| positions.contains(key))
-    };
-    let exact =
-        |index: &&lockstep_row::IndexSpec| covered(index) && index.keys.len() == positions.len();
-    let indexes = &table.schema.indexes;
-    let index = indexes.iter().find(exact).or_else(|| indexes.iter().find(covered))?;
-    let event_time = index.event_time?;
-    let column = &table.schema.columns[event_time];
-    let visible = right.scope.columns.iter().find(|c| {
-        c.column.name == column.name
-            && c.column.relation.as_ref().map(|r| r.table()) == Some(relation)
-    })?;
-    Some(Bound {
+    let sources = key_origins.first()?.len();
+    let times: Vec<Origin<'_>> = (0..sources)
+        .map(|source| {
+            let columns: Vec<Origin<'_>> = key_origins.iter().map(|key| key[source]).collect();
+            Some(Origin { column: event_time(&columns)?, ..columns[0] })
+        })
+        .collect::<Option<_>>()?;
+    let visible = right
+        .scope
+        .columns
+        .iter()
+        .find(|c| origins(&right.plan, &c.column).as_ref() == Some(&times))?;
+    is_order_type(&visible.data_type).then(|| Bound {
         expr: Expr::Column(visible.column.clone()),
         data_type: visible.data_type.clone(),
         span: Span::default(),
     })
 }
 
-/// The stored table that a plan filters, if it does nothing else.
-fn base_table(plan: &LogicalPlan) -> Option<(&CatalogTable, &str)> {
+/// The event time of the index that serves these key columns of one table.
+fn event_time(keys: &[Origin<'_>]) -> Option<usize> {
+    let schema = &keys.first()?.table.schema;
+    let covered = |index: &&lockstep_row::IndexSpec| {
+        index.declared && index.keys.iter().all(|key| keys.iter().any(|k| k.column == *key))
+    };
+    let exact = |index: &&lockstep_row::IndexSpec| covered(index) && index.keys.len() == keys.len();
+    let index =
+        schema.indexes.iter().find(exact).or_else(|| schema.indexes.iter().find(covered))?;
+    index.event_time
+}
+
+/// A column of a stored table that is seen through a plan.
+#[derive(Debug, Clone, Copy)]
+struct Origin<'p> {
+    table: &'p CatalogTable,
+    /// The scan: a table may be read twice.
+    scan: &'p str,
+    column: usize,
+}
+
+impl PartialEq for Origin<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        (self.scan, self.column) == (other.scan, other.column)
+    }
+}
+
+/// What a column of a plan is a copy of: one stored column, or one for each source of a UNION.
+/// `None` for what is computed.
+fn origins<'p>(plan: &'p LogicalPlan, column: &Column) -> Option<Vec<Origin<'p>>> {
+    let at = plan.schema().maybe_index_of_column(column)?;
     match plan {
         LogicalPlan::TableScan(scan) => {
-            Some((CatalogTable::of(scan.source.as_ref())?, scan.table_name.table()))
+            let table = CatalogTable::of(scan.source.as_ref())?;
+            let scan_name = scan.table_name.table();
+            let column = table.schema.find_column(&column.name)?;
+            Some(vec![Origin { table, scan: scan_name, column }])
         }
-        LogicalPlan::Filter(filter) => base_table(&filter.input),
+        LogicalPlan::Projection(projection) => {
+            let mut expr = projection.expr.get(at)?;
+            while let Expr::Alias(alias) = expr {
+                expr = &alias.expr;
+            }
+            let Expr::Column(inner) = expr else { return None };
+            origins(&projection.input, inner)
+        }
+        LogicalPlan::Union(union) => {
+            let sources = union
+                .inputs
+                .iter()
+                .map(|input| origins(input, &Column::from(input.schema().qualified_field(at))));
+            Some(sources.collect::<Option<Vec<_>>>()?.concat())
+        }
+        LogicalPlan::Filter(filter) => origins(&filter.input, column),
+        LogicalPlan::Extension(_) => {
+            let input = plan.inputs().into_iter().next()?;
+            input.schema().maybe_index_of_column(column)?;
+            origins(input, column)
+        }
         _ => None,
     }
 }

@@ -24,6 +24,7 @@ mod expression;
 mod from;
 mod group;
 mod last_join;
+mod nested;
 mod node;
 mod query;
 mod scope;

@@ -54,11 +54,12 @@ impl Binder<'_> {
             Some(filter) => Some(self.scalar_binder(&from.scope).condition(filter)?.expr),
             None => None,
         };
-        let mut calls = WindowCalls::new(self, &select.windows, &from.scope)?;
+        let scope = from.scope.clone();
+        let mut calls = WindowCalls::new(self, &select.windows, &from)?;
         let items = self.items(&select.items, &from.scope, &mut calls)?;
         let sort = self.sort_keys(order_by, &items, &from.scope, &mut calls)?;
         let plan = calls.place(from, filter)?;
-        self.project(sorted(plan, sort)?, items, "select")
+        Ok(self.project(sorted(plan, sort)?, items, "select")?.qualified_like(&scope))
     }
 
     /// A SELECT with GROUP BY, HAVING or aggregates over the whole input.

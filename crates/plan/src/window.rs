@@ -7,6 +7,7 @@ use lockstep_sql::ast::{self, BoundKind, FrameUnit, WindowAttribute};
 use crate::{
     Frame, Window,
     binder::{Binder, Relation},
+    expression::Bound,
     last_join::is_order_type,
     scope::Scope,
 };
@@ -21,12 +22,14 @@ pub(crate) struct BoundWindow {
 }
 
 impl Binder<'_> {
-    /// Binds a window over the columns in scope. `named` are the windows it may extend.
+    /// Binds a window over the columns of the first scope, where a name is one of them, and else
+    /// of the second: a key belongs to the main table, also where a joined table has such a
+    /// column. `named` are the windows it may extend.
     pub(crate) fn window(
         &self,
         spec: &ast::WindowSpec,
         named: &[ast::NamedWindow],
-        scope: &Scope,
+        scopes: [&Scope; 2],
     ) -> Result<BoundWindow> {
         let spec = &extended(spec, named, 0)?;
         if spec.partition_by.is_empty() {
@@ -34,7 +37,7 @@ impl Binder<'_> {
         }
         let mut partition_by = Vec::new();
         for key in &spec.partition_by {
-            let bound = self.scalar_binder(scope).bind(key)?;
+            let bound = self.window_column(key, scopes)?;
             if bound.data_type.is_float()
                 || matches!(bound.data_type, DataType::Map(..) | DataType::Array(_))
             {
@@ -43,7 +46,7 @@ impl Binder<'_> {
             }
             partition_by.push(bound.expr);
         }
-        let order_by = self.window_order(&spec.order_by, scope)?;
+        let order_by = self.window_order(&spec.order_by, scopes)?;
         let has = |attribute| spec.attributes.contains(&attribute);
         let window = Window {
             partition_by,
@@ -61,10 +64,17 @@ impl Binder<'_> {
         Ok(BoundWindow { window, unions: unions.collect::<Result<_>>()?, span: spec.span })
     }
 
+    fn window_column(&self, expr: &ast::Expr, [main, all]: [&Scope; 2]) -> Result<Bound> {
+        match self.scalar_binder(main).bind(expr) {
+            Ok(bound) => Ok(bound),
+            Err(_) => self.scalar_binder(all).bind(expr),
+        }
+    }
+
     fn window_order(
         &self,
         order_by: &[ast::OrderBy],
-        scope: &Scope,
+        scopes: [&Scope; 2],
     ) -> Result<Option<datafusion::logical_expr::Expr>> {
         let Some(item) = order_by.first() else { return Ok(None) };
         if let Some(second) = order_by.get(1) {
@@ -73,7 +83,7 @@ impl Binder<'_> {
         if item.descending {
             return windowing("a window orders by ascending event time", item.expr.span);
         }
-        let bound = self.scalar_binder(scope).bind(&item.expr)?;
+        let bound = self.window_column(&item.expr, scopes)?;
         if !is_order_type(&bound.data_type) {
             let message = format!(
                 "a window orders by SMALLINT, INT, BIGINT or TIMESTAMP, not {}",

@@ -19,8 +19,9 @@ use crate::{
     AggregateCall, Frame, WindowAggregate, WindowGroup,
     binder::{Binder, Relation, planning},
     call,
-    expression::{Aggregates, Bound, constant},
+    expression::{Aggregates, Bound, ExprBinder, constant},
     from::From,
+    nested::{InnerCalls, IsSameWindow},
     scope::Scope,
     select::{column_set, uses_only},
     window::{BoundWindow, find_window, windowing},
@@ -31,6 +32,8 @@ pub(crate) struct WindowCalls<'a> {
     binder: &'a Binder<'a>,
     named: &'a [ast::NamedWindow],
     scope: Scope,
+    /// The columns of the leftmost table, whose history the windows are.
+    main: Scope,
     groups: Vec<Group>,
     /// Groups of the named windows.
     by_name: HashMap<String, usize>,
@@ -48,18 +51,19 @@ impl<'a> WindowCalls<'a> {
     pub(crate) fn new(
         binder: &'a Binder<'a>,
         named: &'a [ast::NamedWindow],
-        scope: &Scope,
+        from: &From,
     ) -> Result<Self> {
         let mut calls = Self {
             binder,
             named,
-            scope: scope.clone(),
+            scope: from.scope.clone(),
+            main: from.base.scope.clone(),
             groups: Vec::new(),
             by_name: HashMap::new(),
             entered: Vec::new(),
         };
         for window in named {
-            let bound = binder.window(&window.spec, named, scope)?;
+            let bound = binder.window(&window.spec, named, [&calls.main, &calls.scope])?;
             let group = calls.group(bound);
             calls.by_name.insert(window.name.text.clone(), group);
         }
@@ -88,14 +92,18 @@ impl<'a> WindowCalls<'a> {
                 Ok(self.by_name[&name.text])
             }
             Over::Spec(spec) => {
-                let bound = self.binder.window(spec, self.named, &self.scope)?;
+                let scopes = [&self.main, &self.scope];
+                let bound = self.binder.window(spec, self.named, scopes)?;
                 Ok(self.group(bound))
             }
         }
     }
 
     fn add(&mut self, call: &ast::Call, span: Span, scope: &Scope, group: usize) -> Result<Bound> {
-        let (aggregate, arguments) = bind_aggregate(self.binder, call, span, scope)?;
+        let binder = self.binder;
+        let mut is_same_window = |over: &Over| Ok(self.resolve(over)? == group);
+        let (aggregate, arguments) =
+            bind_aggregate(binder, call, span, scope, &mut is_same_window)?;
         let returns = aggregate.returns;
         let output = self.binder.unique(&format!("{}()", aggregate.function.name));
         let call = AggregateCall {
@@ -237,6 +245,7 @@ pub(crate) fn bind_aggregate(
     call: &ast::Call,
     span: Span,
     scope: &Scope,
+    is_same_window: IsSameWindow<'_>,
 ) -> Result<(Aggregate, Vec<Expr>)> {
     let mut name = call.name.text.as_str();
     if call.distinct {
@@ -247,9 +256,16 @@ pub(crate) fn bind_aggregate(
         name = "distinct_count";
     }
     let function = aggregate::find(name).expect("the caller found it");
-    let arguments =
-        call.arguments.iter().map(|argument| binder.scalar_binder(scope).bind(argument));
-    let mut arguments: Vec<Bound> = arguments.collect::<Result<_>>()?;
+    let mut inner = InnerCalls::new(binder, is_same_window);
+    let mut arguments: Vec<Bound> = Vec::with_capacity(call.arguments.len());
+    for argument in &call.arguments {
+        let plain = binder.scalar_binder(scope);
+        arguments.push(ExprBinder { aggregates: Some(&mut inner), ..plain }.bind(argument)?);
+    }
+    let items = inner.items(&arguments);
+    if let (Some(item), [argument]) = (&items, arguments.as_mut_slice()) {
+        argument.data_type = item.clone();
+    }
     if call.star && !arguments.is_empty() {
         // `count_where(*, c)` counts rows: the star is a value that is never NULL.
         let expr = Expr::Literal(ScalarValue::Boolean(Some(true)), None);
@@ -262,8 +278,18 @@ pub(crate) fn bind_aggregate(
         let shown = format!("function `{name}`");
         Box::new(call::signature(&shown, &error, &arguments, function.signature, span))
     })?;
+    let is_cast = arguments.iter().zip(&bound.parameters).any(|(a, to)| a.data_type != *to);
+    if items.is_some() && is_cast {
+        let message = format!("`{name}` does not take the items of this list as they are");
+        return Diagnostic::unsupported(message).at(span).err();
+    }
     let arguments = call::cast_all(arguments, &bound.parameters, binder.settings)?;
     let returns = bound.returns.clone();
+    if inner.is_empty() {
+        return Ok((Aggregate { function, bound, returns, constants }, arguments));
+    }
+    let (bound, arguments) = inner.compose(bound, &arguments, items.is_some(), scope)?;
+    let constants = arguments.iter().map(constant).collect();
     Ok((Aggregate { function, bound, returns, constants }, arguments))
 }
 

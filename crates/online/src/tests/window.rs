@@ -266,14 +266,15 @@ fn a_query_without_a_table_has_one_row() {
 }
 
 #[test]
-fn a_union_of_whole_results_is_refused_with_a_hint() {
+fn the_request_row_comes_out_of_the_first_input_of_a_union() {
     let world = four_rows();
     let plan =
         LogicalPlanBuilder::from(world.scan(0)).union(world.scan(0)).unwrap().build().unwrap();
-    let refusal = world.try_compile(&plan).unwrap_err();
-    assert_eq!(refusal.code, lockstep_diagnostic::code::FEATURE_NOT_SUPPORTED);
-    assert!(refusal.message.contains("UNION"), "{refusal}");
-    assert!(refusal.hint.is_some());
+    let program = world.compile(&plan);
+    assert!(program.is_compiled());
+    let row = TestRow { id: 9, k: None, ts: Some(1), arrival: u64::MAX };
+    let arena = lockstep_row::Arena::new();
+    assert_eq!(program.answer(&row.values(), &arena), Ok(Some(&row.values()[..])));
 }
 
 #[test]

@@ -1,0 +1,141 @@
+//! `SELECT … CONFIG(execute_mode = 'request', values = …)`: a query with its request rows in it.
+//!
+//! The values are constant expressions, one tuple or a list of tuples, and are cast to the types of
+//! the request table's columns. Everything else in CONFIG is for other engines and is ignored.
+
+use arrow::array::RecordBatch;
+use lockstep_diagnostic::{Diagnostic, Result, Span, code};
+use lockstep_offline::ExecuteOptions;
+use lockstep_plan::{BindOptions, BoundQuery, bind};
+use lockstep_row::Column;
+use lockstep_sql::ast::{
+    Expr, ExprKind, Ident, Literal, OptionItem, OptionValue, Query, Select, SelectItem, SetExpr,
+    TypeName,
+};
+
+use crate::{Session, catalog::View};
+
+/// The request rows of a query, each a batch of one row; `None` when it runs in batch mode.
+pub(crate) fn request_rows(
+    session: &Session,
+    query: &Query,
+    bound: &BoundQuery,
+) -> Result<Option<Vec<RecordBatch>>> {
+    let find = |key: &str| query.config.iter().find(|item| item.key.text == key);
+    let Some(mode) = find("execute_mode") else { return Ok(None) };
+    if !is_request(mode)? {
+        return Ok(None);
+    }
+    let Some(values) = find("values") else {
+        return Diagnostic::new(code::INVALID_PARAMETER, "request mode needs `values`")
+            .at(mode.span)
+            .with_hint("Write values = (…), with one value for each column of the first table.")
+            .err();
+    };
+    let columns = bound.request_table.as_ref().map_or(&[][..], |table| &table.schema.columns);
+    let rows = rows(&values.value, columns.len());
+    if rows.is_empty() {
+        return Diagnostic::new(code::INVALID_PARAMETER, "`values` has no request row")
+            .at(values.span)
+            .err();
+    }
+    let rows = rows.into_iter().map(|row| evaluate(session, &row, columns, values.span));
+    rows.collect::<Result<Vec<_>>>().map(Some)
+}
+
+fn is_request(mode: &OptionItem) -> Result<bool> {
+    let name = match &mode.value {
+        OptionValue::Literal(Literal::String(name)) | OptionValue::Word(name) => name.as_str(),
+        _ => "",
+    };
+    match name.to_ascii_lowercase().as_str() {
+        "request" => Ok(true),
+        "online" | "offline" => Ok(false),
+        _ => Diagnostic::new(
+            code::INVALID_PARAMETER,
+            "execute_mode is 'online', 'offline' or 'request'",
+        )
+        .at(mode.span)
+        .err(),
+    }
+}
+
+/// One tuple, a list of tuples; for a table of one column also a value or a list of values.
+fn rows(values: &OptionValue, width: usize) -> Vec<Vec<OptionValue>> {
+    let OptionValue::List(items) = values else { return vec![vec![values.clone()]] };
+    let is_tuple = |item: &OptionValue| matches!(item, OptionValue::List(_));
+    if !items.is_empty() && items.iter().all(is_tuple) {
+        return items.iter().flat_map(|item| rows(item, width)).collect();
+    }
+    match width {
+        1 => items.iter().map(|item| vec![item.clone()]).collect(),
+        _ if items.is_empty() => Vec::new(),
+        _ => vec![items.clone()],
+    }
+}
+
+/// Evaluates a row of constants, as a query without a table.
+fn evaluate(
+    session: &Session,
+    row: &[OptionValue],
+    columns: &[Column],
+    span: Span,
+) -> Result<RecordBatch> {
+    if row.len() != columns.len() {
+        let (expected, found) = (columns.len(), row.len());
+        let message =
+            format!("`values` has {found} values for the {expected} columns of the first table");
+        return Diagnostic::new(code::INVALID_PARAMETER, message).at(span).err();
+    }
+    let items = row.iter().zip(columns).map(|(value, column)| {
+        let operand = Box::new(expression(value, span)?);
+        let name = Ident { text: column.data_type.to_string(), span };
+        let to = TypeName { name, arguments: Vec::new() };
+        let expr = Expr { kind: ExprKind::Cast { operand, to }, span };
+        Ok(SelectItem::Expr { expr, alias: Some(Ident { text: column.name.clone(), span }) })
+    });
+    let select = Select {
+        distinct: false,
+        items: items.collect::<Result<_>>()?,
+        from: None,
+        filter: None,
+        group_by: Vec::new(),
+        having: None,
+        windows: Vec::new(),
+        span,
+    };
+    let query = Query {
+        with: Vec::new(),
+        body: SetExpr::Select(Box::new(select)),
+        order_by: Vec::new(),
+        limit: None,
+        into_outfile: None,
+        config: Vec::new(),
+        span,
+    };
+    let tables = session.database().tables();
+    let current = session.current_database();
+    let objects = session.database().objects();
+    let view = View { objects: &objects, current_database: &current };
+    let options = BindOptions { settings: session.settings(), parameters: Vec::new() };
+    let bound = bind(&query, &view, &options)?;
+    let batches = lockstep_offline::execute(&bound.plan, &tables, &ExecuteOptions::default())?;
+    let Some(batch) = batches.into_iter().next() else {
+        return Diagnostic::internal("a query of constants has one row").err();
+    };
+    Ok(batch)
+}
+
+fn expression(value: &OptionValue, span: Span) -> Result<Expr> {
+    match value {
+        OptionValue::Literal(value) => Ok(Expr { kind: ExprKind::Literal(value.clone()), span }),
+        OptionValue::Expr(expr) => Ok(expr.as_ref().clone()),
+        OptionValue::Word(word) => {
+            let message = format!("`{word}` is not a constant");
+            Diagnostic::new(code::INVALID_PARAMETER, message).at(span).err()
+        }
+        OptionValue::List(_) => {
+            Diagnostic::new(code::INVALID_PARAMETER, "a value cannot be a list").at(span).err()
+        }
+    }
+}
