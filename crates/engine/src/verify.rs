@@ -104,7 +104,7 @@ fn refuse_reordering(plan: &LogicalPlan) -> Result<()> {
         code::FEATURE_NOT_SUPPORTED,
         "VERIFY compares queries that give one row for each stored row",
     )
-    .with_hint("Leave ORDER BY, LIMIT and DISTINCT out of the deployment.")
+    .with_hint("Leave GROUP BY, UNION, ORDER BY, LIMIT and DISTINCT out of the deployment.")
     .err()
 }
 
