@@ -80,6 +80,7 @@ impl<'a> Binder<'a> {
         };
         let columns = table.schema.columns.iter().map(|column| ScopeColumn {
             qualifier: Some(qualifier.clone()),
+            origin: None,
             name: column.name.clone(),
             column: Column::new(Some(name.clone()), column.name.as_str()),
             data_type: column.data_type.clone(),
@@ -117,7 +118,7 @@ impl<'a> Binder<'a> {
             let internal = if *count == 1 { name.clone() } else { format!("{name}:{count}") };
             exprs.push(expr.alias_qualified(Some(reference.clone()), internal.as_str()));
             let column = Column::new(Some(reference.clone()), internal);
-            columns.push(ScopeColumn { qualifier: None, name, column, data_type });
+            columns.push(ScopeColumn { qualifier: None, origin: None, name, column, data_type });
         }
         let projection = Projection::try_new(exprs, Arc::new(plan)).map_err(planning)?;
         Ok(Relation { plan: LogicalPlan::Projection(projection), scope: Scope { columns } })
@@ -130,6 +131,7 @@ impl Relation {
         if let Some(alias) = alias {
             for column in &mut self.scope.columns {
                 column.qualifier = Some(Qualifier { database: None, table: alias.text.clone() });
+                column.origin = None;
             }
         }
         self
@@ -147,7 +149,7 @@ impl Relation {
                 && let Some(found) = below.columns.iter().find(|known| known.column == *source)
                 && found.name == column.name
             {
-                column.qualifier.clone_from(&found.qualifier);
+                column.origin = found.qualifier.clone().or_else(|| found.origin.clone());
             }
         }
         self

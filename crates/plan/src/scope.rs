@@ -14,6 +14,9 @@ use lockstep_sql::ast::Ident;
 pub(crate) struct ScopeColumn {
     /// The database and table (or alias) that may qualify it.
     pub(crate) qualifier: Option<Qualifier>,
+    /// The table that a column of a sub-query without a name comes from; it may qualify the column
+    /// where nothing else answers to the name.
+    pub(crate) origin: Option<Qualifier>,
     /// The user's name for it.
     pub(crate) name: String,
     /// The internal name.
@@ -40,9 +43,14 @@ pub(crate) struct Scope {
 impl Scope {
     /// Finds the column of a possibly qualified name.
     pub(crate) fn find(&self, path: &[Ident]) -> Result<&ScopeColumn> {
-        let mut matches = self.columns.iter().filter(|column| column.answers_to(path));
-        let Some(first) = matches.next() else { return self.undefined(path) };
-        if matches.next().is_some() {
+        let named = |column: &&ScopeColumn| column.answers_to(path, column.qualifier.as_ref());
+        let inherited = |column: &&ScopeColumn| column.answers_to(path, column.origin.as_ref());
+        let mut matches: Vec<&ScopeColumn> = self.columns.iter().filter(named).collect();
+        if matches.is_empty() {
+            matches = self.columns.iter().filter(inherited).collect();
+        }
+        let Some(first) = matches.first().copied() else { return self.undefined(path) };
+        if matches.len() > 1 {
             return Diagnostic::new(
                 code::AMBIGUOUS_COLUMN,
                 format!("column `{}` is ambiguous", written(path)),
@@ -91,8 +99,7 @@ impl Scope {
 }
 
 impl ScopeColumn {
-    fn answers_to(&self, path: &[Ident]) -> bool {
-        let qualifier = self.qualifier.as_ref();
+    fn answers_to(&self, path: &[Ident], qualifier: Option<&Qualifier>) -> bool {
         match path {
             [name] => self.name == name.text,
             [table, name] => {
