@@ -14,6 +14,7 @@ use datafusion::{
         internal_err,
         tree_node::{Transformed, TreeNode},
     },
+    functions_window::row_number::row_number,
     logical_expr::{
         Expr, Extension, LogicalPlan, LogicalPlanBuilder, UserDefinedLogicalNode,
         UserDefinedLogicalNodeCore,
@@ -21,9 +22,12 @@ use datafusion::{
 };
 use lockstep_plan::{LastJoin, WindowAggregate, WindowGroup};
 
-/// Rewrites our nodes anywhere in the plan.
+/// Rewrites our nodes anywhere in the plan, and puts the rows of joins into order.
 pub(crate) fn lower(plan: LogicalPlan) -> Result<LogicalPlan> {
     let rewritten = plan.transform_up_with_subqueries(|plan| {
+        if let LogicalPlan::Join(_) = &plan {
+            return join_in_order(&plan).map(Transformed::yes);
+        }
         let LogicalPlan::Extension(extension) = &plan else { return Ok(Transformed::no(plan)) };
         let node: Arc<dyn UserDefinedLogicalNode> =
             if let Some(window) = extension.node.as_any().downcast_ref::<WindowAggregate>() {
@@ -36,6 +40,24 @@ pub(crate) fn lower(plan: LogicalPlan) -> Result<LogicalPlan> {
         Ok(Transformed::yes(LogicalPlan::Extension(Extension { node })))
     })?;
     Ok(rewritten.data)
+}
+
+const LEFT_ROW: &str = "__left_row";
+const RIGHT_ROW: &str = "__right_row";
+
+/// A join whose rows come in the order of the left rows, and for one left row in that of the right
+/// rows; right rows without a left one come last. DataFusion's joins promise no order, and the
+/// order of rows decides ties above.
+fn join_in_order(plan: &LogicalPlan) -> Result<LogicalPlan> {
+    let columns = plan.schema().columns().into_iter().map(Expr::Column);
+    let numbered = plan.inputs().into_iter().zip([LEFT_ROW, RIGHT_ROW]).map(|(input, name)| {
+        let number = row_number().alias(name);
+        LogicalPlanBuilder::from(input.clone()).window([number])?.build()
+    });
+    let join = plan.with_new_exprs(plan.expressions(), numbered.collect::<Result<_>>()?)?;
+    let by = [LEFT_ROW, RIGHT_ROW]
+        .map(|name| Expr::Column(Column::new_unqualified(name)).sort(true, false));
+    LogicalPlanBuilder::from(join).sort(by)?.project(columns.collect::<Vec<_>>())?.build()
 }
 
 type QualifiedField = (Option<TableReference>, FieldRef);

@@ -5,6 +5,7 @@
 
 use lockstep_diagnostic::{Diagnostic, Result, code};
 
+use crate::NESTING_DEPTH_MAX;
 use crate::ast::{
     CommonTable, IntoOutfile, Join, JoinKind, Limit, Literal, NamedWindow, ObjectName, OrderBy,
     Query, Select, SelectItem, SetExpr, TableRef,
@@ -243,7 +244,23 @@ impl Parser<'_> {
         Ok(JOINS.iter().find(|(words, _)| self.at_words(words)).copied())
     }
 
+    /// Whether a query begins at a token further on, in parentheses or not.
+    fn nth_begins_query(&self, count: usize) -> bool {
+        let is_open = |at: &usize| self.nth_is_symbol(*at, "(");
+        let first = (count..count + NESTING_DEPTH_MAX).find(|at| !is_open(at));
+        first.is_some_and(|at| self.nth_is_word(at, "SELECT") || self.nth_is_word(at, "WITH"))
+    }
+
+    /// A table, a sub-query, or a join in parentheses.
     fn table(&mut self) -> Result<TableRef> {
+        if self.at_symbol("(") && !self.nth_begins_query(1) {
+            return self.nested(|parser| {
+                parser.advance();
+                let joined = parser.joined_tables()?;
+                parser.expect_symbol(")")?;
+                Ok(joined)
+            });
+        }
         if self.at_symbol("(") {
             let query = Box::new(self.parenthesised_query()?);
             return Ok(TableRef::Subquery { query, alias: self.alias()? });
