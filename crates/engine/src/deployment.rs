@@ -1,4 +1,13 @@
 //! Deployments: named, compiled queries that serve requests.
+//!
+//! `session` calls it for DEPLOY, DROP DEPLOYMENT and SHOW DEPLOYMENT. *Life of a DEPLOY*: read the
+//! options, bind the query, check the long windows, compile the program (which builds the indexes
+//! that are missing), make the indexes keep rows for long enough, say what may go wrong, and only
+//! then name it.
+
+mod index;
+mod long_window;
+mod options;
 
 use std::sync::Arc;
 
@@ -7,12 +16,13 @@ use datafusion::{
     logical_expr::{Expr, LogicalPlan},
 };
 use lockstep_diagnostic::{Diagnostic, Kind, Result, Span, code};
+use lockstep_function::{Compatibility, Settings};
 use lockstep_plan::{BoundQuery, CatalogTable, Frame, Window, WindowAggregate};
 use lockstep_row::{IndexSpec, Retention};
-use lockstep_sql::ast::{Deploy, ObjectName, OptionValue};
+use lockstep_sql::ast::{Deploy, ObjectName};
 
 use crate::{
-    Output, PreparedRequest, Session,
+    DeploymentInfo, Output, PreparedRequest, Session,
     session::{done, no_database, object_name},
     show,
 };
@@ -28,6 +38,10 @@ pub(crate) struct Deployment {
     pub(crate) request: Arc<PreparedRequest>,
     /// The tables it reads, which cannot be dropped while it exists.
     pub(crate) table_ids: Vec<u64>,
+    /// The session's settings at DEPLOY, which are part of what the query means.
+    pub(crate) settings: Settings,
+    /// OPTIONS as written, as (name, value).
+    pub(crate) options: Vec<(String, String)>,
 }
 
 impl Session {
@@ -50,16 +64,21 @@ impl Session {
                 return Diagnostic::new(code::DUPLICATE_OBJECT, message).at(at).err();
             }
         }
-        let mut warnings = check_options(deploy)?;
+        let (options, mut warnings) = options::read(&deploy.options)?;
         let query = self.bind(&deploy.query)?;
+        long_window::check(&options.long_windows, &query)?;
+        let tables = self.database.tables();
+        let request = PreparedRequest::compile(&query, &tables)?;
+        index::provide(&index::wanted(&query.plan, &options), &options, &tables);
         warnings.extend(retention_warnings(&query.plan));
-        let request = PreparedRequest::compile(&query, &self.database.tables())?;
         let deployment = Deployment {
             sql: query_text(script, deploy.query_span),
             table_ids: tables_of(&query.plan).iter().map(|table| table.id).collect(),
             request: Arc::new(request),
             database: database.clone(),
             name: name.clone(),
+            settings: self.settings(),
+            options: options.written,
             query,
         };
         let mut objects = self.database.objects_mut();
@@ -121,32 +140,37 @@ impl Session {
             Some(database) => format!("{}.{}", database.text, name.name.text),
             None => name.name.text.clone(),
         };
-        let Some(found) = self.find_deployment(&text) else {
-            return self.no_deployment(&text, Some(name.name.span));
-        };
-        show::deployment(&found)
+        match self.find_deployment(&text) {
+            Some(found) => show::deployment(&found.info()),
+            None => self.no_deployment(&text, Some(name.name.span)),
+        }
+    }
+
+    /// A deployment (`name` or `database.name`) as a value.
+    pub fn deployment(&self, name: &str) -> Result<DeploymentInfo> {
+        match self.find_deployment(name) {
+            Some(found) => Ok(found.info()),
+            None => self.no_deployment(name, None),
+        }
     }
 }
 
-/// Options of DEPLOY that are known.
-const OPTIONS: &[&str] = &["long_windows", "skip_index_check", "sync", "range_bias", "rows_bias"];
-
-/// Checks the options: an option that does not exist is a warning, since a script that carries it
-/// still means its query.
-pub(crate) fn check_options(deploy: &Deploy) -> Result<Vec<Diagnostic>> {
-    let mut warnings = Vec::new();
-    for item in &deploy.options {
-        if !OPTIONS.contains(&item.key.text.as_str()) {
-            let message = format!("option `{}` does not exist and is ignored", item.key.text);
-            let warning = Diagnostic::new(code::INVALID_PARAMETER, message).at(item.key.span);
-            warnings.push(warning.with_nearest(&item.key.text, OPTIONS.iter().copied()));
-        }
-        if matches!(item.value, OptionValue::List(_)) {
-            let message = format!("option `{}` takes one value", item.key.text);
-            return Diagnostic::new(code::INVALID_PARAMETER, message).at(item.span).err();
+impl Deployment {
+    fn info(&self) -> DeploymentInfo {
+        DeploymentInfo {
+            name: self.name.clone(),
+            database: self.database.clone(),
+            sql: self.sql.clone(),
+            input: self.request.input().to_vec(),
+            output: self.request.output().to_vec(),
+            compatibility: match self.settings.compatibility {
+                Compatibility::Standard => "standard",
+                Compatibility::OpenMldb => "openmldb",
+            },
+            time_zone: self.settings.time_zone.name(),
+            options: self.options.clone(),
         }
     }
-    Ok(warnings)
 }
 
 /// The stored tables that a plan reads, unions and joins included.

@@ -1,10 +1,10 @@
-//! What exists, as values: the indexes of a table.
+//! What exists, as values: the indexes of a table, a deployment.
 //!
 //! For doors and tests that would otherwise have to read the text of DESC and SHOW. Reads the
 //! catalog and changes nothing.
 
 use lockstep_diagnostic::Result;
-use lockstep_row::{IndexSpec, Retention, TableSchema};
+use lockstep_row::{DataType, IndexSpec, Retention, TableSchema};
 
 use crate::Session;
 
@@ -22,6 +22,27 @@ pub struct TableIndex {
     /// Whether it has a say in which rows live: it was declared, or a deployment needed it to
     /// keep rows for longer. The others show what these keep.
     pub declared: bool,
+}
+
+/// A deployment: what a request takes and gives, and under which settings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeploymentInfo {
+    /// Its name, unique within the database.
+    pub name: String,
+    /// The database.
+    pub database: String,
+    /// The query's text as it was written.
+    pub sql: String,
+    /// The columns of the request row; empty for a query without a table.
+    pub input: Vec<(String, DataType)>,
+    /// The columns of the answer.
+    pub output: Vec<(String, DataType)>,
+    /// The value of `compatibility` that the query was deployed under.
+    pub compatibility: &'static str,
+    /// The value of `time_zone` that the query was deployed under.
+    pub time_zone: &'static str,
+    /// The options that DEPLOY was given, as (name, value).
+    pub options: Vec<(String, String)>,
 }
 
 impl TableIndex {

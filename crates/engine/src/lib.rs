@@ -43,7 +43,7 @@ mod show;
 mod verify;
 
 pub use database::Database;
-pub use inspect::TableIndex;
+pub use inspect::{DeploymentInfo, TableIndex};
 pub use lockstep_diagnostic::{Diagnostic, Kind, Result, Span, code};
 pub use output::Output;
 pub use relation::{ProgressCallback, Relation};

@@ -62,11 +62,6 @@ impl Relation {
         let options = ExecuteOptions { progress, ..ExecuteOptions::default() };
         let batches =
             lockstep_offline::execute(&self.query.plan, &self.database.tables(), &options)?;
-        Ok(Output {
-            columns: self.query.columns.clone(),
-            batches,
-            warnings: self.query.warnings.clone(),
-            ..Output::default()
-        })
+        Ok(Output { columns: self.query.columns.clone(), batches, ..Output::default() })
     }
 }

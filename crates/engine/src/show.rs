@@ -3,7 +3,7 @@
 use lockstep_diagnostic::Result;
 use lockstep_row::{DataType, Datum, IndexSpec, Retention, TableSchema, arrow::ColumnBuilder};
 
-use crate::{Output, deployment::Deployment, request::output_batch};
+use crate::{DeploymentInfo, Output, request::output_batch};
 
 /// A table of texts; `None` is NULL.
 pub(crate) fn texts(names: &[&str], rows: &[Vec<Option<String>>]) -> Result<Output> {
@@ -115,21 +115,36 @@ pub(crate) fn retention(retention: Retention) -> String {
     }
 }
 
-/// SHOW DEPLOYMENT: the text, the request row and the answer.
-pub(crate) fn deployment(found: &Deployment) -> Result<Output> {
+/// SHOW DEPLOYMENT: the text, the request row and the answer, and what they are under.
+pub(crate) fn deployment(found: &DeploymentInfo) -> Result<Output> {
     let shape = |columns: &[(String, DataType)]| {
         let columns: Vec<String> =
             columns.iter().map(|(name, data_type)| format!("`{name}` {data_type}")).collect();
-        Some(columns.join(", "))
+        columns.join(", ")
     };
-    let row = vec![
-        Some(found.database.clone()),
-        Some(found.name.clone()),
-        Some(found.sql.clone()),
-        shape(found.request.input()),
-        shape(found.request.output()),
+    let options: Vec<String> =
+        found.options.iter().map(|(name, value)| format!("{name}='{value}'")).collect();
+    let row = [
+        found.database.clone(),
+        found.name.clone(),
+        found.sql.clone(),
+        shape(&found.input),
+        shape(&found.output),
+        found.compatibility.to_owned(),
+        found.time_zone.to_owned(),
+        options.join(", "),
     ];
-    texts(&["database", "deployment", "sql", "input", "output"], &[row])
+    let names = [
+        "database",
+        "deployment",
+        "sql",
+        "input",
+        "output",
+        "compatibility",
+        "time_zone",
+        "options",
+    ];
+    texts(&names, &[row.map(Some).to_vec()])
 }
 
 /// SHOW FUNCTIONS: the library, from its declarations.

@@ -6,16 +6,8 @@ use datafusion::{
     logical_expr::{Aggregate, Expr, FetchType, Limit, LogicalPlan, SkipType},
 };
 use lockstep_function::udf::as_aggregate;
-use lockstep_plan::{CatalogTable, LastJoin, WindowAggregate};
-
-/// The column that an expression merely names, by position.
-pub(crate) fn column(expr: &Expr, schema: &DFSchema) -> Option<usize> {
-    match expr {
-        Expr::Alias(alias) => column(&alias.expr, schema),
-        Expr::Column(column) => schema.maybe_index_of_column(column),
-        _ => None,
-    }
-}
+use lockstep_plan::CatalogTable;
+pub(crate) use lockstep_plan::lineage::{column, last_join, leaf_table, to_leaf, window};
 
 /// Sets `needed` for each column that `expr` reads.
 pub(crate) fn mark_columns(expr: &Expr, schema: &DFSchema, needed: &mut [bool]) {
@@ -25,47 +17,6 @@ pub(crate) fn mark_columns(expr: &Expr, schema: &DFSchema, needed: &mut [bool]) 
     for position in positions {
         needed[position] = true;
     }
-}
-
-/// The column of the leaf table that a column of the plan's output is a copy of, when each row of
-/// the leaf gives at most one row of the output.
-pub(crate) fn to_leaf(plan: &LogicalPlan, output: usize) -> Option<usize> {
-    match plan {
-        LogicalPlan::TableScan(scan) => match &scan.projection {
-            Some(projection) => projection.get(output).copied(),
-            None => Some(output),
-        },
-        LogicalPlan::Projection(projection) => {
-            let input = &projection.input;
-            to_leaf(input, column(projection.expr.get(output)?, input.schema())?)
-        }
-        LogicalPlan::SubqueryAlias(node) => to_leaf(&node.input, output),
-        LogicalPlan::Filter(node) => to_leaf(&node.input, output),
-        LogicalPlan::Sort(node) => to_leaf(&node.input, output),
-        LogicalPlan::Limit(node) => to_leaf(&node.input, output),
-        LogicalPlan::Distinct(node) => to_leaf(node.input(), output),
-        LogicalPlan::Extension(_) => {
-            let input = match (window(plan), last_join(plan)) {
-                (Some(window), _) => &window.input,
-                (_, Some(join)) => &join.left,
-                _ => return None,
-            };
-            (output < input.schema().fields().len()).then(|| to_leaf(input, output)).flatten()
-        }
-        _ => None,
-    }
-}
-
-/// The node as windows.
-pub(crate) fn window(plan: &LogicalPlan) -> Option<&WindowAggregate> {
-    let LogicalPlan::Extension(extension) = plan else { return None };
-    extension.node.as_any().downcast_ref()
-}
-
-/// The node as a LAST JOIN.
-pub(crate) fn last_join(plan: &LogicalPlan) -> Option<&LastJoin> {
-    let LogicalPlan::Extension(extension) = plan else { return None };
-    extension.node.as_any().downcast_ref()
 }
 
 /// What a chain of rows is compiled for.
@@ -140,24 +91,5 @@ pub(crate) fn leftmost_table(plan: &LogicalPlan) -> Option<&CatalogTable> {
     match plan {
         LogicalPlan::TableScan(scan) => CatalogTable::of(scan.source.as_ref()),
         _ => plan.inputs().first().and_then(|input| leftmost_table(input)),
-    }
-}
-
-/// The table a plan's rows begin in, when there is one.
-pub(crate) fn leaf_table(plan: &LogicalPlan) -> Option<&CatalogTable> {
-    match plan {
-        LogicalPlan::TableScan(scan) => CatalogTable::of(scan.source.as_ref()),
-        LogicalPlan::Projection(node) => leaf_table(&node.input),
-        LogicalPlan::SubqueryAlias(node) => leaf_table(&node.input),
-        LogicalPlan::Filter(node) => leaf_table(&node.input),
-        LogicalPlan::Sort(node) => leaf_table(&node.input),
-        LogicalPlan::Limit(node) => leaf_table(&node.input),
-        LogicalPlan::Distinct(node) => leaf_table(node.input()),
-        LogicalPlan::Extension(_) => match (window(plan), last_join(plan)) {
-            (Some(window), _) => leaf_table(&window.input),
-            (_, Some(join)) => leaf_table(&join.left),
-            _ => None,
-        },
-        _ => None,
     }
 }

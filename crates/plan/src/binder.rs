@@ -14,7 +14,7 @@ use lockstep_row::{DataType, Value};
 use lockstep_sql::ast;
 
 use crate::{
-    Catalog, CatalogTable,
+    Catalog, CatalogTable, Written,
     expression::ExprBinder,
     scope::{Qualifier, Scope, ScopeColumn},
 };
@@ -28,6 +28,8 @@ pub(crate) struct Binder<'a> {
     names: RefCell<HashMap<String, usize>>,
     /// Common tables in force, innermost last.
     pub(crate) common_tables: RefCell<Vec<(String, Relation)>>,
+    /// Windows and joins, noted as they are bound.
+    pub(crate) written: RefCell<Written>,
 }
 
 /// A bound FROM item or query: its plan and what its columns are called.
@@ -49,6 +51,7 @@ impl<'a> Binder<'a> {
             parameters,
             names: RefCell::default(),
             common_tables: RefCell::default(),
+            written: RefCell::default(),
         }
     }
 

@@ -16,6 +16,7 @@ use crate::{
     call,
     expression::{Bound, binary},
     scope::Scope,
+    written::WrittenJoin,
 };
 
 /// A LAST JOIN whose left side is not fixed yet.
@@ -87,6 +88,7 @@ impl Binder<'_> {
             }
         }
         let order = order.or_else(|| implied_order(&right, &keys));
+        let mut is_bounded = false;
         let mut time_bound = None;
         let mut filter: Option<Expr> = None;
         for part in rest {
@@ -97,12 +99,20 @@ impl Binder<'_> {
                 }
             }
             let condition = self.scalar_binder(&both).condition(part)?.expr;
+            is_bounded |= order.as_ref().is_some_and(|order| compares(&condition, order, &rights));
             filter = Some(match filter {
                 Some(filter) => binary(filter, Operator::And, condition),
                 None => condition,
             });
         }
         let order_by = order.map(|bound| bound.expr);
+        self.written.borrow_mut().joins.push(WrittenJoin {
+            span: join.span,
+            right: right.plan.clone(),
+            keys: keys.iter().map(|(_, right)| right.clone()).collect(),
+            order_by: order_by.clone(),
+            is_bounded: is_bounded || time_bound.is_some(),
+        });
         Ok(PendingLastJoin { right, keys, order_by, time_bound, filter })
     }
 
@@ -193,6 +203,13 @@ impl Binder<'_> {
                 || (small.data_type.is_integer() && large.data_type.is_integer()));
         Ok(fits.then_some(TimeBound { left: large.expr, inclusive }))
     }
+}
+
+/// Whether a condition of ON looks at the order column and at the left side.
+fn compares(condition: &Expr, order: &Bound, rights: &HashSet<&Column>) -> bool {
+    let ordered = order.expr.column_refs();
+    side(condition, rights) == Side::Both
+        && condition.column_refs().iter().any(|column| ordered.contains(column))
 }
 
 /// Whether rows can be ordered by values of this type.

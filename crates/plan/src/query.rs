@@ -9,7 +9,7 @@ use lockstep_row::{DataType, Value};
 use lockstep_sql::ast::{self, SetExpr};
 
 use crate::{
-    Catalog, CatalogTable,
+    Catalog, CatalogTable, Written,
     binder::{Binder, Relation, planning},
 };
 
@@ -23,8 +23,8 @@ pub struct BoundQuery {
     /// The leftmost stored table: in request mode, the request row is a row of it. `None` for a
     /// query without a table.
     pub request_table: Option<Arc<CatalogTable>>,
-    /// Lints.
-    pub warnings: Vec<Diagnostic>,
+    /// Windows and joins as they were written.
+    pub written: Written,
 }
 
 /// What a query is bound with.
@@ -46,7 +46,8 @@ pub fn bind(
     let relation = binder.query(query)?;
     let columns = relation.scope.columns.into_iter().map(|c| (c.name, c.data_type)).collect();
     let request_table = leftmost_table(&relation.plan);
-    Ok(BoundQuery { plan: relation.plan, columns, request_table, warnings: Vec::new() })
+    let written = binder.written.into_inner();
+    Ok(BoundQuery { plan: relation.plan, columns, request_table, written })
 }
 
 /// Binds a constant expression, such as a value of INSERT or a DEFAULT, and casts it to a type.

@@ -13,12 +13,13 @@ use crate::{
 };
 
 /// A bound window, before it is known which plan it stands on.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct BoundWindow {
     pub(crate) window: Window,
     /// The UNION sources with what tells them apart.
     pub(crate) unions: Vec<(String, Relation)>,
-    pub(crate) span: Span,
+    /// As written, with what it takes from the window that it extends.
+    pub(crate) spec: ast::WindowSpec,
 }
 
 impl Binder<'_> {
@@ -61,7 +62,8 @@ impl Binder<'_> {
             return windowing("EXCLUDE CURRENT_TIME needs ORDER BY", spec.span);
         }
         let unions = spec.unions.iter().map(|source| self.union_source(source));
-        Ok(BoundWindow { window, unions: unions.collect::<Result<_>>()?, span: spec.span })
+        let unions = unions.collect::<Result<_>>()?;
+        Ok(BoundWindow { window, unions, spec: spec.clone() })
     }
 
     fn window_column(&self, expr: &ast::Expr, [main, all]: [&Scope; 2]) -> Result<Bound> {

@@ -25,6 +25,7 @@ use crate::{
     scope::Scope,
     select::{column_set, uses_only},
     window::{BoundWindow, find_window, windowing},
+    written::{WrittenCall, WrittenWindow},
 };
 
 /// The windows of one SELECT and the calls over them.
@@ -35,10 +36,23 @@ pub(crate) struct WindowCalls<'a> {
     /// The columns of the leftmost table, whose history the windows are.
     main: Scope,
     groups: Vec<Group>,
-    /// Groups of the named windows.
-    by_name: HashMap<String, usize>,
+    /// The named windows.
+    by_name: HashMap<String, Place>,
     /// The windows of the scalar calls that the binder is inside of.
-    entered: Vec<usize>,
+    entered: Vec<Place>,
+    base: LogicalPlan,
+    written: Vec<WrittenWindow>,
+    /// Where the last select item stands that is a call.
+    whole_item: Option<Span>,
+}
+
+/// A window that calls may be over.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    /// Its position among the groups: equal windows are one.
+    group: usize,
+    /// Its position among the windows as written.
+    written: usize,
 }
 
 struct Group {
@@ -61,11 +75,14 @@ impl<'a> WindowCalls<'a> {
             groups: Vec::new(),
             by_name: HashMap::new(),
             entered: Vec::new(),
+            base: from.base.plan.clone(),
+            written: Vec::new(),
+            whole_item: None,
         };
         for window in named {
             let bound = binder.window(&window.spec, named, [&calls.main, &calls.scope])?;
-            let group = calls.group(bound);
-            calls.by_name.insert(window.name.text.clone(), group);
+            let place = calls.note(bound, Some(&window.name));
+            calls.by_name.insert(window.name.text.clone(), place);
         }
         Ok(calls)
     }
@@ -85,7 +102,24 @@ impl<'a> WindowCalls<'a> {
         self.groups.len() - 1
     }
 
-    fn resolve(&mut self, over: &Over) -> Result<usize> {
+    /// Notes a window as written and gives its place.
+    fn note(&mut self, bound: BoundWindow, name: Option<&ast::Ident>) -> Place {
+        let is_known = |known: &WrittenWindow| known.spec.span == bound.spec.span;
+        if let Some(written) = self.written.iter().position(is_known) {
+            return Place { group: self.group(bound), written };
+        }
+        self.written.push(WrittenWindow {
+            name: name.cloned(),
+            spec: bound.spec.clone(),
+            window: bound.window.clone(),
+            base: self.base.clone(),
+            unions: bound.unions.iter().map(|(_, source)| source.plan.clone()).collect(),
+            calls: Vec::new(),
+        });
+        Place { group: self.group(bound), written: self.written.len() - 1 }
+    }
+
+    fn resolve(&mut self, over: &Over) -> Result<Place> {
         match over {
             Over::Named(name) => {
                 find_window(name, self.named)?;
@@ -94,17 +128,24 @@ impl<'a> WindowCalls<'a> {
             Over::Spec(spec) => {
                 let scopes = [&self.main, &self.scope];
                 let bound = self.binder.window(spec, self.named, scopes)?;
-                Ok(self.group(bound))
+                Ok(self.note(bound, None))
             }
         }
     }
 
-    fn add(&mut self, call: &ast::Call, span: Span, scope: &Scope, group: usize) -> Result<Bound> {
+    fn add(&mut self, call: &ast::Call, span: Span, scope: &Scope, place: Place) -> Result<Bound> {
         let binder = self.binder;
-        let mut is_same_window = |over: &Over| Ok(self.resolve(over)? == group);
+        let mut is_same_window = |over: &Over| Ok(self.resolve(over)?.group == place.group);
         let (aggregate, arguments) =
             bind_aggregate(binder, call, span, scope, &mut is_same_window)?;
         let returns = aggregate.returns;
+        self.written[place.written].calls.push(WrittenCall {
+            call: call.clone(),
+            span,
+            is_whole_item: self.whole_item == Some(span),
+            function: aggregate.function,
+            arguments: arguments.clone(),
+        });
         let output = self.binder.unique(&format!("{}()", aggregate.function.name));
         let call = AggregateCall {
             function: aggregate.function,
@@ -113,7 +154,7 @@ impl<'a> WindowCalls<'a> {
             settings: self.binder.settings,
             output,
         };
-        let calls = &mut self.groups[group].calls;
+        let calls = &mut self.groups[place.group].calls;
         let equal = calls.iter().find(|other| {
             other.function.name == call.function.name && other.arguments == call.arguments
         });
@@ -134,7 +175,7 @@ impl<'a> WindowCalls<'a> {
         call: &ast::Call,
         span: Span,
         scope: &Scope,
-        group: usize,
+        place: Place,
     ) -> Result<Bound> {
         let offset = self.binder.scalar_binder(scope).bind(&call.arguments[1])?;
         let count = match constant(&offset.expr) {
@@ -151,13 +192,13 @@ impl<'a> WindowCalls<'a> {
             .at(offset.span)
             .err();
         };
-        let of = &self.groups[group].window;
+        let of = &self.groups[place.group].window;
         let mut window = of.window.clone();
         window.frame = Frame::Rows { from: Some(count), to: count };
         window.max_size = None;
         window.exclude_current_row = false;
-        let own = BoundWindow { window, unions: of.unions.clone(), span: of.span };
-        let own = self.group(own);
+        let own = BoundWindow { window, unions: of.unions.clone(), spec: of.spec.clone() };
+        let own = Place { group: self.group(own), ..place };
         let mut call = call.clone();
         let zero = ast::ExprKind::Literal(ast::Literal::BigInt(0));
         call.arguments[1] = ast::Expr { kind: zero, span: call.arguments[1].span };
@@ -167,6 +208,7 @@ impl<'a> WindowCalls<'a> {
     /// Puts the windows, the LAST JOINs and the WHERE condition on top of FROM's first table.
     /// A window that needs only that table's columns stands below the joins.
     pub(crate) fn place(self, from: From, filter: Option<Expr>) -> Result<LogicalPlan> {
+        self.binder.written.borrow_mut().windows.extend(self.written);
         let base_columns = column_set(&from.base.scope);
         let is_low = |group: &Group| group.expressions().all(|expr| uses_only(expr, &base_columns));
         let filter_is_low = filter.as_ref().is_none_or(|f| uses_only(f, &base_columns));
@@ -203,26 +245,27 @@ impl Aggregates for WindowCalls<'_> {
     }
 
     fn bind(&mut self, call: &ast::Call, span: Span, scope: &Scope) -> Result<Bound> {
-        let group = match (&call.over, self.entered.last()) {
+        let place = match (&call.over, self.entered.last()) {
             (Some(over), _) => self.resolve(over)?,
-            (None, Some(group)) => *group,
+            (None, Some(place)) => *place,
             (None, None) => return call::unknown(call, true, span),
         };
-        self.add(call, span, scope, group)
+        self.add(call, span, scope, place)
     }
 
     fn bind_whole(&mut self, call: &ast::Call, span: Span, scope: &Scope) -> Option<Result<Bound>> {
+        self.whole_item = Some(span);
         let function = aggregate::find(&call.name.text)?;
         let over = call.over.as_ref()?;
         if function.name != "lag" || call.arguments.len() != 2 {
             return None;
         }
-        Some(self.resolve(over).and_then(|group| self.add_lag(call, span, scope, group)))
+        Some(self.resolve(over).and_then(|place| self.add_lag(call, span, scope, place)))
     }
 
     fn enter(&mut self, over: &Over) -> Result<()> {
-        let group = self.resolve(over)?;
-        self.entered.push(group);
+        let place = self.resolve(over)?;
+        self.entered.push(place);
         Ok(())
     }
 
@@ -310,7 +353,7 @@ fn aggregate_windows(input: LogicalPlan, groups: Vec<Group>, scope: &Scope) -> R
     for group in groups {
         let mut positions = Vec::new();
         for (identity, source) in group.window.unions {
-            same_columns(scope, &source, group.window.span)?;
+            same_columns(scope, &source, group.window.spec.span)?;
             let known = unions.iter().position(|(other, _)| *other == identity);
             positions.push(known.unwrap_or(unions.len()));
             if known.is_none() {

@@ -226,6 +226,30 @@ impl Table {
         Ok(position)
     }
 
+    /// Makes an index keep rows by this rule from now on, as a declared one; the rule should keep
+    /// what the index keeps already. Rows that expired everywhere stay so. Fails when the index
+    /// was not declared and a stored row has no event time in it. Reads every row; readers go on,
+    /// writers wait.
+    pub fn widen_index(&self, index: usize, retention: Retention) -> Result<(), TableError> {
+        let writer = self.writer.lock();
+        let snapshot = self.snapshot();
+        let old = snapshot.state();
+        let mut schema = TableSchema::clone(&old.schema);
+        let spec = &mut schema.indexes[index];
+        (spec.retention, spec.declared) = (retention, true);
+        for (row, row_number) in snapshot.scan().zip(1..) {
+            state::check_event_time(&schema, &schema.indexes[index], row.row, row_number)?;
+        }
+        let mut indexes = old.indexes.clone();
+        indexes[index] = Arc::new(self.build(&schema.indexes[index], &snapshot));
+        let mut state = State::new(Arc::new(schema), indexes, Arc::clone(&old.log));
+        if !old.keeps_everything {
+            self.leave_out_dead_rows(&mut state, &snapshot);
+        }
+        self.replace_state(&writer, state);
+        Ok(())
+    }
+
     /// Rows that expired stay so, although the new index might keep them by its own rule.
     fn leave_out_dead_rows(&self, state: &mut State, snapshot: &Snapshot<'_>) {
         let log = Series::new();

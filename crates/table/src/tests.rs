@@ -274,6 +274,30 @@ fn rows_that_expired_stay_away_when_an_index_that_would_keep_them_is_added() {
 }
 
 #[test]
+fn a_widened_index_keeps_more_from_then_on() {
+    let by_key = index("i", &[K], Some(T), Retention::Absolute { ttl_ms: 10 });
+    let (table, clock) = table(vec![by_key], 0);
+    table.append([datums((Some(1), Some(1), 0)), datums((Some(1), Some(8), 1))]).unwrap();
+    clock.set_ms(15);
+    assert_eq!(numbers(table.snapshot().scan()), [1]);
+    table.widen_index(0, Retention::Forever).unwrap();
+    clock.set_ms(100);
+    assert_eq!(numbers(table.snapshot().scan()), [1], "what had expired stays away");
+    assert_eq!(numbers(table.snapshot().rows(0, &key(&[Datum::Int(1)]))), [1]);
+}
+
+#[test]
+fn an_index_over_rows_without_event_time_is_not_widened() {
+    let by_value = index("i", &[V], None, Retention::Absolute { ttl_ms: 10 });
+    let (table, _) = table(vec![by_value], 0);
+    table.append([datums((Some(1), None, 0))]).unwrap();
+    let at = table.ensure_index(&[K], Some(T));
+    let error = table.widen_index(at, Retention::Forever).unwrap_err();
+    assert!(matches!(error, TableError::NullEventTime { .. }), "{error}");
+    assert!(!table.schema().indexes[at].declared);
+}
+
+#[test]
 fn a_snapshot_does_not_change() {
     let (table, clock) = table(vec![index("i", &[K], Some(T), Retention::Latest { latest: 2 })], 0);
     table.append(rows(0..3)).unwrap();

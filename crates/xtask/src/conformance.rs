@@ -8,12 +8,13 @@
 mod case;
 mod compare;
 mod execute;
+mod objects;
 mod panics;
 mod pending;
 mod report;
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     path::PathBuf,
     sync::atomic::{AtomicUsize, Ordering},
     thread,
@@ -24,6 +25,8 @@ use lockstep_host::{Clock, SystemClock};
 use self::{
     case::Case,
     compare::{Came, Table},
+    execute::Verdict,
+    objects::Exception,
     pending::Review,
     report::{Group, Report},
 };
@@ -56,7 +59,7 @@ pub struct Options {
 struct Done<'a> {
     case: &'a Case,
     mode: &'a str,
-    verdict: Result<(), String>,
+    verdict: Verdict,
 }
 
 /// Runs the cases; whether all is as the list of pending cases says.
@@ -94,6 +97,7 @@ pub fn run(options: &Options) -> bool {
         }
     }
     println!("{}", report.table());
+    print_exceptions(&done);
     let skipped = chosen.iter().filter(|case| case.kind == "restful").count();
     println!("conformance: {skipped} cases over HTTP were skipped, since there is no server");
     let listed = pending::read();
@@ -146,7 +150,7 @@ fn run_all<'a>(cases: &[&'a Case]) -> Vec<Done<'a>> {
 /// Runs a case in its modes; batch mode once, though it also stands for `offline`.
 fn run_case(case: &Case) -> Vec<Done<'_>> {
     let modes = modes_of(case);
-    let mut batch: Option<Result<(), String>> = None;
+    let mut batch: Option<Verdict> = None;
     let mut done = Vec::new();
     for mode in modes {
         let is_batch = matches!(mode, "batch" | "offline");
@@ -177,20 +181,44 @@ fn count(done: &[Done<'_>]) -> Report {
     report
 }
 
+/// Lists the checks that passing cases did without.
+fn print_exceptions(done: &[Done<'_>]) {
+    let mut counts: BTreeMap<Exception, usize> = BTreeMap::new();
+    for exception in done.iter().filter_map(|done| done.verdict.as_ref().ok()).flatten() {
+        *counts.entry(*exception).or_default() += 1;
+    }
+    for ((check, reason), count) in counts {
+        println!("conformance: excepted {count} times: `{check}`, {reason}");
+    }
+}
+
 /// Compares the run with the list of pending cases.
 fn review(done: &[Done<'_>], listed: &BTreeSet<String>, is_whole: bool) -> Review {
     let lines = |is_wanted: fn(&Done<'_>) -> bool| -> BTreeSet<String> {
         let wanted = done.iter().filter(|done| is_wanted(done));
         wanted.map(|done| pending::line(&done.case.id, done.mode)).collect()
     };
-    let passed = lines(|done| done.verdict.is_ok());
-    let failed = lines(|done| done.verdict.is_err());
+    let mut passed = lines(|done| done.verdict.is_ok());
+    let mut failed = lines(|done| done.verdict.is_err());
+    let deviations = pending::deviations();
+    for (line, reason) in deviations.iter().filter(|(line, _)| failed.contains(*line)) {
+        println!("conformance: deviates: {line}: {reason}");
+    }
+    for line in deviations.keys().filter(|line| passed.contains(*line)) {
+        println!("conformance: deviates no more: {line}");
+    }
+    // A deviation has its own list and need not be pending.
+    let deviating: BTreeSet<String> =
+        deviations.into_keys().filter(|line| failed.contains(line)).collect();
+    failed = &failed - &deviating;
     println!(
-        "conformance: {} passed, {} failed, {} pending",
+        "conformance: {} passed, {} failed, {} deviate, {} pending",
         passed.len(),
         failed.len(),
+        deviating.len(),
         listed.len()
     );
+    passed.extend(deviating);
     Review::of(listed, &passed, &failed, is_whole)
 }
 
@@ -272,7 +300,12 @@ fn show_trial(case: &Case, mode: &str) -> bool {
         Err(reason) => println!("{reason}"),
     }
     match &trial.verdict {
-        Ok(()) => println!("--- {mode}: passed"),
+        Ok(exceptions) => {
+            println!("--- {mode}: passed");
+            for (check, reason) in exceptions {
+                println!("--- {mode}: excepted: `{check}`, {reason}");
+            }
+        }
         Err(reason) => println!("--- {mode}: FAILED: {reason}"),
     }
     trial.verdict.is_ok()

@@ -28,8 +28,8 @@ pub(crate) struct Case {
     pub(crate) parameters: Option<Input>,
     pub(crate) long_windows: Option<String>,
     pub(crate) deployment: String,
-    /// Checks after single statements, which nothing here reads yet.
-    pub(crate) has_steps: bool,
+    /// Statements with what must come of each; the first one is the deployment's query.
+    pub(crate) steps: Vec<Step>,
     pub(crate) expectation: Expectation,
     /// Expectations that differ by mode.
     pub(crate) expectation_by_mode: BTreeMap<String, Expectation>,
@@ -55,6 +55,13 @@ pub(crate) struct Input {
     pub(crate) repeat: usize,
 }
 
+/// A statement and what must come of it.
+#[derive(Debug, Clone)]
+pub(crate) struct Step {
+    pub(crate) statement: String,
+    pub(crate) expectation: Expectation,
+}
+
 /// What must come.
 #[derive(Debug, Clone)]
 pub(crate) struct Expectation {
@@ -67,7 +74,7 @@ pub(crate) struct Expectation {
     pub(crate) order: Option<String>,
     pub(crate) count: Option<usize>,
     /// Checks on objects of the database, by the record's own names.
-    pub(crate) object_checks: Vec<String>,
+    pub(crate) object_checks: Vec<(String, Json)>,
     /// When the record was read, which `$now_ms` counts from.
     pub(crate) now_ms: i64,
 }
@@ -120,7 +127,10 @@ impl Case {
             parameters: object(&json["parameters"]).map(input).transpose()?,
             long_windows: text(json, "long_windows"),
             deployment: text(json, "deployment_name").unwrap_or_else(|| "deployment".to_owned()),
-            has_steps: !items(&json["steps"]).is_empty(),
+            steps: items(&json["steps"])
+                .iter()
+                .map(|step| Step::read(step, now_ms))
+                .collect::<Result<_, _>>()?,
             expectation,
             expectation_by_mode,
             is_loose,
@@ -189,15 +199,26 @@ impl Input {
     }
 }
 
+impl Step {
+    fn read(json: &Json, now_ms: i64) -> Result<Self, String> {
+        Ok(Self {
+            statement: text(json, "sql").ok_or("a step without a statement")?,
+            expectation: Expectation::read(&json["expect"], now_ms)?,
+        })
+    }
+}
+
 impl Expectation {
     fn read(json: &Json, now_ms: i64) -> Result<Self, String> {
         /// What this runner compares, or what says nothing about the result.
         const COMPARED: &[&str] = &["success", "columns", "rows", "order", "count", "msg", "code"];
         const IGNORED: &[&str] =
             &["has_node_tree_str", "has_plan_tree_str", "common_column_indices", "json"];
-        let keys = json.as_object().into_iter().flatten().map(|(key, _)| key.as_str());
-        let object_checks =
-            keys.filter(|key| !COMPARED.contains(key) && !IGNORED.contains(key)).map(str::to_owned);
+        let is_object = |key: &str| !COMPARED.contains(&key) && !IGNORED.contains(&key);
+        let entries = json.as_object().into_iter().flatten();
+        let object_checks = entries
+            .filter(|(key, _)| is_object(key))
+            .map(|(key, expected)| (key.clone(), expected.clone()));
         let rows = json["rows"].as_array();
         let count = json["count"].as_u64();
         Ok(Self {

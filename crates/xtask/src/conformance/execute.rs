@@ -14,28 +14,36 @@ use lockstep_testkit::rows::to_batch;
 use super::{
     case::{Case, Expectation, Input},
     compare::{Came, Table, Tolerance, check},
+    objects::{self, Exception},
 };
+
+/// The checks that were excepted, or what differs.
+pub(crate) type Verdict = Result<Vec<Exception>, String>;
+
+/// What came of a case, and the session it ran in where its objects can be looked at.
+type Ran = Result<(Came, Option<Session>), String>;
 
 /// A case in one mode.
 #[derive(Debug)]
 pub(crate) struct Trial {
     /// What came; an error when the case could not be run to its end.
     pub(crate) came: Result<Came, String>,
-    /// Whether it is what was expected.
-    pub(crate) verdict: Result<(), String>,
+    /// Whether it is what was expected; what was excepted from the comparison.
+    pub(crate) verdict: Verdict,
 }
 
 /// Runs a case in a mode and compares.
 pub(crate) fn run(case: &Case, mode: &str) -> Trial {
     let case = &*case.as_of(SystemClock::new().now_ms());
-    let came = came_in(case, mode);
     let tolerance = if case.is_loose { Tolerance::Loose } else { Tolerance::Ulp };
     let expectation = expectation_in(case, mode);
-    let verdict = match &came {
-        Ok(came) => check(&expectation, came, tolerance),
-        Err(reason) => Err(reason.clone()),
+    let (came, session) = match came_in(case, mode) {
+        Ok(ran) => ran,
+        Err(reason) => return Trial { came: Err(reason.clone()), verdict: Err(reason) },
     };
-    Trial { came, verdict }
+    let verdict = check(&expectation, &came, tolerance)
+        .and_then(|()| objects::check(&expectation, &came, session.as_ref()));
+    Trial { came: Ok(came), verdict }
 }
 
 /// Whether an error is expected.
@@ -43,14 +51,15 @@ pub(crate) fn expects_success(case: &Case, mode: &str) -> bool {
     case.expectation_in(mode).is_success
 }
 
-fn came_in(case: &Case, mode: &str) -> Result<Came, String> {
+fn came_in(case: &Case, mode: &str) -> Ran {
+    let alone = |came: Result<Came, String>| came.map(|came| (came, None));
     match mode {
-        "batch" | "offline" => batch(case),
-        "request" => request_by_request(case),
-        "batch-request" => batch_request(case),
+        "batch" | "offline" => alone(batch(case)),
+        "request" => alone(request_by_request(case)),
+        "batch-request" => alone(batch_request(case)),
         "statements" => statements(case),
         "deploy-request" => deploy_request(case),
-        "parse" => Ok(parse(case)),
+        "parse" => alone(Ok(parse(case))),
         other => Err(format!("mode `{other}` has no runner")),
     }
 }
@@ -58,6 +67,10 @@ fn came_in(case: &Case, mode: &str) -> Result<Came, String> {
 /// A batch request of the table's own rows answers only the last of them.
 fn expectation_in(case: &Case, mode: &str) -> Expectation {
     let mut expectation = case.expectation_in(mode).clone();
+    if let Some(first) = case.steps.first() {
+        // The requests answer the first step; the steps after it are checked as they run.
+        return first.expectation.clone();
+    }
     if mode == "batch-request" && case.batch_request.is_none() {
         expectation.count = None;
         if let Some(rows) = &mut expectation.rows {
@@ -129,21 +142,31 @@ fn batch_request(case: &Case) -> Result<Came, String> {
     Ok(came(world.session.request(sql, &[to_batch(&columns, last)]), sql))
 }
 
-fn statements(case: &Case) -> Result<Came, String> {
+fn statements(case: &Case) -> Ran {
     let world = World::open(case)?;
     world.fill(case.inputs.iter())?;
     let folder = ScratchFolder::make(&case.id)?;
     let statements: Vec<String> =
         case.statements.iter().map(|statement| folder.resolve(statement)).collect();
-    Ok(world.run_statements(&statements))
+    Ok((world.run_statements(&statements), Some(world.session)))
 }
 
-fn deploy_request(case: &Case) -> Result<Came, String> {
-    if case.has_steps {
-        return Err("checks after single statements cannot be made yet".to_owned());
-    }
+fn deploy_request(case: &Case) -> Ran {
     let world = World::open(case)?;
-    let sql = only_statement(case)?;
+    let came = deployed_requests(case, &world)?;
+    for step in case.steps.iter().skip(1) {
+        let after = world.run_statements(std::slice::from_ref(&step.statement));
+        check(&step.expectation, &after, Tolerance::Ulp)?;
+        objects::check(&step.expectation, &after, Some(&world.session))?;
+    }
+    Ok((came, Some(world.session)))
+}
+
+fn deployed_requests(case: &Case, world: &World) -> Result<Came, String> {
+    let sql = match case.steps.first() {
+        Some(step) => step.statement.as_str(),
+        None => only_statement(case)?,
+    };
     let options =
         case.long_windows.as_ref().map(|windows| format!("OPTIONS(long_windows='{windows}')"));
     let deploy = format!("DEPLOY {} {} {sql}", case.deployment, options.unwrap_or_default());

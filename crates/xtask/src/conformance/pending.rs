@@ -1,8 +1,13 @@
 //! The checked-in list of cases that do not pass yet: one `id mode` a line, sorted.
 //!
-//! It may only shrink, so that what passes once goes on passing.
+//! It may only shrink, so that what passes once goes on passing. Beside it is a list of deviations,
+//! one `id mode: reason` a line: cases that fail on purpose, or that contradict others.
 
-use std::{collections::BTreeSet, fs, path::PathBuf};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::PathBuf,
+};
 
 /// An id and a mode, as one line.
 pub(crate) type Line = String;
@@ -21,6 +26,14 @@ pub(crate) fn line(id: &str, mode: &str) -> Line {
 pub(crate) fn read() -> BTreeSet<Line> {
     let text = fs::read_to_string(path()).unwrap_or_default();
     text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
+}
+
+/// Reads the deviations: what is one, and why.
+pub(crate) fn deviations() -> BTreeMap<Line, String> {
+    let path = crate::workspace_dir().join("crates/xtask/conformance/deviations.txt");
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let split = |line: &str| line.split_once(": ").map(|(at, why)| (at.to_owned(), why.to_owned()));
+    text.lines().filter_map(split).collect()
 }
 
 /// Writes the list.

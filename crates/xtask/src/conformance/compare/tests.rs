@@ -105,12 +105,6 @@ fn rows_are_compared_also_without_columns() {
 }
 
 #[test]
-fn a_check_that_cannot_be_made_fails() {
-    let expectation = Expectation { object_checks: vec!["idxs".to_owned()], ..expectation() };
-    assert!(verdict(&expectation, table()).is_err());
-}
-
-#[test]
 fn success_and_error_are_told_apart() {
     let error = |diagnostic: Diagnostic| Came::Error {
         diagnostic: Box::new(diagnostic),

@@ -1,0 +1,286 @@
+//! Which indexes a deployment wants, for how long they must keep rows, and how they come to it.
+//!
+//! `deployment` calls it. A query's indexes are those that its windows and joins look rows up by;
+//! request mode builds the ones that are missing when it is compiled, and those show what the
+//! table keeps. What is left to do here is retention: an index that keeps less than the query
+//! looks at is made to keep more. Nothing is ever made to keep less.
+
+use std::collections::BTreeMap;
+
+use datafusion::{
+    common::tree_node::{TreeNode, TreeNodeRecursion},
+    logical_expr::{Expr, JoinType, LogicalPlan},
+};
+use lockstep_plan::{Frame, lineage};
+use lockstep_row::{Retention, TableSchema};
+use lockstep_table::Table;
+
+use super::options::{Bias, DeployOptions};
+use crate::database::Tables;
+
+const MINUTE_MS: i64 = 60_000;
+
+/// An index by what it is over: table, sorted key columns, event time.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct IndexKey {
+    pub(crate) table: u64,
+    pub(crate) keys: Vec<usize>,
+    pub(crate) event_time: Option<usize>,
+}
+
+/// The indexes that a plan wants, each with the retention that is enough for all of its uses.
+pub(crate) fn wanted(plan: &LogicalPlan, options: &DeployOptions) -> BTreeMap<IndexKey, Retention> {
+    let mut wanted = BTreeMap::new();
+    let visit = plan.apply(|node| {
+        visit(node, &mut |key, retention| {
+            let retention = with_bias(retention, options);
+            let entry = wanted.entry(key).or_insert(retention);
+            *entry = merge(*entry, retention);
+        });
+        Ok(TreeNodeRecursion::Continue)
+    });
+    visit.expect("the visitor never fails");
+    wanted
+}
+
+fn visit(node: &LogicalPlan, want: &mut dyn FnMut(IndexKey, Retention)) {
+    if let Some(windows) = lineage::window(node) {
+        for group in &windows.groups {
+            let window = &group.window;
+            let main = (!window.instance_not_in_window).then_some(&windows.input);
+            let unions = group.unions.iter().map(|union| &windows.unions[*union]);
+            for source in main.into_iter().chain(unions) {
+                let schema = windows.input.schema();
+                let at = |expr: &Expr| lineage::column(expr, schema);
+                let keys = window.partition_by.iter().map(at);
+                if let Some(key) = index_of(source, keys, window.order_by.as_ref().map(at)) {
+                    want(key, of_frame(window.frame));
+                }
+            }
+        }
+    } else if let Some(join) = lineage::last_join(node) {
+        let at = |expr: &Expr| lineage::column(expr, join.right.schema());
+        // A condition on an expression gives no key; the others are enough.
+        let keys = join.keys.iter().map(|(_, right)| at(right)).filter(Option::is_some);
+        if let Some(key) = index_of(&join.right, keys, join.order_by.as_ref().map(at)) {
+            want(key, Retention::Latest { latest: 1 });
+        }
+    } else if let LogicalPlan::Join(join) = node
+        && join.join_type == JoinType::Left
+    {
+        let keys = join.on.iter().map(|(_, right)| lineage::column(right, join.right.schema()));
+        if let Some(key) = index_of(&join.right, keys.filter(Option::is_some), None) {
+            want(key, Retention::Forever);
+        }
+    }
+}
+
+/// The index over these columns of a plan's output; `None` where they are not stored columns.
+fn index_of(
+    source: &LogicalPlan,
+    keys: impl Iterator<Item = Option<usize>>,
+    order: Option<Option<usize>>,
+) -> Option<IndexKey> {
+    let table = lineage::leaf_table(source)?.id;
+    let stored = |column: Option<usize>| lineage::to_leaf(source, column?);
+    let mut keys = keys.map(stored).collect::<Option<Vec<usize>>>()?;
+    keys.sort_unstable();
+    keys.dedup();
+    let event_time = match order {
+        Some(order) => Some(stored(order)?),
+        None => None,
+    };
+    (!keys.is_empty()).then_some(IndexKey { table, keys, event_time })
+}
+
+/// How long rows must be kept for a frame. Times are in whole minutes, and at least one.
+fn of_frame(frame: Frame) -> Retention {
+    match frame {
+        Frame::Rows { from: None, .. } | Frame::Range { from: None, .. } => Retention::Forever,
+        Frame::Rows { from: Some(from), .. } => Retention::Latest { latest: from.max(1) },
+        Frame::Range { from: Some(from), .. } => Retention::Absolute { ttl_ms: minutes(from) },
+    }
+}
+
+fn minutes(milliseconds: i64) -> i64 {
+    let up = milliseconds.saturating_add(MINUTE_MS - 1).div_euclid(MINUTE_MS).max(1);
+    up.saturating_mul(MINUTE_MS)
+}
+
+fn with_bias(retention: Retention, options: &DeployOptions) -> Retention {
+    match retention {
+        Retention::Absolute { ttl_ms } => match options.range_bias {
+            Bias::Infinite => Retention::Forever,
+            Bias::By(more) => {
+                let more = i64::try_from(more).unwrap_or(i64::MAX);
+                Retention::Absolute { ttl_ms: minutes(ttl_ms.saturating_add(more)) }
+            }
+        },
+        Retention::Latest { latest } => match options.rows_bias {
+            Bias::Infinite => Retention::Forever,
+            Bias::By(more) => Retention::Latest { latest: latest.saturating_add(more) },
+        },
+        other => other,
+    }
+}
+
+/// A retention that keeps every row that one of the two keeps.
+pub(crate) fn merge(left: Retention, right: Retention) -> Retention {
+    use Retention::{AbsAndLat, AbsOrLat, Absolute, Forever, Latest};
+    match (plain(left), plain(right)) {
+        (Forever, _) | (_, Forever) => Forever,
+        (Absolute { ttl_ms: l }, Absolute { ttl_ms: r } | AbsOrLat { ttl_ms: r, .. })
+        | (AbsOrLat { ttl_ms: l, .. }, Absolute { ttl_ms: r }) => Absolute { ttl_ms: l.max(r) },
+        (Latest { latest: l }, Latest { latest: r } | AbsOrLat { latest: r, .. })
+        | (AbsOrLat { latest: l, .. }, Latest { latest: r }) => Latest { latest: l.max(r) },
+        (Absolute { ttl_ms }, Latest { latest }) | (Latest { latest }, Absolute { ttl_ms }) => {
+            AbsAndLat { ttl_ms, latest }
+        }
+        (AbsAndLat { ttl_ms: l, latest }, Absolute { ttl_ms: r })
+        | (Absolute { ttl_ms: l }, AbsAndLat { ttl_ms: r, latest }) => {
+            AbsAndLat { ttl_ms: l.max(r), latest }
+        }
+        (AbsAndLat { ttl_ms, latest: l }, Latest { latest: r })
+        | (Latest { latest: l }, AbsAndLat { ttl_ms, latest: r }) => {
+            AbsAndLat { ttl_ms, latest: l.max(r) }
+        }
+        (AbsOrLat { ttl_ms: l, latest: m }, AbsOrLat { ttl_ms: r, latest: n }) => {
+            AbsOrLat { ttl_ms: l.max(r), latest: m.max(n) }
+        }
+        (
+            AbsAndLat { ttl_ms: l, latest: m },
+            AbsAndLat { ttl_ms: r, latest: n } | AbsOrLat { ttl_ms: r, latest: n },
+        )
+        | (AbsOrLat { ttl_ms: l, latest: m }, AbsAndLat { ttl_ms: r, latest: n }) => {
+            AbsAndLat { ttl_ms: l.max(r), latest: m.max(n) }
+        }
+    }
+}
+
+/// The same rule without components that say nothing.
+fn plain(retention: Retention) -> Retention {
+    match retention {
+        Retention::Absolute { ttl_ms: 0 }
+        | Retention::Latest { latest: 0 }
+        | Retention::AbsOrLat { ttl_ms: 0, latest: 0 }
+        | Retention::AbsAndLat { ttl_ms: 0, .. }
+        | Retention::AbsAndLat { latest: 0, .. } => Retention::Forever,
+        Retention::AbsOrLat { ttl_ms, latest: 0 } => Retention::Absolute { ttl_ms },
+        Retention::AbsOrLat { ttl_ms: 0, latest } => Retention::Latest { latest },
+        other => other,
+    }
+}
+
+/// Makes the indexes keep what is wanted of them. Where stored rows have no event time to go by,
+/// an index stays as it is, and the lint about retention says so.
+pub(crate) fn provide(
+    wanted: &BTreeMap<IndexKey, Retention>,
+    options: &DeployOptions,
+    tables: &Tables,
+) {
+    for (key, retention) in wanted {
+        let Some(table) = tables.by_id.get(&key.table) else { continue };
+        let schema = table.schema();
+        let found = schema.find_index(&key.keys, key.event_time);
+        match found.map(|at| (at, &schema.indexes[at])) {
+            Some((at, index)) if index.declared => {
+                let merged = merge(index.retention, *retention);
+                if !options.skip_index_check && merged != plain(index.retention) {
+                    widen(table, at, merged);
+                }
+            }
+            _ if shows_enough(&schema, key, *retention) => {}
+            _ => {
+                let at = table.ensure_index(&key.keys, key.event_time);
+                let alike = schema
+                    .indexes
+                    .iter()
+                    .filter(|index| index.declared && index.event_time == key.event_time);
+                let kept = alike.fold(*retention, |kept, index| merge(kept, index.retention));
+                widen(table, at, kept);
+            }
+        }
+    }
+}
+
+fn widen(table: &Table, index: usize, retention: Retention) {
+    // Refused only for rows without an event time, which the caller's words explain.
+    drop(table.widen_index(index, retention));
+}
+
+/// Whether an index that shows what the table keeps is enough: no row expires, or one expires by
+/// the same event time and not before it may.
+fn shows_enough(schema: &TableSchema, key: &IndexKey, wanted: Retention) -> bool {
+    let mut declared = schema.indexes.iter().filter(|index| index.declared).peekable();
+    if declared.peek().is_none() {
+        return true;
+    }
+    declared.any(|index| match (plain(index.retention), wanted) {
+        (Retention::Forever, _) => true,
+        (
+            Retention::Absolute { ttl_ms } | Retention::AbsAndLat { ttl_ms, .. },
+            Retention::Absolute { ttl_ms: wanted },
+        ) => index.event_time == key.event_time && ttl_ms >= wanted,
+        _ => false,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use lockstep_row::Retention::{self, AbsAndLat, AbsOrLat, Absolute, Forever, Latest};
+
+    use super::merge;
+
+    #[track_caller]
+    fn check(left: Retention, right: Retention, expected: Retention) {
+        assert_eq!(merge(left, right), expected, "{left:?} with {right:?}");
+        assert_eq!(merge(right, left), expected, "{right:?} with {left:?}");
+    }
+
+    #[test]
+    fn a_merged_retention_keeps_what_either_keeps() {
+        let absolute = |ttl_ms| Absolute { ttl_ms };
+        let latest = |latest| Latest { latest };
+        let and = |ttl_ms, latest| AbsAndLat { ttl_ms, latest };
+        let or = |ttl_ms, latest| AbsOrLat { ttl_ms, latest };
+        check(absolute(1), absolute(2), absolute(2));
+        check(latest(1), latest(2), latest(2));
+        check(absolute(1), latest(2), and(1, 2));
+        check(absolute(1), or(2, 9), absolute(2));
+        check(latest(3), or(2, 9), latest(9));
+        check(absolute(5), and(2, 9), and(5, 9));
+        check(latest(5), and(2, 9), and(2, 9));
+        check(and(1, 8), or(2, 4), and(2, 8));
+        check(and(1, 8), and(2, 4), and(2, 8));
+        check(or(1, 8), or(2, 4), or(2, 8));
+        for other in [absolute(1), latest(1), and(1, 1), or(1, 1), Forever] {
+            check(other, Forever, Forever);
+            check(other, absolute(0), Forever);
+            check(other, and(0, 4), Forever);
+        }
+        check(absolute(1), or(2, 0), absolute(2));
+    }
+
+    #[test]
+    fn a_merged_retention_expires_only_what_both_expire() {
+        let all = [
+            Forever,
+            Absolute { ttl_ms: 3 },
+            Absolute { ttl_ms: 7 },
+            Latest { latest: 2 },
+            Latest { latest: 5 },
+            AbsAndLat { ttl_ms: 4, latest: 3 },
+            AbsOrLat { ttl_ms: 6, latest: 4 },
+            AbsOrLat { ttl_ms: 0, latest: 4 },
+        ];
+        for left in all {
+            for right in all {
+                for (event_time, n) in (0..10).flat_map(|time| (1..8).map(move |n| (time, n))) {
+                    let kept = |r: Retention| !r.is_expired(event_time, n, 10);
+                    let merged = kept(merge(left, right));
+                    assert!(merged || !(kept(left) || kept(right)), "{left:?} with {right:?}");
+                }
+            }
+        }
+    }
+}

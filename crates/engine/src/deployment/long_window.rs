@@ -1,0 +1,160 @@
+//! Which windows may be long: the rules of the option `long_windows`.
+//!
+//! A long window is answered as any other; the option asks for partial results to be kept, so it
+//! is refused where none could be. `deployment` calls it before anything is made.
+
+use datafusion::logical_expr::{Expr, LogicalPlan};
+use lockstep_diagnostic::{Diagnostic, Result, code};
+use lockstep_plan::{BoundQuery, CatalogTable, WrittenCall, WrittenWindow};
+use lockstep_row::DataType;
+use lockstep_sql::ast::{self, BinaryOperator, ExprKind};
+
+use super::options::LongWindow;
+
+/// The aggregates that have partial results.
+const FUNCTIONS: &[&str] = &[
+    "count",
+    "sum",
+    "avg",
+    "min",
+    "max",
+    "count_where",
+    "sum_where",
+    "avg_where",
+    "min_where",
+    "max_where",
+];
+
+/// Checks every window that the option names.
+pub(crate) fn check(long_windows: &[LongWindow], query: &BoundQuery) -> Result<()> {
+    for long in long_windows {
+        let windows = &query.written.windows;
+        let is_named = |window: &&WrittenWindow| {
+            window.name.as_ref().is_some_and(|name| name.text == long.name)
+        };
+        let mut found = windows.iter().filter(is_named).peekable();
+        if found.peek().is_none() {
+            let message = format!("long window `{}` does not exist in the query", long.name);
+            let names = windows.iter().filter_map(|window| window.name.as_ref());
+            return Diagnostic::new(code::UNDEFINED_OBJECT, message)
+                .at(long.span)
+                .with_nearest(&long.name, names.map(|name| name.text.as_str()))
+                .err();
+        }
+        found.try_for_each(check_window)?;
+    }
+    Ok(())
+}
+
+fn check_window(window: &WrittenWindow) -> Result<()> {
+    if !window.unions.is_empty() {
+        return refused("a long window cannot have a UNION", window.spec.span);
+    }
+    let Some(table) = stored_table(&window.base) else {
+        return refused("a long window is over a stored table", window.spec.span);
+    };
+    window.calls.iter().try_for_each(|call| check_call(call, table))
+}
+
+fn check_call(written: &WrittenCall, table: &CatalogTable) -> Result<()> {
+    let name = written.function.name;
+    if !FUNCTIONS.contains(&name) {
+        let message = format!("a long window cannot have `{name}`");
+        let error = Diagnostic::new(code::FEATURE_NOT_SUPPORTED, message).at(written.span);
+        return error.with_hint(format!("It can have {}.", FUNCTIONS.join(", "))).err();
+    }
+    if !written.is_whole_item {
+        return refused(
+            "an aggregate of a long window must be a whole item of the select list",
+            written.span,
+        );
+    }
+    let call = &written.call;
+    let value = (!call.star).then(|| &call.arguments[0]);
+    if let Some(value) = value
+        && !matches!(value.kind, ExprKind::Column(_))
+    {
+        return refused("an aggregate of a long window takes a column", value.span);
+    }
+    if !name.ends_with("_where") {
+        return Ok(());
+    }
+    if let Some(value) = value
+        && name != "count_where"
+        && !column_type(&written.arguments[0], table).is_some_and(is_number)
+    {
+        return refused(&format!("`{name}` of a long window takes a number"), value.span);
+    }
+    let condition = call.arguments.last().expect("a conditional aggregate has a condition");
+    let filtered = written.arguments.last().expect("a conditional aggregate has a condition");
+    check_condition(condition, filtered, table)
+}
+
+/// A condition is one comparison of a column and a constant.
+fn check_condition(condition: &ast::Expr, bound: &Expr, table: &CatalogTable) -> Result<()> {
+    let is_comparison = |operator: BinaryOperator| {
+        matches!(
+            operator,
+            BinaryOperator::Equal
+                | BinaryOperator::NotEqual
+                | BinaryOperator::Less
+                | BinaryOperator::LessOrEqual
+                | BinaryOperator::Greater
+                | BinaryOperator::GreaterOrEqual
+        )
+    };
+    let is_right = match &condition.kind {
+        ExprKind::Binary { operator, left, right } if is_comparison(*operator) => {
+            (is_column(left) && is_constant(right)) || (is_constant(left) && is_column(right))
+        }
+        _ => false,
+    };
+    if !is_right {
+        return refused(
+            "a condition of a long window compares one column with a constant",
+            condition.span,
+        );
+    }
+    let filter = bound.column_refs().into_iter().next().cloned().map(Expr::Column);
+    match filter.and_then(|column| column_type(&column, table)) {
+        Some(DataType::Date | DataType::Timestamp) => {
+            refused("a condition of a long window cannot be about a date or a time", condition.span)
+        }
+        _ => Ok(()),
+    }
+}
+
+fn is_column(expr: &ast::Expr) -> bool {
+    matches!(expr.kind, ExprKind::Column(_))
+}
+
+fn is_constant(expr: &ast::Expr) -> bool {
+    match &expr.kind {
+        ExprKind::Literal(_) => true,
+        ExprKind::Unary { operand, .. } => is_constant(operand),
+        _ => false,
+    }
+}
+
+fn is_number(data_type: &DataType) -> bool {
+    data_type.is_integer() || data_type.is_float()
+}
+
+/// The type of the table's column that an expression is about, through conversions.
+fn column_type<'t>(expr: &Expr, table: &'t CatalogTable) -> Option<&'t DataType> {
+    let column = expr.column_refs().into_iter().next()?;
+    let position = table.schema.find_column(&column.name)?;
+    Some(&table.schema.columns[position].data_type)
+}
+
+fn stored_table(plan: &LogicalPlan) -> Option<&CatalogTable> {
+    let LogicalPlan::TableScan(scan) = plan else { return None };
+    CatalogTable::of(scan.source.as_ref())
+}
+
+fn refused<T>(message: &str, span: lockstep_diagnostic::Span) -> Result<T> {
+    Diagnostic::new(code::FEATURE_NOT_SUPPORTED, message)
+        .at(span)
+        .with_hint("Without the option `long_windows` the window has no such limits.")
+        .err()
+}

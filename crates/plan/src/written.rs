@@ -1,0 +1,69 @@
+//! Windows and LAST JOINs as they were written, beside the plan that they became.
+//!
+//! A plan has no positions and merges equal windows, so what speaks about the text of a query
+//! (lints, and the options of DEPLOY) needs this. The binder fills it in; nothing here changes
+//! what a query means.
+
+use datafusion::logical_expr::{Expr, LogicalPlan};
+use lockstep_diagnostic::Span;
+use lockstep_function::AggregateFunction;
+use lockstep_sql::ast;
+
+use crate::Window;
+
+/// What a query was written with, in the order of binding; sub-queries and common tables included.
+#[derive(Debug, Clone, Default)]
+pub struct Written {
+    /// Windows, named ones also when nothing uses them.
+    pub windows: Vec<WrittenWindow>,
+    /// LAST JOINs.
+    pub joins: Vec<WrittenJoin>,
+}
+
+/// A window of a WINDOW clause, or one written behind OVER.
+#[derive(Debug, Clone)]
+pub struct WrittenWindow {
+    /// Its name; `None` behind OVER.
+    pub name: Option<ast::Ident>,
+    /// As written, with what it takes from the window that it extends.
+    pub spec: ast::WindowSpec,
+    /// What it means.
+    pub window: Window,
+    /// The leftmost table of its SELECT, or all of FROM when that has no LAST JOIN.
+    pub base: LogicalPlan,
+    /// Its UNION sources, as written.
+    pub unions: Vec<LogicalPlan>,
+    /// The aggregates over it.
+    pub calls: Vec<WrittenCall>,
+}
+
+/// An aggregate over a window.
+#[derive(Debug, Clone)]
+pub struct WrittenCall {
+    /// The call as written.
+    pub call: ast::Call,
+    /// Where it stands.
+    pub span: Span,
+    /// Whether it is a whole item of the select list, rather than a part of an expression.
+    pub is_whole_item: bool,
+    /// The function.
+    pub function: &'static AggregateFunction,
+    /// The arguments, of the function's types.
+    pub arguments: Vec<Expr>,
+}
+
+/// A LAST JOIN.
+#[derive(Debug, Clone)]
+pub struct WrittenJoin {
+    /// Where the words LAST JOIN stand.
+    pub span: Span,
+    /// The right side.
+    pub right: LogicalPlan,
+    /// The keys, over the columns of the right side.
+    pub keys: Vec<Expr>,
+    /// What decides which row is the newest: ORDER BY, or the event time of the index that ON
+    /// names the keys of. `None`: the order of arrival.
+    pub order_by: Option<Expr>,
+    /// Whether ON compares the order column with the left side.
+    pub is_bounded: bool,
+}
