@@ -116,9 +116,9 @@ impl Accumulator for Frame {
 fn add<'a>(
     accumulator: &mut dyn Accumulator,
     arguments: &'a [RowExpr],
-    row: &Vec<Datum<'a>>,
+    row: &[Datum<'a>],
     arena: &'a Arena,
 ) {
-    let values: Vec<Datum<'_>> = arguments.iter().map(|expr| expr.eval(row, arena)).collect();
+    let values: Vec<Datum<'_>> = arguments.iter().map(|expr| expr.eval(&row, arena)).collect();
     accumulator.add(&values);
 }

@@ -12,7 +12,8 @@ use std::{collections::HashMap, sync::Arc};
 use arrow::datatypes::{DataType as ArrowType, Field};
 use datafusion::{
     common::{
-        Column, DFSchema, DFSchemaRef, Result as PlanResult, ScalarValue, internal_datafusion_err,
+        Column, DFSchema, DFSchemaRef, DataFusionError, Result as PlanResult, ScalarValue,
+        internal_datafusion_err,
     },
     logical_expr::{
         Aggregate, Distinct, EmptyRelation, Expr, Extension, LogicalPlan, LogicalPlanBuilder,
@@ -70,7 +71,8 @@ pub(crate) fn check(plan: &LogicalPlan, types: &[DataType]) -> Result<()> {
     marked_rows(plan, &row).map(|_| ()).map_err(planning)
 }
 
-fn planning(error: impl ToString) -> Box<Diagnostic> {
+#[expect(clippy::needless_pass_by_value, reason = "used as the argument of map_err")]
+fn planning(error: DataFusionError) -> Box<Diagnostic> {
     Box::new(Diagnostic::internal(error.to_string()))
 }
 
