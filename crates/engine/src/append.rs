@@ -2,7 +2,6 @@
 
 use arrow::array::{ArrayRef, RecordBatch};
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
-use lockstep_function::Settings;
 use lockstep_plan::{BindOptions, bind_constant};
 use lockstep_row::{
     Arena, Column, Datum, RowError, TableSchema, Value,
@@ -13,20 +12,22 @@ use lockstep_table::{Table, TableError};
 
 use crate::literal::{Place, coerce};
 
-/// Runs an INSERT: all rows or none.
-pub(crate) fn insert(insert: &Insert, table: &Table, settings: Settings) -> Result<u64> {
+/// Runs an INSERT: all rows or none. An event time of a declared index must be there.
+pub(crate) fn insert(insert: &Insert, table: &Table, options: &BindOptions) -> Result<u64> {
     let schema = table.schema();
     let positions = positions(insert, &schema)?;
     let rows: Vec<Vec<Value>> = insert
         .rows
         .iter()
-        .map(|row| values(row, &positions, &schema, settings))
+        .map(|row| values(row, &positions, &schema, options))
         .collect::<Result<_>>()?;
     let arena = Arena::new();
     let rows = rows
         .iter()
         .map(|row| -> Vec<Datum<'_>> { row.iter().map(|value| value.as_datum(&arena)).collect() });
-    table.append(rows).map_err(|error| refused(&error))
+    let stored =
+        if insert.or_ignore { table.append_absent(rows) } else { table.append_timed(rows) };
+    stored.map_err(|error| refused(&error))
 }
 
 /// Where each written value goes.
@@ -56,7 +57,7 @@ fn values(
     row: &InsertRow,
     positions: &[usize],
     schema: &TableSchema,
-    settings: Settings,
+    options: &BindOptions,
 ) -> Result<Vec<Value>> {
     if row.values.len() != positions.len() {
         let (expected, found) = (positions.len(), row.values.len());
@@ -65,16 +66,15 @@ fn values(
     }
     let mut values: Vec<Value> =
         schema.columns.iter().map(|column| column.default.clone().unwrap_or_default()).collect();
-    let options = BindOptions { settings, parameters: Vec::new() };
     for (expr, position) in row.values.iter().zip(positions) {
-        let Some(value) = bind_constant(expr, &options) else {
+        let Some(value) = bind_constant(expr, options) else {
             return Diagnostic::new(code::FEATURE_NOT_SUPPORTED, "INSERT takes constants only")
                 .at(expr.span)
                 .err();
         };
         let column = &schema.columns[*position];
         let place = Place { column: &column.name, span: Some(expr.span) };
-        values[*position] = coerce(&value, &column.data_type, settings, &place)?;
+        values[*position] = coerce(&value, &column.data_type, options.settings, &place)?;
     }
     for (value, column) in values.iter().zip(&schema.columns) {
         if *value == Value::Null && !column.nullable {
@@ -85,8 +85,24 @@ fn values(
     Ok(values)
 }
 
+/// Whether rows may lack an event time, or be there already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rows {
+    /// An event time may be NULL or negative: data frames have such rows.
+    Any,
+    /// The event times of declared indexes must be there.
+    Timed,
+    /// As well, and rows that are stored already are left out.
+    Absent,
+}
+
 /// Appends batches: all rows or none.
 pub(crate) fn append(batches: &[RecordBatch], table: &Table) -> Result<u64> {
+    append_rows(batches, table, Rows::Any)
+}
+
+/// Appends batches under a rule: all rows or none.
+pub(crate) fn append_rows(batches: &[RecordBatch], table: &Table, rule: Rows) -> Result<u64> {
     let schema = table.schema();
     let arena = Arena::new();
     let columns: Vec<Vec<ArrayRef>> = batches
@@ -107,7 +123,12 @@ pub(crate) fn append(batches: &[RecordBatch], table: &Table) -> Result<u64> {
             readers.iter().map(|reader| reader.get(row, arena)).collect()
         })
     });
-    table.append(rows).map_err(|error| refused(&error))
+    let stored = match rule {
+        Rows::Any => table.append(rows),
+        Rows::Timed => table.append_timed(rows),
+        Rows::Absent => table.append_absent(rows),
+    };
+    stored.map_err(|error| refused(&error))
 }
 
 /// What a column that a batch lacks gets.

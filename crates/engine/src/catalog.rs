@@ -5,19 +5,32 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use lockstep_host::sync::RwLock;
 use lockstep_plan::{Catalog, CatalogTable};
 use lockstep_table::Table;
 
-use crate::deployment::Deployment;
+use crate::{
+    deployment::Deployment,
+    job::Jobs,
+    offline_data::OfflineData,
+    procedure::Procedure,
+    settings::Variables,
+    table_options::TableOptions,
+    user::{ROOT, User},
+};
 
 /// The database that a session starts in.
 pub(crate) const DEFAULT_DATABASE: &str = "default";
 
-/// All databases.
+/// All databases, and what belongs to none of them.
 #[derive(Debug)]
 pub(crate) struct Objects {
     pub(crate) databases: BTreeMap<String, DatabaseObjects>,
     pub(crate) next_table_id: u64,
+    /// What new sessions start with.
+    pub(crate) variables: Variables,
+    pub(crate) users: BTreeMap<String, User>,
+    pub(crate) jobs: Jobs,
 }
 
 /// One database.
@@ -25,6 +38,13 @@ pub(crate) struct Objects {
 pub(crate) struct DatabaseObjects {
     pub(crate) tables: BTreeMap<String, TableEntry>,
     pub(crate) deployments: BTreeMap<String, Arc<Deployment>>,
+    pub(crate) procedures: BTreeMap<String, Arc<Procedure>>,
+}
+
+impl DatabaseObjects {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.tables.is_empty() && self.deployments.is_empty() && self.procedures.is_empty()
+    }
 }
 
 /// A table and what identifies it.
@@ -32,16 +52,32 @@ pub(crate) struct DatabaseObjects {
 pub(crate) struct TableEntry {
     pub(crate) id: u64,
     pub(crate) table: Arc<Table>,
+    /// As CREATE TABLE said.
+    pub(crate) options: TableOptions,
+    /// What statements in offline mode read instead of the table.
+    pub(crate) offline: Arc<RwLock<OfflineData>>,
 }
 
 impl Objects {
     pub(crate) fn new() -> Self {
         let default = (DEFAULT_DATABASE.to_owned(), DatabaseObjects::default());
-        Self { databases: BTreeMap::from([default]), next_table_id: 1 }
+        Self {
+            databases: BTreeMap::from([default]),
+            next_table_id: 1,
+            variables: Variables::default(),
+            users: BTreeMap::from([(ROOT.to_owned(), User::default())]),
+            jobs: Jobs::default(),
+        }
     }
 
     pub(crate) fn find_table(&self, database: &str, name: &str) -> Option<&TableEntry> {
         self.databases.get(database)?.tables.get(name)
+    }
+
+    /// The entries of the tables with these ids.
+    pub(crate) fn entries(&self, ids: &[u64]) -> Vec<TableEntry> {
+        let entries = self.databases.values().flat_map(|database| database.tables.values());
+        entries.filter(|entry| ids.contains(&entry.id)).cloned().collect()
     }
 
     /// All tables by id.

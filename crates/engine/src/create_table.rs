@@ -33,7 +33,8 @@ pub(crate) fn schema(create: &CreateTable, settings: Settings) -> Result<TableSc
         return definition_error(message, create.name.name.span);
     }
     for definition in &create.indexes {
-        let name = format!("index{}", schema.indexes.len());
+        let generated = || format!("index{}", schema.indexes.len());
+        let name = definition.name.as_ref().map_or_else(generated, |name| name.text.clone());
         let index = index(name, &definition.options, None, definition.span, &schema)?;
         if schema.find_index(&index.keys, index.event_time).is_some() {
             return definition_error(
@@ -75,7 +76,12 @@ fn column(definition: &ColumnDefinition, settings: Settings) -> Result<Column> {
 }
 
 /// The index that a CREATE INDEX describes.
-pub(crate) fn created_index(create: &CreateIndex, schema: &TableSchema) -> Result<IndexSpec> {
+pub(crate) fn created_index(
+    create: &CreateIndex,
+    schema: &TableSchema,
+    warnings: &mut Vec<Diagnostic>,
+) -> Result<IndexSpec> {
+    warnings.extend(create.options.iter().filter_map(stray_option));
     let mut keys = Vec::new();
     for column in &create.columns {
         keys.push(find_column(schema, &column.text, column.span)?);
@@ -89,6 +95,18 @@ pub(crate) fn created_index(create: &CreateIndex, schema: &TableSchema) -> Resul
         return definition_error("an index with these columns and ts exists already", span);
     }
     Ok(index)
+}
+
+/// The warning for an option that does not exist.
+fn stray_option(item: &OptionItem) -> Option<Diagnostic> {
+    const KNOWN: &[&str] = &["key", "ckey", "skey", "ts", "ttl", "ttl_type", "version", "type"];
+    let name = item.key.text.as_str();
+    (!KNOWN.contains(&name)).then(|| {
+        let message = format!("option `{name}` does not exist and is ignored");
+        Diagnostic::new(code::INVALID_PARAMETER, message)
+            .at(item.key.span)
+            .with_nearest(name, KNOWN.iter().copied())
+    })
 }
 
 /// What the options of an index say so far.

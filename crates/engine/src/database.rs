@@ -22,6 +22,7 @@ struct Shared {
     objects: RwLock<Objects>,
     arrivals: Arc<Arrivals>,
     clock: Arc<dyn Clock>,
+    started_ms: i64,
 }
 
 impl fmt::Debug for Database {
@@ -42,6 +43,7 @@ impl Database {
         let shared = Shared {
             objects: RwLock::new(Objects::new()),
             arrivals: Arc::new(Arrivals::default()),
+            started_ms: clock.now_ms(),
             clock,
         };
         Self { shared: Arc::new(shared) }
@@ -63,6 +65,16 @@ impl Database {
     /// Makes a table that no name refers to yet.
     pub(crate) fn make_table(&self, schema: TableSchema) -> Result<Table, TableError> {
         Table::new(schema, Arc::clone(&self.shared.clock), Arc::clone(&self.shared.arrivals))
+    }
+
+    /// The present, in milliseconds since the epoch.
+    pub(crate) fn now_ms(&self) -> i64 {
+        self.shared.clock.now_ms()
+    }
+
+    /// When the engine was made, in milliseconds since the epoch.
+    pub(crate) fn started_ms(&self) -> i64 {
+        self.shared.started_ms
     }
 
     /// The tables as they are now, for an executor.

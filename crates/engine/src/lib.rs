@@ -21,31 +21,42 @@
 //! |---|---|
 //! | [`database`](Database) | the engine: catalog, clock, arrivals |
 //! | [`session`](Session) | one user's settings; the statements |
-//! | `create_table`, `literal`, `append`, `load` | definitions and writes |
-//! | `relation`, `request`, `deployment`, `verify` | queries in batch mode and in request mode |
-//! | `settings`, `show`, `inspect` | SET, SHOW, DESC, and what exists as values |
+//! | `definition`, `create_table`, `table_options` | databases, tables, indexes |
+//! | `append`, `delete`, `literal`, `load`, `offline_data` | writes |
+//! | `parameters` | statements with `?` |
+//! | `relation`, `request`, `deployment`, `procedure`, `verify` | queries in batch mode and in request mode |
+//! | `settings`, `show`, `job`, `user`, `inspect` | SET, SHOW, DESC, jobs, users, what exists as values |
 
 mod append;
 mod catalog;
 mod config;
 mod create_table;
 mod database;
+mod definition;
+mod delete;
 mod deployment;
 mod inspect;
+mod job;
 mod literal;
 mod load;
+mod offline_data;
 mod output;
+mod parameters;
+mod procedure;
 mod relation;
 mod request;
 mod session;
 mod settings;
 mod show;
+mod table_options;
+mod user;
 mod verify;
 
 pub use database::Database;
 pub use inspect::{DeploymentInfo, TableIndex};
 pub use lockstep_diagnostic::{Diagnostic, Kind, Result, Span, code};
 pub use output::Output;
+pub use parameters::{Parameter, PreparedStatement};
 pub use relation::{ProgressCallback, Relation};
 pub use request::PreparedRequest;
 pub use session::Session;

@@ -18,6 +18,16 @@ pub(crate) fn coerce(
         (Value::Null, _) => Some(Value::Null),
         (Value::Bool(value), DataType::Bool) => Some(Value::Bool(*value)),
         (Value::String(text), DataType::String) => Some(Value::String(text.clone())),
+        (Value::Timestamp(ms), DataType::Timestamp) => Some(Value::Timestamp(*ms)),
+        (Value::Timestamp(ms), DataType::BigInt) => Some(Value::BigInt(*ms)),
+        (Value::Date(days), DataType::Date) => Some(Value::Date(*days)),
+        (Value::Map(entries), DataType::Map(key_type, value_type)) => {
+            let entry = |(key, value): &(Value, Value)| {
+                let key = coerce(key, key_type, settings, place)?;
+                Ok((key, coerce(value, value_type, settings, place)?))
+            };
+            Some(Value::Map(entries.iter().map(entry).collect::<Result<_>>()?))
+        }
         (Value::String(_), DataType::Date) => text(value, to, settings),
         (Value::String(_), DataType::Timestamp)
             if settings.compatibility == Compatibility::Standard =>

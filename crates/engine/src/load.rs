@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use arrow::datatypes::Schema;
+use arrow::{array::RecordBatch, datatypes::Schema};
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_function::Settings;
 use lockstep_offline::{
@@ -13,48 +13,150 @@ use lockstep_row::TableSchema;
 use lockstep_sql::ast::{CreateLike, IntoOutfile, Literal, LoadData, OptionItem, OptionValue};
 use lockstep_table::Table;
 
-use crate::{Output, append};
+use crate::{
+    Database, Output, Session,
+    append::{Rows, append_rows},
+    catalog::TableEntry,
+    offline_data::LoadMode,
+    settings::Storage,
+};
 
-/// Options that mean something only to a cluster's jobs: accepted and without effect.
-const INERT: &[&str] =
-    &["deep_copy", "load_mode", "thread", "writer_type", "put_if_absent", "sql", "coalesce"];
+/// Most threads of a load.
+const THREADS_MAX: i32 = 50;
 
-/// Runs LOAD DATA: all rows or none, unless `on_error = 'skip'`.
-pub(crate) fn load(load: &LoadData, table: &Table, settings: Settings) -> Result<Output> {
-    let mut options = LoadOptions { format: format_of(&load.path), ..LoadOptions::default() };
-    let mut warnings = Vec::new();
+/// What the options of LOAD DATA say.
+struct Load {
+    files: LoadOptions,
+    mode: Option<LoadMode>,
+    is_deep_copy: bool,
+    is_local: bool,
+    rows: Rows,
+    warnings: Vec<Diagnostic>,
+}
+
+impl Session {
+    /// Runs LOAD DATA as a job: all rows or none, unless `on_error = 'skip'`.
+    pub(crate) fn load_data(&self, load: &LoadData, sql: &str) -> Result<Output> {
+        let entry = self.find_entry(&load.table)?;
+        let storage = self.storage();
+        let kind = match storage {
+            Storage::Online => "ImportOnlineStorage",
+            Storage::Offline => "ImportOfflineStorage",
+        };
+        let settings = self.settings();
+        self.as_job(kind, sql, || {
+            let options = read_options(load)?;
+            match storage {
+                Storage::Online => load_online(load, options, &entry.table, settings),
+                Storage::Offline => load_offline(load, options, &self.database, &entry, settings),
+            }
+        })
+    }
+}
+
+/// The option values of LOAD DATA, each checked.
+fn read_options(load: &LoadData) -> Result<Load> {
+    let mut found = Load {
+        files: LoadOptions { format: format_of(&load.path), ..LoadOptions::default() },
+        mode: None,
+        is_deep_copy: true,
+        is_local: false,
+        rows: Rows::Timed,
+        warnings: Vec::new(),
+    };
     for item in &load.options {
-        let csv = &mut options.csv;
+        let csv = &mut found.files.csv;
         match item.key.text.as_str() {
-            "format" => options.format = format(item)?,
+            "format" => found.files.format = format(item)?,
             "delimiter" => csv.delimiter = character(item)?.unwrap_or(csv.delimiter),
             "header" => csv.header = boolean(item)?,
             "null_value" => csv.null_value = text(item)?,
             "quote" => csv.quote = character(item)?,
             "on_error" => {
-                csv.on_error = match text(item)?.to_ascii_lowercase().as_str() {
-                    "fail" => OnError::Fail,
-                    "skip" => OnError::Skip,
-                    _ => return wrong(item, "It is 'fail' or 'skip'."),
+                csv.on_error = match one_of(item, &["fail", "skip"])? {
+                    0 => OnError::Fail,
+                    _ => OnError::Skip,
                 }
             }
-            "mode" => {
-                let mode = text(item)?.to_ascii_lowercase();
-                if !["append", "error_if_exists"].contains(&mode.as_str()) {
-                    return wrong(item, "Rows are appended: it is 'append'.");
-                }
+            "mode" => match LoadMode::from_name(&text(item)?) {
+                Some(mode) => found.mode = Some(mode),
+                None => return wrong(item, "It is error_if_exists, overwrite or append."),
+            },
+            "deep_copy" => found.is_deep_copy = boolean(item)?,
+            "load_mode" => found.is_local = one_of(item, &["cluster", "local"])? == 1,
+            "thread" => match &item.value {
+                OptionValue::Literal(Literal::Int(count)) if (1..=THREADS_MAX).contains(count) => {}
+                _ => return wrong(item, "It is a number from 1 to 50."),
+            },
+            "writer_type" => drop(one_of(item, &["single", "batch"])?),
+            "put_if_absent" if boolean(item)? => found.rows = Rows::Absent,
+            "put_if_absent" => {}
+            "sql" if text(item)?.is_empty() => {}
+            "sql" => {
+                return Diagnostic::unsupported("LOAD DATA with a query over the file")
+                    .at(item.span)
+                    .with_hint("Load the file into a table of its own, and export a query of it.")
+                    .err();
             }
-            other if INERT.contains(&other) => {}
-            _ => warnings.push(ignored(item)),
+            _ => found.warnings.push(ignored(item)),
         }
     }
+    Ok(found)
+}
+
+fn load_online(
+    load: &LoadData,
+    options: Load,
+    table: &Table,
+    settings: Settings,
+) -> Result<Output> {
+    if !matches!(options.mode, None | Some(LoadMode::Append)) {
+        return refuse(load, "mode", "Rows are added to an online table: it is 'append'.");
+    }
+    if !options.is_deep_copy {
+        return refuse(load, "deep_copy", "Only offline data can stay in its files.");
+    }
+    let (batches, warnings) = read(load, options.files, &table.schema(), settings)?;
+    let count = append_rows(&batches, table, options.rows)?;
+    Ok(loaded(count, options.warnings, warnings))
+}
+
+fn load_offline(
+    load: &LoadData,
+    options: Load,
+    database: &Database,
+    entry: &TableEntry,
+    settings: Settings,
+) -> Result<Output> {
+    if options.is_local {
+        return refuse(load, "load_mode", "A local load is for online tables.");
+    }
+    let mode = options.mode.unwrap_or(LoadMode::ErrorIfExists);
+    let schema = entry.table.schema();
+    let mut offline = entry.offline.write();
+    if !options.is_deep_copy {
+        offline.link(&load.path, &options.files, mode, load.path_span)?;
+        return Ok(loaded(0, options.warnings, Vec::new()));
+    }
+    let (batches, warnings) = read(load, options.files, &schema, settings)?;
+    let count = offline.copy(database, &schema, &batches, (mode, load.path_span))?;
+    Ok(loaded(count, options.warnings, warnings))
+}
+
+/// Reads the whole file, and says what was left out.
+fn read(
+    load: &LoadData,
+    files: LoadOptions,
+    schema: &TableSchema,
+    settings: Settings,
+) -> Result<(Vec<RecordBatch>, Vec<Diagnostic>)> {
     let at = |error: Box<Diagnostic>| Box::new(error.at(load.path_span));
-    let mut rows = read_file(&load.path, &options, &table.schema(), &settings).map_err(at)?;
+    let mut rows = read_file(&load.path, &files, schema, &settings).map_err(at)?;
     let mut batches = Vec::new();
     for batch in &mut rows {
         batches.push(batch.map_err(at)?);
     }
-    let count = append::append(&batches, table)?;
+    let mut warnings = Vec::new();
     if rows.skipped_count() > 0 {
         let first = rows.first_skipped().map(ToString::to_string).unwrap_or_default();
         let message = format!("{} malformed rows were skipped", rows.skipped_count());
@@ -63,12 +165,23 @@ pub(crate) fn load(load: &LoadData, table: &Table, settings: Settings) -> Result
                 .with_detail(format!("The first: {first}.")),
         );
     }
-    Ok(Output {
+    Ok((batches, warnings))
+}
+
+fn loaded(count: u64, mut warnings: Vec<Diagnostic>, more: Vec<Diagnostic>) -> Output {
+    warnings.extend(more);
+    Output {
         rows_affected: Some(count),
         message: Some("LOAD DATA".to_owned()),
         warnings,
         ..Output::default()
-    })
+    }
+}
+
+/// An option that does not go with where the rows go.
+fn refuse<T>(load: &LoadData, option: &str, hint: &str) -> Result<T> {
+    let item = load.options.iter().find(|item| item.key.text == option);
+    wrong(item.expect("the option was read"), hint)
 }
 
 /// Writes a result to a file.
@@ -91,7 +204,10 @@ pub(crate) fn write_outfile(
                 Some(mode) => options.mode = mode,
                 None => return wrong(item, "It is error_if_exists, overwrite or append."),
             },
-            other if INERT.contains(&other) => {}
+            "coalesce" => match &item.value {
+                OptionValue::Literal(Literal::Int(0..)) => {}
+                _ => return wrong(item, "It is a number of files."),
+            },
             _ => warnings.push(ignored(item)),
         }
     }
@@ -141,6 +257,15 @@ fn text(item: &OptionItem) -> Result<String> {
     }
 }
 
+/// Which of some words it is, in any case.
+fn one_of(item: &OptionItem, words: &[&str]) -> Result<usize> {
+    let text = text(item)?.to_ascii_lowercase();
+    match words.iter().position(|word| *word == text) {
+        Some(at) => Ok(at),
+        None => wrong(item, &format!("It is one of {}.", words.join(", "))),
+    }
+}
+
 fn boolean(item: &OptionItem) -> Result<bool> {
     match &item.value {
         OptionValue::Literal(Literal::Bool(value)) => Ok(*value),
@@ -164,7 +289,21 @@ fn wrong<T>(item: &OptionItem, hint: &str) -> Result<T> {
 
 fn ignored(item: &OptionItem) -> Diagnostic {
     let message = format!("option `{}` does not exist and is ignored", item.key.text);
-    let known = ["format", "delimiter", "header", "null_value", "quote", "mode", "on_error"];
+    let known = [
+        "format",
+        "delimiter",
+        "header",
+        "null_value",
+        "quote",
+        "mode",
+        "on_error",
+        "deep_copy",
+        "load_mode",
+        "thread",
+        "writer_type",
+        "put_if_absent",
+        "coalesce",
+    ];
     Diagnostic::new(code::INVALID_PARAMETER, message)
         .at(item.key.span)
         .with_nearest(&item.key.text, known)

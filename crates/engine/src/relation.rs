@@ -4,11 +4,14 @@ use std::{fmt, sync::Arc};
 
 use arrow::array::RecordBatch;
 use lockstep_diagnostic::Result;
+use lockstep_function::Settings;
 use lockstep_offline::{ExecuteOptions, Progress};
 use lockstep_plan::BoundQuery;
 use lockstep_row::DataType;
 
-use crate::{Database, Output, PreparedRequest};
+use crate::{
+    Database, Output, PreparedRequest, deployment::tables_of, settings::Storage,
+};
 
 /// Called with the share of the work that is done, 0.0 to 1.0, from any thread.
 pub type ProgressCallback = Arc<dyn Fn(f64) + Send + Sync>;
@@ -23,10 +26,19 @@ impl Progress for Share {
     }
 }
 
+/// Which data a query reads.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Source {
+    pub(crate) storage: Storage,
+    /// How the files of offline tables are read.
+    pub(crate) settings: Settings,
+}
+
 /// A bound query that has not run yet.
 pub struct Relation {
     database: Database,
     query: BoundQuery,
+    source: Source,
     /// The request rows, when the query carries them and is answered in request mode.
     requests: Option<Vec<RecordBatch>>,
 }
@@ -42,9 +54,10 @@ impl Relation {
     pub(crate) fn new(
         database: Database,
         query: BoundQuery,
+        source: Source,
         requests: Option<Vec<RecordBatch>>,
     ) -> Self {
-        Self { database, query, requests }
+        Self { database, query, source, requests }
     }
 
     /// The result's column names (which may repeat) and types.
@@ -60,8 +73,14 @@ impl Relation {
         }
         let progress = progress.map(|callback| -> Arc<dyn Progress> { Arc::new(Share(callback)) });
         let options = ExecuteOptions { progress, ..ExecuteOptions::default() };
-        let batches =
-            lockstep_offline::execute(&self.query.plan, &self.database.tables(), &options)?;
+        let tables = match self.source.storage {
+            Storage::Online => self.database.tables(),
+            Storage::Offline => {
+                let ids: Vec<u64> = tables_of(&self.query.plan).iter().map(|t| t.id).collect();
+                self.database.offline_tables(&ids, self.source.settings)?
+            }
+        };
+        let batches = lockstep_offline::execute(&self.query.plan, &tables, &options)?;
         Ok(Output { columns: self.query.columns.clone(), batches, ..Output::default() })
     }
 }

@@ -10,19 +10,23 @@ use lockstep_plan::{BindOptions, BoundQuery, bind};
 use lockstep_row::{Column, TableSchema, arrow::importable};
 use lockstep_sql::{
     Parsed,
-    ast::{self, Ident, ObjectName, Query, Show, Statement},
+    ast::{self, Ident, ObjectName, OptionValue, Query, Statement},
     parse,
 };
 use lockstep_table::Table;
 
 use crate::{
-    Database, Output, PreparedRequest, Relation, Verification, append,
-    catalog::{DEFAULT_DATABASE, DatabaseObjects, TableEntry, View},
-    config, create_table,
+    Database, Output, Parameter, PreparedRequest, Relation, Verification, append,
+    catalog::{DEFAULT_DATABASE, View},
+    config, delete,
     deployment::retention_warnings,
     load,
-    settings::Variables,
-    show, verify,
+    parameters::check_count,
+    relation::Source,
+    settings::{Storage, Variables},
+    show,
+    table_options::TableOptions,
+    verify,
 };
 
 /// One user's conversation with the engine: a current database and settings. May be shared
@@ -43,7 +47,7 @@ impl Session {
     pub(crate) fn new(database: Database) -> Self {
         let state = State {
             current_database: DEFAULT_DATABASE.to_owned(),
-            variables: Variables::default(),
+            variables: database.objects().variables.clone(),
         };
         Self { database, state: RwLock::new(state) }
     }
@@ -53,26 +57,15 @@ impl Session {
     pub fn execute(&self, script: &str) -> Result<Output> {
         let mut output = Output::default();
         for statement in parse(script)? {
-            output = self.statement(&statement, script)?;
+            check_count(&statement, &[])?;
+            output = self.statement(&statement, script, &[])?;
         }
         Ok(output)
     }
 
     /// Binds one query without running it.
     pub fn query(&self, sql: &str) -> Result<Relation> {
-        let mut statements = parse(sql)?;
-        match (statements.pop(), statements.is_empty()) {
-            (Some(Parsed { statement: Statement::Query(query), .. }), true) => {
-                self.relation(&query)
-            }
-            (Some(parsed), true) => {
-                Diagnostic::new(code::SYNTAX_ERROR, "this statement is not a query")
-                    .at(parsed.span)
-                    .with_hint("Run it with execute.")
-                    .err()
-            }
-            _ => Diagnostic::new(code::SYNTAX_ERROR, "expected exactly one query").err(),
-        }
+        self.query_with(sql, &[])
     }
 
     /// Appends rows to a table; columns are matched by name, left out ones take their default.
@@ -100,7 +93,8 @@ impl Session {
             columns.push(Column::new(field.name(), data_type));
         }
         let name = object_name(table);
-        self.add_table(&name, TableSchema { columns, indexes: Vec::new() }, false).map(|_| ())
+        let schema = TableSchema { columns, indexes: Vec::new() };
+        self.add_table(&name, schema, TableOptions::default(), false).map(|_| ())
     }
 
     /// Compiles the request-mode program of a deployment (by name) or of a query (SQL text).
@@ -143,47 +137,106 @@ impl Session {
         verify::verify(&self.database, &found.query)
     }
 
-    fn statement(&self, parsed: &Parsed, script: &str) -> Result<Output> {
+    /// Runs one statement of a script. `?` stand for the parameters.
+    pub(crate) fn statement(
+        &self,
+        parsed: &Parsed,
+        script: &str,
+        parameters: &[Parameter],
+    ) -> Result<Output> {
+        let sql = script.get(parsed.span.start..parsed.span.end).unwrap_or_default();
         match &parsed.statement {
-            Statement::Query(query) => self.run_query(query),
-            Statement::Explain(query) => self.explain(query),
-            Statement::CreateDatabase { name, if_not_exists } => {
-                self.create_database(name, *if_not_exists)
+            Statement::Query(query) => self.run_query(query, sql, parameters),
+            Statement::Explain(query) => self.explain(query, parameters),
+            Statement::Insert(insert) => self.insert(insert, parameters),
+            Statement::Delete { table, filter } => {
+                self.delete(table, filter.as_deref(), parameters)
             }
-            Statement::DropDatabase { name, if_exists } => self.drop_database(name, *if_exists),
-            Statement::Use(name) => self.use_database(name),
-            Statement::CreateTable(create) => self.run_create_table(create),
-            Statement::DropTable { name, if_exists } => self.drop_table(name, *if_exists),
-            Statement::CreateIndex(create) => {
-                let table = self.find_table(&create.table)?;
-                let index = create_table::created_index(create, &table.schema())?;
-                table.add_declared_index(index).map_err(|error| append::refused(&error))?;
-                Ok(done("CREATE INDEX"))
-            }
-            Statement::Insert(insert) => {
-                let table = self.find_table(&insert.table)?;
-                written("INSERT", append::insert(insert, &table, self.settings())?)
-            }
-            Statement::LoadData(load) => {
-                let table = self.find_table(&load.table)?;
-                load::load(load, &table, self.settings())
-            }
+            Statement::LoadData(load) => self.load_data(load, sql),
             Statement::Deploy(deploy) => self.deploy(deploy, script),
             Statement::DropDeployment { name, if_exists } => self.drop_deployment(name, *if_exists),
+            Statement::CreateProcedure(create) => self.create_procedure(create, script),
+            Statement::DropProcedure { name, if_exists } => self.drop_procedure(name, *if_exists),
+            Statement::Call { name, arguments } => self.call_procedure(name, arguments, parameters),
+            Statement::CreateFunction(create) => no_native_functions(&create.name),
+            Statement::DropFunction { name, if_exists } => drop_function(name, *if_exists),
+            Statement::CreateUser(user) => self.create_user(user),
+            Statement::AlterUser(user) => self.alter_user(user),
+            Statement::DropUser { name, if_exists } => self.drop_user(name, *if_exists),
+            Statement::Privileges(change) => self.change_privileges(change),
             Statement::Show(show) => self.show(show),
-            Statement::Describe(name) => show::describe(&self.find_table(name)?.schema()),
-            Statement::Set { name, value, .. } => {
-                self.state.write().variables.set(name, value)?;
-                Ok(done("SET"))
-            }
-            _ => {
-                Diagnostic::unsupported("this statement is not supported yet").at(parsed.span).err()
-            }
+            Statement::Describe(name) => self.describe(name),
+            Statement::Set { name, value, global } => self.set(name, value, *global),
+            Statement::StopJob(id) => self.stop_job(id),
+            Statement::DeleteJob(id) => Ok(self.delete_job(id)),
+            Statement::Exit => Ok(done("EXIT")),
+            definition => self.define(definition),
         }
     }
 
     pub(crate) fn database(&self) -> &Database {
         &self.database
+    }
+
+    fn set(&self, name: &Ident, value: &OptionValue, is_global: bool) -> Result<Output> {
+        if is_global {
+            self.database.objects_mut().variables.set(name, value)?;
+        } else {
+            self.state.write().variables.set(name, value)?;
+        }
+        Ok(done("SET"))
+    }
+
+    fn insert(&self, insert: &ast::Insert, parameters: &[Parameter]) -> Result<Output> {
+        self.refuse_offline("INSERT", insert.table.name.span)?;
+        let table = self.find_table(&insert.table)?;
+        let options = self.bind_options(parameters);
+        written("INSERT", append::insert(insert, &table, &options)?)
+    }
+
+    fn delete(
+        &self,
+        name: &ObjectName,
+        filter: Option<&ast::Expr>,
+        parameters: &[Parameter],
+    ) -> Result<Output> {
+        self.refuse_offline("DELETE", name.name.span)?;
+        let table = self.find_table(name)?;
+        written("DELETE", delete::delete(&table, filter, &self.bind_options(parameters))?)
+    }
+
+    /// Offline data comes from files only.
+    fn refuse_offline(&self, statement: &str, span: Span) -> Result<()> {
+        if self.storage() == Storage::Online {
+            return Ok(());
+        }
+        let message = format!("{statement} needs execute_mode 'online'");
+        Diagnostic::new(code::FEATURE_NOT_SUPPORTED, message)
+            .at(span)
+            .with_hint("SET @@execute_mode = 'online'; offline data is loaded with LOAD DATA.")
+            .err()
+    }
+
+    /// Where SELECT reads and LOAD DATA writes.
+    pub(crate) fn storage(&self) -> Storage {
+        self.state.read().variables.storage()
+    }
+
+    pub(crate) fn variables(&self) -> Variables {
+        self.state.read().variables.clone()
+    }
+
+    pub(crate) fn bind_options(&self, parameters: &[Parameter]) -> BindOptions {
+        BindOptions { settings: self.settings(), parameters: parameters.to_vec() }
+    }
+
+    pub(crate) fn use_as_current(&self, database: &str) {
+        database.clone_into(&mut self.state.write().current_database);
+    }
+
+    /// The database of a possibly qualified name.
+    pub(crate) fn database_of(&self, name: &ObjectName) -> String {
+        name.database.as_ref().map_or_else(|| self.current_database(), |d| d.text.clone())
     }
 
     pub(crate) fn settings(&self) -> Settings {
@@ -194,30 +247,44 @@ impl Session {
         self.state.read().current_database.clone()
     }
 
+    /// Binds a query without parameters.
     pub(crate) fn bind(&self, query: &Query) -> Result<BoundQuery> {
+        self.bind_with(query, &[])
+    }
+
+    fn bind_with(&self, query: &Query, parameters: &[Parameter]) -> Result<BoundQuery> {
         let current = self.current_database();
         let objects = self.database.objects();
         let view = View { objects: &objects, current_database: &current };
-        let options = BindOptions { settings: self.settings(), parameters: Vec::new() };
-        bind(query, &view, &options)
+        bind(query, &view, &self.bind_options(parameters))
     }
 
-    fn relation(&self, query: &Query) -> Result<Relation> {
-        let bound = self.bind(query)?;
+    /// A bound query over the data that the session works on.
+    pub(crate) fn relation(&self, query: &Query, parameters: &[Parameter]) -> Result<Relation> {
+        let bound = self.bind_with(query, parameters)?;
+        let settings = self.settings();
         let requests = config::request_rows(self, query, &bound)?;
-        Ok(Relation::new(self.database.clone(), bound, requests))
+        let source = Source { storage: self.storage(), settings };
+        Ok(Relation::new(self.database.clone(), bound, source, requests))
     }
 
-    fn run_query(&self, query: &Query) -> Result<Output> {
-        let output = self.relation(query)?.collect(None)?;
-        match &query.into_outfile {
-            Some(outfile) => load::write_outfile(outfile, &output, self.settings()),
-            None => Ok(output),
+    fn run_query(&self, query: &Query, sql: &str, parameters: &[Parameter]) -> Result<Output> {
+        let run = || {
+            let output = self.relation(query, parameters)?.collect(None)?;
+            match &query.into_outfile {
+                Some(outfile) => load::write_outfile(outfile, &output, self.settings()),
+                None => Ok(output),
+            }
+        };
+        match (self.storage(), &query.into_outfile) {
+            (Storage::Online, _) => run(),
+            (Storage::Offline, None) => self.as_job("BatchSql", sql, run),
+            (Storage::Offline, Some(_)) => self.as_job("ExportOfflineData", sql, run),
         }
     }
 
-    fn explain(&self, query: &Query) -> Result<Output> {
-        let bound = self.bind(query)?;
+    fn explain(&self, query: &Query, parameters: &[Parameter]) -> Result<Output> {
+        let bound = self.bind_with(query, parameters)?;
         let mut lines = vec!["batch mode".to_owned()];
         let plan = bound.plan.display_indent().to_string();
         lines.extend(plan.lines().map(|line| format!("  {line}")));
@@ -230,173 +297,8 @@ impl Session {
         Ok(Output { warnings, ..show::list("plan", lines.iter().map(String::as_str))? })
     }
 
-    fn create_database(&self, name: &Ident, if_not_exists: bool) -> Result<Output> {
-        let databases = &mut self.database.objects_mut().databases;
-        if databases.contains_key(&name.text) {
-            if if_not_exists {
-                return Ok(done("CREATE DATABASE"));
-            }
-            let message = format!("database `{}` exists already", name.text);
-            return Diagnostic::new(code::DUPLICATE_DATABASE, message).at(name.span).err();
-        }
-        databases.insert(name.text.clone(), DatabaseObjects::default());
-        Ok(done("CREATE DATABASE"))
-    }
-
-    fn drop_database(&self, name: &Ident, if_exists: bool) -> Result<Output> {
-        let databases = &mut self.database.objects_mut().databases;
-        let Some(found) = databases.get(&name.text) else {
-            if if_exists {
-                return Ok(done("DROP DATABASE"));
-            }
-            return no_database(name, databases.keys().map(String::as_str));
-        };
-        if !found.tables.is_empty() || !found.deployments.is_empty() {
-            let message = format!("database `{}` is not empty", name.text);
-            return Diagnostic::new(code::DEPENDENT_OBJECTS, message)
-                .at(name.span)
-                .with_hint("Drop its deployments and tables first.")
-                .err();
-        }
-        databases.remove(&name.text);
-        Ok(done("DROP DATABASE"))
-    }
-
-    fn use_database(&self, name: &Ident) -> Result<Output> {
-        let objects = self.database.objects();
-        if !objects.databases.contains_key(&name.text) {
-            return no_database(name, objects.databases.keys().map(String::as_str));
-        }
-        self.state.write().current_database.clone_from(&name.text);
-        Ok(done("USE"))
-    }
-
-    fn run_create_table(&self, create: &ast::CreateTable) -> Result<Output> {
-        if create.if_not_exists && self.find_table(&create.name).is_ok() {
-            return Ok(done("CREATE TABLE"));
-        }
-        let schema = match &create.like {
-            Some(like) => load::schema_of(like, self.settings())?,
-            None => create_table::schema(create, self.settings())?,
-        };
-        let known = ["partitionnum", "replicanum", "distribution", "storage_mode", "compress_type"];
-        let stray = create.options.iter().filter(|item| !known.contains(&item.key.text.as_str()));
-        let warnings = stray
-            .map(|item| {
-                let message = format!("option `{}` does not exist and is ignored", item.key.text);
-                Diagnostic::new(code::INVALID_PARAMETER, message)
-                    .at(item.key.span)
-                    .with_nearest(&item.key.text, known)
-            })
-            .collect();
-        self.add_table(&create.name, schema, create.if_not_exists)?;
-        Ok(Output { warnings, ..done("CREATE TABLE") })
-    }
-
-    fn add_table(
-        &self,
-        name: &ObjectName,
-        schema: TableSchema,
-        lenient: bool,
-    ) -> Result<Arc<Table>> {
-        let table = self.database.make_table(schema).map_err(|error| append::refused(&error))?;
-        let table = Arc::new(table);
-        let current = self.current_database();
-        let mut objects = self.database.objects_mut();
-        let id = objects.next_table_id;
-        let database = name.database.as_ref().map_or(current.as_str(), |d| d.text.as_str());
-        let Some(found) = objects.databases.get_mut(database) else {
-            let at = name.database.as_ref().unwrap_or(&name.name);
-            return no_database(at, objects.databases.keys().map(String::as_str));
-        };
-        if let Some(existing) = found.tables.get(&name.name.text) {
-            if lenient {
-                return Ok(Arc::clone(&existing.table));
-            }
-            let message = format!("table `{}` exists already", name.name.text);
-            return Diagnostic::new(code::DUPLICATE_TABLE, message).at(name.name.span).err();
-        }
-        let entry = TableEntry { id, table: Arc::clone(&table) };
-        found.tables.insert(name.name.text.clone(), entry);
-        objects.next_table_id += 1;
-        Ok(table)
-    }
-
-    fn drop_table(&self, name: &ObjectName, if_exists: bool) -> Result<Output> {
-        let current = self.current_database();
-        let mut objects = self.database.objects_mut();
-        let database = name.database.as_ref().map_or(current.as_str(), |d| d.text.as_str());
-        let Some(id) = objects.find_table(database, &name.name.text).map(|entry| entry.id) else {
-            if if_exists {
-                return Ok(done("DROP TABLE"));
-            }
-            let view = View { objects: &objects, current_database: &current };
-            return lockstep_plan::find_table(&view, name).map(|_| done("DROP TABLE"));
-        };
-        let users: Vec<String> = objects
-            .databases
-            .values()
-            .flat_map(|database| database.deployments.values())
-            .filter(|deployment| deployment.table_ids.contains(&id))
-            .map(|deployment| format!("`{}`", deployment.name))
-            .collect();
-        if !users.is_empty() {
-            let message =
-                format!("table `{}` has deployments: {}", name.name.text, users.join(", "));
-            return Diagnostic::new(code::DEPENDENT_OBJECTS, message)
-                .at(name.name.span)
-                .with_hint("Drop them first with DROP DEPLOYMENT.")
-                .err();
-        }
-        let found = objects.databases.get_mut(database).expect("the table was found in it");
-        found.tables.remove(&name.name.text);
-        Ok(done("DROP TABLE"))
-    }
-
-    fn show(&self, show: &Show) -> Result<Output> {
-        let current = self.current_database();
-        match show {
-            Show::Databases => {
-                let objects = self.database.objects();
-                show::list("database", objects.databases.keys().map(String::as_str))
-            }
-            Show::Tables => {
-                let objects = self.database.objects();
-                let tables = objects.databases.get(&current);
-                let names = tables.into_iter().flat_map(|found| found.tables.keys());
-                show::list("table", names.map(String::as_str))
-            }
-            Show::CreateTable(name) => {
-                let table = self.find_table(name)?;
-                let text = show::create_table(&name.name.text, &table.schema());
-                show::texts(
-                    &["table", "create_table"],
-                    &[vec![Some(name.name.text.clone()), Some(text)]],
-                )
-            }
-            Show::Deployments => self.show_deployments(),
-            Show::Deployment(name) => self.show_deployment(name),
-            Show::Functions => show::functions(),
-            Show::Variables => {
-                let state = self.state.read();
-                let rows: Vec<_> = state
-                    .variables
-                    .list()
-                    .map(|(name, value)| vec![Some(name.to_owned()), Some(value.to_owned())])
-                    .collect();
-                show::texts(&["variable", "value"], &rows)
-            }
-            _ => Diagnostic::unsupported("this SHOW is not supported yet").err(),
-        }
-    }
-
     pub(crate) fn find_table(&self, name: &ObjectName) -> Result<Arc<Table>> {
-        let current = self.current_database();
-        let objects = self.database.objects();
-        let view = View { objects: &objects, current_database: &current };
-        let found = lockstep_plan::find_table(&view, name)?;
-        let entry = objects.find_table(&found.database, &found.name);
-        Ok(Arc::clone(&entry.expect("the view found it").table))
+        self.find_entry(name).map(|entry| entry.table)
     }
 }
 
@@ -417,6 +319,24 @@ pub(crate) fn no_database<'a, T>(name: &Ident, names: impl Iterator<Item = &'a s
 
 pub(crate) fn done(message: &str) -> Output {
     Output { message: Some(message.to_owned()), ..Output::default() }
+}
+
+fn no_native_functions(name: &Ident) -> Result<Output> {
+    let message = format!("function `{}` cannot be made from a native library", name.text);
+    Diagnostic::unsupported(message)
+        .at(name.span)
+        .with_detail("Loading code into the process is not offered.")
+        .with_hint("SHOW FUNCTIONS lists the functions that there are.")
+        .err()
+}
+
+fn drop_function(name: &Ident, if_exists: bool) -> Result<Output> {
+    if if_exists {
+        return Ok(done("DROP FUNCTION"));
+    }
+    Diagnostic::new(code::UNDEFINED_OBJECT, format!("no user made a function `{}`", name.text))
+        .at(name.span)
+        .err()
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "the arms of a statement give results")]

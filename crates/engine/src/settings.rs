@@ -8,20 +8,52 @@ use lockstep_sql::ast::{Ident, Literal, OptionValue};
 struct Variable {
     name: &'static str,
     default: &'static str,
-    /// The values it takes; empty for any.
-    values: &'static [&'static str],
+    values: Values,
+}
+
+/// The values that a variable takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Values {
+    /// Any text.
+    Any,
+    /// One of these, in any case.
+    OneOf(&'static [&'static str]),
+    /// A whole number in this range.
+    Number(i64, i64),
+}
+
+/// `true` and `false`.
+const SWITCH: Values = Values::OneOf(&["true", "false"]);
+
+/// Where SELECT reads and LOAD DATA writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Storage {
+    /// The table, from which requests are answered too.
+    #[default]
+    Online,
+    /// What was loaded in offline mode.
+    Offline,
 }
 
 /// Declared once: SET checks against this, SHOW VARIABLES lists it.
 const VARIABLES: &[Variable] = &[
-    Variable { name: "compatibility", default: "standard", values: &["standard", "openmldb"] },
-    Variable { name: "enable_trace", default: "false", values: &["true", "false"] },
-    Variable { name: "execute_mode", default: "online", values: &["online", "offline", "request"] },
-    Variable { name: "insert_memory_usage_limit", default: "0", values: &[] },
-    Variable { name: "job_timeout", default: "60000", values: &[] },
-    Variable { name: "spark_config", default: "", values: &[] },
-    Variable { name: "sync_job", default: "false", values: &["true", "false"] },
-    Variable { name: "time_zone", default: "UTC", values: &[] },
+    Variable {
+        name: "compatibility",
+        default: "standard",
+        values: Values::OneOf(&["standard", "openmldb"]),
+    },
+    Variable { name: "deploy_stats", default: "off", values: Values::OneOf(&["on", "off"]) },
+    Variable { name: "enable_trace", default: "false", values: SWITCH },
+    Variable {
+        name: "execute_mode",
+        default: "online",
+        values: Values::OneOf(&["online", "offline", "request"]),
+    },
+    Variable { name: "insert_memory_usage_limit", default: "0", values: Values::Number(0, 100) },
+    Variable { name: "job_timeout", default: "20000", values: Values::Number(0, i64::MAX) },
+    Variable { name: "spark_config", default: "", values: Values::Any },
+    Variable { name: "sync_job", default: "false", values: SWITCH },
+    Variable { name: "time_zone", default: "UTC", values: Values::Any },
 ];
 
 /// The variables of one session.
@@ -41,6 +73,22 @@ impl Default for Variables {
     }
 }
 
+impl Variable {
+    fn check(&self, text: &str, lower: &str, span: Span) -> Result<()> {
+        let hint = match self.values {
+            Values::Any => return Ok(()),
+            Values::OneOf(values) if values.contains(&lower) => return Ok(()),
+            Values::OneOf(values) => format!("It is one of {}.", values.join(", ")),
+            Values::Number(least, most) => match lower.parse::<i64>() {
+                Ok(number) if (least..=most).contains(&number) => return Ok(()),
+                _ => format!("It is a whole number from {least} to {most}."),
+            },
+        };
+        let message = format!("variable `{}` cannot be '{text}'", self.name);
+        Diagnostic::new(code::INVALID_PARAMETER, message).at(span).with_hint(hint).err()
+    }
+}
+
 impl Variables {
     /// SET name = value.
     pub(crate) fn set(&mut self, name: &Ident, value: &OptionValue) -> Result<()> {
@@ -57,13 +105,7 @@ impl Variables {
         let variable = &VARIABLES[at];
         let text = text(value, name.span)?;
         let lower = text.to_ascii_lowercase();
-        if !variable.values.is_empty() && !variable.values.contains(&lower.as_str()) {
-            let message = format!("variable `{wanted}` cannot be '{text}'");
-            return Diagnostic::new(code::INVALID_PARAMETER, message)
-                .at(name.span)
-                .with_hint(format!("It is one of {}.", variable.values.join(", ")))
-                .err();
-        }
+        variable.check(&text, &lower, name.span)?;
         match variable.name {
             "time_zone" => self.settings.time_zone = time_zone(&text, name.span)?,
             "compatibility" => {
@@ -74,8 +116,17 @@ impl Variables {
             }
             _ => {}
         }
-        self.values[at] = if variable.values.is_empty() { text } else { lower };
+        self.values[at] = if variable.values == Values::Any { text } else { lower };
         Ok(())
+    }
+
+    /// What `execute_mode` means.
+    pub(crate) fn storage(&self) -> Storage {
+        let mode = self.list().find(|(name, _)| *name == "execute_mode");
+        match mode {
+            Some((_, "offline")) => Storage::Offline,
+            _ => Storage::Online,
+        }
     }
 
     /// Names and values, by name.

@@ -1,9 +1,188 @@
 //! SHOW, DESC and EXPLAIN: answers that are made, not computed.
 
 use lockstep_diagnostic::Result;
-use lockstep_row::{DataType, Datum, IndexSpec, Retention, TableSchema, arrow::ColumnBuilder};
+use lockstep_row::{
+    DataType, Datum, IndexSpec, Retention, TableSchema, Value, arrow::ColumnBuilder,
+};
+use lockstep_sql::ast::{ObjectName, Show};
 
-use crate::{DeploymentInfo, Output, request::output_batch};
+use crate::{
+    DeploymentInfo, Output, Session, catalog::TableEntry, request::output_batch,
+    settings::Variables, table_options::TableOptions, user::ROOT,
+};
+
+impl Session {
+    pub(crate) fn show(&self, show: &Show) -> Result<Output> {
+        let current = self.current_database();
+        match show {
+            Show::Databases => {
+                let objects = self.database.objects();
+                list("database", objects.databases.keys().map(String::as_str))
+            }
+            Show::Tables => {
+                let objects = self.database.objects();
+                let tables = objects.databases.get(&current);
+                let names = tables.into_iter().flat_map(|found| found.tables.keys());
+                list("table", names.map(String::as_str))
+            }
+            Show::CreateTable(name) => {
+                let entry = self.find_entry(name)?;
+                let text = create_table(&name.name.text, &entry.table.schema(), &entry.options);
+                texts(&["table", "create_table"], &[vec![Some(name.name.text.clone()), Some(text)]])
+            }
+            Show::Indexes(name) => indexes(&self.find_table(name)?.schema()),
+            Show::TableStatus(like) => self.table_status(&current, like.as_deref()),
+            Show::Deployments => self.show_deployments(),
+            Show::Deployment(name) => self.show_deployment(name),
+            Show::Functions => functions(),
+            Show::Variables => variables(&self.variables()),
+            Show::GlobalVariables => variables(&self.database.objects().variables),
+            Show::Components => self.components(),
+            Show::Procedures => self.show_procedures(),
+            Show::CreateProcedure(name) => self.show_create_procedure(name),
+            Show::Jobs { like, .. } => self.show_jobs(like.as_deref()),
+            Show::Job(id) => self.show_job(id),
+            Show::JobLog(id) => self.show_job_log(id),
+            Show::CurrentUser => list("user", std::iter::once(ROOT)),
+            Show::Users => self.show_users(),
+            Show::Grants(user) => self.show_grants(user.as_ref()),
+        }
+    }
+
+    /// DESC: the columns, with the indexes that each takes part in, and the offline data.
+    pub(crate) fn describe(&self, name: &ObjectName) -> Result<Output> {
+        describe(&self.find_table(name)?.schema())
+    }
+
+    /// SHOW TABLE STATUS: the tables of the current database, or those of every database whose
+    /// name fits the pattern.
+    fn table_status(&self, current: &str, like: Option<&str>) -> Result<Output> {
+        let objects = self.database.objects();
+        let mut rows = Vec::new();
+        for (database, found) in &objects.databases {
+            for (name, entry) in &found.tables {
+                let is_shown = match like {
+                    None => database == current,
+                    Some(pattern) => is_like(name, pattern),
+                };
+                if is_shown {
+                    rows.push(status_row(database, name, entry));
+                }
+            }
+        }
+        values(STATUS, &rows)
+    }
+
+    /// SHOW COMPONENTS: the engine within the process is all there is.
+    fn components(&self) -> Result<Output> {
+        let row =
+            ["in-process", "engine", &self.database.started_ms().to_string(), "online", "NULL"];
+        texts(
+            &["Endpoint", "Role", "Connect_time", "Status", "Ns_role"],
+            &[row.map(|text| Some(text.to_owned())).to_vec()],
+        )
+    }
+}
+
+/// The columns of SHOW TABLE STATUS.
+const STATUS: &[(&str, DataType)] = &[
+    ("Table_id", DataType::BigInt),
+    ("Table_name", DataType::String),
+    ("Database_name", DataType::String),
+    ("Storage_type", DataType::String),
+    ("Rows", DataType::BigInt),
+    ("Memory_data_size", DataType::BigInt),
+    ("Disk_data_size", DataType::BigInt),
+    ("Partition", DataType::Int),
+    ("Partition_unalive", DataType::Int),
+    ("Replica", DataType::Int),
+    ("Offline_path", DataType::String),
+    ("Offline_format", DataType::String),
+    ("Offline_deep_copy", DataType::String),
+];
+
+fn status_row(database: &str, name: &str, entry: &TableEntry) -> Vec<Value> {
+    let text = |text: &str| Value::String(text.into());
+    let number = |count: u64| Value::BigInt(i64::try_from(count).unwrap_or(i64::MAX));
+    let offline = entry.offline.read();
+    let rows = entry.table.snapshot().scan().count();
+    vec![
+        number(entry.id),
+        text(name),
+        text(database),
+        text(entry.options.storage_mode.as_deref().unwrap_or("memory")),
+        number(u64::try_from(rows).unwrap_or(u64::MAX)),
+        number(entry.table.memory_bytes()),
+        Value::BigInt(0),
+        Value::Int(entry.options.partition_num()),
+        Value::Int(0),
+        Value::Int(entry.options.replica_num()),
+        text(&offline.paths().join(", ")),
+        text(offline.format().unwrap_or("NULL")),
+        text(match (offline.has_rows(), offline.paths().is_empty()) {
+            (false, true) => "NULL",
+            (true, _) => "true",
+            (false, false) => "false",
+        }),
+    ]
+}
+
+/// SHOW VARIABLES.
+fn variables(variables: &Variables) -> Result<Output> {
+    let rows: Vec<_> = variables
+        .list()
+        .map(|(name, value)| vec![Some(name.to_owned()), Some(value.to_owned())])
+        .collect();
+    texts(&["Variable_name", "Value"], &rows)
+}
+
+/// SHOW INDEXES: the declared indexes, in the words of the dialect.
+fn indexes(schema: &TableSchema) -> Result<Output> {
+    let name = |column: &usize| schema.columns[*column].name.clone();
+    let declared = schema.indexes.iter().filter(|index| index.declared);
+    let rows: Vec<_> = declared
+        .map(|index| {
+            let keys: Vec<String> = index.keys.iter().map(name).collect();
+            let ts = index.event_time.as_ref().map_or_else(|| "-".to_owned(), name);
+            let (ttl, ttl_type) = ttl(index.retention);
+            [index.name.clone(), keys.join("|"), ts, ttl, ttl_type.to_owned()].map(Some).to_vec()
+        })
+        .collect();
+    texts(&["name", "keys", "ts", "ttl", "ttl_type"], &rows)
+}
+
+/// A retention as DESC of the dialect prints it.
+fn ttl(retention: Retention) -> (String, &'static str) {
+    let minutes = |ttl_ms: i64| format!("{}min", ttl_ms / 60_000);
+    match retention {
+        Retention::Forever => (minutes(0), "kAbsoluteTime"),
+        Retention::Absolute { ttl_ms } => (minutes(ttl_ms), "kAbsoluteTime"),
+        Retention::Latest { latest } => (latest.to_string(), "kLatestTime"),
+        Retention::AbsOrLat { ttl_ms, latest } => {
+            (format!("{}||{latest}", minutes(ttl_ms)), "kAbsOrLat")
+        }
+        Retention::AbsAndLat { ttl_ms, latest } => {
+            (format!("{}&&{latest}", minutes(ttl_ms)), "kAbsAndLat")
+        }
+    }
+}
+
+/// Whether a text fits a pattern of LIKE: `%` is any text, `_` one character.
+pub(crate) fn is_like(text: &str, pattern: &str) -> bool {
+    let mut chars = pattern.chars();
+    match chars.next() {
+        None => text.is_empty(),
+        Some('%') => {
+            let rest = chars.as_str();
+            text.char_indices().any(|(at, _)| is_like(&text[at..], rest)) || is_like("", rest)
+        }
+        Some(wanted) => {
+            let mut left = text.chars();
+            left.next().is_some_and(|found| wanted == '_' || found == wanted)
+                && is_like(left.as_str(), chars.as_str())
+        }
+    }
+}
 
 /// A table of texts; `None` is NULL.
 pub(crate) fn texts(names: &[&str], rows: &[Vec<Option<String>>]) -> Result<Output> {
@@ -20,6 +199,21 @@ pub(crate) fn texts(names: &[&str], rows: &[Vec<Option<String>>]) -> Result<Outp
     Ok(Output { columns, batches: vec![batch], ..Output::default() })
 }
 
+/// A table of values, which are of the columns' types or NULL.
+pub(crate) fn values(names: &[(&str, DataType)], rows: &[Vec<Value>]) -> Result<Output> {
+    let columns: Vec<(String, DataType)> =
+        names.iter().map(|(name, data_type)| ((*name).to_owned(), data_type.clone())).collect();
+    let mut builders: Vec<ColumnBuilder> =
+        columns.iter().map(|(_, data_type)| ColumnBuilder::new(data_type, rows.len())).collect();
+    for row in rows {
+        for (builder, value) in builders.iter_mut().zip(row) {
+            builder.push(value.as_scalar().unwrap_or_default());
+        }
+    }
+    let batch = output_batch(&columns, builders, rows.len())?;
+    Ok(Output { columns, batches: vec![batch], ..Output::default() })
+}
+
 /// One column of texts.
 pub(crate) fn list<'a>(name: &str, values: impl Iterator<Item = &'a str>) -> Result<Output> {
     let rows: Vec<_> = values.map(|value| vec![Some(value.to_owned())]).collect();
@@ -27,7 +221,7 @@ pub(crate) fn list<'a>(name: &str, values: impl Iterator<Item = &'a str>) -> Res
 }
 
 /// DESC: the columns, with the indexes that each takes part in.
-pub(crate) fn describe(schema: &TableSchema) -> Result<Output> {
+fn describe(schema: &TableSchema) -> Result<Output> {
     let rows: Vec<_> = schema
         .columns
         .iter()
@@ -56,7 +250,7 @@ pub(crate) fn describe(schema: &TableSchema) -> Result<Output> {
 }
 
 /// SHOW CREATE TABLE.
-pub(crate) fn create_table(name: &str, schema: &TableSchema) -> String {
+fn create_table(name: &str, schema: &TableSchema, options: &TableOptions) -> String {
     let mut items: Vec<String> = schema
         .columns
         .iter()
@@ -79,16 +273,17 @@ pub(crate) fn create_table(name: &str, schema: &TableSchema) -> String {
         };
         format!("INDEX(KEY=({}){}{ttl})", keys.join(", "), ts.unwrap_or_default())
     }));
-    format!("CREATE TABLE `{name}` (\n    {}\n);", items.join(",\n    "))
+    let options = options.written();
+    format!("CREATE TABLE `{name}` (\n    {}\n){options};", items.join(",\n    "))
 }
 
-fn literal(value: &lockstep_row::Value) -> String {
+fn literal(value: &Value) -> String {
     let settings = lockstep_function::Settings::default();
     match value {
-        lockstep_row::Value::Null => "NULL".to_owned(),
-        lockstep_row::Value::String(text) => format!("'{}'", text.replace('\'', "\\'")),
-        lockstep_row::Value::Timestamp(value) => value.to_string(),
-        lockstep_row::Value::Date(_) => {
+        Value::Null => "NULL".to_owned(),
+        Value::String(text) => format!("'{}'", text.replace('\'', "\\'")),
+        Value::Timestamp(value) => value.to_string(),
+        Value::Date(_) => {
             let datum = value.as_scalar().unwrap_or_default();
             format!("'{}'", lockstep_function::cast::print_datum(datum, &settings))
         }

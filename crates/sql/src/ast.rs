@@ -707,8 +707,10 @@ pub enum Show {
     Deployment(ObjectName),
     /// SHOW FUNCTIONS.
     Functions,
-    /// SHOW [SESSION | GLOBAL] VARIABLES.
+    /// SHOW [SESSION] VARIABLES.
     Variables,
+    /// SHOW GLOBAL VARIABLES.
+    GlobalVariables,
     /// SHOW TABLE STATUS [LIKE 'pattern'].
     TableStatus(Option<String>),
     /// SHOW COMPONENTS.
@@ -730,6 +732,12 @@ pub enum Show {
     JobLog(String),
     /// SHOW `CURRENT_USER`.
     CurrentUser,
+    /// SHOW INDEXES FROM t.
+    Indexes(ObjectName),
+    /// SHOW GRANTS [FOR user].
+    Grants(Option<Ident>),
+    /// SHOW USERS.
+    Users,
 }
 
 /// A parameter of a procedure or function.
@@ -754,6 +762,8 @@ pub struct CreateProcedure {
     pub parameters: Vec<ParameterDefinition>,
     /// The queries between BEGIN and END.
     pub body: Vec<Query>,
+    /// The whole statement: what SHOW CREATE PROCEDURE prints.
+    pub span: Span,
 }
 
 /// CREATE [AGGREGATE] FUNCTION f(parameters) RETURNS type OPTIONS(…).
@@ -791,6 +801,23 @@ pub struct UserDefinition {
     pub conditional: bool,
     /// OPTIONS(…).
     pub options: Vec<OptionItem>,
+}
+
+/// GRANT, REVOKE.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Privileges {
+    /// GRANT; REVOKE otherwise.
+    pub is_granted: bool,
+    /// The privileges in upper case; ALL is one.
+    pub privileges: Vec<Ident>,
+    /// TABLE or DATABASE, in upper case, when it was written.
+    pub object_kind: Option<String>,
+    /// The object: its database, and its table unless the whole database is meant; `*` for all.
+    pub object: Vec<Ident>,
+    /// The users.
+    pub users: Vec<Ident>,
+    /// WITH GRANT OPTION.
+    pub with_grant_option: bool,
 }
 
 /// A statement.
@@ -916,4 +943,8 @@ pub enum Statement {
     StopJob(String),
     /// DELETE JOB id.
     DeleteJob(String),
+    /// GRANT, REVOKE.
+    Privileges(Privileges),
+    /// EXIT.
+    Exit,
 }

@@ -20,6 +20,7 @@ enum TableItem {
 
 impl Parser<'_> {
     pub(crate) fn create(&mut self) -> Result<Statement> {
+        let start = self.start();
         self.expect_word("CREATE")?;
         if self.at_words(&["OR", "REPLACE"]) {
             return self.unsupported("CREATE OR REPLACE").err();
@@ -38,14 +39,14 @@ impl Parser<'_> {
             return self.create_index();
         }
         if self.eat_word("PROCEDURE") {
-            return self.create_procedure();
+            return self.create_procedure(start);
         }
         if self.at_word("FUNCTION") || self.at_words(&["AGGREGATE", "FUNCTION"]) {
             return self.create_function();
         }
         if self.eat_word("USER") {
             let conditional = self.if_not_exists();
-            let name = self.ident()?;
+            let name = self.user_name()?;
             let options = self.options_clause("OPTIONS")?;
             return Ok(Statement::CreateUser(UserDefinition { name, conditional, options }));
         }
@@ -163,7 +164,7 @@ impl Parser<'_> {
         Ok(Statement::CreateIndex(Box::new(CreateIndex { name, table, columns, options })))
     }
 
-    fn create_procedure(&mut self) -> Result<Statement> {
+    fn create_procedure(&mut self, start: usize) -> Result<Statement> {
         let if_not_exists = self.if_not_exists();
         let name = self.object_name()?;
         let parameters = self.parameter_list()?;
@@ -173,7 +174,8 @@ impl Parser<'_> {
             body.push(self.query()?);
             self.expect_symbol(";")?;
         }
-        let procedure = CreateProcedure { name, if_not_exists, parameters, body };
+        let span = self.span_from(start);
+        let procedure = CreateProcedure { name, if_not_exists, parameters, body, span };
         Ok(Statement::CreateProcedure(Box::new(procedure)))
     }
 
@@ -210,7 +212,7 @@ impl Parser<'_> {
         self.expect_word("ALTER")?;
         if self.eat_word("USER") {
             let conditional = self.if_exists();
-            let name = self.ident()?;
+            let name = self.user_name()?;
             self.expect_word("SET")?;
             let options = self.options_clause("OPTIONS")?;
             return Ok(Statement::AlterUser(UserDefinition { name, conditional, options }));
@@ -255,7 +257,7 @@ impl Parser<'_> {
         }
         if self.eat_word("USER") {
             let if_exists = self.if_exists();
-            return Ok(Statement::DropUser { name: self.ident()?, if_exists });
+            return Ok(Statement::DropUser { name: self.user_name()?, if_exists });
         }
         self.expect_word("INDEX")?;
         self.drop_index()

@@ -41,6 +41,8 @@ pub struct Parsed {
     pub statement: ast::Statement,
     /// Its bytes in the script, without the semicolon.
     pub span: Span,
+    /// How many `?` it has.
+    pub parameter_count: usize,
 }
 
 /// Parses a script: statements with `;` between them. Empty statements are skipped, so an empty

@@ -5,13 +5,12 @@
 use lockstep_diagnostic::Result;
 
 use crate::Parsed;
-use crate::ast::{Deploy, Ident, Insert, InsertRow, LoadData, Show, Statement};
+use crate::ast::{Deploy, Ident, Insert, InsertRow, LoadData, Privileges, Show, Statement};
 use crate::cursor::Parser;
 use crate::token::Kind;
 
 /// Statements of the reference that Lockstep does not have.
-const UNSUPPORTED: &[&str] =
-    &["UPDATE", "GRANT", "REVOKE", "MERGE", "BEGIN", "COMMIT", "ROLLBACK", "EXIT", "CLONE"];
+const UNSUPPORTED: &[&str] = &["UPDATE", "MERGE", "BEGIN", "COMMIT", "ROLLBACK", "CLONE"];
 
 /// SHOW forms that are one or two words.
 const SHOWN: &[(&[&str], Show)] = &[
@@ -21,11 +20,12 @@ const SHOWN: &[(&[&str], Show)] = &[
     (&["FUNCTIONS"], Show::Functions),
     (&["VARIABLES"], Show::Variables),
     (&["SESSION", "VARIABLES"], Show::Variables),
-    (&["GLOBAL", "VARIABLES"], Show::Variables),
+    (&["GLOBAL", "VARIABLES"], Show::GlobalVariables),
     (&["COMPONENTS"], Show::Components),
     (&["PROCEDURES"], Show::Procedures),
     (&["PROCEDURE", "STATUS"], Show::Procedures),
     (&["CURRENT_USER"], Show::CurrentUser),
+    (&["USERS"], Show::Users),
 ];
 
 impl Parser<'_> {
@@ -40,7 +40,8 @@ impl Parser<'_> {
             self.parameters = 0;
             let start = self.start();
             let statement = self.statement()?;
-            statements.push(Parsed { statement, span: self.span_from(start) });
+            let parameter_count = self.parameters;
+            statements.push(Parsed { statement, span: self.span_from(start), parameter_count });
             if !self.at_end() {
                 self.expect_symbol(";")?;
             }
@@ -80,6 +81,11 @@ impl Parser<'_> {
                 self.object_name().map(Statement::Truncate)
             }
             "CALL" => self.call_procedure(),
+            "GRANT" | "REVOKE" => self.privileges(),
+            "EXIT" | "QUIT" => {
+                self.advance();
+                Ok(Statement::Exit)
+            }
             "STOP" => {
                 self.advance();
                 self.expect_word("JOB")?;
@@ -163,6 +169,12 @@ impl Parser<'_> {
             Show::Deployment(self.object_name()?)
         } else if self.eat_words(&["TABLE", "STATUS"]) {
             Show::TableStatus(self.like_pattern()?)
+        } else if self.at_words(&["INDEX", "FROM"]) || self.at_words(&["INDEXES", "FROM"]) {
+            self.advance();
+            self.advance();
+            Show::Indexes(self.object_name()?)
+        } else if self.eat_word("GRANTS") {
+            Show::Grants(if self.eat_word("FOR") { Some(self.user_name()?) } else { None })
         } else if self.eat_word("JOBS") {
             let component =
                 if self.eat_word("FROM") { Some(self.ident()?.text.to_lowercase()) } else { None };
@@ -245,5 +257,80 @@ impl Parser<'_> {
             if self.at_symbol(")") { Vec::new() } else { self.comma_list(Self::expression)? };
         self.expect_symbol(")")?;
         Ok(Statement::Call { name, arguments })
+    }
+
+    /// `GRANT privileges ON [TABLE | DATABASE] object TO users [WITH GRANT OPTION]`, and REVOKE
+    /// with FROM.
+    fn privileges(&mut self) -> Result<Statement> {
+        let is_granted = self.eat_word("GRANT");
+        if !is_granted {
+            self.expect_word("REVOKE")?;
+        }
+        let privileges = self.comma_list(Self::privilege)?;
+        self.expect_word("ON")?;
+        let object_kind = match self.text(self.peek()).to_ascii_uppercase() {
+            kind if ["TABLE", "DATABASE"].contains(&kind.as_str())
+                && !self.nth_is_symbol(1, ".") =>
+            {
+                self.advance();
+                Some(kind)
+            }
+            _ => None,
+        };
+        let mut object = vec![self.object_part()?];
+        if self.eat_symbol(".") {
+            object.push(self.object_part()?);
+        }
+        self.expect_word(if is_granted { "TO" } else { "FROM" })?;
+        let users = self.comma_list(Self::user_name)?;
+        let with_grant_option = is_granted && self.eat_words(&["WITH", "GRANT", "OPTION"]);
+        Ok(Statement::Privileges(Privileges {
+            is_granted,
+            privileges,
+            object_kind,
+            object,
+            users,
+            with_grant_option,
+        }))
+    }
+
+    /// `SELECT`, `CREATE USER`, `ALL [PRIVILEGES]`.
+    fn privilege(&mut self) -> Result<Ident> {
+        let mut name = self.any_ident()?;
+        name.text.make_ascii_uppercase();
+        if name.text == "ALL" {
+            self.eat_word("PRIVILEGES");
+        }
+        while self.peek().kind == Kind::Word && !self.at_word("ON") {
+            let next = self.any_ident()?;
+            name.span = name.span.to(next.span);
+            name.text = format!("{} {}", name.text, next.text.to_ascii_uppercase());
+        }
+        Ok(name)
+    }
+
+    /// A name, or `*`.
+    fn object_part(&mut self) -> Result<Ident> {
+        if self.at_symbol("*") {
+            let span = self.advance().span();
+            return Ok(Ident { text: "*".to_owned(), span });
+        }
+        self.any_ident()
+    }
+
+    /// `name`, `'name'`, `name@host`; the host is not kept.
+    pub(crate) fn user_name(&mut self) -> Result<Ident> {
+        let name = self.name_or_text()?;
+        if self.eat_symbol("@") {
+            self.name_or_text()?;
+        }
+        Ok(name)
+    }
+
+    fn name_or_text(&mut self) -> Result<Ident> {
+        if self.peek().kind == Kind::String {
+            return self.string().map(|(text, span)| Ident { text, span });
+        }
+        self.any_ident()
     }
 }

@@ -74,4 +74,16 @@ pub enum TableError {
         /// The name.
         name: String,
     },
+    /// No declared index of this name.
+    #[error("index `{name}` does not exist")]
+    IndexMissing {
+        /// The name.
+        name: String,
+    },
+    /// The only declared index of a table.
+    #[error("index `{name}` is the last one of the table")]
+    LastIndex {
+        /// The name.
+        name: String,
+    },
 }

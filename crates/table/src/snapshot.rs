@@ -109,6 +109,22 @@ impl<'t> Snapshot<'t> {
         live.map(|found| found.row.to_handle())
     }
 
+    /// Whether a live row is equal to this one in every column.
+    pub(crate) fn holds(&self, row: RowRef<'_>) -> bool {
+        let state = self.state();
+        let mut scratch = Vec::new();
+        let Some(index) = state.schema.indexes.iter().position(|spec| spec.declared) else {
+            return self.arrived().any(|found| found.row.bytes() == row.bytes());
+        };
+        let mut key = Vec::new();
+        state::encode_key(&state.schema.indexes[index], self.table.view(row), &mut key);
+        let bounds = Bounds::visible(self.visible_arrival);
+        let Some(mut rows) = state.indexes[index].seek(&key, bounds, &self.guard) else {
+            return false;
+        };
+        rows.any(|found| found.row.bytes() == row.bytes() && self.is_live(found.row, &mut scratch))
+    }
+
     /// Whether some declared index keeps the row. `key` is scratch.
     pub(crate) fn is_live(&self, row: RowRef<'_>, key: &mut Vec<u8>) -> bool {
         let state = self.state();

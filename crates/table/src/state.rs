@@ -49,6 +49,21 @@ impl State {
     }
 }
 
+impl State {
+    /// This state with the index at `position` no longer declared.
+    pub(crate) fn with_undeclared(&self, position: usize) -> Self {
+        let mut schema = TableSchema::clone(&self.schema);
+        let is_taken = |name: &String| schema.indexes.iter().any(|spec| spec.name == *name);
+        let mut names = (position..).map(|number| format!("auto_{number}"));
+        let name = names.find(|name| !is_taken(name)).expect("there are more numbers than indexes");
+        let spec = &mut schema.indexes[position];
+        spec.name = name;
+        spec.retention = Retention::Forever;
+        spec.declared = false;
+        Self::new(Arc::new(schema), self.indexes.clone(), Arc::clone(&self.log))
+    }
+}
+
 /// The event time of a row in an index; NULL is `i64::MIN`.
 #[inline]
 pub(crate) fn event_time(spec: &IndexSpec, row: RowView<'_>, arrival_ms: i64) -> i64 {

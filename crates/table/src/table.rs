@@ -12,6 +12,7 @@
 //! is noted first, and used when the epoch collector says that all guards of that time are gone.
 
 use std::{
+    collections::BTreeSet,
     fmt,
     ptr::NonNull,
     sync::{
@@ -99,20 +100,58 @@ impl Table {
     }
 
     /// Appends rows, all or none, and returns how many. They become visible at once, in every
-    /// index. An empty append takes no arrival.
+    /// index. An empty append takes no arrival. An event time may be NULL, which sorts before
+    /// every other and has expired wherever an index keeps rows for a time.
     pub fn append<'r, R>(&self, rows: R) -> Result<u64, TableError>
     where
         R: IntoIterator,
         R::Item: AsRef<[Datum<'r>]>,
     {
+        let encoded = self.encode(rows)?;
+        Ok(self.store(&mut self.writer.lock(), encoded))
+    }
+
+    /// Appends rows like [`Self::append`], but refuses them when an event time of a declared index
+    /// is NULL or negative.
+    pub fn append_timed<'r, R>(&self, rows: R) -> Result<u64, TableError>
+    where
+        R: IntoIterator,
+        R::Item: AsRef<[Datum<'r>]>,
+    {
+        let encoded = self.encode(rows)?;
+        let mut writer = self.writer.lock();
+        self.check_event_times(self.locked_state(&writer), &encoded)?;
+        Ok(self.store(&mut writer, encoded))
+    }
+
+    /// Appends the rows that are not stored yet, with the checks of [`Self::append_timed`], and
+    /// returns how many they are. Reads, for each row, the rows of its key in the first declared
+    /// index; the whole table when there is none.
+    pub fn append_absent<'r, R>(&self, rows: R) -> Result<u64, TableError>
+    where
+        R: IntoIterator,
+        R::Item: AsRef<[Datum<'r>]>,
+    {
         let mut encoded = self.encode(rows)?;
+        let mut writer = self.writer.lock();
+        self.check_event_times(self.locked_state(&writer), &encoded)?;
+        {
+            let snapshot = self.snapshot();
+            let mut taken = BTreeSet::new();
+            encoded.retain(|row| {
+                taken.insert(row.get().bytes().to_vec()) && !snapshot.holds(row.get())
+            });
+        }
+        Ok(self.store(&mut writer, encoded))
+    }
+
+    /// Gives rows their arrival and makes them visible. Under the lock.
+    fn store(&self, writer: &mut MutexGuard<'_, Writer>, mut encoded: Vec<RowHandle>) -> u64 {
         let count = number(encoded.len());
         if count == 0 {
-            return Ok(0);
+            return 0;
         }
-        let mut writer = self.writer.lock();
-        let state = self.locked_state(&writer);
-        self.check_event_times(state, &encoded)?;
+        let state = self.locked_state(writer);
         writer.arrival_ms_last = writer.arrival_ms_last.max(self.clock.now_ms());
         let first = self.arrivals.take(count);
         // Relaxed: written under the lock.
@@ -129,7 +168,7 @@ impl Table {
         self.row_bytes.fetch_add(bytes, Ordering::Relaxed);
         // Release: pairs with the Acquire in `snapshot`, which thereby finds the rows in every series.
         self.visible.store(first + count, Ordering::Release);
-        Ok(count)
+        count
     }
 
     fn encode<'r, R>(&self, rows: R) -> Result<Vec<RowHandle>, TableError>
@@ -214,9 +253,6 @@ impl Table {
         if schema.indexes.iter().any(|other| other.name == spec.name) {
             return Err(TableError::IndexExists { name: spec.name });
         }
-        for (row, row_number) in snapshot.scan().zip(1..) {
-            state::check_event_time(schema, &spec, row.row, row_number)?;
-        }
         let position = schema.indexes.len();
         let mut state = snapshot.state().with_index(spec.clone(), self.build(&spec, &snapshot));
         if !snapshot.state().keeps_everything {
@@ -270,12 +306,79 @@ impl Table {
         self.row_bytes.store(bytes, Ordering::Relaxed);
     }
 
+    /// Removes a declared index. Its place stays, as an index that keeps what the other declared
+    /// indexes keep, so that what reads through it goes on. The last declared index stays.
+    pub fn drop_declared_index(&self, name: &str) -> Result<(), TableError> {
+        let writer = self.writer.lock();
+        let snapshot = self.snapshot();
+        let schema = snapshot.schema();
+        let is_declared = |spec: &IndexSpec| spec.declared && spec.name == name;
+        let Some(position) = schema.indexes.iter().position(is_declared) else {
+            return Err(TableError::IndexMissing { name: name.to_owned() });
+        };
+        if schema.indexes.iter().filter(|spec| spec.declared).count() == 1 {
+            return Err(TableError::LastIndex { name: name.to_owned() });
+        }
+        let mut state = snapshot.state().with_undeclared(position);
+        let remaining = Snapshot::new(
+            self,
+            lockstep_series::pin(),
+            NonNull::from(&state),
+            (snapshot.visible_arrival(), snapshot.now_ms()),
+        );
+        let series = self.build(&state.schema.indexes[position], &remaining);
+        drop(remaining);
+        state.indexes[position] = Arc::new(series);
+        self.replace_state(&writer, state);
+        Ok(())
+    }
+
+    /// Removes the rows for which `is_deleted` holds, from every index at once, and returns how
+    /// many. Snapshots taken before go on seeing them. Rebuilds every index from the rows that
+    /// stay, so the time is linear in the rows of the table; readers go on, writers wait.
+    pub fn delete(&self, mut is_deleted: impl FnMut(RowView<'_>) -> bool) -> u64 {
+        let writer = self.writer.lock();
+        let snapshot = self.snapshot();
+        let mut deleted = 0;
+        let mut kept = Vec::new();
+        for handle in snapshot.live_handles() {
+            if is_deleted(self.view(handle.get())) {
+                deleted += 1;
+            } else {
+                kept.push(handle);
+            }
+        }
+        if deleted == 0 {
+            return 0;
+        }
+        let state = snapshot.state();
+        let indexes = state.schema.indexes.iter();
+        let indexes = indexes.map(|spec| Arc::new(self.series_of(spec, &kept))).collect();
+        let log = Series::new();
+        let bytes = kept.iter().map(|row| row_size(row.get())).sum();
+        let count = number(kept.len());
+        for row in kept {
+            log.insert(&[], log_position(row.get()), row);
+        }
+        let state = State::new(Arc::clone(&state.schema), indexes, Arc::new(log));
+        self.replace_state(&writer, state);
+        // Relaxed: numbers to report, written under the lock.
+        self.row_count.store(count, Ordering::Relaxed);
+        self.row_bytes.store(bytes, Ordering::Relaxed);
+        deleted
+    }
+
     /// Makes the series of an index from the live rows.
     fn build(&self, spec: &IndexSpec, snapshot: &Snapshot<'_>) -> Series {
+        self.series_of(spec, &snapshot.live_handles().collect::<Vec<_>>())
+    }
+
+    /// Makes the series of an index from rows in order of arrival.
+    fn series_of(&self, spec: &IndexSpec, rows: &[RowHandle]) -> Series {
         let event_time =
             |row: &RowHandle| state::event_time(spec, self.view(row.get()), row.get().arrival_ms());
         let mut rows: Vec<(i64, RowHandle)> =
-            snapshot.live_handles().map(|row| (event_time(&row), row)).collect();
+            rows.iter().map(|row| (event_time(row), row.clone())).collect();
         // In order, every row is an append. Stable: equal event times stay in order of arrival.
         rows.sort_by_key(|(event_time, _)| *event_time);
         let series = Series::new();

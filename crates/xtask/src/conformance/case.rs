@@ -51,6 +51,8 @@ pub(crate) struct Input {
     pub(crate) rows: Vec<Vec<Value>>,
     /// Statements that fill it, instead of `rows`.
     pub(crate) inserts: Vec<String>,
+    /// Values for the `?` of `inserts`, one row for each run, as texts of the columns' types.
+    pub(crate) insert_values: Vec<Vec<Json>>,
     /// How often each row is inserted.
     pub(crate) repeat: usize,
 }
@@ -170,6 +172,10 @@ impl Input {
             database: text(json, "db"),
             rows,
             create: text(json, "create").or_else(|| text(json, "create_sql")),
+            insert_values: match columns.is_empty() {
+                true => items(&json["rows"]).iter().map(|row| items(row).to_vec()).collect(),
+                false => Vec::new(),
+            },
             inserts: texts(&json["inserts"]),
             repeat: usize::try_from(repeat).map_err(|error| error.to_string())?,
             columns,

@@ -6,13 +6,16 @@
 use std::{fs, path::PathBuf};
 
 use arrow::array::RecordBatch;
-use lockstep_engine::{Database, Output, Result as EngineResult, Session, code};
+use lockstep_engine::{
+    Database, Diagnostic, Output, Parameter, Result as EngineResult, Session, code,
+};
 use lockstep_host::{Clock, SystemClock};
 use lockstep_sql::ast::{ObjectName, Query, SetExpr, Statement, TableRef};
 use lockstep_testkit::rows::to_batch;
+use serde_json::Value as Json;
 
 use super::{
-    case::{Case, Expectation, Input},
+    case::{Case, Expectation, Input, typed},
     compare::{Came, Table, Tolerance, check},
     objects::{self, Exception},
 };
@@ -82,11 +85,15 @@ fn expectation_in(case: &Case, mode: &str) -> Expectation {
 
 fn batch(case: &Case) -> Result<Came, String> {
     let world = World::open(case)?;
-    if case.parameters.is_some() {
-        return Err("a query cannot be given parameters yet".to_owned());
-    }
     world.fill(case.inputs.iter())?;
-    Ok(world.run_statements(&case.statements))
+    let Some(given) = &case.parameters else {
+        return Ok(world.run_statements(&case.statements));
+    };
+    let sql = only_statement(case)?;
+    let values = given.rows.first().cloned().unwrap_or_default();
+    let types = given.columns.iter().map(|(_, data_type)| data_type.clone());
+    let parameters: Vec<Parameter> = values.into_iter().zip(types).collect();
+    Ok(came(world.session.execute_with(sql, &parameters), sql))
 }
 
 fn request_by_request(case: &Case) -> Result<Came, String> {
@@ -314,10 +321,35 @@ impl World {
                 self.append(input, to_batch(&input.columns, &input.repeated_rows()))?;
             }
             for insert in &input.inserts {
-                self.execute(insert)?;
+                if input.insert_values.is_empty() {
+                    self.execute(insert)?;
+                }
+                for row in &input.insert_values {
+                    self.insert_prepared(input, insert, row)?;
+                }
             }
         }
         Ok(())
+    }
+
+    /// Runs an INSERT whose `?` stand for cells of the table's columns, in their order.
+    fn insert_prepared(&self, input: &Input, insert: &str, row: &[Json]) -> Result<(), String> {
+        let failed = |error: Box<Diagnostic>| error.render(Some(insert));
+        let select = format!("SELECT * FROM {}", input.qualified_name());
+        let relation = self.session.query(&select).map_err(failed)?;
+        let mut columns = relation.columns().to_vec();
+        let script = lockstep_sql::parse(insert).map_err(failed)?;
+        if let Some(Statement::Insert(parsed)) = script.first().map(|parsed| &parsed.statement)
+            && !parsed.columns.is_empty()
+        {
+            columns.retain(|(name, _)| parsed.columns.iter().any(|column| column.text == *name));
+        }
+        let cells = row.iter().zip(columns);
+        let values =
+            cells.map(|(cell, (_, data_type))| Ok((typed(cell, &data_type, 0)?, data_type)));
+        let values = values.collect::<Result<Vec<Parameter>, String>>()?;
+        let prepared = self.session.prepare(insert).map_err(failed)?;
+        self.session.execute_prepared(&prepared, &values).map(|_| ()).map_err(failed)
     }
 
     fn append(&self, input: &Input, rows: RecordBatch) -> Result<(), String> {

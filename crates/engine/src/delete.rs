@@ -1,0 +1,194 @@
+//! DELETE: which rows a WHERE of the dialect chooses, and their removal.
+//!
+//! `session` calls it. Conditions are joined by AND; each compares a column with a constant. Where
+//! the table has declared indexes they name exactly the key of one of them, its event time, or
+//! both, so that a DELETE says what it means in the terms of the table. Without declared indexes
+//! any column may be compared.
+
+use std::cmp::Ordering;
+
+use lockstep_diagnostic::{Diagnostic, Result, Span, code};
+use lockstep_plan::{BindOptions, bind_constant};
+use lockstep_row::{Arena, DataType, Datum, IndexSpec, RowView, TableSchema, Value};
+use lockstep_sql::ast::{BinaryOperator, Expr, ExprKind};
+use lockstep_table::Table;
+
+use crate::literal::{Place, coerce};
+
+/// `column operator value`.
+#[derive(Debug)]
+struct Condition {
+    column: usize,
+    operator: BinaryOperator,
+    value: Value,
+    span: Span,
+}
+
+/// Runs a DELETE and returns how many rows it removed.
+pub(crate) fn delete(table: &Table, filter: Option<&Expr>, options: &BindOptions) -> Result<u64> {
+    let Some(filter) = filter else {
+        return Diagnostic::new(code::FEATURE_NOT_SUPPORTED, "DELETE needs a WHERE")
+            .with_hint("TRUNCATE TABLE removes every row.")
+            .err();
+    };
+    let schema = table.schema();
+    let mut conditions = Vec::new();
+    collect(filter, &schema, options, &mut conditions)?;
+    check_repetition(&conditions, &schema)?;
+    check_indexes(&conditions, &schema, filter.span)?;
+    let arena = Arena::new();
+    Ok(table.delete(|row| conditions.iter().all(|condition| condition.holds(row, &arena))))
+}
+
+/// Splits a chain of ANDs.
+fn collect(
+    expr: &Expr,
+    schema: &TableSchema,
+    options: &BindOptions,
+    conditions: &mut Vec<Condition>,
+) -> Result<()> {
+    let ExprKind::Binary { operator, left, right } = &expr.kind else {
+        return not_a_condition(expr.span);
+    };
+    if *operator == BinaryOperator::And {
+        collect(left, schema, options, conditions)?;
+        return collect(right, schema, options, conditions);
+    }
+    let (column, operator, constant) = match (&left.kind, &right.kind) {
+        (ExprKind::Column(path), _) => (path, *operator, right),
+        (_, ExprKind::Column(path)) => (path, mirrored(*operator), left),
+        _ => return not_a_condition(expr.span),
+    };
+    let is_comparison = matches!(
+        operator,
+        BinaryOperator::Equal
+            | BinaryOperator::Less
+            | BinaryOperator::LessOrEqual
+            | BinaryOperator::Greater
+            | BinaryOperator::GreaterOrEqual
+    );
+    let Some(value) = bind_constant(constant, options).filter(|_| is_comparison) else {
+        return not_a_condition(expr.span);
+    };
+    let name = &column.last().expect("a name has at least one part").text;
+    let Some(position) = schema.find_column(name) else {
+        return Diagnostic::new(code::UNDEFINED_COLUMN, format!("column `{name}` does not exist"))
+            .at(expr.span)
+            .with_nearest(name, schema.columns.iter().map(|column| column.name.as_str()))
+            .err();
+    };
+    let place = Place { column: name, span: Some(constant.span) };
+    let value = coerce(&value, &schema.columns[position].data_type, options.settings, &place)?;
+    conditions.push(Condition { column: position, operator, value, span: expr.span });
+    Ok(())
+}
+
+fn not_a_condition<T>(span: Span) -> Result<T> {
+    Diagnostic::new(
+        code::FEATURE_NOT_SUPPORTED,
+        "DELETE takes conditions `column = constant`, joined by AND",
+    )
+    .at(span)
+    .with_detail("The event time of an index may also be compared with <, <=, > and >=.")
+    .err()
+}
+
+fn mirrored(operator: BinaryOperator) -> BinaryOperator {
+    match operator {
+        BinaryOperator::Less => BinaryOperator::Greater,
+        BinaryOperator::LessOrEqual => BinaryOperator::GreaterOrEqual,
+        BinaryOperator::Greater => BinaryOperator::Less,
+        BinaryOperator::GreaterOrEqual => BinaryOperator::LessOrEqual,
+        other => other,
+    }
+}
+
+/// A column has one `=`, or at most one lower and one upper bound.
+fn check_repetition(conditions: &[Condition], schema: &TableSchema) -> Result<()> {
+    let side = |operator: BinaryOperator| match operator {
+        BinaryOperator::Less | BinaryOperator::LessOrEqual => Some(Ordering::Less),
+        BinaryOperator::Greater | BinaryOperator::GreaterOrEqual => Some(Ordering::Greater),
+        _ => None,
+    };
+    for (at, condition) in conditions.iter().enumerate() {
+        let mut earlier = conditions[..at].iter().filter(|other| other.column == condition.column);
+        let is_repeated = earlier.any(|other| {
+            let sides = (side(other.operator), side(condition.operator));
+            sides.0.is_none() || sides.1.is_none() || sides.0 == sides.1
+        });
+        if is_repeated {
+            let name = &schema.columns[condition.column].name;
+            let message = format!("DELETE has two conditions on `{name}` that exclude each other");
+            return Diagnostic::new(code::INVALID_PARAMETER, message).at(condition.span).err();
+        }
+    }
+    Ok(())
+}
+
+/// Some declared index must be able to say which rows are meant.
+fn check_indexes(conditions: &[Condition], schema: &TableSchema, span: Span) -> Result<()> {
+    let mut declared = schema.indexes.iter().filter(|index| index.declared).peekable();
+    if declared.peek().is_none() {
+        return check_ranges(conditions, schema);
+    }
+    if declared.any(|index| serves(index, conditions)) {
+        return Ok(());
+    }
+    let shown = |index: &IndexSpec| {
+        let name = |column: &usize| format!("`{}`", schema.columns[*column].name);
+        let keys: Vec<String> = index.keys.iter().map(name).collect();
+        let ts = index.event_time.as_ref().map(|ts| format!(" and event time {}", name(ts)));
+        format!("{} ({}){}", index.name, keys.join(", "), ts.unwrap_or_default())
+    };
+    let indexes: Vec<String> = schema.indexes.iter().filter(|i| i.declared).map(shown).collect();
+    Diagnostic::new(code::FEATURE_NOT_SUPPORTED, "no index says which rows to delete")
+        .at(span)
+        .with_detail(format!("The indexes are: {}.", indexes.join("; ")))
+        .with_hint("Name all key columns of one index with `=`, its event time, or both.")
+        .err()
+}
+
+/// Whether the conditions are on exactly the index's key, its event time, or both.
+fn serves(index: &IndexSpec, conditions: &[Condition]) -> bool {
+    let is_key = |condition: &&Condition| {
+        index.keys.contains(&condition.column) && condition.operator == BinaryOperator::Equal
+    };
+    let keys = conditions.iter().filter(is_key).count();
+    let times = conditions
+        .iter()
+        .filter(|condition| !is_key(condition))
+        .filter(|condition| index.event_time == Some(condition.column))
+        .count();
+    keys + times == conditions.len() && (keys == index.keys.len() || keys == 0)
+}
+
+/// Without declared indexes: ranges are over what can be an event time.
+fn check_ranges(conditions: &[Condition], schema: &TableSchema) -> Result<()> {
+    for condition in conditions {
+        let column = &schema.columns[condition.column];
+        let is_time = column.data_type.is_integer() || column.data_type == DataType::Timestamp;
+        if condition.operator != BinaryOperator::Equal && !is_time {
+            let message = format!("DELETE compares `{}` with `=` only", column.name);
+            return Diagnostic::new(code::FEATURE_NOT_SUPPORTED, message).at(condition.span).err();
+        }
+    }
+    Ok(())
+}
+
+impl Condition {
+    /// `=` takes NULL for equal to NULL, as entity keys do; a range holds for no NULL.
+    fn holds(&self, row: RowView<'_>, arena: &Arena) -> bool {
+        let stored: Datum<'_> = row.get(self.column);
+        let value = self.value.as_datum(arena);
+        if self.operator == BinaryOperator::Equal {
+            return stored.is_bit_equal(&value);
+        }
+        let (Some(stored), Some(value)) = (stored.as_i64(), value.as_i64()) else { return false };
+        match self.operator {
+            BinaryOperator::Less => stored < value,
+            BinaryOperator::LessOrEqual => stored <= value,
+            BinaryOperator::Greater => stored > value,
+            _ => stored >= value,
+        }
+    }
+}
