@@ -216,11 +216,11 @@ fn rows(numbers: impl Iterator<Item = i64>) -> impl Iterator<Item = [Datum<'stat
 fn a_refused_append_leaves_nothing_behind() {
     let (table, _clock) = table(vec![index("i", &[K], Some(T), Retention::Forever)], 0);
     table.append(rows(0..1)).unwrap();
-    let null = table.append([datums((None, Some(1), 1)), datums((None, None, 2))]);
+    let null = table.append_timed([datums((None, Some(1), 1)), datums((None, None, 2))]);
     let (column, name) = ("t".to_owned(), "i".to_owned());
     let expected = TableError::NullEventTime { column, index: name, row_number: 2 };
     assert_eq!(null, Err(expected));
-    let negative = table.append([datums((None, Some(-1), 1))]).unwrap_err();
+    let negative = table.append_timed([datums((None, Some(-1), 1))]).unwrap_err();
     assert_eq!(
         negative.to_string(),
         "column `t` is the event time of index `i`: it is -1 in row 1, the least is 0"
@@ -232,6 +232,59 @@ fn a_refused_append_leaves_nothing_behind() {
     assert_eq!(table.row_count(), 1);
     table.append(rows(1..2)).unwrap();
     assert_eq!(numbers(table.snapshot().scan()), [0, 1]);
+}
+
+#[test]
+fn a_row_without_event_time_stands_before_every_other() {
+    let (table, _clock) = table(vec![index("i", &[K], Some(T), Retention::Forever)], 0);
+    table.append([datums((Some(1), Some(-5), 0)), datums((Some(1), None, 1))]).unwrap();
+    table.append(rows(2..3)).unwrap();
+    let one = key(&[Datum::Int(1)]);
+    assert_eq!(numbers(table.snapshot().rows(0, &one)), [2, 0, 1]);
+}
+
+#[test]
+fn rows_that_are_stored_already_are_not_stored_again() {
+    let (table, _clock) = table(vec![index("i", &[K], Some(T), Retention::Forever)], 0);
+    table.append(rows(0..2)).unwrap();
+    assert_eq!(table.append_absent(rows(0..4).chain(rows(2..3))), Ok(2));
+    assert_eq!(numbers(table.snapshot().scan()), [0, 1, 2, 3]);
+}
+
+#[test]
+fn a_delete_is_not_seen_by_older_snapshots() {
+    let (table, _clock) = table(vec![index("i", &[K], Some(T), Retention::Forever)], 0);
+    let auto = table.ensure_index(&[V], None);
+    table.append(rows(0..4)).unwrap();
+    let before = table.snapshot();
+    assert_eq!(table.delete(|row| row.get(V).as_i64() == Some(2)), 1);
+    let one = key(&[Datum::Int(1)]);
+    assert_eq!(numbers(before.rows(0, &one)), [3, 2, 1, 0]);
+    drop(before);
+    let after = table.snapshot();
+    assert_eq!(numbers(after.rows(0, &one)), [3, 1, 0]);
+    assert_eq!(numbers(after.scan()), [0, 1, 3]);
+    assert_eq!(after.rows(auto, &key(&[Datum::BigInt(2)])).count(), 0);
+    drop(after);
+    assert_eq!(table.delete(|_| false), 0);
+    table.append(rows(4..5)).unwrap();
+    assert_eq!(numbers(table.snapshot().rows(0, &one)), [4, 3, 1, 0]);
+}
+
+#[test]
+fn a_dropped_index_goes_on_serving_what_the_others_keep() {
+    let latest = index("latest", &[K], Some(T), Retention::Latest { latest: 1 });
+    let ranged = index("ranged", &[V], Some(T), Retention::Absolute { ttl_ms: 10 });
+    let (table, _clock) = table(vec![latest, ranged], 11);
+    table.append(rows(0..4)).unwrap();
+    let one = key(&[Datum::Int(1)]);
+    assert_eq!(numbers(table.snapshot().rows(0, &one)), [3]);
+    table.drop_declared_index("latest").unwrap();
+    assert_eq!(numbers(table.snapshot().rows(0, &one)), [3, 2]);
+    let missing = table.drop_declared_index("latest").unwrap_err();
+    assert_eq!(missing, TableError::IndexMissing { name: "latest".to_owned() });
+    let last = table.drop_declared_index("ranged").unwrap_err();
+    assert_eq!(last, TableError::LastIndex { name: "ranged".to_owned() });
 }
 
 #[test]
