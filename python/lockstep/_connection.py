@@ -74,20 +74,22 @@ class Connection:
     def __init__(self, session: _lockstep.Session) -> None:
         self._session = session
 
-    def execute(self, sql: str) -> Relation:
+    def execute(self, sql: str, parameters: Sequence[Any] = ()) -> Relation:
         """Runs a script of one or more statements and returns the outcome of the last one.
 
-        Statements before a failing one have taken effect; the failing one has not.
+        Statements before a failing one have taken effect; the failing one has not. With
+        ``parameters`` it is one statement, whose ``?`` stand for these values: ``bool``, ``int``,
+        ``float``, ``str``, ``datetime``, ``date``, or ``None`` for NULL.
         """
-        return Relation(output=self._session.execute(sql))
+        return Relation(output=self._session.execute(sql, list(parameters)))
 
-    def sql(self, query: str) -> Relation:
-        """Makes a lazy relation of one query.
+    def sql(self, query: str, parameters: Sequence[Any] = ()) -> Relation:
+        """Makes a lazy relation of one query, whose ``?`` stand for ``parameters``.
 
         The query is checked at once: a wrong name or type raises here. It runs when its rows are
         first asked for.
         """
-        return Relation(query=self._session.query(query))
+        return Relation(query=self._session.query(query, list(parameters)))
 
     def append(self, table: str, data: Any, *, create: bool = True) -> int:
         """Appends rows to a table, all or none, and returns their number.

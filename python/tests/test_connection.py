@@ -250,3 +250,17 @@ def test_threads_share_a_connection(purchases):
     for thread in work:
         thread.join()
     assert found == [3] * 4
+
+
+def test_question_marks_stand_for_values() -> None:
+    db = lockstep.connect()
+    db.execute("CREATE TABLE t (k STRING, v BIGINT, at TIMESTAMP, d DATE, ok BOOL)")
+    moment = dt.datetime(2024, 5, 1, 12, 0)
+    rows = [("a", 1, moment, moment.date(), True), (None, 2**40, None, None, None)]
+    for row in rows:
+        db.execute("INSERT INTO t VALUES (?, ?, ?, ?, ?)", row)
+    assert db.sql("SELECT v FROM t WHERE k = ? AND at = ?", ("a", moment)).fetchall() == [(1,)]
+    assert db.sql("SELECT v + ? AS w FROM t WHERE v > ?", (1, 5)).fetchall() == [(2**40 + 1,)]
+    assert db.sql("SELECT v FROM t WHERE k = ?", [None]).fetchall() == []
+    with pytest.raises(lockstep.Error, match="2 `\\?`, and 1 values"):
+        db.execute("SELECT ? + ?", (1,))

@@ -202,6 +202,23 @@ fn check_keys(keys: &[usize], schema: &TableSchema, span: Span) -> Result<()> {
     Ok(())
 }
 
+/// The reference's tables have an index: over the first column that can be a key, in order of
+/// arrival, which keeps every row. Makes no difference to what a query gives.
+pub(crate) fn add_default_index(schema: &mut TableSchema) {
+    if !schema.indexes.is_empty() {
+        return;
+    }
+    if let Ok(key) = default_key(schema, None, Span::default()) {
+        schema.indexes.push(IndexSpec {
+            name: "index0".to_owned(),
+            keys: vec![key],
+            event_time: None,
+            retention: Retention::Forever,
+            declared: true,
+        });
+    }
+}
+
 /// An index without KEY is over the first column that can be one.
 fn default_key(schema: &TableSchema, event_time: Option<usize>, span: Span) -> Result<usize> {
     let usable = |(position, column): &(usize, &Column)| {

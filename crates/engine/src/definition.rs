@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use lockstep_diagnostic::{Diagnostic, Result, code};
+use lockstep_function::Compatibility;
 use lockstep_row::TableSchema;
 use lockstep_sql::ast::{self, AlterTableAction, Ident, ObjectName, Statement};
 use lockstep_table::{Table, TableError};
@@ -81,7 +82,7 @@ impl Session {
         if create.if_not_exists && self.find_table(&create.name).is_ok() {
             return Ok(done("CREATE TABLE"));
         }
-        let schema = match &create.like {
+        let mut schema = match &create.like {
             Some(like) => load::schema_of(like, self.settings())?,
             None => create_table::schema(create, self.settings())?,
         };
@@ -90,6 +91,9 @@ impl Session {
             return Diagnostic::new(code::INVALID_TABLE_DEFINITION, message)
                 .at(create.name.name.span)
                 .err();
+        }
+        if self.settings().compatibility == Compatibility::OpenMldb {
+            create_table::add_default_index(&mut schema);
         }
         let mut warnings = Vec::new();
         let options = TableOptions::read(&create.options, &mut warnings)?;

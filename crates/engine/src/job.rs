@@ -71,10 +71,9 @@ impl Session {
         show::list("log", [job.sql.as_str(), outcome.as_str()].into_iter())
     }
 
-    /// STOP JOB: it is over already, which the answer shows. A job that is not remembered is over
-    /// too.
+    /// STOP JOB: it is over already, which the answer shows.
     pub(crate) fn stop_job(&self, id: &str) -> Result<Output> {
-        job_table(self.find_job(id).ok().as_ref().into_iter())
+        self.show_job(id)
     }
 
     /// DELETE JOB: forgets it.

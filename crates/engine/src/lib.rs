@@ -24,7 +24,7 @@
 //! | `definition`, `create_table`, `table_options` | databases, tables, indexes |
 //! | `append`, `delete`, `literal`, `load`, `offline_data` | writes |
 //! | `parameters` | statements with `?` |
-//! | `relation`, `request`, `deployment`, `procedure`, `verify` | queries in batch mode and in request mode |
+//! | `relation`, `index_read`, `request`, `deployment`, `procedure`, `verify` | queries in batch mode and in request mode |
 //! | `settings`, `show`, `job`, `user`, `inspect` | SET, SHOW, DESC, jobs, users, what exists as values |
 
 mod append;
@@ -35,6 +35,7 @@ mod database;
 mod definition;
 mod delete;
 mod deployment;
+mod index_read;
 mod inspect;
 mod job;
 mod literal;

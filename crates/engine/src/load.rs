@@ -184,6 +184,17 @@ fn refuse<T>(load: &LoadData, option: &str, hint: &str) -> Result<T> {
     wrong(item.expect("the option was read"), hint)
 }
 
+/// Makes the folder that a file is to be written into: an offline export is given a place, not a
+/// file beside others.
+pub(crate) fn make_folder(outfile: &IntoOutfile) -> Result<()> {
+    let path = Path::new(outfile.path.strip_prefix("file://").unwrap_or(&outfile.path));
+    let Some(folder) = path.parent() else { return Ok(()) };
+    std::fs::create_dir_all(folder).map_err(|error| {
+        let message = format!("folder `{}` cannot be made: {error}", folder.display());
+        Box::new(Diagnostic::new(code::INVALID_PARAMETER, message).at(outfile.span))
+    })
+}
+
 /// Writes a result to a file.
 pub(crate) fn write_outfile(
     outfile: &IntoOutfile,

@@ -1,17 +1,15 @@
 //! A query in batch mode: bound, and run when its rows are asked for.
 
-use std::{fmt, sync::Arc};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use arrow::array::RecordBatch;
 use lockstep_diagnostic::Result;
-use lockstep_function::Settings;
+use lockstep_function::{Compatibility, Settings};
 use lockstep_offline::{ExecuteOptions, Progress};
 use lockstep_plan::BoundQuery;
 use lockstep_row::DataType;
 
-use crate::{
-    Database, Output, PreparedRequest, deployment::tables_of, settings::Storage,
-};
+use crate::{Database, Output, PreparedRequest, deployment::tables_of, index_read, settings::Storage};
 
 /// Called with the share of the work that is done, 0.0 to 1.0, from any thread.
 pub type ProgressCallback = Arc<dyn Fn(f64) + Send + Sync>;
@@ -72,7 +70,13 @@ impl Relation {
             return request.answer_batches(requests);
         }
         let progress = progress.map(|callback| -> Arc<dyn Progress> { Arc::new(Share(callback)) });
-        let options = ExecuteOptions { progress, ..ExecuteOptions::default() };
+        let read_through = match (self.source.settings.compatibility, self.source.storage) {
+            (Compatibility::OpenMldb, Storage::Online) => {
+                index_read::read_through(&self.query.plan)
+            }
+            _ => BTreeMap::new(),
+        };
+        let options = ExecuteOptions { progress, read_through, ..ExecuteOptions::default() };
         let tables = match self.source.storage {
             Storage::Online => self.database.tables(),
             Storage::Offline => {

@@ -279,7 +279,10 @@ impl Session {
         match (self.storage(), &query.into_outfile) {
             (Storage::Online, _) => run(),
             (Storage::Offline, None) => self.as_job("BatchSql", sql, run),
-            (Storage::Offline, Some(_)) => self.as_job("ExportOfflineData", sql, run),
+            (Storage::Offline, Some(outfile)) => self.as_job("ExportOfflineData", sql, || {
+                load::make_folder(outfile)?;
+                run()
+            }),
         }
     }
 

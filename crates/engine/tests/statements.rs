@@ -3,7 +3,7 @@
 use std::{fs, path::PathBuf};
 
 use lockstep_engine::{Database, Session, code};
-use lockstep_row::{Arena, Datum, arrow::ColumnReader};
+use lockstep_row::{Arena, DataType, Datum, Value, arrow::ColumnReader};
 
 /// Rows of the last statement, values printed.
 fn rows(session: &Session, sql: &str) -> Vec<String> {
@@ -158,4 +158,86 @@ fn verify_replays_late_and_equal_rows() {
         .expect("it deploys");
     let report = session.verify("d").expect("it replays");
     assert_eq!((report.requests, report.values, report.differing), (5, 15, 0));
+}
+
+#[test]
+fn a_prepared_insert_takes_one_set_of_values_after_another() {
+    let session = session();
+    let text = |text: &str| (Value::String(text.into()), DataType::String);
+    let prepared = session.prepare("INSERT INTO t (k, ts) VALUES (?, ?)").unwrap();
+    assert_eq!(prepared.parameter_count(), 2);
+    for (k, ts) in [("a", 1_000), ("b", 2_000)] {
+        let values = [text(k), (Value::Timestamp(ts), DataType::Timestamp)];
+        let output = session.execute_prepared(&prepared, &values).unwrap();
+        assert_eq!(output.rows_affected, Some(1));
+    }
+    let null = [text("c"), (Value::Null, DataType::Null)];
+    let error = session.execute_prepared(&prepared, &null).unwrap_err();
+    assert_eq!(error.code, code::NOT_NULL_VIOLATION);
+    let wrong = [text("c"), text("soon")];
+    assert_eq!(
+        session.execute_prepared(&prepared, &wrong).unwrap_err().code,
+        code::DATATYPE_MISMATCH
+    );
+    let few = session.execute_prepared(&prepared, &[text("c")]).unwrap_err();
+    assert_eq!(few.message, "the statement has 2 `?`, and 1 values were given");
+    let none = session.execute("SELECT v FROM t WHERE k = ?").unwrap_err();
+    assert_eq!(none.message, "the statement has 1 `?`, and 0 values were given");
+    let found = session.execute_with("SELECT v FROM t WHERE k = ?", &[text("b")]).unwrap();
+    assert_eq!(found.row_count(), 1);
+    let nothing = session
+        .execute_with("SELECT v FROM t WHERE k = ?", &[(Value::Null, DataType::Null)])
+        .unwrap();
+    assert_eq!(nothing.row_count(), 0);
+}
+
+#[test]
+fn a_query_that_is_bound_before_a_delete_sees_the_rows_that_are_left() {
+    let session = session();
+    session.execute("INSERT INTO t VALUES ('a', 1, 1), ('b', 2, 2)").unwrap();
+    let relation = session.query("SELECT k FROM t").unwrap();
+    assert_eq!(session.execute("DELETE FROM t WHERE k = 'a'").unwrap().rows_affected, Some(1));
+    assert_eq!(relation.collect(None).unwrap().row_count(), 1);
+    assert_eq!(session.execute("DELETE FROM t WHERE k = 'a'").unwrap().rows_affected, Some(0));
+}
+
+#[test]
+fn offline_data_is_apart_from_the_table() {
+    let session = session();
+    let (file, out) = (scratch("offline.csv"), scratch("offline-out.csv"));
+    fs::write(&file, "k,v,ts\na,1,1000\nb,2,2000\n").unwrap();
+    let load = format!("LOAD DATA INFILE '{}' INTO TABLE t", file.display());
+    session.execute("SET @@execute_mode = 'offline'").unwrap();
+    session.execute(&load).unwrap();
+    let again = session.execute(&load).unwrap_err();
+    assert_eq!(again.code, code::DUPLICATE_OBJECT);
+    session.execute(&format!("{load} OPTIONS(mode='append')")).unwrap();
+    assert_eq!(rows(&session, "SELECT k FROM t").len(), 4);
+    session.execute(&format!("{load} OPTIONS(mode='overwrite')")).unwrap();
+    assert_eq!(rows(&session, "SELECT k FROM t").len(), 2);
+    session.execute(&format!("SELECT k FROM t INTO OUTFILE '{}'", out.display())).unwrap();
+    session.execute(&format!("ALTER TABLE t ADD offline_path '{}'", file.display())).unwrap();
+    session.execute("SET @@execute_mode = 'online'").unwrap();
+    assert_eq!(rows(&session, "SELECT k FROM t").len(), 0);
+    session.execute(&format!("{load} OPTIONS(put_if_absent=true)")).unwrap();
+    session.execute(&format!("{load} OPTIONS(put_if_absent=true)")).unwrap();
+    assert_eq!(rows(&session, "SELECT k FROM t").len(), 2);
+    let refused = session.execute(&format!("{load} OPTIONS(mode='overwrite')")).unwrap_err();
+    assert_eq!(refused.code, code::INVALID_PARAMETER);
+    let jobs = rows(&session, "SHOW JOBS");
+    assert!(jobs[0].contains("ImportOfflineStorage Finished"), "{jobs:?}");
+    assert!(jobs[1].contains("Failed"), "{jobs:?}");
+    for path in [file, out] {
+        fs::remove_file(path).unwrap();
+    }
+}
+
+#[test]
+fn a_global_variable_is_for_sessions_to_come() {
+    let database = Database::in_memory();
+    let before = database.session();
+    before.execute("SET GLOBAL time_zone = 'Europe/Paris'").unwrap();
+    let shown = |session: &Session| rows(session, "SHOW VARIABLES").join(";");
+    assert!(shown(&before).contains("time_zone UTC"));
+    assert!(shown(&database.session()).contains("time_zone Europe/Paris"));
 }

@@ -6,7 +6,7 @@
 //! add conversions of its own, has no rules.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     fmt,
     num::NonZeroUsize,
     sync::{Arc, OnceLock, mpsc},
@@ -72,6 +72,9 @@ pub struct ExecuteOptions {
     pub memory_bytes: Option<usize>,
     /// Who is told how far the query is.
     pub progress: Option<Arc<dyn Progress>>,
+    /// For tables by their id, the declared index whose rows are all that is seen; without one,
+    /// a row is seen that any declared index keeps.
+    pub read_through: BTreeMap<u64, usize>,
 }
 
 impl fmt::Debug for ExecuteOptions {
@@ -175,7 +178,7 @@ impl Query {
         let builder = session(options)?;
         let optimising = builder.clone().build();
         let plan = optimising.optimizer().optimize(lower(plan.clone())?, &optimising, |_, _| {})?;
-        let tables = scan_tables(&plan, tables, &optimising)?;
+        let tables = scan_tables(&plan, tables, &options.read_through, &optimising)?;
         let planner = BatchPlanner { tables: Arc::new(tables), options: operators };
         let state = builder.with_query_planner(Arc::new(planner)).build();
         Ok(Self { plan, state })
@@ -224,6 +227,7 @@ fn session(options: &ExecuteOptions) -> DataFusionResult<SessionStateBuilder> {
 fn scan_tables(
     plan: &LogicalPlan,
     tables: &dyn Tables,
+    read_through: &BTreeMap<u64, usize>,
     state: &SessionState,
 ) -> DataFusionResult<HashMap<u64, ScannedTable>> {
     let mut wanted: Vec<(CatalogTable, BTreeSet<usize>)> = Vec::new();
@@ -250,7 +254,11 @@ fn scan_tables(
     let mut scanned = HashMap::new();
     for ((table, columns), snapshot) in wanted.iter().zip(snapshots) {
         let memory = MemoryConsumer::new("scan").register(&state.runtime_env().memory_pool);
-        let decoded = ScannedTable::new(&snapshot, table, columns, memory)?;
+        let rows = match read_through.get(&table.id) {
+            Some(index) => snapshot.scan_index(*index),
+            None => snapshot.scan(),
+        };
+        let decoded = ScannedTable::new(rows, table, columns, memory)?;
         scanned.insert(table.id, decoded);
     }
     Ok(scanned)

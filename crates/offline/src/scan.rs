@@ -19,7 +19,7 @@ use datafusion::{
 };
 use lockstep_plan::CatalogTable;
 use lockstep_row::{DataType, arrow::ColumnBuilder};
-use lockstep_table::Snapshot;
+use lockstep_table::Rows;
 
 use crate::operator::BATCH_ROWS;
 
@@ -36,7 +36,7 @@ pub(crate) struct ScannedTable {
 impl ScannedTable {
     /// Decodes some columns of the rows of a snapshot, in order of arrival.
     pub(crate) fn new(
-        snapshot: &Snapshot<'_>,
+        rows: Rows<'_>,
         table: &CatalogTable,
         columns: &BTreeSet<usize>,
         memory: MemoryReservation,
@@ -55,7 +55,7 @@ impl ScannedTable {
             batches: Vec::new(),
             memory,
         };
-        for stored in snapshot.scan() {
+        for stored in rows {
             for (builder, column) in decoder.builders.iter_mut().zip(&columns) {
                 builder.push(stored.row.get(*column));
             }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
-use lockstep_engine::Database;
-use lockstep_row::DataType;
+use lockstep_engine::{Database, Parameter};
+use lockstep_row::{DataType, Value};
 use pyo3::{
     prelude::*,
     types::{PyDict, PyList},
@@ -14,6 +14,7 @@ use pyo3_arrow::PyTable;
 
 use crate::{
     error::{detached, raise},
+    from_python::{type_of, value_of},
     output::Output,
     prepared::Prepared,
     rows::{batch_of_dicts, batch_of_tuples, columns_of, in_milliseconds, schema_of},
@@ -35,13 +36,26 @@ impl Session {
         Self { session: Database::in_memory().session() }
     }
 
-    fn execute(&self, py: Python<'_>, sql: &str) -> PyResult<Output> {
-        let output = detached(py, Some(sql), || self.session.execute(sql))?;
+    /// Runs a script, or one statement with a value for each `?`.
+    fn execute(
+        &self,
+        py: Python<'_>,
+        sql: &str,
+        parameters: Vec<Bound<'_, PyAny>>,
+    ) -> PyResult<Output> {
+        let values = parameters_of(py, &parameters)?;
+        let output = detached(py, Some(sql), || self.session.execute_with(sql, &values))?;
         Ok(Output::new(output, sql))
     }
 
-    fn query(&self, py: Python<'_>, sql: &str) -> PyResult<Relation> {
-        let relation = detached(py, Some(sql), || self.session.query(sql))?;
+    fn query(
+        &self,
+        py: Python<'_>,
+        sql: &str,
+        parameters: Vec<Bound<'_, PyAny>>,
+    ) -> PyResult<Relation> {
+        let values = parameters_of(py, &parameters)?;
+        let relation = detached(py, Some(sql), || self.session.query_with(sql, &values))?;
         Ok(Relation { relation, sql: sql.to_owned() })
     }
 
@@ -140,6 +154,27 @@ impl Session {
         })?;
         Ok(relation.columns().to_vec())
     }
+}
+
+/// Values for `?`, of the types that literals of the same look would have.
+fn parameters_of(py: Python<'_>, objects: &[Bound<'_, PyAny>]) -> PyResult<Vec<Parameter>> {
+    let parameter = |(number, object): (usize, &Bound<'_, PyAny>)| {
+        if object.is_none() {
+            return Ok((Value::Null, DataType::Null));
+        }
+        let name = format!("?{}", number + 1);
+        let wide = type_of(object).unwrap_or(DataType::Null);
+        let value = value_of(object, &name, &wide).map_err(|error| raise(py, &error, None))?;
+        Ok(match value {
+            Value::BigInt(long) => match i32::try_from(long) {
+                Ok(short) => (Value::Int(short), DataType::Int),
+                Err(_) => (value, wide),
+            },
+            Value::Null => (Value::Null, DataType::Null),
+            value => (value, wide),
+        })
+    };
+    objects.iter().enumerate().map(parameter).collect()
 }
 
 /// `[database.]table` as SQL.

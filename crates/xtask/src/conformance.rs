@@ -12,6 +12,7 @@ mod objects;
 mod panics;
 mod pending;
 mod report;
+mod tables;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -18,6 +18,7 @@ use super::{
     case::{Case, Expectation, Input, typed},
     compare::{Came, Table, Tolerance, check},
     objects::{self, Exception},
+    tables,
 };
 
 /// The checks that were excepted, or what differs.
@@ -155,7 +156,15 @@ fn statements(case: &Case) -> Ran {
     let folder = ScratchFolder::make(&case.id)?;
     let statements: Vec<String> =
         case.statements.iter().map(|statement| folder.resolve(statement)).collect();
-    Ok((world.run_statements(&statements), Some(world.session)))
+    let came = world.run_statements(&statements);
+    if let (Came::Table(_), Some(last)) = (&came, statements.last()) {
+        let checks = case.expectation.object_checks.iter();
+        for (name, expected) in checks.filter(|(name, _)| tables::CHECKS.contains(&name.as_str())) {
+            let resolve = |text: &str| folder.resolve_path(text);
+            tables::check(&world.session, last, (name, expected), &resolve)?;
+        }
+    }
+    Ok((came, Some(world.session)))
 }
 
 fn deploy_request(case: &Case) -> Ran {
@@ -214,16 +223,39 @@ fn parse(case: &Case) -> Came {
     last
 }
 
+/// Binds a statement over stand-ins for its tables, whose columns are all words of the text.
 fn bind_without_tables(case: &Case, sql: &str) -> Came {
-    let explained = match World::open(case) {
-        Ok(world) => world.session.execute(&format!("EXPLAIN {sql}")),
-        Err(_) => Ok(Output::default()),
-    };
-    match explained {
-        Err(error) if ![code::UNDEFINED_TABLE, code::UNDEFINED_DATABASE].contains(&error.code) => {
-            came(Err(error), sql)
+    /// Says something about the stand-ins, not about the statement.
+    const ABOUT_TABLES: &[&str] = &[
+        code::UNDEFINED_TABLE,
+        code::UNDEFINED_DATABASE,
+        code::UNDEFINED_COLUMN,
+        code::AMBIGUOUS_COLUMN,
+        code::DATATYPE_MISMATCH,
+        code::DUPLICATE_TABLE,
+    ];
+    let Ok(world) = World::open(case) else { return Came::Table(Table::default()) };
+    let mut words: Vec<&str> = sql
+        .split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+        .filter(|word| word.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_'))
+        .collect();
+    words.sort_unstable();
+    words.dedup();
+    let columns: Vec<String> = words.iter().map(|word| format!("`{word}` BIGINT")).collect();
+    let columns = columns.join(", ");
+    loop {
+        let explained = world.session.execute(&format!("EXPLAIN {sql}"));
+        let Err(error) = explained else { return Came::Table(Table::default()) };
+        if !ABOUT_TABLES.contains(&error.code) {
+            return came(Err(error), sql);
         }
-        _ => Came::Table(Table::default()),
+        let missing = words.iter().find(|word| error.message.contains(&format!("`{word}`")));
+        let made = (error.code == code::UNDEFINED_TABLE).then_some(missing).flatten().map(|name| {
+            world.session.execute(&format!("CREATE TABLE `{name}` ({columns})"))
+        });
+        if !matches!(made, Some(Ok(_))) {
+            return Came::Table(Table::default());
+        }
     }
 }
 
@@ -403,6 +435,12 @@ impl ScratchFolder {
         let path = std::env::temp_dir().join(format!("lockstep-conformance-{process}")).join(name);
         fs::create_dir_all(path.join("out")).map_err(|error| format!("{path:?}: {error}"))?;
         Ok(Self { path })
+    }
+
+    /// The file that a path of the data names.
+    fn resolve_path(&self, path: &str) -> PathBuf {
+        let folder = self.path.to_string_lossy();
+        self.path.join(path.replace("{root_path}", &folder))
     }
 
     /// Puts the folder and made-up server names into the places left for them, and the folder in
