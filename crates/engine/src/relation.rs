@@ -9,7 +9,9 @@ use lockstep_offline::{ExecuteOptions, Progress};
 use lockstep_plan::BoundQuery;
 use lockstep_row::DataType;
 
-use crate::{Database, Output, PreparedRequest, deployment::tables_of, index_read, settings::Storage};
+use crate::{
+    Database, Output, PreparedRequest, deployment::tables_of, index_read, settings::Storage,
+};
 
 /// Called with the share of the work that is done, 0.0 to 1.0, from any thread.
 pub type ProgressCallback = Arc<dyn Fn(f64) + Send + Sync>;

@@ -11,7 +11,6 @@ use datafusion::{
 use lockstep_diagnostic::{Diagnostic, Result};
 use lockstep_function::Settings;
 use lockstep_row::{DataType, Value};
-use lockstep_sql::ast;
 
 use crate::{
     Catalog, CatalogTable, Written,
@@ -71,6 +70,12 @@ impl<'a> Binder<'a> {
         ExprBinder { scope, settings: self.settings, parameters: self.parameters, aggregates: None }
     }
 
+    /// What may stand before the columns of an alias, which belongs to the current database.
+    pub(crate) fn alias_qualifier(&self, alias: &str) -> Qualifier {
+        let database = Some(self.catalog.current_database().to_owned());
+        Qualifier { database, table: alias.to_owned() }
+    }
+
     /// The scan of a stored table under an alias.
     pub(crate) fn scan(&self, table: &Arc<CatalogTable>, alias: Option<&str>) -> Result<Relation> {
         let relation = self.unique(alias.unwrap_or(&table.name));
@@ -78,7 +83,7 @@ impl<'a> Binder<'a> {
         let name = TableReference::bare(relation.as_str());
         let scan = TableScanBuilder::new(name.clone(), source).build().map_err(planning)?;
         let qualifier = match alias {
-            Some(alias) => Qualifier { database: None, table: alias.to_owned() },
+            Some(alias) => self.alias_qualifier(alias),
             None => Qualifier { database: Some(table.database.clone()), table: table.name.clone() },
         };
         let columns = table.schema.columns.iter().map(|column| ScopeColumn {
@@ -130,10 +135,10 @@ impl<'a> Binder<'a> {
 
 impl Relation {
     /// The same rows under an alias; without one, columns keep the tables that they come from.
-    pub(crate) fn aliased(mut self, alias: Option<&ast::Ident>) -> Self {
+    pub(crate) fn aliased(mut self, alias: Option<Qualifier>) -> Self {
         if let Some(alias) = alias {
             for column in &mut self.scope.columns {
-                column.qualifier = Some(Qualifier { database: None, table: alias.text.clone() });
+                column.qualifier = Some(alias.clone());
                 column.origin = None;
             }
         }

@@ -73,7 +73,10 @@ impl Binder<'_> {
     pub(crate) fn relation(&self, item: &TableRef) -> Result<Relation> {
         match item {
             TableRef::Table { name, alias } => self.table(name, alias.as_ref()),
-            TableRef::Subquery { query, alias } => Ok(self.query(query)?.aliased(alias.as_ref())),
+            TableRef::Subquery { query, alias } => {
+                let alias = alias.as_ref().map(|alias| self.alias_qualifier(&alias.text));
+                Ok(self.query(query)?.aliased(alias))
+            }
             TableRef::Join(join) if join.kind == JoinKind::Last => {
                 self.from(Some(item))?.into_relation()
             }
@@ -99,7 +102,9 @@ impl Binder<'_> {
     fn common_table(&self, relation: Relation, alias: &ast::Ident) -> Result<Relation> {
         let columns = relation.scope.columns.into_iter();
         let items = columns.map(|c| (c.name, Expr::Column(c.column), c.data_type)).collect();
-        Ok(self.project(relation.plan, items, &alias.text)?.aliased(Some(alias)))
+        Ok(self
+            .project(relation.plan, items, &alias.text)?
+            .aliased(Some(self.alias_qualifier(&alias.text))))
     }
 
     /// Finds a stored table.

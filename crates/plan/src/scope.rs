@@ -28,7 +28,7 @@ pub(crate) struct ScopeColumn {
 /// What may stand before a column's name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Qualifier {
-    /// The database; `None` for an alias or a sub-query.
+    /// The database; for an alias the current one.
     pub(crate) database: Option<String>,
     /// The table's name or alias.
     pub(crate) table: String,

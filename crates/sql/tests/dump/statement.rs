@@ -2,7 +2,8 @@
 
 use lockstep_sql::ast::{
     ColumnDefinition, CreateTable, Deploy, Insert, LoadData, OptionItem, OptionValue,
-    ParameterDefinition, Query, Select, SelectItem, SetExpr, Statement, TableRef, UserDefinition,
+    ParameterDefinition, Privileges, Query, Select, SelectItem, SetExpr, Statement, TableRef,
+    UserDefinition,
 };
 
 use super::expression::{expr, idents, literal, object, order_by, window};
@@ -96,8 +97,21 @@ fn other_statement(statement: &Statement) -> String {
         Statement::DropUser { name, if_exists } => drop_object("user", *if_exists, &name.text),
         Statement::StopJob(id) => list("stop-job", [id.clone()]),
         Statement::DeleteJob(id) => list("delete-job", [id.clone()]),
+        Statement::Privileges(change) => privileges(change),
+        Statement::Exit => list("exit", []),
         other => format!("{other:?}"),
     }
+}
+
+fn privileges(change: &Privileges) -> String {
+    let quoted =
+        |text: &str| if text.contains(' ') { format!("{text:?}") } else { text.to_owned() };
+    let mut parts: Vec<String> = change.privileges.iter().map(|name| quoted(&name.text)).collect();
+    parts.push(change.object_kind.clone().unwrap_or_default());
+    parts.push(idents(&change.object).collect::<Vec<_>>().join("."));
+    parts.push(list("to", idents(&change.users)));
+    parts.push(flag(change.with_grant_option, "with-grant-option"));
+    list(if change.is_granted { "grant" } else { "revoke" }, parts)
 }
 
 fn drop_object(what: &str, if_exists: bool, name: &str) -> String {

@@ -250,9 +250,10 @@ fn bind_without_tables(case: &Case, sql: &str) -> Came {
             return came(Err(error), sql);
         }
         let missing = words.iter().find(|word| error.message.contains(&format!("`{word}`")));
-        let made = (error.code == code::UNDEFINED_TABLE).then_some(missing).flatten().map(|name| {
-            world.session.execute(&format!("CREATE TABLE `{name}` ({columns})"))
-        });
+        let made = (error.code == code::UNDEFINED_TABLE)
+            .then_some(missing)
+            .flatten()
+            .map(|name| world.session.execute(&format!("CREATE TABLE `{name}` ({columns})")));
         if !matches!(made, Some(Ok(_))) {
             return Came::Table(Table::default());
         }
