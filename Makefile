@@ -8,11 +8,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 WHEELS := $(CARGO_TARGET_DIR)/wheels
 
-.PHONY: help demo test test-rust test-python lint wheel install bench clean
+.PHONY: help demo test test-rust test-python nightly lint wheel install bench clean
 
 help:
 	@echo "make demo   builds Lockstep and runs the demonstration on real flights"
 	@echo "make test   runs every test"
+	@echo "make nightly  the long forms of the generated tests: DuckDB, parity, fuzzing"
 	@echo "make lint   checks format and lints"
 	@echo "make wheel  builds the Python wheel into $(WHEELS)"
 
@@ -26,6 +27,12 @@ test-rust:
 
 test-python: install
 	$(BIN)/python -m pytest
+
+# SEED=N draws another run of everything that is drawn.
+SEED ?= 1
+nightly: install
+	cd python/tests && ../../$(BIN)/python -m differential --queries 100000 --seed $(SEED)
+	cargo xtask parity --cases 5000
 
 lint: $(VENV)/.tools
 	cargo xtask lint

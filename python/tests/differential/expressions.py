@@ -1,0 +1,341 @@
+"""Random expressions, from one table of what both dialects can say.
+
+``EXACT`` is a DOUBLE that sums without rounding, ``FINITE`` one that stays far from the ends;
+both are DOUBLE where that is asked for. ``NEAR`` stands only at the top: its last digits may
+differ.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from .node import NULLS, SQL_TYPES, Items, Node, same
+from .tables import ENDS, START_MS, TEXTS, text
+
+INTEGERS = ["SMALLINT", "INT", "BIGINT"]
+NUMBERS = [*INTEGERS, "FINITE"]
+SCALARS = [*INTEGERS, "EXACT", "FINITE", "DOUBLE", "STRING", "BOOL", "TIMESTAMP", "DATE"]
+SUBTYPES = {"FINITE": ["FINITE", "EXACT"], "DOUBLE": ["DOUBLE", "FINITE", "EXACT"]}
+
+# What a wrapped or a stopped integer is, for DuckDB.
+MACROS = [
+    f"CREATE MACRO wrap{bits}(v) AS CAST((((v % {2**bits}) + {2**bits + 2 ** (bits - 1)}) "
+    f"% {2**bits}) - {2 ** (bits - 1)} AS {name})"
+    for bits, name in ((16, "SMALLINT"), (32, "INT"), (64, "BIGINT"))
+] + [
+    f"CREATE MACRO stop(v) AS CASE WHEN v > {2**63 - 1} THEN {2**63 - 1} "
+    f"WHEN v < {-(2**63)} THEN CAST({-(2**63)} AS BIGINT) ELSE CAST(v AS BIGINT) END",
+    *(
+        f"CREATE MACRO cut{bits}(v) AS CASE WHEN v >= {2.0 ** (bits - 1)!r}e0 THEN "
+        f"{2 ** (bits - 1) - 1} WHEN v <= {-(2.0 ** (bits - 1))!r}e0 THEN {-(2 ** (bits - 1))} "
+        f"ELSE TRY_CAST(trunc(v) AS {name}) END"
+        for bits, name in ((16, "SMALLINT"), (32, "INT"), (64, "BIGINT"))
+    ),
+]
+MACROS = [macro.replace("e+18e0", "e+18") for macro in MACROS]
+BITS = {"SMALLINT": 16, "INT": 32, "BIGINT": 64}
+
+Rule = tuple[str, list[str], str, str]
+
+
+def wider(left: str, right: str) -> str:
+    order = [*INTEGERS, "EXACT", "FINITE", "DOUBLE"]
+    return max(left, right, key=order.index)
+
+
+def arithmetic() -> list[Rule]:
+    rules: list[Rule] = []
+    for left in INTEGERS:
+        bits = BITS[left]
+        rules.append((left, [left], "(- ⟨0⟩)", f"wrap{bits}(- CAST(⟨0⟩ AS HUGEINT))"))
+        rules.append((left, [left], "(~ ⟨0⟩)", "(~ ⟨0⟩)"))
+        for right in INTEGERS:
+            both = wider(left, right)
+            for op, duck in (("+", "+"), ("-", "-"), ("*", "*"), ("DIV", "//"), ("%", "%")):
+                exact = f"CAST(⟨0⟩ AS HUGEINT) {duck} CAST(⟨1⟩ AS HUGEINT)"
+                rules.append((both, [left, right], f"(⟨0⟩ {op} ⟨1⟩)", f"wrap{BITS[both]}({exact})"))
+            for op in "&|":
+                rules.append((both, [left, right], f"(⟨0⟩ {op} ⟨1⟩)", f"(⟨0⟩ {op} ⟨1⟩)"))
+            rules.append((both, [left, right], "(⟨0⟩ ^ ⟨1⟩)", "xor(⟨0⟩, ⟨1⟩)"))
+            if left != right:
+                wrapped = f"wrap{BITS[right]}(CAST(⟨0⟩ AS HUGEINT))"
+                rules.append((right, [left], f"CAST(⟨0⟩ AS {right})", wrapped))
+        rules.append((left, ["FINITE"], f"CAST(⟨0⟩ AS {left})", f"cut{bits}(⟨0⟩)"))
+        rules.append((left, ["STRING"], f"CAST(⟨0⟩ AS {left})", whole_number(left)))
+        rules.append(("STRING", [left], "CAST(⟨0⟩ AS STRING)", "CAST(⟨0⟩ AS VARCHAR)"))
+        rules.append(("FINITE", [left], "CAST(⟨0⟩ AS DOUBLE)", "CAST(⟨0⟩ AS DOUBLE)"))
+        rules.append(("BOOL", [left], "CAST(⟨0⟩ AS BOOL)", "CAST(⟨0⟩ AS BOOL)"))
+        rules.append((left, ["BOOL"], f"CAST(⟨0⟩ AS {left})", f"CAST(⟨0⟩ AS {left})"))
+        rules.append(("FINITE", [left, "FINITE"], "(⟨0⟩ + ⟨1⟩)", "(⟨0⟩ + ⟨1⟩)"))
+    for left in NUMBERS:
+        for right in NUMBERS:
+            divided = "(CAST(⟨0⟩ AS DOUBLE) / nullif(CAST(⟨1⟩ AS DOUBLE), 0))"
+            rules.append(("FINITE", [left, right], "(⟨0⟩ / ⟨1⟩)", divided))
+    return rules
+
+
+def whole_number(kind: str) -> str:
+    """A text as a number; ``1.5`` is not one."""
+    return f"CASE WHEN regexp_full_match(⟨0⟩, ' *[-+]?[0-9]+ *') THEN TRY_CAST(⟨0⟩ AS {kind}) END"
+
+
+def comparison() -> list[Rule]:
+    rules: list[Rule] = []
+    kinds = [(kind, kind) for kind in SCALARS if kind not in ("EXACT", "FINITE")]
+    kinds += [(l, r) for l in (*INTEGERS, "DOUBLE") for r in (*INTEGERS, "DOUBLE") if l != r]  # noqa: E741
+    for left, right in kinds:
+        for op in ("=", "<>", "<", "<=", ">", ">="):
+            rules.append(("BOOL", [left, right], f"(⟨0⟩ {op} ⟨1⟩)", f"(⟨0⟩ {op} ⟨1⟩)"))
+        for word in ("BETWEEN", "NOT BETWEEN"):
+            between = f"(⟨0⟩ {word} ⟨1⟩ AND ⟨2⟩)"
+            rules.append(("BOOL", [left, right, right], between, between))
+        for word in ("IN", "NOT IN"):
+            listed = f"(⟨0⟩ {word} (⟨1⟩, ⟨2⟩, ⟨3⟩))"
+            rules.append(("BOOL", [left, right, right, right], listed, listed))
+    for kind in SCALARS:
+        rules += [("BOOL", [kind], text, text) for text in ("(⟨0⟩ IS NULL)", "(⟨0⟩ IS NOT NULL)")]
+    for text_ in ("(NOT ⟨0⟩)", "(⟨0⟩ AND ⟨1⟩)", "(⟨0⟩ OR ⟨1⟩)"):
+        rules += [("BOOL", ["BOOL"] * text_.count("⟨"), text_, text_)] * 8
+    rules.append(("BOOL", ["BOOL", "BOOL"], "(⟨0⟩ XOR ⟨1⟩)", "(⟨0⟩ <> ⟨1⟩)"))
+    return rules
+
+
+def conditional() -> list[Rule]:
+    rules: list[Rule] = []
+    for kind in SCALARS:
+        for text_, kinds in (
+            ("CASE WHEN ⟨0⟩ THEN ⟨1⟩ ELSE ⟨2⟩ END", ["BOOL", kind, kind]),
+            ("CASE WHEN ⟨0⟩ THEN ⟨1⟩ END", ["BOOL", kind]),
+            ("CASE WHEN ⟨0⟩ THEN ⟨1⟩ WHEN ⟨2⟩ THEN ⟨3⟩ END", ["BOOL", kind, "BOOL", kind]),
+            ("CASE ⟨0⟩ WHEN ⟨1⟩ THEN ⟨2⟩ ELSE ⟨3⟩ END", ["INT", "INT", kind, kind]),
+            (
+                "CASE ⟨0⟩ WHEN ⟨1⟩ THEN ⟨2⟩ WHEN ⟨3⟩ THEN ⟨4⟩ END",
+                ["STRING", "STRING", kind, "STRING", kind],
+            ),
+            ("coalesce(⟨0⟩, ⟨1⟩)", [kind] * 2),
+            ("coalesce(⟨0⟩, ⟨1⟩, ⟨2⟩)", [kind] * 3),
+            ("ifnull(⟨0⟩, ⟨1⟩)", [kind] * 2),
+            ("nullif(⟨0⟩, ⟨1⟩)", [kind] * 2),
+            ("if(⟨0⟩, ⟨1⟩, ⟨2⟩)", ["BOOL", kind, kind]),
+            ("greatest(⟨0⟩, ⟨1⟩)", [kind] * 2),
+            ("least(⟨0⟩, ⟨1⟩, ⟨2⟩)", [kind] * 3),
+        ):
+            if kind == "BOOL" and text_.startswith(("greatest", "least")):
+                continue
+            rules.append((kind, kinds[: text_.count("⟨")], text_, text_))
+        nvl2 = "CASE WHEN ⟨0⟩ IS NOT NULL THEN ⟨1⟩ ELSE ⟨2⟩ END"
+        rules.append((kind, ["STRING", kind, kind], "nvl2(⟨0⟩, ⟨1⟩, ⟨2⟩)", nvl2))
+    return rules
+
+
+FUNCTIONS: list[Rule] = [
+    ("EXACT", ["EXACT", "EXACT"], "(⟨0⟩ + ⟨1⟩)", "(⟨0⟩ + ⟨1⟩)"),
+    ("EXACT", ["EXACT", "EXACT"], "(⟨0⟩ - ⟨1⟩)", "(⟨0⟩ - ⟨1⟩)"),
+    ("EXACT", ["EXACT"], "(- ⟨0⟩)", "(- ⟨0⟩)"),
+    ("EXACT", ["EXACT"], "abs(⟨0⟩)", "abs(⟨0⟩)"),
+    ("EXACT", ["EXACT"], "floor(⟨0⟩)", "floor(⟨0⟩)"),
+    ("EXACT", ["EXACT"], "ceil(⟨0⟩)", "ceil(⟨0⟩)"),
+    ("EXACT", ["EXACT"], "round(⟨0⟩)", "round(⟨0⟩)"),
+    ("EXACT", ["EXACT"], "truncate(⟨0⟩)", "trunc(⟨0⟩)"),
+    ("FINITE", ["FINITE", "FINITE"], "(⟨0⟩ * ⟨1⟩)", "(⟨0⟩ * ⟨1⟩)"),
+    ("FINITE", ["FINITE", "FINITE"], "(⟨0⟩ - ⟨1⟩)", "(⟨0⟩ - ⟨1⟩)"),
+    ("FINITE", ["EXACT"], "sqrt(abs(⟨0⟩))", "sqrt(abs(⟨0⟩))"),
+    ("DOUBLE", ["DOUBLE"], "abs(⟨0⟩)", "abs(⟨0⟩)"),
+    ("DOUBLE", ["DOUBLE"], "(- ⟨0⟩)", "(- ⟨0⟩)"),
+    ("DOUBLE", ["DOUBLE"], "floor(⟨0⟩)", "floor(⟨0⟩)"),
+    ("NEAR", ["EXACT"], "exp(⟨0⟩)", "exp(⟨0⟩)"),
+    ("NEAR", ["EXACT"], "sin(⟨0⟩)", "sin(⟨0⟩)"),
+    ("NEAR", ["EXACT"], "atan(⟨0⟩)", "atan(⟨0⟩)"),
+    ("NEAR", ["EXACT"], "ln(abs(⟨0⟩) + 1)", "ln(abs(⟨0⟩) + 1)"),
+    ("NEAR", ["EXACT"], "log10(abs(⟨0⟩) + 1)", "log10(abs(⟨0⟩) + 1)"),
+    ("NEAR", ["EXACT"], "log2(abs(⟨0⟩) + 1)", "log2(abs(⟨0⟩) + 1)"),
+    ("NEAR", ["EXACT"], "pow(⟨0⟩, 3)", "pow(⟨0⟩, 3)"),
+    ("NEAR", ["EXACT"], "round(⟨0⟩, 1)", "round(⟨0⟩, 1)"),
+    ("INT", ["INT"], "abs(⟨0⟩)", "wrap32(abs(CAST(⟨0⟩ AS HUGEINT)))"),
+    ("BIGINT", ["BIGINT"], "abs(⟨0⟩)", "wrap64(abs(CAST(⟨0⟩ AS HUGEINT)))"),
+    ("INT", ["INT"], "pmod(⟨0⟩, 7)", "(((⟨0⟩ % 7) + 7) % 7)"),
+    ("INT", ["STRING"], "char_length(⟨0⟩)", "CAST(length(⟨0⟩) AS INT)"),
+    ("INT", ["STRING", "STRING"], "locate(⟨0⟩, ⟨1⟩)", "CAST(strpos(⟨1⟩, ⟨0⟩) AS INT)"),
+    (
+        "INT",
+        ["STRING", "STRING"],
+        "strcmp(⟨0⟩, ⟨1⟩)",
+        "CASE WHEN ⟨0⟩ < ⟨1⟩ THEN -1 WHEN ⟨0⟩ = ⟨1⟩ THEN 0 WHEN ⟨0⟩ > ⟨1⟩ THEN 1 END",
+    ),
+    ("STRING", ["STRING"], "upper(⟨0⟩)", "upper(⟨0⟩)"),
+    ("STRING", ["STRING"], "lower(⟨0⟩)", "lower(⟨0⟩)"),
+    ("STRING", ["STRING"], "reverse(⟨0⟩)", "reverse(⟨0⟩)"),
+    ("STRING", ["STRING"], "trim(⟨0⟩)", "trim(⟨0⟩)"),
+    ("STRING", ["STRING"], "ltrim(⟨0⟩)", "ltrim(⟨0⟩)"),
+    ("STRING", ["STRING"], "rtrim(⟨0⟩)", "rtrim(⟨0⟩)"),
+    ("STRING", ["STRING"], "left(⟨0⟩, 2)", "left(⟨0⟩, 2)"),
+    ("STRING", ["STRING"], "right(⟨0⟩, 2)", "right(⟨0⟩, 2)"),
+    ("STRING", ["STRING"], "substring(⟨0⟩, 2)", "substring(⟨0⟩, 2)"),
+    ("STRING", ["STRING"], "substring(⟨0⟩, 1, 2)", "substring(⟨0⟩, 1, 2)"),
+    ("STRING", ["STRING"], "substring(⟨0⟩, -2, 1)", "substring(⟨0⟩, -2, 1)"),
+    ("STRING", ["STRING", "STRING"], "concat(⟨0⟩, ⟨1⟩)", "(⟨0⟩ || ⟨1⟩)"),
+    ("STRING", ["STRING", "STRING"], "concat_ws('-', ⟨0⟩, ⟨1⟩)", "(⟨0⟩ || '-' || ⟨1⟩)"),
+    ("STRING", ["STRING", "STRING"], "(⟨0⟩ || ⟨1⟩)", "(⟨0⟩ || ⟨1⟩)"),
+    ("STRING", ["STRING"], "replace(⟨0⟩, 'a', 'bb')", "replace(⟨0⟩, 'a', 'bb')"),
+    ("STRING", ["STRING"], "replace(⟨0⟩, 'b', '')", "replace(⟨0⟩, 'b', '')"),
+    (
+        "STRING",
+        ["EXACT"],
+        "CAST(⟨0⟩ AS STRING)",
+        "regexp_replace(CAST(⟨0⟩ AS VARCHAR), '\\.0$', '')",
+    ),
+    ("STRING", ["BOOL"], "CAST(⟨0⟩ AS STRING)", "CAST(⟨0⟩ AS VARCHAR)"),
+    ("STRING", ["DATE"], "CAST(⟨0⟩ AS STRING)", "CAST(⟨0⟩ AS VARCHAR)"),
+    ("STRING", ["TIMESTAMP"], "CAST(⟨0⟩ AS STRING)", "strftime(⟨0⟩, '%Y-%m-%d %H:%M:%S')"),
+    ("STRING", ["TIMESTAMP"], "date_format(⟨0⟩, '%Y/%m %H')", "strftime(⟨0⟩, '%Y/%m %H')"),
+    ("STRING", ["DATE"], "date_format(⟨0⟩, '%d.%m.%Y')", "strftime(⟨0⟩, '%d.%m.%Y')"),
+    ("BOOL", ["STRING"], "starts_with(⟨0⟩, 'a')", "starts_with(⟨0⟩, 'a')"),
+    ("BOOL", ["STRING"], "ends_with(⟨0⟩, 'b')", "ends_with(⟨0⟩, 'b')"),
+    ("BOOL", ["STRING"], "(⟨0⟩ RLIKE '[a-z]+.*')", "regexp_full_match(⟨0⟩, '[a-z]+.*')"),
+    ("BOOL", ["STRING"], "(⟨0⟩ LIKE '%!%%' ESCAPE '!')", "(⟨0⟩ LIKE '%!%%' ESCAPE '!')"),
+    ("BOOL", ["STRING"], "(⟨0⟩ ILIKE 'A%')", "(⟨0⟩ ILIKE 'A%')"),
+    ("DATE", ["TIMESTAMP"], "CAST(⟨0⟩ AS DATE)", "CAST(⟨0⟩ AS DATE)"),
+    ("TIMESTAMP", ["DATE"], "CAST(⟨0⟩ AS TIMESTAMP)", "CAST(⟨0⟩ AS TIMESTAMP)"),
+    ("BIGINT", ["TIMESTAMP"], "CAST(⟨0⟩ AS BIGINT)", "epoch_ms(⟨0⟩)"),
+    ("TIMESTAMP", ["TIMESTAMP"], "(⟨0⟩ + 86400001)", "(⟨0⟩ + to_milliseconds(86400001))"),
+    ("TIMESTAMP", ["TIMESTAMP"], "(⟨0⟩ - 999)", "(⟨0⟩ - to_milliseconds(999))"),
+    ("TIMESTAMP", ["TIMESTAMP"], "date_trunc('day', ⟨0⟩)", "date_trunc('day', ⟨0⟩)"),
+    ("TIMESTAMP", ["TIMESTAMP"], "date_trunc('hour', ⟨0⟩)", "date_trunc('hour', ⟨0⟩)"),
+    ("TIMESTAMP", ["TIMESTAMP"], "date_trunc('month', ⟨0⟩)", "date_trunc('month', ⟨0⟩)"),
+    ("DATE", ["DATE"], "last_day(⟨0⟩)", "last_day(⟨0⟩)"),
+    ("DATE", ["DATE"], "add_months(⟨0⟩, 1)", "CAST(⟨0⟩ + to_months(1) AS DATE)"),
+    ("DATE", ["DATE"], "add_months(⟨0⟩, -13)", "CAST(⟨0⟩ + to_months(-13) AS DATE)"),
+    ("INT", ["DATE", "DATE"], "datediff(⟨0⟩, ⟨1⟩)", "CAST(⟨0⟩ - ⟨1⟩ AS INT)"),
+    ("BIGINT", ["DATE"], "unix_timestamp(⟨0⟩)", "CAST(epoch(⟨0⟩) AS BIGINT)"),
+    *(
+        ("INT", [kind], f"{name}(⟨0⟩)", f"CAST({name}(⟨0⟩) AS INT)")
+        for kind in ("DATE", "TIMESTAMP")
+        for name in ("year", "month", "day", "dayofyear", "weekofyear")
+    ),
+    *(
+        ("INT", ["TIMESTAMP"], f"{name}(⟨0⟩)", f"CAST({name}(⟨0⟩) AS INT)")
+        for name in ("hour", "minute", "second")
+    ),
+    ("INT", ["DATE"], "dayofweek(⟨0⟩)", "CAST(dayofweek(⟨0⟩) + 1 AS INT)"),
+    ("INT", ["TIMESTAMP"], "dayofweek(⟨0⟩)", "CAST(dayofweek(⟨0⟩) + 1 AS INT)"),
+]
+
+RULES: dict[str, list[Rule]] = {}
+for rule in arithmetic() + comparison() * 2 + conditional() + FUNCTIONS * 3:
+    RULES.setdefault(rule[0], []).append(rule)
+
+# Aggregates: result, arguments, texts. ⟨w⟩ stands where OVER belongs.
+AGGREGATES: list[Rule] = [
+    ("BIGINT", [], "count(*)⟨w⟩", "count(*)⟨w⟩"),
+    *(("BIGINT", [kind], "count(⟨0⟩)⟨w⟩", "count(⟨0⟩)⟨w⟩") for kind in SCALARS),
+    *(
+        ("BIGINT", [kind], "distinct_count(⟨0⟩)⟨w⟩", "count(DISTINCT ⟨0⟩)⟨w⟩")
+        for kind in ("INT", "STRING", "DATE", "SMALLINT")
+    ),
+    *(("BIGINT", [kind], "sum(⟨0⟩)⟨w⟩", "stop(sum(⟨0⟩)⟨w⟩)") for kind in INTEGERS * 2),
+    ("FINITE", ["EXACT"], "sum(⟨0⟩)⟨w⟩", "sum(⟨0⟩)⟨w⟩"),
+    *(("FINITE", [kind], "avg(⟨0⟩)⟨w⟩", "avg(⟨0⟩)⟨w⟩") for kind in (*INTEGERS, "EXACT", "EXACT")),
+    *(
+        (kind, [kind], f"{name}(⟨0⟩)⟨w⟩", f"{name}(⟨0⟩)⟨w⟩")
+        for kind in SCALARS
+        if kind != "BOOL"
+        for name in ("min", "max")
+    ),
+    *(
+        ("NEAR", [kind], f"{name}(⟨0⟩)⟨w⟩", f"{name}(⟨0⟩)⟨w⟩")
+        for kind in ("SMALLINT", "EXACT")
+        for name in ("stddev_samp", "stddev_pop", "var_samp", "var_pop")
+    ),
+    ("FINITE", ["EXACT"], "median(⟨0⟩)⟨w⟩", "median(⟨0⟩)⟨w⟩"),
+    ("FINITE", ["SMALLINT"], "median(⟨0⟩)⟨w⟩", "median(⟨0⟩)⟨w⟩"),
+    *(
+        (result, [kind, "BOOL"], f"{name}_where(⟨0⟩, ⟨1⟩)⟨w⟩", duck)
+        for name, result, kind, duck in (
+            ("count", "BIGINT", "STRING", "count(⟨0⟩) FILTER (WHERE ⟨1⟩)⟨w⟩"),
+            ("sum", "BIGINT", "INT", "stop(sum(⟨0⟩) FILTER (WHERE ⟨1⟩)⟨w⟩)"),
+            ("sum", "FINITE", "EXACT", "sum(⟨0⟩) FILTER (WHERE ⟨1⟩)⟨w⟩"),
+            ("avg", "FINITE", "EXACT", "avg(⟨0⟩) FILTER (WHERE ⟨1⟩)⟨w⟩"),
+            ("min", "INT", "INT", "min(⟨0⟩) FILTER (WHERE ⟨1⟩)⟨w⟩"),
+            ("max", "EXACT", "EXACT", "max(⟨0⟩) FILTER (WHERE ⟨1⟩)⟨w⟩"),
+        )
+    ),
+]
+
+Scope = list[tuple[str, str]]
+"""The columns in reach: how they are written, and their types."""
+
+
+class Draw:
+    """Draws expressions over the columns in reach."""
+
+    def __init__(self, random: Random, scope: Scope) -> None:
+        self.random = random
+        self.scope = scope
+
+    def expression(self, kind: str, depth: int) -> Node:
+        """An expression of a type; a constant or a column at depth 0."""
+        kind = self.random.choice(SUBTYPES.get(kind, [kind]))
+        if depth <= 0 or self.random.random() < 0.15:
+            return self.leaf(kind)
+        if kind == "BOOL" and self.random.random() < 0.08:
+            return self.like(depth)
+        result, kinds, lockstep, duckdb = self.random.choice(RULES[kind])
+        parts = tuple(self.expression(part, depth - 1) for part in kinds)
+        return Node(result, lockstep, duckdb, parts)
+
+    def leaf(self, kind: str) -> Node:
+        columns = [text for text, type_ in self.scope if type_ == kind]
+        chance = self.random.random()
+        if columns and chance < 0.8:
+            return same(kind, self.random.choice(columns))
+        return NULLS[kind] if chance > 0.95 and kind in NULLS else constant(self.random, kind)
+
+    def like(self, depth: int) -> Node:
+        pattern = "".join(self.random.choice(["a", "b", "%", "_", "A", "字"]) for _ in range(3))
+        words = self.random.choice(["LIKE", "NOT LIKE"])
+        return same("BOOL", f"(⟨0⟩ {words} '{pattern}')", self.expression("STRING", depth - 1))
+
+    def aggregate(self, depth: int, over: str = "", over_duckdb: str = "") -> Node:
+        """An aggregate over the columns in reach."""
+        result, kinds, lockstep, duckdb = self.random.choice(AGGREGATES)
+        parts = tuple(self.expression(kind, depth) for kind in kinds)
+        return Node(
+            result, lockstep.replace("⟨w⟩", over), duckdb.replace("⟨w⟩", over_duckdb), parts
+        )
+
+    def some_type(self) -> str:
+        return self.random.choice([*SCALARS, "NEAR"])
+
+
+def constant(random: Random, kind: str) -> Node:
+    """A literal, extreme at times."""
+    if kind in INTEGERS:
+        value = random.choice([0, 1, -1, 2, 3, 7, random.randint(-50, 50)])
+        if random.random() < 0.05:
+            value = random.choice([ENDS[kind] - 1, 1 - ENDS[kind]])
+        cast = f"CAST({value} AS {kind})"
+        return Node(kind, f"({value})" if kind == "INT" else cast, cast)
+    if kind in ("EXACT", "FINITE", "DOUBLE"):
+        return same(kind, f"({random.randint(-40, 40) / 8!r}e0)")
+    if kind == "STRING":
+        value = random.choice(TEXTS)
+        return Node(kind, text(value, "lockstep"), text(value, "duckdb"))
+    if kind == "BOOL":
+        return same(kind, random.choice(["true", "false"]))
+    if kind == "TIMESTAMP":
+        ms = START_MS + random.randint(0, 10**8)
+        return Node(kind, f"CAST({ms} AS TIMESTAMP)", f"epoch_ms({ms})")
+    if kind == "DATE":
+        return same(kind, f"CAST('20{random.randint(19, 21)}-0{random.randint(1, 9)}-28' AS DATE)")
+    return same(kind, "CAST(1 AS DOUBLE)")
+
+
+def items(nodes: list[Node], *, least: int = 1) -> Items:
+    """A select list: the nodes named c0, c1, …"""
+    named = [
+        same(f"item {node.type}", f"⟨0⟩ AS c{index}", node) for index, node in enumerate(nodes)
+    ]
+    return Items(tuple(named), least=least)
+
+
+__all__ = ["AGGREGATES", "MACROS", "SCALARS", "SQL_TYPES", "Draw", "Scope", "constant", "items"]

@@ -1,0 +1,40 @@
+"""A fixed part of what ``python -m differential`` does at night."""
+
+from __future__ import annotations
+
+from .compare import Pair, difference
+from .node import same
+from .session import Session
+from .shrink import Shrinking
+from .tables import COLUMNS, Table
+
+SEED = 20
+QUERIES = 600
+
+
+def test_lockstep_and_duckdb_agree():
+    session = Session(SEED, per_tables=60)
+    reports = list(session.run(QUERIES))
+    assert not reports, "\n\n".join(reports)
+    assert session.compared + session.missing == QUERIES
+    assert session.missing < QUERIES / 50
+    assert session.rows > QUERIES
+    # What both refuse compares nothing.
+    assert session.both_fail == 0
+    kinds = {"projection", "group", "total", "window", "general_window", "last_join", "left_join"}
+    assert kinds | {"union_all", "ordered", "distinct", "cte", "having"} <= set(session.features)
+
+
+def test_a_difference_is_found_and_shrunk():
+    row = tuple(1 if name == "id" else None for name in COLUMNS)
+    tables = [Table("t1", [row, (2, *row[1:]), (3, *row[1:])])]
+    wrong = same("INT", "(⟨0⟩ + ⟨1⟩)", same("INT", "id"), same("INT", "1"))
+    query = same("query", "SELECT ⟨0⟩ AS c0 FROM t1", wrong)
+    wrong_for_us = same("query", "SELECT ⟨0⟩ AS c0 FROM t1", wrong)
+    assert difference(query, *Pair(tables).run(query)) is None
+    object.__setattr__(wrong_for_us, "duckdb", "SELECT ⟨0⟩ + 1 AS c0 FROM t1")
+    what = difference(wrong_for_us, *Pair(tables).run(wrong_for_us))
+    assert what is not None
+    small, smallest, _ = Shrinking(tables, wrong_for_us, what).run()
+    assert [len(table.rows) for table in small] == [1]
+    assert smallest.sql("lockstep") == "SELECT id AS c0 FROM t1"
