@@ -119,7 +119,10 @@ impl Aggregates for GroupCalls<'_> {
         let known = self.calls.iter().position(|other| *other == expr);
         let position = known.unwrap_or(self.calls.len());
         if known.is_none() {
-            self.calls.push(expr);
+            // `count(*)` and `count(true)` are two calls of one name; a plan's names are unique.
+            let name = expr.schema_name().to_string();
+            let is_taken = self.calls.iter().any(|other| other.schema_name().to_string() == name);
+            self.calls.push(if is_taken { expr.alias(format!("{name} {position}")) } else { expr });
         }
         Ok(Bound { expr: Expr::Column(placeholder(position)), data_type: aggregate.returns, span })
     }

@@ -10,8 +10,14 @@
 //! | [`scenario`] | a drawn database and query: its SQL text and its oracle form |
 //! | [`replay`] | a scenario run by the engine in batch mode and in request mode |
 //! | [`slt`] | golden SQL files in sqllogictest syntax |
+//! | [`guide`] | documents whose examples run |
+//! | [`fuzz`] | texts that are not quite SQL, taken as far as they go |
+//! | [`panics`] | panics as text |
 
+pub mod fuzz;
+pub mod guide;
 pub mod oracle;
+pub mod panics;
 pub mod replay;
 pub mod rows;
 pub mod scenario;

@@ -58,14 +58,20 @@ struct Came {
 
 /// The `.slt` files at or below a path, sorted.
 pub fn files_below(path: &Path) -> Vec<PathBuf> {
+    files_with(path, "slt")
+}
+
+/// The files with an extension at or below a path, sorted.
+pub(crate) fn files_with(path: &Path, extension: &str) -> Vec<PathBuf> {
     if path.is_file() {
         return vec![path.to_owned()];
     }
     let entries = fs::read_dir(path).into_iter().flatten().filter_map(Result::ok);
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
     paths.sort();
-    let is_wanted = |path: &PathBuf| path.is_dir() || path.extension().is_some_and(|e| e == "slt");
-    paths.into_iter().filter(is_wanted).flat_map(|path| files_below(&path)).collect()
+    let is_wanted =
+        |path: &PathBuf| path.is_dir() || path.extension().is_some_and(|e| e == extension);
+    paths.into_iter().filter(is_wanted).flat_map(|path| files_with(&path, extension)).collect()
 }
 
 /// Runs a file; the error names every record that came to something else.
@@ -210,7 +216,7 @@ fn letter(data_type: &DataType) -> char {
     }
 }
 
-fn text(value: &Value) -> String {
+pub(crate) fn text(value: &Value) -> String {
     match value {
         Value::Null => "NULL".to_owned(),
         Value::Bool(value) => value.to_string(),

@@ -9,7 +9,6 @@ mod case;
 mod compare;
 mod execute;
 mod objects;
-mod panics;
 mod pending;
 mod report;
 mod tables;
@@ -22,6 +21,7 @@ use std::{
 };
 
 use lockstep_host::{Clock, SystemClock};
+use lockstep_testkit::panics;
 
 use self::{
     case::Case,
@@ -110,7 +110,8 @@ pub fn run(options: &Options) -> bool {
     is_good
 }
 
-fn default_folder() -> PathBuf {
+/// Where the cases lie beside a checkout.
+pub(crate) fn default_folder() -> PathBuf {
     crate::workspace_dir().join("../shared/conformance")
 }
 

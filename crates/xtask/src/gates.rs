@@ -1,9 +1,12 @@
 //! Format, lint, test: cargo with the right arguments, the same here and in CI.
 #![expect(clippy::print_stdout, reason = "a command line speaks through its output")]
 
-use std::{path::PathBuf, process::Command};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
 
-use lockstep_testkit::slt;
+use lockstep_testkit::{guide, slt};
 
 use crate::{
     conformance::{self, Options},
@@ -40,18 +43,33 @@ pub fn parity(cases: u32) -> bool {
     )
 }
 
-/// Runs golden SQL files; with `complete`, writes what came into them.
+/// Runs golden SQL files and the examples of the guide; with `complete`, writes what came into
+/// them.
 pub fn golden_sql(path: Option<PathBuf>, complete: bool) -> bool {
-    let root = path.unwrap_or_else(|| workspace_dir().join("tests/sql"));
+    let folders = ["tests/sql", "docs/guide"].map(|folder| workspace_dir().join(folder));
+    let roots = path.map_or_else(|| folders.to_vec(), |path| vec![path]);
     let mut is_good = true;
-    for file in slt::files_below(&root) {
-        let outcome = if complete { slt::complete(&file) } else { slt::run(&file) };
-        if let Err(report) = outcome {
+    for root in roots {
+        let golden = slt::files_below(&root).into_iter().filter(|file| !is_document(file));
+        let outcomes = golden.map(|file| match complete {
+            true => slt::complete(&file),
+            false => slt::run(&file),
+        });
+        let documents = guide::files_below(&root).into_iter().filter(|file| is_document(file));
+        let shown = documents.map(|file| match complete {
+            true => guide::complete(&file),
+            false => guide::run(&file).map(drop),
+        });
+        for report in outcomes.chain(shown).filter_map(Result::err) {
             println!("{report}");
             is_good = false;
         }
     }
     is_good
+}
+
+fn is_document(file: &Path) -> bool {
+    file.extension().is_some_and(|extension| extension == "md")
 }
 
 /// Everything a change must pass, the cheapest first.

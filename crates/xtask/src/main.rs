@@ -3,10 +3,15 @@
 use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Parser, Subcommand};
+use lockstep_testkit::fuzz::memory::Counting;
 use lockstep_xtask::{
     conformance::{self, Options},
-    gates, tidy,
+    fuzz, gates, tidy,
 };
+
+/// So that a fuzzed input's memory is known.
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
 
 /// The project's chores.
 #[derive(Debug, Parser)]
@@ -30,7 +35,7 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// Run the golden SQL files of tests/sql.
+    /// Run the golden SQL files of tests/sql and the examples of docs/guide.
     Slt {
         /// One file or folder instead of all.
         path: Option<PathBuf>,
@@ -43,6 +48,18 @@ enum Command {
         /// How many.
         #[arg(long, default_value_t = 300)]
         cases: u32,
+    },
+    /// Throw texts that are not SQL at the parser, the binder and the compilers.
+    Fuzz {
+        /// For how long.
+        #[arg(long, default_value_t = 60)]
+        seconds: u64,
+        /// A seed is a run.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// Conformance cases for the corpus, instead of ../shared/conformance.
+        #[arg(long)]
+        cases: Option<PathBuf>,
     },
     /// Run the conformance cases.
     Conformance(ConformanceArguments),
@@ -80,6 +97,7 @@ fn main() -> ExitCode {
         Command::Test { arguments } => gates::test(&arguments),
         Command::Slt { path, complete } => gates::golden_sql(path, complete),
         Command::Parity { cases } => gates::parity(cases),
+        Command::Fuzz { seconds, seed, cases } => fuzz::run(seconds, seed, cases),
         Command::Conformance(arguments) => conformance::run(&Options {
             area: arguments.area,
             cases: arguments.cases,

@@ -1,4 +1,6 @@
-//! Panics of a case as text: a case that panics has failed, the others go on.
+//! Panics as text: a case that panics has failed, the others go on.
+//!
+//! For whoever runs many cases in one process; the shipped crates know nothing of it.
 
 use std::{
     cell::RefCell,
@@ -11,12 +13,12 @@ thread_local! {
 }
 
 /// Keeps the text of panics for [`caught`] instead of printing it, for the whole process.
-pub(crate) fn catch_text() {
+pub fn catch_text() {
     set_hook(Box::new(|panic| TEXT.set(Some(panic.to_string()))));
 }
 
 /// Runs something; the text of its panic is the error.
-pub(crate) fn caught<T>(run: impl FnOnce() -> T) -> Result<T, String> {
+pub fn caught<T>(run: impl FnOnce() -> T) -> Result<T, String> {
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(value) => Ok(value),
         Err(payload) => {

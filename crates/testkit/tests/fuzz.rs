@@ -1,0 +1,25 @@
+//! No text makes the parser, the binder or a compiler panic, on a short run with a fixed seed.
+//!
+//! `cargo xtask fuzz --seconds N --seed S` goes on for longer and watches time and memory too.
+
+use std::path::Path;
+
+use lockstep_testkit::fuzz::{self, Options, Stage, corpus::Corpus};
+
+const EXECUTIONS: u64 = 3_000;
+
+#[test]
+fn no_text_breaks_the_engine() {
+    let corpus = Corpus::of_workspace(Path::new("../.."));
+    assert!(corpus.seeds.len() > 50, "{} seeds", corpus.seeds.len());
+    let options =
+        Options { seed: 5, executions_max: EXECUTIONS, time_ms_max: u64::MAX, current: None };
+    let report = fuzz::run(&corpus, &options);
+    // Slowness is for a machine of its own to judge.
+    let broken: Vec<_> = report.findings.iter().filter(|f| !f.what.starts_with("slow")).collect();
+    assert!(broken.is_empty(), "{broken:#?}");
+    assert_eq!(report.executions, EXECUTIONS);
+    // A run that never gets past the parser proves little.
+    let compiled = report.reached.get(&Stage::Compiled).copied().unwrap_or_default();
+    assert!(compiled > EXECUTIONS / 20, "{:?}", report.reached);
+}
