@@ -33,6 +33,8 @@ SEED ?= 1
 nightly: install
 	cd python/tests && ../../$(BIN)/python -m differential --queries 100000 --seed $(SEED)
 	cargo xtask parity --cases 5000
+	cargo xtask l3 --cases 20000 --seed $(SEED)
+	cargo xtask fuzz --seconds 600 --seed $(SEED)
 
 lint: $(VENV)/.tools
 	cargo xtask lint

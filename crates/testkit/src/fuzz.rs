@@ -25,8 +25,8 @@ use lockstep_sql::{
     parse,
 };
 
-use self::{corpus::Corpus, mutate::Random};
-use crate::panics;
+use self::corpus::Corpus;
+use crate::{panics, random::Random};
 
 /// An input that takes longer is reported, in milliseconds.
 pub const SLOW_MS: u64 = 1_000;

@@ -12,12 +12,16 @@
 //! | [`slt`] | golden SQL files in sqllogictest syntax |
 //! | [`guide`] | documents whose examples run |
 //! | [`fuzz`] | texts that are not quite SQL, taken as far as they go |
+//! | [`l3`] | whole queries, drawn: batch mode and request mode give the same row |
 //! | [`panics`] | panics as text |
+//! | [`random`] | numbers that a seed decides |
 
 pub mod fuzz;
 pub mod guide;
+pub mod l3;
 pub mod oracle;
 pub mod panics;
+pub mod random;
 pub mod replay;
 pub mod rows;
 pub mod scenario;

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use lockstep_testkit::fuzz::{self, Options, Stage, corpus::Corpus};
 
-const EXECUTIONS: u64 = 3_000;
+const EXECUTIONS: u64 = 2_000;
 
 #[test]
 fn no_text_breaks_the_engine() {

@@ -6,7 +6,7 @@ use std::{
     process::Command,
 };
 
-use lockstep_testkit::{guide, slt};
+use lockstep_testkit::{guide, l3, slt};
 
 use crate::{
     conformance::{self, Options},
@@ -41,6 +41,14 @@ pub fn parity(cases: u32) -> bool {
         &["test", "-p", "lockstep-testkit", "--test", "parity", "--", "--nocapture"],
         &[("PROPTEST_CASES", &cases)],
     )
+}
+
+/// Compares requests with batch mode on drawn queries, and prints what the queries were made of.
+pub fn deployable(cases: u64, seed: u64) -> bool {
+    let report = l3::run(seed, cases);
+    report.failures.iter().for_each(|failure| println!("{failure}\n"));
+    println!("seed {seed}: {report}");
+    report.failures.is_empty()
 }
 
 /// Runs golden SQL files and the examples of the guide; with `complete`, writes what came into

@@ -49,6 +49,15 @@ enum Command {
         #[arg(long, default_value_t = 300)]
         cases: u32,
     },
+    /// Deploy drawn queries and compare a request's answer with batch mode (promise L3).
+    L3 {
+        /// How many.
+        #[arg(long, default_value_t = 3_000)]
+        cases: u64,
+        /// A seed is a run.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+    },
     /// Throw texts that are not SQL at the parser, the binder and the compilers.
     Fuzz {
         /// For how long.
@@ -97,6 +106,7 @@ fn main() -> ExitCode {
         Command::Test { arguments } => gates::test(&arguments),
         Command::Slt { path, complete } => gates::golden_sql(path, complete),
         Command::Parity { cases } => gates::parity(cases),
+        Command::L3 { cases, seed } => gates::deployable(cases, seed),
         Command::Fuzz { seconds, seed, cases } => fuzz::run(seconds, seed, cases),
         Command::Conformance(arguments) => conformance::run(&Options {
             area: arguments.area,

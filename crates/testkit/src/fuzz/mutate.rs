@@ -3,47 +3,13 @@
 //! The same seed gives the same inputs. Knows SQL only by its tokens, and those roughly.
 
 use super::corpus::{Corpus, Seed};
+use crate::random::Random;
 
 /// Longer inputs are cut, in bytes; the bombs are made to stay below.
 const INPUT_BYTES_MAX: usize = 256 * 1024;
 
 /// Mutations of one input at most.
 const MUTATIONS_MAX: usize = 3;
-
-/// A small generator of numbers (`SplitMix64`): a seed is a sequence, on every machine.
-#[derive(Debug, Clone)]
-pub struct Random(u64);
-
-impl Random {
-    /// The sequence of a seed.
-    pub fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    /// The next number.
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// A number below `end`, which is not 0.
-    pub fn below(&mut self, end: usize) -> usize {
-        let end = u64::try_from(end).expect("a length fits");
-        usize::try_from(self.next() % end).expect("less than a length")
-    }
-
-    /// Whether an event of this chance, in percent, happens.
-    pub fn chance(&mut self, percent: usize) -> bool {
-        self.below(100) < percent
-    }
-
-    /// One of some things, of which there is one.
-    pub fn pick<'a, T>(&mut self, things: &'a [T]) -> &'a T {
-        &things[self.below(things.len())]
-    }
-}
 
 /// The next input.
 pub fn input(corpus: &Corpus, random: &mut Random) -> String {
