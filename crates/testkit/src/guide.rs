@@ -7,7 +7,7 @@
 
 use std::{fs, path::Path};
 
-use lockstep_engine::{Database, Output, Session};
+use lockstep_engine::{Database, Diagnostic, Output, Session};
 use lockstep_row::{DataType, Value};
 
 use crate::{
@@ -86,8 +86,9 @@ fn output_of(session: &Session, sql: &str) -> String {
     match session.execute(sql) {
         Err(error) => error.render(Some(sql)),
         Ok(output) => {
-            let mut parts: Vec<String> =
-                output.warnings.iter().map(|warning| warning.render(Some(sql))).collect();
+            let warning =
+                |warning: &Diagnostic| warning.render(Some(sql)).replacen("error[", "warning[", 1);
+            let mut parts: Vec<String> = output.warnings.iter().map(warning).collect();
             if !output.columns.is_empty() {
                 parts.push(table(&output));
             }
