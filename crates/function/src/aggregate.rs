@@ -23,7 +23,6 @@ mod position;
 mod ranked;
 mod signature;
 mod split;
-mod text;
 mod total;
 
 use std::{fmt, sync::Arc};

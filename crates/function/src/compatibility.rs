@@ -50,13 +50,6 @@ pub const DIFFERENCES: &[Difference] = &[
         is_restored: true,
     },
     Difference {
-        name: "char_length of NULL",
-        reference: "0.",
-        standard: "NULL.",
-        why: "NULL is not a text of length 0.",
-        is_restored: true,
-    },
-    Difference {
         name: "LIKE, ILIKE",
         reference: "`_` stands for one byte; ILIKE ignores the case of ASCII only.",
         standard: "`_` stands for one character; ILIKE ignores case in every script.",

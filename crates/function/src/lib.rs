@@ -19,6 +19,7 @@ pub mod aggregate;
 pub mod cast;
 pub mod compatibility;
 pub mod exact_sum;
+mod item_text;
 mod nested;
 mod row_expr;
 pub mod scalar;

@@ -336,7 +336,12 @@ impl ExprBinder<'_> {
             && let Some(aggregates) = self.aggregates.as_deref_mut()
             && (!is_scalar || aggregates.takes(call.over.as_ref()))
         {
-            return aggregates.bind(call, span, self.scope);
+            let bound = aggregates.bind(call, span, self.scope);
+            // `at` is an aggregate of rows and a function of lists: the arguments decide.
+            if bound.is_ok() || !is_scalar {
+                return bound;
+            }
+            return self.scalar_call(call, span).or(bound);
         }
         if !is_scalar {
             return call::unknown(call, is_aggregate, span);
@@ -345,19 +350,42 @@ impl ExprBinder<'_> {
             let message = format!("function `{}` takes neither `*` nor DISTINCT", call.name.text);
             return Diagnostic::new(code::SYNTAX_ERROR, message).at(span).err();
         }
-        let entered = match (&call.over, self.aggregates.as_deref_mut()) {
+        self.scalar_call(call, span)
+    }
+
+    fn scalar_call(&mut self, call: &ast::Call, span: Span) -> Result<Bound> {
+        if let Some(format) = lockstep_function::scalar::feature::format(&call.name.text) {
+            return self
+                .within(call.over.as_ref(), |binder| binder.format_call(format, call, span));
+        }
+        let arguments = self.arguments(call)?;
+        call::scalar(&call.name.text, arguments, self.settings, span)
+    }
+
+    /// Binds the arguments of a scalar call; under OVER, aggregates in them use that window.
+    pub(crate) fn arguments(&mut self, call: &ast::Call) -> Result<Vec<Bound>> {
+        self.within(call.over.as_ref(), |binder| {
+            call.arguments.iter().map(|argument| binder.bind(argument)).collect()
+        })
+    }
+
+    fn within<T>(
+        &mut self,
+        over: Option<&ast::Over>,
+        bind: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<T> {
+        let entered = match (over, self.aggregates.as_deref_mut()) {
             (Some(over), Some(aggregates)) => {
                 aggregates.enter(over)?;
                 true
             }
             _ => false,
         };
-        let arguments: Result<Vec<Bound>> =
-            call.arguments.iter().map(|argument| self.bind(argument)).collect();
+        let bound = bind(self);
         if entered {
             self.aggregates.as_deref_mut().expect("it was entered").leave();
         }
-        call::scalar(&call.name.text, arguments?, self.settings, span)
+        bound
     }
 }
 

@@ -21,6 +21,7 @@ mod binder;
 mod call;
 mod catalog;
 mod expression;
+mod feature;
 mod from;
 mod group;
 mod last_join;

@@ -14,19 +14,18 @@ use super::{
     extreme,
     key::{Key, KeyRef},
     signature::{
-        BOOL, CATEGORY, Class, NUMBER, SCALAR, bound, expect, expect_count, expect_size, leading,
+        BOOL, CATEGORY, Class, NUMBER, SCALAR, bound, expect, expect_count, expect_integer, leading,
     },
-    text::ItemPrinter,
     total,
 };
-use crate::{Arguments, SignatureError};
+use crate::{Arguments, SignatureError, item_text::ItemPrinter};
 
 /// The rest of what each page of the family says.
 macro_rules! rest {
     () => {
         " Rows whose value or category is NULL are left out. The result is `category:value` pairs \
-         joined by commas, an empty string when there are none; floats have six decimals. With \
-         `compatibility = 'openmldb'` the list ends before it would exceed 4096 bytes."
+         joined by commas, an empty string when there are none. With `compatibility = 'openmldb'` \
+         floats have six decimals and the list ends before it would exceed 4096 bytes."
     };
 }
 
@@ -66,7 +65,8 @@ macro_rules! family {
                     ", condition BOOL, category, n constant integer) → STRING"
                 ),
                 doc: concat!(
-                    "`", $statistic, "_cate_where` for the `n` greatest categories, descending.",
+                    "`", $statistic, "_cate_where` for the `n` greatest categories (all of them where \
+                     `n` is negative), descending.",
                     rest!()
                 ),
                 is_ordered: false,
@@ -81,7 +81,7 @@ macro_rules! family {
                 ),
                 doc: concat!(
                     "`", $statistic, "_cate_where` for the `n` categories with the greatest \
-                     results, descending; of equal ones the greater category comes first.",
+                     results (all of them where `n` is negative), descending; of equal ones the greater category comes first.",
                     rest!()
                 ),
                 is_ordered: false,
@@ -94,8 +94,8 @@ macro_rules! family {
                 signature: "top_n_key_ratio_cate(x ANY, condition BOOL, category, \
                             n constant integer) → STRING",
                 doc: concat!(
-                    "The share of rows whose condition is true, for the `n` greatest categories, \
-                     descending.", rest!()
+                    "The share of rows whose condition is true, for the `n` greatest categories (all \
+                     of them where `n` is negative), descending.", rest!()
                 ),
                 is_ordered: false,
                 bind: |arguments| bind_ratio(arguments, Form::TopKey),
@@ -107,7 +107,7 @@ macro_rules! family {
                             n constant integer) → STRING",
                 doc: concat!(
                     "The share of rows whose condition is true, for the `n` categories in which \
-                     it is greatest, descending; of equal ones the greater category comes first.",
+                     it is greatest (all of them where `n` is negative), descending; of equal ones the greater category comes first.",
                     rest!()
                 ),
                 is_ordered: false,
@@ -185,7 +185,9 @@ fn bind_statistic(
     parameters.push(category_type.clone());
     let mut limit = usize::MAX;
     if matches!(form, Form::TopKey | Form::TopValue) {
-        limit = expect_size(arguments, 3)?;
+        // A negative number asks for every category.
+        limit = expect_integer(arguments, 3)?
+            .map_or(0, |count| usize::try_from(count).unwrap_or(usize::MAX));
         parameters.push(DataType::BigInt);
     }
     let printer = ItemPrinter::new(*arguments.settings);

@@ -10,9 +10,10 @@ use super::{
     signature::{
         Class, ORDERABLE, SCALAR, bound, expect, expect_count, expect_size, wrong_constant,
     },
-    text::ItemPrinter,
 };
-use crate::{Arguments, Compatibility, SignatureError, exact_sum::ExactSum};
+use crate::{
+    Arguments, Compatibility, SignatureError, exact_sum::ExactSum, item_text::ItemPrinter,
+};
 
 /// The most values that `topn_frequency` lists.
 const TOPN_MAX: usize = 1024;
@@ -33,8 +34,8 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = &[
         aliases: &[],
         signature: "topn_frequency(x number|TIMESTAMP|DATE|STRING, n constant integer) → STRING",
         doc: "The `n` most frequent values, joined by commas: more frequent first, then lesser \
-              first. Floats have six decimals. The word NULL fills up to `n`, which is at most \
-              1024; NULL itself is not counted.",
+              first. The word NULL fills up to `n`, which is at most 1024; NULL itself is not \
+              counted. With `compatibility = 'openmldb'` floats have six decimals.",
         is_ordered: false,
         bind: bind_topn_frequency,
     },

@@ -9,9 +9,8 @@ use super::{
     Accumulator, AggregateFunction, BoundAggregate, Feeding,
     key::{Key, KeyRef, wrapped_integer},
     signature::{NUMBER, ORDERABLE, bound, expect, expect_count, expect_size},
-    text::ItemPrinter,
 };
-use crate::{Arguments, Compatibility, SignatureError};
+use crate::{Arguments, Compatibility, SignatureError, item_text::ItemPrinter};
 
 pub(super) static FUNCTIONS: &[AggregateFunction] = &[
     AggregateFunction {
@@ -29,7 +28,8 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = &[
         aliases: &[],
         signature: "top(x number|TIMESTAMP|DATE|STRING, k constant integer) → STRING",
         doc: "The `k` greatest values, greatest first, joined by commas; equal values stay. \
-              Floats have six decimals. An empty string when there is no value that is not NULL.",
+              An empty string when there is no value that is not NULL. With \
+              `compatibility = 'openmldb'` floats have six decimals.",
         is_ordered: false,
         bind: bind_top,
     },

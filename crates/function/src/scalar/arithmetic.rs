@@ -9,7 +9,7 @@ use lockstep_row::{DataType, Datum};
 
 use super::{
     Arguments, Resolved, ScalarFunction, ScalarImplementation, SignatureError,
-    signature::{INTEGER, NUMBER, expect},
+    signature::{INTEGER, NUMBER, NUMBER_OR_BOOL, expect},
 };
 use crate::cast::{common_type_strict, narrow_to_i16, narrow_to_i32, type_rank};
 
@@ -107,8 +107,8 @@ pub(super) static OPERATORS: &[ScalarFunction] = &[
     operator!(
         "op_negate",
         "-a → the same type",
-        "The number with the other sign. The least integer stays itself.",
-        &[("op_negate(3)", "-3"), ("op_negate(1.5)", "-1.5")],
+        "The number with the other sign. The least integer stays itself, and so does a BOOL, which is one bit wide.",
+        &[("op_negate(3)", "-3"), ("op_negate(1.5)", "-1.5"), ("op_negate(true)", "true")],
         negate
     ),
     operator!("op_plus", "+a → the same type", "The number itself.", &[("op_plus(3)", "3")], plus),
@@ -362,7 +362,8 @@ fn bit_xor(arguments: &Arguments<'_>) -> Resolved {
 
 fn bit_not(arguments: &Arguments<'_>) -> Resolved {
     expect(arguments, &[INTEGER])?;
-    let result = super::signature::type_or(arguments, 0, DataType::Int);
+    // The reference types the complement of a bare NULL as BOOL.
+    let result = super::signature::type_or(arguments, 0, DataType::Bool);
     Ok(ScalarImplementation::new(vec![result.clone()], result, |arguments, _| {
         Some(match arguments[0] {
             Datum::SmallInt(value) => Datum::SmallInt(!value),
@@ -374,7 +375,7 @@ fn bit_not(arguments: &Arguments<'_>) -> Resolved {
 }
 
 fn negate(arguments: &Arguments<'_>) -> Resolved {
-    expect(arguments, &[NUMBER])?;
+    expect(arguments, &[NUMBER_OR_BOOL])?;
     let result = super::signature::type_or(arguments, 0, DataType::Int);
     Ok(ScalarImplementation::new(vec![result.clone()], result, |arguments, _| {
         Some(match arguments[0] {
@@ -383,6 +384,7 @@ fn negate(arguments: &Arguments<'_>) -> Resolved {
             Datum::BigInt(value) => Datum::BigInt(value.wrapping_neg()),
             Datum::Float(value) => Datum::Float(-value),
             Datum::Double(value) => Datum::Double(-value),
+            Datum::Bool(value) => Datum::Bool(value),
             _ => return None,
         })
     }))

@@ -38,7 +38,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     ),
     array!(
         "element_at",
-        &[],
+        &["at"],
         "element_at(array, position) or element_at(map, key) → the element's or value's type",
         "What `a[b]` means: the element of an array at a position counted from 0, or the value that a map holds for a key (the first, where a key occurs twice); NULL where there is none.",
         &[

@@ -46,7 +46,7 @@ fn hash64(arguments: &Arguments<'_>) -> Resolved {
 }
 
 /// The fingerprint of a value; `None` for NULL, arrays and maps.
-fn fingerprint(value: Datum<'_>) -> Option<u64> {
+pub(super) fn fingerprint(value: Datum<'_>) -> Option<u64> {
     Some(match value {
         Datum::Null | Datum::Array(_) | Datum::Map(_) => return None,
         Datum::Bool(value) => farmhash::fingerprint64(&[u8::from(value)]),

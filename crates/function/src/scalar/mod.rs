@@ -14,6 +14,7 @@ mod array;
 mod comparison;
 mod conditional;
 mod conversion;
+pub mod feature;
 mod hash;
 mod json;
 mod list;
@@ -133,7 +134,7 @@ pub struct ScalarFunction {
 }
 
 /// What users call, by heading.
-static FUNCTIONS: [&[ScalarFunction]; 10] = [
+static FUNCTIONS: [&[ScalarFunction]; 11] = [
     conversion::FUNCTIONS,
     conditional::FUNCTIONS,
     math::FUNCTIONS,
@@ -144,6 +145,7 @@ static FUNCTIONS: [&[ScalarFunction]; 10] = [
     array::FUNCTIONS,
     json::FUNCTIONS,
     time::FUNCTIONS,
+    feature::FUNCTIONS,
 ];
 
 /// What the binder emits for operators.

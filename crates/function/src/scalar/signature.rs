@@ -22,6 +22,11 @@ pub(super) const NUMBER_OR_BOOL: Class = Class {
 };
 /// SMALLINT, INT, BIGINT.
 pub(super) const INTEGER: Class = Class { name: "an integer", accepts: DataType::is_integer };
+/// SMALLINT, INT, BIGINT, and BOOL.
+pub(super) const INTEGER_OR_BOOL: Class = Class {
+    name: "an integer or BOOL",
+    accepts: |data_type| data_type.is_integer() || *data_type == DataType::Bool,
+};
 /// BOOL.
 pub(super) const BOOL: Class =
     Class { name: "BOOL", accepts: |data_type| *data_type == DataType::Bool };

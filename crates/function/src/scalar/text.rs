@@ -373,14 +373,10 @@ fn char_length(arguments: &Arguments<'_>) -> Resolved {
     expect(arguments, &[TEXT])?;
     let by_bytes = counts_bytes(arguments);
     let parameters = vec![DataType::String];
-    let form = ScalarImplementation::new(parameters, DataType::Int, move |arguments, _| {
-        let count = match arguments[0] {
-            Datum::String(text) => length(text, by_bytes),
-            _ => 0,
-        };
+    Ok(ScalarImplementation::new(parameters, DataType::Int, move |arguments, _| {
+        let count = length(arguments[0].as_str()?, by_bytes);
         Some(Datum::Int(i32::try_from(count).ok()?))
-    });
-    Ok(if by_bytes { form.passing_nulls() } else { form })
+    }))
 }
 
 fn strcmp(arguments: &Arguments<'_>) -> Resolved {

@@ -1,0 +1,407 @@
+//! Feature signatures, and the line formats of training programs that they are written in.
+//!
+//! `continuous(x)`, `discrete(x)`, `binary_label(x)` and their like mark what a value is to a model;
+//! they have no value of their own and stand only as arguments of `gcformat`, `csv` and `libsvm`.
+//! The binder therefore asks for each argument's [`Feature`] first ([`feature`]), and binds the
+//! format over the values of all of them ([`resolve_format`]): the signatures are gone before
+//! anything runs.
+
+use std::fmt::{self, Write as _};
+
+use bumpalo::collections::String as ArenaString;
+use lockstep_row::{DataType, Datum};
+
+use super::{
+    Arguments, Nulls, Resolved, ScalarFunction, ScalarImplementation, SignatureError,
+    hash::fingerprint,
+    row_form,
+    signature::{BOOL, INTEGER, INTEGER_OR_BOOL, NUMBER, NUMBER_OR_BOOL, PLAIN, expect, type_or},
+};
+use crate::{Compatibility, Settings, item_text::ItemPrinter};
+
+macro_rules! feature {
+    ($name:literal, $signature:literal, $doc:literal, $examples:expr, $resolve:expr) => {
+        ScalarFunction {
+            name: $name,
+            aliases: &[],
+            category: "feature signatures",
+            signature: $signature,
+            doc: $doc,
+            examples: $examples,
+            resolve: $resolve,
+        }
+    };
+}
+
+pub(super) static FUNCTIONS: &[ScalarFunction] = &[
+    feature!(
+        "continuous",
+        "continuous(value number|BOOL) → feature",
+        "Marks a value as a numeric feature. Stands only as an argument of `gcformat`, `csv` and `libsvm`.",
+        &[("csv(continuous(1.5), continuous(7))", "1.5,7"), ("csv(continuous(NULL))", "")],
+        misplaced
+    ),
+    feature!(
+        "discrete",
+        "discrete(value[, bucket_count INT|BIGINT]) → feature",
+        "Marks a value as a categorical feature: its `hash64`, or the remainder of that hash by the number of buckets. NULL where the value is NULL, or where the number of buckets is NULL or below 1. Stands only as an argument of `gcformat`, `csv` and `libsvm`.",
+        &[
+            ("csv(discrete(3), discrete(3, 100))", "2681491882390849628,28"),
+            ("csv(discrete(3, 0))", "")
+        ],
+        misplaced
+    ),
+    feature!(
+        "binary_label",
+        "binary_label(value BOOL) → label",
+        "Marks a value as the label of a two-class problem, written 0 or 1. Stands only as an argument of `gcformat`, `csv` and `libsvm`.",
+        &[("libsvm(binary_label(true), continuous(2))", "1 1:2")],
+        misplaced
+    ),
+    feature!(
+        "multiclass_label",
+        "multiclass_label(value integer|BOOL) → label",
+        "Marks a value as the number of a class. Stands only as an argument of `gcformat`, `csv` and `libsvm`.",
+        &[("libsvm(multiclass_label(6), continuous(2))", "6 1:2")],
+        misplaced
+    ),
+    feature!(
+        "regression_label",
+        "regression_label(value number) → label",
+        "Marks a value as the number to be predicted. Stands only as an argument of `gcformat`, `csv` and `libsvm`.",
+        &[("libsvm(regression_label(1.5), continuous(2))", "1.5 1:2")],
+        misplaced
+    ),
+    feature!(
+        "gcformat_index",
+        "gcformat_index(value integer) → index",
+        "Marks a value as the number of the row, which `gcformat` writes after the label. Stands only as an argument of `gcformat`, `csv` and `libsvm`.",
+        &[("gcformat(binary_label(true), gcformat_index(9), discrete(3, 10))", "1 9 | 1:8")],
+        misplaced
+    ),
+    feature!(
+        "gcformat",
+        "gcformat(feature, …) → STRING",
+        "A line `label index | slot:hash:value slot:hash …`. Slots count the features from 1; a NULL feature is left out and keeps its slot. A continuous feature has the FarmHash of its slot before its value, a discrete one is its hash. Without label or index their place is empty. There is one label and one index; with `compatibility = 'openmldb'` the last of several counts, and FLOAT and DOUBLE have six decimals.",
+        &[
+            (
+                "gcformat(multiclass_label(6), continuous(1.5), discrete(3))",
+                "6 | 1:5925585971146611297:1.5 2:2681491882390849628"
+            ),
+            ("gcformat(continuous(NULL), discrete('x', 1))", " | 2:0")
+        ],
+        empty_format
+    ),
+    feature!(
+        "csv",
+        "csv(feature, …) → STRING",
+        "The values of features and labels in the order of the arguments, joined by commas; a NULL is empty. With `compatibility = 'openmldb'` FLOAT and DOUBLE have six decimals.",
+        &[
+            ("csv(multiclass_label(6), continuous(1.5), discrete(3))", "6,1.5,2681491882390849628"),
+            ("csv(binary_label(false), continuous(NULL), continuous(0))", "0,,0")
+        ],
+        empty_format
+    ),
+    feature!(
+        "libsvm",
+        "libsvm(feature, …) → STRING",
+        "A line `label slot:value …`. A continuous feature is `slot:value` and takes one slot; a discrete one is `hash:1` and takes none; with buckets it is `slot:1`, in one of as many slots as there are buckets. A NULL feature is left out and keeps its slots. There is one label; with `compatibility = 'openmldb'` the last of several counts, and FLOAT and DOUBLE have six decimals.",
+        &[
+            (
+                "libsvm(multiclass_label(6), continuous(1.5), discrete(3))",
+                "6 1:1.5 2681491882390849628:1"
+            ),
+            ("libsvm(discrete(3, 1000), continuous(0.5))", "629:1 1001:0.5"),
+            ("libsvm(continuous(NULL), continuous(2))", "2:2")
+        ],
+        empty_format
+    ),
+];
+
+/// What a signature makes of its value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mark {
+    Continuous,
+    Discrete,
+    Label,
+    Index,
+}
+
+/// One argument of a format: what it is, and what its arguments are cast to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Feature {
+    mark: Mark,
+    parameters: Vec<DataType>,
+}
+
+/// How a line is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Format {
+    Gc,
+    Csv,
+    Libsvm,
+}
+
+/// Why a format does not take its arguments.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct FormatError {
+    /// Which argument, from 0.
+    pub position: usize,
+    /// What is wrong with it.
+    pub message: String,
+}
+
+/// The signature function of a name, in any case.
+pub fn signature(name: &str) -> Option<&'static ScalarFunction> {
+    super::find(name).filter(|function| mark(function.name).is_some())
+}
+
+/// The format function of a name, in any case.
+pub fn format(name: &str) -> Option<&'static ScalarFunction> {
+    super::find(name).filter(|function| format_of(function.name).is_some())
+}
+
+fn mark(name: &str) -> Option<Mark> {
+    Some(match name {
+        "continuous" => Mark::Continuous,
+        "discrete" => Mark::Discrete,
+        "binary_label" | "multiclass_label" | "regression_label" => Mark::Label,
+        "gcformat_index" => Mark::Index,
+        _ => return None,
+    })
+}
+
+fn format_of(name: &str) -> Option<Format> {
+    Some(match name {
+        "gcformat" => Format::Gc,
+        "csv" => Format::Csv,
+        "libsvm" => Format::Libsvm,
+        _ => return None,
+    })
+}
+
+/// Binds a call of a function that [`signature`] found.
+pub fn feature(
+    function: &ScalarFunction,
+    arguments: &Arguments<'_>,
+) -> Result<Feature, SignatureError> {
+    let (mark, class, null_as) = match function.name {
+        "continuous" => (Mark::Continuous, NUMBER_OR_BOOL, DataType::BigInt),
+        "binary_label" => (Mark::Label, BOOL, DataType::Bool),
+        "multiclass_label" => (Mark::Label, INTEGER_OR_BOOL, DataType::BigInt),
+        "regression_label" => (Mark::Label, NUMBER, DataType::BigInt),
+        "gcformat_index" => (Mark::Index, INTEGER, DataType::BigInt),
+        _ => (Mark::Discrete, PLAIN, DataType::BigInt),
+    };
+    let mut parameters = Vec::with_capacity(2);
+    if mark == Mark::Discrete {
+        super::signature::expect_between(arguments, 1, &[class, INTEGER])?;
+    } else {
+        expect(arguments, &[class])?;
+    }
+    parameters.push(type_or(arguments, 0, null_as));
+    if arguments.types.len() == 2 {
+        parameters.push(DataType::BigInt);
+    }
+    Ok(Feature { mark, parameters })
+}
+
+/// Binds a call of a function that [`format()`] found. The implementation's parameters are those of
+/// the features, one after the other.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "settings are lent as in `Arguments`")]
+pub fn resolve_format(
+    function: &ScalarFunction,
+    features: &[Feature],
+    settings: &Settings,
+) -> Result<ScalarImplementation, FormatError> {
+    let format = format_of(function.name).unwrap_or(Format::Csv);
+    if format != Format::Csv && settings.compatibility == Compatibility::Standard {
+        at_most_one(features, Mark::Label, "label")?;
+    }
+    if format == Format::Gc && settings.compatibility == Compatibility::Standard {
+        at_most_one(features, Mark::Index, "index")?;
+    }
+    let parameters = features.iter().flat_map(|feature| feature.parameters.clone()).collect();
+    let printer = ItemPrinter::new(*settings);
+    let features: Box<[Feature]> = features.into();
+    let row = row_form(move |arguments, arena| {
+        let mut line = Line {
+            printer,
+            label: ArenaString::new_in(arena),
+            index: ArenaString::new_in(arena),
+            features: ArenaString::new_in(arena),
+            slot: 1,
+        };
+        let mut rest = arguments;
+        for (position, feature) in features.iter().enumerate() {
+            let (own, others) = rest.split_at(feature.parameters.len());
+            rest = others;
+            match format {
+                Format::Csv if position == 0 => line.push_field("", feature.value(own)),
+                Format::Csv => line.push_field(",", feature.value(own)),
+                Format::Gc => line.push_gc(feature, own),
+                Format::Libsvm => line.push_libsvm(feature, own),
+            }
+        }
+        Some(Datum::String(line.finish(format).into_bump_str()))
+    });
+    Ok(ScalarImplementation { parameters, returns: DataType::String, nulls: Nulls::Passed, row })
+}
+
+fn at_most_one(features: &[Feature], mark: Mark, what: &str) -> Result<(), FormatError> {
+    let mut marked = features.iter().enumerate().filter(|(_, feature)| feature.mark == mark);
+    let _first = marked.next();
+    match marked.next() {
+        None => Ok(()),
+        Some((position, _)) => Err(FormatError {
+            position,
+            message: format!("a line has one {what}; this is another"),
+        }),
+    }
+}
+
+impl fmt::Display for Feature {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}/{}", self.mark, self.parameters.len())
+    }
+}
+
+impl Feature {
+    /// What stands for the feature: of a discrete one the hash, or the bucket.
+    fn value<'a>(&self, own: &[Datum<'a>]) -> Datum<'a> {
+        match (self.mark, own[0]) {
+            (Mark::Discrete, value) => self.hash(value, own).unwrap_or_default(),
+            (_, Datum::Bool(value)) => Datum::Int(value.into()),
+            (_, value) => value,
+        }
+    }
+
+    fn hash<'a>(&self, value: Datum<'a>, own: &[Datum<'a>]) -> Option<Datum<'a>> {
+        let hash = fingerprint(value)?;
+        if self.parameters.len() == 1 {
+            return Some(Datum::BigInt(hash.cast_signed()));
+        }
+        Some(Datum::BigInt((hash % self.bucket_count(own)?).cast_signed()))
+    }
+
+    /// `None` without buckets, and where their number is NULL or below 1.
+    fn bucket_count(&self, own: &[Datum<'_>]) -> Option<u64> {
+        u64::try_from(own.get(1)?.as_i64()?).ok().filter(|count| *count > 0)
+    }
+}
+
+/// A line in the making.
+struct Line<'a> {
+    printer: ItemPrinter,
+    label: ArenaString<'a>,
+    index: ArenaString<'a>,
+    features: ArenaString<'a>,
+    /// The next feature's.
+    slot: u64,
+}
+
+impl Line<'_> {
+    /// A field, or nothing where it is NULL, after a separator.
+    fn push_field(&mut self, separator: &str, value: Datum<'_>) {
+        self.features.push_str(separator);
+        if !value.is_null() {
+            self.printer.write(value, &mut self.features);
+        }
+    }
+
+    /// Takes in a label or an index; each replaces the one before.
+    fn note(&mut self, feature: &Feature, value: Datum<'_>) {
+        let place = if feature.mark == Mark::Label { &mut self.label } else { &mut self.index };
+        place.clear();
+        if !value.is_null() {
+            self.printer.write(value, place);
+        }
+    }
+
+    /// `slot:` or `hash:` and what follows it, after a blank unless it is the first.
+    fn push_pair(&mut self, key: impl fmt::Display, value: Datum<'_>) {
+        if !self.features.is_empty() {
+            self.features.push(' ');
+        }
+        write!(self.features, "{key}:").expect("writing to memory does not fail");
+        self.printer.write(value, &mut self.features);
+    }
+
+    fn push_gc(&mut self, feature: &Feature, own: &[Datum<'_>]) {
+        let value = feature.value(own);
+        if matches!(feature.mark, Mark::Label | Mark::Index) {
+            return self.note(feature, value);
+        }
+        let slot = self.slot;
+        self.slot += 1;
+        if value.is_null() {
+            return;
+        }
+        if feature.mark == Mark::Continuous {
+            let hash = farmhash::fingerprint64(&slot.to_le_bytes()).cast_signed();
+            self.push_pair(format_args!("{slot}:{hash}"), value);
+        } else {
+            self.push_pair(slot, value);
+        }
+    }
+
+    fn push_libsvm(&mut self, feature: &Feature, own: &[Datum<'_>]) {
+        const PRESENT: Datum<'static> = Datum::Int(1);
+        let (value, slot) = (feature.value(own), self.slot);
+        match (feature.mark, feature.bucket_count(own)) {
+            (Mark::Label, _) => return self.note(feature, value),
+            (Mark::Index, _) => return,
+            (Mark::Continuous, _) => self.slot += 1,
+            (Mark::Discrete, buckets) => self.slot = slot.wrapping_add(buckets.unwrap_or(0)),
+        }
+        match (feature.mark, feature.parameters.len(), value) {
+            (_, _, Datum::Null) => {}
+            (Mark::Continuous, _, value) => self.push_pair(slot, value),
+            (_, 1, value) => self.push_pair(value.as_i64().unwrap_or(0), PRESENT),
+            (_, _, bucket) => {
+                let bucket = bucket.as_i64().unwrap_or(0).cast_unsigned();
+                self.push_pair(slot.wrapping_add(bucket), PRESENT);
+            }
+        }
+    }
+}
+
+impl<'a> Line<'a> {
+    fn finish(self, format: Format) -> ArenaString<'a> {
+        let mut line = self.label;
+        match format {
+            Format::Csv => return self.features,
+            Format::Gc => {
+                if !self.index.is_empty() {
+                    line.push(' ');
+                    line.push_str(&self.index);
+                }
+                line.push_str(" | ");
+            }
+            Format::Libsvm if !line.is_empty() && !self.features.is_empty() => line.push(' '),
+            Format::Libsvm => {}
+        }
+        line.push_str(&self.features);
+        line
+    }
+}
+
+/// A signature that is not an argument of a format.
+fn misplaced(_arguments: &Arguments<'_>) -> Resolved {
+    Err(SignatureError::Mismatch(
+        "marks a feature, and stands only as an argument of gcformat, csv or libsvm".to_owned(),
+    ))
+}
+
+/// A format of values that are no features.
+fn empty_format(arguments: &Arguments<'_>) -> Resolved {
+    match arguments.types.first() {
+        Some(found) => Err(SignatureError::Type {
+            position: 1,
+            expected: "a feature, e.g. continuous(x) or discrete(x)".to_owned(),
+            found: found.clone(),
+        }),
+        None => Err(SignatureError::Mismatch("binds through its features".to_owned())),
+    }
+}
