@@ -86,15 +86,47 @@ pub struct AggregateFunction {
     pub name: &'static str,
     /// Other names.
     pub aliases: &'static [&'static str],
+    /// The heading it stands under in the reference.
+    pub category: &'static str,
     /// The signature in the reference.
     pub signature: &'static str,
     /// What it does, NULL and the empty frame included; full sentences.
     pub doc: &'static str,
+    /// Calls with the text of their results over the rows of [`SAMPLE`]; each is a test.
+    pub examples: &'static [(&'static str, &'static str)],
     /// Whether the order of the rows matters (`first_value`, `ew_avg`, …).
     pub is_ordered: bool,
     /// The type rule and semantics.
     pub bind: BindAggregate,
 }
+
+/// A small table in event order, which examples are about.
+#[derive(Debug, Clone)]
+pub struct Sample {
+    /// Names and types of the columns.
+    pub columns: [(&'static str, DataType); 6],
+    /// The cells as INSERT would take them.
+    pub rows: [[&'static str; 6]; 5],
+}
+
+/// The rows that the examples of aggregates are computed over.
+pub static SAMPLE: Sample = Sample {
+    columns: [
+        ("t", DataType::Timestamp),
+        ("x", DataType::Int),
+        ("y", DataType::Double),
+        ("c", DataType::String),
+        ("s", DataType::String),
+        ("ok", DataType::Bool),
+    ],
+    rows: [
+        ["1000", "2", "8.0", "'a'", "'k1:v1,k2:v2'", "true"],
+        ["2000", "NULL", "2.0", "'b'", "'k3:v3'", "false"],
+        ["3000", "4", "NULL", "'a'", "NULL", "true"],
+        ["4000", "1", "0.5", "NULL", "''", "true"],
+        ["5000", "4", "4.0", "'b'", "'k1:v4'", "NULL"],
+    ],
+};
 
 /// Every aggregate function, each once.
 pub fn all() -> impl Iterator<Item = &'static AggregateFunction> {

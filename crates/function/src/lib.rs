@@ -24,6 +24,8 @@ mod nested;
 mod row_expr;
 pub mod scalar;
 mod settings;
+#[cfg(test)]
+mod testing;
 pub mod udf;
 mod zone;
 

@@ -71,8 +71,10 @@ impl Accumulator for Fold {
 static FOLD: AggregateFunction = AggregateFunction {
     name: "fold",
     aliases: &[],
+    category: "test",
     signature: "fold(BIGINT) → BIGINT",
     doc: "Folds integers.",
+    examples: &[],
     is_ordered: false,
     bind: |_| Err(SignatureError::Mismatch("is bound by hand".to_owned())),
 };

@@ -136,8 +136,10 @@ impl BatchFallback for Batch {
 static LIST: AggregateFunction = AggregateFunction {
     name: "list",
     aliases: &[],
+    category: "test",
     signature: "list(value, …) → STRING",
     doc: "Lists the rows it is fed.",
+    examples: &[],
     is_ordered: true,
     bind: |_| Err(SignatureError::Mismatch("is bound by hand".to_owned())),
 };

@@ -30,23 +30,26 @@ macro_rules! rest {
 }
 
 macro_rules! family {
-    ($($statistic:literal, $value:literal, $class:expr, $bind:expr;)*) => {
+    ($($statistic:literal, $value:literal, $class:expr, $bind:expr, $results:expr;)*) => {
         &[$(
             AggregateFunction {
                 name: concat!($statistic, "_cate"),
                 aliases: &[],
+                category: "categories",
                 signature: concat!(
                     $statistic, "_cate(x ", $value, ", category) → STRING"
                 ),
                 doc: concat!(
                     "`", $statistic, "` of `x` for each category, categories ascending.", rest!()
                 ),
+                examples: &[(concat!($statistic, "_cate(x, c)"), $results[0])],
                 is_ordered: false,
                 bind: |arguments| bind(arguments, (&$class, $bind), Form::All),
             },
             AggregateFunction {
                 name: concat!($statistic, "_cate_where"),
                 aliases: &[],
+                category: "categories",
                 signature: concat!(
                     $statistic, "_cate_where(x ", $value, ", condition BOOL, category) → STRING"
                 ),
@@ -54,12 +57,14 @@ macro_rules! family {
                     "`", $statistic, "` of `x` for each category, over the rows whose condition \
                      is true, categories ascending.", rest!()
                 ),
+                examples: &[(concat!($statistic, "_cate_where(x, y > 1, c)"), $results[1])],
                 is_ordered: false,
                 bind: |arguments| bind(arguments, (&$class, $bind), Form::Where),
             },
             AggregateFunction {
                 name: concat!("top_n_key_", $statistic, "_cate_where"),
                 aliases: &[],
+                category: "categories",
                 signature: concat!(
                     "top_n_key_", $statistic, "_cate_where(x ", $value,
                     ", condition BOOL, category, n constant integer) → STRING"
@@ -69,12 +74,14 @@ macro_rules! family {
                      `n` is negative), descending.",
                     rest!()
                 ),
+                examples: &[(concat!("top_n_key_", $statistic, "_cate_where(x, y > 1, c, 1)"), $results[2])],
                 is_ordered: false,
                 bind: |arguments| bind(arguments, (&$class, $bind), Form::TopKey),
             },
             AggregateFunction {
                 name: concat!("top_n_value_", $statistic, "_cate_where"),
                 aliases: &[],
+                category: "categories",
                 signature: concat!(
                     "top_n_value_", $statistic, "_cate_where(x ", $value,
                     ", condition BOOL, category, n constant integer) → STRING"
@@ -84,6 +91,7 @@ macro_rules! family {
                      results (all of them where `n` is negative), descending; of equal ones the greater category comes first.",
                     rest!()
                 ),
+                examples: &[(concat!("top_n_value_", $statistic, "_cate_where(x, y > 1, c, 1)"), $results[3])],
                 is_ordered: false,
                 bind: |arguments| bind(arguments, (&$class, $bind), Form::TopValue),
             },
@@ -91,18 +99,21 @@ macro_rules! family {
             AggregateFunction {
                 name: "top_n_key_ratio_cate",
                 aliases: &[],
+                category: "categories",
                 signature: "top_n_key_ratio_cate(x ANY, condition BOOL, category, \
                             n constant integer) → STRING",
                 doc: concat!(
                     "The share of rows whose condition is true, for the `n` greatest categories (all \
                      of them where `n` is negative), descending.", rest!()
                 ),
+                examples: &[("top_n_key_ratio_cate(x, y > 1, c, 2)", "b:1,a:0.5")],
                 is_ordered: false,
                 bind: |arguments| bind_ratio(arguments, Form::TopKey),
             },
             AggregateFunction {
                 name: "top_n_value_ratio_cate",
                 aliases: &[],
+                category: "categories",
                 signature: "top_n_value_ratio_cate(x ANY, condition BOOL, category, \
                             n constant integer) → STRING",
                 doc: concat!(
@@ -110,6 +121,7 @@ macro_rules! family {
                      it is greatest (all of them where `n` is negative), descending; of equal ones the greater category comes first.",
                     rest!()
                 ),
+                examples: &[("top_n_value_ratio_cate(x, y > 1, c, 1)", "b:1")],
                 is_ordered: false,
                 bind: |arguments| bind_ratio(arguments, Form::TopValue),
             },
@@ -118,11 +130,11 @@ macro_rules! family {
 }
 
 pub(super) static FUNCTIONS: &[AggregateFunction] = family! {
-    "count", "ANY", SCALAR, total::bind_count;
-    "sum", "number", NUMBER, total::bind_sum;
-    "avg", "number", NUMBER, total::bind_avg;
-    "min", "number", NUMBER, extreme::bind_min;
-    "max", "number", NUMBER, extreme::bind_max;
+    "count", "ANY", SCALAR, total::bind_count, ["a:2,b:1", "a:1,b:1", "b:1", "b:1"];
+    "sum", "number", NUMBER, total::bind_sum, ["a:6,b:4", "a:2,b:4", "b:4", "b:4"];
+    "avg", "number", NUMBER, total::bind_avg, ["a:3,b:4", "a:2,b:4", "b:4", "b:4"];
+    "min", "number", NUMBER, extreme::bind_min, ["a:2,b:4", "a:2,b:4", "b:4", "b:4"];
+    "max", "number", NUMBER, extreme::bind_max, ["a:4,b:4", "a:2,b:4", "b:4", "b:4"];
 };
 
 /// Which arguments there are and what is listed.

@@ -9,13 +9,14 @@ use super::{
     signature::{BOOL, NUMBER, bound, expect, expect_count, leading},
     total,
 };
-use crate::{Arguments, SignatureError};
+use crate::{Arguments, Compatibility, SignatureError};
 
 macro_rules! where_form {
-    ($name:literal, $signature:literal, $bind:expr) => {
+    ($name:literal, $signature:literal, $more:literal, $example:expr, $bind:expr) => {
         AggregateFunction {
             name: concat!($name, "_where"),
             aliases: &[],
+            category: "conditions",
             signature: concat!($name, "_where(", $signature),
             doc: concat!(
                 "`",
@@ -23,8 +24,10 @@ macro_rules! where_form {
                 "` over the rows whose condition is true; a condition that is NULL is not. When \
                  no row is left the result is that of `",
                 $name,
-                "` over no rows."
+                "` over no rows.",
+                $more
             ),
+            examples: &[$example],
             is_ordered: false,
             bind: $bind,
         }
@@ -32,19 +35,41 @@ macro_rules! where_form {
 }
 
 pub(super) static FUNCTIONS: &[AggregateFunction] = &[
-    where_form!("count", "x ANY|*, condition BOOL) → BIGINT", bind_count),
-    where_form!("sum", "x number, condition BOOL) → as sum", |arguments| {
-        bind(arguments, total::bind_sum)
-    }),
-    where_form!("avg", "x number, condition BOOL) → DOUBLE", |arguments| {
-        bind(arguments, total::bind_avg)
-    }),
-    where_form!("min", "x number, condition BOOL) → the type of x", |arguments| {
-        bind(arguments, extreme::bind_min)
-    }),
-    where_form!("max", "x number, condition BOOL) → the type of x", |arguments| {
-        bind(arguments, extreme::bind_max)
-    }),
+    where_form!(
+        "count",
+        "x ANY|*, condition BOOL) → BIGINT",
+        "",
+        ("count_where(x, ok)", "3"),
+        bind_count
+    ),
+    where_form!(
+        "sum",
+        "x number, condition BOOL) → as sum",
+        " With `compatibility = 'openmldb'` a value of 0 is passed over.",
+        ("sum_where(x, ok)", "7"),
+        |arguments| { bind_total(arguments, total::bind_sum) }
+    ),
+    where_form!(
+        "avg",
+        "x number, condition BOOL) → DOUBLE",
+        " With `compatibility = 'openmldb'` a value of 0 is passed over.",
+        ("avg_where(x, y > 1)", "3"),
+        |arguments| { bind_total(arguments, total::bind_avg) }
+    ),
+    where_form!(
+        "min",
+        "x number, condition BOOL) → the type of x",
+        "",
+        ("min_where(x, ok)", "1"),
+        |arguments| { bind(arguments, extreme::bind_min) }
+    ),
+    where_form!(
+        "max",
+        "x number, condition BOOL) → the type of x",
+        "",
+        ("max_where(x, ok)", "4"),
+        |arguments| { bind(arguments, extreme::bind_max) }
+    ),
 ];
 
 /// `count_where(*, condition)` binds with the condition alone.
@@ -67,22 +92,58 @@ fn filtered(
     expect(arguments, last, &BOOL)?;
     let BoundAggregate { mut parameters, returns, make } = base(&leading(arguments, last))?;
     parameters.push(DataType::Bool);
-    Ok(bound(parameters, returns, move |feeding| Where { inner: Arc::clone(&make)(feeding) }))
+    Ok(bound(parameters, returns, move |feeding| Where {
+        inner: Arc::clone(&make)(feeding),
+        passes_zero: false,
+    }))
+}
+
+/// `sum_where` and `avg_where`: under the reference's rules a value that is 0 fails the condition.
+fn bind_total(
+    arguments: &Arguments<'_>,
+    base: BindAggregate,
+) -> Result<BoundAggregate, SignatureError> {
+    let bound_alike = bind(arguments, base)?;
+    if arguments.settings.compatibility == Compatibility::Standard {
+        return Ok(bound_alike);
+    }
+    let BoundAggregate { parameters, returns, .. } = bound_alike;
+    let BoundAggregate { make, .. } = base(&leading(arguments, 1))?;
+    Ok(bound(parameters, returns, move |feeding| Where {
+        inner: Arc::clone(&make)(feeding),
+        passes_zero: true,
+    }))
 }
 
 struct Where {
     inner: Box<dyn Accumulator>,
+    /// Whether a row whose value is 0 is passed over.
+    passes_zero: bool,
+}
+
+impl Where {
+    /// What the statistic sees of a row, if the row counts.
+    fn seen<'a, 'b>(&self, arguments: &'b [Datum<'a>]) -> Option<&'b [Datum<'a>]> {
+        let [values @ .., Datum::Bool(true)] = arguments else { return None };
+        let is_zero = || match values.first() {
+            Some(Datum::Float(value)) => *value == 0.0,
+            Some(Datum::Double(value)) => *value == 0.0,
+            Some(value) => value.as_i64() == Some(0),
+            None => false,
+        };
+        (!self.passes_zero || !is_zero()).then_some(values)
+    }
 }
 
 impl Accumulator for Where {
     fn add(&mut self, arguments: &[Datum<'_>]) {
-        if let [values @ .., Datum::Bool(true)] = arguments {
+        if let Some(values) = self.seen(arguments) {
             self.inner.add(values);
         }
     }
 
     fn remove(&mut self, arguments: &[Datum<'_>]) {
-        if let [values @ .., Datum::Bool(true)] = arguments {
+        if let Some(values) = self.seen(arguments) {
             self.inner.remove(values);
         }
     }

@@ -18,18 +18,22 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = &[
     AggregateFunction {
         name: "min",
         aliases: &[],
+        category: "statistics",
         signature: "min(x number|TIMESTAMP|DATE|STRING) → the type of x",
         doc: "The least value that is not NULL; NULL when there is none. Strings compare by their \
               bytes. NaN is greater than every number, and -0.0 is less than 0.0.",
+        examples: &[("min(x)", "1"), ("min(c)", "a")],
         is_ordered: false,
         bind: bind_min,
     },
     AggregateFunction {
         name: "max",
         aliases: &[],
+        category: "statistics",
         signature: "max(x number|TIMESTAMP|DATE|STRING) → the type of x",
         doc: "The greatest value that is not NULL; NULL when there is none. Strings compare by \
               their bytes. NaN is greater than every number, and 0.0 is greater than -0.0.",
+        examples: &[("max(x)", "4"), ("max(c)", "b")],
         is_ordered: false,
         bind: bind_max,
     },

@@ -12,10 +12,11 @@ use crate::{
 };
 
 macro_rules! moment {
-    ($name:literal, $aliases:expr, $what:literal, $few:literal, $divisor:ident, $root:literal) => {
+    ($name:literal, $aliases:expr, $what:literal, $few:literal, $divisor:ident, $root:literal, $example:expr) => {
         AggregateFunction {
             name: $name,
             aliases: $aliases,
+            category: "statistics",
             signature: concat!($name, "(x number) → DOUBLE"),
             doc: concat!(
                 "The ",
@@ -25,6 +26,7 @@ macro_rules! moment {
                 ". Integers are taken as DOUBLE. The sum of squared deviations is computed \
                  exactly and rounded once, so that nothing cancels."
             ),
+            examples: &[$example],
             is_ordered: false,
             bind: |arguments| bind(arguments, Divisor::$divisor, $root),
         }
@@ -32,10 +34,42 @@ macro_rules! moment {
 }
 
 pub(super) static FUNCTIONS: &[AggregateFunction] = &[
-    moment!("stddev", &["std", "stddev_samp"], "sample standard deviation", "2", Sample, true),
-    moment!("stddev_pop", &[], "population standard deviation", "1", Population, true),
-    moment!("var_samp", &["variance"], "sample variance", "2", Sample, false),
-    moment!("var_pop", &[], "population variance", "1", Population, false),
+    moment!(
+        "stddev",
+        &["std", "stddev_samp"],
+        "sample standard deviation",
+        "2",
+        Sample,
+        true,
+        ("stddev(x)", "1.5")
+    ),
+    moment!(
+        "stddev_pop",
+        &[],
+        "population standard deviation",
+        "1",
+        Population,
+        true,
+        ("stddev_pop(x)", "1.299038105676658")
+    ),
+    moment!(
+        "var_samp",
+        &["variance"],
+        "sample variance",
+        "2",
+        Sample,
+        false,
+        ("var_samp(x)", "2.25")
+    ),
+    moment!(
+        "var_pop",
+        &[],
+        "population variance",
+        "1",
+        Population,
+        false,
+        ("var_pop(x)", "1.6875")
+    ),
 ];
 
 fn bind(

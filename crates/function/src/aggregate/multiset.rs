@@ -22,38 +22,58 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = &[
     AggregateFunction {
         name: "distinct_count",
         aliases: &[],
+        category: "frequency",
         signature: "distinct_count(x ANY) → BIGINT",
         doc: "Counts the different values that are not NULL; 0 when there are none. With \
               `compatibility = 'openmldb'` NULL counts as the zero (or the empty string) of the \
               type.",
+        examples: &[("distinct_count(x)", "3"), ("distinct_count(c)", "2")],
         is_ordered: false,
         bind: bind_distinct_count,
     },
     AggregateFunction {
+        name: "approx_distinct",
+        aliases: &["approx_count_distinct"],
+        category: "frequency",
+        signature: "approx_distinct(x ANY) → BIGINT",
+        doc: "Counts the different values that are not NULL; 0 when there are none. For scripts of \
+              systems that estimate here: the count is exact, hence the same in every mode and in \
+              every order of the rows, and costs what `distinct_count` costs.",
+        examples: &[("approx_distinct(x)", "3")],
+        is_ordered: false,
+        bind: bind_approx_distinct,
+    },
+    AggregateFunction {
         name: "topn_frequency",
         aliases: &[],
+        category: "frequency",
         signature: "topn_frequency(x number|TIMESTAMP|DATE|STRING, n constant integer) → STRING",
         doc: "The `n` most frequent values, joined by commas: more frequent first, then lesser \
-              first. The word NULL fills up to `n`, which is at most 1024; NULL itself is not \
-              counted. With `compatibility = 'openmldb'` floats have six decimals.",
+              first. `n` is at most 1024; NULL is not counted. With `compatibility = 'openmldb'` \
+              the word NULL fills up to `n`, and floats have six decimals.",
+        examples: &[("topn_frequency(x, 2)", "4,1"), ("topn_frequency(c, 5)", "a,b")],
         is_ordered: false,
         bind: bind_topn_frequency,
     },
     AggregateFunction {
         name: "top1_ratio",
         aliases: &[],
+        category: "frequency",
         signature: "top1_ratio(x number|TIMESTAMP|DATE|STRING) → DOUBLE",
         doc: "The share that the most frequent value has among the values that are not NULL; 0 \
               when there are none.",
+        examples: &[("top1_ratio(x)", "0.5")],
         is_ordered: false,
         bind: |arguments| bind_question(arguments, &ORDERABLE, Question::TopRatio),
     },
     AggregateFunction {
         name: "entropy",
         aliases: &[],
+        category: "frequency",
         signature: "entropy(x ANY) → DOUBLE",
         doc: "Shannon's entropy, in bits, of the frequencies of the values that are not NULL; NULL \
               when there are none. Its terms are summed exactly and rounded once.",
+        examples: &[("entropy(x)", "1.5")],
         is_ordered: false,
         bind: |arguments| bind_question(arguments, &SCALAR, Question::Entropy),
     },
@@ -72,6 +92,12 @@ fn bind_distinct_count(arguments: &Arguments<'_>) -> Result<BoundAggregate, Sign
     Ok(bound(vec![data_type], DataType::BigInt, make))
 }
 
+fn bind_approx_distinct(arguments: &Arguments<'_>) -> Result<BoundAggregate, SignatureError> {
+    expect_count(arguments, 1..=1)?;
+    let data_type = expect(arguments, 0, &SCALAR)?;
+    Ok(bound(vec![data_type], DataType::BigInt, |_feeding| Multiset::new(Question::Distinct, None)))
+}
+
 fn bind_topn_frequency(arguments: &Arguments<'_>) -> Result<BoundAggregate, SignatureError> {
     expect_count(arguments, 2..=2)?;
     let data_type = expect(arguments, 0, &ORDERABLE)?;
@@ -81,6 +107,7 @@ fn bind_topn_frequency(arguments: &Arguments<'_>) -> Result<BoundAggregate, Sign
     }
     let question = Question::MostFrequent {
         count,
+        pads: arguments.settings.compatibility == Compatibility::OpenMldb,
         data_type: data_type.clone(),
         printer: ItemPrinter::new(*arguments.settings),
     };
@@ -103,7 +130,7 @@ fn bind_question(
 #[derive(Debug, Clone)]
 enum Question {
     Distinct,
-    MostFrequent { count: usize, data_type: DataType, printer: ItemPrinter },
+    MostFrequent { count: usize, pads: bool, data_type: DataType, printer: ItemPrinter },
     TopRatio,
     Entropy,
 }
@@ -122,24 +149,11 @@ impl Multiset {
         Self { question, null_as, counts: HashMap::new(), total: 0 }
     }
 
-    fn most_frequent<'a>(
-        &self,
-        count: usize,
-        data_type: &DataType,
-        printer: ItemPrinter,
-        arena: &'a Arena,
-    ) -> Datum<'a> {
+    fn entries(&self) -> Vec<(&Key, u64)> {
         let mut entries: Vec<(&Key, u64)> =
             self.counts.iter().map(|(key, count)| (key, *count)).collect();
         entries.sort_unstable_by(|left, right| right.1.cmp(&left.1).then(left.0.cmp(right.0)));
-        let mut list = printer.list(arena);
-        for index in 0..count {
-            list.push(|out| match entries.get(index) {
-                Some((key, _)) => printer.write(key.as_ref().datum(data_type), out),
-                None => printer.write(Datum::Null, out),
-            });
-        }
-        list.finish()
+        entries
     }
 
     #[expect(clippy::cast_precision_loss, reason = "counts of rows are below 2^53")]
@@ -186,8 +200,16 @@ impl Accumulator for Multiset {
             Question::Distinct => {
                 Datum::BigInt(i64::try_from(self.counts.len()).expect("a count of rows"))
             }
-            Question::MostFrequent { count, data_type, printer } => {
-                self.most_frequent(*count, data_type, *printer, arena)
+            Question::MostFrequent { count, pads, data_type, printer } => {
+                let entries = self.entries();
+                let mut list = printer.list(arena);
+                for index in 0..if *pads { *count } else { entries.len().min(*count) } {
+                    list.push(|out| match entries.get(index) {
+                        Some((key, _)) => printer.write(key.as_ref().datum(data_type), out),
+                        None => printer.write(Datum::Null, out),
+                    });
+                }
+                list.finish()
             }
             Question::TopRatio => {
                 let most = self.counts.values().max();

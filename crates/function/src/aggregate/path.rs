@@ -18,20 +18,24 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = &[
     AggregateFunction {
         name: "ew_avg",
         aliases: &[],
+        category: "order in time",
         signature: "ew_avg(x number, alpha constant number) → DOUBLE",
         doc: "The exponentially weighted mean: the newest value weighs 1, each older one \
               `1 - alpha` times the one after it. NULL is skipped and does not age what is older; \
               an `alpha` that is NULL is 0. NULL when there is no value.",
+        examples: &[("ew_avg(y, 0.5)", "3.066666666666667")],
         is_ordered: true,
         bind: bind_ew_avg,
     },
     AggregateFunction {
         name: "drawdown",
         aliases: &[],
+        category: "order in time",
         signature: "drawdown(x number) → DOUBLE",
         doc: "The greatest relative fall from a value to a later one, `(earlier - later) / \
               earlier`; 0 when the values never fall. NULL, NaN and negative values are skipped; \
               NULL when every value is NULL.",
+        examples: &[("drawdown(y)", "0.9375")],
         is_ordered: true,
         bind: bind_drawdown,
     },

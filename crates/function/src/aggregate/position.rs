@@ -20,39 +20,52 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = &[
     AggregateFunction {
         name: "lag",
         aliases: &["at"],
+        category: "order in time",
         signature: "lag(x ANY, n constant integer[, ignore_null constant BOOL]) → the type of x",
         doc: "The value of `x` in the `n`-th row before the newest one, which is row 0; NULL when \
               there is no such row. With `ignore_null` rows in which `x` is NULL do not count. As \
               a select item of its own it counts from the current row and is not bound by the \
               start of the frame.",
+        examples: &[
+            ("lag(x, 0)", "4"),
+            ("lag(x, 1)", "1"),
+            ("lag(x, 3)", "NULL"),
+            ("lag(x, 3, true)", "2"),
+        ],
         is_ordered: true,
         bind: bind_lag,
     },
     AggregateFunction {
         name: "first_value",
         aliases: &[],
+        category: "order in time",
         signature: "first_value(x ANY[, ignore_null constant BOOL]) → the type of x",
         doc: "The value of `x` in the oldest row of the frame, or in the oldest row in which it is \
               not NULL; NULL when there is no such row.",
+        examples: &[("first_value(x)", "2")],
         is_ordered: true,
         bind: |arguments| bind_end(arguments, Distance::FromOldest(0)),
     },
     AggregateFunction {
         name: "last_value",
         aliases: &[],
+        category: "order in time",
         signature: "last_value(x ANY[, ignore_null constant BOOL]) → the type of x",
         doc: "The value of `x` in the newest row of the frame, or in the newest row in which it is \
               not NULL; NULL when there is no such row.",
+        examples: &[("last_value(x)", "4"), ("last_value(ok, true)", "true")],
         is_ordered: true,
         bind: |arguments| bind_end(arguments, Distance::FromNewest(0)),
     },
     AggregateFunction {
         name: "nth_value_where",
         aliases: &[],
+        category: "order in time",
         signature: "nth_value_where(x ANY, n constant integer, condition BOOL) → the type of x",
         doc: "The value of `x` in the `n`-th row whose condition is true, counted from 1 at the \
               oldest row, or from -1 at the newest. NULL when there are fewer such rows, when the \
               value is NULL and when `n` is 0 or NULL.",
+        examples: &[("nth_value_where(x, 2, ok)", "4"), ("nth_value_where(x, -1, ok)", "1")],
         is_ordered: true,
         bind: bind_nth_value_where,
     },

@@ -1,14 +1,17 @@
-//! Order statistics: `median` and `top`.
+//! Order statistics: `median`, `percentile` and `top`.
 //!
-//! Sliding keeps the values sorted. Newest first needs them sorted once: `median` collects and
-//! selects, `top` keeps no more than it was asked for.
+//! Sliding keeps the values sorted. Newest first needs them sorted once: `median` and `percentile` collect and
+//! select, `top` keeps no more than it was asked for.
 
 use lockstep_row::{Arena, DataType, Datum};
 
 use super::{
     Accumulator, AggregateFunction, BoundAggregate, Feeding,
     key::{Key, KeyRef, wrapped_integer},
-    signature::{NUMBER, ORDERABLE, bound, expect, expect_count, expect_size},
+    signature::{
+        NUMBER, ORDERABLE, bound, expect, expect_constant, expect_count, expect_size,
+        wrong_constant,
+    },
 };
 use crate::{Arguments, Compatibility, SignatureError, item_text::ItemPrinter};
 
@@ -16,20 +19,36 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = &[
     AggregateFunction {
         name: "median",
         aliases: &[],
+        category: "statistics",
         signature: "median(x number) → DOUBLE",
         doc: "The middle one of the values that are not NULL, or the mean of the two middle ones; \
               NULL when there are none. With `compatibility = 'openmldb'` two integers are added \
               in their own type, which may wrap.",
+        examples: &[("median(x)", "3")],
         is_ordered: false,
         bind: bind_median,
     },
     AggregateFunction {
+        name: "percentile",
+        aliases: &["percentile_cont"],
+        category: "statistics",
+        signature: "percentile(x number, p constant number) → DOUBLE",
+        doc: "The value below which the share `p`, 0 to 1, of the values lies that are not NULL; \
+              between two values it is interpolated on a straight line. NULL when there are none \
+              and where `p` is NULL. It is exact: `percentile(x, 0.5)` is `median(x)`.",
+        examples: &[("percentile(x, 0.5)", "3"), ("percentile(y, 0.25)", "1.625")],
+        is_ordered: false,
+        bind: bind_percentile,
+    },
+    AggregateFunction {
         name: "top",
         aliases: &[],
+        category: "frequency",
         signature: "top(x number|TIMESTAMP|DATE|STRING, k constant integer) → STRING",
         doc: "The `k` greatest values, greatest first, joined by commas; equal values stay. \
               An empty string when there is no value that is not NULL. With \
               `compatibility = 'openmldb'` floats have six decimals.",
+        examples: &[("top(x, 2)", "4,4"), ("top(c, 3)", "b,b,a")],
         is_ordered: false,
         bind: bind_top,
     },
@@ -46,6 +65,19 @@ fn bind_median(arguments: &Arguments<'_>) -> Result<BoundAggregate, SignatureErr
         wraps,
     };
     Ok(bound(parameters, DataType::Double, make))
+}
+
+fn bind_percentile(arguments: &Arguments<'_>) -> Result<BoundAggregate, SignatureError> {
+    const RANGE: &str = "a constant number from 0 to 1";
+    expect_count(arguments, 2..=2)?;
+    let data_type = expect(arguments, 0, &NUMBER)?;
+    expect(arguments, 1, &NUMBER)?;
+    let share = expect_constant(arguments, 1, RANGE)?.as_scalar().and_then(|share| share.as_f64());
+    if share.is_some_and(|share| !(0.0..=1.0).contains(&share)) {
+        return Err(wrong_constant(1, RANGE));
+    }
+    let make = move |feeding| Percentile { ranked: Ranked::new(feeding, None), share };
+    Ok(bound(vec![data_type, DataType::Double], DataType::Double, make))
 }
 
 fn bind_top(arguments: &Arguments<'_>) -> Result<BoundAggregate, SignatureError> {
@@ -165,6 +197,65 @@ impl Accumulator for Median {
         let (below, upper, _) = keys.select_nth_unstable(half);
         let lower = below.iter().max().filter(|_| !is_odd).unwrap_or(upper);
         Datum::Double(self.middle(lower, upper))
+    }
+
+    fn reset(&mut self) {
+        self.ranked.keys.clear();
+    }
+}
+
+struct Percentile {
+    ranked: Ranked,
+    /// `None` for NULL.
+    share: Option<f64>,
+}
+
+impl Percentile {
+    /// The value of the rank below a position among sorted keys, moved towards the next one.
+    fn between(keys: &[Key], position: f64) -> f64 {
+        let number = |index: usize| match &keys[index.min(keys.len() - 1)] {
+            #[expect(clippy::cast_precision_loss, reason = "rounds to DOUBLE")]
+            Key::Integer(value) => *value as f64,
+            Key::Float(value) => value.get(),
+            Key::Text(_) => f64::NAN,
+        };
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a position lies between 0 and the number of keys"
+        )]
+        let below = position.floor() as usize;
+        let (lower, upper, part) = (number(below), number(below + 1), position.fract());
+        if part == 0.0 || lower == upper {
+            return lower;
+        }
+        let value = lower * (1.0 - part) + upper * part;
+        if value.is_nan() { f64::NAN } else { value }
+    }
+}
+
+impl Accumulator for Percentile {
+    fn add(&mut self, arguments: &[Datum<'_>]) {
+        self.ranked.add(arguments[0]);
+    }
+
+    fn remove(&mut self, arguments: &[Datum<'_>]) {
+        self.ranked.remove(arguments[0]);
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "a frame has fewer than 2^53 rows")]
+    fn value<'a>(&self, _arena: &'a Arena) -> Datum<'a> {
+        let keys = &self.ranked.keys;
+        let (Some(share), Some(last)) = (self.share, keys.len().checked_sub(1)) else {
+            return Datum::Null;
+        };
+        let position = share * last as f64;
+        if self.ranked.feeding == Feeding::Sliding {
+            return Datum::Double(Self::between(keys, position));
+        }
+        let mut keys = keys.clone();
+        keys.sort_unstable();
+        Datum::Double(Self::between(&keys, position))
     }
 
     fn reset(&mut self) {

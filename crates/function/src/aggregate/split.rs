@@ -19,29 +19,35 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = &[
     AggregateFunction {
         name: "window_split",
         aliases: &[],
+        category: "lists of a window",
         signature: "window_split(x STRING, delimiter STRING) → ARRAY<STRING>",
         doc: "The pieces that `split` makes of every text that is not NULL, newest row first. With \
               `compatibility = 'openmldb'` pieces beyond 4096 bytes are dropped.",
+        examples: &[("window_split(s, ',')", "[k1:v4, , k3:v3, k1:v1, k2:v2]")],
         is_ordered: true,
         bind: |arguments| bind(arguments, "split", 2),
     },
     AggregateFunction {
         name: "window_split_by_key",
         aliases: &[],
+        category: "lists of a window",
         signature: "window_split_by_key(x STRING, delimiter STRING, kv_delimiter STRING) → \
                     ARRAY<STRING>",
         doc: "The keys that `split_by_key` finds in every text that is not NULL, newest row first. \
               With `compatibility = 'openmldb'` keys beyond 4096 bytes are dropped.",
+        examples: &[("window_split_by_key(s, ',', ':')", "[k1, k3, k1, k2]")],
         is_ordered: true,
         bind: |arguments| bind(arguments, "split_by_key", 3),
     },
     AggregateFunction {
         name: "window_split_by_value",
         aliases: &[],
+        category: "lists of a window",
         signature: "window_split_by_value(x STRING, delimiter STRING, kv_delimiter STRING) → \
                     ARRAY<STRING>",
         doc: "The values that `split_by_value` finds in every text that is not NULL, newest row \
               first. With `compatibility = 'openmldb'` values beyond 4096 bytes are dropped.",
+        examples: &[("window_split_by_value(s, ',', ':')", "[v4, v3, v1, v2]")],
         is_ordered: true,
         bind: |arguments| bind(arguments, "split_by_value", 3),
     },

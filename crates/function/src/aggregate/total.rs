@@ -13,14 +13,17 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = &[
     AggregateFunction {
         name: "count",
         aliases: &[],
+        category: "statistics",
         signature: "count(*) → BIGINT; count(x ANY) → BIGINT",
         doc: "Counts the rows, or the rows in which `x` is not NULL. 0 when there are none.",
+        examples: &[("count(*)", "5"), ("count(x)", "4")],
         is_ordered: false,
         bind: bind_count,
     },
     AggregateFunction {
         name: "sum",
         aliases: &[],
+        category: "statistics",
         signature: "sum(x SMALLINT|INT|BIGINT) → BIGINT; sum(x FLOAT) → FLOAT; \
                     sum(x DOUBLE) → DOUBLE; sum(x TIMESTAMP) → TIMESTAMP",
         doc: "Adds the values that are not NULL; NULL when there are none. The sum is computed \
@@ -28,15 +31,18 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = &[
               a sum of floats is rounded once, to the nearest value of the type, whatever the \
               order of the rows. With `compatibility = 'openmldb'` a sum of integers has the type \
               of its argument and wraps.",
+        examples: &[("sum(x)", "11"), ("sum(y)", "14.5")],
         is_ordered: false,
         bind: bind_sum,
     },
     AggregateFunction {
         name: "avg",
         aliases: &[],
+        category: "statistics",
         signature: "avg(x SMALLINT|INT|BIGINT|FLOAT|DOUBLE) → DOUBLE",
         doc: "The mean of the values that are not NULL; NULL when there are none. It is their \
               exact sum, rounded to DOUBLE, divided by their number.",
+        examples: &[("avg(x)", "2.75")],
         is_ordered: false,
         bind: bind_avg,
     },
