@@ -6,8 +6,8 @@
 //!
 //! | from → to | result |
 //! |---|---|
-//! | integer → narrower integer | the low bits |
-//! | float → integer | the fraction is dropped; out of range saturates, NaN is 0 |
+//! | integer → narrower integer | NULL where it does not fit; in the reference the low bits |
+//! | float → integer | the fraction is dropped; NULL out of range and for NaN, where the reference saturates |
 //! | number → TIMESTAMP | milliseconds; negative is NULL |
 //! | DATE → number, BOOL | NULL; number → DATE does not exist |
 //! | text → anything | the whole text must be of the form, otherwise NULL |
@@ -29,7 +29,9 @@ use lockstep_row::{
     calendar::{self, DAY_MS},
 };
 
-pub(crate) use number::{f64_to_f32, is_nonzero, rank as type_rank};
+pub(crate) use number::{
+    exact_integer, f64_to_f32, integer as low_bits, is_nonzero, rank as type_rank,
+};
 pub use number::{narrow_to_i16, narrow_to_i32, saturate_to_i64};
 pub use text::{
     Printer, parse_bool, parse_date, parse_double, parse_float, parse_integer, parse_timestamp,
@@ -37,7 +39,7 @@ pub use text::{
 };
 
 use crate::{
-    Settings,
+    Compatibility, Settings,
     scalar::{Nulls, RowForm, ScalarImplementation, row_form},
     zone::Zone,
 };
@@ -54,7 +56,7 @@ pub fn cast_form(from: &DataType, to: &DataType, settings: &Settings) -> Option<
     match to {
         DataType::Null => None,
         DataType::Bool => to_bool(from),
-        DataType::SmallInt | DataType::Int | DataType::BigInt => to_integer(from, to),
+        DataType::SmallInt | DataType::Int | DataType::BigInt => to_integer(from, to, settings),
         DataType::Float | DataType::Double => to_floating(from, to),
         DataType::String => to_text(from, settings),
         DataType::Timestamp => to_timestamp(from, settings),
@@ -134,20 +136,27 @@ fn to_bool(from: &DataType) -> Option<Arc<RowForm>> {
     })
 }
 
-fn to_integer(from: &DataType, to: &DataType) -> Option<Arc<RowForm>> {
+fn to_integer(from: &DataType, to: &DataType, settings: &Settings) -> Option<Arc<RowForm>> {
     let to = to.clone();
+    let is_exact = settings.compatibility == Compatibility::Standard;
     Some(match from {
         DataType::Bool => row_form(move |arguments, _| {
             Some(number::integer(i64::from(arguments[0].as_bool()?), &to))
         }),
+        DataType::SmallInt | DataType::Int | DataType::BigInt | DataType::Timestamp if is_exact => {
+            row_form(move |arguments, _| exact_integer(arguments[0].as_i64()?, &to))
+        }
         DataType::SmallInt | DataType::Int | DataType::BigInt | DataType::Timestamp => {
             row_form(move |arguments, _| Some(number::integer(arguments[0].as_i64()?, &to)))
+        }
+        DataType::Float | DataType::Double if is_exact => {
+            row_form(move |arguments, _| number::exact_truncation(arguments[0].as_f64()?, &to))
         }
         DataType::Float | DataType::Double => row_form(move |arguments, _| {
             Some(number::saturating_integer(arguments[0].as_f64()?, &to))
         }),
         DataType::String => row_form(move |arguments, _| {
-            number::exact_integer(parse_integer(arguments[0].as_str()?)?, &to)
+            exact_integer(parse_integer(arguments[0].as_str()?)?, &to)
         }),
         DataType::Date => row_form(|_, _| None),
         _ => return None,

@@ -52,10 +52,7 @@ impl ExprBinder<'_> {
     /// Binds one expression.
     pub(crate) fn bind(&mut self, expr: &ast::Expr) -> Result<Bound> {
         let bound = match &expr.kind {
-            ExprKind::Column(path) => {
-                let column = self.scope.find(path)?;
-                (Expr::Column(column.column.clone()), column.data_type.clone())
-            }
+            ExprKind::Column(path) => return self.column(path, expr.span),
             ExprKind::Literal(value) => literal(value, expr.span)?,
             ExprKind::Parameter(index) => self.parameter(*index, expr.span)?,
             ExprKind::Unary { operator, operand } => self.unary(*operator, operand, expr.span)?,
@@ -102,6 +99,22 @@ impl ExprBinder<'_> {
             }
         };
         Ok(Bound { expr: bound.0, data_type: bound.1, span: expr.span })
+    }
+
+    /// Binds a name: a column, or else a function that is called without parentheses.
+    fn column(&self, path: &[ast::Ident], span: Span) -> Result<Bound> {
+        let missing = match self.scope.find(path) {
+            Ok(column) => {
+                let expr = Expr::Column(column.column.clone());
+                return Ok(Bound { expr, data_type: column.data_type.clone(), span });
+            }
+            Err(missing) => missing,
+        };
+        let is_call = |name: &&&str| matches!(path, [only] if only.text.eq_ignore_ascii_case(name));
+        match ["current_timestamp", "current_date"].iter().find(is_call) {
+            Some(name) => call::scalar(name, Vec::new(), self.settings, span),
+            None => Err(missing),
+        }
     }
 
     /// Binds a condition: any scalar type is true or false.

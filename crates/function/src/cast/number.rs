@@ -66,6 +66,14 @@ pub(crate) fn integer<'a>(value: i64, to: &DataType) -> Datum<'a> {
     }
 }
 
+/// A float in an integer type with its fraction dropped, or `None` where it does not fit.
+pub(crate) fn exact_truncation<'a>(value: f64, to: &DataType) -> Option<Datum<'a>> {
+    let whole = value.trunc();
+    // The least and the first too large of 64 bits; both are exact, and NaN is in no range.
+    const RANGE: std::ops::Range<f64> = -9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0;
+    RANGE.contains(&whole).then(|| exact_integer(saturate_to_i64(whole), to))?
+}
+
 /// A float in an integer type, saturated at that type's range.
 #[expect(clippy::cast_possible_truncation, reason = "`as` saturates, as the name says")]
 pub(crate) fn saturating_integer<'a>(value: f64, to: &DataType) -> Datum<'a> {

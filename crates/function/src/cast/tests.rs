@@ -26,19 +26,30 @@ fn check(value: &Value, to: &DataType, expected: &Value) {
 }
 
 #[test]
-fn integers_keep_their_low_bits() {
-    check(&Value::Int(65_537), &DataType::SmallInt, &Value::SmallInt(1));
-    check(&Value::Timestamp(1_590_115_420_000), &DataType::Int, &Value::Int(977_520_480));
-    check(&Value::Timestamp(1_590_115_420_000), &DataType::SmallInt, &Value::SmallInt(-14_496));
+fn an_integer_that_does_not_fit_is_null_and_keeps_its_low_bits_in_the_reference() {
+    let check_both = |from: Value, reference: Value| {
+        let to = reference.as_datum(&Arena::new()).data_type();
+        check(&from, &to, &Value::Null);
+        check_in(&REFERENCE, &from, &to, &reference);
+    };
+    check_both(Value::Int(65_537), Value::SmallInt(1));
+    check_both(Value::Timestamp(1_590_115_420_000), Value::Int(977_520_480));
+    check_both(Value::Timestamp(1_590_115_420_000), Value::SmallInt(-14_496));
+    check_both(Value::Double(1e10), Value::Int(i32::MAX));
+    check_both(Value::Float(-1e30), Value::BigInt(i64::MIN));
+    check_both(Value::Double(9_223_372_036_854_775_808.0), Value::BigInt(i64::MAX));
+    check_both(Value::Double(f64::NAN), Value::SmallInt(0));
+    check(&Value::BigInt(-32_768), &DataType::SmallInt, &Value::SmallInt(i16::MIN));
+    check(&Value::Double(-9.3e18), &DataType::BigInt, &Value::Null);
+    let least = Value::Double(-9_223_372_036_854_775_808.0);
+    check(&least, &DataType::BigInt, &Value::BigInt(i64::MIN));
     check(&Value::Bool(true), &DataType::BigInt, &Value::BigInt(1));
 }
 
 #[test]
-fn floats_drop_their_fraction_and_saturate() {
+fn floats_drop_their_fraction() {
     check(&Value::Double(-1.9), &DataType::Int, &Value::Int(-1));
-    check(&Value::Double(1e10), &DataType::Int, &Value::Int(i32::MAX));
-    check(&Value::Float(-1e30), &DataType::BigInt, &Value::BigInt(i64::MIN));
-    check(&Value::Double(f64::NAN), &DataType::SmallInt, &Value::SmallInt(0));
+    check(&Value::Double(32_767.9), &DataType::SmallInt, &Value::SmallInt(i16::MAX));
 }
 
 #[test]
@@ -83,6 +94,14 @@ fn dates_and_timestamps_are_read_in_the_session_zone() {
     check(&text("数据数据数据数"), &DataType::Timestamp, &Value::Null);
     check(&Value::BigInt(-1), &DataType::Timestamp, &Value::Null);
     check(&Value::Double(1.9), &DataType::Timestamp, &Value::Timestamp(1));
+}
+
+#[test]
+fn a_timestamp_prints_its_milliseconds() {
+    let late = Value::Timestamp(1_590_115_420_007);
+    check(&late, &DataType::String, &text("2020-05-22 02:43:40.007"));
+    check(&text("2020-05-22 02:43:40.007"), &DataType::Timestamp, &late);
+    check_in(&REFERENCE, &late, &DataType::String, &text("2020-05-22 10:43:40"));
 }
 
 #[test]

@@ -163,7 +163,8 @@ fn split_offset(text: &str) -> Option<(&str, Option<i64>)> {
 ///
 /// FLOAT and DOUBLE print the shortest digits that read back as the same value, with an exponent
 /// below 1e-4 and from 1e15 on; when the session follows the reference, six significant digits.
-/// TIMESTAMP prints to the second in the session's time zone. NULL prints as `NULL`, an array as
+/// TIMESTAMP prints in the session's time zone, with its milliseconds unless they are 0 or the
+/// session follows the reference. NULL prints as `NULL`, an array as
 /// `[1, 2]`, a map as `{k: v}`.
 #[derive(Debug, Clone, Copy)]
 pub struct Printer {
@@ -197,8 +198,12 @@ impl Printer {
             Datum::Timestamp(ms) => {
                 let (days, time) = calendar::split_ms(self.zone.to_local(ms));
                 write_date(days, out)?;
-                let TimeOfDay { hour, minute, second, millisecond: _ } = time;
-                write!(out, " {hour:02}:{minute:02}:{second:02}")
+                let TimeOfDay { hour, minute, second, millisecond } = time;
+                write!(out, " {hour:02}:{minute:02}:{second:02}")?;
+                if millisecond == 0 || self.compatibility == Compatibility::OpenMldb {
+                    return Ok(());
+                }
+                write!(out, ".{millisecond:03}")
             }
             Datum::Date(days) => write_date(i64::from(days), out),
             Datum::Array(items) => {

@@ -1,9 +1,12 @@
 //! The operators `+ - * / DIV % & | ^ ~` and the signs.
 //!
-//! Result types: the wider of SMALLINT < INT < BIGINT < FLOAT < DOUBLE, so that BIGINT with FLOAT
-//! is FLOAT; BOOL takes the other side's type. Integers wrap at the width of the result. Division
-//! by zero is NULL, of floats too. Integer arithmetic runs in 64 bits and keeps the low bits at the
-//! end, which is the same as wrapping at each step.
+//! Result types: the wider of SMALLINT < INT < BIGINT < FLOAT < DOUBLE, where INT and BIGINT with
+//! FLOAT are DOUBLE; BOOL takes the other side's type. An integer or a TIMESTAMP that its type does
+//! not hold is NULL, and so is a division by zero, of floats too.
+//!
+//! Under the reference's rules INT and BIGINT with FLOAT are FLOAT, and integers wrap at the width
+//! of the result: computed in 64 bits with the low bits kept at the end, which is the same as
+//! wrapping at each step.
 
 use lockstep_row::{DataType, Datum};
 
@@ -11,7 +14,10 @@ use super::{
     Arguments, Resolved, ScalarFunction, ScalarImplementation, SignatureError,
     signature::{INTEGER, NUMBER, NUMBER_OR_BOOL, expect},
 };
-use crate::cast::{common_type_strict, narrow_to_i16, narrow_to_i32, type_rank};
+use crate::{
+    Compatibility, Settings,
+    cast::{common_type_strict, narrow_to_i16, narrow_to_i32, type_rank},
+};
 
 macro_rules! operator {
     ($name:literal, $signature:literal, $doc:literal, $examples:expr, $resolve:expr) => {
@@ -32,27 +38,22 @@ pub(super) static OPERATORS: &[ScalarFunction] = &[
     operator!(
         "op_add",
         "a + b → the wider type; TIMESTAMP + integer → TIMESTAMP",
-        "Adds two numbers, or milliseconds to a TIMESTAMP.",
-        &[
-            ("1 + 2", "3"),
-            ("1 + 0.5", "1.5"),
-            ("2147483647 + 1", "-2147483648"),
-            ("1 + NULL", "NULL")
-        ],
+        "Adds two numbers, or milliseconds to a TIMESTAMP. What the result's type does not hold is NULL.",
+        &[("1 + 2", "3"), ("1 + 0.5", "1.5"), ("2147483647 + 1", "NULL"), ("1 + NULL", "NULL")],
         add
     ),
     operator!(
         "op_subtract",
         "a - b → the wider type; TIMESTAMP - integer → TIMESTAMP",
-        "Subtracts a number from a number, or milliseconds from a TIMESTAMP.",
+        "Subtracts a number from a number, or milliseconds from a TIMESTAMP. What the result's type does not hold is NULL.",
         &[("1 - 2", "-1"), ("timestamp(1000) - 1000", "1970-01-01 00:00:00")],
         subtract
     ),
     operator!(
         "op_multiply",
         "a * b → the wider type",
-        "Multiplies two numbers.",
-        &[("6 * 7", "42"), ("int16(300) * int16(300)", "24464")],
+        "Multiplies two numbers. What the result's type does not hold is NULL.",
+        &[("6 * 7", "42"), ("int16(300) * int16(300)", "NULL")],
         multiply
     ),
     operator!(
@@ -107,7 +108,7 @@ pub(super) static OPERATORS: &[ScalarFunction] = &[
     operator!(
         "op_negate",
         "-a → the same type",
-        "The number with the other sign. The least integer stays itself, and so does a BOOL, which is one bit wide.",
+        "The number with the other sign; NULL for the least integer, which has no opposite. A BOOL, one bit wide, stays itself.",
         &[("op_negate(3)", "-3"), ("op_negate(1.5)", "-1.5"), ("op_negate(true)", "true")],
         negate
     ),
@@ -129,6 +130,19 @@ pub(super) fn promote(left: &DataType, right: &DataType) -> Option<DataType> {
     }
 }
 
+/// [`promote`] as the session has it: a FLOAT does not hold every INT, so that their result is
+/// DOUBLE unless the reference is followed.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "settings are lent as in `Arguments`")]
+fn promote_in(types: &[DataType], settings: &Settings) -> Option<DataType> {
+    let result = promote(&types[0], &types[1])?;
+    let is_wide = |side: &DataType| matches!(side, DataType::Int | DataType::BigInt);
+    let loses = result == DataType::Float && types.iter().any(is_wide);
+    Some(match settings.compatibility {
+        Compatibility::Standard if loses => DataType::Double,
+        _ => result,
+    })
+}
+
 fn mismatch(arguments: &Arguments<'_>, sign: &str) -> SignatureError {
     let (left, right) = (&arguments.types[0], &arguments.types[1]);
     SignatureError::Mismatch(format!("there is no {left} {sign} {right}"))
@@ -148,24 +162,93 @@ fn parameters(types: &[DataType], result: &DataType) -> Vec<DataType> {
         .collect()
 }
 
-/// An operation on integers, in the result's type. `compute` works in 64 bits.
-fn on_integers<F>(parameters: Vec<DataType>, result: DataType, compute: F) -> ScalarImplementation
-where
-    F: Fn(i64, i64) -> Option<i64> + Copy + Send + Sync + 'static,
-{
+/// An operation in 64 bits; `None` for NULL.
+type IntegerKernel = fn(i64, i64) -> Option<i64>;
+
+/// The two ways to compute an operation on integers.
+#[derive(Clone, Copy)]
+struct IntegerKernels {
+    /// `None` where 64 bits do not hold the result.
+    checked: IntegerKernel,
+    /// Keeps the low 64 bits.
+    wrapping: IntegerKernel,
+}
+
+impl IntegerKernels {
+    /// An operation whose result always fits.
+    fn closed(compute: IntegerKernel) -> Self {
+        Self { checked: compute, wrapping: compute }
+    }
+}
+
+/// An operation on integers, in the result's type.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "settings are lent as in `Arguments`")]
+fn on_integers(
+    parameters: Vec<DataType>,
+    result: DataType,
+    kernels: IntegerKernels,
+    settings: &Settings,
+) -> ScalarImplementation {
+    match settings.compatibility {
+        Compatibility::Standard => checked_integers(parameters, result, kernels.checked),
+        Compatibility::OpenMldb => wrapping_integers(parameters, result, kernels.wrapping),
+    }
+}
+
+fn on_bools(parameters: Vec<DataType>, compute: IntegerKernel) -> ScalarImplementation {
+    ScalarImplementation::new(parameters, DataType::Bool, move |arguments, _| {
+        let (left, right) = (arguments[0].as_bool()?, arguments[1].as_bool()?);
+        Some(Datum::Bool(compute(i64::from(left), i64::from(right))? & 1 == 1))
+    })
+}
+
+fn checked_integers(
+    parameters: Vec<DataType>,
+    result: DataType,
+    compute: IntegerKernel,
+) -> ScalarImplementation {
     let pair =
         move |arguments: &[Datum<'_>]| compute(arguments[0].as_i64()?, arguments[1].as_i64()?);
     match result {
-        DataType::Bool => ScalarImplementation::new(parameters, result, move |arguments, _| {
-            let (left, right) = (arguments[0].as_bool()?, arguments[1].as_bool()?);
-            Some(Datum::Bool(compute(i64::from(left), i64::from(right))? & 1 == 1))
+        DataType::Bool => on_bools(parameters, compute),
+        DataType::SmallInt => ScalarImplementation::new(parameters, result, move |arguments, _| {
+            Some(Datum::SmallInt(i16::try_from(pair(arguments)?).ok()?))
         }),
+        DataType::Int => ScalarImplementation::new(parameters, result, move |arguments, _| {
+            Some(Datum::Int(i32::try_from(pair(arguments)?).ok()?))
+        }),
+        other => in_64_bits(parameters, other, compute),
+    }
+}
+
+fn wrapping_integers(
+    parameters: Vec<DataType>,
+    result: DataType,
+    compute: IntegerKernel,
+) -> ScalarImplementation {
+    let pair =
+        move |arguments: &[Datum<'_>]| compute(arguments[0].as_i64()?, arguments[1].as_i64()?);
+    match result {
+        DataType::Bool => on_bools(parameters, compute),
         DataType::SmallInt => ScalarImplementation::new(parameters, result, move |arguments, _| {
             Some(Datum::SmallInt(narrow_to_i16(pair(arguments)?)))
         }),
         DataType::Int => ScalarImplementation::new(parameters, result, move |arguments, _| {
             Some(Datum::Int(narrow_to_i32(pair(arguments)?)))
         }),
+        other => in_64_bits(parameters, other, compute),
+    }
+}
+
+/// A TIMESTAMP, or a BIGINT for every other type.
+fn in_64_bits(
+    parameters: Vec<DataType>,
+    result: DataType,
+    compute: IntegerKernel,
+) -> ScalarImplementation {
+    let pair =
+        move |arguments: &[Datum<'_>]| compute(arguments[0].as_i64()?, arguments[1].as_i64()?);
+    match result {
         DataType::Timestamp => {
             ScalarImplementation::new(parameters, result, move |arguments, _| {
                 Some(Datum::Timestamp(pair(arguments)?))
@@ -179,21 +262,20 @@ where
 
 /// The three ways to compute one operation.
 #[derive(Clone, Copy)]
-struct Kernels<I, S, D> {
-    integers: I,
+struct Kernels<S, D> {
+    integers: IntegerKernels,
     singles: S,
     doubles: D,
 }
 
 /// An operation on numbers and BOOLs of a common type.
-fn on_numbers<I, S, D>(arguments: &Arguments<'_>, sign: &str, kernels: Kernels<I, S, D>) -> Resolved
+fn on_numbers<S, D>(arguments: &Arguments<'_>, sign: &str, kernels: Kernels<S, D>) -> Resolved
 where
-    I: Fn(i64, i64) -> Option<i64> + Copy + Send + Sync + 'static,
     S: Fn(f32, f32) -> Option<f32> + Copy + Send + Sync + 'static,
     D: Fn(f64, f64) -> Option<f64> + Copy + Send + Sync + 'static,
 {
-    let result = promote(&arguments.types[0], &arguments.types[1])
-        .ok_or_else(|| mismatch(arguments, sign))?;
+    let result =
+        promote_in(arguments.types, arguments.settings).ok_or_else(|| mismatch(arguments, sign))?;
     let parameters = parameters(arguments.types, &result);
     let Kernels { integers, singles, doubles } = kernels;
     Ok(match result {
@@ -206,9 +288,29 @@ where
             };
             Some(Datum::Float(singles(left, right)?))
         }),
-        result => on_integers(parameters, result, integers),
+        result => on_integers(parameters, result, integers, arguments.settings),
     })
 }
+
+const ADDITION: IntegerKernels = IntegerKernels {
+    checked: i64::checked_add,
+    wrapping: |left, right| Some(left.wrapping_add(right)),
+};
+
+const SUBTRACTION: IntegerKernels = IntegerKernels {
+    checked: i64::checked_sub,
+    wrapping: |left, right| Some(left.wrapping_sub(right)),
+};
+
+const MULTIPLICATION: IntegerKernels = IntegerKernels {
+    checked: i64::checked_mul,
+    wrapping: |left, right| Some(left.wrapping_mul(right)),
+};
+
+const DIVISION: IntegerKernels = IntegerKernels {
+    checked: i64::checked_div,
+    wrapping: |left, right| (right != 0).then(|| left.wrapping_div(right)),
+};
 
 /// Milliseconds added to or taken from a TIMESTAMP, or `None` where neither side is one.
 fn on_timestamp(arguments: &Arguments<'_>, is_addition: bool) -> Option<Resolved> {
@@ -237,12 +339,8 @@ fn on_timestamp(arguments: &Arguments<'_>, is_addition: bool) -> Option<Resolved
             },
         )
         .collect();
-    let compute: fn(i64, i64) -> Option<i64> = if is_addition {
-        |left, right| Some(left.wrapping_add(right))
-    } else {
-        |left, right| Some(left.wrapping_sub(right))
-    };
-    Some(Ok(on_integers(parameters, DataType::Timestamp, compute)))
+    let kernels = if is_addition { ADDITION } else { SUBTRACTION };
+    Some(Ok(on_integers(parameters, DataType::Timestamp, kernels, arguments.settings)))
 }
 
 /// Adds; also the function `add`.
@@ -250,7 +348,7 @@ pub(super) fn add(arguments: &Arguments<'_>) -> Resolved {
     super::signature::expect_count(arguments, 2, 2)?;
     on_timestamp(arguments, true).unwrap_or_else(|| {
         let kernels = Kernels {
-            integers: |left: i64, right: i64| Some(left.wrapping_add(right)),
+            integers: ADDITION,
             singles: |left, right| Some(left + right),
             doubles: |left, right| Some(left + right),
         };
@@ -262,7 +360,7 @@ fn subtract(arguments: &Arguments<'_>) -> Resolved {
     super::signature::expect_count(arguments, 2, 2)?;
     on_timestamp(arguments, false).unwrap_or_else(|| {
         let kernels = Kernels {
-            integers: |left: i64, right: i64| Some(left.wrapping_sub(right)),
+            integers: SUBTRACTION,
             singles: |left, right| Some(left - right),
             doubles: |left, right| Some(left - right),
         };
@@ -273,7 +371,7 @@ fn subtract(arguments: &Arguments<'_>) -> Resolved {
 fn multiply(arguments: &Arguments<'_>) -> Resolved {
     super::signature::expect_count(arguments, 2, 2)?;
     let kernels = Kernels {
-        integers: |left: i64, right: i64| Some(left.wrapping_mul(right)),
+        integers: MULTIPLICATION,
         singles: |left, right| Some(left * right),
         doubles: |left, right| Some(left * right),
     };
@@ -295,16 +393,17 @@ fn integer_divide(arguments: &Arguments<'_>) -> Resolved {
     let result = promote(&arguments.types[0], &arguments.types[1])
         .filter(|result| !result.is_float())
         .ok_or_else(|| mismatch(arguments, "DIV"))?;
-    Ok(on_integers(parameters(arguments.types, &result), result, |left, right| {
-        (right != 0).then(|| left.wrapping_div(right))
-    }))
+    let parameters = parameters(arguments.types, &result);
+    Ok(on_integers(parameters, result, DIVISION, arguments.settings))
 }
 
 /// The remainder; also the function `mod`.
 pub(super) fn modulo(arguments: &Arguments<'_>) -> Resolved {
     super::signature::expect_count(arguments, 2, 2)?;
     let kernels = Kernels {
-        integers: |left: i64, right: i64| (right != 0).then(|| left.wrapping_rem(right)),
+        integers: IntegerKernels::closed(|left, right| {
+            (right != 0).then(|| left.wrapping_rem(right))
+        }),
         singles: |left: f32, right: f32| {
             nonzero(f64::from(right))?;
             Some(left % right)
@@ -318,10 +417,10 @@ pub(super) fn modulo(arguments: &Arguments<'_>) -> Resolved {
 pub(super) fn positive_modulo(arguments: &Arguments<'_>) -> Resolved {
     super::signature::expect_count(arguments, 2, 2)?;
     let kernels = Kernels {
-        integers: |left: i64, right: i64| {
+        integers: IntegerKernels::closed(|left, right| {
             let rest = (right != 0).then(|| left.wrapping_rem(right))?;
             Some(if rest < 0 { right.wrapping_add(rest).wrapping_rem(right) } else { rest })
-        },
+        }),
         singles: |left: f32, right: f32| {
             nonzero(f64::from(right))?;
             let rest = left % right;
@@ -340,12 +439,14 @@ fn nonzero(divisor: f64) -> Option<f64> {
     (divisor != 0.0).then_some(divisor)
 }
 
-fn on_bits(arguments: &Arguments<'_>, compute: fn(i64, i64) -> Option<i64>) -> Resolved {
+fn on_bits(arguments: &Arguments<'_>, compute: IntegerKernel) -> Resolved {
     expect(arguments, &[INTEGER, INTEGER])?;
     let result = common_type_strict(&arguments.types[0], &arguments.types[1])
         .filter(|result| *result != DataType::Null)
         .unwrap_or(DataType::Int);
-    Ok(on_integers(parameters(arguments.types, &result), result, compute))
+    let (parameters, kernels) =
+        (parameters(arguments.types, &result), IntegerKernels::closed(compute));
+    Ok(on_integers(parameters, result, kernels, arguments.settings))
 }
 
 fn bit_and(arguments: &Arguments<'_>) -> Resolved {
@@ -377,8 +478,14 @@ fn bit_not(arguments: &Arguments<'_>) -> Resolved {
 fn negate(arguments: &Arguments<'_>) -> Resolved {
     expect(arguments, &[NUMBER_OR_BOOL])?;
     let result = super::signature::type_or(arguments, 0, DataType::Int);
-    Ok(ScalarImplementation::new(vec![result.clone()], result, |arguments, _| {
+    let wraps = arguments.settings.compatibility == Compatibility::OpenMldb;
+    Ok(ScalarImplementation::new(vec![result.clone()], result, move |arguments, _| {
         Some(match arguments[0] {
+            Datum::SmallInt(i16::MIN) | Datum::Int(i32::MIN) | Datum::BigInt(i64::MIN)
+                if !wraps =>
+            {
+                return None;
+            }
             Datum::SmallInt(value) => Datum::SmallInt(value.wrapping_neg()),
             Datum::Int(value) => Datum::Int(value.wrapping_neg()),
             Datum::BigInt(value) => Datum::BigInt(value.wrapping_neg()),

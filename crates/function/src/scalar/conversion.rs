@@ -34,19 +34,19 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "smallint",
         &["int16", "i16"],
         "smallint(value) → SMALLINT",
-        "Converts to 16 bits. A wider integer keeps its low bits, a float drops its fraction and saturates, a text that is no integer of this range is NULL.",
-        &[("smallint('12')", "12"), ("smallint(65537)", "1"), ("smallint('65537')", "NULL")],
+        "Converts to 16 bits. A float drops its fraction; what is out of range, and a text that is no integer, is NULL.",
+        &[("smallint('12')", "12"), ("smallint(65537)", "NULL"), ("smallint(1.9)", "1")],
         DataType::SmallInt
     ),
     conversion!(
         "int",
         &["integer", "int32", "i32"],
         "int(value) → INT",
-        "Converts to 32 bits. A wider integer keeps its low bits, a float drops its fraction and saturates, a text that is no integer of this range is NULL. A DATE is NULL.",
+        "Converts to 32 bits. A float drops its fraction; what is out of range, a text that is no integer, and a DATE is NULL.",
         &[
             ("int(' 0x1F ')", "31"),
             ("int(-1.9)", "-1"),
-            ("int(1e10)", "2147483647"),
+            ("int(1e10)", "NULL"),
             ("int('x')", "NULL")
         ],
         DataType::Int
@@ -55,7 +55,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "bigint",
         &["int64", "i64"],
         "bigint(value) → BIGINT",
-        "Converts to 64 bits. A TIMESTAMP is its milliseconds, a float drops its fraction and saturates, a text that is no integer of this range is NULL.",
+        "Converts to 64 bits. A TIMESTAMP is its milliseconds. A float drops its fraction; what is out of range, and a text that is no integer, is NULL.",
         &[("bigint(timestamp('1970-01-01 00:00:01'))", "1000"), ("bigint('')", "NULL")],
         DataType::BigInt
     ),
@@ -79,7 +79,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "string",
         &["varchar"],
         "string(value) → STRING",
-        "The text of a value. FLOAT and DOUBLE print the fewest digits that read back as the same value; a TIMESTAMP prints to the second in the session's time zone.",
+        "The text of a value. FLOAT and DOUBLE print the fewest digits that read back as the same value; a TIMESTAMP prints in the session's time zone, with milliseconds where it has some.",
         &[
             ("string(0.1)", "0.1"),
             ("string(1000000.0)", "1000000"),
@@ -107,7 +107,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "A number is milliseconds since 1970-01-01 UTC, NULL when negative. A DATE is its midnight and a text its time in the session's time zone.",
         &[
             ("timestamp('2020-05-22 10:43:40')", "2020-05-22 10:43:40"),
-            ("timestamp('2020-05-22T10:43:40.5+08:00')", "2020-05-22 02:43:40"),
+            ("timestamp('2020-05-22T10:43:40.5+08:00')", "2020-05-22 02:43:40.500"),
             ("timestamp(-1)", "NULL"),
             ("timestamp(date('2020-05-22'))", "2020-05-22 00:00:00"),
         ],

@@ -1,13 +1,16 @@
 //! Mathematics. FLOAT arguments give FLOAT where the function is continuous, everything else
 //! DOUBLE; what lies outside a function's domain is NaN or an infinity, as IEEE 754 says.
 
-use lockstep_row::{DataType, Datum};
+use lockstep_row::{DataType, Datum, Value};
 
 use super::{
     Arguments, Resolved, ScalarFunction, ScalarImplementation, arithmetic,
     signature::{Class, INTEGER, NUMBER, NUMBER_OR_BOOL, expect, expect_between, type_or},
 };
-use crate::cast::{narrow_to_i16, narrow_to_i32};
+use crate::{
+    Compatibility,
+    cast::{exact_integer, low_bits, narrow_to_i32},
+};
 
 macro_rules! math {
     ($name:literal, $aliases:expr, $signature:literal, $doc:literal, $examples:expr, $resolve:expr) => {
@@ -28,9 +31,17 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "abs",
         &[],
         "abs(x) → INT, BIGINT or DOUBLE",
-        "The absolute value. SMALLINT and INT give INT, BIGINT gives BIGINT, everything else DOUBLE.",
+        "The absolute value. SMALLINT and INT give INT, BIGINT gives BIGINT, everything else DOUBLE. NULL for the least integer, which has no opposite.",
         &[("abs(-2)", "2"), ("abs(-0.5)", "0.5"), ("abs(true)", "1")],
         abs
+    ),
+    math!(
+        "sign",
+        &["signum"],
+        "sign(x) → INT, BIGINT or DOUBLE",
+        "-1, 0 or 1 as `x` is below, at or above 0; NaN for NaN. The types are those of `abs`.",
+        &[("sign(-2)", "-1"), ("sign(0.0)", "0"), ("sign(1.5)", "1")],
+        sign
     ),
     math!(
         "ceil",
@@ -65,7 +76,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "truncate",
         &[],
         "truncate(x) → INT, BIGINT or DOUBLE",
-        "Drops the fraction. SMALLINT and INT give INT, BIGINT gives BIGINT, everything else DOUBLE.",
+        "Drops the fraction. SMALLINT and INT give INT, BIGINT gives BIGINT, everything else DOUBLE. NULL for the least integer, which has no opposite.",
         &[("truncate(1.9)", "1"), ("truncate(-1.9)", "-1")],
         truncate
     ),
@@ -217,7 +228,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "inc",
         &[],
         "inc(x) → the type of `x`",
-        "One more than `x`; integers wrap.",
+        "One more than `x`; NULL where the type does not hold it.",
         &[("inc(1)", "2"), ("inc(1.5)", "2.5")],
         inc
     ),
@@ -304,38 +315,54 @@ fn log(arguments: &Arguments<'_>) -> Resolved {
 }
 
 fn abs(arguments: &Arguments<'_>) -> Resolved {
-    narrow_or_double(arguments, i64::wrapping_abs, f64::abs)
+    narrow_or_double(arguments, |x| x.abs(), f64::abs)
 }
 
 fn truncate(arguments: &Arguments<'_>) -> Resolved {
     narrow_or_double(arguments, |x| x, f64::trunc)
 }
 
+fn sign(arguments: &Arguments<'_>) -> Resolved {
+    let double = |x: f64| if x == 0.0 || x.is_nan() { x } else { x.signum() };
+    narrow_or_double(arguments, i128::signum, double)
+}
+
+/// An integer in an integer type; where it does not fit NULL, or the low bits in the reference.
+fn fit<'a>(value: i128, to: &DataType, compatibility: Compatibility) -> Option<Datum<'a>> {
+    match (i64::try_from(value), compatibility) {
+        (Ok(value), Compatibility::Standard) => exact_integer(value, to),
+        (Err(_), Compatibility::Standard) => None,
+        (Ok(value), Compatibility::OpenMldb) => Some(low_bits(value, to)),
+        (Err(_), Compatibility::OpenMldb) => {
+            Some(low_bits(if value < 0 { i64::MIN } else { i64::MAX }, to))
+        }
+    }
+}
+
 /// A function whose result is INT for SMALLINT and INT, BIGINT for BIGINT, otherwise DOUBLE.
 fn narrow_or_double(
     arguments: &Arguments<'_>,
-    integer: fn(i64) -> i64,
+    integer: fn(i128) -> i128,
     double: fn(f64) -> f64,
 ) -> Resolved {
     expect(arguments, &[NUMBER_OR_BOOL])?;
+    let result = match arguments.types[0] {
+        DataType::SmallInt | DataType::Int => DataType::Int,
+        DataType::BigInt => DataType::BigInt,
+        _ => {
+            let parameters = vec![DataType::Double];
+            return Ok(ScalarImplementation::new(
+                parameters,
+                DataType::Double,
+                move |arguments, _| Some(Datum::Double(double(arguments[0].as_f64()?))),
+            ));
+        }
+    };
+    let (to, compatibility) = (result.clone(), arguments.settings.compatibility);
     let parameters = arguments.types.to_vec();
-    Ok(match arguments.types[0] {
-        DataType::SmallInt | DataType::Int => {
-            ScalarImplementation::new(parameters, DataType::Int, move |arguments, _| {
-                Some(Datum::Int(narrow_to_i32(integer(arguments[0].as_i64()?))))
-            })
-        }
-        DataType::BigInt => {
-            ScalarImplementation::new(parameters, DataType::BigInt, move |arguments, _| {
-                Some(Datum::BigInt(integer(arguments[0].as_i64()?)))
-            })
-        }
-        _ => ScalarImplementation::new(
-            vec![DataType::Double],
-            DataType::Double,
-            move |arguments, _| Some(Datum::Double(double(arguments[0].as_f64()?))),
-        ),
-    })
+    Ok(ScalarImplementation::new(parameters, result, move |arguments, _| {
+        fit(integer(i128::from(arguments[0].as_i64()?)), &to, compatibility)
+    }))
 }
 
 /// A function whose result is BIGINT for integers, which it leaves alone, otherwise DOUBLE.
@@ -354,16 +381,20 @@ fn whole(arguments: &Arguments<'_>, compute: fn(f64) -> f64) -> Resolved {
 
 fn inc(arguments: &Arguments<'_>) -> Resolved {
     expect(arguments, &[NUMBER])?;
-    let result = type_or(arguments, 0, DataType::Int);
-    Ok(ScalarImplementation::new(vec![result.clone()], result, |arguments, _| {
-        Some(match arguments[0] {
-            Datum::SmallInt(x) => Datum::SmallInt(x.wrapping_add(1)),
-            Datum::Int(x) => Datum::Int(x.wrapping_add(1)),
-            Datum::BigInt(x) => Datum::BigInt(x.wrapping_add(1)),
-            Datum::Float(x) => Datum::Float(x + 1.0),
-            Datum::Double(x) => Datum::Double(x + 1.0),
-            _ => return None,
-        })
+    let one = [type_or(arguments, 0, DataType::Int), DataType::SmallInt];
+    let constants = [None, Some(Value::SmallInt(1))];
+    let with = Arguments { types: &one, constants: &constants, settings: arguments.settings };
+    let sum = arithmetic::add(&with)?;
+    let parameters = vec![one[0].clone()];
+    let row = sum.row;
+    let is_float = one[0].is_float();
+    Ok(ScalarImplementation::new(parameters, sum.returns, move |arguments, arena| {
+        let one = match arguments[0] {
+            Datum::Float(_) => Datum::Float(1.0),
+            _ if is_float => Datum::Double(1.0),
+            _ => Datum::SmallInt(1),
+        };
+        Some(row(&[arguments[0], one], arena))
     }))
 }
 
@@ -372,35 +403,32 @@ fn round(arguments: &Arguments<'_>) -> Resolved {
     let result = type_or(arguments, 0, DataType::Double);
     let mut parameters = vec![result.clone()];
     parameters.extend(arguments.types.get(1).map(|_| DataType::Int));
-    Ok(ScalarImplementation::new(parameters, result, |arguments, _| {
+    let (to, compatibility) = (result.clone(), arguments.settings.compatibility);
+    Ok(ScalarImplementation::new(parameters, result, move |arguments, _| {
         let digits = match arguments.get(1) {
             Some(digits) => narrow_to_i32(digits.as_i64()?),
             None => 0,
         };
         Some(match arguments[0] {
-            Datum::SmallInt(x) => {
-                Datum::SmallInt(narrow_to_i16(round_integer(i64::from(x), digits)))
-            }
-            Datum::Int(x) => Datum::Int(narrow_to_i32(round_integer(i64::from(x), digits))),
-            Datum::BigInt(x) => Datum::BigInt(round_integer(x, digits)),
             Datum::Float(x) => {
                 Datum::Float(crate::cast::f64_to_f32(round_double(f64::from(x), digits)))
             }
             Datum::Double(x) => Datum::Double(round_double(x, digits)),
-            _ => return None,
+            integer => {
+                return fit(round_integer(integer.as_i64()?, digits), &to, compatibility);
+            }
         })
     }))
 }
 
-/// Rounds before the point; saturates where the rounded number does not fit.
-fn round_integer(x: i64, digits: i32) -> i64 {
+/// Rounds before the point.
+fn round_integer(x: i64, digits: i32) -> i128 {
+    let x = i128::from(x);
     let Ok(zeros) = u32::try_from(-i64::from(digits)) else { return x };
     let Some(unit) = 10_i128.checked_pow(zeros).filter(|unit| *unit <= 10_i128.pow(20)) else {
         return 0;
     };
-    let x = i128::from(x);
-    let rounded = (x + x.signum() * (unit / 2)) / unit * unit;
-    i64::try_from(rounded).unwrap_or(if rounded < 0 { i64::MIN } else { i64::MAX })
+    (x + x.signum() * (unit / 2)) / unit * unit
 }
 
 /// Rounds to so many decimals; what scaling would push beyond the range is left alone.

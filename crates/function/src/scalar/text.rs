@@ -96,6 +96,30 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         char_length
     ),
     text!(
+        "octet_length",
+        &[],
+        "octet_length(text STRING) → INT",
+        "The number of bytes of the text in UTF-8.",
+        &[("octet_length('数据库')", "9")],
+        octet_length
+    ),
+    text!(
+        "lpad",
+        &[],
+        "lpad(text STRING, length INT[, fill STRING]) → STRING",
+        "The text with as much of `fill` (a blank by default), repeated, before it as makes it so many characters long; a longer text is cut at its end. Lengths below 1 give the empty text, above 2097152 NULL.",
+        &[("lpad('7', 3, '0')", "007"), ("lpad('abcd', 2)", "ab"), ("lpad('a', 4, 'xy')", "xyxa")],
+        |arguments| pad(arguments, Side::Left)
+    ),
+    text!(
+        "rpad",
+        &[],
+        "rpad(text STRING, length INT[, fill STRING]) → STRING",
+        "The text with as much of `fill` (a blank by default), repeated, after it as makes it so many characters long; a longer text is cut at its end. Lengths below 1 give the empty text, above 2097152 NULL.",
+        &[("rpad('7', 3, '0')", "700"), ("rpad('abcd', 2)", "ab"), ("rpad('a', 4, '')", "a")],
+        |arguments| pad(arguments, Side::Right)
+    ),
+    text!(
         "strcmp",
         &[],
         "strcmp(a STRING, b STRING) → INT",
@@ -376,6 +400,53 @@ fn char_length(arguments: &Arguments<'_>) -> Resolved {
     Ok(ScalarImplementation::new(parameters, DataType::Int, move |arguments, _| {
         let count = length(arguments[0].as_str()?, by_bytes);
         Some(Datum::Int(i32::try_from(count).ok()?))
+    }))
+}
+
+fn octet_length(arguments: &Arguments<'_>) -> Resolved {
+    expect(arguments, &[TEXT])?;
+    Ok(ScalarImplementation::new(vec![DataType::String], DataType::Int, |arguments, _| {
+        Some(Datum::Int(i32::try_from(arguments[0].as_str()?.len()).ok()?))
+    }))
+}
+
+/// Where a text is filled up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Left,
+    Right,
+}
+
+/// The most characters that a text is filled up to.
+const PADDED_LENGTH_MAX: usize = 2_097_152;
+
+fn pad(arguments: &Arguments<'_>, side: Side) -> Resolved {
+    expect_between(arguments, 2, &[TEXT, INTEGER, TEXT])?;
+    let mut parameters = vec![DataType::String, DataType::BigInt];
+    parameters.extend(arguments.types.get(2).map(|_| DataType::String));
+    Ok(ScalarImplementation::new(parameters, DataType::String, move |arguments, arena| {
+        let text = arguments[0].as_str()?;
+        let length = usize::try_from(arguments[1].as_i64()?.max(0)).ok()?;
+        let fill = match arguments.get(2) {
+            Some(fill) => fill.as_str()?,
+            None => " ",
+        };
+        if length > PADDED_LENGTH_MAX {
+            return None;
+        }
+        if let Some((end, _)) = text.char_indices().nth(length) {
+            return Some(Datum::String(&text[..end]));
+        }
+        let missing = length - text.chars().count();
+        let mut padded = ArenaString::with_capacity_in(text.len() + missing, arena);
+        if side == Side::Right {
+            padded.push_str(text);
+        }
+        padded.extend(fill.chars().cycle().take(missing));
+        if side == Side::Left {
+            padded.push_str(text);
+        }
+        Some(Datum::String(padded.into_bump_str()))
     }))
 }
 

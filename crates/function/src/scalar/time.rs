@@ -2,6 +2,7 @@
 //! stands for milliseconds since the epoch.
 
 use bumpalo::collections::String as ArenaString;
+use lockstep_host::{Clock, SystemClock};
 use lockstep_row::{
     DataType, Datum,
     calendar::{self, Civil, DAY_MS, TimeOfDay},
@@ -154,6 +155,34 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         add_months
     ),
     time!(
+        "timestampadd",
+        &["timestamp_add", "date_add"],
+        "timestampadd(unit STRING, count INT|BIGINT, time) → the type of `time`",
+        "A TIMESTAMP or DATE so many years, quarters, months, weeks, days, hours, minutes or seconds later. Past the end of a month it is the month's last day; the time of day stays. A DATE takes no unit below a day.",
+        &[
+            ("timestampadd('second', 90, timestamp('2020-05-22 10:43:40'))", "2020-05-22 10:45:10"),
+            ("timestampadd('month', 1, date('2020-01-31'))", "2020-02-29"),
+            ("timestampadd('week', -1, date('2020-05-22'))", "2020-05-15")
+        ],
+        timestamp_add
+    ),
+    time!(
+        "now",
+        &["current_timestamp"],
+        "now() → TIMESTAMP",
+        "The time at which the row is computed: in batch mode when the query runs, in request mode when the request is answered. A feature made of it differs between the two; the event time does not. `current_timestamp` needs no parentheses.",
+        &[("now() > timestamp('2020-01-01')", "true")],
+        now
+    ),
+    time!(
+        "current_date",
+        &[],
+        "current_date() → DATE",
+        "The day of `now()` in the session's time zone; it needs no parentheses.",
+        &[("current_date() > date('2020-01-01')", "true")],
+        current_date
+    ),
+    time!(
         "date_format",
         &[],
         "date_format(time, format STRING) → STRING",
@@ -296,7 +325,24 @@ fn date_format(arguments: &Arguments<'_>) -> Resolved {
     }))
 }
 
-/// What a time is cut to.
+fn now(arguments: &Arguments<'_>) -> Resolved {
+    expect(arguments, &[])?;
+    let clock = SystemClock::new();
+    Ok(ScalarImplementation::new(Vec::new(), DataType::Timestamp, move |_, _| {
+        Some(Datum::Timestamp(clock.now_ms()))
+    }))
+}
+
+fn current_date(arguments: &Arguments<'_>) -> Resolved {
+    expect(arguments, &[])?;
+    let (clock, zone) = (SystemClock::new(), Zone::new(arguments.settings.time_zone));
+    Ok(ScalarImplementation::new(Vec::new(), DataType::Date, move |_, _| {
+        let days = zone.to_local(clock.now_ms()).div_euclid(DAY_MS);
+        Some(Datum::Date(i32::try_from(days).ok()?))
+    }))
+}
+
+/// What a time is cut to, or counted in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Unit {
     Year,
@@ -322,6 +368,33 @@ impl Unit {
         units.iter().find(|(unit, _)| name.eq_ignore_ascii_case(unit)).map(|(_, unit)| *unit)
     }
 
+    /// A local time so many units later; `None` beyond what 64 bits hold.
+    fn add(self, local_ms: i64, count: i64) -> Option<i64> {
+        let months = |per_unit: i64| {
+            let (day, time) = (local_ms.div_euclid(DAY_MS), local_ms.rem_euclid(DAY_MS));
+            let day = calendar::add_months(day, count.checked_mul(per_unit)?)?;
+            day.checked_mul(DAY_MS)?.checked_add(time)
+        };
+        let length = match self {
+            Self::Year => return months(12),
+            Self::Quarter => return months(3),
+            Self::Month => return months(1),
+            Self::Week => 7 * DAY_MS,
+            Self::Fixed(length) => length,
+        };
+        local_ms.checked_add(count.checked_mul(length)?)
+    }
+
+    /// The unit that an argument names, if it is constant.
+    fn constant(arguments: &Arguments<'_>) -> Result<Option<Self>, SignatureError> {
+        let Some(name) = constant_text(arguments, 0) else { return Ok(None) };
+        Self::from_name(name).map(Some).ok_or_else(|| SignatureError::Constant {
+            position: 1,
+            expected: "'year', 'quarter', 'month', 'week', 'day', 'hour', 'minute' or 'second'"
+                .to_owned(),
+        })
+    }
+
     /// The beginning of the unit that a local time lies in.
     fn truncate(self, local_ms: i64) -> i64 {
         let days = local_ms.div_euclid(DAY_MS);
@@ -337,19 +410,42 @@ impl Unit {
     }
 }
 
+fn timestamp_add(arguments: &Arguments<'_>) -> Resolved {
+    expect(arguments, &[TEXT, INTEGER, DATE_OR_TIMESTAMP])?;
+    let constant = Unit::constant(arguments)?;
+    let zone = Zone::new(arguments.settings.time_zone);
+    let result = time_parameter(arguments, 2);
+    if result == DataType::Date && matches!(constant, Some(Unit::Fixed(length)) if length < DAY_MS)
+    {
+        return Err(SignatureError::Mismatch("a DATE takes no unit below a day".to_owned()));
+    }
+    let parameters = vec![DataType::String, DataType::BigInt, result.clone()];
+    Ok(ScalarImplementation::new(parameters, result, move |arguments, _| {
+        let unit = match constant {
+            Some(unit) => unit,
+            None => Unit::from_name(arguments[0].as_str()?)?,
+        };
+        let count = arguments[1].as_i64()?;
+        Some(match (arguments[2], unit) {
+            (Datum::Date(_), Unit::Fixed(length)) if length < DAY_MS => return None,
+            (Datum::Date(days), unit) => {
+                let day = unit.add(i64::from(days) * DAY_MS, count)?.div_euclid(DAY_MS);
+                Datum::Date(i32::try_from(day).ok()?)
+            }
+            // Hours are counted as they pass, days as the calendar shows them.
+            (value, Unit::Fixed(length)) if length < DAY_MS => {
+                Datum::Timestamp(unit.add(value.as_i64()?, count)?)
+            }
+            (value, unit) => {
+                Datum::Timestamp(zone.to_utc(unit.add(zone.to_local(value.as_i64()?), count)?))
+            }
+        })
+    }))
+}
+
 fn date_trunc(arguments: &Arguments<'_>) -> Resolved {
     expect(arguments, &[TEXT, DATE_OR_TIMESTAMP])?;
-    let constant = match constant_text(arguments, 0).map(|name| (name, Unit::from_name(name))) {
-        Some((_, None)) => {
-            return Err(SignatureError::Constant {
-                position: 1,
-                expected: "'year', 'quarter', 'month', 'week', 'day', 'hour', 'minute' or 'second'"
-                    .to_owned(),
-            });
-        }
-        Some((_, unit)) => unit,
-        None => None,
-    };
+    let constant = Unit::constant(arguments)?;
     let zone = Zone::new(arguments.settings.time_zone);
     let result = time_parameter(arguments, 1);
     let parameters = vec![DataType::String, result.clone()];
