@@ -155,9 +155,9 @@ fn to_integer(from: &DataType, to: &DataType, settings: &Settings) -> Option<Arc
         DataType::Float | DataType::Double => row_form(move |arguments, _| {
             Some(number::saturating_integer(arguments[0].as_f64()?, &to))
         }),
-        DataType::String => row_form(move |arguments, _| {
-            exact_integer(parse_integer(arguments[0].as_str()?)?, &to)
-        }),
+        DataType::String => {
+            row_form(move |arguments, _| exact_integer(parse_integer(arguments[0].as_str()?)?, &to))
+        }
         DataType::Date => row_form(|_, _| None),
         _ => return None,
     })

@@ -126,8 +126,10 @@ pub(crate) fn trace(argument: Expr, output: &str) -> AggregateCall {
 static TRACE: AggregateFunction = AggregateFunction {
     name: "trace",
     aliases: &[],
+    category: "test",
     signature: "trace(x BIGINT) → STRING",
     doc: "Tells which rows the frame holds.",
+    examples: &[],
     is_ordered: true,
     bind: |_| -> std::result::Result<BoundAggregate, SignatureError> { Ok(bind_trace()) },
 };

@@ -276,7 +276,7 @@ fn totals_are_exact() {
     PLAIN.check("sum", &column(&wide), Datum::BigInt(32_768));
     REFERENCE.check("sum", &column(&wide), Datum::SmallInt(i16::MIN));
     let ends = [Datum::BigInt(i64::MAX), Datum::BigInt(1)];
-    PLAIN.check("sum", &column(&ends), Datum::BigInt(i64::MAX));
+    PLAIN.check("sum", &column(&ends), Datum::Null);
     REFERENCE.check("sum", &column(&ends), Datum::BigInt(i64::MIN));
     PLAIN.check("avg", &column(&ends), Datum::Double(4_611_686_018_427_387_904.0));
     PLAIN.check("sum", &column(&[Datum::Double(0.1); 10]), Datum::Double(1.0));

@@ -27,8 +27,7 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = &[
         signature: "sum(x SMALLINT|INT|BIGINT) → BIGINT; sum(x FLOAT) → FLOAT; \
                     sum(x DOUBLE) → DOUBLE; sum(x TIMESTAMP) → TIMESTAMP",
         doc: "Adds the values that are not NULL; NULL when there are none. The sum is computed \
-              exactly. A sum of integers or of timestamps beyond 64 bits is the end of the range; \
-              a sum of floats is rounded once, to the nearest value of the type, whatever the \
+              exactly. A sum of integers or of timestamps that 64 bits do not hold is NULL; a sum of floats is rounded once, to the nearest value of the type, whatever the \
               order of the rows. With `compatibility = 'openmldb'` a sum of integers has the type \
               of its argument and wraps.",
         examples: &[("sum(x)", "11"), ("sum(y)", "14.5")],
@@ -65,7 +64,7 @@ pub(super) fn bind_sum(arguments: &Arguments<'_>) -> Result<BoundAggregate, Sign
         DataType::Float => Answer::Float,
         DataType::Double => Answer::Double,
         integer if wraps => Answer::Wrapped(integer.clone()),
-        integer => Answer::Saturated(integer.clone()),
+        integer => Answer::Checked(integer.clone()),
     };
     let make = move |_feeding| Total::new(answer.clone());
     Ok(bound(vec![parameter], returns, make))
@@ -107,7 +106,7 @@ fn counts(arguments: &[Datum<'_>]) -> bool {
 /// What a total is asked for.
 #[derive(Debug, Clone)]
 enum Answer {
-    Saturated(DataType),
+    Checked(DataType),
     Wrapped(DataType),
     Float,
     Double,
@@ -157,10 +156,10 @@ impl Accumulator for Total {
         }
         let count = self.count as f64;
         match &self.answer {
-            Answer::Saturated(data_type) => {
-                let ends = (i64::MIN.into(), i64::MAX.into());
-                wrapped_integer(self.integer.clamp(ends.0, ends.1), data_type)
-            }
+            Answer::Checked(data_type) => match i64::try_from(self.integer) {
+                Ok(_) => wrapped_integer(self.integer, data_type),
+                Err(_) => Datum::Null,
+            },
             Answer::Wrapped(data_type) => wrapped_integer(self.integer, data_type),
             Answer::Float => Datum::Float(self.float.to_f32()),
             Answer::Double => Datum::Double(self.float.to_f64()),
