@@ -11,6 +11,7 @@
 //! | [`AggregateFunction`], [`aggregate`] | one value per window frame or group |
 //! | [`cast`] | CAST, and the implicit conversions |
 //! | [`compatibility`] | the one table of what `SET compatibility` changes |
+//! | [`entries`] | every name that can be called, for completion and reference pages |
 //! | [`exact_sum`] | the correctly rounded sum of floats |
 //! | [`RowExpr`] | an expression in row form: one row in, one value out, no Arrow |
 //! | [`udf`] | declarations as DataFusion functions |
@@ -18,6 +19,7 @@
 pub mod aggregate;
 pub mod cast;
 pub mod compatibility;
+mod entry;
 pub mod exact_sum;
 mod item_text;
 mod nested;
@@ -30,6 +32,7 @@ pub mod udf;
 mod zone;
 
 pub use aggregate::{Accumulator, AggregateFunction, BoundAggregate, Feeding};
+pub use entry::{Entry, entries, example_sql};
 pub use nested::{InnerAggregate, NestedAggregate};
 pub use row_expr::{RowExpr, RowSource};
 pub use scalar::{Arguments, Nulls, ScalarFunction, ScalarImplementation, SignatureError};

@@ -10,7 +10,7 @@ use lockstep_testkit::{guide, l3, slt};
 
 use crate::{
     conformance::{self, Options},
-    tidy, workspace_dir,
+    reference, tidy, workspace_dir,
 };
 
 /// Formats every crate. Returns whether it worked, as all gates do.
@@ -18,9 +18,10 @@ pub fn format() -> bool {
     cargo(&["fmt", "--all"], &[])
 }
 
-/// Checks the format, then runs clippy with every warning an error.
+/// Checks the format and the generated pages, then runs clippy with every warning an error.
 pub fn lint() -> bool {
     cargo(&["fmt", "--all", "--check"], &[])
+        && reference::is_current()
         && cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"], &[])
 }
 

@@ -6,7 +6,7 @@ use clap::{Parser, Subcommand};
 use lockstep_testkit::fuzz::memory::Counting;
 use lockstep_xtask::{
     conformance::{self, Options},
-    fuzz, gates, tidy,
+    fuzz, gates, reference, tidy,
 };
 
 /// So that a fuzzed input's memory is known.
@@ -27,7 +27,7 @@ enum Command {
     Tidy,
     /// Format the code.
     Fmt,
-    /// Check the format, then run clippy with every warning an error.
+    /// Check the format and the generated pages, then run clippy with every warning an error.
     Lint,
     /// Run the tests; arguments go to `cargo test`.
     Test {
@@ -72,6 +72,12 @@ enum Command {
     },
     /// Run the conformance cases.
     Conformance(ConformanceArguments),
+    /// Write docs/reference/functions.md and docs/compatibility.md from the declarations.
+    Reference {
+        /// Only say whether they are what would be written.
+        #[arg(long)]
+        check: bool,
+    },
     /// Everything a change must pass, the cheapest first.
     Ci,
 }
@@ -116,6 +122,8 @@ fn main() -> ExitCode {
             failures: arguments.failures,
             bless: arguments.bless,
         }),
+        Command::Reference { check: true } => reference::is_current(),
+        Command::Reference { check: false } => reference::write(),
         Command::Ci => gates::ci(),
     };
     if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE }

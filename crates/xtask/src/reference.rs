@@ -1,0 +1,294 @@
+//! The reference pages: written from the declarations of the function library.
+//!
+//! `cargo xtask reference` writes them, `cargo xtask lint` and a test of this crate compare them
+//! with what would be written. What each function does, its examples and its differences are said
+//! in `crates/function` and nowhere else; here are the headings and the sentences around them.
+#![expect(clippy::print_stdout, reason = "a command line speaks through its output")]
+
+use std::{fmt::Write as _, fs};
+
+use lockstep_function::{
+    aggregate::{self, SAMPLE},
+    compatibility::{ADDITIONS, DIFFERENCES, Form},
+    example_sql, scalar,
+};
+
+use crate::workspace_dir;
+
+/// A page: where it lies below the workspace, and its text.
+type Page = (&'static str, String);
+
+/// Writes every page; whether that worked.
+pub fn write() -> bool {
+    pages().into_iter().all(|(path, text)| {
+        let path = workspace_dir().join(path);
+        let folder = path.parent().map_or(Ok(()), fs::create_dir_all);
+        match folder.and_then(|()| fs::write(&path, text)) {
+            Ok(()) => {
+                println!("wrote {}", path.display());
+                true
+            }
+            Err(error) => {
+                println!("{}: {error}", path.display());
+                false
+            }
+        }
+    })
+}
+
+/// Whether every page is what would be written; says which is not.
+pub fn is_current() -> bool {
+    let mut is_current = true;
+    for (path, text) in pages() {
+        if fs::read_to_string(workspace_dir().join(path)).ok().as_deref() != Some(&text) {
+            println!("{path} is not what the declarations say: run `cargo xtask reference`");
+            is_current = false;
+        }
+    }
+    is_current
+}
+
+fn pages() -> [Page; 2] {
+    [("docs/reference/functions.md", functions()), ("docs/compatibility.md", compatibility())]
+}
+
+/// What a page shows of a function.
+struct Entry {
+    name: &'static str,
+    aliases: &'static [&'static str],
+    category: &'static str,
+    signature: &'static str,
+    doc: &'static str,
+    examples: Vec<(String, &'static str)>,
+    is_aggregate: bool,
+}
+
+fn entries() -> Vec<Entry> {
+    let examples = |list: &[(&'static str, &'static str)]| {
+        list.iter().map(|(sql, result)| (example_sql(sql), *result)).collect()
+    };
+    let operators = scalar::operators().filter(|operator| operator.name != "to_bool");
+    let scalars = scalar::all().chain(operators).map(|function| Entry {
+        name: function.name,
+        aliases: function.aliases,
+        category: function.category,
+        signature: function.signature,
+        doc: function.doc,
+        examples: examples(function.examples),
+        is_aggregate: false,
+    });
+    let aggregates = aggregate::all().map(|function| Entry {
+        name: function.name,
+        aliases: function.aliases,
+        category: function.category,
+        signature: function.signature,
+        doc: function.doc,
+        examples: examples(function.examples),
+        is_aggregate: true,
+    });
+    scalars.chain(aggregates).collect()
+}
+
+/// The categories in the order of the declarations, aggregates last.
+fn categories(entries: &[Entry]) -> Vec<(&'static str, bool)> {
+    let mut categories = Vec::new();
+    for entry in entries {
+        let category = (entry.category, entry.is_aggregate);
+        if !categories.contains(&category) {
+            categories.push(category);
+        }
+    }
+    categories
+}
+
+fn heading(category: &str, is_aggregate: bool) -> String {
+    let mut letters = category.chars();
+    let first: String = letters.next().into_iter().flat_map(char::to_uppercase).collect();
+    if is_aggregate {
+        return format!("Aggregates: {category}");
+    }
+    format!("{first}{}", letters.as_str())
+}
+
+/// The fragment that a heading gets.
+fn anchor(heading: &str) -> String {
+    let kept = heading.to_lowercase();
+    let kept = kept.chars().filter(|c| c.is_alphanumeric() || *c == ' ' || *c == '_');
+    kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+}
+
+fn functions() -> String {
+    let entries = entries();
+    let mut page = String::from(
+        "# Functions and operators\n\n\
+         <!-- Written by `cargo xtask reference` from the declarations in crates/function. -->\n\n\
+         Every example here is a test; those of aggregates run in batch mode and in request mode.\n\
+         Where `SET compatibility = 'openmldb'` changes a result, [compatibility](../compatibility.md) says so.\n\
+         A function gives NULL for a NULL argument unless its text says otherwise.\n\n",
+    );
+    let categories = categories(&entries);
+    for (category, is_aggregate) in &categories {
+        let heading = heading(category, *is_aggregate);
+        let is_here =
+            |entry: &&Entry| entry.category == *category && entry.is_aggregate == *is_aggregate;
+        let names: Vec<String> = entries.iter().filter(is_here).map(title).collect();
+        let link = format!("[{heading}](#{})", anchor(&heading));
+        push(&mut page, format_args!("- {link}: {}\n", names.join(", ")));
+    }
+    let mut is_first_aggregate = true;
+    for (category, is_aggregate) in categories {
+        push(&mut page, format_args!("\n## {}\n", heading(category, is_aggregate)));
+        if is_aggregate && is_first_aggregate {
+            is_first_aggregate = false;
+            page += &sample();
+        }
+        for entry in &entries {
+            if entry.category == category && entry.is_aggregate == is_aggregate {
+                push_entry(&mut page, entry);
+            }
+        }
+    }
+    page
+}
+
+/// How a function is called in a list: an operator by its form.
+fn title(entry: &Entry) -> String {
+    match entry.category {
+        "operator" => {
+            let form = entry.signature.split(" → ").next().unwrap_or(entry.signature);
+            format!("`{form}`")
+        }
+        _ => format!("`{}`", entry.name),
+    }
+}
+
+fn push_entry(page: &mut String, entry: &Entry) {
+    push(page, format_args!("\n### {}\n\n", title(entry)));
+    for form in entry.signature.split("; ") {
+        push(page, format_args!("    {form}\n"));
+    }
+    if !entry.aliases.is_empty() {
+        let aliases: Vec<String> = entry.aliases.iter().map(|name| format!("`{name}`")).collect();
+        push(page, format_args!("\nAlso called {}.\n", aliases.join(", ")));
+    }
+    push(page, format_args!("\n{}\n", entry.doc.replace(". ", ".\n")));
+    if entry.examples.is_empty() {
+        return;
+    }
+    page.push_str("\n| SQL | result |\n|---|---|\n");
+    for (sql, result) in &entry.examples {
+        push(page, format_args!("| {} | {} |\n", code(sql), code(result)));
+    }
+}
+
+/// The rows that the examples of aggregates are about.
+fn sample() -> String {
+    let mut text = String::from(
+        "\nThe examples of aggregates are computed over these rows of one partition, oldest first, \
+         in a window that holds them all:\n\n",
+    );
+    let names: Vec<&str> = SAMPLE.columns.iter().map(|(name, _)| *name).collect();
+    let types: Vec<String> =
+        SAMPLE.columns.iter().map(|(_, data_type)| data_type.to_string()).collect();
+    let heads: Vec<String> =
+        names.iter().zip(types).map(|(name, data_type)| format!("{name} {data_type}")).collect();
+    push(&mut text, format_args!("| {} |\n", heads.join(" | ")));
+    push(&mut text, format_args!("|{}\n", "---|".repeat(heads.len())));
+    for row in &SAMPLE.rows {
+        let cells: Vec<String> = row.iter().map(|cell| code(cell)).collect();
+        push(&mut text, format_args!("| {} |\n", cells.join(" | ")));
+    }
+    text
+}
+
+fn compatibility() -> String {
+    let mut page = String::from(INTRODUCTION);
+    page.push_str("\n## What the setting restores\n");
+    push_differences(&mut page, true);
+    page.push_str(
+        "\n## What the setting leaves\n\n\
+         These results of the reference depend on the clock, on the size of a buffer or on another setting.\n",
+    );
+    push_differences(&mut page, false);
+    page.push_str(
+        "\n## More than the reference, on purpose\n\n\
+         The reference refuses these, or has no name for them; here they work, with the setting and without.\n\n\
+         | what | does | why |\n|---|---|---|\n",
+    );
+    for addition in ADDITIONS {
+        let (name, what, why) = (addition.name, addition.what, addition.why);
+        push(&mut page, format_args!("| {} | {what} | {why} |\n", name.replace('|', "\\|")));
+    }
+    page
+}
+
+const INTRODUCTION: &str = "\
+# Compatibility with OpenMLDB
+
+<!-- Written by `cargo xtask reference` from crates/function/src/compatibility.rs. -->
+
+Scripts written for OpenMLDB run unchanged.
+Where that system returns something that its user would call wrong (a sum that wraps, a character cut in half, digits lost in a text, NULL counted as a value), Lockstep returns the right result by default.
+
+A model that was trained on the other results must keep getting them.
+For it there is one setting:
+
+```sql
+SET compatibility = 'openmldb';
+```
+
+It holds for the session, and a deployment keeps the value that it was made with.
+The list below is closed: what is not in it is the same with the setting and without.
+Every example is run with both values by the tests; `error` stands for a statement that is refused.
+";
+
+fn push_differences(page: &mut String, is_restored: bool) {
+    let chosen = DIFFERENCES.iter().filter(|difference| difference.is_restored == is_restored);
+    for difference in chosen {
+        let example = &difference.example;
+        push(page, format_args!("\n### {}\n\n", difference.name));
+        push(page, format_args!("- By default: {}\n", difference.standard));
+        push(page, format_args!("- In OpenMLDB: {}\n", difference.reference));
+        push(page, format_args!("- Why: {}\n", difference.why));
+        page.push_str("\n| SQL | by default | in OpenMLDB |\n|---|---|---|\n");
+        let over = match example.form {
+            Form::Aggregate => " over the [sample](reference/functions.md)",
+            Form::Expression | Form::Statements => "",
+        };
+        let (standard, reference) = (code(example.standard), code(example.reference));
+        push(page, format_args!("| {}{over} | {standard} | {reference} |\n", code(example.sql)));
+    }
+}
+
+/// A text as code in a table cell; the empty text as a word.
+fn code(text: &str) -> String {
+    let text = text.replace('|', "\\|");
+    match text.as_str() {
+        "" => "(empty)".to_owned(),
+        text if text.contains('`') => format!("`` {text} ``"),
+        text if text.starts_with(' ') || text.ends_with(' ') => format!("`` {text} ``"),
+        text => format!("`{text}`"),
+    }
+}
+
+fn push(page: &mut String, text: std::fmt::Arguments<'_>) {
+    page.write_fmt(text).expect("writing to memory does not fail");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{anchor, code, is_current};
+
+    #[test]
+    fn the_pages_are_what_the_declarations_say() {
+        assert!(is_current(), "run `cargo xtask reference` and read what it wrote");
+    }
+
+    #[test]
+    fn cells_survive_bars_and_quotes() {
+        assert_eq!(code("'a' || 1"), "`'a' \\|\\| 1`");
+        assert_eq!(code("`join`(x)"), "`` `join`(x) ``");
+        assert_eq!(code(""), "(empty)");
+        assert_eq!(anchor("Aggregates: order in time"), "aggregates-order-in-time");
+    }
+}
