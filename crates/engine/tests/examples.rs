@@ -49,35 +49,59 @@ fn over_sample(session: &Session, call: &str, compatibility: Compatibility) -> S
     last_value(session, &sql, compatibility)
 }
 
+/// Fails with every mismatch: what was asked, what was expected, what came.
+fn report(mismatches: &[(String, String, String)]) {
+    let lines = mismatches
+        .iter()
+        .map(|(sql, expected, came)| format!("{sql}: {expected:?}, came {came:?}"));
+    assert!(mismatches.is_empty(), "{}", lines.collect::<Vec<_>>().join("\n"));
+}
+
+/// Keeps a mismatch.
+fn compare(
+    mismatches: &mut Vec<(String, String, String)>,
+    sql: impl Into<String>,
+    expected: &str,
+    came: String,
+) {
+    if came != expected {
+        mismatches.push((sql.into(), expected.to_owned(), came));
+    }
+}
+
 #[test]
 fn scalar_examples_hold_as_sql() {
+    let mut mismatches = Vec::new();
     let session = session(Compatibility::Standard);
     for function in scalar::all().chain(scalar::operators()) {
         for (example, expected) in function.examples {
             let sql = format!("SELECT {}", example_sql(example));
             let came = last_value(&session, &sql, Compatibility::Standard);
-            assert_eq!(came, *expected, "{sql}");
+            compare(&mut mismatches, sql, expected, came);
         }
     }
+    report(&mismatches);
 }
 
 #[test]
 fn aggregate_examples_hold_in_batch_mode_and_in_request_mode() {
+    let mut mismatches = Vec::new();
     let batch = sample(Compatibility::Standard, 5);
     let history = sample(Compatibility::Standard, 4);
     let request = SAMPLE.rows[4].join(", ");
     for function in aggregate::all() {
         for (call, expected) in function.examples {
             let came = over_sample(&batch, call, Compatibility::Standard);
-            assert_eq!(came, *expected, "{call} in batch mode");
+            compare(&mut mismatches, format!("{call} in batch mode"), expected, came);
             let sql = format!(
                 "SELECT {call} OVER w AS v FROM sample {WINDOW} \
                  CONFIG (execute_mode='request', values=(1, {request}))"
             );
             let came = last_value(&history, &sql, Compatibility::Standard);
-            assert_eq!(came, *expected, "{call} in request mode");
+            compare(&mut mismatches, format!("{call} in request mode"), expected, came);
         }
     }
+    report(&mismatches);
 }
 
 fn run(example: &Example, compatibility: Compatibility) -> String {
@@ -93,15 +117,18 @@ fn run(example: &Example, compatibility: Compatibility) -> String {
 
 #[test]
 fn every_difference_shows_in_its_example() {
+    let mut mismatches = Vec::new();
     for difference in DIFFERENCES {
         let example = &difference.example;
-        let name = difference.name;
-        assert_eq!(run(example, Compatibility::Standard), example.standard, "{name}, by default");
+        let came = run(example, Compatibility::Standard);
+        compare(&mut mismatches, example.sql, example.standard, came);
         if difference.is_restored {
             let came = run(example, Compatibility::OpenMldb);
-            assert_eq!(came, example.reference, "{name}, with compatibility = 'openmldb'");
+            let sql = format!("{} with compatibility = 'openmldb'", example.sql);
+            compare(&mut mismatches, sql, example.reference, came);
         }
     }
+    report(&mismatches);
 }
 
 #[test]
