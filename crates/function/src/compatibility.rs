@@ -443,6 +443,12 @@ pub const DIFFERENCES: &[Difference] = &[
         reference: "The table has an index over its first column that is not FLOAT or DOUBLE, which DELETE goes by.",
         standard: "The table has no declared index; DELETE may compare any column.",
         why: "Nobody needs to declare an index; no query gives another result for it.",
+        example: Example {
+            form: Form::Statements,
+            sql: "CREATE TABLE plain (k INT, v INT); INSERT INTO plain VALUES (1, 5); DELETE FROM plain WHERE v = 5; SELECT count(*) FROM plain",
+            standard: "0",
+            reference: "error",
+        },
         is_restored: true,
     },
     Difference {
@@ -450,6 +456,12 @@ pub const DIFFERENCES: &[Difference] = &[
         reference: "A query whose WHERE fixes the key of an index sees the rows that this index keeps.",
         standard: "A row is seen everywhere as long as one declared index keeps it.",
         why: "Which rows there are must not depend on how a query is written.",
+        example: Example {
+            form: Form::Statements,
+            sql: "CREATE TABLE kept (k INT, g INT, t TIMESTAMP, INDEX(KEY=k, TS=t, TTL=1, TTL_TYPE=latest), INDEX(KEY=g, TS=t)); INSERT INTO kept VALUES (1, 1, 1000), (1, 2, 2000); SELECT count(*) FROM kept WHERE k = 1",
+            standard: "2",
+            reference: "1",
+        },
         is_restored: true,
     },
     Difference {

@@ -226,7 +226,7 @@ impl Percentile {
         )]
         let below = position.floor() as usize;
         let (lower, upper, part) = (number(below), number(below + 1), position.fract());
-        if part == 0.0 || lower == upper {
+        if part == 0.0 || lower.total_cmp(&upper).is_eq() {
             return lower;
         }
         let value = lower * (1.0 - part) + upper * part;
