@@ -2,24 +2,31 @@
 
 use arrow::array::{ArrayRef, RecordBatch};
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
+use lockstep_function::Compatibility;
 use lockstep_plan::{BindOptions, bind_constant};
 use lockstep_row::{
-    Arena, Column, Datum, RowError, TableSchema, Value,
+    Arena, Column, DataType, Datum, RowError, TableSchema, Value,
     arrow::{ColumnReader, import_array},
 };
-use lockstep_sql::ast::{Insert, InsertRow};
+use lockstep_sql::ast::{Expr, Insert, InsertRow};
 use lockstep_table::{Table, TableError};
 
 use crate::literal::{Place, coerce};
 
 /// Runs an INSERT: all rows or none. An event time of a declared index must be there.
-pub(crate) fn insert(insert: &Insert, table: &Table, options: &BindOptions) -> Result<u64> {
+/// `evaluate` gives the value of an expression that is not a mere literal.
+pub(crate) fn insert(
+    insert: &Insert,
+    table: &Table,
+    options: &BindOptions,
+    evaluate: &dyn Fn(&Expr) -> Result<Value>,
+) -> Result<u64> {
     let schema = table.schema();
     let positions = positions(insert, &schema)?;
     let rows: Vec<Vec<Value>> = insert
         .rows
         .iter()
-        .map(|row| values(row, &positions, &schema, options))
+        .map(|row| values(row, &positions, (&schema, options), evaluate))
         .collect::<Result<_>>()?;
     let arena = Arena::new();
     let rows = rows
@@ -56,8 +63,8 @@ fn positions(insert: &Insert, schema: &TableSchema) -> Result<Vec<usize>> {
 fn values(
     row: &InsertRow,
     positions: &[usize],
-    schema: &TableSchema,
-    options: &BindOptions,
+    (schema, options): (&TableSchema, &BindOptions),
+    evaluate: &dyn Fn(&Expr) -> Result<Value>,
 ) -> Result<Vec<Value>> {
     if row.values.len() != positions.len() {
         let (expected, found) = (positions.len(), row.values.len());
@@ -67,10 +74,13 @@ fn values(
     let mut values: Vec<Value> =
         schema.columns.iter().map(|column| column.default.clone().unwrap_or_default()).collect();
     for (expr, position) in row.values.iter().zip(positions) {
-        let Some(value) = bind_constant(expr, options) else {
-            return Diagnostic::new(code::FEATURE_NOT_SUPPORTED, "INSERT takes constants only")
-                .at(expr.span)
-                .err();
+        let value = match bind_constant(expr, options) {
+            Some(value) => value,
+            None if takes_expressions(schema, options) => evaluate(expr)?,
+            None => {
+                let message = "INSERT takes constants only";
+                return Diagnostic::new(code::FEATURE_NOT_SUPPORTED, message).at(expr.span).err();
+            }
         };
         let column = &schema.columns[*position];
         let place = Place { column: &column.name, span: Some(expr.span) };
@@ -83,6 +93,12 @@ fn values(
         }
     }
     Ok(values)
+}
+
+/// The reference takes expressions only into tables with a MAP.
+fn takes_expressions(schema: &TableSchema, options: &BindOptions) -> bool {
+    let has_map = || schema.columns.iter().any(|c| matches!(c.data_type, DataType::Map(..)));
+    options.settings.compatibility == Compatibility::Standard || has_map()
 }
 
 /// Whether rows may lack an event time, or be there already.

@@ -22,7 +22,7 @@
 //! | [`database`](Database) | the engine: catalog, clock, arrivals |
 //! | [`session`](Session) | one user's settings; the statements |
 //! | `definition`, `create_table`, `table_options` | databases, tables, indexes |
-//! | `append`, `delete`, `literal`, `load`, `offline_data` | writes |
+//! | `append`, `delete`, `literal`, `constant`, `load`, `offline_data` | writes |
 //! | `parameters` | statements with `?` |
 //! | `relation`, `index_read`, `request`, `deployment`, `procedure`, `verify` | queries in batch mode and in request mode |
 //! | `settings`, `show`, `job`, `user`, `inspect` | SET, SHOW, DESC, jobs, users, what exists as values |
@@ -30,6 +30,7 @@
 mod append;
 mod catalog;
 mod config;
+mod constant;
 mod create_table;
 mod database;
 mod definition;

@@ -116,7 +116,7 @@ fn load_online(
     if !options.is_deep_copy {
         return refuse(load, "deep_copy", "Only offline data can stay in its files.");
     }
-    let (batches, warnings) = read(load, options.files, &table.schema(), settings)?;
+    let (batches, warnings) = read(load, &options.files, &table.schema(), settings)?;
     let count = append_rows(&batches, table, options.rows)?;
     Ok(loaded(count, options.warnings, warnings))
 }
@@ -138,7 +138,7 @@ fn load_offline(
         offline.link(&load.path, &options.files, mode, load.path_span)?;
         return Ok(loaded(0, options.warnings, Vec::new()));
     }
-    let (batches, warnings) = read(load, options.files, &schema, settings)?;
+    let (batches, warnings) = read(load, &options.files, &schema, settings)?;
     let count = offline.copy(database, &schema, &batches, (mode, load.path_span))?;
     Ok(loaded(count, options.warnings, warnings))
 }
@@ -146,12 +146,12 @@ fn load_offline(
 /// Reads the whole file, and says what was left out.
 fn read(
     load: &LoadData,
-    files: LoadOptions,
+    files: &LoadOptions,
     schema: &TableSchema,
     settings: Settings,
 ) -> Result<(Vec<RecordBatch>, Vec<Diagnostic>)> {
     let at = |error: Box<Diagnostic>| Box::new(error.at(load.path_span));
-    let mut rows = read_file(&load.path, &files, schema, &settings).map_err(at)?;
+    let mut rows = read_file(&load.path, files, schema, &settings).map_err(at)?;
     let mut batches = Vec::new();
     for batch in &mut rows {
         batches.push(batch.map_err(at)?);

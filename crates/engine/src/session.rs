@@ -18,7 +18,7 @@ use lockstep_table::Table;
 use crate::{
     Database, Output, Parameter, PreparedRequest, Relation, Verification, append,
     catalog::{DEFAULT_DATABASE, View},
-    config, delete,
+    config, constant, delete,
     deployment::retention_warnings,
     load,
     parameters::check_count,
@@ -191,7 +191,8 @@ impl Session {
         self.refuse_offline("INSERT", insert.table.name.span)?;
         let table = self.find_table(&insert.table)?;
         let options = self.bind_options(parameters);
-        written("INSERT", append::insert(insert, &table, &options)?)
+        let evaluate = |expr: &ast::Expr| constant::evaluate(self, expr, parameters);
+        written("INSERT", append::insert(insert, &table, &options, &evaluate)?)
     }
 
     fn delete(
@@ -252,7 +253,7 @@ impl Session {
         self.bind_with(query, &[])
     }
 
-    fn bind_with(&self, query: &Query, parameters: &[Parameter]) -> Result<BoundQuery> {
+    pub(crate) fn bind_with(&self, query: &Query, parameters: &[Parameter]) -> Result<BoundQuery> {
         let current = self.current_database();
         let objects = self.database.objects();
         let view = View { objects: &objects, current_database: &current };

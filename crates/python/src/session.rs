@@ -43,7 +43,7 @@ impl Session {
         sql: &str,
         parameters: Vec<Bound<'_, PyAny>>,
     ) -> PyResult<Output> {
-        let values = parameters_of(py, &parameters)?;
+        let values = parameters_of(py, parameters)?;
         let output = detached(py, Some(sql), || self.session.execute_with(sql, &values))?;
         Ok(Output::new(output, sql))
     }
@@ -54,7 +54,7 @@ impl Session {
         sql: &str,
         parameters: Vec<Bound<'_, PyAny>>,
     ) -> PyResult<Relation> {
-        let values = parameters_of(py, &parameters)?;
+        let values = parameters_of(py, parameters)?;
         let relation = detached(py, Some(sql), || self.session.query_with(sql, &values))?;
         Ok(Relation { relation, sql: sql.to_owned() })
     }
@@ -157,14 +157,14 @@ impl Session {
 }
 
 /// Values for `?`, of the types that literals of the same look would have.
-fn parameters_of(py: Python<'_>, objects: &[Bound<'_, PyAny>]) -> PyResult<Vec<Parameter>> {
-    let parameter = |(number, object): (usize, &Bound<'_, PyAny>)| {
+fn parameters_of(py: Python<'_>, objects: Vec<Bound<'_, PyAny>>) -> PyResult<Vec<Parameter>> {
+    let parameter = |(number, object): (usize, Bound<'_, PyAny>)| {
         if object.is_none() {
             return Ok((Value::Null, DataType::Null));
         }
         let name = format!("?{}", number + 1);
-        let wide = type_of(object).unwrap_or(DataType::Null);
-        let value = value_of(object, &name, &wide).map_err(|error| raise(py, &error, None))?;
+        let wide = type_of(&object).unwrap_or(DataType::Null);
+        let value = value_of(&object, &name, &wide).map_err(|error| raise(py, &error, None))?;
         Ok(match value {
             Value::BigInt(long) => match i32::try_from(long) {
                 Ok(short) => (Value::Int(short), DataType::Int),
@@ -174,7 +174,7 @@ fn parameters_of(py: Python<'_>, objects: &[Bound<'_, PyAny>]) -> PyResult<Vec<P
             value => (value, wide),
         })
     };
-    objects.iter().enumerate().map(parameter).collect()
+    objects.into_iter().enumerate().map(parameter).collect()
 }
 
 /// `[database.]table` as SQL.
