@@ -13,16 +13,15 @@ use std::sync::Arc;
 
 use datafusion::{
     common::tree_node::{TreeNode, TreeNodeRecursion},
-    logical_expr::{Expr, LogicalPlan},
+    logical_expr::LogicalPlan,
 };
-use lockstep_diagnostic::{Diagnostic, Kind, Result, Span, code};
+use lockstep_diagnostic::{Diagnostic, Result, Span, code};
 use lockstep_function::{Compatibility, Settings};
-use lockstep_plan::{BoundQuery, CatalogTable, Frame, Window, WindowAggregate};
-use lockstep_row::{IndexSpec, Retention};
+use lockstep_plan::{BoundQuery, CatalogTable};
 use lockstep_sql::ast::{Deploy, ObjectName};
 
 use crate::{
-    DeploymentInfo, Output, PreparedRequest, Session,
+    DeploymentInfo, Output, PreparedRequest, Session, lint,
     session::{done, no_database, object_name},
     show,
 };
@@ -70,7 +69,7 @@ impl Session {
         let tables = self.database.tables();
         let request = PreparedRequest::compile(&query, &tables)?;
         index::provide(&index::wanted(&query.plan, &options), &options, &tables);
-        warnings.extend(retention_warnings(&query.plan));
+        warnings.extend(lint::check(&query, &tables));
         let deployment = Deployment {
             sql: query_text(script, deploy.query_span),
             table_ids: tables_of(&query.plan).iter().map(|table| table.id).collect(),
@@ -187,80 +186,6 @@ pub(crate) fn tables_of(plan: &LogicalPlan) -> Vec<Arc<CatalogTable>> {
     });
     visit.expect("the visitor never fails");
     tables
-}
-
-/// L8: says when a window or join looks further back than the table keeps its rows.
-pub(crate) fn retention_warnings(plan: &LogicalPlan) -> Vec<Diagnostic> {
-    let mut warnings = Vec::new();
-    let visit = plan.apply(|node| {
-        if let LogicalPlan::Extension(extension) = node
-            && let Some(windows) = extension.node.as_any().downcast_ref::<WindowAggregate>()
-        {
-            check_windows(windows, &mut warnings);
-        }
-        Ok(TreeNodeRecursion::Continue)
-    });
-    visit.expect("the visitor never fails");
-    warnings
-}
-
-fn check_windows(windows: &WindowAggregate, warnings: &mut Vec<Diagnostic>) {
-    let sources = std::iter::once(&windows.input).chain(&windows.unions);
-    let tables: Vec<_> =
-        sources.filter_map(|source| tables_of(source).into_iter().next()).collect();
-    for group in &windows.groups {
-        for table in &tables {
-            let indexes = read_through(&group.window, table);
-            let is_short = |index: &&IndexSpec| is_too_short(group.window.frame, index.retention);
-            let Some(index) = indexes.first().filter(|_| indexes.iter().all(is_short)) else {
-                continue;
-            };
-            let message = format!(
-                "the window ({}) looks further back than index `{}` of table `{}` keeps rows",
-                group.window.frame, index.name, table.name
-            );
-            warnings.push(
-                Diagnostic::new(code::INVALID_PARAMETER, message)
-                    .with_kind(Kind::FixRequest)
-                    .with_detail("Rows that have expired are missing from the feature.")
-                    .with_hint("Raise the index's TTL, or shorten the window."),
-            );
-        }
-    }
-}
-
-/// The declared indexes that decide which rows a window sees: the one over its key and event
-/// time, or all of them, since an index made for the deployment keeps what any of them keeps.
-fn read_through<'t>(window: &Window, table: &'t CatalogTable) -> Vec<&'t IndexSpec> {
-    let position = |expr: &Expr| match expr {
-        Expr::Column(column) => table.schema.find_column(&column.name),
-        _ => None,
-    };
-    let keys: Option<Vec<usize>> = window.partition_by.iter().map(position).collect();
-    let event_time = window.order_by.as_ref().map(position);
-    if let (Some(keys), Some(Some(_)) | None) = (keys, event_time)
-        && let Some(at) = table.schema.find_index(&keys, event_time.flatten())
-        && table.schema.indexes[at].declared
-    {
-        return vec![&table.schema.indexes[at]];
-    }
-    table.schema.indexes.iter().filter(|index| index.declared).collect()
-}
-
-fn is_too_short(frame: Frame, retention: Retention) -> bool {
-    match (frame, retention) {
-        (_, Retention::Forever | Retention::AbsAndLat { .. }) => false,
-        (
-            Frame::Range { from, .. },
-            Retention::Absolute { ttl_ms } | Retention::AbsOrLat { ttl_ms, .. },
-        ) => ttl_ms > 0 && from.is_none_or(|from| from > ttl_ms),
-        (
-            Frame::Rows { from, .. },
-            Retention::Latest { latest } | Retention::AbsOrLat { latest, .. },
-        ) => latest > 0 && from.is_none_or(|from| from > latest),
-        (Frame::Range { .. }, Retention::Latest { .. })
-        | (Frame::Rows { .. }, Retention::Absolute { .. }) => true,
-    }
 }
 
 /// The text of the query inside the script.

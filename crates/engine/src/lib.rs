@@ -26,6 +26,7 @@
 //! | `parameters` | statements with `?` |
 //! | `relation`, `index_read`, `request`, `deployment`, `procedure`, `verify` | queries in batch mode and in request mode |
 //! | `settings`, `show`, `job`, `user`, `inspect` | SET, SHOW, DESC, jobs, users, what exists as values |
+//! | [`lint`] | warnings of DEPLOY and EXPLAIN |
 
 mod append;
 mod catalog;
@@ -39,6 +40,7 @@ mod deployment;
 mod index_read;
 mod inspect;
 mod job;
+pub mod lint;
 mod literal;
 mod load;
 mod offline_data;

@@ -18,9 +18,7 @@ use lockstep_table::Table;
 use crate::{
     Database, Output, Parameter, PreparedRequest, Relation, Verification, append,
     catalog::{DEFAULT_DATABASE, View},
-    config, constant, delete,
-    deployment::retention_warnings,
-    load,
+    config, constant, delete, lint, load,
     parameters::check_count,
     relation::Source,
     settings::{Storage, Variables},
@@ -297,7 +295,7 @@ impl Session {
             Ok(request) => lines.extend(request.explain().lines().map(|line| format!("  {line}"))),
             Err(error) => lines.push(format!("  not available: {error}")),
         }
-        let warnings = retention_warnings(&bound.plan);
+        let warnings = lint::check(&bound, &self.database.tables());
         Ok(Output { warnings, ..show::list("plan", lines.iter().map(String::as_str))? })
     }
 

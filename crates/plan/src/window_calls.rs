@@ -145,6 +145,7 @@ impl<'a> WindowCalls<'a> {
             is_whole_item: self.whole_item == Some(span),
             function: aggregate.function,
             arguments: arguments.clone(),
+            frame: self.groups[place.group].window.window.frame,
         });
         let output = self.binder.unique(&format!("{}()", aggregate.function.name));
         let call = AggregateCall {

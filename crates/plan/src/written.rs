@@ -9,7 +9,7 @@ use lockstep_diagnostic::Span;
 use lockstep_function::AggregateFunction;
 use lockstep_sql::ast;
 
-use crate::Window;
+use crate::{Frame, Window};
 
 /// What a query was written with, in the order of binding; sub-queries and common tables included.
 #[derive(Debug, Clone, Default)]
@@ -50,6 +50,8 @@ pub struct WrittenCall {
     pub function: &'static AggregateFunction,
     /// The arguments, of the function's types.
     pub arguments: Vec<Expr>,
+    /// The frame it sees, which for a whole `lag` is not the window's.
+    pub frame: Frame,
 }
 
 /// A LAST JOIN.

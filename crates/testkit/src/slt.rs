@@ -21,14 +21,15 @@
 //! A column's letter is its type: `B` BOOL, `S` SMALLINT, `I` INT, `L` BIGINT, `F` FLOAT,
 //! `R` DOUBLE, `T` STRING, `M` TIMESTAMP, `D` DATE, `A` ARRAY or MAP, `N` NULL. Values are
 //! separated by one space; an empty text is `(empty)`, a TIMESTAMP is in milliseconds.
-//! `rowsort` sorts the lines of both sides.
+//! `rowsort` sorts the lines of both sides. What a `statement ok` warns of stands below it like
+//! an error, in full.
 
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
-use lockstep_engine::{Database, Output, Session};
+use lockstep_engine::{Database, Diagnostic, Output, Session};
 use lockstep_row::{DataType, Value};
 
 use crate::{rows, scenario::script::date};
@@ -171,8 +172,13 @@ fn play(session: &Session, record: &Record) -> Came {
             header: "statement error".to_owned(),
             lines: diagnostic.render(Some(&record.sql)).lines().map(str::to_owned).collect(),
         },
-        Ok(_) if record.header == "statement ok" => {
-            Came { header: record.header.clone(), lines: Vec::new() }
+        Ok(output) if record.header == "statement ok" => {
+            let render = |warning: &Diagnostic| {
+                warning.render(Some(&record.sql)).replacen("error[", "warning[", 1)
+            };
+            let warnings: Vec<String> = output.warnings.iter().map(render).collect();
+            let lines = warnings.iter().flat_map(|text| text.lines()).map(str::to_owned).collect();
+            Came { header: record.header.clone(), lines }
         }
         Ok(output) => came_of(&output, record.header.ends_with("rowsort")),
     }

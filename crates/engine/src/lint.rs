@@ -1,0 +1,172 @@
+//! Lints: what may go wrong with a query that is right as SQL.
+//!
+//! DEPLOY and EXPLAIN run them all; each is declared once, in a file of its own, and what it finds
+//! becomes a warning with the lint's code, the position, the reason and a fix. A lint reads the
+//! query as it was written, the catalog and, within limits, the stored rows; it changes nothing
+//! and never refuses. One that would fire on queries that are right is no lint.
+//!
+//! *Cost*: at most [`ROWS_READ_MAX`] rows are read for each table that a lint looks into.
+
+mod future_frame;
+mod integer_time;
+mod retention;
+mod ties;
+mod timeless_join;
+
+use std::{collections::HashSet, fmt::Write as _};
+
+use datafusion::logical_expr::{Expr, LogicalPlan};
+use lockstep_diagnostic::{Diagnostic, Span};
+use lockstep_plan::{BoundQuery, CatalogTable, WrittenWindow, lineage};
+use lockstep_row::key::encode_key;
+
+use crate::database::Tables;
+
+/// Stored rows that a lint reads of a table at most: the first ones that arrived.
+const ROWS_READ_MAX: usize = 65_536;
+
+/// A lint, declared once.
+#[derive(Debug, Clone, Copy)]
+pub struct Lint {
+    /// What warnings of it carry: five characters of SQLSTATE's class of warnings.
+    pub code: &'static str,
+    /// The name, in words joined by hyphens.
+    pub name: &'static str,
+    /// When it fires; full sentences.
+    pub fires: &'static str,
+    /// Why that matters; one sentence.
+    pub reason: &'static str,
+    /// What to do; one sentence.
+    pub fix: &'static str,
+    /// Statements after which EXPLAIN of the last one warns.
+    pub example: &'static str,
+    check: fn(&Facts<'_>, &mut Vec<Finding>),
+}
+
+/// Every lint, by code.
+pub const LINTS: &[Lint] =
+    &[retention::LINT, future_frame::LINT, integer_time::LINT, ties::LINT, timeless_join::LINT];
+
+/// A place where a lint fires.
+struct Finding {
+    span: Span,
+    /// One line, no trailing dot.
+    message: String,
+    /// What to do, where that can be said closer than the lint's own fix does.
+    fix: Option<String>,
+}
+
+/// What the lints look at.
+struct Facts<'a> {
+    query: &'a BoundQuery,
+    tables: &'a Tables,
+}
+
+/// A stored table as a window or a join reads it.
+struct Source<'a> {
+    /// As it was when the query was bound.
+    table: &'a CatalogTable,
+    /// The key columns.
+    keys: Vec<usize>,
+    /// The order column; `None` without an order.
+    event_time: Option<usize>,
+}
+
+/// Runs every lint. Warnings come by code, each position once.
+pub(crate) fn check(query: &BoundQuery, tables: &Tables) -> Vec<Diagnostic> {
+    let facts = Facts { query, tables };
+    let mut warnings: Vec<Diagnostic> = Vec::new();
+    for lint in LINTS {
+        let mut findings = Vec::new();
+        (lint.check)(&facts, &mut findings);
+        let mut seen = HashSet::new();
+        findings.retain(|finding| seen.insert((finding.span.start, finding.message.clone())));
+        warnings.extend(findings.into_iter().map(|finding| {
+            Diagnostic::new(lint.code, finding.message)
+                .at(finding.span)
+                .with_detail(lint.reason)
+                .with_hint(finding.fix.as_deref().unwrap_or(lint.fix))
+        }));
+    }
+    warnings
+}
+
+/// The page of the reference about lints.
+pub fn reference() -> String {
+    let mut page = "# Lints\n\n\
+        <!-- Written from the declarations in crates/engine/src/lint. -->\n\n\
+        `DEPLOY` and `EXPLAIN` look for what may go wrong with a query that is right as SQL.\n\
+        What they find is a warning; the statement works all the same.\n\
+        Each warning has a code, the position in the statement, a reason and a fix.\n"
+        .to_owned();
+    for lint in LINTS {
+        let Lint { code, name, fires, reason, fix, example, .. } = lint;
+        let fires = fires.replace(". ", ".\n");
+        writeln!(
+            page,
+            "\n## {name} ({code})\n\n{fires}\n\n**Reason.** {reason}\n\n**Fix.** {fix}\n\n\
+             ```sql\n{example}\n```"
+        )
+        .expect("a text takes what is written to it");
+    }
+    page
+}
+
+impl<'a> Facts<'a> {
+    /// The stored tables that a window looks through, those of UNION last.
+    fn sources(&self, window: &'a WrittenWindow) -> Vec<Source<'a>> {
+        let schema = window.base.schema();
+        let at = |expr: &Expr| lineage::column(expr, schema);
+        let keys: Option<Vec<usize>> = window.window.partition_by.iter().map(at).collect();
+        let order = window.window.order_by.as_ref().map(at);
+        let (Some(keys), None | Some(Some(_))) = (keys, order) else { return Vec::new() };
+        let main = (!window.window.instance_not_in_window).then_some(&window.base);
+        let plans = main.into_iter().chain(&window.unions);
+        plans.filter_map(|plan| source(plan, &keys, order.flatten())).collect()
+    }
+
+    /// Two stored rows of one key that `is_alike` says belong together; `None` when there are no
+    /// rows at all.
+    fn has_pair(&self, source: &Source<'_>, is_alike: Alike) -> Option<bool> {
+        let table = self.tables.by_id.get(&source.table.id)?;
+        let snapshot = table.snapshot();
+        let mut seen = HashSet::new();
+        let mut key = Vec::new();
+        for stored in snapshot.scan().take(ROWS_READ_MAX) {
+            key.clear();
+            let event_time = match (is_alike, source.event_time) {
+                (Alike::SameKey, _) => None,
+                (Alike::SameTime, column) => column.map(|column| stored.row.get(column)),
+            };
+            let values = source.keys.iter().map(|column| stored.row.get(*column));
+            encode_key(values.chain(event_time), &mut key);
+            if !seen.insert(key.clone()) {
+                return Some(true);
+            }
+        }
+        (!seen.is_empty()).then_some(false)
+    }
+}
+
+/// Which rows belong together.
+#[derive(Debug, Clone, Copy)]
+enum Alike {
+    /// Those of one key.
+    SameKey,
+    /// Those of one key and one event time.
+    SameTime,
+}
+
+/// The stored table behind columns of a plan's output; `None` where they are not stored columns.
+fn source<'a>(plan: &'a LogicalPlan, keys: &[usize], order: Option<usize>) -> Option<Source<'a>> {
+    let stored = |column: usize| lineage::to_leaf(plan, column);
+    let keys = keys.iter().map(|key| stored(*key)).collect::<Option<_>>()?;
+    let event_time = match order {
+        Some(order) => Some(stored(order)?),
+        None => None,
+    };
+    Some(Source { table: lineage::leaf_table(plan)?, keys, event_time })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,40 @@
+//! A frame names rows after the current one.
+
+use lockstep_sql::ast::{Bound, BoundKind};
+
+use super::{Facts, Finding, Lint};
+
+pub(super) const LINT: Lint = Lint {
+    code: "01L02",
+    name: "frame-in-the-future",
+    fires: "An end of a frame is a negative distance PRECEDING, which is a place after the \
+            current row. It is taken as CURRENT ROW; an end that is written FOLLOWING is an error.",
+    reason: "A feature may only use what is known at its row.",
+    fix: "End the frame at CURRENT ROW, or at a distance that is not negative.",
+    example: "CREATE TABLE t (k STRING, v INT, ts TIMESTAMP);\n\
+              EXPLAIN SELECT sum(v) OVER w AS s FROM t\n\
+              WINDOW w AS (PARTITION BY k ORDER BY ts ROWS_RANGE BETWEEN 1h PRECEDING AND -5 PRECEDING);",
+    check,
+};
+
+fn check(facts: &Facts<'_>, findings: &mut Vec<Finding>) {
+    let frames = facts.query.written.windows.iter().filter_map(|window| window.spec.frame.as_ref());
+    let ends = frames.flat_map(|frame| [&frame.start, &frame.end]);
+    findings.extend(ends.filter(|end| is_after(end)).map(|end| Finding {
+        span: end.span,
+        message: "the frame reaches into the future, and is cut at the current row".to_owned(),
+        fix: None,
+    }));
+}
+
+fn is_after(end: &Bound) -> bool {
+    match end.kind {
+        BoundKind::Preceding(distance) => distance < 0,
+        BoundKind::PrecedingInterval(interval) => interval.amount < 0,
+        BoundKind::UnboundedPreceding
+        | BoundKind::CurrentRow
+        | BoundKind::Following(_)
+        | BoundKind::FollowingInterval(_)
+        | BoundKind::UnboundedFollowing => false,
+    }
+}

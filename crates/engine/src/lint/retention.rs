@@ -1,0 +1,96 @@
+//! A window looks further back than its table keeps rows (promise L8).
+
+use lockstep_plan::{Frame, WrittenWindow};
+use lockstep_row::{IndexSpec, Retention};
+
+use super::{Facts, Finding, Lint, Source};
+use crate::show;
+
+pub(super) const LINT: Lint = Lint {
+    code: "01L01",
+    name: "window-longer-than-retention",
+    fires: "The frame of a window reaches further back than the index that it reads keeps rows. \
+            A window over a key and an order column that no declared index has reads what the \
+            table's declared indexes keep together.",
+    reason: "Rows that have expired are missing from the feature.",
+    fix: "Raise the TTL of the index, or shorten the window.",
+    example: "CREATE TABLE t (k STRING, v INT, ts TIMESTAMP, INDEX(KEY=k, TS=ts, TTL=1h));\n\
+              EXPLAIN SELECT sum(v) OVER w AS s FROM t\n\
+              WINDOW w AS (PARTITION BY k ORDER BY ts ROWS_RANGE BETWEEN 2h PRECEDING AND CURRENT ROW);",
+    check,
+};
+
+fn check(facts: &Facts<'_>, findings: &mut Vec<Finding>) {
+    for window in &facts.query.written.windows {
+        let mut frames: Vec<Frame> = window.calls.iter().map(|call| call.frame).collect();
+        frames.dedup();
+        for source in facts.sources(window) {
+            let found = frames.iter().find_map(|frame| find(facts, window, &source, *frame));
+            findings.extend(found);
+        }
+    }
+}
+
+fn find(
+    facts: &Facts<'_>,
+    window: &WrittenWindow,
+    source: &Source<'_>,
+    frame: Frame,
+) -> Option<Finding> {
+    let indexes = read_through(&source.table.schema.indexes, source);
+    let is_short = |index: &&IndexSpec| is_too_short(frame, index.retention);
+    let index = indexes.first().filter(|_| indexes.iter().all(is_short))?;
+    let message = format!(
+        "the window ({frame}) looks further back than index `{}` of table `{}` keeps rows",
+        index.name, source.table.name
+    );
+    let now = facts.tables.by_id.get(&source.table.id)?.schema();
+    let widened = read_through(&now.indexes, source);
+    let enough = widened.iter().find(|index| !is_too_short(frame, index.retention));
+    let fix = enough.map(|index| {
+        format!(
+            "Index `{}` keeps rows for long enough from now on ({}); load older ones again if \
+             the feature needs them.",
+            index.name,
+            show::retention(index.retention)
+        )
+    });
+    let span = window.spec.frame.as_ref().map_or(window.spec.span, |frame| frame.span);
+    Some(Finding { span, message, fix })
+}
+
+/// The declared indexes that decide which rows a window sees: the one over its key and event
+/// time, or all of them, since an index made for a query shows what any of them keeps.
+fn read_through<'i>(indexes: &'i [IndexSpec], source: &Source<'_>) -> Vec<&'i IndexSpec> {
+    let declared = || indexes.iter().filter(|index| index.declared);
+    let is_own = |index: &&IndexSpec| {
+        index.event_time == source.event_time
+            && index.keys.len() == source.keys.len()
+            && index.keys.iter().all(|key| source.keys.contains(key))
+    };
+    match declared().find(is_own) {
+        Some(own) => vec![own],
+        None => declared().collect(),
+    }
+}
+
+fn is_too_short(frame: Frame, retention: Retention) -> bool {
+    match (frame, retention) {
+        (_, Retention::Forever | Retention::AbsAndLat { ttl_ms: 0, .. })
+        | (_, Retention::AbsAndLat { latest: 0, .. }) => false,
+        (
+            Frame::Range { from, .. },
+            Retention::Absolute { ttl_ms }
+            | Retention::AbsOrLat { ttl_ms, .. }
+            | Retention::AbsAndLat { ttl_ms, .. },
+        ) => ttl_ms > 0 && from.is_none_or(|from| from > ttl_ms),
+        (
+            Frame::Rows { from, .. },
+            Retention::Latest { latest }
+            | Retention::AbsOrLat { latest, .. }
+            | Retention::AbsAndLat { latest, .. },
+        ) => latest > 0 && from.is_none_or(|from| from > latest),
+        (Frame::Range { .. }, Retention::Latest { .. })
+        | (Frame::Rows { .. }, Retention::Absolute { .. }) => true,
+    }
+}

@@ -1,0 +1,150 @@
+//! Each lint fires where it should and nowhere else.
+
+use lockstep_diagnostic::Diagnostic;
+
+use super::LINTS;
+use crate::{Database, Session};
+
+const WINDOW: &str = "PARTITION BY k ORDER BY ts";
+
+fn session() -> Session {
+    let session = Database::in_memory().session();
+    session
+        .execute(
+            "CREATE TABLE t (k STRING, v INT, n INT, big BIGINT, ts TIMESTAMP);
+             CREATE TABLE short (k STRING, v INT, j STRING, ts TIMESTAMP, INDEX(KEY=k, TS=ts, TTL=1h));
+             CREATE TABLE tied (k STRING, v INT, ts TIMESTAMP);
+             INSERT INTO tied VALUES ('a', 1, 1000), ('a', 2, 1000);
+             CREATE TABLE fixed (k STRING, v INT);
+             INSERT INTO fixed VALUES ('a', 1), ('b', 2);
+             CREATE TABLE changing (k STRING, v INT, ts TIMESTAMP);
+             INSERT INTO changing VALUES ('a', 1, 1000), ('a', 2, 2000);",
+        )
+        .expect("the tables are right");
+    session
+}
+
+/// The codes of the warnings of a query, each with what it points at.
+fn codes(sql: &str) -> Vec<(&'static str, String)> {
+    let explain = format!("EXPLAIN {sql}");
+    let warnings = session().execute(&explain).unwrap_or_else(|e| panic!("{sql}: {e}")).warnings;
+    let place = |warning: &Diagnostic| {
+        let span = warning.span.expect("a lint has a position");
+        explain[span.start..span.end].to_owned()
+    };
+    warnings.iter().map(|warning| (warning.code, place(warning))).collect()
+}
+
+#[track_caller]
+fn check(sql: &str, expected: &[(&'static str, &str)]) {
+    let expected: Vec<_> = expected.iter().map(|(c, place)| (*c, (*place).to_owned())).collect();
+    assert_eq!(codes(sql), expected, "{sql}");
+}
+
+fn over(table: &str, call: &str, window: &str) -> String {
+    format!("SELECT {call} OVER w AS f FROM {table} WINDOW w AS ({window})")
+}
+
+#[test]
+fn a_window_longer_than_the_retention() {
+    let frame = |from: &str| format!("ROWS_RANGE BETWEEN {from} PRECEDING AND CURRENT ROW");
+    let find = |call: &str, order: &str, frame: &str, expected: &[(&'static str, &str)]| {
+        check(&over("short", call, &format!("{order} {frame}")), expected);
+    };
+    find("sum(v)", WINDOW, &frame("1h"), &[]);
+    find("sum(v)", WINDOW, &frame("2h"), &[("01L01", &frame("2h"))]);
+    find("sum(v)", WINDOW, &frame("UNBOUNDED"), &[("01L01", &frame("UNBOUNDED"))]);
+    let rows = "ROWS BETWEEN 3 PRECEDING AND CURRENT ROW";
+    find("sum(v)", WINDOW, rows, &[("01L01", rows)]);
+    find("sum(v)", "PARTITION BY j ORDER BY ts", &frame("2h"), &[("01L01", &frame("2h"))]);
+    check(&over("t", "sum(v)", &format!("{WINDOW} {}", frame("2h"))), &[]);
+    let union = format!(
+        "SELECT sum(v) OVER w AS f FROM (SELECT k, v, ts FROM t) \
+         WINDOW w AS (UNION (SELECT k, v, ts FROM short) {WINDOW} {})",
+        frame("2h")
+    );
+    check(&union, &[("01L01", &frame("2h"))]);
+}
+
+#[test]
+fn a_frame_that_reaches_into_the_future() {
+    let frame = |end: &str| {
+        over("t", "sum(v)", &format!("{WINDOW} ROWS_RANGE BETWEEN 1h PRECEDING AND {end}"))
+    };
+    check(&frame("-5 PRECEDING"), &[("01L02", "-5 PRECEDING")]);
+    check(&frame("CURRENT ROW"), &[]);
+    check(&frame("0 PRECEDING"), &[]);
+}
+
+#[test]
+fn units_of_time_over_integers() {
+    let frame = |order: &str, from: &str| {
+        over(
+            "t",
+            "sum(v)",
+            &format!(
+                "PARTITION BY k ORDER BY {order} ROWS_RANGE BETWEEN {from} PRECEDING AND CURRENT ROW"
+            ),
+        )
+    };
+    check(&frame("n", "10s"), &[("01L03", "10s PRECEDING")]);
+    check(&frame("n", "10"), &[]);
+    check(&frame("n", "UNBOUNDED"), &[]);
+    check(&frame("big", "10s"), &[]);
+    check(&frame("ts", "10s"), &[]);
+}
+
+#[test]
+fn ties_that_matter() {
+    let range = "ROWS_RANGE BETWEEN 1h PRECEDING AND CURRENT ROW";
+    let rows = "ROWS BETWEEN 2 PRECEDING AND CURRENT ROW";
+    let all = "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW";
+    let find = |table: &str, call: &str, frame: &str, expected: &[(&'static str, &str)]| {
+        check(&over(table, call, &format!("{WINDOW} {frame}")), expected);
+    };
+    find("tied", "sum(v)", range, &[]);
+    find("tied", "sum(v)", all, &[]);
+    find("tied", "sum(v)", rows, &[("01L04", "ts")]);
+    find("tied", "sum(v)", &format!("{range} MAXSIZE 2"), &[("01L04", "ts")]);
+    find("tied", "first_value(v)", range, &[("01L04", "ts")]);
+    find("tied", "lag(v, 1)", range, &[("01L04", "ts")]);
+    for table in ["changing", "t"] {
+        find(table, "sum(v)", rows, &[]);
+        find(table, "first_value(v)", range, &[]);
+    }
+    let unordered = format!("PARTITION BY k {rows}");
+    check(&over("t", "sum(v)", &unordered), &[("01L04", &format!("({unordered})"))]);
+    check(&over("t", "sum(v)", &format!("PARTITION BY k {all}")), &[]);
+}
+
+#[test]
+fn a_join_that_ignores_time() {
+    let join =
+        |right: &str, rest: &str| format!("SELECT t.k, {right}.v FROM t LAST JOIN {right} {rest}");
+    let fires: &[(&'static str, &str)] = &[("01L05", "LAST JOIN")];
+    check(&join("changing", "ORDER BY changing.ts ON t.k = changing.k"), fires);
+    check(&join("changing", "ON t.k = changing.k"), fires);
+    check(&join("short", "ORDER BY short.ts ON t.k = short.k"), fires);
+    check(&join("fixed", "ON t.k = fixed.k"), &[]);
+    let bound = "ORDER BY changing.ts ON t.k = changing.k AND changing.ts <= t.ts";
+    check(&join("changing", bound), &[]);
+    let far = "ORDER BY changing.ts ON t.k = changing.k AND bigint(changing.ts) + 5 < bigint(t.ts)";
+    check(&join("changing", far), &[]);
+}
+
+#[test]
+fn the_example_of_each_lint_fires() {
+    for lint in LINTS {
+        let session = Database::in_memory().session();
+        let output = session.execute(lint.example).unwrap_or_else(|e| panic!("{}: {e}", lint.name));
+        let codes: Vec<_> = output.warnings.iter().map(|warning| warning.code).collect();
+        assert_eq!(codes, [lint.code], "{}", lint.name);
+    }
+}
+
+#[test]
+fn the_reference_page_is_what_the_declarations_say() {
+    let path = "../../docs/reference/lints.md";
+    let page = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(page == super::reference(), "write this into {path}:\n{}", super::reference());
+}

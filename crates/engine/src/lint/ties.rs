@@ -1,0 +1,63 @@
+//! A result that depends on which of several simultaneous rows arrived first.
+
+use lockstep_plan::{Frame, WrittenWindow};
+
+use super::{Alike, Facts, Finding, Lint};
+
+pub(super) const LINT: Lint = Lint {
+    code: "01L04",
+    name: "order-by-arrival",
+    fires: "The order of rows matters to a window, since its frame counts rows (ROWS, MAXSIZE) or \
+            a function over it takes them in order (such as `first_value` or `lag`), and rows are \
+            not told apart by the order column: there is no ORDER BY, or the table holds two rows \
+            of one key with one event time. Looks at the first 65536 stored rows; without rows, \
+            only a missing ORDER BY is found.",
+    reason: "Rows of one key and one event time are ordered by arrival, so loading the same rows \
+             in another order gives another result.",
+    fix: "Order by a column that tells the rows apart, or use a frame and functions that take \
+          simultaneous rows together.",
+    example: "CREATE TABLE t (k STRING, v INT, ts TIMESTAMP);\n\
+              INSERT INTO t VALUES ('a', 1, 1000), ('a', 2, 1000);\n\
+              EXPLAIN SELECT first_value(v) OVER w AS f FROM t\n\
+              WINDOW w AS (PARTITION BY k ORDER BY ts ROWS_RANGE BETWEEN 1h PRECEDING AND CURRENT ROW);",
+    check,
+};
+
+fn check(facts: &Facts<'_>, findings: &mut Vec<Finding>) {
+    for window in &facts.query.written.windows {
+        let Some(what) = counts_order(window) else { continue };
+        let Some(order) = window.spec.order_by.first() else {
+            let message = format!("{what} without ORDER BY depends on the order of arrival");
+            findings.push(Finding { span: window.spec.span, message, fix: None });
+            continue;
+        };
+        let sources = facts.sources(window);
+        let is_tied =
+            |source: &&super::Source<'_>| facts.has_pair(source, Alike::SameTime) == Some(true);
+        if let Some(source) = sources.iter().find(is_tied) {
+            let message = format!(
+                "{what} depends on the order of arrival: rows of table `{}` have the same key and \
+                 event time",
+                source.table.name
+            );
+            findings.push(Finding { span: order.expr.span, message, fix: None });
+        }
+    }
+}
+
+/// What the order of simultaneous rows matters to.
+fn counts_order(window: &WrittenWindow) -> Option<String> {
+    let is_cut = |frame: Frame| {
+        matches!(frame, Frame::Rows { from: Some(_), .. })
+            || matches!(frame, Frame::Rows { to, .. } if to > 0)
+    };
+    let ordered = window.calls.iter().find(|call| call.function.is_ordered);
+    if let Some(call) = ordered {
+        return Some(format!("`{}`", call.function.name));
+    }
+    if window.calls.iter().any(|call| is_cut(call.frame)) {
+        return Some("a ROWS frame".to_owned());
+    }
+    let has_limit = window.window.max_size.is_some() && !window.calls.is_empty();
+    has_limit.then(|| "MAXSIZE".to_owned())
+}

@@ -1,0 +1,50 @@
+//! A LAST JOIN takes the newest row of a table that changes, whenever the left row was.
+
+use datafusion::logical_expr::Expr;
+use lockstep_plan::{WrittenJoin, lineage};
+
+use super::{Alike, Facts, Finding, Lint, source};
+
+pub(super) const LINT: Lint = Lint {
+    code: "01L05",
+    name: "join-without-time",
+    fires: "ON of a LAST JOIN does not compare the right side's order column with the left side, \
+            and the right table changes: it holds several rows of one key, or it is empty and the \
+            join has an order. Looks at the first 65536 stored rows.",
+    reason: "Batch mode joins each old row with what is newest today, which was not known at the \
+             time of the row; request mode joins with what is newest at the request.",
+    fix: "Add to ON that the right row is not later, as in `right.ts <= left.ts`.",
+    example: "CREATE TABLE t (k STRING, ts TIMESTAMP);\n\
+              CREATE TABLE u (k STRING, v INT, ts TIMESTAMP);\n\
+              INSERT INTO u VALUES ('a', 1, 1000), ('a', 2, 2000);\n\
+              EXPLAIN SELECT t.k, u.v FROM t LAST JOIN u ORDER BY u.ts ON t.k = u.k;",
+    check,
+};
+
+fn check(facts: &Facts<'_>, findings: &mut Vec<Finding>) {
+    for join in facts.query.written.joins.iter().filter(|join| !join.is_bounded) {
+        findings.extend(find(facts, join));
+    }
+}
+
+fn find(facts: &Facts<'_>, join: &WrittenJoin) -> Option<Finding> {
+    let at = |expr: &Expr| lineage::column(expr, join.right.schema());
+    let keys = join.keys.iter().map(at).collect::<Option<Vec<_>>>()?;
+    let order = join.order_by.as_ref().and_then(at);
+    let right = source(&join.right, &keys, order)?;
+    let changes = match facts.has_pair(&right, Alike::SameKey) {
+        Some(has_history) => has_history,
+        None => join.order_by.is_some(),
+    };
+    let (table, column) = (&right.table.name, right.event_time);
+    changes.then(|| Finding {
+        span: join.span,
+        message: format!("LAST JOIN with table `{table}`, which changes, ignores time"),
+        fix: column.map(|column| {
+            let column = &right.table.schema.columns[column].name;
+            format!(
+                "Add to ON that `{table}`.`{column}` is not later than the event time of the left row."
+            )
+        }),
+    })
+}
