@@ -12,7 +12,8 @@ use lockstep_sql::ast::{CreateProcedure, Expr, ObjectName};
 
 use crate::{
     Output, Parameter, PreparedRequest, Session,
-    deployment::{query_text, retention_warnings, tables_of},
+    deployment::{query_text, tables_of},
+    lint,
     literal::{Place, coerce},
     request::output_batch,
     session::{done, no_database},
@@ -60,7 +61,9 @@ impl Session {
         };
         let bound = self.bind(query)?;
         check_parameters(create, &bound)?;
-        let request = PreparedRequest::compile(&bound, &self.database.tables())?;
+        let tables = self.database.tables();
+        let request = PreparedRequest::compile(&bound, &tables)?;
+        let warnings = lint::check(&bound, &tables);
         let procedure = Procedure {
             sql: query_text(script, create.span),
             request: Arc::new(request),
@@ -73,7 +76,7 @@ impl Session {
             return no_database(&create.name.name, std::iter::empty());
         };
         found.procedures.insert(name, Arc::new(procedure));
-        Ok(Output { warnings: retention_warnings(&bound.plan), ..done("CREATE PROCEDURE") })
+        Ok(Output { warnings, ..done("CREATE PROCEDURE") })
     }
 
     pub(crate) fn drop_procedure(&self, name: &ObjectName, if_exists: bool) -> Result<Output> {
