@@ -94,7 +94,7 @@ pub(crate) fn check(query: &BoundQuery, tables: &Tables) -> Vec<Diagnostic> {
 /// The page of the reference about lints.
 pub fn reference() -> String {
     let mut page = "# Lints\n\n\
-        <!-- Written from the declarations in crates/engine/src/lint. -->\n\n\
+        <!-- Written by `cargo xtask reference` from the declarations in crates/engine/src/lint. -->\n\n\
         `DEPLOY` and `EXPLAIN` look for what may go wrong with a query that is right as SQL.\n\
         What they find is a warning; the statement works all the same.\n\
         Each warning has a code, the position in the statement, a reason and a fix.\n"

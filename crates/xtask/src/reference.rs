@@ -48,8 +48,12 @@ pub fn is_current() -> bool {
     is_current
 }
 
-fn pages() -> [Page; 2] {
-    [("docs/reference/functions.md", functions()), ("docs/compatibility.md", compatibility())]
+fn pages() -> [Page; 3] {
+    [
+        ("docs/reference/functions.md", functions()),
+        ("docs/reference/lints.md", lockstep_engine::lint::reference()),
+        ("docs/compatibility.md", compatibility()),
+    ]
 }
 
 /// What a page shows of a function.
