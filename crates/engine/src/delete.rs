@@ -166,6 +166,10 @@ fn serves(index: &IndexSpec, conditions: &[Condition]) -> bool {
 fn check_ranges(conditions: &[Condition], schema: &TableSchema) -> Result<()> {
     for condition in conditions {
         let column = &schema.columns[condition.column];
+        if matches!(column.data_type, DataType::Array(_) | DataType::Map(..)) {
+            let message = format!("DELETE does not compare a {}", column.data_type);
+            return Diagnostic::new(code::FEATURE_NOT_SUPPORTED, message).at(condition.span).err();
+        }
         let is_time = column.data_type.is_integer() || column.data_type == DataType::Timestamp;
         if condition.operator != BinaryOperator::Equal && !is_time {
             let message = format!("DELETE compares `{}` with `=` only", column.name);

@@ -18,7 +18,7 @@ use datafusion::{
     physical_plan::ExecutionPlan,
 };
 use lockstep_plan::CatalogTable;
-use lockstep_row::{DataType, arrow::ColumnBuilder};
+use lockstep_row::{Arena, DataType, arrow::ColumnBuilder};
 use lockstep_table::Rows;
 
 use crate::operator::BATCH_ROWS;
@@ -55,10 +55,12 @@ impl ScannedTable {
             batches: Vec::new(),
             memory,
         };
+        let mut arena = Arena::new();
         for stored in rows {
             for (builder, column) in decoder.builders.iter_mut().zip(&columns) {
-                builder.push(stored.row.get(*column));
+                builder.push(stored.row.get_in(*column, &arena));
             }
+            arena.reset();
             decoder.end_row()?;
         }
         decoder.end_batch()?;
