@@ -29,11 +29,14 @@ pub fn input(corpus: &Corpus, random: &mut Random) -> String {
 
 fn spoil(text: &str, corpus: &Corpus, random: &mut Random) -> String {
     let mut tokens: Vec<String> = tokens(text).into_iter().map(str::to_owned).collect();
+    // Half of the inputs stay SQL for the most part, so that they come past the parser.
+    let is_gentle = random.chance(50);
     for _ in 0..=random.below(MUTATIONS_MAX) {
-        if tokens.is_empty() {
-            break;
+        match tokens.is_empty() {
+            true => break,
+            false if is_gentle => like_for_like(&mut tokens, random),
+            false => mutate(&mut tokens, corpus, random),
         }
-        mutate(&mut tokens, corpus, random);
     }
     tokens.concat()
 }
@@ -53,33 +56,39 @@ fn mutate(tokens: &mut Vec<String>, corpus: &Corpus, random: &mut Random) {
         9 => tokens[at] = format!("({})", expression(random, 4)),
         10 => nest(tokens, at, random),
         11 => tokens[at] = literal(random),
-        _ => like_for_like(tokens, at, random),
+        _ => like_for_like(tokens, random),
     }
 }
 
-/// A token for one of its own kind, so that what comes is often SQL still.
-fn like_for_like(tokens: &mut [String], at: usize, random: &mut Random) {
-    let start = (0..tokens.len()).map(|index| (at + index) % tokens.len());
-    let is_replaceable = |token: &str| token.chars().any(|c| !c.is_whitespace());
-    let Some(at) = start.into_iter().find(|index| is_replaceable(&tokens[*index])) else { return };
-    let token = tokens[at].to_ascii_lowercase();
-    let first = token.chars().next().unwrap_or(' ');
-    tokens[at] = if first.is_ascii_digit() || first == '\'' || token == "null" {
-        literal(random)
-    } else if FUNCTIONS.contains(&token.as_str()) {
-        (*random.pick(&FUNCTIONS)).to_owned()
-    } else if OPERATORS.contains(&token.as_str()) {
-        (*random.pick(&OPERATORS)).to_owned()
-    } else if KEYWORDS.contains(&token.to_ascii_uppercase().as_str()) {
-        format!(" {} ", random.pick(&KEYWORDS))
-    } else if TYPES.contains(&token.to_ascii_uppercase().as_str()) {
-        (*random.pick(&TYPES)).to_owned()
-    } else {
-        // A column for another of the same text.
-        let other = random.below(tokens.len());
-        let is_word = tokens[other].chars().all(is_word);
-        if is_word { tokens[other].clone() } else { expression(random, 2) }
-    };
+/// A token for one of its own kind.
+fn like_for_like(tokens: &mut [String], random: &mut Random) {
+    let words: Vec<usize> =
+        (0..tokens.len()).filter(|index| !tokens[*index].trim().is_empty()).collect();
+    if words.is_empty() {
+        return;
+    }
+    let at = *random.pick(&words);
+    let lower = tokens[at].to_ascii_lowercase();
+    let upper = tokens[at].to_ascii_uppercase();
+    let is_literal =
+        lower == "null" || lower.starts_with(|c: char| c.is_ascii_digit() || c == '\'');
+    if is_literal {
+        tokens[at] = literal(random);
+    } else if FUNCTIONS.contains(&lower.as_str()) {
+        tokens[at] = (*random.pick(&FUNCTIONS)).to_owned();
+    } else if OPERATORS.contains(&lower.as_str()) {
+        tokens[at] = (*random.pick(&OPERATORS)).to_owned();
+    } else if TYPES.contains(&upper.as_str()) {
+        tokens[at] = (*random.pick(&TYPES)).to_owned();
+    } else if KEYWORDS.iter().any(|keyword| keyword.split(' ').any(|word| word == upper)) {
+        // Most keywords have no like.
+    } else if lower.chars().all(is_word) {
+        // A name for another of the same text.
+        let other = *random.pick(&words);
+        if tokens[other].chars().all(|c| c.is_alphabetic() || c == '_') {
+            tokens[at] = tokens[other].clone();
+        }
+    }
 }
 
 /// Tokens of another seed in place of some of these.
