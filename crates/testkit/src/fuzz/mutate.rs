@@ -144,10 +144,10 @@ fn bomb(random: &mut Random) -> String {
         1 => {
             format!("SELECT * FROM {}t1{}", "(SELECT * FROM ".repeat(count), ") AS q".repeat(count))
         }
-        2 => format!(
-            "SELECT {} FROM t1",
-            join(*random.pick(&[" + ", " AND ", " = ", " || ", " LIKE "]), "c3")
-        ),
+        2 => {
+            let operator = *random.pick(&[" + ", " AND ", " = ", " || ", " LIKE "]);
+            format!("SELECT {} FROM t1", join(operator, "c3"))
+        }
         3 => format!("SELECT c3 IN ({}) FROM t1", join(", ", "1")),
         4 => format!("SELECT {} FROM t1", join(", ", "c3")),
         5 => format!("SELECT {}", vec!["1 AS a"; count.min(4_096)].join(" UNION ALL SELECT ")),
@@ -213,10 +213,10 @@ fn word(random: &mut Random) -> String {
 
 fn literal(random: &mut Random) -> String {
     match random.below(9) {
-        0 => random.next().to_string(),
+        0 => random.number().to_string(),
         1 => format!("{}", random.below(100)),
         2 => format!("'{}'", random.pick(&TEXTS)),
-        3 => format!("{}.{}e{}", random.below(10), random.next(), random.below(400)),
+        3 => format!("{}.{}e{}", random.below(10), random.number(), random.below(400)),
         4 => format!(
             "{}{}",
             random.below(1_000_000_000),

@@ -223,7 +223,8 @@ impl Draw<'_> {
         let mut tail = String::new();
         if *which != Which::DistinctOfRequest && self.random.chance(20) {
             self.feature("ORDER BY");
-            tail.push_str(*self.random.pick(&[" ORDER BY id", " ORDER BY id DESC"]));
+            let order = *self.random.pick(&[" ORDER BY id", " ORDER BY id DESC"]);
+            tail.push_str(order);
         }
         match self.random.below(12) {
             0 => {
@@ -329,7 +330,7 @@ impl Draw<'_> {
         let right = self.right();
         let order = *self.random.pick(&["r.ts", "r.ts", "r.id", "r.v"]);
         let by = if self.random.chance(80) { format!("ORDER BY {order} ") } else { String::new() };
-        let keys = *self.random.pick(&[
+        let keys = self.random.pick(&[
             "q.k = r.k",
             "q.k = r.k",
             "q.g = r.g",
@@ -375,7 +376,7 @@ impl Draw<'_> {
     }
 
     fn keys(&mut self) -> Vec<&'static str> {
-        let keys: &[&'static str] = *self.random.pick(&[
+        let keys = *self.random.pick(&[
             &["k"][..],
             &["k"],
             &["g"],
