@@ -12,13 +12,13 @@ What differs on purpose, and how the generator gets around it:
 =================================== ====================== ======================= =================
 what                                Lockstep               DuckDB                  the generator
 =================================== ====================== ======================= =================
-integer + - * DIV, -x, abs, casts   wraps at the type      error                   HUGEINT, wrapped
-sum of integers                     BIGINT, stops at ends  HUGEINT                 stops it at ends
+integer + - * DIV, -x, abs, casts   NULL beyond the type   error                   HUGEINT, TRY_CAST
+sum of integers                     BIGINT, NULL beyond    HUGEINT                 ``TRY_CAST``
 sum of doubles                      correctly rounded      order of evaluation     sums exact values
 stddev, variance, exp, ln, …        over exact sums; libm  one pass; its own libm  relative 1e-9
 double / 0                          NULL                   inf                     ``nullif``
-double to integer, out of range     the nearest end        error                   the nearest end
-text of a double, a time            ``2``, no milliseconds ``2.0``, milliseconds   cuts, formats
+double to integer, out of range     NULL                   error                   ``TRY_CAST``
+text of a double, a time            ``2``, ms if any       ``2.0``, microseconds   cuts, formats
 text to number, impossible          NULL                   error                   ``TRY_CAST``
 NaN in comparisons                  IEEE                   equal to itself         makes no NaN
 NULL in concat, concat_ws           NULL                   left out                ``||``

@@ -17,22 +17,15 @@ NUMBERS = [*INTEGERS, "FINITE"]
 SCALARS = [*INTEGERS, "EXACT", "FINITE", "DOUBLE", "STRING", "BOOL", "TIMESTAMP", "DATE"]
 SUBTYPES = {"FINITE": ["FINITE", "EXACT"], "DOUBLE": ["DOUBLE", "FINITE", "EXACT"]}
 
-# What a wrapped or a stopped integer is, for DuckDB.
+# An integer that does not fit its type is NULL; a fraction is cut off first.
 MACROS = [
-    f"CREATE MACRO wrap{bits}(v) AS CAST((((v % {2**bits}) + {2**bits + 2 ** (bits - 1)}) "
-    f"% {2**bits}) - {2 ** (bits - 1)} AS {name})"
+    f"CREATE MACRO {prefix}{bits}(v) AS TRY_CAST({value} AS {name})"
     for bits, name in ((16, "SMALLINT"), (32, "INT"), (64, "BIGINT"))
+    for prefix, value in (("fit", "v"), ("cut", "trunc(v)"))
 ] + [
-    f"CREATE MACRO stop(v) AS CASE WHEN v > {2**63 - 1} THEN {2**63 - 1} "
-    f"WHEN v < {-(2**63)} THEN CAST({-(2**63)} AS BIGINT) ELSE CAST(v AS BIGINT) END",
-    *(
-        f"CREATE MACRO cut{bits}(v) AS CASE WHEN v >= {2.0 ** (bits - 1)!r}e0 THEN "
-        f"{2 ** (bits - 1) - 1} WHEN v <= {-(2.0 ** (bits - 1))!r}e0 THEN {-(2 ** (bits - 1))} "
-        f"ELSE TRY_CAST(trunc(v) AS {name}) END"
-        for bits, name in ((16, "SMALLINT"), (32, "INT"), (64, "BIGINT"))
-    ),
+    "CREATE MACRO time_text(t) AS CASE WHEN epoch_ms(t) % 1000 = 0 "
+    "THEN strftime(t, '%Y-%m-%d %H:%M:%S') ELSE strftime(t, '%Y-%m-%d %H:%M:%S.%g') END",
 ]
-MACROS = [macro.replace("e+18e0", "e+18") for macro in MACROS]
 BITS = {"SMALLINT": 16, "INT": 32, "BIGINT": 64}
 
 Rule = tuple[str, list[str], str, str]
@@ -47,19 +40,19 @@ def arithmetic() -> list[Rule]:
     rules: list[Rule] = []
     for left in INTEGERS:
         bits = BITS[left]
-        rules.append((left, [left], "(- ⟨0⟩)", f"wrap{bits}(- CAST(⟨0⟩ AS HUGEINT))"))
+        rules.append((left, [left], "(- ⟨0⟩)", f"fit{bits}(- CAST(⟨0⟩ AS HUGEINT))"))
         rules.append((left, [left], "(~ ⟨0⟩)", "(~ ⟨0⟩)"))
         for right in INTEGERS:
             both = wider(left, right)
             for op, duck in (("+", "+"), ("-", "-"), ("*", "*"), ("DIV", "//"), ("%", "%")):
                 exact = f"CAST(⟨0⟩ AS HUGEINT) {duck} CAST(⟨1⟩ AS HUGEINT)"
-                rules.append((both, [left, right], f"(⟨0⟩ {op} ⟨1⟩)", f"wrap{BITS[both]}({exact})"))
+                rules.append((both, [left, right], f"(⟨0⟩ {op} ⟨1⟩)", f"fit{BITS[both]}({exact})"))
             for op in "&|":
                 rules.append((both, [left, right], f"(⟨0⟩ {op} ⟨1⟩)", f"(⟨0⟩ {op} ⟨1⟩)"))
             rules.append((both, [left, right], "(⟨0⟩ ^ ⟨1⟩)", "xor(⟨0⟩, ⟨1⟩)"))
             if left != right:
-                wrapped = f"wrap{BITS[right]}(CAST(⟨0⟩ AS HUGEINT))"
-                rules.append((right, [left], f"CAST(⟨0⟩ AS {right})", wrapped))
+                fitting = f"fit{BITS[right]}(CAST(⟨0⟩ AS HUGEINT))"
+                rules.append((right, [left], f"CAST(⟨0⟩ AS {right})", fitting))
         rules.append((left, ["FINITE"], f"CAST(⟨0⟩ AS {left})", f"cut{bits}(⟨0⟩)"))
         rules.append((left, ["STRING"], f"CAST(⟨0⟩ AS {left})", whole_number(left)))
         rules.append(("STRING", [left], "CAST(⟨0⟩ AS STRING)", "CAST(⟨0⟩ AS VARCHAR)"))
@@ -151,8 +144,8 @@ FUNCTIONS: list[Rule] = [
     ("NEAR", ["EXACT"], "log2(abs(⟨0⟩) + 1)", "log2(abs(⟨0⟩) + 1)"),
     ("NEAR", ["EXACT"], "pow(⟨0⟩, 3)", "pow(⟨0⟩, 3)"),
     ("NEAR", ["EXACT"], "round(⟨0⟩, 1)", "round(⟨0⟩, 1)"),
-    ("INT", ["INT"], "abs(⟨0⟩)", "wrap32(abs(CAST(⟨0⟩ AS HUGEINT)))"),
-    ("BIGINT", ["BIGINT"], "abs(⟨0⟩)", "wrap64(abs(CAST(⟨0⟩ AS HUGEINT)))"),
+    ("INT", ["INT"], "abs(⟨0⟩)", "fit32(abs(CAST(⟨0⟩ AS HUGEINT)))"),
+    ("BIGINT", ["BIGINT"], "abs(⟨0⟩)", "fit64(abs(CAST(⟨0⟩ AS HUGEINT)))"),
     ("INT", ["INT"], "pmod(⟨0⟩, 7)", "(((⟨0⟩ % 7) + 7) % 7)"),
     ("INT", ["STRING"], "char_length(⟨0⟩)", "CAST(length(⟨0⟩) AS INT)"),
     ("INT", ["STRING", "STRING"], "locate(⟨0⟩, ⟨1⟩)", "CAST(strpos(⟨1⟩, ⟨0⟩) AS INT)"),
@@ -186,7 +179,7 @@ FUNCTIONS: list[Rule] = [
     ),
     ("STRING", ["BOOL"], "CAST(⟨0⟩ AS STRING)", "CAST(⟨0⟩ AS VARCHAR)"),
     ("STRING", ["DATE"], "CAST(⟨0⟩ AS STRING)", "CAST(⟨0⟩ AS VARCHAR)"),
-    ("STRING", ["TIMESTAMP"], "CAST(⟨0⟩ AS STRING)", "strftime(⟨0⟩, '%Y-%m-%d %H:%M:%S')"),
+    ("STRING", ["TIMESTAMP"], "CAST(⟨0⟩ AS STRING)", "time_text(⟨0⟩)"),
     ("STRING", ["TIMESTAMP"], "date_format(⟨0⟩, '%Y/%m %H')", "strftime(⟨0⟩, '%Y/%m %H')"),
     ("STRING", ["DATE"], "date_format(⟨0⟩, '%d.%m.%Y')", "strftime(⟨0⟩, '%d.%m.%Y')"),
     ("BOOL", ["STRING"], "starts_with(⟨0⟩, 'a')", "starts_with(⟨0⟩, 'a')"),
@@ -232,7 +225,7 @@ AGGREGATES: list[Rule] = [
         ("BIGINT", [kind], "distinct_count(⟨0⟩)⟨w⟩", "count(DISTINCT ⟨0⟩)⟨w⟩")
         for kind in ("INT", "STRING", "DATE", "SMALLINT")
     ),
-    *(("BIGINT", [kind], "sum(⟨0⟩)⟨w⟩", "stop(sum(⟨0⟩)⟨w⟩)") for kind in INTEGERS * 2),
+    *(("BIGINT", [kind], "sum(⟨0⟩)⟨w⟩", "fit64(sum(⟨0⟩)⟨w⟩)") for kind in INTEGERS * 2),
     ("FINITE", ["EXACT"], "sum(⟨0⟩)⟨w⟩", "sum(⟨0⟩)⟨w⟩"),
     *(("FINITE", [kind], "avg(⟨0⟩)⟨w⟩", "avg(⟨0⟩)⟨w⟩") for kind in (*INTEGERS, "EXACT", "EXACT")),
     *(
@@ -252,7 +245,7 @@ AGGREGATES: list[Rule] = [
         (result, [kind, "BOOL"], f"{name}_where(⟨0⟩, ⟨1⟩)⟨w⟩", duck)
         for name, result, kind, duck in (
             ("count", "BIGINT", "STRING", "count(⟨0⟩) FILTER (WHERE ⟨1⟩)⟨w⟩"),
-            ("sum", "BIGINT", "INT", "stop(sum(⟨0⟩) FILTER (WHERE ⟨1⟩)⟨w⟩)"),
+            ("sum", "BIGINT", "INT", "fit64(sum(⟨0⟩) FILTER (WHERE ⟨1⟩)⟨w⟩)"),
             ("sum", "FINITE", "EXACT", "sum(⟨0⟩) FILTER (WHERE ⟨1⟩)⟨w⟩"),
             ("avg", "FINITE", "EXACT", "avg(⟨0⟩) FILTER (WHERE ⟨1⟩)⟨w⟩"),
             ("min", "INT", "INT", "min(⟨0⟩) FILTER (WHERE ⟨1⟩)⟨w⟩"),
