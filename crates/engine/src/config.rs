@@ -5,15 +5,13 @@
 
 use arrow::array::RecordBatch;
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
-use lockstep_offline::ExecuteOptions;
-use lockstep_plan::{BindOptions, BoundQuery, bind};
+use lockstep_plan::BoundQuery;
 use lockstep_row::Column;
 use lockstep_sql::ast::{
-    Expr, ExprKind, Ident, Literal, OptionItem, OptionValue, Query, Select, SelectItem, SetExpr,
-    TypeName,
+    Expr, ExprKind, Ident, Literal, OptionItem, OptionValue, Query, SelectItem, TypeName,
 };
 
-use crate::{Session, catalog::View};
+use crate::{Session, constant};
 
 /// The request rows of a query, each a batch of one row; `None` when it runs in batch mode.
 pub(crate) fn request_rows(
@@ -94,36 +92,7 @@ fn evaluate(
         let expr = Expr { kind: ExprKind::Cast { operand, to }, span };
         Ok(SelectItem::Expr { expr, alias: Some(Ident { text: column.name.clone(), span }) })
     });
-    let select = Select {
-        distinct: false,
-        items: items.collect::<Result<_>>()?,
-        from: None,
-        filter: None,
-        group_by: Vec::new(),
-        having: None,
-        windows: Vec::new(),
-        span,
-    };
-    let query = Query {
-        with: Vec::new(),
-        body: SetExpr::Select(Box::new(select)),
-        order_by: Vec::new(),
-        limit: None,
-        into_outfile: None,
-        config: Vec::new(),
-        span,
-    };
-    let tables = session.database().tables();
-    let current = session.current_database();
-    let objects = session.database().objects();
-    let view = View { objects: &objects, current_database: &current };
-    let options = BindOptions { settings: session.settings(), parameters: Vec::new() };
-    let bound = bind(&query, &view, &options)?;
-    let batches = lockstep_offline::execute(&bound.plan, &tables, &ExecuteOptions::default())?;
-    let Some(batch) = batches.into_iter().next() else {
-        return Diagnostic::internal("a query of constants has one row").err();
-    };
-    Ok(batch)
+    constant::evaluate_row(session, items.collect::<Result<_>>()?, &[], span)
 }
 
 fn expression(value: &OptionValue, span: Span) -> Result<Expr> {

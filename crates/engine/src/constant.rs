@@ -1,7 +1,8 @@
-//! Expressions without columns, such as the values of an INSERT: evaluated as a query without a
-//! table, so that they mean what they mean everywhere.
+//! Expressions without columns, such as the values of an INSERT or of CONFIG: evaluated as a query
+//! without a table, so that they mean what they mean everywhere.
 
-use lockstep_diagnostic::{Diagnostic, Result};
+use arrow::array::RecordBatch;
+use lockstep_diagnostic::{Diagnostic, Result, Span};
 use lockstep_offline::ExecuteOptions;
 use lockstep_row::{Arena, Value, arrow::ColumnReader};
 use lockstep_sql::ast::{Expr, Query, Select, SelectItem, SetExpr};
@@ -10,28 +11,39 @@ use crate::{Parameter, Session, database::Tables};
 
 /// The value of an expression; an error when it names a column.
 pub(crate) fn evaluate(session: &Session, expr: &Expr, parameters: &[Parameter]) -> Result<Value> {
-    let bound = session.bind_with(&query_of(expr), parameters)?;
-    let none = Tables::default();
-    let batches = lockstep_offline::execute(&bound.plan, &none, &ExecuteOptions::default())?;
-    let column = batches.first().and_then(|batch| batch.columns().first());
-    let Some(column) = column.filter(|column| column.len() == 1) else {
-        return Diagnostic::internal("a query of a constant has one value").err();
-    };
+    let item = SelectItem::Expr { expr: expr.clone(), alias: None };
+    let row = evaluate_row(session, vec![item], parameters, expr.span)?;
     let arena = Arena::new();
-    Ok(ColumnReader::new(column.as_ref()).get(0, &arena).to_value())
+    Ok(ColumnReader::new(row.column(0).as_ref()).get(0, &arena).to_value())
 }
 
-/// `SELECT expr`.
-fn query_of(expr: &Expr) -> Query {
+/// The values of several expressions, as one row.
+pub(crate) fn evaluate_row(
+    session: &Session,
+    items: Vec<SelectItem>,
+    parameters: &[Parameter],
+    span: Span,
+) -> Result<RecordBatch> {
+    let bound = session.bind_with(&query_of(items, span), parameters)?;
+    let none = Tables::default();
+    let batches = lockstep_offline::execute(&bound.plan, &none, &ExecuteOptions::default())?;
+    match batches.into_iter().next() {
+        Some(row) if row.num_rows() == 1 => Ok(row),
+        _ => Diagnostic::internal("a query of constants has one row").err(),
+    }
+}
+
+/// `SELECT item, …`.
+fn query_of(items: Vec<SelectItem>, span: Span) -> Query {
     let select = Select {
         distinct: false,
-        items: vec![SelectItem::Expr { expr: expr.clone(), alias: None }],
+        items,
         from: None,
         filter: None,
         group_by: Vec::new(),
         having: None,
         windows: Vec::new(),
-        span: expr.span,
+        span,
     };
     Query {
         with: Vec::new(),
@@ -40,6 +52,6 @@ fn query_of(expr: &Expr) -> Query {
         limit: None,
         into_outfile: None,
         config: Vec::new(),
-        span: expr.span,
+        span,
     }
 }

@@ -172,10 +172,6 @@ impl Session {
         }
     }
 
-    pub(crate) fn database(&self) -> &Database {
-        &self.database
-    }
-
     fn set(&self, name: &Ident, value: &OptionValue, is_global: bool) -> Result<Output> {
         if is_global {
             self.database.objects_mut().variables.set(name, value)?;
