@@ -69,7 +69,7 @@ impl Session {
         let tables = self.database.tables();
         let request = PreparedRequest::compile(&query, &tables)?;
         index::provide(&index::wanted(&query.plan, &options), &options, &tables);
-        warnings.extend(lint::check(&query, &tables));
+        warnings.extend(lint::check(&query, &tables, lint::Purpose::Serving));
         let deployment = Deployment {
             sql: query_text(script, deploy.query_span),
             table_ids: tables_of(&query.plan).iter().map(|table| table.id).collect(),

@@ -1,12 +1,14 @@
 //! Lints: what may go wrong with a query that is right as SQL.
 //!
-//! DEPLOY and EXPLAIN run them all; each is declared once, in a file of its own, and what it finds
+//! DEPLOY and CREATE PROCEDURE run them all, EXPLAIN those that are not about serving only; each is declared once, in a file of its own, and what it finds
 //! becomes a warning with the lint's code, the position, the reason and a fix. A lint reads the
 //! query as it was written, the catalog and, within limits, the stored rows; it changes nothing
 //! and never refuses. One that would fire on queries that are right is no lint.
 //!
 //! *Cost*: at most [`ROWS_READ_MAX`] rows are read for each table that a lint looks into.
 
+mod all_rows;
+mod clock;
 mod future_frame;
 mod integer_time;
 mod retention;
@@ -38,14 +40,32 @@ pub struct Lint {
     pub reason: &'static str,
     /// What to do; one sentence.
     pub fix: &'static str,
-    /// Statements after which EXPLAIN of the last one warns.
+    /// Statements of which the last one warns.
     pub example: &'static str,
+    /// Whether it is only about queries that serve requests: EXPLAIN leaves it out.
+    pub serving_only: bool,
     check: fn(&Facts<'_>, &mut Vec<Finding>),
 }
 
 /// Every lint, by code.
-pub const LINTS: &[Lint] =
-    &[retention::LINT, future_frame::LINT, integer_time::LINT, ties::LINT, timeless_join::LINT];
+pub const LINTS: &[Lint] = &[
+    retention::LINT,
+    future_frame::LINT,
+    integer_time::LINT,
+    ties::LINT,
+    timeless_join::LINT,
+    all_rows::LINT,
+    clock::LINT,
+];
+
+/// What a query is looked at for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// DEPLOY, CREATE PROCEDURE: it will serve requests.
+    Serving,
+    /// EXPLAIN: it may be for batch mode only.
+    Looking,
+}
 
 /// A place where a lint fires.
 struct Finding {
@@ -72,11 +92,11 @@ struct Source<'a> {
     event_time: Option<usize>,
 }
 
-/// Runs every lint. Warnings come by code, each position once.
-pub(crate) fn check(query: &BoundQuery, tables: &Tables) -> Vec<Diagnostic> {
+/// Runs the lints. Warnings come by code, each position once.
+pub(crate) fn check(query: &BoundQuery, tables: &Tables, purpose: Purpose) -> Vec<Diagnostic> {
     let facts = Facts { query, tables };
     let mut warnings: Vec<Diagnostic> = Vec::new();
-    for lint in LINTS {
+    for lint in LINTS.iter().filter(|lint| purpose == Purpose::Serving || !lint.serving_only) {
         let mut findings = Vec::new();
         (lint.check)(&facts, &mut findings);
         let mut seen = HashSet::new();
@@ -101,7 +121,10 @@ pub fn reference() -> String {
         .to_owned();
     for lint in LINTS {
         let Lint { code, name, fires, reason, fix, example, .. } = lint;
-        let fires = fires.replace(". ", ".\n");
+        let mut fires = fires.replace(". ", ".\n");
+        if lint.serving_only {
+            fires.push_str("\n`EXPLAIN` leaves it out.");
+        }
         writeln!(
             page,
             "\n## {name} ({code})\n\n{fires}\n\n**Reason.** {reason}\n\n**Fix.** {fix}\n\n\

@@ -63,7 +63,7 @@ impl Session {
         check_parameters(create, &bound)?;
         let tables = self.database.tables();
         let request = PreparedRequest::compile(&bound, &tables)?;
-        let warnings = lint::check(&bound, &tables);
+        let warnings = lint::check(&bound, &tables, lint::Purpose::Serving);
         let procedure = Procedure {
             sql: query_text(script, create.span),
             request: Arc::new(request),

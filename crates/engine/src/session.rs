@@ -291,7 +291,7 @@ impl Session {
             Ok(request) => lines.extend(request.explain().lines().map(|line| format!("  {line}"))),
             Err(error) => lines.push(format!("  not available: {error}")),
         }
-        let warnings = lint::check(&bound, &self.database.tables());
+        let warnings = lint::check(&bound, &self.database.tables(), lint::Purpose::Looking);
         Ok(Output { warnings, ..show::list("plan", lines.iter().map(String::as_str))? })
     }
 

@@ -36,6 +36,7 @@ mod window;
 pub use compile::Tables;
 pub use materialise::BatchFallback;
 pub use program::Program;
+pub use whole::reads_all_rows;
 
 #[cfg(test)]
 mod testing;

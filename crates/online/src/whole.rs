@@ -37,6 +37,11 @@ use crate::{
 /// the last column.
 const MARK: &str = "__request";
 
+/// Whether each request for a plan runs it in batch mode, over all rows of its tables.
+pub fn reads_all_rows(plan: &LogicalPlan) -> bool {
+    is_needed(plan, false)
+}
+
 /// Whether a plan needs all rows to answer for one. `in_window` tells whether rows of the plan are
 /// the history of a window above it.
 pub(crate) fn is_needed(plan: &LogicalPlan, in_window: bool) -> bool {

@@ -67,7 +67,13 @@ impl<'a> Binder<'a> {
 
     /// Binds expressions that may not hold aggregates.
     pub(crate) fn scalar_binder<'b>(&'b self, scope: &'b Scope) -> ExprBinder<'b> {
-        ExprBinder { scope, settings: self.settings, parameters: self.parameters, aggregates: None }
+        ExprBinder {
+            scope,
+            settings: self.settings,
+            parameters: self.parameters,
+            aggregates: None,
+            written: Some(&self.written),
+        }
     }
 
     /// What may stand before the columns of an alias, which belongs to the current database.

@@ -3,17 +3,19 @@
 //! Names are looked up in the [`Scope`]; operators and functions are resolved by the declarations
 //! of `function`. What an aggregate call becomes is the business of the [`Aggregates`] in force.
 
+use std::cell::RefCell;
+
 use arrow::datatypes::DataType as ArrowType;
 use datafusion::{
     common::ScalarValue,
     logical_expr::{BinaryExpr, Case, Expr, Operator},
 };
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
-use lockstep_function::Settings;
+use lockstep_function::{Settings, scalar};
 use lockstep_row::{DataType, Value};
 use lockstep_sql::ast::{self, BinaryOperator, ExprKind, LikeOperator, Literal, UnaryOperator};
 
-use crate::{call, scope::Scope};
+use crate::{ClockRead, Written, call, scope::Scope};
 
 /// A typed expression.
 #[derive(Debug, Clone)]
@@ -46,6 +48,8 @@ pub(crate) struct ExprBinder<'a> {
     pub(crate) settings: Settings,
     pub(crate) parameters: &'a [(Value, DataType)],
     pub(crate) aggregates: Option<&'a mut dyn Aggregates>,
+    /// Where calls that read the clock are noted.
+    pub(crate) written: Option<&'a RefCell<Written>>,
 }
 
 impl ExprBinder<'_> {
@@ -112,7 +116,7 @@ impl ExprBinder<'_> {
         };
         let is_call = |name: &&&str| matches!(path, [only] if only.text.eq_ignore_ascii_case(name));
         match ["current_timestamp", "current_date"].iter().find(is_call) {
-            Some(name) => call::scalar(name, Vec::new(), self.settings, span),
+            Some(name) => self.scalar(name, Vec::new(), span),
             None => Err(missing),
         }
     }
@@ -340,7 +344,7 @@ impl ExprBinder<'_> {
     }
 
     fn call(&mut self, call: &ast::Call, span: Span) -> Result<Bound> {
-        let is_scalar = lockstep_function::scalar::find(&call.name.text).is_some();
+        let is_scalar = scalar::find(&call.name.text).is_some();
         let is_aggregate = lockstep_function::aggregate::find(&call.name.text).is_some();
         if let Some(element) = self.element_at(call, span) {
             return element;
@@ -367,12 +371,20 @@ impl ExprBinder<'_> {
     }
 
     fn scalar_call(&mut self, call: &ast::Call, span: Span) -> Result<Bound> {
-        if let Some(format) = lockstep_function::scalar::feature::format(&call.name.text) {
+        if let Some(format) = scalar::feature::format(&call.name.text) {
             return self
                 .within(call.over.as_ref(), |binder| binder.format_call(format, call, span));
         }
         let arguments = self.arguments(call)?;
-        call::scalar(&call.name.text, arguments, self.settings, span)
+        self.scalar(&call.name.text, arguments, span)
+    }
+
+    /// Binds a call of a scalar function that exists.
+    fn scalar(&self, name: &str, arguments: Vec<Bound>, span: Span) -> Result<Bound> {
+        if let (Some(written), Some(name)) = (self.written, scalar::clock_reader(name)) {
+            written.borrow_mut().clock_reads.push(ClockRead { span, name });
+        }
+        call::scalar(name, arguments, self.settings, span)
     }
 
     /// Binds the arguments of a scalar call; under OVER, aggregates in them use that window.

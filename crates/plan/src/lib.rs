@@ -40,4 +40,4 @@ pub use expression::type_of;
 pub use from::find_table;
 pub use node::{AggregateCall, Frame, LastJoin, TimeBound, Window, WindowAggregate, WindowGroup};
 pub use query::{BindOptions, BoundQuery, bind, bind_constant};
-pub use written::{Written, WrittenCall, WrittenJoin, WrittenWindow};
+pub use written::{ClockRead, Written, WrittenCall, WrittenJoin, WrittenWindow};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Union};
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_function::Settings;
 use lockstep_row::{DataType, Value};
@@ -46,7 +46,7 @@ pub fn bind(
     let relation = binder.query(query)?;
     let columns = relation.scope.columns.into_iter().map(|c| (c.name, c.data_type)).collect();
     let request_table = leftmost_table(&relation.plan);
-    let written = binder.written.into_inner();
+    let written = Written { span: query.span, ..binder.written.into_inner() };
     Ok(BoundQuery { plan: relation.plan, columns, request_table, written })
 }
 
@@ -59,6 +59,7 @@ pub fn bind_constant(expr: &ast::Expr, options: &BindOptions) -> Option<Value> {
         settings: options.settings,
         parameters: &options.parameters,
         aggregates: None,
+        written: None,
     };
     let bound = binder.bind(expr).ok()?;
     crate::expression::constant(&bound.expr)
@@ -101,21 +102,32 @@ impl Binder<'_> {
         match set {
             SetExpr::Select(select) => self.select(select, &[]),
             SetExpr::Query(query) => self.query(query),
-            SetExpr::Union { all, left, right } => {
-                let (left, right) = (self.set(left)?, self.set(right)?);
-                self.union(left, right, *all)
+            SetExpr::Union { all: true, .. } => {
+                // One node for all sources: a union of unions would be planned level by level.
+                let mut sources = Vec::new();
+                let mut at = set;
+                while let SetExpr::Union { all: true, left, right } = at {
+                    sources.push(right.as_ref());
+                    at = left;
+                }
+                sources.push(at);
+                let sources = sources.into_iter().rev().map(|source| self.set(source));
+                self.union(sources.collect::<Result<_>>()?, true)
+            }
+            SetExpr::Union { all: false, left, right } => {
+                self.union(vec![self.set(left)?, self.set(right)?], false)
             }
         }
     }
 
-    /// Both sides are projected to the same internal names, since a union keeps the names that
+    /// All sources are projected to the same internal names, since a union keeps the names that
     /// its inputs agree on.
-    fn union(&self, left: Relation, right: Relation, all: bool) -> Result<Relation> {
+    fn union(&self, sources: Vec<Relation>, all: bool) -> Result<Relation> {
         let shape = |relation: &Relation| -> Vec<(String, DataType)> {
             let columns = relation.scope.columns.iter();
             columns.map(|c| (c.name.clone(), c.data_type.clone())).collect()
         };
-        if shape(&left) != shape(&right) {
+        if sources.windows(2).any(|pair| shape(&pair[0]) != shape(&pair[1])) {
             return Diagnostic::new(
                 code::DATATYPE_MISMATCH,
                 "the sides of a UNION must have the same column names and types",
@@ -123,24 +135,22 @@ impl Binder<'_> {
             .err();
         }
         let relation = self.unique("union");
-        let mut plans = Vec::new();
+        let mut plans = Vec::with_capacity(sources.len());
         let mut scope = None;
-        for side in [left, right] {
-            let columns = side.scope.columns.into_iter();
+        for source in sources {
+            let columns = source.scope.columns.into_iter();
             let items = columns.map(|c| (c.name, Expr::Column(c.column), c.data_type)).collect();
-            let projected = self.project_as(side.plan, items, &relation)?;
-            plans.push(projected.plan);
+            let projected = self.project_as(source.plan, items, &relation)?;
+            plans.push(Arc::new(projected.plan));
             scope.get_or_insert(projected.scope);
         }
-        let mut plans = plans.into_iter();
-        let left = plans.next().expect("a union has two sides");
-        let right = plans.next().expect("a union has two sides");
-        let builder = LogicalPlanBuilder::from(left).union(right);
-        let builder = if all { builder } else { builder.and_then(LogicalPlanBuilder::distinct) };
+        let union = LogicalPlan::Union(Union::try_new_with_loose_types(plans).map_err(planning)?);
+        let builder = LogicalPlanBuilder::from(union);
+        let builder = if all { Ok(builder) } else { builder.distinct() };
         let plan = builder.and_then(LogicalPlanBuilder::build).map_err(planning)?;
         // A union drops the relation from its columns' names; without one they could meet a
         // column of the same name above.
-        let columns = scope.expect("a union has two sides").columns.into_iter();
+        let columns = scope.expect("a union has sources").columns.into_iter();
         let items = columns
             .zip(plan.schema().columns())
             .map(|(known, column)| (known.name, Expr::Column(column), known.data_type))

@@ -18,6 +18,19 @@ pub struct Written {
     pub windows: Vec<WrittenWindow>,
     /// LAST JOINs.
     pub joins: Vec<WrittenJoin>,
+    /// Calls of functions whose value is the time at which they are computed.
+    pub clock_reads: Vec<ClockRead>,
+    /// Where the query stands.
+    pub span: Span,
+}
+
+/// A call that reads the clock.
+#[derive(Debug, Clone)]
+pub struct ClockRead {
+    /// Where it stands.
+    pub span: Span,
+    /// The function.
+    pub name: &'static str,
 }
 
 /// A window of a WINDOW clause, or one written behind OVER.

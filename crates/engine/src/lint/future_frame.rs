@@ -14,6 +14,7 @@ pub(super) const LINT: Lint = Lint {
     example: "CREATE TABLE t (k STRING, v INT, ts TIMESTAMP);\n\
               EXPLAIN SELECT sum(v) OVER w AS s FROM t\n\
               WINDOW w AS (PARTITION BY k ORDER BY ts ROWS_RANGE BETWEEN 1h PRECEDING AND -5 PRECEDING);",
+    serving_only: false,
     check,
 };
 

@@ -16,6 +16,7 @@ pub(super) const LINT: Lint = Lint {
     example: "CREATE TABLE t (k STRING, v INT, sec INT);\n\
               EXPLAIN SELECT sum(v) OVER w AS s FROM t\n\
               WINDOW w AS (PARTITION BY k ORDER BY sec ROWS_RANGE BETWEEN 10s PRECEDING AND CURRENT ROW);",
+    serving_only: false,
     check,
 };
 

@@ -17,6 +17,7 @@ pub(super) const LINT: Lint = Lint {
     example: "CREATE TABLE t (k STRING, v INT, ts TIMESTAMP, INDEX(KEY=k, TS=ts, TTL=1h));\n\
               EXPLAIN SELECT sum(v) OVER w AS s FROM t\n\
               WINDOW w AS (PARTITION BY k ORDER BY ts ROWS_RANGE BETWEEN 2h PRECEDING AND CURRENT ROW);",
+    serving_only: false,
     check,
 };
 

@@ -24,19 +24,23 @@ fn session() -> Session {
     session
 }
 
-/// The codes of the warnings of a query, each with what it points at.
+/// The codes of the warnings of a statement, each with what it points at.
 fn codes(sql: &str) -> Vec<(&'static str, String)> {
-    let explain = format!("EXPLAIN {sql}");
-    let warnings = session().execute(&explain).unwrap_or_else(|e| panic!("{sql}: {e}")).warnings;
+    let warnings = session().execute(sql).unwrap_or_else(|e| panic!("{sql}: {e}")).warnings;
     let place = |warning: &Diagnostic| {
         let span = warning.span.expect("a lint has a position");
-        explain[span.start..span.end].to_owned()
+        sql[span.start..span.end].to_owned()
     };
     warnings.iter().map(|warning| (warning.code, place(warning))).collect()
 }
 
 #[track_caller]
-fn check(sql: &str, expected: &[(&'static str, &str)]) {
+fn check(query: &str, expected: &[(&'static str, &str)]) {
+    check_statement(&format!("EXPLAIN {query}"), expected);
+}
+
+#[track_caller]
+fn check_statement(sql: &str, expected: &[(&'static str, &str)]) {
     let expected: Vec<_> = expected.iter().map(|(c, place)| (*c, (*place).to_owned())).collect();
     assert_eq!(codes(sql), expected, "{sql}");
 }
@@ -130,6 +134,32 @@ fn a_join_that_ignores_time() {
     check(&join("changing", bound), &[]);
     let far = "ORDER BY changing.ts ON t.k = changing.k AND bigint(changing.ts) + 5 < bigint(t.ts)";
     check(&join("changing", far), &[]);
+}
+
+#[test]
+fn requests_over_all_rows() {
+    let find = |query: &str, fires: bool| {
+        let expected: &[(&'static str, &str)] = if fires { &[("01L06", query)] } else { &[] };
+        check_statement(&format!("DEPLOY d AS {query}"), expected);
+        check(query, &[]);
+    };
+    find("SELECT sum(v) AS s FROM t", true);
+    find("SELECT t.k, fixed.v FROM t LEFT JOIN fixed ON t.k = fixed.k", true);
+    find("SELECT k, sum(v) AS s FROM t GROUP BY k", false);
+    find("SELECT DISTINCT k FROM t", false);
+}
+
+#[test]
+fn features_of_the_clock() {
+    check_statement(
+        "DEPLOY d AS SELECT now() AS a, NOW() > ts AS b, v FROM t WHERE current_timestamp > ts",
+        &[("01L07", "current_timestamp"), ("01L07", "now()"), ("01L07", "NOW()")],
+    );
+    let window = format!("{WINDOW} ROWS BETWEEN 2 PRECEDING AND CURRENT ROW");
+    let query = over("t", "count_where(v, ts < now())", &window);
+    check_statement(&format!("DEPLOY d AS {query}"), &[("01L07", "now()")]);
+    check("SELECT now() AS a FROM t", &[]);
+    check_statement("DEPLOY d AS SELECT date(ts) AS a FROM t", &[]);
 }
 
 #[test]

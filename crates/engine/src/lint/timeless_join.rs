@@ -18,6 +18,7 @@ pub(super) const LINT: Lint = Lint {
               CREATE TABLE u (k STRING, v INT, ts TIMESTAMP);\n\
               INSERT INTO u VALUES ('a', 1, 1000), ('a', 2, 2000);\n\
               EXPLAIN SELECT t.k, u.v FROM t LAST JOIN u ORDER BY u.ts ON t.k = u.k;",
+    serving_only: false,
     check,
 };
 

@@ -185,6 +185,12 @@ pub fn find(name: &str) -> Option<&'static ScalarFunction> {
     BY_NAME.get(name.to_ascii_lowercase().as_str()).copied()
 }
 
+/// The name of the function when its value is the time at which it is computed, so that it has
+/// another value in batch mode than in a request.
+pub fn clock_reader(name: &str) -> Option<&'static str> {
+    find(name).map(|function| function.name).filter(|name| time::CLOCK_READERS.contains(name))
+}
+
 /// Finds an operator by its reserved name, e.g. `op_add`, `op_like`, `to_bool`.
 pub fn operator(name: &str) -> Option<&'static ScalarFunction> {
     operators().find(|operator| operator.name == name)

@@ -325,6 +325,9 @@ fn date_format(arguments: &Arguments<'_>) -> Resolved {
     }))
 }
 
+/// The functions that read the machine's clock.
+pub(super) const CLOCK_READERS: &[&str] = &["now", "current_date"];
+
 fn now(arguments: &Arguments<'_>) -> Resolved {
     expect(arguments, &[])?;
     let clock = SystemClock::new();
