@@ -9,12 +9,12 @@ use lockstep_offline::{
     export::{ExportOptions, WriteMode, export},
     load::{FileFormat, LoadOptions, OnError, infer_schema, read_file},
 };
-use lockstep_row::TableSchema;
+use lockstep_row::{TableSchema, arrow::arrow_schema};
 use lockstep_sql::ast::{CreateLike, IntoOutfile, Literal, LoadData, OptionItem, OptionValue};
 use lockstep_table::Table;
 
 use crate::{
-    Database, Output, Session,
+    Output, Session,
     append::{Rows, append_rows},
     catalog::TableEntry,
     offline_data::LoadMode,
@@ -31,6 +31,8 @@ struct Load {
     is_deep_copy: bool,
     is_local: bool,
     rows: Rows,
+    /// A query over the file, which it names `file`.
+    query: Option<OptionItem>,
     warnings: Vec<Diagnostic>,
 }
 
@@ -43,14 +45,68 @@ impl Session {
             Storage::Online => "ImportOnlineStorage",
             Storage::Offline => "ImportOfflineStorage",
         };
-        let settings = self.settings();
         self.as_job(kind, sql, || {
             let options = read_options(load)?;
             match storage {
-                Storage::Online => load_online(load, options, &entry.table, settings),
-                Storage::Offline => load_offline(load, options, &self.database, &entry, settings),
+                Storage::Online => self.load_online(load, options, &entry.table),
+                Storage::Offline => self.load_offline(load, options, &entry),
             }
         })
+    }
+
+    fn load_online(&self, load: &LoadData, options: Load, table: &Table) -> Result<Output> {
+        if !matches!(options.mode, None | Some(LoadMode::Append)) {
+            return refuse(load, "mode", "Rows are added to an online table: it is 'append'.");
+        }
+        if !options.is_deep_copy {
+            return refuse(load, "deep_copy", "Only offline data can stay in its files.");
+        }
+        let (batches, warnings) = self.read(load, &options, &table.schema())?;
+        let count = append_rows(&batches, table, options.rows)?;
+        Ok(loaded(count, options.warnings, warnings))
+    }
+
+    fn load_offline(&self, load: &LoadData, options: Load, entry: &TableEntry) -> Result<Output> {
+        if options.is_local {
+            return refuse(load, "load_mode", "A local load is for online tables.");
+        }
+        let mode = options.mode.unwrap_or(LoadMode::ErrorIfExists);
+        let schema = entry.table.schema();
+        let mut offline = entry.offline.write();
+        if !options.is_deep_copy {
+            if options.query.is_some() {
+                return refuse(load, "sql", "Data that stays in its files is taken as it is.");
+            }
+            offline.link(&load.path, &options.files, mode, load.path_span)?;
+            return Ok(loaded(0, options.warnings, Vec::new()));
+        }
+        let (batches, warnings) = self.read(load, &options, &schema)?;
+        let count = offline.copy(&self.database, &schema, &batches, (mode, load.path_span))?;
+        Ok(loaded(count, options.warnings, warnings))
+    }
+
+    /// What is to be loaded, and what was left out: the file's rows, or those of the query over
+    /// them. For a query, the types of the file's columns are found by looking at them.
+    fn read(
+        &self,
+        load: &LoadData,
+        options: &Load,
+        schema: &TableSchema,
+    ) -> Result<(Vec<RecordBatch>, Vec<Diagnostic>)> {
+        let settings = self.settings();
+        let Some(item) = &options.query else { return read(load, &options.files, schema, settings) };
+        let schema = infer_schema(&load.path, &options.files, &settings)
+            .map_err(|error| Box::new(error.at(load.path_span)))?;
+        let (batches, warnings) = read(load, &options.files, &schema, settings)?;
+        let scratch = self.scratch();
+        scratch.execute("SET @@execute_mode = 'online'")?;
+        scratch.create_table("file", &arrow_schema(&schema))?;
+        scratch.append("file", &batches)?;
+        let sql = text(item)?;
+        let run = scratch.query(&sql).and_then(|relation| relation.collect(None));
+        // Positions within the query mean nothing in this statement.
+        let output = run.map_err(|error| Box::new(Diagnostic { span: None, ..*error }.at(item.span)))?;
+        Ok((output.batches, warnings))
     }
 }
 
@@ -62,6 +118,7 @@ fn read_options(load: &LoadData) -> Result<Load> {
         is_deep_copy: true,
         is_local: false,
         rows: Rows::Timed,
+        query: None,
         warnings: Vec::new(),
     };
     for item in &load.options {
@@ -92,55 +149,11 @@ fn read_options(load: &LoadData) -> Result<Load> {
             "put_if_absent" if boolean(item)? => found.rows = Rows::Absent,
             "put_if_absent" => {}
             "sql" if text(item)?.is_empty() => {}
-            "sql" => {
-                return Diagnostic::unsupported("LOAD DATA with a query over the file")
-                    .at(item.span)
-                    .with_hint("Load the file into a table of its own, and export a query of it.")
-                    .err();
-            }
+            "sql" => found.query = Some(item.clone()),
             _ => found.warnings.push(ignored(item)),
         }
     }
     Ok(found)
-}
-
-fn load_online(
-    load: &LoadData,
-    options: Load,
-    table: &Table,
-    settings: Settings,
-) -> Result<Output> {
-    if !matches!(options.mode, None | Some(LoadMode::Append)) {
-        return refuse(load, "mode", "Rows are added to an online table: it is 'append'.");
-    }
-    if !options.is_deep_copy {
-        return refuse(load, "deep_copy", "Only offline data can stay in its files.");
-    }
-    let (batches, warnings) = read(load, &options.files, &table.schema(), settings)?;
-    let count = append_rows(&batches, table, options.rows)?;
-    Ok(loaded(count, options.warnings, warnings))
-}
-
-fn load_offline(
-    load: &LoadData,
-    options: Load,
-    database: &Database,
-    entry: &TableEntry,
-    settings: Settings,
-) -> Result<Output> {
-    if options.is_local {
-        return refuse(load, "load_mode", "A local load is for online tables.");
-    }
-    let mode = options.mode.unwrap_or(LoadMode::ErrorIfExists);
-    let schema = entry.table.schema();
-    let mut offline = entry.offline.write();
-    if !options.is_deep_copy {
-        offline.link(&load.path, &options.files, mode, load.path_span)?;
-        return Ok(loaded(0, options.warnings, Vec::new()));
-    }
-    let (batches, warnings) = read(load, &options.files, &schema, settings)?;
-    let count = offline.copy(database, &schema, &batches, (mode, load.path_span))?;
-    Ok(loaded(count, options.warnings, warnings))
 }
 
 /// Reads the whole file, and says what was left out.
@@ -208,7 +221,7 @@ pub(crate) fn write_outfile(
         match item.key.text.as_str() {
             "format" => options.format = format(item)?,
             "delimiter" => options.delimiter = character(item)?.unwrap_or(options.delimiter),
-            "header" => options.header = boolean(item)?,
+            "header" => options.header = Some(boolean(item)?),
             "null_value" => options.null_value = text(item)?,
             "quote" => options.quote = character(item)?,
             "mode" => match WriteMode::from_name(&text(item)?) {
@@ -313,6 +326,7 @@ fn ignored(item: &OptionItem) -> Diagnostic {
         "thread",
         "writer_type",
         "put_if_absent",
+        "sql",
         "coalesce",
     ];
     Diagnostic::new(code::INVALID_PARAMETER, message)

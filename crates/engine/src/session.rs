@@ -50,6 +50,13 @@ impl Session {
         Self { database, state: RwLock::new(state) }
     }
 
+    /// A session with the same settings over an empty database of its own.
+    pub(crate) fn scratch(&self) -> Self {
+        let current_database = DEFAULT_DATABASE.to_owned();
+        let state = State { current_database, variables: self.variables() };
+        Self { database: Database::in_memory(), state: RwLock::new(state) }
+    }
+
     /// Runs a script of one or more statements and gives the output of the last one. Statements
     /// before a failing one have taken effect; the failing one has not.
     pub fn execute(&self, script: &str) -> Result<Output> {

@@ -111,7 +111,10 @@ fn run(example: &Example, compatibility: Compatibility) -> String {
             last_value(&session(compatibility), &sql, compatibility)
         }
         Form::Aggregate => over_sample(&sample(compatibility, 5), example.sql, compatibility),
-        Form::Statements => last_value(&session(compatibility), example.sql, compatibility),
+        Form::Statements => {
+            let sql = example.sql.replace("{folder}", env!("CARGO_TARGET_TMPDIR"));
+            last_value(&session(compatibility), &sql, compatibility)
+        }
     }
 }
 

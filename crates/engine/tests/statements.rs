@@ -124,6 +124,43 @@ fn a_malformed_file_loads_nothing_unless_told_to_skip() {
 }
 
 #[test]
+fn a_query_over_a_file_is_loaded() {
+    let session = session();
+    let path = scratch("query.csv");
+    fs::write(&path, "name,n,seen\na,1,1000\nb,2,2000\nb,3,3000\n").unwrap();
+    let load = |sql: &str| {
+        let path = path.display();
+        session.execute(&format!("LOAD DATA INFILE '{path}' INTO TABLE t OPTIONS(sql='{sql}')"))
+    };
+    let query = "SELECT name AS k, int(n + 1) AS v, timestamp(seen) AS ts FROM file WHERE n > 1";
+    assert_eq!(load(query).unwrap().rows_affected, Some(2));
+    assert_eq!(rows(&session, "SELECT k, v, ts FROM t").len(), 2);
+    assert_eq!(rows(&session, "SELECT sum(v) FROM t"), ["7"]);
+    assert_eq!(load("SELECT nothing FROM file").unwrap_err().code, code::UNDEFINED_COLUMN);
+    assert_eq!(load("SELECT name AS stray FROM file").unwrap_err().code, code::UNDEFINED_COLUMN);
+    session.execute("SET @@execute_mode = 'offline'").unwrap();
+    assert_eq!(load(query).unwrap().rows_affected, Some(2));
+    fs::remove_file(path).unwrap();
+}
+
+#[test]
+fn a_header_is_written_before_rows_that_are_appended_when_asked() {
+    let session = session();
+    session.execute("INSERT INTO t VALUES ('a', 1, 5)").unwrap();
+    let path = scratch("header.csv");
+    let out = |options: &str| {
+        let sql = format!("SELECT k, v FROM t INTO OUTFILE '{}' {options}", path.display());
+        session.execute(&sql).unwrap();
+        fs::read_to_string(&path).unwrap()
+    };
+    assert_eq!(out(""), "k,v\na,1\n");
+    assert_eq!(out("OPTIONS(mode='append')"), "k,v\na,1\na,1\n");
+    assert_eq!(out("OPTIONS(mode='append', header=true)"), "k,v\na,1\na,1\nk,v\na,1\n");
+    assert_eq!(out("OPTIONS(mode='overwrite', header=false)"), "a,1\n");
+    fs::remove_file(path).unwrap();
+}
+
+#[test]
 fn a_result_goes_through_parquet_and_back() {
     let session = session();
     session

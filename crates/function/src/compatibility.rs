@@ -42,7 +42,7 @@ pub enum Form {
     Expression,
     /// An aggregate over [`crate::aggregate::SAMPLE`].
     Aggregate,
-    /// Statements, of which the last gives one value.
+    /// Statements, of which the last gives one value. `{folder}` is some folder.
     Statements,
 }
 
@@ -149,6 +149,19 @@ pub const DIFFERENCES: &[Difference] = &[
             sql: "csv(continuous(0.00000025))",
             standard: "2.5e-07",
             reference: "0.000000",
+        },
+        is_restored: true,
+    },
+    Difference {
+        name: "floats and TIMESTAMP in CSV files (INTO OUTFILE)",
+        standard: "A float as the fewest digits that read back, a TIMESTAMP as ISO 8601 with milliseconds.",
+        reference: "A float with six digits after the point, a TIMESTAMP as integer milliseconds.",
+        why: "What is exported must be what was stored, and readable by other tools.",
+        example: Example {
+            form: Form::Statements,
+            sql: "SELECT timestamp(1001) AS t, 0.00000025 AS x INTO OUTFILE '{folder}/file.csv' OPTIONS(mode='overwrite'); CREATE TABLE lines (line STRING); LOAD DATA INFILE '{folder}/file.csv' INTO TABLE lines OPTIONS(delimiter=';', header=false, mode='append'); SELECT line FROM lines WHERE line NOT LIKE 't,%'",
+            standard: "1970-01-01T00:00:01.001Z,2.5e-07",
+            reference: "1001,0.000000",
         },
         is_restored: true,
     },

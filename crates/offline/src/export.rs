@@ -62,16 +62,17 @@ pub struct ExportOptions {
     pub mode: WriteMode,
     /// CSV: between the fields.
     pub delimiter: u8,
-    /// CSV: whether the first line names the columns.
-    pub header: bool,
+    /// CSV: whether a line names the columns before the rows. `None`: where the file has nothing
+    /// before it.
+    pub header: Option<bool>,
     /// CSV: what stands for NULL.
     pub null_value: String,
     /// CSV: the character around every STRING, twice within it for itself. `None`: `"`, and only
     /// where a text could not be read back without.
     pub quote: Option<u8>,
     /// How values are printed in CSV: numbers as CAST to STRING prints them; a TIMESTAMP as
-    /// ISO 8601 in UTC with milliseconds, or, when the session follows the reference, as integer
-    /// milliseconds.
+    /// ISO 8601 in UTC with milliseconds. When the session follows the reference: floats with six
+    /// digits after the point, a TIMESTAMP as integer milliseconds.
     pub settings: Settings,
 }
 
@@ -81,7 +82,7 @@ impl Default for ExportOptions {
             format: FileFormat::Csv,
             mode: WriteMode::default(),
             delimiter: b',',
-            header: true,
+            header: None,
             null_value: "null".to_owned(),
             quote: None,
             settings: Settings::default(),
@@ -144,7 +145,7 @@ impl Exporter {
         let mut writer = csv::CsvWriter::new(options);
         let mut started = || {
             let old_bytes = if append { copy_lines(&self.path, &mut file)? } else { 0 };
-            if options.header && old_bytes == 0 {
+            if options.header.unwrap_or(old_bytes == 0) {
                 let names = self.schema.fields().iter().map(|field| field.name().as_str());
                 writer.write_header(names, &mut file)?;
             }

@@ -101,9 +101,12 @@ impl CsvWriter {
 
     fn print(&mut self, value: Datum<'_>) {
         let field = &mut self.field;
+        let is_reference = self.compatibility == Compatibility::OpenMldb;
         let printed = match value {
-            Datum::Timestamp(ms) if self.compatibility == Compatibility::OpenMldb => {
-                write!(field, "{ms}")
+            Datum::Timestamp(ms) if is_reference => write!(field, "{ms}"),
+            Datum::Float(value) if is_reference && value.is_finite() => write!(field, "{value:.6}"),
+            Datum::Double(value) if is_reference && value.is_finite() => {
+                write!(field, "{value:.6}")
             }
             Datum::Timestamp(ms) => {
                 let (days, time) = split_ms(ms);

@@ -77,7 +77,7 @@ fn csv_follows_its_options() {
     let path = directory.path().join("file.csv");
     let options = ExportOptions {
         delimiter: b';',
-        header: false,
+        header: Some(false),
         null_value: "-".to_owned(),
         quote: Some(b'\''),
         ..ExportOptions::default()

@@ -5,12 +5,13 @@
 
 use std::{
     fs::File,
+    io::{self, BufRead, BufReader},
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use ::arrow::array::RecordBatch;
-use ::csv::{ByteRecord, Reader, ReaderBuilder};
+use csv_core::{ReadFieldResult, Reader, ReaderBuilder};
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 use lockstep_function::{Settings, cast};
 use lockstep_row::{DataType, Datum, arrow::ColumnBuilder};
@@ -22,7 +23,10 @@ use crate::error::{from_arrow, from_io};
 const SHOWN_CHARS_MAX: usize = 80;
 
 /// The byte order mark that some programs put before UTF-8.
-const BYTE_ORDER_MARK: &str = "\u{feff}";
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
+/// Room that a field's text starts with.
+const FIELD_BYTES: usize = 1024;
 
 /// An open CSV file.
 #[derive(Debug)]
@@ -36,47 +40,116 @@ pub(super) struct CsvFile {
     builders: Vec<ColumnBuilder>,
 }
 
-/// The records of a file, with the means to say where one stands.
+/// The records of a file, with the means to say where one stands, and which fields were quoted.
 #[derive(Debug)]
 pub(super) struct Lines {
     path: PathBuf,
-    reader: Reader<File>,
-    record: ByteRecord,
+    file: BufReader<File>,
+    reader: Reader,
+    quote: Option<u8>,
+    /// The text of the record's fields, one behind the other, and room behind it.
+    bytes: Vec<u8>,
+    fields: Vec<Field>,
+    /// Lines that have been left behind.
+    lines_read: u64,
+    /// The line that the record starts in, from 1.
+    line: u64,
+}
+
+/// A field of the record.
+#[derive(Debug, Clone, Copy)]
+struct Field {
+    /// Where its text ends.
+    end: usize,
+    is_quoted: bool,
 }
 
 impl Lines {
     /// Opens a file.
     pub(super) fn open(path: PathBuf, options: &CsvOptions) -> Result<Self> {
-        let file =
-            lockstep_host::disk::open(&path).map_err(|error| from_io(&error, "read", &path))?;
+        let open = || -> io::Result<BufReader<File>> {
+            let mut file = BufReader::new(lockstep_host::disk::open(&path)?);
+            if file.fill_buf()?.starts_with(BYTE_ORDER_MARK) {
+                file.consume(BYTE_ORDER_MARK.len());
+            }
+            Ok(file)
+        };
+        let file = open().map_err(|error| from_io(&error, "read", &path))?;
         let mut builder = ReaderBuilder::new();
-        builder.has_headers(false).flexible(true).delimiter(options.delimiter);
+        builder.delimiter(options.delimiter);
         match options.quote {
             Some(quote) => builder.quote(quote),
             None => builder.quoting(false),
         };
-        Ok(Self { reader: builder.from_reader(file), path, record: ByteRecord::new() })
+        let quote = options.quote;
+        let bytes = vec![0; FIELD_BYTES];
+        let (reader, fields) = (builder.build(), Vec::new());
+        Ok(Self { path, file, reader, quote, bytes, fields, lines_read: 0, line: 1 })
     }
 
-    /// Goes to the next record; `false` at the end.
+    /// Goes to the next record; `false` at the end. Empty lines are no records.
     pub(super) fn advance(&mut self) -> Result<bool> {
-        self.reader.read_byte_record(&mut self.record).map_err(|error| match error.into_kind() {
-            ::csv::ErrorKind::Io(error) => from_io(&error, "read", &self.path),
-            // Lengths and encoding are not checked by the reader, so nothing else is left.
-            _ => Box::new(Diagnostic::internal("a CSV record could not be read")),
-        })
+        self.fields.clear();
+        let read = self.skip_line_ends().and_then(|()| {
+            self.line = self.lines_read + 1;
+            while self.read_field()? {}
+            Ok(!self.fields.is_empty())
+        });
+        read.map_err(|error| from_io(&error, "read", &self.path))
+    }
+
+    fn skip_line_ends(&mut self) -> io::Result<()> {
+        loop {
+            let input = self.file.fill_buf()?;
+            let is_end = |byte: &&u8| matches!(byte, b'\r' | b'\n');
+            let count = input.iter().take_while(is_end).count();
+            if count == 0 {
+                return Ok(());
+            }
+            self.lines_read += count_lines(&input[..count]);
+            self.file.consume(count);
+        }
+    }
+
+    /// Reads one field; whether the record has another.
+    fn read_field(&mut self) -> io::Result<bool> {
+        let mut end = self.fields.last().map_or(0, |field| field.end);
+        let first = self.file.fill_buf()?.first().copied();
+        let is_quoted = first.is_some() && first == self.quote;
+        loop {
+            let input = self.file.fill_buf()?;
+            let (result, consumed, written) =
+                self.reader.read_field(input, &mut self.bytes[end..]);
+            self.lines_read += count_lines(&input[..consumed]);
+            self.file.consume(consumed);
+            end += written;
+            match result {
+                ReadFieldResult::InputEmpty => {}
+                ReadFieldResult::OutputFull => self.bytes.resize(self.bytes.len() * 2, 0),
+                ReadFieldResult::Field { record_end } => {
+                    self.fields.push(Field { end, is_quoted });
+                    return Ok(!record_end);
+                }
+                ReadFieldResult::End => return Ok(false),
+            }
+        }
     }
 
     /// How many fields the record has.
     pub(super) fn width(&self) -> usize {
-        self.record.len()
+        self.fields.len()
     }
 
     /// A field of the record as text.
     pub(super) fn text(&self, field: usize) -> Option<&str> {
-        let text = std::str::from_utf8(self.record.get(field)?).ok()?;
-        let is_first = field == 0 && self.record.position().is_some_and(|at| at.byte() == 0);
-        Some(if is_first { text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text) } else { text })
+        let start = field.checked_sub(1).map_or(0, |before| self.fields[before].end);
+        let end = self.fields.get(field)?.end;
+        std::str::from_utf8(&self.bytes[start..end]).ok()
+    }
+
+    /// Whether a field of the record was written in quotes.
+    fn is_quoted(&self, field: usize) -> bool {
+        self.fields[field].is_quoted
     }
 
     /// The names in a header line.
@@ -87,8 +160,7 @@ impl Lines {
 
     /// The diagnostic of something wrong with the record.
     fn error(&self, code: &'static str, what: &str) -> Box<Diagnostic> {
-        let line = self.record.position().map_or(0, ::csv::Position::line);
-        let message = format!("file `{}`, line {line}: {what}", self.path.display());
+        let message = format!("file `{}`, line {}: {what}", self.path.display(), self.line);
         Box::new(Diagnostic::new(code, message).with_kind(Kind::FixData))
     }
 }
@@ -174,6 +246,10 @@ impl FileReader for CsvFile {
     }
 }
 
+fn count_lines(bytes: &[u8]) -> u64 {
+    bytes.iter().map(|byte| u64::from(*byte == b'\n')).sum()
+}
+
 fn read_row<'a>(
     target: &'a Target,
     lines: &'a Lines,
@@ -194,7 +270,9 @@ fn read_row<'a>(
             let what = format!("column `{}`: the text is not UTF-8", column.name);
             return Err(lines.error(code::BAD_COPY_FORMAT, &what));
         };
-        let is_null = text == target.options.csv.null_value;
+        // A quoted text is that text, also where it reads like NULL.
+        let is_text = column.data_type == DataType::String && lines.is_quoted(*field);
+        let is_null = text == target.options.csv.null_value && !is_text;
         let value = if is_null {
             Some(Datum::Null)
         } else {

@@ -60,7 +60,7 @@ pub struct CsvOptions {
     pub delimiter: u8,
     /// Whether the first line names the columns.
     pub header: bool,
-    /// The text that stands for NULL. An empty field of a column that is not STRING is NULL too.
+    /// The text that stands for NULL; in quotes, a STRING is that text. An empty field of a column that is not STRING is NULL too.
     pub null_value: String,
     /// Around a field; twice within it for itself. `None`: no character quotes.
     pub quote: Option<u8>,

@@ -10,7 +10,7 @@ use lockstep_diagnostic::{Diagnostic, code};
 use lockstep_function::Settings;
 use lockstep_row::{Column, DataType, TableSchema, Value};
 
-use super::{FileFormat, LoadOptions, OnError, infer_schema, read_file};
+use super::{CsvOptions, FileFormat, LoadOptions, OnError, infer_schema, read_file};
 use crate::{
     export::{ExportOptions, export},
     testing::{TestDirectory, rows_of},
@@ -45,6 +45,35 @@ fn person(name: &str, age: Option<i32>, seen: Option<i64>) -> Vec<Value> {
         age.map_or(Value::Null, Value::Int),
         seen.map_or(Value::Null, Value::Timestamp),
     ]
+}
+
+#[test]
+fn a_quoted_text_is_not_null() {
+    let directory = TestDirectory::new();
+    let path = directory.write(
+        "people.csv",
+        "\r\n\"name\",age,seen\r\n\"null\",\"null\",\"\"\r\n\r\nnull,null,\n\"a\nb\",1,2\n'null',2,3",
+    );
+    let nobody = [vec![Value::Null], person("", None, None)[1..].to_vec()].concat();
+    let (rows, _) = load(&path, &LoadOptions::default(), &people()).unwrap();
+    let expected = [
+        person("null", None, None),
+        nobody.clone(),
+        person("a\nb", Some(1), Some(2)),
+        person("'null'", Some(2), Some(3)),
+    ];
+    assert_eq!(rows, expected);
+
+    let path = directory.write("empty.csv", "name,age,seen\n'',1,2\n,'',\n\"null\",2,3\n");
+    let csv = CsvOptions {
+        quote: Some(b'\''),
+        null_value: String::new(),
+        ..CsvOptions::default()
+    };
+    let (rows, _) = load(&path, &LoadOptions { csv, ..LoadOptions::default() }, &people()).unwrap();
+    let expected =
+        [person("", Some(1), Some(2)), nobody, person("\"null\"", Some(2), Some(3))];
+    assert_eq!(rows, expected);
 }
 
 #[test]
