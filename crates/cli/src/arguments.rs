@@ -8,14 +8,15 @@ use clap::{Parser, error::ErrorKind};
     name = "lockstep",
     version,
     after_help = "Without arguments it starts a prompt, or runs the script on its input.\n\
-                  `lockstep demo flights` runs the demonstration that comes with the Python package."
+                  `lockstep demo flights` runs the demonstration that comes with the Python package.\n\
+                  `lockstep bench M1` measures it beside other databases; `lockstep bench --help`."
 )]
 struct Line {
     /// Runs these statements and ends.
     #[arg(short = 'c', long = "command", value_name = "SQL", conflicts_with = "target")]
     command: Option<String>,
 
-    /// A file of statements to run, or one of `demo`, `serve`, `bench`.
+    /// A file of statements to run, or one of `demo`, `bench`.
     #[arg(value_name = "FILE")]
     target: Option<String>,
 
@@ -63,7 +64,7 @@ impl Task {
             (None, None) => Self::Input,
             (None, Some(target)) => match target.as_str() {
                 "demo" => Self::Demo(line.rest),
-                "serve" | "bench" | "doctor" => Self::NotYet(target),
+                "serve" | "doctor" => Self::NotYet(target),
                 _ if line.rest.is_empty() => Self::File(target),
                 _ => Self::Refuse(format!(
                     "error: one file at a time, found also `{}`\n",

@@ -22,13 +22,14 @@
 //! | [`database`](Database) | the engine: catalog, clock, arrivals |
 //! | [`session`](Session) | one user's settings; the statements |
 //! | `definition`, `create_table`, `table_options` | databases, tables, indexes |
-//! | `append`, `delete`, `literal`, `constant`, `load`, `offline_data` | writes |
+//! | `append`, [`appender`](Appender), `delete`, `literal`, `constant`, `load`, `offline_data` | writes |
 //! | `parameters` | statements with `?` |
 //! | `relation`, `index_read`, `request`, `deployment`, `procedure`, `verify` | queries in batch mode and in request mode |
 //! | `settings`, `show`, `job`, `user`, `inspect` | SET, SHOW, DESC, jobs, users, what exists as values |
 //! | [`lint`] | warnings of DEPLOY and EXPLAIN |
 
 mod append;
+mod appender;
 mod catalog;
 mod config;
 mod constant;
@@ -56,6 +57,7 @@ mod table_options;
 mod user;
 mod verify;
 
+pub use appender::Appender;
 pub use database::Database;
 pub use inspect::{DeploymentInfo, TableIndex};
 pub use lockstep_diagnostic::{Diagnostic, Kind, Result, Span, code};

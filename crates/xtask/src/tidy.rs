@@ -23,12 +23,14 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("meaning of queries", &["plan"]),
     ("execution", &["online", "offline"]),
     ("database", &["engine"]),
+    // Above the database, which it measures; below the shell, which offers it as `lockstep bench`.
+    ("measuring", &["bench"]),
     ("doors", &["cli"]),
     ("binary", &["python"]),
 ];
 
 /// See everything; seen by nobody.
-const BESIDE: &[&str] = &["testkit", "xtask", "bench", "sim"];
+const BESIDE: &[&str] = &["testkit", "xtask", "sim"];
 
 /// Outside engines, and the crates that may name each of them. A name ending in `*` is a prefix.
 const DOORS: &[(&str, &[&str])] = &[
@@ -37,6 +39,8 @@ const DOORS: &[(&str, &[&str])] = &[
     ("parquet", &["offline", "engine"]),
     ("sqlparser", &["sql", "unification"]),
     ("crossbeam-epoch", &["series"]),
+    ("hdrhistogram", &["bench"]),
+    ("libc", &["bench"]),
 ];
 
 /// Words that name nothing.

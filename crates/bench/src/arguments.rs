@@ -1,0 +1,135 @@
+//! The command line of `lockstep bench`.
+
+use std::path::PathBuf;
+
+use clap::{Parser, ValueEnum, error::ErrorKind};
+
+/// Measures Lockstep and its peers, side by side.
+#[derive(Debug, Clone, Parser)]
+#[expect(clippy::struct_excessive_bools, reason = "a command line's switches")]
+#[command(name = "lockstep bench", version, after_help = AFTER)]
+pub(crate) struct Options {
+    /// What to run: M1 to M6.
+    #[arg(value_enum, ignore_case = true, required_unless_present = "install")]
+    pub(crate) workload: Option<WorkloadId>,
+
+    /// Prints the result as one line of JSON, the last one.
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Peers to run beside Lockstep; without it those that are installed. `none` for none.
+    #[arg(long, value_delimiter = ',', value_name = "NAMES")]
+    pub(crate) peers: Option<Vec<PeerName>>,
+
+    /// Less data and shorter loops: under a minute, loading included.
+    #[arg(long)]
+    pub(crate) quick: bool,
+
+    /// Numbers of client threads to measure with; the first one gives the headline.
+    #[arg(long, value_delimiter = ',', default_value = "1,2", value_name = "N")]
+    pub(crate) threads: Vec<usize>,
+
+    /// How often to measure; from 2 on, results are medians and carry min and max.
+    #[arg(long, value_name = "N")]
+    pub(crate) runs: Option<usize>,
+
+    /// Also runs the workload's sweeps; with `--peers` the peers run in them too.
+    #[arg(long)]
+    pub(crate) sweep: bool,
+
+    /// Writes the JSON, a table and a plot into this folder.
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) out: Option<PathBuf>,
+
+    /// Installs the peers with the system's own package clients, and ends.
+    #[arg(long)]
+    pub(crate) install: bool,
+}
+
+const AFTER: &str = "Peers are started on this machine only, with data folders of their own, and \
+                     stopped at the end.";
+
+/// A workload of the suite.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum WorkloadId {
+    /// Two windows of six aggregates, two last joins, fourteen scalars over 30 columns.
+    #[value(name = "M1")]
+    M1,
+}
+
+/// A system beside Lockstep.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PeerName {
+    /// No peer at all.
+    None,
+    /// In this process.
+    Duckdb,
+}
+
+/// Why nothing is measured.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// Print this and end with 0.
+    Print(String),
+    /// Print this and end with 2.
+    Refuse(String),
+}
+
+impl Options {
+    /// Understands the arguments, which do not include the program's name.
+    pub(crate) fn read(args: Vec<String>) -> Result<Self, Stop> {
+        Self::try_parse_from(std::iter::once("lockstep bench".to_owned()).chain(args)).map_err(
+            |error| match error.kind() {
+                ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+                    Stop::Print(error.to_string())
+                }
+                _ => Stop::Refuse(error.to_string()),
+            },
+        )
+    }
+
+    /// Whether a peer is to run, and whether it was asked for by name.
+    pub(crate) fn wants(&self, peer: PeerName) -> Wanted {
+        match &self.peers {
+            None => Wanted::IfThere,
+            Some(names) if names.contains(&peer) => Wanted::Yes,
+            Some(_) => Wanted::No,
+        }
+    }
+
+    /// How often to measure.
+    pub(crate) fn runs(&self) -> usize {
+        self.runs.unwrap_or(1).max(1)
+    }
+}
+
+/// Whether a peer is to run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// It was not asked for.
+    No,
+    /// When it is installed.
+    IfThere,
+    /// It was asked for by name.
+    Yes,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Options, PeerName, Stop, Wanted, WorkloadId};
+
+    fn read(line: &str) -> Result<Options, Stop> {
+        Options::read(line.split(' ').map(str::to_owned).collect())
+    }
+
+    #[test]
+    fn the_forms_of_the_command_line() {
+        let options = read("m1 --json --quick --peers duckdb --threads 1").unwrap();
+        assert_eq!(options.workload, Some(WorkloadId::M1));
+        assert_eq!(options.wants(PeerName::Duckdb), Wanted::Yes);
+        assert_eq!(read("M1").unwrap().wants(PeerName::Duckdb), Wanted::IfThere);
+        assert_eq!(read("M1 --peers none").unwrap().wants(PeerName::Duckdb), Wanted::No);
+        assert!(matches!(read("M9"), Err(Stop::Refuse(_))));
+        assert!(matches!(read("--help"), Err(Stop::Print(_))));
+    }
+}

@@ -1,0 +1,77 @@
+//! Peers: what a user would take instead, each tuned as its own users would.
+//!
+//! Workloads speak to those that know SQL through [`SqlConnection`] and need not know which one it
+//! is. `duckdb` runs in this process; servers run on this machine, behind a socket in the file
+//! system, with data folders of their own that vanish with them.
+
+pub(crate) mod duckdb;
+pub(crate) mod install;
+pub(crate) mod place;
+pub(crate) mod prepared;
+
+use crate::{
+    cell::Cell,
+    error::Result,
+    statement::{Dialect, Kind, Statement},
+};
+
+/// A peer that knows SQL, running.
+pub(crate) trait SqlPeer: Sync {
+    /// Its name in results.
+    fn name(&self) -> &'static str;
+
+    /// A connection, for the thread that makes it.
+    fn connect(&self) -> Result<Box<dyn SqlConnection + '_>>;
+}
+
+/// Gives the next lines of a table to load, and says how many they are; 0 at the end.
+pub(crate) type NextLines<'a> = dyn FnMut(&mut String) -> usize + 'a;
+
+/// A connection to a peer.
+pub(crate) trait SqlConnection {
+    /// Whose SQL it speaks.
+    fn dialect(&self) -> Dialect;
+
+    /// Runs a statement and returns its rows.
+    fn execute(&mut self, sql: &str) -> Result<Vec<Vec<Cell>>>;
+
+    /// Prepares a statement and returns its number on this connection.
+    fn prepare(&mut self, statement: &Statement) -> Result<usize>;
+
+    /// Runs a prepared statement with these values, in the order of its text.
+    fn run(
+        &mut self,
+        prepared: usize,
+        values: &mut dyn Iterator<Item = &Cell>,
+    ) -> Result<Vec<Vec<Cell>>>;
+
+    /// Makes a table.
+    fn create_table(&mut self, name: &str, columns: &[(String, Kind)]) -> Result<()> {
+        let dialect = self.dialect();
+        let columns: Vec<String> = columns
+            .iter()
+            .map(|(name, kind)| format!("{name} {}", dialect.type_name(*kind)))
+            .collect();
+        self.execute(&format!("CREATE TABLE {name} ({})", columns.join(", ")))?;
+        Ok(())
+    }
+
+    /// Makes the index by which a window finds the rows of a key, newest first; an index may carry
+    /// the columns that are read.
+    fn create_time_index(
+        &mut self,
+        table: &str,
+        key: &str,
+        time: &str,
+        included: &[&str],
+    ) -> Result<()>;
+
+    /// Loads lines of tab-separated text; NULL is `\N`.
+    fn copy_in(&mut self, table: &str, next: &mut NextLines<'_>) -> Result<()>;
+
+    /// What its users do after a load: statistics, and whatever makes reads fast.
+    fn settle(&mut self, table: &str) -> Result<()>;
+
+    /// Memory of these tables and their indexes, by the peer's own account, in bytes.
+    fn table_bytes(&mut self, tables: &[String]) -> Result<Option<u64>>;
+}

@@ -1,0 +1,242 @@
+//! DuckDB, in this process: its shared library, loaded when it is there.
+//!
+//! An in-memory database; each client has a connection of its own. Statements are prepared, and
+//! values are read one by one, as a binding does.
+
+mod library;
+
+use std::{
+    ffi::{CStr, CString, c_char, c_void},
+    io::Write as _,
+    ptr,
+};
+
+use library::{Library, QueryResult};
+use lockstep_host::disk;
+
+use super::{NextLines, SqlConnection, SqlPeer, install::duckdb_library, place::Scratch};
+use crate::{
+    cell::Cell,
+    error::{Error, Result, Trying},
+    statement::{Dialect, Statement},
+};
+
+const NAME: &str = "duckdb";
+
+/// An in-memory database.
+#[derive(Debug)]
+pub(crate) struct DuckDb {
+    library: Library,
+    database: *mut c_void,
+    scratch: Scratch,
+}
+
+// SAFETY: a DuckDB database handle may be used by several threads; connections are made from it
+// under its own locks.
+unsafe impl Sync for DuckDb {}
+
+impl DuckDb {
+    /// Loads the library and opens an empty database that uses this many threads for a query.
+    pub(crate) fn open(threads: usize) -> Result<Self> {
+        let library = Library::load(&duckdb_library())?;
+        let mut database = ptr::null_mut();
+        // SAFETY: a null path opens a database in memory; the handle is written on success.
+        if unsafe { (library.open)(ptr::null(), &raw mut database) } != 0 {
+            return Err(Error::peer(NAME, "a database in memory cannot be opened"));
+        }
+        let duckdb = Self { library, database, scratch: Scratch::new(NAME)? };
+        duckdb.connect()?.execute(&format!("SET threads = {threads}"))?;
+        Ok(duckdb)
+    }
+}
+
+impl Drop for DuckDb {
+    fn drop(&mut self) {
+        // SAFETY: connections borrow the database, so there are none.
+        unsafe { (self.library.close)(&raw mut self.database) };
+    }
+}
+
+impl SqlPeer for DuckDb {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn connect(&self) -> Result<Box<dyn SqlConnection + '_>> {
+        let mut handle = ptr::null_mut();
+        // SAFETY: the database is open; the handle is written on success.
+        if unsafe { (self.library.connect)(self.database, &raw mut handle) } != 0 {
+            return Err(Error::peer(NAME, "no connection"));
+        }
+        Ok(Box::new(Connection { duckdb: self, handle, prepared: Vec::new() }))
+    }
+}
+
+#[derive(Debug)]
+struct Connection<'a> {
+    duckdb: &'a DuckDb,
+    handle: *mut c_void,
+    prepared: Vec<*mut c_void>,
+}
+
+impl Connection<'_> {
+    fn library(&self) -> &Library {
+        &self.duckdb.library
+    }
+
+    fn bind(&self, statement: *mut c_void, place: u64, value: &Cell) -> Result<()> {
+        let library = self.library();
+        // SAFETY: the statement is alive; text is copied before the call returns.
+        let state = unsafe {
+            match value {
+                Cell::Null => (library.bind_null)(statement, place),
+                Cell::Int(value) => (library.bind_int64)(statement, place, *value),
+                Cell::Double(value) => (library.bind_double)(statement, place, *value),
+                Cell::Time(ms) => (library.bind_timestamp)(statement, place, ms * 1_000),
+                Cell::Text(text) => {
+                    let length = u64::try_from(text.len()).expect("a length fits 64 bits");
+                    (library.bind_text)(statement, place, text.as_ptr().cast(), length)
+                }
+            }
+        };
+        if state == 0 {
+            Ok(())
+        } else {
+            Err(Error::peer(NAME, format!("parameter {place}: {value}")))
+        }
+    }
+
+    /// Reads and destroys a result.
+    fn rows(&self, state: u32, mut result: QueryResult) -> Result<Vec<Vec<Cell>>> {
+        let library = self.library();
+        let result = &raw mut result;
+        // SAFETY: the library filled the result, also when it failed, and it is destroyed once.
+        unsafe {
+            let rows = if state == 0 {
+                let (columns, rows) = ((library.column_count)(result), (library.row_count)(result));
+                let row =
+                    |row| (0..columns).map(|column| library.cell(result, column, row)).collect();
+                Ok((0..rows).map(row).collect())
+            } else {
+                Err(Error::peer(NAME, text_of((library.result_error)(result))))
+            };
+            (library.destroy_result)(result);
+            rows
+        }
+    }
+}
+
+/// A text of the library's, which stays its own. Empty for a null pointer.
+///
+/// # Safety
+///
+/// The pointer is null or points to text that ends with a zero byte.
+unsafe fn text_of(text: *const c_char) -> String {
+    if text.is_null() {
+        return String::new();
+    }
+    // SAFETY: the caller says so.
+    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+}
+
+fn c_text(text: &str) -> CString {
+    CString::new(text).expect("statements have no zero bytes")
+}
+
+impl SqlConnection for Connection<'_> {
+    fn dialect(&self) -> Dialect {
+        Dialect::DuckDb
+    }
+
+    fn execute(&mut self, sql: &str) -> Result<Vec<Vec<Cell>>> {
+        let mut result = QueryResult::default();
+        // SAFETY: the connection is open; the result is written in every case.
+        let state =
+            unsafe { (self.library().query)(self.handle, c_text(sql).as_ptr(), &raw mut result) };
+        self.rows(state, result)
+    }
+
+    fn prepare(&mut self, statement: &Statement) -> Result<usize> {
+        let mut prepared = ptr::null_mut();
+        let sql = c_text(&statement.sql);
+        // SAFETY: the connection is open; the handle is written in every case.
+        let state =
+            unsafe { (self.library().prepare)(self.handle, sql.as_ptr(), &raw mut prepared) };
+        self.prepared.push(prepared);
+        if state == 0 {
+            return Ok(self.prepared.len() - 1);
+        }
+        // SAFETY: the handle is alive until the connection is dropped.
+        let message = unsafe { text_of((self.library().prepare_error)(prepared)) };
+        Err(Error::peer(NAME, format!("{message}\n{}", statement.sql)))
+    }
+
+    fn run(
+        &mut self,
+        prepared: usize,
+        values: &mut dyn Iterator<Item = &Cell>,
+    ) -> Result<Vec<Vec<Cell>>> {
+        let statement = self.prepared[prepared];
+        for (place, value) in (1..).zip(values) {
+            self.bind(statement, place, value)?;
+        }
+        let mut result = QueryResult::default();
+        // SAFETY: the statement is alive; the result is written in every case.
+        let state = unsafe { (self.library().execute_prepared)(statement, &raw mut result) };
+        self.rows(state, result)
+    }
+
+    fn create_time_index(
+        &mut self,
+        table: &str,
+        key: &str,
+        _time: &str,
+        _included: &[&str],
+    ) -> Result<()> {
+        self.execute(&format!("CREATE INDEX {table}_{key} ON {table} ({key})")).map(drop)
+    }
+
+    fn copy_in(&mut self, table: &str, next: &mut NextLines<'_>) -> Result<()> {
+        let path = self.duckdb.scratch.path().join("load.tsv");
+        let trying = || format!("write {}", path.display());
+        let mut file = disk::create(&path).trying(trying)?;
+        let mut lines = String::new();
+        while next(&mut lines) > 0 {
+            file.write_all(lines.as_bytes()).trying(trying)?;
+            lines.clear();
+        }
+        drop(file);
+        let path = path.display();
+        self.execute(&format!(
+            "COPY {table} FROM '{path}' (FORMAT csv, DELIMITER '\t', NULL '\\N', HEADER false)"
+        ))?;
+        Ok(())
+    }
+
+    fn settle(&mut self, table: &str) -> Result<()> {
+        self.execute(&format!("ANALYZE {table}")).map(drop)
+    }
+
+    fn table_bytes(&mut self, _tables: &[String]) -> Result<Option<u64>> {
+        let rows =
+            self.execute("SELECT CAST(sum(memory_usage_bytes) AS BIGINT) FROM duckdb_memory()")?;
+        let bytes = rows.first().and_then(|row| row.first());
+        Ok(match bytes {
+            Some(Cell::Int(bytes)) => u64::try_from(*bytes).ok(),
+            _ => None,
+        })
+    }
+}
+
+impl Drop for Connection<'_> {
+    fn drop(&mut self) {
+        let library = &self.duckdb.library;
+        // SAFETY: each handle was made by the library and is destroyed once.
+        unsafe {
+            for statement in &mut self.prepared {
+                (library.destroy_prepare)(statement);
+            }
+            (library.disconnect)(&raw mut self.handle);
+        }
+    }
+}

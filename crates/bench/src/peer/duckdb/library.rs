@@ -1,0 +1,141 @@
+//! The functions of DuckDB's C interface that the benchmarks call, found in its shared library.
+
+use std::{
+    ffi::{CString, c_char, c_void},
+    os::unix::ffi::OsStrExt as _,
+    path::Path,
+};
+
+use super::text_of;
+use crate::{
+    cell::Cell,
+    error::{Error, Result},
+};
+
+/// `duckdb_result`: filled and read by the library only.
+#[derive(Debug)]
+#[repr(C)]
+pub(super) struct QueryResult([*mut c_void; 6]);
+
+impl Default for QueryResult {
+    fn default() -> Self {
+        Self([std::ptr::null_mut(); 6])
+    }
+}
+
+type Handle = *mut c_void;
+type State = u32;
+
+macro_rules! library {
+    ($($name:ident = $symbol:literal: fn($($argument:ty),*) $(-> $returns:ty)?;)*) => {
+        /// The library, which stays loaded until the process ends.
+        #[derive(Debug, Clone, Copy)]
+        pub(super) struct Library {
+            $(pub(super) $name: unsafe extern "C" fn($($argument),*) $(-> $returns)?,)*
+        }
+
+        impl Library {
+            fn find(library: Handle, path: &Path) -> Result<Self> {
+                Ok(Self {
+                    $($name: {
+                        let symbol = symbol(library, $symbol, path)?;
+                        // SAFETY: this is the function's type in the library's header.
+                        unsafe {
+                            std::mem::transmute::<
+                                Handle,
+                                unsafe extern "C" fn($($argument),*) $(-> $returns)?,
+                            >(symbol)
+                        }
+                    },)*
+                })
+            }
+        }
+    };
+}
+
+library! {
+    open = "duckdb_open": fn(*const c_char, *mut Handle) -> State;
+    close = "duckdb_close": fn(*mut Handle);
+    connect = "duckdb_connect": fn(Handle, *mut Handle) -> State;
+    disconnect = "duckdb_disconnect": fn(*mut Handle);
+    query = "duckdb_query": fn(Handle, *const c_char, *mut QueryResult) -> State;
+    result_error = "duckdb_result_error": fn(*mut QueryResult) -> *const c_char;
+    destroy_result = "duckdb_destroy_result": fn(*mut QueryResult);
+    prepare = "duckdb_prepare": fn(Handle, *const c_char, *mut Handle) -> State;
+    prepare_error = "duckdb_prepare_error": fn(Handle) -> *const c_char;
+    destroy_prepare = "duckdb_destroy_prepare": fn(*mut Handle);
+    bind_null = "duckdb_bind_null": fn(Handle, u64) -> State;
+    bind_int64 = "duckdb_bind_int64": fn(Handle, u64, i64) -> State;
+    bind_double = "duckdb_bind_double": fn(Handle, u64, f64) -> State;
+    bind_timestamp = "duckdb_bind_timestamp": fn(Handle, u64, i64) -> State;
+    bind_text = "duckdb_bind_varchar_length": fn(Handle, u64, *const c_char, u64) -> State;
+    execute_prepared = "duckdb_execute_prepared": fn(Handle, *mut QueryResult) -> State;
+    column_count = "duckdb_column_count": fn(*mut QueryResult) -> u64;
+    row_count = "duckdb_row_count": fn(*mut QueryResult) -> u64;
+    column_type = "duckdb_column_type": fn(*mut QueryResult, u64) -> u32;
+    value_is_null = "duckdb_value_is_null": fn(*mut QueryResult, u64, u64) -> bool;
+    value_int64 = "duckdb_value_int64": fn(*mut QueryResult, u64, u64) -> i64;
+    value_double = "duckdb_value_double": fn(*mut QueryResult, u64, u64) -> f64;
+    value_text = "duckdb_value_varchar": fn(*mut QueryResult, u64, u64) -> *mut c_char;
+    free = "duckdb_free": fn(*mut c_void);
+}
+
+/// `duckdb_type`: of the types that answers have.
+const FIRST_INTEGER: u32 = 1;
+const LAST_INTEGER: u32 = 9;
+const FLOAT: u32 = 10;
+const DOUBLE: u32 = 11;
+const TIMESTAMP: u32 = 12;
+
+impl Library {
+    /// Loads the library of this path.
+    pub(super) fn load(path: &Path) -> Result<Self> {
+        let missing = |message: String| Error::Missing { system: super::NAME, message };
+        if !path.exists() {
+            return Err(missing(path.display().to_string()));
+        }
+        let name = CString::new(path.as_os_str().as_bytes()).expect("a path has no zero bytes");
+        // SAFETY: loading runs the library's initializers, which ask nothing of the process.
+        let library = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+        if library.is_null() {
+            return Err(missing(format!("{} cannot be loaded", path.display())));
+        }
+        Self::find(library, path)
+    }
+
+    /// One value of a result.
+    ///
+    /// # Safety
+    ///
+    /// The result was filled by this library and holds this column and row.
+    pub(super) unsafe fn cell(&self, result: *mut QueryResult, column: u64, row: u64) -> Cell {
+        // SAFETY: the caller says so; text is freed once, after it was copied.
+        unsafe {
+            if (self.value_is_null)(result, column, row) {
+                return Cell::Null;
+            }
+            match (self.column_type)(result, column) {
+                FIRST_INTEGER..=LAST_INTEGER => Cell::Int((self.value_int64)(result, column, row)),
+                FLOAT | DOUBLE => Cell::Double((self.value_double)(result, column, row)),
+                TIMESTAMP => Cell::Time((self.value_int64)(result, column, row) / 1_000),
+                _ => {
+                    let text = (self.value_text)(result, column, row);
+                    let copy = text_of(text);
+                    (self.free)(text.cast());
+                    Cell::Text(copy.into())
+                }
+            }
+        }
+    }
+}
+
+fn symbol(library: Handle, name: &str, path: &Path) -> Result<Handle> {
+    let c_name = CString::new(name).expect("a name has no zero bytes");
+    // SAFETY: the library is loaded and the name ends with a zero byte.
+    let found = unsafe { libc::dlsym(library, c_name.as_ptr()) };
+    if found.is_null() {
+        let message = format!("{} has no function {name}", path.display());
+        return Err(Error::Missing { system: super::NAME, message });
+    }
+    Ok(found)
+}

@@ -1,0 +1,73 @@
+//! Installs the peers with the system's own package clients.
+//!
+//! DuckDB comes as the shared library that its package for Node carries; the servers as Debian
+//! packages, which need root.
+
+use std::{fs, path::PathBuf, process::Command};
+
+use super::place::cache_folder;
+use crate::error::{Error, Result, Trying};
+
+/// The package that carries DuckDB's shared library, and its version.
+const DUCKDB_PACKAGE: &str = "@duckdb/node-bindings-linux-x64@1.5.6-r.1";
+
+/// Where DuckDB's shared library is once it is installed.
+pub(crate) fn duckdb_library() -> PathBuf {
+    cache_folder().join("duckdb/package/libduckdb.so")
+}
+
+/// Installs what is missing; `say` tells what happens.
+pub(crate) fn install(say: &mut dyn FnMut(&str)) -> Result<()> {
+    if duckdb_library().exists() {
+        say("duckdb: there");
+    } else {
+        say("duckdb: fetching its shared library");
+        fetch_duckdb()?;
+    }
+    let missing: Vec<&str> = SERVERS
+        .iter()
+        .filter(|(_, program)| super::place::find_program(program).is_none())
+        .map(|(package, _)| *package)
+        .collect();
+    if missing.is_empty() {
+        say("mariadb, postgres, redis: there");
+        return Ok(());
+    }
+    say(&format!("installing {}", missing.join(", ")));
+    run(Command::new("apt-get").args(["update", "--quiet=2"]))?;
+    let mut command = Command::new("apt-get");
+    command.env("DEBIAN_FRONTEND", "noninteractive");
+    run(command.args(["install", "--quiet=2", "--yes", "--no-install-recommends"]).args(missing))
+}
+
+/// Debian packages, and a program of each.
+const SERVERS: [(&str, &str); 3] =
+    [("mariadb-server", "mariadbd"), ("postgresql", "postgres"), ("redis-server", "redis-server")];
+
+fn fetch_duckdb() -> Result<()> {
+    let folder = cache_folder().join("duckdb");
+    fs::create_dir_all(&folder).trying(|| format!("make the folder {}", folder.display()))?;
+    let mut pack = Command::new("npm");
+    run(pack.args(["pack", "--silent", DUCKDB_PACKAGE]).current_dir(&folder))?;
+    let entries =
+        fs::read_dir(&folder).trying(|| format!("read the folder {}", folder.display()))?;
+    let archive = entries
+        .filter_map(|entry| entry.ok().map(|entry| entry.path()))
+        .find(|path| path.extension().is_some_and(|extension| extension == "tgz"));
+    let Some(archive) = archive else {
+        let message = format!("npm left no archive in {}", folder.display());
+        return Err(Error::Missing { system: "duckdb", message });
+    };
+    run(Command::new("tar").arg("xzf").arg(&archive).current_dir(&folder))?;
+    fs::remove_file(&archive).trying(|| format!("remove {}", archive.display()))
+}
+
+fn run(command: &mut Command) -> Result<()> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let status = command.stdout(std::process::Stdio::null()).status();
+    let status = status.trying(|| format!("run {program}"))?;
+    if status.success() {
+        return Ok(());
+    }
+    Err(Error::Missing { system: "a peer", message: format!("{program} ended with {status}") })
+}
