@@ -8,7 +8,7 @@ use std::sync::Arc;
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_plan::{BindOptions, BoundQuery, bind_constant, type_of};
 use lockstep_row::{Arena, DataType, Datum, Value, arrow::ColumnBuilder};
-use lockstep_sql::ast::{CreateProcedure, Expr, ObjectName};
+use lockstep_sql::ast::{CreateProcedure, Expr, ObjectName, OptionItem};
 
 use crate::{
     Output, Parameter, PreparedRequest, Session,
@@ -46,7 +46,10 @@ impl Session {
                 let at = create.name.database.as_ref().unwrap_or(&create.name.name);
                 return no_database(at, objects.databases.keys().map(String::as_str));
             };
-            if found.procedures.contains_key(&name) || found.deployments.contains_key(&name) {
+            let is_replaced = create.or_replace && found.procedures.contains_key(&name);
+            if !is_replaced
+                && (found.procedures.contains_key(&name) || found.deployments.contains_key(&name))
+            {
                 if create.if_not_exists {
                     return Ok(done("CREATE PROCEDURE"));
                 }
@@ -54,6 +57,12 @@ impl Session {
                 let at = create.name.name.span;
                 return Diagnostic::new(code::DUPLICATE_OBJECT, message).at(at).err();
             }
+        }
+        if create.temporary {
+            return Diagnostic::unsupported("a temporary procedure is not supported")
+                .at(create.name.name.span)
+                .with_hint("Leave TEMP out, and drop the procedure when it is done with.")
+                .err();
         }
         let [query] = create.body.as_slice() else {
             let message = format!("a procedure holds one query, not {}", create.body.len());
@@ -63,7 +72,8 @@ impl Session {
         check_parameters(create, &bound)?;
         let tables = self.database.tables();
         let request = PreparedRequest::compile(&bound, &tables)?;
-        let warnings = lint::check(&bound, &tables, lint::Purpose::Serving);
+        let mut warnings: Vec<_> = create.options.iter().map(ignored_option).collect();
+        warnings.extend(lint::check(&bound, &tables, lint::Purpose::Serving));
         let procedure = Procedure {
             sql: query_text(script, create.span),
             request: Arc::new(request),
@@ -189,4 +199,9 @@ fn check_parameters(create: &CreateProcedure, bound: &BoundQuery) -> Result<()> 
         }
     }
     Ok(())
+}
+
+fn ignored_option(item: &OptionItem) -> Diagnostic {
+    let message = format!("option `{}` does not exist and is ignored", item.key.text);
+    Diagnostic::new(code::INVALID_PARAMETER, message).at(item.key.span)
 }

@@ -98,6 +98,12 @@ impl ExprBinder<'_> {
                 let arguments = vec![self.bind(operand)?, self.bind(index)?];
                 return call::operator("element_at", arguments, self.settings, expr.span);
             }
+            ExprKind::SubQuery { .. } => {
+                return Diagnostic::unsupported("a sub-query in an expression is not supported")
+                    .at(expr.span)
+                    .with_hint("Use LAST JOIN to look a row up in another table.")
+                    .err();
+            }
             ExprKind::Array { element, items } => {
                 return self.array(element.as_ref(), items, expr.span);
             }

@@ -194,7 +194,10 @@ pub(crate) fn has_group_aggregate(expr: &ast::Expr) -> bool {
                 stack.extend([operand.as_ref(), index.as_ref()]);
             }
             ExprKind::Array { items, .. } => stack.extend(items),
-            ExprKind::Column(_) | ExprKind::Literal(_) | ExprKind::Parameter(_) => {}
+            ExprKind::Column(_)
+            | ExprKind::Literal(_)
+            | ExprKind::Parameter(_)
+            | ExprKind::SubQuery { .. } => {}
         }
     }
     false

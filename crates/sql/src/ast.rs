@@ -127,6 +127,13 @@ pub enum ExprKind {
         /// The elements.
         items: Vec<Expr>,
     },
+    /// `(SELECT …)`, `EXISTS (SELECT …)`; as the only item of IN, `a IN (SELECT …)`.
+    SubQuery {
+        /// EXISTS.
+        exists: bool,
+        /// The query.
+        query: Box<Query>,
+    },
 }
 
 /// A call of a function.
@@ -753,13 +760,20 @@ pub struct ParameterDefinition {
 
 /// CREATE PROCEDURE p (parameters) BEGIN queries END.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a word of the statement")]
 pub struct CreateProcedure {
     /// The name.
     pub name: ObjectName,
+    /// OR REPLACE.
+    pub or_replace: bool,
+    /// TEMP.
+    pub temporary: bool,
     /// IF NOT EXISTS.
     pub if_not_exists: bool,
     /// The parameters: the columns of the request table.
     pub parameters: Vec<ParameterDefinition>,
+    /// OPTIONS.
+    pub options: Vec<OptionItem>,
     /// The queries between BEGIN and END.
     pub body: Vec<Query>,
     /// The whole statement: what SHOW CREATE PROCEDURE prints.

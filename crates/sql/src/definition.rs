@@ -22,11 +22,15 @@ impl Parser<'_> {
     pub(crate) fn create(&mut self) -> Result<Statement> {
         let start = self.start();
         self.expect_word("CREATE")?;
-        if self.at_words(&["OR", "REPLACE"]) {
-            return self.unsupported("CREATE OR REPLACE").err();
+        let modifiers = self.peek().span();
+        let or_replace = self.eat_words(&["OR", "REPLACE"]);
+        let temporary = self.eat_word("TEMP") || self.eat_word("TEMPORARY");
+        if self.eat_word("PROCEDURE") {
+            return self.create_procedure(start, or_replace, temporary);
         }
-        if self.at_any_word(&["TEMP", "TEMPORARY"]) {
-            return self.unsupported("a temporary object").err();
+        if or_replace || temporary {
+            let what = if temporary { "a temporary object" } else { "CREATE OR REPLACE" };
+            return self.unsupported(what).at(modifiers).err();
         }
         if self.eat_word("DATABASE") {
             let if_not_exists = self.if_not_exists();
@@ -37,9 +41,6 @@ impl Parser<'_> {
         }
         if self.eat_word("INDEX") {
             return self.create_index();
-        }
-        if self.eat_word("PROCEDURE") {
-            return self.create_procedure(start);
         }
         if self.at_word("FUNCTION") || self.at_words(&["AGGREGATE", "FUNCTION"]) {
             return self.create_function();
@@ -164,10 +165,16 @@ impl Parser<'_> {
         Ok(Statement::CreateIndex(Box::new(CreateIndex { name, table, columns, options })))
     }
 
-    fn create_procedure(&mut self, start: usize) -> Result<Statement> {
+    fn create_procedure(
+        &mut self,
+        start: usize,
+        or_replace: bool,
+        temporary: bool,
+    ) -> Result<Statement> {
         let if_not_exists = self.if_not_exists();
         let name = self.object_name()?;
         let parameters = self.parameter_list()?;
+        let options = self.options_clause("OPTIONS")?;
         self.expect_word("BEGIN")?;
         let mut body: Vec<Query> = Vec::new();
         while !self.eat_word("END") {
@@ -175,7 +182,16 @@ impl Parser<'_> {
             self.expect_symbol(";")?;
         }
         let span = self.span_from(start);
-        let procedure = CreateProcedure { name, if_not_exists, parameters, body, span };
+        let procedure = CreateProcedure {
+            name,
+            or_replace,
+            temporary,
+            if_not_exists,
+            parameters,
+            options,
+            body,
+            span,
+        };
         Ok(Statement::CreateProcedure(Box::new(procedure)))
     }
 

@@ -75,6 +75,7 @@ const SYMBOLS: &[(&str, BinaryOperator)] = &[
     ("|", BinaryOperator::BitOr),
     ("^", BinaryOperator::BitXor),
     ("||", BinaryOperator::Concat),
+    ("&&", BinaryOperator::And),
     ("=", BinaryOperator::Equal),
     ("==", BinaryOperator::Equal),
     ("!=", BinaryOperator::NotEqual),
@@ -190,9 +191,6 @@ impl Parser<'_> {
         if token.kind != Kind::Symbol {
             return Ok(None);
         }
-        if text == "&&" {
-            return self.unsupported("operator `&&`").with_hint("Use AND.").err();
-        }
         let next = self.peek_nth(1);
         let is_doubled = matches!(text, "<" | ">" | ":") && self.text(next) == text;
         if is_doubled && next.start() == token.end() {
@@ -275,11 +273,10 @@ impl Parser<'_> {
         if self.at_word("UNNEST") {
             return self.unsupported("IN UNNEST").err();
         }
-        self.expect_symbol("(")?;
-        if self.at_any_word(&["SELECT", "WITH"]) {
-            let hint = "Use LAST JOIN to look rows up in another table.";
-            return self.unsupported("a sub-query in IN").with_hint(hint).err();
+        if self.at_sub_query() {
+            return Ok(vec![self.sub_query()?]);
         }
+        self.expect_symbol("(")?;
         let items = self.comma_list(Self::expression)?;
         self.expect_symbol(")")?;
         Ok(items)
@@ -386,8 +383,14 @@ impl Parser<'_> {
             && (self.nth_is_symbol(1, "[") || self.nth_is_symbol(1, "<"))
         {
             return self.typed_array();
-        } else if self.at_any_word(&["SELECT", "WITH", "EXISTS"]) {
-            return self.unsupported("a sub-query in an expression").err();
+        } else if self.at_word("EXISTS") && self.nth_is_symbol(1, "(") {
+            self.advance();
+            let query = self.sub_query()?;
+            let ExprKind::SubQuery { query, .. } = query.kind else { return Ok(query) };
+            let kind = ExprKind::SubQuery { exists: true, query };
+            return Ok(Expr { kind, span: self.span_from(span.start) });
+        } else if self.at_any_word(&["SELECT", "WITH"]) {
+            return self.unexpected().with_hint("A sub-query stands in parentheses.").err();
         } else if self.peek_nth(1).kind == Kind::String && self.at_any_word(LITERAL_TYPES) {
             return self.typed_literal();
         } else {
@@ -408,7 +411,23 @@ impl Parser<'_> {
         self.unsupported(&what).with_hint(hint).err()
     }
 
+    fn at_sub_query(&self) -> bool {
+        self.at_symbol("(") && (self.nth_is_word(1, "SELECT") || self.nth_is_word(1, "WITH"))
+    }
+
+    /// A query in parentheses.
+    fn sub_query(&mut self) -> Result<Expr> {
+        let start = self.start();
+        self.expect_symbol("(")?;
+        let query = Box::new(self.query()?);
+        self.expect_symbol(")")?;
+        Ok(Expr { kind: ExprKind::SubQuery { exists: false, query }, span: self.span_from(start) })
+    }
+
     fn parenthesised(&mut self) -> Result<Expr> {
+        if self.at_sub_query() {
+            return self.sub_query();
+        }
         let start = self.start();
         self.expect_symbol("(")?;
         let inner = self.expression()?;

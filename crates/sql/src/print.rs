@@ -136,6 +136,10 @@ impl fmt::Display for Expr {
                 operand.operand(f, Level::Unary)?;
                 write!(f, "[{index}]")
             }
+            // A query is not printed: no result has a column of one.
+            ExprKind::SubQuery { exists, .. } => {
+                f.write_str(if *exists { "EXISTS(SELECT …)" } else { "(SELECT …)" })
+            }
             ExprKind::Array { element, items } => {
                 if let Some(element) = element {
                     write!(f, "ARRAY<{element}>")?;

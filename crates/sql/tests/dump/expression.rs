@@ -50,6 +50,9 @@ pub(super) fn expr(expr: &Expr) -> String {
         ExprKind::Index { operand, index } => {
             list("Index", [self::expr(operand), self::expr(index)])
         }
+        ExprKind::SubQuery { exists, query } => {
+            list("SubQuery", [flag(*exists, "exists"), super::statement::query(query)])
+        }
         ExprKind::Array { element, items } => {
             let element = element.iter().map(|element| format!("<{element}>"));
             list("Array", element.chain(items.iter().map(self::expr)))

@@ -66,9 +66,12 @@ fn other_statement(statement: &Statement) -> String {
         Statement::CreateProcedure(procedure) => list(
             "create-procedure",
             [
+                flag(procedure.or_replace, "or-replace"),
+                flag(procedure.temporary, "temporary"),
                 flag(procedure.if_not_exists, "if-not-exists"),
                 object(&procedure.name),
                 parameters(&procedure.parameters),
+                options("options", &procedure.options),
             ]
             .into_iter()
             .chain(procedure.body.iter().map(query)),
@@ -182,7 +185,7 @@ fn deploy(deploy: &Deploy) -> String {
     list("deploy", [if_not_exists, object(&deploy.name), options, query(&deploy.query)])
 }
 
-fn query(query: &Query) -> String {
+pub(super) fn query(query: &Query) -> String {
     let with = query.with.iter().map(|entry| list(&entry.name.text, [self::query(&entry.query)]));
     let into = query.into_outfile.iter().map(|into| {
         let options = options("options", &into.options);
