@@ -166,6 +166,19 @@ pub const DIFFERENCES: &[Difference] = &[
         is_restored: true,
     },
     Difference {
+        name: "a text that reads like NULL in CSV files (INTO OUTFILE)",
+        standard: "In quotes, and so read back as a text.",
+        reference: "Bare, and so read back as NULL, unless the option `quote` is given.",
+        why: "What is exported must be what was stored.",
+        example: Example {
+            form: Form::Statements,
+            sql: "SELECT 'null' AS s, 1 AS n INTO OUTFILE '{folder}/file.csv' OPTIONS(mode='overwrite'); CREATE TABLE lines (line STRING); LOAD DATA INFILE '{folder}/file.csv' INTO TABLE lines OPTIONS(delimiter=';', quote='', header=false, mode='append'); SELECT line FROM lines WHERE line NOT LIKE 's,%'",
+            standard: "\"null\",1",
+            reference: "null,1",
+        },
+        is_restored: true,
+    },
+    Difference {
         name: "text of TIMESTAMP",
         standard: "With its milliseconds, where it has some.",
         reference: "To the second.",

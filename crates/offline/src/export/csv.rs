@@ -24,6 +24,8 @@ pub(super) struct CsvWriter {
     delimiter: char,
     quote: Option<char>,
     null_value: String,
+    /// A text that reads like this is quoted; empty for none.
+    quoted_text: String,
     printer: Printer,
     compatibility: Compatibility,
     line: String,
@@ -37,6 +39,11 @@ impl CsvWriter {
             delimiter: char::from(options.delimiter),
             quote: options.quote.map(char::from),
             null_value: options.null_value.clone(),
+            // The reference writes such a text bare, and so reads it back as NULL.
+            quoted_text: match options.settings.compatibility {
+                Compatibility::Standard => options.null_value.clone(),
+                Compatibility::OpenMldb => String::new(),
+            },
             printer: Printer::new(&options.settings),
             compatibility: options.settings.compatibility,
             line: String::new(),
@@ -95,7 +102,7 @@ impl CsvWriter {
             (Some(quote), Datum::String(_) | Datum::Array(_) | Datum::Map(_)) => {
                 push_quoted(text, quote, &mut self.line);
             }
-            _ => push_where_needed(text, self.delimiter, &self.null_value, &mut self.line),
+            _ => push_where_needed(text, self.delimiter, &self.quoted_text, &mut self.line),
         }
     }
 
@@ -124,9 +131,9 @@ impl CsvWriter {
 }
 
 /// Quotes a text that would otherwise be read as something else.
-fn push_where_needed(text: &str, delimiter: char, null_value: &str, line: &mut String) {
+fn push_where_needed(text: &str, delimiter: char, quoted_text: &str, line: &mut String) {
     let needs_quotes = text.contains([delimiter, DEFAULT_QUOTE, '\n', '\r'])
-        || (!null_value.is_empty() && text == null_value);
+        || (!quoted_text.is_empty() && text == quoted_text);
     if needs_quotes {
         push_quoted(text, DEFAULT_QUOTE, line);
     } else {
