@@ -64,6 +64,12 @@ pub(crate) enum PeerName {
     None,
     /// In this process.
     Duckdb,
+    /// Its MEMORY engine.
+    Mariadb,
+    /// All data in shared buffers.
+    Postgres,
+    /// Sorted sets; its windows are folded by the client, and by a script.
+    Redis,
 }
 
 /// Why nothing is measured.

@@ -13,21 +13,23 @@ mod data;
 mod engine;
 mod peer_sql;
 mod query;
+mod redis;
 #[cfg(test)]
 mod tests;
 mod twin;
 
 use data::{Data, Row, TableName};
 use engine::Lockstep;
+use redis::{Fold, RedisRows};
 use serde_json::{Map, Value as Json, json};
 use twin::Twin;
 
 use crate::{
-    arguments::{Options, PeerName},
+    arguments::Options,
     error::Result,
-    peer::{SqlPeer, duckdb::DuckDb, prepared::PreparedSystem},
+    peer::{Peers, SqlPeer, prepared::PreparedSystem},
     report::Point,
-    suite::{self, Outcome, compare, measure, say},
+    suite::{Outcome, compare, measure, say},
     system::System,
 };
 
@@ -126,23 +128,24 @@ fn run_point(options: &Options, shape: Shape, with_peers: bool) -> Result<Point>
     let requests = data.requests();
     let lockstep = Lockstep::new(data, &requests)?;
     let twin = Twin::new(data, &requests);
-    let peers = if with_peers { open_peers(options)? } else { Vec::new() };
+    let peers = if with_peers { Peers::open(options)? } else { Peers::default() };
     let mut loaded = Vec::new();
-    for peer in &peers {
+    for peer in &peers.sql {
         loaded.push(load_peer(peer.as_ref(), data, &requests)?);
+    }
+    let mut folds = Vec::new();
+    if let Some(redis) = &peers.redis {
+        say("loading redis");
+        let bytes_per_row = redis::load(redis, data)? as f64 / shape.rows() as f64;
+        for fold in [Fold::Client, Fold::Script] {
+            folds.push(RedisRows { redis, shape, requests: &requests, bytes_per_row, fold });
+        }
     }
     let mut systems: Vec<&dyn System> = vec![&lockstep, &twin];
     systems.extend(loaded.iter().map(|system| -> &dyn System { system }));
+    systems.extend(folds.iter().map(|system| -> &dyn System { system }));
     compare(&systems, requests.len())?;
     measure(&systems, options, requests.len(), shape.params())
-}
-
-fn open_peers(options: &Options) -> Result<Vec<Box<dyn SqlPeer>>> {
-    let mut peers: Vec<Box<dyn SqlPeer>> = Vec::new();
-    if let Some(duckdb) = suite::wanted(options, PeerName::Duckdb, || DuckDb::open(1))? {
-        peers.push(Box::new(duckdb));
-    }
-    Ok(peers)
 }
 
 fn load_peer<'a>(

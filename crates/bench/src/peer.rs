@@ -6,14 +6,47 @@
 
 pub(crate) mod duckdb;
 pub(crate) mod install;
+pub(crate) mod mariadb;
 pub(crate) mod place;
+pub(crate) mod postgres;
 pub(crate) mod prepared;
+pub(crate) mod redis;
+mod server;
 
 use crate::{
+    arguments::{Options, PeerName},
     cell::Cell,
     error::Result,
     statement::{Dialect, Kind, Statement},
+    suite::wanted,
 };
+
+/// The peers of a run. Servers stop when this is dropped.
+#[derive(Default)]
+pub(crate) struct Peers {
+    /// Those that know SQL.
+    pub(crate) sql: Vec<Box<dyn SqlPeer>>,
+    /// The one that does not.
+    pub(crate) redis: Option<redis::Redis>,
+}
+
+impl Peers {
+    /// Starts the peers that are wanted.
+    pub(crate) fn open(options: &Options) -> Result<Self> {
+        let mut sql: Vec<Box<dyn SqlPeer>> = Vec::new();
+        // One thread: a second one makes requests of this size slower.
+        if let Some(peer) = wanted(options, PeerName::Duckdb, || duckdb::DuckDb::open(1))? {
+            sql.push(Box::new(peer));
+        }
+        if let Some(peer) = wanted(options, PeerName::Mariadb, mariadb::MariaDb::start)? {
+            sql.push(Box::new(peer));
+        }
+        if let Some(peer) = wanted(options, PeerName::Postgres, postgres::Postgres::start)? {
+            sql.push(Box::new(peer));
+        }
+        Ok(Self { sql, redis: wanted(options, PeerName::Redis, redis::Redis::start)? })
+    }
+}
 
 /// A peer that knows SQL, running.
 pub(crate) trait SqlPeer: Sync {
@@ -67,7 +100,9 @@ pub(crate) trait SqlConnection {
     ) -> Result<()>;
 
     /// Loads lines of tab-separated text; NULL is `\N`.
-    fn copy_in(&mut self, table: &str, next: &mut NextLines<'_>) -> Result<()>;
+    ///
+    /// `order` are the columns by which a peer sorts rows whose order it may choose.
+    fn copy_in(&mut self, table: &str, order: &str, next: &mut NextLines<'_>) -> Result<()>;
 
     /// What its users do after a load: statistics, and whatever makes reads fast.
     fn settle(&mut self, table: &str) -> Result<()>;

@@ -13,7 +13,6 @@ pub(crate) enum Dialect {
     /// MariaDB.
     MariaDb,
     /// PostgreSQL.
-    #[cfg_attr(not(test), expect(dead_code, reason = "it has no connection yet"))]
     Postgres,
 }
 

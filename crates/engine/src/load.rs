@@ -94,7 +94,9 @@ impl Session {
         schema: &TableSchema,
     ) -> Result<(Vec<RecordBatch>, Vec<Diagnostic>)> {
         let settings = self.settings();
-        let Some(item) = &options.query else { return read(load, &options.files, schema, settings) };
+        let Some(item) = &options.query else {
+            return read(load, &options.files, schema, settings);
+        };
         let schema = infer_schema(&load.path, &options.files, &settings)
             .map_err(|error| Box::new(error.at(load.path_span)))?;
         let (batches, warnings) = read(load, &options.files, &schema, settings)?;
@@ -105,7 +107,8 @@ impl Session {
         let sql = text(item)?;
         let run = scratch.query(&sql).and_then(|relation| relation.collect(None));
         // Positions within the query mean nothing in this statement.
-        let output = run.map_err(|error| Box::new(Diagnostic { span: None, ..*error }.at(item.span)))?;
+        let output =
+            run.map_err(|error| Box::new(Diagnostic { span: None, ..*error }.at(item.span)))?;
         Ok((output.batches, warnings))
     }
 }

@@ -29,7 +29,7 @@ pub(crate) fn load(connection: &mut dyn SqlConnection, data: Data) -> Result<()>
             create_indexes(connection, data, table)?;
         }
         let mut rows = data.rows(table);
-        connection.copy_in(&name, &mut |lines: &mut String| {
+        connection.copy_in(&name, "col_s0, col_t0", &mut |lines: &mut String| {
             let mut count = 0;
             for row in rows.by_ref().take(1_000) {
                 row.write_line(lines);

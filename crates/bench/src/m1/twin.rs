@@ -22,10 +22,10 @@ use crate::{
     system::{Client, System},
 };
 
-const HAS_S11: u8 = 1;
-const HAS_S12: u8 = 2;
-const HAS_I3: u8 = 4;
-const HAS_D4: u8 = 8;
+pub(super) const HAS_S11: u8 = 1;
+pub(super) const HAS_S12: u8 = 2;
+pub(super) const HAS_I3: u8 = 4;
+pub(super) const HAS_D4: u8 = 8;
 
 /// What a window reads of one key, newest first.
 #[derive(Debug, Default)]
@@ -39,14 +39,14 @@ struct WindowRows {
 
 /// What the scalars read of the newest row of one key.
 #[derive(Debug, Clone, Copy)]
-struct SideRow {
-    s1: [u8; 10],
-    s2: [u8; 10],
-    s3: [u8; 10],
-    t1_ms: i64,
-    i1: i64,
-    i2: i64,
-    d0: f64,
+pub(super) struct SideRow {
+    pub(super) s1: [u8; 10],
+    pub(super) s2: [u8; 10],
+    pub(super) s3: [u8; 10],
+    pub(super) t1_ms: i64,
+    pub(super) i1: i64,
+    pub(super) i2: i64,
+    pub(super) d0: f64,
 }
 
 /// The arrays.
@@ -124,13 +124,13 @@ impl WindowRows {
     }
 }
 
-fn wide(text: [u8; 10]) -> u128 {
+pub(super) fn wide(text: [u8; 10]) -> u128 {
     let mut bytes = [0; 16];
     bytes[..10].copy_from_slice(&text);
     u128::from_le_bytes(bytes)
 }
 
-fn present(row: &Row) -> u8 {
+pub(super) fn present(row: &Row) -> u8 {
     let bit = |is_there: bool, bit: u8| if is_there { bit } else { 0 };
     bit(row.texts[11].is_some(), HAS_S11)
         | bit(row.texts[12].is_some(), HAS_S12)
@@ -200,7 +200,7 @@ impl Twin<'_> {
     }
 }
 
-fn scalars<'b>(row: &'b Row, arena: &'b Arena) -> [Datum<'b>; OWN_SCALARS] {
+pub(super) fn scalars<'b>(row: &'b Row, arena: &'b Arena) -> [Datum<'b>; OWN_SCALARS] {
     let text_of = |column: usize| text(row.texts[column].as_ref().expect("it has no NULLs"));
     let int = |column: usize| row.ints[column];
     let double = row.doubles[0].expect("it has no NULLs");
@@ -215,7 +215,7 @@ fn scalars<'b>(row: &'b Row, arena: &'b Arena) -> [Datum<'b>; OWN_SCALARS] {
     ]
 }
 
-fn side_scalars<'b>(
+pub(super) fn side_scalars<'b>(
     join: usize,
     side: Option<&'b SideRow>,
     row: &'b Row,
@@ -304,26 +304,30 @@ impl WindowRows {
 }
 
 /// A set of texts that is emptied without being touched.
-struct Texts {
+pub(super) struct Texts {
     slots: Vec<(u128, u64)>,
     generation: u64,
     count: usize,
 }
 
 impl Texts {
-    fn for_values(count: usize) -> Self {
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    pub(super) fn for_values(count: usize) -> Self {
         let slots = vec![(0, 0); (2 * count).next_power_of_two()];
         Self { slots, generation: 0, count: 0 }
     }
 
-    fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.generation += 1;
         self.count = 0;
     }
 
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "a hash is cut to its halves on purpose")]
-    fn insert(&mut self, value: u128) {
+    pub(super) fn insert(&mut self, value: u128) {
         let mixed = (value as u64 ^ (value >> 64) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mask = self.slots.len() - 1;
         let mut place = (mixed >> 32) as usize & mask;

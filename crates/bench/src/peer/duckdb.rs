@@ -1,6 +1,6 @@
 //! DuckDB, in this process: its shared library, loaded when it is there.
 //!
-//! An in-memory database; each client has a connection of its own. Statements are prepared, and
+//! The library is found in the package that carries it for Node. An in-memory database; each client has a connection of its own. Statements are prepared, and
 //! values are read one by one, as a binding does.
 
 mod library;
@@ -196,7 +196,7 @@ impl SqlConnection for Connection<'_> {
         self.execute(&format!("CREATE INDEX {table}_{key} ON {table} ({key})")).map(drop)
     }
 
-    fn copy_in(&mut self, table: &str, next: &mut NextLines<'_>) -> Result<()> {
+    fn copy_in(&mut self, table: &str, order: &str, next: &mut NextLines<'_>) -> Result<()> {
         let path = self.duckdb.scratch.path().join("load.tsv");
         let trying = || format!("write {}", path.display());
         let mut file = disk::create(&path).trying(trying)?;
@@ -207,10 +207,13 @@ impl SqlConnection for Connection<'_> {
         }
         drop(file);
         let path = path.display();
+        // Sorted rows let a scan skip most of the table; without, this workload takes twice as long.
+        self.execute(&format!("CREATE TEMP TABLE loaded AS FROM {table}"))?;
         self.execute(&format!(
-            "COPY {table} FROM '{path}' (FORMAT csv, DELIMITER '\t', NULL '\\N', HEADER false)"
+            "COPY loaded FROM '{path}' (FORMAT csv, DELIMITER '\t', NULL '\\N', HEADER false)"
         ))?;
-        Ok(())
+        self.execute(&format!("INSERT INTO {table} SELECT * FROM loaded ORDER BY {order}"))?;
+        self.execute("DROP TABLE loaded").map(drop)
     }
 
     fn settle(&mut self, table: &str) -> Result<()> {

@@ -118,8 +118,7 @@ impl Lines {
         let is_quoted = first.is_some() && first == self.quote;
         loop {
             let input = self.file.fill_buf()?;
-            let (result, consumed, written) =
-                self.reader.read_field(input, &mut self.bytes[end..]);
+            let (result, consumed, written) = self.reader.read_field(input, &mut self.bytes[end..]);
             self.lines_read += count_lines(&input[..consumed]);
             self.file.consume(consumed);
             end += written;

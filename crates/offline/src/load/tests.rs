@@ -65,14 +65,9 @@ fn a_quoted_text_is_not_null() {
     assert_eq!(rows, expected);
 
     let path = directory.write("empty.csv", "name,age,seen\n'',1,2\n,'',\n\"null\",2,3\n");
-    let csv = CsvOptions {
-        quote: Some(b'\''),
-        null_value: String::new(),
-        ..CsvOptions::default()
-    };
+    let csv = CsvOptions { quote: Some(b'\''), null_value: String::new(), ..CsvOptions::default() };
     let (rows, _) = load(&path, &LoadOptions { csv, ..LoadOptions::default() }, &people()).unwrap();
-    let expected =
-        [person("", Some(1), Some(2)), nobody, person("\"null\"", Some(2), Some(3))];
+    let expected = [person("", Some(1), Some(2)), nobody, person("\"null\"", Some(2), Some(3))];
     assert_eq!(rows, expected);
 }
 

@@ -1,0 +1,148 @@
+//! MariaDB with its MEMORY engine: rows in memory, an ordered index on (key, event time).
+//!
+//! Text is one byte a character and compares as bytes; statements are prepared; nothing is logged.
+
+mod wire;
+
+use std::process::Command;
+
+use wire::Wire;
+
+use super::{
+    NextLines, SqlConnection, SqlPeer,
+    place::Scratch,
+    server::{Server, program},
+};
+use crate::{
+    cell::Cell,
+    error::Result,
+    statement::{Dialect, Kind, Statement},
+};
+
+const NAME: &str = "mariadb";
+
+const SETTINGS: [&str; 14] = [
+    "--skip-networking",
+    "--skip-grant-tables",
+    "--local-infile=1",
+    "--max-heap-table-size=2G",
+    "--tmp-table-size=1G",
+    "--character-set-server=latin1",
+    "--collation-server=latin1_bin",
+    "--default-time-zone=+00:00",
+    "--skip-log-bin",
+    "--skip-performance-schema",
+    "--innodb-buffer-pool-size=64M",
+    "--query-cache-type=0",
+    "--sort-buffer-size=16M",
+    "--max-allowed-packet=64M",
+];
+
+/// A running server.
+#[derive(Debug)]
+pub(crate) struct MariaDb {
+    server: Server,
+}
+
+impl MariaDb {
+    /// Starts a server on an empty data folder.
+    pub(crate) fn start() -> Result<Self> {
+        let program = program(NAME, "mariadbd")?;
+        let scratch = Scratch::new(NAME)?;
+        let socket = scratch.path().join("socket");
+        let mut command = Command::new(program);
+        command.arg("--no-defaults").args(SETTINGS);
+        let data = scratch.path().join("data");
+        std::fs::create_dir_all(&data).unwrap_or_default();
+        command.arg(format!("--datadir={}", data.display()));
+        command.arg(format!("--socket={}", socket.display()));
+        // SAFETY: it only reads the process's own user.
+        if unsafe { libc::geteuid() } == 0 {
+            command.arg("--user=root");
+        }
+        let mariadb = Self { server: Server::start(NAME, &mut command, socket, scratch)? };
+        Wire::start(mariadb.server.connect()?)?.query("CREATE DATABASE bench")?;
+        Ok(mariadb)
+    }
+}
+
+impl SqlPeer for MariaDb {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn connect(&self) -> Result<Box<dyn SqlConnection + '_>> {
+        let mut wire = Wire::start(self.server.connect()?)?;
+        wire.query("USE bench")?;
+        Ok(Box::new(Connection { wire }))
+    }
+}
+
+struct Connection {
+    wire: Wire,
+}
+
+impl SqlConnection for Connection {
+    fn dialect(&self) -> Dialect {
+        Dialect::MariaDb
+    }
+
+    fn execute(&mut self, sql: &str) -> Result<Vec<Vec<Cell>>> {
+        self.wire.query(sql)
+    }
+
+    fn prepare(&mut self, statement: &Statement) -> Result<usize> {
+        self.wire.prepare(&statement.sql, &statement.kinds)
+    }
+
+    fn run(
+        &mut self,
+        prepared: usize,
+        values: &mut dyn Iterator<Item = &Cell>,
+    ) -> Result<Vec<Vec<Cell>>> {
+        self.wire.run(prepared, values)
+    }
+
+    fn create_table(&mut self, name: &str, columns: &[(String, Kind)]) -> Result<()> {
+        let columns: Vec<String> = columns
+            .iter()
+            .map(|(name, kind)| format!("{name} {}", Dialect::MariaDb.type_name(*kind)))
+            .collect();
+        let columns = columns.join(", ");
+        self.execute(&format!("CREATE TABLE {name} ({columns}) ENGINE=MEMORY")).map(drop)
+    }
+
+    fn create_time_index(
+        &mut self,
+        table: &str,
+        key: &str,
+        time: &str,
+        _included: &[&str],
+    ) -> Result<()> {
+        let name = format!("{table}_{key}");
+        self.execute(&format!("CREATE INDEX {name} USING BTREE ON {table} ({key}, {time})"))
+            .map(drop)
+    }
+
+    fn copy_in(&mut self, table: &str, _order: &str, next: &mut NextLines<'_>) -> Result<()> {
+        self.wire.load(&format!("LOAD DATA LOCAL INFILE 'rows' INTO TABLE {table}"), next)
+    }
+
+    fn settle(&mut self, table: &str) -> Result<()> {
+        self.execute(&format!("ANALYZE TABLE {table}")).map(drop)
+    }
+
+    fn table_bytes(&mut self, tables: &[String]) -> Result<Option<u64>> {
+        let mut total = 0;
+        for table in tables {
+            let rows = self.execute(&format!(
+                "SELECT CAST(data_length + index_length AS SIGNED) FROM information_schema.tables \
+                 WHERE table_schema = 'bench' AND table_name = '{table}'"
+            ))?;
+            if let Some(Cell::Int(bytes)) = rows.first().and_then(|row| row.first()) {
+                total += u64::try_from(*bytes).unwrap_or_default();
+            }
+        }
+        Ok(Some(total))
+    }
+}

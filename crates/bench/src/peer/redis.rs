@@ -1,0 +1,207 @@
+//! Redis: a server without persistence, and its protocol.
+//!
+//! A client puts several commands into one write and reads their replies in order; replies stay in
+//! the buffer they were read into until the next write, so that nothing is copied.
+
+use std::{
+    io::{Read as _, Write as _},
+    ops::Range,
+    os::unix::net::UnixStream,
+    process::Command,
+};
+
+use super::{
+    place::Scratch,
+    server::{Server, program},
+};
+use crate::error::{Error, Result, Trying};
+
+const NAME: &str = "redis";
+
+/// A running server.
+#[derive(Debug)]
+pub(crate) struct Redis {
+    server: Server,
+}
+
+impl Redis {
+    /// Starts an empty server.
+    pub(crate) fn start() -> Result<Self> {
+        let program = program(NAME, "redis-server")?;
+        let scratch = Scratch::new(NAME)?;
+        let socket = scratch.path().join("socket");
+        let mut command = Command::new(program);
+        command.args(["--port", "0", "--save", "", "--appendonly", "no", "--unixsocket"]);
+        command.arg(&socket).current_dir(scratch.path());
+        Ok(Self { server: Server::start(NAME, &mut command, socket, scratch)? })
+    }
+
+    /// A connection.
+    pub(crate) fn connect(&self) -> Result<Resp> {
+        Ok(Resp { stream: self.server.connect()?, out: Vec::new(), input: Vec::new(), at: 0 })
+    }
+
+    /// What the server says its data takes, in bytes.
+    pub(crate) fn used_bytes(&self) -> Result<u64> {
+        let mut resp = self.connect()?;
+        resp.command(&[b"INFO", b"memory"]);
+        resp.send()?;
+        let Reply::Bulk(text) = resp.reply()? else {
+            return Err(Error::peer(NAME, "INFO gives no text"));
+        };
+        let text = String::from_utf8_lossy(resp.bytes(text)).into_owned();
+        let line = text.lines().find_map(|line| line.strip_prefix("used_memory:"));
+        let bytes = line.and_then(|bytes| bytes.trim().parse().ok());
+        bytes.ok_or_else(|| Error::peer(NAME, "INFO does not say used_memory"))
+    }
+}
+
+/// One reply. An array's elements are the replies that follow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Reply {
+    /// An integer.
+    Int(i64),
+    /// A text, by its place in the connection's buffer.
+    Bulk(Range<usize>),
+    /// Nothing.
+    Nil,
+    /// So many replies follow.
+    Array(usize),
+}
+
+/// A connection.
+#[derive(Debug)]
+pub(crate) struct Resp {
+    stream: UnixStream,
+    out: Vec<u8>,
+    input: Vec<u8>,
+    at: usize,
+}
+
+impl Resp {
+    /// Adds a command to what is sent next.
+    pub(crate) fn command(&mut self, parts: &[&[u8]]) {
+        self.head(b'*', parts.len());
+        for part in parts {
+            self.head(b'$', part.len());
+            self.out.extend(*part);
+            self.out.extend(b"\r\n");
+        }
+    }
+
+    fn head(&mut self, kind: u8, count: usize) {
+        self.out.push(kind);
+        write!(self.out, "{count}\r\n").expect("a vector takes everything");
+    }
+
+    /// How many bytes wait to be sent.
+    pub(crate) fn pending(&self) -> usize {
+        self.out.len()
+    }
+
+    /// Sends the commands. Replies that were read before are gone.
+    pub(crate) fn send(&mut self) -> Result<()> {
+        self.input.clear();
+        self.at = 0;
+        self.stream.write_all(&self.out).trying(|| format!("write to {NAME}"))?;
+        self.out.clear();
+        Ok(())
+    }
+
+    /// Reads the next reply.
+    pub(crate) fn reply(&mut self) -> Result<Reply> {
+        let line = self.line()?;
+        let kind = self.input[line.start];
+        let text = line.start + 1..line.end;
+        match kind {
+            b'-' => Err(Error::peer(NAME, String::from_utf8_lossy(&self.input[text]))),
+            b'+' => Ok(Reply::Bulk(text)),
+            b':' => Ok(Reply::Int(self.number(text))),
+            b'$' => match usize::try_from(self.number(text)) {
+                Ok(length) => {
+                    self.fill(length + 2)?;
+                    let bulk = self.at..self.at + length;
+                    self.at += length + 2;
+                    Ok(Reply::Bulk(bulk))
+                }
+                Err(_) => Ok(Reply::Nil),
+            },
+            _ => Ok(usize::try_from(self.number(text)).map_or(Reply::Nil, Reply::Array)),
+        }
+    }
+
+    /// Reads a reply that is a text.
+    pub(crate) fn bulk(&mut self) -> Result<Range<usize>> {
+        match self.reply()? {
+            Reply::Bulk(place) => Ok(place),
+            other => Err(Error::peer(NAME, format!("expected a text, found {other:?}"))),
+        }
+    }
+
+    /// Reads a reply that is an integer.
+    pub(crate) fn int(&mut self) -> Result<i64> {
+        match self.reply()? {
+            Reply::Int(value) => Ok(value),
+            other => Err(Error::peer(NAME, format!("expected a number, found {other:?}"))),
+        }
+    }
+
+    /// Reads a reply that is an array and returns its length.
+    pub(crate) fn array(&mut self) -> Result<usize> {
+        match self.reply()? {
+            Reply::Array(count) => Ok(count),
+            other => Err(Error::peer(NAME, format!("expected an array, found {other:?}"))),
+        }
+    }
+
+    /// The bytes of a text.
+    pub(crate) fn bytes(&self, place: Range<usize>) -> &[u8] {
+        &self.input[place]
+    }
+
+    /// Reads and forgets the replies of so many commands, none of which gives an array.
+    pub(crate) fn skip(&mut self, count: usize) -> Result<()> {
+        (0..count).try_for_each(|_| self.reply().map(drop))
+    }
+
+    fn number(&self, place: Range<usize>) -> i64 {
+        let text = &self.input[place];
+        let (sign, digits) = match text.split_first() {
+            Some((b'-', digits)) => (-1, digits),
+            _ => (1, text),
+        };
+        sign * digits.iter().fold(0, |number, digit| number * 10 + i64::from(digit - b'0'))
+    }
+
+    /// The place of the next line, without its end.
+    fn line(&mut self) -> Result<Range<usize>> {
+        let start = self.at;
+        let mut looked = start;
+        loop {
+            if let Some(length) = self.input[looked..].iter().position(|byte| *byte == b'\r') {
+                let end = looked + length;
+                self.fill(end + 2 - start)?;
+                self.at = end + 2;
+                return Ok(start..end);
+            }
+            looked = self.input.len();
+            self.fill(looked - start + 1)?;
+        }
+    }
+
+    /// Reads until `count` bytes from `at` on are there.
+    fn fill(&mut self, count: usize) -> Result<()> {
+        let wanted = self.at + count;
+        while self.input.len() < wanted {
+            let have = self.input.len();
+            self.input.resize(have + 65_536, 0);
+            let read = self.stream.read(&mut self.input[have..]);
+            let read = read.trying(|| format!("read from {NAME}"))?;
+            self.input.truncate(have + read);
+            if read == 0 {
+                return Err(Error::peer(NAME, "the server closed the connection"));
+            }
+        }
+        Ok(())
+    }
+}
