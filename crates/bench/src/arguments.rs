@@ -55,6 +55,12 @@ pub(crate) enum WorkloadId {
     /// Two windows of six aggregates, two last joins, fourteen scalars over 30 columns.
     #[value(name = "M1")]
     M1,
+    /// The most frequent values over time windows, after one insert.
+    #[value(name = "M3")]
+    M3,
+    /// Inserts only.
+    #[value(name = "M6")]
+    M6,
 }
 
 /// A system beside Lockstep.
@@ -100,6 +106,17 @@ impl Options {
             None => Wanted::IfThere,
             Some(names) if names.contains(&peer) => Wanted::Yes,
             Some(_) => Wanted::No,
+        }
+    }
+
+    /// For how long a client warms up and for how long it is measured, in milliseconds.
+    pub(crate) fn loop_ms(&self) -> (u64, u64) {
+        match (self.quick, self.workload) {
+            // Inserts fill the memory, and have many points.
+            (true, Some(WorkloadId::M6)) => (100, 500),
+            (true, _) => (300, 1_000),
+            (false, Some(WorkloadId::M6)) => (200, 1_000),
+            (false, _) => (1_000, 5_000),
         }
     }
 

@@ -7,22 +7,32 @@ use crate::error::Result;
 
 /// Bytes that these tables of the current database take, as SHOW TABLE STATUS states them.
 pub(crate) fn memory_bytes(session: &Session, tables: &[String]) -> Result<u64> {
+    memory_and_rows(session, tables).map(|(bytes, _)| bytes)
+}
+
+/// Bytes that these tables take, and rows that they hold.
+pub(crate) fn memory_and_rows(session: &Session, tables: &[String]) -> Result<(u64, u64)> {
     let output = session.execute("SHOW TABLE STATUS")?;
     let arena = Arena::new();
-    let mut total = 0;
+    let (mut bytes, mut rows) = (0, 0);
     for batch in &output.batches {
         let column = |name: &str| {
             let array = batch.column_by_name(name).expect("SHOW TABLE STATUS has this column");
             ColumnReader::new(array.as_ref())
         };
-        let (names, bytes) = (column("Table_name"), column("Memory_data_size"));
+        let names = column("Table_name");
+        let numbers = [column("Memory_data_size"), column("Rows")];
         for row in 0..batch.num_rows() {
             let name = names.get(row, &arena);
             if tables.iter().any(|table| name == Datum::String(table)) {
-                let bytes = bytes.get(row, &arena).as_i64().unwrap_or_default();
-                total += u64::try_from(bytes).unwrap_or_default();
+                let number = |reader: &ColumnReader<'_>| {
+                    let number = reader.get(row, &arena).as_i64().unwrap_or_default();
+                    u64::try_from(number).unwrap_or_default()
+                };
+                bytes += number(&numbers[0]);
+                rows += number(&numbers[1]);
             }
         }
     }
-    Ok(total)
+    Ok((bytes, rows))
 }

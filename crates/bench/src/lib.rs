@@ -20,6 +20,8 @@ mod draw;
 mod engine_memory;
 mod error;
 mod m1;
+mod m3;
+mod m6;
 mod machine;
 mod measure;
 mod peer;

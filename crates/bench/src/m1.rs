@@ -18,6 +18,7 @@ mod redis;
 mod tests;
 mod twin;
 
+pub(crate) use data::moment;
 use data::{Data, Row, TableName};
 use engine::Lockstep;
 use redis::{Fold, RedisRows};

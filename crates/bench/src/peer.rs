@@ -78,8 +78,8 @@ pub(crate) trait SqlConnection {
         values: &mut dyn Iterator<Item = &Cell>,
     ) -> Result<Vec<Vec<Cell>>>;
 
-    /// Makes a table.
-    fn create_table(&mut self, name: &str, columns: &[(String, Kind)]) -> Result<()> {
+    /// Makes a table that will hold about so many rows.
+    fn create_table(&mut self, name: &str, columns: &[(String, Kind)], _rows: usize) -> Result<()> {
         let dialect = self.dialect();
         let columns: Vec<String> = columns
             .iter()

@@ -9,7 +9,7 @@ use crate::{
     arguments::{Options, PeerName, Wanted, WorkloadId},
     cell::{Closeness, difference},
     error::{Error, Result, Trying},
-    m1, machine,
+    m1, m3, m6, machine,
     measure::{Load, closed_loop},
     peer::install::install,
     report::{LOCKSTEP, Point, Runs, SystemResult, TWIN},
@@ -39,6 +39,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let machine = machine::describe();
     let outcome = match workload {
         WorkloadId::M1 => m1::run(options)?,
+        WorkloadId::M3 => m3::run(options)?,
+        WorkloadId::M6 => m6::run(options)?,
     };
     let id = format!("{workload:?}");
     let mut object = Map::new();
@@ -141,7 +143,7 @@ pub(crate) fn measure(
     requests: usize,
     params: Json,
 ) -> Result<Point> {
-    let (warm_ms, run_ms) = if options.quick { (300, 1_000) } else { (1_000, 5_000) };
+    let (warm_ms, run_ms) = options.loop_ms();
     let mut results: Vec<SystemResult> = systems
         .iter()
         .map(|system| SystemResult {

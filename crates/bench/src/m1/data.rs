@@ -94,7 +94,7 @@ impl Row {
 }
 
 /// A moment as SQL text, UTC.
-fn moment(ms: i64) -> String {
+pub(crate) fn moment(ms: i64) -> String {
     let (days, time) = calendar::split_ms(ms);
     let civil = calendar::civil_from_days(days);
     format!(

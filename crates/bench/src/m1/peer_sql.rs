@@ -22,7 +22,8 @@ pub(crate) fn load(connection: &mut dyn SqlConnection, data: Data) -> Result<()>
     for table in data.tables() {
         let name = table.name();
         let columns: Vec<(String, Kind)> = data::columns().collect();
-        connection.create_table(&name, &columns)?;
+        let rows = data.shape.rows();
+        connection.create_table(&name, &columns, rows)?;
         // MariaDB keeps an index while rows come in; the others make it faster afterwards.
         let before = dialect == Dialect::MariaDb;
         if before {

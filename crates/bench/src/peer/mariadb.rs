@@ -103,13 +103,15 @@ impl SqlConnection for Connection {
         self.wire.run(prepared, values)
     }
 
-    fn create_table(&mut self, name: &str, columns: &[(String, Kind)]) -> Result<()> {
+    fn create_table(&mut self, name: &str, columns: &[(String, Kind)], rows: usize) -> Result<()> {
         let columns: Vec<String> = columns
             .iter()
             .map(|(name, kind)| format!("{name} {}", Dialect::MariaDb.type_name(*kind)))
             .collect();
         let columns = columns.join(", ");
-        self.execute(&format!("CREATE TABLE {name} ({columns}) ENGINE=MEMORY")).map(drop)
+        // The engine sizes its blocks by the number of rows it is told to expect.
+        self.execute(&format!("CREATE TABLE {name} ({columns}) ENGINE=MEMORY MAX_ROWS={rows}"))
+            .map(drop)
     }
 
     fn create_time_index(

@@ -244,7 +244,7 @@ impl Wire {
     }
 }
 
-/// The body of COM_STMT_EXECUTE.
+/// The body of a command that runs a prepared statement.
 fn execution(prepared: &Prepared, values: &mut dyn Iterator<Item = &Cell>) -> Vec<u8> {
     let mut body = prepared.id.to_le_bytes().to_vec();
     body.extend([0, 1, 0, 0, 0]);

@@ -1,0 +1,94 @@
+//! Lockstep under M6: an appender.
+
+use std::sync::Arc;
+
+use lockstep_engine::{Appender, Database, PreparedRequest, Session};
+use lockstep_row::{Arena, Datum};
+
+use super::{Numbers, OwnPuts, Put, Shape};
+use crate::{
+    cell::Cell,
+    engine_memory::memory_and_rows,
+    error::Result,
+    system::{Client, System},
+};
+
+/// A database with the table of M6.
+#[derive(Debug)]
+pub(crate) struct Lockstep {
+    shape: Shape,
+    appender: Appender,
+    /// Counts the rows of the first key.
+    count: Arc<PreparedRequest>,
+    numbers: Numbers,
+    session: Session,
+}
+
+impl Lockstep {
+    /// Makes the empty table.
+    pub(crate) fn new(shape: Shape) -> Result<Self> {
+        let session = Database::in_memory().session();
+        let indexes: String = (0..shape.indexes)
+            .map(|index| format!(", INDEX(KEY=k{index}, TS=ts, TTL=0m, TTL_TYPE=absolute)"))
+            .collect();
+        session.execute(&format!(
+            "CREATE TABLE puts (k0 STRING, k1 STRING, k2 STRING, ts TIMESTAMP, d0 DOUBLE, \
+             d1 DOUBLE, i0 BIGINT, i1 BIGINT{indexes})"
+        ))?;
+        let count = session.prepare_request(
+            "SELECT count(i0) OVER w AS n FROM puts WINDOW w AS (PARTITION BY k0 ORDER BY ts \
+             ROWS_RANGE BETWEEN 1000d PRECEDING AND CURRENT ROW)",
+        )?;
+        let appender = session.appender("puts")?;
+        Ok(Self { shape, appender, count, numbers: Numbers::default(), session })
+    }
+}
+
+impl System for Lockstep {
+    fn name(&self) -> &'static str {
+        "lockstep"
+    }
+
+    fn connect(&self) -> Result<Box<dyn Client + '_>> {
+        Ok(Box::new(Writer { system: self, own: self.numbers.begin(self.shape), puts: Vec::new() }))
+    }
+
+    fn bytes_per_row(&self) -> Option<f64> {
+        let (bytes, rows) = memory_and_rows(&self.session, &["puts".to_owned()]).ok()?;
+        (rows > 0).then(|| bytes as f64 / rows as f64)
+    }
+}
+
+struct Writer<'a> {
+    system: &'a Lockstep,
+    own: OwnPuts<'a>,
+    puts: Vec<Put>,
+}
+
+impl Client for Writer<'_> {
+    fn serve(&mut self, _request: usize) -> Result<()> {
+        let Lockstep { shape, appender, .. } = self.system;
+        if shape.batch == 1 {
+            let (_, put) = self.own.take();
+            appender.append([put.datums()])?;
+        } else {
+            self.puts.clear();
+            self.puts.extend((0..shape.batch).map(|_| self.own.take().1));
+            appender.append(self.puts.iter().map(Put::datums))?;
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self, _request: usize) -> Result<Vec<Cell>> {
+        let Lockstep { appender, count, .. } = self.system;
+        let (_, put) = self.own.take();
+        appender.append([put.datums()])?;
+        // A later request sees every row of the key, and itself.
+        let mut request = put.datums();
+        request[3] = Datum::Timestamp(super::START_MS + 86_400_000);
+        let arena = Arena::new();
+        let answer = count.answer(&request, &arena)?.unwrap_or_default();
+        let rows = answer.first().and_then(Datum::as_i64).unwrap_or_default();
+        Ok(vec![Cell::Int(rows - 1)])
+    }
+}
