@@ -3,6 +3,8 @@
 //! For doors and tests that would otherwise have to read the text of DESC and SHOW. Reads the
 //! catalog and changes nothing.
 
+use std::collections::BTreeSet;
+
 use lockstep_diagnostic::Result;
 use lockstep_row::{DataType, IndexSpec, Retention, TableSchema};
 
@@ -59,9 +61,49 @@ impl TableIndex {
 }
 
 impl Session {
+    /// What the word that starts like this may become, sorted: keywords and functions, in the case
+    /// of its first letter, and tables, their columns, deployments and databases.
+    pub fn complete(&self, start: &str) -> Vec<String> {
+        let is_upper = start.starts_with(|first: char| first.is_ascii_uppercase());
+        let fits = |word: &str| {
+            word.get(..start.len()).is_some_and(|head| head.eq_ignore_ascii_case(start))
+        };
+        let functions = lockstep_function::entries().into_iter().map(|entry| entry.name);
+        let words = lockstep_sql::keywords().chain(functions).filter(|word| fits(word));
+        let mut found: BTreeSet<String> = words
+            .map(|word| if is_upper { word.to_ascii_uppercase() } else { word.to_ascii_lowercase() })
+            .collect();
+        let objects = self.database.objects();
+        found.extend(objects.databases.keys().filter(|name| fits(name)).cloned());
+        if let Some(current) = objects.databases.get(&self.current_database()) {
+            found.extend(current.deployments.keys().filter(|name| fits(name)).cloned());
+            for (name, entry) in &current.tables {
+                let schema = entry.table.schema();
+                let columns = schema.columns.iter().map(|column| &column.name);
+                found.extend(std::iter::once(name).chain(columns).filter(|name| fits(name)).cloned());
+            }
+        }
+        found.into_iter().collect()
+    }
+
     /// The indexes of a table (`table` or `database.table`), in the order they were made.
     pub fn indexes(&self, table: &str) -> Result<Vec<TableIndex>> {
         let schema = self.find_table(&crate::session::object_name(table))?.schema();
         Ok(schema.indexes.iter().map(|spec| TableIndex::of(spec, &schema)).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Database;
+
+    #[test]
+    fn a_word_is_completed_to_what_may_stand_there() {
+        let session = Database::in_memory().session();
+        session.execute("CREATE TABLE selections (seller STRING, v INT)").unwrap();
+        assert_eq!(session.complete("sel"), ["select", "selections", "seller"]);
+        assert_eq!(session.complete("SEL"), ["SELECT", "selections", "seller"]);
+        assert_eq!(session.complete("topn_f"), ["topn_frequency"]);
+        assert!(session.complete("é").is_empty());
     }
 }

@@ -148,6 +148,11 @@ pub(crate) const SUGGESTED: &[&str] = &[
     "RETURNS",
 ];
 
+/// Every keyword that a statement may hold, in upper case; some twice.
+pub fn keywords() -> impl Iterator<Item = &'static str> {
+    [RESERVED, FOLLOWS_ITEM, SUGGESTED].into_iter().flatten().copied()
+}
+
 /// Whether a bare word is never a name.
 pub(crate) fn is_reserved(word: &str) -> bool {
     contains(RESERVED, word)

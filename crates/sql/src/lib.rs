@@ -21,6 +21,7 @@ mod window;
 use lockstep_diagnostic::{Result, Span};
 
 use cursor::Parser;
+pub use keyword::keywords;
 
 /// The longest script, in bytes.
 pub const STATEMENT_BYTES_MAX: usize = 16 * 1024 * 1024;
