@@ -34,6 +34,27 @@ impl<T> Mutex<T> {
     }
 }
 
+/// Waits for what a lock guards to change.
+#[derive(Debug, Default)]
+pub struct Condvar(sync::Condvar);
+
+impl Condvar {
+    /// Makes one that nobody waits for.
+    pub const fn new() -> Self {
+        Self(sync::Condvar::new())
+    }
+
+    /// Gives the lock up, waits to be woken, and takes it again. May wake for nothing.
+    pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+        self.0.wait(guard).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes everyone who waits.
+    pub fn notify_all(&self) {
+        self.0.notify_all();
+    }
+}
+
 /// Many readers or one writer.
 #[derive(Debug, Default)]
 pub struct RwLock<T>(sync::RwLock<T>);

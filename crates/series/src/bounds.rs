@@ -67,6 +67,11 @@ impl Bounds {
         arrival < self.visible
     }
 
+    /// Whether no row expires.
+    pub(crate) fn keeps_everything(&self) -> bool {
+        matches!(self.expiry, Expiry::Never)
+    }
+
     /// Whether the visible row at position `n` (newest first, from 1) is expired.
     #[inline]
     pub(crate) fn is_expired(&self, event_time: i64, n: u64) -> bool {

@@ -1,161 +1,362 @@
 //! A run of a key's rows, oldest first, to which newer rows can be appended.
 //!
-//! `entry` writes it under the shard's lock; `key_rows` reads it. Which field may be touched in
-//! which state is rule 2 of the crate's protocol.
+//! `entry` writes it under the shard's lock; `key_rows` reads. Which part may be touched when is
+//! rule 2 of the crate's protocol.
+//!
+//! # Layout
+//!
+//! ```text
+//! base i64 | state u64 | event times: u32 or i64 each | row addresses, low 32 bits each | high 16 bits each
+//! ```
+//!
+//! One allocation. The columns have room for `capacity` slots. An event time is written as its
+//! distance from the base, the oldest one, in 32 bits, which reaches 49 days; a wide chunk has 64
+//! bits for each. The state is, from the low bits: the greatest arrival (48 bits), capacity - 1 (7
+//! bits), wide (1 bit), length (8 bits). Everything that grows is in this one word, so that one
+//! store publishes it.
 
 use std::{
+    alloc::{Layout, alloc, dealloc, handle_alloc_error},
     cmp,
-    sync::atomic::{AtomicI64, AtomicPtr, AtomicU64, AtomicUsize, Ordering},
+    marker::PhantomData,
+    ptr::NonNull,
 };
 
-use crate::{RowHandle, RowRef, row_handle::Header};
+use lockstep_host::memory::{filled, footprint};
 
-/// The most rows of a chunk: a late row copies at most this many slots of 16 bytes, and a bit for
-/// each fits 128 bits.
+use super::{
+    row_ref::{ARRIVAL_MAX, RowRef},
+    sync::{AtomicU64, Ordering, Trace},
+};
+
+/// The most rows of a chunk: a late row copies at most so many slots.
 pub(crate) const CHUNK_ROWS_MAX: usize = 128;
-/// The rows of a key's first chunk: most keys have few rows.
-pub(crate) const CHUNK_ROWS_MIN: usize = 4;
 
 /// Where a row stands among the rows of its key: by event time, then by arrival.
 pub(crate) type Position = (i64, u64);
 
-/// A row and its event time, by value; owns no handle.
-pub(crate) type Item = (i64, *mut Header);
+/// A row and its event time.
+pub(crate) type Item<'a> = (i64, RowRef<'a>);
 
-/// A run of rows.
-pub(crate) struct Chunk {
-    /// How many slots are filled. Grows only.
-    len: AtomicUsize,
-    /// At least the greatest arrival of the filled slots.
-    arrival_max: AtomicU64,
-    slots: Box<[Slot]>,
+/// What precedes the columns.
+#[repr(C)]
+pub(crate) struct Header {
+    base: i64,
+    state: AtomicU64,
+    trace: Trace,
 }
 
-/// A row in the chunk. Written once; zero and null before.
-pub(crate) struct Slot {
-    event_time: AtomicI64,
-    row: AtomicPtr<Header>,
+const CAPACITY_SHIFT: u32 = 48;
+const WIDE_SHIFT: u32 = 55;
+const LEN_SHIFT: u32 = 56;
+const CAPACITY_MASK: u64 = 0x7f;
+
+/// Bytes of a slot: event time, low and high part of the address.
+const fn slot_size(is_wide: bool) -> usize {
+    (if is_wide { 8 } else { 4 }) + 4 + 2
 }
 
-impl Chunk {
-    /// Makes a chunk with some rows in it, already in order, and room for `capacity`. None of
-    /// the rows has an arrival greater than `arrival_max`.
-    pub(crate) fn new(items: &[Item], capacity: usize, arrival_max: u64) -> Self {
-        assert!(!items.is_empty(), "a chunk is never empty");
-        assert!(items.len() <= capacity, "a chunk has room for its rows");
-        assert!(capacity <= CHUNK_ROWS_MAX, "a chunk is cheap to copy");
-        let mut slots = Vec::with_capacity(capacity);
-        slots.extend(items.iter().map(|(event_time, row)| Slot {
-            event_time: AtomicI64::new(*event_time),
-            row: AtomicPtr::new(*row),
-        }));
-        slots.resize_with(capacity, || Slot {
-            event_time: AtomicI64::new(0),
-            row: AtomicPtr::default(),
-        });
-        // By event time alone: the arrivals are in the rows, which a copy need not touch.
+/// A chunk. Whoever has one holds a guard or the shard's lock for `'a`.
+#[derive(Clone, Copy)]
+pub(crate) struct Chunk<'a> {
+    header: NonNull<Header>,
+    _chunk: PhantomData<&'a Header>,
+}
+
+/// Room for `len` rows and for what the allocator would waste otherwise, at most
+/// [`CHUNK_ROWS_MAX`].
+pub(crate) const fn capacity_for(len: usize, is_wide: bool) -> usize {
+    assert!(len <= CHUNK_ROWS_MAX, "a chunk is cheap to copy");
+    let slot = slot_size(is_wide);
+    let capacity = (filled(size_of::<Header>() + len * slot) - size_of::<Header>()) / slot;
+    if capacity < CHUNK_ROWS_MAX { capacity } else { CHUNK_ROWS_MAX }
+}
+
+/// Bytes of memory that a chunk with room for so many rows takes.
+pub(crate) const fn chunk_footprint(capacity: usize, is_wide: bool) -> usize {
+    footprint(size_of::<Header>() + capacity * slot_size(is_wide))
+}
+
+/// Whether event times from `oldest` to `newest` need 64 bits each.
+fn is_wide(oldest: i64, newest: i64) -> bool {
+    newest.checked_sub(oldest).is_none_or(|span| u32::try_from(span).is_err())
+}
+
+fn layout(capacity: usize, is_wide: bool) -> Layout {
+    let size = size_of::<Header>() + capacity * slot_size(is_wide);
+    Layout::from_size_align(size, align_of::<Header>()).expect("a chunk is small")
+}
+
+impl<'a> Chunk<'a> {
+    /// Makes a chunk of some rows in order, with room for `room` or a few more, and gives it
+    /// away. None of the rows has an arrival greater than `arrival_max`.
+    pub(crate) fn make(items: &[Item<'_>], room: usize, arrival_max: u64) -> *mut Header {
+        let (Some((oldest, _)), Some((newest, _))) = (items.first(), items.last()) else {
+            panic!("a chunk is never empty");
+        };
+        assert!(items.len() <= room, "a chunk has room for its rows");
         debug_assert!(items.is_sorted_by_key(|(event_time, _)| *event_time), "rows are in order");
-        Self {
-            len: AtomicUsize::new(items.len()),
-            arrival_max: AtomicU64::new(arrival_max),
-            slots: slots.into(),
+        let is_wide = is_wide(*oldest, *newest);
+        let capacity = capacity_for(room, is_wide);
+        let layout = layout(capacity, is_wide);
+        // SAFETY: the layout holds a header, so it is not empty.
+        let allocated = unsafe { alloc(layout) }.cast::<Header>();
+        let Some(header) = NonNull::new(allocated) else { handle_alloc_error(layout) };
+        let state = arrival_max.min(ARRIVAL_MAX)
+            | u64::try_from(capacity - 1).expect("small") << CAPACITY_SHIFT
+            | u64::from(is_wide) << WIDE_SHIFT;
+        let (state, trace) = (AtomicU64::new(state), Trace::new(capacity));
+        // SAFETY: the allocation holds a header, for which it is aligned.
+        unsafe { header.write(Header { base: *oldest, state, trace }) };
+        let chunk = Chunk { header, _chunk: PhantomData };
+        let filled = chunk.filled();
+        for (at, (event_time, row)) in items.iter().enumerate() {
+            // SAFETY: nobody else knows the chunk, which has room.
+            unsafe { filled.write(at, *event_time, *row) };
+        }
+        chunk.publish(items.len(), 0);
+        header.as_ptr()
+    }
+
+    /// A chunk that [`Self::make`] gave away.
+    ///
+    /// # Safety
+    ///
+    /// It is not freed during `'a`.
+    #[inline]
+    pub(crate) unsafe fn from_raw(header: *mut Header) -> Self {
+        // SAFETY: `make` gives no null.
+        Self { header: unsafe { NonNull::new_unchecked(header) }, _chunk: PhantomData }
+    }
+
+    pub(crate) fn as_raw(self) -> *mut Header {
+        self.header.as_ptr()
+    }
+
+    /// Frees a chunk that [`Self::make`] gave away.
+    ///
+    /// # Safety
+    ///
+    /// Nobody can reach it any more, and it is freed once.
+    pub(crate) unsafe fn free(header: *mut Header) {
+        // SAFETY: the caller's promise.
+        let chunk = unsafe { Chunk::from_raw(header) };
+        let filled = chunk.filled();
+        let layout = layout(filled.capacity, filled.is_wide);
+        // SAFETY: the header was written by `make`, with the same layout.
+        unsafe {
+            header.drop_in_place();
+            dealloc(header.cast(), layout);
         }
     }
 
-    /// Bytes that a chunk of this capacity takes.
-    pub(crate) fn memory_bytes(&self) -> usize {
-        size_of::<Self>() + self.slots.len() * size_of::<Slot>()
+    /// Bytes of memory that the chunk takes.
+    pub(crate) fn memory_bytes(self) -> usize {
+        let filled = self.filled();
+        chunk_footprint(filled.capacity, filled.is_wide)
     }
 
-    /// How many rows fit.
-    pub(crate) fn capacity(&self) -> usize {
-        self.slots.len()
-    }
-
-    /// The filled slots, oldest first. Never empty.
+    /// The rows as they are now. Never empty, except within [`Self::make`].
     #[inline]
-    pub(crate) fn filled(&self) -> &[Slot] {
-        // Acquire: pairs with the Release in `append`; the slots below were written before it.
-        &self.slots[..self.len.load(Ordering::Acquire)]
+    pub(crate) fn filled(self) -> Filled<'a> {
+        // SAFETY: whoever has a chunk keeps it from being freed.
+        let header = unsafe { self.header.as_ref() };
+        // Acquire: pairs with the Release in `publish`; the slots were written before it.
+        let state = header.state.load(Ordering::Acquire);
+        let field = |shift: u32| usize::try_from(state >> shift).expect("addresses have 64 bits");
+        let capacity_mask = usize::try_from(CAPACITY_MASK).expect("small");
+        let capacity = (field(CAPACITY_SHIFT) & capacity_mask) + 1;
+        let is_wide = state >> WIDE_SHIFT & 1 == 1;
+        let len = field(LEN_SHIFT);
+        header.trace.read(len);
+        // SAFETY: the columns follow the header in one allocation.
+        let times = unsafe { self.header.as_ptr().add(1).cast::<u8>() };
+        let low = times.wrapping_add(capacity * if is_wide { 8 } else { 4 });
+        let high = low.wrapping_add(capacity * 4);
+        Filled {
+            base: header.base,
+            times,
+            low: low.cast_const().cast(),
+            high: high.cast_const().cast(),
+            len,
+            capacity,
+            is_wide,
+            arrival_max: state & ARRIVAL_MAX,
+            _chunk: PhantomData,
+        }
     }
 
-    /// The oldest row's slot.
-    #[inline]
-    pub(crate) fn oldest(&self) -> &Slot {
-        &self.slots[0]
+    /// Appends a row that is newer than every row here. Under the shard's lock. False when it
+    /// does not fit: the chunk is full, or the event time too far from the base.
+    #[must_use]
+    pub(crate) fn append(self, event_time: i64, row: RowRef<'_>) -> bool {
+        let filled = self.filled();
+        let is_near = filled.is_wide || !is_wide(filled.base, event_time);
+        if filled.len == filled.capacity || !is_near {
+            return false;
+        }
+        // SAFETY: the header lives as long as the chunk.
+        unsafe { self.header.as_ref() }.trace.written(filled.len);
+        // SAFETY: there is room, the lock keeps other writers away, and no reader looks at slots
+        // that were not published.
+        unsafe { filled.write(filled.len, event_time, row) };
+        self.publish(filled.len + 1, row.arrival());
+        true
     }
 
-    /// No filled slot holds a row of a greater arrival; possibly nor one that is equal.
-    #[inline]
-    pub(crate) fn arrival_max(&self) -> u64 {
-        // Relaxed: it was stored before the length that the reader loaded with Acquire.
-        self.arrival_max.load(Ordering::Relaxed)
-    }
-
-    /// Appends a row that is newer than every row here, and takes the handle, unless the chunk is
-    /// full. Under the shard's lock.
-    pub(crate) fn append(&self, event_time: i64, row: RowHandle) -> Result<(), RowHandle> {
+    /// Publishes slots and the arrivals in them. Under the shard's lock.
+    fn publish(self, len: usize, arrival: u64) {
+        // SAFETY: whoever has a chunk keeps it from being freed.
+        let state = unsafe { &self.header.as_ref().state };
         // Relaxed: only the holder of the lock writes.
-        let len = self.len.load(Ordering::Relaxed);
-        let Some(slot) = self.slots.get(len) else { return Err(row) };
-        let arrival_max = self.arrival_max().max(row.get().arrival());
-        // Relaxed: all three are published by the length.
-        self.arrival_max.store(arrival_max, Ordering::Relaxed);
-        slot.event_time.store(event_time, Ordering::Relaxed);
-        slot.row.store(row.into_raw(), Ordering::Relaxed);
+        let before = state.load(Ordering::Relaxed);
+        let arrival_max = (before & ARRIVAL_MAX).max(arrival);
+        let kept = before & (CAPACITY_MASK << CAPACITY_SHIFT | 1 << WIDE_SHIFT);
+        let len = u64::try_from(len).expect("small") << LEN_SHIFT;
         // Release: pairs with the Acquire in `filled`.
-        self.len.store(len + 1, Ordering::Release);
-        Ok(())
+        state.store(len | kept | arrival_max, Ordering::Release);
     }
 }
 
-impl Slot {
-    #[inline]
-    pub(crate) fn event_time(&self) -> i64 {
-        // Relaxed: a filled slot does not change, and the length was loaded with Acquire.
-        self.event_time.load(Ordering::Relaxed)
+/// The filled slots of a chunk at one moment, oldest first; or the one row of a key that has no
+/// chunk.
+#[derive(Clone, Copy)]
+pub(crate) struct Filled<'a> {
+    base: i64,
+    times: *mut u8,
+    low: *const u32,
+    high: *const u16,
+    len: usize,
+    capacity: usize,
+    is_wide: bool,
+    /// No slot holds a row of a greater arrival; possibly nor one that is equal.
+    arrival_max: u64,
+    _chunk: PhantomData<&'a Header>,
+}
+
+/// The distance from the base of the only event time.
+static ZERO: u32 = 0;
+
+impl<'a> Filled<'a> {
+    /// No rows.
+    pub(crate) fn none() -> Self {
+        Filled { len: 0, ..Filled::one(0, &ZERO, &0) }
     }
 
-    /// The row. The caller has found the slot filled and holds a guard or the lock.
+    /// One row, whose address is written in two parts.
     #[inline]
-    pub(crate) fn row(&self) -> RowRef<'_> {
-        // Relaxed: as above.
-        // SAFETY: the slot is filled, so it holds a row that was given away with `into_raw`. It
-        // is released only through the epoch collector after it cannot be reached any more, and
-        // the slot is borrowed no longer than the caller's guard or lock.
-        unsafe { RowRef::from_raw(self.raw()) }
+    pub(crate) fn one(event_time: i64, low: &'a u32, high: &'a u16) -> Self {
+        Filled {
+            base: event_time,
+            times: (&raw const ZERO).cast::<u8>().cast_mut(),
+            low,
+            high,
+            len: 1,
+            capacity: 1,
+            is_wide: false,
+            arrival_max: ARRIVAL_MAX,
+            _chunk: PhantomData,
+        }
+    }
+
+    /// How many rows there are.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.len
     }
 
     #[inline]
-    pub(crate) fn raw(&self) -> *mut Header {
-        // Relaxed: as above.
-        self.row.load(Ordering::Relaxed)
+    pub(crate) fn arrival_max(&self) -> u64 {
+        self.arrival_max
     }
 
-    /// Whether the row is at this position or older.
+    pub(crate) fn capacity(&self) -> usize {
+        self.capacity
+    }
+
     #[inline]
-    pub(crate) fn is_at_or_before(&self, position: Position) -> bool {
-        match self.event_time().cmp(&position.0) {
+    pub(crate) fn event_time(&self, at: usize) -> i64 {
+        debug_assert!(at < self.len, "below the length");
+        // SAFETY: the slot is filled, and the column has the width that the state says.
+        unsafe {
+            if self.is_wide {
+                self.times.cast::<i64>().add(at).read()
+            } else {
+                self.base + i64::from(self.times.cast::<u32>().add(at).read())
+            }
+        }
+    }
+
+    #[inline]
+    pub(crate) fn row(&self, at: usize) -> RowRef<'a> {
+        debug_assert!(at < self.len, "below the length");
+        // SAFETY: the slot is filled, so it leads to a row, which is freed only after the guards
+        // are gone of the moment at which nothing led to it any more (`Series::insert`).
+        unsafe {
+            let address = u64::from(self.high.add(at).read()) << 32;
+            RowRef::from_address(address | u64::from(self.low.add(at).read()))
+        }
+    }
+
+    pub(crate) fn item(&self, at: usize) -> Item<'a> {
+        (self.event_time(at), self.row(at))
+    }
+
+    /// Whether the row at `at` stands at this position or before.
+    #[inline]
+    pub(crate) fn is_at_or_before(&self, at: usize, position: Position) -> bool {
+        match self.event_time(at).cmp(&position.0) {
             cmp::Ordering::Less => true,
             // Only now is the row touched.
-            cmp::Ordering::Equal => self.row().arrival() <= position.1,
+            cmp::Ordering::Equal => self.row(at).arrival() <= position.1,
             cmp::Ordering::Greater => false,
         }
     }
 
-    /// Asks for the row's first cache line: rows of one key are scattered over the heap, and a
-    /// reader that waits for each in turn spends most of its time waiting.
+    /// How many of the first `count` slots `is_before` holds for; it holds for a prefix.
     #[inline]
-    pub(crate) fn prefetch_row(&self) {
-        #[cfg(all(target_arch = "x86_64", not(miri)))]
-        {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            // SAFETY: a prefetch reads nothing and never faults.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(self.raw().cast_const().cast()) };
+    pub(crate) fn partition_point(
+        &self,
+        count: usize,
+        is_before: impl Fn(&Self, usize) -> bool,
+    ) -> usize {
+        let (mut low, mut high) = (0, count);
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            if is_before(self, middle) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
         }
+        low
     }
 
-    pub(crate) fn item(&self) -> Item {
-        (self.event_time(), self.raw())
+    /// Writes a slot.
+    ///
+    /// # Safety
+    ///
+    /// There is room, the event time fits, and nobody else looks at the slot or writes it.
+    unsafe fn write(&self, at: usize, event_time: i64, row: RowRef<'_>) {
+        debug_assert!(at < self.capacity, "there is room");
+        let address = row.address();
+        // SAFETY: the columns have room for `capacity` slots, and the caller's promise.
+        unsafe {
+            if self.is_wide {
+                self.times.cast::<i64>().add(at).write(event_time);
+            } else {
+                let distance = u32::try_from(event_time - self.base).expect("it was measured");
+                self.times.cast::<u32>().add(at).write(distance);
+            }
+            let (low, high) = split_address(address);
+            self.low.cast_mut().add(at).write(low);
+            self.high.cast_mut().add(at).write(high);
+        }
     }
+}
+
+/// An address as a slot holds it.
+pub(crate) fn split_address(address: u64) -> (u32, u16) {
+    let low = u32::try_from(address & u64::from(u32::MAX)).expect("masked");
+    (low, u16::try_from(address >> 32).expect("addresses have 48 bits"))
 }

@@ -1,333 +1,656 @@
-//! One entity key: its bytes, and its rows in a spine of chunks.
+//! One entity key: its bytes, and its rows: one in the entry itself, more in a chunk, many in a
+//! spine of chunks.
 //!
 //! `series` calls the methods that write, under the shard's lock; `key_rows` reads. See rules 3
 //! to 6 of the crate's protocol.
+//!
+//! # Layout
+//!
+//! ```text
+//! single:  event time 8 B | row's address 6 B | key's size 1 B | [key's size 4 B] | key
+//! several: head 8 B | key's size 1 B | [key's size 4 B] | key
+//! ```
+//!
+//! One allocation. The address of a single has its lowest bit set; it never changes, and another
+//! entry takes its place when the key gets a second row. A head is the address of a chunk, or that
+//! of a spine with the lowest bit set. A key of 255 bytes or more has that number in the one byte
+//! and its size in the 4 bytes that follow.
 
 use std::{
-    ptr,
-    sync::atomic::{AtomicPtr, AtomicUsize, Ordering},
+    alloc::{Layout, alloc, dealloc, handle_alloc_error},
+    marker::PhantomData,
+    ptr::{self, NonNull},
+    slice,
 };
 
-use crossbeam_epoch::Guard;
+use lockstep_host::memory::footprint;
 
-use crate::{
-    RowHandle, RowRef,
-    chunk::{CHUNK_ROWS_MAX, CHUNK_ROWS_MIN, Chunk, Item, Slot},
+use super::{
+    chunk::{CHUNK_ROWS_MAX, Chunk, Filled, Header, Item, split_address},
+    epoch::Guard,
+    row_ref::RowRef,
+    spine::{Spine, spine_capacity},
+    sync::{AtomicPtr, Ordering},
 };
 
-/// One entity key and its rows. Has at least one row until it is dropped.
-pub(crate) struct Entry {
-    hash: u64,
-    key: Box<[u8]>,
-    /// Never null. Replaced under the lock; what it pointed to is retired.
-    spine: AtomicPtr<Spine>,
+/// One entity key and its rows, of which there is always one; pointed to only.
+pub(crate) enum Entry {}
+
+/// Set in the address of an entry of one row.
+const SINGLE: usize = 1;
+/// Set in a head that leads to a spine.
+const SPINE: usize = 1;
+/// Where the address of a single's row is, in two parts, and where its key begins.
+const SINGLE_ROW: usize = 8;
+const SINGLE_ROW_HIGH: usize = 12;
+const SINGLE_KEY: usize = 14;
+/// Where the key of an entry of several rows begins.
+const SEVERAL_KEY: usize = size_of::<AtomicPtr<u8>>();
+/// A key's size of so many bytes is written in 4 bytes more.
+const LONG_KEY: usize = 0xff;
+const LONG_KEY_SIZE: usize = 4;
+const ALIGN: usize = align_of::<AtomicPtr<u8>>();
+
+/// An entry. Whoever has one holds a guard or the shard's lock for `'a`.
+#[derive(Clone, Copy)]
+pub(crate) struct EntryRef<'a> {
+    /// With its lowest bit.
+    entry: NonNull<Entry>,
+    _entry: PhantomData<&'a Entry>,
 }
 
-/// Pointers to the chunks of a key, oldest first.
-pub(crate) struct Spine {
-    /// How many chunks there are, at least one. Grows only.
-    len: AtomicUsize,
-    /// Not null below `len`. Replaced under the lock when a chunk is copied.
-    chunks: Box<[AtomicPtr<Chunk>]>,
+/// What inserting a row came to.
+pub(crate) enum Inserted {
+    /// The entry takes so many bytes more (or less).
+    Grown(i64),
+    /// This entry is to take the place of the one there was, which is to be freed.
+    Replaced(*mut Entry),
 }
 
-/// What removing rows from a key came to.
-pub(crate) enum Retained {
-    /// So many rows were removed; others are left.
-    Some(usize),
-    /// Every row, so many, is to go. Nothing was changed: the entry goes as a whole.
-    None(usize),
+/// Where the rows of an entry are.
+#[derive(Clone, Copy)]
+pub(crate) enum Parts<'a> {
+    /// In the entry.
+    One(Filled<'a>),
+    /// In a chunk.
+    Chunk(Chunk<'a>),
+    /// In several.
+    Spine(&'a Spine<Header>),
 }
 
-impl Entry {
-    /// Makes a key with its first row.
-    pub(crate) fn new(hash: u64, key: &[u8], event_time: i64, row: RowHandle) -> Self {
-        let arrival = row.get().arrival();
-        let chunk = Chunk::new(&[(event_time, row.into_raw())], CHUNK_ROWS_MIN, arrival);
-        let spine = Spine::new(&[leak(chunk)], 1);
-        Self { hash, key: key.into(), spine: AtomicPtr::new(leak(spine)) }
-    }
+/// What is to become of a row.
+#[derive(Debug, Clone, Copy)]
+pub enum Fate<'m> {
+    /// It stays.
+    Keep,
+    /// It goes.
+    Remove,
+    /// It stays, and lies elsewhere from now on: an equal row.
+    Move(RowRef<'m>),
+}
 
-    /// Whether this is the entry of the key.
-    pub(crate) fn is_of(&self, hash: u64, key: &[u8]) -> bool {
-        self.hash == hash && *self.key == *key
-    }
+/// What retaining rows of a key came to.
+pub(crate) struct Retained<'a> {
+    /// How many rows went.
+    pub(crate) removed: usize,
+    pub(crate) rest: Rest<'a>,
+}
 
-    pub(crate) fn hash(&self) -> u64 {
-        self.hash
-    }
+/// What is left of a key.
+pub(crate) enum Rest<'a> {
+    /// The entry, which takes so many bytes more (or less).
+    Grown(i64),
+    /// This row. The entry was not changed: another takes its place.
+    One(Item<'a>),
+    /// Nothing. The entry was not changed: it goes as a whole.
+    Nothing,
+}
 
-    /// The spine as it is now. The caller holds a guard or the lock, for as long as it borrows.
-    #[inline]
-    pub(crate) fn spine(&self) -> &Spine {
-        // Acquire: pairs with the Release in `replace_spine`, and with the publication of the
-        // entry for the first spine.
-        // SAFETY: never null, and freed by the epoch collector after it was replaced.
-        unsafe { &*self.spine.load(Ordering::Acquire) }
-    }
+fn layout(before_key: usize, key_size: usize) -> Layout {
+    let long = if key_size < LONG_KEY { 0 } else { LONG_KEY_SIZE };
+    Layout::from_size_align(before_key + 1 + long + key_size, ALIGN)
+        .expect("a key is shorter than half of the address space")
+}
 
-    /// Bytes that the entry takes with all it points to except rows.
-    pub(crate) fn memory_bytes(&self) -> usize {
-        let spine = self.spine();
-        let chunks = (0..spine.len()).map(|at| spine.chunk(at).memory_bytes()).sum::<usize>();
-        size_of::<Self>() + self.key.len() + spine.memory_bytes() + chunks
-    }
+/// Bytes of memory that an entry of one row with a key of so many bytes takes.
+pub(crate) fn single_footprint(key_size: usize) -> usize {
+    footprint(layout(SINGLE_KEY, key_size).size())
+}
 
-    /// Inserts a row, under the shard's lock. Returns by how many bytes the entry grew.
-    pub(crate) fn insert(&self, event_time: i64, row: RowHandle, guard: &Guard) -> usize {
-        let spine = self.spine();
-        let position = (event_time, row.get().arrival());
-        let last = spine.len() - 1;
-        let newest = spine.chunk(last);
-        if newest.filled().last().is_some_and(|slot| slot.is_at_or_before(position)) {
-            return match newest.append(event_time, row) {
-                Ok(()) => 0,
-                Err(row) => self.push_chunk(event_time, row, guard),
-            };
+/// Bytes of memory that an entry of several rows takes, without its chunks.
+pub(crate) fn several_footprint(key_size: usize) -> usize {
+    footprint(layout(SEVERAL_KEY, key_size).size())
+}
+
+/// Allocates an entry and writes its key.
+fn allocate(before_key: usize, key: &[u8]) -> NonNull<u8> {
+    let layout = layout(before_key, key.len());
+    // SAFETY: the layout is not empty.
+    let allocated = unsafe { alloc(layout) };
+    let Some(entry) = NonNull::new(allocated) else { handle_alloc_error(layout) };
+    let short = u8::try_from(key.len().min(LONG_KEY)).expect("it has 8 bits");
+    // SAFETY: the allocation has room for the size and the key after what precedes them.
+    unsafe {
+        let mut at = entry.add(before_key);
+        at.write(short);
+        at = at.add(1);
+        if key.len() >= LONG_KEY {
+            let size = u32::try_from(key.len()).expect("a key is shorter than 4 GiB");
+            at.cast::<[u8; LONG_KEY_SIZE]>().write(size.to_le_bytes());
+            at = at.add(LONG_KEY_SIZE);
         }
-        let at = if newest.oldest().is_at_or_before(position) {
-            last
-        } else {
-            // The oldest chunk takes what is older than everything.
-            spine.partition_point(last, |slot| slot.is_at_or_before(position)).saturating_sub(1)
-        };
-        self.insert_late(at, event_time, row, guard)
+        at.copy_from_nonoverlapping(NonNull::from(key).cast::<u8>(), key.len());
+    }
+    entry
+}
+
+impl<'a> EntryRef<'a> {
+    /// Makes an entry of one row and gives it away.
+    pub(crate) fn make(key: &[u8], event_time: i64, row: RowRef<'_>) -> *mut Entry {
+        let entry = allocate(SINGLE_KEY, key).as_ptr();
+        let (low, high) = split_address(row.address());
+        // SAFETY: the allocation has room for these before the key, and is aligned for them.
+        unsafe {
+            entry.cast::<i64>().write(event_time);
+            entry.add(SINGLE_ROW).cast::<u32>().write(low);
+            entry.add(SINGLE_ROW_HIGH).cast::<u16>().write(high);
+        }
+        entry.map_addr(|address| address | SINGLE).cast()
     }
 
-    /// Opens a chunk for a row that is newer than every other.
-    fn push_chunk(&self, event_time: i64, row: RowHandle, guard: &Guard) -> usize {
-        let spine = self.spine();
-        let newest = spine.chunk(spine.len() - 1);
-        let capacity = (newest.capacity() * 4).clamp(CHUNK_ROWS_MIN, CHUNK_ROWS_MAX);
-        let arrival = row.get().arrival();
-        let chunk = Chunk::new(&[(event_time, row.into_raw())], capacity, arrival);
-        let grown = chunk.memory_bytes();
-        let Err(chunk) = spine.push(leak(chunk)) else { return grown };
-        let mut chunks = spine.pointers();
-        chunks.push(chunk);
-        let before = spine.memory_bytes();
-        let capacity = chunks.len().next_power_of_two();
-        grown + self.replace_spine(&chunks, capacity, guard) - before
+    /// Makes an entry whose head leads to a chunk, and gives it away.
+    fn make_several(key: &[u8], chunk: *mut Header) -> *mut Entry {
+        let entry = allocate(SEVERAL_KEY, key).as_ptr();
+        // SAFETY: the allocation has room for the head before the key, and is aligned for it.
+        unsafe { entry.cast::<AtomicPtr<u8>>().write(AtomicPtr::new(chunk.cast())) };
+        entry.cast()
+    }
+
+    /// An entry that was given away.
+    ///
+    /// # Safety
+    ///
+    /// It is not freed during `'a`.
+    #[inline]
+    pub(crate) unsafe fn from_raw(entry: *mut Entry) -> Self {
+        // SAFETY: no entry is at null.
+        Self { entry: unsafe { NonNull::new_unchecked(entry) }, _entry: PhantomData }
+    }
+
+    pub(crate) fn as_raw(self) -> *mut Entry {
+        self.entry.as_ptr()
+    }
+
+    /// Frees an entry with its chunks and its spine.
+    ///
+    /// # Safety
+    ///
+    /// Nobody can reach it any more, and it is freed once.
+    pub(crate) unsafe fn free(entry: *mut Entry) {
+        // SAFETY: the caller's promise.
+        let this = unsafe { EntryRef::from_raw(entry) };
+        let (base, layout) = (this.base(), layout(this.before_key(), this.key().len()));
+        if let Some(head) = this.head() {
+            // Relaxed: nobody else is left.
+            let head = head.load(Ordering::Relaxed);
+            // SAFETY: nobody can reach what only the entry leads to, and each is freed once.
+            unsafe {
+                if head.addr() & SPINE == 0 {
+                    Chunk::free(head.cast());
+                } else {
+                    let spine = Box::from_raw(untagged(head).cast::<Spine<Header>>());
+                    for at in 0..spine.len() {
+                        Chunk::free(spine.part(at));
+                    }
+                }
+                base.cast::<AtomicPtr<u8>>().drop_in_place();
+            }
+        }
+        // SAFETY: it was allocated with the same layout.
+        unsafe { dealloc(base, layout) };
+    }
+
+    /// The key's bytes.
+    #[inline]
+    pub(crate) fn key(self) -> &'a [u8] {
+        // SAFETY: the key is in the entry, which lives for 'a, after its size.
+        unsafe {
+            let at = self.base().add(self.before_key());
+            let size = usize::from(at.read());
+            if size < LONG_KEY {
+                return slice::from_raw_parts(at.add(1), size);
+            }
+            let size = u32::from_le_bytes(at.add(1).cast::<[u8; LONG_KEY_SIZE]>().read());
+            let size = usize::try_from(size).expect("addresses have 32 bits");
+            slice::from_raw_parts(at.add(1 + LONG_KEY_SIZE), size)
+        }
+    }
+
+    /// The rows as they are now.
+    #[inline]
+    pub(crate) fn parts(self) -> Parts<'a> {
+        let Some(head) = self.head() else {
+            let base = self.base();
+            // SAFETY: a single begins with these, and never changes.
+            return unsafe {
+                let (low, high) = (base.add(SINGLE_ROW), base.add(SINGLE_ROW_HIGH));
+                Parts::One(Filled::one(base.cast::<i64>().read(), &*low.cast(), &*high.cast()))
+            };
+        };
+        // Acquire: pairs with the Release in `replace_head`, and with the entry's publication.
+        let head = head.load(Ordering::Acquire);
+        // SAFETY: what a head leads to is freed by way of the guard after it was replaced.
+        unsafe {
+            if head.addr() & SPINE == 0 {
+                Parts::Chunk(Chunk::from_raw(head.cast()))
+            } else {
+                Parts::Spine(&*untagged(head).cast::<Spine<Header>>())
+            }
+        }
+    }
+
+    /// Bytes of memory that the entry takes with all that it leads to, except rows.
+    pub(crate) fn memory_bytes(self) -> usize {
+        let key_size = self.key().len();
+        match self.parts() {
+            Parts::One(_) => single_footprint(key_size),
+            Parts::Chunk(chunk) => several_footprint(key_size) + chunk.memory_bytes(),
+            Parts::Spine(spine) => {
+                let chunks = (0..spine.len()).map(|at| chunk_at(spine, at).memory_bytes());
+                several_footprint(key_size) + spine.memory_bytes() + chunks.sum::<usize>()
+            }
+        }
+    }
+
+    /// Inserts a row, under the shard's lock.
+    pub(crate) fn insert(self, event_time: i64, row: RowRef<'_>, guard: &Guard) -> Inserted {
+        if let Parts::One(one) = self.parts() {
+            return Inserted::Replaced(self.open(&one, (event_time, row)));
+        }
+        Inserted::Grown(self.insert_further(event_time, row, guard))
+    }
+
+    /// Inserts a row into an entry of several.
+    fn insert_further(self, event_time: i64, row: RowRef<'_>, guard: &Guard) -> i64 {
+        let position = (event_time, row.arrival());
+        let (place, newest) = match self.parts() {
+            Parts::One(_) => panic!("a single is replaced"),
+            Parts::Chunk(chunk) => (Place::Only, chunk),
+            Parts::Spine(spine) => {
+                let last = spine.len() - 1;
+                (Place::Spine(spine, last), chunk_at(spine, last))
+            }
+        };
+        let filled = newest.filled();
+        if filled.is_at_or_before(filled.len() - 1, position) {
+            if newest.append(event_time, row) {
+                return 0;
+            }
+            return self.grow_newest(place, newest, (event_time, row), guard);
+        }
+        let (place, chunk) = match place {
+            Place::Spine(spine, last) if !filled.is_at_or_before(0, position) => {
+                let before = spine.partition_point(last, |part| {
+                    // SAFETY: parts are not freed while the lock is held.
+                    unsafe { Chunk::from_raw(part) }.filled().is_at_or_before(0, position)
+                });
+                // The oldest chunk takes what is older than everything.
+                let at = before.saturating_sub(1);
+                (Place::Spine(spine, at), chunk_at(spine, at))
+            }
+            place => (place, newest),
+        };
+        self.insert_late(place, chunk, (event_time, row), guard)
+    }
+
+    /// Makes an entry of this single's row and another one.
+    fn open(self, one: &Filled<'_>, item: Item<'_>) -> *mut Entry {
+        let position = (item.0, item.1.arrival());
+        let items = if one.is_at_or_before(0, position) {
+            [one.item(0), item]
+        } else {
+            [item, one.item(0)]
+        };
+        let arrival_max = items[0].1.arrival().max(items[1].1.arrival());
+        Self::make_several(self.key(), Chunk::make(&items, items.len(), arrival_max))
+    }
+
+    /// Stores a row that is newer than every other and does not fit the newest chunk.
+    fn grow_newest(
+        self,
+        place: Place<'_>,
+        newest: Chunk<'_>,
+        item: Item<'_>,
+        guard: &Guard,
+    ) -> i64 {
+        let filled = newest.filled();
+        if filled.len() == CHUNK_ROWS_MAX {
+            return self.push_chunk(place, item, guard);
+        }
+        let mut items = items_of(&filled);
+        items.push(item);
+        let room = filled.capacity().max(items.len() + items.len() / 2).min(CHUNK_ROWS_MAX);
+        let chunk = Chunk::make(&items, room, filled.arrival_max().max(item.1.arrival()));
+        self.replace_chunk(place, newest, chunk, guard)
+    }
+
+    /// Opens another chunk.
+    fn push_chunk(self, place: Place<'_>, item: Item<'_>, guard: &Guard) -> i64 {
+        let chunks = match place {
+            Place::Only => 1,
+            Place::Spine(spine, _) => spine.len(),
+        };
+        // A quarter of what there is, so that what is empty is little beside what is filled.
+        let room = (chunks * CHUNK_ROWS_MAX / 4).min(CHUNK_ROWS_MAX);
+        let chunk = Chunk::make(&[item], room, item.1.arrival());
+        // SAFETY: it was made just now.
+        let grown = signed(unsafe { Chunk::from_raw(chunk) }.memory_bytes());
+        match place {
+            Place::Only => {
+                // Relaxed: only the holder of the lock writes.
+                let only = self.expect_head().load(Ordering::Relaxed).cast();
+                let spine = Spine::make(&[only, chunk], spine_capacity(2));
+                grown + self.replace_with_spine(spine)
+            }
+            Place::Spine(spine, _) if spine.push(chunk) => grown,
+            Place::Spine(spine, _) => {
+                let mut parts = spine.to_vec();
+                parts.push(chunk);
+                let longer = Spine::make(&parts, spine_capacity(parts.len()));
+                grown + self.replace_spine(spine, longer, guard)
+            }
+        }
     }
 
     /// Copies the chunk that a late row belongs to.
-    fn insert_late(&self, at: usize, event_time: i64, row: RowHandle, guard: &Guard) -> usize {
-        let spine = self.spine();
-        let chunk = spine.chunk(at);
-        let position = (event_time, row.get().arrival());
-        let slots = chunk.filled();
-        let rank = slots.partition_point(|slot| slot.is_at_or_before(position));
-        let mut items: Vec<Item> = Vec::with_capacity(slots.len() + 1);
-        items.extend(slots[..rank].iter().map(Slot::item));
-        items.push((event_time, row.into_raw()));
-        items.extend(slots[rank..].iter().map(Slot::item));
-
-        let arrival_max = chunk.arrival_max().max(position.1);
-        let before = chunk.memory_bytes();
-        let is_newest = at + 1 == spine.len();
+    fn insert_late(self, place: Place<'_>, chunk: Chunk<'_>, item: Item<'_>, guard: &Guard) -> i64 {
+        let position = (item.0, item.1.arrival());
+        let filled = chunk.filled();
+        let rank = filled
+            .partition_point(filled.len(), |filled, at| filled.is_at_or_before(at, position));
+        let mut items = items_of(&filled);
+        items.insert(rank, item);
+        let arrival_max = filled.arrival_max().max(position.1);
+        let is_newest = match place {
+            Place::Only => true,
+            Place::Spine(spine, at) => at + 1 == spine.len(),
+        };
+        let room = |len: usize| if is_newest { filled.capacity().max(len) } else { len };
         if items.len() <= CHUNK_ROWS_MAX {
-            let copy = Chunk::new(&items, capacity(items.len(), is_newest), arrival_max);
-            let grown = copy.memory_bytes().wrapping_sub(before);
-            let replaced = spine.replace(at, leak(copy));
-            retire(replaced, guard);
-            return grown;
+            let copy = Chunk::make(&items, room(items.len()), arrival_max);
+            return self.replace_chunk(place, chunk, copy, guard);
         }
         let (older, newer) = items.split_at(items.len() / 2);
-        let older = Chunk::new(older, older.len(), arrival_max);
-        let newer = Chunk::new(newer, capacity(newer.len(), is_newest), arrival_max);
-        let chunks_after = older.memory_bytes() + newer.memory_bytes();
-        let mut chunks = spine.pointers();
-        let spine_before = spine.memory_bytes();
-        let replaced = std::mem::replace(&mut chunks[at], leak(older));
-        chunks.insert(at + 1, leak(newer));
-        let capacity = chunks.len().next_power_of_two();
-        let spine_after = self.replace_spine(&chunks, capacity, guard);
-        retire(replaced, guard);
-        (chunks_after + spine_after).wrapping_sub(before + spine_before)
+        let halves = [
+            Chunk::make(older, older.len(), arrival_max),
+            Chunk::make(newer, room(newer.len()).min(CHUNK_ROWS_MAX), arrival_max),
+        ];
+        self.split_chunk(place, chunk, halves, guard)
     }
 
-    /// Removes the rows that `keep` does not keep, asked newest first. Under the shard's lock.
-    pub(crate) fn retain(
-        &self,
-        keep: &mut dyn FnMut(i64, RowRef<'_>) -> bool,
+    /// Puts two chunks in the place of one.
+    fn split_chunk(
+        self,
+        place: Place<'_>,
+        chunk: Chunk<'_>,
+        halves: [*mut Header; 2],
         guard: &Guard,
-    ) -> Retained {
-        let spine = self.spine();
-        // For each chunk, newest first: a bit for each slot that is kept.
-        let mut masks: Vec<u128> = Vec::with_capacity(spine.len());
-        let mut removed_count = 0;
-        let mut is_any_kept = false;
-        for at in (0..spine.len()).rev() {
-            let mut mask = 0;
-            for (slot_at, slot) in spine.chunk(at).filled().iter().enumerate().rev() {
-                if keep(slot.event_time(), slot.row()) {
-                    mask |= 1 << slot_at;
-                } else {
-                    removed_count += 1;
-                }
+    ) -> i64 {
+        // SAFETY: they were made just now.
+        let sizes = halves.map(|half| unsafe { Chunk::from_raw(half) }.memory_bytes());
+        let grown = signed(sizes[0] + sizes[1]) - signed(chunk.memory_bytes());
+        let (replaced, spines) = match place {
+            Place::Only => {
+                // Relaxed: only the holder of the lock writes.
+                let replaced = self.expect_head().load(Ordering::Relaxed).cast();
+                (replaced, self.replace_with_spine(Spine::make(&halves, spine_capacity(2))))
             }
-            is_any_kept |= mask != 0;
-            masks.push(mask);
-        }
-        if removed_count == 0 {
-            return Retained::Some(0);
-        }
-        if !is_any_kept {
-            return Retained::None(removed_count);
-        }
-        masks.reverse();
-        self.keep_only(&masks, guard);
-        Retained::Some(removed_count)
+            Place::Spine(spine, at) => {
+                let mut parts = spine.to_vec();
+                let replaced = std::mem::replace(&mut parts[at], halves[0]);
+                parts.insert(at + 1, halves[1]);
+                let longer = Spine::make(&parts, spine_capacity(parts.len()));
+                (replaced, self.replace_spine(spine, longer, guard))
+            }
+        };
+        // SAFETY: no head and no linked spine leads to it any more.
+        unsafe { retire_chunk(replaced, guard) };
+        grown + spines
     }
 
-    /// Makes a spine of the rows that were kept: of each chunk those whose bit is set.
-    fn keep_only(&self, masks: &[u128], guard: &Guard) {
-        let spine = self.spine();
-        let mut chunks = Vec::new();
+    /// Asks what is to become of each row, newest first. Under the shard's lock.
+    pub(crate) fn retain<'m>(
+        self,
+        fate: &mut dyn FnMut(i64, RowRef<'_>) -> Fate<'m>,
+        guard: &Guard,
+    ) -> Retained<'m>
+    where
+        'a: 'm,
+    {
+        let parts = self.parts();
+        let chunk_count = parts.chunk_count();
+        let mut remade: Vec<Option<(Vec<Item<'m>>, u64)>> = Vec::with_capacity(chunk_count);
+        let (mut removed, mut left, mut last) = (0, 0, None);
+        for at in (0..chunk_count).rev() {
+            let filled = parts.filled(at);
+            let mut is_changed = false;
+            let mut items: Vec<Item<'m>> = Vec::with_capacity(filled.len());
+            for slot in (0..filled.len()).rev() {
+                let (event_time, row) = filled.item(slot);
+                match fate(event_time, row) {
+                    Fate::Keep => items.push((event_time, row)),
+                    Fate::Move(row) => {
+                        is_changed = true;
+                        items.push((event_time, row));
+                    }
+                    Fate::Remove => {
+                        is_changed = true;
+                        removed += 1;
+                    }
+                }
+            }
+            items.reverse();
+            left += items.len();
+            last = items.last().copied().or(last);
+            remade.push(is_changed.then(|| (items, filled.arrival_max())));
+        }
+        if remade.iter().all(Option::is_none) {
+            return Retained { removed, rest: Rest::Grown(0) };
+        }
+        let rest = match (left, last) {
+            (1, Some(item)) => Rest::One(item),
+            (0, _) => Rest::Nothing,
+            _ => {
+                remade.reverse();
+                Rest::Grown(self.remake(&parts, remade, guard))
+            }
+        };
+        Retained { removed, rest }
+    }
+
+    /// Puts chunks of the given rows in the place of those that changed; at least two rows stay.
+    fn remake(
+        self,
+        parts: &Parts<'_>,
+        remade: Vec<Option<(Vec<Item<'_>>, u64)>>,
+        guard: &Guard,
+    ) -> i64 {
+        let before = self.memory_bytes();
+        let mut chunks = Vec::with_capacity(remade.len());
         let mut replaced = Vec::new();
-        let mut removed = Vec::new();
-        for (at, mask) in masks.iter().enumerate() {
-            let chunk = spine.chunk(at);
-            let slots = chunk.filled().iter().enumerate();
-            let (kept, gone): (Vec<_>, Vec<_>) =
-                slots.partition(|(slot_at, _)| mask & (1 << slot_at) != 0);
-            if gone.is_empty() {
-                chunks.push(spine.pointer(at));
-                continue;
-            }
-            replaced.push(spine.pointer(at));
-            removed.extend(gone.into_iter().map(|(_, slot)| slot.raw()));
-            if !kept.is_empty() {
-                let items: Vec<Item> = kept.into_iter().map(|(_, slot)| slot.item()).collect();
-                let capacity = capacity(items.len(), at + 1 == spine.len());
-                chunks.push(leak(Chunk::new(&items, capacity, chunk.arrival_max())));
-            }
-        }
-        self.replace_spine(&chunks, chunks.len(), guard);
-        for chunk in replaced {
-            retire(chunk, guard);
-        }
-        for row in removed {
-            // SAFETY: no spine that is still linked leads to the row, so no reader that comes
-            // later can reach it; the slot's handle is taken back once.
-            unsafe { guard.defer_unchecked(move || drop(RowHandle::from_raw(row))) };
-        }
-    }
-
-    /// Puts another spine in place and returns the bytes it takes.
-    fn replace_spine(&self, chunks: &[*mut Chunk], capacity: usize, guard: &Guard) -> usize {
-        let spine = Spine::new(chunks, capacity);
-        let bytes = spine.memory_bytes();
-        // Release: pairs with the Acquire in `spine`.
-        retire(self.spine.swap(leak(spine), Ordering::Release), guard);
-        bytes
-    }
-}
-
-impl Drop for Entry {
-    fn drop(&mut self) {
-        // SAFETY: the entry is unlinked and no reader is left, so this is the only way to its
-        // spine and chunks; each filled slot holds a handle.
-        unsafe {
-            let spine = Box::from_raw(*self.spine.get_mut());
-            for at in 0..spine.len() {
-                let chunk = Box::from_raw(spine.pointer(at));
-                for slot in chunk.filled() {
-                    drop(RowHandle::from_raw(slot.raw()));
+        for (at, items) in remade.into_iter().enumerate() {
+            let old = parts.raw_chunk(at);
+            match items {
+                None => chunks.extend(old),
+                Some((items, arrival_max)) => {
+                    replaced.extend(old);
+                    if !items.is_empty() {
+                        chunks.push(Chunk::make(&items, items.len(), arrival_max));
+                    }
                 }
             }
         }
-    }
-}
-
-impl Spine {
-    fn new(chunks: &[*mut Chunk], capacity: usize) -> Self {
-        assert!(!chunks.is_empty(), "a key has rows");
-        let empty = (chunks.len()..capacity).map(|_| ptr::null_mut());
-        let chunks_filled = chunks.iter().copied().chain(empty).map(AtomicPtr::new).collect();
-        Self { len: AtomicUsize::new(chunks.len()), chunks: chunks_filled }
-    }
-
-    fn memory_bytes(&self) -> usize {
-        size_of::<Self>() + self.chunks.len() * size_of::<*mut Chunk>()
-    }
-
-    /// How many chunks there are.
-    #[inline]
-    pub(crate) fn len(&self) -> usize {
-        // Acquire: pairs with the Release in `push`.
-        self.len.load(Ordering::Acquire)
-    }
-
-    /// A chunk below the length. The caller holds a guard or the lock, for as long as it borrows.
-    #[inline]
-    pub(crate) fn chunk(&self, at: usize) -> &Chunk {
-        // SAFETY: not null below the length, and freed by the epoch collector after it was
-        // replaced.
-        unsafe { &*self.pointer(at) }
-    }
-
-    #[inline]
-    fn pointer(&self, at: usize) -> *mut Chunk {
-        // Acquire: pairs with the Release in `replace`, and with `len` for the first chunk.
-        let pointer = self.chunks[at].load(Ordering::Acquire);
-        debug_assert!(!pointer.is_null(), "below the length there are chunks");
-        pointer
-    }
-
-    /// How many of the first `count` chunks have an oldest row for which `is_before` holds; it
-    /// holds for a prefix.
-    #[inline]
-    pub(crate) fn partition_point(&self, count: usize, is_before: impl Fn(&Slot) -> bool) -> usize {
-        let (mut low, mut high) = (0, count);
-        while low < high {
-            let middle = usize::midpoint(low, high);
-            if is_before(self.chunk(middle).oldest()) {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
+        let head = match chunks.as_slice() {
+            [only] => (*only).cast::<u8>(),
+            several => tagged(Spine::make(several, several.len())),
+        };
+        self.replace_head(head);
+        for chunk in replaced {
+            // SAFETY: no head and no linked spine leads to it any more.
+            unsafe { retire_chunk(chunk, guard) };
         }
-        low
+        if let Parts::Spine(spine) = *parts {
+            // SAFETY: the head was replaced just now.
+            unsafe { retire_spine(spine, guard) };
+        }
+        signed(self.memory_bytes()) - signed(before)
     }
 
-    fn pointers(&self) -> Vec<*mut Chunk> {
-        (0..self.len()).map(|at| self.pointer(at)).collect()
+    fn replace_chunk(
+        self,
+        place: Place<'_>,
+        chunk: Chunk<'_>,
+        copy: *mut Header,
+        guard: &Guard,
+    ) -> i64 {
+        // SAFETY: it was made just now.
+        let grown = signed(unsafe { Chunk::from_raw(copy) }.memory_bytes());
+        let grown = grown - signed(chunk.memory_bytes());
+        let replaced = match place {
+            Place::Only => self.replace_head(copy.cast()).cast(),
+            Place::Spine(spine, at) => spine.replace(at, copy),
+        };
+        // SAFETY: no head and no linked spine leads to it any more.
+        unsafe { retire_chunk(replaced, guard) };
+        grown
     }
 
-    /// Appends a chunk unless the spine is full. Under the lock.
-    fn push(&self, chunk: *mut Chunk) -> Result<(), *mut Chunk> {
-        // Relaxed: only the holder of the lock writes.
-        let len = self.len.load(Ordering::Relaxed);
-        let Some(slot) = self.chunks.get(len) else { return Err(chunk) };
-        // Release: pairs with the Acquire in `pointer`.
-        slot.store(chunk, Ordering::Release);
-        // Release: pairs with the Acquire in `len`.
-        self.len.store(len + 1, Ordering::Release);
-        Ok(())
+    fn replace_spine(self, old: &Spine<Header>, spine: *mut Spine<Header>, guard: &Guard) -> i64 {
+        let grown = self.replace_with_spine(spine) - signed(old.memory_bytes());
+        // SAFETY: the head was replaced just now.
+        unsafe { retire_spine(old, guard) };
+        grown
     }
 
-    /// Replaces a chunk. Under the lock.
-    fn replace(&self, at: usize, chunk: *mut Chunk) -> *mut Chunk {
-        // Release: pairs with the Acquire in `pointer`.
-        self.chunks[at].swap(chunk, Ordering::Release)
+    fn replace_with_spine(self, spine: *mut Spine<Header>) -> i64 {
+        // SAFETY: it was made just now.
+        let bytes = unsafe { &*spine }.memory_bytes();
+        self.replace_head(tagged(spine));
+        signed(bytes)
+    }
+
+    fn replace_head(self, head: *mut u8) -> *mut u8 {
+        // AcqRel: pairs with the Acquire in `parts`.
+        self.expect_head().swap(head, Ordering::AcqRel)
+    }
+
+    fn expect_head(self) -> &'a AtomicPtr<u8> {
+        self.head().expect("a single is replaced, not changed")
+    }
+
+    /// The head, unless the entry is a single.
+    #[inline]
+    fn head(self) -> Option<&'a AtomicPtr<u8>> {
+        // SAFETY: an entry of several begins with its head, and lives for 'a.
+        (!self.is_single()).then(|| unsafe { &*self.base().cast::<AtomicPtr<u8>>() })
+    }
+
+    #[inline]
+    fn is_single(self) -> bool {
+        self.entry.as_ptr().addr() & SINGLE != 0
+    }
+
+    #[inline]
+    fn before_key(self) -> usize {
+        if self.is_single() { SINGLE_KEY } else { SEVERAL_KEY }
+    }
+
+    /// Where the entry begins.
+    #[inline]
+    fn base(self) -> *mut u8 {
+        untagged(self.entry.as_ptr().cast())
     }
 }
 
-/// The capacity of a copy: only the newest chunk of a key is appended to.
-fn capacity(len: usize, is_newest: bool) -> usize {
-    if is_newest { len.next_power_of_two().clamp(CHUNK_ROWS_MIN, CHUNK_ROWS_MAX) } else { len }
+/// Where a chunk hangs.
+#[derive(Clone, Copy)]
+enum Place<'a> {
+    /// The head leads to it.
+    Only,
+    /// This part of a spine.
+    Spine(&'a Spine<Header>, usize),
 }
 
-const _: () = assert!(CHUNK_ROWS_MAX <= 128, "`retain` has a bit for each slot");
+impl<'a> Parts<'a> {
+    /// Chunks, the row in the entry being one.
+    fn chunk_count(&self) -> usize {
+        match self {
+            Self::One(_) | Self::Chunk(_) => 1,
+            Self::Spine(spine) => spine.len(),
+        }
+    }
 
-fn leak<T>(value: T) -> *mut T {
-    Box::into_raw(Box::new(value))
+    fn filled(&self, at: usize) -> Filled<'a> {
+        match self {
+            Self::One(one) => *one,
+            Self::Chunk(chunk) => chunk.filled(),
+            Self::Spine(spine) => chunk_at(spine, at).filled(),
+        }
+    }
+
+    fn raw_chunk(&self, at: usize) -> Option<*mut Header> {
+        match self {
+            Self::One(_) => None,
+            Self::Chunk(chunk) => Some(chunk.as_raw()),
+            Self::Spine(spine) => Some(spine.part(at)),
+        }
+    }
 }
 
-/// Frees a spine or a chunk that was unlinked when no reader can hold it any more.
-fn retire<T>(unlinked: *mut T, guard: &Guard) {
-    // SAFETY: it came out of `leak`, was unlinked just now by the holder of the lock, and is not
-    // retired again. It owns no rows (rule 6).
-    unsafe { guard.defer_unchecked(move || drop(Box::from_raw(unlinked))) };
+/// A chunk of a spine. Whoever has the spine holds a guard or the lock.
+#[inline]
+pub(crate) fn chunk_at(spine: &Spine<Header>, at: usize) -> Chunk<'_> {
+    // SAFETY: what a spine leads to is freed by way of the guard after it was replaced.
+    unsafe { Chunk::from_raw(spine.part(at)) }
+}
+
+fn items_of<'a>(filled: &Filled<'a>) -> Vec<Item<'a>> {
+    let mut items = Vec::with_capacity(filled.len() + 1);
+    items.extend((0..filled.len()).map(|at| filled.item(at)));
+    items
+}
+
+fn tagged(spine: *mut Spine<Header>) -> *mut u8 {
+    spine.cast::<u8>().map_addr(|address| address | SPINE)
+}
+
+/// An address without its lowest bit.
+#[inline]
+fn untagged(tagged: *mut u8) -> *mut u8 {
+    tagged.map_addr(|address| address & !(SPINE | SINGLE))
+}
+
+fn signed(bytes: usize) -> i64 {
+    i64::try_from(bytes).expect("a size fits 63 bits")
+}
+
+/// Frees a chunk when the guards of now are gone.
+///
+/// # Safety
+///
+/// It was unlinked just now by the holder of the lock, and is not retired again.
+unsafe fn retire_chunk(chunk: *mut Header, guard: &Guard) {
+    // SAFETY: who comes later cannot reach it, who came before holds a guard.
+    unsafe { guard.defer_unchecked(move || Chunk::free(chunk)) };
+}
+
+/// Frees a spine, not its chunks, when the guards of now are gone.
+///
+/// # Safety
+///
+/// As of [`retire_chunk`].
+unsafe fn retire_spine(spine: &Spine<Header>, guard: &Guard) {
+    let spine = ptr::from_ref(spine).cast_mut();
+    // SAFETY: as in `retire_chunk`; it came out of a box.
+    unsafe { guard.defer_unchecked(move || drop(Box::from_raw(spine))) };
 }

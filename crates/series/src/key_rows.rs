@@ -1,18 +1,18 @@
-//! Reading the rows of one entity key.
-//!
-//! [`KeyRows`] goes from the newest row to the oldest, which is what windows and joins do;
-//! [`OldestRows`] the other way. Both borrow a guard and allocate nothing.
+//! Reading the rows of one entity key, from the newest to the oldest, which is what windows and
+//! joins do. Borrows a guard and allocates nothing.
 
 use std::fmt;
 
-use crate::{
-    Bounds, RowRef,
-    chunk::{Chunk, Slot},
-    entry::{Entry, Spine},
+use super::{
+    Bounds,
+    chunk::{Filled, Header},
+    entry::{Parts, chunk_at},
+    row_ref::RowRef,
+    spine::Spine,
 };
 
 /// How many rows ahead of the reader the rows are asked for.
-const PREFETCH_DISTANCE: usize = 8;
+const PREFETCH_DISTANCE: usize = 12;
 
 /// A row and its event time in the index.
 #[derive(Debug, Clone, Copy)]
@@ -27,12 +27,15 @@ pub struct KeyRow<'g> {
 /// its [`Bounds`] hide.
 #[derive(Clone)]
 pub struct KeyRows<'g> {
-    spine: Option<&'g Spine>,
-    /// Filled slots of the current chunk that were not reached yet.
-    ahead: &'g [Slot],
-    chunk: Option<&'g Chunk>,
+    spine: Option<&'g Spine<Header>>,
     /// Chunks older than the current one.
     chunks_ahead: usize,
+    /// The current chunk.
+    filled: Filled<'g>,
+    /// Slots of it that were not reached yet.
+    ahead: usize,
+    /// Whether no row of the current chunk arrived too late, so that none has to be asked.
+    all_visible: bool,
     /// How many visible rows were passed.
     passed: u64,
     bounds: Bounds,
@@ -41,82 +44,141 @@ pub struct KeyRows<'g> {
 impl<'g> KeyRows<'g> {
     /// The rows of an entry; the caller holds a guard for `'g`.
     #[inline]
-    pub(crate) fn new(entry: &'g Entry, bounds: Bounds) -> Self {
-        let spine = entry.spine();
-        let chunks_ahead = spine.len();
-        Self { spine: Some(spine), ahead: &[], chunk: None, chunks_ahead, passed: 0, bounds }
+    pub(crate) fn new(parts: Parts<'g>, bounds: Bounds) -> Self {
+        let mut rows = Self {
+            spine: None,
+            chunks_ahead: 0,
+            filled: Filled::none(),
+            ahead: 0,
+            all_visible: false,
+            passed: 0,
+            bounds,
+        };
+        match parts {
+            Parts::One(one) => rows.enter(one),
+            Parts::Chunk(chunk) => rows.enter(chunk.filled()),
+            Parts::Spine(spine) => {
+                rows.spine = Some(spine);
+                rows.chunks_ahead = spine.len();
+            }
+        }
+        rows
     }
 
     /// No rows.
     pub fn empty() -> Self {
-        let bounds = Bounds::everything();
-        Self { spine: None, ahead: &[], chunk: None, chunks_ahead: 0, passed: 0, bounds }
+        Self {
+            spine: None,
+            chunks_ahead: 0,
+            filled: Filled::none(),
+            ahead: 0,
+            all_visible: false,
+            passed: 0,
+            bounds: Bounds::everything(),
+        }
     }
 
     /// Skips the rows newer than `event_time_max`; never goes back. Binary search over the
     /// chunks, then within one. Rows skipped still count for retention by number.
     pub fn seek(&mut self, event_time_max: i64) {
-        self.seek_to(|slot| slot.event_time() <= event_time_max);
+        self.seek_to(|filled, at| filled.event_time(at) <= event_time_max);
     }
 
     /// Whether the row with this event time and arrival is among the rows ahead. Binary search.
     pub fn contains(mut self, event_time: i64, arrival: u64) -> bool {
-        self.seek_to(|slot| slot.is_at_or_before((event_time, arrival)));
+        self.seek_to(|filled, at| filled.is_at_or_before(at, (event_time, arrival)));
         self.next().is_some_and(|found| found.row.arrival() == arrival)
     }
 
     /// Skips the rows for which `is_reached` does not hold; it holds for a row and all older.
-    fn seek_to(&mut self, is_reached: impl Fn(&Slot) -> bool) {
-        let Some(spine) = self.spine else { return };
-        if self.ahead.first().is_some_and(&is_reached) {
-            let kept = self.ahead.partition_point(&is_reached);
-            self.pass(kept);
+    fn seek_to(&mut self, is_reached: impl Fn(&Filled<'_>, usize) -> bool) {
+        if self.ahead > 0 && (self.chunks_ahead == 0 || is_reached(&self.filled, 0)) {
+            self.seek_in_chunk(is_reached);
             return;
         }
         self.pass(0);
-        let reached = spine.partition_point(self.chunks_ahead, &is_reached);
+        let Some(spine) = self.spine else { return };
+        let is_oldest_reached = |part: *mut Header| {
+            // SAFETY: a part of a spine that is borrowed under a guard.
+            let chunk = unsafe { super::chunk::Chunk::from_raw(part) };
+            is_reached(&chunk.filled(), 0)
+        };
+        let reached = spine.partition_point(self.chunks_ahead, is_oldest_reached);
         if self.bounds.counts_rows() {
             while self.chunks_ahead > reached {
                 if self.bounds.is_spent(self.passed) {
                     self.chunks_ahead = 0;
                     return;
                 }
-                self.enter_chunk(spine);
+                self.enter_next(spine);
                 self.pass(0);
             }
         }
         self.chunks_ahead = reached;
         if reached > 0 {
-            self.enter_chunk(spine);
-            let kept = self.ahead.partition_point(&is_reached);
-            self.pass(kept);
+            self.enter_next(spine);
+            self.seek_in_chunk(is_reached);
         }
+    }
+
+    fn seek_in_chunk(&mut self, is_reached: impl Fn(&Filled<'_>, usize) -> bool) {
+        if is_reached(&self.filled, self.ahead - 1) {
+            return;
+        }
+        let kept = self.filled.partition_point(self.ahead, is_reached);
+        self.pass(kept);
     }
 
     /// Passes all slots ahead in the chunk but the oldest `kept`, counting if that matters.
     fn pass(&mut self, kept: usize) {
-        let (kept, skipped) = self.ahead.split_at(kept);
+        let skipped = kept..self.ahead;
         self.ahead = kept;
         if !self.bounds.counts_rows() || skipped.is_empty() {
             return;
         }
-        let all_visible =
-            self.chunk.is_some_and(|chunk| self.bounds.is_visible(chunk.arrival_max()));
-        let count = if all_visible {
+        let count = if self.all_visible {
             skipped.len()
         } else {
-            skipped.iter().filter(|slot| self.bounds.is_visible(slot.row().arrival())).count()
+            let is_visible = |at: &usize| self.bounds.is_visible(self.filled.row(*at).arrival());
+            skipped.filter(is_visible).count()
         };
         self.passed += u64::try_from(count).expect("a count of slots fits 64 bits");
     }
 
     /// Goes on to the next older chunk; there is one.
     #[inline]
-    fn enter_chunk(&mut self, spine: &'g Spine) {
+    fn enter_next(&mut self, spine: &'g Spine<Header>) {
         self.chunks_ahead -= 1;
-        let chunk = spine.chunk(self.chunks_ahead);
-        self.chunk = Some(chunk);
-        self.ahead = chunk.filled();
+        self.enter(chunk_at(spine, self.chunks_ahead).filled());
+    }
+
+    #[inline]
+    fn enter(&mut self, filled: Filled<'g>) {
+        self.ahead = filled.len();
+        self.all_visible = self.bounds.is_visible(filled.arrival_max());
+        self.filled = filled;
+    }
+
+    /// The next older slot whose row is visible.
+    #[inline]
+    fn next_visible(&mut self) -> Option<(usize, RowRef<'g>)> {
+        loop {
+            if self.ahead == 0 {
+                if self.chunks_ahead == 0 {
+                    return None;
+                }
+                self.enter_next(self.spine?);
+                continue;
+            }
+            self.ahead -= 1;
+            if let Some(later) = self.ahead.checked_sub(PREFETCH_DISTANCE) {
+                self.filled.row(later).prefetch();
+            }
+            let row = self.filled.row(self.ahead);
+            if self.all_visible || self.bounds.is_visible(row.arrival()) {
+                return Some((self.ahead, row));
+            }
+        }
     }
 }
 
@@ -125,89 +187,20 @@ impl<'g> Iterator for KeyRows<'g> {
 
     #[inline]
     fn next(&mut self) -> Option<KeyRow<'g>> {
-        loop {
-            let Some((slot, older)) = self.ahead.split_last() else {
-                if self.chunks_ahead == 0 {
-                    return None;
-                }
-                self.enter_chunk(self.spine?);
-                continue;
-            };
-            self.ahead = older;
-            if let Some(later) = older.len().checked_sub(PREFETCH_DISTANCE) {
-                older[later].prefetch_row();
-            }
-            let row = slot.row();
-            if !self.bounds.is_visible(row.arrival()) {
-                continue;
-            }
-            let event_time = slot.event_time();
-            self.passed += 1;
-            if self.bounds.is_expired(event_time, self.passed) {
-                self.ahead = &[];
-                self.chunks_ahead = 0;
-                return None;
-            }
-            return Some(KeyRow { event_time, row });
+        let (at, row) = self.next_visible()?;
+        let event_time = self.filled.event_time(at);
+        self.passed += 1;
+        if self.bounds.is_expired(event_time, self.passed) {
+            self.ahead = 0;
+            self.chunks_ahead = 0;
+            return None;
         }
+        Some(KeyRow { event_time, row })
     }
 }
 
 impl fmt::Debug for KeyRows<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KeyRows").field("passed", &self.passed).finish_non_exhaustive()
-    }
-}
-
-/// The rows of one key from the oldest to the newest, without those that arrived too late.
-/// Retention is not looked at.
-pub struct OldestRows<'g> {
-    spine: Option<&'g Spine>,
-    /// Filled slots of the current chunk that were not reached yet.
-    ahead: &'g [Slot],
-    /// The next chunk.
-    chunk_next: usize,
-    /// Chunks that there were at the start; later ones hold later rows only.
-    chunk_count: usize,
-    bounds: Bounds,
-}
-
-impl<'g> OldestRows<'g> {
-    /// The rows of an entry; the caller holds a guard for `'g`.
-    pub(crate) fn new(entry: Option<&'g Entry>, visible: u64) -> Self {
-        let bounds = Bounds::visible(visible);
-        let spine = entry.map(Entry::spine);
-        let chunk_count = spine.map_or(0, Spine::len);
-        Self { spine, ahead: &[], chunk_next: 0, chunk_count, bounds }
-    }
-}
-
-impl<'g> Iterator for OldestRows<'g> {
-    type Item = KeyRow<'g>;
-
-    #[inline]
-    fn next(&mut self) -> Option<KeyRow<'g>> {
-        loop {
-            let Some((slot, newer)) = self.ahead.split_first() else {
-                let spine = self.spine?;
-                if self.chunk_next == self.chunk_count {
-                    return None;
-                }
-                self.ahead = spine.chunk(self.chunk_next).filled();
-                self.chunk_next += 1;
-                continue;
-            };
-            self.ahead = newer;
-            let row = slot.row();
-            if self.bounds.is_visible(row.arrival()) {
-                return Some(KeyRow { event_time: slot.event_time(), row });
-            }
-        }
-    }
-}
-
-impl fmt::Debug for OldestRows<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OldestRows").field("chunk_next", &self.chunk_next).finish_non_exhaustive()
     }
 }

@@ -5,8 +5,7 @@
 use std::{
     fmt,
     hash::BuildHasher,
-    ptr,
-    sync::atomic::{AtomicPtr, AtomicU64, Ordering},
+    sync::atomic::{AtomicI64, AtomicPtr, Ordering},
 };
 
 use crossbeam_epoch::Guard;
@@ -14,29 +13,32 @@ use hashbrown::DefaultHashBuilder;
 use lockstep_host::sync::Mutex;
 
 use crate::{
-    Bounds, KeyRows, OldestRows, RowHandle, RowRef,
-    entry::{Entry, Retained},
+    Bounds, Fate, KeyRows, RowRef,
+    buckets::{Bucket, Buckets, TAG_SHIFT, buckets_for},
+    entry::{Entry, EntryRef, Inserted, Parts, Rest, single_footprint},
+    row_ref::prefetch,
 };
 
 /// How many writers can go on at once. A power of two.
-const SHARD_COUNT: usize = 16;
+pub(crate) const SHARD_COUNT: usize = 64;
 const SHARD_BITS: u32 = SHARD_COUNT.trailing_zeros();
-/// The buckets of a shard at first. A power of two.
-const BUCKETS_MIN: usize = 4;
+const _: () = assert!(SHARD_BITS <= TAG_SHIFT, "the tag has bits that the shard does not");
 
-/// The rows of one index by entity key, newest first.
+/// The rows of one index by entity key, newest first. Leads to rows; does not own them.
 pub struct Series {
     hasher: DefaultHashBuilder,
     shards: Box<[Shard]>,
 }
 
+/// Aligned so that writers of different shards do not write one cache line.
+#[repr(align(64))]
 struct Shard {
     /// Held by whoever changes anything of the shard.
     writer: Mutex<Writer>,
-    /// Never null. Replaced under the lock; what it pointed to is retired.
+    /// Never null. Replaced under the lock; what it led to is retired.
     buckets: AtomicPtr<Buckets>,
     /// Bytes of buckets, entries, spines and chunks. Written under the lock.
-    memory_bytes: AtomicU64,
+    memory_bytes: AtomicI64,
 }
 
 /// What only writers need.
@@ -47,27 +49,6 @@ struct Writer {
     used: usize,
 }
 
-/// Open addressing with linear probing. At least one bucket is always empty.
-struct Buckets {
-    /// A power of two.
-    buckets: Box<[Bucket]>,
-}
-
-/// Empty (null), an entry, or the mark of a removed one, which stays until the buckets are
-/// replaced. `hash` is written before the entry is and does not change after.
-#[derive(Default)]
-struct Bucket {
-    hash: AtomicU64,
-    entry: AtomicPtr<Entry>,
-}
-
-/// Its address marks a removed entry; it is never read through.
-static REMOVED: u64 = 0;
-
-fn removed() -> *mut Entry {
-    ptr::from_ref(&REMOVED).cast_mut().cast()
-}
-
 impl Series {
     /// Makes an empty one.
     pub fn new() -> Self {
@@ -75,53 +56,113 @@ impl Series {
         Self { hasher: DefaultHashBuilder::default(), shards }
     }
 
-    /// Inserts a row, whose arrival has been set ([`RowHandle::place`]). Readers see it at once as
-    /// far as their [`Bounds`] let them. Rows of one key with equal event time and equal arrival
-    /// must not exist. Do not hold a guard across many inserts: late rows leave garbage.
-    pub fn insert(&self, key: &[u8], event_time: i64, row: RowHandle) {
-        let hash = self.hasher.hash_one(key);
+    /// The hash that [`Self::insert`] and [`Self::prefetch`] take.
+    #[inline]
+    pub fn hash(&self, key: &[u8]) -> u64 {
+        self.hasher.hash_one(key)
+    }
+
+    /// Asks for the cache line in which the search for a key begins, before [`Self::insert`].
+    #[inline]
+    pub fn prefetch(&self, hash: u64, guard: &Guard) {
+        prefetch(self.shard(hash).buckets(guard).first(hash));
+    }
+
+    /// Asks for what the key's entry begins with, when the first bucket leads to it.
+    #[inline]
+    pub fn prefetch_entry(&self, hash: u64, guard: &Guard) {
+        prefetch(self.shard(hash).buckets(guard).first_entry(hash));
+    }
+
+    /// Inserts a row and returns how many bytes more (or less) the series takes. Readers see the
+    /// row at once as far as their [`Bounds`] let them. `hash` is [`Self::hash`] of the key. Rows
+    /// of one key with equal event time and equal arrival must not exist. Do not hold the guard
+    /// across many inserts: late rows leave garbage.
+    ///
+    /// # Safety
+    ///
+    /// The row is not freed as long as the series leads to it, nor before all guards are gone
+    /// that there were when it was taken out again, or when the series was dropped.
+    pub unsafe fn insert(
+        &self,
+        (hash, key): (u64, &[u8]),
+        event_time: i64,
+        row: RowRef<'_>,
+        guard: &Guard,
+    ) -> i64 {
         let shard = self.shard(hash);
         let mut writer = shard.writer.lock();
-        let guard = crossbeam_epoch::pin();
-        let grown = match shard.find(hash, key) {
-            Some(entry) => entry.insert(event_time, row, &guard),
-            None => shard.add(&mut writer, Entry::new(hash, key, event_time, row), &guard),
+        let grown = match shard.find(hash, key, guard) {
+            Some((at, entry)) => match entry.insert(event_time, row, guard) {
+                Inserted::Grown(grown) => grown,
+                Inserted::Replaced(made) => shard.replace(at, entry, made, guard),
+            },
+            None => {
+                let entry = EntryRef::make(key, event_time, row);
+                let bytes = signed(single_footprint(key.len()));
+                bytes + shard.add(&mut writer, &self.hasher, (hash, entry), guard)
+            }
         };
-        // A copy may take less room than what it replaces: a wrapped difference wraps back.
-        shard.grow_by(u64::try_from(grown).expect("a size fits 64 bits"));
+        shard.grow_by(grown);
+        grown
     }
 
     /// The rows of a key, newest first; `None` when there is none. No lock, no allocation.
     #[inline]
     pub fn seek<'g>(&'g self, key: &[u8], bounds: Bounds, guard: &'g Guard) -> Option<KeyRows<'g>> {
-        Some(KeyRows::new(self.find(key, guard)?, bounds))
+        let hash = self.hash(key);
+        let (_, entry) = self.shard(hash).find(hash, key, guard)?;
+        Some(KeyRows::new(entry.parts(), bounds))
     }
 
-    /// The rows of a key with an arrival less than `visible`, oldest first.
-    pub fn oldest_first<'g>(
-        &'g self,
-        key: &[u8],
-        visible: u64,
-        guard: &'g Guard,
-    ) -> OldestRows<'g> {
-        OldestRows::new(self.find(key, guard), visible)
-    }
-
-    /// Removes the rows that are not kept, and keys without rows. `start_key` is called for each
-    /// key and makes what is asked for each of its rows, newest first: event time and row.
-    /// Returns how many rows were removed. Readers go on; their memory is freed after the last
-    /// guard of now is gone. Writers of one shard wait at a time.
-    pub fn retain<K>(&self, mut start_key: impl FnMut() -> K) -> usize
+    /// Asks what is to become of each row, and removes keys without rows. `start_key` is called
+    /// for each key and makes what is asked for each of its rows, newest first: event time and
+    /// row. Returns how many rows were removed. Readers go on; their memory is freed after the
+    /// last guard of now is gone. Writers of one shard wait at a time.
+    ///
+    /// # Safety
+    ///
+    /// A row that another one is moved to is as [`Self::insert`] demands.
+    pub unsafe fn retain<'m, K>(&'m self, mut start_key: impl FnMut() -> K) -> usize
     where
-        K: FnMut(i64, RowRef<'_>) -> bool,
+        K: FnMut(i64, RowRef<'_>) -> Fate<'m>,
     {
-        self.shards.iter().map(|shard| shard.retain(&mut start_key)).sum()
+        self.shards.iter().map(|shard| shard.retain(&self.hasher, &mut start_key, |_| true)).sum()
     }
 
-    /// Bytes of memory, without the rows and without the allocator's own overhead.
+    /// Removes the rows that these bounds call expired. Looks at one row of each key that has
+    /// nothing to remove where retention goes by time alone.
+    pub fn trim(&self, bounds: Bounds) -> usize {
+        if bounds.keeps_everything() {
+            return 0;
+        }
+        let start_key = || {
+            let mut passed = 0;
+            move |event_time: i64, row: RowRef<'_>| {
+                if !bounds.is_visible(row.arrival()) {
+                    return Fate::Keep;
+                }
+                passed += 1;
+                if bounds.is_expired(event_time, passed) { Fate::Remove } else { Fate::Keep }
+            }
+        };
+        let may_expire = |oldest: i64| bounds.counts_rows() || bounds.is_expired(oldest, 1);
+        let mut start_key = start_key;
+        self.shards.iter().map(|shard| shard.retain(&self.hasher, &mut start_key, may_expire)).sum()
+    }
+
+    /// Bytes of memory, without the rows, with the allocator's own overhead.
     pub fn memory_bytes(&self) -> u64 {
         // Relaxed: a number to report.
-        self.shards.iter().map(|shard| shard.memory_bytes.load(Ordering::Relaxed)).sum()
+        let shards = self.shards.iter().map(|shard| shard.memory_bytes.load(Ordering::Relaxed));
+        let taken: i64 = shards.sum();
+        u64::try_from(taken).expect("no shard gives back more than it took") + Self::empty_bytes()
+    }
+
+    /// Bytes of memory that every series takes beside its buckets.
+    fn empty_bytes() -> u64 {
+        let bytes = lockstep_host::memory::footprint(SHARD_COUNT * size_of::<Shard>());
+        u64::try_from(bytes).expect("a size fits 64 bits")
     }
 
     /// How many entity keys there are.
@@ -129,16 +170,25 @@ impl Series {
         self.shards.iter().map(|shard| shard.writer.lock().keys).sum()
     }
 
-    fn shard(&self, hash: u64) -> &Shard {
-        let shard_mask = u64::try_from(SHARD_COUNT - 1).expect("there are few shards");
-        &self.shards[usize::try_from(hash & shard_mask).expect("there are few shards")]
+    /// [`Self::memory_bytes`], counted one by one.
+    #[cfg(test)]
+    pub(crate) fn memory_bytes_counted(&self) -> u64 {
+        let guard = crossbeam_epoch::pin();
+        let of_shard = |shard: &Shard| {
+            let _writer = shard.writer.lock();
+            let buckets = shard.buckets(&guard);
+            // SAFETY: only the holder of the lock takes entries out.
+            let of_entry = |entry| unsafe { EntryRef::from_raw(entry) }.memory_bytes();
+            let entries = buckets.entries().map(|(_, entry)| of_entry(entry)).sum::<usize>();
+            u64::try_from(buckets.memory_bytes()).unwrap() + u64::try_from(entries).unwrap()
+        };
+        self.shards.iter().map(of_shard).sum::<u64>() + Self::empty_bytes()
     }
 
-    /// The guard is what keeps the entry from being freed.
     #[inline]
-    fn find<'g>(&'g self, key: &[u8], _guard: &'g Guard) -> Option<&'g Entry> {
-        let hash = self.hasher.hash_one(key);
-        self.shard(hash).find(hash, key)
+    fn shard(&self, hash: u64) -> &Shard {
+        let mask = u64::try_from(SHARD_COUNT - 1).expect("there are few shards");
+        &self.shards[usize::try_from(hash & mask).expect("there are few shards")]
     }
 }
 
@@ -156,179 +206,170 @@ impl fmt::Debug for Series {
 
 impl Shard {
     fn new() -> Self {
-        let buckets = Buckets::new(BUCKETS_MIN);
-        let memory_bytes = AtomicU64::new(buckets.memory_bytes());
-        let buckets = AtomicPtr::new(Box::into_raw(Box::new(buckets)));
-        Self { writer: Mutex::new(Writer { keys: 0, used: 0 }), buckets, memory_bytes }
+        let buckets = Buckets::make(0);
+        Self {
+            writer: Mutex::new(Writer { keys: 0, used: 0 }),
+            buckets: AtomicPtr::new(buckets),
+            memory_bytes: AtomicI64::new(0),
+        }
     }
 
-    /// The caller holds a guard or the lock, for as long as it borrows.
+    /// The buckets as they are now. The guard is what keeps them from being freed.
     #[inline]
-    fn buckets(&self) -> &Buckets {
+    fn buckets<'g>(&'g self, _guard: &'g Guard) -> Bucket<'g> {
         // Acquire: pairs with the Release in `rebuild`.
-        // SAFETY: never null, and freed by the epoch collector after it was replaced.
-        unsafe { &*self.buckets.load(Ordering::Acquire) }
+        // SAFETY: never null, and freed by the epoch collector after they were replaced.
+        unsafe { Bucket::from_raw(self.buckets.load(Ordering::Acquire)) }
     }
 
-    /// The caller holds a guard or the lock, for as long as it borrows.
+    /// The entry of a key and its bucket. The guard is what keeps it from being freed.
     #[inline]
-    fn find(&self, hash: u64, key: &[u8]) -> Option<&Entry> {
-        let buckets = self.buckets();
-        let mut at = buckets.start(hash);
-        loop {
-            let bucket = &buckets.buckets[at];
-            // Acquire: pairs with the Release in `Bucket::fill`.
-            let pointer = bucket.entry.load(Ordering::Acquire);
-            if pointer.is_null() {
-                return None;
-            }
-            // Relaxed: the hash was written before the entry that was loaded.
-            if pointer != removed() && bucket.hash.load(Ordering::Relaxed) == hash {
-                // SAFETY: an entry is freed by the epoch collector after it was unlinked.
-                let entry = unsafe { &*pointer };
-                if entry.is_of(hash, key) {
-                    return Some(entry);
-                }
-            }
-            at = buckets.after(at);
-        }
+    fn find<'g>(
+        &'g self,
+        hash: u64,
+        key: &[u8],
+        guard: &'g Guard,
+    ) -> Option<(usize, EntryRef<'g>)> {
+        self.buckets(guard).find(hash, |entry| entry.key() == key)
     }
 
-    /// Adds a key that is not there, and returns how many bytes it takes. Under the lock.
-    fn add(&self, writer: &mut Writer, entry: Entry, guard: &Guard) -> usize {
-        if (writer.used + 1) * 3 > self.buckets().buckets.len() * 2 {
-            self.rebuild(writer, guard);
+    /// Adds a key that is not there, and returns how many bytes more the buckets take. Under the
+    /// lock.
+    fn add(
+        &self,
+        writer: &mut Writer,
+        hasher: &DefaultHashBuilder,
+        (hash, entry): (u64, *mut Entry),
+        guard: &Guard,
+    ) -> i64 {
+        let (mut grown, wanted) = (0, writer.keys + 1);
+        // At most three quarters are used, so that a search is short.
+        if (writer.used + 1) * 4 > self.buckets(guard).len() * 3 {
+            grown = self.rebuild(writer, hasher, (wanted, guard));
         }
-        let bytes = entry.memory_bytes();
-        let hash = entry.hash();
-        self.buckets().empty(hash).fill(hash, Box::into_raw(Box::new(entry)));
+        self.buckets(guard).fill(hash, entry);
         writer.keys += 1;
         writer.used += 1;
-        bytes
+        grown
     }
 
-    /// Replaces the buckets by ones that are at most one third full, without marks.
-    fn rebuild(&self, writer: &mut Writer, guard: &Guard) {
-        let size = ((writer.keys + 1) * 3).next_power_of_two().max(BUCKETS_MIN);
-        let old = self.buckets();
-        let new = Buckets::new(size);
-        for bucket in &old.buckets {
-            let pointer = bucket.entry.load(Ordering::Relaxed);
-            if !pointer.is_null() && pointer != removed() {
-                let hash = bucket.hash.load(Ordering::Relaxed);
-                new.empty(hash).fill(hash, pointer);
-            }
+    /// Puts an entry in the place of another one of the same key, and returns how many bytes more
+    /// (or less) it takes with its chunks. The new entry shares no chunk with the old. Under the
+    /// lock.
+    fn replace(&self, at: usize, old: EntryRef<'_>, made: *mut Entry, guard: &Guard) -> i64 {
+        // SAFETY: it was made just now.
+        let after = unsafe { EntryRef::from_raw(made) }.memory_bytes();
+        let grown = signed(after) - signed(old.memory_bytes());
+        self.buckets(guard).replace(at, made);
+        let raw = old.as_raw();
+        // SAFETY: it was unlinked just now under the lock and is retired once.
+        unsafe { guard.defer_unchecked(move || EntryRef::free(raw)) };
+        grown
+    }
+
+    /// Replaces the buckets by ones for so many keys, without marks. Under the lock.
+    fn rebuild(
+        &self,
+        writer: &mut Writer,
+        hasher: &DefaultHashBuilder,
+        (wanted, guard): (usize, &Guard),
+    ) -> i64 {
+        let old = self.buckets(guard);
+        let (made, new) = Buckets::make_for(wanted);
+        for (position, entry) in old.entries() {
+            old.prefetch_ahead(position);
+            // SAFETY: only the holder of the lock takes entries out.
+            let key = unsafe { EntryRef::from_raw(entry) }.key();
+            new.fill(hasher.hash_one(key), entry);
         }
-        self.grow_by(new.memory_bytes().wrapping_sub(old.memory_bytes()));
         writer.used = writer.keys;
-        // Release: pairs with the Acquire in `buckets`.
-        let old = self.buckets.swap(Box::into_raw(Box::new(new)), Ordering::Release);
-        // SAFETY: it was unlinked just now under the lock, and owns no entries.
-        unsafe { guard.defer_unchecked(move || drop(Box::from_raw(old))) };
+        let grown = new.memory_bytes() - old.memory_bytes();
+        // AcqRel: pairs with the Acquire in `buckets`.
+        let replaced = self.buckets.swap(made, Ordering::AcqRel);
+        // SAFETY: they were unlinked just now under the lock, and own no entries.
+        unsafe { guard.defer_unchecked(move || Buckets::free(replaced)) };
+        grown
     }
 
-    fn retain<K>(&self, start_key: &mut impl FnMut() -> K) -> usize
+    /// Retains rows of the keys whose oldest event time `is_touched`.
+    fn retain<'m, K>(
+        &'m self,
+        hasher: &DefaultHashBuilder,
+        start_key: &mut impl FnMut() -> K,
+        is_touched: impl Fn(i64) -> bool,
+    ) -> usize
     where
-        K: FnMut(i64, RowRef<'_>) -> bool,
+        K: FnMut(i64, RowRef<'_>) -> Fate<'m>,
     {
         let mut writer = self.writer.lock();
+        let guard = crossbeam_epoch::pin();
         let mut rows_removed = 0;
-        for bucket in &self.buckets().buckets {
-            let pointer = bucket.entry.load(Ordering::Relaxed);
-            if pointer.is_null() || pointer == removed() {
-                continue;
-            }
+        let count = self.buckets(&guard).len();
+        drop(guard);
+        for position in 0..count {
             // A guard for each key lets the collector go on in between.
             let guard = crossbeam_epoch::pin();
-            // SAFETY: only the holder of the lock unlinks entries.
-            let entry = unsafe { &*pointer };
-            let before = entry.memory_bytes();
-            let after = match entry.retain(&mut start_key(), &guard) {
-                Retained::Some(removed) => {
-                    rows_removed += removed;
-                    entry.memory_bytes()
+            let Some(raw) = self.buckets(&guard).entry(position) else { continue };
+            // SAFETY: only the holder of the lock takes entries out, and frees them by the guard.
+            let entry = unsafe { EntryRef::from_raw(raw) };
+            if !is_touched(oldest(entry)) {
+                continue;
+            }
+            let before = signed(entry.memory_bytes());
+            let retained = entry.retain(&mut start_key(), &guard);
+            rows_removed += retained.removed;
+            match retained.rest {
+                Rest::Grown(grown) => self.grow_by(grown),
+                Rest::One((event_time, row)) => {
+                    let single = EntryRef::make(entry.key(), event_time, row);
+                    self.grow_by(self.replace(position, entry, single, &guard));
                 }
-                Retained::None(count) => {
-                    rows_removed += count;
-                    // Relaxed: readers need nothing of what the mark says, only not the entry.
-                    bucket.entry.store(removed(), Ordering::Relaxed);
+                Rest::Nothing => {
+                    self.buckets(&guard).remove(position);
                     writer.keys -= 1;
-                    // SAFETY: it was unlinked just now and is retired once.
-                    unsafe { guard.defer_unchecked(move || drop(Box::from_raw(pointer))) };
-                    0
+                    self.grow_by(-before);
+                    // SAFETY: it was unlinked just now under the lock and is retired once.
+                    unsafe { guard.defer_unchecked(move || EntryRef::free(raw)) };
                 }
-            };
-            self.shrink_by(before - after);
+            }
+        }
+        if count > buckets_for(writer.keys * 3) {
+            let guard = crossbeam_epoch::pin();
+            let keys = writer.keys;
+            let grown = self.rebuild(&mut writer, hasher, (keys, &guard));
+            self.grow_by(grown);
         }
         rows_removed
     }
 
-    fn grow_by(&self, bytes: u64) {
+    fn grow_by(&self, bytes: i64) {
         // Relaxed: a number to report.
         self.memory_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
+}
 
-    fn shrink_by(&self, bytes: usize) {
-        let bytes = u64::try_from(bytes).expect("a size fits 64 bits");
-        // Relaxed: a number to report.
-        self.memory_bytes.fetch_sub(bytes, Ordering::Relaxed);
+fn signed(bytes: usize) -> i64 {
+    i64::try_from(bytes).expect("a size fits 63 bits")
+}
+
+/// The oldest event time of a key.
+fn oldest(entry: EntryRef<'_>) -> i64 {
+    match entry.parts() {
+        Parts::One(one) => one.event_time(0),
+        Parts::Chunk(chunk) => chunk.filled().event_time(0),
+        Parts::Spine(spine) => crate::entry::chunk_at(spine, 0).filled().event_time(0),
     }
 }
 
 impl Drop for Shard {
     fn drop(&mut self) {
+        let raw = *self.buckets.get_mut();
         // SAFETY: nobody else can reach the shard, so buckets and entries have one owner: here.
         unsafe {
-            let buckets = Box::from_raw(*self.buckets.get_mut());
-            for bucket in &buckets.buckets {
-                let pointer = bucket.entry.load(Ordering::Relaxed);
-                if !pointer.is_null() && pointer != removed() {
-                    drop(Box::from_raw(pointer));
-                }
+            for (_, entry) in Bucket::from_raw(raw).entries() {
+                EntryRef::free(entry);
             }
+            Buckets::free(raw);
         }
-    }
-}
-
-impl Buckets {
-    fn new(size: usize) -> Self {
-        assert!(size.is_power_of_two(), "positions are masked");
-        Self { buckets: (0..size).map(|_| Bucket::default()).collect() }
-    }
-
-    fn memory_bytes(&self) -> u64 {
-        let bytes = size_of::<Self>() + self.buckets.len() * size_of::<Bucket>();
-        u64::try_from(bytes).expect("a size fits 64 bits")
-    }
-
-    /// Where the search for a hash starts.
-    #[inline]
-    fn start(&self, hash: u64) -> usize {
-        let mask = u64::try_from(self.buckets.len() - 1).expect("a size fits 64 bits");
-        usize::try_from((hash >> SHARD_BITS) & mask).expect("masked by a usize")
-    }
-
-    #[inline]
-    fn after(&self, at: usize) -> usize {
-        (at + 1) & (self.buckets.len() - 1)
-    }
-
-    /// The empty bucket where a hash belongs. Under the lock.
-    fn empty(&self, hash: u64) -> &Bucket {
-        let mut at = self.start(hash);
-        while !self.buckets[at].entry.load(Ordering::Relaxed).is_null() {
-            at = self.after(at);
-        }
-        &self.buckets[at]
-    }
-}
-
-impl Bucket {
-    /// Fills an empty bucket. Under the lock.
-    fn fill(&self, hash: u64, entry: *mut Entry) {
-        // Relaxed: published by the entry.
-        self.hash.store(hash, Ordering::Relaxed);
-        // Release: pairs with the Acquire in `Shard::find`.
-        self.entry.store(entry, Ordering::Release);
     }
 }

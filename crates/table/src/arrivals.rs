@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use lockstep_series::ARRIVAL_MAX;
+
 /// Hands out arrival positions, consecutively, to all tables of an engine.
 #[derive(Debug, Default)]
 pub struct Arrivals {
@@ -17,7 +19,9 @@ impl Arrivals {
     /// Takes `count` consecutive positions and returns the first.
     pub fn take(&self, count: u64) -> u64 {
         // Relaxed: the number itself is all that is shared.
-        self.next.fetch_add(count, Ordering::Relaxed)
+        let first = self.next.fetch_add(count, Ordering::Relaxed);
+        assert!(first + count <= ARRIVAL_MAX, "fewer rows arrive than 48 bits can count");
+        first
     }
 
     /// The position that the next row will get.

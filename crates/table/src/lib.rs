@@ -7,7 +7,11 @@
 //! shows by key is what it shows in order of arrival.
 
 mod arrivals;
+mod append;
+mod change;
 mod error;
+mod retention;
+mod sequence;
 mod snapshot;
 mod state;
 mod table;
@@ -15,7 +19,7 @@ mod table;
 pub use arrivals::Arrivals;
 pub use error::TableError;
 pub use snapshot::{KeyRows, Rows, Snapshot, StoredRow};
-pub use table::Table;
+pub use table::{Table, TableMemory};
 
 #[cfg(test)]
 mod tests;

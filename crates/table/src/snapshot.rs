@@ -6,7 +6,7 @@
 use std::{fmt, ptr::NonNull};
 
 use lockstep_row::{IndexSpec, Retention, RowView, TableSchema};
-use lockstep_series::{self as series, Bounds, Guard, RowHandle, RowRef};
+use lockstep_series::{self as series, Bounds, Guard, LogRow, RowRef};
 
 use crate::{
     state::{self, State},
@@ -102,11 +102,10 @@ impl<'t> Snapshot<'t> {
         KeyRows { snapshot: self, ahead, filter, key: Vec::new() }
     }
 
-    /// The live rows in order of arrival, each with a handle of its own.
-    pub(crate) fn live_handles(&self) -> impl Iterator<Item = RowHandle> {
+    /// The live rows in order of arrival.
+    pub(crate) fn live_rows(&self) -> impl Iterator<Item = LogRow<'_>> {
         let mut key = Vec::new();
-        let live = self.arrived().filter(move |found| self.is_live(found.row, &mut key));
-        live.map(|found| found.row.to_handle())
+        self.arrived().filter(move |found| self.is_live(found.row, &mut key))
     }
 
     /// Whether a live row is equal to this one in every column.
@@ -137,12 +136,14 @@ impl<'t> Snapshot<'t> {
         let state = self.state();
         let spec = &state.schema.indexes[index];
         let view = self.table.view(row);
-        let event_time = state::event_time(spec, view, row.arrival_ms());
+        let arrival_ms = || state.log.arrival_ms(row.arrival(), &self.guard);
+        let event_time = state::event_time(spec, view, arrival_ms);
         let retention = spec.retention;
         if matches!(retention, Retention::Forever | Retention::Absolute { .. }) {
             return !retention.is_expired(event_time, 1, self.now_ms);
         }
         // What counts is the position within the key, so the row is looked up.
+        key.clear();
         state::encode_key(spec, view, key);
         let bounds = Bounds::new(self.visible_arrival, retention, self.now_ms);
         let rows = state.indexes[index].seek(key, bounds, &self.guard);
@@ -157,8 +158,18 @@ impl<'t> Snapshot<'t> {
         }
     }
 
-    fn arrived(&self) -> series::OldestRows<'_> {
-        self.state().log.oldest_first(&[], self.visible_arrival, &self.guard)
+    fn arrived(&self) -> series::LogRows<'_> {
+        self.state().log.rows(self.visible_arrival, &self.guard)
+    }
+
+    /// What keeps the rows from being freed.
+    pub(crate) fn guard(&self) -> &Guard {
+        &self.guard
+    }
+
+    /// Rows in memory, without those that were collected.
+    pub(crate) fn log_row_count(&self) -> usize {
+        self.state().log.row_count(&self.guard)
     }
 
     #[inline]
@@ -192,7 +203,7 @@ enum Filter {
 /// Rows in order of arrival. See [`Snapshot::scan`] and [`Snapshot::scan_index`].
 pub struct Rows<'s> {
     snapshot: &'s Snapshot<'s>,
-    ahead: series::OldestRows<'s>,
+    ahead: series::LogRows<'s>,
     filter: Filter,
     /// The index whose event time is shown.
     spec: Option<&'s IndexSpec>,
@@ -206,14 +217,13 @@ impl<'s> Iterator for Rows<'s> {
     #[inline]
     fn next(&mut self) -> Option<StoredRow<'s>> {
         loop {
-            let row = self.ahead.next()?.row;
+            let LogRow { row, arrival_ms } = self.ahead.next()?;
             if !self.snapshot.passes(self.filter, row, &mut self.key) {
                 continue;
             }
             let view = self.snapshot.table.view(row);
-            let arrival_ms = row.arrival_ms();
             let event_time =
-                self.spec.map_or(arrival_ms, |spec| state::event_time(spec, view, arrival_ms));
+                self.spec.map_or(arrival_ms, |spec| state::event_time(spec, view, || arrival_ms));
             return Some(StoredRow { event_time, arrival: row.arrival(), row: view });
         }
     }

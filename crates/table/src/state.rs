@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use lockstep_row::{Column, DataType, IndexSpec, Retention, RowView, TableSchema};
-use lockstep_series::Series;
+use lockstep_series::{RowLog, Series};
 
 use crate::TableError;
 
@@ -12,10 +12,15 @@ use crate::TableError;
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) schema: Arc<TableSchema>,
+    // Dropped before the log, whose rows they lead to.
     /// The series of each of the schema's indexes.
     pub(crate) indexes: Vec<Arc<Series>>,
-    /// All rows under one empty key, their arrival being their event time.
-    pub(crate) log: Arc<Series>,
+    /// All rows, to which the series lead.
+    pub(crate) log: Arc<RowLog>,
+    /// Rows with a smaller arrival were visible when the state was made: a reader that comes upon
+    /// it sees at least these, so that it sees what else the state was made for together with all
+    /// that came before.
+    pub(crate) visible_min: u64,
     /// Whether no row can expire: there is no declared index, or one that keeps every row.
     pub(crate) keeps_everything: bool,
 }
@@ -24,19 +29,19 @@ impl State {
     pub(crate) fn new(
         schema: Arc<TableSchema>,
         indexes: Vec<Arc<Series>>,
-        log: Arc<Series>,
+        log: Arc<RowLog>,
     ) -> Self {
         assert_eq!(schema.indexes.len(), indexes.len(), "each index has its series");
         let mut declared = schema.indexes.iter().filter(|spec| spec.declared).peekable();
         let keeps_everything =
             declared.peek().is_none() || declared.any(|spec| spec.retention == Retention::Forever);
-        Self { schema, indexes, log, keeps_everything }
+        Self { schema, indexes, log, visible_min: 0, keeps_everything }
     }
 
     /// A state without rows.
     pub(crate) fn empty(schema: Arc<TableSchema>) -> Self {
         let indexes = schema.indexes.iter().map(|_| Arc::new(Series::new())).collect();
-        Self::new(schema, indexes, Arc::new(Series::new()))
+        Self::new(schema, indexes, Arc::new(RowLog::new()))
     }
 
     /// This state with one more index.
@@ -66,16 +71,20 @@ impl State {
 
 /// The event time of a row in an index; NULL is `i64::MIN`.
 #[inline]
-pub(crate) fn event_time(spec: &IndexSpec, row: RowView<'_>, arrival_ms: i64) -> i64 {
+pub(crate) fn event_time(
+    spec: &IndexSpec,
+    row: RowView<'_>,
+    arrival_ms: impl FnOnce() -> i64,
+) -> i64 {
     match spec.event_time {
-        None => arrival_ms,
+        None => arrival_ms(),
         Some(column) => row.get(column).as_i64().unwrap_or(i64::MIN),
     }
 }
 
-/// Writes the entity key of a row in an index over what `key` holds.
+/// Writes the entity key of a row in an index after what `key` holds.
+#[inline]
 pub(crate) fn encode_key(spec: &IndexSpec, row: RowView<'_>, key: &mut Vec<u8>) {
-    key.clear();
     lockstep_row::key::encode_key(spec.keys.iter().map(|column| row.get(*column)), key);
 }
 

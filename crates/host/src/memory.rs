@@ -1,0 +1,42 @@
+//! Memory as the machine gives it: what an allocation really takes.
+//!
+//! Whoever accounts for memory asks here, so that what is reported is what the machine is short
+//! of, not what was asked for.
+
+/// Bytes of memory that an allocation of `size` bytes takes, with the allocator's own: the C
+/// library puts 8 bytes before each allocation, gives memory in steps of 16 bytes, at least 32,
+/// and from 128 KiB on in pages. A model: other allocators differ by some bytes.
+pub const fn footprint(size: usize) -> usize {
+    if size == 0 {
+        return 0;
+    }
+    if size >= MAPPED_MIN {
+        return (size + 16).next_multiple_of(PAGE);
+    }
+    let rounded = (size + 8).next_multiple_of(16);
+    if rounded < 32 { 32 } else { rounded }
+}
+
+/// The greatest size of at least `size` bytes that takes no more memory than `size` does.
+pub const fn filled(size: usize) -> usize {
+    let taken = footprint(size);
+    if size >= MAPPED_MIN { taken - 16 } else { taken - 8 }
+}
+
+/// From this size on an allocation is mapped on its own.
+const MAPPED_MIN: usize = 128 << 10;
+const PAGE: usize = 4 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::{filled, footprint};
+
+    #[test]
+    fn a_filled_allocation_takes_no_more() {
+        for size in 1..1_000 {
+            assert!(filled(size) >= size, "{size}");
+            assert_eq!(footprint(filled(size)), footprint(size), "{size}");
+            assert!(footprint(filled(size) + 1) > footprint(size), "{size}");
+        }
+    }
+}

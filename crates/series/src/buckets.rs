@@ -1,0 +1,276 @@
+//! The buckets of a shard: open addressing with linear probing, one word for each key.
+//!
+//! `series` fills and replaces them under the shard's lock; readers probe them under a guard. See
+//! rules 1 and 5 of the crate's protocol.
+//!
+//! A bucket is empty (null), or the address of an entry with 16 bits of the key's hash above it,
+//! so that a search touches hardly any entry but its own; or the mark of a removed entry, which
+//! stays until the buckets are replaced. At least one bucket is always empty.
+
+use std::{
+    alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error},
+    marker::PhantomData,
+    ptr::{self, NonNull},
+    sync::atomic::{AtomicPtr, Ordering},
+};
+
+use lockstep_host::memory::{filled, footprint};
+
+use crate::{
+    entry::{Entry, EntryRef},
+    row_ref::{ADDRESS_BITS, prefetch},
+};
+
+/// Where the tag begins within a hash: above what picks the shard. The place is picked by the
+/// highest bits.
+pub(crate) const TAG_SHIFT: u32 = 8;
+/// How far ahead of a walk over all buckets the entries are asked for.
+const PREFETCH_DISTANCE: usize = 16;
+
+/// How many buckets there are, before the buckets in one allocation.
+#[repr(C)]
+pub(crate) struct Buckets {
+    len: usize,
+}
+
+/// Its address marks a removed entry; it is never read through.
+static REMOVED: u64 = 0;
+
+fn removed() -> *mut Entry {
+    ptr::from_ref(&REMOVED).cast_mut().cast()
+}
+
+/// The buckets of a shard. Whoever has them holds a guard or the lock for `'a`.
+#[derive(Clone, Copy)]
+pub(crate) struct Bucket<'a> {
+    buckets: NonNull<Buckets>,
+    _buckets: PhantomData<&'a Buckets>,
+}
+
+fn layout(len: usize) -> Layout {
+    Layout::from_size_align(size_of::<Buckets>() + len * BUCKET_SIZE, align_of::<Buckets>())
+        .expect("buckets are fewer than half of the address space")
+}
+
+const BUCKET_SIZE: usize = size_of::<*mut Entry>();
+
+/// How many buckets are made for so many keys: half of them stay empty, and no memory is wasted.
+pub(crate) const fn buckets_for(keys: usize) -> usize {
+    if keys == 0 {
+        return 0;
+    }
+    (filled(size_of::<Buckets>() + keys * 2 * BUCKET_SIZE) - size_of::<Buckets>()) / BUCKET_SIZE
+}
+
+/// Bytes of memory that so many buckets take.
+pub(crate) const fn buckets_footprint(len: usize) -> usize {
+    if len == 0 { 0 } else { footprint(size_of::<Buckets>() + len * BUCKET_SIZE) }
+}
+
+/// No buckets, and no allocation.
+static NONE: Buckets = Buckets { len: 0 };
+
+impl Buckets {
+    /// Makes empty buckets.
+    pub(crate) fn make(len: usize) -> *mut Self {
+        if len == 0 {
+            return ptr::from_ref(&NONE).cast_mut();
+        }
+        let layout = layout(len);
+        // SAFETY: the layout is not empty.
+        let allocated = unsafe { alloc_zeroed(layout) }.cast::<Self>();
+        let Some(buckets) = NonNull::new(allocated) else { handle_alloc_error(layout) };
+        // SAFETY: the allocation holds the length, for which it is aligned; then null pointers.
+        unsafe { buckets.write(Self { len }) };
+        buckets.as_ptr()
+    }
+
+    /// Makes empty buckets for so many keys.
+    pub(crate) fn make_for<'a>(keys: usize) -> (*mut Self, Bucket<'a>) {
+        let made = Self::make(buckets_for(keys));
+        // SAFETY: they were made just now.
+        (made, unsafe { Bucket::from_raw(made) })
+    }
+
+    /// Frees buckets, not the entries.
+    ///
+    /// # Safety
+    ///
+    /// They came out of [`Self::make`]; nobody can reach them any more, and they are freed once.
+    pub(crate) unsafe fn free(buckets: *mut Self) {
+        // SAFETY: the caller's promise.
+        let len = unsafe { &*buckets }.len;
+        if len > 0 {
+            // SAFETY: `make` has allocated with the same layout.
+            unsafe { dealloc(buckets.cast(), layout(len)) };
+        }
+    }
+}
+
+impl<'a> Bucket<'a> {
+    /// Buckets that [`Buckets::make`] gave.
+    ///
+    /// # Safety
+    ///
+    /// They are not freed during `'a`.
+    #[inline]
+    pub(crate) unsafe fn from_raw(buckets: *mut Buckets) -> Self {
+        // SAFETY: `make` gives no null.
+        Self { buckets: unsafe { NonNull::new_unchecked(buckets) }, _buckets: PhantomData }
+    }
+
+    /// How many there are.
+    #[inline]
+    pub(crate) fn len(self) -> usize {
+        // SAFETY: whoever has buckets keeps them from being freed.
+        unsafe { self.buckets.as_ref() }.len
+    }
+
+    /// Bytes of memory that they take.
+    pub(crate) fn memory_bytes(self) -> i64 {
+        i64::try_from(buckets_footprint(self.len())).expect("a size fits 63 bits")
+    }
+
+    /// The entry of a hash for which `is_it`, and its bucket.
+    #[inline]
+    pub(crate) fn find(
+        self,
+        hash: u64,
+        is_it: impl Fn(EntryRef<'a>) -> bool,
+    ) -> Option<(usize, EntryRef<'a>)> {
+        if self.len() == 0 {
+            return None;
+        }
+        let tag = tag(hash);
+        let mut at = self.start(hash);
+        loop {
+            // Acquire: pairs with the Release in `fill` and `replace`.
+            let bucket = self.bucket(at).load(Ordering::Acquire);
+            if bucket.is_null() {
+                return None;
+            }
+            if bucket.addr() >> ADDRESS_BITS == tag && bucket != removed() {
+                // SAFETY: an entry is freed by way of the guard after it was taken out.
+                let entry = unsafe { EntryRef::from_raw(untagged(bucket)) };
+                if is_it(entry) {
+                    return Some((at, entry));
+                }
+            }
+            at = self.after(at);
+        }
+    }
+
+    /// Where the search for a hash begins, to be prefetched.
+    #[inline]
+    pub(crate) fn first(self, hash: u64) -> *const u8 {
+        if self.len() == 0 {
+            return self.buckets.as_ptr().cast_const().cast();
+        }
+        ptr::from_ref(self.bucket(self.start(hash))).cast()
+    }
+
+    /// The entry that the search for a hash comes upon first, to be prefetched.
+    #[inline]
+    pub(crate) fn first_entry(self, hash: u64) -> *const u8 {
+        if self.len() == 0 {
+            return ptr::null();
+        }
+        let (tag, start) = (tag(hash), self.start(hash));
+        let mut at = start;
+        for _ in 0..4 {
+            // Relaxed: nothing is read through it.
+            let bucket = self.bucket(at).load(Ordering::Relaxed);
+            if bucket.is_null() || bucket.addr() >> ADDRESS_BITS == tag {
+                return untagged(bucket).cast_const().cast();
+            }
+            at = self.after(at);
+        }
+        ptr::null()
+    }
+
+    /// The entry in a bucket. Under the lock.
+    #[inline]
+    pub(crate) fn entry(self, position: usize) -> Option<*mut Entry> {
+        // Relaxed: the lock orders it.
+        let bucket = self.bucket(position).load(Ordering::Relaxed);
+        (!bucket.is_null() && bucket != removed()).then(|| untagged(bucket))
+    }
+
+    /// All entries and their positions. Under the lock.
+    pub(crate) fn entries(self) -> impl Iterator<Item = (usize, *mut Entry)> {
+        (0..self.len()).filter_map(move |at| Some((at, self.entry(at)?)))
+    }
+
+    /// Asks for the entry that a walk over all buckets will come upon.
+    #[inline]
+    pub(crate) fn prefetch_ahead(self, position: usize) {
+        let ahead = position + PREFETCH_DISTANCE;
+        if ahead < self.len()
+            && let Some(entry) = self.entry(ahead)
+        {
+            prefetch(entry.cast_const());
+        }
+    }
+
+    /// Puts an entry in the first empty bucket of its hash. Under the lock.
+    pub(crate) fn fill(self, hash: u64, entry: *mut Entry) {
+        let tag = tag(hash);
+        assert!(entry.addr() >> ADDRESS_BITS == 0, "addresses leave room for a tag");
+        let mut at = self.start(hash);
+        // Relaxed: only the holder of the lock writes.
+        while !self.bucket(at).load(Ordering::Relaxed).is_null() {
+            at = self.after(at);
+        }
+        let tagged = entry.map_addr(|address| address | tag << ADDRESS_BITS);
+        // Release: pairs with the Acquire in `find`.
+        self.bucket(at).store(tagged, Ordering::Release);
+    }
+
+    /// Puts another entry of the same key in place of one. Under the lock.
+    pub(crate) fn replace(self, position: usize, entry: *mut Entry) {
+        let bucket = self.bucket(position);
+        // Relaxed: only the holder of the lock writes.
+        let tag = bucket.load(Ordering::Relaxed).addr() >> ADDRESS_BITS;
+        let tagged = entry.map_addr(|address| address | tag << ADDRESS_BITS);
+        // Release: pairs with the Acquire in `find`.
+        bucket.store(tagged, Ordering::Release);
+    }
+
+    /// Marks an entry as removed. Under the lock.
+    pub(crate) fn remove(self, position: usize) {
+        // Relaxed: readers need nothing of what the mark says, only not the entry.
+        self.bucket(position).store(removed(), Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn bucket(self, at: usize) -> &'a AtomicPtr<Entry> {
+        debug_assert!(at < self.len(), "positions are below the length");
+        // SAFETY: so many pointers follow the length in one allocation, which lives for 'a.
+        unsafe { &*self.buckets.as_ptr().add(1).cast::<AtomicPtr<Entry>>().add(at) }
+    }
+
+    /// Where the search for a hash starts: the hash as a fraction of the length.
+    #[inline]
+    fn start(self, hash: u64) -> usize {
+        let len = u128::try_from(self.len()).expect("a length fits 128 bits");
+        usize::try_from((u128::from(hash) * len) >> 64).expect("less than the length")
+    }
+
+    #[inline]
+    fn after(self, at: usize) -> usize {
+        if at + 1 == self.len() { 0 } else { at + 1 }
+    }
+}
+
+#[inline]
+fn tag(hash: u64) -> usize {
+    usize::try_from(hash >> TAG_SHIFT & 0xffff).expect("it has 16 bits")
+}
+
+#[inline]
+fn untagged(bucket: *mut Entry) -> *mut Entry {
+    bucket.map_addr(|address| address & ((1 << ADDRESS_BITS) - 1))
+}
+
+const _: () = assert!(size_of::<AtomicPtr<Entry>>() == BUCKET_SIZE, "zeros are empty buckets");
+const _: () = assert!(align_of::<Buckets>() == BUCKET_SIZE, "buckets follow the length aligned");

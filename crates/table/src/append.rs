@@ -1,0 +1,206 @@
+//! Appending rows: encode, take a place in the log, go into every index, become visible.
+//!
+//! `engine` calls it. Several appends go on at the same time; only taking arrivals and copying the
+//! encoded rows into the log is done one after the other.
+
+use std::{cell::Cell, collections::BTreeSet, ops::Range};
+
+use lockstep_row::{Datum, IndexSpec};
+use lockstep_series::{Guard, LogPosition, RowBatch, RowRef, Series};
+
+use crate::{
+    Table, TableError,
+    state::{self, State},
+    table::number,
+};
+
+/// How many rows are put into an index together: their memory is asked for first, so that the
+/// waits for it overlap.
+const GROUP_ROWS: usize = 16;
+/// After how many rows the epoch collector is let go on.
+const GUARD_ROWS: usize = 256;
+/// A scratch that holds on to more bytes than this is not kept.
+const SCRATCH_BYTES_MAX: usize = 1 << 20;
+
+/// What an append needs besides the table; kept by the thread for the next one.
+#[derive(Default)]
+struct Scratch {
+    batch: RowBatch,
+    /// The keys of a group, one after the other.
+    keys: Vec<u8>,
+    /// For each row of a group: hash, where the key is, event time.
+    pending: Vec<(u64, Range<usize>, i64)>,
+}
+
+thread_local! {
+    static SCRATCH: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
+}
+
+/// Lends the thread's scratch, empty.
+fn with_scratch<T>(body: impl FnOnce(&mut Scratch) -> T) -> T {
+    // What the caller's rows call in turn finds none, and makes its own.
+    let mut scratch = SCRATCH.take().unwrap_or_default();
+    scratch.batch.clear();
+    let result = body(&mut scratch);
+    if scratch.batch.capacity_bytes() + scratch.keys.capacity() <= SCRATCH_BYTES_MAX {
+        SCRATCH.set(Some(scratch));
+    }
+    result
+}
+
+impl Table {
+    /// Appends rows, all or none, and returns how many. They become visible at once, in every
+    /// index. An empty append takes no arrival. An event time may be NULL, which sorts before
+    /// every other and has expired wherever an index keeps rows for a time.
+    pub fn append<'r, R>(&self, rows: R) -> Result<u64, TableError>
+    where
+        R: IntoIterator,
+        R::Item: AsRef<[Datum<'r>]>,
+    {
+        with_scratch(|scratch| {
+            self.encode(rows, &mut scratch.batch)?;
+            let shared = self.share();
+            Ok(self.store(self.shared_state(&shared), scratch))
+        })
+    }
+
+    /// Appends rows like [`Self::append`], but refuses them when an event time of a declared index
+    /// is NULL or negative.
+    pub fn append_timed<'r, R>(&self, rows: R) -> Result<u64, TableError>
+    where
+        R: IntoIterator,
+        R::Item: AsRef<[Datum<'r>]>,
+    {
+        with_scratch(|scratch| {
+            self.encode(rows, &mut scratch.batch)?;
+            let shared = self.share();
+            let state = self.shared_state(&shared);
+            self.check_event_times(state, &scratch.batch)?;
+            Ok(self.store(state, scratch))
+        })
+    }
+
+    /// Appends the rows that are not stored yet, with the checks of [`Self::append_timed`], and
+    /// returns how many they are. Reads, for each row, the rows of its key in the first declared
+    /// index; the whole table when there is none.
+    pub fn append_absent<'r, R>(&self, rows: R) -> Result<u64, TableError>
+    where
+        R: IntoIterator,
+        R::Item: AsRef<[Datum<'r>]>,
+    {
+        with_scratch(|scratch| {
+            self.encode(rows, &mut scratch.batch)?;
+            let alone = self.alone();
+            let state = self.sole_state(&alone);
+            self.check_event_times(state, &scratch.batch)?;
+            {
+                let snapshot = self.snapshot();
+                let mut taken = BTreeSet::new();
+                scratch
+                    .batch
+                    .retain(|row| taken.insert(row.bytes().to_vec()) && !snapshot.holds(row));
+            }
+            Ok(self.store(state, scratch))
+        })
+    }
+
+    fn encode<'r, R>(&self, rows: R, batch: &mut RowBatch) -> Result<(), TableError>
+    where
+        R: IntoIterator,
+        R::Item: AsRef<[Datum<'r>]>,
+    {
+        for (row, row_number) in rows.into_iter().zip(1..) {
+            batch
+                .push(|out| self.codec.encode(row.as_ref(), out))
+                .map_err(|source| TableError::Row { row_number, source })?;
+        }
+        Ok(())
+    }
+
+    fn check_event_times(&self, state: &State, batch: &RowBatch) -> Result<(), TableError> {
+        for spec in state.schema.indexes.iter().filter(|spec| spec.declared) {
+            for (row, row_number) in batch.rows().zip(1..) {
+                state::check_event_time(&state.schema, spec, self.view(row), row_number)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the rows of the scratch their arrival and makes them visible. The state cannot
+    /// change meanwhile.
+    fn store(&self, state: &State, scratch: &mut Scratch) -> u64 {
+        let count = number(scratch.batch.len());
+        if count == 0 {
+            return 0;
+        }
+        let mut turn = self.sequence.turn();
+        let arrival_ms = turn.arrival_ms(self.clock.now_ms());
+        let first = self.arrivals.take(count);
+        let (position, _grown) = state.log.append(&scratch.batch, first, arrival_ms);
+        // Dropped last, also when what follows panics: later appends wait for it.
+        let _in_flight = turn.end_at(first + count);
+        self.publish(state, scratch, (position, arrival_ms));
+        count
+    }
+
+    /// Puts the rows of an append into every series.
+    fn publish(
+        &self,
+        state: &State,
+        scratch: &mut Scratch,
+        (mut position, arrival_ms): (LogPosition, i64),
+    ) {
+        let mut left = scratch.batch.len();
+        while left > 0 {
+            let guard = lockstep_series::pin();
+            let mut rows = state.log.rows_from(position, &guard);
+            let mut guarded = left.min(GUARD_ROWS);
+            left -= guarded;
+            while guarded > 0 {
+                let mut group = [None; GROUP_ROWS];
+                let count = guarded.min(GROUP_ROWS);
+                group[..count].fill_with(|| rows.next_row());
+                guarded -= count;
+                for (spec, series) in state.schema.indexes.iter().zip(&state.indexes) {
+                    let group = group[..count].iter().flatten().copied();
+                    self.publish_group((spec, series), group, arrival_ms, (scratch, &guard));
+                }
+            }
+            position = rows.position();
+        }
+    }
+
+    /// Puts some rows into a series.
+    fn publish_group<'g>(
+        &'g self,
+        (spec, series): (&IndexSpec, &Series),
+        rows: impl Iterator<Item = RowRef<'g>> + Clone,
+        arrival_ms: i64,
+        (scratch, guard): (&mut Scratch, &Guard),
+    ) {
+        scratch.keys.clear();
+        scratch.pending.clear();
+        for row in rows.clone() {
+            let view = self.view(row);
+            let start = scratch.keys.len();
+            state::encode_key(spec, view, &mut scratch.keys);
+            let key = start..scratch.keys.len();
+            let hash = series.hash(&scratch.keys[key.clone()]);
+            series.prefetch(hash, guard);
+            let event_time = state::event_time(spec, view, || arrival_ms);
+            scratch.pending.push((hash, key, event_time));
+        }
+        if scratch.pending.len() > 1 {
+            for (hash, _, _) in &scratch.pending {
+                series.prefetch_entry(*hash, guard);
+            }
+        }
+        for ((hash, key, event_time), row) in scratch.pending.iter().zip(rows) {
+            let key = &scratch.keys[key.clone()];
+            // SAFETY: the row is in the state's log, whose blocks are retired only after every
+            // series leads to none of their rows, or together with the series (`retention`,
+            // `change`).
+            let _grown = unsafe { series.insert((*hash, key), *event_time, row, guard) };
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Retention: what no declared index keeps any more is removed from memory.
+//!
+//! A removed row must not be missed by any snapshot. So rows are removed as of a moment that lies
+//! before every snapshot that still lives: the moment is noted first, and used when the epoch
+//! collector says that all guards of that time are gone.
+
+use std::{
+    cell::RefCell,
+    ptr::NonNull,
+    sync::{Arc, atomic::Ordering},
+};
+
+use lockstep_row::IndexSpec;
+use lockstep_series::{Bounds, Fate, RowRef, Series};
+
+use crate::{Snapshot, Table, table::number};
+
+/// How often the epoch collector is nudged before a collection gives up waiting for snapshots.
+/// Garbage is free two epochs later; each nudge advances one at most.
+const EPOCH_NUDGES: usize = 4;
+
+impl Table {
+    /// Removes expired rows that no snapshot can see any more, and returns how many. While there
+    /// are older snapshots, rows that expired since wait for a later call. Reads every row when
+    /// rows can expire at all; readers go on, writers wait.
+    pub fn collect_expired(&self) -> u64 {
+        if self.snapshot().state().keeps_everything {
+            return 0;
+        }
+        self.note_horizon();
+        nudge_epochs();
+        let horizon = self.horizon.lock().take();
+        let removed = horizon.map_or(0, |horizon| self.collect(horizon));
+        nudge_epochs();
+        removed
+    }
+
+    /// Notes the present as the moment as of which rows may be removed once every snapshot that
+    /// lives now is gone.
+    fn note_horizon(&self) {
+        let guard = lockstep_series::pin();
+        let snapshot = self.snapshot();
+        let noted = (snapshot.visible_arrival(), snapshot.now_ms());
+        // Release: pairs with the Acquire in `snapshot`.
+        self.now_ms_min.fetch_max(noted.1, Ordering::Release);
+        let horizon = Arc::clone(&self.horizon);
+        guard.defer(move || {
+            let mut horizon = horizon.lock();
+            *horizon = (*horizon).max(Some(noted));
+        });
+        guard.flush();
+    }
+
+    fn collect(&self, (visible, now_ms): (u64, i64)) -> u64 {
+        let alone = self.alone();
+        let state = self.sole_state(&alone);
+        let guard = lockstep_series::pin();
+        let past_guard = lockstep_series::pin();
+        let past = Snapshot::new(self, past_guard, NonNull::from(state), (visible, now_ms));
+        let indexes = || state.schema.indexes.iter().zip(&state.indexes);
+        let is_declared = |(spec, _): &(&IndexSpec, &Arc<Series>)| spec.declared;
+        for (spec, series) in indexes().filter(is_declared) {
+            series.trim(Bounds::new(visible, spec.retention, now_ms));
+        }
+        let mut key = Vec::new();
+        let mut is_kept = |row: RowRef<'_>| row.arrival() >= visible || past.is_live(row, &mut key);
+        for (_, series) in indexes().filter(|index| !is_declared(index)) {
+            let is_kept = RefCell::new(&mut is_kept);
+            let fate = |_, row: RowRef<'_>| {
+                if (is_kept.borrow_mut())(row) { Fate::Keep } else { Fate::Remove }
+            };
+            // SAFETY: no row moves.
+            unsafe { series.retain(|| fate) };
+        }
+        let plan = state.log.plan(&mut |found| is_kept(found.row), &guard);
+        if plan.moves_rows() {
+            let fate = |_, row: RowRef<'_>| plan.moved(row).map_or(Fate::Keep, Fate::Move);
+            for (_, series) in indexes() {
+                // SAFETY: the plan's blocks become the log's below.
+                unsafe { series.retain(|| fate) };
+            }
+        }
+        // SAFETY: the gate keeps appends away. A declared index keeps no row that is not live, as
+        // `trim` goes by the same rule; the others were asked just now.
+        unsafe { state.log.install(&plan, &guard) };
+        number(plan.removed_count())
+    }
+}
+
+/// Asks the epoch collector to go on, as far as living guards let it.
+fn nudge_epochs() {
+    for _ in 0..EPOCH_NUDGES {
+        lockstep_series::pin().flush();
+    }
+}
