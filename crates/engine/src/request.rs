@@ -151,7 +151,7 @@ impl PreparedRequest {
                     let message = format!("column `{}` does not take NULL", column.name);
                     return Diagnostic::new(code::NOT_NULL_VIOLATION, message).err();
                 }
-            } else if !fits(value, &column.data_type) {
+            } else if !value.is_of_type(&column.data_type) {
                 let message = format!(
                     "column `{}` is {}, the request has {}",
                     column.name,
@@ -163,22 +163,6 @@ impl PreparedRequest {
         }
         Ok(())
     }
-}
-
-fn fits(value: &Datum<'_>, data_type: &DataType) -> bool {
-    matches!(
-        (value, data_type),
-        (Datum::Bool(_), DataType::Bool)
-            | (Datum::SmallInt(_), DataType::SmallInt)
-            | (Datum::Int(_), DataType::Int)
-            | (Datum::BigInt(_), DataType::BigInt)
-            | (Datum::Float(_), DataType::Float)
-            | (Datum::Double(_), DataType::Double)
-            | (Datum::String(_), DataType::String)
-            | (Datum::Timestamp(_), DataType::Timestamp)
-            | (Datum::Date(_), DataType::Date)
-            | (Datum::Map(_), DataType::Map(..))
-    )
 }
 
 /// Columns as a batch whose fields have unique names.

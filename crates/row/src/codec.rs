@@ -29,6 +29,22 @@
 //!
 //! All numbers are little-endian.
 //!
+//! # Example
+//!
+//! The row `(7, 'ab', NULL, 'c')` of the columns INT, STRING, BIGINT and STRING takes 19 bytes:
+//!
+//! ```text
+//! at  bytes                     what
+//!  0  01                        ends of 1 byte each
+//!  1  04                        bit 2: the third column is NULL
+//!  2  07 00 00 00               INT 7
+//!  6  00 00 00 00 00 00 00 00   the space of the BIGINT
+//! 14  02                        'ab' ends at 2
+//! 15  03                        'c' begins there and ends at 3
+//! 16  61 62                     ab
+//! 18  63                        c
+//! ```
+//!
 //! # Cost
 //!
 //! [`RowView::get`] is constant time and allocates nothing. [`RowView::get_in`] of an array or a
@@ -194,7 +210,7 @@ impl RowCodec {
                 if !column.nullable {
                     return Err(RowError::Null { column: column.name.clone() });
                 }
-            } else if !is_of_type(*value, &column.data_type) {
+            } else if !value.is_of_type(&column.data_type) {
                 return Err(RowError::Type {
                     column: column.name.clone(),
                     expected: column.data_type.clone(),
@@ -351,29 +367,6 @@ fn put_fixed(place: Place, value: Datum<'_>, row: &mut [u8]) {
         (Place::Float(at), Datum::Float(value)) => put(at, &value.to_le_bytes()),
         (Place::Double(at), Datum::Double(value)) => put(at, &value.to_le_bytes()),
         (_, value) => debug_assert!(value.is_null(), "types were checked: {value:?}"),
-    }
-}
-
-/// Whether a value may stand where this type is declared; NULL may.
-fn is_of_type(value: Datum<'_>, data_type: &DataType) -> bool {
-    match (value, data_type) {
-        (Datum::Null, _)
-        | (Datum::Bool(_), DataType::Bool)
-        | (Datum::SmallInt(_), DataType::SmallInt)
-        | (Datum::Int(_), DataType::Int)
-        | (Datum::BigInt(_), DataType::BigInt)
-        | (Datum::Float(_), DataType::Float)
-        | (Datum::Double(_), DataType::Double)
-        | (Datum::String(_), DataType::String)
-        | (Datum::Timestamp(_), DataType::Timestamp)
-        | (Datum::Date(_), DataType::Date) => true,
-        (Datum::Array(items), DataType::Array(element)) => {
-            items.iter().all(|item| is_of_type(*item, element))
-        }
-        (Datum::Map(entries), DataType::Map(key_type, value_type)) => entries
-            .iter()
-            .all(|(key, value)| is_of_type(*key, key_type) && is_of_type(*value, value_type)),
-        _ => false,
     }
 }
 

@@ -96,6 +96,30 @@ impl<'a> Datum<'a> {
         }
     }
 
+    /// Whether it may stand where this type is declared: it is of the type, with all that it
+    /// holds, or NULL.
+    pub fn is_of_type(&self, data_type: &DataType) -> bool {
+        match (self, data_type) {
+            (Self::Null, _)
+            | (Self::Bool(_), DataType::Bool)
+            | (Self::SmallInt(_), DataType::SmallInt)
+            | (Self::Int(_), DataType::Int)
+            | (Self::BigInt(_), DataType::BigInt)
+            | (Self::Float(_), DataType::Float)
+            | (Self::Double(_), DataType::Double)
+            | (Self::String(_), DataType::String)
+            | (Self::Timestamp(_), DataType::Timestamp)
+            | (Self::Date(_), DataType::Date) => true,
+            (Self::Array(items), DataType::Array(element)) => {
+                items.iter().all(|item| item.is_of_type(element))
+            }
+            (Self::Map(entries), DataType::Map(key_type, value_type)) => entries
+                .iter()
+                .all(|(key, value)| key.is_of_type(key_type) && value.is_of_type(value_type)),
+            _ => false,
+        }
+    }
+
     /// The value of any integer type, of a TIMESTAMP in milliseconds or of a DATE in days;
     /// `None` for everything else, NULL included.
     pub fn as_i64(&self) -> Option<i64> {

@@ -95,7 +95,8 @@ impl Block {
         let delta = u32::try_from(arrived.arrival - self.first_arrival).ok()?;
         let delta_ms = u32::try_from(arrived.at_ms.checked_sub(self.base_ms)?).ok()?;
         // Relaxed: only the holder of the lock writes.
-        let (end, runs) = (self.rows_end.load(Ordering::Relaxed), self.runs.load(Ordering::Relaxed));
+        let (end, runs) =
+            (self.rows_end.load(Ordering::Relaxed), self.runs.load(Ordering::Relaxed));
         let has_run = runs > 0 && self.run(runs - 1).1 == delta_ms;
         let runs_after = if has_run { runs } else { runs + 1 };
         if end + frame.len() + runs_after * RUN_SIZE > self.size {

@@ -366,8 +366,8 @@ impl<'a> EntryRef<'a> {
     fn insert_late(self, place: Place<'_>, chunk: Chunk<'_>, item: Item<'_>, guard: &Guard) -> i64 {
         let position = (item.0, item.1.arrival());
         let filled = chunk.filled();
-        let rank = filled
-            .partition_point(filled.len(), |filled, at| filled.is_at_or_before(at, position));
+        let rank =
+            filled.partition_point(filled.len(), |filled, at| filled.is_at_or_before(at, position));
         let mut items = items_of(&filled);
         items.insert(rank, item);
         let arrival_max = filled.arrival_max().max(position.1);

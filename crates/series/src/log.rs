@@ -167,8 +167,7 @@ impl RowLog {
         guard: &Guard,
     ) -> LogPlan {
         let spine = self.spine(guard);
-        let mut plan =
-            LogPlan { parts: Vec::new(), moved: BTreeMap::new(), removed: 0 };
+        let mut plan = LogPlan { parts: Vec::new(), moved: BTreeMap::new(), removed: 0 };
         // Copies go on in the last block that was made, as long as it follows what is copied.
         let mut open: Option<Arc<Block>> = None;
         for part in 0..spine.len() {

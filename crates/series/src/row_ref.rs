@@ -205,9 +205,9 @@ impl RowBatch {
     pub fn rows(&self) -> impl Iterator<Item = RowRef<'_>> {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
         // SAFETY: `push` has written a row there, and the batch is borrowed.
-        starts.take(self.len()).map(|start| unsafe {
-            RowRef::from_raw(self.frames.as_ptr().add(start).cast_mut())
-        })
+        starts
+            .take(self.len())
+            .map(|start| unsafe { RowRef::from_raw(self.frames.as_ptr().add(start).cast_mut()) })
     }
 
     /// Removes the rows for which `is_kept` does not hold.

@@ -158,9 +158,8 @@ fn read() {
         let total = keys * rows_per_key;
         for first in (0..total).step_by(1_000) {
             let batch = first..(first + 1_000).min(total);
-            let rows = batch.map(|at| {
-                row(at, at % keys, START_MS + i64::try_from(at).expect("small"))
-            });
+            let rows =
+                batch.map(|at| row(at, at % keys, START_MS + i64::try_from(at).expect("small")));
             table.append(rows).expect("rows fit");
         }
         for last in [1_u64, 100, 1_000].into_iter().filter(|last| *last <= rows_per_key) {

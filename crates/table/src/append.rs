@@ -167,6 +167,10 @@ impl Table {
                 }
             }
             position = rows.position();
+            if scratch.batch.len() > 1 {
+                // What late rows left is freed now: by itself the collector looks once in 128 guards.
+                guard.flush();
+            }
         }
     }
 

@@ -6,8 +6,8 @@
 //! **Invariant:** an append is visible in all indexes or in none. **Invariant:** what a snapshot
 //! shows by key is what it shows in order of arrival.
 
-mod arrivals;
 mod append;
+mod arrivals;
 mod change;
 mod error;
 mod retention;

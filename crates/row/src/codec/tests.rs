@@ -38,6 +38,17 @@ fn check_refused(schema: &TableSchema, row: &[Datum<'_>], expected: &RowError) {
     assert_eq!(bytes, b"before");
 }
 
+/// The example in the module's documentation.
+#[test]
+fn a_row_is_these_bytes() {
+    let types = [DataType::Int, DataType::String, DataType::BigInt, DataType::String];
+    let row = [Datum::Int(7), Datum::String("ab"), Datum::Null, Datum::String("c")];
+    let mut bytes = Vec::new();
+    RowCodec::new(&schema(types)).encode(&row, &mut bytes).unwrap();
+    let expected = b"\x01\x04\x07\0\0\0\0\0\0\0\0\0\0\0\x02\x03abc";
+    assert_eq!(bytes, expected);
+}
+
 #[test]
 fn sixty_five_small_columns_take_at_most_255_bytes() {
     let mut types = vec![DataType::Int; 20];
