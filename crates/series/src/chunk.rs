@@ -26,11 +26,10 @@ use lockstep_host::memory::{filled, footprint};
 
 use super::{
     row_ref::{ARRIVAL_MAX, RowRef},
-    sync::{AtomicU64, Ordering, Trace},
+    sync::{AtomicU64, CHUNK_ROWS_MAX, Ordering, Trace},
 };
 
-/// The most rows of a chunk: a late row copies at most so many slots.
-pub(crate) const CHUNK_ROWS_MAX: usize = 128;
+const _: () = assert!(CHUNK_ROWS_MAX <= 128, "a capacity has 7 bits");
 
 /// Where a row stands among the rows of its key: by event time, then by arrival.
 pub(crate) type Position = (i64, u64);
@@ -111,6 +110,8 @@ impl<'a> Chunk<'a> {
         let chunk = Chunk { header, _chunk: PhantomData };
         let filled = chunk.filled();
         for (at, (event_time, row)) in items.iter().enumerate() {
+            // SAFETY: the header was written above.
+            unsafe { header.as_ref() }.trace.written(at);
             // SAFETY: nobody else knows the chunk, which has room.
             unsafe { filled.write(at, *event_time, *row) };
         }

@@ -26,11 +26,11 @@ use std::{
 use lockstep_host::memory::footprint;
 
 use super::{
-    chunk::{CHUNK_ROWS_MAX, Chunk, Filled, Header, Item, split_address},
+    chunk::{Chunk, Filled, Header, Item, split_address},
     epoch::Guard,
     row_ref::RowRef,
     spine::{Spine, spine_capacity},
-    sync::{AtomicPtr, Ordering},
+    sync::{AtomicPtr, CHUNK_ROWS_MAX, Ordering},
 };
 
 /// One entity key and its rows, of which there is always one; pointed to only.
@@ -341,7 +341,7 @@ impl<'a> EntryRef<'a> {
             Place::Spine(spine, _) => spine.len(),
         };
         // A quarter of what there is, so that what is empty is little beside what is filled.
-        let room = (chunks * CHUNK_ROWS_MAX / 4).min(CHUNK_ROWS_MAX);
+        let room = (chunks * CHUNK_ROWS_MAX / 4).clamp(1, CHUNK_ROWS_MAX);
         let chunk = Chunk::make(&[item], room, item.1.arrival());
         // SAFETY: it was made just now.
         let grown = signed(unsafe { Chunk::from_raw(chunk) }.memory_bytes());

@@ -47,7 +47,7 @@
 //!    that are inserted later. It ignores rows that arrived too late for it ([`Bounds`]), which
 //!    makes what it sees exact.
 //!
-//! `chunk`, `spine` and `entry` are model-checked: the module `model` compiles them a second time
+//! `chunk`, `spine` and `entry` are model-checked: `crates/series/model` compiles them a second time
 //! over loom's atomics and explores rules 2 to 6 with a writer and a reader. The epoch collector
 //! is not part of the model; there it is a stand-in that frees when the execution is over, and
 //! that no reader has a part after that is what the stress tests and Miri look for.

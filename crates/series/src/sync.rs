@@ -1,9 +1,12 @@
 //! The atomics of the protocol, in one place that the model checker replaces.
 //!
 //! `chunk`, `spine` and `entry` take them from here by `super::sync`, so that the same files can
-//! be compiled a second time over loom's (see `model`). Rules 2 to 5 of the crate's protocol.
+//! be compiled a second time over loom's (`crates/series/model`). Rules 2 to 5 of the crate's protocol.
 
 pub(crate) use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+
+/// The most rows of a chunk: a late row copies at most so many slots.
+pub(crate) const CHUNK_ROWS_MAX: usize = 128;
 
 /// Tells the model checker which slot is written and which is read; nothing otherwise.
 #[derive(Debug)]

@@ -35,6 +35,11 @@ pub fn test(arguments: &[String]) -> bool {
     cargo(&all, &[])
 }
 
+/// Checks the protocol of the series under every interleaving, within a bound.
+pub fn model() -> bool {
+    cargo(&["test", "--manifest-path", "crates/series/model/Cargo.toml"], &[])
+}
+
 /// Compares batch mode, request mode and the oracle on `cases` drawn scenarios.
 pub fn parity(cases: u32) -> bool {
     let cases = cases.to_string();
@@ -83,7 +88,7 @@ fn is_document(file: &Path) -> bool {
 
 /// Everything a change must pass, the cheapest first.
 pub fn ci() -> bool {
-    tidy::run() && lint() && test(&[]) && conformance::run(&Options::default())
+    tidy::run() && lint() && test(&[]) && model() && conformance::run(&Options::default())
 }
 
 fn cargo(arguments: &[&str], variables: &[(&str, &str)]) -> bool {

@@ -43,6 +43,8 @@ enum Command {
         #[arg(long)]
         complete: bool,
     },
+    /// Check the protocol of the in-memory series under every interleaving, within a bound.
+    Model,
     /// Compare batch mode, request mode and the oracle on drawn databases and queries.
     Parity {
         /// How many.
@@ -111,6 +113,7 @@ fn main() -> ExitCode {
         Command::Lint => gates::lint(),
         Command::Test { arguments } => gates::test(&arguments),
         Command::Slt { path, complete } => gates::golden_sql(path, complete),
+        Command::Model => gates::model(),
         Command::Parity { cases } => gates::parity(cases),
         Command::L3 { cases, seed } => gates::deployable(cases, seed),
         Command::Fuzz { seconds, seed, cases } => fuzz::run(seconds, seed, cases),

@@ -1,0 +1,189 @@
+//! A reader sees every row that was there when it looked, in order, whatever the writer does.
+
+use loom::thread;
+
+use crate::{
+    chunk::{Filled, Item},
+    entry::{Entry, EntryRef, Fate, Inserted, Parts, Rest, chunk_at},
+    epoch::Guard,
+    row_ref::{RowRef, head_with_arrival},
+    sync::{AtomicPtr, AtomicU64, Ordering},
+};
+
+/// Rows: arrival is the position, event time the value.
+type Times = &'static [i64];
+
+/// One key and what its reader may rely on.
+struct World {
+    /// What would be in the bucket.
+    bucket: AtomicPtr<Entry>,
+    /// Rows with a smaller arrival are there.
+    visible: AtomicU64,
+    rows: Vec<[u8; 8]>,
+    times: Times,
+}
+
+impl World {
+    fn new(times: Times) -> Self {
+        let frame = [0; 8];
+        let rows = (0..).take(times.len()).map(|arrival| head_with_arrival(&frame, arrival));
+        let rows: Vec<[u8; 8]> = rows.collect();
+        rows.as_ptr().expose_provenance();
+        let mut world = Self {
+            bucket: AtomicPtr::new(std::ptr::null_mut()),
+            visible: AtomicU64::new(1),
+            rows,
+            times,
+        };
+        let entry = EntryRef::make(b"key", times[0], world.row(0));
+        world.bucket = AtomicPtr::new(entry);
+        world
+    }
+
+    fn row(&self, arrival: usize) -> RowRef<'_> {
+        let start = self.rows.as_ptr().wrapping_add(arrival).cast_mut().cast();
+        // SAFETY: the row was written when the world was made.
+        unsafe { RowRef::from_raw(start) }
+    }
+
+    /// The entry as the reader or the writer finds it.
+    fn entry(&self) -> EntryRef<'_> {
+        // Acquire: pairs with the Release in `replace`.
+        // SAFETY: entries are freed when the execution is over.
+        unsafe { EntryRef::from_raw(self.bucket.load(Ordering::Acquire)) }
+    }
+
+    fn replace(&self, made: *mut Entry, guard: &Guard) {
+        // AcqRel: pairs with the Acquire in `entry`.
+        let old = self.bucket.swap(made, Ordering::AcqRel);
+        // SAFETY: it was unlinked just now.
+        unsafe { guard.defer_unchecked(move || EntryRef::free(old)) };
+    }
+
+    fn insert(&self, arrival: usize, guard: &Guard) {
+        let row = self.row(arrival);
+        match self.entry().insert(self.times[arrival], row, guard) {
+            Inserted::Grown(_) => {}
+            Inserted::Replaced(made) => self.replace(made, guard),
+        }
+        // Release: pairs with the Acquire in `read`.
+        self.visible.store(row.arrival() + 1, Ordering::Release);
+    }
+
+    fn retain(&self, is_kept: fn(u64) -> bool, guard: &Guard) {
+        let entry = self.entry();
+        let mut fate = |_, row: RowRef<'_>| {
+            if is_kept(row.arrival()) { Fate::Keep } else { Fate::Remove }
+        };
+        match entry.retain(&mut fate, guard).rest {
+            Rest::Grown(_) => {}
+            Rest::One((event_time, row)) => {
+                let made = EntryRef::make(entry.key(), event_time, row);
+                self.replace(made, guard);
+            }
+            Rest::Nothing => panic!("the models keep a row"),
+        }
+    }
+
+    /// What a reader sees: (event time, arrival), oldest first.
+    fn shown(&self) -> Vec<(i64, u64)> {
+        let of = |filled: Filled<'_>| {
+            let item = |(event_time, row): Item<'_>| (event_time, row.arrival());
+            (0..filled.len()).map(|at| item(filled.item(at))).collect::<Vec<_>>()
+        };
+        match self.entry().parts() {
+            Parts::One(one) => of(one),
+            Parts::Chunk(chunk) => of(chunk.filled()),
+            Parts::Spine(spine) => {
+                (0..spine.len()).flat_map(|at| of(chunk_at(spine, at).filled())).collect()
+            }
+        }
+    }
+
+    /// Reads once and checks what was seen; rows that `may_be_gone` need not be.
+    fn read(&self, may_be_gone: fn(u64) -> bool) {
+        // Acquire: pairs with the Release in `insert`.
+        let visible = self.visible.load(Ordering::Acquire);
+        let shown = self.shown();
+        assert!(shown.is_sorted_by(|one, other| one < other), "{shown:?}");
+        for (arrival, time) in (0..visible).zip(self.times) {
+            let is_there = shown.contains(&(*time, arrival));
+            assert!(is_there || may_be_gone(arrival), "row {arrival} of {visible} in {shown:?}");
+        }
+    }
+}
+
+/// Fills a key with some rows, then lets a writer go on beside a reader.
+fn check(times: Times, before: usize, write: fn(&World, &Guard), may_be_gone: fn(u64) -> bool) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(move || {
+        let world: &'static World = Box::leak(Box::new(World::new(times)));
+        let guard = Guard::default();
+        for arrival in 1..before {
+            world.insert(arrival, &guard);
+        }
+        let reader = thread::spawn(move || world.read(may_be_gone));
+        write(world, &guard);
+        reader.join().unwrap();
+        world.read(may_be_gone);
+        guard.free();
+        // SAFETY: the reader is gone, and the world was leaked above.
+        let world = unsafe { Box::from_raw(std::ptr::from_ref(world).cast_mut()) };
+        // Relaxed: nobody else is left.
+        // SAFETY: as above.
+        unsafe { EntryRef::free(world.bucket.load(Ordering::Relaxed)) };
+    });
+}
+
+fn insert_rest(world: &World, guard: &Guard) {
+    // Relaxed: only the writer writes it.
+    let first = usize::try_from(world.visible.load(Ordering::Relaxed)).unwrap();
+    for arrival in first..world.times.len() {
+        world.insert(arrival, guard);
+    }
+}
+
+fn none(_: u64) -> bool {
+    false
+}
+
+#[test]
+fn rows_in_order() {
+    // Single, chunk, chunk appended to, spine, spine appended to, longer spine.
+    check(&[1, 2, 3], 1, insert_rest, none);
+    check(&[1, 2, 3, 4, 5], 3, insert_rest, none);
+    check(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10], 8, insert_rest, none);
+}
+
+#[test]
+fn late_rows() {
+    // Before a single; into a chunk that splits; into chunks of a spine.
+    check(&[5, 3], 1, insert_rest, none);
+    check(&[5, 7, 6], 2, insert_rest, none);
+    check(&[10, 20, 30, 40, 15, 5], 4, insert_rest, none);
+}
+
+#[test]
+fn event_times_that_lie_far_apart() {
+    check(&[0, i64::MAX, i64::MIN], 1, insert_rest, none);
+}
+
+#[test]
+fn rows_removed() {
+    let is_odd = |arrival: u64| arrival % 2 == 1;
+    let retain = |world: &World, guard: &Guard| {
+        world.retain(|arrival| arrival % 2 == 0, guard);
+    };
+    check(&[1, 2], 2, retain, is_odd);
+    check(&[1, 2, 3, 4, 5], 5, retain, is_odd);
+    check(
+        &[1, 2, 3, 4, 5, 6],
+        5,
+        |world, guard| {
+            world.retain(|arrival| arrival % 2 == 0, guard);
+            insert_rest(world, guard);
+        },
+        |arrival| arrival % 2 == 1 && arrival < 5,
+    );
+}
