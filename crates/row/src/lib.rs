@@ -18,9 +18,11 @@ mod codec;
 mod data_type;
 mod datum;
 pub mod key;
+mod retention;
 mod schema;
 
 pub use codec::{RowCodec, RowError, RowView};
 pub use data_type::DataType;
 pub use datum::{Arena, Datum, Value};
-pub use schema::{Column, IndexSpec, Retention, TableSchema};
+pub use retention::Retention;
+pub use schema::{Column, IndexSpec, TableSchema};

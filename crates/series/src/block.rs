@@ -22,7 +22,8 @@ use lockstep_host::memory::{filled, footprint};
 
 use crate::row_ref::{FRAME_SIZE, RowRef, head_with_arrival};
 
-const RUN_SIZE: usize = 8;
+/// Bytes of a run.
+pub(crate) const RUN_SIZE: usize = 8;
 /// Blocks grow with the log, so that what is empty is little beside what is filled, up to this
 /// many bytes of memory, so that a block that holds few rows any more is soon found again.
 const BLOCK_MAX: usize = 1 << 20;

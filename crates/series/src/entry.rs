@@ -122,6 +122,22 @@ pub(crate) fn several_footprint(key_size: usize) -> usize {
     footprint(layout(SEVERAL_KEY, key_size).size())
 }
 
+/// The room of a key's first chunk.
+pub(crate) const fn first_room() -> usize {
+    2
+}
+
+/// The room of the copy of a full chunk that is to hold so many rows.
+pub(crate) fn grown_room(capacity: usize, rows: usize) -> usize {
+    capacity.max(rows + rows / 2).min(CHUNK_ROWS_MAX)
+}
+
+/// The room of the chunk that follows so many: a quarter of what there is, so that what is empty
+/// is little beside what is filled.
+pub(crate) fn opened_room(chunks: usize) -> usize {
+    (chunks * CHUNK_ROWS_MAX / 4).clamp(1, CHUNK_ROWS_MAX)
+}
+
 /// Allocates an entry and writes its key.
 fn allocate(before_key: usize, key: &[u8]) -> NonNull<u8> {
     let layout = layout(before_key, key.len());
@@ -312,7 +328,7 @@ impl<'a> EntryRef<'a> {
             [item, one.item(0)]
         };
         let arrival_max = items[0].1.arrival().max(items[1].1.arrival());
-        Self::make_several(self.key(), Chunk::make(&items, items.len(), arrival_max))
+        Self::make_several(self.key(), Chunk::make(&items, first_room(), arrival_max))
     }
 
     /// Stores a row that is newer than every other and does not fit the newest chunk.
@@ -329,7 +345,7 @@ impl<'a> EntryRef<'a> {
         }
         let mut items = items_of(&filled);
         items.push(item);
-        let room = filled.capacity().max(items.len() + items.len() / 2).min(CHUNK_ROWS_MAX);
+        let room = grown_room(filled.capacity(), items.len());
         let chunk = Chunk::make(&items, room, filled.arrival_max().max(item.1.arrival()));
         self.replace_chunk(place, newest, chunk, guard)
     }
@@ -340,9 +356,7 @@ impl<'a> EntryRef<'a> {
             Place::Only => 1,
             Place::Spine(spine, _) => spine.len(),
         };
-        // A quarter of what there is, so that what is empty is little beside what is filled.
-        let room = (chunks * CHUNK_ROWS_MAX / 4).clamp(1, CHUNK_ROWS_MAX);
-        let chunk = Chunk::make(&[item], room, item.1.arrival());
+        let chunk = Chunk::make(&[item], opened_room(chunks), item.1.arrival());
         // SAFETY: it was made just now.
         let grown = signed(unsafe { Chunk::from_raw(chunk) }.memory_bytes());
         match place {

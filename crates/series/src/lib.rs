@@ -66,6 +66,7 @@ mod bounds;
 mod buckets;
 mod chunk;
 mod entry;
+pub mod estimate;
 mod key_rows;
 mod log;
 mod row_ref;

@@ -26,6 +26,11 @@ pub const ARRIVAL_MAX: u64 = (1 << ARRIVAL_BITS) - 1;
 /// Addresses of rows have no more bits: user space of x86-64 and of AArch64 ends there.
 pub(crate) const ADDRESS_BITS: u32 = 48;
 
+/// Bytes that a row of so many bytes takes in its block.
+pub(crate) const fn stored_size(size: usize) -> usize {
+    size + if size < LONG { FRAME_SIZE } else { LONG_FRAME_SIZE }
+}
+
 /// Looks at a stored row.
 #[derive(Clone, Copy)]
 pub struct RowRef<'a> {

@@ -3,7 +3,7 @@
 //! `engine` calls it. Several appends go on at the same time; only taking arrivals and copying the
 //! encoded rows into the log is done one after the other.
 
-use std::{cell::Cell, collections::BTreeSet, ops::Range};
+use std::{cell::Cell, collections::BTreeSet, ops::Range, sync::atomic::Ordering};
 
 use lockstep_row::{Datum, IndexSpec};
 use lockstep_series::{Guard, LogPosition, RowBatch, RowRef, Series};
@@ -11,7 +11,7 @@ use lockstep_series::{Guard, LogPosition, RowBatch, RowRef, Series};
 use crate::{
     Table, TableError,
     state::{self, State},
-    table::number,
+    table::{Shared, number},
 };
 
 /// How many rows are put into an index together: their memory is asked for first, so that the
@@ -30,6 +30,24 @@ struct Scratch {
     keys: Vec<u8>,
     /// For each row of a group: hash, where the key is, event time.
     pending: Vec<(u64, Range<usize>, i64)>,
+}
+
+/// What a slot of an index is expected to take, when a write asks for room.
+const SLOT_BYTES: usize = 16;
+
+/// Room in the memory budget, taken for a write; given back, or settled with what the write took,
+/// when it is dropped.
+struct Room<'a> {
+    table: &'a Table,
+    bytes: u64,
+    /// What the write took.
+    grown: i64,
+}
+
+impl Drop for Room<'_> {
+    fn drop(&mut self) {
+        self.table.charge(self.grown, self.bytes);
+    }
 }
 
 thread_local! {
@@ -59,8 +77,8 @@ impl Table {
     {
         with_scratch(|scratch| {
             self.encode(rows, &mut scratch.batch)?;
-            let shared = self.share();
-            Ok(self.store(self.shared_state(&shared), scratch))
+            let (shared, room) = self.begin(&scratch.batch)?;
+            Ok(self.store(self.shared_state(&shared), scratch, room))
         })
     }
 
@@ -73,10 +91,10 @@ impl Table {
     {
         with_scratch(|scratch| {
             self.encode(rows, &mut scratch.batch)?;
-            let shared = self.share();
+            let (shared, room) = self.begin(&scratch.batch)?;
             let state = self.shared_state(&shared);
             self.check_event_times(state, &scratch.batch)?;
-            Ok(self.store(state, scratch))
+            Ok(self.store(state, scratch, room))
         })
     }
 
@@ -100,7 +118,9 @@ impl Table {
                     .batch
                     .retain(|row| taken.insert(row.bytes().to_vec()) && !snapshot.holds(row));
             }
-            Ok(self.store(state, scratch))
+            let room = self.take_room(state, &scratch.batch);
+            let room = room.map_err(|bytes| self.budget.refuse(bytes))?;
+            Ok(self.store(state, scratch, room))
         })
     }
 
@@ -126,9 +146,39 @@ impl Table {
         Ok(())
     }
 
+    /// Takes room in the memory budget for rows, and looks for expired ones when it is time to, or
+    /// when there is no room.
+    fn begin(&self, batch: &RowBatch) -> Result<(Shared<'_>, Room<'_>), TableError> {
+        // Relaxed: when exactly a collection happens does not matter.
+        if self.until_collection.load(Ordering::Relaxed) <= 0 {
+            self.collect_expired();
+        }
+        let shared = self.share();
+        if let Ok(room) = self.take_room(self.shared_state(&shared), batch) {
+            return Ok((shared, room));
+        }
+        drop(shared);
+        self.collect_expired();
+        let shared = self.share();
+        match self.take_room(self.shared_state(&shared), batch) {
+            Ok(room) => Ok((shared, room)),
+            Err(bytes) => Err(self.budget.refuse(bytes)),
+        }
+    }
+
+    /// Takes room in the memory budget for rows, or says how much they need.
+    fn take_room(&self, state: &State, batch: &RowBatch) -> Result<Room<'_>, u64> {
+        let slots = batch.len() * SLOT_BYTES * state.indexes.len();
+        let bytes = number(batch.stored_size() + slots);
+        if batch.is_empty() || self.budget.reserve(bytes) {
+            return Ok(Room { table: self, bytes, grown: 0 });
+        }
+        Err(bytes)
+    }
+
     /// Gives the rows of the scratch their arrival and makes them visible. The state cannot
     /// change meanwhile.
-    fn store(&self, state: &State, scratch: &mut Scratch) -> u64 {
+    fn store(&self, state: &State, scratch: &mut Scratch, mut room: Room<'_>) -> u64 {
         let count = number(scratch.batch.len());
         if count == 0 {
             return 0;
@@ -136,20 +186,23 @@ impl Table {
         let mut turn = self.sequence.turn();
         let arrival_ms = turn.arrival_ms(self.clock.now_ms());
         let first = self.arrivals.take(count);
-        let (position, _grown) = state.log.append(&scratch.batch, first, arrival_ms);
+        let (position, grown) = state.log.append(&scratch.batch, first, arrival_ms);
         // Dropped last, also when what follows panics: later appends wait for it.
         let _in_flight = turn.end_at(first + count);
-        self.publish(state, scratch, (position, arrival_ms));
+        room.grown = grown + self.publish(state, scratch, (position, arrival_ms));
+        // Relaxed: when exactly a collection happens does not matter.
+        self.until_collection.fetch_sub(signed(scratch.batch.len()), Ordering::Relaxed);
         count
     }
 
-    /// Puts the rows of an append into every series.
+    /// Puts the rows of an append into every series, and returns how many bytes more these take.
     fn publish(
         &self,
         state: &State,
         scratch: &mut Scratch,
         (mut position, arrival_ms): (LogPosition, i64),
-    ) {
+    ) -> i64 {
+        let mut grown = 0;
         let mut left = scratch.batch.len();
         while left > 0 {
             let guard = lockstep_series::pin();
@@ -163,7 +216,8 @@ impl Table {
                 guarded -= count;
                 for (spec, series) in state.schema.indexes.iter().zip(&state.indexes) {
                     let group = group[..count].iter().flatten().copied();
-                    self.publish_group((spec, series), group, arrival_ms, (scratch, &guard));
+                    grown +=
+                        self.publish_group((spec, series), group, arrival_ms, (scratch, &guard));
                 }
             }
             position = rows.position();
@@ -172,6 +226,7 @@ impl Table {
                 guard.flush();
             }
         }
+        grown
     }
 
     /// Puts some rows into a series.
@@ -181,7 +236,7 @@ impl Table {
         rows: impl Iterator<Item = RowRef<'g>> + Clone,
         arrival_ms: i64,
         (scratch, guard): (&mut Scratch, &Guard),
-    ) {
+    ) -> i64 {
         scratch.keys.clear();
         scratch.pending.clear();
         for row in rows.clone() {
@@ -199,12 +254,18 @@ impl Table {
                 series.prefetch_entry(*hash, guard);
             }
         }
+        let mut grown = 0;
         for ((hash, key, event_time), row) in scratch.pending.iter().zip(rows) {
             let key = &scratch.keys[key.clone()];
             // SAFETY: the row is in the state's log, whose blocks are retired only after every
             // series leads to none of their rows, or together with the series (`retention`,
             // `change`).
-            let _grown = unsafe { series.insert((*hash, key), *event_time, row, guard) };
+            grown += unsafe { series.insert((*hash, key), *event_time, row, guard) };
         }
+        grown
     }
+}
+
+fn signed(count: usize) -> i64 {
+    i64::try_from(count).expect("a count fits 63 bits")
 }

@@ -25,6 +25,19 @@ pub enum TableError {
         /// Which row, from 1: of the append, or in order of arrival when an index is added.
         row_number: u64,
     },
+    /// The engine's tables would hold more memory than they may.
+    #[error(
+        "{needed} bytes more do not fit: the tables hold {used} of the {limit} bytes that \
+         max_memory allows"
+    )]
+    OutOfMemory {
+        /// Bytes that the rows were expected to take.
+        needed: u64,
+        /// Bytes that all tables hold.
+        used: u64,
+        /// The most they may hold.
+        limit: u64,
+    },
     /// A negative value in the event-time column of a declared index.
     #[error(
         "column `{column}` is the event time of index `{index}`: it is {event_time} in row \

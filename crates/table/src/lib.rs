@@ -8,8 +8,10 @@
 
 mod append;
 mod arrivals;
+mod budget;
 mod change;
 mod error;
+mod estimate;
 mod retention;
 mod sequence;
 mod snapshot;
@@ -17,7 +19,9 @@ mod state;
 mod table;
 
 pub use arrivals::Arrivals;
+pub use budget::{MemoryBudget, MemoryStatus, MemoryUse};
 pub use error::TableError;
+pub use estimate::{Shape, estimate};
 pub use snapshot::{KeyRows, Rows, Snapshot, StoredRow};
 pub use table::{Table, TableMemory};
 

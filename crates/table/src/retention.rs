@@ -13,7 +13,10 @@ use std::{
 use lockstep_row::IndexSpec;
 use lockstep_series::{Bounds, Fate, RowRef, Series};
 
-use crate::{Snapshot, Table, table::number};
+use crate::{
+    Snapshot, Table,
+    table::{COLLECTION_ROWS_MIN, number},
+};
 
 /// How often the epoch collector is nudged before a collection gives up waiting for snapshots.
 /// Garbage is free two epochs later; each nudge advances one at most.
@@ -25,6 +28,8 @@ impl Table {
     /// rows can expire at all; readers go on, writers wait.
     pub fn collect_expired(&self) -> u64 {
         if self.snapshot().state().keeps_everything {
+            // Relaxed: when exactly a collection happens does not matter.
+            self.until_collection.store(i64::MAX, Ordering::Relaxed);
             return 0;
         }
         self.note_horizon();
@@ -83,6 +88,10 @@ impl Table {
         // SAFETY: the gate keeps appends away. A declared index keeps no row that is not live, as
         // `trim` goes by the same rule; the others were asked just now.
         unsafe { state.log.install(&plan, &guard) };
+        let left = i64::try_from(state.log.row_count(&guard)).unwrap_or(i64::MAX);
+        // Relaxed: when exactly a collection happens does not matter.
+        self.until_collection.store(left.max(COLLECTION_ROWS_MIN), Ordering::Relaxed);
+        self.settle();
         number(plan.removed_count())
     }
 }

@@ -33,7 +33,7 @@ use lockstep_row::{RowCodec, RowView, TableSchema};
 use lockstep_series::RowRef;
 
 use crate::{
-    Arrivals, Snapshot, TableError,
+    Arrivals, MemoryBudget, Snapshot, TableError,
     sequence::Sequence,
     state::{self, State},
 };
@@ -52,7 +52,15 @@ pub struct Table {
     pub(crate) now_ms_min: AtomicI64,
     /// As of when rows may be removed: (visible arrival, now in ms) before every live snapshot.
     pub(crate) horizon: Arc<Mutex<Option<(u64, i64)>>>,
+    pub(crate) budget: Arc<MemoryBudget>,
+    /// Bytes that the budget was charged with for this table.
+    charged: AtomicI64,
+    /// Rows that may be appended before expired ones are looked for.
+    pub(crate) until_collection: AtomicI64,
 }
+
+/// So many rows are appended at least before expired ones are looked for.
+pub(crate) const COLLECTION_ROWS_MIN: i64 = 1 << 16;
 
 /// No other append is in flight, and none begins.
 pub(crate) type Alone<'a> = RwLockWriteGuard<'a, ()>;
@@ -60,12 +68,23 @@ pub(crate) type Alone<'a> = RwLockWriteGuard<'a, ()>;
 pub(crate) type Shared<'a> = RwLockReadGuard<'a, ()>;
 
 impl Table {
-    /// Makes an empty table with the schema's columns and indexes. Fails when an index is over a
-    /// column that is missing or of the wrong type, or two indexes share a name.
+    /// Makes an empty table with the schema's columns and indexes, and a memory budget of its own
+    /// without a limit. Fails when an index is over a column that is missing or of the wrong type,
+    /// or two indexes share a name.
     pub fn new(
         schema: TableSchema,
         clock: Arc<dyn Clock>,
         arrivals: Arc<Arrivals>,
+    ) -> Result<Self, TableError> {
+        Self::with_budget(schema, clock, arrivals, Arc::default())
+    }
+
+    /// Makes an empty table as [`Self::new`] does that charges its memory to a budget.
+    pub fn with_budget(
+        schema: TableSchema,
+        clock: Arc<dyn Clock>,
+        arrivals: Arc<Arrivals>,
+        budget: Arc<MemoryBudget>,
     ) -> Result<Self, TableError> {
         for (position, spec) in schema.indexes.iter().enumerate() {
             state::check_spec(&schema.columns, spec)?;
@@ -75,7 +94,7 @@ impl Table {
         }
         let codec = RowCodec::new(&schema);
         let state = Box::into_raw(Box::new(State::empty(Arc::new(schema))));
-        Ok(Self {
+        let table = Self {
             codec,
             clock,
             arrivals,
@@ -84,7 +103,12 @@ impl Table {
             sequence: Sequence::default(),
             now_ms_min: AtomicI64::new(i64::MIN),
             horizon: Arc::new(Mutex::new(None)),
-        })
+            budget,
+            charged: AtomicI64::new(0),
+            until_collection: AtomicI64::new(COLLECTION_ROWS_MIN),
+        };
+        table.settle();
+        Ok(table)
     }
 
     /// The schema as it is now. Indexes may be added, at the end; nothing else changes.
@@ -129,6 +153,22 @@ impl Table {
         }
     }
 
+    /// Charges the budget with what a write took more (or less) than was reserved for it.
+    pub(crate) fn charge(&self, grown: i64, reserved: u64) {
+        // Relaxed: a number to report.
+        self.charged.fetch_add(grown, Ordering::Relaxed);
+        self.budget.charge(grown.saturating_sub_unsigned(reserved));
+    }
+
+    /// Charges the budget with what the table holds now, after a change that was not followed
+    /// step by step. Whoever calls it holds the gate alone.
+    pub(crate) fn settle(&self) {
+        let held = i64::try_from(self.memory_bytes()).unwrap_or(i64::MAX);
+        // Relaxed: a number to report.
+        let before = self.charged.swap(held, Ordering::Relaxed);
+        self.budget.charge(held - before);
+    }
+
     /// A row of this table, decoded as it is read.
     #[inline]
     pub(crate) fn view<'a>(&'a self, row: RowRef<'a>) -> RowView<'a> {
@@ -169,6 +209,9 @@ impl Table {
         let old = self.state.swap(Box::into_raw(Box::new(state)), Ordering::AcqRel);
         // SAFETY: it was unlinked just now, and is retired once.
         unsafe { guard.defer_unchecked(move || drop(Box::from_raw(old))) };
+        // Relaxed: when exactly a collection happens does not matter.
+        self.until_collection.store(COLLECTION_ROWS_MIN, Ordering::Relaxed);
+        self.settle();
     }
 }
 
@@ -191,6 +234,7 @@ impl TableMemory {
 
 impl Drop for Table {
     fn drop(&mut self) {
+        self.budget.charge(-*self.charged.get_mut());
         // SAFETY: snapshots borrow the table, so there are none, and this is the only owner.
         drop(unsafe { Box::from_raw(*self.state.get_mut()) });
     }

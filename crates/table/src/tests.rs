@@ -6,13 +6,16 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use lockstep_host::ManualClock;
+use lockstep_host::{ManualClock, sync::Mutex};
 use lockstep_row::{
     Column, DataType, Datum, IndexSpec, Retention, RowError, TableSchema, key::encode_key,
 };
 use proptest::{collection::vec, prelude::*};
 
-use crate::{Arrivals, Snapshot, StoredRow, Table, TableError};
+use crate::{
+    Arrivals, MemoryBudget, MemoryStatus, Shape, Snapshot, StoredRow, Table, TableError,
+    TableMemory, estimate,
+};
 
 /// A row of the tests: `k INT, t TIMESTAMP, v BIGINT`, `v` being the row's number.
 type Plain = (Option<i32>, Option<i64>, i64);
@@ -208,7 +211,9 @@ proptest! {
     }
 }
 
-fn rows(numbers: impl Iterator<Item = i64>) -> impl Iterator<Item = [Datum<'static>; 3]> {
+fn rows(
+    numbers: impl Iterator<Item = i64> + Clone,
+) -> impl Iterator<Item = [Datum<'static>; 3]> + Clone {
     numbers.map(|v| datums((Some(1), Some(v), v)))
 }
 
@@ -514,4 +519,157 @@ fn rows_of_a_few_survivors_are_copied_together() {
         assert_eq!(numbers(table.snapshot().rows(1, &key(&[Datum::BigInt(v)]))), expected);
     }
     assert_eq!(table.collect_expired(), 0);
+}
+
+/// A table that charges a budget.
+fn budgeted(indexes: Vec<IndexSpec>, now_ms: i64) -> (Table, Arc<MemoryBudget>, Arc<ManualClock>) {
+    let (plain, clock) = table(indexes, now_ms);
+    let budget = Arc::new(MemoryBudget::default());
+    let schema = TableSchema::clone(&plain.schema());
+    let shared: Arc<ManualClock> = Arc::clone(&clock);
+    let table = Table::with_budget(schema, shared, Arc::default(), Arc::clone(&budget));
+    (table.unwrap(), budget, clock)
+}
+
+#[test]
+fn the_budget_is_charged_with_what_tables_hold() {
+    let keep_two = index("i", &[K], Some(T), Retention::Latest { latest: 2 });
+    let (table, budget, _clock) = budgeted(vec![keep_two], 0);
+    let check = |what: &str| assert_eq!(budget.memory_use().used, table.memory_bytes(), "{what}");
+    check("empty");
+    table.append(rows(0..2_000)).unwrap();
+    check("appended");
+    table.append([datums((Some(1), Some(5), 2_000))]).unwrap();
+    check("a late row");
+    assert_eq!(table.append_absent(rows(0..2_100)), Ok(2_098));
+    check("rows that were not live");
+    table.ensure_index(&[V], Some(T));
+    check("an index added");
+    assert_eq!(table.delete(|row| row.get(V).as_i64() == Some(2_099)), 1);
+    check("a row deleted");
+    for _ in 0..100 {
+        table.collect_expired();
+    }
+    check("rows collected");
+    table.append([[Datum::Null]]).unwrap_err();
+    check("rows refused");
+    table.truncate();
+    check("truncated");
+    drop(table);
+    assert_eq!(budget.memory_use().used, 0);
+}
+
+#[test]
+fn writes_are_refused_above_the_limit_and_reads_and_deletes_go_on() {
+    let by_key = index("i", &[K], Some(T), Retention::Forever);
+    let (table, budget, _clock) = budgeted(vec![by_key], 0);
+    table.append(rows(0..1_000)).unwrap();
+    let held = budget.memory_use().used;
+    budget.set_limit(Some(held + 10_000));
+    let refused = table.append(rows(1_000..2_000)).unwrap_err();
+    let TableError::OutOfMemory { needed, used, limit } = refused else {
+        panic!("{refused}");
+    };
+    assert_eq!((used, limit), (held, held + 10_000));
+    assert!(needed > 10_000);
+    assert!(table.append_timed(rows(1_000..2_000)).is_err());
+    assert!(table.append_absent(rows(0..2_000)).is_err());
+    assert_eq!(budget.memory_use().refused, 3);
+    assert_eq!(budget.memory_use().used, held, "nothing of a refused append stays");
+    assert_eq!(numbers(table.snapshot().scan()).len(), 1_000);
+    table.append(rows(1_000..1_010)).unwrap();
+    assert_eq!(table.append_absent(rows(0..1_000)), Ok(0), "nothing to store needs no room");
+    assert_eq!(table.delete(|row| row.get(V).as_i64() >= Some(10)), 1_000);
+    table.append(rows(1_010..1_500)).unwrap();
+    budget.set_limit(None);
+    table.append(rows(1_500..5_000)).unwrap();
+}
+
+#[test]
+fn expired_rows_make_room_for_new_ones() {
+    let retention = Retention::Absolute { ttl_ms: 1_000 };
+    let (table, budget, clock) = budgeted(vec![index("i", &[K], Some(T), retention)], 0);
+    let mut refused = 0;
+    for batch in 0..200 {
+        if batch == 10 {
+            budget.set_limit(Some(budget.memory_use().used));
+        }
+        clock.set_ms(batch * 1_000);
+        let batch = rows(batch * 1_000..(batch + 1) * 1_000);
+        // Snapshots of other tests hold the collector up for a moment.
+        let is_stored = (0..100_000).any(|_| {
+            std::thread::yield_now();
+            table.append(batch.clone()).is_ok()
+        });
+        refused += u32::from(!is_stored);
+    }
+    assert_eq!(refused, 0);
+    assert!(table.row_count() < 20_000, "{}", table.row_count());
+}
+
+#[test]
+fn an_alert_is_told_once_each_time_the_threshold_is_passed() {
+    let by_key = index("i", &[K], Some(T), Retention::Forever);
+    let (table, budget, _clock) = budgeted(vec![by_key], 0);
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let telling = Arc::clone(&told);
+    budget.observe(move |now| telling.lock().push(now.status()));
+    budget.set_limit(Some(200_000));
+    budget.set_alert_ppm(500_000);
+    assert_eq!(budget.memory_use().alert_at, Some(100_000));
+    table.append(rows(0..1_000)).unwrap();
+    assert_eq!((told.lock().len(), budget.memory_use().status()), (0, MemoryStatus::Ok));
+    table.append(rows(1_000..2_500)).unwrap();
+    table.append(rows(2_500..2_510)).unwrap();
+    assert_eq!(*told.lock(), [MemoryStatus::Alert]);
+    table.truncate();
+    assert_eq!(budget.memory_use().status(), MemoryStatus::Ok);
+    table.append(rows(0..2_500)).unwrap();
+    assert_eq!(*told.lock(), [MemoryStatus::Alert; 2]);
+    budget.set_limit(Some(1));
+    assert_eq!(budget.memory_use().status(), MemoryStatus::Full);
+}
+
+/// ESTIMATE against what is taken, by rows, keys and bytes of text.
+fn check_estimate(count: i64, keys: i64, text_bytes: usize) {
+    let columns = vec![
+        Column::new("k", DataType::BigInt),
+        Column::new("t", DataType::Timestamp),
+        Column::new("s", DataType::String),
+        Column::new("x", DataType::Double),
+    ];
+    let indexes = vec![
+        index("by_k", &[0], Some(1), Retention::Forever),
+        index("by_s", &[2], Some(1), Retention::Forever),
+    ];
+    let clock = Arc::new(ManualClock::new(0));
+    let schema = TableSchema { columns, indexes };
+    let table = Table::new(schema.clone(), clock, Arc::default()).unwrap();
+    for first in (0..count).step_by(500) {
+        let texts: Vec<String> = (first..(first + 500).min(count))
+            .map(|row| format!("{:0text_bytes$}", row % keys))
+            .collect();
+        let rows = (first..).zip(&texts).map(|(row, text)| {
+            let x = if row % 3 == 0 { Datum::Null } else { Datum::Double(0.5) };
+            [Datum::BigInt(row % 40), Datum::Timestamp(row), Datum::String(text), x]
+        });
+        table.append(rows).unwrap();
+    }
+    let number = |count: i64| u64::try_from(count).unwrap();
+    let keys = vec![40, number(keys)];
+    let shape = Shape { rows: number(count), keys, text_bytes: number(text_bytes as i64) };
+    let (estimated, taken) = (estimate(&schema, &shape), table.memory());
+    let parts = |memory: &TableMemory| [vec![memory.rows], memory.indexes.clone()].concat();
+    for (estimated, taken) in parts(&estimated).into_iter().zip(parts(&taken)) {
+        assert!(estimated.abs_diff(taken) * 10 <= taken, "{estimated} for {taken} in {shape:?}");
+    }
+}
+
+#[test]
+fn an_estimate_is_within_a_tenth_of_what_a_table_takes() {
+    check_estimate(500, 500, 10);
+    check_estimate(30_000, 30_000, 10);
+    check_estimate(30_000, 3_000, 60);
+    check_estimate(30_000, 40, 300);
+    check_estimate(100_000, 20_000, 12);
 }

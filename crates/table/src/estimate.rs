@@ -1,0 +1,74 @@
+//! What a table of a given shape will take, before there are rows.
+//!
+//! `engine` answers ESTIMATE with it. Rows are taken to come in order of event time, many in an
+//! append, evenly spread over the keys of each index.
+
+use lockstep_row::{DataType, TableSchema};
+use lockstep_series::estimate::{log_bytes, series_bytes};
+
+use crate::TableMemory;
+
+/// The shape of a table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shape {
+    /// Rows.
+    pub rows: u64,
+    /// Entity keys of each index; the last number stands for the indexes that follow, and no
+    /// number for as many keys as rows.
+    pub keys: Vec<u64>,
+    /// Bytes of a STRING, ARRAY or MAP.
+    pub text_bytes: u64,
+}
+
+/// What a table of this schema and shape will hold in memory.
+pub fn estimate(schema: &TableSchema, shape: &Shape) -> TableMemory {
+    let index = |(at, spec): (usize, &lockstep_row::IndexSpec)| {
+        let keys = shape.keys.get(at).or(shape.keys.last()).copied().unwrap_or(shape.rows);
+        let keys = if spec.keys.is_empty() { 1 } else { keys.max(1) };
+        let of_key = |column: &usize| key_size(&schema.columns[*column].data_type, shape);
+        series_bytes(shape.rows, keys, spec.keys.iter().map(of_key).sum(), false)
+    };
+    TableMemory {
+        rows: log_bytes(shape.rows, row_size(schema, shape)),
+        indexes: schema.indexes.iter().enumerate().map(index).collect(),
+    }
+}
+
+/// Bytes of an encoded row: see the layout in `row`.
+fn row_size(schema: &TableSchema, shape: &Shape) -> usize {
+    let text = usize::try_from(shape.text_bytes).unwrap_or(usize::MAX / 2);
+    let is_variable = |data_type: &DataType| fixed_size(data_type).is_none();
+    let types = || schema.columns.iter().map(|column| &column.data_type);
+    let variable = types().filter(|data_type| is_variable(data_type)).count();
+    let fixed: usize = types().filter_map(fixed_size).sum();
+    let texts = variable.saturating_mul(text);
+    let end = match texts {
+        0..=0xff => 1,
+        0x100..=0xffff => 2,
+        _ => 4,
+    };
+    1 + schema.columns.len().div_ceil(8) + fixed + variable * end + texts
+}
+
+fn fixed_size(data_type: &DataType) -> Option<usize> {
+    match data_type {
+        DataType::Null => Some(0),
+        DataType::Bool => Some(1),
+        DataType::SmallInt => Some(2),
+        DataType::Int | DataType::Float | DataType::Date => Some(4),
+        DataType::BigInt | DataType::Double | DataType::Timestamp => Some(8),
+        DataType::String | DataType::Array(_) | DataType::Map(_, _) => None,
+    }
+}
+
+/// Bytes of a column's value within an entity key: see `row::key`.
+fn key_size(data_type: &DataType, shape: &Shape) -> usize {
+    match data_type {
+        DataType::Null => 1,
+        DataType::Bool => 2,
+        DataType::String | DataType::Array(_) | DataType::Map(_, _) => {
+            5 + usize::try_from(shape.text_bytes).unwrap_or(usize::MAX / 2)
+        }
+        _ => 9,
+    }
+}
