@@ -55,9 +55,18 @@ pub(crate) enum WorkloadId {
     /// Two windows of six aggregates, two last joins, fourteen scalars over 30 columns.
     #[value(name = "M1")]
     M1,
+    /// 10, 100 and 1,000 columns; 20, 210 and 2,100 features.
+    #[value(name = "M2")]
+    M2,
     /// The most frequent values over time windows, after one insert.
     #[value(name = "M3")]
     M3,
+    /// Memory of a row.
+    #[value(name = "M4")]
+    M4,
+    /// Requests while 20,000 rows come in each second.
+    #[value(name = "M5")]
+    M5,
     /// Inserts only.
     #[value(name = "M6")]
     M6,

@@ -18,12 +18,12 @@ mod redis;
 mod tests;
 mod twin;
 
-pub(crate) use data::moment;
-use data::{Data, Row, TableName};
-use engine::Lockstep;
+use data::TableName;
+pub(crate) use data::{Data, Row, moment};
+pub(crate) use engine::Lockstep;
 use redis::{Fold, RedisRows};
 use serde_json::{Map, Value as Json, json};
-use twin::Twin;
+pub(crate) use twin::Twin;
 
 use crate::{
     arguments::Options,

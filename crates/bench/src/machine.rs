@@ -51,3 +51,9 @@ fn line_of(path: &str, name: &str) -> Option<String> {
     let line = text.lines().find(|line| line.starts_with(name))?;
     line.split_once(':').map(|(_, value)| value.trim().to_owned())
 }
+
+/// Memory of this process that is in the machine's memory, in bytes.
+pub(crate) fn resident_bytes() -> Option<u64> {
+    let kilobytes = line_of("/proc/self/status", "VmRSS")?;
+    kilobytes.split(' ').next()?.parse::<u64>().ok().map(|kilobytes| kilobytes * 1_024)
+}

@@ -38,6 +38,8 @@ pub(crate) struct Point {
     pub(crate) params: Json,
     /// Lockstep first.
     pub(crate) systems: Vec<SystemResult>,
+    /// Ratios besides those of times, by name.
+    pub(crate) ratios: Map<String, Json>,
 }
 
 /// The numbers of a run, by name; microseconds, operations per second.
@@ -101,9 +103,16 @@ impl Runs {
 
 impl SystemResult {
     fn json(&self) -> Json {
-        let mut stats = self.loads[0].json();
+        let Some(first) = self.loads.first() else {
+            let none = ["p50_us", "p99_us", "p999_us", "p9999_us", "ops_per_s"];
+            let mut stats: Map<String, Json> =
+                none.map(|name| (name.to_owned(), Json::Null)).into_iter().collect();
+            stats.insert("bytes_per_row".to_owned(), json!(self.bytes_per_row.map(rounded)));
+            return Json::Object(stats);
+        };
+        let mut stats = first.json();
         stats.insert("bytes_per_row".to_owned(), json!(self.bytes_per_row.map(rounded)));
-        stats.insert("threads".to_owned(), json!(self.loads[0].threads));
+        stats.insert("threads".to_owned(), json!(first.threads));
         if self.loads.len() > 1 {
             let loads = self.loads.iter();
             let loads = loads.map(|load| (load.threads.to_string(), Json::Object(load.json())));
@@ -112,23 +121,23 @@ impl SystemResult {
         Json::Object(stats)
     }
 
-    fn p50_us(&self) -> f64 {
-        self.loads[0].median("p50_us")
+    fn p50_us(&self) -> Option<f64> {
+        self.loads.first().map(|load| load.median("p50_us"))
     }
 }
 
 impl Point {
     fn lockstep_p50_us(&self) -> Option<f64> {
-        self.systems.iter().find(|system| system.name == LOCKSTEP).map(SystemResult::p50_us)
+        self.systems.iter().find(|system| system.name == LOCKSTEP).and_then(SystemResult::p50_us)
     }
 
     /// How many times as long as Lockstep a peer takes, and Lockstep as the speed of light, by
     /// p50; and Lockstep's p99 over its p50.
     fn ratios(&self) -> Json {
-        let Some(own) = self.lockstep_p50_us() else { return json!({}) };
-        let mut ratios = Map::new();
+        let mut ratios = self.ratios.clone();
+        let Some(own) = self.lockstep_p50_us() else { return Json::Object(ratios) };
         for system in &self.systems {
-            let p50_us = system.p50_us();
+            let Some(p50_us) = system.p50_us() else { continue };
             match system.name.as_str() {
                 LOCKSTEP => {
                     let tail = system.loads[0].median("p99_us") / p50_us;
@@ -164,6 +173,11 @@ impl Point {
             .to_owned();
         let own = self.lockstep_p50_us();
         for system in &self.systems {
+            if let (true, Some(bytes)) = (system.loads.is_empty(), system.bytes_per_row) {
+                let (name, bytes) = (&system.name, short(bytes));
+                writeln!(text, "| {name} | – | – | – | – | – | – | {bytes} | |")
+                    .expect("a string takes everything");
+            }
             for load in &system.loads {
                 let of = |name: &str| short(load.median(name));
                 let bytes = system.bytes_per_row.map_or_else(|| "–".to_owned(), short);
@@ -232,7 +246,7 @@ mod tests {
             system("speed_of_light", &[10]),
             system("duckdb", &[4_000]),
         ];
-        let point = Point { params: json!({}), systems };
+        let point = Point { params: json!({}), systems, ratios: serde_json::Map::new() };
         let json = point.json();
         let p50 = json["systems"]["lockstep"]["p50_us"].as_f64().unwrap();
         assert!((p50 - 20.0).abs() < 0.1, "{p50}");

@@ -9,7 +9,7 @@ use crate::{
     arguments::{Options, PeerName, Wanted, WorkloadId},
     cell::{Closeness, difference},
     error::{Error, Result, Trying},
-    m1, m3, m6, machine,
+    m1, m2, m3, m4, m5, m6, machine,
     measure::{Load, closed_loop},
     peer::install::install,
     report::{LOCKSTEP, Point, Runs, SystemResult, TWIN},
@@ -39,7 +39,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let machine = machine::describe();
     let outcome = match workload {
         WorkloadId::M1 => m1::run(options)?,
+        WorkloadId::M2 => m2::run(options)?,
         WorkloadId::M3 => m3::run(options)?,
+        WorkloadId::M4 => m4::run(options)?,
+        WorkloadId::M5 => m5::run(options)?,
         WorkloadId::M6 => m6::run(options)?,
     };
     let id = format!("{workload:?}");
@@ -160,5 +163,5 @@ pub(crate) fn measure(
             }
         }
     }
-    Ok(Point { params, systems: results })
+    Ok(Point { params, systems: results, ratios: Map::new() })
 }

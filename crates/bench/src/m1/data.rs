@@ -177,6 +177,16 @@ impl Data {
         (0..REQUESTS).map(request).collect()
     }
 
+    /// A row to insert while requests run: a random key, two hundred rows in ten milliseconds; of
+    /// a hundred rows so many are late, by up to an hour.
+    pub(crate) fn inserted(self, number: usize, late_percent: u64) -> Row {
+        let draw = Draw::at(&[8, u64::try_from(number).expect("a count fits")]);
+        let key = draw.index(0, self.shape.hot_keys + self.shape.background_keys);
+        let on_time_ms = NOW_MS + i64::try_from(number / 20).expect("a count fits");
+        let late_ms = if draw.chance(1, late_percent) { draw.int(2, 3_600_000) } else { 0 };
+        self.row(TableName::Main, key, on_time_ms - late_ms)
+    }
+
     fn row(self, table: TableName, key: usize, time_ms: i64) -> Row {
         let key_place = u64::try_from(key).expect("a key fits");
         let draw = Draw::at(&[table.place(), key_place, time_ms.unsigned_abs()]);

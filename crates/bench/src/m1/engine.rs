@@ -2,7 +2,7 @@
 
 use std::{hint::black_box, sync::Arc};
 
-use lockstep_engine::{Database, PreparedRequest, Session};
+use lockstep_engine::{Appender, Database, PreparedRequest, Session};
 use lockstep_row::{Arena, Datum};
 
 use super::{Data, data::Row, query};
@@ -22,6 +22,7 @@ pub(crate) struct Lockstep<'a> {
     request: Arc<PreparedRequest>,
     requests: &'a [Row],
     bytes_per_row: f64,
+    appender: Appender,
     // Last, so that what it keeps alive outlives what reads it.
     _session: Session,
 }
@@ -39,7 +40,14 @@ impl<'a> Lockstep<'a> {
         let bytes = memory_bytes(&session, &names)?;
         let bytes_per_row = bytes as f64 / data.shape.rows() as f64;
         let request = session.prepare_request("m1")?;
-        Ok(Self { request, requests, bytes_per_row, _session: session })
+        let appender = session.appender("mt")?;
+        Ok(Self { request, requests, bytes_per_row, appender, _session: session })
+    }
+
+    /// Inserts a row into the main table.
+    pub(crate) fn insert(&self, row: &Row) -> Result<()> {
+        self.appender.append([row.datums()])?;
+        Ok(())
     }
 }
 

@@ -1,14 +1,15 @@
 //! The speed of light of M1: the same answer from loops over arrays.
 //!
-//! For each window and key, what the window reads lies in arrays, one for each column, newest row
+//! For each window and key, what the window reads lies in arrays, one for each column, oldest row
 //! first; texts inline, 16 bytes each; the NULLs of a row in one byte. There is no schema, no
-//! codec, no concurrency and no retention: rows cannot be inserted any more. What belongs to the
-//! meaning is there: the frame is found by event time, the mean is the exactly rounded sum of
+//! codec and no retention; one lock for each key stands for concurrency, and a row goes to its
+//! place in the arrays. What belongs to the meaning is there: the frame is found by event time, the mean is the exactly rounded sum of
 //! [`ExactSum`], distinct values are counted as values.
 
 use std::{collections::HashMap, hint::black_box};
 
 use lockstep_function::exact_sum::ExactSum;
+use lockstep_host::sync::RwLock;
 use lockstep_row::{Arena, Datum, calendar};
 
 use super::{
@@ -27,7 +28,7 @@ pub(super) const HAS_S12: u8 = 2;
 pub(super) const HAS_I3: u8 = 4;
 pub(super) const HAS_D4: u8 = 8;
 
-/// What a window reads of one key, newest first.
+/// What a window reads of one key, oldest first.
 #[derive(Debug, Default)]
 struct WindowRows {
     times_ms: Vec<i64>,
@@ -49,11 +50,14 @@ pub(super) struct SideRow {
     pub(super) d0: f64,
 }
 
+/// The rows of each key.
+type Window = HashMap<[u8; 10], RwLock<WindowRows>>;
+
 /// The arrays.
 #[derive(Debug)]
 pub(crate) struct Twin<'a> {
     shape: Shape,
-    windows: Vec<HashMap<[u8; 10], WindowRows>>,
+    windows: Vec<Window>,
     sides: Vec<HashMap<[u8; 10], SideRow>>,
     requests: &'a [Row],
     bytes_per_row: f64,
@@ -63,25 +67,33 @@ impl<'a> Twin<'a> {
     /// Lays the rows out.
     pub(crate) fn new(data: Data, requests: &'a [Row]) -> Self {
         let shape = data.shape;
-        let mut windows: Vec<HashMap<[u8; 10], WindowRows>> = Vec::new();
+        let mut windows: Vec<Window> = Vec::new();
         windows.resize_with(shape.windows, HashMap::new);
         for row in data.rows(TableName::Main) {
             for (column, window) in windows.iter_mut().enumerate() {
-                window.entry(key_of(&row, column)).or_default().push(&row);
+                window.entry(key_of(&row, column)).or_default().write().insert(&row);
             }
-        }
-        for rows in windows.iter_mut().flat_map(HashMap::values_mut) {
-            rows.turn();
         }
         let newest = |join: usize| {
             let rows = data.rows(TableName::Side(join));
             rows.map(|row| (key_of(&row, 0), SideRow::of(&row))).collect()
         };
         let sides: Vec<HashMap<[u8; 10], SideRow>> = (0..shape.joins).map(newest).collect();
-        let entries = windows.iter().flat_map(HashMap::values).map(|rows| rows.i1.len());
+        let entries = windows.iter().flat_map(HashMap::values).map(|rows| rows.read().i1.len());
         let bytes = entries.sum::<usize>() * (8 + 16 + 8 + 8 + 1)
             + sides.iter().map(HashMap::len).sum::<usize>() * size_of::<SideRow>();
         Self { shape, windows, sides, requests, bytes_per_row: bytes as f64 / shape.rows() as f64 }
+    }
+}
+
+impl Twin<'_> {
+    /// Inserts a row of a key that has rows.
+    pub(crate) fn insert(&self, row: &Row) {
+        for (column, window) in self.windows.iter().enumerate() {
+            if let Some(rows) = window.get(&key_of(row, column)) {
+                rows.write().insert(row);
+            }
+        }
     }
 }
 
@@ -106,21 +118,19 @@ impl SideRow {
 }
 
 impl WindowRows {
-    fn push(&mut self, row: &Row) {
-        self.times_ms.push(row.times_ms[0]);
-        self.s13.push(wide(row.texts[13].expect("it has no NULLs")));
-        self.i1.push(row.ints[1].expect("it has no NULLs"));
-        self.d4.push(row.doubles[4].unwrap_or_default());
-        self.present.push(present(row));
-    }
-
-    /// Rows came oldest first.
-    fn turn(&mut self) {
-        self.times_ms.reverse();
-        self.s13.reverse();
-        self.i1.reverse();
-        self.d4.reverse();
-        self.present.reverse();
+    fn insert(&mut self, row: &Row) {
+        let time_ms = row.times_ms[0];
+        let at = match self.times_ms.last() {
+            Some(last) if *last > time_ms => {
+                self.times_ms.partition_point(|earlier| *earlier <= time_ms)
+            }
+            _ => self.times_ms.len(),
+        };
+        self.times_ms.insert(at, time_ms);
+        self.s13.insert(at, wide(row.texts[13].expect("it has no NULLs")));
+        self.i1.insert(at, row.ints[1].expect("it has no NULLs"));
+        self.d4.insert(at, row.doubles[4].unwrap_or_default());
+        self.present.insert(at, present(row));
     }
 }
 
@@ -185,7 +195,7 @@ impl Twin<'_> {
         let windows = self.windows.iter().zip(folds.as_chunks_mut().0).enumerate();
         for (column, (window, fold)) in windows {
             *fold = match window.get(&key_of(row, column)) {
-                Some(rows) => rows.fold(row, self.shape.window_rows - 1, texts),
+                Some(rows) => rows.read().fold(row, self.shape.window_rows - 1, texts),
                 None => WindowRows::default().fold(row, 0, texts),
             };
         }
@@ -263,9 +273,9 @@ impl WindowRows {
     /// The six aggregates over the request and at most `stored_max` rows before it.
     fn fold<'b>(&self, row: &Row, stored_max: usize, texts: &mut Texts) -> [Datum<'b>; AGGREGATES] {
         let now_ms = row.times_ms[0];
-        let from = self.times_ms.partition_point(|time_ms| *time_ms > now_ms);
-        let to = self.times_ms.partition_point(|time_ms| *time_ms >= now_ms - REACH_MS);
-        let frame = from..to.min(from + stored_max);
+        let from = self.times_ms.partition_point(|time_ms| *time_ms < now_ms - REACH_MS);
+        let to = self.times_ms.partition_point(|time_ms| *time_ms <= now_ms);
+        let frame = from.max(to.saturating_sub(stored_max))..to;
 
         texts.clear();
         texts.insert(wide(row.texts[13].expect("it has no NULLs")));

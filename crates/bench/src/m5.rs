@@ -1,0 +1,255 @@
+//! M5: requests while 20,000 rows come in each second, of a hundred of them five late.
+//!
+//! One thread inserts on a schedule that does not wait for anyone (an open loop): a row's latency
+//! runs from the moment at which it was due, so that a stall is charged to every row that it held
+//! up. Another thread asks M1's query in a closed loop. Requests lie later than every row, and so
+//! must see what was just inserted. After each request the thread reads how long the kernel kept
+//! it waiting for a processor, which tells a slow request of ours from one of the machine's.
+
+use std::{
+    fs::File,
+    os::unix::fs::FileExt as _,
+    path::Path,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+
+use hdrhistogram::Histogram;
+use lockstep_host::{Clock, SystemClock, disk};
+use serde_json::{Map, Value as Json, json};
+
+use crate::{
+    arguments::Options,
+    cell::{Closeness, difference},
+    error::{Error, Result},
+    m1::{Data, Lockstep, Row, Shape, Twin},
+    measure::{Measured, latencies, record},
+    report::{LOCKSTEP, Point, Runs, SystemResult, TWIN, rounded},
+    suite::{Outcome, compare, say},
+    system::{Client, System},
+};
+
+/// Rows that come in.
+const INSERTS_PER_S: u64 = 20_000;
+/// How many of a hundred are late.
+const LATE_PERCENT: u64 = 5;
+/// How much later than the data the requests are.
+const LATER_MS: i64 = 3_600_000;
+/// A request above this is looked at: ten milliseconds.
+const SLOW_NS: u64 = 10_000_000;
+
+/// What rows can be inserted into while it answers.
+trait Store: System {
+    fn insert(&self, row: &Row) -> Result<()>;
+}
+
+impl Store for Lockstep<'_> {
+    fn insert(&self, row: &Row) -> Result<()> {
+        Lockstep::insert(self, row)
+    }
+}
+
+impl Store for Twin<'_> {
+    fn insert(&self, row: &Row) -> Result<()> {
+        Twin::insert(self, row);
+        Ok(())
+    }
+}
+
+/// Runs the workload.
+pub(crate) fn run(options: &Options) -> Result<Outcome> {
+    let shape = Shape { background_keys: 900, ..Shape::default() };
+    let params = params(shape);
+    say(&format!("M5 {params}"));
+    let data = Data { shape };
+    let mut requests = data.requests();
+    requests.iter_mut().for_each(|row| row.times_ms[0] += LATER_MS);
+    let lockstep = Lockstep::new(data, &requests)?;
+    let twin = Twin::new(data, &requests);
+    compare(&[&lockstep, &twin], requests.len())?;
+    let run_ms = if options.quick { 5_000 } else { 20_000 };
+    let trial = Trial { data, requests: requests.len(), run_ms };
+    let mut notes = Map::new();
+    let mut systems = Vec::new();
+    for (name, store) in [(LOCKSTEP, &lockstep as &dyn Store), (TWIN, &twin)] {
+        let mut runs = Vec::new();
+        let mut details = Map::new();
+        for run in 0..options.runs() {
+            let alone = trial.ask(store, &AtomicBool::new(true), run_ms / 5)?;
+            let from = usize::try_from(INSERTS_PER_S * run_ms / 1_000).expect("a count fits") * run;
+            let (asked, inserted) = trial.run(store, from)?;
+            details.insert("requests_without_inserts".to_owned(), percentiles(&alone.latency_ns));
+            asked.describe(&mut details);
+            details.insert("inserts_from_schedule".to_owned(), percentiles(&inserted.latency_ns));
+            details.insert("inserts_per_s".to_owned(), json!(rounded(inserted.ops_per_s)));
+            runs.push(asked.into_measured());
+        }
+        notes.insert(format!("{name}_details"), Json::Object(details));
+        let loads = vec![Runs { threads: 1, runs }];
+        let bytes_per_row = store.bytes_per_row();
+        systems.push(SystemResult { name: name.to_owned(), bytes_per_row, loads });
+    }
+    agree(&lockstep, &twin)?;
+    let tail = systems[0].loads[0].median("p999_us") / systems[0].loads[0].median("p50_us");
+    let mut ratios = Map::new();
+    ratios.insert("lockstep_p999/lockstep_p50".to_owned(), json!(rounded(tail)));
+    let point = Point { params, systems, ratios };
+    Ok(Outcome { point, sweeps: Vec::new(), notes })
+}
+
+fn params(shape: Shape) -> Json {
+    let mut params = shape.params();
+    params["inserts_per_s"] = json!(INSERTS_PER_S);
+    params["late_percent"] = json!(LATE_PERCENT);
+    params
+}
+
+/// Both have taken the same rows, so they still answer alike.
+fn agree(lockstep: &Lockstep<'_>, twin: &Twin<'_>) -> Result<()> {
+    let (mut expected, mut found) = (lockstep.connect()?, twin.connect()?);
+    for request in 0..64 {
+        let (expected, found) = (expected.answer(request)?, found.answer(request)?);
+        if let Some(difference) = difference(&expected, &found, Closeness::Exact) {
+            return Err(Error::Disagreement { system: TWIN.to_owned(), request, difference });
+        }
+    }
+    say("64 sampled requests after the inserts: both answer alike");
+    Ok(())
+}
+
+fn percentiles(latency_ns: &Histogram<u64>) -> Json {
+    let us = |quantile: f64| rounded(latency_ns.value_at_quantile(quantile) as f64 / 1_000.0);
+    json!({
+        "p50_us": us(0.5), "p99_us": us(0.99), "p999_us": us(0.999), "p9999_us": us(0.9999),
+        "max_us": rounded(latency_ns.max() as f64 / 1_000.0),
+    })
+}
+
+/// What the asking thread saw.
+struct Asked {
+    latency_ns: Histogram<u64>,
+    /// Latencies less the time that the kernel kept the thread waiting.
+    own_ns: Histogram<u64>,
+    spent_ns: u64,
+    /// The worst request: its latency, and how long of that the thread waited for a processor.
+    worst_ns: (u64, u64),
+    /// Requests above [`SLOW_NS`], and those of them that are above it without the waiting.
+    slow: (u64, u64),
+}
+
+impl Asked {
+    fn describe(&self, details: &mut Map<String, Json>) {
+        let us = |ns: u64| rounded(ns as f64 / 1_000.0);
+        let worst = json!({
+            "latency_us": us(self.worst_ns.0), "waited_for_a_processor_us": us(self.worst_ns.1),
+        });
+        details.insert("worst_request".to_owned(), worst);
+        let without_waiting = percentiles(&self.own_ns);
+        details.insert("requests_without_waiting_for_a_processor".to_owned(), without_waiting);
+        details.insert("requests_above_10_ms".to_owned(), json!(self.slow.0));
+        let ours = json!(self.slow.1);
+        details.insert("requests_above_10_ms_that_the_kernel_did_not_cause".to_owned(), ours);
+    }
+
+    fn into_measured(self) -> Measured {
+        let ops_per_s = self.latency_ns.len() as f64 * 1e9 / self.spent_ns.max(1) as f64;
+        Measured { latency_ns: self.latency_ns, ops_per_s }
+    }
+}
+
+/// One measurement.
+struct Trial {
+    data: Data,
+    requests: usize,
+    run_ms: u64,
+}
+
+impl Trial {
+    /// Asks while rows are inserted, from this number on.
+    fn run(&self, store: &dyn Store, from: usize) -> Result<(Asked, Measured)> {
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let inserter = scope.spawn(|| {
+                let inserted = self.insert(store, from);
+                // Relaxed: it guards no data.
+                is_over.store(true, Ordering::Relaxed);
+                inserted
+            });
+            let asked = self.ask(store, &is_over, 0);
+            let inserted = inserter.join().expect("the inserter does not panic");
+            Ok((asked?, inserted?))
+        })
+    }
+
+    /// Inserts rows when they are due.
+    fn insert(&self, store: &dyn Store, from: usize) -> Result<Measured> {
+        let period_ns = 1_000_000_000 / INSERTS_PER_S;
+        let count = self.run_ms * 1_000_000 / period_ns;
+        let clock = SystemClock::new();
+        let mut latency_ns = latencies();
+        for number in 0..count {
+            let due_ns = number * period_ns;
+            let row_number = from + usize::try_from(number).expect("a count fits");
+            let row = self.data.inserted(row_number, LATE_PERCENT);
+            while clock.monotonic_ns() < due_ns {
+                let early_ns = due_ns.saturating_sub(clock.monotonic_ns());
+                std::thread::park_timeout(Duration::from_nanos(early_ns));
+            }
+            store.insert(&row)?;
+            record(&mut latency_ns, clock.monotonic_ns() - due_ns);
+        }
+        let ops_per_s = count as f64 * 1e9 / clock.monotonic_ns() as f64;
+        Ok(Measured { latency_ns, ops_per_s })
+    }
+
+    /// Asks until it is over, but at least for so long.
+    fn ask(&self, store: &dyn Store, is_over: &AtomicBool, ms_min: u64) -> Result<Asked> {
+        let clock = SystemClock::new();
+        let waiting = Waiting::of_this_thread();
+        let mut client: Box<dyn Client + '_> = store.connect()?;
+        let mut asked = Asked {
+            latency_ns: latencies(),
+            own_ns: latencies(),
+            spent_ns: 0,
+            worst_ns: (0, 0),
+            slow: (0, 0),
+        };
+        let mut waited_ns = waiting.total_ns();
+        let mut next = 0;
+        // Relaxed: it guards no data.
+        while !is_over.load(Ordering::Relaxed) || clock.monotonic_ns() < ms_min * 1_000_000 {
+            let start_ns = clock.monotonic_ns();
+            client.serve(next % self.requests)?;
+            let latency = clock.monotonic_ns() - start_ns;
+            let total_ns = waiting.total_ns();
+            let waited = (total_ns - waited_ns).min(latency);
+            waited_ns = total_ns;
+            next += 1;
+            record(&mut asked.latency_ns, latency);
+            record(&mut asked.own_ns, latency - waited);
+            asked.worst_ns = asked.worst_ns.max((latency, waited));
+            asked.slow.0 += u64::from(latency > SLOW_NS);
+            asked.slow.1 += u64::from(latency - waited > SLOW_NS);
+        }
+        asked.spent_ns = clock.monotonic_ns();
+        Ok(asked)
+    }
+}
+
+/// How long the kernel has kept a thread waiting for a processor while it could have run.
+struct Waiting(Option<File>);
+
+impl Waiting {
+    fn of_this_thread() -> Self {
+        Self(disk::open(Path::new("/proc/thread-self/schedstat")).ok())
+    }
+
+    /// Since the thread began, in nanoseconds: the second number of the file. 0 where the kernel
+    /// does not say.
+    fn total_ns(&self) -> u64 {
+        let mut text = [0; 64];
+        let read = self.0.as_ref().and_then(|file| file.read_at(&mut text, 0).ok()).unwrap_or(0);
+        let text = std::str::from_utf8(&text[..read]).unwrap_or_default();
+        text.split(' ').nth(1).and_then(|number| number.parse().ok()).unwrap_or(0)
+    }
+}
