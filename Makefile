@@ -16,6 +16,7 @@ help:
 	@echo "make nightly  the long forms of the generated tests: DuckDB, parity, fuzzing"
 	@echo "make lint   checks format and lints"
 	@echo "make wheel  builds the Python wheel into $(WHEELS)"
+	@echo "make bench  measures Lockstep beside DuckDB, MariaDB, PostgreSQL and Redis"
 
 demo: install
 	$(BIN)/lockstep demo flights
@@ -50,8 +51,25 @@ wheel: $(VENV)/.tools
 install: wheel
 	$(BIN)/pip install --quiet --force-reinstall --no-deps $(WHEELS)/lockstep-*.whl
 
+# Quick by default: each workload takes less than a minute. FULL=1 repeats everything five times,
+# with more data and the sweeps, and rewrites the tables of docs/benchmarks.md.
+WORKLOADS ?= M1 M2 M3 M4 M5 M6
+FULL ?=
+ifeq ($(FULL),)
+BENCH := --quick --out $(CARGO_TARGET_DIR)/bench-results
+else
+BENCH := --runs 5 --sweep --out bench/results
+endif
+
 bench:
-	@echo "There are no benchmarks yet." >&2; exit 2
+	cargo build --locked --package lockstep-bench
+	$(CARGO_TARGET_DIR)/debug/lockstep-bench --install
+	@for workload in $(WORKLOADS); do \
+	    $(CARGO_TARGET_DIR)/debug/lockstep-bench $$workload $(BENCH) || exit 1; \
+	done
+ifneq ($(FULL),)
+	$(CARGO_TARGET_DIR)/debug/lockstep-bench --out bench/results --publish docs/benchmarks.md
+endif
 
 $(VENV)/.tools: python/requirements.txt
 	@$(PYTHON) -m venv $(VENV) || { echo "Python's venv is missing: apt-get install python3-venv" >&2; exit 1; }

@@ -10,7 +10,7 @@ use clap::{Parser, ValueEnum, error::ErrorKind};
 #[command(name = "lockstep bench", version, after_help = AFTER)]
 pub(crate) struct Options {
     /// What to run: M1 to M6.
-    #[arg(value_enum, ignore_case = true, required_unless_present = "install")]
+    #[arg(value_enum, ignore_case = true, required_unless_present_any = ["install", "publish"])]
     pub(crate) workload: Option<WorkloadId>,
 
     /// Prints the result as one line of JSON, the last one.
@@ -41,9 +41,20 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FOLDER")]
     pub(crate) out: Option<PathBuf>,
 
+    /// Writes the tables of the results in the folder of `--out` into this page.
+    #[arg(long, value_name = "PAGE")]
+    pub(crate) publish: Option<PathBuf>,
+
     /// Installs the peers with the system's own package clients, and ends.
     #[arg(long)]
     pub(crate) install: bool,
+}
+
+impl Options {
+    /// The folder of results: where they are written, and where a page takes them from.
+    pub(crate) fn results(&self) -> PathBuf {
+        self.out.clone().unwrap_or_else(|| PathBuf::from("bench/results"))
+    }
 }
 
 const AFTER: &str = "Peers are started on this machine only, with data folders of their own, and \
@@ -125,7 +136,7 @@ impl Options {
             (true, Some(WorkloadId::M6)) => (100, 500),
             (true, _) => (300, 1_000),
             (false, Some(WorkloadId::M6)) => (200, 1_000),
-            (false, _) => (1_000, 5_000),
+            (false, _) => (500, 2_000),
         }
     }
 

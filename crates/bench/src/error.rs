@@ -34,6 +34,12 @@ pub enum Error {
         /// What it said.
         message: String,
     },
+    /// A page or a result that is not what it should be.
+    #[error("{message}")]
+    Page {
+        /// What is wrong.
+        message: String,
+    },
     /// Lockstep refused something.
     #[error("lockstep: {0}")]
     Engine(#[from] Box<Diagnostic>),

@@ -12,7 +12,7 @@
 //! | `m1` … `m6` | the workloads |
 //! | `peer` | DuckDB, MariaDB, PostgreSQL, Redis: started, spoken to, stopped |
 //! | `system`, `measure`, `cell` | what is measured, how, and whether answers agree |
-//! | `report`, `machine` | the result: JSON, Markdown, a plot; where it was measured |
+//! | `report`, `plot`, `publish`, `machine` | the result: JSON, Markdown, a picture; where it was measured |
 
 mod arguments;
 mod cell;
@@ -28,6 +28,8 @@ mod m6;
 mod machine;
 mod measure;
 mod peer;
+mod plot;
+mod publish;
 mod report;
 mod statement;
 mod suite;

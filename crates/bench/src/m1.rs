@@ -21,14 +21,15 @@ mod twin;
 use data::TableName;
 pub(crate) use data::{Data, Row, moment};
 pub(crate) use engine::Lockstep;
-use redis::{Fold, RedisRows};
+pub(crate) use peer_sql::insert_statement;
+pub(crate) use redis::{Fold, RedisRows};
 use serde_json::{Map, Value as Json, json};
 pub(crate) use twin::Twin;
 
 use crate::{
     arguments::Options,
     error::Result,
-    peer::{Peers, SqlPeer, prepared::PreparedSystem},
+    peer::{Peers, SqlPeer, prepared::PreparedSystem, redis::Redis},
     report::Point,
     suite::{Outcome, compare, measure, say},
     system::System,
@@ -132,15 +133,13 @@ fn run_point(options: &Options, shape: Shape, with_peers: bool) -> Result<Point>
     let peers = if with_peers { Peers::open(options)? } else { Peers::default() };
     let mut loaded = Vec::new();
     for peer in &peers.sql {
-        loaded.push(load_peer(peer.as_ref(), data, &requests)?);
+        loaded.push(load_peer(peer.as_ref(), data, &requests, 0)?);
     }
     let mut folds = Vec::new();
     if let Some(redis) = &peers.redis {
-        say("loading redis");
-        let bytes_per_row = redis::load(redis, data)? as f64 / shape.rows() as f64;
-        for fold in [Fold::Client, Fold::Script] {
-            folds.push(RedisRows { redis, shape, requests: &requests, bytes_per_row, fold });
-        }
+        let client = load_redis(redis, data, &requests)?;
+        folds.push(RedisRows { fold: Fold::Script, ..client });
+        folds.insert(0, client);
     }
     let mut systems: Vec<&dyn System> = vec![&lockstep, &twin];
     systems.extend(loaded.iter().map(|system| -> &dyn System { system }));
@@ -149,17 +148,31 @@ fn run_point(options: &Options, shape: Shape, with_peers: bool) -> Result<Point>
     measure(&systems, options, requests.len(), shape.params())
 }
 
-fn load_peer<'a>(
+/// Fills a peer that knows SQL, with room for so many rows more, and says what it is asked.
+pub(crate) fn load_peer<'a>(
     peer: &'a dyn SqlPeer,
     data: Data,
     requests: &[Row],
+    room: usize,
 ) -> Result<PreparedSystem<'a>> {
     say(&format!("loading {}", peer.name()));
     let mut connection = peer.connect()?;
-    peer_sql::load(&mut *connection, data)?;
+    peer_sql::load(&mut *connection, data, room)?;
     let tables: Vec<String> = data.tables().map(TableName::name).collect();
     let bytes = connection.table_bytes(&tables)?;
     let (statement, values) = peer_sql::statement(connection.dialect(), data.shape, requests);
     let bytes_per_row = bytes.map(|bytes| bytes as f64 / data.shape.rows() as f64);
     Ok(PreparedSystem { peer, statement, values, bytes_per_row })
+}
+
+/// Fills Redis; windows are folded by the client.
+pub(crate) fn load_redis<'a>(
+    redis: &'a Redis,
+    data: Data,
+    requests: &'a [Row],
+) -> Result<RedisRows<'a>> {
+    say("loading redis");
+    let shape = data.shape;
+    let bytes_per_row = redis::load(redis, data)? as f64 / shape.rows() as f64;
+    Ok(RedisRows { redis, shape, requests, bytes_per_row, fold: Fold::Client })
 }

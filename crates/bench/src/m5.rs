@@ -20,11 +20,12 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::{
     arguments::Options,
-    cell::{Closeness, difference},
+    cell::{Cell, Closeness, difference},
     error::{Error, Result},
-    m1::{Data, Lockstep, Row, Shape, Twin},
+    m1::{Data, Lockstep, RedisRows, Row, Shape, Twin, insert_statement, load_peer, load_redis},
     measure::{Measured, latencies, record},
-    report::{LOCKSTEP, Point, Runs, SystemResult, TWIN, rounded},
+    peer::{Peers, prepared::PreparedSystem},
+    report::{Point, Runs, SystemResult, TWIN, rounded},
     suite::{Outcome, compare, say},
     system::{Client, System},
 };
@@ -35,24 +36,58 @@ const INSERTS_PER_S: u64 = 20_000;
 const LATE_PERCENT: u64 = 5;
 /// How much later than the data the requests are.
 const LATER_MS: i64 = 3_600_000;
+/// Rows that may come in during all runs.
+const ROOM: usize = 2_000_000;
+/// A store that takes so many times as long as it may is not waited for.
+const BEHIND_MAX: u64 = 2;
 /// A request above this is looked at: ten milliseconds.
 const SLOW_NS: u64 = 10_000_000;
 
+/// Inserts a row.
+type Insert<'a> = Box<dyn FnMut(&Row) -> Result<()> + 'a>;
+
 /// What rows can be inserted into while it answers.
 trait Store: System {
-    fn insert(&self, row: &Row) -> Result<()>;
+    /// A connection for inserts, made in the thread that inserts.
+    fn inserter(&self) -> Result<Insert<'_>>;
 }
 
 impl Store for Lockstep<'_> {
-    fn insert(&self, row: &Row) -> Result<()> {
-        Lockstep::insert(self, row)
+    fn inserter(&self) -> Result<Insert<'_>> {
+        Ok(Box::new(|row| self.insert(row)))
     }
 }
 
 impl Store for Twin<'_> {
-    fn insert(&self, row: &Row) -> Result<()> {
-        Twin::insert(self, row);
-        Ok(())
+    fn inserter(&self) -> Result<Insert<'_>> {
+        Ok(Box::new(|row| {
+            self.insert(row);
+            Ok(())
+        }))
+    }
+}
+
+impl Store for PreparedSystem<'_> {
+    fn inserter(&self) -> Result<Insert<'_>> {
+        let mut connection = self.peer.connect()?;
+        let insert = insert_statement(connection.dialect());
+        let prepared = connection.prepare(&insert)?;
+        Ok(Box::new(move |row| {
+            let values: Vec<Cell> = row.datums().iter().map(Cell::from).collect();
+            connection.run(prepared, &mut insert.values(&values)).map(drop)
+        }))
+    }
+}
+
+impl Store for RedisRows<'_> {
+    fn inserter(&self) -> Result<Insert<'_>> {
+        let mut resp = self.redis.connect()?;
+        // Numbers that no stored row has.
+        let mut number = 1 << 40;
+        Ok(Box::new(move |row| {
+            number += 1;
+            self.insert(&mut resp, row, number)
+        }))
     }
 }
 
@@ -66,28 +101,25 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
     requests.iter_mut().for_each(|row| row.times_ms[0] += LATER_MS);
     let lockstep = Lockstep::new(data, &requests)?;
     let twin = Twin::new(data, &requests);
-    compare(&[&lockstep, &twin], requests.len())?;
-    let run_ms = if options.quick { 5_000 } else { 20_000 };
+    let peers = Peers::open(options)?;
+    let loaded = peers.sql.iter().map(|peer| load_peer(peer.as_ref(), data, &requests, ROOM));
+    let loaded = loaded.collect::<Result<Vec<PreparedSystem<'_>>>>()?;
+    let redis = peers.redis.iter().map(|redis| load_redis(redis, data, &requests));
+    let redis = redis.collect::<Result<Vec<RedisRows<'_>>>>()?;
+    let mut stores: Vec<&dyn Store> = vec![&lockstep, &twin];
+    stores.extend(loaded.iter().map(|store| -> &dyn Store { store }));
+    stores.extend(redis.iter().map(|store| -> &dyn Store { store }));
+    compare(&stores.iter().map(|store| *store as &dyn System).collect::<Vec<_>>(), requests.len())?;
+    let run_ms = if options.quick { 2_000 } else { 10_000 };
     let trial = Trial { data, requests: requests.len(), run_ms };
     let mut notes = Map::new();
     let mut systems = Vec::new();
-    for (name, store) in [(LOCKSTEP, &lockstep as &dyn Store), (TWIN, &twin)] {
-        let mut runs = Vec::new();
-        let mut details = Map::new();
-        for run in 0..options.runs() {
-            let alone = trial.ask(store, &AtomicBool::new(true), run_ms / 5)?;
-            let from = usize::try_from(INSERTS_PER_S * run_ms / 1_000).expect("a count fits") * run;
-            let (asked, inserted) = trial.run(store, from)?;
-            details.insert("requests_without_inserts".to_owned(), percentiles(&alone.latency_ns));
-            asked.describe(&mut details);
-            details.insert("inserts_from_schedule".to_owned(), percentiles(&inserted.latency_ns));
-            details.insert("inserts_per_s".to_owned(), json!(rounded(inserted.ops_per_s)));
-            runs.push(asked.into_measured());
-        }
-        notes.insert(format!("{name}_details"), Json::Object(details));
+    for store in &stores {
+        let (runs, details) = trial.repeat(*store, options.runs())?;
+        notes.insert(format!("{}_runs", store.name()), Json::Array(details));
         let loads = vec![Runs { threads: 1, runs }];
-        let bytes_per_row = store.bytes_per_row();
-        systems.push(SystemResult { name: name.to_owned(), bytes_per_row, loads });
+        let (name, bytes_per_row) = (store.name().to_owned(), store.bytes_per_row());
+        systems.push(SystemResult { name, bytes_per_row, loads });
     }
     agree(&lockstep, &twin)?;
     let tail = systems[0].loads[0].median("p999_us") / systems[0].loads[0].median("p50_us");
@@ -165,6 +197,25 @@ struct Trial {
 }
 
 impl Trial {
+    /// Runs several times, and tells of each.
+    fn repeat(&self, store: &dyn Store, runs: usize) -> Result<(Vec<Measured>, Vec<Json>)> {
+        let mut measured = Vec::new();
+        let mut all_details = Vec::new();
+        for run in 0..runs {
+            let alone = self.ask(store, &AtomicBool::new(true), self.run_ms / 5)?;
+            let from = usize::try_from(INSERTS_PER_S * self.run_ms / 1_000).expect("it fits") * run;
+            let (asked, inserted) = self.run(store, from)?;
+            let mut details = Map::new();
+            details.insert("requests_without_inserts".to_owned(), percentiles(&alone.latency_ns));
+            asked.describe(&mut details);
+            details.insert("inserts_from_schedule".to_owned(), percentiles(&inserted.latency_ns));
+            details.insert("inserts_per_s".to_owned(), json!(rounded(inserted.ops_per_s)));
+            all_details.push(Json::Object(details));
+            measured.push(asked.into_measured());
+        }
+        Ok((measured, all_details))
+    }
+
     /// Asks while rows are inserted, from this number on.
     fn run(&self, store: &dyn Store, from: usize) -> Result<(Asked, Measured)> {
         let is_over = AtomicBool::new(false);
@@ -186,8 +237,13 @@ impl Trial {
         let period_ns = 1_000_000_000 / INSERTS_PER_S;
         let count = self.run_ms * 1_000_000 / period_ns;
         let clock = SystemClock::new();
+        let mut insert = store.inserter()?;
         let mut latency_ns = latencies();
         for number in 0..count {
+            // What cannot keep up is not waited for.
+            if clock.monotonic_ns() > BEHIND_MAX * self.run_ms * 1_000_000 {
+                break;
+            }
             let due_ns = number * period_ns;
             let row_number = from + usize::try_from(number).expect("a count fits");
             let row = self.data.inserted(row_number, LATE_PERCENT);
@@ -195,10 +251,10 @@ impl Trial {
                 let early_ns = due_ns.saturating_sub(clock.monotonic_ns());
                 std::thread::park_timeout(Duration::from_nanos(early_ns));
             }
-            store.insert(&row)?;
+            insert(&row)?;
             record(&mut latency_ns, clock.monotonic_ns() - due_ns);
         }
-        let ops_per_s = count as f64 * 1e9 / clock.monotonic_ns() as f64;
+        let ops_per_s = latency_ns.len() as f64 * 1e9 / clock.monotonic_ns() as f64;
         Ok(Measured { latency_ns, ops_per_s })
     }
 

@@ -12,6 +12,8 @@ use crate::{
     m1, m2, m3, m4, m5, m6, machine,
     measure::{Load, closed_loop},
     peer::install::install,
+    plot::svg,
+    publish::{publish, section},
     report::{LOCKSTEP, Point, Runs, SystemResult, TWIN},
     system::System,
 };
@@ -35,7 +37,16 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if options.install {
         install(&mut |line| say(line))?;
     }
-    let Some(workload) = options.workload else { return Ok(()) };
+    if let Some(workload) = options.workload {
+        run_workload(options, workload)?;
+    }
+    match &options.publish {
+        Some(page) => publish(&options.results(), page),
+        None => Ok(()),
+    }
+}
+
+fn run_workload(options: &Options, workload: WorkloadId) -> Result<()> {
     let machine = machine::describe();
     let outcome = match workload {
         WorkloadId::M1 => m1::run(options)?,
@@ -66,7 +77,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         object.insert("sweeps".to_owned(), Json::Object(sweeps));
     }
     let table = outcome.point.markdown();
-    let json = Json::Object(object).to_string();
+    let result = Json::Object(object);
+    let json = result.to_string();
     say(&table);
     if let Some(folder) = &options.out {
         fs::create_dir_all(folder).trying(|| format!("make the folder {}", folder.display()))?;
@@ -77,7 +89,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
                 .trying(|| format!("write {}", path.display()))
         };
         write("json", &format!("{json}\n"))?;
-        write("md", &table)?;
+        write("md", &section(&id, &result))?;
+        write("svg", &svg(&result))?;
     }
     if options.json {
         say(&json);

@@ -16,13 +16,13 @@ use crate::{
     statement::{Dialect, Kind, Parameter, Statement},
 };
 
-/// Makes the tables in a peer and fills them.
-pub(crate) fn load(connection: &mut dyn SqlConnection, data: Data) -> Result<()> {
+/// Makes the tables in a peer, with room for so many rows more, and fills them.
+pub(crate) fn load(connection: &mut dyn SqlConnection, data: Data, room: usize) -> Result<()> {
     let dialect = connection.dialect();
     for table in data.tables() {
         let name = table.name();
         let columns: Vec<(String, Kind)> = data::columns().collect();
-        let rows = data.shape.rows();
+        let rows = data.shape.rows() + room;
         connection.create_table(&name, &columns, rows)?;
         // MariaDB keeps an index while rows come in; the others make it faster afterwards.
         let before = dialect == Dialect::MariaDb;
@@ -94,6 +94,15 @@ pub(crate) fn statement(
 ) -> (Statement, Vec<Vec<Cell>>) {
     let statement = dialect.render(&template(dialect, shape), &parameters(shape));
     (statement, requests.iter().map(|row| values(shape, row)).collect())
+}
+
+/// The statement that inserts a row into the main table, its values being the row's.
+pub(crate) fn insert_statement(dialect: Dialect) -> Statement {
+    let parameters: Vec<Parameter> =
+        data::columns().map(|(name, kind)| Parameter { name, kind }).collect();
+    let places: Vec<String> =
+        parameters.iter().map(|parameter| format!("{{{}}}", parameter.name)).collect();
+    dialect.render(&format!("INSERT INTO mt VALUES ({})", places.join(", ")), &parameters)
 }
 
 fn template(dialect: Dialect, shape: Shape) -> String {

@@ -44,7 +44,7 @@ pub(crate) enum Fold {
 }
 
 /// A filled server.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct RedisRows<'a> {
     /// The server.
     pub(crate) redis: &'a Redis,
@@ -56,6 +56,20 @@ pub(crate) struct RedisRows<'a> {
     pub(crate) bytes_per_row: f64,
     /// Where windows are folded.
     pub(crate) fold: Fold,
+}
+
+impl RedisRows<'_> {
+    /// Adds a row to the main table's sets, in one round trip.
+    pub(crate) fn insert(&self, resp: &mut Resp, row: &Row, number: u64) -> Result<()> {
+        let member = pack(row, number);
+        let score = row.times_ms[0].to_string();
+        for column in 0..self.shape.windows {
+            let key = key(TableName::Main, column, row);
+            resp.command(&[b"ZADD", &key, score.as_bytes(), &member]);
+        }
+        resp.send()?;
+        resp.skip(self.shape.windows)
+    }
 }
 
 /// Fills a server and returns how much its memory grew, in bytes.
