@@ -15,6 +15,7 @@
 mod category;
 mod condition;
 mod extreme;
+pub mod fold;
 mod key;
 mod moment;
 mod multiset;
@@ -29,6 +30,7 @@ use std::{fmt, sync::Arc};
 
 use lockstep_row::{Arena, DataType, Datum};
 
+use self::fold::Fold;
 use crate::{Arguments, SignatureError};
 
 /// How an accumulator is fed.
@@ -65,6 +67,8 @@ pub struct BoundAggregate {
     pub returns: DataType,
     /// Makes an accumulator.
     pub make: Arc<MakeAccumulator>,
+    /// How to compute the same from lanes, where there is a way.
+    pub fold: Option<Fold>,
 }
 
 impl fmt::Debug for BoundAggregate {
@@ -72,6 +76,7 @@ impl fmt::Debug for BoundAggregate {
         f.debug_struct("BoundAggregate")
             .field("parameters", &self.parameters)
             .field("returns", &self.returns)
+            .field("fold", &self.fold)
             .finish_non_exhaustive()
     }
 }

@@ -46,6 +46,10 @@ const ORDINARY_MAX: u32 = 1023 + 54;
 const ORDINARY_LAST_PLACE: i32 = -96;
 const WIDE_LAST_PLACE: i32 = -1074;
 const WIDE_LIMBS: usize = 34;
+/// Values that are added together.
+const BLOCK_VALUES: usize = 64;
+/// By how many places the values of such a block may differ.
+const SIMILAR_BITS: u32 = 56;
 /// By how many bits an ordinary value of the least exponent is shifted into its number.
 const _: () = assert!(ORDINARY_MIN.cast_signed() - 1075 == ORDINARY_LAST_PLACE);
 const _: () = assert!(WIDE_LIMBS * 64 >= 1024 + 1074 + 64);
@@ -91,6 +95,16 @@ impl ExactSum {
     #[inline]
     pub fn add(&mut self, value: f64) {
         self.apply(value, 1);
+    }
+
+    /// Adds many values; faster than one by one where the values of a block are of similar
+    /// magnitude.
+    pub fn add_all(&mut self, values: &[f64]) {
+        for block in values.chunks(BLOCK_VALUES) {
+            if !self.add_similar(block) {
+                block.iter().for_each(|value| self.add(*value));
+            }
+        }
     }
 
     /// Takes away a value that was added; the state is then as if it had never been.
@@ -169,6 +183,47 @@ impl ExactSum {
         }
     }
 
+    /// Adds a block whose values are ordinary and within 2^56 of each other, zeros aside: in units
+    /// of the last place of the smallest, 53 + 56 bits and the 6 that 64 values add fit 128.
+    #[inline]
+    fn add_similar(&mut self, block: &[f64]) -> bool {
+        let (mut least, mut greatest) = (u32::MAX, 0);
+        for value in block {
+            let exponent = biased_exponent(*value);
+            let is_zero = value.to_bits() << 1 == 0;
+            least = least.min(if is_zero { u32::MAX } else { exponent });
+            greatest = greatest.max(exponent);
+        }
+        if greatest == 0 && least == u32::MAX {
+            return true;
+        }
+        if least < ORDINARY_MIN || greatest > ORDINARY_MAX || greatest - least > SIMILAR_BITS {
+            return false;
+        }
+        let mut sum = 0_i128;
+        for value in block {
+            let bits = value.to_bits();
+            let exponent = biased_exponent(*value);
+            // A zero has no leading bit, and any place.
+            let leading = u64::from(exponent != 0) << 52;
+            let significand = i128::from((bits & ((1 << 52) - 1)) | leading);
+            let shifted = significand << (exponent.wrapping_sub(least) & 63);
+            let sign = -i128::from(bits >> 63);
+            sum = sum.wrapping_add((shifted ^ sign).wrapping_sub(sign));
+        }
+        let magnitude = sum.unsigned_abs();
+        let shift = least - ORDINARY_MIN;
+        let low = magnitude << shift;
+        let high = if shift == 0 { 0 } else { magnitude >> (128 - shift) };
+        let high = i64::try_from(high).expect("115 bits moved by at most 98");
+        if sum < 0 {
+            self.subtract_ordinary(low, high);
+        } else {
+            self.add_ordinary(low, high);
+        }
+        true
+    }
+
     #[inline]
     fn apply_ordinary(&mut self, value: f64, exponent: u32, direction: i64) {
         let significand = u128::from(Parts::of(value).significand);
@@ -180,10 +235,15 @@ impl ExactSum {
         if value.is_sign_negative() == (direction < 0) {
             self.add_ordinary(low, high);
         } else {
-            let (low, borrow) = self.low.overflowing_sub(low);
-            self.low = low;
-            self.high = self.high.wrapping_sub(high).wrapping_sub(i64::from(borrow));
+            self.subtract_ordinary(low, high);
         }
+    }
+
+    #[inline]
+    fn subtract_ordinary(&mut self, low: u128, high: i64) {
+        let (low, borrow) = self.low.overflowing_sub(low);
+        self.low = low;
+        self.high = self.high.wrapping_sub(high).wrapping_sub(i64::from(borrow));
     }
 
     #[inline]

@@ -45,7 +45,7 @@ impl NestedAggregate {
         let make = move |feeding| -> Box<dyn Accumulator> {
             Box::new(Frame { of: Arc::clone(&shared), feeding, rows: VecDeque::new() })
         };
-        BoundAggregate { parameters, returns, make: Arc::new(make) }
+        BoundAggregate { parameters, returns, make: Arc::new(make), fold: None }
     }
 }
 

@@ -142,6 +142,7 @@ fn bind_trace() -> BoundAggregate {
             assert_eq!(feeding, Feeding::Sliding, "batch mode slides");
             Box::new(Trace::default())
         }),
+        fold: None,
     }
 }
 

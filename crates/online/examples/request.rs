@@ -89,7 +89,7 @@ fn call(
         Arc::new(move |_| Box::new(Fold { value: start, start, fold }));
     AggregateCall {
         function: &FOLD,
-        bound: BoundAggregate { parameters: vec![], returns: DataType::BigInt, make },
+        bound: BoundAggregate { parameters: vec![], returns: DataType::BigInt, make, fold: None },
         arguments: vec![col(format!("t.{column}"))],
         settings: Settings::default(),
         output: output.to_owned(),

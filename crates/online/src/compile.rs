@@ -3,6 +3,7 @@
 //! Goes down a plan with the columns that are needed above, and comes up with the place of each;
 //! what nobody needs is never compiled. Asks tables for indexes, reads no rows.
 
+mod fold;
 mod group;
 mod join;
 mod source;
@@ -21,10 +22,11 @@ use lockstep_table::Table;
 use crate::{
     chain::{Chain, LeafKind, Step},
     explain::Explain,
+    fold::Folding,
     frame::{BoundExpr, Place},
     materialise::Materialised,
     trace::{self, Role},
-    window::Call,
+    program::Options,
 };
 
 /// Finds the stored rows of a table of the plan.
@@ -37,8 +39,8 @@ pub trait Tables {
 #[derive(Debug, Default)]
 pub(crate) struct Parts {
     pub(crate) tables: Vec<(CatalogTable, Arc<Table>)>,
-    /// The accumulators of each scan.
-    pub(crate) scans: Vec<Arc<[Call]>>,
+    /// What each scan computes.
+    pub(crate) scans: Vec<Arc<Folding>>,
     pub(crate) materialised: Vec<Materialised>,
     pub(crate) explain: Explain,
 }
@@ -56,13 +58,18 @@ struct Draft {
 pub(crate) struct Compiler<'c> {
     tables: &'c dyn Tables,
     request_table: Option<u64>,
+    options: Options,
     pub(crate) parts: Parts,
 }
 
 impl<'c> Compiler<'c> {
     /// `request_table` is the table of the request rows.
-    pub(crate) fn new(tables: &'c dyn Tables, request_table: Option<u64>) -> Self {
-        Self { tables, request_table, parts: Parts::default() }
+    pub(crate) fn new(
+        tables: &'c dyn Tables,
+        request_table: Option<u64>,
+        options: Options,
+    ) -> Self {
+        Self { tables, request_table, options, parts: Parts::default() }
     }
 
     /// Compiles a plan into a chain; also gives the places of the `needed` columns.

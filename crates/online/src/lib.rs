@@ -14,6 +14,7 @@
 //! | `frame` | one row on its way, and expressions over it |
 //! | `source` | the rows of a key, newest first, by index or otherwise |
 //! | `window` | one walk through them that serves several windows |
+//! | `fold`, `lane` | what the windows compute from blocks of rows |
 //! | `join` | LAST JOIN |
 //! | `materialise` | sub-plans that batch mode has to run |
 //! | `whole` | requests that batch mode answers over all rows |
@@ -24,8 +25,10 @@ mod chain;
 mod compile;
 mod context;
 mod explain;
+mod fold;
 mod frame;
 mod join;
+mod lane;
 mod materialise;
 mod program;
 mod source;
@@ -35,7 +38,7 @@ mod window;
 
 pub use compile::Tables;
 pub use materialise::BatchFallback;
-pub use program::Program;
+pub use program::{Options, Program};
 pub use whole::reads_all_rows;
 
 #[cfg(test)]

@@ -38,6 +38,20 @@ pub struct Program {
     whole: Option<Whole>,
 }
 
+/// How a plan is compiled. Answers are the same, bit for bit, whatever is chosen here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options {
+    /// Whether aggregates that have a fold are computed block by block, in states that they
+    /// share. Otherwise each call has an accumulator, which is fed row by row.
+    pub folds: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { folds: true }
+    }
+}
+
 /// A plan that batch mode runs for each request.
 #[derive(Debug)]
 struct Whole {
@@ -56,10 +70,21 @@ impl Program {
         tables: &dyn Tables,
         batch: Arc<dyn BatchFallback>,
     ) -> Result<Self> {
+        Self::compile_with(plan, tables, batch, Options::default())
+    }
+
+    /// The same, with a say in how.
+    pub fn compile_with(
+        plan: &LogicalPlan,
+        tables: &dyn Tables,
+        batch: Arc<dyn BatchFallback>,
+        options: Options,
+    ) -> Result<Self> {
         if whole::is_needed(plan, false) {
             return Self::whole(plan, batch);
         }
-        let mut compiler = Compiler::new(tables, trace::leftmost_table(plan).map(|table| table.id));
+        let request_table = trace::leftmost_table(plan).map(|table| table.id);
+        let mut compiler = Compiler::new(tables, request_table, options);
         let line = compiler.parts.explain.open();
         let needed = vec![true; plan.schema().fields().len()];
         let (chain, places) = compiler.chain(plan, &needed, Role::Request)?;
@@ -280,7 +305,7 @@ impl Program {
 
     fn new_scratch(&self) -> Scratch {
         let scans = self.parts.scans.iter();
-        let scans = scans.map(|calls| RefCell::new(ScanScratch::new(calls))).collect();
+        let scans = scans.map(|folding| RefCell::new(ScanScratch::new(folding))).collect();
         Scratch { scans, ..Scratch::default() }
     }
 }

@@ -184,7 +184,7 @@ pub(crate) fn list(arguments: Vec<Expr>, output: &str) -> AggregateCall {
         Box::new(Listing::default())
     };
     let bound =
-        BoundAggregate { parameters: vec![], returns: DataType::String, make: Arc::new(make) };
+        BoundAggregate { parameters: vec![], returns: DataType::String, make: Arc::new(make), fold: None };
     let (settings, output) = (Settings::default(), output.to_owned());
     AggregateCall { function: &LIST, bound, arguments, settings, output }
 }

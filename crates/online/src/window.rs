@@ -6,25 +6,29 @@
 //! ends when no group can take another row. Groups are ordered by the reach of their frames, so
 //! that those still in progress tend to be the first.
 //!
+//! Rows are collected into blocks; a block ends where the set of groups that take its rows
+//! changes. What the groups compute from a block is in [`crate::fold`].
+//!
 //! # Cost
 //!
-//! One lookup for each source, one visit per row in reach of the longest frame, one call per row
-//! and accumulator. Nothing is allocated per row: arguments go into one slice per scan, and
-//! accumulators are kept between answers.
-
-use std::{fmt, sync::Arc};
+//! One lookup for each source, and one visit per row in reach of the longest frame. Nothing is
+//! allocated per row, and states are kept between answers.
 
 use bumpalo::collections::Vec as ArenaVec;
 use lockstep_diagnostic::Result;
-use lockstep_function::{Accumulator, Feeding, aggregate::MakeAccumulator};
 use lockstep_plan::Frame as WindowFrame;
 use lockstep_row::{Arena, Datum};
 
 use crate::{
     context::Context,
+    fold::{CurrentInputs, Folding, FoldScratch, SourceInputs},
     frame::{BoundExpr, Frame, Leaf},
+    lane::BLOCK_ROWS,
     source::{Bounds, Candidate, Cursor, Source},
 };
+
+/// The most groups of a scan: a block knows its groups by a bit each.
+pub(crate) const GROUPS_MAX: usize = 64;
 
 /// One walk and the windows it serves.
 #[derive(Debug)]
@@ -35,22 +39,22 @@ pub(crate) struct Scan {
     pub(crate) keys: Vec<BoundExpr>,
     /// The order value of the current row; `None` without ORDER BY.
     pub(crate) order: Option<BoundExpr>,
-    /// The arguments of all calls over the current row.
-    pub(crate) arguments: Vec<BoundExpr>,
+    /// What is read of the current row.
+    pub(crate) inputs: CurrentInputs,
     /// The main rows (unless they are left out), then the union sources.
     pub(crate) sources: Vec<ScanSource>,
     /// The windows.
     pub(crate) groups: Vec<Group>,
-    /// The accumulators of all groups, group by group.
-    pub(crate) calls: Arc<[Call]>,
+    /// What they compute.
+    pub(crate) folding: std::sync::Arc<Folding>,
 }
 
 /// A source of a scan.
 #[derive(Debug)]
 pub(crate) struct ScanSource {
     pub(crate) source: Source,
-    /// The arguments of all calls over a row of the source.
-    pub(crate) arguments: Vec<BoundExpr>,
+    /// What is read of its rows.
+    pub(crate) inputs: SourceInputs,
     /// Whether these are rows of the current row's own chain.
     pub(crate) is_main: bool,
 }
@@ -62,23 +66,11 @@ pub(crate) struct Group {
     pub(crate) max_size: u64,
     pub(crate) excludes_current_time: bool,
     pub(crate) excludes_current_row: bool,
-    /// Its accumulators.
-    pub(crate) calls: std::ops::Range<usize>,
-}
-
-/// An accumulator and where its value goes.
-pub(crate) struct Call {
-    pub(crate) name: &'static str,
-    pub(crate) make: Arc<MakeAccumulator>,
-    /// Its arguments among those of the scan.
-    pub(crate) arguments: std::ops::Range<usize>,
-    /// Slots of the chain. Several calls that compute the same share an accumulator.
-    pub(crate) outputs: Vec<usize>,
 }
 
 /// What a scan keeps between answers.
 pub(crate) struct ScanScratch {
-    accumulators: Vec<Box<dyn Accumulator>>,
+    folds: FoldScratch,
     progress: Vec<Progress>,
 }
 
@@ -94,16 +86,13 @@ struct Progress {
 }
 
 impl ScanScratch {
-    /// Makes the accumulators of a scan.
-    pub(crate) fn new(calls: &[Call]) -> Self {
-        let accumulators = calls.iter().map(|call| (call.make)(Feeding::NewestFirst)).collect();
-        Self { accumulators, progress: Vec::new() }
+    /// Makes the states of a scan.
+    pub(crate) fn new(folding: &Folding) -> Self {
+        Self { folds: FoldScratch::new(folding), progress: Vec::new() }
     }
 
     fn begin(&mut self, groups: &[Group], order: Option<i64>) {
-        for accumulator in &mut self.accumulators {
-            accumulator.reset();
-        }
+        self.folds.reset();
         self.progress.clear();
         self.progress.extend(groups.iter().map(|group| Progress::new(group, order)));
     }
@@ -185,143 +174,88 @@ impl Scan {
         slots: &mut [Datum<'s>],
     ) -> Result<()> {
         let mut scratch = ctx.scans[self.id].borrow_mut();
-        let current = Frame { leaf, slots };
         let order = match &self.order {
-            Some(order) => order.eval(&current, ctx.arena).as_i64(),
+            Some(order) => order.eval(&Frame { leaf, slots }, ctx.arena).as_i64(),
             None => Some(0),
         };
         scratch.begin(&self.groups, order);
-        let arguments = ctx.arena.alloc_slice_fill_copy(self.arguments.len(), Datum::Null);
-        self.take_current_row(&mut scratch, &current, arguments, ctx.arena);
+        let ScanScratch { folds, progress } = &mut *scratch;
+        self.take_current_row(folds, progress, &Frame { leaf, slots }, ctx.arena);
         if let Some(order) = order {
+            let current = Frame { leaf, slots };
             let keys = self.keys.iter().map(|key| key.eval(&current, ctx.arena));
             let keys: &[_] = ctx.arena.alloc_slice_fill_iter(keys);
-            self.take_history(&mut scratch, ctx, Current { keys, order, arrival }, arguments)?;
+            let mut block = Block::new(self, folds, ctx.arena);
+            self.take_history(&mut block, progress, ctx, Current { keys, order, arrival })?;
+            block.flush();
         }
-        for (call, accumulator) in self.calls.iter().zip(&scratch.accumulators) {
-            let value = accumulator.value(ctx.arena);
-            for slot in &call.outputs {
-                slots[*slot] = value;
-            }
-        }
+        self.folding.answer(folds, slots, ctx.arena);
         Ok(())
     }
 
     fn take_current_row<'s>(
         &'s self,
-        scratch: &mut ScanScratch,
+        folds: &mut FoldScratch,
+        progress: &mut [Progress],
         current: &Frame<'_, 's>,
-        arguments: &mut [Datum<'s>],
         arena: &'s Arena,
     ) {
-        evaluate(&self.arguments, current, arguments, arena);
-        for (group, progress) in self.groups.iter().zip(&mut scratch.progress) {
+        let mut takers = 0;
+        for (at, (group, progress)) in self.groups.iter().zip(progress).enumerate() {
             if group.has_current_row() && !progress.is_done {
                 progress.take(group);
-                self.add(&mut scratch.accumulators, group, arguments);
+                takers |= 1 << at;
             }
+        }
+        if takers != 0 {
+            self.folding.add_current(folds, takers, (&self.inputs, current), arena);
         }
     }
 
     fn take_history<'s>(
         &'s self,
-        scratch: &mut ScanScratch,
+        block: &mut Block<'_, 's>,
+        progress: &mut [Progress],
         ctx: &Context<'s>,
         current: Current<'s>,
-        arguments: &mut [Datum<'s>],
     ) -> Result<()> {
-        let Some(bounds) = self.bounds(&scratch.progress, current) else { return Ok(()) };
+        let Some(bounds) = self.bounds(progress, current) else { return Ok(()) };
         if let [only] = &self.sources[..] {
             let rows = only.open(ctx, current.keys, bounds)?;
             return rows.visit(ctx, |frame, order| {
-                let row = Row { source: only, frame, order, current: current.order };
-                self.take_row(scratch, ctx.arena, &row, arguments)
+                let (takers, goes_on) = self.advance(progress, order, current.order);
+                block.push(0, takers, frame);
+                goes_on
             });
         }
         let mut merge = Merge::open(&self.sources, ctx, current.keys, bounds)?;
         while let Some((source, row)) = merge.next(ctx)? {
             let Candidate { frame, order: Some(order), .. } = &row else { break };
-            let source = &self.sources[source];
-            let row = Row { source, frame, order: *order, current: current.order };
-            if !self.take_row(scratch, ctx.arena, &row, arguments) {
+            let (takers, goes_on) = self.advance(progress, *order, current.order);
+            block.push(source, takers, frame);
+            if !goes_on {
                 break;
             }
         }
         Ok(())
     }
 
-    /// Feeds one row to the groups whose frames hold it; whether there can be another.
+    /// Moves all groups to a row: which take it, a bit each, and whether there can be another.
     #[inline]
-    fn take_row<'s>(
-        &'s self,
-        scratch: &mut ScanScratch,
-        arena: &'s Arena,
-        row: &Row<'_, 's>,
-        arguments: &mut [Datum<'s>],
-    ) -> bool {
-        if let ([group], [progress]) = (&self.groups[..], &mut scratch.progress[..]) {
-            if progress.advance(group, row.order, row.current) {
-                self.add_row(&mut scratch.accumulators, row, arguments, arena);
-            }
-            return !progress.is_done;
+    fn advance(&self, progress: &mut [Progress], order: i64, current: i64) -> (u64, bool) {
+        if let ([group], [progress]) = (&self.groups[..], &mut *progress) {
+            let is_in = progress.advance(group, order, current);
+            return (is_in.into(), !progress.is_done);
         }
-        let mut is_evaluated = false;
-        let mut goes_on = false;
-        for (group, progress) in self.groups.iter().zip(&mut scratch.progress) {
+        let (mut takers, mut goes_on) = (0, false);
+        for (at, (group, progress)) in self.groups.iter().zip(progress).enumerate() {
             if progress.is_done {
                 continue;
             }
-            if progress.advance(group, row.order, row.current) {
-                if !is_evaluated {
-                    evaluate(&row.source.arguments, row.frame, arguments, arena);
-                    is_evaluated = true;
-                }
-                self.add(&mut scratch.accumulators, group, arguments);
-            }
+            takers |= u64::from(progress.advance(group, order, current)) << at;
             goes_on |= !progress.is_done;
         }
-        goes_on
-    }
-
-    /// Feeds a row to the accumulators of the only group. A single argument goes straight from the
-    /// row to those that take it, and is not copied.
-    #[inline]
-    fn add_row<'s>(
-        &'s self,
-        accumulators: &mut [Box<dyn Accumulator>],
-        row: &Row<'_, 's>,
-        arguments: &mut [Datum<'s>],
-        arena: &'s Arena,
-    ) {
-        let exprs = &row.source.arguments;
-        let mut first = 0;
-        while let Some(call) = self.calls.get(first) {
-            let range = call.arguments.clone();
-            let same = |other: &&Call| other.arguments == range;
-            let end = first + self.calls[first..].iter().take_while(same).count();
-            let fed = &mut accumulators[first..end];
-            if let [expr] = &exprs[range.clone()] {
-                let value = expr.eval(row.frame, arena);
-                fed.iter_mut().for_each(|fed| fed.add(std::slice::from_ref(&value)));
-            } else {
-                evaluate(&exprs[range.clone()], row.frame, &mut arguments[range.clone()], arena);
-                fed.iter_mut().for_each(|fed| fed.add(&arguments[range.clone()]));
-            }
-            first = end;
-        }
-    }
-
-    #[inline]
-    fn add(
-        &self,
-        accumulators: &mut [Box<dyn Accumulator>],
-        group: &Group,
-        arguments: &[Datum<'_>],
-    ) {
-        let range = group.calls.clone();
-        for (call, accumulator) in self.calls[range.clone()].iter().zip(&mut accumulators[range]) {
-            accumulator.add(&arguments[call.arguments.clone()]);
-        }
+        (takers, goes_on)
     }
 
     /// What the groups still want; `None` when they want nothing.
@@ -339,13 +273,44 @@ impl Scan {
     }
 }
 
-/// A row that may belong to frames.
-struct Row<'r, 's> {
-    source: &'s ScanSource,
-    frame: &'r Frame<'s, 's>,
-    order: i64,
-    /// The current row's order value.
-    current: i64,
+/// Rows that the same groups take, from one source.
+struct Block<'b, 's> {
+    scan: &'s Scan,
+    folds: &'b mut FoldScratch,
+    arena: &'s Arena,
+    rows: ArenaVec<'s, Frame<'s, 's>>,
+    source: usize,
+    takers: u64,
+}
+
+impl<'b, 's> Block<'b, 's> {
+    fn new(scan: &'s Scan, folds: &'b mut FoldScratch, arena: &'s Arena) -> Self {
+        let rows = ArenaVec::with_capacity_in(BLOCK_ROWS, arena);
+        Self { scan, folds, arena, rows, source: 0, takers: 0 }
+    }
+
+    #[inline]
+    fn push(&mut self, source: usize, takers: u64, row: &Frame<'s, 's>) {
+        if takers == 0 {
+            return;
+        }
+        let differs = takers != self.takers || source != self.source;
+        if differs || self.rows.len() == BLOCK_ROWS {
+            self.flush();
+            (self.source, self.takers) = (source, takers);
+        }
+        self.scan.sources[source].inputs.prefetch(row);
+        self.rows.push(*row);
+    }
+
+    fn flush(&mut self) {
+        if self.rows.is_empty() {
+            return;
+        }
+        let inputs = &self.scan.sources[self.source].inputs;
+        self.scan.folding.add(self.folds, self.takers, (inputs, &self.rows), self.arena);
+        self.rows.clear();
+    }
 }
 
 /// Where the current row stands.
@@ -366,18 +331,6 @@ impl ScanSource {
         // Only rows of the current row's own chain can be newer than it at its own time.
         let tie = bounds.tie.filter(|_| self.is_main);
         self.source.open(ctx, keys, Bounds { tie, ..bounds })
-    }
-}
-
-#[inline]
-fn evaluate<'s>(
-    exprs: &'s [BoundExpr],
-    frame: &Frame<'_, 's>,
-    arguments: &mut [Datum<'s>],
-    arena: &'s Arena,
-) {
-    for (argument, expr) in arguments.iter_mut().zip(exprs) {
-        *argument = expr.eval(frame, arena);
     }
 }
 
@@ -417,15 +370,5 @@ impl<'s> Merge<'s> {
         let next = cursor.next(ctx)?;
         let row = std::mem::replace(head, next);
         Ok(row.map(|row| (index, row)))
-    }
-}
-
-impl fmt::Debug for Call {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Call")
-            .field("name", &self.name)
-            .field("arguments", &self.arguments)
-            .field("outputs", &self.outputs)
-            .finish_non_exhaustive()
     }
 }

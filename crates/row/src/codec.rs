@@ -50,7 +50,10 @@
 //! [`RowView::get`] is constant time and allocates nothing. [`RowView::get_in`] of an array or a
 //! map is linear in its size and allocates in the arena. Encoding is linear in the bytes.
 
+mod column;
 mod nested;
+
+pub use column::{FixedColumn, FixedKind};
 
 use crate::{Arena, Column, DataType, Datum, TableSchema};
 

@@ -6,6 +6,7 @@ use lockstep_row::{Arena, DataType, Datum};
 
 use super::{
     Accumulator, AggregateFunction, BindAggregate, BoundAggregate, extreme,
+    fold::{Condition, Fold},
     signature::{BOOL, NUMBER, bound, expect, expect_count, leading},
     total,
 };
@@ -90,12 +91,20 @@ fn filtered(
 ) -> Result<BoundAggregate, SignatureError> {
     let last = arguments.types.len() - 1;
     expect(arguments, last, &BOOL)?;
-    let BoundAggregate { mut parameters, returns, make } = base(&leading(arguments, last))?;
+    let base = base(&leading(arguments, last))?;
+    Ok(with_condition(base, Condition { argument: last, passes_zero: false }))
+}
+
+/// An aggregate over the rows that count.
+fn with_condition(base: BoundAggregate, condition: Condition) -> BoundAggregate {
+    let BoundAggregate { mut parameters, returns, make, fold } = base;
     parameters.push(DataType::Bool);
-    Ok(bound(parameters, returns, move |feeding| Where {
+    let make = move |feeding| Where {
         inner: Arc::clone(&make)(feeding),
-        passes_zero: false,
-    }))
+        passes_zero: condition.passes_zero,
+    };
+    let fold = fold.map(|fold| Fold { condition: Some(condition), ..fold });
+    BoundAggregate { fold, ..bound(parameters, returns, make) }
 }
 
 /// `sum_where` and `avg_where`: under the reference's rules a value that is 0 fails the condition.
@@ -107,12 +116,8 @@ fn bind_total(
     if arguments.settings.compatibility == Compatibility::Standard {
         return Ok(bound_alike);
     }
-    let BoundAggregate { parameters, returns, .. } = bound_alike;
-    let BoundAggregate { make, .. } = base(&leading(arguments, 1))?;
-    Ok(bound(parameters, returns, move |feeding| Where {
-        inner: Arc::clone(&make)(feeding),
-        passes_zero: true,
-    }))
+    let base = base(&leading(arguments, 1))?;
+    Ok(with_condition(base, Condition { argument: 1, passes_zero: true }))
 }
 
 struct Where {

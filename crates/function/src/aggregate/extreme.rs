@@ -9,6 +9,7 @@ use lockstep_row::{Arena, DataType, Datum};
 
 use super::{
     Accumulator, AggregateFunction, BoundAggregate, Feeding,
+    fold::{Asked, StateKind},
     key::{Key, KeyRef},
     signature::{ORDERABLE, bound, expect, expect_count},
 };
@@ -59,7 +60,9 @@ fn bind(arguments: &Arguments<'_>, better: Ordering) -> Result<BoundAggregate, S
         added: 0,
         removed: 0,
     };
-    Ok(bound(vec![returns.clone()], returns, make))
+    let state = if better == Ordering::Less { StateKind::Least } else { StateKind::Greatest };
+    let asked = Asked::Extreme(returns.clone());
+    Ok(bound(vec![returns.clone()], returns, make).folded(state, asked))
 }
 
 struct Extreme {

@@ -29,6 +29,16 @@ impl TotalFloat {
         Self(flip(value.to_bits().cast_signed()))
     }
 
+    /// As an integer that orders as the float does.
+    pub(super) fn bits(self) -> i64 {
+        self.0
+    }
+
+    /// From [`Self::bits`].
+    pub(super) fn from_bits(bits: i64) -> Self {
+        Self(bits)
+    }
+
     pub(super) fn get(self) -> f64 {
         f64::from_bits(flip(self.0).cast_unsigned())
     }

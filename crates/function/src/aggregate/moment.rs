@@ -4,6 +4,7 @@ use lockstep_row::{Arena, DataType, Datum};
 
 use super::{
     Accumulator, AggregateFunction, BoundAggregate,
+    fold::{Asked, StateKind},
     signature::{NUMBER, bound, expect, expect_count},
 };
 use crate::{
@@ -79,15 +80,34 @@ fn bind(
 ) -> Result<BoundAggregate, SignatureError> {
     expect_count(arguments, 1..=1)?;
     expect(arguments, 0, &NUMBER)?;
-    let make = move |_feeding| Moment { moments: ExactMoments::default(), divisor, root };
-    Ok(bound(vec![DataType::Double], DataType::Double, make))
+    let answer = MomentAnswer { divisor, root };
+    let make = move |_feeding| Moment { moments: ExactMoments::default(), answer };
+    let bound = bound(vec![DataType::Double], DataType::Double, make);
+    Ok(bound.folded(StateKind::Moments, Asked::Moment(answer)))
+}
+
+/// What moments are asked for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct MomentAnswer {
+    divisor: Divisor,
+    /// Whether the square root is asked for.
+    root: bool,
+}
+
+impl MomentAnswer {
+    pub(super) fn of<'a>(self, moments: &ExactMoments) -> Datum<'a> {
+        let answer = if self.root {
+            moments.deviation(self.divisor)
+        } else {
+            moments.variance(self.divisor)
+        };
+        answer.map_or(Datum::Null, Datum::Double)
+    }
 }
 
 struct Moment {
     moments: ExactMoments,
-    divisor: Divisor,
-    /// Whether the square root is asked for.
-    root: bool,
+    answer: MomentAnswer,
 }
 
 impl Accumulator for Moment {
@@ -104,12 +124,7 @@ impl Accumulator for Moment {
     }
 
     fn value<'a>(&self, _arena: &'a Arena) -> Datum<'a> {
-        let answer = if self.root {
-            self.moments.deviation(self.divisor)
-        } else {
-            self.moments.variance(self.divisor)
-        };
-        answer.map_or(Datum::Null, Datum::Double)
+        self.answer.of(&self.moments)
     }
 
     fn reset(&mut self) {

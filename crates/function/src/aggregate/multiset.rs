@@ -1,12 +1,15 @@
 //! What depends on how often each value occurs: `distinct_count`, `topn_frequency`, `top1_ratio`,
 //! `entropy`.
 
-use hashbrown::HashMap;
+use std::{cmp::Ordering, hash::BuildHasher};
+
+use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 use lockstep_row::{Arena, DataType, Datum};
 
 use super::{
     Accumulator, AggregateFunction, BoundAggregate,
-    key::{Key, KeyRef},
+    fold::{Asked, Lane, StateKind},
+    key::{Key, KeyRef, TotalFloat},
     signature::{
         Class, ORDERABLE, SCALAR, bound, expect, expect_count, expect_size, wrong_constant,
     },
@@ -89,13 +92,16 @@ fn bind_distinct_count(arguments: &Arguments<'_>) -> Result<BoundAggregate, Sign
         _ => Key::Integer(0),
     });
     let make = move |_feeding| Multiset::new(Question::Distinct, zero.clone());
-    Ok(bound(vec![data_type], DataType::BigInt, make))
+    let bound = bound(vec![data_type], DataType::BigInt, make);
+    // A lane has no NULLs, so none that could count as something else.
+    Ok(if null_counts { bound } else { folded(bound, Question::Distinct) })
 }
 
 fn bind_approx_distinct(arguments: &Arguments<'_>) -> Result<BoundAggregate, SignatureError> {
     expect_count(arguments, 1..=1)?;
     let data_type = expect(arguments, 0, &SCALAR)?;
-    Ok(bound(vec![data_type], DataType::BigInt, |_feeding| Multiset::new(Question::Distinct, None)))
+    let make = |_feeding| Multiset::new(Question::Distinct, None);
+    Ok(folded(bound(vec![data_type], DataType::BigInt, make), Question::Distinct))
 }
 
 fn bind_topn_frequency(arguments: &Arguments<'_>) -> Result<BoundAggregate, SignatureError> {
@@ -111,8 +117,9 @@ fn bind_topn_frequency(arguments: &Arguments<'_>) -> Result<BoundAggregate, Sign
         data_type: data_type.clone(),
         printer: ItemPrinter::new(*arguments.settings),
     };
+    let asked = question.clone();
     let make = move |_feeding| Multiset::new(question.clone(), None);
-    Ok(bound(vec![data_type, DataType::BigInt], DataType::String, make))
+    Ok(folded(bound(vec![data_type, DataType::BigInt], DataType::String, make), asked))
 }
 
 fn bind_question(
@@ -122,13 +129,18 @@ fn bind_question(
 ) -> Result<BoundAggregate, SignatureError> {
     expect_count(arguments, 1..=1)?;
     let data_type = expect(arguments, 0, class)?;
+    let asked = question.clone();
     let make = move |_feeding| Multiset::new(question.clone(), None);
-    Ok(bound(vec![data_type], DataType::Double, make))
+    Ok(folded(bound(vec![data_type], DataType::Double, make), asked))
+}
+
+fn folded(bound: BoundAggregate, question: Question) -> BoundAggregate {
+    bound.folded(StateKind::Frequencies, Asked::Frequencies(question))
 }
 
 /// What a multiset is asked.
 #[derive(Debug, Clone)]
-enum Question {
+pub(super) enum Question {
     Distinct,
     MostFrequent { count: usize, pads: bool, data_type: DataType, printer: ItemPrinter },
     TopRatio,
@@ -148,12 +160,52 @@ impl Multiset {
     fn new(question: Question, null_as: Option<Key>) -> Self {
         Self { question, null_as, counts: HashMap::new(), total: 0 }
     }
+}
 
-    fn entries(&self) -> Vec<(&Key, u64)> {
-        let mut entries: Vec<(&Key, u64)> =
-            self.counts.iter().map(|(key, count)| (key, *count)).collect();
-        entries.sort_unstable_by(|left, right| right.1.cmp(&left.1).then(left.0.cmp(right.0)));
-        entries
+/// What a question is about: values with their counts, and the sum of the counts.
+struct Counts<'k> {
+    entries: Vec<(KeyRef<'k>, u64)>,
+    total: u64,
+}
+
+impl Counts<'_> {
+    fn answer<'a>(mut self, question: &Question, arena: &'a Arena) -> Datum<'a> {
+        match question {
+            Question::Distinct => {
+                Datum::BigInt(i64::try_from(self.entries.len()).expect("a count of rows"))
+            }
+            Question::MostFrequent { count, pads, data_type, printer } => {
+                self.keep_most_frequent(*count);
+                let mut list = printer.list(arena);
+                for index in 0..if *pads { *count } else { self.entries.len() } {
+                    list.push(|out| match self.entries.get(index) {
+                        Some((key, _)) => printer.write(key.datum(data_type), out),
+                        None => printer.write(Datum::Null, out),
+                    });
+                }
+                list.finish()
+            }
+            Question::TopRatio => {
+                let most = self.entries.iter().map(|(_, count)| *count).max();
+                Datum::Double(most.map_or(0.0, |count| self.share(count)))
+            }
+            Question::Entropy if self.total == 0 => Datum::Null,
+            Question::Entropy => Datum::Double(self.entropy()),
+        }
+    }
+
+    /// More frequent first, then lesser first; at most so many.
+    fn keep_most_frequent(&mut self, count: usize) {
+        let order = |left: &(KeyRef<'_>, u64), right: &(KeyRef<'_>, u64)| -> Ordering {
+            right.1.cmp(&left.1).then_with(|| left.0.cmp(&right.0))
+        };
+        if count == 0 {
+            self.entries.clear();
+        } else if self.entries.len() > count {
+            self.entries.select_nth_unstable_by(count - 1, order);
+            self.entries.truncate(count);
+        }
+        self.entries.sort_unstable_by(order);
     }
 
     #[expect(clippy::cast_precision_loss, reason = "counts of rows are below 2^53")]
@@ -163,7 +215,7 @@ impl Multiset {
 
     fn entropy(&self) -> f64 {
         let mut sum = ExactSum::new();
-        for count in self.counts.values() {
+        for (_, count) in &self.entries {
             let share = self.share(*count);
             sum.add(-share * share.log2());
         }
@@ -196,32 +248,146 @@ impl Accumulator for Multiset {
     }
 
     fn value<'a>(&self, arena: &'a Arena) -> Datum<'a> {
-        match &self.question {
-            Question::Distinct => {
-                Datum::BigInt(i64::try_from(self.counts.len()).expect("a count of rows"))
-            }
-            Question::MostFrequent { count, pads, data_type, printer } => {
-                let entries = self.entries();
-                let mut list = printer.list(arena);
-                for index in 0..if *pads { *count } else { entries.len().min(*count) } {
-                    list.push(|out| match entries.get(index) {
-                        Some((key, _)) => printer.write(key.as_ref().datum(data_type), out),
-                        None => printer.write(Datum::Null, out),
-                    });
-                }
-                list.finish()
-            }
-            Question::TopRatio => {
-                let most = self.counts.values().max();
-                Datum::Double(most.map_or(0.0, |count| self.share(*count)))
-            }
-            Question::Entropy if self.total == 0 => Datum::Null,
-            Question::Entropy => Datum::Double(self.entropy()),
+        if let Question::Distinct = self.question {
+            return Datum::BigInt(i64::try_from(self.counts.len()).expect("a count of rows"));
         }
+        let entries = self.counts.iter().map(|(key, count)| (key.as_ref(), *count)).collect();
+        Counts { entries, total: self.total }.answer(&self.question, arena)
     }
 
     fn reset(&mut self) {
         self.counts.clear();
+        self.total = 0;
+    }
+}
+
+/// The same for blocks of rows: nothing is allocated for a value, and nothing when memory of
+/// earlier frames suffices.
+#[derive(Debug, Default)]
+pub(super) struct Frequencies {
+    hasher: DefaultHashBuilder,
+    /// Positions in `entries`.
+    table: HashTable<u32>,
+    entries: Vec<Counted>,
+    /// The texts of all entries, one after the other.
+    texts: Vec<u8>,
+    /// What the values are.
+    class: ValueClass,
+    total: u64,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+enum ValueClass {
+    #[default]
+    Integer,
+    Float,
+    Text,
+}
+
+/// A value and how often it occurs.
+#[derive(Debug)]
+struct Counted {
+    hash: u64,
+    count: u64,
+    /// The value, or where its text begins.
+    value: i64,
+    /// Bytes of its text.
+    size: usize,
+}
+
+impl Counted {
+    #[inline]
+    fn text<'t>(&self, texts: &'t [u8]) -> &'t [u8] {
+        let start = usize::try_from(self.value).expect("it was a length");
+        &texts[start..start + self.size]
+    }
+}
+
+#[inline]
+fn position(at: u32) -> usize {
+    at as usize
+}
+
+impl Frequencies {
+    pub(super) fn add(&mut self, lane: Lane<'_>) {
+        self.total += lane.len() as u64;
+        match lane {
+            Lane::Integers(values) => {
+                self.class = ValueClass::Integer;
+                values.iter().for_each(|value| self.add_fixed(*value));
+            }
+            Lane::Floats(values) => {
+                self.class = ValueClass::Float;
+                // One zero: adding 0.0 makes a negative one positive.
+                let bits = values.iter().map(|value| TotalFloat::new(*value + 0.0).bits());
+                bits.for_each(|bits| self.add_fixed(bits));
+            }
+            Lane::Texts(values) => {
+                self.class = ValueClass::Text;
+                values.iter().for_each(|text| self.add_text(text));
+            }
+            Lane::Rows(_) => debug_assert!(false, "frequencies are of values"),
+        }
+    }
+
+    #[inline]
+    fn add_fixed(&mut self, value: i64) {
+        let hash = self.hasher.hash_one(value);
+        let entries = &mut self.entries;
+        let is_it = |at: &u32| entries[position(*at)].value == value;
+        if let Some(at) = self.table.find(hash, is_it) {
+            entries[position(*at)].count += 1;
+            return;
+        }
+        self.insert(Counted { hash, count: 1, value, size: 0 });
+    }
+
+    #[inline]
+    fn add_text(&mut self, text: &str) {
+        let bytes = text.as_bytes();
+        let hash = self.hasher.hash_one(bytes);
+        let (entries, texts) = (&mut self.entries, &self.texts);
+        let is_it = |at: &u32| {
+            let found = &entries[position(*at)];
+            found.hash == hash && found.text(texts) == bytes
+        };
+        if let Some(at) = self.table.find(hash, is_it) {
+            entries[position(*at)].count += 1;
+            return;
+        }
+        let value = i64::try_from(self.texts.len()).expect("texts fit into memory");
+        self.texts.extend_from_slice(bytes);
+        self.insert(Counted { hash, count: 1, value, size: bytes.len() });
+    }
+
+    fn insert(&mut self, entry: Counted) {
+        let at = u32::try_from(self.entries.len()).expect("a frame has fewer than 2^32 rows");
+        let hash = entry.hash;
+        self.entries.push(entry);
+        let entries = &self.entries;
+        self.table.insert_unique(hash, at, |at| entries[position(*at)].hash);
+    }
+
+    pub(super) fn answer<'a>(&self, question: &Question, arena: &'a Arena) -> Datum<'a> {
+        if let Question::Distinct = question {
+            return Datum::BigInt(i64::try_from(self.entries.len()).expect("a count of rows"));
+        }
+        let key = |entry: &Counted| match self.class {
+            ValueClass::Integer => KeyRef::Integer(entry.value),
+            ValueClass::Float => KeyRef::Float(TotalFloat::from_bits(entry.value)),
+            ValueClass::Text => {
+                let text = std::str::from_utf8(entry.text(&self.texts));
+                KeyRef::Text(text.expect("a text was copied as a whole"))
+            }
+        };
+        let entries = self.entries.iter().map(|entry| (key(entry), entry.count)).collect();
+        Counts { entries, total: self.total }.answer(question, arena)
+    }
+
+    pub(super) fn reset(&mut self) {
+        self.table.clear();
+        self.entries.clear();
+        self.texts.clear();
         self.total = 0;
     }
 }

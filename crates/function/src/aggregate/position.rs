@@ -10,6 +10,7 @@ use lockstep_row::{Arena, DataType, Datum, Value};
 
 use super::{
     Accumulator, AggregateFunction, BoundAggregate, Feeding,
+    fold::{Asked, StateKind},
     signature::{
         BOOL, SCALAR, bound, expect, expect_count, expect_flag, expect_integer, wrong_constant,
     },
@@ -81,8 +82,9 @@ fn bind_lag(arguments: &Arguments<'_>) -> Result<BoundAggregate, SignatureError>
     let counts = Counts::not_null_if(expect_flag(arguments, 2)?);
     let mut parameters = vec![data_type.clone(), DataType::BigInt];
     parameters.extend((arguments.types.len() == 3).then_some(DataType::Bool));
-    let make = move |feeding| Picked::new(feeding, Some(Distance::FromNewest(offset)), counts);
-    Ok(bound(parameters, data_type, make))
+    let distance = Distance::FromNewest(offset);
+    let make = move |feeding| Picked::new(feeding, Some(distance), counts);
+    Ok(folded(bound(parameters, data_type, make), distance, counts))
 }
 
 fn bind_end(
@@ -95,7 +97,18 @@ fn bind_end(
     let mut parameters = vec![data_type.clone()];
     parameters.extend((arguments.types.len() == 2).then_some(DataType::Bool));
     let make = move |feeding| Picked::new(feeding, Some(distance), counts);
-    Ok(bound(parameters, data_type, make))
+    Ok(folded(bound(parameters, data_type, make), distance, counts))
+}
+
+/// Where every row counts, the picked one is known by its position alone.
+fn folded(bound: BoundAggregate, distance: Distance, counts: Counts) -> BoundAggregate {
+    match (counts, distance) {
+        (Counts::Always, Distance::FromNewest(distance)) => {
+            bound.folded(StateKind::FromNewest(distance), Asked::Picked)
+        }
+        (Counts::Always, Distance::FromOldest(0)) => bound.folded(StateKind::Oldest, Asked::Picked),
+        _ => bound,
+    }
 }
 
 fn bind_nth_value_where(arguments: &Arguments<'_>) -> Result<BoundAggregate, SignatureError> {
@@ -221,7 +234,7 @@ impl Accumulator for Picked {
 }
 
 /// The same value with a lifetime of its own.
-fn without_text<'a>(value: Datum<'_>) -> Datum<'a> {
+pub(super) fn without_text<'a>(value: Datum<'_>) -> Datum<'a> {
     match value {
         Datum::Bool(value) => Datum::Bool(value),
         Datum::SmallInt(value) => Datum::SmallInt(value),

@@ -4,7 +4,10 @@ use std::{ops::RangeInclusive, sync::Arc};
 
 use lockstep_row::{DataType, Value};
 
-use super::{Accumulator, BoundAggregate, Feeding};
+use super::{
+    Accumulator, BoundAggregate, Feeding,
+    fold::{Answer, Asked, Fold, StateKind},
+};
 use crate::{Arguments, SignatureError};
 
 /// A class of types that an argument may have.
@@ -133,7 +136,16 @@ pub(super) fn bound<A: Accumulator + 'static>(
     make: impl Fn(Feeding) -> A + Send + Sync + 'static,
 ) -> BoundAggregate {
     let make = move |feeding| -> Box<dyn Accumulator> { Box::new(make(feeding)) };
-    BoundAggregate { parameters, returns, make: Arc::new(make) }
+    BoundAggregate { parameters, returns, make: Arc::new(make), fold: None }
+}
+
+impl BoundAggregate {
+    /// Says that the same comes of a state over the first argument.
+    pub(super) fn folded(mut self, state: StateKind, asked: Asked) -> Self {
+        let value = (!self.parameters.is_empty()).then_some(0);
+        self.fold = Some(Fold { value, condition: None, state, answer: Answer(asked) });
+        self
+    }
 }
 
 /// The first `count` arguments alone.

@@ -4,6 +4,7 @@ use lockstep_row::{Arena, DataType, Datum};
 
 use super::{
     Accumulator, AggregateFunction, BoundAggregate,
+    fold::{Asked, StateKind},
     key::wrapped_integer,
     signature::{NUMBER, SUMMABLE, bound, expect, expect_count},
 };
@@ -49,7 +50,8 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = &[
 
 pub(super) fn bind_count(arguments: &Arguments<'_>) -> Result<BoundAggregate, SignatureError> {
     expect_count(arguments, 0..=1)?;
-    Ok(bound(arguments.types.to_vec(), DataType::BigInt, |_feeding| Count(0)))
+    let bound = bound(arguments.types.to_vec(), DataType::BigInt, |_feeding| Count(0));
+    Ok(bound.folded(StateKind::Count, Asked::Count))
 }
 
 pub(super) fn bind_sum(arguments: &Arguments<'_>) -> Result<BoundAggregate, SignatureError> {
@@ -61,21 +63,25 @@ pub(super) fn bind_sum(arguments: &Arguments<'_>) -> Result<BoundAggregate, Sign
         other => other.clone(),
     };
     let answer = match &returns {
-        DataType::Float => Answer::Float,
-        DataType::Double => Answer::Double,
-        integer if wraps => Answer::Wrapped(integer.clone()),
-        integer => Answer::Checked(integer.clone()),
+        DataType::Float => TotalAnswer::Float,
+        DataType::Double => TotalAnswer::Double,
+        integer if wraps => TotalAnswer::Wrapped(integer.clone()),
+        integer => TotalAnswer::Checked(integer.clone()),
     };
-    let make = move |_feeding| Total::new(answer.clone());
-    Ok(bound(vec![parameter], returns, make))
+    Ok(bind_total(parameter, returns, answer))
 }
 
 pub(super) fn bind_avg(arguments: &Arguments<'_>) -> Result<BoundAggregate, SignatureError> {
     expect_count(arguments, 1..=1)?;
     let parameter = expect(arguments, 0, &NUMBER)?;
-    let answer = if parameter.is_float() { Answer::FloatMean } else { Answer::IntegerMean };
-    let make = move |_feeding| Total::new(answer.clone());
-    Ok(bound(vec![parameter], DataType::Double, make))
+    let answer = if parameter.is_float() { TotalAnswer::FloatMean } else { TotalAnswer::IntegerMean };
+    Ok(bind_total(parameter, DataType::Double, answer))
+}
+
+fn bind_total(parameter: DataType, returns: DataType, answer: TotalAnswer) -> BoundAggregate {
+    let asked = Asked::Total(answer.clone());
+    let make = move |_feeding| Total { answer: answer.clone(), sums: Sums::default() };
+    bound(vec![parameter], returns, make).folded(StateKind::Total, asked)
 }
 
 /// Rows, or rows whose argument is not NULL.
@@ -105,7 +111,7 @@ fn counts(arguments: &[Datum<'_>]) -> bool {
 
 /// What a total is asked for.
 #[derive(Debug, Clone)]
-enum Answer {
+pub(super) enum TotalAnswer {
     Checked(DataType),
     Wrapped(DataType),
     Float,
@@ -114,63 +120,86 @@ enum Answer {
     FloatMean,
 }
 
-/// Sum and count; only the sum of the argument's kind is in use.
-struct Total {
-    answer: Answer,
+/// Number and sum; only the sum of the argument's kind is in use.
+#[derive(Debug, Default)]
+pub(super) struct Sums {
     count: u64,
     integer: i128,
     float: ExactSum,
 }
 
-impl Total {
-    fn new(answer: Answer) -> Self {
-        Self { answer, count: 0, integer: 0, float: ExactSum::new() }
+impl Sums {
+    pub(super) fn add_integers(&mut self, values: &[i64]) {
+        self.count += values.len() as u64;
+        // Fewer than 2^64 values of 64 bits: nothing wraps.
+        let sum = |sum: i128, value: &i64| sum.wrapping_add(i128::from(*value));
+        self.integer = values.iter().fold(self.integer, sum);
     }
+
+    pub(super) fn add_floats(&mut self, values: &[f64]) {
+        self.count += values.len() as u64;
+        self.float.add_all(values);
+    }
+
+    pub(super) fn reset(&mut self) {
+        self.count = 0;
+        self.integer = 0;
+        self.float.reset();
+    }
+}
+
+impl TotalAnswer {
+    #[expect(clippy::cast_precision_loss, reason = "rounds the exact sum to DOUBLE")]
+    pub(super) fn of<'a>(&self, sums: &Sums) -> Datum<'a> {
+        if sums.count == 0 {
+            return Datum::Null;
+        }
+        let count = sums.count as f64;
+        match self {
+            Self::Checked(data_type) => match i64::try_from(sums.integer) {
+                Ok(_) => wrapped_integer(sums.integer, data_type),
+                Err(_) => Datum::Null,
+            },
+            Self::Wrapped(data_type) => wrapped_integer(sums.integer, data_type),
+            Self::Float => Datum::Float(sums.float.to_f32()),
+            Self::Double => Datum::Double(sums.float.to_f64()),
+            Self::IntegerMean => Datum::Double(sums.integer as f64 / count),
+            Self::FloatMean => Datum::Double(sums.float.to_f64() / count),
+        }
+    }
+}
+
+struct Total {
+    answer: TotalAnswer,
+    sums: Sums,
 }
 
 impl Accumulator for Total {
     fn add(&mut self, arguments: &[Datum<'_>]) {
         match arguments[0] {
             Datum::Null => return,
-            Datum::Float(value) => self.float.add(value.into()),
-            Datum::Double(value) => self.float.add(value),
-            other => self.integer += i128::from(other.as_i64().unwrap_or(0)),
+            Datum::Float(value) => self.sums.float.add(value.into()),
+            Datum::Double(value) => self.sums.float.add(value),
+            other => self.sums.integer += i128::from(other.as_i64().unwrap_or(0)),
         }
-        self.count += 1;
+        self.sums.count += 1;
     }
 
     fn remove(&mut self, arguments: &[Datum<'_>]) {
         match arguments[0] {
             Datum::Null => return,
-            Datum::Float(value) => self.float.remove(value.into()),
-            Datum::Double(value) => self.float.remove(value),
-            other => self.integer -= i128::from(other.as_i64().unwrap_or(0)),
+            Datum::Float(value) => self.sums.float.remove(value.into()),
+            Datum::Double(value) => self.sums.float.remove(value),
+            other => self.sums.integer -= i128::from(other.as_i64().unwrap_or(0)),
         }
-        self.count -= 1;
+        self.sums.count -= 1;
     }
 
-    #[expect(clippy::cast_precision_loss, reason = "rounds the exact sum to DOUBLE")]
     fn value<'a>(&self, _arena: &'a Arena) -> Datum<'a> {
-        if self.count == 0 {
-            return Datum::Null;
-        }
-        let count = self.count as f64;
-        match &self.answer {
-            Answer::Checked(data_type) => match i64::try_from(self.integer) {
-                Ok(_) => wrapped_integer(self.integer, data_type),
-                Err(_) => Datum::Null,
-            },
-            Answer::Wrapped(data_type) => wrapped_integer(self.integer, data_type),
-            Answer::Float => Datum::Float(self.float.to_f32()),
-            Answer::Double => Datum::Double(self.float.to_f64()),
-            Answer::IntegerMean => Datum::Double(self.integer as f64 / count),
-            Answer::FloatMean => Datum::Double(self.float.to_f64() / count),
-        }
+        self.answer.of(&self.sums)
     }
 
     fn reset(&mut self) {
-        self.count = 0;
-        self.integer = 0;
-        self.float.reset();
+        self.sums.reset();
     }
 }

@@ -51,6 +51,9 @@ fn fsum(values: &[f64]) -> f64 {
 fn sum_of(values: &[f64]) -> ExactSum {
     let mut sum = ExactSum::new();
     values.iter().for_each(|value| sum.add(*value));
+    let mut at_once = ExactSum::new();
+    at_once.add_all(values);
+    assert_eq!(at_once.to_f64().to_bits(), sum.to_f64().to_bits(), "{values:?}");
     sum
 }
 

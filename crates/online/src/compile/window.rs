@@ -1,30 +1,25 @@
-//! Compiles windows: which groups share a scan, and which calls share an accumulator.
+//! Compiles windows: which groups share a scan.
 
 use std::sync::Arc;
 
 use datafusion::logical_expr::Expr;
 use lockstep_diagnostic::Result;
-use lockstep_plan::{AggregateCall, Frame, WindowAggregate, WindowGroup};
+use lockstep_plan::{Frame, Window, WindowAggregate, WindowGroup};
+use lockstep_row::RowCodec;
 
-use super::{Compiler, Draft, source::SourceSpec};
+use super::{Compiler, Draft, fold::Folded, source::SourceSpec};
 use crate::{
-    chain::Step,
+    chain::{LeafKind, Step},
     frame::{BoundExpr, Place},
+    source::Source,
     trace::{self, Role},
-    window::{Call, Group, Scan, ScanSource},
+    window::{GROUPS_MAX, Group, Scan, ScanSource},
 };
 
 /// A group and the slots of its calls; calls that nobody reads have none.
-struct Wanted<'c> {
-    group: &'c WindowGroup,
-    slots: Vec<Option<usize>>,
-}
-
-/// The arguments of a scan's calls, equal lists once.
-#[derive(Default)]
-struct Arguments<'c> {
-    exprs: Vec<&'c Expr>,
-    lists: Vec<(&'c [Expr], usize)>,
+pub(super) struct Wanted<'c> {
+    pub(super) group: &'c WindowGroup,
+    pub(super) slots: Vec<Option<usize>>,
 }
 
 impl Compiler<'_> {
@@ -80,13 +75,9 @@ impl Compiler<'_> {
         let schema = node.input.schema();
         let WindowGroup { window, unions, .. } = sharing[0].group;
         let line = self.parts.explain.open();
-        let mut arguments = Arguments::default();
-        let (groups, calls) = groups(sharing, &mut arguments);
-        let bind_arguments = |layout: &[Place]| -> Result<Vec<BoundExpr>> {
-            arguments.exprs.iter().map(|expr| BoundExpr::bind(expr, schema, layout)).collect()
-        };
+        let folded = Folded::new(sharing, self.options);
         let mut needed = vec![false; schema.fields().len()];
-        for expr in &arguments.exprs {
+        for expr in folded.exprs() {
             trace::mark_columns(expr, schema, &mut needed);
         }
         // Rows of the request's own chain are history like the request row itself; below a union
@@ -106,19 +97,36 @@ impl Compiler<'_> {
                 has_request: false,
             })?;
             let is_main = position == 0 && main.is_some();
-            sources.push(ScanSource { source, arguments: bind_arguments(&layout)?, is_main });
+            let inputs = folded.source_inputs(schema, &layout, self.codec(&source).as_ref())?;
+            sources.push(ScanSource { source, inputs, is_main });
         }
         let keys = window.partition_by.iter();
         let keys = keys.map(|key| BoundExpr::bind(key, schema, layout)).collect::<Result<_>>()?;
         let order = window.order_by.as_ref();
         let order = order.map(|order| BoundExpr::bind(order, schema, layout)).transpose()?;
         let id = self.parts.scans.len();
-        let calls: Arc<[Call]> = calls.into();
-        self.parts.scans.push(Arc::clone(&calls));
+        let inputs = folded.current_inputs(schema, layout)?;
+        let folding = Arc::new(folded.folding);
+        self.parts.scans.push(Arc::clone(&folding));
         let text = format!("scan for {}", describe(sharing));
         self.parts.explain.close(line, text);
-        let arguments = bind_arguments(layout)?;
-        Ok(Scan { id, keys, order, arguments, sources, groups, calls })
+        let groups = sharing.iter().map(|wanted| group(&wanted.group.window)).collect();
+        Ok(Scan { id, keys, order, inputs, sources, groups, folding })
+    }
+
+    /// The codec of the rows that a source finds, when they are rows of a table.
+    fn codec(&self, source: &Source) -> Option<RowCodec> {
+        let LeafKind::Table(table) = source.chain.leaf else { return None };
+        Some(RowCodec::new(&self.parts.tables[table].0.schema))
+    }
+}
+
+fn group(window: &Window) -> Group {
+    Group {
+        frame: window.frame,
+        max_size: window.max_size.unwrap_or(u64::MAX),
+        excludes_current_time: window.exclude_current_time,
+        excludes_current_row: window.exclude_current_row,
     }
 }
 
@@ -135,7 +143,10 @@ fn mark_group<'c>(group: &'c WindowGroup, wanted: &[bool], mark: &mut dyn FnMut(
 fn share_scans<'w, 'c>(groups: &'w [Wanted<'c>]) -> Vec<Vec<&'w Wanted<'c>>> {
     let mut scans: Vec<Vec<&Wanted<'_>>> = Vec::new();
     for wanted in groups.iter().filter(|wanted| wanted.slots.iter().any(Option::is_some)) {
-        match scans.iter_mut().find(|scan| is_same_walk(scan[0].group, wanted.group)) {
+        let has_room = |scan: &[&Wanted<'_>]| scan.len() < GROUPS_MAX;
+        let shares =
+            |scan: &&mut Vec<&Wanted<'_>>| has_room(scan) && is_same_walk(scan[0].group, wanted.group);
+        match scans.iter_mut().find(shares) {
             Some(scan) => scan.push(wanted),
             None => scans.push(vec![wanted]),
         }
@@ -160,60 +171,6 @@ fn reach(frame: Frame) -> i128 {
         Frame::Rows { from: None, .. } | Frame::Range { from: None, .. } => i128::MAX,
         Frame::Rows { from: Some(from), .. } => i128::from(from),
         Frame::Range { from: Some(from), .. } => i128::from(from),
-    }
-}
-
-/// The groups of a scan, and their accumulators.
-fn groups<'c>(sharing: &[&Wanted<'c>], arguments: &mut Arguments<'c>) -> (Vec<Group>, Vec<Call>) {
-    let mut groups = Vec::with_capacity(sharing.len());
-    let mut calls: Vec<Call> = Vec::new();
-    for wanted in sharing {
-        let first = calls.len();
-        let mut seen: Vec<&AggregateCall> = Vec::new();
-        for (call, slot) in wanted.group.calls.iter().zip(&wanted.slots) {
-            let Some(slot) = *slot else { continue };
-            if let Some(same) = seen.iter().position(|other| computes_the_same(other, call)) {
-                calls[first + same].outputs.push(slot);
-                continue;
-            }
-            seen.push(call);
-            calls.push(Call {
-                name: call.function.name,
-                make: Arc::clone(&call.bound.make),
-                arguments: arguments.range(&call.arguments),
-                outputs: vec![slot],
-            });
-        }
-        // Calls that take the same arguments stand together and are fed together.
-        calls[first..].sort_by_key(|call| call.arguments.start);
-        let window = &wanted.group.window;
-        groups.push(Group {
-            frame: window.frame,
-            max_size: window.max_size.unwrap_or(u64::MAX),
-            excludes_current_time: window.exclude_current_time,
-            excludes_current_row: window.exclude_current_row,
-            calls: first..calls.len(),
-        });
-    }
-    (groups, calls)
-}
-
-fn computes_the_same(left: &AggregateCall, right: &AggregateCall) -> bool {
-    left.function.name == right.function.name
-        && left.arguments == right.arguments
-        && left.settings == right.settings
-}
-
-impl<'c> Arguments<'c> {
-    /// Where the values of an argument list are.
-    fn range(&mut self, list: &'c [Expr]) -> std::ops::Range<usize> {
-        let found = self.lists.iter().find(|(seen, _)| *seen == list);
-        let start = found.map_or(self.exprs.len(), |(_, start)| *start);
-        if found.is_none() {
-            self.lists.push((list, start));
-            self.exprs.extend(list);
-        }
-        start..start + list.len()
     }
 }
 

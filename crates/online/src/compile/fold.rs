@@ -1,0 +1,275 @@
+//! Compiles the calls of a scan: which lanes there are, and which calls share a state.
+
+use std::{collections::HashMap, ops::Range, sync::Arc};
+
+use datafusion::{common::DFSchema, logical_expr::Expr};
+use lockstep_diagnostic::Result;
+use lockstep_function::aggregate::fold::{Fold, StateKind};
+use lockstep_plan::AggregateCall;
+use lockstep_row::{DataType, RowCodec};
+
+use super::window::Wanted;
+use crate::{
+    fold::{Call, CurrentInputs, Folding, Pick, SourceInputs},
+    frame::{BoundExpr, Place},
+    lane::{Class, Input, Lane},
+    program::Options,
+};
+
+/// What a scan computes, and the expressions that it reads, which are bound for each source.
+#[derive(Default)]
+pub(super) struct Folded<'c> {
+    pub(super) folding: Folding,
+    /// The value of each lane.
+    values: Vec<Option<&'c Expr>>,
+    lane_of: HashMap<LaneKey<'c>, usize>,
+    conditions: Vec<&'c Expr>,
+    picks: Vec<&'c Expr>,
+    /// The arguments of calls without a fold, equal lists once.
+    arguments: Vec<&'c Expr>,
+    lists: Vec<(&'c [Expr], usize)>,
+}
+
+/// Value, condition, and whether zeros are passed over.
+type LaneKey<'c> = (Option<&'c Expr>, Option<usize>, bool);
+
+impl<'c> Folded<'c> {
+    pub(super) fn new(sharing: &[&Wanted<'c>], options: Options) -> Self {
+        let mut folded = Self::default();
+        for (group, wanted) in sharing.iter().enumerate() {
+            let first_call = folded.folding.calls.len();
+            let mut seen: Vec<&AggregateCall> = Vec::new();
+            for (call, slot) in wanted.group.calls.iter().zip(&wanted.slots) {
+                let Some(slot) = *slot else { continue };
+                match &call.bound.fold {
+                    Some(fold) if options.folds => folded.fold(group, call, fold, slot),
+                    _ => folded.accumulate(group, call, slot, (first_call, &mut seen)),
+                }
+            }
+            // Calls that take the same arguments stand together and are fed together.
+            folded.folding.calls[first_call..].sort_by_key(|call| call.arguments.start);
+        }
+        folded.order_by_condition();
+        folded
+    }
+
+    /// Every expression that rows are asked for.
+    pub(super) fn exprs(&self) -> impl Iterator<Item = &'c Expr> {
+        let values = self.values.iter().flatten();
+        values.chain(&self.conditions).chain(&self.picks).chain(&self.arguments).copied()
+    }
+
+    fn fold(&mut self, group: usize, call: &'c AggregateCall, fold: &Fold, slot: usize) {
+        let value = fold.value.map(|argument| &call.arguments[argument]);
+        let state = match value {
+            Some(value) if fold.state.picks() => self.pick(group, value, fold.state),
+            _ => {
+                let data_type = fold.value.map(|argument| &call.bound.parameters[argument]);
+                let class = match data_type {
+                    Some(data_type) if fold.state != StateKind::Count => class(data_type),
+                    _ => Class::Rows,
+                };
+                let lane = self.lane(call, fold, class);
+                self.state(group, lane, fold.state)
+            }
+        };
+        self.folding.answers.push((state, fold.answer.clone(), slot));
+    }
+
+    fn lane(&mut self, call: &'c AggregateCall, fold: &Fold, class: Class) -> usize {
+        let value = fold.value.map(|argument| &call.arguments[argument]);
+        let condition =
+            fold.condition.map(|condition| position(&mut self.conditions, &call.arguments[condition.argument]));
+        let passes_zero = fold.condition.is_some_and(|condition| condition.passes_zero);
+        let next = self.values.len();
+        let at = *self.lane_of.entry((value, condition, passes_zero)).or_insert(next);
+        if let Some(lane) = self.folding.lanes.get_mut(at) {
+            if lane.class == Class::Rows {
+                lane.class = class;
+            }
+            return at;
+        }
+        let lane = Lane { class, condition, passes_zero, groups: 0, states: Vec::new() };
+        self.folding.lanes.push(lane);
+        self.values.push(value);
+        at
+    }
+
+    /// The state of a kind that a group has over a lane.
+    fn state(&mut self, group: usize, lane: usize, kind: StateKind) -> usize {
+        let Folding { lanes, states, .. } = &mut self.folding;
+        let lane = &mut lanes[lane];
+        let is_same = |(of, state): &&(usize, usize)| *of == group && states[*state] == kind;
+        if let Some((_, state)) = lane.states.iter().find(is_same) {
+            return *state;
+        }
+        states.push(kind);
+        lane.groups |= 1 << group;
+        lane.states.push((group, states.len() - 1));
+        states.len() - 1
+    }
+
+    fn pick(&mut self, group: usize, value: &'c Expr, kind: StateKind) -> usize {
+        let input = position(&mut self.picks, value);
+        let Folding { picks, states, .. } = &mut self.folding;
+        let is_same = |pick: &&Pick| {
+            pick.group == group && pick.input == input && states[pick.state] == kind
+        };
+        if let Some(pick) = picks.iter().find(is_same) {
+            return pick.state;
+        }
+        states.push(kind);
+        picks.push(Pick { group, state: states.len() - 1, input });
+        states.len() - 1
+    }
+
+    /// A call without a fold. `seen` are the calls of the group that have accumulators.
+    fn accumulate(
+        &mut self,
+        group: usize,
+        call: &'c AggregateCall,
+        slot: usize,
+        (first, seen): (usize, &mut Vec<&'c AggregateCall>),
+    ) {
+        if let Some(same) = seen.iter().position(|other| computes_the_same(other, call)) {
+            self.folding.calls[first + same].outputs.push(slot);
+            return;
+        }
+        seen.push(call);
+        let arguments = self.range(&call.arguments);
+        self.folding.calls.push(Call {
+            name: call.function.name,
+            group,
+            make: Arc::clone(&call.bound.make),
+            arguments,
+            outputs: vec![slot],
+        });
+    }
+
+    /// Where the values of an argument list are.
+    fn range(&mut self, list: &'c [Expr]) -> Range<usize> {
+        let found = self.lists.iter().find(|(seen, _)| *seen == list);
+        let start = found.map_or(self.arguments.len(), |(_, start)| *start);
+        if found.is_none() {
+            self.lists.push((list, start));
+            self.arguments.extend(list);
+        }
+        start..start + list.len()
+    }
+
+    /// Lanes with the same condition follow each other, so that it is evaluated once for a block.
+    fn order_by_condition(&mut self) {
+        let lanes = std::mem::take(&mut self.folding.lanes);
+        let values = std::mem::take(&mut self.values);
+        let mut pairs: Vec<_> = lanes.into_iter().zip(values).collect();
+        pairs.sort_by_key(|(lane, _)| lane.condition);
+        (self.folding.lanes, self.values) = pairs.into_iter().unzip();
+    }
+
+    /// What the rows of a source are asked for. `layout` has the places of the columns of `schema`;
+    /// `codec` is that of the rows, when they are stored.
+    pub(super) fn source_inputs(
+        &self,
+        schema: &DFSchema,
+        layout: &[Place],
+        codec: Option<&RowCodec>,
+    ) -> Result<SourceInputs> {
+        let bind = |expr: &Expr| BoundExpr::bind(expr, schema, layout);
+        let mut lanes = Vec::with_capacity(self.values.len());
+        for (value, lane) in self.values.iter().zip(&self.folding.lanes) {
+            lanes.push(match value {
+                None => Input::Nothing,
+                Some(value) => in_place(bind(value)?, lane.class, codec),
+            });
+        }
+        let lines = Lines::of(&lanes, codec);
+        Ok(SourceInputs {
+            lanes,
+            conditions: self.conditions.iter().map(|expr| bind(expr)).collect::<Result<_>>()?,
+            picks: self.picks.iter().map(|expr| bind(expr)).collect::<Result<_>>()?,
+            arguments: self.arguments.iter().map(|expr| bind(expr)).collect::<Result<_>>()?,
+            lines: lines.places,
+            rest: lines.rest,
+        })
+    }
+
+    /// The same of the current row.
+    pub(super) fn current_inputs(
+        &self,
+        schema: &DFSchema,
+        layout: &[Place],
+    ) -> Result<CurrentInputs> {
+        let bind = |expr: &Expr| BoundExpr::bind(expr, schema, layout);
+        let lanes = self.values.iter().map(|value| value.map(bind).transpose());
+        Ok(CurrentInputs {
+            lanes: lanes.collect::<Result<_>>()?,
+            conditions: self.conditions.iter().map(|expr| bind(expr)).collect::<Result<_>>()?,
+            picks: self.picks.iter().map(|expr| bind(expr)).collect::<Result<_>>()?,
+            arguments: self.arguments.iter().map(|expr| bind(expr)).collect::<Result<_>>()?,
+        })
+    }
+}
+
+/// Where an expression is among others; it is added unless it is there.
+fn position<'c>(exprs: &mut Vec<&'c Expr>, expr: &'c Expr) -> usize {
+    exprs.iter().position(|seen| *seen == expr).unwrap_or_else(|| {
+        exprs.push(expr);
+        exprs.len() - 1
+    })
+}
+
+fn class(data_type: &DataType) -> Class {
+    match data_type {
+        DataType::String => Class::Texts,
+        DataType::Float | DataType::Double => Class::Floats,
+        _ => Class::Integers,
+    }
+}
+
+fn in_place(expr: BoundExpr, class: Class, codec: Option<&RowCodec>) -> Input {
+    let (BoundExpr::Place(Place::Leaf(column)), Some(codec)) = (&expr, codec) else {
+        return Input::Expr(expr);
+    };
+    match codec.fixed_column(*column) {
+        Some(fixed) => Input::Fixed(fixed),
+        None if class == Class::Rows => Input::Presence(*column),
+        None => Input::Expr(expr),
+    }
+}
+
+/// What lanes will read of a stored row.
+#[derive(Default)]
+struct Lines {
+    places: Vec<usize>,
+    rest: Option<usize>,
+}
+
+/// Past this many there is no point in asking early.
+const LINES_MAX: usize = 6;
+const LINE_BYTES: usize = 64;
+
+impl Lines {
+    fn of(lanes: &[Input], codec: Option<&RowCodec>) -> Self {
+        let Some(codec) = codec else { return Self::default() };
+        let mut lines = Self::default();
+        for input in lanes {
+            match input {
+                Input::Fixed(column) => lines.places.push(column.at() / LINE_BYTES * LINE_BYTES),
+                Input::Expr(_) => lines.rest = Some(codec.variable_at()),
+                Input::Presence(_) | Input::Nothing => {}
+            }
+        }
+        lines.places.sort_unstable();
+        lines.places.dedup();
+        // The row begins in a line that has been read to get here.
+        lines.places.retain(|place| *place > 0);
+        lines.places.truncate(LINES_MAX);
+        lines
+    }
+}
+
+fn computes_the_same(left: &AggregateCall, right: &AggregateCall) -> bool {
+    left.function.name == right.function.name
+        && left.arguments == right.arguments
+        && left.settings == right.settings
+}

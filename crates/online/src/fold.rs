@@ -1,0 +1,265 @@
+//! What the windows of a scan compute: which lanes feed which states, and what is asked of them.
+//!
+//! A call whose aggregate has a [`fold`](lockstep_function::aggregate::fold) is an answer of a
+//! state; calls of one window share a state when they fold the same values of the same rows in
+//! the same way, and windows of one scan share the lanes. A call without one keeps an accumulator,
+//! which is fed row by row.
+
+use std::{fmt, ops::Range, sync::Arc};
+
+use bumpalo::collections::Vec as ArenaVec;
+use lockstep_function::{
+    Accumulator, Feeding,
+    aggregate::{
+        MakeAccumulator,
+        fold::{Answer, State, StateKind},
+    },
+};
+use lockstep_row::{Arena, Datum};
+
+use crate::{
+    frame::{BoundExpr, Frame, Leaf},
+    lane::{Buffers, Input, Lane},
+};
+
+/// Everything that the windows of a scan compute.
+#[derive(Debug, Default)]
+pub(crate) struct Folding {
+    pub(crate) lanes: Vec<Lane>,
+    /// Kinds of the states.
+    pub(crate) states: Vec<StateKind>,
+    /// What the states answer, and the slots the answers go to.
+    pub(crate) answers: Vec<(usize, Answer, usize)>,
+    /// States that keep the value of a row.
+    pub(crate) picks: Vec<Pick>,
+    pub(crate) calls: Vec<Call>,
+}
+
+/// A state that keeps the value of a row.
+#[derive(Debug)]
+pub(crate) struct Pick {
+    pub(crate) group: usize,
+    pub(crate) state: usize,
+    /// The value among the picked inputs.
+    pub(crate) input: usize,
+}
+
+/// An accumulator and where its value goes.
+pub(crate) struct Call {
+    pub(crate) name: &'static str,
+    pub(crate) group: usize,
+    pub(crate) make: Arc<MakeAccumulator>,
+    /// Its arguments among those of the scan.
+    pub(crate) arguments: Range<usize>,
+    /// Slots of the chain. Several calls that compute the same share an accumulator.
+    pub(crate) outputs: Vec<usize>,
+}
+
+/// What is read of the rows of one source. All lists are parallel to those of the folding.
+#[derive(Debug)]
+pub(crate) struct SourceInputs {
+    /// For each lane.
+    pub(crate) lanes: Vec<Input>,
+    pub(crate) conditions: Vec<BoundExpr>,
+    pub(crate) picks: Vec<BoundExpr>,
+    pub(crate) arguments: Vec<BoundExpr>,
+    /// Places in the stored row that will be read.
+    pub(crate) lines: Vec<usize>,
+    /// From where to the end all of the row will be read.
+    pub(crate) rest: Option<usize>,
+}
+
+/// The most cache lines asked for at the end of a row.
+const REST_LINES_MAX: usize = 4;
+const LINE_BYTES: usize = 64;
+
+impl SourceInputs {
+    /// Asks for what will be read of a row.
+    #[inline]
+    pub(crate) fn prefetch(&self, row: &Frame<'_, '_>) {
+        let Leaf::Stored(view) = row.leaf else { return };
+        for line in &self.lines {
+            view.prefetch(*line);
+        }
+        if let Some(rest) = self.rest {
+            let end = view.bytes().len();
+            let lines = (rest..end).step_by(LINE_BYTES).take(REST_LINES_MAX);
+            lines.for_each(|line| view.prefetch(line));
+        }
+    }
+}
+
+/// What is read of the current row, which may be no stored row: expressions for everything.
+#[derive(Debug)]
+pub(crate) struct CurrentInputs {
+    /// For each lane; `None` where rows are counted.
+    pub(crate) lanes: Vec<Option<BoundExpr>>,
+    pub(crate) conditions: Vec<BoundExpr>,
+    pub(crate) picks: Vec<BoundExpr>,
+    pub(crate) arguments: Vec<BoundExpr>,
+}
+
+/// The states of a scan.
+pub(crate) struct FoldScratch {
+    states: Vec<State>,
+    accumulators: Vec<Box<dyn Accumulator>>,
+}
+
+impl FoldScratch {
+    pub(crate) fn new(folding: &Folding) -> Self {
+        let accumulators = folding.calls.iter().map(|call| (call.make)(Feeding::NewestFirst));
+        Self {
+            states: folding.states.iter().map(|kind| State::new(*kind)).collect(),
+            accumulators: accumulators.collect(),
+        }
+    }
+
+    pub(crate) fn reset(&mut self) {
+        self.states.iter_mut().for_each(State::reset);
+        self.accumulators.iter_mut().for_each(|accumulator| accumulator.reset());
+    }
+}
+
+impl Folding {
+    /// Feeds a block of rows of one source to the groups that take them.
+    pub(crate) fn add<'s>(
+        &self,
+        scratch: &mut FoldScratch,
+        takers: u64,
+        (inputs, rows): (&'s SourceInputs, &[Frame<'s, 's>]),
+        arena: &'s Arena,
+    ) {
+        let mut buffers = Buffers::new();
+        // The rows for which a condition is true; lanes with the same one follow each other.
+        let mut counted: (Option<usize>, ArenaVec<'s, Frame<'s, 's>>) =
+            (None, ArenaVec::new_in(arena));
+        for (lane, input) in self.lanes.iter().zip(&inputs.lanes) {
+            if lane.groups & takers == 0 {
+                continue;
+            }
+            let rows = match lane.condition {
+                None => rows,
+                Some(condition) => {
+                    if counted.0 != Some(condition) {
+                        let condition_expr = &inputs.conditions[condition];
+                        let is_true = |row: &&Frame<'s, 's>| condition_expr.is_true(*row, arena);
+                        counted.0 = Some(condition);
+                        counted.1.clear();
+                        counted.1.extend(rows.iter().filter(is_true).copied());
+                    }
+                    &counted.1
+                }
+            };
+            let values = input.gather(lane, rows, &mut buffers, arena);
+            if values.is_empty() {
+                continue;
+            }
+            for (group, state) in &lane.states {
+                if takers & (1 << group) != 0 {
+                    scratch.states[*state].add(values);
+                }
+            }
+        }
+        for pick in self.picks.iter().filter(|pick| takers & (1 << pick.group) != 0) {
+            let input = &inputs.picks[pick.input];
+            scratch.states[pick.state].pick(rows.len(), |row| input.eval(&rows[row], arena));
+        }
+        for row in rows.iter().filter(|_| !self.calls.is_empty()) {
+            self.add_to_accumulators(scratch, takers, (&inputs.arguments, row), arena);
+        }
+    }
+
+    /// Feeds the current row.
+    pub(crate) fn add_current<'s>(
+        &self,
+        scratch: &mut FoldScratch,
+        takers: u64,
+        (inputs, row): (&'s CurrentInputs, &Frame<'_, 's>),
+        arena: &'s Arena,
+    ) {
+        for (lane, input) in self.lanes.iter().zip(&inputs.lanes) {
+            if lane.groups & takers == 0 {
+                continue;
+            }
+            if let Some(condition) = lane.condition
+                && !inputs.conditions[condition].is_true(row, arena)
+            {
+                continue;
+            }
+            let value = input.as_ref().map(|input| input.eval(row, arena));
+            for (group, state) in &lane.states {
+                if takers & (1 << group) != 0 {
+                    lane.add_one(&mut scratch.states[*state], value);
+                }
+            }
+        }
+        for pick in self.picks.iter().filter(|pick| takers & (1 << pick.group) != 0) {
+            let input = &inputs.picks[pick.input];
+            scratch.states[pick.state].pick(1, |_| input.eval(row, arena));
+        }
+        if !self.calls.is_empty() {
+            self.add_to_accumulators(scratch, takers, (&inputs.arguments, row), arena);
+        }
+    }
+
+    /// Calls of a group that take the same arguments stand together, and are fed together.
+    fn add_to_accumulators<'s>(
+        &self,
+        scratch: &mut FoldScratch,
+        takers: u64,
+        (arguments, row): (&'s [BoundExpr], &Frame<'_, 's>),
+        arena: &'s Arena,
+    ) {
+        const STACK_ARGUMENTS: usize = 6;
+        let mut stack = [Datum::Null; STACK_ARGUMENTS];
+        let mut evaluated: Option<&Range<usize>> = None;
+        let mut long: &mut [Datum<'s>] = &mut [];
+        for (call, accumulator) in self.calls.iter().zip(&mut scratch.accumulators) {
+            if takers & (1 << call.group) == 0 {
+                continue;
+            }
+            let count = call.arguments.len();
+            if count > STACK_ARGUMENTS && long.len() < count {
+                long = arena.alloc_slice_fill_copy(count, Datum::Null);
+                evaluated = None;
+            }
+            let values =
+                if count > STACK_ARGUMENTS { &mut long[..count] } else { &mut stack[..count] };
+            if evaluated != Some(&call.arguments) {
+                for (value, expr) in values.iter_mut().zip(&arguments[call.arguments.clone()]) {
+                    *value = expr.eval(row, arena);
+                }
+                evaluated = Some(&call.arguments);
+            }
+            accumulator.add(values);
+        }
+    }
+
+    /// Writes the answers into the slots.
+    pub(crate) fn answer<'s>(
+        &self,
+        scratch: &FoldScratch,
+        slots: &mut [Datum<'s>],
+        arena: &'s Arena,
+    ) {
+        for (state, answer, slot) in &self.answers {
+            slots[*slot] = scratch.states[*state].answer(answer, arena);
+        }
+        for (call, accumulator) in self.calls.iter().zip(&scratch.accumulators) {
+            let value = accumulator.value(arena);
+            for slot in &call.outputs {
+                slots[*slot] = value;
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Call")
+            .field("name", &self.name)
+            .field("arguments", &self.arguments)
+            .field("outputs", &self.outputs)
+            .finish_non_exhaustive()
+    }
+}
