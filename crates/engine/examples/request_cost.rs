@@ -33,7 +33,12 @@ fn main() {
             let session = Database::in_memory().session();
             let shape = (columns / 2, columns / 2 - columns / 5, columns / 10, columns / 10);
             create(&session, keys, rows.min(100), shape);
-            measure(&format!("m2 {features}"), &session, &m2_sql(features, shape), (rows.min(100), shape));
+            measure(
+                &format!("m2 {features}"),
+                &session,
+                &m2_sql(features, shape),
+                (rows.min(100), shape),
+            );
         }
     }
 }
@@ -160,8 +165,7 @@ fn measure(name: &str, session: &Session, sql: &str, (rows, shape): (i64, Shape)
     let request = session.prepare_request("d").expect("the deployment is there");
     let mut arena = Arena::new();
     let mut spent: Vec<u64> = Vec::new();
-    let rows: Vec<RecordBatch> = (0..16)
-        .map(|row| batch(20, rows + row, shape)).collect();
+    let rows: Vec<RecordBatch> = (0..16).map(|row| batch(20, rows + row, shape)).collect();
     let begin_ns = clock.monotonic_ns();
     while spent.len() < 500 || clock.monotonic_ns() - begin_ns < 2_000_000_000 {
         let at = spent.len() % 16;
@@ -177,8 +181,13 @@ fn measure(name: &str, session: &Session, sql: &str, (rows, shape): (i64, Shape)
     let at = |share: usize| micros(spent[(spent.len() - 1) * share / 1_000]);
     println!(
         "{name}: p50 {:.1} us, p10 {:.1}, p99 {:.1}, p999 {:.1} ({} requests); deploy {:.1} ms, again {:.1} ms",
-        at(500), at(100), at(990), at(999), spent.len(),
-        micros(deployed_ns - start_ns) / 1_000.0, micros(again_ns - deployed_ns) / 1_000.0,
+        at(500),
+        at(100),
+        at(990),
+        at(999),
+        spent.len(),
+        micros(deployed_ns - start_ns) / 1_000.0,
+        micros(again_ns - deployed_ns) / 1_000.0,
     );
     if std::env::args().any(|argument| argument == "explain") {
         println!("{}", request.explain());

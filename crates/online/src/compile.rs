@@ -9,11 +9,11 @@ mod join;
 mod source;
 mod window;
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use datafusion::{
     common::DFSchema,
-    logical_expr::{Limit, LogicalPlan, Projection, TableScan},
+    logical_expr::{Expr, Limit, LogicalPlan, Projection, TableScan},
 };
 use lockstep_diagnostic::{Diagnostic, Result};
 use lockstep_plan::CatalogTable;
@@ -25,8 +25,8 @@ use crate::{
     fold::Folding,
     frame::{BoundExpr, Place},
     materialise::Materialised,
-    trace::{self, Role},
     program::Options,
+    trace::{self, Role},
 };
 
 /// Finds the stored rows of a table of the plan.
@@ -183,15 +183,21 @@ impl<'c> Compiler<'c> {
         }
         self.grow(&node.input, &below, role, draft)?;
         let mut layout = Vec::with_capacity(node.expr.len());
+        // What is computed twice is computed once.
+        let mut computed: HashMap<&Expr, Place> = HashMap::new();
         for (position, expr) in node.expr.iter().enumerate() {
+            let expr = unaliased(expr);
             layout.push(if !is_needed(position) {
                 Place::Absent
+            } else if let Some(place) = computed.get(expr) {
+                *place
             } else {
                 match BoundExpr::bind(expr, schema, &draft.layout)? {
                     BoundExpr::Place(place) => place,
-                    expr @ BoundExpr::Computed { .. } => {
+                    bound @ BoundExpr::Computed { .. } => {
                         let slot = draft.new_slot();
-                        draft.steps.push(Step::Compute { slot, expr });
+                        draft.steps.push(Step::Compute { slot, expr: bound });
+                        computed.insert(expr, Place::Slot(slot));
                         Place::Slot(slot)
                     }
                 }
@@ -231,6 +237,14 @@ impl Draft {
         if !goes_on {
             self.steps.push(Step::Stop);
         }
+    }
+}
+
+/// An expression without the name that it is given.
+fn unaliased(expr: &Expr) -> &Expr {
+    match expr {
+        Expr::Alias(alias) => unaliased(&alias.expr),
+        other => other,
     }
 }
 

@@ -254,6 +254,30 @@ impl Folding {
     }
 }
 
+/// What is folded in how many states, and what is fed row by row, for EXPLAIN.
+impl fmt::Display for Folding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = |count: usize, what: &str| {
+            format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+        };
+        let calls = count(self.answers.len(), "call");
+        let states = count(self.states.len(), "state");
+        let mut inputs: Vec<usize> = self.picks.iter().map(|pick| pick.input).collect();
+        inputs.sort_unstable();
+        inputs.dedup();
+        let values = count(self.lanes.len() + inputs.len(), "value");
+        let names: Vec<&str> = self.calls.iter().map(|call| call.name).collect();
+        match (self.answers.is_empty(), names.is_empty()) {
+            (false, true) => write!(f, "folds {calls} in {states} over {values}"),
+            (false, false) => {
+                let names = names.join(", ");
+                write!(f, "folds {calls} in {states} over {values}; row by row: {names}")
+            }
+            (true, _) => write!(f, "row by row: {}", names.join(", ")),
+        }
+    }
+}
+
 impl fmt::Debug for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Call")

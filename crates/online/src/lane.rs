@@ -6,7 +6,7 @@
 //! place.
 
 use lockstep_function::aggregate::fold::{self, State};
-use lockstep_row::{Arena, Datum, FixedColumn, FixedKind};
+use lockstep_row::{Arena, Datum, FixedColumn, FixedKind, TextColumn};
 
 use crate::frame::{BoundExpr, Cells, Frame, Leaf, Place};
 
@@ -45,6 +45,8 @@ pub(crate) enum Input {
     Nothing,
     /// In the stored row, in place.
     Fixed(FixedColumn),
+    /// The same for texts.
+    Text(TextColumn),
     /// In the stored row; only whether it is NULL is asked.
     Presence(usize),
     /// Anywhere else.
@@ -93,11 +95,22 @@ impl Input {
                 let count = each(rows, expr, arena, floats, |value| value.as_f64());
                 fold::Lane::Floats(kept(floats, count, lane.passes_zero))
             }
+            (Class::Texts, Self::Text(column)) => {
+                let mut count = 0;
+                for row in rows {
+                    let Leaf::Stored(view) = row.leaf else { continue };
+                    if let Some(text) = view.text(*column) {
+                        texts[count] = text;
+                        count += 1;
+                    }
+                }
+                fold::Lane::Texts(&texts[..count])
+            }
             (Class::Texts, Self::Expr(expr)) => {
                 let count = each(rows, expr, arena, texts, |value| value.as_str());
                 fold::Lane::Texts(&texts[..count])
             }
-            (_, Self::Nothing | Self::Presence(_) | Self::Fixed(_)) => {
+            (_, Self::Nothing | Self::Presence(_) | Self::Fixed(_) | Self::Text(_)) => {
                 debug_assert!(false, "values are asked of an input that has them");
                 fold::Lane::Rows(0)
             }
@@ -110,12 +123,17 @@ impl Input {
             (Self::Fixed(column), Leaf::Stored(view)) => !column.is_null(view.bytes()),
             (Self::Presence(column), Leaf::Stored(view)) => !view.is_null(*column),
             (Self::Expr(expr), _) => !expr.eval(*row, arena).is_null(),
-            (Self::Fixed(_) | Self::Presence(_), Leaf::Values(_)) => {
+            (Self::Text(column), Leaf::Stored(view)) => view.text(*column).is_some(),
+            (Self::Fixed(_) | Self::Presence(_) | Self::Text(_), Leaf::Values(_)) => {
                 debug_assert!(false, "only stored rows are read in place");
                 false
             }
         };
-        if matches!(self, Self::Nothing) { rows.len() } else { rows.iter().filter(is_there).count() }
+        if matches!(self, Self::Nothing) {
+            rows.len()
+        } else {
+            rows.iter().filter(is_there).count()
+        }
     }
 }
 

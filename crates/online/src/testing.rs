@@ -109,6 +109,16 @@ impl World {
     }
 }
 
+/// No batch mode.
+#[derive(Debug)]
+pub(crate) struct NoBatch;
+
+impl BatchFallback for NoBatch {
+    fn run(&self, plan: &LogicalPlan) -> Result<Vec<RecordBatch>> {
+        panic!("nothing here needs batch mode: {plan}")
+    }
+}
+
 /// Batch mode for plans whose rows are those of the table named in their first scan.
 #[derive(Debug)]
 struct Batch(Vec<Vec<TestRow>>);
@@ -183,8 +193,12 @@ pub(crate) fn list(arguments: Vec<Expr>, output: &str) -> AggregateCall {
         assert_eq!(feeding, Feeding::NewestFirst);
         Box::new(Listing::default())
     };
-    let bound =
-        BoundAggregate { parameters: vec![], returns: DataType::String, make: Arc::new(make), fold: None };
+    let bound = BoundAggregate {
+        parameters: vec![],
+        returns: DataType::String,
+        make: Arc::new(make),
+        fold: None,
+    };
     let (settings, output) = (Settings::default(), output.to_owned());
     AggregateCall { function: &LIST, bound, arguments, settings, output }
 }

@@ -21,7 +21,7 @@ use lockstep_row::{Arena, Datum};
 
 use crate::{
     context::Context,
-    fold::{CurrentInputs, Folding, FoldScratch, SourceInputs},
+    fold::{CurrentInputs, FoldScratch, Folding, SourceInputs},
     frame::{BoundExpr, Frame, Leaf},
     lane::BLOCK_ROWS,
     source::{Bounds, Candidate, Cursor, Source},

@@ -53,7 +53,7 @@
 mod column;
 mod nested;
 
-pub use column::{FixedColumn, FixedKind};
+pub use column::{FixedColumn, FixedKind, TextColumn};
 
 use crate::{Arena, Column, DataType, Datum, TableSchema};
 
@@ -242,6 +242,7 @@ impl RowCodec {
     /// # Safety
     ///
     /// The bytes were made by [`RowCodec::encode`] of a codec of the same schema.
+    #[inline]
     pub unsafe fn view_trusted<'a>(&'a self, bytes: &'a [u8]) -> RowView<'a> {
         RowView { codec: self, bytes }
     }
@@ -307,6 +308,7 @@ impl<'a> RowView<'a> {
     }
 
     /// The row as it is stored.
+    #[inline]
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }

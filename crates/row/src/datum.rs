@@ -71,6 +71,7 @@ pub enum Value {
 
 impl<'a> Datum<'a> {
     /// Whether it is NULL.
+    #[inline]
     pub fn is_null(&self) -> bool {
         matches!(self, Self::Null)
     }
@@ -122,6 +123,7 @@ impl<'a> Datum<'a> {
 
     /// The value of any integer type, of a TIMESTAMP in milliseconds or of a DATE in days;
     /// `None` for everything else, NULL included.
+    #[inline]
     pub fn as_i64(&self) -> Option<i64> {
         match *self {
             Self::SmallInt(value) => Some(i64::from(value)),
@@ -133,6 +135,7 @@ impl<'a> Datum<'a> {
 
     /// The value of any number type as DOUBLE (a BIGINT is rounded to the nearest double);
     /// `None` for everything else, NULL included.
+    #[inline]
     #[expect(clippy::cast_precision_loss, reason = "documented: rounds to the nearest double")]
     pub fn as_f64(&self) -> Option<f64> {
         match *self {
@@ -146,6 +149,7 @@ impl<'a> Datum<'a> {
     }
 
     /// The text of a STRING.
+    #[inline]
     pub fn as_str(&self) -> Option<&'a str> {
         match *self {
             Self::String(text) => Some(text),
@@ -154,6 +158,7 @@ impl<'a> Datum<'a> {
     }
 
     /// The value of a BOOL.
+    #[inline]
     pub fn as_bool(&self) -> Option<bool> {
         match *self {
             Self::Bool(value) => Some(value),

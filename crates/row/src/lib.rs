@@ -21,7 +21,7 @@ pub mod key;
 mod retention;
 mod schema;
 
-pub use codec::{FixedColumn, FixedKind, RowCodec, RowError, RowView};
+pub use codec::{FixedColumn, FixedKind, RowCodec, RowError, RowView, TextColumn};
 pub use data_type::DataType;
 pub use datum::{Arena, Datum, Value};
 pub use retention::Retention;

@@ -3,7 +3,7 @@
 
 use std::{cmp::Ordering, hash::BuildHasher};
 
-use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
+use hashbrown::{DefaultHashBuilder, HashMap};
 use lockstep_row::{Arena, DataType, Datum};
 
 use super::{
@@ -266,8 +266,9 @@ impl Accumulator for Multiset {
 #[derive(Debug, Default)]
 pub(super) struct Frequencies {
     hasher: DefaultHashBuilder,
-    /// Positions in `entries`.
-    table: HashTable<u32>,
+    /// By the low bits of its hash, where an entry is, counted from 1; the next slot when that one
+    /// is taken. A power of two, at most half full; 0 is an empty slot.
+    slots: Vec<u32>,
     entries: Vec<Counted>,
     /// The texts of all entries, one after the other.
     texts: Vec<u8>,
@@ -303,9 +304,32 @@ impl Counted {
     }
 }
 
+const SLOTS_MIN: usize = 64;
+
+/// The entry of a slot.
 #[inline]
-fn position(at: u32) -> usize {
-    at as usize
+fn position(slot: u32) -> Option<usize> {
+    (slot as usize).checked_sub(1)
+}
+
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "the low bits are what is asked for")]
+fn low_bits(hash: u64) -> usize {
+    hash as usize
+}
+
+/// Whether two texts are equal; without a call for those of 8 to 16 bytes.
+#[inline]
+fn is_same_text(left: &[u8], right: &[u8]) -> bool {
+    if left.len() != right.len() {
+        return false;
+    }
+    match (left.first_chunk::<8>(), right.first_chunk::<8>()) {
+        (Some(left_head), Some(right_head)) if left.len() <= 16 => {
+            left_head == right_head && left.last_chunk::<8>() == right.last_chunk::<8>()
+        }
+        _ => left == right,
+    }
 }
 
 impl Frequencies {
@@ -333,39 +357,70 @@ impl Frequencies {
     #[inline]
     fn add_fixed(&mut self, value: i64) {
         let hash = self.hasher.hash_one(value);
-        let entries = &mut self.entries;
-        let is_it = |at: &u32| entries[position(*at)].value == value;
-        if let Some(at) = self.table.find(hash, is_it) {
-            entries[position(*at)].count += 1;
-            return;
+        match self.find(hash, |entry, _| entry.value == value) {
+            Ok(entry) => entry.count += 1,
+            Err(slot) => self.insert(slot, Counted { hash, count: 1, value, size: 0 }),
         }
-        self.insert(Counted { hash, count: 1, value, size: 0 });
     }
 
     #[inline]
     fn add_text(&mut self, text: &str) {
         let bytes = text.as_bytes();
         let hash = self.hasher.hash_one(bytes);
-        let (entries, texts) = (&mut self.entries, &self.texts);
-        let is_it = |at: &u32| {
-            let found = &entries[position(*at)];
-            found.hash == hash && found.text(texts) == bytes
+        let is_it = |entry: &Counted, texts: &[u8]| {
+            entry.hash == hash && is_same_text(entry.text(texts), bytes)
         };
-        if let Some(at) = self.table.find(hash, is_it) {
-            entries[position(*at)].count += 1;
-            return;
+        match self.find(hash, is_it) {
+            Ok(entry) => entry.count += 1,
+            Err(slot) => {
+                let value = i64::try_from(self.texts.len()).expect("texts fit into memory");
+                self.texts.extend_from_slice(bytes);
+                self.insert(slot, Counted { hash, count: 1, value, size: bytes.len() });
+            }
         }
-        let value = i64::try_from(self.texts.len()).expect("texts fit into memory");
-        self.texts.extend_from_slice(bytes);
-        self.insert(Counted { hash, count: 1, value, size: bytes.len() });
     }
 
-    fn insert(&mut self, entry: Counted) {
-        let at = u32::try_from(self.entries.len()).expect("a frame has fewer than 2^32 rows");
-        let hash = entry.hash;
+    /// The entry that `is_it`, or the slot that it would take.
+    #[inline]
+    fn find(
+        &mut self,
+        hash: u64,
+        is_it: impl Fn(&Counted, &[u8]) -> bool,
+    ) -> Result<&mut Counted, usize> {
+        if self.slots.len() <= self.entries.len() * 2 {
+            self.grow();
+        }
+        let mask = self.slots.len() - 1;
+        let mut slot = low_bits(hash) & mask;
+        while let Some(at) = position(self.slots[slot]) {
+            if is_it(&self.entries[at], &self.texts) {
+                return Ok(&mut self.entries[at]);
+            }
+            slot = (slot + 1) & mask;
+        }
+        Err(slot)
+    }
+
+    #[inline]
+    fn insert(&mut self, slot: usize, entry: Counted) {
         self.entries.push(entry);
-        let entries = &self.entries;
-        self.table.insert_unique(hash, at, |at| entries[position(*at)].hash);
+        let at = u32::try_from(self.entries.len()).expect("a frame has fewer than 2^32 rows");
+        self.slots[slot] = at;
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        let size = (self.slots.len() * 4).max(SLOTS_MIN);
+        self.slots.clear();
+        self.slots.resize(size, 0);
+        let mask = size - 1;
+        for (at, entry) in (1..).zip(&self.entries) {
+            let mut slot = low_bits(entry.hash) & mask;
+            while self.slots[slot] != 0 {
+                slot = (slot + 1) & mask;
+            }
+            self.slots[slot] = at;
+        }
     }
 
     pub(super) fn answer<'a>(&self, question: &Question, arena: &'a Arena) -> Datum<'a> {
@@ -385,7 +440,9 @@ impl Frequencies {
     }
 
     pub(super) fn reset(&mut self) {
-        self.table.clear();
+        if !self.entries.is_empty() {
+            self.slots.fill(0);
+        }
         self.entries.clear();
         self.texts.clear();
         self.total = 0;

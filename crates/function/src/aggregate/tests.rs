@@ -4,7 +4,10 @@
 use lockstep_row::{Arena, DataType, Datum, Value};
 use proptest::{collection, prelude::any, proptest};
 
-use super::{Accumulator, AggregateFunction, BoundAggregate, Feeding, SAMPLE, all, find};
+use super::{
+    Accumulator, AggregateFunction, BoundAggregate, Feeding, SAMPLE, all, find,
+    fold::{Fold, Lane, State},
+};
 use crate::{
     Arguments, Compatibility, Settings, SignatureError,
     cast::{cast_form, print_datum},
@@ -155,6 +158,57 @@ fn newest_first(accumulator: &mut dyn Accumulator, rows: &[Vec<Value>]) -> Value
     accumulator.value(&Arena::new()).to_value()
 }
 
+/// The same by the fold, in blocks of three rows, newest first; `None` where there is no fold.
+fn folded(bound: &Bound, rows: &[Vec<Value>]) -> Option<Value> {
+    let fold = bound.bound.fold.as_ref()?;
+    let mut state = State::new(fold.state);
+    let newest_first: Vec<&Vec<Value>> = rows.iter().rev().collect();
+    for _ in 0..2 {
+        // Again after a reset, with whatever memory is kept.
+        state.reset();
+        for block in newest_first.chunks(3) {
+            if fold.state.picks() {
+                let value = fold.value.expect("a value is picked");
+                state.pick(block.len(), |row| block[row][value].as_scalar().unwrap());
+            } else {
+                add_lane(&mut state, fold, block, &bound.bound.parameters);
+            }
+        }
+    }
+    Some(state.answer(&fold.answer, &Arena::new()).to_value())
+}
+
+fn add_lane(state: &mut State, fold: &Fold, block: &[&Vec<Value>], parameters: &[DataType]) {
+    let counts = |row: &&&Vec<Value>| {
+        let Some(condition) = fold.condition else { return true };
+        let value = fold.value.map(|value| row[value].as_scalar().unwrap());
+        let is_zero = value.is_some_and(|value| value.as_f64().is_some_and(|value| value == 0.0));
+        row[condition.argument] == Value::Bool(true) && !(condition.passes_zero && is_zero)
+    };
+    let rows: Vec<&&Vec<Value>> = block.iter().filter(counts).collect();
+    let Some(value) = fold.value else { return state.add(Lane::Rows(rows.len())) };
+    let values = rows.iter().map(|row| row[value].as_scalar().unwrap());
+    let values: Vec<Datum<'_>> = values.filter(|value| !value.is_null()).collect();
+    match &parameters[value] {
+        DataType::String => {
+            let texts: Vec<&str> = values.iter().map(|value| value.as_str().unwrap()).collect();
+            state.add(Lane::Texts(&texts));
+        }
+        DataType::Float | DataType::Double => {
+            let floats: Vec<f64> = values.iter().map(|value| value.as_f64().unwrap()).collect();
+            state.add(Lane::Floats(&floats));
+        }
+        _ => {
+            let integer = |value: &Datum<'_>| match value {
+                Datum::Bool(value) => i64::from(*value),
+                other => other.as_i64().unwrap(),
+            };
+            let integers: Vec<i64> = values.iter().map(integer).collect();
+            state.add(Lane::Integers(&integers));
+        }
+    }
+}
+
 /// Slides over the rows as `steps` say and compares every frame with the same one fed newest
 /// first.
 fn check_feedings(bound: &Bound, choices: &[u8], steps: &[bool]) {
@@ -172,6 +226,15 @@ fn check_feedings(bound: &Bound, choices: &[u8], steps: &[bool]) {
         }
         let expected = newest_first(fresh.as_mut(), &rows[from..to]);
         let arena = Arena::new();
+        if let Some(folded) = folded(bound, &rows[from..to]) {
+            assert!(
+                folded.as_datum(&arena).is_bit_equal(&expected.as_datum(&arena)),
+                "{} {:?} over {:?}: {folded:?} folded, {expected:?} newest first",
+                bound.function.name,
+                bound.bound,
+                &rows[from..to],
+            );
+        }
         let found = sliding.value(&arena);
         assert!(
             found.is_bit_equal(&expected.as_datum(&arena)),

@@ -74,7 +74,8 @@ pub(super) fn bind_sum(arguments: &Arguments<'_>) -> Result<BoundAggregate, Sign
 pub(super) fn bind_avg(arguments: &Arguments<'_>) -> Result<BoundAggregate, SignatureError> {
     expect_count(arguments, 1..=1)?;
     let parameter = expect(arguments, 0, &NUMBER)?;
-    let answer = if parameter.is_float() { TotalAnswer::FloatMean } else { TotalAnswer::IntegerMean };
+    let answer =
+        if parameter.is_float() { TotalAnswer::FloatMean } else { TotalAnswer::IntegerMean };
     Ok(bind_total(parameter, DataType::Double, answer))
 }
 

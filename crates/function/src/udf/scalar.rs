@@ -33,6 +33,7 @@ pub struct ScalarUdf {
     name: String,
     implementation: ScalarImplementation,
     identity: Box<str>,
+    settings: Settings,
     signature: Signature,
 }
 
@@ -73,12 +74,17 @@ impl ScalarUdf {
         let ScalarImplementation { parameters, returns, .. } = &implementation;
         let identity = format!("{name} {parameters:?} {returns:?} {constants:?} {settings:?}");
         let signature = Signature::user_defined(Volatility::Immutable);
-        Self { name, implementation, identity: identity.into(), signature }
+        Self { name, implementation, identity: identity.into(), settings: *settings, signature }
     }
 
     /// What computes one row.
     pub fn implementation(&self) -> &ScalarImplementation {
         &self.implementation
+    }
+
+    /// The settings it was bound under.
+    pub fn settings(&self) -> Settings {
+        self.settings
     }
 
     fn compute(&self, inputs: &[Input<'_>], rows: usize) -> ArrayRef {

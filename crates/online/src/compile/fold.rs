@@ -78,8 +78,9 @@ impl<'c> Folded<'c> {
 
     fn lane(&mut self, call: &'c AggregateCall, fold: &Fold, class: Class) -> usize {
         let value = fold.value.map(|argument| &call.arguments[argument]);
-        let condition =
-            fold.condition.map(|condition| position(&mut self.conditions, &call.arguments[condition.argument]));
+        let condition = fold
+            .condition
+            .map(|condition| position(&mut self.conditions, &call.arguments[condition.argument]));
         let passes_zero = fold.condition.is_some_and(|condition| condition.passes_zero);
         let next = self.values.len();
         let at = *self.lane_of.entry((value, condition, passes_zero)).or_insert(next);
@@ -112,9 +113,8 @@ impl<'c> Folded<'c> {
     fn pick(&mut self, group: usize, value: &'c Expr, kind: StateKind) -> usize {
         let input = position(&mut self.picks, value);
         let Folding { picks, states, .. } = &mut self.folding;
-        let is_same = |pick: &&Pick| {
-            pick.group == group && pick.input == input && states[pick.state] == kind
-        };
+        let is_same =
+            |pick: &&Pick| pick.group == group && pick.input == input && states[pick.state] == kind;
         if let Some(pick) = picks.iter().find(is_same) {
             return pick.state;
         }
@@ -233,7 +233,10 @@ fn in_place(expr: BoundExpr, class: Class, codec: Option<&RowCodec>) -> Input {
     match codec.fixed_column(*column) {
         Some(fixed) => Input::Fixed(fixed),
         None if class == Class::Rows => Input::Presence(*column),
-        None => Input::Expr(expr),
+        None => match codec.text_column(*column) {
+            Some(text) if class == Class::Texts => Input::Text(text),
+            _ => Input::Expr(expr),
+        },
     }
 }
 
@@ -255,7 +258,7 @@ impl Lines {
         for input in lanes {
             match input {
                 Input::Fixed(column) => lines.places.push(column.at() / LINE_BYTES * LINE_BYTES),
-                Input::Expr(_) => lines.rest = Some(codec.variable_at()),
+                Input::Expr(_) | Input::Text(_) => lines.rest = Some(codec.variable_at()),
                 Input::Presence(_) | Input::Nothing => {}
             }
         }

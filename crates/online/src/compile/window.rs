@@ -106,6 +106,8 @@ impl Compiler<'_> {
         let order = order.map(|order| BoundExpr::bind(order, schema, layout)).transpose()?;
         let id = self.parts.scans.len();
         let inputs = folded.current_inputs(schema, layout)?;
+        let line_of_states = self.parts.explain.open();
+        self.parts.explain.close(line_of_states, folded.folding.to_string());
         let folding = Arc::new(folded.folding);
         self.parts.scans.push(Arc::clone(&folding));
         let text = format!("scan for {}", describe(sharing));
@@ -144,8 +146,9 @@ fn share_scans<'w, 'c>(groups: &'w [Wanted<'c>]) -> Vec<Vec<&'w Wanted<'c>>> {
     let mut scans: Vec<Vec<&Wanted<'_>>> = Vec::new();
     for wanted in groups.iter().filter(|wanted| wanted.slots.iter().any(Option::is_some)) {
         let has_room = |scan: &[&Wanted<'_>]| scan.len() < GROUPS_MAX;
-        let shares =
-            |scan: &&mut Vec<&Wanted<'_>>| has_room(scan) && is_same_walk(scan[0].group, wanted.group);
+        let shares = |scan: &&mut Vec<&Wanted<'_>>| {
+            has_room(scan) && is_same_walk(scan[0].group, wanted.group)
+        };
         match scans.iter_mut().find(shares) {
             Some(scan) => scan.push(wanted),
             None => scans.push(vec![wanted]),

@@ -56,7 +56,7 @@ fn frames() -> impl Strategy<Value = Frame> {
 }
 
 /// Windows by `k`, in the order of `ts` or of arrival.
-fn any_window(is_ordered: bool) -> impl Strategy<Value = Window> {
+pub(super) fn any_window(is_ordered: bool) -> impl Strategy<Value = Window> {
     let flags = (any::<bool>(), any::<bool>(), any::<bool>());
     (frames(), proptest::option::of(1_u64..4), flags).prop_map(move |(frame, max_size, flags)| {
         Window {
@@ -71,14 +71,14 @@ fn any_window(is_ordered: bool) -> impl Strategy<Value = Window> {
     })
 }
 
-fn rows(count_max: usize) -> impl Strategy<Value = Vec<(Option<i64>, Option<i64>)>> {
+pub(super) fn rows(count_max: usize) -> impl Strategy<Value = Vec<(Option<i64>, Option<i64>)>> {
     let key = prop_oneof![4 => Just(Some(1)), 2 => Just(Some(2)), 1 => Just(None)];
     let time = prop_oneof![8 => (0_i64..8).prop_map(Some), 1 => Just(None)];
     proptest::collection::vec((key, time), 0..count_max)
 }
 
 /// The rows of a table, each in its place, and as requests after everything stored.
-fn currents(world: &World) -> Vec<TestRow> {
+pub(super) fn currents(world: &World) -> Vec<TestRow> {
     let stored = world.rows[0].iter().copied();
     let requests = world.rows[0].iter().map(|row| TestRow { arrival: u64::MAX, id: 77, ..*row });
     stored.chain(requests).collect()

@@ -32,7 +32,29 @@ pub struct FixedColumn {
     at: usize,
 }
 
+/// Where a STRING column is in every row of its schema.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TextColumn {
+    null_byte: usize,
+    null_mask: u8,
+    position: usize,
+    ends_start: usize,
+    variable_count: usize,
+}
+
 impl RowCodec {
+    /// The place of a STRING column; `None` when it is of another type.
+    pub fn text_column(&self, column: usize) -> Option<TextColumn> {
+        let Place::Text(position) = self.places[column] else { return None };
+        Some(TextColumn {
+            null_byte: WIDTH_SIZE + column / 8,
+            null_mask: 1 << (column % 8),
+            position,
+            ends_start: self.ends_start,
+            variable_count: self.variable_count,
+        })
+    }
+
     /// The place of a column; `None` when its width is not fixed.
     pub fn fixed_column(&self, column: usize) -> Option<FixedColumn> {
         let (kind, at) = match self.places[column] {
@@ -79,7 +101,28 @@ impl FixedColumn {
     }
 }
 
-impl RowView<'_> {
+impl<'a> RowView<'a> {
+    /// The text of a column of the row's schema; `None` when it is NULL.
+    #[inline]
+    pub fn text(&self, column: TextColumn) -> Option<&'a str> {
+        let TextColumn { null_byte, null_mask, position, ends_start, variable_count } = column;
+        let bytes = self.bytes;
+        if bytes[null_byte] & null_mask != 0 {
+            return None;
+        }
+        let text = if bytes[0] == 1 {
+            // The usual case: short rows.
+            let end = usize::from(bytes[ends_start + position]);
+            let start =
+                if position == 0 { 0 } else { usize::from(bytes[ends_start + position - 1]) };
+            let section = ends_start + variable_count;
+            &bytes[section + start..section + end]
+        } else {
+            self.variable(position)
+        };
+        // SAFETY: the texts of a view are UTF-8, see `RowView`.
+        Some(unsafe { std::str::from_utf8_unchecked(text) })
+    }
     /// Asks for the cache line of the row's byte `at`: a loop over rows that are scattered over
     /// the heap says early what it will read. Does nothing that can be seen.
     #[inline]
@@ -118,6 +161,9 @@ mod tests {
         let values = [Datum::String("text"), Datum::Double(1.5), Datum::Null, Datum::BigInt(-7)];
         codec.encode(&values, &mut row).unwrap();
         assert_eq!(codec.fixed_column(0), None);
+        let view = codec.view(&row);
+        assert_eq!(view.text(codec.text_column(0).unwrap()), Some("text"));
+        assert_eq!(codec.text_column(1), None);
         let fixed = |column: usize| codec.fixed_column(column).unwrap();
         assert_eq!(fixed(1).kind(), FixedKind::F64);
         assert_eq!(f64::from_le_bytes(fixed(1).bytes(&row)).to_bits(), 1.5_f64.to_bits());
