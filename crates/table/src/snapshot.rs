@@ -150,6 +150,7 @@ impl<'t> Snapshot<'t> {
         rows.is_some_and(|rows| rows.contains(event_time, row.arrival()))
     }
 
+    #[inline]
     fn passes(&self, filter: Filter, row: RowRef<'_>, key: &mut Vec<u8>) -> bool {
         match filter {
             Filter::All => true,
