@@ -82,9 +82,9 @@ fn batch(keys: i64, row: i64, shape: Shape) -> RecordBatch {
         let at: i64 = name[1..].parse().expect("names are a letter and a number");
         let mixed = move |key: i64| mix(row * keys + key, at);
         let array: ArrayRef = match kind {
-            "STRING" if at <= 2 => Arc::new(StringArray::from_iter_values(
-                (0..keys).map(|key| format!("key{:07}", key)),
-            )),
+            "STRING" if at <= 2 => {
+                Arc::new(StringArray::from_iter_values((0..keys).map(|key| format!("key{key:07}"))))
+            }
             "STRING" => Arc::new(StringArray::from_iter_values(
                 (0..keys).map(|key| format!("v{:09}", mixed(key) % 100)),
             )),
