@@ -7,7 +7,7 @@
 use super::{Place, RowCodec, RowView, WIDTH_SIZE};
 
 /// The representation of a column of fixed width.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FixedKind {
     /// BOOL: a byte, 0 or 1.
     Bool,
@@ -24,7 +24,7 @@ pub enum FixedKind {
 }
 
 /// Where a column of fixed width is in every row of its schema.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FixedColumn {
     kind: FixedKind,
     null_byte: usize,
@@ -33,7 +33,7 @@ pub struct FixedColumn {
 }
 
 /// Where a STRING column is in every row of its schema.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TextColumn {
     null_byte: usize,
     null_mask: u8,
