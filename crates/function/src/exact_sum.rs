@@ -50,6 +50,8 @@ const WIDE_LIMBS: usize = 34;
 const BLOCK_VALUES: usize = 64;
 /// By how many places the values of such a block may differ.
 const SIMILAR_BITS: u32 = 56;
+/// By how many places they may differ to fit 64 bits one by one.
+const CLOSE_BITS: u32 = 10;
 /// By how many bits an ordinary value of the least exponent is shifted into its number.
 const _: () = assert!(ORDINARY_MIN.cast_signed() - 1075 == ORDINARY_LAST_PLACE);
 const _: () = assert!(WIDE_LIMBS * 64 >= 1024 + 1074 + 64);
@@ -187,30 +189,27 @@ impl ExactSum {
     /// of the last place of the smallest, 53 + 56 bits and the 6 that 64 values add fit 128.
     #[inline]
     fn add_similar(&mut self, block: &[f64]) -> bool {
-        let (mut least, mut greatest) = (u32::MAX, 0);
+        const MAGNITUDE: u64 = u64::MAX >> 1;
+        let (mut least, mut greatest) = (u64::MAX, 0);
         for value in block {
-            let exponent = biased_exponent(*value);
-            let is_zero = value.to_bits() << 1 == 0;
-            least = least.min(if is_zero { u32::MAX } else { exponent });
-            greatest = greatest.max(exponent);
+            let magnitude = value.to_bits() & MAGNITUDE;
+            // One less, so that zeros, which may have any place, come after everything.
+            least = least.min(magnitude.wrapping_sub(1));
+            greatest = greatest.max(magnitude);
         }
-        if greatest == 0 && least == u32::MAX {
+        if greatest == 0 {
             return true;
         }
+        let exponent = |magnitude: u64| biased_exponent(f64::from_bits(magnitude));
+        let (least, greatest) = (exponent(least + 1), exponent(greatest));
         if least < ORDINARY_MIN || greatest > ORDINARY_MAX || greatest - least > SIMILAR_BITS {
             return false;
         }
-        let mut sum = 0_i128;
-        for value in block {
-            let bits = value.to_bits();
-            let exponent = biased_exponent(*value);
-            // A zero has no leading bit, and any place.
-            let leading = u64::from(exponent != 0) << 52;
-            let significand = i128::from((bits & ((1 << 52) - 1)) | leading);
-            let shifted = significand << (exponent.wrapping_sub(least) & 63);
-            let sign = -i128::from(bits >> 63);
-            sum = sum.wrapping_add((shifted ^ sign).wrapping_sub(sign));
-        }
+        let sum = if greatest - least <= CLOSE_BITS {
+            sum_places(block, least, |significand, shift| i128::from(significand << shift))
+        } else {
+            sum_places(block, least, |significand, shift| i128::from(significand) << shift)
+        };
         let magnitude = sum.unsigned_abs();
         let shift = least - ORDINARY_MIN;
         let low = magnitude << shift;
@@ -299,6 +298,24 @@ impl Specials {
             _ => Some(f64::NAN),
         }
     }
+}
+
+/// The sum of values in units of the last place of values with the exponent `least`, the least of
+/// all. `place` moves a significand by its distance, which is below 64 or that of a zero.
+#[inline]
+fn sum_places(block: &[f64], least: u32, place: impl Fn(i64, u32) -> i128) -> i128 {
+    let mut sum = 0_i128;
+    for value in block {
+        let bits = value.to_bits();
+        let exponent = biased_exponent(*value);
+        // A zero has no leading bit, and any place.
+        let leading = u64::from(exponent != 0) << 52;
+        let significand = ((bits & ((1 << 52) - 1)) | leading).cast_signed();
+        let sign = -i64::from(value.is_sign_negative());
+        let signed = (significand ^ sign).wrapping_sub(sign);
+        sum = sum.wrapping_add(place(signed, exponent.wrapping_sub(least) & 63));
+    }
+    sum
 }
 
 #[inline]

@@ -15,7 +15,7 @@ use lockstep_function::{
         fold::{Answer, State, StateKind},
     },
 };
-use lockstep_row::{Arena, Datum};
+use lockstep_row::{Arena, Datum, TextColumn};
 
 use crate::{
     frame::{BoundExpr, Frame, Leaf},
@@ -65,13 +65,9 @@ pub(crate) struct SourceInputs {
     pub(crate) arguments: Vec<BoundExpr>,
     /// Places in the stored row that will be read.
     pub(crate) lines: Vec<usize>,
-    /// From where to the end all of the row will be read.
-    pub(crate) rest: Option<usize>,
+    /// Texts of the stored row that will be read.
+    pub(crate) texts: Vec<TextColumn>,
 }
-
-/// The most cache lines asked for at the end of a row.
-const REST_LINES_MAX: usize = 4;
-const LINE_BYTES: usize = 64;
 
 impl SourceInputs {
     /// Asks for what will be read of a row.
@@ -81,10 +77,16 @@ impl SourceInputs {
         for line in &self.lines {
             view.prefetch(*line);
         }
-        if let Some(rest) = self.rest {
-            let end = view.bytes().len();
-            let lines = (rest..end).step_by(LINE_BYTES).take(REST_LINES_MAX);
-            lines.for_each(|line| view.prefetch(line));
+    }
+
+    /// Asks for the texts: where they begin is known by now.
+    fn prefetch_texts(&self, rows: &[Frame<'_, '_>]) {
+        for column in &self.texts {
+            for row in rows {
+                if let Leaf::Stored(view) = row.leaf {
+                    view.prefetch_text(*column);
+                }
+            }
         }
     }
 }
@@ -129,6 +131,7 @@ impl Folding {
         (inputs, rows): (&'s SourceInputs, &[Frame<'s, 's>]),
         arena: &'s Arena,
     ) {
+        inputs.prefetch_texts(rows);
         let mut buffers = Buffers::new();
         // The rows for which a condition is true; lanes with the same one follow each other.
         let mut counted: (Option<usize>, ArenaVec<'s, Frame<'s, 's>>) =

@@ -241,7 +241,7 @@ impl Scan {
     }
 
     /// Moves all groups to a row: which take it, a bit each, and whether there can be another.
-    #[inline]
+    #[inline(always)]
     fn advance(&self, progress: &mut [Progress], order: i64, current: i64) -> (u64, bool) {
         if let ([group], [progress]) = (&self.groups[..], &mut *progress) {
             let is_in = progress.advance(group, order, current);
@@ -289,7 +289,7 @@ impl<'b, 's> Block<'b, 's> {
         Self { scan, folds, arena, rows, source: 0, takers: 0 }
     }
 
-    #[inline]
+    #[inline(always)]
     fn push(&mut self, source: usize, takers: u64, row: &Frame<'s, 's>) {
         if takers == 0 {
             return;
@@ -303,6 +303,7 @@ impl<'b, 's> Block<'b, 's> {
         self.rows.push(*row);
     }
 
+    #[inline(never)]
     fn flush(&mut self) {
         if self.rows.is_empty() {
             return;

@@ -263,9 +263,11 @@ impl Accumulator for Multiset {
 
 /// The same for blocks of rows: nothing is allocated for a value, and nothing when memory of
 /// earlier frames suffices.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Frequencies {
     hasher: DefaultHashBuilder,
+    /// Random, so that nobody can choose texts that collide.
+    seeds: [u64; 2],
     /// By the low bits of its hash, where an entry is, counted from 1; the next slot when that one
     /// is taken. A power of two, at most half full; 0 is an empty slot.
     slots: Vec<u32>,
@@ -332,6 +334,27 @@ fn is_same_text(left: &[u8], right: &[u8]) -> bool {
     }
 }
 
+impl Default for Frequencies {
+    fn default() -> Self {
+        let hasher = DefaultHashBuilder::default();
+        Self {
+            seeds: [hasher.hash_one(0_u64), hasher.hash_one(1_u64)],
+            hasher,
+            slots: Vec::new(),
+            entries: Vec::new(),
+            texts: Vec::new(),
+            class: ValueClass::default(),
+            total: 0,
+        }
+    }
+}
+
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "the low half is what is asked for")]
+fn low_half(product: u128) -> u64 {
+    product as u64
+}
+
 impl Frequencies {
     pub(super) fn add(&mut self, lane: Lane<'_>) {
         self.total += lane.len() as u64;
@@ -366,7 +389,7 @@ impl Frequencies {
     #[inline]
     fn add_text(&mut self, text: &str) {
         let bytes = text.as_bytes();
-        let hash = self.hasher.hash_one(bytes);
+        let hash = self.hash_text(bytes);
         let is_it = |entry: &Counted, texts: &[u8]| {
             entry.hash == hash && is_same_text(entry.text(texts), bytes)
         };
@@ -377,6 +400,21 @@ impl Frequencies {
                 self.texts.extend_from_slice(bytes);
                 self.insert(slot, Counted { hash, count: 1, value, size: bytes.len() });
             }
+        }
+    }
+
+    /// Texts of 8 to 16 bytes are two words, and hashed as such.
+    #[inline]
+    fn hash_text(&self, text: &[u8]) -> u64 {
+        match (text.first_chunk(), text.last_chunk()) {
+            (Some(head), Some(tail)) if text.len() <= 16 => {
+                let [left, right] = self.seeds;
+                let head = u64::from_le_bytes(*head) ^ left;
+                let tail = u64::from_le_bytes(*tail) ^ right;
+                let product = u128::from(head) * u128::from(tail);
+                low_half(product) ^ low_half(product >> 64)
+            }
+            _ => self.hasher.hash_one(text),
         }
     }
 

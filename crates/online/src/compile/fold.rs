@@ -6,7 +6,7 @@ use datafusion::{common::DFSchema, logical_expr::Expr};
 use lockstep_diagnostic::Result;
 use lockstep_function::aggregate::fold::{Fold, StateKind};
 use lockstep_plan::AggregateCall;
-use lockstep_row::{DataType, RowCodec};
+use lockstep_row::{DataType, RowCodec, TextColumn};
 
 use super::window::Wanted;
 use crate::{
@@ -189,7 +189,7 @@ impl<'c> Folded<'c> {
             picks: self.picks.iter().map(|expr| bind(expr)).collect::<Result<_>>()?,
             arguments: self.arguments.iter().map(|expr| bind(expr)).collect::<Result<_>>()?,
             lines: lines.places,
-            rest: lines.rest,
+            texts: lines.texts,
         })
     }
 
@@ -244,7 +244,7 @@ fn in_place(expr: BoundExpr, class: Class, codec: Option<&RowCodec>) -> Input {
 #[derive(Default)]
 struct Lines {
     places: Vec<usize>,
-    rest: Option<usize>,
+    texts: Vec<TextColumn>,
 }
 
 /// Past this many there is no point in asking early.
@@ -258,8 +258,11 @@ impl Lines {
         for input in lanes {
             match input {
                 Input::Fixed(column) => lines.places.push(column.at() / LINE_BYTES * LINE_BYTES),
-                Input::Expr(_) | Input::Text(_) => lines.rest = Some(codec.variable_at()),
-                Input::Presence(_) | Input::Nothing => {}
+                Input::Text(column) => {
+                    lines.places.push(codec.variable_at() / LINE_BYTES * LINE_BYTES);
+                    lines.texts.push(*column);
+                }
+                Input::Expr(_) | Input::Presence(_) | Input::Nothing => {}
             }
         }
         lines.places.sort_unstable();

@@ -102,6 +102,16 @@ impl FixedColumn {
 }
 
 impl<'a> RowView<'a> {
+    /// Asks for the cache line in which the text of a column begins.
+    #[inline]
+    pub fn prefetch_text(&self, column: TextColumn) {
+        let TextColumn { position, ends_start, variable_count, .. } = column;
+        if self.bytes[0] == 1 && position > 0 {
+            let start = usize::from(self.bytes[ends_start + position - 1]);
+            self.prefetch(ends_start + variable_count + start);
+        }
+    }
+
     /// The text of a column of the row's schema; `None` when it is NULL.
     #[inline]
     pub fn text(&self, column: TextColumn) -> Option<&'a str> {
