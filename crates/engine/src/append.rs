@@ -220,5 +220,10 @@ pub(crate) fn refused(error: &TableError) -> Box<Diagnostic> {
     if let Some(source) = std::error::Error::source(error) {
         message = format!("{message}: {source}");
     }
+    if matches!(error, TableError::OutOfMemory { .. }) {
+        let hint = "Delete rows, or SET GLOBAL max_memory; SHOW MEMORY says what holds how much.";
+        let refused = Diagnostic::new(code::OUT_OF_MEMORY, message).with_hint(hint);
+        return Box::new(refused.with_kind(Kind::FreeResources));
+    }
     Box::new(Diagnostic::new(code, message).with_kind(Kind::FixData))
 }

@@ -44,6 +44,7 @@ mod job;
 pub mod lint;
 mod literal;
 mod load;
+mod memory;
 mod offline_data;
 mod output;
 mod parameters;

@@ -170,6 +170,7 @@ impl Session {
             Statement::DropUser { name, if_exists } => self.drop_user(name, *if_exists),
             Statement::Privileges(change) => self.change_privileges(change),
             Statement::Show(show) => self.show(show),
+            Statement::Estimate(estimate) => self.estimate(estimate),
             Statement::Describe(name) => self.describe(name),
             Statement::Set { name, value, global } => self.set(name, value, *global),
             Statement::StopJob(id) => self.stop_job(id),
@@ -181,7 +182,15 @@ impl Session {
 
     fn set(&self, name: &Ident, value: &OptionValue, is_global: bool) -> Result<Output> {
         if is_global {
-            self.database.objects_mut().variables.set(name, value)?;
+            let mut objects = self.database.objects_mut();
+            objects.variables.set(name, value)?;
+            self.database.apply(&objects.variables);
+        } else if Variables::is_of_engine(name) {
+            let message = format!("variable `{}` is of the engine, not of a session", name.text);
+            return Diagnostic::new(code::INVALID_PARAMETER, message)
+                .at(name.span)
+                .with_hint(format!("SET GLOBAL {} = ...", name.text))
+                .err();
         } else {
             self.state.write().variables.set(name, value)?;
         }

@@ -1,4 +1,4 @@
-//! Session variables: SET and SHOW VARIABLES.
+//! Variables of a session and of the engine: SET and SHOW VARIABLES.
 
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
 use lockstep_function::{Compatibility, Settings};
@@ -20,6 +20,10 @@ enum Values {
     OneOf(&'static [&'static str]),
     /// A whole number in this range.
     Number(i64, i64),
+    /// A number of bytes, 0 being no limit. Of the engine, not of a session.
+    Bytes,
+    /// More than 0, and 1 at most. Of the engine, not of a session.
+    Part,
 }
 
 /// `true` and `false`.
@@ -34,6 +38,11 @@ pub(crate) enum Storage {
     /// What was loaded in offline mode.
     Offline,
 }
+
+/// The most bytes that all tables may hold together.
+const MAX_MEMORY: &str = "max_memory";
+/// From this part of `max_memory` on an alert is given.
+const MEMORY_ALERT_RATIO: &str = "memory_alert_ratio";
 
 /// Declared once: SET checks against this, SHOW VARIABLES lists it.
 const VARIABLES: &[Variable] = &[
@@ -51,6 +60,8 @@ const VARIABLES: &[Variable] = &[
     },
     Variable { name: "insert_memory_usage_limit", default: "0", values: Values::Number(0, 100) },
     Variable { name: "job_timeout", default: "20000", values: Values::Number(0, i64::MAX) },
+    Variable { name: MAX_MEMORY, default: "0", values: Values::Bytes },
+    Variable { name: MEMORY_ALERT_RATIO, default: "0.8", values: Values::Part },
     Variable { name: "spark_config", default: "", values: Values::Any },
     Variable { name: "sync_job", default: "false", values: SWITCH },
     Variable { name: "time_zone", default: "UTC", values: Values::Any },
@@ -74,6 +85,10 @@ impl Default for Variables {
 }
 
 impl Variable {
+    fn is_of_engine(&self) -> bool {
+        matches!(self.values, Values::Bytes | Values::Part)
+    }
+
     fn check(&self, text: &str, lower: &str, span: Span) -> Result<()> {
         let hint = match self.values {
             Values::Any => return Ok(()),
@@ -83,6 +98,12 @@ impl Variable {
                 Ok(number) if (least..=most).contains(&number) => return Ok(()),
                 _ => format!("It is a whole number from {least} to {most}."),
             },
+            Values::Bytes if bytes(lower).is_some() => return Ok(()),
+            Values::Bytes => {
+                "It is a number of bytes, such as '2GB', '512MB' or 0 for no limit.".to_owned()
+            }
+            Values::Part if part_ppm(lower).is_some() => return Ok(()),
+            Values::Part => "It is more than 0, and 1 at most.".to_owned(),
         };
         let message = format!("variable `{}` cannot be '{text}'", self.name);
         Diagnostic::new(code::INVALID_PARAMETER, message).at(span).with_hint(hint).err()
@@ -116,8 +137,36 @@ impl Variables {
             }
             _ => {}
         }
-        self.values[at] = if variable.values == Values::Any { text } else { lower };
+        let is_kept = matches!(variable.values, Values::Any | Values::Bytes);
+        self.values[at] = if is_kept { text } else { lower };
         Ok(())
+    }
+
+    /// Whether a variable is of the engine, so that SET GLOBAL is the only way to set it.
+    pub(crate) fn is_of_engine(name: &Ident) -> bool {
+        let wanted = name.text.to_ascii_lowercase();
+        VARIABLES.iter().any(|variable| variable.name == wanted && variable.is_of_engine())
+    }
+
+    /// The most bytes that the tables may hold; `None`: no limit.
+    pub(crate) fn max_memory(&self) -> Option<u64> {
+        bytes(&self.value(MAX_MEMORY).to_ascii_lowercase()).filter(|bytes| *bytes > 0)
+    }
+
+    /// Sets [`Self::max_memory`].
+    pub(crate) fn set_max_memory(&mut self, bytes: Option<u64>) {
+        let at = VARIABLES.iter().position(|variable| variable.name == MAX_MEMORY);
+        self.values[at.expect("it is declared")] = bytes.unwrap_or(0).to_string();
+    }
+
+    /// From which part of the limit on an alert is given, in millionths.
+    pub(crate) fn memory_alert_ppm(&self) -> u64 {
+        part_ppm(self.value(MEMORY_ALERT_RATIO)).expect("it was checked when it was set")
+    }
+
+    fn value(&self, name: &str) -> &str {
+        let found = self.list().find(|(other, _)| *other == name);
+        found.expect("it is declared").1
     }
 
     /// What `execute_mode` means.
@@ -127,6 +176,12 @@ impl Variables {
             Some((_, "offline")) => Storage::Offline,
             _ => Storage::Online,
         }
+    }
+
+    /// Names and values of what a session can set, by name.
+    pub(crate) fn list_of_session(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let of_engine = VARIABLES.iter().map(Variable::is_of_engine);
+        self.list().zip(of_engine).filter(|(_, of_engine)| !of_engine).map(|(pair, _)| pair)
     }
 
     /// Names and values, by name.
@@ -164,4 +219,81 @@ fn text(value: &OptionValue, span: Span) -> Result<String> {
                 .err();
         }
     })
+}
+
+/// A number of bytes in lower case, with a unit or without. Units are powers of 1,024.
+fn bytes(text: &str) -> Option<u64> {
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let unit: u64 = match unit.trim() {
+        "" | "b" => 1,
+        "kb" | "kib" => 1 << 10,
+        "mb" | "mib" => 1 << 20,
+        "gb" | "gib" => 1 << 30,
+        "tb" | "tib" => 1 << 40,
+        _ => return None,
+    };
+    if let Ok(whole) = number.parse::<u64>() {
+        return whole.checked_mul(unit);
+    }
+    let (whole, fraction) = number.split_once('.')?;
+    let whole = whole.parse::<u64>().ok()?.checked_mul(unit)?;
+    // Six digits of a tebibyte are a mebibyte, which is fine enough.
+    let millionths = format!("{fraction:0<6}").get(..6)?.parse::<u64>().ok()?;
+    whole.checked_add(unit / PPM * millionths + unit % PPM * millionths / PPM)
+}
+
+/// Millionths of one.
+const PPM: u64 = 1_000_000;
+
+/// A part of one in millionths: more than 0, and 1 at most.
+fn part_ppm(text: &str) -> Option<u64> {
+    let ppm = bytes(text).filter(|whole| *whole <= 1).map(|whole| whole * PPM);
+    let ppm = match text.split_once('.') {
+        None => ppm?,
+        Some((whole, fraction)) => {
+            if fraction.is_empty() || !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
+                return None;
+            }
+            let millionths = format!("{fraction:0<6}").get(..6)?.parse::<u64>().ok()?;
+            whole.parse::<u64>().ok()?.checked_mul(PPM)?.checked_add(millionths)?
+        }
+    };
+    (1..=PPM).contains(&ppm).then_some(ppm)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{bytes, part_ppm};
+
+    #[test]
+    fn bytes_have_units() {
+        let check = |text: &str, expected: Option<u64>| assert_eq!(bytes(text), expected, "{text}");
+        check("0", Some(0));
+        check("1000", Some(1_000));
+        check("2gb", Some(2 << 30));
+        check("1.5 gib", Some(3 << 29));
+        check("0.5mb", Some(1 << 19));
+        check("17 tb", Some(17 << 40));
+        check("-1", None);
+        check("gb", None);
+        check("1.x gb", None);
+        check("2 gigabytes", None);
+        check("99999999999 tb", None);
+    }
+
+    #[test]
+    fn a_part_is_between_0_and_1() {
+        let check = |text: &str, expected: Option<u64>| assert_eq!(part_ppm(text), expected);
+        check("0.8", Some(800_000));
+        check("1", Some(1_000_000));
+        check("1.0", Some(1_000_000));
+        check("0.1234567", Some(123_456));
+        check("0", None);
+        check("1.01", None);
+        check("0.", None);
+        check("-0.5", None);
+        check("half", None);
+        check("1gb", None);
+    }
 }

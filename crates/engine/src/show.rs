@@ -8,7 +8,7 @@ use lockstep_sql::ast::{ObjectName, Show};
 
 use crate::{
     DeploymentInfo, Output, Session, catalog::TableEntry, request::output_batch,
-    settings::Variables, table_options::TableOptions, user::ROOT,
+    table_options::TableOptions, user::ROOT,
 };
 
 impl Session {
@@ -35,9 +35,10 @@ impl Session {
             Show::Deployments => self.show_deployments(),
             Show::Deployment(name) => self.show_deployment(name),
             Show::Functions => functions(),
-            Show::Variables => variables(&self.variables()),
-            Show::GlobalVariables => variables(&self.database.objects().variables),
+            Show::Variables => variables(self.variables().list_of_session()),
+            Show::GlobalVariables => variables(self.database.objects().variables.list()),
             Show::Components => self.components(),
+            Show::Memory => self.memory(),
             Show::Procedures => self.show_procedures(),
             Show::CreateProcedure(name) => self.show_create_procedure(name),
             Show::Jobs { like, .. } => self.show_jobs(like.as_deref()),
@@ -128,9 +129,8 @@ fn status_row(database: &str, name: &str, entry: &TableEntry) -> Vec<Value> {
 }
 
 /// SHOW VARIABLES.
-fn variables(variables: &Variables) -> Result<Output> {
+fn variables<'a>(variables: impl Iterator<Item = (&'static str, &'a str)>) -> Result<Output> {
     let rows: Vec<_> = variables
-        .list()
         .map(|(name, value)| vec![Some(name.to_owned()), Some(value.to_owned())])
         .collect();
     texts(&["Variable_name", "Value"], &rows)

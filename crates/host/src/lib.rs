@@ -5,6 +5,7 @@
 
 mod clock;
 pub mod disk;
+pub mod log;
 pub mod memory;
 pub mod sync;
 mod thread;

@@ -3,8 +3,6 @@
 //! `table` adds it up for ESTIMATE. Each function goes through the steps that inserting rows
 //! would, without rows: rows are taken to come in order of event time, spread evenly over keys.
 
-use lockstep_host::memory::footprint;
-
 use crate::{
     block::{RUN_SIZE, block_footprint, block_size},
     buckets::{buckets_footprint, buckets_for},
@@ -19,21 +17,21 @@ use crate::{
 /// How many rows arrive together, in one append and millisecond, when nothing is said about it.
 const ROWS_PER_RUN: usize = 64;
 
-/// Bytes that a log of so many rows of so many bytes takes. Linear in the bytes, by MiB.
+/// Bytes that a log of so many rows of so many bytes takes.
 pub fn log_bytes(rows: u64, row_size: usize) -> u64 {
     let row_size = stored_size(row_size);
-    let (mut taken, mut left, mut parts, mut room) = (0_usize, rows, 0_usize, 0_usize);
+    let (mut taken, mut left, mut parts) = (0_usize, rows, 0_usize);
     while left > 0 {
         let size = block_size(taken, row_size);
         let held = (size * ROWS_PER_RUN / (row_size * ROWS_PER_RUN + RUN_SIZE)).max(1);
-        left = left.saturating_sub(number(held));
-        taken += block_footprint(size);
-        parts += 1;
-        if parts > room {
-            room = spine_capacity(parts);
-        }
+        // Blocks stop growing: the rest is as many of the greatest as it takes.
+        let is_greatest = size == block_size(usize::MAX / 2, row_size);
+        let blocks = if is_greatest { usize_of(left.div_ceil(number(held))) } else { 1 };
+        left = left.saturating_sub(number(held).saturating_mul(number(blocks)));
+        taken = taken.saturating_add(block_footprint(size).saturating_mul(blocks));
+        parts += blocks;
     }
-    number(taken + spine_footprint(room))
+    number(taken.saturating_add(spine_footprint(spine_room(parts))))
 }
 
 /// Bytes that an index of so many rows and keys takes, of keys of so many bytes; `is_wide` when
@@ -45,9 +43,13 @@ pub fn series_bytes(rows: u64, keys: u64, key_size: usize, is_wide: bool) -> u64
     }
     let keys = keys.min(rows);
     let (least, more) = (rows / keys, rows % keys);
-    let entries = (keys - more) * entry_bytes(least, key_size, is_wide)
-        + if more > 0 { more * entry_bytes(least + 1, key_size, is_wide) } else { 0 };
-    empty + entries + all_buckets_bytes(keys)
+    let entries = |keys: u64, rows: u64| match keys {
+        0 => 0,
+        _ => entry_bytes(rows, key_size, is_wide).saturating_mul(keys),
+    };
+    let buckets = all_buckets_bytes(keys);
+    let entries = entries(keys - more, least).saturating_add(entries(more, least + 1));
+    empty.saturating_add(entries).saturating_add(buckets)
 }
 
 /// Bytes of an entry of so many rows with its chunks.
@@ -67,13 +69,18 @@ fn entry_bytes(rows: u64, key_size: usize, is_wide: bool) -> u64 {
     let mut bytes = several_footprint(key_size) + chunk_footprint(capacity, is_wide);
     bytes += full * chunk_footprint(CHUNK_ROWS_MAX, is_wide);
     if full > 0 {
-        let mut parts = spine_capacity(2);
-        while parts < full + 1 {
-            parts = spine_capacity(parts + 1);
-        }
-        bytes += spine_footprint(parts);
+        bytes += spine_footprint(spine_room((full + 1).max(2)));
     }
     number(bytes)
+}
+
+/// The room of a spine that has come to have so many parts.
+fn spine_room(parts: usize) -> usize {
+    let mut room = if parts > 0 { spine_capacity(1) } else { 0 };
+    while room < parts {
+        room = spine_capacity(room + 1);
+    }
+    room
 }
 
 /// Bytes of the buckets of all shards: the keys of a shard vary about their mean.
@@ -97,11 +104,6 @@ fn buckets_bytes(keys: usize) -> usize {
         len = buckets_for(len * 3 / 4 + 1);
     }
     buckets_footprint(len)
-}
-
-/// Bytes of an allocation of so many that a table makes once.
-pub fn allocation_bytes(size: usize) -> u64 {
-    number(footprint(size))
 }
 
 fn number(bytes: usize) -> u64 {

@@ -581,6 +581,21 @@ pub enum OptionValue {
     Expr(Box<Expr>),
 }
 
+/// `ESTIMATE TABLE t ROWS n [KEYS n, …] [TEXT n]`: what the table will take with so many rows.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Estimate {
+    /// The table.
+    pub table: ObjectName,
+    /// How many rows.
+    pub rows: u64,
+    /// How many entity keys, by index; empty when nothing was said.
+    pub keys: Vec<u64>,
+    /// Bytes of a STRING.
+    pub text_bytes: Option<u64>,
+    /// Where the numbers stand.
+    pub span: Span,
+}
+
 /// A column of CREATE TABLE.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ColumnDefinition {
@@ -722,6 +737,8 @@ pub enum Show {
     TableStatus(Option<String>),
     /// SHOW COMPONENTS.
     Components,
+    /// SHOW MEMORY.
+    Memory,
     /// SHOW PROCEDURES, SHOW PROCEDURE STATUS.
     Procedures,
     /// SHOW CREATE PROCEDURE p.
@@ -883,6 +900,8 @@ pub enum Statement {
     },
     /// SHOW.
     Show(Show),
+    /// ESTIMATE TABLE.
+    Estimate(Box<Estimate>),
     /// DESC, DESCRIBE.
     Describe(ObjectName),
     /// SET [GLOBAL | SESSION] name = value, SET @@name = value.

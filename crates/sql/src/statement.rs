@@ -5,7 +5,9 @@
 use lockstep_diagnostic::Result;
 
 use crate::Parsed;
-use crate::ast::{Deploy, Ident, Insert, InsertRow, LoadData, Privileges, Show, Statement};
+use crate::ast::{
+    Deploy, Estimate, Ident, Insert, InsertRow, LoadData, Privileges, Show, Statement,
+};
 use crate::cursor::Parser;
 use crate::token::Kind;
 
@@ -22,6 +24,7 @@ const SHOWN: &[(&[&str], Show)] = &[
     (&["SESSION", "VARIABLES"], Show::Variables),
     (&["GLOBAL", "VARIABLES"], Show::GlobalVariables),
     (&["COMPONENTS"], Show::Components),
+    (&["MEMORY"], Show::Memory),
     (&["PROCEDURES"], Show::Procedures),
     (&["PROCEDURE", "STATUS"], Show::Procedures),
     (&["CURRENT_USER"], Show::CurrentUser),
@@ -73,6 +76,7 @@ impl Parser<'_> {
                 self.advance();
                 self.object_name().map(Statement::Describe)
             }
+            "ESTIMATE" => self.estimate(),
             "SET" => self.set(),
             "DELETE" => self.delete(),
             "TRUNCATE" => {
@@ -187,6 +191,39 @@ impl Parser<'_> {
             return self.unexpected().err();
         };
         Ok(Statement::Show(show))
+    }
+
+    /// `ESTIMATE TABLE t ROWS n [KEYS n, …] [TEXT n]`.
+    fn estimate(&mut self) -> Result<Statement> {
+        self.expect_word("ESTIMATE")?;
+        self.expect_word("TABLE")?;
+        let table = self.object_name()?;
+        let start = self.start();
+        self.expect_word("ROWS")?;
+        let rows = self.count()?;
+        let mut keys = Vec::new();
+        if self.eat_word("KEYS") {
+            keys.push(self.count()?);
+            while self.eat_symbol(",") {
+                keys.push(self.count()?);
+            }
+        }
+        let text_bytes = if self.eat_word("TEXT") { Some(self.count()?) } else { None };
+        let span = self.span_from(start);
+        Ok(Statement::Estimate(Box::new(Estimate { table, rows, keys, text_bytes, span })))
+    }
+
+    /// A number of things.
+    fn count(&mut self) -> Result<u64> {
+        let token = self.peek();
+        let count = self.text(token).parse();
+        match (token.kind, count) {
+            (Kind::Number, Ok(count)) => {
+                self.advance();
+                Ok(count)
+            }
+            _ => self.unexpected().err(),
+        }
     }
 
     /// `[LIKE 'pattern']`.
