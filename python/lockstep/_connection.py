@@ -15,14 +15,21 @@ from ._relation import Relation
 Row = Mapping[str, Any]
 
 
-def connect(target: str | os.PathLike[str] | None = None) -> Connection:
+def connect(
+    target: str | os.PathLike[str] | None = None, *, max_memory: int | str | None = None
+) -> Connection:
     """Opens a database.
 
     Without a target it is a new one in memory, which lives as long as the connection. Directories
-    and servers are not part of this version.
+    and servers are not part of this version. ``max_memory`` is the most that its tables may hold,
+    in bytes or as text such as ``'2GB'``; above it, writes are refused.
     """
     if target is None or target == ":memory:":
-        return Connection(_lockstep.Session())
+        connection = Connection(_lockstep.Session())
+        if max_memory is not None:
+            text = str(max_memory).replace("'", "")
+            connection.execute(f"SET GLOBAL max_memory = '{text}'")
+        return connection
     name = os.fspath(target)
     what = "servers" if name.startswith("lockstep://") else "databases on disk"
     raise Error(

@@ -264,3 +264,12 @@ def test_question_marks_stand_for_values() -> None:
     assert db.sql("SELECT v FROM t WHERE k = ?", [None]).fetchall() == []
     with pytest.raises(lockstep.Error, match="2 `\\?`, and 1 values"):
         db.execute("SELECT ? + ?", (1,))
+
+
+def test_tables_can_have_a_limit():
+    db = lockstep.connect(max_memory="5kB")
+    db.execute("CREATE TABLE t (k STRING, INDEX(key=k))")
+    with pytest.raises(lockstep.Error) as refused:
+        db.execute("INSERT INTO t VALUES ('" + "x" * 4000 + "')")
+    assert refused.value.code == "53200"
+    assert db.sql("SELECT * FROM t").fetchall() == []

@@ -278,3 +278,28 @@ fn a_global_variable_is_for_sessions_to_come() {
     assert!(shown(&before).contains("time_zone UTC"));
     assert!(shown(&database.session()).contains("time_zone Europe/Paris"));
 }
+
+#[test]
+fn above_max_memory_nothing_of_a_write_is_stored_and_reads_go_on() {
+    let database = Database::in_memory();
+    let session = database.session();
+    session.execute("CREATE TABLE t (k STRING, v INT)").unwrap();
+    session.execute("INSERT INTO t VALUES ('a', 1)").unwrap();
+    database.set_max_memory(Some(database.memory_use().used));
+    let file = std::env::temp_dir().join(format!("lockstep-full-{}.csv", std::process::id()));
+    fs::write(&file, "k,v\nb,2\nc,3\n").unwrap();
+    let load = format!("LOAD DATA INFILE '{}' INTO TABLE t", file.display());
+    assert_eq!(refused(&session, &load).0, code::OUT_OF_MEMORY);
+    let stored = session.execute("SELECT * FROM t").unwrap();
+    let batch = session.append("t", &stored.batches).unwrap_err();
+    assert_eq!(batch.code, code::OUT_OF_MEMORY);
+    let appender = session.appender("t").unwrap();
+    let row = [[Datum::String("d"), Datum::Int(4)]];
+    assert_eq!(appender.append(row).unwrap_err().code, code::OUT_OF_MEMORY);
+    assert_eq!(rows(&session, "SELECT * FROM t"), ["a 1"]);
+    session.execute("TRUNCATE TABLE t").unwrap();
+    database.set_max_memory(None);
+    session.execute(&load).unwrap();
+    assert_eq!(rows(&session, "SELECT * FROM t"), ["b 2", "c 3"]);
+    fs::remove_file(file).unwrap();
+}

@@ -19,6 +19,7 @@ use std::{
     alloc::{Layout, alloc, dealloc, handle_alloc_error},
     cmp,
     marker::PhantomData,
+    ops::Deref,
     ptr::NonNull,
 };
 
@@ -174,17 +175,15 @@ impl<'a> Chunk<'a> {
         let times = unsafe { self.header.as_ptr().add(1).cast::<u8>() };
         let low = times.wrapping_add(capacity * if is_wide { 8 } else { 4 });
         let high = low.wrapping_add(capacity * 4);
-        Filled {
+        let slots = Slots {
             base: header.base,
             times,
             low: low.cast_const().cast(),
             high: high.cast_const().cast(),
-            len,
-            capacity,
             is_wide,
-            arrival_max: state & ARRIVAL_MAX,
             _chunk: PhantomData,
-        }
+        };
+        Filled { slots, len, capacity, arrival_max: state & ARRIVAL_MAX }
     }
 
     /// Appends a row that is newer than every row here. Under the shard's lock. False when it
@@ -223,16 +222,31 @@ impl<'a> Chunk<'a> {
 /// chunk.
 #[derive(Clone, Copy)]
 pub(crate) struct Filled<'a> {
+    slots: Slots<'a>,
+    len: usize,
+    capacity: usize,
+    /// No slot holds a row of a greater arrival; possibly nor one that is equal.
+    arrival_max: u64,
+}
+
+/// Where the slots of a chunk are. Whoever asks for one has found it filled.
+#[derive(Clone, Copy)]
+pub(crate) struct Slots<'a> {
     base: i64,
     times: *mut u8,
     low: *const u32,
     high: *const u16,
-    len: usize,
-    capacity: usize,
     is_wide: bool,
-    /// No slot holds a row of a greater arrival; possibly nor one that is equal.
-    arrival_max: u64,
     _chunk: PhantomData<&'a Header>,
+}
+
+impl<'a> Deref for Filled<'a> {
+    type Target = Slots<'a>;
+
+    #[inline]
+    fn deref(&self) -> &Slots<'a> {
+        &self.slots
+    }
 }
 
 /// The distance from the base of the only event time.
@@ -247,17 +261,15 @@ impl<'a> Filled<'a> {
     /// One row, whose address is written in two parts.
     #[inline]
     pub(crate) fn one(event_time: i64, low: &'a u32, high: &'a u16) -> Self {
-        Filled {
+        let slots = Slots {
             base: event_time,
             times: (&raw const ZERO).cast::<u8>().cast_mut(),
             low,
             high,
-            len: 1,
-            capacity: 1,
             is_wide: false,
-            arrival_max: ARRIVAL_MAX,
             _chunk: PhantomData,
-        }
+        };
+        Self { slots, len: 1, capacity: 1, arrival_max: ARRIVAL_MAX }
     }
 
     /// How many rows there are.
@@ -275,9 +287,16 @@ impl<'a> Filled<'a> {
         self.capacity
     }
 
+    /// Where the slots are.
+    #[inline]
+    pub(crate) fn slots(&self) -> Slots<'a> {
+        self.slots
+    }
+}
+
+impl<'a> Slots<'a> {
     #[inline]
     pub(crate) fn event_time(&self, at: usize) -> i64 {
-        debug_assert!(at < self.len, "below the length");
         // SAFETY: the slot is filled, and the column has the width that the state says.
         unsafe {
             if self.is_wide {
@@ -290,7 +309,6 @@ impl<'a> Filled<'a> {
 
     #[inline]
     pub(crate) fn row(&self, at: usize) -> RowRef<'a> {
-        debug_assert!(at < self.len, "below the length");
         // SAFETY: the slot is filled, so it leads to a row, which is freed only after the guards
         // are gone of the moment at which nothing led to it any more (`Series::insert`).
         unsafe {
@@ -339,7 +357,6 @@ impl<'a> Filled<'a> {
     ///
     /// There is room, the event time fits, and nobody else looks at the slot or writes it.
     unsafe fn write(&self, at: usize, event_time: i64, row: RowRef<'_>) {
-        debug_assert!(at < self.capacity, "there is room");
         let address = row.address();
         // SAFETY: the columns have room for `capacity` slots, and the caller's promise.
         unsafe {

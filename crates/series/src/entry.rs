@@ -381,7 +381,7 @@ impl<'a> EntryRef<'a> {
         let position = (item.0, item.1.arrival());
         let filled = chunk.filled();
         let rank =
-            filled.partition_point(filled.len(), |filled, at| filled.is_at_or_before(at, position));
+            filled.partition_point(filled.len(), |slots, at| slots.is_at_or_before(at, position));
         let mut items = items_of(&filled);
         items.insert(rank, item);
         let arrival_max = filled.arrival_max().max(position.1);

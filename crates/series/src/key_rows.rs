@@ -5,7 +5,7 @@ use std::fmt;
 
 use super::{
     Bounds,
-    chunk::{Filled, Header},
+    chunk::{Filled, Header, Slots},
     entry::{Parts, chunk_at},
     row_ref::RowRef,
     spine::Spine,
@@ -31,9 +31,9 @@ pub struct KeyRows<'g> {
     /// Chunks older than the current one.
     chunks_ahead: usize,
     /// The current chunk.
-    filled: Filled<'g>,
+    slots: Slots<'g>,
     /// Slots of it that were not reached yet.
-    ahead: usize,
+    ahead: u8,
     /// Whether no row of the current chunk arrived too late, so that none has to be asked.
     all_visible: bool,
     /// How many visible rows were passed.
@@ -48,7 +48,7 @@ impl<'g> KeyRows<'g> {
         let mut rows = Self {
             spine: None,
             chunks_ahead: 0,
-            filled: Filled::none(),
+            slots: Filled::none().slots(),
             ahead: 0,
             all_visible: false,
             passed: 0,
@@ -70,7 +70,7 @@ impl<'g> KeyRows<'g> {
         Self {
             spine: None,
             chunks_ahead: 0,
-            filled: Filled::none(),
+            slots: Filled::none().slots(),
             ahead: 0,
             all_visible: false,
             passed: 0,
@@ -81,18 +81,18 @@ impl<'g> KeyRows<'g> {
     /// Skips the rows newer than `event_time_max`; never goes back. Binary search over the
     /// chunks, then within one. Rows skipped still count for retention by number.
     pub fn seek(&mut self, event_time_max: i64) {
-        self.seek_to(|filled, at| filled.event_time(at) <= event_time_max);
+        self.seek_to(|slots, at| slots.event_time(at) <= event_time_max);
     }
 
     /// Whether the row with this event time and arrival is among the rows ahead. Binary search.
     pub fn contains(mut self, event_time: i64, arrival: u64) -> bool {
-        self.seek_to(|filled, at| filled.is_at_or_before(at, (event_time, arrival)));
+        self.seek_to(|slots, at| slots.is_at_or_before(at, (event_time, arrival)));
         self.next().is_some_and(|found| found.row.arrival() == arrival)
     }
 
     /// Skips the rows for which `is_reached` does not hold; it holds for a row and all older.
-    fn seek_to(&mut self, is_reached: impl Fn(&Filled<'_>, usize) -> bool) {
-        if self.ahead > 0 && (self.chunks_ahead == 0 || is_reached(&self.filled, 0)) {
+    fn seek_to(&mut self, is_reached: impl Fn(&Slots<'_>, usize) -> bool) {
+        if self.ahead > 0 && (self.chunks_ahead == 0 || is_reached(&self.slots, 0)) {
             self.seek_in_chunk(is_reached);
             return;
         }
@@ -121,25 +121,25 @@ impl<'g> KeyRows<'g> {
         }
     }
 
-    fn seek_in_chunk(&mut self, is_reached: impl Fn(&Filled<'_>, usize) -> bool) {
-        if is_reached(&self.filled, self.ahead - 1) {
-            return;
+    fn seek_in_chunk(&mut self, is_reached: impl Fn(&Slots<'_>, usize) -> bool) {
+        let ahead = usize::from(self.ahead);
+        if !is_reached(&self.slots, ahead - 1) {
+            let kept = self.slots.partition_point(ahead, is_reached);
+            self.pass(kept);
         }
-        let kept = self.filled.partition_point(self.ahead, is_reached);
-        self.pass(kept);
     }
 
     /// Passes all slots ahead in the chunk but the oldest `kept`, counting if that matters.
     fn pass(&mut self, kept: usize) {
-        let skipped = kept..self.ahead;
-        self.ahead = kept;
+        let skipped = kept..usize::from(self.ahead);
+        self.ahead = small(kept);
         if !self.bounds.counts_rows() || skipped.is_empty() {
             return;
         }
         let count = if self.all_visible {
             skipped.len()
         } else {
-            let is_visible = |at: &usize| self.bounds.is_visible(self.filled.row(*at).arrival());
+            let is_visible = |at: &usize| self.bounds.is_visible(self.slots.row(*at).arrival());
             skipped.filter(is_visible).count()
         };
         self.passed += u64::try_from(count).expect("a count of slots fits 64 bits");
@@ -154,9 +154,9 @@ impl<'g> KeyRows<'g> {
 
     #[inline]
     fn enter(&mut self, filled: Filled<'g>) {
-        self.ahead = filled.len();
+        self.ahead = small(filled.len());
         self.all_visible = self.bounds.is_visible(filled.arrival_max());
-        self.filled = filled;
+        self.slots = filled.slots();
     }
 
     /// The next older slot whose row is visible.
@@ -171,12 +171,13 @@ impl<'g> KeyRows<'g> {
                 continue;
             }
             self.ahead -= 1;
-            if let Some(later) = self.ahead.checked_sub(PREFETCH_DISTANCE) {
-                self.filled.row(later).prefetch();
+            let at = usize::from(self.ahead);
+            if let Some(later) = at.checked_sub(PREFETCH_DISTANCE) {
+                self.slots.row(later).prefetch();
             }
-            let row = self.filled.row(self.ahead);
+            let row = self.slots.row(at);
             if self.all_visible || self.bounds.is_visible(row.arrival()) {
-                return Some((self.ahead, row));
+                return Some((at, row));
             }
         }
     }
@@ -188,7 +189,7 @@ impl<'g> Iterator for KeyRows<'g> {
     #[inline]
     fn next(&mut self) -> Option<KeyRow<'g>> {
         let (at, row) = self.next_visible()?;
-        let event_time = self.filled.event_time(at);
+        let event_time = self.slots.event_time(at);
         self.passed += 1;
         if self.bounds.is_expired(event_time, self.passed) {
             self.ahead = 0;
@@ -203,4 +204,10 @@ impl fmt::Debug for KeyRows<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KeyRows").field("passed", &self.passed).finish_non_exhaustive()
     }
+}
+
+/// A count of slots of one chunk.
+#[inline]
+fn small(count: usize) -> u8 {
+    u8::try_from(count).expect("a chunk has 128 slots at most")
 }

@@ -155,6 +155,7 @@ impl RowLog {
     }
 
     /// A log of the rows that `is_kept`. Blocks of which every row is kept are shared with it.
+    #[must_use]
     pub fn filtered(&self, is_kept: &mut dyn FnMut(LogRow<'_>) -> bool, guard: &Guard) -> Self {
         let is_touched = |kept: usize, end: usize| kept < end;
         Self::of(&self.plan_where(is_kept, is_touched, guard).parts)

@@ -23,7 +23,7 @@ const LONG: usize = 0xffff;
 const ARRIVAL_BITS: u32 = 48;
 /// More rows than this never arrive: a million a second would take nine years.
 pub const ARRIVAL_MAX: u64 = (1 << ARRIVAL_BITS) - 1;
-/// Addresses of rows have no more bits: user space of x86-64 and of AArch64 ends there.
+/// Addresses of rows have no more bits: user space of `x86_64` and of `AArch64` ends there.
 pub(crate) const ADDRESS_BITS: u32 = 48;
 
 /// Bytes that a row of so many bytes takes in its block.

@@ -117,25 +117,21 @@ impl fmt::Debug for Sequence {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::Sequence;
 
     #[test]
     fn a_later_append_waits_for_an_earlier_one() {
-        let sequence = Arc::new(Sequence::default());
+        // A thread needs it for as long as the process may last.
+        let sequence: &'static Sequence = Box::leak(Box::default());
         let first = sequence.turn().end_at(3);
         let second = sequence.turn().end_at(7);
-        let ending = Arc::clone(&sequence);
-        let thread = lockstep_host::spawn("second", move || {
-            // Moves the borrow's owner into the thread.
-            ending.end(7);
-            ending.visible()
+        let ending = lockstep_host::spawn("second", move || {
+            drop(second);
+            sequence.visible()
         });
-        std::mem::forget(second);
         assert_eq!(sequence.visible(), 0);
         drop(first);
-        assert_eq!(thread.unwrap().join().unwrap(), 7);
+        assert_eq!(ending.unwrap().join().unwrap(), 7);
         assert_eq!(sequence.visible(), 7);
     }
 

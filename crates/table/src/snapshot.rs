@@ -91,15 +91,14 @@ impl<'t> Snapshot<'t> {
     pub fn rows(&self, index: usize, key: &[u8]) -> KeyRows<'_> {
         let state = self.state();
         let spec = &state.schema.indexes[index];
-        let (bounds, filter) = if spec.declared {
-            (Bounds::new(self.visible_arrival, spec.retention, self.now_ms), Filter::All)
+        let (bounds, is_live_only) = if spec.declared {
+            (Bounds::new(self.visible_arrival, spec.retention, self.now_ms), false)
         } else {
-            let filter = if state.keeps_everything { Filter::All } else { Filter::Live };
-            (Bounds::visible(self.visible_arrival), filter)
+            (Bounds::visible(self.visible_arrival), !state.keeps_everything)
         };
         let ahead = state.indexes[index].seek(key, bounds, &self.guard);
         let ahead = ahead.unwrap_or_else(series::KeyRows::empty);
-        KeyRows { snapshot: self, ahead, filter, key: Vec::new() }
+        KeyRows { snapshot: self, ahead, is_live_only, key: Vec::new() }
     }
 
     /// The live rows in order of arrival.
@@ -241,7 +240,8 @@ impl fmt::Debug for Rows<'_> {
 pub struct KeyRows<'s> {
     snapshot: &'s Snapshot<'s>,
     ahead: series::KeyRows<'s>,
-    filter: Filter,
+    /// Whether rows that no declared index keeps are hidden.
+    is_live_only: bool,
     /// Scratch, empty as long as no key has to be looked up.
     key: Vec<u8>,
 }
@@ -261,7 +261,7 @@ impl<'s> Iterator for KeyRows<'s> {
     fn next(&mut self) -> Option<StoredRow<'s>> {
         loop {
             let found = self.ahead.next()?;
-            if !self.snapshot.passes(self.filter, found.row, &mut self.key) {
+            if self.is_live_only && !self.snapshot.is_live(found.row, &mut self.key) {
                 continue;
             }
             let view = self.snapshot.table.view(found.row);
@@ -273,6 +273,6 @@ impl<'s> Iterator for KeyRows<'s> {
 
 impl fmt::Debug for KeyRows<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KeyRows").field("filter", &self.filter).finish_non_exhaustive()
+        f.debug_struct("KeyRows").field("ahead", &self.ahead).finish_non_exhaustive()
     }
 }

@@ -657,7 +657,8 @@ fn check_estimate(count: i64, keys: i64, text_bytes: usize) {
     }
     let number = |count: i64| u64::try_from(count).unwrap();
     let keys = vec![40, number(keys)];
-    let shape = Shape { rows: number(count), keys, text_bytes: number(text_bytes as i64) };
+    let text_bytes = u64::try_from(text_bytes).unwrap();
+    let shape = Shape { rows: number(count), keys, text_bytes };
     let (estimated, taken) = (estimate(&schema, &shape), table.memory());
     let parts = |memory: &TableMemory| [vec![memory.rows], memory.indexes.clone()].concat();
     for (estimated, taken) in parts(&estimated).into_iter().zip(parts(&taken)) {
