@@ -249,7 +249,8 @@ struct Lines {
 
 /// Past this many there is no point in asking early.
 const LINES_MAX: usize = 6;
-const LINE_BYTES: usize = 64;
+/// Places that are nearer than this are asked for once.
+const NEAR_BYTES: usize = 24;
 
 impl Lines {
     fn of(lanes: &[Input], codec: Option<&RowCodec>) -> Self {
@@ -257,18 +258,23 @@ impl Lines {
         let mut lines = Self::default();
         for input in lanes {
             match input {
-                Input::Fixed(column) => lines.places.push(column.at() / LINE_BYTES * LINE_BYTES),
+                Input::Fixed(column) => lines.places.push(column.at()),
                 Input::Text(column) => {
-                    lines.places.push(codec.variable_at() / LINE_BYTES * LINE_BYTES);
+                    lines.places.push(codec.variable_at());
                     lines.texts.push(*column);
                 }
                 Input::Expr(_) | Input::Presence(_) | Input::Nothing => {}
             }
         }
         lines.places.sort_unstable();
-        lines.places.dedup();
-        // The row begins in a line that has been read to get here.
-        lines.places.retain(|place| *place > 0);
+        // Rows begin anywhere in a line, so places are near only when they are very near; the first
+        // ones are in lines that were read to get here.
+        let mut last = NEAR_BYTES;
+        lines.places.retain(|place| {
+            let is_far = *place >= last + NEAR_BYTES;
+            last = if is_far { *place } else { last };
+            is_far
+        });
         lines.places.truncate(LINES_MAX);
         lines
     }
