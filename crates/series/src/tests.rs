@@ -276,6 +276,10 @@ fn check_memory(rows_per_key: u64, bytes_per_row_max: u64) {
     let empty = Series::default().memory_bytes();
     let taken = world.series.memory_bytes() - empty;
     assert_eq!(world.series.memory_bytes(), counted(&world.series));
+    if cfg!(miri) {
+        // Too few keys to a shard for its buckets to be used as they are by many.
+        return;
+    }
     let allowed = keys * (64 + 8) + keys * rows_per_key * bytes_per_row_max;
     assert!(taken <= allowed, "{rows_per_key} rows per key: {taken} of {allowed}");
 }
@@ -355,7 +359,7 @@ fn a_key_may_be_long() {
 
 #[test]
 fn a_reader_sees_whole_rows_in_order_while_writers_go_on() {
-    const ROWS: u64 = if cfg!(miri) { 600 } else { 20_000 };
+    const ROWS: u64 = if cfg!(miri) { 150 } else { 20_000 };
     let world = Arc::new(World::default());
     let visible = Arc::new(AtomicU64::new(0));
     let readers: Vec<_> = (0..2)
@@ -401,7 +405,7 @@ fn a_reader_sees_whole_rows_in_order_while_writers_go_on() {
 
 #[test]
 fn several_writers_lose_no_row() {
-    const ROWS: u64 = if cfg!(miri) { 200 } else { 3_000 };
+    const ROWS: u64 = if cfg!(miri) { 60 } else { 3_000 };
     let world = Arc::new(World::default());
     for arrival in 0..ROWS {
         world.log.append(&batch(arrival), arrival, 0);

@@ -40,6 +40,22 @@ pub fn model() -> bool {
     cargo(&["test", "--manifest-path", "crates/series/model/Cargo.toml"], &[])
 }
 
+/// Runs the tests of the series under Miri, which a nightly toolchain brings: `rustup +nightly
+/// component add miri`. Takes minutes. Tree borrows, since the epoch collector is not valid under
+/// stacked ones; addresses of rows are integers in slots, hence exposed.
+pub fn miri() -> bool {
+    let flags = "-Zmiri-disable-isolation -Zmiri-permissive-provenance -Zmiri-tree-borrows \
+                 -Zmiri-ignore-leaks";
+    let manifest = workspace_dir().join("crates/series/model/whole/Cargo.toml");
+    let status = Command::new("cargo")
+        .args(["+nightly", "miri", "test", "--manifest-path"])
+        .arg(manifest)
+        .env("MIRIFLAGS", flags)
+        .env("PROPTEST_CASES", "3")
+        .status();
+    status.is_ok_and(|status| status.success())
+}
+
 /// Compares batch mode, request mode and the oracle on `cases` drawn scenarios.
 pub fn parity(cases: u32) -> bool {
     let cases = cases.to_string();

@@ -45,6 +45,8 @@ enum Command {
     },
     /// Check the protocol of the in-memory series under every interleaving, within a bound.
     Model,
+    /// Run the tests of the in-memory series under Miri; takes minutes.
+    Miri,
     /// Compare batch mode, request mode and the oracle on drawn databases and queries.
     Parity {
         /// How many.
@@ -114,6 +116,7 @@ fn main() -> ExitCode {
         Command::Test { arguments } => gates::test(&arguments),
         Command::Slt { path, complete } => gates::golden_sql(path, complete),
         Command::Model => gates::model(),
+        Command::Miri => gates::miri(),
         Command::Parity { cases } => gates::parity(cases),
         Command::L3 { cases, seed } => gates::deployable(cases, seed),
         Command::Fuzz { seconds, seed, cases } => fuzz::run(seconds, seed, cases),
