@@ -21,6 +21,7 @@ use datafusion::{
         memory_pool::MemoryConsumer, runtime_env::RuntimeEnvBuilder,
     },
     logical_expr::LogicalPlan,
+    physical_optimizer::{PhysicalOptimizerRule, optimizer::PhysicalOptimizer},
     physical_plan::{ExecutionPlanProperties, displayable},
 };
 use futures::StreamExt;
@@ -31,7 +32,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::{
     error::{cancelled, from_datafusion},
-    in_order::InOrder,
+    in_order::{InOrder, UnionInOrder},
     lower::lower,
     operator::{BATCH_ROWS, OperatorOptions},
     planner::BatchPlanner,
@@ -216,11 +217,14 @@ fn session(options: &ExecuteOptions) -> DataFusionResult<SessionStateBuilder> {
     if let Some(bytes) = options.memory_bytes {
         runtime = runtime.with_memory_limit(bytes, 1.0);
     }
+    let mut rules: Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> = vec![Arc::new(UnionInOrder)];
+    rules.extend(PhysicalOptimizer::new().rules);
+    rules.push(Arc::new(InOrder));
     Ok(SessionStateBuilder::new()
         .with_config(config)
         .with_runtime_env(runtime.build_arc()?)
         .with_analyzer_rules(Vec::new())
-        .with_physical_optimizer_rule(Arc::new(InOrder)))
+        .with_physical_optimizer_rules(rules))
 }
 
 /// Takes the snapshots of the tables that a plan reads, all before the first one is decoded.

@@ -1,8 +1,9 @@
 //! Joins partitions in their order.
 //!
 //! The inputs of a UNION ALL are partitions to DataFusion, which mixes them as they come where an
-//! operator wants one. The order of rows decides ties, so the last rule of the physical optimizer
-//! puts [`InOrderExec`] in that place.
+//! operator wants one, and aggregates each before it mixes them. The order of rows decides ties and
+//! the values of aggregates, so the first rule of the physical optimizer puts an [`InOrderExec`]
+//! above every union, and the last one puts it where something else mixes partitions.
 
 use std::{fmt, sync::Arc};
 
@@ -23,11 +24,40 @@ use datafusion::{
         limit::LimitStream,
         metrics::{BaselineMetrics, ExecutionPlanMetricsSet},
         stream::RecordBatchStreamAdapter,
+        union::UnionExec,
     },
 };
 use futures::{StreamExt, TryStreamExt, stream};
 
 use crate::operator::single_partition;
+
+/// Makes one partition of every union.
+#[derive(Debug)]
+pub(crate) struct UnionInOrder;
+
+impl PhysicalOptimizerRule for UnionInOrder {
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        _: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let rewritten = plan.transform_up(|plan| {
+            if plan.downcast_ref::<UnionExec>().is_none() {
+                return Ok(Transformed::no(plan));
+            }
+            Ok(Transformed::yes(Arc::new(InOrderExec::new(plan, None))))
+        })?;
+        Ok(rewritten.data)
+    }
+
+    fn name(&self) -> &'static str {
+        "UnionInOrder"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
 
 /// Replaces every `CoalescePartitionsExec`.
 #[derive(Debug)]
