@@ -186,6 +186,14 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
         });
         Json::Object(each.collect())
     };
+    // Points are in the order of the loops: the first three have one index, the others three.
+    let bytes = |place: usize| points.get(place)?.systems.first()?.bytes_per_row;
+    if let Some((one, three)) = bytes(0).zip(bytes(3)) {
+        notes.insert(
+            "lockstep_bytes_per_index_entry".to_owned(),
+            json!(rounded((three - one) / 2.0)),
+        );
+    }
     notes.insert("rows_per_s_by_writers".to_owned(), rows_per_s(&point, 1));
     notes.insert("rows_per_s_in_batches_of_100".to_owned(), rows_per_s(&batches[0], 100));
     Ok(Outcome { point, sweeps: vec![("indexes_and_late", points), ("batch", batches)], notes })

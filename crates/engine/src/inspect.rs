@@ -71,7 +71,9 @@ impl Session {
         let functions = lockstep_function::entries().into_iter().map(|entry| entry.name);
         let words = lockstep_sql::keywords().chain(functions).filter(|word| fits(word));
         let mut found: BTreeSet<String> = words
-            .map(|word| if is_upper { word.to_ascii_uppercase() } else { word.to_ascii_lowercase() })
+            .map(
+                |word| if is_upper { word.to_ascii_uppercase() } else { word.to_ascii_lowercase() },
+            )
             .collect();
         let objects = self.database.objects();
         found.extend(objects.databases.keys().filter(|name| fits(name)).cloned());
@@ -80,7 +82,9 @@ impl Session {
             for (name, entry) in &current.tables {
                 let schema = entry.table.schema();
                 let columns = schema.columns.iter().map(|column| &column.name);
-                found.extend(std::iter::once(name).chain(columns).filter(|name| fits(name)).cloned());
+                found.extend(
+                    std::iter::once(name).chain(columns).filter(|name| fits(name)).cloned(),
+                );
             }
         }
         found.into_iter().collect()
