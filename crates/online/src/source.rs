@@ -233,7 +233,6 @@ impl Source {
 
 /// The rows of one key, newest first.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "one per scan, on the stack; a box would allocate")]
 pub(crate) enum Cursor<'s> {
     /// As the index gives them.
     Walk(Walk<'s>),

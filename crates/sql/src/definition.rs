@@ -18,6 +18,12 @@ enum TableItem {
     Index(IndexDefinition),
 }
 
+/// What stands between CREATE and the kind of object.
+struct Modifiers {
+    or_replace: bool,
+    temporary: bool,
+}
+
 impl Parser<'_> {
     pub(crate) fn create(&mut self) -> Result<Statement> {
         let start = self.start();
@@ -26,7 +32,7 @@ impl Parser<'_> {
         let or_replace = self.eat_words(&["OR", "REPLACE"]);
         let temporary = self.eat_word("TEMP") || self.eat_word("TEMPORARY");
         if self.eat_word("PROCEDURE") {
-            return self.create_procedure(start, or_replace, temporary);
+            return self.create_procedure(start, &Modifiers { or_replace, temporary });
         }
         if or_replace || temporary {
             let what = if temporary { "a temporary object" } else { "CREATE OR REPLACE" };
@@ -165,12 +171,7 @@ impl Parser<'_> {
         Ok(Statement::CreateIndex(Box::new(CreateIndex { name, table, columns, options })))
     }
 
-    fn create_procedure(
-        &mut self,
-        start: usize,
-        or_replace: bool,
-        temporary: bool,
-    ) -> Result<Statement> {
+    fn create_procedure(&mut self, start: usize, modifiers: &Modifiers) -> Result<Statement> {
         let if_not_exists = self.if_not_exists();
         let name = self.object_name()?;
         let parameters = self.parameter_list()?;
@@ -184,8 +185,8 @@ impl Parser<'_> {
         let span = self.span_from(start);
         let procedure = CreateProcedure {
             name,
-            or_replace,
-            temporary,
+            or_replace: modifiers.or_replace,
+            temporary: modifiers.temporary,
             if_not_exists,
             parameters,
             options,
