@@ -19,6 +19,7 @@ mod cell;
 mod draw;
 mod engine_memory;
 mod error;
+mod in_process;
 mod m1;
 mod m2;
 mod m3;

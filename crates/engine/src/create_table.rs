@@ -9,6 +9,7 @@ use lockstep_sql::ast::{
 };
 
 use crate::literal::{Place, coerce};
+use crate::table_options::ignored;
 
 /// The longest absolute TTL: 30 years.
 const TTL_MINUTES_MAX: i64 = 15_768_000;
@@ -101,12 +102,7 @@ pub(crate) fn created_index(
 fn stray_option(item: &OptionItem) -> Option<Diagnostic> {
     const KNOWN: &[&str] = &["key", "ckey", "skey", "ts", "ttl", "ttl_type", "version", "type"];
     let name = item.key.text.as_str();
-    (!KNOWN.contains(&name)).then(|| {
-        let message = format!("option `{name}` does not exist and is ignored");
-        Diagnostic::new(code::INVALID_PARAMETER, message)
-            .at(item.key.span)
-            .with_nearest(name, KNOWN.iter().copied())
-    })
+    (!KNOWN.contains(&name)).then(|| ignored(item, KNOWN))
 }
 
 /// What the options of an index say so far.

@@ -25,8 +25,8 @@
 //! | `append`, [`appender`](Appender), `delete`, `literal`, `constant`, `load`, `offline_data` | writes |
 //! | `parameters` | statements with `?` |
 //! | `relation`, `index_read`, `request`, `deployment`, `procedure`, `verify` | queries in batch mode and in request mode |
-//! | `settings`, `show`, `job`, `user`, `inspect` | SET, SHOW, DESC, jobs, users, what exists as values |
-//! | [`lint`] | warnings of DEPLOY and EXPLAIN |
+//! | `settings`, `show`, `memory`, `job`, `user`, `inspect` | SET, SHOW, DESC, ESTIMATE, jobs, users, what exists as values |
+//! | [`lint`] | warnings of DEPLOY, CREATE PROCEDURE and EXPLAIN |
 
 mod append;
 mod appender;

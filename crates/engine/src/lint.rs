@@ -115,7 +115,7 @@ pub(crate) fn check(query: &BoundQuery, tables: &Tables, purpose: Purpose) -> Ve
 pub fn reference() -> String {
     let mut page = "# Lints\n\n\
         <!-- Written by `cargo xtask reference` from the declarations in crates/engine/src/lint. -->\n\n\
-        `DEPLOY` and `EXPLAIN` look for what may go wrong with a query that is right as SQL.\n\
+        `DEPLOY`, `CREATE PROCEDURE` and `EXPLAIN` look for what may go wrong with a query that is right as SQL.\n\
         What they find is a warning; the statement works all the same.\n\
         Each warning has a code, the position in the statement, a reason and a fix.\n"
         .to_owned();

@@ -19,7 +19,26 @@ use crate::{
     catalog::TableEntry,
     offline_data::LoadMode,
     settings::Storage,
+    table_options::ignored,
 };
+
+/// Options of LOAD DATA and INTO OUTFILE.
+const OPTIONS: &[&str] = &[
+    "format",
+    "delimiter",
+    "header",
+    "null_value",
+    "quote",
+    "mode",
+    "on_error",
+    "deep_copy",
+    "load_mode",
+    "thread",
+    "writer_type",
+    "put_if_absent",
+    "sql",
+    "coalesce",
+];
 
 /// Most threads of a load.
 const THREADS_MAX: i32 = 50;
@@ -153,7 +172,7 @@ fn read_options(load: &LoadData) -> Result<Load> {
             "put_if_absent" => {}
             "sql" if text(item)?.is_empty() => {}
             "sql" => found.query = Some(item.clone()),
-            _ => found.warnings.push(ignored(item)),
+            _ => found.warnings.push(ignored(item, OPTIONS)),
         }
     }
     Ok(found)
@@ -235,7 +254,7 @@ pub(crate) fn write_outfile(
                 OptionValue::Literal(Literal::Int(0..)) => {}
                 _ => return wrong(item, "It is a number of files."),
             },
-            _ => warnings.push(ignored(item)),
+            _ => warnings.push(ignored(item, OPTIONS)),
         }
     }
     let names: Vec<String> = output.columns.iter().map(|(name, _)| name.clone()).collect();
@@ -312,27 +331,4 @@ fn character(item: &OptionItem) -> Result<Option<u8>> {
 fn wrong<T>(item: &OptionItem, hint: &str) -> Result<T> {
     let message = format!("option `{}` cannot have this value", item.key.text);
     Diagnostic::new(code::INVALID_PARAMETER, message).at(item.span).with_hint(hint).err()
-}
-
-fn ignored(item: &OptionItem) -> Diagnostic {
-    let message = format!("option `{}` does not exist and is ignored", item.key.text);
-    let known = [
-        "format",
-        "delimiter",
-        "header",
-        "null_value",
-        "quote",
-        "mode",
-        "on_error",
-        "deep_copy",
-        "load_mode",
-        "thread",
-        "writer_type",
-        "put_if_absent",
-        "sql",
-        "coalesce",
-    ];
-    Diagnostic::new(code::INVALID_PARAMETER, message)
-        .at(item.key.span)
-        .with_nearest(&item.key.text, known)
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_plan::{BindOptions, BoundQuery, bind_constant, type_of};
 use lockstep_row::{Arena, DataType, Datum, Value, arrow::ColumnBuilder};
-use lockstep_sql::ast::{CreateProcedure, Expr, ObjectName, OptionItem};
+use lockstep_sql::ast::{CreateProcedure, Expr, ObjectName};
 
 use crate::{
     Output, Parameter, PreparedRequest, Session,
@@ -18,6 +18,7 @@ use crate::{
     request::output_batch,
     session::{done, no_database},
     show,
+    table_options::ignored,
 };
 
 /// A procedure. Immutable.
@@ -72,7 +73,7 @@ impl Session {
         check_parameters(create, &bound)?;
         let tables = self.database.tables();
         let request = PreparedRequest::compile(&bound, &tables)?;
-        let mut warnings: Vec<_> = create.options.iter().map(ignored_option).collect();
+        let mut warnings: Vec<_> = create.options.iter().map(|item| ignored(item, &[])).collect();
         warnings.extend(lint::check(&bound, &tables, lint::Purpose::Serving));
         let procedure = Procedure {
             sql: query_text(script, create.span),
@@ -199,9 +200,4 @@ fn check_parameters(create: &CreateProcedure, bound: &BoundQuery) -> Result<()> 
         }
     }
     Ok(())
-}
-
-fn ignored_option(item: &OptionItem) -> Diagnostic {
-    let message = format!("option `{}` does not exist and is ignored", item.key.text);
-    Diagnostic::new(code::INVALID_PARAMETER, message).at(item.key.span)
 }

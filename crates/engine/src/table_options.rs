@@ -36,12 +36,7 @@ impl TableOptions {
                 "compress_type" => {
                     options.compress_type = Some(one_of(item, &["nocompress", "snappy"])?);
                 }
-                other => {
-                    let message = format!("option `{other}` does not exist and is ignored");
-                    let warning =
-                        Diagnostic::new(code::INVALID_PARAMETER, message).at(item.key.span);
-                    warnings.push(warning.with_nearest(other, KNOWN.iter().copied()));
-                }
+                _ => warnings.push(ignored(item, KNOWN)),
             }
         }
         options.check(items)?;
@@ -149,4 +144,15 @@ fn endpoint(value: &OptionValue) -> Option<String> {
 fn wrong<T>(item: &OptionItem, hint: &str) -> Result<T> {
     let message = format!("option `{}` cannot have this value", item.key.text);
     Diagnostic::new(code::INVALID_TABLE_DEFINITION, message).at(item.span).with_hint(hint).err()
+}
+
+/// The warning for an option that does not exist; `known` are those that do, of any statement.
+pub(crate) fn ignored(item: &OptionItem, known: &[&str]) -> Diagnostic {
+    let name = item.key.text.as_str();
+    Diagnostic::new(
+        code::INVALID_PARAMETER,
+        format!("option `{name}` does not exist and is ignored"),
+    )
+    .at(item.key.span)
+    .with_nearest(name, known.iter().copied())
 }

@@ -32,7 +32,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::{
     error::{cancelled, from_datafusion},
-    in_order::{InOrder, UnionInOrder},
+    in_order::InOrder,
     lower::lower,
     operator::{BATCH_ROWS, OperatorOptions},
     planner::BatchPlanner,
@@ -217,9 +217,10 @@ fn session(options: &ExecuteOptions) -> DataFusionResult<SessionStateBuilder> {
     if let Some(bytes) = options.memory_bytes {
         runtime = runtime.with_memory_limit(bytes, 1.0);
     }
-    let mut rules: Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> = vec![Arc::new(UnionInOrder)];
+    let mut rules: Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> =
+        vec![Arc::new(InOrder::Unions)];
     rules.extend(PhysicalOptimizer::new().rules);
-    rules.push(Arc::new(InOrder));
+    rules.push(Arc::new(InOrder::Mixtures));
     Ok(SessionStateBuilder::new()
         .with_config(config)
         .with_runtime_env(runtime.build_arc()?)

@@ -31,37 +31,30 @@ use futures::{StreamExt, TryStreamExt, stream};
 
 use crate::operator::single_partition;
 
-/// Makes one partition of every union.
-#[derive(Debug)]
-pub(crate) struct UnionInOrder;
-
-impl PhysicalOptimizerRule for UnionInOrder {
-    fn optimize(
-        &self,
-        plan: Arc<dyn ExecutionPlan>,
-        _: &ConfigOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let rewritten = plan.transform_up(|plan| {
-            if plan.downcast_ref::<UnionExec>().is_none() {
-                return Ok(Transformed::no(plan));
-            }
-            Ok(Transformed::yes(Arc::new(InOrderExec::new(plan, None))))
-        })?;
-        Ok(rewritten.data)
-    }
-
-    fn name(&self) -> &'static str {
-        "UnionInOrder"
-    }
-
-    fn schema_check(&self) -> bool {
-        true
-    }
+/// Puts [`InOrderExec`] in its places; as the first rule and as the last.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum InOrder {
+    /// Above every union.
+    Unions,
+    /// Instead of every `CoalescePartitionsExec`.
+    Mixtures,
 }
 
-/// Replaces every `CoalescePartitionsExec`.
-#[derive(Debug)]
-pub(crate) struct InOrder;
+impl InOrder {
+    /// The node that takes the place of this one.
+    fn replace(self, plan: &Arc<dyn ExecutionPlan>) -> Option<InOrderExec> {
+        match self {
+            Self::Unions => {
+                plan.downcast_ref::<UnionExec>()?;
+                Some(InOrderExec::new(Arc::clone(plan), None))
+            }
+            Self::Mixtures => {
+                let mixed = plan.downcast_ref::<CoalescePartitionsExec>()?;
+                Some(InOrderExec::new(Arc::clone(mixed.input()), mixed.fetch()))
+            }
+        }
+    }
+}
 
 impl PhysicalOptimizerRule for InOrder {
     fn optimize(
@@ -70,17 +63,19 @@ impl PhysicalOptimizerRule for InOrder {
         _: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let rewritten = plan.transform_up(|plan| {
-            let Some(mixed) = plan.downcast_ref::<CoalescePartitionsExec>() else {
-                return Ok(Transformed::no(plan));
-            };
-            let input = Arc::clone(mixed.input());
-            Ok(Transformed::yes(Arc::new(InOrderExec::new(input, mixed.fetch()))))
+            Ok(match self.replace(&plan) {
+                Some(in_order) => Transformed::yes(Arc::new(in_order)),
+                None => Transformed::no(plan),
+            })
         })?;
         Ok(rewritten.data)
     }
 
     fn name(&self) -> &'static str {
-        "InOrder"
+        match self {
+            Self::Unions => "InOrder (unions)",
+            Self::Mixtures => "InOrder (mixtures)",
+        }
     }
 
     fn schema_check(&self) -> bool {

@@ -26,8 +26,8 @@
 //!    published. A length only grows. So what is below a length that a reader has loaded never
 //!    changes. A chunk's length and its greatest arrival are one word, hence of one moment.
 //! 3. The first row of a key is in its entry. With the second another entry takes its place in the
-//!    bucket, whose head leads to a chunk. A row that is newer than every other of its key is appended in place: slot, then
-//!    length. When the newest chunk is full, a copy with half as much room again takes its place;
+//!    bucket, whose head leads to a chunk. A row that is newer than every other of its key is
+//!    appended in place: slot, then length. When the newest chunk is full, a copy with half as much room again takes its place;
 //!    when it is as big as a chunk may be, a new chunk, then the spine's length; when there is no
 //!    spine yet, or it is full, a new one takes its place in the entry's head.
 //! 4. A late row never changes a chunk. Its chunk is copied with the row in it and the copy takes
@@ -56,7 +56,8 @@
 //!
 //! A slot is 10 bytes for each row and index (14 where the event times of a chunk lie more than 49
 //! days apart), about 12 with what is empty; a key is an entry of 15 bytes and the key (9 and
-//! the key when it has several rows), and a bucket of 8 bytes, of which half to three quarters are used; a row is stored once, with 8 bytes
+//! the key when it has several rows), and a bucket of 8 bytes, of which half to three quarters are
+//! used; a row is stored once, with 8 bytes
 //! before it and 8 for each append. All allocations of a kind are counted with what the allocator
 //! takes for them. Insert in order: O(1). Late insert: one copy of at most 1.8 KiB. Seek: binary
 //! search over chunks, then within one.

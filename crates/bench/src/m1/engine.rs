@@ -1,15 +1,14 @@
 //! Lockstep under M1: a deployment, asked in process.
 
-use std::{hint::black_box, sync::Arc};
+use std::sync::Arc;
 
 use lockstep_engine::{Appender, Database, PreparedRequest, Session};
-use lockstep_row::{Arena, Datum};
 
 use super::{Data, data::Row, query};
 use crate::{
-    cell::Cell,
     engine_memory::memory_bytes,
     error::Result,
+    in_process::InProcess,
     system::{Client, System},
 };
 
@@ -70,30 +69,10 @@ impl System for Lockstep<'_> {
 
     fn connect(&self) -> Result<Box<dyn Client + '_>> {
         let requests = self.requests.iter().map(Row::datums).collect();
-        Ok(Box::new(InProcess { request: &self.request, requests, arena: Arena::new() }))
+        Ok(Box::new(InProcess::new(&self.request, requests)))
     }
 
     fn bytes_per_row(&self) -> Option<f64> {
         Some(self.bytes_per_row)
-    }
-}
-
-struct InProcess<'a> {
-    request: &'a PreparedRequest,
-    requests: Vec<[Datum<'a>; 30]>,
-    arena: Arena,
-}
-
-impl Client for InProcess<'_> {
-    fn serve(&mut self, request: usize) -> Result<()> {
-        self.arena.reset();
-        black_box(self.request.answer(&self.requests[request], &self.arena)?);
-        Ok(())
-    }
-
-    fn answer(&mut self, request: usize) -> Result<Vec<Cell>> {
-        self.arena.reset();
-        let answer = self.request.answer(&self.requests[request], &self.arena)?;
-        Ok(answer.unwrap_or_default().iter().map(Cell::from).collect())
     }
 }

@@ -6,6 +6,8 @@
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
 use lockstep_sql::ast::{Interval, IntervalUnit, Literal, OptionItem, OptionValue};
 
+use crate::table_options::ignored;
+
 /// The names, as SHOW DEPLOYMENT and hints print them.
 const NAMES: &[&str] = &["long_windows", "skip_index_check", "sync", "range_bias", "rows_bias"];
 
@@ -73,10 +75,8 @@ pub(crate) fn read(items: &[OptionItem]) -> Result<(DeployOptions, Vec<Diagnosti
             "sync" => _ = flag(item)?,
             "range_bias" => options.range_bias = range_bias(item)?,
             "rows_bias" => options.rows_bias = rows_bias(item)?,
-            name => {
-                let message = format!("option `{name}` does not exist and is ignored");
-                let warning = Diagnostic::new(code::INVALID_PARAMETER, message).at(item.key.span);
-                warnings.push(warning.with_nearest(name, NAMES.iter().copied()));
+            _ => {
+                warnings.push(ignored(item, NAMES));
                 continue;
             }
         }
