@@ -7,6 +7,7 @@
 
 mod arguments;
 mod cell;
+mod editor;
 mod guard;
 mod script;
 mod shell;
@@ -30,7 +31,10 @@ pub fn main_with(args: Vec<String>) -> i32 {
     }
     std::panic::set_hook(Box::new(|_| {}));
     let stdin = io::stdin();
-    let interactive = stdin.is_terminal() && io::stdout().is_terminal();
     let mut shell = shell::Shell::new(Box::new(io::stdout()), Box::new(io::stderr()));
-    shell.run(args, &mut stdin.lock(), interactive)
+    match (stdin.is_terminal(), io::stdout().is_terminal()) {
+        (true, true) => shell.run(args, shell::Input::Terminal),
+        (true, false) => shell.run(args, shell::Input::Lines(&mut stdin.lock())),
+        (false, _) => shell.run(args, shell::Input::Script(&mut stdin.lock())),
+    }
 }

@@ -6,6 +6,7 @@ use std::{
     ops::Range,
     path::Path,
     process::Command,
+    sync::Arc,
 };
 
 use lockstep_diagnostic::{Diagnostic, Kind, Span, code};
@@ -14,6 +15,7 @@ use lockstep_host::{Clock, SystemClock, disk};
 
 use crate::{
     arguments::Task,
+    editor::Editor,
     guard::guarded,
     script::{is_complete, statements},
     table_text::table_text,
@@ -29,9 +31,30 @@ Statements end with `;` and may take several lines.
   \\q       ends the session, as do .quit and the end of input
 ";
 
+/// Where the shell takes statements from.
+pub(crate) enum Input<'a> {
+    /// A script to its end.
+    Script(&'a mut dyn BufRead),
+    /// A person's lines, without editing.
+    Lines(&'a mut dyn BufRead),
+    /// The terminal.
+    Terminal,
+}
+
+/// What a person entered at the prompt.
+#[derive(Debug)]
+pub(crate) enum Line {
+    /// A line with its end.
+    Text(String),
+    /// Nothing: the statement so far is given up.
+    Dropped,
+    /// The end of input.
+    End,
+}
+
 /// One run of the shell: a session on a new database in memory, and where it prints.
 pub(crate) struct Shell {
-    session: Session,
+    session: Arc<Session>,
     clock: SystemClock,
     out: Box<dyn Write>,
     err: Box<dyn Write>,
@@ -45,18 +68,12 @@ impl fmt::Debug for Shell {
 
 impl Shell {
     pub(crate) fn new(out: Box<dyn Write>, err: Box<dyn Write>) -> Self {
-        let session = Database::in_memory().session();
+        let session = Arc::new(Database::in_memory().session());
         Self { session, clock: SystemClock::new(), out, err }
     }
 
-    /// Does what the arguments ask for and returns the exit code. `interactive` says that a person
-    /// sits at `input`.
-    pub(crate) fn run(
-        &mut self,
-        args: Vec<String>,
-        input: &mut dyn BufRead,
-        interactive: bool,
-    ) -> i32 {
+    /// Does what the arguments ask for and returns the exit code.
+    pub(crate) fn run(&mut self, args: Vec<String>, input: Input<'_>) -> i32 {
         let done = match Task::from_arguments(args) {
             Task::Print(text) => self.out.write_all(text.as_bytes()).map(|()| 0),
             Task::Refuse(text) => self.err.write_all(text.as_bytes()).map(|()| 2),
@@ -66,15 +83,39 @@ impl Shell {
             Task::Demo(args) => self.demo(&args),
             Task::Script(script) => self.script(&script),
             Task::File(path) => self.file(&path),
-            Task::Input if interactive => self.prompt(input).map(|()| 0),
-            Task::Input => {
-                let mut script = String::new();
-                input.read_to_string(&mut script).and_then(|_| self.script(&script))
-            }
+            Task::Input => self.input(input),
         };
         // The reader of a pipe may go away early, as in `lockstep -c … | head`.
         let done = done.and_then(|code| self.out.flush().map(|()| code));
         done.unwrap_or_else(|error| i32::from(error.kind() != io::ErrorKind::BrokenPipe))
+    }
+
+    fn input(&mut self, input: Input<'_>) -> io::Result<i32> {
+        match input {
+            Input::Script(input) => {
+                let mut script = String::new();
+                input.read_to_string(&mut script).and_then(|_| self.script(&script))
+            }
+            Input::Lines(input) => {
+                self.prompt(|shell, prompt| shell.plain_line(input, prompt)).map(|()| 0)
+            }
+            Input::Terminal => {
+                let mut editor = Editor::open(Arc::clone(&self.session))?;
+                self.prompt(|shell, prompt| {
+                    shell.out.flush()?;
+                    editor.line(prompt)
+                })
+                .map(|()| 0)
+            }
+        }
+    }
+
+    fn plain_line(&mut self, input: &mut dyn BufRead, prompt: &str) -> io::Result<Line> {
+        write!(self.out, "{prompt}")?;
+        self.out.flush()?;
+        let mut line = String::new();
+        let count = input.read_line(&mut line)?;
+        Ok(if count == 0 { Line::End } else { Line::Text(line) })
     }
 
     fn file(&mut self, path: &str) -> io::Result<i32> {
@@ -143,16 +184,20 @@ impl Shell {
         }
     }
 
-    fn prompt(&mut self, input: &mut dyn BufRead) -> io::Result<()> {
+    /// Takes lines and runs the statements that they make.
+    fn prompt(
+        &mut self,
+        mut next: impl FnMut(&mut Self, &str) -> io::Result<Line>,
+    ) -> io::Result<()> {
         writeln!(self.out, "Lockstep {}, in memory. `.help` for help.", env!("CARGO_PKG_VERSION"))?;
         let mut text = String::new();
         loop {
             let prompt = if text.is_empty() { "lockstep> " } else { "     ...> " };
-            write!(self.out, "{prompt}")?;
-            self.out.flush()?;
             let start = text.len();
-            if input.read_line(&mut text)? == 0 {
-                return writeln!(self.out);
+            match next(self, prompt)? {
+                Line::Text(line) => text.push_str(&line),
+                Line::Dropped => text.clear(),
+                Line::End => return writeln!(self.out),
             }
             if start == 0 && self.is_command(text.trim())? {
                 if matches!(text.trim(), "\\q" | ".quit" | ".exit") {

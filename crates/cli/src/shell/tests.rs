@@ -7,7 +7,7 @@ use std::{
 
 use lockstep_host::sync::Mutex;
 
-use super::{Shell, duration_text};
+use super::{Input, Shell, duration_text};
 
 #[derive(Clone, Default)]
 struct Capture(Arc<Mutex<Vec<u8>>>);
@@ -34,7 +34,9 @@ fn run(args: &[&str], input: &str, interactive: bool) -> (i32, String, String) {
     let (out, err) = (Capture::default(), Capture::default());
     let mut shell = Shell::new(Box::new(out.clone()), Box::new(err.clone()));
     let args = args.iter().map(ToString::to_string).collect();
-    let code = shell.run(args, &mut input.as_bytes(), interactive);
+    let mut input = input.as_bytes();
+    let input = if interactive { Input::Lines(&mut input) } else { Input::Script(&mut input) };
+    let code = shell.run(args, input);
     (code, out.text(), err.text())
 }
 
