@@ -53,6 +53,7 @@
 mod column;
 mod nested;
 
+pub(crate) use column::{ColumnKind, null_bit};
 pub use column::{FixedColumn, FixedKind, TextColumn};
 
 use crate::{Arena, Column, DataType, Datum, TableSchema};
@@ -315,29 +316,38 @@ impl<'a> RowView<'a> {
 
     #[inline]
     fn fixed<const SIZE: usize>(&self, at: usize) -> [u8; SIZE] {
-        *self.bytes[at..].first_chunk().expect("the fixed section is as long as the schema says")
+        fixed(self.bytes, at)
     }
 
     #[inline]
     fn variable(&self, position: usize) -> &'a [u8] {
-        let width = usize::from(self.bytes[0]);
-        let start = if position == 0 { 0 } else { self.end(position - 1, width) };
-        let section = self.codec.ends_start + self.codec.variable_count * width;
-        &self.bytes[section + start..section + self.end(position, width)]
+        variable(self.bytes, (self.codec.ends_start, self.codec.variable_count), position)
     }
+}
 
-    #[inline]
-    fn end(&self, position: usize, width: usize) -> usize {
-        let at = self.codec.ends_start + position * width;
+/// The content of a column of variable width in a row whose ends start there and are so many.
+#[inline]
+fn variable(row: &[u8], (ends_start, variable_count): (usize, usize), position: usize) -> &[u8] {
+    let width = usize::from(row[0]);
+    let end = |position: usize| {
+        let at = ends_start + position * width;
         match width {
-            1 => usize::from(self.bytes[at]),
-            2 => usize::from(u16::from_le_bytes(self.fixed(at))),
+            1 => usize::from(row[at]),
+            2 => usize::from(u16::from_le_bytes(fixed(row, at))),
             _ => {
-                let end = u32::from_le_bytes(self.fixed(at));
+                let end = u32::from_le_bytes(fixed(row, at));
                 usize::try_from(end).expect("addresses have 32 bits or more")
             }
         }
-    }
+    };
+    let start = if position == 0 { 0 } else { end(position - 1) };
+    let section = ends_start + variable_count * width;
+    &row[section + start..section + end(position)]
+}
+
+#[inline]
+fn fixed<const SIZE: usize>(row: &[u8], at: usize) -> [u8; SIZE] {
+    *row[at..].first_chunk().expect("the fixed section is as long as the schema says")
 }
 
 /// Bytes that a value takes in the variable section.

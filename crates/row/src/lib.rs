@@ -9,6 +9,8 @@
 //! | [`Datum`], [`Value`] | one value, borrowed or owned |
 //! | [`TableSchema`] | columns, indexes, retention |
 //! | [`RowCodec`] | a row as bytes |
+//! | [`Projection`] | some columns of a row as bytes |
+//! | [`ShortText`] | a text of a few bytes as a value of fixed size |
 //! | [`arrow`] | types and values to and from Arrow |
 //! | [`key`] | entity keys as bytes |
 
@@ -18,11 +20,15 @@ mod codec;
 mod data_type;
 mod datum;
 pub mod key;
+mod projection;
 mod retention;
 mod schema;
+mod short_text;
 
 pub use codec::{FixedColumn, FixedKind, RowCodec, RowError, RowView, TextColumn};
 pub use data_type::DataType;
 pub use datum::{Arena, Datum, Value};
+pub use projection::{IncludedColumn, IncludedText, Projection, TextCell};
 pub use retention::Retention;
 pub use schema::{Column, IndexSpec, TableSchema};
+pub use short_text::ShortText;

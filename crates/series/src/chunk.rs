@@ -6,37 +6,146 @@
 //! # Layout
 //!
 //! ```text
-//! base i64 | state u64 | event times: u32 or i64 each | row addresses, low 32 bits each | high 16 bits each
+//! base i64 | state u64 | [record size u64] | event times: u32 or i64 each
+//!     | row addresses, low 32 bits each | high 16 bits each | [records]
 //! ```
 //!
 //! One allocation. The columns have room for `capacity` slots. An event time is written as its
 //! distance from the base, the oldest one, in 32 bits, which reaches 49 days; a wide chunk has 64
 //! bits for each. The state is, from the low bits: the greatest arrival (48 bits), capacity - 1 (7
-//! bits), wide (1 bit), length (8 bits). Everything that grows is in this one word, so that one
-//! store publishes it.
+//! bits), wide (1 bit), whether there are records (1 bit), length - 1 (7 bits). Everything that
+//! grows is in this one word, so that one store publishes it. Records lie one after the other, each
+//! belonging to the slot of its position; a chunk without them has no room for them either.
 
 use std::{
     alloc::{Layout, alloc, dealloc, handle_alloc_error},
     cmp,
     marker::PhantomData,
-    ops::Deref,
-    ptr::NonNull,
+    ops::{Deref, Range},
+    ptr::{self, NonNull},
+    slice,
 };
 
 use lockstep_host::memory::{filled, footprint};
 
 use super::{
-    row_ref::{ARRIVAL_MAX, RowRef},
+    row_ref::{ARRIVAL_MAX, RowRef, prefetch},
     sync::{AtomicU64, CHUNK_ROWS_MAX, Ordering, Trace},
 };
 
-const _: () = assert!(CHUNK_ROWS_MAX <= 128, "a capacity has 7 bits");
+const _: () = assert!(CHUNK_ROWS_MAX <= 128, "a capacity has 7 bits, and so has a length");
 
 /// Where a row stands among the rows of its key: by event time, then by arrival.
 pub(crate) type Position = (i64, u64);
 
-/// A row and its event time.
-pub(crate) type Item<'a> = (i64, RowRef<'a>);
+/// A row, its event time, and its record: empty where columns are not included.
+#[derive(Clone, Copy)]
+pub(crate) struct Item<'a> {
+    pub(crate) event_time: i64,
+    pub(crate) row: RowRef<'a>,
+    pub(crate) record: &'a [u8],
+}
+
+impl Item<'_> {
+    /// Where the row stands.
+    pub(crate) fn position(&self) -> Position {
+        (self.event_time, self.row.arrival())
+    }
+}
+
+/// Rows in order that are to be in a chunk. Records lie apart: where there are none, which is most
+/// often, they cost nothing.
+#[derive(Default)]
+pub(crate) struct Items<'a> {
+    slots: Vec<(i64, RowRef<'a>)>,
+    /// As many as slots, or none.
+    records: Vec<&'a [u8]>,
+}
+
+impl<'a> Items<'a> {
+    /// With room for so many.
+    pub(crate) fn with_room(count: usize) -> Self {
+        Self { slots: Vec::with_capacity(count), records: Vec::new() }
+    }
+
+    /// Those of a chunk, with room for one more.
+    pub(crate) fn of(filled: &Filled<'a>) -> Self {
+        let mut items = Self::with_room(filled.len + 1);
+        items.slots.extend((0..filled.len).map(|at| (filled.event_time(at), filled.row(at))));
+        if let Some((records, size)) = filled.records(0..filled.len) {
+            items.records.reserve_exact(filled.len + 1);
+            items.records.extend(records.chunks_exact(size));
+        }
+        items
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Whether there is none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// The last one.
+    pub(crate) fn last(&self) -> Option<Item<'a>> {
+        let (event_time, row) = *self.slots.last()?;
+        Some(Item { event_time, row, record: self.records.last().copied().unwrap_or(&[]) })
+    }
+
+    /// Adds one at the end.
+    pub(crate) fn push(&mut self, item: Item<'a>) {
+        self.insert(self.len(), item);
+    }
+
+    /// Adds one.
+    pub(crate) fn insert(&mut self, at: usize, item: Item<'a>) {
+        self.slots.insert(at, (item.event_time, item.row));
+        if !item.record.is_empty() {
+            self.records.insert(at, item.record);
+        }
+    }
+
+    /// Takes those from `at` on.
+    pub(crate) fn split_off(&mut self, at: usize) -> Self {
+        let records = self.records.split_off(at.min(self.records.len()));
+        Self { slots: self.slots.split_off(at), records }
+    }
+
+    /// Turns the order round.
+    pub(crate) fn reverse(&mut self) {
+        self.slots.reverse();
+        self.records.reverse();
+    }
+}
+
+/// What a slot takes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SlotShape {
+    /// Whether event times have 64 bits.
+    pub(crate) is_wide: bool,
+    /// Bytes of a record; 0 where there are none.
+    pub(crate) record_size: usize,
+}
+
+impl SlotShape {
+    /// Bytes of a slot: event time, low and high part of the address, record.
+    const fn slot_size(self) -> usize {
+        (if self.is_wide { 8 } else { 4 }) + 4 + 2 + self.record_size
+    }
+
+    /// Bytes before the columns.
+    const fn head_size(self) -> usize {
+        size_of::<Header>() + if self.record_size > 0 { RECORD_SIZE_SIZE } else { 0 }
+    }
+
+    /// Bytes of a chunk with room for so many rows.
+    const fn size(self, capacity: usize) -> usize {
+        self.head_size() + capacity * self.slot_size()
+    }
+}
 
 /// What precedes the columns.
 #[repr(C)]
@@ -48,13 +157,11 @@ pub(crate) struct Header {
 
 const CAPACITY_SHIFT: u32 = 48;
 const WIDE_SHIFT: u32 = 55;
-const LEN_SHIFT: u32 = 56;
+const RECORDS_SHIFT: u32 = 56;
+const LEN_SHIFT: u32 = 57;
 const CAPACITY_MASK: u64 = 0x7f;
-
-/// Bytes of a slot: event time, low and high part of the address.
-const fn slot_size(is_wide: bool) -> usize {
-    (if is_wide { 8 } else { 4 }) + 4 + 2
-}
+/// Bytes in which the size of a record is written.
+const RECORD_SIZE_SIZE: usize = size_of::<u64>();
 
 /// A chunk. Whoever has one holds a guard or the shard's lock for `'a`.
 #[derive(Clone, Copy)]
@@ -65,16 +172,15 @@ pub(crate) struct Chunk<'a> {
 
 /// Room for `len` rows and for what the allocator would waste otherwise, at most
 /// [`CHUNK_ROWS_MAX`].
-pub(crate) const fn capacity_for(len: usize, is_wide: bool) -> usize {
+pub(crate) const fn capacity_for(len: usize, shape: SlotShape) -> usize {
     assert!(len <= CHUNK_ROWS_MAX, "a chunk is cheap to copy");
-    let slot = slot_size(is_wide);
-    let capacity = (filled(size_of::<Header>() + len * slot) - size_of::<Header>()) / slot;
+    let capacity = (filled(shape.size(len)) - shape.head_size()) / shape.slot_size();
     if capacity < CHUNK_ROWS_MAX { capacity } else { CHUNK_ROWS_MAX }
 }
 
 /// Bytes of memory that a chunk with room for so many rows takes.
-pub(crate) const fn chunk_footprint(capacity: usize, is_wide: bool) -> usize {
-    footprint(size_of::<Header>() + capacity * slot_size(is_wide))
+pub(crate) const fn chunk_footprint(capacity: usize, shape: SlotShape) -> usize {
+    footprint(shape.size(capacity))
 }
 
 /// Whether event times from `oldest` to `newest` need 64 bits each.
@@ -82,41 +188,59 @@ fn is_wide(oldest: i64, newest: i64) -> bool {
     newest.checked_sub(oldest).is_none_or(|span| u32::try_from(span).is_err())
 }
 
-fn layout(capacity: usize, is_wide: bool) -> Layout {
-    let size = size_of::<Header>() + capacity * slot_size(is_wide);
-    Layout::from_size_align(size, align_of::<Header>()).expect("a chunk is small")
+fn layout(capacity: usize, shape: SlotShape) -> Layout {
+    Layout::from_size_align(shape.size(capacity), align_of::<Header>()).expect("a chunk is small")
 }
 
 impl<'a> Chunk<'a> {
     /// Makes a chunk of some rows in order, with room for `room` or a few more, and gives it
-    /// away. None of the rows has an arrival greater than `arrival_max`.
-    pub(crate) fn make(items: &[Item<'_>], room: usize, arrival_max: u64) -> *mut Header {
-        let (Some((oldest, _)), Some((newest, _))) = (items.first(), items.last()) else {
+    /// away. None of the rows has an arrival greater than `arrival_max`; either all of them have
+    /// records, of one size, or none.
+    pub(crate) fn make(items: &Items<'_>, room: usize, arrival_max: u64) -> *mut Header {
+        let Items { slots, records } = items;
+        let (Some((oldest, _)), Some((newest, _))) = (slots.first(), slots.last()) else {
             panic!("a chunk is never empty");
         };
-        assert!(items.len() <= room, "a chunk has room for its rows");
-        debug_assert!(items.is_sorted_by_key(|(event_time, _)| *event_time), "rows are in order");
+        assert!(slots.len() <= room, "a chunk has room for its rows");
+        assert!(records.is_empty() || records.len() == slots.len(), "all have records, or none");
+        debug_assert!(slots.is_sorted_by_key(|(event_time, _)| *event_time), "rows are in order");
         let is_wide = is_wide(*oldest, *newest);
-        let capacity = capacity_for(room, is_wide);
-        let layout = layout(capacity, is_wide);
+        let record_size = records.first().map_or(0, |record| record.len());
+        let shape = SlotShape { is_wide, record_size };
+        let capacity = capacity_for(room, shape);
+        let layout = layout(capacity, shape);
         // SAFETY: the layout holds a header, so it is not empty.
         let allocated = unsafe { alloc(layout) }.cast::<Header>();
         let Some(header) = NonNull::new(allocated) else { handle_alloc_error(layout) };
         let state = arrival_max.min(ARRIVAL_MAX)
             | u64::try_from(capacity - 1).expect("small") << CAPACITY_SHIFT
-            | u64::from(is_wide) << WIDE_SHIFT;
+            | u64::from(is_wide) << WIDE_SHIFT
+            | u64::from(shape.record_size > 0) << RECORDS_SHIFT;
         let (state, trace) = (AtomicU64::new(state), Trace::new(capacity));
-        // SAFETY: the allocation holds a header, for which it is aligned.
-        unsafe { header.write(Header { base: *oldest, state, trace }) };
+        // SAFETY: the allocation holds a header and, if there are records, their size after it;
+        // it is aligned for both.
+        unsafe {
+            header.write(Header { base: *oldest, state, trace });
+            if shape.record_size > 0 {
+                let size = u64::try_from(shape.record_size).expect("a record is small");
+                header.add(1).cast::<u64>().write(size);
+            }
+        }
         let chunk = Chunk { header, _chunk: PhantomData };
-        let filled = chunk.filled();
-        for (at, (event_time, row)) in items.iter().enumerate() {
-            // SAFETY: the header was written above.
-            unsafe { header.as_ref() }.trace.written(at);
+        // SAFETY: the header was written above.
+        let (state, trace) = unsafe { (&header.as_ref().state, &header.as_ref().trace) };
+        // Relaxed: nobody else knows the chunk.
+        let filled = chunk.filled_by(state.load(Ordering::Relaxed));
+        for (at, (event_time, row)) in slots.iter().enumerate() {
+            trace.written(at);
             // SAFETY: nobody else knows the chunk, which has room.
             unsafe { filled.write(at, *event_time, *row) };
         }
-        chunk.publish(items.len(), 0);
+        for (at, record) in records.iter().enumerate() {
+            // SAFETY: as above.
+            unsafe { filled.write_record(at, record) };
+        }
+        chunk.publish(slots.len(), 0);
         header.as_ptr()
     }
 
@@ -135,6 +259,19 @@ impl<'a> Chunk<'a> {
         self.header.as_ptr()
     }
 
+    /// Asks for a chunk that is about to be read, from its newest slot on, as if it were full; what
+    /// lies where follows from the shape, which is taken to be that of another chunk of the key.
+    #[inline]
+    pub(crate) fn prefetch(header: *const Header, slots: &Slots<'_>) {
+        const LINE_SIZE: usize = 64;
+        let start = header.cast::<u8>();
+        prefetch(start);
+        let size = slots.shape().size(CHUNK_ROWS_MAX);
+        for line in (0..size / LINE_SIZE).rev() {
+            prefetch(start.wrapping_add(line * LINE_SIZE));
+        }
+    }
+
     /// Frees a chunk that [`Self::make`] gave away.
     ///
     /// # Safety
@@ -144,7 +281,7 @@ impl<'a> Chunk<'a> {
         // SAFETY: the caller's promise.
         let chunk = unsafe { Chunk::from_raw(header) };
         let filled = chunk.filled();
-        let layout = layout(filled.capacity, filled.is_wide);
+        let layout = layout(filled.capacity, filled.shape());
         // SAFETY: the header was written by `make`, with the same layout.
         unsafe {
             header.drop_in_place();
@@ -155,31 +292,43 @@ impl<'a> Chunk<'a> {
     /// Bytes of memory that the chunk takes.
     pub(crate) fn memory_bytes(self) -> usize {
         let filled = self.filled();
-        chunk_footprint(filled.capacity, filled.is_wide)
+        chunk_footprint(filled.capacity, filled.shape())
     }
 
-    /// The rows as they are now. Never empty, except within [`Self::make`].
+    /// The rows as they are now. Never empty.
     #[inline]
     pub(crate) fn filled(self) -> Filled<'a> {
         // SAFETY: whoever has a chunk keeps it from being freed.
         let header = unsafe { self.header.as_ref() };
         // Acquire: pairs with the Release in `publish`; the slots were written before it.
-        let state = header.state.load(Ordering::Acquire);
+        let filled = self.filled_by(header.state.load(Ordering::Acquire));
+        header.trace.read(filled.len);
+        filled
+    }
+
+    /// The rows as a state says.
+    #[inline]
+    fn filled_by(self, state: u64) -> Filled<'a> {
+        // SAFETY: whoever has a chunk keeps it from being freed; the base never changes.
+        let base = unsafe { (&raw const (*self.header.as_ptr()).base).read() };
         let field = |shift: u32| usize::try_from(state >> shift).expect("addresses have 64 bits");
         let capacity_mask = usize::try_from(CAPACITY_MASK).expect("small");
         let capacity = (field(CAPACITY_SHIFT) & capacity_mask) + 1;
         let is_wide = state >> WIDE_SHIFT & 1 == 1;
-        let len = field(LEN_SHIFT);
-        header.trace.read(len);
+        let len = field(LEN_SHIFT) + 1;
         // SAFETY: the columns follow the header in one allocation.
-        let times = unsafe { self.header.as_ptr().add(1).cast::<u8>() };
+        let after = unsafe { self.header.as_ptr().add(1).cast::<u8>() };
+        let has_records = state >> RECORDS_SHIFT & 1 == 1;
+        let times = if has_records { after.wrapping_add(RECORD_SIZE_SIZE) } else { after };
         let low = times.wrapping_add(capacity * if is_wide { 8 } else { 4 });
         let high = low.wrapping_add(capacity * 4);
+        let records = if has_records { high.wrapping_add(capacity * 2) } else { ptr::null_mut() };
         let slots = Slots {
-            base: header.base,
+            base,
             times,
             low: low.cast_const().cast(),
             high: high.cast_const().cast(),
+            records,
             is_wide,
             _chunk: PhantomData,
         };
@@ -189,9 +338,9 @@ impl<'a> Chunk<'a> {
     /// Appends a row that is newer than every row here. Under the shard's lock. False when it
     /// does not fit: the chunk is full, or the event time too far from the base.
     #[must_use]
-    pub(crate) fn append(self, event_time: i64, row: RowRef<'_>) -> bool {
+    pub(crate) fn append(self, item: &Item<'_>) -> bool {
         let filled = self.filled();
-        let is_near = filled.is_wide || !is_wide(filled.base, event_time);
+        let is_near = filled.is_wide || !is_wide(filled.base, item.event_time);
         if filled.len == filled.capacity || !is_near {
             return false;
         }
@@ -199,8 +348,13 @@ impl<'a> Chunk<'a> {
         unsafe { self.header.as_ref() }.trace.written(filled.len);
         // SAFETY: there is room, the lock keeps other writers away, and no reader looks at slots
         // that were not published.
-        unsafe { filled.write(filled.len, event_time, row) };
-        self.publish(filled.len + 1, row.arrival());
+        unsafe {
+            filled.write(filled.len, item.event_time, item.row);
+            if !filled.records.is_null() {
+                filled.write_record(filled.len, item.record);
+            }
+        }
+        self.publish(filled.len + 1, item.row.arrival());
         true
     }
 
@@ -211,8 +365,9 @@ impl<'a> Chunk<'a> {
         // Relaxed: only the holder of the lock writes.
         let before = state.load(Ordering::Relaxed);
         let arrival_max = (before & ARRIVAL_MAX).max(arrival);
-        let kept = before & (CAPACITY_MASK << CAPACITY_SHIFT | 1 << WIDE_SHIFT);
-        let len = u64::try_from(len).expect("small") << LEN_SHIFT;
+        let fixed = CAPACITY_MASK << CAPACITY_SHIFT | 1 << WIDE_SHIFT | 1 << RECORDS_SHIFT;
+        let kept = before & fixed;
+        let len = u64::try_from(len - 1).expect("small") << LEN_SHIFT;
         // Release: pairs with the Acquire in `filled`.
         state.store(len | kept | arrival_max, Ordering::Release);
     }
@@ -236,6 +391,8 @@ pub(crate) struct Slots<'a> {
     times: *mut u8,
     low: *const u32,
     high: *const u16,
+    /// Null where there are none; their size lies before the event times.
+    records: *mut u8,
     is_wide: bool,
     _chunk: PhantomData<&'a Header>,
 }
@@ -266,6 +423,7 @@ impl<'a> Filled<'a> {
             times: (&raw const ZERO).cast::<u8>().cast_mut(),
             low,
             high,
+            records: ptr::null_mut(),
             is_wide: false,
             _chunk: PhantomData,
         };
@@ -318,7 +476,47 @@ impl<'a> Slots<'a> {
     }
 
     pub(crate) fn item(&self, at: usize) -> Item<'a> {
-        (self.event_time(at), self.row(at))
+        Item { event_time: self.event_time(at), row: self.row(at), record: self.record(at) }
+    }
+
+    /// The record of the row at `at`; empty where there are none.
+    fn record(&self, at: usize) -> &'a [u8] {
+        let size = self.record_size();
+        if size == 0 {
+            return &[];
+        }
+        // SAFETY: the slot is filled, and its record was written before it was published.
+        unsafe { slice::from_raw_parts(self.records.add(at * size), size) }
+    }
+
+    /// Bytes of a record; 0 where there are none.
+    #[inline]
+    pub(crate) fn record_size(&self) -> usize {
+        if self.records.is_null() {
+            return 0;
+        }
+        // SAFETY: the size lies before the event times where there are records.
+        let size = unsafe { self.times.cast::<u64>().sub(1).read() };
+        usize::try_from(size).expect("a record is small")
+    }
+
+    /// The records of filled slots, oldest first; `None` where there are none.
+    #[inline]
+    pub(crate) fn records(&self, slots: Range<usize>) -> Option<(&'a [u8], usize)> {
+        let size = self.record_size();
+        if size == 0 {
+            return None;
+        }
+        // SAFETY: the slots are filled, and their records were written before they were published;
+        // they lie one after the other.
+        let records = unsafe {
+            slice::from_raw_parts(self.records.add(slots.start * size), slots.len() * size)
+        };
+        Some((records, size))
+    }
+
+    fn shape(&self) -> SlotShape {
+        SlotShape { is_wide: self.is_wide, record_size: self.record_size() }
     }
 
     /// Whether the row at `at` stands at this position or before.
@@ -351,11 +549,12 @@ impl<'a> Slots<'a> {
         low
     }
 
-    /// Writes a slot.
+    /// Writes a slot, without its record.
     ///
     /// # Safety
     ///
     /// There is room, the event time fits, and nobody else looks at the slot or writes it.
+    #[inline]
     unsafe fn write(&self, at: usize, event_time: i64, row: RowRef<'_>) {
         let address = row.address();
         // SAFETY: the columns have room for `capacity` slots, and the caller's promise.
@@ -370,6 +569,18 @@ impl<'a> Slots<'a> {
             self.low.cast_mut().add(at).write(low);
             self.high.cast_mut().add(at).write(high);
         }
+    }
+
+    /// Writes the record of a slot of a chunk that has records.
+    ///
+    /// # Safety
+    ///
+    /// As of [`Self::write`].
+    unsafe fn write_record(&self, at: usize, record: &[u8]) {
+        let size = self.record_size();
+        assert_eq!(record.len(), size, "all records of a series are of one size");
+        // SAFETY: there is room for `capacity` records, and the caller's promise.
+        unsafe { self.records.add(at * size).copy_from_nonoverlapping(record.as_ptr(), size) };
     }
 }
 

@@ -26,8 +26,9 @@ use std::{
 use lockstep_host::memory::footprint;
 
 use super::{
-    chunk::{Chunk, Filled, Header, Item, split_address},
+    chunk::{Chunk, Filled, Header, Item, Items, split_address},
     epoch::Guard,
+    record::{Included, RECORD_SIZE_MAX},
     row_ref::RowRef,
     spine::{Spine, spine_capacity},
     sync::{AtomicPtr, CHUNK_ROWS_MAX, Ordering},
@@ -278,17 +279,31 @@ impl<'a> EntryRef<'a> {
         }
     }
 
-    /// Inserts a row, under the shard's lock.
-    pub(crate) fn insert(self, event_time: i64, row: RowRef<'_>, guard: &Guard) -> Inserted {
+    /// Inserts a row, with its record if columns are included. Under the shard's lock.
+    pub(crate) fn insert(
+        self,
+        (event_time, row): (i64, RowRef<'_>),
+        included: Option<&Included>,
+        guard: &Guard,
+    ) -> Inserted {
+        let Some(included) = included else {
+            return self.insert_item(Item { event_time, row, record: &[] }, None, guard);
+        };
+        let mut room = [0; RECORD_SIZE_MAX];
+        let record = included.record(row, &mut room);
+        self.insert_item(Item { event_time, row, record }, Some(included), guard)
+    }
+
+    fn insert_item(self, item: Item<'_>, included: Option<&Included>, guard: &Guard) -> Inserted {
         if let Parts::One(one) = self.parts() {
-            return Inserted::Replaced(self.open(&one, (event_time, row)));
+            return Inserted::Replaced(self.open(&one, item, included));
         }
-        Inserted::Grown(self.insert_further(event_time, row, guard))
+        Inserted::Grown(self.insert_further(item, guard))
     }
 
     /// Inserts a row into an entry of several.
-    fn insert_further(self, event_time: i64, row: RowRef<'_>, guard: &Guard) -> i64 {
-        let position = (event_time, row.arrival());
+    fn insert_further(self, item: Item<'_>, guard: &Guard) -> i64 {
+        let position = item.position();
         let (place, newest) = match self.parts() {
             Parts::One(_) => panic!("a single is replaced"),
             Parts::Chunk(chunk) => (Place::Only, chunk),
@@ -299,10 +314,10 @@ impl<'a> EntryRef<'a> {
         };
         let filled = newest.filled();
         if filled.is_at_or_before(filled.len() - 1, position) {
-            if newest.append(event_time, row) {
+            if newest.append(&item) {
                 return 0;
             }
-            return self.grow_newest(place, newest, (event_time, row), guard);
+            return self.grow_newest(place, newest, item, guard);
         }
         let (place, chunk) = match place {
             Place::Spine(spine, last) if !filled.is_at_or_before(0, position) => {
@@ -316,18 +331,21 @@ impl<'a> EntryRef<'a> {
             }
             place => (place, newest),
         };
-        self.insert_late(place, chunk, (event_time, row), guard)
+        self.insert_late(place, chunk, item, guard)
     }
 
-    /// Makes an entry of this single's row and another one.
-    fn open(self, one: &Filled<'_>, item: Item<'_>) -> *mut Entry {
-        let position = (item.0, item.1.arrival());
-        let items = if one.is_at_or_before(0, position) {
-            [one.item(0), item]
-        } else {
-            [item, one.item(0)]
-        };
-        let arrival_max = items[0].1.arrival().max(items[1].1.arrival());
+    /// Makes an entry of this single's row, which has no record yet, and another one.
+    fn open(self, one: &Filled<'_>, item: Item<'_>, included: Option<&Included>) -> *mut Entry {
+        let mut room = [0; RECORD_SIZE_MAX];
+        let mut first = one.item(0);
+        if let Some(included) = included {
+            first.record = included.record(first.row, &mut room);
+        }
+        let is_newer = one.is_at_or_before(0, item.position());
+        let mut items = Items::with_room(2);
+        items.push(first);
+        items.insert(usize::from(is_newer), item);
+        let arrival_max = first.row.arrival().max(item.row.arrival());
         Self::make_several(self.key(), Chunk::make(&items, first_room(), arrival_max))
     }
 
@@ -343,10 +361,10 @@ impl<'a> EntryRef<'a> {
         if filled.len() == CHUNK_ROWS_MAX {
             return self.push_chunk(place, item, guard);
         }
-        let mut items = items_of(&filled);
+        let mut items = Items::of(&filled);
         items.push(item);
         let room = grown_room(filled.capacity(), items.len());
-        let chunk = Chunk::make(&items, room, filled.arrival_max().max(item.1.arrival()));
+        let chunk = Chunk::make(&items, room, filled.arrival_max().max(item.row.arrival()));
         self.replace_chunk(place, newest, chunk, guard)
     }
 
@@ -356,7 +374,9 @@ impl<'a> EntryRef<'a> {
             Place::Only => 1,
             Place::Spine(spine, _) => spine.len(),
         };
-        let chunk = Chunk::make(&[item], opened_room(chunks), item.1.arrival());
+        let mut items = Items::with_room(1);
+        items.push(item);
+        let chunk = Chunk::make(&items, opened_room(chunks), item.row.arrival());
         // SAFETY: it was made just now.
         let grown = signed(unsafe { Chunk::from_raw(chunk) }.memory_bytes());
         match place {
@@ -378,11 +398,11 @@ impl<'a> EntryRef<'a> {
 
     /// Copies the chunk that a late row belongs to.
     fn insert_late(self, place: Place<'_>, chunk: Chunk<'_>, item: Item<'_>, guard: &Guard) -> i64 {
-        let position = (item.0, item.1.arrival());
+        let position = item.position();
         let filled = chunk.filled();
         let rank =
             filled.partition_point(filled.len(), |slots, at| slots.is_at_or_before(at, position));
-        let mut items = items_of(&filled);
+        let mut items = Items::of(&filled);
         items.insert(rank, item);
         let arrival_max = filled.arrival_max().max(position.1);
         let is_newest = match place {
@@ -394,10 +414,10 @@ impl<'a> EntryRef<'a> {
             let copy = Chunk::make(&items, room(items.len()), arrival_max);
             return self.replace_chunk(place, chunk, copy, guard);
         }
-        let (older, newer) = items.split_at(items.len() / 2);
+        let newer = items.split_off(items.len() / 2);
         let halves = [
-            Chunk::make(older, older.len(), arrival_max),
-            Chunk::make(newer, room(newer.len()).min(CHUNK_ROWS_MAX), arrival_max),
+            Chunk::make(&items, items.len(), arrival_max),
+            Chunk::make(&newer, room(newer.len()).min(CHUNK_ROWS_MAX), arrival_max),
         ];
         self.split_chunk(place, chunk, halves, guard)
     }
@@ -443,19 +463,19 @@ impl<'a> EntryRef<'a> {
     {
         let parts = self.parts();
         let chunk_count = parts.chunk_count();
-        let mut remade: Vec<Option<(Vec<Item<'m>>, u64)>> = Vec::with_capacity(chunk_count);
+        let mut remade: Vec<Option<(Items<'m>, u64)>> = Vec::with_capacity(chunk_count);
         let (mut removed, mut left, mut last) = (0, 0, None);
         for at in (0..chunk_count).rev() {
             let filled = parts.filled(at);
             let mut is_changed = false;
-            let mut items: Vec<Item<'m>> = Vec::with_capacity(filled.len());
+            let mut items = Items::with_room(filled.len());
             for slot in (0..filled.len()).rev() {
-                let (event_time, row) = filled.item(slot);
-                match fate(event_time, row) {
-                    Fate::Keep => items.push((event_time, row)),
+                let item: Item<'m> = filled.item(slot);
+                match fate(item.event_time, item.row) {
+                    Fate::Keep => items.push(item),
                     Fate::Move(row) => {
                         is_changed = true;
-                        items.push((event_time, row));
+                        items.push(Item { row, ..item });
                     }
                     Fate::Remove => {
                         is_changed = true;
@@ -465,7 +485,7 @@ impl<'a> EntryRef<'a> {
             }
             items.reverse();
             left += items.len();
-            last = items.last().copied().or(last);
+            last = items.last().or(last);
             remade.push(is_changed.then(|| (items, filled.arrival_max())));
         }
         if remade.iter().all(Option::is_none) {
@@ -486,7 +506,7 @@ impl<'a> EntryRef<'a> {
     fn remake(
         self,
         parts: &Parts<'_>,
-        remade: Vec<Option<(Vec<Item<'_>>, u64)>>,
+        remade: Vec<Option<(Items<'_>, u64)>>,
         guard: &Guard,
     ) -> i64 {
         let before = self.memory_bytes();
@@ -626,12 +646,6 @@ impl<'a> Parts<'a> {
 pub(crate) fn chunk_at(spine: &Spine<Header>, at: usize) -> Chunk<'_> {
     // SAFETY: what a spine leads to is freed by way of the guard after it was replaced.
     unsafe { Chunk::from_raw(spine.part(at)) }
-}
-
-fn items_of<'a>(filled: &Filled<'a>) -> Vec<Item<'a>> {
-    let mut items = Vec::with_capacity(filled.len() + 1);
-    items.extend((0..filled.len()).map(|at| filled.item(at)));
-    items
 }
 
 fn tagged(spine: *mut Spine<Header>) -> *mut u8 {

@@ -6,7 +6,7 @@
 use crate::{
     block::{RUN_SIZE, block_footprint, block_size},
     buckets::{buckets_footprint, buckets_for},
-    chunk::{capacity_for, chunk_footprint},
+    chunk::{SlotShape, capacity_for, chunk_footprint},
     entry::{first_room, grown_room, opened_room, several_footprint, single_footprint},
     row_ref::stored_size,
     series::{SHARD_COUNT, Series},
@@ -34,9 +34,19 @@ pub fn log_bytes(rows: u64, row_size: usize) -> u64 {
     number(taken.saturating_add(spine_footprint(spine_room(parts))))
 }
 
-/// Bytes that an index of so many rows and keys takes, of keys of so many bytes; `is_wide` when
-/// the rows of a key span more than 49 days by the hundred.
-pub fn series_bytes(rows: u64, keys: u64, key_size: usize, is_wide: bool) -> u64 {
+/// What each key and each slot of an index takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct IndexShape {
+    /// Bytes of a key.
+    pub key_size: usize,
+    /// Bytes of a record; 0 when no column is included.
+    pub record_size: usize,
+    /// Whether the rows of a key span more than 49 days by the hundred.
+    pub is_wide: bool,
+}
+
+/// Bytes that an index of so many rows and keys takes.
+pub fn series_bytes(rows: u64, keys: u64, shape: IndexShape) -> u64 {
     let empty = Series::new().memory_bytes();
     if rows == 0 || keys == 0 {
         return empty;
@@ -45,7 +55,7 @@ pub fn series_bytes(rows: u64, keys: u64, key_size: usize, is_wide: bool) -> u64
     let (least, more) = (rows / keys, rows % keys);
     let entries = |keys: u64, rows: u64| match keys {
         0 => 0,
-        _ => entry_bytes(rows, key_size, is_wide).saturating_mul(keys),
+        _ => entry_bytes(rows, shape).saturating_mul(keys),
     };
     let buckets = all_buckets_bytes(keys);
     let entries = entries(keys - more, least).saturating_add(entries(more, least + 1));
@@ -53,11 +63,13 @@ pub fn series_bytes(rows: u64, keys: u64, key_size: usize, is_wide: bool) -> u64
 }
 
 /// Bytes of an entry of so many rows with its chunks.
-fn entry_bytes(rows: u64, key_size: usize, is_wide: bool) -> u64 {
+fn entry_bytes(rows: u64, shape: IndexShape) -> u64 {
+    let IndexShape { key_size, record_size, is_wide } = shape;
+    let slots = SlotShape { is_wide, record_size };
     if rows == 1 {
         return number(single_footprint(key_size));
     }
-    let room = |rows: usize| capacity_for(rows, is_wide);
+    let room = |rows: usize| capacity_for(rows, slots);
     let max = number(CHUNK_ROWS_MAX);
     // Chunks that are full, and what the rows in the newest one have made of it.
     let (full, newest) = ((rows - 1) / max, usize_of((rows - 1) % max) + 1);
@@ -66,8 +78,8 @@ fn entry_bytes(rows: u64, key_size: usize, is_wide: bool) -> u64 {
     while capacity < newest {
         capacity = room(grown_room(capacity, capacity + 1));
     }
-    let mut bytes = several_footprint(key_size) + chunk_footprint(capacity, is_wide);
-    bytes += full * chunk_footprint(CHUNK_ROWS_MAX, is_wide);
+    let mut bytes = several_footprint(key_size) + chunk_footprint(capacity, slots);
+    bytes += full * chunk_footprint(CHUNK_ROWS_MAX, slots);
     if full > 0 {
         bytes += spine_footprint(spine_room((full + 1).max(2)));
     }
@@ -116,16 +128,22 @@ fn usize_of(count: u64) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{log_bytes, series_bytes};
-    use crate::{RowBatch, RowLog, Series, pin};
+    use std::sync::Arc;
+
+    use super::{IndexShape, log_bytes, series_bytes};
+    use crate::{Included, RowBatch, RowLog, Series, pin};
 
     /// The estimate and what is taken, in bytes, differ by this part at most: a tenth.
     fn is_near(estimated: u64, taken: u64) -> bool {
         estimated.abs_diff(taken) * 10 <= taken
     }
 
-    fn check(rows: u64, keys: u64, (row_size, key_size): (usize, usize)) {
-        let (log, series) = (RowLog::new(), Series::new());
+    fn check(rows: u64, keys: u64, (row_size, key_size, record_size): (usize, usize, usize)) {
+        let series = match record_size {
+            0 => Series::new(),
+            size => Series::including(Arc::new(Included::new(size, |_, _| ()))),
+        };
+        let log = RowLog::new();
         let mut batch = RowBatch::default();
         let mut arrival = 0;
         while arrival < rows {
@@ -151,10 +169,11 @@ mod tests {
                 arrival += 1;
             }
         }
-        let shape = format!("{rows} rows of {row_size}, {keys} keys of {key_size}");
+        let shape = format!("{rows} rows of {row_size}, {keys} keys of {key_size}, {record_size}");
         let (estimated, taken) = (log_bytes(rows, row_size), log.memory_bytes());
         assert!(is_near(estimated, taken), "{shape}: rows {estimated}, {taken} taken");
-        let estimated = series_bytes(rows, keys, key_size, false);
+        let estimated =
+            series_bytes(rows, keys, IndexShape { key_size, record_size, is_wide: false });
         let taken = series.memory_bytes();
         assert!(is_near(estimated, taken), "{shape}: index {estimated}, {taken} taken");
         drop(series);
@@ -166,8 +185,10 @@ mod tests {
         for rows in [1, 30, 1_000, 20_000, 70_001].into_iter().filter(|rows| *rows <= most) {
             for keys in [1, 10, 300, 9_000, 70_000] {
                 if keys <= rows {
-                    check(rows, keys, (60, 9));
-                    check(rows, keys, (250, 30));
+                    check(rows, keys, (60, 9, 0));
+                    check(rows, keys, (250, 30, 0));
+                    check(rows, keys, (60, 9, 17));
+                    check(rows, keys, (60, 9, 64));
                 }
             }
         }

@@ -11,19 +11,20 @@
 //! into shards by the hash of the key. Each shard has a lock for its writers and an
 //! open-addressing table of pointers to entries; an entry has the key and its rows: one in the
 //! entry itself, more in a chunk, many in a spine of chunks, oldest first. A chunk holds slots,
-//! oldest first; a slot holds an event time and the address of a row.
+//! oldest first; a slot holds an event time and the address of a row. Where columns are included, a
+//! chunk holds a record beside each slot: copies of these columns.
 //!
 //! ```text
-//! shard -> buckets -> entry -> [spine] -> chunk -> slot -> row
-//!            RCU       fixed     RCU      append   fixed  fixed
+//! shard -> buckets -> entry -> [spine] -> chunk -> slot, [record] -> row
+//!            RCU       fixed     RCU      append     fixed         fixed
 //! log   -> spine -> block -> row
 //!           RCU     append  fixed
 //! ```
 //!
 //! 1. Whoever changes anything of a shard, or of the log, holds its lock. Readers hold nothing but
 //!    a [`Guard`], which keeps whatever they can reach from being freed.
-//! 2. A slot, and a row of a block, is written once, before the length that covers it is
-//!    published. A length only grows. So what is below a length that a reader has loaded never
+//! 2. A slot with its record, and a row of a block, is written once, before the length that covers
+//!    it is published. A length only grows. So what is below a length that a reader has loaded never
 //!    changes. A chunk's length and its greatest arrival are one word, hence of one moment.
 //! 3. The first row of a key is in its entry. With the second another entry takes its place in the
 //!    bucket, whose head leads to a chunk. A row that is newer than every other of its key is
@@ -43,11 +44,14 @@
 //!    their blocks out of the log; the collector frees a block as above. A block of which little
 //!    is left is copied first, then each series is led to the copies (by rule 5), then the block
 //!    is taken out. Who holds a guard sees the old rows, who comes later the equal copies.
-//! 8. A reader sees at least the rows that were inserted before it loaded the head, possibly some
+//! 8. A record is made of its row when the row is inserted, from then on copied with its slot: a
+//!    row that moves is equal, and so is its record. The row in an entry has none; it is made when
+//!    the entry's second row comes. All chunks of a series have records, of one size, or none has.
+//! 9. A reader sees at least the rows that were inserted before it loaded the head, possibly some
 //!    that are inserted later. It ignores rows that arrived too late for it ([`Bounds`]), which
 //!    makes what it sees exact.
 //!
-//! `chunk`, `spine` and `entry` are model-checked: `crates/series/model` compiles them a second time
+//! `chunk`, `spine`, `entry` and `record` are model-checked: `crates/series/model` compiles them a second time
 //! over loom's atomics and explores rules 2 to 6 with a writer and a reader. The epoch collector
 //! is not part of the model; there it is a stand-in that frees when the execution is over, and
 //! that no reader has a part after that is what the stress tests and Miri look for.
@@ -55,12 +59,12 @@
 //! # Cost
 //!
 //! A slot is 10 bytes for each row and index (14 where the event times of a chunk lie more than 49
-//! days apart), about 12 with what is empty; a key is an entry of 15 bytes and the key (9 and
+//! days apart) and the record, if there are any; about a fifth more with what is empty; a key is an entry of 15 bytes and the key (9 and
 //! the key when it has several rows), and a bucket of 8 bytes, of which half to three quarters are
 //! used; a row is stored once, with 8 bytes
 //! before it and 8 for each append. All allocations of a kind are counted with what the allocator
-//! takes for them. Insert in order: O(1). Late insert: one copy of at most 1.8 KiB. Seek: binary
-//! search over chunks, then within one.
+//! takes for them. Insert in order: O(1). Late insert: one copy of at most 1.8 KiB,
+//! 9.8 KiB with the largest records. Seek: binary search over chunks, then within one.
 
 mod block;
 mod bounds;
@@ -70,7 +74,9 @@ mod entry;
 pub mod estimate;
 mod key_rows;
 mod log;
+mod record;
 mod row_ref;
+mod run;
 mod series;
 mod spine;
 mod sync;
@@ -85,7 +91,9 @@ pub use crossbeam_epoch::{Guard, pin};
 pub use entry::Fate;
 pub use key_rows::{KeyRow, KeyRows};
 pub use log::{LogPlan, LogPosition, LogRow, LogRows, RowLog};
+pub use record::{Included, RECORD_SIZE_MAX};
 pub use row_ref::{ARRIVAL_MAX, RowBatch, RowRef};
+pub use run::{Records, Run};
 pub use series::Series;
 
 #[cfg(test)]

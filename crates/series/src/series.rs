@@ -5,7 +5,10 @@
 use std::{
     fmt,
     hash::BuildHasher,
-    sync::atomic::{AtomicI64, AtomicPtr, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicI64, AtomicPtr, Ordering},
+    },
 };
 
 use crossbeam_epoch::Guard;
@@ -13,7 +16,7 @@ use hashbrown::DefaultHashBuilder;
 use lockstep_host::sync::Mutex;
 
 use crate::{
-    Bounds, Fate, KeyRows, RowRef,
+    Bounds, Fate, Included, KeyRows, RowRef,
     buckets::{Bucket, Buckets, TAG_SHIFT, buckets_for},
     entry::{Entry, EntryRef, Inserted, Parts, Rest, single_footprint},
     row_ref::prefetch,
@@ -28,6 +31,8 @@ const _: () = assert!(SHARD_BITS <= TAG_SHIFT, "the tag has bits that the shard 
 pub struct Series {
     hasher: DefaultHashBuilder,
     shards: Box<[Shard]>,
+    /// How records are made, when columns are included.
+    included: Option<Arc<Included>>,
 }
 
 /// Aligned so that writers of different shards do not write one cache line.
@@ -53,7 +58,12 @@ impl Series {
     /// Makes an empty one.
     pub fn new() -> Self {
         let shards = (0..SHARD_COUNT).map(|_| Shard::new()).collect();
-        Self { hasher: DefaultHashBuilder::default(), shards }
+        Self { hasher: DefaultHashBuilder::default(), shards, included: None }
+    }
+
+    /// Makes an empty one that keeps a record beside each slot.
+    pub fn including(included: Arc<Included>) -> Self {
+        Self { included: Some(included), ..Self::new() }
     }
 
     /// The hash that [`Self::insert`] and [`Self::prefetch`] take.
@@ -93,10 +103,12 @@ impl Series {
         let shard = self.shard(hash);
         let mut writer = shard.writer.lock();
         let grown = match shard.find(hash, key, guard) {
-            Some((at, entry)) => match entry.insert(event_time, row, guard) {
-                Inserted::Grown(grown) => grown,
-                Inserted::Replaced(made) => shard.replace(at, entry, made, guard),
-            },
+            Some((at, entry)) => {
+                match entry.insert((event_time, row), self.included.as_deref(), guard) {
+                    Inserted::Grown(grown) => grown,
+                    Inserted::Replaced(made) => shard.replace(at, entry, made, guard),
+                }
+            }
             None => {
                 let entry = EntryRef::make(key, event_time, row);
                 let bytes = signed(single_footprint(key.len()));
@@ -320,8 +332,8 @@ impl Shard {
             rows_removed += retained.removed;
             match retained.rest {
                 Rest::Grown(grown) => self.grow_by(grown),
-                Rest::One((event_time, row)) => {
-                    let single = EntryRef::make(entry.key(), event_time, row);
+                Rest::One(item) => {
+                    let single = EntryRef::make(entry.key(), item.event_time, item.row);
                     self.grow_by(self.replace(position, entry, single, &guard));
                 }
                 Rest::Nothing => {

@@ -8,7 +8,9 @@ use std::sync::{
 use lockstep_row::Retention;
 use proptest::{collection::vec, prelude::*};
 
-use crate::{Bounds, Fate, Guard, RowBatch, RowLog, RowRef, Series, pin};
+use crate::{Bounds, Fate, Guard, Included, RowBatch, RowLog, RowRef, Series, pin};
+
+mod runs;
 
 /// A series, the log that owns its rows, and the arrival of the next one.
 #[derive(Debug, Default)]
@@ -20,6 +22,15 @@ struct World {
 }
 
 impl World {
+    /// A world whose series keeps records of this size; 0: none.
+    fn with_records(size: usize) -> Self {
+        let series = match size {
+            0 => Series::new(),
+            size => Series::including(Arc::new(Included::new(size, write_record))),
+        };
+        Self { series, ..Self::default() }
+    }
+
     /// Stores a row whose bytes are its arrival, under the next arrival.
     fn insert(&self, key: &[u8], event_time: i64) {
         // Relaxed: the number itself is all that is shared.
@@ -61,8 +72,16 @@ fn batch(arrival: u64) -> RowBatch {
 /// What a test inserts: key and event time; the position is the arrival.
 type Insert = (u8, i64);
 
+/// What the record of a row is: the row's bytes, over and over.
+fn write_record(row: &[u8], record: &mut [u8]) {
+    for (byte, value) in record.iter_mut().zip(row.iter().cycle()) {
+        *byte = *value;
+    }
+}
+
+/// A world with some rows, and with records for two thirds of what there are.
 fn filled(inserts: &[Insert]) -> World {
-    let world = World::default();
+    let world = World::with_records([0, 17, 64][inserts.len() % 3]);
     for (key, event_time) in inserts {
         world.insert(&[*key], *event_time);
     }
@@ -96,11 +115,15 @@ fn shown(series: &Series, key: u8, bounds: Bounds, event_time_max: Option<i64>) 
     if let Some(event_time_max) = event_time_max {
         rows.seek(event_time_max);
     }
-    rows.map(|found| {
-        assert_eq!(found.row.bytes(), found.row.arrival().to_le_bytes());
-        (found.event_time, found.row.arrival())
-    })
-    .collect()
+    let in_runs = runs::shown(rows.clone());
+    let shown: Vec<(i64, u64)> = rows
+        .map(|found| {
+            assert_eq!(found.row.bytes(), found.row.arrival().to_le_bytes());
+            (found.event_time, found.row.arrival())
+        })
+        .collect();
+    assert_eq!(in_runs, shown, "the rows of the runs are the rows");
+    shown
 }
 
 fn check(inserts: &[Insert], visible: u64, keeps: Keeps, event_time_max: i64) {
@@ -360,7 +383,7 @@ fn a_key_may_be_long() {
 #[test]
 fn a_reader_sees_whole_rows_in_order_while_writers_go_on() {
     const ROWS: u64 = if cfg!(miri) { 150 } else { 20_000 };
-    let world = Arc::new(World::default());
+    let world = Arc::new(World::with_records(20));
     let visible = Arc::new(AtomicU64::new(0));
     let readers: Vec<_> = (0..2)
         .map(|_| {
@@ -375,7 +398,7 @@ fn a_reader_sees_whole_rows_in_order_while_writers_go_on() {
                 };
                 let mut count = 0;
                 let mut newer = (i64::MAX, u64::MAX);
-                for found in rows {
+                for found in rows.clone() {
                     let position = (found.event_time, found.row.arrival());
                     assert!(position < newer);
                     assert_eq!(found.row.bytes(), found.row.arrival().to_le_bytes());
@@ -383,6 +406,9 @@ fn a_reader_sees_whole_rows_in_order_while_writers_go_on() {
                     count += 1;
                 }
                 assert_eq!(count, seen);
+                let in_runs = runs::shown(rows);
+                assert!(in_runs.is_sorted_by(|newer, older| newer > older));
+                assert_eq!(in_runs.len() as u64, seen);
                 if seen == ROWS {
                     break;
                 }

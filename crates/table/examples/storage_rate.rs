@@ -1,5 +1,5 @@
 //! What a table costs: bytes for each row beside its own, nanoseconds to read the last rows of a
-//! key, rows stored in a second.
+//! key, from the rows and from the records of an index, rows stored in a second.
 //!
 //! Run it with `cargo run -p lockstep-table --example storage_rate [bytes|read|put]`. Bytes are
 //! what the allocator was asked for, each request rounded up as the C library's allocator does.
@@ -16,9 +16,10 @@ use std::{
 
 use lockstep_host::{Clock, SystemClock};
 use lockstep_row::{
-    Column, DataType, Datum, IndexSpec, Retention, RowCodec, TableSchema, key::encode_key,
+    Column, DataType, Datum, IncludedColumn, IndexSpec, Retention, RowCodec, TableSchema,
+    key::encode_key,
 };
-use lockstep_table::{Arrivals, Table};
+use lockstep_table::{Arrivals, Inclusion, KeyRows, Snapshot, Table};
 
 /// Counts what is taken.
 struct Counting;
@@ -64,6 +65,8 @@ const COLUMNS: [(&str, DataType); 7] = [
 const K: usize = 0;
 const T: usize = 1;
 const CHANNEL: usize = 4;
+/// What an index includes, if it includes columns: 17 bytes.
+const INCLUDED: [usize; 2] = [CHANNEL, 5];
 const START_MS: i64 = 1_700_000_000_000;
 
 fn row(number: u64, key: u64, time: i64) -> [Datum<'static>; 7] {
@@ -102,6 +105,16 @@ fn make(indexes: usize) -> Table {
         .expect("the indexes are over columns that are there")
 }
 
+/// A table whose indexes include columns.
+fn make_including(indexes: usize) -> Table {
+    let table = make(indexes);
+    let columns = INCLUDED.map(|column| IncludedColumn { column, values: true });
+    for index in 0..indexes {
+        assert_eq!(table.include(index, &columns), Inclusion::Included, "an empty table has room");
+    }
+    table
+}
+
 fn number(value: usize) -> u64 {
     u64::try_from(value).expect("a count")
 }
@@ -113,13 +126,16 @@ fn ratio(part: u64, whole: u64) -> f64 {
 
 /// Bytes for each row by rows per key: of the whole table, of it without the row's own bytes.
 fn bytes() {
-    println!("| rows per key | keys | indexes | row | bytes per row | beside the row | counted |");
-    println!("|---|---|---|---|---|---|---|");
-    for indexes in [1, 3] {
+    println!(
+        "| rows per key | keys | indexes | record | row | bytes per row | beside the row | counted |"
+    );
+    println!("|---|---|---|---|---|---|---|---|");
+    for (indexes, includes) in [(1, false), (1, true), (3, false), (3, true)] {
         for rows_per_key in [1_u64, 2, 5, 10, 100, 1_000, 10_000] {
             let keys = 400_000 / rows_per_key;
             let before = TAKEN.load(Ordering::Relaxed);
-            let table = make(indexes);
+            let table = if includes { make_including(indexes) } else { make(indexes) };
+            let record = table.snapshot().projection(0).map_or(0, |projection| projection.size());
             let size = {
                 let mut bytes = Vec::new();
                 let codec = RowCodec::new(&table.schema());
@@ -141,7 +157,7 @@ fn bytes() {
             let per_row = ratio(taken, total);
             let counted = ratio(table.memory_bytes(), taken);
             println!(
-                "| {rows_per_key} | {keys} | {indexes} | {size} | {per_row:.1} | {:.1} | {counted:.3} |",
+                "| {rows_per_key} | {keys} | {indexes} | {record} | {size} | {per_row:.1} | {:.1} | {counted:.3} |",
                 per_row - ratio(size, 1)
             );
         }
@@ -150,39 +166,62 @@ fn bytes() {
 
 /// Nanoseconds for the last rows of a key, keys drawn at random.
 fn read() {
-    let clock = SystemClock::new();
-    println!("| rows per key | keys | read | ns per key min | median | max | ns per row |");
-    println!("|---|---|---|---|---|---|---|");
+    println!("| rows per key | keys | read | from | ns per key min | median | max | ns per row |");
+    println!("|---|---|---|---|---|---|---|---|");
     for (rows_per_key, keys) in [(1_u64, 1_000_000_u64), (100, 10_000), (1_000, 1_000)] {
-        let table = make(1);
-        let total = keys * rows_per_key;
-        for first in (0..total).step_by(1_000) {
-            let batch = first..(first + 1_000).min(total);
-            let rows =
-                batch.map(|at| row(at, at % keys, START_MS + i64::try_from(at).expect("small")));
-            table.append(rows).expect("rows fit");
-        }
-        for last in [1_u64, 100, 1_000].into_iter().filter(|last| *last <= rows_per_key) {
-            let rounds = (2_000_000 / last).min(300_000);
-            let once = |_| {
-                let start = clock.monotonic_ns();
-                let wanted = (0..rounds).map(|round| spread(round) % keys);
-                assert_ne!(read_last(&table, wanted, last), 0, "the rows were read");
-                clock.monotonic_ns() - start
-            };
-            let mut times: Vec<u64> = (0..5).map(once).collect();
-            times.sort_unstable();
-            let [least, median, most] = [times[0], times[2], times[4]].map(|ns| ratio(ns, rounds));
-            println!(
-                "| {rows_per_key} | {keys} | last {last} | {least:.0} | {median:.0} | {most:.0} | {:.1} |",
-                ratio(times[2], rounds * last)
-            );
+        let ways: [(&str, bool, ReadLast); 3] = [
+            ("rows", false, sum_last_rows),
+            ("rows, records beside", true, sum_last_rows),
+            ("records", true, sum_last_records),
+        ];
+        for (from, includes, sum_last) in ways {
+            let table = if includes { make_including(1) } else { make(1) };
+            let total = keys * rows_per_key;
+            for first in (0..total).step_by(1_000) {
+                let batch = first..(first + 1_000).min(total);
+                let time = |at: u64| START_MS + i64::try_from(at).expect("small");
+                table.append(batch.map(|at| row(at, at % keys, time(at)))).expect("rows fit");
+            }
+            for last in [1_u64, 100, 1_000].into_iter().filter(|last| *last <= rows_per_key) {
+                read_often(&table, (rows_per_key, keys), last, (from, sum_last));
+            }
         }
     }
 }
 
+/// Reads the last rows of many keys, five times, and prints what it took.
+fn read_often(
+    table: &Table,
+    (rows_per_key, keys): (u64, u64),
+    last: u64,
+    (from, sum_last): (&str, ReadLast),
+) {
+    let clock = SystemClock::new();
+    let rounds = (2_000_000 / last).min(300_000);
+    let once = |_| {
+        let start = clock.monotonic_ns();
+        let wanted = (0..rounds).map(|round| spread(round) % keys);
+        assert_ne!(read_last(table, wanted, (last, sum_last)), 0, "rows were read");
+        clock.monotonic_ns() - start
+    };
+    let mut times: Vec<u64> = (0..5).map(once).collect();
+    times.sort_unstable();
+    let [least, median, most] = [times[0], times[2], times[4]].map(|ns| ratio(ns, rounds));
+    println!(
+        "| {rows_per_key} | {keys} | last {last} | {from} | {least:.0} | {median:.0} | {most:.0} | {:.1} |",
+        ratio(times[2], rounds * last)
+    );
+}
+
+/// Sums over the last rows of a key.
+type ReadLast = fn(&Snapshot<'_>, KeyRows<'_>, usize) -> i64;
+
 /// Reads the last rows of keys, and returns a sum over them.
-fn read_last(table: &Table, keys: impl Iterator<Item = u64>, last: u64) -> i64 {
+fn read_last(
+    table: &Table,
+    keys: impl Iterator<Item = u64>,
+    (last, sum_last): (u64, ReadLast),
+) -> i64 {
     let last = usize::try_from(last).expect("small");
     let (mut sum, mut key) = (0_i64, Vec::new());
     for wanted in keys {
@@ -191,9 +230,42 @@ fn read_last(table: &Table, keys: impl Iterator<Item = u64>, last: u64) -> i64 {
         let snapshot = table.snapshot();
         let mut rows = snapshot.rows(0, &key);
         rows.seek(i64::MAX);
-        for found in rows.take(last) {
-            sum = sum.wrapping_add(found.event_time);
-            sum = sum.wrapping_add(found.row.get(CHANNEL).as_i64().unwrap_or(0));
+        sum = sum.wrapping_add(sum_last(&snapshot, rows, last));
+    }
+    sum
+}
+
+fn sum_last_rows(_: &Snapshot<'_>, rows: KeyRows<'_>, last: usize) -> i64 {
+    let mut sum = 0_i64;
+    for found in rows.take(last) {
+        sum = sum.wrapping_add(found.event_time);
+        sum = sum.wrapping_add(found.row.get(CHANNEL).as_i64().unwrap_or(0));
+    }
+    sum
+}
+
+fn sum_last_records(snapshot: &Snapshot<'_>, mut rows: KeyRows<'_>, last: usize) -> i64 {
+    let projection = snapshot.projection(0).expect("the index includes columns");
+    let channel = projection.fixed_column(CHANNEL).expect("it is one of them");
+    let (mut sum, mut left) = (0_i64, last);
+    while left > 0
+        && let Some(run) = rows.next_run()
+    {
+        let run = run.slice(0..run.len().min(left));
+        left -= run.len();
+        if left > 0 {
+            rows.prefetch_next_run();
+        }
+        let Some(records) = run.records() else {
+            let row = run.stored_row(0);
+            sum = sum.wrapping_add(row.event_time + row.row.get(CHANNEL).as_i64().unwrap_or(0));
+            continue;
+        };
+        for (at, record) in records.iter().enumerate() {
+            sum = sum.wrapping_add(run.event_time(at));
+            if !channel.is_null(record) {
+                sum = sum.wrapping_add(i64::from_le_bytes(channel.bytes(record)));
+            }
         }
     }
     sum
@@ -203,6 +275,7 @@ fn read_last(table: &Table, keys: impl Iterator<Item = u64>, last: u64) -> i64 {
 #[derive(Debug, Clone, Copy)]
 struct Put {
     indexes: usize,
+    includes: bool,
     writers: u64,
     batch: u64,
     late_percent: u64,
@@ -229,16 +302,25 @@ fn put_rows(table: &Table, put: Put, writer: u64) {
 /// Rows stored in a second.
 fn put() {
     let clock = SystemClock::new();
-    println!("| batch | indexes | writers | late % | keys | rows/s min | median | max |");
-    println!("|---|---|---|---|---|---|---|---|");
+    println!(
+        "| batch | indexes | includes | writers | late % | keys | rows/s min | median | max |"
+    );
+    println!("|---|---|---|---|---|---|---|---|---|");
     for batch in [1_000_u64, 1] {
-        for (indexes, writers) in [(1, 1_u64), (1, 2), (3, 1), (3, 2)] {
+        for (indexes, includes, writers) in [
+            (1, false, 1_u64),
+            (1, true, 1),
+            (1, false, 2),
+            (3, false, 1),
+            (3, true, 1),
+            (3, false, 2),
+        ] {
             for (late_percent, keys) in [(0, 1_000_u64), (1, 1_000), (20, 1_000), (0, 300_000)] {
-                let put = Put { indexes, writers, batch, late_percent, keys };
+                let put = Put { indexes, includes, writers, batch, late_percent, keys };
                 let mut rates: Vec<f64> = (0..5).map(|_| put_once(&clock, put)).collect();
                 rates.sort_unstable_by(f64::total_cmp);
                 println!(
-                    "| {batch} | {indexes} | {writers} | {late_percent} | {keys} | {:.0} | {:.0} | {:.0} |",
+                    "| {batch} | {indexes} | {includes} | {writers} | {late_percent} | {keys} | {:.0} | {:.0} | {:.0} |",
                     rates[0], rates[2], rates[4]
                 );
             }
@@ -247,7 +329,8 @@ fn put() {
 }
 
 fn put_once(clock: &SystemClock, put: Put) -> f64 {
-    let table = Arc::new(make(put.indexes));
+    let table = if put.includes { make_including(put.indexes) } else { make(put.indexes) };
+    let table = Arc::new(table);
     let start = clock.monotonic_ns();
     let writers: Vec<_> = (0..put.writers)
         .map(|writer| {

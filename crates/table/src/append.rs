@@ -10,7 +10,7 @@ use lockstep_series::{Guard, LogPosition, RowBatch, RowRef, Series};
 
 use crate::{
     Table, TableError,
-    state::{self, State},
+    state::{self, Index, State},
     table::{Shared, number},
 };
 
@@ -32,7 +32,7 @@ struct Scratch {
     pending: Vec<(u64, Range<usize>, i64)>,
 }
 
-/// What a slot of an index is expected to take, when a write asks for room.
+/// What a slot of an index is expected to take without its record, when a write asks for room.
 const SLOT_BYTES: usize = 16;
 
 /// Room in the memory budget, taken for a write; given back, or settled with what the write took,
@@ -168,8 +168,9 @@ impl Table {
 
     /// Takes room in the memory budget for rows, or says how much they need.
     fn take_room(&self, state: &State, batch: &RowBatch) -> Result<Room<'_>, u64> {
-        let slots = batch.len() * SLOT_BYTES * state.indexes.len();
-        let bytes = number(batch.stored_size() + slots);
+        let slot = |index: &Index| SLOT_BYTES + index.projection.size();
+        let slots = state.indexes.iter().map(slot).sum::<usize>();
+        let bytes = number(batch.stored_size() + batch.len() * slots);
         if batch.is_empty() || self.budget.reserve(bytes) {
             return Ok(Room { table: self, bytes, grown: 0 });
         }
@@ -214,10 +215,10 @@ impl Table {
                 let count = guarded.min(GROUP_ROWS);
                 group[..count].fill_with(|| rows.next_row());
                 guarded -= count;
-                for (spec, series) in state.schema.indexes.iter().zip(&state.indexes) {
+                for (spec, index) in state.schema.indexes.iter().zip(&state.indexes) {
                     let group = group[..count].iter().flatten().copied();
-                    grown +=
-                        self.publish_group((spec, series), group, arrival_ms, (scratch, &guard));
+                    let into = (spec, &*index.series);
+                    grown += self.publish_group(into, group, arrival_ms, (scratch, &guard));
                 }
             }
             position = rows.position();

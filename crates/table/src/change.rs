@@ -4,12 +4,12 @@
 
 use std::{ptr::NonNull, sync::Arc};
 
-use lockstep_row::{IndexSpec, Retention, RowView, TableSchema};
-use lockstep_series::{Guard, LogRow, RowRef, Series};
+use lockstep_row::{IndexSpec, Projection, Retention, RowView, TableSchema};
+use lockstep_series::{Guard, LogRow, RowRef};
 
 use crate::{
     Snapshot, Table, TableError,
-    state::{self, State},
+    state::{self, Index, State},
 };
 
 impl Table {
@@ -42,8 +42,8 @@ impl Table {
         };
         let checked = state::check_spec(&schema.columns, &spec);
         assert_eq!(checked, Ok(()), "the plan asks for indexes that the table can have");
-        let series = self.build(&spec, &snapshot);
-        self.replace_state(&alone, snapshot.state().with_index(spec, series));
+        let index = self.build((&spec, &Arc::default()), &snapshot);
+        self.replace_state(&alone, snapshot.state().with_index(spec, index));
         position
     }
 
@@ -60,7 +60,8 @@ impl Table {
         }
         let position = schema.indexes.len();
         let state = if snapshot.state().keeps_everything {
-            snapshot.state().with_index(spec.clone(), self.build(&spec, &snapshot))
+            let index = self.build((&spec, &Arc::default()), &snapshot);
+            snapshot.state().with_index(spec, index)
         } else {
             let mut schema = TableSchema::clone(schema);
             schema.indexes.push(spec);
@@ -86,7 +87,8 @@ impl Table {
         }
         let state = if old.keeps_everything {
             let mut indexes = old.indexes.clone();
-            indexes[index] = Arc::new(self.build(&schema.indexes[index], &snapshot));
+            let projection = &old.indexes[index].projection;
+            indexes[index] = self.build((&schema.indexes[index], projection), &snapshot);
             State::new(Arc::new(schema), indexes, Arc::clone(&old.log))
         } else {
             self.without_dead_rows(schema, &snapshot)
@@ -102,7 +104,8 @@ impl Table {
         self.state_of(schema, snapshot, &mut |row| snapshot.is_live(row, &mut key))
     }
 
-    /// A state of the rows for which `is_kept` holds, which is asked once for each stored row.
+    /// A state of the rows for which `is_kept` holds, which is asked once for each stored row. Its
+    /// indexes include what they included; one that the schema has more includes nothing.
     fn state_of(
         &self,
         schema: TableSchema,
@@ -112,8 +115,11 @@ impl Table {
         let log = &snapshot.state().log;
         let log = log.filtered(&mut |found| is_kept(found.row), snapshot.guard());
         let rows: Vec<LogRow<'_>> = log.rows(u64::MAX, snapshot.guard()).collect();
-        let series = |spec: &IndexSpec| Arc::new(self.series_of(spec, &rows, snapshot.guard()));
-        let indexes = schema.indexes.iter().map(series).collect();
+        let mut projections = snapshot.state().projections();
+        projections.resize_with(schema.indexes.len(), Arc::default);
+        let described = schema.indexes.iter().zip(&projections);
+        let index = |described| self.index_of(described, &rows, snapshot.guard());
+        let indexes = described.map(index).collect();
         drop(rows);
         State::new(Arc::new(schema), indexes, Arc::new(log))
     }
@@ -138,9 +144,10 @@ impl Table {
             NonNull::from(&state),
             (snapshot.visible_arrival(), snapshot.now_ms()),
         );
-        let series = self.build(&state.schema.indexes[position], &remaining);
+        let projection = &state.indexes[position].projection;
+        let index = self.build((&state.schema.indexes[position], projection), &remaining);
         drop(remaining);
-        state.indexes[position] = Arc::new(series);
+        state.indexes[position] = index;
         self.replace_state(&alone, state);
         Ok(())
     }
@@ -168,20 +175,30 @@ impl Table {
         deleted
     }
 
-    /// Makes the series of an index from the live rows.
-    fn build(&self, spec: &IndexSpec, snapshot: &Snapshot<'_>) -> Series {
-        self.series_of(spec, &snapshot.live_rows().collect::<Vec<_>>(), snapshot.guard())
+    /// Makes what is stored of an index from the live rows.
+    pub(crate) fn build(
+        &self,
+        described: (&IndexSpec, &Arc<Projection>),
+        snapshot: &Snapshot<'_>,
+    ) -> Index {
+        self.index_of(described, &snapshot.live_rows().collect::<Vec<_>>(), snapshot.guard())
     }
 
-    /// Makes the series of an index from rows in order of arrival.
-    fn series_of(&self, spec: &IndexSpec, rows: &[LogRow<'_>], guard: &Guard) -> Series {
+    /// Makes what is stored of an index, that includes columns, from rows in order of arrival.
+    fn index_of(
+        &self,
+        (spec, projection): (&IndexSpec, &Arc<Projection>),
+        rows: &[LogRow<'_>],
+        guard: &Guard,
+    ) -> Index {
         let event_time =
             |found: &LogRow<'_>| state::event_time(spec, self.view(found.row), || found.arrival_ms);
         let mut rows: Vec<(i64, RowRef<'_>)> =
             rows.iter().map(|found| (event_time(found), found.row)).collect();
         // In order, every row is an append. Stable: equal event times stay in order of arrival.
         rows.sort_by_key(|(event_time, _)| *event_time);
-        let series = Series::new();
+        let index = Index::empty(projection);
+        let series = &index.series;
         let mut key = Vec::new();
         for (event_time, row) in rows {
             key.clear();
@@ -189,12 +206,13 @@ impl Table {
             // SAFETY: the row is in the log that the series shares a state with.
             unsafe { series.insert((series.hash(&key), &key), event_time, row, guard) };
         }
-        series
+        index
     }
 
     /// Removes every row. Snapshots taken before go on seeing them.
     pub fn truncate(&self) {
         let alone = self.alone();
-        self.replace_state(&alone, State::empty(self.schema()));
+        let state = self.sole_state(&alone).emptied();
+        self.replace_state(&alone, state);
     }
 }

@@ -4,12 +4,12 @@
 //! append, evenly spread over the keys of each index.
 
 use lockstep_row::{DataType, TableSchema};
-use lockstep_series::estimate::{log_bytes, series_bytes};
+use lockstep_series::estimate::{IndexShape, log_bytes, series_bytes};
 
 use crate::TableMemory;
 
 /// The shape of a table.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Shape {
     /// Rows.
     pub rows: u64,
@@ -18,6 +18,9 @@ pub struct Shape {
     pub keys: Vec<u64>,
     /// Bytes of a STRING, ARRAY or MAP.
     pub text_bytes: u64,
+    /// Bytes of a record of each index, see `Projection::size`; no number for an index that
+    /// includes no columns.
+    pub record_sizes: Vec<usize>,
 }
 
 /// What a table of this schema and shape will hold in memory.
@@ -26,7 +29,9 @@ pub fn estimate(schema: &TableSchema, shape: &Shape) -> TableMemory {
         let keys = shape.keys.get(at).or(shape.keys.last()).copied().unwrap_or(shape.rows);
         let keys = if spec.keys.is_empty() { 1 } else { keys.max(1) };
         let of_key = |column: &usize| key_size(&schema.columns[*column].data_type, shape);
-        series_bytes(shape.rows, keys, spec.keys.iter().map(of_key).sum(), false)
+        let record_size = shape.record_sizes.get(at).copied().unwrap_or(0);
+        let key_size = spec.keys.iter().map(of_key).sum();
+        series_bytes(shape.rows, keys, IndexShape { key_size, record_size, is_wide: false })
     };
     TableMemory {
         rows: log_bytes(shape.rows, row_size(schema, shape)),

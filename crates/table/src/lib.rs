@@ -12,6 +12,7 @@ mod budget;
 mod change;
 mod error;
 mod estimate;
+mod include;
 mod retention;
 mod sequence;
 mod snapshot;
@@ -22,7 +23,9 @@ pub use arrivals::Arrivals;
 pub use budget::{MemoryBudget, MemoryStatus, MemoryUse};
 pub use error::TableError;
 pub use estimate::{Shape, estimate};
-pub use snapshot::{KeyRows, Rows, Snapshot, StoredRow};
+pub use include::{INCLUDED_BYTES_MAX, Inclusion};
+pub use lockstep_series::Records;
+pub use snapshot::{KeyRows, Rows, Run, Snapshot, StoredRow};
 pub use table::{Table, TableMemory};
 
 #[cfg(test)]

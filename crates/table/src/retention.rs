@@ -62,8 +62,9 @@ impl Table {
         let guard = lockstep_series::pin();
         let past_guard = lockstep_series::pin();
         let past = Snapshot::new(self, past_guard, NonNull::from(state), (visible, now_ms));
-        let indexes = || state.schema.indexes.iter().zip(&state.indexes);
-        let is_declared = |(spec, _): &(&IndexSpec, &Arc<Series>)| spec.declared;
+        let series = || state.indexes.iter().map(|index| &*index.series);
+        let indexes = || state.schema.indexes.iter().zip(series());
+        let is_declared = |(spec, _): &(&IndexSpec, &Series)| spec.declared;
         for (spec, series) in indexes().filter(is_declared) {
             series.trim(Bounds::new(visible, spec.retention, now_ms));
         }

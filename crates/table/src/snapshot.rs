@@ -3,9 +3,9 @@
 //! `online` reads by key, `offline` in order of arrival, both the same rows. Nothing here locks
 //! or waits.
 
-use std::{fmt, ptr::NonNull};
+use std::{fmt, ops::Range, ptr::NonNull};
 
-use lockstep_row::{IndexSpec, Retention, RowView, TableSchema};
+use lockstep_row::{IndexSpec, Projection, Retention, RowView, TableSchema};
 use lockstep_series::{self as series, Bounds, Guard, LogRow, RowRef};
 
 use crate::{
@@ -96,9 +96,16 @@ impl<'t> Snapshot<'t> {
         } else {
             (Bounds::visible(self.visible_arrival), !state.keeps_everything)
         };
-        let ahead = state.indexes[index].seek(key, bounds, &self.guard);
+        let ahead = state.indexes[index].series.seek(key, bounds, &self.guard);
         let ahead = ahead.unwrap_or_else(series::KeyRows::empty);
         KeyRows { snapshot: self, ahead, is_live_only, key: Vec::new() }
+    }
+
+    /// What the records of an index hold and where, as [`Run::records`] gives them; `None` when the
+    /// index includes no columns. See [`Table::include`].
+    pub fn projection(&self, index: usize) -> Option<&Projection> {
+        let projection = &*self.state().indexes[index].projection;
+        (projection.size() > 0).then_some(projection)
     }
 
     /// The live rows in order of arrival.
@@ -117,7 +124,7 @@ impl<'t> Snapshot<'t> {
         let mut key = Vec::new();
         state::encode_key(&state.schema.indexes[index], self.table.view(row), &mut key);
         let bounds = Bounds::visible(self.visible_arrival);
-        let Some(mut rows) = state.indexes[index].seek(&key, bounds, &self.guard) else {
+        let Some(mut rows) = state.indexes[index].series.seek(&key, bounds, &self.guard) else {
             return false;
         };
         rows.any(|found| found.row.bytes() == row.bytes() && self.is_live(found.row, &mut scratch))
@@ -145,7 +152,7 @@ impl<'t> Snapshot<'t> {
         key.clear();
         state::encode_key(spec, view, key);
         let bounds = Bounds::new(self.visible_arrival, retention, self.now_ms);
-        let rows = state.indexes[index].seek(key, bounds, &self.guard);
+        let rows = state.indexes[index].series.seek(key, bounds, &self.guard);
         rows.is_some_and(|rows| rows.contains(event_time, row.arrival()))
     }
 
@@ -246,11 +253,110 @@ pub struct KeyRows<'s> {
     key: Vec<u8>,
 }
 
-impl KeyRows<'_> {
+/// Rows of one entity key that follow each other, newest first: 0 is the newest. Never empty when
+/// [`KeyRows::next_run`] gave it; a slice of it can be.
+#[derive(Clone, Copy)]
+pub struct Run<'s> {
+    snapshot: &'s Snapshot<'s>,
+    run: series::Run<'s>,
+}
+
+impl<'s> KeyRows<'s> {
     /// Skips the rows newer than `event_time_max`; never goes back. Binary search.
     #[inline]
     pub fn seek(&mut self, event_time_max: i64) {
         self.ahead.seek(event_time_max);
+    }
+
+    /// The next rows, as many as lie together: about a hundred of a key that has many. The runs,
+    /// one after the other, have the rows that the iterator gives; both may be used in turn. Where
+    /// nothing hides single rows, no row is touched.
+    #[inline]
+    pub fn next_run(&mut self) -> Option<Run<'s>> {
+        let run = if self.is_live_only {
+            let (snapshot, key) = (self.snapshot, &mut self.key);
+            self.ahead.next_run_of(|row| snapshot.is_live(row, key))?
+        } else {
+            self.ahead.next_run()?
+        };
+        Some(Run { snapshot: self.snapshot, run })
+    }
+
+    /// Asks for the memory of the run after the current one, without its rows. To be called after
+    /// [`Self::next_run`] and before what it gave is read, by who will read on: it costs some tens
+    /// of nanoseconds, and saves the waits of the next run.
+    #[inline]
+    pub fn prefetch_next_run(&self) {
+        self.ahead.prefetch_next_run();
+    }
+}
+
+impl<'s> Run<'s> {
+    /// How many rows there are.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.run.len()
+    }
+
+    /// Whether there is none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.run.is_empty()
+    }
+
+    /// The event time of a row: see [`StoredRow::event_time`]. Does not touch the row. Panics when
+    /// there is no such row, as everything here.
+    #[inline]
+    pub fn event_time(&self, at: usize) -> i64 {
+        self.run.event_time(at)
+    }
+
+    /// A row.
+    #[inline]
+    pub fn stored_row(&self, at: usize) -> StoredRow<'s> {
+        let row = self.run.row(at);
+        let (event_time, arrival) = (self.run.event_time(at), row.arrival());
+        StoredRow { event_time, arrival, row: self.snapshot.table.view(row) }
+    }
+
+    /// The columns of a row.
+    #[inline]
+    pub fn row(&self, at: usize) -> RowView<'s> {
+        self.snapshot.table.view(self.run.row(at))
+    }
+
+    /// Asks for the memory of a row, of which there need not be so many.
+    #[inline]
+    pub fn prefetch_row(&self, at: usize) {
+        self.run.prefetch_row(at);
+    }
+
+    /// How many of the newest rows have an event time for which `is_newer` holds; it holds for a
+    /// row and all newer ones. Binary search; touches no row.
+    #[inline]
+    pub fn partition_point(&self, is_newer: impl Fn(i64) -> bool) -> usize {
+        self.run.partition_point(is_newer)
+    }
+
+    /// The records of the rows, laid out by the snapshot's [`Snapshot::projection`] of the index;
+    /// `None` when there are none and the rows are to be read: the index includes no columns, or
+    /// the row is the only one of its key.
+    #[inline]
+    pub fn records(&self) -> Option<series::Records<'s>> {
+        self.run.records()
+    }
+
+    /// Some of the rows.
+    #[inline]
+    #[must_use]
+    pub fn slice(&self, rows: Range<usize>) -> Self {
+        Self { run: self.run.slice(rows), ..*self }
+    }
+}
+
+impl fmt::Debug for Run<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.run.fmt(f)
     }
 }
 

@@ -3,18 +3,40 @@
 
 use std::sync::Arc;
 
-use lockstep_row::{Column, DataType, IndexSpec, Retention, RowView, TableSchema};
-use lockstep_series::{RowLog, Series};
+use lockstep_row::{Column, DataType, IndexSpec, Projection, Retention, RowView, TableSchema};
+use lockstep_series::{Included, RowLog, Series};
 
 use crate::TableError;
+
+/// What is stored of an index.
+#[derive(Debug, Clone)]
+pub(crate) struct Index {
+    pub(crate) series: Arc<Series>,
+    /// The columns that it includes: what the series' records hold.
+    pub(crate) projection: Arc<Projection>,
+}
+
+impl Index {
+    /// An index without rows that includes columns.
+    pub(crate) fn empty(projection: &Arc<Projection>) -> Self {
+        let series = if projection.size() == 0 {
+            Series::new()
+        } else {
+            let writing = Arc::clone(projection);
+            let write = move |row: &[u8], record: &mut [u8]| writing.write(row, record);
+            Series::including(Arc::new(Included::new(projection.size(), write)))
+        };
+        Self { series: Arc::new(series), projection: Arc::clone(projection) }
+    }
+}
 
 /// The schema and the series of a table.
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) schema: Arc<TableSchema>,
     // Dropped before the log, whose rows they lead to.
-    /// The series of each of the schema's indexes.
-    pub(crate) indexes: Vec<Arc<Series>>,
+    /// What is stored of each of the schema's indexes.
+    pub(crate) indexes: Vec<Index>,
     /// All rows, to which the series lead.
     pub(crate) log: Arc<RowLog>,
     /// Rows with a smaller arrival were visible when the state was made: a reader that comes upon
@@ -26,11 +48,7 @@ pub(crate) struct State {
 }
 
 impl State {
-    pub(crate) fn new(
-        schema: Arc<TableSchema>,
-        indexes: Vec<Arc<Series>>,
-        log: Arc<RowLog>,
-    ) -> Self {
+    pub(crate) fn new(schema: Arc<TableSchema>, indexes: Vec<Index>, log: Arc<RowLog>) -> Self {
         assert_eq!(schema.indexes.len(), indexes.len(), "each index has its series");
         let mut declared = schema.indexes.iter().filter(|spec| spec.declared).peekable();
         let keeps_everything =
@@ -38,19 +56,38 @@ impl State {
         Self { schema, indexes, log, visible_min: 0, keeps_everything }
     }
 
-    /// A state without rows.
+    /// A state without rows whose indexes include no columns.
     pub(crate) fn empty(schema: Arc<TableSchema>) -> Self {
-        let indexes = schema.indexes.iter().map(|_| Arc::new(Series::new())).collect();
+        let none = Arc::default();
+        let indexes = schema.indexes.iter().map(|_| Index::empty(&none)).collect();
         Self::new(schema, indexes, Arc::new(RowLog::new()))
     }
 
+    /// This state without rows.
+    pub(crate) fn emptied(&self) -> Self {
+        let indexes = self.indexes.iter().map(|index| Index::empty(&index.projection)).collect();
+        Self::new(Arc::clone(&self.schema), indexes, Arc::new(RowLog::new()))
+    }
+
     /// This state with one more index.
-    pub(crate) fn with_index(&self, spec: IndexSpec, series: Series) -> Self {
+    pub(crate) fn with_index(&self, spec: IndexSpec, index: Index) -> Self {
         let mut schema = TableSchema::clone(&self.schema);
         schema.indexes.push(spec);
         let mut indexes = self.indexes.clone();
-        indexes.push(Arc::new(series));
+        indexes.push(index);
         Self::new(Arc::new(schema), indexes, Arc::clone(&self.log))
+    }
+
+    /// This state with another index in the place of one.
+    pub(crate) fn with_replaced(&self, position: usize, index: Index) -> Self {
+        let mut indexes = self.indexes.clone();
+        indexes[position] = index;
+        Self::new(Arc::clone(&self.schema), indexes, Arc::clone(&self.log))
+    }
+
+    /// The columns that each index includes.
+    pub(crate) fn projections(&self) -> Vec<Arc<Projection>> {
+        self.indexes.iter().map(|index| Arc::clone(&index.projection)).collect()
     }
 }
 

@@ -149,7 +149,7 @@ impl Table {
         let state = snapshot.state();
         TableMemory {
             rows: state.log.memory_bytes(),
-            indexes: state.indexes.iter().map(|series| series.memory_bytes()).collect(),
+            indexes: state.indexes.iter().map(|index| index.series.memory_bytes()).collect(),
         }
     }
 

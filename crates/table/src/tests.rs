@@ -8,9 +8,12 @@ use std::sync::{
 
 use lockstep_host::{ManualClock, sync::Mutex};
 use lockstep_row::{
-    Column, DataType, Datum, IndexSpec, Retention, RowError, TableSchema, key::encode_key,
+    Column, DataType, Datum, IndexSpec, Projection, Retention, RowError, TableSchema,
+    key::encode_key,
 };
 use proptest::{collection::vec, prelude::*};
+
+mod include;
 
 use crate::{
     Arrivals, MemoryBudget, MemoryStatus, Shape, Snapshot, StoredRow, Table, TableError,
@@ -124,10 +127,12 @@ fn check(table: &Table, model: &Model) {
             let mut expected: Vec<usize> = of_key.collect();
             let mut rows = snapshot.rows(position, &key);
             assert_eq!(numbers(rows.clone()), expected, "{spec:?}");
+            include::check_runs(&snapshot, position, &rows);
             let event_time = model.event_time(at, spec);
             expected.retain(|row| model.event_time(*row, spec) <= event_time);
             rows.seek(event_time);
             assert!(rows.clone().all(|row| row.event_time <= event_time));
+            include::check_runs(&snapshot, position, &rows);
             assert_eq!(numbers(rows), expected, "{spec:?} from {event_time}");
         }
     }
@@ -151,6 +156,8 @@ enum Step {
     Advance(u32),
     Collect,
     Ensure(Vec<usize>, bool),
+    /// Columns, with their values or without, for an index.
+    Include(prop::sample::Index, Vec<(usize, bool)>),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -161,6 +168,8 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (0_u32..10).prop_map(Step::Advance),
         2 => Just(Step::Collect),
         1 => (keys, any::<bool>()).prop_map(|(keys, timed)| Step::Ensure(keys, timed)),
+        2 => (any::<prop::sample::Index>(), vec((K..=V, any::<bool>()), 0..3))
+            .prop_map(|(index, columns)| Step::Include(index, columns)),
     ]
 }
 
@@ -189,6 +198,12 @@ fn run(declared: Vec<IndexSpec>, steps: Vec<Step>) {
             Step::Ensure(keys, timed) => {
                 let position = table.ensure_index(&keys, timed.then_some(T));
                 assert_eq!(table.ensure_index(&keys, timed.then_some(T)), position);
+            }
+            Step::Include(index, columns) => {
+                let indexes = table.schema().indexes.len();
+                if indexes > 0 {
+                    include::included(&table, index.index(indexes), &columns);
+                }
             }
         }
         check(&table, &model);
@@ -630,8 +645,15 @@ fn an_alert_is_told_once_each_time_the_threshold_is_passed() {
     assert_eq!(budget.memory_use().status(), MemoryStatus::Full);
 }
 
-/// ESTIMATE against what is taken, by rows, keys and bytes of text.
+/// ESTIMATE against what is taken, by rows, keys and bytes of text, without included columns and
+/// with them.
 fn check_estimate(count: i64, keys: i64, text_bytes: usize) {
+    for includes in [false, true] {
+        check_estimate_of((count, keys), text_bytes, includes);
+    }
+}
+
+fn check_estimate_of((count, keys): (i64, i64), text_bytes: usize, includes: bool) {
     let columns = vec![
         Column::new("k", DataType::BigInt),
         Column::new("t", DataType::Timestamp),
@@ -645,6 +667,9 @@ fn check_estimate(count: i64, keys: i64, text_bytes: usize) {
     let clock = Arc::new(ManualClock::new(0));
     let schema = TableSchema { columns, indexes };
     let table = Table::new(schema.clone(), clock, Arc::default()).unwrap();
+    if includes {
+        include::included(&table, 1, &[(3, true), (2, true), (0, false)]);
+    }
     for first in (0..count).step_by(500) {
         let texts: Vec<String> = (first..(first + 500).min(count))
             .map(|row| format!("{:0text_bytes$}", row % keys))
@@ -658,7 +683,8 @@ fn check_estimate(count: i64, keys: i64, text_bytes: usize) {
     let number = |count: i64| u64::try_from(count).unwrap();
     let keys = vec![40, number(keys)];
     let text_bytes = u64::try_from(text_bytes).unwrap();
-    let shape = Shape { rows: number(count), keys, text_bytes };
+    let sizes = vec![0, table.snapshot().projection(1).map_or(0, Projection::size)];
+    let shape = Shape { rows: number(count), keys, text_bytes, record_sizes: sizes };
     let (estimated, taken) = (estimate(&schema, &shape), table.memory());
     let parts = |memory: &TableMemory| [vec![memory.rows], memory.indexes.clone()].concat();
     for (estimated, taken) in parts(&estimated).into_iter().zip(parts(&taken)) {

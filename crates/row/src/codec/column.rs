@@ -4,7 +4,7 @@
 //! and code generated for them, ask [`RowCodec::fixed_column`] once and then read at a constant
 //! place. See the layout above.
 
-use super::{Place, RowCodec, RowView, WIDTH_SIZE};
+use super::{Place, RowCodec, RowView, WIDTH_SIZE, variable};
 
 /// The representation of a column of fixed width.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -32,6 +32,20 @@ pub struct FixedColumn {
     at: usize,
 }
 
+/// What a column is, to whom it matters only how it is read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum ColumnKind {
+    Fixed(FixedColumn),
+    Text(TextColumn),
+    /// An array or a map, or of the type of the bare NULL.
+    Other,
+}
+
+/// The byte of a row, and the bit in it, that say whether a column is NULL.
+pub(crate) fn null_bit(column: usize) -> (usize, u8) {
+    (WIDTH_SIZE + column / 8, 1 << (column % 8))
+}
+
 /// Where a STRING column is in every row of its schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TextColumn {
@@ -46,13 +60,22 @@ impl RowCodec {
     /// The place of a STRING column; `None` when it is of another type.
     pub fn text_column(&self, column: usize) -> Option<TextColumn> {
         let Place::Text(position) = self.places[column] else { return None };
+        let (null_byte, null_mask) = null_bit(column);
         Some(TextColumn {
-            null_byte: WIDTH_SIZE + column / 8,
-            null_mask: 1 << (column % 8),
+            null_byte,
+            null_mask,
             position,
             ends_start: self.ends_start,
             variable_count: self.variable_count,
         })
+    }
+
+    /// How a column is read.
+    pub(crate) fn column_kind(&self, column: usize) -> ColumnKind {
+        if let Some(fixed) = self.fixed_column(column) {
+            return ColumnKind::Fixed(fixed);
+        }
+        self.text_column(column).map_or(ColumnKind::Other, ColumnKind::Text)
     }
 
     /// The place of a column; `None` when its width is not fixed.
@@ -66,8 +89,8 @@ impl RowCodec {
             Place::Double(at) => (FixedKind::F64, at),
             Place::Nowhere | Place::Text(_) | Place::Nested(_) => return None,
         };
-        let null_byte = WIDTH_SIZE + column / 8;
-        Some(FixedColumn { kind, null_byte, null_mask: 1 << (column % 8), at })
+        let (null_byte, null_mask) = null_bit(column);
+        Some(FixedColumn { kind, null_byte, null_mask, at })
     }
 }
 
@@ -75,6 +98,11 @@ impl FixedColumn {
     /// How the value is represented.
     pub fn kind(self) -> FixedKind {
         self.kind
+    }
+
+    /// A column of the same values that is elsewhere.
+    pub(crate) fn moved(self, (null_byte, null_mask): (usize, u8), at: usize) -> Self {
+        Self { kind: self.kind, null_byte, null_mask, at }
     }
 
     /// The byte of a row, and the bit in it, that say whether the value is NULL.
@@ -98,6 +126,13 @@ impl FixedColumn {
     #[inline]
     pub fn bytes<const SIZE: usize>(self, row: &[u8]) -> [u8; SIZE] {
         *row[self.at..].first_chunk().expect("the fixed section is as long as the schema says")
+    }
+}
+
+impl TextColumn {
+    /// The text in a row of the schema, in UTF-8; empty when it is NULL.
+    pub(crate) fn bytes(self, row: &[u8]) -> &[u8] {
+        variable(row, (self.ends_start, self.variable_count), self.position)
     }
 }
 

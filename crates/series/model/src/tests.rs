@@ -1,4 +1,5 @@
-//! A reader sees every row that was there when it looked, in order, whatever the writer does.
+//! A reader sees every row that was there when it looked, in order and with its record, whatever the
+//! writer does.
 
 use loom::thread;
 
@@ -6,6 +7,7 @@ use crate::{
     chunk::{Filled, Item},
     entry::{Entry, EntryRef, Fate, Inserted, Parts, Rest, chunk_at},
     epoch::Guard,
+    record::Included,
     row_ref::{RowRef, head_with_arrival},
     sync::{AtomicPtr, AtomicU64, Ordering},
 };
@@ -19,21 +21,37 @@ struct World {
     bucket: AtomicPtr<Entry>,
     /// Rows with a smaller arrival are there.
     visible: AtomicU64,
-    rows: Vec<[u8; 8]>,
+    /// Heads, and a byte each: the arrival.
+    rows: Vec<[u8; ROW_SIZE]>,
     times: Times,
+    included: Option<Included>,
+}
+
+const ROW_SIZE: usize = 9;
+/// A record is the row's byte, so many times.
+const RECORD_SIZE: usize = 3;
+
+fn included() -> Included {
+    Included::new(RECORD_SIZE, |row, record| record.fill(row[0]))
 }
 
 impl World {
-    fn new(times: Times) -> Self {
-        let frame = [0; 8];
-        let rows = (0..).take(times.len()).map(|arrival| head_with_arrival(&frame, arrival));
-        let rows: Vec<[u8; 8]> = rows.collect();
+    fn new(times: Times, included: Option<Included>) -> Self {
+        let row = |arrival: u64| {
+            // One byte, which follows.
+            let head = head_with_arrival(&[0, 0, 0, 0, 0, 0, 1, 0], arrival);
+            let mut row = [arrival.to_le_bytes()[0]; ROW_SIZE];
+            row[..head.len()].copy_from_slice(&head);
+            row
+        };
+        let rows: Vec<[u8; ROW_SIZE]> = (0..).take(times.len()).map(row).collect();
         rows.as_ptr().expose_provenance();
         let mut world = Self {
             bucket: AtomicPtr::new(std::ptr::null_mut()),
             visible: AtomicU64::new(1),
             rows,
             times,
+            included,
         };
         let entry = EntryRef::make(b"key", times[0], world.row(0));
         world.bucket = AtomicPtr::new(entry);
@@ -62,7 +80,7 @@ impl World {
 
     fn insert(&self, arrival: usize, guard: &Guard) {
         let row = self.row(arrival);
-        match self.entry().insert(self.times[arrival], row, guard) {
+        match self.entry().insert((self.times[arrival], row), self.included.as_ref(), guard) {
             Inserted::Grown(_) => {}
             Inserted::Replaced(made) => self.replace(made, guard),
         }
@@ -77,8 +95,8 @@ impl World {
         };
         match entry.retain(&mut fate, guard).rest {
             Rest::Grown(_) => {}
-            Rest::One((event_time, row)) => {
-                let made = EntryRef::make(entry.key(), event_time, row);
+            Rest::One(item) => {
+                let made = EntryRef::make(entry.key(), item.event_time, item.row);
                 self.replace(made, guard);
             }
             Rest::Nothing => panic!("the models keep a row"),
@@ -88,7 +106,12 @@ impl World {
     /// What a reader sees: (event time, arrival), oldest first.
     fn shown(&self) -> Vec<(i64, u64)> {
         let of = |filled: Filled<'_>| {
-            let item = |(event_time, row): Item<'_>| (event_time, row.arrival());
+            let item = |item: Item<'_>| {
+                let expected = [item.row.bytes()[0]; RECORD_SIZE];
+                // A row in its key's entry has none.
+                assert!(item.record.is_empty() || item.record == expected);
+                item.position()
+            };
             (0..filled.len()).map(|at| item(filled.item(at))).collect::<Vec<_>>()
         };
         match self.entry().parts() {
@@ -113,12 +136,24 @@ impl World {
     }
 }
 
-/// Fills a key with some rows, then lets a writer go on beside a reader.
+/// Fills a key with some rows, then lets a writer go on beside a reader; without records and with
+/// them.
 fn check(times: Times, before: usize, write: fn(&World, &Guard), may_be_gone: fn(u64) -> bool) {
+    for included in [|| None, || Some(included())] {
+        check_with(included, (times, before), write, may_be_gone);
+    }
+}
+
+fn check_with(
+    included: fn() -> Option<Included>,
+    (times, before): (Times, usize),
+    write: fn(&World, &Guard),
+    may_be_gone: fn(u64) -> bool,
+) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(move || {
-        let world: &'static World = Box::leak(Box::new(World::new(times)));
+        let world: &'static World = Box::leak(Box::new(World::new(times, included())));
         let guard = Guard::default();
         for arrival in 1..before {
             world.insert(arrival, &guard);

@@ -1,0 +1,264 @@
+//! The layout of a record: some columns of a row, at constant places of a few bytes.
+//!
+//! An index that includes columns keeps a record beside each of its slots. `table` decides which
+//! columns, and writes; executors read in place, a column of fixed width with the same
+//! [`FixedColumn`] with which they read rows. Knows nothing of where records are stored.
+//!
+//! # Layout
+//!
+//! A projection grows by columns and never moves one: who reads by an earlier projection reads
+//! records of a later one. Each column has a bit that says whether it is NULL, in a byte that is
+//! added when the bits of the one before are given away; and, if its values are included, a place:
+//!
+//! ```text
+//! +------+---------------------------------+------+-----
+//! | NULL | values of up to eight columns   | NULL | ...
+//! +------+---------------------------------+------+-----
+//!   1 B    fixed width, or 16 B for a text   1 B
+//! ```
+//!
+//! Values of fixed width are as in a row, zeros when NULL. A text of at most 15 bytes is in its
+//! cell, zeros after it, its length in the last byte; when it is longer, the last byte says that it
+//! is to be read in the row. Numbers are little-endian; nothing is aligned.
+
+use crate::{
+    FixedColumn, FixedKind, RowCodec, TextColumn,
+    codec::{ColumnKind, null_bit},
+    short_text::{CELL_SIZE, SHORT_SIZE_MAX, ShortText},
+};
+
+/// A column that an index is to include.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct IncludedColumn {
+    /// The position in the table's schema.
+    pub column: usize,
+    /// Whether its values are included, or only whether they are NULL. Of arrays and maps there is
+    /// only the latter, whatever this says.
+    pub values: bool,
+}
+
+/// What a record holds, and where. The default is that of no column, of size 0.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Projection {
+    fields: Vec<Field>,
+    size: usize,
+    /// The byte of the NULL bits that were given away last, and how many of them.
+    nulls: Option<(usize, u8)>,
+}
+
+/// A column of a projection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Field {
+    column: usize,
+    row_null: (usize, u8),
+    null: (usize, u8),
+    cell: Cell,
+}
+
+/// Where a value is, in a row and in a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cell {
+    /// Only whether it is NULL.
+    Presence,
+    Fixed {
+        from: FixedColumn,
+        to: FixedColumn,
+    },
+    Text {
+        from: TextColumn,
+        to: TextCell,
+    },
+}
+
+/// Where a STRING column is in every record of a projection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct TextCell {
+    null_byte: usize,
+    null_mask: u8,
+    at: usize,
+}
+
+/// What a record says of a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IncludedText {
+    /// It is NULL.
+    Null,
+    /// This is it.
+    Short(ShortText),
+    /// It is too long for a record: it is to be read in the row.
+    InRow,
+}
+
+/// The last byte of a cell whose text is in the row.
+const IN_ROW: u8 = 0xff;
+
+impl Projection {
+    /// This projection grown by the columns that are not there yet. Places that were given stay.
+    #[must_use]
+    pub fn with(&self, codec: &RowCodec, columns: &[IncludedColumn]) -> Self {
+        let mut grown = self.clone();
+        for wanted in columns {
+            let at = match grown.position(wanted.column) {
+                Some(at) => at,
+                None => grown.add_presence(wanted.column),
+            };
+            if wanted.values && grown.fields[at].cell == Cell::Presence {
+                grown.add_values(at, codec);
+            }
+        }
+        grown
+    }
+
+    /// Bytes of a record; 0 when no column is included.
+    #[inline]
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// What is included, in the order in which it came. Arrays and maps, and what is only looked
+    /// at for NULL, without values.
+    pub fn columns(&self) -> impl Iterator<Item = IncludedColumn> {
+        self.fields.iter().map(|field| {
+            let values = field.cell != Cell::Presence;
+            IncludedColumn { column: field.column, values }
+        })
+    }
+
+    /// Where a column of fixed width is in a record; `None` when its values are not included, or
+    /// its width is not fixed.
+    pub fn fixed_column(&self, column: usize) -> Option<FixedColumn> {
+        match self.field(column)?.cell {
+            Cell::Fixed { to, .. } => Some(to),
+            Cell::Presence | Cell::Text { .. } => None,
+        }
+    }
+
+    /// Where a STRING column is in a record; `None` when its values are not included, or it is of
+    /// another type.
+    pub fn text_cell(&self, column: usize) -> Option<TextCell> {
+        match self.field(column)?.cell {
+            Cell::Text { to, .. } => Some(to),
+            Cell::Presence | Cell::Fixed { .. } => None,
+        }
+    }
+
+    /// The byte of a record, and the bit in it, that say whether a column is NULL; `None` when the
+    /// column is not included at all.
+    pub fn presence(&self, column: usize) -> Option<(usize, u8)> {
+        self.field(column).map(|field| field.null)
+    }
+
+    /// Writes the record of a row of the schema. Linear in the columns included. Panics when the
+    /// row is of another schema, or `record` is not of [`Self::size`].
+    pub fn write(&self, row: &[u8], record: &mut [u8]) {
+        assert_eq!(record.len(), self.size, "a record is of its projection's size");
+        record.fill(0);
+        for field in &self.fields {
+            let (byte, mask) = field.row_null;
+            if row[byte] & mask != 0 {
+                record[field.null.0] |= field.null.1;
+                continue;
+            }
+            match field.cell {
+                Cell::Presence => {}
+                Cell::Fixed { from, to } => {
+                    let size = to.kind().size();
+                    record[to.at()..to.at() + size]
+                        .copy_from_slice(&row[from.at()..from.at() + size]);
+                }
+                Cell::Text { from, to } => to.write(from.bytes(row), record),
+            }
+        }
+    }
+
+    fn position(&self, column: usize) -> Option<usize> {
+        self.fields.iter().position(|field| field.column == column)
+    }
+
+    fn field(&self, column: usize) -> Option<&Field> {
+        self.fields.iter().find(|field| field.column == column)
+    }
+
+    /// Adds a column of which only is known whether it is NULL, and returns its position.
+    fn add_presence(&mut self, column: usize) -> usize {
+        let (byte, given) = match self.nulls {
+            Some((byte, given)) if given < 8 => (byte, given),
+            _ => (self.take(1), 0),
+        };
+        self.nulls = Some((byte, given + 1));
+        let (row_null, null) = (null_bit(column), (byte, 1 << given));
+        self.fields.push(Field { column, row_null, null, cell: Cell::Presence });
+        self.fields.len() - 1
+    }
+
+    /// Gives the values of a column a place, unless they are of a type that is not included.
+    fn add_values(&mut self, at: usize, codec: &RowCodec) {
+        let Field { column, null: (null_byte, null_mask), .. } = self.fields[at];
+        self.fields[at].cell = match codec.column_kind(column) {
+            ColumnKind::Other => return,
+            ColumnKind::Fixed(from) => {
+                let value_at = self.take(from.kind().size());
+                Cell::Fixed { from, to: from.moved((null_byte, null_mask), value_at) }
+            }
+            ColumnKind::Text(from) => {
+                let at = self.take(CELL_SIZE);
+                Cell::Text { from, to: TextCell { null_byte, null_mask, at } }
+            }
+        };
+    }
+
+    fn take(&mut self, size: usize) -> usize {
+        self.size += size;
+        self.size - size
+    }
+}
+
+impl FixedKind {
+    /// Bytes of a value.
+    pub fn size(self) -> usize {
+        match self {
+            Self::Bool => 1,
+            Self::I16 => 2,
+            Self::I32 | Self::F32 => 4,
+            Self::I64 | Self::F64 => 8,
+        }
+    }
+}
+
+impl TextCell {
+    /// The byte of a record, and the bit in it, that say whether the text is NULL.
+    pub fn null_bit(self) -> (usize, u8) {
+        (self.null_byte, self.null_mask)
+    }
+
+    /// Where in a record the 16 bytes of the cell begin.
+    pub fn at(self) -> usize {
+        self.at
+    }
+
+    /// The text in a record of the projection. Panics when the record was not written by it.
+    #[inline]
+    pub fn read(self, record: &[u8]) -> IncludedText {
+        if record[self.null_byte] & self.null_mask != 0 {
+            return IncludedText::Null;
+        }
+        let cell: &[u8; CELL_SIZE] =
+            record[self.at..].first_chunk().expect("a record is as long as its projection says");
+        if cell[SHORT_SIZE_MAX] == IN_ROW {
+            IncludedText::InRow
+        } else {
+            IncludedText::Short(ShortText::from_cell(*cell))
+        }
+    }
+
+    fn write(self, text: &[u8], record: &mut [u8]) {
+        let cell = &mut record[self.at..self.at + CELL_SIZE];
+        match ShortText::of_bytes(text) {
+            Some(short) => cell.copy_from_slice(short.as_cell()),
+            None => cell[SHORT_SIZE_MAX] = IN_ROW,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

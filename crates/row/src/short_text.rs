@@ -1,0 +1,94 @@
+//! A short text as a value of fixed size: what records have in their cells, and what is compared
+//! and hashed as two words.
+
+use std::fmt;
+
+/// Bytes of a [`ShortText`].
+pub(crate) const CELL_SIZE: usize = 16;
+/// The longest short text, in bytes.
+pub(crate) const SHORT_SIZE_MAX: usize = CELL_SIZE - 1;
+
+/// A text of at most 15 bytes: its bytes, zeros, and in the last byte how many there are. Two are
+/// equal when their bytes are.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct ShortText([u8; CELL_SIZE]);
+
+impl ShortText {
+    /// The text, unless it is too long.
+    #[inline]
+    pub fn new(text: &str) -> Option<Self> {
+        Self::of_bytes(text.as_bytes())
+    }
+
+    /// The same of the bytes of a text.
+    #[inline]
+    pub(crate) fn of_bytes(bytes: &[u8]) -> Option<Self> {
+        let size = u8::try_from(bytes.len()).ok()?;
+        if bytes.len() > SHORT_SIZE_MAX {
+            return None;
+        }
+        let mut cell = [0; CELL_SIZE];
+        match (bytes.first_chunk::<8>(), bytes.last_chunk::<8>()) {
+            // Both ends, which overlap: no call to copy so little.
+            (Some(head), Some(tail)) => {
+                cell[..8].copy_from_slice(head);
+                let at = bytes.len() - 8;
+                cell[at..at + 8].copy_from_slice(tail);
+            }
+            _ => {
+                for (to, from) in cell.iter_mut().zip(bytes) {
+                    *to = *from;
+                }
+            }
+        }
+        cell[SHORT_SIZE_MAX] = size;
+        Some(Self(cell))
+    }
+
+    /// What a cell holds, which was made of a short text.
+    #[inline]
+    pub(crate) fn from_cell(cell: [u8; CELL_SIZE]) -> Self {
+        Self(cell)
+    }
+
+    pub(crate) fn as_cell(&self) -> &[u8; CELL_SIZE] {
+        &self.0
+    }
+
+    /// The text. Linear in its size.
+    #[inline]
+    pub fn as_str(&self) -> &str {
+        let bytes = &self.0[..usize::from(self.0[SHORT_SIZE_MAX])];
+        std::str::from_utf8(bytes).expect("they were copied from a text")
+    }
+
+    /// All of it as a number; different texts have different ones.
+    #[inline]
+    pub fn word(self) -> u128 {
+        u128::from_le_bytes(self.0)
+    }
+}
+
+impl fmt::Debug for ShortText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_str().fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ShortText;
+
+    #[test]
+    fn a_short_text_gives_back_the_text() {
+        for size in 0..=15 {
+            let text: String = ('a'..).take(size).collect();
+            let short = ShortText::new(&text).unwrap();
+            assert_eq!(short.as_str(), text);
+            assert_eq!(ShortText::new(&text), Some(short));
+        }
+        assert_eq!(ShortText::new("ééééééé").unwrap().as_str(), "ééééééé");
+        assert_eq!(ShortText::new("abcdefghijklmnop"), None);
+        assert_ne!(ShortText::new("a").unwrap().word(), ShortText::new("a\0").unwrap().word());
+    }
+}
