@@ -67,7 +67,7 @@ impl Session {
         let query = self.bind(&deploy.query)?;
         long_window::check(&options.long_windows, &query)?;
         let tables = self.database.tables();
-        let request = PreparedRequest::compile(&query, &tables)?;
+        let request = PreparedRequest::compile_to_stay(&query, &tables)?;
         index::provide(&index::wanted(&query.plan, &options), &options, &tables);
         warnings.extend(lint::check(&query, &tables, lint::Purpose::Serving));
         let deployment = Deployment {

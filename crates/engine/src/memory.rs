@@ -70,7 +70,8 @@ impl Session {
             return Diagnostic::new(code::INVALID_PARAMETER, message).at(wanted.span).err();
         }
         let schema = self.find_table(&wanted.table)?.schema();
-        let shape = Shape { rows: wanted.rows, keys: wanted.keys.clone(), text_bytes };
+        let (rows, keys) = (wanted.rows, wanted.keys.clone());
+        let shape = Shape { rows, keys, text_bytes, ..Shape::default() };
         let name = match &wanted.table.database {
             Some(database) => format!("{}.{}", database.text, wanted.table.name.text),
             None => format!("{}.{}", self.current_database(), wanted.table.name.text),

@@ -72,7 +72,7 @@ impl Session {
         let bound = self.bind(query)?;
         check_parameters(create, &bound)?;
         let tables = self.database.tables();
-        let request = PreparedRequest::compile(&bound, &tables)?;
+        let request = PreparedRequest::compile_to_stay(&bound, &tables)?;
         let mut warnings: Vec<_> = create.options.iter().map(|item| ignored(item, &[])).collect();
         warnings.extend(lint::check(&bound, &tables, lint::Purpose::Serving));
         let procedure = Procedure {

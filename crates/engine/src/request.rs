@@ -6,7 +6,7 @@ use arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::logical_expr::LogicalPlan;
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_offline::ExecuteOptions;
-use lockstep_online::{BatchFallback, Program};
+use lockstep_online::{BatchFallback, Options, Program};
 use lockstep_plan::BoundQuery;
 use lockstep_row::{
     Arena, Column, DataType, Datum,
@@ -49,8 +49,18 @@ impl BatchFallback for Batch {
 impl PreparedRequest {
     /// Compiles a bound query against these tables.
     pub(crate) fn compile(query: &BoundQuery, tables: &Tables) -> Result<Self> {
+        Self::compile_with(query, tables, Options::default())
+    }
+
+    /// The same for a query that will be asked often: indexes come to include the columns that its
+    /// windows read.
+    pub(crate) fn compile_to_stay(query: &BoundQuery, tables: &Tables) -> Result<Self> {
+        Self::compile_with(query, tables, Options { includes: true, ..Options::default() })
+    }
+
+    fn compile_with(query: &BoundQuery, tables: &Tables, options: Options) -> Result<Self> {
         let batch = Arc::new(Batch { tables: tables.clone() });
-        let program = Program::compile(&query.plan, tables, batch)?;
+        let program = Program::compile_with(&query.plan, tables, batch, options)?;
         let columns = match &query.request_table {
             Some(table) => table.schema.columns.clone(),
             None => Vec::new(),

@@ -14,6 +14,7 @@
 
 mod category;
 mod condition;
+mod distinct;
 mod extreme;
 pub mod fold;
 mod key;

@@ -7,6 +7,7 @@ use lockstep_diagnostic::Result;
 use lockstep_row::Datum;
 
 use crate::{
+    computation::Computation,
     context::Context,
     frame::{BoundExpr, Frame, Leaf},
     join::JoinStep,
@@ -37,6 +38,8 @@ pub(crate) struct Chain {
 pub(crate) enum Step {
     /// Fills a slot.
     Compute { slot: usize, expr: BoundExpr },
+    /// Fills several slots by machine code.
+    ComputeAll(Computation),
     /// Lets the row through when this is true.
     Filter(BoundExpr),
     /// Fills the slots of window aggregates.
@@ -75,6 +78,7 @@ impl Chain {
                 Step::Compute { slot, expr } => {
                     slots[*slot] = expr.eval(&Frame { leaf, slots }, ctx.arena);
                 }
+                Step::ComputeAll(computation) => computation.run(leaf, slots, ctx.arena),
                 Step::Filter(predicate) => {
                     if !predicate.is_true(&Frame { leaf, slots }, ctx.arena) {
                         return Ok(None);

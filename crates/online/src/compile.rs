@@ -6,6 +6,7 @@
 mod fold;
 mod group;
 mod join;
+mod lane;
 mod source;
 mod window;
 
@@ -21,9 +22,11 @@ use lockstep_table::Table;
 
 use crate::{
     chain::{Chain, LeafKind, Step},
+    computation::Computation,
     explain::Explain,
     fold::Folding,
     frame::{BoundExpr, Place},
+    machine::{self, Node},
     materialise::Materialised,
     program::Options,
     trace::{self, Role},
@@ -183,6 +186,7 @@ impl<'c> Compiler<'c> {
         }
         self.grow(&node.input, &below, role, draft)?;
         let mut layout = Vec::with_capacity(node.expr.len());
+        let mut computed_together = Vec::new();
         // What is computed twice is computed once.
         let mut computed: HashMap<&Expr, Place> = HashMap::new();
         for (position, expr) in node.expr.iter().enumerate() {
@@ -196,15 +200,58 @@ impl<'c> Compiler<'c> {
                     BoundExpr::Place(place) => place,
                     bound @ BoundExpr::Computed { .. } => {
                         let slot = draft.new_slot();
-                        draft.steps.push(Step::Compute { slot, expr: bound });
+                        computed_together.push((slot, expr, bound));
                         computed.insert(expr, Place::Slot(slot));
                         Place::Slot(slot)
                     }
                 }
             });
         }
+        self.compute(computed_together, schema, draft);
         draft.layout = layout;
         Ok(())
+    }
+
+    /// Adds the steps that fill slots with expressions over the columns of `schema`: one in machine
+    /// code for all that have a machine form, then one for each of the others.
+    fn compute(
+        &mut self,
+        exprs: Vec<(usize, &Expr, BoundExpr)>,
+        schema: &DFSchema,
+        draft: &mut Draft,
+    ) {
+        let lowered: Vec<Option<Node>> =
+            exprs.iter().map(|(_, expr, _)| self.machine_form(expr, schema)).collect();
+        let mut slots = Vec::new();
+        let mut names = Vec::new();
+        for ((slot, expr, _), _) in exprs.iter().zip(&lowered).filter(|(_, node)| node.is_some()) {
+            slots.push(*slot);
+            names.push(expr.to_string());
+        }
+        let nodes = lowered.iter().flatten().cloned().collect();
+        let together = (!slots.is_empty())
+            .then(|| Computation::compile(nodes, slots.into(), &draft.layout))
+            .flatten();
+        let is_together = together.is_some();
+        if let Some(computation) = together {
+            let line = self.parts.explain.open();
+            let names = names.join(", ");
+            self.parts.explain.close(line, format!("computes in machine code: {names}"));
+            draft.steps.push(Step::ComputeAll(computation));
+        }
+        for ((slot, _, expr), node) in exprs.into_iter().zip(lowered) {
+            if !is_together || node.is_none() {
+                draft.steps.push(Step::Compute { slot, expr });
+            }
+        }
+    }
+
+    /// The machine form of an expression that has one, and reads something.
+    fn machine_form(&self, expr: &Expr, schema: &DFSchema) -> Option<Node> {
+        if !self.options.machine_code {
+            return None;
+        }
+        machine::lower(expr, schema).filter(Node::reads_columns)
     }
 
     fn limit(

@@ -12,14 +12,15 @@ use lockstep_function::{
     Accumulator, Feeding,
     aggregate::{
         MakeAccumulator,
-        fold::{Answer, State, StateKind},
+        fold::{self, Answer, State, StateKind},
     },
 };
 use lockstep_row::{Arena, Datum, TextColumn};
+use lockstep_table::{Records, Run};
 
 use crate::{
     frame::{BoundExpr, Frame, Leaf},
-    lane::{Buffers, Input, Lane},
+    lane::{Buffers, Input, Lane, RecordInput},
 };
 
 /// Everything that the windows of a scan compute.
@@ -60,6 +61,9 @@ pub(crate) struct Call {
 pub(crate) struct SourceInputs {
     /// For each lane.
     pub(crate) lanes: Vec<Input>,
+    /// For each lane, where the index includes what it reads; empty when it does not include what
+    /// all of them read.
+    pub(crate) records: Vec<RecordInput>,
     pub(crate) conditions: Vec<BoundExpr>,
     pub(crate) picks: Vec<BoundExpr>,
     pub(crate) arguments: Vec<BoundExpr>,
@@ -122,6 +126,20 @@ impl FoldScratch {
     }
 }
 
+impl Lane {
+    /// Hands values to the states of the groups that take them.
+    fn feed(&self, scratch: &mut FoldScratch, takers: u64, values: fold::Lane<'_>) {
+        if values.is_empty() {
+            return;
+        }
+        for (group, state) in &self.states {
+            if takers & (1 << group) != 0 {
+                scratch.states[*state].add(values);
+            }
+        }
+    }
+}
+
 impl Folding {
     /// Feeds a block of rows of one source to the groups that take them.
     pub(crate) fn add<'s>(
@@ -129,10 +147,9 @@ impl Folding {
         scratch: &mut FoldScratch,
         takers: u64,
         (inputs, rows): (&'s SourceInputs, &[Frame<'s, 's>]),
-        arena: &'s Arena,
+        (buffers, arena): (&mut Buffers<'s>, &'s Arena),
     ) {
         inputs.prefetch_texts(rows);
-        let mut buffers = Buffers::new();
         // The rows for which a condition is true; lanes with the same one follow each other.
         let mut counted: (Option<usize>, ArenaVec<'s, Frame<'s, 's>>) =
             (None, ArenaVec::new_in(arena));
@@ -140,7 +157,7 @@ impl Folding {
             if lane.groups & takers == 0 {
                 continue;
             }
-            let rows = match lane.condition {
+            let rows = match lane.condition.filter(|_| !input.tests_condition()) {
                 None => rows,
                 Some(condition) => {
                     if counted.0 != Some(condition) {
@@ -153,22 +170,48 @@ impl Folding {
                     &counted.1
                 }
             };
-            let values = input.gather(lane, rows, &mut buffers, arena);
-            if values.is_empty() {
-                continue;
-            }
-            for (group, state) in &lane.states {
-                if takers & (1 << group) != 0 {
-                    scratch.states[*state].add(values);
-                }
-            }
+            lane.feed(scratch, takers, input.gather(lane, rows, buffers, arena));
         }
-        for pick in self.picks.iter().filter(|pick| takers & (1 << pick.group) != 0) {
-            let input = &inputs.picks[pick.input];
-            scratch.states[pick.state].pick(rows.len(), |row| input.eval(&rows[row], arena));
-        }
+        self.pick(scratch, takers, rows.len(), |pick, row| {
+            inputs.picks[pick.input].eval(&rows[row], arena)
+        });
         for row in rows.iter().filter(|_| !self.calls.is_empty()) {
             self.add_to_accumulators(scratch, takers, (&inputs.arguments, row), arena);
+        }
+    }
+
+    /// Feeds rows of a run from the records of their index; there are no calls, which would have to
+    /// see each row.
+    pub(crate) fn add_records<'s>(
+        &self,
+        scratch: &mut FoldScratch,
+        takers: u64,
+        (inputs, run, records): (&'s SourceInputs, &Run<'s>, Records<'s>),
+        (buffers, arena): (&mut Buffers<'s>, &'s Arena),
+    ) {
+        debug_assert!(self.calls.is_empty(), "an accumulator is fed from rows");
+        buffers.start_records();
+        for (lane, input) in self.lanes.iter().zip(&inputs.records) {
+            if lane.groups & takers != 0 {
+                lane.feed(scratch, takers, input.gather(lane, (run, records), buffers));
+            }
+        }
+        self.pick(scratch, takers, run.len(), |pick, row| {
+            let frame = Frame { leaf: Leaf::Stored(run.stored_row(row).row), slots: &[] };
+            inputs.picks[pick.input].eval(&frame, arena)
+        });
+    }
+
+    /// Tells the states that pick a row about so many rows; `value` says what one of them has.
+    fn pick<'s>(
+        &self,
+        scratch: &mut FoldScratch,
+        takers: u64,
+        rows: usize,
+        value: impl Fn(&Pick, usize) -> Datum<'s>,
+    ) {
+        for pick in self.picks.iter().filter(|pick| takers & (1 << pick.group) != 0) {
+            scratch.states[pick.state].pick(rows, |row| value(pick, row));
         }
     }
 
@@ -196,10 +239,7 @@ impl Folding {
                 }
             }
         }
-        for pick in self.picks.iter().filter(|pick| takers & (1 << pick.group) != 0) {
-            let input = &inputs.picks[pick.input];
-            scratch.states[pick.state].pick(1, |_| input.eval(row, arena));
-        }
+        self.pick(scratch, takers, 1, |pick, _| inputs.picks[pick.input].eval(row, arena));
         if !self.calls.is_empty() {
             self.add_to_accumulators(scratch, takers, (&inputs.arguments, row), arena);
         }

@@ -3,16 +3,27 @@
 //! A scan collects rows into blocks ([`crate::window`]); a lane goes through a block once, leaves
 //! out the rows that do not count, and hands the values to every state that folds them. What a
 //! column is, is decided for a block and not for each row; a column of fixed width is read in
-//! place.
+//! place, and an expression over such columns, with the condition of the lane, may be machine code.
+
+use std::sync::Arc;
 
 use lockstep_function::aggregate::fold::{self, State};
-use lockstep_row::{Arena, Datum, FixedColumn, FixedKind, TextColumn};
+use lockstep_row::{
+    Arena, Datum, FixedColumn, FixedKind, IncludedText, ShortText, TextCell, TextColumn,
+};
+use lockstep_table::{Records, Run};
 
-use crate::frame::{BoundExpr, Cells, Frame, Leaf, Place};
+use crate::{
+    frame::{BoundExpr, Cells, Frame, Leaf, Place},
+    machine::LaneProgram,
+};
 
 /// The most rows of a block: few enough that their cache lines stay near while lane after lane
 /// goes through them.
 pub(crate) const BLOCK_ROWS: usize = 64;
+/// The most rows that a lane is given at once: those of a block, or of a run of records, of which
+/// more stay near.
+pub(crate) const LANE_ROWS: usize = 128;
 
 /// What a lane's values are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,25 +60,60 @@ pub(crate) enum Input {
     Text(TextColumn),
     /// In the stored row; only whether it is NULL is asked.
     Presence(usize),
+    /// Computed from columns of the stored row that are of fixed width.
+    Machine {
+        /// What computes it.
+        program: Arc<LaneProgram>,
+        /// Whether it leaves out the rows for which the condition of the lane is not true.
+        tests_condition: bool,
+    },
     /// Anywhere else.
     Expr(BoundExpr),
 }
 
+/// Where a lane's values are in the records of an index that includes them.
+#[derive(Debug)]
+pub(crate) enum RecordInput {
+    /// Every row has one: the lane counts rows.
+    Nothing,
+    Fixed(FixedColumn),
+    /// Short texts are in the record, long ones in the row.
+    Text(TextCell, TextColumn),
+    /// Only whether it is NULL is asked: the byte and the bit that say so.
+    Presence(usize, u8),
+    /// Computed, by code that leaves out the rows for which the condition is not true.
+    Machine(Arc<LaneProgram>),
+}
+
 /// Memory for the values of one lane.
 pub(crate) struct Buffers<'s> {
-    integers: [i64; BLOCK_ROWS],
-    floats: [f64; BLOCK_ROWS],
-    texts: [&'s str; BLOCK_ROWS],
+    integers: [i64; LANE_ROWS],
+    floats: [f64; LANE_ROWS],
+    texts: [&'s str; LANE_ROWS],
+    shorts: [ShortText; LANE_ROWS],
+    /// A byte of each record of the run, and which byte.
+    nulls: (Option<usize>, [u8; LANE_ROWS]),
 }
 
 impl Buffers<'_> {
+    /// To be called before the lanes of other records.
+    pub(crate) fn start_records(&mut self) {
+        self.nulls.0 = None;
+    }
+
     pub(crate) fn new() -> Self {
-        Self { integers: [0; BLOCK_ROWS], floats: [0.0; BLOCK_ROWS], texts: [""; BLOCK_ROWS] }
+        Self {
+            integers: [0; LANE_ROWS],
+            floats: [0.0; LANE_ROWS],
+            texts: [""; LANE_ROWS],
+            shorts: [ShortText::default(); LANE_ROWS],
+            nulls: (None, [0; LANE_ROWS]),
+        }
     }
 }
 
 impl Input {
-    /// Collects the values that are not NULL. At most [`BLOCK_ROWS`] rows; those of an input that
+    /// Collects the values that are not NULL. At most [`LANE_ROWS`] rows; those of an input that
     /// is not an expression are stored rows.
     pub(crate) fn gather<'b, 's>(
         &'s self,
@@ -76,15 +122,21 @@ impl Input {
         buffers: &'b mut Buffers<'s>,
         arena: &'s Arena,
     ) -> fold::Lane<'b> {
-        let Buffers { integers, floats, texts } = buffers;
+        let Buffers { integers, floats, texts, .. } = buffers;
         match (lane.class, self) {
+            (Class::Integers, Self::Machine { program, .. }) => {
+                fold::Lane::Integers(collect(program, stored(rows), integers))
+            }
+            (Class::Floats, Self::Machine { program, .. }) => {
+                fold::Lane::Floats(collect(program, stored(rows), floats))
+            }
             (Class::Rows, input) => fold::Lane::Rows(input.count(rows, arena)),
             (Class::Integers, Self::Fixed(column)) => {
-                let count = gather_integers(*column, rows, integers);
+                let count = gather_integers(*column, stored(rows), integers);
                 fold::Lane::Integers(kept(integers, count, lane.passes_zero))
             }
             (Class::Floats, Self::Fixed(column)) => {
-                let count = gather_floats(*column, rows, floats);
+                let count = gather_floats(*column, stored(rows), floats);
                 fold::Lane::Floats(kept(floats, count, lane.passes_zero))
             }
             (Class::Integers, Self::Expr(expr)) => {
@@ -110,7 +162,14 @@ impl Input {
                 let count = each(rows, expr, arena, texts, |value| value.as_str());
                 fold::Lane::Texts(&texts[..count])
             }
-            (_, Self::Nothing | Self::Presence(_) | Self::Fixed(_) | Self::Text(_)) => {
+            (
+                _,
+                Self::Nothing
+                | Self::Presence(_)
+                | Self::Fixed(_)
+                | Self::Text(_)
+                | Self::Machine { .. },
+            ) => {
                 debug_assert!(false, "values are asked of an input that has them");
                 fold::Lane::Rows(0)
             }
@@ -123,16 +182,123 @@ impl Input {
             (Self::Fixed(column), Leaf::Stored(view)) => !column.is_null(view.bytes()),
             (Self::Presence(column), Leaf::Stored(view)) => !view.is_null(*column),
             (Self::Expr(expr), _) => !expr.eval(*row, arena).is_null(),
+            (Self::Machine { .. }, _) => {
+                debug_assert!(false, "machine code counts by itself");
+                false
+            }
             (Self::Text(column), Leaf::Stored(view)) => view.text(*column).is_some(),
             (Self::Fixed(_) | Self::Presence(_) | Self::Text(_), Leaf::Values(_)) => {
                 debug_assert!(false, "only stored rows are read in place");
                 false
             }
         };
-        if matches!(self, Self::Nothing) {
-            rows.len()
-        } else {
-            rows.iter().filter(is_there).count()
+        match self {
+            Self::Nothing => rows.len(),
+            Self::Machine { program, .. } => {
+                collect(program, stored(rows), &mut [0; LANE_ROWS]).len()
+            }
+            _ => rows.iter().filter(is_there).count(),
+        }
+    }
+
+    /// Whether rows for which the condition of the lane is not true are left out here.
+    pub(crate) fn tests_condition(&self) -> bool {
+        matches!(self, Self::Machine { tests_condition: true, .. })
+    }
+}
+
+/// Values that machine code writes: 64 bits each, integers and DOUBLEs alike.
+trait Word: Copy {}
+impl Word for i64 {}
+impl Word for f64 {}
+
+/// The values of the rows that count.
+fn collect<'b, 'r, T: Word>(
+    program: &LaneProgram,
+    rows: impl Iterator<Item = &'r [u8]>,
+    out: &'b mut [T; LANE_ROWS],
+) -> &'b [T] {
+    let mut starts = [std::ptr::null(); LANE_ROWS];
+    let mut count = 0;
+    for bytes in rows {
+        starts[count] = bytes.as_ptr();
+        count += 1;
+    }
+    // SAFETY: the rows are of the source, and of the form, stored or records, that the program was
+    // made for, so its columns are where it reads; and there is room for a value of each.
+    let count = unsafe { program.run(&starts[..count], out.as_mut_ptr().cast()) };
+    &out[..count]
+}
+
+impl RecordInput {
+    /// Collects the values that are not NULL, of at most [`LANE_ROWS`] rows.
+    pub(crate) fn gather<'b, 's>(
+        &'s self,
+        lane: &Lane,
+        (run, records): (&Run<'s>, Records<'s>),
+        buffers: &'b mut Buffers<'s>,
+    ) -> fold::Lane<'b> {
+        let Buffers { integers, floats, texts, shorts, nulls } = buffers;
+        let rows = records.iter();
+        match (lane.class, self) {
+            (Class::Rows, input) => fold::Lane::Rows(input.count(records, nulls)),
+            (Class::Integers, Self::Fixed(column)) => {
+                let count = gather_integers(*column, rows, integers);
+                fold::Lane::Integers(kept(integers, count, lane.passes_zero))
+            }
+            (Class::Integers, Self::Machine(program)) => {
+                fold::Lane::Integers(collect(program, rows, integers))
+            }
+            (Class::Floats, Self::Fixed(column)) => {
+                let count = gather_floats(*column, rows, floats);
+                fold::Lane::Floats(kept(floats, count, lane.passes_zero))
+            }
+            (Class::Floats, Self::Machine(program)) => {
+                fold::Lane::Floats(collect(program, rows, floats))
+            }
+            (Class::Texts, Self::Text(cell, column)) => {
+                let mut count = 0;
+                for record in rows {
+                    match cell.read(record) {
+                        IncludedText::Null => {}
+                        IncludedText::Short(text) => {
+                            shorts[count] = text;
+                            count += 1;
+                        }
+                        IncludedText::InRow => {
+                            return fold::Lane::Texts(gather_texts(*column, run, texts));
+                        }
+                    }
+                }
+                fold::Lane::ShortTexts(&shorts[..count])
+            }
+            _ => {
+                debug_assert!(false, "a record has values of the class that is asked");
+                fold::Lane::Rows(0)
+            }
+        }
+    }
+
+    fn count(
+        &self,
+        records: Records<'_>,
+        (gathered, nulls): &mut (Option<usize>, [u8; LANE_ROWS]),
+    ) -> usize {
+        let rows = records.iter();
+        match self {
+            Self::Nothing => records.len(),
+            Self::Presence(byte, mask) => {
+                // Columns share the byte, which is looked for once.
+                if *gathered != Some(*byte) {
+                    rows.zip(nulls.iter_mut()).for_each(|(record, null)| *null = record[*byte]);
+                    *gathered = Some(*byte);
+                }
+                let nulls = nulls[..records.len()].iter();
+                nulls.map(|null| usize::from(null & mask == 0)).sum()
+            }
+            Self::Fixed(column) => rows.filter(|record| !column.is_null(record)).count(),
+            Self::Text(cell, _) => rows.filter(|row| cell.read(row) != IncludedText::Null).count(),
+            Self::Machine(program) => collect(program, rows, &mut [0; LANE_ROWS]).len(),
         }
     }
 }
@@ -167,7 +333,7 @@ fn integer(value: Datum<'_>) -> Option<i64> {
 
 /// The first `count` values, perhaps without zeros.
 fn kept<T: Default + PartialEq + Copy>(
-    values: &mut [T; BLOCK_ROWS],
+    values: &mut [T; LANE_ROWS],
     count: usize,
     passes_zero: bool,
 ) -> &[T] {
@@ -186,7 +352,7 @@ fn each<'s, T>(
     rows: &[Frame<'s, 's>],
     expr: &'s BoundExpr,
     arena: &'s Arena,
-    out: &mut [T; BLOCK_ROWS],
+    out: &mut [T; LANE_ROWS],
     convert: impl Fn(Datum<'s>) -> Option<T>,
 ) -> usize {
     let mut count = 0;
@@ -204,10 +370,10 @@ fn each<'s, T>(
     count
 }
 
-fn gather_integers(
+fn gather_integers<'r>(
     column: FixedColumn,
-    rows: &[Frame<'_, '_>],
-    out: &mut [i64; BLOCK_ROWS],
+    rows: impl Iterator<Item = &'r [u8]>,
+    out: &mut [i64; LANE_ROWS],
 ) -> usize {
     match column.kind() {
         FixedKind::I64 => gather(column, rows, out, i64::from_le_bytes),
@@ -221,10 +387,10 @@ fn gather_integers(
     }
 }
 
-fn gather_floats(
+fn gather_floats<'r>(
     column: FixedColumn,
-    rows: &[Frame<'_, '_>],
-    out: &mut [f64; BLOCK_ROWS],
+    rows: impl Iterator<Item = &'r [u8]>,
+    out: &mut [f64; LANE_ROWS],
 ) -> usize {
     match column.kind() {
         FixedKind::F64 => gather(column, rows, out, f64::from_le_bytes),
@@ -236,20 +402,41 @@ fn gather_floats(
     }
 }
 
-/// Writes every value and steps on when it is not NULL: there is no branch to guess wrong.
+/// Writes every value and steps on when it is not NULL: there is no branch to guess wrong. Rows are
+/// stored rows or records, at most [`LANE_ROWS`].
 #[inline]
-fn gather<T, const SIZE: usize>(
+fn gather<'r, T, const SIZE: usize>(
     column: FixedColumn,
-    rows: &[Frame<'_, '_>],
-    out: &mut [T; BLOCK_ROWS],
+    rows: impl Iterator<Item = &'r [u8]>,
+    out: &mut [T; LANE_ROWS],
     read: impl Fn([u8; SIZE]) -> T,
 ) -> usize {
     let mut count = 0;
-    for row in rows {
-        let Leaf::Stored(view) = row.leaf else { continue };
-        let bytes = view.bytes();
+    for bytes in rows {
         out[count] = read(column.bytes(bytes));
         count += usize::from(!column.is_null(bytes));
     }
     count
+}
+
+/// The texts of the rows of a run.
+fn gather_texts<'b, 's>(
+    column: TextColumn,
+    run: &Run<'s>,
+    out: &'b mut [&'s str; LANE_ROWS],
+) -> &'b [&'s str] {
+    let mut count = 0;
+    for text in (0..run.len()).filter_map(|row| run.row(row).text(column)) {
+        out[count] = text;
+        count += 1;
+    }
+    &out[..count]
+}
+
+/// The bytes of stored rows.
+fn stored<'r, 's: 'r>(rows: &'r [Frame<'s, 's>]) -> impl Iterator<Item = &'s [u8]> + 'r {
+    rows.iter().filter_map(|row| match row.leaf {
+        Leaf::Stored(view) => Some(view.bytes()),
+        Leaf::Values(_) => None,
+    })
 }

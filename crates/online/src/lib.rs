@@ -12,8 +12,9 @@
 //! | `trace` | columns of a plan to columns of its leaf table |
 //! | `chain` | the steps from a leaf row to an output row |
 //! | `frame` | one row on its way, and expressions over it |
+//! | `computation`, `machine` | expressions over it in machine code |
 //! | `source` | the rows of a key, newest first, by index or otherwise |
-//! | `window` | one walk through them that serves several windows |
+//! | `window`, `progress` | one walk through them that serves several windows |
 //! | `fold`, `lane` | what the windows compute from blocks of rows |
 //! | `join` | LAST JOIN |
 //! | `materialise` | sub-plans that batch mode has to run |
@@ -23,14 +24,17 @@
 
 mod chain;
 mod compile;
+mod computation;
 mod context;
 mod explain;
 mod fold;
 mod frame;
 mod join;
 mod lane;
+mod machine;
 mod materialise;
 mod program;
+mod progress;
 mod source;
 mod trace;
 mod whole;

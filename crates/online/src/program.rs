@@ -40,15 +40,22 @@ pub struct Program {
 
 /// How a plan is compiled. Answers are the same, bit for bit, whatever is chosen here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each says of one thing whether it is done")]
 pub struct Options {
     /// Whether aggregates that have a fold are computed block by block, in states that they
     /// share. Otherwise each call has an accumulator, which is fed row by row.
     pub folds: bool,
+    /// Whether expressions that have a machine form are compiled to machine code. Otherwise each
+    /// of them is a tree of row forms.
+    pub machine_code: bool,
+    /// Whether indexes may be made to include the columns that windows read. Otherwise windows
+    /// use what indexes include already.
+    pub includes: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { folds: true }
+        Self { folds: true, machine_code: true, includes: false }
     }
 }
 

@@ -139,6 +139,14 @@ impl Source {
         Ok(Cursor::Walk(Walk { source: self, rows, keys, bounds }))
     }
 
+    /// The index whose runs are the rows of the source as they are, in its order.
+    pub(crate) fn run_index(&self) -> Option<usize> {
+        match (&self.access, &self.order) {
+            (Access::Index { index, .. }, Order::Index { .. }) if self.is_plain() => Some(*index),
+            _ => None,
+        }
+    }
+
     /// The request row as a row of the source, when it counts as one and is wanted.
     pub(crate) fn request_row<'s>(
         &'s self,
@@ -233,6 +241,10 @@ impl Source {
 
 /// The rows of one key, newest first.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one for a walk, and most are the large one"
+)]
 pub(crate) enum Cursor<'s> {
     /// As the index gives them.
     Walk(Walk<'s>),
@@ -257,6 +269,18 @@ impl<'s> Cursor<'s> {
             Self::Walk(walk) => walk.next(ctx),
             Self::Sorted(rows) => Ok(rows.next()),
         }
+    }
+
+    /// The rows of a plain table in the order of an index by event time, to be taken in runs, and
+    /// what their order values are; `None` when there is something to ask of each row.
+    pub(crate) fn runs(&self, ctx: &Context<'s>) -> Option<(KeyRows<'s>, &'s Order)> {
+        let Self::Walk(Walk { source, rows, bounds, .. }) = self else { return None };
+        let LeafKind::Table(table) = source.chain.leaf else { return None };
+        // A row that is stored but not before the current one would have to be left out.
+        let all_are_before = |(_, end)| end >= ctx.snapshots[table].visible_arrival();
+        let is_asked_nothing =
+            source.run_index().is_some() && bounds.tie.is_none_or(all_are_before);
+        is_asked_nothing.then(|| (rows.clone(), &source.order))
     }
 
     /// Visits rows with their order values, newest first, until `visit` says no more or a row has
@@ -320,7 +344,7 @@ impl<'s> Walk<'s> {
 impl Order {
     /// The order value of a row met in an index.
     #[inline]
-    fn of(&self, row: &StoredRow<'_>) -> Option<i64> {
+    pub(crate) fn of(&self, row: &StoredRow<'_>) -> Option<i64> {
         match self {
             // NULL has the least event time within an index, and so has that value itself.
             Self::Index { column } if row.event_time == i64::MIN => row.row.get(*column).as_i64(),

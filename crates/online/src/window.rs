@@ -7,24 +7,28 @@
 //! that those still in progress tend to be the first.
 //!
 //! Rows are collected into blocks; a block ends where the set of groups that take its rows
-//! changes. What the groups compute from a block is in [`crate::fold`].
+//! changes. What the groups compute from a block is in [`crate::fold`]. Where an index includes
+//! all that the windows read, whole runs of its slots are taken instead, and the rows are left
+//! alone.
 //!
 //! # Cost
 //!
-//! One lookup for each source, and one visit per row in reach of the longest frame. Nothing is
-//! allocated per row, and states are kept between answers.
+//! One lookup for each source, and one visit per row in reach of the longest frame; of an index that
+//! includes the columns, a binary search per chunk and window, and the records of the rows. Nothing
+//! is allocated per row, and states are kept between answers.
 
 use bumpalo::collections::Vec as ArenaVec;
 use lockstep_diagnostic::Result;
-use lockstep_plan::Frame as WindowFrame;
 use lockstep_row::{Arena, Datum};
+use lockstep_table::{KeyRows, Run, StoredRow};
 
 use crate::{
     context::Context,
     fold::{CurrentInputs, FoldScratch, Folding, SourceInputs},
     frame::{BoundExpr, Frame, Leaf},
-    lane::BLOCK_ROWS,
-    source::{Bounds, Candidate, Cursor, Source},
+    lane::{BLOCK_ROWS, Buffers, Input, LANE_ROWS},
+    progress::{Group, Progress, count_since},
+    source::{Bounds, Candidate, Cursor, Order, Source},
 };
 
 /// The most groups of a scan: a block knows its groups by a bit each.
@@ -59,30 +63,10 @@ pub(crate) struct ScanSource {
     pub(crate) is_main: bool,
 }
 
-/// A window.
-#[derive(Debug)]
-pub(crate) struct Group {
-    pub(crate) frame: WindowFrame,
-    pub(crate) max_size: u64,
-    pub(crate) excludes_current_time: bool,
-    pub(crate) excludes_current_row: bool,
-}
-
 /// What a scan keeps between answers.
 pub(crate) struct ScanScratch {
     folds: FoldScratch,
     progress: Vec<Progress>,
-}
-
-/// How far a group has come. Order values of its frame are in `lower..=upper`; positions count
-/// from 0, which is the current row.
-#[derive(Debug, Clone, Copy)]
-struct Progress {
-    position: u64,
-    taken: u64,
-    upper: i64,
-    lower: i64,
-    is_done: bool,
 }
 
 impl ScanScratch {
@@ -95,72 +79,6 @@ impl ScanScratch {
         self.folds.reset();
         self.progress.clear();
         self.progress.extend(groups.iter().map(|group| Progress::new(group, order)));
-    }
-}
-
-impl Progress {
-    /// Before the first row. `order` is the current row's.
-    fn new(group: &Group, order: Option<i64>) -> Self {
-        let all = Self { position: 0, taken: 0, upper: i64::MAX, lower: i64::MIN, is_done: false };
-        let Some(order) = order else { return all };
-        match group.frame {
-            WindowFrame::Rows { from, to } => {
-                Self { upper: order, is_done: from.is_some_and(|from| from < to), ..all }
-            }
-            WindowFrame::Range { from, to } => {
-                // An end beyond the range of the type is beyond every row.
-                let upper = order.checked_sub(to);
-                let lower = from.map_or(Some(i64::MIN), |from| {
-                    let end = if from < 0 { None } else { Some(i64::MIN) };
-                    order.checked_sub(from).or(end)
-                });
-                let is_done = from.is_some_and(|from| from < to);
-                match (upper, lower) {
-                    (Some(upper), Some(lower)) => Self { upper, lower, is_done, ..all },
-                    _ => Self { is_done: true, ..all },
-                }
-            }
-        }
-    }
-
-    /// Moves to the next older row; whether it is in the frame.
-    #[inline]
-    fn advance(&mut self, group: &Group, order: i64, current: i64) -> bool {
-        if group.excludes_current_time && order == current {
-            return false;
-        }
-        self.position += 1;
-        let is_in = match group.frame {
-            WindowFrame::Rows { from, to } => {
-                self.is_done = from.is_some_and(|from| self.position >= from);
-                self.position >= to && from.is_none_or(|from| self.position <= from)
-            }
-            WindowFrame::Range { .. } => {
-                self.is_done = order < self.lower;
-                order <= self.upper && !self.is_done
-            }
-        };
-        if is_in {
-            self.take(group);
-        }
-        is_in
-    }
-
-    #[inline]
-    fn take(&mut self, group: &Group) {
-        self.taken += 1;
-        self.is_done |= self.taken >= group.max_size;
-    }
-}
-
-impl Group {
-    /// Whether the current row is in the frame.
-    fn has_current_row(&self) -> bool {
-        let reaches_it = match self.frame {
-            WindowFrame::Rows { to, .. } => to == 0,
-            WindowFrame::Range { from, to } => to <= 0 && from.is_none_or(|from| from >= 0),
-        };
-        reaches_it && !self.excludes_current_row
     }
 }
 
@@ -222,6 +140,12 @@ impl Scan {
         let Some(bounds) = self.bounds(progress, current) else { return Ok(()) };
         if let [only] = &self.sources[..] {
             let rows = only.open(ctx, current.keys, bounds)?;
+            if !only.inputs.records.is_empty()
+                && let Some((rows, order)) = rows.runs(ctx)
+            {
+                self.take_runs(block, progress, (rows, order), current.order);
+                return Ok(());
+            }
             return rows.visit(ctx, |frame, order| {
                 let (takers, goes_on) = self.advance(progress, order, current.order);
                 block.push(0, takers, frame);
@@ -238,6 +162,60 @@ impl Scan {
             }
         }
         Ok(())
+    }
+
+    /// Takes the rows of the only source run by run, from records where there are some.
+    fn take_runs<'s>(
+        &'s self,
+        block: &mut Block<'_, 's>,
+        progress: &mut [Progress],
+        (mut rows, order): (KeyRows<'s>, &Order),
+        current: i64,
+    ) {
+        while let Some(run) = rows.next_run() {
+            rows.prefetch_next_run();
+            // NULL stands at the end of time as the least value does.
+            let timed = count_since(&run, i64::MIN + 1);
+            self.take_run(block, progress, &run.slice(0..timed), current);
+            for at in timed..run.len() {
+                let row = run.stored_row(at);
+                let Some(value) = order.of(&row) else { continue };
+                let (takers, _) = self.advance(progress, value, current);
+                block.push(0, takers, &stored_frame(row));
+            }
+            if progress.iter().all(|progress| progress.is_done) {
+                return;
+            }
+        }
+    }
+
+    /// Takes stretches of a run that the same groups take.
+    fn take_run<'s>(
+        &'s self,
+        block: &mut Block<'_, 's>,
+        progress: &mut [Progress],
+        run: &Run<'s>,
+        current: i64,
+    ) {
+        let groups = self.groups.iter().zip(progress);
+        let spans = groups.map(|(group, progress)| progress.span(group, run, current));
+        let spans = block.arena.alloc_slice_fill_iter(spans.map(|span| (span.start, span.end)));
+        let mut at = 0;
+        while at < run.len() {
+            let (mut takers, mut until) = (0, run.len());
+            for (group, (start, end)) in spans.iter().enumerate() {
+                if at < *start {
+                    until = until.min(*start);
+                } else if at < *end {
+                    until = until.min(*end);
+                    takers |= 1 << group;
+                }
+            }
+            if takers != 0 {
+                block.push_run(takers, &run.slice(at..until));
+            }
+            at = until;
+        }
     }
 
     /// Moves all groups to a row: which take it, a bit each, and whether there can be another.
@@ -279,6 +257,7 @@ struct Block<'b, 's> {
     folds: &'b mut FoldScratch,
     arena: &'s Arena,
     rows: ArenaVec<'s, Frame<'s, 's>>,
+    buffers: Buffers<'s>,
     source: usize,
     takers: u64,
 }
@@ -286,7 +265,7 @@ struct Block<'b, 's> {
 impl<'b, 's> Block<'b, 's> {
     fn new(scan: &'s Scan, folds: &'b mut FoldScratch, arena: &'s Arena) -> Self {
         let rows = ArenaVec::with_capacity_in(BLOCK_ROWS, arena);
-        Self { scan, folds, arena, rows, source: 0, takers: 0 }
+        Self { scan, folds, arena, rows, buffers: Buffers::new(), source: 0, takers: 0 }
     }
 
     #[inline(always)]
@@ -303,15 +282,37 @@ impl<'b, 's> Block<'b, 's> {
         self.rows.push(*row);
     }
 
+    /// Rows of the only source.
+    fn push_run(&mut self, takers: u64, run: &Run<'s>) {
+        let inputs = &self.scan.sources[0].inputs;
+        for start in (0..run.len()).step_by(LANE_ROWS) {
+            let part = run.slice(start..run.len().min(start + LANE_ROWS));
+            let Some(records) = part.records() else {
+                let rows = (0..part.len()).map(|at| stored_frame(part.stored_row(at)));
+                rows.for_each(|row| self.push(0, takers, &row));
+                continue;
+            };
+            self.flush();
+            let buffers = (&mut self.buffers, self.arena);
+            self.scan.folding.add_records(self.folds, takers, (inputs, &part, records), buffers);
+        }
+    }
+
     #[inline(never)]
     fn flush(&mut self) {
         if self.rows.is_empty() {
             return;
         }
         let inputs = &self.scan.sources[self.source].inputs;
-        self.scan.folding.add(self.folds, self.takers, (inputs, &self.rows), self.arena);
+        let buffers = (&mut self.buffers, self.arena);
+        self.scan.folding.add(self.folds, self.takers, (inputs, &self.rows), buffers);
         self.rows.clear();
     }
+}
+
+/// A row of a table that is a row of its source as it is.
+fn stored_frame<'s>(row: StoredRow<'s>) -> Frame<'s, 's> {
+    Frame { leaf: Leaf::Stored(row.row), slots: &[] }
 }
 
 /// Where the current row stands.
@@ -323,6 +324,12 @@ struct Current<'s> {
 }
 
 impl ScanSource {
+    /// How many values of its rows machine code computes.
+    pub(crate) fn machine_values(&self) -> usize {
+        let is_machine = |input: &&Input| matches!(input, Input::Machine { .. });
+        self.inputs.lanes.iter().filter(is_machine).count()
+    }
+
     fn open<'s>(
         &'s self,
         ctx: &Context<'s>,

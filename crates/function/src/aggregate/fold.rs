@@ -10,9 +10,10 @@
 //! Rows come newest first and nothing is removed. What an answer is, is defined by the
 //! accumulator; `tests` hold each state to it.
 
-use lockstep_row::{Arena, DataType, Datum, Value};
+use lockstep_row::{Arena, DataType, Datum, ShortText, Value};
 
 use super::{
+    distinct::Distinct,
     key::{KeyRef, TotalFloat},
     moment::MomentAnswer,
     multiset::{Frequencies, Question},
@@ -55,6 +56,8 @@ pub enum StateKind {
     Greatest,
     /// Number, sum and sum of squares.
     Moments,
+    /// The different values.
+    Distinct,
     /// Each value and how often it occurs.
     Frequencies,
     /// The value, NULL included, of the row with this distance from the newest, which is 0.
@@ -81,6 +84,7 @@ pub(super) enum Asked {
     /// The type of the value.
     Extreme(DataType),
     Moment(MomentAnswer),
+    Distinct,
     Frequencies(Question),
     Picked,
 }
@@ -94,6 +98,8 @@ pub enum Lane<'l> {
     Floats(&'l [f64]),
     /// STRINGs.
     Texts(&'l [&'l str]),
+    /// STRINGs that are all short.
+    ShortTexts(&'l [ShortText]),
     /// Only how many there are.
     Rows(usize),
 }
@@ -105,6 +111,7 @@ impl Lane<'_> {
             Self::Integers(values) => values.len(),
             Self::Floats(values) => values.len(),
             Self::Texts(values) => values.len(),
+            Self::ShortTexts(values) => values.len(),
             Self::Rows(count) => count,
         }
     }
@@ -125,6 +132,7 @@ enum Kept {
     Total(Sums),
     Extreme(Extreme),
     Moments(ExactMoments),
+    Distinct(Distinct),
     Frequencies(Frequencies),
     Picked { distance: Option<usize>, seen: usize, value: Value },
 }
@@ -138,6 +146,7 @@ impl State {
             StateKind::Least => Kept::Extreme(Extreme { is_least: true, best: Best::None }),
             StateKind::Greatest => Kept::Extreme(Extreme { is_least: false, best: Best::None }),
             StateKind::Moments => Kept::Moments(ExactMoments::default()),
+            StateKind::Distinct => Kept::Distinct(Distinct::default()),
             StateKind::Frequencies => Kept::Frequencies(Frequencies::default()),
             StateKind::FromNewest(distance) => {
                 Kept::Picked { distance: Some(distance), seen: 0, value: Value::Null }
@@ -153,13 +162,16 @@ impl State {
             Kept::Total(sums) => match lane {
                 Lane::Integers(values) => sums.add_integers(values),
                 Lane::Floats(values) => sums.add_floats(values),
-                Lane::Texts(_) | Lane::Rows(_) => debug_assert!(false, "totals are of numbers"),
+                Lane::Texts(_) | Lane::ShortTexts(_) | Lane::Rows(_) => {
+                    debug_assert!(false, "totals are of numbers");
+                }
             },
             Kept::Extreme(extreme) => extreme.add(lane),
             Kept::Moments(moments) => match lane {
                 Lane::Floats(values) => values.iter().for_each(|value| moments.add(*value)),
                 _ => debug_assert!(false, "moments are of floats"),
             },
+            Kept::Distinct(distinct) => distinct.add(lane),
             Kept::Frequencies(frequencies) => frequencies.add(lane),
             Kept::Picked { .. } => debug_assert!(false, "a picked row is not in a lane"),
         }
@@ -192,6 +204,9 @@ impl State {
             (Kept::Total(sums), Asked::Total(answer)) => answer.of(sums),
             (Kept::Extreme(extreme), Asked::Extreme(data_type)) => extreme.answer(data_type, arena),
             (Kept::Moments(moments), Asked::Moment(answer)) => answer.of(moments),
+            (Kept::Distinct(distinct), Asked::Distinct) => {
+                Datum::BigInt(i64::try_from(distinct.count()).expect("a count of rows"))
+            }
             (Kept::Frequencies(frequencies), Asked::Frequencies(question)) => {
                 frequencies.answer(question, arena)
             }
@@ -214,6 +229,7 @@ impl State {
             Kept::Total(sums) => sums.reset(),
             Kept::Extreme(extreme) => extreme.best.clear(),
             Kept::Moments(moments) => moments.reset(),
+            Kept::Distinct(distinct) => distinct.reset(),
             Kept::Frequencies(frequencies) => frequencies.reset(),
             Kept::Picked { seen, value, .. } => (*seen, *value) = (0, Value::Null),
         }
@@ -270,6 +286,11 @@ impl Extreme {
                 let best = if self.is_least { texts.min() } else { texts.max() };
                 let Some(best) = best.copied() else { return };
                 self.add_text(best);
+            }
+            Lane::ShortTexts(values) => {
+                let texts = values.iter().map(ShortText::as_str);
+                let best = if self.is_least { texts.min() } else { texts.max() };
+                best.into_iter().for_each(|best| self.add_text(best));
             }
             Lane::Rows(_) => debug_assert!(false, "an extreme is of values"),
         }

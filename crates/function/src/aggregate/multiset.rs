@@ -4,7 +4,7 @@
 use std::{cmp::Ordering, hash::BuildHasher};
 
 use hashbrown::{DefaultHashBuilder, HashMap};
-use lockstep_row::{Arena, DataType, Datum};
+use lockstep_row::{Arena, DataType, Datum, ShortText};
 
 use super::{
     Accumulator, AggregateFunction, BoundAggregate,
@@ -135,7 +135,10 @@ fn bind_question(
 }
 
 fn folded(bound: BoundAggregate, question: Question) -> BoundAggregate {
-    bound.folded(StateKind::Frequencies, Asked::Frequencies(question))
+    match question {
+        Question::Distinct => bound.folded(StateKind::Distinct, Asked::Distinct),
+        other => bound.folded(StateKind::Frequencies, Asked::Frequencies(other)),
+    }
 }
 
 /// What a multiset is asked.
@@ -272,7 +275,7 @@ pub(super) struct Frequencies {
     /// is taken. A power of two, at most half full; 0 is an empty slot.
     slots: Vec<u32>,
     entries: Vec<Counted>,
-    /// The texts of all entries, one after the other.
+    /// The texts that are too long for a [`ShortText`], one after the other.
     texts: Vec<u8>,
     /// What the values are.
     class: ValueClass,
@@ -290,20 +293,18 @@ enum ValueClass {
 /// A value and how often it occurs.
 #[derive(Debug)]
 struct Counted {
+    value: Kept,
     hash: u64,
     count: u64,
-    /// The value, or where its text begins.
-    value: i64,
-    /// Bytes of its text.
-    size: usize,
 }
 
-impl Counted {
-    #[inline]
-    fn text<'t>(&self, texts: &'t [u8]) -> &'t [u8] {
-        let start = usize::try_from(self.value).expect("it was a length");
-        &texts[start..start + self.size]
-    }
+/// What an entry keeps of its value.
+#[derive(Debug, Clone, Copy)]
+enum Kept {
+    Fixed(i64),
+    Short(ShortText),
+    /// Where the text begins, and its bytes.
+    Long(usize, usize),
 }
 
 const SLOTS_MIN: usize = 64;
@@ -318,20 +319,6 @@ fn position(slot: u32) -> Option<usize> {
 #[expect(clippy::cast_possible_truncation, reason = "the low bits are what is asked for")]
 fn low_bits(hash: u64) -> usize {
     hash as usize
-}
-
-/// Whether two texts are equal; without a call for those of 8 to 16 bytes.
-#[inline]
-fn is_same_text(left: &[u8], right: &[u8]) -> bool {
-    if left.len() != right.len() {
-        return false;
-    }
-    match (left.first_chunk::<8>(), right.first_chunk::<8>()) {
-        (Some(left_head), Some(right_head)) if left.len() <= 16 => {
-            left_head == right_head && left.last_chunk::<8>() == right.last_chunk::<8>()
-        }
-        _ => left == right,
-    }
 }
 
 impl Default for Frequencies {
@@ -373,6 +360,10 @@ impl Frequencies {
                 self.class = ValueClass::Text;
                 values.iter().for_each(|text| self.add_text(text));
             }
+            Lane::ShortTexts(values) => {
+                self.class = ValueClass::Text;
+                values.iter().for_each(|text| self.add_short(*text));
+            }
             Lane::Rows(_) => debug_assert!(false, "frequencies are of values"),
         }
     }
@@ -380,41 +371,48 @@ impl Frequencies {
     #[inline]
     fn add_fixed(&mut self, value: i64) {
         let hash = self.hasher.hash_one(value);
-        match self.find(hash, |entry, _| entry.value == value) {
-            Ok(entry) => entry.count += 1,
-            Err(slot) => self.insert(slot, Counted { hash, count: 1, value, size: 0 }),
-        }
+        let is_it = |kept: &Kept, _: &[u8]| matches!(kept, Kept::Fixed(kept) if *kept == value);
+        self.count(hash, Kept::Fixed(value), is_it);
     }
 
-    #[inline]
     fn add_text(&mut self, text: &str) {
+        if let Some(short) = ShortText::new(text) {
+            return self.add_short(short);
+        }
         let bytes = text.as_bytes();
-        let hash = self.hash_text(bytes);
-        let is_it = |entry: &Counted, texts: &[u8]| {
-            entry.hash == hash && is_same_text(entry.text(texts), bytes)
+        let hash = self.hasher.hash_one(bytes);
+        let is_it = |kept: &Kept, texts: &[u8]| match kept {
+            Kept::Long(start, size) => texts[*start..*start + *size] == *bytes,
+            Kept::Fixed(_) | Kept::Short(_) => false,
         };
-        match self.find(hash, is_it) {
-            Ok(entry) => entry.count += 1,
-            Err(slot) => {
-                let value = i64::try_from(self.texts.len()).expect("texts fit into memory");
-                self.texts.extend_from_slice(bytes);
-                self.insert(slot, Counted { hash, count: 1, value, size: bytes.len() });
-            }
+        if self.count(hash, Kept::Long(self.texts.len(), bytes.len()), is_it) {
+            self.texts.extend_from_slice(bytes);
         }
     }
 
-    /// Texts of 8 to 16 bytes are two words, and hashed as such.
+    /// A short text is two words, and hashed as such.
     #[inline]
-    fn hash_text(&self, text: &[u8]) -> u64 {
-        match (text.first_chunk(), text.last_chunk()) {
-            (Some(head), Some(tail)) if text.len() <= 16 => {
-                let [left, right] = self.seeds;
-                let head = u64::from_le_bytes(*head) ^ left;
-                let tail = u64::from_le_bytes(*tail) ^ right;
-                let product = u128::from(head) * u128::from(tail);
-                low_half(product) ^ low_half(product >> 64)
+    fn add_short(&mut self, text: ShortText) {
+        let [left, right] = self.seeds;
+        let word = text.word();
+        let product = u128::from(low_half(word) ^ left) * u128::from(low_half(word >> 64) ^ right);
+        let hash = low_half(product) ^ low_half(product >> 64);
+        let is_it = |kept: &Kept, _: &[u8]| matches!(kept, Kept::Short(kept) if *kept == text);
+        self.count(hash, Kept::Short(text), is_it);
+    }
+
+    /// Counts a value; whether it is the first of its kind.
+    #[inline]
+    fn count(&mut self, hash: u64, value: Kept, is_it: impl Fn(&Kept, &[u8]) -> bool) -> bool {
+        match self.find(hash, is_it) {
+            Ok(entry) => {
+                entry.count += 1;
+                false
             }
-            _ => self.hasher.hash_one(text),
+            Err(slot) => {
+                self.insert(slot, Counted { value, hash, count: 1 });
+                true
+            }
         }
     }
 
@@ -423,7 +421,7 @@ impl Frequencies {
     fn find(
         &mut self,
         hash: u64,
-        is_it: impl Fn(&Counted, &[u8]) -> bool,
+        is_it: impl Fn(&Kept, &[u8]) -> bool,
     ) -> Result<&mut Counted, usize> {
         if self.slots.len() <= self.entries.len() * 2 {
             self.grow();
@@ -431,7 +429,8 @@ impl Frequencies {
         let mask = self.slots.len() - 1;
         let mut slot = low_bits(hash) & mask;
         while let Some(at) = position(self.slots[slot]) {
-            if is_it(&self.entries[at], &self.texts) {
+            let entry = &self.entries[at];
+            if entry.hash == hash && is_it(&entry.value, &self.texts) {
                 return Ok(&mut self.entries[at]);
             }
             slot = (slot + 1) & mask;
@@ -461,20 +460,26 @@ impl Frequencies {
         }
     }
 
+    /// How many different values there are.
+    pub(super) fn distinct(&self) -> usize {
+        self.entries.len()
+    }
+
     pub(super) fn answer<'a>(&self, question: &Question, arena: &'a Arena) -> Datum<'a> {
-        if let Question::Distinct = question {
-            return Datum::BigInt(i64::try_from(self.entries.len()).expect("a count of rows"));
-        }
-        let key = |entry: &Counted| match self.class {
-            ValueClass::Integer => KeyRef::Integer(entry.value),
-            ValueClass::Float => KeyRef::Float(TotalFloat::from_bits(entry.value)),
-            ValueClass::Text => {
-                let text = std::str::from_utf8(entry.text(&self.texts));
+        let entries = self.entries.iter().map(|entry| (self.key(entry), entry.count)).collect();
+        Counts { entries, total: self.total }.answer(question, arena)
+    }
+
+    fn key<'k>(&'k self, entry: &'k Counted) -> KeyRef<'k> {
+        match (&entry.value, self.class) {
+            (Kept::Fixed(bits), ValueClass::Float) => KeyRef::Float(TotalFloat::from_bits(*bits)),
+            (Kept::Fixed(value), _) => KeyRef::Integer(*value),
+            (Kept::Short(text), _) => KeyRef::Text(text.as_str()),
+            (Kept::Long(start, size), _) => {
+                let text = std::str::from_utf8(&self.texts[*start..*start + *size]);
                 KeyRef::Text(text.expect("a text was copied as a whole"))
             }
-        };
-        let entries = self.entries.iter().map(|entry| (key(entry), entry.count)).collect();
-        Counts { entries, total: self.total }.answer(question, arena)
+        }
     }
 
     pub(super) fn reset(&mut self) {

@@ -6,13 +6,13 @@ use datafusion::{common::DFSchema, logical_expr::Expr};
 use lockstep_diagnostic::Result;
 use lockstep_function::aggregate::fold::{Fold, StateKind};
 use lockstep_plan::AggregateCall;
-use lockstep_row::{DataType, RowCodec, TextColumn};
+use lockstep_row::{DataType, IncludedColumn, Projection, RowCodec, TextColumn};
 
-use super::window::Wanted;
+use super::{lane::Wish, window::Wanted};
 use crate::{
     fold::{Call, CurrentInputs, Folding, Pick, SourceInputs},
     frame::{BoundExpr, Place},
-    lane::{Class, Input, Lane},
+    lane::{Class, Input, Lane, RecordInput},
     program::Options,
 };
 
@@ -20,6 +20,8 @@ use crate::{
 #[derive(Default)]
 pub(super) struct Folded<'c> {
     pub(super) folding: Folding,
+    /// Whether lanes may be machine code.
+    machine: bool,
     /// The value of each lane.
     values: Vec<Option<&'c Expr>>,
     lane_of: HashMap<LaneKey<'c>, usize>,
@@ -35,7 +37,7 @@ type LaneKey<'c> = (Option<&'c Expr>, Option<usize>, bool);
 
 impl<'c> Folded<'c> {
     pub(super) fn new(sharing: &[&Wanted<'c>], options: Options) -> Self {
-        let mut folded = Self::default();
+        let mut folded = Self { machine: options.machine_code, ..Self::default() };
         for (group, wanted) in sharing.iter().enumerate() {
             let first_call = folded.folding.calls.len();
             let mut seen: Vec<&AggregateCall> = Vec::new();
@@ -177,20 +179,72 @@ impl<'c> Folded<'c> {
         let bind = |expr: &Expr| BoundExpr::bind(expr, schema, layout);
         let mut lanes = Vec::with_capacity(self.values.len());
         for (value, lane) in self.values.iter().zip(&self.folding.lanes) {
-            lanes.push(match value {
-                None => Input::Nothing,
-                Some(value) => in_place(bind(value)?, lane.class, codec),
+            let wish = self.wish((*value, lane), schema, layout);
+            let machine = codec.filter(|_| self.machine).and_then(|codec| wish.machine(codec));
+            lanes.push(match (machine, value) {
+                (Some(input), _) => input,
+                (None, None) => Input::Nothing,
+                (None, Some(value)) => in_place(bind(value)?, lane.class, codec),
             });
         }
         let lines = Lines::of(&lanes, codec);
         Ok(SourceInputs {
             lanes,
+            records: Vec::new(),
             conditions: self.conditions.iter().map(|expr| bind(expr)).collect::<Result<_>>()?,
             picks: self.picks.iter().map(|expr| bind(expr)).collect::<Result<_>>()?,
             arguments: self.arguments.iter().map(|expr| bind(expr)).collect::<Result<_>>()?,
             lines: lines.places,
             texts: lines.texts,
         })
+    }
+
+    fn wish<'w>(
+        &'w self,
+        (value, lane): (Option<&'w Expr>, &'w Lane),
+        schema: &'w DFSchema,
+        layout: &'w [Place],
+    ) -> Wish<'w> {
+        let condition = lane.condition.map(|condition| self.conditions[condition]);
+        Wish { lane, value, condition, schema, layout }
+    }
+
+    fn wishes<'w>(
+        &'w self,
+        schema: &'w DFSchema,
+        layout: &'w [Place],
+    ) -> impl Iterator<Item = Wish<'w>> {
+        let lanes = self.values.iter().copied().zip(&self.folding.lanes);
+        lanes.map(move |lane| self.wish(lane, schema, layout))
+    }
+
+    /// What an index has to include so that no row has to be read; `None` when rows have to be
+    /// read whatever it includes.
+    pub(super) fn included(
+        &self,
+        schema: &DFSchema,
+        layout: &[Place],
+    ) -> Option<Vec<IncludedColumn>> {
+        if !self.folding.calls.is_empty() {
+            return None;
+        }
+        let lists = self.wishes(schema, layout).map(Wish::included);
+        Some(lists.collect::<Option<Vec<_>>>()?.concat())
+    }
+
+    /// How the lanes are served by the records of an index; empty when they do not have what is
+    /// needed.
+    pub(super) fn records(
+        &self,
+        schema: &DFSchema,
+        layout: &[Place],
+        (projection, codec): (&Projection, &RowCodec),
+    ) -> Vec<RecordInput> {
+        if !self.folding.calls.is_empty() {
+            return Vec::new();
+        }
+        let inputs = self.wishes(schema, layout).map(|wish| wish.records(projection, codec));
+        inputs.collect::<Option<_>>().unwrap_or_default()
     }
 
     /// The same of the current row.
@@ -263,6 +317,7 @@ impl Lines {
                     lines.places.push(codec.variable_at());
                     lines.texts.push(*column);
                 }
+                Input::Machine { program, .. } => lines.places.extend(program.places()),
                 Input::Expr(_) | Input::Presence(_) | Input::Nothing => {}
             }
         }

@@ -2,18 +2,21 @@
 
 use std::sync::Arc;
 
-use datafusion::logical_expr::Expr;
+use datafusion::{common::DFSchema, logical_expr::Expr};
 use lockstep_diagnostic::Result;
 use lockstep_plan::{Frame, Window, WindowAggregate, WindowGroup};
 use lockstep_row::RowCodec;
+use lockstep_table::Inclusion;
 
 use super::{Compiler, Draft, fold::Folded, source::SourceSpec};
 use crate::{
     chain::{LeafKind, Step},
     frame::{BoundExpr, Place},
+    lane::RecordInput,
+    progress::Group,
     source::Source,
     trace::{self, Role},
-    window::{GROUPS_MAX, Group, Scan, ScanSource},
+    window::{GROUPS_MAX, Scan, ScanSource},
 };
 
 /// A group and the slots of its calls; calls that nobody reads have none.
@@ -85,6 +88,7 @@ impl Compiler<'_> {
         let main_role = if role == Role::Other { Role::Other } else { Role::History };
         let main = (!window.instance_not_in_window).then_some((&node.input, main_role));
         let unions = unions.iter().map(|union| (&node.unions[*union], Role::Other));
+        let source_count = usize::from(main.is_some()) + unions.len();
         let mut sources = Vec::new();
         for (position, (plan, role)) in main.into_iter().chain(unions).enumerate() {
             let (source, layout) = self.source(&SourceSpec {
@@ -97,7 +101,10 @@ impl Compiler<'_> {
                 has_request: false,
             })?;
             let is_main = position == 0 && main.is_some();
-            let inputs = folded.source_inputs(schema, &layout, self.codec(&source).as_ref())?;
+            let mut inputs = folded.source_inputs(schema, &layout, self.codec(&source).as_ref())?;
+            if source_count == 1 {
+                inputs.records = self.records(&folded, &source, (schema, &layout), sharing);
+            }
             sources.push(ScanSource { source, inputs, is_main });
         }
         let keys = window.partition_by.iter();
@@ -107,13 +114,54 @@ impl Compiler<'_> {
         let id = self.parts.scans.len();
         let inputs = folded.current_inputs(schema, layout)?;
         let line_of_states = self.parts.explain.open();
-        self.parts.explain.close(line_of_states, folded.folding.to_string());
+        let mut states = folded.folding.to_string();
+        let by_machine = sources.first().map_or(0, ScanSource::machine_values);
+        if by_machine > 0 {
+            let values = if by_machine == 1 { "value" } else { "values" };
+            states += &format!("; {by_machine} {values} by machine code");
+        }
+        if sources.first().is_some_and(|source| !source.inputs.records.is_empty()) {
+            states += "; from the columns that the index includes";
+        }
+        self.parts.explain.close(line_of_states, states);
         let folding = Arc::new(folded.folding);
         self.parts.scans.push(Arc::clone(&folding));
         let text = format!("scan for {}", describe(sharing));
         self.parts.explain.close(line, text);
         let groups = sharing.iter().map(|wanted| group(&wanted.group.window)).collect();
         Ok(Scan { id, keys, order, inputs, sources, groups, folding })
+    }
+
+    /// How the lanes of a scan are served by what the index of its only source includes, which is
+    /// made to include what they read when this is for a deployment. Empty when they are not.
+    fn records(
+        &mut self,
+        folded: &Folded<'_>,
+        source: &Source,
+        (schema, layout): (&DFSchema, &[Place]),
+        sharing: &[&Wanted<'_>],
+    ) -> Vec<RecordInput> {
+        let (LeafKind::Table(table), Some(index), Some(codec)) =
+            (source.chain.leaf, source.run_index(), self.codec(source))
+        else {
+            return Vec::new();
+        };
+        let table = Arc::clone(&self.parts.tables[table].1);
+        if self.options.includes
+            && sharing.iter().any(|wanted| is_long(&wanted.group.window))
+            && let Some(columns) = folded.included(schema, layout)
+        {
+            // Refused where it would take too much: then the rows are read.
+            let included = table.include(index, &columns);
+            if included != Inclusion::Included {
+                return Vec::new();
+            }
+        }
+        let snapshot = table.snapshot();
+        match snapshot.projection(index) {
+            Some(projection) => folded.records(schema, layout, (projection, &codec)),
+            None => Vec::new(),
+        }
     }
 
     /// The codec of the rows that a source finds, when they are rows of a table.
@@ -166,6 +214,18 @@ fn is_same_walk(left: &WindowGroup, right: &WindowGroup) -> bool {
         && left_window.partition_by == right_window.partition_by
         && left_window.order_by == right_window.order_by
         && left_window.instance_not_in_window == right_window.instance_not_in_window
+}
+
+/// Frames of fewer rows are read as fast from the rows.
+const LONG_ROWS: u64 = 32;
+
+/// Whether a window may hold so many rows that it is worth a copy of what it reads.
+fn is_long(window: &Window) -> bool {
+    let rows = match window.frame {
+        Frame::Rows { from: Some(from), .. } => from,
+        Frame::Rows { from: None, .. } | Frame::Range { .. } => u64::MAX,
+    };
+    rows.min(window.max_size.unwrap_or(u64::MAX)) >= LONG_ROWS
 }
 
 /// How far back a frame goes. Only compared to put long frames before short ones.

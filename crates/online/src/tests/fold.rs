@@ -1,10 +1,10 @@
 //! Folds: whatever is folded block by block has the value, bit for bit, that accumulators give
-//! when they are fed row by row.
+//! when they are fed row by row; with machine code and without.
 
 use std::sync::Arc;
 
 use datafusion::logical_expr::{Expr, lit};
-use lockstep_function::{Arguments, Settings, aggregate};
+use lockstep_function::{Arguments, Settings, aggregate, scalar, udf::scalar_call};
 use lockstep_plan::{AggregateCall, Window, WindowGroup};
 use lockstep_row::{Arena, DataType, Datum, Value};
 use proptest::prelude::*;
@@ -20,7 +20,7 @@ fn call(name: &str, arguments: Vec<Expr>, output: String) -> AggregateCall {
     let function = aggregate::find(name).unwrap();
     let typed = |argument: &Expr| match argument {
         Expr::Literal(..) => (DataType::BigInt, Some(Value::BigInt(2))),
-        Expr::Column(_) => (DataType::BigInt, None),
+        Expr::Column(_) | Expr::ScalarFunction(_) => (DataType::BigInt, None),
         _ => (DataType::Bool, None),
     };
     let (types, constants): (Vec<_>, Vec<_>) = arguments.iter().map(typed).unzip();
@@ -28,6 +28,15 @@ fn call(name: &str, arguments: Vec<Expr>, output: String) -> AggregateCall {
     let bound =
         (function.bind)(&Arguments { types: &types, constants: &constants, settings: &settings });
     AggregateCall { function, bound: bound.unwrap(), arguments, settings, output }
+}
+
+/// The sum of two BIGINT columns, as the binder writes it.
+fn plus(left: Expr, right: Expr) -> Expr {
+    let types = [DataType::BigInt, DataType::BigInt];
+    let settings = Settings::default();
+    let asked = Arguments { types: &types, constants: &[None, None], settings: &settings };
+    let form = (scalar::find("op_add").unwrap().resolve)(&asked).unwrap();
+    scalar_call("op_add", form, &[None, None], &settings, vec![left, right])
 }
 
 fn calls(window: usize) -> Vec<AggregateCall> {
@@ -51,6 +60,10 @@ fn calls(window: usize) -> Vec<AggregateCall> {
         ("sum_where", vec![id(), condition()]),
         ("count_where", vec![ts(), condition()]),
         ("min_where", vec![ts(), condition()]),
+        ("sum", vec![plus(id(), ts())]),
+        ("count", vec![plus(id(), ts())]),
+        ("max_where", vec![plus(ts(), ts()), condition()]),
+        ("distinct_count", vec![plus(ts(), id())]),
     ];
     let calls = lists.into_iter().enumerate();
     calls.map(|(at, (name, list))| call(name, list, format!("w{window}_{at}"))).collect()
@@ -58,16 +71,19 @@ fn calls(window: usize) -> Vec<AggregateCall> {
 
 fn check(program: &Program, reference: &Program, world: &World) {
     let (arena, other) = (Arena::new(), Arena::new());
+    let same = |(left, right): (&Datum<'_>, &Datum<'_>)| left.is_bit_equal(right);
     for current in currents(world) {
         let row = current.values();
-        let found = program.answer_at(&row, current.arrival, &arena).unwrap().unwrap();
-        let expected = reference.answer_at(&row, current.arrival, &other).unwrap().unwrap();
-        let same = |(left, right): (&Datum<'_>, &Datum<'_>)| left.is_bit_equal(right);
-        assert!(
-            found.iter().zip(expected).all(same),
-            "{current:?}: {found:?} folded, {expected:?} row by row\n{}",
-            program.explain()
-        );
+        // In its own place, and after every stored row.
+        for arrival in [current.arrival, u64::MAX] {
+            let found = program.answer_at(&row, arrival, &arena).unwrap().unwrap();
+            let expected = reference.answer_at(&row, arrival, &other).unwrap().unwrap();
+            assert!(
+                found.iter().zip(expected).all(same),
+                "{current:?}: {found:?} folded, {expected:?} row by row\n{}",
+                program.explain()
+            );
+        }
     }
 }
 
@@ -86,11 +102,15 @@ proptest! {
         };
         let groups: Vec<WindowGroup> = shapes.iter().enumerate().map(group).collect();
         let plan = windows(world.scan(0), vec![world.scan(1)], groups);
-        let compile = |folds: bool| {
+        let compile = |folds: bool, machine_code: bool, includes: bool| {
             let batch = Arc::new(crate::testing::NoBatch);
-            Program::compile_with(&plan, &world, batch, Options { folds }).unwrap()
+            let options = Options { folds, machine_code, includes };
+            Program::compile_with(&plan, &world, batch, options).unwrap()
         };
-        check(&compile(true), &compile(false), &world);
+        let reference = compile(false, false, false);
+        check(&compile(true, false, false), &reference, &world);
+        check(&compile(true, true, false), &reference, &world);
+        check(&compile(true, true, true), &reference, &world);
     }
 }
 
@@ -109,9 +129,12 @@ fn states_are_shared_and_explained() {
     let id = || vec![column(0, "id")];
     let names = ["sum", "avg", "count", "median"];
     let calls = names.iter().enumerate();
-    let calls = calls.map(|(at, name)| call(name, id(), format!("c{at}"))).collect();
+    let calls = calls.map(|(at, name)| call(name, id(), format!("c{at}")));
+    let computed = vec![plus(column(0, "id"), column(0, "ts"))];
+    let calls = calls.chain([call("max", computed, "c4".to_owned())]).collect();
     let groups = vec![WindowGroup { window: window(), unions: vec![], calls }];
     let explain = world.compile(&windows(world.scan(0), vec![], groups)).explain();
-    assert!(explain.contains("folds 3 calls in 2 states over 1 value"), "{explain}");
+    assert!(explain.contains("folds 4 calls in 3 states over 2 values"), "{explain}");
+    assert!(explain.contains("1 value by machine code"), "{explain}");
     assert!(explain.contains("row by row: median"), "{explain}");
 }

@@ -1,0 +1,137 @@
+//! How many different values a frame has: the state behind `distinct_count`, where nobody asks how
+//! often each occurs.
+//!
+//! A value of fixed width and a short text are words of 128 bits in an open table: one probe for a
+//! value that was not there, and no other memory. What a value is as an identity is written down
+//! in `aggregate`; `tests` hold this to the accumulator.
+
+use std::hash::BuildHasher;
+
+use hashbrown::DefaultHashBuilder;
+use lockstep_row::ShortText;
+
+use super::{fold::Lane, key::TotalFloat, multiset::Frequencies};
+
+/// Different values.
+#[derive(Debug)]
+pub(super) struct Distinct {
+    /// Random, so that nobody can choose values that collide.
+    seeds: [u64; 2],
+    /// By the low bits of its hash, a value; the next slot when that one is taken. A power of two,
+    /// at most half full; 0 is an empty slot.
+    slots: Vec<u128>,
+    /// How many slots are taken.
+    taken: usize,
+    /// Whether the empty text, whose word is 0, is among the values.
+    has_empty: bool,
+    /// Texts that are not short.
+    long: Frequencies,
+}
+
+const SLOTS_MIN: usize = 64;
+/// Set in every word of a value of fixed width, so that none is 0.
+const FIXED: u128 = 1 << 64;
+
+impl Default for Distinct {
+    fn default() -> Self {
+        let hasher = DefaultHashBuilder::default();
+        Self {
+            seeds: [hasher.hash_one(0_u64), hasher.hash_one(1_u64)],
+            slots: Vec::new(),
+            taken: 0,
+            has_empty: false,
+            long: Frequencies::default(),
+        }
+    }
+}
+
+impl Distinct {
+    /// Takes in a block.
+    pub(super) fn add(&mut self, lane: Lane<'_>) {
+        match lane {
+            Lane::Integers(values) => {
+                values.iter().for_each(|value| self.insert(fixed(*value)));
+            }
+            Lane::Floats(values) => {
+                // One zero: adding 0.0 makes a negative one positive.
+                let bits = values.iter().map(|value| TotalFloat::new(*value + 0.0).bits());
+                bits.for_each(|bits| self.insert(fixed(bits)));
+            }
+            Lane::ShortTexts(values) => values.iter().for_each(|text| self.insert_text(*text)),
+            Lane::Texts(values) => {
+                for text in values {
+                    match ShortText::new(text) {
+                        Some(short) => self.insert_text(short),
+                        None => self.long.add(Lane::Texts(&[text])),
+                    }
+                }
+            }
+            Lane::Rows(_) => debug_assert!(false, "values are told apart, not rows"),
+        }
+    }
+
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.taken + usize::from(self.has_empty) + self.long.distinct()
+    }
+
+    /// Forgets all and keeps the memory.
+    pub(super) fn reset(&mut self) {
+        if self.taken > 0 {
+            self.slots.fill(0);
+        }
+        (self.taken, self.has_empty) = (0, false);
+        self.long.reset();
+    }
+
+    #[inline]
+    fn insert_text(&mut self, text: ShortText) {
+        match text.word() {
+            0 => self.has_empty = true,
+            word => self.insert(word),
+        }
+    }
+
+    #[inline]
+    fn insert(&mut self, word: u128) {
+        if self.slots.len() <= self.taken * 2 {
+            self.grow();
+        }
+        let mask = self.slots.len() - 1;
+        let mut at = self.first_slot(word) & mask;
+        while self.slots[at] != 0 {
+            if self.slots[at] == word {
+                return;
+            }
+            at = (at + 1) & mask;
+        }
+        self.slots[at] = word;
+        self.taken += 1;
+    }
+
+    /// The slot of a word in a table without end.
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "halves, and low bits, are asked for")]
+    fn first_slot(&self, word: u128) -> usize {
+        let [left, right] = self.seeds;
+        let product = u128::from(word as u64 ^ left) * u128::from((word >> 64) as u64 ^ right);
+        (product as u64 ^ (product >> 64) as u64) as usize
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        let size = (self.slots.len() * 4).max(SLOTS_MIN);
+        let old = std::mem::replace(&mut self.slots, vec![0; size]);
+        for word in old.into_iter().filter(|word| *word != 0) {
+            let mut at = self.first_slot(word) & (size - 1);
+            while self.slots[at] != 0 {
+                at = (at + 1) & (size - 1);
+            }
+            self.slots[at] = word;
+        }
+    }
+}
+
+fn fixed(value: i64) -> u128 {
+    FIXED | u128::from(value.cast_unsigned())
+}

@@ -1,0 +1,208 @@
+//! Machine code against row forms, bit for bit: random expressions over random rows.
+
+use datafusion::{
+    common::{DFSchema, ScalarValue},
+    logical_expr::{Expr, Operator, binary_expr, col, when},
+};
+use lockstep_function::{Arguments, RowExpr, Settings, cast, scalar, udf::scalar_call};
+use lockstep_row::{
+    Arena, Column, DataType, Datum, RowCodec, TableSchema, Value,
+    arrow::{arrow_schema, data_type},
+};
+use proptest::prelude::*;
+
+use super::{Cell, Kind, LaneProgram, LaneSpec, RowProgram, lower};
+
+const TYPES: [DataType; 8] = [
+    DataType::Bool,
+    DataType::SmallInt,
+    DataType::Int,
+    DataType::BigInt,
+    DataType::Float,
+    DataType::Double,
+    DataType::Timestamp,
+    DataType::Date,
+];
+
+const FUNCTIONS: [(&str, usize); 20] = [
+    ("op_add", 2),
+    ("op_subtract", 2),
+    ("op_multiply", 2),
+    ("op_divide", 2),
+    ("op_int_divide", 2),
+    ("op_modulo", 2),
+    ("op_eq", 2),
+    ("op_ne", 2),
+    ("op_lt", 2),
+    ("op_le", 2),
+    ("op_gt", 2),
+    ("op_ge", 2),
+    ("op_negate", 1),
+    ("is_null", 1),
+    ("coalesce", 3),
+    ("if_null", 2),
+    ("if", 3),
+    ("nvl2", 3),
+    ("to_bool", 1),
+    ("op_plus", 1),
+];
+
+fn schema() -> TableSchema {
+    let columns = TYPES.iter().enumerate();
+    let columns = columns.map(|(at, data_type)| Column::new(format!("c{at}"), data_type.clone()));
+    TableSchema { columns: columns.collect(), indexes: Vec::new() }
+}
+
+fn df_schema() -> DFSchema {
+    DFSchema::try_from(arrow_schema(&schema()).as_ref().clone()).unwrap()
+}
+
+fn type_of(expr: &Expr) -> DataType {
+    use datafusion::logical_expr::ExprSchemable;
+    data_type(&expr.get_type(&df_schema()).unwrap()).unwrap()
+}
+
+/// A call as the binder would write it, when the types go together.
+fn call(name: &str, arguments: Vec<Expr>) -> Option<Expr> {
+    let settings = Settings::default();
+    let types: Vec<DataType> = arguments.iter().map(type_of).collect();
+    let constants = vec![None; types.len()];
+    let asked = Arguments { types: &types, constants: &constants, settings: &settings };
+    let form = (scalar::find(name)?.resolve)(&asked).ok()?;
+    let cast_to = |(argument, to): (Expr, &DataType)| convert(argument, to);
+    let arguments = arguments.into_iter().zip(&form.parameters).map(cast_to);
+    let arguments = arguments.collect::<Option<Vec<_>>>()?;
+    Some(scalar_call(name, form.clone(), &constants, &settings, arguments))
+}
+
+fn convert(argument: Expr, to: &DataType) -> Option<Expr> {
+    let from = type_of(&argument);
+    if from == *to {
+        return Some(argument);
+    }
+    let settings = Settings::default();
+    let form = cast::implementation(&from, to, &settings)?;
+    let name = format!("cast_{}", to.to_string().to_lowercase());
+    Some(scalar_call(&name, form, &[None], &settings, vec![argument]))
+}
+
+/// An expression from choices, which are used up.
+fn expression(choices: &mut std::vec::IntoIter<u8>, depth: usize) -> Expr {
+    let choice = usize::from(choices.next().unwrap_or(0));
+    let column = || col(format!("c{}", choice % TYPES.len()));
+    if depth == 0 {
+        return match choice % 12 {
+            0 => Expr::Literal(ScalarValue::Int32(Some(7)), None),
+            1 => Expr::Literal(ScalarValue::Float64(Some(-0.5)), None),
+            2 => Expr::Literal(ScalarValue::Int64(None), None),
+            _ => column(),
+        };
+    }
+    let mut next = || expression(choices, depth - 1);
+    match choice % 28 {
+        at @ 0..20 => {
+            let (name, count) = FUNCTIONS[at];
+            let arguments: Vec<Expr> = (0..count).map(|_| next()).collect();
+            call(name, arguments).unwrap_or_else(column)
+        }
+        at @ 20..22 => match (call("to_bool", vec![next()]), call("to_bool", vec![next()])) {
+            (Some(left), Some(right)) => {
+                binary_expr(left, [Operator::And, Operator::Or][at - 20], right)
+            }
+            _ => column(),
+        },
+        22 => next().is_null(),
+        23 => call("to_bool", vec![next()]).map_or_else(column, |truth| !truth),
+        24 => {
+            let (condition, then, otherwise) = (next(), next(), next());
+            let otherwise = convert(otherwise, &type_of(&then));
+            match (call("to_bool", vec![condition]), otherwise) {
+                (Some(condition), Some(otherwise)) => {
+                    when(condition, then).otherwise(otherwise).unwrap()
+                }
+                _ => column(),
+            }
+        }
+        at => {
+            let to = [DataType::Int, DataType::BigInt, DataType::Double][at % 3].clone();
+            convert(next(), &to).unwrap_or_else(column)
+        }
+    }
+}
+
+fn value(data_type: &DataType, choice: u8) -> Value {
+    let at = usize::from(choice % 8);
+    if at == 0 {
+        return Value::Null;
+    }
+    let integer = [0, 1, -1, 3, i64::MAX, i64::MIN, 40_000][at - 1];
+    let float = [0.0, -0.0, 1.5, f64::NAN, f64::INFINITY, 1e300, -7.25][at - 1];
+    #[expect(clippy::cast_possible_truncation, reason = "any value will do")]
+    match data_type {
+        DataType::Bool => Value::Bool(at > 3),
+        DataType::SmallInt => Value::SmallInt(integer as i16),
+        DataType::Int => Value::Int(integer as i32),
+        DataType::Float => Value::Float(float as f32),
+        DataType::Double => Value::Double(float),
+        DataType::Timestamp => Value::Timestamp(integer),
+        DataType::Date => Value::Date(integer as i32),
+        _ => Value::BigInt(integer),
+    }
+}
+
+fn row(choices: &[u8]) -> Vec<Value> {
+    let at = |at: usize| choices[at % choices.len()];
+    TYPES.iter().enumerate().map(|(column, data_type)| value(data_type, at(column))).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+
+    #[test]
+    fn machine_code_is_the_row_form(
+        choices in proptest::collection::vec(any::<u8>(), 40..80),
+        cells in proptest::collection::vec(any::<u8>(), 8..16),
+    ) {
+        let expr = expression(&mut choices.into_iter(), 3);
+        let schema = df_schema();
+        let Some(node) = lower(&expr, &schema) else { return Ok(()) };
+        let values = row(&cells);
+        let datums: Vec<Datum<'_>> = values.iter().map(|value| value.as_scalar().unwrap()).collect();
+        let arena = Arena::new();
+        let form = RowExpr::compile(&expr, &schema).unwrap();
+        let expected = form.eval(&&datums[..], &arena);
+
+        let program = RowProgram::compile(vec![node.clone()]).unwrap();
+        let inputs: Vec<Cell> =
+            program.columns.iter().map(|(column, _)| Cell::new(datums[*column])).collect();
+        let mut outputs = [Cell::default()];
+        program.run(&inputs, &mut outputs);
+        let found = outputs[0].datum(program.outputs[0]);
+        prop_assert!(found.is_bit_equal(&expected), "{expr}: {found:?}, expected {expected:?}");
+
+        let codec = RowCodec::new(&self::schema());
+        let mut bytes = Vec::new();
+        codec.encode(&datums, &mut bytes).unwrap();
+        let places = program.columns.iter();
+        let places = places.map(|(column, _)| (*column, codec.fixed_column(*column).unwrap()));
+        let kind = node.kind();
+        let lane = LaneProgram::compile(LaneSpec {
+            value: Some(node),
+            condition: None,
+            passes_zero: false,
+            keeps_values: true,
+            columns: places.collect(),
+        });
+        let mut out = [0_u64; 2];
+        // SAFETY: both rows were encoded by a codec of the schema, and there is room for two.
+        let count =
+            unsafe { lane.unwrap().run(&[bytes.as_ptr(), bytes.as_ptr()], out.as_mut_ptr()) };
+        prop_assert_eq!(count, if expected.is_null() { 0 } else { 2 });
+        let is_float = matches!(kind, Kind::Float | Kind::Double);
+        if let (2, Some(float), true) = (count, expected.as_f64(), is_float) {
+            prop_assert_eq!(out[1], float.to_bits());
+        } else if let (2, Some(integer)) = (count, expected.as_i64()) {
+            prop_assert_eq!(out[1], integer.cast_unsigned());
+        }
+    }
+}
