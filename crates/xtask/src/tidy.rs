@@ -40,7 +40,10 @@ const DOORS: &[(&str, &[&str])] = &[
     ("sqlparser", &["sql", "unification"]),
     ("crossbeam-epoch", &["series"]),
     ("hdrhistogram", &["bench"]),
-    ("libc", &["bench"]),
+    // `unification` has no code: it names features.
+    ("libc", &["bench", "unification"]),
+    ("cranelift*", &["online"]),
+    ("rustyline", &["cli"]),
 ];
 
 /// Words that name nothing.
