@@ -5,6 +5,7 @@ use std::{fmt, sync::Arc};
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::logical_expr::LogicalPlan;
 use lockstep_diagnostic::{Diagnostic, Result, code};
+use lockstep_function::Compatibility;
 use lockstep_offline::ExecuteOptions;
 use lockstep_online::{BatchFallback, Options, Program};
 use lockstep_plan::BoundQuery;
@@ -60,6 +61,8 @@ impl PreparedRequest {
 
     fn compile_with(query: &BoundQuery, tables: &Tables, options: Options) -> Result<Self> {
         let batch = Arc::new(Batch { tables: tables.clone() });
+        let own_only = query.settings.compatibility == Compatibility::OpenMldb;
+        let options = Options { own_only, ..options };
         let program = Program::compile_with(&query.plan, tables, batch, options)?;
         let columns = match &query.request_table {
             Some(table) => table.schema.columns.clone(),

@@ -479,7 +479,7 @@ pub const DIFFERENCES: &[Difference] = &[
     },
     Difference {
         name: "rows that one index keeps and another does not",
-        reference: "A query whose WHERE fixes the key of an index sees the rows that this index keeps.",
+        reference: "A query whose WHERE fixes the key of an index sees the rows that this index keeps; so does a request through the index that its windows and joins read.",
         standard: "A row is seen everywhere as long as one declared index keeps it.",
         why: "Which rows there are must not depend on how a query is written.",
         example: Example {

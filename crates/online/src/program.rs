@@ -38,7 +38,8 @@ pub struct Program {
     whole: Option<Whole>,
 }
 
-/// How a plan is compiled. Answers are the same, bit for bit, whatever is chosen here.
+/// How a plan is compiled. Answers are the same, bit for bit, whatever is chosen here, but for
+/// `own_only`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each says of one thing whether it is done")]
 pub struct Options {
@@ -51,11 +52,15 @@ pub struct Options {
     /// Whether indexes may be made to include the columns that windows read. Otherwise windows
     /// use what indexes include already.
     pub includes: bool,
+    /// Whether a window or a join that reads an index sees only the rows that this index keeps, as
+    /// the reference has it. Otherwise it sees every live row, as batch mode does. The same where
+    /// all indexes of a table keep the same rows.
+    pub own_only: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { folds: true, machine_code: true, includes: false }
+        Self { folds: true, machine_code: true, includes: false, own_only: false }
     }
 }
 

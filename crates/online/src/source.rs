@@ -27,6 +27,8 @@ pub(crate) enum Access {
         index: usize,
         /// For each of its key columns, which of the wanted key values it takes.
         keys: Vec<usize>,
+        /// Whether the rows are those that this index keeps, and not all that are live.
+        own_only: bool,
     },
     /// By looking at every row of the leaf.
     All,
@@ -119,7 +121,7 @@ impl Source {
         keys: &'s [Datum<'s>],
         bounds: Bounds,
     ) -> Result<Cursor<'s>> {
-        let (LeafKind::Table(table), Access::Index { index, keys: positions }) =
+        let (LeafKind::Table(table), Access::Index { index, keys: positions, own_only }) =
             (self.chain.leaf, &self.access)
         else {
             return self.open_all(ctx, keys, bounds);
@@ -129,7 +131,8 @@ impl Source {
             let [key, _] = &mut *buffers;
             key.clear();
             encode_key(positions.iter().map(|position| keys[*position]), key);
-            ctx.snapshots[table].rows(*index, key)
+            let snapshot = &ctx.snapshots[table];
+            if *own_only { snapshot.rows_kept_by(*index, key) } else { snapshot.rows(*index, key) }
         };
         match (&self.order, bounds.upper) {
             (Order::Computed(_), _) => return self.sort(ctx, keys, bounds, rows),

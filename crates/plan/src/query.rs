@@ -25,6 +25,8 @@ pub struct BoundQuery {
     pub request_table: Option<Arc<CatalogTable>>,
     /// Windows and joins as they were written.
     pub written: Written,
+    /// What it was bound with.
+    pub settings: Settings,
 }
 
 /// What a query is bound with.
@@ -47,7 +49,8 @@ pub fn bind(
     let columns = relation.scope.columns.into_iter().map(|c| (c.name, c.data_type)).collect();
     let request_table = leftmost_table(&relation.plan);
     let written = Written { span: query.span, ..binder.written.into_inner() };
-    Ok(BoundQuery { plan: relation.plan, columns, request_table, written })
+    let settings = options.settings;
+    Ok(BoundQuery { plan: relation.plan, columns, request_table, written, settings })
 }
 
 /// Binds a constant expression, such as a value of INSERT or a DEFAULT, and casts it to a type.

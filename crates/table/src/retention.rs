@@ -10,11 +10,11 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
-use lockstep_row::IndexSpec;
-use lockstep_series::{Bounds, Fate, RowRef, Series};
+use lockstep_series::{Bounds, Fate, RowRef};
 
 use crate::{
     Snapshot, Table,
+    state::Index,
     table::{COLLECTION_ROWS_MIN, number},
 };
 
@@ -62,15 +62,16 @@ impl Table {
         let guard = lockstep_series::pin();
         let past_guard = lockstep_series::pin();
         let past = Snapshot::new(self, past_guard, NonNull::from(state), (visible, now_ms));
-        let series = || state.indexes.iter().map(|index| &*index.series);
-        let indexes = || state.schema.indexes.iter().zip(series());
-        let is_declared = |(spec, _): &(&IndexSpec, &Series)| spec.declared;
-        for (spec, series) in indexes().filter(is_declared) {
-            series.trim(Bounds::new(visible, spec.retention, now_ms));
-        }
         let mut key = Vec::new();
         let mut is_kept = |row: RowRef<'_>| row.arrival() >= visible || past.is_live(row, &mut key);
-        for (_, series) in indexes().filter(|index| !is_declared(index)) {
+        // The log first: whether a row is live is looked up in the series, as they are.
+        let plan = state.log.plan(&mut |found| is_kept(found.row), &guard);
+        for (index, Index { series, .. }) in state.indexes.iter().enumerate() {
+            if let Some(retention) = state.live_retentions[index] {
+                series.trim(Bounds::new(visible, retention, now_ms));
+                continue;
+            }
+            // A series that has lost dead rows still tells of every live row that it keeps it.
             let is_kept = RefCell::new(&mut is_kept);
             let fate = |_, row: RowRef<'_>| {
                 if (is_kept.borrow_mut())(row) { Fate::Keep } else { Fate::Remove }
@@ -78,16 +79,15 @@ impl Table {
             // SAFETY: no row moves.
             unsafe { series.retain(|| fate) };
         }
-        let plan = state.log.plan(&mut |found| is_kept(found.row), &guard);
         if plan.moves_rows() {
             let fate = |_, row: RowRef<'_>| plan.moved(row).map_or(Fate::Keep, Fate::Move);
-            for (_, series) in indexes() {
+            for Index { series, .. } in &state.indexes {
                 // SAFETY: the plan's blocks become the log's below.
                 unsafe { series.retain(|| fate) };
             }
         }
-        // SAFETY: the gate keeps appends away. A declared index keeps no row that is not live, as
-        // `trim` goes by the same rule; the others were asked just now.
+        // SAFETY: the gate keeps appends away. No series keeps a row that is not live: `trim` goes
+        // by the rule by which the index shows rows, for the others each row was asked for.
         unsafe { state.log.install(&plan, &guard) };
         let left = i64::try_from(state.log.row_count(&guard)).unwrap_or(i64::MAX);
         // Relaxed: when exactly a collection happens does not matter.

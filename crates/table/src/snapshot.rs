@@ -58,7 +58,7 @@ impl<'t> Snapshot<'t> {
         self.visible_arrival
     }
 
-    /// The schema whose index positions [`Self::rows`] and [`Self::scan_index`] take.
+    /// The schema whose index positions [`Self::rows`] and [`Self::scan_kept_by`] take.
     pub fn schema(&self) -> &TableSchema {
         &self.state().schema
     }
@@ -70,9 +70,9 @@ impl<'t> Snapshot<'t> {
         Rows { snapshot: self, ahead: self.arrived(), filter, spec: None, key: Vec::new() }
     }
 
-    /// The rows visible through an index, in order of arrival: what the union of
-    /// [`Self::rows`] over all keys shows.
-    pub fn scan_index(&self, index: usize) -> Rows<'_> {
+    /// The rows that an index keeps by its own rule, in order of arrival: what the union of
+    /// [`Self::rows_kept_by`] over all keys shows.
+    pub fn scan_kept_by(&self, index: usize) -> Rows<'_> {
         let state = self.state();
         let spec = &state.schema.indexes[index];
         let filter = match spec {
@@ -84,19 +84,39 @@ impl<'t> Snapshot<'t> {
         Rows { snapshot: self, ahead: self.arrived(), filter, spec: Some(spec), key: Vec::new() }
     }
 
-    /// The rows of one entity key, newest first by (event time, arrival). The key's values are
-    /// encoded with `row::key::encode_key` in the order of the index's `IndexSpec::keys`, which
-    /// may differ from the order in which `ensure_index` was asked.
+    /// The live rows of one entity key, those of [`Self::scan`], newest first by (event time,
+    /// arrival). The key's values are encoded with `row::key::encode_key` in the order of the
+    /// index's `IndexSpec::keys`, which may differ from the order in which `ensure_index` was asked.
+    ///
+    /// *Cost*: where the declared indexes keep rows by different rules, each row is looked for in
+    /// them.
     #[inline]
     pub fn rows(&self, index: usize, key: &[u8]) -> KeyRows<'_> {
-        let state = self.state();
-        let spec = &state.schema.indexes[index];
-        let (bounds, is_live_only) = if spec.declared {
-            (Bounds::new(self.visible_arrival, spec.retention, self.now_ms), false)
-        } else {
-            (Bounds::visible(self.visible_arrival), !state.keeps_everything)
+        let (bounds, is_live_only) = match self.state().live_retentions[index] {
+            Some(retention) => (self.bounds(retention), false),
+            None => (Bounds::visible(self.visible_arrival), true),
         };
-        let ahead = state.indexes[index].series.seek(key, bounds, &self.guard);
+        self.seek(index, key, bounds, is_live_only)
+    }
+
+    /// The same without the rows that this index does not keep by its own rule, although another
+    /// one does. An index that is not declared has no rule, and shows the live rows.
+    #[inline]
+    pub fn rows_kept_by(&self, index: usize, key: &[u8]) -> KeyRows<'_> {
+        let spec = &self.state().schema.indexes[index];
+        if !spec.declared {
+            return self.rows(index, key);
+        }
+        self.seek(index, key, self.bounds(spec.retention), false)
+    }
+
+    fn bounds(&self, retention: Retention) -> Bounds {
+        Bounds::new(self.visible_arrival, retention, self.now_ms)
+    }
+
+    #[inline]
+    fn seek(&self, index: usize, key: &[u8], bounds: Bounds, is_live_only: bool) -> KeyRows<'_> {
+        let ahead = self.state().indexes[index].series.seek(key, bounds, &self.guard);
         let ahead = ahead.unwrap_or_else(series::KeyRows::empty);
         KeyRows { snapshot: self, ahead, is_live_only, key: Vec::new() }
     }
@@ -133,8 +153,8 @@ impl<'t> Snapshot<'t> {
     /// Whether some declared index keeps the row. `key` is scratch.
     pub(crate) fn is_live(&self, row: RowRef<'_>, key: &mut Vec<u8>) -> bool {
         let state = self.state();
-        let mut declared = (0..state.indexes.len()).filter(|at| state.schema.indexes[*at].declared);
-        state.keeps_everything || declared.any(|index| self.is_kept_by(index, row, key))
+        let mut declared = state.declared.iter();
+        state.keeps_everything || declared.any(|index| self.is_kept_by(*index, row, key))
     }
 
     /// Whether a declared index keeps the row, which is visible.
@@ -151,8 +171,7 @@ impl<'t> Snapshot<'t> {
         // What counts is the position within the key, so the row is looked up.
         key.clear();
         state::encode_key(spec, view, key);
-        let bounds = Bounds::new(self.visible_arrival, retention, self.now_ms);
-        let rows = state.indexes[index].series.seek(key, bounds, &self.guard);
+        let rows = state.indexes[index].series.seek(key, self.bounds(retention), &self.guard);
         rows.is_some_and(|rows| rows.contains(event_time, row.arrival()))
     }
 
@@ -207,7 +226,7 @@ enum Filter {
     Index(usize),
 }
 
-/// Rows in order of arrival. See [`Snapshot::scan`] and [`Snapshot::scan_index`].
+/// Rows in order of arrival. See [`Snapshot::scan`] and [`Snapshot::scan_kept_by`].
 pub struct Rows<'s> {
     snapshot: &'s Snapshot<'s>,
     ahead: series::LogRows<'s>,

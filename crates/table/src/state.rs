@@ -45,15 +45,32 @@ pub(crate) struct State {
     pub(crate) visible_min: u64,
     /// Whether no row can expire: there is no declared index, or one that keeps every row.
     pub(crate) keeps_everything: bool,
+    /// Positions of the declared indexes, those that tell by a row alone whether they keep it first.
+    pub(crate) declared: Vec<usize>,
+    /// For each index the rule by which it alone tells which of its rows are live, that is kept by
+    /// some declared index; `None` where each row has to be looked for in the others.
+    pub(crate) live_retentions: Vec<Option<Retention>>,
 }
 
 impl State {
     pub(crate) fn new(schema: Arc<TableSchema>, indexes: Vec<Index>, log: Arc<RowLog>) -> Self {
         assert_eq!(schema.indexes.len(), indexes.len(), "each index has its series");
-        let mut declared = schema.indexes.iter().filter(|spec| spec.declared).peekable();
+        let retention = |index: usize| schema.indexes[index].retention;
+        let is_declared = |index: &usize| schema.indexes[*index].declared;
+        let mut declared: Vec<usize> = (0..schema.indexes.len()).filter(is_declared).collect();
+        declared.sort_by_key(|index| !matches!(retention(*index), Retention::Absolute { .. }));
+        let mut retentions = declared.iter().map(|index| retention(*index));
         let keeps_everything =
-            declared.peek().is_none() || declared.any(|spec| spec.retention == Retention::Forever);
-        Self { schema, indexes, log, visible_min: 0, keeps_everything }
+            declared.is_empty() || retentions.any(|retention| retention == Retention::Forever);
+        let live = |index| {
+            if keeps_everything {
+                Some(Retention::Forever)
+            } else {
+                live_retention(&schema, &declared, index)
+            }
+        };
+        let live_retentions = (0..indexes.len()).map(live).collect();
+        Self { schema, indexes, log, visible_min: 0, keeps_everything, declared, live_retentions }
     }
 
     /// A state without rows whose indexes include no columns.
@@ -104,6 +121,26 @@ impl State {
         spec.declared = false;
         Self::new(Arc::new(schema), self.indexes.clone(), Arc::clone(&self.log))
     }
+}
+
+/// See [`State::live_retentions`]; some rows expire.
+fn live_retention(schema: &TableSchema, declared: &[usize], index: usize) -> Option<Retention> {
+    if *declared == [index] {
+        return Some(schema.indexes[index].retention);
+    }
+    let absolute = |other: &usize| match &schema.indexes[*other] {
+        IndexSpec { event_time, retention: Retention::Absolute { ttl_ms }, .. }
+            if *event_time == schema.indexes[index].event_time =>
+        {
+            Some(*ttl_ms)
+        }
+        _ => None,
+    };
+    let ttls = declared.iter().map(absolute).collect::<Option<Vec<i64>>>()?;
+    let ttl_ms = ttls.iter().copied().max()?;
+    // Without a time to live, a row does not expire.
+    let is_forever = ttls.iter().any(|ttl_ms| *ttl_ms <= 0);
+    Some(if is_forever { Retention::Forever } else { Retention::Absolute { ttl_ms } })
 }
 
 /// The event time of a row in an index; NULL is `i64::MIN`.

@@ -1,5 +1,6 @@
 //! A window looks further back than its table keeps rows (promise L8).
 
+use lockstep_function::Compatibility;
 use lockstep_plan::{Frame, WrittenWindow};
 use lockstep_row::{IndexSpec, Retention};
 
@@ -9,9 +10,9 @@ use crate::show;
 pub(super) const LINT: Lint = Lint {
     code: "01L01",
     name: "window-longer-than-retention",
-    fires: "The frame of a window reaches further back than the index that it reads keeps rows. \
-            A window over a key and an order column that no declared index has reads what the \
-            table's declared indexes keep together.",
+    fires: "The frame of a window reaches further back than any declared index of the table keeps \
+            rows. With compatibility = 'openmldb', where a request sees what the index that it reads \
+            keeps: further back than the index over the key and the order column of the window.",
     reason: "Rows that have expired are missing from the feature.",
     fix: "Raise the TTL of the index, or shorten the window.",
     example: "CREATE TABLE t (k STRING, v INT, ts TIMESTAMP, INDEX(KEY=k, TS=ts, TTL=1h));\n\
@@ -38,7 +39,7 @@ fn find(
     source: &Source<'_>,
     frame: Frame,
 ) -> Option<Finding> {
-    let indexes = read_through(&source.table.schema.indexes, source);
+    let indexes = keepers(facts, &source.table.schema.indexes, source);
     let is_short = |index: &&IndexSpec| is_too_short(frame, index.retention);
     let index = indexes.first().filter(|_| indexes.iter().all(is_short))?;
     let message = format!(
@@ -46,7 +47,7 @@ fn find(
         index.name, source.table.name
     );
     let now = facts.tables.by_id.get(&source.table.id)?.schema();
-    let widened = read_through(&now.indexes, source);
+    let widened = keepers(facts, &now.indexes, source);
     let enough = widened.iter().find(|index| !is_too_short(frame, index.retention));
     let fix = enough.map(|index| {
         format!(
@@ -60,18 +61,23 @@ fn find(
     Some(Finding { span, message, fix })
 }
 
-/// The declared indexes that decide which rows a window sees: the one over its key and event
-/// time, or all of them, since an index made for a query shows what any of them keeps.
-fn read_through<'i>(indexes: &'i [IndexSpec], source: &Source<'_>) -> Vec<&'i IndexSpec> {
+/// The declared indexes that decide which rows a window sees: all of them, since a row is seen
+/// that any of them keeps; as the reference has it, the one over its key and event time.
+fn keepers<'i>(
+    facts: &Facts<'_>,
+    indexes: &'i [IndexSpec],
+    source: &Source<'_>,
+) -> Vec<&'i IndexSpec> {
     let declared = || indexes.iter().filter(|index| index.declared);
     let is_own = |index: &&IndexSpec| {
         index.event_time == source.event_time
             && index.keys.len() == source.keys.len()
             && index.keys.iter().all(|key| source.keys.contains(key))
     };
-    match declared().find(is_own) {
-        Some(own) => vec![own],
-        None => declared().collect(),
+    let own = declared().find(is_own);
+    match facts.query.settings.compatibility {
+        Compatibility::OpenMldb if own.is_some() => own.into_iter().collect(),
+        _ => own.into_iter().chain(declared().filter(|index| !is_own(index))).collect(),
     }
 }
 

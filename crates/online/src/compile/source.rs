@@ -114,7 +114,8 @@ impl Compiler<'_> {
             let position = traced.keys.iter().position(|key| *key == Some(*column));
             position.expect("the index was asked for over exactly the traced columns")
         };
-        Access::Index { index, keys: schema.indexes[index].keys.iter().map(position_of).collect() }
+        let keys = schema.indexes[index].keys.iter().map(position_of).collect();
+        Access::Index { index, keys, own_only: self.options.own_only }
     }
 }
 

@@ -104,7 +104,7 @@ proptest! {
         let plan = windows(world.scan(0), vec![world.scan(1)], groups);
         let compile = |folds: bool, machine_code: bool, includes: bool| {
             let batch = Arc::new(crate::testing::NoBatch);
-            let options = Options { folds, machine_code, includes };
+            let options = Options { folds, machine_code, includes, own_only: false };
             Program::compile_with(&plan, &world, batch, options).unwrap()
         };
         let reference = compile(false, false, false);
