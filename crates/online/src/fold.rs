@@ -1,9 +1,12 @@
 //! What the windows of a scan compute: which lanes feed which states, and what is asked of them.
 //!
 //! A call whose aggregate has a [`fold`](lockstep_function::aggregate::fold) is an answer of a
-//! state; calls of one window share a state when they fold the same values of the same rows in
-//! the same way, and windows of one scan share the lanes. A call without one keeps an accumulator,
-//! which is fed row by row.
+//! state; calls share a state when they fold the same values in the same way. A call without one
+//! keeps an accumulator, which is fed row by row.
+//!
+//! Windows of one scan share the lanes. Those that begin at the same row share states and
+//! accumulators, too: newest first, what the shorter one holds is what the longer one has held
+//! before, so the shorter one is answered from a state before that takes the first row beyond it.
 
 use std::{fmt, ops::Range, sync::Arc};
 
@@ -29,31 +32,46 @@ pub(crate) struct Folding {
     pub(crate) lanes: Vec<Lane>,
     /// Kinds of the states.
     pub(crate) states: Vec<StateKind>,
-    /// What the states answer, and the slots the answers go to.
-    pub(crate) answers: Vec<(usize, Answer, usize)>,
+    /// What the states answer.
+    pub(crate) answers: Vec<GroupAnswer>,
     /// States that keep the value of a row.
     pub(crate) picks: Vec<Pick>,
     pub(crate) calls: Vec<Call>,
+    /// Groups that begin at the same row, a bit each; only where there are several.
+    pub(crate) nests: Vec<u64>,
+}
+
+/// An answer of a state.
+#[derive(Debug)]
+pub(crate) struct GroupAnswer {
+    /// The group that asks.
+    pub(crate) group: usize,
+    pub(crate) state: usize,
+    pub(crate) answer: Answer,
+    /// Where it goes.
+    pub(crate) slot: usize,
 }
 
 /// A state that keeps the value of a row.
 #[derive(Debug)]
 pub(crate) struct Pick {
-    pub(crate) group: usize,
+    /// The groups it is for, a bit each.
+    pub(crate) groups: u64,
     pub(crate) state: usize,
     /// The value among the picked inputs.
     pub(crate) input: usize,
 }
 
-/// An accumulator and where its value goes.
+/// An accumulator and where its values go.
 pub(crate) struct Call {
     pub(crate) name: &'static str,
-    pub(crate) group: usize,
+    /// The groups it is for, a bit each.
+    pub(crate) groups: u64,
     pub(crate) make: Arc<MakeAccumulator>,
     /// Its arguments among those of the scan.
     pub(crate) arguments: Range<usize>,
-    /// Slots of the chain. Several calls that compute the same share an accumulator.
-    pub(crate) outputs: Vec<usize>,
+    /// The groups that ask, and slots of the chain.
+    pub(crate) outputs: Vec<(usize, usize)>,
 }
 
 /// What is read of the rows of one source. All lists are parallel to those of the folding.
@@ -109,6 +127,8 @@ pub(crate) struct CurrentInputs {
 pub(crate) struct FoldScratch {
     states: Vec<State>,
     accumulators: Vec<Box<dyn Accumulator>>,
+    /// The groups that are not answered yet, a bit each.
+    open: u64,
 }
 
 impl FoldScratch {
@@ -117,12 +137,14 @@ impl FoldScratch {
         Self {
             states: folding.states.iter().map(|kind| State::new(*kind)).collect(),
             accumulators: accumulators.collect(),
+            open: u64::MAX,
         }
     }
 
     pub(crate) fn reset(&mut self) {
         self.states.iter_mut().for_each(State::reset);
         self.accumulators.iter_mut().for_each(|accumulator| accumulator.reset());
+        self.open = u64::MAX;
     }
 }
 
@@ -132,8 +154,8 @@ impl Lane {
         if values.is_empty() {
             return;
         }
-        for (group, state) in &self.states {
-            if takers & (1 << group) != 0 {
+        for (groups, state) in &self.states {
+            if takers & groups != 0 {
                 scratch.states[*state].add(values);
             }
         }
@@ -141,6 +163,23 @@ impl Lane {
 }
 
 impl Folding {
+    /// To be called before rows are fed to groups: answers those that are at their end while
+    /// others, which share states with them, go on.
+    #[inline]
+    pub(crate) fn leave<'s>(
+        &self,
+        scratch: &mut FoldScratch,
+        takers: u64,
+        slots: &mut [Datum<'s>],
+        arena: &'s Arena,
+    ) {
+        let at_end = |nest: &u64| if nest & takers == 0 { 0 } else { nest & !takers };
+        let leaving = self.nests.iter().map(at_end).fold(0, |all, groups| all | groups);
+        if leaving & scratch.open != 0 {
+            self.answer(scratch, leaving, slots, arena);
+        }
+    }
+
     /// Feeds a block of rows of one source to the groups that take them.
     pub(crate) fn add<'s>(
         &self,
@@ -210,7 +249,7 @@ impl Folding {
         rows: usize,
         value: impl Fn(&Pick, usize) -> Datum<'s>,
     ) {
-        for pick in self.picks.iter().filter(|pick| takers & (1 << pick.group) != 0) {
+        for pick in self.picks.iter().filter(|pick| takers & pick.groups != 0) {
             scratch.states[pick.state].pick(rows, |row| value(pick, row));
         }
     }
@@ -233,8 +272,8 @@ impl Folding {
                 continue;
             }
             let value = input.as_ref().map(|input| input.eval(row, arena));
-            for (group, state) in &lane.states {
-                if takers & (1 << group) != 0 {
+            for (groups, state) in &lane.states {
+                if takers & groups != 0 {
                     lane.add_one(&mut scratch.states[*state], value);
                 }
             }
@@ -245,7 +284,7 @@ impl Folding {
         }
     }
 
-    /// Calls of a group that take the same arguments stand together, and are fed together.
+    /// Calls that take the same arguments stand together, and are fed together.
     fn add_to_accumulators<'s>(
         &self,
         scratch: &mut FoldScratch,
@@ -258,7 +297,7 @@ impl Folding {
         let mut evaluated: Option<&Range<usize>> = None;
         let mut long: &mut [Datum<'s>] = &mut [];
         for (call, accumulator) in self.calls.iter().zip(&mut scratch.accumulators) {
-            if takers & (1 << call.group) == 0 {
+            if takers & call.groups == 0 {
                 continue;
             }
             let count = call.arguments.len();
@@ -278,19 +317,28 @@ impl Folding {
         }
     }
 
-    /// Writes the answers into the slots.
+    /// Writes the answers of groups, a bit each, into the slots, unless they are there.
     pub(crate) fn answer<'s>(
         &self,
-        scratch: &FoldScratch,
+        scratch: &mut FoldScratch,
+        groups: u64,
         slots: &mut [Datum<'s>],
         arena: &'s Arena,
     ) {
-        for (state, answer, slot) in &self.answers {
+        let asking = groups & scratch.open;
+        scratch.open &= !groups;
+        let asks = |group: usize| asking & (1 << group) != 0;
+        for GroupAnswer { state, answer, slot, .. } in
+            self.answers.iter().filter(|answer| asks(answer.group))
+        {
             slots[*slot] = scratch.states[*state].answer(answer, arena);
         }
         for (call, accumulator) in self.calls.iter().zip(&scratch.accumulators) {
+            if call.groups & asking == 0 {
+                continue;
+            }
             let value = accumulator.value(arena);
-            for slot in &call.outputs {
+            for (_, slot) in call.outputs.iter().filter(|(group, _)| asks(*group)) {
                 slots[*slot] = value;
             }
         }

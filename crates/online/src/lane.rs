@@ -45,8 +45,8 @@ pub(crate) struct Lane {
     pub(crate) passes_zero: bool,
     /// The groups that have a state here, a bit each.
     pub(crate) groups: u64,
-    /// The states, with their groups.
-    pub(crate) states: Vec<(usize, usize)>,
+    /// The states, with the groups that they are for, a bit each.
+    pub(crate) states: Vec<(u64, usize)>,
 }
 
 /// Where a lane's values are in the rows of one source.

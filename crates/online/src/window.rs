@@ -98,16 +98,16 @@ impl Scan {
         };
         scratch.begin(&self.groups, order);
         let ScanScratch { folds, progress } = &mut *scratch;
-        self.take_current_row(folds, progress, &Frame { leaf, slots }, ctx.arena);
+        self.take_current_row(folds, progress, (leaf, slots), ctx.arena);
         if let Some(order) = order {
             let current = Frame { leaf, slots };
             let keys = self.keys.iter().map(|key| key.eval(&current, ctx.arena));
             let keys: &[_] = ctx.arena.alloc_slice_fill_iter(keys);
-            let mut block = Block::new(self, folds, ctx.arena);
+            let mut block = Block::new(self, folds, slots, ctx.arena);
             self.take_history(&mut block, progress, ctx, Current { keys, order, arrival })?;
             block.flush();
         }
-        self.folding.answer(folds, slots, ctx.arena);
+        self.folding.answer(folds, u64::MAX, slots, ctx.arena);
         Ok(())
     }
 
@@ -115,7 +115,7 @@ impl Scan {
         &'s self,
         folds: &mut FoldScratch,
         progress: &mut [Progress],
-        current: &Frame<'_, 's>,
+        (leaf, slots): (Leaf<'s>, &mut [Datum<'s>]),
         arena: &'s Arena,
     ) {
         let mut takers = 0;
@@ -126,7 +126,9 @@ impl Scan {
             }
         }
         if takers != 0 {
-            self.folding.add_current(folds, takers, (&self.inputs, current), arena);
+            self.folding.leave(folds, takers, slots, arena);
+            let current = Frame { leaf, slots };
+            self.folding.add_current(folds, takers, (&self.inputs, &current), arena);
         }
     }
 
@@ -255,6 +257,8 @@ impl Scan {
 struct Block<'b, 's> {
     scan: &'s Scan,
     folds: &'b mut FoldScratch,
+    /// Where answers go.
+    slots: &'b mut [Datum<'s>],
     arena: &'s Arena,
     rows: ArenaVec<'s, Frame<'s, 's>>,
     buffers: Buffers<'s>,
@@ -263,9 +267,14 @@ struct Block<'b, 's> {
 }
 
 impl<'b, 's> Block<'b, 's> {
-    fn new(scan: &'s Scan, folds: &'b mut FoldScratch, arena: &'s Arena) -> Self {
+    fn new(
+        scan: &'s Scan,
+        folds: &'b mut FoldScratch,
+        slots: &'b mut [Datum<'s>],
+        arena: &'s Arena,
+    ) -> Self {
         let rows = ArenaVec::with_capacity_in(BLOCK_ROWS, arena);
-        Self { scan, folds, arena, rows, buffers: Buffers::new(), source: 0, takers: 0 }
+        Self { scan, folds, slots, arena, rows, buffers: Buffers::new(), source: 0, takers: 0 }
     }
 
     #[inline(always)]
@@ -293,6 +302,7 @@ impl<'b, 's> Block<'b, 's> {
                 continue;
             };
             self.flush();
+            self.scan.folding.leave(self.folds, takers, self.slots, self.arena);
             let buffers = (&mut self.buffers, self.arena);
             self.scan.folding.add_records(self.folds, takers, (inputs, &part, records), buffers);
         }
@@ -304,6 +314,7 @@ impl<'b, 's> Block<'b, 's> {
             return;
         }
         let inputs = &self.scan.sources[self.source].inputs;
+        self.scan.folding.leave(self.folds, self.takers, self.slots, self.arena);
         let buffers = (&mut self.buffers, self.arena);
         self.scan.folding.add(self.folds, self.takers, (inputs, &self.rows), buffers);
         self.rows.clear();

@@ -5,12 +5,12 @@ use std::{collections::HashMap, ops::Range, sync::Arc};
 use datafusion::{common::DFSchema, logical_expr::Expr};
 use lockstep_diagnostic::Result;
 use lockstep_function::aggregate::fold::{Fold, StateKind};
-use lockstep_plan::AggregateCall;
+use lockstep_plan::{AggregateCall, Frame, Window};
 use lockstep_row::{DataType, IncludedColumn, Projection, RowCodec, TextColumn};
 
 use super::{lane::Wish, window::Wanted};
 use crate::{
-    fold::{Call, CurrentInputs, Folding, Pick, SourceInputs},
+    fold::{Call, CurrentInputs, Folding, GroupAnswer, Pick, SourceInputs},
     frame::{BoundExpr, Place},
     lane::{Class, Input, Lane, RecordInput},
     program::Options,
@@ -27,9 +27,28 @@ pub(super) struct Folded<'c> {
     lane_of: HashMap<LaneKey<'c>, usize>,
     conditions: Vec<&'c Expr>,
     picks: Vec<&'c Expr>,
-    /// The arguments of calls without a fold, equal lists once.
+    /// The calls without a fold, each with the nest of its groups; parallel to the folding's until
+    /// those are sorted.
+    accumulated: Vec<(usize, &'c AggregateCall)>,
+    /// Their arguments, equal lists once.
     arguments: Vec<&'c Expr>,
     lists: Vec<(&'c [Expr], usize)>,
+    /// For each state its nest.
+    nest_of_state: Vec<usize>,
+}
+
+/// A window of the scan.
+#[derive(Clone, Copy)]
+struct Asking {
+    group: usize,
+    /// The windows that begin at the same row, by the first of them.
+    nest: usize,
+}
+
+impl Asking {
+    fn bit(self) -> u64 {
+        1 << self.group
+    }
 }
 
 /// Value, condition, and whether zeros are passed over.
@@ -38,19 +57,28 @@ type LaneKey<'c> = (Option<&'c Expr>, Option<usize>, bool);
 impl<'c> Folded<'c> {
     pub(super) fn new(sharing: &[&Wanted<'c>], options: Options) -> Self {
         let mut folded = Self { machine: options.machine_code, ..Self::default() };
+        let window = |wanted: &Wanted<'c>| &wanted.group.window;
+        let nest_of = |of: &Wanted<'c>| {
+            let mut others = sharing.iter();
+            let first = others.position(|other| begin_together(window(other), window(of)));
+            first.expect("a window begins where it begins")
+        };
+        let mut nests = vec![0_u64; sharing.len()];
         for (group, wanted) in sharing.iter().enumerate() {
-            let first_call = folded.folding.calls.len();
-            let mut seen: Vec<&AggregateCall> = Vec::new();
+            let asking = Asking { group, nest: nest_of(wanted) };
+            nests[asking.nest] |= asking.bit();
             for (call, slot) in wanted.group.calls.iter().zip(&wanted.slots) {
                 let Some(slot) = *slot else { continue };
                 match &call.bound.fold {
-                    Some(fold) if options.folds => folded.fold(group, call, fold, slot),
-                    _ => folded.accumulate(group, call, slot, (first_call, &mut seen)),
+                    Some(fold) if options.folds => folded.fold(asking, call, fold, slot),
+                    _ => folded.accumulate(asking, call, slot),
                 }
             }
-            // Calls that take the same arguments stand together and are fed together.
-            folded.folding.calls[first_call..].sort_by_key(|call| call.arguments.start);
         }
+        nests.retain(|groups| groups.count_ones() > 1);
+        folded.folding.nests = nests;
+        // Calls that take the same arguments stand together and are fed together.
+        folded.folding.calls.sort_by_key(|call| call.arguments.start);
         folded.order_by_condition();
         folded
     }
@@ -61,10 +89,10 @@ impl<'c> Folded<'c> {
         values.chain(&self.conditions).chain(&self.picks).chain(&self.arguments).copied()
     }
 
-    fn fold(&mut self, group: usize, call: &'c AggregateCall, fold: &Fold, slot: usize) {
+    fn fold(&mut self, asking: Asking, call: &'c AggregateCall, fold: &Fold, slot: usize) {
         let value = fold.value.map(|argument| &call.arguments[argument]);
         let state = match value {
-            Some(value) if fold.state.picks() => self.pick(group, value, fold.state),
+            Some(value) if fold.state.picks() => self.pick(asking, value, fold.state),
             _ => {
                 let data_type = fold.value.map(|argument| &call.bound.parameters[argument]);
                 let class = match data_type {
@@ -72,10 +100,11 @@ impl<'c> Folded<'c> {
                     _ => Class::Rows,
                 };
                 let lane = self.lane(call, fold, class);
-                self.state(group, lane, fold.state)
+                self.state(asking, lane, fold.state)
             }
         };
-        self.folding.answers.push((state, fold.answer.clone(), slot));
+        let answer = fold.answer.clone();
+        self.folding.answers.push(GroupAnswer { group: asking.group, state, answer, slot });
     }
 
     fn lane(&mut self, call: &'c AggregateCall, fold: &Fold, class: Class) -> usize {
@@ -98,53 +127,64 @@ impl<'c> Folded<'c> {
         at
     }
 
-    /// The state of a kind that a group has over a lane.
-    fn state(&mut self, group: usize, lane: usize, kind: StateKind) -> usize {
+    /// The state of a kind that the windows of a nest have over a lane.
+    fn state(&mut self, asking: Asking, lane: usize, kind: StateKind) -> usize {
         let Folding { lanes, states, .. } = &mut self.folding;
         let lane = &mut lanes[lane];
-        let is_same = |(of, state): &&(usize, usize)| *of == group && states[*state] == kind;
-        if let Some((_, state)) = lane.states.iter().find(is_same) {
+        lane.groups |= asking.bit();
+        let nest_of_state = &self.nest_of_state;
+        let is_same = |(_, state): &&mut (u64, usize)| {
+            nest_of_state[*state] == asking.nest && states[*state] == kind
+        };
+        if let Some((groups, state)) = lane.states.iter_mut().find(is_same) {
+            *groups |= asking.bit();
             return *state;
         }
-        states.push(kind);
-        lane.groups |= 1 << group;
-        lane.states.push((group, states.len() - 1));
-        states.len() - 1
+        lane.states.push((asking.bit(), states.len()));
+        self.new_state(asking, kind)
     }
 
-    fn pick(&mut self, group: usize, value: &'c Expr, kind: StateKind) -> usize {
+    fn pick(&mut self, asking: Asking, value: &'c Expr, kind: StateKind) -> usize {
         let input = position(&mut self.picks, value);
         let Folding { picks, states, .. } = &mut self.folding;
-        let is_same =
-            |pick: &&Pick| pick.group == group && pick.input == input && states[pick.state] == kind;
-        if let Some(pick) = picks.iter().find(is_same) {
+        let nest_of_state = &self.nest_of_state;
+        let is_same = |pick: &&mut Pick| {
+            let nest = nest_of_state[pick.state];
+            nest == asking.nest && pick.input == input && states[pick.state] == kind
+        };
+        if let Some(pick) = picks.iter_mut().find(is_same) {
+            pick.groups |= asking.bit();
             return pick.state;
         }
-        states.push(kind);
-        picks.push(Pick { group, state: states.len() - 1, input });
-        states.len() - 1
+        picks.push(Pick { groups: asking.bit(), state: states.len(), input });
+        self.new_state(asking, kind)
     }
 
-    /// A call without a fold. `seen` are the calls of the group that have accumulators.
-    fn accumulate(
-        &mut self,
-        group: usize,
-        call: &'c AggregateCall,
-        slot: usize,
-        (first, seen): (usize, &mut Vec<&'c AggregateCall>),
-    ) {
-        if let Some(same) = seen.iter().position(|other| computes_the_same(other, call)) {
-            self.folding.calls[first + same].outputs.push(slot);
+    fn new_state(&mut self, asking: Asking, kind: StateKind) -> usize {
+        self.folding.states.push(kind);
+        self.nest_of_state.push(asking.nest);
+        self.folding.states.len() - 1
+    }
+
+    /// A call without a fold.
+    fn accumulate(&mut self, asking: Asking, call: &'c AggregateCall, slot: usize) {
+        let is_same = |(nest, other): &(usize, &AggregateCall)| {
+            *nest == asking.nest && computes_the_same(other, call)
+        };
+        if let Some(same) = self.accumulated.iter().position(is_same) {
+            let same = &mut self.folding.calls[same];
+            same.groups |= asking.bit();
+            same.outputs.push((asking.group, slot));
             return;
         }
-        seen.push(call);
+        self.accumulated.push((asking.nest, call));
         let arguments = self.range(&call.arguments);
         self.folding.calls.push(Call {
             name: call.function.name,
-            group,
+            groups: asking.bit(),
             make: Arc::clone(&call.bound.make),
             arguments,
-            outputs: vec![slot],
+            outputs: vec![(asking.group, slot)],
         });
     }
 
@@ -270,6 +310,19 @@ fn position<'c>(exprs: &mut Vec<&'c Expr>, expr: &'c Expr) -> usize {
         exprs.push(expr);
         exprs.len() - 1
     })
+}
+
+/// Whether two windows of a scan hold, newest first, the same rows until one of them ends.
+fn begin_together(left: &Window, right: &Window) -> bool {
+    let begin = |window: &Window| match window.frame {
+        Frame::Rows { to: 0, .. } => (0, 0),
+        Frame::Range { to, .. } if to <= 0 => (0, 0),
+        Frame::Rows { to, .. } => (to, 0),
+        Frame::Range { to, .. } => (0, to),
+    };
+    begin(left) == begin(right)
+        && left.exclude_current_time == right.exclude_current_time
+        && left.exclude_current_row == right.exclude_current_row
 }
 
 fn class(data_type: &DataType) -> Class {

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use datafusion::logical_expr::{Expr, lit};
 use lockstep_function::{Arguments, Settings, aggregate, scalar, udf::scalar_call};
-use lockstep_plan::{AggregateCall, Window, WindowGroup};
+use lockstep_plan::{AggregateCall, Frame, Window, WindowGroup};
 use lockstep_row::{Arena, DataType, Datum, Value};
 use proptest::prelude::*;
 
-use super::window::{any_window, currents, rows};
+use super::window::{any_window, begin_alike, currents, rows};
 use crate::{
     Options, Program,
     testing::{World, column, windows},
@@ -69,7 +69,8 @@ fn calls(window: usize) -> Vec<AggregateCall> {
     calls.map(|(at, (name, list))| call(name, list, format!("w{window}_{at}"))).collect()
 }
 
-fn check(program: &Program, reference: &Program, world: &World) {
+/// `references` have one window each.
+fn check(program: &Program, references: &[Program], world: &World) {
     let (arena, other) = (Arena::new(), Arena::new());
     let same = |(left, right): (&Datum<'_>, &Datum<'_>)| left.is_bit_equal(right);
     for current in currents(world) {
@@ -77,9 +78,14 @@ fn check(program: &Program, reference: &Program, world: &World) {
         // In its own place, and after every stored row.
         for arrival in [current.arrival, u64::MAX] {
             let found = program.answer_at(&row, arrival, &arena).unwrap().unwrap();
-            let expected = reference.answer_at(&row, arrival, &other).unwrap().unwrap();
+            let mut expected = found[..row.len()].to_vec();
+            for reference in references {
+                let answer = reference.answer_at(&row, arrival, &other).unwrap().unwrap();
+                expected.extend(&answer[row.len()..]);
+            }
+            assert_eq!(found.len(), expected.len());
             assert!(
-                found.iter().zip(expected).all(same),
+                found.iter().zip(&expected).all(same),
                 "{current:?}: {found:?} folded, {expected:?} row by row\n{}",
                 program.explain()
             );
@@ -91,26 +97,31 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
     #[test]
-    fn folded_and_fed_row_by_row_agree(
+    fn folded_together_and_fed_row_by_row_agree(
         tables in (rows(90), rows(8)),
         shapes in proptest::collection::vec((any_window(true), any::<bool>()), 1..4),
+        are_alike in any::<bool>(),
     ) {
+        let alike = |(window, _): &(Window, bool)| (begin_alike(window, &shapes[0].0), shapes[0].1);
+        let shapes = if are_alike { shapes.iter().map(alike).collect() } else { shapes };
         let world = World::new(&[tables.0, tables.1]);
         let group = |(at, (window, is_union)): (usize, &(Window, bool))| {
             let unions = if *is_union { vec![0] } else { vec![] };
             WindowGroup { window: window.clone(), unions, calls: calls(at) }
         };
         let groups: Vec<WindowGroup> = shapes.iter().enumerate().map(group).collect();
-        let plan = windows(world.scan(0), vec![world.scan(1)], groups);
-        let compile = |folds: bool, machine_code: bool, includes: bool| {
+        let compile = |groups: &[WindowGroup], folds: bool, machine_code: bool, includes: bool| {
+            let plan = windows(world.scan(0), vec![world.scan(1)], groups.to_vec());
             let batch = Arc::new(crate::testing::NoBatch);
             let options = Options { folds, machine_code, includes, own_only: false };
             Program::compile_with(&plan, &world, batch, options).unwrap()
         };
-        let reference = compile(false, false, false);
-        check(&compile(true, false, false), &reference, &world);
-        check(&compile(true, true, false), &reference, &world);
-        check(&compile(true, true, true), &reference, &world);
+        let alone = |group| compile(std::slice::from_ref(group), false, false, false);
+        let references: Vec<Program> = groups.iter().map(alone).collect();
+        check(&compile(&groups, false, false, false), &references, &world);
+        check(&compile(&groups, true, false, false), &references, &world);
+        check(&compile(&groups, true, true, false), &references, &world);
+        check(&compile(&groups, true, true, true), &references, &world);
     }
 }
 
@@ -120,7 +131,7 @@ fn states_are_shared_and_explained() {
     let window = || Window {
         partition_by: vec![column(0, "k")],
         order_by: Some(column(0, "ts")),
-        frame: lockstep_plan::Frame::Rows { from: Some(9), to: 0 },
+        frame: Frame::Rows { from: Some(9), to: 0 },
         max_size: None,
         exclude_current_time: false,
         exclude_current_row: false,
@@ -137,4 +148,32 @@ fn states_are_shared_and_explained() {
     assert!(explain.contains("folds 4 calls in 3 states over 2 values"), "{explain}");
     assert!(explain.contains("1 value by machine code"), "{explain}");
     assert!(explain.contains("row by row: median"), "{explain}");
+}
+
+#[test]
+fn windows_that_begin_at_the_same_row_share_states() {
+    let world = World::new(&[(0..9).map(|ts| (Some(1), Some(ts))).collect()]);
+    let window = |frame| Window {
+        partition_by: vec![column(0, "k")],
+        order_by: Some(column(0, "ts")),
+        frame,
+        max_size: None,
+        exclude_current_time: false,
+        exclude_current_row: false,
+        instance_not_in_window: false,
+    };
+    let frames = [
+        Frame::Rows { from: Some(2), to: 0 },
+        Frame::Range { from: Some(5), to: 0 },
+        Frame::Rows { from: Some(2), to: 1 },
+    ];
+    let groups = frames.into_iter().enumerate().map(|(at, frame)| {
+        let sum = call("sum", vec![column(0, "id")], format!("sum{at}"));
+        let median = call("median", vec![column(0, "id")], format!("median{at}"));
+        WindowGroup { window: window(frame), unions: vec![], calls: vec![sum, median] }
+    });
+    let program = world.compile(&windows(world.scan(0), vec![], groups.collect()));
+    let explain = program.explain();
+    assert!(explain.contains("folds 3 calls in 2 states over 1 value"), "{explain}");
+    assert!(explain.contains("row by row: median, median"), "{explain}");
 }

@@ -71,6 +71,18 @@ pub(super) fn any_window(is_ordered: bool) -> impl Strategy<Value = Window> {
     })
 }
 
+/// A window that begins at the same row as another one, unless one of them is by rows and the
+/// other by time and the other one does not begin at the current row.
+pub(super) fn begin_alike(window: &Window, other: &Window) -> Window {
+    let frame = match (window.frame, other.frame) {
+        (Frame::Rows { from, .. }, Frame::Rows { to, .. }) => Frame::Rows { from, to },
+        (Frame::Range { from, .. }, Frame::Range { to, .. }) => Frame::Range { from, to },
+        (Frame::Rows { from, .. }, Frame::Range { .. }) => Frame::Rows { from, to: 0 },
+        (Frame::Range { from, .. }, Frame::Rows { .. }) => Frame::Range { from, to: 0 },
+    };
+    Window { frame, max_size: window.max_size, ..other.clone() }
+}
+
 pub(super) fn rows(count_max: usize) -> impl Strategy<Value = Vec<(Option<i64>, Option<i64>)>> {
     let key = prop_oneof![4 => Just(Some(1)), 2 => Just(Some(2)), 1 => Just(None)];
     let time = prop_oneof![8 => (0_i64..8).prop_map(Some), 1 => Just(None)];
@@ -113,6 +125,7 @@ proptest! {
         tables in (rows(24), rows(8), rows(8)),
         shapes in proptest::collection::vec(
             (any_window(true), any_window(false), any::<bool>(), 0_usize..4), 1..4),
+        are_alike in any::<bool>(),
         hides in (any::<bool>(), any::<bool>()),
     ) {
         let world = World::new(&[tables.0, tables.1, tables.2]);
@@ -123,6 +136,10 @@ proptest! {
                 (if is_ordered { ordered } else { unordered }, unions)
             })
             .collect();
+        let alike = |(window, _): &(Window, Vec<usize>)| {
+            (begin_alike(window, &shapes[0].0), shapes[0].1.clone())
+        };
+        let shapes = if are_alike { shapes.iter().map(alike).collect() } else { shapes };
         let groups = shapes.iter().enumerate().map(|(position, (window, unions))| {
             group(window.clone(), unions.clone(), vec![column(0, "id")], &format!("w{position}"))
         });
