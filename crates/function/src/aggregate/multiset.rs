@@ -150,6 +150,28 @@ pub(super) enum Question {
     Entropy,
 }
 
+/// Longer lists are found by sorting.
+const SHORT_LIST_MAX: usize = 32;
+
+impl Question {
+    /// How often a value has to occur for it to be asked about; the counts are those of all values.
+    /// One pass, for a short list of values, that looks at no value.
+    fn least_count(&self, counts: impl Iterator<Item = u64>) -> u64 {
+        let Self::MostFrequent { count: wanted @ 1..=SHORT_LIST_MAX, .. } = *self else { return 0 };
+        // The greatest counts so far, in descending order.
+        let mut greatest = [0; SHORT_LIST_MAX];
+        let greatest = &mut greatest[..wanted];
+        for count in counts {
+            let at = greatest.iter().position(|other| *other < count);
+            if let Some(lesser) = at.map(|at| &mut greatest[at..]) {
+                lesser.rotate_right(1);
+                lesser[0] = count;
+            }
+        }
+        greatest[wanted - 1]
+    }
+}
+
 /// Values and how often each occurs.
 struct Multiset {
     question: Question,
@@ -254,7 +276,9 @@ impl Accumulator for Multiset {
         if let Question::Distinct = self.question {
             return Datum::BigInt(i64::try_from(self.counts.len()).expect("a count of rows"));
         }
-        let entries = self.counts.iter().map(|(key, count)| (key.as_ref(), *count)).collect();
+        let least = self.question.least_count(self.counts.values().copied());
+        let asked = self.counts.iter().filter(|(_, count)| **count >= least);
+        let entries = asked.map(|(key, count)| (key.as_ref(), *count)).collect();
         Counts { entries, total: self.total }.answer(&self.question, arena)
     }
 
@@ -466,7 +490,9 @@ impl Frequencies {
     }
 
     pub(super) fn answer<'a>(&self, question: &Question, arena: &'a Arena) -> Datum<'a> {
-        let entries = self.entries.iter().map(|entry| (self.key(entry), entry.count)).collect();
+        let least = question.least_count(self.entries.iter().map(|entry| entry.count));
+        let asked = self.entries.iter().filter(|entry| entry.count >= least);
+        let entries = asked.map(|entry| (self.key(entry), entry.count)).collect();
         Counts { entries, total: self.total }.answer(question, arena)
     }
 
