@@ -7,8 +7,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 WHEELS := $(CARGO_TARGET_DIR)/wheels
+DENY_VERSION := 0.20.2
+DENY := $(CARGO_TARGET_DIR)/tools/cargo-deny-$(DENY_VERSION)/bin/cargo-deny
 
-.PHONY: help demo test test-rust test-python nightly lint wheel install bench clean
+.PHONY: help demo test test-rust test-python nightly advisories lint wheel install bench clean
 
 help:
 	@echo "make demo   builds Lockstep and runs the demonstration on real flights"
@@ -37,12 +39,15 @@ nightly: install
 	cargo xtask l3 --cases 20000 --seed $(SEED)
 	cargo xtask fuzz --seconds 600 --seed $(SEED)
 
-lint: $(VENV)/.tools
+# Advisories come from the network; `lint` checks the rest.
+advisories: $(DENY)
+	$(DENY) --locked check advisories
+
+lint: $(VENV)/.tools $(DENY)
 	cargo xtask lint
 	$(BIN)/ruff check python
 	$(BIN)/ruff format --check python
-	@if cargo deny --version >/dev/null 2>&1; then cargo deny --locked check; \
-	else echo "cargo-deny is not installed: licences and advisories were not checked"; fi
+	$(DENY) --locked --log-level error check bans licenses sources
 
 wheel: $(VENV)/.tools
 	@rm -f $(WHEELS)/lockstep-*.whl
@@ -70,6 +75,11 @@ bench:
 ifneq ($(FULL),)
 	$(CARGO_TARGET_DIR)/debug/lockstep-bench --out bench/results --publish docs/benchmarks.md
 endif
+
+# Built once, outside the target directory, whose profile and features it does not share.
+$(DENY):
+	env -u CARGO_TARGET_DIR cargo install --locked --quiet --version $(DENY_VERSION) \
+	    --root $(CARGO_TARGET_DIR)/tools/cargo-deny-$(DENY_VERSION) cargo-deny
 
 $(VENV)/.tools: python/requirements.txt
 	@$(PYTHON) -m venv $(VENV) || { echo "Python's venv is missing: apt-get install python3-venv" >&2; exit 1; }

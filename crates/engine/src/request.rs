@@ -7,7 +7,7 @@ use datafusion::logical_expr::LogicalPlan;
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_function::Compatibility;
 use lockstep_offline::ExecuteOptions;
-use lockstep_online::{BatchFallback, Options, Program};
+use lockstep_online::{Batch, BatchFallback, Options, Program};
 use lockstep_plan::BoundQuery;
 use lockstep_row::{
     Arena, Column, DataType, Datum,
@@ -35,13 +35,16 @@ impl fmt::Debug for PreparedRequest {
     }
 }
 
+/// How many requests of a batch are laid out at once.
+const REQUESTS_AT_ONCE: usize = 256;
+
 /// Runs in batch mode what a request cannot be compiled for.
 #[derive(Debug)]
-struct Batch {
+struct BatchMode {
     tables: Tables,
 }
 
-impl BatchFallback for Batch {
+impl BatchFallback for BatchMode {
     fn run(&self, plan: &LogicalPlan) -> Result<Vec<RecordBatch>> {
         lockstep_offline::execute(plan, &self.tables, &ExecuteOptions::default())
     }
@@ -60,7 +63,7 @@ impl PreparedRequest {
     }
 
     fn compile_with(query: &BoundQuery, tables: &Tables, options: Options) -> Result<Self> {
-        let batch = Arc::new(Batch { tables: tables.clone() });
+        let batch = Arc::new(BatchMode { tables: tables.clone() });
         let own_only = query.settings.compatibility == Compatibility::OpenMldb;
         let options = Options { own_only, ..options };
         let program = Program::compile_with(&query.plan, tables, batch, options)?;
@@ -116,13 +119,15 @@ impl PreparedRequest {
         self.program.explain()
     }
 
-    /// Answers request rows given as batches whose columns are matched by name.
+    /// Answers request rows given as batches whose columns are matched by name, all over one view
+    /// of the tables.
     pub(crate) fn answer_batches(&self, batches: &[RecordBatch]) -> Result<Output> {
         let mut builders: Vec<ColumnBuilder> =
             self.output.iter().map(|(_, data_type)| ColumnBuilder::new(data_type, 1)).collect();
         let mut count = 0;
+        let mut view = self.program.batch();
         for batch in batches {
-            count += self.answer_batch(batch, &mut builders)?;
+            count += self.answer_batch(batch, &mut view, &mut builders)?;
         }
         Ok(Output {
             batches: vec![output_batch(&self.output, builders, count)?],
@@ -132,20 +137,27 @@ impl PreparedRequest {
     }
 
     /// Answers the rows of one batch and returns how many answers there were.
-    fn answer_batch(&self, batch: &RecordBatch, builders: &mut [ColumnBuilder]) -> Result<usize> {
+    fn answer_batch(
+        &self,
+        batch: &RecordBatch,
+        view: &mut Batch<'_>,
+        builders: &mut [ColumnBuilder],
+    ) -> Result<usize> {
         let arrays = conform(batch, &self.columns, Missing::Error)?;
         let readers: Vec<ColumnReader<'_>> =
             arrays.iter().map(|array| ColumnReader::new(array.as_ref())).collect();
         let mut arena = Arena::new();
         let mut count = 0;
-        for row in 0..batch.num_rows() {
-            let request: Vec<Datum<'_>> =
-                readers.iter().map(|reader| reader.get(row, &arena)).collect();
-            self.answer_rows(&request, &arena, |answer| {
+        for first in (0..batch.num_rows()).step_by(REQUESTS_AT_ONCE) {
+            let rows = first..batch.num_rows().min(first + REQUESTS_AT_ONCE);
+            let read = |row| readers.iter().map(|reader| reader.get(row, &arena)).collect();
+            let requests: Vec<Vec<Datum<'_>>> = rows.map(read).collect();
+            requests.iter().try_for_each(|request| self.check(request))?;
+            let requests: Vec<&[Datum<'_>]> = requests.iter().map(Vec::as_slice).collect();
+            view.answer(&requests, |answer| {
                 builders.iter_mut().zip(answer).for_each(|(builder, value)| builder.push(*value));
                 count += 1;
             })?;
-            drop(request);
             arena.reset();
         }
         Ok(count)

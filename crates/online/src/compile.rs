@@ -46,6 +46,10 @@ pub(crate) struct Parts {
     pub(crate) scans: Vec<Arc<Folding>>,
     pub(crate) materialised: Vec<Materialised>,
     pub(crate) explain: Explain,
+    /// How many steps give requests that agree on what they depend on the same results.
+    pub(crate) shared_steps: usize,
+    /// Whether some step looks at the request row as a stored one.
+    pub(crate) sees_request: bool,
 }
 
 /// A chain in the making.
@@ -63,6 +67,18 @@ pub(crate) struct Compiler<'c> {
     request_table: Option<u64>,
     options: Options,
     pub(crate) parts: Parts,
+}
+
+impl Compiler<'_> {
+    /// A number for a step whose results requests share: it has to be the request's own, and to
+    /// look at nothing else of the request than its own expressions do.
+    fn shared_step(&mut self, role: Role) -> Option<usize> {
+        if role != Role::Request {
+            return None;
+        }
+        self.parts.shared_steps += 1;
+        Some(self.parts.shared_steps - 1)
+    }
 }
 
 impl<'c> Compiler<'c> {

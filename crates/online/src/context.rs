@@ -14,6 +14,7 @@ use lockstep_table::Snapshot;
 use crate::{
     frame::Leaf,
     materialise::{BatchFallback, Materialised, MaterialisedRows},
+    shared::Shared,
     window::ScanScratch,
 };
 
@@ -35,7 +36,12 @@ pub(crate) struct Context<'s> {
     pub(crate) results: &'s [OnceCell<MaterialisedRows>],
     /// Runs them.
     pub(crate) batch: &'s dyn BatchFallback,
+    /// What earlier requests of the same batch have found.
+    pub(crate) shared: Option<Shared<'s>>,
 }
+
+/// The results of plans that are run as a whole, as far as somebody asked.
+pub(crate) type Results = Vec<OnceCell<MaterialisedRows>>;
 
 impl<'s> Context<'s> {
     /// The rows of a materialised plan; it runs when somebody asks for the first time.

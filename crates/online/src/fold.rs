@@ -123,6 +123,14 @@ pub(crate) struct CurrentInputs {
     pub(crate) arguments: Vec<BoundExpr>,
 }
 
+impl CurrentInputs {
+    /// All of them.
+    pub(crate) fn exprs(&self) -> impl Iterator<Item = &BoundExpr> {
+        let others = self.conditions.iter().chain(&self.picks).chain(&self.arguments);
+        self.lanes.iter().flatten().chain(others)
+    }
+}
+
 /// The states of a scan.
 pub(crate) struct FoldScratch {
     states: Vec<State>,
@@ -315,6 +323,12 @@ impl Folding {
             }
             accumulator.add(values);
         }
+    }
+
+    /// Where the answers of all groups go.
+    pub(crate) fn slots(&self) -> impl Iterator<Item = usize> {
+        let called = self.calls.iter().flat_map(|call| &call.outputs).map(|(_, slot)| *slot);
+        self.answers.iter().map(|answer| answer.slot).chain(called)
     }
 
     /// Writes the answers of groups, a bit each, into the slots, unless they are there.

@@ -2,6 +2,7 @@
 //!
 //! [`lockstep_plan::LastJoin`] says which row that is.
 
+use bumpalo::collections::Vec as ArenaVec;
 use lockstep_diagnostic::Result;
 use lockstep_row::Datum;
 
@@ -24,6 +25,8 @@ pub(crate) struct JoinStep {
     pub(crate) filter: Option<BoundExpr>,
     /// Which slots of the left row take which values of the right row.
     pub(crate) outputs: Vec<(usize, Place)>,
+    /// Its number among the steps whose results requests share.
+    pub(crate) shared: Option<usize>,
 }
 
 /// An upper end, from the left row.
@@ -41,7 +44,42 @@ impl JoinStep {
         leaf: Leaf<'s>,
         slots: &mut [Datum<'s>],
     ) -> Result<()> {
-        let Some(right) = self.find(ctx, &Frame { leaf, slots })? else { return Ok(()) };
+        let left = Frame { leaf, slots };
+        let upper = match &self.time_bound {
+            None => None,
+            Some(end) => match end.value(ctx, &left) {
+                // A comparison with NULL is not true, and nothing is before the beginning.
+                None => return Ok(()),
+                upper => upper,
+            },
+        };
+        let keys = self.keys.iter().map(|key| key.eval(&left, ctx.arena));
+        let keys: &[_] = ctx.arena.alloc_slice_fill_iter(keys);
+        let Some((shared, step)) = ctx.shared.zip(self.shared) else {
+            return self.fill(ctx, (leaf, slots), keys, Bounds::up_to(upper));
+        };
+        let end = upper.map_or(Datum::Null, Datum::BigInt);
+        let inputs = keys.iter().copied().chain([end]);
+        let inputs = ArenaVec::from_iter_in(inputs, ctx.arena).into_bump_slice();
+        if let Some(outputs) = shared.find(step, inputs) {
+            self.outputs.iter().zip(outputs).for_each(|((slot, _), value)| slots[*slot] = *value);
+            return Ok(());
+        }
+        self.fill(ctx, (leaf, &mut *slots), keys, Bounds::up_to(upper))?;
+        let outputs = self.outputs.iter().map(|(slot, _)| slots[*slot]);
+        shared.keep(step, inputs, ctx.arena.alloc_slice_fill_iter(outputs));
+        Ok(())
+    }
+
+    fn fill<'s>(
+        &'s self,
+        ctx: &Context<'s>,
+        (leaf, slots): (Leaf<'s>, &mut [Datum<'s>]),
+        keys: &'s [Datum<'s>],
+        bounds: Bounds,
+    ) -> Result<()> {
+        let right = self.find(ctx, &Frame { leaf, slots }, keys, bounds)?;
+        let Some(right) = right else { return Ok(()) };
         for (slot, place) in &self.outputs {
             slots[*slot] = right.get(*place);
         }
@@ -52,17 +90,9 @@ impl JoinStep {
         &'s self,
         ctx: &Context<'s>,
         left: &Frame<'_, 's>,
+        keys: &'s [Datum<'s>],
+        bounds: Bounds,
     ) -> Result<Option<Frame<'s, 's>>> {
-        let bounds = match &self.time_bound {
-            None => Bounds::up_to(None),
-            Some(end) => match end.value(ctx, left) {
-                // A comparison with NULL is not true, and nothing is before the beginning.
-                None => return Ok(None),
-                upper => Bounds::up_to(upper),
-            },
-        };
-        let keys = self.keys.iter().map(|key| key.eval(left, ctx.arena));
-        let keys: &[_] = ctx.arena.alloc_slice_fill_iter(keys);
         let mut rows = self.right.open(ctx, keys, bounds)?;
         let mut request = self.right.request_row(ctx, keys, bounds)?;
         loop {

@@ -20,8 +20,10 @@
 //! | `materialise` | sub-plans that batch mode has to run |
 //! | `whole` | requests that batch mode answers over all rows |
 //! | `context` | what one answer works with |
+//! | `batch`, `shared` | many requests over one view of the tables, and what they share |
 //! | `explain` | a program in words |
 
+mod batch;
 mod chain;
 mod compile;
 mod computation;
@@ -35,11 +37,13 @@ mod machine;
 mod materialise;
 mod program;
 mod progress;
+mod shared;
 mod source;
 mod trace;
 mod whole;
 mod window;
 
+pub use batch::Batch;
 pub use compile::Tables;
 pub use materialise::BatchFallback;
 pub use program::{Options, Program};

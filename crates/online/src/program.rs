@@ -15,9 +15,10 @@ use lockstep_table::Snapshot;
 use crate::{
     chain::{Chain, LeafKind},
     compile::{Compiler, Parts, Tables},
-    context::{Context, Scratch, ScratchPool},
+    context::{Context, Results, Scratch, ScratchPool},
     frame::{Cells, Leaf, Place},
-    materialise::{BatchFallback, MaterialisedRows, copy_into},
+    materialise::{BatchFallback, copy_into},
+    shared::Shared,
     trace::{self, Role},
     whole,
     window::ScanScratch,
@@ -226,25 +227,19 @@ impl Program {
             return Diagnostic::unsupported("only a compiled program answers for earlier rows")
                 .err();
         }
-        let mut answer = None;
-        self.answer_each([(request, arrival)], arena, |row| answer = row)?;
+        self.check_width(request)?;
+        let mut scratch = self.take_scratch();
+        scratch.arena.reset();
+        let mut snapshots = ArenaVec::with_capacity_in(self.parts.tables.len(), arena);
+        snapshots.extend(self.snapshots());
+        let results = self.no_results();
+        let ctx =
+            self.context((Leaf::Values(request), arrival), (&scratch, &snapshots, &results), None);
+        let answer = self.answer_one(&ctx)?.map(|values| {
+            &*arena.alloc_slice_fill_iter(values.map(|value| copy_into(value, arena)))
+        });
+        self.put_scratch(scratch);
         Ok(answer)
-    }
-
-    /// Answers many requests over one view of the tables; none sees another. Answers come in the
-    /// order of the requests.
-    pub fn answer_batch<'a>(
-        &self,
-        requests: &[&[Datum<'_>]],
-        arena: &'a Arena,
-    ) -> Result<Vec<Option<&'a [Datum<'a>]>>> {
-        if self.whole.is_some() {
-            return requests.iter().map(|request| self.answer(request, arena)).collect();
-        }
-        let mut answers = Vec::with_capacity(requests.len());
-        let requests = requests.iter().map(|request| (*request, u64::MAX));
-        self.answer_each(requests, arena, |row| answers.push(row))?;
-        Ok(answers)
     }
 
     /// What an answer does: which tables it reads by which indexes, which windows share a scan,
@@ -253,34 +248,24 @@ impl Program {
         self.parts.explain.to_string()
     }
 
-    fn answer_each<'a, 'r>(
-        &self,
-        requests: impl IntoIterator<Item = (&'r [Datum<'r>], u64)>,
-        arena: &'a Arena,
-        mut give: impl FnMut(Option<&'a [Datum<'a>]>),
-    ) -> Result<()> {
-        let mut scratch = self.scratch.take(|| self.new_scratch());
-        let mut snapshots = ArenaVec::with_capacity_in(self.parts.tables.len(), arena);
-        snapshots.extend(self.parts.tables.iter().map(|(_, table)| table.snapshot()));
-        let results: Vec<OnceCell<MaterialisedRows>> =
-            self.parts.materialised.iter().map(|_| OnceCell::new()).collect();
-        for (request, arrival) in requests {
-            self.check_width(request)?;
-            scratch.arena.reset();
-            let request = (Leaf::Values(request), arrival);
-            let ctx = self.context(request, &scratch, &snapshots, &results);
-            give(self.answer_one(&ctx, arena)?);
-        }
-        self.scratch.put(scratch);
-        Ok(())
+    /// How many steps have results that requests share; `None` when none may.
+    pub(crate) fn shared_steps(&self) -> Option<usize> {
+        (!self.parts.sees_request && self.parts.shared_steps > 0).then_some(self.parts.shared_steps)
     }
 
-    fn context<'s>(
+    pub(crate) fn snapshots(&self) -> impl Iterator<Item = Snapshot<'_>> {
+        self.parts.tables.iter().map(|(_, table)| table.snapshot())
+    }
+
+    pub(crate) fn no_results(&self) -> Results {
+        self.parts.materialised.iter().map(|_| OnceCell::new()).collect()
+    }
+
+    pub(crate) fn context<'s>(
         &'s self,
         request: (Leaf<'s>, u64),
-        scratch: &'s Scratch,
-        snapshots: &'s [Snapshot<'s>],
-        results: &'s [OnceCell<MaterialisedRows>],
+        (scratch, snapshots, results): (&'s Scratch, &'s [Snapshot<'s>], &'s Results),
+        shared: Option<Shared<'s>>,
     ) -> Context<'s> {
         Context {
             request,
@@ -291,21 +276,21 @@ impl Program {
             materialised: &self.parts.materialised,
             results,
             batch: self.batch.as_ref(),
+            shared,
         }
     }
 
-    fn answer_one<'s, 'a>(
+    /// The values of the answer; `None` when there is none.
+    pub(crate) fn answer_one<'s>(
         &'s self,
         ctx: &Context<'s>,
-        arena: &'a Arena,
-    ) -> Result<Option<&'a [Datum<'a>]>> {
+    ) -> Result<Option<impl ExactSizeIterator<Item = Datum<'s>> + use<'s>>> {
         let (leaf, arrival) = ctx.request;
         let Some(frame) = self.chain.run(ctx, leaf, arrival)? else { return Ok(None) };
-        let values = self.places.iter().map(|place| copy_into(frame.get(*place), arena));
-        Ok(Some(arena.alloc_slice_fill_iter(values)))
+        Ok(Some(self.places.iter().map(move |place| frame.get(*place))))
     }
 
-    fn check_width(&self, request: &[Datum<'_>]) -> Result<()> {
+    pub(crate) fn check_width(&self, request: &[Datum<'_>]) -> Result<()> {
         let width = self.input().map_or(0, |schema| schema.columns.len());
         if request.len() == width {
             return Ok(());
@@ -313,6 +298,15 @@ impl Program {
         let found = request.len();
         Diagnostic::internal(format!("a request row has {width} values, this one has {found}"))
             .err()
+    }
+
+    /// Scratch memory, to be put back.
+    pub(crate) fn take_scratch(&self) -> Scratch {
+        self.scratch.take(|| self.new_scratch())
+    }
+
+    pub(crate) fn put_scratch(&self, scratch: Scratch) {
+        self.scratch.put(scratch);
     }
 
     fn new_scratch(&self) -> Scratch {

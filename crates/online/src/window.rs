@@ -7,7 +7,8 @@
 //! that those still in progress tend to be the first.
 //!
 //! Rows are collected into blocks; a block ends where the set of groups that take its rows
-//! changes. What the groups compute from a block is in [`crate::fold`]. Where an index includes
+//! changes. What the groups compute from a block is in [`crate::fold`], where groups that begin at
+//! the same row share states. Where an index includes
 //! all that the windows read, whole runs of its slots are taken instead, and the rows are left
 //! alone.
 //!
@@ -51,6 +52,8 @@ pub(crate) struct Scan {
     pub(crate) groups: Vec<Group>,
     /// What they compute.
     pub(crate) folding: std::sync::Arc<Folding>,
+    /// Its number among the steps whose results requests share.
+    pub(crate) shared: Option<usize>,
 }
 
 /// A source of a scan.
@@ -85,6 +88,30 @@ impl ScanScratch {
 impl Scan {
     /// Computes the windows of the current row into its slots.
     pub(crate) fn run<'s>(
+        &'s self,
+        ctx: &Context<'s>,
+        leaf: Leaf<'s>,
+        arrival: u64,
+        slots: &mut [Datum<'s>],
+    ) -> Result<()> {
+        let Some((shared, step)) = ctx.shared.zip(self.shared) else {
+            return self.compute(ctx, leaf, arrival, slots);
+        };
+        let current = Frame { leaf, slots };
+        let exprs = self.keys.iter().chain(&self.order).chain(self.inputs.exprs());
+        let inputs = exprs.map(|expr| expr.eval(&current, ctx.arena));
+        let inputs = ArenaVec::from_iter_in(inputs, ctx.arena).into_bump_slice();
+        if let Some(outputs) = shared.find(step, inputs) {
+            self.folding.slots().zip(outputs).for_each(|(slot, value)| slots[slot] = *value);
+            return Ok(());
+        }
+        self.compute(ctx, leaf, arrival, slots)?;
+        let outputs = self.folding.slots().map(|slot| slots[slot]);
+        shared.keep(step, inputs, ArenaVec::from_iter_in(outputs, ctx.arena).into_bump_slice());
+        Ok(())
+    }
+
+    fn compute<'s>(
         &'s self,
         ctx: &Context<'s>,
         leaf: Leaf<'s>,

@@ -41,7 +41,7 @@ impl Compiler<'_> {
             trace::mark_columns(expr, left, left_read);
         }
         self.grow(&node.left, left_read, role, draft)?;
-        let step = self.join_step(node, wanted, right_read.to_vec(), draft)?;
+        let step = self.join_step(node, wanted, right_read.to_vec(), (role, draft))?;
         let mut places = vec![Place::Absent; right_width];
         let mut outputs = step.outputs.iter();
         for (place, _) in places.iter_mut().zip(wanted).filter(|(_, is_wanted)| **is_wanted) {
@@ -58,7 +58,7 @@ impl Compiler<'_> {
         node: &LastJoin,
         wanted: &[bool],
         needed: Vec<bool>,
-        draft: &mut Draft,
+        (role, draft): (Role, &mut Draft),
     ) -> Result<JoinStep> {
         let line = self.parts.explain.open();
         let (right, right_layout) = self.source(&SourceSpec {
@@ -92,7 +92,9 @@ impl Compiler<'_> {
         };
         let outputs = right_layout.iter().zip(wanted).filter(|(_, is_wanted)| **is_wanted);
         let outputs = outputs.map(|(place, _)| (draft.new_slot(), *place)).collect();
-        Ok(JoinStep { keys, right, time_bound, filter, outputs })
+        // A condition may be about anything of the left row.
+        let shared = if filter.is_none() { self.shared_step(role) } else { None };
+        Ok(JoinStep { keys, right, time_bound, filter, outputs, shared })
     }
 }
 

@@ -64,6 +64,7 @@ impl Compiler<'_> {
         let access = self.access(&chain, traced.as_ref());
         let request =
             if spec.has_request && is_row_source { Some(spec.request_row(&layout)?) } else { None };
+        self.parts.sees_request |= request.is_some();
         let source = Source { chain, access, residual, order, request };
         let text = self.parts.describe_source(&source, spec.plan);
         self.parts.explain.close(line, text);

@@ -129,7 +129,8 @@ impl Compiler<'_> {
         let text = format!("scan for {}", describe(sharing));
         self.parts.explain.close(line, text);
         let groups = sharing.iter().map(|wanted| group(&wanted.group.window)).collect();
-        Ok(Scan { id, keys, order, inputs, sources, groups, folding })
+        let shared = self.shared_step(role);
+        Ok(Scan { id, keys, order, inputs, sources, groups, folding, shared })
     }
 
     /// How the lanes of a scan are served by what the index of its only source includes, which is

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use super::window::{any_window, begin_alike, currents, rows};
 use crate::{
     Options, Program,
-    testing::{World, column, windows},
+    testing::{TestRow, World, column, windows},
 };
 
 /// A call of a real aggregate over BIGINT columns; constants are the arguments that are literals.
@@ -93,6 +93,26 @@ fn check(program: &Program, references: &[Program], world: &World) {
     }
 }
 
+/// Requests of a batch share what they agree on, and have the answers of requests of their own.
+fn check_batch(program: &Program, world: &World) {
+    let arena = Arena::new();
+    let currents = currents(world);
+    // Each of them again, at a distance, and as it is but for a value that windows read.
+    let requests: Vec<Vec<Datum<'_>>> = (0..3)
+        .flat_map(|id| currents.iter().map(move |row| TestRow { id: row.id.max(id), ..*row }))
+        .map(|row| row.values().to_vec())
+        .collect();
+    let requests: Vec<&[Datum<'_>]> = requests.iter().map(Vec::as_slice).collect();
+    let mut alone = requests.iter().map(|request| program.answer(request, &arena).unwrap());
+    let check = |answer: &[Datum<'_>]| {
+        let expected = alone.next().unwrap().unwrap();
+        let mut pairs = answer.iter().zip(expected);
+        assert!(pairs.all(|(left, right)| left.is_bit_equal(right)), "{answer:?}, {expected:?}");
+    };
+    program.batch().answer(&requests, check).unwrap();
+    assert!(alone.next().is_none());
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
@@ -121,7 +141,9 @@ proptest! {
         check(&compile(&groups, false, false, false), &references, &world);
         check(&compile(&groups, true, false, false), &references, &world);
         check(&compile(&groups, true, true, false), &references, &world);
-        check(&compile(&groups, true, true, true), &references, &world);
+        let program = compile(&groups, true, true, true);
+        check(&program, &references, &world);
+        check_batch(&program, &world);
     }
 }
 

@@ -329,8 +329,9 @@ fn answers_of_a_batch_do_not_see_each_other() {
         .map(|id| TestRow { id, k: Some(1), ts: Some(20), arrival: u64::MAX }.values())
         .collect();
     let requests: Vec<&[_]> = requests.iter().map(|request| &request[..]).collect();
-    let arena = lockstep_row::Arena::new();
-    let answers = program.answer_batch(&requests, &arena).unwrap();
-    let lists: Vec<_> = answers.iter().map(|answer| answer.unwrap()[3].as_str().unwrap()).collect();
+    let mut lists = Vec::new();
+    let list =
+        |answer: &[lockstep_row::Datum<'_>]| lists.push(answer[3].as_str().unwrap().to_owned());
+    program.batch().answer(&requests, list).unwrap();
     assert_eq!(lists, ["7,2,1", "8,2,1"]);
 }

@@ -1,0 +1,102 @@
+//! Many requests over one view of the tables.
+
+use lockstep_diagnostic::Result;
+use lockstep_row::{Arena, Datum};
+use lockstep_table::Snapshot;
+
+use crate::{
+    context::{Results, Scratch},
+    frame::Leaf,
+    program::Program,
+    shared::Shared,
+};
+
+/// Scratch memory is given back when an answer leaves more than this behind. What requests share
+/// goes with it.
+const SCRATCH_BYTES_MAX: usize = 1 << 20;
+
+/// Requests that see the tables as of one moment, that at which it was made. While it lives, no
+/// removed row is freed. It cannot be sent to another thread.
+pub struct Batch<'p> {
+    program: &'p Program,
+    scratch: Scratch,
+    snapshots: Vec<Snapshot<'p>>,
+    results: Results,
+}
+
+impl Program {
+    /// Begins a batch.
+    pub fn batch(&self) -> Batch<'_> {
+        Batch {
+            program: self,
+            scratch: self.take_scratch(),
+            snapshots: self.snapshots().collect(),
+            results: self.no_results(),
+        }
+    }
+}
+
+impl Batch<'_> {
+    /// Answers requests in their order; none sees another. A request has no answer, one or several,
+    /// as [`Program::answer_rows`] says. An error ends it.
+    ///
+    /// *Cost*: what [`Program::answer`] costs for each, but a window or a LAST JOIN is computed once
+    /// for requests of one call, not too far apart, that agree on all that it depends on.
+    pub fn answer(
+        &mut self,
+        requests: &[&[Datum<'_>]],
+        mut give: impl FnMut(&[Datum<'_>]),
+    ) -> Result<()> {
+        if !self.program.is_compiled() {
+            let mut arena = Arena::new();
+            for request in requests {
+                self.program.answer_rows(request, &arena, &mut give)?;
+                arena.reset();
+            }
+            return Ok(());
+        }
+        let mut ahead = requests;
+        while !ahead.is_empty() {
+            self.scratch.arena.reset();
+            let count = self.answer_some(ahead, &mut give)?;
+            ahead = &ahead[count..];
+        }
+        Ok(())
+    }
+
+    /// Answers the first requests, until scratch memory is full, and returns how many.
+    fn answer_some(
+        &self,
+        requests: &[&[Datum<'_>]],
+        give: &mut dyn FnMut(&[Datum<'_>]),
+    ) -> Result<usize> {
+        let arena = &self.scratch.arena;
+        let steps = self.program.shared_steps().filter(|_| requests.len() > 1);
+        let shared = steps.map(|steps| Shared::new_in(arena, steps));
+        for (count, request) in (1..).zip(requests) {
+            self.program.check_width(request)?;
+            let request = (Leaf::Values(request), u64::MAX);
+            let view = (&self.scratch, &self.snapshots[..], &self.results);
+            let ctx = self.program.context(request, view, shared);
+            if let Some(values) = self.program.answer_one(&ctx)? {
+                give(arena.alloc_slice_fill_iter(values));
+            }
+            if arena.allocated_bytes() - arena.chunk_capacity() > SCRATCH_BYTES_MAX {
+                return Ok(count);
+            }
+        }
+        Ok(requests.len())
+    }
+}
+
+impl Drop for Batch<'_> {
+    fn drop(&mut self) {
+        self.program.put_scratch(std::mem::take(&mut self.scratch));
+    }
+}
+
+impl std::fmt::Debug for Batch<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Batch").finish_non_exhaustive()
+    }
+}
