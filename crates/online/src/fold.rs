@@ -123,14 +123,6 @@ pub(crate) struct CurrentInputs {
     pub(crate) arguments: Vec<BoundExpr>,
 }
 
-impl CurrentInputs {
-    /// All of them.
-    pub(crate) fn exprs(&self) -> impl Iterator<Item = &BoundExpr> {
-        let others = self.conditions.iter().chain(&self.picks).chain(&self.arguments);
-        self.lanes.iter().flatten().chain(others)
-    }
-}
-
 /// The states of a scan.
 pub(crate) struct FoldScratch {
     states: Vec<State>,
@@ -260,6 +252,24 @@ impl Folding {
         for pick in self.picks.iter().filter(|pick| takers & pick.groups != 0) {
             scratch.states[pick.state].pick(rows, |row| value(pick, row));
         }
+    }
+
+    /// What these groups read of the current row.
+    pub(crate) fn current_exprs<'f>(
+        &'f self,
+        inputs: &'f CurrentInputs,
+        groups: u64,
+    ) -> impl Iterator<Item = &'f BoundExpr> {
+        let lanes = self.lanes.iter().zip(&inputs.lanes);
+        let lanes = lanes.filter(move |(lane, _)| lane.groups & groups != 0);
+        let values = lanes.flat_map(|(lane, value)| {
+            value.iter().chain(lane.condition.map(|condition| &inputs.conditions[condition]))
+        });
+        let picks = self.picks.iter().filter(move |pick| pick.groups & groups != 0);
+        let picked = picks.map(|pick| &inputs.picks[pick.input]);
+        let calls = self.calls.iter().filter(move |call| call.groups & groups != 0);
+        let arguments = calls.flat_map(|call| &inputs.arguments[call.arguments.clone()]);
+        values.chain(picked).chain(arguments)
     }
 
     /// Feeds the current row.

@@ -98,7 +98,11 @@ impl Scan {
             return self.compute(ctx, leaf, arrival, slots);
         };
         let current = Frame { leaf, slots };
-        let exprs = self.keys.iter().chain(&self.order).chain(self.inputs.exprs());
+        let has_current_row = |at: &usize| self.groups[*at].has_current_row();
+        let groups = (0..self.groups.len()).filter(has_current_row);
+        let groups = groups.fold(0, |groups, at| groups | 1 << at);
+        let own = self.folding.current_exprs(&self.inputs, groups);
+        let exprs = self.keys.iter().chain(&self.order).chain(own);
         let inputs = exprs.map(|expr| expr.eval(&current, ctx.arena));
         let inputs = ArenaVec::from_iter_in(inputs, ctx.arena).into_bump_slice();
         if let Some(outputs) = shared.find(step, inputs) {
