@@ -220,15 +220,21 @@ fn lower_case(case: &Case, schema: &DFSchema) -> Option<Node> {
     if case.expr.is_some() {
         return None;
     }
-    let (_, first) = case.when_then_expr.first()?;
-    let kind = lower(first, schema)?.kind();
-    let of_kind = |expr: &Expr| lower(expr, schema).filter(|node| node.kind() == kind);
+    // Each part once: where CASE is nested, twice would be twice at each level.
+    let branch = |(when, then): &(Box<Expr>, Box<Expr>)| {
+        Some((lower_bool(when, schema)?, lower(then, schema)?))
+    };
+    let branches = case.when_then_expr.iter().map(branch).collect::<Option<Vec<_>>>()?;
+    let kind = branches.first()?.1.kind();
     let mut node = match &case.else_expr {
-        Some(otherwise) => of_kind(otherwise)?,
+        Some(otherwise) => lower(otherwise, schema)?,
         None => Node::Constant(kind, None),
     };
-    for (when, then) in case.when_then_expr.iter().rev() {
-        node = Node::Select(kind, Box::new([lower_bool(when, schema)?, of_kind(then)?, node]));
+    if branches.iter().map(|(_, then)| then).chain([&node]).any(|part| part.kind() != kind) {
+        return None;
+    }
+    for (when, then) in branches.into_iter().rev() {
+        node = Node::Select(kind, Box::new([when, then, node]));
     }
     Some(node)
 }

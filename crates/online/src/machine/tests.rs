@@ -2,7 +2,7 @@
 
 use datafusion::{
     common::{DFSchema, ScalarValue},
-    logical_expr::{Expr, Operator, binary_expr, col, when},
+    logical_expr::{Expr, Operator, binary_expr, col, lit, when},
 };
 use lockstep_function::{Arguments, RowExpr, Settings, cast, scalar, udf::scalar_call};
 use lockstep_row::{
@@ -205,4 +205,14 @@ proptest! {
             prop_assert_eq!(out[1], integer.cast_unsigned());
         }
     }
+}
+
+/// Each level once: twice would be 2^64 times.
+#[test]
+fn a_deeply_nested_case_has_a_machine_form() {
+    let nest = |inner: Expr, _| when(col("c0"), inner).end().unwrap();
+    let expr = (0..64).fold(lit(1_i64), nest);
+    let node = lower(&expr, &df_schema()).unwrap();
+    assert_eq!(node.kind(), Kind::BigInt);
+    assert!(RowProgram::compile(vec![node]).is_some());
 }
