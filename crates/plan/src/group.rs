@@ -38,6 +38,11 @@ impl<'a> GroupCalls<'a> {
         Self { binder, keys, calls: Vec::new() }
     }
 
+    /// Whether there is neither a key nor an aggregate.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.keys.is_empty() && self.calls.is_empty()
+    }
+
     /// Groups the input.
     pub(crate) fn group(self, input: LogicalPlan) -> Result<Grouped> {
         for key in &self.keys {

@@ -82,6 +82,12 @@ impl Binder<'_> {
             None => None,
         };
         let sort = self.sort_keys(order_by, &items, &scope, &mut calls)?;
+        if let Some(having) = select.having.as_ref().filter(|_| calls.is_empty()) {
+            return Diagnostic::new(code::GROUPING_ERROR, "HAVING needs GROUP BY or an aggregate")
+                .at(having.span)
+                .with_hint("A condition on single rows belongs in WHERE.")
+                .err();
+        }
         let grouped = calls.group(input.plan)?;
         let items = items
             .into_iter()
