@@ -82,6 +82,8 @@ pub(crate) struct SourceInputs {
     /// For each lane, where the index includes what it reads; empty when it does not include what
     /// all of them read.
     pub(crate) records: Vec<RecordInput>,
+    /// The fields of records that are read: where each begins, and its width.
+    pub(crate) fields: Vec<(usize, usize)>,
     pub(crate) conditions: Vec<BoundExpr>,
     pub(crate) picks: Vec<BoundExpr>,
     pub(crate) arguments: Vec<BoundExpr>,
@@ -92,6 +94,14 @@ pub(crate) struct SourceInputs {
 }
 
 impl SourceInputs {
+    /// Reads records from now on, if there are any.
+    pub(crate) fn include(&mut self, records: Vec<RecordInput>) {
+        self.fields = records.iter().flat_map(RecordInput::fields).collect();
+        self.fields.sort_unstable();
+        self.fields.dedup();
+        self.records = records;
+    }
+
     /// Asks for what will be read of a row.
     #[inline]
     pub(crate) fn prefetch(&self, row: &Frame<'_, '_>) {
@@ -229,7 +239,6 @@ impl Folding {
         (buffers, arena): (&mut Buffers<'s>, &'s Arena),
     ) {
         debug_assert!(self.calls.is_empty(), "an accumulator is fed from rows");
-        buffers.start_records();
         for (lane, input) in self.lanes.iter().zip(&inputs.records) {
             if lane.groups & takers != 0 {
                 lane.feed(scratch, takers, input.gather(lane, (run, records), buffers));

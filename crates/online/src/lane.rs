@@ -8,9 +8,7 @@
 use std::sync::Arc;
 
 use lockstep_function::aggregate::fold::{self, State};
-use lockstep_row::{
-    Arena, Datum, FixedColumn, FixedKind, IncludedText, ShortText, TextCell, TextColumn,
-};
+use lockstep_row::{Arena, Datum, FixedColumn, FixedKind, ShortText, TextCell, TextColumn};
 use lockstep_table::{Records, Run};
 
 use crate::{
@@ -91,23 +89,15 @@ pub(crate) struct Buffers<'s> {
     floats: [f64; LANE_ROWS],
     texts: [&'s str; LANE_ROWS],
     shorts: [ShortText; LANE_ROWS],
-    /// A byte of each record of the run, and which byte.
-    nulls: (Option<usize>, [u8; LANE_ROWS]),
 }
 
 impl Buffers<'_> {
-    /// To be called before the lanes of other records.
-    pub(crate) fn start_records(&mut self) {
-        self.nulls.0 = None;
-    }
-
     pub(crate) fn new() -> Self {
         Self {
             integers: [0; LANE_ROWS],
             floats: [0.0; LANE_ROWS],
             texts: [""; LANE_ROWS],
             shorts: [ShortText::default(); LANE_ROWS],
-            nulls: (None, [0; LANE_ROWS]),
         }
     }
 }
@@ -132,11 +122,11 @@ impl Input {
             }
             (Class::Rows, input) => fold::Lane::Rows(input.count(rows, arena)),
             (Class::Integers, Self::Fixed(column)) => {
-                let count = gather_integers(*column, stored(rows), integers);
+                let count = gather_integers(*column, Values::Rows(stored(rows)), integers);
                 fold::Lane::Integers(kept(integers, count, lane.passes_zero))
             }
             (Class::Floats, Self::Fixed(column)) => {
-                let count = gather_floats(*column, stored(rows), floats);
+                let count = gather_floats(*column, Values::Rows(stored(rows)), floats);
                 fold::Lane::Floats(kept(floats, count, lane.passes_zero))
             }
             (Class::Integers, Self::Expr(expr)) => {
@@ -232,44 +222,39 @@ fn collect<'b, 'r, T: Word>(
 
 impl RecordInput {
     /// Collects the values that are not NULL, of at most [`LANE_ROWS`] rows.
-    pub(crate) fn gather<'b, 's>(
+    pub(crate) fn gather<'b, 's: 'b>(
         &'s self,
         lane: &Lane,
         (run, records): (&Run<'s>, Records<'s>),
         buffers: &'b mut Buffers<'s>,
     ) -> fold::Lane<'b> {
-        let Buffers { integers, floats, texts, shorts, nulls } = buffers;
-        let rows = records.iter();
+        let Buffers { integers, floats, texts, shorts } = buffers;
         match (lane.class, self) {
-            (Class::Rows, input) => fold::Lane::Rows(input.count(records, nulls)),
+            (Class::Rows, input) => fold::Lane::Rows(input.count(records)),
             (Class::Integers, Self::Fixed(column)) => {
-                let count = gather_integers(*column, rows, integers);
+                let count =
+                    gather_integers(*column, Values::<NoRows<'_>>::Records(records), integers);
                 fold::Lane::Integers(kept(integers, count, lane.passes_zero))
             }
             (Class::Integers, Self::Machine(program)) => {
-                fold::Lane::Integers(collect(program, rows, integers))
+                fold::Lane::Integers(collect_records(program, records, integers))
             }
             (Class::Floats, Self::Fixed(column)) => {
-                let count = gather_floats(*column, rows, floats);
+                let count = gather_floats(*column, Values::<NoRows<'_>>::Records(records), floats);
                 fold::Lane::Floats(kept(floats, count, lane.passes_zero))
             }
             (Class::Floats, Self::Machine(program)) => {
-                fold::Lane::Floats(collect(program, rows, floats))
+                fold::Lane::Floats(collect_records(program, records, floats))
             }
             (Class::Texts, Self::Text(cell, column)) => {
-                let mut count = 0;
-                for record in rows {
-                    match cell.read(record) {
-                        IncludedText::Null => {}
-                        IncludedText::Short(text) => {
-                            shorts[count] = text;
-                            count += 1;
-                        }
-                        IncludedText::InRow => {
-                            return fold::Lane::Texts(gather_texts(*column, run, texts));
-                        }
-                    }
+                let Some(found) = TextCell::texts(records.field(cell.at(), TextCell::WIDTH)) else {
+                    return fold::Lane::Texts(gather_texts(*column, run, texts));
+                };
+                let nulls = Nulls::of(records, cell.null_bit());
+                if !nulls.are_there() {
+                    return fold::Lane::ShortTexts(found);
                 }
+                let count = nulls.leave_out(found.iter().copied(), shorts);
                 fold::Lane::ShortTexts(&shorts[..count])
             }
             _ => {
@@ -279,27 +264,73 @@ impl RecordInput {
         }
     }
 
-    fn count(
-        &self,
-        records: Records<'_>,
-        (gathered, nulls): &mut (Option<usize>, [u8; LANE_ROWS]),
-    ) -> usize {
-        let rows = records.iter();
+    fn count(&self, records: Records<'_>) -> usize {
         match self {
             Self::Nothing => records.len(),
-            Self::Presence(byte, mask) => {
-                // Columns share the byte, which is looked for once.
-                if *gathered != Some(*byte) {
-                    rows.zip(nulls.iter_mut()).for_each(|(record, null)| *null = record[*byte]);
-                    *gathered = Some(*byte);
-                }
-                let nulls = nulls[..records.len()].iter();
-                nulls.map(|null| usize::from(null & mask == 0)).sum()
-            }
-            Self::Fixed(column) => rows.filter(|record| !column.is_null(record)).count(),
-            Self::Text(cell, _) => rows.filter(|row| cell.read(row) != IncludedText::Null).count(),
-            Self::Machine(program) => collect(program, rows, &mut [0; LANE_ROWS]).len(),
+            Self::Presence(byte, mask) => Nulls::of(records, (*byte, *mask)).values(),
+            Self::Fixed(column) => Nulls::of(records, column.null_bit()).values(),
+            Self::Text(cell, _) => Nulls::of(records, cell.null_bit()).values(),
+            Self::Machine(program) => collect_records(program, records, &mut [0; LANE_ROWS]).len(),
         }
+    }
+
+    /// The fields of the records that are read: where each begins, and its width.
+    pub(crate) fn fields(&self) -> Vec<(usize, usize)> {
+        let of_fixed =
+            |column: &FixedColumn| [(column.null_bit().0, 1), (column.at(), column.kind().size())];
+        match self {
+            Self::Nothing => Vec::new(),
+            Self::Presence(byte, _) => vec![(*byte, 1)],
+            Self::Fixed(column) => of_fixed(column).to_vec(),
+            Self::Text(cell, _) => vec![(cell.null_bit().0, 1), (cell.at(), TextCell::WIDTH)],
+            Self::Machine(program) => program.columns().flat_map(of_fixed).collect(),
+        }
+    }
+}
+
+/// The values of the records of rows that count.
+fn collect_records<'b, T: Word>(
+    program: &LaneProgram,
+    records: Records<'_>,
+    out: &'b mut [T; LANE_ROWS],
+) -> &'b [T] {
+    assert!(records.len() <= LANE_ROWS, "there is room for a value of each");
+    // SAFETY: there is room for a value of each, of 64 bits.
+    let count = unsafe { program.run_records(records, out.as_mut_ptr().cast()) };
+    &out[..count]
+}
+
+/// Which of some records have NULL in a column: a byte of each, oldest first, and the bit of it.
+#[derive(Clone, Copy)]
+struct Nulls<'s> {
+    bytes: &'s [u8],
+    mask: u8,
+}
+
+impl<'s> Nulls<'s> {
+    fn of(records: Records<'s>, (byte, mask): (usize, u8)) -> Self {
+        Self { bytes: records.field(byte, 1), mask }
+    }
+
+    fn are_there(self) -> bool {
+        self.bytes.iter().fold(0, |all, byte| all | byte) & self.mask != 0
+    }
+
+    /// How many are not NULL.
+    fn values(self) -> usize {
+        self.bytes.iter().map(|byte| usize::from(byte & self.mask == 0)).sum()
+    }
+
+    /// Writes every value and steps on when it is not NULL: there is no branch to guess wrong.
+    /// Returns how many there are.
+    #[inline]
+    fn leave_out<T>(self, values: impl Iterator<Item = T>, out: &mut [T; LANE_ROWS]) -> usize {
+        let mut count = 0;
+        for (value, byte) in values.zip(self.bytes) {
+            out[count] = value;
+            count += usize::from(byte & self.mask == 0);
+        }
+        count
     }
 }
 
@@ -370,9 +401,18 @@ fn each<'s, T>(
     count
 }
 
+/// Where the values of a column of fixed width are.
+enum Values<'r, R> {
+    Rows(R),
+    Records(Records<'r>),
+}
+
+/// Values that are nowhere but in records.
+type NoRows<'r> = std::iter::Empty<&'r [u8]>;
+
 fn gather_integers<'r>(
     column: FixedColumn,
-    rows: impl Iterator<Item = &'r [u8]>,
+    rows: Values<'r, impl Iterator<Item = &'r [u8]>>,
     out: &mut [i64; LANE_ROWS],
 ) -> usize {
     match column.kind() {
@@ -389,7 +429,7 @@ fn gather_integers<'r>(
 
 fn gather_floats<'r>(
     column: FixedColumn,
-    rows: impl Iterator<Item = &'r [u8]>,
+    rows: Values<'r, impl Iterator<Item = &'r [u8]>>,
     out: &mut [f64; LANE_ROWS],
 ) -> usize {
     match column.kind() {
@@ -402,21 +442,35 @@ fn gather_floats<'r>(
     }
 }
 
-/// Writes every value and steps on when it is not NULL: there is no branch to guess wrong. Rows are
-/// stored rows or records, at most [`LANE_ROWS`].
+/// Collects the values that are not NULL, of at most [`LANE_ROWS`] rows.
 #[inline]
 fn gather<'r, T, const SIZE: usize>(
     column: FixedColumn,
-    rows: impl Iterator<Item = &'r [u8]>,
+    rows: Values<'r, impl Iterator<Item = &'r [u8]>>,
     out: &mut [T; LANE_ROWS],
     read: impl Fn([u8; SIZE]) -> T,
 ) -> usize {
-    let mut count = 0;
-    for bytes in rows {
-        out[count] = read(column.bytes(bytes));
-        count += usize::from(!column.is_null(bytes));
+    match rows {
+        Values::Rows(rows) => {
+            // Every value is written; a NULL is written over: there is no branch to guess wrong.
+            let mut count = 0;
+            for bytes in rows {
+                out[count] = read(column.bytes(bytes));
+                count += usize::from(!column.is_null(bytes));
+            }
+            count
+        }
+        Values::Records(records) => {
+            let values = records.field(column.at(), SIZE).as_chunks().0;
+            let values = values.iter().map(|bytes| read(*bytes));
+            let nulls = Nulls::of(records, column.null_bit());
+            if nulls.are_there() {
+                return nulls.leave_out(values, out);
+            }
+            out.iter_mut().zip(values).for_each(|(out, value)| *out = value);
+            records.len()
+        }
     }
-    count
 }
 
 /// The texts of the rows of a run.

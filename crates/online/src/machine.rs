@@ -1,9 +1,9 @@
 //! Machine code for expressions, made by Cranelift when a program is compiled.
 //!
 //! Two kinds of code: a [`RowProgram`] computes expressions of one row, whose columns it is given
-//! as [`Cell`]s; a [`LaneProgram`] goes through the stored rows of a block, reads their columns in
-//! place (see `lockstep_row::FixedColumn`), and collects the values of one expression where a
-//! condition holds. Both give, bit for bit, what the row form of the expression gives: `tests`
+//! as [`Cell`]s; a [`LaneProgram`] goes through the stored rows of a block, or through the fields of
+//! their records, reads columns in place (see `lockstep_row::FixedColumn`), and collects the values
+//! of one expression where a condition holds. Both give, bit for bit, what the row form of the expression gives: `tests`
 //! compare them.
 //!
 //! Code is kept as long as a program uses it. Programs that need the same code share it: it is
@@ -29,6 +29,7 @@ use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{Module, default_libcall_names};
 use lockstep_host::sync::Mutex;
 use lockstep_row::{Datum, FixedColumn, FixedKind};
+use lockstep_table::Records;
 
 use self::emit::{Emitter, Typed, machine_type};
 pub(crate) use self::expression::{Kind, Node, lower};
@@ -94,9 +95,22 @@ pub(crate) struct RowProgram {
 #[derive(Debug)]
 pub(crate) struct LaneProgram {
     code: Code,
-    /// Where in a row the values are that are read.
-    places: Vec<usize>,
+    form: Form,
+    /// The columns that are read.
+    columns: Vec<FixedColumn>,
 }
+
+/// What a [`LaneProgram`] goes through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Form {
+    /// Stored rows, each wherever it is.
+    Rows,
+    /// Fields of records: the values of a column one after the other, and so their NULL bytes.
+    Records,
+}
+
+/// The most columns that code for records reads.
+const RECORD_COLUMNS_MAX: usize = 32;
 
 /// What a [`LaneProgram`] is made of; columns of expressions are those of the row.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -107,8 +121,9 @@ pub(crate) struct LaneSpec {
     pub(crate) passes_zero: bool,
     /// Whether values are wanted, or only their number.
     pub(crate) keeps_values: bool,
-    /// Where the columns are.
+    /// Where the columns are, in a row or in a record.
     pub(crate) columns: Vec<(usize, FixedColumn)>,
+    pub(crate) form: Form,
 }
 
 /// Code that was made before and may still be in use.
@@ -177,6 +192,9 @@ impl LaneProgram {
     }
 
     fn make(spec: &LaneSpec) -> Option<Self> {
+        if spec.form == Form::Records && spec.columns.len() > RECORD_COLUMNS_MAX {
+            return None;
+        }
         let code = Code::make(
             |signature| {
                 signature.params.extend([AbiParam::new(types::I64); 3]);
@@ -184,13 +202,13 @@ impl LaneProgram {
             },
             |builder, parameters| emit_lane(builder, parameters, spec),
         )?;
-        let places = spec.columns.iter().map(|(_, column)| column.at());
-        Some(Self { code, places: places.collect() })
+        let columns = spec.columns.iter().map(|(_, column)| *column).collect();
+        Some(Self { code, form: spec.form, columns })
     }
 
-    /// Where in a row the values begin that are read.
-    pub(crate) fn places(&self) -> impl Iterator<Item = usize> {
-        self.places.iter().copied()
+    /// The columns that are read.
+    pub(crate) fn columns(&self) -> impl Iterator<Item = &FixedColumn> {
+        self.columns.iter()
     }
 
     /// Collects the values of the rows that count into `out`, and says how many there are.
@@ -200,12 +218,40 @@ impl LaneProgram {
     /// Each pointer is the beginning of an encoded row of the schema whose columns the code was
     /// made for, and `out` has room for a value of each row.
     pub(crate) unsafe fn run(&self, rows: &[*const u8], out: *mut u64) -> usize {
-        // SAFETY: the code was made by `make` with this signature and lives as long as `self`. It
-        // reads columns of the rows, at the places that the schema gives them, and writes at most
-        // as many values as there are rows.
+        assert_eq!(self.form, Form::Rows, "the code is for rows");
+        // SAFETY: it reads columns of the rows, at the places that the schema gives them, and
+        // writes at most as many values as there are rows.
+        unsafe { self.enter(rows, rows.len(), out) }
+    }
+
+    /// Collects the values of the records of rows that count into `out`, and says how many there
+    /// are. Panics when the records do not have the columns that the code was made for.
+    ///
+    /// # Safety
+    ///
+    /// `out` has room for a value of each record.
+    pub(crate) unsafe fn run_records(&self, records: Records<'_>, out: *mut u64) -> usize {
+        assert_eq!(self.form, Form::Records, "the code is for records");
+        let mut starts = [std::ptr::null(); RECORD_COLUMNS_MAX * 2];
+        for (column, [values, nulls]) in self.columns.iter().zip(starts.as_chunks_mut().0) {
+            *values = records.field(column.at(), column.kind().size()).as_ptr();
+            *nulls = records.field(column.null_bit().0, 1).as_ptr();
+        }
+        // SAFETY: it reads as many values, and NULL bytes, of each column as there are records, and
+        // writes at most as many values.
+        unsafe { self.enter(&starts, records.len(), out) }
+    }
+
+    /// # Safety
+    ///
+    /// The code may read from the starts on, for so many rows, what it was made to read, and write
+    /// as many values to `out`.
+    unsafe fn enter(&self, starts: &[*const u8], rows: usize, out: *mut u64) -> usize {
+        // SAFETY: the code was made by `make` with this signature and lives as long as `self`; the
+        // caller's promise.
         unsafe {
             let entry = std::mem::transmute::<*const u8, LaneEntry>(self.code.entry);
-            entry(rows.as_ptr(), rows.len(), out)
+            entry(starts.as_ptr(), rows, out)
         }
     }
 }
@@ -251,7 +297,14 @@ const _: () = assert!(CELL_BYTES == 16 && size_of::<Cell>() == 16);
 
 /// A loop over the rows.
 fn emit_lane(builder: &mut FunctionBuilder<'_>, parameters: &[Value], spec: &LaneSpec) {
-    let [rows, row_count, out] = [parameters[0], parameters[1], parameters[2]];
+    let [starts, row_count, out] = [parameters[0], parameters[1], parameters[2]];
+    let mut fields = Vec::new();
+    if spec.form == Form::Records {
+        let mut start =
+            |at: i32| builder.ins().load(types::I64, MemFlagsData::trusted(), starts, at);
+        let columns = (0..).step_by(16).take(spec.columns.len());
+        fields.extend(columns.map(|at| [start(at), start(at + 8)]));
+    }
     let (header, body, exit) =
         (builder.create_block(), builder.create_block(), builder.create_block());
     for block in [header, body, exit] {
@@ -269,11 +322,18 @@ fn emit_lane(builder: &mut FunctionBuilder<'_>, parameters: &[Value], spec: &Lan
 
     builder.switch_to_block(body);
     let [at, count] = [builder.block_params(body)[0], builder.block_params(body)[1]];
-    let (eight, one) = (builder.ins().iconst(types::I64, 8), builder.ins().iconst(types::I64, 1));
-    let offset = builder.ins().imul(at, eight);
-    let place = builder.ins().iadd(rows, offset);
-    let row = builder.ins().load(types::I64, MemFlagsData::trusted(), place, 0);
-    let keep = emit_row(builder, row, (out, count), spec);
+    let one = builder.ins().iconst(types::I64, 1);
+    let columns = match spec.form {
+        Form::Rows => {
+            let eight = builder.ins().iconst(types::I64, 8);
+            let offset = builder.ins().imul(at, eight);
+            let place = builder.ins().iadd(starts, offset);
+            let row = builder.ins().load(types::I64, MemFlagsData::trusted(), place, 0);
+            load_columns(builder, row, spec)
+        }
+        Form::Records => load_fields(builder, at, (&fields, spec)),
+    };
+    let keep = emit_row(builder, columns, (out, count), spec);
     let keep = builder.ins().uextend(types::I64, keep);
     let count = builder.ins().iadd(count, keep);
     let next = builder.ins().iadd(at, one);
@@ -287,13 +347,10 @@ fn emit_lane(builder: &mut FunctionBuilder<'_>, parameters: &[Value], spec: &Lan
 /// Writes the value of a row to its place and says whether the row counts: 1 or 0, in 8 bits.
 fn emit_row(
     builder: &mut FunctionBuilder<'_>,
-    row: Value,
+    columns: HashMap<usize, Typed>,
     (out, count): (Value, Value),
     spec: &LaneSpec,
 ) -> Value {
-    let columns = spec.columns.iter();
-    let columns = columns.map(|(column, place)| (*column, load_column(builder, row, *place)));
-    let columns: HashMap<usize, Typed> = columns.collect();
     let mut emitter = Emitter::new(builder, columns);
     let condition = spec.condition.as_ref().map(|condition| emitter.emit(condition));
     let mut keep = condition.map(|condition| emitter.is_true(condition));
@@ -325,21 +382,56 @@ fn emit_row(
     }
 }
 
-fn load_column(builder: &mut FunctionBuilder<'_>, row: Value, column: FixedColumn) -> Typed {
+/// The columns of a row.
+fn load_columns(
+    builder: &mut FunctionBuilder<'_>,
+    row: Value,
+    spec: &LaneSpec,
+) -> HashMap<usize, Typed> {
+    let place = |at: usize| i32::try_from(at).expect("the fixed section is shorter than 2 GiB");
+    let load = |(name, column): &(usize, FixedColumn)| {
+        let (null_byte, _) = column.null_bit();
+        let (value, nulls) = ((row, place(column.at())), (row, place(null_byte)));
+        (*name, load_column(builder, (value, nulls), *column))
+    };
+    spec.columns.iter().map(load).collect()
+}
+
+/// The columns of the record at `at`, each with where its values and its NULL bytes begin.
+fn load_fields(
+    builder: &mut FunctionBuilder<'_>,
+    at: Value,
+    (fields, spec): (&[[Value; 2]], &LaneSpec),
+) -> HashMap<usize, Typed> {
+    let load = |((name, column), [values, nulls]): (&(usize, FixedColumn), &[Value; 2])| {
+        let width = i64::try_from(column.kind().size()).expect("a width is small");
+        let width = builder.ins().iconst(types::I64, width);
+        let offset = builder.ins().imul(at, width);
+        let value = builder.ins().iadd(*values, offset);
+        let null = builder.ins().iadd(*nulls, at);
+        (*name, load_column(builder, ((value, 0), (null, 0)), *column))
+    };
+    spec.columns.iter().zip(fields).map(load).collect()
+}
+
+/// A value and the byte with its NULL bit, each from a pointer and a distance.
+fn load_column(
+    builder: &mut FunctionBuilder<'_>,
+    ((value, at), (nulls, nulls_at)): ((Value, i32), (Value, i32)),
+    column: FixedColumn,
+) -> Typed {
     // Columns are not aligned.
     let flags = MemFlagsData::new().with_notrap();
-    let place = |at: usize| i32::try_from(at).expect("the fixed section is shorter than 2 GiB");
-    let at = place(column.at());
     let bits = match column.kind() {
-        FixedKind::Bool => builder.ins().load(types::I8, flags, row, at),
-        FixedKind::I16 => builder.ins().sload16(types::I64, flags, row, at),
-        FixedKind::I32 => builder.ins().sload32(flags, row, at),
-        FixedKind::I64 => builder.ins().load(types::I64, flags, row, at),
-        FixedKind::F32 => builder.ins().load(types::F32, flags, row, at),
-        FixedKind::F64 => builder.ins().load(types::F64, flags, row, at),
+        FixedKind::Bool => builder.ins().load(types::I8, flags, value, at),
+        FixedKind::I16 => builder.ins().sload16(types::I64, flags, value, at),
+        FixedKind::I32 => builder.ins().sload32(flags, value, at),
+        FixedKind::I64 => builder.ins().load(types::I64, flags, value, at),
+        FixedKind::F32 => builder.ins().load(types::F32, flags, value, at),
+        FixedKind::F64 => builder.ins().load(types::F64, flags, value, at),
     };
-    let (null_byte, null_mask) = column.null_bit();
-    let nulls = builder.ins().load(types::I8, flags, row, place(null_byte));
+    let (_, null_mask) = column.null_bit();
+    let nulls = builder.ins().load(types::I8, flags, nulls, nulls_at);
     let bit = builder.ins().iconst(types::I8, i64::from(null_mask.trailing_zeros()));
     let shifted = builder.ins().ushr(nulls, bit);
     let one = builder.ins().iconst(types::I8, 1);

@@ -206,7 +206,7 @@ impl Scan {
         current: i64,
     ) {
         while let Some(run) = rows.next_run() {
-            rows.prefetch_next_run();
+            rows.prefetch_next_run(&self.sources[0].inputs.fields);
             // NULL stands at the end of time as the least value does.
             let timed = count_since(&run, i64::MIN + 1);
             self.take_run(block, progress, &run.slice(0..timed), current);

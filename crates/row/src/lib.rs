@@ -28,7 +28,7 @@ mod short_text;
 pub use codec::{FixedColumn, FixedKind, RowCodec, RowError, RowView, TextColumn};
 pub use data_type::DataType;
 pub use datum::{Arena, Datum, Value};
-pub use projection::{IncludedColumn, IncludedText, Projection, TextCell};
+pub use projection::{IncludedColumn, Projection, TextCell};
 pub use retention::Retention;
 pub use schema::{Column, IndexSpec, TableSchema};
 pub use short_text::ShortText;

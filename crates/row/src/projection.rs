@@ -1,13 +1,14 @@
 //! The layout of a record: some columns of a row, at constant places of a few bytes.
 //!
 //! An index that includes columns keeps a record beside each of its slots. `table` decides which
-//! columns, and writes; executors read in place, a column of fixed width with the same
-//! [`FixedColumn`] with which they read rows. Knows nothing of where records are stored.
+//! columns, and writes; executors read field by field, where a [`FixedColumn`] or a [`TextCell`] says
+//! that it is. Knows nothing of where records are stored.
 //!
 //! # Layout
 //!
-//! A projection grows by columns and never moves one: who reads by an earlier projection reads
-//! records of a later one. Each column has a bit that says whether it is NULL, in a byte that is
+//! A record is a sequence of fields, each of constant width, which may be stored apart. A projection
+//! grows by fields and never moves one: who reads by an earlier projection reads records of a later
+//! one. Each column has a bit that says whether it is NULL, in a byte that is
 //! added when the bits of the one before are given away; and, if its values are included, a place:
 //!
 //! ```text
@@ -16,6 +17,8 @@
 //! +------+---------------------------------+------+-----
 //!   1 B    fixed width, or 16 B for a text   1 B
 //! ```
+//!
+//! Each box of one byte is a field, and each value.
 //!
 //! Values of fixed width are as in a row, zeros when NULL. A text of at most 15 bytes is in its
 //! cell, zeros after it, its length in the last byte; when it is longer, the last byte says that it
@@ -40,7 +43,9 @@ pub struct IncludedColumn {
 /// What a record holds, and where. The default is that of no column, of size 0.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Projection {
-    fields: Vec<Field>,
+    columns: Vec<Included>,
+    /// Widths of the fields.
+    widths: Vec<usize>,
     size: usize,
     /// The byte of the NULL bits that were given away last, and how many of them.
     nulls: Option<(usize, u8)>,
@@ -48,7 +53,7 @@ pub struct Projection {
 
 /// A column of a projection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Field {
+struct Included {
     column: usize,
     row_null: (usize, u8),
     null: (usize, u8),
@@ -78,17 +83,6 @@ pub struct TextCell {
     at: usize,
 }
 
-/// What a record says of a text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum IncludedText {
-    /// It is NULL.
-    Null,
-    /// This is it.
-    Short(ShortText),
-    /// It is too long for a record: it is to be read in the row.
-    InRow,
-}
-
 /// The last byte of a cell whose text is in the row.
 const IN_ROW: u8 = 0xff;
 
@@ -102,7 +96,7 @@ impl Projection {
                 Some(at) => at,
                 None => grown.add_presence(wanted.column),
             };
-            if wanted.values && grown.fields[at].cell == Cell::Presence {
+            if wanted.values && grown.columns[at].cell == Cell::Presence {
                 grown.add_values(at, codec);
             }
         }
@@ -115,19 +109,24 @@ impl Projection {
         self.size
     }
 
+    /// How wide the fields of a record are, which follow each other.
+    pub fn widths(&self) -> impl Iterator<Item = usize> {
+        self.widths.iter().copied()
+    }
+
     /// What is included, in the order in which it came. Arrays and maps, and what is only looked
     /// at for NULL, without values.
     pub fn columns(&self) -> impl Iterator<Item = IncludedColumn> {
-        self.fields.iter().map(|field| {
-            let values = field.cell != Cell::Presence;
-            IncludedColumn { column: field.column, values }
+        self.columns.iter().map(|included| {
+            let values = included.cell != Cell::Presence;
+            IncludedColumn { column: included.column, values }
         })
     }
 
     /// Where a column of fixed width is in a record; `None` when its values are not included, or
     /// its width is not fixed.
     pub fn fixed_column(&self, column: usize) -> Option<FixedColumn> {
-        match self.field(column)?.cell {
+        match self.included(column)?.cell {
             Cell::Fixed { to, .. } => Some(to),
             Cell::Presence | Cell::Text { .. } => None,
         }
@@ -136,7 +135,7 @@ impl Projection {
     /// Where a STRING column is in a record; `None` when its values are not included, or it is of
     /// another type.
     pub fn text_cell(&self, column: usize) -> Option<TextCell> {
-        match self.field(column)?.cell {
+        match self.included(column)?.cell {
             Cell::Text { to, .. } => Some(to),
             Cell::Presence | Cell::Fixed { .. } => None,
         }
@@ -145,7 +144,7 @@ impl Projection {
     /// The byte of a record, and the bit in it, that say whether a column is NULL; `None` when the
     /// column is not included at all.
     pub fn presence(&self, column: usize) -> Option<(usize, u8)> {
-        self.field(column).map(|field| field.null)
+        self.included(column).map(|included| included.null)
     }
 
     /// Writes the record of a row of the schema. Linear in the columns included. Panics when the
@@ -153,13 +152,13 @@ impl Projection {
     pub fn write(&self, row: &[u8], record: &mut [u8]) {
         assert_eq!(record.len(), self.size, "a record is of its projection's size");
         record.fill(0);
-        for field in &self.fields {
-            let (byte, mask) = field.row_null;
+        for included in &self.columns {
+            let (byte, mask) = included.row_null;
             if row[byte] & mask != 0 {
-                record[field.null.0] |= field.null.1;
+                record[included.null.0] |= included.null.1;
                 continue;
             }
-            match field.cell {
+            match included.cell {
                 Cell::Presence => {}
                 Cell::Fixed { from, to } => {
                     let size = to.kind().size();
@@ -172,11 +171,11 @@ impl Projection {
     }
 
     fn position(&self, column: usize) -> Option<usize> {
-        self.fields.iter().position(|field| field.column == column)
+        self.columns.iter().position(|included| included.column == column)
     }
 
-    fn field(&self, column: usize) -> Option<&Field> {
-        self.fields.iter().find(|field| field.column == column)
+    fn included(&self, column: usize) -> Option<&Included> {
+        self.columns.iter().find(|included| included.column == column)
     }
 
     /// Adds a column of which only is known whether it is NULL, and returns its position.
@@ -187,14 +186,14 @@ impl Projection {
         };
         self.nulls = Some((byte, given + 1));
         let (row_null, null) = (null_bit(column), (byte, 1 << given));
-        self.fields.push(Field { column, row_null, null, cell: Cell::Presence });
-        self.fields.len() - 1
+        self.columns.push(Included { column, row_null, null, cell: Cell::Presence });
+        self.columns.len() - 1
     }
 
     /// Gives the values of a column a place, unless they are of a type that is not included.
     fn add_values(&mut self, at: usize, codec: &RowCodec) {
-        let Field { column, null: (null_byte, null_mask), .. } = self.fields[at];
-        self.fields[at].cell = match codec.column_kind(column) {
+        let Included { column, null: (null_byte, null_mask), .. } = self.columns[at];
+        self.columns[at].cell = match codec.column_kind(column) {
             ColumnKind::Other => return,
             ColumnKind::Fixed(from) => {
                 let value_at = self.take(from.kind().size());
@@ -207,9 +206,11 @@ impl Projection {
         };
     }
 
-    fn take(&mut self, size: usize) -> usize {
-        self.size += size;
-        self.size - size
+    /// Adds a field and says where in a record it begins.
+    fn take(&mut self, width: usize) -> usize {
+        self.widths.push(width);
+        self.size += width;
+        self.size - width
     }
 }
 
@@ -226,29 +227,28 @@ impl FixedKind {
 }
 
 impl TextCell {
+    /// Bytes of a cell.
+    pub const WIDTH: usize = CELL_SIZE;
+
     /// The byte of a record, and the bit in it, that say whether the text is NULL.
     pub fn null_bit(self) -> (usize, u8) {
         (self.null_byte, self.null_mask)
     }
 
-    /// Where in a record the 16 bytes of the cell begin.
+    /// Where in a record the [`TextCell::WIDTH`] bytes of the cell begin.
     pub fn at(self) -> usize {
         self.at
     }
 
-    /// The text in a record of the projection. Panics when the record was not written by it.
+    /// The texts in cells one after the other, which are not NULL where it matters; `None` where
+    /// one of them is too long for a cell and is to be read in its row. Panics when the bytes are
+    /// not cells.
     #[inline]
-    pub fn read(self, record: &[u8]) -> IncludedText {
-        if record[self.null_byte] & self.null_mask != 0 {
-            return IncludedText::Null;
-        }
-        let cell: &[u8; CELL_SIZE] =
-            record[self.at..].first_chunk().expect("a record is as long as its projection says");
-        if cell[SHORT_SIZE_MAX] == IN_ROW {
-            IncludedText::InRow
-        } else {
-            IncludedText::Short(ShortText::from_cell(*cell))
-        }
+    pub fn texts(cells: &[u8]) -> Option<&[ShortText]> {
+        let (cells, rest) = cells.as_chunks();
+        assert!(rest.is_empty(), "cells are of one size");
+        let are_short = cells.iter().all(|cell| cell[SHORT_SIZE_MAX] != IN_ROW);
+        are_short.then(|| ShortText::from_cells(cells))
     }
 
     fn write(self, text: &[u8], record: &mut [u8]) {

@@ -11,6 +11,7 @@ pub(crate) const SHORT_SIZE_MAX: usize = CELL_SIZE - 1;
 /// A text of at most 15 bytes: its bytes, zeros, and in the last byte how many there are. Two are
 /// equal when their bytes are.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[repr(transparent)]
 pub struct ShortText([u8; CELL_SIZE]);
 
 impl ShortText {
@@ -45,10 +46,11 @@ impl ShortText {
         Some(Self(cell))
     }
 
-    /// What a cell holds, which was made of a short text.
+    /// What cells hold, which were made of short texts.
     #[inline]
-    pub(crate) fn from_cell(cell: [u8; CELL_SIZE]) -> Self {
-        Self(cell)
+    pub(crate) fn from_cells(cells: &[[u8; CELL_SIZE]]) -> &[Self] {
+        // SAFETY: a short text is nothing but its cell.
+        unsafe { std::slice::from_raw_parts(cells.as_ptr().cast(), cells.len()) }
     }
 
     pub(crate) fn as_cell(&self) -> &[u8; CELL_SIZE] {

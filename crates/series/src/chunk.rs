@@ -7,15 +7,15 @@
 //!
 //! ```text
 //! base i64 | state u64 | [record size u64] | event times: u32 or i64 each
-//!     | row addresses, low 32 bits each | high 16 bits each | [records]
+//!     | row addresses, low 32 bits each | high 16 bits each | [fields of records]
 //! ```
 //!
 //! One allocation. The columns have room for `capacity` slots. An event time is written as its
 //! distance from the base, the oldest one, in 32 bits, which reaches 49 days; a wide chunk has 64
 //! bits for each. The state is, from the low bits: the greatest arrival (48 bits), capacity - 1 (7
 //! bits), wide (1 bit), whether there are records (1 bit), length - 1 (7 bits). Everything that
-//! grows is in this one word, so that one store publishes it. Records lie one after the other, each
-//! belonging to the slot of its position; a chunk without them has no room for them either.
+//! grows is in this one word, so that one store publishes it. The fields of records are columns as
+//! well, in the order in which they are in a record; a chunk without records has no room for them.
 
 use std::{
     alloc::{Layout, alloc, dealloc, handle_alloc_error},
@@ -29,6 +29,7 @@ use std::{
 use lockstep_host::memory::{filled, footprint};
 
 use super::{
+    record::Included,
     row_ref::{ARRIVAL_MAX, RowRef, prefetch},
     sync::{AtomicU64, CHUNK_ROWS_MAX, Ordering, Trace},
 };
@@ -53,13 +54,30 @@ impl Item<'_> {
     }
 }
 
-/// Rows in order that are to be in a chunk. Records lie apart: where there are none, which is most
-/// often, they cost nothing.
+/// Rows in order that are to be in a chunk.
 #[derive(Default)]
 pub(crate) struct Items<'a> {
     slots: Vec<(i64, RowRef<'a>)>,
-    /// As many as slots, or none.
-    records: Vec<&'a [u8]>,
+    /// Their records, or nothing.
+    records: Vec<Piece<'a>>,
+}
+
+/// Records of rows that follow each other.
+#[derive(Clone)]
+enum Piece<'a> {
+    /// Those of these slots.
+    Stored(Slots<'a>, Range<usize>),
+    /// This one.
+    Made(&'a [u8]),
+}
+
+impl Piece<'_> {
+    fn len(&self) -> usize {
+        match self {
+            Self::Stored(_, slots) => slots.len(),
+            Self::Made(_) => 1,
+        }
+    }
 }
 
 impl<'a> Items<'a> {
@@ -72,9 +90,8 @@ impl<'a> Items<'a> {
     pub(crate) fn of(filled: &Filled<'a>) -> Self {
         let mut items = Self::with_room(filled.len + 1);
         items.slots.extend((0..filled.len).map(|at| (filled.event_time(at), filled.row(at))));
-        if let Some((records, size)) = filled.records(0..filled.len) {
-            items.records.reserve_exact(filled.len + 1);
-            items.records.extend(records.chunks_exact(size));
+        if filled.has_records() {
+            items.records.push(Piece::Stored(filled.slots, 0..filled.len));
         }
         items
     }
@@ -89,35 +106,56 @@ impl<'a> Items<'a> {
         self.slots.is_empty()
     }
 
-    /// The last one.
-    pub(crate) fn last(&self) -> Option<Item<'a>> {
-        let (event_time, row) = *self.slots.last()?;
-        Some(Item { event_time, row, record: self.records.last().copied().unwrap_or(&[]) })
-    }
-
     /// Adds one at the end.
     pub(crate) fn push(&mut self, item: Item<'a>) {
-        self.insert(self.len(), item);
+        self.slots.push((item.event_time, item.row));
+        if !item.record.is_empty() {
+            self.records.push(Piece::Made(item.record));
+        }
+    }
+
+    /// Adds a filled slot at the end, which is to lead to `row`.
+    pub(crate) fn push_slot(&mut self, slots: &Slots<'a>, at: usize, row: RowRef<'a>) {
+        self.slots.push((slots.event_time(at), row));
+        if !slots.has_records() {
+            return;
+        }
+        match self.records.last_mut() {
+            Some(Piece::Stored(last, range))
+                if last.records == slots.records && range.end == at =>
+            {
+                range.end += 1;
+            }
+            _ => self.records.push(Piece::Stored(*slots, at..at + 1)),
+        }
     }
 
     /// Adds one.
     pub(crate) fn insert(&mut self, at: usize, item: Item<'a>) {
-        self.slots.insert(at, (item.event_time, item.row));
-        if !item.record.is_empty() {
-            self.records.insert(at, item.record);
-        }
+        let after = self.split_off(at);
+        self.push(item);
+        self.slots.extend(after.slots);
+        self.records.extend(after.records);
     }
 
     /// Takes those from `at` on.
     pub(crate) fn split_off(&mut self, at: usize) -> Self {
-        let records = self.records.split_off(at.min(self.records.len()));
-        Self { slots: self.slots.split_off(at), records }
-    }
-
-    /// Turns the order round.
-    pub(crate) fn reverse(&mut self) {
-        self.slots.reverse();
-        self.records.reverse();
+        let mut before = 0;
+        let mut records = Vec::new();
+        for piece in std::mem::take(&mut self.records) {
+            let (start, len) = (before, piece.len());
+            before += len;
+            match piece {
+                Piece::Stored(slots, range) if start < at && at < before => {
+                    let middle = range.start + (at - start);
+                    self.records.push(Piece::Stored(slots, range.start..middle));
+                    records.push(Piece::Stored(slots, middle..range.end));
+                }
+                piece if start < at => self.records.push(piece),
+                piece => records.push(piece),
+            }
+        }
+        Self { records, slots: self.slots.split_off(at) }
     }
 }
 
@@ -162,6 +200,8 @@ const LEN_SHIFT: u32 = 57;
 const CAPACITY_MASK: u64 = 0x7f;
 /// Bytes in which the size of a record is written.
 const RECORD_SIZE_SIZE: usize = size_of::<u64>();
+/// Bytes of a cache line.
+const LINE_SIZE: usize = 64;
 
 /// A chunk. Whoever has one holds a guard or the shard's lock for `'a`.
 #[derive(Clone, Copy)]
@@ -194,18 +234,24 @@ fn layout(capacity: usize, shape: SlotShape) -> Layout {
 
 impl<'a> Chunk<'a> {
     /// Makes a chunk of some rows in order, with room for `room` or a few more, and gives it
-    /// away. None of the rows has an arrival greater than `arrival_max`; either all of them have
-    /// records, of one size, or none.
-    pub(crate) fn make(items: &Items<'_>, room: usize, arrival_max: u64) -> *mut Header {
+    /// away. None of the rows has an arrival greater than `arrival_max`; all of them have records
+    /// if columns are included, and none otherwise.
+    pub(crate) fn make(
+        items: &Items<'_>,
+        (room, arrival_max): (usize, u64),
+        included: Option<&Included>,
+    ) -> *mut Header {
         let Items { slots, records } = items;
         let (Some((oldest, _)), Some((newest, _))) = (slots.first(), slots.last()) else {
             panic!("a chunk is never empty");
         };
         assert!(slots.len() <= room, "a chunk has room for its rows");
-        assert!(records.is_empty() || records.len() == slots.len(), "all have records, or none");
+        let with_records: usize = records.iter().map(Piece::len).sum();
+        let expected = if included.is_some() { slots.len() } else { 0 };
+        assert_eq!(with_records, expected, "all have records, or none");
         debug_assert!(slots.is_sorted_by_key(|(event_time, _)| *event_time), "rows are in order");
         let is_wide = is_wide(*oldest, *newest);
-        let record_size = records.first().map_or(0, |record| record.len());
+        let record_size = included.map_or(0, Included::size);
         let shape = SlotShape { is_wide, record_size };
         let capacity = capacity_for(room, shape);
         let layout = layout(capacity, shape);
@@ -236,9 +282,9 @@ impl<'a> Chunk<'a> {
             // SAFETY: nobody else knows the chunk, which has room.
             unsafe { filled.write(at, *event_time, *row) };
         }
-        for (at, record) in records.iter().enumerate() {
+        if let Some(included) = included {
             // SAFETY: as above.
-            unsafe { filled.write_record(at, record) };
+            unsafe { filled.write_records(records, included) };
         }
         chunk.publish(slots.len(), 0);
         header.as_ptr()
@@ -259,16 +305,25 @@ impl<'a> Chunk<'a> {
         self.header.as_ptr()
     }
 
-    /// Asks for a chunk that is about to be read, from its newest slot on, as if it were full; what
-    /// lies where follows from the shape, which is taken to be that of another chunk of the key.
+    /// Asks for the event times of a chunk that is about to be read, and for some fields of its
+    /// records, each as the place where it begins and its width, from the newest slot on, as if it
+    /// were full; what lies where follows from the shape, which is taken to be that of another chunk
+    /// of the key.
     #[inline]
-    pub(crate) fn prefetch(header: *const Header, slots: &Slots<'_>) {
-        const LINE_SIZE: usize = 64;
+    pub(crate) fn prefetch(header: *const Header, slots: &Slots<'_>, fields: &[(usize, usize)]) {
         let start = header.cast::<u8>();
         prefetch(start);
-        let size = slots.shape().size(CHUNK_ROWS_MAX);
-        for line in (0..size / LINE_SIZE).rev() {
-            prefetch(start.wrapping_add(line * LINE_SIZE));
+        let shape = slots.shape();
+        let time_size = if shape.is_wide { 8 } else { 4 };
+        let lines = |from: usize, width: usize| {
+            for line in (0..CHUNK_ROWS_MAX * width).step_by(LINE_SIZE).rev() {
+                prefetch(start.wrapping_add(from + line));
+            }
+        };
+        lines(shape.head_size(), time_size);
+        let records = shape.head_size() + CHUNK_ROWS_MAX * (time_size + 4 + 2);
+        for (at, width) in fields {
+            lines(records + CHUNK_ROWS_MAX * at, *width);
         }
     }
 
@@ -338,7 +393,7 @@ impl<'a> Chunk<'a> {
     /// Appends a row that is newer than every row here. Under the shard's lock. False when it
     /// does not fit: the chunk is full, or the event time too far from the base.
     #[must_use]
-    pub(crate) fn append(self, item: &Item<'_>) -> bool {
+    pub(crate) fn append(self, item: &Item<'_>, included: Option<&Included>) -> bool {
         let filled = self.filled();
         let is_near = filled.is_wide || !is_wide(filled.base, item.event_time);
         if filled.len == filled.capacity || !is_near {
@@ -350,8 +405,8 @@ impl<'a> Chunk<'a> {
         // that were not published.
         unsafe {
             filled.write(filled.len, item.event_time, item.row);
-            if !filled.records.is_null() {
-                filled.write_record(filled.len, item.record);
+            if let Some(included) = included {
+                filled.write_record(filled.len, item.record, included);
             }
         }
         self.publish(filled.len + 1, item.row.arrival());
@@ -475,24 +530,15 @@ impl<'a> Slots<'a> {
         }
     }
 
-    pub(crate) fn item(&self, at: usize) -> Item<'a> {
-        Item { event_time: self.event_time(at), row: self.row(at), record: self.record(at) }
-    }
-
-    /// The record of the row at `at`; empty where there are none.
-    fn record(&self, at: usize) -> &'a [u8] {
-        let size = self.record_size();
-        if size == 0 {
-            return &[];
-        }
-        // SAFETY: the slot is filled, and its record was written before it was published.
-        unsafe { slice::from_raw_parts(self.records.add(at * size), size) }
+    /// Whether there are records.
+    #[inline]
+    pub(crate) fn has_records(&self) -> bool {
+        !self.records.is_null()
     }
 
     /// Bytes of a record; 0 where there are none.
-    #[inline]
-    pub(crate) fn record_size(&self) -> usize {
-        if self.records.is_null() {
+    fn record_size(&self) -> usize {
+        if !self.has_records() {
             return 0;
         }
         // SAFETY: the size lies before the event times where there are records.
@@ -500,19 +546,30 @@ impl<'a> Slots<'a> {
         usize::try_from(size).expect("a record is small")
     }
 
-    /// The records of filled slots, oldest first; `None` where there are none.
+    /// A field of the records of filled slots, oldest first: the one that begins at `at` and has
+    /// `width` bytes. There are records.
+    ///
+    /// # Safety
+    ///
+    /// The records have such a field.
     #[inline]
-    pub(crate) fn records(&self, slots: Range<usize>) -> Option<(&'a [u8], usize)> {
-        let size = self.record_size();
-        if size == 0 {
-            return None;
-        }
+    pub(crate) unsafe fn field(
+        &self,
+        slots: Range<usize>,
+        (at, width): (usize, usize),
+    ) -> &'a [u8] {
         // SAFETY: the slots are filled, and their records were written before they were published;
-        // they lie one after the other.
-        let records = unsafe {
-            slice::from_raw_parts(self.records.add(slots.start * size), slots.len() * size)
-        };
-        Some((records, size))
+        // the values of a field lie one after the other.
+        unsafe {
+            let start = self.records.add(self.capacity() * at + slots.start * width);
+            slice::from_raw_parts(start, slots.len() * width)
+        }
+    }
+
+    /// How many slots there is room for, where there are records.
+    #[inline]
+    fn capacity(&self) -> usize {
+        (self.high.addr() - self.low.addr()) / size_of::<u32>()
     }
 
     fn shape(&self) -> SlotShape {
@@ -576,11 +633,44 @@ impl<'a> Slots<'a> {
     /// # Safety
     ///
     /// As of [`Self::write`].
-    unsafe fn write_record(&self, at: usize, record: &[u8]) {
-        let size = self.record_size();
-        assert_eq!(record.len(), size, "all records of a series are of one size");
-        // SAFETY: there is room for `capacity` records, and the caller's promise.
-        unsafe { self.records.add(at * size).copy_from_nonoverlapping(record.as_ptr(), size) };
+    unsafe fn write_record(&self, slot: usize, record: &[u8], included: &Included) {
+        let capacity = self.capacity();
+        assert_eq!(record.len(), included.size(), "all records of a series are of one size");
+        assert_eq!(self.record_size(), included.size(), "there is room for them");
+        for (at, width) in included.fields() {
+            // SAFETY: there is room for `capacity` records, and the caller's promise.
+            unsafe {
+                let to = self.records.add(capacity * at + slot * width);
+                to.copy_from_nonoverlapping(record[at..at + width].as_ptr(), width);
+            }
+        }
+    }
+
+    /// Writes the records of the first slots of a chunk that has records.
+    ///
+    /// # Safety
+    ///
+    /// As of [`Self::write`], for as many slots as the pieces have records.
+    unsafe fn write_records(&self, pieces: &[Piece<'_>], included: &Included) {
+        let mut slot = 0;
+        for piece in pieces {
+            match piece {
+                // SAFETY: the caller's promise.
+                Piece::Made(record) => unsafe { self.write_record(slot, record, included) },
+                Piece::Stored(from, slots) => {
+                    for (at, width) in included.fields() {
+                        // SAFETY: all records of a series have the same fields; there is room for
+                        // `capacity` records, and the caller's promise.
+                        unsafe {
+                            let values = from.field(slots.clone(), (at, width));
+                            let to = self.records.add(self.capacity() * at + slot * width);
+                            to.copy_from_nonoverlapping(values.as_ptr(), values.len());
+                        }
+                    }
+                }
+            }
+            slot += piece.len();
+        }
     }
 }
 

@@ -60,6 +60,9 @@ pub(crate) struct EntryRef<'a> {
     _entry: PhantomData<&'a Entry>,
 }
 
+/// How records are made, where columns are included, and the guard of who changes an entry.
+type With<'w> = (Option<&'w Included>, &'w Guard);
+
 /// What inserting a row came to.
 pub(crate) enum Inserted {
     /// The entry takes so many bytes more (or less).
@@ -101,8 +104,8 @@ pub(crate) struct Retained<'a> {
 pub(crate) enum Rest<'a> {
     /// The entry, which takes so many bytes more (or less).
     Grown(i64),
-    /// This row. The entry was not changed: another takes its place.
-    One(Item<'a>),
+    /// This row, with its event time. The entry was not changed: another takes its place.
+    One(i64, RowRef<'a>),
     /// Nothing. The entry was not changed: it goes as a whole.
     Nothing,
 }
@@ -298,11 +301,11 @@ impl<'a> EntryRef<'a> {
         if let Parts::One(one) = self.parts() {
             return Inserted::Replaced(self.open(&one, item, included));
         }
-        Inserted::Grown(self.insert_further(item, guard))
+        Inserted::Grown(self.insert_further(item, (included, guard)))
     }
 
     /// Inserts a row into an entry of several.
-    fn insert_further(self, item: Item<'_>, guard: &Guard) -> i64 {
+    fn insert_further(self, item: Item<'_>, with: With<'_>) -> i64 {
         let position = item.position();
         let (place, newest) = match self.parts() {
             Parts::One(_) => panic!("a single is replaced"),
@@ -314,10 +317,10 @@ impl<'a> EntryRef<'a> {
         };
         let filled = newest.filled();
         if filled.is_at_or_before(filled.len() - 1, position) {
-            if newest.append(&item) {
+            if newest.append(&item, with.0) {
                 return 0;
             }
-            return self.grow_newest(place, newest, item, guard);
+            return self.grow_newest(place, newest, item, with);
         }
         let (place, chunk) = match place {
             Place::Spine(spine, last) if !filled.is_at_or_before(0, position) => {
@@ -331,22 +334,22 @@ impl<'a> EntryRef<'a> {
             }
             place => (place, newest),
         };
-        self.insert_late(place, chunk, item, guard)
+        self.insert_late(place, chunk, item, with)
     }
 
     /// Makes an entry of this single's row, which has no record yet, and another one.
     fn open(self, one: &Filled<'_>, item: Item<'_>, included: Option<&Included>) -> *mut Entry {
         let mut room = [0; RECORD_SIZE_MAX];
-        let mut first = one.item(0);
-        if let Some(included) = included {
-            first.record = included.record(first.row, &mut room);
-        }
+        let row = one.row(0);
+        let record = included.map_or(&[][..], |included| included.record(row, &mut room));
+        let first = Item { event_time: one.event_time(0), row, record };
         let is_newer = one.is_at_or_before(0, item.position());
         let mut items = Items::with_room(2);
         items.push(first);
         items.insert(usize::from(is_newer), item);
         let arrival_max = first.row.arrival().max(item.row.arrival());
-        Self::make_several(self.key(), Chunk::make(&items, first_room(), arrival_max))
+        let chunk = Chunk::make(&items, (first_room(), arrival_max), included);
+        Self::make_several(self.key(), chunk)
     }
 
     /// Stores a row that is newer than every other and does not fit the newest chunk.
@@ -355,28 +358,29 @@ impl<'a> EntryRef<'a> {
         place: Place<'_>,
         newest: Chunk<'_>,
         item: Item<'_>,
-        guard: &Guard,
+        with: With<'_>,
     ) -> i64 {
         let filled = newest.filled();
         if filled.len() == CHUNK_ROWS_MAX {
-            return self.push_chunk(place, item, guard);
+            return self.push_chunk(place, item, with);
         }
         let mut items = Items::of(&filled);
         items.push(item);
         let room = grown_room(filled.capacity(), items.len());
-        let chunk = Chunk::make(&items, room, filled.arrival_max().max(item.row.arrival()));
-        self.replace_chunk(place, newest, chunk, guard)
+        let arrival_max = filled.arrival_max().max(item.row.arrival());
+        let chunk = Chunk::make(&items, (room, arrival_max), with.0);
+        self.replace_chunk(place, newest, chunk, with.1)
     }
 
     /// Opens another chunk.
-    fn push_chunk(self, place: Place<'_>, item: Item<'_>, guard: &Guard) -> i64 {
+    fn push_chunk(self, place: Place<'_>, item: Item<'_>, (included, guard): With<'_>) -> i64 {
         let chunks = match place {
             Place::Only => 1,
             Place::Spine(spine, _) => spine.len(),
         };
         let mut items = Items::with_room(1);
         items.push(item);
-        let chunk = Chunk::make(&items, opened_room(chunks), item.row.arrival());
+        let chunk = Chunk::make(&items, (opened_room(chunks), item.row.arrival()), included);
         // SAFETY: it was made just now.
         let grown = signed(unsafe { Chunk::from_raw(chunk) }.memory_bytes());
         match place {
@@ -397,7 +401,13 @@ impl<'a> EntryRef<'a> {
     }
 
     /// Copies the chunk that a late row belongs to.
-    fn insert_late(self, place: Place<'_>, chunk: Chunk<'_>, item: Item<'_>, guard: &Guard) -> i64 {
+    fn insert_late(
+        self,
+        place: Place<'_>,
+        chunk: Chunk<'_>,
+        item: Item<'_>,
+        (included, guard): With<'_>,
+    ) -> i64 {
         let position = item.position();
         let filled = chunk.filled();
         let rank =
@@ -411,13 +421,14 @@ impl<'a> EntryRef<'a> {
         };
         let room = |len: usize| if is_newest { filled.capacity().max(len) } else { len };
         if items.len() <= CHUNK_ROWS_MAX {
-            let copy = Chunk::make(&items, room(items.len()), arrival_max);
+            let copy = Chunk::make(&items, (room(items.len()), arrival_max), included);
             return self.replace_chunk(place, chunk, copy, guard);
         }
         let newer = items.split_off(items.len() / 2);
+        let newer_room = room(newer.len()).min(CHUNK_ROWS_MAX);
         let halves = [
-            Chunk::make(&items, items.len(), arrival_max),
-            Chunk::make(&newer, room(newer.len()).min(CHUNK_ROWS_MAX), arrival_max),
+            Chunk::make(&items, (items.len(), arrival_max), included),
+            Chunk::make(&newer, (newer_room, arrival_max), included),
         ];
         self.split_chunk(place, chunk, halves, guard)
     }
@@ -456,6 +467,7 @@ impl<'a> EntryRef<'a> {
     pub(crate) fn retain<'m>(
         self,
         fate: &mut dyn FnMut(i64, RowRef<'_>) -> Fate<'m>,
+        included: Option<&Included>,
         guard: &Guard,
     ) -> Retained<'m>
     where
@@ -468,14 +480,16 @@ impl<'a> EntryRef<'a> {
         for at in (0..chunk_count).rev() {
             let filled = parts.filled(at);
             let mut is_changed = false;
-            let mut items = Items::with_room(filled.len());
+            // Newest first.
+            let mut kept: Vec<(usize, RowRef<'m>)> = Vec::with_capacity(filled.len());
             for slot in (0..filled.len()).rev() {
-                let item: Item<'m> = filled.item(slot);
-                match fate(item.event_time, item.row) {
-                    Fate::Keep => items.push(item),
+                let (event_time, row): (i64, RowRef<'m>) =
+                    (filled.event_time(slot), filled.row(slot));
+                match fate(event_time, row) {
+                    Fate::Keep => kept.push((slot, row)),
                     Fate::Move(row) => {
                         is_changed = true;
-                        items.push(Item { row, ..item });
+                        kept.push((slot, row));
                     }
                     Fate::Remove => {
                         is_changed = true;
@@ -483,20 +497,24 @@ impl<'a> EntryRef<'a> {
                     }
                 }
             }
-            items.reverse();
-            left += items.len();
-            last = items.last().or(last);
-            remade.push(is_changed.then(|| (items, filled.arrival_max())));
+            left += kept.len();
+            last = kept.first().map(|(slot, row)| (filled.event_time(*slot), *row)).or(last);
+            remade.push(is_changed.then(|| {
+                let mut items = Items::with_room(kept.len());
+                let slots = filled.slots();
+                kept.iter().rev().for_each(|(slot, row)| items.push_slot(&slots, *slot, *row));
+                (items, filled.arrival_max())
+            }));
         }
         if remade.iter().all(Option::is_none) {
             return Retained { removed, rest: Rest::Grown(0) };
         }
         let rest = match (left, last) {
-            (1, Some(item)) => Rest::One(item),
+            (1, Some((event_time, row))) => Rest::One(event_time, row),
             (0, _) => Rest::Nothing,
             _ => {
                 remade.reverse();
-                Rest::Grown(self.remake(&parts, remade, guard))
+                Rest::Grown(self.remake(&parts, remade, (included, guard)))
             }
         };
         Retained { removed, rest }
@@ -507,7 +525,7 @@ impl<'a> EntryRef<'a> {
         self,
         parts: &Parts<'_>,
         remade: Vec<Option<(Items<'_>, u64)>>,
-        guard: &Guard,
+        (included, guard): With<'_>,
     ) -> i64 {
         let before = self.memory_bytes();
         let mut chunks = Vec::with_capacity(remade.len());
@@ -519,7 +537,8 @@ impl<'a> EntryRef<'a> {
                 Some((items, arrival_max)) => {
                     replaced.extend(old);
                     if !items.is_empty() {
-                        chunks.push(Chunk::make(&items, items.len(), arrival_max));
+                        let room = (items.len(), arrival_max);
+                        chunks.push(Chunk::make(&items, room, included));
                     }
                 }
             }

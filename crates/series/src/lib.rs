@@ -12,7 +12,7 @@
 //! open-addressing table of pointers to entries; an entry has the key and its rows: one in the
 //! entry itself, more in a chunk, many in a spine of chunks, oldest first. A chunk holds slots,
 //! oldest first; a slot holds an event time and the address of a row. Where columns are included, a
-//! chunk holds a record beside each slot: copies of these columns.
+//! chunk holds a record beside each slot: copies of these columns, each field of the records apart.
 //!
 //! ```text
 //! shard -> buckets -> entry -> [spine] -> chunk -> slot, [record] -> row
@@ -46,7 +46,7 @@
 //!    is taken out. Who holds a guard sees the old rows, who comes later the equal copies.
 //! 8. A record is made of its row when the row is inserted, from then on copied with its slot: a
 //!    row that moves is equal, and so is its record. The row in an entry has none; it is made when
-//!    the entry's second row comes. All chunks of a series have records, of one size, or none has.
+//!    the entry's second row comes. All chunks of a series have records, of the same fields, or none has.
 //! 9. A reader sees at least the rows that were inserted before it loaded the head, possibly some
 //!    that are inserted later. It ignores rows that arrived too late for it ([`Bounds`]), which
 //!    makes what it sees exact.
@@ -64,7 +64,7 @@
 //! used; a row is stored once, with 8 bytes
 //! before it and 8 for each append. All allocations of a kind are counted with what the allocator
 //! takes for them. Insert in order: O(1). Late insert: one copy of at most 1.8 KiB,
-//! 9.8 KiB with the largest records. Seek: binary search over chunks, then within one.
+//! 26 KiB with the largest records. Seek: binary search over chunks, then within one.
 
 mod block;
 mod bounds;

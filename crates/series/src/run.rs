@@ -6,7 +6,7 @@
 use std::{fmt, ops::Range};
 
 use crate::{
-    RowRef,
+    Included, RowRef,
     chunk::{Header, Slots},
     spine::Spine,
 };
@@ -16,23 +16,30 @@ use crate::{
 #[derive(Clone, Copy)]
 pub struct Run<'g> {
     slots: Slots<'g>,
+    /// What records have, where columns are included.
+    included: Option<&'g Included>,
     /// The slot of the oldest row.
     oldest: usize,
     len: usize,
 }
 
-/// The records of a run's rows: 0 is the newest row's.
-#[derive(Debug, Clone, Copy)]
+/// The records of a run's rows, field by field.
+#[derive(Clone, Copy)]
 pub struct Records<'g> {
-    /// Oldest first.
-    bytes: &'g [u8],
-    size: usize,
+    slots: Slots<'g>,
+    included: &'g Included,
+    oldest: usize,
     len: usize,
 }
 
 impl<'g> Run<'g> {
-    pub(crate) fn new(slots: Slots<'g>, filled: Range<usize>) -> Self {
-        Self { slots, oldest: filled.start, len: filled.len() }
+    #[inline]
+    pub(crate) fn new(
+        slots: Slots<'g>,
+        filled: Range<usize>,
+        included: Option<&'g Included>,
+    ) -> Self {
+        Self { slots, included, oldest: filled.start, len: filled.len() }
     }
 
     /// How many rows there are.
@@ -88,8 +95,8 @@ impl<'g> Run<'g> {
     /// only one of its key: it has no record, and is to be read itself.
     #[inline]
     pub fn records(&self) -> Option<Records<'g>> {
-        let (bytes, size) = self.slots.records(self.oldest..self.oldest + self.len)?;
-        Some(Records { bytes, size, len: self.len })
+        let included = self.included.filter(|_| self.slots.has_records())?;
+        Some(Records { slots: self.slots, included, oldest: self.oldest, len: self.len })
     }
 
     /// Some of the rows. Panics when there are not so many.
@@ -124,35 +131,47 @@ impl<'g> Records<'g> {
     /// Bytes of each.
     #[inline]
     pub fn size(&self) -> usize {
-        self.size
+        self.included.size()
     }
 
-    /// The record of a row. Panics when there is no such row.
+    /// A field of all records, oldest first, one value after the other: the one that begins at
+    /// `at` in a record and has `width` bytes. Panics when records have no such field.
     #[inline]
-    pub fn get(&self, at: usize) -> &'g [u8] {
+    pub fn field(&self, at: usize, width: usize) -> &'g [u8] {
+        assert!(self.included.has_field(at, width), "a record is read by its fields");
+        // SAFETY: it was asked for just now.
+        unsafe { self.slots.field(self.oldest..self.oldest + self.len, (at, width)) }
+    }
+
+    /// Writes the record of a row, 0 being the newest, into `record`, which has [`Self::size`]
+    /// bytes. Panics when there is no such row.
+    pub fn copy_to(&self, at: usize, record: &mut [u8]) {
         assert!(at < self.len, "a run is read within its rows");
-        let start = (self.len - 1 - at) * self.size;
-        &self.bytes[start..start + self.size]
-    }
-
-    /// All records, one after the other, oldest first.
-    #[inline]
-    pub fn as_bytes(&self) -> &'g [u8] {
-        self.bytes
-    }
-
-    /// The records, newest first.
-    #[inline]
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = &'g [u8]> + use<'g> {
-        self.bytes.chunks_exact(self.size).rev()
+        for (place, width) in self.included.fields() {
+            let values = self.field(place, width);
+            let start = (self.len - 1 - at) * width;
+            record[place..place + width].copy_from_slice(&values[start..start + width]);
+        }
     }
 }
 
-/// Asks for what a reader of the spine that has come to `slots` reads next: the older chunk.
+/// Asks for what a reader of the spine that has come to `slots` reads next: the older chunk, and
+/// these fields of its records.
 #[inline]
-pub(crate) fn prefetch_older(spine: &Spine<Header>, chunks_ahead: usize, slots: &Slots<'_>) {
+pub(crate) fn prefetch_older(
+    spine: &Spine<Header>,
+    chunks_ahead: usize,
+    slots: &Slots<'_>,
+    fields: &[(usize, usize)],
+) {
     if let Some(older) = chunks_ahead.checked_sub(1) {
-        crate::chunk::Chunk::prefetch(spine.part(older), slots);
+        crate::chunk::Chunk::prefetch(spine.part(older), slots, fields);
+    }
+}
+
+impl fmt::Debug for Records<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Records").field("len", &self.len).finish_non_exhaustive()
     }
 }
 

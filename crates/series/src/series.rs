@@ -124,7 +124,7 @@ impl Series {
     pub fn seek<'g>(&'g self, key: &[u8], bounds: Bounds, guard: &'g Guard) -> Option<KeyRows<'g>> {
         let hash = self.hash(key);
         let (_, entry) = self.shard(hash).find(hash, key, guard)?;
-        Some(KeyRows::new(entry.parts(), bounds))
+        Some(KeyRows::new(entry.parts(), bounds, self.included.as_deref()))
     }
 
     /// Asks what is to become of each row, and removes keys without rows. `start_key` is called
@@ -139,7 +139,8 @@ impl Series {
     where
         K: FnMut(i64, RowRef<'_>) -> Fate<'m>,
     {
-        self.shards.iter().map(|shard| shard.retain(&self.hasher, &mut start_key, |_| true)).sum()
+        let making = (&self.hasher, self.included.as_deref());
+        self.shards.iter().map(|shard| shard.retain(making, &mut start_key, |_| true)).sum()
     }
 
     /// Removes the rows that these bounds call expired. Looks at one row of each key that has
@@ -160,7 +161,8 @@ impl Series {
         };
         let may_expire = |oldest: i64| bounds.counts_rows() || bounds.is_expired(oldest, 1);
         let mut start_key = start_key;
-        self.shards.iter().map(|shard| shard.retain(&self.hasher, &mut start_key, may_expire)).sum()
+        let making = (&self.hasher, self.included.as_deref());
+        self.shards.iter().map(|shard| shard.retain(making, &mut start_key, may_expire)).sum()
     }
 
     /// Bytes of memory, without the rows, with the allocator's own overhead.
@@ -306,7 +308,7 @@ impl Shard {
     /// Retains rows of the keys whose oldest event time `is_touched`.
     fn retain<'m, K>(
         &'m self,
-        hasher: &DefaultHashBuilder,
+        (hasher, included): (&DefaultHashBuilder, Option<&Included>),
         start_key: &mut impl FnMut() -> K,
         is_touched: impl Fn(i64) -> bool,
     ) -> usize
@@ -328,12 +330,12 @@ impl Shard {
                 continue;
             }
             let before = signed(entry.memory_bytes());
-            let retained = entry.retain(&mut start_key(), &guard);
+            let retained = entry.retain(&mut start_key(), included, &guard);
             rows_removed += retained.removed;
             match retained.rest {
                 Rest::Grown(grown) => self.grow_by(grown),
-                Rest::One(item) => {
-                    let single = EntryRef::make(entry.key(), item.event_time, item.row);
+                Rest::One(event_time, row) => {
+                    let single = EntryRef::make(entry.key(), event_time, row);
                     self.grow_by(self.replace(position, entry, single, &guard));
                 }
                 Rest::Nothing => {

@@ -8,7 +8,9 @@ use std::sync::{
 use lockstep_row::Retention;
 use proptest::{collection::vec, prelude::*};
 
-use crate::{Bounds, Fate, Guard, Included, RowBatch, RowLog, RowRef, Series, pin};
+use crate::{
+    Bounds, Fate, Guard, Included, RECORD_SIZE_MAX, RowBatch, RowLog, RowRef, Series, pin,
+};
 
 mod runs;
 
@@ -26,7 +28,7 @@ impl World {
     fn with_records(size: usize) -> Self {
         let series = match size {
             0 => Series::new(),
-            size => Series::including(Arc::new(Included::new(size, write_record))),
+            size => Series::including(Arc::new(Included::new(widths(size), write_record))),
         };
         Self { series, ..Self::default() }
     }
@@ -72,6 +74,17 @@ fn batch(arrival: u64) -> RowBatch {
 /// What a test inserts: key and event time; the position is the arrival.
 type Insert = (u8, i64);
 
+/// Widths of fields that take so many bytes together.
+fn widths(size: usize) -> Vec<usize> {
+    let mut left = size;
+    let width = |width: &usize| {
+        let width = left.min(*width);
+        left -= width;
+        width
+    };
+    [1, 8, 4, 16, 2].iter().cycle().map(width).take_while(|width| *width > 0).collect()
+}
+
 /// What the record of a row is: the row's bytes, over and over.
 fn write_record(row: &[u8], record: &mut [u8]) {
     for (byte, value) in record.iter_mut().zip(row.iter().cycle()) {
@@ -81,7 +94,7 @@ fn write_record(row: &[u8], record: &mut [u8]) {
 
 /// A world with some rows, and with records for two thirds of what there are.
 fn filled(inserts: &[Insert]) -> World {
-    let world = World::with_records([0, 17, 64][inserts.len() % 3]);
+    let world = World::with_records([0, 17, RECORD_SIZE_MAX][inserts.len() % 3]);
     for (key, event_time) in inserts {
         world.insert(&[*key], *event_time);
     }

@@ -247,6 +247,7 @@ fn sum_last_rows(_: &Snapshot<'_>, rows: KeyRows<'_>, last: usize) -> i64 {
 fn sum_last_records(snapshot: &Snapshot<'_>, mut rows: KeyRows<'_>, last: usize) -> i64 {
     let projection = snapshot.projection(0).expect("the index includes columns");
     let channel = projection.fixed_column(CHANNEL).expect("it is one of them");
+    let (null_byte, null_mask) = channel.null_bit();
     let (mut sum, mut left) = (0_i64, last);
     while left > 0
         && let Some(run) = rows.next_run()
@@ -254,17 +255,18 @@ fn sum_last_records(snapshot: &Snapshot<'_>, mut rows: KeyRows<'_>, last: usize)
         let run = run.slice(0..run.len().min(left));
         left -= run.len();
         if left > 0 {
-            rows.prefetch_next_run();
+            rows.prefetch_next_run(&[(null_byte, 1), (channel.at(), 8)]);
         }
         let Some(records) = run.records() else {
             let row = run.stored_row(0);
             sum = sum.wrapping_add(row.event_time + row.row.get(CHANNEL).as_i64().unwrap_or(0));
             continue;
         };
-        for (at, record) in records.iter().enumerate() {
-            sum = sum.wrapping_add(run.event_time(at));
-            if !channel.is_null(record) {
-                sum = sum.wrapping_add(i64::from_le_bytes(channel.bytes(record)));
+        sum = (0..run.len()).fold(sum, |sum, at| sum.wrapping_add(run.event_time(at)));
+        let values = records.field(channel.at(), 8).as_chunks().0;
+        for (value, nulls) in values.iter().zip(records.field(null_byte, 1)) {
+            if nulls & null_mask == 0 {
+                sum = sum.wrapping_add(i64::from_le_bytes(*value));
             }
         }
     }

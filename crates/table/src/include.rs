@@ -14,8 +14,7 @@ use crate::{
     table::number,
 };
 
-/// The most bytes of a record. With more, a window of a thousand rows no longer fits the cache
-/// that records are made for, and a late row copies too much.
+/// The most bytes of a record. With more, a late row copies too much.
 pub const INCLUDED_BYTES_MAX: usize = lockstep_series::RECORD_SIZE_MAX;
 
 /// What became of the wish that an index include columns.

@@ -301,12 +301,13 @@ impl<'s> KeyRows<'s> {
         Some(Run { snapshot: self.snapshot, run })
     }
 
-    /// Asks for the memory of the run after the current one, without its rows. To be called after
+    /// Asks for the event times of the run after the current one and for some fields of its
+    /// records, each as the place where it begins and its width. To be called after
     /// [`Self::next_run`] and before what it gave is read, by who will read on: it costs some tens
     /// of nanoseconds, and saves the waits of the next run.
     #[inline]
-    pub fn prefetch_next_run(&self) {
-        self.ahead.prefetch_next_run();
+    pub fn prefetch_next_run(&self, fields: &[(usize, usize)]) {
+        self.ahead.prefetch_next_run(fields);
     }
 }
 

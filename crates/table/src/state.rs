@@ -24,7 +24,7 @@ impl Index {
         } else {
             let writing = Arc::clone(projection);
             let write = move |row: &[u8], record: &mut [u8]| writing.write(row, record);
-            Series::including(Arc::new(Included::new(projection.size(), write)))
+            Series::including(Arc::new(Included::new(projection.widths(), write)))
         };
         Self { series: Arc::new(series), projection: Arc::clone(projection) }
     }

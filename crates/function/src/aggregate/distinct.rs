@@ -18,7 +18,7 @@ pub(super) struct Distinct {
     /// Random, so that nobody can choose values that collide.
     seeds: [u64; 2],
     /// By the low bits of its hash, a value; the next slot when that one is taken. A power of two,
-    /// at most half full; 0 is an empty slot.
+    /// at most a quarter full, so that a probe seldom goes on; 0 is an empty slot.
     slots: Vec<u128>,
     /// How many slots are taken.
     taken: usize,
@@ -94,7 +94,7 @@ impl Distinct {
 
     #[inline]
     fn insert(&mut self, word: u128) {
-        if self.slots.len() <= self.taken * 2 {
+        if self.slots.len() <= self.taken * 4 {
             self.grow();
         }
         let mask = self.slots.len() - 1;
@@ -120,7 +120,7 @@ impl Distinct {
 
     #[cold]
     fn grow(&mut self) {
-        let size = (self.slots.len() * 4).max(SLOTS_MIN);
+        let size = (self.slots.len() * 2).max(SLOTS_MIN);
         let old = std::mem::replace(&mut self.slots, vec![0; size]);
         for word in old.into_iter().filter(|word| *word != 0) {
             let mut at = self.first_slot(word) & (size - 1);

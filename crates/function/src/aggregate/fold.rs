@@ -7,7 +7,8 @@
 //! kind can answer share it: `count`, `sum` and `avg` of one expression are three [`Answer`]s of
 //! two states, and so is the variance family of one.
 //!
-//! Rows come newest first and nothing is removed. What an answer is, is defined by the
+//! Blocks come newest first and nothing is removed; within a block of values, no answer depends on
+//! their order. What an answer is, is defined by the
 //! accumulator; `tests` hold each state to it.
 
 use lockstep_row::{Arena, DataType, Datum, ShortText, Value};
@@ -89,7 +90,7 @@ pub(super) enum Asked {
     Picked,
 }
 
-/// The values of one expression in the rows of a block that count, newest first.
+/// The values of one expression in the rows of a block that count, in any order.
 #[derive(Debug, Clone, Copy)]
 pub enum Lane<'l> {
     /// Integers, TIMESTAMPs, DATEs, and BOOLs as 0 and 1.

@@ -231,6 +231,7 @@ impl<'c> Folded<'c> {
         Ok(SourceInputs {
             lanes,
             records: Vec::new(),
+            fields: Vec::new(),
             conditions: self.conditions.iter().map(|expr| bind(expr)).collect::<Result<_>>()?,
             picks: self.picks.iter().map(|expr| bind(expr)).collect::<Result<_>>()?,
             arguments: self.arguments.iter().map(|expr| bind(expr)).collect::<Result<_>>()?,
@@ -370,7 +371,9 @@ impl Lines {
                     lines.places.push(codec.variable_at());
                     lines.texts.push(*column);
                 }
-                Input::Machine { program, .. } => lines.places.extend(program.places()),
+                Input::Machine { program, .. } => {
+                    lines.places.extend(program.columns().map(|column| column.at()));
+                }
                 Input::Expr(_) | Input::Presence(_) | Input::Nothing => {}
             }
         }

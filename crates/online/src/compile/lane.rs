@@ -7,7 +7,7 @@ use lockstep_row::{FixedColumn, IncludedColumn, Projection, RowCodec};
 use crate::{
     frame::Place,
     lane::{Class, Input, Lane, RecordInput},
-    machine::{self, Kind, LaneProgram, LaneSpec, Node},
+    machine::{self, Form, Kind, LaneProgram, LaneSpec, Node},
     trace,
 };
 
@@ -36,7 +36,7 @@ impl Wish<'_> {
         }
         let tests_condition = condition.is_some();
         let fixed = |column: usize| codec.fixed_column(column);
-        let program = self.compile(condition, fixed)?;
+        let program = self.compile(condition, Form::Rows, fixed)?;
         Some(Input::Machine { program, tests_condition })
     }
 
@@ -89,7 +89,8 @@ impl Wish<'_> {
             Some(condition) => Some(self.lower(condition)?),
             None => None,
         };
-        self.compile(condition, |column| projection.fixed_column(column)).map(RecordInput::Machine)
+        let fixed = |column: usize| projection.fixed_column(column);
+        self.compile(condition, Form::Records, fixed).map(RecordInput::Machine)
     }
 
     /// Whether there is no value, or one that is a column.
@@ -112,6 +113,7 @@ impl Wish<'_> {
     fn compile(
         self,
         condition: Option<Node>,
+        form: Form,
         fixed: impl Fn(usize) -> Option<FixedColumn>,
     ) -> Option<std::sync::Arc<LaneProgram>> {
         let value = match self.value {
@@ -136,6 +138,7 @@ impl Wish<'_> {
             passes_zero: self.lane.passes_zero,
             keeps_values: self.lane.class != Class::Rows,
             columns: read.into_iter().map(place).collect::<Option<_>>()?,
+            form,
         })
     }
 }

@@ -103,7 +103,7 @@ impl Compiler<'_> {
             let is_main = position == 0 && main.is_some();
             let mut inputs = folded.source_inputs(schema, &layout, self.codec(&source).as_ref())?;
             if source_count == 1 {
-                inputs.records = self.records(&folded, &source, (schema, &layout), sharing);
+                inputs.include(self.records(&folded, &source, (schema, &layout), sharing));
             }
             sources.push(ScanSource { source, inputs, is_main });
         }

@@ -1,17 +1,23 @@
 //! Machine code against row forms, bit for bit: random expressions over random rows.
 
+use std::sync::Arc;
+
 use datafusion::{
     common::{DFSchema, ScalarValue},
     logical_expr::{Expr, Operator, binary_expr, col, lit, when},
 };
 use lockstep_function::{Arguments, RowExpr, Settings, cast, scalar, udf::scalar_call};
+use lockstep_host::ManualClock;
 use lockstep_row::{
-    Arena, Column, DataType, Datum, RowCodec, TableSchema, Value,
+    Arena, Column, DataType, Datum, IncludedColumn, IndexSpec, Retention, RowCodec, TableSchema,
+    Value,
     arrow::{arrow_schema, data_type},
+    key::encode_key,
 };
+use lockstep_table::{Inclusion, Table};
 use proptest::prelude::*;
 
-use super::{Cell, Kind, LaneProgram, LaneSpec, RowProgram, lower};
+use super::{Cell, Form, Kind, LaneProgram, LaneSpec, RowProgram, lower};
 
 const TYPES: [DataType; 8] = [
     DataType::Bool,
@@ -186,25 +192,62 @@ proptest! {
         let places = program.columns.iter();
         let places = places.map(|(column, _)| (*column, codec.fixed_column(*column).unwrap()));
         let kind = node.kind();
-        let lane = LaneProgram::compile(LaneSpec {
+        let spec = LaneSpec {
             value: Some(node),
             condition: None,
             passes_zero: false,
             keeps_values: true,
             columns: places.collect(),
-        });
+            form: Form::Rows,
+        };
+        let check = |count: usize, out: [u64; 2]| {
+            prop_assert_eq!(count, if expected.is_null() { 0 } else { 2 });
+            let is_float = matches!(kind, Kind::Float | Kind::Double);
+            if let (2, Some(float), true) = (count, expected.as_f64(), is_float) {
+                prop_assert_eq!(out[1], float.to_bits());
+            } else if let (2, Some(integer)) = (count, expected.as_i64()) {
+                prop_assert_eq!(out[1], integer.cast_unsigned());
+            }
+            Ok(())
+        };
+        let lane = LaneProgram::compile(spec.clone()).unwrap();
         let mut out = [0_u64; 2];
         // SAFETY: both rows were encoded by a codec of the schema, and there is room for two.
-        let count =
-            unsafe { lane.unwrap().run(&[bytes.as_ptr(), bytes.as_ptr()], out.as_mut_ptr()) };
-        prop_assert_eq!(count, if expected.is_null() { 0 } else { 2 });
-        let is_float = matches!(kind, Kind::Float | Kind::Double);
-        if let (2, Some(float), true) = (count, expected.as_f64(), is_float) {
-            prop_assert_eq!(out[1], float.to_bits());
-        } else if let (2, Some(integer)) = (count, expected.as_i64()) {
-            prop_assert_eq!(out[1], integer.cast_unsigned());
-        }
+        let count = unsafe { lane.run(&[bytes.as_ptr(), bytes.as_ptr()], out.as_mut_ptr()) };
+        check(count, out)?;
+
+        let table = twice_with_records(&datums);
+        let snapshot = table.snapshot();
+        let projection = snapshot.projection(0).unwrap();
+        let places = spec.columns.iter();
+        let places = places.map(|(column, _)| (*column, projection.fixed_column(*column).unwrap()));
+        let spec = LaneSpec { columns: places.collect(), form: Form::Records, ..spec };
+        let lane = LaneProgram::compile(spec).unwrap();
+        let mut key = Vec::new();
+        encode_key([datums[0]], &mut key);
+        let records = snapshot.rows(0, &key).next_run().unwrap().records().unwrap();
+        let mut out = [0_u64; 2];
+        // SAFETY: there is room for two.
+        let count = unsafe { lane.run_records(records, out.as_mut_ptr()) };
+        check(count, out)?;
     }
+}
+
+/// A row stored twice, under its first column, in an index that includes all columns.
+fn twice_with_records(row: &[Datum<'_>]) -> Table {
+    let index = IndexSpec {
+        name: "i".to_owned(),
+        keys: vec![0],
+        event_time: None,
+        retention: Retention::Forever,
+        declared: true,
+    };
+    let schema = TableSchema { indexes: vec![index], ..schema() };
+    let table = Table::new(schema, Arc::new(ManualClock::new(0)), Arc::default()).unwrap();
+    let all = (0..TYPES.len()).map(|column| IncludedColumn { column, values: true });
+    assert_eq!(table.include(0, &all.collect::<Vec<_>>()), Inclusion::Included);
+    table.append([row, row]).unwrap();
+    table
 }
 
 /// Each level once: twice would be 2^64 times.

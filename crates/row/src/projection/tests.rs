@@ -2,7 +2,7 @@
 
 use proptest::{collection::vec, prelude::*};
 
-use super::{IncludedColumn, IncludedText, Projection, ShortText};
+use super::{IncludedColumn, Projection, ShortText, TextCell};
 use crate::{Arena, Column, DataType, Datum, FixedColumn, RowCodec, TableSchema, Value};
 
 /// A value of a type, or NULL.
@@ -81,14 +81,14 @@ fn check(codec: &RowCodec, row: &[u8], (read, written): (&Projection, &Projectio
             assert_eq!(fixed(in_record, &record), fixed(in_row, row), "column {column}");
         }
         if let Some(cell) = read.text_cell(column) {
-            let expected = match view.get(column) {
-                Datum::String(text) if text.len() <= 15 => {
-                    IncludedText::Short(ShortText::new(text).unwrap())
-                }
-                Datum::String(_) => IncludedText::InRow,
-                _ => IncludedText::Null,
+            let text = match view.get(column) {
+                Datum::String(text) => text,
+                _ => "",
             };
-            assert_eq!(cell.read(&record), expected, "column {column}");
+            let found = TextCell::texts(&record[cell.at()..cell.at() + TextCell::WIDTH]);
+            let expected = ShortText::new(text);
+            assert_eq!(found, expected.as_slice().first().map(std::slice::from_ref), "{column}");
+            assert_eq!(cell.null_bit(), read.presence(column).unwrap());
         }
     }
 }
@@ -131,6 +131,7 @@ proptest! {
             projections.push(grown);
         }
         for (at, written) in projections.iter().enumerate() {
+            prop_assert_eq!(written.widths().sum::<usize>(), written.size());
             for read in &projections[..=at] {
                 check(&codec, &row, (read, written));
             }
@@ -150,6 +151,7 @@ fn a_record_is_as_long_as_its_columns() {
     assert_eq!(second.size(), 1 + 8 + 16 + 1);
     assert_eq!(second.presence(2), first.presence(2));
     assert_eq!(second.presence(3), None);
+    assert_eq!(second.widths().collect::<Vec<_>>(), [1, 8, 16, 1]);
 }
 
 #[test]

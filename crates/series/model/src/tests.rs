@@ -4,7 +4,7 @@
 use loom::thread;
 
 use crate::{
-    chunk::{Filled, Item},
+    chunk::Filled,
     entry::{Entry, EntryRef, Fate, Inserted, Parts, Rest, chunk_at},
     epoch::Guard,
     record::Included,
@@ -30,9 +30,11 @@ struct World {
 const ROW_SIZE: usize = 9;
 /// A record is the row's byte, so many times.
 const RECORD_SIZE: usize = 3;
+/// Where its fields begin, and how wide they are.
+const FIELDS: [(usize, usize); 2] = [(0, 1), (1, 2)];
 
 fn included() -> Included {
-    Included::new(RECORD_SIZE, |row, record| record.fill(row[0]))
+    Included::new(FIELDS.map(|(_, width)| width), |row, record| record.fill(row[0]))
 }
 
 impl World {
@@ -93,10 +95,10 @@ impl World {
         let mut fate = |_, row: RowRef<'_>| {
             if is_kept(row.arrival()) { Fate::Keep } else { Fate::Remove }
         };
-        match entry.retain(&mut fate, guard).rest {
+        match entry.retain(&mut fate, self.included.as_ref(), guard).rest {
             Rest::Grown(_) => {}
-            Rest::One(item) => {
-                let made = EntryRef::make(entry.key(), item.event_time, item.row);
+            Rest::One(event_time, row) => {
+                let made = EntryRef::make(entry.key(), event_time, row);
                 self.replace(made, guard);
             }
             Rest::Nothing => panic!("the models keep a row"),
@@ -106,13 +108,17 @@ impl World {
     /// What a reader sees: (event time, arrival), oldest first.
     fn shown(&self) -> Vec<(i64, u64)> {
         let of = |filled: Filled<'_>| {
-            let item = |item: Item<'_>| {
-                let expected = [item.row.bytes()[0]; RECORD_SIZE];
-                // A row in its key's entry has none.
-                assert!(item.record.is_empty() || item.record == expected);
-                item.position()
+            let position = |at: usize| {
+                let (event_time, row) = (filled.event_time(at), filled.row(at));
+                // A row in its key's entry has no record.
+                for (place, width) in FIELDS.into_iter().filter(|_| filled.has_records()) {
+                    // SAFETY: all records have these fields.
+                    let values = unsafe { filled.field(at..at + 1, (place, width)) };
+                    assert_eq!(values, &[row.bytes()[0]; RECORD_SIZE][..width]);
+                }
+                (event_time, row.arrival())
             };
-            (0..filled.len()).map(|at| item(filled.item(at))).collect::<Vec<_>>()
+            (0..filled.len()).map(position).collect::<Vec<_>>()
         };
         match self.entry().parts() {
             Parts::One(one) => of(one),

@@ -3,14 +3,16 @@
 use lockstep_row::Retention;
 use proptest::prelude::*;
 
-use super::{Insert, Keeps, World, counted, filled, inserts, model, retention, write_record};
+use super::{
+    Insert, Keeps, World, counted, filled, inserts, model, retention, widths, write_record,
+};
 use crate::{Bounds, KeyRows, Run, Series, pin};
 
 /// What the runs ahead have, newest first: (event time, arrival). Checks the records beside.
 pub(super) fn shown(mut rows: KeyRows<'_>) -> Vec<(i64, u64)> {
     let mut shown = Vec::new();
     while let Some(run) = rows.next_run() {
-        rows.prefetch_next_run();
+        rows.prefetch_next_run(&[(0, 1), (1, 8)]);
         assert!(!run.is_empty());
         shown.extend(of_run(&run));
     }
@@ -31,13 +33,19 @@ fn of_run(run: &Run<'_>) -> Vec<(i64, u64)> {
 fn check_records(run: &Run<'_>) {
     let Some(records) = run.records() else { return };
     assert_eq!(records.len(), run.len());
-    assert_eq!(records.as_bytes().len(), records.len() * records.size());
-    assert_eq!(records.iter().len(), run.len());
-    for (at, record) in records.iter().enumerate() {
-        let mut expected = vec![0; records.size()];
+    let mut expected = vec![0; records.size()];
+    let mut record = expected.clone();
+    for at in 0..run.len() {
         write_record(run.row(at).bytes(), &mut expected);
+        records.copy_to(at, &mut record);
         assert_eq!(record, expected);
-        assert_eq!(records.get(at), expected);
+        let mut place = 0;
+        for width in widths(records.size()) {
+            let mut values = records.field(place, width).rchunks_exact(width);
+            assert_eq!(values.len(), run.len());
+            assert_eq!(values.nth(at).unwrap(), &expected[place..place + width]);
+            place += width;
+        }
     }
 }
 
@@ -164,6 +172,15 @@ fn the_only_row_of_a_key_has_no_record() {
     let guard = pin();
     let mut rows = none.series.seek(b"key", Bounds::everything(), &guard).unwrap();
     assert!(rows.next_run().unwrap().records().is_none());
+}
+
+#[test]
+#[should_panic(expected = "a record is read by its fields")]
+fn a_field_is_read_as_it_was_written() {
+    let world = in_order(2, 9);
+    let guard = pin();
+    let mut rows = world.series.seek(b"key", Bounds::everything(), &guard).unwrap();
+    let _values = rows.next_run().unwrap().records().unwrap().field(1, 4);
 }
 
 /// A key that has many rows finds its expired ones without looking at the others.
