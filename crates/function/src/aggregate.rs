@@ -26,6 +26,7 @@ mod ranked;
 mod signature;
 mod split;
 mod total;
+mod word_hash;
 
 use std::{fmt, sync::Arc};
 

@@ -4,7 +4,7 @@
 //! the next holder may go on.
 #![expect(clippy::disallowed_types, reason = "these are the locks that everyone else uses")]
 
-use std::sync::{self, PoisonError};
+use std::sync::{self, PoisonError, TryLockError};
 
 pub use std::sync::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
 
@@ -21,6 +21,15 @@ impl<T> Mutex<T> {
     /// Waits until no one else holds it.
     pub fn lock(&self) -> MutexGuard<'_, T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes it when no one else holds it; never waits.
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        match self.0.try_lock() {
+            Ok(guard) => Some(guard),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     /// Reaches the value without locking: nobody else can.
@@ -96,6 +105,9 @@ mod tests {
             std::panic::resume_unwind(Box::new("on purpose"));
         });
         assert!(thread.unwrap().join().is_err());
-        assert_eq!(*lock.lock(), 1);
+        assert_eq!(lock.try_lock().map(|value| *value), Some(1));
+        let guard = lock.lock();
+        assert_eq!(*guard, 1);
+        assert!(lock.try_lock().is_none());
     }
 }

@@ -5,7 +5,7 @@ use lockstep_row::{Arena, Datum};
 use lockstep_table::Snapshot;
 
 use crate::{
-    context::{Results, Scratch},
+    context::{Lent, Results},
     frame::Leaf,
     program::Program,
     shared::Shared,
@@ -19,7 +19,7 @@ const SCRATCH_BYTES_MAX: usize = 1 << 20;
 /// removed row is freed. It cannot be sent to another thread.
 pub struct Batch<'p> {
     program: &'p Program,
-    scratch: Scratch,
+    scratch: Lent<'p>,
     snapshots: Vec<Snapshot<'p>>,
     results: Results,
 }
@@ -29,7 +29,7 @@ impl Program {
     pub fn batch(&self) -> Batch<'_> {
         Batch {
             program: self,
-            scratch: self.take_scratch(),
+            scratch: self.lend_scratch(),
             snapshots: self.snapshots().collect(),
             results: self.no_results(),
         }
@@ -76,7 +76,7 @@ impl Batch<'_> {
         for (count, request) in (1..).zip(requests) {
             self.program.check_width(request)?;
             let request = (Leaf::Values(request), u64::MAX);
-            let view = (&self.scratch, &self.snapshots[..], &self.results);
+            let view = (&*self.scratch, &self.snapshots[..], &self.results);
             let ctx = self.program.context(request, view, shared);
             if let Some(values) = self.program.answer_one(&ctx)? {
                 give(arena.alloc_slice_fill_iter(values));
@@ -86,12 +86,6 @@ impl Batch<'_> {
             }
         }
         Ok(requests.len())
-    }
-}
-
-impl Drop for Batch<'_> {
-    fn drop(&mut self) {
-        self.program.put_scratch(std::mem::take(&mut self.scratch));
     }
 }
 

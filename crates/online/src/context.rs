@@ -2,9 +2,14 @@
 //! sub-plans that had to be run as a whole.
 //!
 //! Scratch memory is kept between answers in a [`ScratchPool`], so that an answer allocates only
-//! where it has to grow.
+//! where it has to grow. Nobody waits for it.
 
-use std::{cell::OnceCell, cell::RefCell, fmt};
+use std::{
+    cell::{OnceCell, RefCell},
+    fmt,
+    ops::{Deref, DerefMut},
+    sync::atomic::{AtomicUsize, Ordering},
+};
 
 use lockstep_diagnostic::Result;
 use lockstep_host::sync::Mutex;
@@ -62,20 +67,76 @@ pub(crate) struct Scratch {
     pub(crate) key_buffers: RefCell<[Vec<u8>; 2]>,
 }
 
-/// Memory of answers that are over, for those to come. As many as were ever given at once.
+/// Memory of answers that are over, for those to come: of as many threads as there are slots, each
+/// of which gets what it gave back.
 #[derive(Default)]
-pub(crate) struct ScratchPool(Mutex<Vec<Scratch>>);
+pub(crate) struct ScratchPool {
+    slots: [Slot; SLOT_COUNT],
+}
+
+/// Answers that are given at once by more threads than this allocate.
+const SLOT_COUNT: usize = 16;
+
+/// Aligned so that threads that use different ones do not write one cache line. The lock is only
+/// tried.
+#[derive(Default)]
+#[repr(align(64))]
+struct Slot(Mutex<Option<Scratch>>);
+
+/// The number of the next thread that asks for its own.
+static THREADS: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    /// Relaxed: a number that differs from those of most other threads.
+    static THREAD: usize = THREADS.fetch_add(1, Ordering::Relaxed);
+}
 
 impl ScratchPool {
-    /// Takes scratch memory, or makes it.
-    pub(crate) fn take(&self, make: impl FnOnce() -> Scratch) -> Scratch {
-        let kept = self.0.lock().pop();
-        kept.unwrap_or_else(make)
+    /// Lends scratch memory, or makes it.
+    pub(crate) fn lend(&self, make: impl FnOnce() -> Scratch) -> Lent<'_> {
+        let take = |slot: &Slot| slot.0.try_lock()?.take();
+        let kept = self.slots().find_map(take);
+        Lent { pool: self, scratch: kept.unwrap_or_else(make) }
     }
 
-    /// Keeps scratch memory for the next answer.
-    pub(crate) fn put(&self, scratch: Scratch) {
-        self.0.lock().push(scratch);
+    /// All slots, the thread's own first.
+    fn slots(&self) -> impl Iterator<Item = &Slot> {
+        let own = THREAD.with(|number| number % SLOT_COUNT);
+        self.slots[own..].iter().chain(&self.slots[..own])
+    }
+}
+
+/// Scratch memory that goes back to its pool.
+pub(crate) struct Lent<'p> {
+    pool: &'p ScratchPool,
+    scratch: Scratch,
+}
+
+impl Deref for Lent<'_> {
+    type Target = Scratch;
+
+    fn deref(&self) -> &Scratch {
+        &self.scratch
+    }
+}
+
+impl DerefMut for Lent<'_> {
+    fn deref_mut(&mut self) -> &mut Scratch {
+        &mut self.scratch
+    }
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        // What a panic leaves behind is not used again.
+        if std::thread::panicking() {
+            return;
+        }
+        let free =
+            self.pool.slots().find_map(|slot| slot.0.try_lock().filter(|kept| kept.is_none()));
+        if let Some(mut free) = free {
+            *free = Some(std::mem::take(&mut self.scratch));
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use lockstep_table::Snapshot;
 use crate::{
     chain::{Chain, LeafKind},
     compile::{Compiler, Parts, Tables},
-    context::{Context, Results, Scratch, ScratchPool},
+    context::{Context, Lent, Results, Scratch, ScratchPool},
     frame::{Cells, Leaf, Place},
     materialise::{BatchFallback, copy_into},
     shared::Shared,
@@ -228,18 +228,16 @@ impl Program {
                 .err();
         }
         self.check_width(request)?;
-        let mut scratch = self.take_scratch();
+        let mut scratch = self.lend_scratch();
         scratch.arena.reset();
         let mut snapshots = ArenaVec::with_capacity_in(self.parts.tables.len(), arena);
         snapshots.extend(self.snapshots());
         let results = self.no_results();
         let ctx =
-            self.context((Leaf::Values(request), arrival), (&scratch, &snapshots, &results), None);
-        let answer = self.answer_one(&ctx)?.map(|values| {
+            self.context((Leaf::Values(request), arrival), (&*scratch, &snapshots, &results), None);
+        Ok(self.answer_one(&ctx)?.map(|values| {
             &*arena.alloc_slice_fill_iter(values.map(|value| copy_into(value, arena)))
-        });
-        self.put_scratch(scratch);
-        Ok(answer)
+        }))
     }
 
     /// What an answer does: which tables it reads by which indexes, which windows share a scan,
@@ -300,13 +298,9 @@ impl Program {
             .err()
     }
 
-    /// Scratch memory, to be put back.
-    pub(crate) fn take_scratch(&self) -> Scratch {
-        self.scratch.take(|| self.new_scratch())
-    }
-
-    pub(crate) fn put_scratch(&self, scratch: Scratch) {
-        self.scratch.put(scratch);
+    /// Scratch memory for an answer.
+    pub(crate) fn lend_scratch(&self) -> Lent<'_> {
+        self.scratch.lend(|| self.new_scratch())
     }
 
     fn new_scratch(&self) -> Scratch {

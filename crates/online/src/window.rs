@@ -8,9 +8,8 @@
 //!
 //! Rows are collected into blocks; a block ends where the set of groups that take its rows
 //! changes. What the groups compute from a block is in [`crate::fold`], where groups that begin at
-//! the same row share states. Where an index includes
-//! all that the windows read, whole runs of its slots are taken instead, and the rows are left
-//! alone.
+//! the same row share states. Where an index includes all that the windows read, whole runs of its
+//! slots are taken instead, and the rows are left alone.
 //!
 //! # Cost
 //!
@@ -50,6 +49,8 @@ pub(crate) struct Scan {
     pub(crate) sources: Vec<ScanSource>,
     /// The windows.
     pub(crate) groups: Vec<Group>,
+    /// Those of them that the current row is in, a bit each.
+    pub(crate) with_current_row: u64,
     /// What they compute.
     pub(crate) folding: std::sync::Arc<Folding>,
     /// Its number among the steps whose results requests share.
@@ -98,10 +99,7 @@ impl Scan {
             return self.compute(ctx, leaf, arrival, slots);
         };
         let current = Frame { leaf, slots };
-        let has_current_row = |at: &usize| self.groups[*at].has_current_row();
-        let groups = (0..self.groups.len()).filter(has_current_row);
-        let groups = groups.fold(0, |groups, at| groups | 1 << at);
-        let own = self.folding.current_exprs(&self.inputs, groups);
+        let own = self.folding.current_exprs(&self.inputs, self.with_current_row);
         let exprs = self.keys.iter().chain(&self.order).chain(own);
         let inputs = exprs.map(|expr| expr.eval(&current, ctx.arena));
         let inputs = ArenaVec::from_iter_in(inputs, ctx.arena).into_bump_slice();
@@ -151,7 +149,7 @@ impl Scan {
     ) {
         let mut takers = 0;
         for (at, (group, progress)) in self.groups.iter().zip(progress).enumerate() {
-            if group.has_current_row() && !progress.is_done {
+            if self.with_current_row & 1 << at != 0 && !progress.is_done {
                 progress.take(group);
                 takers |= 1 << at;
             }

@@ -33,6 +33,9 @@ struct Appends {
     waiting: usize,
 }
 
+/// How often an append looks whether it is visible before it sleeps: for some microseconds.
+const SPINS: usize = if cfg!(miri) { 1 } else { 256 };
+
 /// An append that took its arrivals. It becomes visible when it is dropped, which waits for the
 /// appends before it.
 pub(crate) struct InFlight<'a> {
@@ -79,6 +82,15 @@ impl Sequence {
             }
             return;
         }
+        drop(appends);
+        // Most often the earlier append is at its end as well: to sleep would take longer.
+        for _ in 0..SPINS {
+            if self.visible() >= end {
+                return;
+            }
+            std::hint::spin_loop();
+        }
+        let mut appends = self.appends.lock();
         appends.waiting += 1;
         // Relaxed: written under the lock.
         while self.visible.load(Ordering::Relaxed) < end {

@@ -5,18 +5,14 @@
 //! value that was not there, and no other memory. What a value is as an identity is written down
 //! in `aggregate`; `tests` hold this to the accumulator.
 
-use std::hash::BuildHasher;
-
-use hashbrown::DefaultHashBuilder;
 use lockstep_row::ShortText;
 
-use super::{fold::Lane, key::TotalFloat, multiset::Frequencies};
+use super::{fold::Lane, key::TotalFloat, multiset::Frequencies, word_hash::WordHash};
 
 /// Different values.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Distinct {
-    /// Random, so that nobody can choose values that collide.
-    seeds: [u64; 2],
+    hash: WordHash,
     /// By the low bits of its hash, a value; the next slot when that one is taken. A power of two,
     /// at most a quarter full, so that a probe seldom goes on; 0 is an empty slot.
     slots: Vec<u128>,
@@ -31,19 +27,6 @@ pub(super) struct Distinct {
 const SLOTS_MIN: usize = 64;
 /// Set in every word of a value of fixed width, so that none is 0.
 const FIXED: u128 = 1 << 64;
-
-impl Default for Distinct {
-    fn default() -> Self {
-        let hasher = DefaultHashBuilder::default();
-        Self {
-            seeds: [hasher.hash_one(0_u64), hasher.hash_one(1_u64)],
-            slots: Vec::new(),
-            taken: 0,
-            has_empty: false,
-            long: Frequencies::default(),
-        }
-    }
-}
 
 impl Distinct {
     /// Takes in a block.
@@ -111,11 +94,9 @@ impl Distinct {
 
     /// The slot of a word in a table without end.
     #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "halves, and low bits, are asked for")]
+    #[expect(clippy::cast_possible_truncation, reason = "low bits are asked for")]
     fn first_slot(&self, word: u128) -> usize {
-        let [left, right] = self.seeds;
-        let product = u128::from(word as u64 ^ left) * u128::from((word >> 64) as u64 ^ right);
-        (product as u64 ^ (product >> 64) as u64) as usize
+        self.hash.of(word) as usize
     }
 
     #[cold]

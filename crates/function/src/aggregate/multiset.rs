@@ -13,6 +13,7 @@ use super::{
     signature::{
         Class, ORDERABLE, SCALAR, bound, expect, expect_count, expect_size, wrong_constant,
     },
+    word_hash::WordHash,
 };
 use crate::{
     Arguments, Compatibility, SignatureError, exact_sum::ExactSum, item_text::ItemPrinter,
@@ -290,11 +291,10 @@ impl Accumulator for Multiset {
 
 /// The same for blocks of rows: nothing is allocated for a value, and nothing when memory of
 /// earlier frames suffices.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Frequencies {
     hasher: DefaultHashBuilder,
-    /// Random, so that nobody can choose texts that collide.
-    seeds: [u64; 2],
+    word_hash: WordHash,
     /// By the low bits of its hash, where an entry is, counted from 1; the next slot when that one
     /// is taken. A power of two, at most half full; 0 is an empty slot.
     slots: Vec<u32>,
@@ -343,27 +343,6 @@ fn position(slot: u32) -> Option<usize> {
 #[expect(clippy::cast_possible_truncation, reason = "the low bits are what is asked for")]
 fn low_bits(hash: u64) -> usize {
     hash as usize
-}
-
-impl Default for Frequencies {
-    fn default() -> Self {
-        let hasher = DefaultHashBuilder::default();
-        Self {
-            seeds: [hasher.hash_one(0_u64), hasher.hash_one(1_u64)],
-            hasher,
-            slots: Vec::new(),
-            entries: Vec::new(),
-            texts: Vec::new(),
-            class: ValueClass::default(),
-            total: 0,
-        }
-    }
-}
-
-#[inline]
-#[expect(clippy::cast_possible_truncation, reason = "the low half is what is asked for")]
-fn low_half(product: u128) -> u64 {
-    product as u64
 }
 
 impl Frequencies {
@@ -417,10 +396,7 @@ impl Frequencies {
     /// A short text is two words, and hashed as such.
     #[inline]
     fn add_short(&mut self, text: ShortText) {
-        let [left, right] = self.seeds;
-        let word = text.word();
-        let product = u128::from(low_half(word) ^ left) * u128::from(low_half(word >> 64) ^ right);
-        let hash = low_half(product) ^ low_half(product >> 64);
+        let hash = self.word_hash.of(text.word());
         let is_it = |kept: &Kept, _: &[u8]| matches!(kept, Kept::Short(kept) if *kept == text);
         self.count(hash, Kept::Short(text), is_it);
     }

@@ -128,9 +128,11 @@ impl Compiler<'_> {
         self.parts.scans.push(Arc::clone(&folding));
         let text = format!("scan for {}", describe(sharing));
         self.parts.explain.close(line, text);
-        let groups = sharing.iter().map(|wanted| group(&wanted.group.window)).collect();
+        let groups: Vec<Group> = sharing.iter().map(|wanted| group(&wanted.group.window)).collect();
+        let bits = (0..).zip(&groups).filter(|(_, group)| group.has_current_row());
+        let with_current_row = bits.fold(0, |all, (at, _): (u32, _)| all | 1 << at);
         let shared = self.shared_step(role);
-        Ok(Scan { id, keys, order, inputs, sources, groups, folding, shared })
+        Ok(Scan { id, keys, order, inputs, sources, groups, with_current_row, folding, shared })
     }
 
     /// How the lanes of a scan are served by what the index of its only source includes, which is
