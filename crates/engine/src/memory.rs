@@ -4,7 +4,7 @@
 //! the tables (`lockstep_table::MemoryBudget`).
 
 use lockstep_diagnostic::{Diagnostic, Result, code};
-use lockstep_row::{DataType, TableSchema, Value};
+use lockstep_row::{DataType, Projection, TableSchema, Value};
 use lockstep_sql::ast::Estimate;
 use lockstep_table::{Shape, TableMemory, estimate};
 
@@ -62,21 +62,29 @@ impl Session {
         values(MEMORY, &rows)
     }
 
-    /// ESTIMATE TABLE: what a table will hold with so many rows.
+    /// ESTIMATE TABLE: what a table will hold with so many rows, its indexes including what they
+    /// include now.
     pub(crate) fn estimate(&self, wanted: &Estimate) -> Result<Output> {
         let text_bytes = wanted.text_bytes.unwrap_or(TEXT_BYTES_DEFAULT);
         if wanted.rows == 0 || wanted.rows > ROWS_MAX || text_bytes > TEXT_BYTES_MAX {
             let message = "an estimate is for 1 to 10^12 rows with texts of at most 10^6 bytes";
             return Diagnostic::new(code::INVALID_PARAMETER, message).at(wanted.span).err();
         }
-        let schema = self.find_table(&wanted.table)?.schema();
-        let (rows, keys) = (wanted.rows, wanted.keys.clone());
-        let shape = Shape { rows, keys, text_bytes, ..Shape::default() };
+        let table = self.find_table(&wanted.table)?;
+        let snapshot = table.snapshot();
+        let schema = snapshot.schema();
+        let record_size = |index| snapshot.projection(index).map_or(0, Projection::size);
+        let shape = Shape {
+            rows: wanted.rows,
+            keys: wanted.keys.clone(),
+            text_bytes,
+            record_sizes: (0..schema.indexes.len()).map(record_size).collect(),
+        };
         let name = match &wanted.table.database {
             Some(database) => format!("{}.{}", database.text, wanted.table.name.text),
             None => format!("{}.{}", self.current_database(), wanted.table.name.text),
         };
-        let rows: Vec<Vec<Value>> = parts(&name, &schema, &estimate(&schema, &shape))
+        let rows: Vec<Vec<Value>> = parts(&name, schema, &estimate(schema, &shape))
             .into_iter()
             .map(|mut part| {
                 let bytes = part[2].as_scalar().and_then(|bytes| bytes.as_f64()).unwrap_or(0.0);

@@ -173,6 +173,11 @@ impl Lane {
 }
 
 impl Folding {
+    /// Whether something depends on the order of the rows that a group takes.
+    pub(crate) fn asks_for_order(&self) -> bool {
+        !self.calls.is_empty() || !self.picks.is_empty()
+    }
+
     /// To be called before rows are fed to groups: answers those that are at their end while
     /// others, which share states with them, go on.
     #[inline]

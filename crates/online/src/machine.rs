@@ -3,8 +3,8 @@
 //! Two kinds of code: a [`RowProgram`] computes expressions of one row, whose columns it is given
 //! as [`Cell`]s; a [`LaneProgram`] goes through the stored rows of a block, or through the fields of
 //! their records, reads columns in place (see `lockstep_row::FixedColumn`), and collects the values
-//! of one expression where a condition holds. Both give, bit for bit, what the row form of the expression gives: `tests`
-//! compare them.
+//! of one expression where a condition holds. Both give, bit for bit, what the row form of the
+//! expression gives: `tests` compare them.
 //!
 //! Code is kept as long as a program uses it. Programs that need the same code share it: it is
 //! found by the operations that it was made of, so that a second deployment of a query, or of

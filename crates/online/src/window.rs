@@ -9,13 +9,16 @@
 //! Rows are collected into blocks; a block ends where the set of groups that take its rows
 //! changes. What the groups compute from a block is in [`crate::fold`], where groups that begin at
 //! the same row share states. Where an index includes all that the windows read, whole runs of its
-//! slots are taken instead, and the rows are left alone.
+//! slots are taken instead, and the rows are left alone. Runs of several sources are merged by event
+//! time; what comes of one source while the groups stay the same is fed at once, which is right as
+//! long as no call asks for the order of the rows.
 //!
 //! # Cost
 //!
 //! One lookup for each source, and one visit per row in reach of the longest frame; of an index that
-//! includes the columns, a binary search per chunk and window, and the records of the rows. Nothing
-//! is allocated per row, and states are kept between answers.
+//! includes the columns, a binary search per chunk and window, or of several sources a visit per
+//! event time, and the records of the rows. Nothing is allocated per row, and states are kept
+//! between answers.
 
 use bumpalo::collections::Vec as ArenaVec;
 use lockstep_diagnostic::Result;
@@ -183,6 +186,10 @@ impl Scan {
                 goes_on
             });
         }
+        if let Some(streams) = self.streams(ctx, current.keys, bounds)? {
+            self.take_streams(block, progress, streams, current.order);
+            return Ok(());
+        }
         let mut merge = Merge::open(&self.sources, ctx, current.keys, bounds)?;
         while let Some((source, row)) = merge.next(ctx)? {
             let Candidate { frame, order: Some(order), .. } = &row else { break };
@@ -220,6 +227,64 @@ impl Scan {
         }
     }
 
+    /// The sources to be merged run by run; `None` where rows have to be asked for something, or
+    /// their order among the sources matters.
+    fn streams<'s>(
+        &'s self,
+        ctx: &Context<'s>,
+        keys: &'s [Datum<'s>],
+        bounds: Bounds,
+    ) -> Result<Option<ArenaVec<'s, Stream<'s>>>> {
+        let is_run = |source: &ScanSource| source.source.run_index().is_some();
+        if self.folding.asks_for_order() || !self.sources.iter().all(is_run) {
+            return Ok(None);
+        }
+        let mut streams = ArenaVec::with_capacity_in(self.sources.len(), ctx.arena);
+        for source in &self.sources {
+            let cursor = source.open(ctx, keys, bounds)?;
+            let Some((rows, order)) = cursor.runs(ctx) else { return Ok(None) };
+            streams.push(Stream::new(rows, order, &source.inputs));
+        }
+        Ok(Some(streams))
+    }
+
+    /// Takes the rows of several sources, newest first; at equal order values those of the earlier
+    /// source first.
+    fn take_streams<'s>(
+        &'s self,
+        block: &mut Block<'_, 's>,
+        progress: &mut [Progress],
+        mut streams: ArenaVec<'s, Stream<'s>>,
+        current: i64,
+    ) {
+        let mut takers = 0;
+        loop {
+            let mut newest: Option<(usize, i64)> = None;
+            for (source, stream) in streams.iter().enumerate() {
+                if let Some(order) = stream.head
+                    && newest.is_none_or(|(_, newest)| order > newest)
+                {
+                    newest = Some((source, order));
+                }
+            }
+            let Some((source, order)) = newest else { break };
+            let (wanted_by, goes_on) = self.advance(progress, order, current);
+            if wanted_by != takers {
+                for (source, stream) in streams.iter_mut().enumerate() {
+                    stream.feed(block, (source, takers));
+                }
+                takers = wanted_by;
+            }
+            streams[source].pass(block, (source, takers));
+            if !goes_on {
+                break;
+            }
+        }
+        for (source, stream) in streams.iter_mut().enumerate() {
+            stream.feed(block, (source, takers));
+        }
+    }
+
     /// Takes stretches of a run that the same groups take.
     fn take_run<'s>(
         &'s self,
@@ -243,7 +308,7 @@ impl Scan {
                 }
             }
             if takers != 0 {
-                block.push_run(takers, &run.slice(at..until));
+                block.push_run(0, takers, &run.slice(at..until));
             }
             at = until;
         }
@@ -320,14 +385,15 @@ impl<'b, 's> Block<'b, 's> {
         self.rows.push(*row);
     }
 
-    /// Rows of the only source.
-    fn push_run(&mut self, takers: u64, run: &Run<'s>) {
-        let inputs = &self.scan.sources[0].inputs;
+    /// Rows of one source that follow each other.
+    fn push_run(&mut self, source: usize, takers: u64, run: &Run<'s>) {
+        let inputs = &self.scan.sources[source].inputs;
         for start in (0..run.len()).step_by(LANE_ROWS) {
             let part = run.slice(start..run.len().min(start + LANE_ROWS));
-            let Some(records) = part.records() else {
+            let records = part.records().filter(|_| !inputs.records.is_empty());
+            let Some(records) = records else {
                 let rows = (0..part.len()).map(|at| stored_frame(part.stored_row(at)));
-                rows.for_each(|row| self.push(0, takers, &row));
+                rows.for_each(|row| self.push(source, takers, &row));
                 continue;
             };
             self.flush();
@@ -379,6 +445,72 @@ impl ScanSource {
         // Only rows of the current row's own chain can be newer than it at its own time.
         let tie = bounds.tie.filter(|_| self.is_main);
         self.source.open(ctx, keys, Bounds { tie, ..bounds })
+    }
+}
+
+/// A source whose runs are merged with those of others.
+struct Stream<'s> {
+    rows: KeyRows<'s>,
+    order: &'s Order,
+    inputs: &'s SourceInputs,
+    /// The run that was come to.
+    run: Option<Run<'s>>,
+    /// Its next row.
+    next: usize,
+    /// From this row of it on, those before the next one were not fed yet.
+    waiting: usize,
+    /// The order value of the next row; `None` when there is none, or it is NULL, as it then is of
+    /// all that follow.
+    head: Option<i64>,
+}
+
+impl<'s> Stream<'s> {
+    fn new(rows: KeyRows<'s>, order: &'s Order, inputs: &'s SourceInputs) -> Self {
+        let mut stream = Self { rows, order, inputs, run: None, next: 0, waiting: 0, head: None };
+        stream.enter();
+        stream
+    }
+
+    /// Comes to the next run.
+    fn enter(&mut self) {
+        self.run = self.rows.next_run();
+        self.rows.prefetch_next_run(&self.inputs.fields);
+        (self.next, self.waiting) = (0, 0);
+        self.look();
+    }
+
+    #[inline]
+    fn look(&mut self) {
+        let Some(run) = self.run.as_ref().filter(|run| self.next < run.len()) else {
+            self.head = None;
+            return;
+        };
+        self.head = match run.event_time(self.next) {
+            // NULL stands at the end of time as the least value does.
+            i64::MIN => self.order.of(&run.stored_row(self.next)),
+            order => Some(order),
+        };
+    }
+
+    /// Goes on to the row after the next one, which these groups take.
+    #[inline]
+    fn pass<'b>(&mut self, block: &mut Block<'b, 's>, to: (usize, u64)) {
+        self.next += 1;
+        if self.run.as_ref().is_some_and(|run| self.next == run.len()) {
+            self.feed(block, to);
+            self.enter();
+        } else {
+            self.look();
+        }
+    }
+
+    /// Feeds the rows that wait, which are of a source and which these groups take.
+    fn feed<'b>(&mut self, block: &mut Block<'b, 's>, (source, takers): (usize, u64)) {
+        let waiting = self.waiting..self.next;
+        self.waiting = self.next;
+        if let Some(run) = self.run.as_ref().filter(|_| takers != 0 && !waiting.is_empty()) {
+            block.push_run(source, takers, &run.slice(waiting));
+        }
     }
 }
 

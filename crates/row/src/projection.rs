@@ -8,8 +8,8 @@
 //!
 //! A record is a sequence of fields, each of constant width, which may be stored apart. A projection
 //! grows by fields and never moves one: who reads by an earlier projection reads records of a later
-//! one. Each column has a bit that says whether it is NULL, in a byte that is
-//! added when the bits of the one before are given away; and, if its values are included, a place:
+//! one. Each column has a bit that says whether it is NULL, in a byte that is added when the bits of
+//! the one before are given away; and, if its values are included, a place:
 //!
 //! ```text
 //! +------+---------------------------------+------+-----

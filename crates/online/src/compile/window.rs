@@ -88,7 +88,6 @@ impl Compiler<'_> {
         let main_role = if role == Role::Other { Role::Other } else { Role::History };
         let main = (!window.instance_not_in_window).then_some((&node.input, main_role));
         let unions = unions.iter().map(|union| (&node.unions[*union], Role::Other));
-        let source_count = usize::from(main.is_some()) + unions.len();
         let mut sources = Vec::new();
         for (position, (plan, role)) in main.into_iter().chain(unions).enumerate() {
             let (source, layout) = self.source(&SourceSpec {
@@ -102,9 +101,7 @@ impl Compiler<'_> {
             })?;
             let is_main = position == 0 && main.is_some();
             let mut inputs = folded.source_inputs(schema, &layout, self.codec(&source).as_ref())?;
-            if source_count == 1 {
-                inputs.include(self.records(&folded, &source, (schema, &layout), sharing));
-            }
+            inputs.include(self.records(&folded, &source, (schema, &layout), sharing));
             sources.push(ScanSource { source, inputs, is_main });
         }
         let keys = window.partition_by.iter();
@@ -120,8 +117,12 @@ impl Compiler<'_> {
             let values = if by_machine == 1 { "value" } else { "values" };
             states += &format!("; {by_machine} {values} by machine code");
         }
-        if sources.first().is_some_and(|source| !source.inputs.records.is_empty()) {
+        let included = sources.iter().filter(|source| !source.inputs.records.is_empty()).count();
+        if included > 0 && included == sources.len() {
             states += "; from the columns that the index includes";
+        } else if included > 0 {
+            states += &format!("; {included} of {} sources from", sources.len());
+            states += " the columns that the index includes";
         }
         self.parts.explain.close(line_of_states, states);
         let folding = Arc::new(folded.folding);
@@ -135,8 +136,8 @@ impl Compiler<'_> {
         Ok(Scan { id, keys, order, inputs, sources, groups, with_current_row, folding, shared })
     }
 
-    /// How the lanes of a scan are served by what the index of its only source includes, which is
-    /// made to include what they read when this is for a deployment. Empty when they are not.
+    /// How the lanes of a scan are served by what the index of a source includes, which is made to
+    /// include what they read when this is for a deployment. Empty when they are not.
     fn records(
         &mut self,
         folded: &Folded<'_>,
