@@ -305,7 +305,7 @@ fn many_keys_come_and_go_in_bounded_memory() {
 /// The promise about memory: what an index takes beside the rows, by rows for each key.
 fn check_memory(rows_per_key: u64, bytes_per_row_max: u64) {
     let world = World::default();
-    let keys = (if cfg!(miri) { 400 } else { 40_000_u64 }).div_ceil(rows_per_key);
+    let keys = (if cfg!(miri) { 50 } else { 40_000_u64 }).div_ceil(rows_per_key);
     for row in 0..keys * rows_per_key {
         world.insert(&(row % keys).to_le_bytes(), i64::try_from(row).unwrap());
     }
@@ -323,7 +323,9 @@ fn check_memory(rows_per_key: u64, bytes_per_row_max: u64) {
 #[test]
 fn a_key_takes_64_bytes_and_itself_and_each_further_row_16() {
     check_memory(1, 0);
-    for rows_per_key in [2, 3, 5, 8, 10, 20, 50, 100, 200, 500, 1_000, 10_000] {
+    let most = if cfg!(miri) { 200 } else { u64::MAX };
+    let rows = [2, 3, 5, 8, 10, 20, 50, 100, 200, 500, 1_000, 10_000];
+    for rows_per_key in rows.into_iter().filter(|rows| *rows <= most) {
         check_memory(rows_per_key, 16);
     }
 }
