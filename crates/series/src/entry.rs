@@ -19,7 +19,7 @@
 use std::{
     alloc::{Layout, alloc, dealloc, handle_alloc_error},
     marker::PhantomData,
-    ptr::{self, NonNull},
+    ptr::NonNull,
     slice,
 };
 
@@ -388,7 +388,7 @@ impl<'a> EntryRef<'a> {
                 // Relaxed: only the holder of the lock writes.
                 let only = self.expect_head().load(Ordering::Relaxed).cast();
                 let spine = Spine::make(&[only, chunk], spine_capacity(2));
-                grown + self.replace_with_spine(spine)
+                grown + self.replace_with_spine(spine).0
             }
             Place::Spine(spine, _) if spine.push(chunk) => grown,
             Place::Spine(spine, _) => {
@@ -448,7 +448,7 @@ impl<'a> EntryRef<'a> {
             Place::Only => {
                 // Relaxed: only the holder of the lock writes.
                 let replaced = self.expect_head().load(Ordering::Relaxed).cast();
-                (replaced, self.replace_with_spine(Spine::make(&halves, spine_capacity(2))))
+                (replaced, self.replace_with_spine(Spine::make(&halves, spine_capacity(2))).0)
             }
             Place::Spine(spine, at) => {
                 let mut parts = spine.to_vec();
@@ -547,14 +547,14 @@ impl<'a> EntryRef<'a> {
             [only] => (*only).cast::<u8>(),
             several => tagged(Spine::make(several, several.len())),
         };
-        self.replace_head(head);
+        let old = self.replace_head(head);
         for chunk in replaced {
             // SAFETY: no head and no linked spine leads to it any more.
             unsafe { retire_chunk(chunk, guard) };
         }
-        if let Parts::Spine(spine) = *parts {
-            // SAFETY: the head was replaced just now.
-            unsafe { retire_spine(spine, guard) };
+        if let Parts::Spine(_) = *parts {
+            // SAFETY: it was a spine that the head led to until just now.
+            unsafe { retire_spine(old, guard) };
         }
         signed(self.memory_bytes()) - signed(before)
     }
@@ -579,17 +579,18 @@ impl<'a> EntryRef<'a> {
     }
 
     fn replace_spine(self, old: &Spine<Header>, spine: *mut Spine<Header>, guard: &Guard) -> i64 {
-        let grown = self.replace_with_spine(spine) - signed(old.memory_bytes());
-        // SAFETY: the head was replaced just now.
+        let freed = signed(old.memory_bytes());
+        let (grown, old) = self.replace_with_spine(spine);
+        // SAFETY: it was a spine that the head led to until just now.
         unsafe { retire_spine(old, guard) };
-        grown
+        grown - freed
     }
 
-    fn replace_with_spine(self, spine: *mut Spine<Header>) -> i64 {
+    /// Returns also what the head led to.
+    fn replace_with_spine(self, spine: *mut Spine<Header>) -> (i64, *mut u8) {
         // SAFETY: it was made just now.
         let bytes = unsafe { &*spine }.memory_bytes();
-        self.replace_head(tagged(spine));
-        signed(bytes)
+        (signed(bytes), self.replace_head(tagged(spine)))
     }
 
     fn replace_head(self, head: *mut u8) -> *mut u8 {
@@ -691,13 +692,14 @@ unsafe fn retire_chunk(chunk: *mut Header, guard: &Guard) {
     unsafe { guard.defer_unchecked(move || Chunk::free(chunk)) };
 }
 
-/// Frees a spine, not its chunks, when the guards of now are gone.
+/// Frees a spine, not its chunks, when the guards of now are gone. It is given as what a head was:
+/// a reference to it would not give the right to free it.
 ///
 /// # Safety
 ///
 /// As of [`retire_chunk`].
-unsafe fn retire_spine(spine: &Spine<Header>, guard: &Guard) {
-    let spine = ptr::from_ref(spine).cast_mut();
+unsafe fn retire_spine(head: *mut u8, guard: &Guard) {
+    let spine = untagged(head).cast::<Spine<Header>>();
     // SAFETY: as in `retire_chunk`; it came out of a box.
     unsafe { guard.defer_unchecked(move || drop(Box::from_raw(spine))) };
 }
