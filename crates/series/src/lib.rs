@@ -46,7 +46,8 @@
 //!    is taken out. Who holds a guard sees the old rows, who comes later the equal copies.
 //! 8. A record is made of its row when the row is inserted, from then on copied with its slot: a
 //!    row that moves is equal, and so is its record. The row in an entry has none; it is made when
-//!    the entry's second row comes. All chunks of a series have records, of the same fields, or none has.
+//!    the entry's second row comes. All chunks of a series have records, of the same fields, or none
+//!    has.
 //! 9. A reader sees at least the rows that were inserted before it loaded the head, possibly some
 //!    that are inserted later. It ignores rows that arrived too late for it ([`Bounds`]), which
 //!    makes what it sees exact.

@@ -86,6 +86,19 @@ fn calls(window: usize, which: Which) -> Vec<AggregateCall> {
     calls.map(|(at, (name, list))| call(name, list, format!("w{window}_{at}"))).collect()
 }
 
+/// A window without attributes.
+fn window(frame: Frame) -> Window {
+    Window {
+        partition_by: vec![column(0, "k")],
+        order_by: Some(column(0, "ts")),
+        frame,
+        max_size: None,
+        exclude_current_time: false,
+        exclude_current_row: false,
+        instance_not_in_window: false,
+    }
+}
+
 /// `references` have one window each.
 fn check(program: &Program, references: &[Program], world: &World) {
     let (arena, other) = (Arena::new(), Arena::new());
@@ -170,15 +183,7 @@ proptest! {
 fn union_sources_are_read_from_their_indexes() {
     let rows = |first: i64| (0..100).map(|at| (Some(1), Some(first + at * 2))).collect();
     let world = World::new(&[rows(0), rows(1)]);
-    let window = Window {
-        partition_by: vec![column(0, "k")],
-        order_by: Some(column(0, "ts")),
-        frame: Frame::Rows { from: Some(150), to: 0 },
-        max_size: None,
-        exclude_current_time: false,
-        exclude_current_row: false,
-        instance_not_in_window: false,
-    };
+    let window = window(Frame::Rows { from: Some(150), to: 0 });
     let group = WindowGroup { window, unions: vec![0], calls: calls(0, Which::Unordered) };
     let plan = windows(world.scan(0), vec![world.scan(1)], vec![group]);
     let compile = |includes: bool| {
@@ -195,22 +200,14 @@ fn union_sources_are_read_from_their_indexes() {
 #[test]
 fn states_are_shared_and_explained() {
     let world = World::new(&[vec![(Some(1), Some(1))]]);
-    let window = || Window {
-        partition_by: vec![column(0, "k")],
-        order_by: Some(column(0, "ts")),
-        frame: Frame::Rows { from: Some(9), to: 0 },
-        max_size: None,
-        exclude_current_time: false,
-        exclude_current_row: false,
-        instance_not_in_window: false,
-    };
+    let window = window(Frame::Rows { from: Some(9), to: 0 });
     let id = || vec![column(0, "id")];
     let names = ["sum", "avg", "count", "median"];
     let calls = names.iter().enumerate();
     let calls = calls.map(|(at, name)| call(name, id(), format!("c{at}")));
     let computed = vec![plus(column(0, "id"), column(0, "ts"))];
     let calls = calls.chain([call("max", computed, "c4".to_owned())]).collect();
-    let groups = vec![WindowGroup { window: window(), unions: vec![], calls }];
+    let groups = vec![WindowGroup { window, unions: vec![], calls }];
     let explain = world.compile(&windows(world.scan(0), vec![], groups)).explain();
     assert!(explain.contains("folds 4 calls in 3 states over 2 values"), "{explain}");
     assert!(explain.contains("1 value by machine code"), "{explain}");
@@ -220,15 +217,6 @@ fn states_are_shared_and_explained() {
 #[test]
 fn windows_that_begin_at_the_same_row_share_states() {
     let world = World::new(&[(0..9).map(|ts| (Some(1), Some(ts))).collect()]);
-    let window = |frame| Window {
-        partition_by: vec![column(0, "k")],
-        order_by: Some(column(0, "ts")),
-        frame,
-        max_size: None,
-        exclude_current_time: false,
-        exclude_current_row: false,
-        instance_not_in_window: false,
-    };
     let frames = [
         Frame::Rows { from: Some(2), to: 0 },
         Frame::Range { from: Some(5), to: 0 },
