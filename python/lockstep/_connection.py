@@ -122,6 +122,8 @@ class Connection:
         same library, without the rows that a WHERE drops; in a list, and for a single row, the
         answer to such a row is ``None``. Request rows are not stored and do not see each other.
         """
+        if type(rows) is dict or type(rows) is tuple:
+            return self._session.prepare(target)(rows)
         if is_table(rows):
             return self._request_table(target, rows)
         prepared = self._session.prepare(target)
@@ -130,7 +132,11 @@ class Connection:
         return [prepared(row) for row in rows]
 
     def prepare(self, target: str) -> Prepared:
-        """Compiles a deployment or a query once, to answer many request rows one by one."""
+        """Compiles a deployment or a query once, to answer many request rows one by one.
+
+        What it gives belongs to the definition that there is now: once the deployment or a table of
+        the query is dropped, also when it is made anew, it raises an error with the code 55000.
+        """
         return self._session.prepare(target)
 
     def verify(self, deployment: str) -> Verification:

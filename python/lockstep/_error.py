@@ -15,7 +15,8 @@ class Error(Exception):
     code: str
     """SQLSTATE, five characters; stable across versions."""
     kind: str
-    """What to do: ``fix request``, ``fix data``, ``free resources``, ``retry``, ``report bug``."""
+    """What to do: ``fix request``, ``fix data``, ``free resources``, ``retry``, ``prepare again``,
+    ``report bug``."""
     hint: str | None
     """How to mend it, with the nearest name when a name was wrong."""
     detail: str | None

@@ -30,6 +30,31 @@ def test_a_row_gives_a_row(deployed, target):
     assert deployed.request(target, ("ann", 0.3, 31_000)) == ANSWER
 
 
+def test_what_was_prepared_from_a_dropped_definition_says_so(deployed):
+    prepared = deployed.prepare("spent")
+    query = deployed.prepare(SPENT)
+    relation = deployed.sql(SPENT)
+    assert prepared(ROW) == query(ROW) == ANSWER
+    deployed.execute("DROP DEPLOYMENT spent")
+    deployed.execute("DEPLOY spent AS " + SPENT.replace("sum(price)", "max(price)"))
+    with pytest.raises(lockstep.Error) as error:
+        prepared(ROW)
+    assert (error.value.code, error.value.kind) == ("55000", "prepare again")
+    assert error.value.message == "deployment `default.spent` was dropped since this was prepared"
+    # By its name the new one is asked.
+    assert deployed.request("spent", ROW)["spent"] == 0.3
+    assert deployed.prepare("spent")(ROW)["spent"] == 0.3
+    assert query(ROW) == ANSWER
+    deployed.execute("DROP DEPLOYMENT spent")
+    deployed.execute("DROP TABLE purchases")
+    deployed.execute("CREATE TABLE purchases (user STRING, price DOUBLE, ts TIMESTAMP)")
+    for ask in (lambda: query(ROW), relation.fetchall):
+        with pytest.raises(lockstep.Error) as error:
+            ask()
+        assert error.value.code == "55000"
+    assert deployed.request(SPENT, ROW) == {"user": "ann", "purchases": 1, "spent": 0.3}
+
+
 def test_a_request_row_is_not_stored(deployed):
     assert deployed.request("spent", ROW) == deployed.request("spent", ROW)
     assert len(deployed.sql("SELECT * FROM purchases")) == 3

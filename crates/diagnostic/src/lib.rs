@@ -24,6 +24,8 @@ pub enum Kind {
     FreeResources,
     /// Nothing is wrong with the request: send it again.
     Retry,
+    /// What the request was prepared from has changed: prepare it again.
+    PrepareAgain,
     /// A defect of Lockstep: report it.
     ReportBug,
 }
@@ -60,6 +62,8 @@ pub mod code {
     pub const INVALID_TABLE_DEFINITION: &str = "42P16";
     /// An object that others still depend on.
     pub const DEPENDENT_OBJECTS: &str = "2BP01";
+    /// What a request or a query was prepared from was dropped or replaced since.
+    pub const STALE_DEFINITION: &str = "55000";
     /// A form of the language that is not supported.
     pub const FEATURE_NOT_SUPPORTED: &str = "0A000";
     /// A parameter or option value outside its range.

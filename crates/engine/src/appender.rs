@@ -3,24 +3,22 @@
 //! Doors and benchmarks make one with [`Session::appender`]. It looks the table up once; after
 //! that an append costs what the table costs. No type is converted.
 
-use std::{fmt, sync::Arc};
+use std::fmt;
 
 use lockstep_diagnostic::Result;
 use lockstep_row::{DataType, Datum};
-use lockstep_table::Table;
 
-use crate::{Session, append::refused, session::object_name};
+use crate::{Session, append::refused, catalog::TableEntry, session::object_name};
 
-/// Appends rows to one table. Shared by threads.
-///
-/// Keeps the table alive: rows appended after a DROP TABLE go to the table that was dropped.
+/// Appends rows to one table. Shared by threads. Once the table was dropped, every append is the
+/// error [`code::STALE_DEFINITION`](crate::code::STALE_DEFINITION).
 pub struct Appender {
-    table: Arc<Table>,
+    entry: TableEntry,
 }
 
 impl fmt::Debug for Appender {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Appender").field("table", &self.table).finish()
+        f.debug_struct("Appender").field("table", &self.entry.table).finish()
     }
 }
 
@@ -39,14 +37,14 @@ impl Session {
     /// # Ok::<(), Box<lockstep_engine::Diagnostic>>(())
     /// ```
     pub fn appender(&self, table: &str) -> Result<Appender> {
-        Ok(Appender { table: self.find_table(&object_name(table))? })
+        Ok(Appender { entry: self.find_entry(&object_name(table))? })
     }
 }
 
 impl Appender {
     /// The columns that a row has, in order.
     pub fn columns(&self) -> Vec<(String, DataType)> {
-        let schema = self.table.schema();
+        let schema = self.entry.table.schema();
         schema.columns.iter().map(|c| (c.name.clone(), c.data_type.clone())).collect()
     }
 
@@ -57,6 +55,6 @@ impl Appender {
         R: IntoIterator,
         R::Item: AsRef<[Datum<'r>]>,
     {
-        self.table.append_timed(rows).map_err(|error| refused(&error))
+        self.entry.write(|table| table.append_timed(rows).map_err(|error| refused(&error)))
     }
 }

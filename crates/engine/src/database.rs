@@ -2,14 +2,23 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
+use datafusion::logical_expr::LogicalPlan;
+use lockstep_diagnostic::Result;
 use lockstep_host::{
     Clock, SystemClock,
-    sync::{RwLock, RwLockReadGuard, RwLockWriteGuard},
+    sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard},
 };
 use lockstep_row::TableSchema;
 use lockstep_table::{Arrivals, MemoryBudget, MemoryUse, Table, TableError};
 
-use crate::{Session, catalog::Objects, settings::Variables};
+use crate::{
+    Session,
+    catalog::{CatalogCommand, Objects, TableEntry, TableReference},
+    deployment::tables_of,
+    job::Jobs,
+    request_cache::RequestCache,
+    settings::Variables,
+};
 
 /// A database engine: several databases of tables and deployments. Cheap to clone; all clones
 /// are the same engine.
@@ -19,7 +28,11 @@ pub struct Database {
 }
 
 struct Shared {
+    /// The catalog. Changed by [`Database::commit`] only.
     objects: RwLock<Objects>,
+    jobs: Mutex<Jobs>,
+    /// Compiled requests of queries that are no deployments.
+    requests: RequestCache,
     arrivals: Arc<Arrivals>,
     budget: Arc<MemoryBudget>,
     clock: Arc<dyn Clock>,
@@ -29,7 +42,7 @@ struct Shared {
 impl fmt::Debug for Database {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let objects = self.shared.objects.read();
-        f.debug_struct("Database").field("databases", &objects.databases.len()).finish()
+        f.debug_struct("Database").field("databases", &objects.databases().len()).finish()
     }
 }
 
@@ -45,6 +58,8 @@ impl Database {
         budget.observe(|now| lockstep_host::log::warn(&alert(now)));
         let shared = Shared {
             objects: RwLock::new(Objects::new()),
+            jobs: Mutex::default(),
+            requests: RequestCache::default(),
             arrivals: Arc::new(Arrivals::default()),
             budget,
             started_ms: clock.now_ms(),
@@ -66,22 +81,45 @@ impl Database {
     /// Lets the tables hold so many bytes at most, as SET GLOBAL `max_memory` does; `None`: as
     /// many as they want. What they hold already stays; reads, deletes and retention go on.
     pub fn set_max_memory(&self, bytes: Option<u64>) {
-        self.objects_mut().variables.set_max_memory(bytes);
-        self.shared.budget.set_limit(bytes);
+        let set = self.commit(Variables::max_memory_command(bytes));
+        set.expect("a number of bytes is a value of the variable");
     }
 
     /// Goes by the global variables from now on.
-    pub(crate) fn apply(&self, variables: &Variables) {
+    fn go_by(&self, variables: &Variables) {
         self.shared.budget.set_limit(variables.max_memory());
         self.shared.budget.set_alert_ppm(variables.memory_alert_ppm());
     }
 
+    /// The catalog, to look something up.
     pub(crate) fn objects(&self) -> RwLockReadGuard<'_, Objects> {
         self.shared.objects.read()
     }
 
-    pub(crate) fn objects_mut(&self) -> RwLockWriteGuard<'_, Objects> {
-        self.shared.objects.write()
+    /// Changes the catalog. A command that rests on what is gone meanwhile fails with
+    /// [`lockstep_diagnostic::code::STALE_DEFINITION`] and changes nothing; see
+    /// `session::retried`.
+    pub(crate) fn commit(&self, command: CatalogCommand) -> Result<()> {
+        let mut objects = self.shared.objects.write();
+        let is_setting = matches!(command, CatalogCommand::SetVariable { .. });
+        let removed = objects.apply(command)?;
+        if is_setting {
+            self.go_by(objects.variables());
+        }
+        drop(objects);
+        self.shared.requests.forget_stale();
+        // Frees what was removed, without the lock.
+        drop(removed);
+        Ok(())
+    }
+
+    /// Compiled requests of queries that are no deployments.
+    pub(crate) fn requests(&self) -> &RequestCache {
+        &self.shared.requests
+    }
+
+    pub(crate) fn jobs(&self) -> MutexGuard<'_, Jobs> {
+        self.shared.jobs.lock()
     }
 
     /// Makes a table that no name refers to yet.
@@ -104,9 +142,13 @@ impl Database {
         self.shared.started_ms
     }
 
-    /// The tables as they are now, for an executor.
-    pub(crate) fn tables(&self) -> Tables {
-        Tables { by_id: self.objects().tables_by_id() }
+    /// What the catalog has of the tables that a plan names; an error when one of them was dropped
+    /// after the plan was bound.
+    pub(crate) fn entries_of(&self, plan: &LogicalPlan) -> Result<Vec<TableEntry>> {
+        let named = tables_of(plan);
+        let objects = self.objects();
+        let entry = |table| objects.entry(&TableReference::of(table)).cloned();
+        named.iter().map(|table| entry(table)).collect()
     }
 }
 
@@ -123,6 +165,13 @@ fn alert(now: MemoryUse) -> String {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Tables {
     pub(crate) by_id: BTreeMap<u64, Arc<Table>>,
+}
+
+impl Tables {
+    pub(crate) fn of(entries: &[TableEntry]) -> Self {
+        let tables = entries.iter().map(|entry| (entry.id, Arc::clone(&entry.table)));
+        Self { by_id: tables.collect() }
+    }
 }
 
 impl lockstep_offline::Tables for Tables {

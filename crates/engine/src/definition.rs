@@ -9,13 +9,13 @@ use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_function::Compatibility;
 use lockstep_row::TableSchema;
 use lockstep_sql::ast::{self, AlterTableAction, Ident, ObjectName, Statement};
-use lockstep_table::{Table, TableError};
+use lockstep_table::TableError;
 
 use crate::{
     Output, Session, append,
-    catalog::{DatabaseObjects, TableEntry, View},
+    catalog::{CatalogCommand, TableEntry, View},
     create_table, load,
-    session::{done, no_database},
+    session::{at_name, done, outcome},
     table_options::TableOptions,
 };
 
@@ -38,42 +38,29 @@ impl Session {
     }
 
     fn create_database(&self, name: &Ident, if_not_exists: bool) -> Result<Output> {
-        let databases = &mut self.database.objects_mut().databases;
-        if databases.contains_key(&name.text) {
-            if if_not_exists {
-                return Ok(done("CREATE DATABASE"));
+        let command = CatalogCommand::CreateDatabase { name: name.text.clone() };
+        match self.database.commit(command) {
+            Err(error) if error.code != code::DUPLICATE_DATABASE || !if_not_exists => {
+                Err(Box::new(error.at(name.span)))
             }
-            let message = format!("database `{}` exists already", name.text);
-            return Diagnostic::new(code::DUPLICATE_DATABASE, message).at(name.span).err();
+            _ => Ok(done("CREATE DATABASE")),
         }
-        databases.insert(name.text.clone(), DatabaseObjects::default());
-        Ok(done("CREATE DATABASE"))
     }
 
     fn drop_database(&self, name: &Ident, if_exists: bool) -> Result<Output> {
-        let databases = &mut self.database.objects_mut().databases;
-        let Some(found) = databases.get(&name.text) else {
-            if if_exists {
-                return Ok(done("DROP DATABASE"));
+        let command = CatalogCommand::DropDatabase { name: name.text.clone() };
+        match self.database.commit(command) {
+            Err(error) if error.code != code::UNDEFINED_DATABASE || !if_exists => {
+                Err(Box::new(error.at(name.span)))
             }
-            return no_database(name, databases.keys().map(String::as_str));
-        };
-        if !found.is_empty() {
-            let message = format!("database `{}` is not empty", name.text);
-            return Diagnostic::new(code::DEPENDENT_OBJECTS, message)
-                .at(name.span)
-                .with_hint("Drop its deployments and tables first.")
-                .err();
+            _ => Ok(done("DROP DATABASE")),
         }
-        databases.remove(&name.text);
-        Ok(done("DROP DATABASE"))
     }
 
     fn use_database(&self, name: &Ident) -> Result<Output> {
         let objects = self.database.objects();
-        if !objects.databases.contains_key(&name.text) {
-            return no_database(name, objects.databases.keys().map(String::as_str));
-        }
+        let found = objects.database(&name.text).map(|_| ());
+        found.map_err(|error| Box::new(error.at(name.span)))?;
         self.use_as_current(&name.text);
         Ok(done("USE"))
     }
@@ -107,67 +94,23 @@ impl Session {
         schema: TableSchema,
         options: TableOptions,
         lenient: bool,
-    ) -> Result<Arc<Table>> {
+    ) -> Result<()> {
         let table = self.database.make_table(schema).map_err(|error| append::refused(&error))?;
         let table = Arc::new(table);
-        let current = self.current_database();
-        let mut objects = self.database.objects_mut();
-        let id = objects.next_table_id;
-        let database = name.database.as_ref().map_or(current.as_str(), |d| d.text.as_str());
-        let Some(found) = objects.databases.get_mut(database) else {
-            let at = name.database.as_ref().unwrap_or(&name.name);
-            return no_database(at, objects.databases.keys().map(String::as_str));
-        };
-        if let Some(existing) = found.tables.get(&name.name.text) {
-            if lenient {
-                return Ok(Arc::clone(&existing.table));
-            }
-            let message = format!("table `{}` exists already", name.name.text);
-            return Diagnostic::new(code::DUPLICATE_TABLE, message).at(name.name.span).err();
-        }
-        let entry = TableEntry { id, table: Arc::clone(&table), options, offline: Arc::default() };
-        found.tables.insert(name.name.text.clone(), entry);
-        objects.next_table_id += 1;
-        Ok(table)
+        let command = CatalogCommand::CreateTable { name: self.qualified(name), table, options };
+        let tolerated = lenient.then_some(code::DUPLICATE_TABLE);
+        outcome(self.database.commit(command), tolerated, name, "CREATE TABLE").map(|_| ())
     }
 
     fn drop_table(&self, name: &ObjectName, if_exists: bool) -> Result<Output> {
-        let current = self.current_database();
-        let mut objects = self.database.objects_mut();
-        let database = name.database.as_ref().map_or(current.as_str(), |d| d.text.as_str());
-        let Some(id) = objects.find_table(database, &name.name.text).map(|entry| entry.id) else {
-            if if_exists {
-                return Ok(done("DROP TABLE"));
-            }
-            let view = View { objects: &objects, current_database: &current };
-            return lockstep_plan::find_table(&view, name).map(|_| done("DROP TABLE"));
+        let command = CatalogCommand::DropTable { name: self.qualified(name) };
+        let is_missing = |error: &Diagnostic| {
+            matches!(error.code, code::UNDEFINED_TABLE | code::UNDEFINED_DATABASE)
         };
-        let users: Vec<String> = objects
-            .databases
-            .values()
-            .flat_map(|database| {
-                let deployments = database.deployments.values();
-                let deployments = deployments.map(|found| (&found.name, &found.table_ids));
-                let procedures = database.procedures.values();
-                deployments.chain(procedures.map(|found| (&found.name, &found.table_ids)))
-            })
-            .filter(|(_, table_ids)| table_ids.contains(&id))
-            .map(|(name, _)| format!("`{name}`"))
-            .collect();
-        if !users.is_empty() {
-            let message = format!(
-                "table `{}` has associated deployments: {}",
-                name.name.text,
-                users.join(", ")
-            );
-            return Diagnostic::new(code::DEPENDENT_OBJECTS, message)
-                .at(name.name.span)
-                .with_hint("Drop them first with DROP DEPLOYMENT or DROP PROCEDURE.")
-                .err();
+        match self.database.commit(command) {
+            Err(error) if !if_exists || !is_missing(&error) => at_name(*error, name).err(),
+            _ => Ok(done("DROP TABLE")),
         }
-        let found = objects.databases.get_mut(database).expect("the table was found in it");
-        found.tables.remove(&name.name.text);
-        Ok(done("DROP TABLE"))
     }
 
     fn alter_table(&self, name: &ObjectName, actions: &[AlterTableAction]) -> Result<Output> {
@@ -186,15 +129,19 @@ impl Session {
     }
 
     fn truncate(&self, name: &ObjectName) -> Result<Output> {
-        self.find_table(name)?.truncate();
+        self.find_entry(name)?.write(|table| {
+            table.truncate();
+            Ok(())
+        })?;
         Ok(done("TRUNCATE TABLE"))
     }
 
     fn create_index(&self, create: &ast::CreateIndex) -> Result<Output> {
-        let table = self.find_table(&create.table)?;
         let mut warnings = Vec::new();
-        let index = create_table::created_index(create, &table.schema(), &mut warnings)?;
-        table.add_declared_index(index).map_err(|error| append::refused(&error))?;
+        self.find_entry(&create.table)?.write(|table| {
+            let index = create_table::created_index(create, &table.schema(), &mut warnings)?;
+            table.add_declared_index(index).map_err(|error| append::refused(&error))
+        })?;
         Ok(Output { warnings, ..done("CREATE INDEX") })
     }
 

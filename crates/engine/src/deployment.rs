@@ -3,7 +3,7 @@
 //! `session` calls it for DEPLOY, DROP DEPLOYMENT and SHOW DEPLOYMENT. *Life of a DEPLOY*: read the
 //! options, bind the query, check the long windows, compile the program (which builds the indexes
 //! that are missing), make the indexes keep rows for long enough, say what may go wrong, and only
-//! then name it.
+//! then name it: when the name was taken or a table dropped meanwhile, the catalog refuses it.
 
 mod index;
 mod long_window;
@@ -21,144 +21,128 @@ use lockstep_plan::{BoundQuery, CatalogTable};
 use lockstep_sql::ast::{Deploy, ObjectName};
 
 use crate::{
-    DeploymentInfo, Output, PreparedRequest, Session, lint,
-    session::{done, no_database, object_name},
+    DeploymentInfo, Output, PreparedRequest, Session,
+    catalog::{CatalogCommand, Definition, ObjectKind, QualifiedName, TableReference},
+    database::Tables,
+    lint,
+    session::{at_name, object_name, outcome},
     show,
 };
 
 /// A named, compiled query. Immutable.
 #[derive(Debug)]
 pub(crate) struct Deployment {
-    pub(crate) name: String,
-    pub(crate) database: String,
+    pub(crate) definition: Arc<Definition>,
     /// The query's text as it was written.
     pub(crate) sql: String,
     pub(crate) query: BoundQuery,
     pub(crate) request: Arc<PreparedRequest>,
     /// The tables it reads, which cannot be dropped while it exists.
-    pub(crate) table_ids: Vec<u64>,
+    pub(crate) tables: Vec<TableReference>,
     /// The session's settings at DEPLOY, which are part of what the query means.
     pub(crate) settings: Settings,
+    /// The session's database at DEPLOY, in which the names of the query were looked up.
+    pub(crate) current_database: String,
     /// OPTIONS as written, as (name, value).
     pub(crate) options: Vec<(String, String)>,
 }
 
 impl Session {
     pub(crate) fn deploy(&self, deploy: &Deploy, script: &str) -> Result<Output> {
-        let current = self.current_database();
-        let database = deploy.name.database.as_ref().map_or(&current, |d| &d.text).clone();
-        let name = deploy.name.name.text.clone();
-        {
-            let objects = self.database.objects();
-            let Some(found) = objects.databases.get(&database) else {
-                let at = deploy.name.database.as_ref().unwrap_or(&deploy.name.name);
-                return no_database(at, objects.databases.keys().map(String::as_str));
-            };
-            if found.deployments.contains_key(&name) {
-                if deploy.if_not_exists {
-                    return Ok(done("DEPLOY"));
-                }
-                let message = format!("deployment `{name}` exists already");
-                let at = deploy.name.name.span;
-                return Diagnostic::new(code::DUPLICATE_OBJECT, message).at(at).err();
-            }
+        let name = self.qualified(&deploy.name);
+        let tolerated = deploy.if_not_exists.then_some(code::DUPLICATE_OBJECT);
+        let free = self.database.objects().check_free(&name, ObjectKind::Deployment);
+        if free.is_err() {
+            return outcome(free, tolerated, &deploy.name, "DEPLOY");
         }
+        let seen = self.database.objects().epoch();
+        let (deployment, warnings) = self.compile_deployment(name, deploy, script)?;
+        let command = CatalogCommand::CreateDeployment { deployment: Arc::new(deployment), seen };
+        let committed = self.database.commit(command);
+        Ok(Output { warnings, ..outcome(committed, tolerated, &deploy.name, "DEPLOY")? })
+    }
+
+    /// Makes the deployment; gives the warnings, too.
+    fn compile_deployment(
+        &self,
+        name: QualifiedName,
+        deploy: &Deploy,
+        script: &str,
+    ) -> Result<(Deployment, Vec<Diagnostic>)> {
         let (options, mut warnings) = options::read(&deploy.options)?;
         let query = self.bind(&deploy.query)?;
         long_window::check(&options.long_windows, &query)?;
-        let tables = self.database.tables();
-        let request = PreparedRequest::compile_to_stay(&query, &tables)?;
+        let tables = Tables::of(&self.database.entries_of(&query.plan)?);
+        let definition = Definition::new(ObjectKind::Deployment, name);
+        let request = PreparedRequest::compile_to_stay(&query, &tables, &definition)?;
         index::provide(&index::wanted(&query.plan, &options), &options, &tables);
         warnings.extend(lint::check(&query, &tables, lint::Purpose::Serving));
         let deployment = Deployment {
+            definition,
             sql: query_text(script, deploy.query_span),
-            table_ids: tables_of(&query.plan).iter().map(|table| table.id).collect(),
             request: Arc::new(request),
-            database: database.clone(),
-            name: name.clone(),
+            tables: references(&query.plan),
             settings: self.settings(),
+            current_database: self.current_database(),
             options: options.written,
             query,
         };
-        let mut objects = self.database.objects_mut();
-        let Some(found) = objects.databases.get_mut(&database) else {
-            return no_database(&deploy.name.name, std::iter::empty());
-        };
-        found.deployments.insert(name, Arc::new(deployment));
-        Ok(Output { warnings, ..done("DEPLOY") })
+        Ok((deployment, warnings))
     }
 
     pub(crate) fn drop_deployment(&self, name: &ObjectName, if_exists: bool) -> Result<Output> {
-        let current = self.current_database();
-        let database = name.database.as_ref().map_or(&current, |d| &d.text);
-        let mut objects = self.database.objects_mut();
-        let found = objects.databases.get_mut(database);
-        let removed = found.and_then(|found| found.deployments.remove(&name.name.text));
-        drop(objects);
-        if removed.is_none() && !if_exists {
-            return self.no_deployment(&name.name.text, Some(name.name.span));
+        let command = CatalogCommand::DropDeployment { name: self.qualified(name) };
+        let tolerated = if_exists.then_some(code::UNDEFINED_OBJECT);
+        outcome(self.database.commit(command), tolerated, name, "DROP DEPLOYMENT")
+    }
+
+    /// A deployment by its text (`name` or `database.name`).
+    pub(crate) fn find_deployment(&self, name: &str) -> Result<Arc<Deployment>> {
+        let name = self.qualified(&object_name(name.trim()));
+        let objects = self.database.objects();
+        let found = objects.databases().get(&name.database);
+        match found.and_then(|found| found.deployments.get(&name.name)) {
+            Some(found) => Ok(Arc::clone(found)),
+            None => objects.no_deployment(&name).err(),
         }
-        Ok(done("DROP DEPLOYMENT"))
-    }
-
-    pub(crate) fn find_deployment(&self, name: &str) -> Option<Arc<Deployment>> {
-        let name = object_name(name.trim());
-        let current = self.current_database();
-        let database = name.database.as_ref().map_or(&current, |d| &d.text);
-        let objects = self.database.objects();
-        objects.databases.get(database)?.deployments.get(&name.name.text).cloned()
-    }
-
-    pub(crate) fn no_deployment<T>(&self, name: &str, span: Option<Span>) -> Result<T> {
-        let current = self.current_database();
-        let objects = self.database.objects();
-        let names = objects.databases.get(&current).into_iter().flat_map(|d| d.deployments.keys());
-        let mut error = Diagnostic::new(
-            code::UNDEFINED_OBJECT,
-            format!("deployment `{name}` does not exist in database `{current}`"),
-        );
-        error.span = span;
-        error.with_nearest(name, names.map(String::as_str)).err()
     }
 
     /// SHOW DEPLOYMENTS: those of the current database.
     pub(crate) fn show_deployments(&self) -> Result<Output> {
         let objects = self.database.objects();
-        let found = objects.databases.get(&self.current_database());
-        let rows: Vec<_> = found
-            .into_iter()
-            .flat_map(|found| found.deployments.values())
-            .map(|d| vec![Some(d.database.clone()), Some(d.name.clone()), Some(d.sql.clone())])
+        let found = objects.databases().get(&self.current_database());
+        let deployments = found.into_iter().flat_map(|found| found.deployments.values());
+        let rows: Vec<_> = deployments
+            .map(|found| {
+                let QualifiedName { database, name } = found.name();
+                [database, name, &found.sql].map(|text| Some(text.clone())).to_vec()
+            })
             .collect();
         show::texts(&["database", "deployment", "sql"], &rows)
     }
 
     /// SHOW DEPLOYMENT.
     pub(crate) fn show_deployment(&self, name: &ObjectName) -> Result<Output> {
-        let text = match &name.database {
-            Some(database) => format!("{}.{}", database.text, name.name.text),
-            None => name.name.text.clone(),
-        };
-        match self.find_deployment(&text) {
-            Some(found) => show::deployment(&found.info()),
-            None => self.no_deployment(&text, Some(name.name.span)),
-        }
+        let QualifiedName { database, name: plain } = self.qualified(name);
+        let found = self.find_deployment(&format!("{database}.{plain}"));
+        show::deployment(&found.map_err(|error| Box::new(at_name(*error, name)))?.info())
     }
 
     /// A deployment (`name` or `database.name`) as a value.
     pub fn deployment(&self, name: &str) -> Result<DeploymentInfo> {
-        match self.find_deployment(name) {
-            Some(found) => Ok(found.info()),
-            None => self.no_deployment(name, None),
-        }
+        self.find_deployment(name).map(|found| found.info())
     }
 }
 
 impl Deployment {
+    pub(crate) fn name(&self) -> &QualifiedName {
+        self.definition.name()
+    }
+
     fn info(&self) -> DeploymentInfo {
         DeploymentInfo {
-            name: self.name.clone(),
-            database: self.database.clone(),
+            name: self.name().name.clone(),
+            database: self.name().database.clone(),
             sql: self.sql.clone(),
             input: self.request.input().to_vec(),
             output: self.request.output().to_vec(),
@@ -167,6 +151,7 @@ impl Deployment {
                 Compatibility::OpenMldb => "openmldb",
             },
             time_zone: self.settings.time_zone.name(),
+            current_database: self.current_database.clone(),
             options: self.options.clone(),
         }
     }
@@ -186,6 +171,11 @@ pub(crate) fn tables_of(plan: &LogicalPlan) -> Vec<Arc<CatalogTable>> {
     });
     visit.expect("the visitor never fails");
     tables
+}
+
+/// The same, as what was made from the plan names them.
+pub(crate) fn references(plan: &LogicalPlan) -> Vec<TableReference> {
+    tables_of(plan).iter().map(|table| TableReference::of(table)).collect()
 }
 
 /// The text of the query inside the script.

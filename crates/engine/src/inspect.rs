@@ -43,6 +43,8 @@ pub struct DeploymentInfo {
     pub compatibility: &'static str,
     /// The value of `time_zone` that the query was deployed under.
     pub time_zone: &'static str,
+    /// The database in which the tables of the query were looked up: the session's at DEPLOY.
+    pub current_database: String,
     /// The options that DEPLOY was given, as (name, value).
     pub options: Vec<(String, String)>,
 }
@@ -76,8 +78,8 @@ impl Session {
             )
             .collect();
         let objects = self.database.objects();
-        found.extend(objects.databases.keys().filter(|name| fits(name)).cloned());
-        if let Some(current) = objects.databases.get(&self.current_database()) {
+        found.extend(objects.databases().keys().filter(|name| fits(name)).cloned());
+        if let Some(current) = objects.databases().get(&self.current_database()) {
             found.extend(current.deployments.keys().filter(|name| fits(name)).cloned());
             for (name, entry) in &current.tables {
                 let schema = entry.table.schema();

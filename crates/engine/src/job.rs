@@ -42,7 +42,7 @@ impl Session {
         let start_ms = self.database.now_ms();
         let result = run();
         let end_ms = self.database.now_ms();
-        let jobs = &mut self.database.objects_mut().jobs;
+        let mut jobs = self.database.jobs();
         jobs.last_id += 1;
         let error = result.as_ref().err().map(|error| error.message.clone());
         let (id, sql) = (jobs.last_id, sql.trim().to_owned());
@@ -55,10 +55,10 @@ impl Session {
     /// SHOW JOBS [FROM component] [LIKE 'pattern']. There is one place where jobs run, whatever
     /// the component.
     pub(crate) fn show_jobs(&self, like: Option<&str>) -> Result<Output> {
-        let objects = self.database.objects();
+        let jobs = self.database.jobs().jobs.clone();
         let is_shown =
             |job: &&Job| like.is_none_or(|pattern| show::is_like(&job.id.to_string(), pattern));
-        job_table(objects.jobs.jobs.iter().filter(is_shown))
+        job_table(jobs.iter().filter(is_shown))
     }
 
     pub(crate) fn show_job(&self, id: &str) -> Result<Output> {
@@ -78,14 +78,13 @@ impl Session {
 
     /// DELETE JOB: forgets it.
     pub(crate) fn delete_job(&self, id: &str) -> Output {
-        let jobs = &mut self.database.objects_mut().jobs.jobs;
-        jobs.retain(|job| job.id.to_string() != id);
+        self.database.jobs().jobs.retain(|job| job.id.to_string() != id);
         done("DELETE JOB")
     }
 
     fn find_job(&self, id: &str) -> Result<Job> {
-        let objects = self.database.objects();
-        let found = objects.jobs.jobs.iter().find(|job| job.id.to_string() == id);
+        let jobs = self.database.jobs();
+        let found = jobs.jobs.iter().find(|job| job.id.to_string() == id);
         found.cloned().ok_or_else(|| {
             Box::new(Diagnostic::new(code::UNDEFINED_OBJECT, format!("job {id} does not exist")))
         })

@@ -19,12 +19,12 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`database`](Database) | the engine: catalog, clock, arrivals |
+//! | [`database`](Database), `catalog` | the engine: catalog, clock, arrivals |
 //! | [`session`](Session) | one user's settings; the statements |
 //! | `definition`, `create_table`, `table_options` | databases, tables, indexes |
 //! | `append`, [`appender`](Appender), `delete`, `literal`, `constant`, `load`, `offline_data` | writes |
 //! | `parameters` | statements with `?` |
-//! | `relation`, `index_read`, `request`, `deployment`, `procedure`, `verify` | queries in batch mode and in request mode |
+//! | `relation`, `index_read`, `request`, `request_cache`, `deployment`, `procedure`, `verify` | queries in batch mode and in request mode |
 //! | `settings`, `show`, `memory`, `job`, `user`, `inspect` | SET, SHOW, DESC, ESTIMATE, jobs, users, what exists as values |
 //! | [`lint`] | warnings of DEPLOY, CREATE PROCEDURE and EXPLAIN |
 
@@ -51,6 +51,7 @@ mod parameters;
 mod procedure;
 mod relation;
 mod request;
+mod request_cache;
 mod session;
 mod settings;
 mod show;

@@ -67,8 +67,8 @@ impl Session {
         self.as_job(kind, sql, || {
             let options = read_options(load)?;
             match storage {
-                Storage::Online => self.load_online(load, options, &entry.table),
-                Storage::Offline => self.load_offline(load, options, &entry),
+                Storage::Online => entry.write(|table| self.load_online(load, options, table)),
+                Storage::Offline => entry.write(|_| self.load_offline(load, options, &entry)),
             }
         })
     }

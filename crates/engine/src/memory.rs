@@ -48,7 +48,7 @@ impl Session {
             text(&now.status().to_string()),
             number(now.refused),
         ]];
-        for (database, found) in &self.database.objects().databases {
+        for (database, found) in self.database.objects().databases() {
             for (name, entry) in &found.tables {
                 let name = format!("{database}.{name}");
                 let held = entry.table.memory();

@@ -14,6 +14,7 @@ use lockstep_table::Table;
 use crate::{
     Database,
     append::{self, refused},
+    catalog::TableEntry,
     database::Tables,
 };
 
@@ -192,8 +193,11 @@ fn empty(database: &Database, schema: &TableSchema) -> Result<Arc<Table>> {
 
 impl Database {
     /// The offline data of these tables, as tables of the same ids.
-    pub(crate) fn offline_tables(&self, ids: &[u64], settings: Settings) -> Result<Tables> {
-        let entries = self.objects().entries(ids);
+    pub(crate) fn offline_tables(
+        &self,
+        entries: &[TableEntry],
+        settings: Settings,
+    ) -> Result<Tables> {
         let mut by_id = BTreeMap::new();
         for entry in entries {
             let offline = entry.offline.read().clone();

@@ -12,11 +12,13 @@ use lockstep_sql::ast::{CreateProcedure, Expr, ObjectName};
 
 use crate::{
     Output, Parameter, PreparedRequest, Session,
-    deployment::{query_text, tables_of},
+    catalog::{CatalogCommand, Definition, ObjectKind, QualifiedName, TableReference},
+    database::Tables,
+    deployment::{query_text, references},
     lint,
     literal::{Place, coerce},
     request::output_batch,
-    session::{done, no_database},
+    session::outcome,
     show,
     table_options::ignored,
 };
@@ -24,13 +26,18 @@ use crate::{
 /// A procedure. Immutable.
 #[derive(Debug)]
 pub(crate) struct Procedure {
-    pub(crate) name: String,
-    pub(crate) database: String,
+    pub(crate) definition: Arc<Definition>,
     /// The statement that made it.
     pub(crate) sql: String,
     pub(crate) request: Arc<PreparedRequest>,
     /// The tables it reads, which cannot be dropped while it exists.
-    pub(crate) table_ids: Vec<u64>,
+    pub(crate) tables: Vec<TableReference>,
+}
+
+impl Procedure {
+    pub(crate) fn name(&self) -> &QualifiedName {
+        self.definition.name()
+    }
 }
 
 impl Session {
@@ -39,26 +46,27 @@ impl Session {
         create: &CreateProcedure,
         script: &str,
     ) -> Result<Output> {
-        let name = create.name.name.text.clone();
-        let database = self.database_of(&create.name);
-        {
-            let objects = self.database.objects();
-            let Some(found) = objects.databases.get(&database) else {
-                let at = create.name.database.as_ref().unwrap_or(&create.name.name);
-                return no_database(at, objects.databases.keys().map(String::as_str));
-            };
-            let is_replaced = create.or_replace && found.procedures.contains_key(&name);
-            if !is_replaced
-                && (found.procedures.contains_key(&name) || found.deployments.contains_key(&name))
-            {
-                if create.if_not_exists {
-                    return Ok(done("CREATE PROCEDURE"));
-                }
-                let message = format!("procedure `{name}` exists already");
-                let at = create.name.name.span;
-                return Diagnostic::new(code::DUPLICATE_OBJECT, message).at(at).err();
-            }
+        let name = self.qualified(&create.name);
+        let tolerated = create.if_not_exists.then_some(code::DUPLICATE_OBJECT);
+        let free = self.database.objects().check_procedure_free(&name, create.or_replace);
+        if free.is_err() {
+            return outcome(free, tolerated, &create.name, "CREATE PROCEDURE");
         }
+        let seen = self.database.objects().epoch();
+        let (procedure, warnings) = self.compile_procedure(name, create, script)?;
+        let (procedure, or_replace) = (Arc::new(procedure), create.or_replace);
+        let command = CatalogCommand::CreateProcedure { procedure, or_replace, seen };
+        let committed = self.database.commit(command);
+        Ok(Output { warnings, ..outcome(committed, tolerated, &create.name, "CREATE PROCEDURE")? })
+    }
+
+    /// Makes the procedure; gives the warnings, too.
+    fn compile_procedure(
+        &self,
+        name: QualifiedName,
+        create: &CreateProcedure,
+        script: &str,
+    ) -> Result<(Procedure, Vec<Diagnostic>)> {
         if create.temporary {
             return Diagnostic::unsupported("a temporary procedure is not supported")
                 .at(create.name.name.span)
@@ -71,35 +79,24 @@ impl Session {
         };
         let bound = self.bind(query)?;
         check_parameters(create, &bound)?;
-        let tables = self.database.tables();
-        let request = PreparedRequest::compile_to_stay(&bound, &tables)?;
+        let tables = Tables::of(&self.database.entries_of(&bound.plan)?);
+        let definition = Definition::new(ObjectKind::Procedure, name);
+        let request = PreparedRequest::compile_to_stay(&bound, &tables, &definition)?;
         let mut warnings: Vec<_> = create.options.iter().map(|item| ignored(item, &[])).collect();
         warnings.extend(lint::check(&bound, &tables, lint::Purpose::Serving));
         let procedure = Procedure {
+            definition,
             sql: query_text(script, create.span),
             request: Arc::new(request),
-            table_ids: tables_of(&bound.plan).iter().map(|table| table.id).collect(),
-            database: database.clone(),
-            name: name.clone(),
+            tables: references(&bound.plan),
         };
-        let mut objects = self.database.objects_mut();
-        let Some(found) = objects.databases.get_mut(&database) else {
-            return no_database(&create.name.name, std::iter::empty());
-        };
-        found.procedures.insert(name, Arc::new(procedure));
-        Ok(Output { warnings, ..done("CREATE PROCEDURE") })
+        Ok((procedure, warnings))
     }
 
     pub(crate) fn drop_procedure(&self, name: &ObjectName, if_exists: bool) -> Result<Output> {
-        let database = self.database_of(name);
-        let mut objects = self.database.objects_mut();
-        let found = objects.databases.get_mut(&database);
-        let removed = found.and_then(|found| found.procedures.remove(&name.name.text));
-        drop(objects);
-        if removed.is_none() && !if_exists {
-            return self.find_procedure(name).map(|_| done("DROP PROCEDURE"));
-        }
-        Ok(done("DROP PROCEDURE"))
+        let command = CatalogCommand::DropProcedure { name: self.qualified(name) };
+        let tolerated = if_exists.then_some(code::UNDEFINED_OBJECT);
+        outcome(self.database.commit(command), tolerated, name, "DROP PROCEDURE")
     }
 
     /// CALL: one request with these constants.
@@ -111,10 +108,10 @@ impl Session {
     ) -> Result<Output> {
         let request = match self.find_procedure(name) {
             Ok(procedure) => Arc::clone(&procedure.request),
-            Err(error) => {
-                let text = format!("{}.{}", self.database_of(name), name.name.text);
-                self.find_deployment(&text).map(|found| Arc::clone(&found.request)).ok_or(error)?
-            }
+            Err(error) => match self.find_deployment(&self.qualified(name).to_string()) {
+                Ok(deployment) => Arc::clone(&deployment.request),
+                Err(_) => return Err(error),
+            },
         };
         let input = request.input();
         if arguments.len() != input.len() {
@@ -149,32 +146,28 @@ impl Session {
 
     pub(crate) fn show_create_procedure(&self, name: &ObjectName) -> Result<Output> {
         let found = self.find_procedure(name)?;
-        let row = [&found.database, &found.name, &found.sql].map(|text| Some(text.clone()));
+        let QualifiedName { database, name } = found.name();
+        let row = [database, name, &found.sql].map(|text| Some(text.clone()));
         show::texts(&["DB", "SP", "SQL"], &[row.to_vec()])
     }
 
     pub(crate) fn show_procedures(&self) -> Result<Output> {
         let objects = self.database.objects();
-        let procedures = objects.databases.values().flat_map(|found| found.procedures.values());
+        let procedures = objects.databases().values().flat_map(|found| found.procedures.values());
+        let names = procedures.map(|procedure| procedure.name());
         let rows: Vec<_> =
-            procedures.map(|p| vec![Some(p.database.clone()), Some(p.name.clone())]).collect();
+            names.map(|name| vec![Some(name.database.clone()), Some(name.name.clone())]).collect();
         show::texts(&["DB", "SP"], &rows)
     }
 
     fn find_procedure(&self, name: &ObjectName) -> Result<Arc<Procedure>> {
-        let database = self.database_of(name);
+        let wanted = self.qualified(name);
         let objects = self.database.objects();
-        let procedures = objects.databases.get(&database).map(|found| &found.procedures);
-        if let Some(found) = procedures.and_then(|found| found.get(&name.name.text)) {
-            return Ok(Arc::clone(found));
+        let found = objects.databases().get(&wanted.database);
+        match found.and_then(|found| found.procedures.get(&wanted.name)) {
+            Some(found) => Ok(Arc::clone(found)),
+            None => objects.no_procedure(&wanted).at(name.name.span).err(),
         }
-        let message =
-            format!("procedure `{}` does not exist in database `{database}`", name.name.text);
-        let names = procedures.into_iter().flat_map(|found| found.keys());
-        Diagnostic::new(code::UNDEFINED_OBJECT, message)
-            .at(name.name.span)
-            .with_nearest(&name.name.text, names.map(String::as_str))
-            .err()
     }
 }
 

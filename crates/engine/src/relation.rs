@@ -9,9 +9,7 @@ use lockstep_offline::{ExecuteOptions, Progress};
 use lockstep_plan::BoundQuery;
 use lockstep_row::DataType;
 
-use crate::{
-    Database, Output, PreparedRequest, deployment::tables_of, index_read, settings::Storage,
-};
+use crate::{Database, Output, PreparedRequest, database::Tables, index_read, settings::Storage};
 
 /// Called with the share of the work that is done, 0.0 to 1.0, from any thread.
 pub type ProgressCallback = Arc<dyn Fn(f64) + Send + Sync>;
@@ -65,11 +63,13 @@ impl Relation {
         &self.query.columns
     }
 
-    /// Runs the query in batch mode, or in request mode when its CONFIG says so.
+    /// Runs the query in batch mode, or in request mode when its CONFIG says so. Fails with
+    /// [`code::STALE_DEFINITION`](crate::code::STALE_DEFINITION) when a table of it was dropped
+    /// since it was bound, also when another table has the name.
     pub fn collect(&self, progress: Option<ProgressCallback>) -> Result<Output> {
         if let Some(requests) = &self.requests {
-            let request = PreparedRequest::compile(&self.query, &self.database.tables())?;
-            return request.answer_batches(requests);
+            let entries = self.database.entries_of(&self.query.plan)?;
+            return PreparedRequest::compile(&self.query, &entries)?.answer_batches(requests);
         }
         let progress = progress.map(|callback| -> Arc<dyn Progress> { Arc::new(Share(callback)) });
         let read_through = match (self.source.settings.compatibility, self.source.storage) {
@@ -79,12 +79,10 @@ impl Relation {
             _ => BTreeMap::new(),
         };
         let options = ExecuteOptions { progress, read_through, ..ExecuteOptions::default() };
+        let entries = self.database.entries_of(&self.query.plan)?;
         let tables = match self.source.storage {
-            Storage::Online => self.database.tables(),
-            Storage::Offline => {
-                let ids: Vec<u64> = tables_of(&self.query.plan).iter().map(|t| t.id).collect();
-                self.database.offline_tables(&ids, self.source.settings)?
-            }
+            Storage::Online => Tables::of(&entries),
+            Storage::Offline => self.database.offline_tables(&entries, self.source.settings)?,
         };
         let batches = lockstep_offline::execute(&self.query.plan, &tables, &options)?;
         Ok(Output { columns: self.query.columns.clone(), batches, ..Output::default() })

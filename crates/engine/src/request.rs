@@ -17,12 +17,16 @@ use lockstep_row::{
 use crate::{
     Output,
     append::{Missing, conform},
+    catalog::{Definition, TableEntry},
     database::Tables,
 };
 
 /// A compiled request: the hot path. Shared by threads.
 pub struct PreparedRequest {
     program: Program,
+    /// What it was made from: a deployment, or the tables that a query names. Once one of them is
+    /// dropped it answers no more.
+    definitions: Vec<Arc<Definition>>,
     /// The columns of the request row, as the table declares them.
     columns: Vec<Column>,
     input: Vec<(String, DataType)>,
@@ -51,18 +55,35 @@ impl BatchFallback for BatchMode {
 }
 
 impl PreparedRequest {
-    /// Compiles a bound query against these tables.
-    pub(crate) fn compile(query: &BoundQuery, tables: &Tables) -> Result<Self> {
-        Self::compile_with(query, tables, Options::default())
+    /// Compiles a bound query against the tables that it names.
+    pub(crate) fn compile(query: &BoundQuery, entries: &[TableEntry]) -> Result<Self> {
+        let definitions = entries.iter().map(|entry| Arc::clone(&entry.definition)).collect();
+        let tables = Tables::of(entries);
+        Self::compile_with(query, &tables, definitions, Options::default())
     }
 
-    /// The same for a query that will be asked often: indexes come to include the columns that its
-    /// windows read.
-    pub(crate) fn compile_to_stay(query: &BoundQuery, tables: &Tables) -> Result<Self> {
-        Self::compile_with(query, tables, Options { includes: true, ..Options::default() })
+    /// The same for a deployment or a procedure, which is asked often and keeps its tables from
+    /// being dropped: indexes come to include the columns that its windows read.
+    pub(crate) fn compile_to_stay(
+        query: &BoundQuery,
+        tables: &Tables,
+        definition: &Arc<Definition>,
+    ) -> Result<Self> {
+        let options = Options { includes: true, ..Options::default() };
+        Self::compile_with(query, tables, vec![Arc::clone(definition)], options)
     }
 
-    fn compile_with(query: &BoundQuery, tables: &Tables, options: Options) -> Result<Self> {
+    /// The same over tables that are not of the catalog.
+    pub(crate) fn compile_over(query: &BoundQuery, tables: &Tables) -> Result<Self> {
+        Self::compile_with(query, tables, Vec::new(), Options::default())
+    }
+
+    fn compile_with(
+        query: &BoundQuery,
+        tables: &Tables,
+        definitions: Vec<Arc<Definition>>,
+        options: Options,
+    ) -> Result<Self> {
         let batch = Arc::new(BatchMode { tables: tables.clone() });
         let own_only = query.settings.compatibility == Compatibility::OpenMldb;
         let options = Options { own_only, ..options };
@@ -72,7 +93,13 @@ impl PreparedRequest {
             None => Vec::new(),
         };
         let input = columns.iter().map(|c| (c.name.clone(), c.data_type.clone())).collect();
-        Ok(Self { program, columns, input, output: query.columns.clone() })
+        Ok(Self { program, definitions, columns, input, output: query.columns.clone() })
+    }
+
+    /// Fails once what the request was made from was dropped or replaced.
+    #[inline]
+    pub(crate) fn check_definitions(&self) -> Result<()> {
+        self.definitions.iter().try_for_each(|definition| definition.check())
     }
 
     /// The columns of the request row; empty for a query without a table.
@@ -86,7 +113,9 @@ impl PreparedRequest {
     }
 
     /// Answers one request row, whose values stand in the order of [`PreparedRequest::input`] and
-    /// have its types. `None` when a WHERE drops the row.
+    /// have its types. `None` when a WHERE drops the row. Once the deployment, or a table of the
+    /// query, was dropped or replaced, every answer is the error
+    /// [`code::STALE_DEFINITION`](crate::code::STALE_DEFINITION).
     pub fn answer<'a>(
         &self,
         row: &[Datum<'a>],
@@ -164,6 +193,7 @@ impl PreparedRequest {
     }
 
     fn check(&self, row: &[Datum<'_>]) -> Result<()> {
+        self.check_definitions()?;
         if row.len() != self.columns.len() {
             let (expected, found) = (self.columns.len(), row.len());
             let message =

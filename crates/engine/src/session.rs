@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
-use lockstep_diagnostic::{Diagnostic, Result, Span, code};
+use lockstep_diagnostic::{Diagnostic, Kind, Result, Span, code};
 use lockstep_function::Settings;
 use lockstep_host::sync::RwLock;
 use lockstep_plan::{BindOptions, BoundQuery, bind};
@@ -17,10 +17,13 @@ use lockstep_table::Table;
 
 use crate::{
     Database, Output, Parameter, PreparedRequest, Relation, Verification, append,
-    catalog::{DEFAULT_DATABASE, View},
-    config, constant, delete, lint, load,
+    catalog::{CatalogCommand, DEFAULT_DATABASE, QualifiedName, View},
+    config, constant,
+    database::Tables,
+    delete, lint, load,
     parameters::check_count,
     relation::Source,
+    request_cache::RequestKey,
     settings::{Storage, Variables},
     show,
     table_options::TableOptions,
@@ -45,7 +48,7 @@ impl Session {
     pub(crate) fn new(database: Database) -> Self {
         let state = State {
             current_database: DEFAULT_DATABASE.to_owned(),
-            variables: database.objects().variables.clone(),
+            variables: database.objects().variables().clone(),
         };
         Self { database, state: RwLock::new(state) }
     }
@@ -76,7 +79,8 @@ impl Session {
     /// Appends rows to a table; columns are matched by name, left out ones take their default.
     /// Types are converted where nothing is lost. All or nothing. Returns the number of rows.
     pub fn append(&self, table: &str, batches: &[RecordBatch]) -> Result<u64> {
-        append::append(batches, &*self.find_table(&object_name(table))?)
+        let name = object_name(table);
+        retried(|| self.find_entry(&name)?.write(|table| append::append(batches, table)))
     }
 
     /// Whether a table exists.
@@ -99,24 +103,41 @@ impl Session {
         }
         let name = object_name(table);
         let schema = TableSchema { columns, indexes: Vec::new() };
-        self.add_table(&name, schema, TableOptions::default(), false).map(|_| ())
+        self.add_table(&name, schema, TableOptions::default(), false)
     }
 
-    /// Compiles the request-mode program of a deployment (by name) or of a query (SQL text).
+    /// Compiles the request-mode program of a deployment (by name) or of a query (SQL text). The
+    /// program of a deployment is compiled already, and that of a query that was asked for before
+    /// may be.
+    ///
+    /// It goes on answering for the definition that it was made from: once the deployment or a
+    /// table of the query is dropped, also when it is made anew, its answers are the error
+    /// [`code::STALE_DEFINITION`].
     pub fn prepare_request(&self, target: &str) -> Result<Arc<PreparedRequest>> {
-        if let Some(deployment) = self.find_deployment(target) {
-            return Ok(Arc::clone(&deployment.request));
+        if !target.trim().contains(char::is_whitespace) {
+            return self.find_deployment(target).map(|found| Arc::clone(&found.request));
         }
-        let is_name = !target.trim().contains(char::is_whitespace);
-        if is_name {
-            return self.no_deployment(target, None);
+        let (database, settings) = (self.current_database(), self.settings());
+        let key = RequestKey { text: target.to_owned(), database, settings };
+        if let Some(request) = self.database.requests().find(&key) {
+            return Ok(request);
         }
+        // A name may have spaces in it.
+        if let Ok(found) = self.find_deployment(target) {
+            return Ok(Arc::clone(&found.request));
+        }
+        let request = retried(|| self.compile_request(target)).map(Arc::new)?;
+        self.database.requests().insert(key, &request);
+        Ok(request)
+    }
+
+    fn compile_request(&self, target: &str) -> Result<PreparedRequest> {
         let mut statements = parse(target)?;
         match (statements.pop(), statements.is_empty()) {
             (Some(Parsed { statement: Statement::Query(query), .. }), true) => {
                 let bound = self.bind(&query)?;
                 config::request_rows(self, &query, &bound)?;
-                PreparedRequest::compile(&bound, &self.database.tables()).map(Arc::new)
+                PreparedRequest::compile(&bound, &self.database.entries_of(&bound.plan)?)
             }
             _ => Diagnostic::new(
                 code::SYNTAX_ERROR,
@@ -130,16 +151,13 @@ impl Session {
     /// drops it. Rows do not see each other and are not stored. Columns are matched by name;
     /// columns that the table does not have are ignored.
     pub fn request(&self, target: &str, rows: &[RecordBatch]) -> Result<Output> {
-        self.prepare_request(target)?.answer_batches(rows)
+        retried(|| self.prepare_request(target)?.answer_batches(rows))
     }
 
     /// Replays the stored rows of the request table as requests, in (event time, arrival) order,
     /// into a shadow of that table, and compares with batch mode bit by bit.
     pub fn verify(&self, deployment: &str) -> Result<Verification> {
-        let Some(found) = self.find_deployment(deployment) else {
-            return self.no_deployment(deployment, None);
-        };
-        verify::verify(&self.database, &found.query)
+        retried(|| verify::verify(&self.database, &self.find_deployment(deployment)?.query))
     }
 
     /// Runs one statement of a script. `?` stand for the parameters.
@@ -149,6 +167,12 @@ impl Session {
         script: &str,
         parameters: &[Parameter],
     ) -> Result<Output> {
+        retried(|| self.attempt(parsed, script, parameters))
+    }
+
+    /// Runs a statement against the catalog as it is; an error that says that the catalog has
+    /// changed meanwhile has left nothing.
+    fn attempt(&self, parsed: &Parsed, script: &str, parameters: &[Parameter]) -> Result<Output> {
         let sql = script.get(parsed.span.start..parsed.span.end).unwrap_or_default();
         match &parsed.statement {
             Statement::Query(query) => self.run_query(query, sql, parameters),
@@ -182,9 +206,8 @@ impl Session {
 
     fn set(&self, name: &Ident, value: &OptionValue, is_global: bool) -> Result<Output> {
         if is_global {
-            let mut objects = self.database.objects_mut();
-            objects.variables.set(name, value)?;
-            self.database.apply(&objects.variables);
+            let (name, value) = (name.clone(), value.clone());
+            self.database.commit(CatalogCommand::SetVariable { name, value })?;
         } else if Variables::is_of_engine(name) {
             let message = format!("variable `{}` is of the engine, not of a session", name.text);
             return Diagnostic::new(code::INVALID_PARAMETER, message)
@@ -199,10 +222,11 @@ impl Session {
 
     fn insert(&self, insert: &ast::Insert, parameters: &[Parameter]) -> Result<Output> {
         self.refuse_offline("INSERT", insert.table.name.span)?;
-        let table = self.find_table(&insert.table)?;
+        let entry = self.find_entry(&insert.table)?;
         let options = self.bind_options(parameters);
         let evaluate = |expr: &ast::Expr| constant::evaluate(self, expr, parameters);
-        written("INSERT", append::insert(insert, &table, &options, &evaluate)?)
+        let insert = |table: &Table| append::insert(insert, table, &options, &evaluate);
+        written("INSERT", entry.write(insert)?)
     }
 
     fn delete(
@@ -212,8 +236,9 @@ impl Session {
         parameters: &[Parameter],
     ) -> Result<Output> {
         self.refuse_offline("DELETE", name.name.span)?;
-        let table = self.find_table(name)?;
-        written("DELETE", delete::delete(&table, filter, &self.bind_options(parameters))?)
+        let entry = self.find_entry(name)?;
+        let options = self.bind_options(parameters);
+        written("DELETE", entry.write(|table| delete::delete(table, filter, &options))?)
     }
 
     /// Offline data comes from files only.
@@ -248,6 +273,10 @@ impl Session {
     /// The database of a possibly qualified name.
     pub(crate) fn database_of(&self, name: &ObjectName) -> String {
         name.database.as_ref().map_or_else(|| self.current_database(), |d| d.text.clone())
+    }
+
+    pub(crate) fn qualified(&self, name: &ObjectName) -> QualifiedName {
+        QualifiedName { database: self.database_of(name), name: name.name.text.clone() }
     }
 
     pub(crate) fn settings(&self) -> Settings {
@@ -299,15 +328,16 @@ impl Session {
 
     fn explain(&self, query: &Query, parameters: &[Parameter]) -> Result<Output> {
         let bound = self.bind_with(query, parameters)?;
+        let entries = self.database.entries_of(&bound.plan)?;
         let mut lines = vec!["batch mode".to_owned()];
         let plan = bound.plan.display_indent().to_string();
         lines.extend(plan.lines().map(|line| format!("  {line}")));
         lines.push("request mode".to_owned());
-        match PreparedRequest::compile(&bound, &self.database.tables()) {
+        match PreparedRequest::compile(&bound, &entries) {
             Ok(request) => lines.extend(request.explain().lines().map(|line| format!("  {line}"))),
             Err(error) => lines.push(format!("  not available: {error}")),
         }
-        let warnings = lint::check(&bound, &self.database.tables(), lint::Purpose::Looking);
+        let warnings = lint::check(&bound, &Tables::of(&entries), lint::Purpose::Looking);
         Ok(Output { warnings, ..show::list("plan", lines.iter().map(String::as_str))? })
     }
 
@@ -324,11 +354,43 @@ pub(crate) fn object_name(text: &str) -> ObjectName {
     }
 }
 
-pub(crate) fn no_database<'a, T>(name: &Ident, names: impl Iterator<Item = &'a str>) -> Result<T> {
-    Diagnostic::new(code::UNDEFINED_DATABASE, format!("database `{}` does not exist", name.text))
-        .at(name.span)
-        .with_nearest(&name.text, names)
-        .err()
+/// What came of a command of the catalog; with IF EXISTS or IF NOT EXISTS the error of the
+/// `tolerated` code is none.
+pub(crate) fn outcome(
+    committed: Result<()>,
+    tolerated: Option<&str>,
+    name: &ObjectName,
+    message: &str,
+) -> Result<Output> {
+    match committed {
+        Err(error) if tolerated != Some(error.code) => at_name(*error, name).err(),
+        _ => Ok(done(message)),
+    }
+}
+
+/// An error of the catalog with the position of the name that it is about.
+pub(crate) fn at_name(error: Diagnostic, name: &ObjectName) -> Diagnostic {
+    let ident = match (&name.database, error.code) {
+        (Some(database), code::UNDEFINED_DATABASE) => database,
+        _ => &name.name,
+    };
+    error.at(ident.span)
+}
+
+/// How often a statement begins again, each time because somebody else's DROP came in between.
+const ATTEMPTS_MAX: usize = 100;
+
+/// Does something that reads the catalog at its beginning and fails with
+/// [`code::STALE_DEFINITION`], having done nothing, when what it read is gone at its end: begins
+/// again then, so that it comes to what it would have come to after the change.
+pub(crate) fn retried<T>(mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
+    for _ in 1..ATTEMPTS_MAX {
+        match attempt() {
+            Err(error) if error.code == code::STALE_DEFINITION => {}
+            result => return result,
+        }
+    }
+    attempt().map_err(|error| Box::new(error.with_kind(Kind::Retry)))
 }
 
 pub(crate) fn done(message: &str) -> Output {

@@ -4,6 +4,8 @@ use lockstep_diagnostic::{Diagnostic, Result, Span, code};
 use lockstep_function::{Compatibility, Settings};
 use lockstep_sql::ast::{Ident, Literal, OptionValue};
 
+use crate::catalog::CatalogCommand;
+
 /// A variable of a session.
 struct Variable {
     name: &'static str,
@@ -153,10 +155,11 @@ impl Variables {
         bytes(&self.value(MAX_MEMORY).to_ascii_lowercase()).filter(|bytes| *bytes > 0)
     }
 
-    /// Sets [`Self::max_memory`].
-    pub(crate) fn set_max_memory(&mut self, bytes: Option<u64>) {
-        let at = VARIABLES.iter().position(|variable| variable.name == MAX_MEMORY);
-        self.values[at.expect("it is declared")] = bytes.unwrap_or(0).to_string();
+    /// Sets [`Self::max_memory`] of the engine.
+    pub(crate) fn max_memory_command(bytes: Option<u64>) -> CatalogCommand {
+        let name = Ident { text: MAX_MEMORY.to_owned(), span: Span::default() };
+        let value = OptionValue::Literal(Literal::String(bytes.unwrap_or(0).to_string()));
+        CatalogCommand::SetVariable { name, value }
     }
 
     /// From which part of the limit on an alert is given, in millionths.

@@ -17,11 +17,11 @@ impl Session {
         match show {
             Show::Databases => {
                 let objects = self.database.objects();
-                list("database", objects.databases.keys().map(String::as_str))
+                list("database", objects.databases().keys().map(String::as_str))
             }
             Show::Tables => {
                 let objects = self.database.objects();
-                let tables = objects.databases.get(&current);
+                let tables = objects.databases().get(&current);
                 let names = tables.into_iter().flat_map(|found| found.tables.keys());
                 list("table", names.map(String::as_str))
             }
@@ -36,7 +36,7 @@ impl Session {
             Show::Deployment(name) => self.show_deployment(name),
             Show::Functions => functions(),
             Show::Variables => variables(self.variables().list_of_session()),
-            Show::GlobalVariables => variables(self.database.objects().variables.list()),
+            Show::GlobalVariables => variables(self.database.objects().variables().list()),
             Show::Components => self.components(),
             Show::Memory => self.memory(),
             Show::Procedures => self.show_procedures(),
@@ -60,7 +60,7 @@ impl Session {
     fn table_status(&self, current: &str, like: Option<&str>) -> Result<Output> {
         let objects = self.database.objects();
         let mut rows = Vec::new();
-        for (database, found) in &objects.databases {
+        for (database, found) in objects.databases() {
             for (name, entry) in &found.tables {
                 let is_shown = match like {
                     None => database == current,

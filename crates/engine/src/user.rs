@@ -3,12 +3,15 @@
 //! `session` calls it. Nothing is refused yet: whoever holds the process holds its database. A
 //! server asks here once there is one.
 
-use std::{collections::BTreeSet, fmt};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
-use lockstep_diagnostic::{Diagnostic, Result, code};
+use lockstep_diagnostic::{Diagnostic, Result, Span, code};
 use lockstep_sql::ast::{Ident, Literal, OptionValue, Privileges, UserDefinition};
 
-use crate::{Output, Session, session::done, show};
+use crate::{Output, Session, catalog::CatalogCommand, session::done, show};
 
 /// The user of a session in the process itself.
 pub(crate) const ROOT: &str = "root";
@@ -34,7 +37,7 @@ const PRIVILEGES: &[&str] = &[
 
 /// A user.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct User {
+struct User {
     password: Option<Password>,
     grants: BTreeSet<Grant>,
 }
@@ -58,51 +61,83 @@ struct Grant {
     may_be_passed_on: bool,
 }
 
-impl Session {
-    pub(crate) fn create_user(&self, definition: &UserDefinition) -> Result<Output> {
+/// All users.
+#[derive(Debug)]
+pub(crate) struct Users {
+    by_name: BTreeMap<String, User>,
+}
+
+impl Default for Users {
+    fn default() -> Self {
+        Self { by_name: BTreeMap::from([(ROOT.to_owned(), User::default())]) }
+    }
+}
+
+/// A change of the users: each of them or none.
+#[derive(Debug)]
+pub(crate) enum UserCommand {
+    Create(UserDefinition),
+    Alter(UserDefinition),
+    Drop {
+        name: Ident,
+        if_exists: bool,
+    },
+    /// GRANT and REVOKE, with the object that they are about.
+    Privileges {
+        change: Privileges,
+        object: String,
+    },
+}
+
+impl Users {
+    pub(crate) fn apply(&mut self, command: UserCommand) -> Result<()> {
+        match command {
+            UserCommand::Create(definition) => self.create(&definition),
+            UserCommand::Alter(definition) => self.alter(&definition),
+            UserCommand::Drop { name, if_exists } => self.drop(&name, if_exists),
+            UserCommand::Privileges { change, object } => self.change_privileges(&change, &object),
+        }
+    }
+
+    fn create(&mut self, definition: &UserDefinition) -> Result<()> {
         let name = &definition.name;
         let password = password(definition)?;
-        let users = &mut self.database.objects_mut().users;
-        if users.contains_key(&name.text) {
+        if self.by_name.contains_key(&name.text) {
             if definition.conditional {
-                return Ok(done("CREATE USER"));
+                return Ok(());
             }
             let message = format!("user `{}` exists already", name.text);
             return Diagnostic::new(code::DUPLICATE_OBJECT, message).at(name.span).err();
         }
-        users.insert(name.text.clone(), User { password, ..User::default() });
-        Ok(done("CREATE USER"))
+        self.by_name.insert(name.text.clone(), User { password, ..User::default() });
+        Ok(())
     }
 
-    pub(crate) fn alter_user(&self, definition: &UserDefinition) -> Result<Output> {
+    fn alter(&mut self, definition: &UserDefinition) -> Result<()> {
         let password = password(definition)?;
-        let users = &mut self.database.objects_mut().users;
-        let names: Vec<String> = users.keys().cloned().collect();
-        match users.get_mut(&definition.name.text) {
+        match self.by_name.get_mut(&definition.name.text) {
             Some(user) => {
                 user.password = password.or(user.password.take());
-                Ok(done("ALTER USER"))
+                Ok(())
             }
-            None if definition.conditional => Ok(done("ALTER USER")),
-            None => no_user(&definition.name, &names),
+            None if definition.conditional => Ok(()),
+            None => self.no_user(&definition.name),
         }
     }
 
-    pub(crate) fn drop_user(&self, name: &Ident, if_exists: bool) -> Result<Output> {
+    fn drop(&mut self, name: &Ident, if_exists: bool) -> Result<()> {
         if name.text == ROOT {
             let message = format!("user `{ROOT}` cannot be dropped");
             return Diagnostic::new(code::DEPENDENT_OBJECTS, message).at(name.span).err();
         }
-        let users = &mut self.database.objects_mut().users;
-        if users.remove(&name.text).is_none() && !if_exists {
-            let names: Vec<String> = users.keys().cloned().collect();
-            return no_user(name, &names);
+        if self.by_name.remove(&name.text).is_none() && !if_exists {
+            return self.no_user(name);
         }
-        Ok(done("DROP USER"))
+        Ok(())
     }
 
     /// GRANT and REVOKE: all users or none.
-    pub(crate) fn change_privileges(&self, change: &Privileges) -> Result<Output> {
+    fn change_privileges(&mut self, change: &Privileges, object: &str) -> Result<()> {
         for privilege in &change.privileges {
             if !PRIVILEGES.contains(&privilege.text.as_str()) {
                 let message = format!("privilege `{}` does not exist", privilege.text);
@@ -112,29 +147,74 @@ impl Session {
                     .err();
             }
         }
-        let object = self.object_of(change);
-        let users = &mut self.database.objects_mut().users;
-        let names: Vec<String> = users.keys().cloned().collect();
-        if let Some(stranger) = change.users.iter().find(|user| !names.contains(&user.text)) {
-            return no_user(stranger, &names);
+        let is_known = |user: &&Ident| self.by_name.contains_key(&user.text);
+        if let Some(stranger) = change.users.iter().find(|user| !is_known(user)) {
+            return self.no_user(stranger);
         }
         for name in &change.users {
-            let grants = &mut users.get_mut(&name.text).expect("it was looked up").grants;
-            for privilege in &change.privileges {
-                let is_all = privilege.text == "ALL" && !change.is_granted;
-                grants.retain(|grant| {
-                    grant.object != object || (grant.privilege != privilege.text && !is_all)
+            let user = self.by_name.get_mut(&name.text).expect("it was looked up");
+            user.change_privileges(change, object);
+        }
+        Ok(())
+    }
+
+    fn find(&self, name: &Ident) -> Result<&User> {
+        match self.by_name.get(&name.text) {
+            Some(user) => Ok(user),
+            None => self.no_user(name),
+        }
+    }
+
+    fn no_user<T>(&self, name: &Ident) -> Result<T> {
+        let message = format!("user `{}` does not exist", name.text);
+        Diagnostic::new(code::UNDEFINED_OBJECT, message)
+            .at(name.span)
+            .with_nearest(&name.text, self.by_name.keys().map(String::as_str))
+            .err()
+    }
+}
+
+impl User {
+    fn change_privileges(&mut self, change: &Privileges, object: &str) {
+        for privilege in &change.privileges {
+            let is_all = privilege.text == "ALL" && !change.is_granted;
+            self.grants.retain(|grant| {
+                grant.object != object || (grant.privilege != privilege.text && !is_all)
+            });
+            if change.is_granted {
+                self.grants.insert(Grant {
+                    privilege: privilege.text.clone(),
+                    object: object.to_owned(),
+                    may_be_passed_on: change.with_grant_option,
                 });
-                if change.is_granted {
-                    grants.insert(Grant {
-                        privilege: privilege.text.clone(),
-                        object: object.clone(),
-                        may_be_passed_on: change.with_grant_option,
-                    });
-                }
             }
         }
-        Ok(done(if change.is_granted { "GRANT" } else { "REVOKE" }))
+    }
+}
+
+impl Session {
+    pub(crate) fn create_user(&self, definition: &UserDefinition) -> Result<Output> {
+        self.change_users(UserCommand::Create(definition.clone()), "CREATE USER")
+    }
+
+    pub(crate) fn alter_user(&self, definition: &UserDefinition) -> Result<Output> {
+        self.change_users(UserCommand::Alter(definition.clone()), "ALTER USER")
+    }
+
+    pub(crate) fn drop_user(&self, name: &Ident, if_exists: bool) -> Result<Output> {
+        self.change_users(UserCommand::Drop { name: name.clone(), if_exists }, "DROP USER")
+    }
+
+    /// GRANT and REVOKE.
+    pub(crate) fn change_privileges(&self, change: &Privileges) -> Result<Output> {
+        let done = if change.is_granted { "GRANT" } else { "REVOKE" };
+        let object = self.object_of(change);
+        self.change_users(UserCommand::Privileges { change: change.clone(), object }, done)
+    }
+
+    fn change_users(&self, command: UserCommand, message: &str) -> Result<Output> {
+        self.database.commit(CatalogCommand::ChangeUsers(command))?;
+        Ok(done(message))
     }
 
     /// The object of a GRANT: `*` and a database stand for all in it, a lone name for a table of
@@ -151,9 +231,8 @@ impl Session {
 
     pub(crate) fn show_users(&self) -> Result<Output> {
         let objects = self.database.objects();
-        let rows: Vec<_> = objects
-            .users
-            .iter()
+        let users = objects.users().by_name.iter();
+        let rows: Vec<_> = users
             .map(|(name, user)| {
                 let has_password = user.password.as_ref().is_some_and(|p| !p.0.is_empty());
                 vec![Some(name.clone()), Some(has_password.to_string())]
@@ -163,18 +242,16 @@ impl Session {
     }
 
     pub(crate) fn show_grants(&self, name: Option<&Ident>) -> Result<Output> {
+        let root = Ident { text: ROOT.to_owned(), span: Span::default() };
+        let name = name.unwrap_or(&root);
         let objects = self.database.objects();
-        let wanted = name.map_or(ROOT, |name| name.text.as_str());
-        let Some(user) = objects.users.get(wanted) else {
-            let names: Vec<String> = objects.users.keys().cloned().collect();
-            return no_user(name.expect("root exists"), &names);
-        };
+        let user = objects.users().find(name)?;
         let rows: Vec<_> = user
             .grants
             .iter()
             .map(|grant| {
                 vec![
-                    Some(wanted.to_owned()),
+                    Some(name.text.clone()),
                     Some(grant.privilege.clone()),
                     Some(grant.object.clone()),
                     Some(grant.may_be_passed_on.to_string()),
@@ -207,11 +284,4 @@ fn password(definition: &UserDefinition) -> Result<Option<Password>> {
         }
     }
     Ok(password)
-}
-
-fn no_user<T>(name: &Ident, names: &[String]) -> Result<T> {
-    Diagnostic::new(code::UNDEFINED_OBJECT, format!("user `{}` does not exist", name.text))
-        .at(name.span)
-        .with_nearest(&name.text, names.iter().map(String::as_str))
-        .err()
 }

@@ -12,7 +12,7 @@ use lockstep_offline::ExecuteOptions;
 use lockstep_plan::{BoundQuery, WindowAggregate};
 use lockstep_row::{Arena, DataType, Datum, Value, arrow::ColumnReader};
 
-use crate::{Database, PreparedRequest, append::refused};
+use crate::{Database, PreparedRequest, append::refused, database::Tables};
 
 /// How many differences are reported in full.
 const DIFFERENCES_MAX: usize = 20;
@@ -51,7 +51,7 @@ pub(crate) fn verify(database: &Database, query: &BoundQuery) -> Result<Verifica
     let Some(request_table) = &query.request_table else {
         return Diagnostic::new(code::FEATURE_NOT_SUPPORTED, "the deployment reads no table").err();
     };
-    let tables = database.tables();
+    let tables = Tables::of(&database.entries_of(&query.plan)?);
     let stored = Arc::clone(&tables.by_id[&request_table.id]);
     let batch = lockstep_offline::execute(&query.plan, &tables, &ExecuteOptions::default())?;
 
@@ -71,7 +71,7 @@ pub(crate) fn verify(database: &Database, query: &BoundQuery) -> Result<Verifica
     let shadow = Arc::new(database.make_table((*schema).clone()).map_err(|e| refused(&e))?);
     let mut shadowed = tables;
     shadowed.by_id.insert(request_table.id, Arc::clone(&shadow));
-    let program = PreparedRequest::compile(query, &shadowed)?;
+    let program = PreparedRequest::compile_over(query, &shadowed)?;
     let mut answers: BTreeMap<usize, Vec<Value>> = BTreeMap::new();
     let mut arena = Arena::new();
     for at in order {

@@ -53,6 +53,7 @@ fn kind_name(kind: Kind) -> &'static str {
         Kind::FixData => "fix data",
         Kind::FreeResources => "free resources",
         Kind::Retry => "retry",
+        Kind::PrepareAgain => "prepare again",
         Kind::ReportBug => "report bug",
     }
 }

@@ -1,9 +1,10 @@
 //! A compiled request as a Python callable: the hot path of this door.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use lockstep_diagnostic::{Diagnostic, Kind, code};
 use lockstep_engine::{Output, PreparedRequest};
+use lockstep_host::sync::Mutex;
 use lockstep_row::{Arena, DataType, Datum, Value};
 use pyo3::{
     prelude::*,
@@ -21,12 +22,51 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Prepared {
     request: Arc<PreparedRequest>,
+    names: Arc<Names>,
+}
+
+/// The names of a request's columns as Python texts, which take longer to make than an answer.
+#[derive(Debug)]
+struct Names {
     input: Vec<(Py<PyString>, String, DataType)>,
     output: Vec<Py<PyString>>,
 }
 
-impl Prepared {
-    pub(crate) fn new(py: Python<'_>, request: Arc<PreparedRequest>) -> Self {
+/// The names of the requests that were asked for last, the last one first. Keeps no request alive.
+#[derive(Debug, Default)]
+pub(crate) struct KnownNames {
+    entries: Mutex<Vec<(Weak<PreparedRequest>, Arc<Names>)>>,
+}
+
+/// Requests whose names are kept.
+const KNOWN_NAMES_MAX: usize = 64;
+
+impl KnownNames {
+    /// The request as a callable.
+    pub(crate) fn prepared(&self, py: Python<'_>, request: Arc<PreparedRequest>) -> Prepared {
+        let is_same =
+            |(known, _): &(Weak<PreparedRequest>, _)| Weak::as_ptr(known) == Arc::as_ptr(&request);
+        let mut entries = self.entries.lock();
+        let names = match entries.iter().position(is_same) {
+            Some(at) => {
+                entries[..=at].rotate_right(1);
+                Arc::clone(&entries[0].1)
+            }
+            None => {
+                let names = Arc::new(Names::new(py, &request));
+                entries.retain(|(known, _)| known.strong_count() > 0);
+                entries.truncate(KNOWN_NAMES_MAX - 1);
+                entries.insert(0, (Arc::downgrade(&request), Arc::clone(&names)));
+                names
+            }
+        };
+        drop(entries);
+        Prepared { request, names }
+    }
+}
+
+impl Names {
+    fn new(py: Python<'_>, request: &PreparedRequest) -> Self {
         let input = request
             .input()
             .iter()
@@ -39,9 +79,11 @@ impl Prepared {
         let schema = columns.schema();
         let names = schema.fields().iter().map(|field| field.name());
         let output = names.map(|name| PyString::intern(py, name).unbind()).collect();
-        Self { request, input, output }
+        Self { input, output }
     }
+}
 
+impl Prepared {
     fn row<'py>(&self, row: &Bound<'py, PyAny>) -> PyResult<Vec<Value>> {
         if let Ok(dict) = row.cast::<PyDict>() {
             return self.by_name(row.py(), |key| dict.get_item(key));
@@ -65,8 +107,8 @@ impl Prepared {
         py: Python<'py>,
         get: impl Fn(&Bound<'py, PyString>) -> PyResult<Option<Bound<'py, PyAny>>>,
     ) -> PyResult<Vec<Value>> {
-        let mut values = Vec::with_capacity(self.input.len());
-        for (key, name, data_type) in &self.input {
+        let mut values = Vec::with_capacity(self.names.input.len());
+        for (key, name, data_type) in &self.names.input {
             let object =
                 get(key.bind(py))?.ok_or_else(|| raise(py, &missing(name, data_type), None))?;
             values
@@ -77,10 +119,11 @@ impl Prepared {
 
     fn by_position(&self, row: &Bound<'_, PyTuple>) -> PyResult<Vec<Value>> {
         let py = row.py();
-        if row.len() != self.input.len() {
-            let (expected, found) = (self.input.len(), row.len());
+        if row.len() != self.names.input.len() {
+            let (expected, found) = (self.names.input.len(), row.len());
             let message = format!("the request row has {expected} columns, found {found} values");
-            let names: Vec<&str> = self.input.iter().map(|(_, name, _)| name.as_str()).collect();
+            let names: Vec<&str> =
+                self.names.input.iter().map(|(_, name, _)| name.as_str()).collect();
             let diagnostic = Diagnostic::new(code::DATATYPE_MISMATCH, message)
                 .with_kind(Kind::FixData)
                 .with_detail(format!("The columns are {}.", names.join(", ")));
@@ -89,7 +132,7 @@ impl Prepared {
         let value = |(object, (_, name, data_type)): (Bound<'_, PyAny>, &(_, String, DataType))| {
             value_of(&object, name, data_type).map_err(|error| raise(py, &error, None))
         };
-        row.iter().zip(&self.input).map(value).collect()
+        row.iter().zip(&self.names.input).map(value).collect()
     }
 
     /// Computes with the interpreter released; what comes out is owned, since the interpreter may
@@ -128,7 +171,7 @@ impl Prepared {
         let Some(answer) = self.compute(py, &row)? else { return Ok(None) };
         let arena = Arena::new();
         let dict = PyDict::new(py);
-        for (name, value) in self.output.iter().zip(&answer) {
+        for (name, value) in self.names.output.iter().zip(&answer) {
             dict.set_item(name, object_of(py, &value.as_datum(&arena))?)?;
         }
         Ok(Some(dict))

@@ -16,7 +16,7 @@ use crate::{
     error::{detached, raise},
     from_python::{type_of, value_of},
     output::Output,
-    prepared::Prepared,
+    prepared::{KnownNames, Prepared},
     rows::{batch_of_dicts, batch_of_tuples, columns_of, in_milliseconds, schema_of},
 };
 
@@ -27,13 +27,14 @@ type Progress = Arc<dyn Fn(f64) + Send + Sync>;
 #[derive(Debug)]
 pub(crate) struct Session {
     session: lockstep_engine::Session,
+    names: KnownNames,
 }
 
 #[pymethods]
 impl Session {
     #[new]
     fn new() -> Self {
-        Self { session: Database::in_memory().session() }
+        Self { session: Database::in_memory().session(), names: KnownNames::default() }
     }
 
     /// Runs a script, or one statement with a value for each `?`.
@@ -100,7 +101,7 @@ impl Session {
 
     fn prepare(&self, py: Python<'_>, target: &str) -> PyResult<Prepared> {
         let request = detached(py, Some(target), || self.session.prepare_request(target))?;
-        Ok(Prepared::new(py, request))
+        Ok(self.names.prepared(py, request))
     }
 
     /// Answers the rows of an Arrow table.

@@ -230,8 +230,11 @@ impl Parser<'_> {
         if self.eat_word("USER") {
             let conditional = self.if_exists();
             let name = self.user_name()?;
-            self.expect_word("SET")?;
-            let options = self.options_clause("OPTIONS")?;
+            // `ALTER USER u` changes nothing, as in OpenMLDB.
+            let options = match self.eat_word("SET") {
+                true => self.options_clause("OPTIONS")?,
+                false => Vec::new(),
+            };
             return Ok(Statement::AlterUser(UserDefinition { name, conditional, options }));
         }
         self.expect_word("TABLE")?;

@@ -1,0 +1,274 @@
+//! The one way in which the catalog changes.
+//!
+//! A statement reads the catalog, prepares what it needs without the catalog's lock (it compiles,
+//! it builds indexes), and commits a command with [`crate::Database::commit`]. [`Objects::apply`]
+//! checks what the command rests on against the catalog as it is then: whatever was read before
+//! may have changed. It does all of a command or nothing, and gives the same result for the same
+//! commands in the same order.
+
+use std::sync::Arc;
+
+use lockstep_diagnostic::{Diagnostic, Result, code};
+use lockstep_sql::ast::{Ident, OptionValue};
+use lockstep_table::Table;
+
+use super::{
+    DatabaseObjects, Definition, Epoch, ObjectKind, Objects, QualifiedName, TableEntry,
+    TableReference,
+};
+use crate::{
+    deployment::Deployment, procedure::Procedure, table_options::TableOptions, user::UserCommand,
+};
+
+/// A change of the catalog.
+#[derive(Debug)]
+pub(crate) enum CatalogCommand {
+    CreateDatabase { name: String },
+    DropDatabase { name: String },
+    CreateTable { name: QualifiedName, table: Arc<Table>, options: TableOptions },
+    DropTable { name: QualifiedName },
+    CreateDeployment { deployment: Arc<Deployment>, seen: Epoch },
+    DropDeployment { name: QualifiedName },
+    CreateProcedure { procedure: Arc<Procedure>, or_replace: bool, seen: Epoch },
+    DropProcedure { name: QualifiedName },
+    SetVariable { name: Ident, value: OptionValue },
+    ChangeUsers(UserCommand),
+}
+
+/// What a command took out of the catalog: kept until the catalog's lock is given up, since to
+/// free a table takes time.
+#[derive(Debug)]
+#[expect(dead_code, reason = "only held, to be dropped later")]
+pub(crate) enum Removed {
+    Nothing,
+    Table(TableEntry),
+    Deployment(Arc<Deployment>),
+    Procedure(Arc<Procedure>),
+}
+
+impl Objects {
+    /// Applies a command. Errors carry no position: the statement knows where its words stand.
+    pub(crate) fn apply(&mut self, command: CatalogCommand) -> Result<Removed> {
+        let removed = match command {
+            CatalogCommand::CreateDatabase { name } => self.create_database(name),
+            CatalogCommand::DropDatabase { name } => self.drop_database(&name),
+            CatalogCommand::CreateTable { name, table, options } => {
+                self.create_table(name, table, options)
+            }
+            CatalogCommand::DropTable { name } => self.drop_table(&name),
+            CatalogCommand::CreateDeployment { deployment, seen } => {
+                self.create_deployment(deployment, seen)
+            }
+            CatalogCommand::DropDeployment { name } => self.drop_deployment(&name),
+            CatalogCommand::CreateProcedure { procedure, or_replace, seen } => {
+                self.create_procedure(procedure, or_replace, seen)
+            }
+            CatalogCommand::DropProcedure { name } => self.drop_procedure(&name),
+            CatalogCommand::SetVariable { name, value } => {
+                self.variables.set(&name, &value).map(|()| Removed::Nothing)
+            }
+            CatalogCommand::ChangeUsers(command) => {
+                self.users.apply(command).map(|()| Removed::Nothing)
+            }
+        }?;
+        self.epoch = self.epoch.next();
+        Ok(removed)
+    }
+
+    fn create_database(&mut self, name: String) -> Result<Removed> {
+        if self.databases.contains_key(&name) {
+            let message = format!("database `{name}` exists already");
+            return Diagnostic::new(code::DUPLICATE_DATABASE, message).err();
+        }
+        self.databases.insert(name, DatabaseObjects::default());
+        Ok(Removed::Nothing)
+    }
+
+    fn drop_database(&mut self, name: &str) -> Result<Removed> {
+        if !self.database(name)?.is_empty() {
+            let message = format!("database `{name}` is not empty");
+            return Diagnostic::new(code::DEPENDENT_OBJECTS, message)
+                .with_hint("Drop its deployments and tables first.")
+                .err();
+        }
+        self.databases.remove(name);
+        Ok(Removed::Nothing)
+    }
+
+    fn create_table(
+        &mut self,
+        name: QualifiedName,
+        table: Arc<Table>,
+        options: TableOptions,
+    ) -> Result<Removed> {
+        let id = self.next_table_id;
+        let tables = &mut self.database_mut(&name.database)?.tables;
+        if tables.contains_key(&name.name) {
+            let message = format!("table `{}` exists already", name.name);
+            return Diagnostic::new(code::DUPLICATE_TABLE, message).err();
+        }
+        let definition = Definition::new(ObjectKind::Table, name.clone());
+        let entry = TableEntry { id, table, options, offline: Arc::default(), definition };
+        tables.insert(name.name, entry);
+        self.next_table_id += 1;
+        Ok(Removed::Nothing)
+    }
+
+    fn drop_table(&mut self, name: &QualifiedName) -> Result<Removed> {
+        let tables = &self.database(&name.database)?.tables;
+        let Some(entry) = tables.get(&name.name) else {
+            let message =
+                format!("table `{}` does not exist in database `{}`", name.name, name.database);
+            return Diagnostic::new(code::UNDEFINED_TABLE, message)
+                .with_nearest(&name.name, tables.keys().map(String::as_str))
+                .err();
+        };
+        let users = self.users_of(entry.id);
+        if !users.is_empty() {
+            let message =
+                format!("table `{}` has associated deployments: {}", name.name, users.join(", "));
+            return Diagnostic::new(code::DEPENDENT_OBJECTS, message)
+                .with_hint("Drop them first with DROP DEPLOYMENT or DROP PROCEDURE.")
+                .err();
+        }
+        let tables = &mut self.database_mut(&name.database)?.tables;
+        let entry = tables.remove(&name.name).expect("it was looked up");
+        entry.definition.end();
+        Ok(Removed::Table(entry))
+    }
+
+    /// The deployments and procedures that read a table.
+    fn users_of(&self, id: u64) -> Vec<String> {
+        let reads = |tables: &[TableReference]| tables.iter().any(|table| table.id == id);
+        let mut users = Vec::new();
+        for database in self.databases.values() {
+            let deployments = database.deployments.values().filter(|found| reads(&found.tables));
+            users.extend(deployments.map(|found| format!("`{}`", found.name().name)));
+            let procedures = database.procedures.values().filter(|found| reads(&found.tables));
+            users.extend(procedures.map(|found| format!("`{}`", found.name().name)));
+        }
+        users
+    }
+
+    fn create_deployment(&mut self, deployment: Arc<Deployment>, seen: Epoch) -> Result<Removed> {
+        let name = deployment.name().clone();
+        self.check_free(&name, ObjectKind::Deployment)?;
+        self.check_tables(&deployment.tables, seen)?;
+        self.database_mut(&name.database)?.deployments.insert(name.name, deployment);
+        Ok(Removed::Nothing)
+    }
+
+    fn drop_deployment(&mut self, name: &QualifiedName) -> Result<Removed> {
+        let found = self.databases.get_mut(&name.database);
+        match found.and_then(|found| found.deployments.remove(&name.name)) {
+            Some(deployment) => {
+                deployment.definition.end();
+                Ok(Removed::Deployment(deployment))
+            }
+            None => self.no_deployment(name).err(),
+        }
+    }
+
+    fn create_procedure(
+        &mut self,
+        procedure: Arc<Procedure>,
+        or_replace: bool,
+        seen: Epoch,
+    ) -> Result<Removed> {
+        let name = procedure.name().clone();
+        self.check_procedure_free(&name, or_replace)?;
+        self.check_tables(&procedure.tables, seen)?;
+        let procedures = &mut self.database_mut(&name.database)?.procedures;
+        Ok(match procedures.insert(name.name, procedure) {
+            Some(replaced) => {
+                replaced.definition.end();
+                Removed::Procedure(replaced)
+            }
+            None => Removed::Nothing,
+        })
+    }
+
+    fn drop_procedure(&mut self, name: &QualifiedName) -> Result<Removed> {
+        let found = self.databases.get_mut(&name.database);
+        match found.and_then(|found| found.procedures.remove(&name.name)) {
+            Some(procedure) => {
+                procedure.definition.end();
+                Ok(Removed::Procedure(procedure))
+            }
+            None => self.no_procedure(name).err(),
+        }
+    }
+
+    /// Deployments and procedures share their names: CALL takes either.
+    pub(crate) fn check_free(&self, name: &QualifiedName, wanted: ObjectKind) -> Result<()> {
+        let found = self.database(&name.database)?;
+        let taken_by = if found.deployments.contains_key(&name.name) {
+            ObjectKind::Deployment
+        } else if found.procedures.contains_key(&name.name) {
+            ObjectKind::Procedure
+        } else {
+            return Ok(());
+        };
+        let message = format!("{taken_by} `{}` exists already", name.name);
+        let error = Diagnostic::new(code::DUPLICATE_OBJECT, message);
+        if taken_by == wanted {
+            return error.err();
+        }
+        error.with_detail("CALL takes deployments and procedures, which share their names.").err()
+    }
+
+    /// With OR REPLACE the name of a procedure is free.
+    pub(crate) fn check_procedure_free(
+        &self,
+        name: &QualifiedName,
+        or_replace: bool,
+    ) -> Result<()> {
+        if or_replace && self.database(&name.database)?.procedures.contains_key(&name.name) {
+            return Ok(());
+        }
+        self.check_free(name, ObjectKind::Procedure)
+    }
+
+    /// The tables that something was compiled against are still there. Its names were looked up
+    /// when the catalog was at the epoch `seen`, or later.
+    fn check_tables(&self, tables: &[TableReference], seen: Epoch) -> Result<()> {
+        if seen == self.epoch {
+            return Ok(());
+        }
+        tables.iter().try_for_each(|table| self.entry(table).map(|_| ()))
+    }
+
+    pub(crate) fn database(&self, name: &str) -> Result<&DatabaseObjects> {
+        self.databases.get(name).ok_or_else(|| Box::new(self.no_database(name)))
+    }
+
+    fn database_mut(&mut self, name: &str) -> Result<&mut DatabaseObjects> {
+        if !self.databases.contains_key(name) {
+            return self.no_database(name).err();
+        }
+        Ok(self.databases.get_mut(name).expect("it was looked up"))
+    }
+
+    pub(crate) fn no_database(&self, name: &str) -> Diagnostic {
+        let message = format!("database `{name}` does not exist");
+        Diagnostic::new(code::UNDEFINED_DATABASE, message)
+            .with_nearest(name, self.databases.keys().map(String::as_str))
+    }
+
+    pub(crate) fn no_deployment(&self, name: &QualifiedName) -> Diagnostic {
+        let found = self.databases.get(&name.database);
+        let names = found.into_iter().flat_map(|found| found.deployments.keys());
+        missing("deployment", name).with_nearest(&name.name, names.map(String::as_str))
+    }
+
+    pub(crate) fn no_procedure(&self, name: &QualifiedName) -> Diagnostic {
+        let found = self.databases.get(&name.database);
+        let names = found.into_iter().flat_map(|found| found.procedures.keys());
+        missing("procedure", name).with_nearest(&name.name, names.map(String::as_str))
+    }
+}
+
+fn missing(kind: &str, name: &QualifiedName) -> Diagnostic {
+    let message = format!("{kind} `{}` does not exist in database `{}`", name.name, name.database);
+    Diagnostic::new(code::UNDEFINED_OBJECT, message)
+}

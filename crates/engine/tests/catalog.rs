@@ -1,0 +1,184 @@
+//! Definitions that come and go while others use them: what was prepared before, what is bound to
+//! which database, what two sessions do at the same time.
+
+use std::sync::{Arc, Barrier};
+
+use lockstep_engine::{Database, Kind, PreparedRequest, Session, code};
+use lockstep_row::{Arena, Datum, Value};
+
+const WINDOW: &str =
+    "WINDOW w AS (PARTITION BY k ORDER BY ts ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)";
+
+fn session() -> Session {
+    let session = Database::in_memory().session();
+    run(&session, "CREATE TABLE t (k STRING, v BIGINT, ts TIMESTAMP)");
+    run(&session, "INSERT INTO t VALUES ('a', 1, 1000), ('a', 2, 2000)");
+    session
+}
+
+fn run(session: &Session, sql: &str) {
+    session.execute(sql).unwrap_or_else(|error| panic!("{}", error.render(Some(sql))));
+}
+
+fn features(function: &str) -> String {
+    format!("SELECT {function}(v) OVER w AS x FROM t {WINDOW}")
+}
+
+/// The answer to the row ('a', 10, 3000), or the code of the error.
+fn ask(request: &PreparedRequest) -> Result<Value, &'static str> {
+    let arena = Arena::new();
+    let row = [Datum::String("a"), Datum::BigInt(10), Datum::Timestamp(3000)];
+    let answer = request.answer(&row, &arena).map_err(|error| error.code)?;
+    Ok(answer.expect("there is no WHERE")[0].to_value())
+}
+
+#[test]
+fn what_was_prepared_from_a_replaced_deployment_says_so() {
+    let session = session();
+    run(&session, &format!("DEPLOY f AS {}", features("sum")));
+    let first = session.prepare_request("f").unwrap();
+    assert_eq!(ask(&first), Ok(Value::BigInt(13)));
+    run(&session, "DROP DEPLOYMENT f");
+    assert_eq!(ask(&first), Err(code::STALE_DEFINITION));
+    run(&session, &format!("DEPLOY f AS {}", features("max")));
+    assert_eq!(ask(&first), Err(code::STALE_DEFINITION));
+    assert_eq!(ask(&session.prepare_request("f").unwrap()), Ok(Value::BigInt(10)));
+
+    let arena = Arena::new();
+    let row = [Datum::String("a"), Datum::BigInt(10), Datum::Timestamp(3000)];
+    let error = first.answer(&row, &arena).unwrap_err();
+    assert_eq!(error.kind, Kind::PrepareAgain);
+    assert_eq!(error.message, "deployment `default.f` was dropped since this was prepared");
+    assert_eq!(error.hint.as_deref(), Some("Prepare it again."));
+    let error = first.answer_rows(&row, &arena, |_| {}).unwrap_err();
+    assert_eq!(error.code, code::STALE_DEFINITION);
+}
+
+#[test]
+fn what_was_prepared_from_a_query_ends_with_its_tables() {
+    let session = session();
+    let query = features("sum");
+    let request = session.prepare_request(&query).unwrap();
+    let relation = session.query("SELECT count(*) FROM t").unwrap();
+    let appender = session.appender("t").unwrap();
+    assert_eq!(ask(&request), Ok(Value::BigInt(13)));
+    run(&session, "DROP TABLE t");
+    for _ in 0..2 {
+        assert_eq!(ask(&request), Err(code::STALE_DEFINITION));
+        assert_eq!(relation.collect(None).unwrap_err().code, code::STALE_DEFINITION);
+        let row = [[Datum::String("a"), Datum::BigInt(1), Datum::Timestamp(1)]];
+        assert_eq!(appender.append(row).unwrap_err().code, code::STALE_DEFINITION);
+        // The same name, made anew, is another table.
+        if !session.has_table("t") {
+            run(&session, "CREATE TABLE t (k STRING, v BIGINT, ts TIMESTAMP)");
+        }
+    }
+    assert_eq!(ask(&session.prepare_request(&query).unwrap()), Ok(Value::BigInt(10)));
+    // A table that the query does not name has no say.
+    let request = session.prepare_request(&query).unwrap();
+    run(&session, "CREATE TABLE u (k STRING)");
+    run(&session, "DROP TABLE u");
+    assert_eq!(ask(&request), Ok(Value::BigInt(10)));
+}
+
+#[test]
+fn a_replaced_procedure_is_called_anew() {
+    let session = session();
+    let create = |function: &str| {
+        let query = features(function);
+        format!(
+            "CREATE OR REPLACE PROCEDURE p (k STRING, v BIGINT, ts TIMESTAMP) BEGIN {query}; END"
+        )
+    };
+    run(&session, &create("sum"));
+    run(&session, "CALL p('a', 10, 3000)");
+    run(&session, &create("max"));
+    let output = session.execute("CALL p('a', 10, 3000)").unwrap();
+    assert_eq!(output.row_count(), 1);
+    let error = session.execute(&format!("DEPLOY p AS {}", features("sum"))).unwrap_err();
+    assert_eq!(error.code, code::DUPLICATE_OBJECT, "they share their names");
+}
+
+#[test]
+fn a_query_that_is_asked_again_is_compiled_once() {
+    let session = session();
+    let query = features("sum");
+    let first = session.prepare_request(&query).unwrap();
+    assert!(Arc::ptr_eq(&first, &session.prepare_request(&query).unwrap()));
+    run(&session, "SET time_zone = 'Asia/Shanghai'");
+    assert!(!Arc::ptr_eq(&first, &session.prepare_request(&query).unwrap()));
+    run(&session, "SET time_zone = 'UTC'");
+    assert!(Arc::ptr_eq(&first, &session.prepare_request(&query).unwrap()));
+    run(&session, "CREATE DATABASE other");
+    run(&session, "CREATE TABLE other.t (k STRING, v BIGINT, ts TIMESTAMP)");
+    run(&session, "USE other");
+    let other = session.prepare_request(&query).unwrap();
+    assert_eq!((ask(&first), ask(&other)), (Ok(Value::BigInt(13)), Ok(Value::BigInt(10))));
+}
+
+#[test]
+fn a_dropped_table_gives_its_memory_back() {
+    let database = Database::in_memory();
+    let session = database.session();
+    run(&session, "CREATE TABLE t (k STRING, v BIGINT, ts TIMESTAMP)");
+    run(&session, "CREATE TABLE other (k STRING, v BIGINT, ts TIMESTAMP)");
+    run(&session, "INSERT INTO t VALUES ('a', 1, 1000), ('a', 2, 2000)");
+    run(&session, &format!("DEPLOY d AS {}", features("sum").replace("FROM t", "FROM other")));
+    session.prepare_request(&features("sum")).unwrap();
+    let relation = session.query("SELECT * FROM t").unwrap();
+    let before = database.memory_use().used;
+    run(&session, "DROP TABLE t");
+    let after = database.memory_use().used;
+    assert!(after < before, "{after} of {before}");
+    run(&session, "DROP DEPLOYMENT d");
+    run(&session, "DROP TABLE other");
+    assert_eq!(database.memory_use().used, 0);
+    drop(relation);
+}
+
+#[test]
+fn a_deployment_stays_bound_to_the_tables_that_its_names_meant() {
+    let session = session();
+    run(&session, "CREATE DATABASE db2");
+    run(&session, "CREATE TABLE db2.t (k STRING, v BIGINT, ts TIMESTAMP)");
+    run(&session, &format!("DEPLOY db2.d AS {}", features("sum")));
+    run(&session, "USE db2");
+    assert_eq!(ask(&session.prepare_request("d").unwrap()), Ok(Value::BigInt(13)));
+    let info = session.deployment("d").unwrap();
+    assert_eq!((info.database.as_str(), info.current_database.as_str()), ("db2", "default"));
+    // It keeps the table that it reads, not the one beside it.
+    assert_eq!(session.execute("DROP TABLE default.t").unwrap_err().code, code::DEPENDENT_OBJECTS);
+    run(&session, "DROP TABLE db2.t");
+    assert_eq!(ask(&session.prepare_request("d").unwrap()), Ok(Value::BigInt(13)));
+    assert_eq!(session.verify("d").unwrap().differing, 0);
+}
+
+#[test]
+fn of_two_deploys_of_one_name_one_succeeds() {
+    for _ in 0..50 {
+        let session = session();
+        let barrier = Barrier::new(2);
+        let deploy = |function: &str| {
+            let sql = format!("DEPLOY d AS {}", features(function));
+            barrier.wait();
+            session.execute(&sql).map(|_| ()).map_err(|error| error.code)
+        };
+        let results = std::thread::scope(|scope| {
+            let other = scope.spawn(|| deploy("max"));
+            [deploy("sum"), other.join().expect("it does not panic")]
+        });
+        let failed: Vec<_> = results.iter().filter(|result| result.is_err()).collect();
+        assert_eq!(failed, [&Err(code::DUPLICATE_OBJECT)], "{results:?}");
+    }
+}
+
+#[test]
+fn if_not_exists_is_about_the_name_only() {
+    let session = session();
+    // The window is defined twice: not what IF NOT EXISTS speaks of.
+    let twice = format!("{}, w AS (PARTITION BY k ORDER BY ts ROWS 3 PRECEDING)", features("sum"));
+    session.execute(&format!("DEPLOY IF NOT EXISTS d AS {twice}")).unwrap_err();
+    run(&session, &format!("DEPLOY IF NOT EXISTS d AS {}", features("sum")));
+    run(&session, &format!("DEPLOY IF NOT EXISTS d AS {}", features("max")));
+    assert_eq!(ask(&session.prepare_request("d").unwrap()), Ok(Value::BigInt(13)));
+}
