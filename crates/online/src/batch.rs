@@ -5,7 +5,7 @@ use lockstep_row::{Arena, Datum};
 use lockstep_table::Snapshot;
 
 use crate::{
-    context::{Lent, Results},
+    context::{Lent, Results, STORED_LATER},
     frame::Leaf,
     program::Program,
     shared::Shared,
@@ -55,11 +55,34 @@ impl Batch<'_> {
             }
             return Ok(());
         }
+        if !self.program.shares_results() {
+            return self.answer_apart(requests, &mut give);
+        }
         let mut ahead = requests;
         while !ahead.is_empty() {
             self.scratch.arena.reset();
             let count = self.answer_some(ahead, &mut give)?;
             ahead = &ahead[count..];
+        }
+        Ok(())
+    }
+
+    /// Answers requests that share nothing but the view.
+    fn answer_apart(
+        &mut self,
+        requests: &[&[Datum<'_>]],
+        give: &mut dyn FnMut(&[Datum<'_>]),
+    ) -> Result<()> {
+        for request in requests {
+            self.program.check_width(request)?;
+            self.scratch.arena.reset();
+            let results = self.program.no_results();
+            let view = (&*self.scratch, &self.snapshots[..], &results);
+            let request = (Leaf::Values(request), STORED_LATER);
+            let ctx = self.program.context(request, view, None);
+            if let Some(values) = self.program.answer_one(&ctx)? {
+                give(self.scratch.arena.alloc_slice_fill_iter(values));
+            }
         }
         Ok(())
     }
@@ -75,7 +98,7 @@ impl Batch<'_> {
         let shared = steps.map(|steps| Shared::new_in(arena, steps));
         for (count, request) in (1..).zip(requests) {
             self.program.check_width(request)?;
-            let request = (Leaf::Values(request), u64::MAX);
+            let request = (Leaf::Values(request), STORED_LATER);
             let view = (&*self.scratch, &self.snapshots[..], &self.results);
             let ctx = self.program.context(request, view, shared);
             if let Some(values) = self.program.answer_one(&ctx)? {

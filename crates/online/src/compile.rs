@@ -30,6 +30,7 @@ use crate::{
     materialise::Materialised,
     program::Options,
     trace::{self, Role},
+    whole::RequestTable,
 };
 
 /// Finds the stored rows of a table of the plan.
@@ -48,8 +49,10 @@ pub(crate) struct Parts {
     pub(crate) explain: Explain,
     /// How many steps give requests that agree on what they depend on the same results.
     pub(crate) shared_steps: usize,
-    /// Whether some step looks at the request row as a stored one.
-    pub(crate) sees_request: bool,
+    /// In how many places the request row is looked at as a row of its table.
+    pub(crate) requests_seen: usize,
+    /// How many of them are sources that compute their rows one by one.
+    pub(crate) request_rows: usize,
 }
 
 /// A chain in the making.
@@ -62,18 +65,33 @@ struct Draft {
     layout: Vec<Place>,
 }
 
+/// What the windows are ordered by whose history rows are being compiled, from the outermost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum History {
+    /// Rows of no history.
+    None,
+    /// All by arrival, or all by this column of the leaf table: a row is in the history of another
+    /// only when it comes before it.
+    Ordered(Option<usize>),
+    /// By different things.
+    Mixed,
+}
+
 pub(crate) struct Compiler<'c> {
     tables: &'c dyn Tables,
-    request_table: Option<u64>,
+    request_table: RequestTable,
     options: Options,
+    /// What the windows are ordered by whose history is being compiled.
+    history: History,
     pub(crate) parts: Parts,
 }
 
 impl Compiler<'_> {
     /// A number for a step whose results requests share: it has to be the request's own, and to
-    /// look at nothing else of the request than its own expressions do.
-    fn shared_step(&mut self, role: Role) -> Option<usize> {
-        if role != Role::Request {
+    /// look at nothing else of the request than its own expressions do. `seen_before` is in how many
+    /// places the request row was looked at before the step was compiled.
+    fn shared_step(&mut self, role: Role, seen_before: usize) -> Option<usize> {
+        if role != Role::Request || self.parts.requests_seen > seen_before {
             return None;
         }
         self.parts.shared_steps += 1;
@@ -85,10 +103,11 @@ impl<'c> Compiler<'c> {
     /// `request_table` is the table of the request rows.
     pub(crate) fn new(
         tables: &'c dyn Tables,
-        request_table: Option<u64>,
+        request_table: RequestTable,
         options: Options,
     ) -> Self {
-        Self { tables, request_table, options, parts: Parts::default() }
+        let history = History::None;
+        Self { tables, request_table, options, history, parts: Parts::default() }
     }
 
     /// Compiles a plan into a chain; also gives the places of the `needed` columns.

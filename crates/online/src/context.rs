@@ -20,13 +20,22 @@ use crate::{
     frame::Leaf,
     materialise::{BatchFallback, Materialised, MaterialisedRows},
     shared::Shared,
+    source::Candidate,
     window::ScanScratch,
 };
+
+/// The arrival of a request row that is not stored: it comes after all stored rows.
+pub(crate) const STORED_LATER: u64 = u64::MAX;
+
+/// The request row as a row of a source, once somebody has asked; `None` when it is none of its.
+pub(crate) type KeptRequestRow<'s> = OnceCell<Option<Candidate<'s>>>;
 
 /// Everything that evaluation needs besides the row. `'s` is the time of one answer.
 pub(crate) struct Context<'s> {
     /// The request row and its arrival.
     pub(crate) request: (Leaf<'s>, u64),
+    /// The request row as a row of each source that holds it.
+    pub(crate) request_rows: &'s [KeptRequestRow<'s>],
     /// One for each table of the program, all taken at the start.
     pub(crate) snapshots: &'s [Snapshot<'s>],
     /// Values that live until the answer is given.
@@ -54,7 +63,12 @@ impl<'s> Context<'s> {
         if let Some(rows) = self.results[index].get() {
             return Ok(rows);
         }
-        let rows = self.materialised[index].rows(self.batch)?;
+        let (leaf, arrival) = self.request;
+        let request = match leaf {
+            Leaf::Values(row) if arrival == STORED_LATER => Some(row),
+            Leaf::Values(_) | Leaf::Stored(_) => None,
+        };
+        let rows = self.materialised[index].rows(request, self.batch)?;
         Ok(self.results[index].get_or_init(|| rows))
     }
 }

@@ -51,16 +51,21 @@ impl Parts {
     pub(crate) fn describe_source(&self, source: &Source, plan: &LogicalPlan) -> String {
         let table = match source.chain.leaf {
             LeafKind::Nothing => return "no rows".to_owned(),
-            LeafKind::Materialised(_) => {
+            LeafKind::Materialised(at) => {
                 let plan = plan.display();
-                return format!("fallback: runs in batch mode for each request: {plan}");
+                let and_row = match self.materialised[at].request_table {
+                    Some(_) => ", with the request row",
+                    None => "",
+                };
+                return format!("fallback: runs in batch mode for each request{and_row}: {plan}");
             }
             LeafKind::Table(table) => table,
         };
+        let and_row = if source.request.is_some() { ", and the request row" } else { "" };
         let (catalog_table, table) = &self.tables[table];
         let name = format!("{}.{}", catalog_table.database, catalog_table.name);
         let Access::Index { index, .. } = source.access else {
-            return format!("fallback: every row of {name}, no index can hold its keys");
+            return format!("fallback: every row of {name}{and_row}, no index can hold its keys");
         };
         let schema = table.schema();
         let column = |position: usize| schema.columns[position].name.as_str();
@@ -72,6 +77,7 @@ impl Parts {
             Order::Computed(_) => "fallback: sorts the rows of the key".to_owned(),
         };
         let checks = if source.residual.is_empty() { "" } else { ", checks the other keys" };
-        format!("{name} by index `{}` on ({}), {order}{checks}", spec.name, keys.join(", "))
+        let keys = keys.join(", ");
+        format!("{name} by index `{}` on ({keys}){and_row}, {order}{checks}", spec.name)
     }
 }

@@ -9,7 +9,7 @@ use lockstep_row::Datum;
 use crate::{
     context::Context,
     frame::{BoundExpr, Cells, Frame, Leaf, Pair, Place},
-    source::{Bounds, Candidate, Source},
+    source::{Bounds, Order, Rows, Source},
 };
 
 /// A LAST JOIN.
@@ -93,22 +93,24 @@ impl JoinStep {
         keys: &'s [Datum<'s>],
         bounds: Bounds,
     ) -> Result<Option<Frame<'s, 's>>> {
-        let mut rows = self.right.open(ctx, keys, bounds)?;
-        let mut request = self.right.request_row(ctx, keys, bounds)?;
-        loop {
-            let stored = rows.next(ctx)?;
-            let is_next = |row: &mut Candidate<'_>| stored.is_none_or(|other| row.is_newer(&other));
-            let turn = request.take_if(is_next);
-            for row in turn.into_iter().chain(stored) {
-                let pair = Pair { left: *left, right: row.frame };
-                if self.filter.as_ref().is_none_or(|filter| filter.is_true(&pair, ctx.arena)) {
-                    return Ok(Some(row.frame));
-                }
-            }
-            if stored.is_none() {
-                return Ok(None);
+        let is_match = |right: Frame<'s, 's>| {
+            let pair = Pair { left: *left, right };
+            self.filter.as_ref().is_none_or(|filter| filter.is_true(&pair, ctx.arena))
+        };
+        let request = self.right.request_row(ctx, keys, bounds)?;
+        // By arrival the request row is the newest: nothing has to be looked up when it matches.
+        if let Some(row) = request.filter(|_| matches!(self.right.order, Order::Arrival))
+            && is_match(row.frame)
+        {
+            return Ok(Some(row.frame));
+        }
+        let mut rows = Rows::new(self.right.open(ctx, keys, bounds)?, request);
+        while let Some(met) = rows.next(ctx)? {
+            if is_match(met.row.frame) {
+                return Ok(Some(met.row.frame));
             }
         }
+        Ok(None)
     }
 }
 

@@ -1,7 +1,8 @@
 //! Sub-plans that cannot be computed row by row: batch mode runs them while a request waits.
 //!
 //! Correct before fast: the result is read once per answer and searched like any other source,
-//! its rows arriving in the order in which batch mode gave them.
+//! its rows arriving in the order in which batch mode gave them. Where the plan reads the table of
+//! the request, the request row is the latest row of it.
 
 use std::fmt;
 
@@ -9,6 +10,8 @@ use arrow::array::RecordBatch;
 use datafusion::logical_expr::LogicalPlan;
 use lockstep_diagnostic::Result;
 use lockstep_row::{Arena, Datum, Value, arrow::ColumnReader};
+
+use crate::whole::RequestTable;
 
 /// Runs a plan in batch mode. The engine provides it.
 pub trait BatchFallback: Send + Sync + fmt::Debug {
@@ -21,22 +24,23 @@ pub trait BatchFallback: Send + Sync + fmt::Debug {
 #[derive(Debug)]
 pub(crate) struct Materialised {
     pub(crate) plan: LogicalPlan,
+    /// Set when the plan reads the table of the request.
+    pub(crate) request_table: Option<RequestTable>,
 }
 
 impl Materialised {
-    /// Runs it and keeps its rows.
-    pub(crate) fn rows(&self, batch: &dyn BatchFallback) -> Result<MaterialisedRows> {
-        let mut rows = Vec::new();
-        let mut read = Arena::new();
-        for batch in batch.run(&self.plan)? {
-            let columns: Vec<ColumnReader<'_>> =
-                batch.columns().iter().map(|column| ColumnReader::new(column.as_ref())).collect();
-            for row in 0..batch.num_rows() {
-                rows.push(columns.iter().map(|column| column.get(row, &read).to_value()).collect());
-                read.reset();
+    /// Runs it over the tables and a request row, unless that is stored, and keeps its rows.
+    pub(crate) fn rows(
+        &self,
+        request: Option<&[Datum<'_>]>,
+        batch: &dyn BatchFallback,
+    ) -> Result<MaterialisedRows> {
+        match (&self.request_table, request) {
+            (Some(table), Some(request)) => {
+                MaterialisedRows::of(&table.with_row(&self.plan, request)?, batch)
             }
+            _ => MaterialisedRows::of(&self.plan, batch),
         }
-        Ok(MaterialisedRows(rows))
     }
 }
 
@@ -45,6 +49,21 @@ impl Materialised {
 pub(crate) struct MaterialisedRows(Vec<Vec<Value>>);
 
 impl MaterialisedRows {
+    /// Runs a plan.
+    pub(crate) fn of(plan: &LogicalPlan, batch: &dyn BatchFallback) -> Result<Self> {
+        let mut rows = Vec::new();
+        let mut read = Arena::new();
+        for batch in batch.run(plan)? {
+            let columns: Vec<ColumnReader<'_>> =
+                batch.columns().iter().map(|column| ColumnReader::new(column.as_ref())).collect();
+            for row in 0..batch.num_rows() {
+                rows.push(columns.iter().map(|column| column.get(row, &read).to_value()).collect());
+                read.reset();
+            }
+        }
+        Ok(Self(rows))
+    }
+
     /// Borrows the rows.
     pub(crate) fn iter<'s>(&'s self, arena: &'s Arena) -> impl Iterator<Item = &'s [Datum<'s>]> {
         self.0.iter().map(|row| {

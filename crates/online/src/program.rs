@@ -15,12 +15,12 @@ use lockstep_table::Snapshot;
 use crate::{
     chain::{Chain, LeafKind},
     compile::{Compiler, Parts, Tables},
-    context::{Context, Lent, Results, Scratch, ScratchPool},
+    context::{Context, Lent, Results, STORED_LATER, Scratch, ScratchPool},
     frame::{Cells, Leaf, Place},
     materialise::{BatchFallback, copy_into},
     shared::Shared,
     trace::{self, Role},
-    whole,
+    whole::{self, RequestTable},
     window::ScanScratch,
 };
 
@@ -69,8 +69,8 @@ impl Default for Options {
 #[derive(Debug)]
 struct Whole {
     plan: LogicalPlan,
-    request_table: Option<CatalogTable>,
-    types: Vec<DataType>,
+    input: Option<CatalogTable>,
+    request_table: RequestTable,
 }
 
 impl Program {
@@ -96,8 +96,7 @@ impl Program {
         if whole::is_needed(plan, false) {
             return Self::whole(plan, batch);
         }
-        let request_table = trace::leftmost_table(plan).map(|table| table.id);
-        let mut compiler = Compiler::new(tables, request_table, options);
+        let mut compiler = Compiler::new(tables, RequestTable::of(plan), options);
         let line = compiler.parts.explain.open();
         let needed = vec![true; plan.schema().fields().len()];
         let (chain, places) = compiler.chain(plan, &needed, Role::Request)?;
@@ -116,10 +115,9 @@ impl Program {
     }
 
     fn whole(plan: &LogicalPlan, batch: Arc<dyn BatchFallback>) -> Result<Self> {
-        let request_table = trace::leftmost_table(plan).cloned();
-        let columns = request_table.iter().flat_map(|table| &table.schema.columns);
-        let types: Vec<DataType> = columns.map(|column| column.data_type.clone()).collect();
-        whole::check(plan, &types)?;
+        let input = trace::leftmost_table(plan).cloned();
+        let request_table = RequestTable::of(plan);
+        whole::check(plan, &request_table)?;
         let mut parts = Parts::default();
         let line = parts.explain.open();
         let text = "batch mode, over all rows and the request row, for each request".to_owned();
@@ -131,7 +129,7 @@ impl Program {
             parts,
             batch,
             scratch: ScratchPool::default(),
-            whole: Some(Whole { plan: plan.clone(), request_table, types }),
+            whole: Some(Whole { plan: plan.clone(), input, request_table }),
         })
     }
 
@@ -145,7 +143,7 @@ impl Program {
     /// request row has no columns.
     pub fn input(&self) -> Option<&TableSchema> {
         if let Some(whole) = &self.whole {
-            return whole.request_table.as_ref().map(|table| table.schema.as_ref());
+            return whole.input.as_ref().map(|table| table.schema.as_ref());
         }
         let LeafKind::Table(table) = self.chain.leaf else { return None };
         Some(&self.parts.tables[table].0.schema)
@@ -154,7 +152,7 @@ impl Program {
     /// The identity of that table within its engine.
     pub fn input_table(&self) -> Option<u64> {
         if let Some(whole) = &self.whole {
-            return whole.request_table.as_ref().map(|table| table.id);
+            return whole.input.as_ref().map(|table| table.id);
         }
         let LeafKind::Table(table) = self.chain.leaf else { return None };
         Some(self.parts.tables[table].0.id)
@@ -175,7 +173,7 @@ impl Program {
         arena: &'a Arena,
     ) -> Result<Option<&'a [Datum<'a>]>> {
         if self.whole.is_none() {
-            return self.answer_at(request, u64::MAX, arena);
+            return self.answer_at(request, STORED_LATER, arena);
         }
         let mut answers = Vec::new();
         self.answer_rows(request, arena, |row| answers.push(row))?;
@@ -200,12 +198,13 @@ impl Program {
         mut give: impl FnMut(&'a [Datum<'a>]),
     ) -> Result<()> {
         let Some(whole) = &self.whole else {
-            let answer = self.answer_at(request, u64::MAX, arena)?;
+            let answer = self.answer_at(request, STORED_LATER, arena)?;
             answer.into_iter().for_each(give);
             return Ok(());
         };
         self.check_width(request)?;
-        let rows = whole::answer(&whole.plan, &whole.types, request, self.batch.as_ref())?;
+        let batch = self.batch.as_ref();
+        let rows = whole::answer(&whole.plan, &whole.request_table, request, batch)?;
         let read = Arena::new();
         for row in rows.iter(&read) {
             let values = row.iter().map(|value| copy_into(*value, arena));
@@ -216,7 +215,8 @@ impl Program {
 
     /// Answers a request as a row that arrived before the stored rows of its own event time whose
     /// arrival is `arrival` or later. With a stored row and its own arrival, this is what batch
-    /// mode gives for that row. Only for programs that are compiled.
+    /// mode gives for that row: where the query reads the table of the request once more, it reads
+    /// the stored rows, of which this is one. Only for programs that are compiled.
     pub fn answer_at<'a>(
         &self,
         request: &[Datum<'_>],
@@ -246,9 +246,14 @@ impl Program {
         self.parts.explain.to_string()
     }
 
-    /// How many steps have results that requests share; `None` when none may.
+    /// How many steps have results that requests share; `None` when there is none.
     pub(crate) fn shared_steps(&self) -> Option<usize> {
-        (!self.parts.sees_request && self.parts.shared_steps > 0).then_some(self.parts.shared_steps)
+        (self.parts.shared_steps > 0).then_some(self.parts.shared_steps)
+    }
+
+    /// Whether the plans that are run as a whole give the same rows for every request.
+    pub(crate) fn shares_results(&self) -> bool {
+        self.parts.materialised.iter().all(|plan| plan.request_table.is_none())
     }
 
     pub(crate) fn snapshots(&self) -> impl Iterator<Item = Snapshot<'_>> {
@@ -265,8 +270,11 @@ impl Program {
         (scratch, snapshots, results): (&'s Scratch, &'s [Snapshot<'s>], &'s Results),
         shared: Option<Shared<'s>>,
     ) -> Context<'s> {
+        let request_rows =
+            scratch.arena.alloc_slice_fill_with(self.parts.request_rows, |_| OnceCell::new());
         Context {
             request,
+            request_rows,
             snapshots,
             arena: &scratch.arena,
             scans: &scratch.scans,

@@ -5,7 +5,8 @@
 //! Through an index that holds the order too, one lookup, one binary search, and then only rows
 //! that somebody asks for; nothing is allocated per row when the source is a plain table. Through
 //! an index without the order, all rows of the key are sorted. Without an index, all live rows of
-//! the leaf are computed first.
+//! the leaf are computed first. The request row, where it counts as a row of the source, goes through
+//! the source's chain once for an answer.
 
 use bumpalo::collections::Vec as ArenaVec;
 use lockstep_diagnostic::Result;
@@ -14,7 +15,7 @@ use lockstep_table::{KeyRows, StoredRow};
 
 use crate::{
     chain::{Chain, LeafKind},
-    context::Context,
+    context::{Context, STORED_LATER},
     frame::{BoundExpr, Cells, Frame, Leaf, Place},
 };
 
@@ -63,6 +64,8 @@ pub(crate) struct Source {
 /// What has to be known of the request row as a row of the source.
 #[derive(Debug)]
 pub(crate) struct RequestRow {
+    /// Its number among the program's, by which a [`Context`] keeps the row.
+    pub(crate) id: usize,
     pub(crate) keys: Vec<BoundExpr>,
     pub(crate) order: Option<BoundExpr>,
 }
@@ -150,7 +153,8 @@ impl Source {
         }
     }
 
-    /// The request row as a row of the source, when it counts as one and is wanted.
+    /// The request row as a row of the source, when it counts as one and is wanted. A request row
+    /// that is stored is found among the others.
     pub(crate) fn request_row<'s>(
         &'s self,
         ctx: &Context<'s>,
@@ -158,17 +162,39 @@ impl Source {
         bounds: Bounds,
     ) -> Result<Option<Candidate<'s>>> {
         let Some(row) = &self.request else { return Ok(None) };
-        let (leaf, arrival) = ctx.request;
-        let Some(frame) = self.chain.run(ctx, leaf, arrival)? else { return Ok(None) };
-        let order = match &row.order {
-            Some(order) => order.eval(&frame, ctx.arena).as_i64(),
-            None => Some(0),
-        };
+        if ctx.request.1 != STORED_LATER {
+            return Ok(None);
+        }
+        let Some(candidate) = self.kept_request_row(ctx, row)? else { return Ok(None) };
+        if !bounds.admit(candidate.order, candidate.arrival) {
+            return Ok(None);
+        }
         let mut pairs = row.keys.iter().zip(keys);
         let has_keys =
-            pairs.all(|(expr, key)| is_same_key(expr.eval(&frame, ctx.arena), *key, ctx));
-        let is_wanted = has_keys && bounds.admit(order, arrival);
-        Ok(is_wanted.then_some(Candidate { frame, order, arrival }))
+            pairs.all(|(expr, key)| is_same_key(expr.eval(&candidate.frame, ctx.arena), *key, ctx));
+        Ok(has_keys.then_some(candidate))
+    }
+
+    /// The request row at the end of the chain; it goes through it once for an answer.
+    fn kept_request_row<'s>(
+        &'s self,
+        ctx: &Context<'s>,
+        row: &'s RequestRow,
+    ) -> Result<Option<Candidate<'s>>> {
+        let kept = &ctx.request_rows[row.id];
+        if let Some(candidate) = kept.get() {
+            return Ok(*candidate);
+        }
+        let (leaf, arrival) = ctx.request;
+        let frame = self.chain.run(ctx, leaf, arrival)?;
+        let candidate = frame.map(|frame| {
+            let order = match &row.order {
+                Some(order) => order.eval(&frame, ctx.arena).as_i64(),
+                None => Some(0),
+            };
+            Candidate { frame, order, arrival }
+        });
+        Ok(*kept.get_or_init(|| candidate))
     }
 
     fn open_all<'s>(
@@ -253,6 +279,45 @@ pub(crate) enum Cursor<'s> {
     Walk(Walk<'s>),
     /// Computed and sorted before the first one was asked for.
     Sorted(bumpalo::collections::vec::IntoIter<'s, Candidate<'s>>),
+}
+
+/// The rows of one key, newest first, with the request row in its place among them.
+#[derive(Debug)]
+pub(crate) struct Rows<'s> {
+    cursor: Cursor<'s>,
+    /// The request row until its turn comes.
+    request: Option<Candidate<'s>>,
+    /// The stored row that follows it.
+    ahead: Option<Candidate<'s>>,
+}
+
+/// A row of [`Rows`].
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Met<'s> {
+    pub(crate) row: Candidate<'s>,
+    pub(crate) is_request: bool,
+}
+
+impl<'s> Rows<'s> {
+    /// `request` is a row of the same source.
+    pub(crate) fn new(cursor: Cursor<'s>, request: Option<Candidate<'s>>) -> Self {
+        Self { cursor, request, ahead: None }
+    }
+
+    /// The next older row.
+    #[inline]
+    pub(crate) fn next(&mut self, ctx: &Context<'s>) -> Result<Option<Met<'s>>> {
+        let stored = match self.ahead.take() {
+            Some(row) => Some(row),
+            None => self.cursor.next(ctx)?,
+        };
+        let is_next = |row: &mut Candidate<'_>| stored.is_none_or(|other| row.is_newer(&other));
+        if let Some(row) = self.request.take_if(is_next) {
+            self.ahead = stored;
+            return Ok(Some(Met { row, is_request: true }));
+        }
+        Ok(stored.map(|row| Met { row, is_request: false }))
+    }
 }
 
 /// See [`Cursor::Walk`].

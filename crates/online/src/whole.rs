@@ -2,10 +2,11 @@
 //! the whole table, a join with many matches, windows over a UNION or DISTINCT.
 //!
 //! The answer is, by definition, what batch mode gives for the request row when it is the latest
-//! arrival of its table. So that is what happens here: the plan is rewritten so that its left-most
-//! table holds the request row too and so that a mark follows that row upwards, batch mode runs it,
-//! and the marked rows are the answer. A group is marked when the request row is in it. Exact, and
-//! as slow as batch mode; the compiler takes this way only where no chain of steps will do.
+//! arrival of its table. So that is what happens here: the plan is rewritten so that every scan of
+//! that table gives the request row too and so that a mark follows the row of the left-most scan
+//! upwards, batch mode runs it, and the marked rows are the answer. A group is marked when the
+//! request row is in it. Exact, and as slow as batch mode; the compiler takes this way only where no
+//! chain of steps will do.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -14,6 +15,7 @@ use datafusion::{
     common::{
         Column, DFSchema, DFSchemaRef, DataFusionError, Result as PlanResult, ScalarValue,
         internal_datafusion_err,
+        tree_node::{Transformed, TreeNode, TreeNodeRecursion},
     },
     logical_expr::{
         Aggregate, Distinct, EmptyRelation, Expr, Extension, LogicalPlan, LogicalPlanBuilder,
@@ -22,14 +24,14 @@ use datafusion::{
 };
 use lockstep_diagnostic::{Diagnostic, Result};
 use lockstep_function::{Arguments, Settings, aggregate, udf::aggregate_call};
-use lockstep_plan::{LastJoin, WindowAggregate};
+use lockstep_plan::{CatalogTable, LastJoin, WindowAggregate};
 use lockstep_row::{
     DataType, Datum,
     arrow::{ColumnBuilder, arrow_type},
 };
 
 use crate::{
-    materialise::{BatchFallback, Materialised, MaterialisedRows},
+    materialise::{BatchFallback, MaterialisedRows},
     trace,
 };
 
@@ -57,23 +59,76 @@ pub(crate) fn is_needed(plan: &LogicalPlan, in_window: bool) -> bool {
     }
 }
 
-/// Runs a plan for one request row whose columns have these types.
+/// The table of the request rows.
+#[derive(Debug, Clone)]
+pub(crate) struct RequestTable {
+    /// `None` where a query has no table, and its request row no columns.
+    id: Option<u64>,
+    types: Vec<DataType>,
+}
+
+impl RequestTable {
+    /// The left-most table of a plan.
+    pub(crate) fn of(plan: &LogicalPlan) -> Self {
+        let table = trace::leftmost_table(plan);
+        let columns = table.iter().flat_map(|table| &table.schema.columns);
+        let types = columns.map(|column| column.data_type.clone()).collect();
+        Self { id: table.map(|table| table.id), types }
+    }
+
+    /// Whether a table of a plan is this one.
+    pub(crate) fn is(&self, table: &CatalogTable) -> bool {
+        self.id == Some(table.id)
+    }
+
+    /// Whether a plan reads it anywhere.
+    pub(crate) fn is_read_by(&self, plan: &LogicalPlan) -> bool {
+        let mut found = false;
+        let walked = plan.apply(|node| {
+            found |= matches!(node, LogicalPlan::TableScan(scan) if self.is_scanned_by(scan));
+            Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        });
+        debug_assert!(walked.is_ok(), "looking at a plan does not fail");
+        found
+    }
+
+    /// A plan in which each scan of the table gives the request row too, as its latest row.
+    pub(crate) fn with_row(
+        &self,
+        plan: &LogicalPlan,
+        request: &[Datum<'_>],
+    ) -> Result<LogicalPlan> {
+        let values = self.values(request).map_err(planning)?;
+        Request { table: self, values: &values }.hold(plan.clone()).map_err(planning)
+    }
+
+    fn is_scanned_by(&self, scan: &TableScan) -> bool {
+        CatalogTable::of(scan.source.as_ref()).is_some_and(|table| self.is(table))
+    }
+
+    fn values(&self, request: &[Datum<'_>]) -> PlanResult<Vec<ScalarValue>> {
+        let row = self.types.iter().zip(request);
+        row.map(|(data_type, value)| scalar(data_type, *value)).collect()
+    }
+}
+
+/// Runs a plan for one request row of a table.
 pub(crate) fn answer(
     plan: &LogicalPlan,
-    types: &[DataType],
+    table: &RequestTable,
     request: &[Datum<'_>],
     batch: &dyn BatchFallback,
 ) -> Result<MaterialisedRows> {
-    let row = types.iter().zip(request).map(|(data_type, value)| scalar(data_type, *value));
-    let row = row.collect::<PlanResult<Vec<_>>>().map_err(planning)?;
-    Materialised { plan: marked_rows(plan, &row).map_err(planning)? }.rows(batch)
+    let values = table.values(request).map_err(planning)?;
+    let plan = marked_rows(plan, Request { table, values: &values }).map_err(planning)?;
+    MaterialisedRows::of(&plan, batch)
 }
 
 /// Checks that a plan can be rewritten, which depends on its shape only.
-pub(crate) fn check(plan: &LogicalPlan, types: &[DataType]) -> Result<()> {
-    let row = types.iter().map(|data_type| scalar(data_type, Datum::Null));
-    let row = row.collect::<PlanResult<Vec<_>>>().map_err(planning)?;
-    marked_rows(plan, &row).map(|_| ()).map_err(planning)
+pub(crate) fn check(plan: &LogicalPlan, table: &RequestTable) -> Result<()> {
+    let values = table.types.iter().map(|data_type| scalar(data_type, Datum::Null));
+    let values = values.collect::<PlanResult<Vec<_>>>().map_err(planning)?;
+    marked_rows(plan, Request { table, values: &values }).map(|_| ()).map_err(planning)
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "used as the argument of map_err")]
@@ -90,8 +145,61 @@ fn scalar(data_type: &DataType, value: Datum<'_>) -> PlanResult<ScalarValue> {
     ScalarValue::try_from_array(builder.finish().as_ref(), 0)
 }
 
+/// A request row as constants.
+#[derive(Clone, Copy)]
+struct Request<'r> {
+    table: &'r RequestTable,
+    values: &'r [ScalarValue],
+}
+
+impl Request<'_> {
+    /// Adds the row to each scan of its table.
+    fn hold(self, plan: LogicalPlan) -> PlanResult<LogicalPlan> {
+        let held = plan.transform_up(|node| match &node {
+            LogicalPlan::TableScan(scan) if self.table.is_scanned_by(scan) => {
+                let rows = self.with_scan(scan, node.clone(), self.row(scan)?, &[])?;
+                Ok(Transformed::yes(rows))
+            }
+            _ => Ok(Transformed::no(node)),
+        });
+        Ok(held?.data)
+    }
+
+    /// The row as a scan gives it.
+    fn row(self, scan: &TableScan) -> PlanResult<LogicalPlan> {
+        let value = |position: usize| {
+            let column = scan.projection.as_ref().map_or(position, |columns| columns[position]);
+            self.values.get(column).cloned().ok_or_else(|| {
+                internal_datafusion_err!("the request row has no value for column {column}")
+            })
+        };
+        let fields = scan.projected_schema.fields().iter().enumerate();
+        let values = fields
+            .map(|(at, field)| Ok(Expr::Literal(value(at)?, None).alias(field.name())))
+            .collect::<PlanResult<Vec<_>>>()?;
+        let nothing = EmptyRelation { produce_one_row: true, schema: Arc::new(DFSchema::empty()) };
+        project(LogicalPlan::EmptyRelation(nothing), values)
+    }
+
+    /// The rows of a scan, then the row, both with some more columns.
+    fn with_scan(
+        self,
+        scan: &TableScan,
+        stored: LogicalPlan,
+        row: LogicalPlan,
+        more: &[QualifiedField],
+    ) -> PlanResult<LogicalPlan> {
+        let fields = scan.projected_schema.fields().iter();
+        let fields = fields.map(|field| (None, Arc::clone(field))).chain(more.iter().cloned());
+        let schema = DFSchema::new_with_metadata(fields.collect(), HashMap::new())?;
+        let inputs = vec![Arc::new(stored), Arc::new(row)];
+        let union = Arc::new(LogicalPlan::Union(Union { inputs, schema: Arc::new(schema) }));
+        Ok(LogicalPlan::SubqueryAlias(SubqueryAlias::try_new(union, scan.table_name.clone())?))
+    }
+}
+
 /// The rows of a plan that come of the request row.
-fn marked_rows(plan: &LogicalPlan, row: &[ScalarValue]) -> PlanResult<LogicalPlan> {
+fn marked_rows(plan: &LogicalPlan, row: Request<'_>) -> PlanResult<LogicalPlan> {
     let columns: Vec<Expr> = plan.schema().columns().into_iter().map(Expr::Column).collect();
     let marked = mark(plan, row)?;
     let mark = mark_of(marked.schema())?;
@@ -99,7 +207,7 @@ fn marked_rows(plan: &LogicalPlan, row: &[ScalarValue]) -> PlanResult<LogicalPla
 }
 
 /// Adds the request row to the left-most table and the mark to the output.
-fn mark(plan: &LogicalPlan, row: &[ScalarValue]) -> PlanResult<LogicalPlan> {
+fn mark(plan: &LogicalPlan, row: Request<'_>) -> PlanResult<LogicalPlan> {
     match plan {
         LogicalPlan::TableScan(scan) => mark_scan(plan, scan, row),
         LogicalPlan::Projection(node) => {
@@ -125,40 +233,22 @@ fn mark(plan: &LogicalPlan, row: &[ScalarValue]) -> PlanResult<LogicalPlan> {
             else {
                 return with_mark(plan.clone(), 1);
             };
-            let inputs = std::iter::once(mark(first, row)?).chain(others.into_iter().cloned());
-            mark_last(plan.with_new_exprs(plan.expressions(), inputs.collect())?)
+            let mut inputs = vec![mark(first, row)?];
+            for other in others {
+                inputs.push(row.hold(other.clone())?);
+            }
+            mark_last(plan.with_new_exprs(plan.expressions(), inputs)?)
         }
     }
 }
 
-fn mark_scan(plan: &LogicalPlan, scan: &TableScan, row: &[ScalarValue]) -> PlanResult<LogicalPlan> {
-    let fields = scan.projected_schema.fields();
-    let value = |position: usize| {
-        let column = scan.projection.as_ref().map_or(position, |columns| columns[position]);
-        row.get(column).cloned().ok_or_else(|| {
-            internal_datafusion_err!("the request row has no value for column {column}")
-        })
-    };
-    let values = fields
-        .iter()
-        .enumerate()
-        .map(|(position, field)| Ok(Expr::Literal(value(position)?, None).alias(field.name())));
-    let values = values.collect::<PlanResult<Vec<_>>>()?;
-    let nothing = EmptyRelation { produce_one_row: true, schema: Arc::new(DFSchema::empty()) };
-    let request = with_mark(project(LogicalPlan::EmptyRelation(nothing), values)?, 1)?;
-    let stored = with_mark(plan.clone(), 0)?;
-    let fields =
-        fields.iter().map(|field| (None, Arc::new(Field::clone(field).with_nullable(true))));
-    let schema =
-        DFSchema::new_with_metadata(fields.chain([mark_field()]).collect(), HashMap::new())?;
-    let union =
-        Union { inputs: vec![Arc::new(stored), Arc::new(request)], schema: Arc::new(schema) };
-    let union = Arc::new(LogicalPlan::Union(union));
-    Ok(LogicalPlan::SubqueryAlias(SubqueryAlias::try_new(union, scan.table_name.clone())?))
+fn mark_scan(plan: &LogicalPlan, scan: &TableScan, row: Request<'_>) -> PlanResult<LogicalPlan> {
+    let (stored, request) = (with_mark(plan.clone(), 0)?, with_mark(row.row(scan)?, 1)?);
+    row.with_scan(scan, stored, request, &[mark_field()])
 }
 
 /// A group is marked when one of its rows is; the only group of a plan without keys always is.
-fn mark_groups(node: &Aggregate, row: &[ScalarValue]) -> PlanResult<LogicalPlan> {
+fn mark_groups(node: &Aggregate, row: Request<'_>) -> PlanResult<LogicalPlan> {
     let input = mark(&node.input, row)?;
     let mut calls = node.aggr_expr.clone();
     let settings = Settings::default();
@@ -175,29 +265,32 @@ fn mark_groups(node: &Aggregate, row: &[ScalarValue]) -> PlanResult<LogicalPlan>
 }
 
 /// The request row comes out of the first input; the other inputs are other rows.
-fn mark_union(node: &Union, row: &[ScalarValue]) -> PlanResult<LogicalPlan> {
+fn mark_union(node: &Union, row: Request<'_>) -> PlanResult<LogicalPlan> {
     let mut inputs = Vec::with_capacity(node.inputs.len());
     for (position, input) in node.inputs.iter().enumerate() {
         inputs.push(Arc::new(match position {
             0 => mark(input, row)?,
-            _ => with_mark(LogicalPlan::clone(input), 0)?,
+            _ => with_mark(row.hold(LogicalPlan::clone(input))?, 0)?,
         }));
     }
     Ok(LogicalPlan::Union(Union { inputs, schema: followed_by(&node.schema, [mark_field()])? }))
 }
 
-fn mark_extension(plan: &LogicalPlan, row: &[ScalarValue]) -> PlanResult<LogicalPlan> {
+fn mark_extension(plan: &LogicalPlan, row: Request<'_>) -> PlanResult<LogicalPlan> {
     if let Some(node) = trace::window(plan) {
         let input = mark(&node.input, row)?;
         let calls = fields(&node.schema).skip(node.input.schema().fields().len());
         let schema = followed_by(input.schema(), calls)?;
-        return mark_last(extension(WindowAggregate { input, schema, ..node.clone() }));
+        let unions = node.unions.iter().map(|union| row.hold(union.clone()));
+        let unions = unions.collect::<PlanResult<_>>()?;
+        return mark_last(extension(WindowAggregate { input, unions, schema, ..node.clone() }));
     }
     if let Some(node) = trace::last_join(plan) {
         let left = mark(&node.left, row)?;
         let right = fields(&node.schema).skip(node.left.schema().fields().len());
         let schema = followed_by(left.schema(), right)?;
-        return mark_last(extension(LastJoin { left, schema, ..node.clone() }));
+        let right = row.hold(node.right.clone())?;
+        return mark_last(extension(LastJoin { left, right, schema, ..node.clone() }));
     }
     Err(internal_datafusion_err!("a node that request mode does not know"))
 }

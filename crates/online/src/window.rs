@@ -31,7 +31,7 @@ use crate::{
     frame::{BoundExpr, Frame, Leaf},
     lane::{BLOCK_ROWS, Buffers, Input, LANE_ROWS},
     progress::{Group, Progress, count_since},
-    source::{Bounds, Candidate, Cursor, Order, Source},
+    source::{Bounds, Candidate, Cursor, Met, Order, Rows, Source},
 };
 
 /// The most groups of a scan: a block knows its groups by a bit each.
@@ -66,6 +66,8 @@ pub(crate) struct ScanSource {
     pub(crate) source: Source,
     /// What is read of its rows.
     pub(crate) inputs: SourceInputs,
+    /// What is read of the request row, where it may be one of them.
+    pub(crate) request: Option<CurrentInputs>,
     /// Whether these are rows of the current row's own chain.
     pub(crate) is_main: bool,
 }
@@ -172,6 +174,16 @@ impl Scan {
         current: Current<'s>,
     ) -> Result<()> {
         let Some(bounds) = self.bounds(progress, current) else { return Ok(()) };
+        if self.sources.iter().any(|source| source.request.is_some()) {
+            let mut requests = ArenaVec::with_capacity_in(self.sources.len(), ctx.arena);
+            for source in &self.sources {
+                requests.push(source.request_row(ctx, current.keys, bounds)?);
+            }
+            if requests.iter().any(Option::is_some) {
+                let merge = Merge::open(&self.sources, ctx, current.keys, (bounds, &requests))?;
+                return self.take_merged(block, progress, (ctx, merge), current.order);
+            }
+        }
         if let [only] = &self.sources[..] {
             let rows = only.open(ctx, current.keys, bounds)?;
             if !only.inputs.records.is_empty()
@@ -190,11 +202,25 @@ impl Scan {
             self.take_streams(block, progress, streams, current.order);
             return Ok(());
         }
-        let mut merge = Merge::open(&self.sources, ctx, current.keys, bounds)?;
-        while let Some((source, row)) = merge.next(ctx)? {
-            let Candidate { frame, order: Some(order), .. } = &row else { break };
-            let (takers, goes_on) = self.advance(progress, *order, current.order);
-            block.push(source, takers, frame);
+        let merge = Merge::open(&self.sources, ctx, current.keys, (bounds, &[]))?;
+        self.take_merged(block, progress, (ctx, merge), current.order)
+    }
+
+    /// Takes rows of all sources one by one, newest first.
+    fn take_merged<'s>(
+        &'s self,
+        block: &mut Block<'_, 's>,
+        progress: &mut [Progress],
+        (ctx, mut merge): (&Context<'s>, Merge<'s>),
+        current: i64,
+    ) -> Result<()> {
+        while let Some((source, met)) = merge.next(ctx)? {
+            let Candidate { frame, order: Some(order), .. } = &met.row else { break };
+            let (takers, goes_on) = self.advance(progress, *order, current);
+            match &self.sources[source].request {
+                Some(inputs) if met.is_request => block.push_request(takers, inputs, frame),
+                _ => block.push(source, takers, frame),
+            }
             if !goes_on {
                 break;
             }
@@ -385,6 +411,16 @@ impl<'b, 's> Block<'b, 's> {
         self.rows.push(*row);
     }
 
+    /// The request row, which is no stored row: expressions read it.
+    fn push_request(&mut self, takers: u64, inputs: &'s CurrentInputs, row: &Frame<'s, 's>) {
+        if takers == 0 {
+            return;
+        }
+        self.flush();
+        self.scan.folding.leave(self.folds, takers, self.slots, self.arena);
+        self.scan.folding.add_current(self.folds, takers, (inputs, row), self.arena);
+    }
+
     /// Rows of one source that follow each other.
     fn push_run(&mut self, source: usize, takers: u64, run: &Run<'s>) {
         let inputs = &self.scan.sources[source].inputs;
@@ -442,9 +478,21 @@ impl ScanSource {
         keys: &'s [Datum<'s>],
         bounds: Bounds,
     ) -> Result<Cursor<'s>> {
-        // Only rows of the current row's own chain can be newer than it at its own time.
-        let tie = bounds.tie.filter(|_| self.is_main);
-        self.source.open(ctx, keys, Bounds { tie, ..bounds })
+        self.source.open(ctx, keys, self.bounds(bounds))
+    }
+
+    fn request_row<'s>(
+        &'s self,
+        ctx: &Context<'s>,
+        keys: &[Datum<'s>],
+        bounds: Bounds,
+    ) -> Result<Option<Candidate<'s>>> {
+        self.source.request_row(ctx, keys, self.bounds(bounds))
+    }
+
+    /// Only rows of the current row's own chain can be newer than it at its own time.
+    fn bounds(&self, bounds: Bounds) -> Bounds {
+        Bounds { tie: bounds.tie.filter(|_| self.is_main), ..bounds }
     }
 }
 
@@ -516,7 +564,7 @@ impl<'s> Stream<'s> {
 
 /// Several sources as one, newest first; at equal order values the earlier source first.
 struct Merge<'s> {
-    cursors: ArenaVec<'s, (Cursor<'s>, Option<Candidate<'s>>)>,
+    sources: ArenaVec<'s, (Rows<'s>, Option<Met<'s>>)>,
 }
 
 impl<'s> Merge<'s> {
@@ -524,31 +572,32 @@ impl<'s> Merge<'s> {
         sources: &'s [ScanSource],
         ctx: &Context<'s>,
         keys: &'s [Datum<'s>],
-        bounds: Bounds,
+        (bounds, requests): (Bounds, &[Option<Candidate<'s>>]),
     ) -> Result<Self> {
-        let mut cursors = ArenaVec::with_capacity_in(sources.len(), ctx.arena);
-        for source in sources {
-            let mut cursor = source.open(ctx, keys, bounds)?;
-            let head = cursor.next(ctx)?;
-            cursors.push((cursor, head));
+        let mut merged = ArenaVec::with_capacity_in(sources.len(), ctx.arena);
+        for (at, source) in sources.iter().enumerate() {
+            let request = requests.get(at).copied().flatten();
+            let mut rows = Rows::new(source.open(ctx, keys, bounds)?, request);
+            let head = rows.next(ctx)?;
+            merged.push((rows, head));
         }
-        Ok(Self { cursors })
+        Ok(Self { sources: merged })
     }
 
     #[inline]
-    fn next(&mut self, ctx: &Context<'s>) -> Result<Option<(usize, Candidate<'s>)>> {
+    fn next(&mut self, ctx: &Context<'s>) -> Result<Option<(usize, Met<'s>)>> {
         let mut newest: Option<(usize, Option<i64>)> = None;
-        for (index, (_, head)) in self.cursors.iter().enumerate() {
-            if let Some(row) = head
-                && newest.is_none_or(|(_, order)| row.order > order)
+        for (index, (_, head)) in self.sources.iter().enumerate() {
+            if let Some(met) = head
+                && newest.is_none_or(|(_, order)| met.row.order > order)
             {
-                newest = Some((index, row.order));
+                newest = Some((index, met.row.order));
             }
         }
         let Some((index, _)) = newest else { return Ok(None) };
-        let (cursor, head) = &mut self.cursors[index];
-        let next = cursor.next(ctx)?;
-        let row = std::mem::replace(head, next);
-        Ok(row.map(|row| (index, row)))
+        let (rows, head) = &mut self.sources[index];
+        let next = rows.next(ctx)?;
+        let met = std::mem::replace(head, next);
+        Ok(met.map(|met| (index, met)))
     }
 }

@@ -5,6 +5,10 @@
 //! that come of the request row, bit for bit: its id is the greatest, and every drawn query has
 //! `max(id)` or `id` in front, so that they can be told from the others (ADR 0006).
 //!
+//! A run ends with a table of the constructs of the dialect and how often each was compared. That
+//! the comparison can fail is shown by faults ([`Fault`]): a statement or rows that are changed on
+//! the side of the request only, as a defect of request mode would change them.
+//!
 //! | module | what |
 //! |---|---|
 //! | [`draw`] | queries and rows |
@@ -16,7 +20,7 @@ use std::{collections::BTreeMap, fmt};
 use lockstep_engine::{Database, Session};
 use lockstep_row::{DataType, Value};
 
-use self::draw::{COLUMNS, Drawn, MAIN, OTHERS, REQUEST_ID, Which};
+use self::draw::{COLUMNS, CONSTRUCTS, Drawn, MAIN, OTHERS, REQUEST_ID, SECOND_MAIN, Which};
 use crate::{
     oracle::Row,
     random::Random,
@@ -48,27 +52,80 @@ pub struct Report {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { compared, refused, answered, features, failures } = self;
-        let features: Vec<String> =
-            features.iter().map(|(feature, count)| format!("{feature} {count}")).collect();
+        for (section, construct) in CONSTRUCTS {
+            let count = features.get(construct).copied().unwrap_or_default();
+            writeln!(f, "{section:9} {construct:45} {count:7}")?;
+        }
         write!(
             f,
             "{compared} queries compared, {answered} with an answer, {refused} that batch mode \
-             refuses, {} failures\n{}",
-            failures.len(),
-            features.join(", ")
+             refuses, {} failures",
+            failures.len()
         )
     }
 }
 
+/// What is done to a request, so that it has to be found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// A scan of the request table that is not the left-most one gives the stored rows only.
+    RequestRowIsUnseen,
+    /// Frames of two rows or seconds are of three.
+    FrameIsLonger,
+    /// Rows of equal event time are taken in the order opposite to that of their arrival.
+    TiesAreReversed,
+    /// A window leaves out its UNION source.
+    UnionIsLeftOut,
+    /// `last_value` and `lag` inside the argument of an aggregate take the oldest row.
+    InnerAggregateIsOldest,
+}
+
+impl Fault {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::RequestRowIsUnseen,
+        Self::FrameIsLonger,
+        Self::TiesAreReversed,
+        Self::UnionIsLeftOut,
+        Self::InnerAggregateIsOldest,
+    ];
+
+    /// What is deployed instead of a query.
+    fn of(self, sql: &str) -> String {
+        match self {
+            Self::RequestRowIsUnseen => sql.replace(SECOND_MAIN, STORED_MAIN),
+            Self::FrameIsLonger => {
+                sql.replace("2 PRECEDING", "3 PRECEDING").replace("2s PRECEDING", "3s PRECEDING")
+            }
+            Self::TiesAreReversed => sql.to_owned(),
+            Self::UnionIsLeftOut => sql.replace("UNION u ", ""),
+            Self::InnerAggregateIsOldest => {
+                sql.replace("= last_value(", "= first_value(").replace("= lag(v, 0)", "= min(v)")
+            }
+        }
+    }
+}
+
+/// A copy of the main table that no request row is in, for a fault.
+const STORED_MAIN: &str = "m0";
+
 /// Draws and compares so many queries.
 pub fn run(seed: u64, cases: u64) -> Report {
+    run_with(seed, cases, None)
+}
+
+/// The same with a fault.
+pub fn run_with(seed: u64, cases: u64, fault: Option<Fault>) -> Report {
     let mut report = Report::default();
     let mut random = Random::new(seed);
     let mut tried = 0;
     while tried < cases && report.failures.len() < FAILURES_MAX {
-        let tables = Tables::draw(&mut random);
+        let tables = Tables::draw(&mut random, fault);
         for _ in 0..QUERIES_PER_TABLES.min(cases - tried) {
-            let drawn = draw::query(&mut random);
+            let mut drawn = draw::query(&mut random);
+            if random.chance(25) {
+                drawn.features.push("several requests at once");
+            }
             tables.check(&drawn, &mut report);
             tried += 1;
         }
@@ -79,7 +136,14 @@ pub fn run(seed: u64, cases: u64) -> Report {
 /// Rows of all tables, and the row of the request.
 struct Tables {
     rows: Vec<(&'static str, Vec<Row>)>,
+    /// The index clauses of each.
+    indexes: Vec<&'static str>,
+    /// What the rows are, by the names of constructs.
+    features: Vec<&'static str>,
+    fault: Option<Fault>,
     request: Row,
+    /// A row that is asked for in the same batch.
+    neighbour: Row,
     /// With the request row.
     whole: Session,
     /// Without.
@@ -87,30 +151,53 @@ struct Tables {
 }
 
 impl Tables {
-    fn draw(random: &mut Random) -> Self {
+    fn draw(random: &mut Random, fault: Option<Fault>) -> Self {
         let mut first_id = 0;
         let mut rows = Vec::new();
+        let mut indexes = Vec::new();
+        let mut features = Vec::new();
         for name in std::iter::once(MAIN).chain(OTHERS) {
-            let count = random.below(10);
+            let (index_count, clauses) = draw::indexes(random);
+            let count = random.below(14);
             let drawn: Vec<Row> =
                 (first_id..).take(count).map(|id| draw::row(id, random)).collect();
+            if index_count > 1 {
+                features.push("several indexes");
+            }
+            if !drawn.is_sorted_by_key(event_time) {
+                features.push("late rows");
+            }
             rows.push((name, drawn));
+            indexes.push(clauses);
             first_id += 1_000;
         }
+        features.sort_unstable();
+        features.dedup();
         let request = draw::row(REQUEST_ID, random);
+        let neighbour = draw::row(REQUEST_ID - 1, random);
         let open = |with_request: bool| {
             let session = Database::in_memory().session();
-            for (name, rows) in &rows {
+            let add = |name: &str, clauses: &str, rows: &[Row]| {
+                session.execute(&draw::create(name, clauses)).expect("the tables are made");
+                session.append(name, &[to_batch(&columns(), rows)]).expect("their rows fit");
+            };
+            for ((name, rows), clauses) in rows.iter().zip(&indexes) {
                 let mut rows = rows.clone();
                 if with_request && *name == MAIN {
                     rows.push(request.clone());
                 }
-                session.execute(&draw::create(name)).expect("the tables are made");
-                session.append(name, &[to_batch(&columns(), &rows)]).expect("their rows fit");
+                if !with_request && fault == Some(Fault::TiesAreReversed) {
+                    rows.reverse();
+                }
+                add(name, clauses, &rows);
+                if fault.is_some() && *name == MAIN {
+                    add(STORED_MAIN, clauses, &rows);
+                }
             }
             session
         };
-        Self { whole: open(true), stored: open(false), request, rows }
+        let (whole, stored) = (open(true), open(false));
+        Self { whole, stored, request, neighbour, rows, indexes, features, fault }
     }
 
     fn check(&self, drawn: &Drawn, report: &mut Report) {
@@ -121,7 +208,7 @@ impl Tables {
         let expected = expected_of(drawn, of_output(&batch));
         report.compared += 1;
         report.answered += u64::from(!expected.is_empty());
-        for feature in &drawn.features {
+        for feature in drawn.features.iter().chain(&self.features) {
             *report.features.entry(feature).or_default() += 1;
         }
         let outcome = self.answer(drawn);
@@ -138,11 +225,35 @@ impl Tables {
     /// The answer of a deployment.
     fn answer(&self, drawn: &Drawn) -> Result<Vec<Row>, String> {
         let render = |error: Box<lockstep_engine::Diagnostic>| error.render(None);
-        self.stored.execute(&format!("DEPLOY d AS {}", drawn.sql)).map_err(render)?;
-        let request = to_batch(&columns(), std::slice::from_ref(&self.request));
-        let answer = self.stored.request("d", &[request]).map(|output| of_output(&output));
+        let sql = self.fault.map_or_else(|| drawn.sql.clone(), |fault| fault.of(&drawn.sql));
+        self.stored.execute(&format!("DEPLOY d AS {sql}")).map_err(render)?;
+        let answer = self.ask(&[&self.request]).and_then(|answer| {
+            if drawn.features.contains(&"several requests at once") {
+                self.check_together(&answer)?;
+            }
+            Ok(answer)
+        });
         self.stored.execute("DROP DEPLOYMENT d").map_err(render)?;
-        answer.map_err(render)
+        answer
+    }
+
+    /// The answers to some requests at once.
+    fn ask(&self, requests: &[&Row]) -> Result<Vec<Row>, String> {
+        let rows: Vec<Row> = requests.iter().copied().cloned().collect();
+        let answers = self.stored.request("d", &[to_batch(&columns(), &rows)]);
+        answers.map(|output| of_output(&output)).map_err(|error| error.render(None))
+    }
+
+    /// Requests that are asked together are answered as those that are asked alone.
+    fn check_together(&self, alone: &[Row]) -> Result<(), String> {
+        let (one, other) = (&self.request, &self.neighbour);
+        let mut expected = self.ask(&[other])?;
+        expected.extend([alone, alone].concat());
+        let together = self.ask(&[other, one, one])?;
+        if format!("{together:?}") == format!("{expected:?}") {
+            return Ok(());
+        }
+        Err(format!("alone {expected:?}\ntogether with {other:?}: {together:?}"))
     }
 
     /// Statements that can be pasted into the shell.
@@ -153,8 +264,8 @@ impl Tables {
         };
         let tuple = |row: &Row| row.iter().map(literal).collect::<Vec<_>>().join(", ");
         let mut script = String::new();
-        for (name, rows) in &self.rows {
-            script.push_str(&format!("{};\n", draw::create(name)));
+        for ((name, rows), clauses) in self.rows.iter().zip(&self.indexes) {
+            script.push_str(&format!("{};\n", draw::create(name, clauses)));
             for row in rows {
                 script.push_str(&format!("INSERT INTO {name} VALUES ({});\n", tuple(row)));
             }
@@ -183,6 +294,14 @@ fn expected_of(drawn: &Drawn, rows: Vec<Row>) -> Vec<Row> {
             of_request.map(|row| row[1..].to_vec()).take(1).collect()
         }
         Which::None => Vec::new(),
+    }
+}
+
+fn event_time(row: &Row) -> i64 {
+    let at = COLUMNS.iter().position(|(name, _)| *name == "ts").expect("rows have an event time");
+    match &row[at] {
+        Value::Timestamp(time) => *time,
+        _ => i64::MIN,
     }
 }
 

@@ -1,6 +1,5 @@
 //! Compiles LAST JOINs.
 
-use datafusion::logical_expr::LogicalPlan;
 use lockstep_diagnostic::Result;
 use lockstep_plan::LastJoin;
 
@@ -61,6 +60,7 @@ impl Compiler<'_> {
         (role, draft): (Role, &mut Draft),
     ) -> Result<JoinStep> {
         let line = self.parts.explain.open();
+        let seen_before = self.parts.requests_seen;
         let (right, right_layout) = self.source(&SourceSpec {
             plan: &node.right,
             role: Role::Other,
@@ -68,7 +68,7 @@ impl Compiler<'_> {
             keys: node.keys.iter().map(|(_, right)| right).collect(),
             order_by: node.order_by.as_ref(),
             needed,
-            has_request: self.has_request(&node.right),
+            may_hold_request: true,
         })?;
         self.parts.explain.close(line, describe(node));
         let left_schema = node.left.schema();
@@ -93,18 +93,8 @@ impl Compiler<'_> {
         let outputs = right_layout.iter().zip(wanted).filter(|(_, is_wanted)| **is_wanted);
         let outputs = outputs.map(|(place, _)| (draft.new_slot(), *place)).collect();
         // A condition may be about anything of the left row.
-        let shared = if filter.is_none() { self.shared_step(role) } else { None };
+        let shared = if filter.is_none() { self.shared_step(role, seen_before) } else { None };
         Ok(JoinStep { keys, right, time_bound, filter, outputs, shared })
-    }
-}
-
-impl Compiler<'_> {
-    /// A request row counts as a row of its table where windows over that table are joined:
-    /// `(SELECT …, f(x) OVER w1 FROM t) AS a LAST JOIN (SELECT …, g(x) OVER w2 FROM t) AS b ON a.id
-    /// = b.id` gives each row of `t` both of *its own* windows, and so it must a request row.
-    fn has_request(&self, right: &LogicalPlan) -> bool {
-        let leaf = trace::leaf_table(right).map(|table| table.id);
-        leaf.is_some() && leaf == self.request_table && trace::has_windows(right)
     }
 }
 

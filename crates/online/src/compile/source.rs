@@ -26,8 +26,9 @@ pub(super) struct SourceSpec<'c> {
     pub(super) order_by: Option<&'c Expr>,
     /// The columns that are read besides keys and order.
     pub(super) needed: Vec<bool>,
-    /// Whether the request row is one of the rows.
-    pub(super) has_request: bool,
+    /// Whether the request row may be one of the rows, which it is when they begin as rows of its
+    /// table.
+    pub(super) may_hold_request: bool,
 }
 
 /// What an index can do for a source.
@@ -44,9 +45,12 @@ impl Compiler<'_> {
     pub(super) fn source(&mut self, spec: &SourceSpec<'_>) -> Result<(Source, Vec<Place>)> {
         let line = self.parts.explain.open();
         let is_row_source = trace::is_row_source(spec.plan, spec.role);
+        let holds_request = is_row_source
+            && spec.may_hold_request
+            && trace::leaf_table(spec.plan).is_some_and(|leaf| self.request_table.is(leaf));
         let traced = if is_row_source { self.trace(spec)? } else { None };
         let (chain, layout) = if is_row_source {
-            self.chain(spec.plan, &spec.columns(traced.as_ref()), spec.role)?
+            self.chain(spec.plan, &spec.columns(traced.as_ref(), holds_request), spec.role)?
         } else {
             self.materialise(spec.plan)
         };
@@ -62,19 +66,31 @@ impl Compiler<'_> {
             (Some(expr), None) => Order::Computed(BoundExpr::bind(expr, spec.schema, &layout)?),
         };
         let access = self.access(&chain, traced.as_ref());
-        let request =
-            if spec.has_request && is_row_source { Some(spec.request_row(&layout)?) } else { None };
-        self.parts.sees_request |= request.is_some();
+        let request = if holds_request { Some(self.request_row(spec, &layout)?) } else { None };
         let source = Source { chain, access, residual, order, request };
         let text = self.parts.describe_source(&source, spec.plan);
         self.parts.explain.close(line, text);
         Ok((source, layout))
     }
 
+    /// The request row as a row of the source.
+    fn request_row(&mut self, spec: &SourceSpec<'_>, layout: &[Place]) -> Result<RequestRow> {
+        let bind = |expr: &Expr| BoundExpr::bind(expr, spec.schema, layout);
+        let keys = spec.keys.iter().map(|key| bind(key)).collect::<Result<_>>()?;
+        let order = spec.order_by.map(bind).transpose()?;
+        let id = self.parts.request_rows;
+        self.parts.request_rows += 1;
+        self.parts.requests_seen += 1;
+        Ok(RequestRow { id, keys, order })
+    }
+
     fn materialise(&mut self, plan: &LogicalPlan) -> (Chain, Vec<Place>) {
+        let reads_request = self.request_table.is_read_by(plan);
+        self.parts.requests_seen += usize::from(reads_request);
+        let request_table = reads_request.then(|| self.request_table.clone());
         let materialised = &mut self.parts.materialised;
         let leaf = LeafKind::Materialised(materialised.len());
-        materialised.push(Materialised { plan: plan.clone() });
+        materialised.push(Materialised { plan: plan.clone(), request_table });
         let layout = (0..plan.schema().fields().len()).map(Place::Leaf).collect();
         (Chain { leaf, steps: Vec::new(), slot_count: 0 }, layout)
     }
@@ -122,24 +138,18 @@ impl Compiler<'_> {
 
 impl SourceSpec<'_> {
     /// The columns that the chain has to compute.
-    fn columns(&self, traced: Option<&Traced>) -> Vec<bool> {
+    fn columns(&self, traced: Option<&Traced>, holds_request: bool) -> Vec<bool> {
         let mut columns = self.needed.clone();
         for (position, key) in self.keys.iter().enumerate() {
-            if self.has_request || traced.is_none_or(|traced| traced.keys[position].is_none()) {
+            if holds_request || traced.is_none_or(|traced| traced.keys[position].is_none()) {
                 trace::mark_columns(key, self.schema, &mut columns);
             }
         }
         if let Some(order_by) = self.order_by
-            && (self.has_request || traced.is_none_or(|traced| traced.order.is_none()))
+            && (holds_request || traced.is_none_or(|traced| traced.order.is_none()))
         {
             trace::mark_columns(order_by, self.schema, &mut columns);
         }
         columns
-    }
-
-    fn request_row(&self, layout: &[Place]) -> Result<RequestRow> {
-        let bind = |expr: &Expr| BoundExpr::bind(expr, self.schema, layout);
-        let keys = self.keys.iter().map(|key| bind(key)).collect::<Result<_>>()?;
-        Ok(RequestRow { keys, order: self.order_by.map(bind).transpose()? })
     }
 }

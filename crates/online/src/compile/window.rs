@@ -8,7 +8,7 @@ use lockstep_plan::{Frame, Window, WindowAggregate, WindowGroup};
 use lockstep_row::RowCodec;
 use lockstep_table::Inclusion;
 
-use super::{Compiler, Draft, fold::Folded, source::SourceSpec};
+use super::{Compiler, Draft, History, fold::Folded, source::SourceSpec};
 use crate::{
     chain::{LeafKind, Step},
     frame::{BoundExpr, Place},
@@ -88,22 +88,32 @@ impl Compiler<'_> {
         let main_role = if role == Role::Other { Role::Other } else { Role::History };
         let main = (!window.instance_not_in_window).then_some((&node.input, main_role));
         let unions = unions.iter().map(|union| (&node.unions[*union], Role::Other));
+        let seen_before = self.parts.requests_seen;
+        let (history, comes_later) = (self.history, self.request_comes_later(node, window, role));
         let mut sources = Vec::new();
-        for (position, (plan, role)) in main.into_iter().chain(unions).enumerate() {
+        for (position, (plan, source_role)) in main.into_iter().chain(unions).enumerate() {
+            let is_main = position == 0 && main.is_some();
+            self.history = match role {
+                Role::Request if is_main => self.history_of(node, window),
+                Role::History if is_main && comes_later => history,
+                Role::Request | Role::History | Role::Other => History::Mixed,
+            };
             let (source, layout) = self.source(&SourceSpec {
                 plan,
-                role,
+                role: source_role,
                 schema,
                 keys: window.partition_by.iter().collect(),
                 order_by: window.order_by.as_ref(),
                 needed: needed.clone(),
-                has_request: false,
+                may_hold_request: !(is_main && comes_later),
             })?;
-            let is_main = position == 0 && main.is_some();
+            let request = source.request.as_ref();
+            let request = request.map(|_| folded.current_inputs(schema, &layout)).transpose()?;
             let mut inputs = folded.source_inputs(schema, &layout, self.codec(&source).as_ref())?;
             inputs.include(self.records(&folded, &source, (schema, &layout), sharing));
-            sources.push(ScanSource { source, inputs, is_main });
+            sources.push(ScanSource { source, inputs, request, is_main });
         }
+        self.history = history;
         let keys = window.partition_by.iter();
         let keys = keys.map(|key| BoundExpr::bind(key, schema, layout)).collect::<Result<_>>()?;
         let order = window.order_by.as_ref();
@@ -132,8 +142,30 @@ impl Compiler<'_> {
         let groups: Vec<Group> = sharing.iter().map(|wanted| group(&wanted.group.window)).collect();
         let bits = (0..).zip(&groups).filter(|(_, group)| group.has_current_row());
         let with_current_row = bits.fold(0, |all, (at, _): (u32, _)| all | 1 << at);
-        let shared = self.shared_step(role);
+        let shared = self.shared_step(role, seen_before);
         Ok(Scan { id, keys, order, inputs, sources, groups, with_current_row, folding, shared })
+    }
+
+    /// What the history of a window is ordered by.
+    fn history_of(&self, node: &WindowAggregate, window: &Window) -> History {
+        let Some(order_by) = &window.order_by else { return History::Ordered(None) };
+        let column = trace::column(order_by, node.input.schema());
+        match column.and_then(|column| trace::to_leaf(&node.input, column)) {
+            Some(column) => History::Ordered(Some(column)),
+            None => History::Mixed,
+        }
+    }
+
+    /// Whether the request row comes after every row that such a window is computed for, so that it
+    /// is in no history of theirs.
+    fn request_comes_later(&self, node: &WindowAggregate, window: &Window, role: Role) -> bool {
+        match role {
+            Role::Request => true,
+            Role::History => {
+                self.history != History::Mixed && self.history == self.history_of(node, window)
+            }
+            Role::Other => false,
+        }
     }
 
     /// How the lanes of a scan are served by what the index of a source includes, which is made to

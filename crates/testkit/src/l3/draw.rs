@@ -1,7 +1,18 @@
 //! Draws whole queries over three tables of one schema, and their rows.
 //!
 //! Every source of rows has the columns of the tables, whatever it is made of, so that sources
-//! nest; `id` is that of a row of the main table or, for a group, the greatest of its rows'.
+//! nest; `id` is that of a row of the main table or, for a group, the greatest of its rows'. What a
+//! query is made of is noted by the names of [`CONSTRUCTS`].
+//!
+//! | module | what |
+//! |---|---|
+//! | [`source`] | sub-queries, CTEs, unions and joins |
+//! | [`window`] | windows and the calls over them |
+//! | [`value`] | scalar expressions |
+
+mod source;
+mod value;
+mod window;
 
 use lockstep_row::{DataType, Value};
 
@@ -9,6 +20,9 @@ use crate::random::Random;
 
 /// The left-most table of every query.
 pub const MAIN: &str = "m";
+
+/// The same table where a query reads it once more.
+pub const SECOND_MAIN: &str = "`m`";
 
 /// The other tables: for unions, and for the right sides of joins.
 pub const OTHERS: [&str; 2] = ["u", "r"];
@@ -25,6 +39,99 @@ pub const COLUMNS: [(&str, DataType); 7] = [
     ("v", DataType::Int),
     ("x", DataType::Double),
     ("f", DataType::Bool),
+];
+
+/// What queries are made of, as the dialect names it: the clause, and the construct.
+pub const CONSTRUCTS: &[(&str, &str)] = &[
+    ("tables", "several indexes"),
+    ("tables", "late rows"),
+    ("tables", "several requests at once"),
+    ("SELECT", "projection"),
+    ("SELECT", "sub-query"),
+    ("SELECT", "CTE"),
+    ("SELECT", "CTE used twice"),
+    ("SELECT", "DISTINCT"),
+    ("SELECT", "WHERE"),
+    ("SELECT", "ORDER BY"),
+    ("SELECT", "LIMIT"),
+    ("SELECT", "LIMIT 0"),
+    ("SELECT", "UNION ALL"),
+    ("SELECT", "UNION ALL of the request table"),
+    ("SELECT", "WHERE in a sub-query"),
+    ("GROUP BY", "GROUP BY"),
+    ("GROUP BY", "GROUP BY in a sub-query"),
+    ("GROUP BY", "HAVING"),
+    ("GROUP BY", "whole table"),
+    ("GROUP BY", "expression as a group key"),
+    ("WINDOW", "window"),
+    ("WINDOW", "window in a sub-query"),
+    ("WINDOW", "window over windows"),
+    ("WINDOW", "two windows"),
+    ("WINDOW", "window that extends another"),
+    ("WINDOW", "window in OVER"),
+    ("WINDOW", "window without ORDER BY"),
+    ("WINDOW", "window ordered by another column"),
+    ("WINDOW", "ROWS"),
+    ("WINDOW", "ROWS_RANGE"),
+    ("WINDOW", "UNBOUNDED PRECEDING"),
+    ("WINDOW", "OPEN PRECEDING"),
+    ("WINDOW", "frame that ends before the current row"),
+    ("WINDOW", "MAXSIZE"),
+    ("WINDOW", "EXCLUDE CURRENT_ROW"),
+    ("WINDOW", "EXCLUDE CURRENT_TIME"),
+    ("WINDOW", "INSTANCE_NOT_IN_WINDOW"),
+    ("WINDOW", "window UNION"),
+    ("WINDOW", "window UNION of the request table"),
+    ("WINDOW", "window UNION of a sub-query"),
+    ("WINDOW", "window UNION of a LAST JOIN"),
+    ("WINDOW", "expression as a partition key"),
+    ("calls", "aggregate with a condition"),
+    ("calls", "aggregate by category"),
+    ("calls", "aggregate of ranks"),
+    ("calls", "aggregate of spread"),
+    ("calls", "aggregate in order of time"),
+    ("calls", "aggregate in the argument of an aggregate"),
+    ("calls", "scalar function of aggregates"),
+    ("calls", "OVER on a scalar function"),
+    ("calls", "lag as an item"),
+    ("calls", "lag in an expression"),
+    ("calls", "lag that passes over NULL"),
+    ("calls", "lag in the argument of an aggregate"),
+    ("JOIN", "LAST JOIN"),
+    ("JOIN", "LAST JOIN in a sub-query"),
+    ("JOIN", "LAST JOIN without ORDER BY"),
+    ("JOIN", "LAST JOIN of two"),
+    ("JOIN", "LAST JOIN up to a time"),
+    ("JOIN", "LAST JOIN with another condition"),
+    ("JOIN", "expression as a join key"),
+    ("JOIN", "self-join"),
+    ("JOIN", "self-join by id"),
+    ("JOIN", "feature groups"),
+    ("JOIN", "projection on the right"),
+    ("JOIN", "WHERE on the right"),
+    ("JOIN", "window on the right"),
+    ("JOIN", "window over the request table on the right"),
+    ("JOIN", "LAST JOIN on the right"),
+    ("JOIN", "LAST JOIN of the request table on the right"),
+    ("JOIN", "LEFT JOIN on the right"),
+    ("JOIN", "UNION ALL on the right"),
+    ("JOIN", "GROUP BY on the right"),
+    ("JOIN", "LEFT JOIN"),
+    ("values", "arithmetic"),
+    ("values", "DIV and %"),
+    ("values", "bit operators"),
+    ("values", "CASE"),
+    ("values", "CASE of a value"),
+    ("values", "CAST"),
+    ("values", "scalar function"),
+    ("values", "NULL"),
+    ("values", "AND and OR"),
+    ("values", "NOT and XOR"),
+    ("values", "comparison"),
+    ("values", "BETWEEN"),
+    ("values", "IN"),
+    ("values", "IS NULL"),
+    ("values", "LIKE and RLIKE"),
 ];
 
 /// Which rows of batch mode the request row comes to.
@@ -49,15 +156,30 @@ pub struct Drawn {
     pub reference: String,
     /// Where the answer is in the reference's rows.
     pub which: Which,
-    /// What it is made of.
+    /// What it is made of, by the names of [`CONSTRUCTS`].
     pub features: Vec<&'static str>,
 }
 
+/// Index clauses of a table, each with the number of its indexes.
+const INDEXES: [(usize, &str); 6] = [
+    (0, ""),
+    (1, ", INDEX(KEY=k, TS=ts)"),
+    (1, ", INDEX(KEY=g)"),
+    (2, ", INDEX(KEY=k, TS=ts), INDEX(KEY=g, TS=ts)"),
+    (3, ", INDEX(KEY=k, TS=ts), INDEX(KEY=(k, g), TS=ts), INDEX(KEY=id)"),
+    (3, ", INDEX(KEY=g, TS=ts), INDEX(KEY=k), INDEX(KEY=(g, f), TS=ts)"),
+];
+
+/// Draws the indexes of a table: how many, and the clauses.
+pub fn indexes(random: &mut Random) -> (usize, &'static str) {
+    *random.pick(&INDEXES)
+}
+
 /// The statement that makes a table.
-pub fn create(name: &str) -> String {
+pub fn create(name: &str, indexes: &str) -> String {
     let columns: Vec<String> =
         COLUMNS.iter().map(|(name, data_type)| format!("{name} {data_type}")).collect();
-    format!("CREATE TABLE {name} ({})", columns.join(", "))
+    format!("CREATE TABLE {name} ({}{indexes})", columns.join(", "))
 }
 
 /// A row. Keys and times come from small domains; event times are never NULL.
@@ -94,14 +216,15 @@ pub fn row(id: i32, random: &mut Random) -> Vec<Value> {
 /// Draws a query.
 pub fn query(random: &mut Random) -> Drawn {
     let mut draw = Draw { random, features: Vec::new(), prelude: String::new() };
-    let form = draw.random.below(9);
+    let form = draw.random.below(12);
     let mut drawn = match form {
         0 => draw.projection(),
-        1 | 2 => draw.window(),
-        3 => draw.last_join(),
-        4 => draw.left_join(),
-        5 | 6 => draw.group(),
-        7 => draw.total(),
+        1..=3 => draw.window(),
+        4 | 5 => draw.last_join(),
+        6 => draw.left_join(),
+        7 | 8 => draw.group(),
+        9 => draw.total(),
+        10 => draw.feature_groups(),
         _ => draw.distinct(),
     };
     let tail = draw.tail(&mut drawn.which);
@@ -122,10 +245,12 @@ struct Draw<'a> {
 
 impl Draw<'_> {
     fn feature(&mut self, feature: &'static str) {
+        debug_assert!(
+            CONSTRUCTS.iter().any(|(_, known)| *known == feature),
+            "`{feature}` is in the list of constructs"
+        );
         self.features.push(feature);
     }
-
-    // Forms
 
     fn projection(&mut self) -> Drawn {
         self.feature("projection");
@@ -139,30 +264,72 @@ impl Draw<'_> {
         self.feature("window");
         let source = self.source(2);
         let filter = self.filter();
-        let calls = self.calls(" OVER w");
-        let window = self.window_spec();
-        self.plain(format!("SELECT id, {calls} FROM {source}{filter} WINDOW w AS ({window})"))
+        let windows = self.windows();
+        let items = self.items(&windows);
+        let clause = windows.clause;
+        self.plain(format!("SELECT id, {items} FROM {source}{filter}{clause}"))
     }
 
     fn last_join(&mut self) -> Drawn {
         self.feature("LAST JOIN");
-        let source = self.source(1);
-        let join = self.last_join_clause();
+        let source = self.source(2);
+        let mut join = self.last_join_clause("r", 2);
+        let mut more = "";
+        if self.random.chance(30) {
+            self.feature("LAST JOIN of two");
+            join.push_str(&self.last_join_clause("s", 1));
+            more = ", s.id AS sid, s.x AS sx";
+        }
         let filter = self.joined_filter();
         self.plain(format!(
-            "SELECT q.id AS id, r.id AS rid, r.v AS rv, q.v + r.v AS s FROM {source}{join}{filter}"
+            "SELECT q.id AS id, r.id AS rid, r.v AS rv, q.v + r.v AS s{more} \
+             FROM {source}{join}{filter}"
         ))
     }
 
     fn left_join(&mut self) -> Drawn {
         self.feature("LEFT JOIN");
         let source = self.source(1);
-        let (right, extra) = (self.right(), self.join_condition());
+        let (right, extra) = (self.right(1), self.join_condition("r"));
         let filter = self.joined_filter();
         self.plain(format!(
             "SELECT q.id AS id, r.id AS rid, r.x AS rx FROM {source} \
-             LEFT JOIN {right} ON q.k = r.k{extra}{filter}"
+             LEFT JOIN {right} AS r ON q.k = r.k{extra}{filter}"
         ))
+    }
+
+    /// What generators of feature queries write: each group of features is a sub-query over the
+    /// request table, and the groups are joined by the id of the request.
+    fn feature_groups(&mut self) -> Drawn {
+        self.feature("feature groups");
+        let value = self.value(1);
+        let mut columns = "a.id1 AS id, a.c AS ac".to_owned();
+        let mut from = format!("(SELECT id AS id1, {value} AS c FROM {MAIN}) AS a");
+        for group in 0..1 + self.random.below(3) {
+            let query = match self.random.below(3) {
+                0 => {
+                    let windows = self.windows();
+                    let calls = self.calls(&windows.over);
+                    let clause = windows.clause;
+                    format!("SELECT id AS id_{group}, {calls} FROM {SECOND_MAIN} AS q{clause}")
+                }
+                1 => {
+                    let join = self.last_join_clause("r", 1);
+                    format!("SELECT q.id AS id_{group}, r.v AS a0 FROM {SECOND_MAIN} AS q{join}")
+                }
+                _ => {
+                    let (value, filter) = (self.value(2), self.filter());
+                    format!(
+                        "SELECT id AS id_{group}, {value} AS a0 FROM {SECOND_MAIN} AS q{filter}"
+                    )
+                }
+            };
+            columns.push_str(&format!(", b{group}.id_{group}, b{group}.a0"));
+            from.push_str(&format!(
+                " LAST JOIN ({query}) AS b{group} ON a.id1 = b{group}.id_{group}"
+            ));
+        }
+        self.plain(format!("SELECT {columns} FROM {from}"))
     }
 
     fn group(&mut self) -> Drawn {
@@ -214,6 +381,7 @@ impl Draw<'_> {
         }
     }
 
+    #[expect(clippy::unused_self, reason = "the forms are methods")]
     fn plain(&self, sql: String) -> Drawn {
         Drawn { reference: sql.clone(), sql, which: Which::OfRequest, features: Vec::new() }
     }
@@ -241,132 +409,6 @@ impl Draw<'_> {
         tail
     }
 
-    // Sources: all have the columns of the tables and are called q
-
-    fn source(&mut self, depth: usize) -> String {
-        if depth == 0 || self.random.chance(40) {
-            return format!("{MAIN} AS q");
-        }
-        let query = self.source_query(depth - 1);
-        if depth == 2 && self.prelude.is_empty() && self.random.chance(25) {
-            self.feature("CTE");
-            self.prelude = format!("WITH c AS ({query}) ");
-            return "c AS q".to_owned();
-        }
-        self.feature("sub-query");
-        format!("({query}) AS q")
-    }
-
-    fn source_query(&mut self, depth: usize) -> String {
-        match self.random.below(6) {
-            0 => {
-                self.feature("GROUP BY in a sub-query");
-                let (source, filter) = (self.source(depth), self.filter());
-                format!(
-                    "SELECT max(id) AS id, k, CAST(count(*) AS INT) AS g, max(ts) AS ts, \
-                     max(v) AS v, sum(x) AS x, count(v) > 1 AS f FROM {source}{filter} GROUP BY k"
-                )
-            }
-            1 => {
-                self.feature("window in a sub-query");
-                let (source, window) = (self.source(depth), self.window_spec());
-                format!(
-                    "SELECT id, k, g, ts, CAST(sum(v) OVER w AS INT) AS v, avg(x) OVER w AS x, f \
-                     FROM {source} WINDOW w AS ({window})"
-                )
-            }
-            2 => {
-                self.feature("LAST JOIN in a sub-query");
-                let (source, join) = (self.source(depth), self.last_join_clause());
-                format!(
-                    "SELECT q.id AS id, q.k AS k, r.g AS g, q.ts AS ts, r.v AS v, q.x AS x, \
-                     r.f AS f FROM {source}{join}"
-                )
-            }
-            3 => {
-                self.feature("UNION ALL");
-                let (source, filter, other) = (self.source(depth), self.filter(), self.filter());
-                format!(
-                    "SELECT id, k, g, ts, v, x, f FROM {source}{filter} \
-                     UNION ALL SELECT id, k, g, ts, v, x, f FROM u{other}"
-                )
-            }
-            _ => {
-                let (source, filter) = (self.source(depth), self.filter());
-                let (g, v, f) = (self.value(2), self.value(1), self.condition(1));
-                format!("SELECT id, k, {g} AS g, ts, {v} AS v, x, {f} AS f FROM {source}{filter}")
-            }
-        }
-    }
-
-    fn right(&mut self) -> String {
-        let table = *self.random.pick(&OTHERS);
-        match self.random.below(5) {
-            0 => {
-                self.feature("sub-query on the right");
-                let filter = self.filter();
-                format!("(SELECT id, k, g + 1 AS g, ts, v, x, f FROM {table}{filter}) AS r")
-            }
-            1 => {
-                self.feature("GROUP BY on the right");
-                format!(
-                    "(SELECT max(id) AS id, k, max(g) AS g, max(ts) AS ts, min(v) AS v, \
-                     sum(x) AS x, count(*) > 1 AS f FROM {table} GROUP BY k) AS r"
-                )
-            }
-            2 => {
-                self.feature("window on the right");
-                let window = self.window_spec_over(None);
-                format!(
-                    "(SELECT id, k, g, ts, CAST(sum(v) OVER w AS INT) AS v, x, f FROM {table} \
-                     WINDOW w AS ({window})) AS r"
-                )
-            }
-            _ => format!("{table} AS r"),
-        }
-    }
-
-    fn last_join_clause(&mut self) -> String {
-        let right = self.right();
-        let order = *self.random.pick(&["r.ts", "r.ts", "r.id", "r.v"]);
-        let by = if self.random.chance(80) { format!("ORDER BY {order} ") } else { String::new() };
-        let keys = self.random.pick(&[
-            "q.k = r.k",
-            "q.k = r.k",
-            "q.g = r.g",
-            "q.k = r.k AND q.g = r.g",
-            "concat(q.k, 'b') = r.k",
-            "q.g + 1 = r.g",
-            "q.k = concat(r.k, '')",
-        ]);
-        if keys.contains("concat") || keys.contains('+') {
-            self.feature("expression as a join key");
-        }
-        let extra = self.join_condition();
-        format!(" LAST JOIN {right} {by}ON {keys}{extra}")
-    }
-
-    fn join_condition(&mut self) -> String {
-        let conditions = [
-            "",
-            "",
-            " AND r.ts <= q.ts",
-            " AND r.ts < q.ts",
-            " AND r.v > 0",
-            " AND (r.v < q.v OR r.f)",
-        ];
-        (*self.random.pick(&conditions)).to_owned()
-    }
-
-    fn joined_filter(&mut self) -> String {
-        if !self.random.chance(30) {
-            return String::new();
-        }
-        self.feature("WHERE");
-        let filters = [" WHERE q.v > 0", " WHERE r.id IS NOT NULL", " WHERE r.v < 5 OR q.f"];
-        (*self.random.pick(&filters)).to_owned()
-    }
-
     fn filter(&mut self) -> String {
         if !self.random.chance(35) {
             return String::new();
@@ -392,111 +434,4 @@ impl Draw<'_> {
         }
         keys.to_vec()
     }
-
-    fn calls(&mut self, over: &str) -> String {
-        let count = 1 + self.random.below(3);
-        let calls = (0..count).map(|index| {
-            let call = *self.random.pick(&CALLS);
-            format!("{call}{over} AS a{index}")
-        });
-        calls.collect::<Vec<_>>().join(", ")
-    }
-
-    // Windows
-
-    fn window_spec(&mut self) -> String {
-        let union = match self.random.below(5) {
-            0 => Some("UNION u "),
-            1 => Some("UNION u, r "),
-            2 => Some("UNION (SELECT id, k, g, ts, v * 2 AS v, x, f FROM u WHERE v > 0) "),
-            _ => None,
-        };
-        self.window_spec_over(union)
-    }
-
-    fn window_spec_over(&mut self, union: Option<&str>) -> String {
-        let partition = *self.random.pick(&["k", "k", "g", "k, g", "upper(k)", "g % 2", "f"]);
-        if partition.contains(['(', '%']) {
-            self.feature("expression as a partition key");
-        }
-        let (start, end) = (1 + self.random.below(4), self.random.below(2));
-        let end_of = |unit: &str| match end {
-            0 => "CURRENT ROW".to_owned(),
-            _ => format!("1{unit} PRECEDING"),
-        };
-        let (frame, max_size) = if self.random.chance(50) {
-            (format!("ROWS BETWEEN {start} PRECEDING AND {}", end_of("")), "")
-        } else {
-            let max_size = *self.random.pick(&["", "", " MAXSIZE 2"]);
-            (format!("ROWS_RANGE BETWEEN {start}s PRECEDING AND {}", end_of("s")), max_size)
-        };
-        let mut attributes = String::new();
-        for attribute in
-            [" EXCLUDE CURRENT_ROW", " EXCLUDE CURRENT_TIME", " INSTANCE_NOT_IN_WINDOW"]
-        {
-            if self.random.chance(10) {
-                self.feature("window attribute");
-                attributes.push_str(attribute);
-            }
-        }
-        if union.is_some() {
-            self.feature("window UNION");
-        }
-        let union = union.unwrap_or_default();
-        format!("{union}PARTITION BY {partition} ORDER BY ts {frame}{max_size}{attributes}")
-    }
-
-    // Expressions over k, g, v, x, f
-
-    /// An INT.
-    fn value(&mut self, depth: usize) -> String {
-        if depth == 0 {
-            return (*self.random.pick(&["g", "v", "id", "1", "NULL + 1"])).to_owned();
-        }
-        let (a, b) = (self.value(depth - 1), self.value(depth - 1));
-        match self.random.below(7) {
-            0 => format!("({a} + {b})"),
-            1 => format!("({a} % 7)"),
-            2 => format!("ifnull({a}, {b})"),
-            3 => format!("CASE WHEN {} THEN {a} ELSE {b} END", self.condition(depth - 1)),
-            4 => "char_length(k)".to_owned(),
-            5 => format!("abs({a})"),
-            _ => a,
-        }
-    }
-
-    /// A BOOL, true more often than not.
-    fn condition(&mut self, depth: usize) -> String {
-        if depth == 0 {
-            let simple =
-                ["f", "v > -10", "k IS NOT NULL", "x < 5.0", "g <> 2", "k IN ('a', 'b', '')"];
-            return (*self.random.pick(&simple)).to_owned();
-        }
-        let (a, b) = (self.condition(depth - 1), self.condition(depth - 1));
-        match self.random.below(4) {
-            0 => format!("({a} AND {b})"),
-            1 | 2 => format!("({a} OR {b})"),
-            _ => a,
-        }
-    }
 }
-
-/// Aggregates over the columns, in windows and in groups alike.
-const CALLS: [&str; 16] = [
-    "count(*)",
-    "count(v)",
-    "sum(v)",
-    "sum(x)",
-    "avg(x)",
-    "avg(v)",
-    "min(k)",
-    "max(x)",
-    "distinct_count(k)",
-    "sum_where(v, f)",
-    "count_where(v, x > 0.0)",
-    "stddev(x)",
-    "median(v)",
-    "top(v, 2)",
-    "count_cate(v, k)",
-    "max(ts)",
-];

@@ -1,0 +1,241 @@
+//! Windows, and the calls over them or over a group.
+
+use super::{Draw, SECOND_MAIN};
+
+/// The windows of a SELECT.
+pub(super) struct Windows {
+    /// ` OVER …` for a call.
+    pub(super) over: String,
+    /// The same for another window, if there is one.
+    pub(super) other: Option<String>,
+    /// ` WINDOW …`, or nothing.
+    pub(super) clause: String,
+}
+
+/// Aggregates over the columns, in windows and in groups alike, by what they are.
+const CALLS: [(Option<&str>, &str); 44] = [
+    (None, "count(*)"),
+    (None, "count(v)"),
+    (None, "sum(v)"),
+    (None, "sum(x)"),
+    (None, "avg(x)"),
+    (None, "avg(v)"),
+    (None, "min(k)"),
+    (None, "max(x)"),
+    (None, "max(ts)"),
+    (None, "min(g)"),
+    (None, "distinct_count(k)"),
+    (None, "distinct_count(v)"),
+    (Some("aggregate with a condition"), "sum_where(v, f)"),
+    (Some("aggregate with a condition"), "count_where(v, x > 0.0)"),
+    (Some("aggregate with a condition"), "avg_where(x, g = 1)"),
+    (Some("aggregate with a condition"), "min_where(v, k IN ('a', 'b'))"),
+    (Some("aggregate with a condition"), "max_where(x, v > 0 OR f)"),
+    (Some("aggregate by category"), "count_cate(v, k)"),
+    (Some("aggregate by category"), "sum_cate(v, g)"),
+    (Some("aggregate by category"), "avg_cate_where(x, f, k)"),
+    (Some("aggregate by category"), "top_n_key_count_cate_where(v, f, k, 2)"),
+    (Some("aggregate by category"), "top_n_value_sum_cate_where(v, f, g, 2)"),
+    (Some("aggregate of ranks"), "median(v)"),
+    (Some("aggregate of ranks"), "top(v, 2)"),
+    (Some("aggregate of ranks"), "topn_frequency(k, 2)"),
+    (Some("aggregate of ranks"), "top1_ratio(g)"),
+    (Some("aggregate of spread"), "stddev(x)"),
+    (Some("aggregate of spread"), "var_pop(v)"),
+    (Some("aggregate of spread"), "entropy(k)"),
+    (Some("aggregate in order of time"), "first_value(v)"),
+    (Some("aggregate in order of time"), "last_value(x)"),
+    (Some("aggregate in order of time"), "nth_value_where(v, 2, f)"),
+    (Some("aggregate in order of time"), "ew_avg(x, 0.5)"),
+    (Some("aggregate in order of time"), "drawdown(abs(x))"),
+    (Some("aggregate in the argument of an aggregate"), "sum_where(v, x > avg(x))"),
+    (Some("aggregate in the argument of an aggregate"), "count_where(v, v = last_value(v))"),
+    (Some("aggregate in the argument of an aggregate"), "sum(CASE WHEN v > min(v) THEN 1 END)"),
+    (Some("aggregate in the argument of an aggregate"), "nth_value_where(v, -1, v < max(v))"),
+    (Some("aggregate in the argument of an aggregate"), "sum(v - max(v))"),
+    (
+        Some("aggregate in the argument of an aggregate"),
+        "count_where(k, k = last_value(k) AND v > 0)",
+    ),
+    (Some("scalar function of aggregates"), "abs(sum(v))"),
+    (Some("scalar function of aggregates"), "ifnull(max(x), 0.0)"),
+    (Some("scalar function of aggregates"), "CASE WHEN count(v) > 1 THEN sum(v) ELSE min(v) END"),
+    (Some("scalar function of aggregates"), "concat(min(k), max(k))"),
+];
+
+/// Items over a window only; `{o}` stands for ` OVER …`.
+const ITEMS: [(&str, &str); 16] = [
+    ("lag as an item", "lag(v, 0){o}"),
+    ("lag as an item", "lag(v, 1){o}"),
+    ("lag as an item", "at(k, 2){o}"),
+    ("lag as an item", "lag(x, 2, false){o}"),
+    ("lag that passes over NULL", "lag(v, 1, true){o}"),
+    ("lag in an expression", "v - lag(v, 1){o}"),
+    ("lag in an expression", "CASE WHEN lag(v, 1){o} > 0 THEN k ELSE lag(k, 0){o} END"),
+    ("lag in the argument of an aggregate", "count_where(v, v = lag(v, 0)){o}"),
+    ("lag in the argument of an aggregate", "count_where(k, k = at(k, 0)){o}"),
+    ("lag in the argument of an aggregate", "sum_where(v, k = at(k, 1) AND f){o}"),
+    ("lag in the argument of an aggregate", "avg_where(x, v > lag(v, 0)){o}"),
+    (
+        "lag in the argument of an aggregate",
+        "distinct_count(CASE WHEN g = lag(g, 1) THEN v END){o}",
+    ),
+    ("lag in the argument of an aggregate", "max_where(x, lag(v, 0) = v AND lag(k, 0) = k){o}"),
+    ("lag in the argument of an aggregate", "count_cate_where(v, k != lag(k, 0), k){o}"),
+    ("OVER on a scalar function", "isnull(at(v, 0)){o}"),
+    ("OVER on a scalar function", "log(ifnull(sum(abs(x)), 0.0) + 1.0){o}"),
+];
+
+impl Draw<'_> {
+    /// One window or two, named or not.
+    pub(super) fn windows(&mut self) -> Windows {
+        let spec = self.window_spec();
+        let over = " OVER w".to_owned();
+        match self.random.below(6) {
+            0 => {
+                self.feature("window in OVER");
+                Windows { over: format!(" OVER ({spec})"), other: None, clause: String::new() }
+            }
+            1 => {
+                self.feature("two windows");
+                let second = self.window_spec();
+                let clause = format!(" WINDOW w AS ({spec}), w2 AS ({second})");
+                Windows { over, other: Some(" OVER w2".to_owned()), clause }
+            }
+            2 if !spec.contains("MAXSIZE") => {
+                self.feature("window that extends another");
+                let clause = format!(
+                    " WINDOW w AS ({spec}), w2 AS (w ROWS BETWEEN 2 PRECEDING AND CURRENT ROW)"
+                );
+                Windows { over, other: Some(" OVER w2".to_owned()), clause }
+            }
+            _ => Windows { over, other: None, clause: format!(" WINDOW w AS ({spec})") },
+        }
+    }
+
+    /// Select items over windows.
+    pub(super) fn items(&mut self, windows: &Windows) -> String {
+        let mut items = vec![self.calls(&windows.over)];
+        if let Some(other) = &windows.other {
+            let (feature, call) = *self.random.pick(&CALLS);
+            items.push(format!("{} AS o", self.call(feature, call, other)));
+        }
+        if self.random.chance(50) {
+            let (feature, item) = *self.random.pick(&ITEMS);
+            self.feature(feature);
+            items.push(format!("{} AS i", item.replace("{o}", &windows.over)));
+        }
+        items.join(", ")
+    }
+
+    /// Some calls, called `a0` and so on; over a group when `over` is empty.
+    pub(super) fn calls(&mut self, over: &str) -> String {
+        let count = 1 + self.random.below(3);
+        let mut calls = Vec::with_capacity(count);
+        for index in 0..count {
+            let (feature, call) = *self.random.pick(&CALLS);
+            calls.push(format!("{} AS a{index}", self.call(feature, call, over)));
+        }
+        calls.join(", ")
+    }
+
+    /// A call over a window. OVER stands behind the whole where that is a call.
+    fn call(&mut self, feature: Option<&'static str>, call: &str, over: &str) -> String {
+        feature.into_iter().for_each(|feature| self.feature(feature));
+        if !call.starts_with("CASE") {
+            return format!("{call}{over}");
+        }
+        let mut written = call.to_owned();
+        for aggregate in ["count(v)", "sum(v)", "min(v)"] {
+            written = written.replace(aggregate, &format!("{aggregate}{over}"));
+        }
+        written
+    }
+
+    /// What stands in the parentheses of a window.
+    pub(super) fn window_spec(&mut self) -> String {
+        let union = self.window_union();
+        let partition = *self.random.pick(&["k", "k", "g", "k, g", "upper(k)", "g % 2", "f"]);
+        if partition.contains(['(', '%']) {
+            self.feature("expression as a partition key");
+        }
+        if self.random.chance(8) {
+            self.feature("window without ORDER BY");
+            let frame = *self.random.pick(&[
+                "ROWS BETWEEN 2 PRECEDING AND CURRENT ROW",
+                "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW",
+                "ROWS_RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW",
+            ]);
+            return format!("{union}PARTITION BY {partition} {frame}");
+        }
+        let order = *self.random.pick(&["ts", "ts", "ts", "ts", "v", "id"]);
+        if order != "ts" {
+            self.feature("window ordered by another column");
+        }
+        let frame = self.frame();
+        let mut attributes = String::new();
+        for attribute in ["EXCLUDE CURRENT_ROW", "EXCLUDE CURRENT_TIME", "INSTANCE_NOT_IN_WINDOW"] {
+            if self.random.chance(10) {
+                self.feature(attribute);
+                attributes.push(' ');
+                attributes.push_str(attribute);
+            }
+        }
+        format!("{union}PARTITION BY {partition} ORDER BY {order} {frame}{attributes}")
+    }
+
+    fn window_union(&mut self) -> String {
+        let (feature, union) = match self.random.below(12) {
+            0 => ("window UNION", "UNION u "),
+            1 => ("window UNION", "UNION u, r "),
+            2 => (
+                "window UNION of a sub-query",
+                "UNION (SELECT id, k, g, ts, v * 2 AS v, x, f FROM u WHERE v > 0) ",
+            ),
+            3 => ("window UNION of the request table", "UNION `m` "),
+            4 => (
+                "window UNION of a LAST JOIN",
+                "UNION (SELECT u.id AS id, u.k AS k, u.g AS g, u.ts AS ts, n.v AS v, u.x AS x, \
+                 u.f AS f FROM u LAST JOIN `m` AS n ORDER BY n.ts ON u.k = n.k) ",
+            ),
+            _ => return String::new(),
+        };
+        self.feature(feature);
+        debug_assert_eq!(SECOND_MAIN, "`m`", "the unions above name the main table");
+        union.to_owned()
+    }
+
+    fn frame(&mut self) -> String {
+        let is_rows = self.random.chance(50);
+        self.feature(if is_rows { "ROWS" } else { "ROWS_RANGE" });
+        let (unit, second) = if is_rows { ("ROWS", "") } else { ("ROWS_RANGE", "s") };
+        let start = match self.random.below(8) {
+            0 => {
+                self.feature("UNBOUNDED PRECEDING");
+                "UNBOUNDED PRECEDING".to_owned()
+            }
+            1 => {
+                self.feature("OPEN PRECEDING");
+                format!("{}{second} OPEN PRECEDING", 2 + self.random.below(3))
+            }
+            _ => format!("{}{second} PRECEDING", 1 + self.random.below(4)),
+        };
+        let end = match self.random.below(6) {
+            0 => {
+                self.feature("frame that ends before the current row");
+                format!("1{second} PRECEDING")
+            }
+            1 => {
+                self.feature("OPEN PRECEDING");
+                format!("0{second} OPEN PRECEDING")
+            }
+            _ => "CURRENT ROW".to_owned(),
+        };
+        if !is_rows && self.random.chance(30) {
+            self.feature("MAXSIZE");
+            let max_size = 1 + self.random.below(3);
+            return format!("{unit} BETWEEN {start} AND {end} MAXSIZE {max_size}");
+        }
+        format!("{unit} BETWEEN {start} AND {end}")
+    }
+}
