@@ -1,21 +1,22 @@
-//! The public test cases of the reference system, run against the engine.
+//! The public test cases of OpenMLDB, run against the engine.
 //!
 //! Cases come as JSON lines from `../shared/conformance` or another folder of the same format.
-//! Each runs in every mode it names, in a database of its own, on a few threads. A checked-in list
-//! names the cases that do not pass yet.
+//! Each runs in every mode it names, in a database of its own, on a few threads: first under
+//! `SET compatibility = 'openmldb'`, then without it. Checked-in lists ([`lists`]) name the cases
+//! that do not pass under the setting, and those that come otherwise without it.
 #![expect(clippy::print_stdout, reason = "a command line speaks through its output")]
 
 mod case;
 mod compare;
 mod execute;
+pub(crate) mod lists;
 mod objects;
-mod pending;
 mod report;
 mod tables;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::atomic::{AtomicUsize, Ordering},
     thread,
 };
@@ -26,9 +27,9 @@ use lockstep_testkit::panics;
 use self::{
     case::Case,
     compare::{Came, Table},
-    execute::Verdict,
+    execute::{Setting, Verdict},
+    lists::{Line, List, Review},
     objects::Exception,
-    pending::Review,
     report::{Group, Report},
 };
 
@@ -52,8 +53,17 @@ pub struct Options {
     pub json: bool,
     /// Print a line for every failure.
     pub failures: bool,
-    /// Rewrite the list of pending cases.
+    /// Take what passes now off the lists.
     pub bless: bool,
+}
+
+/// How a run is compared with the lists.
+#[derive(Debug, Clone, Copy)]
+struct Scope {
+    /// It had every case.
+    is_whole: bool,
+    /// What passes now is taken off the lists.
+    blesses: bool,
 }
 
 /// A case in one mode, done.
@@ -63,9 +73,8 @@ struct Done<'a> {
     verdict: Verdict,
 }
 
-/// Runs the cases; whether all is as the list of pending cases says.
+/// Runs the cases; whether all is as the lists say.
 pub fn run(options: &Options) -> bool {
-    let is_default = options.cases.is_none();
     let folder = options.cases.clone().unwrap_or_else(default_folder);
     if !folder.is_dir() {
         println!("conformance: skipped, there is no folder {}", folder.display());
@@ -85,38 +94,60 @@ pub fn run(options: &Options) -> bool {
     if let Some(id) = &options.case {
         return show(&cases, id);
     }
+    run_cases(&cases, options).unwrap_or_else(|error| {
+        println!("conformance: {error}");
+        false
+    })
+}
+
+fn run_cases(cases: &[Case], options: &Options) -> Result<bool, String> {
     let is_chosen = |case: &&Case| options.area.as_ref().is_none_or(|area| *area == case.area);
     let chosen: Vec<&Case> = cases.iter().filter(is_chosen).collect();
-    let done = run_all(&chosen);
-    let is_whole = is_default && options.area.is_none();
-    let report = count(&done);
-    if options.failures {
-        for done in &done {
-            if let Err(reason) = &done.verdict {
-                println!("{} [{}]: {}", done.case.id, done.mode, reason.replace('\n', "\n    "));
-            }
+    let is_whole = options.cases.is_none() && options.area.is_none();
+    let scope = Scope { is_whole, blesses: options.bless };
+    let under_setting = run_all(&chosen, Setting::OpenMldb);
+    let by_default = run_all(&chosen, Setting::Default);
+    let report = count(&under_setting);
+    for (done, title) in [
+        (&under_setting, "under SET compatibility = 'openmldb'"),
+        (&by_default, "without the setting"),
+    ] {
+        if options.failures {
+            print_failures(done, title);
         }
+        println!("\n{title}\n{}", count(done).table());
     }
-    println!("{}", report.table());
-    print_exceptions(&done);
+    print_exceptions(&under_setting);
     let skipped = chosen.iter().filter(|case| case.kind == "restful").count();
     println!("conformance: {skipped} cases over HTTP were skipped, since there is no server");
-    let listed = pending::read();
-    let review = review(&done, &listed, is_whole);
-    let is_good = if options.bless { bless(&review, &listed) } else { complain(&review) };
+    let mut is_good = review_setting(&under_setting, scope)?;
+    is_good &= review_default(&under_setting, &by_default, scope)?;
     if options.json {
         println!("{}", report.json());
     }
-    is_good
+    Ok(is_good)
 }
 
-/// Where the cases lie beside a checkout.
+fn print_failures(done: &[Done<'_>], title: &str) {
+    for done in done {
+        if let Err(reason) = &done.verdict {
+            let reason = reason.replace('\n', "\n    ");
+            println!("{} [{}, {title}]: {reason}", done.case.id, done.mode);
+        }
+    }
+}
+
+/// Where the cases lie beside a checkout, or beside the folder that holds its worktrees.
 pub(crate) fn default_folder() -> PathBuf {
-    crate::workspace_dir().join("../shared/conformance")
+    let root = crate::workspace_dir();
+    let beside = |folder: &Path| folder.join("../shared/conformance");
+    let absolute = root.canonicalize().unwrap_or_else(|_| root.clone());
+    let found = absolute.ancestors().take(2).map(beside).find(|folder| folder.is_dir());
+    found.unwrap_or_else(|| beside(&root))
 }
 
 /// The modes that a case runs in here. The two of a statement script are one, since there is one
-/// engine; `offline` is batch mode; HTTP waits for a server.
+/// engine; HTTP waits for a server.
 fn modes_of(case: &Case) -> Vec<&str> {
     match case.kind.as_str() {
         "statements" => vec!["statements"],
@@ -125,13 +156,13 @@ fn modes_of(case: &Case) -> Vec<&str> {
     }
 }
 
-fn run_all<'a>(cases: &[&'a Case]) -> Vec<Done<'a>> {
+fn run_all<'a>(cases: &[&'a Case], setting: Setting) -> Vec<Done<'a>> {
     // Relaxed: a ticket counter; the results come back through join.
     let next = AtomicUsize::new(0);
     let work = || {
         let mut done = Vec::new();
         while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
-            done.extend(run_case(case));
+            done.extend(run_case(case, setting));
         }
         done
     };
@@ -149,23 +180,12 @@ fn run_all<'a>(cases: &[&'a Case]) -> Vec<Done<'a>> {
     })
 }
 
-/// Runs a case in its modes; batch mode once, though it also stands for `offline`.
-fn run_case(case: &Case) -> Vec<Done<'_>> {
-    let modes = modes_of(case);
-    let mut batch: Option<Verdict> = None;
-    let mut done = Vec::new();
-    for mode in modes {
-        let is_batch = matches!(mode, "batch" | "offline");
-        let verdict = match &batch {
-            Some(verdict) if is_batch => verdict.clone(),
-            _ => panics::caught(|| execute::run(case, mode).verdict).unwrap_or_else(Err),
-        };
-        if is_batch {
-            batch = Some(verdict.clone());
-        }
-        done.push(Done { case, mode, verdict });
-    }
-    done
+fn run_case(case: &Case, setting: Setting) -> impl Iterator<Item = Done<'_>> {
+    modes_of(case).into_iter().map(move |mode| {
+        let verdict =
+            panics::caught(|| execute::run(case, mode, setting).verdict).unwrap_or_else(Err);
+        Done { case, mode, verdict }
+    })
 }
 
 fn count(done: &[Done<'_>]) -> Report {
@@ -194,57 +214,84 @@ fn print_exceptions(done: &[Done<'_>]) {
     }
 }
 
-/// Compares the run with the list of pending cases.
-fn review(done: &[Done<'_>], listed: &BTreeSet<String>, is_whole: bool) -> Review {
-    let lines = |is_wanted: fn(&Done<'_>) -> bool| -> BTreeSet<String> {
+/// The lines that passed and those that failed.
+fn split(done: &[Done<'_>]) -> (BTreeSet<Line>, BTreeSet<Line>) {
+    let lines = |is_wanted: fn(&Done<'_>) -> bool| -> BTreeSet<Line> {
         let wanted = done.iter().filter(|done| is_wanted(done));
-        wanted.map(|done| pending::line(&done.case.id, done.mode)).collect()
+        wanted.map(|done| lists::line(&done.case.id, done.mode)).collect()
     };
-    let mut passed = lines(|done| done.verdict.is_ok());
-    let mut failed = lines(|done| done.verdict.is_err());
-    let deviations = pending::deviations();
-    for (line, reason) in deviations.iter().filter(|(line, _)| failed.contains(*line)) {
-        println!("conformance: deviates: {line}: {reason}");
-    }
-    for line in deviations.keys().filter(|line| passed.contains(*line)) {
-        println!("conformance: deviates no more: {line}");
-    }
-    // A deviation has its own list and need not be pending.
-    let deviating: BTreeSet<String> =
-        deviations.into_keys().filter(|line| failed.contains(line)).collect();
-    failed = &failed - &deviating;
+    (lines(|done| done.verdict.is_ok()), lines(|done| done.verdict.is_err()))
+}
+
+/// Compares the run under the setting with the deviations and the pending cases.
+fn review_setting(done: &[Done<'_>], scope: Scope) -> Result<bool, String> {
+    let (passed, failed) = split(done);
+    let (deviations, pending) = (List::read(lists::DEVIATIONS)?, List::read(lists::PENDING)?);
+    let of = |list: &List| list.reasons().into_keys().collect::<BTreeSet<_>>();
     println!(
-        "conformance: {} passed, {} failed, {} deviate, {} pending",
+        "conformance: {} passed, {} failed, of which {} deviate and {} are pending",
         passed.len(),
         failed.len(),
-        deviating.len(),
-        listed.len()
+        of(&deviations).intersection(&failed).count(),
+        of(&pending).intersection(&failed).count()
     );
-    passed.extend(deviating);
-    Review::of(listed, &passed, &failed, is_whole)
+    for (list, file) in [(&deviations, lists::DEVIATIONS), (&pending, lists::PENDING)] {
+        println!("conformance: {file}: {:?}", list.counts());
+    }
+    let review = Review::of(&(&of(&deviations) | &of(&pending)), &passed, &failed, scope.is_whole);
+    settle(&review, [(lists::DEVIATIONS, deviations), (lists::PENDING, pending)], scope.blesses)
 }
 
-/// Rewrites the list; whether that was allowed.
-fn bless(review: &Review, listed: &BTreeSet<String>) -> bool {
-    let written = review.blessed(listed).and_then(|lines| {
-        println!("conformance: the list holds {} cases now", lines.len());
-        pending::write(&lines)
-    });
-    written.map_err(|error| println!("conformance: {error}")).is_ok()
+/// Compares the run without the setting with the one under it.
+fn review_default(
+    under_setting: &[Done<'_>],
+    by_default: &[Done<'_>],
+    scope: Scope,
+) -> Result<bool, String> {
+    let (passed_under, failed_under) = split(under_setting);
+    let (passed, failed) = split(by_default);
+    let differ = &(&passed_under & &failed) | &(&failed_under & &passed);
+    let alike = &(&passed | &failed) - &differ;
+    let list = List::read(lists::DEFAULT)?;
+    println!(
+        "conformance: without the setting {} passed, {} failed; {} come otherwise than under it",
+        passed.len(),
+        failed.len(),
+        differ.len()
+    );
+    let listed = list.reasons().into_keys().collect();
+    let review = Review::of(&listed, &alike, &differ, scope.is_whole);
+    settle(&review, [(lists::DEFAULT, list)], scope.blesses)
 }
 
-/// Says where the list is wrong; whether it is right.
-fn complain(review: &Review) -> bool {
+/// Says where lists are wrong, or takes off them what does not belong there any more; whether they
+/// are right now. A list never grows by itself.
+fn settle<const N: usize>(
+    review: &Review,
+    lists: [(&str, List); N],
+    bless: bool,
+) -> Result<bool, String> {
+    for line in &review.failing {
+        println!("{line}: is not as expected, and on no list");
+    }
+    if bless {
+        let off = &review.passing | &review.gone;
+        for (file, mut list) in lists {
+            list.remove(&off);
+            list.write(file)?;
+        }
+        println!("conformance: took {} lines off the lists", off.len());
+        return Ok(review.failing.is_empty());
+    }
     for (lines, complaint) in [
-        (&review.failing, "fails and is not pending"),
-        (&review.passing, "passes now: run with --bless to take it off the list"),
-        (&review.gone, "is pending, but there is no such case"),
+        (&review.passing, "comes as expected now: run with --bless to take it off its list"),
+        (&review.gone, "is listed, but there is no such case"),
     ] {
         for line in lines {
             println!("{line}: {complaint}");
         }
     }
-    review.is_clean()
+    Ok(review.is_clean())
 }
 
 /// Prints one case: what goes in, what was expected, what came.
@@ -277,14 +324,17 @@ fn show(cases: &[Case], id: &str) -> bool {
         for row in expectation.rows.iter().flatten() {
             println!("  {}", serde_json::Value::Array(row.clone()));
         }
-        println!("--- {mode}: came");
-        is_good &= show_trial(case, mode);
+        for setting in [Setting::OpenMldb, Setting::Default] {
+            println!("--- {mode}, {setting:?}: came");
+            let is_as_expected = show_trial(case, mode, setting);
+            is_good &= is_as_expected || setting == Setting::Default;
+        }
     }
     is_good
 }
 
-fn show_trial(case: &Case, mode: &str) -> bool {
-    let trial = match panics::caught(|| execute::run(case, mode)) {
+fn show_trial(case: &Case, mode: &str, setting: Setting) -> bool {
+    let trial = match panics::caught(|| execute::run(case, mode, setting)) {
         Ok(trial) => trial,
         Err(panic) => {
             println!("{panic}");

@@ -103,7 +103,7 @@ struct ConformanceArguments {
     /// Print a line for every failure.
     #[arg(long)]
     failures: bool,
-    /// Take the cases that pass now off the list of those that do not.
+    /// Take what passes now off the lists.
     #[arg(long)]
     bless: bool,
 }

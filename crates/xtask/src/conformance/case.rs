@@ -171,7 +171,7 @@ impl Input {
             name: text(json, "name").unwrap_or_default(),
             database: text(json, "db"),
             rows,
-            create: text(json, "create").or_else(|| text(json, "create_sql")),
+            create: text(json, "create").or_else(|| made_create(json)),
             insert_values: match columns.is_empty() {
                 true => items(&json["rows"]).iter().map(|row| items(row).to_vec()).collect(),
                 false => Vec::new(),
@@ -194,6 +194,14 @@ impl Input {
     /// The rows, each as often as it is inserted.
     pub(crate) fn repeated_rows(&self) -> Vec<Vec<Value>> {
         self.rows.iter().flat_map(|row| std::iter::repeat_n(row, self.repeat)).cloned().collect()
+    }
+
+    /// Its name in a statement.
+    pub(crate) fn quoted_name(&self) -> String {
+        match &self.database {
+            Some(database) => format!("`{database}`.`{}`", self.name),
+            None => format!("`{}`", self.name),
+        }
     }
 
     /// The name that its rows are appended to.
@@ -329,6 +337,18 @@ fn data_type(name: &str) -> Result<DataType, String> {
     DataType::from_name(name).ok_or_else(|| format!("type {name} does not exist"))
 }
 
+/// The statement that the data makes of a table. A list of keys that it took for one name is put
+/// right: `` KEY=`c1,c2` `` is `KEY=(c1,c2)`.
+fn made_create(json: &Json) -> Option<String> {
+    let mut create = text(json, "create_sql")?;
+    for index in items(&json["indexes"]) {
+        for keys in texts(&index["keys"]).iter().filter(|keys| keys.contains(',')) {
+            create = create.replace(&format!("`{keys}`"), &format!("({keys})"));
+        }
+    }
+    Some(create)
+}
+
 fn object(json: &Json) -> Option<&Json> {
     json.is_object().then_some(json)
 }
@@ -372,6 +392,16 @@ mod tests {
     #[test]
     fn escapes_stand_for_characters() {
         assert_eq!(super::unescaped(r"\\\%a\n"), "\\%a\n");
+    }
+
+    #[test]
+    fn a_list_of_keys_is_no_name() {
+        let json = json!({
+            "create_sql": "CREATE TABLE t (a INT, INDEX(KEY=`a,b`))",
+            "indexes": [{"keys": ["a,b"]}],
+        });
+        let expected = Some("CREATE TABLE t (a INT, INDEX(KEY=(a,b)))".to_owned());
+        assert_eq!(super::made_create(&json), expected);
     }
 
     #[test]

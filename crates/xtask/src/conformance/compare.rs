@@ -45,11 +45,29 @@ pub(crate) enum Tolerance {
     Loose,
 }
 
+/// Which rows may come, and in what order.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Choice {
+    /// The expected ones, in the order of the case.
+    Listed,
+    /// The expected ones in any order, since nothing in the query orders them.
+    Unordered,
+    /// So many of these, since nothing says which of them a LIMIT keeps.
+    Among { all: Vec<Vec<Value>>, count: usize },
+}
+
+/// How a result is compared with an expectation.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Comparison {
+    pub(crate) tolerance: Tolerance,
+    pub(crate) choice: Choice,
+}
+
 /// Whether what came is what was expected; the error says where they differ.
 pub(crate) fn check(
     expectation: &Expectation,
     came: &Came,
-    tolerance: Tolerance,
+    comparison: &Comparison,
 ) -> Result<(), String> {
     match (expectation.is_success, came) {
         (false, Came::Error { diagnostic, .. }) => check_error(diagnostic),
@@ -59,7 +77,7 @@ pub(crate) fn check(
         (true, Came::Error { diagnostic, sql }) => {
             Err(format!("expected success, came {}", diagnostic.render(Some(sql))))
         }
-        (true, Came::Table(table)) => check_table(expectation, table, tolerance),
+        (true, Came::Table(table)) => check_table(expectation, table, comparison),
     }
 }
 
@@ -74,7 +92,7 @@ fn check_error(diagnostic: &Diagnostic) -> Result<(), String> {
 fn check_table(
     expectation: &Expectation,
     table: &Table,
-    tolerance: Tolerance,
+    comparison: &Comparison,
 ) -> Result<(), String> {
     if let Some(columns) = &expectation.columns {
         check_columns(columns, &table.columns)?;
@@ -97,10 +115,51 @@ fn check_table(
         if is_variable_list(types) {
             return check_variables(&expected, &table.rows);
         }
+        let tolerance = comparison.tolerance;
+        if let Choice::Among { all, count } = &comparison.choice {
+            return check_chosen(&expected, &table.rows, all, *count, tolerance);
+        }
         let order = position_of(expectation.order.as_deref(), types);
-        check_rows(&sorted(expected, order), &sorted(table.rows.clone(), order), types, tolerance)?;
+        let (expected, came) = (sorted(expected, order), sorted(table.rows.clone(), order));
+        let checked = check_rows(&expected, &came, types, tolerance);
+        let is_permutation = comparison.choice == Choice::Unordered
+            && expected.len() == came.len()
+            && are_among(&expected, &came, tolerance);
+        return if is_permutation { Ok(()) } else { checked };
     }
     Ok(())
+}
+
+/// A LIMIT without ORDER BY: the number of rows is certain, and that they are rows of the result
+/// without the LIMIT.
+fn check_chosen(
+    expected: &[Vec<Value>],
+    came: &[Vec<Value>],
+    all: &[Vec<Value>],
+    count: usize,
+    tolerance: Tolerance,
+) -> Result<(), String> {
+    if came.len() != count {
+        return Err(format!("expected {count} rows, came {}", came.len()));
+    }
+    for (rows, whose) in [(expected, "expected"), (came, "came")] {
+        if !are_among(rows, all, tolerance) {
+            return Err(format!("{whose} {rows:?}, not all of them among {all:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// Whether each row has one of its own among others.
+fn are_among(rows: &[Vec<Value>], others: &[Vec<Value>], tolerance: Tolerance) -> bool {
+    let mut left: Vec<&Vec<Value>> = others.iter().collect();
+    rows.iter().all(|row| {
+        let is_same = |other: &&Vec<Value>| {
+            other.len() == row.len() && row.iter().zip(*other).all(|(a, b)| agree(a, b, tolerance))
+        };
+        let found = left.iter().position(is_same);
+        found.map(|at| left.swap_remove(at)).is_some()
+    })
 }
 
 /// SHOW VARIABLES: the lists of the data lack what the reference has now, so those in them count.

@@ -3,7 +3,10 @@
 //! The modes are those of the data's README; each makes a fresh database, so cases and modes do
 //! not see each other.
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use arrow::array::RecordBatch;
 use lockstep_engine::{
@@ -16,7 +19,7 @@ use serde_json::Value as Json;
 
 use super::{
     case::{Case, Expectation, Input, typed},
-    compare::{Came, Table, Tolerance, check},
+    compare::{Came, Choice, Comparison, Table, Tolerance, check},
     objects::{self, Exception},
     tables,
 };
@@ -36,16 +39,26 @@ pub(crate) struct Trial {
     pub(crate) verdict: Verdict,
 }
 
+/// Whether `SET compatibility = 'openmldb'` is on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Setting {
+    /// It is.
+    OpenMldb,
+    /// It is not.
+    Default,
+}
+
 /// Runs a case in a mode and compares.
-pub(crate) fn run(case: &Case, mode: &str) -> Trial {
+pub(crate) fn run(case: &Case, mode: &str, setting: Setting) -> Trial {
     let case = &*case.as_of(SystemClock::new().now_ms());
     let tolerance = if case.is_loose { Tolerance::Loose } else { Tolerance::Ulp };
     let expectation = expectation_in(case, mode);
-    let (came, session) = match came_in(case, mode) {
+    let (came, session) = match came_in(case, mode, setting) {
         Ok(ran) => ran,
         Err(reason) => return Trial { came: Err(reason.clone()), verdict: Err(reason) },
     };
-    let verdict = check(&expectation, &came, tolerance)
+    let choice = choice(case, &came, mode, setting);
+    let verdict = check(&expectation, &came, &Comparison { tolerance, choice })
         .and_then(|()| objects::check(&expectation, &came, session.as_ref()));
     Trial { came: Ok(came), verdict }
 }
@@ -55,15 +68,61 @@ pub(crate) fn expects_success(case: &Case, mode: &str) -> bool {
     case.expectation_in(mode).is_success
 }
 
-fn came_in(case: &Case, mode: &str) -> Ran {
+/// What the case's query leaves open. Which rows a LIMIT may keep is found by running the case
+/// without it.
+fn choice(case: &Case, came: &Came, mode: &str, setting: Setting) -> Choice {
+    let Came::Table(came) = came else { return Choice::Listed };
+    let unlimited: Vec<Option<String>> =
+        case.statements.iter().map(|sql| without_limit(sql)).collect();
+    if unlimited.iter().any(Option::is_some) {
+        let statements = case.statements.iter().zip(unlimited);
+        let statements = statements.map(|(sql, other)| other.unwrap_or_else(|| sql.clone()));
+        let statements = statements.collect();
+        let mut unlimited = case.clone();
+        unlimited.statements = statements;
+        // The row of a batch request is the last one, and the LIMIT of the case is about them all.
+        let all_mode = if mode == "batch-request" { "request" } else { mode };
+        if let Ok((Came::Table(all), _)) = came_in(&unlimited, all_mode, setting) {
+            let expected = expectation_in(case, mode).rows.map_or(came.rows.len(), |r| r.len());
+            // A request is answered by itself: LIMIT 2 keeps its one row.
+            let count = if mode == "request" { all.rows.len() } else { expected };
+            return Choice::Among { all: all.rows, count };
+        }
+    }
+    let is_ordered = case.statements.last().and_then(|sql| query_of(sql));
+    match is_ordered {
+        Some(query) if query.order_by.is_empty() && matches!(mode, "batch" | "offline") => {
+            Choice::Unordered
+        }
+        _ => Choice::Listed,
+    }
+}
+
+fn query_of(sql: &str) -> Option<Query> {
+    match lockstep_sql::parse(sql).ok()?.pop()?.statement {
+        Statement::Query(query) => Some(*query),
+        _ => None,
+    }
+}
+
+/// A query without its LIMIT, where no ORDER BY says which rows it keeps. LIMIT 0 keeps none.
+fn without_limit(sql: &str) -> Option<String> {
+    let query = query_of(sql)?;
+    let limit = query.limit.filter(|limit| query.order_by.is_empty() && limit.count > 0)?;
+    let at = sql[..limit.span.end].to_ascii_lowercase().rfind("limit")?;
+    Some(format!("{}{}", &sql[..at], &sql[limit.span.end..]))
+}
+
+fn came_in(case: &Case, mode: &str, setting: Setting) -> Ran {
     let alone = |came: Result<Came, String>| came.map(|came| (came, None));
     match mode {
-        "batch" | "offline" => alone(batch(case)),
-        "request" => alone(request_by_request(case)),
-        "batch-request" => alone(batch_request(case)),
-        "statements" => statements(case),
-        "deploy-request" => deploy_request(case),
-        "parse" => alone(Ok(parse(case))),
+        "batch" => alone(batch(case, setting)),
+        "offline" => alone(offline(case, setting)),
+        "request" => alone(request_by_request(case, setting)),
+        "batch-request" => alone(batch_request(case, setting)),
+        "statements" => statements(case, setting),
+        "deploy-request" => deploy_request(case, setting),
+        "parse" => alone(Ok(parse(case, setting))),
         other => Err(format!("mode `{other}` has no runner")),
     }
 }
@@ -84,9 +143,69 @@ fn expectation_in(case: &Case, mode: &str) -> Expectation {
     expectation
 }
 
-fn batch(case: &Case) -> Result<Came, String> {
-    let world = World::open(case)?;
+fn batch(case: &Case, setting: Setting) -> Result<Came, String> {
+    let world = World::open(case, setting)?;
     world.fill(case.inputs.iter())?;
+    in_batch_mode(case, &world)
+}
+
+/// Batch mode over offline data, which comes from files: each table is filled elsewhere, exported,
+/// and loaded in offline mode.
+fn offline(case: &Case, setting: Setting) -> Result<Came, String> {
+    let world = World::open(case, setting)?;
+    let folder = ScratchFolder::make(&format!("{} offline {setting:?}", case.id))?;
+    world.execute("SET @@execute_mode = 'offline'")?;
+    for (number, input) in case.inputs.iter().enumerate() {
+        let file = folder.path.join(format!("{number}.parquet"));
+        if export_rows(case, input, setting, &file)? {
+            let table = stored_name(input);
+            let file = file.to_string_lossy();
+            world.execute(&format!(
+                "LOAD DATA INFILE '{file}' INTO TABLE {table} OPTIONS(format='parquet')"
+            ))?;
+        }
+    }
+    in_batch_mode(case, &world)
+}
+
+/// Writes the rows of a table to a file; whether there are any. They come from a table that keeps
+/// every row, since offline data does not expire.
+fn export_rows(case: &Case, input: &Input, setting: Setting, file: &Path) -> Result<bool, String> {
+    let failed = |error: Box<Diagnostic>| format!("export of `{}`: {error}", input.name);
+    let (session, table) = if input.inserts.is_empty() {
+        let rows = input.repeated_rows();
+        if rows.is_empty() {
+            return Ok(false);
+        }
+        let session = Database::in_memory().session();
+        let rows = to_batch(&input.columns, &rows);
+        session.create_table("rows", &rows.schema()).map_err(failed)?;
+        session.append("rows", &[rows]).map_err(failed)?;
+        (session, "`rows`".to_owned())
+    } else {
+        let world = World::open(case, setting)?;
+        world.fill(std::iter::once(input))?;
+        (world.session, stored_name(input))
+    };
+    let file = file.to_string_lossy();
+    let export = format!("SELECT * FROM {table} INTO OUTFILE '{file}' OPTIONS(format='parquet')");
+    session.execute(&export).map_err(failed)?;
+    Ok(true)
+}
+
+/// The table that an input's own statement creates, which the record may call otherwise.
+fn stored_name(input: &Input) -> String {
+    let script = input.create.as_ref().and_then(|create| lockstep_sql::parse(create).ok());
+    match script.as_ref().and_then(|script| script.first()).map(|parsed| &parsed.statement) {
+        Some(Statement::CreateTable(create)) if create.name.database.is_none() => {
+            let database = input.database.as_ref().map(|name| format!("`{name}`."));
+            format!("{}`{}`", database.unwrap_or_default(), create.name.name.text)
+        }
+        _ => input.quoted_name(),
+    }
+}
+
+fn in_batch_mode(case: &Case, world: &World) -> Result<Came, String> {
     let Some(given) = &case.parameters else {
         return Ok(world.run_statements(&case.statements));
     };
@@ -97,8 +216,8 @@ fn batch(case: &Case) -> Result<Came, String> {
     Ok(came(world.session.execute_with(sql, &parameters), sql))
 }
 
-fn request_by_request(case: &Case) -> Result<Came, String> {
-    let world = World::open(case)?;
+fn request_by_request(case: &Case, setting: Setting) -> Result<Came, String> {
+    let world = World::open(case, setting)?;
     let sql = only_statement(case)?;
     let mut table = match world.requested_table(sql) {
         Ok(table) => table,
@@ -115,7 +234,7 @@ fn request_by_request(case: &Case) -> Result<Came, String> {
         }
         (None, None) => return world.request_without_table(sql),
     };
-    let Table { columns, rows } = request_rows(case, requests)?;
+    let Table { columns, rows } = request_rows(case, requests, world.setting)?;
     for row in rows {
         let row = to_batch(&columns, &[row]);
         match world.session.request(sql, std::slice::from_ref(&row)) {
@@ -129,8 +248,8 @@ fn request_by_request(case: &Case) -> Result<Came, String> {
     Ok(Came::Table(table))
 }
 
-fn batch_request(case: &Case) -> Result<Came, String> {
-    let world = World::open(case)?;
+fn batch_request(case: &Case, setting: Setting) -> Result<Came, String> {
+    let world = World::open(case, setting)?;
     let sql = only_statement(case)?;
     if let Err(came) = world.requested_table(sql) {
         return Ok(came);
@@ -144,16 +263,16 @@ fn batch_request(case: &Case) -> Result<Came, String> {
         return world.request_without_table(sql);
     };
     world.fill(case.inputs.iter().filter(|input| !std::ptr::eq(*input, requests)))?;
-    let Table { columns, rows } = request_rows(case, requests)?;
+    let Table { columns, rows } = request_rows(case, requests, world.setting)?;
     let (stored, last) = rows.split_at(rows.len().saturating_sub(1));
     world.append(requests, to_batch(&columns, stored))?;
     Ok(came(world.session.request(sql, &[to_batch(&columns, last)]), sql))
 }
 
-fn statements(case: &Case) -> Ran {
-    let world = World::open(case)?;
+fn statements(case: &Case, setting: Setting) -> Ran {
+    let world = World::open(case, setting)?;
     world.fill(case.inputs.iter())?;
-    let folder = ScratchFolder::make(&case.id)?;
+    let folder = ScratchFolder::make(&format!("{} {setting:?}", case.id))?;
     let statements: Vec<String> =
         case.statements.iter().map(|statement| folder.resolve(statement)).collect();
     let came = world.run_statements(&statements);
@@ -167,12 +286,16 @@ fn statements(case: &Case) -> Ran {
     Ok((came, Some(world.session)))
 }
 
-fn deploy_request(case: &Case) -> Ran {
-    let world = World::open(case)?;
+fn deploy_request(case: &Case, setting: Setting) -> Ran {
+    let world = World::open(case, setting)?;
     let came = deployed_requests(case, &world)?;
     for step in case.steps.iter().skip(1) {
         let after = world.run_statements(std::slice::from_ref(&step.statement));
-        check(&step.expectation, &after, Tolerance::Ulp)?;
+        check(
+            &step.expectation,
+            &after,
+            &Comparison { tolerance: Tolerance::Ulp, choice: Choice::Listed },
+        )?;
         objects::check(&step.expectation, &after, Some(&world.session))?;
     }
     Ok((came, Some(world.session)))
@@ -197,7 +320,7 @@ fn deployed_requests(case: &Case, world: &World) -> Result<Came, String> {
         return world.request_without_table(&case.deployment);
     };
     world.fill(others.iter())?;
-    let Table { columns, rows } = request_rows(case, requests)?;
+    let Table { columns, rows } = request_rows(case, requests, world.setting)?;
     for row in rows {
         let row = to_batch(&columns, &[row]);
         match world.session.request(&case.deployment, std::slice::from_ref(&row)) {
@@ -211,20 +334,20 @@ fn deployed_requests(case: &Case, world: &World) -> Result<Came, String> {
 
 /// The reference stops after planning without a catalog. So a statement that must fail may fail
 /// when it is bound, but not because its tables do not exist.
-fn parse(case: &Case) -> Came {
+fn parse(case: &Case, setting: Setting) -> Came {
     let mut last = Came::Table(Table::default());
     for sql in &case.statements {
         last = match lockstep_sql::parse(sql) {
             Err(diagnostic) => came(Err(diagnostic), sql),
             Ok(_) if case.expectation.is_success => Came::Table(Table::default()),
-            Ok(_) => bind_without_tables(case, sql),
+            Ok(_) => bind_without_tables(case, sql, setting),
         };
     }
     last
 }
 
 /// Binds a statement over stand-ins for its tables, whose columns are all words of the text.
-fn bind_without_tables(case: &Case, sql: &str) -> Came {
+fn bind_without_tables(case: &Case, sql: &str, setting: Setting) -> Came {
     /// Says something about the stand-ins, not about the statement.
     const ABOUT_TABLES: &[&str] = &[
         code::UNDEFINED_TABLE,
@@ -234,7 +357,7 @@ fn bind_without_tables(case: &Case, sql: &str) -> Came {
         code::DATATYPE_MISMATCH,
         code::DUPLICATE_TABLE,
     ];
-    let Ok(world) = World::open(case) else { return Came::Table(Table::default()) };
+    let Ok(world) = World::open(case, setting) else { return Came::Table(Table::default()) };
     let mut words: Vec<&str> = sql
         .split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
         .filter(|word| word.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_'))
@@ -276,12 +399,12 @@ fn only_statement(case: &Case) -> Result<&str, String> {
 
 /// The rows to request. Where a case has statements that make and fill the table, the columns and
 /// rows are what those statements store elsewhere.
-fn request_rows(case: &Case, requests: &Input) -> Result<Table, String> {
+fn request_rows(case: &Case, requests: &Input, setting: Setting) -> Result<Table, String> {
     if requests.inserts.is_empty() {
         let columns = requests.columns.clone();
         return Ok(Table { columns, rows: requests.repeated_rows() });
     }
-    let elsewhere = World::open(case)?;
+    let elsewhere = World::open(case, setting)?;
     elsewhere.fill(std::iter::once(requests))?;
     let select = format!("SELECT * FROM {}", requests.qualified_name());
     let stored = elsewhere.session.execute(&select);
@@ -329,14 +452,17 @@ fn leftmost_of_query(query: &Query) -> Option<&ObjectName> {
 /// A database with a case's tables.
 struct World {
     session: Session,
+    setting: Setting,
 }
 
 impl World {
     /// Makes the databases and the empty tables.
-    fn open(case: &Case) -> Result<Self, String> {
-        let world = Self { session: Database::in_memory().session() };
+    fn open(case: &Case, setting: Setting) -> Result<Self, String> {
+        let world = Self { session: Database::in_memory().session(), setting };
         world.execute("SET time_zone = 'Asia/Shanghai'")?;
-        world.execute("SET compatibility = 'openmldb'")?;
+        if setting == Setting::OpenMldb {
+            world.execute("SET compatibility = 'openmldb'")?;
+        }
         let others = case.inputs.iter().filter_map(|input| input.database.as_ref());
         for database in others.chain([&case.database]) {
             world.execute(&format!("CREATE DATABASE IF NOT EXISTS `{database}`"))?;
@@ -486,6 +612,21 @@ mod tests {
         let script = lockstep_sql::parse(sql).unwrap();
         let Statement::Query(query) = &script[0].statement else { panic!("{sql} is not a query") };
         assert_eq!(leftmost_of_query(query).map(|name| name.name.text.as_str()), expected, "{sql}");
+    }
+
+    #[test]
+    fn a_limit_that_chooses_freely_is_taken_off() {
+        let check = |sql: &str, expected: Option<&str>| {
+            assert_eq!(super::without_limit(sql).as_deref(), expected, "{sql}");
+        };
+        check("SELECT a FROM t LIMIT 2;", Some("SELECT a FROM t ;"));
+        check(
+            "SELECT a FROM t limit 2 INTO OUTFILE 'x'",
+            Some("SELECT a FROM t  INTO OUTFILE 'x'"),
+        );
+        check("SELECT a FROM t LIMIT 0", None);
+        check("SELECT a FROM t ORDER BY a LIMIT 2", None);
+        check("SELECT a FROM t", None);
     }
 
     #[test]

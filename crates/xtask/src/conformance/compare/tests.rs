@@ -4,7 +4,7 @@ use lockstep_engine::{Diagnostic, code};
 use lockstep_row::{DataType, Value};
 use serde_json::json;
 
-use super::{Came, Table, Tolerance, check};
+use super::{Came, Choice, Comparison, Table, Tolerance, check};
 use crate::conformance::case::Expectation;
 
 fn columns() -> Vec<(String, DataType)> {
@@ -30,8 +30,14 @@ fn table() -> Table {
     }
 }
 
+const STRICT: Comparison = Comparison { tolerance: Tolerance::Ulp, choice: Choice::Listed };
+
 fn verdict(expectation: &Expectation, table: Table) -> Result<(), String> {
-    check(expectation, &Came::Table(table), Tolerance::Ulp)
+    check(expectation, &Came::Table(table), &STRICT)
+}
+
+fn verdict_of(choice: Choice, expectation: &Expectation) -> Result<(), String> {
+    check(expectation, &Came::Table(table()), &Comparison { choice, ..STRICT })
 }
 
 /// Changes the table and expects a complaint that contains `words`.
@@ -96,6 +102,35 @@ fn rows_without_order_are_compared_as_they_came() {
 }
 
 #[test]
+fn rows_that_nothing_orders_may_come_in_any_order() {
+    let expectation = Expectation { order: None, ..expectation() };
+    assert_eq!(verdict_of(Choice::Unordered, &expectation), Ok(()));
+    let other = Expectation {
+        rows: Some(vec![vec![json!(1), json!(null)], vec![json!(1), json!(null)]]),
+        ..expectation
+    };
+    assert!(verdict_of(Choice::Unordered, &other).is_err());
+}
+
+#[test]
+fn a_limit_may_keep_any_rows_of_the_result_and_no_others() {
+    let all = || {
+        let row = |id, x| vec![Value::Int(id), x];
+        vec![row(1, Value::Null), row(2, Value::Double(1.5)), row(3, Value::Null)]
+    };
+    let expecting = |id: i32| Expectation {
+        rows: Some(vec![vec![json!(id), json!(null)]]),
+        count: None,
+        ..expectation()
+    };
+    let among = |all, count| Choice::Among { all, count };
+    assert_eq!(verdict_of(among(all(), 2), &expecting(3)), Ok(()));
+    assert!(verdict_of(among(all(), 1), &expecting(3)).is_err());
+    assert!(verdict_of(among(all(), 2), &expecting(4)).is_err());
+    assert!(verdict_of(among(all().split_off(1), 2), &expecting(3)).is_err());
+}
+
+#[test]
 fn rows_are_compared_also_without_columns() {
     let mut wrong = table();
     wrong.rows[0][0] = Value::Int(9);
@@ -112,10 +147,10 @@ fn success_and_error_are_told_apart() {
     };
     let refused = || error(Diagnostic::new(code::SYNTAX_ERROR, "statement ends early"));
     let failing = Expectation { is_success: false, ..expectation() };
-    assert!(check(&expectation(), &refused(), Tolerance::Ulp).is_err());
-    assert_eq!(check(&failing, &refused(), Tolerance::Ulp), Ok(()));
+    assert!(check(&expectation(), &refused(), &STRICT).is_err());
+    assert_eq!(check(&failing, &refused(), &STRICT), Ok(()));
     assert!(verdict(&failing, table()).is_err());
-    assert!(check(&failing, &error(Diagnostic::internal("lost")), Tolerance::Ulp).is_err());
+    assert!(check(&failing, &error(Diagnostic::internal("lost")), &STRICT).is_err());
 }
 
 #[test]
@@ -134,7 +169,8 @@ fn loose_numbers_may_be_a_ten_thousandth_apart() {
     let loosely = |value: f64| {
         let mut table = table();
         table.rows[1][1] = Value::Double(value);
-        check(&expectation(), &Came::Table(table), Tolerance::Loose)
+        let loose = Comparison { tolerance: Tolerance::Loose, ..STRICT };
+        check(&expectation(), &Came::Table(table), &loose)
     };
     assert_eq!(loosely(1.500_1), Ok(()));
     assert!(loosely(1.501).is_err());
