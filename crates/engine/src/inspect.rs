@@ -95,7 +95,8 @@ impl Session {
     /// The indexes of a table (`table` or `database.table`), in the order they were made.
     pub fn indexes(&self, table: &str) -> Result<Vec<TableIndex>> {
         let schema = self.find_table(&crate::session::object_name(table))?.schema();
-        Ok(schema.indexes.iter().map(|spec| TableIndex::of(spec, &schema)).collect())
+        let present = schema.indexes.iter().filter(|spec| !spec.is_removed());
+        Ok(present.map(|spec| TableIndex::of(spec, &schema)).collect())
     }
 }
 

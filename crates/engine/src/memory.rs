@@ -103,7 +103,8 @@ impl Session {
 fn parts(name: &str, schema: &TableSchema, held: &TableMemory) -> Vec<Vec<Value>> {
     let row = |scope: &str, name: &str, bytes: u64| vec![text(scope), text(name), number(bytes)];
     let mut rows = vec![row("table", name, held.total()), row("rows", name, held.rows)];
-    for (spec, bytes) in schema.indexes.iter().zip(&held.indexes) {
+    let indexes = schema.indexes.iter().zip(&held.indexes);
+    for (spec, bytes) in indexes.filter(|(spec, _)| !spec.is_removed()) {
         rows.push(row("index", &format!("{name}.{}", spec.name), *bytes));
     }
     rows

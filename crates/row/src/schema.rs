@@ -39,12 +39,32 @@ pub struct IndexSpec {
     pub declared: bool,
 }
 
+impl IndexSpec {
+    /// What stands in the place of an index that was removed: the indexes after it keep their
+    /// positions.
+    pub fn removed() -> Self {
+        Self {
+            name: String::new(),
+            keys: Vec::new(),
+            event_time: None,
+            retention: Retention::Forever,
+            declared: false,
+        }
+    }
+
+    /// Whether the index was removed, and only its place is left. It has no name.
+    pub fn is_removed(&self) -> bool {
+        self.name.is_empty()
+    }
+}
+
 /// The columns and indexes of a table.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct TableSchema {
     /// The columns, in order.
     pub columns: Vec<Column>,
-    /// The indexes, in the order they were made.
+    /// The indexes, in the order they were made; in the place of a removed one stands
+    /// [`IndexSpec::removed`].
     pub indexes: Vec<IndexSpec>,
 }
 
@@ -57,7 +77,8 @@ impl TableSchema {
     /// The index over exactly these key columns (in any order) and this event time.
     pub fn find_index(&self, keys: &[usize], event_time: Option<usize>) -> Option<usize> {
         self.indexes.iter().position(|index| {
-            index.event_time == event_time
+            !index.is_removed()
+                && index.event_time == event_time
                 && index.keys.len() == keys.len()
                 && index.keys.iter().all(|key| keys.contains(key))
         })

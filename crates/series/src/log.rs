@@ -32,11 +32,16 @@ pub struct RowLog {
     memory_bytes: AtomicUsize,
 }
 
-/// A place in a log.
+/// A place in a log, good until rows are removed from it.
 #[derive(Debug, Clone, Copy)]
 pub struct LogPosition {
     part: usize,
     offset: usize,
+}
+
+impl LogPosition {
+    /// Before the first row.
+    pub const START: Self = Self { part: 0, offset: 0 };
 }
 
 /// A row of the log.
@@ -93,7 +98,7 @@ impl RowLog {
             let position = pushed.unwrap_or_else(|| self.open_block(frame, arrived, &guard));
             start.get_or_insert(position);
         }
-        let start = start.unwrap_or(LogPosition { part: 0, offset: 0 });
+        let start = start.unwrap_or(LogPosition::START);
         (start, signed(self.memory_bytes_now()) - signed(before))
     }
 
@@ -122,8 +127,19 @@ impl RowLog {
 
     /// The rows with an arrival less than `visible`, in order of arrival.
     pub fn rows<'g>(&'g self, visible: u64, guard: &'g Guard) -> LogRows<'g> {
-        let spine = self.spine(guard);
-        LogRows::new(spine, LogPosition { part: 0, offset: 0 }, visible)
+        LogRows::new(self.spine(guard), LogPosition::START, visible)
+    }
+
+    /// The rows from a place on with an arrival less than `visible`, in order of arrival. Where the
+    /// rows end, [`LogRows::position`] is where those begin that are appended, or become visible,
+    /// later.
+    pub fn rows_between<'g>(
+        &'g self,
+        position: LogPosition,
+        visible: u64,
+        guard: &'g Guard,
+    ) -> LogRows<'g> {
+        LogRows::new(self.spine(guard), position, visible)
     }
 
     /// The rows from a place on that [`Self::append`] gave and that was not removed since.
@@ -370,6 +386,7 @@ impl<'g> LogRows<'g> {
             {
                 let row = block.row(self.position.offset);
                 if row.arrival() >= self.visible {
+                    // The position stays at the row.
                     self.parts = self.position.part;
                     self.end = 0;
                     return None;
@@ -377,7 +394,11 @@ impl<'g> LogRows<'g> {
                 self.position.offset += row.stored_size();
                 return Some((row, block));
             }
-            if self.block.take().is_some() {
+            if self.block.is_some() {
+                if self.position.part + 1 >= self.parts {
+                    // The position stays at the end of the last block, which may still grow.
+                    return None;
+                }
                 self.position = LogPosition { part: self.position.part + 1, offset: 0 };
             }
             if self.position.part >= self.parts {

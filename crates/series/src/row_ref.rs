@@ -72,6 +72,16 @@ impl<'a> RowRef<'a> {
         u64::try_from(self.start.as_ptr().addr()).expect("addresses fit 64 bits")
     }
 
+    /// The same row for longer than the guard under which it was found.
+    ///
+    /// # Safety
+    ///
+    /// The row is not freed during `'b`.
+    #[inline]
+    pub unsafe fn for_longer<'b>(self) -> RowRef<'b> {
+        RowRef { start: self.start, _row: PhantomData }
+    }
+
     /// The position in which the row was accepted.
     #[inline]
     pub fn arrival(self) -> u64 {

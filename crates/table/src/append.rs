@@ -16,7 +16,7 @@ use crate::{
 
 /// How many rows are put into an index together: their memory is asked for first, so that the
 /// waits for it overlap.
-const GROUP_ROWS: usize = 16;
+pub(crate) const GROUP_ROWS: usize = 16;
 /// After how many rows the epoch collector is let go on.
 const GUARD_ROWS: usize = 256;
 /// A scratch that holds on to more bytes than this is not kept.
@@ -26,22 +26,43 @@ const SCRATCH_BYTES_MAX: usize = 1 << 20;
 #[derive(Default)]
 struct Scratch {
     batch: RowBatch,
-    /// The keys of a group, one after the other.
+    lookup: Lookup,
+}
+
+/// What is known of the rows of a group before they are inserted.
+#[derive(Default)]
+pub(crate) struct Lookup {
+    /// The keys, one after the other.
     keys: Vec<u8>,
-    /// For each row of a group: hash, where the key is, event time.
-    pending: Vec<(u64, Range<usize>, i64)>,
+    /// For each row: hash, where the key is.
+    pending: Vec<(u64, Range<usize>)>,
 }
 
 /// What a slot of an index is expected to take without its record, when a write asks for room.
-const SLOT_BYTES: usize = 16;
+pub(crate) const SLOT_BYTES: usize = 16;
 
 /// Room in the memory budget, taken for a write; given back, or settled with what the write took,
 /// when it is dropped.
-struct Room<'a> {
+pub(crate) struct Room<'a> {
     table: &'a Table,
     bytes: u64,
     /// What the write took.
     grown: i64,
+}
+
+impl<'a> Room<'a> {
+    /// Takes so many bytes.
+    pub(crate) fn take(table: &'a Table, bytes: u64) -> Result<Self, TableError> {
+        if table.budget.reserve(bytes) {
+            return Ok(Self { table, bytes, grown: 0 });
+        }
+        Err(table.budget.refuse(bytes))
+    }
+
+    /// Settles it with what the write took.
+    pub(crate) fn end(mut self, grown: i64) {
+        self.grown = grown;
+    }
 }
 
 impl Drop for Room<'_> {
@@ -60,7 +81,7 @@ fn with_scratch<T>(body: impl FnOnce(&mut Scratch) -> T) -> T {
     let mut scratch = SCRATCH.take().unwrap_or_default();
     scratch.batch.clear();
     let result = body(&mut scratch);
-    if scratch.batch.capacity_bytes() + scratch.keys.capacity() <= SCRATCH_BYTES_MAX {
+    if scratch.batch.capacity_bytes() + scratch.lookup.keys.capacity() <= SCRATCH_BYTES_MAX {
         SCRATCH.set(Some(scratch));
     }
     result
@@ -109,6 +130,7 @@ impl Table {
         with_scratch(|scratch| {
             self.encode(rows, &mut scratch.batch)?;
             let alone = self.alone();
+            self.check_open()?;
             let state = self.sole_state(&alone);
             self.check_event_times(state, &scratch.batch)?;
             {
@@ -154,12 +176,14 @@ impl Table {
             self.collect_expired();
         }
         let shared = self.share();
+        self.check_open()?;
         if let Ok(room) = self.take_room(self.shared_state(&shared), batch) {
             return Ok((shared, room));
         }
         drop(shared);
         self.collect_expired();
         let shared = self.share();
+        self.check_open()?;
         match self.take_room(self.shared_state(&shared), batch) {
             Ok(room) => Ok((shared, room)),
             Err(bytes) => Err(self.budget.refuse(bytes)),
@@ -169,7 +193,7 @@ impl Table {
     /// Takes room in the memory budget for rows, or says how much they need.
     fn take_room(&self, state: &State, batch: &RowBatch) -> Result<Room<'_>, u64> {
         let slot = |index: &Index| SLOT_BYTES + index.projection.size();
-        let slots = state.indexes.iter().map(slot).sum::<usize>();
+        let slots = state.present().map(|(_, index)| slot(index)).sum::<usize>();
         let bytes = number(batch.stored_size() + batch.len() * slots);
         if batch.is_empty() || self.budget.reserve(bytes) {
             return Ok(Room { table: self, bytes, grown: 0 });
@@ -215,10 +239,12 @@ impl Table {
                 let count = guarded.min(GROUP_ROWS);
                 group[..count].fill_with(|| rows.next_row());
                 guarded -= count;
-                for (spec, index) in state.schema.indexes.iter().zip(&state.indexes) {
+                for (spec, index) in state.present() {
                     let group = group[..count].iter().flatten().copied();
+                    let timed = group
+                        .map(|row| (state::event_time(spec, self.view(row), || arrival_ms), row));
                     let into = (spec, &*index.series);
-                    grown += self.publish_group(into, group, arrival_ms, (scratch, &guard));
+                    grown += self.insert_group(into, timed, (&mut scratch.lookup, &guard));
                 }
             }
             position = rows.position();
@@ -230,38 +256,36 @@ impl Table {
         grown
     }
 
-    /// Puts some rows into a series.
-    fn publish_group<'g>(
-        &'g self,
+    /// Puts some rows with their event times into a series, and returns how many bytes more it
+    /// takes. The rows are in a log that the series shares a state with, or will.
+    pub(crate) fn insert_group<'g>(
+        &self,
         (spec, series): (&IndexSpec, &Series),
-        rows: impl Iterator<Item = RowRef<'g>> + Clone,
-        arrival_ms: i64,
-        (scratch, guard): (&mut Scratch, &Guard),
+        rows: impl Iterator<Item = (i64, RowRef<'g>)> + Clone,
+        (lookup, guard): (&mut Lookup, &Guard),
     ) -> i64 {
-        scratch.keys.clear();
-        scratch.pending.clear();
-        for row in rows.clone() {
-            let view = self.view(row);
-            let start = scratch.keys.len();
-            state::encode_key(spec, view, &mut scratch.keys);
-            let key = start..scratch.keys.len();
-            let hash = series.hash(&scratch.keys[key.clone()]);
+        lookup.keys.clear();
+        lookup.pending.clear();
+        for (_, row) in rows.clone() {
+            let start = lookup.keys.len();
+            state::encode_key(spec, self.view(row), &mut lookup.keys);
+            let key = start..lookup.keys.len();
+            let hash = series.hash(&lookup.keys[key.clone()]);
             series.prefetch(hash, guard);
-            let event_time = state::event_time(spec, view, || arrival_ms);
-            scratch.pending.push((hash, key, event_time));
+            lookup.pending.push((hash, key));
         }
-        if scratch.pending.len() > 1 {
-            for (hash, _, _) in &scratch.pending {
+        if lookup.pending.len() > 1 {
+            for (hash, _) in &lookup.pending {
                 series.prefetch_entry(*hash, guard);
             }
         }
         let mut grown = 0;
-        for ((hash, key, event_time), row) in scratch.pending.iter().zip(rows) {
-            let key = &scratch.keys[key.clone()];
+        for ((hash, key), (event_time, row)) in lookup.pending.iter().zip(rows) {
+            let key = &lookup.keys[key.clone()];
             // SAFETY: the row is in the state's log, whose blocks are retired only after every
             // series leads to none of their rows, or together with the series (`retention`,
             // `change`).
-            grown += unsafe { series.insert((*hash, key), *event_time, row, guard) };
+            grown += unsafe { series.insert((*hash, key), event_time, row, guard) };
         }
         grown
     }

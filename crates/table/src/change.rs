@@ -1,218 +1,270 @@
 //! What changes a table as a whole: indexes that come and go, DELETE, TRUNCATE.
 //!
-//! Each makes another state while readers go on with the old one, and appends wait.
+//! One change at a time makes another state while readers and appends go on; only the last rows
+//! are caught up with, and the state replaced, while appends wait. See `build` for how an index is
+//! made.
 
-use std::{ptr::NonNull, sync::Arc};
+use std::sync::Arc;
 
-use lockstep_row::{IndexSpec, Projection, Retention, RowView, TableSchema};
-use lockstep_series::{Guard, LogRow, RowRef};
+use lockstep_host::sync::MutexGuard;
+use lockstep_row::{IndexSpec, Retention, RowView};
+use lockstep_series::RowRef;
 
 use crate::{
     Snapshot, Table, TableError,
-    state::{self, Index, State},
+    append::{Room, SLOT_BYTES},
+    build::{Build, Walk},
+    draft::{Draft, DraftedIndex},
+    state::{self, Index, Origin, State},
+    table::number,
 };
 
+/// The right to change what the table is made of. As long as somebody has it, the state is not
+/// replaced and no row is removed but by them.
+pub(crate) struct Changing<'a> {
+    pub(crate) table: &'a Table,
+    _lock: MutexGuard<'a, ()>,
+}
+
+impl Changing<'_> {
+    /// The state, to be used also after it was replaced.
+    pub(crate) fn state(&self) -> State {
+        self.table.snapshot().state().clone()
+    }
+
+    /// Checks that every row has an event time for this index to keep it by.
+    pub(crate) fn check_event_times(&self, spec: &IndexSpec) -> Result<(), TableError> {
+        let state = self.state();
+        let (mut checked, mut row_number) = (Ok(()), 0);
+        Walk::new(self.table, &state.log).rows_until(self.table.sequence.visible(), &mut |found| {
+            row_number += 1;
+            if checked.is_ok() {
+                let row = self.table.view(found.row);
+                checked = state::check_event_time(&state.schema, spec, row, row_number);
+            }
+        });
+        checked
+    }
+}
+
 impl Table {
-    /// The position of the index over exactly these key columns (in any order) and this event
-    /// time; when there is none, builds one from the rows that some declared index keeps, which
-    /// are also the rows it will show. No key columns: the whole table is one key.
-    ///
-    /// Readers go on while it builds, writers wait. Panics when a column is out of range or of a
-    /// type that cannot be a key or an event time: the plan has checked that.
-    pub fn ensure_index(&self, keys: &[usize], event_time: Option<usize>) -> usize {
-        if let Some(position) = self.schema().find_index(keys, event_time) {
-            return position;
+    /// Runs a change. Others wait.
+    pub(crate) fn change<T>(&self, body: impl FnOnce(&Changing<'_>) -> T) -> T {
+        let result = body(&Changing { table: self, _lock: self.lock_changes() });
+        self.settle_holds();
+        result
+    }
+
+    /// The right to change the table, unless somebody else has it. Whoever takes it runs
+    /// [`Self::settle_holds`] afterwards.
+    pub(crate) fn try_changing(&self) -> Option<Changing<'_>> {
+        Some(Changing { table: self, _lock: self.try_lock_changes()? })
+    }
+
+    /// Makes the state that a draft describes and puts it in place. Fails when there is no room
+    /// for an index that is to be built, or the table was dropped; then nothing has changed.
+    pub(crate) fn realize(&self, changing: &Changing<'_>, draft: &Draft) -> Result<(), TableError> {
+        self.check_open()?;
+        let state = changing.state();
+        let before = Draft::of(&state);
+        let is_same = |at: usize, drafted: &DraftedIndex| {
+            let held = before.indexes.get(at);
+            drafted.origin == Origin::Removed
+                || held.is_some_and(|held| {
+                    held.origin != Origin::Removed
+                        && held.spec.keys == drafted.spec.keys
+                        && held.spec.event_time == drafted.spec.event_time
+                        && held.projection == drafted.projection
+                })
+        };
+        let mut builds = Vec::new();
+        for (at, drafted) in draft.indexes.iter().enumerate() {
+            if !is_same(at, drafted) {
+                let room = self.reserve_build(state.indexes.get(at), drafted)?;
+                builds.push((at, room, Build::start(changing, &state, drafted)));
+            }
         }
         let alone = self.alone();
-        let snapshot = self.snapshot();
-        let schema = snapshot.schema();
-        if let Some(position) = schema.find_index(keys, event_time) {
-            return position;
+        let mut indexes: Vec<Index> = Vec::with_capacity(draft.indexes.len());
+        for (at, drafted) in draft.indexes.iter().enumerate() {
+            let mut index = match state.indexes.get(at) {
+                Some(held) if is_same(at, drafted) && drafted.origin != Origin::Removed => {
+                    held.clone()
+                }
+                _ => Index::empty(&drafted.projection, drafted.origin),
+            };
+            index.origin = drafted.origin;
+            indexes.push(index);
         }
-        let position = schema.indexes.len();
-        let is_taken = |name: &String| schema.indexes.iter().any(|spec| spec.name == *name);
-        let mut names = (position..).map(|number| format!("auto_{number}"));
-        let name = names.find(|name| !is_taken(name)).expect("there are more numbers than indexes");
-        let spec = IndexSpec {
-            name,
-            keys: keys.to_vec(),
-            event_time,
-            retention: Retention::Forever,
-            declared: false,
-        };
-        let checked = state::check_spec(&schema.columns, &spec);
-        assert_eq!(checked, Ok(()), "the plan asks for indexes that the table can have");
-        let index = self.build((&spec, &Arc::default()), &snapshot);
-        self.replace_state(&alone, snapshot.state().with_index(spec, index));
-        position
+        for (at, room, build) in builds {
+            let built = build.finish(&alone);
+            let held = state.indexes.get(at).map_or(0, Index::memory_bytes);
+            // Before the state is replaced, so that nothing is charged twice.
+            room.end(signed(built.memory_bytes()) - signed(held));
+            indexes[at] = built;
+        }
+        let schema = Arc::new(draft.schema(&state.schema));
+        let next = State::new(schema, indexes, Arc::clone(&state.log));
+        let is_widened = !state.keeps_everything && before.is_widened(draft);
+        let next = if is_widened { self.without_dead_rows(&next) } else { next };
+        self.replace_state(&alone, next);
+        Ok(())
+    }
+
+    /// Takes room for what an index that is to be built will take more than the one in its place.
+    fn reserve_build(
+        &self,
+        held: Option<&Index>,
+        drafted: &DraftedIndex,
+    ) -> Result<Room<'_>, TableError> {
+        let bytes = self.row_count() * number(SLOT_BYTES + drafted.projection.size());
+        Room::take(self, bytes.saturating_sub(held.map_or(0, Index::memory_bytes)))
+    }
+
+    /// The position of the index over exactly these key columns (in any order) and this event
+    /// time; when there is none, builds one. It stays for ever: whoever can let go of it again
+    /// takes a [`Self::hold`]. No key columns: the whole table is one key.
+    ///
+    /// Readers and writers go on while it builds. Panics when a column is out of range or of a
+    /// type that cannot be a key or an event time: the plan has checked that.
+    pub fn ensure_index(&self, keys: &[usize], event_time: Option<usize>) -> usize {
+        self.change(|changing| {
+            let mut draft = Draft::of(&changing.state());
+            let (position, is_new) = draft.index_for(keys, event_time);
+            if is_new {
+                let schema = draft.schema(&changing.state().schema);
+                let checked = state::check_spec(&schema.columns, &schema.indexes[position]);
+                assert_eq!(checked, Ok(()), "the plan asks for indexes that the table can have");
+                let built = self.realize(changing, &draft);
+                assert_eq!(built, Ok(()), "there is room");
+            }
+            self.hold_for_ever(position, &[]);
+            position
+        })
     }
 
     /// Adds a declared index, built from the live rows, and returns its position. From then on it
     /// has its say in which rows live: those of a table without declared indexes start to expire.
     pub fn add_declared_index(&self, spec: IndexSpec) -> Result<usize, TableError> {
         let spec = IndexSpec { declared: true, ..spec };
-        let alone = self.alone();
-        let snapshot = self.snapshot();
-        let schema = snapshot.schema();
-        state::check_spec(&schema.columns, &spec)?;
-        if schema.indexes.iter().any(|other| other.name == spec.name) {
-            return Err(TableError::IndexExists { name: spec.name });
-        }
-        let position = schema.indexes.len();
-        let state = if snapshot.state().keeps_everything {
-            let index = self.build((&spec, &Arc::default()), &snapshot);
-            snapshot.state().with_index(spec, index)
-        } else {
-            let mut schema = TableSchema::clone(schema);
-            schema.indexes.push(spec);
-            self.without_dead_rows(schema, &snapshot)
-        };
-        self.replace_state(&alone, state);
-        Ok(position)
+        self.change(|changing| {
+            let state = changing.state();
+            state::check_spec(&state.schema.columns, &spec)?;
+            if state.schema.indexes.iter().any(|other| other.name == spec.name) {
+                return Err(TableError::IndexExists { name: spec.name.clone() });
+            }
+            let mut draft = Draft::of(&state);
+            let origin = Origin::Declared(spec.retention);
+            let position = draft.add(spec.clone(), origin);
+            self.realize(changing, &draft)?;
+            Ok(position)
+        })
     }
 
-    /// Makes an index keep rows by this rule from now on, as a declared one; the rule should keep
-    /// what the index keeps already. Rows that expired everywhere stay so. Fails when the index
-    /// was not declared and a stored row has no event time in it. Reads every row; readers go on,
-    /// writers wait.
+    /// Makes an index keep rows by this rule from now on, as one that was declared so; the rule
+    /// should keep what the index keeps already. Rows that expired everywhere stay so. Fails when
+    /// the index was not declared and a stored row has no event time in it.
     pub fn widen_index(&self, index: usize, retention: Retention) -> Result<(), TableError> {
-        let alone = self.alone();
+        self.change(|changing| {
+            let mut draft = Draft::of(&changing.state());
+            let drafted = &mut draft.indexes[index];
+            (drafted.spec.retention, drafted.spec.declared) = (retention, true);
+            drafted.origin = Origin::Declared(retention);
+            changing.check_event_times(&drafted.spec)?;
+            self.realize(changing, &draft)
+        })
+    }
+
+    /// Removes a declared index. Where somebody holds it, it stays as an automatic one, which keeps
+    /// what the other declared indexes keep, until nobody does. The last declared index stays.
+    pub fn drop_declared_index(&self, name: &str) -> Result<(), TableError> {
+        self.change(|changing| {
+            let mut draft = Draft::of(&changing.state());
+            let is_declared = |index: &DraftedIndex| matches!(index.origin, Origin::Declared(_));
+            let found = |index: &DraftedIndex| is_declared(index) && index.spec.name == name;
+            let Some(position) = draft.indexes.iter().position(found) else {
+                return Err(TableError::IndexMissing { name: name.to_owned() });
+            };
+            if draft.indexes.iter().filter(|index| is_declared(index)).count() == 1 {
+                return Err(TableError::LastIndex { name: name.to_owned() });
+            }
+            let free = draft.free_name();
+            let dropped = &mut draft.indexes[position];
+            dropped.spec = IndexSpec {
+                name: free,
+                retention: Retention::Forever,
+                declared: false,
+                ..dropped.spec.clone()
+            };
+            dropped.origin = Origin::Automatic;
+            self.realize(changing, &draft)?;
+            self.note_release();
+            Ok(())
+        })
+    }
+
+    /// A state of the rows that are live now. Rows that expired stay so, although another rule
+    /// might keep them.
+    fn without_dead_rows(&self, next: &State) -> State {
         let snapshot = self.snapshot();
-        let old = snapshot.state();
-        let mut schema = TableSchema::clone(&old.schema);
-        let spec = &mut schema.indexes[index];
-        (spec.retention, spec.declared) = (retention, true);
-        for (row, row_number) in snapshot.scan().zip(1..) {
-            state::check_event_time(&schema, &schema.indexes[index], row.row, row_number)?;
-        }
-        let state = if old.keeps_everything {
-            let mut indexes = old.indexes.clone();
-            let projection = &old.indexes[index].projection;
-            indexes[index] = self.build((&schema.indexes[index], projection), &snapshot);
-            State::new(Arc::new(schema), indexes, Arc::clone(&old.log))
-        } else {
-            self.without_dead_rows(schema, &snapshot)
-        };
-        self.replace_state(&alone, state);
-        Ok(())
-    }
-
-    /// A state of the rows that are live now. Rows that expired stay so, although a new index
-    /// might keep them by its own rule.
-    fn without_dead_rows(&self, schema: TableSchema, snapshot: &Snapshot<'_>) -> State {
         let mut key = Vec::new();
-        self.state_of(schema, snapshot, &mut |row| snapshot.is_live(row, &mut key))
+        self.state_of(next, &snapshot, &mut |row| snapshot.is_live(row, &mut key))
     }
 
-    /// A state of the rows for which `is_kept` holds, which is asked once for each stored row. Its
-    /// indexes include what they included; one that the schema has more includes nothing.
+    /// A state like another one of the rows for which `is_kept` holds, which is asked once for
+    /// each stored row.
     fn state_of(
         &self,
-        schema: TableSchema,
+        next: &State,
         snapshot: &Snapshot<'_>,
         is_kept: &mut dyn FnMut(RowRef<'_>) -> bool,
     ) -> State {
         let log = &snapshot.state().log;
-        let log = log.filtered(&mut |found| is_kept(found.row), snapshot.guard());
-        let rows: Vec<LogRow<'_>> = log.rows(u64::MAX, snapshot.guard()).collect();
-        let mut projections = snapshot.state().projections();
-        projections.resize_with(schema.indexes.len(), Arc::default);
-        let described = schema.indexes.iter().zip(&projections);
-        let index = |described| self.index_of(described, &rows, snapshot.guard());
-        let indexes = described.map(index).collect();
-        drop(rows);
-        State::new(Arc::new(schema), indexes, Arc::new(log))
-    }
-
-    /// Removes a declared index. Its place stays, as an index that keeps what the other declared
-    /// indexes keep, so that what reads through it goes on. The last declared index stays.
-    pub fn drop_declared_index(&self, name: &str) -> Result<(), TableError> {
-        let alone = self.alone();
-        let snapshot = self.snapshot();
-        let schema = snapshot.schema();
-        let is_declared = |spec: &IndexSpec| spec.declared && spec.name == name;
-        let Some(position) = schema.indexes.iter().position(is_declared) else {
-            return Err(TableError::IndexMissing { name: name.to_owned() });
+        let log = Arc::new(log.filtered(&mut |found| is_kept(found.row), snapshot.guard()));
+        let index = |(spec, index): (&IndexSpec, &Index)| {
+            let empty = Index::empty(&index.projection, index.origin);
+            match index.origin {
+                Origin::Removed => empty,
+                _ => self.filled(&log, spec, empty),
+            }
         };
-        if schema.indexes.iter().filter(|spec| spec.declared).count() == 1 {
-            return Err(TableError::LastIndex { name: name.to_owned() });
-        }
-        let mut state = snapshot.state().with_undeclared(position);
-        let remaining = Snapshot::new(
-            self,
-            lockstep_series::pin(),
-            NonNull::from(&state),
-            (snapshot.visible_arrival(), snapshot.now_ms()),
-        );
-        let projection = &state.indexes[position].projection;
-        let index = self.build((&state.schema.indexes[position], projection), &remaining);
-        drop(remaining);
-        state.indexes[position] = index;
-        self.replace_state(&alone, state);
-        Ok(())
+        let indexes = next.schema.indexes.iter().zip(&next.indexes).map(index).collect();
+        State::new(Arc::clone(&next.schema), indexes, log)
     }
 
     /// Removes the rows for which `is_deleted` holds, from every index at once, and returns how
     /// many. Snapshots taken before go on seeing them. Rebuilds every index from the rows that
     /// stay, so the time is linear in the rows of the table; readers go on, writers wait.
     pub fn delete(&self, mut is_deleted: impl FnMut(RowView<'_>) -> bool) -> u64 {
-        let alone = self.alone();
-        let snapshot = self.snapshot();
-        let mut deleted = 0;
-        let mut key = Vec::new();
-        let schema = TableSchema::clone(snapshot.schema());
-        let state = self.state_of(schema, &snapshot, &mut |row| {
-            if !snapshot.is_live(row, &mut key) {
-                return false;
+        self.change(|_| {
+            let alone = self.alone();
+            let snapshot = self.snapshot();
+            let mut deleted = 0;
+            let mut key = Vec::new();
+            let state = self.state_of(snapshot.state(), &snapshot, &mut |row| {
+                if !snapshot.is_live(row, &mut key) {
+                    return false;
+                }
+                let is_deleted = is_deleted(self.view(row));
+                deleted += u64::from(is_deleted);
+                !is_deleted
+            });
+            if deleted > 0 {
+                self.replace_state(&alone, state);
             }
-            let is_deleted = is_deleted(self.view(row));
-            deleted += u64::from(is_deleted);
-            !is_deleted
-        });
-        if deleted > 0 {
-            self.replace_state(&alone, state);
-        }
-        deleted
-    }
-
-    /// Makes what is stored of an index from the live rows.
-    pub(crate) fn build(
-        &self,
-        described: (&IndexSpec, &Arc<Projection>),
-        snapshot: &Snapshot<'_>,
-    ) -> Index {
-        self.index_of(described, &snapshot.live_rows().collect::<Vec<_>>(), snapshot.guard())
-    }
-
-    /// Makes what is stored of an index, that includes columns, from rows in order of arrival.
-    fn index_of(
-        &self,
-        (spec, projection): (&IndexSpec, &Arc<Projection>),
-        rows: &[LogRow<'_>],
-        guard: &Guard,
-    ) -> Index {
-        let event_time =
-            |found: &LogRow<'_>| state::event_time(spec, self.view(found.row), || found.arrival_ms);
-        let mut rows: Vec<(i64, RowRef<'_>)> =
-            rows.iter().map(|found| (event_time(found), found.row)).collect();
-        // In order, every row is an append. Stable: equal event times stay in order of arrival.
-        rows.sort_by_key(|(event_time, _)| *event_time);
-        let index = Index::empty(projection);
-        let series = &index.series;
-        let mut key = Vec::new();
-        for (event_time, row) in rows {
-            key.clear();
-            state::encode_key(spec, self.view(row), &mut key);
-            // SAFETY: the row is in the log that the series shares a state with.
-            unsafe { series.insert((series.hash(&key), &key), event_time, row, guard) };
-        }
-        index
+            deleted
+        })
     }
 
     /// Removes every row. Snapshots taken before go on seeing them.
     pub fn truncate(&self) {
-        let alone = self.alone();
-        let state = self.sole_state(&alone).emptied();
-        self.replace_state(&alone, state);
+        self.change(|changing| {
+            let state = changing.state().emptied();
+            self.replace_state(&self.alone(), state);
+        });
     }
+}
+
+fn signed(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
 }

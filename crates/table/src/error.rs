@@ -25,6 +25,9 @@ pub enum TableError {
         /// Which row, from 1: of the append, or in order of arrival when an index is added.
         row_number: u64,
     },
+    /// The table was dropped while somebody still had it.
+    #[error("the table was dropped")]
+    Dropped,
     /// The engine's tables would hold more memory than they may.
     #[error(
         "{needed} bytes more do not fit: the tables hold {used} of the {limit} bytes that \

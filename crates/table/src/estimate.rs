@@ -26,6 +26,9 @@ pub struct Shape {
 /// What a table of this schema and shape will hold in memory.
 pub fn estimate(schema: &TableSchema, shape: &Shape) -> TableMemory {
     let index = |(at, spec): (usize, &lockstep_row::IndexSpec)| {
+        if spec.is_removed() {
+            return 0;
+        }
         let keys = shape.keys.get(at).or(shape.keys.last()).copied().unwrap_or(shape.rows);
         let keys = if spec.keys.is_empty() { 1 } else { keys.max(1) };
         let of_key = |column: &usize| key_size(&schema.columns[*column].data_type, shape);

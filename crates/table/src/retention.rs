@@ -14,7 +14,7 @@ use lockstep_series::{Bounds, Fate, RowRef};
 
 use crate::{
     Snapshot, Table,
-    state::Index,
+    state::{Index, Origin},
     table::{COLLECTION_ROWS_MIN, number},
 };
 
@@ -34,8 +34,10 @@ impl Table {
         }
         self.note_horizon();
         nudge_epochs();
-        let horizon = self.horizon.lock().take();
-        let removed = horizon.map_or(0, |horizon| self.collect(horizon));
+        let removed = self.change(|_| {
+            let horizon = self.horizon.lock().take();
+            horizon.map_or(0, |horizon| self.collect(horizon))
+        });
         nudge_epochs();
         removed
     }
@@ -66,7 +68,10 @@ impl Table {
         let mut is_kept = |row: RowRef<'_>| row.arrival() >= visible || past.is_live(row, &mut key);
         // The log first: whether a row is live is looked up in the series, as they are.
         let plan = state.log.plan(&mut |found| is_kept(found.row), &guard);
-        for (index, Index { series, .. }) in state.indexes.iter().enumerate() {
+        for (index, Index { series, origin, .. }) in state.indexes.iter().enumerate() {
+            if *origin == Origin::Removed {
+                continue;
+            }
             if let Some(retention) = state.live_retentions[index] {
                 series.trim(Bounds::new(visible, retention, now_ms));
                 continue;
@@ -81,7 +86,7 @@ impl Table {
         }
         if plan.moves_rows() {
             let fate = |_, row: RowRef<'_>| plan.moved(row).map_or(Fate::Keep, Fate::Move);
-            for Index { series, .. } in &state.indexes {
+            for (_, Index { series, .. }) in state.present() {
                 // SAFETY: the plan's blocks become the log's below.
                 unsafe { series.retain(|| fate) };
             }

@@ -9,7 +9,7 @@ use lockstep_row::{IndexSpec, Projection, Retention, RowView, TableSchema};
 use lockstep_series::{self as series, Bounds, Guard, LogRow, RowRef};
 
 use crate::{
-    state::{self, State},
+    state::{self, Origin, State},
     table::Table,
 };
 
@@ -116,7 +116,10 @@ impl<'t> Snapshot<'t> {
 
     #[inline]
     fn seek(&self, index: usize, key: &[u8], bounds: Bounds, is_live_only: bool) -> KeyRows<'_> {
-        let ahead = self.state().indexes[index].series.seek(key, bounds, &self.guard);
+        let index = &self.state().indexes[index];
+        // Without this, whoever lets go of an index before it reads would find no rows.
+        assert!(index.origin != Origin::Removed, "who reads through an index holds it");
+        let ahead = index.series.seek(key, bounds, &self.guard);
         let ahead = ahead.unwrap_or_else(series::KeyRows::empty);
         KeyRows { snapshot: self, ahead, is_live_only, key: Vec::new() }
     }
@@ -126,12 +129,6 @@ impl<'t> Snapshot<'t> {
     pub fn projection(&self, index: usize) -> Option<&Projection> {
         let projection = &*self.state().indexes[index].projection;
         (projection.size() > 0).then_some(projection)
-    }
-
-    /// The live rows in order of arrival.
-    pub(crate) fn live_rows(&self) -> impl Iterator<Item = LogRow<'_>> {
-        let mut key = Vec::new();
-        self.arrived().filter(move |found| self.is_live(found.row, &mut key))
     }
 
     /// Whether a live row is equal to this one in every column.

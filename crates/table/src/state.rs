@@ -14,11 +14,25 @@ pub(crate) struct Index {
     pub(crate) series: Arc<Series>,
     /// The columns that it includes: what the series' records hold.
     pub(crate) projection: Arc<Projection>,
+    /// Why it is there.
+    pub(crate) origin: Origin,
+}
+
+/// Why an index is there. The rule by which it keeps rows in fact, which those who hold it may
+/// have widened, is in its `IndexSpec`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// The user declared it, to keep rows by this rule.
+    Declared(Retention),
+    /// Somebody reads through it.
+    Automatic,
+    /// It was removed; its place is left.
+    Removed,
 }
 
 impl Index {
     /// An index without rows that includes columns.
-    pub(crate) fn empty(projection: &Arc<Projection>) -> Self {
+    pub(crate) fn empty(projection: &Arc<Projection>, origin: Origin) -> Self {
         let series = if projection.size() == 0 {
             Series::new()
         } else {
@@ -26,12 +40,22 @@ impl Index {
             let write = move |row: &[u8], record: &mut [u8]| writing.write(row, record);
             Series::including(Arc::new(Included::new(projection.widths(), write)))
         };
-        Self { series: Arc::new(series), projection: Arc::clone(projection) }
+        Self { series: Arc::new(series), projection: Arc::clone(projection), origin }
+    }
+
+    /// This index without rows.
+    fn emptied(&self) -> Self {
+        Self::empty(&self.projection, self.origin)
+    }
+
+    /// Bytes of memory that it takes.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        if self.origin == Origin::Removed { 0 } else { self.series.memory_bytes() }
     }
 }
 
 /// The schema and the series of a table.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct State {
     pub(crate) schema: Arc<TableSchema>,
     // Dropped before the log, whose rows they lead to.
@@ -73,53 +97,24 @@ impl State {
         Self { schema, indexes, log, visible_min: 0, keeps_everything, declared, live_retentions }
     }
 
-    /// A state without rows whose indexes include no columns.
+    /// A state without rows whose indexes are declared and include no columns.
     pub(crate) fn empty(schema: Arc<TableSchema>) -> Self {
         let none = Arc::default();
-        let indexes = schema.indexes.iter().map(|_| Index::empty(&none)).collect();
+        let index = |spec: &IndexSpec| Index::empty(&none, Origin::Declared(spec.retention));
+        let indexes = schema.indexes.iter().map(index).collect();
         Self::new(schema, indexes, Arc::new(RowLog::new()))
     }
 
     /// This state without rows.
     pub(crate) fn emptied(&self) -> Self {
-        let indexes = self.indexes.iter().map(|index| Index::empty(&index.projection)).collect();
+        let indexes = self.indexes.iter().map(Index::emptied).collect();
         Self::new(Arc::clone(&self.schema), indexes, Arc::new(RowLog::new()))
     }
 
-    /// This state with one more index.
-    pub(crate) fn with_index(&self, spec: IndexSpec, index: Index) -> Self {
-        let mut schema = TableSchema::clone(&self.schema);
-        schema.indexes.push(spec);
-        let mut indexes = self.indexes.clone();
-        indexes.push(index);
-        Self::new(Arc::new(schema), indexes, Arc::clone(&self.log))
-    }
-
-    /// This state with another index in the place of one.
-    pub(crate) fn with_replaced(&self, position: usize, index: Index) -> Self {
-        let mut indexes = self.indexes.clone();
-        indexes[position] = index;
-        Self::new(Arc::clone(&self.schema), indexes, Arc::clone(&self.log))
-    }
-
-    /// The columns that each index includes.
-    pub(crate) fn projections(&self) -> Vec<Arc<Projection>> {
-        self.indexes.iter().map(|index| Arc::clone(&index.projection)).collect()
-    }
-}
-
-impl State {
-    /// This state with the index at `position` no longer declared.
-    pub(crate) fn with_undeclared(&self, position: usize) -> Self {
-        let mut schema = TableSchema::clone(&self.schema);
-        let is_taken = |name: &String| schema.indexes.iter().any(|spec| spec.name == *name);
-        let mut names = (position..).map(|number| format!("auto_{number}"));
-        let name = names.find(|name| !is_taken(name)).expect("there are more numbers than indexes");
-        let spec = &mut schema.indexes[position];
-        spec.name = name;
-        spec.retention = Retention::Forever;
-        spec.declared = false;
-        Self::new(Arc::new(schema), self.indexes.clone(), Arc::clone(&self.log))
+    /// The indexes that were not removed, with their descriptions.
+    pub(crate) fn present(&self) -> impl Iterator<Item = (&IndexSpec, &Index)> + Clone {
+        let all = self.schema.indexes.iter().zip(&self.indexes);
+        all.filter(|(_, index)| index.origin != Origin::Removed)
     }
 }
 

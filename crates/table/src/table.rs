@@ -9,9 +9,11 @@
 //! arrivals with the value of that moment, so they see all of an append in every index, or nothing
 //! of it.
 //!
-//! What changes more than rows (`change`: indexes, DELETE; `retention`) waits until no append is in
-//! flight, and lets none begin: it holds the gate alone, which appends share. It makes another
-//! state and puts it in place of the old one; readers that have the old one go on with it.
+//! What changes more than rows (`change`: indexes, DELETE; `retention`) makes another state while
+//! appends go on, one change at a time, under the lock of changes. At last it waits until no append
+//! is in flight, and lets none begin: it holds the gate alone, which appends share. It adds what
+//! arrived meanwhile and puts the state in place of the old one; readers that have the old one go on
+//! with it.
 //!
 //! When no declared index keeps a row any more, no snapshot shows it. [`Table::collect_expired`]
 //! removes it later.
@@ -21,21 +23,22 @@ use std::{
     ptr::NonNull,
     sync::{
         Arc,
-        atomic::{AtomicI64, AtomicPtr, Ordering},
+        atomic::{AtomicBool, AtomicI64, AtomicPtr, Ordering},
     },
 };
 
 use lockstep_host::{
     Clock,
-    sync::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard},
+    sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 use lockstep_row::{RowCodec, RowView, TableSchema};
 use lockstep_series::RowRef;
 
 use crate::{
     Arrivals, MemoryBudget, Snapshot, TableError,
+    hold::Holds,
     sequence::Sequence,
-    state::{self, State},
+    state::{self, Index, State},
 };
 
 /// A table. Shared by reference; every method takes `&self`.
@@ -57,6 +60,12 @@ pub struct Table {
     charged: AtomicI64,
     /// Rows that may be appended before expired ones are looked for.
     pub(crate) until_collection: AtomicI64,
+    /// Held by who changes what the table is made of. Taken before the gate.
+    changes: Mutex<()>,
+    /// Who needs what. Held for a moment, and never while another lock is waited for.
+    pub(crate) holds: Mutex<Holds>,
+    /// Whether the table was dropped. Written by who holds the gate alone.
+    is_closed: AtomicBool,
 }
 
 /// So many rows are appended at least before expired ones are looked for.
@@ -106,12 +115,16 @@ impl Table {
             budget,
             charged: AtomicI64::new(0),
             until_collection: AtomicI64::new(COLLECTION_ROWS_MIN),
+            changes: Mutex::new(()),
+            holds: Mutex::default(),
+            is_closed: AtomicBool::new(false),
         };
         table.settle();
         Ok(table)
     }
 
-    /// The schema as it is now. Indexes may be added, at the end; nothing else changes.
+    /// The schema as it is now. Indexes come and go, nothing else changes; one that goes leaves its
+    /// place.
     pub fn schema(&self) -> Arc<TableSchema> {
         Arc::clone(&self.snapshot().state().schema)
     }
@@ -149,7 +162,7 @@ impl Table {
         let state = snapshot.state();
         TableMemory {
             rows: state.log.memory_bytes(),
-            indexes: state.indexes.iter().map(|index| index.series.memory_bytes()).collect(),
+            indexes: state.indexes.iter().map(Index::memory_bytes).collect(),
         }
     }
 
@@ -174,6 +187,41 @@ impl Table {
     pub(crate) fn view<'a>(&'a self, row: RowRef<'a>) -> RowView<'a> {
         // SAFETY: every row of the table was encoded by its codec, which never changes.
         unsafe { self.codec.view_trusted(row.bytes()) }
+    }
+
+    /// Closes the table, which is being dropped: it has no rows from then on, and refuses further
+    /// ones. Appends that were accepted before are ordered before it. Snapshots taken before go on
+    /// seeing their rows.
+    pub fn close(&self) {
+        self.change(|changing| {
+            let state = changing.state().emptied();
+            let alone = self.alone();
+            // Relaxed: read by who shares the gate.
+            self.is_closed.store(true, Ordering::Relaxed);
+            self.replace_state(&alone, state);
+        });
+    }
+
+    /// Whether the table was dropped.
+    pub fn is_closed(&self) -> bool {
+        // Relaxed: whoever relies on it shares the gate, or holds the lock of changes.
+        self.is_closed.load(Ordering::Relaxed)
+    }
+
+    /// Refuses a table that was dropped. Whoever calls it shares the gate or holds the lock of
+    /// changes.
+    pub(crate) fn check_open(&self) -> Result<(), TableError> {
+        if self.is_closed() { Err(TableError::Dropped) } else { Ok(()) }
+    }
+
+    /// Waits until nobody changes what the table is made of.
+    pub(crate) fn lock_changes(&self) -> MutexGuard<'_, ()> {
+        self.changes.lock()
+    }
+
+    /// The same, unless somebody does.
+    pub(crate) fn try_lock_changes(&self) -> Option<MutexGuard<'_, ()>> {
+        self.changes.try_lock()
     }
 
     /// Waits until the state can be relied on not to change.

@@ -13,10 +13,11 @@ use lockstep_row::{
 };
 use proptest::{collection::vec, prelude::*};
 
+mod hold;
 mod include;
 
 use crate::{
-    Arrivals, MemoryBudget, MemoryStatus, Shape, Snapshot, StoredRow, Table, TableError,
+    Arrivals, IndexHold, MemoryBudget, MemoryStatus, Shape, Snapshot, StoredRow, Table, TableError,
     TableMemory, estimate,
 };
 
@@ -54,10 +55,12 @@ fn key(values: &[Datum<'_>]) -> Vec<u8> {
     key
 }
 
-/// The model: rows with the time they arrived, in order of arrival.
+/// The model: rows with the time they arrived, in order of arrival, and whether they are gone for
+/// good.
 #[derive(Debug, Default)]
 struct Model {
     rows: Vec<(Plain, i64)>,
+    gone: Vec<bool>,
 }
 
 impl Model {
@@ -75,6 +78,7 @@ impl Model {
         };
         let mut rows: Vec<usize> =
             (0..self.rows.len()).filter(|other| of(*other) == of(at)).collect();
+        rows.retain(|row| *row == at || !self.gone[*row]);
         rows.sort_by_key(|row| std::cmp::Reverse((self.event_time(*row, spec), *row)));
         rows
     }
@@ -87,7 +91,31 @@ impl Model {
 
     fn is_live(&self, at: usize, all: &[IndexSpec], now_ms: i64) -> bool {
         let mut declared = all.iter().filter(|spec| spec.declared).peekable();
-        declared.peek().is_none() || declared.any(|spec| self.is_kept_by(at, spec, now_ms))
+        !self.gone[at]
+            && (declared.peek().is_none() || declared.any(|spec| self.is_kept_by(at, spec, now_ms)))
+    }
+
+    fn push(&mut self, rows: impl IntoIterator<Item = (Plain, i64)>) {
+        self.rows.extend(rows);
+        self.gone.resize(self.rows.len(), false);
+    }
+
+    /// Nothing brings back what has expired, or `is_deleted`; returns how many were deleted.
+    fn forget(
+        &mut self,
+        specs: &[IndexSpec],
+        now_ms: i64,
+        is_deleted: impl Fn(usize) -> bool,
+    ) -> u64 {
+        let live: Vec<usize> =
+            (0..self.rows.len()).filter(|at| self.is_live(*at, specs, now_ms)).collect();
+        let mut deleted = 0;
+        for at in 0..self.rows.len() {
+            let goes = is_deleted(at);
+            deleted += u64::from(goes && live.contains(&at));
+            self.gone[at] |= goes || !live.contains(&at);
+        }
+        deleted
     }
 }
 
@@ -110,9 +138,12 @@ fn check(table: &Table, model: &Model) {
     assert_eq!(numbers(snapshot.scan()), live);
     for (position, spec) in specs.iter().enumerate() {
         let is_own = |at: &usize| match spec.declared {
-            true => model.is_kept_by(*at, spec, now_ms),
+            true => !model.gone[*at] && model.is_kept_by(*at, spec, now_ms),
             false => live.contains(at),
         };
+        if spec.is_removed() {
+            continue;
+        }
         let own: Vec<usize> = all.clone().filter(is_own).collect();
         assert_eq!(numbers(snapshot.scan_kept_by(position)), own, "{spec:?}");
         for at in all.clone() {
@@ -158,55 +189,137 @@ enum Step {
     Ensure(Vec<usize>, bool),
     /// Columns, with their values or without, for an index.
     Include(prop::sample::Index, Vec<(usize, bool)>),
+    /// An index that is needed, with retention and columns.
+    Hold(Vec<usize>, bool, Option<Retention>, Vec<(usize, bool)>),
+    Release(prop::sample::Index),
+    /// Removes every row whose number is a multiple.
+    Delete(usize),
+    Declare(bool, bool, Retention),
+    /// Drops a declared index.
+    Drop(prop::sample::Index),
+    Truncate,
 }
 
 fn step() -> impl Strategy<Value = Step> {
     let row = (prop::option::weighted(0.9, 0_i32..3), 0_i64..40);
-    let keys = prop_oneof![Just(vec![]), Just(vec![V]), Just(vec![K]), Just(vec![K, V])];
+    let keys = || prop_oneof![Just(vec![]), Just(vec![V]), Just(vec![K]), Just(vec![K, V])];
+    let columns = || vec((K..=V, any::<bool>()), 0..3);
+    let held = (keys(), any::<bool>(), prop::option::of(retention()), columns());
     prop_oneof![
         5 => vec(row, 0..6).prop_map(Step::Append),
         2 => (0_u32..10).prop_map(Step::Advance),
         2 => Just(Step::Collect),
-        1 => (keys, any::<bool>()).prop_map(|(keys, timed)| Step::Ensure(keys, timed)),
-        2 => (any::<prop::sample::Index>(), vec((K..=V, any::<bool>()), 0..3))
+        1 => (keys(), any::<bool>()).prop_map(|(keys, timed)| Step::Ensure(keys, timed)),
+        2 => (any::<prop::sample::Index>(), columns())
             .prop_map(|(index, columns)| Step::Include(index, columns)),
+        3 => held.prop_map(|(keys, timed, retention, columns)| {
+            Step::Hold(keys, timed, retention, columns)
+        }),
+        2 => any::<prop::sample::Index>().prop_map(Step::Release),
+        2 => (1_usize..7).prop_map(Step::Delete),
+        1 => (any::<bool>(), any::<bool>(), retention())
+            .prop_map(|(keyed, timed, retention)| Step::Declare(keyed, timed, retention)),
+        1 => any::<prop::sample::Index>().prop_map(Step::Drop),
+        1 => Just(Step::Truncate),
     ]
+}
+
+/// A table and its model, and what is held of it.
+struct World {
+    table: Arc<Table>,
+    clock: Arc<ManualClock>,
+    model: Model,
+    has_times: bool,
+    holds: Vec<IndexHold>,
+}
+
+impl World {
+    fn step(&mut self, step: Step) {
+        let now_ms = self.table.snapshot().now_ms();
+        let before = self.table.schema();
+        match step {
+            Step::Append(rows) => self.append(rows, now_ms),
+            Step::Advance(ms) => self.clock.advance_ms(ms),
+            Step::Collect => {
+                let before = self.table.row_count();
+                assert_eq!(before - self.table.collect_expired(), self.table.row_count());
+            }
+            Step::Ensure(keys, timed) => {
+                let position = self.table.ensure_index(&keys, timed.then_some(T));
+                assert_eq!(self.table.ensure_index(&keys, timed.then_some(T)), position);
+            }
+            Step::Include(index, columns) => {
+                let present = before.indexes.iter().enumerate();
+                let present = present.filter(|(_, spec)| !spec.is_removed());
+                let present: Vec<usize> = present.map(|(at, _)| at).collect();
+                if !present.is_empty() {
+                    include::included(&self.table, *index.get(&present), &columns);
+                }
+            }
+            Step::Hold(keys, timed, retention, columns) => {
+                self.model.forget(&before.indexes, now_ms, |_| false);
+                let need = hold::need(&keys, timed.then_some(T), retention, &columns);
+                self.holds.push(hold::checked(&self.table, &need));
+            }
+            Step::Release(index) => {
+                if !self.holds.is_empty() {
+                    self.holds.swap_remove(index.index(self.holds.len()));
+                }
+            }
+            Step::Delete(multiple) => {
+                let is_deleted = |at: usize| at.is_multiple_of(multiple);
+                let expected = self.model.forget(&before.indexes, now_ms, is_deleted);
+                let deleted = self.table.delete(|row| {
+                    is_deleted(usize::try_from(row.get(V).as_i64().unwrap()).unwrap())
+                });
+                assert_eq!(deleted, expected);
+            }
+            Step::Declare(keyed, timed, retention) => {
+                self.model.forget(&before.indexes, now_ms, |_| false);
+                let keys: &[usize] = if keyed { &[K] } else { &[] };
+                let name = format!("declared_{}", self.model.rows.len());
+                let spec = index(&name, keys, timed.then_some(T), retention);
+                // Refused where the name is taken.
+                drop(self.table.add_declared_index(spec));
+            }
+            Step::Drop(index) => {
+                let declared: Vec<&IndexSpec> =
+                    before.indexes.iter().filter(|spec| spec.declared).collect();
+                if !declared.is_empty() {
+                    drop(self.table.drop_declared_index(&index.get(&declared).name));
+                }
+            }
+            Step::Truncate => {
+                self.table.truncate();
+                self.model.gone.fill(true);
+            }
+        }
+        check(&self.table, &self.model);
+    }
+
+    fn append(&mut self, rows: Vec<(Option<i32>, i64)>, now_ms: i64) {
+        let first = i64::try_from(self.model.rows.len()).unwrap();
+        let timed = |t: i64| (self.has_times || t % 5 != 0).then_some(t);
+        let rows: Vec<Plain> = (first..).zip(rows).map(|(v, (k, t))| (k, timed(t), v)).collect();
+        let appended = self.table.append(rows.iter().map(|row| datums(*row)));
+        assert_eq!(appended, Ok(u64::try_from(rows.len()).unwrap()));
+        self.model.push(rows.into_iter().map(|row| (row, now_ms)));
+    }
 }
 
 fn run(declared: Vec<IndexSpec>, steps: Vec<Step>) {
     let has_times = declared.iter().any(|spec| spec.event_time.is_some());
     let (table, clock) = table(declared, 5);
-    let mut model = Model::default();
-    for step in steps {
-        match step {
-            Step::Append(rows) => {
-                let now_ms = table.snapshot().now_ms();
-                let first = i64::try_from(model.rows.len()).unwrap();
-                let rows: Vec<Plain> = (first..)
-                    .zip(rows)
-                    .map(|(v, (k, t))| (k, (has_times || t % 5 != 0).then_some(t), v))
-                    .collect();
-                let appended = table.append(rows.iter().map(|row| datums(*row)));
-                assert_eq!(appended, Ok(u64::try_from(rows.len()).unwrap()));
-                model.rows.extend(rows.into_iter().map(|row| (row, now_ms)));
-            }
-            Step::Advance(ms) => clock.advance_ms(ms),
-            Step::Collect => {
-                let before = table.row_count();
-                assert_eq!(before - table.collect_expired(), table.row_count());
-            }
-            Step::Ensure(keys, timed) => {
-                let position = table.ensure_index(&keys, timed.then_some(T));
-                assert_eq!(table.ensure_index(&keys, timed.then_some(T)), position);
-            }
-            Step::Include(index, columns) => {
-                let indexes = table.schema().indexes.len();
-                if indexes > 0 {
-                    include::included(&table, index.index(indexes), &columns);
-                }
-            }
-        }
-        check(&table, &model);
+    let (table, model) = (Arc::new(table), Model::default());
+    let mut world = World { table, clock, model, has_times, holds: Vec::new() };
+    steps.into_iter().for_each(|step| world.step(step));
+    // What nobody holds is gone.
+    world.holds.clear();
+    check(&world.table, &world.model);
+    let schema = world.table.schema();
+    for (at, spec) in schema.indexes.iter().enumerate() {
+        assert!(world.table.holders(at).is_empty());
+        assert_eq!(spec.declared, world.table.declared_retention(at).is_some(), "{spec:?}");
     }
 }
 
@@ -296,6 +409,7 @@ fn a_dropped_index_goes_on_serving_what_the_others_keep() {
     let latest = index("latest", &[K], Some(T), Retention::Latest { latest: 1 });
     let ranged = index("ranged", &[V], Some(T), Retention::Absolute { ttl_ms: 10 });
     let (table, _clock) = table(vec![latest, ranged], 11);
+    assert_eq!(table.ensure_index(&[K], Some(T)), 0, "somebody reads through it");
     table.append(rows(0..4)).unwrap();
     let one = key(&[Datum::Int(1)]);
     assert_eq!(numbers(table.snapshot().rows_kept_by(0, &one)), [3]);

@@ -35,7 +35,7 @@ pub(crate) fn wanted(plan: &LogicalPlan, options: &DeployOptions) -> BTreeMap<In
         visit(node, &mut |key, retention| {
             let retention = with_bias(retention, options);
             let entry = wanted.entry(key).or_insert(retention);
-            *entry = merge(*entry, retention);
+            *entry = entry.union(retention);
         });
         Ok(TreeNodeRecursion::Continue)
     });
@@ -124,53 +124,6 @@ fn with_bias(retention: Retention, options: &DeployOptions) -> Retention {
     }
 }
 
-/// A retention that keeps every row that one of the two keeps.
-pub(crate) fn merge(left: Retention, right: Retention) -> Retention {
-    use Retention::{AbsAndLat, AbsOrLat, Absolute, Forever, Latest};
-    match (plain(left), plain(right)) {
-        (Forever, _) | (_, Forever) => Forever,
-        (Absolute { ttl_ms: l }, Absolute { ttl_ms: r } | AbsOrLat { ttl_ms: r, .. })
-        | (AbsOrLat { ttl_ms: l, .. }, Absolute { ttl_ms: r }) => Absolute { ttl_ms: l.max(r) },
-        (Latest { latest: l }, Latest { latest: r } | AbsOrLat { latest: r, .. })
-        | (AbsOrLat { latest: l, .. }, Latest { latest: r }) => Latest { latest: l.max(r) },
-        (Absolute { ttl_ms }, Latest { latest }) | (Latest { latest }, Absolute { ttl_ms }) => {
-            AbsAndLat { ttl_ms, latest }
-        }
-        (AbsAndLat { ttl_ms: l, latest }, Absolute { ttl_ms: r })
-        | (Absolute { ttl_ms: l }, AbsAndLat { ttl_ms: r, latest }) => {
-            AbsAndLat { ttl_ms: l.max(r), latest }
-        }
-        (AbsAndLat { ttl_ms, latest: l }, Latest { latest: r })
-        | (Latest { latest: l }, AbsAndLat { ttl_ms, latest: r }) => {
-            AbsAndLat { ttl_ms, latest: l.max(r) }
-        }
-        (AbsOrLat { ttl_ms: l, latest: m }, AbsOrLat { ttl_ms: r, latest: n }) => {
-            AbsOrLat { ttl_ms: l.max(r), latest: m.max(n) }
-        }
-        (
-            AbsAndLat { ttl_ms: l, latest: m },
-            AbsAndLat { ttl_ms: r, latest: n } | AbsOrLat { ttl_ms: r, latest: n },
-        )
-        | (AbsOrLat { ttl_ms: l, latest: m }, AbsAndLat { ttl_ms: r, latest: n }) => {
-            AbsAndLat { ttl_ms: l.max(r), latest: m.max(n) }
-        }
-    }
-}
-
-/// The same rule without components that say nothing.
-fn plain(retention: Retention) -> Retention {
-    match retention {
-        Retention::Absolute { ttl_ms: 0 }
-        | Retention::Latest { latest: 0 }
-        | Retention::AbsOrLat { ttl_ms: 0, latest: 0 }
-        | Retention::AbsAndLat { ttl_ms: 0, .. }
-        | Retention::AbsAndLat { latest: 0, .. } => Retention::Forever,
-        Retention::AbsOrLat { ttl_ms, latest: 0 } => Retention::Absolute { ttl_ms },
-        Retention::AbsOrLat { ttl_ms: 0, latest } => Retention::Latest { latest },
-        other => other,
-    }
-}
-
 /// Makes the indexes keep what is wanted of them. Where stored rows have no event time to go by,
 /// an index stays as it is, and the lint about retention says so.
 pub(crate) fn provide(
@@ -184,8 +137,8 @@ pub(crate) fn provide(
         let found = schema.find_index(&key.keys, key.event_time);
         match found.map(|at| (at, &schema.indexes[at])) {
             Some((at, index)) if index.declared => {
-                let merged = merge(index.retention, *retention);
-                if !options.skip_index_check && merged != plain(index.retention) {
+                let merged = index.retention.union(*retention);
+                if !options.skip_index_check && merged != index.retention.simplified() {
                     widen(table, at, merged);
                 }
             }
@@ -196,7 +149,7 @@ pub(crate) fn provide(
                     .indexes
                     .iter()
                     .filter(|index| index.declared && index.event_time == key.event_time);
-                let kept = alike.fold(*retention, |kept, index| merge(kept, index.retention));
+                let kept = alike.fold(*retention, |kept, index| kept.union(index.retention));
                 widen(table, at, kept);
             }
         }
@@ -215,7 +168,7 @@ fn shows_enough(schema: &TableSchema, key: &IndexKey, wanted: Retention) -> bool
     if declared.peek().is_none() {
         return true;
     }
-    declared.any(|index| match (plain(index.retention), wanted) {
+    declared.any(|index| match (index.retention.simplified(), wanted) {
         (Retention::Forever, _) => true,
         (
             Retention::Absolute { ttl_ms } | Retention::AbsAndLat { ttl_ms, .. },
@@ -223,64 +176,4 @@ fn shows_enough(schema: &TableSchema, key: &IndexKey, wanted: Retention) -> bool
         ) => index.event_time == key.event_time && ttl_ms >= wanted,
         _ => false,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use lockstep_row::Retention::{self, AbsAndLat, AbsOrLat, Absolute, Forever, Latest};
-
-    use super::merge;
-
-    #[track_caller]
-    fn check(left: Retention, right: Retention, expected: Retention) {
-        assert_eq!(merge(left, right), expected, "{left:?} with {right:?}");
-        assert_eq!(merge(right, left), expected, "{right:?} with {left:?}");
-    }
-
-    #[test]
-    fn a_merged_retention_keeps_what_either_keeps() {
-        let absolute = |ttl_ms| Absolute { ttl_ms };
-        let latest = |latest| Latest { latest };
-        let and = |ttl_ms, latest| AbsAndLat { ttl_ms, latest };
-        let or = |ttl_ms, latest| AbsOrLat { ttl_ms, latest };
-        check(absolute(1), absolute(2), absolute(2));
-        check(latest(1), latest(2), latest(2));
-        check(absolute(1), latest(2), and(1, 2));
-        check(absolute(1), or(2, 9), absolute(2));
-        check(latest(3), or(2, 9), latest(9));
-        check(absolute(5), and(2, 9), and(5, 9));
-        check(latest(5), and(2, 9), and(2, 9));
-        check(and(1, 8), or(2, 4), and(2, 8));
-        check(and(1, 8), and(2, 4), and(2, 8));
-        check(or(1, 8), or(2, 4), or(2, 8));
-        for other in [absolute(1), latest(1), and(1, 1), or(1, 1), Forever] {
-            check(other, Forever, Forever);
-            check(other, absolute(0), Forever);
-            check(other, and(0, 4), Forever);
-        }
-        check(absolute(1), or(2, 0), absolute(2));
-    }
-
-    #[test]
-    fn a_merged_retention_expires_only_what_both_expire() {
-        let all = [
-            Forever,
-            Absolute { ttl_ms: 3 },
-            Absolute { ttl_ms: 7 },
-            Latest { latest: 2 },
-            Latest { latest: 5 },
-            AbsAndLat { ttl_ms: 4, latest: 3 },
-            AbsOrLat { ttl_ms: 6, latest: 4 },
-            AbsOrLat { ttl_ms: 0, latest: 4 },
-        ];
-        for left in all {
-            for right in all {
-                for (event_time, n) in (0..10).flat_map(|time| (1..8).map(move |n| (time, n))) {
-                    let kept = |r: Retention| !r.is_expired(event_time, n, 10);
-                    let merged = kept(merge(left, right));
-                    assert!(merged || !(kept(left) || kept(right)), "{left:?} with {right:?}");
-                }
-            }
-        }
-    }
 }
