@@ -70,6 +70,8 @@ pub mod code {
     pub const INVALID_PARAMETER: &str = "22023";
     /// Text that is not a value of the wanted type.
     pub const INVALID_TEXT: &str = "22P02";
+    /// Text that is not a date or a time.
+    pub const INVALID_DATETIME: &str = "22007";
     /// A malformed row in a file.
     pub const BAD_COPY_FORMAT: &str = "22P04";
     /// A number outside the range of its type.
@@ -80,6 +82,8 @@ pub mod code {
     pub const NOT_NULL_VIOLATION: &str = "23502";
     /// A statement nested deeper, or longer, than the limit.
     pub const STATEMENT_TOO_COMPLEX: &str = "54001";
+    /// A value longer than the limit.
+    pub const VALUE_TOO_LARGE: &str = "54000";
     /// The memory budget is used up.
     pub const OUT_OF_MEMORY: &str = "53200";
     /// A file that does not exist.

@@ -8,20 +8,23 @@
 use std::cmp::Ordering;
 
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
-use lockstep_plan::{BindOptions, bind_constant};
+use lockstep_function::Compatibility;
+use lockstep_plan::{BindOptions, bind_constant, quoted_name, text_constant};
 use lockstep_row::{Arena, DataType, Datum, IndexSpec, RowView, TableSchema, Value};
-use lockstep_sql::ast::{BinaryOperator, Expr, ExprKind};
+use lockstep_sql::ast::{BinaryOperator, Expr, ExprKind, Ident};
 use lockstep_table::Table;
 
 use crate::literal::{Place, coerce};
 
-/// `column operator value`.
+/// `column operator value`; `column IS NULL` is an equality with NULL.
 #[derive(Debug)]
 struct Condition {
     column: usize,
     operator: BinaryOperator,
     value: Value,
     span: Span,
+    /// Whether no row can fulfil it: nothing compares with NULL.
+    is_never: bool,
 }
 
 /// Runs a DELETE and returns how many rows it removed.
@@ -36,6 +39,9 @@ pub(crate) fn delete(table: &Table, filter: Option<&Expr>, options: &BindOptions
     collect(filter, &schema, options, &mut conditions)?;
     check_repetition(&conditions, &schema)?;
     check_indexes(&conditions, &schema, filter.span)?;
+    if conditions.iter().any(|condition| condition.is_never) {
+        return Ok(0);
+    }
     let arena = Arena::new();
     Ok(table.delete(|row| conditions.iter().all(|condition| condition.holds(row, &arena))))
 }
@@ -47,12 +53,24 @@ fn collect(
     options: &BindOptions,
     conditions: &mut Vec<Condition>,
 ) -> Result<()> {
-    let ExprKind::Binary { operator, left, right } = &expr.kind else {
-        return not_a_condition(expr.span);
+    let (operator, left, right) = match &expr.kind {
+        ExprKind::Binary { operator, left, right } => (operator, left, right),
+        ExprKind::IsNull { operand, negated: false } => {
+            let ExprKind::Column(path) = &operand.kind else { return not_a_condition(expr.span) };
+            let column = find_column(path, schema, expr.span)?;
+            let (operator, value) = (BinaryOperator::Equal, Value::Null);
+            let condition = Condition { column, operator, value, span: expr.span, is_never: false };
+            conditions.push(condition);
+            return Ok(());
+        }
+        _ => return not_a_condition(expr.span),
     };
     if *operator == BinaryOperator::And {
         collect(left, schema, options, conditions)?;
         return collect(right, schema, options, conditions);
+    }
+    for side in [left, right] {
+        refuse_quoted_name(side, schema, options)?;
     }
     let (column, operator, constant) = match (&left.kind, &right.kind) {
         (ExprKind::Column(path), _) => (path, *operator, right),
@@ -70,17 +88,51 @@ fn collect(
     let Some(value) = bind_constant(constant, options).filter(|_| is_comparison) else {
         return not_a_condition(expr.span);
     };
-    let name = &column.last().expect("a name has at least one part").text;
-    let Some(position) = schema.find_column(name) else {
-        return Diagnostic::new(code::UNDEFINED_COLUMN, format!("column `{name}` does not exist"))
-            .at(expr.span)
-            .with_nearest(name, schema.columns.iter().map(|column| column.name.as_str()))
-            .err();
+    let column = find_column(column, schema, expr.span)?;
+    let is_standard = options.settings.compatibility == Compatibility::Standard;
+    let to = &schema.columns[column].data_type;
+    let value = match &value {
+        Value::String(text) if is_standard && is_read_from_text(to) => {
+            text_constant(text, to, options.settings, constant.span)?.0
+        }
+        value => {
+            let place = Place { column: &schema.columns[column].name, span: Some(constant.span) };
+            coerce(value, to, options.settings, &place)?
+        }
     };
-    let place = Place { column: name, span: Some(constant.span) };
-    let value = coerce(&value, &schema.columns[position].data_type, options.settings, &place)?;
-    conditions.push(Condition { column: position, operator, value, span: expr.span });
+    // OpenMLDB takes NULL for a key like any other.
+    let is_never = is_standard && value == Value::Null;
+    conditions.push(Condition { column, operator, value, span: expr.span, is_never });
     Ok(())
+}
+
+fn find_column(path: &[Ident], schema: &TableSchema, span: Span) -> Result<usize> {
+    let name = &path.last().expect("a name has at least one part").text;
+    if let Some(position) = schema.find_column(name) {
+        return Ok(position);
+    }
+    Diagnostic::new(code::UNDEFINED_COLUMN, format!("column `{name}` does not exist"))
+        .at(span)
+        .with_nearest(name, schema.columns.iter().map(|column| column.name.as_str()))
+        .err()
+}
+
+/// Whether a text constant takes this type when it is compared with it.
+fn is_read_from_text(data_type: &DataType) -> bool {
+    !matches!(data_type, DataType::String | DataType::Array(_) | DataType::Map(..))
+}
+
+/// A text in double quotes may be meant for a column.
+fn refuse_quoted_name(side: &Expr, schema: &TableSchema, options: &BindOptions) -> Result<()> {
+    match &side.kind {
+        ExprKind::QuotedText(text)
+            if options.settings.compatibility == Compatibility::Standard
+                && schema.find_column(text).is_some() =>
+        {
+            quoted_name(text, side.span).err()
+        }
+        _ => Ok(()),
+    }
 }
 
 fn not_a_condition<T>(span: Span) -> Result<T> {
@@ -180,7 +232,8 @@ fn check_ranges(conditions: &[Condition], schema: &TableSchema) -> Result<()> {
 }
 
 impl Condition {
-    /// `=` takes NULL for equal to NULL, as entity keys do; a range holds for no NULL.
+    /// NULL equals NULL here, as in entity keys (what it says of `= NULL` was settled before); a
+    /// range holds for no NULL.
     fn holds(&self, row: RowView<'_>, arena: &Arena) -> bool {
         let stored: Datum<'_> = row.get(self.column);
         let value = self.value.as_datum(arena);

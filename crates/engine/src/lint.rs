@@ -11,6 +11,7 @@ mod all_rows;
 mod clock;
 mod future_frame;
 mod integer_time;
+mod quoted_name;
 mod retention;
 mod ties;
 mod timeless_join;
@@ -56,6 +57,7 @@ pub const LINTS: &[Lint] = &[
     timeless_join::LINT,
     all_rows::LINT,
     clock::LINT,
+    quoted_name::LINT,
 ];
 
 /// What a query is looked at for.

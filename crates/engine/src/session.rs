@@ -167,7 +167,7 @@ impl Session {
         script: &str,
         parameters: &[Parameter],
     ) -> Result<Output> {
-        retried(|| self.attempt(parsed, script, parameters))
+        lockstep_host::with_large_stack(|| retried(|| self.attempt(parsed, script, parameters)))
     }
 
     /// Runs a statement against the catalog as it is; an error that says that the catalog has

@@ -20,6 +20,7 @@
 
 mod number;
 mod text;
+mod written;
 
 use std::sync::Arc;
 
@@ -37,6 +38,8 @@ pub use text::{
     Printer, parse_bool, parse_date, parse_double, parse_float, parse_integer, parse_timestamp,
     print_datum, write_datum,
 };
+
+pub use written::{TextError, read_constant};
 
 use crate::{
     Compatibility, Settings,

@@ -7,8 +7,10 @@ mod clock;
 pub mod disk;
 pub mod log;
 pub mod memory;
+mod stack;
 pub mod sync;
 mod thread;
 
 pub use clock::{Clock, ManualClock, SystemClock};
+pub use stack::with_large_stack;
 pub use thread::{JoinHandle, spawn};

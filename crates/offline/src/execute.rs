@@ -110,7 +110,7 @@ pub fn execute_each(
     options: &ExecuteOptions,
     consume: &mut dyn FnMut(RecordBatch) -> Result<()>,
 ) -> Result<()> {
-    let query = Query::new(plan, tables, options).map_err(|error| from_datafusion(&error))?;
+    let query = Query::new(plan, tables, options)?;
     let (sender, receiver) = mpsc::sync_channel(BATCHES_AHEAD);
     runtime()?.spawn(async move {
         let send = |batch| tokio::task::block_in_place(|| sender.send(batch).is_ok());
@@ -138,7 +138,7 @@ pub fn explain(
     tables: &dyn Tables,
     options: &ExecuteOptions,
 ) -> Result<String> {
-    let query = Query::new(plan, tables, options).map_err(|error| from_datafusion(&error))?;
+    let query = Query::new(plan, tables, options)?;
     let (sender, receiver) = mpsc::sync_channel(1);
     runtime()?.spawn(async move {
         let physical = query.state.query_planner().create_physical_plan(&query.plan, &query.state);
@@ -169,7 +169,12 @@ struct Query {
 }
 
 impl Query {
-    fn new(
+    fn new(plan: &LogicalPlan, tables: &dyn Tables, options: &ExecuteOptions) -> Result<Self> {
+        lockstep_host::with_large_stack(|| Self::optimised(plan, tables, options))
+            .map_err(|error| from_datafusion(&error))
+    }
+
+    fn optimised(
         plan: &LogicalPlan,
         tables: &dyn Tables,
         options: &ExecuteOptions,

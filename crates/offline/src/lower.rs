@@ -5,7 +5,13 @@
 //! the output schema follows the inputs, and a UNION source is projected to exactly the
 //! expressions of the windows over it, so that nothing depends on its column positions any more.
 
-use std::{cmp::Ordering, collections::HashMap, fmt, hash::Hash, sync::Arc};
+use std::{
+    cmp::Ordering,
+    collections::HashMap,
+    fmt,
+    hash::{Hash, Hasher},
+    sync::Arc,
+};
 
 use arrow::datatypes::FieldRef;
 use datafusion::{
@@ -62,19 +68,24 @@ fn join_in_order(plan: &LogicalPlan) -> Result<LogicalPlan> {
 
 type QualifiedField = (Option<TableReference>, FieldRef);
 
-/// What each column of an input is called in the output; outlives the pruning of columns.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Naming(Vec<(Column, QualifiedField)>);
+/// What each column of an input is called in the output; outlives the pruning of columns. Shared by
+/// the copies of a node that the optimiser makes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Naming(Arc<HashMap<Column, QualifiedField>>);
+
+/// The optimiser hashes the whole plan after each pass; the other parts of a node tell it apart.
+impl Hash for Naming {
+    fn hash<H: Hasher>(&self, _state: &mut H) {}
+}
 
 impl Naming {
     fn new<'a>(input: &DFSchema, output: impl Iterator<Item = QualifiedField> + 'a) -> Self {
-        Self(input.columns().into_iter().zip(output).collect())
+        Self(Arc::new(input.columns().into_iter().zip(output).collect()))
     }
 
     fn rename(&self, input: &DFSchema) -> Result<Vec<QualifiedField>> {
         let of = |column: Column| {
-            let found = self.0.iter().find(|(name, _)| *name == column);
-            found.map(|(_, field)| field.clone()).ok_or_else(|| {
+            self.0.get(&column).cloned().ok_or_else(|| {
                 internal_datafusion_err!("the input of an operator has a new column {column}")
             })
         };
@@ -267,7 +278,7 @@ impl UserDefinedLogicalNodeCore for BatchWindow {
 }
 
 /// LAST JOIN.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BatchLastJoin {
     /// The join, with the inputs and expressions as they are now; its schema is not maintained.
     pub(crate) join: LastJoin,
@@ -295,6 +306,15 @@ impl BatchLastJoin {
     /// The columns of both inputs, left first, under the names that `filter` uses.
     pub(crate) fn pair_schema(&self) -> &DFSchemaRef {
         &self.schema
+    }
+}
+
+/// Leaves out the schema, which grows with each join of a chain and follows from the inputs.
+impl Hash for BatchLastJoin {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let LastJoin { left, right, keys, order_by, time_bound, filter, schema: _ } = &self.join;
+        (left, right, keys).hash(state);
+        (order_by, time_bound, filter).hash(state);
     }
 }
 

@@ -40,6 +40,7 @@ mod progress;
 mod shared;
 mod source;
 mod trace;
+mod unrolled;
 mod whole;
 mod window;
 

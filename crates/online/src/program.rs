@@ -93,7 +93,16 @@ impl Program {
         batch: Arc<dyn BatchFallback>,
         options: Options,
     ) -> Result<Self> {
-        if whole::is_needed(plan, false) {
+        lockstep_host::with_large_stack(|| Self::compile_here(plan, tables, batch, options))
+    }
+
+    fn compile_here(
+        plan: &LogicalPlan,
+        tables: &dyn Tables,
+        batch: Arc<dyn BatchFallback>,
+        options: Options,
+    ) -> Result<Self> {
+        if whole::reads_all_rows(plan) {
             return Self::whole(plan, batch);
         }
         let mut compiler = Compiler::new(tables, RequestTable::of(plan), options);

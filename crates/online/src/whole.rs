@@ -32,7 +32,7 @@ use lockstep_row::{
 
 use crate::{
     materialise::{BatchFallback, MaterialisedRows},
-    trace,
+    trace, unrolled,
 };
 
 /// The mark: 1 for the request row and what came of it, 0 (or NULL) for everything else. Always
@@ -41,7 +41,7 @@ const MARK: &str = "__request";
 
 /// Whether each request for a plan runs it in batch mode, over all rows of its tables.
 pub fn reads_all_rows(plan: &LogicalPlan) -> bool {
-    is_needed(plan, false)
+    lockstep_host::with_large_stack(|| is_needed(plan, false) || unrolled::is_too_large(plan))
 }
 
 /// Whether a plan needs all rows to answer for one. `in_window` tells whether rows of the plan are

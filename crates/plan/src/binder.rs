@@ -8,7 +8,7 @@ use datafusion::{
         Expr, LogicalPlan, LogicalPlanBuilder, Projection, TableScanBuilder, TableSource,
     },
 };
-use lockstep_diagnostic::{Diagnostic, Result};
+use lockstep_diagnostic::{Diagnostic, Result, Span};
 use lockstep_function::Settings;
 use lockstep_row::{DataType, Value};
 
@@ -16,6 +16,7 @@ use crate::{
     Catalog, CatalogTable, Written,
     expression::ExprBinder,
     scope::{Qualifier, Scope, ScopeColumn},
+    size::{Size, Weight},
 };
 
 /// The state of binding one statement.
@@ -26,9 +27,20 @@ pub(crate) struct Binder<'a> {
     /// How often each internal name was handed out.
     names: RefCell<HashMap<String, usize>>,
     /// Common tables in force, innermost last.
-    pub(crate) common_tables: RefCell<Vec<(String, Relation)>>,
+    pub(crate) common_tables: RefCell<Vec<CommonTable>>,
     /// Windows and joins, noted as they are bound.
     pub(crate) written: RefCell<Written>,
+    /// How large the statement is by now.
+    pub(crate) size: Size,
+}
+
+/// A bound common table.
+#[derive(Debug)]
+pub(crate) struct CommonTable {
+    pub(crate) name: String,
+    pub(crate) relation: Relation,
+    /// What each use of it adds to the statement.
+    pub(crate) weight: Weight,
 }
 
 /// A bound FROM item or query: its plan and what its columns are called.
@@ -51,18 +63,13 @@ impl<'a> Binder<'a> {
             names: RefCell::default(),
             common_tables: RefCell::default(),
             written: RefCell::default(),
+            size: Size::default(),
         }
     }
 
     /// A name that no other column or relation of this statement has.
     pub(crate) fn unique(&self, wanted: &str) -> String {
-        let mut names = self.names.borrow_mut();
-        let count = names.entry(wanted.to_owned()).or_insert(0);
-        *count += 1;
-        match *count {
-            1 => wanted.to_owned(),
-            count => format!("{wanted}:{count}"),
-        }
+        unique_name(&mut self.names.borrow_mut(), wanted)
     }
 
     /// Binds expressions that may not hold aggregates.
@@ -73,6 +80,7 @@ impl<'a> Binder<'a> {
             parameters: self.parameters,
             aggregates: None,
             written: Some(&self.written),
+            size: &self.size,
         }
     }
 
@@ -84,6 +92,7 @@ impl<'a> Binder<'a> {
 
     /// The scan of a stored table under an alias.
     pub(crate) fn scan(&self, table: &Arc<CatalogTable>, alias: Option<&str>) -> Result<Relation> {
+        self.size.add(Weight::of_scan(table.schema.columns.len()), Span::default())?;
         let relation = self.unique(alias.unwrap_or(&table.name));
         let source: Arc<dyn TableSource> = Arc::<CatalogTable>::clone(table);
         let name = TableReference::bare(relation.as_str());
@@ -123,13 +132,13 @@ impl<'a> Binder<'a> {
     ) -> Result<Relation> {
         // Names are taken as they are: text would be parsed, and folded to lower case.
         let reference = TableReference::bare(relation);
+        self.size.add_expressions(items.len(), Span::default())?;
+        self.size.add_operators(1, Span::default())?;
         let mut used: HashMap<String, usize> = HashMap::new();
         let mut exprs = Vec::with_capacity(items.len());
         let mut columns = Vec::with_capacity(items.len());
         for (name, expr, data_type) in items {
-            let count = used.entry(name.clone()).or_insert(0);
-            *count += 1;
-            let internal = if *count == 1 { name.clone() } else { format!("{name}:{count}") };
+            let internal = unique_name(&mut used, &name);
             exprs.push(expr.alias_qualified(Some(reference.clone()), internal.as_str()));
             let column = Column::new(Some(reference.clone()), internal);
             columns.push(ScopeColumn { qualifier: None, origin: None, name, column, data_type });
@@ -173,6 +182,23 @@ impl Relation {
     pub(crate) fn filtered(self, predicate: Expr) -> Result<Self> {
         let plan = LogicalPlanBuilder::from(self.plan).filter(predicate).map_err(planning)?;
         Ok(Self { plan: plan.build().map_err(planning)?, scope: self.scope })
+    }
+}
+
+/// The wanted name, or one with a number behind it that was not handed out yet either. `names` has
+/// how often each name was wanted.
+fn unique_name(names: &mut HashMap<String, usize>, wanted: &str) -> String {
+    loop {
+        let count = names.entry(wanted.to_owned()).or_insert(0);
+        *count += 1;
+        if *count == 1 {
+            return wanted.to_owned();
+        }
+        let numbered = format!("{wanted}:{count}");
+        if !names.contains_key(&numbered) {
+            names.insert(numbered.clone(), 1);
+            return numbered;
+        }
     }
 }
 

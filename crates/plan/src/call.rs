@@ -1,6 +1,6 @@
-//! Calls: functions, operators, casts and comparisons, resolved by the library's declarations.
+//! Calls: functions, operators and casts, resolved by the library's declarations.
 
-use datafusion::logical_expr::{Expr, Operator};
+use datafusion::logical_expr::Expr;
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
 use lockstep_function::{
     AggregateFunction, Arguments, ScalarFunction, Settings, SignatureError, aggregate,
@@ -9,7 +9,10 @@ use lockstep_function::{
 use lockstep_row::{DataType, Value};
 use lockstep_sql::ast;
 
-use crate::expression::{Bound, binary, constant, scalar_value};
+use crate::{
+    comparison::{self, COMPARING},
+    expression::{Bound, constant, scalar_value},
+};
 
 /// Binds a call of a scalar function by its name.
 pub(crate) fn scalar(
@@ -19,6 +22,10 @@ pub(crate) fn scalar(
     span: Span,
 ) -> Result<Bound> {
     let function = scalars::find(name).expect("the caller found it");
+    let arguments = match COMPARING.contains(&function.name) {
+        true => comparison::agree_all(arguments, settings, span)?,
+        false => arguments,
+    };
     resolve(function, &format!("function `{name}`"), arguments, settings, span)
 }
 
@@ -93,53 +100,6 @@ pub(crate) fn cast(operand: Bound, to: &DataType, settings: Settings, span: Span
     Ok(Bound { expr, data_type: to.clone(), span })
 }
 
-/// Binds a comparison: natively where DataFusion's meaning is the dialect's (both sides of one
-/// type that is not a float, so that joins and filters are optimised), as our function elsewhere.
-pub(crate) fn comparison(
-    operator: Operator,
-    left: Bound,
-    right: Bound,
-    settings: Settings,
-    span: Span,
-) -> Result<Bound> {
-    let name = match operator {
-        Operator::Eq => "op_eq",
-        Operator::NotEq => "op_ne",
-        Operator::Lt => "op_lt",
-        Operator::LtEq => "op_le",
-        Operator::Gt => "op_gt",
-        _ => "op_ge",
-    };
-    let function = scalars::operator(name).expect("the comparisons are declared");
-    let types = [left.data_type.clone(), right.data_type.clone()];
-    let call = Arguments { types: &types, constants: &[None, None], settings: &settings };
-    let implementation = (function.resolve)(&call).map_err(|error| {
-        let shown = format!("operator {}", symbol(name));
-        let sides = [left.clone(), right.clone()];
-        Box::new(signature(&shown, &error, &sides, function.signature, span))
-    })?;
-    let native = match implementation.parameters.as_slice() {
-        [l, r] => l == r && !l.is_float() && is_native(l),
-        _ => false,
-    };
-    if !native {
-        return resolve(function, name, vec![left, right], settings, span);
-    }
-    let mut sides = cast_all(vec![left, right], &implementation.parameters, settings)?.into_iter();
-    let (left, right) = (sides.next(), sides.next());
-    let expr = binary(
-        left.expect("a comparison has two sides"),
-        operator,
-        right.expect("a comparison has two sides"),
-    );
-    Ok(Bound { expr, data_type: DataType::Bool, span })
-}
-
-/// Whether Arrow compares values of this type as the dialect does.
-fn is_native(data_type: &DataType) -> bool {
-    !matches!(data_type, DataType::Null | DataType::Array(_) | DataType::Map(..))
-}
-
 /// The type that the branches of a CASE meet in.
 pub(crate) fn common_type<'a>(types: impl Iterator<Item = &'a DataType>) -> DataType {
     casts::common_type(types).unwrap_or(DataType::String)
@@ -209,6 +169,10 @@ fn symbol(name: &str) -> &str {
         "op_le" => "<=",
         "op_gt" => ">",
         "op_ge" => ">=",
+        "op_between" => "BETWEEN",
+        "op_not_between" => "NOT BETWEEN",
+        "op_in" => "IN",
+        "op_case" => "CASE",
         "op_like" => "LIKE",
         "op_ilike" => "ILIKE",
         "op_rlike" => "RLIKE",

@@ -11,11 +11,11 @@ use datafusion::{
     logical_expr::{BinaryExpr, Case, Expr, Operator},
 };
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
-use lockstep_function::{Settings, scalar};
+use lockstep_function::{Compatibility, Settings, scalar};
 use lockstep_row::{DataType, Value};
 use lockstep_sql::ast::{self, BinaryOperator, ExprKind, LikeOperator, Literal, UnaryOperator};
 
-use crate::{ClockRead, Written, call, scope::Scope};
+use crate::{ClockRead, QuotedName, Written, call, comparison, scope::Scope, size::Size};
 
 /// A typed expression.
 #[derive(Debug, Clone)]
@@ -50,14 +50,18 @@ pub(crate) struct ExprBinder<'a> {
     pub(crate) aggregates: Option<&'a mut dyn Aggregates>,
     /// Where calls that read the clock are noted.
     pub(crate) written: Option<&'a RefCell<Written>>,
+    /// What counts the expressions of the statement.
+    pub(crate) size: &'a Size,
 }
 
 impl ExprBinder<'_> {
     /// Binds one expression.
     pub(crate) fn bind(&mut self, expr: &ast::Expr) -> Result<Bound> {
+        self.size.add_expressions(1, expr.span)?;
         let bound = match &expr.kind {
             ExprKind::Column(path) => return self.column(path, expr.span),
             ExprKind::Literal(value) => literal(value, expr.span)?,
+            ExprKind::QuotedText(text) => self.quoted_text(text, expr.span)?,
             ExprKind::Parameter(index) => self.parameter(*index, expr.span)?,
             ExprKind::Unary { operator, operand } => self.unary(*operator, operand, expr.span)?,
             ExprKind::Binary { .. } => return self.binary_chain(expr),
@@ -125,6 +129,29 @@ impl ExprBinder<'_> {
             Some(name) => self.scalar(name, Vec::new(), span),
             None => Err(missing),
         }
+    }
+
+    /// Binds a text in double quotes, which must not be the name of a column in scope.
+    fn quoted_text(&self, text: &str, span: Span) -> Result<(Expr, DataType)> {
+        if self.scope.has_name(text) {
+            self.note_quoted_name(text, span)?;
+        }
+        literal(&Literal::String(text.to_owned()), span)
+    }
+
+    /// Refuses a text in double quotes that is also a name, or notes it for the lints.
+    pub(crate) fn note_quoted_name(&self, text: &str, span: Span) -> Result<()> {
+        if self.settings.compatibility == Compatibility::Standard {
+            return Err(Box::new(quoted_name(text, span)));
+        }
+        if let Some(written) = self.written {
+            let noted = QuotedName { span, name: text.to_owned() };
+            let known = &mut written.borrow_mut().quoted_names;
+            if !known.contains(&noted) {
+                known.push(noted);
+            }
+        }
+        Ok(())
     }
 
     /// Binds a condition: any scalar type is true or false.
@@ -231,7 +258,7 @@ impl ExprBinder<'_> {
     }
 
     pub(crate) fn compare(&self, op: Operator, l: Bound, r: Bound, span: Span) -> Result<Bound> {
-        call::comparison(op, l, r, self.settings, span)
+        comparison::comparison(op, l, r, self.settings, span)
     }
 
     fn between(
@@ -244,6 +271,12 @@ impl ExprBinder<'_> {
     ) -> Result<Bound> {
         let operand = self.bind(operand)?;
         let (low, high) = (self.bind(low)?, self.bind(high)?);
+        if !self.may_copy(&operand, 2)? {
+            let name = if negated { "op_not_between" } else { "op_between" };
+            let ends = self.beside(&operand, vec![low, high], span)?;
+            let arguments = std::iter::once(operand).chain(ends).collect();
+            return call::operator(name, arguments, self.settings, span);
+        }
         let (below, above, both) = if negated {
             (Operator::Lt, Operator::Gt, Operator::Or)
         } else {
@@ -263,9 +296,15 @@ impl ExprBinder<'_> {
         span: Span,
     ) -> Result<Bound> {
         let operand = self.bind(operand)?;
+        let items = items.iter().map(|item| self.bind(item)).collect::<Result<Vec<_>>>()?;
+        if !self.may_copy(&operand, items.len())? {
+            let items = self.beside(&operand, items, span)?;
+            let arguments = std::iter::once(operand).chain(items).collect();
+            let bound = call::operator("op_in", arguments, self.settings, span)?;
+            return if negated { self.not(bound, span) } else { Ok(bound) };
+        }
         let mut level = Vec::with_capacity(items.len());
         for item in items {
-            let item = self.bind(item)?;
             level.push(self.compare(Operator::Eq, operand.clone(), item, span)?.expr);
         }
         while level.len() > 1 {
@@ -284,6 +323,21 @@ impl ExprBinder<'_> {
         if negated { self.not(bound, span) } else { Ok(bound) }
     }
 
+    /// Whether an operand is small enough to be copied into so many comparisons, which it then is.
+    fn may_copy(&self, operand: &Bound, count: usize) -> Result<bool> {
+        let Some(size) = comparison::small_size(operand) else { return Ok(false) };
+        self.size.add_expressions(size.saturating_mul(count), operand.span)?;
+        Ok(true)
+    }
+
+    /// Gives the text constants that an operand is compared with its type.
+    fn beside(&self, operand: &Bound, others: Vec<Bound>, span: Span) -> Result<Vec<Bound>> {
+        let agreed = others
+            .into_iter()
+            .map(|other| Ok(comparison::agree(operand.shape(), other, self.settings, span)?.1));
+        agreed.collect()
+    }
+
     fn case(
         &mut self,
         operand: Option<&ast::Expr>,
@@ -295,14 +349,10 @@ impl ExprBinder<'_> {
         let mut conditions = Vec::new();
         let mut results = Vec::new();
         for (when, then) in branches {
-            let condition = match &operand {
-                Some(operand) => {
-                    let when = self.bind(when)?;
-                    self.compare(Operator::Eq, operand.clone(), when, span)?
-                }
+            conditions.push(match &operand {
+                Some(_) => self.bind(when)?,
                 None => self.condition(when)?,
-            };
-            conditions.push(condition.expr);
+            });
             results.push(self.bind(then)?);
         }
         if let Some(otherwise) = otherwise {
@@ -311,11 +361,26 @@ impl ExprBinder<'_> {
         let to = call::common_type(results.iter().map(|result| &result.data_type));
         let mut results = results
             .into_iter()
-            .map(|result| call::cast(result, &to, self.settings, span).map(|r| Box::new(r.expr)))
+            .map(|result| call::cast(result, &to, self.settings, span))
             .collect::<Result<Vec<_>>>()?;
-        let else_expr = otherwise.and_then(|_| results.pop());
-        let when_then_expr = conditions.into_iter().map(Box::new).zip(results).collect();
-        let case = Case { expr: None, when_then_expr, else_expr };
+        let conditions = match operand {
+            None => conditions,
+            Some(operand) if self.may_copy(&operand, conditions.len())? => conditions
+                .into_iter()
+                .map(|when| self.compare(Operator::Eq, operand.clone(), when, span))
+                .collect::<Result<_>>()?,
+            Some(operand) => {
+                let values = self.beside(&operand, conditions, span)?;
+                let otherwise = otherwise.and_then(|_| results.pop());
+                let pairs = values.into_iter().zip(results).flat_map(|(when, then)| [when, then]);
+                let arguments = std::iter::once(operand).chain(pairs).chain(otherwise).collect();
+                return call::operator("op_case", arguments, self.settings, span);
+            }
+        };
+        let else_expr = otherwise.and_then(|_| results.pop()).map(|bound| Box::new(bound.expr));
+        let boxed = |bound: Bound| Box::new(bound.expr);
+        let when_then_expr = conditions.into_iter().map(boxed).zip(results.into_iter().map(boxed));
+        let case = Case { expr: None, when_then_expr: when_then_expr.collect(), else_expr };
         Ok(Bound { expr: Expr::Case(case), data_type: to, span })
     }
 
@@ -418,6 +483,22 @@ impl ExprBinder<'_> {
         }
         bound
     }
+}
+
+impl Bound {
+    /// The type and the place without the expression, which may be large.
+    fn shape(&self) -> Self {
+        let expr = Expr::Literal(ScalarValue::Null, None);
+        Self { expr, data_type: self.data_type.clone(), span: self.span }
+    }
+}
+
+/// The error of a text in double quotes that is also the name of a column.
+pub fn quoted_name(text: &str, span: Span) -> Diagnostic {
+    let message = format!("\"{text}\" is a text, and also the name of a column");
+    Diagnostic::new(code::AMBIGUOUS_COLUMN, message)
+        .at(span)
+        .with_hint(format!("Write '{text}' for the text, or `{text}` for the column."))
 }
 
 /// Builds a native binary expression.

@@ -56,6 +56,7 @@ impl Binder<'_> {
             TableRef::Join(join) if join.kind == JoinKind::Last => {
                 let mut left = self.from(Some(&join.left))?;
                 let right = self.relation(&join.right)?;
+                self.size.add_operators(1, join.span)?;
                 let pending = self.last_join(&left.scope, right, join)?;
                 left.scope = left.scope.join(&pending.right.scope);
                 left.joins.push(pending);
@@ -87,9 +88,10 @@ impl Binder<'_> {
     fn table(&self, name: &ast::ObjectName, alias: Option<&ast::Ident>) -> Result<Relation> {
         if name.database.is_none() {
             let tables = self.common_tables.borrow();
-            let found = tables.iter().rev().find(|(table, _)| *table == name.name.text);
-            if let Some((_, relation)) = found {
-                let relation = relation.clone();
+            let found = tables.iter().rev().find(|table| table.name == name.name.text);
+            if let Some(table) = found {
+                let relation = table.relation.clone();
+                self.size.add(table.weight, name.name.span)?;
                 drop(tables);
                 return self.common_table(relation, alias.unwrap_or(&name.name));
             }
@@ -115,6 +117,7 @@ impl Binder<'_> {
     fn plain_join(&self, join: &ast::Join) -> Result<Relation> {
         let left = self.relation(&join.left)?;
         let right = self.relation(&join.right)?;
+        self.size.add_operators(1, join.span)?;
         let scope = left.scope.join(&right.scope);
         let on = match &join.on {
             Some(on) => Some(self.scalar_binder(&scope).condition(on)?.expr),

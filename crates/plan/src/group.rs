@@ -1,5 +1,7 @@
 //! GROUP BY: aggregates over groups, and what a select list may say above them.
 
+use std::collections::HashSet;
+
 use datafusion::{
     common::{
         Column,
@@ -8,11 +10,12 @@ use datafusion::{
     logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder},
 };
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
-use lockstep_function::{aggregate, scalar, udf};
+use lockstep_function::{Compatibility, aggregate, scalar, udf};
 use lockstep_sql::ast::{self, ExprKind, Over};
 
 use crate::{
     binder::{Binder, planning},
+    call,
     expression::{Aggregates, Bound},
     scope::Scope,
     window_calls::bind_aggregate,
@@ -24,6 +27,8 @@ pub(crate) struct GroupCalls<'a> {
     binder: &'a Binder<'a>,
     keys: Vec<Bound>,
     calls: Vec<Expr>,
+    /// Names that a column of the groups may not have without a table before it.
+    taken: HashSet<String>,
 }
 
 /// The plan with the groups, and what the expressions above it turn into.
@@ -34,8 +39,9 @@ pub(crate) struct Grouped {
 }
 
 impl<'a> GroupCalls<'a> {
-    pub(crate) fn new(binder: &'a Binder<'a>, keys: Vec<Bound>) -> Self {
-        Self { binder, keys, calls: Vec::new() }
+    pub(crate) fn new(binder: &'a Binder<'a>, keys: Vec<Bound>, scope: &Scope) -> Self {
+        let taken = scope.columns.iter().map(|column| column.column.name.clone()).collect();
+        Self { binder, keys, calls: Vec::new(), taken }
     }
 
     /// Whether there is neither a key nor an aggregate.
@@ -44,21 +50,29 @@ impl<'a> GroupCalls<'a> {
     }
 
     /// Groups the input.
-    pub(crate) fn group(self, input: LogicalPlan) -> Result<Grouped> {
-        for key in &self.keys {
-            if key.data_type.is_float() {
-                let message = format!("rows cannot be grouped by {}", key.data_type);
-                return Diagnostic::new(code::DATATYPE_MISMATCH, message).at(key.span).err();
-            }
-        }
+    pub(crate) fn group(mut self, input: LogicalPlan) -> Result<Grouped> {
         let mut keys: Vec<Expr> = Vec::new();
-        for key in self.keys {
-            if !keys.contains(&key.expr) {
-                keys.push(key.expr);
+        let mut grouped: Vec<Expr> = Vec::new();
+        for key in std::mem::take(&mut self.keys) {
+            if keys.contains(&key.expr) {
+                continue;
             }
+            keys.push(key.expr.clone());
+            let (settings, span) = (self.binder.settings, key.span);
+            if key.data_type.is_float() && settings.compatibility == Compatibility::OpenMldb {
+                let message = format!("rows cannot be grouped by {}", key.data_type);
+                return Diagnostic::new(code::DATATYPE_MISMATCH, message).at(span).err();
+            }
+            let key = match key.data_type.is_float() {
+                // The two zeros are one group, and so are all NaNs.
+                true => call::operator("op_group_key", vec![key], settings, span)?,
+                false => key,
+            };
+            let is_column = matches!(key.expr, Expr::Column(_));
+            grouped.push(if is_column { key.expr } else { self.named(key.expr) });
         }
         let plan = LogicalPlanBuilder::from(input)
-            .aggregate(keys.clone(), self.calls)
+            .aggregate(grouped, self.calls)
             .and_then(LogicalPlanBuilder::build)
             .map_err(planning)?;
         let mut columns = plan.schema().columns().into_iter();
@@ -102,6 +116,25 @@ impl Grouped {
     }
 }
 
+impl GroupCalls<'_> {
+    /// Gives an expression over the groups a name of its own: `count(*)` and `count(true)` would
+    /// have the same, and a column of FROM may be called like either.
+    fn named(&mut self, expr: Expr) -> Expr {
+        let name = expr.schema_name().to_string();
+        if self.taken.insert(name.clone()) {
+            return expr;
+        }
+        let mut number = self.taken.len();
+        loop {
+            let numbered = format!("{name} {number}");
+            if self.taken.insert(numbered.clone()) {
+                return expr.alias(numbered);
+            }
+            number += 1;
+        }
+    }
+}
+
 impl Aggregates for GroupCalls<'_> {
     fn takes(&self, over: Option<&Over>) -> bool {
         over.is_none()
@@ -124,10 +157,8 @@ impl Aggregates for GroupCalls<'_> {
         let known = self.calls.iter().position(|other| *other == expr);
         let position = known.unwrap_or(self.calls.len());
         if known.is_none() {
-            // `count(*)` and `count(true)` are two calls of one name; a plan's names are unique.
-            let name = expr.schema_name().to_string();
-            let is_taken = self.calls.iter().any(|other| other.schema_name().to_string() == name);
-            self.calls.push(if is_taken { expr.alias(format!("{name} {position}")) } else { expr });
+            let expr = self.named(expr);
+            self.calls.push(expr);
         }
         Ok(Bound { expr: Expr::Column(placeholder(position)), data_type: aggregate.returns, span })
     }
@@ -201,6 +232,7 @@ pub(crate) fn has_group_aggregate(expr: &ast::Expr) -> bool {
             ExprKind::Array { items, .. } => stack.extend(items),
             ExprKind::Column(_)
             | ExprKind::Literal(_)
+            | ExprKind::QuotedText(_)
             | ExprKind::Parameter(_)
             | ExprKind::SubQuery { .. } => {}
         }

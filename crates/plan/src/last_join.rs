@@ -13,7 +13,7 @@ use lockstep_sql::ast::{self, BinaryOperator, ExprKind};
 use crate::{
     CatalogTable, LastJoin, TimeBound,
     binder::{Binder, Relation, planning},
-    call,
+    call, comparison,
     expression::{Bound, binary},
     scope::Scope,
     written::WrittenJoin,
@@ -156,8 +156,9 @@ impl Binder<'_> {
             (Side::Right, Side::Left) => (r, l),
             _ => return Ok(None),
         };
+        let (l, r) = comparison::agree(l, r, self.settings, part.span)?;
         // Refuses the pairs of types that the operator refuses.
-        call::comparison(Operator::Eq, l.clone(), r.clone(), self.settings, part.span)?;
+        comparison::comparison(Operator::Eq, l.clone(), r.clone(), self.settings, part.span)?;
         if l.data_type.is_float() || r.data_type.is_float() {
             return Ok(None);
         }

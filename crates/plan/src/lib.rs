@@ -12,7 +12,8 @@
 //!
 //! Native expressions: `Column`, `Literal`, `Alias`, `BinaryExpr` with AND, OR and the six
 //! comparisons (both sides of one type, never FLOAT or DOUBLE), `Not`, `IsNull`, `IsNotNull`,
-//! `Case` (searched). Everything else is a `ScalarFunction` whose UDF is a
+//! `Case` (searched). BETWEEN, IN and the simple CASE are written out in these while their operand
+//! is small, and are one call otherwise, so that no operand is computed twice. Everything else is a `ScalarFunction` whose UDF is a
 //! `lockstep_function::udf::ScalarUdf`.
 //!
 //! Arrow types are the images of the dialect's types under `lockstep_row::arrow`.
@@ -20,6 +21,7 @@
 mod binder;
 mod call;
 mod catalog;
+mod comparison;
 mod expression;
 mod feature;
 mod from;
@@ -31,13 +33,16 @@ mod node;
 mod query;
 mod scope;
 mod select;
+mod size;
 mod window;
 mod window_calls;
 mod written;
 
 pub use catalog::{Catalog, CatalogTable};
-pub use expression::type_of;
+pub use comparison::text_constant;
+pub use expression::{quoted_name, type_of};
 pub use from::find_table;
 pub use node::{AggregateCall, Frame, LastJoin, TimeBound, Window, WindowAggregate, WindowGroup};
 pub use query::{BindOptions, BoundQuery, bind, bind_constant};
-pub use written::{ClockRead, Written, WrittenCall, WrittenJoin, WrittenWindow};
+pub use size::{EXPRESSIONS_MAX, PLAN_HEIGHT_MAX, PLAN_OPERATORS_MAX};
+pub use written::{ClockRead, QuotedName, Written, WrittenCall, WrittenJoin, WrittenWindow};

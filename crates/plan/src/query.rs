@@ -1,16 +1,16 @@
 //! Queries: WITH, set operations, ORDER BY and LIMIT around SELECT.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Union};
-use lockstep_diagnostic::{Diagnostic, Result, code};
+use lockstep_diagnostic::{Diagnostic, Result, Span, code};
 use lockstep_function::Settings;
 use lockstep_row::{DataType, Value};
 use lockstep_sql::ast::{self, SetExpr};
 
 use crate::{
     Catalog, CatalogTable, Written,
-    binder::{Binder, Relation, planning},
+    binder::{Binder, CommonTable, Relation, planning},
 };
 
 /// A query with its names resolved and its types known.
@@ -44,6 +44,14 @@ pub fn bind(
     catalog: &dyn Catalog,
     options: &BindOptions,
 ) -> Result<BoundQuery> {
+    lockstep_host::with_large_stack(|| bind_query(query, catalog, options))
+}
+
+fn bind_query(
+    query: &ast::Query,
+    catalog: &dyn Catalog,
+    options: &BindOptions,
+) -> Result<BoundQuery> {
     let binder = Binder::new(catalog, options.settings, &options.parameters);
     let relation = binder.query(query)?;
     let columns = relation.scope.columns.into_iter().map(|c| (c.name, c.data_type)).collect();
@@ -56,30 +64,36 @@ pub fn bind(
 /// Binds a constant expression, such as a value of INSERT or a DEFAULT, and casts it to a type.
 /// `None` where the expression is not a literal, a signed literal or NULL.
 pub fn bind_constant(expr: &ast::Expr, options: &BindOptions) -> Option<Value> {
-    let scope = crate::scope::Scope::default();
+    let (scope, size) = (crate::scope::Scope::default(), crate::size::Size::default());
     let mut binder = crate::expression::ExprBinder {
         scope: &scope,
         settings: options.settings,
         parameters: &options.parameters,
         aggregates: None,
         written: None,
+        size: &size,
     };
-    let bound = binder.bind(expr).ok()?;
+    let bound = lockstep_host::with_large_stack(|| binder.bind(expr)).ok()?;
     crate::expression::constant(&bound.expr)
 }
 
 impl Binder<'_> {
     /// Binds a query, with its common tables in force.
     pub(crate) fn query(&self, query: &ast::Query) -> Result<Relation> {
+        self.size.beside(|| self.query_inside(query))
+    }
+
+    fn query_inside(&self, query: &ast::Query) -> Result<Relation> {
         let outer = self.common_tables.borrow().len();
-        for (position, table) in query.with.iter().enumerate() {
-            let duplicate = |other: &ast::CommonTable| other.name.text == table.name.text;
-            if query.with[..position].iter().any(duplicate) {
+        let mut names = HashSet::new();
+        for table in &query.with {
+            if !names.insert(&table.name.text) {
                 let message = format!("`{}` is defined twice in WITH", table.name.text);
                 return Diagnostic::new(code::DUPLICATE_OBJECT, message).at(table.name.span).err();
             }
-            let relation = self.query(&table.query)?;
-            self.common_tables.borrow_mut().push((table.name.text.clone(), relation));
+            let (relation, weight) = self.size.weighed(|| self.query(&table.query))?;
+            let name = table.name.text.clone();
+            self.common_tables.borrow_mut().push(CommonTable { name, relation, weight });
         }
         let result = self.body(query);
         self.common_tables.borrow_mut().truncate(outer);
@@ -95,6 +109,7 @@ impl Binder<'_> {
             }
         };
         let Some(limit) = &query.limit else { return Ok(relation) };
+        self.size.add_operators(1, limit.span)?;
         let count = usize::try_from(limit.count).unwrap_or(usize::MAX);
         let builder = LogicalPlanBuilder::from(relation.plan).limit(0, Some(count));
         let plan = builder.and_then(LogicalPlanBuilder::build).map_err(planning)?;
@@ -137,6 +152,7 @@ impl Binder<'_> {
             )
             .err();
         }
+        self.size.add_operators(if all { 1 } else { 2 }, Span::default())?;
         let relation = self.unique("union");
         let mut plans = Vec::with_capacity(sources.len());
         let mut scope = None;

@@ -62,6 +62,11 @@ impl Scope {
         Ok(first)
     }
 
+    /// Whether some column has this name.
+    pub(crate) fn has_name(&self, name: &str) -> bool {
+        self.columns.iter().any(|column| column.name == name)
+    }
+
     /// The columns that `qualifier.*` stands for.
     pub(crate) fn of_table(&self, database: Option<&str>, table: &str) -> Vec<&ScopeColumn> {
         let is_of = |qualifier: &Qualifier| {

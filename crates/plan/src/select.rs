@@ -3,7 +3,10 @@
 use std::collections::HashSet;
 
 use datafusion::{
-    common::Column,
+    common::{
+        Column,
+        tree_node::{TreeNode, TreeNodeRecursion},
+    },
     logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, SortExpr},
 };
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
@@ -27,6 +30,7 @@ impl Binder<'_> {
     pub(crate) fn select(&self, select: &Select, order_by: &[ast::OrderBy]) -> Result<Relation> {
         unique_windows(&select.windows)?;
         let from = self.from(select.from.as_ref())?;
+        self.size.add_operators(operators(select, order_by), select.span)?;
         let exprs = select.items.iter().filter_map(|item| match item {
             SelectItem::Expr { expr, .. } => Some(expr),
             SelectItem::Star { .. } => None,
@@ -75,7 +79,7 @@ impl Binder<'_> {
         let scope = input.scope.clone();
         let aliases = &select.items;
         let keys = select.group_by.iter().map(|key| self.group_key(key, &scope, aliases));
-        let mut calls = GroupCalls::new(self, keys.collect::<Result<_>>()?);
+        let mut calls = GroupCalls::new(self, keys.collect::<Result<_>>()?, &scope);
         let items = self.items(&select.items, &scope, &mut calls)?;
         let having = match &select.having {
             Some(having) => Some(self.with_aggregates(&scope, &mut calls).condition(having)?.expr),
@@ -120,6 +124,11 @@ impl Binder<'_> {
             if let Some(SelectItem::Expr { expr, .. }) = item {
                 return self.scalar_binder(scope).bind(expr);
             }
+        }
+        if let ExprKind::QuotedText(text) = &key.kind
+            && items.iter().any(|item| is_alias(item, text))
+        {
+            self.scalar_binder(scope).note_quoted_name(text, key.span)?;
         }
         let bound = self.scalar_binder(scope).bind(key);
         let (Err(_), ExprKind::Column(path)) = (&bound, &key.kind) else { return bound };
@@ -197,6 +206,11 @@ impl Binder<'_> {
     ) -> Result<Vec<SortExpr>> {
         let mut keys = Vec::new();
         for order in order_by {
+            if let ExprKind::QuotedText(text) = &order.expr.kind
+                && items.iter().any(|(name, ..)| name == text)
+            {
+                self.scalar_binder(scope).note_quoted_name(text, order.expr.span)?;
+            }
             let item = match (ordinal(&order.expr), &order.expr.kind) {
                 (Some(position), _) => position.checked_sub(1).and_then(|at| items.get(at)),
                 (None, ExprKind::Column(path)) if path.len() == 1 => {
@@ -205,7 +219,10 @@ impl Binder<'_> {
                 _ => None,
             };
             let expr = match item {
-                Some((_, expr, _)) => expr.clone(),
+                Some((_, expr, _)) => {
+                    self.size.add_expressions(expression_count(expr), order.expr.span)?;
+                    expr.clone()
+                }
                 None => self.with_aggregates(scope, aggregates).bind(&order.expr)?.expr,
             };
             keys.push(sort_key(expr, order.descending));
@@ -230,6 +247,19 @@ impl Binder<'_> {
     }
 }
 
+/// The operators of a SELECT above its FROM and below its projection, at most.
+fn operators(select: &Select, order_by: &[ast::OrderBy]) -> usize {
+    let clauses = [
+        select.distinct,
+        select.filter.is_some(),
+        !select.group_by.is_empty(),
+        select.having.is_some(),
+        !order_by.is_empty(),
+    ];
+    // The windows above the joins and those below.
+    clauses.iter().filter(|clause| **clause).count() + 2
+}
+
 /// NULLs come last in ascending order and first in descending order, as in PostgreSQL.
 fn sort_key(expr: Expr, descending: bool) -> SortExpr {
     SortExpr { expr, asc: !descending, nulls_first: descending }
@@ -241,6 +271,10 @@ fn sorted(plan: LogicalPlan, keys: Vec<SortExpr>) -> Result<LogicalPlan> {
     }
     let builder = LogicalPlanBuilder::from(plan).sort(keys).map_err(planning)?;
     builder.build().map_err(planning)
+}
+
+fn is_alias(item: &SelectItem, name: &str) -> bool {
+    matches!(item, SelectItem::Expr { alias: Some(alias), .. } if alias.text == name)
 }
 
 fn ordinal(expr: &ast::Expr) -> Option<usize> {
@@ -289,6 +323,15 @@ fn unique_windows(windows: &[ast::NamedWindow]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+fn expression_count(expr: &Expr) -> usize {
+    let mut count = 0;
+    let counted = expr.apply(|_| {
+        count += 1;
+        Ok(TreeNodeRecursion::Continue)
+    });
+    counted.map_or(usize::MAX, |_| count)
 }
 
 /// Whether an expression looks at no column outside `columns`.

@@ -1,5 +1,7 @@
 //! Windows: the WINDOW clause and OVER, with the rules a definition must keep.
 
+use std::collections::HashMap;
+
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
 use lockstep_row::DataType;
 use lockstep_sql::ast::{self, BoundKind, FrameUnit, WindowAttribute};
@@ -29,10 +31,10 @@ impl Binder<'_> {
     pub(crate) fn window(
         &self,
         spec: &ast::WindowSpec,
-        named: &[ast::NamedWindow],
+        named: &NamedWindows<'_>,
         scopes: [&Scope; 2],
     ) -> Result<BoundWindow> {
-        let spec = &extended(spec, named, 0)?;
+        let spec = &extended(spec, named)?;
         if spec.partition_by.is_empty() {
             return windowing("a window needs PARTITION BY", spec.span);
         }
@@ -110,19 +112,33 @@ impl Binder<'_> {
     }
 }
 
-/// Resolves the window that `spec` extends.
-fn extended(
-    spec: &ast::WindowSpec,
-    named: &[ast::NamedWindow],
-    depth: usize,
-) -> Result<ast::WindowSpec> {
-    let Some(base) = &spec.base else { return Ok(spec.clone()) };
-    let found = find_window(base, named)?;
-    if depth > named.len() {
-        return windowing("window definitions extend each other in a circle", base.span);
+/// How many windows may extend each other in a row.
+const EXTENSIONS_MAX: usize = 64;
+
+/// Resolves the windows that `spec` extends.
+fn extended(spec: &ast::WindowSpec, named: &NamedWindows<'_>) -> Result<ast::WindowSpec> {
+    let mut chain = vec![spec];
+    let mut top = spec;
+    while let Some(base) = &top.base {
+        top = &named.find(base)?.spec;
+        if chain.len() > named.by_name.len() {
+            return windowing("window definitions extend each other in a circle", base.span);
+        }
+        if chain.len() > EXTENSIONS_MAX {
+            let message = "too many windows extend each other";
+            return Diagnostic::new(code::STATEMENT_TOO_COMPLEX, message)
+                .with_detail(format!("The limit is {EXTENSIONS_MAX} in a row."))
+                .at(base.span)
+                .err();
+        }
+        chain.push(top);
     }
-    let mut result = extended(&found.spec, named, depth + 1)?;
-    let own = spec.clone();
+    let extend = |result: ast::WindowSpec, own: &ast::WindowSpec| extend(result, own.clone());
+    Ok(chain.into_iter().rev().fold(ast::WindowSpec::default(), extend))
+}
+
+/// A window with what another one adds to it or says instead.
+fn extend(mut result: ast::WindowSpec, own: ast::WindowSpec) -> ast::WindowSpec {
     if !own.partition_by.is_empty() {
         result.partition_by = own.partition_by;
     }
@@ -136,21 +152,32 @@ fn extended(
     result.max_size = own.max_size.or(result.max_size);
     result.attributes.extend(own.attributes);
     result.span = own.span;
-    Ok(result)
+    result
 }
 
-/// Finds a window of the WINDOW clause by name.
-pub(crate) fn find_window<'w>(
-    name: &ast::Ident,
-    named: &'w [ast::NamedWindow],
-) -> Result<&'w ast::NamedWindow> {
-    if let Some(window) = named.iter().find(|window| window.name.text == name.text) {
-        return Ok(window);
+/// The windows of a WINDOW clause, each found at once.
+#[derive(Debug)]
+pub(crate) struct NamedWindows<'w> {
+    by_name: HashMap<&'w str, &'w ast::NamedWindow>,
+}
+
+impl<'w> NamedWindows<'w> {
+    pub(crate) fn new(windows: &'w [ast::NamedWindow]) -> Self {
+        Self { by_name: windows.iter().map(|w| (w.name.text.as_str(), w)).collect() }
     }
-    Diagnostic::new(code::UNDEFINED_OBJECT, format!("window `{}` does not exist", name.text))
-        .at(name.span)
-        .with_nearest(&name.text, named.iter().map(|window| window.name.text.as_str()))
-        .err()
+
+    /// Finds a window by its name.
+    pub(crate) fn find(&self, name: &ast::Ident) -> Result<&'w ast::NamedWindow> {
+        if let Some(window) = self.by_name.get(name.text.as_str()) {
+            return Ok(window);
+        }
+        let mut names: Vec<&str> = self.by_name.keys().copied().collect();
+        names.sort_unstable();
+        Diagnostic::new(code::UNDEFINED_OBJECT, format!("window `{}` does not exist", name.text))
+            .at(name.span)
+            .with_nearest(&name.text, names)
+            .err()
+    }
 }
 
 fn max_size(spec: &ast::WindowSpec) -> Result<Option<u64>> {

@@ -24,14 +24,14 @@ use crate::{
     nested::{InnerCalls, IsSameWindow},
     scope::Scope,
     select::{column_set, uses_only},
-    window::{BoundWindow, find_window, windowing},
+    window::{BoundWindow, NamedWindows, windowing},
     written::{WrittenCall, WrittenWindow},
 };
 
 /// The windows of one SELECT and the calls over them.
 pub(crate) struct WindowCalls<'a> {
     binder: &'a Binder<'a>,
-    named: &'a [ast::NamedWindow],
+    named: NamedWindows<'a>,
     scope: Scope,
     /// The columns of the leftmost table, whose history the windows are.
     main: Scope,
@@ -69,7 +69,7 @@ impl<'a> WindowCalls<'a> {
     ) -> Result<Self> {
         let mut calls = Self {
             binder,
-            named,
+            named: NamedWindows::new(named),
             scope: from.scope.clone(),
             main: from.base.scope.clone(),
             groups: Vec::new(),
@@ -80,7 +80,8 @@ impl<'a> WindowCalls<'a> {
             whole_item: None,
         };
         for window in named {
-            let bound = binder.window(&window.spec, named, [&calls.main, &calls.scope])?;
+            let scopes = [&calls.main, &calls.scope];
+            let bound = binder.window(&window.spec, &calls.named, scopes)?;
             let place = calls.note(bound, Some(&window.name));
             calls.by_name.insert(window.name.text.clone(), place);
         }
@@ -122,12 +123,12 @@ impl<'a> WindowCalls<'a> {
     fn resolve(&mut self, over: &Over) -> Result<Place> {
         match over {
             Over::Named(name) => {
-                find_window(name, self.named)?;
+                self.named.find(name)?;
                 Ok(self.by_name[&name.text])
             }
             Over::Spec(spec) => {
                 let scopes = [&self.main, &self.scope];
-                let bound = self.binder.window(spec, self.named, scopes)?;
+                let bound = self.binder.window(spec, &self.named, scopes)?;
                 Ok(self.note(bound, None))
             }
         }
@@ -147,7 +148,7 @@ impl<'a> WindowCalls<'a> {
             arguments: arguments.clone(),
             frame: self.groups[place.group].window.window.frame,
         });
-        let output = self.binder.unique(&format!("{}()", aggregate.function.name));
+        let output = self.output_name(aggregate.function.name);
         let call = AggregateCall {
             function: aggregate.function,
             bound: aggregate.bound,
@@ -167,6 +168,16 @@ impl<'a> WindowCalls<'a> {
             }
         };
         Ok(Bound { expr: Expr::Column(Column::new_unqualified(output)), data_type: returns, span })
+    }
+
+    /// A name for a call's column that no column of FROM has, whatever the user calls those.
+    fn output_name(&self, function: &str) -> String {
+        loop {
+            let name = self.binder.unique(&format!("{function}()"));
+            if self.scope.columns.iter().all(|column| column.column.name != name) {
+                return name;
+            }
+        }
     }
 
     /// `lag(x, n)` as a whole select item counts rows before the current one, whatever the frame:

@@ -20,8 +20,20 @@ pub struct Written {
     pub joins: Vec<WrittenJoin>,
     /// Calls of functions whose value is the time at which they are computed.
     pub clock_reads: Vec<ClockRead>,
+    /// Texts in double quotes that are also the name of a column in scope. Without compatibility =
+    /// 'openmldb' they are refused.
+    pub quoted_names: Vec<QuotedName>,
     /// Where the query stands.
     pub span: Span,
+}
+
+/// A text in double quotes that reads like a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QuotedName {
+    /// Where it stands.
+    pub span: Span,
+    /// The text, which is the column's name.
+    pub name: String,
 }
 
 /// A call that reads the clock.

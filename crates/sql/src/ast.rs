@@ -37,6 +37,9 @@ pub enum ExprKind {
     Column(Vec<Ident>),
     /// A constant.
     Literal(Literal),
+    /// A text in double quotes, escapes resolved. Other systems take it for a name; what it is here
+    /// depends on the names in scope.
+    QuotedText(String),
     /// An anonymous `?`, numbered from 0 in the order of the text.
     Parameter(usize),
     /// `-a`, `NOT a`.
@@ -472,7 +475,7 @@ pub struct NamedWindow {
 }
 
 /// A window.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct WindowSpec {
     /// The window it extends.
     pub base: Option<Ident>,

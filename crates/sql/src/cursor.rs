@@ -154,7 +154,12 @@ impl<'a> Parser<'a> {
 
     // ---- Names ----
 
-    /// A name: in back-quotes, or a word that is not reserved.
+    /// Whether a token is a text in double quotes, which is a name where only a name can stand.
+    pub(crate) fn is_double_quoted(&self, token: Token) -> bool {
+        token.kind == Kind::String && self.text(token).starts_with('"')
+    }
+
+    /// A name: in back-quotes or double quotes, or a word that is not reserved.
     pub(crate) fn ident(&mut self) -> Result<Ident> {
         let token = self.peek();
         if token.kind == Kind::Word && keyword::is_reserved(self.text(token)) {
@@ -179,6 +184,7 @@ impl<'a> Parser<'a> {
         let text = match token.kind {
             Kind::Word => self.text(token).to_owned(),
             Kind::Quoted => literal::identifier(self.text(token)),
+            _ if self.is_double_quoted(token) => literal::string(self.text(token), token.start())?,
             _ => return self.unexpected().err(),
         };
         if text.is_empty() {
@@ -211,6 +217,7 @@ impl<'a> Parser<'a> {
         let token = self.peek();
         let is_alias = match token.kind {
             Kind::Quoted => true,
+            _ if self.is_double_quoted(token) => true,
             Kind::Word if self.nth_is_symbol(1, "(") => false,
             Kind::Word => !keyword::follows_item(self.text(token)),
             _ => false,

@@ -215,7 +215,9 @@ impl Parser<'_> {
         }
         let parameters = self.comma_list(|parser| {
             // A parameter may be called `const`; then its type follows, and nothing else.
-            let is_name = matches!(parser.peek_nth(2).kind, Kind::Word | Kind::Quoted);
+            let third = parser.peek_nth(2);
+            let is_name =
+                matches!(third.kind, Kind::Word | Kind::Quoted) || parser.is_double_quoted(third);
             let constant = is_name && parser.eat_word("CONST");
             let name = parser.ident()?;
             let data_type = parser.type_name()?;

@@ -16,7 +16,7 @@ use crate::ast::{
 };
 use crate::cursor::Parser;
 use crate::literal;
-use crate::token::Kind;
+use crate::token::{Kind, Token};
 
 /// How tight an operator binds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -346,10 +346,7 @@ impl Parser<'_> {
                 self.advance();
                 Ok(Expr { kind: ExprKind::Literal(literal::number(text, span)?), span })
             }
-            Kind::String => {
-                let (text, span) = self.string()?;
-                Ok(Expr { kind: ExprKind::Literal(Literal::String(text)), span })
-            }
+            Kind::String => self.quoted(token),
             Kind::Symbol if text == "(" => self.parenthesised(),
             Kind::Symbol if text == "[" => self.array(None, span.start),
             Kind::Symbol if text == "?" => {
@@ -364,6 +361,20 @@ impl Parser<'_> {
             Kind::Quoted => self.name(),
             Kind::Symbol | Kind::Rejected(_) | Kind::End => self.unexpected().err(),
         }
+    }
+
+    /// A text; in double quotes before a dot or a parenthesis, a name.
+    fn quoted(&mut self, token: Token) -> Result<Expr> {
+        let is_double = self.is_double_quoted(token);
+        if is_double && (self.nth_is_symbol(1, ".") || self.nth_is_symbol(1, "(")) {
+            return self.name();
+        }
+        let (text, span) = self.string()?;
+        let kind = match is_double {
+            true => ExprKind::QuotedText(text),
+            false => ExprKind::Literal(Literal::String(text)),
+        };
+        Ok(Expr { kind, span })
     }
 
     /// What starts with a bare word.

@@ -87,6 +87,7 @@ impl fmt::Display for Expr {
         match &self.kind {
             ExprKind::Column(parts) => separated(f, ".", parts),
             ExprKind::Literal(literal) => write!(f, "{literal}"),
+            ExprKind::QuotedText(text) => write_text(f, text),
             ExprKind::Parameter(_) => f.write_char('?'),
             ExprKind::Unary { operator, operand } => {
                 let (sign, loosest) = match operator {
@@ -198,12 +199,15 @@ impl fmt::Display for Literal {
             Self::BigInt(value) => write!(f, "{value}"),
             Self::Float(value) => write!(f, "{value:?}"),
             Self::Double(value) => write!(f, "{value:?}"),
-            Self::String(text) => {
-                write!(f, "'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"))
-            }
+            Self::String(text) => write_text(f, text),
             Self::Interval(interval) => write!(f, "{interval}"),
         }
     }
+}
+
+/// Writes a text in single quotes.
+fn write_text(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
+    write!(f, "'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"))
 }
 
 impl fmt::Display for Interval {

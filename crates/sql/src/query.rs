@@ -12,7 +12,7 @@ use crate::ast::{
 };
 use crate::cursor::Parser;
 use crate::literal;
-use crate::token::Kind;
+use crate::token::{Kind, Token};
 
 /// The ways to write a join, each with what it means.
 const JOINS: &[(&[&str], JoinKind)] = &[
@@ -162,9 +162,10 @@ impl Parser<'_> {
         if self.eat_symbol("*") {
             return Ok(SelectItem::Star { qualifier: None, span: self.span_from(start) });
         }
-        let is_name = |kind| matches!(kind, Kind::Word | Kind::Quoted);
-        let dotted =
-            |count| is_name(self.peek_nth(count).kind) && self.nth_is_symbol(count + 1, ".");
+        let is_name = |token: Token| {
+            matches!(token.kind, Kind::Word | Kind::Quoted) || self.is_double_quoted(token)
+        };
+        let dotted = |count| is_name(self.peek_nth(count)) && self.nth_is_symbol(count + 1, ".");
         let is_star =
             dotted(0) && (self.nth_is_symbol(2, "*") || (dotted(2) && self.nth_is_symbol(4, "*")));
         if is_star {

@@ -130,7 +130,7 @@ fn is_column(expr: &ast::Expr) -> bool {
 
 fn is_constant(expr: &ast::Expr) -> bool {
     match &expr.kind {
-        ExprKind::Literal(_) => true,
+        ExprKind::Literal(_) | ExprKind::QuotedText(_) => true,
         ExprKind::Unary { operand, .. } => is_constant(operand),
         _ => false,
     }

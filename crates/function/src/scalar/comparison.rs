@@ -1,7 +1,8 @@
 //! The operators `= != < <= > >=`, and the one notion of equality that functions share.
 //!
-//! Numbers and BOOLs compare after promotion, TIMESTAMP with TIMESTAMP, DATE with DATE, and a
-//! STRING with anything by comparing the texts byte by byte. Floats follow IEEE 754: NaN differs
+//! Numbers and BOOLs compare after promotion, TIMESTAMP with TIMESTAMP, DATE with DATE, and STRING
+//! with STRING byte by byte; when the session follows OpenMLDB, a STRING with anything, by its text.
+//! (A text that is written as a constant is read in the other side's type before it gets here.) Floats follow IEEE 754: NaN differs
 //! from everything, itself included, and the two zeros are equal.
 
 use std::cmp::Ordering;
@@ -33,7 +34,7 @@ pub(super) static OPERATORS: &[ScalarFunction] = &[
         "op_lt",
         "a < b → BOOL",
         "Whether `a` comes before `b`.",
-        &[("'2' < 10", "false"), ("2 < 10", "true")],
+        &[("2 < 10", "true"), ("'b' < 'a'", "false")],
         less
     ),
     operator!(
@@ -54,8 +55,15 @@ pub(super) static OPERATORS: &[ScalarFunction] = &[
         "op_ge",
         "a >= b → BOOL",
         "Whether `a` does not come before `b`.",
-        &[("date('2020-05-22') >= '2020-05-01'", "true")],
+        &[("date('2020-05-22') >= date('2020-05-01')", "true")],
         greater_or_equal
+    ),
+    operator!(
+        "op_group_key",
+        "op_group_key(a FLOAT or DOUBLE) → the type of `a`",
+        "What GROUP BY compares for a float: the two zeros are one, and so are all NaNs.",
+        &[("op_group_key(-0.0)", "0"), ("op_group_key(1.5)", "1.5")],
+        group_key
     ),
 ];
 
@@ -74,8 +82,12 @@ pub(super) fn comparison_types(
         (DataType::Array(_) | DataType::Map(_, _), _)
         | (_, DataType::Array(_) | DataType::Map(_, _)) => None,
         (DataType::Null, other) | (other, DataType::Null) => both(other),
-        (DataType::String, _) | (_, DataType::String) => both(&DataType::String),
         (left, right) if left == right => both(left),
+        (DataType::String, _) | (_, DataType::String)
+            if settings.compatibility == Compatibility::OpenMldb =>
+        {
+            both(&DataType::String)
+        }
         (DataType::Bool, other) | (other, DataType::Bool) if other.is_number() => both(other),
         (left, right) if left.is_number() && right.is_number() => {
             let is_float = |data_type: &DataType| *data_type == DataType::Float;
@@ -146,6 +158,26 @@ where
     }
     Ok(ScalarImplementation::new(parameters, DataType::Bool, move |arguments, _| {
         Some(Datum::Bool(holds(compare(arguments[0], arguments[1])?)))
+    }))
+}
+
+fn group_key(arguments: &Arguments<'_>) -> Resolved {
+    expect_count(arguments, 1, 1)?;
+    if !arguments.types[0].is_float() {
+        let message = format!("{} is not a float", arguments.types[0]);
+        return Err(SignatureError::Mismatch(message));
+    }
+    let form = |arguments: &[Datum<'_>]| match arguments[0] {
+        Datum::Float(value) if value.is_nan() => Some(Datum::Float(f32::NAN)),
+        Datum::Double(value) if value.is_nan() => Some(Datum::Double(f64::NAN)),
+        // Adding zero turns the negative one around, and changes nothing else.
+        Datum::Float(value) => Some(Datum::Float(value + 0.0)),
+        Datum::Double(value) => Some(Datum::Double(value + 0.0)),
+        _ => None,
+    };
+    let parameters = arguments.types.to_vec();
+    Ok(ScalarImplementation::new(parameters.clone(), parameters[0].clone(), move |given, _| {
+        form(given)
     }))
 }
 

@@ -10,7 +10,10 @@ use super::{
     comparison::{compare, comparison_types},
     signature::{ANY, BOOL, PLAIN, expect, expect_count},
 };
-use crate::cast::{common_type, is_nonzero};
+use crate::{
+    Compatibility, Settings,
+    cast::{common_type, is_nonzero},
+};
 
 macro_rules! conditional {
     ($name:literal, $aliases:expr, $signature:literal, $doc:literal, $examples:expr, $resolve:expr) => {
@@ -87,7 +90,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "minimum",
         &[],
         "minimum(a, b) → their common type",
-        "The smaller of two values; a STRING brings the other side to text. NULL where either is NULL.",
+        "The smaller of two values. NULL where either is NULL.",
         &[("minimum(2, 1)", "1"), ("minimum('b', 'a')", "a"), ("minimum(1, NULL)", "NULL")],
         minimum
     ),
@@ -95,8 +98,8 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "maximum",
         &[],
         "maximum(a, b) → their common type",
-        "The larger of two values; a STRING brings the other side to text. NULL where either is NULL.",
-        &[("maximum(2, 1.5)", "2"), ("maximum('10', 9)", "9")],
+        "The larger of two values. NULL where either is NULL.",
+        &[("maximum(2, 1.5)", "2"), ("maximum('a', 'b')", "b")],
         maximum
     ),
     conditional!(
@@ -260,9 +263,15 @@ fn nullif(arguments: &Arguments<'_>) -> Resolved {
     Ok(form.passing_nulls())
 }
 
-/// The type that `minimum` and its like compare and return: as operators promote, and STRING where
-/// one side is.
-fn ordered_type(left: &DataType, right: &DataType) -> Result<DataType, SignatureError> {
+/// The type that `minimum` and its like compare and return: as operators promote; when the session
+/// follows OpenMLDB, STRING where one side is.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "settings are passed as in `Arguments`")]
+fn ordered_type(
+    left: &DataType,
+    right: &DataType,
+    settings: &Settings,
+) -> Result<DataType, SignatureError> {
+    let by_text = settings.compatibility == Compatibility::OpenMldb;
     let is_text = |data_type: &DataType| *data_type == DataType::String;
     let plain =
         |data_type: &DataType| !matches!(data_type, DataType::Array(_) | DataType::Map(_, _));
@@ -270,7 +279,7 @@ fn ordered_type(left: &DataType, right: &DataType) -> Result<DataType, Signature
         (left, right) if left == right && plain(left) => Some(left.clone()),
         (DataType::Null, other) | (other, DataType::Null) if plain(other) => Some(other.clone()),
         (left, right) if plain(left) && plain(right) && (is_text(left) || is_text(right)) => {
-            Some(DataType::String)
+            by_text.then_some(DataType::String)
         }
         (left, right) if left.is_number() && right.is_number() => common_type([left, right]),
         (left, right) => promote(left, right),
@@ -305,9 +314,10 @@ fn greatest(arguments: &Arguments<'_>) -> Resolved {
 /// The first value that comes before (or after) all others, NULLs passed over.
 fn pick(arguments: &Arguments<'_>, wanted: Ordering) -> Resolved {
     expect_count(arguments, 1, usize::MAX)?;
-    let result = arguments.types[1..]
-        .iter()
-        .try_fold(arguments.types[0].clone(), |left, right| ordered_type(&left, right))?;
+    let result =
+        arguments.types[1..].iter().try_fold(arguments.types[0].clone(), |left, right| {
+            ordered_type(&left, right, arguments.settings)
+        })?;
     let parameters = vec![result.clone(); arguments.types.len()];
     Ok(ScalarImplementation::new(parameters, result, move |arguments, _| {
         arguments

@@ -20,6 +20,7 @@ mod json;
 mod list;
 mod math;
 mod pattern;
+mod shared_operand;
 mod signature;
 mod text;
 mod time;
@@ -149,8 +150,13 @@ static FUNCTIONS: [&[ScalarFunction]; 11] = [
 ];
 
 /// What the binder emits for operators.
-static OPERATORS: [&[ScalarFunction]; 4] =
-    [arithmetic::OPERATORS, comparison::OPERATORS, pattern::OPERATORS, conditional::OPERATORS];
+static OPERATORS: [&[ScalarFunction]; 5] = [
+    arithmetic::OPERATORS,
+    comparison::OPERATORS,
+    shared_operand::OPERATORS,
+    pattern::OPERATORS,
+    conditional::OPERATORS,
+];
 
 /// Every name and alias, in lower case.
 static BY_NAME: LazyLock<HashMap<&'static str, &'static ScalarFunction>> = LazyLock::new(|| {

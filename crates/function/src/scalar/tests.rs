@@ -165,6 +165,15 @@ fn floats_compare_as_ieee_754_says() {
 }
 
 #[test]
+fn texts_compare_with_texts_unless_the_reference_is_followed() {
+    check_refused("string(2) < 10");
+    check_reference("string(2) < 10", "false");
+    check_reference("timestamp(0) < 'yesterday'", "true");
+    check_refused("nullif(string(1), 1)");
+    check_reference("nullif(string(1), 1)", "NULL");
+}
+
+#[test]
 fn types_that_do_not_go_together_are_refused() {
     for sql in [
         "date('2020-01-01') = 1",
@@ -211,7 +220,9 @@ fn results_have_the_types_of_the_reference() {
     check("map(bigint(10), smallint(11))[12]", DataType::SmallInt);
     check("cot(float(1))", DataType::Float);
     check("NULL + timestamp(1)", DataType::Timestamp);
-    check("minimum('1', 2)", DataType::String);
+    let by_text = evaluate("minimum('1', 2)", REFERENCE).map(|typed| typed.0);
+    assert_eq!(by_text, Ok(DataType::String));
+    check_refused("minimum(string(1), 2)");
 }
 
 #[test]

@@ -13,6 +13,7 @@ pub(super) fn expr(expr: &Expr) -> String {
         ExprKind::Column(parts) => {
             parts.iter().map(|part| part.text.as_str()).collect::<Vec<_>>().join(".")
         }
+        ExprKind::QuotedText(text) => format!("{text:?}"),
         ExprKind::Literal(value) => literal(value),
         ExprKind::Parameter(index) => format!("?{index}"),
         ExprKind::Unary { operator, operand } => {

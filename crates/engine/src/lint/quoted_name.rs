@@ -1,0 +1,26 @@
+//! A text in double quotes may be meant for the column of that name.
+
+use super::{Facts, Finding, Lint};
+
+pub(super) const LINT: Lint = Lint {
+    code: "01L08",
+    name: "quoted-name",
+    fires: "With compatibility = 'openmldb', a text in double quotes is also the name of a column in \
+            scope. Without the setting it is refused.",
+    reason: "The text is compared or computed with, not the column, which is what most other \
+             systems would take it for.",
+    fix: "Write single quotes for the text, or back-quotes for the column.",
+    example: "CREATE TABLE t (user STRING, v INT);\n\
+              SET compatibility = 'openmldb';\n\
+              EXPLAIN SELECT v FROM t WHERE \"user\" = 'ann';",
+    serving_only: false,
+    check,
+};
+
+fn check(facts: &Facts<'_>, findings: &mut Vec<Finding>) {
+    findings.extend(facts.query.written.quoted_names.iter().map(|quoted| Finding {
+        span: quoted.span,
+        message: format!("\"{}\" is a text, and also the name of a column", quoted.name),
+        fix: None,
+    }));
+}

@@ -1,0 +1,199 @@
+//! Statements that are large in what they mean, not in how long they are: each gets a result or an
+//! error that says which limit it meets, on a thread with a stack of 2 MiB as a user's program has.
+
+use lockstep_diagnostic::{Result, code};
+use lockstep_engine::{Database, Session};
+
+/// The stack of a thread that nobody asked anything of.
+const STACK_BYTES: usize = 2 << 20;
+
+/// Runs a test as a user's thread would, the end of its values included.
+fn on_a_thread(test: impl FnOnce() + Send + 'static) {
+    let thread = std::thread::Builder::new().stack_size(STACK_BYTES).spawn(test);
+    thread.expect("a thread starts").join().expect("the test holds");
+}
+
+fn session() -> Session {
+    let session = Database::in_memory().session();
+    session
+        .execute(
+            "CREATE TABLE t (k STRING, v INT, d DOUBLE, ts TIMESTAMP);
+             INSERT INTO t VALUES ('a', 1, 1.5, 1000), ('a', 2, 2.5, 2000), ('b', 3, 3.5, 3000)",
+        )
+        .expect("the table is right");
+    session
+}
+
+/// Puts `from` around itself so many times: `{}` is where the next one stands.
+fn nested(form: &str, innermost: &str, levels: usize) -> String {
+    (0..levels).fold(innermost.to_owned(), |inner, _| form.replacen("{}", &inner, 1))
+}
+
+/// Runs, explains and deploys a query; all three must say the same of its size.
+fn check(sql: &str, is_accepted: bool) {
+    let session = session();
+    let shown: String = sql.chars().take(120).collect();
+    let outcomes = [
+        session.execute(sql).map(|_| ()),
+        session.execute(&format!("EXPLAIN {sql}")).map(|_| ()),
+        session.execute(&format!("DEPLOY p AS {sql}")).map(|_| ()),
+    ];
+    for (outcome, what) in outcomes.iter().zip(["run", "EXPLAIN", "DEPLOY"]) {
+        match outcome {
+            Ok(()) => assert!(is_accepted, "{what} accepts {shown}"),
+            Err(error) => {
+                assert!(!is_accepted, "{what} refuses {shown}: {error}");
+                assert_eq!(error.code, code::STATEMENT_TOO_COMPLEX, "{what} {shown}: {error}");
+            }
+        }
+    }
+}
+
+fn value(sql: &str) -> Result<String> {
+    let output = session().execute(sql)?;
+    let batch = &output.batches[0];
+    let reader = lockstep_row::arrow::ColumnReader::new(batch.column(0).as_ref());
+    let arena = lockstep_row::Arena::new();
+    Ok(format!("{:?}", reader.get(0, &arena)))
+}
+
+#[test]
+fn an_operand_is_bound_once_however_deep_it_is_nested() {
+    on_a_thread(|| {
+        for (form, levels) in [
+            ("CASE ({}) WHEN 1 THEN 2 WHEN 3 THEN 4 WHEN 5 THEN v ELSE 1 END", 60),
+            ("({}) BETWEEN 0 AND 1", 60),
+            ("({}) NOT BETWEEN 2 AND 3", 60),
+            ("({}) IN (1, 2, true)", 60),
+            ("({}) NOT IN (7, 8)", 60),
+            ("nullif({}, 7)", 60),
+            ("coalesce({}, {0}, 1)", 60),
+            ("if(({}) > 0, 1, 2)", 60),
+            ("greatest({}, 1, 2)", 60),
+            ("- ({})", 60),
+            ("abs({})", 100),
+        ] {
+            let form = form.replace("{0}", "v");
+            check(&format!("SELECT {} AS x FROM t", nested(&form, "v + 1", levels)), true);
+        }
+    });
+}
+
+#[test]
+fn nested_operands_give_what_they_gave_when_they_were_written_out() {
+    let one = "CASE length(concat('a', string(v - v))) WHEN 1 THEN 'one' WHEN 2 THEN 'two' END";
+    assert_eq!(value(&format!("SELECT {one} FROM t")).unwrap(), "String(\"two\")");
+    for (sql, expected) in [
+        ("length(concat('a', 'b', 'c')) BETWEEN 2 AND 3", "Bool(true)"),
+        ("length(concat('a', 'b', 'c')) BETWEEN '2' AND '2'", "Bool(false)"),
+        ("length(concat('a', 'b', 'c')) BETWEEN 4 AND NULL", "Bool(false)"),
+        ("length(concat('a', 'b', 'c')) BETWEEN 2 AND NULL", "Null"),
+        ("length(concat('a', 'b', 'c')) IN (1, NULL, 3.0)", "Bool(true)"),
+        ("length(concat('a', 'b', 'c')) NOT IN (1, 2)", "Bool(true)"),
+        ("sqrt(abs(v) - 2 * abs(v) + 0 * v) NOT BETWEEN 1.0 AND 2.0", "Bool(false)"),
+        ("CASE sqrt(abs(v) - 2 * abs(v) + 0 * v) WHEN 1 THEN 1 ELSE 0 END", "Int(0)"),
+    ] {
+        assert_eq!(value(&format!("SELECT {sql} FROM t")).unwrap(), expected, "{sql}");
+    }
+}
+
+#[test]
+fn a_chain_of_common_tables_has_a_limit_and_no_need_of_stack() {
+    let chain = |length: usize| {
+        let mut tables = vec!["c0 AS (SELECT k, v, ts FROM t)".to_owned()];
+        tables.extend((1..length).map(|at| format!("c{at} AS (SELECT k, v, ts FROM c{})", at - 1)));
+        format!("WITH {} SELECT v FROM c{}", tables.join(", "), length - 1)
+    };
+    on_a_thread(move || {
+        check(&chain(100), true);
+        check(&chain(20_000), false);
+    });
+}
+
+#[test]
+fn a_common_table_counts_as_often_as_it_is_used() {
+    let doubling = |length: usize| {
+        let mut tables = vec!["c0 AS (SELECT k, v FROM t)".to_owned()];
+        tables.extend((1..length).map(|at| {
+            let below = at - 1;
+            format!("c{at} AS (SELECT a.k, b.v FROM c{below} a LAST JOIN c{below} b ON a.k = b.k)")
+        }));
+        format!("WITH {} SELECT v FROM c{}", tables.join(", "), length - 1)
+    };
+    on_a_thread(move || {
+        check(&doubling(4), true);
+        check(&doubling(25), false);
+        check(&doubling(200), false);
+    });
+}
+
+#[test]
+fn windows_over_windows_are_linear() {
+    let stacked = |length: usize| {
+        let mut tables = vec!["c0 AS (SELECT k, bigint(v) AS v, ts FROM t)".to_owned()];
+        tables.extend((1..length).map(|at| {
+            format!(
+                "c{at} AS (SELECT k, sum(v) OVER w AS v, ts FROM c{} WINDOW w AS (PARTITION BY k \
+                 ORDER BY ts ROWS BETWEEN 2 PRECEDING AND CURRENT ROW))",
+                at - 1
+            )
+        }));
+        format!("WITH {} SELECT v FROM c{}", tables.join(", "), length - 1)
+    };
+    on_a_thread(move || {
+        check(&stacked(5), true);
+        check(&stacked(35), true);
+        let session = session();
+        session.execute(&format!("DEPLOY deep AS {}", stacked(35))).unwrap();
+        session.execute(&format!("DEPLOY flat AS {}", stacked(3))).unwrap();
+    });
+}
+
+#[test]
+fn windows_that_extend_each_other_have_a_limit() {
+    let extended = |length: usize| {
+        let first = "w0 AS (PARTITION BY k ORDER BY ts ROWS BETWEEN 2 PRECEDING AND CURRENT ROW)";
+        let mut windows = vec![first.to_owned()];
+        windows.extend((1..length).map(|at| format!("w{at} AS (w{})", at - 1)));
+        format!("SELECT sum(v) OVER w{} AS s FROM t WINDOW {}", length - 1, windows.join(", "))
+    };
+    on_a_thread(move || {
+        check(&extended(20), true);
+        check(&extended(20_000), false);
+    });
+}
+
+#[test]
+fn long_chains_of_joins_and_unions_are_answered() {
+    on_a_thread(|| {
+        let joins: String =
+            (0..60).map(|at| format!(" LAST JOIN t AS t{at} ON t.k = t{at}.k")).collect();
+        check(&format!("SELECT t.v FROM t{joins}"), true);
+        let union = vec!["SELECT v FROM t"; 60];
+        check(&union.join(" UNION ALL "), true);
+        check(&union.join(" UNION "), true);
+        check(&nested("SELECT v FROM ({})", "SELECT v FROM t", 60), true);
+    });
+}
+
+#[test]
+fn long_conditions_are_answered() {
+    on_a_thread(|| {
+        for operator in ["AND", "OR"] {
+            let terms: Vec<String> = (0..2_000).map(|at| format!("v != {at}")).collect();
+            check(&format!("SELECT v FROM t WHERE {}", terms.join(&format!(" {operator} "))), true);
+        }
+        let items: Vec<String> = (0..5_000).map(|at| at.to_string()).collect();
+        check(&format!("SELECT v FROM t WHERE v IN ({})", items.join(", ")), true);
+        check(
+            &format!("SELECT v FROM t WHERE abs(v + 1) * 2 - v * v + v IN ({})", items.join(", ")),
+            true,
+        );
+        let sums = vec!["v"; 400].join(" + ");
+        check(&format!("SELECT {sums} AS s FROM t"), true);
+        let keys = vec!["1"; 400].join(", ");
+        check(&format!("SELECT {sums} AS s FROM t ORDER BY {keys}"), true);
+        let keys = vec!["1"; 4_000].join(", ");
+        check(&format!("SELECT {sums} AS s FROM t ORDER BY {keys}"), false);
+    });
+}

@@ -1,0 +1,201 @@
+//! BETWEEN, IN and the simple CASE as one call each, so that their operand is computed once.
+//!
+//! The binder writes comparisons side by side while the operand is as small as a column; for a
+//! larger one it calls these, since each comparison would hold a copy of it, and nested ones copies
+//! of copies. They mean the same: every pair is compared as `=`, `<` and their like compare it, and
+//! NULL is told as AND and OR tell it.
+
+use std::{cmp::Ordering, sync::Arc};
+
+use lockstep_row::{Arena, DataType, Datum};
+
+use super::{
+    Arguments, Resolved, RowForm, ScalarFunction, ScalarImplementation, SignatureError,
+    arithmetic::operator,
+    comparison::{compare, comparison_types},
+    signature::expect_count,
+};
+use crate::{Settings, cast::cast_form};
+
+pub(super) static OPERATORS: &[ScalarFunction] = &[
+    operator!(
+        "op_between",
+        "a BETWEEN low AND high → BOOL",
+        "Whether `a` is not before `low` and not after `high`.",
+        &[("op_between(2, 1, 2)", "true"), ("op_between(2, 3, NULL)", "false")],
+        between
+    ),
+    operator!(
+        "op_not_between",
+        "a NOT BETWEEN low AND high → BOOL",
+        "Whether `a` is before `low` or after `high`.",
+        &[("op_not_between(2, 3, NULL)", "true")],
+        not_between
+    ),
+    operator!(
+        "op_in",
+        "a IN (item, …) → BOOL",
+        "Whether `a` equals one of the items.",
+        &[("op_in(2, 1, 2.0)", "true"), ("op_in(2, 1, NULL)", "NULL")],
+        in_list
+    ),
+    operator!(
+        "op_case",
+        "CASE a WHEN value THEN result … [ELSE result] END → the common type of the results",
+        "The result of the first value that equals `a`; without one the last, or NULL.",
+        &[("op_case(2, 1, 'one', 2.0, 'two')", "two"), ("op_case(3, 1, 'one')", "NULL")],
+        case
+    ),
+];
+
+/// How an operand is compared with one other value: what both are brought to first.
+struct Test {
+    operand: Option<Arc<RowForm>>,
+    other: Option<Arc<RowForm>>,
+}
+
+impl Test {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "settings are passed as in `Arguments`")]
+    fn new(
+        operand: &DataType,
+        other: &DataType,
+        settings: &Settings,
+    ) -> Result<Self, SignatureError> {
+        let mismatch = || SignatureError::Mismatch(format!("{operand} and {other} do not compare"));
+        let [to_operand, to_other] =
+            comparison_types(operand, other, settings).ok_or_else(mismatch)?;
+        let form = |from: &DataType, to: &DataType| {
+            if from == to {
+                return Ok(None);
+            }
+            cast_form(from, to, settings).ok_or_else(mismatch).map(Some)
+        };
+        Ok(Self { operand: form(operand, &to_operand)?, other: form(other, &to_other)? })
+    }
+
+    /// The order of the two; `None` where one is NULL, `Some(None)` where one is NaN.
+    #[expect(clippy::option_option, reason = "NULL and unordered are different answers")]
+    fn order<'a>(
+        &self,
+        operand: Datum<'a>,
+        other: Datum<'a>,
+        arena: &'a Arena,
+    ) -> Option<Option<Ordering>> {
+        if operand.is_null() || other.is_null() {
+            return None;
+        }
+        let brought = |form: &Option<Arc<RowForm>>, value: Datum<'a>| match form {
+            Some(form) => form(&[value], arena),
+            None => value,
+        };
+        compare(brought(&self.operand, operand), brought(&self.other, other))
+    }
+}
+
+/// The tests of the first argument with some of the others.
+fn tests<'t>(
+    arguments: &'t Arguments<'_>,
+    others: impl Iterator<Item = &'t DataType>,
+) -> Result<Vec<Test>, SignatureError> {
+    others.map(|other| Test::new(&arguments.types[0], other, arguments.settings)).collect()
+}
+
+fn between(arguments: &Arguments<'_>) -> Resolved {
+    let ends = ends(arguments)?;
+    Ok(condition(arguments, move |arguments, arena| {
+        let is_above = ends[0].order(arguments[0], arguments[1], arena).map(is_at_least);
+        let is_below = ends[1].order(arguments[0], arguments[2], arena).map(is_at_most);
+        match (is_above, is_below) {
+            (Some(false), _) | (_, Some(false)) => Some(false),
+            (Some(true), Some(true)) => Some(true),
+            _ => None,
+        }
+    }))
+}
+
+fn not_between(arguments: &Arguments<'_>) -> Resolved {
+    let ends = ends(arguments)?;
+    Ok(condition(arguments, move |arguments, arena| {
+        let is_below = ends[0].order(arguments[0], arguments[1], arena).map(is_less);
+        let is_above = ends[1].order(arguments[0], arguments[2], arena).map(is_greater);
+        match (is_below, is_above) {
+            (Some(true), _) | (_, Some(true)) => Some(true),
+            (Some(false), Some(false)) => Some(false),
+            _ => None,
+        }
+    }))
+}
+
+fn ends(arguments: &Arguments<'_>) -> Result<[Test; 2], SignatureError> {
+    expect_count(arguments, 3, 3)?;
+    let [operand, low, high] = arguments.types else { unreachable!("three were checked") };
+    Ok([
+        Test::new(operand, low, arguments.settings)?,
+        Test::new(operand, high, arguments.settings)?,
+    ])
+}
+
+fn in_list(arguments: &Arguments<'_>) -> Resolved {
+    expect_count(arguments, 2, usize::MAX)?;
+    let tests = tests(arguments, arguments.types[1..].iter())?;
+    Ok(condition(arguments, move |arguments, arena| {
+        let mut answer = Some(false);
+        for (test, item) in tests.iter().zip(&arguments[1..]) {
+            match test.order(arguments[0], *item, arena) {
+                Some(Some(Ordering::Equal)) => return Some(true),
+                Some(_) => {}
+                None => answer = None,
+            }
+        }
+        answer
+    }))
+}
+
+/// The arguments are the operand, then values and results in turn, then what ELSE gives. The
+/// results have one type, that of the last argument.
+fn case(arguments: &Arguments<'_>) -> Resolved {
+    expect_count(arguments, 3, usize::MAX)?;
+    let pairs = (arguments.types.len() - 1) / 2;
+    let values = arguments.types[1..=2 * pairs].iter().step_by(2);
+    let tests = tests(arguments, values)?;
+    let result = arguments.types[2].clone();
+    let form = ScalarImplementation::new(arguments.types.to_vec(), result, move |given, arena| {
+        let is_it = |position: &usize| {
+            let value = given[1 + 2 * position];
+            tests[*position].order(given[0], value, arena) == Some(Some(Ordering::Equal))
+        };
+        match (0..tests.len()).find(is_it) {
+            Some(position) => Some(given[2 + 2 * position]),
+            None => given.get(1 + 2 * tests.len()).copied(),
+        }
+    });
+    Ok(form.passing_nulls())
+}
+
+/// A form with the truth of a condition, which sees NULLs.
+fn condition<F>(arguments: &Arguments<'_>, holds: F) -> ScalarImplementation
+where
+    F: for<'a> Fn(&[Datum<'a>], &'a Arena) -> Option<bool> + Send + Sync + 'static,
+{
+    let parameters = arguments.types.to_vec();
+    ScalarImplementation::new(parameters, DataType::Bool, move |arguments, arena| {
+        holds(arguments, arena).map(Datum::Bool)
+    })
+    .passing_nulls()
+}
+
+fn is_at_least(order: Option<Ordering>) -> bool {
+    order.is_some_and(Ordering::is_ge)
+}
+
+fn is_at_most(order: Option<Ordering>) -> bool {
+    order.is_some_and(Ordering::is_le)
+}
+
+fn is_less(order: Option<Ordering>) -> bool {
+    order == Some(Ordering::Less)
+}
+
+fn is_greater(order: Option<Ordering>) -> bool {
+    order == Some(Ordering::Greater)
+}

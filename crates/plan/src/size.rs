@@ -1,0 +1,120 @@
+//! How large a statement may become when it is bound.
+//!
+//! A text is limited by `sql`; what it means may still be larger by far: a common table counts as
+//! often as it is used, and a chain of them is as tall as all of them together. Optimisers and
+//! executors walk plans as trees, by recursion, so both the size and the height are limited here,
+//! with an error in place of minutes or of a stack that overflows.
+//!
+//! The counters belong to one statement and only grow, except for the height, which is measured
+//! for each query from its own tables upwards.
+
+use std::cell::Cell;
+
+use lockstep_diagnostic::{Diagnostic, Result, Span, code};
+
+/// The most expressions and columns that a statement may have.
+pub const EXPRESSIONS_MAX: usize = 500_000;
+
+/// The most operators (scans, projections, joins, …) that the plan of a statement may have.
+pub const PLAN_OPERATORS_MAX: usize = 8_000;
+
+/// The most operators that a plan may have one above the other.
+pub const PLAN_HEIGHT_MAX: usize = 1_000;
+
+/// The counters of one statement.
+#[derive(Debug, Default)]
+pub(crate) struct Size {
+    expressions: Cell<usize>,
+    operators: Cell<usize>,
+    /// Of the tallest plan that was bound since the innermost [`Size::measured`] began.
+    height: Cell<usize>,
+}
+
+/// What a part of a statement adds to it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Weight {
+    expressions: usize,
+    operators: usize,
+    height: usize,
+}
+
+impl Weight {
+    /// The weight of a table that is read.
+    pub(crate) fn of_scan(columns: usize) -> Self {
+        Self { expressions: columns, operators: 1, height: 1 }
+    }
+}
+
+impl Size {
+    /// Adds expressions, or columns of a plan.
+    pub(crate) fn add_expressions(&self, count: usize, span: Span) -> Result<()> {
+        let total = self.expressions.get().saturating_add(count);
+        self.expressions.set(total);
+        if total <= EXPRESSIONS_MAX {
+            return Ok(());
+        }
+        let detail = format!(
+            "The limit is {EXPRESSIONS_MAX} expressions and columns; a common table counts as \
+             often as it is used."
+        );
+        too_complex("the statement has too many expressions", detail, span)
+    }
+
+    /// Puts operators on top of the plan that is being bound, one above the other.
+    pub(crate) fn add_operators(&self, count: usize, span: Span) -> Result<()> {
+        self.add(Weight { expressions: 0, operators: count, height: 0 }, span)?;
+        self.reach(self.height.get().saturating_add(count), span)
+    }
+
+    /// Adds something that was weighed before, beside what is there.
+    pub(crate) fn add(&self, weight: Weight, span: Span) -> Result<()> {
+        self.add_expressions(weight.expressions, span)?;
+        let total = self.operators.get().saturating_add(weight.operators);
+        self.operators.set(total);
+        if total > PLAN_OPERATORS_MAX {
+            let detail = format!(
+                "The limit is {PLAN_OPERATORS_MAX} tables, joins, windows and other operators; a \
+                 common table counts as often as it is used."
+            );
+            return too_complex("the statement has too many tables and joins", detail, span);
+        }
+        self.reach(weight.height, span)
+    }
+
+    fn reach(&self, height: usize, span: Span) -> Result<()> {
+        self.height.set(self.height.get().max(height));
+        if height <= PLAN_HEIGHT_MAX {
+            return Ok(());
+        }
+        let detail = format!("The limit is {PLAN_HEIGHT_MAX} operators one above the other.");
+        too_complex("too many queries are built upon each other", detail, span)
+    }
+
+    /// Binds a query that counts where it is used, and weighs it.
+    pub(crate) fn weighed<T>(&self, bind: impl FnOnce() -> Result<T>) -> Result<(T, Weight)> {
+        let outer = self.height.take();
+        let (expressions, operators) = (self.expressions.get(), self.operators.get());
+        let bound = bind();
+        let weight = Weight {
+            expressions: self.expressions.replace(expressions) - expressions,
+            operators: self.operators.replace(operators) - operators,
+            height: self.height.replace(outer),
+        };
+        Ok((bound?, weight))
+    }
+
+    /// Binds one of several queries that stand beside each other: the tallest one counts.
+    pub(crate) fn beside<T>(&self, bind: impl FnOnce() -> Result<T>) -> Result<T> {
+        let outer = self.height.take();
+        let bound = bind();
+        self.height.set(self.height.get().max(outer));
+        bound
+    }
+}
+
+fn too_complex<T>(message: &str, detail: String, span: Span) -> Result<T> {
+    let error = Diagnostic::new(code::STATEMENT_TOO_COMPLEX, message)
+        .with_detail(detail)
+        .with_hint("Split the statement: store what it builds upon in a table.");
+    if span == Span::default() { error.err() } else { error.at(span).err() }
+}
