@@ -5,6 +5,7 @@ Every library is imported only when an object of it is in hand, or was asked for
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from ._error import Error
@@ -24,22 +25,36 @@ def is_table(data: object) -> bool:
     )
 
 
-def to_arrow(data: Any) -> Any:
-    """An object with the Arrow stream interface for a table of any library."""
+def to_arrow(data: Any, types: Mapping[str, str] | None = None) -> Any:
+    """An object with the Arrow stream interface for a table of any library.
+
+    ``types`` are the columns that it is for, where they are known.
+    """
     library = library_of(data)
     if library == "pandas":
-        return _from_pandas(data)
-    if library == "polars" and hasattr(data, "collect"):
-        return data.collect()
+        return _from_pandas(data, types or {})
+    if library == "polars":
+        return _from_polars(data)
     return data
 
 
-def _from_pandas(frame: Any) -> Any:
+def _from_polars(data: Any) -> Any:
+    frame = data.collect() if hasattr(data, "collect") else data
+    polars = require("polars", "to read a polars data frame")
+    if isinstance(frame, polars.DataFrame) and polars.Null in frame.dtypes:
+        # What polars gives for a column without a type has a buffer that Arrow does not allow.
+        require("pyarrow", "to read a column of only None")
+        return frame.to_arrow()
+    return frame
+
+
+def _from_pandas(frame: Any, types: Mapping[str, str]) -> Any:
     pyarrow = require("pyarrow", "to read a pandas data frame")
     try:
-        # A missing value, NaN included, is NULL; the index is no column.
-        return pyarrow.Table.from_pandas(frame, preserve_index=False)
+        # A missing value is NULL; the index is no column.
+        table = pyarrow.Table.from_pandas(frame, preserve_index=False)
     except (
+        ValueError,
         pyarrow.ArrowInvalid,
         pyarrow.ArrowTypeError,
         pyarrow.ArrowNotImplementedError,
@@ -48,8 +63,21 @@ def _from_pandas(frame: Any) -> Any:
             f"the data frame has a column that Arrow does not take: {_first_line(error)}",
             code="42804",
             kind="fix data",
-            hint="Give every column values of one type.",
+            hint="Give every column a name of its own and values of one type.",
         ) from error
+    for position, name in enumerate(table.column_names):
+        # A column of plain floats has no other missing value than NaN, which is a value too. It is
+        # kept, and the session's nan_as_null decides; other columns of the table have no NaN.
+        dtype = frame.dtypes.iloc[position]
+        if (
+            table.column(position).null_count
+            and type(dtype).__module__.partition(".")[0] == "numpy"
+            and dtype.kind == "f"
+            and types.get(name, "DOUBLE") in ("FLOAT", "DOUBLE")
+        ):
+            floats = pyarrow.array(frame.iloc[:, position].to_numpy(), from_pandas=False)
+            table = table.set_column(position, name, floats)
+    return table
 
 
 def _first_line(error: Exception) -> str:
@@ -60,8 +88,8 @@ def _first_line(error: Exception) -> str:
 def to_pandas(table: Any) -> Any:
     """A pyarrow table as a data frame.
 
-    Integers and booleans with NULLs get pandas' nullable types, since as floats they would lose
-    digits.
+    Numbers and booleans with NULLs get pandas' nullable types: integers would lose digits as
+    floats, and in a plain float column NULL would become NaN.
     """
     pandas = require("pandas", "to make a data frame")
     pyarrow = require("pyarrow", "to make a data frame")
@@ -69,6 +97,8 @@ def to_pandas(table: Any) -> Any:
         pyarrow.int16(): pandas.Int16Dtype(),
         pyarrow.int32(): pandas.Int32Dtype(),
         pyarrow.int64(): pandas.Int64Dtype(),
+        pyarrow.float32(): pandas.Float32Dtype(),
+        pyarrow.float64(): pandas.Float64Dtype(),
         pyarrow.bool_(): pandas.BooleanDtype(),
     }
     columns = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,9 +53,9 @@ class Difference:
     """The value in request mode."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Verification:
-    """What ``db.verify`` found."""
+    """What ``db.verify`` found. It is true when values were compared and none differs."""
 
     requests: int
     """Requests replayed."""
@@ -68,8 +68,23 @@ class Verification:
 
     @property
     def ok(self) -> bool:
-        """Whether no value differs."""
-        return self.differing == 0
+        """Whether values were compared and none differs."""
+        return self.values > 0 and self.differing == 0
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    def __repr__(self) -> str:
+        if self.values == 0:
+            return f"<verification: nothing was compared ({self.requests} requests)>"
+        found = f"{self.requests} requests, {self.values} values, {self.differing} differ"
+        if not self.differences:
+            return f"<verification: {found}>"
+        first = self.differences[0]
+        return (
+            f"<verification: {found}; the first: row {first.row}, column `{first.column}`, "
+            f"batch {first.batch}, request {first.request}>"
+        )
 
 
 class Connection:
@@ -107,12 +122,14 @@ class Connection:
         is made with the columns of the data, unless ``create`` is false; tuples have no names, so
         they need a table.
 
-        Naive times are UTC, times with a zone are the instant they stand for, and both are cut to
-        the millisecond. What pandas calls missing (NaN, NaT, NA) is NULL, also in lists of dicts
-        and tuples.
+        Naive times are UTC, times with a zone are the instant they stand for, and both are cut
+        down to the millisecond. Columns of times and dates take ISO 8601 text as well, in the
+        session's time zone. ``None``, ``NaT`` and ``NA`` are NULL; NaN is NaN, unless the session
+        says ``SET nan_as_null = true``, and in a column that is not of floats it is NULL.
         """
         if is_table(data):
-            return self._session.append(table, to_arrow(data), create)
+            types = self._types_for(data, lambda: self._session.columns_of_table(table))
+            return self._session.append(table, to_arrow(data, types), create)
         return self._session.append_rows(table, _rows(data), create)
 
     def request(self, target: str, rows: Any) -> Any:
@@ -121,6 +138,7 @@ class Connection:
         A dict gives a dict. A list of dicts gives a list of dicts. A table gives a table of the
         same library, without the rows that a WHERE drops; in a list, and for a single row, the
         answer to such a row is ``None``. Request rows are not stored and do not see each other.
+        Values are taken as by ``append``.
         """
         if type(rows) is dict or type(rows) is tuple:
             return self._session.prepare(target)(rows)
@@ -149,12 +167,19 @@ class Connection:
         differences = [Difference(*difference) for difference in found.pop("differences")]
         return Verification(**found, differences=differences)
 
+    def _types_for(
+        self, data: Any, columns: Callable[[], list[tuple[str, str]] | None]
+    ) -> dict[str, str]:
+        """The types of the columns that data is for, where it matters: in pandas."""
+        return dict(columns() or ()) if library_of(data) == "pandas" else {}
+
     def _request_table(self, target: str, rows: Any) -> Any:
         library = library_of(rows)
         if library == "pandas" and not hasattr(rows, "columns"):
             # A row of a data frame.
             return self._session.prepare(target)(rows.to_dict())
-        output = self._session.request(target, to_arrow(rows))
+        types = self._types_for(rows, lambda: self._session.prepare(target).input)
+        output = self._session.request(target, to_arrow(rows, types))
         if library == "polars":
             return require("polars", "to answer with a data frame").DataFrame(output.arrow())
         require("pyarrow", "to answer with a table")

@@ -71,7 +71,7 @@ class Relation:
     def df(self) -> pandas.DataFrame:
         """The rows as a pandas data frame.
 
-        A repeated column name gets a number. Integer and boolean columns that hold NULLs have
+        A repeated column name gets a number. Columns of numbers and booleans that hold NULLs have
         pandas' nullable types.
         """
         return to_pandas(self.arrow())

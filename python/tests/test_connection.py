@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet
 import pytest
 
 import lockstep
@@ -132,7 +133,10 @@ def test_a_data_frame_makes_its_table(db, make):
     assert db.append("t", make(FRAME)) == 3
     relation = db.sql("SELECT k, v, w FROM t")
     assert relation.types == ["STRING", "BIGINT", "DOUBLE"]
-    assert relation.fetchall() == [("x", 1, 0.5), (None, 2, None), ("x", 3, 2.0)]
+    # A column of plain floats in pandas has NaN for None.
+    missing = "nan" if make is pd.DataFrame else "None"
+    expected = f"[('x', 1, 0.5), (None, 2, {missing}), ('x', 3, 2.0)]"
+    assert repr(relation.fetchall()) == expected
 
 
 def test_a_table_is_not_made_unasked(db):
@@ -175,8 +179,8 @@ def test_data_of_another_kind_is_refused(db):
             db.append("t", data)
 
 
-def test_what_pandas_calls_missing_is_null(db):
-    frame = pd.DataFrame(
+def missing_values():
+    return pd.DataFrame(
         {
             "text": ["a", np.nan, None],
             "number": [1.0, np.nan, None],
@@ -185,21 +189,185 @@ def test_what_pandas_calls_missing_is_null(db):
             "kind": pd.Categorical(["x", None, "x"]),
         }
     )
+
+
+@pytest.mark.parametrize("nan_as_null", [False, True])
+def test_what_pandas_calls_missing_is_null_and_nan_where_the_session_says_so(db, nan_as_null):
+    db.execute(f"SET nan_as_null = {str(nan_as_null).lower()}")
+    nan = None if nan_as_null else math.nan
     expected = [
         ("a", 1.0, 1, dt.datetime(1970, 1, 1), "x"),
-        (None, None, None, None, None),
-        (None, None, 3, dt.datetime(1970, 1, 1, 0, 0, 1), "x"),
+        (None, nan, None, None, None),
+        (None, nan, 3, dt.datetime(1970, 1, 1, 0, 0, 1), "x"),
     ]
-    db.append("t", frame)
-    assert db.sql("SELECT * FROM t").fetchall() == expected
-    db.append("u", frame.to_dict("records"))
-    assert db.sql("SELECT * FROM u").fetchall() == expected
+    db.append("t", missing_values())
+    assert repr(db.sql("SELECT * FROM t").fetchall()) == repr(expected)
+    db.append("u", missing_values().to_dict("records"))
+    assert repr(db.sql("SELECT * FROM u").fetchall()) == repr(expected)
 
 
-def test_nan_stays_nan_from_arrow(db):
-    db.append("t", pa.table({"a": [math.nan, None]}))
-    (nan,), (null,) = db.sql("SELECT a FROM t").fetchall()
-    assert math.isnan(nan) and null is None
+@pytest.mark.parametrize("nan_as_null", [False, True])
+@pytest.mark.parametrize(
+    "make", [pd.DataFrame, pa.table, pl.DataFrame, lambda columns: [{"a": columns["a"][0]}]]
+)
+def test_nan_is_the_same_from_everywhere(db, tmp_path, make, nan_as_null):
+    db.execute(f"SET nan_as_null = {str(nan_as_null).lower()}")
+    expected = "None" if nan_as_null else "nan"
+    db.execute("CREATE TABLE t (a DOUBLE)")
+    data = make({"a": [math.nan]})
+    db.append("t", data)
+    ((stored,),) = db.sql("SELECT a FROM t").fetchall()
+    answer = db.request("SELECT a FROM t", data)
+    answered = answer[0]["a"] if isinstance(answer, list) else answer["a"][0]
+    answered = answered.as_py() if isinstance(answered, pa.Scalar) else answered
+    answered = None if answered is pd.NA else answered
+    pa.parquet.write_table(pa.table({"a": [math.nan]}), tmp_path / "nan.parquet")
+    db.execute(f"TRUNCATE TABLE t; LOAD DATA INFILE '{tmp_path}/nan.parquet' INTO TABLE t")
+    ((loaded,),) = db.sql("SELECT a FROM t").fetchall()
+    assert [str(stored), str(answered), str(loaded)] == [expected] * 3
+
+
+def test_nan_in_a_column_of_integers_is_what_pandas_calls_missing(db):
+    db.execute("CREATE TABLE t (a INT)")
+    db.append("t", pd.DataFrame({"a": [1.0, np.nan]}))
+    db.append("t", [{"a": math.nan}])
+    assert db.sql("SELECT a FROM t").fetchall() == [(1,), (None,), (None,)]
+
+
+def test_null_is_not_nan_after_a_way_through_pandas(db):
+    db.execute("CREATE TABLE t (a DOUBLE, b FLOAT); INSERT INTO t VALUES (1.5, 0.5), (NULL, NULL)")
+    db.append("u", db.sql("SELECT * FROM t").df())
+    assert db.sql("SELECT * FROM u").fetchall() == [(1.5, 0.5), (None, None)]
+
+
+@pytest.mark.parametrize("rows", [[], (), iter(()), [{}], ({} for _ in "ab")])
+def test_rows_without_columns_take_the_defaults(db, rows):
+    rows = list(rows)
+    with pytest.raises(lockstep.Error, match="`t` does not exist") as caught:
+        db.append("t", rows)
+    assert caught.value.code == "42P01"
+    db.execute("CREATE TABLE t (a INT DEFAULT 7, b STRING)")
+    assert db.append("t", rows) == len(rows)
+    assert db.sql("SELECT a, b FROM t").fetchall() == [(7, None)] * len(rows)
+    assert db.request("SELECT a FROM t", []) == []
+
+
+def test_a_data_frame_without_rows_or_columns_is_no_row(db):
+    db.execute("CREATE TABLE t (a INT, b STRING)")
+    for empty in (pd.DataFrame(), pl.DataFrame(), pa.table({}), pd.DataFrame({"a": []})):
+        assert db.append("t", empty) == 0
+    with pytest.raises(lockstep.Error, match="`u` does not exist"):
+        db.append("u", pd.DataFrame())
+
+
+NOTHING = {"a": [1, 2], "b": [None, None]}
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda columns: pd.DataFrame(columns, dtype=object),
+        pa.table,
+        pl.DataFrame,
+        lambda columns: pa.table(columns).to_pylist(),
+    ],
+)
+@pytest.mark.parametrize("declared", ["INT", "DOUBLE", "STRING", "TIMESTAMP", "DATE", "BOOL"])
+def test_a_column_of_only_none_is_null_of_its_type(db, make, declared):
+    with pytest.raises(lockstep.Error, match="`b` has no value that gives it a type") as caught:
+        db.append("t", make(NOTHING))
+    assert "CREATE TABLE" in caught.value.hint
+    db.execute(f"CREATE TABLE t (a INT, b {declared})")
+    db.append("t", make(NOTHING))
+    assert db.sql("SELECT * FROM t").fetchall() == [(1, None), (2, None)]
+    answer = db.request("SELECT b FROM t", make(NOTHING))
+    assert len(answer) == 2
+
+
+def test_a_repeated_column_is_refused(db):
+    db.execute("CREATE TABLE t (a INT)")
+    twice = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
+    with pytest.raises(lockstep.Error, match="`a` twice"):
+        db.append("t", twice)
+    with pytest.raises(lockstep.Error, match="Duplicate column names"):
+        db.append("t", pd.DataFrame([[1, 2]], columns=["a", "a"]))
+
+
+@pytest.mark.parametrize(
+    ("declared", "given"),
+    [
+        ("FLOAT", 16_777_217),
+        ("FLOAT", 16_777_217.0),
+        ("FLOAT", np.int64(16_777_217)),
+        ("FLOAT", 1e300),
+        ("DOUBLE", 2**53 + 1),
+        ("DOUBLE", np.int64(2**53 + 1)),
+    ],
+)
+def test_a_number_that_a_float_does_not_hold_is_refused_by_everyone(db, declared, given):
+    db.execute(f"CREATE TABLE t (a {declared})")
+    for data in (
+        [{"a": given}],
+        [(given,)],
+        pd.DataFrame({"a": [given]}),
+        pa.table({"a": [given]}),
+    ):
+        with pytest.raises(lockstep.Error, match=f"column `a` is {declared}"):
+            db.append("t", data)
+    with pytest.raises(lockstep.Error, match=f"column `a` is {declared}"):
+        db.request("SELECT a FROM t", {"a": given})
+    if not isinstance(given, np.int64):
+        with pytest.raises(lockstep.Error, match=f"column `a` is {declared}"):
+            db.execute(f"INSERT INTO t VALUES ({int(given) if given != 1e300 else given})")
+    db.append("t", [{"a": 0.1}, {"a": 2**60}, {"a": math.inf}])
+    assert len(db.sql("SELECT a FROM t")) == 3
+
+
+MOMENTS = ["2024-05-01 12:00:00", "2024-05-01T12:00:00.250Z", "2024-05-01", None]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        pa.Table.from_pylist,
+        pd.DataFrame,
+        pl.DataFrame,
+        lambda rows: rows,
+        lambda rows: [tuple(row.values()) for row in rows],
+        lambda rows: pd.DataFrame(rows).astype("category"),
+    ],
+)
+def test_times_and_dates_are_taken_as_text(db, make):
+    db.execute("SET time_zone = 'Asia/Shanghai'; CREATE TABLE t (ts TIMESTAMP, day DATE)")
+    rows = [{"ts": text, "day": text and text[:10]} for text in MOMENTS]
+    db.append("t", make(rows))
+    for text in MOMENTS:
+        db.execute("INSERT INTO t VALUES (?, ?)", (text, text and text[:10]))
+    day = dt.date(2024, 5, 1)
+    expected = [
+        (dt.datetime(2024, 5, 1, 4), day),
+        (dt.datetime(2024, 5, 1, 12, 0, 0, 250_000), day),
+        (dt.datetime(2024, 4, 30, 16), day),
+        (None, None),
+    ]
+    assert db.sql("SELECT ts, day FROM t").fetchall() == expected * 2
+    answer = db.request("SELECT ts, day FROM t", make(rows))
+    if isinstance(answer, list):
+        assert [tuple(row.values()) for row in answer] == expected
+    else:
+        assert pa.table(answer)["ts"].to_pylist() == [ts for ts, _ in expected]
+    for wrong in ("yesterday", "2024-13-01", "12:00", ""):
+        with pytest.raises(lockstep.Error, match="column `day` is DATE") as caught:
+            db.append("t", make([{"ts": None, "day": "2024-01-01"}, {"ts": None, "day": wrong}]))
+        assert f"'{wrong}'" in str(caught.value) and "row 1" in str(caught.value)
+
+
+def test_five_thousand_columns_cost_what_five_thousand_columns_cost(db):
+    names = [f"column_{number}" for number in range(5_000)]
+    rows = [{name: float(row) for name in names} for row in range(20)]
+    assert db.append("t", rows) == 20
+    assert db.append("t", rows) == 20
+    assert db.sql("SELECT column_4999 FROM t").fetchall()[-1] == (19.0,)
 
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
@@ -212,12 +380,16 @@ def test_times_of_every_unit_and_zone_are_instants(db, unit):
     assert db.sql("SELECT ts FROM t").fetchall() == [(dt.datetime(2013, 3, 10, 6, 30),)] * 3
 
 
-def test_times_are_cut_to_the_millisecond(db):
+def test_times_are_cut_to_the_millisecond(db, tmp_path):
     before = dt.datetime(1969, 12, 31, 23, 59, 59, 999_999)
     db.append("t", [{"ts": before}])
     db.append("t", pd.DataFrame({"ts": [before]}))
+    pa.parquet.write_table(pa.table({"ts": [before]}), tmp_path / "t.parquet")
+    load = f"LOAD DATA INFILE '{tmp_path}/t.parquet' INTO TABLE t"
+    with pytest.warns(lockstep.LockstepWarning, match="finer than a millisecond"):
+        db.execute(load)
     expected = dt.datetime(1969, 12, 31, 23, 59, 59, 999_000)
-    assert db.sql("SELECT ts FROM t").fetchall() == [(expected,)] * 2
+    assert db.sql("SELECT ts FROM t").fetchall() == [(expected,)] * 3
 
 
 def test_mixed_objects_are_refused_with_the_column(db):

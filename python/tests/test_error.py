@@ -57,6 +57,21 @@ def test_a_malformed_line_is_named_and_nothing_is_loaded(db, tmp_path):
     assert len(db.sql("SELECT * FROM t")) == 0
 
 
+def test_a_header_that_the_table_does_not_know_is_refused(db, tmp_path):
+    path = tmp_path / "ledger.csv"
+    path.write_text("user_id,debit,credit_\na,1,2\n")
+    db.execute("CREATE TABLE ledger (user_id STRING, credit INT, debit INT)")
+    error = error_of(db, f"LOAD DATA INFILE '{path}' INTO TABLE ledger")
+    assert error.code == "42703" and error.hint == "Did you mean `credit`?"
+    assert len(db.sql("SELECT * FROM ledger")) == 0
+    options = "OPTIONS (unknown_columns = 'ignore')"
+    with pytest.warns(lockstep.LockstepWarning) as warned:
+        db.execute(f"LOAD DATA INFILE '{path}' INTO TABLE ledger {options}")
+    said = "\n".join(str(one.message) for one in warned)
+    assert "`credit`" in said and "`credit_`" in said
+    assert db.sql("SELECT * FROM ledger").fetchall() == [("a", None, 1)]
+
+
 def test_files_come_and_go(db, tmp_path):
     db.append("t", [{"a": 1, "b": "x"}, {"a": None, "b": "y"}])
     for form in ("csv", "parquet"):

@@ -118,7 +118,7 @@ def test_a_missing_column_is_named_with_its_type(deployed):
         ("price", "0.3", "DOUBLE"),
         ("price", True, "DOUBLE"),
         ("price", 2**53 + 1, "DOUBLE"),
-        ("ts", "2020-01-01", "TIMESTAMP"),
+        ("ts", "yesterday", "TIMESTAMP"),
         ("ts", dt.date(2020, 1, 1), "TIMESTAMP"),
         ("ts", 2**63, "TIMESTAMP"),
         ("ts", 1.5, "TIMESTAMP"),
@@ -141,7 +141,6 @@ def test_an_ill_typed_value_is_named_with_the_type_of_its_column(deployed, colum
         ("FLOAT", 0.1, float(np.float32(0.1))),
         ("DOUBLE", 3, 3.0),
         ("DOUBLE", np.float32(0.5), 0.5),
-        ("DOUBLE", float("nan"), None),
         ("STRING", np.str_("a"), "a"),
         ("STRING", float("nan"), None),
         ("STRING", pd.NA, None),
@@ -149,6 +148,8 @@ def test_an_ill_typed_value_is_named_with_the_type_of_its_column(deployed, colum
         ("TIMESTAMP", np.datetime64("1970-01-02"), dt.datetime(1970, 1, 2)),
         ("TIMESTAMP", pd.Timestamp("1970-01-02", tz="Asia/Shanghai"), dt.datetime(1970, 1, 1, 16)),
         ("TIMESTAMP", pd.NaT, None),
+        ("TIMESTAMP", "1970-01-02 00:00:00", dt.datetime(1970, 1, 2)),
+        ("DATE", "1969-12-31", dt.date(1969, 12, 31)),
         ("DATE", dt.date(1969, 12, 31), dt.date(1969, 12, 31)),
     ],
 )
@@ -189,6 +190,19 @@ def test_batch_and_request_mode_agree(deployed):
     found = deployed.verify("spent")
     assert found.ok
     assert (found.requests, found.values, found.differing, found.differences) == (3, 9, 0, [])
+
+
+def test_a_verification_is_true_only_when_values_were_compared(deployed):
+    found = deployed.verify("spent")
+    assert found and repr(found) == "<verification: 3 requests, 9 values, 0 differ>"
+    one = lockstep.Difference(row=1, column="spent", batch="1", request="2")
+    differs = lockstep.Verification(requests=3, values=9, differing=1, differences=[one])
+    assert not differs and not differs.ok
+    assert "1 differ; the first: row 1, column `spent`, batch 1, request 2" in repr(differs)
+    deployed.execute("TRUNCATE TABLE purchases")
+    nothing = deployed.verify("spent")
+    assert not nothing and not nothing.ok
+    assert "nothing was compared" in repr(nothing)
 
 
 def test_what_is_not_deployed_is_an_error(purchases):

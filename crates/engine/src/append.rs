@@ -1,17 +1,21 @@
 //! Rows into tables: INSERT, and Arrow batches from a door or a file.
 
+use std::collections::{HashMap, HashSet};
+
 use arrow::array::{ArrayRef, RecordBatch};
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 use lockstep_function::Compatibility;
 use lockstep_plan::{BindOptions, bind_constant};
 use lockstep_row::{
-    Arena, Column, DataType, Datum, RowError, TableSchema, Value,
-    arrow::{ColumnReader, import_array},
+    Arena, Column, DataType, Datum, RowError, TableSchema, Value, arrow::ColumnReader,
 };
 use lockstep_sql::ast::{Expr, Insert, InsertRow};
 use lockstep_table::{Table, TableError};
 
-use crate::literal::{Place, coerce};
+use crate::{
+    conversion::Conversion,
+    literal::{Place, coerce},
+};
 
 /// Runs an INSERT: all rows or none. An event time of a declared index must be there.
 /// `evaluate` gives the value of an expression that is not a mere literal.
@@ -42,16 +46,19 @@ fn positions(insert: &Insert, schema: &TableSchema) -> Result<Vec<usize>> {
     if insert.columns.is_empty() {
         return Ok((0..schema.columns.len()).collect());
     }
+    let names = schema.columns.iter().map(|column| column.name.as_str());
+    let known: HashMap<&str, usize> = names.zip(0..).collect();
+    let mut written = HashSet::new();
     let mut positions = Vec::new();
     for name in &insert.columns {
-        let Some(position) = schema.find_column(&name.text) else {
+        let Some(&position) = known.get(name.text.as_str()) else {
             let message = format!("column `{}` does not exist", name.text);
             return Diagnostic::new(code::UNDEFINED_COLUMN, message)
                 .at(name.span)
                 .with_nearest(&name.text, schema.columns.iter().map(|c| c.name.as_str()))
                 .err();
         };
-        if positions.contains(&position) {
+        if !written.insert(position) {
             let message = format!("column `{}` is written twice", name.text);
             return Diagnostic::new(code::DUPLICATE_OBJECT, message).at(name.span).err();
         }
@@ -113,17 +120,26 @@ pub(crate) enum Rows {
 }
 
 /// Appends batches: all rows or none.
-pub(crate) fn append(batches: &[RecordBatch], table: &Table) -> Result<u64> {
-    append_rows(batches, table, Rows::Any)
+pub(crate) fn append(
+    batches: &[RecordBatch],
+    table: &Table,
+    conversion: Conversion,
+) -> Result<u64> {
+    append_rows(batches, table, Rows::Any, conversion)
 }
 
 /// Appends batches under a rule: all rows or none.
-pub(crate) fn append_rows(batches: &[RecordBatch], table: &Table, rule: Rows) -> Result<u64> {
+pub(crate) fn append_rows(
+    batches: &[RecordBatch],
+    table: &Table,
+    rule: Rows,
+    conversion: Conversion,
+) -> Result<u64> {
     let schema = table.schema();
     let arena = Arena::new();
     let columns: Vec<Vec<ArrayRef>> = batches
         .iter()
-        .map(|batch| conform(batch, &schema.columns, Missing::Default))
+        .map(|batch| conform(batch, &schema.columns, Missing::Default, conversion))
         .collect::<Result<_>>()?;
     let readers: Vec<(usize, Vec<ColumnReader<'_>>)> = batches
         .iter()
@@ -161,11 +177,19 @@ pub(crate) fn conform(
     batch: &RecordBatch,
     columns: &[Column],
     missing: Missing,
+    conversion: Conversion,
 ) -> Result<Vec<ArrayRef>> {
     let schema = batch.schema();
+    let mut positions: HashMap<&str, usize> = HashMap::with_capacity(schema.fields().len());
+    for (at, field) in schema.fields().iter().enumerate() {
+        if positions.insert(field.name(), at).is_some() {
+            let message = format!("the data has column `{}` twice", field.name());
+            return Diagnostic::new(code::AMBIGUOUS_COLUMN, message).with_kind(Kind::FixData).err();
+        }
+    }
     if missing == Missing::Default {
-        let stray =
-            schema.fields().iter().find(|field| columns.iter().all(|c| c.name != *field.name()));
+        let known: HashSet<&str> = columns.iter().map(|column| column.name.as_str()).collect();
+        let stray = schema.fields().iter().find(|field| !known.contains(field.name().as_str()));
         if let Some(field) = stray {
             let message = format!("the table has no column `{}`", field.name());
             return Diagnostic::new(code::UNDEFINED_COLUMN, message)
@@ -175,8 +199,8 @@ pub(crate) fn conform(
     }
     columns
         .iter()
-        .map(|column| match (batch.column_by_name(&column.name), missing) {
-            (Some(array), _) => import(array, column),
+        .map(|column| match (positions.get(column.name.as_str()), missing) {
+            (Some(at), _) => conversion.convert(batch.column(*at), column),
             (None, Missing::Error) => {
                 let message =
                     format!("column `{}` is missing; it is {}", column.name, column.data_type);
@@ -187,13 +211,6 @@ pub(crate) fn conform(
             (None, Missing::Default) => Ok(repeated(column, batch.num_rows())),
         })
         .collect()
-}
-
-fn import(array: &ArrayRef, column: &Column) -> Result<ArrayRef> {
-    import_array(array, &column.data_type).map_err(|error| {
-        let message = format!("column `{}` is {}: {error}", column.name, column.data_type);
-        Box::new(Diagnostic::new(code::DATATYPE_MISMATCH, message).with_kind(Kind::FixData))
-    })
 }
 
 fn repeated(column: &Column, count: usize) -> ArrayRef {

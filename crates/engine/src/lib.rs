@@ -33,6 +33,7 @@ mod appender;
 mod catalog;
 mod config;
 mod constant;
+mod conversion;
 mod create_table;
 mod database;
 mod definition;
@@ -60,6 +61,7 @@ mod user;
 mod verify;
 
 pub use appender::Appender;
+pub use conversion::{Conversion, no_moment};
 pub use database::Database;
 pub use inspect::{DeploymentInfo, TableIndex};
 pub use lockstep_diagnostic::{Diagnostic, Kind, Result, Span, code};

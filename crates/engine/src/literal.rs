@@ -1,7 +1,8 @@
 //! Constants of statements as values of columns: INSERT, DEFAULT and CONFIG(values=…).
 //!
 //! An integer goes into every number type, TIMESTAMP and BOOL; a decimal into FLOAT and DOUBLE; a
-//! text into STRING, DATE and TIMESTAMP; TRUE and FALSE into BOOL. Nothing is narrowed silently.
+//! text into STRING, DATE and TIMESTAMP; TRUE and FALSE into BOOL. An integer loses no digit, a
+//! decimal is rounded to the nearest value of its type, and what is out of range is refused.
 
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
 use lockstep_function::{Compatibility, Settings, cast};
@@ -41,8 +42,13 @@ pub(crate) fn coerce(
         (Value::Float(float), DataType::Float) => Some(Value::Float(*float)),
         (Value::Float(float), DataType::Double) => Some(Value::Double(f64::from(*float))),
         (Value::Double(double), DataType::Double) => Some(Value::Double(*double)),
-        #[expect(clippy::cast_possible_truncation, reason = "a decimal rounds to FLOAT")]
-        (Value::Double(double), DataType::Float) => Some(Value::Float(*double as f32)),
+        (Value::Double(double), DataType::Float) => {
+            let wraps = settings.compatibility == Compatibility::OpenMldb;
+            #[expect(clippy::cast_possible_truncation, reason = "a decimal rounds to FLOAT")]
+            let float = *double as f32;
+            let holds = wraps || float.is_infinite() == double.is_infinite();
+            holds.then_some(Value::Float(float))
+        }
         _ => None,
     };
     coerced.map_or_else(|| place.mismatch(value, to), Ok)
@@ -63,10 +69,15 @@ impl Place<'_> {
                 .as_scalar()
                 .map_or_else(String::new, |datum| cast::print_datum(datum, &Settings::default())),
         };
-        let mut error = Diagnostic::new(
-            code::DATATYPE_MISMATCH,
-            format!("column `{}` is {to}, {shown} is not", self.column),
-        );
+        let is_number = value.as_scalar().is_some_and(|datum| datum.as_f64().is_some());
+        let mut error = if to.is_float() && is_number {
+            let message = format!("column `{}` is {to}, which does not hold {shown}", self.column);
+            Diagnostic::new(code::OUT_OF_RANGE, message)
+                .with_hint("An integer must be exact, and a decimal in range.")
+        } else {
+            let message = format!("column `{}` is {to}, {shown} is not", self.column);
+            Diagnostic::new(code::DATATYPE_MISMATCH, message)
+        };
         error.span = self.span;
         error.err()
     }
@@ -79,15 +90,19 @@ fn text(value: &Value, to: &DataType, settings: Settings) -> Option<Value> {
     (result != Value::Null).then_some(result)
 }
 
-#[expect(clippy::cast_precision_loss, reason = "an integer rounds to FLOAT and DOUBLE")]
+#[expect(clippy::cast_precision_loss, reason = "what is lost is looked at")]
 fn from_integer(integer: i64, to: &DataType, settings: Settings) -> Option<Value> {
     let wraps = settings.compatibility == Compatibility::OpenMldb;
     Some(match to {
         DataType::BigInt => Value::BigInt(integer),
         DataType::Timestamp => Value::Timestamp(integer),
         DataType::Bool => Value::Bool(integer != 0),
-        DataType::Float => Value::Float(integer as f32),
-        DataType::Double => Value::Double(integer as f64),
+        DataType::Float if wraps || is_whole(f64::from(integer as f32), integer) => {
+            Value::Float(integer as f32)
+        }
+        DataType::Double if wraps || is_whole(integer as f64, integer) => {
+            Value::Double(integer as f64)
+        }
         #[expect(clippy::cast_possible_truncation, reason = "what the reference does")]
         DataType::Int if wraps => Value::Int(integer as i32),
         #[expect(clippy::cast_possible_truncation, reason = "what the reference does")]
@@ -96,4 +111,10 @@ fn from_integer(integer: i64, to: &DataType, settings: Settings) -> Option<Value
         DataType::SmallInt => Value::SmallInt(i16::try_from(integer).ok()?),
         _ => return None,
     })
+}
+
+/// Whether a float is this integer, to the digit.
+#[expect(clippy::cast_possible_truncation, reason = "128 bits hold every float of this range")]
+fn is_whole(float: f64, integer: i64) -> bool {
+    float as i128 == i128::from(integer)
 }

@@ -4,10 +4,12 @@ use std::path::Path;
 
 use arrow::{array::RecordBatch, datatypes::Schema};
 use lockstep_diagnostic::{Diagnostic, Result, code};
-use lockstep_function::Settings;
+use lockstep_function::{Compatibility, Settings};
 use lockstep_offline::{
     export::{ExportOptions, WriteMode, export},
-    load::{FileFormat, LoadOptions, OnError, infer_schema, read_file},
+    load::{
+        ColumnMatch, FileFormat, LoadOptions, OnError, UnknownColumns, infer_schema, read_file,
+    },
 };
 use lockstep_row::{TableSchema, arrow::arrow_schema};
 use lockstep_sql::ast::{CreateLike, IntoOutfile, Literal, LoadData, OptionItem, OptionValue};
@@ -17,7 +19,7 @@ use crate::{
     Output, Session,
     append::{Rows, append_rows},
     catalog::TableEntry,
-    offline_data::LoadMode,
+    offline_data::{Copy, LoadMode},
     settings::Storage,
     table_options::ignored,
 };
@@ -38,6 +40,8 @@ const OPTIONS: &[&str] = &[
     "put_if_absent",
     "sql",
     "coalesce",
+    "match_by",
+    "unknown_columns",
 ];
 
 /// Most threads of a load.
@@ -65,7 +69,7 @@ impl Session {
             Storage::Offline => "ImportOfflineStorage",
         };
         self.as_job(kind, sql, || {
-            let options = read_options(load)?;
+            let options = read_options(load, self.settings())?;
             match storage {
                 Storage::Online => entry.write(|table| self.load_online(load, options, table)),
                 Storage::Offline => entry.write(|_| self.load_offline(load, options, &entry)),
@@ -81,7 +85,7 @@ impl Session {
             return refuse(load, "deep_copy", "Only offline data can stay in its files.");
         }
         let (batches, warnings) = self.read(load, &options, &table.schema())?;
-        let count = append_rows(&batches, table, options.rows)?;
+        let count = append_rows(&batches, table, options.rows, self.conversion())?;
         Ok(loaded(count, options.warnings, warnings))
     }
 
@@ -97,11 +101,28 @@ impl Session {
                 return refuse(load, "sql", "Data that stays in its files is taken as it is.");
             }
             offline.link(&load.path, &options.files, mode, load.path_span)?;
-            return Ok(loaded(0, options.warnings, Vec::new()));
+            let warnings = self.check_link(load, &options.files, &schema)?;
+            return Ok(loaded(0, options.warnings, warnings));
         }
         let (batches, warnings) = self.read(load, &options, &schema)?;
-        let count = offline.copy(&self.database, &schema, &batches, (mode, load.path_span))?;
+        let copy = Copy { database: &self.database, conversion: self.conversion(), mode };
+        let count = offline.copy(&copy, &schema, &batches, load.path_span)?;
         Ok(loaded(count, options.warnings, warnings))
+    }
+
+    /// What there is to say of the columns of a file that is read later. A file that is not there
+    /// yet is looked at when it is read.
+    fn check_link(
+        &self,
+        load: &LoadData,
+        files: &LoadOptions,
+        schema: &TableSchema,
+    ) -> Result<Vec<Diagnostic>> {
+        match read_file(&load.path, files, schema, &self.settings()) {
+            Ok(rows) => rows.check().map_err(|error| Box::new(error.at(load.path_span))),
+            Err(error) if error.code == code::UNDEFINED_FILE => Ok(Vec::new()),
+            Err(error) => Err(Box::new(error.at(load.path_span))),
+        }
     }
 
     /// What is to be loaded, and what was left out: the file's rows, or those of the query over
@@ -116,9 +137,11 @@ impl Session {
         let Some(item) = &options.query else {
             return read(load, &options.files, schema, settings);
         };
-        let schema = infer_schema(&load.path, &options.files, &settings)
+        // The query names the columns that it wants: the file is read with its own.
+        let files = LoadOptions { columns: ColumnMatch::Position, ..options.files.clone() };
+        let schema = infer_schema(&load.path, &files, &settings)
             .map_err(|error| Box::new(error.at(load.path_span)))?;
-        let (batches, warnings) = read(load, &options.files, &schema, settings)?;
+        let (batches, warnings) = read(load, &files, &schema, settings)?;
         let scratch = self.scratch();
         scratch.execute("SET @@execute_mode = 'online'")?;
         scratch.create_table("file", &arrow_schema(&schema))?;
@@ -133,9 +156,14 @@ impl Session {
 }
 
 /// The option values of LOAD DATA, each checked.
-fn read_options(load: &LoadData) -> Result<Load> {
+fn read_options(load: &LoadData, settings: Settings) -> Result<Load> {
+    let columns = match settings.compatibility {
+        Compatibility::Standard => ColumnMatch::Name,
+        Compatibility::OpenMldb => ColumnMatch::OpenMldb,
+    };
+    let of_path = format_of(&load.path);
     let mut found = Load {
-        files: LoadOptions { format: format_of(&load.path), ..LoadOptions::default() },
+        files: LoadOptions { format: of_path, columns, ..LoadOptions::default() },
         mode: None,
         is_deep_copy: true,
         is_local: false,
@@ -164,12 +192,28 @@ fn read_options(load: &LoadData) -> Result<Load> {
             "deep_copy" => found.is_deep_copy = boolean(item)?,
             "load_mode" => found.is_local = one_of(item, &["cluster", "local"])? == 1,
             "thread" => match &item.value {
-                OptionValue::Literal(Literal::Int(count)) if (1..=THREADS_MAX).contains(count) => {}
+                OptionValue::Literal(Literal::Int(1)) => {}
+                OptionValue::Literal(Literal::Int(count)) if (1..=THREADS_MAX).contains(count) => {
+                    found.warnings.push(without_effect(item));
+                }
                 _ => return wrong(item, "It is a number from 1 to 50."),
             },
-            "writer_type" => drop(one_of(item, &["single", "batch"])?),
+            "writer_type" if one_of(item, &["single", "batch"])? == 0 => {}
+            "writer_type" => found.warnings.push(without_effect(item)),
             "put_if_absent" if boolean(item)? => found.rows = Rows::Absent,
             "put_if_absent" => {}
+            "match_by" => {
+                found.files.columns = match one_of(item, &["name", "position"])? {
+                    0 => ColumnMatch::Name,
+                    _ => ColumnMatch::Position,
+                }
+            }
+            "unknown_columns" => {
+                found.files.unknown_columns = match one_of(item, &["fail", "ignore"])? {
+                    0 => UnknownColumns::Fail,
+                    _ => UnknownColumns::Ignore,
+                }
+            }
             "sql" if text(item)?.is_empty() => {}
             "sql" => found.query = Some(item.clone()),
             _ => found.warnings.push(ignored(item, OPTIONS)),
@@ -191,7 +235,7 @@ fn read(
     for batch in &mut rows {
         batches.push(batch.map_err(at)?);
     }
-    let mut warnings = Vec::new();
+    let mut warnings: Vec<Diagnostic> = rows.warnings().collect();
     if rows.skipped_count() > 0 {
         let first = rows.first_skipped().map(ToString::to_string).unwrap_or_default();
         let message = format!("{} malformed rows were skipped", rows.skipped_count());
@@ -201,6 +245,12 @@ fn read(
         );
     }
     Ok((batches, warnings))
+}
+
+/// The warning for an option that is understood and changes nothing here.
+fn without_effect(item: &OptionItem) -> Diagnostic {
+    let message = format!("option `{}` has no effect: one thread reads the file", item.key.text);
+    Diagnostic::new(code::INVALID_PARAMETER, message).at(item.span)
 }
 
 fn loaded(count: u64, mut warnings: Vec<Diagnostic>, more: Vec<Diagnostic>) -> Output {

@@ -6,8 +6,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
-use lockstep_function::Settings;
-use lockstep_offline::load::{FileFormat, LoadOptions, read_file};
+use lockstep_offline::load::{ColumnMatch, FileFormat, LoadOptions, read_file};
 use lockstep_row::{Arena, Datum, Retention, TableSchema};
 use lockstep_table::Table;
 
@@ -15,6 +14,7 @@ use crate::{
     Database,
     append::{self, refused},
     catalog::TableEntry,
+    conversion::Conversion,
     database::Tables,
 };
 
@@ -32,6 +32,14 @@ pub(crate) struct OfflineData {
 struct OfflineFile {
     path: String,
     options: LoadOptions,
+}
+
+/// What copying rows goes by.
+#[derive(Debug)]
+pub(crate) struct Copy<'a> {
+    pub(crate) database: &'a Database,
+    pub(crate) conversion: Conversion,
+    pub(crate) mode: LoadMode,
 }
 
 /// What becomes of the data that is there already.
@@ -100,8 +108,8 @@ impl OfflineData {
         Ok(())
     }
 
-    /// LOAD DATA with `deep_copy=false`: remembers the path. What is there already stays, so
-    /// 'overwrite' is refused then: it could not bring copied rows back.
+    /// LOAD DATA with `deep_copy=false`: remembers the path. 'overwrite' replaces other links; it
+    /// is refused where rows were copied, which it could not bring back.
     pub(crate) fn link(
         &mut self,
         path: &str,
@@ -110,8 +118,17 @@ impl OfflineData {
         span: Span,
     ) -> Result<()> {
         let is_empty = self.rows.is_none() && self.files.is_empty();
-        if !is_empty && mode != LoadMode::Append {
+        let replaces = mode == LoadMode::Overwrite && self.rows.is_none();
+        if !is_empty && mode != LoadMode::Append && !replaces {
             return exists(span);
+        }
+        if replaces {
+            // OpenMLDB refuses to link what is linked.
+            let is_again = |file: &OfflineFile| file.path == path;
+            if options.columns == ColumnMatch::OpenMldb && self.files.iter().any(is_again) {
+                return exists(span);
+            }
+            self.files.clear();
         }
         self.add_path(path, span)?;
         self.files.last_mut().expect("it was added").options = options.clone();
@@ -121,26 +138,24 @@ impl OfflineData {
     /// LOAD DATA with `deep_copy=true`: takes the rows.
     pub(crate) fn copy(
         &mut self,
-        database: &Database,
+        copy: &Copy<'_>,
         schema: &TableSchema,
         batches: &[arrow::array::RecordBatch],
-        (mode, span): (LoadMode, Span),
+        span: Span,
     ) -> Result<u64> {
         let is_empty = self.rows.is_none() && self.files.is_empty();
-        if !is_empty && mode == LoadMode::ErrorIfExists {
+        if !is_empty && copy.mode == LoadMode::ErrorIfExists {
             return exists(span);
         }
-        if mode == LoadMode::Overwrite {
-            let table = empty(database, schema)?;
-            let count = append::append(batches, &table)?;
-            *self = Self { rows: Some(table), files: Vec::new() };
-            return Ok(count);
-        }
-        let table = match &self.rows {
+        let kept = self.rows.as_ref().filter(|_| copy.mode != LoadMode::Overwrite);
+        let table = match kept {
             Some(table) => Arc::clone(table),
-            None => empty(database, schema)?,
+            None => empty(copy.database, schema)?,
         };
-        let count = append::append(batches, &table)?;
+        let count = append::append(batches, &table, copy.conversion)?;
+        if copy.mode == LoadMode::Overwrite {
+            self.files.clear();
+        }
         self.rows = Some(table);
         Ok(count)
     }
@@ -150,7 +165,7 @@ impl OfflineData {
         &self,
         database: &Database,
         schema: &TableSchema,
-        settings: Settings,
+        conversion: Conversion,
     ) -> Result<Arc<Table>> {
         if let (Some(rows), true) = (&self.rows, self.files.is_empty()) {
             return Ok(Arc::clone(rows));
@@ -160,8 +175,8 @@ impl OfflineData {
             copy_rows(rows, &table)?;
         }
         for file in &self.files {
-            let batches = read_file(&file.path, &file.options, schema, &settings)?;
-            append::append(&batches.collect::<Result<Vec<_>>>()?, &table)?;
+            let batches = read_file(&file.path, &file.options, schema, &conversion.settings())?;
+            append::append(&batches.collect::<Result<Vec<_>>>()?, &table, conversion)?;
         }
         Ok(table)
     }
@@ -196,12 +211,12 @@ impl Database {
     pub(crate) fn offline_tables(
         &self,
         entries: &[TableEntry],
-        settings: Settings,
+        conversion: Conversion,
     ) -> Result<Tables> {
         let mut by_id = BTreeMap::new();
         for entry in entries {
             let offline = entry.offline.read().clone();
-            by_id.insert(entry.id, offline.read(self, &entry.table.schema(), settings)?);
+            by_id.insert(entry.id, offline.read(self, &entry.table.schema(), conversion)?);
         }
         Ok(Tables { by_id })
     }

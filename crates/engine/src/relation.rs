@@ -4,12 +4,15 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use arrow::array::RecordBatch;
 use lockstep_diagnostic::Result;
-use lockstep_function::{Compatibility, Settings};
+use lockstep_function::Compatibility;
 use lockstep_offline::{ExecuteOptions, Progress};
 use lockstep_plan::BoundQuery;
 use lockstep_row::DataType;
 
-use crate::{Database, Output, PreparedRequest, database::Tables, index_read, settings::Storage};
+use crate::{
+    Database, Output, PreparedRequest, conversion::Conversion, database::Tables, index_read,
+    settings::Storage,
+};
 
 /// Called with the share of the work that is done, 0.0 to 1.0, from any thread.
 pub type ProgressCallback = Arc<dyn Fn(f64) + Send + Sync>;
@@ -29,7 +32,7 @@ impl Progress for Share {
 pub(crate) struct Source {
     pub(crate) storage: Storage,
     /// How the files of offline tables are read.
-    pub(crate) settings: Settings,
+    pub(crate) conversion: Conversion,
 }
 
 /// A bound query that has not run yet.
@@ -69,10 +72,12 @@ impl Relation {
     pub fn collect(&self, progress: Option<ProgressCallback>) -> Result<Output> {
         if let Some(requests) = &self.requests {
             let entries = self.database.entries_of(&self.query.plan)?;
-            return PreparedRequest::compile(&self.query, &entries)?.answer_batches(requests);
+            return PreparedRequest::compile(&self.query, &entries)?
+                .answer_batches(requests, self.source.conversion);
         }
         let progress = progress.map(|callback| -> Arc<dyn Progress> { Arc::new(Share(callback)) });
-        let read_through = match (self.source.settings.compatibility, self.source.storage) {
+        let compatibility = self.source.conversion.settings().compatibility;
+        let read_through = match (compatibility, self.source.storage) {
             (Compatibility::OpenMldb, Storage::Online) => {
                 index_read::read_through(&self.query.plan)
             }
@@ -82,7 +87,7 @@ impl Relation {
         let entries = self.database.entries_of(&self.query.plan)?;
         let tables = match self.source.storage {
             Storage::Online => Tables::of(&entries),
-            Storage::Offline => self.database.offline_tables(&entries, self.source.settings)?,
+            Storage::Offline => self.database.offline_tables(&entries, self.source.conversion)?,
         };
         let batches = lockstep_offline::execute(&self.query.plan, &tables, &options)?;
         Ok(Output { columns: self.query.columns.clone(), batches, ..Output::default() })

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use datafusion::logical_expr::LogicalPlan;
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_function::Compatibility;
@@ -18,6 +18,7 @@ use crate::{
     Output,
     append::{Missing, conform},
     catalog::{Definition, TableEntry},
+    conversion::Conversion,
     database::Tables,
 };
 
@@ -150,13 +151,18 @@ impl PreparedRequest {
 
     /// Answers request rows given as batches whose columns are matched by name, all over one view
     /// of the tables.
-    pub(crate) fn answer_batches(&self, batches: &[RecordBatch]) -> Result<Output> {
+    pub(crate) fn answer_batches(
+        &self,
+        batches: &[RecordBatch],
+        conversion: Conversion,
+    ) -> Result<Output> {
         let mut builders: Vec<ColumnBuilder> =
             self.output.iter().map(|(_, data_type)| ColumnBuilder::new(data_type, 1)).collect();
         let mut count = 0;
         let mut view = self.program.batch();
         for batch in batches {
-            count += self.answer_batch(batch, &mut view, &mut builders)?;
+            let arrays = conform(batch, &self.columns, Missing::Error, conversion)?;
+            count += self.answer_batch(batch.num_rows(), &arrays, &mut view, &mut builders)?;
         }
         Ok(Output {
             batches: vec![output_batch(&self.output, builders, count)?],
@@ -168,17 +174,17 @@ impl PreparedRequest {
     /// Answers the rows of one batch and returns how many answers there were.
     fn answer_batch(
         &self,
-        batch: &RecordBatch,
+        row_count: usize,
+        arrays: &[ArrayRef],
         view: &mut Batch<'_>,
         builders: &mut [ColumnBuilder],
     ) -> Result<usize> {
-        let arrays = conform(batch, &self.columns, Missing::Error)?;
         let readers: Vec<ColumnReader<'_>> =
             arrays.iter().map(|array| ColumnReader::new(array.as_ref())).collect();
         let mut arena = Arena::new();
         let mut count = 0;
-        for first in (0..batch.num_rows()).step_by(REQUESTS_AT_ONCE) {
-            let rows = first..batch.num_rows().min(first + REQUESTS_AT_ONCE);
+        for first in (0..row_count).step_by(REQUESTS_AT_ONCE) {
+            let rows = first..row_count.min(first + REQUESTS_AT_ONCE);
             let read = |row| readers.iter().map(|reader| reader.get(row, &arena)).collect();
             let requests: Vec<Vec<Datum<'_>>> = rows.map(read).collect();
             requests.iter().try_for_each(|request| self.check(request))?;

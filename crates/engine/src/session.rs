@@ -7,7 +7,7 @@ use lockstep_diagnostic::{Diagnostic, Kind, Result, Span, code};
 use lockstep_function::Settings;
 use lockstep_host::sync::RwLock;
 use lockstep_plan::{BindOptions, BoundQuery, bind};
-use lockstep_row::{Column, TableSchema, arrow::importable};
+use lockstep_row::{Column, DataType, TableSchema, arrow::importable};
 use lockstep_sql::{
     Parsed,
     ast::{self, Ident, ObjectName, OptionValue, Query, Statement},
@@ -19,6 +19,7 @@ use crate::{
     Database, Output, Parameter, PreparedRequest, Relation, Verification, append,
     catalog::{CatalogCommand, DEFAULT_DATABASE, QualifiedName, View},
     config, constant,
+    conversion::Conversion,
     database::Tables,
     delete, lint, load,
     parameters::check_count,
@@ -79,8 +80,21 @@ impl Session {
     /// Appends rows to a table; columns are matched by name, left out ones take their default.
     /// Types are converted where nothing is lost. All or nothing. Returns the number of rows.
     pub fn append(&self, table: &str, batches: &[RecordBatch]) -> Result<u64> {
-        let name = object_name(table);
-        retried(|| self.find_entry(&name)?.write(|table| append::append(batches, table)))
+        let (name, conversion) = (object_name(table), self.conversion());
+        let append = |table: &Table| append::append(batches, table, conversion);
+        retried(|| self.find_entry(&name)?.write(append))
+    }
+
+    /// Names and types of a table's columns.
+    pub fn table_columns(&self, table: &str) -> Result<Vec<(String, DataType)>> {
+        let schema = self.find_table(&object_name(table))?.schema();
+        Ok(schema.columns.iter().map(|c| (c.name.clone(), c.data_type.clone())).collect())
+    }
+
+    /// How values come in.
+    pub fn conversion(&self) -> Conversion {
+        let state = self.state.read();
+        Conversion::new(state.variables.settings, state.variables.nan_is_null())
     }
 
     /// Whether a table exists.
@@ -89,8 +103,14 @@ impl Session {
     }
 
     /// Creates a table with the columns of an Arrow schema. A column whose type has no image in
-    /// the dialect is an error that names it.
+    /// the dialect is an error that names it, and so is one without a type.
     pub fn create_table(&self, table: &str, schema: &SchemaRef) -> Result<()> {
+        if schema.fields().is_empty() {
+            let message = format!("table `{table}` does not exist, and the data has no columns");
+            return Diagnostic::new(code::UNDEFINED_TABLE, message)
+                .with_hint("CREATE TABLE first.")
+                .err();
+        }
         let mut columns = Vec::new();
         for field in schema.fields() {
             let Some(data_type) = importable(field.data_type()) else {
@@ -99,6 +119,14 @@ impl Session {
                     .with_detail(format!("Its Arrow type is {}.", field.data_type()))
                     .err();
             };
+            if is_untyped(&data_type) {
+                let message =
+                    format!("column `{}` has no value that gives it a type", field.name());
+                return Diagnostic::new(code::DATATYPE_MISMATCH, message)
+                    .with_kind(Kind::FixData)
+                    .with_hint("CREATE TABLE first, or give the column a type.")
+                    .err();
+            }
             columns.push(Column::new(field.name(), data_type));
         }
         let name = object_name(table);
@@ -151,7 +179,8 @@ impl Session {
     /// drops it. Rows do not see each other and are not stored. Columns are matched by name;
     /// columns that the table does not have are ignored.
     pub fn request(&self, target: &str, rows: &[RecordBatch]) -> Result<Output> {
-        retried(|| self.prepare_request(target)?.answer_batches(rows))
+        let conversion = self.conversion();
+        retried(|| self.prepare_request(target)?.answer_batches(rows, conversion))
     }
 
     /// Replays the stored rows of the request table as requests, in (event time, arrival) order,
@@ -302,9 +331,8 @@ impl Session {
     /// A bound query over the data that the session works on.
     pub(crate) fn relation(&self, query: &Query, parameters: &[Parameter]) -> Result<Relation> {
         let bound = self.bind_with(query, parameters)?;
-        let settings = self.settings();
         let requests = config::request_rows(self, query, &bound)?;
-        let source = Source { storage: self.storage(), settings };
+        let source = Source { storage: self.storage(), conversion: self.conversion() };
         Ok(Relation::new(self.database.clone(), bound, source, requests))
     }
 
@@ -343,6 +371,16 @@ impl Session {
 
     pub(crate) fn find_table(&self, name: &ObjectName) -> Result<Arc<Table>> {
         self.find_entry(name).map(|entry| entry.table)
+    }
+}
+
+/// Whether a column of this type could hold nothing but NULL.
+fn is_untyped(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Null => true,
+        DataType::Array(element) => is_untyped(element),
+        DataType::Map(key, value) => is_untyped(key) || is_untyped(value),
+        _ => false,
     }
 }
 

@@ -46,6 +46,9 @@ const MAX_MEMORY: &str = "max_memory";
 /// From this part of `max_memory` on an alert is given.
 const MEMORY_ALERT_RATIO: &str = "memory_alert_ratio";
 
+/// Whether NaN comes in as NULL, from programs and files alike.
+const NAN_AS_NULL: &str = "nan_as_null";
+
 /// Declared once: SET checks against this, SHOW VARIABLES lists it.
 const VARIABLES: &[Variable] = &[
     Variable {
@@ -64,6 +67,7 @@ const VARIABLES: &[Variable] = &[
     Variable { name: "job_timeout", default: "20000", values: Values::Number(0, i64::MAX) },
     Variable { name: MAX_MEMORY, default: "0", values: Values::Bytes },
     Variable { name: MEMORY_ALERT_RATIO, default: "0.8", values: Values::Part },
+    Variable { name: NAN_AS_NULL, default: "false", values: SWITCH },
     Variable { name: "spark_config", default: "", values: Values::Any },
     Variable { name: "sync_job", default: "false", values: SWITCH },
     Variable { name: "time_zone", default: "UTC", values: Values::Any },
@@ -165,6 +169,11 @@ impl Variables {
     /// From which part of the limit on an alert is given, in millionths.
     pub(crate) fn memory_alert_ppm(&self) -> u64 {
         part_ppm(self.value(MEMORY_ALERT_RATIO)).expect("it was checked when it was set")
+    }
+
+    /// Whether NaN comes in as NULL.
+    pub(crate) fn nan_is_null(&self) -> bool {
+        self.value(NAN_AS_NULL) == "true"
     }
 
     fn value(&self, name: &str) -> &str {

@@ -491,6 +491,32 @@ pub const DIFFERENCES: &[Difference] = &[
         is_restored: true,
     },
     Difference {
+        name: "INSERT of a number that FLOAT or DOUBLE does not hold",
+        standard: "An integer that would lose digits is refused, and so is a decimal out of range.",
+        reference: "An integer is rounded, and a decimal out of range is infinite.",
+        why: "A value that changes on its way in cannot be found again.",
+        example: Example {
+            form: Form::Statements,
+            sql: "CREATE TABLE wide (k INT, f FLOAT); INSERT INTO wide VALUES (1, 16777217); SELECT bigint(f) FROM wide",
+            standard: "error",
+            reference: "16777216",
+        },
+        is_restored: true,
+    },
+    Difference {
+        name: "LOAD DATA of files with other columns than the table",
+        standard: "Columns are matched by name; a name that the table does not have is an error. Options: `match_by = 'position'`, `unknown_columns = 'ignore'`.",
+        reference: "The first line of a CSV file is left out and its columns go by their order; columns of a Parquet file that the table does not have are left out. A warning says so.",
+        why: "Nobody sees that two columns of numbers were swapped.",
+        example: Example {
+            form: Form::Statements,
+            sql: "SELECT 1 AS b, 2 AS c INTO OUTFILE '{folder}/file.csv' OPTIONS(mode='overwrite'); CREATE TABLE swapped (c INT, b INT); LOAD DATA INFILE '{folder}/file.csv' INTO TABLE swapped OPTIONS(mode='append'); SELECT c FROM swapped",
+            standard: "2",
+            reference: "1",
+        },
+        is_restored: true,
+    },
+    Difference {
         name: "INSERT of a text into a TIMESTAMP",
         standard: "Reads the text as CAST does.",
         reference: "Is refused.",

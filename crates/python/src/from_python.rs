@@ -1,19 +1,21 @@
-//! Python values as values of a type, strictly: nothing is rounded away and no text is read as a
-//! number.
+//! Python values as values of a type, strictly: no digit is lost and no text is read as a number.
 //!
 //! | column | takes |
 //! |---|---|
 //! | BOOL | `bool` |
 //! | SMALLINT, INT, BIGINT | `int`; a `float` without a fraction |
-//! | FLOAT, DOUBLE | `float`; an `int` that a double holds exactly |
+//! | FLOAT | an `int` or a `float` without a fraction that it holds exactly; another `float`, which is rounded to the nearest; never out of range |
+//! | DOUBLE | `float`; an `int` that it holds exactly |
 //! | STRING | `str` |
-//! | TIMESTAMP | `datetime` (naive is UTC; cut to the millisecond), `int` milliseconds |
-//! | DATE | `date` |
+//! | TIMESTAMP | `datetime` (naive is UTC; cut to the millisecond), ISO 8601 text in the session's time zone, `int` milliseconds |
+//! | DATE | `date`, ISO 8601 text |
 //!
-//! Scalars of `numpy` count as what they stand for. `None` is NULL everywhere, and so are the ways in
-//! which pandas writes a missing value: `NaN`, `NaT` and `NA`.
+//! Scalars of `numpy` count as what they stand for. `None`, `NaT` and `NA` are NULL everywhere. NaN
+//! is NaN in FLOAT and DOUBLE unless the session takes it as NULL, and NULL in every other column,
+//! where it can only be what pandas writes for a missing value.
 
 use lockstep_diagnostic::{Diagnostic, Kind, code};
+use lockstep_engine::{Conversion, no_moment};
 use lockstep_row::{DataType, Value};
 use pyo3::{
     exceptions::PyOverflowError,
@@ -25,48 +27,72 @@ use pyo3::{
 /// Days from 0001-01-01, which Python counts as 1, to 1970-01-01.
 const EPOCH_ORDINAL: i32 = 719_163;
 
-/// Integers up to this size are doubles too.
-const EXACT_INTEGER_MAX: u64 = 1 << 53;
+/// The column that a value is for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Target<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) data_type: &'a DataType,
+    pub(crate) conversion: Conversion,
+}
 
 /// Converts a value for a column; the error names the column, its type and what was found.
 pub(crate) fn value_of(
     object: &Bound<'_, PyAny>,
-    column: &str,
-    data_type: &DataType,
+    target: &Target<'_>,
 ) -> Result<Value, Box<Diagnostic>> {
     if object.is_none() {
         return Ok(Value::Null);
     }
-    match convert(object, data_type) {
+    let Target { name, data_type, .. } = *target;
+    match convert(object, target) {
         Ok(Some(value)) => Ok(value),
         Ok(None) if is_missing(object) => Ok(Value::Null),
-        Ok(None) => Err(mismatch(object, column, data_type)),
-        Err(error) => Err(failed(&error, object, column, data_type)),
+        Ok(None) => Err(mismatch(object, name, data_type)),
+        Err(error) => Err(failed(&error, object, name, data_type)),
     }
 }
 
 /// `None` when the value is not one that the type takes.
-fn convert(object: &Bound<'_, PyAny>, data_type: &DataType) -> PyResult<Option<Value>> {
-    Ok(match data_type {
+fn convert(object: &Bound<'_, PyAny>, target: &Target<'_>) -> PyResult<Option<Value>> {
+    let float = |value: f64, of: fn(f64) -> PyResult<Value>| match value.is_nan() {
+        true if target.conversion.nan_is_null() => Ok(Value::Null),
+        _ => of(value),
+    };
+    Ok(match target.data_type {
         DataType::Bool => boolean(object).map(Value::Bool),
         DataType::SmallInt => integer(object)?.map(i16::try_from).transpose()?.map(Value::SmallInt),
         DataType::Int => integer(object)?.map(i32::try_from).transpose()?.map(Value::Int),
         DataType::BigInt => integer(object)?.map(Value::BigInt),
-        DataType::Float => double(object)?.map(narrow),
-        DataType::Double => double(object)?.map(Value::Double),
+        DataType::Float => double(object)?.map(|value| float(value, narrow)).transpose()?,
+        DataType::Double => double(object)?
+            .map(|value| float(value, |value| Ok(Value::Double(value))))
+            .transpose()?,
         DataType::String => match object.cast::<PyString>() {
             Ok(text) => Some(Value::String(text.to_cow()?.into())),
             Err(_) => None,
         },
+        DataType::Timestamp | DataType::Date if object.is_instance_of::<PyString>() => {
+            let text = object.cast::<PyString>()?.to_cow()?;
+            target.conversion.read_text(&text, target.data_type)
+        }
         DataType::Timestamp => timestamp_ms(object)?.map(Value::Timestamp),
         DataType::Date => date_days(object)?.map(Value::Date),
         DataType::Null | DataType::Array(_) | DataType::Map(..) => None,
     })
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "FLOAT is the nearest single to what is given")]
-fn narrow(value: f64) -> Value {
-    Value::Float(value as f32)
+/// The FLOAT that a number stands for: the nearest to one with a fraction, and exactly a whole one.
+#[expect(clippy::cast_possible_truncation, reason = "what is lost is looked at")]
+#[expect(clippy::float_cmp, reason = "no digit of a whole number may be lost")]
+fn narrow(value: f64) -> PyResult<Value> {
+    let single = value as f32;
+    if value.is_finite() && single.is_infinite() {
+        return Err(PyOverflowError::new_err("out of the range of FLOAT"));
+    }
+    if value.fract() == 0.0 && f64::from(single) != value {
+        return Err(PyOverflowError::new_err("a whole number with more digits than a FLOAT has"));
+    }
+    Ok(Value::Float(single))
 }
 
 fn boolean(object: &Bound<'_, PyAny>) -> Option<bool> {
@@ -102,20 +128,29 @@ fn whole(value: f64) -> Option<i64> {
 
 fn double(object: &Bound<'_, PyAny>) -> PyResult<Option<f64>> {
     if let Ok(value) = object.cast::<PyFloat>() {
-        let value = value.value();
-        return Ok((!value.is_nan()).then_some(value));
+        return Ok(Some(value.value()));
     }
     if let Some(value) = if object.is_instance_of::<PyInt>() { integer(object)? } else { None } {
-        if value.unsigned_abs() > EXACT_INTEGER_MAX {
-            return Err(PyOverflowError::new_err("more digits than a DOUBLE has"));
-        }
-        return object.extract().map(Some);
+        return exactly(value).map(Some);
     }
     if is_numpy(object) && boolean(object).is_none() && object.hasattr("__float__")? {
-        let value: Option<f64> = object.extract().ok();
-        return Ok(value.filter(|value| !value.is_nan()));
+        if object.hasattr("__index__")? {
+            return exactly(object.extract()?).map(Some);
+        }
+        return Ok(object.extract().ok());
     }
     Ok(None)
+}
+
+/// The double that an integer is.
+#[expect(clippy::cast_possible_truncation, reason = "128 bits hold every double of this range")]
+#[expect(clippy::cast_precision_loss, reason = "what is lost is looked at")]
+fn exactly(value: i64) -> PyResult<f64> {
+    let double = value as f64;
+    if double as i128 == i128::from(value) {
+        return Ok(double);
+    }
+    Err(PyOverflowError::new_err("more digits than a DOUBLE has"))
 }
 
 fn timestamp_ms(object: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
@@ -174,6 +209,11 @@ fn type_name(object: &Bound<'_, PyAny>) -> String {
 }
 
 fn mismatch(object: &Bound<'_, PyAny>, column: &str, data_type: &DataType) -> Box<Diagnostic> {
+    if let (Ok(text), DataType::Timestamp | DataType::Date) =
+        (object.extract::<String>(), data_type)
+    {
+        return no_moment(&format!("column `{column}`"), &text, data_type);
+    }
     let found = type_name(object);
     let message = format!("column `{column}` is {data_type}, the value is a Python `{found}`");
     let diagnostic = Diagnostic::new(code::DATATYPE_MISMATCH, message).with_kind(Kind::FixData);
@@ -201,8 +241,10 @@ fn taken(data_type: &DataType) -> &'static str {
         DataType::SmallInt | DataType::Int | DataType::BigInt => "an int or None",
         DataType::Float | DataType::Double => "a float, an int or None",
         DataType::String => "a str or None",
-        DataType::Timestamp => "a datetime (naive is UTC), an int of milliseconds or None",
-        DataType::Date => "a date or None",
+        DataType::Timestamp => {
+            "a datetime (naive is UTC), ISO 8601 text, an int of milliseconds or None"
+        }
+        DataType::Date => "a date, ISO 8601 text or None",
         DataType::Null | DataType::Array(_) | DataType::Map(..) => "None",
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use lockstep_diagnostic::{Diagnostic, Kind, code};
-use lockstep_engine::{Output, PreparedRequest};
+use lockstep_engine::{Conversion, Output, PreparedRequest};
 use lockstep_host::sync::Mutex;
 use lockstep_row::{Arena, DataType, Datum, Value};
 use pyo3::{
@@ -13,7 +13,7 @@ use pyo3::{
 
 use crate::{
     error::{detached, raise},
-    from_python::value_of,
+    from_python::{Target, value_of},
     to_python::object_of,
 };
 
@@ -23,6 +23,7 @@ use crate::{
 pub(crate) struct Prepared {
     request: Arc<PreparedRequest>,
     names: Arc<Names>,
+    conversion: Conversion,
 }
 
 /// The names of a request's columns as Python texts, which take longer to make than an answer.
@@ -43,7 +44,12 @@ const KNOWN_NAMES_MAX: usize = 64;
 
 impl KnownNames {
     /// The request as a callable.
-    pub(crate) fn prepared(&self, py: Python<'_>, request: Arc<PreparedRequest>) -> Prepared {
+    pub(crate) fn prepared(
+        &self,
+        py: Python<'_>,
+        request: Arc<PreparedRequest>,
+        conversion: Conversion,
+    ) -> Prepared {
         let is_same =
             |(known, _): &(Weak<PreparedRequest>, _)| Weak::as_ptr(known) == Arc::as_ptr(&request);
         let mut entries = self.entries.lock();
@@ -61,7 +67,7 @@ impl KnownNames {
             }
         };
         drop(entries);
-        Prepared { request, names }
+        Prepared { request, names, conversion }
     }
 }
 
@@ -111,8 +117,7 @@ impl Prepared {
         for (key, name, data_type) in &self.names.input {
             let object =
                 get(key.bind(py))?.ok_or_else(|| raise(py, &missing(name, data_type), None))?;
-            values
-                .push(value_of(&object, name, data_type).map_err(|error| raise(py, &error, None))?);
+            values.push(self.value(&object, name, data_type)?);
         }
         Ok(values)
     }
@@ -130,9 +135,19 @@ impl Prepared {
             return Err(raise(py, &diagnostic, None));
         }
         let value = |(object, (_, name, data_type)): (Bound<'_, PyAny>, &(_, String, DataType))| {
-            value_of(&object, name, data_type).map_err(|error| raise(py, &error, None))
+            self.value(&object, name, data_type)
         };
         row.iter().zip(&self.names.input).map(value).collect()
+    }
+
+    fn value(
+        &self,
+        object: &Bound<'_, PyAny>,
+        name: &str,
+        data_type: &DataType,
+    ) -> PyResult<Value> {
+        let target = Target { name, data_type, conversion: self.conversion };
+        value_of(object, &target).map_err(|error| raise(object.py(), &error, None))
     }
 
     /// Computes with the interpreter released; what comes out is owned, since the interpreter may

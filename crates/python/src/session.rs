@@ -1,10 +1,10 @@
 //! A session on a database in memory, and queries that have not run yet.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
-use lockstep_engine::{Database, Parameter};
+use lockstep_engine::{Conversion, Database, Parameter};
 use lockstep_row::{DataType, Value};
 use pyo3::{
     prelude::*,
@@ -14,10 +14,10 @@ use pyo3_arrow::PyTable;
 
 use crate::{
     error::{detached, raise},
-    from_python::{type_of, value_of},
+    from_python::{Target, type_of, value_of},
     output::Output,
     prepared::{KnownNames, Prepared},
-    rows::{batch_of_dicts, batch_of_tuples, columns_of, in_milliseconds, schema_of},
+    rows::{batch_of_dicts, batch_of_tuples, columns_of, schema_of},
 };
 
 type Progress = Arc<dyn Fn(f64) + Send + Sync>;
@@ -44,7 +44,7 @@ impl Session {
         sql: &str,
         parameters: Vec<Bound<'_, PyAny>>,
     ) -> PyResult<Output> {
-        let values = parameters_of(py, parameters)?;
+        let values = parameters_of(py, parameters, self.session.conversion())?;
         let output = detached(py, Some(sql), || self.session.execute_with(sql, &values))?;
         Ok(Output::new(output, sql))
     }
@@ -55,7 +55,7 @@ impl Session {
         sql: &str,
         parameters: Vec<Bound<'_, PyAny>>,
     ) -> PyResult<Relation> {
-        let values = parameters_of(py, parameters)?;
+        let values = parameters_of(py, parameters, self.session.conversion())?;
         let relation = detached(py, Some(sql), || self.session.query_with(sql, &values))?;
         Ok(Relation { relation, sql: sql.to_owned() })
     }
@@ -63,11 +63,7 @@ impl Session {
     /// Appends an Arrow table; makes the table when it does not exist and `create` says so.
     fn append(&self, py: Python<'_>, table: &str, data: PyTable, create: bool) -> PyResult<u64> {
         let (batches, schema) = data.into_inner();
-        detached(py, None, || {
-            let batches: Vec<RecordBatch> =
-                batches.iter().map(in_milliseconds).collect::<Result<_>>()?;
-            self.append_batches(table, &batches, create.then_some(&schema))
-        })
+        detached(py, None, || self.append_batches(table, &batches, create.then_some(&schema)))
     }
 
     /// Appends rows given as dicts, or else as tuples.
@@ -79,7 +75,7 @@ impl Session {
         create: bool,
     ) -> PyResult<u64> {
         let by_name = rows.iter().all(|row| row.is_instance_of::<PyDict>());
-        let known = match py.detach(|| self.table_columns(table)) {
+        let known = match py.detach(|| self.session.table_columns(table)) {
             Ok(known) => Some(known),
             Err(error) if error.code == code::UNDEFINED_TABLE && create && by_name => None,
             Err(error) => return Err(raise(py, &error, None)),
@@ -87,11 +83,11 @@ impl Session {
         let (columns, batch) = if by_name {
             let columns = typed(columns_of(rows)?, known.as_deref());
             let columns = columns.map_err(|error| raise(py, &error, None))?;
-            let batch = batch_of_dicts(rows, &columns)?;
+            let batch = batch_of_dicts(rows, &columns, self.session.conversion())?;
             (columns, batch)
         } else {
             let columns = known.unwrap_or_default();
-            let batch = batch_of_tuples(rows, &columns)?;
+            let batch = batch_of_tuples(rows, &columns, self.session.conversion())?;
             (columns, batch)
         };
         let batch = batch.map_err(|error| raise(py, &error, None))?;
@@ -101,17 +97,20 @@ impl Session {
 
     fn prepare(&self, py: Python<'_>, target: &str) -> PyResult<Prepared> {
         let request = detached(py, Some(target), || self.session.prepare_request(target))?;
-        Ok(self.names.prepared(py, request))
+        Ok(self.names.prepared(py, request, self.session.conversion()))
+    }
+
+    /// Names and types of a table's columns; None where there is no such table.
+    fn columns_of_table(&self, py: Python<'_>, table: &str) -> Option<Vec<(String, String)>> {
+        let columns = py.detach(|| self.session.table_columns(table)).ok()?;
+        let text = |(name, data_type): (String, DataType)| (name, data_type.to_string());
+        Some(columns.into_iter().map(text).collect())
     }
 
     /// Answers the rows of an Arrow table.
     fn request(&self, py: Python<'_>, target: &str, data: PyTable) -> PyResult<Output> {
         let (batches, _) = data.into_inner();
-        let output = detached(py, Some(target), || {
-            let batches: Vec<RecordBatch> =
-                batches.iter().map(in_milliseconds).collect::<Result<_>>()?;
-            self.session.request(target, &batches)
-        })?;
+        let output = detached(py, Some(target), || self.session.request(target, &batches))?;
         Ok(Output::new(output, target))
     }
 
@@ -146,26 +145,22 @@ impl Session {
             drop(self.session.execute(&format!("DROP TABLE {}", quoted(table))));
         })
     }
-
-    fn table_columns(&self, table: &str) -> Result<Vec<(String, DataType)>> {
-        let sql = format!("SELECT * FROM {}", quoted(table));
-        let relation = self.session.query(&sql).map_err(|error| {
-            // The position is one in a text that the user did not write.
-            Box::new(Diagnostic { span: None, ..*error })
-        })?;
-        Ok(relation.columns().to_vec())
-    }
 }
 
 /// Values for `?`, of the types that literals of the same look would have.
-fn parameters_of(py: Python<'_>, objects: Vec<Bound<'_, PyAny>>) -> PyResult<Vec<Parameter>> {
+fn parameters_of(
+    py: Python<'_>,
+    objects: Vec<Bound<'_, PyAny>>,
+    conversion: Conversion,
+) -> PyResult<Vec<Parameter>> {
     let parameter = |(number, object): (usize, Bound<'_, PyAny>)| {
         if object.is_none() {
             return Ok((Value::Null, DataType::Null));
         }
         let name = format!("?{}", number + 1);
         let wide = type_of(&object).unwrap_or(DataType::Null);
-        let value = value_of(&object, &name, &wide).map_err(|error| raise(py, &error, None))?;
+        let target = Target { name: &name, data_type: &wide, conversion };
+        let value = value_of(&object, &target).map_err(|error| raise(py, &error, None))?;
         Ok(match value {
             Value::BigInt(long) => match i32::try_from(long) {
                 Ok(short) => (Value::Int(short), DataType::Int),
@@ -189,23 +184,26 @@ fn typed(
     found: Vec<(String, Option<DataType>)>,
     known: Option<&[(String, DataType)]>,
 ) -> Result<Vec<(String, DataType)>> {
-    let type_of = |(name, inferred): (String, Option<DataType>)| {
-        let from_table = known.and_then(|known| known.iter().find(|(column, _)| *column == name));
-        match (from_table, known, inferred) {
-            (Some((_, data_type)), ..) => Ok((name, data_type.clone())),
-            (None, None, Some(inferred)) => Ok((name, inferred)),
-            (None, None, None) => {
-                let message = format!("column `{name}` has no value that gives it a type");
-                Diagnostic::new(code::DATATYPE_MISMATCH, message)
-                    .with_kind(Kind::FixData)
-                    .with_hint("Create the table first.")
-                    .err()
-            }
-            (None, Some(known), _) => {
-                let names = known.iter().map(|(column, _)| column.as_str());
-                let message = format!("the table has no column `{name}`");
-                Diagnostic::new(code::UNDEFINED_COLUMN, message).with_nearest(&name, names).err()
-            }
+    let types: HashMap<&str, &DataType> =
+        known.unwrap_or_default().iter().map(|(column, of)| (column.as_str(), of)).collect();
+    let type_of = |(name, inferred): (String, Option<DataType>)| match (
+        types.get(name.as_str()),
+        known,
+        inferred,
+    ) {
+        (Some(data_type), ..) => Ok((name, (*data_type).clone())),
+        (None, None, Some(inferred)) => Ok((name, inferred)),
+        (None, None, None) => {
+            let message = format!("column `{name}` has no value that gives it a type");
+            Diagnostic::new(code::DATATYPE_MISMATCH, message)
+                .with_kind(Kind::FixData)
+                .with_hint("CREATE TABLE first, or give the column a type.")
+                .err()
+        }
+        (None, Some(known), _) => {
+            let names = known.iter().map(|(column, _)| column.as_str());
+            let message = format!("the table has no column `{name}`");
+            Diagnostic::new(code::UNDEFINED_COLUMN, message).with_nearest(&name, names).err()
         }
     };
     found.into_iter().map(type_of).collect()

@@ -16,7 +16,9 @@ use arrow::datatypes::{
 };
 
 pub use builder::ColumnBuilder;
-pub use import::{ImportError, import_array, importable};
+pub use import::{
+    ImportError, import_array, importable, in_milliseconds, is_finer_than_milliseconds,
+};
 pub use reader::ColumnReader;
 
 use crate::{DataType, TableSchema};

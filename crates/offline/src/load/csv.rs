@@ -1,12 +1,12 @@
 //! Rows from a CSV file.
 //!
 //! Fields are typed by the table: numbers and dates as CAST reads them, a TIMESTAMP as integer
-//! milliseconds or as text.
+//! milliseconds or as text, which is cut to the millisecond.
 
 use std::{
     fs::File,
     io::{self, BufRead, BufReader},
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::Arc,
 };
 
@@ -16,7 +16,10 @@ use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 use lockstep_function::{Settings, cast};
 use lockstep_row::{DataType, Datum, arrow::ColumnBuilder};
 
-use super::{CsvOptions, FILE_BATCH_ROWS, FileReader, OnError, Skipped, Target};
+use super::{
+    CsvOptions, FILE_BATCH_ROWS, FileReader, OnError, Skipped, Target,
+    columns::{Matched, Note, in_order, match_columns},
+};
 use crate::error::{from_arrow, from_io};
 
 /// The most characters of a field that an error message shows.
@@ -38,6 +41,8 @@ pub(super) struct CsvFile {
     /// How many fields a row has.
     width: usize,
     builders: Vec<ColumnBuilder>,
+    /// What there is to say of its columns.
+    notes: Vec<Note>,
 }
 
 /// The records of a file, with the means to say where one stands, and which fields were quoted.
@@ -167,63 +172,34 @@ impl Lines {
 impl CsvFile {
     /// Opens a file and reads its header.
     pub(super) fn open(target: Arc<Target>, path: PathBuf) -> Result<Self> {
-        let columns = &target.schema.columns;
         let mut lines = Lines::open(path, &target.options.csv)?;
-        let mut width = columns.len();
-        let mut fields: Vec<_> = (0..width).map(Some).collect();
+        let mut width = target.schema.columns.len();
+        let mut matched = in_order(&target);
         if target.options.csv.header && lines.advance()? {
-            let names = lines.names();
-            let is_known = |name: &String| target.schema.find_column(name).is_some();
-            let is_repeated = |at: usize, name: &String| names[..at].contains(name);
-            let by_name = names.iter().all(is_known)
-                && !names.iter().enumerate().any(|(at, name)| is_repeated(at, name));
-            if by_name {
-                width = names.len();
-                let place = |name: &str| names.iter().position(|known| known == name);
-                fields = columns.iter().map(|column| place(&column.name)).collect();
-            } else if names.len() != width {
-                return Err(header_mismatch(&lines.path, &names, &target));
-            }
+            width = lines.width();
+            matched = match_columns(&target, &lines.path, &lines.names())?;
         }
+        let Matched { sources: fields, notes } = matched;
         for (column, field) in fields.iter().enumerate() {
             if field.is_none() {
                 target.default_of(column, &lines.path)?;
             }
         }
+        let columns = &target.schema.columns;
         let builder =
             |column: &lockstep_row::Column| ColumnBuilder::new(&column.data_type, FILE_BATCH_ROWS);
         let builders = columns.iter().map(builder).collect();
-        Ok(Self { lines, fields, width, builders, target })
+        Ok(Self { lines, fields, width, builders, notes, target })
     }
-}
-
-fn header_mismatch(path: &Path, names: &[String], target: &Target) -> Box<Diagnostic> {
-    let columns: Vec<&str> =
-        target.schema.columns.iter().map(|column| column.name.as_str()).collect();
-    let message = format!(
-        "file `{}` has {} columns, the table has {}",
-        path.display(),
-        names.len(),
-        columns.len()
-    );
-    let unknown = names.iter().find(|name| !columns.contains(&name.as_str()));
-    let mut diagnostic = Diagnostic::new(code::BAD_COPY_FORMAT, message).with_kind(Kind::FixData);
-    if let Some(unknown) = unknown {
-        diagnostic = diagnostic
-            .with_detail(format!(
-                "The table has no column `{unknown}`, which the first line names."
-            ))
-            .with_nearest(unknown, columns);
-    }
-    Box::new(diagnostic)
 }
 
 impl FileReader for CsvFile {
     fn next_batch(&mut self, skipped: &mut Skipped) -> Result<Option<RecordBatch>> {
-        let Self { target, lines, fields, width, builders } = self;
+        let Self { target, lines, fields, width, builders, notes } = self;
         let mut row_count = 0;
+        let mut cut = Vec::new();
         while row_count < FILE_BATCH_ROWS && lines.advance()? {
-            match read_row(target, lines, fields, *width) {
+            match read_row(target, lines, fields, *width, &mut cut) {
                 Ok(row) => {
                     for (builder, value) in builders.iter_mut().zip(row) {
                         builder.push(value);
@@ -236,12 +212,19 @@ impl FileReader for CsvFile {
                 },
             }
         }
+        cut.sort_unstable();
+        cut.dedup();
+        notes.extend(cut.iter().map(|at| Note::Cut(target.schema.columns[*at].name.clone())));
         if row_count == 0 {
             return Ok(None);
         }
         let columns = builders.iter_mut().map(ColumnBuilder::finish).collect();
         let batch = RecordBatch::try_new(Arc::clone(&target.arrow_schema), columns);
         batch.map(Some).map_err(|error| from_arrow(&error))
+    }
+
+    fn take_notes(&mut self) -> Vec<Note> {
+        std::mem::take(&mut self.notes)
     }
 }
 
@@ -254,6 +237,7 @@ fn read_row<'a>(
     lines: &'a Lines,
     fields: &[Option<usize>],
     width: usize,
+    cut: &mut Vec<usize>,
 ) -> Result<Vec<Datum<'a>>> {
     if lines.width() != width {
         let what = format!("expected {width} fields, found {}", lines.width());
@@ -282,7 +266,12 @@ fn read_row<'a>(
                 let what = format!("column `{}` does not take NULL", column.name);
                 return Err(lines.error(code::NOT_NULL_VIOLATION, &what));
             }
-            Some(value) => row.push(value),
+            Some(value) => {
+                if column.data_type == DataType::Timestamp && is_finer(text) {
+                    cut.push(at);
+                }
+                row.push(value);
+            }
             None => {
                 let (shown, expected) = (shorten(text), describe(&column.data_type));
                 let what = format!("column `{}`: `{shown}` is not {expected}", column.name);
@@ -320,6 +309,13 @@ pub(super) fn parse<'a>(
         DataType::Date => Datum::Date(cast::parse_date(text, &settings)?),
         DataType::Null | DataType::String | DataType::Array(_) | DataType::Map(..) => return None,
     })
+}
+
+/// Whether a time has digits other than 0 behind those of the millisecond.
+fn is_finer(text: &str) -> bool {
+    let Some((_, fraction)) = text.split_once('.') else { return false };
+    let digits = fraction.bytes().take_while(u8::is_ascii_digit);
+    digits.skip(3).any(|digit| digit != b'0')
 }
 
 fn describe(data_type: &DataType) -> String {

@@ -4,18 +4,26 @@
 //! A path may name one file, a directory of files, or a pattern with `*` and `?`; several files
 //! are read in the order of their names.
 
+mod columns;
 mod csv;
 mod infer;
 mod parquet;
 mod paths;
 
-use std::{collections::VecDeque, fmt, path::PathBuf, sync::Arc};
+use std::{
+    collections::VecDeque,
+    fmt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use ::arrow::{array::RecordBatch, datatypes::SchemaRef};
 use lockstep_diagnostic::{Diagnostic, Result};
 use lockstep_function::Settings;
 use lockstep_row::{Datum, TableSchema, arrow::arrow_schema};
 
+use self::columns::Note;
+pub use columns::{ColumnMatch, UnknownColumns};
 pub use infer::infer_schema;
 pub(crate) use parquet::{from_parquet as parquet_error, open_file as open_parquet};
 
@@ -87,10 +95,14 @@ pub struct LoadOptions {
     pub format: FileFormat,
     /// How they are written, if they are CSV.
     pub csv: CsvOptions,
+    /// How their columns find those of the table.
+    pub columns: ColumnMatch,
+    /// What happens to columns that the table does not have.
+    pub unknown_columns: UnknownColumns,
 }
 
 /// Opens files that hold rows of a table. The batches have the table's columns in its order; a
-/// column that a file does not have takes its default, or NULL.
+/// column that a file does not have takes its default, or NULL, and a warning says so.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "settings are passed alike everywhere")]
 pub fn read_file(
     path: &str,
@@ -109,6 +121,7 @@ pub fn read_file(
         waiting: paths::expand(path)?.into(),
         open: None,
         skipped: Skipped::default(),
+        notes: Vec::new(),
     })
 }
 
@@ -123,7 +136,7 @@ struct Target {
 
 impl Target {
     /// What a column that a file lacks is filled with; an error when it may not be missing.
-    fn default_of(&self, column: usize, path: &std::path::Path) -> Result<Datum<'_>> {
+    fn default_of(&self, column: usize, path: &Path) -> Result<Datum<'_>> {
         let column = &self.schema.columns[column];
         match column.default.as_ref().and_then(lockstep_row::Value::as_scalar) {
             Some(value) => Ok(value),
@@ -157,6 +170,9 @@ impl Skipped {
 trait FileReader: fmt::Debug + Send {
     /// The next rows; `None` at the end. Skipped rows are told to `skipped`.
     fn next_batch(&mut self, skipped: &mut Skipped) -> Result<Option<RecordBatch>>;
+
+    /// What there is to say of its columns.
+    fn take_notes(&mut self) -> Vec<Note>;
 }
 
 /// The rows of one or more files, batch by batch. After an error there are no more.
@@ -164,8 +180,10 @@ trait FileReader: fmt::Debug + Send {
 pub struct FileRows {
     target: Arc<Target>,
     waiting: VecDeque<PathBuf>,
-    open: Option<Box<dyn FileReader>>,
+    open: Option<(PathBuf, Box<dyn FileReader>)>,
     skipped: Skipped,
+    /// What there was to say of the files' columns, each with the first file that gave rise to it.
+    notes: Vec<(Note, PathBuf)>,
 }
 
 impl FileRows {
@@ -184,20 +202,50 @@ impl FileRows {
         self.skipped.first.as_deref()
     }
 
+    /// What was left out so far, and nobody asked to leave out.
+    pub fn warnings(&self) -> impl Iterator<Item = Diagnostic> {
+        self.notes.iter().map(|(note, path)| note.warning(path))
+    }
+
+    /// Opens every file and looks at its columns, without reading rows.
+    pub fn check(mut self) -> Result<Vec<Diagnostic>> {
+        while let Some(path) = self.waiting.pop_front() {
+            self.open_file(path)?;
+        }
+        Ok(self.warnings().collect())
+    }
+
+    fn open_file(&mut self, path: PathBuf) -> Result<(PathBuf, Box<dyn FileReader>)> {
+        let target = Arc::clone(&self.target);
+        let mut reader: Box<dyn FileReader> = match self.target.options.format {
+            FileFormat::Csv => Box::new(csv::CsvFile::open(target, path.clone())?),
+            FileFormat::Parquet => Box::new(parquet::ParquetFile::open(target, path.clone())?),
+        };
+        self.note(reader.take_notes(), &path);
+        Ok((path, reader))
+    }
+
+    /// Keeps what is said for the first time.
+    fn note(&mut self, notes: Vec<Note>, path: &Path) {
+        for note in notes {
+            if self.notes.iter().all(|(known, _)| *known != note) {
+                self.notes.push((note, path.to_path_buf()));
+            }
+        }
+    }
+
     fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         loop {
-            if let Some(open) = &mut self.open {
-                if let Some(batch) = open.next_batch(&mut self.skipped)? {
-                    return Ok(Some(batch));
+            if let Some((path, mut reader)) = self.open.take() {
+                let batch = reader.next_batch(&mut self.skipped)?;
+                self.note(reader.take_notes(), &path);
+                if batch.is_some() {
+                    self.open = Some((path, reader));
+                    return Ok(batch);
                 }
-                self.open = None;
             }
             let Some(path) = self.waiting.pop_front() else { return Ok(None) };
-            let target = Arc::clone(&self.target);
-            self.open = Some(match self.target.options.format {
-                FileFormat::Csv => Box::new(csv::CsvFile::open(target, path)?),
-                FileFormat::Parquet => Box::new(parquet::ParquetFile::open(target, path)?),
-            });
+            self.open = Some(self.open_file(path)?);
         }
     }
 }

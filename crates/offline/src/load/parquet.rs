@@ -1,7 +1,7 @@
 //! Rows from a Parquet file.
 //!
-//! Columns are matched by name; those that the table does not have are not read. Values are taken
-//! in unchanged or not at all (`lockstep_row::arrow::import_array`).
+//! Columns of the file that nothing takes are not read. Values are taken in unchanged or not at all
+//! (`lockstep_row::arrow::import_array`), but for times, which are cut to the millisecond.
 
 use std::{
     path::{Path, PathBuf},
@@ -20,9 +20,14 @@ use ::parquet::{
     errors::ParquetError,
 };
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
-use lockstep_row::arrow::{ColumnBuilder, ImportError, import_array};
+use lockstep_row::arrow::{
+    ColumnBuilder, ImportError, import_array, in_milliseconds, is_finer_than_milliseconds,
+};
 
-use super::{FILE_BATCH_ROWS, FileReader, Skipped, Target};
+use super::{
+    FILE_BATCH_ROWS, FileReader, Skipped, Target,
+    columns::{Matched, Note, match_columns},
+};
 use crate::error::{from_arrow, from_io};
 
 /// An open Parquet file.
@@ -34,6 +39,8 @@ pub(super) struct ParquetFile {
     /// For each column of the table its position in what the reader gives, if it is there.
     sources: Vec<Option<usize>>,
     rows_read: usize,
+    /// What there is to say of its columns.
+    notes: Vec<Note>,
 }
 
 /// Opens a file and reads its schema.
@@ -56,12 +63,9 @@ impl ParquetFile {
     pub(super) fn open(target: Arc<Target>, path: PathBuf) -> Result<Self> {
         let builder = open_file(&path)?;
         let file_schema: SchemaRef = Arc::clone(builder.schema());
-        let find = |name: &str| file_schema.fields().iter().position(|field| field.name() == name);
-        let found: Vec<Option<usize>> =
-            target.schema.columns.iter().map(|column| find(&column.name)).collect();
-        if found.iter().all(Option::is_none) {
-            return Err(no_common_column(&path, &target, &file_schema));
-        }
+        let names: Vec<String> =
+            file_schema.fields().iter().map(|field| field.name().clone()).collect();
+        let Matched { sources: found, notes } = match_columns(&target, &path, &names)?;
         for (column, source) in found.iter().enumerate() {
             if source.is_none() {
                 target.default_of(column, &path)?;
@@ -79,10 +83,10 @@ impl ParquetFile {
             .with_batch_size(FILE_BATCH_ROWS)
             .build()
             .map_err(|error| from_parquet(&error, &path))?;
-        Ok(Self { target, path, reader, sources, rows_read: 0 })
+        Ok(Self { target, path, reader, sources, rows_read: 0, notes })
     }
 
-    fn import(&self, batch: &RecordBatch, column: usize) -> Result<ArrayRef> {
+    fn import(&mut self, batch: &RecordBatch, column: usize) -> Result<ArrayRef> {
         let target = &self.target.schema.columns[column];
         let Some(source) = self.sources[column] else {
             let value = self.target.default_of(column, &self.path)?;
@@ -90,13 +94,20 @@ impl ParquetFile {
             (0..batch.num_rows()).for_each(|_| builder.push(value));
             return Ok(builder.finish());
         };
-        let imported = import_array(batch.column(source), &target.data_type).map_err(|error| {
-            let at = match &error {
-                ImportError::Inexact { row, .. } => format!(", row {}", self.rows_read + row + 1),
-                ImportError::Unsupported { .. } => String::new(),
-            };
-            self.error(code::BAD_COPY_FORMAT, &target.name, &at, &describe(&error))
-        })?;
+        let given = batch.column(source);
+        if is_finer_than_milliseconds(given) {
+            self.notes.push(Note::Cut(target.name.clone()));
+        }
+        let imported =
+            import_array(&in_milliseconds(given), &target.data_type).map_err(|error| {
+                let at = match &error {
+                    ImportError::Inexact { row, .. } => {
+                        format!(", row {}", self.rows_read + row + 1)
+                    }
+                    ImportError::Unsupported { .. } => String::new(),
+                };
+                self.error(code::BAD_COPY_FORMAT, &target.name, &at, &describe(&error))
+            })?;
         if !target.nullable && imported.logical_null_count() > 0 {
             let nulls = imported.logical_nulls();
             let first = nulls.and_then(|nulls| (0..nulls.len()).find(|row| nulls.is_null(*row)));
@@ -124,30 +135,21 @@ fn describe(error: &ImportError) -> String {
     }
 }
 
-fn no_common_column(path: &Path, target: &Target, file: &SchemaRef) -> Box<Diagnostic> {
-    let names: Vec<String> =
-        file.fields().iter().map(|field| format!("`{}`", field.name())).collect();
-    let message = format!("file `{}` has no column of the table", path.display());
-    let mut diagnostic = Diagnostic::new(code::UNDEFINED_COLUMN, message)
-        .with_kind(Kind::FixData)
-        .with_detail(format!("Its columns are {}.", names.join(", ")));
-    if let Some(column) = target.schema.columns.first() {
-        let names = file.fields().iter().map(|field| field.name().as_str());
-        diagnostic = diagnostic.with_nearest(&column.name, names);
-    }
-    Box::new(diagnostic)
-}
-
 impl FileReader for ParquetFile {
     fn next_batch(&mut self, _: &mut Skipped) -> Result<Option<RecordBatch>> {
         let Some(batch) = self.reader.next() else { return Ok(None) };
         let batch = batch.map_err(|error| {
             from_parquet(&ParquetError::ArrowError(error.to_string()), &self.path)
         })?;
-        let columns = (0..self.sources.len()).map(|column| self.import(&batch, column));
-        let columns = columns.collect::<Result<Vec<_>>>()?;
+        let columns = 0..self.sources.len();
+        let columns =
+            columns.map(|column| self.import(&batch, column)).collect::<Result<Vec<_>>>()?;
         self.rows_read += batch.num_rows();
         let imported = RecordBatch::try_new(Arc::clone(&self.target.arrow_schema), columns);
         imported.map(Some).map_err(|error| from_arrow(&error))
+    }
+
+    fn take_notes(&mut self) -> Vec<Note> {
+        std::mem::take(&mut self.notes)
     }
 }

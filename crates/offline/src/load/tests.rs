@@ -10,7 +10,10 @@ use lockstep_diagnostic::{Diagnostic, code};
 use lockstep_function::Settings;
 use lockstep_row::{Column, DataType, TableSchema, Value};
 
-use super::{CsvOptions, FileFormat, LoadOptions, OnError, infer_schema, read_file};
+use super::{
+    ColumnMatch, CsvOptions, FileFormat, LoadOptions, OnError, UnknownColumns, infer_schema,
+    read_file,
+};
 use crate::{
     export::{ExportOptions, export},
     testing::{TestDirectory, rows_of},
@@ -90,12 +93,110 @@ fn csv_fields_are_typed_by_the_table() {
     );
 }
 
-#[test]
-fn a_header_with_other_names_means_positions() {
+fn ledger() -> TableSchema {
+    let number = DataType::Int;
+    schema(&[("user_id", DataType::String), ("credit", number.clone()), ("debit", number)])
+}
+
+/// What a CSV file gives: the rows as text with the warnings, or the error.
+fn outcome(text: &str, options: &LoadOptions) -> Result<(String, Vec<String>), String> {
     let directory = TestDirectory::new();
-    let path = directory.write("people.csv", "who,years,last\nBo,1,0\n");
-    let (rows, _) = load(&path, &LoadOptions::default(), &people()).unwrap();
-    assert_eq!(rows, [person("Bo", Some(1), Some(0))]);
+    let path = directory.write("ledger.csv", text);
+    let said = |diagnostic: &Diagnostic| {
+        let hint = diagnostic.hint.as_deref().or(diagnostic.detail.as_deref()).unwrap_or_default();
+        format!("{} | {hint}", diagnostic.message).replace(&path, "ledger.csv")
+    };
+    let mut file = read_file(&path, options, &ledger(), &Settings::default()).unwrap();
+    let mut batches = Vec::new();
+    for batch in &mut file {
+        batches.push(batch.map_err(|error| said(&error))?);
+    }
+    let row = |row: &Vec<Value>| row.iter().map(|v| format!("{v:?}")).collect::<Vec<_>>().join(" ");
+    let rows: Vec<String> = rows_of(&batches).iter().map(row).collect();
+    Ok((rows.join("; "), file.warnings().map(|warning| said(&warning)).collect()))
+}
+
+fn check_outcome(text: &str, options: &LoadOptions, rows: &str, warning: &str) {
+    let (found, warnings) = outcome(text, options).unwrap();
+    assert_eq!(found, rows);
+    assert_eq!(warnings.join("; "), warning);
+}
+
+#[test]
+fn a_name_that_the_table_does_not_have_is_an_error() {
+    let options = LoadOptions::default();
+    let check = |text: &str, expected: &str| {
+        assert_eq!(outcome(text, &options).unwrap_err(), expected, "{text}");
+    };
+    check(
+        "user_id,debit,credit_\na,1,2\n",
+        "file `ledger.csv` has a column `credit_`, the table has none | Did you mean `credit`?",
+    );
+    check(
+        "USER_ID,debit,credit\na,1,2\n",
+        "file `ledger.csv` has a column `USER_ID`, the table has none | Did you mean `user_id`?",
+    );
+    check(
+        "user_id,debit,debit\na,1,2\n",
+        "file `ledger.csv` names column `debit` twice | \
+         OPTIONS(match_by = 'position') takes the columns in their order.",
+    );
+    check(
+        "a,1,2\nb,3,4\n",
+        "file `ledger.csv` names no column of the table | Say OPTIONS(header = false) if the \
+         first line is a row, or OPTIONS(match_by = 'position') if it has other names for the \
+         same columns.",
+    );
+}
+
+#[test]
+fn what_is_left_out_is_said() {
+    let strict = LoadOptions::default();
+    let ignoring =
+        LoadOptions { unknown_columns: UnknownColumns::Ignore, ..LoadOptions::default() };
+    check_outcome(
+        "debit,user_id\n1,a\n",
+        &strict,
+        "String(\"a\") Null Int(1)",
+        "file `ledger.csv` does not have every column of the table | \
+         Their defaults, or NULL, are taken for `credit`.",
+    );
+    check_outcome(
+        "debit,note,user_id,credit\n1,x,a,2\n",
+        &ignoring,
+        "String(\"a\") Int(2) Int(1)",
+        "file `ledger.csv` has columns that the table does not have | Left out are `note`.",
+    );
+}
+
+#[test]
+fn columns_go_by_position_on_request() {
+    let by_position = LoadOptions { columns: ColumnMatch::Position, ..LoadOptions::default() };
+    check_outcome("who,in,out\na,1,2\n", &by_position, "String(\"a\") Int(1) Int(2)", "");
+    let swapped = "the first line of file `ledger.csv` names other columns than the table | \
+                   Its columns went by their order; it names `user_id`, `debit`, `credit`.";
+    let text = "user_id,debit,credit\na,1,2\n";
+    check_outcome(text, &by_position, "String(\"a\") Int(1) Int(2)", swapped);
+    let openmldb = LoadOptions { columns: ColumnMatch::OpenMldb, ..LoadOptions::default() };
+    check_outcome(text, &openmldb, "String(\"a\") Int(1) Int(2)", swapped);
+    let error = outcome("who,in\na,1\n", &by_position).unwrap_err();
+    assert_eq!(error, "file `ledger.csv` has 2 columns, the table has 3 | ");
+}
+
+#[test]
+fn numbers_out_of_range_and_times_that_are_too_fine_are_told() {
+    let directory = TestDirectory::new();
+    let floats = schema(&[("f", DataType::Float)]);
+    let path = directory.write("f.csv", "f\n0.1\n1e300\n");
+    let error = load(&path, &LoadOptions::default(), &floats).unwrap_err();
+    assert!(error.message.ends_with("line 3: column `f`: `1e300` is not a FLOAT"));
+    let times = schema(&[("t", DataType::Timestamp)]);
+    let path = directory.write("t.csv", "t\n1970-01-01 00:00:00.0019\n");
+    let mut file = read_file(&path, &LoadOptions::default(), &times, &Settings::default()).unwrap();
+    let batch = file.next().unwrap().unwrap();
+    assert_eq!(rows_of(&[batch]), [[Value::Timestamp(1)]]);
+    let said: Vec<_> = file.warnings().filter_map(|warning| warning.detail).collect();
+    assert_eq!(said, ["Those of `t` were cut down to it."]);
 }
 
 #[test]
@@ -173,7 +274,10 @@ fn parquet_columns_are_matched_by_name_and_taken_in_unchanged() {
             ("age", Arc::new(Int64Array::from(vec![Some(3), Some(4)]))),
         ],
     );
-    let (rows, _) = load(&path, &parquet(), &people()).unwrap();
+    let error = load(&path, &parquet(), &people()).unwrap_err();
+    assert!(error.message.ends_with("has a column `extra`, the table has none"));
+    let ignoring = LoadOptions { unknown_columns: UnknownColumns::Ignore, ..parquet() };
+    let (rows, _) = load(&path, &ignoring, &people()).unwrap();
     assert_eq!(rows[0], [Value::Null, Value::Int(3), Value::Timestamp(5)]);
     assert_eq!(rows[1], [Value::Null, Value::Int(4), Value::Null]);
     let inferred = infer_schema(&path, &parquet(), &Settings::default()).unwrap();

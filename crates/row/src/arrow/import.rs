@@ -1,12 +1,18 @@
 //! Columns of users, in whatever Arrow type they come, as columns of the dialect.
 //!
-//! Loading and the bindings call it. A conversion either keeps every value as it is or fails and
-//! names the row: nothing is rounded, truncated or turned into NULL.
+//! Loading and appending call it. A conversion either keeps every value as it is or fails and
+//! names the row: nothing is rounded, truncated or turned into NULL. Whoever takes times of any
+//! unit cuts them with [`in_milliseconds`] before.
+
+use std::sync::Arc;
 
 use arrow::{
-    array::{Array, ArrayRef, AsArray, make_array},
+    array::{Array, ArrayRef, AsArray, PrimitiveArray, make_array},
     compute::{CastOptions, cast_with_options},
-    datatypes::{DataType as ArrowType, Float32Type, Float64Type, TimeUnit},
+    datatypes::{
+        ArrowTimestampType, DataType as ArrowType, Float32Type, Float64Type, TimeUnit,
+        TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
+    },
     util::display::FormatOptions,
 };
 
@@ -76,6 +82,48 @@ pub fn import_array(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, ImportE
         Some(row) => Err(ImportError::Inexact { row, to: to.clone() }),
         None => Ok(converted),
     }
+}
+
+/// Cuts times that are finer than a millisecond down to it. Other columns are as they were.
+pub fn in_milliseconds(array: &ArrayRef) -> ArrayRef {
+    match array.data_type() {
+        ArrowType::Timestamp(TimeUnit::Microsecond, zone) => {
+            divided::<TimestampMicrosecondType>(array, 1_000, zone.as_ref())
+        }
+        ArrowType::Timestamp(TimeUnit::Nanosecond, zone) => {
+            divided::<TimestampNanosecondType>(array, 1_000_000, zone.as_ref())
+        }
+        _ => ArrayRef::clone(array),
+    }
+}
+
+/// Whether [`in_milliseconds`] changes an instant of the column.
+pub fn is_finer_than_milliseconds(array: &ArrayRef) -> bool {
+    match array.data_type() {
+        ArrowType::Timestamp(TimeUnit::Microsecond, _) => {
+            has_rest::<TimestampMicrosecondType>(array, 1_000)
+        }
+        ArrowType::Timestamp(TimeUnit::Nanosecond, _) => {
+            has_rest::<TimestampNanosecondType>(array, 1_000_000)
+        }
+        _ => false,
+    }
+}
+
+fn has_rest<T: ArrowTimestampType>(array: &ArrayRef, divisor: i64) -> bool {
+    let fine: &PrimitiveArray<T> = array.as_primitive();
+    fine.iter().flatten().any(|value| value % divisor != 0)
+}
+
+fn divided<T: ArrowTimestampType>(
+    array: &ArrayRef,
+    divisor: i64,
+    zone: Option<&Arc<str>>,
+) -> ArrayRef {
+    let fine: &PrimitiveArray<T> = array.as_primitive();
+    let coarse: PrimitiveArray<TimestampMillisecondType> =
+        fine.unary(|value| value.div_euclid(divisor));
+    Arc::new(coarse.with_timezone_opt(zone.map(Arc::clone)))
 }
 
 fn is_convertible(from: &ArrowType, to: &DataType) -> bool {

@@ -1,0 +1,220 @@
+//! Values of programs and files as values of columns, by one rule for rows, data frames, requests
+//! and files.
+//!
+//! Nothing is rounded or dropped unseen: a column is taken in exactly or refused with its name and
+//! row. DATE and TIMESTAMP are taken as ISO 8601 text too, times are cut down to the millisecond,
+//! and NaN is NaN unless the session says `SET nan_as_null = true`. `docs/guide/values.md` tells
+//! users the same.
+
+use std::sync::Arc;
+
+use arrow::{
+    array::{Array, ArrayRef, AsArray, PrimitiveArray, new_null_array},
+    compute::cast,
+    datatypes::{ArrowPrimitiveType, DataType as ArrowType, Float16Type, Float32Type, Float64Type},
+};
+use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
+use lockstep_function::{
+    Settings,
+    cast::{parse_date, parse_timestamp},
+};
+use lockstep_row::{
+    Column, DataType, Datum, Value,
+    arrow::{ColumnBuilder, arrow_type, import_array, in_milliseconds},
+};
+
+/// The most characters of a value that a message shows.
+const SHOWN_CHARS_MAX: usize = 60;
+
+/// What a session fixes for values that come in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Conversion {
+    settings: Settings,
+    nan_is_null: bool,
+}
+
+impl Conversion {
+    pub(crate) fn new(settings: Settings, nan_is_null: bool) -> Self {
+        Self { settings, nan_is_null }
+    }
+
+    pub(crate) fn settings(self) -> Settings {
+        self.settings
+    }
+
+    /// Whether NaN comes in as NULL.
+    pub fn nan_is_null(self) -> bool {
+        self.nan_is_null
+    }
+
+    /// Reads ISO 8601 text as a DATE or a TIMESTAMP, in the session's time zone where the text
+    /// names none. `None` for another type, and for text that is no such value.
+    pub fn read_text(self, text: &str, to: &DataType) -> Option<Value> {
+        match to {
+            DataType::Date => parse_date(text.trim(), &self.settings).map(Value::Date),
+            DataType::Timestamp => {
+                parse_timestamp(text.trim(), &self.settings).map(Value::Timestamp)
+            }
+            _ => None,
+        }
+    }
+
+    /// Brings a column of a program or a file into the type of a column of a table.
+    pub(crate) fn convert(self, array: &ArrayRef, column: &Column) -> Result<ArrayRef> {
+        let to = &column.data_type;
+        if is_null(array.data_type()) {
+            return Ok(new_null_array(&arrow_type(to), array.len()));
+        }
+        if matches!(to, DataType::Date | DataType::Timestamp) && is_text(array.data_type()) {
+            return self.convert_text(array, column);
+        }
+        let array = if self.nan_is_null { without_nan(array) } else { ArrayRef::clone(array) };
+        import_array(&in_milliseconds(&array), to).map_err(|error| {
+            let message = format!("column `{}` is {to}: {error}", column.name);
+            Box::new(Diagnostic::new(code::DATATYPE_MISMATCH, message).with_kind(Kind::FixData))
+        })
+    }
+
+    fn convert_text(self, array: &ArrayRef, column: &Column) -> Result<ArrayRef> {
+        let texts = cast(array, &ArrowType::Utf8)
+            .map_err(|error| Box::new(Diagnostic::internal(error.to_string())))?;
+        let mut builder = ColumnBuilder::new(&column.data_type, texts.len());
+        for (row, text) in texts.as_string::<i32>().iter().enumerate() {
+            let Some(text) = text else {
+                builder.push_null();
+                continue;
+            };
+            let Some(value) = self.read_text(text, &column.data_type) else {
+                let place = format!("row {row}: column `{}`", column.name);
+                return Err(no_moment(&place, text, &column.data_type));
+            };
+            builder.push(value.as_scalar().unwrap_or(Datum::Null));
+        }
+        Ok(builder.finish())
+    }
+}
+
+/// The error for text that is no DATE or no TIMESTAMP.
+pub fn no_moment(place: &str, text: &str, data_type: &DataType) -> Box<Diagnostic> {
+    let shown: String = text.chars().take(SHOWN_CHARS_MAX).collect();
+    let message = format!("{place} is {data_type}, '{shown}' is not");
+    let form = match data_type {
+        DataType::Date => "yyyy-mm-dd",
+        _ => "yyyy-mm-dd hh:mm:ss, with or without milliseconds and an offset such as +02:00",
+    };
+    let diagnostic = Diagnostic::new(code::DATATYPE_MISMATCH, message).with_kind(Kind::FixData);
+    Box::new(diagnostic.with_hint(format!("Write {form}.")))
+}
+
+fn is_null(arrow_type: &ArrowType) -> bool {
+    match arrow_type {
+        ArrowType::Null => true,
+        ArrowType::Dictionary(_, value) => is_null(value),
+        _ => false,
+    }
+}
+
+fn is_text(arrow_type: &ArrowType) -> bool {
+    match arrow_type {
+        ArrowType::Utf8 | ArrowType::LargeUtf8 | ArrowType::Utf8View => true,
+        ArrowType::Dictionary(_, value) => is_text(value),
+        _ => false,
+    }
+}
+
+fn without_nan(array: &ArrayRef) -> ArrayRef {
+    match array.data_type() {
+        ArrowType::Float16 => filtered::<Float16Type>(array, |value| value.is_nan()),
+        ArrowType::Float32 => filtered::<Float32Type>(array, f32::is_nan),
+        ArrowType::Float64 => filtered::<Float64Type>(array, f64::is_nan),
+        _ => ArrayRef::clone(array),
+    }
+}
+
+fn filtered<T: ArrowPrimitiveType>(array: &ArrayRef, is_nan: fn(T::Native) -> bool) -> ArrayRef {
+    let floats: &PrimitiveArray<T> = array.as_primitive();
+    if !floats.iter().flatten().any(is_nan) {
+        return ArrayRef::clone(array);
+    }
+    Arc::new(
+        floats
+            .iter()
+            .map(|value| value.filter(|value| !is_nan(*value)))
+            .collect::<PrimitiveArray<T>>(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{
+        ArrayRef, Float64Array, Int32Array, LargeStringArray, NullArray, StringArray,
+        TimestampNanosecondArray,
+    };
+    use lockstep_function::Settings;
+    use lockstep_row::{Arena, Column, DataType, Value, arrow::ColumnReader};
+
+    use super::Conversion;
+
+    #[expect(clippy::needless_pass_by_value, reason = "arrays are made in the call")]
+    fn check(nan_is_null: bool, array: ArrayRef, to: DataType, expected: Result<Vec<Value>, &str>) {
+        let settings = Settings { time_zone: chrono_tz::Tz::Asia__Shanghai, ..Settings::default() };
+        let found = Conversion::new(settings, nan_is_null).convert(&array, &Column::new("c", to));
+        let found = found.map(|array| {
+            let arena = Arena::new();
+            let reader = ColumnReader::new(array.as_ref());
+            (0..array.len()).map(|row| reader.get(row, &arena).to_value()).collect::<Vec<_>>()
+        });
+        match (&found, expected) {
+            (Ok(found), Ok(expected)) => assert_eq!(format!("{found:?}"), format!("{expected:?}")),
+            (Err(error), Err(expected)) => assert_eq!(error.message, expected),
+            (found, expected) => panic!("{found:?} is not {expected:?}"),
+        }
+    }
+
+    #[test]
+    fn text_is_a_moment_in_the_time_zone_of_the_session() {
+        let texts = ["1970-01-01 08:00:00", "1970-01-01T00:00:00.250Z", "1970-01-02"];
+        let expected = [0, 250, 16 * 3_600_000].map(Value::Timestamp).to_vec();
+        let array = Arc::new(StringArray::from(texts.to_vec()));
+        check(false, array, DataType::Timestamp, Ok(expected));
+        let days = Arc::new(LargeStringArray::from(vec![Some("1970-01-02"), None]));
+        check(false, days, DataType::Date, Ok(vec![Value::Date(1), Value::Null]));
+        let wrong: ArrayRef = Arc::new(StringArray::from(vec!["1970-01-02", "yesterday"]));
+        let message = "row 1: column `c` is TIMESTAMP, 'yesterday' is not";
+        check(false, wrong, DataType::Timestamp, Err(message));
+        let number: ArrayRef = Arc::new(StringArray::from(vec!["7"]));
+        let message = "column `c` is INT: a column of Arrow type Utf8 cannot become INT";
+        check(false, number, DataType::Int, Err(message));
+    }
+
+    #[test]
+    fn a_column_without_values_is_null_of_every_type() {
+        for to in [DataType::Int, DataType::String, DataType::Timestamp] {
+            check(false, Arc::new(NullArray::new(2)), to, Ok(vec![Value::Null, Value::Null]));
+        }
+    }
+
+    #[test]
+    fn nan_is_null_only_where_the_session_says_so() {
+        let floats = || Arc::new(Float64Array::from(vec![Some(f64::NAN), Some(1.0), None]));
+        let rest = [Value::Double(1.0), Value::Null];
+        let nan = [vec![Value::Double(f64::NAN)], rest.to_vec()].concat();
+        check(false, floats(), DataType::Double, Ok(nan));
+        check(true, floats(), DataType::Double, Ok([vec![Value::Null], rest.to_vec()].concat()));
+        let refused = "column `c` is INT: row 0: the value does not fit INT exactly";
+        check(false, floats(), DataType::Int, Err(refused));
+        check(true, floats(), DataType::Int, Ok(vec![Value::Null, Value::Int(1), Value::Null]));
+    }
+
+    #[test]
+    fn times_are_cut_down_to_the_millisecond_and_numbers_are_exact() {
+        let fine = Arc::new(TimestampNanosecondArray::from(vec![1_999_999, -1]));
+        let cut = [1, -1].map(Value::Timestamp).to_vec();
+        check(false, fine, DataType::Timestamp, Ok(cut));
+        let odd = Arc::new(Int32Array::from(vec![16_777_217]));
+        let message = "column `c` is FLOAT: row 0: the value does not fit FLOAT exactly";
+        check(false, odd, DataType::Float, Err(message));
+    }
+}
