@@ -243,5 +243,10 @@ pub(crate) fn refused(error: &TableError) -> Box<Diagnostic> {
         let refused = Diagnostic::new(code::OUT_OF_MEMORY, message).with_hint(hint);
         return Box::new(refused.with_kind(Kind::FreeResources));
     }
+    if matches!(error, TableError::Damaged) {
+        let hint = "TRUNCATE TABLE or DROP TABLE makes it take rows again; please report it.";
+        let refused = Diagnostic::new(code::INTERNAL_ERROR, message).with_hint(hint);
+        return Box::new(refused.with_kind(Kind::ReportBug));
+    }
     Box::new(Diagnostic::new(code, message).with_kind(Kind::FixData))
 }

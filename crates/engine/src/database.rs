@@ -73,8 +73,10 @@ impl Database {
         Session::new(self.clone())
     }
 
-    /// Bytes that the tables hold, and the most that they may hold (`max_memory`).
+    /// Bytes that the tables hold, and the most that they may hold (`max_memory`). Frees first what
+    /// was removed and nobody reads any more; what somebody still reads is held.
     pub fn memory_use(&self) -> MemoryUse {
+        lockstep_table::reclaim();
         self.shared.budget.memory_use()
     }
 

@@ -132,7 +132,12 @@ fn a_dropped_table_gives_its_memory_back() {
     assert!(after < before, "{after} of {before}");
     run(&session, "DROP DEPLOYMENT d");
     run(&session, "DROP TABLE other");
-    assert_eq!(database.memory_use().used, 0);
+    // What other tests still read is not freed yet.
+    let is_empty = |_| {
+        std::thread::yield_now();
+        database.memory_use().used == 0
+    };
+    assert!((0..1_000_000).any(is_empty), "nothing is left");
     drop(relation);
 }
 

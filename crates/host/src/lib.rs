@@ -13,4 +13,4 @@ mod thread;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use stack::with_large_stack;
-pub use thread::{JoinHandle, spawn};
+pub use thread::{JoinHandle, pause, spawn};

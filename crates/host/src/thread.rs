@@ -1,6 +1,6 @@
 //! Threads, which have names.
 
-use std::{io, thread};
+use std::{io, thread, time::Duration};
 
 pub use std::thread::JoinHandle;
 
@@ -11,6 +11,13 @@ pub fn spawn<T: Send + 'static>(
     body: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<JoinHandle<T>> {
     thread::Builder::new().name(name.to_owned()).spawn(body)
+}
+
+/// Waits for so many milliseconds. For background threads that look again from time to time; nobody
+/// else waits for the clock.
+#[expect(clippy::disallowed_methods, reason = "this is where threads wait")]
+pub fn pause(ms: u32) {
+    thread::sleep(Duration::from_millis(u64::from(ms)));
 }
 
 #[cfg(test)]

@@ -15,12 +15,18 @@
 use std::{
     alloc::{Layout, alloc, dealloc, handle_alloc_error},
     ptr::NonNull,
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use lockstep_host::memory::{filled, footprint};
 
-use crate::row_ref::{FRAME_SIZE, RowRef, head_with_arrival};
+use crate::{
+    reclaim::Account,
+    row_ref::{FRAME_SIZE, RowRef, head_with_arrival},
+};
 
 /// Bytes of a run.
 pub(crate) const RUN_SIZE: usize = 8;
@@ -43,6 +49,8 @@ pub(crate) struct Block {
     runs: AtomicUsize,
     /// Rows that were not removed. Written under the log's lock.
     live_rows: AtomicUsize,
+    /// Who was charged for it.
+    account: OnceLock<Arc<dyn Account>>,
 }
 
 // SAFETY: what is published does not change; who writes the rest holds the log's lock.
@@ -88,7 +96,14 @@ impl Block {
             rows_end: AtomicUsize::new(0),
             runs: AtomicUsize::new(0),
             live_rows: AtomicUsize::new(0),
+            account: OnceLock::new(),
         }
+    }
+
+    /// Says who is charged with the block, and discharged when it is dropped. Returns whether it was
+    /// nobody so far; the first account stays.
+    pub(crate) fn adopt(&self, account: &Arc<dyn Account>) -> bool {
+        self.account.set(Arc::clone(account)).is_ok()
     }
 
     /// Appends a row; `None` when it does not fit. Under the log's lock.
@@ -201,6 +216,9 @@ impl Drop for Block {
     fn drop(&mut self) {
         // SAFETY: `new` has allocated with the same layout.
         unsafe { dealloc(self.data.as_ptr(), layout(self.size)) };
+        if let Some(account) = self.account.get() {
+            account.charge(-i64::try_from(self.memory_bytes()).expect("a size fits 63 bits"));
+        }
     }
 }
 

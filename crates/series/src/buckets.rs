@@ -97,7 +97,8 @@ impl Buckets {
     /// # Safety
     ///
     /// They came out of [`Self::make`]; nobody can reach them any more, and they are freed once.
-    pub(crate) unsafe fn free(buckets: *mut Self) {
+    pub(crate) unsafe fn free(buckets: *mut u8) {
+        let buckets = buckets.cast::<Self>();
         // SAFETY: the caller's promise.
         let len = unsafe { &*buckets }.len;
         if len > 0 {

@@ -29,7 +29,7 @@ use std::{
 use lockstep_host::memory::{filled, footprint};
 
 use super::{
-    record::Included,
+    record::{Included, RECORD_SIZE_MAX},
     row_ref::{ARRIVAL_MAX, RowRef, prefetch},
     sync::{AtomicU64, CHUNK_ROWS_MAX, Ordering, Trace},
 };
@@ -39,15 +39,16 @@ const _: () = assert!(CHUNK_ROWS_MAX <= 128, "a capacity has 7 bits, and so has 
 /// Where a row stands among the rows of its key: by event time, then by arrival.
 pub(crate) type Position = (i64, u64);
 
-/// A row, its event time, and its record: empty where columns are not included.
-#[derive(Clone, Copy)]
-pub(crate) struct Item<'a> {
-    pub(crate) event_time: i64,
-    pub(crate) row: RowRef<'a>,
-    pub(crate) record: &'a [u8],
+/// A row and its event time in the index.
+#[derive(Debug, Clone, Copy)]
+pub struct KeyRow<'g> {
+    /// The event time in milliseconds; NULL is `i64::MIN`.
+    pub event_time: i64,
+    /// The row.
+    pub row: RowRef<'g>,
 }
 
-impl Item<'_> {
+impl KeyRow<'_> {
     /// Where the row stands.
     pub(crate) fn position(&self) -> Position {
         (self.event_time, self.row.arrival())
@@ -57,105 +58,109 @@ impl Item<'_> {
 /// Rows in order that are to be in a chunk.
 #[derive(Default)]
 pub(crate) struct Items<'a> {
-    slots: Vec<(i64, RowRef<'a>)>,
-    /// Their records, or nothing.
-    records: Vec<Piece<'a>>,
+    pieces: Vec<Piece<'a>>,
+    len: usize,
 }
 
-/// Records of rows that follow each other.
+/// Rows that follow each other.
 #[derive(Clone)]
 enum Piece<'a> {
-    /// Those of these slots.
+    /// Those of these slots, with their records.
     Stored(Slots<'a>, Range<usize>),
-    /// This one.
-    Made(&'a [u8]),
+    /// That of this slot, with its record, which lies here from now on.
+    Moved(Slots<'a>, usize, RowRef<'a>),
+    /// This one, of which no chunk has the record.
+    New(KeyRow<'a>),
 }
 
 impl Piece<'_> {
     fn len(&self) -> usize {
         match self {
             Self::Stored(_, slots) => slots.len(),
-            Self::Made(_) => 1,
+            Self::Moved(..) | Self::New(_) => 1,
+        }
+    }
+
+    fn oldest(&self) -> i64 {
+        match self {
+            Self::Stored(slots, range) => slots.event_time(range.start),
+            Self::Moved(slots, at, _) => slots.event_time(*at),
+            Self::New(item) => item.event_time,
+        }
+    }
+
+    fn newest(&self) -> i64 {
+        match self {
+            Self::Stored(slots, range) => slots.event_time(range.end - 1),
+            _ => self.oldest(),
         }
     }
 }
 
 impl<'a> Items<'a> {
-    /// With room for so many.
-    pub(crate) fn with_room(count: usize) -> Self {
-        Self { slots: Vec::with_capacity(count), records: Vec::new() }
-    }
-
-    /// Those of a chunk, with room for one more.
-    pub(crate) fn of(filled: &Filled<'a>) -> Self {
-        let mut items = Self::with_room(filled.len + 1);
-        items.slots.extend((0..filled.len).map(|at| (filled.event_time(at), filled.row(at))));
-        if filled.has_records() {
-            items.records.push(Piece::Stored(filled.slots, 0..filled.len));
-        }
-        items
-    }
-
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
-        self.slots.len()
+        self.len
     }
 
     /// Whether there is none.
     pub(crate) fn is_empty(&self) -> bool {
-        self.slots.is_empty()
+        self.len == 0
+    }
+
+    /// Takes all away.
+    pub(crate) fn clear(&mut self) {
+        self.pieces.clear();
+        self.len = 0;
     }
 
     /// Adds one at the end.
-    pub(crate) fn push(&mut self, item: Item<'a>) {
-        self.slots.push((item.event_time, item.row));
-        if !item.record.is_empty() {
-            self.records.push(Piece::Made(item.record));
+    pub(crate) fn push(&mut self, item: KeyRow<'a>) {
+        self.pieces.push(Piece::New(item));
+        self.len += 1;
+    }
+
+    /// Adds filled slots at the end, which may be none.
+    pub(crate) fn push_slots(&mut self, slots: &Slots<'a>, range: Range<usize>) {
+        if range.is_empty() {
+            return;
+        }
+        self.len += range.len();
+        match self.pieces.last_mut() {
+            Some(Piece::Stored(last, before))
+                if last.times == slots.times && before.end == range.start =>
+            {
+                before.end = range.end;
+            }
+            _ => self.pieces.push(Piece::Stored(*slots, range)),
         }
     }
 
     /// Adds a filled slot at the end, which is to lead to `row`.
     pub(crate) fn push_slot(&mut self, slots: &Slots<'a>, at: usize, row: RowRef<'a>) {
-        self.slots.push((slots.event_time(at), row));
-        if !slots.has_records() {
-            return;
+        if slots.row(at).address() == row.address() {
+            self.push_slots(slots, at..at + 1);
+        } else {
+            self.pieces.push(Piece::Moved(*slots, at, row));
+            self.len += 1;
         }
-        match self.records.last_mut() {
-            Some(Piece::Stored(last, range))
-                if last.records == slots.records && range.end == at =>
-            {
-                range.end += 1;
-            }
-            _ => self.records.push(Piece::Stored(*slots, at..at + 1)),
-        }
-    }
-
-    /// Adds one.
-    pub(crate) fn insert(&mut self, at: usize, item: Item<'a>) {
-        let after = self.split_off(at);
-        self.push(item);
-        self.slots.extend(after.slots);
-        self.records.extend(after.records);
     }
 
     /// Takes those from `at` on.
     pub(crate) fn split_off(&mut self, at: usize) -> Self {
-        let mut before = 0;
-        let mut records = Vec::new();
-        for piece in std::mem::take(&mut self.records) {
-            let (start, len) = (before, piece.len());
-            before += len;
-            match piece {
-                Piece::Stored(slots, range) if start < at && at < before => {
-                    let middle = range.start + (at - start);
-                    self.records.push(Piece::Stored(slots, range.start..middle));
-                    records.push(Piece::Stored(slots, middle..range.end));
-                }
-                piece if start < at => self.records.push(piece),
-                piece => records.push(piece),
-            }
+        let (mut before, mut kept) = (0, 0);
+        while kept < self.pieces.len() && before + self.pieces[kept].len() <= at {
+            before += self.pieces[kept].len();
+            kept += 1;
         }
-        Self { records, slots: self.slots.split_off(at) }
+        let mut after = Self { pieces: self.pieces.split_off(kept), len: self.len - at };
+        self.len = at;
+        if let (Some(Piece::Stored(slots, range)), 1..) = (after.pieces.first_mut(), at - before) {
+            let middle = range.start + (at - before);
+            self.pieces.push(Piece::Stored(*slots, range.start..middle));
+            range.start = middle;
+        }
+        after
     }
 }
 
@@ -234,23 +239,23 @@ fn layout(capacity: usize, shape: SlotShape) -> Layout {
 
 impl<'a> Chunk<'a> {
     /// Makes a chunk of some rows in order, with room for `room` or a few more, and gives it
-    /// away. None of the rows has an arrival greater than `arrival_max`; all of them have records
-    /// if columns are included, and none otherwise.
+    /// away. None of the rows has an arrival greater than `arrival_max`. Slots that are copied have
+    /// records if columns are included, and none otherwise.
     pub(crate) fn make(
         items: &Items<'_>,
         (room, arrival_max): (usize, u64),
         included: Option<&Included>,
     ) -> *mut Header {
-        let Items { slots, records } = items;
-        let (Some((oldest, _)), Some((newest, _))) = (slots.first(), slots.last()) else {
+        let (Some(first), Some(last)) = (items.pieces.first(), items.pieces.last()) else {
             panic!("a chunk is never empty");
         };
-        assert!(slots.len() <= room, "a chunk has room for its rows");
-        let with_records: usize = records.iter().map(Piece::len).sum();
-        let expected = if included.is_some() { slots.len() } else { 0 };
-        assert_eq!(with_records, expected, "all have records, or none");
-        debug_assert!(slots.is_sorted_by_key(|(event_time, _)| *event_time), "rows are in order");
-        let is_wide = is_wide(*oldest, *newest);
+        let (oldest, newest) = (first.oldest(), last.newest());
+        assert!(items.len <= room, "a chunk has room for its rows");
+        debug_assert!(
+            items.pieces.is_sorted_by(|one, other| one.newest() <= other.oldest()),
+            "rows are in order"
+        );
+        let is_wide = is_wide(oldest, newest);
         let record_size = included.map_or(0, Included::size);
         let shape = SlotShape { is_wide, record_size };
         let capacity = capacity_for(room, shape);
@@ -266,7 +271,7 @@ impl<'a> Chunk<'a> {
         // SAFETY: the allocation holds a header and, if there are records, their size after it;
         // it is aligned for both.
         unsafe {
-            header.write(Header { base: *oldest, state, trace });
+            header.write(Header { base: oldest, state, trace });
             if shape.record_size > 0 {
                 let size = u64::try_from(shape.record_size).expect("a record is small");
                 header.add(1).cast::<u64>().write(size);
@@ -277,16 +282,10 @@ impl<'a> Chunk<'a> {
         let (state, trace) = unsafe { (&header.as_ref().state, &header.as_ref().trace) };
         // Relaxed: nobody else knows the chunk.
         let filled = chunk.filled_by(state.load(Ordering::Relaxed));
-        for (at, (event_time, row)) in slots.iter().enumerate() {
-            trace.written(at);
-            // SAFETY: nobody else knows the chunk, which has room.
-            unsafe { filled.write(at, *event_time, *row) };
-        }
-        if let Some(included) = included {
-            // SAFETY: as above.
-            unsafe { filled.write_records(records, included) };
-        }
-        chunk.publish(slots.len(), 0);
+        (0..items.len).for_each(|at| trace.written(at));
+        // SAFETY: nobody else knows the chunk, which has room.
+        unsafe { filled.write_pieces(&items.pieces, included) };
+        chunk.publish(items.len, 0);
         header.as_ptr()
     }
 
@@ -327,12 +326,24 @@ impl<'a> Chunk<'a> {
         }
     }
 
+    /// Asks for the slots of a chunk that is about to be copied, without records.
+    #[inline]
+    pub(crate) fn prefetch_slots(self) {
+        let start = self.header.as_ptr().cast_const().cast::<u8>();
+        let filled = self.filled();
+        let size = SlotShape { is_wide: filled.is_wide, record_size: 0 }.size(filled.capacity);
+        for line in (0..size).step_by(LINE_SIZE) {
+            prefetch(start.wrapping_add(line));
+        }
+    }
+
     /// Frees a chunk that [`Self::make`] gave away.
     ///
     /// # Safety
     ///
     /// Nobody can reach it any more, and it is freed once.
-    pub(crate) unsafe fn free(header: *mut Header) {
+    pub(crate) unsafe fn free(header: *mut u8) {
+        let header = header.cast::<Header>();
         // SAFETY: the caller's promise.
         let chunk = unsafe { Chunk::from_raw(header) };
         let filled = chunk.filled();
@@ -393,7 +404,7 @@ impl<'a> Chunk<'a> {
     /// Appends a row that is newer than every row here. Under the shard's lock. False when it
     /// does not fit: the chunk is full, or the event time too far from the base.
     #[must_use]
-    pub(crate) fn append(self, item: &Item<'_>, included: Option<&Included>) -> bool {
+    pub(crate) fn append(self, item: KeyRow<'_>, included: Option<&Included>) -> bool {
         let filled = self.filled();
         let is_near = filled.is_wide || !is_wide(filled.base, item.event_time);
         if filled.len == filled.capacity || !is_near {
@@ -406,7 +417,8 @@ impl<'a> Chunk<'a> {
         unsafe {
             filled.write(filled.len, item.event_time, item.row);
             if let Some(included) = included {
-                filled.write_record(filled.len, item.record, included);
+                let mut room = [0; RECORD_SIZE_MAX];
+                filled.write_record(filled.len, included.record(item.row, &mut room), included);
             }
         }
         self.publish(filled.len + 1, item.row.arrival());
@@ -646,30 +658,102 @@ impl<'a> Slots<'a> {
         }
     }
 
-    /// Writes the records of the first slots of a chunk that has records.
+    /// Writes the first slots of a chunk, with their records.
     ///
     /// # Safety
     ///
-    /// As of [`Self::write`], for as many slots as the pieces have records.
-    unsafe fn write_records(&self, pieces: &[Piece<'_>], included: &Included) {
+    /// As of [`Self::write`], for as many slots as the pieces have rows.
+    unsafe fn write_pieces(&self, pieces: &[Piece<'_>], included: Option<&Included>) {
         let mut slot = 0;
         for piece in pieces {
-            match piece {
-                // SAFETY: the caller's promise.
-                Piece::Made(record) => unsafe { self.write_record(slot, record, included) },
-                Piece::Stored(from, slots) => {
-                    for (at, width) in included.fields() {
-                        // SAFETY: all records of a series have the same fields; there is room for
-                        // `capacity` records, and the caller's promise.
-                        unsafe {
-                            let values = from.field(slots.clone(), (at, width));
-                            let to = self.records.add(self.capacity() * at + slot * width);
-                            to.copy_from_nonoverlapping(values.as_ptr(), values.len());
+            // SAFETY: the caller's promise.
+            unsafe {
+                match piece {
+                    Piece::Stored(from, slots) => {
+                        self.copy_slots(slot, from, slots.clone());
+                        self.copy_records(slot, (from, slots.clone()), included);
+                    }
+                    Piece::Moved(from, at, row) => {
+                        self.write(slot, from.event_time(*at), *row);
+                        self.copy_records(slot, (from, *at..at + 1), included);
+                    }
+                    Piece::New(item) => {
+                        self.write(slot, item.event_time, item.row);
+                        if let Some(included) = included {
+                            let mut room = [0; RECORD_SIZE_MAX];
+                            let record = included.record(item.row, &mut room);
+                            self.write_record(slot, record, included);
                         }
                     }
                 }
             }
             slot += piece.len();
+        }
+    }
+
+    /// Copies filled slots of another chunk, or of a single, without their records.
+    ///
+    /// # Safety
+    ///
+    /// As of [`Self::write`], for each of the slots.
+    unsafe fn copy_slots(&self, to: usize, from: &Slots<'_>, slots: Range<usize>) {
+        let (start, count) = (slots.start, slots.len());
+        // SAFETY: the columns of both have room for these slots, and the caller's promise: what is
+        // written to is a chunk that nobody reads yet.
+        unsafe {
+            match (self.is_wide, from.is_wide) {
+                (true, true) => {
+                    let times = from.times.cast::<i64>().add(start);
+                    self.times.cast::<i64>().add(to).copy_from_nonoverlapping(times, count);
+                }
+                (false, false) if self.base == from.base => {
+                    let times = from.times.cast::<u32>().add(start);
+                    self.times.cast::<u32>().add(to).copy_from_nonoverlapping(times, count);
+                }
+                (false, false) => {
+                    // The distance from another base fits 32 bits, so it may be computed in them.
+                    let shift = from.base.wrapping_sub(self.base).cast_unsigned();
+                    let shift = u32::try_from(shift & u64::from(u32::MAX)).expect("masked");
+                    let times = slice::from_raw_parts(from.times.cast::<u32>().add(start), count);
+                    let own = self.times.cast::<u32>().add(to);
+                    for (at, time) in times.iter().enumerate() {
+                        own.add(at).write(time.wrapping_add(shift));
+                    }
+                }
+                _ => {
+                    for at in 0..count {
+                        self.write(to + at, from.event_time(start + at), from.row(start + at));
+                    }
+                    return;
+                }
+            }
+            let (low, high) = (self.low.cast_mut().add(to), self.high.cast_mut().add(to));
+            low.copy_from_nonoverlapping(from.low.add(start), count);
+            high.copy_from_nonoverlapping(from.high.add(start), count);
+        }
+    }
+
+    /// Copies the records of filled slots, where columns are included.
+    ///
+    /// # Safety
+    ///
+    /// As of [`Self::write`], for each of the slots.
+    unsafe fn copy_records(
+        &self,
+        slot: usize,
+        (from, slots): (&Slots<'_>, Range<usize>),
+        included: Option<&Included>,
+    ) {
+        let Some(included) = included else { return };
+        assert_eq!(from.record_size(), included.size(), "all chunks of a series have records");
+        for (at, width) in included.fields() {
+            // SAFETY: all records of a series have the same fields; there is room for `capacity`
+            // records, and the caller's promise.
+            unsafe {
+                let values = from.field(slots.clone(), (at, width));
+                let to = self.records.add(self.capacity() * at + slot * width);
+                to.copy_from_nonoverlapping(values.as_ptr(), values.len());
+            }
         }
     }
 }

@@ -26,12 +26,12 @@ use std::{
 use lockstep_host::memory::footprint;
 
 use super::{
-    chunk::{Chunk, Filled, Header, Item, Items, split_address},
-    epoch::Guard,
-    record::{Included, RECORD_SIZE_MAX},
+    chunk::{Chunk, Filled, Header, Items, KeyRow, Position, split_address},
+    guard::Retiring,
+    record::Included,
     row_ref::RowRef,
     spine::{Spine, spine_capacity},
-    sync::{AtomicPtr, CHUNK_ROWS_MAX, Ordering},
+    sync::{AtomicPtr, CHUNK_ROWS_MAX, LATE_ROWS_MAX, Ordering},
 };
 
 /// One entity key and its rows, of which there is always one; pointed to only.
@@ -51,6 +51,8 @@ const SEVERAL_KEY: usize = size_of::<AtomicPtr<u8>>();
 const LONG_KEY: usize = 0xff;
 const LONG_KEY_SIZE: usize = 4;
 const ALIGN: usize = align_of::<AtomicPtr<u8>>();
+/// A chunk that would have too many rows is split into chunks of about so many.
+const SPLIT_ROWS: usize = LATE_ROWS_MAX - LATE_ROWS_MAX / 4;
 
 /// An entry. Whoever has one holds a guard or the shard's lock for `'a`.
 #[derive(Clone, Copy)]
@@ -60,8 +62,9 @@ pub(crate) struct EntryRef<'a> {
     _entry: PhantomData<&'a Entry>,
 }
 
-/// How records are made, where columns are included, and the guard of who changes an entry.
-type With<'w> = (Option<&'w Included>, &'w Guard);
+/// How records are made, where columns are included, and how who changes an entry retires what it
+/// replaces.
+pub(crate) type With<'w> = (Option<&'w Included>, Retiring<'w>);
 
 /// What inserting a row came to.
 pub(crate) enum Inserted {
@@ -69,6 +72,16 @@ pub(crate) enum Inserted {
     Grown(i64),
     /// This entry is to take the place of the one there was, which is to be freed.
     Replaced(*mut Entry),
+    /// Nothing was changed: the row is late, and goes in by [`EntryRef::insert_late`].
+    Late,
+}
+
+/// Late rows that belong to one chunk, and that chunk.
+struct Target {
+    /// The chunk's place among those of the key.
+    part: usize,
+    /// Where its rows end among the late ones; they begin where those of the target before end.
+    end: usize,
 }
 
 /// Where the rows of an entry are.
@@ -178,11 +191,11 @@ impl<'a> EntryRef<'a> {
         entry.map_addr(|address| address | SINGLE).cast()
     }
 
-    /// Makes an entry whose head leads to a chunk, and gives it away.
-    fn make_several(key: &[u8], chunk: *mut Header) -> *mut Entry {
+    /// Makes an entry with a head, and gives it away.
+    fn make_several(key: &[u8], head: *mut u8) -> *mut Entry {
         let entry = allocate(SEVERAL_KEY, key).as_ptr();
         // SAFETY: the allocation has room for the head before the key, and is aligned for it.
-        unsafe { entry.cast::<AtomicPtr<u8>>().write(AtomicPtr::new(chunk.cast())) };
+        unsafe { entry.cast::<AtomicPtr<u8>>().write(AtomicPtr::new(head)) };
         entry.cast()
     }
 
@@ -206,9 +219,9 @@ impl<'a> EntryRef<'a> {
     /// # Safety
     ///
     /// Nobody can reach it any more, and it is freed once.
-    pub(crate) unsafe fn free(entry: *mut Entry) {
+    pub(crate) unsafe fn free(entry: *mut u8) {
         // SAFETY: the caller's promise.
-        let this = unsafe { EntryRef::from_raw(entry) };
+        let this = unsafe { EntryRef::from_raw(entry.cast()) };
         let (base, layout) = (this.base(), layout(this.before_key(), this.key().len()));
         if let Some(head) = this.head() {
             // Relaxed: nobody else is left.
@@ -216,11 +229,11 @@ impl<'a> EntryRef<'a> {
             // SAFETY: nobody can reach what only the entry leads to, and each is freed once.
             unsafe {
                 if head.addr() & SPINE == 0 {
-                    Chunk::free(head.cast());
+                    Chunk::free(head);
                 } else {
                     let spine = Box::from_raw(untagged(head).cast::<Spine<Header>>());
                     for at in 0..spine.len() {
-                        Chunk::free(spine.part(at));
+                        Chunk::free(spine.part(at).cast());
                     }
                 }
                 base.cast::<AtomicPtr<u8>>().drop_in_place();
@@ -282,33 +295,11 @@ impl<'a> EntryRef<'a> {
         }
     }
 
-    /// Inserts a row, with its record if columns are included. Under the shard's lock.
-    pub(crate) fn insert(
-        self,
-        (event_time, row): (i64, RowRef<'_>),
-        included: Option<&Included>,
-        guard: &Guard,
-    ) -> Inserted {
-        let Some(included) = included else {
-            return self.insert_item(Item { event_time, row, record: &[] }, None, guard);
-        };
-        let mut room = [0; RECORD_SIZE_MAX];
-        let record = included.record(row, &mut room);
-        self.insert_item(Item { event_time, row, record }, Some(included), guard)
-    }
-
-    fn insert_item(self, item: Item<'_>, included: Option<&Included>, guard: &Guard) -> Inserted {
-        if let Parts::One(one) = self.parts() {
-            return Inserted::Replaced(self.open(&one, item, included));
-        }
-        Inserted::Grown(self.insert_further(item, (included, guard)))
-    }
-
-    /// Inserts a row into an entry of several.
-    fn insert_further(self, item: Item<'_>, with: With<'_>) -> i64 {
-        let position = item.position();
+    /// Inserts a row that is not older than any other of the key, or into a key of one row. Under
+    /// the shard's lock.
+    pub(crate) fn insert_newest(self, item: KeyRow<'_>, with: With<'_>) -> Inserted {
         let (place, newest) = match self.parts() {
-            Parts::One(_) => panic!("a single is replaced"),
+            Parts::One(one) => return Inserted::Replaced(self.open(&one, &[item], with.0)),
             Parts::Chunk(chunk) => (Place::Only, chunk),
             Parts::Spine(spine) => {
                 let last = spine.len() - 1;
@@ -316,40 +307,64 @@ impl<'a> EntryRef<'a> {
             }
         };
         let filled = newest.filled();
-        if filled.is_at_or_before(filled.len() - 1, position) {
-            if newest.append(&item, with.0) {
-                return 0;
-            }
-            return self.grow_newest(place, newest, item, with);
+        if !filled.is_at_or_before(filled.len() - 1, item.position()) {
+            return Inserted::Late;
         }
-        let (place, chunk) = match place {
-            Place::Spine(spine, last) if !filled.is_at_or_before(0, position) => {
-                let before = spine.partition_point(last, |part| {
-                    // SAFETY: parts are not freed while the lock is held.
-                    unsafe { Chunk::from_raw(part) }.filled().is_at_or_before(0, position)
-                });
-                // The oldest chunk takes what is older than everything.
-                let at = before.saturating_sub(1);
-                (Place::Spine(spine, at), chunk_at(spine, at))
-            }
-            place => (place, newest),
-        };
-        self.insert_late(place, chunk, item, with)
+        if newest.append(item, with.0) {
+            return Inserted::Grown(0);
+        }
+        Inserted::Grown(self.grow_newest(place, newest, item, with))
     }
 
-    /// Makes an entry of this single's row, which has no record yet, and another one.
-    fn open(self, one: &Filled<'_>, item: Item<'_>, included: Option<&Included>) -> *mut Entry {
-        let mut room = [0; RECORD_SIZE_MAX];
-        let row = one.row(0);
-        let record = included.map_or(&[][..], |included| included.record(row, &mut room));
-        let first = Item { event_time: one.event_time(0), row, record };
-        let is_newer = one.is_at_or_before(0, item.position());
-        let mut items = Items::with_room(2);
+    /// Inserts rows in order of event time and arrival, wherever they belong; each chunk into which
+    /// some come is copied once. Under the shard's lock.
+    pub(crate) fn insert_late(self, run: &[KeyRow<'_>], with: With<'_>) -> Inserted {
+        let parts = self.parts();
+        if let Parts::One(one) = parts {
+            return Inserted::Replaced(self.open(&one, run, with.0));
+        }
+        let count = parts.chunk_count();
+        let targets = targets(&parts, run);
+        let mut made = Vec::with_capacity(targets.len());
+        let mut items = Items::default();
+        let mut start = 0;
+        for Target { part, end } in targets {
+            let chunk = parts.expect_chunk(part);
+            let (late, is_newest) = (&run[start..end], part + 1 == count);
+            items.clear();
+            merge(chunk, late, &mut items);
+            let arrival_max = arrival_max(chunk.filled().arrival_max(), late);
+            let (most, newest_room) = if is_newest {
+                (CHUNK_ROWS_MAX, chunk.filled().capacity())
+            } else {
+                (LATE_ROWS_MAX, 0)
+            };
+            let room = (newest_room, arrival_max);
+            make_chunks(&mut items, (most, room), with.0, |chunk| made.push((part, chunk)));
+            start = end;
+        }
+        Inserted::Grown(self.replace_chunks(&parts, &made, with.1))
+    }
+
+    /// Makes an entry of this single's row, which has no record yet, and others in order.
+    fn open(self, one: &Filled<'_>, run: &[KeyRow<'_>], included: Option<&Included>) -> *mut Entry {
+        let first = KeyRow { event_time: one.event_time(0), row: one.row(0) };
+        let older = run.partition_point(|item| item.position() < first.position());
+        let mut items = Items::default();
+        run[..older].iter().for_each(|item| items.push(*item));
         items.push(first);
-        items.insert(usize::from(is_newer), item);
-        let arrival_max = first.row.arrival().max(item.row.arrival());
-        let chunk = Chunk::make(&items, (first_room(), arrival_max), included);
-        Self::make_several(self.key(), chunk)
+        run[older..].iter().for_each(|item| items.push(*item));
+        let arrival_max = arrival_max(first.row.arrival(), run);
+        let room = if items.len() > CHUNK_ROWS_MAX { CHUNK_ROWS_MAX } else { first_room() };
+        let mut chunks = Vec::with_capacity(1);
+        make_chunks(&mut items, (CHUNK_ROWS_MAX, (room, arrival_max)), included, |chunk| {
+            chunks.push(chunk);
+        });
+        let head = match chunks.as_slice() {
+            [only] => (*only).cast::<u8>(),
+            several => tagged(Spine::make(several, spine_capacity(several.len()))),
+        };
+        Self::make_several(self.key(), head)
     }
 
     /// Stores a row that is newer than every other and does not fit the newest chunk.
@@ -357,28 +372,29 @@ impl<'a> EntryRef<'a> {
         self,
         place: Place<'_>,
         newest: Chunk<'_>,
-        item: Item<'_>,
+        item: KeyRow<'_>,
         with: With<'_>,
     ) -> i64 {
         let filled = newest.filled();
         if filled.len() == CHUNK_ROWS_MAX {
             return self.push_chunk(place, item, with);
         }
-        let mut items = Items::of(&filled);
+        let mut items = Items::default();
+        items.push_slots(&filled.slots(), 0..filled.len());
         items.push(item);
         let room = grown_room(filled.capacity(), items.len());
         let arrival_max = filled.arrival_max().max(item.row.arrival());
         let chunk = Chunk::make(&items, (room, arrival_max), with.0);
-        self.replace_chunk(place, newest, chunk, with.1)
+        self.replace_chunk(place, chunk, with.1)
     }
 
     /// Opens another chunk.
-    fn push_chunk(self, place: Place<'_>, item: Item<'_>, (included, guard): With<'_>) -> i64 {
+    fn push_chunk(self, place: Place<'_>, item: KeyRow<'_>, (included, by): With<'_>) -> i64 {
         let chunks = match place {
             Place::Only => 1,
             Place::Spine(spine, _) => spine.len(),
         };
-        let mut items = Items::with_room(1);
+        let mut items = Items::default();
         items.push(item);
         let chunk = Chunk::make(&items, (opened_room(chunks), item.row.arrival()), included);
         // SAFETY: it was made just now.
@@ -395,80 +411,64 @@ impl<'a> EntryRef<'a> {
                 let mut parts = spine.to_vec();
                 parts.push(chunk);
                 let longer = Spine::make(&parts, spine_capacity(parts.len()));
-                grown + self.replace_spine(spine, longer, guard)
+                grown + self.replace_spine(spine, longer, by)
             }
         }
     }
 
-    /// Copies the chunk that a late row belongs to.
-    fn insert_late(
+    /// Puts chunks in the places of others: for some parts, in order, one or several that take their
+    /// place.
+    fn replace_chunks(
         self,
-        place: Place<'_>,
-        chunk: Chunk<'_>,
-        item: Item<'_>,
-        (included, guard): With<'_>,
+        parts: &Parts<'_>,
+        made: &[(usize, *mut Header)],
+        by: Retiring<'_>,
     ) -> i64 {
-        let position = item.position();
-        let filled = chunk.filled();
-        let rank =
-            filled.partition_point(filled.len(), |slots, at| slots.is_at_or_before(at, position));
-        let mut items = Items::of(&filled);
-        items.insert(rank, item);
-        let arrival_max = filled.arrival_max().max(position.1);
-        let is_newest = match place {
-            Place::Only => true,
-            Place::Spine(spine, at) => at + 1 == spine.len(),
-        };
-        let room = |len: usize| if is_newest { filled.capacity().max(len) } else { len };
-        if items.len() <= CHUNK_ROWS_MAX {
-            let copy = Chunk::make(&items, (room(items.len()), arrival_max), included);
-            return self.replace_chunk(place, chunk, copy, guard);
-        }
-        let newer = items.split_off(items.len() / 2);
-        let newer_room = room(newer.len()).min(CHUNK_ROWS_MAX);
-        let halves = [
-            Chunk::make(&items, (items.len(), arrival_max), included),
-            Chunk::make(&newer, (newer_room, arrival_max), included),
-        ];
-        self.split_chunk(place, chunk, halves, guard)
-    }
-
-    /// Puts two chunks in the place of one.
-    fn split_chunk(
-        self,
-        place: Place<'_>,
-        chunk: Chunk<'_>,
-        halves: [*mut Header; 2],
-        guard: &Guard,
-    ) -> i64 {
+        let replaced = || made.chunk_by(|one, other| one.0 == other.0).map(|made| made[0].0);
         // SAFETY: they were made just now.
-        let sizes = halves.map(|half| unsafe { Chunk::from_raw(half) }.memory_bytes());
-        let grown = signed(sizes[0] + sizes[1]) - signed(chunk.memory_bytes());
-        let (replaced, spines) = match place {
-            Place::Only => {
-                // Relaxed: only the holder of the lock writes.
-                let replaced = self.expect_head().load(Ordering::Relaxed).cast();
-                (replaced, self.replace_with_spine(Spine::make(&halves, spine_capacity(2))).0)
+        let bytes = made.iter().map(|(_, chunk)| unsafe { Chunk::from_raw(*chunk) }.memory_bytes());
+        let mut grown = signed(bytes.sum::<usize>());
+        let is_in_place = replaced().count() == made.len();
+        match parts {
+            Parts::Spine(spine) if is_in_place => {
+                for (part, chunk) in made {
+                    let old = spine.replace(*part, *chunk);
+                    // SAFETY: no head and no linked spine leads to it any more.
+                    grown -= unsafe { retire_chunk(old, by) };
+                }
+                return grown;
             }
-            Place::Spine(spine, at) => {
-                let mut parts = spine.to_vec();
-                let replaced = std::mem::replace(&mut parts[at], halves[0]);
-                parts.insert(at + 1, halves[1]);
-                let longer = Spine::make(&parts, spine_capacity(parts.len()));
-                (replaced, self.replace_spine(spine, longer, guard))
+            Parts::Spine(spine) => {
+                let longer = spine.replacing(made);
+                let old = replaced().map(|part| spine.part(part)).collect::<Vec<_>>();
+                grown += self.replace_spine(spine, longer, by);
+                for chunk in old {
+                    // SAFETY: as above.
+                    grown -= unsafe { retire_chunk(chunk, by) };
+                }
+                return grown;
             }
+            Parts::One(_) | Parts::Chunk(_) => {}
+        }
+        let head = if let [(_, only)] = made {
+            only.cast()
+        } else {
+            let chunks: Vec<*mut Header> = made.iter().map(|(_, chunk)| *chunk).collect();
+            let spine = Spine::make(&chunks, spine_capacity(chunks.len()));
+            // SAFETY: it was made just now.
+            grown += signed(unsafe { &*spine }.memory_bytes());
+            tagged(spine)
         };
-        // SAFETY: no head and no linked spine leads to it any more.
-        unsafe { retire_chunk(replaced, guard) };
-        grown + spines
+        let old = self.replace_head(head).cast();
+        // SAFETY: as above.
+        grown - unsafe { retire_chunk(old, by) }
     }
 
     /// Asks what is to become of each row, newest first. Under the shard's lock.
     pub(crate) fn retain<'m>(
         self,
         fate: &mut dyn FnMut(i64, RowRef<'_>) -> Fate<'m>,
-        included: Option<&Included>,
-        guard: &Guard,
+        with: With<'_>,
     ) -> Retained<'m>
     where
         'a: 'm,
@@ -500,7 +500,7 @@ impl<'a> EntryRef<'a> {
             left += kept.len();
             last = kept.first().map(|(slot, row)| (filled.event_time(*slot), *row)).or(last);
             remade.push(is_changed.then(|| {
-                let mut items = Items::with_room(kept.len());
+                let mut items = Items::default();
                 let slots = filled.slots();
                 kept.iter().rev().for_each(|(slot, row)| items.push_slot(&slots, *slot, *row));
                 (items, filled.arrival_max())
@@ -514,7 +514,7 @@ impl<'a> EntryRef<'a> {
             (0, _) => Rest::Nothing,
             _ => {
                 remade.reverse();
-                Rest::Grown(self.remake(&parts, remade, (included, guard)))
+                Rest::Grown(self.remake(&parts, remade, with))
             }
         };
         Retained { removed, rest }
@@ -525,7 +525,7 @@ impl<'a> EntryRef<'a> {
         self,
         parts: &Parts<'_>,
         remade: Vec<Option<(Items<'_>, u64)>>,
-        (included, guard): With<'_>,
+        (included, by): With<'_>,
     ) -> i64 {
         let before = self.memory_bytes();
         let mut chunks = Vec::with_capacity(remade.len());
@@ -550,39 +550,36 @@ impl<'a> EntryRef<'a> {
         let old = self.replace_head(head);
         for chunk in replaced {
             // SAFETY: no head and no linked spine leads to it any more.
-            unsafe { retire_chunk(chunk, guard) };
+            let _bytes = unsafe { retire_chunk(chunk, by) };
         }
         if let Parts::Spine(_) = *parts {
             // SAFETY: it was a spine that the head led to until just now.
-            unsafe { retire_spine(old, guard) };
+            unsafe { retire_spine(old, by) };
         }
         signed(self.memory_bytes()) - signed(before)
     }
 
-    fn replace_chunk(
-        self,
-        place: Place<'_>,
-        chunk: Chunk<'_>,
-        copy: *mut Header,
-        guard: &Guard,
-    ) -> i64 {
+    fn replace_chunk(self, place: Place<'_>, copy: *mut Header, by: Retiring<'_>) -> i64 {
         // SAFETY: it was made just now.
         let grown = signed(unsafe { Chunk::from_raw(copy) }.memory_bytes());
-        let grown = grown - signed(chunk.memory_bytes());
         let replaced = match place {
             Place::Only => self.replace_head(copy.cast()).cast(),
             Place::Spine(spine, at) => spine.replace(at, copy),
         };
         // SAFETY: no head and no linked spine leads to it any more.
-        unsafe { retire_chunk(replaced, guard) };
-        grown
+        grown - unsafe { retire_chunk(replaced, by) }
     }
 
-    fn replace_spine(self, old: &Spine<Header>, spine: *mut Spine<Header>, guard: &Guard) -> i64 {
+    fn replace_spine(
+        self,
+        old: &Spine<Header>,
+        spine: *mut Spine<Header>,
+        by: Retiring<'_>,
+    ) -> i64 {
         let freed = signed(old.memory_bytes());
         let (grown, old) = self.replace_with_spine(spine);
         // SAFETY: it was a spine that the head led to until just now.
-        unsafe { retire_spine(old, guard) };
+        unsafe { retire_spine(old, by) };
         grown - freed
     }
 
@@ -652,6 +649,15 @@ impl<'a> Parts<'a> {
         }
     }
 
+    /// A chunk of an entry of several rows.
+    fn expect_chunk(&self, at: usize) -> Chunk<'a> {
+        match self {
+            Self::One(_) => panic!("a single has no chunk"),
+            Self::Chunk(chunk) => *chunk,
+            Self::Spine(spine) => chunk_at(spine, at),
+        }
+    }
+
     fn raw_chunk(&self, at: usize) -> Option<*mut Header> {
         match self {
             Self::One(_) => None,
@@ -682,14 +688,100 @@ fn signed(bytes: usize) -> i64 {
     i64::try_from(bytes).expect("a size fits 63 bits")
 }
 
-/// Frees a chunk when the guards of now are gone.
+/// For rows in order: the chunks to which they belong, from the oldest on. An entry of several.
+fn targets(parts: &Parts<'_>, run: &[KeyRow<'_>]) -> Vec<Target> {
+    let count = parts.chunk_count();
+    let begins_at_or_before = |part: usize, position: Position| {
+        parts.expect_chunk(part).filled().is_at_or_before(0, position)
+    };
+    let mut targets = Vec::with_capacity(1);
+    let (mut start, mut from) = (0, 0);
+    while start < run.len() {
+        let position = run[start].position();
+        let (mut low, mut high) = (from, count);
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            if begins_at_or_before(middle, position) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        // The oldest chunk takes what is older than everything.
+        let part = low.saturating_sub(1);
+        let mut end = start + 1;
+        while end < run.len()
+            && (part + 1 == count || !begins_at_or_before(part + 1, run[end].position()))
+        {
+            end += 1;
+        }
+        if run.len() > 1 {
+            parts.expect_chunk(part).prefetch_slots();
+        }
+        targets.push(Target { part, end });
+        (start, from) = (end, part);
+    }
+    targets
+}
+
+/// Puts the rows of a chunk and late ones in order.
+fn merge<'m>(chunk: Chunk<'m>, late: &[KeyRow<'m>], items: &mut Items<'m>) {
+    let filled = chunk.filled();
+    let slots = filled.slots();
+    let mut from = 0;
+    for item in late {
+        let position = item.position();
+        let (mut low, mut high) = (from, filled.len());
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            if slots.is_at_or_before(middle, position) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        items.push_slots(&slots, from..low);
+        items.push(*item);
+        from = low;
+    }
+    items.push_slots(&slots, from..filled.len());
+}
+
+/// Makes a chunk of rows, or several of equal size of more than `most`; the newest has room for so
+/// many at least. Takes the rows away when it makes several.
+fn make_chunks(
+    items: &mut Items<'_>,
+    (most, (newest_room, arrival_max)): (usize, (usize, u64)),
+    included: Option<&Included>,
+    mut made: impl FnMut(*mut Header),
+) {
+    let mut left = if items.len() <= most { 1 } else { items.len().div_ceil(SPLIT_ROWS) };
+    while left > 1 {
+        let after = items.split_off(items.len() / left);
+        made(Chunk::make(items, (items.len(), arrival_max), included));
+        *items = after;
+        left -= 1;
+    }
+    let room = items.len().max(newest_room);
+    made(Chunk::make(items, (room, arrival_max), included));
+}
+
+/// The greatest arrival of rows, and of others of which it is known.
+fn arrival_max(of_others: u64, run: &[KeyRow<'_>]) -> u64 {
+    run.iter().map(|item| item.row.arrival()).fold(of_others, u64::max)
+}
+
+/// Frees a chunk when the guards of now are gone, and returns how many bytes it takes.
 ///
 /// # Safety
 ///
 /// It was unlinked just now by the holder of the lock, and is not retired again.
-unsafe fn retire_chunk(chunk: *mut Header, guard: &Guard) {
+unsafe fn retire_chunk(chunk: *mut Header, by: Retiring<'_>) -> i64 {
+    // SAFETY: whoever has a chunk keeps it from being freed.
+    let bytes = unsafe { Chunk::from_raw(chunk) }.memory_bytes();
     // SAFETY: who comes later cannot reach it, who came before holds a guard.
-    unsafe { guard.defer_unchecked(move || Chunk::free(chunk)) };
+    unsafe { by.retire(chunk.cast(), Chunk::free, bytes) };
+    signed(bytes)
 }
 
 /// Frees a spine, not its chunks, when the guards of now are gone. It is given as what a head was:
@@ -698,8 +790,10 @@ unsafe fn retire_chunk(chunk: *mut Header, guard: &Guard) {
 /// # Safety
 ///
 /// As of [`retire_chunk`].
-unsafe fn retire_spine(head: *mut u8, guard: &Guard) {
-    let spine = untagged(head).cast::<Spine<Header>>();
+unsafe fn retire_spine(head: *mut u8, by: Retiring<'_>) {
+    let spine = untagged(head);
+    // SAFETY: whoever has a spine keeps it from being freed.
+    let bytes = unsafe { &*spine.cast::<Spine<Header>>() }.memory_bytes();
     // SAFETY: as in `retire_chunk`; it came out of a box.
-    unsafe { guard.defer_unchecked(move || drop(Box::from_raw(spine))) };
+    unsafe { by.retire(spine, Spine::<Header>::free, bytes) };
 }

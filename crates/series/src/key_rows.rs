@@ -5,7 +5,7 @@ use std::{fmt, ops::Range};
 
 use super::{
     Bounds, Included, Run,
-    chunk::{Filled, Header, Slots},
+    chunk::{Filled, Header, KeyRow, Slots},
     entry::{Parts, chunk_at},
     row_ref::RowRef,
     run::prefetch_older,
@@ -14,15 +14,6 @@ use super::{
 
 /// How many rows ahead of the reader the rows are asked for.
 const PREFETCH_DISTANCE: usize = 12;
-
-/// A row and its event time in the index.
-#[derive(Debug, Clone, Copy)]
-pub struct KeyRow<'g> {
-    /// The event time in milliseconds; NULL is `i64::MIN`.
-    pub event_time: i64,
-    /// The row.
-    pub row: RowRef<'g>,
-}
 
 /// The rows of one key from the newest to the oldest by (event time, arrival), without those that
 /// its [`Bounds`] hide.

@@ -72,30 +72,32 @@ mod bounds;
 mod buckets;
 mod chunk;
 mod entry;
+mod epoch;
 pub mod estimate;
+mod guard;
 mod key_rows;
 mod log;
+mod reclaim;
 mod record;
 mod row_ref;
 mod run;
 mod series;
 mod spine;
+mod swap;
 mod sync;
 
-/// What keeps memory from being freed, in one place that the model checker replaces.
-mod epoch {
-    pub(crate) use crossbeam_epoch::Guard;
-}
-
 pub use bounds::Bounds;
-pub use crossbeam_epoch::{Guard, pin};
+pub use chunk::KeyRow;
 pub use entry::Fate;
-pub use key_rows::{KeyRow, KeyRows};
+pub use guard::{Guard, pin};
+pub use key_rows::KeyRows;
 pub use log::{LogPlan, LogPosition, LogRow, LogRows, RowLog};
+pub use reclaim::{Account, reclaim, reclaim_small};
 pub use record::{Included, RECORD_SIZE_MAX};
 pub use row_ref::{ARRIVAL_MAX, RowBatch, RowRef};
 pub use run::{Records, Run};
-pub use series::Series;
+pub use series::{KeyPlace, Series};
+pub use swap::Swap;
 
 #[cfg(test)]
 mod tests;

@@ -8,17 +8,17 @@ use std::{
     collections::BTreeMap,
     fmt,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicPtr, AtomicUsize, Ordering},
     },
 };
 
-use crossbeam_epoch::Guard;
 use lockstep_host::sync::Mutex;
 
 use crate::{
-    RowBatch, RowRef,
+    Account, Guard, RowBatch, RowRef,
     block::{Arrived, Block, block_footprint, block_size},
+    guard::Retiring,
     spine::{Spine, spine_capacity},
 };
 
@@ -30,6 +30,8 @@ pub struct RowLog {
     writer: Mutex<()>,
     /// Bytes of blocks and the spine. Written under the lock.
     memory_bytes: AtomicUsize,
+    /// Who is charged.
+    account: OnceLock<Arc<dyn Account>>,
 }
 
 /// A place in a log, good until rows are removed from it.
@@ -77,6 +79,22 @@ impl RowLog {
             spine: AtomicPtr::new(spine),
             writer: Mutex::new(()),
             memory_bytes: AtomicUsize::new(bytes + spine_bytes),
+            account: OnceLock::new(),
+        }
+    }
+
+    /// Charges an account with what the log takes now, but for blocks that it shares with another
+    /// one; from here on also with what [`Self::install`] makes it take, with what waits to be freed,
+    /// and, as blocks and the log are dropped, with as much less. What [`Self::append`] returns is
+    /// charged by its caller. The first account stays.
+    pub fn adopt(&self, account: &Arc<dyn Account>) {
+        if self.account.set(Arc::clone(account)).is_ok() {
+            let guard = crate::pin();
+            let spine = self.spine(&guard);
+            let blocks = (0..spine.len()).map(|part| block_at(spine, part));
+            let fresh = blocks.filter(|block| block.adopt(account));
+            let bytes = fresh.map(Block::memory_bytes).sum::<usize>() + spine.memory_bytes();
+            account.charge(signed(bytes));
         }
     }
 
@@ -85,7 +103,7 @@ impl RowLog {
     /// look for smaller arrivals do not see them.
     pub fn append(&self, batch: &RowBatch, first: u64, arrival_ms: i64) -> (LogPosition, i64) {
         let _writer = self.writer.lock();
-        let guard = crossbeam_epoch::pin();
+        let guard = crate::pin();
         let before = self.memory_bytes_now();
         let mut start = None;
         for (at, arrival) in (0..batch.len()).zip(first..) {
@@ -107,6 +125,9 @@ impl RowLog {
         let size = block_size(self.memory_bytes_now(), frame.len());
         let block = Arc::new(Block::new(size, arrived));
         assert!(block.push(frame, arrived).is_some(), "the block was made for the row");
+        if let Some(account) = self.account.get() {
+            block.adopt(account);
+        }
         let spine = self.spine(guard);
         let part = spine.len();
         let mut grown = block_footprint(size);
@@ -213,13 +234,13 @@ impl RowLog {
         plan
     }
 
-    /// Makes the log what a plan says, and returns by how many bytes it grew.
+    /// Makes the log what a plan says.
     ///
     /// # Safety
     ///
     /// The plan was made of this log, nothing was appended since, and no series leads to a row
     /// that is not kept, or to the old place of a moved one.
-    pub unsafe fn install(&self, plan: &LogPlan, guard: &Guard) -> i64 {
+    pub unsafe fn install(&self, plan: &LogPlan, guard: &Guard) {
         let _writer = self.writer.lock();
         let made = Self::of(&plan.parts);
         // Relaxed: nobody else knows what was made; the number is to report.
@@ -227,17 +248,29 @@ impl RowLog {
         let spine = made.spine.load(Ordering::Relaxed);
         // Only its spine is of use.
         let _unused = std::mem::ManuallyDrop::new(made);
-        let before = self.memory_bytes_now();
         // Relaxed: a number to report, written under the lock.
         self.memory_bytes.store(bytes, Ordering::Relaxed);
-        let old = self.spine(guard).to_vec();
-        self.replace_spine(spine, guard);
-        for part in old {
-            // SAFETY: the spine that it was a part of was unlinked just now; the part is an `Arc`
-            // that was given away to it.
-            unsafe { guard.defer_unchecked(move || drop(Arc::from_raw(part.cast_const()))) };
+        let old = self.spine(guard);
+        if let Some(account) = self.account.get() {
+            let fresh = plan.parts.iter().filter(|block| block.adopt(account));
+            let blocks = fresh.map(|block| block.memory_bytes()).sum::<usize>();
+            // SAFETY: it was made just now.
+            let spines = signed(unsafe { &*spine }.memory_bytes()) - signed(old.memory_bytes());
+            account.charge(signed(blocks) + spines);
         }
-        signed(bytes) - signed(before)
+        let parts: Vec<Arc<Block>> = old
+            .to_vec()
+            .into_iter()
+            .map(|part| {
+                // SAFETY: the spine that it is a part of is unlinked below, and keeps the parts that it
+                // was given no longer; each is an `Arc` that was given away to it.
+                unsafe { Arc::from_raw(part.cast_const()) }
+            })
+            .collect();
+        self.replace_spine(spine, guard);
+        let parts = Box::into_raw(Box::new(parts));
+        // SAFETY: the blocks were unlinked just now, and are retired once. Most of them are shared.
+        unsafe { Retiring::new(guard, None).retire_whole(parts.cast(), drop_blocks, u64::MAX) };
     }
 
     /// How many rows there are, without removed ones that share a block with others.
@@ -275,8 +308,11 @@ impl RowLog {
     fn replace_spine(&self, spine: *mut Spine<Block>, guard: &Guard) {
         // AcqRel: pairs with the Acquire in `spine`.
         let old = self.spine.swap(spine, Ordering::AcqRel);
-        // SAFETY: it was unlinked just now under the lock; it came out of a box.
-        unsafe { guard.defer_unchecked(move || drop(Box::from_raw(old))) };
+        // SAFETY: it was unlinked just now under the lock; the guard keeps it.
+        let bytes = unsafe { &*old }.memory_bytes();
+        let by = Retiring::new(guard, self.account.get());
+        // SAFETY: as above; it came out of `Spine::make`.
+        unsafe { by.retire(old.cast(), Spine::<Block>::free, bytes) };
     }
 }
 
@@ -334,6 +370,9 @@ impl Drop for RowLog {
             let spine = Box::from_raw(*self.spine.get_mut());
             for part in spine.to_vec() {
                 drop(Arc::from_raw(part.cast_const()));
+            }
+            if let Some(account) = self.account.get() {
+                account.charge(-signed(spine.memory_bytes()));
             }
         }
     }
@@ -429,6 +468,16 @@ impl fmt::Debug for LogRows<'_> {
 
 fn into_raw(block: &Arc<Block>) -> *mut Block {
     Arc::into_raw(Arc::clone(block)).cast_mut()
+}
+
+/// Drops blocks that a vector in a box shares.
+///
+/// # Safety
+///
+/// The pointer came out of a box of this type, and is not used again.
+unsafe fn drop_blocks(blocks: *mut u8) {
+    // SAFETY: the caller's promise.
+    drop(unsafe { Box::from_raw(blocks.cast::<Vec<Arc<Block>>>()) });
 }
 
 /// Shares a block that a spine leads to.

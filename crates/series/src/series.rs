@@ -6,19 +6,19 @@ use std::{
     fmt,
     hash::BuildHasher,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicI64, AtomicPtr, Ordering},
     },
 };
 
-use crossbeam_epoch::Guard;
 use hashbrown::DefaultHashBuilder;
 use lockstep_host::sync::Mutex;
 
 use crate::{
-    Bounds, Fate, Included, KeyRows, RowRef,
+    Account, Bounds, Fate, Guard, Included, KeyRow, KeyRows, RowRef,
     buckets::{Bucket, Buckets, TAG_SHIFT, buckets_for},
-    entry::{Entry, EntryRef, Inserted, Parts, Rest, single_footprint},
+    entry::{Entry, EntryRef, Inserted, Parts, Rest, With, single_footprint},
+    guard::Retiring,
     row_ref::prefetch,
 };
 
@@ -33,6 +33,17 @@ pub struct Series {
     shards: Box<[Shard]>,
     /// How records are made, when columns are included.
     included: Option<Arc<Included>>,
+    /// Who is charged.
+    account: OnceLock<Arc<dyn Account>>,
+}
+
+/// Where a row is to be inserted: a key and its hash.
+#[derive(Debug, Clone, Copy)]
+pub struct KeyPlace<'k> {
+    /// [`Series::hash`] of the key.
+    pub hash: u64,
+    /// The key's bytes.
+    pub key: &'k [u8],
 }
 
 /// Aligned so that writers of different shards do not write one cache line.
@@ -58,12 +69,35 @@ impl Series {
     /// Makes an empty one.
     pub fn new() -> Self {
         let shards = (0..SHARD_COUNT).map(|_| Shard::new()).collect();
-        Self { hasher: DefaultHashBuilder::default(), shards, included: None }
+        let hasher = DefaultHashBuilder::default();
+        Self { hasher, shards, included: None, account: OnceLock::new() }
     }
 
     /// Makes an empty one that keeps a record beside each slot.
     pub fn including(included: Arc<Included>) -> Self {
-        Self { included: Some(included), ..Self::new() }
+        let mut series = Self::new();
+        series.included = Some(included);
+        series
+    }
+
+    /// Charges an account with what the series takes now; from here on also with what
+    /// [`Self::retain`] and [`Self::trim`] make it take, with what is retired and waits to be freed,
+    /// and, when the series is dropped, with as much less as it takes. What [`Self::insert`] and its
+    /// like return is charged by their caller. The first account stays.
+    pub fn adopt(&self, account: &Arc<dyn Account>) {
+        if self.account.set(Arc::clone(account)).is_ok() {
+            account.charge(self.charged());
+        }
+    }
+
+    /// What an account is charged with.
+    fn charged(&self) -> i64 {
+        i64::try_from(self.memory_bytes()).expect("a size fits 63 bits")
+    }
+
+    /// How records are made, and how what is replaced is retired.
+    fn with<'w>(&'w self, guard: &'w Guard) -> With<'w> {
+        (self.included.as_deref(), Retiring::new(guard, self.account.get()))
     }
 
     /// The hash that [`Self::insert`] and [`Self::prefetch`] take.
@@ -85,9 +119,8 @@ impl Series {
     }
 
     /// Inserts a row and returns how many bytes more (or less) the series takes. Readers see the
-    /// row at once as far as their [`Bounds`] let them. `hash` is [`Self::hash`] of the key. Rows
-    /// of one key with equal event time and equal arrival must not exist. Do not hold the guard
-    /// across many inserts: late rows leave garbage.
+    /// row at once as far as their [`Bounds`] let them. Rows of one key with equal event time and
+    /// equal arrival must not exist.
     ///
     /// # Safety
     ///
@@ -100,20 +133,72 @@ impl Series {
         row: RowRef<'_>,
         guard: &Guard,
     ) -> i64 {
+        let (place, row) = (KeyPlace { hash, key }, KeyRow { event_time, row });
+        // SAFETY: the caller's promise.
+        unsafe { self.insert_newest(place, row, guard) }
+            // SAFETY: as above.
+            .unwrap_or_else(|| unsafe { self.insert_late(place, &[row], guard) })
+    }
+
+    /// As [`Self::insert`], unless the row is late, older than another of its key: then nothing is
+    /// done, and `None` returned. Late rows are best gathered, sorted, and inserted together.
+    ///
+    /// # Safety
+    ///
+    /// As of [`Self::insert`].
+    pub unsafe fn insert_newest(
+        &self,
+        KeyPlace { hash, key }: KeyPlace<'_>,
+        row: KeyRow<'_>,
+        guard: &Guard,
+    ) -> Option<i64> {
         let shard = self.shard(hash);
+        let with = self.with(guard);
         let mut writer = shard.writer.lock();
         let grown = match shard.find(hash, key, guard) {
-            Some((at, entry)) => {
-                match entry.insert((event_time, row), self.included.as_deref(), guard) {
-                    Inserted::Grown(grown) => grown,
-                    Inserted::Replaced(made) => shard.replace(at, entry, made, guard),
-                }
-            }
+            Some((at, entry)) => match entry.insert_newest(row, with) {
+                Inserted::Grown(grown) => grown,
+                Inserted::Replaced(made) => shard.replace((at, entry), made, (guard, with)),
+                Inserted::Late => return None,
+            },
             None => {
-                let entry = EntryRef::make(key, event_time, row);
+                let entry = EntryRef::make(key, row.event_time, row.row);
                 let bytes = signed(single_footprint(key.len()));
-                bytes + shard.add(&mut writer, &self.hasher, (hash, entry), guard)
+                bytes + shard.add(&mut writer, &self.hasher, (hash, entry), (guard, with))
             }
+        };
+        shard.grow_by(grown);
+        Some(grown)
+    }
+
+    /// Inserts rows of one key, in order of event time and arrival, wherever they belong. What they
+    /// replace is copied once for all of them. Returns what [`Self::insert`] does.
+    ///
+    /// # Safety
+    ///
+    /// As of [`Self::insert`].
+    pub unsafe fn insert_late(
+        &self,
+        place @ KeyPlace { hash, key }: KeyPlace<'_>,
+        run: &[KeyRow<'_>],
+        guard: &Guard,
+    ) -> i64 {
+        debug_assert!(run.is_sorted_by_key(KeyRow::position), "a run is in order");
+        let Some((first, rest)) = run.split_first() else { return 0 };
+        let shard = self.shard(hash);
+        let with = self.with(guard);
+        let writer = shard.writer.lock();
+        let Some((at, entry)) = shard.find(hash, key, guard) else {
+            drop(writer);
+            // SAFETY: the caller's promise. What is the key's first row is not late.
+            let grown = unsafe { self.insert((hash, key), first.event_time, first.row, guard) };
+            // SAFETY: as above.
+            return grown + unsafe { self.insert_late(place, rest, guard) };
+        };
+        let grown = match entry.insert_late(run, with) {
+            Inserted::Grown(grown) => grown,
+            Inserted::Replaced(made) => shard.replace((at, entry), made, (guard, with)),
+            Inserted::Late => panic!("late rows go in as late rows"),
         };
         shard.grow_by(grown);
         grown
@@ -139,8 +224,27 @@ impl Series {
     where
         K: FnMut(i64, RowRef<'_>) -> Fate<'m>,
     {
-        let making = (&self.hasher, self.included.as_deref());
-        self.shards.iter().map(|shard| shard.retain(making, &mut start_key, |_| true)).sum()
+        self.retain_where(&mut start_key, |_| true)
+    }
+
+    /// Retains rows of the keys whose oldest event time `is_touched`.
+    fn retain_where<'m, K>(
+        &'m self,
+        start_key: &mut impl FnMut() -> K,
+        is_touched: impl Fn(i64) -> bool,
+    ) -> usize
+    where
+        K: FnMut(i64, RowRef<'_>) -> Fate<'m>,
+    {
+        let mut removed = 0;
+        for shard in &self.shards {
+            let (rows, grown) = self.retain_in(shard, start_key, &is_touched);
+            removed += rows;
+            if let Some(account) = self.account.get() {
+                account.charge(grown);
+            }
+        }
+        removed
     }
 
     /// Removes the rows that these bounds call expired. Looks at one row of each key that has
@@ -161,8 +265,59 @@ impl Series {
         };
         let may_expire = |oldest: i64| bounds.counts_rows() || bounds.is_expired(oldest, 1);
         let mut start_key = start_key;
-        let making = (&self.hasher, self.included.as_deref());
-        self.shards.iter().map(|shard| shard.retain(making, &mut start_key, may_expire)).sum()
+        self.retain_where(&mut start_key, may_expire)
+    }
+
+    /// Retains rows in a shard, and returns how many were removed and how many bytes more (or less)
+    /// it takes.
+    fn retain_in<'m, K>(
+        &'m self,
+        shard: &Shard,
+        start_key: &mut impl FnMut() -> K,
+        is_touched: impl Fn(i64) -> bool,
+    ) -> (usize, i64)
+    where
+        K: FnMut(i64, RowRef<'_>) -> Fate<'m>,
+    {
+        let mut writer = shard.writer.lock();
+        let (mut rows_removed, mut grown) = (0, 0);
+        let count = shard.buckets(&crate::pin()).len();
+        for position in 0..count {
+            // A guard for each key lets what was replaced be freed in between.
+            let guard = crate::pin();
+            let with = self.with(&guard);
+            let Some(raw) = shard.buckets(&guard).entry(position) else { continue };
+            // SAFETY: only the holder of the lock takes entries out, and frees them by the guard.
+            let entry = unsafe { EntryRef::from_raw(raw) };
+            if !is_touched(oldest(entry)) {
+                continue;
+            }
+            let before = entry.memory_bytes();
+            let retained = entry.retain(&mut start_key(), with);
+            rows_removed += retained.removed;
+            match retained.rest {
+                Rest::Grown(more) => grown += more,
+                Rest::One(event_time, row) => {
+                    let single = EntryRef::make(entry.key(), event_time, row);
+                    grown += shard.replace((position, entry), single, (&guard, with));
+                }
+                Rest::Nothing => {
+                    shard.buckets(&guard).remove(position);
+                    writer.keys -= 1;
+                    grown -= signed(before);
+                    // SAFETY: it was unlinked just now under the lock and is retired once.
+                    unsafe { with.1.retire(raw.cast(), EntryRef::free, before) };
+                }
+            }
+        }
+        if count > buckets_for(writer.keys * 3) {
+            let guard = crate::pin();
+            let keys = writer.keys;
+            let with = (&guard, self.with(&guard));
+            grown += shard.rebuild(&mut writer, &self.hasher, keys, with);
+        }
+        shard.grow_by(grown);
+        (rows_removed, grown)
     }
 
     /// Bytes of memory, without the rows, with the allocator's own overhead.
@@ -187,7 +342,7 @@ impl Series {
     /// [`Self::memory_bytes`], counted one by one.
     #[cfg(test)]
     pub(crate) fn memory_bytes_counted(&self) -> u64 {
-        let guard = crossbeam_epoch::pin();
+        let guard = crate::pin();
         let of_shard = |shard: &Shard| {
             let _writer = shard.writer.lock();
             let buckets = shard.buckets(&guard);
@@ -254,12 +409,12 @@ impl Shard {
         writer: &mut Writer,
         hasher: &DefaultHashBuilder,
         (hash, entry): (u64, *mut Entry),
-        guard: &Guard,
+        (guard, with): (&Guard, With<'_>),
     ) -> i64 {
         let (mut grown, wanted) = (0, writer.keys + 1);
         // At most three quarters are used, so that a search is short.
         if (writer.used + 1) * 4 > self.buckets(guard).len() * 3 {
-            grown = self.rebuild(writer, hasher, (wanted, guard));
+            grown = self.rebuild(writer, hasher, wanted, (guard, with));
         }
         self.buckets(guard).fill(hash, entry);
         writer.keys += 1;
@@ -270,15 +425,19 @@ impl Shard {
     /// Puts an entry in the place of another one of the same key, and returns how many bytes more
     /// (or less) it takes with its chunks. The new entry shares no chunk with the old. Under the
     /// lock.
-    fn replace(&self, at: usize, old: EntryRef<'_>, made: *mut Entry, guard: &Guard) -> i64 {
+    fn replace(
+        &self,
+        (at, old): (usize, EntryRef<'_>),
+        made: *mut Entry,
+        (guard, with): (&Guard, With<'_>),
+    ) -> i64 {
         // SAFETY: it was made just now.
         let after = unsafe { EntryRef::from_raw(made) }.memory_bytes();
-        let grown = signed(after) - signed(old.memory_bytes());
+        let before = old.memory_bytes();
         self.buckets(guard).replace(at, made);
-        let raw = old.as_raw();
         // SAFETY: it was unlinked just now under the lock and is retired once.
-        unsafe { guard.defer_unchecked(move || EntryRef::free(raw)) };
-        grown
+        unsafe { with.1.retire(old.as_raw().cast(), EntryRef::free, before) };
+        signed(after) - signed(before)
     }
 
     /// Replaces the buckets by ones for so many keys, without marks. Under the lock.
@@ -286,7 +445,8 @@ impl Shard {
         &self,
         writer: &mut Writer,
         hasher: &DefaultHashBuilder,
-        (wanted, guard): (usize, &Guard),
+        wanted: usize,
+        (guard, with): (&Guard, With<'_>),
     ) -> i64 {
         let old = self.buckets(guard);
         let (made, new) = Buckets::make_for(wanted);
@@ -301,65 +461,18 @@ impl Shard {
         // AcqRel: pairs with the Acquire in `buckets`.
         let replaced = self.buckets.swap(made, Ordering::AcqRel);
         // SAFETY: they were unlinked just now under the lock, and own no entries.
-        unsafe { guard.defer_unchecked(move || Buckets::free(replaced)) };
+        unsafe { with.1.retire(replaced.cast(), Buckets::free, unsigned(old.memory_bytes())) };
         grown
-    }
-
-    /// Retains rows of the keys whose oldest event time `is_touched`.
-    fn retain<'m, K>(
-        &'m self,
-        (hasher, included): (&DefaultHashBuilder, Option<&Included>),
-        start_key: &mut impl FnMut() -> K,
-        is_touched: impl Fn(i64) -> bool,
-    ) -> usize
-    where
-        K: FnMut(i64, RowRef<'_>) -> Fate<'m>,
-    {
-        let mut writer = self.writer.lock();
-        let guard = crossbeam_epoch::pin();
-        let mut rows_removed = 0;
-        let count = self.buckets(&guard).len();
-        drop(guard);
-        for position in 0..count {
-            // A guard for each key lets the collector go on in between.
-            let guard = crossbeam_epoch::pin();
-            let Some(raw) = self.buckets(&guard).entry(position) else { continue };
-            // SAFETY: only the holder of the lock takes entries out, and frees them by the guard.
-            let entry = unsafe { EntryRef::from_raw(raw) };
-            if !is_touched(oldest(entry)) {
-                continue;
-            }
-            let before = signed(entry.memory_bytes());
-            let retained = entry.retain(&mut start_key(), included, &guard);
-            rows_removed += retained.removed;
-            match retained.rest {
-                Rest::Grown(grown) => self.grow_by(grown),
-                Rest::One(event_time, row) => {
-                    let single = EntryRef::make(entry.key(), event_time, row);
-                    self.grow_by(self.replace(position, entry, single, &guard));
-                }
-                Rest::Nothing => {
-                    self.buckets(&guard).remove(position);
-                    writer.keys -= 1;
-                    self.grow_by(-before);
-                    // SAFETY: it was unlinked just now under the lock and is retired once.
-                    unsafe { guard.defer_unchecked(move || EntryRef::free(raw)) };
-                }
-            }
-        }
-        if count > buckets_for(writer.keys * 3) {
-            let guard = crossbeam_epoch::pin();
-            let keys = writer.keys;
-            let grown = self.rebuild(&mut writer, hasher, (keys, &guard));
-            self.grow_by(grown);
-        }
-        rows_removed
     }
 
     fn grow_by(&self, bytes: i64) {
         // Relaxed: a number to report.
         self.memory_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
+}
+
+fn unsigned(bytes: i64) -> usize {
+    usize::try_from(bytes).expect("a size is not negative")
 }
 
 fn signed(bytes: usize) -> i64 {
@@ -375,15 +488,31 @@ fn oldest(entry: EntryRef<'_>) -> i64 {
     }
 }
 
+impl Drop for Series {
+    fn drop(&mut self) {
+        // What the shards lead to is freed when they are dropped, one after the other: a large index
+        // gives its memory back as it goes.
+        if let Some(account) = self.account.take() {
+            for shard in std::mem::take(&mut self.shards) {
+                // Relaxed: nobody else is left.
+                let bytes = shard.memory_bytes.load(Ordering::Relaxed);
+                drop(shard);
+                account.charge(-bytes);
+            }
+            account.charge(-i64::try_from(Self::empty_bytes()).expect("small"));
+        }
+    }
+}
+
 impl Drop for Shard {
     fn drop(&mut self) {
         let raw = *self.buckets.get_mut();
         // SAFETY: nobody else can reach the shard, so buckets and entries have one owner: here.
         unsafe {
             for (_, entry) in Bucket::from_raw(raw).entries() {
-                EntryRef::free(entry);
+                EntryRef::free(entry.cast());
             }
-            Buckets::free(raw);
+            Buckets::free(raw.cast());
         }
     }
 }

@@ -25,6 +25,31 @@ impl<T> Spine<T> {
         Box::into_raw(Box::new(Self { len: AtomicUsize::new(parts.len()), parts: filled }))
     }
 
+    /// Makes a spine of the same parts but for some: each pair, in order, is the place of a part that
+    /// goes and one of those, in order, that come in its place.
+    pub(crate) fn replacing(&self, made: &[(usize, *mut T)]) -> *mut Self {
+        let mut parts = Vec::with_capacity(self.len() + made.len());
+        let mut from = 0;
+        for made in made.chunk_by(|one, other| one.0 == other.0) {
+            let at = made[0].0;
+            parts.extend((from..at).map(|at| self.part(at)));
+            parts.extend(made.iter().map(|(_, part)| *part));
+            from = at + 1;
+        }
+        parts.extend((from..self.len()).map(|at| self.part(at)));
+        Self::make(&parts, spine_capacity(parts.len()))
+    }
+
+    /// Frees a spine, not its parts.
+    ///
+    /// # Safety
+    ///
+    /// It came out of [`Self::make`]; nobody can reach it any more, and it is freed once.
+    pub(crate) unsafe fn free(spine: *mut u8) {
+        // SAFETY: the caller's promise.
+        drop(unsafe { Box::from_raw(spine.cast::<Self>()) });
+    }
+
     /// Bytes of memory that it takes, without the parts.
     pub(crate) fn memory_bytes(&self) -> usize {
         spine_footprint(self.parts.len())

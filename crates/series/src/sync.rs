@@ -1,12 +1,37 @@
 //! The atomics of the protocol, in one place that the model checker replaces.
 //!
-//! `chunk`, `spine` and `entry` take them from here by `super::sync`, so that the same files can
-//! be compiled a second time over loom's (`crates/series/model`). Rules 2 to 5 of the crate's protocol.
+//! `epoch`, `swap`, `chunk`, `spine` and `entry` take them from here by `super::sync`, so that the
+//! same files can be compiled a second time over loom's (`crates/series/model`). Rules 2 to 6 of the
+//! crate's protocol.
 
-pub(crate) use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+pub(crate) use std::sync::atomic::{
+    AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence,
+};
 
-/// The most rows of a chunk: a late row copies at most so many slots.
+/// The most rows of a chunk.
 pub(crate) const CHUNK_ROWS_MAX: usize = 128;
+/// The most rows of a chunk, but the newest of its key, into which late rows came: so many slots at
+/// most are copied for the next one.
+pub(crate) const LATE_ROWS_MAX: usize = 64;
+
+/// Stores with Release, and then passes a sequentially consistent fence.
+#[inline]
+pub(crate) fn store_and_fence(place: &AtomicU64, value: u64) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        // An exchange is a full fence on this processor, and takes less than half of the time of
+        // `mfence`, which the other branch becomes.
+        // SeqCst: pairs with the fences of `epoch`.
+        let _before = place.swap(value, Ordering::SeqCst);
+        std::sync::atomic::compiler_fence(Ordering::SeqCst);
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    {
+        // Release: pairs with the Acquire in `Epochs::oldest`.
+        place.store(value, Ordering::Release);
+        fence(Ordering::SeqCst);
+    }
+}
 
 /// Tells the model checker which slot is written and which is read; nothing otherwise.
 #[derive(Debug)]

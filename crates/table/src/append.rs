@@ -6,7 +6,7 @@
 use std::{cell::Cell, collections::BTreeSet, ops::Range, sync::atomic::Ordering};
 
 use lockstep_row::{Datum, IndexSpec};
-use lockstep_series::{Guard, LogPosition, RowBatch, RowRef, Series};
+use lockstep_series::{Guard, KeyPlace, KeyRow, LogPosition, RowBatch, RowRef, Series};
 
 use crate::{
     Table, TableError,
@@ -17,8 +17,12 @@ use crate::{
 /// How many rows are put into an index together: their memory is asked for first, so that the
 /// waits for it overlap.
 pub(crate) const GROUP_ROWS: usize = 16;
-/// After how many rows the epoch collector is let go on.
-const GUARD_ROWS: usize = 256;
+/// How many rows are put into the indexes under one guard. The late ones among them go in together
+/// at the end, in order, so that what they replace is copied once; then it can be freed.
+const GUARD_ROWS: usize = 1024;
+/// After how many late rows what they replaced is freed, so that the allocator has it at hand for
+/// the next ones.
+const FREED_ROWS: usize = 32;
 /// A scratch that holds on to more bytes than this is not kept.
 const SCRATCH_BYTES_MAX: usize = 1 << 20;
 
@@ -36,6 +40,24 @@ pub(crate) struct Lookup {
     keys: Vec<u8>,
     /// For each row: hash, where the key is.
     pending: Vec<(u64, Range<usize>)>,
+}
+
+/// A row that is older than another one of its key in an index.
+struct Late<'g> {
+    /// The position of the index.
+    index: usize,
+    hash: u64,
+    /// Where the key is.
+    key: Range<usize>,
+    row: KeyRow<'g>,
+}
+
+/// Late rows that wait until the others of their guard are in the indexes.
+#[derive(Default)]
+pub(crate) struct LateRows<'g> {
+    rows: Vec<Late<'g>>,
+    /// Their keys, one after the other.
+    keys: Vec<u8>,
 }
 
 /// What a slot of an index is expected to take without its record, when a write asks for room.
@@ -57,11 +79,6 @@ impl<'a> Room<'a> {
             return Ok(Self { table, bytes, grown: 0 });
         }
         Err(table.budget.refuse(bytes))
-    }
-
-    /// Settles it with what the write took.
-    pub(crate) fn end(mut self, grown: i64) {
-        self.grown = grown;
     }
 }
 
@@ -99,7 +116,7 @@ impl Table {
         with_scratch(|scratch| {
             self.encode(rows, &mut scratch.batch)?;
             let (shared, room) = self.begin(&scratch.batch)?;
-            Ok(self.store(self.shared_state(&shared), scratch, room))
+            self.store(self.shared_state(&shared), scratch, room)
         })
     }
 
@@ -115,7 +132,7 @@ impl Table {
             let (shared, room) = self.begin(&scratch.batch)?;
             let state = self.shared_state(&shared);
             self.check_event_times(state, &scratch.batch)?;
-            Ok(self.store(state, scratch, room))
+            self.store(state, scratch, room)
         })
     }
 
@@ -142,7 +159,7 @@ impl Table {
             }
             let room = self.take_room(state, &scratch.batch);
             let room = room.map_err(|bytes| self.budget.refuse(bytes))?;
-            Ok(self.store(state, scratch, room))
+            self.store(state, scratch, room)
         })
     }
 
@@ -182,6 +199,8 @@ impl Table {
         }
         drop(shared);
         self.collect_expired();
+        // What was replaced or removed and is still charged.
+        lockstep_series::reclaim();
         let shared = self.share();
         self.check_open()?;
         match self.take_room(self.shared_state(&shared), batch) {
@@ -203,66 +222,78 @@ impl Table {
 
     /// Gives the rows of the scratch their arrival and makes them visible. The state cannot
     /// change meanwhile.
-    fn store(&self, state: &State, scratch: &mut Scratch, mut room: Room<'_>) -> u64 {
+    fn store(
+        &self,
+        state: &State,
+        scratch: &mut Scratch,
+        mut room: Room<'_>,
+    ) -> Result<u64, TableError> {
         let count = number(scratch.batch.len());
         if count == 0 {
-            return 0;
+            return Ok(0);
         }
-        let mut turn = self.sequence.turn();
+        // Dropped after the turn, which holds a lock that it takes when what follows panics.
+        let in_flight;
+        let mut turn = self.sequence.turn().ok_or(TableError::Damaged)?;
         let arrival_ms = turn.arrival_ms(self.clock.now_ms());
         let first = self.arrivals.take(count);
+        in_flight = turn.take(first + count);
         let (position, grown) = state.log.append(&scratch.batch, first, arrival_ms);
-        // Dropped last, also when what follows panics: later appends wait for it.
-        let _in_flight = turn.end_at(first + count);
-        room.grown = grown + self.publish(state, scratch, (position, arrival_ms));
+        drop(turn);
+        room.grown += grown;
+        self.publish(state, scratch, (position, arrival_ms), &mut room);
+        if !in_flight.end() {
+            return Err(TableError::Damaged);
+        }
         // Relaxed: when exactly a collection happens does not matter.
         self.until_collection.fetch_sub(signed(scratch.batch.len()), Ordering::Relaxed);
-        count
+        Ok(count)
     }
 
-    /// Puts the rows of an append into every series, and returns how many bytes more these take.
+    /// Puts the rows of an append into every series.
     fn publish(
         &self,
         state: &State,
         scratch: &mut Scratch,
         (mut position, arrival_ms): (LogPosition, i64),
-    ) -> i64 {
-        let mut grown = 0;
+        room: &mut Room<'_>,
+    ) {
         let mut left = scratch.batch.len();
         while left > 0 {
             let guard = lockstep_series::pin();
             let mut rows = state.log.rows_from(position, &guard);
             let mut guarded = left.min(GUARD_ROWS);
             left -= guarded;
+            let mut late = LateRows::default();
             while guarded > 0 {
                 let mut group = [None; GROUP_ROWS];
                 let count = guarded.min(GROUP_ROWS);
                 group[..count].fill_with(|| rows.next_row());
                 guarded -= count;
-                for (spec, index) in state.present() {
+                for (at, (spec, index)) in state.present_at() {
+                    #[cfg(test)]
+                    crate::tests::damage::before_index(at);
                     let group = group[..count].iter().flatten().copied();
                     let timed = group
                         .map(|row| (state::event_time(spec, self.view(row), || arrival_ms), row));
                     let into = (spec, &*index.series);
-                    grown += self.insert_group(into, timed, (&mut scratch.lookup, &guard));
+                    let with = (&mut scratch.lookup, Some((at, &mut late)), &guard);
+                    room.grown += self.insert_group(into, timed, with);
                 }
             }
             position = rows.position();
-            if scratch.batch.len() > 1 {
-                // What late rows left is freed now: by itself the collector looks once in 128 guards.
-                guard.flush();
-            }
+            room.grown += publish_late(state, late, &guard);
         }
-        grown
     }
 
     /// Puts some rows with their event times into a series, and returns how many bytes more it
-    /// takes. The rows are in a log that the series shares a state with, or will.
+    /// takes. The rows are in a log that the series shares a state with, or will. Late rows are put
+    /// beside, where there is a place for them, with the position of the index.
     pub(crate) fn insert_group<'g>(
         &self,
         (spec, series): (&IndexSpec, &Series),
         rows: impl Iterator<Item = (i64, RowRef<'g>)> + Clone,
-        (lookup, guard): (&mut Lookup, &Guard),
+        (lookup, mut late, guard): (&mut Lookup, Option<(usize, &mut LateRows<'g>)>, &Guard),
     ) -> i64 {
         lookup.keys.clear();
         lookup.pending.clear();
@@ -281,14 +312,70 @@ impl Table {
         }
         let mut grown = 0;
         for ((hash, key), (event_time, row)) in lookup.pending.iter().zip(rows) {
-            let key = &lookup.keys[key.clone()];
+            let (hash, key) = (*hash, &lookup.keys[key.clone()]);
             // SAFETY: the row is in the state's log, whose blocks are retired only after every
             // series leads to none of their rows, or together with the series (`retention`,
             // `change`).
-            grown += unsafe { series.insert((*hash, key), event_time, row, guard) };
+            grown += unsafe {
+                match &mut late {
+                    None => series.insert((hash, key), event_time, row, guard),
+                    Some((index, late)) => {
+                        let row = KeyRow { event_time, row };
+                        let inserted = series.insert_newest(KeyPlace { hash, key }, row, guard);
+                        inserted.unwrap_or_else(|| {
+                            late.push((*index, hash, key), row);
+                            0
+                        })
+                    }
+                }
+            };
         }
         grown
     }
+}
+
+impl<'g> LateRows<'g> {
+    fn push(&mut self, (index, hash, key): (usize, u64, &[u8]), row: KeyRow<'g>) {
+        let start = self.keys.len();
+        self.keys.extend_from_slice(key);
+        self.rows.push(Late { index, hash, key: start..self.keys.len(), row });
+    }
+}
+
+/// Puts late rows into the series, those of a key together, and returns how many bytes more these
+/// take.
+fn publish_late(state: &State, mut late: LateRows<'_>, guard: &Guard) -> i64 {
+    let keys = &late.keys;
+    let place = |late: &Late<'_>| (late.index, late.hash);
+    late.rows.sort_unstable_by(|one, other| {
+        place(one).cmp(&place(other)).then_with(|| {
+            let key = |late: &Late<'_>| &keys[late.key.clone()];
+            // Rows arrive in the order in which their keys were written.
+            let position = |late: &Late<'_>| (late.row.event_time, late.key.start);
+            key(one).cmp(key(other)).then_with(|| position(one).cmp(&position(other)))
+        })
+    });
+    let mut grown = 0;
+    let (mut run, mut replaced) = (Vec::new(), 0);
+    let is_same = |one: &Late<'_>, other: &Late<'_>| {
+        place(one) == place(other) && keys[one.key.clone()] == keys[other.key.clone()]
+    };
+    for rows in late.rows.chunk_by(is_same) {
+        if replaced >= FREED_ROWS {
+            replaced = 0;
+            // SAFETY: what is used further are rows of the log, which are not replaced while an append
+            // shares the gate.
+            unsafe { guard.free_retired() };
+        }
+        replaced += rows.len();
+        run.clear();
+        run.extend(rows.iter().map(|late| late.row));
+        let Late { index, hash, key, .. } = &rows[0];
+        let place = KeyPlace { hash: *hash, key: &keys[key.clone()] };
+        // SAFETY: as in `publish_group`.
+        grown += unsafe { state.indexes[*index].series.insert_late(place, &run, guard) };
+    }
+    grown
 }
 
 fn signed(count: usize) -> i64 {

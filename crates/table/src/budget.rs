@@ -3,8 +3,9 @@
 //! Every table of an engine charges one [`MemoryBudget`] with what its rows and indexes take.
 //! Above the limit writes are refused before anything of them is stored; reads, deletes and
 //! retention go on. What a write will take is reserved first, so that several writers together do
-//! not pass the limit either. What is charged is what the allocator took, except that memory
-//! which waits for its last reader counts as given back.
+//! not pass the limit either. What is charged is what the allocator took, until it is
+//! really given back: what a DELETE or a late row replaces stays charged as long as somebody may
+//! still read it, or nobody has freed it yet.
 
 use std::{
     fmt,
@@ -13,6 +14,8 @@ use std::{
         atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
     },
 };
+
+use lockstep_series::Account;
 
 use crate::TableError;
 
@@ -35,7 +38,7 @@ pub struct MemoryBudget {
 /// How much memory is used, of how much.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryUse {
-    /// Bytes that the tables hold.
+    /// Bytes that the tables hold, and what they held and was not freed yet.
     pub used: u64,
     /// The most bytes; `None` when there is no limit.
     pub limit: Option<u64>,
@@ -137,16 +140,6 @@ impl MemoryBudget {
         TableError::OutOfMemory { needed, used, limit: limit.unwrap_or(0) }
     }
 
-    /// Charges so many bytes more (or less).
-    pub(crate) fn charge(&self, bytes: i64) {
-        if bytes == 0 {
-            return;
-        }
-        // Relaxed: a number to report.
-        self.used.fetch_add(bytes, Ordering::Relaxed);
-        self.look();
-    }
-
     /// Tells the observer when the threshold has just been passed.
     fn look(&self) {
         // Relaxed: numbers to report.
@@ -167,6 +160,17 @@ impl MemoryBudget {
         {
             observer(now);
         }
+    }
+}
+
+impl Account for MemoryBudget {
+    fn charge(&self, bytes: i64) {
+        if bytes == 0 {
+            return;
+        }
+        // Relaxed: a number to report.
+        self.used.fetch_add(bytes, Ordering::Relaxed);
+        self.look();
     }
 }
 

@@ -118,7 +118,7 @@ impl<'c> Build<'c> {
             let guard = lockstep_series::pin();
             for group in some.chunks(GROUP_ROWS) {
                 let into = (&*spec, &*index.series);
-                table.insert_group(into, group.iter().copied(), (lookup, &guard));
+                table.insert_group(into, group.iter().copied(), (lookup, None, &guard));
             }
         }
     }
@@ -133,7 +133,7 @@ fn insert(
     let event_time = state::event_time(spec, table.view(found.row), || found.arrival_ms);
     let guard = lockstep_series::pin();
     let row = std::iter::once((event_time, found.row));
-    table.insert_group((spec, &*index.series), row, (lookup, &guard));
+    table.insert_group((spec, &*index.series), row, (lookup, None, &guard));
 }
 
 impl Table {

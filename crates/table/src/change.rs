@@ -98,9 +98,8 @@ impl Table {
         }
         for (at, room, build) in builds {
             let built = build.finish(&alone);
-            let held = state.indexes.get(at).map_or(0, Index::memory_bytes);
-            // Before the state is replaced, so that nothing is charged twice.
-            room.end(signed(built.memory_bytes()) - signed(held));
+            // Before the state is replaced, which charges what was built.
+            drop(room);
             indexes[at] = built;
         }
         let schema = Arc::new(draft.schema(&state.schema));
@@ -260,11 +259,10 @@ impl Table {
     pub fn truncate(&self) {
         self.change(|changing| {
             let state = changing.state().emptied();
-            self.replace_state(&self.alone(), state);
+            let alone = self.alone();
+            self.replace_state(&alone, state);
+            // No row is left of an append that panicked.
+            self.sequence.repair();
         });
     }
-}
-
-fn signed(bytes: u64) -> i64 {
-    i64::try_from(bytes).unwrap_or(i64::MAX)
 }

@@ -41,6 +41,12 @@ pub enum TableError {
         /// The most they may hold.
         limit: u64,
     },
+    /// An append of the table panicked: how far it came is not known, so nothing after it is shown.
+    #[error(
+        "the table takes no more rows: an earlier append failed half-way; what was stored before it \
+         can still be read"
+    )]
+    Damaged,
     /// A negative value in the event-time column of a declared index.
     #[error(
         "column `{column}` is the event time of index `{index}`: it is {event_time} in row \

@@ -17,6 +17,7 @@
 use std::sync::{Arc, Weak};
 
 use lockstep_row::{IncludedColumn, Projection, Retention, RowCodec};
+use lockstep_series::Account;
 
 use crate::{
     INCLUDED_BYTES_MAX, Inclusion, Table, TableError, change::Changing, draft::Draft,

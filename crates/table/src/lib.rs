@@ -28,7 +28,7 @@ pub use error::TableError;
 pub use estimate::{Shape, estimate};
 pub use hold::{IndexHold, IndexNeed, Provision, Widened};
 pub use include::{INCLUDED_BYTES_MAX, Inclusion};
-pub use lockstep_series::Records;
+pub use lockstep_series::{Records, reclaim};
 pub use snapshot::{KeyRows, Rows, Run, Snapshot, StoredRow};
 pub use table::{Table, TableMemory};
 

@@ -1,8 +1,8 @@
 //! Retention: what no declared index keeps any more is removed from memory.
 //!
 //! A removed row must not be missed by any snapshot. So rows are removed as of a moment that lies
-//! before every snapshot that still lives: the moment is noted first, and used when the epoch
-//! collector says that all guards of that time are gone.
+//! before every snapshot that still lives: the moment is noted first, and used when all guards of that
+//! time are gone.
 
 use std::{
     cell::RefCell,
@@ -18,10 +18,6 @@ use crate::{
     table::{COLLECTION_ROWS_MIN, number},
 };
 
-/// How often the epoch collector is nudged before a collection gives up waiting for snapshots.
-/// Garbage is free two epochs later; each nudge advances one at most.
-const EPOCH_NUDGES: usize = 4;
-
 impl Table {
     /// Removes expired rows that no snapshot can see any more, and returns how many. While there
     /// are older snapshots, rows that expired since wait for a later call. Reads every row when
@@ -33,13 +29,11 @@ impl Table {
             return 0;
         }
         self.note_horizon();
-        nudge_epochs();
-        let removed = self.change(|_| {
+        lockstep_series::reclaim_small();
+        self.change(|_| {
             let horizon = self.horizon.lock().take();
             horizon.map_or(0, |horizon| self.collect(horizon))
-        });
-        nudge_epochs();
-        removed
+        })
     }
 
     /// Notes the present as the moment as of which rows may be removed once every snapshot that
@@ -55,7 +49,6 @@ impl Table {
             let mut horizon = horizon.lock();
             *horizon = (*horizon).max(Some(noted));
         });
-        guard.flush();
     }
 
     fn collect(&self, (visible, now_ms): (u64, i64)) -> u64 {
@@ -97,14 +90,6 @@ impl Table {
         let left = i64::try_from(state.log.row_count(&guard)).unwrap_or(i64::MAX);
         // Relaxed: when exactly a collection happens does not matter.
         self.until_collection.store(left.max(COLLECTION_ROWS_MIN), Ordering::Relaxed);
-        self.settle();
         number(plan.removed_count())
-    }
-}
-
-/// Asks the epoch collector to go on, as far as living guards let it.
-fn nudge_epochs() {
-    for _ in 0..EPOCH_NUDGES {
-        lockstep_series::pin().flush();
     }
 }

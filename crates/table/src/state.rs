@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use lockstep_row::{Column, DataType, IndexSpec, Projection, Retention, RowView, TableSchema};
-use lockstep_series::{Included, RowLog, Series};
+use lockstep_series::{Account, Included, RowLog, Series};
 
 use crate::TableError;
 
@@ -115,6 +115,23 @@ impl State {
     pub(crate) fn present(&self) -> impl Iterator<Item = (&IndexSpec, &Index)> + Clone {
         let all = self.schema.indexes.iter().zip(&self.indexes);
         all.filter(|(_, index)| index.origin != Origin::Removed)
+    }
+
+    /// The same with their positions.
+    pub(crate) fn present_at(&self) -> impl Iterator<Item = (usize, (&IndexSpec, &Index))> + Clone {
+        let all = self.schema.indexes.iter().zip(&self.indexes).enumerate();
+        all.filter(|(_, (_, index))| index.origin != Origin::Removed)
+    }
+
+    /// Charges an account with what the state consists of, except what it was charged with before.
+    pub(crate) fn adopt(&self, account: &Arc<dyn Account>) {
+        self.log.adopt(account);
+        self.present().for_each(|(_, index)| index.series.adopt(account));
+    }
+
+    /// Bytes of memory held by rows and indexes, with the allocator's own overhead.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.log.memory_bytes() + self.indexes.iter().map(Index::memory_bytes).sum::<u64>()
     }
 }
 

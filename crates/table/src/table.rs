@@ -23,7 +23,7 @@ use std::{
     ptr::NonNull,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicI64, AtomicPtr, Ordering},
+        atomic::{AtomicBool, AtomicI64, Ordering},
     },
 };
 
@@ -32,7 +32,7 @@ use lockstep_host::{
     sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 use lockstep_row::{RowCodec, RowView, TableSchema};
-use lockstep_series::RowRef;
+use lockstep_series::{Account, RowRef, Swap};
 
 use crate::{
     Arrivals, MemoryBudget, Snapshot, TableError,
@@ -46,8 +46,8 @@ pub struct Table {
     pub(crate) codec: RowCodec,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) arrivals: Arc<Arrivals>,
-    /// Never null. Replaced by who holds the gate alone; what it led to is retired.
-    state: AtomicPtr<State>,
+    /// Replaced by who holds the gate alone.
+    state: Swap<State>,
     /// Shared by appends; held alone by what replaces the state, or the log's blocks.
     gate: RwLock<()>,
     pub(crate) sequence: Sequence,
@@ -56,8 +56,8 @@ pub struct Table {
     /// As of when rows may be removed: (visible arrival, now in ms) before every live snapshot.
     pub(crate) horizon: Arc<Mutex<Option<(u64, i64)>>>,
     pub(crate) budget: Arc<MemoryBudget>,
-    /// Bytes that the budget was charged with for this table.
-    charged: AtomicI64,
+    /// The budget, as what the state consists of charges it.
+    account: Arc<dyn Account>,
     /// Rows that may be appended before expired ones are looked for.
     pub(crate) until_collection: AtomicI64,
     /// Held by who changes what the table is made of. Taken before the gate.
@@ -102,25 +102,25 @@ impl Table {
             }
         }
         let codec = RowCodec::new(&schema);
-        let state = Box::into_raw(Box::new(State::empty(Arc::new(schema))));
-        let table = Self {
+        let account: Arc<dyn Account> = Arc::<MemoryBudget>::clone(&budget);
+        let state = State::empty(Arc::new(schema));
+        state.adopt(&account);
+        Ok(Self {
             codec,
             clock,
             arrivals,
-            state: AtomicPtr::new(state),
+            state: Swap::new(state, State::memory_bytes),
             gate: RwLock::new(()),
             sequence: Sequence::default(),
             now_ms_min: AtomicI64::new(i64::MIN),
             horizon: Arc::new(Mutex::new(None)),
             budget,
-            charged: AtomicI64::new(0),
+            account,
             until_collection: AtomicI64::new(COLLECTION_ROWS_MIN),
             changes: Mutex::new(()),
             holds: Mutex::default(),
             is_closed: AtomicBool::new(false),
-        };
-        table.settle();
-        Ok(table)
+        })
     }
 
     /// The schema as it is now. Indexes come and go, nothing else changes; one that goes leaves its
@@ -135,11 +135,9 @@ impl Table {
         let guard = lockstep_series::pin();
         // Before the state, which has every row that was visible when it was put in place.
         let visible = self.sequence.visible();
-        // Acquire: pairs with the Release in `replace_state`.
-        let state = self.state.load(Ordering::Acquire);
-        let state = NonNull::new(state).expect("there is always a state");
-        // SAFETY: it is freed by the epoch collector after it was replaced.
-        let visible = visible.max(unsafe { state.as_ref() }.visible_min);
+        let state = self.state.load(&guard);
+        let visible = visible.max(state.visible_min);
+        let state = NonNull::from(state);
         // After the state: it may lack rows that had expired when it was made.
         // Acquire: pairs with the Release in `note_horizon`.
         let now_ms = self.clock.now_ms().max(self.now_ms_min.load(Ordering::Acquire));
@@ -168,18 +166,7 @@ impl Table {
 
     /// Charges the budget with what a write took more (or less) than was reserved for it.
     pub(crate) fn charge(&self, grown: i64, reserved: u64) {
-        // Relaxed: a number to report.
-        self.charged.fetch_add(grown, Ordering::Relaxed);
         self.budget.charge(grown.saturating_sub_unsigned(reserved));
-    }
-
-    /// Charges the budget with what the table holds now, after a change that was not followed
-    /// step by step. Whoever calls it holds the gate alone.
-    pub(crate) fn settle(&self) {
-        let held = i64::try_from(self.memory_bytes()).unwrap_or(i64::MAX);
-        // Relaxed: a number to report.
-        let before = self.charged.swap(held, Ordering::Relaxed);
-        self.budget.charge(held - before);
     }
 
     /// A row of this table, decoded as it is read.
@@ -236,35 +223,29 @@ impl Table {
 
     /// The state, which cannot change while the gate is shared.
     pub(crate) fn shared_state<'a>(&'a self, _shared: &'a Shared<'_>) -> &'a State {
-        // Acquire: pairs with the Release in `replace_state`.
-        // SAFETY: never null; it is retired only by who holds the gate alone.
-        unsafe { &*self.state.load(Ordering::Acquire) }
+        // SAFETY: it is replaced only by who holds the gate alone.
+        unsafe { self.state.load_unguarded() }
     }
 
     /// The state, which only the holder of the gate replaces.
     pub(crate) fn sole_state<'a>(&'a self, _alone: &'a Alone<'_>) -> &'a State {
-        // Acquire: pairs with the Release in `replace_state`.
-        // SAFETY: never null; it is retired only by `replace_state`, whose callers hold the gate
-        // alone and do not use an earlier state after it.
-        unsafe { &*self.state.load(Ordering::Acquire) }
+        // SAFETY: it is replaced only by `replace_state`, whose callers hold the gate alone and do
+        // not use an earlier state after it.
+        unsafe { self.state.load_unguarded() }
     }
 
     /// Puts another state in place.
     pub(crate) fn replace_state(&self, _alone: &Alone<'_>, mut state: State) {
-        let guard = lockstep_series::pin();
         state.visible_min = self.sequence.visible();
-        // Release: pairs with the Acquire in `snapshot`.
-        let old = self.state.swap(Box::into_raw(Box::new(state)), Ordering::AcqRel);
-        // SAFETY: it was unlinked just now, and is retired once.
-        unsafe { guard.defer_unchecked(move || drop(Box::from_raw(old))) };
+        state.adopt(&self.account);
+        self.state.replace(state, &lockstep_series::pin());
         // Relaxed: when exactly a collection happens does not matter.
         self.until_collection.store(COLLECTION_ROWS_MIN, Ordering::Relaxed);
-        self.settle();
     }
 }
 
-/// Bytes of memory that a table holds, with the allocator's own overhead. Memory that was given
-/// back and waits for the last reader is not among them.
+/// Bytes of memory that a table holds, with the allocator's own overhead. Memory that was replaced
+/// and waits for its last reader is not among them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableMemory {
     /// Rows, with what is stored of each beside its columns.
@@ -277,14 +258,6 @@ impl TableMemory {
     /// All of it.
     pub fn total(&self) -> u64 {
         self.rows + self.indexes.iter().sum::<u64>()
-    }
-}
-
-impl Drop for Table {
-    fn drop(&mut self) {
-        self.budget.charge(-*self.charged.get_mut());
-        // SAFETY: snapshots borrow the table, so there are none, and this is the only owner.
-        drop(unsafe { Box::from_raw(*self.state.get_mut()) });
     }
 }
 

@@ -13,6 +13,7 @@ use lockstep_row::{
 };
 use proptest::{collection::vec, prelude::*};
 
+pub(crate) mod damage;
 mod hold;
 mod include;
 
@@ -660,11 +661,21 @@ fn budgeted(indexes: Vec<IndexSpec>, now_ms: i64) -> (Table, Arc<MemoryBudget>, 
     (table.unwrap(), budget, clock)
 }
 
+/// Frees what was replaced, as soon as the snapshots of other tests are gone.
+fn reclaim() {
+    while !lockstep_series::reclaim() {
+        std::thread::yield_now();
+    }
+}
+
 #[test]
 fn the_budget_is_charged_with_what_tables_hold() {
     let keep_two = index("i", &[K], Some(T), Retention::Latest { latest: 2 });
     let (table, budget, _clock) = budgeted(vec![keep_two], 0);
-    let check = |what: &str| assert_eq!(budget.memory_use().used, table.memory_bytes(), "{what}");
+    let check = |what: &str| {
+        reclaim();
+        assert_eq!(budget.memory_use().used, table.memory_bytes(), "{what}");
+    };
     check("empty");
     table.append(rows(0..2_000)).unwrap();
     check("appended");
@@ -685,7 +696,42 @@ fn the_budget_is_charged_with_what_tables_hold() {
     table.truncate();
     check("truncated");
     drop(table);
+    reclaim();
     assert_eq!(budget.memory_use().used, 0);
+}
+
+#[test]
+fn what_a_snapshot_still_shows_stays_charged() {
+    let (table, budget, _clock) = budgeted(vec![index("i", &[K], Some(T), Retention::Forever)], 0);
+    table.append(rows(0..2_000)).unwrap();
+    reclaim();
+    let held = budget.memory_use().used;
+    let snapshot = table.snapshot();
+    table.truncate();
+    assert!(!lockstep_series::reclaim(), "the snapshot keeps it");
+    assert_eq!(budget.memory_use().used, held + table.memory_bytes());
+    assert_eq!(numbers(snapshot.scan()).len(), 2_000);
+    drop(snapshot);
+    reclaim();
+    assert_eq!(budget.memory_use().used, table.memory_bytes());
+}
+
+#[test]
+fn late_rows_stay_charged_as_long_as_a_snapshot_shows_the_chunks_before() {
+    let (table, budget, _clock) = budgeted(vec![index("i", &[], Some(T), Retention::Forever)], 0);
+    table.append(rows(1_000..2_000)).unwrap();
+    let snapshot = table.snapshot();
+    for late in (0..1_000).rev() {
+        table.append(rows(late..late + 1)).unwrap();
+    }
+    // What this thread keeps for itself, up to a megabyte.
+    lockstep_series::pin().flush();
+    let waiting = budget.memory_use().used - table.memory_bytes();
+    assert!(waiting > 1_000 * 300, "{waiting} bytes were replaced, and are not free");
+    assert_eq!(snapshot.scan().count(), 1_000);
+    drop(snapshot);
+    reclaim();
+    assert_eq!(budget.memory_use().used, table.memory_bytes());
 }
 
 #[test]
@@ -693,6 +739,7 @@ fn writes_are_refused_above_the_limit_and_reads_and_deletes_go_on() {
     let by_key = index("i", &[K], Some(T), Retention::Forever);
     let (table, budget, _clock) = budgeted(vec![by_key], 0);
     table.append(rows(0..1_000)).unwrap();
+    reclaim();
     let held = budget.memory_use().used;
     budget.set_limit(Some(held + 10_000));
     let refused = table.append(rows(1_000..2_000)).unwrap_err();
@@ -707,8 +754,10 @@ fn writes_are_refused_above_the_limit_and_reads_and_deletes_go_on() {
     assert_eq!(budget.memory_use().used, held, "nothing of a refused append stays");
     assert_eq!(numbers(table.snapshot().scan()).len(), 1_000);
     table.append(rows(1_000..1_010)).unwrap();
+    reclaim();
     assert_eq!(table.append_absent(rows(0..1_000)), Ok(0), "nothing to store needs no room");
     assert_eq!(table.delete(|row| row.get(V).as_i64() >= Some(10)), 1_000);
+    reclaim();
     table.append(rows(1_010..1_500)).unwrap();
     budget.set_limit(None);
     table.append(rows(1_500..5_000)).unwrap();
@@ -752,6 +801,7 @@ fn an_alert_is_told_once_each_time_the_threshold_is_passed() {
     table.append(rows(2_500..2_510)).unwrap();
     assert_eq!(*told.lock(), [MemoryStatus::Alert]);
     table.truncate();
+    reclaim();
     assert_eq!(budget.memory_use().status(), MemoryStatus::Ok);
     table.append(rows(0..2_500)).unwrap();
     assert_eq!(*told.lock(), [MemoryStatus::Alert; 2]);

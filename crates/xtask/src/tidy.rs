@@ -38,7 +38,6 @@ const DOORS: &[(&str, &[&str])] = &[
     ("pyo3*", &["python"]),
     ("parquet", &["offline", "engine"]),
     ("sqlparser", &["sql", "unification"]),
-    ("crossbeam-epoch", &["series"]),
     ("hdrhistogram", &["bench"]),
     // `unification` has no code: it names features.
     ("libc", &["bench", "unification"]),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use lockstep_row::{Datum, IncludedColumn, Retention};
 
-use super::{K, T, V, budgeted, datums, index, key, numbers, rows, table};
+use super::{K, T, V, budgeted, datums, index, key, numbers, reclaim, rows, table};
 use crate::{
     Inclusion, IndexHold, IndexNeed, MemoryBudget, Provision, Snapshot, Table, TableError, Widened,
 };
@@ -217,8 +217,12 @@ fn a_hold_for_which_there_is_no_room_changes_nothing() {
     let (table, budget, _clock) = budgeted(vec![by_key], 0);
     let table = Arc::new(table);
     table.append(rows(0..2_000)).unwrap();
+    reclaim();
     let held = budget.memory_use().used;
-    let used = |budget: &MemoryBudget| budget.memory_use().used;
+    let used = |budget: &MemoryBudget| {
+        reclaim();
+        budget.memory_use().used
+    };
     budget.set_limit(Some(held + 10_000));
     let by_v = need(&[V], Some(T), None, &[]);
     let refused = table.hold(&by_v, "d").unwrap_err();
@@ -246,8 +250,10 @@ fn a_dropped_table_refuses_rows_and_gives_its_memory_back() {
     assert_eq!(table.append_absent(rows(0..1)), Err(TableError::Dropped));
     let refused = table.hold(&need(&[V], None, None, &[]), "d").unwrap_err();
     assert_eq!(refused, TableError::Dropped);
+    reclaim();
     assert_eq!((table.row_count(), budget.memory_use().used), (0, empty));
     drop(hold);
     drop(table);
+    reclaim();
     assert_eq!(budget.memory_use().used, 0);
 }

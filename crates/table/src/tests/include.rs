@@ -8,7 +8,7 @@ use std::sync::{
 
 use lockstep_row::{Column, DataType, Datum, IncludedColumn, Projection, Retention, TableSchema};
 
-use super::{K, T, V, budgeted, datums, index, key, numbers, rows, table};
+use super::{K, T, V, budgeted, datums, index, key, numbers, reclaim, rows, table};
 use crate::{INCLUDED_BYTES_MAX, Inclusion, KeyRows, Run, Snapshot, StoredRow, Table};
 
 fn columns(wanted: &[(usize, bool)]) -> Vec<IncludedColumn> {
@@ -168,6 +168,7 @@ fn records_count_and_are_refused_when_the_budget_has_no_room() {
     let by_key = index("i", &[K], Some(T), Retention::Forever);
     let (table, budget, _clock) = budgeted(vec![by_key], 0);
     table.append(rows(0..2_000)).unwrap();
+    reclaim();
     let held = budget.memory_use().used;
     budget.set_limit(Some(held + 20_000));
     let wanted = columns(&[(V, true), (T, true)]);
@@ -177,12 +178,15 @@ fn records_count_and_are_refused_when_the_budget_has_no_room() {
     assert!(table.snapshot().projection(0).is_none());
     budget.set_limit(Some(held + 50_000));
     assert_eq!(table.include(0, &wanted), Inclusion::Included);
+    reclaim();
     let used = budget.memory_use().used;
     assert_eq!(used, table.memory_bytes());
     assert!((held + 2_000 * 17..held + 50_000).contains(&used), "{used} after {held}");
     table.append(rows(2_000..2_100)).unwrap();
+    reclaim();
     assert_eq!(budget.memory_use().used, table.memory_bytes());
     table.truncate();
+    reclaim();
     assert_eq!(budget.memory_use().used, table.memory_bytes());
     assert_eq!(newest(&table, 0, &key(&[Datum::Int(1)]), V), None);
 }

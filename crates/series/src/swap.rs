@@ -1,0 +1,85 @@
+//! A value that readers follow a pointer to, and that a writer replaces as a whole.
+//!
+//! `table` keeps its state in one. Rule 6 of the crate's protocol; `crates/series/model` explores
+//! it together with `epoch`.
+
+use std::fmt;
+
+use super::{
+    guard::{Guard, Retiring, pin},
+    sync::{AtomicPtr, Ordering},
+};
+
+/// A value of which readers see one version or the next one.
+pub struct Swap<T> {
+    /// Never null. Came out of a box.
+    current: AtomicPtr<T>,
+    /// About how many bytes are freed with a value.
+    weigh: fn(&T) -> u64,
+}
+
+impl<T: Send + Sync + 'static> Swap<T> {
+    /// Begins with a value. `weigh` says about how many bytes are freed when a value is dropped: a
+    /// large one is not dropped on the thread that replaces it.
+    pub fn new(value: T, weigh: fn(&T) -> u64) -> Self {
+        Self { current: AtomicPtr::new(Box::into_raw(Box::new(value))), weigh }
+    }
+
+    /// The value now. It stays what it is as long as the guard lives.
+    #[inline]
+    pub fn load<'g>(&self, _guard: &'g Guard) -> &'g T {
+        // Acquire: pairs with the Release in `replace`.
+        // SAFETY: never null, and freed by way of the guards after it was replaced.
+        unsafe { &*self.current.load(Ordering::Acquire) }
+    }
+
+    /// The value now, for who knows that nobody replaces it.
+    ///
+    /// # Safety
+    ///
+    /// [`Self::replace`] is not called as long as the value is used.
+    #[inline]
+    pub unsafe fn load_unguarded(&self) -> &T {
+        // Acquire: pairs with the Release in `replace`.
+        // SAFETY: never null; nobody replaces it.
+        unsafe { &*self.current.load(Ordering::Acquire) }
+    }
+
+    /// Puts another value in place. The old one is dropped when nobody reads it any more.
+    pub fn replace(&self, value: T, guard: &Guard) {
+        // AcqRel: the Release pairs with the Acquire in `load`.
+        let old = self.current.swap(Box::into_raw(Box::new(value)), Ordering::AcqRel);
+        // SAFETY: it came out of a box, and lives as long as the guard.
+        let bytes = (self.weigh)(unsafe { &*old });
+        // SAFETY: it was unlinked just now, came out of a box, and is retired once.
+        unsafe { Retiring::new(guard, None).retire_whole(old.cast(), drop_box::<T>, bytes) };
+    }
+}
+
+/// Drops a value that a box held.
+///
+/// # Safety
+///
+/// The pointer came out of a box of this type, and is not used again.
+unsafe fn drop_box<T>(value: *mut u8) {
+    // SAFETY: the caller's promise.
+    drop(unsafe { Box::from_raw(value.cast::<T>()) });
+}
+
+impl<T> Drop for Swap<T> {
+    fn drop(&mut self) {
+        let guard = pin();
+        // Acquire: pairs with the Release in `replace`.
+        let current = self.current.load(Ordering::Acquire);
+        // SAFETY: never null.
+        let bytes = (self.weigh)(unsafe { &*current });
+        // SAFETY: nobody can reach it any more; it came out of a box, and is retired once.
+        unsafe { Retiring::new(&guard, None).retire_whole(current.cast(), drop_box::<T>, bytes) };
+    }
+}
+
+impl<T> fmt::Debug for Swap<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Swap").finish_non_exhaustive()
+    }
+}
