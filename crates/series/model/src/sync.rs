@@ -1,10 +1,22 @@
 //! The atomics of the protocol as the model checker has them: see the crate's module `sync`.
 
 use loom::cell::UnsafeCell;
-pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+pub(crate) use loom::sync::atomic::{
+    AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence,
+};
 
-/// The most rows of a chunk: so few that three rows need a spine.
-pub(crate) const CHUNK_ROWS_MAX: usize = 2;
+/// The most rows of a chunk: so few that five rows need a spine, and so many that a full chunk is
+/// copied into a larger one before.
+pub(crate) const CHUNK_ROWS_MAX: usize = 4;
+/// The most rows of an older chunk into which late ones came.
+pub(crate) const LATE_ROWS_MAX: usize = 3;
+
+/// Stores with Release, and then passes a sequentially consistent fence.
+pub(crate) fn store_and_fence(place: &AtomicU64, value: u64) {
+    // Release: pairs with the Acquire in `Epochs::oldest`.
+    place.store(value, Ordering::Release);
+    fence(Ordering::SeqCst);
+}
 
 /// Tells the model checker which slot is written and which is read: it fails the model when the
 /// one does not happen before the other.

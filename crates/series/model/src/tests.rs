@@ -4,9 +4,9 @@
 use loom::thread;
 
 use crate::{
-    chunk::Filled,
+    chunk::{Filled, KeyRow},
     entry::{Entry, EntryRef, Fate, Inserted, Parts, Rest, chunk_at},
-    epoch::Guard,
+    guard::{Guard, Retiring},
     record::Included,
     row_ref::{RowRef, head_with_arrival},
     sync::{AtomicPtr, AtomicU64, Ordering},
@@ -77,17 +77,38 @@ impl World {
         // AcqRel: pairs with the Acquire in `entry`.
         let old = self.bucket.swap(made, Ordering::AcqRel);
         // SAFETY: it was unlinked just now.
-        unsafe { guard.defer_unchecked(move || EntryRef::free(old)) };
+        unsafe { Retiring::new(guard, None).retire(old.cast(), EntryRef::free, 0) };
     }
 
     fn insert(&self, arrival: usize, guard: &Guard) {
         let row = self.row(arrival);
-        match self.entry().insert((self.times[arrival], row), self.included.as_ref(), guard) {
+        let item = KeyRow { event_time: self.times[arrival], row };
+        let with = (self.included.as_ref(), Retiring::new(guard, None));
+        let inserted = match self.entry().insert_newest(item, with) {
+            Inserted::Late => self.entry().insert_late(&[item], with),
+            inserted => inserted,
+        };
+        match inserted {
             Inserted::Grown(_) => {}
             Inserted::Replaced(made) => self.replace(made, guard),
+            Inserted::Late => panic!("late rows go in as late rows"),
         }
         // Release: pairs with the Acquire in `read`.
         self.visible.store(row.arrival() + 1, Ordering::Release);
+    }
+
+    /// Inserts all rows from an arrival on together, as late ones.
+    fn insert_run(&self, first: usize, guard: &Guard) {
+        let item = |arrival| KeyRow { event_time: self.times[arrival], row: self.row(arrival) };
+        let mut run: Vec<KeyRow<'_>> = (first..self.times.len()).map(item).collect();
+        run.sort_by_key(KeyRow::position);
+        let with = (self.included.as_ref(), Retiring::new(guard, None));
+        if let Inserted::Replaced(made) = self.entry().insert_late(&run, with) {
+            self.replace(made, guard);
+        }
+        let visible = u64::try_from(self.times.len()).unwrap();
+        // Release: pairs with the Acquire in `read`.
+        self.visible.store(visible, Ordering::Release);
     }
 
     fn retain(&self, is_kept: fn(u64) -> bool, guard: &Guard) {
@@ -95,7 +116,8 @@ impl World {
         let mut fate = |_, row: RowRef<'_>| {
             if is_kept(row.arrival()) { Fate::Keep } else { Fate::Remove }
         };
-        match entry.retain(&mut fate, self.included.as_ref(), guard).rest {
+        let with = (self.included.as_ref(), Retiring::new(guard, None));
+        match entry.retain(&mut fate, with).rest {
             Rest::Grown(_) => {}
             Rest::One(event_time, row) => {
                 let made = EntryRef::make(entry.key(), event_time, row);
@@ -173,7 +195,7 @@ fn check_with(
         let world = unsafe { Box::from_raw(std::ptr::from_ref(world).cast_mut()) };
         // Relaxed: nobody else is left.
         // SAFETY: as above.
-        unsafe { EntryRef::free(world.bucket.load(Ordering::Relaxed)) };
+        unsafe { EntryRef::free(world.bucket.load(Ordering::Relaxed).cast()) };
     });
 }
 
@@ -191,18 +213,41 @@ fn none(_: u64) -> bool {
 
 #[test]
 fn rows_in_order() {
-    // Single, chunk, chunk appended to, spine, spine appended to, longer spine.
+    // Single, chunk, chunk appended to, chunk copied into a larger one.
     check(&[1, 2, 3], 1, insert_rest, none);
-    check(&[1, 2, 3, 4, 5], 3, insert_rest, none);
-    check(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10], 8, insert_rest, none);
+    check(&[1, 2, 3, 4], 2, insert_rest, none);
+    // Full chunk, spine, newest chunk copied, spine appended to, longer spine.
+    check(&[1, 2, 3, 4, 5, 6], 4, insert_rest, none);
+    check(&[1, 2, 3, 4, 5, 6, 7, 8, 9], 7, insert_rest, none);
+    check(&(const { ordered::<18>() }), 16, insert_rest, none);
+}
+
+const fn ordered<const COUNT: usize>() -> [i64; COUNT] {
+    let mut times = [0; COUNT];
+    let mut at = 0;
+    while at < COUNT {
+        times[at] = at as i64;
+        at += 1;
+    }
+    times
 }
 
 #[test]
 fn late_rows() {
-    // Before a single; into a chunk that splits; into chunks of a spine.
+    // Before a single; into a chunk that has room; into one that splits; into chunks of a spine.
     check(&[5, 3], 1, insert_rest, none);
     check(&[5, 7, 6], 2, insert_rest, none);
-    check(&[10, 20, 30, 40, 15, 5], 4, insert_rest, none);
+    check(&[5, 7, 9, 11, 6], 4, insert_rest, none);
+    check(&[10, 20, 30, 40, 50, 15, 5], 5, insert_rest, none);
+}
+
+#[test]
+fn late_rows_together() {
+    // Into a single; into a chunk; into one that splits; into both chunks of a spine.
+    check(&[5, 3, 7], 1, |world, guard| world.insert_run(1, guard), none);
+    check(&[5, 7, 6, 1], 2, |world, guard| world.insert_run(2, guard), none);
+    check(&[5, 7, 9, 11, 6, 8], 4, |world, guard| world.insert_run(4, guard), none);
+    check(&[10, 20, 30, 40, 50, 15, 45], 5, |world, guard| world.insert_run(5, guard), none);
 }
 
 #[test]
@@ -218,6 +263,7 @@ fn rows_removed() {
     };
     check(&[1, 2], 2, retain, is_odd);
     check(&[1, 2, 3, 4, 5], 5, retain, is_odd);
+    check(&[1, 2, 3, 4, 5, 6, 7], 7, retain, is_odd);
     check(
         &[1, 2, 3, 4, 5, 6],
         5,
