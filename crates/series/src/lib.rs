@@ -31,17 +31,18 @@
 //!    appended in place: slot, then length. When the newest chunk is full, a copy with half as much room again takes its place;
 //!    when it is as big as a chunk may be, a new chunk, then the spine's length; when there is no
 //!    spine yet, or it is full, a new one takes its place in the entry's head.
-//! 4. A late row never changes a chunk. Its chunk is copied with the row in it and the copy takes
-//!    the chunk's place in the spine, or in the head. When the copy would be too big it becomes two
-//!    chunks, and a new spine takes the place of the spine; a reader of the old spine sees the old
-//!    chunk. An event time that is too far from the base of its chunk is treated the same way: the
-//!    copy is a wide one.
+//! 4. A late row never changes a chunk. Its chunk is copied with the row in it, and with the others
+//!    that were inserted together and belong there, and the copy takes the chunk's place in the
+//!    spine, or in the head. When the copy would be too long it becomes several chunks, and a new
+//!    spine takes the place of the spine; a reader of the old spine sees the old chunk. An event time
+//!    that is too far from the base of its chunk is treated the same way: the copy is a wide one.
 //! 5. Removing rows copies the chunks that keep some of their rows and makes a new spine. A key
 //!    that keeps none is taken out of the buckets; one that keeps one is replaced by a new entry.
-//! 6. What was replaced is unlinked first and then handed to the epoch collector, which frees it
-//!    when every guard that existed at that moment is gone.
+//! 6. What was replaced is unlinked first and then retired: it is freed when every guard that existed
+//!    at that moment is gone, by the thread that has retired it, or by one that does nothing else
+//!    (`guard`, `reclaim`; ADR 0019). Until then it stays charged.
 //! 7. A series does not own rows. To remove rows, `table` takes them out of every series, and then
-//!    their blocks out of the log; the collector frees a block as above. A block of which little
+//!    their blocks out of the log; a block is freed as above. A block of which little
 //!    is left is copied first, then each series is led to the copies (by rule 5), then the block
 //!    is taken out. Who holds a guard sees the old rows, who comes later the equal copies.
 //! 8. A record is made of its row when the row is inserted, from then on copied with its slot: a
@@ -52,10 +53,10 @@
 //!    that are inserted later. It ignores rows that arrived too late for it ([`Bounds`]), which
 //!    makes what it sees exact.
 //!
-//! `chunk`, `spine`, `entry` and `record` are model-checked: `crates/series/model` compiles them a second time
-//! over loom's atomics and explores rules 2 to 6 with a writer and a reader. The epoch collector
-//! is not part of the model; there it is a stand-in that frees when the execution is over, and
-//! that no reader has a part after that is what the stress tests and Miri look for.
+//! `chunk`, `spine`, `entry`, `record`, `epoch` and `swap` are model-checked: `crates/series/model`
+//! compiles them a second time over loom's atomics and explores rules 2 to 6 with a writer and a
+//! reader. In the models of one key guards are a stand-in that frees when the execution is over; that
+//! no reader has a part after that is what the stress tests and Miri look for.
 //!
 //! # Cost
 //!
@@ -64,8 +65,9 @@
 //! the key when it has several rows), and a bucket of 8 bytes, of which half to three quarters are
 //! used; a row is stored once, with 8 bytes
 //! before it and 8 for each append. All allocations of a kind are counted with what the allocator
-//! takes for them. Insert in order: O(1). Late insert: one copy of at most 1.8 KiB,
-//! 26 KiB with the largest records. Seek: binary search over chunks, then within one.
+//! takes for them. Insert in order: O(1). Late insert: one copy of at most 64 slots,
+//! 0.7 KiB, 13 KiB with the largest records (of twice as many among the newest rows of a key); for
+//! one in 32 also a copy of the key's spine, 8 bytes for each chunk. Seek: binary search over chunks, then within one.
 
 mod block;
 mod bounds;

@@ -7,8 +7,8 @@ use std::fmt;
 
 use super::row_ref::RowRef;
 
-/// The most bytes that a record can take: a late row copies up to 128 of them, 24 KiB, which a
-/// processor's nearest cache still holds.
+/// The most bytes that a record can take: a late row copies up to 64 of them, 12 KiB, or 128 among
+/// the newest rows of its key, which a processor's nearest cache still holds.
 pub const RECORD_SIZE_MAX: usize = 192;
 
 /// Makes a record from the bytes of a row.

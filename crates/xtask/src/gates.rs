@@ -41,8 +41,8 @@ pub fn model() -> bool {
 }
 
 /// Runs the tests of the series under Miri, which a nightly toolchain brings: `rustup +nightly
-/// component add miri`. Takes minutes. Tree borrows, since the epoch collector is not valid under
-/// stacked ones; addresses of rows are integers in slots, hence exposed.
+/// component add miri`. Takes minutes. Tree borrows, as the standard library's
+/// collections need; addresses of rows are integers in slots, hence exposed.
 pub fn miri() -> bool {
     let flags = "-Zmiri-disable-isolation -Zmiri-permissive-provenance -Zmiri-tree-borrows \
                  -Zmiri-ignore-leaks";
