@@ -42,7 +42,7 @@ pub(crate) struct Slot<T> {
     /// Whether some thread has it.
     is_taken: AtomicBool,
     /// The slot that was added before. Written before the slot is published.
-    next: *mut Slot<T>,
+    next: *mut Self,
     /// Touched only by the thread that has the slot.
     pub(crate) own: T,
 }

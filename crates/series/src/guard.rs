@@ -27,6 +27,9 @@ pub(crate) static EPOCHS: Epochs<Own> =
 /// A thread that keeps its guards hands over what it has retired when it is more bytes than this.
 const RETIRED_BYTES_MAX: u64 = 1 << 20;
 
+/// A thread keeps the room of a batch of so many objects for the next one.
+const ROOM_MAX: usize = 1024;
+
 /// What a thread that reads or writes has for itself.
 #[derive(Default)]
 pub(crate) struct Own {
@@ -158,7 +161,10 @@ impl Own {
             for mut batch in batches.drain(..) {
                 // SAFETY: all guards are gone of the moment at which the garbage could be reached.
                 unsafe { batch.free() };
-                self.room.set(batch.into_room());
+                let room = batch.into_room();
+                if room.capacity() <= ROOM_MAX {
+                    self.room.set(room);
+                }
             }
             // What was freed may have retired something in turn.
             if self.retired.borrow().is_empty() {

@@ -55,7 +55,7 @@ pub(crate) struct Batch {
     /// When it could last be reached.
     moment: u64,
     /// The batch below it in the stack.
-    next: *mut Batch,
+    next: *mut Self,
 }
 
 // SAFETY: garbage is what nobody can reach, and may be freed on any thread; `next` is touched by who
@@ -106,7 +106,7 @@ struct Waiting {
     /// The process whose thread has `kept`; 0: nobody.
     holder: AtomicU32,
     /// Batches that somebody could still reach.
-    kept: UnsafeCell<Vec<Box<Batch>>>,
+    kept: UnsafeCell<Vec<Batch>>,
     /// Bytes of small garbage.
     small_bytes: AtomicU64,
     /// How many batches there are that are not freed: process in the high half, count in the low.
@@ -189,7 +189,7 @@ fn free_ready(which: Which) {
 }
 
 /// Takes the batches that nobody can reach any more; `None` when another thread is at it.
-fn take(which: Which) -> Option<Vec<Box<Batch>>> {
+fn take(which: Which) -> Option<Vec<Batch>> {
     let own = std::process::id();
     // Relaxed: the exchange below looks again.
     let holder = WAITING.holder.load(Ordering::Relaxed);
@@ -213,11 +213,11 @@ fn take(which: Which) -> Option<Vec<Box<Batch>>> {
         // SAFETY: it came out of a box, and the stack led to it once.
         let batch = unsafe { Box::from_raw(top) };
         top = batch.next;
-        kept.push(batch);
+        kept.push(*batch);
     }
     let oldest = EPOCHS.oldest();
     let is_ready =
-        |batch: &mut Box<Batch>| batch.moment < oldest && (which == Which::All || !batch.is_large);
+        |batch: &mut Batch| batch.moment < oldest && (which == Which::All || !batch.is_large);
     let ready = kept.extract_if(.., is_ready).collect();
     // Release: pairs with the Acquire above.
     WAITING.holder.store(0, Ordering::Release);

@@ -1,15 +1,19 @@
 //! A series shows what a sorted list of its rows shows, also while it is written.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use lockstep_row::Retention;
 use proptest::{collection::vec, prelude::*};
 
 use crate::{
-    Bounds, Fate, Guard, Included, RECORD_SIZE_MAX, RowBatch, RowLog, RowRef, Series, pin,
+    Bounds, Fate, Guard, Included, KeyPlace, KeyRow, RECORD_SIZE_MAX, RowBatch, RowLog, RowRef,
+    Series, pin,
 };
 
 mod runs;
@@ -50,6 +54,32 @@ impl World {
     fn lead_to(&self, row: RowRef<'_>, key: &[u8], event_time: i64, guard: &Guard) {
         // SAFETY: the log keeps its rows until it is dropped, after the series.
         unsafe { self.series.insert((self.series.hash(key), key), event_time, row, guard) };
+    }
+
+    /// Inserts rows, the late ones of each key together and after the others, as `table` does.
+    fn insert_together<'g>(
+        &self,
+        inserts: &[Insert],
+        rows: impl Iterator<Item = RowRef<'g>>,
+        guard: &Guard,
+    ) -> i64 {
+        let (mut grown, mut late) = (0, BTreeMap::<u8, Vec<KeyRow<'_>>>::new());
+        for ((key, event_time), row) in inserts.iter().zip(rows) {
+            let place = KeyPlace { hash: self.series.hash(&[*key]), key: &[*key] };
+            let row = KeyRow { event_time: *event_time, row };
+            // SAFETY: the log keeps its rows until it is dropped, after the series.
+            match unsafe { self.series.insert_newest(place, row, guard) } {
+                Some(more) => grown += more,
+                None => late.entry(*key).or_default().push(row),
+            }
+        }
+        for (key, mut run) in late {
+            run.sort_by_key(KeyRow::position);
+            let place = KeyPlace { hash: self.series.hash(&[key]), key: &[key] };
+            // SAFETY: as above.
+            grown += unsafe { self.series.insert_late(place, &run, guard) };
+        }
+        grown
     }
 
     fn retain(&self, is_kept: impl Fn(u64) -> bool) -> usize {
@@ -181,13 +211,16 @@ fn retention() -> impl Strategy<Value = Retention> {
     ]
 }
 
+/// The most rows of a key: of several chunks; fewer where each takes a millisecond.
+const ROWS_MAX: usize = if cfg!(miri) { 150 } else { 700 };
+
 fn inserts() -> impl Strategy<Value = Vec<Insert>> {
     let any_order = (0_u8..3, prop_oneof![9 => 0_i64..50, 1 => Just(i64::MIN)]);
     let one_key = (Just(0_u8), 0_i64..1_000);
     prop_oneof![
         vec(any_order, 0..80),
-        vec(one_key, 100..700),
-        (0_usize..700).prop_map(|count| (0..).map(|time| (0, time / 3)).take(count).collect()),
+        vec(one_key, ROWS_MAX / 7..ROWS_MAX),
+        (0_usize..ROWS_MAX).prop_map(|count| (0..).map(|time| (0, time / 3)).take(count).collect()),
     ]
 }
 
@@ -204,6 +237,34 @@ proptest! {
     ) {
         let count = u64::try_from(inserts.len()).unwrap();
         check(&inserts, count.saturating_sub(cut), Keeps { retention, now_ms }, event_time_max);
+    }
+
+    #[test]
+    fn rows_that_come_together_are_shown_as_those_that_come_alone(
+        inserts in inserts(),
+        batch_rows in 1_usize..300,
+    ) {
+        let world = World::with_records([0, 17][inserts.len() % 2]);
+        let count = u64::try_from(inserts.len()).unwrap();
+        let mut grown = 0;
+        for arrival in 0..count {
+            world.log.append(&batch(arrival), arrival, 0);
+        }
+        for from in (0..inserts.len()).step_by(batch_rows) {
+            let guard = pin();
+            let rows = world.log.rows(u64::MAX, &guard).skip(from).map(|found| found.row);
+            grown += world.insert_together(&inserts[from..], rows.take(batch_rows), &guard);
+            // SAFETY: nothing that was read is used further.
+            unsafe { guard.free_retired() };
+        }
+        let forever = Keeps { retention: Retention::Forever, now_ms: 0 };
+        for key in 0..4 {
+            let expected = model(&inserts, key, u64::MAX, forever);
+            prop_assert_eq!(shown(&world.series, key, Bounds::everything(), None), expected);
+        }
+        prop_assert_eq!(world.series.memory_bytes(), counted(&world.series));
+        let empty = World::default().series.memory_bytes();
+        prop_assert_eq!(world.series.memory_bytes(), empty + u64::try_from(grown).unwrap());
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::{
 pub(crate) const GROUP_ROWS: usize = 16;
 /// How many rows are put into the indexes under one guard. The late ones among them go in together
 /// at the end, in order, so that what they replace is copied once; then it can be freed.
-const GUARD_ROWS: usize = 1024;
+const GUARD_ROWS: usize = 4096;
 /// After how many late rows what they replaced is freed, so that the allocator has it at hand for
 /// the next ones.
 const FREED_ROWS: usize = 32;
@@ -232,14 +232,16 @@ impl Table {
         if count == 0 {
             return Ok(0);
         }
-        // Dropped after the turn, which holds a lock that it takes when what follows panics.
         let in_flight;
-        let mut turn = self.sequence.turn().ok_or(TableError::Damaged)?;
-        let arrival_ms = turn.arrival_ms(self.clock.now_ms());
-        let first = self.arrivals.take(count);
-        in_flight = turn.take(first + count);
-        let (position, grown) = state.log.append(&scratch.batch, first, arrival_ms);
-        drop(turn);
+        let (position, grown, arrival_ms);
+        {
+            // Dropped before what is in flight, which takes the turn's lock when what follows panics.
+            let mut turn = self.sequence.turn().ok_or(TableError::Damaged)?;
+            arrival_ms = turn.arrival_ms(self.clock.now_ms());
+            let first = self.arrivals.take(count);
+            in_flight = turn.take(first + count);
+            (position, grown) = state.log.append(&scratch.batch, first, arrival_ms);
+        }
         room.grown += grown;
         self.publish(state, scratch, (position, arrival_ms), &mut room);
         if !in_flight.end() {
