@@ -6,7 +6,7 @@
 use arrow::array::RecordBatch;
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
 use lockstep_plan::BoundQuery;
-use lockstep_row::Column;
+use lockstep_row::{Column, DataType};
 use lockstep_sql::ast::{
     Expr, ExprKind, Ident, Literal, OptionItem, OptionValue, Query, SelectItem, TypeName,
 };
@@ -87,12 +87,23 @@ fn evaluate(
     }
     let items = row.iter().zip(columns).map(|(value, column)| {
         let operand = Box::new(expression(value, span)?);
-        let name = Ident { text: column.data_type.to_string(), span };
-        let to = TypeName { name, arguments: Vec::new() };
+        let to = type_name(&column.data_type, span);
         let expr = Expr { kind: ExprKind::Cast { operand, to }, span };
         Ok(SelectItem::Expr { expr, alias: Some(Ident { text: column.name.clone(), span }) })
     });
     constant::evaluate_row(session, items.collect::<Result<_>>()?, &[], span)
+}
+
+/// A type as it is written.
+fn type_name(data_type: &DataType, span: Span) -> TypeName {
+    let (text, arguments) = match data_type {
+        DataType::Array(item) => ("ARRAY".to_owned(), vec![type_name(item, span)]),
+        DataType::Map(key, value) => {
+            ("MAP".to_owned(), vec![type_name(key, span), type_name(value, span)])
+        }
+        other => (other.to_string(), Vec::new()),
+    };
+    TypeName { name: Ident { text, span }, arguments }
 }
 
 fn expression(value: &OptionValue, span: Span) -> Result<Expr> {

@@ -33,7 +33,7 @@ mod zone;
 
 pub use aggregate::{Accumulator, AggregateFunction, BoundAggregate, Feeding};
 pub use entry::{Entry, entries, example_sql};
-pub use nested::{InnerAggregate, NestedAggregate};
+pub use nested::{InnerAggregate, NestedAggregate, OuterArguments};
 pub use row_expr::{RowExpr, RowSource};
 pub use scalar::{Arguments, Nulls, ScalarFunction, ScalarImplementation, SignatureError};
 pub use settings::{Compatibility, Settings};

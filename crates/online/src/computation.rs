@@ -34,7 +34,7 @@ impl Computation {
     /// Fills the slots.
     pub(crate) fn run<'s>(&self, leaf: Leaf<'s>, slots: &mut [Datum<'s>], arena: &'s Arena) {
         let frame = Frame { leaf, slots };
-        let inputs = self.inputs.iter().map(|place| Cell::new(frame.get(*place)));
+        let inputs = self.inputs.iter().map(|place| Cell::new(frame.get(*place, arena)));
         let inputs = arena.alloc_slice_fill_iter(inputs);
         let outputs = arena.alloc_slice_fill_copy(self.slots.len(), Cell::default());
         self.program.run(inputs, outputs);

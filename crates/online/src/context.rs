@@ -2,19 +2,24 @@
 //! sub-plans that had to be run as a whole.
 //!
 //! Scratch memory is kept between answers in a [`ScratchPool`], so that an answer allocates only
-//! where it has to grow. Nobody waits for it.
+//! where it has to grow. Nobody waits for it. What an answer leaves behind is kept up to
+//! [`KEPT_BYTES_MAX`], and charged to the memory budget of the tables where it is more than
+//! [`UNCHARGED_BYTES_MAX`].
 
 use std::{
     cell::{OnceCell, RefCell},
     fmt,
     ops::{Deref, DerefMut},
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use lockstep_diagnostic::Result;
 use lockstep_host::sync::Mutex;
 use lockstep_row::Arena;
-use lockstep_table::Snapshot;
+use lockstep_table::{MemoryBudget, Snapshot};
 
 use crate::{
     frame::Leaf,
@@ -79,6 +84,61 @@ pub(crate) struct Scratch {
     pub(crate) arena: Arena,
     pub(crate) scans: Vec<RefCell<ScanScratch>>,
     pub(crate) key_buffers: RefCell<[Vec<u8>; 2]>,
+    /// What of it is charged.
+    charge: Charge,
+}
+
+/// The most bytes that are kept of the memory of one answer; with more it is freed.
+const KEPT_BYTES_MAX: usize = 16 << 20;
+/// Memory of answers up to this many bytes is not charged: every program has it.
+const UNCHARGED_BYTES_MAX: usize = 1 << 20;
+
+/// Room in a memory budget.
+#[derive(Default)]
+struct Charge {
+    budget: Option<Arc<MemoryBudget>>,
+    bytes: u64,
+}
+
+impl Charge {
+    /// Takes room for so many bytes in place of what it has; whether there is any.
+    fn set(&mut self, bytes: u64) -> bool {
+        let Some(budget) = &self.budget else { return true };
+        if bytes > self.bytes && !budget.take(bytes - self.bytes) {
+            return false;
+        }
+        if bytes < self.bytes {
+            budget.give_back(self.bytes - bytes);
+        }
+        self.bytes = bytes;
+        true
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        if let Some(budget) = self.budget.as_ref().filter(|_| self.bytes > 0) {
+            budget.give_back(self.bytes);
+        }
+    }
+}
+
+impl Scratch {
+    /// Memory that is charged to this budget.
+    pub(crate) fn new(scans: Vec<RefCell<ScanScratch>>, budget: Option<Arc<MemoryBudget>>) -> Self {
+        Self { scans, charge: Charge { budget, bytes: 0 }, ..Self::default() }
+    }
+
+    /// Whether it may be kept: it is not too much, and there is room for it.
+    fn may_be_kept(&mut self) -> bool {
+        let scans: usize = self.scans.iter_mut().map(|scan| scan.get_mut().kept_bytes()).sum();
+        let bytes = scans + self.arena.allocated_bytes();
+        if bytes > KEPT_BYTES_MAX {
+            return false;
+        }
+        let charged = if bytes > UNCHARGED_BYTES_MAX { bytes as u64 } else { 0 };
+        charged == self.charge.bytes || self.charge.set(charged)
+    }
 }
 
 /// Memory of answers that are over, for those to come: of as many threads as there are slots, each
@@ -143,7 +203,7 @@ impl DerefMut for Lent<'_> {
 impl Drop for Lent<'_> {
     fn drop(&mut self) {
         // What a panic leaves behind is not used again.
-        if std::thread::panicking() {
+        if std::thread::panicking() || !self.scratch.may_be_kept() {
             return;
         }
         let free =
@@ -157,5 +217,39 @@ impl Drop for Lent<'_> {
 impl fmt::Debug for ScratchPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ScratchPool").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use lockstep_table::MemoryBudget;
+
+    use super::{KEPT_BYTES_MAX, Scratch, ScratchPool, UNCHARGED_BYTES_MAX};
+
+    #[test]
+    fn what_an_answer_leaves_behind_is_charged_and_limited() {
+        let budget: Arc<MemoryBudget> = Arc::default();
+        let pool = ScratchPool::default();
+        let make = || Scratch::new(Vec::new(), Some(Arc::clone(&budget)));
+        let leave = |bytes: usize| {
+            let lent = pool.lend(make);
+            lent.arena.alloc_slice_fill_copy(bytes, 0_u8);
+            drop(lent);
+            usize::try_from(budget.memory_use().used).unwrap()
+        };
+        assert_eq!(leave(1_000), 0);
+        let charged = leave(2 * UNCHARGED_BYTES_MAX);
+        assert!((2 * UNCHARGED_BYTES_MAX..KEPT_BYTES_MAX).contains(&charged), "{charged}");
+        assert_eq!(leave(KEPT_BYTES_MAX), 0, "it is freed, and the next answer begins anew");
+        assert_eq!(leave(1_000), 0);
+        // Without room it is not kept.
+        budget.set_limit(Some(1));
+        assert_eq!(leave(2 * UNCHARGED_BYTES_MAX), 0);
+        budget.set_limit(None);
+        leave(2 * UNCHARGED_BYTES_MAX);
+        drop(pool);
+        assert_eq!(budget.memory_use().used, 0);
     }
 }

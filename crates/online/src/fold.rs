@@ -136,25 +136,44 @@ pub(crate) struct CurrentInputs {
 /// The states of a scan.
 pub(crate) struct FoldScratch {
     states: Vec<State>,
+    /// Those of them that keep a value for each of many rows.
+    large: Vec<usize>,
     accumulators: Vec<Box<dyn Accumulator>>,
     /// The groups that are not answered yet, a bit each.
     open: u64,
+    /// Rows that accumulators were fed since the last reset, and the most there were before it.
+    fed: (usize, usize),
 }
+
+/// About what an accumulator keeps of a row that it was fed, in bytes.
+const KEPT_BYTES_OF_ROW: usize = 64;
 
 impl FoldScratch {
     pub(crate) fn new(folding: &Folding) -> Self {
         let accumulators = folding.calls.iter().map(|call| (call.make)(Feeding::NewestFirst));
         Self {
             states: folding.states.iter().map(|kind| State::new(*kind)).collect(),
+            large: (0..folding.states.len())
+                .filter(|at| folding.states[*at].keeps_values())
+                .collect(),
             accumulators: accumulators.collect(),
             open: u64::MAX,
+            fed: (0, 0),
         }
+    }
+
+    /// About how many bytes are kept for answers to come.
+    pub(crate) fn kept_bytes(&self) -> usize {
+        let states: usize = self.large.iter().map(|at| self.states[*at].kept_bytes()).sum();
+        let rows = self.fed.0.max(self.fed.1);
+        states + self.accumulators.len() * rows * KEPT_BYTES_OF_ROW
     }
 
     pub(crate) fn reset(&mut self) {
         self.states.iter_mut().for_each(State::reset);
         self.accumulators.iter_mut().for_each(|accumulator| accumulator.reset());
         self.open = u64::MAX;
+        self.fed = (0, self.fed.0.max(self.fed.1));
     }
 }
 
@@ -325,6 +344,7 @@ impl Folding {
         arena: &'s Arena,
     ) {
         const STACK_ARGUMENTS: usize = 6;
+        scratch.fed.0 += 1;
         let mut stack = [Datum::Null; STACK_ARGUMENTS];
         let mut evaluated: Option<&Range<usize>> = None;
         let mut long: &mut [Datum<'s>] = &mut [];

@@ -55,14 +55,15 @@ pub(crate) struct Frame<'f, 's> {
 
 /// What an expression reads from.
 pub(crate) trait Cells<'s> {
-    fn get(&self, place: Place) -> Datum<'s>;
+    /// The value at a place. Arrays and maps of stored rows are laid out in the arena.
+    fn get(&self, place: Place, arena: &'s Arena) -> Datum<'s>;
 }
 
 impl<'s> Frame<'_, 's> {
     #[inline]
-    fn leaf_column(&self, column: usize) -> Datum<'s> {
+    fn leaf_column(&self, column: usize, arena: &'s Arena) -> Datum<'s> {
         match self.leaf {
-            Leaf::Stored(row) => row.get(column),
+            Leaf::Stored(row) => row.get_in(column, arena),
             Leaf::Values(values) => values[column],
         }
     }
@@ -70,9 +71,9 @@ impl<'s> Frame<'_, 's> {
 
 impl<'s> Cells<'s> for Frame<'_, 's> {
     #[inline]
-    fn get(&self, place: Place) -> Datum<'s> {
+    fn get(&self, place: Place, arena: &'s Arena) -> Datum<'s> {
         match place {
-            Place::Leaf(column) => self.leaf_column(column),
+            Place::Leaf(column) => self.leaf_column(column, arena),
             Place::Slot(slot) => self.slots[slot],
             Place::RightLeaf(_) | Place::RightSlot(_) | Place::Absent => {
                 debug_assert!(false, "an expression over one row reads only that row");
@@ -91,11 +92,11 @@ pub(crate) struct Pair<'f, 's> {
 
 impl<'s> Cells<'s> for Pair<'_, 's> {
     #[inline]
-    fn get(&self, place: Place) -> Datum<'s> {
+    fn get(&self, place: Place, arena: &'s Arena) -> Datum<'s> {
         match place {
-            Place::RightLeaf(column) => self.right.get(Place::Leaf(column)),
-            Place::RightSlot(slot) => self.right.get(Place::Slot(slot)),
-            own => self.left.get(own),
+            Place::RightLeaf(column) => self.right.get(Place::Leaf(column), arena),
+            Place::RightSlot(slot) => self.right.get(Place::Slot(slot), arena),
+            own => self.left.get(own, arena),
         }
     }
 }
@@ -123,8 +124,8 @@ impl BoundExpr {
     #[inline]
     pub(crate) fn eval<'s, C: Cells<'s>>(&'s self, cells: &C, arena: &'s Arena) -> Datum<'s> {
         match self {
-            Self::Place(place) => cells.get(*place),
-            Self::Computed { expr, places } => expr.eval(&Placed { cells, places }, arena),
+            Self::Place(place) => cells.get(*place, arena),
+            Self::Computed { expr, places } => expr.eval(&Placed { cells, places, arena }, arena),
         }
     }
 
@@ -135,14 +136,15 @@ impl BoundExpr {
 }
 
 /// The columns of an expression's schema, read through their places.
-struct Placed<'p, C> {
+struct Placed<'p, 's, C> {
     cells: &'p C,
     places: &'p [Place],
+    arena: &'s Arena,
 }
 
-impl<'s, C: Cells<'s>> RowSource<'s> for Placed<'_, C> {
+impl<'s, C: Cells<'s>> RowSource<'s> for Placed<'_, 's, C> {
     #[inline]
     fn column(&self, index: usize) -> Datum<'s> {
-        self.cells.get(self.places[index])
+        self.cells.get(self.places[index], self.arena)
     }
 }

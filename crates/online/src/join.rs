@@ -81,7 +81,7 @@ impl JoinStep {
         let right = self.find(ctx, &Frame { leaf, slots }, keys, bounds)?;
         let Some(right) = right else { return Ok(()) };
         for (slot, place) in &self.outputs {
-            slots[*slot] = right.get(*place);
+            slots[*slot] = right.get(*place, ctx.arena);
         }
         Ok(())
     }

@@ -389,8 +389,10 @@ fn each<'s, T>(
     let mut count = 0;
     for row in rows {
         let value = match (expr, row.leaf) {
-            (BoundExpr::Place(Place::Leaf(column)), Leaf::Stored(view)) => view.get(*column),
-            (BoundExpr::Place(place), _) => row.get(*place),
+            (BoundExpr::Place(Place::Leaf(column)), Leaf::Stored(view)) => {
+                view.get_in(*column, arena)
+            }
+            (BoundExpr::Place(place), _) => row.get(*place, arena),
             (expr, _) => expr.eval(row, arena),
         };
         if let Some(value) = convert(value) {

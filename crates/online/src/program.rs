@@ -302,7 +302,8 @@ impl Program {
     ) -> Result<Option<impl ExactSizeIterator<Item = Datum<'s>> + use<'s>>> {
         let (leaf, arrival) = ctx.request;
         let Some(frame) = self.chain.run(ctx, leaf, arrival)? else { return Ok(None) };
-        Ok(Some(self.places.iter().map(move |place| frame.get(*place))))
+        let arena = ctx.arena;
+        Ok(Some(self.places.iter().map(move |place| frame.get(*place, arena))))
     }
 
     pub(crate) fn check_width(&self, request: &[Datum<'_>]) -> Result<()> {
@@ -323,7 +324,8 @@ impl Program {
     fn new_scratch(&self) -> Scratch {
         let scans = self.parts.scans.iter();
         let scans = scans.map(|folding| RefCell::new(ScanScratch::new(folding))).collect();
-        Scratch { scans, ..Scratch::default() }
+        let budget = self.parts.tables.first().map(|(_, table)| Arc::clone(table.budget()));
+        Scratch::new(scans, budget)
     }
 }
 

@@ -57,7 +57,7 @@ impl Progress {
     /// Moves to the next older row; whether it is in the frame.
     #[inline]
     pub(crate) fn advance(&mut self, group: &Group, order: i64, current: i64) -> bool {
-        if group.excludes_current_time && order == current {
+        if self.is_done || group.excludes_current_time && order == current {
             return false;
         }
         self.position += 1;

@@ -237,7 +237,7 @@ impl Source {
             let Some(frame) = self.chain.run(ctx, leaf, arrival)? else { continue };
             let order = match &self.order {
                 Order::Arrival => Some(0),
-                Order::Index { column } => frame.get(Place::Leaf(*column)).as_i64(),
+                Order::Index { column } => frame.get(Place::Leaf(*column), ctx.arena).as_i64(),
                 Order::Computed(expr) => expr.eval(&frame, ctx.arena).as_i64(),
             };
             if bounds.admit(order, arrival) && self.has_keys(ctx, &frame, keys) {

@@ -84,6 +84,11 @@ impl ScanScratch {
         Self { folds: FoldScratch::new(folding), progress: Vec::new() }
     }
 
+    /// About how many bytes are kept for answers to come.
+    pub(crate) fn kept_bytes(&self) -> usize {
+        self.folds.kept_bytes()
+    }
+
     fn begin(&mut self, groups: &[Group], order: Option<i64>) {
         self.folds.reset();
         self.progress.clear();

@@ -9,10 +9,15 @@ use datafusion::{
         Column, DFSchema, ScalarValue, TableReference,
         tree_node::{TreeNode, TreeNodeRecursion},
     },
-    logical_expr::Expr,
+    logical_expr::{
+        BinaryExpr, Expr, Operator, lit,
+        utils::{conjunction, split_conjunction},
+    },
 };
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
-use lockstep_function::{BoundAggregate, InnerAggregate, NestedAggregate, RowExpr};
+use lockstep_function::{
+    BoundAggregate, InnerAggregate, NestedAggregate, OuterArguments, RowExpr, udf::as_scalar,
+};
 use lockstep_row::{DataType, arrow::arrow_type};
 use lockstep_sql::ast::{self, Over};
 
@@ -60,15 +65,16 @@ impl<'a, 'b> InnerCalls<'a, 'b> {
     }
 
     /// Makes one aggregate of the outer and the inner ones; also gives its arguments. `of_items`
-    /// tells that the outer one takes the items of a list.
+    /// tells that the outer one takes the items of a list; `call` is the outer one as written.
     pub(crate) fn compose(
         self,
+        call: &ast::Call,
         outer: BoundAggregate,
-        arguments: &[Expr],
-        of_items: bool,
+        (arguments, of_items): (&[Expr], bool),
         scope: &Scope,
     ) -> Result<(BoundAggregate, Vec<Expr>)> {
-        let label = format!("{arguments:?} of {:?}", self.calls);
+        let identity = format!("{arguments:?} of {:?}", self.calls);
+        let label = NestedAggregate::label(&ast::Call { over: None, ..call.clone() }, &identity);
         let inner = self.calls.iter().flat_map(|(_, arguments)| arguments);
         let columns = columns_of(arguments.iter().chain(inner), scope)?;
         let inner_types = self.calls.iter().enumerate();
@@ -78,7 +84,21 @@ impl<'a, 'b> InnerCalls<'a, 'b> {
         let compile = |exprs: &[Expr]| -> Result<Vec<RowExpr>> {
             exprs.iter().map(|expr| RowExpr::compile(expr, &schema)).collect()
         };
-        let arguments = if of_items { Vec::new() } else { compile(arguments)? };
+        let matching = if of_items { None } else { matching(&outer, arguments) };
+        let arguments = match matching {
+            None if of_items => OuterArguments::Items,
+            None => OuterArguments::Rows(compile(arguments)?),
+            Some(Matching { row_keys, frame_keys, arguments: of_row }) => {
+                let (row_keys, frame_keys) = (compile(&row_keys)?, compile(&frame_keys)?);
+                let mut pairs = row_keys.iter().zip(&frame_keys);
+                if pairs.all(|(row, frame)| row.data_type() == frame.data_type()) {
+                    let arguments = compile(&of_row)?;
+                    OuterArguments::Matching { row_keys, frame_keys, arguments }
+                } else {
+                    OuterArguments::Rows(compile(arguments)?)
+                }
+            }
+        };
         let inner = self.calls.into_iter().map(|(bound, arguments)| {
             Ok(InnerAggregate { bound, arguments: compile(&arguments)? })
         });
@@ -92,8 +112,10 @@ impl<'a, 'b> InnerCalls<'a, 'b> {
 }
 
 impl Aggregates for InnerCalls<'_, '_> {
-    fn takes(&self, over: Option<&Over>) -> bool {
-        over.is_some()
+    /// Without OVER a call is over the frame of the outer one: `at(x, 0)`, which is also a function
+    /// of lists, is `lag(x, 0)` here, unless `x` is a list.
+    fn takes(&self, _: Option<&Over>) -> bool {
+        true
     }
 
     fn bind(&mut self, call: &ast::Call, span: Span, scope: &Scope) -> Result<Bound> {
@@ -132,6 +154,63 @@ impl InnerCalls<'_, '_> {
         .with_hint("Compute the inner aggregate in a sub-query.")
         .err()
     }
+}
+
+/// The arguments of an outer aggregate whose condition asks that expressions over the row equal
+/// expressions over the inner values.
+struct Matching {
+    row_keys: Vec<Expr>,
+    frame_keys: Vec<Expr>,
+    /// The arguments, with what is left of the condition.
+    arguments: Vec<Expr>,
+}
+
+/// Takes the equalities out of the condition of an aggregate that has one; `None` when there is
+/// none, or something else depends on the inner values too.
+fn matching(outer: &BoundAggregate, arguments: &[Expr]) -> Option<Matching> {
+    let condition = outer.fold.as_ref()?.condition?.argument;
+    let (mut row_keys, mut frame_keys, mut rest) = (Vec::new(), Vec::new(), Vec::new());
+    for part in split_conjunction(arguments.get(condition)?) {
+        if !reads(part, is_placeholder) {
+            rest.push(part.clone());
+            continue;
+        }
+        let (left, right) = equality(part)?;
+        let is_of_row = |expr: &Expr| !reads(expr, is_placeholder);
+        let is_of_frame = |expr: &Expr| !reads(expr, |column| !is_placeholder(column));
+        let (row, frame) = match (left, right) {
+            (row, frame) if is_of_row(row) && is_of_frame(frame) => (row, frame),
+            (frame, row) if is_of_row(row) && is_of_frame(frame) => (row, frame),
+            _ => return None,
+        };
+        row_keys.push(row.clone());
+        frame_keys.push(frame.clone());
+    }
+    let mut arguments = arguments.to_vec();
+    arguments[condition] = conjunction(rest).unwrap_or_else(|| lit(true));
+    let slides = !row_keys.is_empty() && !arguments.iter().any(|expr| reads(expr, is_placeholder));
+    slides.then_some(Matching { row_keys, frame_keys, arguments })
+}
+
+/// The sides of an equality.
+fn equality(expr: &Expr) -> Option<(&Expr, &Expr)> {
+    match expr {
+        Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) => Some((left, right)),
+        Expr::ScalarFunction(call) if as_scalar(&call.func)?.is_equality() => {
+            let [left, right] = call.args.as_slice() else { return None };
+            Some((left, right))
+        }
+        _ => None,
+    }
+}
+
+fn is_placeholder(column: &Column) -> bool {
+    column.relation.is_none() && column.name.starts_with(PLACEHOLDER)
+}
+
+/// Whether an expression reads a column of a kind.
+fn reads(expr: &Expr, is_meant: impl Fn(&Column) -> bool) -> bool {
+    expr.column_refs().into_iter().any(is_meant)
 }
 
 /// The columns that the expressions read, each once, with their types.

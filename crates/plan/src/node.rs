@@ -35,10 +35,10 @@
 use std::{cmp::Ordering, fmt, sync::Arc};
 
 use datafusion::{
-    common::{DFSchemaRef, Result},
+    common::{DFSchemaRef, Result, ScalarValue},
     logical_expr::{Expr, LogicalPlan, UserDefinedLogicalNodeCore},
 };
-use lockstep_function::{AggregateFunction, BoundAggregate, Settings};
+use lockstep_function::{AggregateFunction, BoundAggregate, NestedAggregate, Settings};
 
 /// Which rows a window's frame covers, newest end last. Ends are inclusive; an end that was OPEN
 /// has been moved by one. A frame with `from < to` is empty.
@@ -183,6 +183,11 @@ impl fmt::Debug for AggregateCall {
 
 impl fmt::Display for AggregateCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(Expr::Literal(ScalarValue::Utf8(Some(label)), _)) = self.arguments.first()
+            && let Some(call) = NestedAggregate::call_of(label)
+        {
+            return f.write_str(call);
+        }
         write!(f, "{}(", self.function.name)?;
         for (index, argument) in self.arguments.iter().enumerate() {
             let comma = if index > 0 { ", " } else { "" };

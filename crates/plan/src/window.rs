@@ -229,17 +229,19 @@ fn frame(spec: &ast::WindowSpec, has_order: bool) -> Result<Frame> {
     if frame.unit == FrameUnit::RowsRange && has_offset && !has_order {
         return windowing("a ROWS_RANGE frame with a distance needs ORDER BY", frame.span);
     }
+    // Distances are not negative, so one less than the start fits.
     let from = start.distance.map(|distance| distance - i64::from(start.open));
-    let to = end_distance + i64::from(end.open);
-    Ok(match frame.unit {
-        FrameUnit::Rows => rows_frame(from, to),
-        _ => Frame::Range { from, to },
-    })
+    if frame.unit == FrameUnit::Rows {
+        return Ok(rows_frame(from, end_distance.unsigned_abs() + u64::from(end.open)));
+    }
+    match end_distance.checked_add(i64::from(end.open)) {
+        Some(to) => Ok(Frame::Range { from, to }),
+        None => windowing("the end of the frame does not fit 64 bits", end.span),
+    }
 }
 
 /// A frame that OPEN has emptied keeps `from < to`.
-fn rows_frame(from: Option<i64>, to: i64) -> Frame {
-    let to = u64::try_from(to).unwrap_or(0);
+fn rows_frame(from: Option<i64>, to: u64) -> Frame {
     match from.map(u64::try_from) {
         None => Frame::Rows { from: None, to },
         Some(Ok(from)) => Frame::Rows { from: Some(from), to },

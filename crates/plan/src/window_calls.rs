@@ -181,7 +181,8 @@ impl<'a> WindowCalls<'a> {
     }
 
     /// `lag(x, n)` as a whole select item counts rows before the current one, whatever the frame:
-    /// it becomes the newest value of a frame that holds just that row.
+    /// it becomes the newest value of a frame that holds just that row. Where rows in which `x` is
+    /// NULL are passed over, the frame is all the history.
     fn add_lag(
         &mut self,
         call: &ast::Call,
@@ -204,16 +205,28 @@ impl<'a> WindowCalls<'a> {
             .at(offset.span)
             .err();
         };
+        let passes_null = match call.arguments.get(2) {
+            Some(flag) => {
+                let flag = self.binder.scalar_binder(scope).bind(flag)?;
+                constant(&flag.expr) == Some(Value::Bool(true))
+            }
+            None => false,
+        };
         let of = &self.groups[place.group].window;
         let mut window = of.window.clone();
-        window.frame = Frame::Rows { from: Some(count), to: count };
+        window.frame = match passes_null {
+            true => Frame::Rows { from: None, to: 0 },
+            false => Frame::Rows { from: Some(count), to: count },
+        };
         window.max_size = None;
         window.exclude_current_row = false;
         let own = BoundWindow { window, unions: of.unions.clone(), spec: of.spec.clone() };
         let own = Place { group: self.group(own), ..place };
         let mut call = call.clone();
-        let zero = ast::ExprKind::Literal(ast::Literal::BigInt(0));
-        call.arguments[1] = ast::Expr { kind: zero, span: call.arguments[1].span };
+        if !passes_null {
+            let zero = ast::ExprKind::Literal(ast::Literal::BigInt(0));
+            call.arguments[1] = ast::Expr { kind: zero, span: call.arguments[1].span };
+        }
         self.add(&call, span, scope, own)
     }
 
@@ -269,7 +282,7 @@ impl Aggregates for WindowCalls<'_> {
         self.whole_item = Some(span);
         let function = aggregate::find(&call.name.text)?;
         let over = call.over.as_ref()?;
-        if function.name != "lag" || call.arguments.len() != 2 {
+        if function.name != "lag" || !(2..=3).contains(&call.arguments.len()) {
             return None;
         }
         Some(self.resolve(over).and_then(|place| self.add_lag(call, span, scope, place)))
@@ -343,7 +356,7 @@ pub(crate) fn bind_aggregate(
     if inner.is_empty() {
         return Ok((Aggregate { function, bound, returns, constants }, arguments));
     }
-    let (bound, arguments) = inner.compose(bound, &arguments, items.is_some(), scope)?;
+    let (bound, arguments) = inner.compose(call, bound, (&arguments, items.is_some()), scope)?;
     let constants = arguments.iter().map(constant).collect();
     Ok((Aggregate { function, bound, returns, constants }, arguments))
 }

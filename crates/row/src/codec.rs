@@ -263,6 +263,12 @@ impl<'a> RowView<'a> {
     /// not read this way but with [`RowView::get_in`]: here they panic unless they are NULL.
     #[inline]
     pub fn get(&self, column: usize) -> Datum<'a> {
+        self.get_or(column, |_| panic!("an array or a map is read with get_in"))
+    }
+
+    /// A value, where `nested` reads those of arrays and maps from their bytes.
+    #[inline]
+    fn get_or(&self, column: usize, nested: impl FnOnce(&'a [u8]) -> Datum<'a>) -> Datum<'a> {
         if self.is_null(column) {
             return Datum::Null;
         }
@@ -282,19 +288,15 @@ impl<'a> RowView<'a> {
                 // `RowCodec::view_trusted` vouches that `encode` wrote it from a `str`.
                 Datum::String(unsafe { std::str::from_utf8_unchecked(text) })
             }
-            Place::Nested(_) => panic!("an array or a map is read with get_in"),
+            Place::Nested(position) => nested(self.variable(position)),
         }
     }
 
     /// The value of a column of any type. Arrays and maps are laid out in `arena`; their texts
     /// point into the row.
+    #[inline]
     pub fn get_in(&self, column: usize, arena: &'a Arena) -> Datum<'a> {
-        match self.codec.places[column] {
-            Place::Nested(position) if !self.is_null(column) => {
-                nested::decode_content(self.variable(position), arena)
-            }
-            _ => self.get(column),
-        }
+        self.get_or(column, |content| nested::decode_content(content, arena))
     }
 
     /// Whether a column is NULL.

@@ -100,6 +100,16 @@ impl MemoryBudget {
         drop(self.observer.set(Box::new(observer)));
     }
 
+    /// Takes room for memory beside the tables; whether there is any. [`Self::give_back`] returns it.
+    pub fn take(&self, bytes: u64) -> bool {
+        self.reserve(bytes)
+    }
+
+    /// Returns room.
+    pub fn give_back(&self, bytes: u64) {
+        self.charge(0_i64.saturating_sub_unsigned(bytes));
+    }
+
     /// How much is used, of how much.
     pub fn memory_use(&self) -> MemoryUse {
         // Relaxed: numbers to report.

@@ -88,6 +88,11 @@ impl Table {
         Self::with_budget(schema, clock, arrivals, Arc::default())
     }
 
+    /// The budget that its memory is charged to.
+    pub fn budget(&self) -> &Arc<MemoryBudget> {
+        &self.budget
+    }
+
     /// Makes an empty table as [`Self::new`] does that charges its memory to a budget.
     pub fn with_budget(
         schema: TableSchema,

@@ -1,6 +1,7 @@
 //! A result that depends on which of several simultaneous rows arrived first.
 
-use lockstep_plan::{Frame, WrittenWindow};
+use lockstep_plan::{Frame, WrittenCall, WrittenWindow};
+use lockstep_sql::ast::{ExprKind, Literal};
 
 use super::{Alike, Facts, Finding, Lint};
 
@@ -10,7 +11,8 @@ pub(super) const LINT: Lint = Lint {
     fires: "The order of rows matters to a window, since its frame counts rows (ROWS, MAXSIZE) or \
             a function over it takes them in order (such as `first_value` or `lag`), and rows are \
             not told apart by the order column: there is no ORDER BY, or the table holds two rows \
-            of one key with one event time. Looks at the first 65536 stored rows; without rows, \
+            of one key with one event time. What reads the current row only, such as `lag(x, 0)`, \
+            does not count. Looks at the first 65536 stored rows; without rows, \
             only a missing ORDER BY is found.",
     reason: "Rows of one key and one event time are ordered by arrival, so loading the same rows \
              in another order gives another result.",
@@ -52,13 +54,32 @@ fn counts_order(window: &WrittenWindow) -> Option<String> {
         matches!(frame, Frame::Rows { from: Some(_), .. })
             || matches!(frame, Frame::Rows { to, .. } if to > 0)
     };
-    let ordered = window.calls.iter().find(|call| call.function.is_ordered);
-    if let Some(call) = ordered {
+    let calls = || window.calls.iter().filter(|call| !is_of_current_row(call, window));
+    if let Some(call) = calls().find(|call| call.function.is_ordered) {
         return Some(format!("`{}`", call.function.name));
     }
-    if window.calls.iter().any(|call| is_cut(call.frame)) {
+    if calls().any(|call| is_cut(call.frame)) {
         return Some("a ROWS frame".to_owned());
     }
-    let has_limit = window.window.max_size.is_some() && !window.calls.is_empty();
+    let has_limit = window.window.max_size.is_some() && calls().next().is_some();
     has_limit.then(|| "MAXSIZE".to_owned())
+}
+
+/// Whether a call reads the current row and no other.
+fn is_of_current_row(call: &WrittenCall, window: &WrittenWindow) -> bool {
+    let has_current_row = match call.frame {
+        Frame::Rows { from: Some(0), to: 0 } => return true,
+        Frame::Rows { to, .. } => to == 0,
+        Frame::Range { from, to } => to <= 0 && from.is_none_or(|from| from >= 0),
+    };
+    let is_zero = |at: usize| {
+        let argument = call.call.arguments.get(at).map(|argument| &argument.kind);
+        matches!(argument, Some(ExprKind::Literal(Literal::Int(0) | Literal::BigInt(0))))
+    };
+    let takes_newest = match call.function.name {
+        "lag" => call.call.arguments.len() == 2 && is_zero(1),
+        "last_value" => call.call.arguments.len() == 1,
+        _ => false,
+    };
+    takes_newest && has_current_row && !window.window.exclude_current_row
 }

@@ -18,6 +18,8 @@ pub(super) struct Distinct {
     slots: Vec<u128>,
     /// How many slots are taken.
     taken: usize,
+    /// Which, as long as they are few, so that only they are cleared.
+    touched: Vec<u32>,
     /// Whether the empty text, whose word is 0, is among the values.
     has_empty: bool,
     /// Texts that are not short.
@@ -25,6 +27,8 @@ pub(super) struct Distinct {
 }
 
 const SLOTS_MIN: usize = 64;
+/// Past this many taken slots a table is cleared as a whole.
+const TOUCHED_MAX: usize = 1024;
 /// Set in every word of a value of fixed width, so that none is 0.
 const FIXED: u128 = 1 << 64;
 
@@ -60,9 +64,12 @@ impl Distinct {
 
     /// Forgets all and keeps the memory.
     pub(super) fn reset(&mut self) {
-        if self.taken > 0 {
+        if self.taken > TOUCHED_MAX {
             self.slots.fill(0);
+        } else {
+            self.touched.iter().for_each(|at| self.slots[*at as usize] = 0);
         }
+        self.touched.clear();
         (self.taken, self.has_empty) = (0, false);
         self.long.reset();
     }
@@ -89,7 +96,22 @@ impl Distinct {
             at = (at + 1) & mask;
         }
         self.slots[at] = word;
+        self.touch(at);
         self.taken += 1;
+    }
+
+    #[inline]
+    fn touch(&mut self, at: usize) {
+        if let Ok(at) = u32::try_from(at)
+            && self.touched.len() <= TOUCHED_MAX
+        {
+            self.touched.push(at);
+        }
+    }
+
+    /// Bytes that are kept for frames to come.
+    pub(super) fn kept_bytes(&self) -> usize {
+        self.slots.capacity() * size_of::<u128>() + self.long.kept_bytes()
     }
 
     /// The slot of a word in a table without end.
@@ -103,16 +125,39 @@ impl Distinct {
     fn grow(&mut self) {
         let size = (self.slots.len() * 2).max(SLOTS_MIN);
         let old = std::mem::replace(&mut self.slots, vec![0; size]);
+        self.touched.clear();
         for word in old.into_iter().filter(|word| *word != 0) {
             let mut at = self.first_slot(word) & (size - 1);
             while self.slots[at] != 0 {
                 at = (at + 1) & (size - 1);
             }
             self.slots[at] = word;
+            self.touch(at);
         }
     }
 }
 
 fn fixed(value: i64) -> u128 {
     FIXED | u128::from(value.cast_unsigned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Distinct, Lane};
+
+    #[test]
+    fn a_table_that_was_large_counts_small_frames_again() {
+        let mut distinct = Distinct::default();
+        for values in [0..100_000, 0..10, 5..3_000, 0..1, 0..1_025, 0..0, 7..700] {
+            let values: Vec<i64> = values.collect();
+            for block in values.chunks(64) {
+                distinct.add(Lane::Integers(block));
+                distinct.add(Lane::Integers(block));
+            }
+            assert_eq!(distinct.count(), values.len());
+            distinct.reset();
+            assert_eq!(distinct.count(), 0);
+            assert!(distinct.slots.iter().all(|word| *word == 0), "no word is left behind");
+        }
+    }
 }

@@ -72,6 +72,11 @@ impl StateKind {
     pub fn picks(self) -> bool {
         matches!(self, Self::FromNewest(_) | Self::Oldest)
     }
+
+    /// Whether the state keeps values of many rows.
+    pub fn keeps_values(self) -> bool {
+        matches!(self, Self::Distinct | Self::Frequencies)
+    }
 }
 
 /// What is asked of a state.
@@ -220,6 +225,19 @@ impl State {
                 debug_assert!(false, "a state is asked for what it keeps");
                 Datum::Null
             }
+        }
+    }
+
+    /// About how many bytes it keeps, whatever rows it has taken in, for frames to come.
+    pub fn kept_bytes(&self) -> usize {
+        match &self.0 {
+            Kept::Distinct(distinct) => distinct.kept_bytes(),
+            Kept::Frequencies(frequencies) => frequencies.kept_bytes(),
+            Kept::Count(_)
+            | Kept::Total(_)
+            | Kept::Moments(_)
+            | Kept::Extreme(_)
+            | Kept::Picked { .. } => 0,
         }
     }
 

@@ -485,11 +485,52 @@ impl Frequencies {
     }
 
     pub(super) fn reset(&mut self) {
-        if !self.entries.is_empty() {
+        if self.entries.len() * 8 > self.slots.len() {
             self.slots.fill(0);
+        } else {
+            self.clear_taken();
         }
         self.entries.clear();
         self.texts.clear();
         self.total = 0;
+    }
+
+    /// Clears the slots of the entries. All slots from the first one that an entry would take to its
+    /// own are taken, so what is cleared of a row of taken slots is always its end.
+    fn clear_taken(&mut self) {
+        let mask = self.slots.len().wrapping_sub(1);
+        for entry in &self.entries {
+            let mut slot = low_bits(entry.hash) & mask;
+            while self.slots[slot] != 0 {
+                self.slots[slot] = 0;
+                slot = (slot + 1) & mask;
+            }
+        }
+    }
+
+    /// Bytes that are kept for frames to come.
+    pub(super) fn kept_bytes(&self) -> usize {
+        self.slots.capacity() * size_of::<u32>()
+            + self.entries.capacity() * size_of::<Counted>()
+            + self.texts.capacity()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Frequencies, Lane};
+
+    #[test]
+    fn a_table_that_was_large_counts_small_frames_again() {
+        let mut frequencies = Frequencies::default();
+        for values in [0..50_000, 0..10, 5..3_000, 0..1, 0..0, 7..700] {
+            let values: Vec<i64> = values.collect();
+            for block in values.chunks(64) {
+                frequencies.add(Lane::Integers(block));
+            }
+            assert_eq!(frequencies.distinct(), values.len());
+            frequencies.reset();
+            assert!(frequencies.slots.iter().all(|slot| *slot == 0), "no entry is left behind");
+        }
     }
 }

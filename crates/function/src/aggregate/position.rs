@@ -25,8 +25,11 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = &[
         signature: "lag(x ANY, n constant integer[, ignore_null constant BOOL]) → the type of x",
         doc: "The value of `x` in the `n`-th row before the newest one, which is row 0; NULL when \
               there is no such row. With `ignore_null` rows in which `x` is NULL do not count. As \
-              a select item of its own it counts from the current row and is not bound by the \
-              start of the frame.",
+              a select item of its own it counts from the current row, whatever the frame: neither \
+              its ends nor MAXSIZE nor EXCLUDE CURRENT_ROW bound it, with two arguments as with \
+              three; EXCLUDE CURRENT_TIME and INSTANCE_NOT_IN_WINDOW leave rows out here too. \
+              Inside a larger expression or the argument of an aggregate it counts from the newest \
+              row of the frame, and does not leave the frame.",
         examples: &[
             ("lag(x, 0)", "4"),
             ("lag(x, 1)", "1"),

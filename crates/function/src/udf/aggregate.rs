@@ -7,7 +7,7 @@
 
 use std::{
     fmt,
-    hash::{Hash, Hasher},
+    hash::{DefaultHasher, Hash, Hasher},
     sync::Arc,
 };
 
@@ -21,8 +21,9 @@ use datafusion::{
         Accumulator as DataFusionAccumulator, AggregateUDF, AggregateUDFImpl, Expr, Signature,
         Volatility,
         expr::AggregateFunction as AggregateExpr,
+        expr::AggregateFunctionParams,
         function::{AccumulatorArgs, StateFieldsArgs},
-        lit,
+        lit, udaf_default_display_name, udaf_default_schema_name,
         utils::{AggregateOrderSensitivity, format_state_name},
     },
 };
@@ -31,7 +32,7 @@ use lockstep_row::{
     arrow::{ColumnBuilder, ColumnReader, arrow_type},
 };
 
-use crate::{AggregateFunction, BoundAggregate, Feeding, Settings};
+use crate::{AggregateFunction, BoundAggregate, Feeding, NestedAggregate, Settings};
 
 /// A bound aggregate. Two are equal when they have the same name, parameters, result, constants
 /// and settings; then they compute the same.
@@ -106,6 +107,21 @@ impl AggregateUdf {
     }
 }
 
+/// A nested aggregate as it was written. Where that has a parameter, its value is part of what
+/// tells the call from others.
+fn written_call(params: &AggregateFunctionParams) -> Option<String> {
+    let Some(Expr::Literal(ScalarValue::Utf8(Some(label)), _)) = params.args.first() else {
+        return None;
+    };
+    let call = NestedAggregate::call_of(label)?;
+    if !call.contains('?') {
+        return Some(call.to_owned());
+    }
+    let mut hasher = DefaultHasher::new();
+    label.hash(&mut hasher);
+    Some(format!("{call} #{:x}", hasher.finish()))
+}
+
 impl PartialEq for AggregateUdf {
     fn eq(&self, other: &Self) -> bool {
         self.identity == other.identity
@@ -123,6 +139,20 @@ impl Hash for AggregateUdf {
 impl AggregateUDFImpl for AggregateUdf {
     fn name(&self) -> &str {
         self.function.name
+    }
+
+    fn schema_name(&self, params: &AggregateFunctionParams) -> Result<String> {
+        match written_call(params) {
+            Some(call) => Ok(call),
+            None => udaf_default_schema_name(self, params),
+        }
+    }
+
+    fn display_name(&self, params: &AggregateFunctionParams) -> Result<String> {
+        match written_call(params) {
+            Some(call) => Ok(call),
+            None => udaf_default_display_name(self, params),
+        }
     }
 
     fn signature(&self) -> &Signature {

@@ -58,6 +58,11 @@ pub fn as_scalar(udf: &ScalarUDF) -> Option<&ScalarUdf> {
 }
 
 impl ScalarUdf {
+    /// Whether it is the operator `=`.
+    pub fn is_equality(&self) -> bool {
+        &*self.name == "op_eq"
+    }
+
     /// Wraps an implementation. The name is for display, and part of the identity: a cast is best
     /// named with its target type.
     #[expect(
