@@ -51,6 +51,7 @@ impl Editor {
         match self.lines.readline(prompt) {
             Ok(line) => {
                 self.lines.add_history_entry(line.as_str()).map_err(failed)?;
+                self.keep_history();
                 Ok(Line::Text(line + "\n"))
             }
             Err(ReadlineError::Interrupted) => Ok(Line::Dropped),
@@ -58,13 +59,12 @@ impl Editor {
             Err(error) => Err(failed(error)),
         }
     }
-}
 
-impl Drop for Editor {
-    fn drop(&mut self) {
+    /// Writes what is new of the history, so that it is there however the shell ends.
+    fn keep_history(&mut self) {
         if let Some(path) = &self.history {
-            // A history that cannot be written is no reason to complain at the end.
-            drop(self.lines.save_history(path));
+            // A history that cannot be written is no reason to complain.
+            drop(self.lines.append_history(path));
         }
     }
 }

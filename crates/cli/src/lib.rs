@@ -9,6 +9,7 @@ mod arguments;
 mod cell;
 mod editor;
 mod guard;
+mod interrupt;
 mod script;
 mod shell;
 mod table_text;
@@ -20,7 +21,8 @@ pub use guard::guarded;
 pub use table_text::{TableText, table_text};
 
 /// Runs the shell with these arguments (without the program's name) on the process's standard
-/// streams. Returns the exit code: 0, 1 after a failed statement, 2 for wrong arguments.
+/// streams. Returns the exit code: 0, 1 after a failed statement, 2 for wrong arguments, 130 after
+/// Ctrl-C.
 /// `bench` and what follows it go to the benchmark suite.
 ///
 /// A panic inside a statement is reported as an internal error with exit code 1. Replaces the
@@ -31,7 +33,8 @@ pub fn main_with(args: Vec<String>) -> i32 {
     }
     std::panic::set_hook(Box::new(|_| {}));
     let stdin = io::stdin();
-    let mut shell = shell::Shell::new(Box::new(io::stdout()), Box::new(io::stderr()));
+    let shell = shell::Shell::new(Box::new(io::stdout()), Box::new(io::stderr()));
+    let mut shell = shell.taking_signals();
     match (stdin.is_terminal(), io::stdout().is_terminal()) {
         (true, true) => shell.run(args, shell::Input::Terminal),
         (true, false) => shell.run(args, shell::Input::Lines(&mut stdin.lock())),

@@ -17,6 +17,7 @@ use crate::{
     arguments::Task,
     editor::Editor,
     guard::guarded,
+    interrupt::{self, Interrupts, Pressing},
     script::{is_complete, statements},
     table_text::table_text,
 };
@@ -25,7 +26,7 @@ use crate::{
 const ROWS_SHOWN_MAX: usize = 1_000;
 
 const HELP: &str = "\
-Statements end with `;` and may take several lines.
+Statements end with `;` and may take several lines. Ctrl-C cancels the one that runs.
   .help    shows this
   .tables  lists the tables
   \\q       ends the session, as do .quit and the end of input
@@ -56,6 +57,9 @@ pub(crate) enum Line {
 pub(crate) struct Shell {
     session: Arc<Session>,
     clock: SystemClock,
+    interrupts: Interrupts,
+    /// Whether Ctrl-C is the shell's business: it is a process of its own.
+    takes_signals: bool,
     out: Box<dyn Write>,
     err: Box<dyn Write>,
 }
@@ -69,7 +73,13 @@ impl fmt::Debug for Shell {
 impl Shell {
     pub(crate) fn new(out: Box<dyn Write>, err: Box<dyn Write>) -> Self {
         let session = Arc::new(Database::in_memory().session());
-        Self { session, clock: SystemClock::new(), out, err }
+        let (clock, interrupts) = (SystemClock::new(), Interrupts::default());
+        Self { session, clock, interrupts, takes_signals: false, out, err }
+    }
+
+    /// The same for a process of its own, whose statements Ctrl-C cancels.
+    pub(crate) fn taking_signals(self) -> Self {
+        Self { takes_signals: true, ..self }
     }
 
     /// Does what the arguments ask for and returns the exit code.
@@ -81,8 +91,12 @@ impl Shell {
                 writeln!(self.err, "`lockstep {name}` is not part of this version").map(|()| 2)
             }
             Task::Demo(args) => self.demo(&args),
-            Task::Script(script) => self.script(&script),
-            Task::File(path) => self.file(&path),
+            Task::Script(script) => {
+                self.listen(Pressing::CancelsThenEnds).and_then(|()| self.script(&script))
+            }
+            Task::File(path) => {
+                self.listen(Pressing::CancelsThenEnds).and_then(|()| self.file(&path))
+            }
             Task::Input => self.input(input),
         };
         // The reader of a pipe may go away early, as in `lockstep -c … | head`.
@@ -90,7 +104,15 @@ impl Shell {
         done.unwrap_or_else(|error| i32::from(error.kind() != io::ErrorKind::BrokenPipe))
     }
 
+    fn listen(&self, pressing: Pressing) -> io::Result<()> {
+        if self.takes_signals { self.interrupts.listen(pressing) } else { Ok(()) }
+    }
+
     fn input(&mut self, input: Input<'_>) -> io::Result<i32> {
+        self.listen(match input {
+            Input::Script(_) => Pressing::CancelsThenEnds,
+            Input::Lines(_) | Input::Terminal => Pressing::Cancels,
+        })?;
         match input {
             Input::Script(input) => {
                 let mut script = String::new();
@@ -130,10 +152,14 @@ impl Shell {
         }
     }
 
-    /// Runs statements one after another; the first that fails ends the script.
+    /// Runs statements one after another; the first that fails, or Ctrl-C, ends the script.
     fn script(&mut self, script: &str) -> io::Result<i32> {
         for range in statements(script) {
-            if !self.statement(script, range)? {
+            let succeeded = self.statement(script, range)?;
+            if self.interrupts.is_pressed() {
+                return Ok(interrupt::EXIT_CODE);
+            }
+            if !succeeded {
                 return Ok(1);
             }
         }
@@ -146,7 +172,8 @@ impl Shell {
         let start_ns = self.clock.monotonic_ns();
         let offset = range.start;
         let statement = &text[range];
-        match guarded(|| self.session.execute(statement)) {
+        let context = self.interrupts.context();
+        match context.run(|| guarded(|| self.session.execute(statement))) {
             Ok(output) => {
                 let elapsed_ns = self.clock.monotonic_ns() - start_ns;
                 self.print(text, offset, &output, elapsed_ns).map(|()| true)
@@ -207,6 +234,7 @@ impl Shell {
             } else if text.trim().is_empty() {
                 text.clear();
             } else if is_complete(&text) {
+                self.interrupts.forget();
                 self.script(&text)?;
                 text.clear();
             }

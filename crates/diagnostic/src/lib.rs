@@ -86,6 +86,8 @@ pub mod code {
     pub const VALUE_TOO_LARGE: &str = "54000";
     /// The memory budget is used up.
     pub const OUT_OF_MEMORY: &str = "53200";
+    /// A statement that was cancelled, or ran longer than it may.
+    pub const QUERY_CANCELED: &str = "57014";
     /// A file that does not exist.
     pub const UNDEFINED_FILE: &str = "58P01";
     /// A file that exists already.
@@ -141,6 +143,19 @@ impl Diagnostic {
     /// Makes the diagnostic of a form of the language that is not supported.
     pub fn unsupported(message: impl Into<String>) -> Self {
         Self::new(code::FEATURE_NOT_SUPPORTED, message)
+    }
+
+    /// Makes the diagnostic of a call that was interrupted: cancelled, or after the time that
+    /// `statement_timeout` allows it. It has changed nothing.
+    pub fn interrupted(limit_ms: Option<u64>) -> Self {
+        let Some(limit_ms) = limit_ms else {
+            return Self::new(code::QUERY_CANCELED, "the statement was cancelled")
+                .with_kind(Kind::Retry);
+        };
+        let message = format!("the statement ran longer than statement_timeout ({limit_ms} ms)");
+        Self::new(code::QUERY_CANCELED, message)
+            .with_kind(Kind::FreeResources)
+            .with_hint("SET statement_timeout = '…' gives it longer; 0 is no limit.")
     }
 
     /// Sets what to do about it.

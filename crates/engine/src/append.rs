@@ -13,9 +13,13 @@ use lockstep_sql::ast::{Expr, Insert, InsertRow};
 use lockstep_table::{Table, TableError};
 
 use crate::{
+    context::checkpoint,
     conversion::Conversion,
     literal::{Place, coerce},
 };
+
+/// After how many rows of an INSERT it is asked whether to go on.
+const ROWS_PER_CHECKPOINT: usize = 256;
 
 /// Runs an INSERT: all rows or none. An event time of a declared index must be there.
 /// `evaluate` gives the value of an expression that is not a mere literal.
@@ -30,7 +34,13 @@ pub(crate) fn insert(
     let rows: Vec<Vec<Value>> = insert
         .rows
         .iter()
-        .map(|row| values(row, &positions, (&schema, options), evaluate))
+        .enumerate()
+        .map(|(at, row)| {
+            if at % ROWS_PER_CHECKPOINT == 0 {
+                checkpoint()?;
+            }
+            values(row, &positions, (&schema, options), evaluate)
+        })
         .collect::<Result<_>>()?;
     let arena = Arena::new();
     let rows = rows
@@ -237,6 +247,9 @@ pub(crate) fn refused(error: &TableError) -> Box<Diagnostic> {
     let mut message = error.to_string();
     if let Some(source) = std::error::Error::source(error) {
         message = format!("{message}: {source}");
+    }
+    if let TableError::Interrupted(interrupt) = error {
+        return Box::new(Diagnostic::interrupted(interrupt.limit_ms()));
     }
     if matches!(error, TableError::OutOfMemory { .. }) {
         let hint = "Delete rows, or SET GLOBAL max_memory; SHOW MEMORY says what holds how much.";

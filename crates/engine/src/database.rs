@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 use datafusion::logical_expr::LogicalPlan;
 use lockstep_diagnostic::Result;
 use lockstep_host::{
-    Clock, SystemClock,
+    Clock, QueryContext, SystemClock,
     sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard},
 };
 use lockstep_row::TableSchema;
@@ -14,6 +14,7 @@ use lockstep_table::{Arrivals, MemoryBudget, MemoryUse, Table, TableError};
 use crate::{
     Session,
     catalog::{CatalogCommand, Objects, TableEntry, TableReference},
+    context,
     deployment::tables_of,
     job::Jobs,
     request_cache::RequestCache,
@@ -83,7 +84,8 @@ impl Database {
     /// Lets the tables hold so many bytes at most, as SET GLOBAL `max_memory` does; `None`: as
     /// many as they want. What they hold already stays; reads, deletes and retention go on.
     pub fn set_max_memory(&self, bytes: Option<u64>) {
-        let set = self.commit(Variables::max_memory_command(bytes));
+        // Not a part of what the thread may be running, which may be interrupted.
+        let set = QueryContext::new().run(|| self.commit(Variables::max_memory_command(bytes)));
         set.expect("a number of bytes is a value of the variable");
     }
 
@@ -100,8 +102,9 @@ impl Database {
 
     /// Changes the catalog. A command that rests on what is gone meanwhile fails with
     /// [`lockstep_diagnostic::code::STALE_DEFINITION`] and changes nothing; see
-    /// `session::retried`.
+    /// `session::retried`. So does one of a call that was interrupted.
     pub(crate) fn commit(&self, command: CatalogCommand) -> Result<()> {
+        let _commit = context::commit()?;
         let mut objects = self.shared.objects.write();
         let is_setting = matches!(command, CatalogCommand::SetVariable { .. });
         let removed = objects.apply(command)?;
@@ -132,6 +135,11 @@ impl Database {
             Arc::clone(&self.shared.arrivals),
             Arc::clone(&self.shared.budget),
         )
+    }
+
+    /// What all tables and sessions take the time from.
+    pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
+        &self.shared.clock
     }
 
     /// The present, in milliseconds since the epoch.

@@ -24,6 +24,7 @@
 //! | `definition`, `create_table`, `table_options` | databases, tables, indexes |
 //! | `append`, [`appender`](Appender), `delete`, `literal`, `constant`, `load`, `offline_data` | writes |
 //! | `parameters` | statements with `?` |
+//! | [`context`](Limits) | limits, deadlines, who may interrupt a call |
 //! | `relation`, `index_read`, `request`, `request_cache`, `deployment`, `procedure`, `verify` | queries in batch mode and in request mode |
 //! | `settings`, `show`, `memory`, `job`, `user`, `inspect` | SET, SHOW, DESC, ESTIMATE, jobs, users, what exists as values |
 //! | [`lint`] | warnings of DEPLOY, CREATE PROCEDURE and EXPLAIN |
@@ -33,6 +34,7 @@ mod appender;
 mod catalog;
 mod config;
 mod constant;
+mod context;
 mod conversion;
 mod create_table;
 mod database;
@@ -61,10 +63,12 @@ mod user;
 mod verify;
 
 pub use appender::Appender;
+pub use context::Limits;
 pub use conversion::{Conversion, no_moment};
 pub use database::Database;
 pub use inspect::{DeploymentInfo, TableIndex};
 pub use lockstep_diagnostic::{Diagnostic, Kind, Result, Span, code};
+pub use lockstep_host::{Interrupt, QueryContext, QueryLimits};
 pub use output::Output;
 pub use parameters::{Parameter, PreparedStatement};
 pub use relation::{ProgressCallback, Relation};

@@ -5,6 +5,7 @@ use std::path::Path;
 use arrow::{array::RecordBatch, datatypes::Schema};
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_function::{Compatibility, Settings};
+use lockstep_host::QueryContext;
 use lockstep_offline::{
     export::{ExportOptions, WriteMode, export},
     load::{
@@ -19,6 +20,7 @@ use crate::{
     Output, Session,
     append::{Rows, append_rows},
     catalog::TableEntry,
+    context::checkpoint,
     offline_data::{Copy, LoadMode},
     settings::Storage,
     table_options::ignored,
@@ -145,7 +147,7 @@ impl Session {
         let scratch = self.scratch();
         scratch.execute("SET @@execute_mode = 'online'")?;
         scratch.create_table("file", &arrow_schema(&schema))?;
-        scratch.append("file", &batches)?;
+        QueryContext::scratch().run(|| scratch.append("file", &batches))?;
         let sql = text(item)?;
         let run = scratch.query(&sql).and_then(|relation| relation.collect(None));
         // Positions within the query mean nothing in this statement.
@@ -233,6 +235,7 @@ fn read(
     let mut rows = read_file(&load.path, files, schema, &settings).map_err(at)?;
     let mut batches = Vec::new();
     for batch in &mut rows {
+        checkpoint()?;
         batches.push(batch.map_err(at)?);
     }
     let mut warnings: Vec<Diagnostic> = rows.warnings().collect();

@@ -6,6 +6,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
+use lockstep_host::QueryContext;
 use lockstep_offline::load::{ColumnMatch, FileFormat, LoadOptions, read_file};
 use lockstep_row::{Arena, Datum, Retention, TableSchema};
 use lockstep_table::Table;
@@ -216,7 +217,8 @@ impl Database {
         let mut by_id = BTreeMap::new();
         for entry in entries {
             let offline = entry.offline.read().clone();
-            by_id.insert(entry.id, offline.read(self, &entry.table.schema(), conversion)?);
+            let read = || offline.read(self, &entry.table.schema(), conversion);
+            by_id.insert(entry.id, QueryContext::scratch().run(read)?);
         }
         Ok(Tables { by_id })
     }

@@ -10,8 +10,8 @@ use lockstep_plan::BoundQuery;
 use lockstep_row::DataType;
 
 use crate::{
-    Database, Output, PreparedRequest, conversion::Conversion, database::Tables, index_read,
-    settings::Storage,
+    Database, Limits, Output, PreparedRequest, conversion::Conversion, database::Tables,
+    index_read, settings::Storage,
 };
 
 /// Called with the share of the work that is done, 0.0 to 1.0, from any thread.
@@ -28,9 +28,11 @@ impl Progress for Share {
 }
 
 /// Which data a query reads.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Source {
     pub(crate) storage: Storage,
+    /// What the query may use when it runs.
+    pub(crate) limits: Limits,
     /// How the files of offline tables are read.
     pub(crate) conversion: Conversion,
 }
@@ -66,10 +68,15 @@ impl Relation {
         &self.query.columns
     }
 
-    /// Runs the query in batch mode, or in request mode when its CONFIG says so. Fails with
+    /// Runs the query in batch mode, or in request mode when its CONFIG says so, under the limits
+    /// that the session had when it was bound. Fails with
     /// [`code::STALE_DEFINITION`](crate::code::STALE_DEFINITION) when a table of it was dropped
     /// since it was bound, also when another table has the name.
     pub fn collect(&self, progress: Option<ProgressCallback>) -> Result<Output> {
+        self.source.limits.run(|| self.run(progress))
+    }
+
+    fn run(&self, progress: Option<ProgressCallback>) -> Result<Output> {
         if let Some(requests) = &self.requests {
             let entries = self.database.entries_of(&self.query.plan)?;
             return PreparedRequest::compile(&self.query, &entries)?

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use lockstep_diagnostic::{Diagnostic, Kind, Result, Span, code};
 use lockstep_function::Settings;
-use lockstep_host::sync::RwLock;
+use lockstep_host::{QueryLimits, sync::RwLock};
 use lockstep_plan::{BindOptions, BoundQuery, bind};
 use lockstep_row::{Column, DataType, TableSchema, arrow::importable};
 use lockstep_sql::{
@@ -19,6 +19,7 @@ use crate::{
     Database, Output, Parameter, PreparedRequest, Relation, Verification, append,
     catalog::{CatalogCommand, DEFAULT_DATABASE, QualifiedName, View},
     config, constant,
+    context::{checkpoint, commit},
     conversion::Conversion,
     database::Tables,
     delete, lint, load,
@@ -66,6 +67,7 @@ impl Session {
     pub fn execute(&self, script: &str) -> Result<Output> {
         let mut output = Output::default();
         for statement in parse(script)? {
+            checkpoint()?;
             check_count(&statement, &[])?;
             output = self.statement(&statement, script, &[])?;
         }
@@ -82,7 +84,7 @@ impl Session {
     pub fn append(&self, table: &str, batches: &[RecordBatch]) -> Result<u64> {
         let (name, conversion) = (object_name(table), self.conversion());
         let append = |table: &Table| append::append(batches, table, conversion);
-        retried(|| self.find_entry(&name)?.write(append))
+        self.limits().run(|| retried(|| self.find_entry(&name)?.write(append)))
     }
 
     /// Names and types of a table's columns.
@@ -180,23 +182,30 @@ impl Session {
     /// columns that the table does not have are ignored.
     pub fn request(&self, target: &str, rows: &[RecordBatch]) -> Result<Output> {
         let conversion = self.conversion();
-        retried(|| self.prepare_request(target)?.answer_batches(rows, conversion))
+        let answer = || self.prepare_request(target)?.answer_batches(rows, conversion);
+        self.limits().run(|| retried(answer))
     }
 
     /// Replays the stored rows of the request table as requests, in (event time, arrival) order,
     /// into a shadow of that table, and compares with batch mode bit by bit.
     pub fn verify(&self, deployment: &str) -> Result<Verification> {
-        retried(|| verify::verify(&self.database, &self.find_deployment(deployment)?.query))
+        self.limits().run(|| {
+            retried(|| verify::verify(&self.database, &self.find_deployment(deployment)?.query))
+        })
     }
 
-    /// Runs one statement of a script. `?` stand for the parameters.
+    /// Runs one statement of a script under the session's limits. `?` stand for the parameters.
     pub(crate) fn statement(
         &self,
         parsed: &Parsed,
         script: &str,
         parameters: &[Parameter],
     ) -> Result<Output> {
-        lockstep_host::with_large_stack(|| retried(|| self.attempt(parsed, script, parameters)))
+        self.limits().run(|| {
+            // These change what they change at once.
+            let _commit = is_change(&parsed.statement).then(commit).transpose()?;
+            lockstep_host::with_large_stack(|| retried(|| self.attempt(parsed, script, parameters)))
+        })
     }
 
     /// Runs a statement against the catalog as it is; an error that says that the catalog has
@@ -312,6 +321,10 @@ impl Session {
         self.state.read().variables.settings
     }
 
+    pub(crate) fn query_limits(&self) -> QueryLimits {
+        self.state.read().variables.limits
+    }
+
     pub(crate) fn current_database(&self) -> String {
         self.state.read().current_database.clone()
     }
@@ -332,7 +345,8 @@ impl Session {
     pub(crate) fn relation(&self, query: &Query, parameters: &[Parameter]) -> Result<Relation> {
         let bound = self.bind_with(query, parameters)?;
         let requests = config::request_rows(self, query, &bound)?;
-        let source = Source { storage: self.storage(), conversion: self.conversion() };
+        let (conversion, limits) = (self.conversion(), self.limits());
+        let source = Source { storage: self.storage(), conversion, limits };
         Ok(Relation::new(self.database.clone(), bound, source, requests))
     }
 
@@ -429,6 +443,24 @@ pub(crate) fn retried<T>(mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
         }
     }
     attempt().map_err(|error| Box::new(error.with_kind(Kind::Retry)))
+}
+
+/// Whether a statement is a change that is made at once: what else writes says itself when.
+fn is_change(statement: &Statement) -> bool {
+    !matches!(
+        statement,
+        Statement::Query(_)
+            | Statement::Explain(_)
+            | Statement::Insert(_)
+            | Statement::LoadData(_)
+            | Statement::Deploy(_)
+            | Statement::CreateProcedure(_)
+            | Statement::Call { .. }
+            | Statement::Show(_)
+            | Statement::Estimate(_)
+            | Statement::Describe(_)
+            | Statement::Exit
+    )
 }
 
 pub(crate) fn done(message: &str) -> Output {

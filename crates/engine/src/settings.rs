@@ -2,6 +2,7 @@
 
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
 use lockstep_function::{Compatibility, Settings};
+use lockstep_host::QueryLimits;
 use lockstep_sql::ast::{Ident, Literal, OptionValue};
 
 use crate::catalog::CatalogCommand;
@@ -24,6 +25,10 @@ enum Values {
     Number(i64, i64),
     /// A number of bytes, 0 being no limit. Of the engine, not of a session.
     Bytes,
+    /// The same of a session.
+    SessionBytes,
+    /// A duration, 0 being no limit.
+    Duration,
     /// More than 0, and 1 at most. Of the engine, not of a session.
     Part,
 }
@@ -46,8 +51,12 @@ const MAX_MEMORY: &str = "max_memory";
 /// From this part of `max_memory` on an alert is given.
 const MEMORY_ALERT_RATIO: &str = "memory_alert_ratio";
 
+/// The most bytes that a query may hold while it runs.
+const MEMORY_LIMIT: &str = "memory_limit";
 /// Whether NaN comes in as NULL, from programs and files alike.
 const NAN_AS_NULL: &str = "nan_as_null";
+/// The longest time that a statement or a request may take.
+const STATEMENT_TIMEOUT: &str = "statement_timeout";
 
 /// Declared once: SET checks against this, SHOW VARIABLES lists it.
 const VARIABLES: &[Variable] = &[
@@ -67,8 +76,10 @@ const VARIABLES: &[Variable] = &[
     Variable { name: "job_timeout", default: "20000", values: Values::Number(0, i64::MAX) },
     Variable { name: MAX_MEMORY, default: "0", values: Values::Bytes },
     Variable { name: MEMORY_ALERT_RATIO, default: "0.8", values: Values::Part },
+    Variable { name: MEMORY_LIMIT, default: "0", values: Values::SessionBytes },
     Variable { name: NAN_AS_NULL, default: "false", values: SWITCH },
     Variable { name: "spark_config", default: "", values: Values::Any },
+    Variable { name: STATEMENT_TIMEOUT, default: "0", values: Values::Duration },
     Variable { name: "sync_job", default: "false", values: SWITCH },
     Variable { name: "time_zone", default: "UTC", values: Values::Any },
 ];
@@ -79,6 +90,8 @@ pub(crate) struct Variables {
     values: Vec<String>,
     /// What the functions see of them.
     pub(crate) settings: Settings,
+    /// What a statement may use by them.
+    pub(crate) limits: QueryLimits,
 }
 
 impl Default for Variables {
@@ -86,6 +99,7 @@ impl Default for Variables {
         Self {
             values: VARIABLES.iter().map(|variable| variable.default.to_owned()).collect(),
             settings: Settings::default(),
+            limits: QueryLimits::default(),
         }
     }
 }
@@ -104,9 +118,15 @@ impl Variable {
                 Ok(number) if (least..=most).contains(&number) => return Ok(()),
                 _ => format!("It is a whole number from {least} to {most}."),
             },
-            Values::Bytes if bytes(lower).is_some() => return Ok(()),
-            Values::Bytes => {
+            Values::Bytes | Values::SessionBytes if bytes(lower).is_some() => return Ok(()),
+            Values::Bytes | Values::SessionBytes => {
                 "It is a number of bytes, such as '2GB', '512MB' or 0 for no limit.".to_owned()
+            }
+            Values::Duration if duration_ms(lower).is_some() => return Ok(()),
+            Values::Duration => {
+                "It is a duration, such as '30s', '500ms', '10min' or 0 for no limit; a number \
+                 without a unit is milliseconds."
+                    .to_owned()
             }
             Values::Part if part_ppm(lower).is_some() => return Ok(()),
             Values::Part => "It is more than 0, and 1 at most.".to_owned(),
@@ -134,6 +154,8 @@ impl Variables {
         let lower = text.to_ascii_lowercase();
         variable.check(&text, &lower, name.span)?;
         match variable.name {
+            MEMORY_LIMIT => self.limits.memory_bytes = bytes(&lower).filter(|bytes| *bytes > 0),
+            STATEMENT_TIMEOUT => self.limits.timeout_ms = duration_ms(&lower).filter(|ms| *ms > 0),
             "time_zone" => self.settings.time_zone = time_zone(&text, name.span)?,
             "compatibility" => {
                 self.settings.compatibility = match lower.as_str() {
@@ -143,7 +165,10 @@ impl Variables {
             }
             _ => {}
         }
-        let is_kept = matches!(variable.values, Values::Any | Values::Bytes);
+        let is_kept = matches!(
+            variable.values,
+            Values::Any | Values::Bytes | Values::SessionBytes | Values::Duration
+        );
         self.values[at] = if is_kept { text } else { lower };
         Ok(())
     }
@@ -224,6 +249,10 @@ fn text(value: &OptionValue, span: Span) -> Result<String> {
         OptionValue::Literal(Literal::Bool(value)) => value.to_string(),
         OptionValue::Literal(Literal::Int(value)) => value.to_string(),
         OptionValue::Literal(Literal::BigInt(value)) => value.to_string(),
+        OptionValue::Literal(Literal::Interval(value)) => match value.milliseconds() {
+            Some(ms) => format!("{ms}ms"),
+            None => i64::MAX.to_string(),
+        },
         OptionValue::Literal(Literal::Double(value)) => value.to_string(),
         _ => {
             return Diagnostic::new(code::INVALID_PARAMETER, "a variable takes a constant")
@@ -255,6 +284,21 @@ fn bytes(text: &str) -> Option<u64> {
     whole.checked_add(unit / PPM * millionths + unit % PPM * millionths / PPM)
 }
 
+/// A duration in lower case, in milliseconds; without a unit it is that already.
+fn duration_ms(text: &str) -> Option<u64> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let unit: u64 = match unit.trim() {
+        "" | "ms" => 1,
+        "s" => 1_000,
+        "m" | "min" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(unit)
+}
+
 /// Millionths of one.
 const PPM: u64 = 1_000_000;
 
@@ -276,7 +320,25 @@ fn part_ppm(text: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{bytes, part_ppm};
+    use super::{bytes, duration_ms, part_ppm};
+
+    #[test]
+    fn a_duration_has_a_unit_or_is_milliseconds() {
+        let check = |text: &str, expected: Option<u64>| assert_eq!(duration_ms(text), expected);
+        check("0", Some(0));
+        check("1500", Some(1_500));
+        check("500ms", Some(500));
+        check("30s", Some(30_000));
+        check("2 min", Some(120_000));
+        check("5m", Some(300_000));
+        check("1h", Some(3_600_000));
+        check("1d", Some(86_400_000));
+        check("1w", None);
+        check("s", None);
+        check("-1", None);
+        check("1.5s", None);
+        check("99999999999999999999d", None);
+    }
 
     #[test]
     fn bytes_have_units() {

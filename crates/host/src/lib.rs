@@ -7,10 +7,14 @@ mod clock;
 pub mod disk;
 pub mod log;
 pub mod memory;
+mod process;
+pub mod query;
 mod stack;
 pub mod sync;
 mod thread;
 
 pub use clock::{Clock, ManualClock, SystemClock};
+pub use process::PerProcess;
+pub use query::{Interrupt, QueryContext, QueryLimits};
 pub use stack::with_large_stack;
 pub use thread::{JoinHandle, pause, spawn};

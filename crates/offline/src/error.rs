@@ -9,6 +9,7 @@ use std::{io, path::Path};
 use arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
 use lockstep_diagnostic::{Diagnostic, Kind, code};
+use lockstep_host::Interrupt;
 
 /// The diagnostic that an error of DataFusion stands for.
 pub(crate) fn from_datafusion(error: &DataFusionError) -> Box<Diagnostic> {
@@ -68,18 +69,28 @@ pub(crate) fn from_io(error: &io::Error, doing: &str, path: &Path) -> Box<Diagno
     Box::new(diagnostic)
 }
 
-/// The diagnostic of a query that was cancelled while it ran.
-pub(crate) fn cancelled() -> Box<Diagnostic> {
-    Box::new(Diagnostic::new("57014", "the statement was cancelled").with_kind(Kind::Retry))
+/// The diagnostic of a query that was interrupted while it ran.
+pub(crate) fn interrupted(interrupt: Interrupt) -> Box<Diagnostic> {
+    Box::new(Diagnostic::interrupted(interrupt.limit_ms()))
 }
 
 fn out_of_memory(detail: &str) -> Box<Diagnostic> {
     let diagnostic =
         Diagnostic::new(code::OUT_OF_MEMORY, "the query needs more memory than it may use")
             .with_kind(Kind::FreeResources)
-            .with_detail(detail.lines().next().unwrap_or_default())
-            .with_hint("Raise the memory limit, or compute the training set in several parts.");
+            .with_detail(first_sentence(detail))
+            .with_hint(
+                "SET memory_limit = '…' allows more, 0 any; or compute the training set in \
+                 several parts.",
+            );
     Box::new(diagnostic)
+}
+
+/// What DataFusion says before it lists who holds how much.
+fn first_sentence(detail: &str) -> String {
+    let line = detail.lines().next().unwrap_or_default();
+    let sentence = line.split(" with top memory consumers").next().unwrap_or_default();
+    format!("{}.", sentence.trim_end_matches('.'))
 }
 
 fn internal(cause: &dyn ToString) -> Box<Diagnostic> {

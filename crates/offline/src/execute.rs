@@ -4,21 +4,30 @@
 //! and decode what is needed, on the caller's thread; plan and run on the runtime that all queries
 //! share, while the caller waits. The plan is typed already, so DataFusion's analyzer, which would
 //! add conversions of its own, has no rules.
+//!
+//! The caller's thread asks every few milliseconds whether its call was interrupted. If it was, it
+//! returns at once: the task ends at its next await, operators of ours at their next check.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     fmt,
     num::NonZeroUsize,
-    sync::{Arc, OnceLock, mpsc},
+    sync::{
+        Arc,
+        mpsc::{self, Receiver, RecvTimeoutError},
+    },
     thread,
+    time::Duration,
 };
 
 use arrow::array::RecordBatch;
 use datafusion::{
     common::{Result as DataFusionResult, tree_node::TreeNodeRecursion},
     execution::{
-        SessionState, SessionStateBuilder, TaskContext, config::SessionConfig,
-        memory_pool::MemoryConsumer, runtime_env::RuntimeEnvBuilder,
+        SessionState, SessionStateBuilder, TaskContext,
+        config::SessionConfig,
+        memory_pool::{MemoryConsumer, MemoryReservation},
+        runtime_env::RuntimeEnvBuilder,
     },
     logical_expr::LogicalPlan,
     physical_optimizer::{PhysicalOptimizerRule, optimizer::PhysicalOptimizer},
@@ -26,21 +35,26 @@ use datafusion::{
 };
 use futures::StreamExt;
 use lockstep_diagnostic::{Diagnostic, Result};
+use lockstep_host::{PerProcess, QueryContext};
 use lockstep_plan::CatalogTable;
 use lockstep_table::Table;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::{
-    error::{cancelled, from_datafusion},
+    error::{from_datafusion, interrupted},
     in_order::InOrder,
+    interruptible::Interruptible,
     lower::lower,
-    operator::{BATCH_ROWS, OperatorOptions},
+    operator::{BATCH_ROWS, OperatorOptions, batch_bytes},
     planner::BatchPlanner,
     scan::{ScannedTable, projection},
 };
 
 /// How many batches a query may be ahead of its consumer.
 const BATCHES_AHEAD: usize = 4;
+
+/// How often the caller's thread asks whether its call was interrupted.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The stack of a runtime thread: plans are trees, and they are walked by recursion.
 const STACK_BYTES: usize = 16 << 20;
@@ -51,16 +65,11 @@ pub trait Tables {
     fn table(&self, id: u64) -> Option<Arc<Table>>;
 }
 
-/// Is told how far a query is, and may end it.
+/// Is told how far a query is.
 pub trait Progress: Send + Sync {
     /// `done` of `total` steps of an operator («window», «LAST JOIN») are done. Called from several
     /// threads, a few hundred times at most.
     fn report(&self, operator: &'static str, done: u64, total: u64);
-
-    /// Whether the query should end with an error; asked often, from several threads.
-    fn is_cancelled(&self) -> bool {
-        false
-    }
 }
 
 /// How to run a query.
@@ -68,8 +77,8 @@ pub trait Progress: Send + Sync {
 pub struct ExecuteOptions {
     /// How many threads an operator may use; as many as the machine has when `None`.
     pub threads: Option<NonZeroUsize>,
-    /// The bytes of memory that a query may use; no limit when `None`. Counts what operators
-    /// hold for long, not every passing batch.
+    /// The bytes of memory that a query may use; what the thread's [`QueryContext`] allows when
+    /// `None`. Counts what operators and the result hold for long, not every passing batch.
     pub memory_bytes: Option<usize>,
     /// Who is told how far the query is.
     pub progress: Option<Arc<dyn Progress>>,
@@ -88,14 +97,15 @@ impl fmt::Debug for ExecuteOptions {
 }
 
 /// Runs a plan and returns its rows, which may be no batch at all. Blocks; may be called from any
-/// thread, also from many at once.
+/// thread, also from many at once. Ends when the thread's [`QueryContext`] is interrupted.
 pub fn execute(
     plan: &LogicalPlan,
     tables: &dyn Tables,
     options: &ExecuteOptions,
 ) -> Result<Vec<RecordBatch>> {
     let mut batches = Vec::new();
-    execute_each(plan, tables, options, &mut |batch| {
+    execute_counting(plan, tables, options, &mut |batch, result| {
+        result.try_grow(batch_bytes(&batch)).map_err(|error| from_datafusion(&error))?;
         batches.push(batch);
         Ok(())
     })?;
@@ -110,25 +120,59 @@ pub fn execute_each(
     options: &ExecuteOptions,
     consume: &mut dyn FnMut(RecordBatch) -> Result<()>,
 ) -> Result<()> {
-    let query = Query::new(plan, tables, options)?;
-    let (sender, receiver) = mpsc::sync_channel(BATCHES_AHEAD);
-    runtime()?.spawn(async move {
-        let send = |batch| tokio::task::block_in_place(|| sender.send(batch).is_ok());
-        if let Err(error) = query.run(&send).await {
-            send(Err(error));
-        }
-        send(Ok(None));
+    execute_counting(plan, tables, options, &mut |batch, _| consume(batch))
+}
+
+/// What takes the batches of a query, with the memory that is counted for what it keeps.
+type Consume<'c> = &'c mut dyn FnMut(RecordBatch, &MemoryReservation) -> Result<()>;
+
+fn execute_counting(
+    plan: &LogicalPlan,
+    tables: &dyn Tables,
+    options: &ExecuteOptions,
+    consume: Consume<'_>,
+) -> Result<()> {
+    let context = QueryContext::nested();
+    let outcome = context.run(|| {
+        let query = Query::new(plan, tables, options, &context)?;
+        let pool = &query.state.runtime_env().memory_pool;
+        let result = MemoryConsumer::new("result").register(pool);
+        let (sender, receiver) = mpsc::sync_channel(BATCHES_AHEAD);
+        let task = runtime()?.spawn(async move {
+            let send = |batch| tokio::task::block_in_place(|| sender.send(batch).is_ok());
+            if let Err(error) = query.run(&send).await {
+                send(Err(error));
+            }
+            send(Ok(None));
+        });
+        let outcome = receive(&receiver, &context, &mut |batch| consume(batch, &result));
+        task.abort();
+        outcome
     });
+    if outcome.is_err() {
+        // What operators do on other threads ends, too.
+        context.cancel();
+    }
+    outcome
+}
+
+/// Takes the batches of a query as they come, until its end or until the call is interrupted.
+fn receive(
+    receiver: &Receiver<Sent>,
+    context: &QueryContext,
+    consume: &mut dyn FnMut(RecordBatch) -> Result<()>,
+) -> Result<()> {
     loop {
-        match receiver.recv() {
+        match receiver.recv_timeout(POLL_INTERVAL) {
             Ok(Ok(Some(batch))) => consume(batch)?,
             Ok(Ok(None)) => return Ok(()),
             Ok(Err(error)) => return Err(from_datafusion(&error)),
-            Err(_) => return Diagnostic::internal("batch execution ended early").err(),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                return Diagnostic::internal("batch execution ended early").err();
+            }
         }
-        if options.progress.as_ref().is_some_and(|progress| progress.is_cancelled()) {
-            return Err(cancelled());
-        }
+        context.poll().map_err(interrupted)?;
     }
 }
 
@@ -138,7 +182,7 @@ pub fn explain(
     tables: &dyn Tables,
     options: &ExecuteOptions,
 ) -> Result<String> {
-    let query = Query::new(plan, tables, options)?;
+    let query = Query::new(plan, tables, options, &QueryContext::nested())?;
     let (sender, receiver) = mpsc::sync_channel(1);
     runtime()?.spawn(async move {
         let physical = query.state.query_planner().create_physical_plan(&query.plan, &query.state);
@@ -169,8 +213,13 @@ struct Query {
 }
 
 impl Query {
-    fn new(plan: &LogicalPlan, tables: &dyn Tables, options: &ExecuteOptions) -> Result<Self> {
-        lockstep_host::with_large_stack(|| Self::optimised(plan, tables, options))
+    fn new(
+        plan: &LogicalPlan,
+        tables: &dyn Tables,
+        options: &ExecuteOptions,
+        context: &QueryContext,
+    ) -> Result<Self> {
+        lockstep_host::with_large_stack(|| Self::optimised(plan, tables, options, context))
             .map_err(|error| from_datafusion(&error))
     }
 
@@ -178,12 +227,16 @@ impl Query {
         plan: &LogicalPlan,
         tables: &dyn Tables,
         options: &ExecuteOptions,
+        context: &QueryContext,
     ) -> DataFusionResult<Self> {
         let operators = OperatorOptions {
             threads: options.threads.unwrap_or_else(machine_threads),
             progress: options.progress.clone(),
+            context: context.clone(),
         };
-        let builder = session(options)?;
+        let allowed = context.memory_bytes();
+        let allowed = allowed.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+        let builder = session(options.memory_bytes.or(allowed), context)?;
         let optimising = builder.clone().build();
         let plan = optimising.optimizer().optimize(lower(plan.clone())?, &optimising, |_, _| {})?;
         let tables = scan_tables(&plan, tables, &options.read_through, &optimising)?;
@@ -210,7 +263,10 @@ impl Query {
     }
 }
 
-fn session(options: &ExecuteOptions) -> DataFusionResult<SessionStateBuilder> {
+fn session(
+    memory_bytes: Option<usize>,
+    context: &QueryContext,
+) -> DataFusionResult<SessionStateBuilder> {
     let mut config = SessionConfig::new()
         .with_target_partitions(1)
         .with_batch_size(BATCH_ROWS)
@@ -221,7 +277,7 @@ fn session(options: &ExecuteOptions) -> DataFusionResult<SessionStateBuilder> {
     optimizer.repartition_aggregations = false;
     optimizer.repartition_sorts = false;
     let mut runtime = RuntimeEnvBuilder::new();
-    if let Some(bytes) = options.memory_bytes {
+    if let Some(bytes) = memory_bytes {
         runtime = runtime.with_memory_limit(bytes, 1.0);
     }
     let mut rules: Vec<PhysicalRule> = vec![Arc::new(InOrder::Unions)];
@@ -229,6 +285,7 @@ fn session(options: &ExecuteOptions) -> DataFusionResult<SessionStateBuilder> {
     let is_useful = |rule: &PhysicalRule| !rule.name().starts_with("FilterPushdown");
     rules.extend(PhysicalOptimizer::new().rules.into_iter().filter(is_useful));
     rules.push(Arc::new(InOrder::Mixtures));
+    rules.push(Arc::new(Interruptible { context: context.clone() }));
     Ok(SessionStateBuilder::new()
         .with_config(config)
         .with_runtime_env(runtime.build_arc()?)
@@ -281,24 +338,21 @@ fn machine_threads() -> NonZeroUsize {
     thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
 }
 
-/// The runtime of all queries; made when the first one runs, and kept.
+/// The runtime of all queries of the process; made when the first one runs, and kept.
 fn runtime() -> Result<&'static Runtime> {
-    static RUNTIME: OnceLock<Option<Runtime>> = OnceLock::new();
-    let made = RUNTIME.get_or_init(|| {
-        let builder = Builder::new_multi_thread()
+    static RUNTIME: PerProcess<Runtime> = PerProcess::new();
+    let make = || {
+        Builder::new_multi_thread()
             .worker_threads(machine_threads().get())
             .thread_name("batch")
             .thread_stack_size(STACK_BYTES)
-            .build();
-        builder.ok()
-    });
-    match made {
-        Some(runtime) => Ok(runtime),
-        None => Diagnostic::new(
-            lockstep_diagnostic::code::OUT_OF_MEMORY,
-            "the machine gives no threads for batch execution",
-        )
-        .with_kind(lockstep_diagnostic::Kind::FreeResources)
-        .err(),
-    }
+            .build()
+    };
+    RUNTIME.get_or_make(make).map_err(|error| {
+        let message = "the machine gives no threads for batch execution";
+        let diagnostic = Diagnostic::new(lockstep_diagnostic::code::OUT_OF_MEMORY, message)
+            .with_kind(lockstep_diagnostic::Kind::FreeResources)
+            .with_detail(format!("The system says: {error}."));
+        Box::new(diagnostic)
+    })
 }

@@ -23,9 +23,10 @@ use ::arrow::{
 use ::parquet::{arrow::ArrowWriter, basic::Compression, file::properties::WriterProperties};
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 use lockstep_function::Settings;
+use lockstep_host::query;
 
 use crate::{
-    error::from_io,
+    error::{from_io, interrupted},
     load::{FileFormat, open_parquet, parquet_error},
 };
 
@@ -185,8 +186,9 @@ impl Exporter {
             .map_err(|error| crate::error::from_arrow(&error))
     }
 
-    /// Writes the rows of a batch.
+    /// Writes the rows of a batch, unless the thread's call was interrupted.
     pub fn write(&mut self, batch: &RecordBatch) -> Result<()> {
+        query::checkpoint().map_err(interrupted)?;
         let rows = u64::try_from(batch.num_rows()).unwrap_or(u64::MAX);
         self.row_count = self.row_count.saturating_add(rows);
         let renamed = self.rename(batch)?;
@@ -217,6 +219,7 @@ impl Exporter {
         if self.mode == WriteMode::ErrorIfExists && self.path.exists() {
             return Err(exists(&self.path));
         }
+        let _commit = query::commit().map_err(interrupted)?;
         fs::rename(&self.temporary, &self.path).map_err(failed)?;
         Ok(self.row_count)
     }

@@ -310,10 +310,10 @@ impl Right {
     ) -> Result<()> {
         let mut width = 1;
         while !walks.is_empty() {
-            spec.options.check()?;
             let mut unmatched = Vec::new();
             let walks_per_test = (BATCH_ROWS / width).max(1);
             for some in walks.chunks(walks_per_test) {
+                spec.options.check()?;
                 let (left_rows, right_rows) = self.next_pairs(some, width);
                 let columns = take_columns(left, &left_rows)?;
                 let pairs = self.pair(&spec.pair_schema, columns, &right_rows)?;

@@ -20,6 +20,7 @@ mod error;
 mod execute;
 pub mod export;
 mod in_order;
+mod interruptible;
 mod key_index;
 mod last_join;
 pub mod load;

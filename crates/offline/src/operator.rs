@@ -2,7 +2,10 @@
 
 use std::{fmt, num::NonZeroUsize, sync::Arc};
 
-use arrow::{array::RecordBatch, datatypes::SchemaRef};
+use arrow::{
+    array::{Array, RecordBatch},
+    datatypes::SchemaRef,
+};
 use datafusion::{
     error::Result,
     execution::{TaskContext, memory_pool::MemoryReservation},
@@ -15,6 +18,7 @@ use datafusion::{
     },
 };
 use futures::{StreamExt, TryStreamExt, future::BoxFuture, stream};
+use lockstep_host::QueryContext;
 
 use crate::{Progress, error};
 
@@ -28,6 +32,8 @@ pub(crate) struct OperatorOptions {
     pub(crate) threads: NonZeroUsize,
     /// Who is told how far the query is.
     pub(crate) progress: Option<Arc<dyn Progress>>,
+    /// Who may interrupt the query.
+    pub(crate) context: QueryContext,
 }
 
 impl fmt::Debug for OperatorOptions {
@@ -37,17 +43,15 @@ impl fmt::Debug for OperatorOptions {
 }
 
 impl OperatorOptions {
-    /// Whether the caller wants the query to end.
-    pub(crate) fn is_cancelled(&self) -> bool {
-        self.progress.as_ref().is_some_and(|progress| progress.is_cancelled())
+    /// Whether the query was interrupted, and stays so.
+    pub(crate) fn is_interrupted(&self) -> bool {
+        self.context.check().is_err()
     }
 
-    /// Ends a query that was cancelled.
+    /// Ends a query that was interrupted.
     pub(crate) fn check(&self) -> Result<()> {
-        if self.is_cancelled() {
-            return Err(error::into_datafusion(error::cancelled()));
-        }
-        Ok(())
+        let outcome = self.context.check();
+        outcome.map_err(|interrupt| error::into_datafusion(error::interrupted(interrupt)))
     }
 
     /// Reports that `done` of `total` steps of an operator are behind it.
@@ -81,12 +85,24 @@ pub(crate) async fn read_all(
         while let Some(batch) = stream.next().await {
             let batch = batch?;
             if batch.num_rows() > 0 {
-                memory.try_grow(batch.get_array_memory_size())?;
+                memory.try_grow(batch_bytes(&batch))?;
                 batches.push(batch);
             }
         }
     }
     Ok(batches)
+}
+
+/// Bytes of the values of a batch. Batches that are slices of the same columns count their own
+/// parts of them.
+pub(crate) fn batch_bytes(batch: &RecordBatch) -> usize {
+    batch.columns().iter().map(|column| array_bytes(column.as_ref())).sum()
+}
+
+/// Bytes of the values of a column.
+pub(crate) fn array_bytes(column: &dyn Array) -> usize {
+    let bytes = column.to_data().get_slice_memory_size();
+    bytes.unwrap_or_else(|_| column.get_array_memory_size())
 }
 
 /// A stream of batches that are computed all at once, when the first one is asked for.

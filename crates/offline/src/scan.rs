@@ -17,11 +17,15 @@ use datafusion::{
     logical_expr::TableScan,
     physical_plan::ExecutionPlan,
 };
+use lockstep_host::query;
 use lockstep_plan::CatalogTable;
 use lockstep_row::{Arena, DataType, arrow::ColumnBuilder};
 use lockstep_table::Rows;
 
-use crate::operator::BATCH_ROWS;
+use crate::{
+    error::{interrupted, into_datafusion},
+    operator::BATCH_ROWS,
+};
 
 /// The decoded columns of a table.
 #[derive(Debug)]
@@ -104,6 +108,8 @@ impl Decoder {
         self.row_count += 1;
         if self.row_count == BATCH_ROWS {
             self.end_batch()?;
+            let outcome = query::checkpoint();
+            outcome.map_err(|interrupt| into_datafusion(interrupted(interrupt)))?;
         }
         Ok(())
     }

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use arrow::datatypes::Field;
 use datafusion::{
-    common::DFSchema,
-    logical_expr::{Expr, Extension, LogicalPlan, LogicalPlanBuilder, col, lit},
+    common::{Column, DFSchema},
+    logical_expr::{Expr, Extension, JoinType, LogicalPlan, LogicalPlanBuilder, col, lit},
 };
 use lockstep_diagnostic::code;
+use lockstep_host::{Clock, ManualClock, QueryContext, QueryLimits, SystemClock};
 use lockstep_plan::{Frame, LastJoin, TimeBound, Window, WindowGroup};
 use lockstep_row::{DataType, Datum, Value};
 use proptest::{prelude::*, test_runner::Config};
@@ -183,13 +184,12 @@ proptest! {
     }
 }
 
-struct Cancelled;
+/// Cancels a query as soon as an operator reports anything.
+struct Cancelling(QueryContext);
 
-impl Progress for Cancelled {
-    fn report(&self, _: &'static str, _: u64, _: u64) {}
-
-    fn is_cancelled(&self) -> bool {
-        true
+impl Progress for Cancelling {
+    fn report(&self, _: &'static str, _: u64, _: u64) {
+        self.0.cancel();
     }
 }
 
@@ -199,11 +199,40 @@ fn a_query_ends_when_it_is_cancelled_or_short_of_memory() {
     let rows: Vec<_> = (0..1_000).map(|id| row(1, id, id)).collect();
     let scan = world.table("t", &COLUMNS, &rows);
     let plan = window(scan, vec![], vec![unbounded(vec![], "t.id", "w")]);
-    let options =
-        ExecuteOptions { progress: Some(Arc::new(Cancelled)), ..ExecuteOptions::default() };
-    assert_eq!(execute(&plan, &world, &options).unwrap_err().code, "57014");
+    let context = QueryContext::new();
+    let progress = Some(Arc::new(Cancelling(context.clone())) as Arc<dyn Progress>);
+    let options = ExecuteOptions { progress, ..ExecuteOptions::default() };
+    let outcome = context.run(|| execute(&plan, &world, &options));
+    assert_eq!(outcome.unwrap_err().code, code::QUERY_CANCELED);
     let options = ExecuteOptions { memory_bytes: Some(1_000), ..ExecuteOptions::default() };
     assert_eq!(execute(&plan, &world, &options).unwrap_err().code, code::OUT_OF_MEMORY);
+    let clock: Arc<dyn Clock> = Arc::new(ManualClock::new(0));
+    let limits = QueryLimits { memory_bytes: Some(1_000), timeout_ms: None };
+    let limited = QueryContext::limited(&clock, limits);
+    let outcome = limited.run(|| execute(&plan, &world, &ExecuteOptions::default()));
+    assert_eq!(outcome.unwrap_err().code, code::OUT_OF_MEMORY);
+}
+
+/// The operators of DataFusion know nothing of a context: who waits for them does.
+#[test]
+fn a_join_of_datafusion_ends_when_its_time_is_over() {
+    let mut world = World::default();
+    let rows: Vec<_> = (0..20_000).map(|id| row(1, id, id)).collect();
+    let left = world.table("t", &COLUMNS, &rows);
+    let right = world.table("r", &COLUMNS, &rows);
+    let on = (vec![Column::from("t.k")], vec![Column::from("r.k")]);
+    // 400 million pairs.
+    let join = LogicalPlanBuilder::from(left.clone()).join(right, JoinType::Inner, on, None);
+    let none = (col("t.id") + col("r.id")).lt(lit(0_i64));
+    let plan = join.unwrap().filter(none).unwrap().build().unwrap();
+    let threads = std::thread::available_parallelism().unwrap().get();
+    // As many as there are threads, which have to be free afterwards.
+    for _ in 0..threads {
+        let context = QueryContext::polling(Arc::new(SystemClock::new()), 20, || true);
+        let outcome = context.run(|| execute(&plan, &world, &ExecuteOptions::default()));
+        assert_eq!(outcome.unwrap_err().code, code::QUERY_CANCELED);
+    }
+    assert_eq!(world.rows(&left).unwrap().len(), 20_000);
 }
 
 #[test]

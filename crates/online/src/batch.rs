@@ -5,11 +5,14 @@ use lockstep_row::{Arena, Datum};
 use lockstep_table::Snapshot;
 
 use crate::{
-    context::{Lent, Results, STORED_LATER},
+    context::{Lent, Results, STORED_LATER, checkpoint},
     frame::Leaf,
     program::Program,
     shared::Shared,
 };
+
+/// After how many requests it is asked whether to go on.
+const REQUESTS_PER_CHECKPOINT: usize = 16;
 
 /// Scratch memory is given back when an answer leaves more than this behind. What requests share
 /// goes with it.
@@ -73,8 +76,11 @@ impl Batch<'_> {
         requests: &[&[Datum<'_>]],
         give: &mut dyn FnMut(&[Datum<'_>]),
     ) -> Result<()> {
-        for request in requests {
+        for (count, request) in (1..).zip(requests) {
             self.program.check_width(request)?;
+            if count % REQUESTS_PER_CHECKPOINT == 0 {
+                checkpoint()?;
+            }
             self.scratch.arena.reset();
             let results = self.program.no_results();
             let view = (&*self.scratch, &self.snapshots[..], &results);
@@ -98,6 +104,9 @@ impl Batch<'_> {
         let shared = steps.map(|steps| Shared::new_in(arena, steps));
         for (count, request) in (1..).zip(requests) {
             self.program.check_width(request)?;
+            if count % REQUESTS_PER_CHECKPOINT == 0 {
+                checkpoint()?;
+            }
             let request = (Leaf::Values(request), STORED_LATER);
             let view = (&*self.scratch, &self.snapshots[..], &self.results);
             let ctx = self.program.context(request, view, shared);

@@ -16,8 +16,8 @@ use std::{
     },
 };
 
-use lockstep_diagnostic::Result;
-use lockstep_host::sync::Mutex;
+use lockstep_diagnostic::{Diagnostic, Result};
+use lockstep_host::{query, sync::Mutex};
 use lockstep_row::Arena;
 use lockstep_table::{MemoryBudget, Snapshot};
 
@@ -75,6 +75,18 @@ impl<'s> Context<'s> {
         };
         let rows = self.materialised[index].rows(request, self.batch)?;
         Ok(self.results[index].get_or_init(|| rows))
+    }
+}
+
+/// After how many rows of a walk it is asked whether to go on.
+pub(crate) const ROWS_PER_CHECKPOINT: usize = 1 << 10;
+
+/// Ends an answer whose call was interrupted. To be asked every few microseconds of work.
+#[inline]
+pub(crate) fn checkpoint() -> Result<()> {
+    match query::checkpoint() {
+        Ok(()) => Ok(()),
+        Err(interrupt) => Diagnostic::interrupted(interrupt.limit_ms()).err(),
     }
 }
 

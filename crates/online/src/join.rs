@@ -7,7 +7,7 @@ use lockstep_diagnostic::Result;
 use lockstep_row::Datum;
 
 use crate::{
-    context::Context,
+    context::{Context, ROWS_PER_CHECKPOINT, checkpoint},
     frame::{BoundExpr, Cells, Frame, Leaf, Pair, Place},
     source::{Bounds, Order, Rows, Source},
 };
@@ -105,9 +105,14 @@ impl JoinStep {
             return Ok(Some(row.frame));
         }
         let mut rows = Rows::new(self.right.open(ctx, keys, bounds)?, request);
+        let mut seen = 0;
         while let Some(met) = rows.next(ctx)? {
             if is_match(met.row.frame) {
                 return Ok(Some(met.row.frame));
+            }
+            seen += 1;
+            if seen % ROWS_PER_CHECKPOINT == 0 {
+                checkpoint()?;
             }
         }
         Ok(None)

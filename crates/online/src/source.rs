@@ -15,7 +15,7 @@ use lockstep_table::{KeyRows, StoredRow};
 
 use crate::{
     chain::{Chain, LeafKind},
-    context::{Context, STORED_LATER},
+    context::{Context, ROWS_PER_CHECKPOINT, STORED_LATER, checkpoint},
     frame::{BoundExpr, Cells, Frame, Leaf, Place},
 };
 
@@ -233,7 +233,10 @@ impl Source {
         leaves: impl Iterator<Item = (Leaf<'s>, u64)>,
     ) -> Result<Cursor<'s>> {
         let mut candidates = ArenaVec::new_in(ctx.arena);
-        for (leaf, arrival) in leaves {
+        for (seen, (leaf, arrival)) in (1_usize..).zip(leaves) {
+            if seen % ROWS_PER_CHECKPOINT == 0 {
+                checkpoint()?;
+            }
             let Some(frame) = self.chain.run(ctx, leaf, arrival)? else { continue };
             let order = match &self.order {
                 Order::Arrival => Some(0),

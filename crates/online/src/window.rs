@@ -26,7 +26,7 @@ use lockstep_row::{Arena, Datum};
 use lockstep_table::{KeyRows, Run, StoredRow};
 
 use crate::{
-    context::Context,
+    context::{Context, ROWS_PER_CHECKPOINT, checkpoint},
     fold::{CurrentInputs, FoldScratch, Folding, SourceInputs},
     frame::{BoundExpr, Frame, Leaf},
     lane::{BLOCK_ROWS, Buffers, Input, LANE_ROWS},
@@ -194,14 +194,19 @@ impl Scan {
             if !only.inputs.records.is_empty()
                 && let Some((rows, order)) = rows.runs(ctx)
             {
-                self.take_runs(block, progress, (rows, order), current.order);
-                return Ok(());
+                return self.take_runs(block, progress, (rows, order), current.order);
             }
-            return rows.visit(ctx, |frame, order| {
+            let (mut seen, mut outcome) = (0, Ok(()));
+            rows.visit(ctx, |frame, order| {
                 let (takers, goes_on) = self.advance(progress, order, current.order);
                 block.push(0, takers, frame);
-                goes_on
-            });
+                seen += 1;
+                if seen % ROWS_PER_CHECKPOINT == 0 {
+                    outcome = checkpoint();
+                }
+                goes_on && outcome.is_ok()
+            })?;
+            return outcome;
         }
         if let Some(streams) = self.streams(ctx, current.keys, bounds)? {
             self.take_streams(block, progress, streams, current.order);
@@ -219,7 +224,12 @@ impl Scan {
         (ctx, mut merge): (&Context<'s>, Merge<'s>),
         current: i64,
     ) -> Result<()> {
+        let mut seen = 0;
         while let Some((source, met)) = merge.next(ctx)? {
+            seen += 1;
+            if seen % ROWS_PER_CHECKPOINT == 0 {
+                checkpoint()?;
+            }
             let Candidate { frame, order: Some(order), .. } = &met.row else { break };
             let (takers, goes_on) = self.advance(progress, *order, current);
             match &self.sources[source].request {
@@ -240,8 +250,14 @@ impl Scan {
         progress: &mut [Progress],
         (mut rows, order): (KeyRows<'s>, &Order),
         current: i64,
-    ) {
+    ) -> Result<()> {
+        let mut seen = 0;
         while let Some(run) = rows.next_run() {
+            seen += run.len();
+            if seen > ROWS_PER_CHECKPOINT {
+                seen = 0;
+                checkpoint()?;
+            }
             rows.prefetch_next_run(&self.sources[0].inputs.fields);
             // NULL stands at the end of time as the least value does.
             let timed = count_since(&run, i64::MIN + 1);
@@ -253,9 +269,10 @@ impl Scan {
                 block.push(0, takers, &stored_frame(row));
             }
             if progress.iter().all(|progress| progress.is_done) {
-                return;
+                break;
             }
         }
+        Ok(())
     }
 
     /// The sources to be merged run by run; `None` where rows have to be asked for something, or

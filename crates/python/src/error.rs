@@ -1,22 +1,12 @@
 //! Diagnostics as `lockstep.Error`.
 
-use lockstep_diagnostic::{Diagnostic, Kind, Result};
+use lockstep_diagnostic::{Diagnostic, Kind};
 use pyo3::{
     exceptions::PyException,
     prelude::*,
     sync::PyOnceLock,
     types::{PyDict, PyType},
 };
-
-/// Runs `work` with the interpreter released. A panic inside becomes an internal error; `text` is
-/// the SQL that a diagnostic's position refers to.
-pub(crate) fn detached<T: Send>(
-    py: Python<'_>,
-    text: Option<&str>,
-    work: impl FnOnce() -> Result<T> + Send,
-) -> PyResult<T> {
-    py.detach(|| lockstep_cli::guarded(work)).map_err(|diagnostic| raise(py, &diagnostic, text))
-}
 
 /// Makes the exception of a diagnostic.
 pub(crate) fn raise(py: Python<'_>, diagnostic: &Diagnostic, text: Option<&str>) -> PyErr {

@@ -5,6 +5,7 @@
 //! released while the engine works, and diagnostics become exceptions. Holds no logic of the
 //! database. Tested from Python, in `python/tests`.
 
+mod call;
 mod error;
 mod from_python;
 mod output;

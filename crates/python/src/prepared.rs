@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use lockstep_diagnostic::{Diagnostic, Kind, code};
-use lockstep_engine::{Conversion, Output, PreparedRequest};
+use lockstep_engine::{Conversion, Limits, Output, PreparedRequest};
 use lockstep_host::sync::Mutex;
 use lockstep_row::{Arena, DataType, Datum, Value};
 use pyo3::{
@@ -12,7 +12,8 @@ use pyo3::{
 };
 
 use crate::{
-    error::{detached, raise},
+    call::{briefly_detached, detached},
+    error::raise,
     from_python::{Target, value_of},
     to_python::object_of,
 };
@@ -24,6 +25,8 @@ pub(crate) struct Prepared {
     request: Arc<PreparedRequest>,
     names: Arc<Names>,
     conversion: Conversion,
+    /// Those of the session when it was prepared.
+    limits: Limits,
 }
 
 /// The names of a request's columns as Python texts, which take longer to make than an answer.
@@ -48,7 +51,7 @@ impl KnownNames {
         &self,
         py: Python<'_>,
         request: Arc<PreparedRequest>,
-        conversion: Conversion,
+        (conversion, limits): (Conversion, Limits),
     ) -> Prepared {
         let is_same =
             |(known, _): &(Weak<PreparedRequest>, _)| Weak::as_ptr(known) == Arc::as_ptr(&request);
@@ -67,7 +70,7 @@ impl KnownNames {
             }
         };
         drop(entries);
-        Prepared { request, names, conversion }
+        Prepared { request, names, conversion, limits }
     }
 }
 
@@ -153,12 +156,19 @@ impl Prepared {
     /// Computes with the interpreter released; what comes out is owned, since the interpreter may
     /// run other threads meanwhile.
     fn compute(&self, py: Python<'_>, row: &[Value]) -> PyResult<Option<Vec<Value>>> {
-        detached(py, None, || {
+        let answer = || {
             let arena = Arena::new();
             let row: Vec<Datum<'_>> = row.iter().map(|value| value.as_datum(&arena)).collect();
             let answer = self.request.answer(&row, &arena)?;
             Ok(answer.map(|answer| answer.iter().map(Datum::to_value).collect()))
-        })
+        };
+        let limited = || self.limits.run(answer);
+        // One that reads all rows lasts as long as a query.
+        if self.request.is_compiled() {
+            briefly_detached(py, limited)
+        } else {
+            detached(py, None, limited)
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
-use lockstep_engine::{Conversion, Database, Parameter};
+use lockstep_engine::{Conversion, Database, Parameter, QueryContext};
 use lockstep_row::{DataType, Value};
 use pyo3::{
     prelude::*,
@@ -13,7 +13,8 @@ use pyo3::{
 use pyo3_arrow::PyTable;
 
 use crate::{
-    error::{detached, raise},
+    call::{appending, detached},
+    error::raise,
     from_python::{Target, type_of, value_of},
     output::Output,
     prepared::{KnownNames, Prepared},
@@ -63,7 +64,7 @@ impl Session {
     /// Appends an Arrow table; makes the table when it does not exist and `create` says so.
     fn append(&self, py: Python<'_>, table: &str, data: PyTable, create: bool) -> PyResult<u64> {
         let (batches, schema) = data.into_inner();
-        detached(py, None, || self.append_batches(table, &batches, create.then_some(&schema)))
+        appending(py, table, || self.append_batches(table, &batches, create.then_some(&schema)))
     }
 
     /// Appends rows given as dicts, or else as tuples.
@@ -92,12 +93,13 @@ impl Session {
         };
         let batch = batch.map_err(|error| raise(py, &error, None))?;
         let schema = create.then(|| schema_of(&columns));
-        detached(py, None, || self.append_batches(table, &[batch], schema.as_ref()))
+        appending(py, table, || self.append_batches(table, &[batch], schema.as_ref()))
     }
 
     fn prepare(&self, py: Python<'_>, target: &str) -> PyResult<Prepared> {
         let request = detached(py, Some(target), || self.session.prepare_request(target))?;
-        Ok(self.names.prepared(py, request, self.session.conversion()))
+        let with = (self.session.conversion(), self.session.limits());
+        Ok(self.names.prepared(py, request, with))
     }
 
     /// Names and types of a table's columns; None where there is no such table.
@@ -141,8 +143,10 @@ impl Session {
         }
         self.session.create_table(table, schema)?;
         self.session.append(table, batches).inspect_err(|_| {
-            // A table made for rows that it does not take is not left behind.
-            drop(self.session.execute(&format!("DROP TABLE {}", quoted(table))));
+            // A table made for rows that it does not take is not left behind, also when the call
+            // was interrupted.
+            let drop_table = format!("DROP TABLE {}", quoted(table));
+            QueryContext::new().run(|| drop(self.session.execute(&drop_table)));
         })
     }
 }

@@ -5,6 +5,7 @@
 
 use std::{cell::Cell, collections::BTreeSet, ops::Range, sync::atomic::Ordering};
 
+use lockstep_host::query;
 use lockstep_row::{Datum, IndexSpec};
 use lockstep_series::{Guard, KeyPlace, KeyRow, LogPosition, RowBatch, RowRef, Series};
 
@@ -23,6 +24,8 @@ const GUARD_ROWS: usize = 4096;
 /// After how many late rows what they replaced is freed, so that the allocator has it at hand for
 /// the next ones.
 const FREED_ROWS: usize = 32;
+/// After how many rows it is asked whether to go on.
+const CHECKPOINT_ROWS: u64 = 1 << 10;
 /// A scratch that holds on to more bytes than this is not kept.
 const SCRATCH_BYTES_MAX: usize = 1 << 20;
 
@@ -106,7 +109,7 @@ fn with_scratch<T>(body: impl FnOnce(&mut Scratch) -> T) -> T {
 
 impl Table {
     /// Appends rows, all or none, and returns how many. They become visible at once, in every
-    /// index. An empty append takes no arrival. An event time may be NULL, which sorts before
+    /// index, unless the thread's call is interrupted before. An empty append takes no arrival. An event time may be NULL, which sorts before
     /// every other and has expired wherever an index keeps rows for a time.
     pub fn append<'r, R>(&self, rows: R) -> Result<u64, TableError>
     where
@@ -115,6 +118,8 @@ impl Table {
     {
         with_scratch(|scratch| {
             self.encode(rows, &mut scratch.batch)?;
+            // Before any lock: who is asked may run anything.
+            let _commit = query::commit().map_err(TableError::Interrupted)?;
             let (shared, room) = self.begin(&scratch.batch)?;
             self.store(self.shared_state(&shared), scratch, room)
         })
@@ -129,6 +134,8 @@ impl Table {
     {
         with_scratch(|scratch| {
             self.encode(rows, &mut scratch.batch)?;
+            // Before any lock: who is asked may run anything.
+            let _commit = query::commit().map_err(TableError::Interrupted)?;
             let (shared, room) = self.begin(&scratch.batch)?;
             let state = self.shared_state(&shared);
             self.check_event_times(state, &scratch.batch)?;
@@ -146,6 +153,7 @@ impl Table {
     {
         with_scratch(|scratch| {
             self.encode(rows, &mut scratch.batch)?;
+            let _commit = query::commit().map_err(TableError::Interrupted)?;
             let alone = self.alone();
             self.check_open()?;
             let state = self.sole_state(&alone);
@@ -172,6 +180,9 @@ impl Table {
             batch
                 .push(|out| self.codec.encode(row.as_ref(), out))
                 .map_err(|source| TableError::Row { row_number, source })?;
+            if row_number % CHECKPOINT_ROWS == 0 {
+                query::checkpoint().map_err(TableError::Interrupted)?;
+            }
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! Why a table refuses a row or an index.
 
+use lockstep_host::Interrupt;
 use lockstep_row::{DataType, RowError};
 
 /// Why a table refuses a row or an index. Row numbers count from 1 within the append.
@@ -47,6 +48,9 @@ pub enum TableError {
          can still be read"
     )]
     Damaged,
+    /// The call was interrupted before a row was visible.
+    #[error("the append was interrupted")]
+    Interrupted(Interrupt),
     /// A negative value in the event-time column of a declared index.
     #[error(
         "column `{column}` is the event time of index `{index}`: it is {event_time} in row \

@@ -13,7 +13,7 @@ use arrow::{
 };
 use datafusion::{error::Result, physical_expr::PhysicalExpr};
 
-use crate::parallel;
+use crate::{operator::array_bytes, parallel};
 
 /// The columns of the main rows and of every UNION source.
 #[derive(Debug)]
@@ -50,6 +50,12 @@ impl Columns {
             main_count: count_rows(main),
             union_counts: unions.iter().map(|batches| count_rows(batches)).collect(),
         })
+    }
+
+    /// Bytes that the columns hold.
+    pub(super) fn bytes(&self) -> usize {
+        let unions = self.unions.iter().flatten().flatten();
+        self.main.iter().chain(unions).map(|column| array_bytes(column.as_ref())).sum()
     }
 
     /// How many rows the sources of a window have together.

@@ -17,7 +17,10 @@ use arrow::{
 use datafusion::{
     common::{internal_err, tree_node::TreeNodeRecursion},
     error::Result,
-    execution::{TaskContext, memory_pool::MemoryConsumer},
+    execution::{
+        TaskContext,
+        memory_pool::{MemoryConsumer, MemoryReservation},
+    },
     physical_expr::PhysicalExpr,
     physical_plan::{
         ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties,
@@ -33,7 +36,9 @@ use super::{
 };
 use crate::{
     lower::GroupShape,
-    operator::{OperatorOptions, compute, computed_stream, read_all, single_partition},
+    operator::{
+        OperatorOptions, array_bytes, compute, computed_stream, read_all, single_partition,
+    },
     parallel,
 };
 
@@ -139,7 +144,7 @@ impl ExecutionPlan for WindowExec {
             compute(move || {
                 let unions = sources.split_off(1);
                 let main = sources.pop().unwrap_or_default();
-                let batches = run(&spec, &schema, &main, unions);
+                let batches = run(&spec, &schema, (&main, unions), &memory);
                 drop(memory);
                 batches
             })
@@ -153,8 +158,8 @@ impl ExecutionPlan for WindowExec {
 fn run(
     spec: &WindowSpec,
     schema: &SchemaRef,
-    main: &[RecordBatch],
-    unions: Vec<Vec<RecordBatch>>,
+    (main, unions): (&[RecordBatch], Vec<Vec<RecordBatch>>),
+    memory: &MemoryReservation,
 ) -> Result<Vec<RecordBatch>> {
     if main.is_empty() {
         return Ok(Vec::new());
@@ -162,13 +167,16 @@ fn run(
     let threads = spec.options.threads;
     let columns = Columns::new(&spec.exprs, main, &unions, &spec.union_exprs, threads)?;
     drop(unions);
+    memory.try_grow(columns.bytes())?;
     let work = Work::new(spec, &columns)?;
     drop(columns);
+    memory.try_grow(work.orderings.iter().map(Ordering::bytes).sum())?;
     let pieces = work.pieces();
     let (done, total) = (AtomicU64::new(0), u64::try_from(pieces.len()).unwrap_or(u64::MAX));
     let slid = parallel::run(threads, pieces.len(), |at| {
         let slid = work.slide(&pieces[at]);
         spec.options.check()?;
+        memory.try_grow(slid.columns.iter().map(|column| array_bytes(column.as_ref())).sum())?;
         // Relaxed: a number to look at.
         spec.options.report("window", done.fetch_add(1, Relaxed) + 1, total);
         Ok(slid)
@@ -275,7 +283,7 @@ impl<'a> Work<'a> {
         let ordering = &self.orderings[group.ordering];
         let options = SlideOptions {
             with_unordered: piece.with_unordered,
-            is_cancelled: &|| self.spec.options.is_cancelled(),
+            is_interrupted: &|| self.spec.options.is_interrupted(),
         };
         let calls = &group.calls[piece.calls.clone()];
         slide(&group.shape.group.window, ordering, piece.keys.clone(), calls, options)

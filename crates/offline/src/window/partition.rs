@@ -67,6 +67,11 @@ impl Ordering {
         Self { rows, orders, starts, unordered, main }
     }
 
+    /// Bytes that the rows and their order values hold.
+    pub(super) fn bytes(&self) -> usize {
+        size_of_val(self.rows.as_slice()) + size_of_val(self.orders.as_slice())
+    }
+
     /// How many keys there are.
     pub(super) fn key_count(&self) -> usize {
         self.starts.len() - 1

@@ -21,6 +21,9 @@ use lockstep_row::{
 
 use super::partition::Ordering;
 
+/// About how many rows are fed before it is asked whether to go on.
+const ROWS_PER_CHECK: usize = 1 << 14;
+
 /// The arena is emptied when it holds more than this.
 const ARENA_BYTES_MAX: usize = 1 << 20;
 
@@ -74,7 +77,7 @@ pub(super) struct Slid {
 }
 
 /// Computes `calls` for the main rows of some keys. `with_unordered` adds the main rows whose
-/// order value is NULL. Stops early, with rows missing, when `is_cancelled` says so.
+/// order value is NULL. Stops early, with rows missing, when `is_interrupted` says so.
 pub(super) fn slide(
     window: &Window,
     ordering: &Ordering,
@@ -86,20 +89,20 @@ pub(super) fn slide(
     let mut slides: Vec<_> = calls.iter().map(CallSlide::new).collect();
     let mut key_frames = KeyFrames::default();
     for key in keys {
-        if (options.is_cancelled)() {
+        if (options.is_interrupted)() {
             break;
         }
         key_frames.set(window, ordering, ordering.key(key));
         rows.extend(key_frames.frames.iter().map(|frame| frame.row));
         for slide in &mut slides {
-            slide.run(&key_frames);
+            slide.run(&key_frames, options.is_interrupted);
         }
     }
     if options.with_unordered {
         key_frames.set_unordered(window, &ordering.unordered);
         rows.extend(&ordering.unordered);
         for slide in &mut slides {
-            slide.run(&key_frames);
+            slide.run(&key_frames, options.is_interrupted);
         }
     }
     Slid { rows, columns: slides.into_iter().map(|mut slide| slide.results.finish()).collect() }
@@ -110,8 +113,8 @@ pub(super) fn slide(
 pub(super) struct SlideOptions<'a> {
     /// Whether to add the main rows whose order value is NULL.
     pub(super) with_unordered: bool,
-    /// Asked once for each key.
-    pub(super) is_cancelled: &'a (dyn Fn() -> bool + Sync),
+    /// Asked for each key, and every so many rows of it.
+    pub(super) is_interrupted: &'a (dyn Fn() -> bool + Sync),
 }
 
 impl KeyFrames {
@@ -253,11 +256,20 @@ impl<'a> CallSlide<'a> {
         }
     }
 
-    fn run(&mut self, key: &KeyFrames) {
+    fn run(&mut self, key: &KeyFrames, is_interrupted: &dyn Fn() -> bool) {
         self.running.reset();
         let (mut start, mut end) = (0, 0);
+        let mut fed = 0;
         for frame in &key.frames {
+            if fed >= ROWS_PER_CHECK {
+                fed = 0;
+                if is_interrupted() {
+                    return;
+                }
+            }
+            fed += 1;
             if frame.current == CurrentRow::Apart {
+                fed += (frame.end - frame.start) as usize;
                 self.compute_apart(key, *frame);
                 continue;
             }
@@ -267,6 +279,7 @@ impl<'a> CallSlide<'a> {
                 self.running.reset();
                 (start, end) = (frame_start, frame_start);
             }
+            fed += (frame_end - end) + (frame_start - start);
             self.feed(&key.candidates[end..frame_end], Change::Add);
             self.feed(&key.candidates[start..frame_start], Change::Remove);
             (start, end) = (frame_start, frame_end);

@@ -1,0 +1,57 @@
+//! What a statement may use, and where it asks whether to go on.
+//!
+//! Who may cancel a call is in the thread's [`QueryContext`], which the front end makes; the limits
+//! are the session's (`memory_limit`, `statement_timeout`). Every entrance of `session` runs its
+//! work under them; everything below asks at a [`checkpoint`], and calls [`commit`] before it makes
+//! a change visible. (ADR 0022)
+
+use std::{fmt, sync::Arc};
+
+use lockstep_diagnostic::{Diagnostic, Result};
+use lockstep_host::{
+    Clock, QueryContext, QueryLimits,
+    query::{self, Commit},
+};
+
+use crate::Session;
+
+/// What a call may use, as the session's variables say at one moment. For calls that take no
+/// session, such as [`PreparedRequest::answer`](crate::PreparedRequest::answer).
+#[derive(Clone)]
+pub struct Limits {
+    clock: Arc<dyn Clock>,
+    limits: QueryLimits,
+}
+
+impl Limits {
+    /// Runs work under the limits; its time begins now. Costs nothing when there is none.
+    pub fn run<T>(&self, work: impl FnOnce() -> T) -> T {
+        if self.limits.is_none() {
+            return work();
+        }
+        QueryContext::limited(&self.clock, self.limits).run(work)
+    }
+}
+
+impl fmt::Debug for Limits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.limits.fmt(f)
+    }
+}
+
+impl Session {
+    /// The limits that `memory_limit` and `statement_timeout` set now.
+    pub fn limits(&self) -> Limits {
+        Limits { clock: Arc::clone(self.database.clock()), limits: self.query_limits() }
+    }
+}
+
+/// Ends a call that was interrupted.
+pub(crate) fn checkpoint() -> Result<()> {
+    query::checkpoint().map_err(|interrupt| Diagnostic::interrupted(interrupt.limit_ms()).into())
+}
+
+/// Begins to make a change visible; see [`query::commit`].
+pub(crate) fn commit() -> Result<Commit> {
+    query::commit().map_err(|interrupt| Diagnostic::interrupted(interrupt.limit_ms()).into())
+}

@@ -1,0 +1,187 @@
+//! What ends a call before it is done: who cancels it, its time, its memory.
+
+use std::{
+    fs,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use lockstep_engine::{Database, Session, code};
+use lockstep_host::{Clock, QueryContext};
+use lockstep_row::Datum;
+
+/// A clock that goes on by a millisecond whenever somebody looks at it.
+#[derive(Debug, Default)]
+struct SteppingClock(AtomicU64);
+
+impl Clock for SteppingClock {
+    fn now_ms(&self) -> i64 {
+        0
+    }
+
+    fn monotonic_ns(&self) -> u64 {
+        (1 + self.0.fetch_add(1, Ordering::Relaxed)) * 1_000_000
+    }
+}
+
+/// A session over a table with so many rows of one key.
+fn session_with(clock: Arc<dyn Clock>, rows: i64) -> Session {
+    let session = Database::with_clock(clock).session();
+    session
+        .execute("CREATE TABLE t (k STRING, v BIGINT, ts BIGINT); CREATE TABLE u (k STRING, v BIGINT, ts BIGINT)")
+        .expect("the tables are made");
+    append(&session, "t", rows).expect("the rows fit");
+    session
+}
+
+fn append(session: &Session, table: &str, rows: i64) -> lockstep_engine::Result<u64> {
+    let row = |v| [Datum::String("a"), Datum::BigInt(v), Datum::BigInt(v)];
+    session.appender(table)?.append((0..rows).map(row))
+}
+
+fn count(session: &Session, table: &str) -> String {
+    let output = session.execute(&format!("SELECT count(*) AS n FROM {table}")).expect("it counts");
+    format!("{:?}", output.batches[0].column(0))
+}
+
+/// Cancels when the call has asked so many times.
+fn cancelling(checkpoints: u64) -> QueryContext {
+    let asked = AtomicU64::new(0);
+    let should_end = move || asked.fetch_add(1, Ordering::Relaxed) + 1 >= checkpoints;
+    QueryContext::polling(Arc::new(SteppingClock::default()), 1, should_end)
+}
+
+const WINDOW: &str = "SELECT k, sum(v) OVER w AS s FROM t WINDOW w AS (PARTITION BY k ORDER BY ts \
+                      ROWS_RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)";
+
+/// 400 million pairs.
+const JOIN: &str = "SELECT count(*) AS n FROM t AS a JOIN t AS b ON a.k = b.k AND a.v + b.v < 0";
+
+fn check(sql: &str, prepare: &str) {
+    let session = session_with(Arc::new(lockstep_host::SystemClock::new()), 20_000);
+    session.execute(prepare).expect("what the statement needs");
+    let error = cancelling(1).run(|| session.execute(sql)).expect_err("it was cancelled");
+    assert_eq!((error.code, error.message.as_str()), ("57014", "the statement was cancelled"));
+    // The session goes on.
+    assert!(count(&session, "t").contains("20000"));
+}
+
+#[test]
+fn statements_of_every_kind_are_cancelled() {
+    check(JOIN, "SELECT 1");
+    check("SELECT 1; SELECT 2; SELECT 3", "SELECT 1");
+    check(
+        "SELECT a.v FROM t AS a LAST JOIN t AS b ORDER BY b.v ON a.k = b.k AND a.v + b.v < 0",
+        "SELECT 1",
+    );
+    check(&format!("SELECT * FROM ({WINDOW}) AS a ORDER BY s"), "SELECT 1");
+}
+
+#[test]
+fn requests_and_verify_are_cancelled() {
+    let session = session_with(Arc::new(lockstep_host::SystemClock::new()), 5_000);
+    session.execute(&format!("DEPLOY d AS {WINDOW}")).expect("it deploys");
+    let rows = session.execute("SELECT * FROM t").expect("it reads").batches;
+    let code_of = |checkpoints| {
+        cancelling(checkpoints).run(|| session.request("d", &rows)).map_err(|error| error.code)
+    };
+    assert_eq!(code_of(1).map(|_| ()), Err(code::QUERY_CANCELED));
+    let verified = cancelling(1).run(|| session.verify("d"));
+    assert_eq!(verified.expect_err("it was cancelled").code, code::QUERY_CANCELED);
+}
+
+#[test]
+fn a_write_that_is_interrupted_leaves_nothing_and_one_that_is_done_stays() {
+    let session = session_with(Arc::new(lockstep_host::SystemClock::new()), 10);
+    let error = cancelling(1).run(|| append(&session, "t", 5_000)).expect_err("it was cancelled");
+    assert_eq!(error.code, code::QUERY_CANCELED);
+    assert!(count(&session, "t").contains("10"));
+    let values: Vec<String> = (0..2_000).map(|v| format!("('a', {v}, {v})")).collect();
+    let insert = format!("INSERT INTO t VALUES {}", values.join(", "));
+    let context = cancelling(1);
+    assert!(context.run(|| session.execute(&insert)).is_err());
+    assert!(!context.has_committed());
+    assert!(count(&session, "t").contains("10"));
+    // The first statement is done, and says so.
+    let context = QueryContext::new();
+    let script = format!("INSERT INTO u VALUES ('b', 1, 1); {JOIN}");
+    let session = session_with(Arc::new(lockstep_host::SystemClock::new()), 20_000);
+    session.execute("SET statement_timeout = '50ms'").expect("it is set");
+    let error = context.run(|| session.execute(&script)).expect_err("it takes too long");
+    assert_eq!(error.code, code::QUERY_CANCELED);
+    assert!(context.has_committed());
+    session.execute("SET statement_timeout = 0").expect("it is set");
+    assert!(count(&session, "u").contains('1'));
+}
+
+#[test]
+fn a_cancelled_export_leaves_no_file() {
+    let session = session_with(Arc::new(lockstep_host::SystemClock::new()), 40_000);
+    let name = format!("lockstep-limits-{}", std::process::id());
+    let folder: PathBuf = std::env::temp_dir().join(name);
+    fs::create_dir_all(&folder).expect("a folder can be made");
+    for file in ["rows.csv", "rows.parquet"] {
+        // Later and later, until it is too late.
+        let mut checkpoints = 1;
+        let path = folder.join(file);
+        let sql = format!("SELECT * FROM t INTO OUTFILE '{}'", path.display());
+        loop {
+            match cancelling(checkpoints).run(|| session.execute(&sql)) {
+                Err(error) => assert_eq!(error.code, code::QUERY_CANCELED),
+                Ok(output) => {
+                    assert_eq!(output.rows_affected, Some(40_000));
+                    break;
+                }
+            }
+            let left = fs::read_dir(&folder).expect("it is there").count();
+            assert_eq!(left, usize::from(file == "rows.parquet"), "{checkpoints}");
+            checkpoints += 1;
+        }
+        assert!(checkpoints > 2, "it was cancelled while it wrote");
+    }
+    fs::remove_dir_all(folder).expect("it was made above");
+}
+
+#[test]
+fn a_statement_and_a_request_end_after_their_time() {
+    let session = session_with(Arc::new(SteppingClock::default()), 20_000);
+    session.execute(&format!("DEPLOY d AS {WINDOW}")).expect("it deploys");
+    let rows = session.execute("SELECT * FROM t").expect("it reads").batches;
+    session.execute("SET statement_timeout = '1s'").expect("it is set");
+    let error = session.request("d", &rows).expect_err("it takes too long");
+    assert_eq!(error.code, code::QUERY_CANCELED);
+    assert_eq!(error.message, "the statement ran longer than statement_timeout (1000 ms)");
+    let limits = session.limits();
+    let prepared = session.prepare_request("d").expect("it is deployed");
+    session.execute("SET statement_timeout = '3ms'").expect("it is set");
+    assert_eq!(session.execute(JOIN).expect_err("it takes too long").code, code::QUERY_CANCELED);
+    // A request by itself goes by the limits that it is given.
+    let arena = lockstep_row::Arena::new();
+    let row = [Datum::String("a"), Datum::BigInt(1), Datum::BigInt(50_000)];
+    assert!(limits.run(|| prepared.answer(&row, &arena)).is_ok());
+    let outcome = session.limits().run(|| prepared.answer(&row, &arena));
+    assert_eq!(outcome.expect_err("it takes too long").code, code::QUERY_CANCELED);
+    session.execute("SET statement_timeout = 0").expect("it is set");
+    assert!(session.limits().run(|| prepared.answer(&row, &arena)).is_ok());
+}
+
+#[test]
+fn a_query_goes_by_the_memory_limit_of_its_session() {
+    let session = session_with(Arc::new(lockstep_host::SystemClock::new()), 20_000);
+    session.execute("SET memory_limit = '200kB'").expect("it is set");
+    for sql in [WINDOW, "SELECT * FROM t", "SELECT v, count(*) AS n FROM t GROUP BY v"] {
+        let error = session.execute(sql).expect_err("it needs more");
+        assert_eq!(
+            (error.code, error.message.as_str()),
+            ("53200", "the query needs more memory than it may use")
+        );
+        assert!(error.hint.as_ref().is_some_and(|hint| hint.contains("SET memory_limit")));
+    }
+    session.execute("SET memory_limit = '100MB'").expect("it is set");
+    assert_eq!(session.execute(WINDOW).expect("it fits").row_count(), 20_000);
+    session.execute("SET GLOBAL memory_limit = '1kB'").expect("it is set");
+    assert_eq!(session.execute(WINDOW).expect("the session has its own").row_count(), 20_000);
+}
