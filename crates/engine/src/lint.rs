@@ -12,11 +12,15 @@ mod clock;
 mod future_frame;
 mod integer_time;
 mod quoted_name;
+mod request_table;
 mod retention;
 mod ties;
 mod timeless_join;
 
-use std::{collections::HashSet, fmt::Write as _};
+use std::{
+    collections::{HashMap, HashSet},
+    fmt::Write as _,
+};
 
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use lockstep_diagnostic::{Diagnostic, Span};
@@ -58,6 +62,7 @@ pub const LINTS: &[Lint] = &[
     all_rows::LINT,
     clock::LINT,
     quoted_name::LINT,
+    request_table::LINT,
 ];
 
 /// What a query is looked at for.
@@ -76,7 +81,35 @@ struct Finding {
     message: String,
     /// What to do, where that can be said closer than the lint's own fix does.
     fix: Option<String>,
+    /// The name of the window that it is about.
+    window: Option<String>,
 }
+
+impl Finding {
+    fn new(span: Span, message: impl Into<String>) -> Self {
+        Self { span, message: message.into(), fix: None, window: None }
+    }
+
+    /// Sets the fix.
+    fn with_fix(self, fix: impl Into<String>) -> Self {
+        Self { fix: Some(fix.into()), ..self }
+    }
+
+    /// Says which window it is about.
+    fn about(self, window: &WrittenWindow) -> Self {
+        Self { window: window.name.as_ref().map(|name| name.text.clone()), ..self }
+    }
+}
+
+/// What the same finding in several places is told as: once, at the first of them.
+struct Merged {
+    first: Finding,
+    /// The windows that it is about, where they have names.
+    windows: Vec<String>,
+}
+
+/// The names of windows that a warning lists.
+const LISTED_WINDOWS_MAX: usize = 20;
 
 /// What the lints look at.
 struct Facts<'a> {
@@ -103,14 +136,44 @@ pub(crate) fn check(query: &BoundQuery, tables: &Tables, purpose: Purpose) -> Ve
         (lint.check)(&facts, &mut findings);
         let mut seen = HashSet::new();
         findings.retain(|finding| seen.insert((finding.span.start, finding.message.clone())));
-        warnings.extend(findings.into_iter().map(|finding| {
-            Diagnostic::new(lint.code, finding.message)
-                .at(finding.span)
-                .with_detail(lint.reason)
-                .with_hint(finding.fix.as_deref().unwrap_or(lint.fix))
+        warnings.extend(merged(findings).into_iter().map(|Merged { first, windows }| {
+            Diagnostic::new(lint.code, first.message)
+                .at(first.span)
+                .with_detail(format!("{}{}", lint.reason, listed(&windows)))
+                .with_hint(first.fix.as_deref().unwrap_or(lint.fix))
         }));
     }
     warnings
+}
+
+/// Puts findings together that say the same.
+fn merged(findings: Vec<Finding>) -> Vec<Merged> {
+    let mut merged: Vec<Merged> = Vec::new();
+    let mut positions: HashMap<(String, Option<String>), usize> = HashMap::new();
+    for mut finding in findings {
+        let window = finding.window.take();
+        let told = (finding.message.clone(), finding.fix.clone());
+        let position = *positions.entry(told).or_insert(merged.len());
+        if position == merged.len() {
+            merged.push(Merged { first: finding, windows: Vec::new() });
+        }
+        merged[position].windows.extend(window);
+    }
+    merged
+}
+
+/// Which windows a warning is about, when there are several.
+fn listed(windows: &[String]) -> String {
+    if windows.len() < 2 {
+        return String::new();
+    }
+    let shown = &windows[..windows.len().min(LISTED_WINDOWS_MAX)];
+    let names: Vec<String> = shown.iter().map(|name| format!("`{name}`")).collect();
+    let more = match windows.len() - shown.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!(" It is about {} windows: {}{more}.", windows.len(), names.join(", "))
 }
 
 /// The page of the reference about lints.

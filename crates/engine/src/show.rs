@@ -169,19 +169,7 @@ fn ttl(retention: Retention) -> (String, &'static str) {
 
 /// Whether a text fits a pattern of LIKE: `%` is any text, `_` one character.
 pub(crate) fn is_like(text: &str, pattern: &str) -> bool {
-    let mut chars = pattern.chars();
-    match chars.next() {
-        None => text.is_empty(),
-        Some('%') => {
-            let rest = chars.as_str();
-            text.char_indices().any(|(at, _)| is_like(&text[at..], rest)) || is_like("", rest)
-        }
-        Some(wanted) => {
-            let mut left = text.chars();
-            left.next().is_some_and(|found| wanted == '_' || found == wanted)
-                && is_like(left.as_str(), chars.as_str())
-        }
-    }
+    lockstep_function::scalar::is_like(text, pattern)
 }
 
 /// A table of texts; `None` is NULL.

@@ -8,7 +8,11 @@ use std::fmt::Write;
 use bumpalo::collections::String as ArenaString;
 use lockstep_row::{Arena, Datum};
 
-use crate::{Compatibility, Settings, cast::Printer};
+use crate::{
+    Compatibility, Settings,
+    cast::Printer,
+    value_limit::{self, TEXT_BYTES_MAX},
+};
 
 /// The most bytes of a list of categories under the reference's rules.
 const REFERENCE_BYTES_MAX: usize = 4096;
@@ -47,16 +51,16 @@ impl ItemPrinter {
     /// A list that ends, under the reference's rules, with the last item that fits.
     pub(crate) fn limited_list(self, arena: &Arena) -> ItemList<'_> {
         let bytes_max = match self.compatibility {
-            Compatibility::Standard => usize::MAX,
+            Compatibility::Standard => TEXT_BYTES_MAX,
             Compatibility::OpenMldb => REFERENCE_BYTES_MAX,
         };
         ItemList { bytes_max, ..self.list(arena) }
     }
 
-    /// A list of any length.
+    /// A list of every item, as long as a text may be.
     pub(crate) fn list(self, arena: &Arena) -> ItemList<'_> {
         let text = ArenaString::new_in(arena);
-        ItemList { text, is_empty: true, is_full: false, bytes_max: usize::MAX }
+        ItemList { text, is_empty: true, is_full: false, bytes_max: TEXT_BYTES_MAX }
     }
 }
 
@@ -77,6 +81,10 @@ impl<'a> ItemList<'a> {
         write(&mut self.text);
         self.is_empty = false;
         if self.text.len() > self.bytes_max {
+            if self.bytes_max == TEXT_BYTES_MAX {
+                // The list is not cut: whoever asked for it gets an error.
+                let _noted: Option<()> = value_limit::text(self.text.len());
+            }
             self.text.truncate(length);
             self.is_full = true;
         }

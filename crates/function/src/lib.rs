@@ -15,6 +15,7 @@
 //! | [`exact_sum`] | the correctly rounded sum of floats |
 //! | [`RowExpr`] | an expression in row form: one row in, one value out, no Arrow |
 //! | [`udf`] | declarations as DataFusion functions |
+//! | [`value_limit`] | the longest value that a function makes |
 
 pub mod aggregate;
 pub mod cast;
@@ -29,6 +30,7 @@ mod settings;
 #[cfg(test)]
 mod testing;
 pub mod udf;
+pub mod value_limit;
 mod zone;
 
 pub use aggregate::{Accumulator, AggregateFunction, BoundAggregate, Feeding};

@@ -8,6 +8,7 @@ use std::{cell::OnceCell, cell::RefCell, sync::Arc};
 use bumpalo::collections::Vec as ArenaVec;
 use datafusion::logical_expr::LogicalPlan;
 use lockstep_diagnostic::{Diagnostic, Result, code};
+use lockstep_function::value_limit;
 use lockstep_plan::CatalogTable;
 use lockstep_row::{Arena, DataType, Datum, TableSchema, arrow};
 use lockstep_table::Snapshot;
@@ -301,7 +302,9 @@ impl Program {
         ctx: &Context<'s>,
     ) -> Result<Option<impl ExactSizeIterator<Item = Datum<'s>> + use<'s>>> {
         let (leaf, arrival) = ctx.request;
-        let Some(frame) = self.chain.run(ctx, leaf, arrival)? else { return Ok(None) };
+        let frame = self.chain.run(ctx, leaf, arrival)?;
+        value_limit::check()?;
+        let Some(frame) = frame else { return Ok(None) };
         let arena = ctx.arena;
         Ok(Some(self.places.iter().map(move |place| frame.get(*place, arena))))
     }

@@ -88,10 +88,13 @@ impl Binder<'_> {
             }
         }
         let order = order.or_else(|| implied_order(&right, &keys));
-        let mut is_bounded = false;
+        let (mut is_bounded, mut is_later) = (false, false);
         let mut time_bound = None;
         let mut filter: Option<Expr> = None;
         for part in rest {
+            if let Some(order) = &order {
+                is_later |= self.requires_later(part, &both, &rights, order)?;
+            }
             if let (None, Some(order)) = (&time_bound, &order) {
                 time_bound = self.time_bound(part, &both, &rights, order)?;
                 if time_bound.is_some() {
@@ -112,6 +115,8 @@ impl Binder<'_> {
             keys: keys.iter().map(|(_, right)| right.clone()).collect(),
             order_by: order_by.clone(),
             is_bounded: is_bounded || time_bound.is_some(),
+            is_later,
+            name: right_name(&right.scope),
         });
         Ok(PendingLastJoin { right, keys, order_by, time_bound, filter })
     }
@@ -180,6 +185,34 @@ impl Binder<'_> {
         Ok(None)
     }
 
+    /// Whether a condition says that the order column is at or after a column of the left side.
+    fn requires_later(
+        &self,
+        part: &ast::Expr,
+        both: &Scope,
+        rights: &HashSet<&Column>,
+        order: &Bound,
+    ) -> Result<bool> {
+        let (earlier, later) = match &part.kind {
+            ExprKind::Binary {
+                operator: BinaryOperator::Less | BinaryOperator::LessOrEqual,
+                left,
+                right,
+            } => (left, right),
+            ExprKind::Binary {
+                operator: BinaryOperator::Greater | BinaryOperator::GreaterOrEqual,
+                left,
+                right,
+            } => (right, left),
+            ExprKind::Between { operand, negated: false, low, .. } => (low, operand),
+            _ => return Ok(false),
+        };
+        let earlier = self.scalar_binder(both).bind(earlier)?;
+        let later = self.scalar_binder(both).bind(later)?;
+        let is_of_left = matches!(&earlier.expr, Expr::Column(column) if !rights.contains(column));
+        Ok(is_of_left && later.expr == order.expr)
+    }
+
     /// Reads `right.order <= left` (or mirrored, or `<`) as the bound of the order column.
     fn time_bound(
         &self,
@@ -204,6 +237,13 @@ impl Binder<'_> {
                 || (small.data_type.is_integer() && large.data_type.is_integer()));
         Ok(fits.then_some(TimeBound { left: large.expr, inclusive }))
     }
+}
+
+/// What qualifies the columns of a relation, where that is one name.
+fn right_name(right: &Scope) -> Option<String> {
+    let mut names = right.columns.iter().map(|column| column.qualifier.as_ref().map(|q| &q.table));
+    let first = names.next()??;
+    names.all(|name| name == Some(first)).then(|| first.clone())
 }
 
 /// Whether a condition of ON looks at the order column and at the left side.

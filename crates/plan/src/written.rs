@@ -93,4 +93,8 @@ pub struct WrittenJoin {
     pub order_by: Option<Expr>,
     /// Whether ON compares the order column with the left side.
     pub is_bounded: bool,
+    /// Whether ON requires that the order column is not less than a column of the left side.
+    pub is_later: bool,
+    /// What qualifies the columns of the right side: its alias, or its table's name.
+    pub name: Option<String>,
 }

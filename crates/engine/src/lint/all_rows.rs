@@ -7,7 +7,7 @@ pub(super) const LINT: Lint = Lint {
     name: "request-over-all-rows",
     fires: "The answer to a request depends on more than the rows of a few keys: an aggregate of \
             the whole table, DISTINCT or UNION below a window, a join that is no LAST JOIN, GROUP BY \
-            over another GROUP BY. Each request runs the query in batch mode, over all rows. The \
+            over another GROUP BY, many windows over windows. Each request runs the query in batch mode, over all rows. The \
             answer is right all the same; `VERIFY` does not replay such a deployment.",
     reason: "The time of a request grows with the tables, and is milliseconds at best.",
     fix: "Aggregate over a window or GROUP BY a column of the request table, and join with LAST JOIN.",
@@ -19,7 +19,7 @@ pub(super) const LINT: Lint = Lint {
 
 fn check(facts: &Facts<'_>, findings: &mut Vec<Finding>) {
     if lockstep_online::reads_all_rows(&facts.query.plan) {
-        let message = "each request runs the query in batch mode, over all rows".to_owned();
-        findings.push(Finding { span: facts.query.written.span, message, fix: None });
+        let message = "each request runs the query in batch mode, over all rows";
+        findings.push(Finding::new(facts.query.written.span, message));
     }
 }

@@ -16,9 +16,8 @@ pub(super) const LINT: Lint = Lint {
 };
 
 fn check(facts: &Facts<'_>, findings: &mut Vec<Finding>) {
-    findings.extend(facts.query.written.clock_reads.iter().map(|read| Finding {
-        span: read.span,
-        message: format!("`{}` has another value in a request than in the training set", read.name),
-        fix: None,
+    findings.extend(facts.query.written.clock_reads.iter().map(|read| {
+        let what = "has another value in a request than in the training set";
+        Finding::new(read.span, format!("`{}` {what}", read.name))
     }));
 }

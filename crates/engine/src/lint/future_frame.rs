@@ -19,13 +19,13 @@ pub(super) const LINT: Lint = Lint {
 };
 
 fn check(facts: &Facts<'_>, findings: &mut Vec<Finding>) {
-    let frames = facts.query.written.windows.iter().filter_map(|window| window.spec.frame.as_ref());
-    let ends = frames.flat_map(|frame| [&frame.start, &frame.end]);
-    findings.extend(ends.filter(|end| is_after(end)).map(|end| Finding {
-        span: end.span,
-        message: "the frame reaches into the future, and is cut at the current row".to_owned(),
-        fix: None,
-    }));
+    for window in &facts.query.written.windows {
+        let ends = window.spec.frame.iter().flat_map(|frame| [&frame.start, &frame.end]);
+        findings.extend(ends.filter(|end| is_after(end)).map(|end| {
+            let message = "the frame reaches into the future, and is cut at the current row";
+            Finding::new(end.span, message).about(window)
+        }));
+    }
 }
 
 fn is_after(end: &Bound) -> bool {

@@ -3,13 +3,21 @@
 use lockstep_row::DataType;
 use lockstep_sql::ast::BoundKind;
 
-use super::{Facts, Finding, Lint};
+use super::{Facts, Finding, Lint, ROWS_READ_MAX, Source};
+
+/// 1973-03-03 in seconds; about a day and four hours in milliseconds.
+const SECONDS_MIN: i64 = 100_000_000;
+
+/// The year 2242 in seconds; March 1970 in milliseconds.
+const SECONDS_MAX: i64 = 8_600_000_000;
 
 pub(super) const LINT: Lint = Lint {
     code: "01L03",
     name: "time-units-over-integers",
     fires: "A ROWS_RANGE frame has a duration such as 10s, and the window orders by a SMALLINT or \
-            INT column. A BIGINT column can hold milliseconds and is left alone.",
+            INT column, or by a BIGINT column whose stored values look like seconds: they would be \
+            times of 1973 or later as seconds, and of January to March 1970 as milliseconds. Looks \
+            at the first 65536 stored rows.",
     reason: "Durations are counted in milliseconds, and integers are compared as plain numbers: \
              10s is 10000, whatever the unit of the column is.",
     fix: "Order by a TIMESTAMP column, or write the distance as a number in the unit of the column.",
@@ -27,16 +35,37 @@ fn check(facts: &Facts<'_>, findings: &mut Vec<Finding>) {
         let mut timed = ends.filter(|end| matches!(end.kind, BoundKind::PrecedingInterval(_)));
         let Some(end) = timed.next() else { continue };
         let sources = facts.sources(window);
-        let order = sources.first().and_then(|source| {
-            source.event_time.map(|column| &source.table.schema.columns[column])
-        });
-        let Some(column) = order else { continue };
-        if matches!(column.data_type, DataType::SmallInt | DataType::Int) {
-            let message = format!(
-                "the frame is in units of time, but the window orders by `{}`, which is {}",
-                column.name, column.data_type
-            );
-            findings.push(Finding { span: end.span, message, fix: None });
-        }
+        let found = sources.iter().find_map(|source| message(facts, source));
+        findings.extend(found.map(|message| Finding::new(end.span, message).about(window)));
     }
+}
+
+/// What is wrong with the order column of a source.
+fn message(facts: &Facts<'_>, source: &Source<'_>) -> Option<String> {
+    let position = source.event_time?;
+    let column = &source.table.schema.columns[position];
+    let what = match column.data_type {
+        DataType::SmallInt | DataType::Int => format!("which is {}", column.data_type),
+        DataType::BigInt if holds_seconds(facts, source, position) => {
+            "whose values look like seconds".to_owned()
+        }
+        _ => return None,
+    };
+    let name = &column.name;
+    Some(format!("the frame is in units of time, but the window orders by `{name}`, {what}"))
+}
+
+/// Whether all stored values of a column are small for milliseconds, and one is as large as the
+/// seconds of today.
+fn holds_seconds(facts: &Facts<'_>, source: &Source<'_>, column: usize) -> bool {
+    let Some(table) = facts.tables.by_id.get(&source.table.id) else { return false };
+    let snapshot = table.snapshot();
+    let stored = snapshot.scan().take(ROWS_READ_MAX);
+    let mut values = stored.filter_map(|stored| stored.row.get(column).as_i64());
+    let mut greatest = 0;
+    let are_small = values.all(|value| {
+        greatest = greatest.max(value);
+        (0..SECONDS_MAX).contains(&value)
+    });
+    are_small && greatest >= SECONDS_MIN
 }

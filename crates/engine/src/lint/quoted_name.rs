@@ -18,9 +18,8 @@ pub(super) const LINT: Lint = Lint {
 };
 
 fn check(facts: &Facts<'_>, findings: &mut Vec<Finding>) {
-    findings.extend(facts.query.written.quoted_names.iter().map(|quoted| Finding {
-        span: quoted.span,
-        message: format!("\"{}\" is a text, and also the name of a column", quoted.name),
-        fix: None,
+    findings.extend(facts.query.written.quoted_names.iter().map(|quoted| {
+        let message = format!("\"{}\" is a text, and also the name of a column", quoted.name);
+        Finding::new(quoted.span, message)
     }));
 }

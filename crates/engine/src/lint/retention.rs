@@ -58,7 +58,8 @@ fn find(
         )
     });
     let span = window.spec.frame.as_ref().map_or(window.spec.span, |frame| frame.span);
-    Some(Finding { span, message, fix })
+    let finding = Finding::new(span, message).about(window);
+    Some(Finding { fix, ..finding })
 }
 
 /// The declared indexes that decide which rows a window sees: all of them, since a row is seen

@@ -31,7 +31,7 @@ fn check(facts: &Facts<'_>, findings: &mut Vec<Finding>) {
         let Some(what) = counts_order(window) else { continue };
         let Some(order) = window.spec.order_by.first() else {
             let message = format!("{what} without ORDER BY depends on the order of arrival");
-            findings.push(Finding { span: window.spec.span, message, fix: None });
+            findings.push(Finding::new(window.spec.span, message).about(window));
             continue;
         };
         let sources = facts.sources(window);
@@ -43,7 +43,7 @@ fn check(facts: &Facts<'_>, findings: &mut Vec<Finding>) {
                  event time",
                 source.table.name
             );
-            findings.push(Finding { span: order.expr.span, message, fix: None });
+            findings.push(Finding::new(order.expr.span, message).about(window));
         }
     }
 }

@@ -10,7 +10,8 @@ pub(super) const LINT: Lint = Lint {
     name: "join-without-time",
     fires: "ON of a LAST JOIN does not compare the right side's order column with the left side, \
             and the right table changes: it holds several rows of one key, or it is empty and the \
-            join has an order. Looks at the first 65536 stored rows.",
+            join has an order. Looks at the first 65536 stored rows. Or ON requires that the right \
+            row is not earlier than the left one, as in `left.ts < right.ts`.",
     reason: "Batch mode joins each old row with what is newest today, which was not known at the \
              time of the row; request mode joins with what is newest at the request.",
     fix: "Add to ON that the right row is not later, as in `right.ts <= left.ts`.",
@@ -23,8 +24,14 @@ pub(super) const LINT: Lint = Lint {
 };
 
 fn check(facts: &Facts<'_>, findings: &mut Vec<Finding>) {
-    for join in facts.query.written.joins.iter().filter(|join| !join.is_bounded) {
-        findings.extend(find(facts, join));
+    for join in &facts.query.written.joins {
+        if join.is_later {
+            let message = "LAST JOIN takes rows that are not earlier than the left row";
+            let fix = "Turn the comparison in ON around: what is known at a row lies before it.";
+            findings.push(Finding::new(join.span, message).with_fix(fix));
+        } else if !join.is_bounded {
+            findings.extend(find(facts, join));
+        }
     }
 }
 
@@ -37,15 +44,23 @@ fn find(facts: &Facts<'_>, join: &WrittenJoin) -> Option<Finding> {
         Some(has_history) => has_history,
         None => join.order_by.is_some(),
     };
-    let (table, column) = (&right.table.name, right.event_time);
-    changes.then(|| Finding {
-        span: join.span,
-        message: format!("LAST JOIN with table `{table}`, which changes, ignores time"),
-        fix: column.map(|column| {
-            let column = &right.table.schema.columns[column].name;
-            format!(
-                "Add to ON that `{table}`.`{column}` is not later than the event time of the left row."
-            )
-        }),
-    })
+    if !changes {
+        return None;
+    }
+    let table = &right.table.name;
+    let message = format!("LAST JOIN with table `{table}`, which changes, ignores time");
+    let finding = Finding::new(join.span, message);
+    let Some(column) = right.event_time else { return Some(finding) };
+    let column = &right.table.schema.columns[column].name;
+    let name = join.name.as_ref().unwrap_or(table);
+    // A row of the left table is a row of the right one too, and would find itself.
+    let is_self_join =
+        facts.query.request_table.as_ref().is_some_and(|left| left.id == right.table.id);
+    let (order, note) = match is_self_join {
+        true => ("earlier than", "; at the same time it would find itself"),
+        false => ("not later than", ""),
+    };
+    Some(finding.with_fix(format!(
+        "Add to ON that `{name}`.`{column}` is {order} the event time of the left row{note}."
+    )))
 }

@@ -10,7 +10,7 @@ use super::{
     Accumulator, AggregateFunction, BoundAggregate, Feeding,
     signature::{TEXT, bound, expect, expect_count},
 };
-use crate::{Arguments, Compatibility, Nulls, ScalarImplementation, SignatureError, scalar};
+use crate::{Arguments, Compatibility, Nulls, ScalarImplementation, SignatureError, scalar, value_limit};
 
 /// The most bytes of all pieces under the reference's rules.
 const REFERENCE_BYTES_MAX: usize = 4096;
@@ -130,6 +130,9 @@ impl Accumulator for Pieces {
                     return Datum::Array(pieces.into_bump_slice());
                 }
                 pieces.push(*item);
+                if value_limit::list(pieces.len(), 0).is_none() {
+                    return Datum::Null;
+                }
             }
         }
         Datum::Array(pieces.into_bump_slice())

@@ -11,6 +11,7 @@ use super::{
 use crate::{
     Compatibility,
     cast::{common_type, common_type_strict},
+    value_limit::{self, LIST_ITEMS_MAX},
 };
 
 macro_rules! array {
@@ -230,13 +231,14 @@ fn split_array(arguments: &Arguments<'_>) -> Resolved {
         let mut pieces = ArenaVec::new_in(arena);
         if delimiter.is_empty() {
             let bounds = |(at, c): (usize, char)| Datum::String(&text[at..at + c.len_utf8()]);
-            pieces.extend(text.char_indices().map(bounds));
+            pieces.extend(text.char_indices().map(bounds).take(LIST_ITEMS_MAX + 1));
         } else {
-            pieces.extend(text.split(delimiter).map(|piece| match piece {
+            pieces.extend(text.split(delimiter).take(LIST_ITEMS_MAX + 1).map(|piece| match piece {
                 "" => Datum::Null,
                 piece => Datum::String(piece),
             }));
         }
+        value_limit::list(pieces.len(), 0)?;
         Some(Datum::Array(pieces.into_bump_slice()))
     }))
 }
@@ -258,6 +260,9 @@ fn array_join(arguments: &Arguments<'_>) -> Resolved {
     let form = ScalarImplementation::new(parameters, DataType::String, move |arguments, arena| {
         let Datum::Array(items) = arguments[0] else { return None };
         let delimiter = arguments[1].as_str().unwrap_or_default();
+        let texts: usize = items.iter().filter_map(Datum::as_str).map(str::len).sum();
+        let delimiters = delimiter.len() * items.len().saturating_sub(1);
+        value_limit::text(texts + delimiters)?;
         let mut joined = ArenaString::new_in(arena);
         let mut is_first = true;
         for (position, item) in items.iter().enumerate() {
@@ -289,9 +294,6 @@ fn contains(arguments: &Arguments<'_>, array: usize, value: usize) -> Resolved {
     });
     Ok(form.passing_nulls())
 }
-
-/// The most combinations that `array_combine` makes of one row.
-const COMBINATIONS_MAX: usize = 65_536;
 
 fn array_combine(arguments: &Arguments<'_>) -> Resolved {
     expect_count(arguments, 2, usize::MAX)?;
@@ -330,9 +332,10 @@ fn combine<'a>(separator: &str, parts: &[Datum<'a>], arena: &'a Arena) -> Option
             single => std::slice::from_ref(single),
         }
     }
-    let count = parts.iter().try_fold(1_usize, |count, part| {
-        count.checked_mul(items(part).len()).filter(|count| *count <= COMBINATIONS_MAX)
-    })?;
+    let counted = |count: usize, part| count.saturating_mul(items(part).len());
+    let count = parts.iter().fold(1_usize, counted);
+    value_limit::list(count, 0)?;
+    let mut bytes = 0;
     let mut combinations = ArenaVec::new_in(arena);
     'combination: for number in 0..count {
         let mut text = ArenaString::new_in(arena);
@@ -346,6 +349,8 @@ fn combine<'a>(separator: &str, parts: &[Datum<'a>], arena: &'a Arena) -> Option
             text.push_str(if position == 0 { "" } else { separator });
             text.push_str(item);
         }
+        bytes += text.len();
+        value_limit::list(count, bytes)?;
         combinations.push(Datum::String(text.into_bump_str()));
     }
     Some(Datum::Array(combinations.into_bump_slice()))

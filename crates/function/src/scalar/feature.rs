@@ -17,7 +17,7 @@ use super::{
     row_form,
     signature::{BOOL, INTEGER, INTEGER_OR_BOOL, NUMBER, NUMBER_OR_BOOL, PLAIN, expect, type_or},
 };
-use crate::{Compatibility, Settings, item_text::ItemPrinter};
+use crate::{Compatibility, Settings, item_text::ItemPrinter, value_limit};
 
 macro_rules! feature {
     ($name:literal, $signature:literal, $doc:literal, $examples:expr, $resolve:expr) => {
@@ -244,7 +244,9 @@ pub fn resolve_format(
                 Format::Libsvm => line.push_libsvm(feature, own),
             }
         }
-        Some(Datum::String(line.finish(format).into_bump_str()))
+        let line = line.finish(format);
+        value_limit::text(line.len())?;
+        Some(Datum::String(line.into_bump_str()))
     });
     Ok(ScalarImplementation { parameters, returns: DataType::String, nulls: Nulls::Passed, row })
 }

@@ -10,7 +10,10 @@ use super::{
     Arguments, Resolved, ScalarFunction, ScalarImplementation,
     signature::{Class, TEXT, TEXTS, constant_text, expect},
 };
-use crate::Compatibility;
+use crate::{
+    Compatibility,
+    value_limit::{self, LIST_ITEMS_MAX},
+};
 
 macro_rules! list {
     ($name:literal, $signature:literal, $doc:literal, $examples:expr, $resolve:expr) => {
@@ -179,9 +182,13 @@ fn split(arguments: &Arguments<'_>, part: Part) -> Resolved {
                     return ControlFlow::Break(());
                 }
                 pieces.push(Datum::String(piece));
+                if pieces.len() > LIST_ITEMS_MAX {
+                    return ControlFlow::Break(());
+                }
             }
             ControlFlow::Continue(())
         });
+        value_limit::list(pieces.len(), 0)?;
         Some(Datum::Array(pieces.into_bump_slice()))
     });
     Ok(form.passing_nulls())
@@ -193,6 +200,8 @@ fn join(arguments: &Arguments<'_>) -> Resolved {
     Ok(ScalarImplementation::new(parameters, DataType::String, |arguments, arena| {
         let Datum::Array(items) = arguments[0] else { return None };
         let delimiter = arguments[1].as_str()?;
+        let texts: usize = items.iter().filter_map(Datum::as_str).map(str::len).sum();
+        value_limit::text(texts + delimiter.len() * items.len().saturating_sub(1))?;
         let mut joined = ArenaString::new_in(arena);
         for (position, item) in items.iter().filter_map(Datum::as_str).enumerate() {
             joined.push_str(if position == 0 { "" } else { delimiter });

@@ -202,6 +202,11 @@ pub fn operator(name: &str) -> Option<&'static ScalarFunction> {
     operators().find(|operator| operator.name == name)
 }
 
+/// Whether a text is like a pattern, with `%` and `_` as LIKE has them and no escape.
+pub fn is_like(text: &str, pattern: &str) -> bool {
+    pattern::is_like(text, pattern)
+}
+
 /// Makes a row form of a closure that answers `None` for NULL.
 pub(crate) fn row_form<F>(compute: F) -> Arc<RowForm>
 where

@@ -163,6 +163,11 @@ fn step(
     }))
 }
 
+/// What LIKE without an escape says of a text and a pattern.
+pub(super) fn is_like(text: &str, pattern: &str) -> bool {
+    matches(text, pattern, None, Alphabet { by_bytes: false, case: Case::Matters })
+}
+
 /// Whether the whole text matches. Goes back to the last `%` only, so that the time is at most the
 /// product of the lengths.
 fn matches(text: &str, pattern: &str, escape: Option<u32>, alphabet: Alphabet) -> bool {

@@ -72,9 +72,6 @@ pub(super) const READABLE_DATE: Class = Class {
         matches!(data_type, DataType::Timestamp | DataType::Date | DataType::String)
     },
 };
-/// DATE.
-pub(super) const DATE: Class =
-    Class { name: "a DATE", accepts: |data_type| *data_type == DataType::Date };
 
 /// Checks the number of arguments.
 pub(super) fn expect_count(

@@ -10,7 +10,7 @@ use super::{
     Arguments, Resolved, ScalarFunction, ScalarImplementation,
     signature::{INTEGER, NUMBER, PLAIN, TEXT, expect, expect_between, expect_count, expect_type},
 };
-use crate::{Compatibility, cast::saturate_to_i64};
+use crate::{Compatibility, cast::saturate_to_i64, value_limit};
 
 macro_rules! text {
     ($name:literal, $aliases:expr, $signature:literal, $doc:literal, $examples:expr, $resolve:expr) => {
@@ -107,7 +107,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "lpad",
         &[],
         "lpad(text STRING, length INT[, fill STRING]) → STRING",
-        "The text with as much of `fill` (a blank by default), repeated, before it as makes it so many characters long; a longer text is cut at its end. Lengths below 1 give the empty text, above 2097152 NULL.",
+        "The text with as much of `fill` (a blank by default), repeated, before it as makes it so many characters long; a longer text is cut at its end. Lengths below 1 give the empty text.",
         &[("lpad('7', 3, '0')", "007"), ("lpad('abcd', 2)", "ab"), ("lpad('a', 4, 'xy')", "xyxa")],
         |arguments| pad(arguments, Side::Left)
     ),
@@ -115,7 +115,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "rpad",
         &[],
         "rpad(text STRING, length INT[, fill STRING]) → STRING",
-        "The text with as much of `fill` (a blank by default), repeated, after it as makes it so many characters long; a longer text is cut at its end. Lengths below 1 give the empty text, above 2097152 NULL.",
+        "The text with as much of `fill` (a blank by default), repeated, after it as makes it so many characters long; a longer text is cut at its end. Lengths below 1 give the empty text.",
         &[("rpad('7', 3, '0')", "700"), ("rpad('abcd', 2)", "ab"), ("rpad('a', 4, '')", "a")],
         |arguments| pad(arguments, Side::Right)
     ),
@@ -265,7 +265,8 @@ fn concat_ws(arguments: &Arguments<'_>) -> Resolved {
 
 fn join<'a>(texts: &[Datum<'a>], separator: &str, arena: &'a Arena) -> Option<Datum<'a>> {
     let size = texts.iter().filter_map(Datum::as_str).map(str::len).sum::<usize>()
-        + separator.len() * texts.len();
+        + separator.len() * texts.len().saturating_sub(1);
+    value_limit::text(size)?;
     let mut joined = ArenaString::with_capacity_in(size, arena);
     for (position, text) in texts.iter().enumerate() {
         joined.push_str(if position == 0 { "" } else { separator });
@@ -417,9 +418,6 @@ enum Side {
     Right,
 }
 
-/// The most characters that a text is filled up to.
-const PADDED_LENGTH_MAX: usize = 2_097_152;
-
 fn pad(arguments: &Arguments<'_>, side: Side) -> Resolved {
     expect_between(arguments, 2, &[TEXT, INTEGER, TEXT])?;
     let mut parameters = vec![DataType::String, DataType::BigInt];
@@ -431,13 +429,12 @@ fn pad(arguments: &Arguments<'_>, side: Side) -> Resolved {
             Some(fill) => fill.as_str()?,
             None => " ",
         };
-        if length > PADDED_LENGTH_MAX {
-            return None;
-        }
         if let Some((end, _)) = text.char_indices().nth(length) {
             return Some(Datum::String(&text[..end]));
         }
         let missing = length - text.chars().count();
+        let whole = fill.len().saturating_mul(missing / fill.chars().count().max(1));
+        value_limit::text(text.len().saturating_add(whole))?;
         let mut padded = ArenaString::with_capacity_in(text.len() + missing, arena);
         if side == Side::Right {
             padded.push_str(text);
@@ -535,6 +532,9 @@ fn replace(arguments: &Arguments<'_>) -> Resolved {
         if search.is_empty() || !text.contains(search) {
             return Some(Datum::String(text));
         }
+        let grown = replacement.len().saturating_sub(search.len());
+        let grown = grown.saturating_mul(text.matches(search).count());
+        value_limit::text(text.len().saturating_add(grown))?;
         let mut replaced = ArenaString::with_capacity_in(text.len(), arena);
         for (position, piece) in text.split(search).enumerate() {
             replaced.push_str(if position == 0 { "" } else { replacement });
@@ -570,6 +570,7 @@ fn hex(arguments: &Arguments<'_>) -> Resolved {
             DataType::String,
             move |arguments, arena| {
                 let text = arguments[0].as_str()?;
+                value_limit::text(text.len() * if unpadded { 8 } else { 2 })?;
                 let mut digits = ArenaString::with_capacity_in(text.len() * 2, arena);
                 for byte in text.bytes() {
                     match (unpadded, byte) {

@@ -11,12 +11,12 @@ use lockstep_row::{
 use super::{
     Arguments, Resolved, ScalarFunction, ScalarImplementation, SignatureError,
     signature::{
-        DATE, DATE_OR_TIMESTAMP, DAY, INSTANT, INTEGER, READABLE_DATE, TEXT, constant_text, expect,
+        DATE_OR_TIMESTAMP, DAY, INSTANT, INTEGER, READABLE_DATE, TEXT, constant_text, expect,
         type_or,
     },
     time_format::Moment,
 };
-use crate::{Compatibility, zone::Zone};
+use crate::{Compatibility, cast::parse_date, value_limit, zone::Zone};
 
 macro_rules! time {
     ($name:literal, $aliases:expr, $signature:literal, $doc:literal, $examples:expr, $resolve:expr) => {
@@ -146,11 +146,12 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     time!(
         "add_months",
         &[],
-        "add_months(date DATE, months INT) → DATE",
-        "The day so many months later; past the month's end it is the last day.",
+        "add_months(date, months INT) → DATE",
+        "The day so many months later; past the month's end it is the last day. A text is read as CAST reads it, and a constant one has to be a date.",
         &[
             ("add_months(date('2020-01-31'), 1)", "2020-02-29"),
-            ("add_months(date('2020-03-31'), -1)", "2020-02-29")
+            ("add_months(date('2020-03-31'), -1)", "2020-02-29"),
+            ("add_months('2020-01-31', 1)", "2020-02-29")
         ],
         add_months
     ),
@@ -295,7 +296,13 @@ fn unix_timestamp(arguments: &Arguments<'_>) -> Resolved {
 }
 
 fn add_months(arguments: &Arguments<'_>) -> Resolved {
-    expect(arguments, &[DATE, INTEGER])?;
+    expect(arguments, &[READABLE_DATE, INTEGER])?;
+    if let Some(text) = constant_text(arguments, 0)
+        && parse_date(text, arguments.settings).is_none()
+    {
+        let expected = "a date such as '2024-01-31'".to_owned();
+        return Err(SignatureError::Constant { position: 1, expected });
+    }
     let parameters = vec![DataType::Date, DataType::BigInt];
     Ok(ScalarImplementation::new(parameters, DataType::Date, |arguments, _| {
         let days = calendar::add_months(arguments[0].as_i64()?, arguments[1].as_i64()?)?;
@@ -321,6 +328,7 @@ fn date_format(arguments: &Arguments<'_>) -> Resolved {
         let mut text = ArenaString::with_capacity_in(32, arena);
         let moment = Moment { days, time, utc_ms, offset_minutes, zone: name };
         moment.write(arguments[1].as_str()?, &mut text).ok()?;
+        value_limit::text(text.len())?;
         Some(Datum::String(text.into_bump_str()))
     }))
 }

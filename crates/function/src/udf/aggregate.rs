@@ -258,7 +258,9 @@ impl DataFusionAccumulator for GroupAccumulator {
             accumulator.add(arguments);
             arena.reset();
         }
-        scalar_value(&self.udf.bound.returns, accumulator.value(&arena))
+        let value = scalar_value(&self.udf.bound.returns, accumulator.value(&arena))?;
+        super::scalar::check_limits()?;
+        Ok(value)
     }
 
     fn size(&self) -> usize {

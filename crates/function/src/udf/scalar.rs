@@ -10,7 +10,7 @@ use arrow::{
     datatypes::DataType as ArrowType,
 };
 use datafusion::{
-    common::{Result, ScalarValue, exec_err},
+    common::{DataFusionError, Result, ScalarValue, exec_err},
     logical_expr::{
         ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
         expr::ScalarFunction,
@@ -21,10 +21,13 @@ use lockstep_row::{
     arrow::{ColumnBuilder, ColumnReader, arrow_type},
 };
 
-use crate::{Nulls, ScalarImplementation, Settings};
+use crate::{Nulls, ScalarImplementation, Settings, value_limit};
 
 /// Rows computed before the scratch memory is used anew.
 const CHUNK_ROWS: usize = 1024;
+
+/// Bytes of scratch memory that end a chunk before that.
+const CHUNK_BYTES: usize = 32 << 20;
 
 /// A resolved function. Two are equal when they have the same name, parameters, result, constants
 /// and settings; then they compute the same.
@@ -113,25 +116,33 @@ impl ScalarUdf {
             .collect();
         let mut arena = Arena::new();
         let mut start = 0;
-        while start < rows {
+        while start < rows && !value_limit::is_exceeded() {
             let end = rows.min(start + CHUNK_ROWS);
             let mut values = constants.clone();
-            for row in start..end {
+            while start < end {
                 for (position, reader) in &columns {
-                    values[*position] = reader.get(row, &arena);
+                    values[*position] = reader.get(start, &arena);
                 }
                 if *nulls == Nulls::Propagate && values.iter().any(Datum::is_null) {
                     output.push_null();
                 } else {
                     output.push(row_form(&values, &arena));
                 }
+                start += 1;
+                if arena.allocated_bytes() - arena.chunk_capacity() > CHUNK_BYTES {
+                    break;
+                }
             }
             drop(values);
             arena.reset();
-            start = end;
         }
         output.finish()
     }
+}
+
+/// Fails when a value was too long.
+pub(super) fn check_limits() -> Result<()> {
+    value_limit::check().map_err(|error| DataFusionError::External(Box::new(error)))
 }
 
 /// Where an argument's values come from.
@@ -190,8 +201,11 @@ impl ScalarUDFImpl for ScalarUdf {
             .collect();
         if all_constant {
             let value = self.compute(&inputs, 1);
+            check_limits()?;
             return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&value, 0)?));
         }
-        Ok(ColumnarValue::Array(self.compute(&inputs, args.number_rows)))
+        let values = self.compute(&inputs, args.number_rows);
+        check_limits()?;
+        Ok(ColumnarValue::Array(values))
     }
 }

@@ -28,6 +28,7 @@ use datafusion::{
     },
 };
 use hashbrown::HashMap;
+use lockstep_function::value_limit;
 
 use super::{
     columns::Columns,
@@ -35,6 +36,7 @@ use super::{
     slide::{Call, Slid, SlideOptions, slide},
 };
 use crate::{
+    error::into_datafusion,
     lower::GroupShape,
     operator::{
         OperatorOptions, array_bytes, compute, computed_stream, read_all, single_partition,
@@ -175,6 +177,7 @@ fn run(
     let (done, total) = (AtomicU64::new(0), u64::try_from(pieces.len()).unwrap_or(u64::MAX));
     let slid = parallel::run(threads, pieces.len(), |at| {
         let slid = work.slide(&pieces[at]);
+        value_limit::check().map_err(into_datafusion)?;
         spec.options.check()?;
         memory.try_grow(slid.columns.iter().map(|column| array_bytes(column.as_ref())).sum())?;
         // Relaxed: a number to look at.

@@ -1,0 +1,114 @@
+//! The longest text and list that a function makes.
+//!
+//! A row form gives a value and has no way to fail, so one that would exceed a limit says so for its
+//! thread and gives NULL. Whoever runs row forms asks afterwards, with [`check`], and fails the
+//! statement or the request: [`crate::udf`] for DataFusion, `online` for each answer, `offline` for
+//! each window. What is stored or comes from outside may be longer; only what a function makes is
+//! limited, since that can be multiplied without end.
+//!
+//! *Cost*: one read of a thread's variable for each batch or request.
+
+use std::cell::Cell;
+
+use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
+
+/// The most bytes of a text that a function makes.
+pub const TEXT_BYTES_MAX: usize = 2 << 20;
+
+/// The most items of a list that a function makes.
+pub const LIST_ITEMS_MAX: usize = 1 << 17;
+
+/// The most bytes of all texts together that a function makes for one list.
+pub const LIST_BYTES_MAX: usize = 16 << 20;
+
+thread_local! {
+    static IS_EXCEEDED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether a text of so many bytes may be made; `None` notes that it may not.
+pub(crate) fn text(bytes: usize) -> Option<()> {
+    within(bytes <= TEXT_BYTES_MAX)
+}
+
+/// Whether a list may be made of so many items, with so many bytes of new texts.
+pub(crate) fn list(items: usize, bytes: usize) -> Option<()> {
+    within(items <= LIST_ITEMS_MAX && bytes <= LIST_BYTES_MAX)
+}
+
+fn within(is_within: bool) -> Option<()> {
+    if !is_within {
+        IS_EXCEEDED.set(true);
+    }
+    is_within.then_some(())
+}
+
+/// Whether this thread exceeded a limit since the last [`check`].
+pub(crate) fn is_exceeded() -> bool {
+    IS_EXCEEDED.get()
+}
+
+/// Fails when this thread exceeded a limit since the last call.
+#[inline]
+pub fn check() -> Result<()> {
+    if IS_EXCEEDED.get() { exceeded() } else { Ok(()) }
+}
+
+#[cold]
+fn exceeded() -> Result<()> {
+    IS_EXCEEDED.set(false);
+    Diagnostic::new(code::VALUE_TOO_LARGE, "a function would make a value that is too long")
+        .with_kind(Kind::FixData)
+        .with_detail(format!(
+            "A text has at most {TEXT_BYTES_MAX} bytes and a list {LIST_ITEMS_MAX} items."
+        ))
+        .with_hint("Cut the arguments, for example with substring.")
+        .err()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LIST_ITEMS_MAX, TEXT_BYTES_MAX, check};
+    use crate::{Settings, testing::evaluate};
+
+    #[track_caller]
+    fn is_refused(sql: &str) {
+        evaluate(sql, Settings::default()).unwrap_or_else(|error| panic!("{sql}: {error}"));
+        assert_eq!(check().map_err(|error| error.code), Err("54000"), "{sql}");
+        assert_eq!(check(), Ok(()), "{sql}: an error is told once");
+    }
+
+    #[track_caller]
+    fn is_made(sql: &str) {
+        evaluate(sql, Settings::default()).unwrap_or_else(|error| panic!("{sql}: {error}"));
+        assert_eq!(check(), Ok(()), "{sql}");
+    }
+
+    #[test]
+    fn what_is_too_long_is_refused_and_what_is_not_is_made() {
+        let full = format!("rpad('', {TEXT_BYTES_MAX}, 'a,')");
+        is_made(&full);
+        is_made(&format!("split(rpad('', {LIST_ITEMS_MAX}, 'a,'), ',')"));
+        for sql in [
+            format!("rpad('', {}, 'a')", TEXT_BYTES_MAX + 1),
+            format!("lpad('', {TEXT_BYTES_MAX}, 'é')"),
+            "lpad('', 9223372036854775807, 'a')".to_owned(),
+            format!("concat({full}, 'a')"),
+            format!("{full} || 'a'"),
+            format!("concat_ws({full}, 'a', 'b', 'c')"),
+            format!("replace({full}, 'a', 'aaaa')"),
+            "replace(rpad('', 30000, 'a'), 'a', rpad('', 30000, 'a'))".to_owned(),
+            format!("hex({full})"),
+            format!("split({full}, ',')"),
+            format!("split_array({full}, ',')"),
+            format!("split_array({full}, '')"),
+            format!("split_by_key({full}, ',', 'a')"),
+            format!("array_join([{full}, 'b'], {full})"),
+            format!("`join`(split('a,b,c', ','), {full})"),
+            format!("array_combine({full}, [1, 2, 3], [4, 5, 6])"),
+            format!("date_format(date('2020-01-01'), {full} || '%A')"),
+            format!("csv(continuous(1), discrete(1), continuous(2)) || {full}"),
+        ] {
+            is_refused(&sql);
+        }
+    }
+}
