@@ -10,7 +10,10 @@ mod lane;
 mod source;
 mod window;
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use datafusion::{
     common::DFSchema,
@@ -248,7 +251,8 @@ impl<'c> Compiler<'c> {
     }
 
     /// Adds the steps that fill slots with expressions over the columns of `schema`: one in machine
-    /// code for all that have a machine form, then one for each of the others.
+    /// code for those that have a machine form (several where they are many), then one for each of
+    /// the others.
     fn compute(
         &mut self,
         exprs: Vec<(usize, &Expr, BoundExpr)>,
@@ -257,28 +261,41 @@ impl<'c> Compiler<'c> {
     ) {
         let lowered: Vec<Option<Node>> =
             exprs.iter().map(|(_, expr, _)| self.machine_form(expr, schema)).collect();
-        let mut slots = Vec::new();
-        let mut names = Vec::new();
-        for ((slot, expr, _), _) in exprs.iter().zip(&lowered).filter(|(_, node)| node.is_some()) {
-            slots.push(*slot);
-            names.push(expr.to_string());
+        let mut computed = HashSet::new();
+        let mut together = Together::default();
+        for ((slot, expr, _), node) in exprs.iter().zip(lowered) {
+            let Some(node) = node else { continue };
+            if together.operations + node.size() > OPERATIONS_MAX {
+                computed.extend(self.compute_together(std::mem::take(&mut together), draft));
+            }
+            together.operations += node.size();
+            together.nodes.push(node);
+            together.slots.push(*slot);
+            together.names.push(expr.to_string());
         }
-        let nodes = lowered.iter().flatten().cloned().collect();
-        let together = (!slots.is_empty())
-            .then(|| Computation::compile(nodes, slots.into(), &draft.layout))
-            .flatten();
-        let is_together = together.is_some();
-        if let Some(computation) = together {
-            let line = self.parts.explain.open();
-            let names = names.join(", ");
-            self.parts.explain.close(line, format!("computes in machine code: {names}"));
-            draft.steps.push(Step::ComputeAll(computation));
-        }
-        for ((slot, _, expr), node) in exprs.into_iter().zip(lowered) {
-            if !is_together || node.is_none() {
+        computed.extend(self.compute_together(together, draft));
+        for (slot, _, expr) in exprs {
+            if !computed.contains(&slot) {
                 draft.steps.push(Step::Compute { slot, expr });
             }
         }
+    }
+
+    /// Adds a step in machine code and gives the slots that it fills.
+    fn compute_together(&mut self, together: Together, draft: &mut Draft) -> Vec<usize> {
+        let Together { nodes, slots, names, .. } = together;
+        if nodes.is_empty() {
+            return Vec::new();
+        }
+        let layout = &draft.layout;
+        let Some(computation) = Computation::compile(nodes, slots.clone().into(), layout) else {
+            return Vec::new();
+        };
+        let line = self.parts.explain.open();
+        let names = names.join(", ");
+        self.parts.explain.close(line, format!("computes in machine code: {names}"));
+        draft.steps.push(Step::ComputeAll(computation));
+        slots
     }
 
     /// The machine form of an expression that has one, and reads something.
@@ -286,7 +303,8 @@ impl<'c> Compiler<'c> {
         if !self.options.machine_code {
             return None;
         }
-        machine::lower(expr, schema).filter(Node::reads_columns)
+        let is_worth_it = |node: &Node| node.reads_columns() && node.size() <= OPERATIONS_MAX;
+        machine::lower(expr, schema).filter(is_worth_it)
     }
 
     fn limit(
@@ -303,6 +321,18 @@ impl<'c> Compiler<'c> {
         draft.stop_unless(role != Role::Request || admits);
         Ok(())
     }
+}
+
+/// The most operations of one piece of machine code: the time to make it grows faster than they do.
+const OPERATIONS_MAX: usize = 2_000;
+
+/// Expressions that one piece of machine code computes.
+#[derive(Default)]
+struct Together {
+    nodes: Vec<Node>,
+    slots: Vec<usize>,
+    names: Vec<String>,
+    operations: usize,
 }
 
 impl Draft {

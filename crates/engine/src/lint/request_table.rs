@@ -56,7 +56,9 @@ fn repeated(facts: &Facts<'_>, table: &CatalogTable, join: &WrittenJoin) -> Opti
         return None;
     }
     let name = &table.name;
-    let message = format!("LAST JOIN with the request table `{name}`, which has several rows of a key");
-    let fix = "Join by a key that each row has for itself, or add to ON that the right row is earlier.";
+    let message =
+        format!("LAST JOIN with the request table `{name}`, which has several rows of a key");
+    let fix =
+        "Join by a key that each row has for itself, or add to ON that the right row is earlier.";
     Some(Finding::new(join.span, message).with_fix(fix))
 }

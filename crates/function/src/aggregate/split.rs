@@ -10,7 +10,9 @@ use super::{
     Accumulator, AggregateFunction, BoundAggregate, Feeding,
     signature::{TEXT, bound, expect, expect_count},
 };
-use crate::{Arguments, Compatibility, Nulls, ScalarImplementation, SignatureError, scalar, value_limit};
+use crate::{
+    Arguments, Compatibility, Nulls, ScalarImplementation, SignatureError, scalar, value_limit,
+};
 
 /// The most bytes of all pieces under the reference's rules.
 const REFERENCE_BYTES_MAX: usize = 4096;

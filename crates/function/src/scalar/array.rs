@@ -233,10 +233,12 @@ fn split_array(arguments: &Arguments<'_>) -> Resolved {
             let bounds = |(at, c): (usize, char)| Datum::String(&text[at..at + c.len_utf8()]);
             pieces.extend(text.char_indices().map(bounds).take(LIST_ITEMS_MAX + 1));
         } else {
-            pieces.extend(text.split(delimiter).take(LIST_ITEMS_MAX + 1).map(|piece| match piece {
-                "" => Datum::Null,
-                piece => Datum::String(piece),
-            }));
+            pieces.extend(text.split(delimiter).take(LIST_ITEMS_MAX + 1).map(
+                |piece| match piece {
+                    "" => Datum::Null,
+                    piece => Datum::String(piece),
+                },
+            ));
         }
         value_limit::list(pieces.len(), 0)?;
         Some(Datum::Array(pieces.into_bump_slice()))

@@ -4,6 +4,7 @@
 use datafusion::{common::DFSchema, logical_expr::Expr};
 use lockstep_row::{FixedColumn, IncludedColumn, Projection, RowCodec};
 
+use super::OPERATIONS_MAX;
 use crate::{
     frame::Place,
     lane::{Class, Input, Lane, RecordInput},
@@ -107,7 +108,7 @@ impl Wish<'_> {
     }
 
     fn lower(self, expr: &Expr) -> Option<Node> {
-        machine::lower(expr, self.schema)
+        machine::lower(expr, self.schema).filter(|node| node.size() <= OPERATIONS_MAX)
     }
 
     fn compile(

@@ -121,6 +121,22 @@ impl Node {
         !columns.is_empty()
     }
 
+    /// The number of operations.
+    pub(crate) fn size(&self) -> usize {
+        let sum = |parts: &[Self]| parts.iter().map(Self::size).sum::<usize>();
+        1 + match self {
+            Self::Column(..) | Self::Constant(..) => 0,
+            Self::And(sides) | Self::Or(sides) | Self::Compare(_, sides) => sum(&sides[..]),
+            Self::Arithmetic(_, _, sides) => sum(&sides[..]),
+            Self::Select(_, parts) => sum(&parts[..]),
+            Self::Coalesce(_, parts) => sum(parts),
+            Self::Not(operand)
+            | Self::IsNull(operand)
+            | Self::Negate(_, operand)
+            | Self::Cast(_, operand) => operand.size(),
+        }
+    }
+
     /// Columns that are read, each once, in the order in which they are met.
     pub(crate) fn columns(&self, found: &mut Vec<(usize, Kind)>) {
         match self {
