@@ -167,7 +167,7 @@ fn windows_that_extend_each_other_have_a_limit() {
 fn long_chains_of_joins_and_unions_are_answered() {
     on_a_thread(|| {
         let joins: String =
-            (0..60).map(|at| format!(" LAST JOIN t AS t{at} ON t.k = t{at}.k")).collect();
+            (0..120).map(|at| format!(" LAST JOIN t AS t{at} ON t.k = t{at}.k")).collect();
         check(&format!("SELECT t.v FROM t{joins}"), true);
         let union = vec!["SELECT v FROM t"; 60];
         check(&union.join(" UNION ALL "), true);
@@ -180,9 +180,11 @@ fn long_chains_of_joins_and_unions_are_answered() {
 fn long_conditions_are_answered() {
     on_a_thread(|| {
         for operator in ["AND", "OR"] {
-            let terms: Vec<String> = (0..2_000).map(|at| format!("v != {at}")).collect();
+            let terms: Vec<String> = (0..16_384).map(|at| format!("v != {at}")).collect();
             check(&format!("SELECT v FROM t WHERE {}", terms.join(&format!(" {operator} "))), true);
         }
+        let terms: Vec<String> = (0..4_000).map(|at| format!("v != {at}")).collect();
+        check(&format!("SELECT {} AS x FROM t", terms.join(" AND ")), true);
         let items: Vec<String> = (0..5_000).map(|at| at.to_string()).collect();
         check(&format!("SELECT v FROM t WHERE v IN ({})", items.join(", ")), true);
         check(

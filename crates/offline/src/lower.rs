@@ -258,6 +258,9 @@ impl UserDefinedLogicalNodeCore for BatchWindow {
     fn with_exprs_and_inputs(&self, exprs: Vec<Expr>, inputs: Vec<LogicalPlan>) -> Result<Self> {
         let mut inputs = inputs.into_iter();
         let input = inputs.next().expect("a window has its main input first");
+        if Arc::ptr_eq(input.schema(), self.input.schema()) {
+            return Ok(Self { input, unions: inputs.collect(), exprs, ..self.clone() });
+        }
         let mut fields = self.naming.rename(input.schema())?;
         fields.extend(self.calls.iter().cloned());
         Ok(Self {
@@ -347,6 +350,12 @@ impl UserDefinedLogicalNodeCore for BatchLastJoin {
 
     fn with_exprs_and_inputs(&self, exprs: Vec<Expr>, inputs: Vec<LogicalPlan>) -> Result<Self> {
         let join = UserDefinedLogicalNodeCore::with_exprs_and_inputs(&self.join, exprs, inputs)?;
+        let is_same = Arc::ptr_eq(join.left.schema(), self.join.left.schema())
+            && Arc::ptr_eq(join.right.schema(), self.join.right.schema());
+        if is_same {
+            // Most rules change no columns, and a chain of joins has many.
+            return Ok(Self { join, ..self.clone() });
+        }
         let mut fields = self.left.rename(join.left.schema())?;
         fields.extend(self.right.rename(join.right.schema())?);
         Ok(Self { join, schema: schema_of(fields)?, ..self.clone() })
