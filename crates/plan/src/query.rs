@@ -159,6 +159,7 @@ impl Binder<'_> {
         for source in sources {
             let columns = source.scope.columns.into_iter();
             let items = columns.map(|c| (c.name, Expr::Column(c.column), c.data_type)).collect();
+            let items = if all { items } else { self.comparable(items, Span::default())? };
             let projected = self.project_as(source.plan, items, &relation)?;
             plans.push(Arc::new(projected.plan));
             scope.get_or_insert(projected.scope);

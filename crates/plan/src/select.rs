@@ -10,11 +10,13 @@ use datafusion::{
     logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, SortExpr},
 };
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
+use lockstep_function::Compatibility;
 use lockstep_row::DataType;
 use lockstep_sql::ast::{self, ExprKind, Literal, Select, SelectItem};
 
 use crate::{
     binder::{Binder, Relation, planning},
+    call,
     expression::{Aggregates, Bound, ExprBinder},
     from::From,
     group::{GroupCalls, has_group_aggregate},
@@ -62,6 +64,7 @@ impl Binder<'_> {
         let mut calls = WindowCalls::new(self, &select.windows, &from)?;
         let items = self.items(&select.items, &from.scope, &mut calls)?;
         let sort = self.sort_keys(order_by, &items, &from.scope, &mut calls)?;
+        let items = if select.distinct { self.comparable(items, select.span)? } else { items };
         let plan = calls.place(from, filter)?;
         Ok(self.project(sorted(plan, sort)?, items, "select")?.qualified_like(&scope))
     }
@@ -114,7 +117,24 @@ impl Binder<'_> {
                 Ok(SortExpr { expr, ..key })
             })
             .collect::<Result<Vec<_>>>()?;
+        let items = if select.distinct { self.comparable(items, select.span)? } else { items };
         self.project(sorted(plan, sort)?, items, "select")
+    }
+
+    /// The items as DISTINCT compares them: the two zeros of a float are one, and so are all NaNs.
+    pub(crate) fn comparable(&self, items: Items, span: Span) -> Result<Items> {
+        if self.settings.compatibility == Compatibility::OpenMldb {
+            return Ok(items);
+        }
+        let compared = items.into_iter().map(|(name, expr, data_type)| {
+            if !data_type.is_float() {
+                return Ok((name, expr, data_type));
+            }
+            let item = vec![Bound { expr, data_type, span }];
+            let key = call::operator("op_group_key", item, self.settings, span)?;
+            Ok((name, key.expr, key.data_type))
+        });
+        compared.collect()
     }
 
     /// A GROUP BY item: an expression, an alias of the select list, or its position.

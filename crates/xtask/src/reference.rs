@@ -131,7 +131,8 @@ fn functions() -> String {
          <!-- Written by `cargo xtask reference` from the declarations in crates/function. -->\n\n\
          Every example here is a test; those of aggregates run in batch mode and in request mode.\n\
          Where `SET compatibility = 'openmldb'` changes a result, [compatibility](../compatibility.md) says so.\n\
-         A function gives NULL for a NULL argument unless its text says otherwise.\n\n",
+         A function gives NULL for a NULL argument unless its text says otherwise.\n\
+        A text that a function makes has at most 2 MiB and a list 131,072 items; beyond that the statement or the request fails with the error `54000`.\n\n",
     );
     let categories = categories(&entries);
     for (category, is_aggregate) in &categories {

@@ -60,7 +60,7 @@ pub(super) static OPERATORS: &[ScalarFunction] = &[
     ),
     operator!(
         "op_group_key",
-        "op_group_key(a FLOAT or DOUBLE) → the type of `a`",
+        "GROUP BY a → the type of `a`",
         "What GROUP BY compares for a float: the two zeros are one, and so are all NaNs.",
         &[("op_group_key(-0.0)", "0"), ("op_group_key(1.5)", "1.5")],
         group_key
