@@ -12,6 +12,7 @@ mod clock;
 mod future_frame;
 mod integer_time;
 mod quoted_name;
+mod repeated_key;
 mod request_table;
 mod retention;
 mod ties;
@@ -63,6 +64,7 @@ pub const LINTS: &[Lint] = &[
     clock::LINT,
     quoted_name::LINT,
     request_table::LINT,
+    repeated_key::LINT,
 ];
 
 /// What a query is looked at for.
@@ -81,7 +83,7 @@ struct Finding {
     message: String,
     /// What to do, where that can be said closer than the lint's own fix does.
     fix: Option<String>,
-    /// The name of the window that it is about.
+    /// The window that it is about, as a warning names it.
     window: Option<String>,
 }
 
@@ -97,14 +99,15 @@ impl Finding {
 
     /// Says which window it is about.
     fn about(self, window: &WrittenWindow) -> Self {
-        Self { window: window.name.as_ref().map(|name| name.text.clone()), ..self }
+        let name = window.name.as_ref().map_or("OVER (…)", |name| &name.text);
+        Self { window: Some(name.to_owned()), ..self }
     }
 }
 
 /// What the same finding in several places is told as: once, at the first of them.
 struct Merged {
     first: Finding,
-    /// The windows that it is about, where they have names.
+    /// The windows that it is about.
     windows: Vec<String>,
 }
 
@@ -146,18 +149,21 @@ pub(crate) fn check(query: &BoundQuery, tables: &Tables, purpose: Purpose) -> Ve
     warnings
 }
 
-/// Puts findings together that say the same.
+/// Puts findings together that say the same of several windows.
 fn merged(findings: Vec<Finding>) -> Vec<Merged> {
     let mut merged: Vec<Merged> = Vec::new();
     let mut positions: HashMap<(String, Option<String>), usize> = HashMap::new();
-    for mut finding in findings {
-        let window = finding.window.take();
+    for finding in findings {
+        let Some(window) = finding.window.clone() else {
+            merged.push(Merged { first: finding, windows: Vec::new() });
+            continue;
+        };
         let told = (finding.message.clone(), finding.fix.clone());
         let position = *positions.entry(told).or_insert(merged.len());
         if position == merged.len() {
             merged.push(Merged { first: finding, windows: Vec::new() });
         }
-        merged[position].windows.extend(window);
+        merged[position].windows.push(window);
     }
     merged
 }

@@ -1,17 +1,14 @@
 //! The rows of the request table decide what a request sees, and they are not what batch mode saw.
 
-use datafusion::logical_expr::Expr;
-use lockstep_plan::{CatalogTable, WrittenJoin, lineage};
+use lockstep_plan::{CatalogTable, lineage};
 
-use super::{Alike, Facts, Finding, Lint, source};
+use super::{Facts, Finding, Lint};
 
 pub(super) const LINT: Lint = Lint {
     code: "01L09",
-    name: "request-table",
+    name: "empty-request-table",
     fires: "A query that serves requests looks at the stored rows of its request table, in a window \
-            or on the right side of a LAST JOIN, and the table is empty. Or a LAST JOIN looks up \
-            rows of the request table by a key, without regard to time, and the table holds several \
-            rows of one key. Looks at the first 65536 stored rows.",
+            or on the right side of a LAST JOIN, and the table is empty.",
     reason: "A request sees the rows that are stored when it comes, with its own as the latest of \
              them; batch mode sees the rows of the training set.",
     fix: "Store the history in the request table before requests come.",
@@ -27,10 +24,7 @@ fn check(facts: &Facts<'_>, findings: &mut Vec<Finding>) {
     let Some(stored) = facts.tables.by_id.get(&table.id) else { return };
     if stored.snapshot().scan().next().is_none() {
         findings.extend(empty(facts, table));
-        return;
     }
-    let joins = facts.query.written.joins.iter().filter(|join| !join.is_bounded && !join.is_later);
-    findings.extend(joins.filter_map(|join| repeated(facts, table, join)));
 }
 
 /// The first place that looks at the rows of the request table, which has none.
@@ -45,20 +39,4 @@ fn empty(facts: &Facts<'_>, table: &CatalogTable) -> Option<Finding> {
     let span = window.or_else(join)?;
     let message = format!("table `{}` is empty, so a request sees no row but its own", table.name);
     Some(Finding::new(span, message))
-}
-
-/// A join that finds another row of the request table in batch mode than in a request.
-fn repeated(facts: &Facts<'_>, table: &CatalogTable, join: &WrittenJoin) -> Option<Finding> {
-    let at = |expr: &Expr| lineage::column(expr, join.right.schema());
-    let keys = join.keys.iter().map(at).collect::<Option<Vec<_>>>()?;
-    let right = source(&join.right, &keys, None)?;
-    if right.table.id != table.id || facts.has_pair(&right, Alike::SameKey) != Some(true) {
-        return None;
-    }
-    let name = &table.name;
-    let message =
-        format!("LAST JOIN with the request table `{name}`, which has several rows of a key");
-    let fix =
-        "Join by a key that each row has for itself, or add to ON that the right row is earlier.";
-    Some(Finding::new(join.span, message).with_fix(fix))
 }

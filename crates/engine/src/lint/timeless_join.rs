@@ -47,15 +47,19 @@ fn find(facts: &Facts<'_>, join: &WrittenJoin) -> Option<Finding> {
     if !changes {
         return None;
     }
+    // A row of the left table is a row of the right one too, and would find itself.
+    let is_self_join =
+        facts.query.request_table.as_ref().is_some_and(|left| left.id == right.table.id);
+    if is_self_join && join.order_by.is_none() {
+        // There is a lint of its own for it.
+        return None;
+    }
     let table = &right.table.name;
     let message = format!("LAST JOIN with table `{table}`, which changes, ignores time");
     let finding = Finding::new(join.span, message);
     let Some(column) = right.event_time else { return Some(finding) };
     let column = &right.table.schema.columns[column].name;
     let name = join.name.as_ref().unwrap_or(table);
-    // A row of the left table is a row of the right one too, and would find itself.
-    let is_self_join =
-        facts.query.request_table.as_ref().is_some_and(|left| left.id == right.table.id);
     let (order, note) = match is_self_join {
         true => ("earlier than", "; at the same time it would find itself"),
         false => ("not later than", ""),

@@ -1,0 +1,41 @@
+//! A LAST JOIN of the request table with itself finds another row in batch mode than in a request.
+
+use datafusion::logical_expr::Expr;
+use lockstep_plan::{CatalogTable, WrittenJoin, lineage};
+
+use super::{Alike, Facts, Finding, Lint, source};
+
+pub(super) const LINT: Lint = Lint {
+    code: "01L10",
+    name: "repeated-key-of-the-request-table",
+    fires: "The right side of a LAST JOIN without ORDER BY reads the request table, by a key of \
+            which the table holds several rows. Looks at the first 65536 stored rows.",
+    reason: "Batch mode joins each row with the one of its key that arrived last; a request is \
+             itself the one that arrived last.",
+    fix: "Join by a key that each row has for itself, or add ORDER BY and compare the times of both \
+          sides in ON.",
+    example: "CREATE TABLE t (id STRING, v INT);\n\
+              INSERT INTO t VALUES ('a', 1), ('a', 2);\n\
+              EXPLAIN SELECT t.id, u.v FROM t LAST JOIN t AS u ON t.id = u.id;",
+    serving_only: false,
+    check,
+};
+
+fn check(facts: &Facts<'_>, findings: &mut Vec<Finding>) {
+    let Some(table) = &facts.query.request_table else { return };
+    let joins = facts.query.written.joins.iter().filter(|join| join.order_by.is_none());
+    findings.extend(joins.filter_map(|join| repeated(facts, table, join)));
+}
+
+fn repeated(facts: &Facts<'_>, table: &CatalogTable, join: &WrittenJoin) -> Option<Finding> {
+    let at = |expr: &Expr| lineage::column(expr, join.right.schema());
+    let keys = join.keys.iter().map(at).collect::<Option<Vec<_>>>()?;
+    let right = source(&join.right, &keys, None)?;
+    if right.table.id != table.id || facts.has_pair(&right, Alike::SameKey) != Some(true) {
+        return None;
+    }
+    let name = &table.name;
+    let message =
+        format!("LAST JOIN with the request table `{name}`, which has several rows of a key");
+    Some(Finding::new(join.span, message))
+}
