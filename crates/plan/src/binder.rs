@@ -120,6 +120,7 @@ impl<'a> Binder<'a> {
         items: Vec<(String, Expr, DataType)>,
         relation: &str,
     ) -> Result<Relation> {
+        self.size.add_operators(1, Span::default())?;
         self.project_as(plan, items, &self.unique(relation))
     }
 
@@ -133,7 +134,6 @@ impl<'a> Binder<'a> {
         // Names are taken as they are: text would be parsed, and folded to lower case.
         let reference = TableReference::bare(relation);
         self.size.add_expressions(items.len(), Span::default())?;
-        self.size.add_operators(1, Span::default())?;
         let mut used: HashMap<String, usize> = HashMap::new();
         let mut exprs = Vec::with_capacity(items.len());
         let mut columns = Vec::with_capacity(items.len());

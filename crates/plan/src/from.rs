@@ -55,7 +55,7 @@ impl Binder<'_> {
         match from {
             TableRef::Join(join) if join.kind == JoinKind::Last => {
                 let mut left = self.from(Some(&join.left))?;
-                let right = self.relation(&join.right)?;
+                let right = self.size.beside(|| self.relation(&join.right))?;
                 self.size.add_operators(1, join.span)?;
                 let pending = self.last_join(&left.scope, right, join)?;
                 left.scope = left.scope.join(&pending.right.scope);
@@ -116,7 +116,7 @@ impl Binder<'_> {
 
     fn plain_join(&self, join: &ast::Join) -> Result<Relation> {
         let left = self.relation(&join.left)?;
-        let right = self.relation(&join.right)?;
+        let right = self.size.beside(|| self.relation(&join.right))?;
         self.size.add_operators(1, join.span)?;
         let scope = left.scope.join(&right.scope);
         let on = match &join.on {

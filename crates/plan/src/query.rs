@@ -118,7 +118,7 @@ impl Binder<'_> {
 
     fn set(&self, set: &SetExpr) -> Result<Relation> {
         match set {
-            SetExpr::Select(select) => self.select(select, &[]),
+            SetExpr::Select(select) => self.size.beside(|| self.select(select, &[])),
             SetExpr::Query(query) => self.query(query),
             SetExpr::Union { all: true, .. } => {
                 // One node for all sources: a union of unions would be planned level by level.
@@ -152,7 +152,8 @@ impl Binder<'_> {
             )
             .err();
         }
-        self.size.add_operators(if all { 1 } else { 2 }, Span::default())?;
+        self.size.add_beside(sources.len(), Span::default())?;
+        self.size.add_operators(if all { 2 } else { 3 }, Span::default())?;
         let relation = self.unique("union");
         let mut plans = Vec::with_capacity(sources.len());
         let mut scope = None;

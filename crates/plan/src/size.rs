@@ -62,8 +62,13 @@ impl Size {
 
     /// Puts operators on top of the plan that is being bound, one above the other.
     pub(crate) fn add_operators(&self, count: usize, span: Span) -> Result<()> {
-        self.add(Weight { expressions: 0, operators: count, height: 0 }, span)?;
+        self.add_beside(count, span)?;
         self.reach(self.height.get().saturating_add(count), span)
+    }
+
+    /// Adds operators that stand beside each other.
+    pub(crate) fn add_beside(&self, count: usize, span: Span) -> Result<()> {
+        self.add(Weight { expressions: 0, operators: count, height: 0 }, span)
     }
 
     /// Adds something that was weighed before, beside what is there.

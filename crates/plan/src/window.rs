@@ -108,7 +108,7 @@ impl Binder<'_> {
             ast::TableRef::Subquery { query, .. } => format!("({})", query.span.start),
             ast::TableRef::Join(join) => format!("({})", join.span.start),
         };
-        Ok((identity, self.relation(source)?))
+        Ok((identity, self.size.beside(|| self.relation(source))?))
     }
 }
 
