@@ -157,7 +157,9 @@ fn features_of_the_clock() {
     );
     let window = format!("{WINDOW} ROWS BETWEEN 2 PRECEDING AND CURRENT ROW");
     let query = over("t", "count_where(v, ts < now())", &window);
-    check_statement(&format!("DEPLOY d AS {query}"), &[("01L07", "now()")]);
+    // The request table has no rows in these tests.
+    let empty = format!("({window})");
+    check_statement(&format!("DEPLOY d AS {query}"), &[("01L07", "now()"), ("01L09", &empty)]);
     check("SELECT now() AS a FROM t", &[]);
     check_statement("DEPLOY d AS SELECT date(ts) AS a FROM t", &[]);
 }
