@@ -1,7 +1,7 @@
 //! `SELECT … CONFIG(execute_mode = 'request', values = …)`: a query with its request rows in it.
 //!
 //! The values are constant expressions, one tuple or a list of tuples, and are cast to the types of
-//! the request table's columns. Everything else in CONFIG is for other engines and is ignored.
+//! the request table's columns. Everything else in CONFIG is for other engines, and a warning says so.
 
 use arrow::array::RecordBatch;
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
@@ -11,7 +11,43 @@ use lockstep_sql::ast::{
     Expr, ExprKind, Ident, Literal, OptionItem, OptionValue, Query, SelectItem, TypeName,
 };
 
-use crate::{Session, constant};
+use crate::{
+    Session, constant,
+    settings::{Storage, no_effect},
+    table_options::ignored,
+};
+
+/// The keys of CONFIG that mean something.
+const KNOWN: &[&str] = &["execute_mode", "values"];
+
+/// What `execute_mode` of a query's CONFIG says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Batch(Storage),
+    Request,
+}
+
+/// The data that a query reads, where its CONFIG says so.
+pub(crate) fn storage(query: &Query) -> Result<Option<Storage>> {
+    Ok(match mode(&query.config)? {
+        Some(Mode::Batch(storage)) => Some(storage),
+        Some(Mode::Request) | None => None,
+    })
+}
+
+/// What the CONFIG of a query says in vain.
+pub(crate) fn warnings(query: &Query) -> Vec<Diagnostic> {
+    let is_request = matches!(mode(&query.config), Ok(Some(Mode::Request)));
+    let warning = |item: &OptionItem| match item.key.text.as_str() {
+        "values" if !is_request => Some(
+            no_effect("`values` of CONFIG", item.key.span)
+                .with_hint("Rows are answered with execute_mode = 'request'."),
+        ),
+        name if KNOWN.contains(&name) => None,
+        _ => Some(ignored(item, KNOWN)),
+    };
+    query.config.iter().filter_map(warning).collect()
+}
 
 /// The request rows of a query, each a batch of one row; `None` when it runs in batch mode.
 pub(crate) fn request_rows(
@@ -20,10 +56,10 @@ pub(crate) fn request_rows(
     bound: &BoundQuery,
 ) -> Result<Option<Vec<RecordBatch>>> {
     let find = |key: &str| query.config.iter().find(|item| item.key.text == key);
-    let Some(mode) = find("execute_mode") else { return Ok(None) };
-    if !is_request(mode)? {
+    if mode(&query.config)? != Some(Mode::Request) {
         return Ok(None);
     }
+    let mode = find("execute_mode").expect("it was read");
     let Some(values) = find("values") else {
         return Diagnostic::new(code::INVALID_PARAMETER, "request mode needs `values`")
             .at(mode.span)
@@ -41,14 +77,18 @@ pub(crate) fn request_rows(
     rows.collect::<Result<Vec<_>>>().map(Some)
 }
 
-fn is_request(mode: &OptionItem) -> Result<bool> {
+fn mode(config: &[OptionItem]) -> Result<Option<Mode>> {
+    let Some(mode) = config.iter().find(|item| item.key.text == "execute_mode") else {
+        return Ok(None);
+    };
     let name = match &mode.value {
         OptionValue::Literal(Literal::String(name)) | OptionValue::Word(name) => name.as_str(),
         _ => "",
     };
     match name.to_ascii_lowercase().as_str() {
-        "request" => Ok(true),
-        "online" | "offline" => Ok(false),
+        "request" => Ok(Some(Mode::Request)),
+        "online" => Ok(Some(Mode::Batch(Storage::Online))),
+        "offline" => Ok(Some(Mode::Batch(Storage::Offline))),
         _ => Diagnostic::new(
             code::INVALID_PARAMETER,
             "execute_mode is 'online', 'offline' or 'request'",

@@ -13,6 +13,7 @@ use lockstep_table::{Arrivals, MemoryBudget, MemoryUse, Table, TableError};
 
 use crate::{
     Session,
+    append::refused,
     catalog::{CatalogCommand, Objects, TableEntry, TableReference},
     context,
     deployment::tables_of,
@@ -140,6 +141,28 @@ impl Database {
     /// What all tables and sessions take the time from.
     pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
         &self.shared.clock
+    }
+
+    /// Empty tables with the indexes of these, and what they include: a program that is compiled
+    /// against them says what one of these would do, and changes nothing of them.
+    pub(crate) fn shadows_of(&self, entries: &[TableEntry]) -> Result<Tables> {
+        let shadow = |entry: &TableEntry| {
+            let snapshot = entry.table.snapshot();
+            let mut schema = snapshot.schema().clone();
+            let present: Vec<usize> =
+                (0..schema.indexes.len()).filter(|at| !schema.indexes[*at].is_removed()).collect();
+            schema.indexes.retain(|index| !index.is_removed());
+            let clock = Arc::clone(&self.shared.clock);
+            let shadow = Table::new(schema, clock, Arc::default());
+            let shadow = shadow.map_err(|error| refused(&error))?;
+            for (index, original) in present.into_iter().enumerate() {
+                if let Some(projection) = snapshot.projection(original) {
+                    shadow.include(index, &projection.columns().collect::<Vec<_>>());
+                }
+            }
+            Ok((entry.id, Arc::new(shadow)))
+        };
+        Ok(Tables { by_id: entries.iter().map(shadow).collect::<Result<_>>()? })
     }
 
     /// The present, in milliseconds since the epoch.

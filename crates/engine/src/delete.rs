@@ -214,17 +214,12 @@ fn serves(index: &IndexSpec, conditions: &[Condition]) -> bool {
     keys + times == conditions.len() && (keys == index.keys.len() || keys == 0)
 }
 
-/// Without declared indexes: ranges are over what can be an event time.
+/// Without declared indexes any column whose values have an order may be compared.
 fn check_ranges(conditions: &[Condition], schema: &TableSchema) -> Result<()> {
     for condition in conditions {
         let column = &schema.columns[condition.column];
         if matches!(column.data_type, DataType::Array(_) | DataType::Map(..)) {
             let message = format!("DELETE does not compare a {}", column.data_type);
-            return Diagnostic::new(code::FEATURE_NOT_SUPPORTED, message).at(condition.span).err();
-        }
-        let is_time = column.data_type.is_integer() || column.data_type == DataType::Timestamp;
-        if condition.operator != BinaryOperator::Equal && !is_time {
-            let message = format!("DELETE compares `{}` with `=` only", column.name);
             return Diagnostic::new(code::FEATURE_NOT_SUPPORTED, message).at(condition.span).err();
         }
     }
@@ -238,14 +233,26 @@ impl Condition {
         let stored: Datum<'_> = row.get(self.column);
         let value = self.value.as_datum(arena);
         if self.operator == BinaryOperator::Equal {
-            return stored.is_bit_equal(&value);
+            return stored.is_bit_equal(&value) || order(stored, value) == Some(Ordering::Equal);
         }
-        let (Some(stored), Some(value)) = (stored.as_i64(), value.as_i64()) else { return false };
+        let Some(order) = order(stored, value) else { return false };
         match self.operator {
-            BinaryOperator::Less => stored < value,
-            BinaryOperator::LessOrEqual => stored <= value,
-            BinaryOperator::Greater => stored > value,
-            _ => stored >= value,
+            BinaryOperator::Less => order.is_lt(),
+            BinaryOperator::LessOrEqual => order.is_le(),
+            BinaryOperator::Greater => order.is_gt(),
+            _ => order.is_ge(),
         }
+    }
+}
+
+/// The order of two values of a column, as WHERE has it; `None` with NULL or NaN.
+fn order(left: Datum<'_>, right: Datum<'_>) -> Option<Ordering> {
+    match (left, right) {
+        (Datum::String(left), Datum::String(right)) => Some(left.cmp(right)),
+        (Datum::Bool(left), Datum::Bool(right)) => Some(left.cmp(&right)),
+        _ => match (left.as_i64(), right.as_i64()) {
+            (Some(left), Some(right)) => Some(left.cmp(&right)),
+            _ => left.as_f64()?.partial_cmp(&right.as_f64()?),
+        },
     }
 }

@@ -150,7 +150,7 @@ impl Deployment {
                 Compatibility::Standard => "standard",
                 Compatibility::OpenMldb => "openmldb",
             },
-            time_zone: self.settings.time_zone.name(),
+            time_zone: self.settings.time_zone.to_string(),
             current_database: self.current_database.clone(),
             options: self.options.clone(),
         }

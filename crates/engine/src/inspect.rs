@@ -42,7 +42,7 @@ pub struct DeploymentInfo {
     /// The value of `compatibility` that the query was deployed under.
     pub compatibility: &'static str,
     /// The value of `time_zone` that the query was deployed under.
-    pub time_zone: &'static str,
+    pub time_zone: String,
     /// The database in which the tables of the query were looked up: the session's at DEPLOY.
     pub current_database: String,
     /// The options that DEPLOY was given, as (name, value).

@@ -1,7 +1,7 @@
 //! Variables of a session and of the engine: SET and SHOW VARIABLES.
 
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
-use lockstep_function::{Compatibility, Settings};
+use lockstep_function::{Compatibility, Settings, TimeZone};
 use lockstep_host::QueryLimits;
 use lockstep_sql::ast::{Ident, Literal, OptionValue};
 
@@ -57,6 +57,8 @@ const MEMORY_LIMIT: &str = "memory_limit";
 const NAN_AS_NULL: &str = "nan_as_null";
 /// The longest time that a statement or a request may take.
 const STATEMENT_TIMEOUT: &str = "statement_timeout";
+/// From which percentage of `max_memory` on INSERT is refused.
+const INSERT_MEMORY: &str = "insert_memory_usage_limit";
 
 /// Declared once: SET checks against this, SHOW VARIABLES lists it.
 const VARIABLES: &[Variable] = &[
@@ -72,7 +74,7 @@ const VARIABLES: &[Variable] = &[
         default: "online",
         values: Values::OneOf(&["online", "offline", "request"]),
     },
-    Variable { name: "insert_memory_usage_limit", default: "0", values: Values::Number(0, 100) },
+    Variable { name: INSERT_MEMORY, default: "0", values: Values::Number(0, 100) },
     Variable { name: "job_timeout", default: "20000", values: Values::Number(0, i64::MAX) },
     Variable { name: MAX_MEMORY, default: "0", values: Values::Bytes },
     Variable { name: MEMORY_ALERT_RATIO, default: "0.8", values: Values::Part },
@@ -136,7 +138,39 @@ impl Variable {
     }
 }
 
+/// Says of a value that it changes nothing, where that is so.
+fn without_effect(name: &str, value: &str) -> Option<&'static str> {
+    match (name, value) {
+        ("deploy_stats", "on") => {
+            Some("Times of requests are not collected: measure them where they are made.")
+        }
+        ("enable_trace", "true") => Some("Errors say all that is known of them without it."),
+        ("job_timeout", _) => {
+            Some("A job runs within its statement; SET statement_timeout limits every statement.")
+        }
+        ("spark_config", config) if !config.is_empty() => {
+            Some("Batch mode runs in this process; SET memory_limit limits what a query may hold.")
+        }
+        ("sync_job", "false") => Some("A statement returns when its job is over."),
+        _ => None,
+    }
+}
+
 impl Variables {
+    /// The warning that SET gives for a value of the variable that changes nothing.
+    pub(crate) fn warning(&self, name: &Ident) -> Option<Diagnostic> {
+        let wanted = name.text.to_ascii_lowercase();
+        let (_, value) = self.list().find(|(known, _)| *known == wanted)?;
+        let hint = without_effect(&wanted, value)?;
+        Some(no_effect(&format!("variable `{wanted}`"), name.span).with_hint(hint))
+    }
+
+    /// From which percentage of `max_memory` on INSERT is refused; `None`: from its limit on.
+    pub(crate) fn insert_memory_percent(&self) -> Option<u64> {
+        let percent = self.value(INSERT_MEMORY).parse::<u64>().ok()?;
+        (1..100).contains(&percent).then_some(percent)
+    }
+
     /// SET name = value.
     pub(crate) fn set(&mut self, name: &Ident, value: &OptionValue) -> Result<()> {
         let wanted = name.text.to_ascii_lowercase();
@@ -227,10 +261,9 @@ impl Variables {
     }
 }
 
-fn time_zone(text: &str, span: Span) -> Result<chrono_tz::Tz> {
-    let found = chrono_tz::TZ_VARIANTS.iter().find(|zone| zone.name().eq_ignore_ascii_case(text));
-    if let Some(zone) = found {
-        return Ok(*zone);
+fn time_zone(text: &str, span: Span) -> Result<TimeZone> {
+    if let Some(zone) = TimeZone::parse(text) {
+        return Ok(zone);
     }
     let names = chrono_tz::TZ_VARIANTS.iter().map(|zone| zone.name());
     let error =
@@ -239,8 +272,18 @@ fn time_zone(text: &str, span: Span) -> Result<chrono_tz::Tz> {
             .with_nearest(text, names);
     match error.hint {
         Some(_) => error.err(),
-        None => error.with_hint("Use a name of the IANA database, such as 'Europe/Paris'.").err(),
+        None => error
+            .with_hint(
+                "Use a name of the IANA database, such as 'Europe/Paris', or an offset from UTC, \
+                 such as '+08:00'.",
+            )
+            .err(),
     }
+}
+
+/// The warning for what was written, is taken, and changes nothing.
+pub(crate) fn no_effect(what: &str, span: Span) -> Diagnostic {
+    Diagnostic::new(code::FEATURE_NOT_SUPPORTED, format!("{what} has no effect")).at(span)
 }
 
 fn text(value: &OptionValue, span: Span) -> Result<String> {

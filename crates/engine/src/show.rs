@@ -217,7 +217,13 @@ fn describe(schema: &TableSchema) -> Result<Output> {
         .map(|(position, column)| {
             let role = |index: &IndexSpec| {
                 if index.keys.contains(&position) {
-                    Some(format!("{} key", index.name))
+                    let has_rule = index.event_time.is_none() && index.declared;
+                    Some(match index.retention {
+                        rule if has_rule && rule != Retention::Forever => {
+                            format!("{} key, {}", index.name, retention(rule))
+                        }
+                        _ => format!("{} key", index.name),
+                    })
                 } else if index.event_time == Some(position) {
                     Some(format!("{} event time, {}", index.name, retention(index.retention)))
                 } else {
@@ -314,7 +320,7 @@ pub(crate) fn deployment(found: &DeploymentInfo) -> Result<Output> {
         shape(&found.input),
         shape(&found.output),
         found.compatibility.to_owned(),
-        found.time_zone.to_owned(),
+        found.time_zone.clone(),
         options.join(", "),
     ];
     let names = [

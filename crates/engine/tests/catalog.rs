@@ -187,3 +187,17 @@ fn if_not_exists_is_about_the_name_only() {
     run(&session, &format!("DEPLOY IF NOT EXISTS d AS {}", features("max")));
     assert_eq!(ask(&session.prepare_request("d").unwrap()), Ok(Value::BigInt(13)));
 }
+
+#[test]
+fn explain_changes_nothing() {
+    let session = session();
+    let before = session.indexes("t").unwrap();
+    let query = features("sum");
+    let output = session.execute(&format!("EXPLAIN {query}")).unwrap();
+    assert!(output.row_count() > 2);
+    assert_eq!(session.indexes("t").unwrap(), before);
+    run(&session, &format!("DEPLOY d AS {query}"));
+    let deployed = session.indexes("t").unwrap();
+    session.execute(&format!("EXPLAIN {query}")).unwrap();
+    assert_eq!(session.indexes("t").unwrap(), deployed);
+}

@@ -304,3 +304,22 @@ fn above_max_memory_nothing_of_a_write_is_stored_and_reads_go_on() {
     assert_eq!(rows(&session, "SELECT * FROM t"), ["b 2", "c 3"]);
     fs::remove_file(file).unwrap();
 }
+
+#[test]
+fn insert_stops_at_a_part_of_the_memory() {
+    let database = Database::in_memory();
+    let session = database.session();
+    session.execute("CREATE TABLE t (v INT)").unwrap();
+    session.execute("INSERT INTO t VALUES (1)").unwrap();
+    let limit = database.memory_use().used * 3;
+    database.set_max_memory(Some(limit));
+    session.execute("SET insert_memory_usage_limit = 20").unwrap();
+    let error = session.execute("INSERT INTO t VALUES (2)").unwrap_err();
+    assert_eq!(
+        (error.code, error.kind),
+        (code::OUT_OF_MEMORY, lockstep_engine::Kind::FreeResources)
+    );
+    session.execute("SET insert_memory_usage_limit = 90").unwrap();
+    session.execute("INSERT INTO t VALUES (2)").unwrap();
+    assert_eq!(rows(&session, "SELECT v FROM t"), ["1", "2"]);
+}

@@ -38,5 +38,5 @@ pub use entry::{Entry, entries, example_sql};
 pub use nested::{InnerAggregate, NestedAggregate, OuterArguments};
 pub use row_expr::{RowExpr, RowSource};
 pub use scalar::{Arguments, Nulls, ScalarFunction, ScalarImplementation, SignatureError};
-pub use settings::{Compatibility, Settings};
+pub use settings::{Compatibility, Settings, TimeZone};
 pub use zone::Zone;

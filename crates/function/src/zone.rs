@@ -3,8 +3,10 @@
 //! Casts and calendar functions capture a [`Zone`] when they are bound; UTC and other fixed
 //! offsets then cost one addition, other zones a binary search in their list of transitions.
 
-use chrono::{DateTime, NaiveDateTime, Offset, TimeZone};
+use chrono::{DateTime, NaiveDateTime, Offset, TimeZone as _};
 use chrono_tz::Tz;
+
+use crate::settings::TimeZone;
 
 /// Converts between milliseconds since the epoch and local milliseconds: those that a clock in the
 /// zone would show, counted as if it stood in UTC.
@@ -16,7 +18,13 @@ pub struct Zone {
 
 impl Zone {
     /// Prepares a time zone.
-    pub fn new(zone: Tz) -> Self {
+    pub fn new(zone: impl Into<TimeZone>) -> Self {
+        let zone = match zone.into() {
+            TimeZone::Named(zone) => zone,
+            TimeZone::Fixed { minutes } => {
+                return Self { offset_ms: i64::from(minutes) * 60_000, named: None };
+            }
+        };
         let fixed = zone.name().starts_with("Etc/")
             || ["UTC", "GMT", "UCT", "Zulu", "Universal", "Greenwich", "GMT0", "GMT+0", "GMT-0"]
                 .contains(&zone.name());
@@ -62,7 +70,8 @@ fn naive(ms: i64) -> Option<NaiveDateTime> {
 mod tests {
     use super::*;
 
-    fn check(zone: Tz, utc_ms: i64, local_ms: i64) {
+    fn check(zone: impl Into<TimeZone>, utc_ms: i64, local_ms: i64) {
+        let zone = zone.into();
         assert_eq!(Zone::new(zone).to_local(utc_ms), local_ms, "{zone} to local");
         assert_eq!(Zone::new(zone).to_utc(local_ms), utc_ms, "{zone} to UTC");
     }
@@ -70,6 +79,8 @@ mod tests {
     #[test]
     fn fixed_and_named_zones_agree_with_the_clock() {
         check(Tz::UTC, 1_590_115_420_000, 1_590_115_420_000);
+        check(TimeZone::Fixed { minutes: 330 }, 1_590_115_420_000, 1_590_135_220_000);
+        check(TimeZone::Fixed { minutes: -330 }, 1_590_135_220_000, 1_590_115_420_000);
         check(Tz::Etc__GMTMinus8, 1_590_115_420_000, 1_590_144_220_000);
         check(Tz::Asia__Shanghai, 1_590_115_420_000, 1_590_144_220_000);
         check(Tz::Europe__Berlin, 1_590_115_420_000, 1_590_122_620_000);

@@ -4,10 +4,12 @@ use chrono_tz::Tz;
 use lockstep_row::{Arena, DataType, Value};
 
 use super::{cast_form, common_type, print_datum};
-use crate::{Compatibility, Settings};
+use crate::{Compatibility, Settings, TimeZone};
 
-const REFERENCE: Settings =
-    Settings { time_zone: Tz::Etc__GMTMinus8, compatibility: Compatibility::OpenMldb };
+const REFERENCE: Settings = Settings {
+    time_zone: TimeZone::Named(Tz::Etc__GMTMinus8),
+    compatibility: Compatibility::OpenMldb,
+};
 
 fn text(text: &str) -> Value {
     Value::String(text.into())

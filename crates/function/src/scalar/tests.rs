@@ -7,13 +7,15 @@ use lockstep_row::{Arena, DataType};
 
 use super::{Arguments, all, find, names, operator, operators};
 use crate::{
-    Compatibility, Settings,
+    Compatibility, Settings, TimeZone,
     cast::{cast_form, print_datum},
     testing::evaluate,
 };
 
-const REFERENCE: Settings =
-    Settings { time_zone: Tz::Etc__GMTMinus8, compatibility: Compatibility::OpenMldb };
+const REFERENCE: Settings = Settings {
+    time_zone: TimeZone::Named(Tz::Etc__GMTMinus8),
+    compatibility: Compatibility::OpenMldb,
+};
 
 fn check_in(settings: Settings, sql: &str, expected: &str) {
     let (_, value) = evaluate(sql, settings).unwrap_or_else(|error| panic!("{sql}: {error}"));
@@ -298,7 +300,8 @@ fn times_follow_the_session_time_zone() {
         "001 00 00 01 1970 70  1 12 AM 0 % %q",
     );
     check("year(timestamp('1969-12-31 23:59:59') - 1)", "1969");
-    let new_york = Settings { time_zone: Tz::America__New_York, ..Settings::default() };
+    let new_york =
+        Settings { time_zone: TimeZone::Named(Tz::America__New_York), ..Settings::default() };
     check_in(new_york, "string(timestamp(1590115420000))", "2020-05-21 22:43:40");
     check_in(new_york, "date_trunc('day', timestamp(1590115420000))", "2020-05-21 00:00:00");
 }

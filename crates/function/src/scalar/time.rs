@@ -313,7 +313,7 @@ fn add_months(arguments: &Arguments<'_>) -> Resolved {
 fn date_format(arguments: &Arguments<'_>) -> Resolved {
     expect(arguments, &[DATE_OR_TIMESTAMP, TEXT])?;
     let zone = Zone::new(arguments.settings.time_zone);
-    let name = arguments.settings.time_zone.name();
+    let name = arguments.settings.time_zone.to_string();
     let parameters = vec![time_parameter(arguments, 0), DataType::String];
     Ok(ScalarImplementation::new(parameters, DataType::String, move |arguments, arena| {
         let (local_ms, utc_ms) = match arguments[0] {
@@ -326,7 +326,7 @@ fn date_format(arguments: &Arguments<'_>) -> Resolved {
         let (days, time) = calendar::split_ms(local_ms);
         let offset_minutes = local_ms.saturating_sub(utc_ms) / 60_000;
         let mut text = ArenaString::with_capacity_in(32, arena);
-        let moment = Moment { days, time, utc_ms, offset_minutes, zone: name };
+        let moment = Moment { days, time, utc_ms, offset_minutes, zone: &name };
         moment.write(arguments[1].as_str()?, &mut text).ok()?;
         value_limit::text(text.len())?;
         Some(Datum::String(text.into_bump_str()))
