@@ -32,6 +32,8 @@ pub enum Kind {
 
 /// The SQLSTATE codes in use, each with its standard meaning.
 pub mod code {
+    /// Something was done beside what was asked for: a warning.
+    pub const WARNING: &str = "01000";
     /// The text is not a statement of the dialect.
     pub const SYNTAX_ERROR: &str = "42601";
     /// A column name that no input provides.

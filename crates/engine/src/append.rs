@@ -241,7 +241,7 @@ pub(crate) fn refused(error: &TableError) -> Box<Diagnostic> {
         TableError::Row { source: RowError::Type { .. }, .. } => code::DATATYPE_MISMATCH,
         TableError::NegativeEventTime { .. } => code::OUT_OF_RANGE,
         TableError::IndexExists { .. } => code::DUPLICATE_OBJECT,
-        TableError::Dropped => code::UNDEFINED_TABLE,
+        TableError::Dropped => code::STALE_DEFINITION,
         _ => code::INVALID_TABLE_DEFINITION,
     };
     let mut message = error.to_string();

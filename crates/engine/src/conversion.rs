@@ -159,7 +159,8 @@ mod tests {
 
     #[expect(clippy::needless_pass_by_value, reason = "arrays are made in the call")]
     fn check(nan_is_null: bool, array: ArrayRef, to: DataType, expected: Result<Vec<Value>, &str>) {
-        let settings = Settings { time_zone: chrono_tz::Tz::Asia__Shanghai, ..Settings::default() };
+        let settings =
+            Settings { time_zone: chrono_tz::Tz::Asia__Shanghai.into(), ..Settings::default() };
         let found = Conversion::new(settings, nan_is_null).convert(&array, &Column::new("c", to));
         let found = found.map(|array| {
             let arena = Arena::new();

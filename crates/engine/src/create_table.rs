@@ -76,7 +76,7 @@ fn column(definition: &ColumnDefinition, settings: Settings) -> Result<Column> {
     })
 }
 
-/// The index that a CREATE INDEX describes.
+/// The index that a CREATE INDEX describes; the schema has the declared indexes only.
 pub(crate) fn created_index(
     create: &CreateIndex,
     schema: &TableSchema,
@@ -89,10 +89,7 @@ pub(crate) fn created_index(
     }
     let span = create.name.span;
     let index = index(create.name.text.clone(), &create.options, Some(keys), span, schema)?;
-    if schema
-        .find_index(&index.keys, index.event_time)
-        .is_some_and(|at| schema.indexes[at].declared)
-    {
+    if schema.find_index(&index.keys, index.event_time).is_some() {
         return definition_error("an index with these columns and ts exists already", span);
     }
     Ok(index)

@@ -14,7 +14,7 @@ use lockstep_table::{Arrivals, MemoryBudget, MemoryUse, Table, TableError};
 use crate::{
     Session,
     append::refused,
-    catalog::{CatalogCommand, Objects, TableEntry, TableReference},
+    catalog::{CatalogCommand, Objects, QualifiedName, TableEntry, TableReference},
     context,
     deployment::tables_of,
     job::Jobs,
@@ -114,8 +114,8 @@ impl Database {
         }
         drop(objects);
         self.shared.requests.forget_stale();
-        // Frees what was removed, without the lock.
-        drop(removed);
+        // Without the lock: to free a table, or the indexes that a deployment held, takes time.
+        removed.release();
         Ok(())
     }
 
@@ -162,7 +162,7 @@ impl Database {
             }
             Ok((entry.id, Arc::new(shadow)))
         };
-        Ok(Tables { by_id: entries.iter().map(shadow).collect::<Result<_>>()? })
+        Ok(Tables { by_id: entries.iter().map(shadow).collect::<Result<_>>()?, owner: None })
     }
 
     /// The present, in milliseconds since the epoch.
@@ -198,12 +198,23 @@ fn alert(now: MemoryUse) -> String {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Tables {
     pub(crate) by_id: BTreeMap<u64, Arc<Table>>,
+    /// Who SHOW INDEXES says that a compiled program's indexes are held by.
+    pub(crate) owner: Option<String>,
 }
 
 impl Tables {
     pub(crate) fn of(entries: &[TableEntry]) -> Self {
         let tables = entries.iter().map(|entry| (entry.id, Arc::clone(&entry.table)));
-        Self { by_id: tables.collect() }
+        Self { by_id: tables.collect(), owner: None }
+    }
+
+    /// The same tables, for a program that belongs to a deployment or a procedure.
+    pub(crate) fn owned_by(self, owner: &QualifiedName) -> Self {
+        Self { owner: Some(owner.to_string()), ..self }
+    }
+
+    pub(crate) fn owner(&self) -> &str {
+        self.owner.as_deref().unwrap_or("a request")
     }
 }
 
@@ -216,5 +227,9 @@ impl lockstep_offline::Tables for Tables {
 impl lockstep_online::Tables for Tables {
     fn table(&self, id: u64) -> Option<Arc<Table>> {
         self.by_id.get(&id).cloned()
+    }
+
+    fn owner(&self) -> &str {
+        self.owner()
     }
 }

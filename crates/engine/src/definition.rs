@@ -14,7 +14,9 @@ use lockstep_table::TableError;
 use crate::{
     Output, Session, append,
     catalog::{CatalogCommand, TableEntry, View},
-    create_table, load,
+    create_table,
+    inspect::declared_schema,
+    load,
     session::{at_name, done, outcome},
     table_options::TableOptions,
 };
@@ -139,28 +141,35 @@ impl Session {
     fn create_index(&self, create: &ast::CreateIndex) -> Result<Output> {
         let mut warnings = Vec::new();
         self.find_entry(&create.table)?.write(|table| {
-            let index = create_table::created_index(create, &table.schema(), &mut warnings)?;
+            let index =
+                create_table::created_index(create, &declared_schema(table), &mut warnings)?;
             table.add_declared_index(index).map_err(|error| append::refused(&error))
         })?;
         Ok(Output { warnings, ..done("CREATE INDEX") })
     }
 
     fn drop_index(&self, name: &ObjectName, index: &Ident) -> Result<Output> {
-        let table = self.find_table(name)?;
-        let Err(error) = table.drop_declared_index(&index.text) else {
-            return Ok(done("DROP INDEX"));
-        };
-        let schema = table.schema();
-        let names = schema.indexes.iter().filter(|spec| spec.declared).map(|i| i.name.as_str());
-        let code = match error {
-            TableError::IndexMissing { .. } => code::UNDEFINED_OBJECT,
-            _ => code::DEPENDENT_OBJECTS,
-        };
-        let diagnostic = Diagnostic::new(code, error.to_string()).at(index.span);
-        if code == code::UNDEFINED_OBJECT {
-            return diagnostic.with_nearest(&index.text, names).err();
-        }
-        diagnostic.err()
+        self.find_entry(name)?.write(|table| {
+            let schema = declared_schema(table);
+            // A table of OpenMLDB has at least one index; here one without has every row.
+            let is_last = schema.indexes.iter().all(|declared| declared.name == index.text);
+            if self.settings().compatibility == Compatibility::OpenMldb
+                && is_last
+                && !schema.indexes.is_empty()
+            {
+                let message = format!("index `{}` is the last one of the table", index.text);
+                return Diagnostic::new(code::DEPENDENT_OBJECTS, message).at(index.span).err();
+            }
+            table.drop_declared_index(&index.text).map_err(|error| match error {
+                TableError::IndexMissing { .. } => Box::new(
+                    Diagnostic::new(code::UNDEFINED_OBJECT, error.to_string())
+                        .at(index.span)
+                        .with_nearest(&index.text, schema.indexes.iter().map(|i| i.name.as_str())),
+                ),
+                _ => append::refused(&error),
+            })
+        })?;
+        Ok(done("DROP INDEX"))
     }
 
     pub(crate) fn find_entry(&self, name: &ObjectName) -> Result<TableEntry> {

@@ -14,7 +14,10 @@ use lockstep_row::{Arena, DataType, Datum, IndexSpec, RowView, TableSchema, Valu
 use lockstep_sql::ast::{BinaryOperator, Expr, ExprKind, Ident};
 use lockstep_table::Table;
 
-use crate::literal::{Place, coerce};
+use crate::{
+    inspect::declared_schema,
+    literal::{Place, coerce},
+};
 
 /// `column operator value`; `column IS NULL` is an equality with NULL.
 #[derive(Debug)]
@@ -34,7 +37,7 @@ pub(crate) fn delete(table: &Table, filter: Option<&Expr>, options: &BindOptions
             .with_hint("TRUNCATE TABLE removes every row.")
             .err();
     };
-    let schema = table.schema();
+    let schema = declared_schema(table);
     let mut conditions = Vec::new();
     collect(filter, &schema, options, &mut conditions)?;
     check_repetition(&conditions, &schema)?;

@@ -19,6 +19,7 @@ use lockstep_diagnostic::{Diagnostic, Result, Span, code};
 use lockstep_function::{Compatibility, Settings};
 use lockstep_plan::{BoundQuery, CatalogTable};
 use lockstep_sql::ast::{Deploy, ObjectName};
+use lockstep_table::IndexHold;
 
 use crate::{
     DeploymentInfo, Output, PreparedRequest, Session,
@@ -45,6 +46,9 @@ pub(crate) struct Deployment {
     pub(crate) current_database: String,
     /// OPTIONS as written, as (name, value).
     pub(crate) options: Vec<(String, String)>,
+    /// What it needs of its tables beside what its program holds: rows that are kept for long
+    /// enough.
+    _holds: Vec<IndexHold>,
 }
 
 impl Session {
@@ -72,10 +76,13 @@ impl Session {
         let (options, mut warnings) = options::read(&deploy.options)?;
         let query = self.bind(&deploy.query)?;
         long_window::check(&options.long_windows, &query)?;
-        let tables = Tables::of(&self.database.entries_of(&query.plan)?);
+        let entries = self.database.entries_of(&query.plan)?;
+        let tables = Tables::of(&entries).owned_by(&name);
         let definition = Definition::new(ObjectKind::Deployment, name);
         let request = PreparedRequest::compile_to_stay(&query, &tables, &definition)?;
-        index::provide(&index::wanted(&query.plan, &options), &options, &tables);
+        let wanted = index::wanted(&query.plan, &options);
+        let provided = index::provide(&wanted, &options, &entries, tables.owner())?;
+        warnings.extend(provided.warnings.into_iter().map(|w| w.at(deploy.name.name.span)));
         warnings.extend(lint::check(&query, &tables, lint::Purpose::Serving));
         let deployment = Deployment {
             definition,
@@ -85,6 +92,7 @@ impl Session {
             settings: self.settings(),
             current_database: self.current_database(),
             options: options.written,
+            _holds: provided.holds,
             query,
         };
         Ok((deployment, warnings))

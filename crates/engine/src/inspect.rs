@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 
 use lockstep_diagnostic::Result;
 use lockstep_row::{DataType, IndexSpec, Retention, TableSchema};
+use lockstep_table::Table;
 
 use crate::Session;
 
@@ -98,6 +99,18 @@ impl Session {
         let present = schema.indexes.iter().filter(|spec| !spec.is_removed());
         Ok(present.map(|spec| TableIndex::of(spec, &schema)).collect())
     }
+}
+
+/// The schema of a table as its definition says it: without automatic indexes, and with the rules
+/// that the user gave, whatever deployments have the table keep beside.
+pub(crate) fn declared_schema(table: &Table) -> TableSchema {
+    let mut schema = TableSchema::clone(&table.schema());
+    let mut position = 0..;
+    schema.indexes.retain_mut(|index| {
+        let declared = position.next().and_then(|at| table.declared_retention(at));
+        declared.inspect(|retention| index.retention = *retention).is_some()
+    });
+    schema
 }
 
 #[cfg(test)]

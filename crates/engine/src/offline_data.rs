@@ -220,6 +220,6 @@ impl Database {
             let read = || offline.read(self, &entry.table.schema(), conversion);
             by_id.insert(entry.id, QueryContext::scratch().run(read)?);
         }
-        Ok(Tables { by_id })
+        Ok(Tables { by_id, ..Tables::default() })
     }
 }

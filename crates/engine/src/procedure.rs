@@ -79,7 +79,7 @@ impl Session {
         };
         let bound = self.bind(query)?;
         check_parameters(create, &bound)?;
-        let tables = Tables::of(&self.database.entries_of(&bound.plan)?);
+        let tables = Tables::of(&self.database.entries_of(&bound.plan)?).owned_by(&name);
         let definition = Definition::new(ObjectKind::Procedure, name);
         let request = PreparedRequest::compile_to_stay(&bound, &tables, &definition)?;
         let mut warnings: Vec<_> = create.options.iter().map(|item| ignored(item, &[])).collect();

@@ -123,7 +123,10 @@ impl PreparedRequest {
         arena: &'a Arena,
     ) -> Result<Option<&'a [Datum<'a>]>> {
         self.check(row)?;
-        self.program.answer(row, arena)
+        let answer = self.program.answer(row, arena);
+        // A table that was dropped meanwhile had no rows any more.
+        self.check_definitions()?;
+        answer
     }
 
     /// Answers one request row with all rows that the query has for it: at most one, unless the
@@ -135,7 +138,9 @@ impl PreparedRequest {
         give: impl FnMut(&'a [Datum<'a>]),
     ) -> Result<()> {
         self.check(row)?;
-        self.program.answer_rows(row, arena, give)
+        let answered = self.program.answer_rows(row, arena, give);
+        self.check_definitions()?;
+        answered
     }
 
     /// Whether a request reads only rows of its keys; otherwise it costs what the query costs in
@@ -164,6 +169,7 @@ impl PreparedRequest {
             let arrays = conform(batch, &self.columns, Missing::Error, conversion)?;
             count += self.answer_batch(batch.num_rows(), &arrays, &mut view, &mut builders)?;
         }
+        self.check_definitions()?;
         Ok(Output {
             batches: vec![output_batch(&self.output, builders, count)?],
             columns: self.output.clone(),

@@ -190,7 +190,13 @@ impl Session {
     /// into a shadow of that table, and compares with batch mode bit by bit.
     pub fn verify(&self, deployment: &str) -> Result<Verification> {
         self.limits().run(|| {
-            retried(|| verify::verify(&self.database, &self.find_deployment(deployment)?.query))
+            retried(|| {
+                let found = self.find_deployment(deployment)?;
+                let verification = verify::verify(&self.database, &found.query);
+                // Tables that were dropped meanwhile, after the deployment, had no rows any more.
+                found.definition.check()?;
+                verification
+            })
         })
     }
 

@@ -5,10 +5,11 @@ use lockstep_row::{
     DataType, Datum, IndexSpec, Retention, TableSchema, Value, arrow::ColumnBuilder,
 };
 use lockstep_sql::ast::{ObjectName, Show};
+use lockstep_table::Table;
 
 use crate::{
-    DeploymentInfo, Output, Session, catalog::TableEntry, request::output_batch,
-    table_options::TableOptions, user::ROOT,
+    DeploymentInfo, Output, Session, catalog::TableEntry, inspect::declared_schema,
+    request::output_batch, table_options::TableOptions, user::ROOT,
 };
 
 impl Session {
@@ -27,10 +28,11 @@ impl Session {
             }
             Show::CreateTable(name) => {
                 let entry = self.find_entry(name)?;
-                let text = create_table(&name.name.text, &entry.table.schema(), &entry.options);
+                let text =
+                    create_table(&name.name.text, &declared_schema(&entry.table), &entry.options);
                 texts(&["table", "create_table"], &[vec![Some(name.name.text.clone()), Some(text)]])
             }
-            Show::Indexes(name) => indexes(&self.find_table(name)?.schema()),
+            Show::Indexes(name) => indexes(&*self.find_table(name)?),
             Show::TableStatus(like) => self.table_status(&current, like.as_deref()),
             Show::Deployments => self.show_deployments(),
             Show::Deployment(name) => self.show_deployment(name),
@@ -136,19 +138,26 @@ fn variables<'a>(variables: impl Iterator<Item = (&'static str, &'a str)>) -> Re
     texts(&["Variable_name", "Value"], &rows)
 }
 
-/// SHOW INDEXES: the declared indexes, in the words of the dialect.
-fn indexes(schema: &TableSchema) -> Result<Output> {
+/// SHOW INDEXES: the indexes, in the words of the dialect, with the rule by which each keeps rows
+/// in fact; whether it was declared, and which deployments and requests read through it.
+fn indexes(table: &Table) -> Result<Output> {
+    let schema = table.schema();
     let name = |column: &usize| schema.columns[*column].name.clone();
-    let declared = schema.indexes.iter().filter(|index| index.declared);
-    let rows: Vec<_> = declared
-        .map(|index| {
-            let keys: Vec<String> = index.keys.iter().map(name).collect();
+    let present = schema.indexes.iter().enumerate().filter(|(_, index)| !index.is_removed());
+    let rows: Vec<_> = present
+        .map(|(at, index)| {
+            let keys = index.keys.iter().map(name).collect::<Vec<String>>().join("|");
             let ts = index.event_time.as_ref().map_or_else(|| "-".to_owned(), name);
-            let (ttl, ttl_type) = ttl(index.retention);
-            [index.name.clone(), keys.join("|"), ts, ttl, ttl_type.to_owned()].map(Some).to_vec()
+            // An automatic index without a rule shows what the others keep.
+            let (ttl, ttl_type) =
+                if index.declared { ttl(index.retention) } else { ("-".to_owned(), "-") };
+            let declared = if table.declared_retention(at).is_some() { "yes" } else { "no" };
+            let users = table.holders(at).join(", ");
+            let row: [&str; 7] = [&index.name, &keys, &ts, &ttl, ttl_type, declared, &users];
+            row.map(|text| Some(text.to_owned())).to_vec()
         })
         .collect();
-    texts(&["name", "keys", "ts", "ttl", "ttl_type"], &rows)
+    texts(&["name", "keys", "ts", "ttl", "ttl_type", "declared", "used_by"], &rows)
 }
 
 /// A retention as DESC of the dialect prints it.
@@ -257,15 +266,25 @@ fn create_table(name: &str, schema: &TableSchema, options: &TableOptions) -> Str
             format!("`{}` {}{not_null}{default}", column.name, column.data_type)
         })
         .collect();
-    items.extend(schema.indexes.iter().filter(|index| index.declared).map(|index| {
+    items.extend(schema.indexes.iter().enumerate().map(|(at, index)| {
         let name = |position: &usize| format!("`{}`", schema.columns[*position].name);
         let keys: Vec<String> = index.keys.iter().map(name).collect();
-        let ts = index.event_time.as_ref().map(|at| format!(", TS={}", name(at)));
-        let ttl = match index.retention {
-            Retention::Forever => String::new(),
-            other => format!(", {}", retention(other)),
+        let keys = keys.join(", ");
+        let mut options: Vec<String> = Vec::new();
+        options.extend(index.event_time.as_ref().map(|at| format!("TS={}", name(at))));
+        if index.retention != Retention::Forever {
+            options.push(retention(index.retention));
+        }
+        // The name that an index without one gets.
+        if index.name == format!("index{at}") {
+            options.insert(0, format!("KEY=({keys})"));
+            return format!("INDEX({})", options.join(", "));
+        }
+        let options = match options.as_slice() {
+            [] => String::new(),
+            options => format!(" OPTIONS({})", options.join(", ")),
         };
-        format!("INDEX(KEY=({}){}{ttl})", keys.join(", "), ts.unwrap_or_default())
+        format!("INDEX `{}` ({keys}){options}", index.name)
     }));
     let options = options.written();
     format!("CREATE TABLE `{name}` (\n    {}\n){options};", items.join(",\n    "))
@@ -275,7 +294,7 @@ fn literal(value: &Value) -> String {
     let settings = lockstep_function::Settings::default();
     match value {
         Value::Null => "NULL".to_owned(),
-        Value::String(text) => format!("'{}'", text.replace('\'', "\\'")),
+        Value::String(text) => format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'")),
         Value::Timestamp(value) => value.to_string(),
         Value::Date(_) => {
             let datum = value.as_scalar().unwrap_or_default();
@@ -304,15 +323,34 @@ pub(crate) fn retention(retention: Retention) -> String {
     }
 }
 
-/// SHOW DEPLOYMENT: the text, the request row and the answer, and what they are under.
+/// SHOW DEPLOYMENT: the text, the request row and the answer, what they are under, and a script
+/// that makes the same deployment.
 pub(crate) fn deployment(found: &DeploymentInfo) -> Result<Output> {
     let shape = |columns: &[(String, DataType)]| {
         let columns: Vec<String> =
             columns.iter().map(|(name, data_type)| format!("`{name}` {data_type}")).collect();
         columns.join(", ")
     };
-    let options: Vec<String> =
-        found.options.iter().map(|(name, value)| format!("{name}='{value}'")).collect();
+    let option = |(name, value): &(String, String)| {
+        // Durations and numbers are no texts.
+        let is_bare = name.ends_with("_bias") && value.starts_with(|c: char| c.is_ascii_digit());
+        if is_bare { format!("{name}={value}") } else { format!("{name}='{value}'") }
+    };
+    let options: Vec<String> = found.options.iter().map(option).collect();
+    let options = options.join(", ");
+    let written = match options.as_str() {
+        "" => String::new(),
+        options => format!("OPTIONS({options}) "),
+    };
+    let script = format!(
+        "USE `{}`; SET compatibility = '{}'; SET time_zone = '{}'; DEPLOY `{}`.`{}` {written}{};",
+        found.current_database,
+        found.compatibility,
+        found.time_zone,
+        found.database,
+        found.name,
+        found.sql
+    );
     let row = [
         found.database.clone(),
         found.name.clone(),
@@ -321,7 +359,9 @@ pub(crate) fn deployment(found: &DeploymentInfo) -> Result<Output> {
         shape(&found.output),
         found.compatibility.to_owned(),
         found.time_zone.clone(),
-        options.join(", "),
+        options,
+        found.current_database.clone(),
+        script,
     ];
     let names = [
         "database",
@@ -332,6 +372,8 @@ pub(crate) fn deployment(found: &DeploymentInfo) -> Result<Output> {
         "compatibility",
         "time_zone",
         "options",
+        "current_database",
+        "script",
     ];
     texts(&names, &[row.map(Some).to_vec()])
 }

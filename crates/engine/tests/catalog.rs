@@ -201,3 +201,55 @@ fn explain_changes_nothing() {
     session.execute(&format!("EXPLAIN {query}")).unwrap();
     assert_eq!(session.indexes("t").unwrap(), deployed);
 }
+
+/// The texts of the last column of the only row.
+fn last_text(session: &Session, sql: &str) -> String {
+    let output = session.execute(sql).unwrap_or_else(|error| panic!("{}", error.render(Some(sql))));
+    let column = output.batches[0].columns().last().expect("there is a column");
+    let arena = Arena::new();
+    let value = lockstep_row::arrow::ColumnReader::new(column.as_ref()).get(0, &arena);
+    value.as_str().expect("it is a text").to_owned()
+}
+
+#[test]
+fn what_show_prints_makes_the_same_again() {
+    let session = Database::in_memory().session();
+    for definition in [
+        "CREATE TABLE t (k STRING NOT NULL, v INT DEFAULT 7, ts TIMESTAMP)",
+        "CREATE TABLE t (k STRING DEFAULT 'it\\'s \\\\ a', d DATE DEFAULT '2024-02-29', f DOUBLE DEFAULT 1.5, \
+         b BOOL DEFAULT true, ts TIMESTAMP DEFAULT 1000, m MAP<STRING, INT>)",
+        "CREATE TABLE t (k STRING, v BIGINT, ts TIMESTAMP, INDEX(KEY=(k, v), TS=ts, TTL=90m), \
+         INDEX by_v (v) OPTIONS(TS=ts, TTL=(10m, 3), TTL_TYPE=absandlat), INDEX(KEY=k))",
+        "CREATE TABLE t (k STRING, `select` BIGINT, INDEX(KEY=`select`, TTL=5, TTL_TYPE=latest)) \
+         OPTIONS(PARTITIONNUM=2, REPLICANUM=1)",
+    ] {
+        run(&session, definition);
+        let shown = last_text(&session, "SHOW CREATE TABLE t");
+        let indexes = session.indexes("t").unwrap();
+        let described = session.execute("DESC t").unwrap().batches;
+        run(&session, "DROP TABLE t");
+        run(&session, &shown);
+        assert_eq!(last_text(&session, "SHOW CREATE TABLE t"), shown);
+        assert_eq!(session.indexes("t").unwrap(), indexes, "{shown}");
+        assert_eq!(session.execute("DESC t").unwrap().batches, described, "{shown}");
+        run(&session, "DROP TABLE t");
+    }
+    run(&session, "CREATE DATABASE db1");
+    run(&session, "CREATE DATABASE db2");
+    run(&session, "CREATE TABLE db1.t (k STRING, v BIGINT, ts TIMESTAMP, INDEX(KEY=k, TS=ts))");
+    run(&session, "USE db1");
+    run(&session, "SET time_zone = '+05:30'");
+    run(&session, "SET compatibility = 'openmldb'");
+    let options = "long_windows = 'w:1d', range_bias = 1h, rows_bias = 'inf', sync = false";
+    let query = features("sum").replace("ROWS BETWEEN", "ROWS_RANGE BETWEEN");
+    let query = query.replace("UNBOUNDED PRECEDING", "1h PRECEDING");
+    run(&session, &format!("DEPLOY db2.`d` OPTIONS({options}) {query}"));
+    let shown = last_text(&session, "SHOW DEPLOYMENT db2.d");
+    let info = session.deployment("db2.d").unwrap();
+    run(&session, "DROP DEPLOYMENT db2.d");
+    run(&session, "USE db2");
+    run(&session, "SET time_zone = 'UTC'");
+    run(&session, "SET compatibility = 'standard'");
+    run(&session, &shown);
+    assert_eq!(session.deployment("db2.d").unwrap(), info, "{shown}");
+}

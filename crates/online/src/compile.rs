@@ -19,9 +19,9 @@ use datafusion::{
     common::DFSchema,
     logical_expr::{Expr, Limit, LogicalPlan, Projection, TableScan},
 };
-use lockstep_diagnostic::{Diagnostic, Result};
+use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 use lockstep_plan::CatalogTable;
-use lockstep_table::Table;
+use lockstep_table::{IndexHold, IndexNeed, Table, TableError};
 
 use crate::{
     chain::{Chain, LeafKind, Step},
@@ -40,12 +40,19 @@ use crate::{
 pub trait Tables {
     /// The table with this [`CatalogTable::id`].
     fn table(&self, id: u64) -> Option<Arc<Table>>;
+
+    /// Who a table is told that a program's indexes are held by; see [`Table::holders`].
+    fn owner(&self) -> &str {
+        "a request"
+    }
 }
 
 /// Everything that chains refer to by position.
 #[derive(Debug, Default)]
 pub(crate) struct Parts {
     pub(crate) tables: Vec<(CatalogTable, Arc<Table>)>,
+    /// The indexes that chains read through: they stay as long as the program does.
+    pub(crate) holds: Vec<IndexHold>,
     /// What each scan computes.
     pub(crate) scans: Vec<Arc<Folding>>,
     pub(crate) materialised: Vec<Materialised>,
@@ -90,6 +97,13 @@ pub(crate) struct Compiler<'c> {
 }
 
 impl Compiler<'_> {
+    /// Holds an index of a table, which is built when there is none; gives the position of the hold.
+    fn hold(&mut self, table: usize, need: &IndexNeed) -> Result<usize> {
+        let (catalog_table, held) = &self.parts.tables[table];
+        let hold = held.hold(need, self.tables.owner());
+        self.parts.holds.push(hold.map_err(|error| refused(&error, catalog_table))?);
+        Ok(self.parts.holds.len() - 1)
+    }
     /// A number for a step whose results requests share: it has to be the request's own, and to
     /// look at nothing else of the request than its own expressions do. `seen_before` is in how many
     /// places the request row was looked at before the step was compiled.
@@ -201,7 +215,7 @@ impl<'c> Compiler<'c> {
         let Some(table) = self.tables.table(catalog_table.id) else {
             let (database, name) = (&catalog_table.database, &catalog_table.name);
             let message = format!("table `{database}.{name}` does not exist any more");
-            return Diagnostic::new(lockstep_diagnostic::code::UNDEFINED_TABLE, message).err();
+            return Diagnostic::new(code::UNDEFINED_TABLE, message).err();
         };
         tables.push((catalog_table.clone(), table));
         Ok(tables.len() - 1)
@@ -363,4 +377,24 @@ fn unaliased(expr: &Expr) -> &Expr {
 /// The chain of the request row goes through this node, which nobody sent here.
 fn unsupported(plan: &LogicalPlan) -> Diagnostic {
     Diagnostic::internal(format!("no chain goes through `{}`", plan.display()))
+}
+
+/// Why a table does not give an index.
+fn refused(error: &TableError, table: &CatalogTable) -> Box<Diagnostic> {
+    let name = format!("{}.{}", table.database, table.name);
+    Box::new(match error {
+        TableError::Dropped => {
+            let message = format!("table `{name}` was dropped since this was prepared");
+            Diagnostic::new(code::STALE_DEFINITION, message)
+                .with_kind(Kind::PrepareAgain)
+                .with_hint("Prepare it again.")
+        }
+        TableError::OutOfMemory { .. } => {
+            let message = format!("an index of table `{name}` has no room: {error}");
+            Diagnostic::new(code::OUT_OF_MEMORY, message).with_kind(Kind::FreeResources).with_hint(
+                "Delete rows, or SET GLOBAL max_memory; SHOW MEMORY says what holds how much.",
+            )
+        }
+        _ => Diagnostic::internal(error.to_string()),
+    })
 }

@@ -106,10 +106,4 @@ pub enum TableError {
         /// The name.
         name: String,
     },
-    /// The only declared index of a table.
-    #[error("index `{name}` is the last one of the table")]
-    LastIndex {
-        /// The name.
-        name: String,
-    },
 }

@@ -250,6 +250,11 @@ impl Table {
         holds.held.push(Held::new(id, "", index, &need));
     }
 
+    /// Gives the indexes of a draft the rules that follow from what is held.
+    pub(crate) fn apply_held_rules(&self, draft: &mut Draft) {
+        draft.apply_rules(&self.holds.lock().held);
+    }
+
     /// Says that there may be something that nobody holds any more.
     pub(crate) fn note_release(&self) {
         self.holds.lock().is_released = true;

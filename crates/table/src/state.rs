@@ -100,7 +100,14 @@ impl State {
     /// A state without rows whose indexes are declared and include no columns.
     pub(crate) fn empty(schema: Arc<TableSchema>) -> Self {
         let none = Arc::default();
-        let index = |spec: &IndexSpec| Index::empty(&none, Origin::Declared(spec.retention));
+        let index = |spec: &IndexSpec| {
+            let origin = match spec.declared {
+                _ if spec.is_removed() => Origin::Removed,
+                true => Origin::Declared(spec.retention),
+                false => Origin::Automatic,
+            };
+            Index::empty(&none, origin)
+        };
         let indexes = schema.indexes.iter().map(index).collect();
         Self::new(schema, indexes, Arc::new(RowLog::new()))
     }

@@ -31,7 +31,7 @@ use lockstep_host::{
     Clock,
     sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
-use lockstep_row::{RowCodec, RowView, TableSchema};
+use lockstep_row::{IndexSpec, RowCodec, RowView, TableSchema};
 use lockstep_series::{Account, RowRef, Swap};
 
 use crate::{
@@ -102,7 +102,8 @@ impl Table {
     ) -> Result<Self, TableError> {
         for (position, spec) in schema.indexes.iter().enumerate() {
             state::check_spec(&schema.columns, spec)?;
-            if schema.indexes[..position].iter().any(|other| other.name == spec.name) {
+            let is_taken = |other: &IndexSpec| !other.is_removed() && other.name == spec.name;
+            if schema.indexes[..position].iter().any(is_taken) {
                 return Err(TableError::IndexExists { name: spec.name.clone() });
             }
         }

@@ -287,6 +287,8 @@ impl World {
                 let declared: Vec<&IndexSpec> =
                     before.indexes.iter().filter(|spec| spec.declared).collect();
                 if !declared.is_empty() {
+                    // Without a declared index nothing expires, and nothing comes back.
+                    self.model.forget(&before.indexes, now_ms, |_| false);
                     drop(self.table.drop_declared_index(&index.get(&declared).name));
                 }
             }
@@ -409,7 +411,7 @@ fn a_delete_is_not_seen_by_older_snapshots() {
 fn a_dropped_index_goes_on_serving_what_the_others_keep() {
     let latest = index("latest", &[K], Some(T), Retention::Latest { latest: 1 });
     let ranged = index("ranged", &[V], Some(T), Retention::Absolute { ttl_ms: 10 });
-    let (table, _clock) = table(vec![latest, ranged], 11);
+    let (table, clock) = table(vec![latest, ranged], 11);
     assert_eq!(table.ensure_index(&[K], Some(T)), 0, "somebody reads through it");
     table.append(rows(0..4)).unwrap();
     let one = key(&[Datum::Int(1)]);
@@ -418,8 +420,28 @@ fn a_dropped_index_goes_on_serving_what_the_others_keep() {
     assert_eq!(numbers(table.snapshot().rows_kept_by(0, &one)), [3, 2]);
     let missing = table.drop_declared_index("latest").unwrap_err();
     assert_eq!(missing, TableError::IndexMissing { name: "latest".to_owned() });
-    let last = table.drop_declared_index("ranged").unwrap_err();
-    assert_eq!(last, TableError::LastIndex { name: "ranged".to_owned() });
+    // Without a declared index every row stays, but none that has expired comes back.
+    let before = numbers(table.snapshot().scan());
+    table.drop_declared_index("ranged").unwrap();
+    assert_eq!(numbers(table.snapshot().scan()), before);
+    clock.set_ms(1_000);
+    assert_eq!(numbers(table.snapshot().scan()), before);
+    table.append(rows(4..5)).unwrap();
+    assert_eq!(table.snapshot().scan().count(), before.len() + 1);
+}
+
+#[test]
+fn a_declared_index_may_have_the_name_of_an_automatic_one() {
+    let (table, _clock) = table(Vec::new(), 0);
+    table.append(rows(0..4)).unwrap();
+    let at = table.ensure_index(&[K], Some(T));
+    let name = table.schema().indexes[at].name.clone();
+    let by_v = IndexSpec { name: name.clone(), ..index("x", &[V], None, Retention::Forever) };
+    let declared = table.add_declared_index(by_v.clone()).unwrap();
+    assert_eq!(table.schema().indexes[declared].name, name);
+    assert_ne!(table.schema().indexes[at].name, name);
+    let again = table.add_declared_index(by_v).unwrap_err();
+    assert_eq!(again, TableError::IndexExists { name });
 }
 
 #[test]

@@ -38,12 +38,24 @@ pub(crate) enum CatalogCommand {
 /// What a command took out of the catalog: kept until the catalog's lock is given up, since to
 /// free a table takes time.
 #[derive(Debug)]
-#[expect(dead_code, reason = "only held, to be dropped later")]
 pub(crate) enum Removed {
     Nothing,
     Table(TableEntry),
     Deployment(Arc<Deployment>),
     Procedure(Arc<Procedure>),
+}
+
+impl Removed {
+    /// Frees what nobody uses any more: the rows of a table, although somebody may still have the
+    /// table in hand; what a deployment held of its tables, once no request is in flight.
+    pub(crate) fn release(self) {
+        match self {
+            Self::Table(entry) => entry.table.close(),
+            Self::Deployment(deployment) => drop(deployment),
+            Self::Procedure(procedure) => drop(procedure),
+            Self::Nothing => {}
+        }
+    }
 }
 
 impl Objects {

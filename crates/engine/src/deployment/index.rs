@@ -3,7 +3,7 @@
 //! `deployment` calls it. A query's indexes are those that its windows and joins look rows up by;
 //! request mode builds the ones that are missing when it is compiled, and those show what the
 //! table keeps. What is left to do here is retention: an index that keeps less than the query
-//! looks at is made to keep more. Nothing is ever made to keep less.
+//! looks at is made to keep more, as long as the deployment exists.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,13 @@ use datafusion::{
     common::tree_node::{TreeNode, TreeNodeRecursion},
     logical_expr::{Expr, JoinType, LogicalPlan},
 };
+use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_plan::{Frame, lineage};
-use lockstep_row::{Retention, TableSchema};
-use lockstep_table::Table;
+use lockstep_row::Retention;
+use lockstep_table::{IndexHold, IndexNeed, Provision, Widened};
 
 use super::options::{Bias, DeployOptions};
-use crate::database::Tables;
+use crate::{append::refused, catalog::TableEntry, show};
 
 const MINUTE_MS: i64 = 60_000;
 
@@ -124,56 +125,62 @@ fn with_bias(retention: Retention, options: &DeployOptions) -> Retention {
     }
 }
 
-/// Makes the indexes keep what is wanted of them. Where stored rows have no event time to go by,
-/// an index stays as it is, and the lint about retention says so.
+/// What a deployment holds of its tables.
+#[derive(Debug, Default)]
+pub(crate) struct Provided {
+    pub(crate) holds: Vec<IndexHold>,
+    /// What the tables keep from now on that they did not keep before.
+    pub(crate) warnings: Vec<Diagnostic>,
+}
+
+/// Makes the indexes keep what is wanted of them, as long as the holds are kept. Where stored rows
+/// have no event time to go by, an index stays as it is, and the lint about retention says so.
 pub(crate) fn provide(
     wanted: &BTreeMap<IndexKey, Retention>,
     options: &DeployOptions,
-    tables: &Tables,
-) {
+    entries: &[TableEntry],
+    owner: &str,
+) -> Result<Provided> {
+    let mut provided = Provided::default();
     for (key, retention) in wanted {
-        let Some(table) = tables.by_id.get(&key.table) else { continue };
-        let schema = table.schema();
-        let found = schema.find_index(&key.keys, key.event_time);
-        match found.map(|at| (at, &schema.indexes[at])) {
-            Some((at, index)) if index.declared => {
-                let merged = index.retention.union(*retention);
-                if !options.skip_index_check && merged != index.retention.simplified() {
-                    widen(table, at, merged);
-                }
+        let Some(entry) = entries.iter().find(|entry| entry.id == key.table) else { continue };
+        let table = &entry.table;
+        let mut need = IndexNeed {
+            keys: key.keys.clone(),
+            event_time: key.event_time,
+            retention: Some(*retention),
+            columns: Vec::new(),
+        };
+        match table.find_for(&need) {
+            // What the table keeps is enough, and no program reads through this index.
+            Provision::WouldBuild { widened: None, .. } => continue,
+            Provision::Existing { index, .. }
+                if options.skip_index_check && table.declared_retention(index).is_some() =>
+            {
+                need.retention = None;
             }
-            _ if shows_enough(&schema, key, *retention) => {}
-            _ => {
-                let at = table.ensure_index(&key.keys, key.event_time);
-                let alike = schema
-                    .indexes
-                    .iter()
-                    .filter(|index| index.declared && index.event_time == key.event_time);
-                let kept = alike.fold(*retention, |kept, index| kept.union(index.retention));
-                widen(table, at, kept);
-            }
+            _ => {}
         }
+        let hold = table.hold(&need, owner).map_err(|error| refused(&error))?;
+        provided.warnings.extend(hold.widened().map(|widened| warning(entry, widened)));
+        provided.holds.push(hold);
     }
+    Ok(provided)
 }
 
-fn widen(table: &Table, index: usize, retention: Retention) {
-    // Refused only for rows without an event time, which the caller's words explain.
-    drop(table.widen_index(index, retention));
-}
-
-/// Whether an index that shows what the table keeps is enough: no row expires, or one expires by
-/// the same event time and not before it may.
-fn shows_enough(schema: &TableSchema, key: &IndexKey, wanted: Retention) -> bool {
-    let mut declared = schema.indexes.iter().filter(|index| index.declared).peekable();
-    if declared.peek().is_none() {
-        return true;
-    }
-    declared.any(|index| match (index.retention.simplified(), wanted) {
-        (Retention::Forever, _) => true,
-        (
-            Retention::Absolute { ttl_ms } | Retention::AbsAndLat { ttl_ms, .. },
-            Retention::Absolute { ttl_ms: wanted },
-        ) => index.event_time == key.event_time && ttl_ms >= wanted,
-        _ => false,
-    })
+/// That a table keeps rows for longer than its definition says.
+fn warning(entry: &TableEntry, widened: &Widened) -> Diagnostic {
+    let Widened { index, from, to } = widened;
+    let name = entry.definition.name();
+    let message = match from {
+        Some(_) => format!("table `{name}` keeps more rows by index `{index}`"),
+        None => format!("table `{name}` keeps more rows, by a rule of index `{index}`"),
+    };
+    let from = from.map_or_else(String::new, |from| format!(", not {}", show::retention(from)));
+    Diagnostic::new(code::WARNING, message)
+        .with_detail(format!(
+            "The windows of the deployment read so far back: {}{from}. It goes with the deployment.",
+            show::retention(*to)
+        ))
+        .with_hint("OPTIONS(skip_index_check = 'true') leaves the rules of declared indexes alone.")
 }

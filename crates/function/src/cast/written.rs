@@ -6,7 +6,7 @@
 use lockstep_row::{DataType, Value, calendar::DAY_MS};
 
 use super::text;
-use crate::Settings;
+use crate::{Settings, TimeZone};
 
 /// Why a text is no value of a type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,7 +75,7 @@ fn double(written: &str) -> Result<(Value, DataType), TextError> {
 fn day(written: &str, settings: &Settings) -> Result<(Value, DataType), TextError> {
     let days = text::parse_date(written, settings).ok_or(TextError::Form)?;
     // As in UTC, so that midnight is the beginning of a day whatever the session's time zone.
-    let in_utc = Settings { time_zone: chrono_tz::Tz::UTC, ..*settings };
+    let in_utc = Settings { time_zone: TimeZone::Named(chrono_tz::Tz::UTC), ..*settings };
     let is_midnight = text::parse_timestamp(written, &in_utc)
         .is_some_and(|time| time == i64::from(days) * DAY_MS);
     if is_midnight { Ok((Value::Date(days), DataType::Date)) } else { Err(TextError::TimeOfDay) }

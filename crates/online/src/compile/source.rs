@@ -6,6 +6,7 @@ use datafusion::{
 };
 use lockstep_diagnostic::Result;
 use lockstep_row::DataType;
+use lockstep_table::IndexNeed;
 
 use super::Compiler;
 use crate::{
@@ -65,7 +66,7 @@ impl Compiler<'_> {
             (Some(_), Some(column)) => Order::Index { column },
             (Some(expr), None) => Order::Computed(BoundExpr::bind(expr, spec.schema, &layout)?),
         };
-        let access = self.access(&chain, traced.as_ref());
+        let access = self.access(&chain, traced.as_ref())?;
         let request = if holds_request { Some(self.request_row(spec, &layout)?) } else { None };
         let source = Source { chain, access, residual, order, request };
         let text = self.parts.describe_source(&source, spec.plan);
@@ -119,20 +120,21 @@ impl Compiler<'_> {
         Ok(Some(Traced { keys, order }))
     }
 
-    fn access(&self, chain: &Chain, traced: Option<&Traced>) -> Access {
+    fn access(&mut self, chain: &Chain, traced: Option<&Traced>) -> Result<Access> {
         let (LeafKind::Table(leaf), Some(traced)) = (chain.leaf, traced) else {
-            return Access::All;
+            return Ok(Access::All);
         };
         let columns: Vec<usize> = traced.keys.iter().flatten().copied().collect();
-        let (_, table) = &self.parts.tables[leaf];
-        let index = table.ensure_index(&columns, traced.order);
-        let schema = table.schema();
+        let need = IndexNeed { keys: columns, event_time: traced.order, ..IndexNeed::default() };
+        let hold = self.hold(leaf, &need)?;
+        let index = self.parts.holds[hold].index();
+        let schema = self.parts.tables[leaf].1.schema();
         let position_of = |column: &usize| {
             let position = traced.keys.iter().position(|key| *key == Some(*column));
             position.expect("the index was asked for over exactly the traced columns")
         };
         let keys = schema.indexes[index].keys.iter().map(position_of).collect();
-        Access::Index { index, keys, own_only: self.options.own_only }
+        Ok(Access::Index { index, keys, own_only: self.options.own_only })
     }
 }
 

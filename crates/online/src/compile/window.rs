@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use datafusion::{common::DFSchema, logical_expr::Expr};
-use lockstep_diagnostic::Result;
+use lockstep_diagnostic::{Result, code};
 use lockstep_plan::{Frame, Window, WindowAggregate, WindowGroup};
-use lockstep_row::RowCodec;
-use lockstep_table::Inclusion;
+use lockstep_row::{IndexSpec, RowCodec};
+use lockstep_table::{Inclusion, IndexNeed, Provision};
 
 use super::{Compiler, Draft, History, fold::Folded, source::SourceSpec};
 use crate::{
@@ -110,7 +110,7 @@ impl Compiler<'_> {
             let request = source.request.as_ref();
             let request = request.map(|_| folded.current_inputs(schema, &layout)).transpose()?;
             let mut inputs = folded.source_inputs(schema, &layout, self.codec(&source).as_ref())?;
-            inputs.include(self.records(&folded, &source, (schema, &layout), sharing));
+            inputs.include(self.records(&folded, &source, (schema, &layout), sharing)?);
             sources.push(ScanSource { source, inputs, request, is_main });
         }
         self.history = history;
@@ -169,35 +169,45 @@ impl Compiler<'_> {
     }
 
     /// How the lanes of a scan are served by what the index of a source includes, which is made to
-    /// include what they read when this is for a deployment. Empty when they are not.
+    /// include what they read when this is for a deployment. Empty when they are not. What they
+    /// read is held.
     fn records(
         &mut self,
         folded: &Folded<'_>,
         source: &Source,
         (schema, layout): (&DFSchema, &[Place]),
         sharing: &[&Wanted<'_>],
-    ) -> Vec<RecordInput> {
+    ) -> Result<Vec<RecordInput>> {
         let (LeafKind::Table(table), Some(index), Some(codec)) =
             (source.chain.leaf, source.run_index(), self.codec(source))
         else {
-            return Vec::new();
+            return Ok(Vec::new());
         };
-        let table = Arc::clone(&self.parts.tables[table].1);
-        if self.options.includes
-            && sharing.iter().any(|wanted| is_long(&wanted.group.window))
-            && let Some(columns) = folded.included(schema, layout)
-        {
-            // Refused where it would take too much: then the rows are read.
-            let included = table.include(index, &columns);
-            if included != Inclusion::Included {
-                return Vec::new();
+        let Some(columns) = folded.included(schema, layout) else { return Ok(Vec::new()) };
+        let held = Arc::clone(&self.parts.tables[table].1);
+        let IndexSpec { keys, event_time, .. } = held.schema().indexes[index].clone();
+        let need = IndexNeed { keys, event_time, retention: None, columns };
+        let is_wanted =
+            self.options.includes && sharing.iter().any(|wanted| is_long(&wanted.group.window));
+        let is_there =
+            || matches!(held.find_for(&need), Provision::Existing { includes_more: false, .. });
+        if !is_wanted && !is_there() {
+            return Ok(Vec::new());
+        }
+        let hold = match self.hold(table, &need) {
+            Ok(hold) => &self.parts.holds[hold],
+            // It would take too much: then the rows are read.
+            Err(error) if error.code == code::OUT_OF_MEMORY => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        };
+        assert_eq!(hold.index(), index, "the source holds the index over these columns");
+        let snapshot = held.snapshot();
+        Ok(match (hold.inclusion(), snapshot.projection(index)) {
+            (Inclusion::Included, Some(projection)) => {
+                folded.records(schema, layout, (projection, &codec))
             }
-        }
-        let snapshot = table.snapshot();
-        match snapshot.projection(index) {
-            Some(projection) => folded.records(schema, layout, (projection, &codec)),
-            None => Vec::new(),
-        }
+            _ => Vec::new(),
+        })
     }
 
     /// The codec of the rows that a source finds, when they are rows of a table.
