@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from . import _lockstep
 from ._arrow import is_table, library_of, require, to_arrow, to_pandas
-from ._error import Error
+from ._error import Error, LockstepWarning
 from ._relation import Relation
 
 Row = Mapping[str, Any]
@@ -126,11 +127,18 @@ class Connection:
         down to the millisecond. Columns of times and dates take ISO 8601 text as well, in the
         session's time zone. ``None``, ``NaT`` and ``NA`` are NULL; NaN is NaN, unless the session
         says ``SET nan_as_null = true``, and in a column that is not of floats it is NULL.
+
+        Rows that the table's retention had expired before they arrived are counted like the others
+        and shown by nothing: a ``LockstepWarning`` says how many they are.
         """
         if is_table(data):
             types = self._types_for(data, lambda: self._session.columns_of_table(table))
-            return self._session.append(table, to_arrow(data, types), create)
-        return self._session.append_rows(table, _rows(data), create)
+            appended = self._session.append(table, to_arrow(data, types), create)
+        else:
+            appended = self._session.append_rows(table, _rows(data), create)
+        for text in appended.warnings:
+            warnings.warn(text, LockstepWarning, stacklevel=2)
+        return appended.rows_affected or 0
 
     def request(self, target: str, rows: Any) -> Any:
         """Answers request rows in request mode; ``target`` is a deployment or a query.

@@ -5,6 +5,11 @@
 //! up. Another thread asks M1's query in a closed loop. Requests lie later than every row, and so
 //! must see what was just inserted. After each request the thread reads how long the kernel kept
 //! it waiting for a processor, which tells a slow request of ours from one of the machine's.
+//!
+//! Then, for Lockstep alone, what requests and inserts take while DEPLOY builds an index and while
+//! rows expire (`changes`).
+
+mod changes;
 
 use std::{
     fs::File,
@@ -125,6 +130,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
     let tail = systems[0].loads[0].median("p999_us") / systems[0].loads[0].median("p50_us");
     let mut ratios = Map::new();
     ratios.insert("lockstep_p999/lockstep_p50".to_owned(), json!(rounded(tail)));
+    notes.extend(changes::run(options)?);
     let point = Point { params, systems, ratios };
     Ok(Outcome { point, sweeps: Vec::new(), notes })
 }

@@ -96,6 +96,8 @@ pub mod code {
     pub const DUPLICATE_FILE: &str = "58P02";
     /// Reading or writing a file failed.
     pub const IO_ERROR: &str = "58030";
+    /// Rows were accepted that had expired already: a warning.
+    pub const ROWS_EXPIRED: &str = "01L10";
     /// A defect of Lockstep.
     pub const INTERNAL_ERROR: &str = "XX000";
 }

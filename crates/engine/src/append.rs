@@ -10,7 +10,7 @@ use lockstep_row::{
     Arena, Column, DataType, Datum, RowError, TableSchema, Value, arrow::ColumnReader,
 };
 use lockstep_sql::ast::{Expr, Insert, InsertRow};
-use lockstep_table::{Table, TableError};
+use lockstep_table::{Appended, Table, TableError};
 
 use crate::{
     context::checkpoint,
@@ -28,7 +28,7 @@ pub(crate) fn insert(
     table: &Table,
     options: &BindOptions,
     evaluate: &dyn Fn(&Expr) -> Result<Value>,
-) -> Result<u64> {
+) -> Result<Appended> {
     let schema = table.schema();
     let positions = positions(insert, &schema)?;
     let rows: Vec<Vec<Value>> = insert
@@ -129,13 +129,58 @@ pub(crate) enum Rows {
     Absent,
 }
 
+/// The warning about rows that had expired before they arrived, if there are any.
+pub(crate) fn expired(appended: Appended) -> Option<Diagnostic> {
+    let Appended { rows, expired } = appended;
+    (expired > 0).then(|| {
+        let message = format!("{expired} of {rows} rows had expired before they arrived");
+        Diagnostic::new(code::ROWS_EXPIRED, message)
+            .with_detail(
+                "No index of the table keeps them: they are older than its TTL, or there are \
+                 enough newer rows of their key. Nothing shows them.",
+            )
+            .with_hint("DESC says for how long the indexes keep rows; CREATE INDEX takes a TTL.")
+    })
+}
+
 /// Appends batches: all rows or none.
 pub(crate) fn append(
     batches: &[RecordBatch],
     table: &Table,
     conversion: Conversion,
-) -> Result<u64> {
+) -> Result<Appended> {
     append_rows(batches, table, Rows::Any, conversion)
+}
+
+/// Appends batches one by one that become visible together: all rows or none. Takes little more
+/// memory than the rows will take.
+pub(crate) fn load(
+    batches: impl Iterator<Item = Result<RecordBatch>>,
+    table: &Table,
+    rule: Rows,
+    conversion: Conversion,
+) -> Result<Appended> {
+    let mut load = match rule {
+        Rows::Any => table.load_any(),
+        Rows::Timed => table.load(),
+        Rows::Absent => {
+            let batches = batches.collect::<Result<Vec<_>>>()?;
+            return append_rows(&batches, table, rule, conversion);
+        }
+    };
+    let schema = table.schema();
+    for batch in batches {
+        let batch = batch?;
+        let arrays = conform(&batch, &schema.columns, Missing::Default, conversion)?;
+        let readers: Vec<ColumnReader<'_>> =
+            arrays.iter().map(|array| ColumnReader::new(array.as_ref())).collect();
+        let arena = Arena::new();
+        let rows = (0..batch.num_rows()).map(|row| -> Vec<Datum<'_>> {
+            readers.iter().map(|reader| reader.get(row, &arena)).collect()
+        });
+        load.push(rows).map_err(|error| refused(&error))?;
+    }
+    load.finish().map_err(|error| refused(&error))
 }
 
 /// Appends batches under a rule: all rows or none.
@@ -144,7 +189,7 @@ pub(crate) fn append_rows(
     table: &Table,
     rule: Rows,
     conversion: Conversion,
-) -> Result<u64> {
+) -> Result<Appended> {
     let schema = table.schema();
     let arena = Arena::new();
     let columns: Vec<Vec<ArrayRef>> = batches

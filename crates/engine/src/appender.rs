@@ -55,6 +55,8 @@ impl Appender {
         R: IntoIterator,
         R::Item: AsRef<[Datum<'r>]>,
     {
-        self.entry.write(|table| table.append_timed(rows).map_err(|error| refused(&error)))
+        self.entry.write(|table| {
+            table.append_timed(rows).map_err(|error| refused(&error)).map(|appended| appended.rows)
+        })
     }
 }

@@ -162,9 +162,10 @@ impl TableEntry {
     /// a table that was there.
     pub(crate) fn write<T>(&self, write: impl FnOnce(&Table) -> Result<T>) -> Result<T> {
         self.definition.check()?;
-        let written = write(&self.table)?;
+        let written = write(&self.table);
+        // A table that was dropped meanwhile refuses rows as well: this says which one.
         self.definition.check()?;
-        Ok(written)
+        written
     }
 }
 

@@ -3,8 +3,6 @@
 //! `session` calls [`Session::define`]. The catalog is locked for a look-up or a change, never
 //! while rows are read or indexes are built.
 
-use std::sync::Arc;
-
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_function::Compatibility;
 use lockstep_row::TableSchema;
@@ -98,20 +96,27 @@ impl Session {
         lenient: bool,
     ) -> Result<()> {
         let table = self.database.make_table(schema).map_err(|error| append::refused(&error))?;
-        let table = Arc::new(table);
+        let table = table.shared();
         let command = CatalogCommand::CreateTable { name: self.qualified(name), table, options };
         let tolerated = lenient.then_some(code::DUPLICATE_TABLE);
         outcome(self.database.commit(command), tolerated, name, "CREATE TABLE").map(|_| ())
     }
 
     fn drop_table(&self, name: &ObjectName, if_exists: bool) -> Result<Output> {
+        let dropped = self.find_table(name).ok();
         let command = CatalogCommand::DropTable { name: self.qualified(name) };
         let is_missing = |error: &Diagnostic| {
             matches!(error.code, code::UNDEFINED_TABLE | code::UNDEFINED_DATABASE)
         };
         match self.database.commit(command) {
             Err(error) if !if_exists || !is_missing(&error) => at_name(*error, name).err(),
-            _ => Ok(done("DROP TABLE")),
+            _ => {
+                // Whoever still has the table can neither add rows to it nor keep its memory.
+                if let Some(table) = dropped {
+                    table.close();
+                }
+                Ok(done("DROP TABLE"))
+            }
         }
     }
 

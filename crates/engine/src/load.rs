@@ -1,15 +1,16 @@
 //! Files: LOAD DATA, SELECT … INTO OUTFILE and CREATE TABLE … LIKE.
 
-use std::path::Path;
+use std::{collections::VecDeque, path::Path};
 
 use arrow::{array::RecordBatch, datatypes::Schema};
-use lockstep_diagnostic::{Diagnostic, Result, code};
+use lockstep_diagnostic::{Diagnostic, Result, Span, code};
 use lockstep_function::{Compatibility, Settings};
 use lockstep_host::QueryContext;
 use lockstep_offline::{
     export::{ExportOptions, WriteMode, export},
     load::{
-        ColumnMatch, FileFormat, LoadOptions, OnError, UnknownColumns, infer_schema, read_file,
+        ColumnMatch, FileFormat, FileRows, LoadOptions, OnError, UnknownColumns, infer_schema,
+        read_file,
     },
 };
 use lockstep_row::{TableSchema, arrow::arrow_schema};
@@ -18,10 +19,10 @@ use lockstep_table::Table;
 
 use crate::{
     Output, Session,
-    append::{Rows, append_rows},
+    append::{self, Rows},
     catalog::TableEntry,
     context::checkpoint,
-    offline_data::{Copy, LoadMode},
+    offline_data::{self, LoadMode},
     settings::Storage,
     table_options::ignored,
 };
@@ -86,9 +87,11 @@ impl Session {
         if !options.is_deep_copy {
             return refuse(load, "deep_copy", "Only offline data can stay in its files.");
         }
-        let (batches, warnings) = self.read(load, &options, &table.schema())?;
-        let count = append_rows(&batches, table, options.rows, self.conversion())?;
-        Ok(loaded(count, options.warnings, warnings))
+        let mut source = self.source(load, &options, &table.schema())?;
+        let appended = append::load(&mut source, table, options.rows, self.conversion())?;
+        let mut warnings = source.warnings();
+        warnings.extend(append::expired(appended));
+        Ok(loaded(appended.rows, options.warnings, warnings))
     }
 
     fn load_offline(&self, load: &LoadData, options: Load, entry: &TableEntry) -> Result<Output> {
@@ -97,19 +100,26 @@ impl Session {
         }
         let mode = options.mode.unwrap_or(LoadMode::ErrorIfExists);
         let schema = entry.table.schema();
-        let mut offline = entry.offline.write();
         if !options.is_deep_copy {
             if options.query.is_some() {
                 return refuse(load, "sql", "Data that stays in its files is taken as it is.");
             }
+            let mut offline = entry.offline.write();
             offline.link(&load.path, &options.files, mode, load.path_span)?;
+            drop(offline);
             let warnings = self.check_link(load, &options.files, &schema)?;
             return Ok(loaded(0, options.warnings, warnings));
         }
-        let (batches, warnings) = self.read(load, &options, &schema)?;
-        let copy = Copy { database: &self.database, conversion: self.conversion(), mode };
-        let count = offline.copy(&copy, &schema, &batches, load.path_span)?;
-        Ok(loaded(count, options.warnings, warnings))
+        // Nobody who looks at the table waits while the file is read.
+        let held = entry.offline.read().rows_for(mode, load.path_span)?;
+        let mut source = self.source(load, &options, &schema)?;
+        let rows = match held {
+            Some(held) => held,
+            None => offline_data::empty(&self.database, &schema)?,
+        };
+        let appended = append::load(&mut source, &rows, Rows::Any, self.conversion())?;
+        entry.offline.write().take(rows, (mode, load.path_span))?;
+        Ok(loaded(appended.rows, options.warnings, source.warnings()))
     }
 
     /// What there is to say of the columns of a file that is read later. A file that is not there
@@ -127,33 +137,78 @@ impl Session {
         }
     }
 
-    /// What is to be loaded, and what was left out: the file's rows, or those of the query over
-    /// them. For a query, the types of the file's columns are found by looking at them.
-    fn read(
-        &self,
-        load: &LoadData,
-        options: &Load,
-        schema: &TableSchema,
-    ) -> Result<(Vec<RecordBatch>, Vec<Diagnostic>)> {
+    /// What is to be loaded: the file's rows, or those of the query over them. For a query, the
+    /// types of the file's columns are found by looking at them.
+    fn source(&self, load: &LoadData, options: &Load, schema: &TableSchema) -> Result<Source> {
         let settings = self.settings();
         let Some(item) = &options.query else {
-            return read(load, &options.files, schema, settings);
+            return Source::open(load, &options.files, schema, settings);
         };
         // The query names the columns that it wants: the file is read with its own.
         let files = LoadOptions { columns: ColumnMatch::Position, ..options.files.clone() };
         let schema = infer_schema(&load.path, &files, &settings)
             .map_err(|error| Box::new(error.at(load.path_span)))?;
-        let (batches, warnings) = read(load, &files, &schema, settings)?;
+        let mut file = Source::open(load, &files, &schema, settings)?;
         let scratch = self.scratch();
         scratch.execute("SET @@execute_mode = 'online'")?;
         scratch.create_table("file", &arrow_schema(&schema))?;
+        let batches = (&mut file).collect::<Result<Vec<_>>>()?;
         QueryContext::scratch().run(|| scratch.append("file", &batches))?;
         let sql = text(item)?;
         let run = scratch.query(&sql).and_then(|relation| relation.collect(None));
         // Positions within the query mean nothing in this statement.
         let output =
             run.map_err(|error| Box::new(Diagnostic { span: None, ..*error }.at(item.span)))?;
-        Ok((output.batches, warnings))
+        Ok(Source { selected: Some(output.batches.into()), ..file })
+    }
+}
+
+/// The rows of a load, batch by batch.
+struct Source {
+    rows: FileRows,
+    path_span: Span,
+    /// What a query over the file gave, when there is one.
+    selected: Option<VecDeque<RecordBatch>>,
+}
+
+impl Source {
+    fn open(
+        load: &LoadData,
+        files: &LoadOptions,
+        schema: &TableSchema,
+        settings: Settings,
+    ) -> Result<Self> {
+        let path_span = load.path_span;
+        let rows = read_file(&load.path, files, schema, &settings);
+        let rows = rows.map_err(|error| Box::new(error.at(path_span)))?;
+        Ok(Self { rows, path_span, selected: None })
+    }
+
+    /// What there is to say of the files, and what was left out of what was read so far.
+    fn warnings(&self) -> Vec<Diagnostic> {
+        let mut warnings: Vec<Diagnostic> = self.rows.warnings().collect();
+        if self.rows.skipped_count() > 0 {
+            let first = self.rows.first_skipped().map(ToString::to_string).unwrap_or_default();
+            let message = format!("{} malformed rows were skipped", self.rows.skipped_count());
+            let skipped = Diagnostic::new(code::BAD_COPY_FORMAT, message);
+            warnings.push(skipped.with_detail(format!("The first: {first}.")));
+        }
+        warnings
+    }
+}
+
+impl Iterator for Source {
+    type Item = Result<RecordBatch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if let Some(selected) = &mut self.selected {
+            return selected.pop_front().map(Ok);
+        }
+        if let Err(interrupted) = checkpoint() {
+            return Some(Err(interrupted));
+        }
+        let batch = self.rows.next()?;
+        Some(batch.map_err(|error| Box::new(error.at(self.path_span))))
     }
 }
 
@@ -222,32 +277,6 @@ fn read_options(load: &LoadData, settings: Settings) -> Result<Load> {
         }
     }
     Ok(found)
-}
-
-/// Reads the whole file, and says what was left out.
-fn read(
-    load: &LoadData,
-    files: &LoadOptions,
-    schema: &TableSchema,
-    settings: Settings,
-) -> Result<(Vec<RecordBatch>, Vec<Diagnostic>)> {
-    let at = |error: Box<Diagnostic>| Box::new(error.at(load.path_span));
-    let mut rows = read_file(&load.path, files, schema, &settings).map_err(at)?;
-    let mut batches = Vec::new();
-    for batch in &mut rows {
-        checkpoint()?;
-        batches.push(batch.map_err(at)?);
-    }
-    let mut warnings: Vec<Diagnostic> = rows.warnings().collect();
-    if rows.skipped_count() > 0 {
-        let first = rows.first_skipped().map(ToString::to_string).unwrap_or_default();
-        let message = format!("{} malformed rows were skipped", rows.skipped_count());
-        warnings.push(
-            Diagnostic::new(code::BAD_COPY_FORMAT, message)
-                .with_detail(format!("The first: {first}.")),
-        );
-    }
-    Ok((batches, warnings))
 }
 
 /// The warning for an option that is understood and changes nothing here.

@@ -9,7 +9,7 @@ use lockstep_diagnostic::{Diagnostic, Result, Span, code};
 use lockstep_host::QueryContext;
 use lockstep_offline::load::{ColumnMatch, FileFormat, LoadOptions, read_file};
 use lockstep_row::{Arena, Datum, Retention, TableSchema};
-use lockstep_table::Table;
+use lockstep_table::{Appended, Table};
 
 use crate::{
     Database,
@@ -33,14 +33,6 @@ pub(crate) struct OfflineData {
 struct OfflineFile {
     path: String,
     options: LoadOptions,
-}
-
-/// What copying rows goes by.
-#[derive(Debug)]
-pub(crate) struct Copy<'a> {
-    pub(crate) database: &'a Database,
-    pub(crate) conversion: Conversion,
-    pub(crate) mode: LoadMode,
 }
 
 /// What becomes of the data that is there already.
@@ -136,29 +128,33 @@ impl OfflineData {
         Ok(())
     }
 
-    /// LOAD DATA with `deep_copy=true`: takes the rows.
-    pub(crate) fn copy(
-        &mut self,
-        copy: &Copy<'_>,
-        schema: &TableSchema,
-        batches: &[arrow::array::RecordBatch],
-        span: Span,
-    ) -> Result<u64> {
-        let is_empty = self.rows.is_none() && self.files.is_empty();
-        if !is_empty && copy.mode == LoadMode::ErrorIfExists {
-            return exists(span);
-        }
-        let kept = self.rows.as_ref().filter(|_| copy.mode != LoadMode::Overwrite);
-        let table = match kept {
-            Some(table) => Arc::clone(table),
-            None => empty(copy.database, schema)?,
-        };
-        let count = append::append(batches, &table, copy.conversion)?;
-        if copy.mode == LoadMode::Overwrite {
+    /// The rows to which a load in this mode adds its own. Refuses data that is there already,
+    /// where there must be none.
+    pub(crate) fn rows_for(&self, mode: LoadMode, span: Span) -> Result<Option<Arc<Table>>> {
+        self.check_mode(mode, span)?;
+        Ok(self.rows.clone().filter(|_| mode == LoadMode::Append))
+    }
+
+    /// LOAD DATA with `deep_copy=true`: takes rows that were added to [`Self::rows_for`], or are a
+    /// table of their own.
+    pub(crate) fn take(&mut self, rows: Arc<Table>, (mode, span): (LoadMode, Span)) -> Result<()> {
+        self.check_mode(mode, span)?;
+        if mode == LoadMode::Overwrite {
             self.files.clear();
+            self.rows = None;
         }
-        self.rows = Some(table);
-        Ok(count)
+        match &self.rows {
+            Some(held) if Arc::ptr_eq(held, &rows) => {}
+            // Others were loaded first.
+            Some(held) => drop(copy_rows(&rows, held)?),
+            None => self.rows = Some(rows),
+        }
+        Ok(())
+    }
+
+    fn check_mode(&self, mode: LoadMode, span: Span) -> Result<()> {
+        let is_empty = self.rows.is_none() && self.files.is_empty();
+        if !is_empty && mode == LoadMode::ErrorIfExists { exists(span) } else { Ok(()) }
     }
 
     /// One table with all of it, as it is now.
@@ -177,7 +173,7 @@ impl OfflineData {
         }
         for file in &self.files {
             let batches = read_file(&file.path, &file.options, schema, &conversion.settings())?;
-            append::append(&batches.collect::<Result<Vec<_>>>()?, &table, conversion)?;
+            append::load(batches, &table, append::Rows::Any, conversion)?;
         }
         Ok(table)
     }
@@ -190,7 +186,7 @@ fn exists<T>(span: Span) -> Result<T> {
         .err()
 }
 
-fn copy_rows(from: &Table, to: &Table) -> Result<u64> {
+fn copy_rows(from: &Table, to: &Table) -> Result<Appended> {
     let snapshot = from.snapshot();
     let arena = Arena::new();
     let columns = from.schema().columns.len();
@@ -201,7 +197,7 @@ fn copy_rows(from: &Table, to: &Table) -> Result<u64> {
 }
 
 /// A table like another, without rows and whose rows do not expire.
-fn empty(database: &Database, schema: &TableSchema) -> Result<Arc<Table>> {
+pub(crate) fn empty(database: &Database, schema: &TableSchema) -> Result<Arc<Table>> {
     let mut schema = schema.clone();
     schema.indexes.iter_mut().for_each(|index| index.retention = Retention::Forever);
     database.make_table(schema).map(Arc::new).map_err(|error| refused(&error))

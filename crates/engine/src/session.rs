@@ -13,7 +13,7 @@ use lockstep_sql::{
     ast::{self, Ident, ObjectName, OptionValue, Query, Statement},
     parse,
 };
-use lockstep_table::Table;
+use lockstep_table::{Appended, Table};
 
 use crate::{
     Database, Output, Parameter, PreparedRequest, Relation, Verification, append,
@@ -82,9 +82,16 @@ impl Session {
     /// Appends rows to a table; columns are matched by name, left out ones take their default.
     /// Types are converted where nothing is lost. All or nothing. Returns the number of rows.
     pub fn append(&self, table: &str, batches: &[RecordBatch]) -> Result<u64> {
+        Ok(self.append_batches(table, batches)?.rows_affected.unwrap_or(0))
+    }
+
+    /// Appends rows as [`Self::append`] does. What comes back says as a warning how many of the
+    /// rows had expired before they arrived.
+    pub fn append_batches(&self, table: &str, batches: &[RecordBatch]) -> Result<Output> {
         let (name, conversion) = (object_name(table), self.conversion());
         let append = |table: &Table| append::append(batches, table, conversion);
-        self.limits().run(|| retried(|| self.find_entry(&name)?.write(append)))
+        let appended = self.limits().run(|| retried(|| self.find_entry(&name)?.write(append)))?;
+        written("APPEND", appended)
     }
 
     /// Names and types of a table's columns.
@@ -305,7 +312,8 @@ impl Session {
         self.refuse_offline("DELETE", name.name.span)?;
         let entry = self.find_entry(name)?;
         let options = self.bind_options(parameters);
-        written("DELETE", entry.write(|table| delete::delete(table, filter, &options))?)
+        let deleted = entry.write(|table| delete::delete(table, filter, &options))?;
+        Ok(Output { rows_affected: Some(deleted), ..done("DELETE") })
     }
 
     /// Offline data comes from files only.
@@ -539,6 +547,7 @@ fn drop_function(name: &Ident, if_exists: bool) -> Result<Output> {
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "the arms of a statement give results")]
-fn written(message: &str, rows: u64) -> Result<Output> {
-    Ok(Output { rows_affected: Some(rows), ..done(message) })
+fn written(message: &str, appended: Appended) -> Result<Output> {
+    let warnings = append::expired(appended).into_iter().collect();
+    Ok(Output { rows_affected: Some(appended.rows), warnings, ..done(message) })
 }

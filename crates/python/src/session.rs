@@ -62,9 +62,11 @@ impl Session {
     }
 
     /// Appends an Arrow table; makes the table when it does not exist and `create` says so.
-    fn append(&self, py: Python<'_>, table: &str, data: PyTable, create: bool) -> PyResult<u64> {
+    fn append(&self, py: Python<'_>, table: &str, data: PyTable, create: bool) -> PyResult<Output> {
         let (batches, schema) = data.into_inner();
-        appending(py, table, || self.append_batches(table, &batches, create.then_some(&schema)))
+        let schema = create.then_some(&schema);
+        let appended = appending(py, table, || self.append_batches(table, &batches, schema))?;
+        Ok(Output::new(appended, ""))
     }
 
     /// Appends rows given as dicts, or else as tuples.
@@ -74,7 +76,7 @@ impl Session {
         table: &str,
         rows: &Bound<'_, PyList>,
         create: bool,
-    ) -> PyResult<u64> {
+    ) -> PyResult<Output> {
         let by_name = rows.iter().all(|row| row.is_instance_of::<PyDict>());
         let known = match py.detach(|| self.session.table_columns(table)) {
             Ok(known) => Some(known),
@@ -93,7 +95,8 @@ impl Session {
         };
         let batch = batch.map_err(|error| raise(py, &error, None))?;
         let schema = create.then(|| schema_of(&columns));
-        appending(py, table, || self.append_batches(table, &[batch], schema.as_ref()))
+        let append = || self.append_batches(table, &[batch], schema.as_ref());
+        Ok(Output::new(appending(py, table, append)?, ""))
     }
 
     fn prepare(&self, py: Python<'_>, target: &str) -> PyResult<Prepared> {
@@ -135,14 +138,14 @@ impl Session {
         table: &str,
         batches: &[RecordBatch],
         create: Option<&SchemaRef>,
-    ) -> Result<u64> {
-        let appended = self.session.append(table, batches);
+    ) -> Result<lockstep_engine::Output> {
+        let appended = self.session.append_batches(table, batches);
         let (Err(error), Some(schema)) = (&appended, create) else { return appended };
         if error.code != code::UNDEFINED_TABLE {
             return appended;
         }
         self.session.create_table(table, schema)?;
-        self.session.append(table, batches).inspect_err(|_| {
+        self.session.append_batches(table, batches).inspect_err(|_| {
             // A table made for rows that it does not take is not left behind, also when the call
             // was interrupted.
             let drop_table = format!("DROP TABLE {}", quoted(table));

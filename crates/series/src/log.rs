@@ -9,7 +9,7 @@ use std::{
     fmt,
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicPtr, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering},
     },
 };
 
@@ -32,6 +32,9 @@ pub struct RowLog {
     memory_bytes: AtomicUsize,
     /// Who is charged.
     account: OnceLock<Arc<dyn Account>>,
+    /// Whether the newest block is full, whatever room it has: it may belong to another log as
+    /// well. Written under the lock.
+    is_sealed: AtomicBool,
 }
 
 /// A place in a log, good until rows are removed from it.
@@ -58,6 +61,8 @@ pub struct LogRow<'g> {
 /// A log's blocks as they will be: see [`RowLog::plan`].
 pub struct LogPlan {
     parts: Vec<Arc<Block>>,
+    /// How many blocks of the log it is about.
+    planned: usize,
     /// Where rows lie that were copied, by the address at which they lie now.
     moved: BTreeMap<u64, u64>,
     removed: usize,
@@ -80,6 +85,7 @@ impl RowLog {
             writer: Mutex::new(()),
             memory_bytes: AtomicUsize::new(bytes + spine_bytes),
             account: OnceLock::new(),
+            is_sealed: AtomicBool::new(!parts.is_empty()),
         }
     }
 
@@ -120,6 +126,18 @@ impl RowLog {
         (start, signed(self.memory_bytes_now()) - signed(before))
     }
 
+    /// Appends a copy of a row of another log, which arrived after all rows of this one.
+    pub fn push<'g>(&'g self, found: LogRow<'_>, guard: &'g Guard) -> RowRef<'g> {
+        let _writer = self.writer.lock();
+        let arrived = Arrived { arrival: found.row.arrival(), at_ms: found.arrival_ms };
+        let frame = found.row.frame();
+        let pushed = self.newest(guard).and_then(|(_, block)| block.push(frame, arrived));
+        pushed.unwrap_or_else(|| {
+            let LogPosition { part, offset } = self.open_block(frame, arrived, guard);
+            block_at(self.spine(guard), part).row(offset)
+        })
+    }
+
     /// Opens a block for a row. Under the lock.
     fn open_block(&self, frame: &[u8], arrived: Arrived, guard: &Guard) -> LogPosition {
         let size = block_size(self.memory_bytes_now(), frame.len());
@@ -141,8 +159,9 @@ impl RowLog {
             grown -= spine.memory_bytes();
             self.replace_spine(longer, guard);
         }
-        // Relaxed: a number to report, written under the lock.
+        // Relaxed: a number to report, written under the lock; and what only its holder reads.
         self.memory_bytes.store(self.memory_bytes_now() + grown, Ordering::Relaxed);
+        self.is_sealed.store(false, Ordering::Relaxed);
         LogPosition { part, offset: 0 }
     }
 
@@ -187,28 +206,98 @@ impl RowLog {
     /// A block is left out when none of its rows `is_kept`, and copied when fewer than half of
     /// its bytes are rows that are.
     pub fn plan(&self, is_kept: &mut dyn FnMut(LogRow<'_>) -> bool, guard: &Guard) -> LogPlan {
-        let is_sparse = |kept: usize, end: usize| kept * 2 < end;
-        self.plan_where(is_kept, is_sparse, guard)
+        let parts = self.spine(guard).len();
+        self.plan_where(is_kept, is_sparse, (parts, guard))
     }
 
-    /// A log of the rows that `is_kept`. Blocks of which every row is kept are shared with it.
+    /// Does so for the first blocks, as many as [`Self::seal`] said, while appends go on. For the
+    /// others there is [`Self::plan_rest`].
+    pub fn plan_full(
+        &self,
+        parts: usize,
+        is_kept: &mut dyn FnMut(LogRow<'_>) -> bool,
+        guard: &Guard,
+    ) -> LogPlan {
+        self.plan_where(is_kept, is_sparse, (parts, guard))
+    }
+
+    /// Says how many blocks are full: all but the newest, and that as well when so few of its
+    /// rows are kept that they are better copied; nothing is added to it then. Nobody may append
+    /// meanwhile.
+    pub fn seal(&self, is_kept: &mut dyn FnMut(LogRow<'_>) -> bool, guard: &Guard) -> usize {
+        let _writer = self.writer.lock();
+        let spine = self.spine(guard);
+        let Some((part, block)) = self.newest(guard) else { return spine.len() };
+        let rows = LogRows::of_block(spine, part);
+        let kept = rows.filter(|found| is_kept(*found)).map(|found| found.row.stored_size());
+        if !is_sparse(kept.sum(), block.rows_end()) {
+            return part;
+        }
+        // Relaxed: only the holder of the lock reads and writes it.
+        self.is_sealed.store(true, Ordering::Relaxed);
+        spine.len()
+    }
+
+    /// Adds the blocks to a plan that it does not have yet, but for those without a row that
+    /// `is_kept`; none of their rows moves. Nobody may append until the plan is installed.
+    pub fn plan_rest(
+        &self,
+        plan: &mut LogPlan,
+        is_kept: &mut dyn FnMut(LogRow<'_>) -> bool,
+        guard: &Guard,
+    ) {
+        let spine = self.spine(guard);
+        for part in plan.planned..spine.len() {
+            let block = block_at(spine, part);
+            let kept = LogRows::of_block(spine, part).filter(|found| is_kept(*found)).count();
+            plan.removed += block.live_rows().saturating_sub(kept);
+            if kept > 0 {
+                block.set_live_rows(kept);
+                // SAFETY: the spine's part is an `Arc` that was given away.
+                plan.parts.push(unsafe { share(spine.part(part)) });
+            }
+        }
+        plan.planned = spine.len();
+    }
+
+    /// A log of the rows that `is_kept`, as far as they are in blocks to which nothing is added
+    /// any more and all of whose rows have an arrival less than `visible`; and where the others
+    /// begin, for [`Self::push`]. Blocks of which every row is kept are shared with it.
     #[must_use]
-    pub fn filtered(&self, is_kept: &mut dyn FnMut(LogRow<'_>) -> bool, guard: &Guard) -> Self {
+    pub fn filtered(
+        &self,
+        visible: u64,
+        is_kept: &mut dyn FnMut(LogRow<'_>) -> bool,
+        guard: &Guard,
+    ) -> (Self, LogPosition) {
         let is_touched = |kept: usize, end: usize| kept < end;
-        Self::of(&self.plan_where(is_kept, is_touched, guard).parts)
+        let full = self.full_parts(visible, guard);
+        let plan = self.plan_where(is_kept, is_touched, (full, guard));
+        (Self::of(&plan.parts), LogPosition { part: full, offset: 0 })
+    }
+
+    /// How many blocks are full and have only rows with an arrival less than `visible`.
+    fn full_parts(&self, visible: u64, guard: &Guard) -> usize {
+        let spine = self.spine(guard);
+        let is_before = |part: *mut Block| {
+            // SAFETY: a part of a spine that is borrowed under a guard.
+            unsafe { &*part }.first_arrival() <= visible
+        };
+        spine.partition_point(spine.len(), is_before).saturating_sub(1)
     }
 
     fn plan_where(
         &self,
         is_kept: &mut dyn FnMut(LogRow<'_>) -> bool,
         is_copied: impl Fn(usize, usize) -> bool,
-        guard: &Guard,
+        (parts, guard): (usize, &Guard),
     ) -> LogPlan {
         let spine = self.spine(guard);
-        let mut plan = LogPlan { parts: Vec::new(), moved: BTreeMap::new(), removed: 0 };
+        let mut plan =
+            LogPlan { parts: Vec::new(), planned: parts, moved: BTreeMap::new(), removed: 0 };
         // Copies go on in the last block that was made, as long as it follows what is copied.
         let mut open: Option<Arc<Block>> = None;
-        for part in 0..spine.len() {
+        for part in 0..parts {
             let block = block_at(spine, part);
             let rows = LogRows::of_block(spine, part);
             let mut kept = Vec::new();
@@ -242,6 +331,13 @@ impl RowLog {
     /// that is not kept, or to the old place of a moved one.
     pub unsafe fn install(&self, plan: &LogPlan, guard: &Guard) {
         let _writer = self.writer.lock();
+        assert_eq!(plan.planned, self.spine(guard).len(), "the plan is about every block");
+        let spine_now = self.spine(guard);
+        let newest = spine_now.len().checked_sub(1).map(|part| spine_now.part(part).cast_const());
+        if newest != plan.parts.last().map(Arc::as_ptr) {
+            // Relaxed: only the holder of the lock reads it. The block may be of another log, too.
+            self.is_sealed.store(!plan.parts.is_empty(), Ordering::Relaxed);
+        }
         let made = Self::of(&plan.parts);
         // Relaxed: nobody else knows what was made; the number is to report.
         let bytes = made.memory_bytes.load(Ordering::Relaxed);
@@ -289,8 +385,12 @@ impl RowLog {
         self.memory_bytes.load(Ordering::Relaxed)
     }
 
-    /// The newest block.
+    /// The newest block, unless it is full. Under the lock.
     fn newest<'g>(&self, guard: &'g Guard) -> Option<(usize, &'g Block)> {
+        // Relaxed: only the holder of the lock reads and writes it.
+        if self.is_sealed.load(Ordering::Relaxed) {
+            return None;
+        }
         let spine = self.spine(guard);
         let part = spine.len().checked_sub(1)?;
         Some((part, block_at(spine, part)))
@@ -498,6 +598,11 @@ unsafe fn share(part: *mut Block) -> Arc<Block> {
 fn block_at(spine: &Spine<Block>, part: usize) -> &Block {
     // SAFETY: what a spine leads to is freed by way of the guard after it was replaced.
     unsafe { &*spine.part(part) }
+}
+
+/// Whether so few bytes of a block are rows that are kept that these are copied.
+fn is_sparse(kept: usize, end: usize) -> bool {
+    kept * 2 < end
 }
 
 fn signed(bytes: usize) -> i64 {

@@ -196,6 +196,12 @@ impl RowBatch {
         self.ends.clear();
     }
 
+    /// Gives back the room behind the rows.
+    pub fn shrink_to_fit(&mut self) {
+        self.frames.shrink_to_fit();
+        self.ends.shrink_to_fit();
+    }
+
     /// How many rows there are.
     pub fn len(&self) -> usize {
         self.ends.len()

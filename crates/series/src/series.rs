@@ -212,6 +212,18 @@ impl Series {
         Some(KeyRows::new(entry.parts(), bounds, self.included.as_deref()))
     }
 
+    /// Shows the rows of each key, newest first, as [`Self::seek`] gives them. Takes no lock.
+    pub fn for_each_key(&self, bounds: Bounds, mut visit: impl FnMut(KeyRows<'_>)) {
+        for shard in &self.shards {
+            let guard = crate::pin();
+            for (_, entry) in shard.buckets(&guard).entries() {
+                // SAFETY: the guard keeps what the buckets lead to from being freed.
+                let entry = unsafe { EntryRef::from_raw(entry) };
+                visit(KeyRows::new(entry.parts(), bounds, self.included.as_deref()));
+            }
+        }
+    }
+
     /// Asks what is to become of each row, and removes keys without rows. `start_key` is called
     /// for each key and makes what is asked for each of its rows, newest first: event time and
     /// row. Returns how many rows were removed. Readers go on; their memory is freed after the

@@ -1,4 +1,6 @@
-//! Appending rows: encode, take a place in the log, go into every index, become visible.
+//! Appending rows: first they are prepared, which is to encode, check and reserve, outside of any
+//! lock; then applied, which is to take arrivals, go into the log and every index, and become
+//! visible. `Table::apply` is the only way in which rows come into a table.
 //!
 //! `engine` calls it. Several appends go on at the same time; only taking arrivals and copying the
 //! encoded rows into the log is done one after the other.
@@ -6,7 +8,7 @@
 use std::{cell::Cell, collections::BTreeSet, ops::Range, sync::atomic::Ordering};
 
 use lockstep_host::query;
-use lockstep_row::{Datum, IndexSpec};
+use lockstep_row::{Datum, IndexSpec, TableSchema};
 use lockstep_series::{Guard, KeyPlace, KeyRow, LogPosition, RowBatch, RowRef, Series};
 
 use crate::{
@@ -28,6 +30,26 @@ const FREED_ROWS: usize = 32;
 const CHECKPOINT_ROWS: u64 = 1 << 10;
 /// A scratch that holds on to more bytes than this is not kept.
 const SCRATCH_BYTES_MAX: usize = 1 << 20;
+
+/// What an append came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Appended {
+    /// Rows that were accepted.
+    pub rows: u64,
+    /// How many of these had expired already when they arrived: no declared index keeps them, and
+    /// no reader sees them.
+    pub expired: u64,
+}
+
+/// Rows that are in the log since a moment ago.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ArrivedRows {
+    /// Where the first of them lies.
+    pub(crate) position: LogPosition,
+    pub(crate) count: usize,
+    /// When they arrived.
+    pub(crate) arrival_ms: i64,
+}
 
 /// What an append needs besides the table; kept by the thread for the next one.
 #[derive(Default)]
@@ -83,6 +105,12 @@ impl<'a> Room<'a> {
         }
         Err(table.budget.refuse(bytes))
     }
+
+    /// Adds another room of the same table.
+    pub(crate) fn join(&mut self, mut other: Self) {
+        self.bytes += std::mem::take(&mut other.bytes);
+        self.grown += std::mem::take(&mut other.grown);
+    }
 }
 
 impl Drop for Room<'_> {
@@ -108,75 +136,87 @@ fn with_scratch<T>(body: impl FnOnce(&mut Scratch) -> T) -> T {
 }
 
 impl Table {
-    /// Appends rows, all or none, and returns how many. They become visible at once, in every
-    /// index, unless the thread's call is interrupted before. An empty append takes no arrival. An event time may be NULL, which sorts before
-    /// every other and has expired wherever an index keeps rows for a time.
-    pub fn append<'r, R>(&self, rows: R) -> Result<u64, TableError>
+    /// Appends rows, all or none. They become visible at once, in every index, unless the thread's
+    /// call is interrupted before. An empty append takes no arrival. An event time may be NULL,
+    /// which sorts before every other and has expired wherever an index keeps rows for a time.
+    pub fn append<'r, R>(&self, rows: R) -> Result<Appended, TableError>
     where
         R: IntoIterator,
         R::Item: AsRef<[Datum<'r>]>,
     {
-        with_scratch(|scratch| {
-            self.encode(rows, &mut scratch.batch)?;
-            // Before any lock: who is asked may run anything.
-            let _commit = query::commit().map_err(TableError::Interrupted)?;
-            let (shared, room) = self.begin(&scratch.batch)?;
-            self.store(self.shared_state(&shared), scratch, room)
-        })
+        self.append_checked(rows, |_, _| Ok(()))
     }
 
     /// Appends rows like [`Self::append`], but refuses them when an event time of a declared index
     /// is NULL or negative.
-    pub fn append_timed<'r, R>(&self, rows: R) -> Result<u64, TableError>
+    pub fn append_timed<'r, R>(&self, rows: R) -> Result<Appended, TableError>
+    where
+        R: IntoIterator,
+        R::Item: AsRef<[Datum<'r>]>,
+    {
+        self.append_checked(rows, |state, batch| self.check_event_times(&state.schema, batch, 0))
+    }
+
+    fn append_checked<'r, R>(
+        &self,
+        rows: R,
+        check: impl FnOnce(&State, &RowBatch) -> Result<(), TableError>,
+    ) -> Result<Appended, TableError>
     where
         R: IntoIterator,
         R::Item: AsRef<[Datum<'r>]>,
     {
         with_scratch(|scratch| {
-            self.encode(rows, &mut scratch.batch)?;
+            self.encode(rows, &mut scratch.batch, 0)?;
             // Before any lock: who is asked may run anything.
             let _commit = query::commit().map_err(TableError::Interrupted)?;
-            let (shared, room) = self.begin(&scratch.batch)?;
+            let (shared, mut room) = self.begin(&scratch.batch)?;
             let state = self.shared_state(&shared);
-            self.check_event_times(state, &scratch.batch)?;
-            self.store(state, scratch, room)
+            check(state, &scratch.batch)?;
+            let Scratch { batch, lookup } = scratch;
+            self.apply(state, std::slice::from_mut(batch), lookup, &mut room)
         })
     }
 
-    /// Appends the rows that are not stored yet, with the checks of [`Self::append_timed`], and
-    /// returns how many they are. Reads, for each row, the rows of its key in the first declared
+    /// Appends the rows that are not stored yet, with the checks of [`Self::append_timed`]; those
+    /// are the rows that it returns. Reads, for each row, the rows of its key in the first declared
     /// index; the whole table when there is none.
-    pub fn append_absent<'r, R>(&self, rows: R) -> Result<u64, TableError>
+    pub fn append_absent<'r, R>(&self, rows: R) -> Result<Appended, TableError>
     where
         R: IntoIterator,
         R::Item: AsRef<[Datum<'r>]>,
     {
         with_scratch(|scratch| {
-            self.encode(rows, &mut scratch.batch)?;
+            self.encode(rows, &mut scratch.batch, 0)?;
             let _commit = query::commit().map_err(TableError::Interrupted)?;
             let alone = self.alone();
             self.check_open()?;
             let state = self.sole_state(&alone);
-            self.check_event_times(state, &scratch.batch)?;
+            let Scratch { batch, lookup } = scratch;
+            self.check_event_times(&state.schema, batch, 0)?;
             {
                 let snapshot = self.snapshot();
                 let mut taken = BTreeSet::new();
-                scratch
-                    .batch
-                    .retain(|row| taken.insert(row.bytes().to_vec()) && !snapshot.holds(row));
+                batch.retain(|row| taken.insert(row.bytes().to_vec()) && !snapshot.holds(row));
             }
-            let room = self.take_room(state, &scratch.batch);
-            let room = room.map_err(|bytes| self.budget.refuse(bytes))?;
-            self.store(state, scratch, room)
+            let room = self.take_room(state, batch);
+            let mut room = room.map_err(|bytes| self.budget.refuse(bytes))?;
+            self.apply(state, std::slice::from_mut(batch), lookup, &mut room)
         })
     }
 
-    fn encode<'r, R>(&self, rows: R, batch: &mut RowBatch) -> Result<(), TableError>
+    /// Encodes rows behind those of a batch; the first has the number after `row_number`.
+    pub(crate) fn encode<'r, R>(
+        &self,
+        rows: R,
+        batch: &mut RowBatch,
+        row_number: u64,
+    ) -> Result<(), TableError>
     where
         R: IntoIterator,
         R::Item: AsRef<[Datum<'r>]>,
     {
-        for (row, row_number) in rows.into_iter().zip(1..) {
+        for (row, row_number) in rows.into_iter().zip(row_number + 1..) {
             batch
                 .push(|out| self.codec.encode(row.as_ref(), out))
                 .map_err(|source| TableError::Row { row_number, source })?;
@@ -187,10 +227,17 @@ impl Table {
         Ok(())
     }
 
-    fn check_event_times(&self, state: &State, batch: &RowBatch) -> Result<(), TableError> {
-        for spec in state.schema.indexes.iter().filter(|spec| spec.declared) {
-            for (row, row_number) in batch.rows().zip(1..) {
-                state::check_event_time(&state.schema, spec, self.view(row), row_number)?;
+    /// Checks the event times of the declared indexes; the first row has the number after
+    /// `row_number`.
+    pub(crate) fn check_event_times(
+        &self,
+        schema: &TableSchema,
+        batch: &RowBatch,
+        row_number: u64,
+    ) -> Result<(), TableError> {
+        for spec in schema.indexes.iter().filter(|spec| spec.declared) {
+            for (row, row_number) in batch.rows().zip(row_number + 1..) {
+                state::check_event_time(schema, spec, self.view(row), row_number)?;
             }
         }
         Ok(())
@@ -199,17 +246,14 @@ impl Table {
     /// Takes room in the memory budget for rows, and looks for expired ones when it is time to, or
     /// when there is no room.
     fn begin(&self, batch: &RowBatch) -> Result<(Shared<'_>, Room<'_>), TableError> {
-        // Relaxed: when exactly a collection happens does not matter.
-        if self.until_collection.load(Ordering::Relaxed) <= 0 {
-            self.collect_expired();
-        }
+        self.collect_in_time();
         let shared = self.share();
         self.check_open()?;
         if let Ok(room) = self.take_room(self.shared_state(&shared), batch) {
             return Ok((shared, room));
         }
         drop(shared);
-        self.collect_expired();
+        self.make_room();
         // What was replaced or removed and is still charged.
         lockstep_series::reclaim();
         let shared = self.share();
@@ -220,10 +264,15 @@ impl Table {
         }
     }
 
+    /// Takes room as an append does, for rows that come later.
+    pub(crate) fn reserve(&self, batch: &RowBatch) -> Result<Room<'_>, TableError> {
+        Ok(self.begin(batch)?.1)
+    }
+
     /// Takes room in the memory budget for rows, or says how much they need.
-    fn take_room(&self, state: &State, batch: &RowBatch) -> Result<Room<'_>, u64> {
+    pub(crate) fn take_room(&self, state: &State, batch: &RowBatch) -> Result<Room<'_>, u64> {
         let slot = |index: &Index| SLOT_BYTES + index.projection.size();
-        let slots = state.present().map(|(_, index)| slot(index)).sum::<usize>();
+        let slots = state.present().map(|(_, (_, index))| slot(index)).sum::<usize>();
         let bytes = number(batch.stored_size() + batch.len() * slots);
         if batch.is_empty() || self.budget.reserve(bytes) {
             return Ok(Room { table: self, bytes, grown: 0 });
@@ -231,47 +280,57 @@ impl Table {
         Err(bytes)
     }
 
-    /// Gives the rows of the scratch their arrival and makes them visible. The state cannot
-    /// change meanwhile.
-    fn store(
+    /// Gives prepared rows their arrival and makes them visible, all at once. The state cannot
+    /// change meanwhile. Of several batches each is given up as soon as it is in the log.
+    pub(crate) fn apply(
         &self,
         state: &State,
-        scratch: &mut Scratch,
-        mut room: Room<'_>,
-    ) -> Result<u64, TableError> {
-        let count = number(scratch.batch.len());
+        batches: &mut [RowBatch],
+        lookup: &mut Lookup,
+        room: &mut Room<'_>,
+    ) -> Result<Appended, TableError> {
+        let count = batches.iter().map(RowBatch::len).sum::<usize>();
         if count == 0 {
-            return Ok(0);
+            return Ok(Appended::default());
         }
         let in_flight;
-        let (position, grown, arrival_ms);
+        let mut arrived = None;
         {
             // Dropped before what is in flight, which takes the turn's lock when what follows panics.
             let mut turn = self.sequence.turn().ok_or(TableError::Damaged)?;
-            arrival_ms = turn.arrival_ms(self.clock.now_ms());
-            let first = self.arrivals.take(count);
-            in_flight = turn.take(first + count);
-            (position, grown) = state.log.append(&scratch.batch, first, arrival_ms);
+            let arrival_ms = turn.arrival_ms(self.clock.now_ms());
+            let mut next = self.arrivals.take(number(count));
+            in_flight = turn.take(next + number(count));
+            let are_several = batches.len() > 1;
+            for batch in batches.iter_mut().filter(|batch| !batch.is_empty()) {
+                let (position, grown) = state.log.append(batch, next, arrival_ms);
+                arrived.get_or_insert(ArrivedRows { position, count, arrival_ms });
+                next += number(batch.len());
+                room.grown += grown;
+                if are_several {
+                    *batch = RowBatch::default();
+                }
+            }
         }
-        room.grown += grown;
-        self.publish(state, scratch, (position, arrival_ms), &mut room);
+        let arrived = arrived.expect("there are rows");
+        self.publish(state, lookup, arrived, room);
         if !in_flight.end() {
             return Err(TableError::Damaged);
         }
         // Relaxed: when exactly a collection happens does not matter.
-        self.until_collection.fetch_sub(signed(scratch.batch.len()), Ordering::Relaxed);
-        Ok(count)
+        self.until_collection.fetch_sub(signed(count), Ordering::Relaxed);
+        Ok(Appended { rows: number(count), expired: self.count_expired(state, arrived) })
     }
 
     /// Puts the rows of an append into every series.
     fn publish(
         &self,
         state: &State,
-        scratch: &mut Scratch,
-        (mut position, arrival_ms): (LogPosition, i64),
+        lookup: &mut Lookup,
+        ArrivedRows { mut position, count, arrival_ms }: ArrivedRows,
         room: &mut Room<'_>,
     ) {
-        let mut left = scratch.batch.len();
+        let mut left = count;
         while left > 0 {
             let guard = lockstep_series::pin();
             let mut rows = state.log.rows_from(position, &guard);
@@ -283,14 +342,14 @@ impl Table {
                 let count = guarded.min(GROUP_ROWS);
                 group[..count].fill_with(|| rows.next_row());
                 guarded -= count;
-                for (at, (spec, index)) in state.present_at() {
+                for (at, (spec, index)) in state.present() {
                     #[cfg(test)]
                     crate::tests::damage::before_index(at);
                     let group = group[..count].iter().flatten().copied();
                     let timed = group
                         .map(|row| (state::event_time(spec, self.view(row), || arrival_ms), row));
                     let into = (spec, &*index.series);
-                    let with = (&mut scratch.lookup, Some((at, &mut late)), &guard);
+                    let with = (&mut *lookup, Some((at, &mut late)), &guard);
                     room.grown += self.insert_group(into, timed, with);
                 }
             }

@@ -1,4 +1,4 @@
-//! Making what is stored of an index while appends go on.
+//! Making what is stored of an index, or of a whole table, while appends go on.
 //!
 //! `change` calls it. An index is built of the rows that are visible when it is begun, in order of
 //! event time, where every row is an append; then of those that became visible meanwhile, until
@@ -8,15 +8,18 @@
 //! No guard is held for longer than a step: who holds one keeps everything that others replace
 //! from being freed.
 
+use std::sync::Arc;
+
 use lockstep_row::IndexSpec;
 use lockstep_series::{LogPosition, LogRow, RowLog, RowRef};
 
 use crate::{
     Table,
     append::{GROUP_ROWS, Lookup},
+    arrival_set::ArrivalSet,
     change::Changing,
-    draft::DraftedIndex,
-    state::{self, Index, State},
+    draft::{Draft, DraftedIndex},
+    state::{self, Index, Origin, State},
     table::Alone,
 };
 
@@ -29,24 +32,42 @@ const CATCH_UPS_MAX: usize = 32;
 /// Rows that are inserted under one guard.
 const GUARD_ROWS: usize = 256;
 
-/// Goes through the rows of a log in order of arrival. Nobody removes rows from the log meanwhile.
+/// Goes through the rows of a log in order of arrival, without those that are gone. Nobody removes
+/// rows from the log meanwhile.
 pub(crate) struct Walk<'c> {
     table: &'c Table,
     log: &'c RowLog,
+    gone: Arc<ArrivalSet>,
     position: LogPosition,
 }
 
-/// An index that is being built.
+/// An index that is being built of the rows of a log.
 pub(crate) struct Build<'c> {
     walk: Walk<'c>,
+    filling: Filling,
+}
+
+/// All indexes of a table, and its log, that are being made of the rows that are kept.
+pub(crate) struct Remake<'c> {
+    walk: Walk<'c>,
+    log: RowLog,
+    fillings: Vec<Filling>,
+}
+
+/// An index that gets rows.
+struct Filling {
     spec: IndexSpec,
     index: Index,
     lookup: Lookup,
 }
 
+/// Whether a row is kept.
+pub(crate) type IsKept<'f> = &'f mut dyn FnMut(RowRef<'_>) -> bool;
+
 impl<'c> Walk<'c> {
     pub(crate) fn new(table: &'c Table, log: &'c RowLog) -> Self {
-        Self { table, log, position: LogPosition::START }
+        let gone = Arc::clone(&table.gone.lock());
+        Self { table, log, gone, position: LogPosition::START }
     }
 
     /// Goes on to the rows with an arrival less than `visible`, and returns how many there were.
@@ -55,7 +76,13 @@ impl<'c> Walk<'c> {
         loop {
             let guard = lockstep_series::pin();
             let mut rows = self.log.rows_between(self.position, visible, &guard);
-            let step = rows.by_ref().take(STEP_ROWS).map(&mut *visit).count();
+            let mut step = 0;
+            for found in rows.by_ref().take(STEP_ROWS) {
+                step += 1;
+                if !self.gone.contains(found.row.arrival()) {
+                    visit(found);
+                }
+            }
             self.position = rows.position();
             count += step;
             if step < STEP_ROWS {
@@ -83,26 +110,99 @@ impl<'c> Build<'c> {
         drafted: &DraftedIndex,
     ) -> Self {
         let table = changing.table;
-        let index = Index::empty(&drafted.projection, drafted.origin);
-        let (spec, lookup) = (drafted.spec.clone(), Lookup::default());
-        let mut build = Self { walk: Walk::new(table, &state.log), spec, index, lookup };
-        build.fill(table.sequence.visible());
-        let Self { walk, spec, index, lookup } = &mut build;
-        walk.catch_up(&mut |found| insert(table, (spec, index), found, lookup));
-        build
+        let mut walk = Walk::new(table, &state.log);
+        let mut filling = Filling::new(drafted);
+        filling.fill(&mut walk, table.sequence.visible());
+        walk.catch_up(&mut |found| filling.insert(table, found));
+        Self { walk, filling }
     }
 
     /// Adds the rows that are left, and gives the index away.
-    pub(crate) fn finish(mut self, _alone: &Alone<'_>) -> Index {
-        let Self { walk, spec, index, lookup } = &mut self;
+    pub(crate) fn finish(self, _alone: &Alone<'_>) -> Index {
+        let Self { mut walk, mut filling } = self;
         let table = walk.table;
-        walk.rows_until(u64::MAX, &mut |found| insert(table, (spec, index), found, lookup));
-        self.index
+        walk.rows_until(u64::MAX, &mut |found| filling.insert(table, found));
+        filling.index
+    }
+}
+
+impl<'c> Remake<'c> {
+    /// Makes indexes of the rows that are visible by now and kept. Each row is asked for once.
+    /// Nobody else changes the table until it is finished.
+    pub(crate) fn start(
+        changing: &'c Changing<'_>,
+        state: &'c State,
+        draft: &Draft,
+        is_kept: IsKept<'_>,
+    ) -> Self {
+        let table = changing.table;
+        let mut walk = Walk::new(table, &state.log);
+        let visible = table.sequence.visible();
+        let (log, position) = {
+            let guard = lockstep_series::pin();
+            let gone = Arc::clone(&walk.gone);
+            let mut is_left = |row: RowRef<'_>| !gone.contains(row.arrival()) && is_kept(row);
+            state.log.filtered(visible, &mut |found| is_left(found.row), &guard)
+        };
+        walk.position = position;
+        let mut fillings: Vec<Filling> = draft.indexes.iter().map(Filling::new).collect();
+        for filling in &mut fillings {
+            filling.fill(&mut Walk::whole(table, &log), u64::MAX);
+        }
+        let mut made = Self { walk, log, fillings };
+        made.follow(is_kept, |walk, visit| walk.catch_up(visit));
+        made
     }
 
-    /// Inserts all rows that are visible, in order of event time.
-    fn fill(&mut self, visible: u64) {
-        let Self { walk, spec, index, lookup } = self;
+    /// Adds the rows that are left, and gives the indexes and the log away.
+    pub(crate) fn finish(
+        mut self,
+        is_kept: IsKept<'_>,
+        _alone: &Alone<'_>,
+    ) -> (Vec<Index>, RowLog) {
+        self.follow(is_kept, |walk, visit| {
+            walk.rows_until(u64::MAX, visit);
+        });
+        (self.fillings.into_iter().map(|filling| filling.index).collect(), self.log)
+    }
+
+    fn follow(
+        &mut self,
+        is_kept: IsKept<'_>,
+        go: impl FnOnce(&mut Walk<'_>, &mut dyn FnMut(LogRow<'_>)),
+    ) {
+        let Self { walk, log, fillings } = self;
+        let table = walk.table;
+        go(walk, &mut |found| {
+            if !is_kept(found.row) {
+                return;
+            }
+            let guard = lockstep_series::pin();
+            let copy = LogRow { row: log.push(found, &guard), arrival_ms: found.arrival_ms };
+            fillings.iter_mut().for_each(|filling| filling.insert(table, copy));
+        });
+    }
+}
+
+impl<'c> Walk<'c> {
+    /// A walk over a log that has no rows that are gone.
+    fn whole(table: &'c Table, log: &'c RowLog) -> Self {
+        Self { table, log, gone: Arc::default(), position: LogPosition::START }
+    }
+}
+
+impl Filling {
+    fn new(drafted: &DraftedIndex) -> Self {
+        let index = Index::empty(&drafted.projection, drafted.origin);
+        Self { spec: drafted.spec.clone(), index, lookup: Lookup::default() }
+    }
+
+    /// Inserts all rows of a walk up to an arrival, in order of event time.
+    fn fill(&mut self, walk: &mut Walk<'_>, visible: u64) {
+        let Self { spec, index, lookup } = self;
+        if index.origin == Origin::Removed {
+            return;
+        }
         let table = walk.table;
         let mut rows: Vec<(i64, RowRef<'_>)> = Vec::new();
         walk.rows_until(visible, &mut |found| {
@@ -122,26 +222,15 @@ impl<'c> Build<'c> {
             }
         }
     }
-}
 
-fn insert(
-    table: &Table,
-    (spec, index): (&IndexSpec, &Index),
-    found: LogRow<'_>,
-    lookup: &mut Lookup,
-) {
-    let event_time = state::event_time(spec, table.view(found.row), || found.arrival_ms);
-    let guard = lockstep_series::pin();
-    let row = std::iter::once((event_time, found.row));
-    table.insert_group((spec, &*index.series), row, (lookup, None, &guard));
-}
-
-impl Table {
-    /// An index with all rows of a log that nobody appends to.
-    pub(crate) fn filled(&self, log: &RowLog, spec: &IndexSpec, index: Index) -> Index {
-        let walk = Walk::new(self, log);
-        let mut build = Build { walk, spec: spec.clone(), index, lookup: Lookup::default() };
-        build.fill(u64::MAX);
-        build.index
+    fn insert(&mut self, table: &Table, found: LogRow<'_>) {
+        let Self { spec, index, lookup } = self;
+        if index.origin == Origin::Removed {
+            return;
+        }
+        let event_time = state::event_time(spec, table.view(found.row), || found.arrival_ms);
+        let guard = lockstep_series::pin();
+        let row = std::iter::once((event_time, found.row));
+        table.insert_group((&*spec, &*index.series), row, (lookup, None, &guard));
     }
 }

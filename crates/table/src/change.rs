@@ -11,9 +11,9 @@ use lockstep_row::{IndexSpec, Retention, RowView};
 use lockstep_series::RowRef;
 
 use crate::{
-    Snapshot, Table, TableError,
+    Table, TableError,
     append::{Room, SLOT_BYTES},
-    build::{Build, Walk},
+    build::{Build, IsKept, Remake, Walk},
     draft::{Draft, DraftedIndex},
     state::{self, Index, Origin, State},
     table::number,
@@ -77,6 +77,12 @@ impl Table {
                         && held.projection == drafted.projection
                 })
         };
+        if !state.keeps_everything && before.is_widened(draft) {
+            // Rows that have expired stay so, although another rule might keep them.
+            let mut key = Vec::new();
+            self.remake(changing, draft, &mut |row| self.snapshot().is_live(row, &mut key));
+            return Ok(());
+        }
         let mut builds = Vec::new();
         for (at, drafted) in draft.indexes.iter().enumerate() {
             if !is_same(at, drafted) {
@@ -87,10 +93,9 @@ impl Table {
         let alone = self.alone();
         let mut indexes: Vec<Index> = Vec::with_capacity(draft.indexes.len());
         for (at, drafted) in draft.indexes.iter().enumerate() {
-            let mut index = match state.indexes.get(at) {
-                Some(held) if is_same(at, drafted) && drafted.origin != Origin::Removed => {
-                    held.clone()
-                }
+            let held = state.indexes.get(at).filter(|_| is_same(at, drafted));
+            let mut index = match held {
+                Some(held) if drafted.origin != Origin::Removed => held.clone(),
                 _ => Index::empty(&drafted.projection, drafted.origin),
             };
             index.origin = drafted.origin;
@@ -103,12 +108,19 @@ impl Table {
             indexes[at] = built;
         }
         let schema = Arc::new(draft.schema(&state.schema));
-        let next = State::new(schema, indexes, Arc::clone(&state.log));
-        let is_widened =
-            !state.keeps_everything && (next.keeps_everything || before.is_widened(draft));
-        let next = if is_widened { self.without_dead_rows(&next) } else { next };
-        self.replace_state(&alone, next);
+        self.replace_state(&alone, State::new(schema, indexes, Arc::clone(&state.log)));
         Ok(())
+    }
+
+    /// Puts a state in place that a draft describes, of the rows for which `is_kept` holds, which
+    /// is asked once for each.
+    fn remake(&self, changing: &Changing<'_>, draft: &Draft, is_kept: IsKept<'_>) {
+        let state = changing.state();
+        let remake = Remake::start(changing, &state, draft, is_kept);
+        let alone = self.alone();
+        let (indexes, log) = remake.finish(is_kept, &alone);
+        let schema = Arc::new(draft.schema(&state.schema));
+        self.replace_state(&alone, State::new(schema, indexes, Arc::new(log)));
     }
 
     /// Takes room for what an index that is to be built will take more than the one in its place.
@@ -145,23 +157,17 @@ impl Table {
 
     /// Adds a declared index, built from the live rows, and returns its position. From then on it
     /// has its say in which rows live: those of a table without declared indexes start to expire.
-    /// An automatic index that happens to have the name gets another.
     pub fn add_declared_index(&self, spec: IndexSpec) -> Result<usize, TableError> {
         let spec = IndexSpec { declared: true, ..spec };
         self.change(|changing| {
             let state = changing.state();
             state::check_spec(&state.schema.columns, &spec)?;
-            let mut draft = Draft::of(&state);
-            if let Some(other) = draft.indexes.iter().position(|other| other.spec.name == spec.name)
-            {
-                if draft.indexes[other].origin != Origin::Automatic {
-                    return Err(TableError::IndexExists { name: spec.name.clone() });
-                }
-                draft.indexes[other].spec.name = draft.free_name();
+            if state.schema.indexes.iter().any(|other| other.name == spec.name) {
+                return Err(TableError::IndexExists { name: spec.name.clone() });
             }
+            let mut draft = Draft::of(&state);
             let origin = Origin::Declared(spec.retention);
             let position = draft.add(spec.clone(), origin);
-            self.apply_held_rules(&mut draft);
             self.realize(changing, &draft)?;
             Ok(position)
         })
@@ -182,8 +188,7 @@ impl Table {
     }
 
     /// Removes a declared index. Where somebody holds it, it stays as an automatic one, which keeps
-    /// what the other declared indexes keep, until nobody does. Without a declared index a table
-    /// keeps every row that it has then.
+    /// what the other declared indexes keep, until nobody does. The last declared index stays.
     pub fn drop_declared_index(&self, name: &str) -> Result<(), TableError> {
         self.change(|changing| {
             let mut draft = Draft::of(&changing.state());
@@ -192,6 +197,9 @@ impl Table {
             let Some(position) = draft.indexes.iter().position(found) else {
                 return Err(TableError::IndexMissing { name: name.to_owned() });
             };
+            if draft.indexes.iter().filter(|index| is_declared(index)).count() == 1 {
+                return Err(TableError::LastIndex { name: name.to_owned() });
+            }
             let free = draft.free_name();
             let dropped = &mut draft.indexes[position];
             dropped.spec = IndexSpec {
@@ -201,62 +209,38 @@ impl Table {
                 ..dropped.spec.clone()
             };
             dropped.origin = Origin::Automatic;
-            self.apply_held_rules(&mut draft);
             self.realize(changing, &draft)?;
             self.note_release();
             Ok(())
         })
     }
 
-    /// A state of the rows that are live now. Rows that expired stay so, although another rule
-    /// might keep them.
-    fn without_dead_rows(&self, next: &State) -> State {
-        let snapshot = self.snapshot();
-        let mut key = Vec::new();
-        self.state_of(next, &snapshot, &mut |row| snapshot.is_live(row, &mut key))
-    }
-
-    /// A state like another one of the rows for which `is_kept` holds, which is asked once for
-    /// each stored row.
-    fn state_of(
-        &self,
-        next: &State,
-        snapshot: &Snapshot<'_>,
-        is_kept: &mut dyn FnMut(RowRef<'_>) -> bool,
-    ) -> State {
-        let log = &snapshot.state().log;
-        let log = Arc::new(log.filtered(&mut |found| is_kept(found.row), snapshot.guard()));
-        let index = |(spec, index): (&IndexSpec, &Index)| {
-            let empty = Index::empty(&index.projection, index.origin);
-            match index.origin {
-                Origin::Removed => empty,
-                _ => self.filled(&log, spec, empty),
-            }
-        };
-        let indexes = next.schema.indexes.iter().zip(&next.indexes).map(index).collect();
-        State::new(Arc::clone(&next.schema), indexes, log)
-    }
-
     /// Removes the rows for which `is_deleted` holds, from every index at once, and returns how
-    /// many. Snapshots taken before go on seeing them. Rebuilds every index from the rows that
-    /// stay, so the time is linear in the rows of the table; readers go on, writers wait.
-    pub fn delete(&self, mut is_deleted: impl FnMut(RowView<'_>) -> bool) -> u64 {
-        self.change(|_| {
-            let alone = self.alone();
-            let snapshot = self.snapshot();
-            let mut deleted = 0;
+    /// many. Snapshots taken before go on seeing them. Reads every row, and where some are deleted
+    /// makes every index anew from the rows that stay, so the time is linear in the rows of the
+    /// table; readers and writers go on.
+    pub fn delete(&self, is_deleted: impl Fn(RowView<'_>) -> bool) -> u64 {
+        self.change(|changing| {
+            let state = changing.state();
             let mut key = Vec::new();
-            let state = self.state_of(snapshot.state(), &snapshot, &mut |row| {
-                if !snapshot.is_live(row, &mut key) {
+            let mut is_live =
+                |row: RowRef<'_>| state.keeps_everything || self.snapshot().is_live(row, &mut key);
+            let mut found_any = false;
+            Walk::new(self, &state.log).catch_up(&mut |found| {
+                found_any |= !found_any && is_deleted(self.view(found.row)) && is_live(found.row);
+            });
+            if !found_any {
+                return 0;
+            }
+            let mut deleted = 0;
+            self.remake(changing, &Draft::of(&state), &mut |row| {
+                if !is_live(row) {
                     return false;
                 }
                 let is_deleted = is_deleted(self.view(row));
                 deleted += u64::from(is_deleted);
                 !is_deleted
             });
-            if deleted > 0 {
-                self.replace_state(&alone, state);
-            }
             deleted
         })
     }

@@ -7,6 +7,7 @@
 //! shows by key is what it shows in order of arrival.
 
 mod append;
+mod arrival_set;
 mod arrivals;
 mod budget;
 mod build;
@@ -14,20 +15,25 @@ mod change;
 mod draft;
 mod error;
 mod estimate;
+mod expired;
 mod hold;
 mod include;
+mod load;
 mod retention;
 mod sequence;
 mod snapshot;
 mod state;
 mod table;
+mod upkeep;
 
+pub use append::Appended;
 pub use arrivals::Arrivals;
 pub use budget::{MemoryBudget, MemoryStatus, MemoryUse};
 pub use error::TableError;
 pub use estimate::{Shape, estimate};
 pub use hold::{IndexHold, IndexNeed, Provision, Widened};
 pub use include::{INCLUDED_BYTES_MAX, Inclusion};
+pub use load::Load;
 pub use lockstep_series::{Records, reclaim};
 pub use snapshot::{KeyRows, Rows, Run, Snapshot, StoredRow};
 pub use table::{Table, TableMemory};

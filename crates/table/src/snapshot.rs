@@ -185,11 +185,6 @@ impl<'t> Snapshot<'t> {
         self.state().log.rows(self.visible_arrival, &self.guard)
     }
 
-    /// What keeps the rows from being freed.
-    pub(crate) fn guard(&self) -> &Guard {
-        &self.guard
-    }
-
     /// Rows in memory, without those that were collected.
     pub(crate) fn log_row_count(&self) -> usize {
         self.state().log.row_count(&self.guard)

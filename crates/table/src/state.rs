@@ -6,7 +6,7 @@ use std::sync::Arc;
 use lockstep_row::{Column, DataType, IndexSpec, Projection, Retention, RowView, TableSchema};
 use lockstep_series::{Account, Included, RowLog, Series};
 
-use crate::TableError;
+use crate::{TableError, expired::Newest};
 
 /// What is stored of an index.
 #[derive(Debug, Clone)]
@@ -74,6 +74,8 @@ pub(crate) struct State {
     /// For each index the rule by which it alone tells which of its rows are live, that is kept by
     /// some declared index; `None` where each row has to be looked for in the others.
     pub(crate) live_retentions: Vec<Option<Retention>>,
+    /// What tells of most rows at once that they have not expired.
+    pub(crate) newest: Arc<Newest>,
 }
 
 impl State {
@@ -94,7 +96,18 @@ impl State {
             }
         };
         let live_retentions = (0..indexes.len()).map(live).collect();
-        Self { schema, indexes, log, visible_min: 0, keeps_everything, declared, live_retentions }
+        let newest = Arc::new(Newest::new(indexes.len()));
+        let visible_min = 0;
+        Self {
+            schema,
+            indexes,
+            log,
+            visible_min,
+            keeps_everything,
+            declared,
+            live_retentions,
+            newest,
+        }
     }
 
     /// A state without rows whose indexes are declared and include no columns.
@@ -118,14 +131,8 @@ impl State {
         Self::new(Arc::clone(&self.schema), indexes, Arc::new(RowLog::new()))
     }
 
-    /// The indexes that were not removed, with their descriptions.
-    pub(crate) fn present(&self) -> impl Iterator<Item = (&IndexSpec, &Index)> + Clone {
-        let all = self.schema.indexes.iter().zip(&self.indexes);
-        all.filter(|(_, index)| index.origin != Origin::Removed)
-    }
-
-    /// The same with their positions.
-    pub(crate) fn present_at(&self) -> impl Iterator<Item = (usize, (&IndexSpec, &Index))> + Clone {
+    /// The indexes that were not removed, with their positions and descriptions.
+    pub(crate) fn present(&self) -> impl Iterator<Item = (usize, (&IndexSpec, &Index))> + Clone {
         let all = self.schema.indexes.iter().zip(&self.indexes).enumerate();
         all.filter(|(_, (_, index))| index.origin != Origin::Removed)
     }
@@ -133,7 +140,7 @@ impl State {
     /// Charges an account with what the state consists of, except what it was charged with before.
     pub(crate) fn adopt(&self, account: &Arc<dyn Account>) {
         self.log.adopt(account);
-        self.present().for_each(|(_, index)| index.series.adopt(account));
+        self.present().for_each(|(_, (_, index))| index.series.adopt(account));
     }
 
     /// Bytes of memory held by rows and indexes, with the allocator's own overhead.

@@ -23,7 +23,7 @@ use std::{
     ptr::NonNull,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicI64, Ordering},
+        atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
     },
 };
 
@@ -36,9 +36,13 @@ use lockstep_series::{Account, RowRef, Swap};
 
 use crate::{
     Arrivals, MemoryBudget, Snapshot, TableError,
+    arrival_set::ArrivalSet,
+    expired::Newest,
     hold::Holds,
+    retention::Horizon,
     sequence::Sequence,
     state::{self, Index, State},
+    upkeep::Upkeep,
 };
 
 /// A table. Shared by reference; every method takes `&self`.
@@ -54,12 +58,22 @@ pub struct Table {
     /// No snapshot is of an earlier time, in milliseconds: rows expired by then may be removed.
     pub(crate) now_ms_min: AtomicI64,
     /// As of when rows may be removed: (visible arrival, now in ms) before every live snapshot.
-    pub(crate) horizon: Arc<Mutex<Option<(u64, i64)>>>,
+    pub(crate) horizon: Arc<Mutex<Option<Horizon>>>,
     pub(crate) budget: Arc<MemoryBudget>,
     /// The budget, as what the state consists of charges it.
     account: Arc<dyn Account>,
     /// Rows that may be appended before expired ones are looked for.
     pub(crate) until_collection: AtomicI64,
+    /// Rows that are in no series any more and still in their blocks. Changed by who changes the
+    /// table.
+    pub(crate) gone: Mutex<Arc<ArrivalSet>>,
+    /// Held by an append that looks for expired rows because there is no room.
+    pub(crate) collecting: Mutex<()>,
+    /// How often one did.
+    pub(crate) collections: AtomicU64,
+    /// A moment at which nothing was to be removed.
+    pub(crate) clean: Mutex<Option<Horizon>>,
+    pub(crate) upkeep: Upkeep,
     /// Held by who changes what the table is made of. Taken before the gate.
     changes: Mutex<()>,
     /// Who needs what. Held for a moment, and never while another lock is waited for.
@@ -123,6 +137,11 @@ impl Table {
             budget,
             account,
             until_collection: AtomicI64::new(COLLECTION_ROWS_MIN),
+            gone: Mutex::default(),
+            collecting: Mutex::new(()),
+            collections: AtomicU64::new(0),
+            clean: Mutex::new(None),
+            upkeep: Upkeep::default(),
             changes: Mutex::new(()),
             holds: Mutex::default(),
             is_closed: AtomicBool::new(false),
@@ -243,6 +262,16 @@ impl Table {
     /// Puts another state in place.
     pub(crate) fn replace_state(&self, _alone: &Alone<'_>, mut state: State) {
         state.visible_min = self.sequence.visible();
+        let log = {
+            let snapshot = self.snapshot();
+            let before = snapshot.state();
+            state.newest = Arc::new(Newest::after(before, &state));
+            Arc::clone(&before.log)
+        };
+        if !Arc::ptr_eq(&state.log, &log) {
+            // Another log has only rows that are in its series.
+            *self.gone.lock() = Arc::default();
+        }
         state.adopt(&self.account);
         self.state.replace(state, &lockstep_series::pin());
         // Relaxed: when exactly a collection happens does not matter.
@@ -264,6 +293,12 @@ impl TableMemory {
     /// All of it.
     pub fn total(&self) -> u64 {
         self.rows + self.indexes.iter().sum::<u64>()
+    }
+}
+
+impl Drop for Table {
+    fn drop(&mut self) {
+        self.upkeep.end();
     }
 }
 

@@ -16,10 +16,11 @@ use proptest::{collection::vec, prelude::*};
 pub(crate) mod damage;
 mod hold;
 mod include;
+mod writers;
 
 use crate::{
-    Arrivals, IndexHold, MemoryBudget, MemoryStatus, Shape, Snapshot, StoredRow, Table, TableError,
-    TableMemory, estimate,
+    Appended, Arrivals, IndexHold, MemoryBudget, MemoryStatus, Shape, Snapshot, StoredRow, Table,
+    TableError, TableMemory, estimate,
 };
 
 /// A row of the tests: `k INT, t TIMESTAMP, v BIGINT`, `v` being the row's number.
@@ -305,8 +306,15 @@ impl World {
         let timed = |t: i64| (self.has_times || t % 5 != 0).then_some(t);
         let rows: Vec<Plain> = (first..).zip(rows).map(|(v, (k, t))| (k, timed(t), v)).collect();
         let appended = self.table.append(rows.iter().map(|row| datums(*row)));
-        assert_eq!(appended, Ok(u64::try_from(rows.len()).unwrap()));
-        self.model.push(rows.into_iter().map(|row| (row, now_ms)));
+        let count = rows.len();
+        let specs = &self.table.schema().indexes;
+        let is_expired = |row| {
+            self.model.push([(row, now_ms)]);
+            !self.model.is_live(self.model.rows.len() - 1, specs, now_ms)
+        };
+        let expired = rows.into_iter().map(is_expired).filter(|expired| *expired).count();
+        let [rows, expired] = [count, expired].map(|count| u64::try_from(count).unwrap());
+        assert_eq!(appended, Ok(Appended { rows, expired }));
     }
 }
 
@@ -383,7 +391,7 @@ fn a_row_without_event_time_stands_before_every_other() {
 fn rows_that_are_stored_already_are_not_stored_again() {
     let (table, _clock) = table(vec![index("i", &[K], Some(T), Retention::Forever)], 0);
     table.append(rows(0..2)).unwrap();
-    assert_eq!(table.append_absent(rows(0..4).chain(rows(2..3))), Ok(2));
+    assert_eq!(table.append_absent(rows(0..4).chain(rows(2..3))).unwrap().rows, 2);
     assert_eq!(numbers(table.snapshot().scan()), [0, 1, 2, 3]);
 }
 
@@ -703,7 +711,7 @@ fn the_budget_is_charged_with_what_tables_hold() {
     check("appended");
     table.append([datums((Some(1), Some(5), 2_000))]).unwrap();
     check("a late row");
-    assert_eq!(table.append_absent(rows(0..2_100)), Ok(2_098));
+    assert_eq!(table.append_absent(rows(0..2_100)).unwrap().rows, 2_098);
     check("rows that were not live");
     table.ensure_index(&[V], Some(T));
     check("an index added");
@@ -777,7 +785,8 @@ fn writes_are_refused_above_the_limit_and_reads_and_deletes_go_on() {
     assert_eq!(numbers(table.snapshot().scan()).len(), 1_000);
     table.append(rows(1_000..1_010)).unwrap();
     reclaim();
-    assert_eq!(table.append_absent(rows(0..1_000)), Ok(0), "nothing to store needs no room");
+    let nothing = table.append_absent(rows(0..1_000)).unwrap();
+    assert_eq!(nothing.rows, 0, "nothing to store needs no room");
     assert_eq!(table.delete(|row| row.get(V).as_i64() >= Some(10)), 1_000);
     reclaim();
     table.append(rows(1_010..1_500)).unwrap();

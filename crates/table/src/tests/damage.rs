@@ -50,7 +50,7 @@ fn check(panics_before: usize) {
     reclaim();
     assert_eq!(budget.memory_use().used, table.memory_bytes());
     table.truncate();
-    assert_eq!(table.append(rows(200..300)), Ok(100));
+    assert_eq!(table.append(rows(200..300)).unwrap().rows, 100);
     assert_eq!(numbers(table.snapshot().scan()).len(), 100);
     reclaim();
     assert_eq!(budget.memory_use().used, table.memory_bytes());

@@ -1,0 +1,243 @@
+//! M5, while the table is changed as a whole: DEPLOY builds an index on it, or rows expire.
+//!
+//! A table of its own, with few columns, so that five million rows fit any machine. One thread
+//! inserts on a schedule, one asks in a closed loop, and one changes the table in the middle of
+//! it. What matters is how requests and inserts fare during the change beside what they do before
+//! and after it.
+
+use std::{
+    hint::black_box,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use hdrhistogram::Histogram;
+use lockstep_engine::{Appender, Database, PreparedRequest, Session};
+use lockstep_host::{Clock, ManualClock, SystemClock};
+use lockstep_row::{Arena, Datum};
+use serde_json::{Map, Value as Json, json};
+
+use super::{INSERTS_PER_S, percentiles};
+use crate::{
+    arguments::Options,
+    draw::Draw,
+    error::Result,
+    measure::{latencies, record},
+    report::rounded,
+    suite::say,
+};
+
+/// Rows on which DEPLOY builds an index, and rows that expire.
+const BUILT_ROWS: i64 = 5_000_000;
+const EXPIRED_ROWS: i64 = 1_000_000;
+/// The same with `--quick`.
+const BUILT_ROWS_QUICK: i64 = 500_000;
+const EXPIRED_ROWS_QUICK: i64 = 200_000;
+/// Entity keys, and keys of the index that is built.
+const KEYS: u64 = 10_000;
+const GROUPS: u64 = 1_000;
+/// Rows of one append while the table is filled.
+const FILL_ROWS: i64 = 1_000;
+/// The table keeps rows for an hour.
+const TTL_MS: i64 = 3_600_000;
+/// When the first rows have arrived: in 2024.
+const START_MS: i64 = 1_718_409_600_000;
+/// For how long that is waited for.
+const EXPIRED_NS_MAX: u64 = 10_000_000_000;
+/// How often it is looked whether the expired rows are gone.
+const LOOK_MS: u64 = 2;
+
+const TABLE: &str = "CREATE TABLE e (k BIGINT, g BIGINT, x DOUBLE, n BIGINT, ts TIMESTAMP,
+    INDEX(KEY=k, TS=ts, TTL=60m, TTL_TYPE=absolute));";
+/// What is asked, and what is deployed meanwhile.
+const ASKED: &str = "DEPLOY asked SELECT k, sum(x) OVER w, count(n) OVER w, max(x) OVER w FROM e
+    WINDOW w AS (PARTITION BY k ORDER BY ts ROWS BETWEEN 100 PRECEDING AND CURRENT ROW);";
+const BUILT: &str = "DEPLOY built SELECT g, sum(x) OVER w FROM e
+    WINDOW w AS (PARTITION BY g ORDER BY ts ROWS_RANGE BETWEEN 10m PRECEDING AND CURRENT ROW);";
+
+/// A row: two keys, two values, its time.
+type Values = [Datum<'static>; 5];
+
+/// A table with rows, and what is asked of it.
+struct Bed {
+    session: Session,
+    database: Database,
+    appender: Appender,
+    request: Arc<PreparedRequest>,
+    clock: Arc<ManualClock>,
+}
+
+/// Latencies while the table was left alone, and while it was changed.
+struct Latencies {
+    alone: Histogram<u64>,
+    beside: Histogram<u64>,
+}
+
+/// Runs both, and describes what they showed.
+pub(super) fn run(options: &Options) -> Result<Map<String, Json>> {
+    let (built, expired) = match options.quick {
+        true => (BUILT_ROWS_QUICK, EXPIRED_ROWS_QUICK),
+        false => (BUILT_ROWS, EXPIRED_ROWS),
+    };
+    let run_ms = if options.quick { 8_000 } else { 15_000 };
+    let mut described = Map::new();
+    say(&format!("M5, DEPLOY builds an index on {built} rows"));
+    let bed = Bed::new(built)?;
+    let found = bed.measure(run_ms, |bed| bed.session.execute(BUILT).map(drop).map_err(Into::into));
+    described.insert("while_deploy_builds_an_index".to_owned(), found?);
+    drop(bed);
+    say(&format!("M5, {expired} rows expire"));
+    let bed = Bed::new(expired)?;
+    let found = bed.measure(run_ms, Bed::expire);
+    described.insert("while_rows_expire".to_owned(), found?);
+    Ok(described)
+}
+
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).expect("it is small")
+}
+
+/// The row of this number that arrives at a time.
+fn row(number: i64, time_ms: i64) -> Values {
+    let draw = Draw::at(&[31, number.unsigned_abs()]);
+    let (key, group) = (draw.below(0, KEYS), draw.below(1, GROUPS));
+    let x = Datum::Double(draw.int(2, 1_000_000) as f64 / 128.0);
+    let [key, group] = [key, group].map(|number| Datum::BigInt(signed(number)));
+    [key, group, x, Datum::BigInt(number), Datum::Timestamp(time_ms)]
+}
+
+impl Bed {
+    /// A table of so many rows, which arrived in the last half hour.
+    fn new(rows: i64) -> Result<Self> {
+        let clock = Arc::new(ManualClock::new(START_MS));
+        let database = Database::with_clock(Arc::clone(&clock) as Arc<dyn Clock>);
+        let session = database.session();
+        session.execute(TABLE)?;
+        session.execute(ASKED)?;
+        let appender = session.appender("e")?;
+        for first in (0..rows).step_by(usize::try_from(FILL_ROWS).expect("it is small")) {
+            let time = |number: i64| START_MS + number * (TTL_MS / 2) / rows;
+            appender.append((first..first + FILL_ROWS).map(|number| row(number, time(number))))?;
+        }
+        clock.set_ms(START_MS + TTL_MS / 2);
+        let request = session.prepare_request("asked")?;
+        Ok(Self { session, database, appender, request, clock })
+    }
+
+    /// Lets the rows expire, and waits until most of their memory is given back.
+    fn expire(&self) -> Result<()> {
+        let before = self.database.memory_use().used;
+        self.clock.set_ms(START_MS + 2 * TTL_MS);
+        let clock = SystemClock::new();
+        while self.database.memory_use().used > before / 2 && clock.monotonic_ns() < EXPIRED_NS_MAX
+        {
+            std::thread::park_timeout(Duration::from_millis(LOOK_MS));
+        }
+        Ok(())
+    }
+
+    /// Asks and inserts for so long, and runs a change after a third of it.
+    fn measure(
+        &self,
+        run_ms: u64,
+        change: impl FnOnce(&Self) -> Result<()> + Send,
+    ) -> Result<Json> {
+        let (is_over, is_changing) = (AtomicBool::new(false), AtomicBool::new(false));
+        let (asked, inserted, took_ms) = std::thread::scope(|scope| {
+            let changer = scope.spawn(|| {
+                std::thread::park_timeout(Duration::from_millis(run_ms / 3));
+                let clock = SystemClock::new();
+                // Relaxed: it guards no data, and nor do the others.
+                is_changing.store(true, Ordering::Relaxed);
+                let changed = change(self);
+                is_changing.store(false, Ordering::Relaxed);
+                changed.map(|()| clock.monotonic_ns() / 1_000_000)
+            });
+            let inserter = scope.spawn(|| {
+                let inserted = self.insert(run_ms, &is_changing);
+                is_over.store(true, Ordering::Relaxed);
+                inserted
+            });
+            let asked = self.ask(&is_over, &is_changing);
+            let inserted = inserter.join().expect("the inserter does not panic");
+            let took_ms = changer.join().expect("the change does not panic");
+            Ok::<_, crate::error::Error>((asked?, inserted?, took_ms?))
+        })?;
+        Ok(describe(&asked, &inserted, took_ms))
+    }
+
+    fn ask(&self, is_over: &AtomicBool, is_changing: &AtomicBool) -> Result<Latencies> {
+        let clock = SystemClock::new();
+        let mut found = Latencies::new();
+        let mut arena = Arena::new();
+        let mut number = 0;
+        // Relaxed: they guard no data.
+        while !is_over.load(Ordering::Relaxed) {
+            number += 1;
+            let values = row(-number, START_MS + 4 * TTL_MS);
+            arena.reset();
+            let was_changing = is_changing.load(Ordering::Relaxed);
+            let start_ns = clock.monotonic_ns();
+            black_box(self.request.answer(&values, &arena)?);
+            let latency_ns = clock.monotonic_ns() - start_ns;
+            let is_beside = was_changing || is_changing.load(Ordering::Relaxed);
+            record(found.of(is_beside), latency_ns);
+        }
+        Ok(found)
+    }
+
+    /// Inserts rows when they are due. A row's latency runs from then on, so that a stall is
+    /// charged to all that it delays.
+    fn insert(&self, run_ms: u64, is_changing: &AtomicBool) -> Result<Latencies> {
+        let period_ns = 1_000_000_000 / INSERTS_PER_S;
+        let clock = SystemClock::new();
+        let mut found = Latencies::new();
+        for number in 0..run_ms * 1_000_000 / period_ns {
+            let due_ns = number * period_ns;
+            while clock.monotonic_ns() < due_ns {
+                let early_ns = due_ns.saturating_sub(clock.monotonic_ns());
+                std::thread::park_timeout(Duration::from_nanos(early_ns));
+            }
+            // Relaxed: it guards no data.
+            let was_changing = is_changing.load(Ordering::Relaxed);
+            self.appender.append([row(1 << 40 | signed(number), self.clock.now_ms())])?;
+            let latency_ns = clock.monotonic_ns() - due_ns;
+            let is_beside = was_changing || is_changing.load(Ordering::Relaxed);
+            record(found.of(is_beside), latency_ns);
+        }
+        Ok(found)
+    }
+}
+
+impl Latencies {
+    fn new() -> Self {
+        Self { alone: latencies(), beside: latencies() }
+    }
+
+    fn of(&mut self, is_beside: bool) -> &mut Histogram<u64> {
+        if is_beside { &mut self.beside } else { &mut self.alone }
+    }
+}
+
+fn describe(asked: &Latencies, inserted: &Latencies, took_ms: u64) -> Json {
+    let p999 = |latencies: &Histogram<u64>| latencies.value_at_quantile(0.999).max(1) as f64;
+    let ratio = p999(&asked.beside) / p999(&asked.alone);
+    let p99_ms = inserted.beside.value_at_quantile(0.99) as f64 / 1e6;
+    say(&format!(
+        "{took_ms} ms: requests' p999 {} times the undisturbed, inserts' p99 {} ms",
+        rounded(ratio),
+        rounded(p99_ms)
+    ));
+    json!({
+        "took_ms": took_ms,
+        "requests_alone": percentiles(&asked.alone),
+        "requests_beside": percentiles(&asked.beside),
+        "requests_p999_ratio": rounded(ratio),
+        "inserts_alone": percentiles(&inserted.alone),
+        "inserts_beside": percentiles(&inserted.beside),
+        "inserts_p99_ms": rounded(p99_ms),
+    })
+}

@@ -1,0 +1,102 @@
+//! What statements that write say of rows that nobody will see, and that they leave nothing behind.
+
+use std::{path::PathBuf, sync::Arc};
+
+use lockstep_engine::{Database, Output, Session};
+use lockstep_host::ManualClock;
+
+/// Ten minutes past the epoch.
+const NOW_MS: i64 = 600_000;
+
+fn database() -> Database {
+    Database::with_clock(Arc::new(ManualClock::new(NOW_MS)))
+}
+
+fn session_with(sql: &str) -> Session {
+    let session = database().session();
+    session.execute(sql).unwrap();
+    session
+}
+
+const ONE_MINUTE: &str = "CREATE TABLE t (k STRING, v INT, ts TIMESTAMP,
+    INDEX(KEY=k, TS=ts, TTL=1m, TTL_TYPE=absolute));";
+
+fn check_expired(output: &Output, expected: &str) {
+    let messages: Vec<(&str, &str)> =
+        output.warnings.iter().map(|w| (w.code, w.message.as_str())).collect();
+    assert_eq!(messages, [("01L10", expected)]);
+}
+
+/// A file with this text, in a folder of the process.
+fn file(name: &str, text: &str) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("lockstep-writers-{}-{name}", std::process::id()));
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+#[test]
+fn rows_that_had_expired_are_told_of() {
+    let session = session_with(ONE_MINUTE);
+    let output = session.execute("INSERT INTO t VALUES ('a', 1, 0), ('a', 2, 590000);").unwrap();
+    assert_eq!(output.rows_affected, Some(2));
+    check_expired(&output, "1 of 2 rows had expired before they arrived");
+    let output = session.execute("INSERT INTO t VALUES ('a', 3, 595000);").unwrap();
+    assert!(output.warnings.is_empty());
+    let path = file("old.csv", "k,v,ts\na,1,1000\nb,2,2000\nb,3,599000\n");
+    let output = session.execute(&format!("LOAD DATA INFILE '{}' INTO TABLE t;", path.display()));
+    check_expired(&output.unwrap(), "2 of 3 rows had expired before they arrived");
+    let rows = session.execute("SELECT k, v, ts FROM t").unwrap();
+    let appended = session.append_batches("t", &rows.batches).unwrap();
+    assert!(appended.warnings.is_empty(), "what is shown has not expired");
+    std::fs::remove_file(path).unwrap();
+}
+
+#[test]
+fn a_load_that_fails_leaves_nothing_and_names_the_line() {
+    let database = database();
+    let session = database.session();
+    session.execute(ONE_MINUTE).unwrap();
+    let used = database.memory_use().used;
+    let mut text = "k,v,ts\n".to_owned();
+    (0..20_000).for_each(|row| text += &format!("a{row},{row},599000\n"));
+    let bad = file("bad.csv", &(text.clone() + "b,no,599000\n"));
+    let load = |path: &PathBuf| {
+        session.execute(&format!("LOAD DATA INFILE '{}' INTO TABLE t;", path.display()))
+    };
+    let error = load(&bad).unwrap_err();
+    assert!(error.message.contains("line 20002"), "{error}");
+    assert_eq!(session.execute("SELECT * FROM t").unwrap().row_count(), 0);
+    assert_eq!(database.memory_use().used, used);
+
+    let good = file("good.csv", &text);
+    database.set_max_memory(Some(used + 200_000));
+    assert_eq!(load(&good).unwrap_err().code, "53200");
+    assert_eq!(database.memory_use().used, used);
+    database.set_max_memory(None);
+    assert_eq!(load(&good).unwrap().rows_affected, Some(20_000));
+    assert_eq!(session.execute("SELECT * FROM t").unwrap().row_count(), 20_000);
+    [bad, good].iter().for_each(|path| std::fs::remove_file(path).unwrap());
+}
+
+#[test]
+fn a_dropped_table_gives_its_memory_back_whoever_has_it() {
+    let database = database();
+    let session = database.session();
+    let used = database.memory_use().used;
+    session.execute(ONE_MINUTE).unwrap();
+    let empty = database.memory_use().used - used;
+    session.execute("CREATE TABLE other (k STRING);").unwrap();
+    for v in 0..1_000 {
+        session.execute(&format!("INSERT INTO t VALUES ('a{v}', {v}, 599000);")).unwrap();
+    }
+    let appender = session.appender("t").unwrap();
+    session.execute("DROP TABLE t;").unwrap();
+    // Other tests hold it up for a moment.
+    while !lockstep_table::reclaim() {
+        std::thread::yield_now();
+    }
+    let left = database.memory_use().used - used;
+    assert!(left <= 3 * empty, "{left} bytes are left of {empty} and the rows");
+    let row = [lockstep_row::Datum::String("a"), lockstep_row::Datum::Int(1)];
+    assert_eq!(appender.append([row]).unwrap_err().code, "55000");
+}

@@ -1,0 +1,248 @@
+//! Writers go on while the table is changed as a whole, and none of their rows is lost.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use lockstep_row::{Datum, Retention};
+
+use super::{K, T, V, budgeted, datums, hold::need, index, key, numbers, reclaim, rows, table};
+use crate::{Appended, Snapshot, Table, TableError};
+
+/// Keys of the rows that writers add.
+const KEYS: i64 = 5;
+
+/// A row of a writer: its number, a key, and a time that is now and then late.
+fn row(v: i64) -> [Datum<'static>; 3] {
+    let late = if v % 7 == 0 { v / 2 } else { 0 };
+    datums((Some(i32::try_from(v % KEYS).unwrap()), Some(v - late), v))
+}
+
+/// As many rows are shown by each index as in order of arrival, and none twice.
+fn check_indexes(snapshot: &Snapshot<'_>) -> usize {
+    let mut shown: Vec<i64> =
+        snapshot.scan().map(|found| found.row.get(V).as_i64().unwrap()).collect();
+    shown.sort_unstable();
+    assert!(shown.windows(2).all(|pair| pair[0] < pair[1]), "no row is there twice");
+    for (at, spec) in snapshot.schema().indexes.iter().enumerate() {
+        if spec.is_removed() {
+            continue;
+        }
+        let keys: Vec<Vec<u8>> = match spec.keys.as_slice() {
+            [] => vec![Vec::new()],
+            [K] => (0..KEYS).map(|k| key(&[Datum::Int(i32::try_from(k).unwrap())])).collect(),
+            _ => shown.iter().map(|v| key(&[Datum::BigInt(*v)])).collect(),
+        };
+        let count: usize = keys.iter().map(|key| snapshot.rows(at, key).count()).sum();
+        assert_eq!(count, shown.len(), "{spec:?}");
+    }
+    shown.len()
+}
+
+/// Writers on threads, until it is over; each row once.
+fn with_writers(table: &Arc<Table>, body: impl FnOnce()) -> i64 {
+    const WRITERS: i64 = 2;
+    const ROWS: i64 = if cfg!(miri) { 60 } else { 6_000 };
+    let is_over = Arc::new(AtomicBool::new(false));
+    let writers: Vec<_> = (0..WRITERS)
+        .map(|writer| {
+            let (table, is_over) = (Arc::clone(table), Arc::clone(&is_over));
+            let write = move || {
+                for first in (0..ROWS).step_by(4) {
+                    let numbers = (first..first + 4).map(|at| at * WRITERS + writer);
+                    table.append(numbers.map(row)).unwrap();
+                }
+                // Acquire: pairs with the Release below.
+                while !is_over.load(Ordering::Acquire) {
+                    std::thread::yield_now();
+                }
+            };
+            lockstep_host::spawn("writer", write).unwrap()
+        })
+        .collect();
+    body();
+    // Release: pairs with the Acquire above.
+    is_over.store(true, Ordering::Release);
+    writers.into_iter().for_each(|writer| writer.join().unwrap());
+    WRITERS * ROWS
+}
+
+#[test]
+fn no_row_is_lost_while_indexes_come_and_go() {
+    let (table, _clock) = table(vec![index("i", &[K], Some(T), Retention::Forever)], 0);
+    let table = Arc::new(table);
+    let count = with_writers(&table, || {
+        for round in 0..20 {
+            let event_time = (round % 2 == 0).then_some(T);
+            let by_v = table.hold(&need(&[V], event_time, None, &[(V, true)]), "d").unwrap();
+            let all = table.hold(&need(&[], Some(T), None, &[]), "d").unwrap();
+            let columns = table.hold(&need(&[K], Some(T), None, &[(T, true)]), "d").unwrap();
+            check_indexes(&table.snapshot());
+            drop((by_v, columns));
+            check_indexes(&table.snapshot());
+            drop(all);
+        }
+    });
+    assert_eq!(check_indexes(&table.snapshot()), usize::try_from(count).unwrap());
+}
+
+#[test]
+fn a_delete_removes_what_it_is_to_and_nothing_else_while_rows_come() {
+    let (table, _clock) = table(vec![index("i", &[K], Some(T), Retention::Forever)], 0);
+    table.ensure_index(&[V], Some(T));
+    let table = Arc::new(table);
+    let is_odd_third = |v: i64| v % 3 == 1;
+    let mut deleted = 0;
+    let count = with_writers(&table, || {
+        for _ in 0..20 {
+            deleted += table.delete(|row| is_odd_third(row.get(V).as_i64().unwrap()));
+            check_indexes(&table.snapshot());
+        }
+    });
+    deleted += table.delete(|row| is_odd_third(row.get(V).as_i64().unwrap()));
+    let expected = (0..count).filter(|v| is_odd_third(*v)).count();
+    assert_eq!(deleted, u64::try_from(expected).unwrap());
+    assert_eq!(check_indexes(&table.snapshot()), usize::try_from(count).unwrap() - expected);
+}
+
+#[test]
+fn a_delete_of_nothing_makes_nothing_anew() {
+    let (table, _clock) = table(vec![index("i", &[K], Some(T), Retention::Forever)], 0);
+    table.append(rows(0..10)).unwrap();
+    let before = table.schema();
+    assert_eq!(table.delete(|_| false), 0);
+    assert!(Arc::ptr_eq(&before, &table.schema()), "the state is the same");
+}
+
+/// Rows expire by number and by age while writers go on.
+fn check_expiry(retention: Retention) {
+    let (table, clock) = table(vec![index("i", &[K], Some(T), retention)], 0);
+    table.ensure_index(&[V], Some(T));
+    let table = table.shared();
+    with_writers(&table, || {
+        for round in 0..50 {
+            clock.set_ms(round * 200);
+            table.collect_expired();
+            let snapshot = table.snapshot();
+            let shown = check_indexes(&snapshot);
+            assert_eq!(snapshot.scan_kept_by(0).count(), shown);
+        }
+    });
+    for _ in 0..100 {
+        table.collect_expired();
+        std::thread::yield_now();
+    }
+    check_indexes(&table.snapshot());
+}
+
+#[test]
+fn rows_expire_while_rows_come() {
+    check_expiry(Retention::Absolute { ttl_ms: 500 });
+    check_expiry(Retention::Latest { latest: 100 });
+    check_expiry(Retention::AbsAndLat { ttl_ms: 300, latest: 40 });
+}
+
+#[test]
+fn a_shared_table_removes_expired_rows_by_itself() {
+    let retention = Retention::Latest { latest: 10 };
+    let (table, _clock) = table(vec![index("i", &[K], Some(T), retention)], 0);
+    let table = table.shared();
+    let mut most = 0;
+    for first in (0..2_000_000).step_by(1_000) {
+        table.append(rows(first..first + 1_000)).unwrap();
+        most = most.max(table.row_count());
+    }
+    // What is kept, what is appended until rows are looked for, and how far writers may run ahead;
+    // other tests hold the collector up for a while.
+    assert!(most < 1_200_000, "{most}");
+    assert_eq!(table.snapshot().scan().count(), 10);
+}
+
+#[test]
+fn a_load_is_visible_at_its_end_or_not_at_all() {
+    let by_key = index("i", &[K], Some(T), Retention::Forever);
+    let (table, budget, _clock) = budgeted(vec![by_key], 0);
+    let used = || budget.memory_use().used;
+    let empty = used();
+    let mut load = table.load();
+    load.push(rows(0..1_000)).unwrap();
+    assert!(used() > empty + 1_000 * 20, "what is loaded counts");
+    table.append(rows(5_000..5_003)).unwrap();
+    load.push(rows(1_000..1_500)).unwrap();
+    let null = load.push([datums((Some(1), Some(1), 1)), datums((None, None, 2))]);
+    let (column, name) = ("t".to_owned(), "i".to_owned());
+    let expected = TableError::NullEventTime { column, index: name, row_number: 1_502 };
+    assert_eq!(null, Err(expected));
+    assert_eq!(table.snapshot().scan().count(), 3);
+    drop(load);
+    reclaim();
+    assert_eq!((used(), table.row_count()), (table.memory_bytes(), 3));
+
+    table.truncate();
+    let first = table.arrivals.next();
+    let mut load = table.load();
+    for at in 0..10_i64 {
+        load.push(rows(at * 100..(at + 1) * 100)).unwrap();
+    }
+    assert_eq!((load.row_count(), table.snapshot().scan().count()), (1_000, 0));
+    assert_eq!(load.finish(), Ok(Appended { rows: 1_000, expired: 0 }));
+    let snapshot = table.snapshot();
+    assert_eq!(snapshot.scan().count(), 1_000);
+    assert_eq!(snapshot.scan().next().unwrap().arrival, first);
+    assert_eq!(snapshot.rows(0, &key(&[Datum::Int(1)])).count(), 1_000);
+    reclaim();
+    assert_eq!(used(), table.memory_bytes());
+}
+
+#[test]
+fn a_load_asks_for_memory_as_it_goes() {
+    let by_key = index("i", &[K], Some(T), Retention::Forever);
+    let (table, budget, _clock) = budgeted(vec![by_key], 0);
+    let used = budget.memory_use().used;
+    budget.set_limit(Some(used + 100_000));
+    let mut load = table.load();
+    let pushed =
+        (0..100).take_while(|at| load.push(rows(at * 100..(at + 1) * 100)).is_ok()).count();
+    assert!((5..60).contains(&pushed), "{pushed}");
+    drop(load);
+    reclaim();
+    assert_eq!(budget.memory_use().used, used);
+    let mut load = table.load();
+    load.push(rows(0..100)).unwrap();
+    table.close();
+    assert_eq!(load.finish(), Err(TableError::Dropped));
+    reclaim();
+    assert_eq!(budget.memory_use().used, used);
+}
+
+#[test]
+fn a_load_is_checked_against_an_index_that_came_meanwhile() {
+    let (table, _clock) = table(Vec::new(), 0);
+    let mut load = table.load();
+    load.push([datums((Some(1), None, 0))]).unwrap();
+    table.add_declared_index(index("i", &[K], Some(T), Retention::Forever)).unwrap();
+    let refused = load.finish().unwrap_err();
+    assert!(matches!(refused, TableError::NullEventTime { row_number: 1, .. }), "{refused}");
+    assert_eq!(numbers(table.snapshot().scan()), Vec::<usize>::new());
+}
+
+#[test]
+fn an_append_says_how_many_rows_had_expired() {
+    let expired = |retention, rows: &[(i64, i64)]| {
+        let (table, clock) = table(vec![index("i", &[K], Some(T), retention)], 0);
+        clock.set_ms(100);
+        let rows = (0..)
+            .zip(rows)
+            .map(|(v, (k, t))| datums((Some(i32::try_from(*k).unwrap()), Some(*t), v)));
+        table.append(rows).unwrap().expired
+    };
+    let old_and_young = [(1, 90), (1, 10), (2, 51), (2, 50)];
+    assert_eq!(expired(Retention::Forever, &old_and_young), 0);
+    assert_eq!(expired(Retention::Absolute { ttl_ms: 50 }, &old_and_young), 2);
+    assert_eq!(expired(Retention::Latest { latest: 1 }, &old_and_young), 2);
+    assert_eq!(expired(Retention::Latest { latest: 2 }, &old_and_young), 0);
+    assert_eq!(expired(Retention::AbsAndLat { ttl_ms: 50, latest: 1 }, &old_and_young), 2);
+    assert_eq!(expired(Retention::Latest { latest: 1 }, &[(1, 1), (1, 2), (1, 3)]), 0);
+    assert_eq!(expired(Retention::AbsOrLat { ttl_ms: 50, latest: 1 }, &old_and_young), 2);
+}
