@@ -23,16 +23,60 @@
 //! separated by one space; an empty text is `(empty)`, a TIMESTAMP is in milliseconds.
 //! `rowsort` sorts the lines of both sides. What a `statement ok` warns of stands below it like
 //! an error, in full.
+//!
+//! `{folder}` stands for a folder of the file's own; a record `file NAME` puts a file there, whose
+//! lines follow. Every file runs under each of [`CONFIGURATIONS`], and comes out alike. A comment
+//! `# not under NAME: why` takes it out of one.
 
 use std::{
     fs,
     path::{Path, PathBuf},
+    sync::atomic::{AtomicUsize, Ordering},
 };
 
 use lockstep_engine::{Database, Diagnostic, Output, Session};
 use lockstep_row::{DataType, Value};
 
 use crate::{rows, scenario::script::date};
+
+/// A way to run a file that changes no result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Configuration {
+    /// What `# not under` calls it.
+    pub name: &'static str,
+    /// What is run before the file.
+    prelude: &'static str,
+    way: Way,
+}
+
+/// How the statements of a file are run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// As scripts.
+    Script,
+    /// Each is prepared, where it is one statement, and then run.
+    Prepared,
+    /// Queries are run in offline mode, over files that the tables were written to.
+    Offline,
+    /// The file was run once already in the same engine, and its objects were dropped.
+    Again,
+}
+
+/// Every configuration; the first is what a file is completed under.
+pub const CONFIGURATIONS: &[Configuration] = &[
+    Configuration { name: "default", prelude: "", way: Way::Script },
+    Configuration { name: "prepared", prelude: "", way: Way::Prepared },
+    Configuration { name: "offline", prelude: "", way: Way::Offline },
+    Configuration { name: "again", prelude: "", way: Way::Again },
+    Configuration {
+        name: "memory limit",
+        prelude: "SET GLOBAL max_memory = '64MB'",
+        way: Way::Script,
+    },
+];
+
+/// Begins the comment that takes a file out of a configuration.
+const NOT_UNDER: &str = "# not under ";
 
 /// Between a statement and what must come of it.
 const SEPARATOR: &str = "----";
@@ -75,21 +119,43 @@ pub(crate) fn files_with(path: &Path, extension: &str) -> Vec<PathBuf> {
     paths.into_iter().filter(is_wanted).flat_map(|path| files_with(&path, extension)).collect()
 }
 
-/// Runs a file; the error names every record that came to something else.
+/// Runs a file under every configuration; the error names every record that came to something else.
 pub fn run(file: &Path) -> Result<(), String> {
-    let session = Database::in_memory().session();
-    let mut failures = Vec::new();
-    for record in read(file)? {
-        if record.header.is_empty() {
-            continue;
+    let records = read(file)?;
+    let exceptions = exceptions(&records);
+    let reports = CONFIGURATIONS
+        .iter()
+        .filter(|configuration| !exceptions.contains(&configuration.name))
+        .filter_map(|configuration| run_under(configuration, file, &records).err());
+    let reports: Vec<String> = reports.collect();
+    if reports.is_empty() { Ok(()) } else { Err(reports.join("\n")) }
+}
+
+/// The configurations that a file names as not its own.
+fn exceptions(records: &[Record]) -> Vec<&str> {
+    let comments = records.iter().flat_map(|record| &record.comments);
+    let named = comments.filter_map(|comment| comment.strip_prefix(NOT_UNDER)?.split_once(':'));
+    named.map(|(name, _)| name).collect()
+}
+
+fn run_under(configuration: &Configuration, file: &Path, records: &[Record]) -> Result<(), String> {
+    let mut player = Player::open(configuration)?;
+    if configuration.way == Way::Again {
+        for record in records.iter().filter(|record| !record.header.is_empty()) {
+            player.play(record);
         }
-        let came = play(&session, &record);
+        player.start_again()?;
+    }
+    let mut failures = Vec::new();
+    for record in records.iter().filter(|record| !record.header.is_empty()) {
+        let came = player.play(record);
         let expected = Came { header: record.header.clone(), lines: record.expected.clone() };
         if sorted(&came) != sorted(&expected) {
             failures.push(format!(
-                "{}:{}\n{}\nexpected: {}\n  {}\ncame: {}\n  {}\n",
+                "{}:{} (configuration `{}`)\n{}\nexpected: {}\n  {}\ncame: {}\n  {}\n",
                 file.display(),
                 record.line,
+                configuration.name,
                 record.sql,
                 expected.header,
                 expected.lines.join("\n  "),
@@ -103,13 +169,16 @@ pub fn run(file: &Path) -> Result<(), String> {
 
 /// Runs a file and writes what came into it. Whoever checks it in has read it.
 pub fn complete(file: &Path) -> Result<(), String> {
-    let session = Database::in_memory().session();
+    let mut player = Player::open(&CONFIGURATIONS[0])?;
     let mut blocks = Vec::new();
     for record in read(file)? {
         let mut lines = record.comments.clone();
         if !record.header.is_empty() {
-            let came = play(&session, &record);
-            lines.extend([came.header, record.sql]);
+            let came = player.play(&record);
+            lines.push(came.header);
+            if !record.sql.is_empty() {
+                lines.push(record.sql);
+            }
             if !came.lines.is_empty() {
                 lines.push(SEPARATOR.to_owned());
                 lines.extend(came.lines);
@@ -150,8 +219,10 @@ fn parse_block(block: &[&str], first_line: usize) -> Result<Record, (usize, Stri
         return Ok(Record { comments: owned(comments), line, header, sql, expected: Vec::new() });
     };
     let words: Vec<&str> = header.split_whitespace().collect();
-    if !matches!(words[..], ["statement", "ok" | "error"] | ["query", _] | ["query", _, "rowsort"])
-    {
+    if !matches!(
+        words[..],
+        ["statement", "ok" | "error"] | ["query", _] | ["query", _, "rowsort"] | ["file", _]
+    ) {
         return Err((line, format!("`{header}` begins no record")));
     }
     let at = rest.iter().position(|line| *line == SEPARATOR).unwrap_or(rest.len());
@@ -165,22 +236,147 @@ fn parse_block(block: &[&str], first_line: usize) -> Result<Record, (usize, Stri
     })
 }
 
-/// Runs a record. A query that fails comes as `statement error`, and the other way round.
-fn play(session: &Session, record: &Record) -> Came {
-    match session.execute(&record.sql) {
+/// The session that a file runs in.
+struct Player {
+    database: Database,
+    session: Session,
+    way: Way,
+    /// Where its files go; made when one is written, and removed at the end.
+    folder: PathBuf,
+}
+
+/// Tells the folders of one process apart.
+static FOLDERS: AtomicUsize = AtomicUsize::new(0);
+
+impl Player {
+    fn open(configuration: &Configuration) -> Result<Self, String> {
+        let database = Database::in_memory();
+        let session = database.session();
+        session.execute(configuration.prelude).map_err(|error| error.render(None))?;
+        // Relaxed: it only has to differ.
+        let number = FOLDERS.fetch_add(1, Ordering::Relaxed);
+        let name = format!("lockstep-slt-{}-{number}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        Ok(Self { database, session, way: configuration.way, folder })
+    }
+
+    /// Runs a record. A query that fails comes as `statement error`, and the other way round.
+    fn play(&mut self, record: &Record) -> Came {
+        if let Some(name) = record.header.strip_prefix("file ") {
+            let written = fs::write(self.folder.join(name), format!("{}\n", record.sql));
+            let lines = written.err().map(|error| error.to_string()).into_iter().collect();
+            return Came { header: record.header.clone(), lines };
+        }
+        let folder = self.folder.to_string_lossy().into_owned();
+        let sql = record.sql.replace("{folder}", &folder);
+        let mut came = came_of_statement(self.execute(&sql), &sql, &record.header);
+        name_folder(&mut came.lines, &folder);
+        came
+    }
+
+    fn execute(&self, sql: &str) -> Result<Output, Box<Diagnostic>> {
+        match self.way {
+            Way::Script | Way::Again => self.session.execute(sql),
+            Way::Prepared => match self.session.prepare(sql) {
+                Ok(prepared) => self.session.execute_prepared(&prepared, &[]),
+                Err(_) => self.session.execute(sql),
+            },
+            Way::Offline => {
+                let lower = sql.trim_start().to_ascii_lowercase();
+                let is_query = ["select", "with"].iter().any(|word| lower.starts_with(word));
+                if !is_query || lower.contains("execute_mode") || !self.copy_to_offline() {
+                    return self.session.execute(sql);
+                }
+                self.session.execute("SET @@execute_mode = 'offline'")?;
+                let came = self.session.execute(sql);
+                self.session.execute("SET @@execute_mode = 'online'")?;
+                came
+            }
+        }
+    }
+
+    /// Makes the rows of the current database's tables their offline data; whether that worked.
+    fn copy_to_offline(&self) -> bool {
+        let is_online = self.texts("SHOW VARIABLES LIKE 'execute_mode'", 1) == ["online"];
+        is_online
+            && self.texts("SHOW TABLES", 0).iter().all(|table| {
+                let file = self.folder.join("offline.parquet");
+                let file = file.to_string_lossy();
+                let script = format!(
+                    "SELECT * FROM `{table}` INTO OUTFILE '{file}' \
+                     OPTIONS(format='parquet', mode='overwrite'); \
+                     SET @@execute_mode = 'offline'; \
+                     LOAD DATA INFILE '{file}' INTO TABLE `{table}` \
+                     OPTIONS(format='parquet', mode='overwrite')"
+                );
+                let copied = self.session.execute(&script).is_ok();
+                self.session.execute("SET @@execute_mode = 'online'").is_ok() && copied
+            })
+    }
+
+    /// Drops what the file made and opens a session of its own.
+    fn start_again(&mut self) -> Result<(), String> {
+        for (list, drop) in [
+            ("SHOW DEPLOYMENTS", "DROP DEPLOYMENT"),
+            ("SHOW PROCEDURE STATUS", "DROP PROCEDURE"),
+            ("SHOW TABLES", "DROP TABLE"),
+        ] {
+            let column = usize::from(drop != "DROP TABLE");
+            for name in self.texts(list, column) {
+                let sql = format!("{drop} `{name}`");
+                self.session.execute(&sql).map_err(|error| error.render(Some(&sql)))?;
+            }
+        }
+        self.session = self.database.session();
+        Ok(())
+    }
+
+    /// One column of what a statement lists.
+    fn texts(&self, sql: &str, column: usize) -> Vec<String> {
+        let rows = self.session.execute(sql).map(|output| rows::of_output(&output));
+        rows.unwrap_or_default().iter().filter_map(|row| row.get(column)).map(text).collect()
+    }
+}
+
+impl Drop for Player {
+    fn drop(&mut self) {
+        // What stays behind in the temporary folder harms nobody.
+        drop(fs::remove_dir_all(&self.folder));
+    }
+}
+
+/// Puts `{folder}` for a path, and takes the surplus columns out of the line of carets below.
+fn name_folder(lines: &mut [String], folder: &str) {
+    const NAME: &str = "{folder}";
+    for index in 0..lines.len() {
+        while let Some(at) = lines[index].find(folder) {
+            lines[index].replace_range(at..at + folder.len(), NAME);
+            let surplus = at + NAME.len()..at + folder.len();
+            if let Some(carets) = lines.get_mut(index + 1)
+                && carets.chars().all(|c| matches!(c, ' ' | '^'))
+                && carets.len() > surplus.start
+            {
+                carets.replace_range(surplus.start..surplus.end.min(carets.len()), "");
+            }
+        }
+    }
+}
+
+fn came_of_statement(came: Result<Output, Box<Diagnostic>>, sql: &str, header: &str) -> Came {
+    match came {
         Err(diagnostic) => Came {
             header: "statement error".to_owned(),
-            lines: diagnostic.render(Some(&record.sql)).lines().map(str::to_owned).collect(),
+            lines: diagnostic.render(Some(sql)).lines().map(str::to_owned).collect(),
         },
-        Ok(output) if record.header == "statement ok" => {
-            let render = |warning: &Diagnostic| {
-                warning.render(Some(&record.sql)).replacen("error[", "warning[", 1)
-            };
+        Ok(output) if header == "statement ok" => {
+            let render =
+                |warning: &Diagnostic| warning.render(Some(sql)).replacen("error[", "warning[", 1);
             let warnings: Vec<String> = output.warnings.iter().map(render).collect();
             let lines = warnings.iter().flat_map(|text| text.lines()).map(str::to_owned).collect();
-            Came { header: record.header.clone(), lines }
+            Came { header: header.to_owned(), lines }
         }
-        Ok(output) => came_of(&output, record.header.ends_with("rowsort")),
+        Ok(output) => came_of(&output, header.ends_with("rowsort")),
     }
 }
 
@@ -267,6 +463,15 @@ mod tests {
                 record(&[], 8, "query I rowsort", "SELECT a", &["1", "2"]),
             ])
         );
+    }
+
+    #[test]
+    fn a_folder_has_one_name() {
+        let mut lines =
+            ["line 1: x '/tmp/slt-0000/y' z", "          ^^^^^^^^^^^^^^^^^", "/tmp/slt-0000"]
+                .map(str::to_owned);
+        super::name_folder(&mut lines, "/tmp/slt-0000");
+        assert_eq!(lines, ["line 1: x '{folder}/y' z", "          ^^^^^^^^^^^^", "{folder}"]);
     }
 
     #[test]

@@ -7,12 +7,14 @@
 //! | [`tidy`] | house rules that no lint knows |
 //! | [`gates`] | format, lint, test: cargo with the right arguments |
 //! | [`fuzz`] | texts that are not SQL, for as long as one likes |
+//! | [`messages`] | messages that no golden test sees |
 //! | [`reference`] | the reference pages, from the declarations of functions |
-//! | [`conformance`] | the public test cases of the reference system, run against the engine |
+//! | [`conformance`] | the public test cases of OpenMLDB, run against the engine |
 
 pub mod conformance;
 pub mod fuzz;
 pub mod gates;
+pub mod messages;
 pub mod reference;
 pub mod tidy;
 

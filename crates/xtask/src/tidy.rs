@@ -207,7 +207,7 @@ fn code_of(line: &str) -> &str {
 }
 
 /// Applies a rule to every Rust file of the workspace, with its path below crates/.
-fn each_source(rule: impl Fn(&str, &str) -> Violations) -> Violations {
+pub(crate) fn each_source(mut rule: impl FnMut(&str, &str) -> Violations) -> Violations {
     let mut files = Vec::new();
     collect_sources(&crates_dir(), &mut files);
     files.sort();

@@ -1,0 +1,348 @@
+//! Every message that a user may get is seen by a golden test.
+//!
+//! The templates of messages are taken from the source: the texts in calls of `Diagnostic::new` and
+//! `Diagnostic::unsupported`, also where such a text is named first or is given to a function that
+//! makes the call, and those of error types. A template is seen when a line
+//! of tests/sql, docs/guide or python/tests has its fixed words in their order. What is not seen is
+//! counted by crate, and a test holds that the counts only fall.
+#![expect(clippy::print_stdout, reason = "a command line speaks through its output")]
+
+use std::{collections::BTreeSet, fs, path::Path};
+
+use crate::{tidy, workspace_dir};
+
+/// The crates whose messages are about a user's statement, and how many of their templates no
+/// golden test sees. A number may only fall.
+const UNSEEN_MAX: &[(&str, usize)] =
+    &[("sql", 2), ("function", 0), ("plan", 8), ("offline", 6), ("engine", 12)];
+
+/// Where a call of `Diagnostic` begins; its last argument is the message.
+const CALLS: &[&str] = &["Diagnostic::new(", "Diagnostic::unsupported("];
+
+/// Letters that the fixed words of a template need, to be told from any other text.
+const LETTERS_MIN: usize = 6;
+
+/// How far above a call its message may be named, in bytes.
+const NAMED_BYTES_MAX: usize = 2_000;
+
+/// Prints the templates that no golden test sees; whether there are no more than allowed.
+pub fn run() -> bool {
+    let golden = golden_lines();
+    let mut is_good = true;
+    for (name, most) in UNSEEN_MAX {
+        let templates = templates_of(name);
+        let unseen: Vec<&Template> =
+            templates.iter().filter(|template| !template.is_seen(&golden)).collect();
+        for template in &unseen {
+            println!("{name}/{}: {}", template.file, template.pieces.join("…"));
+        }
+        println!("messages: {name}: {} of {} not seen", unseen.len(), templates.len());
+        is_good &= unseen.len() <= *most;
+    }
+    is_good
+}
+
+/// A message with holes.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Template {
+    /// The texts around the holes.
+    pieces: Vec<String>,
+    /// Where it stands.
+    file: String,
+}
+
+impl Template {
+    fn is_seen(&self, golden: &[String]) -> bool {
+        golden.iter().any(|line| {
+            let mut rest = line.as_str();
+            self.pieces.iter().all(|piece| match rest.find(piece.as_str()) {
+                Some(at) => {
+                    rest = &rest[at + piece.len()..];
+                    true
+                }
+                None => false,
+            })
+        })
+    }
+}
+
+/// What golden tests expect, line by line.
+fn golden_lines() -> Vec<String> {
+    let root = workspace_dir();
+    let mut lines = Vec::new();
+    let folders = [
+        ("tests/sql", "slt"),
+        ("docs/guide", "md"),
+        ("python/tests", "py"),
+        ("crates/testkit/tests", "rs"),
+    ];
+    for (folder, extension) in folders {
+        each_file(&root.join(folder), extension, &mut |text| {
+            lines.extend(text.lines().map(str::to_owned));
+        });
+    }
+    lines
+}
+
+fn each_file(folder: &Path, extension: &str, use_text: &mut dyn FnMut(&str)) {
+    for entry in fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok) {
+        let path = entry.path();
+        if path.is_dir() {
+            each_file(&path, extension, use_text);
+        } else if path.extension().is_some_and(|found| found == extension) {
+            use_text(&fs::read_to_string(&path).unwrap_or_default());
+        }
+    }
+}
+
+fn templates_of(crate_name: &str) -> BTreeSet<Template> {
+    let mut templates = BTreeSet::new();
+    let source = format!("{crate_name}/src/");
+    tidy::each_source(|path, text| {
+        let is_test = path.ends_with("tests.rs") || path.ends_with("testing.rs");
+        if let Some(file) =
+            path.strip_prefix(&source).filter(|_| !is_test && !path.contains("/tests/"))
+        {
+            let text = text.split("#[cfg(test)]\nmod ").next().unwrap_or(text);
+            templates.extend(templates_in(text, file));
+        }
+        Vec::new()
+    });
+    templates
+}
+
+fn templates_in(source: &str, file: &str) -> BTreeSet<Template> {
+    let mut found = BTreeSet::new();
+    for call in CALLS {
+        for (at, _) in source.match_indices(call) {
+            let arguments = balanced(&source[at + call.len()..]);
+            let message = last_argument(arguments);
+            let mut texts = literals(message);
+            if texts.is_empty() {
+                texts = named_before(&source[..at], message.trim());
+            }
+            if texts.is_empty() {
+                texts = given_to(source, function_around(&source[..at]));
+            }
+            let templates =
+                texts.iter().map(|text| Template { pieces: pieces(text), file: file.to_owned() });
+            found.extend(templates.filter(|template| letters(template) >= LETTERS_MIN));
+        }
+    }
+    for (at, opening) in source.match_indices("#[error(") {
+        let texts = literals(balanced(&source[at + opening.len()..]));
+        let templates =
+            texts.iter().map(|text| Template { pieces: pieces(text), file: file.to_owned() });
+        found.extend(templates.filter(|template| letters(template) >= LETTERS_MIN));
+    }
+    found
+}
+
+/// The name of the function that some text ends in.
+fn function_around(source: &str) -> &str {
+    let Some(at) = source.rfind("fn ") else { return "" };
+    let name = &source[at + 3..];
+    &name[..name.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(name.len())]
+}
+
+/// The texts that a function of this file is called with: its message is an argument of its own.
+fn given_to(source: &str, function: &str) -> Vec<String> {
+    let call = format!("{function}(");
+    let calls = source.match_indices(&call).filter(|_| !function.is_empty());
+    calls.flat_map(|(at, call)| literals(balanced(&source[at + call.len()..]))).collect()
+}
+
+fn letters(template: &Template) -> usize {
+    template.pieces.iter().flat_map(|piece| piece.chars()).filter(|c| c.is_alphabetic()).count()
+}
+
+/// The texts of the nearest `let` of this name.
+fn named_before(source: &str, name: &str) -> Vec<String> {
+    let is_name = !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_');
+    let start = source.len().saturating_sub(NAMED_BYTES_MAX);
+    let start = (start..source.len()).find(|at| source.is_char_boundary(*at)).unwrap_or(0);
+    let near = &source[start..];
+    let Some(at) = near.rfind(&format!("let {name} =")).filter(|_| is_name) else {
+        return Vec::new();
+    };
+    // Up to the end of the statement, which a semicolon outside of brackets is.
+    literals(&near[at..at + statement_length(&near[at..])])
+}
+
+/// Walks through Rust text; `step` gets each character outside of strings and comments, and the
+/// depth of brackets, and says whether to stop.
+fn walk(text: &str, mut step: impl FnMut(usize, char, i32) -> bool) -> usize {
+    let mut depth = 0;
+    let mut characters = text.char_indices().peekable();
+    while let Some((at, c)) = characters.next() {
+        match c {
+            '"' => skip_string(&mut characters),
+            '\'' => skip_character(&text[at..], &mut characters),
+            '/' if text[at..].starts_with("//") => {
+                while characters.next_if(|(_, c)| *c != '\n').is_some() {}
+            }
+            _ => {
+                if ")]}".contains(c) {
+                    depth -= 1;
+                }
+                if step(at, c, depth) {
+                    return at;
+                }
+                if "([{".contains(c) {
+                    depth += 1;
+                }
+            }
+        }
+    }
+    text.len()
+}
+
+type Characters<'a> = std::iter::Peekable<std::str::CharIndices<'a>>;
+
+fn skip_string(characters: &mut Characters<'_>) {
+    while let Some((_, c)) = characters.next() {
+        match c {
+            '\\' => drop(characters.next()),
+            '"' => return,
+            _ => {}
+        }
+    }
+}
+
+/// `'x'` and `'\n'` are characters, `'a` is a lifetime.
+fn skip_character(text: &str, characters: &mut Characters<'_>) {
+    let is_character = text.starts_with("'\\") || text.chars().nth(2) == Some('\'');
+    if is_character {
+        let is_escape = text.starts_with("'\\");
+        for _ in 0..if is_escape { 3 } else { 2 } {
+            characters.next();
+        }
+    }
+}
+
+/// What stands before the bracket that closes.
+fn balanced(text: &str) -> &str {
+    &text[..walk(text, |_, _, depth| depth < 0)]
+}
+
+fn statement_length(text: &str) -> usize {
+    walk(text, |_, c, depth| c == ';' && depth == 0)
+}
+
+fn last_argument(arguments: &str) -> &str {
+    let mut commas = Vec::new();
+    walk(arguments, |at, c, depth| {
+        if c == ',' && depth == 0 {
+            commas.push(at);
+        }
+        false
+    });
+    let end = arguments.trim_end();
+    // A comma may stand behind the last argument too.
+    let commas = commas.into_iter().filter(|at| !arguments[at + 1..].trim().is_empty());
+    commas.last().map_or(end, |at| &arguments[at + 1..])
+}
+
+/// The string literals of some Rust text, without their escapes.
+fn literals(text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut rest = text;
+    while let Some(at) = rest.find('"') {
+        let mut characters = rest[at + 1..].char_indices().peekable();
+        skip_string(&mut characters);
+        let end = characters.peek().map_or(rest.len(), |(index, _)| at + 1 + index);
+        found.push(unescaped(&rest[at + 1..end.max(at + 2) - 1]));
+        rest = &rest[end..];
+    }
+    found
+}
+
+fn unescaped(literal: &str) -> String {
+    let mut text = String::new();
+    let mut characters = literal.chars().peekable();
+    while let Some(c) = characters.next() {
+        match (c, characters.peek()) {
+            ('\\', Some('\n')) => while characters.next_if(|c| c.is_whitespace()).is_some() {},
+            ('\\', Some(_)) => text.extend(characters.next()),
+            _ => text.push(c),
+        }
+    }
+    text
+}
+
+/// The fixed parts of a format string.
+fn pieces(template: &str) -> Vec<String> {
+    let mut pieces = vec![String::new()];
+    let mut characters = template.chars().peekable();
+    while let Some(c) = characters.next() {
+        let is_doubled = characters.peek() == Some(&c);
+        match c {
+            '{' | '}' if is_doubled => {
+                characters.next();
+                pieces.last_mut().expect("there is one").push(c);
+            }
+            '{' => {
+                while characters.next_if(|c| *c != '}').is_some() {}
+                characters.next();
+                pieces.push(String::new());
+            }
+            _ => pieces.last_mut().expect("there is one").push(c),
+        }
+    }
+    pieces.retain(|piece| !piece.is_empty());
+    pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Template, UNSEEN_MAX, golden_lines, pieces, templates_in, templates_of};
+
+    #[test]
+    fn golden_tests_see_every_message() {
+        let golden = golden_lines();
+        for (name, most) in UNSEEN_MAX {
+            let templates = templates_of(name);
+            assert!(!templates.is_empty(), "`{name}` has messages");
+            let unseen: Vec<&Template> =
+                templates.iter().filter(|template| !template.is_seen(&golden)).collect();
+            assert!(unseen.len() <= *most, "`{name}`: {} not seen: {unseen:#?}", unseen.len());
+        }
+    }
+
+    #[test]
+    fn templates_are_found_where_they_stand() {
+        let source = r#"
+            return Diagnostic::new(code::X, "a window needs a frame").at(span).err();
+            let message = match kind {
+                Kind::A => format!("table `{}` does not exist", name.text),
+                Kind::B => "no table of that kind ('x')".to_owned(),
+            };
+            Diagnostic::new(code::Y, message)
+                .with_hint("Not a message.")
+            Diagnostic::unsupported(format!("{a} cannot be \
+                cast to {b:?}"))
+            Diagnostic::new(code, format!("{shown}: {error}"))
+        "#;
+        let found: Vec<String> = templates_in(source, "x.rs")
+            .into_iter()
+            .map(|template| template.pieces.join("…"))
+            .collect();
+        assert_eq!(
+            found,
+            [
+                " cannot be cast to ",
+                "a window needs a frame",
+                "no table of that kind ('x')",
+                "table `…` does not exist",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_template_is_seen_in_a_line_with_its_words() {
+        let template = Template { pieces: pieces("`{}` has {{{n}}} rows"), file: String::new() };
+        assert_eq!(template.pieces, ["`", "` has {", "} rows"]);
+        assert!(template.is_seen(&["error[1]: table `t` has {2} rows".to_owned()]));
+        assert!(!template.is_seen(&["error[1]: table `t` has 2 rows".to_owned()]));
+    }
+}
