@@ -1,31 +1,43 @@
-//! Text that is not quite SQL, thrown at the parser, the binder and both compilers.
+//! Text that is not quite SQL, thrown at every public entry point that takes text.
 //!
-//! [`run`] draws an input from a corpus, spoils it ([`mutate`]), and takes it as far as it goes:
-//! parse, bind, EXPLAIN, compile for request mode, run in batch mode over tables of a few rows.
-//! Nothing may panic, report an internal error, take long or take much memory. Used by a test with
-//! a fixed seed and by `cargo xtask fuzz`; touches no file but the one that keeps the input.
+//! [`run`] draws an input ([`input`]): a text of a corpus that was spoilt, a statement drawn from
+//! a grammar, a name, or a file. It is taken as far as it goes ([`entry`]): parse, bind, EXPLAIN,
+//! run, compile for request mode, answer requests, deploy and verify, over tables of a few rows,
+//! on a thread with a stack of [`STACK_BYTES`]. Nothing may panic, report an internal error, take
+//! long or take much memory. Used by a test with a fixed seed and by `cargo xtask fuzz`, which runs
+//! it in a process of its own and goes on after one that died.
 //!
 //! | module | what |
 //! |---|---|
+//! | [`input`] | what is thrown |
 //! | [`corpus`] | the texts to begin with |
 //! | [`mutate`] | how they are spoilt |
+//! | [`grammar`] | statements drawn construct by construct |
+//! | [`constructs`] | their names and words; inputs that were once found |
+//! | [`entry`] | the entry points |
 //! | [`memory`] | an allocator that counts |
 
+pub mod constructs;
 pub mod corpus;
+pub mod entry;
+pub mod grammar;
+pub mod input;
 pub mod memory;
 pub mod mutate;
 
-use std::{collections::BTreeMap, fs, path::PathBuf};
-
-use lockstep_engine::{Database, Diagnostic, Kind, Session};
-use lockstep_host::{Clock, SystemClock};
-use lockstep_sql::{
-    Parsed,
-    ast::{Query, Statement},
-    parse,
+use std::{
+    collections::BTreeMap,
+    fmt::{self, Write as _},
+    thread,
 };
 
-use self::corpus::Corpus;
+use lockstep_host::{Clock, SystemClock};
+
+use self::{
+    corpus::Corpus,
+    entry::{Calls, exercise},
+    input::Input,
+};
 use crate::{panics, random::Random};
 
 /// An input that takes longer is reported, in milliseconds.
@@ -34,27 +46,58 @@ pub const SLOW_MS: u64 = 1_000;
 /// An input that takes more memory at any moment is reported, in bytes.
 pub const MEMORY_BYTES_MAX: usize = 512 * 1024 * 1024;
 
+/// The stack of the thread that an input is tried on: that of a thread that nobody sized.
+pub const STACK_BYTES: usize = 2 * 1024 * 1024;
+
 /// The tables that inputs find when they bring none.
-const TABLES: &str = "CREATE TABLE t1 (id INT, k STRING, c1 STRING, c3 INT, c4 BIGINT, c5 FLOAT, \
+pub(crate) const TABLES: &str = "CREATE TABLE t1 (id INT, k STRING, c1 STRING, c3 INT, c4 BIGINT, c5 FLOAT, \
     c6 DOUBLE, ts TIMESTAMP, c8 DATE, f BOOL, s SMALLINT); \
     INSERT INTO t1 VALUES (1, 'a', 'x', 3, 4, 5.5, 6.5, 1000, '2020-02-29', true, 7), \
     (2, 'a', 'y', NULL, 9223372036854775807, NULL, -0.5, 2000, '1999-12-31', false, -32768), \
     (3, NULL, '', 2147483647, NULL, 1.5, NULL, 2000, NULL, NULL, NULL); \
     CREATE TABLE t2 (id INT, k STRING, c1 STRING, c3 INT, c4 BIGINT, c5 FLOAT, \
     c6 DOUBLE, ts TIMESTAMP, c8 DATE, f BOOL, s SMALLINT); \
-    INSERT INTO t2 VALUES (4, 'a', 'z', 5, 6, 0.25, 1e308, 1500, '2024-01-01', false, 0)";
+    INSERT INTO t2 VALUES (4, 'a', 'z', 5, 6, 0.25, 1e308, 1500, '2024-01-01', false, 0); \
+    CREATE TABLE m1 (id INT, k STRING, m MAP<STRING, INT>, ts TIMESTAMP, c3 INT, \
+    INDEX(KEY=k, TS=ts), INDEX(KEY=c3, TS=ts)); \
+    INSERT INTO m1 VALUES (1, 'a', map('x', 1), 1000, 1), (2, 'a', NULL, 2000, NULL)";
 
-/// How long to go on, and where to keep the input that is being tried.
-#[derive(Debug)]
-pub struct Options {
+/// How long to go on, and whom to tell.
+pub struct Options<'a> {
     /// A seed is a run.
     pub seed: u64,
+    /// The number of the first input, for a run that goes on after another one's end.
+    pub first: u64,
     /// Stops after so many inputs.
     pub executions_max: u64,
     /// Stops after so many milliseconds.
     pub time_ms_max: u64,
-    /// Holds the input while it is tried, for when the process dies of it.
-    pub current: Option<PathBuf>,
+    /// Leaves out inputs that were drawn from these constructs.
+    pub without: &'a [&'a str],
+    /// Is told the number and the text of each input before it is tried.
+    pub before: &'a dyn Fn(u64, &str),
+    /// What this process does wrong on purpose, instead of trying the inputs, to show that it
+    /// would be found.
+    pub canary: Option<Canary>,
+}
+
+impl fmt::Debug for Options<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options").field("seed", &self.seed).finish_non_exhaustive()
+    }
+}
+
+/// A defect that is put in: every input drawn from a nested CASE has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Canary {
+    /// It panics.
+    Panic,
+    /// It needs a stack that grows with the input, without end.
+    Stack,
+    /// It takes all memory there is.
+    Memory,
+    /// It never ends.
+    Hang,
 }
 
 /// What a run did and found.
@@ -64,6 +107,10 @@ pub struct Report {
     pub executions: u64,
     /// Inputs by how far they came.
     pub reached: BTreeMap<Stage, u64>,
+    /// Calls by entry point.
+    pub calls: Calls,
+    /// Inputs by the constructs that they were drawn from.
+    pub constructs: BTreeMap<String, u64>,
     /// What went wrong, the first of each kind.
     pub findings: Vec<Finding>,
     /// The longest time of an input, in milliseconds.
@@ -94,28 +141,93 @@ pub struct Finding {
     pub input: String,
 }
 
-/// Runs until one of the limits is reached.
-pub fn run(corpus: &Corpus, options: &Options) -> Report {
+/// Runs until one of the limits is reached. The number of an input decides what it is, so that a
+/// run can go on after one that ended the process.
+pub fn run(corpus: &Corpus, options: &Options<'_>) -> Report {
     let clock = SystemClock::new();
     let now_ms = || clock.monotonic_ns() / 1_000_000;
-    let mut random = Random::new(options.seed);
+    let start_ms = now_ms();
     let mut report = Report::default();
     panics::catch_text();
-    while report.executions < options.executions_max && now_ms() < options.time_ms_max {
-        let input = mutate::input(corpus, &mut random);
-        if let Some(path) = &options.current {
-            // A run without its safety net is still a run.
-            drop(fs::write(path, &input));
-        }
-        let (start_ms, before) = (now_ms(), memory::start());
-        let outcome = panics::caught(|| exercise(&input));
-        let (taken_ms, taken_bytes) = (now_ms() - start_ms, memory::peak_since(before));
+    while report.executions < options.executions_max && now_ms() - start_ms < options.time_ms_max {
+        let number = options.first + report.executions;
+        let mut random = Random::new(options.seed ^ number.wrapping_mul(0x9e37_79b9));
+        let input = input::draw(corpus, &mut random);
+        let text = input.to_string();
+        (options.before)(number, &text);
+        let (tried_ms, before) = (now_ms(), memory::start());
+        let canary = options.canary;
+        let is_left_out = input.constructs().iter().any(|found| options.without.contains(found));
+        let outcome = on_small_stack(|| match canary {
+            _ if is_left_out => Ok(Stage::Refused),
+            Some(canary) => Ok(misbehave(canary, &input)),
+            None => exercise(&input, &mut random, &mut report.calls),
+        });
+        let (taken_ms, taken_bytes) = (now_ms() - tried_ms, memory::peak_since(before));
         report.executions += 1;
-        report.slowest_ms = report.slowest_ms.max(taken_ms);
-        report.memory_bytes_max = report.memory_bytes_max.max(taken_bytes);
+        report.note(&input, &outcome, Cost { taken_ms, taken_bytes });
+    }
+    report
+}
+
+/// Runs something on a thread with a stack of [`STACK_BYTES`]; the text of its panic is the error.
+fn on_small_stack<T: Send>(body: impl FnOnce() -> T + Send) -> Result<T, String> {
+    thread::scope(|scope| {
+        let worker = thread::Builder::new().name("fuzz".to_owned()).stack_size(STACK_BYTES);
+        let worker = worker.spawn_scoped(scope, || panics::caught(body));
+        worker.expect("the machine has room for a thread").join().expect("panics are caught")
+    })
+}
+
+/// Does what a canary says, to inputs that a defect could be about, and nothing else.
+fn misbehave(canary: Canary, input: &Input) -> Stage {
+    if !input.constructs().contains(&"CASE with an operand") {
+        return Stage::Refused;
+    }
+    match canary {
+        Canary::Panic => panic!("a canary sang"),
+        Canary::Stack => {
+            descend(0);
+        }
+        Canary::Memory => {
+            let mut hoard = Vec::new();
+            loop {
+                hoard.push(vec![1_u8; MEMORY_BYTES_MAX / 8]);
+            }
+        }
+        Canary::Hang => loop {
+            std::hint::spin_loop();
+        },
+    }
+    Stage::Parsed
+}
+
+#[expect(unconditional_recursion, reason = "it is to end the process")]
+fn descend(depth: u64) -> u64 {
+    std::hint::black_box(descend(std::hint::black_box(depth + 1)) + 1)
+}
+
+/// What an input took.
+struct Cost {
+    taken_ms: u64,
+    taken_bytes: usize,
+}
+
+impl Report {
+    fn note(
+        &mut self,
+        input: &Input,
+        outcome: &Result<Result<Stage, String>, String>,
+        Cost { taken_ms, taken_bytes }: Cost,
+    ) {
+        self.slowest_ms = self.slowest_ms.max(taken_ms);
+        self.memory_bytes_max = self.memory_bytes_max.max(taken_bytes);
+        for construct in input.constructs() {
+            *self.constructs.entry((*construct).to_owned()).or_default() += 1;
+        }
         let what = match outcome {
             Ok(Ok(stage)) => {
-                *report.reached.entry(stage).or_default() += 1;
+                *self.reached.entry(*stage).or_default() += 1;
                 None
             }
             Ok(Err(internal)) => Some(format!("internal error: {internal}")),
@@ -124,15 +236,12 @@ pub fn run(corpus: &Corpus, options: &Options) -> Report {
         let slow = (taken_ms > SLOW_MS).then(|| format!("slow: {taken_ms} ms"));
         let big = (taken_bytes > MEMORY_BYTES_MAX).then(|| format!("memory: {taken_bytes} bytes"));
         for what in [what, slow, big].into_iter().flatten() {
-            report.add(what, &input);
+            self.add(what, &input.to_string());
         }
     }
-    report
-}
 
-impl Report {
     /// Keeps the shortest input of each kind of finding.
-    fn add(&mut self, what: String, input: &str) {
+    pub fn add(&mut self, what: String, input: &str) {
         let kind = |what: &str| what.chars().filter(|c| !c.is_ascii_digit()).collect::<String>();
         let known = self.findings.iter_mut().find(|found| kind(&found.what) == kind(&what));
         match known {
@@ -141,64 +250,35 @@ impl Report {
             None => self.findings.push(Finding { what, input: input.to_owned() }),
         }
     }
-}
 
-/// Takes an input as far as it goes in a database of its own. The error is an internal one.
-pub fn exercise(input: &str) -> Result<Stage, String> {
-    let Ok(statements) = parse(input) else { return Ok(Stage::Refused) };
-    let session = Database::in_memory().session();
-    session.execute(TABLES).map_err(|error| error.render(Some(TABLES)))?;
-    let mut reached = Stage::Parsed;
-    for parsed in &statements {
-        let text = &input[parsed.span.start..parsed.span.end];
-        reached = reached.max(exercise_statement(&session, parsed, text)?);
-    }
-    Ok(reached)
-}
-
-fn exercise_statement(session: &Session, parsed: &Parsed, text: &str) -> Result<Stage, String> {
-    match &parsed.statement {
-        Statement::Query(query) => exercise_query(session, query, text),
-        // These reach for files or wait.
-        Statement::LoadData(_) | Statement::CreateFunction(_) | Statement::StopJob(_) => {
-            Ok(Stage::Parsed)
+    /// Two tables: calls by entry point, inputs by construct. What was never drawn has a 0.
+    pub fn tables(&self) -> String {
+        let mut text = String::from("calls by entry point\n");
+        for entry in entry::ENTRIES {
+            let count = self.calls.get(entry).copied().unwrap_or_default();
+            writeln!(text, "{count:>10}  {entry}").expect("writing to memory does not fail");
         }
-        Statement::CreateTable(create) if create.like.is_some() => Ok(Stage::Parsed),
-        _ => {
-            checked(session.execute(text))?;
-            Ok(Stage::Parsed)
+        text.push_str("inputs by construct\n");
+        for construct in constructs::ALL {
+            let count = self.constructs.get(*construct).copied().unwrap_or_default();
+            writeln!(text, "{count:>10}  {construct}").expect("writing to memory does not fail");
         }
-    }
-}
-
-fn exercise_query(session: &Session, query: &Query, text: &str) -> Result<Stage, String> {
-    let Some(relation) = checked(session.query(text))? else { return Ok(Stage::Parsed) };
-    if query.into_outfile.is_none() {
-        checked(session.execute(&format!("EXPLAIN {text}")))?;
-    }
-    // Joins multiply rows, and that is no defect.
-    if text.to_ascii_uppercase().matches("JOIN").count() <= 2 {
-        checked(relation.collect(None))?;
-    }
-    let compiled = checked(session.prepare_request(text))?;
-    Ok(if compiled.is_some() { Stage::Compiled } else { Stage::Bound })
-}
-
-/// An answer, or none when the statement is refused as it should be.
-fn checked<T>(outcome: Result<T, Box<Diagnostic>>) -> Result<Option<T>, String> {
-    match outcome {
-        Ok(value) => Ok(Some(value)),
-        Err(error) if error.kind == Kind::ReportBug => Err(error.message),
-        Err(_) => Ok(None),
+        text
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Stage, exercise};
+    use super::{
+        Random, Stage,
+        entry::{Calls, exercise},
+        input::Input,
+    };
 
     fn check(input: &str, expected: Stage) {
-        assert_eq!(exercise(input), Ok(expected), "{input}");
+        let sql = Input::Sql { text: input.to_owned(), constructs: Vec::new() };
+        let mut calls = Calls::new();
+        assert_eq!(exercise(&sql, &mut Random::new(1), &mut calls), Ok(expected), "{input}");
     }
 
     #[test]

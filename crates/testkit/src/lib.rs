@@ -11,7 +11,7 @@
 //! | [`replay`] | a scenario run by the engine in batch mode and in request mode |
 //! | [`slt`] | golden SQL files in sqllogictest syntax |
 //! | [`guide`] | documents whose examples run |
-//! | [`fuzz`] | texts that are not quite SQL, taken as far as they go |
+//! | [`fuzz`] | inputs that are not quite SQL, taken as far as they go |
 //! | [`l3`] | whole queries, drawn: batch mode and request mode give the same row |
 //! | [`panics`] | panics as text |
 //! | [`random`] | numbers that a seed decides |

@@ -1,35 +1,110 @@
 //! `cargo xtask fuzz`: texts that are not SQL, for as long as one likes.
 //!
 //! The corpus is the workspace's and, where it lies beside the checkout, the conformance cases'.
-//! The input being tried is in a file, for when the process dies of it.
+//! The inputs are tried in a process of its own, below limits of memory ([`ADDRESS_SPACE_KIB`] and
+//! what the allocator of `xtask` allows), of stack and of time: one that dies or hangs is a finding
+//! like any other, and the next process goes on with the next input.
 #![expect(clippy::print_stdout, reason = "a command line speaks through its output")]
 
 use std::{
     fs,
+    io::{BufRead, BufReader},
     path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::mpsc::{self, Receiver, RecvTimeoutError},
+    time::Duration,
 };
 
-use lockstep_testkit::fuzz::{self, Options, Report, corpus::Corpus};
-use serde_json::Value as Json;
+use lockstep_host::{Clock, SystemClock};
+use lockstep_testkit::fuzz::{
+    self, Canary, Options, Report, Stage, constructs, corpus::Corpus, entry,
+};
+use serde_json::{Value as Json, json};
 
 use crate::{conformance, workspace_dir};
 
-/// Fuzzes for some seconds; whether nothing was found.
-pub fn run(seconds: u64, seed: u64, cases: Option<PathBuf>) -> bool {
-    let root = workspace_dir();
-    let mut corpus = Corpus::of_workspace(&root);
-    add_conformance(&mut corpus, &cases.unwrap_or_else(conformance::default_folder));
-    let current = std::env::temp_dir().join("lockstep-fuzz-current.sql");
-    println!("{} seeds; the input being tried is in {}", corpus.seeds.len(), current.display());
-    let options = Options {
-        seed,
-        executions_max: u64::MAX,
-        time_ms_max: seconds.saturating_mul(1_000),
-        current: Some(current),
+/// The address space of the process that tries inputs, in KiB: 8 GiB, of which its allocator gives
+/// out at most `PROCESS_BYTES_MAX`.
+const ADDRESS_SPACE_KIB: u64 = 8 * 1024 * 1024;
+
+/// An input that takes longer is ended together with its process, in milliseconds.
+const HANG_MS: u64 = 60_000;
+
+/// The same where a canary hangs on purpose.
+const CANARY_HANG_MS: u64 = 5_000;
+
+/// Inputs between two reports of the process that tries them.
+const INPUTS_PER_REPORT: u64 = 50;
+
+/// Processes that may die before a run is given up.
+const DEATHS_MAX: usize = 30;
+
+/// What to try, for how long.
+#[derive(Debug, Clone)]
+pub struct Run {
+    /// Stops after so many seconds.
+    pub seconds: u64,
+    /// A seed is a run.
+    pub seed: u64,
+    /// Conformance cases for the corpus, instead of those beside the checkout.
+    pub cases: Option<PathBuf>,
+    /// A defect to put in, by name; the run is good when it is found.
+    pub canary: Option<String>,
+    /// This is the process that tries inputs: the first of them, and the file that keeps the one
+    /// being tried.
+    pub trial: Option<(u64, PathBuf)>,
+}
+
+/// Fuzzes for some seconds; whether nothing was found, or the canary was.
+pub fn run(options: &Run) -> bool {
+    match &options.trial {
+        Some((first, current)) => try_inputs(options, *first, current),
+        None => watch(options),
+    }
+}
+
+fn canary(name: &str) -> Option<Canary> {
+    match name {
+        "panic" => Some(Canary::Panic),
+        "stack" => Some(Canary::Stack),
+        "memory" => Some(Canary::Memory),
+        "hang" => Some(Canary::Hang),
+        _ => None,
+    }
+}
+
+// The process that tries inputs
+
+/// Tries inputs until the time is over, and prints what came of them as lines of JSON.
+fn try_inputs(options: &Run, first: u64, current: &Path) -> bool {
+    let mut corpus = Corpus::of_workspace(&workspace_dir());
+    let folder = options.cases.clone().unwrap_or_else(conformance::default_folder);
+    add_conformance(&mut corpus, &folder);
+    let clock = SystemClock::new();
+    let elapsed_ms = || clock.monotonic_ns() / 1_000_000;
+    let (start_ms, limit_ms) = (elapsed_ms(), options.seconds.saturating_mul(1_000));
+    let before = |number: u64, text: &str| {
+        // A run without its safety net is still a run.
+        drop(fs::write(current, format!("{number}\n{text}")));
     };
-    let report = fuzz::run(&corpus, &options);
-    print(&report, seed);
-    report.findings.is_empty()
+    let mut next = first;
+    while elapsed_ms() - start_ms < limit_ms {
+        let report = fuzz::run(
+            &corpus,
+            &Options {
+                seed: options.seed,
+                first: next,
+                executions_max: INPUTS_PER_REPORT,
+                time_ms_max: limit_ms - (elapsed_ms() - start_ms).min(limit_ms),
+                without: &[],
+                before: &before,
+                canary: options.canary.as_deref().and_then(canary),
+            },
+        );
+        next += report.executions;
+        println!("{}", to_json(&report));
+    }
+    true
 }
 
 /// Adds each case's statements with its tables in front.
@@ -51,16 +126,176 @@ fn add_conformance(corpus: &mut Corpus, folder: &Path) {
     }
 }
 
+const STAGES: [(Stage, &str); 4] = [
+    (Stage::Refused, "refused"),
+    (Stage::Parsed, "parsed"),
+    (Stage::Bound, "bound"),
+    (Stage::Compiled, "compiled"),
+];
+
+fn to_json(report: &Report) -> Json {
+    let findings = report.findings.iter().map(|found| json!([found.what, found.input]));
+    let reached = STAGES.iter().map(|(stage, _)| report.reached.get(stage).copied().unwrap_or(0));
+    json!({
+        "executions": report.executions,
+        "reached": reached.collect::<Vec<u64>>(),
+        "calls": report.calls,
+        "constructs": report.constructs,
+        "findings": findings.collect::<Vec<Json>>(),
+        "slowest_ms": report.slowest_ms,
+        "memory_bytes_max": report.memory_bytes_max,
+    })
+}
+
+// The process that watches
+
+fn watch(options: &Run) -> bool {
+    let current = std::env::temp_dir().join(format!("lockstep-fuzz-{}.txt", std::process::id()));
+    println!("the input being tried is in {}", current.display());
+    let clock = SystemClock::new();
+    let elapsed_ms = || clock.monotonic_ns() / 1_000_000;
+    let start_ms = elapsed_ms();
+    let (mut report, mut first, mut deaths) = (Report::default(), 0, 0);
+    let is_over = |report: &Report| options.canary.is_some() && !report.findings.is_empty();
+    while deaths < DEATHS_MAX && !is_over(&report) {
+        let left = options.seconds.saturating_sub((elapsed_ms() - start_ms) / 1_000);
+        if left == 0 {
+            break;
+        }
+        let end = match start(options, first, left, &current) {
+            Ok(child) => follow(child, &mut report, &current, options.canary.is_some()),
+            Err(error) => {
+                println!("the process did not start: {error}");
+                return false;
+            }
+        };
+        let Some(what) = end else { break };
+        deaths += 1;
+        let text = fs::read_to_string(&current).unwrap_or_default();
+        let (number, input) = text.split_once('\n').unwrap_or(("", &text));
+        report.add(what, input);
+        first = number.parse::<u64>().map_or(first + INPUTS_PER_REPORT, |number| number + 1);
+    }
+    drop(fs::remove_file(&current));
+    print(&report, options.seed);
+    match &options.canary {
+        Some(name) => {
+            let is_found = !report.findings.is_empty();
+            println!("canary `{name}`: {}", if is_found { "found" } else { "NOT FOUND" });
+            is_found
+        }
+        None => report.findings.is_empty(),
+    }
+}
+
+/// Starts the process that tries inputs, below its limit of address space.
+fn start(options: &Run, first: u64, seconds: u64, current: &Path) -> Result<Child, String> {
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", &format!("ulimit -v {ADDRESS_SPACE_KIB}; ulimit -c 0; exec \"$0\" \"$@\"")])
+        .arg(program)
+        .args(["fuzz", "--seconds", &seconds.to_string(), "--seed", &options.seed.to_string()])
+        .args(["--first", &first.to_string(), "--current"])
+        .arg(current);
+    if let Some(cases) = &options.cases {
+        command.arg("--cases").arg(cases);
+    }
+    if let Some(canary) = &options.canary {
+        command.args(["--canary", canary]);
+    }
+    command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().map_err(|error| error.to_string())
+}
+
+/// Adds up what the process reports. `None` when it came to its end, else how it was ended.
+fn follow(
+    mut child: Child,
+    report: &mut Report,
+    current: &Path,
+    is_canary: bool,
+) -> Option<String> {
+    let lines = lines_of(&mut child);
+    let clock = SystemClock::new();
+    let hang_ms = if is_canary { CANARY_HANG_MS } else { HANG_MS };
+    let (mut seen, mut seen_ms) = (String::new(), clock.monotonic_ns() / 1_000_000);
+    loop {
+        match lines.recv_timeout(Duration::from_secs(1)) {
+            Ok(line) => add_up(report, &line),
+            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        let now_ms = clock.monotonic_ns() / 1_000_000;
+        let text = fs::read_to_string(current).unwrap_or_default();
+        let number = text.lines().next().unwrap_or_default().to_owned();
+        if number != seen {
+            (seen, seen_ms) = (number, now_ms);
+        } else if now_ms - seen_ms > hang_ms {
+            drop(child.kill());
+            drop(child.wait());
+            return Some(format!("hang: more than {hang_ms} ms"));
+        }
+    }
+    match child.wait() {
+        Ok(status) if status.success() => None,
+        Ok(status) => Some(format!("the process died: {status}")),
+        Err(error) => Some(format!("the process is lost: {error}")),
+    }
+}
+
+/// The lines that a process prints, read by a thread of its own.
+fn lines_of(child: &mut Child) -> Receiver<String> {
+    let (sender, receiver) = mpsc::channel();
+    let output = child.stdout.take().expect("it was piped");
+    let read = move || {
+        for line in BufReader::new(output).lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                break;
+            }
+        }
+    };
+    lockstep_host::spawn("fuzz-output", read).expect("the machine has room for a thread");
+    receiver
+}
+
+fn add_up(report: &mut Report, line: &str) {
+    let Ok(json) = serde_json::from_str::<Json>(line) else { return };
+    let number = |json: &Json| json.as_u64().unwrap_or_default();
+    report.executions += number(&json["executions"]);
+    for (index, (stage, _)) in STAGES.iter().enumerate() {
+        *report.reached.entry(*stage).or_default() += number(&json["reached"][index]);
+    }
+    for name in entry::ENTRIES {
+        *report.calls.entry(name).or_default() += number(&json["calls"][*name]);
+    }
+    for name in constructs::ALL {
+        *report.constructs.entry((*name).to_owned()).or_default() +=
+            number(&json["constructs"][*name]);
+    }
+    for found in json["findings"].as_array().into_iter().flatten() {
+        let text = |json: &Json| json.as_str().unwrap_or_default().to_owned();
+        report.add(text(&found[0]), &text(&found[1]));
+    }
+    report.slowest_ms = report.slowest_ms.max(number(&json["slowest_ms"]));
+    let bytes = usize::try_from(number(&json["memory_bytes_max"])).unwrap_or(usize::MAX);
+    report.memory_bytes_max = report.memory_bytes_max.max(bytes);
+}
+
+/// The most of an input that is printed, in characters.
+const SHOWN_CHARACTERS: usize = 4_000;
+
 fn print(report: &Report, seed: u64) {
     for finding in &report.findings {
-        println!("{}\n{}\n", finding.what, finding.input);
+        let shown: String = finding.input.chars().take(SHOWN_CHARACTERS).collect();
+        println!("{}\n{shown}\n", finding.what);
     }
-    let reached: Vec<String> =
-        report.reached.iter().map(|(stage, count)| format!("{count} {stage:?}")).collect();
+    let reached = STAGES.iter().map(|(stage, name)| {
+        format!("{} {name}", report.reached.get(stage).copied().unwrap_or_default())
+    });
+    println!("{}", report.tables());
     println!(
         "seed {seed}: {} inputs ({}), {} findings; slowest {} ms, most memory {} KiB",
         report.executions,
-        reached.join(", ").to_lowercase(),
+        reached.collect::<Vec<_>>().join(", "),
         report.findings.len(),
         report.slowest_ms,
         report.memory_bytes_max / 1024

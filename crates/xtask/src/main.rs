@@ -6,7 +6,7 @@ use clap::{Parser, Subcommand};
 use lockstep_testkit::fuzz::memory::Counting;
 use lockstep_xtask::{
     conformance::{self, Options},
-    fuzz, gates, reference, tidy,
+    fuzz, gates, messages, reference, tidy,
 };
 
 /// So that a fuzzed input's memory is known.
@@ -25,6 +25,8 @@ struct Arguments {
 enum Command {
     /// Check the house rules that no lint knows.
     Tidy,
+    /// List the messages that no golden test sees.
+    Messages,
     /// Format the code.
     Fmt,
     /// Check the format and the generated pages, then run clippy with every warning an error.
@@ -62,7 +64,7 @@ enum Command {
         #[arg(long, default_value_t = 1)]
         seed: u64,
     },
-    /// Throw texts that are not SQL at the parser, the binder and the compilers.
+    /// Throw texts that are not quite SQL at every entry point that takes text.
     Fuzz {
         /// For how long.
         #[arg(long, default_value_t = 60)]
@@ -73,6 +75,15 @@ enum Command {
         /// Conformance cases for the corpus, instead of ../shared/conformance.
         #[arg(long)]
         cases: Option<PathBuf>,
+        /// Put a defect in, which has to be found: panic, stack, memory or hang.
+        #[arg(long, value_parser = ["panic", "stack", "memory", "hang"])]
+        canary: Option<String>,
+        /// Try inputs in this process, from this number on.
+        #[arg(long, hide = true, requires = "current")]
+        first: Option<u64>,
+        /// Where the input being tried is kept.
+        #[arg(long, hide = true)]
+        current: Option<PathBuf>,
     },
     /// Run the conformance cases.
     Conformance(ConformanceArguments),
@@ -111,6 +122,7 @@ struct ConformanceArguments {
 fn main() -> ExitCode {
     let is_good = match Arguments::parse().command {
         Command::Tidy => tidy::run(),
+        Command::Messages => messages::run(),
         Command::Fmt => gates::format(),
         Command::Lint => gates::lint(),
         Command::Test { arguments } => gates::test(&arguments),
@@ -119,7 +131,9 @@ fn main() -> ExitCode {
         Command::Miri => gates::miri(),
         Command::Parity { cases } => gates::parity(cases),
         Command::L3 { cases, seed } => gates::deployable(cases, seed),
-        Command::Fuzz { seconds, seed, cases } => fuzz::run(seconds, seed, cases),
+        Command::Fuzz { seconds, seed, cases, canary, first, current } => {
+            fuzz::run(&fuzz::Run { seconds, seed, cases, canary, trial: first.zip(current) })
+        }
         Command::Conformance(arguments) => conformance::run(&Options {
             area: arguments.area,
             cases: arguments.cases,

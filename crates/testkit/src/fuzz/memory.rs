@@ -10,7 +10,7 @@ use std::{
 };
 
 /// A process may hold this many bytes; past it an allocation fails, which ends the process.
-const PROCESS_BYTES_MAX: usize = 4 * 1024 * 1024 * 1024;
+pub const PROCESS_BYTES_MAX: usize = 2 * 1024 * 1024 * 1024;
 
 static CURRENT_BYTES: AtomicUsize = AtomicUsize::new(0);
 static PEAK_BYTES: AtomicUsize = AtomicUsize::new(0);

@@ -1,0 +1,114 @@
+//! What is thrown at the engine: SQL, a name, or a file with the statement that reads it.
+
+use std::fmt;
+
+use super::{corpus::Corpus, grammar, mutate};
+use crate::random::Random;
+
+/// An input of one execution.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Input {
+    /// Statements, and what of [`super::constructs`] they were drawn from.
+    Sql {
+        /// The text.
+        text: String,
+        /// Nothing for a text of the corpus.
+        constructs: Vec<&'static str>,
+    },
+    /// The name of a table, a column or a deployment.
+    Name(String),
+    /// A file and a statement, in which `{file}` and `{folder}` stand for paths.
+    File {
+        /// What is in the file.
+        content: String,
+        /// What reads or writes it.
+        statement: String,
+    },
+}
+
+impl fmt::Display for Input {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sql { text, .. } => f.write_str(text),
+            Self::Name(name) => write!(f, "name: {name}"),
+            Self::File { content, statement } => write!(f, "{statement}\nfile:\n{content}"),
+        }
+    }
+}
+
+impl Input {
+    /// The constructs that it was drawn from.
+    pub fn constructs(&self) -> &[&'static str] {
+        match self {
+            Self::Sql { constructs, .. } => constructs,
+            Self::Name(_) | Self::File { .. } => &[],
+        }
+    }
+}
+
+/// The next input.
+pub fn draw(corpus: &Corpus, random: &mut Random) -> Input {
+    match random.below(20) {
+        0 => Input::Name(grammar::name(random)),
+        1 => file(random),
+        2..=10 => {
+            let drawn = grammar::statement(random);
+            Input::Sql { text: drawn.text, constructs: drawn.constructs }
+        }
+        _ => Input::Sql { text: mutate::input(corpus, random), constructs: Vec::new() },
+    }
+}
+
+fn file(random: &mut Random) -> Input {
+    let columns = ["id", "k", "ts", "c3", "c6", "c8", "ID", "k ", "nowhere", "", "\"id\"", "漢字"];
+    let cells = [
+        "1",
+        "",
+        "NULL",
+        "a",
+        "\"x\"",
+        "\"",
+        "2024-01-01",
+        "1e400",
+        "-0",
+        "\u{0}",
+        "\r",
+        "9223372036854775808",
+    ];
+    let delimiter = *random.pick(&[",", ";", "\t", "||", "é", ""]);
+    let mut line = |from: &[&str]| {
+        let count = random.below(8);
+        (0..count).map(|_| *random.pick(from)).collect::<Vec<_>>().join(delimiter)
+    };
+    let mut lines = vec![line(&columns)];
+    for _ in 0..4 {
+        lines.push(line(&cells));
+    }
+    let option = match random.below(14) {
+        0 => "header=false",
+        1 => "delimiter=';'",
+        2 => "delimiter=''",
+        3 => "quote='\"'",
+        4 => "quote=''",
+        5 => "null_value='NULL'",
+        6 => "on_error='skip'",
+        7 => "thread=9223372036854775807",
+        8 => "format='parquet'",
+        9 => "deep_copy=false",
+        10 => "sql='SELECT * FROM file'",
+        11 => "mode='overwrite'",
+        12 => "nothing='x'",
+        _ => "format='csv'",
+    };
+    let statement = match random.below(6) {
+        0 => format!("SELECT * FROM t1 INTO OUTFILE '{{folder}}/out' OPTIONS({option})"),
+        1 => format!("SELECT * FROM t1 INTO OUTFILE '{{folder}}/out/' OPTIONS({option})"),
+        2 => "CREATE TABLE liked LIKE PARQUET '{file}'".to_owned(),
+        3 => format!(
+            "SET @@execute_mode='offline'; LOAD DATA INFILE '{{file}}' INTO TABLE t1 \
+             OPTIONS({option}); SELECT * FROM t1"
+        ),
+        _ => format!("LOAD DATA INFILE '{{file}}' INTO TABLE t1 OPTIONS({option})"),
+    };
+    Input::File { content: lines.join("\n"), statement }
+}
