@@ -517,6 +517,19 @@ pub const DIFFERENCES: &[Difference] = &[
         is_restored: true,
     },
     Difference {
+        name: "LOAD DATA with deep_copy=false and mode='overwrite'",
+        standard: "Replaces the offline data of the table.",
+        reference: "Is refused where the table has offline data.",
+        why: "To overwrite is to replace what is there.",
+        example: Example {
+            form: Form::Statements,
+            sql: "SELECT 1 AS k INTO OUTFILE '{folder}/linked.csv' OPTIONS(mode='overwrite'); CREATE TABLE linked (k INT); SET @@execute_mode = 'offline'; LOAD DATA INFILE '{folder}/linked.csv' INTO TABLE linked OPTIONS(deep_copy=false, mode='overwrite'); LOAD DATA INFILE '{folder}/linked.csv' INTO TABLE linked OPTIONS(deep_copy=false, mode='overwrite'); SELECT k FROM linked",
+            standard: "1",
+            reference: "error",
+        },
+        is_restored: true,
+    },
+    Difference {
         name: "INSERT of a text into a TIMESTAMP",
         standard: "Reads the text as CAST does.",
         reference: "Is refused.",

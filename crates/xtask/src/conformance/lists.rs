@@ -179,7 +179,7 @@ mod tests {
     const COUNTS: &[(&str, &[(&str, usize)])] = &[
         (DEVIATIONS, &[("case", 227), ("differs", 26), ("more", 117)]),
         (PENDING, &[("missing", 16)]),
-        (DEFAULT, &[("row", 809)]),
+        (DEFAULT, &[("row", 812)]),
     ];
 
     fn lines(names: &[&str]) -> BTreeSet<Line> {
