@@ -67,6 +67,7 @@ struct Scale {
     high: f64,
 }
 
+#[expect(clippy::disallowed_methods, reason = "a picture need not have the same bits everywhere")]
 impl Scale {
     fn over(values: impl Iterator<Item = f64>) -> Self {
         let (mut low, mut high) = (f64::MAX, f64::MIN);
@@ -130,6 +131,7 @@ fn bars(systems: &Map<String, Json>, measure: &str) -> (String, f64) {
 }
 
 /// One panel: the points of a sweep from left to right, evenly.
+#[expect(clippy::disallowed_methods, reason = "a picture need not have the same bits everywhere")]
 fn lines(name: &str, points: &[Json], top: f64) -> String {
     let measure = points[0]["systems"].as_object().map_or("p50_us", measure_of);
     let value = |point: &Json, system: &str| point["systems"][system][measure].as_f64();

@@ -1,13 +1,14 @@
 //! One value as the text that a person reads in a table.
 //!
-//! Not CAST: it shows every digit of a float and both ends of a time, in UTC.
+//! Not CAST: it shows every digit of a float and both ends of a time.
 
 use chrono::{DateTime, NaiveDate, TimeDelta};
+use lockstep_function::Zone;
 use lockstep_row::Datum;
 
-/// The text of a value. NULL is `NULL`, a TIMESTAMP is `yyyy-mm-dd hh:mm:ss[.fff]` in UTC, a float
+/// The text of a value. NULL is `NULL`, a TIMESTAMP is `yyyy-mm-dd hh:mm:ss[.fff]` in the zone, a float
 /// has as many digits as tell it apart from its neighbours. Texts are shown as they are.
-pub fn cell_text(value: &Datum<'_>) -> String {
+pub fn cell_text(value: &Datum<'_>, zone: Zone) -> String {
     match *value {
         Datum::Null => "NULL".to_owned(),
         Datum::Bool(value) => value.to_string(),
@@ -17,15 +18,15 @@ pub fn cell_text(value: &Datum<'_>) -> String {
         Datum::Float(value) => format!("{value:?}"),
         Datum::Double(value) => format!("{value:?}"),
         Datum::String(text) => text.to_owned(),
-        Datum::Timestamp(ms) => timestamp_text(ms),
+        Datum::Timestamp(ms) => timestamp_text(ms, zone),
         Datum::Date(days) => date_text(days),
         Datum::Array(items) => {
-            let items: Vec<String> = items.iter().map(cell_text).collect();
+            let items: Vec<String> = items.iter().map(|item| cell_text(item, zone)).collect();
             format!("[{}]", items.join(", "))
         }
         Datum::Map(entries) => {
             let entry = |(key, value): &(Datum<'_>, Datum<'_>)| {
-                format!("{}: {}", cell_text(key), cell_text(value))
+                format!("{}: {}", cell_text(key, zone), cell_text(value, zone))
             };
             let entries: Vec<String> = entries.iter().map(entry).collect();
             format!("{{{}}}", entries.join(", "))
@@ -34,8 +35,10 @@ pub fn cell_text(value: &Datum<'_>) -> String {
 }
 
 /// A moment outside the calendar's range is shown as its number.
-fn timestamp_text(ms: i64) -> String {
-    let Some(moment) = DateTime::from_timestamp_millis(ms) else { return ms.to_string() };
+fn timestamp_text(ms: i64, zone: Zone) -> String {
+    let local = DateTime::from_timestamp_millis(ms)
+        .and_then(|_| DateTime::from_timestamp_millis(zone.to_local(ms)));
+    let Some(moment) = local else { return ms.to_string() };
     let format = if ms % 1000 == 0 { "%Y-%m-%d %H:%M:%S" } else { "%Y-%m-%d %H:%M:%S%.3f" };
     moment.format(format).to_string()
 }
@@ -48,12 +51,14 @@ fn date_text(days: i32) -> String {
 
 #[cfg(test)]
 mod tests {
+    use chrono_tz::Tz;
+    use lockstep_function::Zone;
     use lockstep_row::Datum;
 
     use super::cell_text;
 
     fn check(value: &Datum<'_>, expected: &str) {
-        assert_eq!(cell_text(value), expected);
+        assert_eq!(cell_text(value, Zone::new(Tz::UTC)), expected);
     }
 
     #[test]
@@ -66,7 +71,9 @@ mod tests {
     }
 
     #[test]
-    fn times_are_in_utc_and_show_milliseconds_only_when_there_are_any() {
+    fn times_are_in_the_zone_and_show_milliseconds_only_when_there_are_any() {
+        let new_york = Zone::new(Tz::America__New_York);
+        assert_eq!(cell_text(&Datum::Timestamp(0), new_york), "1969-12-31 19:00:00");
         check(&Datum::Timestamp(0), "1970-01-01 00:00:00");
         check(&Datum::Timestamp(-1), "1969-12-31 23:59:59.999");
         check(&Datum::Timestamp(i64::MAX), "9223372036854775807");

@@ -1,6 +1,7 @@
 //! A result as an aligned table of text.
 
 use lockstep_engine::Output;
+use lockstep_function::Zone;
 use lockstep_row::{Arena, arrow::ColumnReader};
 use unicode_width::UnicodeWidthStr;
 
@@ -24,6 +25,7 @@ pub struct TableText {
 
 /// Takes the first `rows_max` rows of a result as text.
 pub fn table_text(output: &Output, rows_max: usize) -> TableText {
+    let zone = Zone::new(output.settings.time_zone);
     let mut rows = Vec::new();
     let mut arena = Arena::new();
     for batch in &output.batches {
@@ -32,7 +34,7 @@ pub fn table_text(output: &Output, rows_max: usize) -> TableText {
         for row in 0..batch.num_rows().min(rows_max - rows.len()) {
             let cell = |column: &ColumnReader<'_>| {
                 let value = column.get(row, &arena);
-                (!value.is_null()).then(|| cell_text(&value))
+                (!value.is_null()).then(|| cell_text(&value, zone))
             };
             rows.push(columns.iter().map(cell).collect());
             arena.reset();

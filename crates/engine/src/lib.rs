@@ -49,6 +49,7 @@ mod literal;
 mod load;
 mod memory;
 mod offline_data;
+mod outfile;
 mod output;
 mod parameters;
 mod procedure;

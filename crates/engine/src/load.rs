@@ -1,4 +1,4 @@
-//! Files: LOAD DATA, SELECT … INTO OUTFILE and CREATE TABLE … LIKE.
+//! Files in: LOAD DATA and CREATE TABLE … LIKE, and the values of options that OUTFILE has too.
 
 use std::{collections::VecDeque, path::Path};
 
@@ -6,15 +6,12 @@ use arrow::{array::RecordBatch, datatypes::Schema};
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
 use lockstep_function::{Compatibility, Settings};
 use lockstep_host::QueryContext;
-use lockstep_offline::{
-    export::{ExportOptions, WriteMode, export},
-    load::{
-        ColumnMatch, FileFormat, FileRows, LoadOptions, OnError, UnknownColumns, infer_schema,
-        read_file,
-    },
+use lockstep_offline::load::{
+    ColumnMatch, FileFormat, FileRows, LoadOptions, OnError, UnknownColumns, infer_schema,
+    read_file,
 };
 use lockstep_row::{TableSchema, arrow::arrow_schema};
-use lockstep_sql::ast::{CreateLike, IntoOutfile, Literal, LoadData, OptionItem, OptionValue};
+use lockstep_sql::ast::{CreateLike, Literal, LoadData, OptionItem, OptionValue};
 use lockstep_table::Table;
 
 use crate::{
@@ -28,7 +25,7 @@ use crate::{
 };
 
 /// Options of LOAD DATA and INTO OUTFILE.
-const OPTIONS: &[&str] = &[
+pub(crate) const OPTIONS: &[&str] = &[
     "format",
     "delimiter",
     "header",
@@ -104,10 +101,8 @@ impl Session {
             if options.query.is_some() {
                 return refuse(load, "sql", "Data that stays in its files is taken as it is.");
             }
-            let mut offline = entry.offline.write();
-            offline.link(&load.path, &options.files, mode, load.path_span)?;
-            drop(offline);
             let warnings = self.check_link(load, &options.files, &schema)?;
+            entry.offline.write().link(&load.path, &options.files, mode, load.path_span)?;
             return Ok(loaded(0, options.warnings, warnings));
         }
         // Nobody who looks at the table waits while the file is read.
@@ -301,58 +296,6 @@ fn refuse<T>(load: &LoadData, option: &str, hint: &str) -> Result<T> {
     wrong(item.expect("the option was read"), hint)
 }
 
-/// Makes the folder that a file is to be written into: an offline export is given a place, not a
-/// file beside others.
-pub(crate) fn make_folder(outfile: &IntoOutfile) -> Result<()> {
-    let path = Path::new(outfile.path.strip_prefix("file://").unwrap_or(&outfile.path));
-    let Some(folder) = path.parent() else { return Ok(()) };
-    std::fs::create_dir_all(folder).map_err(|error| {
-        let message = format!("folder `{}` cannot be made: {error}", folder.display());
-        Box::new(Diagnostic::new(code::INVALID_PARAMETER, message).at(outfile.span))
-    })
-}
-
-/// Writes a result to a file.
-pub(crate) fn write_outfile(
-    outfile: &IntoOutfile,
-    output: &Output,
-    settings: Settings,
-) -> Result<Output> {
-    let mut options =
-        ExportOptions { format: format_of(&outfile.path), settings, ..ExportOptions::default() };
-    let mut warnings = Vec::new();
-    for item in &outfile.options {
-        match item.key.text.as_str() {
-            "format" => options.format = format(item)?,
-            "delimiter" => options.delimiter = character(item)?.unwrap_or(options.delimiter),
-            "header" => options.header = Some(boolean(item)?),
-            "null_value" => options.null_value = text(item)?,
-            "quote" => options.quote = character(item)?,
-            "mode" => match WriteMode::from_name(&text(item)?) {
-                Some(mode) => options.mode = mode,
-                None => return wrong(item, "It is error_if_exists, overwrite or append."),
-            },
-            "coalesce" => match &item.value {
-                OptionValue::Literal(Literal::Int(0..)) => {}
-                _ => return wrong(item, "It is a number of files."),
-            },
-            _ => warnings.push(ignored(item, OPTIONS)),
-        }
-    }
-    let names: Vec<String> = output.columns.iter().map(|(name, _)| name.clone()).collect();
-    let schema = output.schema();
-    let batches = output.batches.iter().cloned().map(Ok);
-    let schema: &Schema = &schema;
-    let count = export(&outfile.path, &names, schema, batches, &options)
-        .map_err(|error| Box::new(error.at(outfile.span)))?;
-    Ok(Output {
-        rows_affected: Some(count),
-        message: Some("INTO OUTFILE".to_owned()),
-        warnings,
-        ..Output::default()
-    })
-}
-
 /// The columns of a file.
 pub(crate) fn schema_of(like: &CreateLike, settings: Settings) -> Result<TableSchema> {
     let Some(format) = FileFormat::from_name(&like.format) else {
@@ -366,19 +309,19 @@ pub(crate) fn schema_of(like: &CreateLike, settings: Settings) -> Result<TableSc
 }
 
 /// The format that a path's extension names; CSV for every other.
-fn format_of(path: &str) -> FileFormat {
+pub(crate) fn format_of(path: &str) -> FileFormat {
     let extension = Path::new(path).extension().and_then(|extension| extension.to_str());
     extension.and_then(FileFormat::from_name).unwrap_or_default()
 }
 
-fn format(item: &OptionItem) -> Result<FileFormat> {
+pub(crate) fn format(item: &OptionItem) -> Result<FileFormat> {
     match FileFormat::from_name(&text(item)?) {
         Some(format) => Ok(format),
         None => wrong(item, "It is csv or parquet."),
     }
 }
 
-fn text(item: &OptionItem) -> Result<String> {
+pub(crate) fn text(item: &OptionItem) -> Result<String> {
     match &item.value {
         OptionValue::Literal(Literal::String(text)) | OptionValue::Word(text) => Ok(text.clone()),
         _ => wrong(item, "It is a text."),
@@ -394,7 +337,7 @@ fn one_of(item: &OptionItem, words: &[&str]) -> Result<usize> {
     }
 }
 
-fn boolean(item: &OptionItem) -> Result<bool> {
+pub(crate) fn boolean(item: &OptionItem) -> Result<bool> {
     match &item.value {
         OptionValue::Literal(Literal::Bool(value)) => Ok(*value),
         _ => wrong(item, "It is true or false."),
@@ -402,7 +345,7 @@ fn boolean(item: &OptionItem) -> Result<bool> {
 }
 
 /// One byte; the empty text is none.
-fn character(item: &OptionItem) -> Result<Option<u8>> {
+pub(crate) fn character(item: &OptionItem) -> Result<Option<u8>> {
     match text(item)?.as_bytes() {
         [] => Ok(None),
         [byte] => Ok(Some(*byte)),
@@ -410,7 +353,7 @@ fn character(item: &OptionItem) -> Result<Option<u8>> {
     }
 }
 
-fn wrong<T>(item: &OptionItem, hint: &str) -> Result<T> {
+pub(crate) fn wrong<T>(item: &OptionItem, hint: &str) -> Result<T> {
     let message = format!("option `{}` cannot have this value", item.key.text);
     Diagnostic::new(code::INVALID_PARAMETER, message).at(item.span).with_hint(hint).err()
 }

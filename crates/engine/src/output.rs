@@ -7,6 +7,7 @@ use arrow::{
     datatypes::{Field, Schema, SchemaRef},
 };
 use lockstep_diagnostic::Diagnostic;
+use lockstep_function::Settings;
 use lockstep_row::{DataType, arrow::arrow_type};
 
 /// The result of a statement.
@@ -22,6 +23,8 @@ pub struct Output {
     pub message: Option<String>,
     /// Warnings, such as lints.
     pub warnings: Vec<Diagnostic>,
+    /// The session's, by which values are shown to a person: times in its time zone.
+    pub settings: Settings,
 }
 
 impl Output {

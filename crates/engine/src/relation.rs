@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use arrow::array::RecordBatch;
-use lockstep_diagnostic::{Diagnostic, Result};
+use lockstep_diagnostic::Result;
 use lockstep_function::Compatibility;
 use lockstep_offline::{ExecuteOptions, Progress};
 use lockstep_plan::BoundQuery;
@@ -35,8 +35,6 @@ pub(crate) struct Source {
     pub(crate) limits: Limits,
     /// How the files of offline tables are read.
     pub(crate) conversion: Conversion,
-    /// What the query's CONFIG says in vain.
-    pub(crate) warnings: Vec<Diagnostic>,
 }
 
 /// A bound query that has not run yet.
@@ -75,9 +73,7 @@ impl Relation {
     /// [`code::STALE_DEFINITION`](crate::code::STALE_DEFINITION) when a table of it was dropped
     /// since it was bound, also when another table has the name.
     pub fn collect(&self, progress: Option<ProgressCallback>) -> Result<Output> {
-        let mut output = self.source.limits.run(|| self.run(progress))?;
-        output.warnings.extend(self.source.warnings.iter().cloned());
-        Ok(output)
+        self.source.limits.run(|| self.run(progress))
     }
 
     fn run(&self, progress: Option<ProgressCallback>) -> Result<Output> {
@@ -100,10 +96,9 @@ impl Relation {
             Storage::Online => Tables::of(&entries),
             Storage::Offline => self.database.offline_tables(&entries, self.source.conversion)?,
         };
-        let batches = lockstep_offline::execute(&self.query.plan, &tables, &options);
-        // A table that was dropped meanwhile had no rows any more.
-        entries.iter().try_for_each(|entry| entry.definition.check())?;
-        let batches = batches?;
-        Ok(Output { columns: self.query.columns.clone(), batches, ..Output::default() })
+        let batches = lockstep_offline::execute(&self.query.plan, &tables, &options)?;
+        let settings = self.source.conversion.settings();
+        let columns = self.query.columns.clone();
+        Ok(Output { columns, batches, settings, ..Output::default() })
     }
 }

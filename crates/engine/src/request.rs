@@ -173,6 +173,7 @@ impl PreparedRequest {
         Ok(Output {
             batches: vec![output_batch(&self.output, builders, count)?],
             columns: self.output.clone(),
+            settings: conversion.settings(),
             ..Output::default()
         })
     }

@@ -22,7 +22,8 @@ use crate::{
     context::{checkpoint, commit},
     conversion::Conversion,
     database::Tables,
-    delete, lint, load,
+    delete, lint,
+    outfile::Outfile,
     parameters::check_count,
     relation::Source,
     request_cache::RequestKey,
@@ -225,7 +226,7 @@ impl Session {
     /// changed meanwhile has left nothing.
     fn attempt(&self, parsed: &Parsed, script: &str, parameters: &[Parameter]) -> Result<Output> {
         let sql = script.get(parsed.span.start..parsed.span.end).unwrap_or_default();
-        match &parsed.statement {
+        let output = match &parsed.statement {
             Statement::Query(query) => self.run_query(query, sql, parameters),
             Statement::Explain(query) => self.explain(query, parameters),
             Statement::Insert(insert) => self.insert(insert, parameters),
@@ -252,7 +253,8 @@ impl Session {
             Statement::DeleteJob(id) => Ok(self.delete_job(id)),
             Statement::Exit => Ok(done("EXIT")),
             definition => self.define(definition),
-        }
+        }?;
+        Ok(Output { settings: self.settings(), ..output })
     }
 
     fn set(&self, name: &Ident, value: &OptionValue, is_global: bool) -> Result<Output> {
@@ -389,20 +391,21 @@ impl Session {
     }
 
     fn run_query(&self, query: &Query, sql: &str, parameters: &[Parameter]) -> Result<Output> {
+        let (storage, settings) = (self.storage(), self.settings());
         let run = || {
+            let outfile = query.into_outfile.as_ref();
+            let outfile =
+                outfile.map(|written| Outfile::new(written, settings, storage)).transpose()?;
             let output = self.relation(query, parameters)?.collect(None)?;
-            match &query.into_outfile {
-                Some(outfile) => load::write_outfile(outfile, &output, self.settings()),
+            match outfile {
+                Some(outfile) => outfile.write(&output),
                 None => Ok(output),
             }
         };
-        match (self.storage(), &query.into_outfile) {
+        match (storage, &query.into_outfile) {
             (Storage::Online, _) => run(),
             (Storage::Offline, None) => self.as_job("BatchSql", sql, run),
-            (Storage::Offline, Some(outfile)) => self.as_job("ExportOfflineData", sql, || {
-                load::make_folder(outfile)?;
-                run()
-            }),
+            (Storage::Offline, Some(_)) => self.as_job("ExportOfflineData", sql, run),
         }
     }
 

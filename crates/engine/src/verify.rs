@@ -84,7 +84,7 @@ pub(crate) fn verify(database: &Database, query: &BoundQuery) -> Result<Verifica
         }
         arena.reset();
     }
-    compare(&batch, &answers, program.output())
+    compare(&batch, &answers, program.output(), query.settings)
 }
 
 /// ORDER BY, LIMIT and the like give batch mode another row order than one answer per request.
@@ -141,6 +141,7 @@ fn compare(
     batches: &[arrow::array::RecordBatch],
     answers: &BTreeMap<usize, Vec<Value>>,
     columns: &[(String, DataType)],
+    settings: Settings,
 ) -> Result<Verification> {
     let mut report = Verification { requests: answers.len() as u64, ..Verification::default() };
     let batch_rows: usize = batches.iter().map(arrow::array::RecordBatch::num_rows).sum();
@@ -166,8 +167,8 @@ fn compare(
                     report.differences.push(Difference {
                         row: *at as u64,
                         column: name.clone(),
-                        batch: print_datum(batch, &Settings::default()),
-                        request: print_datum(request, &Settings::default()),
+                        batch: print_datum(batch, &settings),
+                        request: print_datum(request, &settings),
                     });
                 }
             }

@@ -1,5 +1,10 @@
 //! Every example of the function library and of its differences from the reference, as SQL.
 
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
 use lockstep_engine::{Database, Session};
 use lockstep_function::{
     Compatibility, Settings,
@@ -104,6 +109,16 @@ fn aggregate_examples_hold_in_batch_mode_and_in_request_mode() {
     report(&mismatches);
 }
 
+/// An empty folder for the files of one example.
+fn fresh_folder() -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("examples");
+    if folder.exists() {
+        fs::remove_dir_all(&folder).expect("it is this test's own");
+    }
+    fs::create_dir_all(&folder).expect("the target directory is writable");
+    folder
+}
+
 fn run(example: &Example, compatibility: Compatibility) -> String {
     match example.form {
         Form::Expression => {
@@ -112,7 +127,8 @@ fn run(example: &Example, compatibility: Compatibility) -> String {
         }
         Form::Aggregate => over_sample(&sample(compatibility, 5), example.sql, compatibility),
         Form::Statements => {
-            let sql = example.sql.replace("{folder}", env!("CARGO_TARGET_TMPDIR"));
+            let folder = fresh_folder();
+            let sql = example.sql.replace("{folder}", &folder.to_string_lossy());
             last_value(&session(compatibility), &sql, compatibility)
         }
     }

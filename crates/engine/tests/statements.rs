@@ -163,6 +163,90 @@ fn a_header_is_written_before_rows_that_are_appended_when_asked() {
 }
 
 #[test]
+fn an_outfile_is_quoted_as_asked_and_in_the_time_zone_of_the_session() {
+    let session = session();
+    session.execute("INSERT INTO t VALUES ('a,\"b\"', 1, 0)").unwrap();
+    session.execute("SET time_zone = 'Asia/Kolkata'").unwrap();
+    let path = scratch("quotes.csv");
+    let out = |options: &str| {
+        let options = format!("OPTIONS(mode='overwrite', header=false{options})");
+        let sql = format!("SELECT k, ts FROM t INTO OUTFILE '{}' {options}", path.display());
+        session.execute(&sql).unwrap();
+        fs::read_to_string(&path).unwrap()
+    };
+    let moment = "1970-01-01T05:30:00.000+05:30";
+    assert_eq!(out(""), format!("\"a,\"\"b\"\"\",{moment}\n"));
+    assert_eq!(out(", quote=''"), format!("a,\"b\",{moment}\n"));
+    assert_eq!(out(", quote='#'"), format!("#a,\"b\"#,{moment}\n"));
+    let load = format!("LOAD DATA INFILE '{}' INTO TABLE t", path.display());
+    session.execute("CREATE TABLE u (k STRING, ts TIMESTAMP)").unwrap();
+    let load = load.replace("TABLE t", "TABLE u OPTIONS(header=false, quote='#')");
+    session.execute(&load).unwrap();
+    assert_eq!(rows(&session, "SELECT bigint(ts) FROM u"), ["0"]);
+    fs::remove_file(path).unwrap();
+}
+
+#[test]
+fn a_path_that_ends_in_a_slash_is_a_folder_of_parts() {
+    let session = session();
+    session.execute("INSERT INTO t VALUES ('a', 1, 5), ('b', 2, 6), ('c', 3, 7)").unwrap();
+    let folder = scratch("parts");
+    let out = |options: &str| {
+        let path = folder.display();
+        session.execute(&format!("SELECT k, v FROM t INTO OUTFILE '{path}/' OPTIONS({options})"))
+    };
+    for wrong in ["mode='new'", "format='orc'", "coalesce='two'", "quote='ab'", "header='yes'"] {
+        assert_eq!(out(wrong).unwrap_err().code, code::INVALID_PARAMETER, "{wrong}");
+        assert!(!folder.exists(), "{wrong}");
+    }
+    assert_eq!(out("coalesce=2").unwrap().rows_affected, Some(3));
+    let part = |number: u8| fs::read_to_string(folder.join(format!("part-0000{number}.csv")));
+    assert_eq!(
+        (part(0).unwrap(), part(1).unwrap()),
+        ("k,v\na,1\nb,2\n".into(), "k,v\nc,3\n".into())
+    );
+    assert_eq!(out("").unwrap_err().code, code::DUPLICATE_FILE);
+    out("mode='overwrite'").unwrap();
+    assert!(part(1).is_err() && folder.join("_SUCCESS").exists());
+    session.execute("TRUNCATE TABLE t").unwrap();
+    let load = format!("LOAD DATA INFILE '{}' INTO TABLE t", folder.display());
+    let error = session.execute(&load).unwrap_err();
+    assert_eq!(error.code, code::NOT_NULL_VIOLATION, "{error:?}");
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn links_replace_links_and_options_without_effect_are_told() {
+    let session = session();
+    let (one, two) = (scratch("one.csv"), scratch("two.csv"));
+    fs::write(&one, "k,v,ts\na,1,1000\n").unwrap();
+    fs::write(&two, "k,v,ts\nb,2,2000\n").unwrap();
+    session.execute("SET @@execute_mode = 'offline'").unwrap();
+    let load = |path: &PathBuf, options: &str| {
+        let path = path.display();
+        session.execute(&format!("LOAD DATA INFILE '{path}' INTO TABLE t OPTIONS({options})"))
+    };
+    load(&one, "deep_copy=false").unwrap();
+    load(&two, "deep_copy=false, mode='overwrite'").unwrap();
+    assert_eq!(rows(&session, "SELECT k FROM t"), ["b"]);
+    let output = load(&one, "mode='overwrite', thread=4, writer_type='batch'").unwrap();
+    let said: Vec<_> = output.warnings.iter().map(|warning| warning.message.as_str()).collect();
+    let expected = ["thread", "writer_type"]
+        .map(|name| format!("option `{name}` has no effect: one thread reads the file"));
+    assert_eq!(said, expected);
+    let refused = load(&two, "deep_copy=false, mode='overwrite'").unwrap_err();
+    assert_eq!(refused.code, code::DUPLICATE_OBJECT, "rows that were copied cannot come back");
+    fs::write(&two, "k,v,wrong\nb,2,2000\n").unwrap();
+    assert_eq!(
+        load(&two, "deep_copy=false, mode='append'").unwrap_err().code,
+        code::UNDEFINED_COLUMN
+    );
+    for path in [one, two] {
+        fs::remove_file(path).unwrap();
+    }
+}
+
+#[test]
 fn a_result_goes_through_parquet_and_back() {
     let session = session();
     session

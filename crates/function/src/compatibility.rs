@@ -218,6 +218,19 @@ pub const DIFFERENCES: &[Difference] = &[
         is_restored: true,
     },
     Difference {
+        name: "INTO OUTFILE in offline mode",
+        standard: "A file, or the parts of a folder where the path is one or ends in `/`.",
+        reference: "A folder of parts, whatever the path looks like.",
+        why: "Who writes `result.csv` wants a file; scripts that look for parts go on with the setting.",
+        example: Example {
+            form: Form::Statements,
+            sql: "SET @@execute_mode = 'offline'; SELECT 1 AS a INTO OUTFILE '{folder}/parts.csv'; CREATE TABLE parts (a INT); LOAD DATA INFILE '{folder}/parts.csv/part-*' INTO TABLE parts; SELECT a FROM parts",
+            standard: "error",
+            reference: "1",
+        },
+        is_restored: true,
+    },
+    Difference {
         name: "a text that reads like NULL in CSV files (INTO OUTFILE)",
         standard: "In quotes, and so read back as a text.",
         reference: "Bare, and so read back as NULL, unless the option `quote` is given.",

@@ -20,7 +20,7 @@ use std::{
     time::Duration,
 };
 
-use arrow::array::RecordBatch;
+use arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::{
     common::{Result as DataFusionResult, tree_node::TreeNodeRecursion},
     execution::{
@@ -37,6 +37,7 @@ use futures::StreamExt;
 use lockstep_diagnostic::{Diagnostic, Result};
 use lockstep_host::{PerProcess, QueryContext};
 use lockstep_plan::CatalogTable;
+use lockstep_row::arrow::with_one_nan;
 use lockstep_table::Table;
 use tokio::runtime::{Builder, Runtime};
 
@@ -164,7 +165,7 @@ fn receive(
 ) -> Result<()> {
     loop {
         match receiver.recv_timeout(POLL_INTERVAL) {
-            Ok(Ok(Some(batch))) => consume(batch)?,
+            Ok(Ok(Some(batch))) => consume(with_one_nan_in(&batch)?)?,
             Ok(Ok(None)) => return Ok(()),
             Ok(Err(error)) => return Err(from_datafusion(&error)),
             Err(RecvTimeoutError::Timeout) => {}
@@ -174,6 +175,14 @@ fn receive(
         }
         context.poll().map_err(interrupted)?;
     }
+}
+
+/// The batch with one NaN: machines differ in the sign and the payload of those that they make.
+fn with_one_nan_in(batch: &RecordBatch) -> Result<RecordBatch> {
+    let columns = batch.columns().iter().map(with_one_nan).collect();
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    RecordBatch::try_new_with_options(batch.schema(), columns, &options)
+        .map_err(|error| crate::error::from_arrow(&error))
 }
 
 /// The plans that would run, the optimised one first, as text.

@@ -4,6 +4,7 @@
 //! it is written under a temporary name beside its place and renamed at the end, or removed.
 
 mod csv;
+mod folder;
 
 use std::{
     fs::{self, File},
@@ -24,6 +25,8 @@ use ::parquet::{arrow::ArrowWriter, basic::Compression, file::properties::Writer
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 use lockstep_function::Settings;
 use lockstep_host::query;
+
+pub use folder::export_folder;
 
 use crate::{
     error::{from_io, interrupted},
@@ -54,6 +57,18 @@ impl WriteMode {
     }
 }
 
+/// Which fields of a CSV file stand in quotes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Quote {
+    /// Those that could not be read back without, in `"`.
+    #[default]
+    WhereNeeded,
+    /// Every STRING, in this character, twice within it for itself.
+    Texts(u8),
+    /// None: a line is its fields and the delimiters, whatever the fields hold.
+    Never,
+}
+
 /// How to write a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExportOptions {
@@ -68,11 +83,10 @@ pub struct ExportOptions {
     pub header: Option<bool>,
     /// CSV: what stands for NULL.
     pub null_value: String,
-    /// CSV: the character around every STRING, twice within it for itself. `None`: `"`, and only
-    /// where a text could not be read back without.
-    pub quote: Option<u8>,
+    /// CSV: what stands in quotes.
+    pub quote: Quote,
     /// How values are printed in CSV: numbers as CAST to STRING prints them; a TIMESTAMP as
-    /// ISO 8601 in UTC with milliseconds. When the session follows the reference: floats with six
+    /// ISO 8601 with milliseconds and the offset of the session's time zone. When the session follows the reference: floats with six
     /// digits after the point, a TIMESTAMP as integer milliseconds.
     pub settings: Settings,
 }
@@ -85,7 +99,7 @@ impl Default for ExportOptions {
             delimiter: b',',
             header: None,
             null_value: "null".to_owned(),
-            quote: None,
+            quote: Quote::default(),
             settings: Settings::default(),
         }
     }

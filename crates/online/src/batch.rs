@@ -111,7 +111,7 @@ impl Batch<'_> {
             let view = (&*self.scratch, &self.snapshots[..], &self.results);
             let ctx = self.program.context(request, view, shared);
             if let Some(values) = self.program.answer_one(&ctx)? {
-                give(arena.alloc_slice_fill_iter(values));
+                give(arena.alloc_slice_fill_iter(values.map(Datum::with_one_nan)));
             }
             if arena.allocated_bytes() - arena.chunk_capacity() > SCRATCH_BYTES_MAX {
                 return Ok(count);

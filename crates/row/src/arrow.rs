@@ -18,6 +18,7 @@ use arrow::datatypes::{
 pub use builder::ColumnBuilder;
 pub use import::{
     ImportError, import_array, importable, in_milliseconds, is_finer_than_milliseconds,
+    with_one_nan,
 };
 pub use reader::ColumnReader;
 

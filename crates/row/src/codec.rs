@@ -56,6 +56,7 @@ mod nested;
 pub(crate) use column::{ColumnKind, null_bit};
 pub use column::{FixedColumn, FixedKind, TextColumn};
 
+use crate::datum::{one_nan_f32, one_nan_f64};
 use crate::{Arena, Column, DataType, Datum, TableSchema};
 
 /// The most bytes that a row can take: an end is written in at most 4 bytes.
@@ -381,8 +382,8 @@ fn put_fixed(place: Place, value: Datum<'_>, row: &mut [u8]) {
         }
         (Place::BigInt(at), Datum::BigInt(value))
         | (Place::Timestamp(at), Datum::Timestamp(value)) => put(at, &value.to_le_bytes()),
-        (Place::Float(at), Datum::Float(value)) => put(at, &value.to_le_bytes()),
-        (Place::Double(at), Datum::Double(value)) => put(at, &value.to_le_bytes()),
+        (Place::Float(at), Datum::Float(value)) => put(at, &one_nan_f32(value).to_le_bytes()),
+        (Place::Double(at), Datum::Double(value)) => put(at, &one_nan_f64(value).to_le_bytes()),
         (_, value) => debug_assert!(value.is_null(), "types were checked: {value:?}"),
     }
 }

@@ -187,6 +187,18 @@ impl<'a> Datum<'a> {
         }
     }
 
+    /// The value with the one NaN that is stored and given out, whatever its sign and payload were:
+    /// machines differ in those. Looks at the value itself, not into an ARRAY or a MAP.
+    #[inline]
+    #[must_use]
+    pub fn with_one_nan(self) -> Self {
+        match self {
+            Self::Float(value) => Self::Float(one_nan_f32(value)),
+            Self::Double(value) => Self::Double(one_nan_f64(value)),
+            other => other,
+        }
+    }
+
     /// Whether both are the same bits: NaN equals the same NaN, 0.0 differs from -0.0. This is the
     /// comparison of promise L2.
     pub fn is_bit_equal(&self, other: &Datum<'_>) -> bool {
@@ -238,6 +250,18 @@ impl Value {
             Self::Array(_) | Self::Map(_) => return None,
         })
     }
+}
+
+/// A FLOAT with the one NaN; see [`Datum::with_one_nan`].
+#[inline]
+pub(crate) fn one_nan_f32(value: f32) -> f32 {
+    if value.is_nan() { f32::NAN } else { value }
+}
+
+/// A DOUBLE with the one NaN; see [`Datum::with_one_nan`].
+#[inline]
+pub(crate) fn one_nan_f64(value: f64) -> f64 {
+    if value.is_nan() { f64::NAN } else { value }
 }
 
 /// The type of the first element that is not NULL.

@@ -243,7 +243,7 @@ impl Counts<'_> {
         let mut sum = ExactSum::new();
         for (_, count) in &self.entries {
             let share = self.share(*count);
-            sum.add(-share * share.log2());
+            sum.add(-share * libm::log2(share));
         }
         sum.to_f64()
     }

@@ -90,7 +90,7 @@ fn parse_hexadecimal(text: &str) -> Option<f64> {
         value = value * 16.0 + f64::from(digit.to_digit(16)?);
     }
     let fraction_bits = i32::try_from(fraction.len()).ok()?.checked_mul(4)?;
-    Some(sign * value * 2_f64.powi(i32::from(exponent) - fraction_bits))
+    Some(sign * value * libm::scalbn(1.0, i32::from(exponent) - fraction_bits))
 }
 
 /// Reads a DATE: `YYYY-MM-DD`, `YYYYMMDD` or a timestamp, whose day it is. Years before 1900 are

@@ -140,5 +140,5 @@ fn numerator<const N: usize>(
 fn scale(significand: f64, exponent: i32) -> f64 {
     let first = exponent.clamp(-960, 960);
     let second = (exponent - first).clamp(-1020, 1020);
-    significand * 2_f64.powi(first) * 2_f64.powi(second)
+    significand * libm::scalbn(1.0, first) * libm::scalbn(1.0, second)
 }

@@ -76,10 +76,10 @@ fn earth_distance(arguments: &Arguments<'_>) -> Resolved {
         };
         let (latitude1, longitude1) = (angle(0, 90.0)?, angle(1, 180.0)?);
         let (latitude2, longitude2) = (angle(2, 90.0)?, angle(3, 180.0)?);
-        let half_height = ((latitude2 - latitude1) / 2.0).sin();
-        let half_width = ((longitude2 - longitude1) / 2.0).sin();
-        let chord =
-            half_height * half_height + half_width * half_width * latitude1.cos() * latitude2.cos();
-        Some(Datum::Double(2.0 * EARTH_RADIUS_KM * chord.sqrt().asin()))
+        let half_height = libm::sin((latitude2 - latitude1) / 2.0);
+        let half_width = libm::sin((longitude2 - longitude1) / 2.0);
+        let chord = half_height * half_height
+            + half_width * half_width * libm::cos(latitude1) * libm::cos(latitude2);
+        Some(Datum::Double(2.0 * EARTH_RADIUS_KM * libm::asin(chord.sqrt())))
     }))
 }

@@ -1,5 +1,7 @@
 //! Mathematics. FLOAT arguments give FLOAT where the function is continuous, everything else
-//! DOUBLE; what lies outside a function's domain is NaN or an infinity, as IEEE 754 says.
+//! DOUBLE; what lies outside a function's domain is NaN or an infinity, as IEEE 754 says. What IEEE
+//! 754 leaves open comes from `libm`, pinned to one version, and never from the machine's own
+//! library: results are the same bits everywhere (ADR 0023).
 
 use lockstep_row::{DataType, Datum, Value};
 
@@ -86,7 +88,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "acos(x) → FLOAT or DOUBLE",
         "The arc cosine in radians; NaN outside [-1, 1].",
         &[("acos(1)", "0"), ("acos(2)", "NaN")],
-        |arguments| real(arguments, NUMBER, f32::acos, f64::acos)
+        |arguments| real(arguments, NUMBER, libm::acosf, libm::acos)
     ),
     math!(
         "asin",
@@ -94,7 +96,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "asin(x) → FLOAT or DOUBLE",
         "The arc sine in radians; NaN outside [-1, 1].",
         &[("asin(0)", "0")],
-        |arguments| real(arguments, NUMBER, f32::asin, f64::asin)
+        |arguments| real(arguments, NUMBER, libm::asinf, libm::asin)
     ),
     math!(
         "atan",
@@ -110,7 +112,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "atan2(y, x) → FLOAT or DOUBLE",
         "The angle of the point (x, y) in radians.",
         &[("atan2(2, 2)", "0.7853981633974483")],
-        |arguments| real_pair(arguments, f32::atan2, f64::atan2)
+        |arguments| real_pair(arguments, libm::atan2f, libm::atan2)
     ),
     math!(
         "cos",
@@ -118,7 +120,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "cos(x) → FLOAT or DOUBLE",
         "The cosine of an angle in radians.",
         &[("cos(0)", "1")],
-        |arguments| real(arguments, NUMBER, f32::cos, f64::cos)
+        |arguments| real(arguments, NUMBER, libm::cosf, libm::cos)
     ),
     math!(
         "cot",
@@ -126,7 +128,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "cot(x) → FLOAT or DOUBLE",
         "The cotangent of an angle in radians; an infinity at 0.",
         &[("cot(0)", "Infinity")],
-        |arguments| real(arguments, NUMBER, |x| 1.0 / x.tan(), |x| 1.0 / x.tan())
+        |arguments| real(arguments, NUMBER, |x| 1.0 / libm::tanf(x), |x| 1.0 / libm::tan(x))
     ),
     math!(
         "sin",
@@ -134,7 +136,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "sin(x) → FLOAT or DOUBLE",
         "The sine of an angle in radians.",
         &[("sin(0)", "0")],
-        |arguments| real(arguments, NUMBER, f32::sin, f64::sin)
+        |arguments| real(arguments, NUMBER, libm::sinf, libm::sin)
     ),
     math!(
         "tan",
@@ -142,7 +144,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "tan(x) → FLOAT or DOUBLE",
         "The tangent of an angle in radians.",
         &[("tan(0)", "0")],
-        |arguments| real(arguments, NUMBER, f32::tan, f64::tan)
+        |arguments| real(arguments, NUMBER, libm::tanf, libm::tan)
     ),
     math!(
         "degrees",
@@ -166,7 +168,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "exp(x) → FLOAT or DOUBLE",
         "e to the power of `x`.",
         &[("exp(0)", "1")],
-        |arguments| real(arguments, NUMBER, f32::exp, f64::exp)
+        |arguments| real(arguments, NUMBER, libm::expf, libm::exp)
     ),
     math!(
         "ln",
@@ -174,7 +176,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "ln(x) → FLOAT or DOUBLE",
         "The natural logarithm; -Infinity at 0 and NaN below.",
         &[("ln(1)", "0"), ("ln(0)", "-Infinity"), ("ln(-1)", "NaN")],
-        |arguments| real(arguments, NUMBER_OR_BOOL, f32::ln, f64::ln)
+        |arguments| real(arguments, NUMBER_OR_BOOL, libm::logf, libm::log)
     ),
     math!(
         "log",
@@ -190,7 +192,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "log2(x) → FLOAT or DOUBLE",
         "The logarithm to base 2.",
         &[("log2(8)", "3")],
-        |arguments| real(arguments, NUMBER_OR_BOOL, f32::log2, f64::log2)
+        |arguments| real(arguments, NUMBER_OR_BOOL, libm::log2f, libm::log2)
     ),
     math!(
         "log10",
@@ -198,7 +200,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "log10(x) → FLOAT or DOUBLE",
         "The logarithm to base 10.",
         &[("log10(1000)", "3")],
-        |arguments| real(arguments, NUMBER_OR_BOOL, f32::log10, f64::log10)
+        |arguments| real(arguments, NUMBER_OR_BOOL, libm::log10f, libm::log10)
     ),
     math!(
         "pow",
@@ -206,7 +208,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "pow(x, y) → FLOAT or DOUBLE",
         "`x` to the power of `y`.",
         &[("pow(2, 10)", "1024"), ("pow(2, -1)", "0.5")],
-        |arguments| real_pair(arguments, f32::powf, f64::powf)
+        |arguments| real_pair(arguments, libm::powf, libm::pow)
     ),
     math!(
         "sqrt",
@@ -302,16 +304,20 @@ fn real_pair(
 
 fn atan(arguments: &Arguments<'_>) -> Resolved {
     if arguments.types.len() == 2 {
-        return real_pair(arguments, f32::atan2, f64::atan2);
+        return real_pair(arguments, libm::atan2f, libm::atan2);
     }
-    real(arguments, NUMBER, f32::atan, f64::atan)
+    real(arguments, NUMBER, libm::atanf, libm::atan)
 }
 
 fn log(arguments: &Arguments<'_>) -> Resolved {
     if arguments.types.len() == 2 {
-        return real_pair(arguments, |base, x| x.ln() / base.ln(), |base, x| x.ln() / base.ln());
+        return real_pair(
+            arguments,
+            |base, x| libm::logf(x) / libm::logf(base),
+            |base, x| libm::log(x) / libm::log(base),
+        );
     }
-    real(arguments, NUMBER_OR_BOOL, f32::ln, f64::ln)
+    real(arguments, NUMBER_OR_BOOL, libm::logf, libm::log)
 }
 
 fn abs(arguments: &Arguments<'_>) -> Resolved {
@@ -431,12 +437,27 @@ fn round_integer(x: i64, digits: i32) -> i128 {
     (x + x.signum() * (unit / 2)) / unit * unit
 }
 
+/// By repeated squaring, in one order on every machine.
+fn power_of_ten(exponent: u32) -> f64 {
+    let (mut power, mut square, mut rest) = (1.0, 10.0, exponent);
+    loop {
+        if rest % 2 == 1 {
+            power *= square;
+        }
+        rest /= 2;
+        if rest == 0 {
+            return power;
+        }
+        square *= square;
+    }
+}
+
 /// Rounds to so many decimals; what scaling would push beyond the range is left alone.
 fn round_double(x: f64, digits: i32) -> f64 {
     if digits == 0 {
         return x.round();
     }
-    let scale = 10_f64.powi(digits.clamp(-308, 308).abs());
+    let scale = power_of_ten(digits.clamp(-308, 308).unsigned_abs());
     if digits < 0 {
         return (x / scale).round() * scale;
     }

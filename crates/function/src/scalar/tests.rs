@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use chrono_tz::Tz;
-use lockstep_row::{Arena, DataType};
+use lockstep_row::{Arena, DataType, Value};
 
 use super::{Arguments, all, find, names, operator, operators};
 use crate::{
@@ -41,6 +41,22 @@ fn every_example_gives_what_it_says() {
         for (sql, expected) in function.examples {
             check(sql, expected);
         }
+    }
+}
+
+/// Results to the bit, which no machine and no new version of a library may change.
+#[test]
+fn results_have_the_same_bits_everywhere() {
+    for line in include_str!("bits.txt").lines() {
+        let (sql, expected) = line.split_once(" = ").unwrap();
+        let (_, value) = evaluate(sql, Settings::default()).unwrap();
+        // Answers leave the engine with one NaN.
+        let bits = match value.as_datum(&Arena::new()).with_one_nan().to_value() {
+            Value::Float(value) => format!("{:08x}", value.to_bits()),
+            Value::Double(value) => format!("{:016x}", value.to_bits()),
+            other => panic!("{sql} is {other:?}"),
+        };
+        assert_eq!(bits, expected, "{sql}");
     }
 }
 

@@ -1,19 +1,20 @@
 //! Rows as lines of a CSV file.
 
 use std::{
-    fmt::Write as _,
+    fmt::{self, Write as _},
     io::{self, Write},
 };
 
 use arrow::array::RecordBatch;
-use lockstep_function::{Compatibility, cast::Printer};
+use chrono_tz::Tz;
+use lockstep_function::{Compatibility, Zone, cast::Printer};
 use lockstep_row::{
     Arena, Datum,
     arrow::ColumnReader,
     calendar::{Civil, TimeOfDay, civil_from_days, split_ms},
 };
 
-use super::ExportOptions;
+use super::{ExportOptions, Quote};
 
 /// What quotes where the options name no quote.
 const DEFAULT_QUOTE: char = '"';
@@ -22,12 +23,13 @@ const DEFAULT_QUOTE: char = '"';
 #[derive(Debug)]
 pub(super) struct CsvWriter {
     delimiter: char,
-    quote: Option<char>,
+    quote: Quote,
     null_value: String,
     /// A text that reads like this is quoted; empty for none.
     quoted_text: String,
     printer: Printer,
     compatibility: Compatibility,
+    time_zone: Tz,
     line: String,
     field: String,
 }
@@ -37,7 +39,7 @@ impl CsvWriter {
     pub(super) fn new(options: &ExportOptions) -> Self {
         Self {
             delimiter: char::from(options.delimiter),
-            quote: options.quote.map(char::from),
+            quote: options.quote,
             null_value: options.null_value.clone(),
             // The reference writes such a text bare, and so reads it back as NULL.
             quoted_text: match options.settings.compatibility {
@@ -46,6 +48,7 @@ impl CsvWriter {
             },
             printer: Printer::new(&options.settings),
             compatibility: options.settings.compatibility,
+            time_zone: options.settings.time_zone,
             line: String::new(),
             field: String::new(),
         }
@@ -62,7 +65,10 @@ impl CsvWriter {
             if at > 0 {
                 self.line.push(self.delimiter);
             }
-            push_where_needed(name, self.delimiter, "", &mut self.line);
+            match self.quote {
+                Quote::Never => self.line.push_str(name),
+                _ => push_where_needed(name, self.delimiter, "", &mut self.line),
+            }
         }
         self.line.push('\n');
         out.write_all(self.line.as_bytes())
@@ -99,8 +105,9 @@ impl CsvWriter {
             }
         };
         match (self.quote, value) {
-            (Some(quote), Datum::String(_) | Datum::Array(_) | Datum::Map(_)) => {
-                push_quoted(text, quote, &mut self.line);
+            (Quote::Never, _) => self.line.push_str(text),
+            (Quote::Texts(quote), Datum::String(_) | Datum::Array(_) | Datum::Map(_)) => {
+                push_quoted(text, char::from(quote), &mut self.line);
             }
             _ => push_where_needed(text, self.delimiter, &self.quoted_text, &mut self.line),
         }
@@ -115,19 +122,31 @@ impl CsvWriter {
             Datum::Double(value) if is_reference && value.is_finite() => {
                 write!(field, "{value:.6}")
             }
-            Datum::Timestamp(ms) => {
-                let (days, time) = split_ms(ms);
-                let Civil { year, month, day } = civil_from_days(days);
-                let TimeOfDay { hour, minute, second, millisecond } = time;
-                write!(
-                    field,
-                    "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millisecond:03}Z"
-                )
-            }
+            Datum::Timestamp(ms) => write_moment(ms, self.time_zone, field),
             other => self.printer.write(other, field),
         };
         printed.expect("writing to memory does not fail");
     }
+}
+
+/// Writes ISO 8601 with the zone's offset, in UTC where the zone's offset has seconds, as before
+/// railways.
+fn write_moment(ms: i64, time_zone: Tz, field: &mut String) -> fmt::Result {
+    let offset_ms = Zone::new(time_zone).offset_ms(ms);
+    let offset_minutes = if offset_ms % 60_000 == 0 { offset_ms / 60_000 } else { 0 };
+    let (days, time) = split_ms(ms.saturating_add(offset_minutes * 60_000));
+    let Civil { year, month, day } = civil_from_days(days);
+    let TimeOfDay { hour, minute, second, millisecond } = time;
+    write!(
+        field,
+        "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millisecond:03}"
+    )?;
+    if offset_minutes == 0 {
+        return field.write_char('Z');
+    }
+    let sign = if offset_minutes < 0 { '-' } else { '+' };
+    let minutes = offset_minutes.abs();
+    write!(field, "{sign}{:02}:{:02}", minutes / 60, minutes % 60)
 }
 
 /// Quotes a text that would otherwise be read as something else.

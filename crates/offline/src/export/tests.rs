@@ -1,6 +1,6 @@
 //! Files out, and in again.
 
-use std::{fs, path::Path, sync::Arc};
+use std::{fs, path::Path, slice::from_ref, sync::Arc};
 
 use arrow::array::{
     ArrayRef, Float64Array, Int32Array, RecordBatch, StringArray, TimestampMillisecondArray,
@@ -9,7 +9,7 @@ use lockstep_diagnostic::code;
 use lockstep_function::Settings;
 use lockstep_row::{Column, DataType, TableSchema};
 
-use super::{ExportOptions, Exporter, WriteMode, export};
+use super::{ExportOptions, Exporter, Quote, WriteMode, export, export_folder};
 use crate::{
     load::{FileFormat, LoadOptions, read_file},
     testing::{TestDirectory, rows_of},
@@ -79,7 +79,7 @@ fn csv_follows_its_options() {
         delimiter: b';',
         header: Some(false),
         null_value: "-".to_owned(),
-        quote: Some(b'\''),
+        quote: Quote::Texts(b'\''),
         ..ExportOptions::default()
     };
     write(&path, &options).unwrap();
@@ -99,4 +99,49 @@ fn an_export_that_stops_leaves_nothing_behind() {
     exporter.write(&batch).unwrap();
     drop(exporter);
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn without_quotes_a_line_is_its_fields() {
+    let directory = TestDirectory::new();
+    let path = directory.path().join("file.csv");
+    let time_zone = chrono_tz::Tz::Asia__Kolkata;
+    let settings = Settings { time_zone, ..Settings::default() };
+    let options = ExportOptions { quote: Quote::Never, settings, ..ExportOptions::default() };
+    write(&path, &options).unwrap();
+    let text = fs::read_to_string(&path).unwrap();
+    let expected = "name,n,x,t\na,b,1,0.1,1970-01-01T05:30:00.001+05:30\n\
+                    say \"x\"\n,null,1e+300,null\nnull,-3,2,2020-05-29T13:26:30.000+05:30\n";
+    assert_eq!(text, expected);
+}
+
+fn parts(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap();
+    let name = |entry: std::io::Result<fs::DirEntry>| entry.unwrap().file_name();
+    let mut names: Vec<_> =
+        entries.map(name).map(|name| name.to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_folder_gets_parts_and_keeps_what_is_no_part() {
+    let directory = TestDirectory::new();
+    let folder = directory.path().join("result.csv");
+    let batch = batch();
+    let write = |mode: WriteMode, parts: usize| {
+        let options = ExportOptions { mode, ..ExportOptions::default() };
+        let path = folder.to_string_lossy();
+        export_folder(&path, &names(), &batch.schema(), from_ref(&batch), &options, parts)
+    };
+    assert_eq!(write(WriteMode::ErrorIfExists, 2).unwrap(), 3);
+    assert_eq!(parts(&folder), ["_SUCCESS", "part-00000.csv", "part-00001.csv"]);
+    let expected = rows_of(from_ref(&batch));
+    assert_eq!(read(&folder, FileFormat::Csv), expected);
+    assert_eq!(write(WriteMode::ErrorIfExists, 1).unwrap_err().code, code::DUPLICATE_FILE);
+    write(WriteMode::Append, 1).unwrap();
+    assert_eq!(read(&folder, FileFormat::Csv), [expected.clone(), expected].concat());
+    fs::write(folder.join("notes.txt"), "mine").unwrap();
+    write(WriteMode::Overwrite, 1).unwrap();
+    assert_eq!(parts(&folder), ["_SUCCESS", "notes.txt", "part-00000.csv"]);
 }

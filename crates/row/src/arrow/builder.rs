@@ -15,7 +15,10 @@ use arrow::{
 };
 
 use super::{entries_field, entry_fields, item_field};
-use crate::{DataType, Datum};
+use crate::{
+    DataType, Datum,
+    datum::{one_nan_f32, one_nan_f64},
+};
 
 /// Builds a column of one type.
 #[derive(Debug)]
@@ -86,8 +89,12 @@ impl ColumnBuilder {
             (Builder::SmallInt(builder), Datum::SmallInt(value)) => builder.append_value(value),
             (Builder::Int(builder), Datum::Int(value)) => builder.append_value(value),
             (Builder::BigInt(builder), Datum::BigInt(value)) => builder.append_value(value),
-            (Builder::Float(builder), Datum::Float(value)) => builder.append_value(value),
-            (Builder::Double(builder), Datum::Double(value)) => builder.append_value(value),
+            (Builder::Float(builder), Datum::Float(value)) => {
+                builder.append_value(one_nan_f32(value));
+            }
+            (Builder::Double(builder), Datum::Double(value)) => {
+                builder.append_value(one_nan_f64(value));
+            }
             (Builder::String(builder), Datum::String(text)) => builder.append_value(text),
             (Builder::Timestamp(builder), Datum::Timestamp(value)) => builder.append_value(value),
             (Builder::Date(builder), Datum::Date(value)) => builder.append_value(value),

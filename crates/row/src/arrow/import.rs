@@ -17,7 +17,10 @@ use arrow::{
 };
 
 use super::{arrow_type, data_type};
-use crate::DataType;
+use crate::{
+    DataType,
+    datum::{one_nan_f32, one_nan_f64},
+};
 
 /// Why a column cannot be taken in.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -95,6 +98,31 @@ pub fn in_milliseconds(array: &ArrayRef) -> ArrayRef {
         }
         _ => ArrayRef::clone(array),
     }
+}
+
+/// A column of floats with the one NaN that is given out (see
+/// [`Datum::with_one_nan`](crate::Datum::with_one_nan)). Costs a look at each float.
+pub fn with_one_nan(array: &ArrayRef) -> ArrayRef {
+    match array.data_type() {
+        ArrowType::Float32 => {
+            let floats: &PrimitiveArray<Float32Type> = array.as_primitive();
+            let differs = |value: &f32| value.is_nan() && value.to_bits() != f32::NAN.to_bits();
+            if floats.values().iter().any(differs) {
+                let one: PrimitiveArray<Float32Type> = floats.unary(one_nan_f32);
+                return Arc::new(one);
+            }
+        }
+        ArrowType::Float64 => {
+            let floats: &PrimitiveArray<Float64Type> = array.as_primitive();
+            let differs = |value: &f64| value.is_nan() && value.to_bits() != f64::NAN.to_bits();
+            if floats.values().iter().any(differs) {
+                let one: PrimitiveArray<Float64Type> = floats.unary(one_nan_f64);
+                return Arc::new(one);
+            }
+        }
+        _ => {}
+    }
+    ArrayRef::clone(array)
 }
 
 /// Whether [`in_milliseconds`] changes an instant of the column.

@@ -3,6 +3,7 @@
 //! The tag of the outermost value is the type of the column, or of its elements, written out, so
 //! that a value can be read without the schema.
 
+use crate::datum::{one_nan_f32, one_nan_f64};
 use crate::{Arena, Datum};
 
 /// Bytes of a tag.
@@ -50,8 +51,8 @@ fn encode(value: Datum<'_>, out: &mut Vec<u8>) {
         Datum::SmallInt(value) => put(2, &value.to_le_bytes()),
         Datum::Int(value) => put(3, &value.to_le_bytes()),
         Datum::BigInt(value) => put(4, &value.to_le_bytes()),
-        Datum::Float(value) => put(5, &value.to_le_bytes()),
-        Datum::Double(value) => put(6, &value.to_le_bytes()),
+        Datum::Float(value) => put(5, &one_nan_f32(value).to_le_bytes()),
+        Datum::Double(value) => put(6, &one_nan_f64(value).to_le_bytes()),
         Datum::String(text) => {
             put(7, &count_bytes(text.len()));
             out.extend_from_slice(text.as_bytes());
