@@ -99,6 +99,11 @@ pub(crate) fn briefly_detached<T: Send>(
     py.detach(|| lockstep_cli::guarded(work)).map_err(|diagnostic| raise(py, &diagnostic, None))
 }
 
+/// Runs short work without releasing the interpreter. A panic inside becomes an internal error.
+pub(crate) fn attached<T>(py: Python<'_>, work: impl FnOnce() -> Result<T>) -> PyResult<T> {
+    lockstep_cli::guarded(work).map_err(|diagnostic| raise(py, &diagnostic, None))
+}
+
 fn is_main_thread(py: Python<'_>) -> PyResult<bool> {
     if let Some(is_main) = THREAD.with_borrow(|signals| signals.is_main) {
         return Ok(is_main);

@@ -9,6 +9,7 @@ mod call;
 mod error;
 mod from_python;
 mod output;
+mod pace;
 mod prepared;
 mod rows;
 mod session;

@@ -12,9 +12,10 @@ use pyo3::{
 };
 
 use crate::{
-    call::{briefly_detached, detached},
+    call::{attached, briefly_detached, detached},
     error::raise,
     from_python::{Target, value_of},
+    pace::Pace,
     to_python::object_of,
 };
 
@@ -29,9 +30,11 @@ pub(crate) struct Prepared {
     limits: Limits,
 }
 
-/// The names of a request's columns as Python texts, which take longer to make than an answer.
+/// The names of a request's columns as Python texts, which take longer to make than an answer, and
+/// how long its answers take.
 #[derive(Debug)]
 struct Names {
+    pace: Pace,
     input: Vec<(Py<PyString>, String, DataType)>,
     output: Vec<Py<PyString>>,
 }
@@ -88,7 +91,7 @@ impl Names {
         let schema = columns.schema();
         let names = schema.fields().iter().map(|field| field.name());
         let output = names.map(|name| PyString::intern(py, name).unbind()).collect();
-        Self { input, output }
+        Self { pace: Pace::new(), input, output }
     }
 }
 
@@ -153,21 +156,26 @@ impl Prepared {
         value_of(object, &target).map_err(|error| raise(object.py(), &error, None))
     }
 
-    /// Computes with the interpreter released; what comes out is owned, since the interpreter may
-    /// run other threads meanwhile.
+    /// Computes with the interpreter released, unless releasing it takes longer than the answer;
+    /// what comes out is owned, since the interpreter may run other threads meanwhile.
     fn compute(&self, py: Python<'_>, row: &[Value]) -> PyResult<Option<Vec<Value>>> {
+        let pace = &self.names.pace;
         let answer = || {
-            let arena = Arena::new();
-            let row: Vec<Datum<'_>> = row.iter().map(|value| value.as_datum(&arena)).collect();
-            let answer = self.request.answer(&row, &arena)?;
-            Ok(answer.map(|answer| answer.iter().map(Datum::to_value).collect()))
+            pace.note(|| {
+                let arena = Arena::new();
+                let row: Vec<Datum<'_>> = row.iter().map(|value| value.as_datum(&arena)).collect();
+                let answer = self.request.answer(&row, &arena)?;
+                Ok(answer.map(|answer| answer.iter().map(Datum::to_value).collect()))
+            })
         };
         let limited = || self.limits.run(answer);
         // One that reads all rows lasts as long as a query.
-        if self.request.is_compiled() {
-            briefly_detached(py, limited)
-        } else {
+        if !self.request.is_compiled() {
             detached(py, None, limited)
+        } else if pace.is_short() {
+            attached(py, limited)
+        } else {
+            briefly_detached(py, limited)
         }
     }
 }
