@@ -66,6 +66,8 @@ class Verification:
     """Values that differ."""
     differences: list[Difference]
     """The first differences."""
+    rows_per_second: float
+    """How many rows a second were verified, batch mode included."""
 
     @property
     def ok(self) -> bool:
@@ -165,13 +167,21 @@ class Connection:
         """
         return self._session.prepare(target)
 
-    def verify(self, deployment: str) -> Verification:
-        """Replays the stored rows as requests and compares with batch mode, bit by bit.
+    def verify(
+        self,
+        deployment: str,
+        *,
+        sample: int | None = None,
+        progress: Callable[[float], object] | None = None,
+    ) -> Verification:
+        """Replays stored rows as requests and compares with batch mode, bit by bit.
 
-        The rows of the request table are replayed in (event time, arrival) order into a shadow of
-        the tables; nothing stored changes.
+        Each row of the request table is a request to the deployed program, in its own place among
+        the stored rows; both modes read one view of the tables, and nothing stored changes.
+        ``sample`` is how many rows are replayed, from all over the table; all of them when it is
+        not given. ``progress`` is called with the share that is done, from 0 to 1.
         """
-        found = self._session.verify(deployment)
+        found = self._session.verify(deployment, sample, progress)
         differences = [Difference(*difference) for difference in found.pop("differences")]
         return Verification(**found, differences=differences)
 

@@ -75,4 +75,4 @@ pub use parameters::{Parameter, PreparedStatement};
 pub use relation::{ProgressCallback, Relation};
 pub use request::PreparedRequest;
 pub use session::Session;
-pub use verify::{Difference, Verification};
+pub use verify::{Difference, Verification, VerifyOptions};

@@ -74,11 +74,6 @@ impl PreparedRequest {
         Self::compile_with(query, tables, vec![Arc::clone(definition)], options)
     }
 
-    /// The same over tables that are not of the catalog.
-    pub(crate) fn compile_over(query: &BoundQuery, tables: &Tables) -> Result<Self> {
-        Self::compile_with(query, tables, Vec::new(), Options::default())
-    }
-
     fn compile_with(
         query: &BoundQuery,
         tables: &Tables,
@@ -147,6 +142,11 @@ impl PreparedRequest {
     /// batch mode.
     pub fn is_compiled(&self) -> bool {
         self.program.is_compiled()
+    }
+
+    /// The program that serves.
+    pub(crate) fn program(&self) -> &Program {
+        &self.program
     }
 
     /// What the program does, for EXPLAIN.

@@ -38,7 +38,7 @@ use lockstep_diagnostic::{Diagnostic, Result};
 use lockstep_host::{PerProcess, QueryContext};
 use lockstep_plan::CatalogTable;
 use lockstep_row::arrow::with_one_nan;
-use lockstep_table::Table;
+use lockstep_table::{Snapshot, Table};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::{
@@ -64,6 +64,12 @@ const STACK_BYTES: usize = 16 << 20;
 pub trait Tables {
     /// The table with this [`CatalogTable::id`].
     fn table(&self, id: u64) -> Option<Arc<Table>>;
+
+    /// The view of a table that is to be read; `None`: the table as it is now.
+    fn view(&self, id: u64) -> Option<&Snapshot<'_>> {
+        let _ = id;
+        None
+    }
 }
 
 /// Is told how far a query is.
@@ -327,11 +333,16 @@ fn scan_tables(
             crate::error::into_datafusion(Box::new(diagnostic))
         })
     };
-    let stored =
-        wanted.iter().map(|(table, _)| find(table)).collect::<DataFusionResult<Vec<_>>>()?;
-    let snapshots: Vec<_> = stored.iter().map(|table| table.snapshot()).collect();
+    let stored = wanted.iter().map(|(table, _)| match tables.view(table.id) {
+        Some(_) => Ok(None),
+        None => find(table).map(Some),
+    });
+    let stored = stored.collect::<DataFusionResult<Vec<_>>>()?;
+    let taken: Vec<_> =
+        stored.iter().map(|table| table.as_ref().map(|table| table.snapshot())).collect();
     let mut scanned = HashMap::new();
-    for ((table, columns), snapshot) in wanted.iter().zip(snapshots) {
+    for ((table, columns), taken) in wanted.iter().zip(&taken) {
+        let Some(snapshot) = taken.as_ref().or_else(|| tables.view(table.id)) else { continue };
         let memory = MemoryConsumer::new("scan").register(&state.runtime_env().memory_pool);
         let rows = match read_through.get(&table.id) {
             Some(index) => snapshot.scan_kept_by(*index),

@@ -21,6 +21,7 @@
 //! | `whole` | requests that batch mode answers over all rows |
 //! | `context` | what one answer works with |
 //! | `batch`, `shared` | many requests over one view of the tables, and what they share |
+//! | `replay`, `numbered` | stored rows as requests, each in its own place |
 //! | `explain` | a program in words |
 
 mod batch;
@@ -35,8 +36,10 @@ mod join;
 mod lane;
 mod machine;
 mod materialise;
+mod numbered;
 mod program;
 mod progress;
+mod replay;
 mod shared;
 mod source;
 mod trace;
@@ -47,7 +50,9 @@ mod window;
 pub use batch::Batch;
 pub use compile::Tables;
 pub use materialise::BatchFallback;
+pub use numbered::numbered;
 pub use program::{Options, Program};
+pub use replay::Replay;
 pub use whole::reads_all_rows;
 
 #[cfg(test)]

@@ -51,9 +51,14 @@ pub(crate) struct MaterialisedRows(Vec<Vec<Value>>);
 impl MaterialisedRows {
     /// Runs a plan.
     pub(crate) fn of(plan: &LogicalPlan, batch: &dyn BatchFallback) -> Result<Self> {
+        Ok(Self::kept(&batch.run(plan)?))
+    }
+
+    /// Keeps rows of batch mode.
+    pub(crate) fn kept(batches: &[RecordBatch]) -> Self {
         let mut rows = Vec::new();
         let mut read = Arena::new();
-        for batch in batch.run(plan)? {
+        for batch in batches {
             let columns: Vec<ColumnReader<'_>> =
                 batch.columns().iter().map(|column| ColumnReader::new(column.as_ref())).collect();
             for row in 0..batch.num_rows() {
@@ -61,7 +66,7 @@ impl MaterialisedRows {
                 read.reset();
             }
         }
-        Ok(Self(rows))
+        Self(rows)
     }
 
     /// Borrows the rows.

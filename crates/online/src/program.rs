@@ -11,7 +11,7 @@ use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_function::value_limit;
 use lockstep_plan::CatalogTable;
 use lockstep_row::{Arena, DataType, Datum, TableSchema, arrow};
-use lockstep_table::Snapshot;
+use lockstep_table::{Snapshot, Table};
 
 use crate::{
     chain::{Chain, LeafKind},
@@ -254,6 +254,16 @@ impl Program {
     /// and where it falls back on something slower. Several lines.
     pub fn explain(&self) -> String {
         self.parts.explain.to_string()
+    }
+
+    /// The tables that it reads, with their identities within the engine.
+    pub fn tables(&self) -> impl Iterator<Item = (u64, &Arc<Table>)> {
+        self.parts.tables.iter().map(|(table, stored)| (table.id, stored))
+    }
+
+    /// The plans that batch mode runs for it.
+    pub(crate) fn materialised(&self) -> impl Iterator<Item = &LogicalPlan> {
+        self.parts.materialised.iter().map(|materialised| &materialised.plan)
     }
 
     /// How many steps have results that requests share; `None` when there is none.

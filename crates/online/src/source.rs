@@ -347,11 +347,16 @@ impl<'s> Cursor<'s> {
     pub(crate) fn runs(&self, ctx: &Context<'s>) -> Option<(KeyRows<'s>, &'s Order)> {
         let Self::Walk(Walk { source, rows, bounds, .. }) = self else { return None };
         let LeafKind::Table(table) = source.chain.leaf else { return None };
-        // A row that is stored but not before the current one would have to be left out.
-        let all_are_before = |(_, end)| end >= ctx.snapshots[table].visible_arrival();
-        let is_asked_nothing =
-            source.run_index().is_some() && bounds.tie.is_none_or(all_are_before);
-        is_asked_nothing.then(|| (rows.clone(), &source.order))
+        source.run_index()?;
+        let mut rows = rows.clone();
+        // Rows of the current row's time that are not before it are the newest ones wanted.
+        if let Some((time, arrival)) = bounds.tie
+            && bounds.upper == Some(time)
+            && arrival < ctx.snapshots[table].visible_arrival()
+        {
+            rows.seek_before(time, arrival);
+        }
+        Some((rows, &source.order))
     }
 
     /// Visits rows with their order values, newest first, until `visit` says no more or a row has

@@ -37,7 +37,7 @@ use crate::{
 
 /// The mark: 1 for the request row and what came of it, 0 (or NULL) for everything else. Always
 /// the last column.
-const MARK: &str = "__request";
+pub(crate) const MARK: &str = "__request";
 
 /// Whether each request for a plan runs it in batch mode, over all rows of its tables.
 pub fn reads_all_rows(plan: &LogicalPlan) -> bool {
@@ -132,7 +132,7 @@ pub(crate) fn check(plan: &LogicalPlan, table: &RequestTable) -> Result<()> {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "used as the argument of map_err")]
-fn planning(error: DataFusionError) -> Box<Diagnostic> {
+pub(crate) fn planning(error: DataFusionError) -> Box<Diagnostic> {
     Box::new(Diagnostic::internal(error.to_string()))
 }
 
@@ -295,17 +295,19 @@ fn mark_extension(plan: &LogicalPlan, row: Request<'_>) -> PlanResult<LogicalPla
     Err(internal_datafusion_err!("a node that request mode does not know"))
 }
 
-fn extension(node: impl datafusion::logical_expr::UserDefinedLogicalNode + 'static) -> LogicalPlan {
+pub(crate) fn extension(
+    node: impl datafusion::logical_expr::UserDefinedLogicalNode + 'static,
+) -> LogicalPlan {
     LogicalPlan::Extension(Extension { node: Arc::new(node) })
 }
 
-type QualifiedField = (Option<datafusion::common::TableReference>, Arc<Field>);
+pub(crate) type QualifiedField = (Option<datafusion::common::TableReference>, Arc<Field>);
 
-fn fields(schema: &DFSchema) -> impl Iterator<Item = QualifiedField> + '_ {
+pub(crate) fn fields(schema: &DFSchema) -> impl Iterator<Item = QualifiedField> + '_ {
     schema.iter().map(|(qualifier, field)| (qualifier.cloned(), Arc::clone(field)))
 }
 
-fn followed_by(
+pub(crate) fn followed_by(
     schema: &DFSchema,
     more: impl IntoIterator<Item = QualifiedField>,
 ) -> PlanResult<DFSchemaRef> {
@@ -318,7 +320,7 @@ fn mark_field() -> QualifiedField {
 }
 
 /// The mark among the columns of a marked plan.
-fn mark_of(schema: &DFSchema) -> PlanResult<Expr> {
+pub(crate) fn mark_of(schema: &DFSchema) -> PlanResult<Expr> {
     let found = schema.columns().into_iter().find(|column| column.name == MARK);
     found.map(Expr::Column).ok_or_else(|| internal_datafusion_err!("the mark was lost"))
 }
@@ -331,7 +333,7 @@ fn with_mark(plan: LogicalPlan, mark: i32) -> PlanResult<LogicalPlan> {
 }
 
 /// Moves the mark behind the other columns.
-fn mark_last(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
+pub(crate) fn mark_last(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
     let is_mark = |column: &Column| column.name == MARK;
     let columns = plan.schema().columns();
     if columns.last().is_some_and(is_mark) {
@@ -341,6 +343,6 @@ fn mark_last(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
     project(plan, others.into_iter().chain(mark).map(Expr::Column).collect())
 }
 
-fn project(input: LogicalPlan, exprs: Vec<Expr>) -> PlanResult<LogicalPlan> {
+pub(crate) fn project(input: LogicalPlan, exprs: Vec<Expr>) -> PlanResult<LogicalPlan> {
     Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(input))?))
 }

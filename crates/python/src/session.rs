@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
-use lockstep_engine::{Conversion, Database, Parameter, QueryContext};
+use lockstep_engine::{Conversion, Database, Parameter, QueryContext, VerifyOptions};
 use lockstep_row::{DataType, Value};
 use pyo3::{
     prelude::*,
@@ -119,12 +119,22 @@ impl Session {
         Ok(Output::new(output, target))
     }
 
-    fn verify<'py>(&self, py: Python<'py>, deployment: &str) -> PyResult<Bound<'py, PyDict>> {
-        let found = detached(py, None, || self.session.verify(deployment))?;
+    /// Replays stored rows as requests; `progress` is called with the share that is done.
+    #[pyo3(signature = (deployment, sample=None, progress=None))]
+    fn verify<'py>(
+        &self,
+        py: Python<'py>,
+        deployment: &str,
+        sample: Option<u64>,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let options = VerifyOptions { sample, progress: progress.map(reporting) };
+        let found = detached(py, None, || self.session.verify_with(deployment, &options))?;
         let fields = PyDict::new(py);
         fields.set_item("requests", found.requests)?;
         fields.set_item("values", found.values)?;
         fields.set_item("differing", found.differing)?;
+        fields.set_item("rows_per_second", found.rows_per_second())?;
         let differences = found.differences.into_iter();
         let differences = differences.map(|one| (one.row, one.column, one.batch, one.request));
         fields.set_item("differences", differences.collect::<Vec<_>>())?;

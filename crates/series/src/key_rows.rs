@@ -79,6 +79,19 @@ impl<'g> KeyRows<'g> {
         self.seek_to(|slots, at| slots.event_time(at) <= event_time_max);
     }
 
+    /// Skips the rows that are not before a row of this event time and arrival; never goes back.
+    /// Costs what [`Self::seek`] costs.
+    pub fn seek_before(&mut self, event_time: i64, arrival: u64) {
+        match (arrival.checked_sub(1), event_time.checked_sub(1)) {
+            (Some(last), _) => {
+                self.seek_to(|slots, at| slots.is_at_or_before(at, (event_time, last)));
+            }
+            (None, Some(earlier)) => self.seek(earlier),
+            // Nothing is before the beginning.
+            (None, None) => *self = Self::empty(),
+        }
+    }
+
     /// Whether the row with this event time and arrival is among the rows ahead. Binary search.
     pub fn contains(mut self, event_time: i64, arrival: u64) -> bool {
         self.seek_to(|slots, at| slots.is_at_or_before(at, (event_time, arrival)));

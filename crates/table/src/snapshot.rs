@@ -198,6 +198,15 @@ impl<'t> Snapshot<'t> {
     }
 }
 
+/// The same view once more.
+impl Clone for Snapshot<'_> {
+    fn clone(&self) -> Self {
+        // What this view keeps from being freed, another guard of the same thread keeps from then
+        // on: nested in the first, it stands at the first one's epoch.
+        Self { guard: series::pin(), ..*self }
+    }
+}
+
 impl fmt::Debug for Snapshot<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Snapshot")
@@ -277,6 +286,12 @@ impl<'s> KeyRows<'s> {
     #[inline]
     pub fn seek(&mut self, event_time_max: i64) {
         self.ahead.seek(event_time_max);
+    }
+
+    /// Skips the rows that are not before a row of this event time and arrival; never goes back.
+    /// Binary search.
+    pub fn seek_before(&mut self, event_time: i64, arrival: u64) {
+        self.ahead.seek_before(event_time, arrival);
     }
 
     /// The next rows, as many as lie together: about a hundred of a key that has many. The runs,

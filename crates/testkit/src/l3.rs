@@ -17,7 +17,7 @@ pub mod draw;
 
 use std::{collections::BTreeMap, fmt};
 
-use lockstep_engine::{Database, Session};
+use lockstep_engine::{Database, Session, code};
 use lockstep_row::{DataType, Value};
 
 use self::draw::{COLUMNS, CONSTRUCTS, Drawn, MAIN, OTHERS, REQUEST_ID, SECOND_MAIN, Which};
@@ -231,10 +231,22 @@ impl Tables {
             if drawn.features.contains(&"several requests at once") {
                 self.check_together(&answer)?;
             }
+            self.verify()?;
             Ok(answer)
         });
         self.stored.execute("DROP DEPLOYMENT d").map_err(render)?;
         answer
+    }
+
+    /// The stored rows, replayed as requests, have the answers of batch mode, where the query gives
+    /// one for each.
+    fn verify(&self) -> Result<(), String> {
+        match self.stored.verify("d") {
+            Ok(found) if found.differing == 0 => Ok(()),
+            Ok(found) => Err(format!("VERIFY: {found:?}")),
+            Err(error) if error.code == code::FEATURE_NOT_SUPPORTED => Ok(()),
+            Err(error) => Err(format!("VERIFY: {}", error.render(None))),
+        }
     }
 
     /// The answers to some requests at once.

@@ -77,6 +77,24 @@ fn replay(scenario: &Scenario) -> Result<Vec<Row>, String> {
     Ok(by_id(answers))
 }
 
+/// Stores all rows in the order in which they were drawn, deploys the query, and has the engine
+/// verify it: no value may differ, and each main row must have been replayed.
+pub fn verify(scenario: &Scenario) -> Result<(), String> {
+    let explain = |error: String| format!("{}\n-- verify: {error}", script::script(scenario));
+    let session = open(scenario).map_err(explain)?;
+    for table in &scenario.tables {
+        append(&session, table, &table.rows).map_err(explain)?;
+    }
+    let render = |error: Box<lockstep_engine::Diagnostic>| explain(error.render(None));
+    session.execute(&format!("DEPLOY d AS {}", script::query(scenario))).map_err(render)?;
+    let found = session.verify("d").map_err(render)?;
+    let rows = u64::try_from(scenario.tables[0].rows.len()).map_err(|error| error.to_string())?;
+    if found.differing > 0 || found.requests != rows {
+        return Err(explain(format!("{found:?}")));
+    }
+    Ok(())
+}
+
 fn steps(scenario: &Scenario) -> Vec<Step<'_>> {
     let of_table =
         |table: usize| scenario.tables[table].rows.iter().map(move |row| Step { table, row });

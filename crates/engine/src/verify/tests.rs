@@ -1,0 +1,122 @@
+//! What VERIFY must find, and which rows a sample has.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use lockstep_plan::BoundQuery;
+use lockstep_sql::{ast::Statement, parse};
+
+use super::{Sample, Verification, VerifyOptions, verify};
+use crate::{
+    Database, PreparedRequest, Session,
+    catalog::{Definition, ObjectKind, QualifiedName},
+    database::Tables,
+    deployment::{Deployment, references},
+};
+
+/// 200 rows of three keys, some of equal event times, some late.
+fn session() -> Session {
+    let session = Database::in_memory().session();
+    let rows: Vec<String> = (0..200)
+        .map(|id| {
+            format!("({id}, {}, {}, {}, {})", id % 3, (id * 7) % 11, (id * 5) % 13, id / 4 * 3 % 90)
+        })
+        .collect();
+    let script = format!(
+        "CREATE TABLE t (id INT, k INT, v INT, w INT, ts BIGINT);
+         INSERT INTO t VALUES {}",
+        rows.join(", ")
+    );
+    session.execute(&script).expect("the rows are right");
+    session
+}
+
+fn bind(session: &Session, sql: &str) -> BoundQuery {
+    let statement = parse(sql).expect("it parses").pop().expect("there is one").statement;
+    let Statement::Query(query) = statement else { panic!("not a query: {sql}") };
+    session.bind(&query).expect("it binds")
+}
+
+/// A deployment of one query that is served by the program of another.
+fn deployment(session: &Session, sql: &str, served: &str) -> Deployment {
+    let query = bind(session, sql);
+    let tables = Tables::of(&session.database.entries_of(&query.plan).expect("it is there"));
+    let name = QualifiedName { database: "default".to_owned(), name: "d".to_owned() };
+    let definition = Definition::new(ObjectKind::Deployment, name);
+    let served = bind(session, served);
+    let request = PreparedRequest::compile_to_stay(&served, &tables, &definition);
+    Deployment {
+        definition,
+        sql: sql.to_owned(),
+        tables: references(&query.plan),
+        query,
+        request: Arc::new(request.expect("it compiles")),
+        settings: session.settings(),
+        current_database: session.current_database(),
+        options: Vec::new(),
+    }
+}
+
+fn check(sql: &str, served: &str) -> Verification {
+    let session = session();
+    let deployment = deployment(&session, sql, served);
+    let text = deployment.request.explain();
+    assert!(text.contains("from the columns that the index includes"), "{text}");
+    let options = VerifyOptions::default();
+    verify(&session.database, &deployment, &options).expect("it replays")
+}
+
+const WINDOW: &str = "WINDOW w AS (PARTITION BY k ORDER BY ts \
+                      ROWS BETWEEN 50 PRECEDING AND CURRENT ROW)";
+
+#[test]
+fn what_the_index_includes_is_verified() {
+    let sum = |of: &str| format!("SELECT id, sum({of}) OVER w AS s FROM t {WINDOW}");
+    let right = check(&sum("v"), &sum("v"));
+    assert_eq!((right.requests, right.values, right.differing), (200, 400, 0));
+    assert!(right.is_ok());
+    let wrong = check(&sum("v"), &sum("w"));
+    assert!(wrong.differing > 100 && !wrong.is_ok(), "{wrong:?}");
+    assert_eq!(wrong.differences.len(), 20);
+    assert!(wrong.differences.iter().all(|difference| difference.column == "s"));
+}
+
+#[test]
+fn a_row_that_only_one_mode_has_is_a_difference() {
+    let above = |least: u32| {
+        format!(
+            "SELECT id, s FROM (SELECT id, sum(v) OVER w AS s FROM t {WINDOW}) AS a WHERE s > {least}"
+        )
+    };
+    assert_eq!(check(&above(100), &above(100)).differing, 0);
+    let wrong = check(&above(100), &above(150));
+    assert!(wrong.differing > 0);
+    assert_eq!(
+        (wrong.differences[0].batch.as_str(), wrong.differences[0].request.as_str()),
+        ("a row", "no row")
+    );
+    let wrong = check(&above(150), &above(100));
+    assert_eq!(
+        (wrong.differences[0].batch.as_str(), wrong.differences[0].request.as_str()),
+        ("no row", "a row")
+    );
+}
+
+#[test]
+fn a_sample_has_as_many_rows_as_asked_for_from_all_over() {
+    for (wanted, rows) in [
+        (None, 7),
+        (Some(0), 7),
+        (Some(3), 7),
+        (Some(7), 7),
+        (Some(9), 7),
+        (Some(100), 12_345),
+        (Some(5), 0),
+    ] {
+        let mut sample = Sample::new(wanted, rows);
+        let drawn: BTreeSet<u64> = (0..rows).filter(|row| sample.takes(*row)).collect();
+        let expected = wanted.unwrap_or(rows).min(rows);
+        assert_eq!(drawn.len() as u64, expected, "{wanted:?} of {rows}");
+        let in_last_tenth = drawn.iter().filter(|row| **row >= rows - rows / 10).count();
+        assert!(expected < 100 || in_last_tenth == 10, "{drawn:?}");
+    }
+}

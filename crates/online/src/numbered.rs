@@ -1,0 +1,102 @@
+//! Which stored row each row of a query comes of.
+//!
+//! `engine` compares the rows of batch mode with answers for single rows, and filters leave some
+//! out. So the plan is rewritten to carry the number of its stored row upwards, as
+//! [`crate::whole`] carries the mark of the request row.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType as ArrowType, Field};
+use datafusion::{
+    common::Result as PlanResult,
+    logical_expr::{Expr, LogicalPlan},
+};
+use lockstep_diagnostic::{Diagnostic, Result, code};
+use lockstep_function::{Arguments, Settings, aggregate};
+use lockstep_plan::{AggregateCall, Frame, LastJoin, Window, WindowAggregate, WindowGroup};
+
+use crate::{
+    trace,
+    whole::{MARK, extension, fields, followed_by, mark_last, mark_of, planning, project},
+};
+
+/// A plan with one column more, the last one: the number, from 1 in order of arrival, of the stored
+/// row of the left-most table that each of its rows comes of. Its rows come in that order. Fails
+/// for plans that do not give at most one row for each stored row.
+pub fn numbered(plan: &LogicalPlan) -> Result<LogicalPlan> {
+    if gives_row_by_row(plan) {
+        return number(plan).map_err(planning);
+    }
+    Diagnostic::new(
+        code::FEATURE_NOT_SUPPORTED,
+        "VERIFY compares queries that give one row for each stored row",
+    )
+    .with_hint("Leave GROUP BY, UNION, ORDER BY, LIMIT and DISTINCT out of the deployment.")
+    .err()
+}
+
+fn gives_row_by_row(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::TableScan(scan) => scan.fetch.is_none(),
+        LogicalPlan::Projection(_)
+        | LogicalPlan::Filter(_)
+        | LogicalPlan::SubqueryAlias(_)
+        | LogicalPlan::Extension(_) => {
+            plan.inputs().first().is_some_and(|input| gives_row_by_row(input))
+        }
+        _ => false,
+    }
+}
+
+fn number(plan: &LogicalPlan) -> PlanResult<LogicalPlan> {
+    if let LogicalPlan::TableScan(_) = plan {
+        return number_scan(plan);
+    }
+    if let LogicalPlan::Projection(node) = plan {
+        let input = number(&node.input)?;
+        let mut exprs = node.expr.clone();
+        exprs.push(mark_of(input.schema())?);
+        return project(input, exprs);
+    }
+    if let Some(node) = trace::window(plan) {
+        let input = number(&node.input)?;
+        let calls = fields(&node.schema).skip(node.input.schema().fields().len());
+        let schema = followed_by(input.schema(), calls)?;
+        return mark_last(extension(WindowAggregate { input, schema, ..node.clone() }));
+    }
+    if let Some(node) = trace::last_join(plan) {
+        let left = number(&node.left)?;
+        let right = fields(&node.schema).skip(node.left.schema().fields().len());
+        let schema = followed_by(left.schema(), right)?;
+        return mark_last(extension(LastJoin { left, schema, ..node.clone() }));
+    }
+    let inputs = plan.inputs().into_iter().map(number).collect::<PlanResult<_>>()?;
+    let exprs: Vec<Expr> = plan.expressions();
+    mark_last(plan.with_new_exprs(exprs, inputs)?)
+}
+
+/// Counts the rows that have arrived up to each one, itself among them.
+fn number_scan(scan: &LogicalPlan) -> PlanResult<LogicalPlan> {
+    let settings = Settings::default();
+    let function = aggregate::find("count").expect("count is an aggregate");
+    let arguments = Arguments { types: &[], constants: &[], settings: &settings };
+    let bound = (function.bind)(&arguments).expect("count takes nothing");
+    let output = MARK.to_owned();
+    let call = AggregateCall { function, bound, arguments: Vec::new(), settings, output };
+    let window = Window {
+        partition_by: Vec::new(),
+        order_by: None,
+        frame: Frame::Rows { from: None, to: 0 },
+        max_size: None,
+        exclude_current_time: false,
+        exclude_current_row: false,
+        instance_not_in_window: false,
+    };
+    let field = (None, Arc::new(Field::new(MARK, ArrowType::Int64, true)));
+    Ok(extension(WindowAggregate {
+        input: scan.clone(),
+        unions: Vec::new(),
+        groups: vec![WindowGroup { window, unions: Vec::new(), calls: vec![call] }],
+        schema: followed_by(scan.schema(), [field])?,
+    }))
+}
