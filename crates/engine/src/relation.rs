@@ -96,7 +96,10 @@ impl Relation {
             Storage::Online => Tables::of(&entries),
             Storage::Offline => self.database.offline_tables(&entries, self.source.conversion)?,
         };
-        let batches = lockstep_offline::execute(&self.query.plan, &tables, &options)?;
+        let batches = lockstep_offline::execute(&self.query.plan, &tables, &options);
+        // A table that was dropped meanwhile had no rows any more.
+        entries.iter().try_for_each(|entry| entry.definition.check())?;
+        let batches = batches?;
         let settings = self.source.conversion.settings();
         let columns = self.query.columns.clone();
         Ok(Output { columns, batches, settings, ..Output::default() })

@@ -205,7 +205,10 @@ impl Session {
         self.limits().run(|| {
             retried(|| {
                 let found = self.find_deployment(deployment)?;
-                verify::verify(&self.database, &found, options)
+                let verification = verify::verify(&self.database, &found, options);
+                // Tables that were dropped meanwhile, after the deployment, had no rows any more.
+                found.definition.check()?;
+                verification
             })
         })
     }

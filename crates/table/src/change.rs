@@ -77,7 +77,8 @@ impl Table {
                         && held.projection == drafted.projection
                 })
         };
-        if !state.keeps_everything && before.is_widened(draft) {
+        let is_widened = draft.keeps_everything() || before.is_widened(draft);
+        if !state.keeps_everything && is_widened {
             // Rows that have expired stay so, although another rule might keep them.
             let mut key = Vec::new();
             self.remake(changing, draft, &mut |row| self.snapshot().is_live(row, &mut key));
@@ -157,17 +158,23 @@ impl Table {
 
     /// Adds a declared index, built from the live rows, and returns its position. From then on it
     /// has its say in which rows live: those of a table without declared indexes start to expire.
+    /// An automatic index that happens to have the name gets another.
     pub fn add_declared_index(&self, spec: IndexSpec) -> Result<usize, TableError> {
         let spec = IndexSpec { declared: true, ..spec };
         self.change(|changing| {
             let state = changing.state();
             state::check_spec(&state.schema.columns, &spec)?;
-            if state.schema.indexes.iter().any(|other| other.name == spec.name) {
-                return Err(TableError::IndexExists { name: spec.name.clone() });
-            }
             let mut draft = Draft::of(&state);
+            if let Some(other) = draft.indexes.iter().position(|other| other.spec.name == spec.name)
+            {
+                if draft.indexes[other].origin != Origin::Automatic {
+                    return Err(TableError::IndexExists { name: spec.name.clone() });
+                }
+                draft.indexes[other].spec.name = draft.free_name();
+            }
             let origin = Origin::Declared(spec.retention);
             let position = draft.add(spec.clone(), origin);
+            self.apply_held_rules(&mut draft);
             self.realize(changing, &draft)?;
             Ok(position)
         })
@@ -188,7 +195,8 @@ impl Table {
     }
 
     /// Removes a declared index. Where somebody holds it, it stays as an automatic one, which keeps
-    /// what the other declared indexes keep, until nobody does. The last declared index stays.
+    /// what the other declared indexes keep, until nobody does. Without a declared index a table
+    /// keeps every row that it has then.
     pub fn drop_declared_index(&self, name: &str) -> Result<(), TableError> {
         self.change(|changing| {
             let mut draft = Draft::of(&changing.state());
@@ -197,9 +205,6 @@ impl Table {
             let Some(position) = draft.indexes.iter().position(found) else {
                 return Err(TableError::IndexMissing { name: name.to_owned() });
             };
-            if draft.indexes.iter().filter(|index| is_declared(index)).count() == 1 {
-                return Err(TableError::LastIndex { name: name.to_owned() });
-            }
             let free = draft.free_name();
             let dropped = &mut draft.indexes[position];
             dropped.spec = IndexSpec {
@@ -209,6 +214,7 @@ impl Table {
                 ..dropped.spec.clone()
             };
             dropped.origin = Origin::Automatic;
+            self.apply_held_rules(&mut draft);
             self.realize(changing, &draft)?;
             self.note_release();
             Ok(())

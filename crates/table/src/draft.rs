@@ -141,6 +141,13 @@ impl Draft {
         (0..other.indexes.len()).any(|index| self.widened(other, index).is_some())
     }
 
+    /// Whether no row can expire: no index is declared, or a declared one keeps every row.
+    pub(crate) fn keeps_everything(&self) -> bool {
+        let mut declared = self.indexes.iter().filter(|index| index.spec.declared).peekable();
+        declared.peek().is_none()
+            || declared.any(|index| index.spec.retention == Retention::Forever)
+    }
+
     /// Leaves the included columns of what stays as they are.
     pub(crate) fn keep_projections(&mut self, state: &State) {
         for (index, held) in self.indexes.iter_mut().zip(&state.indexes) {
