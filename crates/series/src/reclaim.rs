@@ -269,7 +269,8 @@ fn is_blocked() -> bool {
     let waiting = kept.iter().filter(|batch| batch.moment >= oldest).count();
     // Release: pairs with the Acquire in `take`.
     WAITING.holder.store(0, Ordering::Release);
-    u64::try_from(waiting).is_ok_and(|waiting| waiting == count_left(0))
+    // In a process that was forked there is also what its parent had.
+    u64::try_from(waiting).is_ok_and(|waiting| waiting >= count_left(0))
 }
 
 /// Starts the thread that frees, unless there is one.
