@@ -6,8 +6,7 @@ use std::{
 };
 
 use arrow::array::RecordBatch;
-use chrono_tz::Tz;
-use lockstep_function::{Compatibility, Zone, cast::Printer};
+use lockstep_function::{Compatibility, TimeZone, Zone, cast::Printer};
 use lockstep_row::{
     Arena, Datum,
     arrow::ColumnReader,
@@ -29,7 +28,7 @@ pub(super) struct CsvWriter {
     quoted_text: String,
     printer: Printer,
     compatibility: Compatibility,
-    time_zone: Tz,
+    time_zone: TimeZone,
     line: String,
     field: String,
 }
@@ -131,7 +130,7 @@ impl CsvWriter {
 
 /// Writes ISO 8601 with the zone's offset, in UTC where the zone's offset has seconds, as before
 /// railways.
-fn write_moment(ms: i64, time_zone: Tz, field: &mut String) -> fmt::Result {
+fn write_moment(ms: i64, time_zone: TimeZone, field: &mut String) -> fmt::Result {
     let offset_ms = Zone::new(time_zone).offset_ms(ms);
     let offset_minutes = if offset_ms % 60_000 == 0 { offset_ms / 60_000 } else { 0 };
     let (days, time) = split_ms(ms.saturating_add(offset_minutes * 60_000));

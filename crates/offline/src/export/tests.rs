@@ -105,7 +105,7 @@ fn an_export_that_stops_leaves_nothing_behind() {
 fn without_quotes_a_line_is_its_fields() {
     let directory = TestDirectory::new();
     let path = directory.path().join("file.csv");
-    let time_zone = chrono_tz::Tz::Asia__Kolkata;
+    let time_zone = chrono_tz::Tz::Asia__Kolkata.into();
     let settings = Settings { time_zone, ..Settings::default() };
     let options = ExportOptions { quote: Quote::Never, settings, ..ExportOptions::default() };
     write(&path, &options).unwrap();
