@@ -48,7 +48,8 @@ pub(crate) struct Deployment {
     pub(crate) options: Vec<(String, String)>,
     /// What it needs of its tables beside what its program holds: rows that are kept for long
     /// enough.
-    _holds: Vec<IndexHold>,
+    #[expect(dead_code, reason = "held, never read: what it holds goes when it is dropped")]
+    pub(crate) holds: Vec<IndexHold>,
 }
 
 impl Session {
@@ -92,7 +93,7 @@ impl Session {
             settings: self.settings(),
             current_database: self.current_database(),
             options: options.written,
-            _holds: provided.holds,
+            holds: provided.holds,
             query,
         };
         Ok((deployment, warnings))

@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, path::Path};
 
-use arrow::{array::RecordBatch, datatypes::Schema};
+use arrow::array::RecordBatch;
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
 use lockstep_function::{Compatibility, Settings};
 use lockstep_host::QueryContext;

@@ -74,6 +74,11 @@ impl PreparedRequest {
         Self::compile_with(query, tables, vec![Arc::clone(definition)], options)
     }
 
+    /// The same over tables that are not of the catalog.
+    pub(crate) fn compile_over(query: &BoundQuery, tables: &Tables) -> Result<Self> {
+        Self::compile_with(query, tables, Vec::new(), Options::default())
+    }
+
     fn compile_with(
         query: &BoundQuery,
         tables: &Tables,

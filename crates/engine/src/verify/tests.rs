@@ -53,6 +53,7 @@ fn deployment(session: &Session, sql: &str, served: &str) -> Deployment {
         settings: session.settings(),
         current_database: session.current_database(),
         options: Vec::new(),
+        holds: Vec::new(),
     }
 }
 
