@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use arrow::array::RecordBatch;
-use lockstep_diagnostic::Result;
+use lockstep_diagnostic::{Diagnostic, Result};
 use lockstep_function::Compatibility;
 use lockstep_offline::{ExecuteOptions, Progress};
 use lockstep_plan::BoundQuery;
@@ -35,6 +35,8 @@ pub(crate) struct Source {
     pub(crate) limits: Limits,
     /// How the files of offline tables are read.
     pub(crate) conversion: Conversion,
+    /// What the query's CONFIG says in vain.
+    pub(crate) warnings: Vec<Diagnostic>,
 }
 
 /// A bound query that has not run yet.
@@ -73,7 +75,9 @@ impl Relation {
     /// [`code::STALE_DEFINITION`](crate::code::STALE_DEFINITION) when a table of it was dropped
     /// since it was bound, also when another table has the name.
     pub fn collect(&self, progress: Option<ProgressCallback>) -> Result<Output> {
-        self.source.limits.run(|| self.run(progress))
+        let mut output = self.source.limits.run(|| self.run(progress))?;
+        output.warnings.extend(self.source.warnings.iter().cloned());
+        Ok(output)
     }
 
     fn run(&self, progress: Option<ProgressCallback>) -> Result<Output> {

@@ -7,7 +7,7 @@ use lockstep_diagnostic::{Diagnostic, Kind, Result, Span, code};
 use lockstep_function::Settings;
 use lockstep_host::{QueryLimits, sync::RwLock};
 use lockstep_plan::{BindOptions, BoundQuery, bind};
-use lockstep_row::{Column, DataType, TableSchema, arrow::importable};
+use lockstep_row::{Column, DataType, IndexSpec, TableSchema, arrow::importable};
 use lockstep_sql::{
     Parsed,
     ast::{self, Ident, ObjectName, OptionValue, Query, Statement},
@@ -17,7 +17,7 @@ use lockstep_table::{Appended, Table};
 
 use crate::{
     Database, Output, Parameter, PreparedRequest, Relation, Verification, VerifyOptions, append,
-    catalog::{CatalogCommand, DEFAULT_DATABASE, QualifiedName, View},
+    catalog::{CatalogCommand, DEFAULT_DATABASE, QualifiedName, TableEntry, View},
     config, constant,
     context::{checkpoint, commit},
     conversion::Conversion,
@@ -264,27 +264,50 @@ impl Session {
 
     fn set(&self, name: &Ident, value: &OptionValue, is_global: bool) -> Result<Output> {
         if is_global {
-            let (name, value) = (name.clone(), value.clone());
-            self.database.commit(CatalogCommand::SetVariable { name, value })?;
+            let command = CatalogCommand::SetVariable { name: name.clone(), value: value.clone() };
+            self.database.commit(command)?;
+            let warnings = self.database.objects().variables().warning(name);
+            return Ok(Output { warnings: warnings.into_iter().collect(), ..done("SET") });
         } else if Variables::is_of_engine(name) {
             let message = format!("variable `{}` is of the engine, not of a session", name.text);
             return Diagnostic::new(code::INVALID_PARAMETER, message)
                 .at(name.span)
                 .with_hint(format!("SET GLOBAL {} = ...", name.text))
                 .err();
-        } else {
-            self.state.write().variables.set(name, value)?;
         }
-        Ok(done("SET"))
+        let variables = &mut self.state.write().variables;
+        variables.set(name, value)?;
+        Ok(Output { warnings: variables.warning(name).into_iter().collect(), ..done("SET") })
     }
 
     fn insert(&self, insert: &ast::Insert, parameters: &[Parameter]) -> Result<Output> {
         self.refuse_offline("INSERT", insert.table.name.span)?;
+        self.check_insert_memory()?;
         let entry = self.find_entry(&insert.table)?;
         let options = self.bind_options(parameters);
         let evaluate = |expr: &ast::Expr| constant::evaluate(self, expr, parameters);
         let insert = |table: &Table| append::insert(insert, table, &options, &evaluate);
         written("INSERT", entry.write(insert)?)
+    }
+
+    /// What `insert_memory_usage_limit` says.
+    fn check_insert_memory(&self) -> Result<()> {
+        let Some(percent) = self.state.read().variables.insert_memory_percent() else {
+            return Ok(());
+        };
+        let now = self.database.memory_use();
+        let Some(limit) = now.limit else { return Ok(()) };
+        if u128::from(now.used) * 100 < u128::from(limit) * u128::from(percent) {
+            return Ok(());
+        }
+        let message = format!(
+            "tables hold {} bytes, which is {percent} percent of max_memory or more",
+            now.used
+        );
+        Diagnostic::new(code::OUT_OF_MEMORY, message)
+            .with_kind(Kind::FreeResources)
+            .with_hint("Delete rows, SET GLOBAL max_memory, or SET insert_memory_usage_limit = 0.")
+            .err()
     }
 
     fn delete(
@@ -366,8 +389,9 @@ impl Session {
     pub(crate) fn relation(&self, query: &Query, parameters: &[Parameter]) -> Result<Relation> {
         let bound = self.bind_with(query, parameters)?;
         let requests = config::request_rows(self, query, &bound)?;
+        let storage = config::storage(query)?.unwrap_or_else(|| self.storage());
         let (conversion, limits) = (self.conversion(), self.limits());
-        let source = Source { storage: self.storage(), conversion, limits };
+        let source = Source { storage, conversion, limits, warnings: config::warnings(query) };
         Ok(Relation::new(self.database.clone(), bound, source, requests))
     }
 
@@ -397,8 +421,12 @@ impl Session {
         let plan = bound.plan.display_indent().to_string();
         lines.extend(plan.lines().map(|line| format!("  {line}")));
         lines.push("request mode".to_owned());
-        match PreparedRequest::compile(&bound, &entries) {
-            Ok(request) => lines.extend(request.explain().lines().map(|line| format!("  {line}"))),
+        let shadows = self.database.shadows_of(&entries)?;
+        match PreparedRequest::compile_over(&bound, &shadows) {
+            Ok(request) => {
+                lines.extend(request.explain().lines().map(|line| format!("  {line}")));
+                lines.extend(entries.iter().flat_map(|entry| missing_indexes(entry, &shadows)));
+            }
             Err(error) => lines.push(format!("  not available: {error}")),
         }
         let warnings = lint::check(&bound, &Tables::of(&entries), lint::Purpose::Looking);
@@ -487,6 +515,25 @@ fn is_change(statement: &Statement) -> bool {
 
 pub(crate) fn done(message: &str) -> Output {
     Output { message: Some(message.to_owned()), ..Output::default() }
+}
+
+/// What a compilation against the shadow of a table has built and the table does not have.
+fn missing_indexes(entry: &TableEntry, shadows: &Tables) -> Vec<String> {
+    let (schema, shadow) = (entry.table.schema(), shadows.by_id[&entry.id].schema());
+    let is_missing =
+        |index: &&IndexSpec| schema.find_index(&index.keys, index.event_time).is_none();
+    let name = |column: &usize| schema.columns[*column].name.as_str();
+    let line = |index: &IndexSpec| {
+        let keys: Vec<&str> = index.keys.iter().map(name).collect();
+        let order = index.event_time.as_ref().map(|column| format!(", by {}", name(column)));
+        format!(
+            "  needs an index of {} over ({}){} that is not there yet",
+            entry.definition.name(),
+            keys.join(", "),
+            order.unwrap_or_default()
+        )
+    };
+    shadow.indexes.iter().filter(is_missing).map(line).collect()
 }
 
 fn no_native_functions(name: &Ident) -> Result<Output> {
