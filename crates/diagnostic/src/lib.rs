@@ -97,7 +97,7 @@ pub mod code {
     /// Reading or writing a file failed.
     pub const IO_ERROR: &str = "58030";
     /// Rows were accepted that had expired already: a warning.
-    pub const ROWS_EXPIRED: &str = "01L10";
+    pub const ROWS_EXPIRED: &str = "01L11";
     /// A defect of Lockstep.
     pub const INTERNAL_ERROR: &str = "XX000";
 }

@@ -9,8 +9,9 @@ use lockstep_testkit::rows::to_batch;
 
 fn session() -> Session {
     let session = Database::in_memory().session();
-    session.execute("CREATE TABLE t (id INT, k STRING, ts TIMESTAMP)").unwrap();
-    session.execute("INSERT INTO t VALUES (1, 'a', 1000)").unwrap();
+    let create = "CREATE TABLE t (id INT, k STRING, ts TIMESTAMP)";
+    session.execute(create).expect("the table is made");
+    session.execute("INSERT INTO t VALUES (1, 'a', 1000)").expect("the row fits");
     session
 }
 

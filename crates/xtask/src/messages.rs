@@ -239,8 +239,8 @@ fn last_argument(arguments: &str) -> &str {
     });
     let end = arguments.trim_end();
     // A comma may stand behind the last argument too.
-    let commas = commas.into_iter().filter(|at| !arguments[at + 1..].trim().is_empty());
-    commas.last().map_or(end, |at| &arguments[at + 1..])
+    let mut commas = commas.into_iter().filter(|at| !arguments[at + 1..].trim().is_empty());
+    commas.next_back().map_or(end, |at| &arguments[at + 1..])
 }
 
 /// The string literals of some Rust text, without their escapes.
