@@ -24,7 +24,7 @@ const ONE_MINUTE: &str = "CREATE TABLE t (k STRING, v INT, ts TIMESTAMP,
 fn check_expired(output: &Output, expected: &str) {
     let messages: Vec<(&str, &str)> =
         output.warnings.iter().map(|w| (w.code, w.message.as_str())).collect();
-    assert_eq!(messages, [("01L10", expected)]);
+    assert_eq!(messages, [("01L11", expected)]);
 }
 
 /// A file with this text, in a folder of the process.

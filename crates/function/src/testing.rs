@@ -98,9 +98,14 @@ impl Evaluator<'_> {
     }
 
     fn number(&mut self) -> Typed {
-        let end = self.rest[1..]
-            .find(|c: char| !c.is_ascii_alphanumeric() && c != '.')
-            .map_or(self.rest.len(), |end| end + 1);
+        let mut before = ' ';
+        let mut is_outside = |c: char| {
+            // The sign of an exponent belongs to the number.
+            let is_sign = matches!(c, '-' | '+') && matches!(before, 'e' | 'E');
+            before = c;
+            !c.is_ascii_alphanumeric() && c != '.' && !is_sign
+        };
+        let end = self.rest[1..].find(&mut is_outside).map_or(self.rest.len(), |end| end + 1);
         let (text, rest) = self.rest.split_at(end);
         self.rest = rest;
         match (text.parse::<i32>(), text.parse::<i64>()) {

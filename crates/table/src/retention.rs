@@ -71,10 +71,12 @@ impl Table {
         if left > 0 {
             return;
         }
-        if !self.upkeep.wake() {
-            self.collect_expired();
-        } else if left < -RUN_AHEAD_ROWS {
-            self.upkeep.wait_for_run();
+        match self.upkeep.wake() {
+            Some(runs) if left < -RUN_AHEAD_ROWS => self.upkeep.wait_for_run(runs),
+            Some(_) => {}
+            None => {
+                self.collect_expired();
+            }
         }
     }
 
@@ -89,10 +91,11 @@ impl Table {
             return;
         }
         self.collections.fetch_add(1, Ordering::Relaxed);
-        if self.upkeep.wake() {
-            self.upkeep.wait_for_run();
-        } else {
-            self.collect_expired();
+        match self.upkeep.wake() {
+            Some(runs) => self.upkeep.wait_for_run(runs),
+            None => {
+                self.collect_expired();
+            }
         }
     }
 

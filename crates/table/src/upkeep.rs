@@ -40,6 +40,10 @@ struct Wanted {
     runs: u64,
 }
 
+/// How often the thread had done its work at some moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Runs(u64);
+
 /// Says that the thread ends, however it does.
 struct Ending(Arc<Signal>);
 
@@ -59,35 +63,37 @@ impl Upkeep {
         self.table.get().is_some()
     }
 
-    /// Has the thread do its work; `false` where there is none to be had.
-    pub(crate) fn wake(&self) -> bool {
-        let Some(table) = self.table.get() else { return false };
-        {
+    /// Has the thread do its work, and gives how often it had done it before; `None` where there is
+    /// none to be had.
+    pub(crate) fn wake(&self) -> Option<Runs> {
+        let table = self.table.get()?;
+        let runs = {
             let mut wanted = self.signal.wanted.lock();
             if wanted.is_over {
-                return false;
+                return None;
             }
             if !wanted.is_wanted {
                 wanted.is_wanted = true;
                 self.signal.changed.notify_all();
             }
-        }
+            Runs(wanted.runs)
+        };
         // Relaxed: it guards no data.
         if self.is_started.swap(true, Ordering::Relaxed) {
-            return true;
+            return Some(runs);
         }
         let (signal, table) = (Arc::clone(&self.signal), Weak::clone(table));
         let started = lockstep_host::spawn("lockstep-expiry", move || signal.run(&table));
         if started.is_err() {
             self.end();
         }
-        started.is_ok()
+        started.is_ok().then_some(runs)
     }
 
-    /// Waits until the thread has done its work once more.
-    pub(crate) fn wait_for_run(&self) {
+    /// Waits until the thread has done its work once more than at the moment of [`Self::wake`]: it
+    /// may have done so already.
+    pub(crate) fn wait_for_run(&self, Runs(runs): Runs) {
         let mut wanted = self.signal.wanted.lock();
-        let runs = wanted.runs;
         while wanted.runs == runs && !wanted.is_over {
             wanted = self.signal.changed.wait(wanted);
         }
