@@ -267,7 +267,7 @@ impl Comparison<'_> {
         };
         let row = self.done;
         self.done += 1;
-        if self.done % ROWS_PER_CHECKPOINT == 0 {
+        if self.done.is_multiple_of(ROWS_PER_CHECKPOINT) {
             checkpoint()?;
             self.report_progress();
         }

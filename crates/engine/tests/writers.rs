@@ -14,7 +14,7 @@ fn database() -> Database {
 
 fn session_with(sql: &str) -> Session {
     let session = database().session();
-    session.execute(sql).unwrap();
+    session.execute(sql).expect("it runs");
     session
 }
 
@@ -30,7 +30,7 @@ fn check_expired(output: &Output, expected: &str) {
 /// A file with this text, in a folder of the process.
 fn file(name: &str, text: &str) -> PathBuf {
     let path = std::env::temp_dir().join(format!("lockstep-writers-{}-{name}", std::process::id()));
-    std::fs::write(&path, text).unwrap();
+    std::fs::write(&path, text).expect("the scratch folder is writable");
     path
 }
 

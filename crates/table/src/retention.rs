@@ -131,10 +131,10 @@ impl Table {
             0
         } else {
             let is_kept = |row: RowRef<'_>| !dead.contains(row.arrival());
+            let fate = |row: RowRef<'_>| if is_kept(row) { Fate::Keep } else { Fate::Remove };
             for (at, (_, index)) in state.present() {
                 let Some(retention) = state.live_retentions[at] else {
-                    let fate =
-                        |_, row: RowRef<'_>| if is_kept(row) { Fate::Keep } else { Fate::Remove };
+                    let fate = |_, row: RowRef<'_>| fate(row);
                     // SAFETY: no row moves.
                     unsafe { index.series.retain(|| fate) };
                     continue;
