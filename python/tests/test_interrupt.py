@@ -90,7 +90,8 @@ def test_requests_and_verify_are_interrupted():
     script = """
 db.execute('''DEPLOY d AS SELECT v, sum(v) OVER w AS s FROM t
     WINDOW w AS (PARTITION BY k ORDER BY v ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)''')
-rows = db.sql("SELECT * FROM t").arrow()
+import pyarrow
+rows = pyarrow.concat_tables([db.sql("SELECT * FROM t").arrow()] * 50)
 print(interrupted(lambda: db.request("d", rows), 0.5))
 print(interrupted(lambda: db.verify("d"), 0.5))
 print(count("t"))
@@ -138,9 +139,11 @@ def loop():
     while True:
         {write}
         wrote += rows
-print(interrupted(loop, 0.7), count("w") - wrote)
+print(interrupted(loop, 0.7), (count("w") - wrote) // rows, (count("w") - wrote) % rows)
 """
-    assert child(script).split() == ["interrupted", "0"]
+    outcome, uncounted, parts = child(script).split()
+    # Python itself may interrupt the loop after a write has returned and before it is counted.
+    assert (outcome, parts) == ("interrupted", "0") and uncounted in ("0", "1")
 
 
 def test_an_interrupted_export_leaves_no_file(tmp_path):

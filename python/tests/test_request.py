@@ -196,7 +196,9 @@ def test_a_verification_is_true_only_when_values_were_compared(deployed):
     found = deployed.verify("spent")
     assert found and repr(found) == "<verification: 3 requests, 9 values, 0 differ>"
     one = lockstep.Difference(row=1, column="spent", batch="1", request="2")
-    differs = lockstep.Verification(requests=3, values=9, differing=1, differences=[one])
+    differs = lockstep.Verification(
+        requests=3, values=9, differing=1, differences=[one], rows_per_second=1.0
+    )
     assert not differs and not differs.ok
     assert "1 differ; the first: row 1, column `spent`, batch 1, request 2" in repr(differs)
     deployed.execute("TRUNCATE TABLE purchases")
