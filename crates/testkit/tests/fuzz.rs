@@ -11,7 +11,7 @@ use lockstep_testkit::fuzz::{self, Options, Stage, corpus::Corpus, entry, memory
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-const EXECUTIONS: u64 = 400;
+const EXECUTIONS: u64 = 1_600;
 
 #[test]
 fn no_input_breaks_the_engine() {
