@@ -160,7 +160,8 @@ fn word(value: &OptionValue) -> Option<&str> {
     }
 }
 
-fn find_column(schema: &TableSchema, name: &str, span: Span) -> Result<usize> {
+/// The position of a column; an error at `span`, with the nearest name, when there is none.
+pub(crate) fn find_column(schema: &TableSchema, name: &str, span: Span) -> Result<usize> {
     if let Some(position) = schema.find_column(name) {
         return Ok(position);
     }

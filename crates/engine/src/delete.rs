@@ -15,6 +15,7 @@ use lockstep_sql::ast::{BinaryOperator, Expr, ExprKind, Ident};
 use lockstep_table::Table;
 
 use crate::{
+    create_table,
     inspect::declared_schema,
     literal::{Place, coerce},
 };
@@ -60,7 +61,7 @@ fn collect(
         ExprKind::Binary { operator, left, right } => (operator, left, right),
         ExprKind::IsNull { operand, negated: false } => {
             let ExprKind::Column(path) = &operand.kind else { return not_a_condition(expr.span) };
-            let column = find_column(path, schema, expr.span)?;
+            let column = column_of(path, schema, expr.span)?;
             let (operator, value) = (BinaryOperator::Equal, Value::Null);
             let condition = Condition { column, operator, value, span: expr.span, is_never: false };
             conditions.push(condition);
@@ -91,7 +92,7 @@ fn collect(
     let Some(value) = bind_constant(constant, options).filter(|_| is_comparison) else {
         return not_a_condition(expr.span);
     };
-    let column = find_column(column, schema, expr.span)?;
+    let column = column_of(column, schema, expr.span)?;
     let is_standard = options.settings.compatibility == Compatibility::Standard;
     let to = &schema.columns[column].data_type;
     let value = match &value {
@@ -109,15 +110,9 @@ fn collect(
     Ok(())
 }
 
-fn find_column(path: &[Ident], schema: &TableSchema, span: Span) -> Result<usize> {
+fn column_of(path: &[Ident], schema: &TableSchema, span: Span) -> Result<usize> {
     let name = &path.last().expect("a name has at least one part").text;
-    if let Some(position) = schema.find_column(name) {
-        return Ok(position);
-    }
-    Diagnostic::new(code::UNDEFINED_COLUMN, format!("column `{name}` does not exist"))
-        .at(span)
-        .with_nearest(name, schema.columns.iter().map(|column| column.name.as_str()))
-        .err()
+    create_table::find_column(schema, name, span)
 }
 
 /// Whether a text constant takes this type when it is compared with it.

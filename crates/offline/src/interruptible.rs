@@ -39,7 +39,7 @@ use datafusion::{
 use futures::StreamExt;
 use lockstep_host::QueryContext;
 
-use crate::error::{interrupted, into_datafusion};
+use crate::operator::check;
 
 /// Makes joins ask whether to go on; as the last rule.
 #[derive(Debug)]
@@ -98,10 +98,6 @@ impl PhysicalOptimizerRule for Interruptible {
     fn schema_check(&self) -> bool {
         true
     }
-}
-
-fn check(context: &QueryContext) -> Result<()> {
-    context.check().map_err(|interrupt| into_datafusion(interrupted(interrupt)))
 }
 
 /// A condition that fails when the query was interrupted.

@@ -50,8 +50,7 @@ impl OperatorOptions {
 
     /// Ends a query that was interrupted.
     pub(crate) fn check(&self) -> Result<()> {
-        let outcome = self.context.check();
-        outcome.map_err(|interrupt| error::into_datafusion(error::interrupted(interrupt)))
+        check(&self.context)
     }
 
     /// Reports that `done` of `total` steps of an operator are behind it.
@@ -60,6 +59,12 @@ impl OperatorOptions {
             progress.report(operator, done, total);
         }
     }
+}
+
+/// Ends a query that was interrupted.
+pub(crate) fn check(context: &QueryContext) -> Result<()> {
+    let outcome = context.check();
+    outcome.map_err(|interrupt| error::into_datafusion(error::interrupted(interrupt)))
 }
 
 /// The properties of an operator that gives one partition at the end.

@@ -10,7 +10,7 @@ use lockstep_row::{IndexSpec, Projection, Retention, TableSchema};
 
 use crate::{
     hold::{Held, Widened},
-    state::{Origin, State},
+    state::{self, Origin, State},
 };
 
 /// All indexes of a table, by position.
@@ -30,7 +30,7 @@ pub(crate) struct DraftedIndex {
 impl Draft {
     /// What there is.
     pub(crate) fn of(state: &State) -> Self {
-        let drafted = |(spec, index): (&IndexSpec, &crate::state::Index)| DraftedIndex {
+        let drafted = |(spec, index): (&IndexSpec, &state::Index)| DraftedIndex {
             spec: spec.clone(),
             origin: index.origin,
             projection: Arc::clone(&index.projection),
@@ -141,11 +141,9 @@ impl Draft {
         (0..other.indexes.len()).any(|index| self.widened(other, index).is_some())
     }
 
-    /// Whether no row can expire: no index is declared, or a declared one keeps every row.
+    /// Whether no row can expire.
     pub(crate) fn keeps_everything(&self) -> bool {
-        let mut declared = self.indexes.iter().filter(|index| index.spec.declared).peekable();
-        declared.peek().is_none()
-            || declared.any(|index| index.spec.retention == Retention::Forever)
+        state::keeps_everything(self.indexes.iter().map(|index| &index.spec))
     }
 
     /// Leaves the included columns of what stays as they are.

@@ -78,6 +78,13 @@ pub(crate) struct State {
     pub(crate) newest: Arc<Newest>,
 }
 
+/// Whether no row of a table with these indexes can expire: none is declared, or a declared one keeps
+/// every row.
+pub(crate) fn keeps_everything<'s>(indexes: impl Iterator<Item = &'s IndexSpec>) -> bool {
+    let mut declared = indexes.filter(|spec| spec.declared).peekable();
+    declared.peek().is_none() || declared.any(|spec| spec.retention == Retention::Forever)
+}
+
 impl State {
     pub(crate) fn new(schema: Arc<TableSchema>, indexes: Vec<Index>, log: Arc<RowLog>) -> Self {
         assert_eq!(schema.indexes.len(), indexes.len(), "each index has its series");
@@ -85,9 +92,7 @@ impl State {
         let is_declared = |index: &usize| schema.indexes[*index].declared;
         let mut declared: Vec<usize> = (0..schema.indexes.len()).filter(is_declared).collect();
         declared.sort_by_key(|index| !matches!(retention(*index), Retention::Absolute { .. }));
-        let mut retentions = declared.iter().map(|index| retention(*index));
-        let keeps_everything =
-            declared.is_empty() || retentions.any(|retention| retention == Retention::Forever);
+        let keeps_everything = keeps_everything(schema.indexes.iter());
         let live = |index| {
             if keeps_everything {
                 Some(Retention::Forever)

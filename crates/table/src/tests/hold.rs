@@ -212,6 +212,18 @@ fn a_dropped_index_stays_for_who_holds_it() {
 }
 
 #[test]
+fn what_a_hold_keeps_stays_when_its_index_is_dropped() {
+    let by = |name, retention| index(name, &[], None, retention);
+    let declared = vec![by("all", Retention::Forever), by("one", Retention::Latest { latest: 1 })];
+    let (table, _clock) = arc(declared);
+    table.append(rows(0..2)).unwrap();
+    let hold = checked(&table, &need(&[], None, Some(Retention::Forever), &[]));
+    table.drop_declared_index("all").unwrap();
+    assert_eq!(table.snapshot().scan().count(), 2);
+    drop(hold);
+}
+
+#[test]
 fn a_hold_for_which_there_is_no_room_changes_nothing() {
     let by_key = index("i", &[K], Some(T), Retention::Forever);
     let (table, budget, _clock) = budgeted(vec![by_key], 0);

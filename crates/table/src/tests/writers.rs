@@ -153,8 +153,9 @@ fn a_shared_table_removes_expired_rows_by_itself() {
         table.append(rows(first..first + 1_000)).unwrap();
         most = most.max(table.row_count());
     }
-    // Rows went while others came; other tests may hold the collector up for a while.
-    assert!(most < 2_000_000, "{most}");
+    // What is kept, what is appended until rows are looked for, and how far writers may run ahead;
+    // other tests hold the collector up for a while.
+    assert!(most < 1_200_000, "{most}");
     assert_eq!(table.snapshot().scan().count(), 10);
 }
 
@@ -190,6 +191,8 @@ fn a_load_is_visible_at_its_end_or_not_at_all() {
     assert_eq!(snapshot.scan().count(), 1_000);
     assert_eq!(snapshot.scan().next().unwrap().arrival, first);
     assert_eq!(snapshot.rows(0, &key(&[Datum::Int(1)])).count(), 1_000);
+    // What other tests replace waits for it.
+    drop(snapshot);
     reclaim();
     assert_eq!(used(), table.memory_bytes());
 }
