@@ -94,10 +94,10 @@ impl Progress {
                     ahead.unwrap_or(usize::MAX).saturating_add(skipped)
                 };
                 let start = index(to.saturating_sub(1));
-                let end = from.map_or(rows, index);
-                self.is_done = end <= rows;
+                let end = from.map(index);
+                self.is_done = end.is_some_and(|end| end <= rows);
                 self.position += u64::try_from(rows - skipped).expect("a count of rows");
-                (start.min(rows), end.min(rows))
+                (start.min(rows), end.map_or(rows, |end| end.min(rows)))
             }
             WindowFrame::Range { .. } => {
                 let start = match self.upper.checked_add(1) {

@@ -4,9 +4,9 @@
 //! the engine's checkpoints let it every [`POLL_INTERVAL_MS`]; what a handler raises interrupts the
 //! call and is raised by it. A write lets it once more before its change becomes visible. When that
 //! has happened it gives its result instead, since who would try again would do it twice; the Ctrl-C
-//! is then raised by the next append to the same table, if one follows at once. (ADR 0022)
+//! is then raised by the next write, if one follows at once, before it changes anything. (ADR 0022)
 
-use std::{cell::RefCell, ffi::CString, mem, sync::Arc};
+use std::{cell::RefCell, ffi::CString, sync::Arc};
 
 use lockstep_diagnostic::Result;
 use lockstep_engine::QueryContext;
@@ -18,7 +18,7 @@ use crate::error::raise;
 /// How often a call lets Python run the handlers of signals; what is over sooner never does.
 const POLL_INTERVAL_MS: u32 = 50;
 
-/// How long a Ctrl-C that came too late for one append waits for another.
+/// How long a Ctrl-C that came too late for one write waits for another.
 const LATE_NS: u64 = 1_000_000_000;
 
 const LATE: &str = "the interrupt came when the write was done: the call returned its result";
@@ -34,13 +34,13 @@ struct Signals {
     is_main: Option<bool>,
     /// What a handler raised while a call worked.
     raised: Option<PyErr>,
-    /// When a Ctrl-C came too late for an append, and to which table.
-    late: Option<(u64, String)>,
+    /// When a Ctrl-C came too late for a write.
+    late_ns: Option<u64>,
 }
 
 impl Default for Signals {
     fn default() -> Self {
-        Self { clock: SystemClock::new(), is_main: None, raised: None, late: None }
+        Self { clock: SystemClock::new(), is_main: None, raised: None, late_ns: None }
     }
 }
 
@@ -68,27 +68,20 @@ pub(crate) fn detached<T: Send>(
     }
 }
 
-/// The same for an append, which a Ctrl-C that came too late for the one before it ends.
-pub(crate) fn appending<T: Send>(
+/// The same for what may write: a Ctrl-C that came too late for the write before it ends it.
+pub(crate) fn writing<T: Send>(
     py: Python<'_>,
-    table: &str,
+    text: Option<&str>,
     work: impl FnOnce() -> Result<T> + Send,
 ) -> PyResult<T> {
     let late = THREAD.with_borrow_mut(|signals| {
-        let now_ns = signals.clock.monotonic_ns();
-        mem::take(&mut signals.late)
-            .filter(|(late_ns, of)| now_ns - late_ns < LATE_NS && of == table)
+        let late_ns = signals.late_ns.take()?;
+        (signals.clock.monotonic_ns() - late_ns < LATE_NS).then_some(())
     });
-    if late.is_some() {
-        return Err(PyKeyboardInterrupt::new_err(()));
+    match late {
+        Some(()) => Err(PyKeyboardInterrupt::new_err(())),
+        None => detached(py, text, work),
     }
-    let outcome = detached(py, None, work);
-    THREAD.with_borrow_mut(|signals| {
-        if let Some((_, of)) = &mut signals.late {
-            table.clone_into(of);
-        }
-    });
-    outcome
 }
 
 /// The same for work of microseconds: no signal reaches it.
@@ -133,7 +126,7 @@ fn put_off(py: Python<'_>, error: PyErr) -> PyResult<()> {
         return Err(error);
     }
     THREAD.with_borrow_mut(|signals| {
-        signals.late = Some((signals.clock.monotonic_ns(), String::new()));
+        signals.late_ns = Some(signals.clock.monotonic_ns());
     });
     let class = WARNING.import(py, "lockstep._error", "LockstepWarning")?;
     let text = CString::new(LATE).expect("it has no zero byte");

@@ -13,7 +13,7 @@ use pyo3::{
 use pyo3_arrow::PyTable;
 
 use crate::{
-    call::{appending, detached},
+    call::{detached, writing},
     error::raise,
     from_python::{Target, type_of, value_of},
     output::Output,
@@ -46,7 +46,7 @@ impl Session {
         parameters: Vec<Bound<'_, PyAny>>,
     ) -> PyResult<Output> {
         let values = parameters_of(py, parameters, self.session.conversion())?;
-        let output = detached(py, Some(sql), || self.session.execute_with(sql, &values))?;
+        let output = writing(py, Some(sql), || self.session.execute_with(sql, &values))?;
         Ok(Output::new(output, sql))
     }
 
@@ -65,7 +65,7 @@ impl Session {
     fn append(&self, py: Python<'_>, table: &str, data: PyTable, create: bool) -> PyResult<Output> {
         let (batches, schema) = data.into_inner();
         let schema = create.then_some(&schema);
-        let appended = appending(py, table, || self.append_batches(table, &batches, schema))?;
+        let appended = writing(py, None, || self.append_batches(table, &batches, schema))?;
         Ok(Output::new(appended, ""))
     }
 
@@ -96,7 +96,7 @@ impl Session {
         let batch = batch.map_err(|error| raise(py, &error, None))?;
         let schema = create.then(|| schema_of(&columns));
         let append = || self.append_batches(table, &[batch], schema.as_ref());
-        Ok(Output::new(appending(py, table, append)?, ""))
+        Ok(Output::new(writing(py, None, append)?, ""))
     }
 
     fn prepare(&self, py: Python<'_>, target: &str) -> PyResult<Prepared> {

@@ -31,7 +31,7 @@ use super::{
     record::Included,
     row_ref::RowRef,
     spine::{Spine, spine_capacity},
-    sync::{AtomicPtr, CHUNK_ROWS_MAX, LATE_ROWS_MAX, Ordering},
+    sync::{AtomicPtr, CHUNK_ROWS_MAX, LATE_ROWS_MAX, Ordering, chunk_rows},
 };
 
 /// One entity key and its rows, of which there is always one; pointed to only.
@@ -335,9 +335,9 @@ impl<'a> EntryRef<'a> {
             merge(chunk, late, &mut items);
             let arrival_max = arrival_max(chunk.filled().arrival_max(), late);
             let (most, newest_room) = if is_newest {
-                (CHUNK_ROWS_MAX, chunk.filled().capacity())
+                (chunk_rows(), chunk.filled().capacity())
             } else {
-                (LATE_ROWS_MAX, 0)
+                (LATE_ROWS_MAX.min(chunk_rows()), 0)
             };
             let room = (newest_room, arrival_max);
             make_chunks(&mut items, (most, room), with.0, |chunk| made.push((part, chunk)));
@@ -355,9 +355,10 @@ impl<'a> EntryRef<'a> {
         items.push(first);
         run[older..].iter().for_each(|item| items.push(*item));
         let arrival_max = arrival_max(first.row.arrival(), run);
-        let room = if items.len() > CHUNK_ROWS_MAX { CHUNK_ROWS_MAX } else { first_room() };
+        let most = chunk_rows();
+        let room = if items.len() > most { most } else { first_room() };
         let mut chunks = Vec::with_capacity(1);
-        make_chunks(&mut items, (CHUNK_ROWS_MAX, (room, arrival_max)), included, |chunk| {
+        make_chunks(&mut items, (most, (room, arrival_max)), included, |chunk| {
             chunks.push(chunk);
         });
         let head = match chunks.as_slice() {
@@ -376,13 +377,13 @@ impl<'a> EntryRef<'a> {
         with: With<'_>,
     ) -> i64 {
         let filled = newest.filled();
-        if filled.len() == CHUNK_ROWS_MAX {
+        if filled.len() >= chunk_rows() {
             return self.push_chunk(place, item, with);
         }
         let mut items = Items::default();
         items.push_slots(&filled.slots(), 0..filled.len());
         items.push(item);
-        let room = grown_room(filled.capacity(), items.len());
+        let room = grown_room(filled.capacity(), items.len()).min(chunk_rows().max(items.len()));
         let arrival_max = filled.arrival_max().max(item.row.arrival());
         let chunk = Chunk::make(&items, (room, arrival_max), with.0);
         self.replace_chunk(place, chunk, with.1)
@@ -396,7 +397,8 @@ impl<'a> EntryRef<'a> {
         };
         let mut items = Items::default();
         items.push(item);
-        let chunk = Chunk::make(&items, (opened_room(chunks), item.row.arrival()), included);
+        let room = opened_room(chunks).min(chunk_rows());
+        let chunk = Chunk::make(&items, (room, item.row.arrival()), included);
         // SAFETY: it was made just now.
         let grown = signed(unsafe { Chunk::from_raw(chunk) }.memory_bytes());
         match place {
@@ -755,7 +757,7 @@ fn make_chunks(
     included: Option<&Included>,
     mut made: impl FnMut(*mut Header),
 ) {
-    let mut left = if items.len() <= most { 1 } else { items.len().div_ceil(SPLIT_ROWS) };
+    let mut left = if items.len() <= most { 1 } else { items.len().div_ceil(SPLIT_ROWS.min(most)) };
     while left > 1 {
         let after = items.split_off(items.len() / left);
         made(Chunk::make(items, (items.len(), arrival_max), included));

@@ -100,6 +100,7 @@ pub use row_ref::{ARRIVAL_MAX, RowBatch, RowRef};
 pub use run::{Records, Run};
 pub use series::{KeyPlace, Series};
 pub use swap::Swap;
+pub use sync::set_chunk_rows;
 
 #[cfg(test)]
 mod tests;

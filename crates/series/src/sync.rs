@@ -14,6 +14,24 @@ pub(crate) const CHUNK_ROWS_MAX: usize = 128;
 /// most are copied for the next one.
 pub(crate) const LATE_ROWS_MAX: usize = 64;
 
+/// With how many rows a chunk is full: [`CHUNK_ROWS_MAX`], but for tests.
+static CHUNK_ROWS: AtomicUsize = AtomicUsize::new(CHUNK_ROWS_MAX);
+
+/// With how many rows a chunk is full. Asked when a chunk has no room left.
+#[inline]
+pub(crate) fn chunk_rows() -> usize {
+    // Relaxed: chunks of any size stand beside each other.
+    CHUNK_ROWS.load(Ordering::Relaxed)
+}
+
+/// Sets with how many rows (1 to 128) the chunks of this process are full from now on, so that tests
+/// with few rows meet keys of many chunks.
+#[doc(hidden)]
+pub fn set_chunk_rows(rows: usize) {
+    // Relaxed: as above.
+    CHUNK_ROWS.store(rows.clamp(1, CHUNK_ROWS_MAX), Ordering::Relaxed);
+}
+
 /// Stores with Release, and then passes a sequentially consistent fence.
 #[inline]
 pub(crate) fn store_and_fence(place: &AtomicU64, value: u64) {

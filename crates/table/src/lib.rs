@@ -34,6 +34,8 @@ pub use estimate::{Shape, estimate};
 pub use hold::{IndexHold, IndexNeed, Provision, Widened};
 pub use include::{INCLUDED_BYTES_MAX, Inclusion};
 pub use load::Load;
+#[doc(hidden)]
+pub use lockstep_series::set_chunk_rows;
 pub use lockstep_series::{Records, reclaim};
 pub use snapshot::{KeyRows, Rows, Run, Snapshot, StoredRow};
 pub use table::{Table, TableMemory};

@@ -47,6 +47,8 @@ pub struct Configuration {
     /// What is run before the file.
     prelude: &'static str,
     way: Way,
+    /// With how many rows the chunks of a key are full.
+    chunk_rows: usize,
 }
 
 /// How the statements of a file are run.
@@ -64,16 +66,16 @@ enum Way {
 
 /// Every configuration; the first is what a file is completed under.
 pub const CONFIGURATIONS: &[Configuration] = &[
-    Configuration { name: "default", prelude: "", way: Way::Script },
-    Configuration { name: "prepared", prelude: "", way: Way::Prepared },
-    Configuration { name: "offline", prelude: "", way: Way::Offline },
-    Configuration { name: "again", prelude: "", way: Way::Again },
-    Configuration {
-        name: "memory limit",
-        prelude: "SET GLOBAL max_memory = '64MB'",
-        way: Way::Script,
-    },
+    DEFAULT,
+    Configuration { name: "prepared", way: Way::Prepared, ..DEFAULT },
+    Configuration { name: "offline", way: Way::Offline, ..DEFAULT },
+    Configuration { name: "again", way: Way::Again, ..DEFAULT },
+    Configuration { name: "memory limit", prelude: "SET GLOBAL max_memory = '64MB'", ..DEFAULT },
+    Configuration { name: "small chunks", chunk_rows: 2, ..DEFAULT },
 ];
+
+const DEFAULT: Configuration =
+    Configuration { name: "default", prelude: "", way: Way::Script, chunk_rows: 128 };
 
 /// Begins the comment that takes a file out of a configuration.
 const NOT_UNDER: &str = "# not under ";
@@ -250,6 +252,7 @@ static FOLDERS: AtomicUsize = AtomicUsize::new(0);
 
 impl Player {
     fn open(configuration: &Configuration) -> Result<Self, String> {
+        lockstep_engine::set_chunk_rows(configuration.chunk_rows);
         let database = Database::in_memory();
         let session = database.session();
         session.execute(configuration.prelude).map_err(|error| error.render(None))?;

@@ -9,7 +9,7 @@ use lockstep_plan::{AggregateCall, Frame, Window, WindowGroup};
 use lockstep_row::{Arena, DataType, Datum, Value};
 use proptest::prelude::*;
 
-use super::window::{any_window, begin_alike, currents, rows};
+use super::window::{any_window, begin_alike, chunk_rows, currents, rows};
 use crate::{
     Options, Program,
     testing::{TestRow, World, column, windows},
@@ -152,7 +152,9 @@ proptest! {
         which in prop::sample::select(vec![Which::All, Which::Folded, Which::Unordered]),
         shapes in proptest::collection::vec((any_window(true), any::<bool>()), 1..4),
         are_alike in any::<bool>(),
+        chunk_rows in chunk_rows(),
     ) {
+        lockstep_table::set_chunk_rows(chunk_rows);
         let alike = |(window, _): &(Window, bool)| (begin_alike(window, &shapes[0].0), shapes[0].1);
         let shapes = if are_alike { shapes.iter().map(alike).collect() } else { shapes };
         let world = World::new(&[tables.0, tables.1]);

@@ -89,6 +89,11 @@ pub(super) fn rows(count_max: usize) -> impl Strategy<Value = Vec<(Option<i64>, 
     proptest::collection::vec((key, time), 0..count_max)
 }
 
+/// With how many rows a chunk is full, so that a key has one chunk or many.
+pub(super) fn chunk_rows() -> impl Strategy<Value = usize> {
+    prop::sample::select(vec![2, 5, 16, 128])
+}
+
 /// The rows of a table, each in its place, and as requests after everything stored.
 pub(super) fn currents(world: &World) -> Vec<TestRow> {
     let stored = world.rows[0].iter().copied();
@@ -127,7 +132,9 @@ proptest! {
             (any_window(true), any_window(false), any::<bool>(), 0_usize..4), 1..4),
         are_alike in any::<bool>(),
         hides in (any::<bool>(), any::<bool>()),
+        chunk_rows in chunk_rows(),
     ) {
+        lockstep_table::set_chunk_rows(chunk_rows);
         let world = World::new(&[tables.0, tables.1, tables.2]);
         let shapes: Vec<(Window, Vec<usize>)> = shapes
             .into_iter()

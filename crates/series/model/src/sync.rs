@@ -11,6 +11,11 @@ pub(crate) const CHUNK_ROWS_MAX: usize = 4;
 /// The most rows of an older chunk into which late ones came.
 pub(crate) const LATE_ROWS_MAX: usize = 3;
 
+/// With how many rows a chunk is full.
+pub(crate) fn chunk_rows() -> usize {
+    CHUNK_ROWS_MAX
+}
+
 /// Stores with Release, and then passes a sequentially consistent fence.
 pub(crate) fn store_and_fence(place: &AtomicU64, value: u64) {
     // Release: pairs with the Acquire in `Epochs::oldest`.
