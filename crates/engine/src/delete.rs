@@ -15,7 +15,7 @@ use lockstep_sql::ast::{BinaryOperator, Expr, ExprKind, Ident};
 use lockstep_table::Table;
 
 use crate::{
-    create_table,
+    append, create_table,
     inspect::declared_schema,
     literal::{Place, coerce},
 };
@@ -47,7 +47,9 @@ pub(crate) fn delete(table: &Table, filter: Option<&Expr>, options: &BindOptions
         return Ok(0);
     }
     let arena = Arena::new();
-    Ok(table.delete(|row| conditions.iter().all(|condition| condition.holds(row, &arena))))
+    let is_deleted =
+        |row: RowView<'_>| conditions.iter().all(|condition| condition.holds(row, &arena));
+    table.delete(is_deleted).map_err(|error| append::refused(&error))
 }
 
 /// Splits a chain of ANDs.

@@ -21,8 +21,10 @@ use crate::{
 /// waits for it overlap.
 pub(crate) const GROUP_ROWS: usize = 16;
 /// How many rows are put into the indexes under one guard. The late ones among them go in together
-/// at the end, in order, so that what they replace is copied once; then it can be freed.
-const GUARD_ROWS: usize = 4096;
+/// at the end, in order, so that what they replace is copied once; then it can be freed. So of a
+/// large append with many late rows a chunk takes several at a time; 10 MiB are held for three
+/// indexes meanwhile.
+const GUARD_ROWS: usize = 1 << 16;
 /// After how many late rows what they replaced is freed, so that the allocator has it at hand for
 /// the next ones.
 const FREED_ROWS: usize = 32;

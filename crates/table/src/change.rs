@@ -6,7 +6,11 @@
 
 use std::sync::Arc;
 
-use lockstep_host::sync::MutexGuard;
+use lockstep_host::{
+    QueryContext,
+    query::{self, Commit},
+    sync::MutexGuard,
+};
 use lockstep_row::{IndexSpec, Retention, RowView};
 use lockstep_series::RowRef;
 
@@ -36,13 +40,14 @@ impl Changing<'_> {
     pub(crate) fn check_event_times(&self, spec: &IndexSpec) -> Result<(), TableError> {
         let state = self.state();
         let (mut checked, mut row_number) = (Ok(()), 0);
-        Walk::new(self.table, &state.log).rows_until(self.table.sequence.visible(), &mut |found| {
+        let visible = self.table.sequence.visible();
+        Walk::new(self.table, &state.log).rows_until(visible, &mut |found| {
             row_number += 1;
             if checked.is_ok() {
                 let row = self.table.view(found.row);
                 checked = state::check_event_time(&state.schema, spec, row, row_number);
             }
-        });
+        })?;
         checked
     }
 }
@@ -51,7 +56,8 @@ impl Table {
     /// Runs a change. Others wait.
     pub(crate) fn change<T>(&self, body: impl FnOnce(&Changing<'_>) -> T) -> T {
         let result = body(&Changing { table: self, _lock: self.lock_changes() });
-        self.settle_holds();
+        // What the table does for itself is not the call's to interrupt.
+        QueryContext::new().run(|| self.settle_holds());
         result
     }
 
@@ -62,8 +68,19 @@ impl Table {
     }
 
     /// Makes the state that a draft describes and puts it in place. Fails when there is no room
-    /// for an index that is to be built, or the table was dropped; then nothing has changed.
+    /// for an index that is to be built, the table was dropped, or the call was interrupted; then
+    /// nothing has changed.
     pub(crate) fn realize(&self, changing: &Changing<'_>, draft: &Draft) -> Result<(), TableError> {
+        self.realize_with(changing, draft, || Ok(None))
+    }
+
+    /// The same for a statement; `commit` is called before anything changes.
+    fn realize_with(
+        &self,
+        changing: &Changing<'_>,
+        draft: &Draft,
+        commit: impl FnOnce() -> Result<Option<Commit>, TableError>,
+    ) -> Result<(), TableError> {
         self.check_open()?;
         let state = changing.state();
         let before = Draft::of(&state);
@@ -81,16 +98,17 @@ impl Table {
         if !state.keeps_everything && is_widened {
             // Rows that have expired stay so, although another rule might keep them.
             let mut key = Vec::new();
-            self.remake(changing, draft, &mut |row| self.snapshot().is_live(row, &mut key));
-            return Ok(());
+            let is_kept = &mut |row: RowRef<'_>| self.snapshot().is_live(row, &mut key);
+            return self.remake(changing, (draft, is_kept), commit);
         }
         let mut builds = Vec::new();
         for (at, drafted) in draft.indexes.iter().enumerate() {
             if !is_same(at, drafted) {
                 let room = self.reserve_build(state.indexes.get(at), drafted)?;
-                builds.push((at, room, Build::start(changing, &state, drafted)));
+                builds.push((at, room, Build::start(changing, &state, drafted)?));
             }
         }
+        let _commit = commit()?;
         let alone = self.alone();
         let mut indexes: Vec<Index> = Vec::with_capacity(draft.indexes.len());
         for (at, drafted) in draft.indexes.iter().enumerate() {
@@ -114,14 +132,21 @@ impl Table {
     }
 
     /// Puts a state in place that a draft describes, of the rows for which `is_kept` holds, which
-    /// is asked once for each.
-    fn remake(&self, changing: &Changing<'_>, draft: &Draft, is_kept: IsKept<'_>) {
+    /// is asked once for each. `commit` is called before anything changes.
+    fn remake(
+        &self,
+        changing: &Changing<'_>,
+        (draft, is_kept): (&Draft, IsKept<'_>),
+        commit: impl FnOnce() -> Result<Option<Commit>, TableError>,
+    ) -> Result<(), TableError> {
         let state = changing.state();
-        let remake = Remake::start(changing, &state, draft, is_kept);
+        let remake = Remake::start(changing, &state, draft, is_kept)?;
+        let _commit = commit()?;
         let alone = self.alone();
         let (indexes, log) = remake.finish(is_kept, &alone);
         let schema = Arc::new(draft.schema(&state.schema));
         self.replace_state(&alone, State::new(schema, indexes, Arc::new(log)));
+        Ok(())
     }
 
     /// Takes room for what an index that is to be built will take more than the one in its place.
@@ -175,7 +200,7 @@ impl Table {
             let origin = Origin::Declared(spec.retention);
             let position = draft.add(spec.clone(), origin);
             self.apply_held_rules(&mut draft);
-            self.realize(changing, &draft)?;
+            self.realize_with(changing, &draft, commit)?;
             Ok(position)
         })
     }
@@ -215,7 +240,7 @@ impl Table {
             };
             dropped.origin = Origin::Automatic;
             self.apply_held_rules(&mut draft);
-            self.realize(changing, &draft)?;
+            self.realize_with(changing, &draft, commit)?;
             self.note_release();
             Ok(())
         })
@@ -224,8 +249,8 @@ impl Table {
     /// Removes the rows for which `is_deleted` holds, from every index at once, and returns how
     /// many. Snapshots taken before go on seeing them. Reads every row, and where some are deleted
     /// makes every index anew from the rows that stay, so the time is linear in the rows of the
-    /// table; readers and writers go on.
-    pub fn delete(&self, is_deleted: impl Fn(RowView<'_>) -> bool) -> u64 {
+    /// table; readers and writers go on. Fails when the call was interrupted; then nothing was removed.
+    pub fn delete(&self, is_deleted: impl Fn(RowView<'_>) -> bool) -> Result<u64, TableError> {
         self.change(|changing| {
             let state = changing.state();
             let mut key = Vec::new();
@@ -234,20 +259,21 @@ impl Table {
             let mut found_any = false;
             Walk::new(self, &state.log).catch_up(&mut |found| {
                 found_any |= !found_any && is_deleted(self.view(found.row)) && is_live(found.row);
-            });
+            })?;
             if !found_any {
-                return 0;
+                return Ok(0);
             }
             let mut deleted = 0;
-            self.remake(changing, &Draft::of(&state), &mut |row| {
+            let is_kept = &mut |row: RowRef<'_>| {
                 if !is_live(row) {
                     return false;
                 }
                 let is_deleted = is_deleted(self.view(row));
                 deleted += u64::from(is_deleted);
                 !is_deleted
-            });
-            deleted
+            };
+            self.remake(changing, (&Draft::of(&state), is_kept), commit)?;
+            Ok(deleted)
         })
     }
 
@@ -261,4 +287,9 @@ impl Table {
             self.sequence.repair();
         });
     }
+}
+
+/// Lets no interrupt end the call from now on.
+fn commit() -> Result<Option<Commit>, TableError> {
+    query::commit().map(Some).map_err(TableError::Interrupted)
 }

@@ -48,8 +48,8 @@ pub enum TableError {
          can still be read"
     )]
     Damaged,
-    /// The call was interrupted before a row was visible.
-    #[error("the append was interrupted")]
+    /// The call was interrupted before anything changed.
+    #[error("the call was interrupted")]
     Interrupted(Interrupt),
     /// A negative value in the event-time column of a declared index.
     #[error(

@@ -16,6 +16,7 @@
 
 use std::sync::{Arc, Weak};
 
+use lockstep_host::QueryContext;
 use lockstep_row::{IncludedColumn, Projection, Retention, RowCodec};
 use lockstep_series::Account;
 
@@ -118,7 +119,7 @@ impl Table {
     /// Holds what somebody needs, and makes what of it the table lacks: builds the index, makes it
     /// include columns, has rows kept for longer. `owner` is who is listed by [`Self::holders`].
     /// Rows that have expired everywhere stay so. Fails when the memory budget has no room for the
-    /// index, or the table was dropped; then nothing has changed. Panics when a column is out of
+    /// index, the table was dropped, or the call was interrupted; then nothing has changed. Panics when a column is out of
     /// range or of a type that cannot be a key or an event time: the plan has checked that.
     ///
     /// Readers and writers go on while it builds.
@@ -191,6 +192,9 @@ impl Table {
         draft.apply_rules(&holds);
         if draft.indexes[index].spec.declared && !before.is_declared(index) {
             let checked = changing.check_event_times(&draft.indexes[index].spec);
+            if let Err(TableError::Interrupted(interrupt)) = checked {
+                return Err(TableError::Interrupted(interrupt));
+            }
             if let Err(refused) = checked {
                 grant.refused = Some(refused);
                 grant.held.retention = None;
@@ -359,6 +363,6 @@ impl Drop for IndexHold {
             holds.held.retain(|held| held.id != self.id);
             holds.is_released = true;
         }
-        table.settle_holds();
+        QueryContext::new().run(|| table.settle_holds());
     }
 }

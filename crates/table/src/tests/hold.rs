@@ -100,7 +100,7 @@ fn the_places_of_other_indexes_stay() {
     let position = second.index();
     drop(first);
     table.append(rows(3..5)).unwrap();
-    assert_eq!(table.delete(|row| row.get(V).as_i64() == Some(3)), 1);
+    assert_eq!(table.delete(|row| row.get(V).as_i64() == Some(3)), Ok(1));
     let four = key(&[Datum::BigInt(4)]);
     assert_eq!(numbers(table.snapshot().rows(position, &four)), [4]);
     assert_eq!(table.memory().indexes[1], 0);

@@ -102,7 +102,7 @@ fn an_index_goes_on_including_columns_whatever_changes() {
     check(319, "another index");
     table.widen_index(0, Retention::Latest { latest: 100 }).unwrap();
     check(319, "widened");
-    assert_eq!(table.delete(|row| row.get(V) == Datum::BigInt(319)), 1);
+    assert_eq!(table.delete(|row| row.get(V) == Datum::BigInt(319)), Ok(1));
     check(318, "deleted");
     table.collect_expired();
     check(318, "collected");

@@ -5,10 +5,11 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
+use lockstep_host::{Interrupt, QueryContext};
 use lockstep_row::{Datum, Retention};
 
 use super::{K, T, V, budgeted, datums, hold::need, index, key, numbers, reclaim, rows, table};
-use crate::{Appended, Snapshot, Table, TableError};
+use crate::{Appended, IndexNeed, Snapshot, Table, TableError};
 
 /// Keys of the rows that writers add.
 const KEYS: i64 = 5;
@@ -96,11 +97,11 @@ fn a_delete_removes_what_it_is_to_and_nothing_else_while_rows_come() {
     let mut deleted = 0;
     let count = with_writers(&table, || {
         for _ in 0..20 {
-            deleted += table.delete(|row| is_odd_third(row.get(V).as_i64().unwrap()));
+            deleted += table.delete(|row| is_odd_third(row.get(V).as_i64().unwrap())).unwrap();
             check_indexes(&table.snapshot());
         }
     });
-    deleted += table.delete(|row| is_odd_third(row.get(V).as_i64().unwrap()));
+    deleted += table.delete(|row| is_odd_third(row.get(V).as_i64().unwrap())).unwrap();
     let expected = (0..count).filter(|v| is_odd_third(*v)).count();
     assert_eq!(deleted, u64::try_from(expected).unwrap());
     assert_eq!(check_indexes(&table.snapshot()), usize::try_from(count).unwrap() - expected);
@@ -111,7 +112,7 @@ fn a_delete_of_nothing_makes_nothing_anew() {
     let (table, _clock) = table(vec![index("i", &[K], Some(T), Retention::Forever)], 0);
     table.append(rows(0..10)).unwrap();
     let before = table.schema();
-    assert_eq!(table.delete(|_| false), 0);
+    assert_eq!(table.delete(|_| false), Ok(0));
     assert!(Arc::ptr_eq(&before, &table.schema()), "the state is the same");
 }
 
@@ -247,4 +248,29 @@ fn an_append_says_how_many_rows_had_expired() {
     assert_eq!(expired(Retention::AbsAndLat { ttl_ms: 50, latest: 1 }, &old_and_young), 2);
     assert_eq!(expired(Retention::Latest { latest: 1 }, &[(1, 1), (1, 2), (1, 3)]), 0);
     assert_eq!(expired(Retention::AbsOrLat { ttl_ms: 50, latest: 1 }, &old_and_young), 2);
+}
+
+/// A call that is to end removes nothing and builds nothing, and the table is as it was.
+#[test]
+fn a_change_that_is_interrupted_has_changed_nothing() {
+    let table = Arc::new(table(vec![], 0).0);
+    table.append((0..10_000).map(|v| [Datum::Int(1), Datum::Null, Datum::BigInt(v)])).unwrap();
+    let spec = index("declared", &[K], None, Retention::Forever);
+    let need = IndexNeed { keys: vec![K], ..IndexNeed::default() };
+    let context = QueryContext::new();
+    context.cancel();
+    context.run(|| {
+        let interrupted = TableError::Interrupted(Interrupt::Cancelled);
+        assert_eq!(table.delete(|_| true), Err(interrupted.clone()));
+        assert_eq!(table.add_declared_index(spec.clone()), Err(interrupted.clone()));
+        assert_eq!(table.hold(&need, "d").map(|hold| hold.index()), Err(interrupted));
+        assert!(!context.has_committed());
+    });
+    assert_eq!(table.row_count(), 10_000);
+    assert_eq!(table.schema().indexes.iter().filter(|index| index.declared).count(), 0);
+    // Nothing is in the way of the next call.
+    let context = QueryContext::new();
+    context.run(|| assert_eq!(table.add_declared_index(spec), Ok(0)));
+    assert!(context.has_committed());
+    assert_eq!(table.delete(|row| row.get(V).as_i64() < Some(100)), Ok(100));
 }
