@@ -146,21 +146,23 @@ impl<'a> Items<'a> {
         }
     }
 
-    /// Takes those from `at` on.
-    pub(crate) fn split_off(&mut self, at: usize) -> Self {
-        let (mut before, mut kept) = (0, 0);
-        while kept < self.pieces.len() && before + self.pieces[kept].len() <= at {
-            before += self.pieces[kept].len();
-            kept += 1;
+    /// Takes the last `count`. Linear in what it takes.
+    pub(crate) fn split_end(&mut self, count: usize) -> Self {
+        let (mut taken, mut kept) = (0, self.pieces.len());
+        while taken < count {
+            kept -= 1;
+            taken += self.pieces[kept].len();
         }
-        let mut after = Self { pieces: self.pieces.split_off(kept), len: self.len - at };
-        self.len = at;
-        if let (Some(Piece::Stored(slots, range)), 1..) = (after.pieces.first_mut(), at - before) {
-            let middle = range.start + (at - before);
+        let mut end = Self { pieces: self.pieces.split_off(kept), len: count };
+        self.len -= count;
+        if let (Some(Piece::Stored(slots, range)), stays @ 1..) =
+            (end.pieces.first_mut(), taken - count)
+        {
+            let middle = range.start + stays;
             self.pieces.push(Piece::Stored(*slots, range.start..middle));
             range.start = middle;
         }
-        after
+        end
     }
 }
 
@@ -588,13 +590,24 @@ impl<'a> Slots<'a> {
         SlotShape { is_wide: self.is_wide, record_size: self.record_size() }
     }
 
-    /// Whether the row at `at` stands at this position or before.
+    /// Whether the row at `at` stands where `item` is to stand, or before.
     #[inline]
-    pub(crate) fn is_at_or_before(&self, at: usize, position: Position) -> bool {
-        match self.event_time(at).cmp(&position.0) {
+    pub(crate) fn is_at_or_before_row(&self, at: usize, item: &KeyRow<'_>) -> bool {
+        self.is_at_or_before(at, item.event_time, || item.row.arrival())
+    }
+
+    /// Whether the row at `at` stands at this event time and arrival, or before.
+    #[inline]
+    pub(crate) fn is_at_or_before(
+        &self,
+        at: usize,
+        event_time: i64,
+        arrival: impl FnOnce() -> u64,
+    ) -> bool {
+        match self.event_time(at).cmp(&event_time) {
             cmp::Ordering::Less => true,
-            // Only now is the row touched.
-            cmp::Ordering::Equal => self.row(at).arrival() <= position.1,
+            // Only now are the rows touched.
+            cmp::Ordering::Equal => self.row(at).arrival() <= arrival(),
             cmp::Ordering::Greater => false,
         }
     }

@@ -26,7 +26,7 @@ use std::{
 use lockstep_host::memory::footprint;
 
 use super::{
-    chunk::{Chunk, Filled, Header, Items, KeyRow, Position, split_address},
+    chunk::{Chunk, Filled, Header, Items, KeyRow, split_address},
     guard::Retiring,
     record::Included,
     row_ref::RowRef,
@@ -307,7 +307,7 @@ impl<'a> EntryRef<'a> {
             }
         };
         let filled = newest.filled();
-        if !filled.is_at_or_before(filled.len() - 1, item.position()) {
+        if !filled.is_at_or_before_row(filled.len() - 1, &item) {
             return Inserted::Late;
         }
         if newest.append(item, with.0) {
@@ -693,17 +693,21 @@ fn signed(bytes: usize) -> i64 {
 /// For rows in order: the chunks to which they belong, from the oldest on. An entry of several.
 fn targets(parts: &Parts<'_>, run: &[KeyRow<'_>]) -> Vec<Target> {
     let count = parts.chunk_count();
-    let begins_at_or_before = |part: usize, position: Position| {
-        parts.expect_chunk(part).filled().is_at_or_before(0, position)
+    let begins_at_or_before = |part: usize, item: &KeyRow<'_>| {
+        parts.expect_chunk(part).filled().is_at_or_before_row(0, item)
     };
     let mut targets = Vec::with_capacity(1);
     let (mut start, mut from) = (0, 0);
     while start < run.len() {
-        let position = run[start].position();
-        let (mut low, mut high) = (from, count);
+        let item = &run[start];
+        // The first from any chunk; each further one is near the one before.
+        let (mut low, mut high) = (from, if start == 0 { count } else { count.min(from + 1) });
+        while start > 0 && high < count && begins_at_or_before(high, item) {
+            (low, high) = (high + 1, count.min(high + 2 * (high - from)));
+        }
         while low < high {
             let middle = usize::midpoint(low, high);
-            if begins_at_or_before(middle, position) {
+            if begins_at_or_before(middle, item) {
                 low = middle + 1;
             } else {
                 high = middle;
@@ -712,9 +716,7 @@ fn targets(parts: &Parts<'_>, run: &[KeyRow<'_>]) -> Vec<Target> {
         // The oldest chunk takes what is older than everything.
         let part = low.saturating_sub(1);
         let mut end = start + 1;
-        while end < run.len()
-            && (part + 1 == count || !begins_at_or_before(part + 1, run[end].position()))
-        {
+        while end < run.len() && (part + 1 == count || !begins_at_or_before(part + 1, &run[end])) {
             end += 1;
         }
         if run.len() > 1 {
@@ -732,11 +734,10 @@ fn merge<'m>(chunk: Chunk<'m>, late: &[KeyRow<'m>], items: &mut Items<'m>) {
     let slots = filled.slots();
     let mut from = 0;
     for item in late {
-        let position = item.position();
         let (mut low, mut high) = (from, filled.len());
         while low < high {
             let middle = usize::midpoint(low, high);
-            if slots.is_at_or_before(middle, position) {
+            if slots.is_at_or_before_row(middle, item) {
                 low = middle + 1;
             } else {
                 high = middle;
@@ -757,12 +758,13 @@ fn make_chunks(
     included: Option<&Included>,
     mut made: impl FnMut(*mut Header),
 ) {
-    let mut left = if items.len() <= most { 1 } else { items.len().div_ceil(SPLIT_ROWS.min(most)) };
-    while left > 1 {
-        let after = items.split_off(items.len() / left);
+    let count = if items.len() <= most { 1 } else { items.len().div_ceil(SPLIT_ROWS.min(most)) };
+    // From the end, so that what is left is not moved each time.
+    let mut newer: Vec<Items<'_>> =
+        (2..=count).rev().map(|left| items.split_end(items.len() / left)).collect();
+    while let Some(next) = newer.pop() {
         made(Chunk::make(items, (items.len(), arrival_max), included));
-        *items = after;
-        left -= 1;
+        *items = next;
     }
     let room = items.len().max(newest_room);
     made(Chunk::make(items, (room, arrival_max), included));

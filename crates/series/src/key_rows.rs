@@ -84,7 +84,7 @@ impl<'g> KeyRows<'g> {
     pub fn seek_before(&mut self, event_time: i64, arrival: u64) {
         match (arrival.checked_sub(1), event_time.checked_sub(1)) {
             (Some(last), _) => {
-                self.seek_to(|slots, at| slots.is_at_or_before(at, (event_time, last)));
+                self.seek_to(|slots, at| slots.is_at_or_before(at, event_time, || last));
             }
             (None, Some(earlier)) => self.seek(earlier),
             // Nothing is before the beginning.
@@ -94,7 +94,7 @@ impl<'g> KeyRows<'g> {
 
     /// Whether the row with this event time and arrival is among the rows ahead. Binary search.
     pub fn contains(mut self, event_time: i64, arrival: u64) -> bool {
-        self.seek_to(|slots, at| slots.is_at_or_before(at, (event_time, arrival)));
+        self.seek_to(|slots, at| slots.is_at_or_before(at, event_time, || arrival));
         self.next().is_some_and(|found| found.row.arrival() == arrival)
     }
 

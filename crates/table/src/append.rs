@@ -418,36 +418,35 @@ impl<'g> LateRows<'g> {
 
 /// Puts late rows into the series, those of a key together, and returns how many bytes more these
 /// take.
-fn publish_late(state: &State, mut late: LateRows<'_>, guard: &Guard) -> i64 {
-    let keys = &late.keys;
-    let place = |late: &Late<'_>| (late.index, late.hash);
-    late.rows.sort_unstable_by(|one, other| {
-        place(one).cmp(&place(other)).then_with(|| {
-            let key = |late: &Late<'_>| &keys[late.key.clone()];
-            // Rows arrive in the order in which their keys were written.
-            let position = |late: &Late<'_>| (late.row.event_time, late.key.start);
-            key(one).cmp(key(other)).then_with(|| position(one).cmp(&position(other)))
-        })
-    });
+fn publish_late(state: &State, late: LateRows<'_>, guard: &Guard) -> i64 {
+    let LateRows { mut rows, keys } = late;
+    let key = |late: &Late<'_>| &keys[late.key.clone()];
+    // Rows arrive in the order in which their keys were written.
+    let position = |late: &Late<'_>| (late.row.event_time, late.key.start);
+    rows.sort_unstable_by_key(|late| ((late.index, late.hash), position(late)));
     let mut grown = 0;
     let (mut run, mut replaced) = (Vec::new(), 0);
-    let is_same = |one: &Late<'_>, other: &Late<'_>| {
-        place(one) == place(other) && keys[one.key.clone()] == keys[other.key.clone()]
-    };
-    for rows in late.rows.chunk_by(is_same) {
-        if replaced >= FREED_ROWS {
-            replaced = 0;
-            // SAFETY: what is used further are rows of the log, which are not replaced while an append
-            // shares the gate.
-            unsafe { guard.free_retired() };
+    for alike in rows.chunk_by_mut(|one, other| (one.index, one.hash) == (other.index, other.hash))
+    {
+        if alike.iter().any(|late| key(late) != key(&alike[0])) {
+            // Two keys have one hash.
+            alike.sort_unstable_by_key(|late| (key(late), position(late)));
         }
-        replaced += rows.len();
-        run.clear();
-        run.extend(rows.iter().map(|late| late.row));
-        let Late { index, hash, key, .. } = &rows[0];
-        let place = KeyPlace { hash: *hash, key: &keys[key.clone()] };
-        // SAFETY: as in `publish_group`.
-        grown += unsafe { state.indexes[*index].series.insert_late(place, &run, guard) };
+        for rows in alike.chunk_by(|one, other| key(one) == key(other)) {
+            if replaced >= FREED_ROWS {
+                replaced = 0;
+                // SAFETY: what is used further are rows of the log, which are not replaced while an
+                // append shares the gate.
+                unsafe { guard.free_retired() };
+            }
+            replaced += rows.len();
+            run.clear();
+            run.extend(rows.iter().map(|late| late.row));
+            let Late { index, hash, .. } = rows[0];
+            let place = KeyPlace { hash, key: key(&rows[0]) };
+            // SAFETY: as in `insert_group`.
+            grown += unsafe { state.indexes[index].series.insert_late(place, &run, guard) };
+        }
     }
     grown
 }
