@@ -158,16 +158,47 @@ impl Exporter {
     fn start_csv(&self, file: File, append: bool, options: &ExportOptions) -> Result<Sink> {
         let mut file = BufWriter::new(file);
         let mut writer = csv::CsvWriter::new(options);
+        let failed = |error: io::Error| from_io(&error, "write", &self.path);
+        let old = if append { read_lines(&self.path).map_err(failed)? } else { Vec::new() };
+        if !old.is_empty() {
+            self.check_first_line(&csv::first_record(&old, options))?;
+        }
         let mut started = || {
-            let old_bytes = if append { copy_lines(&self.path, &mut file)? } else { 0 };
-            if options.header.unwrap_or(old_bytes == 0) {
+            file.write_all(&old)?;
+            if options.header.unwrap_or(old.is_empty()) {
                 let names = self.schema.fields().iter().map(|field| field.name().as_str());
                 writer.write_header(names, &mut file)?;
             }
             Ok(())
         };
-        started().map_err(|error: io::Error| from_io(&error, "write", &self.path))?;
+        started().map_err(failed)?;
         Ok(Sink::Csv(writer, file))
+    }
+
+    /// Refuses rows that would stand below columns of another number, or of the same names in
+    /// another order. Whether the first line has names at all nothing says.
+    fn check_first_line(&self, found: &[String]) -> Result<()> {
+        let names: Vec<&String> = self.schema.fields().iter().map(|field| field.name()).collect();
+        let sorted = |mut names: Vec<&String>| {
+            names.sort_unstable();
+            names
+        };
+        let found: Vec<&String> = found.iter().collect();
+        let is_permuted = found != names && sorted(found.clone()) == sorted(names.clone());
+        if found.len() == names.len() && !is_permuted {
+            return Ok(());
+        }
+        let message = format!("file `{}` has other columns", self.path.display());
+        let (found, written) = (found.len(), names.len());
+        let detail = if is_permuted {
+            "Its first line has the names of the query's columns in another order.".to_owned()
+        } else {
+            format!("Its first line has {found} fields, the query {written} columns.")
+        };
+        Diagnostic::new(code::DATATYPE_MISMATCH, message)
+            .with_detail(detail)
+            .with_hint("Appending needs the same columns in the same order; check the delimiter.")
+            .err()
     }
 
     fn start_parquet(&self, file: File, append: bool) -> Result<Sink> {
@@ -298,14 +329,13 @@ fn write_failed(path: &Path, error: &::parquet::errors::ParquetError) -> Box<Dia
     Box::new(diagnostic)
 }
 
-/// Copies a file and sees to it that the last line ends. Returns the number of bytes.
-fn copy_lines(from: &Path, to: &mut impl Write) -> io::Result<u64> {
-    let mut bytes = lockstep_host::disk::read(from)?;
+/// Reads a file and sees to it that the last line ends.
+fn read_lines(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = lockstep_host::disk::read(path)?;
     if !bytes.is_empty() && !bytes.ends_with(b"\n") {
         bytes.push(b'\n');
     }
-    to.write_all(&bytes)?;
-    Ok(u64::try_from(bytes.len()).unwrap_or(u64::MAX))
+    Ok(bytes)
 }
 
 #[cfg(test)]

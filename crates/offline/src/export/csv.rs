@@ -6,6 +6,7 @@ use std::{
 };
 
 use arrow::array::RecordBatch;
+use csv_core::{ReadFieldResult, Reader, ReaderBuilder, Terminator};
 use lockstep_function::{Compatibility, TimeZone, Zone, cast::Printer};
 use lockstep_row::{
     Arena, Datum,
@@ -168,4 +169,37 @@ fn push_quoted(text: &str, quote: char, line: &mut String) {
         line.push(character);
     }
     line.push(quote);
+}
+
+/// The fields of the first line of a file that was written with the same options.
+pub(super) fn first_record(bytes: &[u8], options: &ExportOptions) -> Vec<String> {
+    let mut builder = ReaderBuilder::new();
+    builder.delimiter(options.delimiter).terminator(Terminator::CRLF);
+    match options.quote {
+        Quote::WhereNeeded => {}
+        Quote::Texts(quote) => {
+            builder.quote(quote);
+        }
+        Quote::Never => {
+            builder.quoting(false);
+        }
+    }
+    let mut reader: Reader = builder.build();
+    let (mut fields, mut field, mut buffer, mut rest) = (Vec::new(), Vec::new(), [0; 1024], bytes);
+    loop {
+        let (outcome, read, written) = reader.read_field(rest, &mut buffer);
+        rest = &rest[read..];
+        field.extend_from_slice(&buffer[..written]);
+        match outcome {
+            ReadFieldResult::Field { record_end } => {
+                fields.push(String::from_utf8_lossy(&field).into_owned());
+                field.clear();
+                if record_end {
+                    return fields;
+                }
+            }
+            ReadFieldResult::End => return fields,
+            ReadFieldResult::InputEmpty | ReadFieldResult::OutputFull => {}
+        }
+    }
 }
