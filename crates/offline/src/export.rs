@@ -178,13 +178,13 @@ impl Exporter {
     /// Refuses rows that would stand below columns of another number, or of the same names in
     /// another order. Whether the first line has names at all nothing says.
     fn check_first_line(&self, found: &[String]) -> Result<()> {
-        let names: Vec<&String> = self.schema.fields().iter().map(|field| field.name()).collect();
-        let sorted = |mut names: Vec<&String>| {
-            names.sort_unstable();
-            names
-        };
-        let found: Vec<&String> = found.iter().collect();
-        let is_permuted = found != names && sorted(found.clone()) == sorted(names.clone());
+        let fields = self.schema.fields().iter();
+        let mut names: Vec<&str> = fields.map(|field| field.name().as_str()).collect();
+        let mut found: Vec<&str> = found.iter().map(String::as_str).collect();
+        let is_same = found == names;
+        names.sort_unstable();
+        found.sort_unstable();
+        let is_permuted = !is_same && found == names;
         if found.len() == names.len() && !is_permuted {
             return Ok(());
         }
