@@ -295,7 +295,7 @@ fn session(
     if let Some(bytes) = memory_bytes {
         runtime = runtime.with_memory_limit(bytes, 1.0);
     }
-    let mut rules: Vec<PhysicalRule> = vec![Arc::new(InOrder::Unions)];
+    let mut rules: Vec<PhysicalRule> = vec![Arc::new(InOrder::Sources)];
     // No scan takes a filter, and offering filters to a projection is quadratic in its columns.
     let is_useful = |rule: &PhysicalRule| !rule.name().starts_with("FilterPushdown");
     rules.extend(PhysicalOptimizer::new().rules.into_iter().filter(is_useful));
