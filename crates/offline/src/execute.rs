@@ -30,6 +30,7 @@ use datafusion::{
         runtime_env::RuntimeEnvBuilder,
     },
     logical_expr::LogicalPlan,
+    optimizer::{Optimizer, OptimizerRule},
     physical_optimizer::{PhysicalOptimizerRule, optimizer::PhysicalOptimizer},
     physical_plan::{ExecutionPlanProperties, displayable},
 };
@@ -219,6 +220,7 @@ pub fn explain(
 
 type Sent = DataFusionResult<Option<RecordBatch>>;
 
+type LogicalRule = Arc<dyn OptimizerRule + Send + Sync>;
 type PhysicalRule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
 
 /// A query ready to be planned.
@@ -301,8 +303,13 @@ fn session(
     rules.extend(PhysicalOptimizer::new().rules.into_iter().filter(is_useful));
     rules.push(Arc::new(InOrder::Mixtures));
     rules.push(Arc::new(Interruptible { context: context.clone() }));
+    // Of a UNION with one side that has rows it makes a projection whose columns have no qualifier,
+    // so that a condition pushed below it takes those of the same name in the table.
+    let logical = Optimizer::new().rules.into_iter();
+    let is_right = |rule: &LogicalRule| rule.name() != "propagate_empty_relation";
     Ok(SessionStateBuilder::new()
         .with_config(config)
+        .with_optimizer_rules(logical.filter(is_right).collect())
         .with_runtime_env(runtime.build_arc()?)
         .with_analyzer_rules(Vec::new())
         .with_physical_optimizer_rules(rules))
