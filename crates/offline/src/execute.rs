@@ -30,6 +30,7 @@ use datafusion::{
         runtime_env::RuntimeEnvBuilder,
     },
     logical_expr::LogicalPlan,
+    optimizer::{Optimizer, OptimizerRule},
     physical_optimizer::{PhysicalOptimizerRule, optimizer::PhysicalOptimizer},
     physical_plan::{ExecutionPlanProperties, displayable},
 };
@@ -219,6 +220,7 @@ pub fn explain(
 
 type Sent = DataFusionResult<Option<RecordBatch>>;
 
+type LogicalRule = Arc<dyn OptimizerRule + Send + Sync>;
 type PhysicalRule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
 
 /// A query ready to be planned.
@@ -295,14 +297,19 @@ fn session(
     if let Some(bytes) = memory_bytes {
         runtime = runtime.with_memory_limit(bytes, 1.0);
     }
-    let mut rules: Vec<PhysicalRule> = vec![Arc::new(InOrder::Unions)];
+    let mut rules: Vec<PhysicalRule> = vec![Arc::new(InOrder::Sources)];
     // No scan takes a filter, and offering filters to a projection is quadratic in its columns.
     let is_useful = |rule: &PhysicalRule| !rule.name().starts_with("FilterPushdown");
     rules.extend(PhysicalOptimizer::new().rules.into_iter().filter(is_useful));
     rules.push(Arc::new(InOrder::Mixtures));
     rules.push(Arc::new(Interruptible { context: context.clone() }));
+    // Of a UNION with one side that has rows it makes a projection whose columns have no qualifier,
+    // so that a condition pushed below it takes those of the same name in the table.
+    let logical = Optimizer::new().rules.into_iter();
+    let is_right = |rule: &LogicalRule| rule.name() != "propagate_empty_relation";
     Ok(SessionStateBuilder::new()
         .with_config(config)
+        .with_optimizer_rules(logical.filter(is_right).collect())
         .with_runtime_env(runtime.build_arc()?)
         .with_analyzer_rules(Vec::new())
         .with_physical_optimizer_rules(rules))

@@ -3,7 +3,9 @@
 //! The inputs of a UNION ALL are partitions to DataFusion, which mixes them as they come where an
 //! operator wants one, and aggregates each before it mixes them. The order of rows decides ties and
 //! the values of aggregates, so the first rule of the physical optimizer puts an [`InOrderExec`]
-//! above every union, and the last one puts it where something else mixes partitions.
+//! above every union, and the last one puts it where something else mixes partitions. The rows of a
+//! join are sorted ([`crate::lower`]), which DataFusion undoes where no operator above says that it
+//! wants the order; there an [`InOrderExec`] says it.
 
 use std::{fmt, sync::Arc};
 
@@ -15,7 +17,7 @@ use datafusion::{
     },
     error::Result,
     execution::TaskContext,
-    physical_expr::PhysicalExpr,
+    physical_expr::{OrderingRequirements, PhysicalExpr, expressions::Column},
     physical_optimizer::PhysicalOptimizerRule,
     physical_plan::{
         ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan,
@@ -23,19 +25,20 @@ use datafusion::{
         coalesce_partitions::CoalescePartitionsExec,
         limit::LimitStream,
         metrics::{BaselineMetrics, ExecutionPlanMetricsSet},
+        sorts::sort::SortExec,
         stream::RecordBatchStreamAdapter,
         union::UnionExec,
     },
 };
 use futures::{StreamExt, TryStreamExt, stream};
 
-use crate::operator::single_partition;
+use crate::{lower::LEFT_ROW, operator::single_partition};
 
 /// Puts [`InOrderExec`] in its places; as the first rule and as the last.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum InOrder {
-    /// Above every union.
-    Unions,
+    /// Above every union, and above the sort of every join.
+    Sources,
     /// Instead of every `CoalescePartitionsExec`.
     Mixtures,
 }
@@ -44,9 +47,12 @@ impl InOrder {
     /// The node that takes the place of this one.
     fn replace(self, plan: &Arc<dyn ExecutionPlan>) -> Option<InOrderExec> {
         match self {
-            Self::Unions => {
-                plan.downcast_ref::<UnionExec>()?;
-                Some(InOrderExec::new(Arc::clone(plan), None))
+            Self::Sources => {
+                let ordering = order_of_join(plan);
+                if ordering.is_none() {
+                    plan.downcast_ref::<UnionExec>()?;
+                }
+                Some(InOrderExec { ordering, ..InOrderExec::new(Arc::clone(plan), None) })
             }
             Self::Mixtures => {
                 let mixed = plan.downcast_ref::<CoalescePartitionsExec>()?;
@@ -73,7 +79,7 @@ impl PhysicalOptimizerRule for InOrder {
 
     fn name(&self) -> &'static str {
         match self {
-            Self::Unions => "InOrder (unions)",
+            Self::Sources => "InOrder (sources)",
             Self::Mixtures => "InOrder (mixtures)",
         }
     }
@@ -83,10 +89,19 @@ impl PhysicalOptimizerRule for InOrder {
     }
 }
 
+/// What the rows of a join are sorted by, when that is what the plan does.
+fn order_of_join(plan: &Arc<dyn ExecutionPlan>) -> Option<OrderingRequirements> {
+    let ordering = plan.downcast_ref::<SortExec>()?.expr();
+    let first = ordering.first().expr.downcast_ref::<Column>()?;
+    (first.name() == LEFT_ROW).then(|| OrderingRequirements::from(ordering.clone()))
+}
+
 /// Gives the partitions of its input one after the other.
 #[derive(Debug)]
 struct InOrderExec {
     input: Arc<dyn ExecutionPlan>,
+    /// The order that the rows of its input must have.
+    ordering: Option<OrderingRequirements>,
     fetch: Option<usize>,
     properties: Arc<PlanProperties>,
 }
@@ -94,7 +109,7 @@ struct InOrderExec {
 impl InOrderExec {
     fn new(input: Arc<dyn ExecutionPlan>, fetch: Option<usize>) -> Self {
         let properties = single_partition(&input.schema());
-        Self { input, fetch, properties }
+        Self { input, ordering: None, fetch, properties }
     }
 }
 
@@ -120,6 +135,10 @@ impl ExecutionPlan for InOrderExec {
         vec![&self.input]
     }
 
+    fn required_input_ordering(&self) -> Vec<Option<OrderingRequirements>> {
+        vec![self.ordering.clone()]
+    }
+
     fn apply_expressions(
         &self,
         _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
@@ -133,7 +152,10 @@ impl ExecutionPlan for InOrderExec {
         _: ReplaceChildrenOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         match (children.pop(), children.is_empty()) {
-            (Some(input), true) => Ok(Arc::new(Self::new(input, self.fetch))),
+            (Some(input), true) => {
+                let ordering = self.ordering.clone();
+                Ok(Arc::new(Self { ordering, ..Self::new(input, self.fetch) }))
+            }
             _ => internal_err!("partitions in order come from one input"),
         }
     }

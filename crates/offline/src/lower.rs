@@ -48,7 +48,8 @@ pub(crate) fn lower(plan: LogicalPlan) -> Result<LogicalPlan> {
     Ok(rewritten.data)
 }
 
-const LEFT_ROW: &str = "__left_row";
+/// The number of a row among the left rows of a join, which its rows are sorted by first.
+pub(crate) const LEFT_ROW: &str = "__left_row";
 const RIGHT_ROW: &str = "__right_row";
 
 /// A join whose rows come in the order of the left rows, and for one left row in that of the right

@@ -105,17 +105,22 @@ impl JoinStep {
             return Ok(Some(row.frame));
         }
         let mut rows = Rows::new(self.right.open(ctx, keys, bounds)?, request);
-        let mut seen = 0;
+        let (mut seen, mut of_null) = (0, None);
         while let Some(met) = rows.next(ctx)? {
-            if is_match(met.row.frame) {
-                return Ok(Some(met.row.frame));
+            let may_be_newest = met.row.order.is_some() || of_null.is_none();
+            if may_be_newest && is_match(met.row.frame) {
+                if met.row.order.is_some() {
+                    return Ok(Some(met.row.frame));
+                }
+                // NULL is older than the least value, among whose rows it stands by arrival.
+                of_null = Some(met.row.frame);
             }
             seen += 1;
             if seen % ROWS_PER_CHECKPOINT == 0 {
                 checkpoint()?;
             }
         }
-        Ok(None)
+        Ok(of_null)
     }
 }
 

@@ -359,8 +359,7 @@ impl<'s> Cursor<'s> {
         Some((rows, &source.order))
     }
 
-    /// Visits rows with their order values, newest first, until `visit` says no more or a row has
-    /// none. Faster than a loop over [`Cursor::next`]: a row of a plain table is not moved about.
+    /// Visits rows that have an order value, newest first, until `visit` says no more. Faster than a loop over [`Cursor::next`]: a row of a plain table is not moved about.
     #[inline]
     pub(crate) fn visit(
         self,
@@ -370,8 +369,8 @@ impl<'s> Cursor<'s> {
         match self {
             Self::Walk(walk) if walk.source.is_plain() => walk.visit_plain(visit),
             mut cursor => {
-                while let Some(Candidate { frame, order: Some(order), .. }) = cursor.next(ctx)? {
-                    if !visit(&frame, order) {
+                while let Some(Candidate { frame, order, .. }) = cursor.next(ctx)? {
+                    if order.is_some_and(|order| !visit(&frame, order)) {
                         break;
                     }
                 }

@@ -230,7 +230,8 @@ impl Scan {
             if seen % ROWS_PER_CHECKPOINT == 0 {
                 checkpoint()?;
             }
-            let Candidate { frame, order: Some(order), .. } = &met.row else { break };
+            // A row of NULL stands among those of the least value, by arrival.
+            let Candidate { frame, order: Some(order), .. } = &met.row else { continue };
             let (takers, goes_on) = self.advance(progress, *order, current);
             match &self.sources[source].request {
                 Some(inputs) if met.is_request => block.push_request(takers, inputs, frame),
@@ -529,8 +530,7 @@ struct Stream<'s> {
     next: usize,
     /// From this row of it on, those before the next one were not fed yet.
     waiting: usize,
-    /// The order value of the next row; `None` when there is none, or it is NULL, as it then is of
-    /// all that follow.
+    /// The order value of the next row; `None` when there is none.
     head: Option<i64>,
 }
 
@@ -541,36 +541,49 @@ impl<'s> Stream<'s> {
         stream
     }
 
-    /// Comes to the next run.
+    /// Comes to the next run that has a row whose order value is not NULL.
     fn enter(&mut self) {
-        self.run = self.rows.next_run();
-        self.rows.prefetch_next_run(&self.inputs.fields);
-        (self.next, self.waiting) = (0, 0);
-        self.look();
+        self.head = None;
+        while self.head.is_none() {
+            self.run = self.rows.next_run();
+            self.rows.prefetch_next_run(&self.inputs.fields);
+            (self.next, self.waiting) = (0, 0);
+            if self.run.is_none() {
+                return;
+            }
+            self.look();
+        }
     }
 
+    /// Finds the order value of the next row, past those that have none: NULL stands at the end of
+    /// time as the least value does, and among its rows by arrival. None of these waits.
     #[inline]
     fn look(&mut self) {
-        let Some(run) = self.run.as_ref().filter(|run| self.next < run.len()) else {
-            self.head = None;
-            return;
-        };
-        self.head = match run.event_time(self.next) {
-            // NULL stands at the end of time as the least value does.
-            i64::MIN => self.order.of(&run.stored_row(self.next)),
-            order => Some(order),
-        };
+        self.head = None;
+        let Some(run) = &self.run else { return };
+        while self.head.is_none() && self.next < run.len() {
+            self.head = match run.event_time(self.next) {
+                i64::MIN => self.order.of(&run.stored_row(self.next)),
+                order => Some(order),
+            };
+            if self.head.is_none() {
+                self.next += 1;
+                self.waiting = self.next;
+            }
+        }
     }
 
     /// Goes on to the row after the next one, which these groups take.
     #[inline]
     fn pass<'b>(&mut self, block: &mut Block<'b, 's>, to: (usize, u64)) {
         self.next += 1;
-        if self.run.as_ref().is_some_and(|run| self.next == run.len()) {
+        let may_be_null = |run: &Run<'s>| run.event_time(self.next) == i64::MIN;
+        if self.run.as_ref().is_some_and(|run| self.next == run.len() || may_be_null(run)) {
             self.feed(block, to);
+        }
+        self.look();
+        if self.head.is_none() {
             self.enter();
-        } else {
-            self.look();
         }
     }
 

@@ -31,12 +31,23 @@ pub struct Table {
     pub rows: Vec<Row>,
 }
 
+/// The setting `compatibility`, as far as aggregates go by it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// The default.
+    Standard,
+    /// Integers wrap at the width of the argument, and NULL, 0 and missing values count otherwise.
+    OpenMldb,
+}
+
 /// A query: LAST JOINs onto the main table, then windows over the joined rows.
 ///
 /// Table 0 is the main table. A joined row is a main row followed by the columns of each join's
 /// table; columns are numbered along it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Query {
+    /// What the functions do.
+    pub mode: Mode,
     /// The joins, in the written order.
     pub joins: Vec<Join>,
     /// The windows.
@@ -158,7 +169,7 @@ fn evaluate_one(query: &Query, tables: &[Table], joined: &[Row], index: usize) -
                 Function::Lag { column, offset } => {
                     sequence.get(*offset).map_or(Value::Null, |placed| placed.row[*column].clone())
                 }
-                _ => fold::fold(function, &frame(window, &sequence)),
+                _ => fold::fold(function, &frame(window, &sequence), query.mode),
             }
         }
     };

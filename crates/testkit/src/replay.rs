@@ -2,13 +2,13 @@
 //!
 //! Three ways to the same values, compared with the oracle and bit by bit with each other.
 
-use lockstep_engine::{Database, Session};
+use lockstep_engine::{Database, Session, set_chunk_rows};
 use lockstep_row::Value;
 
 use crate::{
-    oracle::{self, Item, Row, Table, fold::Function, integer},
+    oracle::{self, Item, Mode, Row, Table, fold::Function, integer},
     rows::{of_output, to_batch},
-    scenario::{EVENT_TIME, ID, Scenario, script},
+    scenario::{EVENT_TIME, ID, Scenario, script, script::SET_OPENMLDB},
 };
 
 /// A row on its way into the engine.
@@ -54,6 +54,7 @@ fn batch(scenario: &Scenario) -> Result<Vec<Row>, String> {
 /// All other rows stored, the last main row the request.
 fn request_last(scenario: &Scenario) -> Result<Vec<Row>, String> {
     let session = open(scenario)?;
+    deploy(&session, scenario)?;
     let (last, stored) = scenario.tables[0].rows.split_last().ok_or("the main table is empty")?;
     append(&session, &scenario.tables[0], stored)?;
     for table in &scenario.tables[1..] {
@@ -66,6 +67,7 @@ fn request_last(scenario: &Scenario) -> Result<Vec<Row>, String> {
 /// the way, before the main rows of their time; right tables stored first.
 fn replay(scenario: &Scenario) -> Result<Vec<Row>, String> {
     let session = open(scenario)?;
+    deploy(&session, scenario)?;
     let mut answers = Vec::new();
     for step in steps(scenario) {
         let table = &scenario.tables[step.table];
@@ -112,12 +114,25 @@ fn steps(scenario: &Scenario) -> Vec<Step<'_>> {
 }
 
 fn open(scenario: &Scenario) -> Result<Session, String> {
+    set_chunk_rows(scenario.chunk_rows);
     let session = Database::in_memory().session();
+    if scenario.query.mode == Mode::OpenMldb {
+        session.execute(SET_OPENMLDB).map_err(|error| error.render(None))?;
+    }
     for table in &scenario.tables {
         let sql = script::create(scenario, table);
         session.execute(&sql).map_err(|error| error.render(Some(&sql)))?;
     }
     Ok(session)
+}
+
+/// Makes the deployment, where requests go to one.
+fn deploy(session: &Session, scenario: &Scenario) -> Result<(), String> {
+    if !scenario.is_deployed {
+        return Ok(());
+    }
+    let sql = format!("DEPLOY d AS {}", script::query(scenario));
+    session.execute(&sql).map(drop).map_err(|error| error.render(Some(&sql)))
 }
 
 fn append(session: &Session, table: &Table, rows: &[Row]) -> Result<(), String> {
@@ -129,7 +144,7 @@ fn append(session: &Session, table: &Table, rows: &[Row]) -> Result<(), String> 
 }
 
 fn request(session: &Session, scenario: &Scenario, row: &Row) -> Result<Vec<Row>, String> {
-    let sql = script::query(scenario);
+    let sql = if scenario.is_deployed { "d".to_owned() } else { script::query(scenario) };
     let row = to_batch(scenario.columns(), std::slice::from_ref(row));
     let answer = session.request(&sql, &[row]).map_err(|error| error.render(Some(&sql)))?;
     Ok(of_output(&answer))

@@ -7,8 +7,10 @@
 //! | module | what |
 //! |---|---|
 //! | [`draw`] | the proptest strategies |
+//! | [`constructs`] | what a scenario is made of |
 //! | [`script`] | the scenario as a script that can be pasted into the shell |
 
+pub mod constructs;
 pub mod draw;
 pub mod script;
 
@@ -34,8 +36,23 @@ pub struct Scenario {
     pub tables: Vec<Table>,
     /// The query. All its windows are ordered by the event time, or none is.
     pub query: Query,
-    /// Whether the tables declare an index by key and event time.
-    pub is_indexed: bool,
+    /// The indexes that the tables declare.
+    pub indexes: Indexes,
+    /// With how many rows a chunk is full.
+    pub chunk_rows: usize,
+    /// Requests go to a deployment, which is made before the rows arrive.
+    pub is_deployed: bool,
+}
+
+/// Indexes that every table of a scenario declares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Indexes {
+    /// None.
+    None,
+    /// One by the first key and the event time.
+    One,
+    /// Another by both keys, and one by the second key without an event time.
+    Several,
 }
 
 impl Scenario {

@@ -340,7 +340,8 @@ fn fit<'a>(value: i128, to: &DataType, compatibility: Compatibility) -> Option<D
         (Err(_), Compatibility::Standard) => None,
         (Ok(value), Compatibility::OpenMldb) => Some(low_bits(value, to)),
         (Err(_), Compatibility::OpenMldb) => {
-            Some(low_bits(if value < 0 { i64::MIN } else { i64::MAX }, to))
+            let low = value.to_le_bytes().first_chunk().copied().expect("8 of its 16 bytes");
+            Some(low_bits(i64::from_le_bytes(low), to))
         }
     }
 }

@@ -2,20 +2,23 @@
 //!
 //! Every source of rows has the columns of the tables, whatever it is made of, so that sources
 //! nest; `id` is that of a row of the main table or, for a group, the greatest of its rows'. What a
-//! query is made of is noted by the names of [`CONSTRUCTS`].
+//! query is made of is noted by the names of [`constructs`].
 //!
 //! | module | what |
 //! |---|---|
+//! | [`feature`] | the query that feature stores serve |
 //! | [`source`] | sub-queries, CTEs, unions and joins |
 //! | [`window`] | windows and the calls over them |
 //! | [`value`] | scalar expressions |
 
+mod feature;
 mod source;
 mod value;
 mod window;
 
-use lockstep_row::{DataType, Value};
+use self::window::Source;
 
+use super::constructs;
 use crate::random::Random;
 
 /// The left-most table of every query.
@@ -27,112 +30,14 @@ pub const SECOND_MAIN: &str = "`m`";
 /// The other tables: for unions, and for the right sides of joins.
 pub const OTHERS: [&str; 2] = ["u", "r"];
 
-/// The id of the request row, greater than all others.
-pub const REQUEST_ID: i32 = 1_000_000;
+/// The columns of every source beside `id, k, g, ts, v, x, f`.
+const MORE: &str = "n, b, e, d, s";
 
-/// Names and types of the columns of every table.
-pub const COLUMNS: [(&str, DataType); 7] = [
-    ("id", DataType::Int),
-    ("k", DataType::String),
-    ("g", DataType::Int),
-    ("ts", DataType::Timestamp),
-    ("v", DataType::Int),
-    ("x", DataType::Double),
-    ("f", DataType::Bool),
-];
+/// The same of a source called `q`.
+const MORE_OF_Q: &str = "q.n AS n, q.b AS b, q.e AS e, q.d AS d, q.s AS s";
 
-/// What queries are made of, as the dialect names it: the clause, and the construct.
-pub const CONSTRUCTS: &[(&str, &str)] = &[
-    ("tables", "several indexes"),
-    ("tables", "late rows"),
-    ("tables", "several requests at once"),
-    ("SELECT", "projection"),
-    ("SELECT", "sub-query"),
-    ("SELECT", "CTE"),
-    ("SELECT", "CTE used twice"),
-    ("SELECT", "DISTINCT"),
-    ("SELECT", "WHERE"),
-    ("SELECT", "ORDER BY"),
-    ("SELECT", "LIMIT"),
-    ("SELECT", "LIMIT 0"),
-    ("SELECT", "UNION ALL"),
-    ("SELECT", "UNION ALL of the request table"),
-    ("SELECT", "WHERE in a sub-query"),
-    ("GROUP BY", "GROUP BY"),
-    ("GROUP BY", "GROUP BY in a sub-query"),
-    ("GROUP BY", "HAVING"),
-    ("GROUP BY", "whole table"),
-    ("GROUP BY", "expression as a group key"),
-    ("WINDOW", "window"),
-    ("WINDOW", "window in a sub-query"),
-    ("WINDOW", "window over windows"),
-    ("WINDOW", "two windows"),
-    ("WINDOW", "window that extends another"),
-    ("WINDOW", "window in OVER"),
-    ("WINDOW", "window without ORDER BY"),
-    ("WINDOW", "window ordered by another column"),
-    ("WINDOW", "ROWS"),
-    ("WINDOW", "ROWS_RANGE"),
-    ("WINDOW", "UNBOUNDED PRECEDING"),
-    ("WINDOW", "OPEN PRECEDING"),
-    ("WINDOW", "frame that ends before the current row"),
-    ("WINDOW", "MAXSIZE"),
-    ("WINDOW", "EXCLUDE CURRENT_ROW"),
-    ("WINDOW", "EXCLUDE CURRENT_TIME"),
-    ("WINDOW", "INSTANCE_NOT_IN_WINDOW"),
-    ("WINDOW", "window UNION"),
-    ("WINDOW", "window UNION of the request table"),
-    ("WINDOW", "window UNION of a sub-query"),
-    ("WINDOW", "window UNION of a LAST JOIN"),
-    ("WINDOW", "expression as a partition key"),
-    ("calls", "aggregate with a condition"),
-    ("calls", "aggregate by category"),
-    ("calls", "aggregate of ranks"),
-    ("calls", "aggregate of spread"),
-    ("calls", "aggregate in order of time"),
-    ("calls", "aggregate in the argument of an aggregate"),
-    ("calls", "scalar function of aggregates"),
-    ("calls", "OVER on a scalar function"),
-    ("calls", "lag as an item"),
-    ("calls", "lag in an expression"),
-    ("calls", "lag that passes over NULL"),
-    ("calls", "lag in the argument of an aggregate"),
-    ("JOIN", "LAST JOIN"),
-    ("JOIN", "LAST JOIN in a sub-query"),
-    ("JOIN", "LAST JOIN without ORDER BY"),
-    ("JOIN", "LAST JOIN of two"),
-    ("JOIN", "LAST JOIN up to a time"),
-    ("JOIN", "LAST JOIN with another condition"),
-    ("JOIN", "expression as a join key"),
-    ("JOIN", "self-join"),
-    ("JOIN", "self-join by id"),
-    ("JOIN", "feature groups"),
-    ("JOIN", "projection on the right"),
-    ("JOIN", "WHERE on the right"),
-    ("JOIN", "window on the right"),
-    ("JOIN", "window over the request table on the right"),
-    ("JOIN", "LAST JOIN on the right"),
-    ("JOIN", "LAST JOIN of the request table on the right"),
-    ("JOIN", "LEFT JOIN on the right"),
-    ("JOIN", "UNION ALL on the right"),
-    ("JOIN", "GROUP BY on the right"),
-    ("JOIN", "LEFT JOIN"),
-    ("values", "arithmetic"),
-    ("values", "DIV and %"),
-    ("values", "bit operators"),
-    ("values", "CASE"),
-    ("values", "CASE of a value"),
-    ("values", "CAST"),
-    ("values", "scalar function"),
-    ("values", "NULL"),
-    ("values", "AND and OR"),
-    ("values", "NOT and XOR"),
-    ("values", "comparison"),
-    ("values", "BETWEEN"),
-    ("values", "IN"),
-    ("values", "IS NULL"),
-    ("values", "LIKE and RLIKE"),
-];
+/// The same of a group.
+const MORE_OF_GROUP: &str = "max(n) AS n, min(b) AS b, sum(e) AS e, max(d) AS d, min(s) AS s";
 
 /// Which rows of batch mode the request row comes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -156,75 +61,24 @@ pub struct Drawn {
     pub reference: String,
     /// Where the answer is in the reference's rows.
     pub which: Which,
-    /// What it is made of, by the names of [`CONSTRUCTS`].
+    /// What it is made of, by the names of [`constructs`].
     pub features: Vec<&'static str>,
-}
-
-/// Index clauses of a table, each with the number of its indexes.
-const INDEXES: [(usize, &str); 6] = [
-    (0, ""),
-    (1, ", INDEX(KEY=k, TS=ts)"),
-    (1, ", INDEX(KEY=g)"),
-    (2, ", INDEX(KEY=k, TS=ts), INDEX(KEY=g, TS=ts)"),
-    (3, ", INDEX(KEY=k, TS=ts), INDEX(KEY=(k, g), TS=ts), INDEX(KEY=id)"),
-    (3, ", INDEX(KEY=g, TS=ts), INDEX(KEY=k), INDEX(KEY=(g, f), TS=ts)"),
-];
-
-/// Draws the indexes of a table: how many, and the clauses.
-pub fn indexes(random: &mut Random) -> (usize, &'static str) {
-    *random.pick(&INDEXES)
-}
-
-/// The statement that makes a table.
-pub fn create(name: &str, indexes: &str) -> String {
-    let columns: Vec<String> =
-        COLUMNS.iter().map(|(name, data_type)| format!("{name} {data_type}")).collect();
-    format!("CREATE TABLE {name} ({}{indexes})", columns.join(", "))
-}
-
-/// A row. Keys and times come from small domains; event times are never NULL.
-pub fn row(id: i32, random: &mut Random) -> Vec<Value> {
-    let mut maybe = |value: Value| if random.chance(15) { Value::Null } else { value };
-    let nulls: Vec<Value> = [
-        maybe(Value::String("".into())),
-        maybe(Value::Int(0)),
-        maybe(Value::Int(0)),
-        maybe(Value::Double(0.0)),
-        maybe(Value::Bool(false)),
-    ]
-    .to_vec();
-    let small = |random: &mut Random, end: usize| i32::try_from(random.below(end)).unwrap_or(0);
-    let key = *random.pick(&["a", "b", "c", ""]);
-    let values = [
-        Value::String(key.into()),
-        Value::Int(small(random, 4)),
-        Value::Int(small(random, 40) - 20),
-        Value::Double(f64::from(small(random, 100)) / 7.0 - 5.0),
-        Value::Bool(random.chance(50)),
-    ];
-    let mut drawn = values
-        .into_iter()
-        .zip(nulls)
-        .map(|(value, null)| if null == Value::Null { Value::Null } else { value });
-    let mut row = vec![Value::Int(id)];
-    row.extend(drawn.by_ref().take(2));
-    row.push(Value::Timestamp(1_000 * i64::from(small(random, 8))));
-    row.extend(drawn);
-    row
 }
 
 /// Draws a query.
 pub fn query(random: &mut Random) -> Drawn {
     let mut draw = Draw { random, features: Vec::new(), prelude: String::new() };
-    let form = draw.random.below(12);
+    let form = draw.random.below(16);
     let mut drawn = match form {
         0 => draw.projection(),
-        1..=3 => draw.window(),
+        1 | 2 => draw.window(),
+        3 => draw.joined_window(),
         4 | 5 => draw.last_join(),
         6 => draw.left_join(),
         7 | 8 => draw.group(),
         9 => draw.total(),
         10 => draw.feature_groups(),
+        11..=14 => draw.features_of_a_key(),
         _ => draw.distinct(),
     };
     let tail = draw.tail(&mut drawn.which);
@@ -246,7 +100,7 @@ struct Draw<'a> {
 impl Draw<'_> {
     fn feature(&mut self, feature: &'static str) {
         debug_assert!(
-            CONSTRUCTS.iter().any(|(_, known)| *known == feature),
+            constructs::all().any(|(_, known)| known == feature),
             "`{feature}` is in the list of constructs"
         );
         self.features.push(feature);
@@ -257,7 +111,12 @@ impl Draw<'_> {
         let source = self.source(2);
         let (a, b) = (self.value(2), self.condition(2));
         let filter = self.filter();
-        self.plain(format!("SELECT id, {a} AS a, {b} AS b FROM {source}{filter}"))
+        let mut all = "";
+        if self.random.chance(10) {
+            self.feature("all columns");
+            all = *self.random.pick(&["*, ", "q.*, "]);
+        }
+        self.plain(format!("SELECT {all}id AS i, {a} AS a, {b} AS b FROM {source}{filter}"))
     }
 
     fn window(&mut self) -> Drawn {
@@ -268,6 +127,23 @@ impl Draw<'_> {
         let items = self.items(&windows);
         let clause = windows.clause;
         self.plain(format!("SELECT id, {items} FROM {source}{filter}{clause}"))
+    }
+
+    /// Windows over the rows that a LAST JOIN in the same SELECT gives. The columns of its right
+    /// side have other names than those of the left one, so that calls need not say which.
+    fn joined_window(&mut self) -> Drawn {
+        self.feature("window over a LAST JOIN");
+        let (source, right) = (self.source(1), self.right(1));
+        let extra = *self.random.pick(&["", " AND r.rts <= q.ts", " AND r.rv < 5"]);
+        let mut windows = self.windows_of(Source::Joined);
+        let items = self.items(&windows);
+        let clause = std::mem::take(&mut windows.clause);
+        let over = &windows.over;
+        self.plain(format!(
+            "SELECT id, rid, {items}, sum(rv){over} AS rs, count(rid){over} AS rn FROM {source} \
+             LAST JOIN (SELECT id AS rid, k AS rk, ts AS rts, v AS rv FROM {right} AS p) AS r \
+             ORDER BY r.rts ON q.k = r.rk{extra}{clause}"
+        ))
     }
 
     fn last_join(&mut self) -> Drawn {
@@ -428,6 +304,8 @@ impl Draw<'_> {
             &["v % 3"],
             &["upper(k)", "g > 1"],
             &["ifnull(g, 0) + 1"],
+            &["d"],
+            &["b", "n"],
         ]);
         if keys.iter().any(|key| key.len() > 2) {
             self.feature("expression as a group key");

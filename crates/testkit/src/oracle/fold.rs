@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 
 use lockstep_row::Value;
 
-use super::{Row, exact, integer};
+use super::{Mode, Row, exact, integer};
 
 /// A function and its arguments, which are columns by number.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,6 +49,25 @@ pub enum Function {
     },
 }
 
+impl Function {
+    /// The column that its first argument is; `None` for `count(*)`.
+    pub fn column(&self) -> Option<usize> {
+        match self {
+            Self::CountRows => None,
+            Self::Plain(_, column)
+            | Self::Where(_, column, _)
+            | Self::DistinctCount(column)
+            | Self::FirstValue(column)
+            | Self::LastValue(column)
+            | Self::Lag { column, .. }
+            | Self::Top(column, _)
+            | Self::TopFrequency(column, _)
+            | Self::Median(column)
+            | Self::Unmodelled { column, .. } => Some(*column),
+        }
+    }
+}
+
 /// Functions that also have a `_where` form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Plain {
@@ -84,14 +103,20 @@ impl Condition {
 
 /// The value of an aggregate over a frame. Panics for LAG, which does not look at the frame; NULL
 /// for functions without a model.
-pub fn fold(function: &Function, frame: &[&Row]) -> Value {
+pub fn fold(function: &Function, frame: &[&Row], mode: Mode) -> Value {
     match function {
         Function::CountRows => count(frame.len()),
-        Function::Plain(plain, column) => fold_plain(*plain, frame, *column),
+        Function::Plain(plain, column) => fold_plain(*plain, frame, *column, mode),
         Function::Where(plain, column, condition) => {
             let rows: Vec<&Row> =
                 frame.iter().copied().filter(|row| condition.holds(row)).collect();
-            fold_plain(*plain, &rows, *column)
+            let passes_over_zero =
+                mode == Mode::OpenMldb && matches!(plain, Plain::Sum | Plain::Avg);
+            let rows: Vec<&Row> = rows
+                .into_iter()
+                .filter(|row| !(passes_over_zero && is_zero(&row[*column])))
+                .collect();
+            fold_plain(*plain, &rows, *column, mode)
         }
         Function::DistinctCount(column) => {
             let mut seen: Vec<&Value> = Vec::new();
@@ -100,7 +125,10 @@ pub fn fold(function: &Function, frame: &[&Row]) -> Value {
                     seen.push(value);
                 }
             }
-            count(seen.len())
+            let has_null = frame.iter().any(|row| row[*column] == Value::Null);
+            let is_one_more = mode == Mode::OpenMldb && has_null;
+            let has_zero = seen.iter().any(|value| is_zero(value));
+            count(seen.len() + usize::from(is_one_more && !has_zero))
         }
         Function::FirstValue(column) => {
             frame.last().map_or(Value::Null, |row| row[*column].clone())
@@ -116,14 +144,45 @@ pub fn fold(function: &Function, frame: &[&Row]) -> Value {
             let texts: Vec<String> = values.iter().map(ToString::to_string).collect();
             Value::String(texts.join(",").into())
         }
-        Function::TopFrequency(column, size) => top_frequency(&not_null(frame, *column), *size),
-        Function::Median(column) => median(&not_null(frame, *column)),
+        Function::TopFrequency(column, size) => {
+            top_frequency(&not_null(frame, *column), *size, mode)
+        }
+        Function::Median(column) => median(&not_null(frame, *column), mode),
         Function::Unmodelled { .. } => Value::Null,
         Function::Lag { .. } => panic!("lag does not look at the frame"),
     }
 }
 
-fn top_frequency(values: &[&Value], size: usize) -> Value {
+/// What NULL counts as under the compatibility setting: a zero, or the empty text.
+#[expect(clippy::float_cmp, reason = "zero is one value")]
+fn is_zero(value: &Value) -> bool {
+    match value {
+        Value::Bool(value) => !value,
+        Value::Float(value) => *value == 0.0,
+        Value::Double(value) => *value == 0.0,
+        Value::String(text) => text.is_empty(),
+        other => integer(other) == Some(0),
+    }
+}
+
+/// The low bits of a sum of values of this one's type, as such a value.
+fn wrapped(sum: i128, like: &Value) -> Value {
+    let bits = match like {
+        Value::SmallInt(_) => 16,
+        Value::Int(_) => 32,
+        _ => 64,
+    };
+    let end = 1_i128 << (bits - 1);
+    let low = (sum + end).rem_euclid(2 * end) - end;
+    let fits = "it is within the type";
+    match like {
+        Value::SmallInt(_) => Value::SmallInt(i16::try_from(low).expect(fits)),
+        Value::Int(_) => Value::Int(i32::try_from(low).expect(fits)),
+        _ => Value::BigInt(i64::try_from(low).expect(fits)),
+    }
+}
+
+fn top_frequency(values: &[&Value], size: usize, mode: Mode) -> Value {
     let mut counts: Vec<(usize, &Value)> = Vec::new();
     for value in values {
         match counts.iter_mut().find(|(_, other)| other == value) {
@@ -136,19 +195,28 @@ fn top_frequency(values: &[&Value], size: usize) -> Value {
         Value::String(text) => text.to_string(),
         other => integer(other).expect("integers and texts only").to_string(),
     };
-    let texts = counts.iter().map(|(_, value)| text(value));
-    Value::String(texts.take(size).collect::<Vec<_>>().join(",").into())
+    let mut texts: Vec<String> = counts.iter().map(|(_, value)| text(value)).take(size).collect();
+    if mode == Mode::OpenMldb {
+        texts.resize(size, "NULL".to_owned());
+    }
+    Value::String(texts.join(",").into())
 }
 
 #[expect(clippy::cast_precision_loss, reason = "documented: rounded to DOUBLE")]
-fn median(values: &[&Value]) -> Value {
-    let mut values: Vec<i128> = values.iter().filter_map(|value| integer(value)).collect();
+fn median(of: &[&Value], mode: Mode) -> Value {
+    let mut values: Vec<i128> = of.iter().filter_map(|value| integer(value)).collect();
     values.sort_unstable();
     if values.is_empty() {
         return Value::Null;
     }
     let (lower, upper) = (values[(values.len() - 1) / 2], values[values.len() / 2]);
-    Value::Double((lower + upper) as f64 / 2.0)
+    let sum = match mode {
+        Mode::OpenMldb if values.len() % 2 == 0 => {
+            integer(&wrapped(lower + upper, of[0])).expect("an integer")
+        }
+        _ => lower + upper,
+    };
+    Value::Double(sum as f64 / 2.0)
 }
 
 /// Whether they count as one value: both zeros do.
@@ -165,7 +233,7 @@ fn is_same_value(left: &Value, right: &Value) -> bool {
     }
 }
 
-fn fold_plain(plain: Plain, frame: &[&Row], column: usize) -> Value {
+fn fold_plain(plain: Plain, frame: &[&Row], column: usize, mode: Mode) -> Value {
     let values = not_null(frame, column);
     if plain == Plain::Count {
         return count(values.len());
@@ -175,7 +243,7 @@ fn fold_plain(plain: Plain, frame: &[&Row], column: usize) -> Value {
     }
     match plain {
         Plain::Count => count(values.len()),
-        Plain::Sum => sum(&values),
+        Plain::Sum => sum(&values, mode),
         Plain::Avg => Value::Double(mean(&values)),
         Plain::Min => best(&values, Ordering::Less),
         Plain::Max => best(&values, Ordering::Greater),
@@ -191,13 +259,16 @@ fn count(count: usize) -> Value {
     Value::BigInt(i64::try_from(count).expect("a count of rows in memory"))
 }
 
-fn sum(values: &[&Value]) -> Value {
+fn sum(values: &[&Value], mode: Mode) -> Value {
     match values[0] {
         Value::Float(_) => Value::Float(exact::sum_to_f32(&doubles(values))),
         Value::Double(_) => Value::Double(exact::sum_to_f64(&doubles(values))),
         _ => {
             let sum: i128 = values.iter().filter_map(|value| integer(value)).sum();
-            i64::try_from(sum).map_or(Value::Null, Value::BigInt)
+            match mode {
+                Mode::Standard => i64::try_from(sum).map_or(Value::Null, Value::BigInt),
+                Mode::OpenMldb => wrapped(sum, values[0]),
+            }
         }
     }
 }
@@ -249,13 +320,31 @@ fn compare(left: &Value, right: &Value) -> Ordering {
 mod tests {
     use lockstep_row::Value;
 
-    use super::{Condition, Function, Plain, fold};
+    use super::{Condition, Function, Mode, Plain, fold};
 
     /// One column, newest first.
     fn check(function: &Function, column: &[Value], expected: &Value) {
         let rows: Vec<Vec<Value>> = column.iter().map(|value| vec![value.clone()]).collect();
         let frame: Vec<&Vec<Value>> = rows.iter().collect();
-        assert_eq!(fold(function, &frame), *expected, "{function:?}");
+        assert_eq!(fold(function, &frame, Mode::Standard), *expected, "{function:?}");
+    }
+
+    #[test]
+    fn under_the_setting_integers_wrap_and_null_counts_as_zero() {
+        let check = |function: &Function, column: &[Value], expected: &Value| {
+            let rows: Vec<Vec<Value>> = column.iter().map(|value| vec![value.clone()]).collect();
+            let frame: Vec<&Vec<Value>> = rows.iter().collect();
+            assert_eq!(fold(function, &frame, Mode::OpenMldb), *expected, "{function:?}");
+        };
+        let column = [Value::SmallInt(32_000), Value::SmallInt(1_000), Value::Null];
+        check(&Function::Plain(Plain::Sum, 0), &column, &Value::SmallInt(-32_536));
+        check(&Function::Median(0), &column, &Value::Double(-16_268.0));
+        check(&Function::DistinctCount(0), &column, &Value::BigInt(3));
+        check(&Function::TopFrequency(0, 3), &column, &Value::String("1000,32000,NULL".into()));
+        let zeros = [Value::Int(0), Value::Null];
+        let condition = Condition { column: 0, is_greater: false, constant: 5 };
+        check(&Function::Where(Plain::Sum, 0, condition), &zeros, &Value::Null);
+        check(&Function::DistinctCount(0), &zeros, &Value::BigInt(1));
     }
 
     fn ints(values: &[i32]) -> Vec<Value> {
@@ -307,6 +396,7 @@ mod tests {
         let least = fold(
             &Function::Plain(Plain::Min, 0),
             &[&vec![zeros[0].clone()], &vec![zeros[1].clone()]],
+            Mode::Standard,
         );
         assert!(matches!(least, Value::Double(zero) if zero.is_sign_negative()));
     }

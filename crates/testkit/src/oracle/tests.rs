@@ -3,7 +3,7 @@
 use lockstep_row::{DataType, Value};
 
 use super::{
-    Bound, End, Excludes, Item, Join, Query, Table, Window, evaluate,
+    Bound, End, Excludes, Item, Join, Mode, Query, Table, Window, evaluate,
     fold::{Function, Plain},
 };
 
@@ -38,6 +38,7 @@ fn window(is_range: bool, start: End, end: End) -> Window {
 fn check(window: Window, tables: &[Table], expected: &[Option<i64>]) {
     let function = Function::Plain(Plain::Sum, 2);
     let query = Query {
+        mode: Mode::Standard,
         joins: Vec::new(),
         windows: vec![window],
         items: vec![Item::Call { window: 0, function }],
@@ -156,7 +157,12 @@ fn last_join_takes_the_newest_match() {
         less: None,
     };
     let check = |join: Join, expected: [Option<i32>; 3]| {
-        let query = Query { joins: vec![join], windows: Vec::new(), items: vec![Item::Column(5)] };
+        let query = Query {
+            mode: Mode::Standard,
+            joins: vec![join],
+            windows: Vec::new(),
+            items: vec![Item::Column(5)],
+        };
         let expected = expected.map(|value| vec![value.map_or(Value::Null, Value::Int)]);
         assert_eq!(evaluate(&query, &tables), expected);
     };
@@ -173,6 +179,7 @@ fn last_join_takes_the_newest_match() {
 #[test]
 fn lag_looks_past_the_frame() {
     let query = Query {
+        mode: Mode::Standard,
         joins: Vec::new(),
         windows: vec![window(false, End::CurrentRow, End::CurrentRow)],
         items: vec![Item::Call { window: 0, function: Function::Lag { column: 2, offset: 2 } }],

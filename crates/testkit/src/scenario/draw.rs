@@ -12,14 +12,14 @@ use proptest::{
     sample::{Index, select},
 };
 
-use super::{EVENT_TIME, FIRST_VALUE, ID, KEY, SECOND_KEY, Scenario};
+use super::{EVENT_TIME, FIRST_VALUE, ID, Indexes, KEY, SECOND_KEY, Scenario};
 use crate::oracle::{
-    Bound, End, Excludes, Item, Join, Query, Row, Table, Window,
+    Bound, End, Excludes, Item, Join, Mode, Query, Row, Table, Window,
     fold::{Condition, Function, Plain},
 };
 
 /// Rows of the main table at most; of the others half as many.
-const ROWS_MAX: usize = 14;
+const ROWS_MAX: usize = 24;
 
 /// Names and types of columns.
 type Columns = Vec<(String, DataType)>;
@@ -38,24 +38,30 @@ pub fn scenario() -> impl Strategy<Value = Scenario> {
         1 => (1_usize..=2).prop_map(Shape::Unions),
         1 => (1_usize..=2).prop_map(Shape::Joins),
     ];
-    (columns(), shape, 0..8_u8).prop_flat_map(|(columns, shape, order)| {
+    let setup = (
+        select(vec![Indexes::None, Indexes::One, Indexes::Several]),
+        select(vec![2_usize, 2, 5, 128]),
+        any::<bool>(),
+    );
+    (columns(), shape, 0..8_u8, setup).prop_flat_map(|(columns, shape, order, setup)| {
         let is_ordered = order > 0;
-        (tables(&columns, shape), query(&columns, shape, is_ordered), any::<bool>())
-            .prop_map(|(tables, query, wants_index)| assemble(tables, query, wants_index))
+        (tables(&columns, shape), query(&columns, shape, is_ordered), Just(setup))
+            .prop_map(|(tables, query, setup)| assemble(tables, query, setup))
     })
 }
 
 /// An index needs an event time in every row, and of a type that indexes take.
-fn assemble(tables: Vec<Table>, mut query: Query, wants_index: bool) -> Scenario {
+fn assemble(tables: Vec<Table>, mut query: Query, setup: (Indexes, usize, bool)) -> Scenario {
+    let (wanted, chunk_rows, is_deployed) = setup;
     let is_timed =
         tables.iter().all(|table| table.rows.iter().all(|row| row[EVENT_TIME] != Value::Null));
     let takes_index =
         matches!(tables[0].columns[EVENT_TIME].1, DataType::Timestamp | DataType::BigInt);
-    let is_indexed = wants_index && is_timed && takes_index;
+    let indexes = if is_timed && takes_index { wanted } else { Indexes::None };
     for join in &mut query.joins {
-        join.implied_order = is_indexed.then_some(EVENT_TIME);
+        join.implied_order = (indexes != Indexes::None).then_some(EVENT_TIME);
     }
-    Scenario { is_indexed, tables, query }
+    Scenario { tables, query, indexes, chunk_rows, is_deployed }
 }
 
 fn columns() -> impl Strategy<Value = Columns> {
@@ -233,14 +239,15 @@ fn query(
     let items = vec((any::<Index>(), function(types)), 1..=5);
     let windows = vec(window(unions, is_ordered), 1..=3);
     let column_count = columns.len();
-    (joins, windows, items).prop_map(move |(joins, windows, calls)| {
+    let mode = select(vec![Mode::Standard, Mode::Standard, Mode::OpenMldb]);
+    (joins, windows, items, mode).prop_map(move |(joins, windows, calls, mode)| {
         let mut items = vec![Item::Column(ID)];
         items.extend((1..=joins.len()).map(|join| Item::Column(join * column_count + ID)));
         items.extend(calls.into_iter().map(|(window, function)| Item::Call {
             window: window.index(windows.len()),
             function,
         }));
-        Query { joins, windows, items }
+        Query { mode, joins, windows, items }
     })
 }
 
@@ -296,9 +303,11 @@ fn window(unions: usize, is_ordered: bool) -> impl Strategy<Value = Window> {
 
 /// `ROWS_RANGE` or not, and two ends of which the first is not the newer.
 fn frame(is_ordered: bool) -> impl Strategy<Value = (bool, End, End)> {
-    let milliseconds = select(vec![0_i64, 1, 2, 999, 1_000, 1_001, 2_000, 3_000, 5_000]);
+    let milliseconds = select(vec![0_i64, 1, 2, 999, 1_000, 1_001, 2_000, 3_000, 5_000, 1 << 40]);
     let ranged = (milliseconds.clone(), milliseconds);
-    let counted = (0_i64..5, 0_i64..5);
+    // The last one lies beyond all rows.
+    let counted = select(vec![0_i64, 1, 2, 3, 4, 7, 1_000]);
+    let counted = (counted.clone(), counted);
     let distances = (any::<bool>(), ranged, counted);
     let opens = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
     (distances, opens).prop_map(move |((is_range, ranged, counted), opens)| {

@@ -4,18 +4,25 @@ use std::fmt::Write as _;
 
 use lockstep_row::{DataType, Value};
 
-use super::{EVENT_TIME, KEY, Scenario};
+use super::{EVENT_TIME, Indexes, KEY, SECOND_KEY, Scenario};
 use crate::oracle::{
-    End, Item, Join, Table, Window,
+    End, Item, Join, Mode, Table, Window,
     fold::{Condition, Function, Plain},
 };
 
 /// Milliseconds of a second.
 const SECOND_MS: i64 = 1_000;
 
+/// The statement that the compatibility mode begins with.
+pub const SET_OPENMLDB: &str = "SET compatibility = 'openmldb'";
+
 /// The tables, their rows and the query.
 pub fn script(scenario: &Scenario) -> String {
-    let mut text = String::new();
+    let deployed = if scenario.is_deployed { ", deployed before the rows" } else { "" };
+    let mut text = format!("-- chunks of {} rows{deployed}\n", scenario.chunk_rows);
+    if scenario.query.mode == Mode::OpenMldb {
+        let _ = writeln!(text, "{SET_OPENMLDB};");
+    }
     for table in &scenario.tables {
         text.push_str(&create(scenario, table));
         text.push('\n');
@@ -33,10 +40,15 @@ pub fn script(scenario: &Scenario) -> String {
 pub fn create(scenario: &Scenario, table: &Table) -> String {
     let columns: Vec<String> =
         table.columns.iter().map(|(name, data_type)| format!("{name} {data_type}")).collect();
-    let index = if scenario.is_indexed {
-        format!(", INDEX(KEY={}, TS={})", table.columns[KEY].0, table.columns[EVENT_TIME].0)
-    } else {
-        String::new()
+    let name = |column: usize| &table.columns[column].0;
+    let (key, second, time) = (name(KEY), name(SECOND_KEY), name(EVENT_TIME));
+    let index = match scenario.indexes {
+        Indexes::None => String::new(),
+        Indexes::One => format!(", INDEX(KEY={key}, TS={time})"),
+        Indexes::Several => format!(
+            ", INDEX(KEY={key}, TS={time}), INDEX(KEY=({second}, {key}), TS={time}), \
+             INDEX(KEY={second})"
+        ),
     };
     format!("CREATE TABLE {} ({}{index});", table.name, columns.join(", "))
 }

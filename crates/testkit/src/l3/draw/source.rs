@@ -1,7 +1,7 @@
 //! Sources of rows: sub-queries, CTEs and unions on the way of the request row, which are called
 //! `q`, and what stands on the right of joins, over any of the tables.
 
-use super::{Draw, MAIN, OTHERS, SECOND_MAIN};
+use super::{Draw, MAIN, MORE, MORE_OF_GROUP, MORE_OF_Q, OTHERS, SECOND_MAIN};
 
 impl Draw<'_> {
     /// A source on the way of the request row.
@@ -26,7 +26,8 @@ impl Draw<'_> {
                 let (source, filter) = (self.source(depth), self.filter());
                 format!(
                     "SELECT max(id) AS id, k, CAST(count(*) AS INT) AS g, max(ts) AS ts, \
-                     max(v) AS v, sum(x) AS x, count(v) > 1 AS f FROM {source}{filter} GROUP BY k"
+                     max(v) AS v, sum(x) AS x, count(v) > 1 AS f, {MORE_OF_GROUP} \
+                     FROM {source}{filter} GROUP BY k"
                 )
             }
             1 | 2 => {
@@ -36,8 +37,8 @@ impl Draw<'_> {
                     self.feature("window over windows");
                 }
                 format!(
-                    "SELECT id, k, g, ts, CAST(sum(v) OVER w AS INT) AS v, avg(x) OVER w AS x, f \
-                     FROM {source} WINDOW w AS ({window})"
+                    "SELECT id, k, g, ts, CAST(sum(v) OVER w AS INT) AS v, avg(x) OVER w AS x, f, \
+                     {MORE} FROM {source} WINDOW w AS ({window})"
                 )
             }
             3 => {
@@ -45,11 +46,12 @@ impl Draw<'_> {
                 let (source, join) = (self.source(depth), self.last_join_clause("r", 1));
                 format!(
                     "SELECT q.id AS id, q.k AS k, r.g AS g, q.ts AS ts, r.v AS v, q.x AS x, \
-                     r.f AS f FROM {source}{join}"
+                     r.f AS f, {MORE_OF_Q} FROM {source}{join}"
                 )
             }
             4 => {
-                self.feature("UNION ALL");
+                let union = *self.random.pick(&["UNION ALL", "UNION ALL", "UNION DISTINCT"]);
+                self.feature(union);
                 let (source, filter, other) = (self.source(depth), self.filter(), self.filter());
                 // The rows of a second scan of the main table are no answers: they lose their id.
                 let (id, table) = *self.random.pick(&[("id", "u"), ("0 - 1 AS id", SECOND_MAIN)]);
@@ -57,8 +59,8 @@ impl Draw<'_> {
                     self.feature("UNION ALL of the request table");
                 }
                 format!(
-                    "SELECT id, k, g, ts, v, x, f FROM {source}{filter} \
-                     UNION ALL SELECT {id}, k, g, ts, v, x, f FROM {table}{other}"
+                    "SELECT id, k, g, ts, v, x, f, {MORE} FROM {source}{filter} \
+                     {union} SELECT {id}, k, g, ts, v, x, f, {MORE} FROM {table}{other}"
                 )
             }
             _ => {
@@ -67,7 +69,10 @@ impl Draw<'_> {
                     self.feature("WHERE in a sub-query");
                 }
                 let (g, v, f) = (self.value(2), self.value(1), self.condition(1));
-                format!("SELECT id, k, {g} AS g, ts, {v} AS v, x, {f} AS f FROM {source}{filter}")
+                format!(
+                    "SELECT id, k, {g} AS g, ts, {v} AS v, x, {f} AS f, {MORE} \
+                     FROM {source}{filter}"
+                )
             }
         }
     }
@@ -87,18 +92,21 @@ impl Draw<'_> {
             0 => {
                 self.feature("projection on the right");
                 let value = self.value(1);
-                format!("(SELECT id, k, {value} AS g, ts, v, x, f FROM {base} AS q)")
+                format!("(SELECT id, k, {value} AS g, ts, v, x, f, {MORE} FROM {base} AS q)")
             }
             1 => {
                 self.feature("WHERE on the right");
                 let filter = self.condition(1);
-                format!("(SELECT id, k, g + 1 AS g, ts, v, x, f FROM {base} AS q WHERE {filter})")
+                format!(
+                    "(SELECT id, k, g + 1 AS g, ts, v, x, f, {MORE} FROM {base} AS q \
+                     WHERE {filter})"
+                )
             }
             2 => {
                 self.feature("GROUP BY on the right");
                 format!(
                     "(SELECT max(id) AS id, k, max(g) AS g, max(ts) AS ts, min(v) AS v, \
-                     sum(x) AS x, count(*) > 1 AS f FROM {base} AS q GROUP BY k)"
+                     sum(x) AS x, count(*) > 1 AS f, {MORE_OF_GROUP} FROM {base} AS q GROUP BY k)"
                 )
             }
             3 => {
@@ -108,8 +116,8 @@ impl Draw<'_> {
                 }
                 let window = self.window_spec();
                 format!(
-                    "(SELECT id, k, g, ts, CAST(sum(v) OVER w AS INT) AS v, avg(x) OVER w AS x, f \
-                     FROM {base} AS q WINDOW w AS ({window}))"
+                    "(SELECT id, k, g, ts, CAST(sum(v) OVER w AS INT) AS v, avg(x) OVER w AS x, f, \
+                     {MORE} FROM {base} AS q WINDOW w AS ({window}))"
                 )
             }
             4 => {
@@ -120,7 +128,7 @@ impl Draw<'_> {
                 let join = self.last_join_clause("r", depth - 1);
                 format!(
                     "(SELECT q.id AS id, q.k AS k, r.g AS g, q.ts AS ts, r.v AS v, q.x AS x, \
-                     r.f AS f FROM {base} AS q{join})"
+                     r.f AS f, {MORE_OF_Q} FROM {base} AS q{join})"
                 )
             }
             5 => {
@@ -128,15 +136,15 @@ impl Draw<'_> {
                 let (other, extra) = (self.table(), self.join_condition("r"));
                 format!(
                     "(SELECT q.id AS id, q.k AS k, r.g AS g, q.ts AS ts, r.v AS v, q.x AS x, \
-                     r.f AS f FROM {base} AS q LEFT JOIN {other} AS r ON q.k = r.k{extra})"
+                     r.f AS f, {MORE_OF_Q} FROM {base} AS q LEFT JOIN {other} AS r ON q.k = r.k{extra})"
                 )
             }
             _ => {
                 self.feature("UNION ALL on the right");
                 let other = self.table();
                 format!(
-                    "(SELECT id, k, g, ts, v, x, f FROM {base} AS q \
-                     UNION ALL SELECT id, k, g, ts, v, x, f FROM {other})"
+                    "(SELECT id, k, g, ts, v, x, f, {MORE} FROM {base} AS q \
+                     UNION ALL SELECT id, k, g, ts, v, x, f, {MORE} FROM {other})"
                 )
             }
         }

@@ -6,14 +6,14 @@ impl Draw<'_> {
     /// An INT.
     pub(super) fn value(&mut self, depth: usize) -> String {
         if depth == 0 {
-            let leaf = *self.random.pick(&["g", "v", "id", "1", "NULL + 1"]);
+            let leaf = *self.random.pick(&["g", "v", "id", "1", "NULL + 1", "int(n)"]);
             if leaf.starts_with("NULL") {
                 self.feature("NULL");
             }
             return leaf.to_owned();
         }
         let (a, b) = (self.value(depth - 1), self.value(depth - 1));
-        match self.random.below(11) {
+        match self.random.below(15) {
             0 => {
                 self.feature("arithmetic");
                 format!("({a} + {b})")
@@ -48,12 +48,27 @@ impl Draw<'_> {
             }
             8 => {
                 self.feature("scalar function");
-                let call = *self.random.pick(&["char_length(k)", "abs(v)", "dayofmonth(ts)"]);
+                let call =
+                    *self.random.pick(&["char_length(k)", "abs(v)", "dayofmonth(ts)", "month(d)"]);
                 format!("ifnull({call}, {b})")
             }
             9 => {
                 self.feature("scalar function");
                 format!("ifnull({a}, {b})")
+            }
+            10 => {
+                self.feature("division");
+                format!("CAST({a} / {b} AS INT)")
+            }
+            11 => {
+                self.feature("sign");
+                format!("(-{a} + ~{b})")
+            }
+            12 => {
+                self.feature("ARRAY and MAP");
+                let forms = ["[{a}, {b}][1]", "map('a', {a}, 'b', {b})[k]"];
+                let form = *self.random.pick(&forms);
+                form.replace("{a}", &a).replace("{b}", &b)
             }
             _ => a,
         }
@@ -95,7 +110,12 @@ impl Draw<'_> {
             ("IN", "g NOT IN (2, NULL)"),
             ("BETWEEN", "v BETWEEN -15 AND g + 12"),
             ("BETWEEN", "x NOT BETWEEN 0.0 AND 1.0"),
+            ("comparison", "b < 3"),
+            ("comparison", "e >= 0.5"),
+            ("comparison", "d > date('2020-01-02')"),
+            ("IN", "n IN (1, 2, -1)"),
             ("LIKE and RLIKE", "k NOT LIKE 'a%'"),
+            ("LIKE and RLIKE", "s ILIKE '%K_:%'"),
             ("LIKE and RLIKE", "k RLIKE '[a-b]?'"),
         ];
         let (feature, condition) = *self.random.pick(&simple);

@@ -1,6 +1,23 @@
 //! Windows, and the calls over them or over a group.
+//!
+//! Each aggregate function is drawn by the examples of its declaration, over the columns of ours.
 
-use super::{Draw, SECOND_MAIN};
+use lockstep_function::aggregate::{self, AggregateFunction};
+
+use super::{Draw, MORE, SECOND_MAIN};
+
+/// What the rows of a window come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Source {
+    /// One source, whose rows a UNION may have the columns of.
+    Plain,
+    /// A join, whose rows have more columns than any table.
+    Joined,
+}
+
+/// Columns of [`aggregate::SAMPLE`], and ours of the same type.
+const SAMPLE_COLUMNS: [(&str, &str); 6] =
+    [("t", "ts"), ("x", "v"), ("y", "x"), ("c", "k"), ("s", "s"), ("ok", "f")];
 
 /// The windows of a SELECT.
 pub(super) struct Windows {
@@ -89,7 +106,12 @@ const ITEMS: [(&str, &str); 16] = [
 impl Draw<'_> {
     /// One window or two, named or not.
     pub(super) fn windows(&mut self) -> Windows {
-        let spec = self.window_spec();
+        self.windows_of(Source::Plain)
+    }
+
+    /// The same over a join.
+    pub(super) fn windows_of(&mut self, source: Source) -> Windows {
+        let spec = self.window_spec_of(source);
         let over = " OVER w".to_owned();
         match self.random.below(6) {
             0 => {
@@ -98,7 +120,7 @@ impl Draw<'_> {
             }
             1 => {
                 self.feature("two windows");
-                let second = self.window_spec();
+                let second = self.window_spec_of(source);
                 let clause = format!(" WINDOW w AS ({spec}), w2 AS ({second})");
                 Windows { over, other: Some(" OVER w2".to_owned()), clause }
             }
@@ -117,8 +139,7 @@ impl Draw<'_> {
     pub(super) fn items(&mut self, windows: &Windows) -> String {
         let mut items = vec![self.calls(&windows.over)];
         if let Some(other) = &windows.other {
-            let (feature, call) = *self.random.pick(&CALLS);
-            items.push(format!("{} AS o", self.call(feature, call, other)));
+            items.push(format!("{} AS o", self.some_call(other)));
         }
         if self.random.chance(50) {
             let (feature, item) = *self.random.pick(&ITEMS);
@@ -133,10 +154,31 @@ impl Draw<'_> {
         let count = 1 + self.random.below(3);
         let mut calls = Vec::with_capacity(count);
         for index in 0..count {
-            let (feature, call) = *self.random.pick(&CALLS);
-            calls.push(format!("{} AS a{index}", self.call(feature, call, over)));
+            let call = match self.random.chance(50) {
+                true => self.example(over),
+                false => self.some_call(over),
+            };
+            calls.push(format!("{call} AS a{index}"));
         }
         calls.join(", ")
+    }
+
+    /// A call that the declaration of an aggregate function has for an example.
+    fn example(&mut self, over: &str) -> String {
+        let is_of_windows_only = |function: &AggregateFunction| function.name == "lag";
+        let functions: Vec<&AggregateFunction> = aggregate::all()
+            .filter(|function| !over.is_empty() || !is_of_windows_only(function))
+            .collect();
+        let function = *self.random.pick(&functions);
+        self.feature(function.name);
+        let (example, _) = *self.random.pick(function.examples);
+        format!("{}{over}", over_our_columns(example))
+    }
+
+    /// One of [`CALLS`].
+    fn some_call(&mut self, over: &str) -> String {
+        let (feature, call) = *self.random.pick(&CALLS);
+        self.call(feature, call, over)
     }
 
     /// A call over a window. OVER stands behind the whole where that is a call.
@@ -154,8 +196,17 @@ impl Draw<'_> {
 
     /// What stands in the parentheses of a window.
     pub(super) fn window_spec(&mut self) -> String {
-        let union = self.window_union();
-        let partition = *self.random.pick(&["k", "k", "g", "k, g", "upper(k)", "g % 2", "f"]);
+        self.window_spec_of(Source::Plain)
+    }
+
+    fn window_spec_of(&mut self, source: Source) -> String {
+        let union = match source {
+            Source::Plain => self.window_union(),
+            Source::Joined => String::new(),
+        };
+        let partition = *self
+            .random
+            .pick(&["k", "k", "k", "k", "g", "g", "k, g", "upper(k)", "g % 2", "f", "d", "n, b"]);
         if partition.contains(['(', '%']) {
             self.feature("expression as a partition key");
         }
@@ -166,13 +217,45 @@ impl Draw<'_> {
                 "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW",
                 "ROWS_RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW",
             ]);
+            if frame.contains("UNBOUNDED") {
+                self.feature("frame without an end");
+            }
             return format!("{union}PARTITION BY {partition} {frame}");
         }
-        let order = *self.random.pick(&["ts", "ts", "ts", "ts", "v", "id"]);
+        let order = *self.random.pick(&["ts", "ts", "ts", "ts", "ts", "v", "id", "b"]);
         if order != "ts" {
             self.feature("window ordered by another column");
         }
-        let frame = self.frame();
+        let (frame, attributes) = (self.frame(), self.attributes());
+        format!("{union}PARTITION BY {partition} ORDER BY {order} {frame}{attributes}")
+    }
+
+    fn window_union(&mut self) -> String {
+        let (feature, union) = match self.random.below(12) {
+            0 => ("window UNION", "UNION u ".to_owned()),
+            1 => ("window UNION of two", "UNION u, r ".to_owned()),
+            2 => (
+                "window UNION of a sub-query",
+                format!(
+                    "UNION (SELECT id, k, g, ts, v * 2 AS v, x, f, {MORE} FROM u WHERE v > 0) "
+                ),
+            ),
+            3 => ("window UNION of the request table", format!("UNION {SECOND_MAIN} ")),
+            4 => (
+                "window UNION of a LAST JOIN",
+                format!(
+                    "UNION (SELECT u.id AS id, u.k AS k, u.g AS g, u.ts AS ts, n.v AS v, \
+                     u.x AS x, u.f AS f, u.n AS n, u.b AS b, u.e AS e, u.d AS d, u.s AS s \
+                     FROM u LAST JOIN {SECOND_MAIN} AS n ORDER BY n.ts ON u.k = n.k) "
+                ),
+            ),
+            _ => return String::new(),
+        };
+        self.feature(feature);
+        union
+    }
+
+    pub(super) fn attributes(&mut self) -> String {
         let mut attributes = String::new();
         for attribute in ["EXCLUDE CURRENT_ROW", "EXCLUDE CURRENT_TIME", "INSTANCE_NOT_IN_WINDOW"] {
             if self.random.chance(10) {
@@ -181,61 +264,93 @@ impl Draw<'_> {
                 attributes.push_str(attribute);
             }
         }
-        format!("{union}PARTITION BY {partition} ORDER BY {order} {frame}{attributes}")
+        attributes
     }
 
-    fn window_union(&mut self) -> String {
-        let (feature, union) = match self.random.below(12) {
-            0 => ("window UNION", "UNION u "),
-            1 => ("window UNION", "UNION u, r "),
-            2 => (
-                "window UNION of a sub-query",
-                "UNION (SELECT id, k, g, ts, v * 2 AS v, x, f FROM u WHERE v > 0) ",
-            ),
-            3 => ("window UNION of the request table", "UNION `m` "),
-            4 => (
-                "window UNION of a LAST JOIN",
-                "UNION (SELECT u.id AS id, u.k AS k, u.g AS g, u.ts AS ts, n.v AS v, u.x AS x, \
-                 u.f AS f FROM u LAST JOIN `m` AS n ORDER BY n.ts ON u.k = n.k) ",
-            ),
-            _ => return String::new(),
-        };
-        self.feature(feature);
-        debug_assert_eq!(SECOND_MAIN, "`m`", "the unions above name the main table");
-        union.to_owned()
-    }
-
-    fn frame(&mut self) -> String {
+    pub(super) fn frame(&mut self) -> String {
         let is_rows = self.random.chance(50);
         self.feature(if is_rows { "ROWS" } else { "ROWS_RANGE" });
         let (unit, second) = if is_rows { ("ROWS", "") } else { ("ROWS_RANGE", "s") };
-        let start = match self.random.below(8) {
-            0 => {
-                self.feature("UNBOUNDED PRECEDING");
-                "UNBOUNDED PRECEDING".to_owned()
-            }
-            1 => {
-                self.feature("OPEN PRECEDING");
-                format!("{}{second} OPEN PRECEDING", 2 + self.random.below(3))
-            }
-            _ => format!("{}{second} PRECEDING", 1 + self.random.below(4)),
-        };
-        let end = match self.random.below(6) {
-            0 => {
+        let (start, is_far) = self.frame_start(second);
+        let end = match self.random.below(10) {
+            0 | 1 => {
                 self.feature("frame that ends before the current row");
                 format!("1{second} PRECEDING")
             }
-            1 => {
+            2 => {
                 self.feature("OPEN PRECEDING");
                 format!("0{second} OPEN PRECEDING")
+            }
+            3 if is_far => {
+                self.feature("frame that ends before the current row");
+                format!("{}{second} PRECEDING", 2 + self.random.below(8))
+            }
+            4 if is_far => {
+                self.feature("frame that ends beyond all rows");
+                format!("500{second} PRECEDING")
             }
             _ => "CURRENT ROW".to_owned(),
         };
         if !is_rows && self.random.chance(30) {
             self.feature("MAXSIZE");
-            let max_size = 1 + self.random.below(3);
+            let max_size = *self.random.pick(&[1, 2, 3, 7, 1000]);
             return format!("{unit} BETWEEN {start} AND {end} MAXSIZE {max_size}");
         }
         format!("{unit} BETWEEN {start} AND {end}")
+    }
+
+    /// The older end of a frame, and whether it lies beyond all rows.
+    fn frame_start(&mut self, second: &str) -> (String, bool) {
+        match self.random.below(9) {
+            0 | 1 => {
+                self.feature("frame without an end");
+                ("UNBOUNDED PRECEDING".to_owned(), true)
+            }
+            2 => {
+                self.feature("frame that begins beyond all rows");
+                let distance = *self.random.pick(&["1000", "2147483647"]);
+                (format!("{distance}{second} PRECEDING"), true)
+            }
+            3 => {
+                self.feature("OPEN PRECEDING");
+                (format!("{}{second} OPEN PRECEDING", 2 + self.random.below(3)), false)
+            }
+            _ => (format!("{}{second} PRECEDING", 1 + self.random.below(6)), false),
+        }
+    }
+}
+
+/// An example of a declaration, over the columns of our tables.
+fn over_our_columns(example: &str) -> String {
+    let mut written = String::new();
+    let mut rest = example;
+    while let Some(start) = rest.find(|c: char| c.is_ascii_alphanumeric() || c == '_' || c == '\'')
+    {
+        let (before, from) = rest.split_at(start);
+        written.push_str(before);
+        let end = match from.strip_prefix('\'') {
+            Some(text) => text.find('\'').map_or(from.len(), |at| at + 2),
+            None => {
+                from.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(from.len())
+            }
+        };
+        let (word, after) = from.split_at(end);
+        let ours = SAMPLE_COLUMNS.iter().find(|(column, _)| *column == word);
+        written.push_str(ours.map_or(word, |(_, ours)| ours));
+        rest = after;
+    }
+    written.push_str(rest);
+    written
+}
+
+#[cfg(test)]
+mod tests {
+    use super::over_our_columns;
+
+    #[test]
+    fn columns_of_the_sample_are_ours_and_texts_stay() {
+        assert_eq!(over_our_columns("sum_where(x, y > 1)"), "sum_where(v, x > 1)");
+        assert_eq!(over_our_columns("window_split(s, 'x y')"), "window_split(s, 'x y')");
+        assert_eq!(over_our_columns("max(x) + 1"), "max(v) + 1");
     }
 }
