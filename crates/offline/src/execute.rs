@@ -298,8 +298,15 @@ fn session(
         runtime = runtime.with_memory_limit(bytes, 1.0);
     }
     let mut rules: Vec<PhysicalRule> = vec![Arc::new(InOrder::Sources)];
-    // No scan takes a filter, and offering filters to a projection is quadratic in its columns.
-    let is_useful = |rule: &PhysicalRule| !rule.name().starts_with("FilterPushdown");
+    // No scan takes a filter, and offering filters to a projection is quadratic in its columns. The
+    // second time, projections are pushed below filters that have got one of their own the first
+    // time, and the columns of a filter's condition are then taken for those of its output.
+    let mut pushdowns = 0;
+    let is_useful = |rule: &PhysicalRule| {
+        pushdowns += usize::from(rule.name() == "ProjectionPushdown");
+        let is_second = rule.name() == "ProjectionPushdown" && pushdowns > 1;
+        !rule.name().starts_with("FilterPushdown") && !is_second
+    };
     rules.extend(PhysicalOptimizer::new().rules.into_iter().filter(is_useful));
     rules.push(Arc::new(InOrder::Mixtures));
     rules.push(Arc::new(Interruptible { context: context.clone() }));
