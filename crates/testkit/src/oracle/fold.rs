@@ -154,7 +154,6 @@ pub fn fold(function: &Function, frame: &[&Row], mode: Mode) -> Value {
 }
 
 /// What NULL counts as under the compatibility setting: a zero, or the empty text.
-#[expect(clippy::float_cmp, reason = "zero is one value")]
 fn is_zero(value: &Value) -> bool {
     match value {
         Value::Bool(value) => !value,
@@ -211,7 +210,7 @@ fn median(of: &[&Value], mode: Mode) -> Value {
     }
     let (lower, upper) = (values[(values.len() - 1) / 2], values[values.len() / 2]);
     let sum = match mode {
-        Mode::OpenMldb if values.len() % 2 == 0 => {
+        Mode::OpenMldb if values.len().is_multiple_of(2) => {
             integer(&wrapped(lower + upper, of[0])).expect("an integer")
         }
         _ => lower + upper,
