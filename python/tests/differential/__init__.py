@@ -7,6 +7,9 @@ below; a difference is shrunk (``shrink``) and printed as a script that stands o
 
     cd python/tests && python -m differential --queries 100000 --seed 1
 
+Tables are drawn by turns for the default mode and for the compatibility mode; ``modes`` lists
+where these two differ. A run ends with the constructs that were drawn, and how often in each mode.
+
 What differs on purpose, and how the generator gets around it:
 
 =================================== ====================== ======================= =================
@@ -28,5 +31,7 @@ ints in text comparisons            compared as text       as numbers           
 NULL in a key of LAST JOIN          joins NULL             joins nothing           IS NOT DISTINCT
 rows of equal event time            by arrival             peers of each other     ``id`` is arrival
 max, min, sum of BOOL               refused                allowed                 leaves them out
+array_contains of NULL              finds a NULL           NULL                    CASE
+entropy of nothing                  NULL                   0                       CASE
 =================================== ====================== ======================= =================
 """

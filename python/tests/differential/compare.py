@@ -9,7 +9,8 @@ import duckdb
 
 import lockstep
 
-from .expressions import MACROS
+from .expressions import macros
+from .modes import STANDARD, set_mode
 from .node import DUCKDB, LOCKSTEP, Node
 from .tables import Table, script
 
@@ -37,10 +38,11 @@ class Outcome:
 class Pair:
     """Both databases, with the same tables."""
 
-    def __init__(self, tables: list[Table]) -> None:
+    def __init__(self, tables: list[Table], mode: str = STANDARD) -> None:
         self.lockstep = lockstep.connect()
+        self.lockstep.execute(set_mode(mode))
         self.duckdb = duckdb.connect(config={"threads": 1})
-        for statement in [SETTING, *MACROS]:
+        for statement in [SETTING, *macros(mode)]:
             self.duckdb.execute(statement)
         for table in tables:
             self.lockstep.execute(script(table, LOCKSTEP))
@@ -132,16 +134,18 @@ def is_same(left: object, right: object, is_near: bool) -> bool:
     return type(left) is type(right) and left == right
 
 
-def reproduction(tables: list[Table], query: Node, what: str) -> str:
+def reproduction(tables: list[Table], query: Node, what: str, mode: str) -> str:
     """Two scripts that show a difference, and what it is."""
     lines = [f"-- {line}" for line in what.splitlines()]
     for dialect in (LOCKSTEP, DUCKDB):
         lines.append(f"---- {dialect}")
+        if dialect == LOCKSTEP:
+            lines.append(f"{set_mode(mode)};")
         if dialect == DUCKDB:
             lines.append(f"{SETTING};")
             lines += [
                 f"{macro};"
-                for macro in MACROS
+                for macro in macros(mode)
                 if macro.split("(")[0].split()[-1] in query.sql(DUCKDB)
             ]
         sql = query.sql(dialect)

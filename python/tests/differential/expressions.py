@@ -2,31 +2,47 @@
 
 ``EXACT`` is a DOUBLE that sums without rounding, ``FINITE`` one that stays far from the ends;
 both are DOUBLE where that is asked for. ``NEAR`` stands only at the top: its last digits may
-differ.
+differ. Where the two modes differ, the macros do (``macros``), or the rules (``OF_MODE``).
 """
 
 from __future__ import annotations
 
 from random import Random
 
+from .modes import MODES, OPENMLDB, STANDARD
 from .node import NULLS, SQL_TYPES, Items, Node, same
-from .tables import ENDS, START_MS, TEXTS, text
+from .tables import ENDS, START_MS, text, texts
 
 INTEGERS = ["SMALLINT", "INT", "BIGINT"]
 NUMBERS = [*INTEGERS, "FINITE"]
 SCALARS = [*INTEGERS, "EXACT", "FINITE", "DOUBLE", "STRING", "BOOL", "TIMESTAMP", "DATE"]
 SUBTYPES = {"FINITE": ["FINITE", "EXACT"], "DOUBLE": ["DOUBLE", "FINITE", "EXACT"]}
 
-# An integer that does not fit its type is NULL; a fraction is cut off first.
-MACROS = [
-    f"CREATE MACRO {prefix}{bits}(v) AS TRY_CAST({value} AS {name})"
-    for bits, name in ((16, "SMALLINT"), (32, "INT"), (64, "BIGINT"))
-    for prefix, value in (("fit", "v"), ("cut", "trunc(v)"))
-] + [
-    "CREATE MACRO time_text(t) AS CASE WHEN epoch_ms(t) % 1000 = 0 "
-    "THEN strftime(t, '%Y-%m-%d %H:%M:%S') ELSE strftime(t, '%Y-%m-%d %H:%M:%S.%g') END",
-]
 BITS = {"SMALLINT": 16, "INT": 32, "BIGINT": 64}
+
+
+def macros(mode: str) -> list[str]:
+    """What an integer, and a fraction that is cut off, becomes in each integer type; and the text
+    of a time."""
+    fitting = []
+    for name, bits in BITS.items():
+        end = f"CAST({2 ** (bits - 1)} AS HUGEINT)"
+        whole = f"CAST({2**bits} AS HUGEINT)"
+        wrapped = f"((((v + {end}) % {whole}) + {whole}) % {whole} - {end})"
+        # A DOUBLE beyond the type is an end of it; the least integer is a DOUBLE, the greatest not.
+        held = (
+            f"CASE WHEN v >= {2 ** (bits - 1)}e0 THEN {2 ** (bits - 1) - 1} "
+            f"WHEN v < {-(2 ** (bits - 1))}e0 THEN CAST({-(2 ** (bits - 1))} AS HUGEINT) "
+            f"ELSE TRY_CAST(trunc(v) AS {name}) END"
+        )
+        fit, cut = ("v", "trunc(v)") if mode == STANDARD else (wrapped, held)
+        fitting.append(f"CREATE MACRO fit{bits}(v) AS TRY_CAST({fit} AS {name})")
+        fitting.append(f"CREATE MACRO cut{bits}(v) AS TRY_CAST({cut} AS {name})")
+    seconds = "strftime(t, '%Y-%m-%d %H:%M:%S')"
+    parts = "strftime(t, '%Y-%m-%d %H:%M:%S.%g')"
+    ms = f"CASE WHEN epoch_ms(t) % 1000 = 0 THEN {seconds} ELSE {parts} END"
+    return [*fitting, f"CREATE MACRO time_text(t) AS {ms if mode == STANDARD else seconds}"]
+
 
 Rule = tuple[str, list[str], str, str]
 
@@ -121,6 +137,11 @@ def conditional() -> list[Rule]:
     return rules
 
 
+def least(function: str) -> str:
+    """NULL where one of two is."""
+    return f"CASE WHEN ⟨0⟩ IS NOT NULL AND ⟨1⟩ IS NOT NULL THEN {function}(⟨0⟩, ⟨1⟩) END"
+
+
 FUNCTIONS: list[Rule] = [
     ("EXACT", ["EXACT", "EXACT"], "(⟨0⟩ + ⟨1⟩)", "(⟨0⟩ + ⟨1⟩)"),
     ("EXACT", ["EXACT", "EXACT"], "(⟨0⟩ - ⟨1⟩)", "(⟨0⟩ - ⟨1⟩)"),
@@ -147,7 +168,6 @@ FUNCTIONS: list[Rule] = [
     ("INT", ["INT"], "abs(⟨0⟩)", "fit32(abs(CAST(⟨0⟩ AS HUGEINT)))"),
     ("BIGINT", ["BIGINT"], "abs(⟨0⟩)", "fit64(abs(CAST(⟨0⟩ AS HUGEINT)))"),
     ("INT", ["INT"], "pmod(⟨0⟩, 7)", "(((⟨0⟩ % 7) + 7) % 7)"),
-    ("INT", ["STRING"], "char_length(⟨0⟩)", "CAST(length(⟨0⟩) AS INT)"),
     ("INT", ["STRING", "STRING"], "locate(⟨0⟩, ⟨1⟩)", "CAST(strpos(⟨1⟩, ⟨0⟩) AS INT)"),
     (
         "INT",
@@ -171,11 +191,48 @@ FUNCTIONS: list[Rule] = [
     ("STRING", ["STRING", "STRING"], "(⟨0⟩ || ⟨1⟩)", "(⟨0⟩ || ⟨1⟩)"),
     ("STRING", ["STRING"], "replace(⟨0⟩, 'a', 'bb')", "replace(⟨0⟩, 'a', 'bb')"),
     ("STRING", ["STRING"], "replace(⟨0⟩, 'b', '')", "replace(⟨0⟩, 'b', '')"),
+    ("STRING", ["STRING"], "lpad(⟨0⟩, 4, 'xy')", "lpad(⟨0⟩, 4, 'xy')"),
+    ("STRING", ["STRING"], "rpad(⟨0⟩, 1, 'x')", "rpad(⟨0⟩, 1, 'x')"),
+    ("INT", ["STRING"], "octet_length(⟨0⟩)", "CAST(strlen(⟨0⟩) AS INT)"),
+    ("BOOL", ["STRING"], "regexp_like(⟨0⟩, 'a.*')", "regexp_full_match(⟨0⟩, 'a.*')"),
+    ("BOOL", ["STRING"], "like_match(⟨0⟩, 'a%')", "(⟨0⟩ LIKE 'a%')"),
+    ("BOOL", ["STRING"], "ilike_match(⟨0⟩, 'A%')", "(⟨0⟩ ILIKE 'A%')"),
+    ("BOOL", ["STRING"], "isnull(⟨0⟩)", "(⟨0⟩ IS NULL)"),
+    ("INT", ["INT"], "mod(⟨0⟩, 3)", "(⟨0⟩ % 3)"),
+    ("INT", ["SMALLINT"], "sign(⟨0⟩)", "CAST(sign(⟨0⟩) AS INT)"),
+    ("INT", ["INT", "INT"], "minimum(⟨0⟩, ⟨1⟩)", least("least")),
+    ("INT", ["INT", "INT"], "maximum(⟨0⟩, ⟨1⟩)", least("greatest")),
+    ("INT", ["INT"], "inc(⟨0⟩)", "fit32(CAST(⟨0⟩ AS HUGEINT) + 1)"),
+    ("STRING", ["SMALLINT"], "hex(⟨0⟩)", "hex(CAST(⟨0⟩ AS BIGINT))"),
+    ("STRING", ["DATE"], "char(64 + month(⟨0⟩))", "chr(CAST(64 + month(⟨0⟩) AS INT))"),
+    *(
+        ("NEAR", ["EXACT"], f"{name}(⟨0⟩)", f"{name}(⟨0⟩)")
+        for name in ("cos", "degrees", "radians")
+    ),
+    # Arrays and maps, whose elements count from 0 and from 1.
+    *(
+        (kind, [kind, kind], f"[⟨0⟩, ⟨1⟩][{at}]", f"[⟨0⟩, ⟨1⟩][{at + 1}]")
+        for kind in ("INT", "STRING", "DATE")
+        for at in (0, 1)
+    ),
+    (
+        "BOOL",
+        ["INT", "INT"],
+        "array_contains([⟨0⟩, 1], ⟨1⟩)",
+        "CASE WHEN ⟨1⟩ IS NULL THEN ⟨0⟩ IS NULL ELSE list_contains([⟨0⟩, 1], ⟨1⟩) END",
+    ),
+    ("INT", ["INT", "INT"], "map('a', ⟨0⟩, 'b', ⟨1⟩)['b']", "map {'a': ⟨0⟩, 'b': ⟨1⟩}['b']"),
+    (
+        "INT",
+        ["STRING"],
+        "size(split(⟨0⟩, 'b'))",
+        "CAST(ifnull(len(string_split(⟨0⟩, 'b')), 0) AS INT)",
+    ),
     (
         "STRING",
-        ["EXACT"],
-        "CAST(⟨0⟩ AS STRING)",
-        "regexp_replace(CAST(⟨0⟩ AS VARCHAR), '\\.0$', '')",
+        ["STRING"],
+        "`join`(split(⟨0⟩, 'b'), '+')",
+        "ifnull(replace(⟨0⟩, 'b', '+'), '')",
     ),
     ("STRING", ["BOOL"], "CAST(⟨0⟩ AS STRING)", "CAST(⟨0⟩ AS VARCHAR)"),
     ("STRING", ["DATE"], "CAST(⟨0⟩ AS STRING)", "CAST(⟨0⟩ AS VARCHAR)"),
@@ -192,9 +249,10 @@ FUNCTIONS: list[Rule] = [
     ("BIGINT", ["TIMESTAMP"], "CAST(⟨0⟩ AS BIGINT)", "epoch_ms(⟨0⟩)"),
     ("TIMESTAMP", ["TIMESTAMP"], "(⟨0⟩ + 86400001)", "(⟨0⟩ + to_milliseconds(86400001))"),
     ("TIMESTAMP", ["TIMESTAMP"], "(⟨0⟩ - 999)", "(⟨0⟩ - to_milliseconds(999))"),
-    ("TIMESTAMP", ["TIMESTAMP"], "date_trunc('day', ⟨0⟩)", "date_trunc('day', ⟨0⟩)"),
-    ("TIMESTAMP", ["TIMESTAMP"], "date_trunc('hour', ⟨0⟩)", "date_trunc('hour', ⟨0⟩)"),
-    ("TIMESTAMP", ["TIMESTAMP"], "date_trunc('month', ⟨0⟩)", "date_trunc('month', ⟨0⟩)"),
+    *(
+        ("TIMESTAMP", ["TIMESTAMP"], f"date_trunc('{unit}', ⟨0⟩)", f"date_trunc('{unit}', ⟨0⟩)")
+        for unit in ("second", "minute", "hour", "day", "week", "month", "quarter", "year")
+    ),
     ("DATE", ["DATE"], "last_day(⟨0⟩)", "last_day(⟨0⟩)"),
     ("DATE", ["DATE"], "add_months(⟨0⟩, 1)", "CAST(⟨0⟩ + to_months(1) AS DATE)"),
     ("DATE", ["DATE"], "add_months(⟨0⟩, -13)", "CAST(⟨0⟩ + to_months(-13) AS DATE)"),
@@ -203,7 +261,7 @@ FUNCTIONS: list[Rule] = [
     *(
         ("INT", [kind], f"{name}(⟨0⟩)", f"CAST({name}(⟨0⟩) AS INT)")
         for kind in ("DATE", "TIMESTAMP")
-        for name in ("year", "month", "day", "dayofyear", "weekofyear")
+        for name in ("year", "month", "day", "dayofyear", "weekofyear", "quarter")
     ),
     *(
         ("INT", ["TIMESTAMP"], f"{name}(⟨0⟩)", f"CAST({name}(⟨0⟩) AS INT)")
@@ -213,19 +271,43 @@ FUNCTIONS: list[Rule] = [
     ("INT", ["TIMESTAMP"], "dayofweek(⟨0⟩)", "CAST(dayofweek(⟨0⟩) + 1 AS INT)"),
 ]
 
-RULES: dict[str, list[Rule]] = {}
-for rule in arithmetic() + comparison() * 2 + conditional() + FUNCTIONS * 3:
-    RULES.setdefault(rule[0], []).append(rule)
+# What one mode says in another way, or not at all.
+OF_MODE: dict[str, list[Rule]] = {
+    STANDARD: [
+        (
+            "STRING",
+            ["EXACT"],
+            "CAST(⟨0⟩ AS STRING)",
+            "regexp_replace(CAST(⟨0⟩ AS VARCHAR), '\\.0$', '')",
+        ),
+        ("INT", ["STRING"], "char_length(⟨0⟩)", "CAST(length(⟨0⟩) AS INT)"),
+    ],
+    OPENMLDB: [
+        ("STRING", ["EXACT"], "CAST(⟨0⟩ AS STRING)", "printf('%g', ⟨0⟩)"),
+        ("INT", ["STRING"], "char_length(⟨0⟩)", "CAST(strlen(⟨0⟩) AS INT)"),
+    ],
+}
+
+
+def by_result(rules: list[Rule]) -> dict[str, list[Rule]]:
+    sorted_: dict[str, list[Rule]] = {}
+    for rule in rules:
+        sorted_.setdefault(rule[0], []).append(rule)
+    return sorted_
+
+
+OPERATORS = by_result(arithmetic() + comparison() + conditional())
+CALLS = {mode: by_result(FUNCTIONS + OF_MODE[mode]) for mode in MODES}
+
+TOP = (
+    "coalesce(array_to_string(list_reverse_sort(list(⟨0⟩) FILTER (WHERE ⟨0⟩ IS NOT NULL)⟨w⟩)[1:2],"
+    " ','), '')"
+)
 
 # Aggregates: result, arguments, texts. ⟨w⟩ stands where OVER belongs.
-AGGREGATES: list[Rule] = [
+SAME_AGGREGATES: list[Rule] = [
     ("BIGINT", [], "count(*)⟨w⟩", "count(*)⟨w⟩"),
     *(("BIGINT", [kind], "count(⟨0⟩)⟨w⟩", "count(⟨0⟩)⟨w⟩") for kind in SCALARS),
-    *(
-        ("BIGINT", [kind], "distinct_count(⟨0⟩)⟨w⟩", "count(DISTINCT ⟨0⟩)⟨w⟩")
-        for kind in ("INT", "STRING", "DATE", "SMALLINT")
-    ),
-    *(("BIGINT", [kind], "sum(⟨0⟩)⟨w⟩", "fit64(sum(⟨0⟩)⟨w⟩)") for kind in INTEGERS * 2),
     ("FINITE", ["EXACT"], "sum(⟨0⟩)⟨w⟩", "sum(⟨0⟩)⟨w⟩"),
     *(("FINITE", [kind], "avg(⟨0⟩)⟨w⟩", "avg(⟨0⟩)⟨w⟩") for kind in (*INTEGERS, "EXACT", "EXACT")),
     *(
@@ -240,19 +322,55 @@ AGGREGATES: list[Rule] = [
         for name in ("stddev_samp", "stddev_pop", "var_samp", "var_pop")
     ),
     ("FINITE", ["EXACT"], "median(⟨0⟩)⟨w⟩", "median(⟨0⟩)⟨w⟩"),
-    ("FINITE", ["SMALLINT"], "median(⟨0⟩)⟨w⟩", "median(⟨0⟩)⟨w⟩"),
+    ("NEAR", ["EXACT"], "percentile(⟨0⟩, 0.25)⟨w⟩", "quantile_cont(⟨0⟩, 0.25)⟨w⟩"),
+    (
+        "NEAR",
+        ["STRING"],
+        "entropy(⟨0⟩)⟨w⟩",
+        "CASE WHEN count(⟨0⟩)⟨w⟩ > 0 THEN entropy(⟨0⟩)⟨w⟩ END",
+    ),
+    ("STRING", ["INT"], "top(⟨0⟩, 2)⟨w⟩", TOP),
+    ("STRING", ["DATE"], "top(⟨0⟩, 2)⟨w⟩", TOP),
+    ("BIGINT", ["DATE"], "approx_distinct(⟨0⟩)⟨w⟩", "count(DISTINCT ⟨0⟩)⟨w⟩"),
+    ("BIGINT", ["BOOL"], "count_where(*, ⟨0⟩)⟨w⟩", "count(*) FILTER (WHERE ⟨0⟩)⟨w⟩"),
     *(
         (result, [kind, "BOOL"], f"{name}_where(⟨0⟩, ⟨1⟩)⟨w⟩", duck)
         for name, result, kind, duck in (
             ("count", "BIGINT", "STRING", "count(⟨0⟩) FILTER (WHERE ⟨1⟩)⟨w⟩"),
-            ("sum", "BIGINT", "INT", "fit64(sum(⟨0⟩) FILTER (WHERE ⟨1⟩)⟨w⟩)"),
-            ("sum", "FINITE", "EXACT", "sum(⟨0⟩) FILTER (WHERE ⟨1⟩)⟨w⟩"),
-            ("avg", "FINITE", "EXACT", "avg(⟨0⟩) FILTER (WHERE ⟨1⟩)⟨w⟩"),
             ("min", "INT", "INT", "min(⟨0⟩) FILTER (WHERE ⟨1⟩)⟨w⟩"),
             ("max", "EXACT", "EXACT", "max(⟨0⟩) FILTER (WHERE ⟨1⟩)⟨w⟩"),
         )
     ),
 ]
+
+
+def aggregates(mode: str) -> list[Rule]:
+    is_standard = mode == STANDARD
+    passed = "⟨1⟩" if is_standard else "⟨1⟩ AND ⟨0⟩ <> 0"
+    rules = [*SAME_AGGREGATES]
+    for kind in INTEGERS * 2:
+        result = "BIGINT" if is_standard else kind
+        total = f"fit{BITS[result]}(sum(⟨0⟩)⟨w⟩)"
+        rules.append((result, [kind], "sum(⟨0⟩)⟨w⟩", total))
+    result = "BIGINT" if is_standard else "INT"
+    some = f"sum(⟨0⟩) FILTER (WHERE {passed})⟨w⟩"
+    rules += [
+        (result, ["INT", "BOOL"], "sum_where(⟨0⟩, ⟨1⟩)⟨w⟩", f"fit{BITS[result]}({some})"),
+        ("FINITE", ["EXACT", "BOOL"], "sum_where(⟨0⟩, ⟨1⟩)⟨w⟩", some),
+        ("FINITE", ["EXACT", "BOOL"], "avg_where(⟨0⟩, ⟨1⟩)⟨w⟩", some.replace("sum", "avg")),
+    ]
+    zeros = {"INT": "0", "STRING": "''", "SMALLINT": "CAST(0 AS SMALLINT)"}
+    for kind, zero in zeros.items():
+        value = "⟨0⟩" if is_standard else f"coalesce(⟨0⟩, {zero})"
+        distinct = f"count(DISTINCT {value})⟨w⟩"
+        rules.append(("BIGINT", [kind], "distinct_count(⟨0⟩)⟨w⟩", distinct))
+    if is_standard:
+        rules.append(("BIGINT", ["DATE"], "distinct_count(⟨0⟩)⟨w⟩", "count(DISTINCT ⟨0⟩)⟨w⟩"))
+        rules.append(("FINITE", ["SMALLINT"], "median(⟨0⟩)⟨w⟩", "median(⟨0⟩)⟨w⟩"))
+    return rules
+
+
+AGGREGATES: dict[str, list[Rule]] = {mode: aggregates(mode) for mode in MODES}
 
 Scope = list[tuple[str, str]]
 """The columns in reach: how they are written, and their types."""
@@ -261,9 +379,10 @@ Scope = list[tuple[str, str]]
 class Draw:
     """Draws expressions over the columns in reach."""
 
-    def __init__(self, random: Random, scope: Scope) -> None:
+    def __init__(self, random: Random, scope: Scope, mode: str) -> None:
         self.random = random
         self.scope = scope
+        self.mode = mode
 
     def expression(self, kind: str, depth: int) -> Node:
         """An expression of a type; a constant or a column at depth 0."""
@@ -272,7 +391,10 @@ class Draw:
             return self.leaf(kind)
         if kind == "BOOL" and self.random.random() < 0.08:
             return self.like(depth)
-        result, kinds, lockstep, duckdb = self.random.choice(RULES[kind])
+        operators, calls = OPERATORS.get(kind, []), CALLS[self.mode].get(kind, [])
+        # A function is one of dozens, an operator stands there for every pair of types.
+        rules = calls if calls and (not operators or self.random.random() < 0.45) else operators
+        result, kinds, lockstep, duckdb = self.random.choice(rules)
         parts = tuple(self.expression(part, depth - 1) for part in kinds)
         return Node(result, lockstep, duckdb, parts)
 
@@ -281,7 +403,9 @@ class Draw:
         chance = self.random.random()
         if columns and chance < 0.8:
             return same(kind, self.random.choice(columns))
-        return NULLS[kind] if chance > 0.95 and kind in NULLS else constant(self.random, kind)
+        if chance > 0.95 and kind in NULLS:
+            return NULLS[kind]
+        return constant(self.random, kind, self.mode)
 
     def like(self, depth: int) -> Node:
         pattern = "".join(self.random.choice(["a", "b", "%", "_", "A", "字"]) for _ in range(3))
@@ -290,17 +414,17 @@ class Draw:
 
     def aggregate(self, depth: int, over: str = "", over_duckdb: str = "") -> Node:
         """An aggregate over the columns in reach."""
-        result, kinds, lockstep, duckdb = self.random.choice(AGGREGATES)
+        result, kinds, lockstep, duckdb = self.random.choice(AGGREGATES[self.mode])
         parts = tuple(self.expression(kind, depth) for kind in kinds)
         return Node(
             result, lockstep.replace("⟨w⟩", over), duckdb.replace("⟨w⟩", over_duckdb), parts
         )
 
     def some_type(self) -> str:
-        return self.random.choice([*SCALARS, "NEAR"])
+        return self.random.choice([*SCALARS, "NEAR", "NEAR"])
 
 
-def constant(random: Random, kind: str) -> Node:
+def constant(random: Random, kind: str, mode: str) -> Node:
     """A literal, extreme at times."""
     if kind in INTEGERS:
         value = random.choice([0, 1, -1, 2, 3, 7, random.randint(-50, 50)])
@@ -311,7 +435,7 @@ def constant(random: Random, kind: str) -> Node:
     if kind in ("EXACT", "FINITE", "DOUBLE"):
         return same(kind, f"({random.randint(-40, 40) / 8!r}e0)")
     if kind == "STRING":
-        value = random.choice(TEXTS)
+        value = random.choice(texts(mode))
         return Node(kind, text(value, "lockstep"), text(value, "duckdb"))
     if kind == "BOOL":
         return same(kind, random.choice(["true", "false"]))
@@ -331,4 +455,15 @@ def items(nodes: list[Node], *, least: int = 1) -> Items:
     return Items(tuple(named), least=least)
 
 
-__all__ = ["AGGREGATES", "MACROS", "SCALARS", "SQL_TYPES", "Draw", "Scope", "constant", "items"]
+__all__ = [
+    "AGGREGATES",
+    "CALLS",
+    "OPERATORS",
+    "SCALARS",
+    "SQL_TYPES",
+    "Draw",
+    "Scope",
+    "constant",
+    "items",
+    "macros",
+]

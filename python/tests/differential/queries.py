@@ -6,6 +6,7 @@ from collections import Counter
 from random import Random
 
 from .expressions import SCALARS, Draw, Scope, items
+from .modes import STANDARD
 from .node import Items, Node, optional, same
 from .tables import COLUMNS
 
@@ -20,9 +21,15 @@ def qualified(alias: str) -> Scope:
 class Queries:
     """Draws queries and counts what they are made of."""
 
-    def __init__(self, random: Random) -> None:
-        self.random = random
+    def __init__(self, random: Random, mode: str = STANDARD) -> None:
+        self.random, self.mode = random, mode
         self.features: Counter[str] = Counter()
+
+    def draw(self, scope: Scope = BARE) -> Draw:
+        return Draw(self.random, scope, self.mode)
+
+    def over_aggregates(self) -> OverAggregates:
+        return OverAggregates(self.random, BARE, self.mode)
 
     def chance(self, probability: float) -> bool:
         return self.random.random() < probability
@@ -30,26 +37,79 @@ class Queries:
     def query(self) -> Node:
         kinds = [self.projection] * 5 + [self.group] * 4 + [self.total] * 2 + [self.window] * 5
         kinds += [self.general_window] * 3 + [self.last_join] * 4 + [self.left_join] * 2
-        kinds += [self.union_all] * 2 + [self.ordered, self.distinct]
+        kinds += [self.joined_window] * 2
+        kinds += [self.union_all] * 2 + [self.ordered] * 2 + [self.distinct]
         make = self.random.choice(kinds)
         self.features[make.__name__] += 1
         return make()
 
     # FROM and WHERE
 
-    def source(self) -> Node:
-        """What stands behind FROM: a table, or a sub-query with the columns of one."""
+    def source(self, *, is_unique: bool = True) -> Node:
+        """What stands behind FROM: a table, or a sub-query with the columns of one.
+
+        Unless asked otherwise no two rows have one ``id`` or one ``ts``."""
         table = same("table", self.random.choice(TABLES))
-        if self.chance(0.7):
+        if self.chance(0.6):
             return table
+        inner = self.source(is_unique=is_unique) if self.chance(0.2) else table
+        makers = [self.like_a_table] * 3 + [self.window_rows, self.join_rows]
+        if not is_unique:
+            makers += [self.union_rows] * 2
+        make = self.random.choice(makers)
         self.features["sub-query"] += 1
-        return same(
-            "table", "(⟨0⟩) AS q", self.like_a_table(self.source() if self.chance(0.2) else table)
+        return same("table", "(⟨0⟩) AS q", make(inner))
+
+    def window_rows(self, table: Node) -> Node:
+        """Rows like those of a table, some columns computed over a window."""
+        self.features["window in a sub-query"] += 1
+        lockstep, duckdb, _ = self.native_frame()
+        computed = {
+            "a": ("max(a)", "max(a)"),
+            "k": ("CAST(count(*){} AS INT)", "CAST(count(*){} AS INT)"),
+            "s": ("min(s)", "min(s)"),
+        }
+        name = self.random.choice(list(computed))
+        ours, theirs = computed[name]
+        kept = [column for column in COLUMNS if column != name]
+
+        def listed(call: str, over: str) -> str:
+            call = call.format(over) if "{}" in call else call + over
+            return ", ".join([*kept, f"{call} AS {name}"])
+
+        # The columns go by their names, and in no UNION.
+        text = "SELECT {} FROM ⟨0⟩"
+        return Node(
+            "rows",
+            text.format(listed(ours, " OVER w")) + f" WINDOW w AS ({lockstep})",
+            text.format(listed(theirs, f" OVER ({duckdb})")),
+            (table,),
         )
+
+    def join_rows(self, table: Node) -> Node:
+        """Rows like those of a table, some columns of another that is joined by LAST JOIN."""
+        self.features["last join in a sub-query"] += 1
+        other, key = self.random.choice(TABLES), self.random.choice(["k", "g", "n"])
+        taken = [name for name in ("a", "b", "x", "s", "f") if self.chance(0.5)]
+        listed = ", ".join(f"{'o' if name in taken else 'i'}.{name} AS {name}" for name in COLUMNS)
+        left = f"SELECT {listed} FROM (SELECT * FROM ⟨0⟩) AS i"
+        return Node(
+            "rows",
+            f"{left} LAST JOIN {other} AS o ORDER BY o.ts ON i.{key} = o.{key}",
+            f"{left} LEFT JOIN LATERAL (SELECT * FROM {other} AS o WHERE i.{key} IS NOT DISTINCT "
+            f"FROM o.{key} ORDER BY o.ts DESC NULLS LAST, o.id DESC LIMIT 1) AS o ON true",
+            (table,),
+        )
+
+    def union_rows(self, table: Node) -> Node:
+        """The rows of two tables, whose numbers and times may be equal."""
+        self.features["union all in a sub-query"] += 1
+        other = same("table", self.random.choice(TABLES))
+        return same("rows", "⟨0⟩ UNION ALL ⟨1⟩", self.like_a_table(table), self.like_a_table(other))
 
     def like_a_table(self, table: Node) -> Node:
         """A query whose rows are like those of a table, some columns computed."""
-        draw = Draw(self.random, BARE)
+        draw = self.draw()
         columns = []
         for name, type_ in COLUMNS.items():
             is_kept = name in ("id", "ts", "tt") or self.chance(0.8)
@@ -63,21 +123,27 @@ class Queries:
         if not self.chance(chance):
             return optional(" WHERE ")
         self.features["where"] += 1
-        return optional(" WHERE ", Draw(self.random, scope).expression("BOOL", 3))
+        return optional(" WHERE ", self.draw(scope).expression("BOOL", 3))
 
-    def named(self, make_query: object) -> Node:
+    def named(self, make_query: object, *, is_unique: bool = True) -> Node:
         """A query over ``c``, which is a CTE, a sub-query or a table."""
         chance = self.random.random()
         if chance < 0.15:
             self.features["cte"] += 1
-            inner = self.like_a_table(same("table", self.random.choice(TABLES)))
+            make = self.random.choice([self.like_a_table, self.window_rows, self.join_rows])
+            inner = make(same("table", self.random.choice(TABLES)))
+            if self.chance(0.3):
+                self.features["cte over a cte"] += 1
+                outer = self.like_a_table(same("table", "b"))
+                text = "WITH b AS (⟨0⟩), c AS (⟨1⟩) ⟨2⟩"
+                return same("query", text, inner, outer, make_query(same("table", "c")))
             return same("query", "WITH c AS (⟨0⟩) ⟨1⟩", inner, make_query(same("table", "c")))
-        return make_query(self.source())
+        return make_query(self.source(is_unique=is_unique))
 
     # The kinds
 
     def select_list(self, scope: Scope, depth: int = 3) -> list[Node]:
-        draw = Draw(self.random, scope)
+        draw = self.draw(scope)
         kinds = [draw.some_type() for _ in range(self.random.randint(1, 4))]
         return [draw.expression(kind, depth) for kind in kinds]
 
@@ -86,13 +152,17 @@ class Queries:
             listed = items([same("INT", "id"), *self.select_list(BARE, 4)])
             return same("query", "SELECT ⟨0⟩ FROM ⟨1⟩⟨2⟩", listed, table, self.where(BARE))
 
-        return self.named(make)
+        return self.named(make, is_unique=False)
 
     def distinct(self) -> Node:
-        draw = Draw(self.random, BARE)
+        draw = self.draw()
         listed = items([draw.expression(self.random.choice(KEYS), 1) for _ in range(2)])
         return same(
-            "query", "SELECT DISTINCT ⟨0⟩ FROM ⟨1⟩⟨2⟩", listed, self.source(), self.where(BARE)
+            "query",
+            "SELECT DISTINCT ⟨0⟩ FROM ⟨1⟩⟨2⟩",
+            listed,
+            self.source(is_unique=False),
+            self.where(BARE),
         )
 
     def ordered(self) -> Node:
@@ -108,10 +178,11 @@ class Queries:
         kinds = [self.random.choice(SCALARS) for _ in range(self.random.randint(1, 3))]
 
         def side() -> Node:
-            draw = Draw(self.random, BARE)
+            draw = self.draw()
             listed = items([draw.expression(kind, 2) for kind in kinds])
             text = "SELECT ⟨0⟩ FROM ⟨1⟩⟨2⟩"
-            return same("side", text, listed, self.source(), self.where(BARE))
+            table = self.source(is_unique=False)
+            return same("side", text, listed, table, self.where(BARE))
 
         if self.chance(0.3):
             self.features["group of union"] += 1
@@ -124,12 +195,12 @@ class Queries:
 
     def group(self) -> Node:
         def make(table: Node) -> Node:
-            draw = Draw(self.random, BARE)
+            draw = self.draw()
             keys = [
                 draw.expression(self.random.choice(KEYS), self.random.choice([0, 0, 2]))
                 for _ in range(self.random.randint(1, 2))
             ]
-            over = OverAggregates(self.random, BARE)
+            over = self.over_aggregates()
             values = [
                 draw.aggregate(self.random.choice([0, 1, 2]))
                 if self.chance(0.7)
@@ -145,17 +216,17 @@ class Queries:
             text = f"SELECT ⟨0⟩ FROM ⟨1⟩⟨2⟩ GROUP BY {names}⟨3⟩"
             return same("query", text, listed, table, self.where(BARE), having)
 
-        return self.named(make)
+        return self.named(make, is_unique=False)
 
     def total(self) -> Node:
         def make(table: Node) -> Node:
-            draw = Draw(self.random, BARE)
-            over = OverAggregates(self.random, BARE)
+            draw = self.draw()
+            over = self.over_aggregates()
             values = [draw.aggregate(2) for _ in range(self.random.randint(1, 4))]
             values.append(over.expression(self.random.choice(SCALARS), 2))
             return same("query", "SELECT ⟨0⟩ FROM ⟨1⟩⟨2⟩", items(values), table, self.where(BARE))
 
-        return self.named(make)
+        return self.named(make, is_unique=False)
 
     # Windows
 
@@ -184,6 +255,8 @@ class Queries:
         if self.chance(0.5):
             start, end = sorted((self.random.randint(0, 5), self.random.choice([0, 0, 1, 2])))[::-1]
             old = "UNBOUNDED" if self.chance(0.2) else str(start)
+            if self.chance(0.1):
+                old = "1000"
             frame = f"ROWS BETWEEN {old} PRECEDING AND {bound(end)}"
             exclude, duck_exclude = self.exclude_current_row()
             order = self.random.choice(["ts", "ts", "id"])
@@ -192,7 +265,7 @@ class Queries:
         unit, ms = self.random.choice(
             [("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)]
         )
-        start = self.random.randint(1, 30)
+        start = self.random.choice([self.random.randint(1, 30), self.random.randint(1, 30), 5_000])
         end = self.random.choice([0, 0, 0, self.random.randint(0, start)])
         is_open = end < start and self.chance(0.2)
         old = "UNBOUNDED" if self.chance(0.15) else f"{start}{unit}"
@@ -219,7 +292,7 @@ class Queries:
 
     def window_items(self, name: str, duckdb: str, is_plain: bool) -> list[Node]:
         over, duck_over = f" OVER {name}", f" OVER ({duckdb})"
-        draw = Draw(self.random, BARE)
+        draw = self.draw()
         listed = []
         for _ in range(self.random.randint(1, 3)):
             chance = self.random.random()
@@ -244,7 +317,7 @@ class Queries:
         order = self.random.choice(["tt", "tt", "ts"])
         is_range = self.chance(0.6)
         union = f"UNION {other} " if self.chance(0.5) else ""
-        attributes = [a for a in ATTRIBUTES if self.chance(0.2)]
+        attributes = [a for a in ATTRIBUTES if self.chance(0.25)]
         max_size = self.random.randint(1, 4) if is_range and self.chance(0.3) else None
         for feature in [union.split(" ")[0].lower(), *attributes, "MAXSIZE" * bool(max_size)]:
             if feature:
@@ -270,7 +343,7 @@ class Queries:
             attributes,
         )
         rows = frame.rows(main, other if union else None, keys)
-        draw = Draw(self.random, BARE)
+        draw = self.draw()
         listed = [Node("INT", "id", "m.id")]
         for _ in range(self.random.randint(1, 3)):
             call = draw.aggregate(self.random.choice([0, 1]))
@@ -296,7 +369,8 @@ class Queries:
         if self.chance(0.7):
             return same("right", f"⟨0⟩ AS {alias}", table)
         self.features["sub-query on the right"] += 1
-        return same("right", f"(⟨0⟩) AS {alias}", self.like_a_table(table))
+        make = self.random.choice([self.like_a_table, self.window_rows, self.join_rows])
+        return same("right", f"(⟨0⟩) AS {alias}", make(table))
 
     def last_join(self) -> Node:
         parts: list[Node | Items] = [same("table", self.random.choice(TABLES))]
@@ -319,7 +393,7 @@ class Queries:
             extra = optional(" AND ")
             if self.chance(0.4):
                 self.features["condition of a last join"] += 1
-                condition = Draw(self.random, scope).expression("BOOL", 2)
+                condition = self.draw(scope).expression("BOOL", 2)
                 extra = optional(" AND ", same("extra", "(⟨0⟩ OR false)", condition))
             parts.append(extra)
             order = self.random.choice(["ts", "tt", "id", "ts", None])
@@ -337,13 +411,37 @@ class Queries:
         where = f"⟨{len(parts) - 1}⟩"
         return Node("query", lockstep + where, duckdb + where, tuple(parts))
 
+    def joined_window(self) -> Node:
+        """Windows over the rows that a LAST JOIN in the same SELECT gives."""
+        other, key = self.random.choice(TABLES), self.random.choice(["k", "g", "n"])
+        lockstep, duckdb, _ = self.native_frame()
+        joined = (
+            f"(SELECT id AS rid, {key} AS rkey, ts AS rts, a AS ra, s AS rs, x AS rx FROM {other})"
+        )
+        scope = [*BARE, ("ra", "INT"), ("rs", "STRING"), ("rx", "EXACT")]
+        calls = [
+            self.draw(scope).aggregate(1, " OVER w", f" OVER ({duckdb})")
+            for _ in range(self.random.randint(1, 3))
+        ]
+        listed = items([same("INT", "id"), same("INT", "rid"), *calls])
+        text = "SELECT ⟨0⟩ FROM ⟨1⟩ AS m"
+        newest = f"SELECT * FROM {joined} AS r WHERE m.{key} IS NOT DISTINCT FROM r.rkey"
+        return Node(
+            "query",
+            f"{text} LAST JOIN {joined} AS r ORDER BY r.rts ON m.{key} = r.rkey⟨2⟩"
+            f" WINDOW w AS ({lockstep})",
+            f"{text} LEFT JOIN LATERAL ({newest} ORDER BY r.rts DESC NULLS LAST, r.rid DESC "
+            "LIMIT 1) AS r ON true⟨2⟩",
+            (listed, same("table", self.random.choice(TABLES)), self.where(scope, 0.3)),
+        )
+
     def left_join(self) -> Node:
         scope = qualified("m") + qualified("r")
         keys = self.random.choice([["k"], ["g"], ["k", "g"], ["d"]])
         equal = " AND ".join(f"m.{key} = r.{key}" for key in keys)
         extra = optional(" AND ")
         if self.chance(0.5):
-            condition = Draw(self.random, scope).expression("BOOL", 2)
+            condition = self.draw(scope).expression("BOOL", 2)
             extra = optional(" AND ", same("extra", "(⟨0⟩ OR false)", condition))
         listed = items([same("INT", "m.id"), same("INT", "r.id"), *self.select_list(scope, 2)])
         text = f"SELECT ⟨0⟩ FROM ⟨1⟩ AS m LEFT JOIN ⟨2⟩ ON {equal}⟨3⟩⟨4⟩"
@@ -361,10 +459,10 @@ class OverAggregates(Draw):
 
     def leaf(self, kind: str) -> Node:
         for _ in range(8):
-            call = Draw(self.random, self.scope).aggregate(0)
+            call = Draw(self.random, self.scope, self.mode).aggregate(0)
             if call.type == kind:
                 return call
-        return Draw(self.random, []).leaf(kind)
+        return Draw(self.random, [], self.mode).leaf(kind)
 
 
 class Frame:

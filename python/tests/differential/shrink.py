@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from .compare import Pair, difference
+from .modes import STANDARD
 from .node import Node
 from .tables import Table
 
@@ -14,8 +15,8 @@ ATTEMPTS_MAX = 3_000
 class Shrinking:
     """One difference on its way to a small one."""
 
-    def __init__(self, tables: list[Table], query: Node, what: str) -> None:
-        self.tables, self.query = tables, query
+    def __init__(self, tables: list[Table], query: Node, what: str, mode: str = STANDARD) -> None:
+        self.tables, self.query, self.mode = tables, query, mode
         self.kind = kind_of(what)
         self.attempts = 0
 
@@ -23,11 +24,11 @@ class Shrinking:
         """Smaller tables first: every step after that is cheap."""
         while self.attempts < ATTEMPTS_MAX and (self.smaller_tables() or self.smaller_query()):
             pass
-        outcome = difference(self.query, *Pair(self.tables).run(self.query))
+        outcome = difference(self.query, *Pair(self.tables, self.mode).run(self.query))
         return self.tables, self.query, outcome or "the difference does not come back"
 
     def smaller_query(self) -> bool:
-        pair = Pair(self.tables)
+        pair = Pair(self.tables, self.mode)
         for candidate in self.query.smaller():
             if self.attempts >= ATTEMPTS_MAX:
                 return False
@@ -44,7 +45,7 @@ class Shrinking:
                     rest = table.rows[:start] + table.rows[start + size :]
                     candidate = [*self.tables]
                     candidate[position] = replace(table, rows=rest)
-                    if self.differs(Pair(candidate), self.query):
+                    if self.differs(Pair(candidate, self.mode), self.query):
                         self.tables = candidate
                         return True
                 size //= 2
