@@ -106,14 +106,14 @@ impl JoinStep {
         }
         let mut rows = Rows::new(self.right.open(ctx, keys, bounds)?, request);
         let (mut seen, mut of_null) = (0, None);
-        while let Some(met) = rows.next(ctx)? {
-            let may_be_newest = met.row.order.is_some() || of_null.is_none();
-            if may_be_newest && is_match(met.row.frame) {
-                if met.row.order.is_some() {
-                    return Ok(Some(met.row.frame));
+        while let Some(row) = rows.next(ctx)? {
+            let may_be_newest = row.order.is_some() || of_null.is_none();
+            if may_be_newest && is_match(row.frame) {
+                if row.order.is_some() {
+                    return Ok(Some(row.frame));
                 }
                 // NULL is older than the least value, among whose rows it stands by arrival.
-                of_null = Some(met.row.frame);
+                of_null = Some(row.frame);
             }
             seen += 1;
             if seen % ROWS_PER_CHECKPOINT == 0 {

@@ -15,6 +15,7 @@
 //! | `computation`, `machine` | expressions over it in machine code |
 //! | `source` | the rows of a key, newest first, by index or otherwise |
 //! | `window`, `progress` | one walk through them that serves several windows |
+//! | `merge`, `block` | the rows of all sources in one order, and on their way to the windows |
 //! | `fold`, `lane` | what the windows compute from blocks of rows |
 //! | `join` | LAST JOIN |
 //! | `materialise` | sub-plans that batch mode has to run |
@@ -25,6 +26,7 @@
 //! | `explain` | a program in words |
 
 mod batch;
+mod block;
 mod chain;
 mod compile;
 mod computation;
@@ -36,6 +38,7 @@ mod join;
 mod lane;
 mod machine;
 mod materialise;
+mod merge;
 mod numbered;
 mod program;
 mod progress;

@@ -294,13 +294,6 @@ pub(crate) struct Rows<'s> {
     ahead: Option<Candidate<'s>>,
 }
 
-/// A row of [`Rows`].
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Met<'s> {
-    pub(crate) row: Candidate<'s>,
-    pub(crate) is_request: bool,
-}
-
 impl<'s> Rows<'s> {
     /// `request` is a row of the same source.
     pub(crate) fn new(cursor: Cursor<'s>, request: Option<Candidate<'s>>) -> Self {
@@ -309,7 +302,7 @@ impl<'s> Rows<'s> {
 
     /// The next older row.
     #[inline]
-    pub(crate) fn next(&mut self, ctx: &Context<'s>) -> Result<Option<Met<'s>>> {
+    pub(crate) fn next(&mut self, ctx: &Context<'s>) -> Result<Option<Candidate<'s>>> {
         let stored = match self.ahead.take() {
             Some(row) => Some(row),
             None => self.cursor.next(ctx)?,
@@ -317,9 +310,9 @@ impl<'s> Rows<'s> {
         let is_next = |row: &mut Candidate<'_>| stored.is_none_or(|other| row.is_newer(&other));
         if let Some(row) = self.request.take_if(is_next) {
             self.ahead = stored;
-            return Ok(Some(Met { row, is_request: true }));
+            return Ok(Some(row));
         }
-        Ok(stored.map(|row| Met { row, is_request: false }))
+        Ok(stored)
     }
 }
 
@@ -341,71 +334,50 @@ impl<'s> Cursor<'s> {
             Self::Sorted(rows) => Ok(rows.next()),
         }
     }
-
-    /// The rows of a plain table in the order of an index by event time, to be taken in runs, and
-    /// what their order values are; `None` when there is something to ask of each row.
-    pub(crate) fn runs(&self, ctx: &Context<'s>) -> Option<(KeyRows<'s>, &'s Order)> {
-        let Self::Walk(Walk { source, rows, bounds, .. }) = self else { return None };
-        let LeafKind::Table(table) = source.chain.leaf else { return None };
-        source.run_index()?;
-        let mut rows = rows.clone();
-        // Rows of the current row's time that are not before it are the newest ones wanted.
-        if let Some((time, arrival)) = bounds.tie
-            && bounds.upper == Some(time)
-            && arrival < ctx.snapshots[table].visible_arrival()
-        {
-            rows.seek_before(time, arrival);
-        }
-        Some((rows, &source.order))
-    }
-
-    /// Visits rows that have an order value, newest first, until `visit` says no more. Faster than a loop over [`Cursor::next`]: a row of a plain table is not moved about.
-    #[inline]
-    pub(crate) fn visit(
-        self,
-        ctx: &Context<'s>,
-        mut visit: impl FnMut(&Frame<'s, 's>, i64) -> bool,
-    ) -> Result<()> {
-        match self {
-            Self::Walk(walk) if walk.source.is_plain() => walk.visit_plain(visit),
-            mut cursor => {
-                while let Some(Candidate { frame, order, .. }) = cursor.next(ctx)? {
-                    if order.is_some_and(|order| !visit(&frame, order)) {
-                        break;
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
 }
 
 impl<'s> Walk<'s> {
-    /// [`Cursor::visit`] where a leaf row is a row of the source as it is.
+    /// Whether each row of the leaf is a row of the source as it is.
     #[inline]
-    fn visit_plain(self, mut visit: impl FnMut(&Frame<'s, 's>, i64) -> bool) {
-        for row in self.rows {
-            let Some(order) = self.source.order.of(&row) else { continue };
-            if order < self.bounds.lower {
-                return;
+    pub(crate) fn is_plain(&self) -> bool {
+        self.source.is_plain()
+    }
+
+    /// The rows, to be taken in runs: the walk [is plain](Self::is_plain), and the order that of an
+    /// index by event time.
+    #[inline(always)]
+    pub(crate) fn into_runs(mut self, ctx: &Context<'s>) -> KeyRows<'s> {
+        debug_assert!(self.source.run_index().is_some(), "nothing is to be asked of each row");
+        // Rows of the current row's time that are not before it are the newest ones wanted.
+        if let Some((time, arrival)) = self.bounds.tie
+            && self.bounds.upper == Some(time)
+            && let LeafKind::Table(table) = self.source.chain.leaf
+            && arrival < ctx.snapshots[table].visible_arrival()
+        {
+            self.rows.seek_before(time, arrival);
+        }
+        self.rows
+    }
+
+    /// The next older row of the leaf that is within the bounds, and its order value. There may be
+    /// more to ask of it, unless the walk [is plain](Self::is_plain).
+    #[inline]
+    pub(crate) fn next_stored(&mut self) -> Option<(StoredRow<'s>, Option<i64>)> {
+        for row in self.rows.by_ref() {
+            let order = self.source.order.of(&row);
+            if order.is_some_and(|order| order < self.bounds.lower) {
+                return None;
             }
-            let frame = Frame { leaf: Leaf::Stored(row.row), slots: &[] };
-            if self.bounds.admit(Some(order), row.arrival) && !visit(&frame, order) {
-                return;
+            if self.bounds.admit(order, row.arrival) {
+                return Some((row, order));
             }
         }
+        None
     }
 
     #[inline]
     fn next(&mut self, ctx: &Context<'s>) -> Result<Option<Candidate<'s>>> {
-        for row in self.rows.by_ref() {
-            let order = self.source.order.of(&row);
-            if order.is_some_and(|order| order < self.bounds.lower) {
-                return Ok(None);
-            }
-            if !self.bounds.admit(order, row.arrival) {
-                continue;
-            }
+        while let Some((row, order)) = self.next_stored() {
             let leaf = Leaf::Stored(row.row);
             let Some(frame) = self.source.chain.run(ctx, leaf, row.arrival)? else { continue };
             if self.source.has_keys(ctx, &frame, self.keys) {

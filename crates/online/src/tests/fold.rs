@@ -7,7 +7,7 @@ use datafusion::logical_expr::{Expr, lit};
 use lockstep_function::{Arguments, Settings, aggregate, scalar, udf::scalar_call};
 use lockstep_plan::{AggregateCall, Frame, Window, WindowGroup};
 use lockstep_row::{Arena, DataType, Datum, Value};
-use proptest::prelude::*;
+use proptest::{prelude::*, strategy::ValueTree};
 
 use super::window::{any_window, begin_alike, chunk_rows, currents, rows};
 use crate::{
@@ -147,24 +147,16 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
     #[test]
-    fn folded_together_and_fed_row_by_row_agree(
-        tables in (rows(90), rows(60)),
-        which in prop::sample::select(vec![Which::All, Which::Folded, Which::Unordered]),
-        shapes in proptest::collection::vec((any_window(true), any::<bool>()), 1..4),
-        are_alike in any::<bool>(),
-        chunk_rows in chunk_rows(),
-    ) {
-        lockstep_table::set_chunk_rows(chunk_rows);
-        let alike = |(window, _): &(Window, bool)| (begin_alike(window, &shapes[0].0), shapes[0].1);
-        let shapes = if are_alike { shapes.iter().map(alike).collect() } else { shapes };
-        let world = World::new(&[tables.0, tables.1]);
-        let group = |(at, (window, is_union)): (usize, &(Window, bool))| {
-            let unions = if *is_union { vec![0] } else { vec![] };
-            WindowGroup { window: window.clone(), unions, calls: calls(at, which) }
+    fn folded_together_and_fed_row_by_row_agree(case in case()) {
+        lockstep_table::set_chunk_rows(case.chunk_rows);
+        let world = World::new(&case.tables);
+        let group = |(at, (window, unions)): (usize, &(Window, Vec<usize>))| {
+            WindowGroup { window: window.clone(), unions: unions.clone(), calls: calls(at, case.which) }
         };
-        let groups: Vec<WindowGroup> = shapes.iter().enumerate().map(group).collect();
+        let groups: Vec<WindowGroup> = case.shapes.iter().enumerate().map(group).collect();
         let compile = |groups: &[WindowGroup], folds: bool, machine_code: bool, includes: bool| {
-            let plan = windows(world.scan(0), vec![world.scan(1)], groups.to_vec());
+            let unions = vec![world.scan(1), world.scan(0)];
+            let plan = windows(world.scan(0), unions, groups.to_vec());
             let batch = Arc::new(crate::testing::NoBatch);
             let options = Options { folds, machine_code, includes, own_only: false };
             Program::compile_with(&plan, &world, batch, options).unwrap()
@@ -178,6 +170,106 @@ proptest! {
         check(&program, &references, &world);
         check_batch(&program, &world);
     }
+}
+
+/// What [`folded_together_and_fed_row_by_row_agree`] draws.
+#[derive(Debug)]
+struct Case {
+    tables: [Vec<(Option<i64>, Option<i64>)>; 2],
+    which: Which,
+    /// Windows and their union sources: the other table, the window's own.
+    shapes: Vec<(Window, Vec<usize>)>,
+    are_alike: bool,
+    chunk_rows: usize,
+}
+
+fn case() -> impl Strategy<Value = Case> {
+    let unions = prop::sample::select(vec![vec![], vec![0], vec![1], vec![0, 1], vec![1, 0]]);
+    let which = prop::sample::select(vec![Which::All, Which::Folded, Which::Unordered]);
+    let shapes = proptest::collection::vec((any_window(true), unions), 1..4);
+    let tables = (rows(90), rows(60));
+    (tables, which, shapes, any::<bool>(), chunk_rows()).prop_map(
+        |(tables, which, shapes, are_alike, chunk_rows)| {
+            let alike = |(window, _): &(Window, Vec<usize>)| {
+                (begin_alike(window, &shapes[0].0), shapes[0].1.clone())
+            };
+            let shapes = if are_alike { shapes.iter().map(alike).collect() } else { shapes };
+            Case { tables: tables.into(), which, shapes, are_alike, chunk_rows }
+        },
+    )
+}
+
+impl Case {
+    /// What it has, by name.
+    fn constructs(&self) -> Vec<&'static str> {
+        let any = |has: fn(&(Window, Vec<usize>)) -> bool| self.shapes.iter().any(has);
+        let has_time = |time: Option<i64>| {
+            self.tables.iter().flatten().any(|(key, of_row)| key.is_some() && *of_row == time)
+        };
+        // Windows may hold 32 rows, no call has an accumulator.
+        let is_long = |(window, _): &(Window, Vec<usize>)| {
+            window.max_size.is_none_or(|most| most >= 32)
+                && !matches!(window.frame, Frame::Rows { from: Some(0..32), .. })
+        };
+        let is_included = self.which != Which::All && self.shapes.iter().any(is_long);
+        let has_union = any(|(_, unions)| !unions.is_empty());
+        let has_own = any(|(_, unions)| unions.contains(&1));
+        let has_max_size = any(|(window, _)| window.max_size.is_some());
+        let is_small = self.chunk_rows < 16;
+        let facts = [
+            ("several windows", self.shapes.len() > 1),
+            ("windows that begin alike", self.shapes.len() > 1 && self.are_alike),
+            ("union sources", has_union),
+            ("the request's own table as a union source", has_own),
+            ("included columns", is_included),
+            ("chunks of few rows", is_small),
+            ("NULL as an order value", has_time(None)),
+            ("the least order value", has_time(Some(i64::MIN))),
+            ("the greatest order value", has_time(Some(i64::MAX))),
+            ("MAXSIZE", has_max_size),
+            ("EXCLUDE CURRENT_TIME", any(|(window, _)| window.exclude_current_time)),
+            ("EXCLUDE CURRENT_ROW", any(|(window, _)| window.exclude_current_row)),
+            ("INSTANCE_NOT_IN_WINDOW", any(|(window, _)| window.instance_not_in_window)),
+            ("calls that ask for the order of rows", self.which != Which::Unordered),
+            ("included + union + few rows in a chunk", is_included && has_union && is_small),
+            (
+                "included + union + NULL and the least order value + MAXSIZE",
+                is_included
+                    && has_union
+                    && has_max_size
+                    && has_time(None)
+                    && has_time(Some(i64::MIN)),
+            ),
+            (
+                "included + own table + several windows + few rows in a chunk",
+                is_included && has_own && is_small && self.shapes.len() > 1,
+            ),
+            (
+                "included + union, in order, MAXSIZE",
+                is_included && has_union && self.which == Which::Folded && has_max_size,
+            ),
+        ];
+        facts.into_iter().filter(|(_, holds)| *holds).map(|(name, _)| name).collect()
+    }
+}
+
+/// Prints how often each construct is drawn; none may go missing.
+#[test]
+fn every_construct_is_drawn() {
+    const CASES: usize = 960;
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let mut counts = std::collections::BTreeMap::new();
+    for _ in 0..CASES {
+        let case = case().new_tree(&mut runner).unwrap().current();
+        for construct in case.constructs() {
+            *counts.entry(construct).or_insert(0_usize) += 1;
+        }
+    }
+    for (construct, count) in &counts {
+        println!("{construct:62} {count:4} of {CASES}");
+    }
+    assert_eq!(counts.len(), 18, "a construct is never drawn: {counts:?}");
+    assert!(counts.values().all(|count| *count >= CASES / 50), "one is too rare: {counts:?}");
 }
 
 /// The runs of several sources are merged, and all of them are read from what the indexes include.
@@ -197,6 +289,62 @@ fn union_sources_are_read_from_their_indexes() {
     let explain = with.explain();
     assert!(explain.contains("; from the columns that the index includes"), "{explain}");
     check(&with, &[without], &world);
+}
+
+/// In an index NULL stands where the least value does, in the order of arrival.
+#[test]
+fn a_row_of_the_least_order_value_is_found_beyond_one_of_null() {
+    let world = World::new(&[
+        vec![(Some(1), Some(i64::MIN)), (Some(1), None), (Some(1), Some(i64::MIN))],
+        vec![(Some(1), Some(0)), (Some(1), None)],
+    ]);
+    let frame = Frame::Rows { from: None, to: 0 };
+    let group =
+        WindowGroup { window: window(frame), unions: vec![0], calls: calls(0, Which::Unordered) };
+    let plan = windows(world.scan(0), vec![world.scan(1)], vec![group]);
+    let compile = |folds: bool| {
+        let options = Options { folds, ..Options::default() };
+        let batch = Arc::new(crate::testing::NoBatch);
+        Program::compile_with(&plan, &world, batch, options).unwrap()
+    };
+    let program = compile(true);
+    check(&program, &[compile(false)], &world);
+    let request = TestRow { id: 9, k: Some(1), ts: Some(5), arrival: u64::MAX };
+    let arena = Arena::new();
+    let answer = program.answer(&request.values(), &arena).unwrap().unwrap();
+    assert_eq!(
+        answer[3],
+        Datum::BigInt(4),
+        "the request row, that of 0 and two of the least value"
+    );
+}
+
+/// However the rows of a window are read, who cancels the call is heard.
+#[test]
+fn a_long_window_ends_when_its_call_is_cancelled() {
+    let rows = |first: i64| (0..1_000).map(|at| (Some(1), Some(first + at * 2))).collect();
+    let world = World::new(&[rows(0), rows(1)]);
+    let request = TestRow { id: 9, k: Some(1), ts: Some(5_000), arrival: u64::MAX };
+    let arena = Arena::new();
+    // The other table; the window's own, with the request row; both.
+    for unions in [vec![0], vec![1], vec![0, 1]] {
+        for which in [Which::All, Which::Folded, Which::Unordered] {
+            for includes in [false, true] {
+                let window = window(Frame::Rows { from: None, to: 0 });
+                let group = WindowGroup { window, unions: unions.clone(), calls: calls(0, which) };
+                let unions = vec![world.scan(1), world.scan(0)];
+                let plan = windows(world.scan(0), unions, vec![group]);
+                let options = Options { includes, ..Options::default() };
+                let batch = Arc::new(crate::testing::NoBatch);
+                let program = Program::compile_with(&plan, &world, batch, options).unwrap();
+                assert!(program.answer(&request.values(), &arena).is_ok());
+                let call = lockstep_host::query::QueryContext::new();
+                call.cancel();
+                let answer = call.run(|| program.answer(&request.values(), &arena));
+                assert!(answer.is_err(), "{which:?}, {includes}: {}", program.explain());
+            }
+        }
+    }
 }
 
 #[test]

@@ -25,16 +25,18 @@ fn frame(current: &TestRow, main: &[TestRow], unions: &[&[TestRow]], window: &Wi
         }
     }
     history.sort_by(|a, b| (b.0, a.1, b.2).cmp(&(a.0, b.1, a.2)));
-    let is_in = |position: u64, distance: i64| match window.frame {
+    let is_in = |position: u64, distance: i128| match window.frame {
         Frame::Rows { from, to } => position >= to && from.is_none_or(|from| position <= from),
-        Frame::Range { from, to } => distance >= to && from.is_none_or(|from| distance <= from),
+        Frame::Range { from, to } => {
+            distance >= i128::from(to) && from.is_none_or(|from| distance <= i128::from(from))
+        }
     };
     let mut ids = Vec::new();
     if is_in(0, 0) && !window.exclude_current_row {
         ids.push(current.id);
     }
     for (position, (order, _, _, id)) in (1..).zip(&history) {
-        if is_in(position, now.unwrap() - order) {
+        if is_in(position, i128::from(now.unwrap()) - i128::from(*order)) {
             ids.push(*id);
         }
     }
@@ -48,8 +50,10 @@ fn listed(ids: &[i64]) -> String {
 }
 
 fn frames() -> impl Strategy<Value = Frame> {
+    // A frame of 32 rows or more is read from what an index includes, so is one without an end.
+    let from = prop_oneof![4 => 0_u64..6, 1 => 32_u64..60];
     let rows =
-        (proptest::option::of(0_u64..6), 0_u64..3).prop_map(|(from, to)| Frame::Rows { from, to });
+        (proptest::option::of(from), 0_u64..3).prop_map(|(from, to)| Frame::Rows { from, to });
     let range = (proptest::option::of(-1_i64..6), 0_i64..3)
         .prop_map(|(from, to)| Frame::Range { from, to });
     prop_oneof![rows, range]
@@ -58,16 +62,15 @@ fn frames() -> impl Strategy<Value = Frame> {
 /// Windows by `k`, in the order of `ts` or of arrival.
 pub(super) fn any_window(is_ordered: bool) -> impl Strategy<Value = Window> {
     let flags = (any::<bool>(), any::<bool>(), any::<bool>());
-    (frames(), proptest::option::of(1_u64..4), flags).prop_map(move |(frame, max_size, flags)| {
-        Window {
-            partition_by: vec![column(0, "k")],
-            order_by: is_ordered.then(|| column(0, "ts")),
-            frame,
-            max_size,
-            exclude_current_time: flags.0,
-            exclude_current_row: flags.1,
-            instance_not_in_window: flags.2,
-        }
+    let max_size = proptest::option::of(prop_oneof![2 => 1_u64..4, 1 => 32_u64..40]);
+    (frames(), max_size, flags).prop_map(move |(frame, max_size, flags)| Window {
+        partition_by: vec![column(0, "k")],
+        order_by: is_ordered.then(|| column(0, "ts")),
+        frame,
+        max_size,
+        exclude_current_time: flags.0,
+        exclude_current_row: flags.1,
+        instance_not_in_window: flags.2,
     })
 }
 
@@ -85,7 +88,13 @@ pub(super) fn begin_alike(window: &Window, other: &Window) -> Window {
 
 pub(super) fn rows(count_max: usize) -> impl Strategy<Value = Vec<(Option<i64>, Option<i64>)>> {
     let key = prop_oneof![4 => Just(Some(1)), 2 => Just(Some(2)), 1 => Just(None)];
-    let time = prop_oneof![8 => (0_i64..8).prop_map(Some), 1 => Just(None)];
+    // NULL stands in an index where the least value does.
+    let time = prop_oneof![
+        24 => (0_i64..8).prop_map(Some),
+        3 => Just(None),
+        2 => Just(Some(i64::MIN)),
+        1 => Just(Some(i64::MAX)),
+    ];
     proptest::collection::vec((key, time), 0..count_max)
 }
 
@@ -100,6 +109,10 @@ pub(super) fn currents(world: &World) -> Vec<TestRow> {
     let requests = world.rows[0].iter().map(|row| TestRow { arrival: u64::MAX, id: 77, ..*row });
     stored.chain(requests).collect()
 }
+
+/// Union sources of a window: of another table, of a third one whose key or time may be computed,
+/// and of the window's own table.
+const UNIONS: [&[usize]; 7] = [&[], &[0], &[1], &[1, 0], &[2], &[2, 0], &[0, 1, 2]];
 
 fn is_null(expr: Expr) -> Expr {
     expr.is_null()
@@ -129,7 +142,7 @@ proptest! {
     fn windows_hold_the_rows_that_the_definition_says(
         tables in (rows(24), rows(8), rows(8)),
         shapes in proptest::collection::vec(
-            (any_window(true), any_window(false), any::<bool>(), 0_usize..4), 1..4),
+            (any_window(true), any_window(false), any::<bool>(), 0_usize..UNIONS.len()), 1..4),
         are_alike in any::<bool>(),
         hides in (any::<bool>(), any::<bool>()),
         chunk_rows in chunk_rows(),
@@ -139,8 +152,7 @@ proptest! {
         let shapes: Vec<(Window, Vec<usize>)> = shapes
             .into_iter()
             .map(|(ordered, unordered, is_ordered, unions)| {
-                let unions = [vec![], vec![0], vec![1], vec![1, 0]][unions].clone();
-                (if is_ordered { ordered } else { unordered }, unions)
+                (if is_ordered { ordered } else { unordered }, UNIONS[unions].to_vec())
             })
             .collect();
         let alike = |(window, _): &(Window, Vec<usize>)| {
@@ -151,14 +163,19 @@ proptest! {
             group(window.clone(), unions.clone(), vec![column(0, "id")], &format!("w{position}"))
         });
         let input = hide(world.scan(0), 0, hides);
-        let unions = vec![world.scan(1), hide(world.scan(2), 2, (hides.1, hides.0))];
+        let second = hide(world.scan(2), 2, (hides.1, hides.0));
+        let unions = vec![world.scan(1), second, world.scan(0)];
         let program = world.compile(&windows(input, unions, groups.collect()));
         for current in currents(&world) {
+            // A request row is a row of its table wherever that is read once more.
+            let mut own = world.rows[0].clone();
+            own.extend((current.arrival == u64::MAX).then_some(current));
+            let rows_of = [&world.rows[1], &world.rows[2], &own];
             let expected: Vec<String> = shapes
                 .iter()
                 .map(|(window, unions)| {
                     let unions: Vec<&[TestRow]> =
-                        unions.iter().map(|union| &world.rows[union + 1][..]).collect();
+                        unions.iter().map(|union| &rows_of[*union][..]).collect();
                     listed(&frame(&current, &world.rows[0], &unions, window))
                 })
                 .collect();
