@@ -76,7 +76,7 @@ impl<'c> Walk<'c> {
     }
 
     /// Lets no interrupt end it.
-    pub(crate) fn to_its_end(mut self) -> Self {
+    pub(crate) fn uninterrupted(mut self) -> Self {
         self.may_end = false;
         self
     }
@@ -136,7 +136,7 @@ impl<'c> Build<'c> {
         let mut filling = Filling::new(drafted);
         filling.fill(&mut walk, table.sequence.visible())?;
         walk.catch_up(&mut |found| filling.insert(table, found))?;
-        Ok(Self { walk: walk.to_its_end(), filling })
+        Ok(Self { walk: walk.uninterrupted(), filling })
     }
 
     /// Adds the rows that are left, and gives the index away.
@@ -184,7 +184,7 @@ impl<'c> Remake<'c> {
         }
         let mut made = Self { walk, log, fillings };
         made.follow(is_kept, |walk, visit| walk.catch_up(visit))?;
-        made.walk = made.walk.to_its_end();
+        made.walk = made.walk.uninterrupted();
         Ok(made)
     }
 

@@ -195,13 +195,14 @@ impl Table {
             return dead;
         }
         let mut key = Vec::new();
-        let walked = Walk::new(self, &state.log).to_its_end().rows_until(visible, &mut |found| {
-            let guard = lockstep_series::pin();
-            let past = Snapshot::new(self, guard, NonNull::from(state), (visible, now_ms));
-            if !past.is_live(found.row, &mut key) {
-                dead.insert(found.row.arrival());
-            }
-        });
+        let walked =
+            Walk::new(self, &state.log).uninterrupted().rows_until(visible, &mut |found| {
+                let guard = lockstep_series::pin();
+                let past = Snapshot::new(self, guard, NonNull::from(state), (visible, now_ms));
+                if !past.is_live(found.row, &mut key) {
+                    dead.insert(found.row.arrival());
+                }
+            });
         walked.expect("no interrupt ends it");
         dead
     }
