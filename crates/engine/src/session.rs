@@ -502,6 +502,9 @@ fn is_change(statement: &Statement) -> bool {
         Statement::Query(_)
             | Statement::Explain(_)
             | Statement::Insert(_)
+            | Statement::Delete { .. }
+            | Statement::CreateIndex(_)
+            | Statement::DropIndex { .. }
             | Statement::LoadData(_)
             | Statement::Deploy(_)
             | Statement::CreateProcedure(_)

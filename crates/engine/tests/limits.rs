@@ -118,6 +118,21 @@ fn a_write_that_is_interrupted_leaves_nothing_and_one_that_is_done_stays() {
 }
 
 #[test]
+fn what_reads_the_whole_table_to_change_it_is_cancelled_and_has_changed_nothing() {
+    for sql in ["CREATE INDEX i ON t (k)", "DELETE FROM t WHERE v < 100"] {
+        let session = session_with(Arc::new(lockstep_host::SystemClock::new()), 20_000);
+        let context = cancelling(4);
+        let error = context.run(|| session.execute(sql)).expect_err("it was cancelled");
+        assert_eq!(error.code, code::QUERY_CANCELED, "{sql}");
+        assert!(!context.has_committed(), "{sql}");
+        assert!(count(&session, "t").contains("20000"), "{sql}");
+        let context = QueryContext::new();
+        context.run(|| session.execute(sql)).expect("nothing is in its way");
+        assert!(context.has_committed(), "{sql}");
+    }
+}
+
+#[test]
 fn a_cancelled_export_leaves_no_file() {
     let session = session_with(Arc::new(lockstep_host::SystemClock::new()), 40_000);
     let name = format!("lockstep-limits-{}", std::process::id());
