@@ -21,7 +21,12 @@ pub const LIST_ITEMS_MAX: usize = 1 << 17;
 /// The most bytes of all texts together that a function makes for one list.
 pub const LIST_BYTES_MAX: usize = 16 << 20;
 
+/// The most bytes of a value that becomes part of a plan. A longer one is computed when the plan
+/// runs: optimisers copy the constants of a plan, and make names of them, at each step.
+pub const PLANNED_BYTES_MAX: usize = 64 << 10;
+
 thread_local! {
+    static IS_PLANNING: Cell<bool> = const { Cell::new(false) };
     static IS_EXCEEDED: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -40,6 +45,24 @@ fn within(is_within: bool) -> Option<()> {
         IS_EXCEEDED.set(true);
     }
     is_within.then_some(())
+}
+
+/// Runs work that computes the constants of a plan ahead, on this thread.
+pub fn while_planning<T>(work: impl FnOnce() -> T) -> T {
+    /// Sets it back, also when the work panics.
+    struct Back(bool);
+    impl Drop for Back {
+        fn drop(&mut self) {
+            IS_PLANNING.set(self.0);
+        }
+    }
+    let _back = Back(IS_PLANNING.replace(true));
+    work()
+}
+
+/// Whether a value of so many bytes may take the place of its call.
+pub(crate) fn may_be_planned(bytes: usize) -> bool {
+    bytes <= PLANNED_BYTES_MAX || !IS_PLANNING.get()
 }
 
 /// Whether this thread exceeded a limit since the last [`check`].

@@ -36,6 +36,7 @@ use datafusion::{
 };
 use futures::StreamExt;
 use lockstep_diagnostic::{Diagnostic, Result};
+use lockstep_function::value_limit;
 use lockstep_host::{PerProcess, QueryContext};
 use lockstep_plan::CatalogTable;
 use lockstep_row::arrow::with_one_nan;
@@ -255,7 +256,9 @@ impl Query {
         let allowed = allowed.map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
         let builder = session(options.memory_bytes.or(allowed), context)?;
         let optimising = builder.clone().build();
-        let plan = optimising.optimizer().optimize(lower(plan.clone())?, &optimising, |_, _| {})?;
+        let lowered = lower(plan.clone())?;
+        let optimise = || optimising.optimizer().optimize(lowered, &optimising, |_, _| {});
+        let plan = value_limit::while_planning(optimise)?;
         let tables = scan_tables(&plan, tables, &options.read_through, &optimising)?;
         let planner = BatchPlanner { tables: Arc::new(tables), options: operators };
         let state = builder.with_query_planner(Arc::new(planner)).build();

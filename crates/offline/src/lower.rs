@@ -26,7 +26,7 @@ use datafusion::{
         UserDefinedLogicalNodeCore,
     },
 };
-use lockstep_plan::{LastJoin, WindowAggregate, WindowGroup};
+use lockstep_plan::{LastJoin, WindowAggregate, WindowGroup, schema_of_unique};
 
 /// Rewrites our nodes anywhere in the plan, and puts the rows of joins into order.
 pub(crate) fn lower(plan: LogicalPlan) -> Result<LogicalPlan> {
@@ -99,7 +99,7 @@ fn qualified_fields(schema: &DFSchema) -> impl Iterator<Item = QualifiedField> +
 }
 
 fn schema_of(fields: Vec<QualifiedField>) -> Result<DFSchemaRef> {
-    Ok(Arc::new(DFSchema::new_with_metadata(fields, HashMap::new())?))
+    Ok(Arc::new(schema_of_unique(fields.into_iter())?))
 }
 
 /// The calls over one window, their expressions being positions in [`BatchWindow::exprs`].
@@ -286,7 +286,7 @@ impl UserDefinedLogicalNodeCore for BatchWindow {
 pub(crate) struct BatchLastJoin {
     /// The join, with the inputs and expressions as they are now; its schema is not maintained.
     pub(crate) join: LastJoin,
-    left: Naming,
+    /// The columns of the left side keep their names.
     right: Naming,
     schema: DFSchemaRef,
 }
@@ -298,10 +298,9 @@ impl BatchLastJoin {
         if join.schema.fields().len() != left_width + right_width {
             return internal_err!("a LAST JOIN has the columns of both sides");
         }
-        let output = || qualified_fields(&join.schema);
+        let output = qualified_fields(&join.schema);
         Ok(Self {
-            left: Naming::new(join.left.schema(), output()),
-            right: Naming::new(join.right.schema(), output().skip(left_width)),
+            right: Naming::new(join.right.schema(), output.skip(left_width)),
             schema: Arc::clone(&join.schema),
             join: join.clone(),
         })
@@ -355,11 +354,12 @@ impl UserDefinedLogicalNodeCore for BatchLastJoin {
             && Arc::ptr_eq(join.right.schema(), self.join.right.schema());
         if is_same {
             // Most rules change no columns, and a chain of joins has many.
-            return Ok(Self { join, ..self.clone() });
+            let (right, schema) = (self.right.clone(), Arc::clone(&self.schema));
+            return Ok(Self { join, right, schema });
         }
-        let mut fields = self.left.rename(join.left.schema())?;
+        let mut fields: Vec<_> = qualified_fields(join.left.schema()).collect();
         fields.extend(self.right.rename(join.right.schema())?);
-        Ok(Self { join, schema: schema_of(fields)?, ..self.clone() })
+        Ok(Self { join, right: self.right.clone(), schema: schema_of(fields)? })
     }
 
     fn necessary_children_exprs(&self, output_columns: &[usize]) -> Option<Vec<Vec<usize>>> {

@@ -51,6 +51,11 @@ pub(crate) enum Step {
 }
 
 impl Chain {
+    /// Whether to take a row through it is to walk through others.
+    pub(crate) fn has_windows(&self) -> bool {
+        self.steps.iter().any(|step| matches!(step, Step::Scan(_)))
+    }
+
     /// Takes a leaf row through the chain; `None` when it does not come out. `arrival` is the
     /// row's place among the rows of its table; a request row comes after all of them.
     #[inline]

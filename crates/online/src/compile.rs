@@ -20,7 +20,7 @@ use datafusion::{
     logical_expr::{Expr, Limit, LogicalPlan, Projection, TableScan},
 };
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
-use lockstep_plan::CatalogTable;
+use lockstep_plan::{CatalogTable, WindowAggregate};
 use lockstep_table::{IndexHold, IndexNeed, Table, TableError};
 
 use crate::{
@@ -63,6 +63,8 @@ pub(crate) struct Parts {
     pub(crate) requests_seen: usize,
     /// How many of them are sources that compute their rows one by one.
     pub(crate) request_rows: usize,
+    /// How many sources have rows with windows, which are kept for an answer.
+    pub(crate) kept_sources: usize,
 }
 
 /// A chain in the making.
@@ -76,7 +78,7 @@ struct Draft {
 }
 
 /// What the windows are ordered by whose history rows are being compiled, from the outermost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum History {
     /// Rows of no history.
     None,
@@ -93,6 +95,10 @@ pub(crate) struct Compiler<'c> {
     options: Options,
     /// What the windows are ordered by whose history is being compiled.
     history: History,
+    /// Sources with windows that were compiled, which serve again where the same is asked for.
+    sources: HashMap<source::SourceKey, source::Compiled>,
+    /// Nodes that are no part of the plan; they stay, since a key of `sources` is made of addresses.
+    made: Vec<Arc<WindowAggregate>>,
     pub(crate) parts: Parts,
 }
 
@@ -124,7 +130,8 @@ impl<'c> Compiler<'c> {
         options: Options,
     ) -> Self {
         let history = History::None;
-        Self { tables, request_table, options, history, parts: Parts::default() }
+        let (sources, made, parts) = (HashMap::new(), Vec::new(), Parts::default());
+        Self { tables, request_table, options, history, sources, made, parts }
     }
 
     /// Compiles a plan into a chain; also gives the places of the `needed` columns.

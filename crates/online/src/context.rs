@@ -23,6 +23,7 @@ use lockstep_table::{MemoryBudget, Snapshot};
 
 use crate::{
     frame::Leaf,
+    kept::KeptFrames,
     materialise::{BatchFallback, Materialised, MaterialisedRows},
     shared::Shared,
     source::Candidate,
@@ -41,6 +42,8 @@ pub(crate) struct Context<'s> {
     pub(crate) request: (Leaf<'s>, u64),
     /// The request row as a row of each source that holds it.
     pub(crate) request_rows: &'s [KeptRequestRow<'s>],
+    /// The rows of each source that has windows.
+    pub(crate) kept_frames: &'s [KeptFrames<'s>],
     /// One for each table of the program, all taken at the start.
     pub(crate) snapshots: &'s [Snapshot<'s>],
     /// Values that live until the answer is given.

@@ -18,7 +18,7 @@ pub(crate) struct JoinStep {
     /// The keys of the left row.
     pub(crate) keys: Vec<BoundExpr>,
     /// The right side.
-    pub(crate) right: Source,
+    pub(crate) right: std::sync::Arc<Source>,
     /// An upper end for the order of the right side.
     pub(crate) time_bound: Option<UpperEnd>,
     /// What must be true of the pair.

@@ -14,6 +14,7 @@
 //! | `frame` | one row on its way, and expressions over it |
 //! | `computation`, `machine` | expressions over it in machine code |
 //! | `source` | the rows of a key, newest first, by index or otherwise |
+//! | `kept` | rows of a source that have windows, each computed once for an answer |
 //! | `window`, `progress` | one walk through them that serves several windows |
 //! | `merge`, `block` | the rows of all sources in one order, and on their way to the windows |
 //! | `fold`, `lane` | what the windows compute from blocks of rows |
@@ -35,6 +36,7 @@ mod explain;
 mod fold;
 mod frame;
 mod join;
+mod kept;
 mod lane;
 mod machine;
 mod materialise;

@@ -64,15 +64,22 @@ fn number(plan: &LogicalPlan) -> PlanResult<LogicalPlan> {
         let schema = followed_by(input.schema(), calls)?;
         return mark_last(extension(WindowAggregate { input, schema, ..node.clone() }));
     }
-    if let Some(node) = trace::last_join(plan) {
-        let left = number(&node.left)?;
-        let right = fields(&node.schema).skip(node.left.schema().fields().len());
-        let schema = followed_by(left.schema(), right)?;
-        return mark_last(extension(LastJoin { left, schema, ..node.clone() }));
+    if trace::last_join(plan).is_some() {
+        return mark_last(number_joins(plan)?);
     }
     let inputs = plan.inputs().into_iter().map(number).collect::<PlanResult<_>>()?;
     let exprs: Vec<Expr> = plan.expressions();
     mark_last(plan.with_new_exprs(exprs, inputs)?)
+}
+
+/// Carries the number through a chain of LAST JOINs, behind the columns of its left-most input. It
+/// is moved once for the chain: a projection of all columns at each join makes the plan quadratic.
+fn number_joins(plan: &LogicalPlan) -> PlanResult<LogicalPlan> {
+    let Some(node) = trace::last_join(plan) else { return number(plan) };
+    let left = number_joins(&node.left)?;
+    let right = fields(&node.schema).skip(node.left.schema().fields().len());
+    let schema = followed_by(left.schema(), right)?;
+    Ok(extension(LastJoin { left, schema, ..node.clone() }))
 }
 
 /// Counts the rows that have arrived up to each one, itself among them.
@@ -99,4 +106,36 @@ fn number_scan(scan: &LogicalPlan) -> PlanResult<LogicalPlan> {
         groups: vec![WindowGroup { window, unions: Vec::new(), calls: vec![call] }],
         schema: followed_by(scan.schema(), [field])?,
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::{
+        common::tree_node::{TreeNode, TreeNodeRecursion},
+        logical_expr::LogicalPlan,
+    };
+
+    use super::{MARK, numbered};
+    use crate::testing::{World, column, last_join};
+
+    #[test]
+    fn the_number_is_moved_once_for_a_chain_of_joins() {
+        let world = World::new(&[Vec::new()]);
+        let plan = (1..20).fold(world.scan(0), |left, at| {
+            let right = world.scan_as(0, &format!("t{at}"));
+            last_join(left, right, vec![(column(0, "k"), column(at, "k"))], |_| {})
+        });
+        let numbered = numbered(&plan).unwrap();
+        let (mut joins, mut projections) = (0, 0);
+        let count = |node: &LogicalPlan| {
+            joins += usize::from(crate::trace::last_join(node).is_some());
+            projections += usize::from(matches!(node, LogicalPlan::Projection(_)));
+            Ok(TreeNodeRecursion::Continue)
+        };
+        numbered.apply(count).unwrap();
+        assert_eq!((joins, projections), (19, 1), "{numbered}");
+        let columns = numbered.schema().columns();
+        assert_eq!(columns.last().unwrap().name, MARK);
+        assert_eq!(columns[..columns.len() - 1], plan.schema().columns());
+    }
 }

@@ -18,6 +18,7 @@ use crate::{
     compile::{Compiler, Parts, Tables},
     context::{Context, Lent, Results, STORED_LATER, Scratch, ScratchPool},
     frame::{Cells, Leaf, Place},
+    kept::KeptFrames,
     materialise::{BatchFallback, copy_into},
     shared::Shared,
     trace::{self, Role},
@@ -292,9 +293,12 @@ impl Program {
     ) -> Context<'s> {
         let request_rows =
             scratch.arena.alloc_slice_fill_with(self.parts.request_rows, |_| OnceCell::new());
+        let kept_frames =
+            scratch.arena.alloc_slice_fill_with(self.parts.kept_sources, |_| KeptFrames::default());
         Context {
             request,
             request_rows,
+            kept_frames,
             snapshots,
             arena: &scratch.arena,
             scans: &scratch.scans,

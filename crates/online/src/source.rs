@@ -5,7 +5,8 @@
 //! Through an index that holds the order too, one lookup, one binary search, and then only rows
 //! that somebody asks for; nothing is allocated per row when the source is a plain table. Through
 //! an index without the order, all rows of the key are sorted. Without an index, all live rows of
-//! the leaf are computed first. The request row, where it counts as a row of the source, goes through
+//! the leaf are computed first. A row that has windows of its own is computed once for an answer,
+//! however many frames it is in. The request row, where it counts as a row of the source, goes through
 //! the source's chain once for an answer.
 
 use bumpalo::collections::Vec as ArenaVec;
@@ -59,6 +60,8 @@ pub(crate) struct Source {
     pub(crate) order: Order,
     /// Set when the request row counts as a row of the source.
     pub(crate) request: Option<RequestRow>,
+    /// Its number among the sources whose rows are kept for an answer: those with windows.
+    pub(crate) kept: Option<usize>,
 }
 
 /// What has to be known of the request row as a row of the source.
@@ -197,6 +200,24 @@ impl Source {
         Ok(*kept.get_or_init(|| candidate))
     }
 
+    /// Takes a leaf row through the chain, once for an answer where that walks through other rows.
+    #[inline]
+    fn row<'s>(
+        &'s self,
+        ctx: &Context<'s>,
+        leaf: Leaf<'s>,
+        arrival: u64,
+    ) -> Result<Option<Frame<'s, 's>>> {
+        let Some(number) = self.kept else { return self.chain.run(ctx, leaf, arrival) };
+        let kept = &ctx.kept_frames[number];
+        if let Some(frame) = kept.get(arrival) {
+            return Ok(frame);
+        }
+        let frame = self.chain.run(ctx, leaf, arrival)?;
+        kept.insert(arrival, frame, ctx.arena);
+        Ok(frame)
+    }
+
     fn open_all<'s>(
         &'s self,
         ctx: &Context<'s>,
@@ -237,7 +258,7 @@ impl Source {
             if seen % ROWS_PER_CHECKPOINT == 0 {
                 checkpoint()?;
             }
-            let Some(frame) = self.chain.run(ctx, leaf, arrival)? else { continue };
+            let Some(frame) = self.row(ctx, leaf, arrival)? else { continue };
             let order = match &self.order {
                 Order::Arrival => Some(0),
                 Order::Index { column } => frame.get(Place::Leaf(*column), ctx.arena).as_i64(),
@@ -379,7 +400,7 @@ impl<'s> Walk<'s> {
     fn next(&mut self, ctx: &Context<'s>) -> Result<Option<Candidate<'s>>> {
         while let Some((row, order)) = self.next_stored() {
             let leaf = Leaf::Stored(row.row);
-            let Some(frame) = self.source.chain.run(ctx, leaf, row.arrival)? else { continue };
+            let Some(frame) = self.source.row(ctx, leaf, row.arrival)? else { continue };
             if self.source.has_keys(ctx, &frame, self.keys) {
                 return Ok(Some(Candidate { frame, order, arrival: row.arrival }));
             }

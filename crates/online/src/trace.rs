@@ -20,7 +20,7 @@ pub(crate) fn mark_columns(expr: &Expr, schema: &DFSchema, needed: &mut [bool]) 
 }
 
 /// What a chain of rows is compiled for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Role {
     /// The request row.
     Request,

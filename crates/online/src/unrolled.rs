@@ -1,9 +1,10 @@
 //! How large a program would become.
 //!
 //! A window is computed from rows of its own input: of the request row, and of each row of the
-//! history, which is compiled beside it. So windows over windows double at each level, in the
-//! program as in what a request does. Beyond a limit a request runs in batch mode, where each
-//! window is computed once. Pure questions about plans.
+//! history, which is compiled beside it. A source is compiled once, and serves all rows that look
+//! through it; so a chain of windows over windows is compiled once for each of its windows, from the
+//! table up to there. Beyond a limit a request runs in batch mode, where each window is computed
+//! once. Pure questions about plans.
 
 use datafusion::logical_expr::LogicalPlan;
 use lockstep_plan::{WindowAggregate, WindowGroup};
@@ -11,27 +12,36 @@ use lockstep_plan::{WindowAggregate, WindowGroup};
 use crate::trace;
 
 /// The most operators that a plan may be compiled to, each counted as often as it is compiled.
-const OPERATORS_MAX: u64 = 4_000;
+const OPERATORS_MAX: usize = 4_000;
 
 /// Whether a plan had better not be compiled.
 pub(crate) fn is_too_large(plan: &LogicalPlan) -> bool {
-    operators(plan) > OPERATORS_MAX
+    let Operators { chain, beside } = operators(plan);
+    chain + beside > OPERATORS_MAX
 }
 
 /// The operators that a plan is compiled to.
-fn operators(plan: &LogicalPlan) -> u64 {
-    let sum = |plans: &[&LogicalPlan]| {
-        plans.iter().fold(1, |sum: u64, plan| sum.saturating_add(operators(plan)))
+struct Operators {
+    /// Those that a row goes through.
+    chain: usize,
+    /// Those that the other rows go through which it looks at.
+    beside: usize,
+}
+
+fn operators(plan: &LogicalPlan) -> Operators {
+    let mut inputs = plan.inputs().into_iter().map(operators);
+    let Some(Operators { chain, beside }) = inputs.next() else {
+        return Operators { chain: 1, beside: 0 };
     };
-    let Some(node) = trace::window(plan) else { return sum(&plan.inputs()) };
-    let unions: Vec<&LogicalPlan> = node.unions.iter().collect();
-    let (input, unions) = (operators(&node.input), sum(&unions));
     // Each scan compiles its sources; the row itself comes once.
-    scans(node).saturating_mul(input.saturating_add(unions)).saturating_add(input)
+    let scans = trace::window(plan).map_or(0, scans);
+    let (others, beside) =
+        inputs.fold((0, beside), |sums, other| (sums.0 + other.chain, sums.1 + other.beside));
+    Operators { chain: chain + 1, beside: beside + chain * scans + others * scans.max(1) }
 }
 
 /// How many groups of windows walk through different rows.
-fn scans(node: &WindowAggregate) -> u64 {
+fn scans(node: &WindowAggregate) -> usize {
     let mut walks: Vec<&WindowGroup> = Vec::new();
     for group in &node.groups {
         let is_same = |other: &&WindowGroup| {
@@ -43,5 +53,5 @@ fn scans(node: &WindowAggregate) -> u64 {
             walks.push(group);
         }
     }
-    u64::try_from(walks.len()).unwrap_or(u64::MAX)
+    walks.len()
 }

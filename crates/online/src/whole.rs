@@ -24,7 +24,7 @@ use datafusion::{
 };
 use lockstep_diagnostic::{Diagnostic, Result};
 use lockstep_function::{Arguments, Settings, aggregate, udf::aggregate_call};
-use lockstep_plan::{CatalogTable, LastJoin, WindowAggregate};
+use lockstep_plan::{CatalogTable, LastJoin, WindowAggregate, schema_of_unique};
 use lockstep_row::{
     DataType, Datum,
     arrow::{ColumnBuilder, arrow_type},
@@ -285,14 +285,21 @@ fn mark_extension(plan: &LogicalPlan, row: Request<'_>) -> PlanResult<LogicalPla
         let unions = unions.collect::<PlanResult<_>>()?;
         return mark_last(extension(WindowAggregate { input, unions, schema, ..node.clone() }));
     }
-    if let Some(node) = trace::last_join(plan) {
-        let left = mark(&node.left, row)?;
-        let right = fields(&node.schema).skip(node.left.schema().fields().len());
-        let schema = followed_by(left.schema(), right)?;
-        let right = row.hold(node.right.clone())?;
-        return mark_last(extension(LastJoin { left, right, schema, ..node.clone() }));
+    if trace::last_join(plan).is_some() {
+        return mark_last(mark_joins(plan, row)?);
     }
     Err(internal_datafusion_err!("a node that request mode does not know"))
+}
+
+/// A chain of LAST JOINs with the mark behind the columns of its left-most input; it is moved once
+/// for the chain, as in [`crate::numbered`].
+fn mark_joins(plan: &LogicalPlan, row: Request<'_>) -> PlanResult<LogicalPlan> {
+    let Some(node) = trace::last_join(plan) else { return mark(plan, row) };
+    let left = mark_joins(&node.left, row)?;
+    let right = fields(&node.schema).skip(node.left.schema().fields().len());
+    let schema = followed_by(left.schema(), right)?;
+    let right = row.hold(node.right.clone())?;
+    Ok(extension(LastJoin { left, right, schema, ..node.clone() }))
 }
 
 pub(crate) fn extension(
@@ -311,8 +318,7 @@ pub(crate) fn followed_by(
     schema: &DFSchema,
     more: impl IntoIterator<Item = QualifiedField>,
 ) -> PlanResult<DFSchemaRef> {
-    let fields = fields(schema).chain(more).collect();
-    Ok(Arc::new(DFSchema::new_with_metadata(fields, HashMap::new())?))
+    Ok(Arc::new(schema_of_unique(fields(schema).chain(more))?))
 }
 
 fn mark_field() -> QualifiedField {

@@ -65,7 +65,7 @@ pub(crate) struct Scan {
 /// A source of a scan.
 #[derive(Debug)]
 pub(crate) struct ScanSource {
-    pub(crate) source: Source,
+    pub(crate) source: std::sync::Arc<Source>,
     /// What is read of its rows.
     pub(crate) inputs: SourceInputs,
     /// What is read of the request row, where it may be one of them.

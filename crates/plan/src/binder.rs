@@ -2,6 +2,7 @@
 
 use std::{cell::RefCell, collections::HashMap, sync::Arc};
 
+use arrow::datatypes::Field;
 use datafusion::{
     common::{Column, DataFusionError, TableReference},
     logical_expr::{
@@ -10,12 +11,14 @@ use datafusion::{
 };
 use lockstep_diagnostic::{Diagnostic, Result, Span};
 use lockstep_function::Settings;
-use lockstep_row::{DataType, Value};
+use lockstep_row::{DataType, Value, arrow::arrow_type};
 
 use crate::{
     Catalog, CatalogTable, Written,
-    expression::ExprBinder,
+    expression::{ExprBinder, NotOfLists},
+    last_join::schema_of_unique,
     scope::{Qualifier, Scope, ScopeColumn},
+    select::expression_count,
     size::{Size, Weight},
 };
 
@@ -32,6 +35,8 @@ pub(crate) struct Binder<'a> {
     pub(crate) written: RefCell<Written>,
     /// How large the statement is by now.
     pub(crate) size: Size,
+    /// Calls of `at` that were found to be of no list.
+    not_of_lists: RefCell<NotOfLists>,
 }
 
 /// A bound common table.
@@ -50,6 +55,10 @@ pub(crate) struct Relation {
     pub(crate) scope: Scope,
 }
 
+/// The types of larger select lists are taken as they were bound. DataFusion derives them from the
+/// leaves once more, and makes the name of each part of an expression on the way.
+const TYPED_EXPRESSIONS_MAX: usize = 256;
+
 impl<'a> Binder<'a> {
     pub(crate) fn new(
         catalog: &'a dyn Catalog,
@@ -64,6 +73,7 @@ impl<'a> Binder<'a> {
             common_tables: RefCell::default(),
             written: RefCell::default(),
             size: Size::default(),
+            not_of_lists: RefCell::default(),
         }
     }
 
@@ -81,6 +91,7 @@ impl<'a> Binder<'a> {
             aggregates: None,
             written: Some(&self.written),
             size: &self.size,
+            not_of_lists: Some(&self.not_of_lists),
         }
     }
 
@@ -143,7 +154,18 @@ impl<'a> Binder<'a> {
             let column = Column::new(Some(reference.clone()), internal);
             columns.push(ScopeColumn { qualifier: None, origin: None, name, column, data_type });
         }
-        let projection = Projection::try_new(exprs, Arc::new(plan)).map_err(planning)?;
+        let is_large = exprs.iter().map(expression_count).sum::<usize>() > TYPED_EXPRESSIONS_MAX;
+        let projection = if is_large {
+            let fields = columns.iter().map(|known| {
+                let field = Field::new(&known.column.name, arrow_type(&known.data_type), true);
+                (Some(reference.clone()), Arc::new(field))
+            });
+            let schema = schema_of_unique(fields).map_err(planning)?;
+            Projection::try_new_with_schema(exprs, Arc::new(plan), Arc::new(schema))
+        } else {
+            Projection::try_new(exprs, Arc::new(plan))
+        };
+        let projection = projection.map_err(planning)?;
         Ok(Relation { plan: LogicalPlan::Projection(projection), scope: Scope { columns } })
     }
 }

@@ -3,7 +3,7 @@
 //! Names are looked up in the [`Scope`]; operators and functions are resolved by the declarations
 //! of `function`. What an aggregate call becomes is the business of the [`Aggregates`] in force.
 
-use std::cell::RefCell;
+use std::{cell::RefCell, collections::HashMap};
 
 use arrow::datatypes::DataType as ArrowType;
 use datafusion::{
@@ -52,6 +52,23 @@ pub(crate) struct ExprBinder<'a> {
     pub(crate) written: Option<&'a RefCell<Written>>,
     /// What counts the expressions of the statement.
     pub(crate) size: &'a Size,
+    /// The calls of `at` that were found to be of no list; `None` where there are no aggregates.
+    pub(crate) not_of_lists: Option<&'a RefCell<NotOfLists>>,
+}
+
+/// Why calls of `at` are of no list, by where they stand and the scope they are bound in. Their
+/// arguments are bound again as an aggregate's, so that without this calls inside each other would
+/// be tried twice at each level.
+#[derive(Debug, Default)]
+pub(crate) struct NotOfLists(HashMap<(Span, *const Scope), NotOfList>);
+
+/// What a first argument is that is no list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum NotOfList {
+    /// Something else.
+    Other,
+    /// Nothing that can be bound.
+    Failed,
 }
 
 impl ExprBinder<'_> {
@@ -401,32 +418,46 @@ impl ExprBinder<'_> {
         call::operator("array", bound, self.settings, span)
     }
 
-    /// `at(list, n)` without a window: what `list[n]` means. `None` when it is something else.
-    fn element_at(&mut self, call: &ast::Call, span: Span) -> Option<Result<Bound>> {
-        let [list, position] = call.arguments.as_slice() else { return None };
+    /// The first argument of `at(list, n)`, which without a window means `list[n]`.
+    fn list_of(&mut self, call: &ast::Call, span: Span) -> std::result::Result<Bound, NotOfList> {
+        let [list, _] = call.arguments.as_slice() else { return Err(NotOfList::Other) };
         if call.over.is_some() || !call.name.text.eq_ignore_ascii_case("at") {
-            return None;
+            return Err(NotOfList::Other);
         }
-        let list = self.bind(list).ok().filter(|b| matches!(b.data_type, DataType::Array(_)))?;
-        let position = self.bind(position);
-        Some(position.and_then(|position| {
-            call::operator("element_at", vec![list, position], self.settings, span)
-        }))
+        let place = (span, std::ptr::from_ref(self.scope));
+        let known = self.not_of_lists.and_then(|known| known.borrow().0.get(&place).copied());
+        if let Some(known) = known {
+            return Err(known);
+        }
+        let found = match self.bind(list) {
+            Ok(list) if matches!(list.data_type, DataType::Array(_)) => return Ok(list),
+            Ok(_) => NotOfList::Other,
+            Err(_) => NotOfList::Failed,
+        };
+        if let Some(known) = self.not_of_lists {
+            known.borrow_mut().0.insert(place, found);
+        }
+        Err(found)
     }
 
     fn call(&mut self, call: &ast::Call, span: Span) -> Result<Bound> {
         let is_scalar = scalar::find(&call.name.text).is_some();
         let is_aggregate = lockstep_function::aggregate::find(&call.name.text).is_some();
-        if let Some(element) = self.element_at(call, span) {
-            return element;
-        }
         if is_aggregate
             && let Some(aggregates) = self.aggregates.as_deref_mut()
             && (!is_scalar || aggregates.takes(call.over.as_ref()))
         {
-            let bound = aggregates.bind(call, span, self.scope);
             // `at` is an aggregate of rows and a function of lists: the arguments decide.
-            if bound.is_ok() || !is_scalar {
+            let not_of_list = match self.list_of(call, span) {
+                Ok(list) => {
+                    let arguments = vec![list, self.bind(&call.arguments[1])?];
+                    return call::operator("element_at", arguments, self.settings, span);
+                }
+                Err(reason) => reason,
+            };
+            let aggregates = self.aggregates.as_deref_mut().expect("there were some above");
+            let bound = aggregates.bind(call, span, self.scope);
+            if bound.is_ok() || !is_scalar || not_of_list == NotOfList::Failed {
                 return bound;
             }
             return self.scalar_call(call, span).or(bound);

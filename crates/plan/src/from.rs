@@ -4,10 +4,10 @@
 //! windows need only that table's columns: those windows go below the joins, where the history of
 //! a window is the plain table.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use datafusion::{
-    common::JoinType,
+    common::{Column, JoinType},
     logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder},
 };
 use lockstep_diagnostic::{Diagnostic, Result, code};
@@ -32,19 +32,43 @@ pub(crate) struct From {
 }
 
 impl From {
-    /// Puts the LAST JOINs on top of `base`.
-    pub(crate) fn joined(joins: Vec<PendingLastJoin>, base: LogicalPlan) -> Result<LogicalPlan> {
-        joins.into_iter().try_fold(base, |left, join| join.onto(left))
-    }
-
-    /// The plan of all of it.
-    pub(crate) fn into_relation(self) -> Result<Relation> {
-        let plan = Self::joined(self.joins, self.base.plan)?;
-        Ok(Relation { plan, scope: self.scope })
+    /// In a long chain of LAST JOINs, leaves out the columns that neither the joins read nor the
+    /// expressions above them: each join has all columns of the ones before it, so that what is
+    /// done for a chain is quadratic in its columns.
+    pub(crate) fn narrow<'e>(&mut self, above: impl Iterator<Item = &'e Expr>) -> Result<()> {
+        if self.joins.len() < JOINS_NARROWED_MIN {
+            return Ok(());
+        }
+        let mut read: HashSet<Column> = above.flat_map(Expr::column_refs).cloned().collect();
+        read.extend(self.joins.iter().flat_map(PendingLastJoin::reads).cloned());
+        self.joins.iter_mut().try_for_each(|join| join.narrow(&read))
     }
 }
 
+/// From so many LAST JOINs on, their columns are worth leaving out.
+const JOINS_NARROWED_MIN: usize = 16;
+
 impl Binder<'_> {
+    /// Puts LAST JOINs on top of `base`. The columns of each count.
+    pub(crate) fn joined(
+        &self,
+        joins: Vec<PendingLastJoin>,
+        base: LogicalPlan,
+    ) -> Result<LogicalPlan> {
+        joins.into_iter().try_fold(base, |left, join| {
+            let span = join.span;
+            let joined = join.onto(left)?;
+            self.size.add_expressions(joined.schema().fields().len(), span)?;
+            Ok(joined)
+        })
+    }
+
+    /// The plan of all of a FROM.
+    pub(crate) fn whole(&self, from: From) -> Result<Relation> {
+        let plan = self.joined(from.joins, from.base.plan)?;
+        Ok(Relation { plan, scope: from.scope })
+    }
+
     /// Binds a FROM; without one, a single row without columns.
     pub(crate) fn from(&self, from: Option<&TableRef>) -> Result<From> {
         let Some(from) = from else {
@@ -57,9 +81,9 @@ impl Binder<'_> {
                 let mut left = self.from(Some(&join.left))?;
                 let right = self.size.beside(|| self.relation(&join.right))?;
                 self.size.add_operators(1, join.span)?;
-                let pending = self.last_join(&left.scope, right, join)?;
-                left.scope = left.scope.join(&pending.right.scope);
-                left.joins.push(pending);
+                // One scope grows with the chain: a copy for each join would be quadratic.
+                left.scope.columns.extend_from_slice(&right.scope.columns);
+                left.joins.push(self.last_join(&left.scope, right, join)?);
                 Ok(left)
             }
             other => {
@@ -79,7 +103,7 @@ impl Binder<'_> {
                 Ok(self.query(query)?.aliased(alias))
             }
             TableRef::Join(join) if join.kind == JoinKind::Last => {
-                self.from(Some(item))?.into_relation()
+                self.whole(self.from(Some(item))?)
             }
             TableRef::Join(join) => self.plain_join(join),
         }

@@ -2,9 +2,10 @@
 
 use std::{collections::HashSet, sync::Arc};
 
+use arrow::datatypes::{FieldRef, Schema};
 use datafusion::{
-    common::{Column, DFSchema},
-    logical_expr::{Expr, Extension, LogicalPlan, Operator},
+    common::{Column, DFSchema, Result as DataFusionResult, TableReference},
+    logical_expr::{Expr, Extension, LogicalPlan, LogicalPlanBuilder, Operator},
 };
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
 use lockstep_row::DataType;
@@ -22,6 +23,7 @@ use crate::{
 /// A LAST JOIN whose left side is not fixed yet.
 #[derive(Debug)]
 pub(crate) struct PendingLastJoin {
+    pub(crate) span: Span,
     pub(crate) right: Relation,
     keys: Vec<(Expr, Expr)>,
     order_by: Option<Expr>,
@@ -30,6 +32,30 @@ pub(crate) struct PendingLastJoin {
 }
 
 impl PendingLastJoin {
+    /// The columns that the join itself reads, of both sides.
+    pub(crate) fn reads(&self) -> impl Iterator<Item = &Column> {
+        let keys = self.keys.iter().flat_map(|(left, right)| [left, right]);
+        let bound = self.time_bound.iter().map(|bound| &bound.left);
+        keys.chain(&self.order_by).chain(bound).chain(&self.filter).flat_map(Expr::column_refs)
+    }
+
+    /// Leaves out the columns of the right side that are not among these.
+    pub(crate) fn narrow(&mut self, read: &HashSet<Column>) -> Result<()> {
+        let columns = self.right.plan.schema().columns();
+        let width = columns.len();
+        let mut kept: Vec<Expr> =
+            columns.into_iter().filter(|column| read.contains(column)).map(Expr::Column).collect();
+        if kept.is_empty() {
+            kept.extend(self.right.plan.schema().columns().into_iter().take(1).map(Expr::Column));
+        }
+        if kept.len() == width {
+            return Ok(());
+        }
+        let builder = LogicalPlanBuilder::from(self.right.plan.clone()).project(kept);
+        self.right.plan = builder.and_then(LogicalPlanBuilder::build).map_err(planning)?;
+        Ok(())
+    }
+
     /// Puts the join on top of its left side.
     pub(crate) fn onto(self, left: LogicalPlan) -> Result<LogicalPlan> {
         let right = self.right.plan;
@@ -37,11 +63,7 @@ impl PendingLastJoin {
             (qualifier.cloned(), Arc::new(field.as_ref().clone().with_nullable(true)))
         });
         let fields = left.schema().iter().map(|(q, f)| (q.cloned(), Arc::clone(f)));
-        let schema = DFSchema::new_with_metadata(
-            fields.chain(nullable).collect(),
-            left.schema().metadata().clone(),
-        )
-        .map_err(planning)?;
+        let schema = schema_of_unique(fields.chain(nullable)).map_err(planning)?;
         let node = LastJoin {
             left,
             right,
@@ -55,6 +77,15 @@ impl PendingLastJoin {
     }
 }
 
+/// A schema of fields whose names are known to be unique, as those of a bound plan are. To check
+/// them at each join of a chain takes more time than everything else that is done for the chain.
+pub fn schema_of_unique(
+    fields: impl Iterator<Item = (Option<TableReference>, FieldRef)>,
+) -> DataFusionResult<DFSchema> {
+    let (qualifiers, fields): (Vec<_>, Vec<_>) = fields.unzip();
+    DFSchema::try_from(Schema::new(fields))?.with_field_specific_qualified_schema(qualifiers)
+}
+
 /// Which sides of a join an expression looks at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Side {
@@ -64,10 +95,10 @@ enum Side {
 }
 
 impl Binder<'_> {
-    /// Binds the ON and ORDER BY of a LAST JOIN.
+    /// Binds the ON and ORDER BY of a LAST JOIN; `both` are the columns of both sides.
     pub(crate) fn last_join(
         &self,
-        left: &Scope,
+        both: &Scope,
         right: Relation,
         join: &ast::Join,
     ) -> Result<PendingLastJoin> {
@@ -77,12 +108,11 @@ impl Binder<'_> {
                 .err();
         };
         let order = self.join_order(&right.scope, &join.order_by)?;
-        let both = left.join(&right.scope);
         let rights: HashSet<&Column> = right.scope.columns.iter().map(|c| &c.column).collect();
         let mut keys = Vec::new();
         let mut rest = Vec::new();
         for part in conjuncts(on) {
-            match self.key_pair(part, &both, &rights)? {
+            match self.key_pair(part, both, &rights)? {
                 Some(pair) => keys.push(pair),
                 None => rest.push(part),
             }
@@ -93,15 +123,15 @@ impl Binder<'_> {
         let mut filter: Option<Expr> = None;
         for part in rest {
             if let Some(order) = &order {
-                is_later |= self.requires_later(part, &both, &rights, order)?;
+                is_later |= self.requires_later(part, both, &rights, order)?;
             }
             if let (None, Some(order)) = (&time_bound, &order) {
-                time_bound = self.time_bound(part, &both, &rights, order)?;
+                time_bound = self.time_bound(part, both, &rights, order)?;
                 if time_bound.is_some() {
                     continue;
                 }
             }
-            let condition = self.scalar_binder(&both).condition(part)?.expr;
+            let condition = self.scalar_binder(both).condition(part)?.expr;
             is_bounded |= order.as_ref().is_some_and(|order| compares(&condition, order, &rights));
             filter = Some(match filter {
                 Some(filter) => binary(filter, Operator::And, condition),
@@ -118,7 +148,7 @@ impl Binder<'_> {
             is_later,
             name: right_name(&right.scope),
         });
-        Ok(PendingLastJoin { right, keys, order_by, time_bound, filter })
+        Ok(PendingLastJoin { span: join.span, right, keys, order_by, time_bound, filter })
     }
 
     fn join_order(&self, right: &Scope, order_by: &[ast::OrderBy]) -> Result<Option<Bound>> {

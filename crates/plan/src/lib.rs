@@ -42,6 +42,7 @@ pub use catalog::{Catalog, CatalogTable};
 pub use comparison::text_constant;
 pub use expression::{quoted_name, type_of};
 pub use from::find_table;
+pub use last_join::schema_of_unique;
 pub use node::{AggregateCall, Frame, LastJoin, TimeBound, Window, WindowAggregate, WindowGroup};
 pub use query::{BindOptions, BoundQuery, bind, bind_constant};
 pub use size::{EXPRESSIONS_MAX, PLAN_HEIGHT_MAX, PLAN_OPERATORS_MAX};

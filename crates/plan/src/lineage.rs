@@ -8,6 +8,8 @@ use datafusion::{
     logical_expr::{Expr, LogicalPlan},
 };
 
+use lockstep_row::DataType;
+
 use crate::{CatalogTable, LastJoin, WindowAggregate};
 
 /// The column that an expression merely names, by position.
@@ -20,13 +22,19 @@ pub fn column(expr: &Expr, schema: &DFSchema) -> Option<usize> {
 }
 
 /// The column of the leaf table that a column of the plan's output is a copy of, when each row of
-/// the leaf gives at most one row of the output.
+/// the leaf gives at most one row of the output. `None` for lists and maps, which no index holds.
 pub fn to_leaf(plan: &LogicalPlan, output: usize) -> Option<usize> {
     match plan {
-        LogicalPlan::TableScan(scan) => match &scan.projection {
-            Some(projection) => projection.get(output).copied(),
-            None => Some(output),
-        },
+        LogicalPlan::TableScan(scan) => {
+            let column = match &scan.projection {
+                Some(projection) => projection.get(output).copied()?,
+                None => output,
+            };
+            let table = CatalogTable::of(scan.source.as_ref())?;
+            let data_type = &table.schema.columns.get(column)?.data_type;
+            let is_nested = matches!(data_type, DataType::Array(_) | DataType::Map(..));
+            (!is_nested).then_some(column)
+        }
         LogicalPlan::Projection(projection) => {
             let input = &projection.input;
             to_leaf(input, column(projection.expr.get(output)?, input.schema())?)

@@ -327,7 +327,9 @@ impl UserDefinedLogicalNodeCore for LastJoin {
     }
 
     fn expressions(&self) -> Vec<Expr> {
-        self.clone().slots().map(|slot| slot.clone()).collect()
+        let keys = self.keys.iter().flat_map(|(left, right)| [left, right]);
+        let bound = self.time_bound.iter().map(|bound| &bound.left);
+        keys.chain(&self.order_by).chain(bound).chain(&self.filter).cloned().collect()
     }
 
     fn fmt_for_explain(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -347,13 +349,20 @@ impl UserDefinedLogicalNodeCore for LastJoin {
     }
 
     fn with_exprs_and_inputs(&self, exprs: Vec<Expr>, inputs: Vec<LogicalPlan>) -> Result<Self> {
-        let mut join = self.clone();
+        // The inputs of the old node are not copied: they may be large plans.
+        let mut inputs = inputs.into_iter();
+        let mut join = Self {
+            left: inputs.next().expect("a join has two inputs"),
+            right: inputs.next().expect("a join has two inputs"),
+            keys: self.keys.clone(),
+            order_by: self.order_by.clone(),
+            time_bound: self.time_bound.clone(),
+            filter: self.filter.clone(),
+            schema: Arc::clone(&self.schema),
+        };
         for (slot, expr) in join.slots().zip(exprs) {
             *slot = expr;
         }
-        let mut inputs = inputs.into_iter();
-        join.left = inputs.next().expect("a join has two inputs");
-        join.right = inputs.next().expect("a join has two inputs");
         Ok(join)
     }
 }

@@ -72,6 +72,7 @@ pub fn bind_constant(expr: &ast::Expr, options: &BindOptions) -> Option<Value> {
         aggregates: None,
         written: None,
         size: &size,
+        not_of_lists: None,
     };
     let bound = lockstep_host::with_large_stack(|| binder.bind(expr)).ok()?;
     crate::expression::constant(&bound.expr)
@@ -120,20 +121,9 @@ impl Binder<'_> {
         match set {
             SetExpr::Select(select) => self.size.beside(|| self.select(select, &[])),
             SetExpr::Query(query) => self.query(query),
-            SetExpr::Union { all: true, .. } => {
-                // One node for all sources: a union of unions would be planned level by level.
-                let mut sources = Vec::new();
-                let mut at = set;
-                while let SetExpr::Union { all: true, left, right } = at {
-                    sources.push(right.as_ref());
-                    at = left;
-                }
-                sources.push(at);
-                let sources = sources.into_iter().rev().map(|source| self.set(source));
-                self.union(sources.collect::<Result<_>>()?, true)
-            }
-            SetExpr::Union { all: false, left, right } => {
-                self.union(vec![self.set(left)?, self.set(right)?], false)
+            SetExpr::Union { all, sources } => {
+                let sources = sources.iter().map(|source| self.set(source));
+                self.union(sources.collect::<Result<_>>()?, *all)
             }
         }
     }

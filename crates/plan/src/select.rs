@@ -65,13 +65,20 @@ impl Binder<'_> {
         let items = self.items(&select.items, &from.scope, &mut calls)?;
         let sort = self.sort_keys(order_by, &items, &from.scope, &mut calls)?;
         let items = if select.distinct { self.comparable(items, select.span)? } else { items };
+        let mut from = from;
+        // A UNION source is matched with the columns of the join by their places.
+        if !calls.has_unions() {
+            let items = items.iter().map(|(_, expr, _)| expr);
+            let sort = sort.iter().map(|key| &key.expr);
+            from.narrow(items.chain(sort).chain(&filter).chain(calls.expressions()))?;
+        }
         let plan = calls.place(from, filter)?;
         Ok(self.project(sorted(plan, sort)?, items, "select")?.qualified_like(&scope))
     }
 
     /// A SELECT with GROUP BY, HAVING or aggregates over the whole input.
     fn grouped(&self, select: &Select, order_by: &[ast::OrderBy], from: From) -> Result<Relation> {
-        let input = from.into_relation()?;
+        let input = self.whole(from)?;
         let input = match &select.filter {
             Some(filter) => {
                 let filter = self.scalar_binder(&input.scope).condition(filter)?.expr;
@@ -345,7 +352,8 @@ fn unique_windows(windows: &[ast::NamedWindow]) -> Result<()> {
     Ok(())
 }
 
-fn expression_count(expr: &Expr) -> usize {
+/// How many expressions an expression is made of.
+pub(crate) fn expression_count(expr: &Expr) -> usize {
     let mut count = 0;
     let counted = expr.apply(|_| {
         count += 1;

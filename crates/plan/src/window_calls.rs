@@ -230,10 +230,21 @@ impl<'a> WindowCalls<'a> {
         self.add(&call, span, scope, own)
     }
 
+    /// Whether a window has UNION sources.
+    pub(crate) fn has_unions(&self) -> bool {
+        self.groups.iter().any(|group| !group.window.unions.is_empty())
+    }
+
+    /// What the windows and their calls read.
+    pub(crate) fn expressions(&self) -> impl Iterator<Item = &Expr> {
+        self.groups.iter().flat_map(Group::expressions)
+    }
+
     /// Puts the windows, the LAST JOINs and the WHERE condition on top of FROM's first table.
     /// A window that needs only that table's columns stands below the joins.
     pub(crate) fn place(self, from: From, filter: Option<Expr>) -> Result<LogicalPlan> {
-        self.binder.written.borrow_mut().windows.extend(self.written);
+        let binder = self.binder;
+        binder.written.borrow_mut().windows.extend(self.written);
         let base_columns = column_set(&from.base.scope);
         let is_low = |group: &Group| group.expressions().all(|expr| uses_only(expr, &base_columns));
         let filter_is_low = filter.as_ref().is_none_or(|f| uses_only(f, &base_columns));
@@ -247,7 +258,7 @@ impl<'a> WindowCalls<'a> {
             plan = filtered(plan, filter.take())?;
         }
         plan = aggregate_windows(plan, low, &from.base.scope)?;
-        plan = From::joined(from.joins, plan)?;
+        plan = binder.joined(from.joins, plan)?;
         plan = filtered(plan, filter)?;
         aggregate_windows(plan, high, &scope)
     }

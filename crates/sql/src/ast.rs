@@ -348,14 +348,12 @@ pub struct IntoOutfile {
 pub enum SetExpr {
     /// SELECT.
     Select(Box<Select>),
-    /// UNION [ALL | DISTINCT].
+    /// UNION [ALL | DISTINCT] of two sources or more, left to right.
     Union {
         /// UNION ALL.
         all: bool,
-        /// Left side.
-        left: Box<Self>,
-        /// Right side.
-        right: Box<Self>,
+        /// The sources. The first one may be a union of the other kind.
+        sources: Vec<Self>,
     },
     /// `( query )`.
     Query(Box<Query>),

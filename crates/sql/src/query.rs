@@ -91,7 +91,7 @@ impl Parser<'_> {
     }
 
     fn set_expression(&mut self) -> Result<SetExpr> {
-        let mut left = self.set_operand()?;
+        let mut left = self.scoped(Self::set_operand)?;
         loop {
             if self.at_any_word(&["INTERSECT", "EXCEPT"]) {
                 let what = self.text(self.peek()).to_uppercase();
@@ -104,9 +104,15 @@ impl Parser<'_> {
             if !all {
                 self.eat_word("DISTINCT");
             }
-            let right = self.set_operand()?;
-            self.grow(1)?;
-            left = SetExpr::Union { all, left: Box::new(left), right: Box::new(right) };
+            let right = self.scoped(Self::set_operand)?;
+            match &mut left {
+                // Sources that stand beside each other make the tree no taller.
+                SetExpr::Union { all: known, sources } if *known == all => sources.push(right),
+                _ => {
+                    self.grow(1)?;
+                    left = SetExpr::Union { all, sources: vec![left, right] };
+                }
+            }
         }
     }
 

@@ -95,9 +95,22 @@ fn a_chain_that_must_lean_to_the_left_has_a_limit() {
             let error = parse_expression(&sql).unwrap_err();
             assert_eq!(error.code, code::STATEMENT_TOO_COMPLEX, "{piece}{between}");
         }
-        for between in [" UNION ALL SELECT a FROM ", ", ", " LAST JOIN t ON a = b CROSS JOIN "] {
+        for between in [", ", " LAST JOIN t ON a = b CROSS JOIN "] {
             let sql = format!("SELECT a FROM {}", vec!["t"; 10_000].join(between));
             assert_eq!(parse(&sql).unwrap_err().code, code::STATEMENT_TOO_COMPLEX, "{between}");
+        }
+        let sql = format!("SELECT a{}", " UNION SELECT a UNION ALL SELECT a".repeat(10_000));
+        assert_eq!(parse(&sql).unwrap_err().code, code::STATEMENT_TOO_COMPLEX);
+    });
+}
+
+/// The sources of a UNION stand beside each other: whoever walks the tree does not recurse for them.
+#[test]
+fn a_union_may_have_many_sources() {
+    with_small_stack(|| {
+        for between in [" UNION ALL ", " UNION "] {
+            let sql = vec!["SELECT a FROM t"; 10_000].join(between);
+            assert!(parse(&sql).is_ok(), "{between}");
         }
     });
 }

@@ -13,6 +13,7 @@
 //! | [`corpus`] | the texts to begin with |
 //! | [`mutate`] | how they are spoilt |
 //! | [`grammar`] | statements drawn construct by construct |
+//! | `parameters` | `?` in the place of their constants, with values |
 //! | [`constructs`] | their names and words; inputs that were once found |
 //! | [`entry`] | the entry points |
 //! | [`memory`] | an allocator that counts |
@@ -24,11 +25,12 @@ pub mod grammar;
 pub mod input;
 pub mod memory;
 pub mod mutate;
+mod parameters;
 
 use std::{
     collections::BTreeMap,
     fmt::{self, Write as _},
-    thread,
+    fs, thread,
 };
 
 use lockstep_host::{Clock, SystemClock};
@@ -40,8 +42,12 @@ use self::{
 };
 use crate::{panics, random::Random};
 
-/// An input that takes longer is reported, in milliseconds.
+/// An input that takes longer is reported, in milliseconds of this process's processor time: a
+/// machine that does other things makes no input slow.
 pub const SLOW_MS: u64 = 1_000;
+
+/// An input that waits is reported too: so much real time counts as one part of processor time.
+const REAL_PER_PROCESSOR_TIME: u64 = 10;
 
 /// An input that takes more memory at any moment is reported, in bytes.
 pub const MEMORY_BYTES_MAX: usize = 512 * 1024 * 1024;
@@ -113,7 +119,7 @@ pub struct Report {
     pub constructs: BTreeMap<String, u64>,
     /// What went wrong, the first of each kind.
     pub findings: Vec<Finding>,
-    /// The longest time of an input, in milliseconds.
+    /// The longest time of an input as [`SLOW_MS`] has it, in milliseconds.
     pub slowest_ms: u64,
     /// The most memory an input took, in bytes; 0 unless [`memory::Counting`] is the allocator.
     pub memory_bytes_max: usize,
@@ -155,7 +161,7 @@ pub fn run(corpus: &Corpus, options: &Options<'_>) -> Report {
         let input = input::draw(corpus, &mut random);
         let text = input.to_string();
         (options.before)(number, &text);
-        let (tried_ms, before) = (now_ms(), memory::start());
+        let (tried_ms, tried_cpu_ms, before) = (now_ms(), processor_ms(), memory::start());
         let canary = options.canary;
         let is_left_out = input.constructs().iter().any(|found| options.without.contains(found));
         let outcome = on_small_stack(|| match canary {
@@ -163,11 +169,29 @@ pub fn run(corpus: &Corpus, options: &Options<'_>) -> Report {
             Some(canary) => Ok(misbehave(canary, &input)),
             None => exercise(&input, &mut random, &mut report.calls),
         });
-        let (taken_ms, taken_bytes) = (now_ms() - tried_ms, memory::peak_since(before));
+        let taken_cpu_ms = processor_ms().zip(tried_cpu_ms).map(|(now, then)| now - then);
+        let taken_ms = counted_ms(now_ms() - tried_ms, taken_cpu_ms);
+        let taken_bytes = memory::peak_since(before);
         report.executions += 1;
         report.note(&input, &outcome, Cost { taken_ms, taken_bytes });
     }
     report
+}
+
+/// The time of an input that counts, of its real time and its processor time, where that is known.
+fn counted_ms(real_ms: u64, processor_ms: Option<u64>) -> u64 {
+    let Some(processor_ms) = processor_ms else { return real_ms };
+    processor_ms.min(real_ms).max(real_ms / REAL_PER_PROCESSOR_TIME)
+}
+
+/// The time that the processors have spent on this process, in milliseconds, where the system tells.
+fn processor_ms() -> Option<u64> {
+    /// Linux counts in hundredths of a second.
+    const MS_PER_TICK: u64 = 10;
+    let stat = fs::read_to_string("/proc/self/stat").ok()?;
+    // The name of the program may hold anything; user and system time are 11 fields behind it.
+    let mut times = stat.rsplit_once(") ")?.1.split(' ').skip(11).map(str::parse::<u64>);
+    Some((times.next()?.ok()? + times.next()?.ok()?) * MS_PER_TICK)
 }
 
 /// Runs something on a thread with a stack of [`STACK_BYTES`]; the text of its panic is the error.
@@ -240,9 +264,15 @@ impl Report {
         }
     }
 
-    /// Keeps the shortest input of each kind of finding.
+    /// Keeps the shortest input of each kind of finding; of slow ones, the shortest that took about
+    /// as long, so that the slowest are not lost behind those that are just too slow.
     pub fn add(&mut self, what: String, input: &str) {
-        let kind = |what: &str| what.chars().filter(|c| !c.is_ascii_digit()).collect::<String>();
+        let kind = |what: &str| {
+            let number: String = what.chars().filter(char::is_ascii_digit).collect();
+            let words: String = what.chars().filter(|c| !c.is_ascii_digit()).collect();
+            let size = if what.starts_with("slow") { number.parse::<u64>().ok() } else { None };
+            (words, size.map(u64::ilog2))
+        };
         let known = self.findings.iter_mut().find(|found| kind(&found.what) == kind(&what));
         match known {
             Some(found) if found.input.len() <= input.len() => {}
@@ -270,13 +300,22 @@ impl Report {
 #[cfg(test)]
 mod tests {
     use super::{
-        Random, Stage,
+        Random, Stage, counted_ms,
         entry::{Calls, exercise},
         input::Input,
     };
 
+    #[test]
+    fn a_busy_machine_makes_no_input_slow_and_a_wait_does() {
+        assert_eq!(counted_ms(1_500, None), 1_500);
+        assert_eq!(counted_ms(1_500, Some(1_400)), 1_400);
+        assert_eq!(counted_ms(1_500, Some(2_900)), 1_500, "two threads");
+        assert_eq!(counted_ms(5_000, Some(700)), 700, "others had the processors");
+        assert_eq!(counted_ms(20_000, Some(0)), 2_000, "it waited for something");
+    }
+
     fn check(input: &str, expected: Stage) {
-        let sql = Input::Sql { text: input.to_owned(), constructs: Vec::new() };
+        let sql = Input::from(input.to_owned());
         let mut calls = Calls::new();
         assert_eq!(exercise(&sql, &mut Random::new(1), &mut calls), Ok(expected), "{input}");
     }

@@ -42,7 +42,20 @@ pub(super) fn columns_of(expr: &Expr, schema: &DFSchema) -> Result<Vec<usize>> {
     Ok(columns)
 }
 
+/// The type of an expression. What is true or false is known to be without a look at its operands:
+/// it is asked at each level, and the answer makes the name of all that is below.
 pub(super) fn type_of(expr: &Expr, schema: &DFSchema) -> Result<DataType> {
+    let is_truth = match expr {
+        Expr::BinaryExpr(binary) => {
+            use Operator::{And, Eq, Gt, GtEq, Lt, LtEq, NotEq, Or};
+            matches!(binary.op, And | Or | Eq | NotEq | Lt | LtEq | Gt | GtEq)
+        }
+        Expr::Not(_) | Expr::IsNull(_) | Expr::IsNotNull(_) => true,
+        _ => false,
+    };
+    if is_truth {
+        return Ok(DataType::Bool);
+    }
     let arrow_type = expr.get_type(schema).map_err(|error| defect(&error))?;
     data_type(&arrow_type).ok_or_else(|| {
         Box::new(Diagnostic::internal(format!("an expression has the Arrow type {arrow_type}")))

@@ -202,6 +202,9 @@ impl ScalarUDFImpl for ScalarUdf {
         if all_constant {
             let value = self.compute(&inputs, 1);
             check_limits()?;
+            if !value_limit::may_be_planned(value.get_array_memory_size()) {
+                return exec_err!("the value is too long for a plan");
+            }
             return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&value, 0)?));
         }
         let values = self.compute(&inputs, args.number_rows);

@@ -37,7 +37,8 @@ impl Compiler<'_> {
             trace::mark_columns(key, input, &mut below);
         }
         below.extend(calls);
-        let windows = as_windows(node)?;
+        let windows = Arc::new(as_windows(node)?);
+        self.made.push(Arc::clone(&windows));
         self.windows(&windows, &below, role, draft)?;
         let (rows, aggregates) = draft.layout.split_at(width);
         let (rows, aggregates) = (rows.to_vec(), aggregates.to_vec());

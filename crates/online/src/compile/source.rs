@@ -1,5 +1,7 @@
 //! Compiles row sources: chooses how the rows of a key are found.
 
+use std::sync::Arc;
+
 use datafusion::{
     common::DFSchema,
     logical_expr::{Expr, LogicalPlan},
@@ -8,7 +10,7 @@ use lockstep_diagnostic::Result;
 use lockstep_row::DataType;
 use lockstep_table::IndexNeed;
 
-use super::Compiler;
+use super::{Compiler, History};
 use crate::{
     chain::{Chain, LeafKind},
     frame::{BoundExpr, Place},
@@ -41,9 +43,52 @@ struct Traced {
     order: Option<usize>,
 }
 
+/// What makes two sources one: the same nodes and expressions of one plan, by their addresses,
+/// compiled for the same purpose.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(super) struct SourceKey {
+    plan: *const LogicalPlan,
+    keys: Vec<*const Expr>,
+    order_by: Option<*const Expr>,
+    needed: Vec<bool>,
+    role: Role,
+    history: History,
+    may_hold_request: bool,
+}
+
+/// A source that was compiled.
+#[derive(Debug, Clone)]
+pub(super) struct Compiled {
+    source: Arc<Source>,
+    layout: Vec<Place>,
+    /// In how many places the request row is looked at.
+    requests_seen: usize,
+}
+
 impl Compiler<'_> {
-    /// Compiles a source; also gives the places of its needed columns.
-    pub(super) fn source(&mut self, spec: &SourceSpec<'_>) -> Result<(Source, Vec<Place>)> {
+    /// Compiles a source; also gives the places of its needed columns. Rows with windows have rows
+    /// with windows among their history, so such a source is compiled once and serves them all.
+    pub(super) fn source(&mut self, spec: &SourceSpec<'_>) -> Result<(Arc<Source>, Vec<Place>)> {
+        let key = spec.key(self.history);
+        if let Some(Compiled { source, layout, requests_seen }) = self.sources.get(&key).cloned() {
+            self.parts.requests_seen += requests_seen;
+            let line = self.parts.explain.open();
+            let text = self.parts.describe_source(&source, spec.plan);
+            self.parts.explain.close(line, format!("{text}, with windows as above"));
+            return Ok((source, layout));
+        }
+        let seen_before = self.parts.requests_seen;
+        let (source, layout) = self.new_source(spec)?;
+        let source = Arc::new(source);
+        if source.kept.is_some() {
+            let requests_seen = self.parts.requests_seen - seen_before;
+            let (source, layout) = (Arc::clone(&source), layout.clone());
+            self.sources.insert(key, Compiled { source, layout, requests_seen });
+        }
+        Ok((source, layout))
+    }
+
+    fn new_source(&mut self, spec: &SourceSpec<'_>) -> Result<(Source, Vec<Place>)> {
         let line = self.parts.explain.open();
         let is_row_source = trace::is_row_source(spec.plan, spec.role);
         let holds_request = is_row_source
@@ -68,7 +113,9 @@ impl Compiler<'_> {
         };
         let access = self.access(&chain, traced.as_ref())?;
         let request = if holds_request { Some(self.request_row(spec, &layout)?) } else { None };
-        let source = Source { chain, access, residual, order, request };
+        let kept = chain.has_windows().then_some(self.parts.kept_sources);
+        self.parts.kept_sources += usize::from(kept.is_some());
+        let source = Source { chain, access, residual, order, request, kept };
         let text = self.parts.describe_source(&source, spec.plan);
         self.parts.explain.close(line, text);
         Ok((source, layout))
@@ -139,6 +186,18 @@ impl Compiler<'_> {
 }
 
 impl SourceSpec<'_> {
+    fn key(&self, history: History) -> SourceKey {
+        SourceKey {
+            plan: self.plan,
+            keys: self.keys.iter().map(|key| std::ptr::from_ref(*key)).collect(),
+            order_by: self.order_by.map(std::ptr::from_ref),
+            needed: self.needed.clone(),
+            role: self.role,
+            history,
+            may_hold_request: self.may_hold_request,
+        }
+    }
+
     /// The columns that the chain has to compute.
     fn columns(&self, traced: Option<&Traced>, holds_request: bool) -> Vec<bool> {
         let mut columns = self.needed.clone();

@@ -203,9 +203,9 @@ pub(super) fn query(query: &Query) -> String {
 fn set_expression(body: &SetExpr) -> String {
     match body {
         SetExpr::Select(value) => select(value),
-        SetExpr::Union { all, left, right } => {
+        SetExpr::Union { all, sources } => {
             let head = if *all { "union-all" } else { "union" };
-            list(head, [set_expression(left), set_expression(right)])
+            list(head, sources.iter().map(set_expression))
         }
         SetExpr::Query(inner) => list("parens", [query(inner)]),
     }

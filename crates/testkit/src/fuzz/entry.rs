@@ -52,7 +52,11 @@ const JOINS_MAX: usize = 2;
 pub fn exercise(input: &Input, random: &mut Random, calls: &mut Calls) -> Result<Stage, String> {
     let session = Database::in_memory().session();
     session.execute(TABLES).map_err(|error| error.render(Some(TABLES)))?;
-    let mut entry = Entry { session, random, calls };
+    let given = match input {
+        Input::Sql { parameters, .. } => parameters.as_slice(),
+        Input::Name(_) | Input::File { .. } => &[],
+    };
+    let mut entry = Entry { session, random, calls, given };
     match input {
         Input::Sql { text, .. } => entry.sql(text),
         Input::Name(name) => entry.name(name),
@@ -64,6 +68,8 @@ struct Entry<'a> {
     session: Session,
     random: &'a mut Random,
     calls: &'a mut Calls,
+    /// The values that the input was drawn with.
+    given: &'a [Parameter],
 }
 
 impl Entry<'_> {
@@ -104,6 +110,8 @@ impl Entry<'_> {
                 let values = self.parameters(parsed);
                 self.count("Session::execute_prepared");
                 checked(self.session.execute_prepared(&prepared, &values))?;
+                self.count("Session::execute_with");
+                checked(self.session.execute_with(text, &values))?;
                 Ok(Stage::Parsed)
             }
             _ => {
@@ -161,6 +169,11 @@ impl Entry<'_> {
             checked(relation.collect(None))?;
             self.count("Session::execute_with");
             checked(self.session.execute_with(text, &values))?;
+            self.count("Session::prepare");
+            if let Some(prepared) = checked(self.session.prepare(text))? {
+                self.count("Session::execute_prepared");
+                checked(self.session.execute_prepared(&prepared, &values))?;
+            }
         }
         Ok(Stage::Bound)
     }
@@ -170,8 +183,11 @@ impl Entry<'_> {
         checked(self.session.execute(text)).map(drop)
     }
 
-    /// Values of any type for the `?` of a statement.
+    /// The values that a statement was drawn with, or values of any type for its `?`.
     fn parameters(&mut self, parsed: &Parsed) -> Vec<Parameter> {
+        if self.given.len() == parsed.parameter_count {
+            return self.given.to_vec();
+        }
         let choices = [
             (Value::Int(1), DataType::Int),
             (Value::Null, DataType::Null),

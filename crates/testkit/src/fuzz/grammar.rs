@@ -4,23 +4,29 @@
 //! most part, over the tables of [`super::TABLES`]: they reach what lies behind the parser. What a
 //! statement is made of is noted by name, so that a run can say how often it drew what.
 
+use lockstep_engine::Parameter;
+
+use super::{constructs, parameters};
 use crate::random::Random;
 
-use super::constructs;
-
 /// A statement and what it is made of.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Drawn {
     /// Its text.
     pub text: String,
     /// Names of [`constructs::ALL`], each at most once.
     pub constructs: Vec<&'static str>,
+    /// Values for its `?`; none where it was drawn without, or with `?` of unknown types.
+    pub parameters: Vec<Parameter>,
 }
+
+/// Of this many statements in a hundred some constants become parameters.
+const WITH_PARAMETERS_PERCENT: usize = 25;
 
 /// Draws a statement.
 pub fn statement(random: &mut Random) -> Drawn {
     let mut draw = Draw { random, constructs: Vec::new() };
-    let text = match draw.random.below(20) {
+    let mut text = match draw.random.below(20) {
         0..=3 => draw.query(),
         4 | 5 => draw.nest(),
         6 => draw.table_chain(),
@@ -38,10 +44,17 @@ pub fn statement(random: &mut Random) -> Drawn {
         18 => draw.many_windows(),
         _ => draw.other_statement(),
     };
+    let mut parameters = Vec::new();
+    if draw.random.chance(WITH_PARAMETERS_PERCENT) {
+        parameters = parameters::draw(&mut text, draw.random);
+        if !parameters.is_empty() {
+            draw.note("parameter");
+        }
+    }
     let mut constructs = draw.constructs;
     constructs.sort_unstable();
     constructs.dedup();
-    Drawn { text, constructs }
+    Drawn { text, constructs, parameters }
 }
 
 /// A name that is hard to quote, to find or to tell from another.

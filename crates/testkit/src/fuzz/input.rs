@@ -2,11 +2,17 @@
 
 use std::fmt;
 
-use super::{corpus::Corpus, grammar, mutate};
+use lockstep_engine::Parameter;
+
+use super::{
+    corpus::Corpus,
+    grammar::{self, Drawn},
+    mutate,
+};
 use crate::random::Random;
 
 /// An input of one execution.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Input {
     /// Statements, and what of [`super::constructs`] they were drawn from.
     Sql {
@@ -14,6 +20,8 @@ pub enum Input {
         text: String,
         /// Nothing for a text of the corpus.
         constructs: Vec<&'static str>,
+        /// Values for its `?`, when it was drawn with them.
+        parameters: Vec<Parameter>,
     },
     /// The name of a table, a column or a deployment.
     Name(String),
@@ -29,10 +37,17 @@ pub enum Input {
 impl fmt::Display for Input {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Sql { text, .. } => f.write_str(text),
+            Self::Sql { text, parameters, .. } if parameters.is_empty() => f.write_str(text),
+            Self::Sql { text, parameters, .. } => write!(f, "{text}\nvalues: {parameters:?}"),
             Self::Name(name) => write!(f, "name: {name}"),
             Self::File { content, statement } => write!(f, "{statement}\nfile:\n{content}"),
         }
+    }
+}
+
+impl From<String> for Input {
+    fn from(text: String) -> Self {
+        Self::Sql { text, constructs: Vec::new(), parameters: Vec::new() }
     }
 }
 
@@ -52,10 +67,10 @@ pub fn draw(corpus: &Corpus, random: &mut Random) -> Input {
         0 => Input::Name(grammar::name(random)),
         1 => file(random),
         2..=10 => {
-            let drawn = grammar::statement(random);
-            Input::Sql { text: drawn.text, constructs: drawn.constructs }
+            let Drawn { text, constructs, parameters } = grammar::statement(random);
+            Input::Sql { text, constructs, parameters }
         }
-        _ => Input::Sql { text: mutate::input(corpus, random), constructs: Vec::new() },
+        _ => Input::from(mutate::input(corpus, random)),
     }
 }
 

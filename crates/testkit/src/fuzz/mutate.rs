@@ -241,7 +241,7 @@ fn spoil_bytes(bytes: &mut Vec<u8>, random: &mut Random) {
 }
 
 /// Words, numbers, quoted texts, spaces; everything else is a token of one character.
-fn tokens(text: &str) -> Vec<&str> {
+pub(super) fn tokens(text: &str) -> Vec<&str> {
     let mut tokens = Vec::new();
     let mut rest = text;
     while let Some(first) = rest.chars().next() {

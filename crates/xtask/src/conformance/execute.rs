@@ -429,7 +429,7 @@ fn leftmost_of_query(query: &Query) -> Option<&ObjectName> {
     let select = loop {
         match set {
             SetExpr::Select(select) => break select,
-            SetExpr::Union { left, .. } => set = left,
+            SetExpr::Union { sources, .. } => set = sources.first()?,
             SetExpr::Query(query) => return leftmost_of_query(query),
         }
     };
