@@ -170,7 +170,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
     let point = run_point(options, default, true)?;
     let mut points = Vec::new();
     for indexes in [1, 3] {
-        for late_percent in [0, 1, 20] {
+        for late_percent in [0, 1, 20, 100] {
             let shape = Shape { indexes, late_percent, batch: 1 };
             points.push(run_point(options, shape, options.sweep && options.peers.is_some())?);
         }

@@ -16,6 +16,7 @@
 //! | `parameters` | `?` in the place of their constants, with values |
 //! | [`constructs`] | their names and words; inputs that were once found |
 //! | [`entry`] | the entry points |
+//! | `stopwatch` | the time of a call, as far as it counts |
 //! | [`memory`] | an allocator that counts |
 
 pub mod constructs;
@@ -26,28 +27,25 @@ pub mod input;
 pub mod memory;
 pub mod mutate;
 mod parameters;
+mod stopwatch;
 
 use std::{
     collections::BTreeMap,
     fmt::{self, Write as _},
-    fs, thread,
+    thread,
 };
 
 use lockstep_host::{Clock, SystemClock};
 
 use self::{
     corpus::Corpus,
-    entry::{Calls, exercise},
+    entry::{Calls, Longest, exercise},
     input::Input,
 };
 use crate::{panics, random::Random};
 
-/// An input that takes longer is reported, in milliseconds of this process's processor time: a
-/// machine that does other things makes no input slow.
+/// An input with a call that takes longer is reported, in milliseconds as `stopwatch` counts them.
 pub const SLOW_MS: u64 = 1_000;
-
-/// An input that waits is reported too: so much real time counts as one part of processor time.
-const REAL_PER_PROCESSOR_TIME: u64 = 10;
 
 /// An input that takes more memory at any moment is reported, in bytes.
 pub const MEMORY_BYTES_MAX: usize = 512 * 1024 * 1024;
@@ -119,7 +117,7 @@ pub struct Report {
     pub constructs: BTreeMap<String, u64>,
     /// What went wrong, the first of each kind.
     pub findings: Vec<Finding>,
-    /// The longest time of an input as [`SLOW_MS`] has it, in milliseconds.
+    /// The longest time of a call, in milliseconds as `stopwatch` counts them.
     pub slowest_ms: u64,
     /// The most memory an input took, in bytes; 0 unless [`memory::Counting`] is the allocator.
     pub memory_bytes_max: usize,
@@ -161,7 +159,7 @@ pub fn run(corpus: &Corpus, options: &Options<'_>) -> Report {
         let input = input::draw(corpus, &mut random);
         let text = input.to_string();
         (options.before)(number, &text);
-        let (tried_ms, tried_cpu_ms, before) = (now_ms(), processor_ms(), memory::start());
+        let before = memory::start();
         let canary = options.canary;
         let is_left_out = input.constructs().iter().any(|found| options.without.contains(found));
         let outcome = on_small_stack(|| match canary {
@@ -169,29 +167,12 @@ pub fn run(corpus: &Corpus, options: &Options<'_>) -> Report {
             Some(canary) => Ok(misbehave(canary, &input)),
             None => exercise(&input, &mut random, &mut report.calls),
         });
-        let taken_cpu_ms = processor_ms().zip(tried_cpu_ms).map(|(now, then)| now - then);
-        let taken_ms = counted_ms(now_ms() - tried_ms, taken_cpu_ms);
+        let longest = report.calls.take_longest();
         let taken_bytes = memory::peak_since(before);
         report.executions += 1;
-        report.note(&input, &outcome, Cost { taken_ms, taken_bytes });
+        report.note(&input, &outcome, Cost { longest, taken_bytes });
     }
     report
-}
-
-/// The time of an input that counts, of its real time and its processor time, where that is known.
-fn counted_ms(real_ms: u64, processor_ms: Option<u64>) -> u64 {
-    let Some(processor_ms) = processor_ms else { return real_ms };
-    processor_ms.min(real_ms).max(real_ms / REAL_PER_PROCESSOR_TIME)
-}
-
-/// The time that the processors have spent on this process, in milliseconds, where the system tells.
-fn processor_ms() -> Option<u64> {
-    /// Linux counts in hundredths of a second.
-    const MS_PER_TICK: u64 = 10;
-    let stat = fs::read_to_string("/proc/self/stat").ok()?;
-    // The name of the program may hold anything; user and system time are 11 fields behind it.
-    let mut times = stat.rsplit_once(") ")?.1.split(' ').skip(11).map(str::parse::<u64>);
-    Some((times.next()?.ok()? + times.next()?.ok()?) * MS_PER_TICK)
 }
 
 /// Runs something on a thread with a stack of [`STACK_BYTES`]; the text of its panic is the error.
@@ -233,7 +214,7 @@ fn descend(depth: u64) -> u64 {
 
 /// What an input took.
 struct Cost {
-    taken_ms: u64,
+    longest: Longest,
     taken_bytes: usize,
 }
 
@@ -242,8 +223,9 @@ impl Report {
         &mut self,
         input: &Input,
         outcome: &Result<Result<Stage, String>, String>,
-        Cost { taken_ms, taken_bytes }: Cost,
+        Cost { longest, taken_bytes }: Cost,
     ) {
+        let (taken_ms, entry) = longest;
         self.slowest_ms = self.slowest_ms.max(taken_ms);
         self.memory_bytes_max = self.memory_bytes_max.max(taken_bytes);
         for construct in input.constructs() {
@@ -257,7 +239,7 @@ impl Report {
             Ok(Err(internal)) => Some(format!("internal error: {internal}")),
             Err(panic) => Some(format!("panic: {panic}")),
         };
-        let slow = (taken_ms > SLOW_MS).then(|| format!("slow: {taken_ms} ms"));
+        let slow = (taken_ms > SLOW_MS).then(|| format!("slow: {taken_ms} ms in {entry}"));
         let big = (taken_bytes > MEMORY_BYTES_MAX).then(|| format!("memory: {taken_bytes} bytes"));
         for what in [what, slow, big].into_iter().flatten() {
             self.add(what, &input.to_string());
@@ -285,7 +267,7 @@ impl Report {
     pub fn tables(&self) -> String {
         let mut text = String::from("calls by entry point\n");
         for entry in entry::ENTRIES {
-            let count = self.calls.get(entry).copied().unwrap_or_default();
+            let count = self.calls.counts.get(entry).copied().unwrap_or_default();
             writeln!(text, "{count:>10}  {entry}").expect("writing to memory does not fail");
         }
         text.push_str("inputs by construct\n");
@@ -300,23 +282,14 @@ impl Report {
 #[cfg(test)]
 mod tests {
     use super::{
-        Random, Stage, counted_ms,
+        Random, Stage,
         entry::{Calls, exercise},
         input::Input,
     };
 
-    #[test]
-    fn a_busy_machine_makes_no_input_slow_and_a_wait_does() {
-        assert_eq!(counted_ms(1_500, None), 1_500);
-        assert_eq!(counted_ms(1_500, Some(1_400)), 1_400);
-        assert_eq!(counted_ms(1_500, Some(2_900)), 1_500, "two threads");
-        assert_eq!(counted_ms(5_000, Some(700)), 700, "others had the processors");
-        assert_eq!(counted_ms(20_000, Some(0)), 2_000, "it waited for something");
-    }
-
     fn check(input: &str, expected: Stage) {
         let sql = Input::from(input.to_owned());
-        let mut calls = Calls::new();
+        let mut calls = Calls::default();
         assert_eq!(exercise(&sql, &mut Random::new(1), &mut calls), Ok(expected), "{input}");
     }
 

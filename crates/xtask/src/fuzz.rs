@@ -139,7 +139,7 @@ fn to_json(report: &Report) -> Json {
     json!({
         "executions": report.executions,
         "reached": reached.collect::<Vec<u64>>(),
-        "calls": report.calls,
+        "calls": report.calls.counts,
         "constructs": report.constructs,
         "findings": findings.collect::<Vec<Json>>(),
         "slowest_ms": report.slowest_ms,
@@ -265,7 +265,7 @@ fn add_up(report: &mut Report, line: &str) {
         *report.reached.entry(*stage).or_default() += number(&json["reached"][index]);
     }
     for name in entry::ENTRIES {
-        *report.calls.entry(name).or_default() += number(&json["calls"][*name]);
+        *report.calls.counts.entry(name).or_default() += number(&json["calls"][*name]);
     }
     for name in constructs::ALL {
         *report.constructs.entry((*name).to_owned()).or_default() +=

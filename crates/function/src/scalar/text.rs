@@ -432,19 +432,36 @@ fn pad(arguments: &Arguments<'_>, side: Side) -> Resolved {
         if let Some((end, _)) = text.char_indices().nth(length) {
             return Some(Datum::String(&text[..end]));
         }
-        let missing = length - text.chars().count();
-        let whole = fill.len().saturating_mul(missing / fill.chars().count().max(1));
-        value_limit::text(text.len().saturating_add(whole))?;
-        let mut padded = ArenaString::with_capacity_in(text.len() + missing, arena);
+        if fill.is_empty() {
+            return Some(Datum::String(text));
+        }
+        let (missing, chars) = (length - text.chars().count(), fill.chars().count());
+        let (whole, part) = (missing / chars, missing % chars);
+        let part = fill.char_indices().nth(part).map_or(fill, |(end, _)| &fill[..end]);
+        let size = fill.len().saturating_mul(whole).saturating_add(text.len() + part.len());
+        value_limit::text(size)?;
+        let mut padded = ArenaString::with_capacity_in(size, arena);
         if side == Side::Right {
             padded.push_str(text);
         }
-        padded.extend(fill.chars().cycle().take(missing));
+        push_repeated(&mut padded, fill, whole);
+        padded.push_str(part);
         if side == Side::Left {
             padded.push_str(text);
         }
         Some(Datum::String(padded.into_bump_str()))
     }))
+}
+
+/// Appends a text so many times; a long run doubles what is there already.
+fn push_repeated(target: &mut ArenaString<'_>, text: &str, times: usize) {
+    /// From so many copies on, doubling is faster than one copy after the other.
+    const DOUBLED_MIN: usize = 16;
+    if times < DOUBLED_MIN {
+        (0..times).for_each(|_| target.push_str(text));
+    } else {
+        target.push_str(&text.repeat(times));
+    }
 }
 
 fn strcmp(arguments: &Arguments<'_>) -> Resolved {

@@ -144,10 +144,10 @@ impl Lines {
         self.fields.len()
     }
 
-    /// A field of the record as text.
+    /// A field of the record as text; `None` when the record has no such field or it is no UTF-8.
     pub(super) fn text(&self, field: usize) -> Option<&str> {
-        let start = field.checked_sub(1).map_or(0, |before| self.fields[before].end);
         let end = self.fields.get(field)?.end;
+        let start = field.checked_sub(1).map_or(0, |before| self.fields[before].end);
         std::str::from_utf8(&self.bytes[start..end]).ok()
     }
 

@@ -19,7 +19,7 @@ pub fn infer_schema(path: &str, options: &LoadOptions, settings: &Settings) -> R
     let first = files.into_iter().next().expect("a path that means no file is an error");
     let columns = match options.format {
         FileFormat::Csv => {
-            infer_csv(csv::Lines::open(first, &options.csv)?, &options.csv, *settings)?
+            infer_csv(csv::Lines::open(first.clone(), &options.csv)?, &options.csv, *settings)?
         }
         FileFormat::Parquet => {
             let builder = parquet::open_file(&first)?;
@@ -43,7 +43,15 @@ pub fn infer_schema(path: &str, options: &LoadOptions, settings: &Settings) -> R
             fields.collect::<Result<Vec<_>>>()?
         }
     };
-    Ok(TableSchema { columns, indexes: Vec::new() })
+    let schema = TableSchema { columns, indexes: Vec::new() };
+    let is_second =
+        |(at, column): (usize, &Column)| schema.find_column(&column.name).is_some_and(|of| of < at);
+    if let Some(at) = schema.columns.iter().enumerate().position(is_second) {
+        let name = &schema.columns[at].name;
+        let message = format!("file `{}` names column `{name}` twice", first.display());
+        return Diagnostic::new(code::BAD_COPY_FORMAT, message).with_kind(Kind::FixData).err();
+    }
+    Ok(schema)
 }
 
 fn is_storable(data_type: &DataType) -> bool {

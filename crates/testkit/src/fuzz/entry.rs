@@ -13,7 +13,7 @@ use lockstep_engine::{Database, Diagnostic, Kind, Parameter, PreparedRequest, Se
 use lockstep_row::{DataType, Datum, Value};
 use lockstep_sql::{Parsed, ast::Statement, parse};
 
-use super::{Stage, TABLES, input::Input};
+use super::{Stage, TABLES, input::Input, stopwatch::Stopwatch};
 use crate::{random::Random, rows::to_batch};
 
 /// Every entry point, by name.
@@ -39,8 +39,38 @@ pub const ENTRIES: &[&str] = &[
     "file",
 ];
 
-/// How often each entry point was called.
-pub type Calls = BTreeMap<&'static str, u64>;
+/// The calls of entry points: how many of each, and which one took longest.
+#[derive(Debug, Default)]
+pub struct Calls {
+    /// Calls by entry point.
+    pub counts: BTreeMap<&'static str, u64>,
+    running: Option<(&'static str, Stopwatch)>,
+    longest: Longest,
+}
+
+/// The longest call: its counted milliseconds, and of which entry point.
+pub type Longest = (u64, &'static str);
+
+impl Calls {
+    /// Notes that a call begins, and so that the one before it has ended.
+    pub fn begin(&mut self, entry: &'static str) {
+        self.end();
+        *self.counts.entry(entry).or_default() += 1;
+        self.running = Some((entry, Stopwatch::start()));
+    }
+
+    /// Gives the longest call since this was asked last.
+    pub fn take_longest(&mut self) -> Longest {
+        self.end();
+        std::mem::take(&mut self.longest)
+    }
+
+    fn end(&mut self) {
+        if let Some((entry, stopwatch)) = self.running.take() {
+            self.longest = self.longest.max((stopwatch.counted_ms(), entry));
+        }
+    }
+}
 
 /// Most rows of a result that are asked for: joins and unions multiply them, and that is no defect.
 const UNIONS_MAX: usize = 8;
@@ -75,7 +105,7 @@ struct Entry<'a> {
 impl Entry<'_> {
     fn count(&mut self, entry: &'static str) {
         debug_assert!(ENTRIES.contains(&entry), "{entry}");
-        *self.calls.entry(entry).or_default() += 1;
+        self.calls.begin(entry);
     }
 
     fn sql(&mut self, text: &str) -> Result<Stage, String> {
@@ -212,8 +242,11 @@ impl Entry<'_> {
         let rows: Vec<Vec<Value>> = [0, 1, 2]
             .map(|kind| columns.iter().map(|(_, data_type)| value(data_type, kind)).collect())
             .to_vec();
-        self.count("Session::request");
-        checked(self.session.request(target, &[to_batch(&columns, &rows)])).map(drop)
+        for row in rows {
+            self.count("Session::request");
+            checked(self.session.request(target, &[to_batch(&columns, &[row])]))?;
+        }
+        Ok(())
     }
 
     /// A deployment that may be there: requested, described, verified and dropped.
