@@ -118,9 +118,6 @@ fn index(
     span: Span,
     schema: &TableSchema,
 ) -> Result<IndexSpec> {
-    if options.is_empty() && keys.is_none() {
-        return definition_error("INDEX() needs at least a KEY", span);
-    }
     let mut found = IndexOptions { keys, ..IndexOptions::default() };
     for item in options {
         match item.key.text.as_str() {

@@ -33,7 +33,7 @@ impl Session {
             Statement::Truncate(name) => self.truncate(name),
             Statement::CreateIndex(create) => self.create_index(create),
             Statement::DropIndex { table, name } => self.drop_index(table, name),
-            _ => Diagnostic::unsupported("this statement is not supported").err(),
+            _ => Diagnostic::internal("a statement that defines nothing came here").err(),
         }
     }
 

@@ -89,6 +89,7 @@ impl Session {
     /// Appends rows as [`Self::append`] does. What comes back says as a warning how many of the
     /// rows had expired before they arrived.
     pub fn append_batches(&self, table: &str, batches: &[RecordBatch]) -> Result<Output> {
+        self.check_insert_memory()?;
         let (name, conversion) = (object_name(table), self.conversion());
         let append = |table: &Table| append::append(batches, table, conversion);
         let appended = self.limits().run(|| retried(|| self.find_entry(&name)?.write(append)))?;

@@ -103,9 +103,7 @@ impl Binder<'_> {
         join: &ast::Join,
     ) -> Result<PendingLastJoin> {
         let Some(on) = &join.on else {
-            return Diagnostic::new(code::SYNTAX_ERROR, "LAST JOIN needs an ON condition")
-                .at(join.span)
-                .err();
+            return Diagnostic::internal("a LAST JOIN has no ON condition").err();
         };
         let order = self.join_order(&right.scope, &join.order_by)?;
         let rights: HashSet<&Column> = right.scope.columns.iter().map(|c| &c.column).collect();

@@ -259,7 +259,7 @@ fn end(bound: &ast::Bound, unit: FrameUnit) -> Result<End> {
         }
         BoundKind::PrecedingInterval(interval) => match interval.milliseconds() {
             Some(milliseconds) => Some(milliseconds.max(0)),
-            None => return windowing("the duration does not fit 64 bits", bound.span),
+            None => return Diagnostic::internal("a duration that is too long was parsed").err(),
         },
         BoundKind::Following(0) => Some(0),
         BoundKind::Following(_)

@@ -359,8 +359,8 @@ pub(crate) fn bind_aggregate(
     })?;
     let is_cast = arguments.iter().zip(&bound.parameters).any(|(a, to)| a.data_type != *to);
     if items.is_some() && is_cast {
-        let message = format!("`{name}` does not take the items of this list as they are");
-        return Diagnostic::unsupported(message).at(span).err();
+        let message = format!("`{name}` takes the items of a list and casts them");
+        return Diagnostic::internal(message).err();
     }
     let arguments = call::cast_all(arguments, &bound.parameters, binder.settings)?;
     let returns = bound.returns.clone();
