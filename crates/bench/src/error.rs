@@ -18,6 +18,12 @@ pub enum Error {
         /// What the machine said.
         source: io::Error,
     },
+    /// What was to be measured did not happen.
+    #[error("{what}")]
+    Idle {
+        /// What did not happen.
+        what: &'static str,
+    },
     /// A peer is not installed.
     #[error("{system} is not there: {message} (`make bench` installs the peers)")]
     Missing {

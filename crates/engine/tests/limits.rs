@@ -47,6 +47,10 @@ fn count(session: &Session, table: &str) -> String {
     format!("{:?}", output.batches[0].column(0))
 }
 
+fn shown(session: &Session, sql: &str) -> String {
+    format!("{:?}", session.execute(sql).expect("it is shown").batches)
+}
+
 /// Cancels when the call has asked so many times.
 fn cancelling(checkpoints: u64) -> QueryContext {
     let asked = AtomicU64::new(0);
@@ -130,6 +134,18 @@ fn what_reads_the_whole_table_to_change_it_is_cancelled_and_has_changed_nothing(
         context.run(|| session.execute(sql)).expect("nothing is in its way");
         assert!(context.has_committed(), "{sql}");
     }
+}
+
+/// So many rows that another thread builds the index: the one that called asks meanwhile.
+#[test]
+fn an_index_that_is_built_in_the_background_is_cancelled() {
+    let session = session_with(Arc::new(lockstep_host::SystemClock::new()), 200_000);
+    let before = shown(&session, "SHOW INDEXES FROM t");
+    let error = cancelling(1).run(|| session.execute("CREATE INDEX i ON t (k)"));
+    assert_eq!(error.expect_err("it was cancelled").code, code::QUERY_CANCELED);
+    assert_eq!(shown(&session, "SHOW INDEXES FROM t"), before);
+    session.execute("CREATE INDEX i ON t (k)").expect("nothing is in its way");
+    assert_ne!(shown(&session, "SHOW INDEXES FROM t"), before);
 }
 
 #[test]

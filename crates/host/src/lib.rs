@@ -17,4 +17,4 @@ pub use clock::{Clock, ManualClock, SystemClock};
 pub use process::PerProcess;
 pub use query::{Interrupt, QueryContext, QueryLimits};
 pub use stack::with_large_stack;
-pub use thread::{JoinHandle, pause, spawn};
+pub use thread::{JoinHandle, in_background, pause, spawn, spawn_background};

@@ -25,7 +25,7 @@ use std::{
     },
 };
 
-use crate::Clock;
+use crate::{Clock, thread::is_background};
 
 /// Why a call does not go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -272,6 +272,7 @@ pub fn checkpoint() -> Result<(), Interrupt> {
     // Who is asked may run another call on this thread, so the context is not borrowed meanwhile.
     match CURRENT.with_borrow(Option::clone) {
         None => Ok(()),
+        Some(context) if is_background() => context.check(),
         Some(context) => context.poll(),
     }
 }

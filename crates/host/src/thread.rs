@@ -1,8 +1,28 @@
 //! Threads, which have names.
 
-use std::{io, thread, time::Duration};
+use std::{
+    cell::Cell,
+    io,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::Duration,
+};
 
 pub use std::thread::JoinHandle;
+
+use crate::query;
+
+/// How much lower a background thread stands than one that serves: the kernel's nice value. It gets
+/// a tenth of a processor that others want too, and all of one that nobody wants.
+#[cfg(target_os = "linux")]
+const BACKGROUND_NICE: i32 = 10;
+
+/// How often a call that waits for its background thread asks whether it is to end.
+const WAIT_MS: u64 = 5;
+
+thread_local! {
+    static IS_BACKGROUND: Cell<bool> = const { Cell::new(false) };
+}
 
 /// Starts a thread; the name is what a debugger and a panic message show. Fails when the machine
 /// gives no further thread.
@@ -13,6 +33,84 @@ pub fn spawn<T: Send + 'static>(
     thread::Builder::new().name(name.to_owned()).spawn(body)
 }
 
+/// Starts a thread of low priority: whoever needs a processor for a moment gets it.
+pub fn spawn_background<T: Send + 'static>(
+    name: &str,
+    body: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<JoinHandle<T>> {
+    spawn(name, || {
+        lower_priority();
+        body()
+    })
+}
+
+/// Runs long work of a call on a thread of its own with a low priority, and waits for it: whoever
+/// needs a processor for a moment meanwhile gets it. The call's context goes along; who may want it
+/// to end is asked on this thread. Runs it here when the machine gives no further thread.
+pub fn in_background<T: Send>(name: &str, work: impl FnOnce() -> T + Send) -> T {
+    let context = query::current();
+    let (caller, mut work) = (thread::current(), Some(work));
+    let (slot, is_done) = (&mut work, AtomicBool::new(false));
+    let outcome = thread::scope(|scope| {
+        let context_there = context.clone();
+        let is_done = &is_done;
+        let body = move || {
+            let work = slot.take().expect("nobody else takes it");
+            IS_BACKGROUND.set(true);
+            lower_priority();
+            let _done = Done { is_done, caller };
+            match context_there {
+                Some(context) => context.run(work),
+                None => work(),
+            }
+        };
+        let worker = thread::Builder::new().name(name.to_owned()).spawn_scoped(scope, body).ok()?;
+        // Acquire: what the worker did is read afterwards, though joining it orders that as well.
+        while !is_done.load(Ordering::Acquire) {
+            thread::park_timeout(Duration::from_millis(WAIT_MS));
+            if let Some(context) = &context {
+                // What says yes cancels the context, which the worker sees.
+                let _interrupt = context.poll();
+            }
+        }
+        Some(worker.join())
+    });
+    match outcome {
+        Some(Ok(done)) => done,
+        Some(Err(panic)) => std::panic::resume_unwind(panic),
+        None => work.take().expect("no thread took it")(),
+    }
+}
+
+/// Whether this is a thread of [`in_background`], which only looks whether its call was cancelled.
+pub(crate) fn is_background() -> bool {
+    IS_BACKGROUND.get()
+}
+
+/// Tells who waits that the work is done, also when it panicked.
+struct Done<'c> {
+    is_done: &'c AtomicBool,
+    caller: thread::Thread,
+}
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        // Release: see the load.
+        self.is_done.store(true, Ordering::Release);
+        self.caller.unpark();
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn lower_priority() {
+    // To Linux a thread is a process of its own here. Where it is not allowed, nothing is lost.
+    let this = rustix::thread::gettid();
+    let _refused = rustix::process::setpriority_process(Some(this), BACKGROUND_NICE);
+}
+
+#[cfg(not(target_os = "linux"))]
+fn lower_priority() {}
+
 /// Waits for so many milliseconds. For background threads that look again from time to time; nobody
 /// else waits for the clock.
 #[expect(clippy::disallowed_methods, reason = "this is where threads wait")]
@@ -22,9 +120,54 @@ pub fn pause(ms: u32) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    };
+
+    use crate::{Clock, Interrupt, QueryContext, SystemClock, query::checkpoint};
+
     #[test]
     fn a_thread_has_its_name() {
         let thread = super::spawn("reader", || std::thread::current().name().map(str::to_owned));
         assert_eq!(thread.unwrap().join().unwrap().as_deref(), Some("reader"));
+    }
+
+    #[test]
+    fn background_work_gives_its_value_and_its_panic() {
+        let words = ["a".to_owned(), "b".to_owned()];
+        let name = || std::thread::current().name().map(str::to_owned);
+        let found = super::in_background("worker", || (words.join(" "), name()));
+        assert_eq!(found, ("a b".to_owned(), Some("worker".to_owned())));
+        let panic = std::panic::catch_unwind(|| super::in_background("worker", || panic!("oh")));
+        assert_eq!(panic.unwrap_err().downcast_ref::<&str>(), Some(&"oh"));
+    }
+
+    /// The nice value of this thread, where the system tells.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn background_work_has_a_low_priority_and_who_waits_keeps_its_own() {
+        let nice = || rustix::process::getpriority_process(Some(rustix::thread::gettid())).unwrap();
+        let before = nice();
+        let there = super::in_background("worker", nice);
+        assert_eq!((there, nice()), (super::BACKGROUND_NICE.max(before), before));
+    }
+
+    #[test]
+    fn background_work_ends_with_its_call() {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let counts = Arc::clone(&asked);
+        let caller = std::thread::current().id();
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+        let context = QueryContext::polling(clock, 1, move || {
+            assert_eq!(std::thread::current().id(), caller);
+            counts.fetch_add(1, Ordering::Relaxed) > 2
+        });
+        let ended = context.run(|| {
+            let checks = std::iter::repeat_with(checkpoint);
+            super::in_background("worker", || checks.into_iter().find_map(Result::err).unwrap())
+        });
+        assert_eq!(ended, Interrupt::Cancelled);
+        assert!(asked.load(Ordering::Relaxed) > 2);
     }
 }

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use lockstep_host::{
-    QueryContext,
+    QueryContext, in_background,
     query::{self, Commit},
     sync::MutexGuard,
 };
@@ -22,6 +22,9 @@ use crate::{
     state::{self, Index, Origin, State},
     table::number,
 };
+
+/// An index of so many rows is built by a thread of its own.
+const BACKGROUND_ROWS_MIN: usize = 1 << 16;
 
 /// The right to change what the table is made of. As long as somebody has it, the state is not
 /// replaced and no row is removed but by them.
@@ -101,11 +104,14 @@ impl Table {
             let is_kept = &mut |row: RowRef<'_>| self.snapshot().is_live(row, &mut key);
             return self.remake(changing, (draft, is_kept), commit);
         }
+        let is_long = state.log.row_count(&lockstep_series::pin()) >= BACKGROUND_ROWS_MIN;
         let mut builds = Vec::new();
         for (at, drafted) in draft.indexes.iter().enumerate() {
             if !is_same(at, drafted) {
                 let room = self.reserve_build(state.indexes.get(at), drafted)?;
-                builds.push((at, room, Build::start(changing, &state, drafted)?));
+                let build = || Build::start(changing, &state, drafted);
+                let built = if is_long { in_background("build index", build) } else { build() };
+                builds.push((at, room, built?));
             }
         }
         let _commit = commit()?;

@@ -2,7 +2,8 @@
 //!
 //! A table that is shared ([`Table::shared`]) starts it when an append finds that it is time to
 //! look for expired rows, and goes on; where a thread is not to be had, appends do it themselves.
-//! It holds the table only while it works, and ends with it.
+//! It holds the table only while it works, and ends with it. Its priority is low; where writers have
+//! run far ahead they wait for it, and so leave it the processors.
 
 use std::{
     fmt,
@@ -83,7 +84,8 @@ impl Upkeep {
             return Some(runs);
         }
         let (signal, table) = (Arc::clone(&self.signal), Weak::clone(table));
-        let started = lockstep_host::spawn("lockstep-expiry", move || signal.run(&table));
+        let started =
+            lockstep_host::spawn_background("lockstep-expiry", move || signal.run(&table));
         if started.is_err() {
             self.end();
         }
