@@ -93,6 +93,14 @@ fn requests_and_verify_are_cancelled() {
         cancelling(checkpoints).run(|| session.request("d", &rows)).map_err(|error| error.code)
     };
     assert_eq!(code_of(1).map(|_| ()), Err(code::QUERY_CANCELED));
+    // No row of the source comes out of its filter, so nothing above asks.
+    let none = "SELECT a.k, b.v FROM t AS a LAST JOIN (SELECT k, v, ts FROM t WHERE v < 0) AS b \
+                ORDER BY b.ts ON a.k = b.k";
+    session.execute(&format!("DEPLOY none AS {none}")).expect("it deploys");
+    let one = rows[0].slice(0, 1);
+    let outcome = cancelling(1).run(|| session.request("none", &[one.clone()]));
+    assert_eq!(outcome.expect_err("it was cancelled").code, code::QUERY_CANCELED);
+    assert_eq!(session.request("none", &[one]).expect("nobody cancels").batches[0].num_rows(), 1);
     let verified = cancelling(1).run(|| session.verify("d"));
     assert_eq!(verified.expect_err("it was cancelled").code, code::QUERY_CANCELED);
 }

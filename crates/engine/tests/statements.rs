@@ -158,6 +158,9 @@ fn a_header_is_written_before_rows_that_are_appended_when_asked() {
     assert_eq!(out("OPTIONS(mode='append')"), "k,v\na,1\na,1\n");
     assert_eq!(out("OPTIONS(mode='append', header=true)"), "k,v\na,1\na,1\nk,v\na,1\n");
     assert_eq!(out("OPTIONS(mode='overwrite', header=false)"), "a,1\n");
+    // Empty lines are no rows.
+    fs::write(&path, "\n\r\n").unwrap();
+    assert_eq!(out("OPTIONS(mode='append')"), "\n\r\nk,v\na,1\n");
     fs::remove_file(path).unwrap();
 }
 

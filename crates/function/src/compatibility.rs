@@ -583,7 +583,7 @@ pub const DIFFERENCES: &[Difference] = &[
     },
     Difference {
         name: "rows that one index keeps and another does not",
-        reference: "A query whose WHERE fixes the key of an index sees the rows that this index keeps; so does a request through the index that its windows and joins read.",
+        reference: "A query whose WHERE fixes the key of an index sees the rows that this index keeps; so does a request through the index that its windows and joins read. An index that DEPLOY makes keeps the newest row of a key for a LAST JOIN and the rows of the frame for a window, also where a further condition passes over some of them; VERIFY shows what a request then misses.",
         standard: "A row is seen everywhere as long as one declared index keeps it.",
         why: "Which rows there are must not depend on how a query is written.",
         example: Example {

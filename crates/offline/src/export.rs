@@ -160,12 +160,14 @@ impl Exporter {
         let mut writer = csv::CsvWriter::new(options);
         let failed = |error: io::Error| from_io(&error, "write", &self.path);
         let old = if append { read_lines(&self.path).map_err(failed)? } else { Vec::new() };
-        if !old.is_empty() {
+        // Empty lines are no rows, as the reader sees it.
+        let has_rows = !old.iter().all(|byte| matches!(byte, b'\r' | b'\n'));
+        if has_rows {
             self.check_first_line(&csv::first_record(&old, options))?;
         }
         let mut started = || {
             file.write_all(&old)?;
-            if options.header.unwrap_or(old.is_empty()) {
+            if options.header.unwrap_or(!has_rows) {
                 let names = self.schema.fields().iter().map(|field| field.name().as_str());
                 writer.write_header(names, &mut file)?;
             }

@@ -398,11 +398,16 @@ impl<'s> Walk<'s> {
 
     #[inline]
     fn next(&mut self, ctx: &Context<'s>) -> Result<Option<Candidate<'s>>> {
+        let mut passed_over = 0;
         while let Some((row, order)) = self.next_stored() {
             let leaf = Leaf::Stored(row.row);
-            let Some(frame) = self.source.row(ctx, leaf, row.arrival)? else { continue };
-            if self.source.has_keys(ctx, &frame, self.keys) {
+            let frame = self.source.row(ctx, leaf, row.arrival)?;
+            if let Some(frame) = frame.filter(|f| self.source.has_keys(ctx, f, self.keys)) {
                 return Ok(Some(Candidate { frame, order, arrival: row.arrival }));
+            }
+            passed_over += 1;
+            if passed_over % ROWS_PER_CHECKPOINT == 0 {
+                checkpoint()?;
             }
         }
         Ok(None)
