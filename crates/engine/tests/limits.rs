@@ -98,7 +98,7 @@ fn requests_and_verify_are_cancelled() {
                 ORDER BY b.ts ON a.k = b.k";
     session.execute(&format!("DEPLOY none AS {none}")).expect("it deploys");
     let one = rows[0].slice(0, 1);
-    let outcome = cancelling(1).run(|| session.request("none", &[one.clone()]));
+    let outcome = cancelling(1).run(|| session.request("none", std::slice::from_ref(&one)));
     assert_eq!(outcome.expect_err("it was cancelled").code, code::QUERY_CANCELED);
     assert_eq!(session.request("none", &[one]).expect("nobody cancels").batches[0].num_rows(), 1);
     let verified = cancelling(1).run(|| session.verify("d"));
