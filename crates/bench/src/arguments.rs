@@ -1,4 +1,4 @@
-//! The command line of `lockstep bench`.
+//! The command line of `lockstep-bench`.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use clap::{Parser, ValueEnum, error::ErrorKind};
 /// Measures Lockstep and its peers, side by side.
 #[derive(Debug, Clone, Parser)]
 #[expect(clippy::struct_excessive_bools, reason = "a command line's switches")]
-#[command(name = "lockstep bench", version, after_help = AFTER)]
+#[command(name = "lockstep-bench", version, after_help = AFTER)]
 pub(crate) struct Options {
     /// What to run: M1 to M6.
     #[arg(value_enum, ignore_case = true, required_unless_present_any = ["install", "publish"])]
@@ -110,7 +110,7 @@ pub(crate) enum Stop {
 impl Options {
     /// Understands the arguments, which do not include the program's name.
     pub(crate) fn read(args: Vec<String>) -> Result<Self, Stop> {
-        Self::try_parse_from(std::iter::once("lockstep bench".to_owned()).chain(args)).map_err(
+        Self::try_parse_from(std::iter::once("lockstep-bench".to_owned()).chain(args)).map_err(
             |error| match error.kind() {
                 ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
                     Stop::Print(error.to_string())

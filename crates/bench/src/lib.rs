@@ -1,4 +1,4 @@
-//! The benchmark suite: `lockstep bench`.
+//! The benchmark suite: `lockstep-bench`.
 //!
 //! The shell and `lockstep-bench` call [`main_with`]. Every workload runs Lockstep and its peers
 //! side by side in one run on one machine, and beside them a *speed-of-light* twin: the same

@@ -12,7 +12,7 @@ use crate::{
     report::{LOCKSTEP, short},
 };
 
-const BEGIN: &str = "<!-- results: written by `lockstep bench --publish` -->";
+const BEGIN: &str = "<!-- results: written by `lockstep-bench --publish` -->";
 const END: &str = "<!-- end of results -->";
 const IDS: [&str; 6] = ["M1", "M2", "M3", "M4", "M5", "M6"];
 

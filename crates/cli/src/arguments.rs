@@ -8,15 +8,14 @@ use clap::{Parser, error::ErrorKind};
     name = "lockstep",
     version,
     after_help = "Without arguments it starts a prompt, or runs the script on its input.\n\
-                  `lockstep demo flights` runs the demonstration that comes with the Python package.\n\
-                  `lockstep bench M1` measures it beside other databases; `lockstep bench --help`."
+                  `lockstep demo flights` runs the demonstration that comes with the Python package."
 )]
 struct Line {
     /// Runs these statements and ends.
     #[arg(short = 'c', long = "command", value_name = "SQL", conflicts_with = "target")]
     command: Option<String>,
 
-    /// A file of statements to run, or one of `demo`, `bench`.
+    /// A file of statements to run, or `demo`.
     #[arg(value_name = "FILE")]
     target: Option<String>,
 

@@ -23,14 +23,10 @@ pub use table_text::{TableText, table_text};
 /// Runs the shell with these arguments (without the program's name) on the process's standard
 /// streams. Returns the exit code: 0, 1 after a failed statement, 2 for wrong arguments, 130 after
 /// Ctrl-C.
-/// `bench` and what follows it go to the benchmark suite.
 ///
 /// A panic inside a statement is reported as an internal error with exit code 1. Replaces the
 /// process's panic hook, since that report stands in for the hook's output.
 pub fn main_with(args: Vec<String>) -> i32 {
-    if let Some(("bench", rest)) = args.split_first().map(|(first, rest)| (first.as_str(), rest)) {
-        return lockstep_bench::main_with(rest.to_vec());
-    }
     std::panic::set_hook(Box::new(|_| {}));
     let stdin = io::stdin();
     let shell = shell::Shell::new(Box::new(io::stdout()), Box::new(io::stderr()));

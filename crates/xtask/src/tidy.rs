@@ -23,14 +23,12 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("meaning of queries", &["plan"]),
     ("execution", &["online", "offline"]),
     ("database", &["engine"]),
-    // Above the database, which it measures; below the shell, which offers it as `lockstep bench`.
-    ("measuring", &["bench"]),
     ("doors", &["cli"]),
     ("binary", &["python"]),
 ];
 
 /// See everything; seen by nobody.
-const BESIDE: &[&str] = &["testkit", "xtask", "sim"];
+const BESIDE: &[&str] = &["testkit", "xtask", "sim", "bench"];
 
 /// Outside engines, and the crates that may name each of them. A name ending in `*` is a prefix.
 const DOORS: &[(&str, &[&str])] = &[

@@ -1,4 +1,4 @@
-//! The program `lockstep-bench`: what `lockstep bench` does, without the shell around it.
+//! The program `lockstep-bench`.
 
 use std::process::ExitCode;
 
