@@ -54,11 +54,11 @@ lint: $(VENV)/.tools $(DENY)
 	$(DENY) --locked --log-level error check bans licenses sources
 
 wheel: $(VENV)/.tools
-	@rm -f $(WHEELS)/lockstep-*.whl
+	@rm -f $(WHEELS)/lockstep*.whl
 	$(BIN)/maturin build --locked --profile dev --strip --out $(WHEELS)
 
 install: wheel
-	$(BIN)/pip install --quiet --force-reinstall --no-deps $(WHEELS)/lockstep-*.whl
+	$(BIN)/pip install --quiet --force-reinstall --no-deps $(WHEELS)/lockstep*.whl
 
 # Quick by default: each workload takes less than a minute. FULL=1 repeats everything five times,
 # with more data and the sweeps, and rewrites the tables of docs/benchmarks.md.

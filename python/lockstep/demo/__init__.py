@@ -27,5 +27,5 @@ def main(arguments: list[str]) -> int:
         print(error, file=sys.stderr)
         return 1
     except ModuleNotFoundError as error:
-        print(f"`{error.name}` is needed: pip install 'lockstep[demo]'", file=sys.stderr)
+        print(f"`{error.name}` is needed: pip install 'lockstep-db[demo]'", file=sys.stderr)
         return 1

