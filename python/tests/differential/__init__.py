@@ -33,5 +33,6 @@ rows of equal event time            by arrival             peers of each other  
 max, min, sum of BOOL               refused                allowed                 leaves them out
 array_contains of NULL              finds a NULL           NULL                    CASE
 entropy of nothing                  NULL                   0                       CASE
+WHERE: LIKE of a CASE without ELSE  NULL is not true       rows too many           turns a rule off
 =================================== ====================== ======================= =================
 """
