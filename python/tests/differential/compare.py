@@ -16,7 +16,7 @@ from .tables import Table, script
 
 TOLERANCE = 1e-9
 # What DuckDB says of its own mistakes: there is nothing to compare with.
-INTERNAL = ("INTERNAL Error", "BindBuiltinScalarFunction did not return")
+INTERNAL = ("INTERNAL Error", "BindBuiltinScalarFunction did not return", "in deserialization")
 SETTING = (
     "SET error_on_division_by_zero = false; "
     # Else `WHERE CASE WHEN f THEN 'abc' END LIKE 'a%'` keeps the rows where f is false.
