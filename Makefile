@@ -10,7 +10,7 @@ WHEELS := $(CARGO_TARGET_DIR)/wheels
 DENY_VERSION := 0.20.2
 DENY := $(CARGO_TARGET_DIR)/tools/cargo-deny-$(DENY_VERSION)/bin/cargo-deny
 
-.PHONY: help demo test test-rust test-python nightly advisories lint wheel install bench clean
+.PHONY: help demo test test-rust test-python nightly nightly-differential nightly-generated advisories lint wheel install bench clean
 
 help:
 	@echo "make demo   builds Lockstep and runs the demonstration on real flights"
@@ -33,8 +33,14 @@ test-python: install
 
 # SEED=N draws another run of everything that is drawn.
 SEED ?= 1
+# Two halves side by side, each of which runs one thing at a time.
 nightly: install
+	$(MAKE) --jobs 2 --output-sync=target nightly-differential nightly-generated
+
+nightly-differential:
 	cd python/tests && ../../$(BIN)/python -m differential --queries 100000 --seed $(SEED)
+
+nightly-generated:
 	cargo xtask conformance
 	cargo xtask parity --cases 5000
 	cargo xtask l3 --cases 20000 --seed $(SEED)
