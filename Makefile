@@ -35,7 +35,7 @@ test-python: install
 SEED ?= 1
 # Two halves side by side, each of which runs one thing at a time.
 nightly: install
-	$(MAKE) --jobs 2 --output-sync=target nightly-differential nightly-generated
+	$(MAKE) --jobs 2 --output-sync=line nightly-differential nightly-generated
 
 nightly-differential:
 	cd python/tests && ../../$(BIN)/python -m differential --queries 100000 --seed $(SEED)
