@@ -16,6 +16,7 @@
 //! | [`load`] | CSV and Parquet files in |
 //! | [`export`] | CSV and Parquet files out |
 
+mod boundary;
 mod error;
 mod execute;
 pub mod export;

@@ -28,13 +28,18 @@ use datafusion::{
 };
 use lockstep_plan::{LastJoin, WindowAggregate, WindowGroup, schema_of_unique};
 
-/// Rewrites our nodes anywhere in the plan, and puts the rows of joins into order.
+use crate::boundary::ProjectionDepth;
+
+/// Rewrites our nodes anywhere in the plan, puts the rows of joins into order, and keeps chains of
+/// projections apart.
 pub(crate) fn lower(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let mut depth = ProjectionDepth::default();
     let rewritten = plan.transform_up_with_subqueries(|plan| {
+        let plan = depth.bound(plan)?;
         if let LogicalPlan::Join(_) = &plan {
             return join_in_order(&plan).map(Transformed::yes);
         }
-        let LogicalPlan::Extension(extension) = &plan else { return Ok(Transformed::no(plan)) };
+        let LogicalPlan::Extension(extension) = &plan else { return Ok(Transformed::yes(plan)) };
         let node: Arc<dyn UserDefinedLogicalNode> =
             if let Some(window) = extension.node.as_any().downcast_ref::<WindowAggregate>() {
                 Arc::new(BatchWindow::new(window)?)

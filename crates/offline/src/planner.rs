@@ -19,6 +19,7 @@ use datafusion::{
 use lockstep_plan::CatalogTable;
 
 use crate::{
+    boundary::Boundary,
     last_join::{LastJoinExec, LastJoinSpec},
     lower::{BatchLastJoin, BatchWindow},
     operator::OperatorOptions,
@@ -64,6 +65,9 @@ impl ExtensionPlanner for BatchPlanner {
         }
         if let Some(node) = node.as_any().downcast_ref::<BatchLastJoin>() {
             return self.plan_last_join(node, inputs, &exprs).map(Some);
+        }
+        if node.as_any().is::<Boundary>() {
+            return Ok(inputs.first().cloned());
         }
         Ok(None)
     }

@@ -15,6 +15,7 @@ use proptest::{prelude::*, test_runner::Config};
 
 use crate::{
     ExecuteOptions, Progress, execute, explain,
+    lower::lower,
     testing::{World, trace, window},
 };
 
@@ -116,6 +117,22 @@ fn a_filter_below_and_above_a_window_sees_its_own_rows() {
     let plan = plan.project(vec![col("w"), col("t.id")]).unwrap().build().unwrap();
     let texts: Vec<_> = world.rows(&plan).unwrap().into_iter().map(|row| row[0].clone()).collect();
     assert_eq!(texts, [Value::String("2 ".into()), Value::String("2 3 ".into())]);
+}
+
+#[test]
+fn a_chain_of_projections_has_boundaries() {
+    let mut world = World::default();
+    let mut plan = world.table("t", &COLUMNS, &[row(1, 5, 7)]);
+    plan = LogicalPlanBuilder::from(plan).project(vec![col("t.id")]).unwrap().build().unwrap();
+    for level in 0..200 {
+        let named = LogicalPlanBuilder::from(plan).alias(format!("c{level}")).unwrap();
+        let next = (col("id") + lit(1_i64)).alias("id");
+        plan = named.project(vec![next]).unwrap().build().unwrap();
+    }
+    assert_eq!(bigints(&world.rows(&plan).unwrap(), 0), [Some(207)]);
+    let lowered = lower(plan).unwrap().display_indent().to_string();
+    let between = lowered.split("Boundary").map(|part| part.matches("Int64(1)").count());
+    assert_eq!(between.collect::<Vec<_>>(), [8, 32, 32, 32, 32, 32, 32]);
 }
 
 #[test]
