@@ -2,8 +2,8 @@
 //! without a table, so that they mean what they mean everywhere.
 
 use arrow::array::RecordBatch;
+use lockstep_batch::ExecuteOptions;
 use lockstep_diagnostic::{Diagnostic, Result, Span};
-use lockstep_offline::ExecuteOptions;
 use lockstep_row::{Arena, Value, arrow::ColumnReader};
 use lockstep_sql::ast::{Expr, Query, Select, SelectItem, SetExpr};
 
@@ -26,7 +26,7 @@ pub(crate) fn evaluate_row(
 ) -> Result<RecordBatch> {
     let bound = session.bind_with(&query_of(items, span), parameters)?;
     let none = Tables::default();
-    let batches = lockstep_offline::execute(&bound.plan, &none, &ExecuteOptions::default())?;
+    let batches = lockstep_batch::execute(&bound.plan, &none, &ExecuteOptions::default())?;
     match batches.into_iter().next() {
         Some(row) if row.num_rows() == 1 => Ok(row),
         _ => Diagnostic::internal("a query of constants has one row").err(),

@@ -218,13 +218,13 @@ impl Tables {
     }
 }
 
-impl lockstep_offline::Tables for Tables {
+impl lockstep_batch::Tables for Tables {
     fn table(&self, id: u64) -> Option<Arc<Table>> {
         self.by_id.get(&id).cloned()
     }
 }
 
-impl lockstep_online::Tables for Tables {
+impl lockstep_request::Tables for Tables {
     fn table(&self, id: u64) -> Option<Arc<Table>> {
         self.by_id.get(&id).cloned()
     }

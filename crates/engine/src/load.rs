@@ -3,13 +3,13 @@
 use std::{collections::VecDeque, path::Path};
 
 use arrow::array::RecordBatch;
-use lockstep_diagnostic::{Diagnostic, Result, Span, code};
-use lockstep_function::{Compatibility, Settings};
-use lockstep_host::QueryContext;
-use lockstep_offline::load::{
+use lockstep_batch::load::{
     ColumnMatch, FileFormat, FileRows, LoadOptions, OnError, UnknownColumns, infer_schema,
     read_file,
 };
+use lockstep_diagnostic::{Diagnostic, Result, Span, code};
+use lockstep_function::{Compatibility, Settings};
+use lockstep_host::QueryContext;
 use lockstep_row::{TableSchema, arrow::arrow_schema};
 use lockstep_sql::ast::{CreateLike, Literal, LoadData, OptionItem, OptionValue};
 use lockstep_table::Table;

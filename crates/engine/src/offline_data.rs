@@ -5,9 +5,9 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use lockstep_batch::load::{ColumnMatch, FileFormat, LoadOptions, read_file};
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
 use lockstep_host::QueryContext;
-use lockstep_offline::load::{ColumnMatch, FileFormat, LoadOptions, read_file};
 use lockstep_row::{Arena, Datum, Retention, TableSchema};
 use lockstep_table::{Appended, Table};
 

@@ -4,9 +4,9 @@
 
 use std::path::{Path, PathBuf};
 
+use lockstep_batch::export::{ExportOptions, Quote, WriteMode, export, export_folder};
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_function::{Compatibility, Settings};
-use lockstep_offline::export::{ExportOptions, Quote, WriteMode, export, export_folder};
 use lockstep_sql::ast::{IntoOutfile, Literal, OptionValue};
 
 use crate::{

@@ -3,9 +3,9 @@
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use arrow::array::RecordBatch;
+use lockstep_batch::{ExecuteOptions, Progress};
 use lockstep_diagnostic::{Diagnostic, Result};
 use lockstep_function::Compatibility;
-use lockstep_offline::{ExecuteOptions, Progress};
 use lockstep_plan::BoundQuery;
 use lockstep_row::DataType;
 
@@ -100,7 +100,7 @@ impl Relation {
             Storage::Online => Tables::of(&entries),
             Storage::Offline => self.database.offline_tables(&entries, self.source.conversion)?,
         };
-        let batches = lockstep_offline::execute(&self.query.plan, &tables, &options);
+        let batches = lockstep_batch::execute(&self.query.plan, &tables, &options);
         // A table that was dropped meanwhile had no rows any more.
         entries.iter().try_for_each(|entry| entry.definition.check())?;
         let batches = batches?;

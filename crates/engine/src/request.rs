@@ -4,11 +4,11 @@ use std::{fmt, sync::Arc};
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use datafusion::logical_expr::LogicalPlan;
+use lockstep_batch::ExecuteOptions;
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_function::Compatibility;
-use lockstep_offline::ExecuteOptions;
-use lockstep_online::{Batch, BatchFallback, Options, Program};
 use lockstep_plan::BoundQuery;
+use lockstep_request::{Batch, BatchFallback, Options, Program};
 use lockstep_row::{
     Arena, Column, DataType, Datum,
     arrow::{ColumnBuilder, ColumnReader},
@@ -51,7 +51,7 @@ struct BatchMode {
 
 impl BatchFallback for BatchMode {
     fn run(&self, plan: &LogicalPlan) -> Result<Vec<RecordBatch>> {
-        lockstep_offline::execute(plan, &self.tables, &ExecuteOptions::default())
+        lockstep_batch::execute(plan, &self.tables, &ExecuteOptions::default())
     }
 }
 

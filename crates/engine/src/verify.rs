@@ -11,10 +11,10 @@ use std::collections::BTreeMap;
 
 use arrow::array::RecordBatch;
 use datafusion::logical_expr::LogicalPlan;
+use lockstep_batch::ExecuteOptions;
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_function::{Compatibility, Settings, cast::print_datum};
-use lockstep_offline::ExecuteOptions;
-use lockstep_online::{Replay, numbered};
+use lockstep_request::{Replay, numbered};
 use lockstep_row::{Arena, DataType, Datum, arrow::ColumnReader};
 use lockstep_table::{Rows, Snapshot, Table};
 
@@ -90,7 +90,7 @@ struct Views<'t> {
     by_id: BTreeMap<u64, Snapshot<'t>>,
 }
 
-impl lockstep_offline::Tables for Views<'_> {
+impl lockstep_batch::Tables for Views<'_> {
     fn table(&self, _id: u64) -> Option<std::sync::Arc<Table>> {
         None
     }
@@ -128,7 +128,7 @@ pub(crate) fn verify(
     };
     let batch = ExecuteOptions { read_through, ..ExecuteOptions::default() };
     let own = program.tables().map(|(id, _)| views.by_id[&id].clone()).collect();
-    let mut run = |plan: &LogicalPlan| lockstep_offline::execute(plan, &views, &batch);
+    let mut run = |plan: &LogicalPlan| lockstep_batch::execute(plan, &views, &batch);
     let replay = program.replay(own, &mut run)?;
     let Some(view) = views.by_id.get(&request_table.id) else {
         let message = format!("table `{}` was dropped", request_table.name);
@@ -149,7 +149,7 @@ pub(crate) fn verify(
         settings: &deployment.settings,
         report: Verification::default(),
     };
-    lockstep_offline::execute_each(&plan, &views, &batch, &mut |batch| comparison.take(&batch))?;
+    lockstep_batch::execute_each(&plan, &views, &batch, &mut |batch| comparison.take(&batch))?;
     let mut report = comparison.finish()?;
     report.elapsed_ns = database.clock().monotonic_ns().saturating_sub(begin_ns);
     Ok(report)

@@ -21,7 +21,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("mechanisms of storage", &["series"]),
     ("meaning of tables and functions", &["table", "function"]),
     ("meaning of queries", &["plan"]),
-    ("execution", &["online", "offline"]),
+    ("execution", &["request", "batch"]),
     ("database", &["engine"]),
     ("doors", &["cli"]),
     ("binary", &["python"]),
@@ -32,14 +32,14 @@ const BESIDE: &[&str] = &["testkit", "xtask", "sim", "bench"];
 
 /// Outside engines, and the crates that may name each of them. A name ending in `*` is a prefix.
 const DOORS: &[(&str, &[&str])] = &[
-    ("datafusion*", &["function", "plan", "online", "offline", "engine"]),
+    ("datafusion*", &["function", "plan", "request", "batch", "engine"]),
     ("pyo3*", &["python"]),
-    ("parquet", &["offline", "engine"]),
+    ("parquet", &["batch", "engine"]),
     ("sqlparser", &["sql", "unification"]),
     ("hdrhistogram", &["bench"]),
     // `unification` has no code: it names features.
     ("libc", &["bench", "unification"]),
-    ("cranelift*", &["online"]),
+    ("cranelift*", &["request"]),
     ("rustyline", &["cli"]),
 ];
 

@@ -18,7 +18,7 @@ pub(super) const LINT: Lint = Lint {
 };
 
 fn check(facts: &Facts<'_>, findings: &mut Vec<Finding>) {
-    if lockstep_online::reads_all_rows(&facts.query.plan) {
+    if lockstep_request::reads_all_rows(&facts.query.plan) {
         let message = "each request runs the query in batch mode, over all rows";
         findings.push(Finding::new(facts.query.written.span, message));
     }

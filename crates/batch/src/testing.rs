@@ -176,7 +176,7 @@ impl TestDirectory {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         // Relaxed: only the number has to be new.
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("lockstep-offline-{}-{number}", std::process::id());
+        let name = format!("lockstep-batch-{}-{number}", std::process::id());
         let path = std::env::temp_dir().join(name);
         fs::create_dir_all(&path).unwrap();
         Self(path)

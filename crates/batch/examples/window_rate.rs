@@ -1,6 +1,6 @@
 //! How many rows a second the window operator gives: 300,000 rows, 60 aggregates over three windows.
 //!
-//! Run it with `cargo run -p lockstep-offline --example window_rate`.
+//! Run it with `cargo run -p lockstep-batch --example window_rate`.
 #![expect(clippy::print_stdout, reason = "an example reports to a person")]
 
 use std::{collections::HashMap, sync::Arc};
@@ -10,9 +10,9 @@ use datafusion::{
     common::DFSchema,
     logical_expr::{Extension, LogicalPlan, LogicalPlanBuilder, TableSource, col},
 };
+use lockstep_batch::{ExecuteOptions, Tables, execute};
 use lockstep_function::{Arguments, Settings, aggregate};
 use lockstep_host::{Clock, SystemClock};
-use lockstep_offline::{ExecuteOptions, Tables, execute};
 use lockstep_plan::{AggregateCall, CatalogTable, Frame, Window, WindowAggregate, WindowGroup};
 use lockstep_row::{
     Column, DataType, Datum, TableSchema,

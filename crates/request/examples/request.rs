@@ -17,8 +17,8 @@ use lockstep_function::{
     aggregate::MakeAccumulator,
 };
 use lockstep_host::{Clock, ManualClock, SystemClock};
-use lockstep_online::{BatchFallback, Program, Tables};
 use lockstep_plan::{AggregateCall, CatalogTable, Frame, Window, WindowAggregate, WindowGroup};
+use lockstep_request::{BatchFallback, Program, Tables};
 use lockstep_row::{Arena, Column, DataType, Datum, TableSchema, arrow::arrow_schema};
 use lockstep_table::{Arrivals, Table};
 
