@@ -16,7 +16,7 @@ use lockstep_diagnostic::{Diagnostic, Result, Span, code};
 pub const EXPRESSIONS_MAX: usize = 500_000;
 
 /// The most operators (scans, projections, joins, …) that the plan of a statement may have.
-pub const PLAN_OPERATORS_MAX: usize = 8_000;
+pub const PLAN_OPERATORS_MAX: usize = 5_000;
 
 /// The most operators that a plan may have one above the other.
 pub const PLAN_HEIGHT_MAX: usize = 1_000;
