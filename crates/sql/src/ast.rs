@@ -1,5 +1,5 @@
-//! The statements of the dialect as data. Names are as written and nothing is resolved; every part
-//! that an error may point at carries its [`Span`].
+//! The syntax tree. Names are as written and nothing is resolved; every part that an error may
+//! point at has its [`Span`].
 
 use lockstep_diagnostic::Span;
 
@@ -8,25 +8,25 @@ use lockstep_diagnostic::Span;
 pub struct Ident {
     /// The name.
     pub text: String,
-    /// Where it stands.
+    /// Its position in the text.
     pub span: Span,
 }
 
 /// A possibly qualified name: `[db.]table`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObjectName {
-    /// The database, when it was written.
+    /// The database, if given.
     pub database: Option<Ident>,
     /// The object.
     pub name: Ident,
 }
 
-/// An expression and where it stands.
+/// An expression and its position.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expr {
-    /// What it is.
+    /// The form of the expression, with its operands.
     pub kind: ExprKind,
-    /// Where it stands.
+    /// Its position in the text.
     pub span: Span,
 }
 
@@ -37,8 +37,8 @@ pub enum ExprKind {
     Column(Vec<Ident>),
     /// A constant.
     Literal(Literal),
-    /// A text in double quotes, escapes resolved. Other systems take it for a name; what it is here
-    /// depends on the names in scope.
+    /// A text in double quotes, escapes resolved. In other systems it is a name; here that depends
+    /// on the names in scope.
     QuotedText(String),
     /// An anonymous `?`, numbered from 0 in the order of the text.
     Parameter(usize),
@@ -95,7 +95,7 @@ pub enum ExprKind {
         negated: bool,
         /// The pattern.
         pattern: Box<Expr>,
-        /// The escape, when it was written (never with RLIKE).
+        /// The escape, if given (never with RLIKE).
         escape: Option<Box<Expr>>,
     },
     /// `CASE [operand] WHEN … THEN … [ELSE …] END`.
@@ -125,7 +125,7 @@ pub enum ExprKind {
     },
     /// `[a, …]`, `ARRAY<type>[a, …]`.
     Array {
-        /// The element type, when it was written.
+        /// The element type, if given.
         element: Option<TypeName>,
         /// The elements.
         items: Vec<Expr>,
@@ -144,7 +144,7 @@ pub enum ExprKind {
 pub struct Call {
     /// The name as written.
     pub name: Ident,
-    /// The arguments; with `star`, those behind it, so none for `f(*)`.
+    /// The arguments; with `star`, those after it, so none for `f(*)`.
     pub arguments: Vec<Expr>,
     /// `f(*)`, `f(*, …)`: the first argument is a star.
     pub star: bool,
@@ -154,7 +154,7 @@ pub struct Call {
     pub over: Option<Over>,
 }
 
-/// What follows OVER.
+/// The window of an OVER clause.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Over {
     /// `OVER w`.
@@ -207,7 +207,7 @@ pub enum IntervalUnit {
 }
 
 impl Interval {
-    /// The duration in milliseconds; `None` when it does not fit 64 bits.
+    /// Returns the duration in milliseconds; `None` when it does not fit 64 bits.
     pub fn milliseconds(self) -> Option<i64> {
         let unit = match self.unit {
             IntervalUnit::Second => 1_000,
@@ -284,7 +284,7 @@ pub enum BinaryOperator {
     Concat,
 }
 
-/// The pattern predicates.
+/// The operators that match patterns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LikeOperator {
     /// LIKE.
@@ -295,7 +295,7 @@ pub enum LikeOperator {
     RLike,
 }
 
-/// A query with everything that may stand around it.
+/// A query with its WITH, ORDER BY, LIMIT, INTO OUTFILE and CONFIG clauses.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Query {
     /// WITH.
@@ -305,30 +305,30 @@ pub struct Query {
     /// ORDER BY.
     pub order_by: Vec<OrderBy>,
     /// LIMIT.
-    pub limit: Option<Limit>,
+    pub limit: Option<RowLimit>,
     /// INTO OUTFILE.
     pub into_outfile: Option<IntoOutfile>,
     /// CONFIG(…).
     pub config: Vec<OptionItem>,
-    /// Where it stands.
+    /// Its position in the text.
     pub span: Span,
 }
 
-/// One entry of WITH.
+/// A common table: one entry of WITH.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CommonTable {
     /// Its name.
     pub name: Ident,
-    /// What it stands for.
+    /// Its query.
     pub query: Query,
 }
 
-/// LIMIT n.
+/// The number of rows of LIMIT or MAXSIZE.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Limit {
-    /// Rows at most.
+pub struct RowLimit {
+    /// The most rows.
     pub count: u64,
-    /// Where it stands.
+    /// Its position in the text.
     pub span: Span,
 }
 
@@ -337,13 +337,13 @@ pub struct Limit {
 pub struct IntoOutfile {
     /// The path.
     pub path: String,
-    /// Where the path stands.
+    /// The position of the path.
     pub span: Span,
     /// OPTIONS(…).
     pub options: Vec<OptionItem>,
 }
 
-/// What a query is made of.
+/// The body of a query: SELECT, or UNION.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SetExpr {
     /// SELECT.
@@ -376,7 +376,7 @@ pub struct Select {
     pub having: Option<Expr>,
     /// WINDOW.
     pub windows: Vec<NamedWindow>,
-    /// Where it stands.
+    /// Its position in the text.
     pub span: Span,
 }
 
@@ -385,9 +385,9 @@ pub struct Select {
 pub enum SelectItem {
     /// `*`, `t.*`.
     Star {
-        /// The table, when it was written.
+        /// The table, if given.
         qualifier: Option<ObjectName>,
-        /// Where it stands.
+        /// Its position in the text.
         span: Span,
     },
     /// `e [AS alias]`.
@@ -433,7 +433,7 @@ pub struct Join {
     pub order_by: Vec<OrderBy>,
     /// ON; absent only for CROSS.
     pub on: Option<Expr>,
-    /// Where the word JOIN (with what precedes it) stands.
+    /// The position of the word JOIN and the words before it.
     pub span: Span,
 }
 
@@ -468,11 +468,11 @@ pub struct OrderBy {
 pub struct NamedWindow {
     /// The name.
     pub name: Ident,
-    /// What it stands for.
+    /// Its definition.
     pub spec: WindowSpec,
 }
 
-/// A window.
+/// The definition of a window.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct WindowSpec {
     /// The window it extends.
@@ -484,12 +484,12 @@ pub struct WindowSpec {
     /// ORDER BY.
     pub order_by: Vec<OrderBy>,
     /// The frame.
-    pub frame: Option<Frame>,
+    pub frame: Option<FrameClause>,
     /// MAXSIZE.
-    pub max_size: Option<Limit>,
+    pub max_size: Option<RowLimit>,
     /// EXCLUDE `CURRENT_TIME`, EXCLUDE `CURRENT_ROW`, `INSTANCE_NOT_IN_WINDOW`.
     pub attributes: Vec<WindowAttribute>,
-    /// Where it stands.
+    /// Its position in the text.
     pub span: Span,
 }
 
@@ -504,20 +504,20 @@ pub enum WindowAttribute {
     InstanceNotInWindow,
 }
 
-/// A window frame.
+/// A frame clause.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Frame {
+pub struct FrameClause {
     /// ROWS, `ROWS_RANGE` or RANGE.
     pub unit: FrameUnit,
     /// The older end.
-    pub start: Bound,
+    pub start: FrameBound,
     /// The newer end; CURRENT ROW when it was not written.
-    pub end: Bound,
-    /// Where it stands.
+    pub end: FrameBound,
+    /// Its position in the text.
     pub span: Span,
 }
 
-/// What a frame counts.
+/// The unit of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FrameUnit {
     /// Rows.
@@ -530,18 +530,18 @@ pub enum FrameUnit {
 
 /// One end of a frame.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Bound {
-    /// Where the end is.
-    pub kind: BoundKind,
+pub struct FrameBound {
+    /// The position of the end relative to the current row.
+    pub kind: FrameBoundKind,
     /// OPEN: the bound itself is left out.
     pub open: bool,
-    /// Where it stands.
+    /// Its position in the text.
     pub span: Span,
 }
 
-/// Where an end of a frame is.
+/// The position of a frame's end relative to the current row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BoundKind {
+pub enum FrameBoundKind {
     /// UNBOUNDED PRECEDING.
     UnboundedPreceding,
     /// n PRECEDING, with a plain number (which may be negative).
@@ -565,7 +565,7 @@ pub struct OptionItem {
     pub key: Ident,
     /// The value.
     pub value: OptionValue,
-    /// Where the value stands.
+    /// The position of the value.
     pub span: Span,
 }
 
@@ -582,18 +582,18 @@ pub enum OptionValue {
     Expr(Box<Expr>),
 }
 
-/// `ESTIMATE TABLE t ROWS n [KEYS n, …] [TEXT n]`: what the table will take with so many rows.
+/// `ESTIMATE TABLE t ROWS n [KEYS n, …] [TEXT n]`: the memory of a table with so many rows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Estimate {
     /// The table.
     pub table: ObjectName,
-    /// How many rows.
+    /// The number of rows.
     pub rows: u64,
-    /// How many entity keys, by index; empty when nothing was said.
+    /// The number of entity keys, by index; empty when not given.
     pub keys: Vec<u64>,
-    /// Bytes of a STRING.
+    /// The bytes of a STRING.
     pub text_bytes: Option<u64>,
-    /// Where the numbers stand.
+    /// The position of the numbers.
     pub span: Span,
 }
 
@@ -618,7 +618,7 @@ pub struct IndexDefinition {
     pub name: Option<Ident>,
     /// The options.
     pub options: Vec<OptionItem>,
-    /// Where it stands.
+    /// Its position in the text.
     pub span: Span,
 }
 
@@ -646,7 +646,7 @@ pub struct CreateLike {
     pub format: String,
     /// The path.
     pub path: String,
-    /// Where the path stands.
+    /// The position of the path.
     pub span: Span,
 }
 
@@ -657,7 +657,7 @@ pub struct Insert {
     pub table: ObjectName,
     /// OR IGNORE.
     pub or_ignore: bool,
-    /// The columns, when they were written.
+    /// The columns, if given.
     pub columns: Vec<Ident>,
     /// The rows.
     pub rows: Vec<InsertRow>,
@@ -668,7 +668,7 @@ pub struct Insert {
 pub struct InsertRow {
     /// The values.
     pub values: Vec<Expr>,
-    /// Where it stands.
+    /// Its position in the text.
     pub span: Span,
 }
 
@@ -677,7 +677,7 @@ pub struct InsertRow {
 pub struct LoadData {
     /// The path.
     pub path: String,
-    /// Where the path stands.
+    /// The position of the path.
     pub path_span: Span,
     /// The table.
     pub table: ObjectName,
@@ -715,7 +715,7 @@ pub struct CreateIndex {
     pub options: Vec<OptionItem>,
 }
 
-/// What SHOW shows.
+/// The forms of SHOW.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Show {
     /// SHOW DATABASES.
@@ -820,7 +820,7 @@ pub struct AlterTableAction {
     pub add: bool,
     /// The path.
     pub path: String,
-    /// Where the path stands.
+    /// The position of the path.
     pub span: Span,
 }
 
@@ -842,7 +842,7 @@ pub struct Privileges {
     pub is_granted: bool,
     /// The privileges in upper case; ALL is one.
     pub privileges: Vec<Ident>,
-    /// TABLE or DATABASE, in upper case, when it was written.
+    /// TABLE or DATABASE, in upper case, if given.
     pub object_kind: Option<String>,
     /// The object: its database, and its table unless the whole database is meant; `*` for all.
     pub object: Vec<Ident>,

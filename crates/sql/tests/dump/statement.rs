@@ -46,7 +46,7 @@ pub(super) fn statement(statement: &Statement) -> String {
     }
 }
 
-/// What no engine executes yet.
+/// Returns what no engine executes yet.
 fn other_statement(statement: &Statement) -> String {
     match statement {
         Statement::DropIndex { table, name } => {
