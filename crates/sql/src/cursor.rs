@@ -56,6 +56,7 @@ impl<'a> Parser<'a> {
 
     /// Returns the token `count` after the next one; [`TokenKind::End`] after the end.
     pub(crate) fn peek_nth(&self, count: usize) -> Token {
+        debug_assert!(!self.tokens.is_empty(), "the last token is the end of the text");
         let last = self.tokens.len() - 1;
         self.tokens[last.min(self.next + count)]
     }
@@ -111,6 +112,7 @@ impl<'a> Parser<'a> {
     pub(crate) fn advance(&mut self) -> Token {
         let token = self.peek();
         self.next = (self.next + 1).min(self.tokens.len() - 1);
+        debug_assert!(self.next < self.tokens.len(), "the cursor stays at the end");
         token
     }
 
@@ -124,6 +126,7 @@ impl<'a> Parser<'a> {
         if found {
             self.next += words.len();
         }
+        debug_assert!(self.next < self.tokens.len(), "a word is not the end of the text");
         found
     }
 
@@ -256,6 +259,7 @@ impl<'a> Parser<'a> {
         }
         self.depth += 1;
         let result = self.scoped(parse);
+        debug_assert!(self.depth > 0, "each level of nesting ends once");
         self.depth -= 1;
         result
     }

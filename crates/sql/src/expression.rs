@@ -223,6 +223,7 @@ impl Parser<'_> {
             self.advance();
             operands.push(self.operators(tighter)?);
         }
+        debug_assert!(operands.len() >= 2, "the operator at the cursor has two operands");
         let mut levels = 0;
         while operands.len() > 1 {
             operands = join_neighbours(operands, operator);
@@ -402,7 +403,7 @@ impl Parser<'_> {
             let kind = ExprKind::SubQuery { exists: true, query };
             return Ok(Expr { kind, span: self.span_from(span.start) });
         } else if self.at_any_word(&["SELECT", "WITH"]) {
-            return self.unexpected().with_hint("A sub-query stands in parentheses.").err();
+            return self.unexpected().with_hint("Put the sub-query in parentheses.").err();
         } else if self.peek_nth(1).kind == TokenKind::String && self.at_any_word(LITERAL_TYPES) {
             return self.typed_literal();
         } else {

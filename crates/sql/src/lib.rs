@@ -25,14 +25,18 @@ pub use keyword::keywords;
 /// The longest script, in bytes.
 pub const STATEMENT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// How deep parentheses, calls, CASE, unary operators and sub-queries may nest. Bounds the stack
-/// that parsing needs.
+/// The greatest depth of nested parentheses, calls, CASE, unary operators and sub-queries. Bounds
+/// the stack that parsing needs.
 pub const NESTING_DEPTH_MAX: usize = 128;
 
-/// How many levels the syntax tree may have. More than the nesting, since a chain such as
-/// `a + b + c` is a level per operator without being nested; AND, OR and XOR chains of n terms take
+/// The greatest height of the syntax tree. It exceeds the depth of nesting, since a chain such as
+/// `a + b + c` has a level per operator without being nested; AND, OR and XOR chains of n terms have
 /// only log₂ n levels. Bounds the stack that walking, printing and dropping a tree needs.
 pub const TREE_HEIGHT_MAX: usize = 512;
+
+const _: () = assert!(NESTING_DEPTH_MAX < TREE_HEIGHT_MAX);
+// Tokens have offsets of 32 bits.
+const _: () = assert!(STATEMENT_BYTES_MAX < 1 << 32);
 
 /// A statement and its position in its script.
 #[derive(Debug, Clone, PartialEq)]

@@ -13,6 +13,7 @@ pub(crate) const BIGINT_MIN_DIGITS: &str = "9223372036854775808";
 
 /// Returns the value of a number: `1`, `1L`, `1.5`, `1e3`, `1.5f`, `30d`.
 pub(crate) fn number(text: &str, span: Span) -> Result<Literal> {
+    debug_assert_eq!(span.end - span.start, text.len(), "the span is that of the number");
     let (digits, suffix) = text.split_at(digits_length(text));
     let is_whole = digits.bytes().all(|byte| byte.is_ascii_digit());
     match (suffix.to_ascii_lowercase().as_str(), is_whole) {
@@ -92,12 +93,14 @@ fn malformed(text: &str, span: Span) -> Diagnostic {
 
 /// Returns the name inside back-quotes, where a doubled back-quote is one.
 pub(crate) fn identifier(quoted: &str) -> String {
+    debug_assert!(quoted.len() >= 2, "a quoted name has both quotes");
     quoted[1..quoted.len() - 1].replace("``", "`")
 }
 
 /// Returns the text inside quotes, with escapes resolved; a doubled quote is one.
 pub(crate) fn string(quoted: &str, start: usize) -> Result<String> {
     let quote = quoted.chars().next().expect("a string token has its quotes");
+    debug_assert!(quoted.len() >= 2 && quoted.ends_with(quote), "a string has both quotes");
     let inner = &quoted[1..quoted.len() - 1];
     let mut text = String::with_capacity(inner.len());
     let mut at = 0;

@@ -314,7 +314,7 @@ impl Parser<'_> {
         match count {
             Some(count) => Ok(RowLimit { count, span }),
             None => {
-                let message = "a number of rows is a whole number";
+                let message = "the number of rows must be a whole number";
                 Diagnostic::new(code::SYNTAX_ERROR, message).at(span).err()
             }
         }

@@ -19,6 +19,9 @@ const CHUNK_BYTES: usize = 64 * 1024;
 /// The most bytes after a token that the tokenizer needs to find its end.
 const LOOKAHEAD_BYTES: usize = 16;
 
+// A chunk has more than its lookahead, so that reading one makes progress.
+const _: () = assert!(LOOKAHEAD_BYTES < CHUNK_BYTES);
+
 /// The operators of two characters; every other operator has one. `<<` and `>>` are not included:
 /// the closing brackets of `map<int, array<int>>` are two tokens.
 const PAIRS: [&str; 8] = ["==", "!=", "<>", "<=", ">=", "||", "&&", "@@"];
@@ -68,6 +71,7 @@ pub(crate) struct Token {
 
 impl Token {
     fn new(kind: TokenKind, start: usize, end: usize) -> Self {
+        debug_assert!(start <= end, "a token starts before it ends");
         let offset = |at| u32::try_from(at).expect("the length of the text was checked");
         Self { kind, start: offset(start), end: offset(end) }
     }
@@ -131,6 +135,7 @@ pub(crate) fn tokenize(sql: &str) -> Result<Vec<Token>> {
     }
     let end = tokens.last().map_or(0, |token| token.end());
     tokens.push(Token::new(TokenKind::End, end, end));
+    debug_assert!(tokens.is_sorted_by_key(|token| token.end()), "tokens do not overlap");
     Ok(tokens)
 }
 
