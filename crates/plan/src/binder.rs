@@ -28,7 +28,7 @@ pub(crate) struct Binder<'a> {
     pub(crate) catalog: &'a dyn Catalog,
     pub(crate) settings: Settings,
     pub(crate) parameters: &'a [(Value, DataType)],
-    /// How often each internal name was assigned.
+    /// The number of times that each internal name was requested.
     names: RefCell<HashMap<String, usize>>,
     /// The common tables in scope, innermost last.
     pub(crate) common_tables: RefCell<Vec<BoundCommonTable>>,
@@ -45,7 +45,7 @@ pub(crate) struct Binder<'a> {
 pub(crate) struct BoundCommonTable {
     pub(crate) name: String,
     pub(crate) relation: BoundRelation,
-    /// What each use of it adds to the statement.
+    /// The size that each use of it adds to the statement.
     pub(crate) weight: Weight,
 }
 
@@ -80,8 +80,8 @@ impl<'a> Binder<'a> {
     }
 
     /// Returns a name that no other column or relation of this statement has.
-    pub(crate) fn unique(&self, wanted: &str) -> String {
-        unique_name(&mut self.names.borrow_mut(), wanted)
+    pub(crate) fn unique(&self, requested: &str) -> String {
+        unique_name(&mut self.names.borrow_mut(), requested)
     }
 
     /// Binds expressions that may not hold aggregates.
@@ -161,6 +161,7 @@ impl<'a> Binder<'a> {
             let column = Column::new(Some(reference.clone()), internal);
             columns.push(ScopeColumn { qualifier: None, origin: None, name, column, data_type });
         }
+        debug_assert_eq!(exprs.len(), columns.len(), "each expression is a column of the scope");
         let is_large = exprs.iter().map(expression_count).sum::<usize>() > TYPED_EXPRESSIONS_MAX;
         let projection = if is_large {
             let fields = columns.iter().map(|known| {
@@ -219,14 +220,14 @@ impl BoundRelation {
 
 /// Returns the requested name, or that name with a number appended when it is taken. `names` counts
 /// how often each name was requested.
-fn unique_name(names: &mut HashMap<String, usize>, wanted: &str) -> String {
+fn unique_name(names: &mut HashMap<String, usize>, requested: &str) -> String {
     loop {
-        let count = names.entry(wanted.to_owned()).or_insert(0);
+        let count = names.entry(requested.to_owned()).or_insert(0);
         *count += 1;
         if *count == 1 {
-            return wanted.to_owned();
+            return requested.to_owned();
         }
-        let numbered = format!("{wanted}:{count}");
+        let numbered = format!("{requested}:{count}");
         if !names.contains_key(&numbered) {
             names.insert(numbered.clone(), 1);
             return numbered;

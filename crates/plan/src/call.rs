@@ -11,7 +11,8 @@ use lockstep_sql::ast;
 
 use crate::{
     comparison::{self, COMPARING},
-    expression::{TypedExpr, constant, scalar_value},
+    expression::TypedExpr,
+    literal::{constant, scalar_value},
 };
 
 /// Binds a call of a scalar function by its name.

@@ -18,7 +18,8 @@ use lockstep_row::{DataType, Value};
 
 use crate::{
     call,
-    expression::{TypedExpr, binary, constant, scalar_value},
+    expression::{TypedExpr, binary},
+    literal::{constant, scalar_value},
 };
 
 /// An operand of at most so many expressions is copied into each comparison, so that filters and

@@ -15,7 +15,8 @@ use lockstep_sql::ast::{self, ExprKind};
 
 use crate::{
     call,
-    expression::{ExprBinder, TypedExpr, constant},
+    expression::{ExprBinder, TypedExpr},
+    literal::constant,
 };
 
 impl ExprBinder<'_> {

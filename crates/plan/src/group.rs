@@ -71,10 +71,12 @@ impl<'a> GroupCalls<'a> {
             let is_column = matches!(key.expr, Expr::Column(_));
             grouped.push(if is_column { key.expr } else { self.named(key.expr) });
         }
+        let call_count = self.calls.len();
         let plan = LogicalPlanBuilder::from(input)
             .aggregate(grouped, self.calls)
             .and_then(LogicalPlanBuilder::build)
             .map_err(planning)?;
+        debug_assert_eq!(plan.schema().fields().len(), keys.len() + call_count, "keys and calls");
         let mut columns = plan.schema().columns().into_iter();
         let keys = keys.into_iter().zip(columns.by_ref()).collect();
         Ok(Grouped { calls: columns.collect(), keys, plan })

@@ -65,6 +65,11 @@ impl PendingLastJoin {
         });
         let fields = left.schema().iter().map(|(q, f)| (q.cloned(), Arc::clone(f)));
         let schema = schema_of_unique(fields.chain(nullable)).map_err(planning)?;
+        debug_assert_eq!(
+            schema.fields().len(),
+            left.schema().fields().len() + right.schema().fields().len(),
+            "a LAST JOIN has the columns of both sides"
+        );
         let node = LastJoin {
             left,
             right,
@@ -87,7 +92,7 @@ pub fn schema_of_unique(
     DFSchema::try_from(Schema::new(fields))?.with_field_specific_qualified_schema(qualifiers)
 }
 
-/// Which sides of a join an expression reads.
+/// The sides of a join that an expression reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum JoinSide {
     Left,

@@ -1,6 +1,6 @@
 //! The unified plan generator: syntax tree and catalog to a typed logical plan.
 //!
-//! [`bind`] gives one DataFusion `LogicalPlan` that every executor runs. Where the dialect means
+//! [`bind`] returns one DataFusion `LogicalPlan` that every executor runs. Where the dialect means
 //! something else than DataFusion would, the plan calls *our* functions, so that every executor
 //! computes the same. Nothing here executes.
 //!
@@ -28,6 +28,7 @@ mod from;
 mod group;
 mod last_join;
 pub mod lineage;
+mod literal;
 mod nested;
 mod node;
 mod query;
@@ -40,9 +41,10 @@ mod written;
 
 pub use catalog::{Catalog, CatalogTable};
 pub use comparison::text_constant;
-pub use expression::{quoted_name, type_of};
+pub use expression::quoted_name;
 pub use from::find_table;
 pub use last_join::schema_of_unique;
+pub use literal::type_of;
 pub use node::{AggregateCall, Frame, LastJoin, TimeBound, Window, WindowAggregate, WindowGroup};
 pub use query::{BindOptions, BoundQuery, bind, bind_constant};
 pub use size::{EXPRESSIONS_MAX, PLAN_HEIGHT_MAX, PLAN_OPERATORS_MAX};

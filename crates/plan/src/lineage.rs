@@ -31,7 +31,7 @@ impl PartialEq for StoredColumn<'_> {
     }
 }
 
-/// Which operators a column is followed through, besides projections, filters, windows and the
+/// The operators that a column is followed through, besides projections, filters, windows and the
 /// left side of a LAST JOIN.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Route {
@@ -85,6 +85,7 @@ fn follow(plan: &LogicalPlan, output: usize, route: Route) -> Option<Vec<StoredC
             follow(input, column(projection.expr.get(output)?, input.schema())?, route)
         }
         LogicalPlan::Union(union) if route == Route::Unions => {
+            debug_assert!(!union.inputs.is_empty(), "a union has inputs");
             let inputs = union.inputs.iter().map(|input| follow(input, output, route));
             Some(inputs.collect::<Option<Vec<_>>>()?.concat())
         }

@@ -76,7 +76,7 @@ pub fn bind_constant(expr: &ast::Expr, options: &BindOptions) -> Option<Value> {
         non_list_calls: None,
     };
     let bound = lockstep_host::with_large_stack(|| binder.bind(expr)).ok()?;
-    crate::expression::constant(&bound.expr)
+    crate::literal::constant(&bound.expr)
 }
 
 impl Binder<'_> {
@@ -98,6 +98,10 @@ impl Binder<'_> {
             self.common_tables.borrow_mut().push(BoundCommonTable { name, relation, weight });
         }
         let result = self.body(query);
+        debug_assert!(
+            self.common_tables.borrow().len() >= outer,
+            "a query removes only its own common tables"
+        );
         self.common_tables.borrow_mut().truncate(outer);
         result
     }
@@ -136,6 +140,7 @@ impl Binder<'_> {
             let columns = relation.scope.columns.iter();
             columns.map(|c| (c.name.clone(), c.data_type.clone())).collect()
         };
+        debug_assert!(sources.len() >= 2, "a union has two sources or more");
         if sources.windows(2).any(|pair| columns(&pair[0]) != columns(&pair[1])) {
             return Diagnostic::new(
                 code::DATATYPE_MISMATCH,

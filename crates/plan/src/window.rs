@@ -195,7 +195,7 @@ fn max_size(spec: &ast::WindowSpec) -> Result<Option<u64>> {
     }
     let is_rows = spec.frame.as_ref().is_some_and(|frame| frame.unit == FrameUnit::Rows);
     if is_rows {
-        return windowing("MAXSIZE goes with ROWS_RANGE, not with ROWS", limit.span);
+        return windowing("MAXSIZE requires a ROWS_RANGE frame", limit.span);
     }
     Ok(Some(limit.count))
 }
@@ -233,6 +233,7 @@ fn frame(spec: &ast::WindowSpec, has_order: bool) -> Result<Frame> {
     if start.distance.is_some_and(|start| start < end_distance) {
         return windowing("a frame starts after it ends", frame.span);
     }
+    debug_assert!(end_distance >= 0, "a frame does not reach into the future");
     let has_offset = start.distance.is_some_and(|distance| distance > 0) || end_distance > 0;
     if frame.unit == FrameUnit::RowsRange && has_offset && !has_order {
         return windowing("a ROWS_RANGE frame with a distance needs ORDER BY", frame.span);

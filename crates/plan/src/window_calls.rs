@@ -19,8 +19,9 @@ use crate::{
     AggregateCall, Frame, WindowAggregate, WindowGroup,
     binder::{Binder, BoundRelation, planning},
     call,
-    expression::{Aggregates, ExprBinder, TypedExpr, constant},
+    expression::{Aggregates, ExprBinder, TypedExpr},
     from::From,
+    literal::constant,
     nested::{ComposedAggregate, InnerCalls, IsSameWindow, OuterAggregate},
     scope::NameScope,
     select::{column_set, uses_only},
@@ -346,7 +347,7 @@ pub(crate) fn bind_aggregate(
     let mut name = call.name.text.as_str();
     if call.distinct {
         if !name.eq_ignore_ascii_case("count") {
-            let message = format!("DISTINCT goes with count, not with `{name}`");
+            let message = format!("DISTINCT is supported only in count, not in `{name}`");
             return Diagnostic::unsupported(message).at(span).err();
         }
         name = "distinct_count";
@@ -431,6 +432,11 @@ fn aggregate_windows(
         input.schema().metadata().clone(),
     )
     .map_err(planning)?;
+    debug_assert_eq!(
+        schema.fields().len(),
+        input.schema().fields().len() + nodes.iter().map(|group| group.calls.len()).sum::<usize>(),
+        "each call adds a column"
+    );
     let unions = unions.into_iter().map(|(_, plan)| plan).collect();
     let node = WindowAggregate { input, unions, groups: nodes, schema: Arc::new(schema) };
     Ok(LogicalPlan::Extension(Extension { node: Arc::new(node) }))
