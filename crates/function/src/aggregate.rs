@@ -70,7 +70,7 @@ pub struct BoundAggregate {
     pub returns: DataType,
     /// Makes an accumulator.
     pub make: Arc<MakeAccumulator>,
-    /// How to compute the same from blocks of values; `None` for aggregates that need each row.
+    /// The same computation from blocks of values; `None` for aggregates that need each row.
     pub fold: Option<Fold>,
 }
 
@@ -98,7 +98,7 @@ pub struct AggregateFunction {
     pub category: &'static str,
     /// The signature as documented.
     pub signature: &'static str,
-    /// What it does, NULL and the empty frame included; full sentences.
+    /// The documentation, with NULL and the empty frame; full sentences.
     pub doc: &'static str,
     /// Calls with the text of their results over the rows of [`SAMPLE`]; each is a test.
     pub examples: &'static [(&'static str, &'static str)],

@@ -17,6 +17,8 @@ use crate::{
 /// The most bytes of a list of categories with `compatibility = 'openmldb'`.
 const OPENMLDB_BYTES_MAX: usize = 4096;
 
+const _: () = assert!(OPENMLDB_BYTES_MAX < TEXT_BYTES_MAX);
+
 /// A printer of items; made once per bound aggregate.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ItemPrinter {
@@ -88,6 +90,7 @@ impl<'a> ItemList<'a> {
             self.text.truncate(length);
             self.is_full = true;
         }
+        debug_assert!(self.text.len() <= self.bytes_max, "a list has a limit");
     }
 
     /// Returns the list as a STRING.

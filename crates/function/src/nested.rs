@@ -301,6 +301,7 @@ impl AggregatesByKey {
             return;
         }
         let Some(aggregate) = self.found.get_mut(self.key.as_slice()) else { return };
+        debug_assert!(aggregate.rows > 0, "a key without rows has no aggregate");
         aggregate.rows -= 1;
         if aggregate.rows > 0 {
             return RowChange::Remove.apply(aggregate.outer.as_mut(), arguments, &row, &arena);
@@ -312,6 +313,7 @@ impl AggregatesByKey {
 
     /// Resets the aggregate of a key without rows, for reuse.
     fn release(&mut self, mut aggregate: KeyAggregate) {
+        debug_assert!(self.free.len() <= FREE_MAX, "few empty aggregates are held");
         if self.free.len() < FREE_MAX {
             aggregate.outer.reset();
             self.free.push(aggregate.outer);

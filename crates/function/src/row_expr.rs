@@ -166,6 +166,7 @@ fn call<'a>(
     row: &dyn RowSource<'a>,
     arena: &'a Arena,
 ) -> Datum<'a> {
+    debug_assert_eq!(arguments.len(), implementation.parameters.len(), "as the binder resolved it");
     let mut stack = [Datum::Null; STACK_ARGUMENTS];
     let values = match stack.get_mut(..arguments.len()) {
         Some(values) => values,

@@ -25,6 +25,9 @@ pub const LIST_BYTES_MAX: usize = 16 << 20;
 /// plan runs: optimisers copy the constants of a plan, and build names from them, at each step.
 pub const PLANNED_BYTES_MAX: usize = 64 << 10;
 
+const _: () = assert!(PLANNED_BYTES_MAX < TEXT_BYTES_MAX);
+const _: () = assert!(TEXT_BYTES_MAX <= LIST_BYTES_MAX);
+
 thread_local! {
     static IS_PLANNING: Cell<bool> = const { Cell::new(false) };
     static IS_EXCEEDED: Cell<bool> = const { Cell::new(false) };
@@ -98,7 +101,7 @@ mod tests {
     fn is_refused(sql: &str) {
         evaluate(sql, Settings::default()).unwrap_or_else(|error| panic!("{sql}: {error}"));
         assert_eq!(check().map_err(|error| error.code), Err("54000"), "{sql}");
-        assert_eq!(check(), Ok(()), "{sql}: an error is told once");
+        assert_eq!(check(), Ok(()), "{sql}: an error is reported once");
     }
 
     #[track_caller]

@@ -268,6 +268,7 @@ impl Accumulator for Categories {
         let Some((category, seen)) = self.category_and_arguments(arguments) else { return };
         let category_state =
             self.categories.get_mut(&category).expect("a row that leaves was added");
+        debug_assert!(category_state.rows > 0, "a category without rows is removed");
         category_state.rows -= 1;
         category_state.accumulator.remove(seen);
         if category_state.rows == 0 {
@@ -320,11 +321,14 @@ impl Accumulator for Ratio {
     }
 
     fn remove(&mut self, arguments: &[Datum<'_>]) {
+        debug_assert!(self.rows > 0, "a row that leaves was added");
         self.rows -= 1;
         self.hits -= u32::from(arguments[1] == Datum::Bool(true));
+        debug_assert!(self.hits <= self.rows, "each hit is a row");
     }
 
     fn value<'a>(&self, _arena: &'a Arena) -> Datum<'a> {
+        debug_assert!(self.rows > 0, "a category has rows");
         Datum::Double(f64::from(self.hits) / f64::from(self.rows))
     }
 

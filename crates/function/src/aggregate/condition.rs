@@ -92,6 +92,7 @@ fn filtered(
     arguments: &CallArguments<'_>,
     base: BindAggregate,
 ) -> Result<BoundAggregate, SignatureError> {
+    debug_assert!(!arguments.types.is_empty(), "the last argument is the condition");
     let last = arguments.types.len() - 1;
     expect(arguments, last, &BOOL)?;
     let base = base(&leading(arguments, last))?;

@@ -28,6 +28,8 @@ pub(super) struct Distinct {
 const SLOTS_MIN: usize = 64;
 /// The number of occupied slots above which a reset clears the whole table.
 const TOUCHED_MAX: usize = 1024;
+// A mask of the low bits is the position in the table.
+const _: () = assert!(SLOTS_MIN.is_power_of_two());
 /// The bit that is set in every word of a value of fixed width, so that none is 0.
 const FIXED: u128 = 1 << 64;
 
@@ -52,7 +54,7 @@ impl Distinct {
                     }
                 }
             }
-            ValueLane::Rows(_) => debug_assert!(false, "values are told apart, not rows"),
+            ValueLane::Rows(_) => debug_assert!(false, "a set is of values, not of rows"),
         }
     }
 
@@ -68,6 +70,10 @@ impl Distinct {
         } else {
             self.touched.iter().for_each(|at| self.slots[*at as usize] = 0);
         }
+        debug_assert!(
+            self.taken > TOUCHED_MAX || self.touched.len() == self.taken,
+            "every occupied slot of a small set is listed"
+        );
         self.touched.clear();
         (self.taken, self.has_empty) = (0, false);
         self.long.reset();
@@ -86,6 +92,8 @@ impl Distinct {
         if self.slots.len() <= self.taken * 4 {
             self.grow();
         }
+        debug_assert_ne!(word, 0, "0 is an empty slot");
+        debug_assert!(self.taken * 4 < self.slots.len(), "at most a quarter is occupied");
         let mask = self.slots.len() - 1;
         let mut at = self.first_slot(word) & mask;
         while self.slots[at] != 0 {
@@ -123,6 +131,7 @@ impl Distinct {
     #[cold]
     fn grow(&mut self) {
         let size = (self.slots.len() * 2).max(SLOTS_MIN);
+        debug_assert!(size.is_power_of_two(), "a mask of the low bits is the position");
         let old = std::mem::replace(&mut self.slots, vec![0; size]);
         self.touched.clear();
         for word in old.into_iter().filter(|word| *word != 0) {

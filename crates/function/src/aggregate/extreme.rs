@@ -67,7 +67,7 @@ fn bind(arguments: &CallArguments<'_>, better: Ordering) -> Result<BoundAggregat
 
 struct ExtremeAccumulator {
     data_type: DataType,
-    /// How a better value compares with a worse one.
+    /// The order of a better value to a worse one.
     better: Ordering,
     feeding: Feeding,
     /// Values with their numbers among all that were added. With [`Feeding::NewestFirst`], only the
@@ -91,9 +91,11 @@ impl Accumulator for ExtremeAccumulator {
         let is_beaten = |(_, earlier): &mut (u64, Key)| earlier.as_ref().cmp(&key) != self.better;
         while self.queue.pop_back_if(is_beaten).is_some() {}
         self.queue.push_back((number, key.to_key()));
+        debug_assert!(self.queue.len() as u64 <= self.added, "each entry was added");
     }
 
     fn remove(&mut self, arguments: &[Datum<'_>]) {
+        debug_assert_eq!(self.feeding, Feeding::Sliding, "only sliding removes rows");
         if arguments[0].is_null() {
             return;
         }

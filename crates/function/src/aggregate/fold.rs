@@ -26,15 +26,15 @@ use crate::exact_sum::ExactMoments;
 pub struct Fold {
     /// The argument whose values are folded; `None` where rows are counted.
     pub value: Option<usize>,
-    /// Which rows count.
+    /// The condition on the rows that count.
     pub condition: Option<RowCondition>,
     /// The kind of state.
     pub state: StateKind,
-    /// How the result is computed from the state.
+    /// The result that is computed from the state.
     pub answer: Answer,
 }
 
-/// Which rows count, besides that rows whose value is NULL do not.
+/// A condition on the rows that count. Rows whose value is NULL never count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RowCondition {
     /// The argument that must be true.

@@ -234,10 +234,12 @@ impl ValueCounts<'_> {
             self.entries.truncate(count);
         }
         self.entries.sort_unstable_by(order);
+        debug_assert!(self.entries.len() <= count, "at most so many are listed");
     }
 
     #[expect(clippy::cast_precision_loss, reason = "counts of rows are below 2^53")]
     fn share(&self, count: u64) -> f64 {
+        debug_assert!(0 < count && count <= self.total, "a share is above 0 and at most 1");
         count as f64 / self.total as f64
     }
 
@@ -267,12 +269,14 @@ impl Accumulator for Multiset {
     fn remove(&mut self, arguments: &[Datum<'_>]) {
         let null_as = self.null_as.as_ref().map(Key::as_ref);
         let Some(key) = KeyRef::identity(arguments[0]).or(null_as) else { return };
+        debug_assert!(self.total > 0, "a value that leaves was added");
         self.total -= 1;
         let count = self.counts.get_mut(&key).expect("a value that leaves was added");
         *count -= 1;
         if *count == 0 {
             self.counts.remove(&key);
         }
+        debug_assert!(self.counts.len() as u64 <= self.total, "each value occurs");
     }
 
     fn value<'a>(&self, arena: &'a Arena) -> Datum<'a> {
@@ -334,6 +338,10 @@ enum StoredValue {
 }
 
 const SLOTS_MIN: usize = 64;
+
+// A mask of the low bits is the position in the table.
+const _: () = assert!(SLOTS_MIN.is_power_of_two());
+const _: () = assert!(SHORT_LIST_MAX <= TOPN_MAX);
 
 /// Returns the position of the entry in a slot.
 #[inline]
@@ -433,6 +441,7 @@ impl Frequencies {
         if self.slots.len() <= self.entries.len() * 2 {
             self.grow();
         }
+        debug_assert!(self.entries.len() * 2 < self.slots.len(), "at most half is occupied");
         let mask = self.slots.len() - 1;
         let mut slot = low_bits(hash) & mask;
         while let Some(at) = position(self.slots[slot]) {
@@ -447,6 +456,7 @@ impl Frequencies {
 
     #[inline]
     fn insert(&mut self, slot: usize, entry: Counted) {
+        debug_assert_eq!(self.slots[slot], 0, "a new entry goes into an empty slot");
         self.entries.push(entry);
         let at = u32::try_from(self.entries.len()).expect("a frame has fewer than 2^32 rows");
         self.slots[slot] = at;
@@ -455,6 +465,7 @@ impl Frequencies {
     #[cold]
     fn grow(&mut self) {
         let size = (self.slots.len() * 4).max(SLOTS_MIN);
+        debug_assert!(size.is_power_of_two(), "a mask of the low bits is the position");
         self.slots.clear();
         self.slots.resize(size, 0);
         let mask = size - 1;
@@ -499,6 +510,7 @@ impl Frequencies {
         } else {
             self.clear_taken();
         }
+        debug_assert!(self.entries.len() as u64 <= self.total, "each value occurs");
         self.entries.clear();
         self.texts.clear();
         self.total = 0;

@@ -97,8 +97,10 @@ impl<R: ValueScan> Accumulator for ScanAccumulator<R> {
     }
 
     fn remove(&mut self, arguments: &[Datum<'_>]) {
+        debug_assert_eq!(self.feeding, Feeding::Sliding, "only sliding removes rows");
         if !arguments[0].is_null() {
-            self.values.pop_front();
+            let removed = self.values.pop_front();
+            debug_assert!(removed.is_some(), "a value that leaves was added");
         }
     }
 

@@ -139,7 +139,7 @@ enum Distance {
     FromOldest(usize),
 }
 
-/// Which rows count.
+/// The condition on the rows that count.
 #[derive(Debug, Clone, Copy)]
 enum CountedRows {
     Always,
@@ -207,12 +207,15 @@ impl Accumulator for Picked {
             }
             (Feeding::Sliding, Distance::FromOldest(_)) => self.values.push_back(value()),
         }
+        debug_assert!(self.values.len() <= self.rows, "each value is of a row that counts");
     }
 
     fn remove(&mut self, arguments: &[Datum<'_>]) {
         if self.distance.is_none() || !self.counts.includes(arguments) {
             return;
         }
+        debug_assert_eq!(self.feeding, Feeding::Sliding, "only sliding removes rows");
+        debug_assert!(self.rows > 0, "a row that leaves was added");
         self.rows -= 1;
         if self.values.len() > self.rows {
             self.values.pop_front();

@@ -131,9 +131,15 @@ impl Ranked {
     fn insert(&mut self, key: KeyRef<'_>) {
         let position = self.keys.partition_point(|other| other.as_ref() <= key);
         self.keys.insert(position, key.to_key());
+        debug_assert!(
+            self.feeding == Feeding::Sliding
+                || self.limit.is_none_or(|limit| self.keys.len() <= limit),
+            "only the greatest values are stored"
+        );
     }
 
     fn remove(&mut self, value: Datum<'_>) {
+        debug_assert_eq!(self.feeding, Feeding::Sliding, "only sliding removes rows");
         let Some(key) = KeyRef::of(value) else { return };
         let position = self.keys.partition_point(|other| other.as_ref() < key);
         debug_assert!(self.keys[position].as_ref() == key, "a value that leaves was added");
@@ -214,6 +220,8 @@ struct Percentile {
 impl Percentile {
     /// Interpolates between the two values next to a fractional position among sorted keys.
     fn between(keys: &[Key], position: f64) -> f64 {
+        debug_assert!(!keys.is_empty(), "there is a value");
+        debug_assert!(position >= 0.0, "a position is an index, or between two");
         let number = |index: usize| match &keys[index.min(keys.len() - 1)] {
             #[expect(clippy::cast_precision_loss, reason = "rounds to DOUBLE")]
             Key::Integer(value) => *value as f64,

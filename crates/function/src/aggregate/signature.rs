@@ -66,6 +66,7 @@ pub(super) fn expect_count(
     arguments: &CallArguments<'_>,
     counts: RangeInclusive<usize>,
 ) -> Result<(), SignatureError> {
+    debug_assert_eq!(arguments.constants.len(), arguments.types.len(), "one for each argument");
     let found = arguments.types.len();
     if counts.contains(&found) {
         return Ok(());

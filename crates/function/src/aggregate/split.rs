@@ -113,8 +113,10 @@ impl Accumulator for SplitPieces {
     }
 
     fn remove(&mut self, arguments: &[Datum<'_>]) {
+        debug_assert_eq!(self.feeding, Feeding::Sliding, "only sliding removes rows");
         if self.counts(arguments) {
-            self.rows.pop_back();
+            let removed = self.rows.pop_back();
+            debug_assert!(removed.is_some(), "a row that leaves was added");
         }
     }
 

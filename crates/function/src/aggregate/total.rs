@@ -95,6 +95,7 @@ impl Accumulator for RowCounter {
 
     fn remove(&mut self, arguments: &[Datum<'_>]) {
         self.0 -= i64::from(counts(arguments));
+        debug_assert!(self.0 >= 0, "a row that leaves was added");
     }
 
     fn value<'a>(&self, _arena: &'a Arena) -> Datum<'a> {
@@ -155,6 +156,7 @@ impl TotalAnswer {
         if sums.count == 0 {
             return Datum::Null;
         }
+        debug_assert!(sums.count < 1 << 53, "a count of rows is exact in DOUBLE");
         let count = sums.count as f64;
         match self {
             Self::Checked(data_type) => match i64::try_from(sums.integer) {
@@ -187,6 +189,10 @@ impl Accumulator for Total {
     }
 
     fn remove(&mut self, arguments: &[Datum<'_>]) {
+        debug_assert!(
+            arguments[0].is_null() || self.sums.count > 0,
+            "a value that leaves was added"
+        );
         match arguments[0] {
             Datum::Null => return,
             Datum::Float(value) => self.sums.float.remove(value.into()),

@@ -274,6 +274,7 @@ fn split_scientific<'a>(text: &str, scratch: &'a mut [u8; 32]) -> Option<Decimal
         scratch[count] = byte;
         count += 1;
     }
+    debug_assert!(count > 0, "a number in scientific notation has a digit");
     while count > 1 && scratch[count - 1] == b'0' {
         count -= 1;
     }
@@ -318,6 +319,8 @@ fn write_decimal(
     out: &mut dyn fmt::Write,
 ) -> fmt::Result {
     let Decimal { negative, digits, exponent } = *decimal;
+    debug_assert!(!digits.is_empty(), "a number has a digit");
+    debug_assert!(exponent_end > -4, "some exponents are written in positional notation");
     let digits = std::str::from_utf8(digits).map_err(|_error| fmt::Error)?;
     out.write_str(if negative { "-" } else { "" })?;
     if exponent < -4 || exponent >= exponent_end {

@@ -65,6 +65,7 @@ impl Vectorised {
     }
 
     fn evaluate(&self, row: &dyn RowSource<'_>) -> Result<ArrayRef, DataFusionError> {
+        debug_assert_eq!(self.nulls.len(), self.schema.fields().len(), "one for each column");
         let mut arrays = self.nulls.clone();
         for (index, data_type) in &self.columns {
             let mut builder = ColumnBuilder::new(data_type, 1);

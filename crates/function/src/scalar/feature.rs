@@ -147,7 +147,7 @@ enum LineFormat {
 pub struct FormatError {
     /// The position of the argument, from 0.
     pub position: usize,
-    /// What is wrong with it.
+    /// The error message.
     pub message: String,
 }
 
@@ -237,6 +237,7 @@ pub fn resolve_format(
         };
         let mut rest = arguments;
         for (position, feature) in features.iter().enumerate() {
+            debug_assert!(!feature.parameters.is_empty(), "a feature has a value");
             let (own, others) = rest.split_at(feature.parameters.len());
             rest = others;
             match format {
@@ -246,6 +247,7 @@ pub fn resolve_format(
                 LineFormat::Libsvm => line.push_libsvm(feature, own),
             }
         }
+        debug_assert!(rest.is_empty(), "each argument is of a feature");
         let line = line.finish(format);
         value_limit::text(line.len())?;
         Some(Datum::String(line.into_bump_str()))

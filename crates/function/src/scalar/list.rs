@@ -92,9 +92,9 @@ const OPENMLDB_LIST_BYTES_MAX: usize = 4096;
 enum PiecePart {
     /// All of it.
     Whole,
-    /// What stands before the pair delimiter.
+    /// The text before the pair delimiter.
     Key,
-    /// What stands after it.
+    /// The text after it.
     Value,
 }
 

@@ -44,7 +44,7 @@ pub struct CallArguments<'a> {
     pub settings: &'a Settings,
 }
 
-/// How a function handles NULL arguments.
+/// The handling of NULL arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NullHandling {
     /// The result is NULL and the function is not called.
@@ -127,7 +127,7 @@ pub struct ScalarFunction {
     pub category: &'static str,
     /// The signature as documented, e.g. `substring(text STRING, from INT[, length INT]) → STRING`.
     pub signature: &'static str,
-    /// What it does, NULL and edge cases included; full sentences.
+    /// The documentation, with NULL and edge cases; full sentences.
     pub doc: &'static str,
     /// SQL expressions with the text of their results; each is a test.
     pub examples: &'static [(&'static str, &'static str)],

@@ -94,7 +94,7 @@ enum Escape {
     OneConstant,
 }
 
-/// How a text is split into characters, and how these are compared.
+/// The rules by which a text is split into characters, and by which these are compared.
 #[derive(Clone, Copy)]
 struct Alphabet {
     /// Whether to split into bytes instead.

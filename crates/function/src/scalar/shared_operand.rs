@@ -163,6 +163,7 @@ fn case(arguments: &CallArguments<'_>) -> Resolved {
     let pairs = (arguments.types.len() - 1) / 2;
     let values = arguments.types[1..=2 * pairs].iter().step_by(2);
     let tests = comparisons(arguments, values)?;
+    debug_assert_eq!(tests.len(), pairs, "each value is compared");
     let result = arguments.types[2].clone();
     let form = ScalarImplementation::new(arguments.types.to_vec(), result, move |given, arena| {
         let is_it = |position: &usize| {

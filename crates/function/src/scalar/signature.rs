@@ -81,6 +81,8 @@ pub(super) fn expect_count(
     least: usize,
     most: usize,
 ) -> Result<(), SignatureError> {
+    debug_assert!(least <= most, "some number of arguments is accepted");
+    debug_assert_eq!(arguments.constants.len(), arguments.types.len(), "one for each argument");
     let found = arguments.types.len();
     if (least..=most).contains(&found) {
         return Ok(());
@@ -127,6 +129,7 @@ pub(super) fn expect_between(
     least: usize,
     classes: &[ScalarTypeClass],
 ) -> Result<(), SignatureError> {
+    debug_assert!(least <= classes.len(), "each argument has a class");
     expect_count(arguments, least, classes.len())?;
     (0..arguments.types.len()).try_for_each(|index| expect_type(arguments, index, classes[index]))
 }

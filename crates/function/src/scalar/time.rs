@@ -417,6 +417,7 @@ impl Unit {
             Self::Month => calendar::days_from_civil(year, month, 1),
             Self::Week => days - (days + 3).rem_euclid(7),
         };
+        debug_assert!(first_day <= days, "a unit starts at or before its days");
         first_day.saturating_mul(DAY_MS)
     }
 }

@@ -229,6 +229,7 @@ impl GroupAccumulator {
 
 impl DataFusionAccumulator for GroupAccumulator {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        debug_assert_eq!(values.len(), self.rows.len(), "one column for each argument");
         let mut arena = Arena::new();
         for (builder, array) in self.rows.iter_mut().zip(values) {
             let reader = ColumnReader::new(array as &dyn Array);
@@ -249,6 +250,7 @@ impl DataFusionAccumulator for GroupAccumulator {
             columns.iter().map(|column| ColumnReader::new(column as &dyn Array)).collect();
         let mut accumulator = (self.udf.bound.make)(Feeding::Sliding);
         let parameters = self.udf.bound.parameters.len();
+        debug_assert!(parameters <= readers.len(), "each parameter has a column");
         let mut arena = Arena::new();
         let rows = readers.first().map_or(0, ColumnReader::len);
         for row in 0..rows {
@@ -277,6 +279,7 @@ impl DataFusionAccumulator for GroupAccumulator {
     }
 
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
+        debug_assert_eq!(states.len(), self.rows.len(), "one list for each argument");
         let groups = states.first().map_or(0, |state| state.len());
         for group in 0..groups {
             let columns: Vec<ArrayRef> =

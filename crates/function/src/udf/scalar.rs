@@ -97,6 +97,11 @@ impl ScalarUdf {
 
     fn compute(&self, inputs: &[ArgumentValues<'_>], rows: usize) -> ArrayRef {
         let ScalarImplementation { returns, nulls, row: row_form, .. } = &self.implementation;
+        debug_assert_eq!(
+            inputs.len(),
+            self.implementation.parameters.len(),
+            "`coerce_types` checked the number of arguments"
+        );
         let mut output = ColumnBuilder::new(returns, rows);
         let constants_arena = Arena::new();
         let constants: Vec<Datum<'_>> = inputs
