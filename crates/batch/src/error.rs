@@ -70,7 +70,7 @@ pub(crate) fn from_io(error: &io::Error, doing: &str, path: &Path) -> Box<Diagno
     Box::new(diagnostic)
 }
 
-/// Returns the diagnostic of a query that was interrupted while it ran.
+/// Returns the error of a query that was interrupted.
 pub(crate) fn interrupted(interrupt: Interrupt) -> Box<Diagnostic> {
     Box::new(Diagnostic::interrupted(interrupt.limit_ms()))
 }

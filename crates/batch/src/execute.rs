@@ -393,7 +393,7 @@ fn runtime() -> Result<&'static Runtime> {
             .build()
     };
     RUNTIME.get_or_make(make).map_err(|error| {
-        let message = "the machine gives no threads for batch execution";
+        let message = "no thread could be started for batch execution";
         let diagnostic = Diagnostic::new(lockstep_diagnostic::code::OUT_OF_MEMORY, message)
             .with_kind(lockstep_diagnostic::Kind::FreeResources)
             .with_detail(format!("The system says: {error}."));

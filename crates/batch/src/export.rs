@@ -185,6 +185,7 @@ impl Exporter {
         let is_same = found == names;
         names.sort_unstable();
         found.sort_unstable();
+        debug_assert!(names.is_sorted() && found.is_sorted(), "sets of names are compared");
         let is_permuted = !is_same && found == names;
         if found.len() == names.len() && !is_permuted {
             return Ok(());

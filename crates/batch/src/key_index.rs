@@ -56,6 +56,7 @@ impl KeyIndex {
         bytes.extend_from_slice(key);
         ends.push(bytes.len());
         table.insert_unique(hash, number, |at| hasher.hash_one(bytes_of(bytes, ends, *at)));
+        debug_assert_eq!(table.len(), ends.len(), "each key has one number");
         number
     }
 }

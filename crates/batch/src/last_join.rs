@@ -249,6 +249,7 @@ impl RightRows {
             order[*end] = (orders[row as usize], row);
             *end += 1;
         }
+        debug_assert_eq!(ends[..index.len()], starts[1..], "the rows of each key fill its range");
         for bounds in starts.windows(2) {
             let key = &mut order[bounds[0]..bounds[1]];
             if !key.is_sorted() {
@@ -364,6 +365,7 @@ impl RightRows {
         right_rows: &UInt32Array,
     ) -> Result<RecordBatch> {
         columns.extend(take_columns(&self.rows, right_rows)?);
+        debug_assert_eq!(columns.len(), schema.fields().len(), "the columns of both sides");
         let options =
             arrow::array::RecordBatchOptions::new().with_row_count(Some(right_rows.len()));
         Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)

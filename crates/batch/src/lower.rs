@@ -158,6 +158,11 @@ impl BatchWindow {
             let projected = projected.collect::<Result<Vec<_>>>()?;
             unions.push(LogicalPlanBuilder::from(union.clone()).project(projected)?.build()?);
         }
+        debug_assert_eq!(
+            window.schema.fields().len(),
+            input_width + groups.iter().map(|group| group.arguments.len()).sum::<usize>(),
+            "each call adds a column"
+        );
         let output = qualified_fields(&window.schema);
         Ok(Self {
             naming: Naming::new(input, output),

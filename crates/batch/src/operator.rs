@@ -28,7 +28,7 @@ pub(crate) const BATCH_ROWS: usize = 8192;
 /// The options of a query's operators.
 #[derive(Clone)]
 pub(crate) struct OperatorOptions {
-    /// How many threads one operator may use.
+    /// The most threads of one operator.
     pub(crate) threads: NonZeroUsize,
     /// Receives the progress of the query.
     pub(crate) progress: Option<Arc<dyn ProgressListener>>,
@@ -55,6 +55,7 @@ impl OperatorOptions {
 
     /// Reports that `done` of `total` steps of an operator are complete.
     pub(crate) fn report(&self, operator: &'static str, done: u64, total: u64) {
+        debug_assert!(done <= total, "an operator has {total} steps");
         if let Some(progress) = &self.progress {
             progress.report(operator, done, total);
         }

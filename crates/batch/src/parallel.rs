@@ -60,6 +60,7 @@ pub(crate) fn run<T: Send>(
         results
     })?;
     results.sort_unstable_by_key(|(task, _)| *task);
+    debug_assert_eq!(results.len(), count, "each task ran once");
     Ok(results.into_iter().map(|(_, result)| result).collect())
 }
 

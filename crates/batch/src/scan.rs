@@ -118,6 +118,7 @@ impl Decoder {
         if self.row_count == 0 {
             return Ok(());
         }
+        debug_assert!(self.row_count <= BATCH_ROWS, "a batch has a limit");
         let columns = self.builders.iter_mut().map(ColumnBuilder::finish).collect();
         let options = RecordBatchOptions::new().with_row_count(Some(self.row_count));
         let schema = Arc::clone(&self.schema);

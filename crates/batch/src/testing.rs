@@ -129,7 +129,7 @@ static TRACE: AggregateFunction = AggregateFunction {
     aliases: &[],
     category: "test",
     signature: "trace(x BIGINT) → STRING",
-    doc: "Tells which rows the frame holds.",
+    doc: "Returns the rows of the frame.",
     examples: &[],
     is_ordered: true,
     bind: |_| -> std::result::Result<BoundAggregate, SignatureError> { Ok(bind_trace()) },

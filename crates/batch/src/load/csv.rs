@@ -186,6 +186,7 @@ impl CsvFile {
             }
         }
         let columns = &target.schema.columns;
+        debug_assert_eq!(fields.len(), columns.len(), "each column has a source or a default");
         let builder =
             |column: &lockstep_row::Column| ColumnBuilder::new(&column.data_type, FILE_BATCH_ROWS);
         let builders = columns.iter().map(builder).collect();
@@ -218,6 +219,7 @@ impl FileReader for CsvFile {
         if row_count == 0 {
             return Ok(None);
         }
+        debug_assert!(row_count <= FILE_BATCH_ROWS, "a batch has a limit");
         let columns = builders.iter_mut().map(ColumnBuilder::finish).collect();
         let batch = RecordBatch::try_new(Arc::clone(&target.arrow_schema), columns);
         batch.map(Some).map_err(|error| from_arrow(&error))

@@ -67,6 +67,11 @@ impl ParquetFile {
         let names: Vec<String> =
             file_schema.fields().iter().map(|field| field.name().clone()).collect();
         let ColumnMapping { sources: found, notes } = match_columns(&target, &path, &names)?;
+        debug_assert_eq!(
+            found.len(),
+            target.schema.columns.len(),
+            "each column has a source or a default"
+        );
         for (column, source) in found.iter().enumerate() {
             if source.is_none() {
                 target.default_of(column, &path)?;

@@ -76,7 +76,7 @@ impl Columns {
         let mut parts: Vec<&dyn Array> = Vec::with_capacity(unions.len() + 1);
         for union in unions.iter().rev() {
             let column = self.unions[*union][expr].as_ref();
-            parts.push(column.expect("a UNION source gives the expressions of its windows"));
+            parts.push(column.expect("a UNION source has the expressions of its windows"));
         }
         parts.push(&self.main[expr]);
         Ok(concat(&parts)?)

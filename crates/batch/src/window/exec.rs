@@ -353,6 +353,11 @@ fn append_columns(
     main: &[RecordBatch],
     results: &[ArrayRef],
 ) -> Result<Vec<RecordBatch>> {
+    let row_count: usize = main.iter().map(RecordBatch::num_rows).sum();
+    debug_assert!(
+        results.iter().all(|column| column.len() == row_count),
+        "each main row has a result of each call"
+    );
     let mut start = 0;
     main.iter()
         .map(|batch| {

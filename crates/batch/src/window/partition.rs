@@ -34,6 +34,7 @@ impl Ordering {
         row_count: usize,
         main: Range<u32>,
     ) -> Self {
+        debug_assert_eq!(main.end as usize, row_count, "the main rows are the last ones");
         let mut index = KeyIndex::default();
         let numbers = index.insert(keys, row_count);
         let is_ordered = |row: usize| order.is_none_or(|order| !is_null(order, row));
@@ -58,6 +59,7 @@ impl Ordering {
                 unordered.push(row);
             }
         }
+        debug_assert_eq!(ends[..index.len()], starts[1..], "the rows of each key fill its range");
         for bounds in starts.windows(2) {
             let entries = &mut entries[bounds[0]..bounds[1]];
             if !entries.is_sorted() {

@@ -219,6 +219,7 @@ impl FrameEnds {
             usize::try_from(rows).unwrap_or(usize::MAX).saturating_sub(usize::from(has_current))
         });
         let start = start.max(end.saturating_sub(preceding_max)).min(end);
+        debug_assert!(start <= end && end <= preceding, "a frame is of preceding candidates");
         let current = match has_current {
             false => CurrentRow::Absent,
             true if self.is_next(window, orders, preceding, end) => CurrentRow::Next,
@@ -285,6 +286,7 @@ impl<'a> CallSlide<'a> {
                 self.running.reset();
                 (start, end) = (frame_start, frame_start);
             }
+            debug_assert!(start <= frame_start && end <= frame_end, "frames only move forward");
             fed += (frame_end - end) + (frame_start - start);
             self.feed(&key.candidates[end..frame_end], FeedDirection::Add);
             self.feed(&key.candidates[start..frame_start], FeedDirection::Remove);

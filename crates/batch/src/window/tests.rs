@@ -1,4 +1,4 @@
-//! Windows against an evaluator that looks at every row again for every current row.
+//! Windows compared with an evaluator that examines every row for every current row.
 
 use datafusion::logical_expr::col;
 use lockstep_plan::{Frame, Window, WindowGroup};
@@ -106,7 +106,8 @@ fn check(main: &[KeyedRow], unions: &[Vec<KeyedRow>], windows: &[(Window, Vec<us
     for (current, (row, expected)) in rows.iter().zip(main).enumerate() {
         assert_eq!(row[2], Value::BigInt(expected.id), "in the order of arrival");
         for (at, (window, used)) in windows.iter().enumerate() {
-            let used: Vec<&[KeyedRow]> = used.iter().map(|union| unions[*union].as_slice()).collect();
+            let used: Vec<&[KeyedRow]> =
+                used.iter().map(|union| unions[*union].as_slice()).collect();
             let frame = naive(main, current, &used, window);
             let found = &row[3 + at];
             assert_eq!(*found, Value::String(frame.into()), "row {current} of {window}");
