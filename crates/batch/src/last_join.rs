@@ -261,28 +261,28 @@ impl RightRows {
 
     /// Returns for each left row the number of its right row, or NULL.
     fn find_matches(&self, spec: &LastJoinSpec, left: &RecordBatch) -> Result<UInt32Array> {
-        let walks = self.walks(spec, left)?;
+        let ranges = self.ranges(spec, left)?;
         let mut matches = vec![None; left.num_rows()];
         match &spec.filter {
             None => {
-                for walk in walks {
-                    matches[walk.left as usize] = Some(self.order[walk.end - 1].1);
+                for range in ranges {
+                    matches[range.left as usize] = Some(self.order[range.end - 1].1);
                 }
             }
-            Some(filter) => self.walk_filtered(spec, filter, left, walks, &mut matches)?,
+            Some(filter) => self.match_filtered(spec, filter, left, ranges, &mut matches)?,
         }
         Ok(UInt32Array::from(matches))
     }
 
     /// Returns the candidates of each left row that has any.
-    fn walks(&self, spec: &LastJoinSpec, left: &RecordBatch) -> Result<Vec<CandidateRange>> {
+    fn ranges(&self, spec: &LastJoinSpec, left: &RecordBatch) -> Result<Vec<CandidateRange>> {
         let keys = evaluate_all(&spec.left_keys, left)?;
         let numbers = self.index.find(&keys, left.num_rows());
         let bounds = match &spec.time_bound {
             Some((bound, inclusive)) => Some((order_values(&evaluate(bound, left)?), *inclusive)),
             None => None,
         };
-        let mut walks = Vec::with_capacity(left.num_rows());
+        let mut ranges = Vec::with_capacity(left.num_rows());
         for ((row, left), number) in numbers
             .iter()
             .enumerate()
@@ -301,25 +301,25 @@ impl RightRows {
                 start += key.partition_point(|(order, _)| order.is_none());
             }
             if start < end {
-                walks.push(CandidateRange { left, start, end });
+                ranges.push(CandidateRange { left, start, end });
             }
         }
-        Ok(walks)
+        Ok(ranges)
     }
 
-    fn walk_filtered(
+    fn match_filtered(
         &self,
         spec: &LastJoinSpec,
         filter: &Arc<dyn PhysicalExpr>,
         left: &RecordBatch,
-        mut walks: Vec<CandidateRange>,
+        mut ranges: Vec<CandidateRange>,
         matches: &mut [Option<u32>],
     ) -> Result<()> {
         let mut width = 1;
-        while !walks.is_empty() {
+        while !ranges.is_empty() {
             let mut unmatched = Vec::new();
-            let walks_per_test = (BATCH_ROWS / width).max(1);
-            for some in walks.chunks(walks_per_test) {
+            let ranges_per_test = (BATCH_ROWS / width).max(1);
+            for some in ranges.chunks(ranges_per_test) {
                 spec.options.check()?;
                 let CandidatePairs { left_rows, right_rows } = self.next_pairs(some, width);
                 let columns = take_columns(left, &left_rows)?;
@@ -327,17 +327,17 @@ impl RightRows {
                 let verdict = evaluate(filter, &pairs)?;
                 let is_true = verdicts(verdict.as_ref());
                 let mut pair = 0;
-                for walk in some {
-                    let count = width.min(walk.end - walk.start);
-                    let rest = CandidateRange { end: walk.end - count, ..*walk };
+                for range in some {
+                    let count = width.min(range.end - range.start);
+                    let rest = CandidateRange { end: range.end - count, ..*range };
                     match (pair..pair + count).find(|pair| is_true(*pair)) {
-                        Some(pair) => matches[walk.left as usize] = Some(right_rows.value(pair)),
+                        Some(pair) => matches[range.left as usize] = Some(right_rows.value(pair)),
                         None => unmatched.extend((rest.start < rest.end).then_some(rest)),
                     }
                     pair += count;
                 }
             }
-            walks = unmatched;
+            ranges = unmatched;
             width = (width * 2).min(BATCH_ROWS);
         }
         Ok(())

@@ -32,7 +32,8 @@ impl Catalog for Tables {
     }
 }
 
-/// Returns `t1` and `t2` have the same columns; `t2` has an index over (k, ts); `items` differs.
+/// Returns the tables of the cases: `t1` and `t2` have the same columns, and `t2` has an index over
+/// (k, ts); `items` has others.
 fn tables() -> Tables {
     let events = |indexes| TableSchema {
         columns: vec![

@@ -16,7 +16,7 @@ use super::{
     distinct::Distinct,
     key::{KeyRef, TotalFloat},
     moment::MomentAnswer,
-    multiset::{Frequencies, Question},
+    multiset::{Frequencies, MultisetAnswer},
     total::{Sums, TotalAnswer},
 };
 use crate::exact_sum::ExactMoments;
@@ -90,7 +90,7 @@ pub(super) enum AnswerKind {
     Extreme(DataType),
     Moment(MomentAnswer),
     Distinct,
-    Frequencies(Question),
+    Frequencies(MultisetAnswer),
     Picked,
 }
 
@@ -218,8 +218,8 @@ impl FoldState {
             (StateData::Distinct(distinct), AnswerKind::Distinct) => {
                 Datum::BigInt(i64::try_from(distinct.count()).expect("a count of rows"))
             }
-            (StateData::Frequencies(frequencies), AnswerKind::Frequencies(question)) => {
-                frequencies.answer(question, arena)
+            (StateData::Frequencies(frequencies), AnswerKind::Frequencies(answer)) => {
+                frequencies.answer(answer, arena)
             }
             (StateData::Picked { value, .. }, AnswerKind::Picked) => match value.as_scalar() {
                 Some(Datum::String(text)) => Datum::String(arena.alloc_str(text)),

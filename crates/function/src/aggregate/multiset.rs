@@ -69,7 +69,7 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = &[
               when there are none.",
         examples: &[("top1_ratio(x)", "0.5")],
         is_ordered: false,
-        bind: |arguments| bind_question(arguments, &ORDERABLE, Question::TopRatio),
+        bind: |arguments| bind_answer(arguments, &ORDERABLE, MultisetAnswer::TopRatio),
     },
     AggregateFunction {
         name: "entropy",
@@ -80,7 +80,7 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = &[
               when there are none. Its terms are summed exactly and rounded once.",
         examples: &[("entropy(x)", "1.5")],
         is_ordered: false,
-        bind: |arguments| bind_question(arguments, &SCALAR, Question::Entropy),
+        bind: |arguments| bind_answer(arguments, &SCALAR, MultisetAnswer::Entropy),
     },
 ];
 
@@ -93,17 +93,17 @@ fn bind_distinct_count(arguments: &CallArguments<'_>) -> Result<BoundAggregate, 
         float if float.is_float() => KeyRef::identity(Datum::Double(0.0)).expect("a key").to_key(),
         _ => Key::Integer(0),
     });
-    let make = move |_feeding| Multiset::new(Question::Distinct, zero.clone());
+    let make = move |_feeding| Multiset::new(MultisetAnswer::Distinct, zero.clone());
     let bound = bound(vec![data_type], DataType::BigInt, make);
     // A lane has no NULLs, and here they count as a value.
-    Ok(if null_counts { bound } else { with_fold(bound, Question::Distinct) })
+    Ok(if null_counts { bound } else { with_fold(bound, MultisetAnswer::Distinct) })
 }
 
 fn bind_approx_distinct(arguments: &CallArguments<'_>) -> Result<BoundAggregate, SignatureError> {
     expect_count(arguments, 1..=1)?;
     let data_type = expect(arguments, 0, &SCALAR)?;
-    let make = |_feeding| Multiset::new(Question::Distinct, None);
-    Ok(with_fold(bound(vec![data_type], DataType::BigInt, make), Question::Distinct))
+    let make = |_feeding| Multiset::new(MultisetAnswer::Distinct, None);
+    Ok(with_fold(bound(vec![data_type], DataType::BigInt, make), MultisetAnswer::Distinct))
 }
 
 fn bind_topn_frequency(arguments: &CallArguments<'_>) -> Result<BoundAggregate, SignatureError> {
@@ -113,40 +113,40 @@ fn bind_topn_frequency(arguments: &CallArguments<'_>) -> Result<BoundAggregate, 
     if count > TOPN_MAX {
         return Err(wrong_constant(1, "a constant integer of at most 1024"));
     }
-    let question = Question::MostFrequent {
+    let answer = MultisetAnswer::MostFrequent {
         count,
         pads: arguments.settings.compatibility == Compatibility::OpenMldb,
         data_type: data_type.clone(),
         printer: ItemPrinter::new(*arguments.settings),
     };
-    let of_fold = question.clone();
-    let make = move |_feeding| Multiset::new(question.clone(), None);
+    let of_fold = answer.clone();
+    let make = move |_feeding| Multiset::new(answer.clone(), None);
     Ok(with_fold(bound(vec![data_type, DataType::BigInt], DataType::String, make), of_fold))
 }
 
-fn bind_question(
+fn bind_answer(
     arguments: &CallArguments<'_>,
     class: &AggregateTypeClass,
-    question: Question,
+    answer: MultisetAnswer,
 ) -> Result<BoundAggregate, SignatureError> {
     expect_count(arguments, 1..=1)?;
     let data_type = expect(arguments, 0, class)?;
-    let of_fold = question.clone();
-    let make = move |_feeding| Multiset::new(question.clone(), None);
+    let of_fold = answer.clone();
+    let make = move |_feeding| Multiset::new(answer.clone(), None);
     Ok(with_fold(bound(vec![data_type], DataType::Double, make), of_fold))
 }
 
 /// Adds the fold that computes the same.
-fn with_fold(bound: BoundAggregate, question: Question) -> BoundAggregate {
-    match question {
-        Question::Distinct => bound.with_fold(StateKind::Distinct, AnswerKind::Distinct),
+fn with_fold(bound: BoundAggregate, answer: MultisetAnswer) -> BoundAggregate {
+    match answer {
+        MultisetAnswer::Distinct => bound.with_fold(StateKind::Distinct, AnswerKind::Distinct),
         other => bound.with_fold(StateKind::Frequencies, AnswerKind::Frequencies(other)),
     }
 }
 
 /// The result that is computed from a multiset.
 #[derive(Debug, Clone)]
-pub(super) enum Question {
+pub(super) enum MultisetAnswer {
     Distinct,
     MostFrequent { count: usize, pads: bool, data_type: DataType, printer: ItemPrinter },
     TopRatio,
@@ -156,7 +156,7 @@ pub(super) enum Question {
 /// The longest list for which the least count is found without sorting.
 const SHORT_LIST_MAX: usize = 32;
 
-impl Question {
+impl MultisetAnswer {
     /// Returns the least number of occurrences of a value in the result; `counts` are those of all
     /// values. Finds it in one pass for a short list, and returns 0 otherwise.
     fn least_count(&self, counts: impl Iterator<Item = u64>) -> u64 {
@@ -177,7 +177,7 @@ impl Question {
 
 /// The accumulator: distinct values with their numbers of occurrences.
 struct Multiset {
-    question: Question,
+    answer: MultisetAnswer,
     /// The value that NULL counts as; NULL is skipped when `None`.
     null_as: Option<Key>,
     counts: HashMap<Key, u64>,
@@ -185,8 +185,8 @@ struct Multiset {
 }
 
 impl Multiset {
-    fn new(question: Question, null_as: Option<Key>) -> Self {
-        Self { question, null_as, counts: HashMap::new(), total: 0 }
+    fn new(answer: MultisetAnswer, null_as: Option<Key>) -> Self {
+        Self { answer, null_as, counts: HashMap::new(), total: 0 }
     }
 }
 
@@ -197,12 +197,12 @@ struct ValueCounts<'k> {
 }
 
 impl ValueCounts<'_> {
-    fn answer<'a>(mut self, question: &Question, arena: &'a Arena) -> Datum<'a> {
-        match question {
-            Question::Distinct => {
+    fn answer<'a>(mut self, answer: &MultisetAnswer, arena: &'a Arena) -> Datum<'a> {
+        match answer {
+            MultisetAnswer::Distinct => {
                 Datum::BigInt(i64::try_from(self.entries.len()).expect("a count of rows"))
             }
-            Question::MostFrequent { count, pads, data_type, printer } => {
+            MultisetAnswer::MostFrequent { count, pads, data_type, printer } => {
                 self.keep_most_frequent(*count);
                 let mut list = printer.list(arena);
                 for index in 0..if *pads { *count } else { self.entries.len() } {
@@ -213,12 +213,12 @@ impl ValueCounts<'_> {
                 }
                 list.finish()
             }
-            Question::TopRatio => {
+            MultisetAnswer::TopRatio => {
                 let most = self.entries.iter().map(|(_, count)| *count).max();
                 Datum::Double(most.map_or(0.0, |count| self.share(count)))
             }
-            Question::Entropy if self.total == 0 => Datum::Null,
-            Question::Entropy => Datum::Double(self.entropy()),
+            MultisetAnswer::Entropy if self.total == 0 => Datum::Null,
+            MultisetAnswer::Entropy => Datum::Double(self.entropy()),
         }
     }
 
@@ -280,13 +280,13 @@ impl Accumulator for Multiset {
     }
 
     fn value<'a>(&self, arena: &'a Arena) -> Datum<'a> {
-        if let Question::Distinct = self.question {
+        if let MultisetAnswer::Distinct = self.answer {
             return Datum::BigInt(i64::try_from(self.counts.len()).expect("a count of rows"));
         }
-        let least = self.question.least_count(self.counts.values().copied());
+        let least = self.answer.least_count(self.counts.values().copied());
         let frequent = self.counts.iter().filter(|(_, count)| **count >= least);
         let entries = frequent.map(|(key, count)| (key.as_ref(), *count)).collect();
-        ValueCounts { entries, total: self.total }.answer(&self.question, arena)
+        ValueCounts { entries, total: self.total }.answer(&self.answer, arena)
     }
 
     fn reset(&mut self) {
@@ -483,11 +483,11 @@ impl Frequencies {
         self.entries.len()
     }
 
-    pub(super) fn answer<'a>(&self, question: &Question, arena: &'a Arena) -> Datum<'a> {
-        let least = question.least_count(self.entries.iter().map(|entry| entry.count));
+    pub(super) fn answer<'a>(&self, answer: &MultisetAnswer, arena: &'a Arena) -> Datum<'a> {
+        let least = answer.least_count(self.entries.iter().map(|entry| entry.count));
         let frequent = self.entries.iter().filter(|entry| entry.count >= least);
         let entries = frequent.map(|entry| (self.key(entry), entry.count)).collect();
-        ValueCounts { entries, total: self.total }.answer(question, arena)
+        ValueCounts { entries, total: self.total }.answer(answer, arena)
     }
 
     fn key<'k>(&'k self, entry: &'k Counted) -> KeyRef<'k> {

@@ -81,7 +81,7 @@ fn bind(
     (function.bind)(&CallArguments { types, constants, settings: &settings })
 }
 
-/// Every form that a function takes, for one type of value and category and one constant number.
+/// Returns every form that a function takes, for one type of value and category and one constant number.
 fn forms(
     function: &'static AggregateFunction,
     [value, category]: [&DataType; 2],
@@ -170,7 +170,7 @@ fn folded(bound: &BoundCase, rows: &[Vec<Value>]) -> Option<Value> {
     let mut state = FoldState::new(fold.state);
     let newest_first: Vec<&Vec<Value>> = rows.iter().rev().collect();
     for _ in 0..2 {
-        // Again after a reset, with whatever memory is kept.
+        // Again after a reset, with the memory of the first time.
         state.reset();
         for block in newest_first.chunks(3) {
             if fold.state.picks() {
