@@ -1,4 +1,5 @@
-//! How many rows a second the window operator gives: 300,000 rows, 60 aggregates over three windows.
+//! How many rows a second the window operator gives: 300,000 rows, 60 aggregates over three
+//! windows.
 //!
 //! Run it with `cargo run -p lockstep-batch --example window_rate`.
 #![expect(clippy::print_stdout, reason = "an example reports to a person")]
@@ -10,8 +11,8 @@ use datafusion::{
     common::DFSchema,
     logical_expr::{Extension, LogicalPlan, LogicalPlanBuilder, TableSource, col},
 };
-use lockstep_batch::{ExecuteOptions, Tables, execute};
-use lockstep_function::{Arguments, Settings, aggregate};
+use lockstep_batch::{ExecuteOptions, StoredTables, execute};
+use lockstep_function::{CallArguments, Settings, aggregate};
 use lockstep_host::{Clock, SystemClock};
 use lockstep_plan::{AggregateCall, CatalogTable, Frame, Window, WindowAggregate, WindowGroup};
 use lockstep_row::{
@@ -26,7 +27,7 @@ const FUNCTIONS: [&str; 5] = ["sum", "avg", "min", "max", "count"];
 
 struct One(Arc<Table>);
 
-impl Tables for One {
+impl StoredTables for One {
     fn table(&self, _: u64) -> Option<Arc<Table>> {
         Some(Arc::clone(&self.0))
     }
@@ -100,7 +101,8 @@ fn group(at: usize, frame: Frame) -> WindowGroup {
         } else {
             ("t.n", DataType::BigInt)
         };
-        let arguments = Arguments { types: &[data_type], constants: &[None], settings: &settings };
+        let arguments =
+            CallArguments { types: &[data_type], constants: &[None], settings: &settings };
         AggregateCall {
             function,
             bound: (function.bind)(&arguments).expect("numbers are taken"),

@@ -1,9 +1,9 @@
-//! Ends what the optimiser makes of a chain of projections.
+//! A plan node that keeps the optimiser from merging projections across it.
 //!
-//! DataFusion puts the expressions of a projection into the one above it, so that a chain of them
-//! becomes one projection with expressions as deep as the chain is long; and it names each part of
-//! an expression anew for each of these steps, which takes the third power of the depth. A boundary
-//! every so many levels keeps that in hand. It computes nothing and has no operator of its own.
+//! DataFusion merges a projection into the one above it, so that a chain of projections becomes one
+//! whose expressions are as deep as the chain is long; and it builds the name of each part of an
+//! expression again at each step, which costs the third power of the depth. A boundary every
+//! [`DEPTH_MAX`] levels limits the depth. It computes nothing and has no physical operator.
 
 use std::{cmp::Ordering, fmt, sync::Arc};
 
@@ -15,24 +15,25 @@ use datafusion::{
     logical_expr::{Expr, Extension, LogicalPlan, UserDefinedLogicalNodeCore},
 };
 
-/// Levels of expressions that projections above each other may have together.
+/// The most levels of expressions that projections above each other may have together.
 const DEPTH_MAX: usize = 32;
 
-/// Gives its input, whose expressions stay below it.
+/// Passes its input through; projections are not merged across it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Boundary {
     input: LogicalPlan,
 }
 
-/// How deep expressions become where projections are put into each other. The plan is asked for
-/// from the leaves upwards.
+/// The depth that expressions would have if projections were merged. The plan is visited from the
+/// leaves upwards.
 #[derive(Debug, Default)]
 pub(crate) struct ProjectionDepth {
     below: usize,
 }
 
 impl ProjectionDepth {
-    /// Takes account of a node, after those below it, and puts a boundary below it if it needs one.
+    /// Visits a node, after those below it, and puts a boundary below it where the depth would
+    /// exceed the limit.
     pub(crate) fn bound(&mut self, plan: LogicalPlan) -> Result<LogicalPlan> {
         match &plan {
             LogicalPlan::Projection(projection) => {
@@ -48,7 +49,7 @@ impl ProjectionDepth {
                 let exprs = projection.expr.clone();
                 plan.with_new_exprs(exprs, vec![LogicalPlan::Extension(Extension { node })])
             }
-            // What the optimiser takes projections through.
+            // The optimiser moves projections through these.
             LogicalPlan::Filter(_)
             | LogicalPlan::SubqueryAlias(_)
             | LogicalPlan::Sort(_)
@@ -101,7 +102,7 @@ impl PartialOrd for Boundary {
     }
 }
 
-/// The number of operators above each other in an expression; 0 for a column or a constant.
+/// Returns the number of operators above each other in an expression; 0 for a column or a constant.
 fn expression_depth(expr: &Expr) -> Result<usize> {
     let mut depth = Depth::default();
     expr.visit(&mut depth)?;

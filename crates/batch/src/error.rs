@@ -1,8 +1,8 @@
-//! What went wrong in the engine underneath, as a [`Diagnostic`].
+//! Conversion of errors of DataFusion, Arrow and the disk to a [`Diagnostic`].
 //!
-//! Every file of this crate that calls DataFusion, Arrow or the disk comes through here. A
-//! diagnostic of ours that travelled through DataFusion comes out as it went in; an error that no
-//! statement should be able to cause becomes the diagnostic of a defect.
+//! Every file of this crate that calls them uses these functions. A diagnostic that was wrapped in
+//! an error of DataFusion is returned unchanged; an error that no statement should be able to cause
+//! becomes an internal error.
 
 use std::{io, path::Path};
 
@@ -11,7 +11,7 @@ use datafusion::error::DataFusionError;
 use lockstep_diagnostic::{Diagnostic, Kind, code};
 use lockstep_host::Interrupt;
 
-/// The diagnostic that an error of DataFusion stands for.
+/// Converts an error of DataFusion.
 pub(crate) fn from_datafusion(error: &DataFusionError) -> Box<Diagnostic> {
     match error.find_root() {
         DataFusionError::External(cause) => match cause.downcast_ref::<Box<Diagnostic>>() {
@@ -24,7 +24,7 @@ pub(crate) fn from_datafusion(error: &DataFusionError) -> Box<Diagnostic> {
     }
 }
 
-/// The diagnostic that an error of Arrow stands for.
+/// Converts an error of Arrow.
 pub(crate) fn from_arrow(error: &ArrowError) -> Box<Diagnostic> {
     match error {
         ArrowError::ExternalError(cause) => {
@@ -48,12 +48,13 @@ pub(crate) fn from_arrow(error: &ArrowError) -> Box<Diagnostic> {
     }
 }
 
-/// Carries a diagnostic through DataFusion.
+/// Wraps a diagnostic in an error of DataFusion.
 pub(crate) fn into_datafusion(diagnostic: Box<Diagnostic>) -> DataFusionError {
     DataFusionError::External(Box::new(diagnostic))
 }
 
-/// The diagnostic of a file that could not be opened, read or written; `doing` is e.g. «read».
+/// Returns the diagnostic of a file that could not be opened, read or written; `doing` is e.g.
+/// «read».
 pub(crate) fn from_io(error: &io::Error, doing: &str, path: &Path) -> Box<Diagnostic> {
     let path = path.display();
     let diagnostic = match error.kind() {
@@ -69,7 +70,7 @@ pub(crate) fn from_io(error: &io::Error, doing: &str, path: &Path) -> Box<Diagno
     Box::new(diagnostic)
 }
 
-/// The diagnostic of a query that was interrupted while it ran.
+/// Returns the error of a query that was interrupted.
 pub(crate) fn interrupted(interrupt: Interrupt) -> Box<Diagnostic> {
     Box::new(Diagnostic::interrupted(interrupt.limit_ms()))
 }
@@ -86,7 +87,7 @@ fn out_of_memory(detail: &str) -> Box<Diagnostic> {
     Box::new(diagnostic)
 }
 
-/// What DataFusion says before it lists who holds how much.
+/// Returns the part of DataFusion's message before its list of memory consumers.
 fn first_sentence(detail: &str) -> String {
     let line = detail.lines().next().unwrap_or_default();
     let sentence = line.split(" with top memory consumers").next().unwrap_or_default();

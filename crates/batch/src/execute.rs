@@ -1,12 +1,13 @@
-//! Runs a bound plan.
+//! Execution of a bound plan.
 //!
-//! *Life of a query*: lower our nodes; let DataFusion optimise; take the snapshots of all tables
-//! and decode what is needed, on the caller's thread; plan and run on the runtime that all queries
-//! share, while the caller waits. The plan is typed already, so DataFusion's analyzer, which would
-//! add conversions of its own, has no rules.
+//! *Life of a query*: rewrite the plan ([`lower`]); let DataFusion optimise it; take the snapshots
+//! of all tables and decode the columns that are read, on the caller's thread; plan and run on the
+//! runtime that all queries share, while the caller waits. The plan is typed already, so
+//! DataFusion's analyzer, which would add conversions, has no rules.
 //!
-//! The caller's thread asks every few milliseconds whether its call was interrupted. If it was, it
-//! returns at once: the task ends at its next await, operators of ours at their next check.
+//! The caller's thread checks every few milliseconds whether its call was interrupted. If it was,
+//! it returns immediately: the task ends at its next await, operators of this crate at their next
+//! check.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -45,7 +46,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::{
     error::{from_datafusion, interrupted},
-    in_order::InOrder,
+    in_order::PreserveOrder,
     interruptible::Interruptible,
     lower::lower,
     operator::{BATCH_ROWS, OperatorOptions, batch_bytes},
@@ -53,46 +54,46 @@ use crate::{
     scan::{ScannedTable, projection},
 };
 
-/// How many batches a query may be ahead of its consumer.
+/// The most batches that wait for the consumer of a query.
 const BATCHES_AHEAD: usize = 4;
 
-/// How often the caller's thread asks whether its call was interrupted.
+/// The interval at which the caller's thread checks whether its call was interrupted.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The stack of a runtime thread: plans are trees, and they are walked by recursion.
 const STACK_BYTES: usize = 16 << 20;
 
-/// Finds the stored rows of a table.
-pub trait Tables {
-    /// The table with this [`CatalogTable::id`].
+/// The stored tables that a plan may read.
+pub trait StoredTables {
+    /// Returns the table with this [`CatalogTable::id`].
     fn table(&self, id: u64) -> Option<Arc<Table>>;
 
-    /// The view of a table that is to be read; `None`: the table as it is now.
+    /// Returns the snapshot of a table that is to be read; `None` for the current rows.
     fn view(&self, id: u64) -> Option<&Snapshot<'_>> {
         let _ = id;
         None
     }
 }
 
-/// Is told how far a query is.
-pub trait Progress: Send + Sync {
-    /// `done` of `total` steps of an operator («window», «LAST JOIN») are done. Called from several
-    /// threads, a few hundred times at most.
+/// A receiver of a query's progress.
+pub trait ProgressListener: Send + Sync {
+    /// Reports that `done` of `total` steps of an operator («window», «LAST JOIN») are complete.
+    /// Called from several threads, a few hundred times at most.
     fn report(&self, operator: &'static str, done: u64, total: u64);
 }
 
-/// How to run a query.
+/// The options of running a query.
 #[derive(Clone, Default)]
 pub struct ExecuteOptions {
-    /// How many threads an operator may use; as many as the machine has when `None`.
+    /// The most threads of one operator; as many as the machine has when `None`.
     pub threads: Option<NonZeroUsize>,
-    /// The bytes of memory that a query may use; what the thread's [`QueryContext`] allows when
-    /// `None`. Counts what operators and the result hold for long, not every passing batch.
+    /// The most bytes of memory of a query; the limit of the thread's [`QueryContext`] when `None`.
+    /// Counts the memory that operators and the result hold for long, not every passing batch.
     pub memory_bytes: Option<usize>,
-    /// Who is told how far the query is.
-    pub progress: Option<Arc<dyn Progress>>,
-    /// For tables by their id, the declared index whose rows are all that is seen; without one,
-    /// a row is seen that any declared index keeps.
+    /// Receives the progress of the query.
+    pub progress: Option<Arc<dyn ProgressListener>>,
+    /// By table id, the declared index whose retention decides which rows are visible. Without an
+    /// entry, a row is visible that any declared index retains.
     pub read_through: BTreeMap<u64, usize>,
 }
 
@@ -109,7 +110,7 @@ impl fmt::Debug for ExecuteOptions {
 /// thread, also from many at once. Ends when the thread's [`QueryContext`] is interrupted.
 pub fn execute(
     plan: &LogicalPlan,
-    tables: &dyn Tables,
+    tables: &dyn StoredTables,
     options: &ExecuteOptions,
 ) -> Result<Vec<RecordBatch>> {
     let mut batches = Vec::new();
@@ -121,29 +122,29 @@ pub fn execute(
     Ok(batches)
 }
 
-/// Runs a plan and hands each batch to `consume` as it comes; an error of `consume` ends the
-/// query. For results that need not be in memory as a whole.
+/// Runs a plan and passes each batch to `consume` when it is computed; an error of `consume` ends
+/// the query. For results that need not fit in memory.
 pub fn execute_each(
     plan: &LogicalPlan,
-    tables: &dyn Tables,
+    tables: &dyn StoredTables,
     options: &ExecuteOptions,
     consume: &mut dyn FnMut(RecordBatch) -> Result<()>,
 ) -> Result<()> {
     execute_counting(plan, tables, options, &mut |batch, _| consume(batch))
 }
 
-/// What takes the batches of a query, with the memory that is counted for what it keeps.
+/// The consumer of a query's batches, with the reservation for the batches that it holds.
 type Consume<'c> = &'c mut dyn FnMut(RecordBatch, &MemoryReservation) -> Result<()>;
 
 fn execute_counting(
     plan: &LogicalPlan,
-    tables: &dyn Tables,
+    tables: &dyn StoredTables,
     options: &ExecuteOptions,
     consume: Consume<'_>,
 ) -> Result<()> {
     let context = QueryContext::nested();
     let outcome = context.run(|| {
-        let query = Query::new(plan, tables, options, &context)?;
+        let query = OptimisedQuery::new(plan, tables, options, &context)?;
         let pool = &query.state.runtime_env().memory_pool;
         let result = MemoryConsumer::new("result").register(pool);
         let (sender, receiver) = mpsc::sync_channel(BATCHES_AHEAD);
@@ -159,15 +160,15 @@ fn execute_counting(
         outcome
     });
     if outcome.is_err() {
-        // What operators do on other threads ends, too.
+        // The operators on other threads check this.
         context.cancel();
     }
     outcome
 }
 
-/// Takes the batches of a query as they come, until its end or until the call is interrupted.
+/// Passes the batches of a query to `consume` until its end, or until the call is interrupted.
 fn receive(
-    receiver: &Receiver<Sent>,
+    receiver: &Receiver<BatchMessage>,
     context: &QueryContext,
     consume: &mut dyn FnMut(RecordBatch) -> Result<()>,
 ) -> Result<()> {
@@ -185,7 +186,8 @@ fn receive(
     }
 }
 
-/// The batch with one NaN: machines differ in the sign and the payload of those that they make.
+/// Returns the batch with every NaN replaced by one bit pattern: machines differ in the sign and
+/// the payload of the NaNs that they compute.
 fn with_one_nan_in(batch: &RecordBatch) -> Result<RecordBatch> {
     let columns = batch.columns().iter().map(with_one_nan).collect();
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
@@ -193,13 +195,13 @@ fn with_one_nan_in(batch: &RecordBatch) -> Result<RecordBatch> {
         .map_err(|error| crate::error::from_arrow(&error))
 }
 
-/// The plans that would run, the optimised one first, as text.
+/// Returns the optimised logical plan and the physical plan as text.
 pub fn explain(
     plan: &LogicalPlan,
-    tables: &dyn Tables,
+    tables: &dyn StoredTables,
     options: &ExecuteOptions,
 ) -> Result<String> {
-    let query = Query::new(plan, tables, options, &QueryContext::nested())?;
+    let query = OptimisedQuery::new(plan, tables, options, &QueryContext::nested())?;
     let (sender, receiver) = mpsc::sync_channel(1);
     runtime()?.spawn(async move {
         let physical = query.state.query_planner().create_physical_plan(&query.plan, &query.state);
@@ -210,7 +212,7 @@ pub fn explain(
                 displayable(physical.as_ref()).indent(false)
             )
         });
-        // Nobody waits any more when this fails.
+        // Sending fails only when the caller has gone.
         drop(sender.send(text));
     });
     match receiver.recv() {
@@ -219,21 +221,21 @@ pub fn explain(
     }
 }
 
-type Sent = DataFusionResult<Option<RecordBatch>>;
+type BatchMessage = DataFusionResult<Option<RecordBatch>>;
 
 type LogicalRule = Arc<dyn OptimizerRule + Send + Sync>;
 type PhysicalRule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
 
-/// A query ready to be planned.
-struct Query {
+/// An optimised query whose tables are decoded.
+struct OptimisedQuery {
     plan: LogicalPlan,
     state: SessionState,
 }
 
-impl Query {
+impl OptimisedQuery {
     fn new(
         plan: &LogicalPlan,
-        tables: &dyn Tables,
+        tables: &dyn StoredTables,
         options: &ExecuteOptions,
         context: &QueryContext,
     ) -> Result<Self> {
@@ -243,7 +245,7 @@ impl Query {
 
     fn optimised(
         plan: &LogicalPlan,
-        tables: &dyn Tables,
+        tables: &dyn StoredTables,
         options: &ExecuteOptions,
         context: &QueryContext,
     ) -> DataFusionResult<Self> {
@@ -265,8 +267,8 @@ impl Query {
         Ok(Self { plan, state })
     }
 
-    /// Sends the batches one by one until nobody wants them.
-    async fn run(&self, send: &(dyn Fn(Sent) -> bool + Sync)) -> DataFusionResult<()> {
+    /// Sends the batches one by one until the receiver has gone.
+    async fn run(&self, send: &(dyn Fn(BatchMessage) -> bool + Sync)) -> DataFusionResult<()> {
         let planner = self.state.query_planner();
         let physical = planner.create_physical_plan(&self.plan, &self.state).await?;
         let context = Arc::new(TaskContext::from(&self.state));
@@ -291,7 +293,8 @@ fn session(
         .with_target_partitions(1)
         .with_batch_size(BATCH_ROWS)
         .with_collect_statistics(false);
-    // Where the plan knows that a CASE gives no NULL and its expression does not, they differ.
+    // The two schemas differ where the plan knows that a CASE is never NULL and its physical
+    // expression does not.
     config.options_mut().execution.skip_physical_aggregate_schema_check = true;
     let optimizer = &mut config.options_mut().optimizer;
     optimizer.enable_round_robin_repartition = false;
@@ -302,10 +305,11 @@ fn session(
     if let Some(bytes) = memory_bytes {
         runtime = runtime.with_memory_limit(bytes, 1.0);
     }
-    let mut rules: Vec<PhysicalRule> = vec![Arc::new(InOrder::Sources)];
-    // No scan takes a filter, and offering filters to a projection is quadratic in its columns. The
-    // second time, projections are pushed below filters that have got one of their own the first
-    // time, and the columns of a filter's condition are then taken for those of its output.
+    let mut rules: Vec<PhysicalRule> = vec![Arc::new(PreserveOrder::UnionsAndJoins)];
+    // No scan accepts a filter, and pushing filters through a projection is quadratic in its
+    // columns. The second run of ProjectionPushdown pushes projections below filters that got a
+    // projection in the first run, and then takes the columns of a filter's condition for those of
+    // its output.
     let mut pushdowns = 0;
     let is_useful = |rule: &PhysicalRule| {
         pushdowns += usize::from(rule.name() == "ProjectionPushdown");
@@ -313,10 +317,10 @@ fn session(
         !rule.name().starts_with("FilterPushdown") && !is_second
     };
     rules.extend(PhysicalOptimizer::new().rules.into_iter().filter(is_useful));
-    rules.push(Arc::new(InOrder::Mixtures));
+    rules.push(Arc::new(PreserveOrder::CoalescedPartitions));
     rules.push(Arc::new(Interruptible { context: context.clone() }));
-    // Of a UNION with one side that has rows it makes a projection whose columns have no qualifier,
-    // so that a condition pushed below it takes those of the same name in the table.
+    // The rule replaces a UNION of which only one side has rows by a projection whose columns have
+    // no qualifier, so that a condition pushed below it takes the table's columns of the same name.
     let logical = Optimizer::new().rules.into_iter();
     let is_right = |rule: &LogicalRule| rule.name() != "propagate_empty_relation";
     Ok(SessionStateBuilder::new()
@@ -327,10 +331,11 @@ fn session(
         .with_physical_optimizer_rules(rules))
 }
 
-/// Takes the snapshots of the tables that a plan reads, all before the first one is decoded.
+/// Takes the snapshots of the tables that a plan reads, all before the first one is decoded, and
+/// decodes them.
 fn scan_tables(
     plan: &LogicalPlan,
-    tables: &dyn Tables,
+    tables: &dyn StoredTables,
     read_through: &BTreeMap<u64, usize>,
     state: &SessionState,
 ) -> DataFusionResult<HashMap<u64, ScannedTable>> {
@@ -377,7 +382,7 @@ fn machine_threads() -> NonZeroUsize {
     thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
 }
 
-/// The runtime of all queries of the process; made when the first one runs, and kept.
+/// Returns the runtime of all queries of the process, which the first one starts.
 fn runtime() -> Result<&'static Runtime> {
     static RUNTIME: PerProcess<Runtime> = PerProcess::new();
     let make = || {
@@ -388,7 +393,7 @@ fn runtime() -> Result<&'static Runtime> {
             .build()
     };
     RUNTIME.get_or_make(make).map_err(|error| {
-        let message = "the machine gives no threads for batch execution";
+        let message = "no thread could be started for batch execution";
         let diagnostic = Diagnostic::new(lockstep_diagnostic::code::OUT_OF_MEMORY, message)
             .with_kind(lockstep_diagnostic::Kind::FreeResources)
             .with_detail(format!("The system says: {error}."));

@@ -1,7 +1,7 @@
-//! CSV and Parquet files out: what SELECT … INTO OUTFILE and a training set are written with.
+//! Export to CSV and Parquet files, for SELECT … INTO OUTFILE and training sets.
 //!
-//! `engine` makes an [`Exporter`] and hands it batches as they come. Nobody ever sees half a file:
-//! it is written under a temporary name beside its place and renamed at the end, or removed.
+//! `engine` makes an [`Exporter`] and passes it batches. An incomplete file is never visible: it is
+//! written under a temporary name in the same directory, and renamed at the end or removed.
 
 mod csv;
 mod folder;
@@ -33,7 +33,7 @@ use crate::{
     load::{FileFormat, open_parquet, parquet_error},
 };
 
-/// What happens when the file exists already.
+/// The handling of a file that exists already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum WriteMode {
     /// The export is refused.
@@ -41,7 +41,7 @@ pub enum WriteMode {
     ErrorIfExists,
     /// The file is replaced.
     Overwrite,
-    /// The rows go behind those that are there. The file is rewritten.
+    /// The rows are added after those of the file, which is rewritten.
     Append,
 }
 
@@ -57,37 +57,36 @@ impl WriteMode {
     }
 }
 
-/// Which fields of a CSV file stand in quotes.
+/// Which fields of a CSV file are quoted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Quote {
-    /// Those that could not be read back without, in `"`.
+    /// Fields that could not be read back without quotes, in `"`.
     #[default]
     WhereNeeded,
-    /// Every STRING, in this character, twice within it for itself.
+    /// Every STRING, in this character, which is doubled within a field.
     Texts(u8),
-    /// None: a line is its fields and the delimiters, whatever the fields hold.
+    /// No field: a line is its fields and the delimiters, whatever the fields contain.
     Never,
 }
 
-/// How to write a file.
+/// The options of writing a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExportOptions {
-    /// What it holds.
+    /// The format of the file.
     pub format: FileFormat,
-    /// What happens when it exists already.
+    /// The handling of a file that exists already.
     pub mode: WriteMode,
-    /// CSV: between the fields.
+    /// CSV: the byte between fields.
     pub delimiter: u8,
-    /// CSV: whether a line names the columns before the rows. `None`: where the file has nothing
-    /// before it.
+    /// CSV: whether the first line names the columns. `None`: only in a file that has no rows yet.
     pub header: Option<bool>,
-    /// CSV: what stands for NULL.
+    /// CSV: the text of NULL.
     pub null_value: String,
-    /// CSV: what stands in quotes.
+    /// CSV: which fields are quoted.
     pub quote: Quote,
     /// How values are printed in CSV: numbers as CAST to STRING prints them; a TIMESTAMP as
-    /// ISO 8601 with milliseconds and the offset of the session's time zone. When the session follows the reference: floats with six
-    /// digits after the point, a TIMESTAMP as integer milliseconds.
+    /// ISO 8601 with milliseconds and the offset of the session's time zone. With `compatibility =
+    /// 'openmldb'`: floats with six digits after the point, a TIMESTAMP as integer milliseconds.
     pub settings: Settings,
 }
 
@@ -105,7 +104,7 @@ impl Default for ExportOptions {
     }
 }
 
-/// Writes one file. Dropped before [`Exporter::finish`], it leaves nothing behind.
+/// A writer of one file. Dropped before [`Exporter::finish`], it removes the file.
 #[derive(Debug)]
 pub struct Exporter {
     path: PathBuf,
@@ -125,7 +124,7 @@ enum Sink {
 
 impl Exporter {
     /// Starts a file. `names` are the columns' names, which may repeat in CSV; `schema` is that of
-    /// the batches to come.
+    /// the batches.
     pub fn new(
         path: &str,
         names: &[String],
@@ -160,7 +159,7 @@ impl Exporter {
         let mut writer = csv::CsvWriter::new(options);
         let failed = |error: io::Error| from_io(&error, "write", &self.path);
         let old = if append { read_lines(&self.path).map_err(failed)? } else { Vec::new() };
-        // Empty lines are no rows, as the reader sees it.
+        // The reader skips empty lines.
         let has_rows = !old.iter().all(|byte| matches!(byte, b'\r' | b'\n'));
         if has_rows {
             self.check_first_line(&csv::first_record(&old, options))?;
@@ -177,8 +176,8 @@ impl Exporter {
         Ok(Sink::Csv(writer, file))
     }
 
-    /// Refuses rows that would stand below columns of another number, or of the same names in
-    /// another order. Whether the first line has names at all nothing says.
+    /// Refuses rows with another number of fields than the file's first line, or with the same
+    /// names in another order. Whether the first line has names is unknown.
     fn check_first_line(&self, found: &[String]) -> Result<()> {
         let fields = self.schema.fields().iter();
         let mut names: Vec<&str> = fields.map(|field| field.name().as_str()).collect();
@@ -186,6 +185,7 @@ impl Exporter {
         let is_same = found == names;
         names.sort_unstable();
         found.sort_unstable();
+        debug_assert!(names.is_sorted() && found.is_sorted(), "sets of names are compared");
         let is_permuted = !is_same && found == names;
         if found.len() == names.len() && !is_permuted {
             return Ok(());
@@ -210,7 +210,7 @@ impl Exporter {
             .map_err(|error| failed(&error))?;
         if append {
             let old = open_parquet(&self.path)?;
-            if !is_same_shape(old.schema(), &self.schema) {
+            if !has_same_columns(old.schema(), &self.schema) {
                 let message = format!("file `{}` has other columns", self.path.display());
                 return Diagnostic::new(code::DATATYPE_MISMATCH, message)
                     .with_hint(
@@ -250,7 +250,7 @@ impl Exporter {
         }
     }
 
-    /// Puts the file in its place and returns the number of rows written.
+    /// Completes the file under its final name and returns the number of rows written.
     pub fn finish(mut self) -> Result<u64> {
         let file = match mem::replace(&mut self.sink, Sink::Finished) {
             Sink::Csv(_, file) => {
@@ -274,7 +274,7 @@ impl Exporter {
 
 impl Drop for Exporter {
     fn drop(&mut self) {
-        // After a rename there is nothing left to remove, and that is fine.
+        // Fails after a rename, when there is no temporary file.
         drop(fs::remove_file(&self.temporary));
     }
 }
@@ -300,7 +300,8 @@ fn exists(path: &Path) -> Box<Diagnostic> {
     diagnostic
 }
 
-/// Beside the file, since a rename does not cross file systems.
+/// Returns a temporary name in the directory of the file, since a rename does not cross file
+/// systems.
 fn temporary_path(path: &Path) -> PathBuf {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     // Relaxed: only the number has to be new.
@@ -316,7 +317,7 @@ fn named_schema(names: &[String], schema: &Schema) -> SchemaRef {
     Arc::new(Schema::new(fields))
 }
 
-fn is_same_shape(left: &Schema, right: &Schema) -> bool {
+fn has_same_columns(left: &Schema, right: &Schema) -> bool {
     left.fields().len() == right.fields().len()
         && left.fields().iter().zip(right.fields()).all(|(left, right)| {
             left.name() == right.name() && left.data_type() == right.data_type()
@@ -331,7 +332,7 @@ fn write_failed(path: &Path, error: &::parquet::errors::ParquetError) -> Box<Dia
     Box::new(diagnostic)
 }
 
-/// Reads a file and sees to it that the last line ends.
+/// Reads a file, with a line end added to a last line without one.
 fn read_lines(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = lockstep_host::disk::read(path)?;
     if !bytes.is_empty() && !bytes.ends_with(b"\n") {

@@ -1,11 +1,12 @@
-//! Joins partitions in their order.
+//! The operator that reads the partitions of its input one after the other, and the optimizer rule
+//! that inserts it.
 //!
-//! The inputs of a UNION ALL are partitions to DataFusion, which mixes them as they come where an
-//! operator wants one, and aggregates each before it mixes them. The order of rows decides ties and
-//! the values of aggregates, so the first rule of the physical optimizer puts an [`InOrderExec`]
-//! above every union, and the last one puts it where something else mixes partitions. The rows of a
-//! join are sorted ([`crate::lower`]), which DataFusion undoes where no operator above says that it
-//! wants the order; there an [`InOrderExec`] says it.
+//! The inputs of a UNION ALL are partitions to DataFusion, which interleaves them as they arrive
+//! where an operator requires a single partition, and aggregates each of them first. The order of
+//! rows decides ties and the values of aggregates, so the first rule of the physical optimizer puts
+//! an [`InOrderExec`] above every union, and the last one replaces every other operator that
+//! interleaves partitions. The rows of a join are sorted ([`crate::lower`]), which DataFusion
+//! removes where no operator above requires the order; an [`InOrderExec`] requires it.
 
 use std::{fmt, sync::Arc};
 
@@ -34,35 +35,35 @@ use futures::{StreamExt, TryStreamExt, stream};
 
 use crate::{lower::LEFT_ROW, operator::single_partition};
 
-/// Puts [`InOrderExec`] in its places; as the first rule and as the last.
+/// The optimizer rule that inserts an [`InOrderExec`]; runs as the first rule and as the last.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum InOrder {
+pub(crate) enum PreserveOrder {
     /// Above every union, and above the sort of every join.
-    Sources,
+    UnionsAndJoins,
     /// Instead of every `CoalescePartitionsExec`.
-    Mixtures,
+    CoalescedPartitions,
 }
 
-impl InOrder {
-    /// The node that takes the place of this one.
+impl PreserveOrder {
+    /// Returns the replacement of a node; `None` for a node that stays.
     fn replace(self, plan: &Arc<dyn ExecutionPlan>) -> Option<InOrderExec> {
         match self {
-            Self::Sources => {
+            Self::UnionsAndJoins => {
                 let ordering = order_of_join(plan);
                 if ordering.is_none() {
                     plan.downcast_ref::<UnionExec>()?;
                 }
                 Some(InOrderExec { ordering, ..InOrderExec::new(Arc::clone(plan), None) })
             }
-            Self::Mixtures => {
-                let mixed = plan.downcast_ref::<CoalescePartitionsExec>()?;
-                Some(InOrderExec::new(Arc::clone(mixed.input()), mixed.fetch()))
+            Self::CoalescedPartitions => {
+                let coalesced = plan.downcast_ref::<CoalescePartitionsExec>()?;
+                Some(InOrderExec::new(Arc::clone(coalesced.input()), coalesced.fetch()))
             }
         }
     }
 }
 
-impl PhysicalOptimizerRule for InOrder {
+impl PhysicalOptimizerRule for PreserveOrder {
     fn optimize(
         &self,
         plan: Arc<dyn ExecutionPlan>,
@@ -79,8 +80,8 @@ impl PhysicalOptimizerRule for InOrder {
 
     fn name(&self) -> &'static str {
         match self {
-            Self::Sources => "InOrder (sources)",
-            Self::Mixtures => "InOrder (mixtures)",
+            Self::UnionsAndJoins => "PreserveOrder (unions and joins)",
+            Self::CoalescedPartitions => "PreserveOrder (coalesced partitions)",
         }
     }
 
@@ -89,14 +90,14 @@ impl PhysicalOptimizerRule for InOrder {
     }
 }
 
-/// What the rows of a join are sorted by, when that is what the plan does.
+/// Returns the ordering of a plan that sorts the rows of a join; `None` for any other plan.
 fn order_of_join(plan: &Arc<dyn ExecutionPlan>) -> Option<OrderingRequirements> {
     let ordering = plan.downcast_ref::<SortExec>()?.expr();
     let first = ordering.first().expr.downcast_ref::<Column>()?;
     (first.name() == LEFT_ROW).then(|| OrderingRequirements::from(ordering.clone()))
 }
 
-/// Gives the partitions of its input one after the other.
+/// The operator that reads the partitions of its input one after the other.
 #[derive(Debug)]
 struct InOrderExec {
     input: Arc<dyn ExecutionPlan>,
@@ -156,7 +157,7 @@ impl ExecutionPlan for InOrderExec {
                 let ordering = self.ordering.clone();
                 Ok(Arc::new(Self { ordering, ..Self::new(input, self.fetch) }))
             }
-            _ => internal_err!("partitions in order come from one input"),
+            _ => internal_err!("InOrderExec has one input"),
         }
     }
 

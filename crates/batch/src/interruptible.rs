@@ -1,9 +1,9 @@
-//! Joins of DataFusion that can be interrupted.
+//! Interruption of DataFusion's joins.
 //!
-//! An aborted task ends at its next await, and a join may not come to one for minutes: it looks for
-//! the next pair that its condition admits, or gives billions of pairs to a filter that admits none.
-//! So the last rule of the physical optimizer lets the condition of a join ask whether to go on, and
-//! puts an [`InterruptibleExec`] above every join.
+//! An aborted task ends at its next await, and a join may not reach one for minutes: it looks for
+//! the next pair that satisfies its condition, or passes billions of pairs to a filter that none
+//! satisfies. So the last rule of the physical optimizer makes the condition of a join check for an
+//! interrupt, and puts an [`InterruptibleExec`] above every join.
 
 use std::{
     fmt,
@@ -41,22 +41,22 @@ use lockstep_host::QueryContext;
 
 use crate::operator::check;
 
-/// Makes joins ask whether to go on; as the last rule.
+/// The optimizer rule that makes joins interruptible; the last rule.
 #[derive(Debug)]
 pub(crate) struct Interruptible {
-    /// Who may interrupt the query.
+    /// Interrupts the query.
     pub(crate) context: QueryContext,
 }
 
 impl Interruptible {
-    /// The node that takes the place of a join.
+    /// Returns the replacement of a join; `None` for any other node.
     fn replace(&self, plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         let join: Arc<dyn ExecutionPlan> = if let Some(join) = plan.downcast_ref::<HashJoinExec>() {
-            let filter = join.filter().map(|filter| self.asking(filter));
+            let filter = join.filter().map(|filter| self.interruptible(filter));
             join.builder().with_filter(filter).build_exec()?
         } else if let Some(join) = plan.downcast_ref::<NestedLoopJoinExec>() {
             let (left, right) = (Arc::clone(join.left()), Arc::clone(join.right()));
-            let filter = join.filter().map(|filter| self.asking(filter));
+            let filter = join.filter().map(|filter| self.interruptible(filter));
             let builder = NestedLoopJoinExecBuilder::new(left, right, *join.join_type());
             let builder = builder.with_projection_ref(join.projection().clone());
             Arc::new(builder.with_filter(filter).build()?)
@@ -68,11 +68,11 @@ impl Interruptible {
         Ok(Some(Arc::new(InterruptibleExec { input: join, context: self.context.clone() })))
     }
 
-    fn asking(&self, filter: &JoinFilter) -> JoinFilter {
+    fn interruptible(&self, filter: &JoinFilter) -> JoinFilter {
         let condition = Arc::clone(filter.expression());
-        let asking = Asking { condition, context: self.context.clone() };
+        let checked = InterruptibleCondition { condition, context: self.context.clone() };
         let columns = filter.column_indices().to_vec();
-        JoinFilter::new(Arc::new(asking), columns, Arc::clone(filter.schema()))
+        JoinFilter::new(Arc::new(checked), columns, Arc::clone(filter.schema()))
     }
 }
 
@@ -100,34 +100,34 @@ impl PhysicalOptimizerRule for Interruptible {
     }
 }
 
-/// A condition that fails when the query was interrupted.
+/// A join condition that fails when the query was interrupted.
 #[derive(Debug)]
-struct Asking {
+struct InterruptibleCondition {
     condition: Arc<dyn PhysicalExpr>,
     context: QueryContext,
 }
 
-impl PartialEq for Asking {
+impl PartialEq for InterruptibleCondition {
     fn eq(&self, other: &Self) -> bool {
         self.condition.eq(&other.condition)
     }
 }
 
-impl Eq for Asking {}
+impl Eq for InterruptibleCondition {}
 
-impl Hash for Asking {
+impl Hash for InterruptibleCondition {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.condition.hash(state);
     }
 }
 
-impl fmt::Display for Asking {
+impl fmt::Display for InterruptibleCondition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.condition.fmt(f)
     }
 }
 
-impl PhysicalExpr for Asking {
+impl PhysicalExpr for InterruptibleCondition {
     fn evaluate(&self, batch: &RecordBatch) -> Result<ColumnarValue> {
         check(&self.context)?;
         self.condition.evaluate(batch)
@@ -149,7 +149,7 @@ impl PhysicalExpr for Asking {
             (Some(condition), true) => {
                 Ok(Arc::new(Self { condition, context: self.context.clone() }))
             }
-            _ => internal_err!("a condition that asks is made of one"),
+            _ => internal_err!("an interruptible condition has one child"),
         }
     }
 
@@ -158,7 +158,7 @@ impl PhysicalExpr for Asking {
     }
 }
 
-/// Gives the batches of its input until the query is interrupted.
+/// The operator that passes the batches of its input through until the query is interrupted.
 #[derive(Debug)]
 struct InterruptibleExec {
     input: Arc<dyn ExecutionPlan>,
@@ -221,9 +221,9 @@ impl ExecutionPlan for InterruptibleExec {
         partition: usize,
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
-        let asked = self.context.clone();
+        let query = self.context.clone();
         let batches = self.input.execute(partition, context)?;
-        let batches = batches.map(move |batch| check(&asked).and(batch));
+        let batches = batches.map(move |batch| check(&query).and(batch));
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), batches)))
     }
 }

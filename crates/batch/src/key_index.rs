@@ -1,7 +1,7 @@
-//! Numbers the distinct entity keys of some columns.
+//! The index that numbers the distinct entity keys of some columns.
 //!
-//! Windows partition by it and joins look keys up in it. NULL equals NULL, and the integer types
-//! share one form, as everywhere (`lockstep_row::key`).
+//! Windows partition by it and joins look keys up in it. NULL equals NULL, and equal integers of
+//! different types are one key (`lockstep_row::key`).
 
 use std::hash::BuildHasher;
 
@@ -16,25 +16,25 @@ pub(crate) struct KeyIndex {
     table: HashTable<u32>,
     /// The bytes of all keys, one after the other.
     bytes: Vec<u8>,
-    /// Where the bytes of each key end.
+    /// The end of each key in `bytes`.
     ends: Vec<usize>,
 }
 
 impl KeyIndex {
-    /// How many keys there are.
+    /// Returns the number of distinct keys.
     pub(crate) fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// The number of each row's key; new keys get the next numbers. Without columns every row has
-    /// the same key.
+    /// Inserts the key of each row and returns its number; new keys get the next numbers. Without
+    /// columns every row has the same key.
     pub(crate) fn insert(&mut self, columns: &[ArrayRef], row_count: usize) -> Vec<u32> {
         let mut numbers = Vec::with_capacity(row_count);
         for_each_key(columns, row_count, |key| numbers.push(self.insert_one(key)));
         numbers
     }
 
-    /// The number of each row's key; `None` for keys that were never inserted.
+    /// Returns the number of each row's key; `None` for keys that were never inserted.
     pub(crate) fn find(&self, columns: &[ArrayRef], row_count: usize) -> Vec<Option<u32>> {
         let mut numbers = Vec::with_capacity(row_count);
         for_each_key(columns, row_count, |key| {
@@ -56,6 +56,7 @@ impl KeyIndex {
         bytes.extend_from_slice(key);
         ends.push(bytes.len());
         table.insert_unique(hash, number, |at| hasher.hash_one(bytes_of(bytes, ends, *at)));
+        debug_assert_eq!(table.len(), ends.len(), "each key has one number");
         number
     }
 }

@@ -1,14 +1,14 @@
-//! The LAST JOIN operator: each left row with the newest right row that fits.
+//! The LAST JOIN operator: each left row with its newest matching right row.
 //!
-//! `planner` makes it. `lockstep_plan` states which right row that is. The right rows of each key
-//! are brought into order once; a left row finds its key, jumps to the time bound by binary search
-//! and walks towards older rows. Where ON has more conditions, the walk is done for all rows of a
-//! left batch together: each round tests the next few candidates of every row that has no match
-//! yet, twice as many as the round before, so that conditions are evaluated over columns.
+//! `planner` makes it. `lockstep_plan` states which right row matches. The right rows of each key
+//! are sorted once; for a left row, the operator looks up its key, finds the time bound by binary
+//! search and goes on towards older rows. Where ON has more conditions, all rows of a left batch
+//! are tested together: each round tests the next candidates of every row that has no match yet,
+//! twice as many as the round before, so that conditions are evaluated over columns.
 //!
 //! *Cost*: O(right · log right) once, then O(log right) for each left row without further
-//! conditions; with them, at most about twice the candidates that one walk after another would
-//! test. Holds both inputs.
+//! conditions; with them, at most about twice the candidates that testing row by row would need.
+//! Both inputs are held in memory.
 
 use std::{
     fmt,
@@ -41,7 +41,7 @@ use crate::{
     parallel,
 };
 
-/// What the operator computes.
+/// The description of a LAST JOIN operator.
 #[derive(Debug)]
 pub(crate) struct LastJoinSpec {
     /// Over the left columns.
@@ -50,7 +50,7 @@ pub(crate) struct LastJoinSpec {
     pub(crate) right_keys: Vec<Arc<dyn PhysicalExpr>>,
     /// Over the right columns.
     pub(crate) order_by: Option<Arc<dyn PhysicalExpr>>,
-    /// Over the left columns, and whether an equal order value is in time.
+    /// Over the left columns, and whether an order value equal to it is included.
     pub(crate) time_bound: Option<(Arc<dyn PhysicalExpr>, bool)>,
     /// Over the columns of both sides, left first.
     pub(crate) filter: Option<Arc<dyn PhysicalExpr>>,
@@ -60,7 +60,7 @@ pub(crate) struct LastJoinSpec {
     pub(crate) options: OperatorOptions,
 }
 
-/// The LAST JOIN operator. Gives the left rows in their order.
+/// The LAST JOIN operator. Emits the left rows in their order.
 #[derive(Debug)]
 pub(crate) struct LastJoinExec {
     spec: Arc<LastJoinSpec>,
@@ -170,7 +170,7 @@ fn run(
         Ok([only]) => only,
         Err(batches) => concat_batches(right_schema, &batches)?,
     };
-    let right = Right::new(spec, rows)?;
+    let right = RightRows::new(spec, rows)?;
     let (done, total) = (AtomicU64::new(0), u64::try_from(left.len()).unwrap_or(u64::MAX));
     parallel::run(spec.options.threads, left.len(), |at| {
         spec.options.check()?;
@@ -191,7 +191,7 @@ fn evaluate_all(exprs: &[Arc<dyn PhysicalExpr>], batch: &RecordBatch) -> Result<
     exprs.iter().map(|expr| evaluate(expr, batch)).collect()
 }
 
-/// An order value; NULL is older than everything.
+/// Returns the order values of a column; NULL is older than every value.
 fn order_values(array: &ArrayRef) -> Vec<Option<i64>> {
     let reader = ColumnReader::new(array);
     // Order values are integers: nothing is ever laid out in the arena.
@@ -200,25 +200,31 @@ fn order_values(array: &ArrayRef) -> Vec<Option<i64>> {
 }
 
 /// The right rows, oldest first within each key.
-struct Right {
+struct RightRows {
     rows: RecordBatch,
     index: KeyIndex,
-    /// Where each key's rows begin in `order`, and at last the end.
+    /// The start of each key's rows in `order`, followed by the end.
     starts: Vec<usize>,
     /// (order value, row number): the keys one after the other.
     order: Vec<(Option<i64>, u32)>,
 }
 
-/// The candidates that a left row has not tested yet: places in [`Right::order`]; the last one is
+/// The untested candidates of a left row: positions in [`RightRows::order`], of which the last is
 /// the newest.
 #[derive(Debug, Clone, Copy)]
-struct Walk {
+struct CandidateRange {
     left: u32,
     start: usize,
     end: usize,
 }
 
-impl Right {
+/// Row numbers of candidate pairs.
+struct CandidatePairs {
+    left_rows: UInt32Array,
+    right_rows: UInt32Array,
+}
+
+impl RightRows {
     fn new(spec: &LastJoinSpec, rows: RecordBatch) -> Result<Self> {
         let Ok(row_count) = u32::try_from(rows.num_rows()) else {
             return internal_err!("the right side of a LAST JOIN has fewer than 2^32 rows");
@@ -243,6 +249,7 @@ impl Right {
             order[*end] = (orders[row as usize], row);
             *end += 1;
         }
+        debug_assert_eq!(ends[..index.len()], starts[1..], "the rows of each key fill its range");
         for bounds in starts.windows(2) {
             let key = &mut order[bounds[0]..bounds[1]];
             if !key.is_sorted() {
@@ -252,30 +259,30 @@ impl Right {
         Ok(Self { rows, index, starts, order })
     }
 
-    /// For each left row the number of the right row, or NULL.
+    /// Returns for each left row the number of its right row, or NULL.
     fn find_matches(&self, spec: &LastJoinSpec, left: &RecordBatch) -> Result<UInt32Array> {
-        let walks = self.walks(spec, left)?;
+        let ranges = self.ranges(spec, left)?;
         let mut matches = vec![None; left.num_rows()];
         match &spec.filter {
             None => {
-                for walk in walks {
-                    matches[walk.left as usize] = Some(self.order[walk.end - 1].1);
+                for range in ranges {
+                    matches[range.left as usize] = Some(self.order[range.end - 1].1);
                 }
             }
-            Some(filter) => self.walk_filtered(spec, filter, left, walks, &mut matches)?,
+            Some(filter) => self.match_filtered(spec, filter, left, ranges, &mut matches)?,
         }
         Ok(UInt32Array::from(matches))
     }
 
-    /// The candidates of each left row that has any.
-    fn walks(&self, spec: &LastJoinSpec, left: &RecordBatch) -> Result<Vec<Walk>> {
+    /// Returns the candidates of each left row that has any.
+    fn ranges(&self, spec: &LastJoinSpec, left: &RecordBatch) -> Result<Vec<CandidateRange>> {
         let keys = evaluate_all(&spec.left_keys, left)?;
         let numbers = self.index.find(&keys, left.num_rows());
         let bounds = match &spec.time_bound {
             Some((bound, inclusive)) => Some((order_values(&evaluate(bound, left)?), *inclusive)),
             None => None,
         };
-        let mut walks = Vec::with_capacity(left.num_rows());
+        let mut ranges = Vec::with_capacity(left.num_rows());
         for ((row, left), number) in numbers
             .iter()
             .enumerate()
@@ -294,63 +301,63 @@ impl Right {
                 start += key.partition_point(|(order, _)| order.is_none());
             }
             if start < end {
-                walks.push(Walk { left, start, end });
+                ranges.push(CandidateRange { left, start, end });
             }
         }
-        Ok(walks)
+        Ok(ranges)
     }
 
-    fn walk_filtered(
+    fn match_filtered(
         &self,
         spec: &LastJoinSpec,
         filter: &Arc<dyn PhysicalExpr>,
         left: &RecordBatch,
-        mut walks: Vec<Walk>,
+        mut ranges: Vec<CandidateRange>,
         matches: &mut [Option<u32>],
     ) -> Result<()> {
         let mut width = 1;
-        while !walks.is_empty() {
+        while !ranges.is_empty() {
             let mut unmatched = Vec::new();
-            let walks_per_test = (BATCH_ROWS / width).max(1);
-            for some in walks.chunks(walks_per_test) {
+            let ranges_per_test = (BATCH_ROWS / width).max(1);
+            for some in ranges.chunks(ranges_per_test) {
                 spec.options.check()?;
-                let (left_rows, right_rows) = self.next_pairs(some, width);
+                let CandidatePairs { left_rows, right_rows } = self.next_pairs(some, width);
                 let columns = take_columns(left, &left_rows)?;
                 let pairs = self.pair(&spec.pair_schema, columns, &right_rows)?;
                 let verdict = evaluate(filter, &pairs)?;
                 let is_true = verdicts(verdict.as_ref());
                 let mut pair = 0;
-                for walk in some {
-                    let count = width.min(walk.end - walk.start);
-                    let rest = Walk { end: walk.end - count, ..*walk };
+                for range in some {
+                    let count = width.min(range.end - range.start);
+                    let rest = CandidateRange { end: range.end - count, ..*range };
                     match (pair..pair + count).find(|pair| is_true(*pair)) {
-                        Some(pair) => matches[walk.left as usize] = Some(right_rows.value(pair)),
+                        Some(pair) => matches[range.left as usize] = Some(right_rows.value(pair)),
                         None => unmatched.extend((rest.start < rest.end).then_some(rest)),
                     }
                     pair += count;
                 }
             }
-            walks = unmatched;
+            ranges = unmatched;
             width = (width * 2).min(BATCH_ROWS);
         }
         Ok(())
     }
 
-    /// Up to `width` untested candidates of each walk, newest first.
-    fn next_pairs(&self, walks: &[Walk], width: usize) -> (UInt32Array, UInt32Array) {
+    /// Returns up to `width` untested candidates of each range, newest first.
+    fn next_pairs(&self, ranges: &[CandidateRange], width: usize) -> CandidatePairs {
         let mut left_rows = Vec::new();
         let mut right_rows = Vec::new();
-        for walk in walks {
-            let count = width.min(walk.end - walk.start);
-            for (_, row) in self.order[walk.end - count..walk.end].iter().rev() {
-                left_rows.push(walk.left);
+        for range in ranges {
+            let count = width.min(range.end - range.start);
+            for (_, row) in self.order[range.end - count..range.end].iter().rev() {
+                left_rows.push(range.left);
                 right_rows.push(*row);
             }
         }
-        (left_rows.into(), right_rows.into())
+        CandidatePairs { left_rows: left_rows.into(), right_rows: right_rows.into() }
     }
 
-    /// Left columns followed by the right columns of some rows.
+    /// Returns a batch of left columns followed by the right columns of some rows.
     fn pair(
         &self,
         schema: &SchemaRef,
@@ -358,13 +365,14 @@ impl Right {
         right_rows: &UInt32Array,
     ) -> Result<RecordBatch> {
         columns.extend(take_columns(&self.rows, right_rows)?);
+        debug_assert_eq!(columns.len(), schema.fields().len(), "the columns of both sides");
         let options =
             arrow::array::RecordBatchOptions::new().with_row_count(Some(right_rows.len()));
         Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)
     }
 }
 
-/// Whether a condition is true for a pair; NULL is not.
+/// Returns a function that tells whether a condition is true for a pair; NULL is not true.
 fn verdicts(verdict: &dyn Array) -> impl Fn(usize) -> bool + '_ {
     let values = verdict.as_boolean_opt();
     move |pair| values.is_some_and(|values| values.is_valid(pair) && values.value(pair))

@@ -1,14 +1,14 @@
 //! Batch mode: a bound plan over the stored rows, and files in and out.
 //!
 //! `engine` calls it. A plan comes from `lockstep_plan`; DataFusion runs its native nodes, and
-//! the operators here run windows and LAST JOIN. Rows flow in the order of arrival from the scan
-//! on, because ties are decided by it; parallelism is inside the operators. Nothing here knows a
-//! wire protocol or changes a table.
+//! the operators here run windows and LAST JOIN. Every operator keeps the rows in order of arrival,
+//! because arrival decides ties; parallelism is inside the operators. Nothing here knows a wire
+//! protocol or changes a table.
 //!
 //! | file | what |
 //! |---|---|
 //! | `execute` | plan in, record batches out |
-//! | `lower` | plan nodes in the form that batch mode runs |
+//! | `lower` | rewrites of plan nodes for batch mode |
 //! | `planner` | logical to physical plan |
 //! | `scan` | stored rows as columns |
 //! | `window` | the window operator |
@@ -36,4 +36,4 @@ mod testing;
 mod tests;
 mod window;
 
-pub use execute::{ExecuteOptions, Progress, Tables, execute, execute_each, explain};
+pub use execute::{ExecuteOptions, ProgressListener, StoredTables, execute, execute_each, explain};

@@ -1,9 +1,9 @@
-//! Plan nodes as batch mode runs them.
+//! Rewrites of plan nodes for batch mode.
 //!
 //! `execute` rewrites a bound plan with [`lower`] before DataFusion optimises it. The nodes here
-//! mean the same as those of `lockstep_plan`, and let DataFusion drop columns that nobody needs:
-//! the output schema follows the inputs, and a UNION source is projected to exactly the
-//! expressions of the windows over it, so that nothing depends on its column positions any more.
+//! mean the same as those of `lockstep_plan`, and let DataFusion remove unused columns: the output
+//! schema follows the inputs, and a UNION source is projected to exactly the expressions of the
+//! windows over it, so that nothing depends on the positions of its columns.
 
 use std::{
     cmp::Ordering,
@@ -30,8 +30,8 @@ use lockstep_plan::{LastJoin, WindowAggregate, WindowGroup, schema_of_unique};
 
 use crate::boundary::ProjectionDepth;
 
-/// Rewrites our nodes anywhere in the plan, puts the rows of joins into order, and keeps chains of
-/// projections apart.
+/// Rewrites the nodes of `lockstep_plan` anywhere in the plan, sorts the rows of joins, and limits
+/// the depth of merged projections.
 pub(crate) fn lower(plan: LogicalPlan) -> Result<LogicalPlan> {
     let mut depth = ProjectionDepth::default();
     let rewritten = plan.transform_up_with_subqueries(|plan| {
@@ -53,13 +53,14 @@ pub(crate) fn lower(plan: LogicalPlan) -> Result<LogicalPlan> {
     Ok(rewritten.data)
 }
 
-/// The number of a row among the left rows of a join, which its rows are sorted by first.
+/// The column with the number of a row among the left rows of a join, by which its rows are sorted
+/// first.
 pub(crate) const LEFT_ROW: &str = "__left_row";
 const RIGHT_ROW: &str = "__right_row";
 
-/// A join whose rows come in the order of the left rows, and for one left row in that of the right
-/// rows; right rows without a left one come last. DataFusion's joins promise no order, and the
-/// order of rows decides ties above.
+/// Sorts the rows of a join by the order of the left rows, and for one left row by that of the
+/// right rows; right rows without a left one are last. DataFusion's joins guarantee no order, and
+/// the order of rows decides ties above.
 fn join_in_order(plan: &LogicalPlan) -> Result<LogicalPlan> {
     let columns = plan.schema().columns().into_iter().map(Expr::Column);
     let numbered = plan.inputs().into_iter().zip([LEFT_ROW, RIGHT_ROW]).map(|(input, name)| {
@@ -74,12 +75,13 @@ fn join_in_order(plan: &LogicalPlan) -> Result<LogicalPlan> {
 
 type QualifiedField = (Option<TableReference>, FieldRef);
 
-/// What each column of an input is called in the output; outlives the pruning of columns. Shared by
-/// the copies of a node that the optimiser makes.
+/// The output name of each column of an input, which stays valid when columns are removed. Shared
+/// by the copies of a node that the optimiser makes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Naming(Arc<HashMap<Column, QualifiedField>>);
 
-/// The optimiser hashes the whole plan after each pass; the other parts of a node tell it apart.
+/// Hashes nothing: the optimiser hashes the whole plan after each pass, and the other parts of a
+/// node identify it.
 impl Hash for Naming {
     fn hash<H: Hasher>(&self, _state: &mut H) {}
 }
@@ -107,7 +109,7 @@ fn schema_of(fields: Vec<QualifiedField>) -> Result<DFSchemaRef> {
     Ok(Arc::new(schema_of_unique(fields.into_iter())?))
 }
 
-/// The calls over one window, their expressions being positions in [`BatchWindow::exprs`].
+/// One window and its calls, with their expressions as positions in [`BatchWindow::exprs`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct GroupShape {
     /// The window and its calls, as bound.
@@ -120,7 +122,7 @@ pub(crate) struct GroupShape {
     pub(crate) arguments: Vec<Vec<usize>>,
 }
 
-/// All windows of one SELECT.
+/// The node of all windows of one SELECT.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct BatchWindow {
     /// The main rows.
@@ -156,6 +158,11 @@ impl BatchWindow {
             let projected = projected.collect::<Result<Vec<_>>>()?;
             unions.push(LogicalPlanBuilder::from(union.clone()).project(projected)?.build()?);
         }
+        debug_assert_eq!(
+            window.schema.fields().len(),
+            input_width + groups.iter().map(|group| group.arguments.len()).sum::<usize>(),
+            "each call adds a column"
+        );
         let output = qualified_fields(&window.schema);
         Ok(Self {
             naming: Naming::new(input, output),
@@ -202,7 +209,7 @@ impl DistinctExprs {
     }
 }
 
-/// The expressions of the groups that a UNION source takes part in.
+/// Returns the expressions of the groups that have a UNION source.
 fn exprs_over(groups: &[GroupShape], union: usize) -> Vec<usize> {
     let mut needed: Vec<usize> = groups
         .iter()
@@ -217,7 +224,7 @@ fn exprs_over(groups: &[GroupShape], union: usize) -> Vec<usize> {
     needed
 }
 
-/// The same expression over a schema with other names.
+/// Returns the same expression over the columns at the same positions of another schema.
 fn by_position(expr: &Expr, from: &DFSchema, to: &DFSchema) -> Result<Expr> {
     let rewritten = expr.clone().transform(|expr| {
         let Expr::Column(column) = &expr else { return Ok(Transformed::no(expr)) };
@@ -286,7 +293,7 @@ impl UserDefinedLogicalNodeCore for BatchWindow {
     }
 }
 
-/// LAST JOIN.
+/// The node of a LAST JOIN.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BatchLastJoin {
     /// The join, with the inputs and expressions as they are now; its schema is not maintained.
@@ -311,13 +318,13 @@ impl BatchLastJoin {
         })
     }
 
-    /// The columns of both inputs, left first, under the names that `filter` uses.
+    /// Returns the columns of both inputs, left first, under the names that `filter` uses.
     pub(crate) fn pair_schema(&self) -> &DFSchemaRef {
         &self.schema
     }
 }
 
-/// Leaves out the schema, which grows with each join of a chain and follows from the inputs.
+/// Hashes all but the schema, which grows with each join of a chain and follows from the inputs.
 impl Hash for BatchLastJoin {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let LastJoin { left, right, keys, order_by, time_bound, filter, schema: _ } = &self.join;

@@ -1,4 +1,4 @@
-//! What the operators of this crate share: options, reading of inputs, properties.
+//! Shared code of the operators: options, reading of inputs, plan properties, output streams.
 
 use std::{fmt, num::NonZeroUsize, sync::Arc};
 
@@ -20,19 +20,19 @@ use datafusion::{
 use futures::{StreamExt, TryStreamExt, future::BoxFuture, stream};
 use lockstep_host::QueryContext;
 
-use crate::{Progress, error};
+use crate::{ProgressListener, error};
 
-/// How many rows the batches of a scan and of an operator's output hold at most.
+/// The most rows in a batch of a scan or of an operator's output.
 pub(crate) const BATCH_ROWS: usize = 8192;
 
-/// What the caller of a query fixed for its operators.
+/// The options of a query's operators.
 #[derive(Clone)]
 pub(crate) struct OperatorOptions {
-    /// How many threads one operator may use.
+    /// The most threads of one operator.
     pub(crate) threads: NonZeroUsize,
-    /// Who is told how far the query is.
-    pub(crate) progress: Option<Arc<dyn Progress>>,
-    /// Who may interrupt the query.
+    /// Receives the progress of the query.
+    pub(crate) progress: Option<Arc<dyn ProgressListener>>,
+    /// Interrupts the query.
     pub(crate) context: QueryContext,
 }
 
@@ -43,31 +43,32 @@ impl fmt::Debug for OperatorOptions {
 }
 
 impl OperatorOptions {
-    /// Whether the query was interrupted, and stays so.
+    /// Returns whether the query was interrupted.
     pub(crate) fn is_interrupted(&self) -> bool {
         self.context.check().is_err()
     }
 
-    /// Ends a query that was interrupted.
+    /// Fails when the query was interrupted.
     pub(crate) fn check(&self) -> Result<()> {
         check(&self.context)
     }
 
-    /// Reports that `done` of `total` steps of an operator are behind it.
+    /// Reports that `done` of `total` steps of an operator are complete.
     pub(crate) fn report(&self, operator: &'static str, done: u64, total: u64) {
+        debug_assert!(done <= total, "an operator has {total} steps");
         if let Some(progress) = &self.progress {
             progress.report(operator, done, total);
         }
     }
 }
 
-/// Ends a query that was interrupted.
+/// Fails when the query was interrupted.
 pub(crate) fn check(context: &QueryContext) -> Result<()> {
     let outcome = context.check();
     outcome.map_err(|interrupt| error::into_datafusion(error::interrupted(interrupt)))
 }
 
-/// The properties of an operator that gives one partition at the end.
+/// Returns the plan properties of an operator that emits one partition when its inputs have ended.
 pub(crate) fn single_partition(schema: &SchemaRef) -> Arc<PlanProperties> {
     Arc::new(PlanProperties::new(
         EquivalenceProperties::new(Arc::clone(schema)),
@@ -77,8 +78,8 @@ pub(crate) fn single_partition(schema: &SchemaRef) -> Arc<PlanProperties> {
     ))
 }
 
-/// Reads an input as a whole, its partitions one after the other: the order of rows is the order
-/// of arrival, which no operator may lose. Accounts for the memory.
+/// Reads a whole input, its partitions one after the other, which is the order of arrival. Counts
+/// the memory of the batches in `memory`.
 pub(crate) async fn read_all(
     input: Arc<dyn ExecutionPlan>,
     context: Arc<TaskContext>,
@@ -98,19 +99,19 @@ pub(crate) async fn read_all(
     Ok(batches)
 }
 
-/// Bytes of the values of a batch. Batches that are slices of the same columns count their own
-/// parts of them.
+/// Returns the number of bytes of a batch's values. A batch that is a slice counts its own part of
+/// the columns.
 pub(crate) fn batch_bytes(batch: &RecordBatch) -> usize {
     batch.columns().iter().map(|column| array_bytes(column.as_ref())).sum()
 }
 
-/// Bytes of the values of a column.
+/// Returns the number of bytes of a column's values.
 pub(crate) fn array_bytes(column: &dyn Array) -> usize {
     let bytes = column.to_data().get_slice_memory_size();
     bytes.unwrap_or_else(|_| column.get_array_memory_size())
 }
 
-/// A stream of batches that are computed all at once, when the first one is asked for.
+/// Returns a stream of batches that are all computed when the first one is polled.
 pub(crate) fn computed_stream(
     schema: SchemaRef,
     batches: BoxFuture<'static, Result<Vec<RecordBatch>>>,
@@ -119,7 +120,7 @@ pub(crate) fn computed_stream(
     Box::pin(RecordBatchStreamAdapter::new(schema, batches.try_flatten()))
 }
 
-/// Runs `body`, which computes for long, where it does not hold up other queries.
+/// Runs a long computation on a thread for blocking work, where it does not delay other queries.
 pub(crate) async fn compute<T: Send + 'static>(
     body: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {

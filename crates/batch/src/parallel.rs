@@ -42,7 +42,7 @@ pub(crate) fn run<T: Send>(
     let mut results = thread::scope(|scope| {
         let helpers: Vec<_> = (0..helper_count)
             .filter_map(|_| {
-                // With no further thread to be had, the caller does the work alone.
+                // Without another thread, the caller runs all tasks.
                 thread::Builder::new().name("batch".to_owned()).spawn_scoped(scope, work).ok()
             })
             .collect();
@@ -60,6 +60,7 @@ pub(crate) fn run<T: Send>(
         results
     })?;
     results.sort_unstable_by_key(|(task, _)| *task);
+    debug_assert_eq!(results.len(), count, "each task ran once");
     Ok(results.into_iter().map(|(_, result)| result).collect())
 }
 

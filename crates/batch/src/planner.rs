@@ -1,4 +1,4 @@
-//! Logical to physical plan: our nodes and the scans of stored tables.
+//! Logical to physical plan: the nodes of `lower` and the scans of stored tables.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -24,15 +24,15 @@ use crate::{
     lower::{BatchLastJoin, BatchWindow},
     operator::OperatorOptions,
     scan::ScannedTable,
-    window::{WindowExec, WindowSpec},
+    window::{WindowExec, WindowOperatorSpec},
 };
 
-/// Plans one query.
+/// The physical planner of one query.
 #[derive(Debug, Clone)]
 pub(crate) struct BatchPlanner {
     /// The tables of the query, by their ids.
     pub(crate) tables: Arc<HashMap<u64, ScannedTable>>,
-    /// For the operators.
+    /// The options of the operators.
     pub(crate) options: OperatorOptions,
 }
 
@@ -90,7 +90,7 @@ impl ExtensionPlanner for BatchPlanner {
     }
 }
 
-/// Plans the expressions of a node.
+/// The physical planner of a node's expressions.
 struct ExprPlanner<'a> {
     planner: &'a dyn PhysicalPlanner,
     session: &'a dyn Session,
@@ -118,7 +118,7 @@ impl BatchPlanner {
         inputs: &[Arc<dyn ExecutionPlan>],
         exprs: &ExprPlanner<'_>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let spec = WindowSpec {
+        let spec = WindowOperatorSpec {
             exprs: exprs.plan_all(&node.exprs, node.input.schema())?,
             union_exprs: node.union_exprs.clone(),
             groups: node.groups.clone(),

@@ -1,8 +1,8 @@
-//! Stored rows as columns.
+//! Decoding of stored rows to columns.
 //!
-//! `execute` takes the snapshots of all tables of a query at one moment, before anything else
-//! runs, and decodes the columns that the query needs; a table that is read twice is decoded once.
-//! A snapshot holds back the freeing of rows and stays on one thread, so it ends here.
+//! `execute` takes the snapshots of all tables of a query together, before anything else runs, and
+//! decodes the columns that the query reads; a table that is read twice is decoded once. A snapshot
+//! delays the freeing of rows and cannot leave its thread, so it is dropped after decoding.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -71,23 +71,23 @@ impl ScannedTable {
         Ok(Self { columns, schema, batches: decoder.batches, _memory: decoder.memory })
     }
 
-    /// Reads the columns that `scan` asks for.
+    /// Returns a source of the columns that `scan` reads.
     pub(crate) fn plan(&self, scan: &TableScan) -> Result<Arc<dyn ExecutionPlan>> {
-        let wanted = projection(scan);
-        let places = wanted.iter().map(|column| {
-            let place = self.columns.binary_search(column).ok();
-            place.ok_or_else(|| internal_datafusion_err!("column {column} was not decoded"))
+        let columns = projection(scan);
+        let positions = columns.iter().map(|column| {
+            let position = self.columns.binary_search(column).ok();
+            position.ok_or_else(|| internal_datafusion_err!("column {column} was not decoded"))
         });
-        let places = places.collect::<Result<Vec<_>>>()?;
+        let positions = positions.collect::<Result<Vec<_>>>()?;
         let partitions = [self.batches.clone()];
         let source =
-            MemorySourceConfig::try_new(&partitions, Arc::clone(&self.schema), Some(places))?
+            MemorySourceConfig::try_new(&partitions, Arc::clone(&self.schema), Some(positions))?
                 .with_limit(scan.fetch);
         Ok(DataSourceExec::from_data_source(source))
     }
 }
 
-/// Positions in the table of the columns that a scan reads.
+/// Returns the positions in the table of the columns that a scan reads.
 pub(crate) fn projection(scan: &TableScan) -> Vec<usize> {
     match &scan.projection {
         Some(columns) => columns.clone(),
@@ -118,6 +118,7 @@ impl Decoder {
         if self.row_count == 0 {
             return Ok(());
         }
+        debug_assert!(self.row_count <= BATCH_ROWS, "a batch has a limit");
         let columns = self.builders.iter_mut().map(ColumnBuilder::finish).collect();
         let options = RecordBatchOptions::new().with_row_count(Some(self.row_count));
         let schema = Arc::clone(&self.schema);

@@ -1,4 +1,5 @@
-//! The world of this crate's tests: stored tables, plans over them, a telling aggregate.
+//! Test support of this crate: stored tables, plans over them, and an aggregate that returns the
+//! rows of its frame.
 
 use std::{
     collections::VecDeque,
@@ -28,23 +29,23 @@ use lockstep_row::{
 };
 use lockstep_table::{Arrivals, Table};
 
-use crate::{ExecuteOptions, Tables, execute};
+use crate::{ExecuteOptions, StoredTables, execute};
 
-/// Stored tables; the id of a table is its position.
+/// The stored tables of a test; the id of a table is its position.
 #[derive(Default)]
-pub(crate) struct World {
+pub(crate) struct TestTables {
     tables: Vec<(CatalogTable, Arc<Table>)>,
     arrivals: Arc<Arrivals>,
 }
 
-impl Tables for World {
+impl StoredTables for TestTables {
     fn table(&self, id: u64) -> Option<Arc<Table>> {
         let (_, table) = self.tables.get(usize::try_from(id).ok()?)?;
         Some(Arc::clone(table))
     }
 }
 
-impl World {
+impl TestTables {
     /// Stores a table and returns a scan of it.
     pub(crate) fn table(
         &mut self,
@@ -76,7 +77,7 @@ impl World {
     }
 }
 
-/// The values of batches, row by row.
+/// Returns the values of batches, row by row.
 pub(crate) fn rows_of(batches: &[RecordBatch]) -> Vec<Vec<Value>> {
     let arena = Arena::new();
     let mut rows = Vec::new();
@@ -90,7 +91,7 @@ pub(crate) fn rows_of(batches: &[RecordBatch]) -> Vec<Vec<Value>> {
     rows
 }
 
-/// The windows of one SELECT over an input.
+/// Returns the windows of one SELECT over an input.
 pub(crate) fn window(
     input: LogicalPlan,
     unions: Vec<LogicalPlan>,
@@ -111,7 +112,7 @@ pub(crate) fn window(
     LogicalPlan::Extension(Extension { node: Arc::new(node) })
 }
 
-/// A call of [`TRACE`].
+/// Returns a call of [`TRACE`].
 pub(crate) fn trace(argument: Expr, output: &str) -> AggregateCall {
     AggregateCall {
         function: &TRACE,
@@ -128,7 +129,7 @@ static TRACE: AggregateFunction = AggregateFunction {
     aliases: &[],
     category: "test",
     signature: "trace(x BIGINT) → STRING",
-    doc: "Tells which rows the frame holds.",
+    doc: "Returns the rows of the frame.",
     examples: &[],
     is_ordered: true,
     bind: |_| -> std::result::Result<BoundAggregate, SignatureError> { Ok(bind_trace()) },
@@ -140,16 +141,16 @@ fn bind_trace() -> BoundAggregate {
         returns: DataType::String,
         make: Arc::new(|feeding| {
             assert_eq!(feeding, Feeding::Sliding, "batch mode slides");
-            Box::new(Trace::default())
+            Box::new(FrameTrace::default())
         }),
         fold: None,
     }
 }
 
 #[derive(Default)]
-struct Trace(VecDeque<i64>);
+struct FrameTrace(VecDeque<i64>);
 
-impl Accumulator for Trace {
+impl Accumulator for FrameTrace {
     fn add(&mut self, arguments: &[Datum<'_>]) {
         self.0.push_back(arguments[0].as_i64().unwrap());
     }

@@ -14,9 +14,9 @@ use lockstep_row::{DataType, Datum, Value};
 use proptest::{prelude::*, test_runner::Config};
 
 use crate::{
-    ExecuteOptions, Progress, execute, explain,
+    ExecuteOptions, ProgressListener, execute, explain,
     lower::lower,
-    testing::{World, trace, window},
+    testing::{TestTables, trace, window},
 };
 
 const COLUMNS: [(&str, DataType); 3] =
@@ -73,7 +73,7 @@ fn bigints(rows: &[Vec<Value>], column: usize) -> Vec<Option<i64>> {
 
 #[test]
 fn only_needed_columns_are_decoded() {
-    let mut world = World::default();
+    let mut world = TestTables::default();
     let columns = [
         ("a", DataType::String),
         ("k", DataType::Int),
@@ -93,7 +93,7 @@ fn only_needed_columns_are_decoded() {
 
 #[test]
 fn a_union_all_keeps_the_order_of_its_inputs() {
-    let mut world = World::default();
+    let mut world = TestTables::default();
     let first: Vec<_> = (0..20_000).map(|id| row(1, 5, id)).collect();
     let second: Vec<_> = (20_000..20_003).map(|id| row(1, 5, id)).collect();
     let first = world.table("t", &COLUMNS, &first);
@@ -108,7 +108,7 @@ fn a_union_all_keeps_the_order_of_its_inputs() {
 
 #[test]
 fn a_filter_below_and_above_a_window_sees_its_own_rows() {
-    let mut world = World::default();
+    let mut world = TestTables::default();
     let rows: Vec<_> = (0..6).map(|id| row(1, id, id)).collect();
     let scan = world.table("t", &COLUMNS, &rows);
     let even = LogicalPlanBuilder::from(scan).filter(col("t.id").gt(lit(1_i64))).unwrap();
@@ -121,7 +121,7 @@ fn a_filter_below_and_above_a_window_sees_its_own_rows() {
 
 #[test]
 fn a_chain_of_projections_has_boundaries() {
-    let mut world = World::default();
+    let mut world = TestTables::default();
     let mut plan = world.table("t", &COLUMNS, &[row(1, 5, 7)]);
     plan = LogicalPlanBuilder::from(plan).project(vec![col("t.id")]).unwrap().build().unwrap();
     for level in 0..200 {
@@ -137,7 +137,7 @@ fn a_chain_of_projections_has_boundaries() {
 
 #[test]
 fn a_self_join_decodes_its_table_once_and_works() {
-    let mut world = World::default();
+    let mut world = TestTables::default();
     let scan = world.table("t", &COLUMNS, &[row(1, 5, 0), row(1, 6, 1), row(2, 6, 2)]);
     let right = LogicalPlanBuilder::from(scan.clone()).alias("r").unwrap().build().unwrap();
     let plan = last_join(scan, right, None, None);
@@ -145,7 +145,7 @@ fn a_self_join_decodes_its_table_once_and_works() {
     assert_eq!(bigints(&rows, 5), [Some(1), Some(1), Some(2)]);
 }
 
-/// What LAST JOIN says: newest first by (order value, arrival), the first that fits.
+/// Returns what LAST JOIN says: newest first by (order value, arrival), the first that fits.
 fn naive_last_join(
     left: &[(i32, Option<i64>)],
     right: &[(i32, Option<i64>)],
@@ -183,7 +183,7 @@ proptest! {
         bound in prop::option::of(any::<bool>()),
         floor in prop::option::of(0..40_i64),
     ) {
-        let mut world = World::default();
+        let mut world = TestTables::default();
         let store = |rows: &[(i32, Option<i64>)]| -> Vec<Vec<Datum<'static>>> {
             let order = |order: Option<i64>| order.map_or(Datum::Null, Datum::BigInt);
             let rows = rows.iter().zip(0..);
@@ -204,7 +204,7 @@ proptest! {
 /// Cancels a query as soon as an operator reports anything.
 struct Cancelling(QueryContext);
 
-impl Progress for Cancelling {
+impl ProgressListener for Cancelling {
     fn report(&self, _: &'static str, _: u64, _: u64) {
         self.0.cancel();
     }
@@ -212,12 +212,12 @@ impl Progress for Cancelling {
 
 #[test]
 fn a_query_ends_when_it_is_cancelled_or_short_of_memory() {
-    let mut world = World::default();
+    let mut world = TestTables::default();
     let rows: Vec<_> = (0..1_000).map(|id| row(1, id, id)).collect();
     let scan = world.table("t", &COLUMNS, &rows);
     let plan = window(scan, vec![], vec![unbounded(vec![], "t.id", "w")]);
     let context = QueryContext::new();
-    let progress = Some(Arc::new(Cancelling(context.clone())) as Arc<dyn Progress>);
+    let progress = Some(Arc::new(Cancelling(context.clone())) as Arc<dyn ProgressListener>);
     let options = ExecuteOptions { progress, ..ExecuteOptions::default() };
     let outcome = context.run(|| execute(&plan, &world, &options));
     assert_eq!(outcome.unwrap_err().code, code::QUERY_CANCELED);
@@ -233,7 +233,7 @@ fn a_query_ends_when_it_is_cancelled_or_short_of_memory() {
 /// The operators of DataFusion know nothing of a context: who waits for them does.
 #[test]
 fn a_join_of_datafusion_ends_when_its_time_is_over() {
-    let mut world = World::default();
+    let mut world = TestTables::default();
     let rows: Vec<_> = (0..20_000).map(|id| row(1, id, id)).collect();
     let left = world.table("t", &COLUMNS, &rows);
     let right = world.table("r", &COLUMNS, &rows);
@@ -254,7 +254,7 @@ fn a_join_of_datafusion_ends_when_its_time_is_over() {
 
 #[test]
 fn many_threads_may_execute_at_once() {
-    let mut world = World::default();
+    let mut world = TestTables::default();
     let scan = world.table("t", &COLUMNS, &[row(1, 5, 0), row(1, 6, 1)]);
     let plan = window(scan, vec![], vec![unbounded(vec![], "t.id", "w")]);
     std::thread::scope(|scope| {

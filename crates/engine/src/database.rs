@@ -218,7 +218,7 @@ impl Tables {
     }
 }
 
-impl lockstep_batch::Tables for Tables {
+impl lockstep_batch::StoredTables for Tables {
     fn table(&self, id: u64) -> Option<Arc<Table>> {
         self.by_id.get(&id).cloned()
     }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use arrow::array::RecordBatch;
-use lockstep_batch::{ExecuteOptions, Progress};
+use lockstep_batch::{ExecuteOptions, ProgressListener};
 use lockstep_diagnostic::{Diagnostic, Result};
 use lockstep_function::Compatibility;
 use lockstep_plan::BoundQuery;
@@ -20,7 +20,7 @@ pub type ProgressCallback = Arc<dyn Fn(f64) + Send + Sync>;
 /// Turns an operator's steps into a share.
 struct Share(ProgressCallback);
 
-impl Progress for Share {
+impl ProgressListener for Share {
     #[expect(clippy::cast_precision_loss, reason = "a share for a progress bar")]
     fn report(&self, _operator: &'static str, done: u64, total: u64) {
         (self.0)(done as f64 / total.max(1) as f64);
@@ -86,7 +86,8 @@ impl Relation {
             return PreparedRequest::compile(&self.query, &entries)?
                 .answer_batches(requests, self.source.conversion);
         }
-        let progress = progress.map(|callback| -> Arc<dyn Progress> { Arc::new(Share(callback)) });
+        let progress =
+            progress.map(|callback| -> Arc<dyn ProgressListener> { Arc::new(Share(callback)) });
         let compatibility = self.source.conversion.settings().compatibility;
         let read_through = match (compatibility, self.source.storage) {
             (Compatibility::OpenMldb, Storage::Online) => {

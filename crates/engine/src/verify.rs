@@ -90,7 +90,7 @@ struct Views<'t> {
     by_id: BTreeMap<u64, Snapshot<'t>>,
 }
 
-impl lockstep_batch::Tables for Views<'_> {
+impl lockstep_batch::StoredTables for Views<'_> {
     fn table(&self, _id: u64) -> Option<std::sync::Arc<Table>> {
         None
     }

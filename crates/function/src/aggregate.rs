@@ -1,11 +1,12 @@
 //! Aggregate functions: one value per window frame or group.
 //!
 //! A function is an [`AggregateFunction`] in one of the tables below ([`all`] chains them). For
-//! particular argument types and constants it binds to a [`BoundAggregate`], which makes
-//! [`Accumulator`]s. Promise L2 asks that a result depend on the multiset of rows, or on their
-//! order by event time, and never on how the rows were fed; hence the two ways of [`Feeding`].
+//! particular argument types and constants it is bound to a [`BoundAggregate`], which makes
+//! [`Accumulator`]s. A result depends on the multiset of rows, or on their order by event time, and
+//! never on the order of evaluation (promise L2); the two orders in which executors pass rows are
+//! the variants of [`Feeding`].
 //!
-//! # Rules that hold for all
+//! # Rules of all aggregates
 //!
 //! NULL is skipped unless a function says otherwise. Floats are ordered totally: -0.0 before 0.0,
 //! and NaN, of which there is one, after everything, as in PostgreSQL. As *identities* (distinct
@@ -33,43 +34,43 @@ use std::{fmt, sync::Arc};
 use lockstep_row::{Arena, DataType, Datum};
 
 use self::fold::Fold;
-use crate::{Arguments, SignatureError};
+use crate::{CallArguments, SignatureError};
 
-/// How an accumulator is fed.
+/// The order in which rows are passed to an accumulator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Feeding {
     /// Request mode: `add` from the newest row to the oldest; `remove` is never called.
     NewestFirst,
-    /// Batch mode: `add` in event order, oldest first; `remove` takes away the oldest row that is
-    /// still there.
+    /// Batch mode: `add` in event order, oldest first; `remove` takes away the oldest row that was
+    /// not yet removed.
     Sliding,
 }
 
-/// The running state of one aggregate.
+/// The running state of one aggregate: `add` updates it, `value` finalizes it.
 pub trait Accumulator: Send + Sync {
-    /// Takes in one row, as the feeding says.
+    /// Adds one row, in the order of the [`Feeding`].
     fn add(&mut self, arguments: &[Datum<'_>]);
-    /// Takes away the oldest row, whose arguments are passed once more. [`Feeding::Sliding`] only.
+    /// Removes the oldest row, whose arguments are passed again. [`Feeding::Sliding`] only.
     fn remove(&mut self, arguments: &[Datum<'_>]);
-    /// The aggregate of the rows taken in. Does not change the state.
+    /// Returns the aggregate of the rows. Does not change the state.
     fn value<'a>(&self, arena: &'a Arena) -> Datum<'a>;
-    /// Forgets every row and keeps the memory.
+    /// Removes every row, without freeing memory.
     fn reset(&mut self);
 }
 
-/// Makes an accumulator.
+/// A function that makes an accumulator.
 pub type MakeAccumulator = dyn Fn(Feeding) -> Box<dyn Accumulator> + Send + Sync;
 
 /// An aggregate for particular argument types and constants.
 #[derive(Clone)]
 pub struct BoundAggregate {
-    /// What each argument is cast to.
+    /// The type that each argument is cast to.
     pub parameters: Vec<DataType>,
     /// The type of the result.
     pub returns: DataType,
     /// Makes an accumulator.
     pub make: Arc<MakeAccumulator>,
-    /// How to compute the same from lanes, where there is a way.
+    /// The same computation from blocks of values; `None` for aggregates that need each row.
     pub fold: Option<Fold>,
 }
 
@@ -84,7 +85,7 @@ impl fmt::Debug for BoundAggregate {
 }
 
 /// The type rule and semantics of an aggregate. `count(*)` binds with no arguments.
-pub type BindAggregate = fn(&Arguments<'_>) -> Result<BoundAggregate, SignatureError>;
+pub type BindAggregate = fn(&CallArguments<'_>) -> Result<BoundAggregate, SignatureError>;
 
 /// An aggregate function, declared once.
 #[derive(Debug, Clone, Copy)]
@@ -93,11 +94,11 @@ pub struct AggregateFunction {
     pub name: &'static str,
     /// Other names.
     pub aliases: &'static [&'static str],
-    /// The heading it stands under in the reference.
+    /// The section of the function reference.
     pub category: &'static str,
-    /// The signature in the reference.
+    /// The signature as documented.
     pub signature: &'static str,
-    /// What it does, NULL and the empty frame included; full sentences.
+    /// The documentation, with NULL and the empty frame; full sentences.
     pub doc: &'static str,
     /// Calls with the text of their results over the rows of [`SAMPLE`]; each is a test.
     pub examples: &'static [(&'static str, &'static str)],
@@ -107,9 +108,9 @@ pub struct AggregateFunction {
     pub bind: BindAggregate,
 }
 
-/// A small table in event order, which examples are about.
+/// A small table in event order, for the examples.
 #[derive(Debug, Clone)]
-pub struct Sample {
+pub struct SampleTable {
     /// Names and types of the columns.
     pub columns: [(&'static str, DataType); 6],
     /// The cells as INSERT would take them.
@@ -117,7 +118,7 @@ pub struct Sample {
 }
 
 /// The rows that the examples of aggregates are computed over.
-pub static SAMPLE: Sample = Sample {
+pub static SAMPLE: SampleTable = SampleTable {
     columns: [
         ("t", DataType::Timestamp),
         ("x", DataType::Int),
@@ -135,7 +136,7 @@ pub static SAMPLE: Sample = Sample {
     ],
 };
 
-/// Every aggregate function, each once.
+/// Returns every aggregate function, each once.
 pub fn all() -> impl Iterator<Item = &'static AggregateFunction> {
     [
         total::FUNCTIONS,
@@ -159,7 +160,7 @@ pub fn find(name: &str) -> Option<&'static AggregateFunction> {
 }
 
 impl AggregateFunction {
-    /// The name and the aliases.
+    /// Returns the name and the aliases.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         std::iter::once(self.name).chain(self.aliases.iter().copied())
     }

@@ -1,13 +1,14 @@
-//! CAST, and the text forms of values.
+//! CAST, and parsing and printing of values.
 //!
-//! The binder asks for a cast wherever a call's parameter or a CAST differs from what it has, the
-//! doors ask for the text of results. A pair of types without a cast is refused when the query is
-//! bound; a value without one becomes NULL when it runs, so nothing here fails at run time.
+//! The binder uses a cast for CAST and for an argument that does not have its parameter's type;
+//! front ends print results with [`Printer`]. A pair of types without a cast is refused when the
+//! query is bound; a value that cannot be cast becomes NULL when it runs, so nothing here fails at
+//! run time.
 //!
 //! | from → to | result |
 //! |---|---|
-//! | integer → narrower integer | NULL where it does not fit; in the reference the low bits |
-//! | float → integer | the fraction is dropped; NULL out of range and for NaN, where the reference saturates |
+//! | integer → narrower integer | NULL where it does not fit; in OpenMLDB the low bits |
+//! | float → integer | the fraction is dropped; NULL out of range and for NaN, where OpenMLDB saturates |
 //! | number → TIMESTAMP | milliseconds; negative is NULL |
 //! | DATE → number, BOOL | NULL; number → DATE does not exist |
 //! | text → anything | the whole text must be of the form, otherwise NULL |
@@ -15,7 +16,7 @@
 
 #![expect(
     clippy::trivially_copy_pass_by_ref,
-    reason = "settings are lent as they are in `Arguments`, whatever their size of today"
+    reason = "settings are passed by reference, as in `CallArguments`"
 )]
 
 mod number;
@@ -43,12 +44,12 @@ pub use written::{TextError, read_constant};
 
 use crate::{
     Compatibility, Settings,
-    scalar::{Nulls, RowForm, ScalarImplementation, row_form},
+    scalar::{NullHandling, RowForm, ScalarImplementation, row_form},
     zone::Zone,
 };
 
-/// How to turn a value of one type into another; `None` for a pair that has no cast. The form
-/// takes one argument, gives NULL for NULL, and captures the session's time zone.
+/// Returns the row form of a cast; `None` for a pair of types without a cast. The form takes one
+/// argument, returns NULL for NULL, and captures the session's time zone.
 pub fn cast_form(from: &DataType, to: &DataType, settings: &Settings) -> Option<Arc<RowForm>> {
     if from == to {
         return Some(row_form(|arguments, _| Some(arguments[0])));
@@ -69,7 +70,7 @@ pub fn cast_form(from: &DataType, to: &DataType, settings: &Settings) -> Option<
     }
 }
 
-/// CAST as a scalar function of one argument.
+/// Returns CAST as a scalar function of one argument.
 pub fn implementation(
     from: &DataType,
     to: &DataType,
@@ -78,20 +79,20 @@ pub fn implementation(
     Some(ScalarImplementation {
         parameters: vec![from.clone()],
         returns: to.clone(),
-        nulls: Nulls::Propagate,
+        nulls: NullHandling::Propagate,
         row: cast_form(from, to, settings)?,
     })
 }
 
-/// The type that values of all these types are brought to where one column must hold them all
-/// (CASE, COALESCE, ARRAY): the same type; else the wider number, where BIGINT with FLOAT is DOUBLE;
-/// else STRING. NULL adapts. `None` where there is no such type (an ARRAY with a number).
+/// Returns the common type of several types (for CASE, COALESCE, ARRAY): the same type; else the
+/// wider number, where BIGINT with FLOAT is DOUBLE; else STRING. NULL takes any type. `None` where
+/// there is no common type (an ARRAY with a number).
 pub fn common_type<'a>(types: impl IntoIterator<Item = &'a DataType>) -> Option<DataType> {
     types.into_iter().try_fold(DataType::Null, |left, right| common_pair(&left, right))
 }
 
-/// [`common_type`] without the last resort of STRING: `None` unless the types are the same or both
-/// are numbers.
+/// Returns the [`common_type`] of two types if they are the same or both numbers; never converts to
+/// STRING.
 pub fn common_type_strict(left: &DataType, right: &DataType) -> Option<DataType> {
     match (left, right) {
         (left, right) if left == right => Some(left.clone()),
@@ -283,7 +284,7 @@ fn cast_one<'a>(form: &Arc<RowForm>, item: Datum<'a>, arena: &'a Arena) -> Datum
 }
 
 impl Printer {
-    /// The text of a value in the arena, or text that is there already; `None` for NULL.
+    /// Prints a value into the arena; a STRING is returned as it is. `None` for NULL.
     pub fn print_in<'a>(&self, datum: Datum<'a>, arena: &'a Arena) -> Option<&'a str> {
         match datum {
             Datum::Null => None,
@@ -296,7 +297,7 @@ impl Printer {
         }
     }
 
-    /// The text of a value, for tests, logs and doors. Allocates.
+    /// Prints a value to a new string, for tests, logs and front ends.
     pub fn print(&self, datum: Datum<'_>) -> String {
         let mut text = String::new();
         self.write(datum, &mut text).expect("writing to memory does not fail");

@@ -1,628 +1,629 @@
-//! What `SET compatibility = 'openmldb'` changes, and what goes beyond the reference: two tables.
+//! The two lists of `docs/compatibility.md`: what `SET compatibility = 'openmldb'` changes, and what
+//! Lockstep has in addition to OpenMLDB.
 //!
-//! `docs/compatibility.md` is generated from them. A function that consults
-//! [`crate::Settings::compatibility`] has a row in [`DIFFERENCES`]; what has no row is the same in
-//! both settings. Every example runs in both, in the tests of `engine`.
+//! The document is generated from them. Every function that reads
+//! [`crate::Settings::compatibility`] has an entry in [`DIFFERENCES`]; anything without an entry is
+//! the same in both settings. The tests of `engine` run every example in both.
 
-/// One difference between this system and the reference.
+/// A difference between Lockstep and OpenMLDB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Difference {
+pub struct CompatibilityDifference {
     /// The function, operator or rule.
     pub name: &'static str,
-    /// What we do by default.
+    /// What Lockstep does by default.
     pub standard: &'static str,
-    /// What the reference does.
-    pub reference: &'static str,
-    /// Why.
+    /// What OpenMLDB does.
+    pub openmldb: &'static str,
+    /// The reason for the difference.
     pub why: &'static str,
     /// An example with both results.
     pub example: Example,
-    /// Whether `SET compatibility = 'openmldb'` brings the reference's result back. Where it does
-    /// not, that result depends on the clock, on undefined behaviour or on another setting.
+    /// Whether `SET compatibility = 'openmldb'` restores OpenMLDB's result. Where it does not, that
+    /// result depends on the clock, on undefined behaviour or on another setting.
     pub is_restored: bool,
 }
 
-/// SQL, and the text of its result in either setting; the text `error` where it is refused.
+/// SQL, and the text of its result in each setting; the text `error` where it is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Example {
-    /// What `sql` is.
-    pub form: Form,
-    /// The text.
+    /// The kind of SQL.
+    pub form: ExampleForm,
+    /// The SQL.
     pub sql: &'static str,
     /// The result by default.
     pub standard: &'static str,
-    /// The reference's result.
-    pub reference: &'static str,
+    /// OpenMLDB's result.
+    pub openmldb: &'static str,
 }
 
-/// What the SQL of an example is.
+/// The kind of SQL of an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
+pub enum ExampleForm {
     /// An expression without columns.
     Expression,
     /// An aggregate over [`crate::aggregate::SAMPLE`].
     Aggregate,
-    /// Statements, of which the last gives one value. `{folder}` is some folder.
+    /// Statements, of which the last returns one value. `{folder}` is a temporary folder.
     Statements,
 }
 
-/// Something that the reference refuses and this system does, on purpose.
+/// Something that OpenMLDB refuses and Lockstep does, on purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Addition {
     /// The form of SQL.
     pub name: &'static str,
     /// What it does.
     pub what: &'static str,
-    /// Why.
+    /// The reason for it.
     pub why: &'static str,
     /// Conformance cases that expect an error and get a result.
     pub cases: &'static [&'static str],
 }
 
 /// Every difference.
-pub const DIFFERENCES: &[Difference] = &[
-    Difference {
+pub const DIFFERENCES: &[CompatibilityDifference] = &[
+    CompatibilityDifference {
         name: "integer arithmetic",
         standard: "What the result's type does not hold is NULL.",
-        reference: "Wraps at the width of the type.",
+        openmldb: "Wraps at the width of the type.",
         why: "A number that wraps looks like a value.",
         example: Example {
-            form: Form::Expression,
+            form: ExampleForm::Expression,
             sql: "2147483647 + 1",
             standard: "NULL",
-            reference: "-2147483648",
+            openmldb: "-2147483648",
         },
         is_restored: true,
     },
-    Difference {
+    CompatibilityDifference {
         name: "INT and BIGINT with FLOAT",
         standard: "The result is DOUBLE.",
-        reference: "The result is FLOAT.",
+        openmldb: "The result is FLOAT.",
         why: "A FLOAT holds 24 bits: a time in milliseconds loses its minutes.",
         example: Example {
-            form: Form::Expression,
+            form: ExampleForm::Expression,
             sql: "16777217 + float(0)",
             standard: "16777217",
-            reference: "1.67772e+07",
+            openmldb: "1.67772e+07",
         },
         is_restored: true,
     },
-    Difference {
+    CompatibilityDifference {
         name: "integer compared with FLOAT",
         standard: "Both sides as DOUBLE.",
-        reference: "Both sides as FLOAT, so that 16777217 equals 16777216.0.",
+        openmldb: "Both sides as FLOAT, so that 16777217 equals 16777216.0.",
         why: "A comparison must not depend on how many digits a FLOAT can hold.",
         example: Example {
-            form: Form::Expression,
+            form: ExampleForm::Expression,
             sql: "16777217 = float(16777216)",
             standard: "false",
-            reference: "true",
+            openmldb: "true",
         },
         is_restored: true,
     },
-    Difference {
+    CompatibilityDifference {
         name: "text compared with another type (also nullif, minimum, maximum, least, greatest)",
         standard: "A text that is written as a constant is read in the other side's type, and refused where it is no value of it; a text that is stored or computed compares with texts only.",
-        reference: "Both sides are compared by their texts.",
+        openmldb: "Both sides are compared by their texts.",
         why: "As a text, '9' is greater than '10', and no day is equal to a time of that day; whoever writes a constant in quotes means its value.",
         example: Example {
-            form: Form::Expression,
+            form: ExampleForm::Expression,
             sql: "'9' < 10",
             standard: "true",
-            reference: "false",
+            openmldb: "false",
         },
         is_restored: true,
     },
-    Difference {
+    CompatibilityDifference {
         name: "text in double quotes that is also the name of a column",
         standard: "Is refused; single quotes say that a text is meant, and back-quotes that the column is.",
-        reference: "Is a text.",
+        openmldb: "Is a text.",
         why: "Other systems take it for the column, and the wrong one of the two gives a wrong result without an error.",
         example: Example {
-            form: Form::Statements,
+            form: ExampleForm::Statements,
             sql: "CREATE TABLE quoted (k STRING); INSERT INTO quoted VALUES ('a'), ('k'); SELECT k FROM quoted WHERE \"k\" = k",
             standard: "error",
-            reference: "k",
+            openmldb: "k",
         },
         is_restored: true,
     },
-    Difference {
+    CompatibilityDifference {
         name: "DELETE with `column = NULL`",
         standard: "Deletes nothing, since nothing is equal to NULL; `column IS NULL` says which rows are meant.",
-        reference: "Deletes the rows whose column is NULL.",
+        openmldb: "Deletes the rows whose column is NULL.",
         why: "A parameter that happens to be NULL must not delete rows.",
         example: Example {
-            form: Form::Statements,
+            form: ExampleForm::Statements,
             sql: "CREATE TABLE holes (k STRING, INDEX(KEY=k)); INSERT INTO holes VALUES ('a'), (NULL); DELETE FROM holes WHERE k = NULL; SELECT count(*) FROM holes",
             standard: "2",
-            reference: "1",
+            openmldb: "1",
         },
         is_restored: true,
     },
-    Difference {
+    CompatibilityDifference {
         name: "GROUP BY a FLOAT or DOUBLE",
         standard: "Groups rows; the two zeros are one group, and so are all NaNs.",
-        reference: "Is refused.",
+        openmldb: "Is refused.",
         why: "A float is a value like any other.",
         example: Example {
-            form: Form::Statements,
+            form: ExampleForm::Statements,
             sql: "SELECT count(*) FROM (SELECT 0.0 AS d UNION ALL SELECT -0.0 AS d) GROUP BY d",
             standard: "2",
-            reference: "error",
+            openmldb: "error",
         },
         is_restored: true,
     },
-    Difference {
+    CompatibilityDifference {
         name: "integer to a narrower integer",
         standard: "NULL where it does not fit.",
-        reference: "Keeps the low bits.",
+        openmldb: "Keeps the low bits.",
         why: "The low bits of a number are another number.",
         example: Example {
-            form: Form::Expression,
+            form: ExampleForm::Expression,
             sql: "smallint(65537)",
             standard: "NULL",
-            reference: "1",
+            openmldb: "1",
         },
         is_restored: true,
     },
-    Difference {
+    CompatibilityDifference {
         name: "FLOAT and DOUBLE to integer, out of range",
         standard: "NULL, for NaN too.",
-        reference: "Not defined; here it saturates, and NaN is 0.",
+        openmldb: "Not defined; here it saturates, and NaN is 0.",
         why: "The end of the range is not the value.",
         example: Example {
-            form: Form::Expression,
+            form: ExampleForm::Expression,
             sql: "int(1e10)",
             standard: "NULL",
-            reference: "2147483647",
+            openmldb: "2147483647",
         },
         is_restored: true,
     },
-    Difference {
+    CompatibilityDifference {
         name: "text of FLOAT and DOUBLE",
         standard: "The fewest digits that read back as the same value; an exponent below 1e-4 and from 1e15 on; NaN and Infinity.",
-        reference: "Six significant digits: 12345678.9 prints as 1.23457e+07; nan and inf in lower case.",
+        openmldb: "Six significant digits: 12345678.9 prints as 1.23457e+07; nan and inf in lower case.",
         why: "Six digits lose what the number was, and make different numbers equal as texts.",
         example: Example {
-            form: Form::Expression,
+            form: ExampleForm::Expression,
             sql: "string(12345678.9)",
             standard: "12345678.9",
-            reference: "1.23457e+07",
+            openmldb: "1.23457e+07",
         },
         is_restored: true,
     },
-    Difference {
+    CompatibilityDifference {
         name: "floats inside texts (top, topn_frequency, *_cate, gcformat, csv, libsvm)",
         standard: "As everywhere else: the fewest digits that read back.",
-        reference: "Six digits after the point.",
+        openmldb: "Six digits after the point.",
         why: "A small number becomes 0, and a large one is cut.",
         example: Example {
-            form: Form::Expression,
+            form: ExampleForm::Expression,
             sql: "csv(continuous(0.00000025))",
             standard: "2.5e-07",
-            reference: "0.000000",
+            openmldb: "0.000000",
         },
         is_restored: true,
     },
-    Difference {
+    CompatibilityDifference {
         name: "floats and TIMESTAMP in CSV files (INTO OUTFILE)",
         standard: "A float as the fewest digits that read back, a TIMESTAMP as ISO 8601 with milliseconds.",
-        reference: "A float with six digits after the point, a TIMESTAMP as integer milliseconds.",
+        openmldb: "A float with six digits after the point, a TIMESTAMP as integer milliseconds.",
         why: "What is exported must be what was stored, and readable by other tools.",
         example: Example {
-            form: Form::Statements,
+            form: ExampleForm::Statements,
             sql: "SELECT timestamp(1001) AS t, 0.00000025 AS x INTO OUTFILE '{folder}/file.csv' OPTIONS(mode='overwrite'); CREATE TABLE lines (line STRING); LOAD DATA INFILE '{folder}/file.csv' INTO TABLE lines OPTIONS(delimiter=';', header=false, mode='append'); SELECT line FROM lines WHERE line NOT LIKE 't,%'",
             standard: "1970-01-01T00:00:01.001Z,2.5e-07",
-            reference: "1001,0.000000",
+            openmldb: "1001,0.000000",
         },
         is_restored: true,
     },
-    Difference {
+    CompatibilityDifference {
         name: "INTO OUTFILE in offline mode",
         standard: "A file, or the parts of a folder where the path is one or ends in `/`.",
-        reference: "A folder of parts, whatever the path looks like.",
+        openmldb: "A folder of parts, whatever the path looks like.",
         why: "Who writes `result.csv` wants a file; scripts that look for parts go on with the setting.",
         example: Example {
-            form: Form::Statements,
+            form: ExampleForm::Statements,
             sql: "SET @@execute_mode = 'offline'; SELECT 1 AS a INTO OUTFILE '{folder}/parts.csv'; CREATE TABLE parts (a INT); LOAD DATA INFILE '{folder}/parts.csv/part-*' INTO TABLE parts; SELECT a FROM parts",
             standard: "error",
-            reference: "1",
+            openmldb: "1",
         },
         is_restored: true,
     },
-    Difference {
+    CompatibilityDifference {
         name: "a text that reads like NULL in CSV files (INTO OUTFILE)",
         standard: "In quotes, and so read back as a text.",
-        reference: "Bare, and so read back as NULL, unless the option `quote` is given.",
+        openmldb: "Bare, and so read back as NULL, unless the option `quote` is given.",
         why: "What is exported must be what was stored.",
         example: Example {
-            form: Form::Statements,
+            form: ExampleForm::Statements,
             sql: "SELECT 'null' AS s, 1 AS n INTO OUTFILE '{folder}/file.csv' OPTIONS(mode='overwrite'); CREATE TABLE lines (line STRING); LOAD DATA INFILE '{folder}/file.csv' INTO TABLE lines OPTIONS(delimiter=';', quote='', header=false, mode='append'); SELECT line FROM lines WHERE line NOT LIKE 's,%'",
             standard: "\"null\",1",
-            reference: "null,1",
+            openmldb: "null,1",
         },
         is_restored: true,
     },
-    Difference {
+    CompatibilityDifference {
         name: "text of TIMESTAMP",
         standard: "With its milliseconds, where it has some.",
-        reference: "To the second.",
+        openmldb: "To the second.",
         why: "Two different times must not have one text.",
         example: Example {
-            form: Form::Expression,
+            form: ExampleForm::Expression,
             sql: "string(timestamp(1001))",
             standard: "1970-01-01 00:00:01.001",
-            reference: "1970-01-01 00:00:01",
+            openmldb: "1970-01-01 00:00:01",
         },
         is_restored: true,
     },
-    Difference {
+    CompatibilityDifference {
         name: "text to TIMESTAMP and DATE",
         standard: "Also `T` for the blank, a fraction of a second, and `Z` or ±HH:MM at the end.",
-        reference: "Only YYYY-MM-DD HH:MM:SS, YYYY-MM-DD and YYYYMMDD.",
+        openmldb: "Only YYYY-MM-DD HH:MM:SS, YYYY-MM-DD and YYYYMMDD.",
         why: "Everything else would be NULL, without a word, for the form that most systems write.",
         example: Example {
-            form: Form::Expression,
+            form: ExampleForm::Expression,
             sql: "timestamp('2020-05-22T10:43:40Z')",
             standard: "2020-05-22 10:43:40",
-            reference: "NULL",
+            openmldb: "NULL",
         },
         is_restored: true,
     },
-    Difference {
+    CompatibilityDifference {
         name: "char_length, substring, left, right, locate",
         standard: "Count characters.",
-        reference: "Count bytes.",
-        why: "A position inside a character is of no use; where the reference's result is not UTF-8, U+FFFD stands for what is cut.",
+        openmldb: "Count bytes.",
+        why: "A position inside a character is of no use; where OpenMLDB's result is not UTF-8, U+FFFD replaces the part of a character.",
         example: Example {
-            form: Form::Expression,
+            form: ExampleForm::Expression,
             sql: "char_length('é')",
             standard: "1",
-            reference: "2",
+            openmldb: "2",
         },
         is_restored: true,
     },
-    Difference {
+    CompatibilityDifference {
         name: "LIKE, ILIKE",
         standard: "`_` stands for one character; ILIKE ignores case in every script.",
-        reference: "`_` stands for one byte; ILIKE ignores the case of ASCII only.",
+        openmldb: "`_` stands for one byte; ILIKE ignores the case of ASCII only.",
         why: "One character is what a user sees.",
         example: Example {
-            form: Form::Expression,
+            form: ExampleForm::Expression,
             sql: "'é' LIKE '_'",
             standard: "true",
-            reference: "false",
+            openmldb: "false",
         },
         is_restored: true,
     },
-    Difference {
+    CompatibilityDifference {
         name: "ucase, lcase",
         standard: "Change every letter that has the other case.",
-        reference: "Change ASCII letters only.",
+        openmldb: "Change ASCII letters only.",
         why: "`ucase('é')` is expected to be `É`.",
         example: Example {
-            form: Form::Expression,
+            form: ExampleForm::Expression,
             sql: "ucase('é')",
             standard: "É",
-            reference: "é",
+            openmldb: "é",
         },
         is_restored: true,
     },
-    Difference {
+    CompatibilityDifference {
         name: "reverse",
         standard: "Reverses characters.",
-        reference: "Reverses bytes.",
+        openmldb: "Reverses bytes.",
         why: "Reversed bytes are not a text outside ASCII.",
         example: Example {
-            form: Form::Expression,
+            form: ExampleForm::Expression,
             sql: "reverse('aé')",
             standard: "éa",
-            reference: "\u{fffd}\u{fffd}a",
+            openmldb: "\u{fffd}\u{fffd}a",
         },
         is_restored: true,
     },
-    Difference {
+    CompatibilityDifference {
         name: "char",
         standard: "The character with that Unicode code; NULL where there is none.",
-        reference: "One byte, of the code modulo 256.",
+        openmldb: "One byte, of the code modulo 256.",
         why: "A byte from 128 on is not a text; under the setting it is U+FFFD.",
         example: Example {
-            form: Form::Expression,
+            form: ExampleForm::Expression,
             sql: "char(321)",
             standard: "Ł",
-            reference: "A",
+            openmldb: "A",
         },
         is_restored: true,
     },
-    Difference {
+    CompatibilityDifference {
         name: "hex of a text",
         standard: "Two digits for each byte.",
-        reference: "Digits are not padded, and bytes from 0x80 on get six F before them.",
+        openmldb: "Digits are not padded, and bytes from 0x80 on get six F before them.",
         why: "The result must read back with `unhex`.",
         example: Example {
-            form: Form::Expression,
+            form: ExampleForm::Expression,
             sql: "hex('é')",
             standard: "C3A9",
-            reference: "FFFFFFC3FFFFFFA9",
+            openmldb: "FFFFFFC3FFFFFFA9",
         },
         is_restored: true,
     },
-    Difference {
+    CompatibilityDifference {
         name: "unhex",
         standard: "NULL where the bytes are not UTF-8.",
-        reference: "Gives any bytes.",
+        openmldb: "Gives any bytes.",
         why: "A STRING is UTF-8; under the setting U+FFFD stands for what is not.",
         example: Example {
-            form: Form::Expression,
+            form: ExampleForm::Expression,
             sql: "unhex('C3')",
             standard: "NULL",
-            reference: "\u{fffd}",
+            openmldb: "\u{fffd}",
         },
         is_restored: true,
     },
-    Difference {
+    CompatibilityDifference {
         name: "split, split_by_key, split_by_value",
         standard: "Hold everything.",
-        reference: "Hold 4096 bytes and drop what comes after.",
+        openmldb: "Hold 4096 bytes and drop what comes after.",
         why: "A list that is cut silently is a wrong feature.",
         example: Example {
-            form: Form::Expression,
+            form: ExampleForm::Expression,
             sql: "size(split(rpad('', 9000, 'a,'), ','))",
             standard: "4501",
-            reference: "4096",
+            openmldb: "4096",
         },
         is_restored: true,
     },
-    Difference {
+    CompatibilityDifference {
         name: "array_join",
         standard: "Writes the delimiter between the elements it writes.",
-        reference: "Writes the delimiter before every element but the first, so that a leading NULL leaves one.",
+        openmldb: "Writes the delimiter before every element but the first, so that a leading NULL leaves one.",
         why: "A delimiter with nothing before it is an extra, empty element to whoever splits the text.",
         example: Example {
-            form: Form::Expression,
+            form: ExampleForm::Expression,
             sql: "array_join([NULL, 'b'], ',')",
             standard: "b",
-            reference: ",b",
+            openmldb: ",b",
         },
         is_restored: true,
     },
-    Difference {
+    CompatibilityDifference {
         name: "last_day, dayofyear before 1970",
         standard: "The result, as for any other time.",
-        reference: "NULL for a TIMESTAMP before 1970.",
+        openmldb: "NULL for a TIMESTAMP before 1970.",
         why: "Times before 1970 are ordinary.",
         example: Example {
-            form: Form::Expression,
+            form: ExampleForm::Expression,
             sql: "dayofyear(timestamp('1969-02-01'))",
             standard: "32",
-            reference: "NULL",
+            openmldb: "NULL",
         },
         is_restored: true,
     },
-    Difference {
+    CompatibilityDifference {
         name: "gcformat, libsvm with two labels",
         standard: "Are refused, as two indexes are.",
-        reference: "The last one counts.",
+        openmldb: "The last one counts.",
         why: "A line has one label; the other was meant to be something else.",
         example: Example {
-            form: Form::Expression,
+            form: ExampleForm::Expression,
             sql: "libsvm(binary_label(true), regression_label(2))",
             standard: "error",
-            reference: "2",
+            openmldb: "2",
         },
         is_restored: true,
     },
-    Difference {
+    CompatibilityDifference {
         name: "sum of integers",
         standard: "BIGINT; NULL where 64 bits do not hold it.",
-        reference: "Has the type of its argument and wraps.",
+        openmldb: "Has the type of its argument and wraps.",
         why: "A sum of SMALLINT that wraps is a wrong feature.",
         example: Example {
-            form: Form::Aggregate,
+            form: ExampleForm::Aggregate,
             sql: "sum(smallint(32000))",
             standard: "160000",
-            reference: "28928",
+            openmldb: "28928",
         },
         is_restored: true,
     },
-    Difference {
+    CompatibilityDifference {
         name: "median of integers",
         standard: "Adds the two middle integers exactly.",
-        reference: "Adds them in their own type, which may wrap.",
+        openmldb: "Adds them in their own type, which may wrap.",
         why: "A mean lies between its values.",
         example: Example {
-            form: Form::Aggregate,
+            form: ExampleForm::Aggregate,
             sql: "median(2147483647 - x)",
             standard: "2147483644",
-            reference: "-4",
+            openmldb: "-4",
         },
         is_restored: true,
     },
-    Difference {
+    CompatibilityDifference {
         name: "distinct_count",
         standard: "Does not count NULL.",
-        reference: "Counts NULL as the zero, or the empty text, of the type.",
+        openmldb: "Counts NULL as the zero, or the empty text, of the type.",
         why: "NULL is the absence of a value.",
         example: Example {
-            form: Form::Aggregate,
+            form: ExampleForm::Aggregate,
             sql: "distinct_count(x)",
             standard: "3",
-            reference: "4",
+            openmldb: "4",
         },
         is_restored: true,
     },
-    Difference {
+    CompatibilityDifference {
         name: "topn_frequency of few values",
         standard: "Lists the values there are.",
-        reference: "Fills up with the word NULL.",
+        openmldb: "Fills up with the word NULL.",
         why: "The word cannot be told from a text that says NULL.",
         example: Example {
-            form: Form::Aggregate,
+            form: ExampleForm::Aggregate,
             sql: "topn_frequency(c, 3)",
             standard: "a,b",
-            reference: "a,b,NULL",
+            openmldb: "a,b,NULL",
         },
         is_restored: true,
     },
-    Difference {
+    CompatibilityDifference {
         name: "aggregates that make lists (*_cate, top_n_*, window_split*)",
         standard: "Hold everything.",
-        reference: "Hold 4096 bytes and drop what comes after.",
+        openmldb: "Hold 4096 bytes and drop what comes after.",
         why: "A list that is cut silently is a wrong feature.",
         example: Example {
-            form: Form::Aggregate,
+            form: ExampleForm::Aggregate,
             sql: "char_length(count_cate(x, rpad(c, 3000, c)))",
             standard: "6005",
-            reference: "3002",
+            openmldb: "3002",
         },
         is_restored: true,
     },
-    Difference {
+    CompatibilityDifference {
         name: "sum_where, avg_where",
         standard: "Take in values that are 0.",
-        reference: "Pass over them: the mean leaves them out, and the sum of nothing but zeros is NULL.",
+        openmldb: "Pass over them: the mean leaves them out, and the sum of nothing but zeros is NULL.",
         why: "0 is a value.",
         example: Example {
-            form: Form::Aggregate,
+            form: ExampleForm::Aggregate,
             sql: "avg_where(x - 2, ok)",
             standard: "0.3333333333333333",
-            reference: "0.5",
+            openmldb: "0.5",
         },
         is_restored: true,
     },
-    Difference {
+    CompatibilityDifference {
         name: "INSERT of an integer that does not fit its column",
         standard: "Is refused.",
-        reference: "Keeps the low bits.",
+        openmldb: "Keeps the low bits.",
         why: "A value that changes on its way in cannot be found again.",
         example: Example {
-            form: Form::Statements,
+            form: ExampleForm::Statements,
             sql: "CREATE TABLE narrow (k INT); INSERT INTO narrow VALUES (4294967297); SELECT k FROM narrow",
             standard: "error",
-            reference: "1",
+            openmldb: "1",
         },
         is_restored: true,
     },
-    Difference {
+    CompatibilityDifference {
         name: "INSERT of a number that FLOAT or DOUBLE does not hold",
         standard: "An integer that would lose digits is refused, and so is a decimal out of range.",
-        reference: "An integer is rounded, and a decimal out of range is infinite.",
+        openmldb: "An integer is rounded, and a decimal out of range is infinite.",
         why: "A value that changes on its way in cannot be found again.",
         example: Example {
-            form: Form::Statements,
+            form: ExampleForm::Statements,
             sql: "CREATE TABLE wide (k INT, f FLOAT); INSERT INTO wide VALUES (1, 16777217); SELECT bigint(f) FROM wide",
             standard: "error",
-            reference: "16777216",
+            openmldb: "16777216",
         },
         is_restored: true,
     },
-    Difference {
+    CompatibilityDifference {
         name: "LOAD DATA of files with other columns than the table",
         standard: "Columns are matched by name; a name that the table does not have is an error. Options: `match_by = 'position'`, `unknown_columns = 'ignore'`.",
-        reference: "The first line of a CSV file is left out and its columns go by their order; columns of a Parquet file that the table does not have are left out. A warning says so.",
+        openmldb: "The first line of a CSV file is left out and its columns go by their order; columns of a Parquet file that the table does not have are left out. A warning says so.",
         why: "Nobody sees that two columns of numbers were swapped.",
         example: Example {
-            form: Form::Statements,
+            form: ExampleForm::Statements,
             sql: "SELECT 1 AS b, 2 AS c INTO OUTFILE '{folder}/file.csv' OPTIONS(mode='overwrite'); CREATE TABLE swapped (c INT, b INT); LOAD DATA INFILE '{folder}/file.csv' INTO TABLE swapped OPTIONS(mode='append'); SELECT c FROM swapped",
             standard: "2",
-            reference: "1",
+            openmldb: "1",
         },
         is_restored: true,
     },
-    Difference {
+    CompatibilityDifference {
         name: "LOAD DATA with deep_copy=false and mode='overwrite'",
         standard: "Replaces the offline data of the table.",
-        reference: "Is refused where the table has offline data.",
+        openmldb: "Is refused where the table has offline data.",
         why: "To overwrite is to replace what is there.",
         example: Example {
-            form: Form::Statements,
+            form: ExampleForm::Statements,
             sql: "SELECT 1 AS k INTO OUTFILE '{folder}/linked.csv' OPTIONS(mode='overwrite'); CREATE TABLE linked (k INT); SET @@execute_mode = 'offline'; LOAD DATA INFILE '{folder}/linked.csv' INTO TABLE linked OPTIONS(deep_copy=false, mode='overwrite'); LOAD DATA INFILE '{folder}/linked.csv' INTO TABLE linked OPTIONS(deep_copy=false, mode='overwrite'); SELECT k FROM linked",
             standard: "1",
-            reference: "error",
+            openmldb: "error",
         },
         is_restored: true,
     },
-    Difference {
+    CompatibilityDifference {
         name: "INSERT of a text into a TIMESTAMP",
         standard: "Reads the text as CAST does.",
-        reference: "Is refused.",
+        openmldb: "Is refused.",
         why: "CAST reads it; an INSERT should too.",
         example: Example {
-            form: Form::Statements,
+            form: ExampleForm::Statements,
             sql: "CREATE TABLE late (t TIMESTAMP); INSERT INTO late VALUES ('2020-05-22'); SELECT t FROM late",
             standard: "2020-05-22 00:00:00",
-            reference: "error",
+            openmldb: "error",
         },
         is_restored: true,
     },
-    Difference {
+    CompatibilityDifference {
         name: "time zone",
         standard: "The session's time zone, UTC by default.",
-        reference: "UTC+8, always.",
-        why: "The setting leaves the time zone alone; `SET time_zone = 'Etc/GMT-8'` gives the reference's results.",
+        openmldb: "UTC+8, always.",
+        why: "The setting leaves the time zone alone; `SET time_zone = 'Etc/GMT-8'` gives OpenMLDB's results.",
         example: Example {
-            form: Form::Expression,
+            form: ExampleForm::Expression,
             sql: "hour(timestamp(0))",
             standard: "0",
-            reference: "8",
+            openmldb: "8",
         },
         is_restored: false,
     },
-    Difference {
+    CompatibilityDifference {
         name: "CREATE TABLE without INDEX",
-        reference: "The table has an index over its first column that is not FLOAT or DOUBLE, which DELETE goes by.",
+        openmldb: "The table has an index over its first column that is not FLOAT or DOUBLE, which DELETE goes by.",
         standard: "The table has no declared index; DELETE may compare any column.",
         why: "Nobody needs to declare an index; no query gives another result for it.",
         example: Example {
-            form: Form::Statements,
+            form: ExampleForm::Statements,
             sql: "CREATE TABLE plain (k INT, v INT); INSERT INTO plain VALUES (1, 5); DELETE FROM plain WHERE v = 5; SELECT count(*) FROM plain",
             standard: "0",
-            reference: "error",
+            openmldb: "error",
         },
         is_restored: true,
     },
-    Difference {
+    CompatibilityDifference {
         name: "rows that one index keeps and another does not",
-        reference: "A query whose WHERE fixes the key of an index sees the rows that this index keeps; so does a request through the index that its windows and joins read. An index that DEPLOY makes keeps the newest row of a key for a LAST JOIN and the rows of the frame for a window, also where a further condition passes over some of them; VERIFY shows what a request then misses.",
+        openmldb: "A query whose WHERE fixes the key of an index sees the rows that this index keeps; so does a request through the index that its windows and joins read. An index that DEPLOY makes keeps the newest row of a key for a LAST JOIN and the rows of the frame for a window, also where a further condition passes over some of them; VERIFY shows what a request then misses.",
         standard: "A row is seen everywhere as long as one declared index keeps it.",
         why: "Which rows there are must not depend on how a query is written.",
         example: Example {
-            form: Form::Statements,
+            form: ExampleForm::Statements,
             sql: "CREATE TABLE kept (k INT, g INT, t TIMESTAMP, INDEX(KEY=k, TS=t, TTL=1, TTL_TYPE=latest), INDEX(KEY=g, TS=t)); INSERT INTO kept VALUES (1, 1, 1000), (1, 2, 2000); SELECT count(*) FROM kept WHERE k = 1",
             standard: "2",
-            reference: "1",
+            openmldb: "1",
         },
         is_restored: true,
     },
-    Difference {
+    CompatibilityDifference {
         name: "unix_timestamp of NULL and ''",
         standard: "NULL.",
-        reference: "The current time.",
+        openmldb: "The current time.",
         why: "A feature must not depend on when it is computed.",
         example: Example {
-            form: Form::Expression,
+            form: ExampleForm::Expression,
             sql: "unix_timestamp('')",
             standard: "NULL",
-            reference: "the current time",
+            openmldb: "the current time",
         },
         is_restored: false,
     },
-    Difference {
+    CompatibilityDifference {
         name: "date_format beyond 80 bytes",
         standard: "The whole text.",
-        reference: "Fails.",
+        openmldb: "Fails.",
         why: "There is no buffer to run over.",
         example: Example {
-            form: Form::Expression,
+            form: ExampleForm::Expression,
             sql: "char_length(date_format(date('2020-05-22'), rpad('', 100, 'x')))",
             standard: "100",
-            reference: "error",
+            openmldb: "error",
         },
         is_restored: false,
     },
 ];
 
-/// Everything that goes beyond the reference in functions and expressions.
+/// Every addition in functions and expressions.
 pub const ADDITIONS: &[Addition] = &[
     Addition {
         name: "more functions",
@@ -633,12 +634,12 @@ pub const ADDITIONS: &[Addition] = &[
     Addition {
         name: "`||`",
         what: "Joins the texts of two values.",
-        why: "It is SQL, and the reference refuses it.",
+        why: "It is SQL, and OpenMLDB refuses it.",
         cases: &[],
     },
     Addition {
         name: "LIKE, ILIKE, like_match, ilike_match with a NULL pattern or escape",
-        what: "The result is NULL; the reference refuses the literal NULL here and takes a NULL that it cannot see.",
+        what: "The result is NULL; OpenMLDB refuses the literal NULL here and accepts a NULL that is not a literal.",
         why: "NULL is a value like any other, and a parameter may be NULL.",
         cases: &[
             "function/expression/test_like#17_0",
@@ -655,7 +656,7 @@ pub const ADDITIONS: &[Addition] = &[
     Addition {
         name: "CAST of a DATE to a number",
         what: "Is NULL of that type.",
-        why: "The newer releases of the reference do the same; older ones refuse it.",
+        why: "Newer releases of OpenMLDB do the same; older ones refuse it.",
         cases: &[
             "function/expression/test_type#5_0",
             "function/expression/test_type#5_2",
@@ -696,11 +697,11 @@ mod tests {
     #[test]
     fn every_difference_is_told_in_full_sentences() {
         for difference in DIFFERENCES {
-            for text in [difference.reference, difference.standard, difference.why] {
+            for text in [difference.openmldb, difference.standard, difference.why] {
                 assert!(text.ends_with('.'), "`{}`: {text}", difference.name);
             }
             let example = difference.example;
-            assert_ne!(example.standard, example.reference, "`{}` shows it", difference.name);
+            assert_ne!(example.standard, example.openmldb, "`{}` shows it", difference.name);
         }
         for addition in ADDITIONS {
             for text in [addition.what, addition.why] {

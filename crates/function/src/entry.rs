@@ -1,38 +1,41 @@
-//! One entry for each name that can be called: what a shell completes and a reference lists.
+//! The list of function names, for completion and documentation.
 //!
-//! Derived from the declarations of [`crate::scalar`] and [`crate::aggregate`]; doors and the
-//! generator of the reference pages read it, nothing here computes.
+//! Derived from the declarations of [`crate::scalar`] and [`crate::aggregate`]; front ends and the
+//! generator of `docs/reference` read it.
 
 use crate::{aggregate, scalar};
 
-/// A name that can be called.
+/// A function name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Entry {
+pub struct FunctionEntry {
     /// The name or alias, in lower case.
     pub name: &'static str,
     /// The name of the declaration; the same unless `name` is an alias.
     pub function: &'static str,
-    /// The heading in the reference.
+    /// The section of the function reference.
     pub category: &'static str,
-    /// The signature in the reference.
+    /// The signature as documented.
     pub signature: &'static str,
     /// Whether it needs a window or a group.
     pub is_aggregate: bool,
 }
 
-/// Every name and alias, sorted by name; an aggregate comes after a scalar function of its name.
-pub fn entries() -> Vec<Entry> {
+/// Returns every name and alias, sorted by name; an aggregate comes after a scalar function of its
+/// name.
+pub fn entries() -> Vec<FunctionEntry> {
     let scalars = scalar::all().flat_map(|function| {
-        std::iter::once(function.name).chain(function.aliases.iter().copied()).map(|name| Entry {
-            name,
-            function: function.name,
-            category: function.category,
-            signature: function.signature,
-            is_aggregate: false,
+        std::iter::once(function.name).chain(function.aliases.iter().copied()).map(|name| {
+            FunctionEntry {
+                name,
+                function: function.name,
+                category: function.category,
+                signature: function.signature,
+                is_aggregate: false,
+            }
         })
     });
     let aggregates = aggregate::all().flat_map(|function| {
-        function.names().map(|name| Entry {
+        function.names().map(|name| FunctionEntry {
             name,
             function: function.name,
             category: function.category,
@@ -40,12 +43,12 @@ pub fn entries() -> Vec<Entry> {
             is_aggregate: true,
         })
     });
-    let mut entries: Vec<Entry> = scalars.chain(aggregates).collect();
+    let mut entries: Vec<FunctionEntry> = scalars.chain(aggregates).collect();
     entries.sort_unstable_by_key(|entry| (entry.name, entry.is_aggregate));
     entries
 }
 
-/// An example of a declaration as SQL: operators that have no infix form in examples get theirs.
+/// Returns an example of a declaration as SQL, with `op_negate(x)` and its like as operators.
 pub fn example_sql(example: &str) -> String {
     let prefixes = [("op_negate(", "-"), ("op_bit_not(", "~"), ("op_plus(", "+")];
     for (name, sign) in prefixes {
@@ -66,7 +69,7 @@ mod tests {
     #[test]
     fn every_listed_function_is_declared() {
         let Ok(list) = std::fs::read_to_string("../../../shared/functions.csv") else {
-            eprintln!("skipped: there is no list of the reference's functions here");
+            eprintln!("skipped: there is no list of OpenMLDB's functions here");
             return;
         };
         let entries = entries();

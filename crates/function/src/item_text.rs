@@ -1,7 +1,7 @@
-//! The text of values inside a longer text: lists that aggregates return, lines of features.
+//! Printing of values inside a longer text: lists that aggregates return, lines of features.
 //!
-//! `aggregate` and `scalar::feature` write with it. A value prints as CAST prints it, except that
-//! under the reference's rules a FLOAT or DOUBLE has six decimals.
+//! `aggregate` and `scalar::feature` use it. A value prints as CAST prints it, except that with
+//! `compatibility = 'openmldb'` a FLOAT or DOUBLE has six decimals.
 
 use std::fmt::Write;
 
@@ -14,17 +14,19 @@ use crate::{
     value_limit::{self, TEXT_BYTES_MAX},
 };
 
-/// The most bytes of a list of categories under the reference's rules.
-const REFERENCE_BYTES_MAX: usize = 4096;
+/// The most bytes of a list of categories with `compatibility = 'openmldb'`.
+const OPENMLDB_BYTES_MAX: usize = 4096;
 
-/// What prints items; made once per bound aggregate.
+const _: () = assert!(OPENMLDB_BYTES_MAX < TEXT_BYTES_MAX);
+
+/// A printer of items; made once per bound aggregate.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ItemPrinter {
     printer: Printer,
     compatibility: Compatibility,
 }
 
-/// A list in the making.
+/// A list of items under construction.
 pub(crate) struct ItemList<'a> {
     text: ArenaString<'a>,
     is_empty: bool,
@@ -33,7 +35,7 @@ pub(crate) struct ItemList<'a> {
 }
 
 impl ItemPrinter {
-    /// For a session's rules.
+    /// Makes a printer with a session's settings.
     pub(crate) fn new(settings: Settings) -> Self {
         Self { printer: Printer::new(&settings), compatibility: settings.compatibility }
     }
@@ -48,16 +50,16 @@ impl ItemPrinter {
         result.expect("writing to memory does not fail");
     }
 
-    /// A list that ends, under the reference's rules, with the last item that fits.
+    /// Starts a list; with `compatibility = 'openmldb'` it ends with the last item that fits.
     pub(crate) fn limited_list(self, arena: &Arena) -> ItemList<'_> {
         let bytes_max = match self.compatibility {
             Compatibility::Standard => TEXT_BYTES_MAX,
-            Compatibility::OpenMldb => REFERENCE_BYTES_MAX,
+            Compatibility::OpenMldb => OPENMLDB_BYTES_MAX,
         };
         ItemList { bytes_max, ..self.list(arena) }
     }
 
-    /// A list of every item, as long as a text may be.
+    /// Starts a list that is limited by the size of a text.
     pub(crate) fn list(self, arena: &Arena) -> ItemList<'_> {
         let text = ArenaString::new_in(arena);
         ItemList { text, is_empty: true, is_full: false, bytes_max: TEXT_BYTES_MAX }
@@ -82,15 +84,16 @@ impl<'a> ItemList<'a> {
         self.is_empty = false;
         if self.text.len() > self.bytes_max {
             if self.bytes_max == TEXT_BYTES_MAX {
-                // The list is not cut: whoever asked for it gets an error.
-                let _noted: Option<()> = value_limit::text(self.text.len());
+                // The list is not truncated: the caller of the row form gets an error.
+                let _exceeded: Option<()> = value_limit::text(self.text.len());
             }
             self.text.truncate(length);
             self.is_full = true;
         }
+        debug_assert!(self.text.len() <= self.bytes_max, "a list has a limit");
     }
 
-    /// The list as a STRING.
+    /// Returns the list as a STRING.
     pub(crate) fn finish(self) -> Datum<'a> {
         Datum::String(self.text.into_bump_str())
     }

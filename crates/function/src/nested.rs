@@ -1,14 +1,14 @@
 //! Aggregates over aggregates of the same frame: `count_where(id, c = last_value(c)) OVER w`.
 //!
 //! The inner aggregate is computed for a frame and is then a constant for each of its rows. The
-//! inner ones slide with the frame. The outer one cannot, since their values differ from frame to
-//! frame: it is fed the whole frame whenever its value is asked for. But where its condition asks
-//! that expressions over the row equal expressions over the inner values, as above, it slides too:
-//! the rows of each value of the former have an outer aggregate of their own, and the frame asks for
-//! one of them. The binder of `plan` makes these.
+//! inner aggregates slide with the frame. The outer one cannot, since the inner values differ from
+//! frame to frame: its value is computed from all rows of the frame. But where its condition
+//! requires expressions over the row to equal expressions over the inner values, as above, it
+//! slides too: there is one outer aggregate for the rows of each key, and the inner values select
+//! the key. The binder of `plan` makes these.
 //!
-//! *Cost*: where the rows are matched, that of the aggregates and a look-up for each row; otherwise
-//! a value costs a pass over the frame, and what is fed a copy of the columns that are read.
+//! *Cost*: with keys, that of the aggregates and a lookup for each row; otherwise a pass over the
+//! frame for each value, and a copy of the columns of each row.
 
 use std::{collections::VecDeque, fmt, sync::Arc};
 
@@ -17,34 +17,35 @@ use lockstep_row::{Arena, DataType, Datum, Value, key::encode_key};
 
 use crate::{Accumulator, BoundAggregate, Feeding, RowSource, row_expr::RowExpr};
 
-/// An inner aggregate; its arguments are over the columns.
+/// An inner aggregate.
 #[derive(Debug)]
 pub struct InnerAggregate {
     /// The aggregate.
     pub bound: BoundAggregate,
-    /// Its arguments.
+    /// Its arguments, over the columns.
     pub arguments: Vec<RowExpr>,
 }
 
-/// What the outer aggregate is fed.
+/// The arguments of the outer aggregate.
 #[derive(Debug)]
 pub enum OuterArguments {
-    /// The items of the list that the first inner aggregate gives.
+    /// The items of the list that the first inner aggregate returns.
     Items,
     /// Expressions over the columns followed by the values of the inner aggregates.
     Rows(Vec<RowExpr>),
-    /// The same, of the rows for which each pair of keys is equal; NULL equals nothing.
+    /// Expressions over the columns of the rows for which each pair of keys is equal; NULL equals
+    /// nothing.
     Matching {
-        /// What must be equal, of a row: over the columns.
+        /// The keys of a row, over the columns.
         row_keys: Vec<RowExpr>,
-        /// And of a frame: over the columns, of which none is read, and the inner values.
+        /// The keys of a frame, over the columns, of which none is read, and the inner values.
         frame_keys: Vec<RowExpr>,
-        /// The arguments of a row: over the columns.
+        /// The arguments of a row, over the columns.
         arguments: Vec<RowExpr>,
     },
 }
 
-/// An aggregate whose arguments hold aggregates.
+/// An aggregate whose arguments contain aggregates.
 #[derive(Debug)]
 pub struct NestedAggregate {
     /// The types of the columns that the expressions read.
@@ -53,16 +54,16 @@ pub struct NestedAggregate {
     pub inner: Vec<InnerAggregate>,
     /// The outer aggregate.
     pub outer: BoundAggregate,
-    /// Its arguments.
+    /// The arguments of the outer aggregate.
     pub arguments: OuterArguments,
 }
 
-/// Begins the text by which a nested aggregate is told from others: what follows, up to the next
-/// one of these, is the call as it was written.
+/// The character that begins the label of a nested aggregate; the text up to the next one is the
+/// call as it was written.
 const LABEL: char = '\u{0}';
 
 impl NestedAggregate {
-    /// As an aggregate of its own. Its first argument is a [`NestedAggregate::label`], which is not
+    /// Binds it as one aggregate. Its first argument is a [`NestedAggregate::label`], which is not
     /// read; the columns follow.
     pub fn bind(self) -> BoundAggregate {
         let label = std::iter::once(DataType::String);
@@ -74,56 +75,56 @@ impl NestedAggregate {
         BoundAggregate { parameters, returns, make: Arc::new(make), fold: None }
     }
 
-    /// The text that tells an aggregate from others over the same columns: the call as it was
-    /// written, and all that it depends on.
+    /// Returns the text that identifies an aggregate among others over the same columns: the call
+    /// as it was written, and everything that it depends on.
     pub fn label(call: &impl fmt::Display, identity: &impl fmt::Display) -> String {
         format!("{LABEL}{call}{LABEL}{identity}")
     }
 
-    /// The call as it was written, of a label.
+    /// Returns the call in a label, as it was written.
     pub fn call_of(label: &str) -> Option<&str> {
         label.strip_prefix(LABEL)?.split_once(LABEL).map(|(call, _)| call)
     }
 }
 
-/// A nested aggregate at work.
+/// The accumulator of a nested aggregate.
 struct Nested {
     of: Arc<NestedAggregate>,
     feeding: Feeding,
     inner: Vec<Box<dyn Accumulator>>,
-    rows: Rows,
+    rows: FrameRows,
 }
 
-/// What is kept of the rows of the frame.
-enum Rows {
-    /// Nothing: the inner aggregates are all that is asked.
-    Inner,
-    /// Their columns, in the order in which they were fed.
-    Kept(VecDeque<Vec<Value>>),
-    /// An outer aggregate for those of each key.
-    ByKey(ByKey),
+/// The state of the rows of the frame.
+enum FrameRows {
+    /// None: the value depends on the inner aggregates only.
+    NotNeeded,
+    /// The columns of each row, in the order in which the rows were added.
+    Buffered(VecDeque<Vec<Value>>),
+    /// One outer aggregate for the rows of each key.
+    ByKey(AggregatesByKey),
 }
 
 impl Nested {
     fn new(of: &Arc<NestedAggregate>, feeding: Feeding) -> Self {
         let rows = match &of.arguments {
-            OuterArguments::Items => Rows::Inner,
-            OuterArguments::Rows(_) => Rows::Kept(VecDeque::new()),
-            OuterArguments::Matching { .. } => Rows::ByKey(ByKey::default()),
+            OuterArguments::Items => FrameRows::NotNeeded,
+            OuterArguments::Rows(_) => FrameRows::Buffered(VecDeque::new()),
+            OuterArguments::Matching { .. } => FrameRows::ByKey(AggregatesByKey::default()),
         };
         let inner = of.inner.iter().map(|inner| (inner.bound.make)(feeding)).collect();
         Self { of: Arc::clone(of), feeding, inner, rows }
     }
 
-    /// Hands a row to the inner aggregates.
-    fn feed_inner(&mut self, row: &[Datum<'_>], change: Change) {
+    /// Adds a row to the inner aggregates, or removes it.
+    fn feed_inner(&mut self, row: &[Datum<'_>], change: RowChange) {
         let arena = Arena::new();
         for (inner, accumulator) in self.of.inner.iter().zip(&mut self.inner) {
             change.apply(accumulator.as_mut(), &inner.arguments, &row, &arena);
         }
     }
 
-    /// The value of an outer aggregate that takes the items of a list.
+    /// Computes the outer aggregate of the items of a list.
     fn of_items<'a>(&self, inner: &[Datum<'_>], arena: &'a Arena) -> Datum<'a> {
         let mut outer = (self.of.outer.make)(self.feeding);
         if let Some(Datum::Array(items)) = inner.first() {
@@ -140,13 +141,14 @@ impl Nested {
 impl Accumulator for Nested {
     fn add(&mut self, arguments: &[Datum<'_>]) {
         let Some((_, row)) = arguments.split_first() else { return };
-        self.feed_inner(row, Change::Add);
+        self.feed_inner(row, RowChange::Add);
         match (&mut self.rows, &self.of.arguments) {
-            (Rows::Kept(rows), _) => {
+            (FrameRows::Buffered(rows), _) => {
                 rows.push_back(row.iter().map(|value| value.to_value()).collect());
             }
-            (Rows::ByKey(rows), OuterArguments::Matching { row_keys, arguments, .. }) => {
-                rows.add((&self.of, self.feeding), row_keys, arguments, row);
+            (FrameRows::ByKey(rows), OuterArguments::Matching { row_keys, arguments, .. }) => {
+                let (outer, feeding) = (&self.of.outer, self.feeding);
+                rows.add(row_keys, arguments, row, || (outer.make)(feeding));
             }
             _ => {}
         }
@@ -154,10 +156,10 @@ impl Accumulator for Nested {
 
     fn remove(&mut self, arguments: &[Datum<'_>]) {
         let Some((_, row)) = arguments.split_first() else { return };
-        self.feed_inner(row, Change::Remove);
+        self.feed_inner(row, RowChange::Remove);
         match (&mut self.rows, &self.of.arguments) {
-            (Rows::Kept(rows), _) => drop(rows.pop_front()),
-            (Rows::ByKey(rows), OuterArguments::Matching { row_keys, arguments, .. }) => {
+            (FrameRows::Buffered(rows), _) => drop(rows.pop_front()),
+            (FrameRows::ByKey(rows), OuterArguments::Matching { row_keys, arguments, .. }) => {
                 rows.remove(row_keys, arguments, row);
             }
             _ => {}
@@ -169,16 +171,17 @@ impl Accumulator for Nested {
         let inner: Vec<Datum<'_>> =
             self.inner.iter().map(|accumulator| accumulator.value(&scratch)).collect();
         match (&self.rows, &self.of.arguments) {
-            (Rows::Kept(rows), OuterArguments::Rows(arguments)) => {
+            (FrameRows::Buffered(rows), OuterArguments::Rows(arguments)) => {
                 let mut outer = (self.of.outer.make)(self.feeding);
                 for columns in rows {
-                    let row = KeptRow { columns, inner: &inner, arena: &scratch };
-                    Change::Add.apply(outer.as_mut(), arguments, &row, &scratch);
+                    let row = BufferedRow { columns, inner: &inner, arena: &scratch };
+                    RowChange::Add.apply(outer.as_mut(), arguments, &row, &scratch);
                 }
                 outer.value(arena)
             }
-            (Rows::ByKey(rows), OuterArguments::Matching { frame_keys, .. }) => {
-                let row = KeptRow { columns: &self.no_columns(), inner: &inner, arena: &scratch };
+            (FrameRows::ByKey(rows), OuterArguments::Matching { frame_keys, .. }) => {
+                let row =
+                    BufferedRow { columns: &self.no_columns(), inner: &inner, arena: &scratch };
                 match rows.find(frame_keys, &row, &scratch) {
                     Some(outer) => outer.value(arena),
                     None => (self.of.outer.make)(self.feeding).value(arena),
@@ -191,9 +194,9 @@ impl Accumulator for Nested {
     fn reset(&mut self) {
         self.inner.iter_mut().for_each(|accumulator| accumulator.reset());
         match &mut self.rows {
-            Rows::Inner => {}
-            Rows::Kept(rows) => rows.clear(),
-            Rows::ByKey(rows) => rows.reset(),
+            FrameRows::NotNeeded => {}
+            FrameRows::Buffered(rows) => rows.clear(),
+            FrameRows::ByKey(rows) => rows.reset(),
         }
     }
 }
@@ -205,13 +208,13 @@ impl Nested {
 }
 
 /// The columns of a row, followed by the values of the inner aggregates.
-struct KeptRow<'a> {
+struct BufferedRow<'a> {
     columns: &'a [Value],
     inner: &'a [Datum<'a>],
     arena: &'a Arena,
 }
 
-impl<'a> RowSource<'a> for KeptRow<'a> {
+impl<'a> RowSource<'a> for BufferedRow<'a> {
     fn column(&self, index: usize) -> Datum<'a> {
         match self.columns.get(index) {
             Some(value) => value.as_datum(self.arena),
@@ -221,16 +224,16 @@ impl<'a> RowSource<'a> for KeptRow<'a> {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Change {
+enum RowChange {
     Add,
     Remove,
 }
 
-/// Arguments that are held on the stack.
+/// The most arguments that are evaluated on the stack.
 const STACK_ARGUMENTS: usize = 4;
 
-impl Change {
-    /// Evaluates arguments over a row and hands them over.
+impl RowChange {
+    /// Evaluates arguments over a row and passes them to the accumulator.
     fn apply<'a>(
         self,
         accumulator: &mut dyn Accumulator,
@@ -253,43 +256,43 @@ impl Change {
     }
 }
 
-/// Outer aggregates, each of the rows of one key.
+/// One outer aggregate for the rows of each key.
 #[derive(Default)]
-struct ByKey {
-    found: HashMap<Box<[u8]>, OfKey>,
-    /// Those of keys that have no rows any more.
+struct AggregatesByKey {
+    found: HashMap<Box<[u8]>, KeyAggregate>,
+    /// The empty aggregates of keys without rows, for reuse.
     free: Vec<Box<dyn Accumulator>>,
     key: Vec<u8>,
 }
 
 /// The outer aggregate of one key.
-struct OfKey {
+struct KeyAggregate {
     rows: usize,
     outer: Box<dyn Accumulator>,
 }
 
-/// How many aggregates without rows are kept.
+/// The most empty aggregates that are held for reuse.
 const FREE_MAX: usize = 64;
 
-impl ByKey {
+impl AggregatesByKey {
     fn add(
         &mut self,
-        (of, feeding): (&NestedAggregate, Feeding),
         row_keys: &[RowExpr],
         arguments: &[RowExpr],
         row: &[Datum<'_>],
+        make: impl FnOnce() -> Box<dyn Accumulator>,
     ) {
         let arena = Arena::new();
         if !encode(row_keys, &row, &arena, &mut self.key) {
             return;
         }
         let free = &mut self.free;
-        let of_key = self.found.entry_ref(self.key.as_slice()).or_insert_with(|| {
-            let outer = free.pop().unwrap_or_else(|| (of.outer.make)(feeding));
-            OfKey { rows: 0, outer }
+        let aggregate = self.found.entry_ref(self.key.as_slice()).or_insert_with(|| {
+            let outer = free.pop().unwrap_or_else(make);
+            KeyAggregate { rows: 0, outer }
         });
-        of_key.rows += 1;
-        Change::Add.apply(of_key.outer.as_mut(), arguments, &row, &arena);
+        aggregate.rows += 1;
+        RowChange::Add.apply(aggregate.outer.as_mut(), arguments, &row, &arena);
     }
 
     fn remove(&mut self, row_keys: &[RowExpr], arguments: &[RowExpr], row: &[Datum<'_>]) {
@@ -297,24 +300,28 @@ impl ByKey {
         if !encode(row_keys, &row, &arena, &mut self.key) {
             return;
         }
-        let Some(of_key) = self.found.get_mut(self.key.as_slice()) else { return };
-        of_key.rows -= 1;
-        if of_key.rows > 0 {
-            return Change::Remove.apply(of_key.outer.as_mut(), arguments, &row, &arena);
+        let Some(aggregate) = self.found.get_mut(self.key.as_slice()) else { return };
+        debug_assert!(aggregate.rows > 0, "a key without rows has no aggregate");
+        aggregate.rows -= 1;
+        if aggregate.rows > 0 {
+            return RowChange::Remove.apply(aggregate.outer.as_mut(), arguments, &row, &arena);
         }
-        if let Some(of_key) = self.found.remove(self.key.as_slice()) {
-            self.keep(of_key);
+        if let Some(aggregate) = self.found.remove(self.key.as_slice()) {
+            self.release(aggregate);
         }
     }
 
-    fn keep(&mut self, mut of_key: OfKey) {
+    /// Resets the aggregate of a key without rows, for reuse.
+    fn release(&mut self, mut aggregate: KeyAggregate) {
+        debug_assert!(self.free.len() <= FREE_MAX, "few empty aggregates are held");
         if self.free.len() < FREE_MAX {
-            of_key.outer.reset();
-            self.free.push(of_key.outer);
+            aggregate.outer.reset();
+            self.free.push(aggregate.outer);
         }
     }
 
-    /// The aggregate of the rows that match a frame; `None` when there is none.
+    /// Returns the aggregate of the rows whose keys equal those of a frame; `None` without such
+    /// rows.
     fn find<'a>(
         &self,
         frame_keys: &'a [RowExpr],
@@ -323,17 +330,17 @@ impl ByKey {
     ) -> Option<&dyn Accumulator> {
         let mut key = Vec::new();
         let found = encode(frame_keys, frame, arena, &mut key);
-        found.then(|| self.found.get(key.as_slice()).map(|of_key| of_key.outer.as_ref()))?
+        found.then(|| self.found.get(key.as_slice()).map(|aggregate| aggregate.outer.as_ref()))?
     }
 
     fn reset(&mut self) {
         let found = std::mem::take(&mut self.found);
-        found.into_values().for_each(|of_key| self.keep(of_key));
+        found.into_values().for_each(|aggregate| self.release(aggregate));
     }
 }
 
-/// Writes the values of some expressions as a key; whether there is one: NULL equals nothing, nor
-/// does NaN.
+/// Encodes the values of some expressions as a key. Returns false where a value is NULL or NaN,
+/// which equal nothing.
 fn encode<'a>(
     exprs: &'a [RowExpr],
     row: &dyn RowSource<'a>,

@@ -1,9 +1,9 @@
-//! An expression in row form: one row in, one value out, no Arrow.
+//! Expressions compiled for single rows, without Arrow.
 //!
 //! Request mode and the windows of batch mode compile the plan's expressions with it. The forms
-//! that the binder writes are evaluated natively and allocate nothing but what functions put into
-//! the arena; every other form runs DataFusion's own evaluation over a batch of one row, which is
-//! slow and complete. Either way the value is the one that the physical expression would give.
+//! that the binder emits are evaluated natively and allocate only in the arena; every other form
+//! runs DataFusion's evaluation over a batch of one row, which is slow but complete. Either way the
+//! value is that of DataFusion's physical expression.
 
 mod compile;
 mod vectorised;
@@ -15,14 +15,14 @@ use lockstep_diagnostic::Result;
 use lockstep_row::{Arena, DataType, Datum, Value};
 
 use self::vectorised::Vectorised;
-use crate::{Nulls, ScalarImplementation};
+use crate::{NullHandling, ScalarImplementation};
 
-/// Arguments of a call that are held on the stack; longer lists go to the arena.
+/// The most arguments of a call that are evaluated on the stack; more of them go to the arena.
 const STACK_ARGUMENTS: usize = 6;
 
-/// Where the columns of one row come from.
+/// The columns of one row.
 pub trait RowSource<'a> {
-    /// The value of a column of the schema the expression was compiled for.
+    /// Returns the value of a column of the schema that the expression was compiled for.
     fn column(&self, index: usize) -> Datum<'a>;
 }
 
@@ -41,18 +41,18 @@ impl<'a> RowSource<'a> for Vec<Datum<'a>> {
 /// A compiled expression. Immutable; may be shared between threads.
 #[derive(Debug)]
 pub struct RowExpr {
-    node: Node,
+    node: RowNode,
     data_type: DataType,
     columns: Vec<usize>,
 }
 
 #[derive(Debug)]
-enum Node {
+enum RowNode {
     Column(usize),
     Literal(Value),
     And(Box<[Self; 2]>),
     Or(Box<[Self; 2]>),
-    Compare(Comparison, Box<[Self; 2]>),
+    Compare(ComparisonOperator, Box<[Self; 2]>),
     Not(Box<Self>),
     IsNull(Box<Self>),
     IsNotNull(Box<Self>),
@@ -62,7 +62,7 @@ enum Node {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Comparison {
+enum ComparisonOperator {
     Equal,
     NotEqual,
     Less,
@@ -72,47 +72,47 @@ enum Comparison {
 }
 
 impl RowExpr {
-    /// Compiles an expression over the columns of a schema. Fails when a column is not there, or
+    /// Compiles an expression over the columns of a schema. Fails when a column does not exist, or
     /// when DataFusion cannot evaluate the expression either.
     pub fn compile(expr: &Expr, schema: &DFSchema) -> Result<Self> {
         compile::compile(expr, schema)
     }
 
-    /// Evaluates it for one row. Where the native forms meet NULL they follow Kleene's logic.
-    /// Evaluation does not fail: an error that DataFusion reports for a form of its own (the
-    /// binder writes none that can) becomes NULL.
+    /// Evaluates the expression for one row. Native forms follow Kleene's logic for NULL.
+    /// Evaluation does not fail: an error of DataFusion for another form becomes NULL (the binder
+    /// emits none that can fail).
     pub fn eval<'a>(&'a self, row: &dyn RowSource<'a>, arena: &'a Arena) -> Datum<'a> {
         self.node.eval(row, arena)
     }
 
-    /// Positions of the columns it reads, ascending, each once.
+    /// Returns the positions of the columns that it reads, ascending, each once.
     pub fn columns(&self) -> &[usize] {
         &self.columns
     }
 
-    /// The type of its value.
+    /// Returns the type of its value.
     pub fn data_type(&self) -> &DataType {
         &self.data_type
     }
 
-    /// The value, if it is a constant.
+    /// Returns the value, if it is a constant.
     pub fn as_literal(&self) -> Option<&Value> {
         match &self.node {
-            Node::Literal(value) => Some(value),
+            RowNode::Literal(value) => Some(value),
             _ => None,
         }
     }
 
-    /// The position, if it is nothing but a column.
+    /// Returns the position, if it is a column.
     pub fn as_column(&self) -> Option<usize> {
         match self.node {
-            Node::Column(index) => Some(index),
+            RowNode::Column(index) => Some(index),
             _ => None,
         }
     }
 }
 
-impl Node {
+impl RowNode {
     fn eval<'a>(&'a self, row: &dyn RowSource<'a>, arena: &'a Arena) -> Datum<'a> {
         match self {
             Self::Column(index) => row.column(*index),
@@ -143,9 +143,10 @@ impl Node {
     }
 }
 
-/// AND (`decisive` false) and OR (`decisive` true): a decisive side decides, else NULL wins.
+/// Evaluates AND (`decisive` false) or OR (`decisive` true): if one side is decisive, that is the
+/// value; else NULL if a side is NULL.
 fn sides_until<'a>(
-    sides: &'a [Node; 2],
+    sides: &'a [RowNode; 2],
     decisive: bool,
     row: &dyn RowSource<'a>,
     arena: &'a Arena,
@@ -161,10 +162,11 @@ fn sides_until<'a>(
 
 fn call<'a>(
     implementation: &'a ScalarImplementation,
-    arguments: &'a [Node],
+    arguments: &'a [RowNode],
     row: &dyn RowSource<'a>,
     arena: &'a Arena,
 ) -> Datum<'a> {
+    debug_assert_eq!(arguments.len(), implementation.parameters.len(), "as the binder resolved it");
     let mut stack = [Datum::Null; STACK_ARGUMENTS];
     let values = match stack.get_mut(..arguments.len()) {
         Some(values) => values,
@@ -172,14 +174,14 @@ fn call<'a>(
     };
     for (value, argument) in values.iter_mut().zip(arguments) {
         *value = argument.eval(row, arena);
-        if value.is_null() && implementation.nulls == Nulls::Propagate {
+        if value.is_null() && implementation.nulls == NullHandling::Propagate {
             return Datum::Null;
         }
     }
     (implementation.row)(values, arena)
 }
 
-impl Comparison {
+impl ComparisonOperator {
     fn holds(self, ordering: Ordering) -> bool {
         match self {
             Self::Equal => ordering.is_eq(),
@@ -208,7 +210,7 @@ fn compare(left: Datum<'_>, right: Datum<'_>) -> Option<Ordering> {
     }
 }
 
-/// Whether comparisons of the type are evaluated natively.
+/// Returns whether comparisons of the type are evaluated natively.
 fn is_native(data_type: &DataType) -> bool {
     matches!(
         data_type,

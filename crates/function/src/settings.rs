@@ -1,26 +1,27 @@
-//! What a session fixes for the functions it calls.
+//! The session settings that functions depend on.
 
 use std::fmt;
 
 use chrono_tz::Tz;
 
-/// The most that a fixed offset is away from UTC, in minutes.
+/// The greatest fixed offset from UTC, in minutes.
 const OFFSET_MINUTES_MAX: i16 = 18 * 60;
 
-/// What a clock is ahead of UTC by.
+/// A time zone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TimeZone {
     /// A zone of the IANA database, whose offset changes.
     Named(Tz),
-    /// Always the same.
+    /// A fixed offset.
     Fixed {
-        /// How far it is ahead of UTC.
+        /// The minutes that it is ahead of UTC.
         minutes: i16,
     },
 }
 
 impl TimeZone {
-    /// Reads the name of a zone in any case, or an offset from UTC such as `+08:00`, `-3` or `+0530`.
+    /// Reads the name of a zone in any case, or an offset from UTC such as `+08:00`, `-3` or
+    /// `+0530`.
     pub fn parse(text: &str) -> Option<Self> {
         let named =
             chrono_tz::TZ_VARIANTS.iter().find(|zone| zone.name().eq_ignore_ascii_case(text));
@@ -57,7 +58,7 @@ impl From<Tz> for TimeZone {
     }
 }
 
-/// The name, or the offset as `+08:00`.
+/// Prints the name, or the offset as `+08:00`.
 impl fmt::Display for TimeZone {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -71,22 +72,22 @@ impl fmt::Display for TimeZone {
     }
 }
 
-/// Whether results follow the reference system where it is known to be wrong.
+/// Whether results follow OpenMLDB where it is known to be wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub enum Compatibility {
-    /// The right result.
+    /// The correct result.
     #[default]
     Standard,
-    /// `SET compatibility = 'openmldb'`: the reference's result, bug for bug.
+    /// `SET compatibility = 'openmldb'`: OpenMLDB's result, bugs included.
     OpenMldb,
 }
 
-/// Fixed when a query is bound and kept with a deployment.
+/// The settings that functions are bound with; stored with a deployment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Settings {
-    /// Governs parsing, printing and calendar functions of TIMESTAMP.
+    /// The time zone in which a TIMESTAMP is parsed, printed and split into calendar fields.
     pub time_zone: TimeZone,
-    /// See [`Compatibility`].
+    /// Whose results the functions have.
     pub compatibility: Compatibility,
 }
 

@@ -1,10 +1,10 @@
-//! A small evaluator of SQL texts for the tests of this crate: it calls the declarations as the
-//! binder would, without a parser, a plan or a table.
+//! A small evaluator of SQL expressions for the tests of this crate: it calls the declarations as
+//! the binder does, without a parser, a plan or a table.
 
 use lockstep_row::{Arena, DataType, Value};
 
 use crate::{
-    Arguments, Nulls, ScalarFunction, ScalarImplementation, Settings, SignatureError,
+    CallArguments, NullHandling, ScalarFunction, ScalarImplementation, Settings, SignatureError,
     cast::cast_form,
     scalar::{feature, find},
 };
@@ -12,7 +12,8 @@ use crate::{
 /// A literal or a result: its type and value.
 pub(crate) type Typed = (DataType, Value);
 
-/// Reads and computes expressions of literals, columns, calls, `[…]`, `a[b]` and one infix operator.
+/// Reads and computes expressions of literals, columns, calls, `[…]`, `a[b]` and one infix
+/// operator.
 pub(crate) struct Evaluator<'a> {
     pub(crate) rest: &'a str,
     pub(crate) settings: Settings,
@@ -139,7 +140,7 @@ impl Evaluator<'_> {
         }
     }
 
-    /// A call of a format, after its opening parenthesis.
+    /// Reads and computes a call of a format, after its opening parenthesis.
     fn format_call(&mut self, format: &ScalarFunction) -> Result<Typed, SignatureError> {
         let (mut features, mut types, mut values) = (Vec::new(), Vec::new(), Vec::new());
         while !self.eat(")") {
@@ -148,7 +149,7 @@ impl Evaluator<'_> {
             let (own, own_values): (Vec<_>, Vec<_>) = self.list(")")?.into_iter().unzip();
             let constants: Vec<_> = own_values.iter().cloned().map(Some).collect();
             let settings = &self.settings;
-            let with = Arguments { types: &own, constants: &constants, settings };
+            let with = CallArguments { types: &own, constants: &constants, settings };
             let Some(signature) = feature::signature(name.trim()) else {
                 return Err(SignatureError::Mismatch(format!("`{name}` is no signature")));
             };
@@ -177,11 +178,11 @@ impl Evaluator<'_> {
         let constants: Vec<_> = values.iter().cloned().map(Some).collect();
         let settings = &self.settings;
         let bound =
-            (function.resolve)(&Arguments { types: &types, constants: &constants, settings })?;
+            (function.resolve)(&CallArguments { types: &types, constants: &constants, settings })?;
         // The same call with arguments that are not constant must give the same.
         let unknown = vec![None; types.len()];
         let dynamic =
-            (function.resolve)(&Arguments { types: &types, constants: &unknown, settings });
+            (function.resolve)(&CallArguments { types: &types, constants: &unknown, settings });
         let typed = self.apply(name, &bound, (&types, &values))?;
         if let Ok(dynamic) = dynamic {
             let again = self.apply(name, &dynamic, (&types, &values))?;
@@ -208,8 +209,8 @@ impl Evaluator<'_> {
             let datum = value.as_datum(&arena);
             datums.push(if datum.is_null() { datum } else { form(&[datum], &arena) });
         }
-        let is_null =
-            bound.nulls == Nulls::Propagate && datums.iter().any(lockstep_row::Datum::is_null);
+        let is_null = bound.nulls == NullHandling::Propagate
+            && datums.iter().any(lockstep_row::Datum::is_null);
         if is_null {
             return Ok((bound.returns.clone(), Value::Null));
         }

@@ -1,8 +1,8 @@
 //! Declarations as DataFusion functions.
 //!
-//! A plan calls [`ScalarUdf`]s and [`AggregateUdf`]s and nothing else, so batch mode runs the same
-//! definitions as request mode. Both trust the binder: arguments have the parameters' types
-//! already, and DataFusion's own coercion finds nothing to do.
+//! A plan calls [`ScalarUdf`]s and [`AggregateUdf`]s and no other functions, so batch mode runs the
+//! same definitions as request mode. The binder has cast the arguments to the parameters' types, so
+//! DataFusion's own coercion changes nothing.
 
 mod aggregate;
 mod scalar;

@@ -1,41 +1,45 @@
-//! The longest text and list that a function makes.
+//! The limits of the texts and lists that functions return.
 //!
-//! A row form gives a value and has no way to fail, so one that would exceed a limit says so for its
-//! thread and gives NULL. Whoever runs row forms asks afterwards, with [`check`], and fails the
-//! statement or the request: [`crate::udf`] for DataFusion, `online` for each answer, `offline` for
-//! each window. What is stored or comes from outside may be longer; only what a function makes is
-//! limited, since that can be multiplied without end.
+//! A row form returns a value and cannot fail, so one that would exceed a limit sets a flag of its
+//! thread and returns NULL. Callers of row forms read the flag afterwards, with [`check`], and fail
+//! the statement or the request: [`crate::udf`] for DataFusion, `request` for each answer, `batch`
+//! for each window. Stored values may be longer; only results of functions are limited, since calls
+//! of functions can multiply their size without bound.
 //!
-//! *Cost*: one read of a thread's variable for each batch or request.
+//! *Cost*: one read of a thread-local variable for each batch or request.
 
 use std::cell::Cell;
 
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 
-/// The most bytes of a text that a function makes.
+/// The most bytes of a text that a function returns.
 pub const TEXT_BYTES_MAX: usize = 2 << 20;
 
-/// The most items of a list that a function makes.
+/// The most items of a list that a function returns.
 pub const LIST_ITEMS_MAX: usize = 1 << 17;
 
-/// The most bytes of all texts together that a function makes for one list.
+/// The most bytes of all texts of a list that a function returns.
 pub const LIST_BYTES_MAX: usize = 16 << 20;
 
-/// The most bytes of a value that becomes part of a plan. A longer one is computed when the plan
-/// runs: optimisers copy the constants of a plan, and make names of them, at each step.
+/// The most bytes of a constant that is computed during planning. A longer one is computed when the
+/// plan runs: optimisers copy the constants of a plan, and build names from them, at each step.
 pub const PLANNED_BYTES_MAX: usize = 64 << 10;
+
+const _: () = assert!(PLANNED_BYTES_MAX < TEXT_BYTES_MAX);
+const _: () = assert!(TEXT_BYTES_MAX <= LIST_BYTES_MAX);
 
 thread_local! {
     static IS_PLANNING: Cell<bool> = const { Cell::new(false) };
     static IS_EXCEEDED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether a text of so many bytes may be made; `None` notes that it may not.
+/// Returns `Some` if a text may have so many bytes; otherwise sets the thread's flag.
 pub(crate) fn text(bytes: usize) -> Option<()> {
     within(bytes <= TEXT_BYTES_MAX)
 }
 
-/// Whether a list may be made of so many items, with so many bytes of new texts.
+/// Returns `Some` if a list may have so many items, with so many bytes of new texts; otherwise sets
+/// the thread's flag.
 pub(crate) fn list(items: usize, bytes: usize) -> Option<()> {
     within(items <= LIST_ITEMS_MAX && bytes <= LIST_BYTES_MAX)
 }
@@ -47,25 +51,25 @@ fn within(is_within: bool) -> Option<()> {
     is_within.then_some(())
 }
 
-/// Runs work that computes the constants of a plan ahead, on this thread.
+/// Runs `work`, which computes constants during planning, on this thread.
 pub fn while_planning<T>(work: impl FnOnce() -> T) -> T {
-    /// Sets it back, also when the work panics.
-    struct Back(bool);
-    impl Drop for Back {
+    /// Restores the flag, also when the work panics.
+    struct Restore(bool);
+    impl Drop for Restore {
         fn drop(&mut self) {
             IS_PLANNING.set(self.0);
         }
     }
-    let _back = Back(IS_PLANNING.replace(true));
+    let _restore = Restore(IS_PLANNING.replace(true));
     work()
 }
 
-/// Whether a value of so many bytes may take the place of its call.
+/// Returns whether a value of so many bytes may replace its call.
 pub(crate) fn may_be_planned(bytes: usize) -> bool {
     bytes <= PLANNED_BYTES_MAX || !IS_PLANNING.get()
 }
 
-/// Whether this thread exceeded a limit since the last [`check`].
+/// Returns whether this thread exceeded a limit since the last [`check`].
 pub(crate) fn is_exceeded() -> bool {
     IS_EXCEEDED.get()
 }
@@ -97,7 +101,7 @@ mod tests {
     fn is_refused(sql: &str) {
         evaluate(sql, Settings::default()).unwrap_or_else(|error| panic!("{sql}: {error}"));
         assert_eq!(check().map_err(|error| error.code), Err("54000"), "{sql}");
-        assert_eq!(check(), Ok(()), "{sql}: an error is told once");
+        assert_eq!(check(), Ok(()), "{sql}: an error is reported once");
     }
 
     #[track_caller]

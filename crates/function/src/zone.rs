@@ -1,4 +1,4 @@
-//! A session's time zone, ready for per-row use.
+//! A session's time zone, prepared for conversion of each row.
 //!
 //! Casts and calendar functions capture a [`Zone`] when they are bound; UTC and other fixed
 //! offsets then cost one addition, other zones a binary search in their list of transitions.
@@ -8,8 +8,8 @@ use chrono_tz::Tz;
 
 use crate::settings::TimeZone;
 
-/// Converts between milliseconds since the epoch and local milliseconds: those that a clock in the
-/// zone would show, counted as if it stood in UTC.
+/// A converter between milliseconds since the epoch and local milliseconds: the time that a clock
+/// in the zone shows, counted as if it were UTC.
 #[derive(Debug, Clone, Copy)]
 pub struct Zone {
     offset_ms: i64,
@@ -31,14 +31,14 @@ impl Zone {
         Self { offset_ms: offset_ms(zone, 0), named: (!fixed).then_some(zone) }
     }
 
-    /// Local milliseconds of an instant.
+    /// Converts an instant to local milliseconds.
     pub fn to_local(self, utc_ms: i64) -> i64 {
         let offset = self.named.map_or(self.offset_ms, |zone| offset_ms(zone, utc_ms));
         utc_ms.saturating_add(offset)
     }
 
-    /// The instant of local milliseconds. A local time that occurs twice is the earlier instant;
-    /// one that a clock jumps over is read with the offset from before the jump.
+    /// Converts local milliseconds to an instant. A local time that occurs twice is the earlier
+    /// instant; one that is skipped is converted with the offset from before the jump.
     pub fn to_utc(self, local_ms: i64) -> i64 {
         let Some(zone) = self.named else { return local_ms.saturating_sub(self.offset_ms) };
         let offset = naive(local_ms).and_then(|local| {
@@ -49,13 +49,14 @@ impl Zone {
         local_ms.saturating_sub(offset)
     }
 
-    /// How far the zone is ahead of UTC at an instant, in milliseconds.
+    /// Returns the milliseconds that the zone is ahead of UTC at an instant.
     pub fn offset_ms(self, utc_ms: i64) -> i64 {
         self.named.map_or(self.offset_ms, |zone| offset_ms(zone, utc_ms))
     }
 }
 
-/// The offset of a zone at an instant; zero beyond the years that chrono knows (about ±262 000).
+/// Returns the offset of a zone at an instant; zero outside the years that chrono supports (about
+/// ±262 000).
 fn offset_ms(zone: Tz, utc_ms: i64) -> i64 {
     naive(utc_ms).map_or(0, |utc| {
         i64::from(zone.offset_from_utc_datetime(&utc).fix().local_minus_utc()) * 1000

@@ -1,4 +1,5 @@
-//! What all parts of binding share: the catalog, the settings, and unique internal names.
+//! The binder's state for one statement: the catalog, the settings, unique internal names, the
+//! common tables in scope, and what was counted and recorded so far.
 
 use std::{cell::RefCell, collections::HashMap, sync::Arc};
 
@@ -15,48 +16,49 @@ use lockstep_row::{DataType, Value, arrow::arrow_type};
 
 use crate::{
     Catalog, CatalogTable, Written,
-    expression::{ExprBinder, NotOfLists},
+    expression::{ExprBinder, NonListCalls},
     last_join::schema_of_unique,
-    scope::{Qualifier, Scope, ScopeColumn},
+    scope::{NameScope, Qualifier, ScopeColumn},
     select::expression_count,
     size::{Size, Weight},
 };
 
-/// The state of binding one statement.
+/// The binder of one statement.
 pub(crate) struct Binder<'a> {
     pub(crate) catalog: &'a dyn Catalog,
     pub(crate) settings: Settings,
     pub(crate) parameters: &'a [(Value, DataType)],
-    /// How often each internal name was handed out.
+    /// The number of times that each internal name was requested.
     names: RefCell<HashMap<String, usize>>,
-    /// Common tables in force, innermost last.
-    pub(crate) common_tables: RefCell<Vec<CommonTable>>,
-    /// Windows and joins, noted as they are bound.
+    /// The common tables in scope, innermost last.
+    pub(crate) common_tables: RefCell<Vec<BoundCommonTable>>,
+    /// The windows and joins bound so far, as they were written.
     pub(crate) written: RefCell<Written>,
-    /// How large the statement is by now.
+    /// The size of the statement so far.
     pub(crate) size: Size,
-    /// Calls of `at` that were found to be of no list.
-    not_of_lists: RefCell<NotOfLists>,
+    /// The calls of `at` whose first argument is known not to be a list.
+    non_list_calls: RefCell<NonListCalls>,
 }
 
 /// A bound common table.
 #[derive(Debug)]
-pub(crate) struct CommonTable {
+pub(crate) struct BoundCommonTable {
     pub(crate) name: String,
-    pub(crate) relation: Relation,
-    /// What each use of it adds to the statement.
+    pub(crate) relation: BoundRelation,
+    /// The size that each use of it adds to the statement.
     pub(crate) weight: Weight,
 }
 
-/// A bound FROM item or query: its plan and what its columns are called.
+/// A bound FROM item or query: its plan and the names of its columns.
 #[derive(Debug, Clone)]
-pub(crate) struct Relation {
+pub(crate) struct BoundRelation {
     pub(crate) plan: LogicalPlan,
-    pub(crate) scope: Scope,
+    pub(crate) scope: NameScope,
 }
 
-/// The types of larger select lists are taken as they were bound. DataFusion derives them from the
-/// leaves once more, and makes the name of each part of an expression on the way.
+/// The size of a select list, in expressions, above which its types are taken from the binder.
+/// DataFusion would derive them from the leaves again, and build the name of each part of an
+/// expression on the way.
 const TYPED_EXPRESSIONS_MAX: usize = 256;
 
 impl<'a> Binder<'a> {
@@ -73,17 +75,17 @@ impl<'a> Binder<'a> {
             common_tables: RefCell::default(),
             written: RefCell::default(),
             size: Size::default(),
-            not_of_lists: RefCell::default(),
+            non_list_calls: RefCell::default(),
         }
     }
 
-    /// A name that no other column or relation of this statement has.
-    pub(crate) fn unique(&self, wanted: &str) -> String {
-        unique_name(&mut self.names.borrow_mut(), wanted)
+    /// Returns a name that no other column or relation of this statement has.
+    pub(crate) fn unique(&self, requested: &str) -> String {
+        unique_name(&mut self.names.borrow_mut(), requested)
     }
 
     /// Binds expressions that may not hold aggregates.
-    pub(crate) fn scalar_binder<'b>(&'b self, scope: &'b Scope) -> ExprBinder<'b> {
+    pub(crate) fn scalar_binder<'b>(&'b self, scope: &'b NameScope) -> ExprBinder<'b> {
         ExprBinder {
             scope,
             settings: self.settings,
@@ -91,18 +93,22 @@ impl<'a> Binder<'a> {
             aggregates: None,
             written: Some(&self.written),
             size: &self.size,
-            not_of_lists: Some(&self.not_of_lists),
+            non_list_calls: Some(&self.non_list_calls),
         }
     }
 
-    /// What may stand before the columns of an alias, which belongs to the current database.
+    /// Returns the qualifier of an alias, which belongs to the current database.
     pub(crate) fn alias_qualifier(&self, alias: &str) -> Qualifier {
         let database = Some(self.catalog.current_database().to_owned());
         Qualifier { database, table: alias.to_owned() }
     }
 
-    /// The scan of a stored table under an alias.
-    pub(crate) fn scan(&self, table: &Arc<CatalogTable>, alias: Option<&str>) -> Result<Relation> {
+    /// Returns the scan of a stored table under an alias.
+    pub(crate) fn scan(
+        &self,
+        table: &Arc<CatalogTable>,
+        alias: Option<&str>,
+    ) -> Result<BoundRelation> {
         self.size.add(Weight::of_scan(table.schema.columns.len()), Span::default())?;
         let relation = self.unique(alias.unwrap_or(&table.name));
         let source: Arc<dyn TableSource> = Arc::<CatalogTable>::clone(table);
@@ -119,29 +125,30 @@ impl<'a> Binder<'a> {
             column: Column::new(Some(name.clone()), column.name.as_str()),
             data_type: column.data_type.clone(),
         });
-        let scope = Scope { columns: columns.collect() };
-        Ok(Relation { plan: LogicalPlan::TableScan(scan), scope })
+        let scope = NameScope { columns: columns.collect() };
+        Ok(BoundRelation { plan: LogicalPlan::TableScan(scan), scope })
     }
 
-    /// Projects `plan` to these expressions, named uniquely; the scope has the user's names and
-    /// no qualifier.
+    /// Projects `plan` to these expressions under unique internal names; the scope has the user's
+    /// names and no qualifier.
     pub(crate) fn project(
         &self,
         plan: LogicalPlan,
         items: Vec<(String, Expr, DataType)>,
         relation: &str,
-    ) -> Result<Relation> {
+    ) -> Result<BoundRelation> {
         self.size.add_operators(1, Span::default())?;
         self.project_as(plan, items, &self.unique(relation))
     }
 
-    /// Projects `plan` to expressions of this relation, which the caller made unique.
+    /// Projects `plan` to these expressions, qualified by `relation`, a name that the caller made
+    /// unique.
     pub(crate) fn project_as(
         &self,
         plan: LogicalPlan,
         items: Vec<(String, Expr, DataType)>,
         relation: &str,
-    ) -> Result<Relation> {
+    ) -> Result<BoundRelation> {
         // Names are taken as they are: text would be parsed, and folded to lower case.
         let reference = TableReference::bare(relation);
         self.size.add_expressions(items.len(), Span::default())?;
@@ -154,6 +161,7 @@ impl<'a> Binder<'a> {
             let column = Column::new(Some(reference.clone()), internal);
             columns.push(ScopeColumn { qualifier: None, origin: None, name, column, data_type });
         }
+        debug_assert_eq!(exprs.len(), columns.len(), "each expression is a column of the scope");
         let is_large = exprs.iter().map(expression_count).sum::<usize>() > TYPED_EXPRESSIONS_MAX;
         let projection = if is_large {
             let fields = columns.iter().map(|known| {
@@ -166,12 +174,15 @@ impl<'a> Binder<'a> {
             Projection::try_new(exprs, Arc::new(plan))
         };
         let projection = projection.map_err(planning)?;
-        Ok(Relation { plan: LogicalPlan::Projection(projection), scope: Scope { columns } })
+        Ok(BoundRelation {
+            plan: LogicalPlan::Projection(projection),
+            scope: NameScope { columns },
+        })
     }
 }
 
-impl Relation {
-    /// The same rows under an alias; without one, columns keep the tables that they come from.
+impl BoundRelation {
+    /// Qualifies the columns by an alias; without one, they keep their tables' names.
     pub(crate) fn aliased(mut self, alias: Option<Qualifier>) -> Self {
         if let Some(alias) = alias {
             for column in &mut self.scope.columns {
@@ -182,8 +193,8 @@ impl Relation {
         self
     }
 
-    /// Lets columns that are mere copies of columns below be named by those columns' tables.
-    pub(crate) fn qualified_like(mut self, below: &Scope) -> Self {
+    /// Lets columns that are copies of columns of `below` be qualified by those columns' tables.
+    pub(crate) fn qualified_like(mut self, below: &NameScope) -> Self {
         let LogicalPlan::Projection(projection) = &self.plan else { return self };
         for (column, expr) in self.scope.columns.iter_mut().zip(&projection.expr) {
             let mut expr = expr;
@@ -207,16 +218,16 @@ impl Relation {
     }
 }
 
-/// The wanted name, or one with a number behind it that was not handed out yet either. `names` has
-/// how often each name was wanted.
-fn unique_name(names: &mut HashMap<String, usize>, wanted: &str) -> String {
+/// Returns the requested name, or that name with a number appended when it is taken. `names` counts
+/// how often each name was requested.
+fn unique_name(names: &mut HashMap<String, usize>, requested: &str) -> String {
     loop {
-        let count = names.entry(wanted.to_owned()).or_insert(0);
+        let count = names.entry(requested.to_owned()).or_insert(0);
         *count += 1;
         if *count == 1 {
-            return wanted.to_owned();
+            return requested.to_owned();
         }
-        let numbered = format!("{wanted}:{count}");
+        let numbered = format!("{requested}:{count}");
         if !names.contains_key(&numbered) {
             names.insert(numbered.clone(), 1);
             return numbered;
@@ -224,8 +235,9 @@ fn unique_name(names: &mut HashMap<String, usize>, wanted: &str) -> String {
     }
 }
 
-/// DataFusion refused a plan that this crate built: a defect of ours.
+/// Converts the error of DataFusion about a plan that this crate built, which is a defect of this
+/// crate.
 #[expect(clippy::needless_pass_by_value, reason = "used as the argument of map_err")]
 pub(crate) fn planning(error: DataFusionError) -> Box<Diagnostic> {
-    Box::new(Diagnostic::internal(format!("the plan does not hold together: {error}")))
+    Box::new(Diagnostic::internal(format!("the query could not be planned: {error}")))
 }

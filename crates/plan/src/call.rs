@@ -1,9 +1,9 @@
-//! Calls: functions, operators and casts, resolved by the library's declarations.
+//! Calls: functions, operators and casts, resolved by the declarations of the function library.
 
 use datafusion::logical_expr::Expr;
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
 use lockstep_function::{
-    AggregateFunction, Arguments, ScalarFunction, Settings, SignatureError, aggregate,
+    AggregateFunction, CallArguments, ScalarFunction, Settings, SignatureError, aggregate,
     cast as casts, scalar as scalars, udf,
 };
 use lockstep_row::{DataType, Value};
@@ -11,16 +11,17 @@ use lockstep_sql::ast;
 
 use crate::{
     comparison::{self, COMPARING},
-    expression::{Bound, constant, scalar_value},
+    expression::TypedExpr,
+    literal::{constant, scalar_value},
 };
 
 /// Binds a call of a scalar function by its name.
 pub(crate) fn scalar(
     name: &str,
-    arguments: Vec<Bound>,
+    arguments: Vec<TypedExpr>,
     settings: Settings,
     span: Span,
-) -> Result<Bound> {
+) -> Result<TypedExpr> {
     let function = scalars::find(name).expect("the caller found it");
     let arguments = match COMPARING.contains(&function.name) {
         true => comparison::agree_all(arguments, settings, span)?,
@@ -32,10 +33,10 @@ pub(crate) fn scalar(
 /// Binds an operator, or a function that has syntax of its own.
 pub(crate) fn operator(
     name: &'static str,
-    arguments: Vec<Bound>,
+    arguments: Vec<TypedExpr>,
     settings: Settings,
     span: Span,
-) -> Result<Bound> {
+) -> Result<TypedExpr> {
     let Some(function) = scalars::operator(name).or_else(|| scalars::find(name)) else {
         return Diagnostic::internal(format!("`{name}` is not declared")).at(span).err();
     };
@@ -46,25 +47,25 @@ pub(crate) fn operator(
 fn resolve(
     function: &'static ScalarFunction,
     shown: &str,
-    arguments: Vec<Bound>,
+    arguments: Vec<TypedExpr>,
     settings: Settings,
     span: Span,
-) -> Result<Bound> {
+) -> Result<TypedExpr> {
     let types: Vec<DataType> = arguments.iter().map(|a| a.data_type.clone()).collect();
     let constants: Vec<Option<Value>> = arguments.iter().map(|a| constant(&a.expr)).collect();
-    let call = Arguments { types: &types, constants: &constants, settings: &settings };
+    let call = CallArguments { types: &types, constants: &constants, settings: &settings };
     let implementation = (function.resolve)(&call).map_err(|error| {
         Box::new(signature(shown, &error, &arguments, function.signature, span))
     })?;
     let arguments = cast_all(arguments, &implementation.parameters, settings)?;
     let data_type = implementation.returns.clone();
     let expr = udf::scalar_call(function.name, implementation, &constants, &settings, arguments);
-    Ok(Bound { expr, data_type, span })
+    Ok(TypedExpr { expr, data_type, span })
 }
 
 /// Casts each argument to its parameter's type.
 pub(crate) fn cast_all(
-    arguments: Vec<Bound>,
+    arguments: Vec<TypedExpr>,
     parameters: &[DataType],
     settings: Settings,
 ) -> Result<Vec<Expr>> {
@@ -79,13 +80,18 @@ pub(crate) fn cast_all(
 }
 
 /// Binds CAST, explicit or implied. A NULL literal takes the type as it is.
-pub(crate) fn cast(operand: Bound, to: &DataType, settings: Settings, span: Span) -> Result<Bound> {
+pub(crate) fn cast(
+    operand: TypedExpr,
+    to: &DataType,
+    settings: Settings,
+    span: Span,
+) -> Result<TypedExpr> {
     if operand.data_type == *to {
         return Ok(operand);
     }
     if constant(&operand.expr) == Some(Value::Null) {
         let expr = Expr::Literal(scalar_value(&Value::Null, to), None);
-        return Ok(Bound { expr, data_type: to.clone(), span });
+        return Ok(TypedExpr { expr, data_type: to.clone(), span });
     }
     let from = operand.data_type.clone();
     let Some(implementation) = casts::implementation(&from, to, &settings) else {
@@ -97,16 +103,17 @@ pub(crate) fn cast(operand: Bound, to: &DataType, settings: Settings, span: Span
     let name = format!("cast_{}", to.to_string().to_lowercase());
     let arguments = vec![operand.expr];
     let expr = udf::scalar_call(&name, implementation, &constants, &settings, arguments);
-    Ok(Bound { expr, data_type: to.clone(), span })
+    Ok(TypedExpr { expr, data_type: to.clone(), span })
 }
 
-/// The type that the branches of a CASE meet in.
+/// Returns the common type of the branches of a CASE.
 pub(crate) fn common_type<'a>(types: impl Iterator<Item = &'a DataType>) -> DataType {
     casts::common_type(types).unwrap_or(DataType::String)
 }
 
-/// The error of a call that binds to no function here.
-pub(crate) fn unknown(call: &ast::Call, is_aggregate: bool, span: Span) -> Result<Bound> {
+/// Returns the error of a call of a function that does not exist, or of an aggregate where none may
+/// be.
+pub(crate) fn unknown(call: &ast::Call, is_aggregate: bool, span: Span) -> Result<TypedExpr> {
     let name = &call.name.text;
     if is_aggregate {
         return Diagnostic::new(
@@ -128,7 +135,7 @@ pub(crate) fn unknown(call: &ast::Call, is_aggregate: bool, span: Span) -> Resul
 pub(crate) fn signature(
     shown: &str,
     error: &SignatureError,
-    arguments: &[Bound],
+    arguments: &[TypedExpr],
     form: &str,
     span: Span,
 ) -> Diagnostic {
@@ -148,7 +155,7 @@ pub(crate) fn signature(
         .with_hint(format!("Its form is {form}."))
 }
 
-/// How an operator is written.
+/// Returns the SQL spelling of an operator.
 fn symbol(name: &str) -> &str {
     match name {
         "op_add" | "op_plus" => "+",

@@ -1,4 +1,4 @@
-//! What the binder asks the database for: tables by name.
+//! The catalog as the binder sees it: databases and tables by name.
 
 use std::{any::Any, sync::Arc};
 
@@ -6,11 +6,11 @@ use arrow::datatypes::SchemaRef;
 use datafusion::logical_expr::TableSource;
 use lockstep_row::TableSchema;
 
-/// A table as the binder sees it; also the source of its `TableScan`s, by which an executor finds
-/// the stored rows.
+/// A table of the catalog; also the source of its `TableScan`s, from which an executor finds the
+/// stored rows.
 #[derive(Debug, Clone)]
 pub struct CatalogTable {
-    /// Identifies the table within its database engine, for ever.
+    /// Identifies the table within its engine; never used again for another table.
     pub id: u64,
     /// The database.
     pub database: String,
@@ -23,7 +23,7 @@ pub struct CatalogTable {
 }
 
 impl CatalogTable {
-    /// The table behind the source of a `TableScan` that this crate made.
+    /// Returns the table of a `TableScan` that this crate made; `None` for another source.
     pub fn of(source: &dyn TableSource) -> Option<&Self> {
         let any: &dyn Any = source;
         any.downcast_ref()
@@ -36,14 +36,14 @@ impl TableSource for CatalogTable {
     }
 }
 
-/// Finds tables.
+/// The databases and tables that a statement may name.
 pub trait Catalog {
-    /// The database that unqualified names belong to.
+    /// Returns the database that unqualified names belong to.
     fn current_database(&self) -> &str;
     /// Finds a table.
     fn find_table(&self, database: &str, name: &str) -> Option<Arc<CatalogTable>>;
-    /// Whether a database exists.
+    /// Returns whether a database exists.
     fn has_database(&self, database: &str) -> bool;
-    /// The names of a database's tables, for hints.
+    /// Returns the names of a database's tables, for hints.
     fn table_names(&self, database: &str) -> Vec<String>;
 }

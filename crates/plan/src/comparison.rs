@@ -1,8 +1,8 @@
-//! Comparisons: what both sides are brought to, and operands that several comparisons share.
+//! Comparisons: the common type of both sides, and operands that several comparisons share.
 //!
-//! A text that is written as a constant (a literal, or the value of a `?`) takes the type of what it
-//! is compared with; any other text compares with texts only. `compatibility = 'openmldb'` compares
-//! a text with anything, by its text.
+//! A constant STRING (a literal, or the value of a `?`) takes the type of the other side; any other
+//! STRING compares with STRINGs only. With `compatibility = 'openmldb'` a STRING compares with any
+//! type, by its text.
 
 use datafusion::{
     common::tree_node::{TreeNode, TreeNodeRecursion},
@@ -10,7 +10,7 @@ use datafusion::{
 };
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
 use lockstep_function::{
-    Arguments, Compatibility, Settings,
+    CallArguments, Compatibility, Settings,
     cast::{TextError, read_constant},
     scalar as scalars,
 };
@@ -18,29 +18,30 @@ use lockstep_row::{DataType, Value};
 
 use crate::{
     call,
-    expression::{Bound, binary, constant, scalar_value},
+    expression::{TypedExpr, binary},
+    literal::{constant, scalar_value},
 };
 
-/// An operand of at most so many expressions is copied into each comparison, which leaves room for
-/// optimisation; a larger one is computed once. Copies of copies stay few: what holds two of this
-/// size is larger itself.
+/// An operand of at most so many expressions is copied into each comparison, so that filters and
+/// joins are optimised; a larger one is computed once. An operand that contains two such copies is
+/// itself larger than this, so copies do not multiply.
 const COPIED_EXPRESSIONS_MAX: usize = 8;
 
-/// A text in an error message is cut here.
+/// The most characters of a constant that an error message shows.
 const MESSAGE_CHARS_MAX: usize = 40;
 
 /// Functions that compare their arguments with each other, as operators do.
 pub(crate) const COMPARING: [&str; 5] = ["nullif", "minimum", "maximum", "least", "greatest"];
 
-/// Binds a comparison: natively where DataFusion's meaning is the dialect's (both sides of one
-/// type that is not a float, so that joins and filters are optimised), as our function elsewhere.
+/// Binds a comparison: as DataFusion's own where that means what the dialect means (both sides of
+/// one type that is not a float), so that joins and filters are optimised; else as our function.
 pub(crate) fn comparison(
     operator: Operator,
-    left: Bound,
-    right: Bound,
+    left: TypedExpr,
+    right: TypedExpr,
     settings: Settings,
     span: Span,
-) -> Result<Bound> {
+) -> Result<TypedExpr> {
     let (left, right) = agree(left, right, settings, span)?;
     let name = match operator {
         Operator::Eq => "op_eq",
@@ -52,7 +53,7 @@ pub(crate) fn comparison(
     };
     let function = scalars::operator(name).expect("the comparisons are declared");
     let types = [left.data_type.clone(), right.data_type.clone()];
-    let with = Arguments { types: &types, constants: &[None, None], settings: &settings };
+    let with = CallArguments { types: &types, constants: &[None, None], settings: &settings };
     let native = match (function.resolve)(&with) {
         Ok(form) => match form.parameters.as_slice() {
             [l, r] if l == r && !l.is_float() && is_native(l) => Some(form.parameters),
@@ -70,17 +71,17 @@ pub(crate) fn comparison(
         operator,
         right.expect("a comparison has two sides"),
     );
-    Ok(Bound { expr, data_type: DataType::Bool, span })
+    Ok(TypedExpr { expr, data_type: DataType::Bool, span })
 }
 
-/// Whether Arrow compares values of this type as the dialect does.
+/// Returns whether Arrow compares values of this type as the dialect does.
 fn is_native(data_type: &DataType) -> bool {
     !matches!(data_type, DataType::Null | DataType::Array(_) | DataType::Map(..))
 }
 
-/// How many expressions an operand is that may be copied into each of several comparisons; `None`
-/// for one that is too large for it.
-pub(crate) fn small_size(operand: &Bound) -> Option<usize> {
+/// Returns the number of expressions of an operand that is small enough to be copied into each of
+/// several comparisons; `None` for a larger one.
+pub(crate) fn small_size(operand: &TypedExpr) -> Option<usize> {
     let mut expressions = 0;
     let counted = operand.expr.apply(|_| {
         expressions += 1;
@@ -90,17 +91,17 @@ pub(crate) fn small_size(operand: &Bound) -> Option<usize> {
     (counted.is_ok() && expressions <= COPIED_EXPRESSIONS_MAX).then_some(expressions)
 }
 
-/// Gives a text constant the type of the other side.
+/// Converts a constant STRING to the type of the other side.
 pub(crate) fn agree(
-    left: Bound,
-    right: Bound,
+    left: TypedExpr,
+    right: TypedExpr,
     settings: Settings,
     span: Span,
-) -> Result<(Bound, Bound)> {
+) -> Result<(TypedExpr, TypedExpr)> {
     if settings.compatibility == Compatibility::OpenMldb {
         return Ok((left, right));
     }
-    let is_text = |side: &Bound| side.data_type == DataType::String;
+    let is_text = |side: &TypedExpr| side.data_type == DataType::String;
     match (is_text(&left), is_text(&right)) {
         (true, false) => Ok((text_beside(left, &right, settings, span)?, right)),
         (false, true) => {
@@ -111,21 +112,22 @@ pub(crate) fn agree(
     }
 }
 
-/// Gives the text constants among arguments that are compared with each other the type of the rest.
+/// Converts the constant STRINGs among arguments that are compared with each other to the type of
+/// the other arguments.
 pub(crate) fn agree_all(
-    arguments: Vec<Bound>,
+    arguments: Vec<TypedExpr>,
     settings: Settings,
     span: Span,
-) -> Result<Vec<Bound>> {
+) -> Result<Vec<TypedExpr>> {
     if settings.compatibility == Compatibility::OpenMldb {
         return Ok(arguments);
     }
     let is_other =
-        |argument: &&Bound| !matches!(argument.data_type, DataType::String | DataType::Null);
+        |argument: &&TypedExpr| !matches!(argument.data_type, DataType::String | DataType::Null);
     let Some(other) = arguments.iter().find(is_other).cloned() else { return Ok(arguments) };
     let types = arguments.iter().filter(is_other).map(|argument| &argument.data_type);
     let data_type = call::common_type(types);
-    let other = Bound { data_type, ..other };
+    let other = TypedExpr { data_type, ..other };
     let agreed = arguments.into_iter().map(|argument| match argument.data_type {
         DataType::String => text_beside(argument, &other, settings, span),
         _ => Ok(argument),
@@ -133,8 +135,13 @@ pub(crate) fn agree_all(
     agreed.collect()
 }
 
-/// A text as it is compared with a value of another type.
-fn text_beside(text: Bound, other: &Bound, settings: Settings, span: Span) -> Result<Bound> {
+/// Converts a STRING to the type of the value that it is compared with.
+fn text_beside(
+    text: TypedExpr,
+    other: &TypedExpr,
+    settings: Settings,
+    span: Span,
+) -> Result<TypedExpr> {
     let to = &other.data_type;
     if matches!(to, DataType::String | DataType::Null | DataType::Array(_) | DataType::Map(..)) {
         return Ok(text);
@@ -152,11 +159,11 @@ fn text_beside(text: Bound, other: &Bound, settings: Settings, span: Span) -> Re
     };
     let (value, data_type) = text_constant(&written, to, settings, text.span)?;
     let expr = Expr::Literal(scalar_value(&value, &data_type), None);
-    Ok(Bound { expr, data_type, span: text.span })
+    Ok(TypedExpr { expr, data_type, span: text.span })
 }
 
-/// The value and the type of a text that is written where a value of type `to` is compared: of
-/// that type, or of a wider one where the text is a number that `to` does not hold.
+/// Reads a constant STRING that is compared with values of type `to`: its value and type, which is
+/// wider than `to` where the text is a number that `to` does not hold.
 pub fn text_constant(
     written: &str,
     to: &DataType,

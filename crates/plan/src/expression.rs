@@ -1,11 +1,10 @@
-//! Expressions: syntax to typed DataFusion expressions.
+//! Expressions: the binder from syntax to typed DataFusion expressions.
 //!
-//! Names are looked up in the [`Scope`]; operators and functions are resolved by the declarations
-//! of `function`. What an aggregate call becomes is the business of the [`Aggregates`] in force.
+//! Names are looked up in the [`NameScope`]; operators and functions are resolved by the
+//! declarations of `function`. Calls of aggregates are bound by the [`Aggregates`] of the clause.
 
 use std::{cell::RefCell, collections::HashMap};
 
-use arrow::datatypes::DataType as ArrowType;
 use datafusion::{
     common::ScalarValue,
     logical_expr::{BinaryExpr, Case, Expr, Operator},
@@ -15,65 +14,77 @@ use lockstep_function::{Compatibility, Settings, scalar};
 use lockstep_row::{DataType, Value};
 use lockstep_sql::ast::{self, BinaryOperator, ExprKind, LikeOperator, Literal, UnaryOperator};
 
-use crate::{ClockRead, QuotedName, Written, call, comparison, scope::Scope, size::Size};
+use crate::{
+    ClockRead, QuotedName, Written, call, comparison,
+    literal::{literal, negate, scalar_value, type_of},
+    scope::NameScope,
+    size::Size,
+};
 
 /// A typed expression.
 #[derive(Debug, Clone)]
-pub(crate) struct Bound {
+pub(crate) struct TypedExpr {
     pub(crate) expr: Expr,
     pub(crate) data_type: DataType,
     pub(crate) span: Span,
 }
 
-/// What an aggregate call turns into.
+/// The part of the binder that binds calls of aggregates, which depends on the clause.
 pub(crate) trait Aggregates {
-    /// Whether a call of an aggregate function, with this OVER clause or none, is one here.
-    fn takes(&self, over: Option<&ast::Over>) -> bool;
+    /// Returns whether a call with this OVER clause, or none, is an aggregate in this clause, where
+    /// a scalar function has the same name.
+    fn accepts(&self, over: Option<&ast::Over>) -> bool;
     /// Binds the call.
-    fn bind(&mut self, call: &ast::Call, span: Span, scope: &Scope) -> Result<Bound>;
-    /// Binds a call that is all of a select item, where that makes a difference.
-    fn bind_whole(&mut self, call: &ast::Call, span: Span, scope: &Scope) -> Option<Result<Bound>> {
+    fn bind(&mut self, call: &ast::Call, span: Span, scope: &NameScope) -> Result<TypedExpr>;
+    /// Binds a call that is the whole of a select item; `None` where that makes no difference.
+    fn bind_whole(
+        &mut self,
+        call: &ast::Call,
+        span: Span,
+        scope: &NameScope,
+    ) -> Option<Result<TypedExpr>> {
         let _ = (call, span, scope);
         None
     }
     /// Enters a call of a scalar function that carries OVER: aggregates below it use that window.
     fn enter(&mut self, over: &ast::Over) -> Result<()>;
-    /// Leaves it again.
+    /// Ends the scope of the last `enter`.
     fn leave(&mut self);
 }
 
-/// What binding an expression needs.
+/// The binder of the expressions of one clause.
 pub(crate) struct ExprBinder<'a> {
-    pub(crate) scope: &'a Scope,
+    pub(crate) scope: &'a NameScope,
     pub(crate) settings: Settings,
     pub(crate) parameters: &'a [(Value, DataType)],
     pub(crate) aggregates: Option<&'a mut dyn Aggregates>,
-    /// Where calls that read the clock are noted.
+    /// Records the calls that read the clock, and the names in double quotes.
     pub(crate) written: Option<&'a RefCell<Written>>,
-    /// What counts the expressions of the statement.
+    /// Counts the expressions of the statement.
     pub(crate) size: &'a Size,
-    /// The calls of `at` that were found to be of no list; `None` where there are no aggregates.
-    pub(crate) not_of_lists: Option<&'a RefCell<NotOfLists>>,
+    /// The calls of `at` whose first argument is known not to be a list; `None` where there are no
+    /// aggregates.
+    pub(crate) non_list_calls: Option<&'a RefCell<NonListCalls>>,
 }
 
-/// Why calls of `at` are of no list, by where they stand and the scope they are bound in. Their
-/// arguments are bound again as an aggregate's, so that without this calls inside each other would
-/// be tried twice at each level.
+/// The calls of `at` whose first argument is not a list, by position and scope. Their arguments are
+/// bound a second time as those of an aggregate; without this cache, nested calls would be bound
+/// twice at each level.
 #[derive(Debug, Default)]
-pub(crate) struct NotOfLists(HashMap<(Span, *const Scope), NotOfList>);
+pub(crate) struct NonListCalls(HashMap<(Span, *const NameScope), NonList>);
 
-/// What a first argument is that is no list.
+/// Why the first argument of a call is not a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum NotOfList {
-    /// Something else.
+enum NonList {
+    /// It has another type.
     Other,
-    /// Nothing that can be bound.
+    /// It cannot be bound.
     Failed,
 }
 
 impl ExprBinder<'_> {
     /// Binds one expression.
-    pub(crate) fn bind(&mut self, expr: &ast::Expr) -> Result<Bound> {
+    pub(crate) fn bind(&mut self, expr: &ast::Expr) -> Result<TypedExpr> {
         self.size.add_expressions(1, expr.span)?;
         let bound = match &expr.kind {
             ExprKind::Column(path) => return self.column(path, expr.span),
@@ -129,15 +140,15 @@ impl ExprBinder<'_> {
                 return self.array(element.as_ref(), items, expr.span);
             }
         };
-        Ok(Bound { expr: bound.0, data_type: bound.1, span: expr.span })
+        Ok(TypedExpr { expr: bound.0, data_type: bound.1, span: expr.span })
     }
 
     /// Binds a name: a column, or else a function that is called without parentheses.
-    fn column(&self, path: &[ast::Ident], span: Span) -> Result<Bound> {
+    fn column(&self, path: &[ast::Ident], span: Span) -> Result<TypedExpr> {
         let missing = match self.scope.find(path) {
             Ok(column) => {
                 let expr = Expr::Column(column.column.clone());
-                return Ok(Bound { expr, data_type: column.data_type.clone(), span });
+                return Ok(TypedExpr { expr, data_type: column.data_type.clone(), span });
             }
             Err(missing) => missing,
         };
@@ -156,7 +167,8 @@ impl ExprBinder<'_> {
         literal(&Literal::String(text.to_owned()), span)
     }
 
-    /// Refuses a text in double quotes that is also a name, or notes it for the lints.
+    /// Refuses a text in double quotes that is also the name of a column; with `compatibility =
+    /// 'openmldb'`, records it for the lints.
     pub(crate) fn note_quoted_name(&self, text: &str, span: Span) -> Result<()> {
         if self.settings.compatibility == Compatibility::Standard {
             return Err(Box::new(quoted_name(text, span)));
@@ -171,13 +183,13 @@ impl ExprBinder<'_> {
         Ok(())
     }
 
-    /// Binds a condition: any scalar type is true or false.
-    pub(crate) fn condition(&mut self, expr: &ast::Expr) -> Result<Bound> {
+    /// Binds a condition and converts its value to BOOL.
+    pub(crate) fn condition(&mut self, expr: &ast::Expr) -> Result<TypedExpr> {
         let bound = self.bind(expr)?;
         self.truth(bound)
     }
 
-    fn truth(&self, bound: Bound) -> Result<Bound> {
+    fn truth(&self, bound: TypedExpr) -> Result<TypedExpr> {
         let span = bound.span;
         match bound.data_type {
             DataType::Bool => Ok(bound),
@@ -186,9 +198,9 @@ impl ExprBinder<'_> {
         }
     }
 
-    fn not(&self, bound: Bound, span: Span) -> Result<Bound> {
+    fn not(&self, bound: TypedExpr, span: Span) -> Result<TypedExpr> {
         let operand = self.truth(bound)?;
-        Ok(Bound { expr: Expr::Not(Box::new(operand.expr)), data_type: DataType::Bool, span })
+        Ok(TypedExpr { expr: Expr::Not(Box::new(operand.expr)), data_type: DataType::Bool, span })
     }
 
     fn parameter(&self, index: usize, span: Span) -> Result<(Expr, DataType)> {
@@ -226,22 +238,28 @@ impl ExprBinder<'_> {
     }
 
     /// Binds a left-deep chain of binary operators without recursing into its depth.
-    fn binary_chain(&mut self, expr: &ast::Expr) -> Result<Bound> {
-        let mut spine = Vec::new();
+    fn binary_chain(&mut self, expr: &ast::Expr) -> Result<TypedExpr> {
+        let mut operators = Vec::new();
         let mut at = expr;
         while let ExprKind::Binary { operator, left, right } = &at.kind {
-            spine.push((*operator, right.as_ref(), at.span));
+            operators.push((*operator, right.as_ref(), at.span));
             at = left;
         }
         let mut bound = self.bind(at)?;
-        while let Some((operator, right, span)) = spine.pop() {
+        while let Some((operator, right, span)) = operators.pop() {
             let right = self.bind(right)?;
             bound = self.binary(operator, bound, right, span)?;
         }
         Ok(bound)
     }
 
-    fn binary(&self, operator: BinaryOperator, l: Bound, r: Bound, span: Span) -> Result<Bound> {
+    fn binary(
+        &self,
+        operator: BinaryOperator,
+        l: TypedExpr,
+        r: TypedExpr,
+        span: Span,
+    ) -> Result<TypedExpr> {
         let name = match operator {
             BinaryOperator::And => return self.logic(Operator::And, l, r, span),
             BinaryOperator::Or => return self.logic(Operator::Or, l, r, span),
@@ -269,12 +287,24 @@ impl ExprBinder<'_> {
         call::operator(name, vec![l, r], self.settings, span)
     }
 
-    fn logic(&self, operator: Operator, l: Bound, r: Bound, span: Span) -> Result<Bound> {
+    fn logic(
+        &self,
+        operator: Operator,
+        l: TypedExpr,
+        r: TypedExpr,
+        span: Span,
+    ) -> Result<TypedExpr> {
         let (l, r) = (self.truth(l)?, self.truth(r)?);
-        Ok(Bound { expr: binary(l.expr, operator, r.expr), data_type: DataType::Bool, span })
+        Ok(TypedExpr { expr: binary(l.expr, operator, r.expr), data_type: DataType::Bool, span })
     }
 
-    pub(crate) fn compare(&self, op: Operator, l: Bound, r: Bound, span: Span) -> Result<Bound> {
+    pub(crate) fn compare(
+        &self,
+        op: Operator,
+        l: TypedExpr,
+        r: TypedExpr,
+        span: Span,
+    ) -> Result<TypedExpr> {
         comparison::comparison(op, l, r, self.settings, span)
     }
 
@@ -285,7 +315,7 @@ impl ExprBinder<'_> {
         low: &ast::Expr,
         high: &ast::Expr,
         span: Span,
-    ) -> Result<Bound> {
+    ) -> Result<TypedExpr> {
         let operand = self.bind(operand)?;
         let (low, high) = (self.bind(low)?, self.bind(high)?);
         if !self.may_copy(&operand, 2)? {
@@ -304,14 +334,14 @@ impl ExprBinder<'_> {
         self.logic(both, below, above, span)
     }
 
-    /// IN is an OR of equalities, kept as a balanced tree so that its depth stays logarithmic.
+    /// Binds IN as an OR of equalities, in a balanced tree, so that its depth is logarithmic.
     fn in_list(
         &mut self,
         operand: &ast::Expr,
         negated: bool,
         items: &[ast::Expr],
         span: Span,
-    ) -> Result<Bound> {
+    ) -> Result<TypedExpr> {
         let operand = self.bind(operand)?;
         let items = items.iter().map(|item| self.bind(item)).collect::<Result<Vec<_>>>()?;
         if !self.may_copy(&operand, items.len())? {
@@ -335,23 +365,29 @@ impl ExprBinder<'_> {
             }
             level = next;
         }
-        let expr = level.pop().expect("the parser asks for at least one item");
-        let bound = Bound { expr, data_type: DataType::Bool, span };
+        let expr = level.pop().expect("the parser requires at least one item");
+        let bound = TypedExpr { expr, data_type: DataType::Bool, span };
         if negated { self.not(bound, span) } else { Ok(bound) }
     }
 
-    /// Whether an operand is small enough to be copied into so many comparisons, which it then is.
-    fn may_copy(&self, operand: &Bound, count: usize) -> Result<bool> {
+    /// Returns whether an operand is small enough to be copied into `count` comparisons, and counts
+    /// the copies.
+    fn may_copy(&self, operand: &TypedExpr, count: usize) -> Result<bool> {
         let Some(size) = comparison::small_size(operand) else { return Ok(false) };
         self.size.add_expressions(size.saturating_mul(count), operand.span)?;
         Ok(true)
     }
 
-    /// Gives the text constants that an operand is compared with its type.
-    fn beside(&self, operand: &Bound, others: Vec<Bound>, span: Span) -> Result<Vec<Bound>> {
-        let agreed = others
-            .into_iter()
-            .map(|other| Ok(comparison::agree(operand.shape(), other, self.settings, span)?.1));
+    /// Converts the constant STRINGs among `others` to the type of the operand.
+    fn beside(
+        &self,
+        operand: &TypedExpr,
+        others: Vec<TypedExpr>,
+        span: Span,
+    ) -> Result<Vec<TypedExpr>> {
+        let agreed = others.into_iter().map(|other| {
+            Ok(comparison::agree(operand.without_expr(), other, self.settings, span)?.1)
+        });
         agreed.collect()
     }
 
@@ -361,7 +397,7 @@ impl ExprBinder<'_> {
         branches: &[(ast::Expr, ast::Expr)],
         otherwise: Option<&ast::Expr>,
         span: Span,
-    ) -> Result<Bound> {
+    ) -> Result<TypedExpr> {
         let operand = operand.map(|operand| self.bind(operand)).transpose()?;
         let mut conditions = Vec::new();
         let mut results = Vec::new();
@@ -395,10 +431,10 @@ impl ExprBinder<'_> {
             }
         };
         let else_expr = otherwise.and_then(|_| results.pop()).map(|bound| Box::new(bound.expr));
-        let boxed = |bound: Bound| Box::new(bound.expr);
+        let boxed = |bound: TypedExpr| Box::new(bound.expr);
         let when_then_expr = conditions.into_iter().map(boxed).zip(results.into_iter().map(boxed));
         let case = Case { expr: None, when_then_expr: when_then_expr.collect(), else_expr };
-        Ok(Bound { expr: Expr::Case(case), data_type: to, span })
+        Ok(TypedExpr { expr: Expr::Case(case), data_type: to, span })
     }
 
     fn array(
@@ -406,7 +442,7 @@ impl ExprBinder<'_> {
         element: Option<&ast::TypeName>,
         items: &[ast::Expr],
         span: Span,
-    ) -> Result<Bound> {
+    ) -> Result<TypedExpr> {
         let mut bound = items.iter().map(|item| self.bind(item)).collect::<Result<Vec<_>>>()?;
         if let Some(element) = element {
             let to = type_of(element)?;
@@ -418,37 +454,37 @@ impl ExprBinder<'_> {
         call::operator("array", bound, self.settings, span)
     }
 
-    /// The first argument of `at(list, n)`, which without a window means `list[n]`.
-    fn list_of(&mut self, call: &ast::Call, span: Span) -> std::result::Result<Bound, NotOfList> {
-        let [list, _] = call.arguments.as_slice() else { return Err(NotOfList::Other) };
+    /// Binds the first argument of `at(list, n)`, which without a window means `list[n]`.
+    fn list_of(&mut self, call: &ast::Call, span: Span) -> std::result::Result<TypedExpr, NonList> {
+        let [list, _] = call.arguments.as_slice() else { return Err(NonList::Other) };
         if call.over.is_some() || !call.name.text.eq_ignore_ascii_case("at") {
-            return Err(NotOfList::Other);
+            return Err(NonList::Other);
         }
         let place = (span, std::ptr::from_ref(self.scope));
-        let known = self.not_of_lists.and_then(|known| known.borrow().0.get(&place).copied());
+        let known = self.non_list_calls.and_then(|known| known.borrow().0.get(&place).copied());
         if let Some(known) = known {
             return Err(known);
         }
         let found = match self.bind(list) {
             Ok(list) if matches!(list.data_type, DataType::Array(_)) => return Ok(list),
-            Ok(_) => NotOfList::Other,
-            Err(_) => NotOfList::Failed,
+            Ok(_) => NonList::Other,
+            Err(_) => NonList::Failed,
         };
-        if let Some(known) = self.not_of_lists {
+        if let Some(known) = self.non_list_calls {
             known.borrow_mut().0.insert(place, found);
         }
         Err(found)
     }
 
-    fn call(&mut self, call: &ast::Call, span: Span) -> Result<Bound> {
+    fn call(&mut self, call: &ast::Call, span: Span) -> Result<TypedExpr> {
         let is_scalar = scalar::find(&call.name.text).is_some();
         let is_aggregate = lockstep_function::aggregate::find(&call.name.text).is_some();
         if is_aggregate
             && let Some(aggregates) = self.aggregates.as_deref_mut()
-            && (!is_scalar || aggregates.takes(call.over.as_ref()))
+            && (!is_scalar || aggregates.accepts(call.over.as_ref()))
         {
-            // `at` is an aggregate of rows and a function of lists: the arguments decide.
-            let not_of_list = match self.list_of(call, span) {
+            // `at` is an aggregate over rows and a function of lists: the arguments decide which.
+            let non_list = match self.list_of(call, span) {
                 Ok(list) => {
                     let arguments = vec![list, self.bind(&call.arguments[1])?];
                     return call::operator("element_at", arguments, self.settings, span);
@@ -457,7 +493,7 @@ impl ExprBinder<'_> {
             };
             let aggregates = self.aggregates.as_deref_mut().expect("there were some above");
             let bound = aggregates.bind(call, span, self.scope);
-            if bound.is_ok() || !is_scalar || not_of_list == NotOfList::Failed {
+            if bound.is_ok() || !is_scalar || non_list == NonList::Failed {
                 return bound;
             }
             return self.scalar_call(call, span).or(bound);
@@ -472,7 +508,7 @@ impl ExprBinder<'_> {
         self.scalar_call(call, span)
     }
 
-    fn scalar_call(&mut self, call: &ast::Call, span: Span) -> Result<Bound> {
+    fn scalar_call(&mut self, call: &ast::Call, span: Span) -> Result<TypedExpr> {
         if let Some(format) = scalar::feature::format(&call.name.text) {
             return self
                 .within(call.over.as_ref(), |binder| binder.format_call(format, call, span));
@@ -482,7 +518,7 @@ impl ExprBinder<'_> {
     }
 
     /// Binds a call of a scalar function that exists.
-    fn scalar(&self, name: &str, arguments: Vec<Bound>, span: Span) -> Result<Bound> {
+    fn scalar(&self, name: &str, arguments: Vec<TypedExpr>, span: Span) -> Result<TypedExpr> {
         if let (Some(written), Some(name)) = (self.written, scalar::clock_reader(name)) {
             written.borrow_mut().clock_reads.push(ClockRead { span, name });
         }
@@ -490,7 +526,7 @@ impl ExprBinder<'_> {
     }
 
     /// Binds the arguments of a scalar call; under OVER, aggregates in them use that window.
-    pub(crate) fn arguments(&mut self, call: &ast::Call) -> Result<Vec<Bound>> {
+    pub(crate) fn arguments(&mut self, call: &ast::Call) -> Result<Vec<TypedExpr>> {
         self.within(call.over.as_ref(), |binder| {
             call.arguments.iter().map(|argument| binder.bind(argument)).collect()
         })
@@ -516,17 +552,17 @@ impl ExprBinder<'_> {
     }
 }
 
-impl Bound {
-    /// The type and the place without the expression, which may be large.
-    fn shape(&self) -> Self {
+impl TypedExpr {
+    /// Returns a copy with a NULL instead of the expression, which may be large.
+    fn without_expr(&self) -> Self {
         let expr = Expr::Literal(ScalarValue::Null, None);
         Self { expr, data_type: self.data_type.clone(), span: self.span }
     }
 }
 
-/// The error of a text in double quotes that is also the name of a column.
+/// Returns the error of a text in double quotes that is also the name of a column.
 pub fn quoted_name(text: &str, span: Span) -> Diagnostic {
-    let message = format!("\"{text}\" is a text, and also the name of a column");
+    let message = format!("\"{text}\" is a string, and also the name of a column");
     Diagnostic::new(code::AMBIGUOUS_COLUMN, message)
         .at(span)
         .with_hint(format!("Write '{text}' for the text, or `{text}` for the column."))
@@ -535,104 +571,4 @@ pub fn quoted_name(text: &str, span: Span) -> Diagnostic {
 /// Builds a native binary expression.
 pub(crate) fn binary(left: Expr, op: Operator, right: Expr) -> Expr {
     Expr::BinaryExpr(BinaryExpr::new(Box::new(left), op, Box::new(right)))
-}
-
-/// The type that a written type name stands for.
-pub fn type_of(name: &ast::TypeName) -> Result<DataType> {
-    let arguments = name.arguments.iter().map(type_of).collect::<Result<Vec<_>>>()?;
-    let lower = name.name.text.to_ascii_lowercase();
-    let found = match (lower.as_str(), arguments.as_slice()) {
-        ("array", [element]) => Some(DataType::Array(Box::new(element.clone()))),
-        ("map", [key, value]) => {
-            Some(DataType::Map(Box::new(key.clone()), Box::new(value.clone())))
-        }
-        (other, []) => DataType::from_name(other),
-        _ => None,
-    };
-    let Some(found) = found else {
-        let names =
-            ["bool", "smallint", "int", "bigint", "float", "double", "string", "timestamp", "date"];
-        return Diagnostic::new(
-            code::UNDEFINED_OBJECT,
-            format!("type `{}` does not exist", name.name.text),
-        )
-        .at(name.name.span)
-        .with_nearest(&name.name.text, names)
-        .err();
-    };
-    Ok(found)
-}
-
-fn literal(value: &Literal, span: Span) -> Result<(Expr, DataType)> {
-    let (value, data_type) = match value {
-        Literal::Null => (ScalarValue::Null, DataType::Null),
-        Literal::Bool(value) => (ScalarValue::Boolean(Some(*value)), DataType::Bool),
-        Literal::Int(value) => (ScalarValue::Int32(Some(*value)), DataType::Int),
-        Literal::BigInt(value) => (ScalarValue::Int64(Some(*value)), DataType::BigInt),
-        Literal::Float(value) => (ScalarValue::Float32(Some(*value)), DataType::Float),
-        Literal::Double(value) => (ScalarValue::Float64(Some(*value)), DataType::Double),
-        Literal::String(text) => (ScalarValue::Utf8(Some(text.clone())), DataType::String),
-        Literal::Interval(_) => {
-            return Diagnostic::new(
-                code::SYNTAX_ERROR,
-                "a duration stands only in a window frame, a TTL or an option",
-            )
-            .at(span)
-            .with_hint("Write the milliseconds as a number.")
-            .err();
-        }
-    };
-    Ok((Expr::Literal(value, None), data_type))
-}
-
-fn negate(value: &Literal) -> Option<Literal> {
-    Some(match value {
-        Literal::Int(value) => Literal::Int(value.checked_neg()?),
-        Literal::BigInt(value) => match value.checked_neg()? {
-            small if small == i64::from(i32::MIN) => Literal::Int(i32::MIN),
-            negated => Literal::BigInt(negated),
-        },
-        Literal::Float(value) => Literal::Float(-value),
-        Literal::Double(value) => Literal::Double(-value),
-        _ => return None,
-    })
-}
-
-/// The constant that an expression is, if it is one.
-pub(crate) fn constant(expr: &Expr) -> Option<Value> {
-    let Expr::Literal(value, _) = expr else { return None };
-    Some(match value {
-        ScalarValue::Boolean(Some(value)) => Value::Bool(*value),
-        ScalarValue::Int16(Some(value)) => Value::SmallInt(*value),
-        ScalarValue::Int32(Some(value)) => Value::Int(*value),
-        ScalarValue::Int64(Some(value)) => Value::BigInt(*value),
-        ScalarValue::Float32(Some(value)) => Value::Float(*value),
-        ScalarValue::Float64(Some(value)) => Value::Double(*value),
-        ScalarValue::Utf8(Some(text)) => Value::String(text.as_str().into()),
-        ScalarValue::TimestampMillisecond(Some(value), _) => Value::Timestamp(*value),
-        ScalarValue::Date32(Some(value)) => Value::Date(*value),
-        other if other.is_null() => Value::Null,
-        _ => return None,
-    })
-}
-
-/// A constant of a type as DataFusion's.
-pub(crate) fn scalar_value(value: &Value, data_type: &DataType) -> ScalarValue {
-    match value {
-        Value::Bool(value) => ScalarValue::Boolean(Some(*value)),
-        Value::SmallInt(value) => ScalarValue::Int16(Some(*value)),
-        Value::Int(value) => ScalarValue::Int32(Some(*value)),
-        Value::BigInt(value) => ScalarValue::Int64(Some(*value)),
-        Value::Float(value) => ScalarValue::Float32(Some(*value)),
-        Value::Double(value) => ScalarValue::Float64(Some(*value)),
-        Value::String(text) => ScalarValue::Utf8(Some(text.to_string())),
-        Value::Timestamp(value) => ScalarValue::TimestampMillisecond(Some(*value), None),
-        Value::Date(value) => ScalarValue::Date32(Some(*value)),
-        Value::Null | Value::Array(_) | Value::Map(_) => {
-            let arrow = lockstep_row::arrow::arrow_type(data_type);
-            ScalarValue::try_from(&arrow).unwrap_or_else(|_| {
-                ScalarValue::try_from(&ArrowType::Null).expect("NULL has a NULL")
-            })
-        }
-    }
 }

@@ -1,12 +1,12 @@
 //! `gcformat`, `csv` and `libsvm` over feature signatures: bound as one call over plain values.
 //!
-//! [`ExprBinder`] calls it for a call of a format. What a signature such as `discrete(x, 100)`
-//! means to the line is settled here; the plan holds the format with the arguments of all its
-//! signatures, one after the other.
+//! [`ExprBinder`] calls it for a call of a format. A signature such as `discrete(x, 100)` is
+//! resolved here; the plan has a call of the format with the arguments of all its signatures, one
+//! after the other.
 
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
 use lockstep_function::{
-    Arguments, ScalarFunction,
+    CallArguments, ScalarFunction,
     scalar::feature::{self, Feature},
     udf,
 };
@@ -15,7 +15,8 @@ use lockstep_sql::ast::{self, ExprKind};
 
 use crate::{
     call,
-    expression::{Bound, ExprBinder, constant},
+    expression::{ExprBinder, TypedExpr},
+    literal::constant,
 };
 
 impl ExprBinder<'_> {
@@ -25,7 +26,7 @@ impl ExprBinder<'_> {
         format: &'static ScalarFunction,
         call: &ast::Call,
         span: Span,
-    ) -> Result<Bound> {
+    ) -> Result<TypedExpr> {
         let mut features = Vec::with_capacity(call.arguments.len());
         let mut values = Vec::new();
         for (position, argument) in call.arguments.iter().enumerate() {
@@ -47,7 +48,7 @@ impl ExprBinder<'_> {
         let shape: Vec<String> = features.iter().map(ToString::to_string).collect();
         let name = format!("{}[{}]", format.name, shape.join(" "));
         let expr = udf::scalar_call(&name, implementation, &constants, &self.settings, arguments);
-        Ok(Bound { expr, data_type: DataType::String, span })
+        Ok(TypedExpr { expr, data_type: DataType::String, span })
     }
 
     /// Binds one argument of a format, which must be a call of a signature function.
@@ -56,7 +57,7 @@ impl ExprBinder<'_> {
         format: &ScalarFunction,
         position: usize,
         argument: &ast::Expr,
-    ) -> Result<(Feature, Vec<Bound>)> {
+    ) -> Result<(Feature, Vec<TypedExpr>)> {
         let signature = match &argument.kind {
             ExprKind::Call(call) if !call.star && !call.distinct => {
                 feature::signature(&call.name.text).map(|signature| (signature, call))
@@ -77,7 +78,7 @@ impl ExprBinder<'_> {
         let values = self.arguments(call)?;
         let types: Vec<DataType> = values.iter().map(|value| value.data_type.clone()).collect();
         let constants: Vec<Option<Value>> = values.iter().map(|v| constant(&v.expr)).collect();
-        let with = Arguments { types: &types, constants: &constants, settings: &self.settings };
+        let with = CallArguments { types: &types, constants: &constants, settings: &self.settings };
         let feature = feature::feature(signature, &with).map_err(|error| {
             let shown = format!("function `{}`", signature.name);
             Box::new(call::signature(&shown, &error, &values, signature.signature, argument.span))

@@ -1,8 +1,8 @@
 //! FROM: tables, sub-queries and joins.
 //!
-//! LAST JOINs of the leftmost table are kept apart from it ([`From`]) until the SELECT knows which
-//! windows need only that table's columns: those windows go below the joins, where the history of
-//! a window is the plain table.
+//! The LAST JOINs of the leftmost table are bound separately from it ([`From`]) until the SELECT
+//! knows which windows need only that table's columns: those windows go below the joins, so that
+//! their rows are those of the table itself.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -15,26 +15,26 @@ use lockstep_sql::ast::{self, JoinKind, TableRef};
 
 use crate::{
     CatalogTable,
-    binder::{Binder, Relation, planning},
+    binder::{Binder, BoundRelation, planning},
     last_join::PendingLastJoin,
-    scope::Scope,
+    scope::NameScope,
 };
 
 /// A bound FROM.
 #[derive(Debug)]
 pub(crate) struct From {
     /// The leftmost table, or everything when there is no LAST JOIN.
-    pub(crate) base: Relation,
+    pub(crate) base: BoundRelation,
     /// The LAST JOINs above it, innermost first.
     pub(crate) joins: Vec<PendingLastJoin>,
-    /// The columns of all of it.
-    pub(crate) scope: Scope,
+    /// The columns of the table and of all joins.
+    pub(crate) scope: NameScope,
 }
 
 impl From {
-    /// In a long chain of LAST JOINs, leaves out the columns that neither the joins read nor the
-    /// expressions above them: each join has all columns of the ones before it, so that what is
-    /// done for a chain is quadratic in its columns.
+    /// Removes the columns of a long chain of LAST JOINs that neither the joins nor the expressions
+    /// `above` them read: each join has all columns of the ones before it, so that the cost of a
+    /// chain is quadratic in its columns.
     pub(crate) fn narrow<'e>(&mut self, above: impl Iterator<Item = &'e Expr>) -> Result<()> {
         if self.joins.len() < JOINS_NARROWED_MIN {
             return Ok(());
@@ -45,11 +45,11 @@ impl From {
     }
 }
 
-/// From so many LAST JOINs on, their columns are worth leaving out.
+/// The number of LAST JOINs from which on unused columns are removed.
 const JOINS_NARROWED_MIN: usize = 16;
 
 impl Binder<'_> {
-    /// Puts LAST JOINs on top of `base`. The columns of each count.
+    /// Puts LAST JOINs on top of `base`, and counts the columns of each.
     pub(crate) fn joined(
         &self,
         joins: Vec<PendingLastJoin>,
@@ -63,18 +63,18 @@ impl Binder<'_> {
         })
     }
 
-    /// The plan of all of a FROM.
-    pub(crate) fn whole(&self, from: From) -> Result<Relation> {
+    /// Returns the plan of a FROM with its LAST JOINs.
+    pub(crate) fn whole(&self, from: From) -> Result<BoundRelation> {
         let plan = self.joined(from.joins, from.base.plan)?;
-        Ok(Relation { plan, scope: from.scope })
+        Ok(BoundRelation { plan, scope: from.scope })
     }
 
     /// Binds a FROM; without one, a single row without columns.
     pub(crate) fn from(&self, from: Option<&TableRef>) -> Result<From> {
         let Some(from) = from else {
             let plan = LogicalPlanBuilder::empty(true).build().map_err(planning)?;
-            let base = Relation { plan, scope: Scope::default() };
-            return Ok(From { base, joins: Vec::new(), scope: Scope::default() });
+            let base = BoundRelation { plan, scope: NameScope::default() };
+            return Ok(From { base, joins: Vec::new(), scope: NameScope::default() });
         };
         match from {
             TableRef::Join(join) if join.kind == JoinKind::Last => {
@@ -95,7 +95,7 @@ impl Binder<'_> {
     }
 
     /// Binds one item of FROM to a plan of its own.
-    pub(crate) fn relation(&self, item: &TableRef) -> Result<Relation> {
+    pub(crate) fn relation(&self, item: &TableRef) -> Result<BoundRelation> {
         match item {
             TableRef::Table { name, alias } => self.table(name, alias.as_ref()),
             TableRef::Subquery { query, alias } => {
@@ -109,7 +109,7 @@ impl Binder<'_> {
         }
     }
 
-    fn table(&self, name: &ast::ObjectName, alias: Option<&ast::Ident>) -> Result<Relation> {
+    fn table(&self, name: &ast::ObjectName, alias: Option<&ast::Ident>) -> Result<BoundRelation> {
         if name.database.is_none() {
             let tables = self.common_tables.borrow();
             let found = tables.iter().rev().find(|table| table.name == name.name.text);
@@ -124,8 +124,8 @@ impl Binder<'_> {
         self.scan(&table, alias.map(|alias| alias.text.as_str()))
     }
 
-    /// Projects a common table anew at each use, so that internal names stay unique.
-    fn common_table(&self, relation: Relation, alias: &ast::Ident) -> Result<Relation> {
+    /// Projects a common table to new internal names, which each use of it needs.
+    fn common_table(&self, relation: BoundRelation, alias: &ast::Ident) -> Result<BoundRelation> {
         let columns = relation.scope.columns.into_iter();
         let items = columns.map(|c| (c.name, Expr::Column(c.column), c.data_type)).collect();
         Ok(self
@@ -138,7 +138,7 @@ impl Binder<'_> {
         find_table(self.catalog, name)
     }
 
-    fn plain_join(&self, join: &ast::Join) -> Result<Relation> {
+    fn plain_join(&self, join: &ast::Join) -> Result<BoundRelation> {
         let left = self.relation(&join.left)?;
         let right = self.size.beside(|| self.relation(&join.right))?;
         self.size.add_operators(1, join.span)?;
@@ -159,7 +159,7 @@ impl Binder<'_> {
             None => builder.cross_join(right.plan),
         };
         let plan = builder.and_then(LogicalPlanBuilder::build).map_err(planning)?;
-        Ok(Relation { plan, scope })
+        Ok(BoundRelation { plan, scope })
     }
 }
 

@@ -1,4 +1,4 @@
-//! GROUP BY: aggregates over groups, and what a select list may say above them.
+//! GROUP BY: the aggregates over groups, and expressions over keys and aggregates.
 
 use std::collections::HashSet;
 
@@ -16,22 +16,22 @@ use lockstep_sql::ast::{self, ExprKind, Over};
 use crate::{
     binder::{Binder, planning},
     call,
-    expression::{Aggregates, Bound},
-    scope::Scope,
+    expression::{Aggregates, TypedExpr},
+    scope::NameScope,
     window_calls::bind_aggregate,
 };
 
-/// Collects the aggregates of a grouped SELECT. Until the plan exists, each stands as a column
-/// without relation, named by its position.
+/// The aggregates of a grouped SELECT. Until the plan exists, each is represented by a placeholder:
+/// a column without relation, named by its position.
 pub(crate) struct GroupCalls<'a> {
     binder: &'a Binder<'a>,
-    keys: Vec<Bound>,
+    keys: Vec<TypedExpr>,
     calls: Vec<Expr>,
-    /// Names that a column of the groups may not have without a table before it.
+    /// The names that an unqualified column of the groups may not have.
     taken: HashSet<String>,
 }
 
-/// The plan with the groups, and what the expressions above it turn into.
+/// The plan with the groups, and the columns that replace keys and placeholders above it.
 pub(crate) struct Grouped {
     pub(crate) plan: LogicalPlan,
     keys: Vec<(Expr, Column)>,
@@ -39,17 +39,17 @@ pub(crate) struct Grouped {
 }
 
 impl<'a> GroupCalls<'a> {
-    pub(crate) fn new(binder: &'a Binder<'a>, keys: Vec<Bound>, scope: &Scope) -> Self {
+    pub(crate) fn new(binder: &'a Binder<'a>, keys: Vec<TypedExpr>, scope: &NameScope) -> Self {
         let taken = scope.columns.iter().map(|column| column.column.name.clone()).collect();
         Self { binder, keys, calls: Vec::new(), taken }
     }
 
-    /// Whether there is neither a key nor an aggregate.
+    /// Returns whether there is neither a key nor an aggregate.
     pub(crate) fn is_empty(&self) -> bool {
         self.keys.is_empty() && self.calls.is_empty()
     }
 
-    /// Groups the input.
+    /// Puts the groups on top of the input.
     pub(crate) fn group(mut self, input: LogicalPlan) -> Result<Grouped> {
         let mut keys: Vec<Expr> = Vec::new();
         let mut grouped: Vec<Expr> = Vec::new();
@@ -71,10 +71,12 @@ impl<'a> GroupCalls<'a> {
             let is_column = matches!(key.expr, Expr::Column(_));
             grouped.push(if is_column { key.expr } else { self.named(key.expr) });
         }
+        let call_count = self.calls.len();
         let plan = LogicalPlanBuilder::from(input)
             .aggregate(grouped, self.calls)
             .and_then(LogicalPlanBuilder::build)
             .map_err(planning)?;
+        debug_assert_eq!(plan.schema().fields().len(), keys.len() + call_count, "keys and calls");
         let mut columns = plan.schema().columns().into_iter();
         let keys = keys.into_iter().zip(columns.by_ref()).collect();
         Ok(Grouped { calls: columns.collect(), keys, plan })
@@ -117,8 +119,8 @@ impl Grouped {
 }
 
 impl GroupCalls<'_> {
-    /// Gives an expression over the groups a name of its own: `count(*)` and `count(true)` would
-    /// have the same, and a column of FROM may be called like either.
+    /// Gives an expression over the groups a unique name: `count(*)` and `count(true)` would have
+    /// the same, and a column of FROM may have it too.
     fn named(&mut self, expr: Expr) -> Expr {
         let name = expr.schema_name().to_string();
         if self.taken.insert(name.clone()) {
@@ -136,23 +138,22 @@ impl GroupCalls<'_> {
 }
 
 impl Aggregates for GroupCalls<'_> {
-    fn takes(&self, over: Option<&Over>) -> bool {
+    fn accepts(&self, over: Option<&Over>) -> bool {
         over.is_none()
     }
 
-    fn bind(&mut self, call: &ast::Call, span: Span, scope: &Scope) -> Result<Bound> {
+    fn bind(&mut self, call: &ast::Call, span: Span, scope: &NameScope) -> Result<TypedExpr> {
         if call.over.is_some() {
             return windows_do_not_mix(span);
         }
         let mut is_same_window = |_: &Over| Ok(false);
-        let (aggregate, arguments) =
-            bind_aggregate(self.binder, call, span, scope, &mut is_same_window)?;
+        let aggregate = bind_aggregate(self.binder, call, span, scope, &mut is_same_window)?;
         let expr = udf::aggregate_call(
             aggregate.function,
             aggregate.bound,
             &aggregate.constants,
             &self.binder.settings,
-            arguments,
+            aggregate.arguments,
         );
         let known = self.calls.iter().position(|other| *other == expr);
         let position = known.unwrap_or(self.calls.len());
@@ -160,7 +161,11 @@ impl Aggregates for GroupCalls<'_> {
             let expr = self.named(expr);
             self.calls.push(expr);
         }
-        Ok(Bound { expr: Expr::Column(placeholder(position)), data_type: aggregate.returns, span })
+        Ok(TypedExpr {
+            expr: Expr::Column(placeholder(position)),
+            data_type: aggregate.returns,
+            span,
+        })
     }
 
     fn enter(&mut self, over: &Over) -> Result<()> {
@@ -190,7 +195,7 @@ fn placeholder_position(column: &Column) -> Option<usize> {
     column.name.strip_prefix(PLACEHOLDER)?.parse().ok()
 }
 
-/// Whether an expression holds an aggregate that no OVER covers.
+/// Returns whether an expression has an aggregate without OVER.
 pub(crate) fn has_group_aggregate(expr: &ast::Expr) -> bool {
     let mut stack = vec![expr];
     while let Some(expr) = stack.pop() {

@@ -1,4 +1,4 @@
-//! LAST JOIN: what ON says is sorted into keys, a bound on the order column, and the rest.
+//! LAST JOIN: splits ON into key pairs, a bound on the order column, and the remaining filter.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -12,19 +12,20 @@ use lockstep_row::DataType;
 use lockstep_sql::ast::{self, BinaryOperator, ExprKind};
 
 use crate::{
-    CatalogTable, LastJoin, TimeBound,
-    binder::{Binder, Relation, planning},
+    LastJoin, TimeBound,
+    binder::{Binder, BoundRelation, planning},
     call, comparison,
-    expression::{Bound, binary},
-    scope::Scope,
+    expression::{TypedExpr, binary},
+    lineage::{StoredColumn, stored_columns},
+    scope::NameScope,
     written::WrittenJoin,
 };
 
-/// A LAST JOIN whose left side is not fixed yet.
+/// A bound LAST JOIN without its left side.
 #[derive(Debug)]
 pub(crate) struct PendingLastJoin {
     pub(crate) span: Span,
-    pub(crate) right: Relation,
+    pub(crate) right: BoundRelation,
     keys: Vec<(Expr, Expr)>,
     order_by: Option<Expr>,
     time_bound: Option<TimeBound>,
@@ -32,14 +33,14 @@ pub(crate) struct PendingLastJoin {
 }
 
 impl PendingLastJoin {
-    /// The columns that the join itself reads, of both sides.
+    /// Returns the columns that the join itself reads, of both sides.
     pub(crate) fn reads(&self) -> impl Iterator<Item = &Column> {
         let keys = self.keys.iter().flat_map(|(left, right)| [left, right]);
         let bound = self.time_bound.iter().map(|bound| &bound.left);
         keys.chain(&self.order_by).chain(bound).chain(&self.filter).flat_map(Expr::column_refs)
     }
 
-    /// Leaves out the columns of the right side that are not among these.
+    /// Removes the columns of the right side that are not in `read`.
     pub(crate) fn narrow(&mut self, read: &HashSet<Column>) -> Result<()> {
         let columns = self.right.plan.schema().columns();
         let width = columns.len();
@@ -64,6 +65,11 @@ impl PendingLastJoin {
         });
         let fields = left.schema().iter().map(|(q, f)| (q.cloned(), Arc::clone(f)));
         let schema = schema_of_unique(fields.chain(nullable)).map_err(planning)?;
+        debug_assert_eq!(
+            schema.fields().len(),
+            left.schema().fields().len() + right.schema().fields().len(),
+            "a LAST JOIN has the columns of both sides"
+        );
         let node = LastJoin {
             left,
             right,
@@ -77,8 +83,8 @@ impl PendingLastJoin {
     }
 }
 
-/// A schema of fields whose names are known to be unique, as those of a bound plan are. To check
-/// them at each join of a chain takes more time than everything else that is done for the chain.
+/// Returns a schema of fields whose names are known to be unique, as those of a bound plan are.
+/// Checking them at each join of a chain would take longer than the rest of planning the chain.
 pub fn schema_of_unique(
     fields: impl Iterator<Item = (Option<TableReference>, FieldRef)>,
 ) -> DataFusionResult<DFSchema> {
@@ -86,9 +92,9 @@ pub fn schema_of_unique(
     DFSchema::try_from(Schema::new(fields))?.with_field_specific_qualified_schema(qualifiers)
 }
 
-/// Which sides of a join an expression looks at.
+/// The sides of a join that an expression reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Side {
+enum JoinSide {
     Left,
     Right,
     Both,
@@ -98,8 +104,8 @@ impl Binder<'_> {
     /// Binds the ON and ORDER BY of a LAST JOIN; `both` are the columns of both sides.
     pub(crate) fn last_join(
         &self,
-        both: &Scope,
-        right: Relation,
+        both: &NameScope,
+        right: BoundRelation,
         join: &ast::Join,
     ) -> Result<PendingLastJoin> {
         let Some(on) = &join.on else {
@@ -149,7 +155,11 @@ impl Binder<'_> {
         Ok(PendingLastJoin { span: join.span, right, keys, order_by, time_bound, filter })
     }
 
-    fn join_order(&self, right: &Scope, order_by: &[ast::OrderBy]) -> Result<Option<Bound>> {
+    fn join_order(
+        &self,
+        right: &NameScope,
+        order_by: &[ast::OrderBy],
+    ) -> Result<Option<TypedExpr>> {
         let [item] = order_by else {
             let Some(second) = order_by.get(1) else { return Ok(None) };
             return Diagnostic::unsupported("LAST JOIN orders by one column")
@@ -173,11 +183,11 @@ impl Binder<'_> {
         call::operator("op_bit_not", vec![bound], self.settings, item.expr.span).map(Some)
     }
 
-    /// Reads `left = right` (or mirrored) as a key pair.
+    /// Binds `left = right` (or mirrored) as a key pair; `None` for any other condition.
     fn key_pair(
         &self,
         part: &ast::Expr,
-        both: &Scope,
+        both: &NameScope,
         rights: &HashSet<&Column>,
     ) -> Result<Option<(Expr, Expr)>> {
         let ExprKind::Binary { operator: BinaryOperator::Equal, left, right } = &part.kind else {
@@ -185,8 +195,8 @@ impl Binder<'_> {
         };
         let (l, r) = (self.scalar_binder(both).bind(left)?, self.scalar_binder(both).bind(right)?);
         let (l, r) = match (side(&l.expr, rights), side(&r.expr, rights)) {
-            (Side::Left, Side::Right) => (l, r),
-            (Side::Right, Side::Left) => (r, l),
+            (JoinSide::Left, JoinSide::Right) => (l, r),
+            (JoinSide::Right, JoinSide::Left) => (r, l),
             _ => return Ok(None),
         };
         let (l, r) = comparison::agree(l, r, self.settings, part.span)?;
@@ -213,13 +223,14 @@ impl Binder<'_> {
         Ok(None)
     }
 
-    /// Whether a condition says that the order column is at or after a column of the left side.
+    /// Returns whether a condition requires the order column to be at or after a column of the left
+    /// side.
     fn requires_later(
         &self,
         part: &ast::Expr,
-        both: &Scope,
+        both: &NameScope,
         rights: &HashSet<&Column>,
-        order: &Bound,
+        order: &TypedExpr,
     ) -> Result<bool> {
         let (earlier, later) = match &part.kind {
             ExprKind::Binary {
@@ -241,13 +252,14 @@ impl Binder<'_> {
         Ok(is_of_left && later.expr == order.expr)
     }
 
-    /// Reads `right.order <= left` (or mirrored, or `<`) as the bound of the order column.
+    /// Binds `right.order <= left` (or mirrored, or `<`) as the bound of the order column; `None`
+    /// for any other condition.
     fn time_bound(
         &self,
         part: &ast::Expr,
-        both: &Scope,
+        both: &NameScope,
         rights: &HashSet<&Column>,
-        order: &Bound,
+        order: &TypedExpr,
     ) -> Result<Option<TimeBound>> {
         let ExprKind::Binary { operator, left, right } = &part.kind else { return Ok(None) };
         let (small, large, inclusive) = match operator {
@@ -260,33 +272,33 @@ impl Binder<'_> {
         let small = self.scalar_binder(both).bind(small)?;
         let large = self.scalar_binder(both).bind(large)?;
         let fits = small.expr == order.expr
-            && side(&large.expr, rights) == Side::Left
+            && side(&large.expr, rights) == JoinSide::Left
             && (small.data_type == large.data_type
                 || (small.data_type.is_integer() && large.data_type.is_integer()));
         Ok(fits.then_some(TimeBound { left: large.expr, inclusive }))
     }
 }
 
-/// What qualifies the columns of a relation, where that is one name.
-fn right_name(right: &Scope) -> Option<String> {
+/// Returns the one name that qualifies all columns of a relation, if there is one.
+fn right_name(right: &NameScope) -> Option<String> {
     let mut names = right.columns.iter().map(|column| column.qualifier.as_ref().map(|q| &q.table));
     let first = names.next()??;
     names.all(|name| name == Some(first)).then(|| first.clone())
 }
 
-/// Whether a condition of ON looks at the order column and at the left side.
-fn compares(condition: &Expr, order: &Bound, rights: &HashSet<&Column>) -> bool {
+/// Returns whether a condition of ON reads the order column and the left side.
+fn compares(condition: &Expr, order: &TypedExpr, rights: &HashSet<&Column>) -> bool {
     let ordered = order.expr.column_refs();
-    side(condition, rights) == Side::Both
+    side(condition, rights) == JoinSide::Both
         && condition.column_refs().iter().any(|column| ordered.contains(column))
 }
 
-/// Whether rows can be ordered by values of this type.
+/// Returns whether rows can be ordered by values of this type.
 pub(crate) fn is_order_type(data_type: &DataType) -> bool {
     data_type.is_integer() || *data_type == DataType::Timestamp
 }
 
-/// The parts of a condition that AND joins, left to right.
+/// Returns the parts of a condition that AND joins, left to right.
 fn conjuncts(on: &ast::Expr) -> Vec<&ast::Expr> {
     let mut parts = Vec::new();
     let mut stack = vec![on];
@@ -302,49 +314,51 @@ fn conjuncts(on: &ast::Expr) -> Vec<&ast::Expr> {
     parts
 }
 
-/// Constants count as the left side: they are known before the right side is looked at.
-fn side(expr: &Expr, rights: &HashSet<&Column>) -> Side {
+/// Returns which sides an expression reads. A constant counts as the left side: its value is known
+/// before the right side is read.
+fn side(expr: &Expr, rights: &HashSet<&Column>) -> JoinSide {
     let columns = expr.column_refs();
     let on_right = columns.iter().filter(|column| rights.contains(*column)).count();
     match on_right {
-        0 => Side::Left,
-        all if all == columns.len() => Side::Right,
-        _ => Side::Both,
+        0 => JoinSide::Left,
+        all if all == columns.len() => JoinSide::Right,
+        _ => JoinSide::Both,
     }
 }
 
-/// Without ORDER BY, the newest row is the one that the table's own index over the key columns
-/// has first, so that declaring an index's event time is enough to order by it. Every source of a
-/// UNION must have such an index, and the union must have their event times in one column.
-fn implied_order(right: &Relation, keys: &[(Expr, Expr)]) -> Option<Bound> {
-    let key_origins: Vec<Vec<Origin<'_>>> = keys
+/// Returns the order of a LAST JOIN without ORDER BY: the event time of the declared index over the
+/// key columns. Every input of a UNION must have such an index, and the union must have their event
+/// times in one column.
+fn implied_order(right: &BoundRelation, keys: &[(Expr, Expr)]) -> Option<TypedExpr> {
+    let key_columns: Vec<Vec<StoredColumn<'_>>> = keys
         .iter()
         .filter_map(|(_, right_key)| match right_key {
-            Expr::Column(column) => origins(&right.plan, column),
+            Expr::Column(column) => stored_columns(&right.plan, column),
             _ => None,
         })
         .collect();
-    let sources = key_origins.first()?.len();
-    let times: Vec<Origin<'_>> = (0..sources)
+    let sources = key_columns.first()?.len();
+    let times: Vec<StoredColumn<'_>> = (0..sources)
         .map(|source| {
-            let columns: Vec<Origin<'_>> = key_origins.iter().map(|key| key[source]).collect();
-            Some(Origin { column: event_time(&columns)?, ..columns[0] })
+            let columns: Vec<StoredColumn<'_>> =
+                key_columns.iter().map(|key| key[source]).collect();
+            Some(StoredColumn { column: event_time(&columns)?, ..columns[0] })
         })
         .collect::<Option<_>>()?;
     let visible = right
         .scope
         .columns
         .iter()
-        .find(|c| origins(&right.plan, &c.column).as_ref() == Some(&times))?;
-    is_order_type(&visible.data_type).then(|| Bound {
+        .find(|c| stored_columns(&right.plan, &c.column).as_ref() == Some(&times))?;
+    is_order_type(&visible.data_type).then(|| TypedExpr {
         expr: Expr::Column(visible.column.clone()),
         data_type: visible.data_type.clone(),
         span: Span::default(),
     })
 }
 
-/// The event time of the index that serves these key columns of one table.
-fn event_time(keys: &[Origin<'_>]) -> Option<usize> {
+/// Returns the event-time column of the declared index over these key columns of one table.
+fn event_time(keys: &[StoredColumn<'_>]) -> Option<usize> {
     let schema = &keys.first()?.table.schema;
     let covered = |index: &&lockstep_row::IndexSpec| {
         index.declared && index.keys.iter().all(|key| keys.iter().any(|k| k.column == *key))
@@ -353,55 +367,4 @@ fn event_time(keys: &[Origin<'_>]) -> Option<usize> {
     let index =
         schema.indexes.iter().find(exact).or_else(|| schema.indexes.iter().find(covered))?;
     index.event_time
-}
-
-/// A column of a stored table that is seen through a plan.
-#[derive(Debug, Clone, Copy)]
-struct Origin<'p> {
-    table: &'p CatalogTable,
-    /// The scan: a table may be read twice.
-    scan: &'p str,
-    column: usize,
-}
-
-impl PartialEq for Origin<'_> {
-    fn eq(&self, other: &Self) -> bool {
-        (self.scan, self.column) == (other.scan, other.column)
-    }
-}
-
-/// What a column of a plan is a copy of: one stored column, or one for each source of a UNION.
-/// `None` for what is computed.
-fn origins<'p>(plan: &'p LogicalPlan, column: &Column) -> Option<Vec<Origin<'p>>> {
-    let at = plan.schema().maybe_index_of_column(column)?;
-    match plan {
-        LogicalPlan::TableScan(scan) => {
-            let table = CatalogTable::of(scan.source.as_ref())?;
-            let scan_name = scan.table_name.table();
-            let column = table.schema.find_column(&column.name)?;
-            Some(vec![Origin { table, scan: scan_name, column }])
-        }
-        LogicalPlan::Projection(projection) => {
-            let mut expr = projection.expr.get(at)?;
-            while let Expr::Alias(alias) = expr {
-                expr = &alias.expr;
-            }
-            let Expr::Column(inner) = expr else { return None };
-            origins(&projection.input, inner)
-        }
-        LogicalPlan::Union(union) => {
-            let sources = union
-                .inputs
-                .iter()
-                .map(|input| origins(input, &Column::from(input.schema().qualified_field(at))));
-            Some(sources.collect::<Option<Vec<_>>>()?.concat())
-        }
-        LogicalPlan::Filter(filter) => origins(&filter.input, column),
-        LogicalPlan::Extension(_) => {
-            let input = plan.inputs().into_iter().next()?;
-            input.schema().maybe_index_of_column(column)?;
-            origins(input, column)
-        }
-        _ => None,
-    }
 }

@@ -1,8 +1,8 @@
 //! The unified plan generator: syntax tree and catalog to a typed logical plan.
 //!
-//! [`bind`] gives one DataFusion `LogicalPlan` that every executor runs. Where the dialect means
-//! something else than DataFusion would, the plan calls *our* functions, so that no executor has
-//! an opinion of its own. Nothing here executes.
+//! [`bind`] returns one DataFusion `LogicalPlan` that every executor runs. Where the dialect means
+//! something else than DataFusion would, the plan calls *our* functions, so that every executor
+//! computes the same. Nothing here executes.
 //!
 //! # Shape of a plan
 //!
@@ -13,8 +13,8 @@
 //! Native expressions: `Column`, `Literal`, `Alias`, `BinaryExpr` with AND, OR and the six
 //! comparisons (both sides of one type, never FLOAT or DOUBLE), `Not`, `IsNull`, `IsNotNull`,
 //! `Case` (searched). BETWEEN, IN and the simple CASE are written out in these while their operand
-//! is small, and are one call otherwise, so that no operand is computed twice. Everything else is a `ScalarFunction` whose UDF is a
-//! `lockstep_function::udf::ScalarUdf`.
+//! is small, and are one call otherwise, so that no operand is computed twice. Everything else is a
+//! `ScalarFunction` whose UDF is a `lockstep_function::udf::ScalarUdf`.
 //!
 //! Arrow types are the images of the dialect's types under `lockstep_row::arrow`.
 
@@ -28,6 +28,7 @@ mod from;
 mod group;
 mod last_join;
 pub mod lineage;
+mod literal;
 mod nested;
 mod node;
 mod query;
@@ -40,9 +41,10 @@ mod written;
 
 pub use catalog::{Catalog, CatalogTable};
 pub use comparison::text_constant;
-pub use expression::{quoted_name, type_of};
+pub use expression::quoted_name;
 pub use from::find_table;
 pub use last_join::schema_of_unique;
+pub use literal::type_of;
 pub use node::{AggregateCall, Frame, LastJoin, TimeBound, Window, WindowAggregate, WindowGroup};
 pub use query::{BindOptions, BoundQuery, bind, bind_constant};
 pub use size::{EXPRESSIONS_MAX, PLAN_HEIGHT_MAX, PLAN_OPERATORS_MAX};

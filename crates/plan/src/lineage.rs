@@ -1,10 +1,12 @@
-//! Where the columns of a plan come from: pure questions about plans.
+//! Column lineage: which stored column a column of a plan is a copy of, and which table its rows
+//! come from.
 //!
-//! A column that is a mere copy of a stored one can be looked up by an index. Request mode, batch
-//! mode and DEPLOY ask here, so that they agree on which index a query reads.
+//! A column that is a copy of a stored one can be looked up by an index. The binder (which index a
+//! LAST JOIN is ordered by), request mode, the lints and DEPLOY all ask here, so that they agree on
+//! which index a query reads. Nothing here changes a plan.
 
 use datafusion::{
-    common::DFSchema,
+    common::{Column, DFSchema},
     logical_expr::{Expr, LogicalPlan},
 };
 
@@ -12,7 +14,34 @@ use lockstep_row::DataType;
 
 use crate::{CatalogTable, LastJoin, WindowAggregate};
 
-/// The column that an expression merely names, by position.
+/// A column of a stored table, as one scan of a plan reads it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct StoredColumn<'p> {
+    /// The table.
+    pub(crate) table: &'p CatalogTable,
+    /// The name of the scan: a plan may read a table twice.
+    pub(crate) scan: &'p str,
+    /// The position of the column in the table.
+    pub(crate) column: usize,
+}
+
+impl PartialEq for StoredColumn<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        (self.scan, self.column) == (other.scan, other.column)
+    }
+}
+
+/// The operators that a column is followed through, besides projections, filters, windows and the
+/// left side of a LAST JOIN.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Route {
+    /// Every other operator that gives at most one row for each row of its one input.
+    SingleInput,
+    /// UNION, into each of its inputs.
+    Unions,
+}
+
+/// Returns the position of the column that an expression names; `None` for any other expression.
 pub fn column(expr: &Expr, schema: &DFSchema) -> Option<usize> {
     match expr {
         Expr::Alias(alias) => column(&alias.expr, schema),
@@ -21,9 +50,27 @@ pub fn column(expr: &Expr, schema: &DFSchema) -> Option<usize> {
     }
 }
 
-/// The column of the leaf table that a column of the plan's output is a copy of, when each row of
-/// the leaf gives at most one row of the output. `None` for lists and maps, which no index holds.
+/// Returns the column of the leaf table that a column of the plan's output is a copy of, when each
+/// row of the leaf gives at most one row of the output. `None` for lists and maps, which no index
+/// holds.
 pub fn to_leaf(plan: &LogicalPlan, output: usize) -> Option<usize> {
+    let copied = *follow(plan, output, Route::SingleInput)?.first()?;
+    let data_type = &copied.table.schema.columns.get(copied.column)?.data_type;
+    let is_nested = matches!(data_type, DataType::Array(_) | DataType::Map(..));
+    (!is_nested).then_some(copied.column)
+}
+
+/// Returns the stored columns that a column of a plan is a copy of: one, or one for each input of a
+/// UNION. `None` for a computed column.
+pub(crate) fn stored_columns<'p>(
+    plan: &'p LogicalPlan,
+    column: &Column,
+) -> Option<Vec<StoredColumn<'p>>> {
+    follow(plan, plan.schema().maybe_index_of_column(column)?, Route::Unions)
+}
+
+/// Follows the output column at a position down to the scans that it is a copy of.
+fn follow(plan: &LogicalPlan, output: usize, route: Route) -> Option<Vec<StoredColumn<'_>>> {
     match plan {
         LogicalPlan::TableScan(scan) => {
             let column = match &scan.projection {
@@ -31,23 +78,33 @@ pub fn to_leaf(plan: &LogicalPlan, output: usize) -> Option<usize> {
                 None => output,
             };
             let table = CatalogTable::of(scan.source.as_ref())?;
-            let data_type = &table.schema.columns.get(column)?.data_type;
-            let is_nested = matches!(data_type, DataType::Array(_) | DataType::Map(..));
-            (!is_nested).then_some(column)
+            Some(vec![StoredColumn { table, scan: scan.table_name.table(), column }])
         }
         LogicalPlan::Projection(projection) => {
             let input = &projection.input;
-            to_leaf(input, column(projection.expr.get(output)?, input.schema())?)
+            follow(input, column(projection.expr.get(output)?, input.schema())?, route)
         }
-        LogicalPlan::Extension(_) => {
-            let input = main_input(plan)?;
-            (output < input.schema().fields().len()).then(|| to_leaf(input, output)).flatten()
+        LogicalPlan::Union(union) if route == Route::Unions => {
+            debug_assert!(!union.inputs.is_empty(), "a union has inputs");
+            let inputs = union.inputs.iter().map(|input| follow(input, output, route));
+            Some(inputs.collect::<Option<Vec<_>>>()?.concat())
         }
-        _ => to_leaf(main_input(plan)?, output),
+        LogicalPlan::Filter(_) | LogicalPlan::Extension(_) => follow_input(plan, output, route),
+        _ if route == Route::SingleInput => follow_input(plan, output, route),
+        _ => None,
     }
 }
 
-/// The table a plan's rows begin in, when there is one.
+/// Follows a column of a plan's input; `None` for a column that the plan itself adds.
+fn follow_input(plan: &LogicalPlan, output: usize, route: Route) -> Option<Vec<StoredColumn<'_>>> {
+    let input = main_input(plan)?;
+    if output >= input.schema().fields().len() {
+        return None;
+    }
+    follow(input, output, route)
+}
+
+/// Returns the table that a plan's rows begin in, when each row of it gives at most one row.
 pub fn leaf_table(plan: &LogicalPlan) -> Option<&CatalogTable> {
     match plan {
         LogicalPlan::TableScan(scan) => CatalogTable::of(scan.source.as_ref()),
@@ -55,7 +112,15 @@ pub fn leaf_table(plan: &LogicalPlan) -> Option<&CatalogTable> {
     }
 }
 
-/// The input whose rows become the plan's, each at most one.
+/// Returns the leftmost table of a plan, whatever operators are above it.
+pub fn leftmost_table(plan: &LogicalPlan) -> Option<&CatalogTable> {
+    match plan {
+        LogicalPlan::TableScan(scan) => CatalogTable::of(scan.source.as_ref()),
+        _ => plan.inputs().into_iter().next().and_then(leftmost_table),
+    }
+}
+
+/// Returns the input whose rows become the plan's, each at most one.
 fn main_input(plan: &LogicalPlan) -> Option<&LogicalPlan> {
     match plan {
         LogicalPlan::Projection(node) => Some(&node.input),
@@ -73,13 +138,13 @@ fn main_input(plan: &LogicalPlan) -> Option<&LogicalPlan> {
     }
 }
 
-/// The node as windows.
+/// Returns the plan's topmost node if it is windows.
 pub fn window(plan: &LogicalPlan) -> Option<&WindowAggregate> {
     let LogicalPlan::Extension(extension) = plan else { return None };
     extension.node.as_any().downcast_ref()
 }
 
-/// The node as a LAST JOIN.
+/// Returns the plan's topmost node if it is a LAST JOIN.
 pub fn last_join(plan: &LogicalPlan) -> Option<&LastJoin> {
     let LogicalPlan::Extension(extension) = plan else { return None };
     extension.node.as_any().downcast_ref()

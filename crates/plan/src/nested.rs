@@ -1,5 +1,5 @@
-//! Aggregates inside the arguments of an aggregate: bound to the same window or group, and made
-//! one aggregate together with the outer one (`lockstep_function::NestedAggregate`).
+//! Aggregates inside the arguments of an aggregate: bound over the same window or group, and
+//! combined with the outer one into one aggregate (`lockstep_function::NestedAggregate`).
 
 use std::collections::HashMap;
 
@@ -23,19 +23,42 @@ use lockstep_sql::ast::{self, Over};
 
 use crate::{
     binder::{Binder, planning},
-    expression::{Aggregates, Bound},
-    scope::Scope,
-    window_calls::{Aggregate, bind_aggregate},
+    expression::{Aggregates, TypedExpr},
+    scope::NameScope,
+    window_calls::bind_aggregate,
 };
 
-/// Tells whether an OVER clause means the window of the outer aggregate; asked with errors.
+/// Returns whether an OVER clause means the window of the outer aggregate.
 pub(crate) type IsSameWindow<'a> = &'a mut dyn FnMut(&Over) -> Result<bool>;
 
-/// Collects the aggregates among the arguments of another.
+/// The aggregates among the arguments of an outer aggregate.
 pub(crate) struct InnerCalls<'a, 'b> {
     binder: &'a Binder<'a>,
     is_same_window: IsSameWindow<'b>,
-    calls: Vec<(BoundAggregate, Vec<Expr>)>,
+    calls: Vec<InnerCall>,
+}
+
+/// A bound inner aggregate.
+#[derive(Debug)]
+struct InnerCall {
+    bound: BoundAggregate,
+    arguments: Vec<Expr>,
+}
+
+/// The outer aggregate, whose arguments have the inner ones as placeholders.
+pub(crate) struct OuterAggregate<'a> {
+    /// The call as it was written.
+    pub(crate) call: &'a ast::Call,
+    pub(crate) bound: BoundAggregate,
+    pub(crate) arguments: &'a [Expr],
+    /// Whether it takes the items of a list.
+    pub(crate) takes_items: bool,
+}
+
+/// An outer aggregate together with its inner ones.
+pub(crate) struct ComposedAggregate {
+    pub(crate) bound: BoundAggregate,
+    pub(crate) arguments: Vec<Expr>,
 }
 
 const PLACEHOLDER: &str = "\u{0}inner ";
@@ -49,10 +72,10 @@ impl<'a, 'b> InnerCalls<'a, 'b> {
         Self { binder, is_same_window, calls: Vec::new() }
     }
 
-    /// The type of the items when an argument is nothing but an inner aggregate that gives a list,
+    /// Returns the item type when the only argument is an inner aggregate that returns a list,
     /// which the outer one then takes item by item.
-    pub(crate) fn items(&self, arguments: &[Bound]) -> Option<DataType> {
-        let [Bound { expr: Expr::Column(column), data_type: DataType::Array(item), .. }] =
+    pub(crate) fn items(&self, arguments: &[TypedExpr]) -> Option<DataType> {
+        let [TypedExpr { expr: Expr::Column(column), data_type: DataType::Array(item), .. }] =
             arguments
         else {
             return None;
@@ -64,29 +87,27 @@ impl<'a, 'b> InnerCalls<'a, 'b> {
         self.calls.is_empty()
     }
 
-    /// Makes one aggregate of the outer and the inner ones; also gives its arguments. `of_items`
-    /// tells that the outer one takes the items of a list; `call` is the outer one as written.
+    /// Combines the outer aggregate and the inner ones into one.
     pub(crate) fn compose(
         self,
-        call: &ast::Call,
-        outer: BoundAggregate,
-        (arguments, of_items): (&[Expr], bool),
-        scope: &Scope,
-    ) -> Result<(BoundAggregate, Vec<Expr>)> {
+        outer: OuterAggregate<'_>,
+        scope: &NameScope,
+    ) -> Result<ComposedAggregate> {
+        let OuterAggregate { call, bound: outer, arguments, takes_items } = outer;
         let identity = format!("{arguments:?} of {:?}", self.calls);
         let label = NestedAggregate::label(&ast::Call { over: None, ..call.clone() }, &identity);
-        let inner = self.calls.iter().flat_map(|(_, arguments)| arguments);
+        let inner = self.calls.iter().flat_map(|call| &call.arguments);
         let columns = columns_of(arguments.iter().chain(inner), scope)?;
         let inner_types = self.calls.iter().enumerate();
-        let inner_types = inner_types
-            .map(|(position, (bound, _))| (placeholder(position), bound.returns.clone()));
+        let inner_types =
+            inner_types.map(|(position, call)| (placeholder(position), call.bound.returns.clone()));
         let schema = schema_of(columns.iter().cloned().chain(inner_types))?;
         let compile = |exprs: &[Expr]| -> Result<Vec<RowExpr>> {
             exprs.iter().map(|expr| RowExpr::compile(expr, &schema)).collect()
         };
-        let matching = if of_items { None } else { matching(&outer, arguments) };
+        let matching = if takes_items { None } else { matching(&outer, arguments) };
         let arguments = match matching {
-            None if of_items => OuterArguments::Items,
+            None if takes_items => OuterArguments::Items,
             None => OuterArguments::Rows(compile(arguments)?),
             Some(Matching { row_keys, frame_keys, arguments: of_row }) => {
                 let (row_keys, frame_keys) = (compile(&row_keys)?, compile(&frame_keys)?);
@@ -99,35 +120,34 @@ impl<'a, 'b> InnerCalls<'a, 'b> {
                 }
             }
         };
-        let inner = self.calls.into_iter().map(|(bound, arguments)| {
-            Ok(InnerAggregate { bound, arguments: compile(&arguments)? })
+        let inner = self.calls.into_iter().map(|call| {
+            Ok(InnerAggregate { bound: call.bound, arguments: compile(&call.arguments)? })
         });
         let inner = inner.collect::<Result<_>>()?;
         let types = columns.iter().map(|(_, data_type)| data_type.clone()).collect();
         let nested = NestedAggregate { columns: types, inner, outer, arguments };
         let label = Expr::Literal(ScalarValue::Utf8(Some(label)), None);
         let columns = columns.into_iter().map(|(column, _)| Expr::Column(column));
-        Ok((nested.bind(), std::iter::once(label).chain(columns).collect()))
+        let arguments = std::iter::once(label).chain(columns).collect();
+        Ok(ComposedAggregate { bound: nested.bind(), arguments })
     }
 }
 
 impl Aggregates for InnerCalls<'_, '_> {
-    /// Without OVER a call is over the frame of the outer one: `at(x, 0)`, which is also a function
-    /// of lists, is `lag(x, 0)` here, unless `x` is a list.
-    fn takes(&self, _: Option<&Over>) -> bool {
+    /// Returns true: without OVER a call is over the frame of the outer one, so `at(x, 0)`, which
+    /// is also a function of lists, is `lag(x, 0)` here unless `x` is a list.
+    fn accepts(&self, _: Option<&Over>) -> bool {
         true
     }
 
-    fn bind(&mut self, call: &ast::Call, span: Span, scope: &Scope) -> Result<Bound> {
+    fn bind(&mut self, call: &ast::Call, span: Span, scope: &NameScope) -> Result<TypedExpr> {
         if let Some(over) = &call.over {
             self.check(over)?;
         }
-        let (aggregate, arguments) =
-            bind_aggregate(self.binder, call, span, scope, self.is_same_window)?;
-        let Aggregate { bound, returns, .. } = aggregate;
+        let aggregate = bind_aggregate(self.binder, call, span, scope, self.is_same_window)?;
         let expr = Expr::Column(placeholder(self.calls.len()));
-        self.calls.push((bound, arguments));
-        Ok(Bound { expr, data_type: returns, span })
+        self.calls.push(InnerCall { bound: aggregate.bound, arguments: aggregate.arguments });
+        Ok(TypedExpr { expr, data_type: aggregate.returns, span })
     }
 
     fn enter(&mut self, over: &Over) -> Result<()> {
@@ -156,17 +176,17 @@ impl InnerCalls<'_, '_> {
     }
 }
 
-/// The arguments of an outer aggregate whose condition asks that expressions over the row equal
+/// The arguments of an outer aggregate whose condition requires expressions over the row to equal
 /// expressions over the inner values.
 struct Matching {
     row_keys: Vec<Expr>,
     frame_keys: Vec<Expr>,
-    /// The arguments, with what is left of the condition.
+    /// The arguments, with the rest of the condition.
     arguments: Vec<Expr>,
 }
 
-/// Takes the equalities out of the condition of an aggregate that has one; `None` when there is
-/// none, or something else depends on the inner values too.
+/// Extracts the equalities from the condition of an aggregate; `None` when it has no condition, or
+/// when anything else depends on the inner values.
 fn matching(outer: &BoundAggregate, arguments: &[Expr]) -> Option<Matching> {
     let condition = outer.fold.as_ref()?.condition?.argument;
     let (mut row_keys, mut frame_keys, mut rest) = (Vec::new(), Vec::new(), Vec::new());
@@ -192,7 +212,7 @@ fn matching(outer: &BoundAggregate, arguments: &[Expr]) -> Option<Matching> {
     slides.then_some(Matching { row_keys, frame_keys, arguments })
 }
 
-/// The sides of an equality.
+/// Returns the sides of an equality.
 fn equality(expr: &Expr) -> Option<(&Expr, &Expr)> {
     match expr {
         Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) => Some((left, right)),
@@ -208,15 +228,15 @@ fn is_placeholder(column: &Column) -> bool {
     column.relation.is_none() && column.name.starts_with(PLACEHOLDER)
 }
 
-/// Whether an expression reads a column of a kind.
+/// Returns whether an expression reads a column for which `is_meant` is true.
 fn reads(expr: &Expr, is_meant: impl Fn(&Column) -> bool) -> bool {
     expr.column_refs().into_iter().any(is_meant)
 }
 
-/// The columns that the expressions read, each once, with their types.
+/// Returns the columns that the expressions read, each once, with their types.
 fn columns_of<'e>(
     exprs: impl Iterator<Item = &'e Expr>,
-    scope: &Scope,
+    scope: &NameScope,
 ) -> Result<Vec<(Column, DataType)>> {
     let mut columns: Vec<(Column, DataType)> = Vec::new();
     for expr in exprs {

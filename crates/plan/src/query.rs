@@ -10,13 +10,14 @@ use lockstep_sql::ast::{self, SetExpr};
 
 use crate::{
     Catalog, CatalogTable, Written,
-    binder::{Binder, CommonTable, Relation, planning},
+    binder::{Binder, BoundCommonTable, BoundRelation, planning},
+    lineage::leftmost_table,
 };
 
 /// A query with its names resolved and its types known.
 #[derive(Debug, Clone)]
 pub struct BoundQuery {
-    /// What to compute. The fields of its schema have unique internal names.
+    /// The logical plan. The fields of its schema have unique internal names.
     pub plan: LogicalPlan,
     /// The user's names of the columns, which may repeat, and their types.
     pub columns: Vec<(String, DataType)>,
@@ -25,11 +26,11 @@ pub struct BoundQuery {
     pub request_table: Option<Arc<CatalogTable>>,
     /// Windows and joins as they were written.
     pub written: Written,
-    /// What it was bound with.
+    /// The settings that it was bound with.
     pub settings: Settings,
 }
 
-/// What a query is bound with.
+/// The settings and parameters that a query is bound with.
 #[derive(Debug, Clone, Default)]
 pub struct BindOptions {
     /// The session's settings.
@@ -55,7 +56,7 @@ fn bind_query(
     let binder = Binder::new(catalog, options.settings, &options.parameters);
     let relation = binder.query(query)?;
     let columns = relation.scope.columns.into_iter().map(|c| (c.name, c.data_type)).collect();
-    let request_table = leftmost_table(&relation.plan);
+    let request_table = leftmost_table(&relation.plan).cloned().map(Arc::new);
     let written = Written { span: query.span, ..binder.written.into_inner() };
     let settings = options.settings;
     Ok(BoundQuery { plan: relation.plan, columns, request_table, written, settings })
@@ -64,7 +65,7 @@ fn bind_query(
 /// Binds a constant expression, such as a value of INSERT or a DEFAULT, and casts it to a type.
 /// `None` where the expression is not a literal, a signed literal or NULL.
 pub fn bind_constant(expr: &ast::Expr, options: &BindOptions) -> Option<Value> {
-    let (scope, size) = (crate::scope::Scope::default(), crate::size::Size::default());
+    let (scope, size) = (crate::scope::NameScope::default(), crate::size::Size::default());
     let mut binder = crate::expression::ExprBinder {
         scope: &scope,
         settings: options.settings,
@@ -72,19 +73,19 @@ pub fn bind_constant(expr: &ast::Expr, options: &BindOptions) -> Option<Value> {
         aggregates: None,
         written: None,
         size: &size,
-        not_of_lists: None,
+        non_list_calls: None,
     };
     let bound = lockstep_host::with_large_stack(|| binder.bind(expr)).ok()?;
-    crate::expression::constant(&bound.expr)
+    crate::literal::constant(&bound.expr)
 }
 
 impl Binder<'_> {
-    /// Binds a query, with its common tables in force.
-    pub(crate) fn query(&self, query: &ast::Query) -> Result<Relation> {
+    /// Binds a query, with its common tables in scope.
+    pub(crate) fn query(&self, query: &ast::Query) -> Result<BoundRelation> {
         self.size.beside(|| self.query_inside(query))
     }
 
-    fn query_inside(&self, query: &ast::Query) -> Result<Relation> {
+    fn query_inside(&self, query: &ast::Query) -> Result<BoundRelation> {
         let outer = self.common_tables.borrow().len();
         let mut names = HashSet::new();
         for table in &query.with {
@@ -94,14 +95,18 @@ impl Binder<'_> {
             }
             let (relation, weight) = self.size.weighed(|| self.query(&table.query))?;
             let name = table.name.text.clone();
-            self.common_tables.borrow_mut().push(CommonTable { name, relation, weight });
+            self.common_tables.borrow_mut().push(BoundCommonTable { name, relation, weight });
         }
         let result = self.body(query);
+        debug_assert!(
+            self.common_tables.borrow().len() >= outer,
+            "a query removes only its own common tables"
+        );
         self.common_tables.borrow_mut().truncate(outer);
         result
     }
 
-    fn body(&self, query: &ast::Query) -> Result<Relation> {
+    fn body(&self, query: &ast::Query) -> Result<BoundRelation> {
         let relation = match &query.body {
             SetExpr::Select(select) => self.select(select, &query.order_by)?,
             other => {
@@ -114,10 +119,10 @@ impl Binder<'_> {
         let count = usize::try_from(limit.count).unwrap_or(usize::MAX);
         let builder = LogicalPlanBuilder::from(relation.plan).limit(0, Some(count));
         let plan = builder.and_then(LogicalPlanBuilder::build).map_err(planning)?;
-        Ok(Relation { plan, scope: relation.scope })
+        Ok(BoundRelation { plan, scope: relation.scope })
     }
 
-    fn set(&self, set: &SetExpr) -> Result<Relation> {
+    fn set(&self, set: &SetExpr) -> Result<BoundRelation> {
         match set {
             SetExpr::Select(select) => self.size.beside(|| self.select(select, &[])),
             SetExpr::Query(query) => self.query(query),
@@ -128,14 +133,15 @@ impl Binder<'_> {
         }
     }
 
-    /// All sources are projected to the same internal names, since a union keeps the names that
-    /// its inputs agree on.
-    fn union(&self, sources: Vec<Relation>, all: bool) -> Result<Relation> {
-        let shape = |relation: &Relation| -> Vec<(String, DataType)> {
+    /// Binds a UNION. All sources are projected to the same internal names, since a union keeps the
+    /// names that its inputs have in common.
+    fn union(&self, sources: Vec<BoundRelation>, all: bool) -> Result<BoundRelation> {
+        let columns = |relation: &BoundRelation| -> Vec<(String, DataType)> {
             let columns = relation.scope.columns.iter();
             columns.map(|c| (c.name.clone(), c.data_type.clone())).collect()
         };
-        if sources.windows(2).any(|pair| shape(&pair[0]) != shape(&pair[1])) {
+        debug_assert!(sources.len() >= 2, "a union has two sources or more");
+        if sources.windows(2).any(|pair| columns(&pair[0]) != columns(&pair[1])) {
             return Diagnostic::new(
                 code::DATATYPE_MISMATCH,
                 "the sides of a UNION must have the same column names and types",
@@ -168,12 +174,4 @@ impl Binder<'_> {
             .collect();
         self.project(plan, items, "union")
     }
-}
-
-/// The table whose rows drive a plan: the leftmost scan.
-fn leftmost_table(plan: &LogicalPlan) -> Option<Arc<CatalogTable>> {
-    if let LogicalPlan::TableScan(scan) = plan {
-        return CatalogTable::of(scan.source.as_ref()).cloned().map(Arc::new);
-    }
-    leftmost_table(plan.inputs().first()?)
 }

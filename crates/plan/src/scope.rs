@@ -1,4 +1,4 @@
-//! Which names an expression may use, and what they stand for.
+//! The names that an expression may use, and the columns that they mean.
 //!
 //! Every column of a plan has a unique internal name (a relation that occurs once in the whole
 //! plan, and a name that occurs once in that relation), so that the user's names, which may
@@ -14,10 +14,10 @@ use lockstep_sql::ast::Ident;
 pub(crate) struct ScopeColumn {
     /// The database and table (or alias) that may qualify it.
     pub(crate) qualifier: Option<Qualifier>,
-    /// The table that a column of a sub-query without a name comes from; it may qualify the column
-    /// where nothing else answers to the name.
+    /// The table that a column of an unnamed sub-query comes from; it may qualify the column where
+    /// no other column has that qualified name.
     pub(crate) origin: Option<Qualifier>,
-    /// The user's name for it.
+    /// The name that the user gave it.
     pub(crate) name: String,
     /// The internal name.
     pub(crate) column: Column,
@@ -25,7 +25,7 @@ pub(crate) struct ScopeColumn {
     pub(crate) data_type: DataType,
 }
 
-/// What may stand before a column's name.
+/// The table name, and optionally the database, before a column's name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Qualifier {
     /// The database; for an alias the current one.
@@ -36,11 +36,11 @@ pub(crate) struct Qualifier {
 
 /// The columns of one FROM, left to right.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Scope {
+pub(crate) struct NameScope {
     pub(crate) columns: Vec<ScopeColumn>,
 }
 
-impl Scope {
+impl NameScope {
     /// Finds the column of a possibly qualified name.
     pub(crate) fn find(&self, path: &[Ident]) -> Result<&ScopeColumn> {
         let named = |column: &&ScopeColumn| column.answers_to(path, column.qualifier.as_ref());
@@ -62,12 +62,12 @@ impl Scope {
         Ok(first)
     }
 
-    /// Whether some column has this name.
+    /// Returns whether some column has this name.
     pub(crate) fn has_name(&self, name: &str) -> bool {
         self.columns.iter().any(|column| column.name == name)
     }
 
-    /// The columns that `qualifier.*` stands for.
+    /// Returns the columns that `qualifier.*` means.
     pub(crate) fn of_table(&self, database: Option<&str>, table: &str) -> Vec<&ScopeColumn> {
         let is_of = |qualifier: &Qualifier| {
             qualifier.table == table
@@ -76,7 +76,7 @@ impl Scope {
         self.columns.iter().filter(|c| c.qualifier.as_ref().is_some_and(is_of)).collect()
     }
 
-    /// This scope followed by another one.
+    /// Returns the columns of this scope followed by those of another one.
     pub(crate) fn join(&self, right: &Self) -> Self {
         Self { columns: self.columns.iter().chain(&right.columns).cloned().collect() }
     }

@@ -15,12 +15,12 @@ use lockstep_row::DataType;
 use lockstep_sql::ast::{self, ExprKind, Literal, Select, SelectItem};
 
 use crate::{
-    binder::{Binder, Relation, planning},
+    binder::{Binder, BoundRelation, planning},
     call,
-    expression::{Aggregates, Bound, ExprBinder},
+    expression::{Aggregates, ExprBinder, TypedExpr},
     from::From,
     group::{GroupCalls, has_group_aggregate},
-    scope::Scope,
+    scope::NameScope,
     window_calls::WindowCalls,
 };
 
@@ -28,8 +28,12 @@ use crate::{
 pub(crate) type Items = Vec<(String, Expr, DataType)>;
 
 impl Binder<'_> {
-    /// Binds a SELECT with the ORDER BY that stands after it.
-    pub(crate) fn select(&self, select: &Select, order_by: &[ast::OrderBy]) -> Result<Relation> {
+    /// Binds a SELECT with the ORDER BY after it.
+    pub(crate) fn select(
+        &self,
+        select: &Select,
+        order_by: &[ast::OrderBy],
+    ) -> Result<BoundRelation> {
         unique_windows(&select.windows)?;
         let from = self.from(select.from.as_ref())?;
         self.size.add_operators(operators(select, order_by), select.span)?;
@@ -51,11 +55,16 @@ impl Binder<'_> {
         }
         let distinct = LogicalPlanBuilder::from(relation.plan).distinct().map_err(planning)?;
         let plan = distinct.build().map_err(planning)?;
-        self.order(Relation { plan, scope: relation.scope }, order_by)
+        self.order(BoundRelation { plan, scope: relation.scope }, order_by)
     }
 
-    /// A SELECT without groups: every input row gives one output row.
-    fn windowed(&self, select: &Select, order_by: &[ast::OrderBy], from: From) -> Result<Relation> {
+    /// Binds a SELECT without groups: every input row gives one output row.
+    fn windowed(
+        &self,
+        select: &Select,
+        order_by: &[ast::OrderBy],
+        from: From,
+    ) -> Result<BoundRelation> {
         let filter = match &select.filter {
             Some(filter) => Some(self.scalar_binder(&from.scope).condition(filter)?.expr),
             None => None,
@@ -66,18 +75,23 @@ impl Binder<'_> {
         let sort = self.sort_keys(order_by, &items, &from.scope, &mut calls)?;
         let items = if select.distinct { self.comparable(items, select.span)? } else { items };
         let mut from = from;
-        // A UNION source is matched with the columns of the join by their places.
+        // A UNION source is matched with the columns of the join by position.
         if !calls.has_unions() {
             let items = items.iter().map(|(_, expr, _)| expr);
             let sort = sort.iter().map(|key| &key.expr);
             from.narrow(items.chain(sort).chain(&filter).chain(calls.expressions()))?;
         }
-        let plan = calls.place(from, filter)?;
+        let plan = calls.into_plan(from, filter)?;
         Ok(self.project(sorted(plan, sort)?, items, "select")?.qualified_like(&scope))
     }
 
-    /// A SELECT with GROUP BY, HAVING or aggregates over the whole input.
-    fn grouped(&self, select: &Select, order_by: &[ast::OrderBy], from: From) -> Result<Relation> {
+    /// Binds a SELECT with GROUP BY, HAVING or aggregates over the whole input.
+    fn grouped(
+        &self,
+        select: &Select,
+        order_by: &[ast::OrderBy],
+        from: From,
+    ) -> Result<BoundRelation> {
         let input = self.whole(from)?;
         let input = match &select.filter {
             Some(filter) => {
@@ -128,7 +142,7 @@ impl Binder<'_> {
         self.project(sorted(plan, sort)?, items, "select")
     }
 
-    /// The items as DISTINCT compares them: the two zeros of a float are one, and so are all NaNs.
+    /// Converts the items to the values that DISTINCT compares: a float has one zero and one NaN.
     pub(crate) fn comparable(&self, items: Items, span: Span) -> Result<Items> {
         if self.settings.compatibility == Compatibility::OpenMldb {
             return Ok(items);
@@ -137,15 +151,20 @@ impl Binder<'_> {
             if !data_type.is_float() {
                 return Ok((name, expr, data_type));
             }
-            let item = vec![Bound { expr, data_type, span }];
+            let item = vec![TypedExpr { expr, data_type, span }];
             let key = call::operator("op_group_key", item, self.settings, span)?;
             Ok((name, key.expr, key.data_type))
         });
         compared.collect()
     }
 
-    /// A GROUP BY item: an expression, an alias of the select list, or its position.
-    fn group_key(&self, key: &ast::Expr, scope: &Scope, items: &[SelectItem]) -> Result<Bound> {
+    /// Binds a GROUP BY item: an expression, an alias of the select list, or a position in it.
+    fn group_key(
+        &self,
+        key: &ast::Expr,
+        scope: &NameScope,
+        items: &[SelectItem],
+    ) -> Result<TypedExpr> {
         if let Some(position) = ordinal(key) {
             let item = position.checked_sub(1).and_then(|at| items.get(at));
             if let Some(SelectItem::Expr { expr, .. }) = item {
@@ -173,7 +192,7 @@ impl Binder<'_> {
 
     fn with_aggregates<'b>(
         &'b self,
-        scope: &'b Scope,
+        scope: &'b NameScope,
         aggregates: &'b mut dyn Aggregates,
     ) -> ExprBinder<'b> {
         let plain = self.scalar_binder(scope);
@@ -183,7 +202,7 @@ impl Binder<'_> {
     fn items(
         &self,
         items: &[SelectItem],
-        scope: &Scope,
+        scope: &NameScope,
         aggregates: &mut dyn Aggregates,
     ) -> Result<Items> {
         let mut bound = Items::new();
@@ -208,13 +227,13 @@ impl Binder<'_> {
         Ok(bound)
     }
 
-    /// Binds a select item; a call that is all of it is told so, since `lag` depends on it.
+    /// Binds a select item. `lag` depends on whether it is the whole item.
     fn whole_item(
         &self,
         expr: &ast::Expr,
-        scope: &Scope,
+        scope: &NameScope,
         aggregates: &mut dyn Aggregates,
-    ) -> Result<Bound> {
+    ) -> Result<TypedExpr> {
         if let ExprKind::Call(call) = &expr.kind
             && let Some(bound) = aggregates.bind_whole(call, expr.span, scope)
         {
@@ -223,12 +242,12 @@ impl Binder<'_> {
         self.with_aggregates(scope, aggregates).bind(expr)
     }
 
-    /// ORDER BY over the plan below the select list: aliases and positions stand for their items.
+    /// Binds ORDER BY over the plan below the select list: aliases and positions mean their items.
     fn sort_keys(
         &self,
         order_by: &[ast::OrderBy],
         items: &Items,
-        scope: &Scope,
+        scope: &NameScope,
         aggregates: &mut dyn Aggregates,
     ) -> Result<Vec<SortExpr>> {
         let mut keys = Vec::new();
@@ -257,8 +276,12 @@ impl Binder<'_> {
         Ok(keys)
     }
 
-    /// ORDER BY over a relation's own columns.
-    pub(crate) fn order(&self, relation: Relation, order_by: &[ast::OrderBy]) -> Result<Relation> {
+    /// Sorts a relation by its own columns.
+    pub(crate) fn order(
+        &self,
+        relation: BoundRelation,
+        order_by: &[ast::OrderBy],
+    ) -> Result<BoundRelation> {
         let mut keys = Vec::new();
         for order in order_by {
             let column = ordinal(&order.expr)
@@ -270,11 +293,11 @@ impl Binder<'_> {
             };
             keys.push(sort_key(expr, order.descending));
         }
-        Ok(Relation { plan: sorted(relation.plan, keys)?, scope: relation.scope })
+        Ok(BoundRelation { plan: sorted(relation.plan, keys)?, scope: relation.scope })
     }
 }
 
-/// The operators of a SELECT above its FROM and below its projection, at most.
+/// Returns the most operators that a SELECT has above its FROM and below its projection.
 fn operators(select: &Select, order_by: &[ast::OrderBy]) -> usize {
     let clauses = [
         select.distinct,
@@ -287,7 +310,8 @@ fn operators(select: &Select, order_by: &[ast::OrderBy]) -> usize {
     clauses.iter().filter(|clause| **clause).count() + 2
 }
 
-/// NULLs come last in ascending order and first in descending order, as in PostgreSQL.
+/// Returns a sort key; NULLs come last in ascending and first in descending order, as in
+/// PostgreSQL.
 fn sort_key(expr: Expr, descending: bool) -> SortExpr {
     SortExpr { expr, asc: !descending, nulls_first: descending }
 }
@@ -311,7 +335,7 @@ fn ordinal(expr: &ast::Expr) -> Option<usize> {
     }
 }
 
-fn star(qualifier: Option<&ast::ObjectName>, span: Span, scope: &Scope) -> Result<Items> {
+fn star(qualifier: Option<&ast::ObjectName>, span: Span, scope: &NameScope) -> Result<Items> {
     let columns = match qualifier {
         None => scope.columns.iter().collect(),
         Some(name) => {
@@ -332,7 +356,7 @@ fn star(qualifier: Option<&ast::ObjectName>, span: Span, scope: &Scope) -> Resul
     Ok(columns.into_iter().map(item).collect())
 }
 
-/// The span of each output column; a star stands for as many as the scope has.
+/// Returns the span of each output column; a star gives as many as the scope has columns.
 fn spans(items: &[SelectItem], columns: usize) -> Vec<Span> {
     let of = |item: &SelectItem| match item {
         SelectItem::Star { span, .. } => vec![*span; columns],
@@ -352,7 +376,7 @@ fn unique_windows(windows: &[ast::NamedWindow]) -> Result<()> {
     Ok(())
 }
 
-/// How many expressions an expression is made of.
+/// Returns the number of nodes of an expression.
 pub(crate) fn expression_count(expr: &Expr) -> usize {
     let mut count = 0;
     let counted = expr.apply(|_| {
@@ -362,12 +386,12 @@ pub(crate) fn expression_count(expr: &Expr) -> usize {
     counted.map_or(usize::MAX, |_| count)
 }
 
-/// Whether an expression looks at no column outside `columns`.
+/// Returns whether an expression reads only columns in `columns`.
 pub(crate) fn uses_only(expr: &Expr, columns: &HashSet<Column>) -> bool {
     expr.column_refs().into_iter().all(|column| columns.contains(column))
 }
 
-/// The internal names of a relation's columns.
-pub(crate) fn column_set(scope: &Scope) -> HashSet<Column> {
+/// Returns the internal names of a relation's columns.
+pub(crate) fn column_set(scope: &NameScope) -> HashSet<Column> {
     scope.columns.iter().map(|column| column.column.clone()).collect()
 }

@@ -1,9 +1,9 @@
-//! How large a statement may become when it is bound.
+//! The limits of a statement's size after binding.
 //!
-//! A text is limited by `sql`; what it means may still be larger by far: a common table counts as
-//! often as it is used, and a chain of them is as tall as all of them together. Optimisers and
-//! executors walk plans as trees, by recursion, so both the size and the height are limited here,
-//! with an error in place of minutes or of a stack that overflows.
+//! The `sql` crate limits the text; the plan may still be much larger, since a common table counts
+//! as often as it is used, and a chain of them is as tall as all of them together. Optimisers and
+//! executors walk plans recursively, so both the size and the height are limited here: a statement
+//! over a limit is refused instead of running for minutes or overflowing the stack.
 //!
 //! The counters belong to one statement and only grow, except for the height, which is measured
 //! for each query from its own tables upwards.
@@ -30,7 +30,7 @@ pub(crate) struct Size {
     height: Cell<usize>,
 }
 
-/// What a part of a statement adds to it.
+/// The size that a part of a statement adds to it.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Weight {
     expressions: usize,
@@ -39,7 +39,7 @@ pub(crate) struct Weight {
 }
 
 impl Weight {
-    /// The weight of a table that is read.
+    /// Returns the weight of the scan of a table.
     pub(crate) fn of_scan(columns: usize) -> Self {
         Self { expressions: columns, operators: 1, height: 1 }
     }
@@ -66,12 +66,12 @@ impl Size {
         self.reach(self.height.get().saturating_add(count), span)
     }
 
-    /// Adds operators that stand beside each other.
+    /// Adds operators that are not above each other.
     pub(crate) fn add_beside(&self, count: usize, span: Span) -> Result<()> {
         self.add(Weight { expressions: 0, operators: count, height: 0 }, span)
     }
 
-    /// Adds something that was weighed before, beside what is there.
+    /// Adds a part that was weighed before, as another input of the operator above.
     pub(crate) fn add(&self, weight: Weight, span: Span) -> Result<()> {
         self.add_expressions(weight.expressions, span)?;
         let total = self.operators.get().saturating_add(weight.operators);
@@ -95,7 +95,7 @@ impl Size {
         too_complex("too many queries are built upon each other", detail, span)
     }
 
-    /// Binds a query that counts where it is used, and weighs it.
+    /// Binds a query without counting it, and returns its weight, which counts at each use.
     pub(crate) fn weighed<T>(&self, bind: impl FnOnce() -> Result<T>) -> Result<(T, Weight)> {
         let outer = self.height.take();
         let (expressions, operators) = (self.expressions.get(), self.operators.get());
@@ -108,7 +108,7 @@ impl Size {
         Ok((bound?, weight))
     }
 
-    /// Binds one of several queries that stand beside each other: the tallest one counts.
+    /// Binds one of several inputs of an operator: the tallest one counts for the height.
     pub(crate) fn beside<T>(&self, bind: impl FnOnce() -> Result<T>) -> Result<T> {
         let outer = self.height.take();
         let bound = bind();

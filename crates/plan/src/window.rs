@@ -1,38 +1,46 @@
-//! Windows: the WINDOW clause and OVER, with the rules a definition must keep.
+//! Windows: binds the WINDOW clause and OVER, and checks their definitions.
 
 use std::collections::HashMap;
 
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
 use lockstep_row::DataType;
-use lockstep_sql::ast::{self, BoundKind, FrameUnit, WindowAttribute};
+use lockstep_sql::ast::{self, FrameBoundKind, FrameUnit, WindowAttribute};
 
 use crate::{
     Frame, Window,
-    binder::{Binder, Relation},
-    expression::Bound,
+    binder::{Binder, BoundRelation},
+    expression::TypedExpr,
     last_join::is_order_type,
-    scope::Scope,
+    scope::NameScope,
 };
 
-/// A bound window, before it is known which plan it stands on.
+/// A bound window, before its input plan is known.
 #[derive(Debug, Clone)]
 pub(crate) struct BoundWindow {
     pub(crate) window: Window,
-    /// The UNION sources with what tells them apart.
-    pub(crate) unions: Vec<(String, Relation)>,
+    /// The UNION sources.
+    pub(crate) unions: Vec<UnionSource>,
     /// As written, with what it takes from the window that it extends.
     pub(crate) spec: ast::WindowSpec,
 }
 
+/// A UNION source of a window.
+#[derive(Debug, Clone)]
+pub(crate) struct UnionSource {
+    /// Equal for equal sources of one SELECT.
+    pub(crate) identity: String,
+    pub(crate) relation: BoundRelation,
+}
+
 impl Binder<'_> {
-    /// Binds a window over the columns of the first scope, where a name is one of them, and else
-    /// of the second: a key belongs to the main table, also where a joined table has such a
-    /// column. `named` are the windows it may extend.
+    /// Binds a window. Names are looked up in the first scope and then in the second: a key belongs
+    /// to the main table even where a joined table has a column of that name. `named` are the
+    /// windows that it may extend.
     pub(crate) fn window(
         &self,
         spec: &ast::WindowSpec,
         named: &NamedWindows<'_>,
-        scopes: [&Scope; 2],
+        scopes: [&NameScope; 2],
     ) -> Result<BoundWindow> {
         let spec = &extended(spec, named)?;
         if spec.partition_by.is_empty() {
@@ -68,7 +76,7 @@ impl Binder<'_> {
         Ok(BoundWindow { window, unions, spec: spec.clone() })
     }
 
-    fn window_column(&self, expr: &ast::Expr, [main, all]: [&Scope; 2]) -> Result<Bound> {
+    fn window_column(&self, expr: &ast::Expr, [main, all]: [&NameScope; 2]) -> Result<TypedExpr> {
         match self.scalar_binder(main).bind(expr) {
             Ok(bound) => Ok(bound),
             Err(_) => self.scalar_binder(all).bind(expr),
@@ -78,7 +86,7 @@ impl Binder<'_> {
     fn window_order(
         &self,
         order_by: &[ast::OrderBy],
-        scopes: [&Scope; 2],
+        scopes: [&NameScope; 2],
     ) -> Result<Option<datafusion::logical_expr::Expr>> {
         let Some(item) = order_by.first() else { return Ok(None) };
         if let Some(second) = order_by.get(1) {
@@ -98,21 +106,21 @@ impl Binder<'_> {
         Ok(Some(bound.expr))
     }
 
-    fn union_source(&self, source: &ast::TableRef) -> Result<(String, Relation)> {
+    fn union_source(&self, source: &ast::TableRef) -> Result<UnionSource> {
         let identity = match source {
             ast::TableRef::Table { name, .. } => {
                 let database = name.database.as_ref().map_or("", |database| &database.text);
                 format!("{database}.{}", name.name.text)
             }
-            // Sub-queries are told apart by where they stand.
+            // Sub-queries are identified by their position in the text.
             ast::TableRef::Subquery { query, .. } => format!("({})", query.span.start),
             ast::TableRef::Join(join) => format!("({})", join.span.start),
         };
-        Ok((identity, self.size.beside(|| self.relation(source))?))
+        Ok(UnionSource { identity, relation: self.size.beside(|| self.relation(source))? })
     }
 }
 
-/// How many windows may extend each other in a row.
+/// The longest chain of windows that extend each other.
 const EXTENSIONS_MAX: usize = 64;
 
 /// Resolves the windows that `spec` extends.
@@ -137,7 +145,7 @@ fn extended(spec: &ast::WindowSpec, named: &NamedWindows<'_>) -> Result<ast::Win
     Ok(chain.into_iter().rev().fold(ast::WindowSpec::default(), extend))
 }
 
-/// A window with what another one adds to it or says instead.
+/// Returns a window with the clauses of another one added or replaced.
 fn extend(mut result: ast::WindowSpec, own: ast::WindowSpec) -> ast::WindowSpec {
     if !own.partition_by.is_empty() {
         result.partition_by = own.partition_by;
@@ -155,7 +163,7 @@ fn extend(mut result: ast::WindowSpec, own: ast::WindowSpec) -> ast::WindowSpec 
     result
 }
 
-/// The windows of a WINDOW clause, each found at once.
+/// The windows of a WINDOW clause by name.
 #[derive(Debug)]
 pub(crate) struct NamedWindows<'w> {
     by_name: HashMap<&'w str, &'w ast::NamedWindow>,
@@ -187,14 +195,14 @@ fn max_size(spec: &ast::WindowSpec) -> Result<Option<u64>> {
     }
     let is_rows = spec.frame.as_ref().is_some_and(|frame| frame.unit == FrameUnit::Rows);
     if is_rows {
-        return windowing("MAXSIZE goes with ROWS_RANGE, not with ROWS", limit.span);
+        return windowing("MAXSIZE requires a ROWS_RANGE frame", limit.span);
     }
     Ok(Some(limit.count))
 }
 
 /// One end of a frame as a distance back from the current row.
 #[derive(Debug, Clone, Copy)]
-struct End {
+struct FrameEnd {
     /// `None` is unbounded.
     distance: Option<i64>,
     open: bool,
@@ -225,6 +233,7 @@ fn frame(spec: &ast::WindowSpec, has_order: bool) -> Result<Frame> {
     if start.distance.is_some_and(|start| start < end_distance) {
         return windowing("a frame starts after it ends", frame.span);
     }
+    debug_assert!(end_distance >= 0, "a frame does not reach into the future");
     let has_offset = start.distance.is_some_and(|distance| distance > 0) || end_distance > 0;
     if frame.unit == FrameUnit::RowsRange && has_offset && !has_order {
         return windowing("a ROWS_RANGE frame with a distance needs ORDER BY", frame.span);
@@ -240,7 +249,7 @@ fn frame(spec: &ast::WindowSpec, has_order: bool) -> Result<Frame> {
     }
 }
 
-/// A frame that OPEN has emptied keeps `from < to`.
+/// Returns a ROWS frame. One that OPEN makes empty has `from < to`.
 fn rows_frame(from: Option<i64>, to: u64) -> Frame {
     match from.map(u64::try_from) {
         None => Frame::Rows { from: None, to },
@@ -249,22 +258,23 @@ fn rows_frame(from: Option<i64>, to: u64) -> Frame {
     }
 }
 
-fn end(bound: &ast::Bound, unit: FrameUnit) -> Result<End> {
+/// Binds one end of a frame.
+fn end(bound: &ast::FrameBound, unit: FrameUnit) -> Result<FrameEnd> {
     let distance = match bound.kind {
-        BoundKind::UnboundedPreceding => None,
-        BoundKind::CurrentRow => Some(0),
-        BoundKind::Preceding(count) => Some(count.max(0)),
-        BoundKind::PrecedingInterval(_) if unit == FrameUnit::Rows => {
+        FrameBoundKind::UnboundedPreceding => None,
+        FrameBoundKind::CurrentRow => Some(0),
+        FrameBoundKind::Preceding(count) => Some(count.max(0)),
+        FrameBoundKind::PrecedingInterval(_) if unit == FrameUnit::Rows => {
             return windowing("a ROWS frame counts rows, not time", bound.span);
         }
-        BoundKind::PrecedingInterval(interval) => match interval.milliseconds() {
+        FrameBoundKind::PrecedingInterval(interval) => match interval.milliseconds() {
             Some(milliseconds) => Some(milliseconds.max(0)),
             None => return Diagnostic::internal("a duration that is too long was parsed").err(),
         },
-        BoundKind::Following(0) => Some(0),
-        BoundKind::Following(_)
-        | BoundKind::FollowingInterval(_)
-        | BoundKind::UnboundedFollowing => {
+        FrameBoundKind::Following(0) => Some(0),
+        FrameBoundKind::Following(_)
+        | FrameBoundKind::FollowingInterval(_)
+        | FrameBoundKind::UnboundedFollowing => {
             return Diagnostic::new(code::WINDOWING_ERROR, "a frame cannot reach into the future")
                 .at(bound.span)
                 .with_hint("A feature may only use what is known at its row: end the frame at CURRENT ROW.")
@@ -272,9 +282,10 @@ fn end(bound: &ast::Bound, unit: FrameUnit) -> Result<End> {
         }
     };
     let open = bound.open && distance.is_some();
-    Ok(End { distance, open, span: bound.span })
+    Ok(FrameEnd { distance, open, span: bound.span })
 }
 
+/// Returns the error of a window that breaks a rule.
 pub(crate) fn windowing<T>(message: &str, span: Span) -> Result<T> {
     Diagnostic::new(code::WINDOWING_ERROR, message).at(span).err()
 }

@@ -1,4 +1,4 @@
-//! Aggregates over windows: collected from the select list, then placed into the plan.
+//! Aggregates over windows: collected from the select list, then added to the plan.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -11,20 +11,21 @@ use datafusion::{
     logical_expr::{Expr, Extension, LogicalPlan, LogicalPlanBuilder},
 };
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
-use lockstep_function::{Arguments, aggregate};
+use lockstep_function::{CallArguments, aggregate};
 use lockstep_row::{DataType, Value};
 use lockstep_sql::ast::{self, Over};
 
 use crate::{
     AggregateCall, Frame, WindowAggregate, WindowGroup,
-    binder::{Binder, Relation, planning},
+    binder::{Binder, BoundRelation, planning},
     call,
-    expression::{Aggregates, Bound, ExprBinder, constant},
+    expression::{Aggregates, ExprBinder, TypedExpr},
     from::From,
-    nested::{InnerCalls, IsSameWindow},
-    scope::Scope,
+    literal::constant,
+    nested::{ComposedAggregate, InnerCalls, IsSameWindow, OuterAggregate},
+    scope::NameScope,
     select::{column_set, uses_only},
-    window::{BoundWindow, NamedWindows, windowing},
+    window::{BoundWindow, NamedWindows, UnionSource, windowing},
     written::{WrittenCall, WrittenWindow},
 };
 
@@ -32,30 +33,30 @@ use crate::{
 pub(crate) struct WindowCalls<'a> {
     binder: &'a Binder<'a>,
     named: NamedWindows<'a>,
-    scope: Scope,
-    /// The columns of the leftmost table, whose history the windows are.
-    main: Scope,
-    groups: Vec<Group>,
+    scope: NameScope,
+    /// The columns of the leftmost table, whose rows the windows are over.
+    main: NameScope,
+    groups: Vec<CallGroup>,
     /// The named windows.
-    by_name: HashMap<String, Place>,
-    /// The windows of the scalar calls that the binder is inside of.
-    entered: Vec<Place>,
+    by_name: HashMap<String, WindowPosition>,
+    /// The windows of the enclosing scalar calls, innermost last.
+    entered: Vec<WindowPosition>,
     base: LogicalPlan,
     written: Vec<WrittenWindow>,
-    /// Where the last select item stands that is a call.
+    /// The position of the last select item that is a call.
     whole_item: Option<Span>,
 }
 
-/// A window that calls may be over.
+/// The position of a window that calls may be over.
 #[derive(Debug, Clone, Copy)]
-struct Place {
-    /// Its position among the groups: equal windows are one.
+struct WindowPosition {
+    /// Its position among the groups: equal windows share one.
     group: usize,
     /// Its position among the windows as written.
     written: usize,
 }
 
-struct Group {
+struct CallGroup {
     window: BoundWindow,
     calls: Vec<AggregateCall>,
 }
@@ -82,45 +83,45 @@ impl<'a> WindowCalls<'a> {
         for window in named {
             let scopes = [&calls.main, &calls.scope];
             let bound = binder.window(&window.spec, &calls.named, scopes)?;
-            let place = calls.note(bound, Some(&window.name));
-            calls.by_name.insert(window.name.text.clone(), place);
+            let position = calls.note(bound, Some(&window.name));
+            calls.by_name.insert(window.name.text.clone(), position);
         }
         Ok(calls)
     }
 
-    /// The group of an equal window, or a new one.
+    /// Returns the group of an equal window, or a new one.
     fn group(&mut self, window: BoundWindow) -> usize {
         let identities = |window: &BoundWindow| -> Vec<String> {
-            window.unions.iter().map(|(identity, _)| identity.clone()).collect()
+            window.unions.iter().map(|source| source.identity.clone()).collect()
         };
-        let equal = |group: &Group| {
+        let equal = |group: &CallGroup| {
             group.window.window == window.window && identities(&group.window) == identities(&window)
         };
         if let Some(found) = self.groups.iter().position(equal) {
             return found;
         }
-        self.groups.push(Group { window, calls: Vec::new() });
+        self.groups.push(CallGroup { window, calls: Vec::new() });
         self.groups.len() - 1
     }
 
-    /// Notes a window as written and gives its place.
-    fn note(&mut self, bound: BoundWindow, name: Option<&ast::Ident>) -> Place {
+    /// Records a window as it was written and returns its position.
+    fn note(&mut self, bound: BoundWindow, name: Option<&ast::Ident>) -> WindowPosition {
         let is_known = |known: &WrittenWindow| known.spec.span == bound.spec.span;
         if let Some(written) = self.written.iter().position(is_known) {
-            return Place { group: self.group(bound), written };
+            return WindowPosition { group: self.group(bound), written };
         }
         self.written.push(WrittenWindow {
             name: name.cloned(),
             spec: bound.spec.clone(),
             window: bound.window.clone(),
             base: self.base.clone(),
-            unions: bound.unions.iter().map(|(_, source)| source.plan.clone()).collect(),
+            unions: bound.unions.iter().map(|source| source.relation.plan.clone()).collect(),
             calls: Vec::new(),
         });
-        Place { group: self.group(bound), written: self.written.len() - 1 }
+        WindowPosition { group: self.group(bound), written: self.written.len() - 1 }
     }
 
-    fn resolve(&mut self, over: &Over) -> Result<Place> {
+    fn resolve(&mut self, over: &Over) -> Result<WindowPosition> {
         match over {
             Over::Named(name) => {
                 self.named.find(name)?;
@@ -134,19 +135,24 @@ impl<'a> WindowCalls<'a> {
         }
     }
 
-    fn add(&mut self, call: &ast::Call, span: Span, scope: &Scope, place: Place) -> Result<Bound> {
+    fn add(
+        &mut self,
+        call: &ast::Call,
+        span: Span,
+        scope: &NameScope,
+        position: WindowPosition,
+    ) -> Result<TypedExpr> {
         let binder = self.binder;
-        let mut is_same_window = |over: &Over| Ok(self.resolve(over)?.group == place.group);
-        let (aggregate, arguments) =
-            bind_aggregate(binder, call, span, scope, &mut is_same_window)?;
-        let returns = aggregate.returns;
-        self.written[place.written].calls.push(WrittenCall {
+        let mut is_same_window = |over: &Over| Ok(self.resolve(over)?.group == position.group);
+        let aggregate = bind_aggregate(binder, call, span, scope, &mut is_same_window)?;
+        let (returns, arguments) = (aggregate.returns, aggregate.arguments);
+        self.written[position.written].calls.push(WrittenCall {
             call: call.clone(),
             span,
             is_whole_item: self.whole_item == Some(span),
             function: aggregate.function,
             arguments: arguments.clone(),
-            frame: self.groups[place.group].window.window.frame,
+            frame: self.groups[position.group].window.window.frame,
         });
         let output = self.output_name(aggregate.function.name);
         let call = AggregateCall {
@@ -156,7 +162,7 @@ impl<'a> WindowCalls<'a> {
             settings: self.binder.settings,
             output,
         };
-        let calls = &mut self.groups[place.group].calls;
+        let calls = &mut self.groups[position.group].calls;
         let equal = calls.iter().find(|other| {
             other.function.name == call.function.name && other.arguments == call.arguments
         });
@@ -167,10 +173,14 @@ impl<'a> WindowCalls<'a> {
                 calls.last().expect("it was just pushed").output.clone()
             }
         };
-        Ok(Bound { expr: Expr::Column(Column::new_unqualified(output)), data_type: returns, span })
+        Ok(TypedExpr {
+            expr: Expr::Column(Column::new_unqualified(output)),
+            data_type: returns,
+            span,
+        })
     }
 
-    /// A name for a call's column that no column of FROM has, whatever the user calls those.
+    /// Returns a name for a call's column that no column of FROM has.
     fn output_name(&self, function: &str) -> String {
         loop {
             let name = self.binder.unique(&format!("{function}()"));
@@ -180,16 +190,16 @@ impl<'a> WindowCalls<'a> {
         }
     }
 
-    /// `lag(x, n)` as a whole select item counts rows before the current one, whatever the frame:
-    /// it becomes the newest value of a frame that holds just that row. Where rows in which `x` is
-    /// NULL are passed over, the frame is all the history.
+    /// Adds `lag(x, n)` as a whole select item, where it counts rows before the current one,
+    /// whatever the frame: it becomes the newest value of a frame that has just that row. Where it
+    /// skips rows in which `x` is NULL, the frame is unbounded.
     fn add_lag(
         &mut self,
         call: &ast::Call,
         span: Span,
-        scope: &Scope,
-        place: Place,
-    ) -> Result<Bound> {
+        scope: &NameScope,
+        position: WindowPosition,
+    ) -> Result<TypedExpr> {
         let offset = self.binder.scalar_binder(scope).bind(&call.arguments[1])?;
         let count = match constant(&offset.expr) {
             Some(Value::SmallInt(count)) => u64::try_from(count).ok(),
@@ -212,7 +222,7 @@ impl<'a> WindowCalls<'a> {
             }
             None => false,
         };
-        let of = &self.groups[place.group].window;
+        let of = &self.groups[position.group].window;
         let mut window = of.window.clone();
         window.frame = match passes_null {
             true => Frame::Rows { from: None, to: 0 },
@@ -221,7 +231,7 @@ impl<'a> WindowCalls<'a> {
         window.max_size = None;
         window.exclude_current_row = false;
         let own = BoundWindow { window, unions: of.unions.clone(), spec: of.spec.clone() };
-        let own = Place { group: self.group(own), ..place };
+        let own = WindowPosition { group: self.group(own), ..position };
         let mut call = call.clone();
         if !passes_null {
             let zero = ast::ExprKind::Literal(ast::Literal::BigInt(0));
@@ -230,27 +240,28 @@ impl<'a> WindowCalls<'a> {
         self.add(&call, span, scope, own)
     }
 
-    /// Whether a window has UNION sources.
+    /// Returns whether a window has UNION sources.
     pub(crate) fn has_unions(&self) -> bool {
         self.groups.iter().any(|group| !group.window.unions.is_empty())
     }
 
-    /// What the windows and their calls read.
+    /// Returns the expressions of the windows and of their calls.
     pub(crate) fn expressions(&self) -> impl Iterator<Item = &Expr> {
-        self.groups.iter().flat_map(Group::expressions)
+        self.groups.iter().flat_map(CallGroup::expressions)
     }
 
     /// Puts the windows, the LAST JOINs and the WHERE condition on top of FROM's first table.
-    /// A window that needs only that table's columns stands below the joins.
-    pub(crate) fn place(self, from: From, filter: Option<Expr>) -> Result<LogicalPlan> {
+    /// A window that needs only that table's columns goes below the joins.
+    pub(crate) fn into_plan(self, from: From, filter: Option<Expr>) -> Result<LogicalPlan> {
         let binder = self.binder;
         binder.written.borrow_mut().windows.extend(self.written);
         let base_columns = column_set(&from.base.scope);
-        let is_low = |group: &Group| group.expressions().all(|expr| uses_only(expr, &base_columns));
+        let is_low =
+            |group: &CallGroup| group.expressions().all(|expr| uses_only(expr, &base_columns));
         let filter_is_low = filter.as_ref().is_none_or(|f| uses_only(f, &base_columns));
         let scope = self.scope;
         let used = self.groups.into_iter().filter(|group| !group.calls.is_empty());
-        let (low, high): (Vec<Group>, Vec<Group>) =
+        let (low, high): (Vec<CallGroup>, Vec<CallGroup>) =
             used.partition(|group| filter_is_low && is_low(group));
         let mut plan = from.base.plan;
         let mut filter = filter;
@@ -264,7 +275,7 @@ impl<'a> WindowCalls<'a> {
     }
 }
 
-impl Group {
+impl CallGroup {
     fn expressions(&self) -> impl Iterator<Item = &Expr> {
         let window = &self.window.window;
         window
@@ -276,32 +287,37 @@ impl Group {
 }
 
 impl Aggregates for WindowCalls<'_> {
-    fn takes(&self, over: Option<&Over>) -> bool {
+    fn accepts(&self, over: Option<&Over>) -> bool {
         over.is_some() || !self.entered.is_empty()
     }
 
-    fn bind(&mut self, call: &ast::Call, span: Span, scope: &Scope) -> Result<Bound> {
-        let place = match (&call.over, self.entered.last()) {
+    fn bind(&mut self, call: &ast::Call, span: Span, scope: &NameScope) -> Result<TypedExpr> {
+        let position = match (&call.over, self.entered.last()) {
             (Some(over), _) => self.resolve(over)?,
-            (None, Some(place)) => *place,
+            (None, Some(position)) => *position,
             (None, None) => return call::unknown(call, true, span),
         };
-        self.add(call, span, scope, place)
+        self.add(call, span, scope, position)
     }
 
-    fn bind_whole(&mut self, call: &ast::Call, span: Span, scope: &Scope) -> Option<Result<Bound>> {
+    fn bind_whole(
+        &mut self,
+        call: &ast::Call,
+        span: Span,
+        scope: &NameScope,
+    ) -> Option<Result<TypedExpr>> {
         self.whole_item = Some(span);
         let function = aggregate::find(&call.name.text)?;
         let over = call.over.as_ref()?;
         if function.name != "lag" || !(2..=3).contains(&call.arguments.len()) {
             return None;
         }
-        Some(self.resolve(over).and_then(|place| self.add_lag(call, span, scope, place)))
+        Some(self.resolve(over).and_then(|position| self.add_lag(call, span, scope, position)))
     }
 
     fn enter(&mut self, over: &Over) -> Result<()> {
-        let place = self.resolve(over)?;
-        self.entered.push(place);
+        let position = self.resolve(over)?;
+        self.entered.push(position);
         Ok(())
     }
 
@@ -310,11 +326,13 @@ impl Aggregates for WindowCalls<'_> {
     }
 }
 
-/// An aggregate whose arguments are bound.
-pub(crate) struct Aggregate {
+/// A bound call of an aggregate.
+pub(crate) struct BoundAggregateCall {
     pub(crate) function: &'static lockstep_function::AggregateFunction,
     pub(crate) bound: lockstep_function::BoundAggregate,
     pub(crate) returns: DataType,
+    pub(crate) arguments: Vec<Expr>,
+    /// The values of the arguments that are constants.
     pub(crate) constants: Vec<Option<Value>>,
 }
 
@@ -323,20 +341,20 @@ pub(crate) fn bind_aggregate(
     binder: &Binder<'_>,
     call: &ast::Call,
     span: Span,
-    scope: &Scope,
+    scope: &NameScope,
     is_same_window: IsSameWindow<'_>,
-) -> Result<(Aggregate, Vec<Expr>)> {
+) -> Result<BoundAggregateCall> {
     let mut name = call.name.text.as_str();
     if call.distinct {
         if !name.eq_ignore_ascii_case("count") {
-            let message = format!("DISTINCT goes with count, not with `{name}`");
+            let message = format!("DISTINCT is supported only in count, not in `{name}`");
             return Diagnostic::unsupported(message).at(span).err();
         }
         name = "distinct_count";
     }
     let function = aggregate::find(name).expect("the caller found it");
     let mut inner = InnerCalls::new(binder, is_same_window);
-    let mut arguments: Vec<Bound> = Vec::with_capacity(call.arguments.len());
+    let mut arguments: Vec<TypedExpr> = Vec::with_capacity(call.arguments.len());
     for argument in &call.arguments {
         let plain = binder.scalar_binder(scope);
         arguments.push(ExprBinder { aggregates: Some(&mut inner), ..plain }.bind(argument)?);
@@ -348,11 +366,11 @@ pub(crate) fn bind_aggregate(
     if call.star && !arguments.is_empty() {
         // `count_where(*, c)` counts rows: the star is a value that is never NULL.
         let expr = Expr::Literal(ScalarValue::Boolean(Some(true)), None);
-        arguments.insert(0, Bound { expr, data_type: DataType::Bool, span });
+        arguments.insert(0, TypedExpr { expr, data_type: DataType::Bool, span });
     }
     let types: Vec<DataType> = arguments.iter().map(|a| a.data_type.clone()).collect();
     let constants: Vec<Option<Value>> = arguments.iter().map(|a| constant(&a.expr)).collect();
-    let with = Arguments { types: &types, constants: &constants, settings: &binder.settings };
+    let with = CallArguments { types: &types, constants: &constants, settings: &binder.settings };
     let bound = (function.bind)(&with).map_err(|error| {
         let shown = format!("function `{name}`");
         Box::new(call::signature(&shown, &error, &arguments, function.signature, span))
@@ -365,11 +383,12 @@ pub(crate) fn bind_aggregate(
     let arguments = call::cast_all(arguments, &bound.parameters, binder.settings)?;
     let returns = bound.returns.clone();
     if inner.is_empty() {
-        return Ok((Aggregate { function, bound, returns, constants }, arguments));
+        return Ok(BoundAggregateCall { function, bound, returns, arguments, constants });
     }
-    let (bound, arguments) = inner.compose(call, bound, (&arguments, items.is_some()), scope)?;
+    let outer = OuterAggregate { call, bound, arguments: &arguments, takes_items: items.is_some() };
+    let ComposedAggregate { bound, arguments } = inner.compose(outer, scope)?;
     let constants = arguments.iter().map(constant).collect();
-    Ok((Aggregate { function, bound, returns, constants }, arguments))
+    Ok(BoundAggregateCall { function, bound, returns, arguments, constants })
 }
 
 fn filtered(plan: LogicalPlan, filter: Option<Expr>) -> Result<LogicalPlan> {
@@ -378,8 +397,12 @@ fn filtered(plan: LogicalPlan, filter: Option<Expr>) -> Result<LogicalPlan> {
     builder.build().map_err(planning)
 }
 
-/// One node for all these groups.
-fn aggregate_windows(input: LogicalPlan, groups: Vec<Group>, scope: &Scope) -> Result<LogicalPlan> {
+/// Puts one node with all these groups on top of the input.
+fn aggregate_windows(
+    input: LogicalPlan,
+    groups: Vec<CallGroup>,
+    scope: &NameScope,
+) -> Result<LogicalPlan> {
     if groups.is_empty() {
         return Ok(input);
     }
@@ -388,12 +411,12 @@ fn aggregate_windows(input: LogicalPlan, groups: Vec<Group>, scope: &Scope) -> R
     let mut outputs = Vec::new();
     for group in groups {
         let mut positions = Vec::new();
-        for (identity, source) in group.window.unions {
-            same_columns(scope, &source, group.window.spec.span)?;
+        for UnionSource { identity, relation } in group.window.unions {
+            check_same_columns(scope, &relation, group.window.spec.span)?;
             let known = unions.iter().position(|(other, _)| *other == identity);
             positions.push(known.unwrap_or(unions.len()));
             if known.is_none() {
-                unions.push((identity, source.plan));
+                unions.push((identity, relation.plan));
             }
         }
         outputs.extend(group.calls.iter().map(|call| {
@@ -409,24 +432,29 @@ fn aggregate_windows(input: LogicalPlan, groups: Vec<Group>, scope: &Scope) -> R
         input.schema().metadata().clone(),
     )
     .map_err(planning)?;
+    debug_assert_eq!(
+        schema.fields().len(),
+        input.schema().fields().len() + nodes.iter().map(|group| group.calls.len()).sum::<usize>(),
+        "each call adds a column"
+    );
     let unions = unions.into_iter().map(|(_, plan)| plan).collect();
     let node = WindowAggregate { input, unions, groups: nodes, schema: Arc::new(schema) };
     Ok(LogicalPlan::Extension(Extension { node: Arc::new(node) }))
 }
 
-/// A UNION source has the main rows' columns: names, types and order.
-fn same_columns(main: &Scope, source: &Relation, span: Span) -> Result<()> {
-    let shape = |scope: &Scope| -> Vec<(String, DataType)> {
+/// Checks that a UNION source has the main table's columns: names, types and order.
+fn check_same_columns(main: &NameScope, source: &BoundRelation, span: Span) -> Result<()> {
+    let columns = |scope: &NameScope| -> Vec<(String, DataType)> {
         scope.columns.iter().map(|c| (c.name.clone(), c.data_type.clone())).collect()
     };
-    let (main, source) = (shape(main), shape(&source.scope));
+    let (main, source) = (columns(main), columns(&source.scope));
     if main == source {
         return Ok(());
     }
     let names: HashSet<&String> = main.iter().map(|(name, _)| name).collect();
     let detail = match main.iter().zip(&source).find(|(l, r)| l != r) {
-        Some((l, r)) => format!("Column `{} {}` stands against `{} {}`.", l.0, l.1, r.0, r.1),
-        None => format!("{} columns stand against {}.", names.len(), source.len()),
+        Some((l, r)) => format!("Column `{} {}` corresponds to `{} {}`.", l.0, l.1, r.0, r.1),
+        None => format!("The main table has {} columns, the source {}.", names.len(), source.len()),
     };
     let error: Result<()> =
         windowing("a UNION source must have the columns of the main table", span);

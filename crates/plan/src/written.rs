@@ -1,8 +1,8 @@
-//! Windows and LAST JOINs as they were written, beside the plan that they became.
+//! Windows and LAST JOINs as they were written in the statement.
 //!
-//! A plan has no positions and merges equal windows, so what speaks about the text of a query
-//! (lints, and the options of DEPLOY) needs this. The binder fills it in; nothing here changes
-//! what a query means.
+//! A plan has no positions in the text and merges equal windows; the lints and the options of
+//! DEPLOY, which refer to the text, use this instead. The binder fills it in; nothing here changes
+//! the meaning of a query.
 
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use lockstep_diagnostic::Span;
@@ -11,7 +11,8 @@ use lockstep_sql::ast;
 
 use crate::{Frame, Window};
 
-/// What a query was written with, in the order of binding; sub-queries and common tables included.
+/// The parts of a query as they were written, in the order of binding, with those of sub-queries
+/// and common tables.
 #[derive(Debug, Clone, Default)]
 pub struct Written {
     /// Windows, named ones also when nothing uses them.
@@ -20,17 +21,17 @@ pub struct Written {
     pub joins: Vec<WrittenJoin>,
     /// Calls of functions whose value is the time at which they are computed.
     pub clock_reads: Vec<ClockRead>,
-    /// Texts in double quotes that are also the name of a column in scope. Without compatibility =
-    /// 'openmldb' they are refused.
+    /// The texts in double quotes that are also the name of a column in scope; refused unless
+    /// `compatibility = 'openmldb'`.
     pub quoted_names: Vec<QuotedName>,
-    /// Where the query stands.
+    /// The position of the query.
     pub span: Span,
 }
 
 /// A text in double quotes that reads like a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QuotedName {
-    /// Where it stands.
+    /// Its position in the text.
     pub span: Span,
     /// The text, which is the column's name.
     pub name: String,
@@ -39,20 +40,20 @@ pub struct QuotedName {
 /// A call that reads the clock.
 #[derive(Debug, Clone)]
 pub struct ClockRead {
-    /// Where it stands.
+    /// Its position in the text.
     pub span: Span,
     /// The function.
     pub name: &'static str,
 }
 
-/// A window of a WINDOW clause, or one written behind OVER.
+/// A window of a WINDOW clause, or one written after OVER.
 #[derive(Debug, Clone)]
 pub struct WrittenWindow {
-    /// Its name; `None` behind OVER.
+    /// Its name; `None` after OVER.
     pub name: Option<ast::Ident>,
-    /// As written, with what it takes from the window that it extends.
+    /// Its definition, with the clauses of the window that it extends.
     pub spec: ast::WindowSpec,
-    /// What it means.
+    /// The bound window.
     pub window: Window,
     /// The leftmost table of its SELECT, or all of FROM when that has no LAST JOIN.
     pub base: LogicalPlan,
@@ -67,7 +68,7 @@ pub struct WrittenWindow {
 pub struct WrittenCall {
     /// The call as written.
     pub call: ast::Call,
-    /// Where it stands.
+    /// Its position in the text.
     pub span: Span,
     /// Whether it is a whole item of the select list, rather than a part of an expression.
     pub is_whole_item: bool,
@@ -75,26 +76,26 @@ pub struct WrittenCall {
     pub function: &'static AggregateFunction,
     /// The arguments, of the function's types.
     pub arguments: Vec<Expr>,
-    /// The frame it sees, which for a whole `lag` is not the window's.
+    /// The frame that it is over, which for `lag` as a whole select item is not the window's.
     pub frame: Frame,
 }
 
 /// A LAST JOIN.
 #[derive(Debug, Clone)]
 pub struct WrittenJoin {
-    /// Where the words LAST JOIN stand.
+    /// The position of the words LAST JOIN.
     pub span: Span,
     /// The right side.
     pub right: LogicalPlan,
     /// The keys, over the columns of the right side.
     pub keys: Vec<Expr>,
-    /// What decides which row is the newest: ORDER BY, or the event time of the index that ON
-    /// names the keys of. `None`: the order of arrival.
+    /// The expression that decides which row is the newest: ORDER BY, or the event time of the
+    /// declared index over the keys in ON. `None`: the order of arrival.
     pub order_by: Option<Expr>,
     /// Whether ON compares the order column with the left side.
     pub is_bounded: bool,
     /// Whether ON requires that the order column is not less than a column of the left side.
     pub is_later: bool,
-    /// What qualifies the columns of the right side: its alias, or its table's name.
+    /// The qualifier of the right side's columns: its alias, or its table's name.
     pub name: Option<String>,
 }

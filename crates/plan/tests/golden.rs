@@ -1,6 +1,6 @@
-//! Golden plans and golden errors: each file under `golden/` holds cases of a query, a line
-//! `----`, and the bound plan (or the rendered error), with an empty line between cases. The ignored
-//! test writes what comes out; read the difference before keeping it.
+//! Golden plans and golden errors: each file under `golden/` holds cases of a query, a line `----`,
+//! and the bound plan (or the rendered error), with an empty line between cases. The ignored test
+//! writes what comes out; read the difference before keeping it.
 
 use std::{
     fs,
@@ -32,7 +32,8 @@ impl Catalog for Tables {
     }
 }
 
-/// `t1` and `t2` have the same columns; `t2` has an index over (k, ts); `items` differs.
+/// Returns the tables of the cases: `t1` and `t2` have the same columns, and `t2` has an index over
+/// (k, ts); `items` has others.
 fn tables() -> Tables {
     let events = |indexes| TableSchema {
         columns: vec![

@@ -15,7 +15,7 @@ use lockstep_function::{
     Accumulator, Feeding,
     aggregate::{
         MakeAccumulator,
-        fold::{self, Answer, State, StateKind},
+        fold::{self, Answer, FoldState, StateKind},
     },
 };
 use lockstep_row::{Arena, Datum, TextColumn};
@@ -135,7 +135,7 @@ pub(crate) struct CurrentInputs {
 
 /// The states of a scan.
 pub(crate) struct FoldScratch {
-    states: Vec<State>,
+    states: Vec<FoldState>,
     /// Those of them that keep a value for each of many rows.
     large: Vec<usize>,
     accumulators: Vec<Box<dyn Accumulator>>,
@@ -152,7 +152,7 @@ impl FoldScratch {
     pub(crate) fn new(folding: &Folding) -> Self {
         let accumulators = folding.calls.iter().map(|call| (call.make)(Feeding::NewestFirst));
         Self {
-            states: folding.states.iter().map(|kind| State::new(*kind)).collect(),
+            states: folding.states.iter().map(|kind| FoldState::new(*kind)).collect(),
             large: (0..folding.states.len())
                 .filter(|at| folding.states[*at].keeps_values())
                 .collect(),
@@ -170,7 +170,7 @@ impl FoldScratch {
     }
 
     pub(crate) fn reset(&mut self) {
-        self.states.iter_mut().for_each(State::reset);
+        self.states.iter_mut().for_each(FoldState::reset);
         self.accumulators.iter_mut().for_each(|accumulator| accumulator.reset());
         self.open = u64::MAX;
         self.fed = (0, self.fed.0.max(self.fed.1));
@@ -179,7 +179,7 @@ impl FoldScratch {
 
 impl Lane {
     /// Hands values to the states of the groups that take them.
-    fn feed(&self, scratch: &mut FoldScratch, takers: u64, values: fold::Lane<'_>) {
+    fn feed(&self, scratch: &mut FoldScratch, takers: u64, values: fold::ValueLane<'_>) {
         if values.is_empty() {
             return;
         }

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use lockstep_function::aggregate::fold::{self, State};
+use lockstep_function::aggregate::fold::{self, FoldState};
 use lockstep_row::{Arena, Datum, FixedColumn, FixedKind, ShortText, TextCell, TextColumn};
 use lockstep_table::{Records, Run};
 
@@ -111,31 +111,31 @@ impl Input {
         rows: &[Frame<'s, 's>],
         buffers: &'b mut Buffers<'s>,
         arena: &'s Arena,
-    ) -> fold::Lane<'b> {
+    ) -> fold::ValueLane<'b> {
         let Buffers { integers, floats, texts, .. } = buffers;
         match (lane.class, self) {
             (Class::Integers, Self::Machine { program, .. }) => {
-                fold::Lane::Integers(collect(program, stored(rows), integers))
+                fold::ValueLane::Integers(collect(program, stored(rows), integers))
             }
             (Class::Floats, Self::Machine { program, .. }) => {
-                fold::Lane::Floats(collect(program, stored(rows), floats))
+                fold::ValueLane::Floats(collect(program, stored(rows), floats))
             }
-            (Class::Rows, input) => fold::Lane::Rows(input.count(rows, arena)),
+            (Class::Rows, input) => fold::ValueLane::Rows(input.count(rows, arena)),
             (Class::Integers, Self::Fixed(column)) => {
                 let count = gather_integers(*column, Values::Rows(stored(rows)), integers);
-                fold::Lane::Integers(kept(integers, count, lane.passes_zero))
+                fold::ValueLane::Integers(kept(integers, count, lane.passes_zero))
             }
             (Class::Floats, Self::Fixed(column)) => {
                 let count = gather_floats(*column, Values::Rows(stored(rows)), floats);
-                fold::Lane::Floats(kept(floats, count, lane.passes_zero))
+                fold::ValueLane::Floats(kept(floats, count, lane.passes_zero))
             }
             (Class::Integers, Self::Expr(expr)) => {
                 let count = each(rows, expr, arena, integers, integer);
-                fold::Lane::Integers(kept(integers, count, lane.passes_zero))
+                fold::ValueLane::Integers(kept(integers, count, lane.passes_zero))
             }
             (Class::Floats, Self::Expr(expr)) => {
                 let count = each(rows, expr, arena, floats, |value| value.as_f64());
-                fold::Lane::Floats(kept(floats, count, lane.passes_zero))
+                fold::ValueLane::Floats(kept(floats, count, lane.passes_zero))
             }
             (Class::Texts, Self::Text(column)) => {
                 let mut count = 0;
@@ -146,11 +146,11 @@ impl Input {
                         count += 1;
                     }
                 }
-                fold::Lane::Texts(&texts[..count])
+                fold::ValueLane::Texts(&texts[..count])
             }
             (Class::Texts, Self::Expr(expr)) => {
                 let count = each(rows, expr, arena, texts, |value| value.as_str());
-                fold::Lane::Texts(&texts[..count])
+                fold::ValueLane::Texts(&texts[..count])
             }
             (
                 _,
@@ -161,7 +161,7 @@ impl Input {
                 | Self::Machine { .. },
             ) => {
                 debug_assert!(false, "values are asked of an input that has them");
-                fold::Lane::Rows(0)
+                fold::ValueLane::Rows(0)
             }
         }
     }
@@ -227,39 +227,39 @@ impl RecordInput {
         lane: &Lane,
         (run, records): (&Run<'s>, Records<'s>),
         buffers: &'b mut Buffers<'s>,
-    ) -> fold::Lane<'b> {
+    ) -> fold::ValueLane<'b> {
         let Buffers { integers, floats, texts, shorts } = buffers;
         match (lane.class, self) {
-            (Class::Rows, input) => fold::Lane::Rows(input.count(records)),
+            (Class::Rows, input) => fold::ValueLane::Rows(input.count(records)),
             (Class::Integers, Self::Fixed(column)) => {
                 let count =
                     gather_integers(*column, Values::<NoRows<'_>>::Records(records), integers);
-                fold::Lane::Integers(kept(integers, count, lane.passes_zero))
+                fold::ValueLane::Integers(kept(integers, count, lane.passes_zero))
             }
             (Class::Integers, Self::Machine(program)) => {
-                fold::Lane::Integers(collect_records(program, records, integers))
+                fold::ValueLane::Integers(collect_records(program, records, integers))
             }
             (Class::Floats, Self::Fixed(column)) => {
                 let count = gather_floats(*column, Values::<NoRows<'_>>::Records(records), floats);
-                fold::Lane::Floats(kept(floats, count, lane.passes_zero))
+                fold::ValueLane::Floats(kept(floats, count, lane.passes_zero))
             }
             (Class::Floats, Self::Machine(program)) => {
-                fold::Lane::Floats(collect_records(program, records, floats))
+                fold::ValueLane::Floats(collect_records(program, records, floats))
             }
             (Class::Texts, Self::Text(cell, column)) => {
                 let Some(found) = TextCell::texts(records.field(cell.at(), TextCell::WIDTH)) else {
-                    return fold::Lane::Texts(gather_texts(*column, run, texts));
+                    return fold::ValueLane::Texts(gather_texts(*column, run, texts));
                 };
                 let nulls = Nulls::of(records, cell.null_bit());
                 if !nulls.are_there() {
-                    return fold::Lane::ShortTexts(found);
+                    return fold::ValueLane::ShortTexts(found);
                 }
                 let count = nulls.leave_out(found.iter().copied(), shorts);
-                fold::Lane::ShortTexts(&shorts[..count])
+                fold::ValueLane::ShortTexts(&shorts[..count])
             }
             _ => {
                 debug_assert!(false, "a record has values of the class that is asked");
-                fold::Lane::Rows(0)
+                fold::ValueLane::Rows(0)
             }
         }
     }
@@ -336,19 +336,19 @@ impl<'s> Nulls<'s> {
 
 impl Lane {
     /// Feeds the value of one row; `None` where rows are counted.
-    pub(crate) fn add_one(&self, state: &mut State, value: Option<Datum<'_>>) {
-        let Some(value) = value else { return state.add(fold::Lane::Rows(1)) };
+    pub(crate) fn add_one(&self, state: &mut FoldState, value: Option<Datum<'_>>) {
+        let Some(value) = value else { return state.add(fold::ValueLane::Rows(1)) };
         match (self.class, value) {
             (_, Datum::Null) => {}
-            (Class::Rows, _) => state.add(fold::Lane::Rows(1)),
-            (Class::Texts, Datum::String(text)) => state.add(fold::Lane::Texts(&[text])),
+            (Class::Rows, _) => state.add(fold::ValueLane::Rows(1)),
+            (Class::Texts, Datum::String(text)) => state.add(fold::ValueLane::Texts(&[text])),
             (Class::Integers, value) => {
                 let value = integer(value).filter(|value| !self.passes_zero || *value != 0);
-                value.into_iter().for_each(|value| state.add(fold::Lane::Integers(&[value])));
+                value.into_iter().for_each(|value| state.add(fold::ValueLane::Integers(&[value])));
             }
             (Class::Floats, value) => {
                 let value = value.as_f64().filter(|value| !self.passes_zero || *value != 0.0);
-                value.into_iter().for_each(|value| state.add(fold::Lane::Floats(&[value])));
+                value.into_iter().for_each(|value| state.add(fold::ValueLane::Floats(&[value])));
             }
             (Class::Texts, _) => debug_assert!(false, "a lane of texts has texts"),
         }

@@ -12,7 +12,7 @@ use datafusion::{
     logical_expr::{Expr, LogicalPlan},
 };
 use lockstep_diagnostic::{Diagnostic, Result, code};
-use lockstep_function::{Arguments, Settings, aggregate};
+use lockstep_function::{CallArguments, Settings, aggregate};
 use lockstep_plan::{AggregateCall, Frame, LastJoin, Window, WindowAggregate, WindowGroup};
 
 use crate::{
@@ -86,7 +86,7 @@ fn number_joins(plan: &LogicalPlan) -> PlanResult<LogicalPlan> {
 fn number_scan(scan: &LogicalPlan) -> PlanResult<LogicalPlan> {
     let settings = Settings::default();
     let function = aggregate::find("count").expect("count is an aggregate");
-    let arguments = Arguments { types: &[], constants: &[], settings: &settings };
+    let arguments = CallArguments { types: &[], constants: &[], settings: &settings };
     let bound = (function.bind)(&arguments).expect("count takes nothing");
     let output = MARK.to_owned();
     let call = AggregateCall { function, bound, arguments: Vec::new(), settings, output };

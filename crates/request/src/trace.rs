@@ -6,8 +6,9 @@ use datafusion::{
     logical_expr::{Aggregate, Expr, FetchType, Limit, LogicalPlan, SkipType},
 };
 use lockstep_function::udf::as_aggregate;
-use lockstep_plan::CatalogTable;
-pub(crate) use lockstep_plan::lineage::{column, last_join, leaf_table, to_leaf, window};
+pub(crate) use lockstep_plan::lineage::{
+    column, last_join, leaf_table, leftmost_table, to_leaf, window,
+};
 
 /// Sets `needed` for each column that `expr` reads.
 pub(crate) fn mark_columns(expr: &Expr, schema: &DFSchema, needed: &mut [bool]) {
@@ -84,12 +85,4 @@ pub(crate) fn admits_one_row(limit: &Limit) -> Option<bool> {
 /// Whether a window belongs to each row on its way from the leaf to the plan's output.
 pub(crate) fn has_windows(plan: &LogicalPlan) -> bool {
     window(plan).is_some() || plan.inputs().first().is_some_and(|input| has_windows(input))
-}
-
-/// The left-most table of a plan, whatever lies above it.
-pub(crate) fn leftmost_table(plan: &LogicalPlan) -> Option<&CatalogTable> {
-    match plan {
-        LogicalPlan::TableScan(scan) => CatalogTable::of(scan.source.as_ref()),
-        _ => plan.inputs().first().and_then(|input| leftmost_table(input)),
-    }
 }

@@ -23,7 +23,7 @@ use datafusion::{
     },
 };
 use lockstep_diagnostic::{Diagnostic, Result};
-use lockstep_function::{Arguments, Settings, aggregate, udf::aggregate_call};
+use lockstep_function::{CallArguments, Settings, aggregate, udf::aggregate_call};
 use lockstep_plan::{CatalogTable, LastJoin, WindowAggregate, schema_of_unique};
 use lockstep_row::{
     DataType, Datum,
@@ -253,7 +253,8 @@ fn mark_groups(node: &Aggregate, row: Request<'_>) -> PlanResult<LogicalPlan> {
     let mut calls = node.aggr_expr.clone();
     let settings = Settings::default();
     let max = aggregate::find("max").expect("max is an aggregate");
-    let arguments = Arguments { types: &[DataType::Int], constants: &[None], settings: &settings };
+    let arguments =
+        CallArguments { types: &[DataType::Int], constants: &[None], settings: &settings };
     let bound = (max.bind)(&arguments).expect("max takes INT");
     calls.push(aggregate_call(max, bound, &[None], &settings, vec![mark_of(input.schema())?]));
     let groups = Aggregate::try_new(Arc::new(input), node.group_expr.clone(), calls)?;

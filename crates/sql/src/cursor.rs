@@ -1,20 +1,22 @@
-//! The parser's place in the tokens: what every part of the grammar reads with, and how it fails.
+//! The parser's cursor over the tokens, its limits and its errors, which every part of the grammar
+//! uses.
 //!
 //! `statement`, `query`, `window`, `expression` and `options` each add their part of the grammar to
-//! [`Parser`]. Every function leaves the cursor after what it took; there is no going back.
+//! [`Parser`]. Every function leaves the cursor after the tokens that it consumed; the parser never
+//! goes back.
 
 use lockstep_diagnostic::{Diagnostic, Result, Span, code, nearest};
 
 use crate::ast::{Ident, ObjectName};
 use crate::keyword;
 use crate::literal;
-use crate::token::{Kind, Token, tokenize};
+use crate::token::{Token, TokenKind, tokenize};
 use crate::{NESTING_DEPTH_MAX, STATEMENT_BYTES_MAX, TREE_HEIGHT_MAX};
 
-/// Shorter words are near to too many keywords for a hint.
+/// The least length of a word for a hint: shorter ones are similar to too many keywords.
 const HINT_CHARS_MIN: usize = 3;
 
-/// A longer offending token is cut in the message.
+/// The most characters of the offending token that a message shows.
 const MESSAGE_CHARS_MAX: usize = 60;
 
 /// A recursive-descent parser over the tokens of one text.
@@ -23,12 +25,12 @@ pub(crate) struct Parser<'a> {
     sql: &'a str,
     tokens: Vec<Token>,
     next: usize,
-    /// `?` seen so far in this statement.
+    /// The number of `?` so far in this statement.
     pub(crate) parameters: usize,
     depth: usize,
-    /// Levels of the tallest tree built since the innermost [`Parser::scoped`] started.
+    /// The height of the tallest tree built since the innermost [`Parser::scoped`] started.
     tallest: usize,
-    /// The latest word that was taken for an alias without AS: it may be a mistyped keyword.
+    /// The last word that was parsed as an alias without AS: it may be a mistyped keyword.
     alias: Option<usize>,
 }
 
@@ -45,14 +47,16 @@ impl<'a> Parser<'a> {
         Ok(Self { sql, tokens, next: 0, parameters: 0, depth: 0, tallest: 0, alias: None })
     }
 
-    // ---- Looking ahead ----
+    // ---- Lookahead ----
 
+    /// Returns the next token.
     pub(crate) fn peek(&self) -> Token {
         self.peek_nth(0)
     }
 
-    /// The token `count` after the next one; the end of the text stays the end.
+    /// Returns the token `count` after the next one; [`TokenKind::End`] after the end.
     pub(crate) fn peek_nth(&self, count: usize) -> Token {
+        debug_assert!(!self.tokens.is_empty(), "the last token is the end of the text");
         let last = self.tokens.len() - 1;
         self.tokens[last.min(self.next + count)]
     }
@@ -67,7 +71,7 @@ impl<'a> Parser<'a> {
 
     pub(crate) fn nth_is_word(&self, count: usize, word: &str) -> bool {
         let token = self.peek_nth(count);
-        token.kind == Kind::Word && self.text(token).eq_ignore_ascii_case(word)
+        token.kind == TokenKind::Word && self.text(token).eq_ignore_ascii_case(word)
     }
 
     pub(crate) fn at_words(&self, words: &[&str]) -> bool {
@@ -84,29 +88,31 @@ impl<'a> Parser<'a> {
 
     pub(crate) fn nth_is_symbol(&self, count: usize, symbol: &str) -> bool {
         let token = self.peek_nth(count);
-        token.kind == Kind::Symbol && self.text(token) == symbol
+        token.kind == TokenKind::Symbol && self.text(token) == symbol
     }
 
     pub(crate) fn at_end(&self) -> bool {
-        self.peek().kind == Kind::End
+        self.peek().kind == TokenKind::End
     }
 
-    /// Where the next token starts.
+    /// Returns the start of the next token.
     pub(crate) fn start(&self) -> usize {
         self.peek().start()
     }
 
-    /// The bytes from `start` to the end of the last token taken.
+    /// Returns the bytes from `start` to the end of the last consumed token.
     pub(crate) fn span_from(&self, start: usize) -> Span {
         let end = self.next.checked_sub(1).map_or(start, |last| self.tokens[last].end());
         Span::new(start, end.max(start))
     }
 
-    // ---- Taking ----
+    // ---- Consuming ----
 
+    /// Consumes the next token and returns it.
     pub(crate) fn advance(&mut self) -> Token {
         let token = self.peek();
         self.next = (self.next + 1).min(self.tokens.len() - 1);
+        debug_assert!(self.next < self.tokens.len(), "the cursor stays at the end");
         token
     }
 
@@ -114,12 +120,13 @@ impl<'a> Parser<'a> {
         self.eat_words(&[word])
     }
 
-    /// Takes all of `words`, or nothing.
+    /// Consumes all of `words`, or nothing, and returns whether it did.
     pub(crate) fn eat_words(&mut self, words: &[&str]) -> bool {
         let found = self.at_words(words);
         if found {
             self.next += words.len();
         }
+        debug_assert!(self.next < self.tokens.len(), "a word is not the end of the text");
         found
     }
 
@@ -143,7 +150,7 @@ impl<'a> Parser<'a> {
         if self.at_end() { Ok(()) } else { self.unexpected().err() }
     }
 
-    /// One or more items with commas between them.
+    /// Parses one or more items with commas between them.
     pub(crate) fn comma_list<T>(&mut self, item: fn(&mut Self) -> Result<T>) -> Result<Vec<T>> {
         let mut items = vec![item(self)?];
         while self.eat_symbol(",") {
@@ -154,20 +161,21 @@ impl<'a> Parser<'a> {
 
     // ---- Names ----
 
-    /// Whether a token is a text in double quotes, which is a name where only a name can stand.
+    /// Returns whether a token is a text in double quotes, which is a name where the grammar
+    /// requires a name.
     pub(crate) fn is_double_quoted(&self, token: Token) -> bool {
-        token.kind == Kind::String && self.text(token).starts_with('"')
+        token.kind == TokenKind::String && self.text(token).starts_with('"')
     }
 
-    /// A name: in back-quotes or double quotes, or a word that is not reserved.
+    /// Parses a name: in back-quotes or double quotes, or a word that is not reserved.
     pub(crate) fn ident(&mut self) -> Result<Ident> {
         let token = self.peek();
-        if token.kind == Kind::Word && keyword::is_reserved(self.text(token)) {
+        if token.kind == TokenKind::Word && keyword::is_reserved(self.text(token)) {
             let error = self.unexpected();
             let next = self.peek_nth(1);
             let is_used_as_name = match next.kind {
-                Kind::Symbol => !matches!(self.text(next), "(" | ";"),
-                Kind::Word => keyword::is_reserved(self.text(next)),
+                TokenKind::Symbol => !matches!(self.text(next), "(" | ";"),
+                TokenKind::Word => keyword::is_reserved(self.text(next)),
                 _ => false,
             };
             if is_used_as_name && error.hint.is_none() {
@@ -178,12 +186,12 @@ impl<'a> Parser<'a> {
         self.any_ident()
     }
 
-    /// A name where no keyword can stand, such as after a dot.
+    /// Parses a name where the grammar has no keyword, such as after a dot.
     pub(crate) fn any_ident(&mut self) -> Result<Ident> {
         let token = self.peek();
         let text = match token.kind {
-            Kind::Word => self.text(token).to_owned(),
-            Kind::Quoted => literal::identifier(self.text(token)),
+            TokenKind::Word => self.text(token).to_owned(),
+            TokenKind::Quoted => literal::identifier(self.text(token)),
             _ if self.is_double_quoted(token) => literal::string(self.text(token), token.start())?,
             _ => return self.unexpected().err(),
         };
@@ -195,7 +203,7 @@ impl<'a> Parser<'a> {
         Ok(Ident { text, span: token.span() })
     }
 
-    /// `[db.]name`.
+    /// Parses `[db.]name`.
     pub(crate) fn object_name(&mut self) -> Result<ObjectName> {
         let first = self.ident()?;
         if !self.eat_symbol(".") {
@@ -209,30 +217,30 @@ impl<'a> Parser<'a> {
         Ok(ObjectName { database: Some(first), name })
     }
 
-    /// `[AS] alias`.
+    /// Parses `[AS] alias`.
     pub(crate) fn alias(&mut self) -> Result<Option<Ident>> {
         if self.eat_word("AS") {
             return self.ident().map(Some);
         }
         let token = self.peek();
         let is_alias = match token.kind {
-            Kind::Quoted => true,
+            TokenKind::Quoted => true,
             _ if self.is_double_quoted(token) => true,
-            Kind::Word if self.nth_is_symbol(1, "(") => false,
-            Kind::Word => !keyword::follows_item(self.text(token)),
+            TokenKind::Word if self.nth_is_symbol(1, "(") => false,
+            TokenKind::Word => !keyword::follows_item(self.text(token)),
             _ => false,
         };
         if !is_alias {
             return Ok(None);
         }
-        self.alias = (token.kind == Kind::Word).then_some(self.next);
+        self.alias = (token.kind == TokenKind::Word).then_some(self.next);
         self.ident().map(Some)
     }
 
-    /// A quoted text, with its place.
+    /// Parses a quoted text, and returns its position too.
     pub(crate) fn string(&mut self) -> Result<(String, Span)> {
         let token = self.peek();
-        if token.kind != Kind::String {
+        if token.kind != TokenKind::String {
             return self.unexpected().err();
         }
         self.advance();
@@ -241,7 +249,7 @@ impl<'a> Parser<'a> {
 
     // ---- Limits ----
 
-    /// Parses something that may contain itself; see [`NESTING_DEPTH_MAX`].
+    /// Parses a recursive part of the grammar; see [`NESTING_DEPTH_MAX`].
     pub(crate) fn nested<T>(&mut self, parse: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         if self.depth == NESTING_DEPTH_MAX {
             return Diagnostic::new(code::STATEMENT_TOO_COMPLEX, "statement is nested too deeply")
@@ -251,11 +259,12 @@ impl<'a> Parser<'a> {
         }
         self.depth += 1;
         let result = self.scoped(parse);
+        debug_assert!(self.depth > 0, "each level of nesting ends once");
         self.depth -= 1;
         result
     }
 
-    /// Parses a sub-tree whose height is measured on its own.
+    /// Parses a sub-tree whose height is measured separately.
     pub(crate) fn scoped<T>(&mut self, parse: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         let outer = std::mem::take(&mut self.tallest);
         let result = parse(self);
@@ -263,7 +272,7 @@ impl<'a> Parser<'a> {
         result
     }
 
-    /// Notes that the trees of this scope got `levels` of new nodes above them.
+    /// Adds `levels` of nodes above the trees of this scope to their height.
     pub(crate) fn grow(&mut self, levels: usize) -> Result<()> {
         self.tallest += levels;
         if self.tallest <= TREE_HEIGHT_MAX {
@@ -281,16 +290,16 @@ impl<'a> Parser<'a> {
 
     // ---- Errors ----
 
-    /// The error of a next token that fits nowhere.
+    /// Returns the error of a next token that the grammar does not allow.
     pub(crate) fn unexpected(&self) -> Diagnostic {
         if let Some(error) = self.mistaken_alias() {
             return error;
         }
         let token = self.peek();
-        if let Kind::Rejected(rejection) = token.kind {
+        if let TokenKind::Rejected(rejection) = token.kind {
             return literal::rejected(rejection).at(token.span());
         }
-        if token.kind == Kind::End {
+        if token.kind == TokenKind::End {
             let message = "syntax error at end of input";
             return Diagnostic::new(code::SYNTAX_ERROR, message).at(token.span());
         }
@@ -301,7 +310,8 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// `SELECT a FORM t`: the error shows at `t`, but FORM, taken for an alias, is the mistake.
+    /// Returns the error of a mistyped keyword that was parsed as an alias: in `SELECT a FORM t`
+    /// the parser fails at `t`, but the mistake is FORM.
     fn mistaken_alias(&self) -> Option<Diagnostic> {
         let alias = self.alias.filter(|alias| alias + 1 == self.next)?;
         let token = self.tokens[alias];
@@ -310,15 +320,16 @@ impl<'a> Parser<'a> {
         Some(error.with_hint(format!("Did you mean `{word}`?")))
     }
 
-    /// The keyword that a word was probably meant to be.
+    /// Returns the keyword that a mistyped word is most similar to.
     fn meant(&self, token: Token) -> Option<&'static str> {
         let word = self.text(token);
-        let is_candidate =
-            token.kind == Kind::Word && word.len() >= HINT_CHARS_MIN && !keyword::is_keyword(word);
+        let is_candidate = token.kind == TokenKind::Word
+            && word.len() >= HINT_CHARS_MIN
+            && !keyword::is_keyword(word);
         if is_candidate { nearest(word, keyword::SUGGESTED.iter().copied()) } else { None }
     }
 
-    /// The error of a form that other dialects have.
+    /// Returns the error of a construct that other dialects have.
     pub(crate) fn unsupported(&self, what: &str) -> Diagnostic {
         Diagnostic::unsupported(format!("{what} is not supported")).at(self.peek().span())
     }

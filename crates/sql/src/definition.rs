@@ -1,4 +1,4 @@
-//! Statements that define and remove objects: CREATE, ALTER, DROP.
+//! The statements that define and remove objects: CREATE, ALTER, DROP.
 //!
 //! `statement` calls it.
 
@@ -10,15 +10,15 @@ use crate::ast::{
     Query, Statement, UserDefinition,
 };
 use crate::cursor::Parser;
-use crate::token::Kind;
+use crate::token::TokenKind;
 
-/// One item between the parentheses of CREATE TABLE.
+/// An item between the parentheses of CREATE TABLE.
 enum TableItem {
     Column(ColumnDefinition),
     Index(IndexDefinition),
 }
 
-/// What stands between CREATE and the kind of object.
+/// The modifiers between CREATE and the kind of object.
 struct Modifiers {
     or_replace: bool,
     temporary: bool,
@@ -106,7 +106,7 @@ impl Parser<'_> {
         // `index varchar(10)` is a column, `INDEX ix (a)` an index.
         let is_named_index = self.at_word("INDEX")
             && self.nth_is_symbol(2, "(")
-            && self.peek_nth(3).kind != Kind::Number;
+            && self.peek_nth(3).kind != TokenKind::Number;
         if is_named_index {
             return self.named_index_definition().map(TableItem::Index);
         }
@@ -125,7 +125,7 @@ impl Parser<'_> {
         Ok(IndexDefinition { name: None, options, span })
     }
 
-    /// `INDEX name (a, b) OPTIONS(…)`: the columns become the option `key`.
+    /// Parses `INDEX name (a, b) OPTIONS(…)`: the columns become the option `key`.
     fn named_index_definition(&mut self) -> Result<IndexDefinition> {
         let start = self.start();
         self.expect_word("INDEX")?;
@@ -216,8 +216,8 @@ impl Parser<'_> {
         let parameters = self.comma_list(|parser| {
             // A parameter may be called `const`; then its type follows, and nothing else.
             let third = parser.peek_nth(2);
-            let is_name =
-                matches!(third.kind, Kind::Word | Kind::Quoted) || parser.is_double_quoted(third);
+            let is_name = matches!(third.kind, TokenKind::Word | TokenKind::Quoted)
+                || parser.is_double_quoted(third);
             let constant = is_name && parser.eat_word("CONST");
             let name = parser.ident()?;
             let data_type = parser.type_name()?;
@@ -285,7 +285,7 @@ impl Parser<'_> {
         self.drop_index()
     }
 
-    /// `DROP INDEX [db.]t.index`.
+    /// Parses `DROP INDEX [db.]t.index`.
     fn drop_index(&mut self) -> Result<Statement> {
         let first = self.ident()?;
         self.expect_symbol(".")?;

@@ -2,11 +2,11 @@
 //!
 //! From loosest to tightest: OR · AND · XOR · NOT, `!` · comparisons, LIKE, IN, BETWEEN, IS (which
 //! do not chain) · `|` · `^` · `&` · `||` · `+ -` · `* / % DIV MOD` · unary `+ - ~` · `a[i]`.
-//! `||` has no place in the reference; it stands where PostgreSQL has it.
+//! OpenMLDB does not have `||`; its precedence is that of PostgreSQL.
 //!
 //! `query`, `window` and `statement` call [`Parser::expression`]. Chains of AND, OR and XOR, which
 //! are associative also over NULL, become balanced trees, so that a condition of thousands of terms
-//! is only a few levels tall; every other chain leans to the left.
+//! is only a few levels tall; every other chain is left-deep.
 
 use lockstep_diagnostic::{Diagnostic, Result, Span};
 
@@ -16,11 +16,11 @@ use crate::ast::{
 };
 use crate::cursor::Parser;
 use crate::literal;
-use crate::token::{Kind, Token};
+use crate::token::{Token, TokenKind};
 
-/// How tight an operator binds.
+/// The precedence of an operator, from the loosest to the tightest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Level {
+pub(crate) enum Precedence {
     Or,
     And,
     Xor,
@@ -35,8 +35,9 @@ pub(crate) enum Level {
     Unary,
 }
 
-impl Level {
-    /// The level of the right operand of an operator that associates to the left.
+impl Precedence {
+    /// Returns the next tighter precedence: that of the right operand of a left-associative
+    /// operator.
     pub(crate) fn tighter(self) -> Self {
         match self {
             Self::Or => Self::And,
@@ -54,7 +55,7 @@ impl Level {
     }
 }
 
-/// What follows an operand.
+/// An operator or predicate that follows its left operand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Infix {
     Binary(BinaryOperator),
@@ -64,7 +65,7 @@ enum Infix {
     Like(LikeOperator),
 }
 
-/// Operators written as symbols.
+/// The operators that are symbols.
 const SYMBOLS: &[(&str, BinaryOperator)] = &[
     ("+", BinaryOperator::Add),
     ("-", BinaryOperator::Subtract),
@@ -86,7 +87,7 @@ const SYMBOLS: &[(&str, BinaryOperator)] = &[
     (">=", BinaryOperator::GreaterOrEqual),
 ];
 
-/// Operators written as words.
+/// The operators that are words.
 const WORDS: &[(&str, Infix)] = &[
     ("AND", Infix::Binary(BinaryOperator::And)),
     ("OR", Infix::Binary(BinaryOperator::Or)),
@@ -101,7 +102,7 @@ const WORDS: &[(&str, Infix)] = &[
     ("RLIKE", Infix::Like(LikeOperator::RLike)),
 ];
 
-/// Types whose literals (`DATE '2020-01-01'`) other dialects have.
+/// The types whose literals (`DATE '2020-01-01'`) only other dialects have.
 const LITERAL_TYPES: &[&str] = &[
     "DATE",
     "TIMESTAMP",
@@ -115,51 +116,51 @@ const LITERAL_TYPES: &[&str] = &[
     "INTERVAL",
 ];
 
-/// How tight a binary operator binds.
-pub(crate) fn level(operator: BinaryOperator) -> Level {
+/// Returns the precedence of a binary operator.
+pub(crate) fn precedence(operator: BinaryOperator) -> Precedence {
     match operator {
-        BinaryOperator::Or => Level::Or,
-        BinaryOperator::And => Level::And,
-        BinaryOperator::Xor => Level::Xor,
+        BinaryOperator::Or => Precedence::Or,
+        BinaryOperator::And => Precedence::And,
+        BinaryOperator::Xor => Precedence::Xor,
         BinaryOperator::Equal
         | BinaryOperator::NotEqual
         | BinaryOperator::Less
         | BinaryOperator::LessOrEqual
         | BinaryOperator::Greater
-        | BinaryOperator::GreaterOrEqual => Level::Comparison,
-        BinaryOperator::BitOr => Level::BitOr,
-        BinaryOperator::BitXor => Level::BitXor,
-        BinaryOperator::BitAnd => Level::BitAnd,
-        BinaryOperator::Concat => Level::Concat,
-        BinaryOperator::Add | BinaryOperator::Subtract => Level::Additive,
+        | BinaryOperator::GreaterOrEqual => Precedence::Comparison,
+        BinaryOperator::BitOr => Precedence::BitOr,
+        BinaryOperator::BitXor => Precedence::BitXor,
+        BinaryOperator::BitAnd => Precedence::BitAnd,
+        BinaryOperator::Concat => Precedence::Concat,
+        BinaryOperator::Add | BinaryOperator::Subtract => Precedence::Additive,
         BinaryOperator::Multiply
         | BinaryOperator::Divide
         | BinaryOperator::IntegerDivide
-        | BinaryOperator::Modulo => Level::Multiplicative,
+        | BinaryOperator::Modulo => Precedence::Multiplicative,
     }
 }
 
 impl Infix {
-    fn level(self) -> Level {
+    fn precedence(self) -> Precedence {
         match self {
-            Self::Binary(operator) => level(operator),
-            Self::Is | Self::Between | Self::In | Self::Like(_) => Level::Comparison,
+            Self::Binary(operator) => precedence(operator),
+            Self::Is | Self::Between | Self::In | Self::Like(_) => Precedence::Comparison,
         }
     }
 }
 
 impl Parser<'_> {
     pub(crate) fn expression(&mut self) -> Result<Expr> {
-        self.nested(|parser| parser.operators(Level::Or))
+        self.nested(|parser| parser.operators(Precedence::Or))
     }
 
-    /// An operand with all operators behind it that bind at least as tight as `loosest`.
-    fn operators(&mut self, loosest: Level) -> Result<Expr> {
+    /// Parses an operand and all operators after it that bind at least as tightly as `loosest`.
+    fn operators(&mut self, loosest: Precedence) -> Result<Expr> {
         self.scoped(|parser| {
             let mut left = parser.prefix(loosest)?;
             while let Some(infix) = parser.infix()? {
-                let level = infix.level();
-                if level < loosest {
+                let precedence = infix.precedence();
+                if precedence < loosest {
                     break;
                 }
                 left = match infix {
@@ -169,7 +170,7 @@ impl Parser<'_> {
                     Infix::Binary(operator) => parser.binary(left, operator)?,
                     _ => parser.predicate(left, infix)?,
                 };
-                if level == Level::Comparison {
+                if precedence == Precedence::Comparison {
                     parser.reject_second_comparison()?;
                 }
             }
@@ -177,18 +178,18 @@ impl Parser<'_> {
         })
     }
 
-    /// The operator at the cursor, if any; nothing is taken.
+    /// Returns the operator at the cursor, if any, without consuming it.
     fn infix(&self) -> Result<Option<Infix>> {
         let token = self.peek();
         let text = self.text(token);
-        if token.kind == Kind::Word {
+        if token.kind == TokenKind::Word {
             let negated = usize::from(self.at_word("NOT"));
             let found = WORDS.iter().find(|(word, _)| self.nth_is_word(negated, word));
             let infix = found.map(|(_, infix)| *infix);
             let may_be_negated = matches!(infix, Some(Infix::Between | Infix::In | Infix::Like(_)));
             return Ok(infix.filter(|_| negated == 0 || may_be_negated));
         }
-        if token.kind != Kind::Symbol {
+        if token.kind != TokenKind::Symbol {
             return Ok(None);
         }
         let next = self.peek_nth(1);
@@ -206,22 +207,23 @@ impl Parser<'_> {
 
     fn binary(&mut self, left: Expr, operator: BinaryOperator) -> Result<Expr> {
         self.advance();
-        if level(operator) == Level::Comparison {
+        if precedence(operator) == Precedence::Comparison {
             self.reject_quantifier()?;
         }
-        let right = self.operators(level(operator).tighter())?;
+        let right = self.operators(precedence(operator).tighter())?;
         self.grow(1)?;
         Ok(join(operator, left, right))
     }
 
-    /// `left AND b AND c …`: all operands first, then a balanced tree over them.
+    /// Parses `left AND b AND c …`: all operands first, then a balanced tree over them.
     fn chain(&mut self, left: Expr, operator: BinaryOperator) -> Result<Expr> {
-        let tighter = level(operator).tighter();
+        let tighter = precedence(operator).tighter();
         let mut operands = vec![left];
         while self.infix()? == Some(Infix::Binary(operator)) {
             self.advance();
             operands.push(self.operators(tighter)?);
         }
+        debug_assert!(operands.len() >= 2, "the operator at the cursor has two operands");
         let mut levels = 0;
         while operands.len() > 1 {
             operands = join_neighbours(operands, operator);
@@ -231,7 +233,7 @@ impl Parser<'_> {
         Ok(operands.pop().expect("a chain has operands"))
     }
 
-    /// IS, BETWEEN, IN and the LIKE family behind `operand`.
+    /// Parses IS, BETWEEN, IN or one of the LIKE family after `operand`.
     fn predicate(&mut self, operand: Expr, infix: Infix) -> Result<Expr> {
         let start = operand.span.start;
         let operand = Box::new(operand);
@@ -247,17 +249,17 @@ impl Parser<'_> {
                 ExprKind::IsNull { operand, negated }
             }
             Infix::Between => {
-                let low = Box::new(self.operators(Level::BitOr)?);
+                let low = Box::new(self.operators(Precedence::BitOr)?);
                 self.expect_word("AND")?;
-                let high = Box::new(self.operators(Level::BitOr)?);
+                let high = Box::new(self.operators(Precedence::BitOr)?);
                 ExprKind::Between { operand, negated, low, high }
             }
             Infix::In => ExprKind::InList { operand, negated, items: self.in_list()? },
             Infix::Like(operator) => {
                 self.reject_quantifier()?;
-                let pattern = Box::new(self.operators(Level::BitOr)?);
+                let pattern = Box::new(self.operators(Precedence::BitOr)?);
                 let escape = if operator != LikeOperator::RLike && self.eat_word("ESCAPE") {
-                    Some(Box::new(self.operators(Level::BitOr)?))
+                    Some(Box::new(self.operators(Precedence::BitOr)?))
                 } else {
                     None
                 };
@@ -291,7 +293,7 @@ impl Parser<'_> {
 
     fn reject_second_comparison(&self) -> Result<()> {
         match self.infix()? {
-            Some(infix) if infix.level() == Level::Comparison => {
+            Some(infix) if infix.precedence() == Precedence::Comparison => {
                 let hint = "Comparisons do not chain: use AND, or parentheses.";
                 self.unexpected().with_hint(hint).err()
             }
@@ -299,16 +301,16 @@ impl Parser<'_> {
         }
     }
 
-    /// Unary operators, then an atom with its subscripts.
-    fn prefix(&mut self, loosest: Level) -> Result<Expr> {
+    /// Parses unary operators, then an atom with its subscripts.
+    fn prefix(&mut self, loosest: Precedence) -> Result<Expr> {
         let (operator, tightness) = if self.at_word("NOT") || self.at_symbol("!") {
-            (UnaryOperator::Not, loosest.max(Level::Not))
+            (UnaryOperator::Not, loosest.max(Precedence::Not))
         } else if self.at_symbol("-") {
-            (UnaryOperator::Minus, Level::Unary)
+            (UnaryOperator::Minus, Precedence::Unary)
         } else if self.at_symbol("+") {
-            (UnaryOperator::Plus, Level::Unary)
+            (UnaryOperator::Plus, Precedence::Unary)
         } else if self.at_symbol("~") {
-            (UnaryOperator::BitNot, Level::Unary)
+            (UnaryOperator::BitNot, Precedence::Unary)
         } else {
             return self.subscripts();
         };
@@ -342,28 +344,28 @@ impl Parser<'_> {
         let span = token.span();
         let text = self.text(token);
         match token.kind {
-            Kind::Number => {
+            TokenKind::Number => {
                 self.advance();
                 Ok(Expr { kind: ExprKind::Literal(literal::number(text, span)?), span })
             }
-            Kind::String => self.quoted(token),
-            Kind::Symbol if text == "(" => self.parenthesised(),
-            Kind::Symbol if text == "[" => self.array(None, span.start),
-            Kind::Symbol if text == "?" => {
+            TokenKind::String => self.quoted(token),
+            TokenKind::Symbol if text == "(" => self.parenthesised(),
+            TokenKind::Symbol if text == "[" => self.array(None, span.start),
+            TokenKind::Symbol if text == "?" => {
                 self.advance();
                 self.parameters += 1;
                 Ok(Expr { kind: ExprKind::Parameter(self.parameters - 1), span })
             }
-            Kind::Symbol if matches!(text, "@" | ":" | "@@") => {
+            TokenKind::Symbol if matches!(text, "@" | ":" | "@@") => {
                 self.unsupported("a variable or named parameter").with_hint("Write `?`.").err()
             }
-            Kind::Word => self.word_atom(),
-            Kind::Quoted => self.name(),
-            Kind::Symbol | Kind::Rejected(_) | Kind::End => self.unexpected().err(),
+            TokenKind::Word => self.word_atom(),
+            TokenKind::Quoted => self.name(),
+            TokenKind::Symbol | TokenKind::Rejected(_) | TokenKind::End => self.unexpected().err(),
         }
     }
 
-    /// A text; in double quotes before a dot or a parenthesis, a name.
+    /// Parses a text; one in double quotes before a dot or a parenthesis is a name.
     fn quoted(&mut self, token: Token) -> Result<Expr> {
         let is_double = self.is_double_quoted(token);
         if is_double && (self.nth_is_symbol(1, ".") || self.nth_is_symbol(1, "(")) {
@@ -377,7 +379,7 @@ impl Parser<'_> {
         Ok(Expr { kind, span })
     }
 
-    /// What starts with a bare word.
+    /// Parses an atom that starts with an unquoted word.
     fn word_atom(&mut self) -> Result<Expr> {
         let span = self.peek().span();
         let constant = if self.at_word("NULL") {
@@ -401,8 +403,8 @@ impl Parser<'_> {
             let kind = ExprKind::SubQuery { exists: true, query };
             return Ok(Expr { kind, span: self.span_from(span.start) });
         } else if self.at_any_word(&["SELECT", "WITH"]) {
-            return self.unexpected().with_hint("A sub-query stands in parentheses.").err();
-        } else if self.peek_nth(1).kind == Kind::String && self.at_any_word(LITERAL_TYPES) {
+            return self.unexpected().with_hint("Put the sub-query in parentheses.").err();
+        } else if self.peek_nth(1).kind == TokenKind::String && self.at_any_word(LITERAL_TYPES) {
             return self.typed_literal();
         } else {
             return self.name();
@@ -426,7 +428,7 @@ impl Parser<'_> {
         self.at_symbol("(") && (self.nth_is_word(1, "SELECT") || self.nth_is_word(1, "WITH"))
     }
 
-    /// A query in parentheses.
+    /// Parses a query in parentheses.
     fn sub_query(&mut self) -> Result<Expr> {
         let start = self.start();
         self.expect_symbol("(")?;
@@ -479,7 +481,7 @@ impl Parser<'_> {
         Ok(Expr { kind: ExprKind::Cast { operand, to }, span: self.span_from(start) })
     }
 
-    /// `ARRAY[…]`, `ARRAY<type>[…]`.
+    /// Parses `ARRAY[…]`, `ARRAY<type>[…]`.
     fn typed_array(&mut self) -> Result<Expr> {
         let start = self.start();
         self.expect_word("ARRAY")?;
@@ -500,7 +502,7 @@ impl Parser<'_> {
         Ok(Expr { kind: ExprKind::Array { element, items }, span: self.span_from(start) })
     }
 
-    /// A column, or a call.
+    /// Parses a column, or a call.
     fn name(&mut self) -> Result<Expr> {
         let start = self.start();
         let mut parts = vec![self.ident()?];
@@ -552,7 +554,7 @@ impl Parser<'_> {
         }
     }
 
-    /// `int`, `varchar(10)`, `map<string, int>`.
+    /// Parses `int`, `varchar(10)`, `map<string, int>`.
     pub(crate) fn type_name(&mut self) -> Result<TypeName> {
         self.nested(|parser| {
             let name = parser.ident()?;
@@ -560,8 +562,8 @@ impl Parser<'_> {
             if parser.eat_symbol("<") {
                 arguments = parser.comma_list(Self::type_name)?;
                 parser.expect_symbol(">")?;
-            } else if parser.at_symbol("(") && parser.peek_nth(1).kind == Kind::Number {
-                // The length is accepted and not enforced.
+            } else if parser.at_symbol("(") && parser.peek_nth(1).kind == TokenKind::Number {
+                // The length is accepted but not enforced.
                 parser.advance();
                 parser.advance();
                 parser.expect_symbol(")")?;
@@ -578,7 +580,7 @@ fn join(operator: BinaryOperator, left: Expr, right: Expr) -> Expr {
     Expr { kind, span }
 }
 
-/// Joins the first with the second, the third with the fourth, and so on.
+/// Joins the first operand with the second, the third with the fourth, and so on.
 fn join_neighbours(operands: Vec<Expr>, operator: BinaryOperator) -> Vec<Expr> {
     let mut joined = Vec::with_capacity(operands.len().div_ceil(2));
     let mut operands = operands.into_iter();

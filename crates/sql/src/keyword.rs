@@ -1,9 +1,10 @@
-//! The words with a meaning of their own, by what they may not be used for.
+//! The keywords of the dialect, by where they cannot be names.
 //!
-//! `cursor` asks. A word that is in no list here is a name everywhere; most keywords (`date`,
-//! `index`, `user`, `left`, `replace`, …) are names wherever no clause could start with them.
+//! A word that is in no list here is a name everywhere; most keywords (`date`, `index`, `user`,
+//! `left`, `replace`, …) are names wherever no clause can start with them.
 
-/// Never a name without back-quotes, since an expression, a clause or an operator starts here.
+/// The words that are never names without back-quotes, since an expression, a clause or an operator
+/// starts with them.
 const RESERVED: &[&str] = &[
     "ALL",
     "AND",
@@ -49,7 +50,8 @@ const RESERVED: &[&str] = &[
     "XOR",
 ];
 
-/// Not an alias unless AS precedes: what may follow a table or a select item.
+/// The words that are not an alias unless AS precedes, since they may follow a table or a select
+/// item.
 const FOLLOWS_ITEM: &[&str] = &[
     "CROSS",
     "DIV",
@@ -69,7 +71,7 @@ const FOLLOWS_ITEM: &[&str] = &[
     "TABLESAMPLE",
 ];
 
-/// What a mistyped word may have been meant to be, the likeliest first.
+/// The keywords that a hint may suggest for a mistyped word, the likeliest first.
 pub(crate) const SUGGESTED: &[&str] = &[
     "FROM",
     "SELECT",
@@ -148,22 +150,22 @@ pub(crate) const SUGGESTED: &[&str] = &[
     "RETURNS",
 ];
 
-/// Every keyword that a statement may hold, in upper case; some twice.
+/// Returns every keyword that a statement may hold, in upper case; some twice.
 pub fn keywords() -> impl Iterator<Item = &'static str> {
     [RESERVED, FOLLOWS_ITEM, SUGGESTED].into_iter().flatten().copied()
 }
 
-/// Whether a bare word is never a name.
+/// Returns whether a bare word is never a name.
 pub(crate) fn is_reserved(word: &str) -> bool {
     contains(RESERVED, word)
 }
 
-/// Whether a bare word right after a table or a select item is not its alias.
+/// Returns whether a bare word right after a table or a select item is not its alias.
 pub(crate) fn follows_item(word: &str) -> bool {
     is_reserved(word) || contains(FOLLOWS_ITEM, word)
 }
 
-/// Whether the word is a keyword of the dialect, spelled right.
+/// Returns whether the word is a keyword of the dialect, spelled right.
 pub(crate) fn is_keyword(word: &str) -> bool {
     follows_item(word) || contains(SUGGESTED, word)
 }

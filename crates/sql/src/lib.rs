@@ -1,9 +1,8 @@
-//! Text to syntax tree: the SQL dialect on top of the `sqlparser` crate's tokenizer.
+//! The parser: SQL text to a syntax tree, on top of the `sqlparser` crate's tokenizer.
 //!
 //! [`parse`] turns a script into statements; it never resolves a name and never evaluates. Length,
 //! nesting and height of the tree are limited ([`STATEMENT_BYTES_MAX`], [`NESTING_DEPTH_MAX`],
-//! [`TREE_HEIGHT_MAX`]), so that any text gives an answer quickly and whoever walks the tree may
-//! recurse.
+//! [`TREE_HEIGHT_MAX`]), so that parsing any text is fast and code that walks the tree may recurse.
 
 pub mod ast;
 mod cursor;
@@ -26,23 +25,27 @@ pub use keyword::keywords;
 /// The longest script, in bytes.
 pub const STATEMENT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// How deep parentheses, calls, CASE, unary operators and sub-queries may nest. Bounds the stack
-/// that parsing needs.
+/// The greatest depth of nested parentheses, calls, CASE, unary operators and sub-queries. Bounds
+/// the stack that parsing needs.
 pub const NESTING_DEPTH_MAX: usize = 128;
 
-/// How many levels the syntax tree may have. More than the nesting, since a chain such as
-/// `a + b + c` is a level per operator without being nested; AND, OR and XOR chains of n terms take
+/// The greatest height of the syntax tree. It exceeds the depth of nesting, since a chain such as
+/// `a + b + c` has a level per operator without being nested; AND, OR and XOR chains of n terms have
 /// only log₂ n levels. Bounds the stack that walking, printing and dropping a tree needs.
 pub const TREE_HEIGHT_MAX: usize = 512;
 
-/// A statement and where it stands in its script.
+const _: () = assert!(NESTING_DEPTH_MAX < TREE_HEIGHT_MAX);
+// Tokens have offsets of 32 bits.
+const _: () = assert!(STATEMENT_BYTES_MAX < 1 << 32);
+
+/// A statement and its position in its script.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parsed {
     /// The statement.
     pub statement: ast::Statement,
     /// Its bytes in the script, without the semicolon.
     pub span: Span,
-    /// How many `?` it has.
+    /// The number of `?` in it.
     pub parameter_count: usize,
 }
 

@@ -1,18 +1,19 @@
-//! The value behind a literal's text: numbers with their suffixes, strings with their escapes.
+//! Decoding of literals: numbers with their suffixes, strings with their escapes.
 //!
-//! Pure functions on the text of one token; `start` is where the token stands, so that an error can
-//! point into it.
+//! Pure functions on the text of one token; `start` is the position of the token, for the span of
+//! an error.
 
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
 
 use crate::ast::{Interval, IntervalUnit, Literal};
 use crate::token::Rejection;
 
-/// The text of [`i64::MIN`] without its sign, which is a literal only behind a minus.
+/// The text of [`i64::MIN`] without its sign, which is a literal only after a minus.
 pub(crate) const BIGINT_MIN_DIGITS: &str = "9223372036854775808";
 
-/// The value of a number: `1`, `1L`, `1.5`, `1e3`, `1.5f`, `30d`.
+/// Returns the value of a number: `1`, `1L`, `1.5`, `1e3`, `1.5f`, `30d`.
 pub(crate) fn number(text: &str, span: Span) -> Result<Literal> {
+    debug_assert_eq!(span.end - span.start, text.len(), "the span is that of the number");
     let (digits, suffix) = text.split_at(digits_length(text));
     let is_whole = digits.bytes().all(|byte| byte.is_ascii_digit());
     match (suffix.to_ascii_lowercase().as_str(), is_whole) {
@@ -37,7 +38,7 @@ pub(crate) fn number(text: &str, span: Span) -> Result<Literal> {
     }
 }
 
-/// How much of `10.5e3f` is the number proper.
+/// Returns the length of a number without its suffix.
 fn digits_length(text: &str) -> usize {
     let bytes = text.as_bytes();
     let digits =
@@ -90,14 +91,16 @@ fn malformed(text: &str, span: Span) -> Diagnostic {
         .at(span)
 }
 
-/// The name inside back-quotes, where a doubled back-quote stands for one.
+/// Returns the name inside back-quotes, where a doubled back-quote is one.
 pub(crate) fn identifier(quoted: &str) -> String {
+    debug_assert!(quoted.len() >= 2, "a quoted name has both quotes");
     quoted[1..quoted.len() - 1].replace("``", "`")
 }
 
-/// The text inside quotes, escapes resolved; a doubled quote stands for one.
+/// Returns the text inside quotes, with escapes resolved; a doubled quote is one.
 pub(crate) fn string(quoted: &str, start: usize) -> Result<String> {
     let quote = quoted.chars().next().expect("a string token has its quotes");
+    debug_assert!(quoted.len() >= 2 && quoted.ends_with(quote), "a string has both quotes");
     let inner = &quoted[1..quoted.len() - 1];
     let mut text = String::with_capacity(inner.len());
     let mut at = 0;
@@ -121,7 +124,7 @@ pub(crate) fn string(quoted: &str, start: usize) -> Result<String> {
     Ok(text)
 }
 
-/// The character that stands behind a backslash, and how many bytes spell it.
+/// Returns the character that an escape means, and the length of the escape after its backslash.
 fn escape(rest: &str) -> Option<(char, usize)> {
     let simple = |ch| Some((ch, 1));
     match rest.chars().next()? {
@@ -156,7 +159,7 @@ fn malformed_escape(text: &str, span: Span) -> Diagnostic {
         .at(span)
 }
 
-/// The error of a literal that only other dialects have.
+/// Returns the error of a literal that only other dialects have.
 pub(crate) fn rejected(rejection: Rejection) -> Diagnostic {
     let (what, hint) = match rejection {
         Rejection::Hexadecimal => ("a hexadecimal literal", "Write the number in decimal digits."),

@@ -1,16 +1,16 @@
-//! `key = value` lists: OPTIONS, CONFIG and INDEX.
+//! Lists of `key = value`: OPTIONS, CONFIG and INDEX.
 //!
-//! `statement` and `query` call it. Which keys exist is for whoever reads the options.
+//! `statement`, `definition` and `query` call it. The engine checks which keys exist.
 
 use lockstep_diagnostic::Result;
 
 use crate::ast::{Ident, Literal, OptionItem, OptionValue};
 use crate::cursor::Parser;
 use crate::literal;
-use crate::token::Kind;
+use crate::token::TokenKind;
 
 impl Parser<'_> {
-    /// `[keyword (key = value, …)]`; a clause that is not there is an empty list.
+    /// Parses `[keyword (key = value, …)]`; without the clause, the list is empty.
     pub(crate) fn options_clause(&mut self, keyword: &str) -> Result<Vec<OptionItem>> {
         if !(self.at_word(keyword) && self.nth_is_symbol(1, "(")) {
             return Ok(Vec::new());
@@ -19,7 +19,7 @@ impl Parser<'_> {
         self.option_list()
     }
 
-    /// `(key = value, …)`.
+    /// Parses `(key = value, …)`.
     pub(crate) fn option_list(&mut self) -> Result<Vec<OptionItem>> {
         self.expect_symbol("(")?;
         let items =
@@ -37,25 +37,25 @@ impl Parser<'_> {
         Ok(OptionItem { key, value, span: self.span_from(start) })
     }
 
-    /// A word, or a text: the settings of other systems have dots in their names.
+    /// Parses a word, or a text, since settings of other systems have dots in their names.
     fn option_key(&mut self) -> Result<Ident> {
-        if self.peek().kind == Kind::String {
+        if self.peek().kind == TokenKind::String {
             return self.string().map(|(text, span)| Ident { text, span });
         }
         self.any_ident()
     }
 
-    /// A constant, a bare word, a call, or a list of such.
+    /// Parses a constant, an unquoted word, a call, or a list of these.
     pub(crate) fn option_value(&mut self) -> Result<OptionValue> {
         let token = self.peek();
         let text = self.text(token);
         match token.kind {
-            Kind::String => Ok(OptionValue::Literal(Literal::String(self.string()?.0))),
-            Kind::Word | Kind::Quoted if self.nth_is_symbol(1, "(") => {
+            TokenKind::String => Ok(OptionValue::Literal(Literal::String(self.string()?.0))),
+            TokenKind::Word | TokenKind::Quoted if self.nth_is_symbol(1, "(") => {
                 self.expression().map(|expr| OptionValue::Expr(Box::new(expr)))
             }
-            Kind::Quoted => self.any_ident().map(|ident| OptionValue::Word(ident.text)),
-            Kind::Word => {
+            TokenKind::Quoted => self.any_ident().map(|ident| OptionValue::Word(ident.text)),
+            TokenKind::Word => {
                 let word = self.any_ident()?.text;
                 Ok(match word.to_ascii_uppercase().as_str() {
                     "NULL" => OptionValue::Literal(Literal::Null),
@@ -64,14 +64,14 @@ impl Parser<'_> {
                     _ => OptionValue::Word(word),
                 })
             }
-            Kind::Symbol if text == "(" => self.option_values(")"),
-            Kind::Symbol if text == "[" => self.option_values("]"),
-            Kind::Symbol if matches!(text, "-" | "+") => {
+            TokenKind::Symbol if text == "(" => self.option_values(")"),
+            TokenKind::Symbol if text == "[" => self.option_values("]"),
+            TokenKind::Symbol if matches!(text, "-" | "+") => {
                 self.advance();
                 self.option_number(text == "-").map(OptionValue::Literal)
             }
-            Kind::Number => self.option_number(false).map(OptionValue::Literal),
-            Kind::Symbol | Kind::Rejected(_) | Kind::End => self.unexpected().err(),
+            TokenKind::Number => self.option_number(false).map(OptionValue::Literal),
+            TokenKind::Symbol | TokenKind::Rejected(_) | TokenKind::End => self.unexpected().err(),
         }
     }
 
@@ -91,7 +91,7 @@ impl Parser<'_> {
     fn option_number(&mut self, is_negative: bool) -> Result<Literal> {
         let token = self.peek();
         let text = self.text(token);
-        if token.kind != Kind::Number {
+        if token.kind != TokenKind::Number {
             return self.unexpected().err();
         }
         self.advance();
@@ -103,7 +103,7 @@ impl Parser<'_> {
     }
 }
 
-/// Literals are at most the greatest value of their type, so none of these overflows.
+/// Negates a literal. It is at most the greatest value of its type, so this does not overflow.
 fn negated(number: Literal) -> Literal {
     match number {
         Literal::Int(value) => Literal::Int(-value),

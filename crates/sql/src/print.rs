@@ -1,4 +1,4 @@
-//! Expressions as text: the name of a result column that has no alias.
+//! Printing of expressions: the name of a result column that has no alias.
 //!
 //! The binder calls it. The text is normalised (one space around operators, functions in lower
 //! case, only the parentheses that are needed), so the same expression gets the same name however
@@ -10,11 +10,11 @@ use crate::ast::{
     BinaryOperator, Call, Expr, ExprKind, Ident, Interval, IntervalUnit, LikeOperator, Literal,
     Over, TypeName, UnaryOperator,
 };
-use crate::expression::{Level, level};
+use crate::expression::{Precedence, precedence};
 
 impl Expr {
-    /// The name of a result column that has no alias: a column's own name without its table, or the
-    /// printed expression, e.g. `sum(c4)over w1`.
+    /// Returns the name of a result column that has no alias: a column's own name without its
+    /// table, or the printed expression, e.g. `sum(c4)over w1`.
     pub fn name(&self) -> String {
         match &self.kind {
             ExprKind::Column(parts) => {
@@ -24,22 +24,22 @@ impl Expr {
         }
     }
 
-    /// How tight the outermost operator binds.
-    fn level(&self) -> Level {
+    /// Returns the precedence of the outermost operator.
+    fn precedence(&self) -> Precedence {
         match &self.kind {
-            ExprKind::Binary { operator, .. } => level(*operator),
-            ExprKind::Unary { operator: UnaryOperator::Not, .. } => Level::Not,
+            ExprKind::Binary { operator, .. } => precedence(*operator),
+            ExprKind::Unary { operator: UnaryOperator::Not, .. } => Precedence::Not,
             ExprKind::IsNull { .. }
             | ExprKind::Between { .. }
             | ExprKind::InList { .. }
-            | ExprKind::Like { .. } => Level::Comparison,
-            _ => Level::Unary,
+            | ExprKind::Like { .. } => Precedence::Comparison,
+            _ => Precedence::Unary,
         }
     }
 
-    /// Prints it as an operand, in parentheses when it binds looser than `loosest`.
-    fn operand(&self, f: &mut fmt::Formatter<'_>, loosest: Level) -> fmt::Result {
-        if self.level() < loosest { write!(f, "({self})") } else { write!(f, "{self}") }
+    /// Prints the expression as an operand, in parentheses if it binds looser than `loosest`.
+    fn operand(&self, f: &mut fmt::Formatter<'_>, loosest: Precedence) -> fmt::Result {
+        if self.precedence() < loosest { write!(f, "({self})") } else { write!(f, "{self}") }
     }
 
     fn binary(
@@ -48,12 +48,12 @@ impl Expr {
         left: &Self,
         right: &Self,
     ) -> fmt::Result {
-        let level = level(operator);
+        let precedence = precedence(operator);
         // An associative chain needs no parentheses on either side; comparisons need both.
-        let (loosest_left, loosest_right) = match level {
-            Level::Or | Level::And | Level::Xor => (level, level),
-            Level::Comparison => (level.tighter(), level.tighter()),
-            _ => (level, level.tighter()),
+        let (loosest_left, loosest_right) = match precedence {
+            Precedence::Or | Precedence::And | Precedence::Xor => (precedence, precedence),
+            Precedence::Comparison => (precedence.tighter(), precedence.tighter()),
+            _ => (precedence, precedence.tighter()),
         };
         left.operand(f, loosest_left)?;
         write!(f, " {} ", symbol(operator))?;
@@ -83,7 +83,7 @@ impl Expr {
 impl fmt::Display for Expr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let not = |negated: bool| if negated { " NOT" } else { "" };
-        let tight = Level::BitOr;
+        let tight = Precedence::BitOr;
         match &self.kind {
             ExprKind::Column(parts) => separated(f, ".", parts),
             ExprKind::Literal(literal) => write!(f, "{literal}"),
@@ -91,15 +91,15 @@ impl fmt::Display for Expr {
             ExprKind::Parameter(_) => f.write_char('?'),
             ExprKind::Unary { operator, operand } => {
                 let (sign, loosest) = match operator {
-                    UnaryOperator::Plus => ("+", Level::Unary),
-                    UnaryOperator::Minus => ("-", Level::Unary),
-                    UnaryOperator::BitNot => ("~", Level::Unary),
-                    UnaryOperator::Not => ("NOT ", Level::Not),
+                    UnaryOperator::Plus => ("+", Precedence::Unary),
+                    UnaryOperator::Minus => ("-", Precedence::Unary),
+                    UnaryOperator::BitNot => ("~", Precedence::Unary),
+                    UnaryOperator::Not => ("NOT ", Precedence::Not),
                 };
                 f.write_str(sign)?;
                 // `--` would start a comment.
                 let is_double =
-                    matches!(operand.kind, ExprKind::Unary { .. }) && loosest > Level::Not;
+                    matches!(operand.kind, ExprKind::Unary { .. }) && loosest > Precedence::Not;
                 if is_double { write!(f, "({operand})") } else { operand.operand(f, loosest) }
             }
             ExprKind::Binary { operator, left, right } => Self::binary(f, *operator, left, right),
@@ -134,10 +134,10 @@ impl fmt::Display for Expr {
             ExprKind::Cast { operand, to } => write!(f, "CAST({operand} AS {to})"),
             ExprKind::Call(call) => write!(f, "{call}"),
             ExprKind::Index { operand, index } => {
-                operand.operand(f, Level::Unary)?;
+                operand.operand(f, Precedence::Unary)?;
                 write!(f, "[{index}]")
             }
-            // A query is not printed: no result has a column of one.
+            // The query itself is not printed: the binder refuses a sub-query in an expression.
             ExprKind::SubQuery { exists, .. } => {
                 f.write_str(if *exists { "EXISTS(SELECT …)" } else { "(SELECT …)" })
             }

@@ -1,20 +1,20 @@
 //! Queries: WITH, set operations, SELECT with its clauses, FROM with its joins.
 //!
-//! `statement` calls [`Parser::top_level_query`]; windows and FROM call [`Parser::query`] for what
-//! stands in parentheses, where INTO OUTFILE and CONFIG cannot appear.
+//! `statement` calls [`Parser::top_level_query`]; windows and FROM call [`Parser::query`] for a
+//! query in parentheses, which has no INTO OUTFILE and no CONFIG.
 
 use lockstep_diagnostic::{Diagnostic, Result, code};
 
 use crate::NESTING_DEPTH_MAX;
 use crate::ast::{
-    CommonTable, IntoOutfile, Join, JoinKind, Limit, Literal, NamedWindow, ObjectName, OrderBy,
-    Query, Select, SelectItem, SetExpr, TableRef,
+    CommonTable, IntoOutfile, Join, JoinKind, Literal, NamedWindow, ObjectName, OrderBy, Query,
+    RowLimit, Select, SelectItem, SetExpr, TableRef,
 };
 use crate::cursor::Parser;
 use crate::literal;
-use crate::token::{Kind, Token};
+use crate::token::{Token, TokenKind};
 
-/// The ways to write a join, each with what it means.
+/// The spellings of joins, each with its kind.
 const JOINS: &[(&[&str], JoinKind)] = &[
     (&["LAST", "JOIN"], JoinKind::Last),
     (&["LEFT", "JOIN"], JoinKind::Left),
@@ -29,7 +29,7 @@ const JOINS: &[(&[&str], JoinKind)] = &[
 ];
 
 impl Parser<'_> {
-    /// A query with INTO OUTFILE and CONFIG.
+    /// Parses a query with INTO OUTFILE and CONFIG.
     pub(crate) fn top_level_query(&mut self) -> Result<Query> {
         let start = self.start();
         let mut query = self.query()?;
@@ -43,7 +43,7 @@ impl Parser<'_> {
         Ok(query)
     }
 
-    /// A query: WITH, SELECT or a set operation, ORDER BY, LIMIT.
+    /// Parses a query: WITH, SELECT or a set operation, ORDER BY, LIMIT.
     pub(crate) fn query(&mut self) -> Result<Query> {
         self.nested(|parser| {
             let start = parser.start();
@@ -106,7 +106,7 @@ impl Parser<'_> {
             }
             let right = self.scoped(Self::set_operand)?;
             match &mut left {
-                // Sources that stand beside each other make the tree no taller.
+                // Another source of the same union makes the tree no taller.
                 SetExpr::Union { all: known, sources } if *known == all => sources.push(right),
                 _ => {
                     self.grow(1)?;
@@ -147,7 +147,7 @@ impl Parser<'_> {
         Ok(Select { distinct, items, from, filter, group_by, having, windows, span })
     }
 
-    /// The select list; a comma behind the last item is allowed.
+    /// Parses the select list; a comma after the last item is allowed.
     fn select_items(&mut self) -> Result<Vec<SelectItem>> {
         let mut items = vec![self.select_item()?];
         while self.eat_symbol(",") {
@@ -169,7 +169,8 @@ impl Parser<'_> {
             return Ok(SelectItem::Star { qualifier: None, span: self.span_from(start) });
         }
         let is_name = |token: Token| {
-            matches!(token.kind, Kind::Word | Kind::Quoted) || self.is_double_quoted(token)
+            matches!(token.kind, TokenKind::Word | TokenKind::Quoted)
+                || self.is_double_quoted(token)
         };
         let dotted = |count| is_name(self.peek_nth(count)) && self.nth_is_symbol(count + 1, ".");
         let is_star =
@@ -181,7 +182,7 @@ impl Parser<'_> {
         Ok(SelectItem::Expr { expr, alias: self.alias()? })
     }
 
-    /// `t.*`, `db.t.*`.
+    /// Parses `t.*`, `db.t.*`.
     fn qualified_star(&mut self) -> Result<SelectItem> {
         let start = self.start();
         let first = self.ident()?;
@@ -203,7 +204,7 @@ impl Parser<'_> {
         Ok(NamedWindow { name, spec: self.window_spec()? })
     }
 
-    /// FROM: joins, with commas between them that bind looser.
+    /// Parses FROM: joins, and commas, which bind looser than joins.
     fn from(&mut self) -> Result<TableRef> {
         let mut left = self.joined_tables()?;
         while self.at_symbol(",") {
@@ -243,7 +244,7 @@ impl Parser<'_> {
         Ok(left)
     }
 
-    /// The words of the join at the cursor, if any; nothing is taken.
+    /// Returns the spelling and kind of the join at the cursor, if any, without consuming it.
     fn join_words(&self) -> Result<Option<(&'static [&'static str], JoinKind)>> {
         if self.at_word("NATURAL") {
             return self.unsupported("NATURAL JOIN").err();
@@ -251,14 +252,14 @@ impl Parser<'_> {
         Ok(JOINS.iter().find(|(words, _)| self.at_words(words)).copied())
     }
 
-    /// Whether a query begins at a token further on, in parentheses or not.
+    /// Returns whether a query begins `count` tokens after the next one, in parentheses or not.
     fn nth_begins_query(&self, count: usize) -> bool {
         let is_open = |at: &usize| self.nth_is_symbol(*at, "(");
         let first = (count..count + NESTING_DEPTH_MAX).find(|at| !is_open(at));
         first.is_some_and(|at| self.nth_is_word(at, "SELECT") || self.nth_is_word(at, "WITH"))
     }
 
-    /// A table, a sub-query, or a join in parentheses.
+    /// Parses a table, a sub-query, or a join in parentheses.
     fn table(&mut self) -> Result<TableRef> {
         if self.at_symbol("(") && !self.nth_begins_query(1) {
             return self.nested(|parser| {
@@ -276,7 +277,7 @@ impl Parser<'_> {
         Ok(TableRef::Table { name, alias: self.alias()? })
     }
 
-    /// `[ORDER BY e [ASC | DESC], …]`.
+    /// Parses `[ORDER BY e [ASC | DESC], …]`.
     pub(crate) fn order_by(&mut self) -> Result<Vec<OrderBy>> {
         if !self.eat_words(&["ORDER", "BY"]) {
             return Ok(Vec::new());
@@ -294,13 +295,13 @@ impl Parser<'_> {
         })
     }
 
-    /// The number after LIMIT or MAXSIZE.
-    pub(crate) fn row_count(&mut self) -> Result<Limit> {
+    /// Parses the number after LIMIT or MAXSIZE.
+    pub(crate) fn row_count(&mut self) -> Result<RowLimit> {
         let token = self.peek();
         if self.at_symbol("?") {
             return self.unsupported("a parameter here").with_hint("Write a number.").err();
         }
-        if token.kind != Kind::Number {
+        if token.kind != TokenKind::Number {
             return self.unexpected().err();
         }
         let span = token.span();
@@ -311,9 +312,9 @@ impl Parser<'_> {
         };
         self.advance();
         match count {
-            Some(count) => Ok(Limit { count, span }),
+            Some(count) => Ok(RowLimit { count, span }),
             None => {
-                let message = "a number of rows is a whole number";
+                let message = "the number of rows must be a whole number";
                 Diagnostic::new(code::SYNTAX_ERROR, message).at(span).err()
             }
         }

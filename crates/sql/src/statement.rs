@@ -1,6 +1,6 @@
-//! Statements: a script's outline, and every statement that defines nothing.
+//! Statements: scripts, and every statement except CREATE, ALTER, DROP and queries.
 //!
-//! `lib` calls [`Parser::script`]. CREATE, ALTER and DROP are in `definition`, queries in `query`.
+//! `lib` calls [`Parser::script`]. `definition` has CREATE, ALTER and DROP, `query` has queries.
 
 use lockstep_diagnostic::Result;
 
@@ -9,12 +9,12 @@ use crate::ast::{
     Deploy, Estimate, Ident, Insert, InsertRow, LoadData, Privileges, Show, Statement,
 };
 use crate::cursor::Parser;
-use crate::token::Kind;
+use crate::token::TokenKind;
 
-/// Statements of the reference that Lockstep does not have.
+/// The statements of OpenMLDB that Lockstep does not have.
 const UNSUPPORTED: &[&str] = &["UPDATE", "MERGE", "BEGIN", "COMMIT", "ROLLBACK", "CLONE"];
 
-/// SHOW forms that are one or two words.
+/// The forms of SHOW that are one or two words.
 const SHOWN: &[(&[&str], Show)] = &[
     (&["DATABASES"], Show::Databases),
     (&["TABLES"], Show::Tables),
@@ -32,7 +32,7 @@ const SHOWN: &[(&[&str], Show)] = &[
 ];
 
 impl Parser<'_> {
-    /// Statements with `;` between them.
+    /// Parses statements with `;` between them.
     pub(crate) fn script(&mut self) -> Result<Vec<Parsed>> {
         let mut statements = Vec::new();
         loop {
@@ -56,7 +56,7 @@ impl Parser<'_> {
             return self.top_level_query().map(|query| Statement::Query(Box::new(query)));
         }
         let token = self.peek();
-        if token.kind != Kind::Word {
+        if token.kind != TokenKind::Word {
             return self.unexpected().err();
         }
         match self.text(token).to_ascii_uppercase().as_str() {
@@ -193,7 +193,7 @@ impl Parser<'_> {
         Ok(Statement::Show(show))
     }
 
-    /// `ESTIMATE TABLE t ROWS n [KEYS n, …] [TEXT n]`.
+    /// Parses `ESTIMATE TABLE t ROWS n [KEYS n, …] [TEXT n]`.
     fn estimate(&mut self) -> Result<Statement> {
         self.expect_word("ESTIMATE")?;
         self.expect_word("TABLE")?;
@@ -213,12 +213,12 @@ impl Parser<'_> {
         Ok(Statement::Estimate(Box::new(Estimate { table, rows, keys, text_bytes, span })))
     }
 
-    /// A number of things.
+    /// Parses a count, a number without suffix.
     fn count(&mut self) -> Result<u64> {
         let token = self.peek();
         let count = self.text(token).parse();
         match (token.kind, count) {
-            (Kind::Number, Ok(count)) => {
+            (TokenKind::Number, Ok(count)) => {
                 self.advance();
                 Ok(count)
             }
@@ -226,17 +226,17 @@ impl Parser<'_> {
         }
     }
 
-    /// `[LIKE 'pattern']`.
+    /// Parses `[LIKE 'pattern']`.
     fn like_pattern(&mut self) -> Result<Option<String>> {
         if self.eat_word("LIKE") { self.string().map(|(text, _)| Some(text)) } else { Ok(None) }
     }
 
-    /// A job's number or name, which may have dashes: `JOB-11220021`.
+    /// Parses a job's number or name, which may have dashes: `JOB-11220021`.
     fn job_id(&mut self) -> Result<String> {
         let mut id = String::new();
         loop {
             let token = self.peek();
-            if !matches!(token.kind, Kind::Word | Kind::Number) {
+            if !matches!(token.kind, TokenKind::Word | TokenKind::Number) {
                 return self.unexpected().err();
             }
             id.push_str(self.text(token));
@@ -248,7 +248,7 @@ impl Parser<'_> {
         }
     }
 
-    /// `SET [GLOBAL | SESSION] name = value`, `SET @@[global. | session.]name = value`.
+    /// Parses `SET [GLOBAL | SESSION] name = value`, `SET @@[global. | session.]name = value`.
     fn set(&mut self) -> Result<Statement> {
         self.expect_word("SET")?;
         let global;
@@ -296,8 +296,8 @@ impl Parser<'_> {
         Ok(Statement::Call { name, arguments })
     }
 
-    /// `GRANT privileges ON [TABLE | DATABASE] object TO users [WITH GRANT OPTION]`, and REVOKE
-    /// with FROM.
+    /// Parses `GRANT privileges ON [TABLE | DATABASE] object TO users [WITH GRANT OPTION]`, and
+    /// REVOKE with FROM.
     fn privileges(&mut self) -> Result<Statement> {
         let is_granted = self.eat_word("GRANT");
         if !is_granted {
@@ -331,14 +331,14 @@ impl Parser<'_> {
         }))
     }
 
-    /// `SELECT`, `CREATE USER`, `ALL [PRIVILEGES]`.
+    /// Parses `SELECT`, `CREATE USER`, `ALL [PRIVILEGES]`.
     fn privilege(&mut self) -> Result<Ident> {
         let mut name = self.any_ident()?;
         name.text.make_ascii_uppercase();
         if name.text == "ALL" {
             self.eat_word("PRIVILEGES");
         }
-        while self.peek().kind == Kind::Word && !self.at_word("ON") {
+        while self.peek().kind == TokenKind::Word && !self.at_word("ON") {
             let next = self.any_ident()?;
             name.span = name.span.to(next.span);
             name.text = format!("{} {}", name.text, next.text.to_ascii_uppercase());
@@ -346,7 +346,7 @@ impl Parser<'_> {
         Ok(name)
     }
 
-    /// A name, or `*`.
+    /// Parses a name, or `*`.
     fn object_part(&mut self) -> Result<Ident> {
         if self.at_symbol("*") {
             let span = self.advance().span();
@@ -355,7 +355,7 @@ impl Parser<'_> {
         self.any_ident()
     }
 
-    /// `name`, `'name'`, `name@host`; the host is not kept.
+    /// Parses `name`, `'name'`, `name@host`; the host is ignored.
     pub(crate) fn user_name(&mut self) -> Result<Ident> {
         let name = self.name_or_text()?;
         if self.eat_symbol("@") {
@@ -365,7 +365,7 @@ impl Parser<'_> {
     }
 
     fn name_or_text(&mut self) -> Result<Ident> {
-        if self.peek().kind == Kind::String {
+        if self.peek().kind == TokenKind::String {
             return self.string().map(|(text, span)| Ident { text, span });
         }
         self.any_ident()

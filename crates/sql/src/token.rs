@@ -1,11 +1,11 @@
-//! Text to tokens: `sqlparser`'s tokenizer, cut down to what the grammar needs.
+//! The tokenizer: text to tokens, with the tokenizer of `sqlparser`.
 //!
-//! `cursor` reads the tokens. A token is a kind and a range of bytes; the text behind it is decoded
-//! by `literal` when the grammar asks for it. White space and comments are gone.
+//! `cursor` reads the tokens. A token is a kind and a range of bytes; `literal` decodes its text
+//! when the grammar needs the value. White space and comments are dropped.
 //!
-//! The text is handed to the tokenizer in chunks, because its tokens take about a hundred bytes
+//! The text is tokenized in chunks, because the tokens of `sqlparser` take about a hundred bytes
 //! each: a text of 16 MiB of parentheses would need more than a gigabyte. A token near the end of a
-//! chunk may be cut in two, so it is read again at the start of the next chunk.
+//! chunk may be incomplete, so it is read again at the start of the next chunk.
 
 use std::any::TypeId;
 
@@ -13,19 +13,22 @@ use lockstep_diagnostic::{Diagnostic, Result, Span, code};
 use sqlparser::dialect::{BigQueryDialect, Dialect};
 use sqlparser::tokenizer::{Location, Token as Raw, TokenWithSpan, Tokenizer};
 
-/// Bytes given to the tokenizer at once.
+/// The size of a chunk.
 const CHUNK_BYTES: usize = 64 * 1024;
 
-/// The tokenizer decides where a token ends by at most this many bytes after it.
+/// The most bytes after a token that the tokenizer needs to find its end.
 const LOOKAHEAD_BYTES: usize = 16;
 
-/// Operators of two characters; every other operator is a single one. `<<` and `>>` are not here:
+// A chunk has more than its lookahead, so that reading one makes progress.
+const _: () = assert!(LOOKAHEAD_BYTES < CHUNK_BYTES);
+
+/// The operators of two characters; every other operator has one. `<<` and `>>` are not included:
 /// the closing brackets of `map<int, array<int>>` are two tokens.
 const PAIRS: [&str; 8] = ["==", "!=", "<>", "<=", ">=", "||", "&&", "@@"];
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum TokenKind {
     /// A bare word: a keyword or a name.
     Word,
     /// A name in back-quotes.
@@ -42,7 +45,7 @@ pub(crate) enum Kind {
     End,
 }
 
-/// Literals that other dialects have.
+/// A kind of literal that only other dialects have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rejection {
     /// `0xff`, `X'ff'`.
@@ -57,17 +60,18 @@ pub(crate) enum Rejection {
     Parameter,
 }
 
-/// A token: what it is and where it stands. Offsets are 32 bits, since a text has at most
-/// [`crate::STATEMENT_BYTES_MAX`] bytes and there may be as many tokens.
+/// A token. Offsets are 32 bits, since a text has at most [`crate::STATEMENT_BYTES_MAX`] bytes and
+/// there may be as many tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Token {
-    pub(crate) kind: Kind,
+    pub(crate) kind: TokenKind,
     start: u32,
     end: u32,
 }
 
 impl Token {
-    fn new(kind: Kind, start: usize, end: usize) -> Self {
+    fn new(kind: TokenKind, start: usize, end: usize) -> Self {
+        debug_assert!(start <= end, "a token starts before it ends");
         let offset = |at| u32::try_from(at).expect("the length of the text was checked");
         Self { kind, start: offset(start), end: offset(end) }
     }
@@ -90,7 +94,8 @@ impl Token {
 struct Lexicon;
 
 impl Dialect for Lexicon {
-    /// Only the tokens of `BigQuery` have `#` comments and tell `b'…'` and `r'…'` from names.
+    /// Returns that of `BigQuery`: only its tokens have `#` comments and distinguish `b'…'` and
+    /// `r'…'` from names.
     fn dialect(&self) -> TypeId {
         TypeId::of::<BigQueryDialect>()
     }
@@ -112,8 +117,8 @@ impl Dialect for Lexicon {
     }
 }
 
-/// Splits a text into tokens; the last one is [`Kind::End`], and stands where the last real token
-/// ends. A quote or comment without its end is an error at its start.
+/// Splits a text into tokens; the last one is [`TokenKind::End`], at the end of the one before it.
+/// A quote or comment without its end is an error at its start.
 pub(crate) fn tokenize(sql: &str) -> Result<Vec<Token>> {
     let mut tokens = Vec::new();
     let mut at = 0;
@@ -124,12 +129,13 @@ pub(crate) fn tokenize(sql: &str) -> Result<Vec<Token>> {
             end += 1;
         }
         let next = read_chunk(sql, Span::new(at, end), &mut tokens)?;
-        // A chunk without a whole token is the start of a long one.
+        // A chunk without a complete token is the start of a long one.
         chunk = if next == at { chunk.saturating_mul(2) } else { CHUNK_BYTES };
         at = next;
     }
     let end = tokens.last().map_or(0, |token| token.end());
-    tokens.push(Token::new(Kind::End, end, end));
+    tokens.push(Token::new(TokenKind::End, end, end));
+    debug_assert!(tokens.is_sorted_by_key(|token| token.end()), "tokens do not overlap");
     Ok(tokens)
 }
 
@@ -156,8 +162,8 @@ fn read_chunk(sql: &str, chunk: Span, tokens: &mut Vec<Token>) -> Result<usize> 
         return Ok(at);
     }
     if sql[at..].starts_with("._") {
-        // The tokenizer takes this for a malformed number unless it saw a name before it.
-        tokens.push(Token::new(Kind::Symbol, at, at + 1));
+        // The tokenizer reads this as a malformed number unless a name precedes it in the chunk.
+        tokens.push(Token::new(TokenKind::Symbol, at, at + 1));
         return Ok(at + 1);
     }
     if is_last { unterminated(sql, at).err() } else { Ok(at) }
@@ -166,48 +172,48 @@ fn read_chunk(sql: &str, chunk: Span, tokens: &mut Vec<Token>) -> Result<usize> 
 fn push(sql: &str, raw: &Raw, span: Span, tokens: &mut Vec<Token>) {
     let kind = match raw {
         Raw::EOF | Raw::Whitespace(_) => return,
-        Raw::Word(word) if word.quote_style.is_some() => Kind::Quoted,
-        Raw::Word(_) => Kind::Word,
-        Raw::Number(..) => Kind::Number,
-        Raw::SingleQuotedString(_) | Raw::DoubleQuotedString(_) => Kind::String,
-        Raw::HexStringLiteral(_) => Kind::Rejected(Rejection::Hexadecimal),
+        Raw::Word(word) if word.quote_style.is_some() => TokenKind::Quoted,
+        Raw::Word(_) => TokenKind::Word,
+        Raw::Number(..) => TokenKind::Number,
+        Raw::SingleQuotedString(_) | Raw::DoubleQuotedString(_) => TokenKind::String,
+        Raw::HexStringLiteral(_) => TokenKind::Rejected(Rejection::Hexadecimal),
         Raw::SingleQuotedByteStringLiteral(_) | Raw::DoubleQuotedByteStringLiteral(_) => {
-            Kind::Rejected(Rejection::Bytes)
+            TokenKind::Rejected(Rejection::Bytes)
         }
         Raw::SingleQuotedRawStringLiteral(_)
         | Raw::DoubleQuotedRawStringLiteral(_)
         | Raw::TripleSingleQuotedRawStringLiteral(_)
-        | Raw::TripleDoubleQuotedRawStringLiteral(_) => Kind::Rejected(Rejection::Raw),
+        | Raw::TripleDoubleQuotedRawStringLiteral(_) => TokenKind::Rejected(Rejection::Raw),
         Raw::NationalStringLiteral(_) | Raw::DollarQuotedString(_) => {
-            Kind::Rejected(Rejection::Prefixed)
+            TokenKind::Rejected(Rejection::Prefixed)
         }
-        Raw::Placeholder(text) if text != "?" => Kind::Rejected(Rejection::Parameter),
+        Raw::Placeholder(text) if text != "?" => TokenKind::Rejected(Rejection::Parameter),
         _ => return push_symbols(sql, span, tokens),
     };
-    // `10s` and `1.2.3` come in pieces that touch.
-    if let (Kind::Word | Kind::Number, Some(last)) = (kind, tokens.last_mut())
-        && last.kind == Kind::Number
+    // `10s` and `1.2.3` are several adjacent tokens of the tokenizer.
+    if let (TokenKind::Word | TokenKind::Number, Some(last)) = (kind, tokens.last_mut())
+        && last.kind == TokenKind::Number
         && last.end() == span.start
     {
-        *last = Token::new(Kind::Number, last.start(), span.end);
+        *last = Token::new(TokenKind::Number, last.start(), span.end);
         return;
     }
     tokens.push(Token::new(kind, span.start, span.end));
 }
 
-/// Splits what the tokenizer takes for one operator of some dialect, such as `!~` or `~~`.
+/// Splits an operator of another dialect, such as `!~` or `~~`, into single operators.
 fn push_symbols(sql: &str, span: Span, tokens: &mut Vec<Token>) {
     let mut at = span.start;
     while at < span.end {
         let rest = &sql[at..span.end];
         let is_pair = PAIRS.iter().any(|pair| rest.starts_with(pair));
         let length = if is_pair { 2 } else { rest.chars().next().map_or(1, char::len_utf8) };
-        tokens.push(Token::new(Kind::Symbol, at, at + length));
+        tokens.push(Token::new(TokenKind::Symbol, at, at + length));
         at += length;
     }
 }
 
-/// What is wrong with a text whose rest the tokenizer refused.
+/// Returns the error of a text whose rest the tokenizer refused.
 fn unterminated(sql: &str, at: usize) -> Diagnostic {
     let rest = &sql[at..];
     let (message, length) = match rest.as_bytes() {
@@ -216,12 +222,12 @@ fn unterminated(sql: &str, at: usize) -> Diagnostic {
         [b'$', ..] => ("unterminated dollar-quoted string", 1),
         _ => ("unterminated quoted string", 1),
     };
-    // A prefixed string is reported at its quote.
+    // The error of a prefixed string is at its quote.
     let quote = rest.find(['\'', '"']).filter(|quote| *quote <= 2 && length == 1).unwrap_or(0);
     Diagnostic::new(code::SYNTAX_ERROR, message).at(Span::new(at + quote, at + quote + length))
 }
 
-/// Translates the tokenizer's lines and columns, which only grow, to bytes.
+/// A position that converts the tokenizer's lines and columns, which only grow, to bytes.
 struct Position<'a> {
     rest: std::str::Chars<'a>,
     at: usize,
@@ -251,14 +257,14 @@ impl<'a> Position<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::{CHUNK_BYTES, Kind, tokenize};
+    use super::{CHUNK_BYTES, TokenKind, tokenize};
 
     fn check(sql: &str, expected: &[&str]) {
         let tokens = tokenize(sql).unwrap();
         let texts: Vec<&str> =
             tokens.iter().map(|token| &sql[token.start()..token.end()]).collect();
         assert_eq!(texts[..texts.len() - 1], *expected, "{sql}");
-        assert_eq!(tokens.last().unwrap().kind, Kind::End);
+        assert_eq!(tokens.last().unwrap().kind, TokenKind::End);
     }
 
     #[test]

@@ -1,25 +1,26 @@
 //! Windows: `(…)` after OVER and in a WINDOW clause, and their frames.
 //!
-//! `expression` and `query` call it. Which windows make sense (a partition, one ascending order
-//! column, ends in the right order) is the binder's business.
+//! `expression` and `query` call it. The binder checks whether a window is valid (a partition, one
+//! ascending order column, ends in the right order).
 
 use lockstep_diagnostic::{Diagnostic, Result, code};
 
 use crate::ast::{
-    Bound, BoundKind, Frame, FrameUnit, Ident, Literal, TableRef, WindowAttribute, WindowSpec,
+    FrameBound, FrameBoundKind, FrameClause, FrameUnit, Ident, Literal, TableRef, WindowAttribute,
+    WindowSpec,
 };
 use crate::cursor::Parser;
 use crate::literal;
-use crate::token::Kind;
+use crate::token::TokenKind;
 
-/// What may open a window, so that it is not the name of the window that this one extends.
+/// The words that may begin a window, so that they are not the name of the window that it extends.
 const OPENERS: &[&str] =
     &["UNION", "PARTITION", "ORDER", "ROWS", "ROWS_RANGE", "RANGE", "MAXSIZE", "EXCLUDE", INSTANCE];
 
 const INSTANCE: &str = "INSTANCE_NOT_IN_WINDOW";
 
 impl Parser<'_> {
-    /// A window with its parentheses.
+    /// Parses a window with its parentheses.
     pub(crate) fn window_spec(&mut self) -> Result<WindowSpec> {
         self.nested(Self::window_body)
     }
@@ -54,14 +55,14 @@ impl Parser<'_> {
     }
 
     fn window_base(&mut self) -> Result<Option<Ident>> {
-        let is_opener = self.peek().kind != Kind::Quoted && self.at_any_word(OPENERS);
+        let is_opener = self.peek().kind != TokenKind::Quoted && self.at_any_word(OPENERS);
         if is_opener || self.at_symbol(")") {
             return Ok(None);
         }
         self.ident().map(Some)
     }
 
-    /// A table or a sub-query after UNION.
+    /// Parses a table or a sub-query after UNION.
     fn window_source(&mut self) -> Result<TableRef> {
         if self.at_symbol("(") {
             let query = Box::new(self.parenthesised_query()?);
@@ -73,7 +74,7 @@ impl Parser<'_> {
         Ok(TableRef::Table { name, alias })
     }
 
-    /// The frame, MAXSIZE or one of the flags; each at most once.
+    /// Parses the frame, MAXSIZE or one of the flags, each at most once.
     fn window_attribute(&mut self, spec: &mut WindowSpec) -> Result<()> {
         let start = self.start();
         let is_repeated;
@@ -107,7 +108,7 @@ impl Parser<'_> {
         }
     }
 
-    fn frame(&mut self) -> Result<Frame> {
+    fn frame(&mut self) -> Result<FrameClause> {
         let start = self.start();
         let unit = if self.eat_word("ROWS") {
             FrameUnit::Rows
@@ -121,19 +122,19 @@ impl Parser<'_> {
             let older = self.bound()?;
             self.expect_word("AND")?;
             let newer = self.bound()?;
-            return Ok(Frame { unit, start: older, end: newer, span: self.span_from(start) });
+            return Ok(FrameClause { unit, start: older, end: newer, span: self.span_from(start) });
         }
         let older = self.bound()?;
         let span = self.span_from(start);
-        let newer = Bound { kind: BoundKind::CurrentRow, open: false, span: older.span };
-        Ok(Frame { unit, start: older, end: newer, span })
+        let newer = FrameBound { kind: FrameBoundKind::CurrentRow, open: false, span: older.span };
+        Ok(FrameClause { unit, start: older, end: newer, span })
     }
 
-    fn bound(&mut self) -> Result<Bound> {
+    fn bound(&mut self) -> Result<FrameBound> {
         let start = self.start();
         if self.eat_words(&["CURRENT", "ROW"]) {
             let span = self.span_from(start);
-            return Ok(Bound { kind: BoundKind::CurrentRow, open: false, span });
+            return Ok(FrameBound { kind: FrameBoundKind::CurrentRow, open: false, span });
         }
         let offset = if self.eat_word("UNBOUNDED") { None } else { Some(self.bound_offset()?) };
         let open = self.eat_word("OPEN");
@@ -142,17 +143,21 @@ impl Parser<'_> {
             self.expect_word("FOLLOWING")?;
         }
         let kind = match (offset, is_preceding) {
-            (None, true) => BoundKind::UnboundedPreceding,
-            (None, false) => BoundKind::UnboundedFollowing,
-            (Some(Literal::Interval(interval)), true) => BoundKind::PrecedingInterval(interval),
-            (Some(Literal::Interval(interval)), false) => BoundKind::FollowingInterval(interval),
-            (Some(literal), true) => BoundKind::Preceding(whole(&literal)),
-            (Some(literal), false) => BoundKind::Following(whole(&literal)),
+            (None, true) => FrameBoundKind::UnboundedPreceding,
+            (None, false) => FrameBoundKind::UnboundedFollowing,
+            (Some(Literal::Interval(interval)), true) => {
+                FrameBoundKind::PrecedingInterval(interval)
+            }
+            (Some(Literal::Interval(interval)), false) => {
+                FrameBoundKind::FollowingInterval(interval)
+            }
+            (Some(literal), true) => FrameBoundKind::Preceding(whole(&literal)),
+            (Some(literal), false) => FrameBoundKind::Following(whole(&literal)),
         };
-        Ok(Bound { kind, open, span: self.span_from(start) })
+        Ok(FrameBound { kind, open, span: self.span_from(start) })
     }
 
-    /// A whole number or an interval, with its sign.
+    /// Parses a whole number or an interval, with its sign.
     fn bound_offset(&mut self) -> Result<Literal> {
         let start = self.start();
         let is_negative = self.eat_symbol("-");
@@ -160,7 +165,7 @@ impl Parser<'_> {
         if self.at_symbol("?") {
             return self.unsupported("a parameter in a frame").err();
         }
-        if token.kind != Kind::Number {
+        if token.kind != TokenKind::Number {
             return self.unexpected().err();
         }
         self.advance();

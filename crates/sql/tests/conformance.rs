@@ -1,4 +1,4 @@
-//! The reference's own cases: every statement that it accepts parses, and columns are named alike.
+//! OpenMLDB's own cases: every statement that it accepts parses, and columns have the same names.
 //!
 //! Reads `shared/conformance` beside the repository; passes with a remark where that is absent.
 
@@ -18,7 +18,7 @@ const NAMED_OTHERWISE: &[&str] = &["sum_col1, not col1"];
 
 const UPDATE: bool = option_env!("UPDATE_GOLDEN").is_some();
 
-/// All cases, or nothing where the data is absent.
+/// Returns all cases, or nothing where the data is absent.
 #[expect(clippy::print_stdout, reason = "says why the test is empty")]
 fn cases() -> Vec<Value> {
     let folder = PathBuf::from("../../../shared/conformance");
@@ -44,8 +44,8 @@ fn statements(case: &Value) -> impl Iterator<Item = &str> {
     case["sqls"].as_array().into_iter().flatten().filter_map(Value::as_str)
 }
 
-/// Texts in which the converter left a hole for a file or an address.
-fn has_hole(sql: &str) -> bool {
+/// Returns whether the converter left a placeholder for a file or an address in a text.
+fn has_placeholder(sql: &str) -> bool {
     sql.contains("{tb_endpoint") || sql.starts_with("%%fun")
 }
 
@@ -55,7 +55,7 @@ fn accepted_statements_parse() {
     let mut parsed_count = 0;
     let mut failed = BTreeSet::new();
     for case in cases.iter().filter(|case| case["expect"]["success"] == true) {
-        for sql in statements(case).filter(|sql| !has_hole(sql)) {
+        for sql in statements(case).filter(|sql| !has_placeholder(sql)) {
             match parse(sql) {
                 Ok(_) => parsed_count += 1,
                 Err(error) => {
@@ -80,7 +80,7 @@ fn accepted_statements_parse() {
 }
 
 #[test]
-fn columns_without_an_alias_are_named_as_in_the_reference() {
+fn columns_without_an_alias_are_named_as_in_openmldb() {
     let (mut columns_equal, mut printed_equal) = (0, 0);
     let mut different = BTreeSet::new();
     for case in cases().iter().filter(|case| case["kind"] == "query") {
@@ -109,8 +109,8 @@ fn columns_without_an_alias_are_named_as_in_the_reference() {
     );
 }
 
-/// The names of expressions without an alias, and whether they are columns; `None` for those with
-/// an alias, and for a query with `*`.
+/// Returns the names of expressions without an alias, and whether they are columns; `None` for
+/// those with an alias, and for a query with `*`.
 fn names(parsed: &Parsed) -> Option<Vec<Option<(String, bool)>>> {
     let Statement::Query(query) = &parsed.statement else { return None };
     let SetExpr::Select(select) = &query.body else { return None };

@@ -104,7 +104,8 @@ fn a_chain_that_must_lean_to_the_left_has_a_limit() {
     });
 }
 
-/// The sources of a UNION stand beside each other: whoever walks the tree does not recurse for them.
+/// The sources of a UNION stand beside each other: whoever walks the tree does not recurse for
+/// them.
 #[test]
 fn a_union_may_have_many_sources() {
     with_small_stack(|| {
@@ -165,7 +166,7 @@ fn answer(sql: &str) {
     }
 }
 
-/// Statements of the reference, or one of our own where those are absent.
+/// Returns the statements of OpenMLDB's cases, or one of our own where those are absent.
 #[expect(clippy::print_stdout, reason = "says why the test is smaller")]
 fn statements() -> Vec<String> {
     let folder = PathBuf::from("../../../shared/conformance");

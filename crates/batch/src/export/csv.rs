@@ -1,4 +1,4 @@
-//! Rows as lines of a CSV file.
+//! The writer of CSV files.
 
 use std::{
     fmt::{self, Write as _},
@@ -16,16 +16,16 @@ use lockstep_row::{
 
 use super::{ExportOptions, Quote};
 
-/// What quotes where the options name no quote.
+/// The quote character where the options name none.
 const DEFAULT_QUOTE: char = '"';
 
-/// Prints rows.
+/// A writer of rows as lines of CSV.
 #[derive(Debug)]
 pub(super) struct CsvWriter {
     delimiter: char,
     quote: Quote,
     null_value: String,
-    /// A text that reads like this is quoted; empty for none.
+    /// A text equal to this is quoted; empty for none.
     quoted_text: String,
     printer: Printer,
     compatibility: Compatibility,
@@ -35,13 +35,13 @@ pub(super) struct CsvWriter {
 }
 
 impl CsvWriter {
-    /// Prepares printing.
+    /// Makes a writer.
     pub(super) fn new(options: &ExportOptions) -> Self {
         Self {
             delimiter: char::from(options.delimiter),
             quote: options.quote,
             null_value: options.null_value.clone(),
-            // The reference writes such a text bare, and so reads it back as NULL.
+            // OpenMLDB writes such a text without quotes, and so reads it back as NULL.
             quoted_text: match options.settings.compatibility {
                 Compatibility::Standard => options.null_value.clone(),
                 Compatibility::OpenMldb => String::new(),
@@ -129,8 +129,8 @@ impl CsvWriter {
     }
 }
 
-/// Writes ISO 8601 with the zone's offset, in UTC where the zone's offset has seconds, as before
-/// railways.
+/// Writes ISO 8601 with the zone's offset; in UTC where the offset has seconds, as those of the
+/// nineteenth century do.
 fn write_moment(ms: i64, time_zone: TimeZone, field: &mut String) -> fmt::Result {
     let offset_ms = Zone::new(time_zone).offset_ms(ms);
     let offset_minutes = if offset_ms % 60_000 == 0 { offset_ms / 60_000 } else { 0 };
@@ -171,7 +171,7 @@ fn push_quoted(text: &str, quote: char, line: &mut String) {
     line.push(quote);
 }
 
-/// The fields of the first line of a file that was written with the same options.
+/// Parses the fields of the first line of a file that was written with the same options.
 pub(super) fn first_record(bytes: &[u8], options: &ExportOptions) -> Vec<String> {
     let mut builder = ReaderBuilder::new();
     builder.delimiter(options.delimiter).terminator(Terminator::CRLF);

@@ -1,7 +1,7 @@
-//! A result as a folder of files, `part-00000.csv` and so on, as Spark leaves one.
+//! Export to a folder of files, `part-00000.csv` and so on, as Spark writes one.
 //!
-//! Scripts of OpenMLDB's users look for such files. The parts appear when all are written, and
-//! `_SUCCESS` after them; a failure leaves what was there before.
+//! Scripts of OpenMLDB's users expect such files. The parts become visible when all are written,
+//! and `_SUCCESS` after them; after a failure the folder is as it was before.
 
 use std::{
     fs, io,
@@ -14,11 +14,11 @@ use lockstep_diagnostic::Result;
 use super::{ExportOptions, Exporter, WriteMode, exists};
 use crate::{error::from_io, load::FileFormat};
 
-/// Written when all parts are there.
+/// The file that is written when all parts are complete.
 const MARKER: &str = "_SUCCESS";
 
-/// Writes rows to so many files of a folder, in their order, and returns the number of rows.
-/// Other files of the folder than parts are left alone.
+/// Writes rows to `parts` files of a folder, in their order, and returns the number of rows. Other
+/// files of the folder are not changed.
 pub fn export_folder(
     path: &str,
     names: &[String],
@@ -41,61 +41,76 @@ pub fn export_folder(
         return Err(exists(&folder));
     }
     fs::create_dir_all(&folder).map_err(failed)?;
-    let written = write_parts(&folder, &old, names, schema, batches, (options, parts));
+    let written =
+        PartsWriter { folder: &folder, names, schema, options, parts }.write(batches, &old);
     if written.is_err() && is_new {
-        // Only an empty folder goes; what somebody else put into it stays.
+        // Fails unless the folder is empty: files that somebody else put there stay.
         drop(fs::remove_dir(&folder));
     }
-    let (count, parts) = written?;
+    let WrittenParts { row_count, paths } = written?;
     if options.mode == WriteMode::Overwrite {
-        for path in old.iter().filter(|path| !parts.contains(path)) {
+        for path in old.iter().filter(|path| !paths.contains(path)) {
             fs::remove_file(path).map_err(failed)?;
         }
     }
     lockstep_host::disk::create(&folder.join(MARKER)).map_err(failed)?;
-    Ok(count)
+    Ok(row_count)
 }
 
-/// The rows written, and the files that hold them.
-fn write_parts(
-    folder: &Path,
-    old: &[PathBuf],
-    names: &[String],
-    schema: &Schema,
-    batches: &[RecordBatch],
-    (options, parts): (&ExportOptions, usize),
-) -> Result<(u64, Vec<PathBuf>)> {
-    let extension = match options.format {
-        FileFormat::Csv => "csv",
-        FileFormat::Parquet => "parquet",
-    };
-    let place = |number: usize| folder.join(format!("part-{number:05}.{extension}"));
-    let is_free = |path: &PathBuf| options.mode == WriteMode::Overwrite || !old.contains(path);
-    let paths: Vec<PathBuf> = (0..).map(place).filter(is_free).take(parts.max(1)).collect();
-    let each = ExportOptions { mode: WriteMode::Overwrite, ..options.clone() };
-    let open = |path: &PathBuf| Exporter::new(&path.to_string_lossy(), names, schema, &each);
-    let mut exporters = paths.iter().map(open).collect::<Result<Vec<_>>>()?;
-    let row_count: usize = batches.iter().map(RecordBatch::num_rows).sum();
-    let rows_per_part = row_count.div_ceil(exporters.len()).max(1);
-    let mut at = 0;
-    for batch in batches {
-        let mut from = 0;
-        while from < batch.num_rows() {
-            let room = rows_per_part - at % rows_per_part;
-            let count = room.min(batch.num_rows() - from);
-            exporters[at / rows_per_part].write(&batch.slice(from, count))?;
-            at += count;
-            from += count;
+/// A writer of the parts of a result.
+struct PartsWriter<'a> {
+    folder: &'a Path,
+    names: &'a [String],
+    schema: &'a Schema,
+    options: &'a ExportOptions,
+    /// The number of parts; 0 counts as 1.
+    parts: usize,
+}
+
+/// The parts that were written.
+struct WrittenParts {
+    row_count: u64,
+    paths: Vec<PathBuf>,
+}
+
+impl PartsWriter<'_> {
+    /// Writes the rows to new parts, or over the `old` ones where the options say so.
+    fn write(&self, batches: &[RecordBatch], old: &[PathBuf]) -> Result<WrittenParts> {
+        let extension = match self.options.format {
+            FileFormat::Csv => "csv",
+            FileFormat::Parquet => "parquet",
+        };
+        let part = |number: usize| self.folder.join(format!("part-{number:05}.{extension}"));
+        let is_free =
+            |path: &PathBuf| self.options.mode == WriteMode::Overwrite || !old.contains(path);
+        let paths: Vec<PathBuf> = (0..).map(part).filter(is_free).take(self.parts.max(1)).collect();
+        let each = ExportOptions { mode: WriteMode::Overwrite, ..self.options.clone() };
+        let open =
+            |path: &PathBuf| Exporter::new(&path.to_string_lossy(), self.names, self.schema, &each);
+        let mut exporters = paths.iter().map(open).collect::<Result<Vec<_>>>()?;
+        let row_count: usize = batches.iter().map(RecordBatch::num_rows).sum();
+        let rows_per_part = row_count.div_ceil(exporters.len()).max(1);
+        let mut at = 0;
+        for batch in batches {
+            let mut from = 0;
+            while from < batch.num_rows() {
+                let rest_of_part = rows_per_part - at % rows_per_part;
+                let count = rest_of_part.min(batch.num_rows() - from);
+                exporters[at / rows_per_part].write(&batch.slice(from, count))?;
+                at += count;
+                from += count;
+            }
         }
+        debug_assert_eq!(at, row_count, "every row is in a part");
+        let mut row_count = 0;
+        for exporter in exporters {
+            row_count += exporter.finish()?;
+        }
+        Ok(WrittenParts { row_count, paths })
     }
-    let mut count = 0;
-    for exporter in exporters {
-        count += exporter.finish()?;
-    }
-    Ok((count, paths))
 }
 
-/// The parts that an export left in a folder.
+/// Returns the parts in a folder, in the order of their names.
 fn old_parts(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut parts = Vec::new();
     for entry in fs::read_dir(folder)? {

@@ -1,66 +1,70 @@
-//! Which column of a file goes into which column of the table.
+//! Matching of a file's columns with those of the table.
 //!
-//! CSV and Parquet share it, so that one rule holds for both: a name that means nothing is an
-//! error unless the statement says otherwise, and what is left out on either side is told.
+//! CSV and Parquet share it: an unknown name is an error unless the statement says otherwise, and a
+//! warning lists the columns that are ignored on either side.
 
 use std::path::Path;
 
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 
-use super::Target;
+use super::LoadTarget;
 
-/// How the columns of a file find those of the table.
+/// How the columns of a file are matched with those of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum ColumnMatch {
-    /// By name, to the letter.
+    /// By exact name.
     #[default]
     Name,
-    /// By order: a file has the columns of the table, whatever it calls them.
+    /// By position: a file has the columns of the table in their order, whatever their names.
     Position,
-    /// As OpenMLDB does: CSV by order, Parquet by name, and what has no match is left out.
+    /// As OpenMLDB does: CSV by position, Parquet by name; columns without a match are ignored.
     OpenMldb,
 }
 
-/// What happens to a column of a file that the table does not have.
+/// The handling of a column of a file that the table does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum UnknownColumns {
     /// The load ends with an error.
     #[default]
     Fail,
-    /// It is left out, which a warning says.
+    /// It is ignored with a warning.
     Ignore,
 }
 
-/// How the columns of one file and of the table go together.
+/// The mapping from the columns of the table to those of one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Matched {
-    /// For each column of the table the one of the file that it takes, if there is one.
+pub(super) struct ColumnMapping {
+    /// For each column of the table its column of the file, if there is one.
     pub(super) sources: Vec<Option<usize>>,
-    /// What nobody asked for.
+    /// The notes about columns without a match.
     pub(super) notes: Vec<Note>,
 }
 
-/// Something that was left out or cut, or is likely to be an oversight.
+/// A note about columns that were ignored, truncated, or are likely to be mistaken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Note {
     /// Columns of the table that the file does not have.
     Missing(Vec<String>),
     /// Columns of the file that the table does not have.
     Unknown(Vec<String>),
-    /// Names that the first line gives to other columns than those that took their values.
+    /// The names in the first line, some of which are those of other columns of the table.
     OtherNames(Vec<String>),
-    /// A column of times that were cut to the millisecond.
+    /// A column of times that were truncated to the millisecond.
     Cut(String),
 }
 
-/// By order, without any names.
-pub(super) fn in_order(target: &Target) -> Matched {
+/// Returns the mapping by position, for a file without names.
+pub(super) fn in_order(target: &LoadTarget) -> ColumnMapping {
     let sources = (0..target.schema.columns.len()).map(Some).collect();
-    Matched { sources, notes: Vec::new() }
+    ColumnMapping { sources, notes: Vec::new() }
 }
 
 /// Matches the names that a file gives to its columns.
-pub(super) fn match_columns(target: &Target, path: &Path, names: &[String]) -> Result<Matched> {
+pub(super) fn match_columns(
+    target: &LoadTarget,
+    path: &Path,
+    names: &[String],
+) -> Result<ColumnMapping> {
     let is_csv = target.options.format == super::FileFormat::Csv;
     match target.options.columns {
         ColumnMatch::Name => by_name(target, path, names, target.options.unknown_columns),
@@ -69,7 +73,7 @@ pub(super) fn match_columns(target: &Target, path: &Path, names: &[String]) -> R
     }
 }
 
-fn by_position(target: &Target, path: &Path, names: &[String]) -> Result<Matched> {
+fn by_position(target: &LoadTarget, path: &Path, names: &[String]) -> Result<ColumnMapping> {
     let columns = &target.schema.columns;
     if names.len() != columns.len() {
         let (found, expected) = (names.len(), columns.len());
@@ -78,7 +82,7 @@ fn by_position(target: &Target, path: &Path, names: &[String]) -> Result<Matched
         return Diagnostic::new(code::BAD_COPY_FORMAT, message).with_kind(Kind::FixData).err();
     }
     let mut matched = in_order(target);
-    // Names that were asked to be passed over are still told where they name another column.
+    // Names that the statement ignores are noted where they name another column.
     let differs = |(name, column): (&String, &lockstep_row::Column)| match target.options.columns {
         ColumnMatch::Position => {
             !name.eq_ignore_ascii_case(&column.name)
@@ -93,11 +97,11 @@ fn by_position(target: &Target, path: &Path, names: &[String]) -> Result<Matched
 }
 
 fn by_name(
-    target: &Target,
+    target: &LoadTarget,
     path: &Path,
     names: &[String],
     unknown_columns: UnknownColumns,
-) -> Result<Matched> {
+) -> Result<ColumnMapping> {
     let columns = &target.schema.columns;
     let mut sources = vec![None; columns.len()];
     let mut unknown = Vec::new();
@@ -131,10 +135,10 @@ fn by_name(
     if !unknown.is_empty() {
         notes.push(Note::Unknown(unknown));
     }
-    Ok(Matched { sources, notes })
+    Ok(ColumnMapping { sources, notes })
 }
 
-fn unknown_column(target: &Target, path: &Path, name: &str) -> Box<Diagnostic> {
+fn unknown_column(target: &LoadTarget, path: &Path, name: &str) -> Box<Diagnostic> {
     let known = target.schema.columns.iter().map(|column| column.name.as_str());
     let message = format!("file `{}` has a column `{name}`, the table has none", path.display());
     let diagnostic = Diagnostic::new(code::UNDEFINED_COLUMN, message)
@@ -147,7 +151,7 @@ fn unknown_column(target: &Target, path: &Path, name: &str) -> Box<Diagnostic> {
     Box::new(diagnostic)
 }
 
-fn nothing_in_common(target: &Target, path: &Path, names: &[String]) -> Box<Diagnostic> {
+fn nothing_in_common(target: &LoadTarget, path: &Path, names: &[String]) -> Box<Diagnostic> {
     let message = format!("file `{}` names no column of the table", path.display());
     let mut diagnostic = Diagnostic::new(code::UNDEFINED_COLUMN, message)
         .with_kind(Kind::FixData)
@@ -182,25 +186,25 @@ fn list(names: &[String]) -> String {
 }
 
 impl Note {
-    /// What it says of this file.
+    /// Returns the warning about a file.
     pub(super) fn warning(&self, path: &Path) -> Diagnostic {
         let path = path.display();
         let (message, detail) = match self {
             Self::Missing(names) => (
                 format!("file `{path}` does not have every column of the table"),
-                format!("Their defaults, or NULL, are taken for {}.", list(names)),
+                format!("The defaults, or NULL, are used for {}.", list(names)),
             ),
             Self::Unknown(names) => (
                 format!("file `{path}` has columns that the table does not have"),
-                format!("Left out are {}.", list(names)),
+                format!("Ignored: {}.", list(names)),
             ),
             Self::OtherNames(names) => (
                 format!("the first line of file `{path}` names other columns than the table"),
-                format!("Its columns went by their order; it names {}.", list(names)),
+                format!("Its columns were matched by position; it names {}.", list(names)),
             ),
             Self::Cut(name) => (
                 format!("file `{path}` has times that are finer than a millisecond"),
-                format!("Those of `{name}` were cut down to it."),
+                format!("The times of column `{name}` were truncated to milliseconds."),
             ),
         };
         Diagnostic::new(code::UNDEFINED_COLUMN, message)

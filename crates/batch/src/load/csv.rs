@@ -1,7 +1,7 @@
-//! Rows from a CSV file.
+//! The reader of CSV files.
 //!
-//! Fields are typed by the table: numbers and dates as CAST reads them, a TIMESTAMP as integer
-//! milliseconds or as text, which is cut to the millisecond.
+//! Fields have the types of the table's columns: numbers and dates are read as CAST reads them, a
+//! TIMESTAMP as integer milliseconds or as text, which is truncated to the millisecond.
 
 use std::{
     fs::File,
@@ -17,59 +17,59 @@ use lockstep_function::{Settings, cast};
 use lockstep_row::{DataType, Datum, arrow::ColumnBuilder};
 
 use super::{
-    CsvOptions, FILE_BATCH_ROWS, FileReader, OnError, Skipped, Target,
-    columns::{Matched, Note, in_order, match_columns},
+    CsvOptions, FILE_BATCH_ROWS, FileReader, LoadTarget, OnError, Skipped,
+    columns::{ColumnMapping, Note, in_order, match_columns},
 };
 use crate::error::{from_arrow, from_io};
 
 /// The most characters of a field that an error message shows.
 const SHOWN_CHARS_MAX: usize = 80;
 
-/// The byte order mark that some programs put before UTF-8.
+/// The byte order mark that some programs write before UTF-8.
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
-/// Room that a field's text starts with.
+/// The initial size of the buffer for a record's text.
 const FIELD_BYTES: usize = 1024;
 
 /// An open CSV file.
 #[derive(Debug)]
 pub(super) struct CsvFile {
-    target: Arc<Target>,
-    lines: Lines,
-    /// For each column of the table the field that holds it, if there is one.
+    target: Arc<LoadTarget>,
+    lines: CsvRecords,
+    /// For each column of the table its field, if there is one.
     fields: Vec<Option<usize>>,
-    /// How many fields a row has.
+    /// The number of fields of a row.
     width: usize,
     builders: Vec<ColumnBuilder>,
-    /// What there is to say of its columns.
+    /// The notes about its columns.
     notes: Vec<Note>,
 }
 
-/// The records of a file, with the means to say where one stands, and which fields were quoted.
+/// A cursor over the records of a file, with their line numbers and which fields were quoted.
 #[derive(Debug)]
-pub(super) struct Lines {
+pub(super) struct CsvRecords {
     path: PathBuf,
     file: BufReader<File>,
     reader: Reader,
     quote: Option<u8>,
-    /// The text of the record's fields, one behind the other, and room behind it.
+    /// The buffer; begins with the text of the record's fields, one after the other.
     bytes: Vec<u8>,
     fields: Vec<Field>,
-    /// Lines that have been left behind.
+    /// The number of line ends read so far.
     lines_read: u64,
-    /// The line that the record starts in, from 1.
+    /// The line in which the record starts, from 1.
     line: u64,
 }
 
 /// A field of the record.
 #[derive(Debug, Clone, Copy)]
 struct Field {
-    /// Where its text ends.
+    /// The end of its text in the buffer.
     end: usize,
     is_quoted: bool,
 }
 
-impl Lines {
+impl CsvRecords {
     /// Opens a file.
     pub(super) fn open(path: PathBuf, options: &CsvOptions) -> Result<Self> {
         let open = || -> io::Result<BufReader<File>> {
@@ -92,7 +92,7 @@ impl Lines {
         Ok(Self { path, file, reader, quote, bytes, fields, lines_read: 0, line: 1 })
     }
 
-    /// Goes to the next record; `false` at the end. Empty lines are no records.
+    /// Reads the next record; `false` at the end. Empty lines are skipped.
     pub(super) fn advance(&mut self) -> Result<bool> {
         self.fields.clear();
         let read = self.skip_line_ends().and_then(|()| {
@@ -116,7 +116,7 @@ impl Lines {
         }
     }
 
-    /// Reads one field; whether the record has another.
+    /// Reads one field and returns whether the record has another.
     fn read_field(&mut self) -> io::Result<bool> {
         let mut end = self.fields.last().map_or(0, |field| field.end);
         let first = self.file.fill_buf()?.first().copied();
@@ -139,30 +139,30 @@ impl Lines {
         }
     }
 
-    /// How many fields the record has.
+    /// Returns the number of fields of the record.
     pub(super) fn width(&self) -> usize {
         self.fields.len()
     }
 
-    /// A field of the record as text; `None` when the record has no such field or it is no UTF-8.
+    /// Returns the text of a field; `None` when the record has no such field or it is not UTF-8.
     pub(super) fn text(&self, field: usize) -> Option<&str> {
         let end = self.fields.get(field)?.end;
         let start = field.checked_sub(1).map_or(0, |before| self.fields[before].end);
         std::str::from_utf8(&self.bytes[start..end]).ok()
     }
 
-    /// Whether a field of the record was written in quotes.
+    /// Returns whether a field of the record was written in quotes.
     fn is_quoted(&self, field: usize) -> bool {
         self.fields[field].is_quoted
     }
 
-    /// The names in a header line.
+    /// Returns the names in a header line.
     pub(super) fn names(&self) -> Vec<String> {
         let name = |field| self.text(field).unwrap_or_default().trim().to_owned();
         (0..self.width()).map(name).collect()
     }
 
-    /// The diagnostic of something wrong with the record.
+    /// Returns an error about the record.
     fn error(&self, code: &'static str, what: &str) -> Box<Diagnostic> {
         let message = format!("file `{}`, line {}: {what}", self.path.display(), self.line);
         Box::new(Diagnostic::new(code, message).with_kind(Kind::FixData))
@@ -171,21 +171,22 @@ impl Lines {
 
 impl CsvFile {
     /// Opens a file and reads its header.
-    pub(super) fn open(target: Arc<Target>, path: PathBuf) -> Result<Self> {
-        let mut lines = Lines::open(path, &target.options.csv)?;
+    pub(super) fn open(target: Arc<LoadTarget>, path: PathBuf) -> Result<Self> {
+        let mut lines = CsvRecords::open(path, &target.options.csv)?;
         let mut width = target.schema.columns.len();
         let mut matched = in_order(&target);
         if target.options.csv.header && lines.advance()? {
             width = lines.width();
             matched = match_columns(&target, &lines.path, &lines.names())?;
         }
-        let Matched { sources: fields, notes } = matched;
+        let ColumnMapping { sources: fields, notes } = matched;
         for (column, field) in fields.iter().enumerate() {
             if field.is_none() {
                 target.default_of(column, &lines.path)?;
             }
         }
         let columns = &target.schema.columns;
+        debug_assert_eq!(fields.len(), columns.len(), "each column has a source or a default");
         let builder =
             |column: &lockstep_row::Column| ColumnBuilder::new(&column.data_type, FILE_BATCH_ROWS);
         let builders = columns.iter().map(builder).collect();
@@ -218,6 +219,7 @@ impl FileReader for CsvFile {
         if row_count == 0 {
             return Ok(None);
         }
+        debug_assert!(row_count <= FILE_BATCH_ROWS, "a batch has a limit");
         let columns = builders.iter_mut().map(ColumnBuilder::finish).collect();
         let batch = RecordBatch::try_new(Arc::clone(&target.arrow_schema), columns);
         batch.map(Some).map_err(|error| from_arrow(&error))
@@ -233,8 +235,8 @@ fn count_lines(bytes: &[u8]) -> u64 {
 }
 
 fn read_row<'a>(
-    target: &'a Target,
-    lines: &'a Lines,
+    target: &'a LoadTarget,
+    lines: &'a CsvRecords,
     fields: &[Option<usize>],
     width: usize,
     cut: &mut Vec<usize>,
@@ -253,7 +255,7 @@ fn read_row<'a>(
             let what = format!("column `{}`: the text is not UTF-8", column.name);
             return Err(lines.error(code::BAD_COPY_FORMAT, &what));
         };
-        // A quoted text is that text, also where it reads like NULL.
+        // A quoted text is never NULL.
         let is_text = column.data_type == DataType::String && lines.is_quoted(*field);
         let is_null = text == target.options.csv.null_value && !is_text;
         let value = if is_null {
@@ -311,7 +313,7 @@ pub(super) fn parse<'a>(
     })
 }
 
-/// Whether a time has digits other than 0 behind those of the millisecond.
+/// Returns whether a time has digits other than 0 after the millisecond.
 fn is_finer(text: &str) -> bool {
     let Some((_, fraction)) = text.split_once('.') else { return false };
     let digits = fraction.bytes().take_while(u8::is_ascii_digit);

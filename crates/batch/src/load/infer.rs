@@ -1,4 +1,4 @@
-//! The columns that a table for a file would have.
+//! Inference of a table's columns from a file.
 
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 use lockstep_function::Settings;
@@ -6,20 +6,20 @@ use lockstep_row::{Column, DataType, Datum, TableSchema, arrow::importable};
 
 use super::{CsvOptions, FileFormat, LoadOptions, csv, parquet, paths};
 
-/// How many rows of a CSV file are looked at.
+/// The number of rows of a CSV file that are examined.
 const SAMPLE_ROWS: usize = 10_000;
 
-/// Finds the columns of a file, or of the first of several. Parquet says its types. For CSV, a
-/// column gets the first of BOOL, BIGINT, DOUBLE, DATE and TIMESTAMP that all of its first values
-/// are, else STRING; without a header the columns are called `c1`, `c2`, …. Every column takes
-/// NULL, and there are no indexes.
+/// Infers the columns of a file, or of the first of several. A Parquet file has types. A column of
+/// CSV gets the first of BOOL, BIGINT, DOUBLE, DATE and TIMESTAMP that all of its first values are,
+/// else STRING; without a header the columns are called `c1`, `c2`, …. Every column takes NULL, and
+/// there are no indexes.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "settings are passed alike everywhere")]
 pub fn infer_schema(path: &str, options: &LoadOptions, settings: &Settings) -> Result<TableSchema> {
     let files = paths::expand(path)?;
     let first = files.into_iter().next().expect("a path that means no file is an error");
     let columns = match options.format {
         FileFormat::Csv => {
-            infer_csv(csv::Lines::open(first.clone(), &options.csv)?, &options.csv, *settings)?
+            infer_csv(csv::CsvRecords::open(first.clone(), &options.csv)?, &options.csv, *settings)?
         }
         FileFormat::Parquet => {
             let builder = parquet::open_file(&first)?;
@@ -59,7 +59,7 @@ fn is_storable(data_type: &DataType) -> bool {
 }
 
 fn infer_csv(
-    mut lines: csv::Lines,
+    mut lines: csv::CsvRecords,
     options: &CsvOptions,
     settings: Settings,
 ) -> Result<Vec<Column>> {
@@ -89,7 +89,7 @@ fn infer_csv(
     Ok(columns.map(|(name, guess)| Column::new(name, guess.data_type())).collect())
 }
 
-/// What a column may still be.
+/// The types that the values of a column seen so far allow.
 #[derive(Debug)]
 struct Guess {
     candidates: Vec<DataType>,
@@ -115,8 +115,8 @@ impl Guess {
     }
 }
 
-/// Whether a person would take the text for a value of the type, which is narrower than what can be
-/// read as one: `00123` is an article number, and `1` is no BOOL.
+/// Returns whether a text looks like a value of the type, which is stricter than whether it can be
+/// read as one: `00123` is an article number, and `1` is not a BOOL.
 fn is_plainly(text: &str, data_type: &DataType, settings: Settings) -> bool {
     let digits = text.trim_start_matches(['-', '+']);
     let looks_right = match data_type {

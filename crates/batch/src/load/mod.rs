@@ -1,8 +1,8 @@
-//! CSV and Parquet files in: rows for a table, or the columns that a table for them would have.
+//! Loading of CSV and Parquet files: rows for a table, or the schema of a table for them.
 //!
-//! `engine` reads a file batch by batch and appends what it gets; nothing here stores anything.
-//! A path may name one file, a directory of files, or a pattern with `*` and `?`; several files
-//! are read in the order of their names.
+//! `engine` reads a file batch by batch and appends the rows; nothing here stores anything. A path
+//! may name one file, a directory of files, or a pattern with `*` and `?`; several files are read
+//! in the order of their names.
 
 mod columns;
 mod csv;
@@ -27,10 +27,10 @@ pub use columns::{ColumnMatch, UnknownColumns};
 pub use infer::infer_schema;
 pub(crate) use parquet::{from_parquet as parquet_error, open_file as open_parquet};
 
-/// How many rows a batch of a file holds at most.
+/// The most rows in a batch of a file.
 pub(crate) const FILE_BATCH_ROWS: usize = 8192;
 
-/// What a file holds.
+/// The format of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum FileFormat {
     /// Comma separated values, UTF-8.
@@ -51,28 +51,29 @@ impl FileFormat {
     }
 }
 
-/// What happens to a row of a file that is malformed.
+/// The handling of malformed rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum OnError {
     /// The load ends with an error.
     #[default]
     Fail,
-    /// The row is counted and left out.
+    /// The row is counted and skipped.
     Skip,
 }
 
-/// How a CSV file is written.
+/// The format options of a CSV file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CsvOptions {
-    /// Between the fields.
+    /// The byte between fields.
     pub delimiter: u8,
     /// Whether the first line names the columns.
     pub header: bool,
-    /// The text that stands for NULL; in quotes, a STRING is that text. An empty field of a column that is not STRING is NULL too.
+    /// The text of NULL; in quotes, it is a STRING. An empty field of a column that is not STRING
+    /// is NULL too.
     pub null_value: String,
-    /// Around a field; twice within it for itself. `None`: no character quotes.
+    /// The quote character, doubled within a quoted field. `None`: fields are never quoted.
     pub quote: Option<u8>,
-    /// What to do with malformed rows.
+    /// The handling of malformed rows.
     pub on_error: OnError,
 }
 
@@ -88,16 +89,16 @@ impl Default for CsvOptions {
     }
 }
 
-/// How to read files.
+/// The options of reading files.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LoadOptions {
-    /// What they hold.
+    /// Their format.
     pub format: FileFormat,
-    /// How they are written, if they are CSV.
+    /// The format options of CSV.
     pub csv: CsvOptions,
-    /// How their columns find those of the table.
+    /// How their columns are matched with those of the table.
     pub columns: ColumnMatch,
-    /// What happens to columns that the table does not have.
+    /// The handling of columns that the table does not have.
     pub unknown_columns: UnknownColumns,
 }
 
@@ -110,7 +111,7 @@ pub fn read_file(
     schema: &TableSchema,
     settings: &Settings,
 ) -> Result<FileRows> {
-    let target = Target {
+    let target = LoadTarget {
         arrow_schema: arrow_schema(schema),
         schema: schema.clone(),
         options: options.clone(),
@@ -125,17 +126,18 @@ pub fn read_file(
     })
 }
 
-/// What rows are read for.
+/// The table that rows are read for, and the options of reading.
 #[derive(Debug)]
-struct Target {
+struct LoadTarget {
     schema: TableSchema,
     arrow_schema: SchemaRef,
     options: LoadOptions,
     settings: Settings,
 }
 
-impl Target {
-    /// What a column that a file lacks is filled with; an error when it may not be missing.
+impl LoadTarget {
+    /// Returns the value of a column that a file does not have: its default, or NULL; an error when
+    /// the column has no default and does not take NULL.
     fn default_of(&self, column: usize, path: &Path) -> Result<Datum<'_>> {
         let column = &self.schema.columns[column];
         match column.default.as_ref().and_then(lockstep_row::Value::as_scalar) {
@@ -152,7 +154,7 @@ impl Target {
     }
 }
 
-/// The malformed rows that were left out.
+/// The malformed rows that were skipped.
 #[derive(Debug, Default)]
 struct Skipped {
     count: u64,
@@ -166,48 +168,48 @@ impl Skipped {
     }
 }
 
-/// One open file.
+/// A reader of one open file.
 trait FileReader: fmt::Debug + Send {
-    /// The next rows; `None` at the end. Skipped rows are told to `skipped`.
+    /// Returns the next rows; `None` at the end. Counts skipped rows in `skipped`.
     fn next_batch(&mut self, skipped: &mut Skipped) -> Result<Option<RecordBatch>>;
 
-    /// What there is to say of its columns.
+    /// Returns the notes about its columns since the last call.
     fn take_notes(&mut self) -> Vec<Note>;
 }
 
 /// The rows of one or more files, batch by batch. After an error there are no more.
 #[derive(Debug)]
 pub struct FileRows {
-    target: Arc<Target>,
+    target: Arc<LoadTarget>,
     waiting: VecDeque<PathBuf>,
     open: Option<(PathBuf, Box<dyn FileReader>)>,
     skipped: Skipped,
-    /// What there was to say of the files' columns, each with the first file that gave rise to it.
+    /// The notes about the files' columns, each with the first file that it is about.
     notes: Vec<(Note, PathBuf)>,
 }
 
 impl FileRows {
-    /// The schema of the batches: the Arrow image of the table's.
+    /// Returns the schema of the batches: the Arrow image of the table's.
     pub fn schema(&self) -> SchemaRef {
         Arc::clone(&self.target.arrow_schema)
     }
 
-    /// How many malformed rows were left out so far.
+    /// Returns the number of malformed rows skipped so far.
     pub fn skipped_count(&self) -> u64 {
         self.skipped.count
     }
 
-    /// What was wrong with the first row that was left out.
+    /// Returns the error of the first row that was skipped.
     pub fn first_skipped(&self) -> Option<&Diagnostic> {
         self.skipped.first.as_deref()
     }
 
-    /// What was left out so far, and nobody asked to leave out.
+    /// Returns warnings about columns and parts of values that were ignored so far.
     pub fn warnings(&self) -> impl Iterator<Item = Diagnostic> {
         self.notes.iter().map(|(note, path)| note.warning(path))
     }
 
-    /// Opens every file and looks at its columns, without reading rows.
+    /// Opens every file and checks its columns, without reading rows.
     pub fn check(mut self) -> Result<Vec<Diagnostic>> {
         while let Some(path) = self.waiting.pop_front() {
             self.open_file(path)?;
@@ -225,7 +227,7 @@ impl FileRows {
         Ok((path, reader))
     }
 
-    /// Keeps what is said for the first time.
+    /// Records the notes that are new.
     fn note(&mut self, notes: Vec<Note>, path: &Path) {
         for note in notes {
             if self.notes.iter().all(|(known, _)| *known != note) {

@@ -1,7 +1,8 @@
-//! Rows from a Parquet file.
+//! The reader of Parquet files.
 //!
-//! Columns of the file that nothing takes are not read. Values are taken in unchanged or not at all
-//! (`lockstep_row::arrow::import_array`), but for times, which are cut to the millisecond.
+//! Columns of the file without a match are not read. A value that the column's type cannot hold
+//! exactly is an error (`lockstep_row::arrow::import_array`), except that times are truncated to
+//! the millisecond.
 
 use std::{
     path::{Path, PathBuf},
@@ -25,21 +26,21 @@ use lockstep_row::arrow::{
 };
 
 use super::{
-    FILE_BATCH_ROWS, FileReader, Skipped, Target,
-    columns::{Matched, Note, match_columns},
+    FILE_BATCH_ROWS, FileReader, LoadTarget, Skipped,
+    columns::{ColumnMapping, Note, match_columns},
 };
 use crate::error::{from_arrow, from_io};
 
 /// An open Parquet file.
 #[derive(Debug)]
 pub(super) struct ParquetFile {
-    target: Arc<Target>,
+    target: Arc<LoadTarget>,
     path: PathBuf,
     reader: ParquetRecordBatchReader,
-    /// For each column of the table its position in what the reader gives, if it is there.
+    /// For each column of the table its position in the reader's batches, if it is there.
     sources: Vec<Option<usize>>,
     rows_read: usize,
-    /// What there is to say of its columns.
+    /// The notes about its columns.
     notes: Vec<Note>,
 }
 
@@ -49,7 +50,7 @@ pub(crate) fn open_file(path: &Path) -> Result<ParquetRecordBatchReaderBuilder<s
     ParquetRecordBatchReaderBuilder::try_new(file).map_err(|error| from_parquet(&error, path))
 }
 
-/// The diagnostic of a file that is not Parquet, or damaged.
+/// Returns the error of a file that is not Parquet, or is damaged.
 pub(crate) fn from_parquet(error: &ParquetError, path: &Path) -> Box<Diagnostic> {
     let message = format!("file `{}` could not be read as Parquet", path.display());
     let diagnostic = Diagnostic::new(code::BAD_COPY_FORMAT, message)
@@ -60,23 +61,28 @@ pub(crate) fn from_parquet(error: &ParquetError, path: &Path) -> Box<Diagnostic>
 
 impl ParquetFile {
     /// Opens a file and finds the table's columns in it.
-    pub(super) fn open(target: Arc<Target>, path: PathBuf) -> Result<Self> {
+    pub(super) fn open(target: Arc<LoadTarget>, path: PathBuf) -> Result<Self> {
         let builder = open_file(&path)?;
         let file_schema: SchemaRef = Arc::clone(builder.schema());
         let names: Vec<String> =
             file_schema.fields().iter().map(|field| field.name().clone()).collect();
-        let Matched { sources: found, notes } = match_columns(&target, &path, &names)?;
+        let ColumnMapping { sources: found, notes } = match_columns(&target, &path, &names)?;
+        debug_assert_eq!(
+            found.len(),
+            target.schema.columns.len(),
+            "each column has a source or a default"
+        );
         for (column, source) in found.iter().enumerate() {
             if source.is_none() {
                 target.default_of(column, &path)?;
             }
         }
-        // The reader keeps the order of the file whatever the order of the mask.
+        // The reader returns columns in the order of the file, whatever the order of the mask.
         let mut read: Vec<usize> = found.iter().flatten().copied().collect();
         read.sort_unstable();
         read.dedup();
-        let place = |source: usize| read.binary_search(&source).ok();
-        let sources = found.iter().map(|source| source.and_then(place)).collect();
+        let position = |source: usize| read.binary_search(&source).ok();
+        let sources = found.iter().map(|source| source.and_then(position)).collect();
         let mask = ProjectionMask::roots(builder.parquet_schema(), read);
         let reader = builder
             .with_projection(mask)

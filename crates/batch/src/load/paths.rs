@@ -1,4 +1,4 @@
-//! Which files a path means.
+//! Expansion of a path to files.
 
 use std::{
     fs, io,
@@ -9,8 +9,8 @@ use lockstep_diagnostic::Result;
 
 use crate::error::from_io;
 
-/// The files that a path, a directory or a pattern names, in the order of their names. Hidden
-/// files and marker files (`.x`, `_SUCCESS`) of a directory are left out.
+/// Returns the files that a path, a directory or a pattern names, in the order of their names.
+/// Hidden files and marker files (`.x`, `_SUCCESS`) of a directory are excluded.
 pub(super) fn expand(path: &str) -> Result<Vec<PathBuf>> {
     let path = Path::new(path.strip_prefix("file://").unwrap_or(path));
     let is_pattern = path.to_string_lossy().contains(['*', '?']) && !path.exists();
@@ -41,7 +41,7 @@ fn list(directory: &Path) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// Follows a pattern component by component.
+/// Returns the files that match a pattern, which is expanded component by component.
 fn matching(pattern: &Path) -> Result<Vec<PathBuf>> {
     let mut found = vec![PathBuf::new()];
     for component in pattern.components() {
@@ -67,28 +67,28 @@ fn matching(pattern: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Whether a name fits a pattern: `*` is any text, `?` any character.
+/// Returns whether a name matches a pattern: `*` is any text, `?` any character.
 fn matches(pattern: &str, name: &str) -> bool {
     let pattern: Vec<char> = pattern.chars().collect();
     let name: Vec<char> = name.chars().collect();
-    let (mut at, mut place) = (0, 0);
-    // Where the last star was, and the first place that it has not swallowed.
+    let (mut at, mut position) = (0, 0);
+    // The position of the last star, and the first position after the text that it matches.
     let mut star: Option<(usize, usize)> = None;
-    while place < name.len() {
+    while position < name.len() {
         match pattern.get(at) {
             Some('*') => {
-                star = Some((at, place));
+                star = Some((at, position));
                 at += 1;
             }
-            Some(wanted) if *wanted == '?' || *wanted == name[place] => {
+            Some(wanted) if *wanted == '?' || *wanted == name[position] => {
                 at += 1;
-                place += 1;
+                position += 1;
             }
             _ => match star {
-                Some((star_at, swallowed)) => {
-                    star = Some((star_at, swallowed + 1));
+                Some((star_at, matched)) => {
+                    star = Some((star_at, matched + 1));
                     at = star_at + 1;
-                    place = swallowed + 1;
+                    position = matched + 1;
                 }
                 None => return false,
             },

@@ -98,7 +98,7 @@ fn ledger() -> TableSchema {
     schema(&[("user_id", DataType::String), ("credit", number.clone()), ("debit", number)])
 }
 
-/// What a CSV file gives: the rows as text with the warnings, or the error.
+/// Returns what a CSV file gives: the rows as text with the warnings, or the error.
 fn outcome(text: &str, options: &LoadOptions) -> Result<(String, Vec<String>), String> {
     let directory = TestDirectory::new();
     let path = directory.write("ledger.csv", text);
@@ -159,13 +159,13 @@ fn what_is_left_out_is_said() {
         &strict,
         "String(\"a\") Null Int(1)",
         "file `ledger.csv` does not have every column of the table | \
-         Their defaults, or NULL, are taken for `credit`.",
+         The defaults, or NULL, are used for `credit`.",
     );
     check_outcome(
         "debit,note,user_id,credit\n1,x,a,2\n",
         &ignoring,
         "String(\"a\") Int(2) Int(1)",
-        "file `ledger.csv` has columns that the table does not have | Left out are `note`.",
+        "file `ledger.csv` has columns that the table does not have | Ignored: `note`.",
     );
 }
 
@@ -174,7 +174,7 @@ fn columns_go_by_position_on_request() {
     let by_position = LoadOptions { columns: ColumnMatch::Position, ..LoadOptions::default() };
     check_outcome("who,in,out\na,1,2\n", &by_position, "String(\"a\") Int(1) Int(2)", "");
     let swapped = "the first line of file `ledger.csv` names other columns than the table | \
-                   Its columns went by their order; it names `user_id`, `debit`, `credit`.";
+                   Its columns were matched by position; it names `user_id`, `debit`, `credit`.";
     let text = "user_id,debit,credit\na,1,2\n";
     check_outcome(text, &by_position, "String(\"a\") Int(1) Int(2)", swapped);
     let openmldb = LoadOptions { columns: ColumnMatch::OpenMldb, ..LoadOptions::default() };
@@ -196,7 +196,7 @@ fn numbers_out_of_range_and_times_that_are_too_fine_are_told() {
     let batch = file.next().unwrap().unwrap();
     assert_eq!(rows_of(&[batch]), [[Value::Timestamp(1)]]);
     let said: Vec<_> = file.warnings().filter_map(|warning| warning.detail).collect();
-    assert_eq!(said, ["Those of `t` were cut down to it."]);
+    assert_eq!(said, ["The times of column `t` were truncated to milliseconds."]);
 }
 
 #[test]

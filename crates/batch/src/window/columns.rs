@@ -1,9 +1,8 @@
 //! The expressions of all groups as columns.
 //!
-//! The sources of a window stand one after the other in one numbering of rows: the last written
-//! UNION source first, the first written one after it, and the main rows at the end. That is the
-//! order, oldest first, in which rows of equal order value precede each other, so that (order
-//! value, row number) orders the rows of a key.
+//! The rows of all sources of a window have one numbering: the last written UNION source first, the
+//! first written one after it, and the main rows at the end. That is the order, oldest first, of
+//! rows of equal order value, so that (order value, row number) orders the rows of a key.
 
 use std::{num::NonZeroUsize, ops::Range, sync::Arc};
 
@@ -21,14 +20,14 @@ pub(super) struct Columns {
     /// One for each expression.
     main: Vec<ArrayRef>,
     main_count: usize,
-    /// For each UNION source one for each expression; `None` where no window needs it.
+    /// For each UNION source one for each expression; `None` where no window reads it.
     unions: Vec<Vec<Option<ArrayRef>>>,
     union_counts: Vec<usize>,
 }
 
 impl Columns {
     /// Evaluates every expression over the main rows, of which there is at least one batch, and
-    /// lays the sources out.
+    /// concatenates the batches of each source.
     pub(super) fn new(
         exprs: &[Arc<dyn PhysicalExpr>],
         main: &[RecordBatch],
@@ -52,24 +51,24 @@ impl Columns {
         })
     }
 
-    /// Bytes that the columns hold.
+    /// Returns the number of bytes of the columns.
     pub(super) fn bytes(&self) -> usize {
         let unions = self.unions.iter().flatten().flatten();
         self.main.iter().chain(unions).map(|column| array_bytes(column.as_ref())).sum()
     }
 
-    /// How many rows the sources of a window have together.
+    /// Returns the number of rows of all sources of a window.
     pub(super) fn row_count(&self, unions: &[usize]) -> usize {
         self.main_rows(unions).end
     }
 
-    /// The numbers of the main rows among the rows of a window.
+    /// Returns the numbers of the main rows among the rows of a window.
     pub(super) fn main_rows(&self, unions: &[usize]) -> Range<usize> {
         let start: usize = unions.iter().map(|union| self.union_counts[*union]).sum();
         start..start + self.main_count
     }
 
-    /// The values of an expression for all rows of a window.
+    /// Returns the values of an expression for all rows of a window.
     pub(super) fn stacked(&self, expr: usize, unions: &[usize]) -> Result<ArrayRef> {
         if unions.is_empty() {
             return Ok(Arc::clone(&self.main[expr]));
@@ -77,7 +76,7 @@ impl Columns {
         let mut parts: Vec<&dyn Array> = Vec::with_capacity(unions.len() + 1);
         for union in unions.iter().rev() {
             let column = self.unions[*union][expr].as_ref();
-            parts.push(column.expect("a UNION source gives the expressions of its windows"));
+            parts.push(column.expect("a UNION source has the expressions of its windows"));
         }
         parts.push(&self.main[expr]);
         Ok(concat(&parts)?)

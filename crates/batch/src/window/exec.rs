@@ -1,4 +1,5 @@
-//! The operator itself: reads its inputs, cuts the work into pieces, puts the results in order.
+//! The window operator's plan node: reads its inputs, splits the work into tasks, restores the
+//! order of the results.
 
 use std::{
     fmt,
@@ -33,7 +34,7 @@ use lockstep_function::value_limit;
 use super::{
     columns::Columns,
     partition::Ordering,
-    slide::{Call, Slid, SlideOptions, slide},
+    slide::{SlideOptions, TaskOutput, WindowCall, slide},
 };
 use crate::{
     error::into_datafusion,
@@ -44,12 +45,12 @@ use crate::{
     parallel,
 };
 
-/// About how many rows a piece of work covers, when there are keys enough.
-const PIECE_ROWS: usize = 16_384;
+/// The approximate number of rows of a task, when there are enough keys.
+const TASK_ROWS: usize = 16_384;
 
-/// What the operator computes.
+/// The description of a window operator.
 #[derive(Debug)]
-pub(crate) struct WindowSpec {
+pub(crate) struct WindowOperatorSpec {
     /// The distinct expressions of all groups, over the input.
     pub(crate) exprs: Vec<Arc<dyn PhysicalExpr>>,
     /// For each UNION source which expressions its columns are.
@@ -60,10 +61,10 @@ pub(crate) struct WindowSpec {
     pub(crate) options: OperatorOptions,
 }
 
-/// The window operator. Gives the input rows in their order, followed by the calls.
+/// The window operator. Emits the main rows in their order, with one column for each call.
 #[derive(Debug)]
 pub(crate) struct WindowExec {
-    spec: Arc<WindowSpec>,
+    spec: Arc<WindowOperatorSpec>,
     /// The main input, then the UNION sources.
     inputs: Vec<Arc<dyn ExecutionPlan>>,
     schema: SchemaRef,
@@ -73,7 +74,7 @@ pub(crate) struct WindowExec {
 impl WindowExec {
     /// Makes the operator; `inputs` are the main input and the UNION sources.
     pub(crate) fn new(
-        spec: Arc<WindowSpec>,
+        spec: Arc<WindowOperatorSpec>,
         inputs: Vec<Arc<dyn ExecutionPlan>>,
         schema: SchemaRef,
     ) -> Self {
@@ -146,7 +147,7 @@ impl ExecutionPlan for WindowExec {
             compute(move || {
                 let unions = sources.split_off(1);
                 let main = sources.pop().unwrap_or_default();
-                let batches = run(&spec, &schema, (&main, unions), &memory);
+                let batches = run(&spec, &schema, WindowInputs { main, unions }, &memory);
                 drop(memory);
                 batches
             })
@@ -156,72 +157,80 @@ impl ExecutionPlan for WindowExec {
     }
 }
 
+/// The rows of an operator's inputs.
+struct WindowInputs {
+    main: Vec<RecordBatch>,
+    /// For each UNION source its batches.
+    unions: Vec<Vec<RecordBatch>>,
+}
+
 /// Computes all calls of all groups and appends them to the main rows.
 fn run(
-    spec: &WindowSpec,
+    spec: &WindowOperatorSpec,
     schema: &SchemaRef,
-    (main, unions): (&[RecordBatch], Vec<Vec<RecordBatch>>),
+    inputs: WindowInputs,
     memory: &MemoryReservation,
 ) -> Result<Vec<RecordBatch>> {
+    let WindowInputs { main, unions } = inputs;
     if main.is_empty() {
         return Ok(Vec::new());
     }
     let threads = spec.options.threads;
-    let columns = Columns::new(&spec.exprs, main, &unions, &spec.union_exprs, threads)?;
+    let columns = Columns::new(&spec.exprs, &main, &unions, &spec.union_exprs, threads)?;
     drop(unions);
     memory.try_grow(columns.bytes())?;
-    let work = Work::new(spec, &columns)?;
+    let work = WindowWork::new(spec, &columns)?;
     drop(columns);
     memory.try_grow(work.orderings.iter().map(Ordering::bytes).sum())?;
-    let pieces = work.pieces();
-    let (done, total) = (AtomicU64::new(0), u64::try_from(pieces.len()).unwrap_or(u64::MAX));
-    let slid = parallel::run(threads, pieces.len(), |at| {
-        let slid = work.slide(&pieces[at]);
+    let tasks = work.tasks();
+    let (done, total) = (AtomicU64::new(0), u64::try_from(tasks.len()).unwrap_or(u64::MAX));
+    let outputs = parallel::run(threads, tasks.len(), |at| {
+        let outputs = work.slide(&tasks[at]);
         value_limit::check().map_err(into_datafusion)?;
         spec.options.check()?;
-        memory.try_grow(slid.columns.iter().map(|column| array_bytes(column.as_ref())).sum())?;
+        memory.try_grow(outputs.columns.iter().map(|column| array_bytes(column.as_ref())).sum())?;
         // Relaxed: a number to look at.
         spec.options.report("window", done.fetch_add(1, Relaxed) + 1, total);
-        Ok(slid)
+        Ok(outputs)
     })?;
-    let results = work.in_main_order(&pieces, &slid)?;
-    drop(slid);
-    append_columns(schema, main, &results)
+    let results = work.in_main_order(&tasks, &outputs)?;
+    drop(outputs);
+    append_columns(schema, &main, &results)
 }
 
-/// A group with its columns laid out.
+/// A group with the columns of its calls.
 #[derive(Debug)]
-struct Group<'a> {
+struct GroupColumns<'a> {
     shape: &'a GroupShape,
     ordering: usize,
-    calls: Vec<Call<'a>>,
+    calls: Vec<WindowCall<'a>>,
 }
 
 #[derive(Debug)]
-struct Work<'a> {
-    spec: &'a WindowSpec,
+struct WindowWork<'a> {
+    spec: &'a WindowOperatorSpec,
     orderings: Vec<Ordering>,
-    groups: Vec<Group<'a>>,
+    groups: Vec<GroupColumns<'a>>,
 }
 
-/// Some calls of a group for some keys.
+/// A unit of parallel work: some calls of a group for some keys.
 #[derive(Debug)]
-struct Piece {
+struct WindowTask {
     group: usize,
     keys: Range<usize>,
     calls: Range<usize>,
     with_unordered: bool,
 }
 
-/// What makes two groups share an ordering.
+/// The properties that two groups must have in common to share an ordering.
 type OrderingKey<'a> = (&'a [usize], Option<usize>, &'a [usize]);
 
 fn ordering_key(shape: &GroupShape) -> OrderingKey<'_> {
     (&shape.partition_by, shape.order_by, &shape.group.unions)
 }
 
-impl<'a> Work<'a> {
-    fn new(spec: &'a WindowSpec, columns: &Columns) -> Result<Self> {
+impl<'a> WindowWork<'a> {
+    fn new(spec: &'a WindowOperatorSpec, columns: &Columns) -> Result<Self> {
         let stacked = stacked_columns(spec, columns)?;
         let column = |expr: usize, unions: &'a [usize]| Arc::clone(&stacked[&(expr, unions)]);
         let mut keys: Vec<OrderingKey<'a>> = Vec::new();
@@ -233,12 +242,13 @@ impl<'a> Work<'a> {
                 keys.len() - 1
             });
             let unions = shape.group.unions.as_slice();
-            let calls =
-                shape.group.calls.iter().zip(&shape.arguments).map(|(call, arguments)| Call {
+            let calls = shape.group.calls.iter().zip(&shape.arguments).map(|(call, arguments)| {
+                WindowCall {
                     bound: &call.bound,
                     arguments: arguments.iter().map(|expr| column(*expr, unions)).collect(),
-                });
-            groups.push(Group { shape, ordering, calls: calls.collect() });
+                }
+            });
+            groups.push(GroupColumns { shape, ordering, calls: calls.collect() });
         }
         let orderings = parallel::run(spec.options.threads, keys.len(), |at| {
             spec.options.check()?;
@@ -256,15 +266,15 @@ impl<'a> Work<'a> {
         Ok(Self { spec, orderings, groups })
     }
 
-    /// Cuts the work: by keys, and where there are too few of them, by calls as well.
-    fn pieces(&self) -> Vec<Piece> {
+    /// Splits the work by keys, and by calls as well where there are few keys.
+    fn tasks(&self) -> Vec<WindowTask> {
         let threads = self.spec.options.threads.get();
-        let mut pieces = Vec::new();
+        let mut tasks = Vec::new();
         for (at, group) in self.groups.iter().enumerate() {
             let ordering = &self.orderings[group.ordering];
-            let mut chunks = ordering.chunks(PIECE_ROWS);
+            let mut chunks = ordering.chunks(TASK_ROWS);
             if chunks.is_empty() {
-                // Every order value may be NULL, and then there is no key.
+                // Where every order value is NULL, no row has a key.
                 chunks.push(0..0);
             }
             let call_count = group.calls.len();
@@ -274,55 +284,55 @@ impl<'a> Work<'a> {
                 for first in (0..call_count).step_by(calls_per_part) {
                     let calls = first..(first + calls_per_part).min(call_count);
                     let keys = keys.clone();
-                    pieces.push(Piece { group: at, keys, calls, with_unordered: number == 0 });
+                    tasks.push(WindowTask { group: at, keys, calls, with_unordered: number == 0 });
                 }
             }
         }
-        pieces
+        tasks
     }
 
-    fn slide(&self, piece: &Piece) -> Slid {
-        let group = &self.groups[piece.group];
+    fn slide(&self, task: &WindowTask) -> TaskOutput {
+        let group = &self.groups[task.group];
         let ordering = &self.orderings[group.ordering];
         let options = SlideOptions {
-            with_unordered: piece.with_unordered,
+            with_unordered: task.with_unordered,
             is_interrupted: &|| self.spec.options.is_interrupted(),
         };
-        let calls = &group.calls[piece.calls.clone()];
-        slide(&group.shape.group.window, ordering, piece.keys.clone(), calls, options)
+        let calls = &group.calls[task.calls.clone()];
+        slide(&group.shape.group.window, ordering, task.keys.clone(), calls, options)
     }
 
-    /// The columns of all calls, in the order of the main rows.
-    fn in_main_order(&self, pieces: &[Piece], slid: &[Slid]) -> Result<Vec<ArrayRef>> {
+    /// Returns the columns of all calls, in the order of the main rows.
+    fn in_main_order(&self, tasks: &[WindowTask], outputs: &[TaskOutput]) -> Result<Vec<ArrayRef>> {
         let mut columns = Vec::new();
         for (at, group) in self.groups.iter().enumerate() {
             let main = &self.orderings[group.ordering].main;
-            let of_group = || pieces.iter().zip(slid).filter(move |(piece, _)| piece.group == at);
-            let mut places = vec![(0, 0); main.len()];
-            for (number, (_, slid)) in
-                of_group().filter(|(piece, _)| piece.calls.start == 0).enumerate()
+            let of_group = || tasks.iter().zip(outputs).filter(move |(task, _)| task.group == at);
+            let mut positions = vec![(0, 0); main.len()];
+            for (number, (_, outputs)) in
+                of_group().filter(|(task, _)| task.calls.start == 0).enumerate()
             {
-                for (position, row) in slid.rows.iter().enumerate() {
-                    places[(row - main.start) as usize] = (number, position);
+                for (position, row) in outputs.rows.iter().enumerate() {
+                    positions[(row - main.start) as usize] = (number, position);
                 }
             }
             let mut parts: Vec<Vec<&dyn Array>> = vec![Vec::new(); group.calls.len()];
-            for (piece, slid) in of_group() {
-                for (call, column) in piece.calls.clone().zip(&slid.columns) {
+            for (task, outputs) in of_group() {
+                for (call, column) in task.calls.clone().zip(&outputs.columns) {
                     parts[call].push(column.as_ref());
                 }
             }
             columns.extend(parallel::run(self.spec.options.threads, parts.len(), |call| {
-                Ok(interleave(&parts[call], &places)?)
+                Ok(interleave(&parts[call], &positions)?)
             })?);
         }
         Ok(columns)
     }
 }
 
-/// Every expression of every group, over all rows of the group's sources.
+/// Evaluates every expression of every group over all rows of the group's sources.
 fn stacked_columns<'a>(
-    spec: &'a WindowSpec,
+    spec: &'a WindowOperatorSpec,
     columns: &Columns,
 ) -> Result<HashMap<(usize, &'a [usize]), ArrayRef>> {
     let mut stacked = HashMap::new();
@@ -343,6 +353,11 @@ fn append_columns(
     main: &[RecordBatch],
     results: &[ArrayRef],
 ) -> Result<Vec<RecordBatch>> {
+    let row_count: usize = main.iter().map(RecordBatch::num_rows).sum();
+    debug_assert!(
+        results.iter().all(|column| column.len() == row_count),
+        "each main row has a result of each call"
+    );
     let mut start = 0;
     main.iter()
         .map(|batch| {

@@ -1,4 +1,4 @@
-//! The rows of each entity key in event order, oldest first.
+//! The sorted rows of a window: those of each entity key in event order, oldest first.
 //!
 //! Made once for all groups that partition and order alike over the same sources.
 
@@ -16,9 +16,10 @@ pub(super) struct Ordering {
     pub(super) rows: Vec<u32>,
     /// The order value of each.
     pub(super) orders: Vec<i64>,
-    /// Where each key's rows begin, and at last the end.
+    /// The start of each key's rows, followed by the end.
     starts: Vec<usize>,
-    /// Main rows whose order value is NULL; they see no other row and no row sees them.
+    /// Main rows whose order value is NULL; they are in no other row's frame, and their own frames
+    /// have no other row.
     pub(super) unordered: Vec<u32>,
     /// The numbers of the main rows.
     pub(super) main: Range<u32>,
@@ -33,6 +34,7 @@ impl Ordering {
         row_count: usize,
         main: Range<u32>,
     ) -> Self {
+        debug_assert_eq!(main.end as usize, row_count, "the main rows are the last ones");
         let mut index = KeyIndex::default();
         let numbers = index.insert(keys, row_count);
         let is_ordered = |row: usize| order.is_none_or(|order| !is_null(order, row));
@@ -57,6 +59,7 @@ impl Ordering {
                 unordered.push(row);
             }
         }
+        debug_assert_eq!(ends[..index.len()], starts[1..], "the rows of each key fill its range");
         for bounds in starts.windows(2) {
             let entries = &mut entries[bounds[0]..bounds[1]];
             if !entries.is_sorted() {
@@ -67,22 +70,22 @@ impl Ordering {
         Self { rows, orders, starts, unordered, main }
     }
 
-    /// Bytes that the rows and their order values hold.
+    /// Returns the number of bytes of the row numbers and order values.
     pub(super) fn bytes(&self) -> usize {
         size_of_val(self.rows.as_slice()) + size_of_val(self.orders.as_slice())
     }
 
-    /// How many keys there are.
+    /// Returns the number of keys.
     pub(super) fn key_count(&self) -> usize {
         self.starts.len() - 1
     }
 
-    /// The positions of a key's rows.
+    /// Returns the positions of a key's rows.
     pub(super) fn key(&self, key: usize) -> Range<usize> {
         self.starts[key]..self.starts[key + 1]
     }
 
-    /// Cuts the keys into runs of about `row_count` rows; a key is never cut.
+    /// Splits the keys into ranges of about `row_count` rows each.
     pub(super) fn chunks(&self, row_count: usize) -> Vec<Range<usize>> {
         let mut chunks = Vec::new();
         let mut start = 0;
@@ -99,12 +102,12 @@ impl Ordering {
     }
 }
 
-/// A column of nothing but NULLs has no null buffer.
+/// Returns whether a value is NULL; an Arrow column of type NULL has no null buffer.
 fn is_null(array: &ArrayRef, row: usize) -> bool {
     array.is_null(row) || *array.data_type() == arrow::datatypes::DataType::Null
 }
 
-/// The order values as integers, 0 where NULL.
+/// Returns the order values as integers, 0 where NULL.
 pub(crate) fn order_values(array: &ArrayRef) -> Vec<i64> {
     let reader = ColumnReader::new(array);
     // Order values are integers: nothing is ever laid out in the arena.

@@ -1,13 +1,14 @@
-//! Slides the frames of a group along the rows of its keys.
+//! The computation of a group's calls: slides the frames along the rows of each key.
 //!
-//! Works on one run of keys for some of a group's calls; `exec` runs many such pieces side by side.
+//! [`slide`] computes some of a group's calls for a range of keys; `exec` runs many such tasks in
+//! parallel.
 //!
-//! The candidates of a key stand in event order. For the main rows in that order, the rows that a
-//! frame takes from before the current row are a run `start..end` of the candidates, and neither
-//! end ever moves back; so an accumulator is fed at the new end and relieved at the old one. The
-//! current row itself comes in three ways ([`CurrentRow`]). Only in the last one, which arises with
-//! `INSTANCE_NOT_IN_WINDOW` and with equal order values under EXCLUDE `CURRENT_TIME`, is a frame
-//! computed from nothing.
+//! The candidates of a key are in event order. For the main rows in that order, the rows of a frame
+//! that precede the current row are a range `start..end` of the candidates, and neither end ever
+//! moves back; so rows are added to an accumulator at the new end and removed at the old one. The
+//! current row itself is handled in one of three ways ([`CurrentRow`]). Only in the last one, which
+//! occurs with `INSTANCE_NOT_IN_WINDOW` and with equal order values under EXCLUDE `CURRENT_TIME`,
+//! is a frame computed from an empty accumulator.
 
 use std::ops::Range;
 
@@ -21,26 +22,26 @@ use lockstep_row::{
 
 use super::partition::Ordering;
 
-/// About how many rows are fed before it is asked whether to go on.
+/// The approximate number of rows between two checks for an interrupt.
 const ROWS_PER_CHECK: usize = 1 << 14;
 
-/// The arena is emptied when it holds more than this.
+/// The arena is reset when it has allocated more bytes than this.
 const ARENA_BYTES_MAX: usize = 1 << 20;
 
 /// How the current row takes part in its frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CurrentRow {
-    /// It does not.
+    /// It is not in the frame.
     Absent,
-    /// It is the candidate that follows the run.
+    /// It is the candidate after the range.
     Next,
-    /// It is newer than the run, and no candidate that follows it there.
+    /// It is in the frame, and is not the candidate after the range.
     Apart,
 }
 
 /// The frame of one main row.
 #[derive(Debug, Clone, Copy)]
-struct FrameRun {
+struct FrameRange {
     start: u32,
     end: u32,
     current: CurrentRow,
@@ -55,36 +56,36 @@ struct KeyFrames {
     candidates: Vec<u32>,
     /// Their order values.
     orders: Vec<i64>,
-    frames: Vec<FrameRun>,
+    frames: Vec<FrameRange>,
 }
 
 /// One call of a group.
 #[derive(Debug)]
-pub(super) struct Call<'a> {
+pub(super) struct WindowCall<'a> {
     /// The aggregate.
     pub(super) bound: &'a BoundAggregate,
     /// The columns of its arguments, over all rows of the window.
     pub(super) arguments: Vec<ArrayRef>,
 }
 
-/// What one piece of work gives.
+/// The results of one task.
 #[derive(Debug)]
-pub(super) struct Slid {
+pub(super) struct TaskOutput {
     /// The numbers of the main rows in the order of the results.
     pub(super) rows: Vec<u32>,
     /// One column for each call.
     pub(super) columns: Vec<ArrayRef>,
 }
 
-/// Computes `calls` for the main rows of some keys. `with_unordered` adds the main rows whose
-/// order value is NULL. Stops early, with rows missing, when `is_interrupted` says so.
+/// Computes `calls` for the main rows of some keys. Stops early, with rows missing, when the query
+/// is interrupted.
 pub(super) fn slide(
     window: &Window,
     ordering: &Ordering,
     keys: Range<usize>,
-    calls: &[Call<'_>],
+    calls: &[WindowCall<'_>],
     options: SlideOptions<'_>,
-) -> Slid {
+) -> TaskOutput {
     let mut rows = Vec::new();
     let mut slides: Vec<_> = calls.iter().map(CallSlide::new).collect();
     let mut key_frames = KeyFrames::default();
@@ -105,15 +106,19 @@ pub(super) fn slide(
             slide.run(&key_frames, options.is_interrupted);
         }
     }
-    Slid { rows, columns: slides.into_iter().map(|mut slide| slide.results.finish()).collect() }
+    TaskOutput {
+        rows,
+        columns: slides.into_iter().map(|mut slide| slide.results.finish()).collect(),
+    }
 }
 
-/// How to run [`slide`].
+/// The options of [`slide`].
 #[derive(Clone, Copy)]
 pub(super) struct SlideOptions<'a> {
     /// Whether to add the main rows whose order value is NULL.
     pub(super) with_unordered: bool,
-    /// Asked for each key, and every so many rows of it.
+    /// Returns whether the query was interrupted; called for each key, and every
+    /// [`ROWS_PER_CHECK`] rows of one.
     pub(super) is_interrupted: &'a (dyn Fn() -> bool + Sync),
 }
 
@@ -144,18 +149,18 @@ impl KeyFrames {
         }
     }
 
-    /// Each of these rows stands alone.
+    /// Gives each of these rows a frame without any other row.
     fn set_unordered(&mut self, window: &Window, rows: &[u32]) {
         self.candidates.clear();
         self.orders.clear();
         self.frames.clear();
         let current = if has_current_row(window) { CurrentRow::Apart } else { CurrentRow::Absent };
-        let alone = |row: &u32| FrameRun { start: 0, end: 0, current, row: *row };
-        self.frames.extend(rows.iter().map(alone));
+        let frame = |row: &u32| FrameRange { start: 0, end: 0, current, row: *row };
+        self.frames.extend(rows.iter().map(frame));
     }
 }
 
-/// Whether the frame holds the current row.
+/// Returns whether the frame holds the current row.
 fn has_current_row(window: &Window) -> bool {
     let reaches = match window.frame {
         Frame::Rows { to, .. } => to == 0,
@@ -164,7 +169,7 @@ fn has_current_row(window: &Window) -> bool {
     reaches && !window.exclude_current_row
 }
 
-/// Places in the candidates that only move forward from one main row of a key to the next.
+/// Positions in the candidates that only move forward from one main row of a key to the next.
 #[derive(Debug, Default)]
 struct FrameEnds {
     /// The first candidate within the frame's greatest distance in time.
@@ -196,7 +201,7 @@ impl FrameEnds {
         }
     }
 
-    fn frame(&self, window: &Window, orders: &[i64], preceding: usize, row: u32) -> FrameRun {
+    fn frame(&self, window: &Window, orders: &[i64], preceding: usize, row: u32) -> FrameRange {
         let history = if window.exclude_current_time { self.equal } else { preceding };
         let (start, end) = match window.frame {
             Frame::Rows { from, to } => {
@@ -210,20 +215,22 @@ impl FrameEnds {
             Frame::Range { .. } => (self.oldest, self.newest.min(history)),
         };
         let has_current = has_current_row(window);
-        let room = window.max_size.map_or(usize::MAX, |rows| {
+        let preceding_max = window.max_size.map_or(usize::MAX, |rows| {
             usize::try_from(rows).unwrap_or(usize::MAX).saturating_sub(usize::from(has_current))
         });
-        let start = start.max(end.saturating_sub(room)).min(end);
+        let start = start.max(end.saturating_sub(preceding_max)).min(end);
+        debug_assert!(start <= end && end <= preceding, "a frame is of preceding candidates");
         let current = match has_current {
             false => CurrentRow::Absent,
             true if self.is_next(window, orders, preceding, end) => CurrentRow::Next,
             true => CurrentRow::Apart,
         };
         let place = |at: usize| u32::try_from(at).expect("rows are numbered in 32 bits");
-        FrameRun { start: place(start), end: place(end), current, row }
+        FrameRange { start: place(start), end: place(end), current, row }
     }
 
-    /// Whether the current row follows the run and the run of the next frame will not end before.
+    /// Returns whether the current row is the candidate after the range, and the next frame's range
+    /// will not end before it.
     fn is_next(&self, window: &Window, orders: &[i64], preceding: usize, end: usize) -> bool {
         if window.instance_not_in_window || end != preceding {
             return false;
@@ -233,19 +240,19 @@ impl FrameEnds {
     }
 }
 
-/// A call on its way along the keys.
+/// The state of computing one call along the keys.
 struct CallSlide<'a> {
     bound: &'a BoundAggregate,
     readers: Vec<ColumnReader<'a>>,
     running: Box<dyn Accumulator>,
-    /// Computes frames from nothing; made when one comes up.
+    /// Computes frames with [`CurrentRow::Apart`]; made when the first one occurs.
     fresh: Option<Box<dyn Accumulator>>,
     results: ColumnBuilder,
     arena: Arena,
 }
 
 impl<'a> CallSlide<'a> {
-    fn new(call: &'a Call<'a>) -> Self {
+    fn new(call: &'a WindowCall<'a>) -> Self {
         Self {
             bound: call.bound,
             readers: call.arguments.iter().map(|column| ColumnReader::new(column)).collect(),
@@ -279,26 +286,27 @@ impl<'a> CallSlide<'a> {
                 self.running.reset();
                 (start, end) = (frame_start, frame_start);
             }
+            debug_assert!(start <= frame_start && end <= frame_end, "frames only move forward");
             fed += (frame_end - end) + (frame_start - start);
-            self.feed(&key.candidates[end..frame_end], Change::Add);
-            self.feed(&key.candidates[start..frame_start], Change::Remove);
+            self.feed(&key.candidates[end..frame_end], FeedDirection::Add);
+            self.feed(&key.candidates[start..frame_start], FeedDirection::Remove);
             (start, end) = (frame_start, frame_end);
             self.results.push(self.running.value(&self.arena));
             self.empty_arena();
         }
     }
 
-    fn feed(&mut self, rows: &[u32], change: Change) {
+    fn feed(&mut self, rows: &[u32], change: FeedDirection) {
         feed(self.running.as_mut(), &self.readers, &self.arena, rows, change);
     }
 
-    fn compute_apart(&mut self, key: &KeyFrames, frame: FrameRun) {
+    fn compute_apart(&mut self, key: &KeyFrames, frame: FrameRange) {
         let make = || (self.bound.make)(Feeding::Sliding);
         let fresh = self.fresh.get_or_insert_with(make);
         fresh.reset();
         let run = &key.candidates[frame.start as usize..frame.end as usize];
-        feed(fresh.as_mut(), &self.readers, &self.arena, run, Change::Add);
-        feed(fresh.as_mut(), &self.readers, &self.arena, &[frame.row], Change::Add);
+        feed(fresh.as_mut(), &self.readers, &self.arena, run, FeedDirection::Add);
+        feed(fresh.as_mut(), &self.readers, &self.arena, &[frame.row], FeedDirection::Add);
         self.results.push(fresh.value(&self.arena));
         self.empty_arena();
     }
@@ -311,7 +319,7 @@ impl<'a> CallSlide<'a> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Change {
+enum FeedDirection {
     Add,
     Remove,
 }
@@ -321,11 +329,11 @@ fn feed(
     readers: &[ColumnReader<'_>],
     arena: &Arena,
     rows: &[u32],
-    change: Change,
+    change: FeedDirection,
 ) {
     let mut apply = |arguments: &[Datum<'_>]| match change {
-        Change::Add => accumulator.add(arguments),
-        Change::Remove => accumulator.remove(arguments),
+        FeedDirection::Add => accumulator.add(arguments),
+        FeedDirection::Remove => accumulator.remove(arguments),
     };
     match readers {
         [only] => {

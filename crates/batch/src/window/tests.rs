@@ -1,32 +1,33 @@
-//! Windows against an evaluator that looks at every row again for every current row.
+//! Windows compared with an evaluator that examines every row for every current row.
 
 use datafusion::logical_expr::col;
 use lockstep_plan::{Frame, Window, WindowGroup};
 use lockstep_row::{DataType, Datum, Value};
 use proptest::{prelude::*, test_runner::Config};
 
-use crate::testing::{World, trace, window as select};
+use crate::testing::{TestTables, trace, window as select};
 
 /// A row: key, order value, id.
 #[derive(Debug, Clone)]
-struct Row {
+struct KeyedRow {
     key: Option<i32>,
     order: Option<i64>,
     id: i64,
 }
 
-/// A row seen from a current row.
-struct Candidate<'a> {
-    row: &'a Row,
+/// A row that precedes a current row.
+struct FrameCandidate<'a> {
+    row: &'a KeyedRow,
     /// 0 for main rows, from 1 for UNION sources as written.
     rank: usize,
     arrival: usize,
 }
 
-/// The ids of the frame of `main[current]`, oldest first: what `lockstep_plan` says, word by word.
-fn naive(main: &[Row], current: usize, unions: &[&[Row]], window: &Window) -> String {
+/// Returns the ids of the frame of `main[current]`, oldest first: what `lockstep_plan` says, word
+/// by word.
+fn naive(main: &[KeyedRow], current: usize, unions: &[&[KeyedRow]], window: &Window) -> String {
     let is_ordered = window.order_by.is_some();
-    let order_of = |row: &Row| if is_ordered { row.order } else { Some(0) };
+    let order_of = |row: &KeyedRow| if is_ordered { row.order } else { Some(0) };
     let q = &main[current];
     let mut sequence: Vec<(i128, i64)> = Vec::new();
     if let Some(time) = order_of(q) {
@@ -40,7 +41,7 @@ fn naive(main: &[Row], current: usize, unions: &[&[Row]], window: &Window) -> St
                 let left_out = rank == 0 && window.instance_not_in_window
                     || window.exclude_current_time && order == time;
                 if row.key == q.key && !is_self && precedes && !left_out {
-                    candidates.push(Candidate { row, rank, arrival });
+                    candidates.push(FrameCandidate { row, rank, arrival });
                 }
             }
         }
@@ -48,7 +49,7 @@ fn naive(main: &[Row], current: usize, unions: &[&[Row]], window: &Window) -> St
             let order = order_of(candidate.row).unwrap();
             (std::cmp::Reverse(order), candidate.rank, std::cmp::Reverse(candidate.arrival))
         });
-        let distance = |row: &Row| i128::from(time) - i128::from(order_of(row).unwrap());
+        let distance = |row: &KeyedRow| i128::from(time) - i128::from(order_of(row).unwrap());
         sequence.extend(candidates.iter().map(|one| (distance(one.row), one.row.id)));
     }
     sequence.insert(0, (0, q.id));
@@ -78,9 +79,9 @@ fn columns(prefix: &str) -> Vec<(String, DataType)> {
         .to_vec()
 }
 
-fn check(main: &[Row], unions: &[Vec<Row>], windows: &[(Window, Vec<usize>)]) {
-    let mut world = World::default();
-    let mut store = |name: &str, prefix: &str, rows: &[Row]| {
+fn check(main: &[KeyedRow], unions: &[Vec<KeyedRow>], windows: &[(Window, Vec<usize>)]) {
+    let mut world = TestTables::default();
+    let mut store = |name: &str, prefix: &str, rows: &[KeyedRow]| {
         let columns = columns(prefix);
         let columns: Vec<_> =
             columns.iter().map(|(name, of)| (name.as_str(), of.clone())).collect();
@@ -101,11 +102,12 @@ fn check(main: &[Row], unions: &[Vec<Row>], windows: &[(Window, Vec<usize>)]) {
     });
     let plan = select(input, sources, groups.collect());
     let rows = world.rows(&plan).unwrap();
-    assert_eq!(rows.len(), main.len(), "each main row comes out once");
+    assert_eq!(rows.len(), main.len(), "each main row is emitted once");
     for (current, (row, expected)) in rows.iter().zip(main).enumerate() {
         assert_eq!(row[2], Value::BigInt(expected.id), "in the order of arrival");
         for (at, (window, used)) in windows.iter().enumerate() {
-            let used: Vec<&[Row]> = used.iter().map(|union| unions[*union].as_slice()).collect();
+            let used: Vec<&[KeyedRow]> =
+                used.iter().map(|union| unions[*union].as_slice()).collect();
             let frame = naive(main, current, &used, window);
             let found = &row[3 + at];
             assert_eq!(*found, Value::String(frame.into()), "row {current} of {window}");
@@ -113,13 +115,13 @@ fn check(main: &[Row], unions: &[Vec<Row>], windows: &[(Window, Vec<usize>)]) {
     }
 }
 
-fn draw_row() -> impl Strategy<Value = Row> {
+fn draw_row() -> impl Strategy<Value = KeyedRow> {
     let key = prop_oneof![1 => Just(None), 5 => (0..3_i32).prop_map(Some)];
     let order = prop_oneof![1 => Just(None), 12 => (0..12_i64).prop_map(Some)];
-    (key, order).prop_map(|(key, order)| Row { key, order, id: 0 })
+    (key, order).prop_map(|(key, order)| KeyedRow { key, order, id: 0 })
 }
 
-fn draw_rows(count_max: usize) -> impl Strategy<Value = Vec<Row>> {
+fn draw_rows(count_max: usize) -> impl Strategy<Value = Vec<KeyedRow>> {
     prop::collection::vec(draw_row(), 0..count_max)
 }
 
@@ -152,7 +154,7 @@ fn draw_window() -> impl Strategy<Value = (Window, Vec<usize>)> {
     )
 }
 
-fn number(rows: &mut [Row], first: i64) {
+fn number(rows: &mut [KeyedRow], first: i64) {
     for (row, id) in rows.iter_mut().zip(first..) {
         row.id = id;
     }
@@ -177,7 +179,7 @@ proptest! {
 
 #[test]
 fn a_late_row_lands_before_newer_rows() {
-    let row = |order, id| Row { key: Some(1), order: Some(order), id };
+    let row = |order, id| KeyedRow { key: Some(1), order: Some(order), id };
     let window = Window {
         partition_by: vec![col("main.k")],
         order_by: Some(col("main.ts")),

@@ -1,6 +1,6 @@
 //! A frame names rows after the current one.
 
-use lockstep_sql::ast::{Bound, BoundKind};
+use lockstep_sql::ast::{FrameBound, FrameBoundKind};
 
 use super::{Facts, Finding, Lint};
 
@@ -28,14 +28,14 @@ fn check(facts: &Facts<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
-fn is_after(end: &Bound) -> bool {
+fn is_after(end: &FrameBound) -> bool {
     match end.kind {
-        BoundKind::Preceding(distance) => distance < 0,
-        BoundKind::PrecedingInterval(interval) => interval.amount < 0,
-        BoundKind::UnboundedPreceding
-        | BoundKind::CurrentRow
-        | BoundKind::Following(_)
-        | BoundKind::FollowingInterval(_)
-        | BoundKind::UnboundedFollowing => false,
+        FrameBoundKind::Preceding(distance) => distance < 0,
+        FrameBoundKind::PrecedingInterval(interval) => interval.amount < 0,
+        FrameBoundKind::UnboundedPreceding
+        | FrameBoundKind::CurrentRow
+        | FrameBoundKind::Following(_)
+        | FrameBoundKind::FollowingInterval(_)
+        | FrameBoundKind::UnboundedFollowing => false,
     }
 }

@@ -1,7 +1,7 @@
 //! A frame in units of time over an order column that cannot hold milliseconds.
 
 use lockstep_row::DataType;
-use lockstep_sql::ast::BoundKind;
+use lockstep_sql::ast::FrameBoundKind;
 
 use super::{Facts, Finding, Lint, ROWS_READ_MAX, Source};
 
@@ -32,7 +32,7 @@ fn check(facts: &Facts<'_>, findings: &mut Vec<Finding>) {
     for window in &facts.query.written.windows {
         let Some(frame) = &window.spec.frame else { continue };
         let ends = [&frame.start, &frame.end].into_iter();
-        let mut timed = ends.filter(|end| matches!(end.kind, BoundKind::PrecedingInterval(_)));
+        let mut timed = ends.filter(|end| matches!(end.kind, FrameBoundKind::PrecedingInterval(_)));
         let Some(end) = timed.next() else { continue };
         let sources = facts.sources(window);
         let found = sources.iter().find_map(|source| message(facts, source));

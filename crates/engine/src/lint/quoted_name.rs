@@ -19,7 +19,7 @@ pub(super) const LINT: Lint = Lint {
 
 fn check(facts: &Facts<'_>, findings: &mut Vec<Finding>) {
     findings.extend(facts.query.written.quoted_names.iter().map(|quoted| {
-        let message = format!("\"{}\" is a text, and also the name of a column", quoted.name);
+        let message = format!("\"{}\" is a string, and also the name of a column", quoted.name);
         Finding::new(quoted.span, message)
     }));
 }

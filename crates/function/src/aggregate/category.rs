@@ -1,8 +1,8 @@
-//! `*_cate` and its kin: a statistic per category, as text.
+//! `count_cate`, `sum_cate_where` and the other functions of the family: a statistic for each
+//! category, as text.
 //!
-//! One implementation serves the whole family: a map from category to an accumulator of the plain
-//! statistic. The forms differ in whether a condition filters the rows and in which categories
-//! are listed, in which order.
+//! All of them are a map from category to an accumulator of the statistic. They differ in whether a
+//! condition filters the rows, and in which categories are listed in which order.
 
 use std::{cmp::Reverse, sync::Arc};
 
@@ -14,13 +14,14 @@ use super::{
     extreme,
     key::{Key, KeyRef},
     signature::{
-        BOOL, CATEGORY, Class, NUMBER, SCALAR, bound, expect, expect_count, expect_integer, leading,
+        AggregateTypeClass, BOOL, CATEGORY, NUMBER, SCALAR, bound, expect, expect_count,
+        expect_integer, leading,
     },
     total,
 };
-use crate::{Arguments, SignatureError, item_text::ItemPrinter};
+use crate::{CallArguments, SignatureError, item_text::ItemPrinter};
 
-/// The rest of what each page of the family says.
+/// The end of the documentation of each function of the family.
 macro_rules! rest {
     () => {
         " Rows whose value or category is NULL are left out. The result is `category:value` pairs \
@@ -44,7 +45,7 @@ macro_rules! family {
                 ),
                 examples: &[(concat!($statistic, "_cate(x, c)"), $results[0])],
                 is_ordered: false,
-                bind: |arguments| bind(arguments, (&$class, $bind), Form::All),
+                bind: |arguments| bind(arguments, (&$class, $bind), CategoryForm::All),
             },
             AggregateFunction {
                 name: concat!($statistic, "_cate_where"),
@@ -59,7 +60,7 @@ macro_rules! family {
                 ),
                 examples: &[(concat!($statistic, "_cate_where(x, y > 1, c)"), $results[1])],
                 is_ordered: false,
-                bind: |arguments| bind(arguments, (&$class, $bind), Form::Where),
+                bind: |arguments| bind(arguments, (&$class, $bind), CategoryForm::Where),
             },
             AggregateFunction {
                 name: concat!("top_n_key_", $statistic, "_cate_where"),
@@ -76,7 +77,7 @@ macro_rules! family {
                 ),
                 examples: &[(concat!("top_n_key_", $statistic, "_cate_where(x, y > 1, c, 1)"), $results[2])],
                 is_ordered: false,
-                bind: |arguments| bind(arguments, (&$class, $bind), Form::TopKey),
+                bind: |arguments| bind(arguments, (&$class, $bind), CategoryForm::TopKey),
             },
             AggregateFunction {
                 name: concat!("top_n_value_", $statistic, "_cate_where"),
@@ -93,7 +94,7 @@ macro_rules! family {
                 ),
                 examples: &[(concat!("top_n_value_", $statistic, "_cate_where(x, y > 1, c, 1)"), $results[3])],
                 is_ordered: false,
-                bind: |arguments| bind(arguments, (&$class, $bind), Form::TopValue),
+                bind: |arguments| bind(arguments, (&$class, $bind), CategoryForm::TopValue),
             },
         )*
             AggregateFunction {
@@ -108,7 +109,7 @@ macro_rules! family {
                 ),
                 examples: &[("top_n_key_ratio_cate(x, y > 1, c, 2)", "b:1,a:0.5")],
                 is_ordered: false,
-                bind: |arguments| bind_ratio(arguments, Form::TopKey),
+                bind: |arguments| bind_ratio(arguments, CategoryForm::TopKey),
             },
             AggregateFunction {
                 name: "top_n_value_ratio_cate",
@@ -123,7 +124,7 @@ macro_rules! family {
                 ),
                 examples: &[("top_n_value_ratio_cate(x, y > 1, c, 1)", "b:1")],
                 is_ordered: false,
-                bind: |arguments| bind_ratio(arguments, Form::TopValue),
+                bind: |arguments| bind_ratio(arguments, CategoryForm::TopValue),
             },
         ]
     };
@@ -137,17 +138,17 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = family! {
     "max", "number", NUMBER, extreme::bind_max, ["a:4,b:4", "a:2,b:4", "b:4", "b:4"];
 };
 
-/// Which arguments there are and what is listed.
+/// The variant of a function: its arguments, and the categories that it lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
+enum CategoryForm {
     All,
     Where,
     TopKey,
     TopValue,
 }
 
-impl Form {
-    /// The position of the category, which follows the condition if there is one.
+impl CategoryForm {
+    /// Returns the position of the category, which follows the condition if there is one.
     fn category(self) -> usize {
         if self == Self::All { 1 } else { 2 }
     }
@@ -162,19 +163,22 @@ impl Form {
 }
 
 fn bind(
-    arguments: &Arguments<'_>,
-    (class, base): (&Class, BindAggregate),
-    form: Form,
+    arguments: &CallArguments<'_>,
+    (class, base): (&AggregateTypeClass, BindAggregate),
+    form: CategoryForm,
 ) -> Result<BoundAggregate, SignatureError> {
     let count = form.argument_count();
     expect_count(arguments, count..=count)?;
     expect(arguments, 0, class)?;
     let statistic = base(&leading(arguments, 1))?;
-    let filters = form != Form::All;
+    let filters = form != CategoryForm::All;
     bind_statistic(arguments, form, statistic, filters)
 }
 
-fn bind_ratio(arguments: &Arguments<'_>, form: Form) -> Result<BoundAggregate, SignatureError> {
+fn bind_ratio(
+    arguments: &CallArguments<'_>,
+    form: CategoryForm,
+) -> Result<BoundAggregate, SignatureError> {
     expect_count(arguments, 4..=4)?;
     let value = expect(arguments, 0, &SCALAR)?;
     let make = |_feeding| Ratio { hits: 0, rows: 0 };
@@ -183,21 +187,21 @@ fn bind_ratio(arguments: &Arguments<'_>, form: Form) -> Result<BoundAggregate, S
 }
 
 fn bind_statistic(
-    arguments: &Arguments<'_>,
-    form: Form,
+    arguments: &CallArguments<'_>,
+    form: CategoryForm,
     statistic: BoundAggregate,
     filters: bool,
 ) -> Result<BoundAggregate, SignatureError> {
     let BoundAggregate { mut parameters, make: statistic, .. } = statistic;
-    if form != Form::All {
+    if form != CategoryForm::All {
         expect(arguments, 1, &BOOL)?;
         parameters.push(DataType::Bool);
     }
     let category_type = expect(arguments, form.category(), &CATEGORY)?;
     parameters.push(category_type.clone());
     let mut limit = usize::MAX;
-    if matches!(form, Form::TopKey | Form::TopValue) {
-        // A negative number asks for every category.
+    if matches!(form, CategoryForm::TopKey | CategoryForm::TopValue) {
+        // A negative number lists every category.
         limit = expect_integer(arguments, 3)?
             .map_or(0, |count| usize::try_from(count).unwrap_or(usize::MAX));
         parameters.push(DataType::BigInt);
@@ -211,13 +215,13 @@ fn bind_statistic(
         printer,
         statistic: Arc::clone(&statistic),
         feeding,
-        slots: HashMap::new(),
+        categories: HashMap::new(),
     };
     Ok(bound(parameters, DataType::String, make))
 }
 
 struct Categories {
-    form: Form,
+    form: CategoryForm,
     /// Whether rows whose condition is not true are left out.
     filters: bool,
     limit: usize,
@@ -225,18 +229,18 @@ struct Categories {
     printer: ItemPrinter,
     statistic: Arc<MakeAccumulator>,
     feeding: Feeding,
-    slots: HashMap<Key, Slot>,
+    categories: HashMap<Key, CategoryState>,
 }
 
-/// One category.
-struct Slot {
+/// The state of one category.
+struct CategoryState {
     accumulator: Box<dyn Accumulator>,
     rows: u64,
 }
 
 impl Categories {
-    /// The category of a row, if the row counts, and what the statistic sees of the row.
-    fn take_apart<'a, 'b>(
+    /// Returns the category of a row and the arguments of the statistic, if the row counts.
+    fn category_and_arguments<'a, 'b>(
         &self,
         arguments: &'b [Datum<'a>],
     ) -> Option<(KeyRef<'a>, &'b [Datum<'a>])> {
@@ -250,33 +254,41 @@ impl Categories {
 
 impl Accumulator for Categories {
     fn add(&mut self, arguments: &[Datum<'_>]) {
-        let Some((category, seen)) = self.take_apart(arguments) else { return };
-        if !self.slots.contains_key(&category) {
+        let Some((category, seen)) = self.category_and_arguments(arguments) else { return };
+        if !self.categories.contains_key(&category) {
             let accumulator = (self.statistic)(self.feeding);
-            self.slots.insert(category.to_key(), Slot { accumulator, rows: 0 });
+            self.categories.insert(category.to_key(), CategoryState { accumulator, rows: 0 });
         }
-        let slot = self.slots.get_mut(&category).expect("it was just made");
-        slot.rows += 1;
-        slot.accumulator.add(seen);
+        let category_state = self.categories.get_mut(&category).expect("it was just made");
+        category_state.rows += 1;
+        category_state.accumulator.add(seen);
     }
 
     fn remove(&mut self, arguments: &[Datum<'_>]) {
-        let Some((category, seen)) = self.take_apart(arguments) else { return };
-        let slot = self.slots.get_mut(&category).expect("a row that leaves was added");
-        slot.rows -= 1;
-        slot.accumulator.remove(seen);
-        if slot.rows == 0 {
-            self.slots.remove(&category);
+        let Some((category, seen)) = self.category_and_arguments(arguments) else { return };
+        let category_state =
+            self.categories.get_mut(&category).expect("a row that leaves was added");
+        debug_assert!(category_state.rows > 0, "a category without rows is removed");
+        category_state.rows -= 1;
+        category_state.accumulator.remove(seen);
+        if category_state.rows == 0 {
+            self.categories.remove(&category);
         }
     }
 
     fn value<'a>(&self, arena: &'a Arena) -> Datum<'a> {
-        let mut entries: Vec<(&Key, Datum<'a>)> = Vec::with_capacity(self.slots.len());
-        entries.extend(self.slots.iter().map(|(key, slot)| (key, slot.accumulator.value(arena))));
+        let mut entries: Vec<(&Key, Datum<'a>)> = Vec::with_capacity(self.categories.len());
+        entries.extend(
+            self.categories
+                .iter()
+                .map(|(key, category_state)| (key, category_state.accumulator.value(arena))),
+        );
         match self.form {
-            Form::All | Form::Where => entries.sort_unstable_by_key(|(key, _)| *key),
-            Form::TopKey => entries.sort_unstable_by_key(|(key, _)| Reverse(*key)),
-            Form::TopValue => {
+            CategoryForm::All | CategoryForm::Where => {
+                entries.sort_unstable_by_key(|(key, _)| *key);
+            }
+            CategoryForm::TopKey => entries.sort_unstable_by_key(|(key, _)| Reverse(*key)),
+            CategoryForm::TopValue => {
                 entries.sort_unstable_by_key(|(key, value)| Reverse((KeyRef::of(*value), *key)));
             }
         }
@@ -292,7 +304,7 @@ impl Accumulator for Categories {
     }
 
     fn reset(&mut self) {
-        self.slots.clear();
+        self.categories.clear();
     }
 }
 
@@ -309,11 +321,14 @@ impl Accumulator for Ratio {
     }
 
     fn remove(&mut self, arguments: &[Datum<'_>]) {
+        debug_assert!(self.rows > 0, "a row that leaves was added");
         self.rows -= 1;
         self.hits -= u32::from(arguments[1] == Datum::Bool(true));
+        debug_assert!(self.hits <= self.rows, "each hit is a row");
     }
 
     fn value<'a>(&self, _arena: &'a Arena) -> Datum<'a> {
+        debug_assert!(self.rows > 0, "a category has rows");
         Datum::Double(f64::from(self.hits) / f64::from(self.rows))
     }
 

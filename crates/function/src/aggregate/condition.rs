@@ -1,4 +1,4 @@
-//! `*_where`: a statistic over the rows whose condition is true.
+//! `count_where`, `sum_where`, …: a statistic over the rows whose condition is true.
 
 use std::sync::Arc;
 
@@ -6,11 +6,11 @@ use lockstep_row::{Arena, DataType, Datum};
 
 use super::{
     Accumulator, AggregateFunction, BindAggregate, BoundAggregate, extreme,
-    fold::{Condition, Fold},
+    fold::{Fold, RowCondition},
     signature::{BOOL, NUMBER, bound, expect, expect_count, leading},
     total,
 };
-use crate::{Arguments, Compatibility, SignatureError};
+use crate::{CallArguments, Compatibility, SignatureError};
 
 macro_rules! where_form {
     ($name:literal, $signature:literal, $more:literal, $example:expr, $bind:expr) => {
@@ -73,43 +73,48 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = &[
     ),
 ];
 
-/// `count_where(*, condition)` binds with the condition alone.
-fn bind_count(arguments: &Arguments<'_>) -> Result<BoundAggregate, SignatureError> {
+/// Binds `count_where`; the arguments of `count_where(*, condition)` are only the condition.
+fn bind_count(arguments: &CallArguments<'_>) -> Result<BoundAggregate, SignatureError> {
     expect_count(arguments, 1..=2)?;
     filtered(arguments, total::bind_count)
 }
 
-fn bind(arguments: &Arguments<'_>, base: BindAggregate) -> Result<BoundAggregate, SignatureError> {
+fn bind(
+    arguments: &CallArguments<'_>,
+    base: BindAggregate,
+) -> Result<BoundAggregate, SignatureError> {
     expect_count(arguments, 2..=2)?;
     expect(arguments, 0, &NUMBER)?;
     filtered(arguments, base)
 }
 
 fn filtered(
-    arguments: &Arguments<'_>,
+    arguments: &CallArguments<'_>,
     base: BindAggregate,
 ) -> Result<BoundAggregate, SignatureError> {
+    debug_assert!(!arguments.types.is_empty(), "the last argument is the condition");
     let last = arguments.types.len() - 1;
     expect(arguments, last, &BOOL)?;
     let base = base(&leading(arguments, last))?;
-    Ok(with_condition(base, Condition { argument: last, passes_zero: false }))
+    Ok(with_condition(base, RowCondition { argument: last, excludes_zero: false }))
 }
 
-/// An aggregate over the rows that count.
-fn with_condition(base: BoundAggregate, condition: Condition) -> BoundAggregate {
+/// Restricts an aggregate to the rows for which the condition holds.
+fn with_condition(base: BoundAggregate, condition: RowCondition) -> BoundAggregate {
     let BoundAggregate { mut parameters, returns, make, fold } = base;
     parameters.push(DataType::Bool);
-    let make = move |feeding| Where {
+    let make = move |feeding| ConditionalAccumulator {
         inner: Arc::clone(&make)(feeding),
-        passes_zero: condition.passes_zero,
+        excludes_zero: condition.excludes_zero,
     };
     let fold = fold.map(|fold| Fold { condition: Some(condition), ..fold });
     BoundAggregate { fold, ..bound(parameters, returns, make) }
 }
 
-/// `sum_where` and `avg_where`: under the reference's rules a value that is 0 fails the condition.
+/// Binds `sum_where` and `avg_where`; with `compatibility = 'openmldb'` rows whose value is 0 do
+/// not count.
 fn bind_total(
-    arguments: &Arguments<'_>,
+    arguments: &CallArguments<'_>,
     base: BindAggregate,
 ) -> Result<BoundAggregate, SignatureError> {
     let bound_alike = bind(arguments, base)?;
@@ -117,18 +122,18 @@ fn bind_total(
         return Ok(bound_alike);
     }
     let base = base(&leading(arguments, 1))?;
-    Ok(with_condition(base, Condition { argument: 1, passes_zero: true }))
+    Ok(with_condition(base, RowCondition { argument: 1, excludes_zero: true }))
 }
 
-struct Where {
+struct ConditionalAccumulator {
     inner: Box<dyn Accumulator>,
-    /// Whether a row whose value is 0 is passed over.
-    passes_zero: bool,
+    /// Whether rows whose value is 0 do not count.
+    excludes_zero: bool,
 }
 
-impl Where {
-    /// What the statistic sees of a row, if the row counts.
-    fn seen<'a, 'b>(&self, arguments: &'b [Datum<'a>]) -> Option<&'b [Datum<'a>]> {
+impl ConditionalAccumulator {
+    /// Returns the arguments of the statistic, if the row counts.
+    fn counted<'a, 'b>(&self, arguments: &'b [Datum<'a>]) -> Option<&'b [Datum<'a>]> {
         let [values @ .., Datum::Bool(true)] = arguments else { return None };
         let is_zero = || match values.first() {
             Some(Datum::Float(value)) => *value == 0.0,
@@ -136,19 +141,19 @@ impl Where {
             Some(value) => value.as_i64() == Some(0),
             None => false,
         };
-        (!self.passes_zero || !is_zero()).then_some(values)
+        (!self.excludes_zero || !is_zero()).then_some(values)
     }
 }
 
-impl Accumulator for Where {
+impl Accumulator for ConditionalAccumulator {
     fn add(&mut self, arguments: &[Datum<'_>]) {
-        if let Some(values) = self.seen(arguments) {
+        if let Some(values) = self.counted(arguments) {
             self.inner.add(values);
         }
     }
 
     fn remove(&mut self, arguments: &[Datum<'_>]) {
-        if let Some(values) = self.seen(arguments) {
+        if let Some(values) = self.counted(arguments) {
             self.inner.remove(values);
         }
     }

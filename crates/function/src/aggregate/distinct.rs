@@ -1,74 +1,79 @@
-//! How many different values a frame has: the state behind `distinct_count`, where nobody asks how
-//! often each occurs.
+//! The state of `distinct_count` where no aggregate needs the numbers of occurrences.
 //!
-//! A value of fixed width and a short text are words of 128 bits in an open table: one probe for a
-//! value that was not there, and no other memory. What a value is as an identity is written down
-//! in `aggregate`; `tests` hold this to the accumulator.
+//! Values of fixed width and short texts are 128-bit words in an open hash table: inserting a new
+//! value is one probe, without other memory. `aggregate` defines which values are identical;
+//! `tests` compare this with the accumulator.
 
 use lockstep_row::ShortText;
 
-use super::{fold::Lane, key::TotalFloat, multiset::Frequencies, word_hash::WordHash};
+use super::{fold::ValueLane, key::TotalFloat, multiset::Frequencies, word_hash::WordHash};
 
-/// Different values.
+/// A set of values.
 #[derive(Debug, Default)]
 pub(super) struct Distinct {
     hash: WordHash,
-    /// By the low bits of its hash, a value; the next slot when that one is taken. A power of two,
-    /// at most a quarter full, so that a probe seldom goes on; 0 is an empty slot.
+    /// An open hash table with linear probing, indexed by the low bits of the hash; 0 is an empty
+    /// slot. Its size is a power of two; at most a quarter full, so that probe chains are short.
     slots: Vec<u128>,
-    /// How many slots are taken.
+    /// The number of occupied slots.
     taken: usize,
-    /// Which, as long as they are few, so that only they are cleared.
+    /// The occupied slots, while they are few, so that a reset clears only those.
     touched: Vec<u32>,
     /// Whether the empty text, whose word is 0, is among the values.
     has_empty: bool,
-    /// Texts that are not short.
+    /// The texts that are not short.
     long: Frequencies,
 }
 
 const SLOTS_MIN: usize = 64;
-/// Past this many taken slots a table is cleared as a whole.
+/// The number of occupied slots above which a reset clears the whole table.
 const TOUCHED_MAX: usize = 1024;
-/// Set in every word of a value of fixed width, so that none is 0.
+// A mask of the low bits is the position in the table.
+const _: () = assert!(SLOTS_MIN.is_power_of_two());
+/// The bit that is set in every word of a value of fixed width, so that none is 0.
 const FIXED: u128 = 1 << 64;
 
 impl Distinct {
-    /// Takes in a block.
-    pub(super) fn add(&mut self, lane: Lane<'_>) {
+    /// Adds the values of a block.
+    pub(super) fn add(&mut self, lane: ValueLane<'_>) {
         match lane {
-            Lane::Integers(values) => {
+            ValueLane::Integers(values) => {
                 values.iter().for_each(|value| self.insert(fixed(*value)));
             }
-            Lane::Floats(values) => {
+            ValueLane::Floats(values) => {
                 // One zero: adding 0.0 makes a negative one positive.
                 let bits = values.iter().map(|value| TotalFloat::new(*value + 0.0).bits());
                 bits.for_each(|bits| self.insert(fixed(bits)));
             }
-            Lane::ShortTexts(values) => values.iter().for_each(|text| self.insert_text(*text)),
-            Lane::Texts(values) => {
+            ValueLane::ShortTexts(values) => values.iter().for_each(|text| self.insert_text(*text)),
+            ValueLane::Texts(values) => {
                 for text in values {
                     match ShortText::new(text) {
                         Some(short) => self.insert_text(short),
-                        None => self.long.add(Lane::Texts(&[text])),
+                        None => self.long.add(ValueLane::Texts(&[text])),
                     }
                 }
             }
-            Lane::Rows(_) => debug_assert!(false, "values are told apart, not rows"),
+            ValueLane::Rows(_) => debug_assert!(false, "a set is of values, not of rows"),
         }
     }
 
-    /// How many there are.
+    /// Returns the number of distinct values.
     pub(super) fn count(&self) -> usize {
         self.taken + usize::from(self.has_empty) + self.long.distinct()
     }
 
-    /// Forgets all and keeps the memory.
+    /// Removes every value, without freeing memory.
     pub(super) fn reset(&mut self) {
         if self.taken > TOUCHED_MAX {
             self.slots.fill(0);
         } else {
             self.touched.iter().for_each(|at| self.slots[*at as usize] = 0);
         }
+        debug_assert!(
+            self.taken > TOUCHED_MAX || self.touched.len() == self.taken,
+            "every occupied slot of a small set is listed"
+        );
         self.touched.clear();
         (self.taken, self.has_empty) = (0, false);
         self.long.reset();
@@ -87,6 +92,8 @@ impl Distinct {
         if self.slots.len() <= self.taken * 4 {
             self.grow();
         }
+        debug_assert_ne!(word, 0, "0 is an empty slot");
+        debug_assert!(self.taken * 4 < self.slots.len(), "at most a quarter is occupied");
         let mask = self.slots.len() - 1;
         let mut at = self.first_slot(word) & mask;
         while self.slots[at] != 0 {
@@ -109,14 +116,14 @@ impl Distinct {
         }
     }
 
-    /// Bytes that are kept for frames to come.
+    /// Returns the number of bytes that stay allocated after a reset.
     pub(super) fn kept_bytes(&self) -> usize {
         self.slots.capacity() * size_of::<u128>() + self.long.kept_bytes()
     }
 
-    /// The slot of a word in a table without end.
+    /// Returns the hash of a word, whose low bits are its home slot.
     #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "low bits are asked for")]
+    #[expect(clippy::cast_possible_truncation, reason = "the low bits are used")]
     fn first_slot(&self, word: u128) -> usize {
         self.hash.of(word) as usize
     }
@@ -124,6 +131,7 @@ impl Distinct {
     #[cold]
     fn grow(&mut self) {
         let size = (self.slots.len() * 2).max(SLOTS_MIN);
+        debug_assert!(size.is_power_of_two(), "a mask of the low bits is the position");
         let old = std::mem::replace(&mut self.slots, vec![0; size]);
         self.touched.clear();
         for word in old.into_iter().filter(|word| *word != 0) {
@@ -143,7 +151,7 @@ fn fixed(value: i64) -> u128 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Distinct, Lane};
+    use super::{Distinct, ValueLane};
 
     #[test]
     fn a_table_that_was_large_counts_small_frames_again() {
@@ -151,8 +159,8 @@ mod tests {
         for values in [0..100_000, 0..10, 5..3_000, 0..1, 0..1_025, 0..0, 7..700] {
             let values: Vec<i64> = values.collect();
             for block in values.chunks(64) {
-                distinct.add(Lane::Integers(block));
-                distinct.add(Lane::Integers(block));
+                distinct.add(ValueLane::Integers(block));
+                distinct.add(ValueLane::Integers(block));
             }
             assert_eq!(distinct.count(), values.len());
             distinct.reset();

@@ -1,7 +1,7 @@
 //! `min` and `max`.
 //!
-//! Sliding keeps a monotonic queue: the values that could still become the answer, each better
-//! than all that came after it. A row enters and leaves it once, so a step costs O(1) on average.
+//! A sliding accumulator has a monotonic queue: the values that can still become the result, each
+//! better than all after it. A row enters and leaves it once, so a step costs O(1) on average.
 
 use std::{cmp::Ordering, collections::VecDeque};
 
@@ -9,11 +9,11 @@ use lockstep_row::{Arena, DataType, Datum};
 
 use super::{
     Accumulator, AggregateFunction, BoundAggregate, Feeding,
-    fold::{Asked, StateKind},
+    fold::{AnswerKind, StateKind},
     key::{Key, KeyRef},
     signature::{ORDERABLE, bound, expect, expect_count},
 };
-use crate::{Arguments, SignatureError};
+use crate::{CallArguments, SignatureError};
 
 pub(super) static FUNCTIONS: &[AggregateFunction] = &[
     AggregateFunction {
@@ -40,19 +40,19 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = &[
     },
 ];
 
-pub(super) fn bind_min(arguments: &Arguments<'_>) -> Result<BoundAggregate, SignatureError> {
+pub(super) fn bind_min(arguments: &CallArguments<'_>) -> Result<BoundAggregate, SignatureError> {
     bind(arguments, Ordering::Less)
 }
 
-pub(super) fn bind_max(arguments: &Arguments<'_>) -> Result<BoundAggregate, SignatureError> {
+pub(super) fn bind_max(arguments: &CallArguments<'_>) -> Result<BoundAggregate, SignatureError> {
     bind(arguments, Ordering::Greater)
 }
 
-fn bind(arguments: &Arguments<'_>, better: Ordering) -> Result<BoundAggregate, SignatureError> {
+fn bind(arguments: &CallArguments<'_>, better: Ordering) -> Result<BoundAggregate, SignatureError> {
     expect_count(arguments, 1..=1)?;
     let data_type = expect(arguments, 0, &ORDERABLE)?;
     let returns = data_type.clone();
-    let make = move |feeding| Extreme {
+    let make = move |feeding| ExtremeAccumulator {
         data_type: data_type.clone(),
         better,
         feeding,
@@ -61,25 +61,26 @@ fn bind(arguments: &Arguments<'_>, better: Ordering) -> Result<BoundAggregate, S
         removed: 0,
     };
     let state = if better == Ordering::Less { StateKind::Least } else { StateKind::Greatest };
-    let asked = Asked::Extreme(returns.clone());
-    Ok(bound(vec![returns.clone()], returns, make).folded(state, asked))
+    let answer = AnswerKind::Extreme(returns.clone());
+    Ok(bound(vec![returns.clone()], returns, make).with_fold(state, answer))
 }
 
-struct Extreme {
+struct ExtremeAccumulator {
     data_type: DataType,
-    /// How a value compares with those it beats.
+    /// The order of a better value to a worse one.
     better: Ordering,
     feeding: Feeding,
-    /// Values with their place among all that were added. Newest first: the best one alone.
+    /// Values with their numbers among all that were added. With [`Feeding::NewestFirst`], only the
+    /// best one.
     queue: VecDeque<(u64, Key)>,
     added: u64,
     removed: u64,
 }
 
-impl Accumulator for Extreme {
+impl Accumulator for ExtremeAccumulator {
     fn add(&mut self, arguments: &[Datum<'_>]) {
         let Some(key) = KeyRef::of(arguments[0]) else { return };
-        let place = self.added;
+        let number = self.added;
         self.added += 1;
         if self.feeding == Feeding::NewestFirst && !self.queue.is_empty() {
             if key.cmp(&self.queue[0].1.as_ref()) == self.better {
@@ -87,17 +88,20 @@ impl Accumulator for Extreme {
             }
             return;
         }
-        let is_beaten = |(_, kept): &mut (u64, Key)| kept.as_ref().cmp(&key) != self.better;
+        let is_beaten = |(_, earlier): &mut (u64, Key)| earlier.as_ref().cmp(&key) != self.better;
         while self.queue.pop_back_if(is_beaten).is_some() {}
-        self.queue.push_back((place, key.to_key()));
+        self.queue.push_back((number, key.to_key()));
+        debug_assert!(self.queue.len() as u64 <= self.added, "each entry was added");
     }
 
     fn remove(&mut self, arguments: &[Datum<'_>]) {
+        debug_assert_eq!(self.feeding, Feeding::Sliding, "only sliding removes rows");
         if arguments[0].is_null() {
             return;
         }
-        let place = self.removed;
-        self.queue.pop_front_if(|(front, _)| *front == place);
+        debug_assert!(self.removed < self.added, "a value that leaves was added");
+        let number = self.removed;
+        self.queue.pop_front_if(|(front, _)| *front == number);
         self.removed += 1;
     }
 

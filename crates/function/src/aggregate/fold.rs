@@ -1,15 +1,14 @@
-//! States that take in a frame block by block: what request mode runs instead of an accumulator,
-//! where an aggregate has a [`Fold`].
+//! Aggregate states that are updated with blocks of values. Request mode uses them instead of
+//! accumulators for aggregates that have a [`Fold`].
 //!
-//! An [`Accumulator`](super::Accumulator) is called for each row and looks at each value to see
-//! what it is. A [`State`] is given a [`Lane`]: the values of one expression in many rows, NULLs
-//! and rows that do not count left out, of one representation. Aggregates that a state of one
-//! kind can answer share it: `count`, `sum` and `avg` of one expression are three [`Answer`]s of
-//! two states, and so is the variance family of one.
+//! An [`Accumulator`](super::Accumulator) is called for each row and dispatches on the type of each
+//! value. A [`FoldState`] is updated with a [`ValueLane`]: the values of one expression in many
+//! rows, in one representation, without NULLs and without rows that do not count. Aggregates over
+//! the same values share a state: `count`, `sum` and `avg` of one expression are three [`Answer`]s
+//! of two states, and the variance family is several of one.
 //!
-//! Blocks come newest first and nothing is removed; within a block of values, no answer depends on
-//! their order. What an answer is, is defined by the
-//! accumulator; `tests` hold each state to it.
+//! Blocks are added newest first and nothing is removed; no answer depends on the order of the
+//! values in a block. The accumulator defines the result; `tests` compare each state with it.
 
 use lockstep_row::{Arena, DataType, Datum, ShortText, Value};
 
@@ -17,39 +16,39 @@ use super::{
     distinct::Distinct,
     key::{KeyRef, TotalFloat},
     moment::MomentAnswer,
-    multiset::{Frequencies, Question},
+    multiset::{Frequencies, MultisetAnswer},
     total::{Sums, TotalAnswer},
 };
 use crate::exact_sum::ExactMoments;
 
-/// How an aggregate is computed from lanes.
+/// The description of how an aggregate is computed from blocks of values.
 #[derive(Debug, Clone)]
 pub struct Fold {
     /// The argument whose values are folded; `None` where rows are counted.
     pub value: Option<usize>,
-    /// Which rows count.
-    pub condition: Option<Condition>,
-    /// What keeps them.
+    /// The condition on the rows that count.
+    pub condition: Option<RowCondition>,
+    /// The kind of state.
     pub state: StateKind,
-    /// What is asked of the state.
+    /// The result that is computed from the state.
     pub answer: Answer,
 }
 
-/// Which rows count, beside those whose value is NULL, which do not.
+/// A condition on the rows that count. Rows whose value is NULL never count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Condition {
+pub struct RowCondition {
     /// The argument that must be true.
     pub argument: usize,
-    /// Whether a value of zero does not count either.
-    pub passes_zero: bool,
+    /// Whether rows whose value is zero do not count.
+    pub excludes_zero: bool,
 }
 
-/// Kinds of states. Two calls over the same rows and values with the same kind share a state.
+/// The kind of a state. Calls over the same rows and values with the same kind share a state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StateKind {
-    /// How many rows.
+    /// The number of rows.
     Count,
-    /// Their number and their exact sum.
+    /// The number of values and their exact sum.
     Total,
     /// The least value.
     Least,
@@ -57,9 +56,9 @@ pub enum StateKind {
     Greatest,
     /// Number, sum and sum of squares.
     Moments,
-    /// The different values.
+    /// The distinct values.
     Distinct,
-    /// Each value and how often it occurs.
+    /// The distinct values, each with its number of occurrences.
     Frequencies,
     /// The value, NULL included, of the row with this distance from the newest, which is 0.
     FromNewest(usize),
@@ -68,36 +67,36 @@ pub enum StateKind {
 }
 
 impl StateKind {
-    /// Whether the state keeps the value of one row, and is fed by [`State::pick`].
+    /// Returns whether the state has the value of one row, and is updated by [`FoldState::pick`].
     pub fn picks(self) -> bool {
         matches!(self, Self::FromNewest(_) | Self::Oldest)
     }
 
-    /// Whether the state keeps values of many rows.
+    /// Returns whether the state has the values of many rows.
     pub fn keeps_values(self) -> bool {
         matches!(self, Self::Distinct | Self::Frequencies)
     }
 }
 
-/// What is asked of a state.
+/// The finalization of a state: which result is computed from it.
 #[derive(Debug, Clone)]
-pub struct Answer(pub(super) Asked);
+pub struct Answer(pub(super) AnswerKind);
 
 #[derive(Debug, Clone)]
-pub(super) enum Asked {
+pub(super) enum AnswerKind {
     Count,
     Total(TotalAnswer),
     /// The type of the value.
     Extreme(DataType),
     Moment(MomentAnswer),
     Distinct,
-    Frequencies(Question),
+    Frequencies(MultisetAnswer),
     Picked,
 }
 
 /// The values of one expression in the rows of a block that count, in any order.
 #[derive(Debug, Clone, Copy)]
-pub enum Lane<'l> {
+pub enum ValueLane<'l> {
     /// Integers, TIMESTAMPs, DATEs, and BOOLs as 0 and 1.
     Integers(&'l [i64]),
     /// FLOATs, widened, and DOUBLEs.
@@ -106,12 +105,12 @@ pub enum Lane<'l> {
     Texts(&'l [&'l str]),
     /// STRINGs that are all short.
     ShortTexts(&'l [ShortText]),
-    /// Only how many there are.
+    /// The number of rows, without values.
     Rows(usize),
 }
 
-impl Lane<'_> {
-    /// How many rows count.
+impl ValueLane<'_> {
+    /// Returns the number of rows that count.
     pub fn len(self) -> usize {
         match self {
             Self::Integers(values) => values.len(),
@@ -122,7 +121,7 @@ impl Lane<'_> {
         }
     }
 
-    /// Whether no row counts.
+    /// Returns whether no row counts.
     pub fn is_empty(self) -> bool {
         self.len() == 0
     }
@@ -130,63 +129,67 @@ impl Lane<'_> {
 
 /// The running state of one or several aggregates.
 #[derive(Debug)]
-pub struct State(Kept);
+pub struct FoldState(StateData);
 
 #[derive(Debug)]
-enum Kept {
+enum StateData {
     Count(u64),
     Total(Sums),
-    Extreme(Extreme),
+    Extreme(ExtremeState),
     Moments(ExactMoments),
     Distinct(Distinct),
     Frequencies(Frequencies),
     Picked { distance: Option<usize>, seen: usize, value: Value },
 }
 
-impl State {
-    /// Before the first row.
+impl FoldState {
+    /// Makes a state without rows.
     pub fn new(kind: StateKind) -> Self {
         Self(match kind {
-            StateKind::Count => Kept::Count(0),
-            StateKind::Total => Kept::Total(Sums::default()),
-            StateKind::Least => Kept::Extreme(Extreme { is_least: true, best: Best::None }),
-            StateKind::Greatest => Kept::Extreme(Extreme { is_least: false, best: Best::None }),
-            StateKind::Moments => Kept::Moments(ExactMoments::default()),
-            StateKind::Distinct => Kept::Distinct(Distinct::default()),
-            StateKind::Frequencies => Kept::Frequencies(Frequencies::default()),
-            StateKind::FromNewest(distance) => {
-                Kept::Picked { distance: Some(distance), seen: 0, value: Value::Null }
+            StateKind::Count => StateData::Count(0),
+            StateKind::Total => StateData::Total(Sums::default()),
+            StateKind::Least => {
+                StateData::Extreme(ExtremeState { is_least: true, best: Best::None })
             }
-            StateKind::Oldest => Kept::Picked { distance: None, seen: 0, value: Value::Null },
+            StateKind::Greatest => {
+                StateData::Extreme(ExtremeState { is_least: false, best: Best::None })
+            }
+            StateKind::Moments => StateData::Moments(ExactMoments::default()),
+            StateKind::Distinct => StateData::Distinct(Distinct::default()),
+            StateKind::Frequencies => StateData::Frequencies(Frequencies::default()),
+            StateKind::FromNewest(distance) => {
+                StateData::Picked { distance: Some(distance), seen: 0, value: Value::Null }
+            }
+            StateKind::Oldest => StateData::Picked { distance: None, seen: 0, value: Value::Null },
         })
     }
 
-    /// Takes in a block.
-    pub fn add(&mut self, lane: Lane<'_>) {
+    /// Adds the values of a block.
+    pub fn add(&mut self, lane: ValueLane<'_>) {
         match &mut self.0 {
-            Kept::Count(count) => *count += lane.len() as u64,
-            Kept::Total(sums) => match lane {
-                Lane::Integers(values) => sums.add_integers(values),
-                Lane::Floats(values) => sums.add_floats(values),
-                Lane::Texts(_) | Lane::ShortTexts(_) | Lane::Rows(_) => {
+            StateData::Count(count) => *count += lane.len() as u64,
+            StateData::Total(sums) => match lane {
+                ValueLane::Integers(values) => sums.add_integers(values),
+                ValueLane::Floats(values) => sums.add_floats(values),
+                ValueLane::Texts(_) | ValueLane::ShortTexts(_) | ValueLane::Rows(_) => {
                     debug_assert!(false, "totals are of numbers");
                 }
             },
-            Kept::Extreme(extreme) => extreme.add(lane),
-            Kept::Moments(moments) => match lane {
-                Lane::Floats(values) => values.iter().for_each(|value| moments.add(*value)),
+            StateData::Extreme(extreme) => extreme.add(lane),
+            StateData::Moments(moments) => match lane {
+                ValueLane::Floats(values) => values.iter().for_each(|value| moments.add(*value)),
                 _ => debug_assert!(false, "moments are of floats"),
             },
-            Kept::Distinct(distinct) => distinct.add(lane),
-            Kept::Frequencies(frequencies) => frequencies.add(lane),
-            Kept::Picked { .. } => debug_assert!(false, "a picked row is not in a lane"),
+            StateData::Distinct(distinct) => distinct.add(lane),
+            StateData::Frequencies(frequencies) => frequencies.add(lane),
+            StateData::Picked { .. } => debug_assert!(false, "a picked row is not in a lane"),
         }
     }
 
-    /// Tells a state that picks a row about a block of so many rows; `value` gives the value of
-    /// one of them, counted from the newest.
+    /// Adds a block of so many rows to a state that picks a row; `value` returns the value of one
+    /// of them, counted from the newest.
     pub fn pick<'a>(&mut self, rows: usize, value: impl FnOnce(usize) -> Datum<'a>) {
-        let Kept::Picked { distance, seen, value: picked } = &mut self.0 else {
+        let StateData::Picked { distance, seen, value: picked } = &mut self.0 else {
             debug_assert!(false, "only some states pick");
             return;
         };
@@ -201,73 +204,76 @@ impl State {
         }
     }
 
-    /// What the rows taken in come to. Does not change the state.
+    /// Computes a result from the state, without changing it.
     pub fn answer<'a>(&self, answer: &Answer, arena: &'a Arena) -> Datum<'a> {
         match (&self.0, &answer.0) {
-            (Kept::Count(count), Asked::Count) => {
+            (StateData::Count(count), AnswerKind::Count) => {
                 Datum::BigInt(i64::try_from(*count).expect("a count of rows"))
             }
-            (Kept::Total(sums), Asked::Total(answer)) => answer.of(sums),
-            (Kept::Extreme(extreme), Asked::Extreme(data_type)) => extreme.answer(data_type, arena),
-            (Kept::Moments(moments), Asked::Moment(answer)) => answer.of(moments),
-            (Kept::Distinct(distinct), Asked::Distinct) => {
+            (StateData::Total(sums), AnswerKind::Total(answer)) => answer.of(sums),
+            (StateData::Extreme(extreme), AnswerKind::Extreme(data_type)) => {
+                extreme.answer(data_type, arena)
+            }
+            (StateData::Moments(moments), AnswerKind::Moment(answer)) => answer.of(moments),
+            (StateData::Distinct(distinct), AnswerKind::Distinct) => {
                 Datum::BigInt(i64::try_from(distinct.count()).expect("a count of rows"))
             }
-            (Kept::Frequencies(frequencies), Asked::Frequencies(question)) => {
-                frequencies.answer(question, arena)
+            (StateData::Frequencies(frequencies), AnswerKind::Frequencies(answer)) => {
+                frequencies.answer(answer, arena)
             }
-            (Kept::Picked { value, .. }, Asked::Picked) => match value.as_scalar() {
+            (StateData::Picked { value, .. }, AnswerKind::Picked) => match value.as_scalar() {
                 Some(Datum::String(text)) => Datum::String(arena.alloc_str(text)),
                 Some(scalar) => super::position::without_text(scalar),
                 None => Datum::Null,
             },
             _ => {
-                debug_assert!(false, "a state is asked for what it keeps");
+                debug_assert!(false, "a fold's answer goes with its kind of state");
                 Datum::Null
             }
         }
     }
 
-    /// About how many bytes it keeps, whatever rows it has taken in, for frames to come.
+    /// Returns the approximate number of bytes that stay allocated after [`FoldState::reset`].
     pub fn kept_bytes(&self) -> usize {
         match &self.0 {
-            Kept::Distinct(distinct) => distinct.kept_bytes(),
-            Kept::Frequencies(frequencies) => frequencies.kept_bytes(),
-            Kept::Count(_)
-            | Kept::Total(_)
-            | Kept::Moments(_)
-            | Kept::Extreme(_)
-            | Kept::Picked { .. } => 0,
+            StateData::Distinct(distinct) => distinct.kept_bytes(),
+            StateData::Frequencies(frequencies) => frequencies.kept_bytes(),
+            StateData::Count(_)
+            | StateData::Total(_)
+            | StateData::Moments(_)
+            | StateData::Extreme(_)
+            | StateData::Picked { .. } => 0,
         }
     }
 
-    /// Forgets every row and keeps the memory.
+    /// Removes every row, without freeing memory.
     pub fn reset(&mut self) {
         match &mut self.0 {
-            Kept::Count(count) => *count = 0,
-            Kept::Total(sums) => sums.reset(),
-            Kept::Extreme(extreme) => extreme.best.clear(),
-            Kept::Moments(moments) => moments.reset(),
-            Kept::Distinct(distinct) => distinct.reset(),
-            Kept::Frequencies(frequencies) => frequencies.reset(),
-            Kept::Picked { seen, value, .. } => (*seen, *value) = (0, Value::Null),
+            StateData::Count(count) => *count = 0,
+            StateData::Total(sums) => sums.reset(),
+            StateData::Extreme(extreme) => extreme.best.clear(),
+            StateData::Moments(moments) => moments.reset(),
+            StateData::Distinct(distinct) => distinct.reset(),
+            StateData::Frequencies(frequencies) => frequencies.reset(),
+            StateData::Picked { seen, value, .. } => (*seen, *value) = (0, Value::Null),
         }
     }
 }
 
-/// The best value so far.
+/// The state of the least or greatest value.
 #[derive(Debug)]
-struct Extreme {
+struct ExtremeState {
     is_least: bool,
     best: Best,
 }
 
+/// The best value so far.
 #[derive(Debug)]
 enum Best {
     None,
     Integer(i64),
     Float(TotalFloat),
-    /// The text, and whether there is one: the memory is kept.
+    /// The text, and whether there is one: the buffer is reused.
     Text(String, bool),
 }
 
@@ -280,54 +286,54 @@ impl Best {
     }
 }
 
-impl Extreme {
-    fn add(&mut self, lane: Lane<'_>) {
+impl ExtremeState {
+    fn add(&mut self, lane: ValueLane<'_>) {
         match lane {
-            Lane::Integers(values) => {
+            ValueLane::Integers(values) => {
                 let best = if self.is_least { values.iter().min() } else { values.iter().max() };
                 let Some(best) = best.copied() else { return };
                 match &mut self.best {
-                    Best::Integer(kept) if self.is_least => *kept = best.min(*kept),
-                    Best::Integer(kept) => *kept = best.max(*kept),
+                    Best::Integer(known) if self.is_least => *known = best.min(*known),
+                    Best::Integer(known) => *known = best.max(*known),
                     other => *other = Best::Integer(best),
                 }
             }
-            Lane::Floats(values) => {
+            ValueLane::Floats(values) => {
                 let Some(best) = best_float(values, self.is_least) else { return };
                 match &mut self.best {
-                    Best::Float(kept) if self.is_least => *kept = best.min(*kept),
-                    Best::Float(kept) => *kept = best.max(*kept),
+                    Best::Float(known) if self.is_least => *known = best.min(*known),
+                    Best::Float(known) => *known = best.max(*known),
                     other => *other = Best::Float(best),
                 }
             }
-            Lane::Texts(values) => {
+            ValueLane::Texts(values) => {
                 let texts = values.iter();
                 let best = if self.is_least { texts.min() } else { texts.max() };
                 let Some(best) = best.copied() else { return };
                 self.add_text(best);
             }
-            Lane::ShortTexts(values) => {
+            ValueLane::ShortTexts(values) => {
                 let texts = values.iter().map(ShortText::as_str);
                 let best = if self.is_least { texts.min() } else { texts.max() };
                 best.into_iter().for_each(|best| self.add_text(best));
             }
-            Lane::Rows(_) => debug_assert!(false, "an extreme is of values"),
+            ValueLane::Rows(_) => debug_assert!(false, "an extreme is of values"),
         }
     }
 
     fn add_text(&mut self, text: &str) {
         match &mut self.best {
-            Best::Text(kept, true) => {
-                let kept_text = kept.as_str();
-                let is_better = if self.is_least { text < kept_text } else { text > kept_text };
+            Best::Text(known, true) => {
+                let known_text = known.as_str();
+                let is_better = if self.is_least { text < known_text } else { text > known_text };
                 if is_better {
-                    kept.clear();
-                    kept.push_str(text);
+                    known.clear();
+                    known.push_str(text);
                 }
             }
-            Best::Text(kept, is_there) => {
-                kept.clear();
-                kept.push_str(text);
+            Best::Text(buffer, is_there) => {
+                buffer.clear();
+                buffer.push_str(text);
                 *is_there = true;
             }
             other => *other = Best::Text(text.to_owned(), true),
@@ -345,8 +351,8 @@ impl Extreme {
     }
 }
 
-/// The least or greatest float in the total order. Plain comparisons find it, unless there are
-/// NaN or zeros, about which they say nothing: then each value is looked at again.
+/// Returns the least or greatest float in the total order. Float comparisons find it, unless there
+/// are NaN or zeros, which they do not order: then the values are compared again.
 fn best_float(values: &[f64], is_least: bool) -> Option<TotalFloat> {
     let first = *values.first()?;
     let mut has_nan = false;

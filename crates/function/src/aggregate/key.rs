@@ -1,9 +1,9 @@
-//! Values as keys: ordered, hashed and kept beyond the row they came from.
+//! Values as keys: owned values of one representation that can be ordered and hashed.
 
 use hashbrown::Equivalent;
 use lockstep_row::{Arena, DataType, Datum};
 
-/// A value that is not NULL, owned. Keys of one column are of one variant.
+/// An owned value that is not NULL. All keys of a column have the same variant.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Key {
     Integer(i64),
@@ -11,7 +11,7 @@ pub(super) enum Key {
     Text(Box<str>),
 }
 
-/// The same, borrowed. Hashes and orders as [`Key`] does.
+/// A borrowed [`Key`]; hashes and orders as that does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum KeyRef<'a> {
     Integer(i64),
@@ -29,12 +29,12 @@ impl TotalFloat {
         Self(flip(value.to_bits().cast_signed()))
     }
 
-    /// As an integer that orders as the float does.
+    /// Returns an integer that orders as the float does.
     pub(super) fn bits(self) -> i64 {
         self.0
     }
 
-    /// From [`Self::bits`].
+    /// Converts from [`Self::bits`].
     pub(super) fn from_bits(bits: i64) -> Self {
         Self(bits)
     }
@@ -44,14 +44,15 @@ impl TotalFloat {
     }
 }
 
-/// Orders the bits of floats as integers: the magnitude bits of negative ones turn round. Its own
-/// inverse.
+/// Converts the bits of a float to an integer that orders as the float does, by inverting the
+/// magnitude bits of negative ones. Its own inverse.
 fn flip(bits: i64) -> i64 {
     if bits < 0 { bits ^ i64::MAX } else { bits }
 }
 
 impl<'a> KeyRef<'a> {
-    /// `None` for NULL, and for arrays and maps, which no signature admits.
+    /// Makes the key of a value; `None` for NULL, and for arrays and maps, which no signature
+    /// admits.
     pub(super) fn of(value: Datum<'a>) -> Option<Self> {
         Some(match value {
             Datum::Bool(value) => Self::Integer(value.into()),
@@ -62,7 +63,7 @@ impl<'a> KeyRef<'a> {
         })
     }
 
-    /// As [`KeyRef::of`], with one zero.
+    /// Makes the key of a value as [`KeyRef::of`] does, with one zero.
     pub(super) fn identity(value: Datum<'a>) -> Option<Self> {
         let key = Self::of(value)?;
         let negative_zero = Self::Float(TotalFloat::new(-0.0));
@@ -77,7 +78,7 @@ impl<'a> KeyRef<'a> {
         }
     }
 
-    /// The value of the type that the key was made from.
+    /// Returns the value of a type that the key was made from.
     pub(super) fn datum(self, data_type: &DataType) -> Datum<'a> {
         match (self, data_type) {
             (Self::Integer(value), DataType::Bool) => Datum::Bool(value != 0),
@@ -89,7 +90,7 @@ impl<'a> KeyRef<'a> {
         }
     }
 
-    /// The same, independent of what the key borrows from.
+    /// Returns the value as [`KeyRef::datum`] does, with its text copied to the arena.
     pub(super) fn datum_in<'b>(self, data_type: &DataType, arena: &'b Arena) -> Datum<'b> {
         match self {
             Self::Text(text) => Datum::String(arena.alloc_str(text)),
@@ -99,7 +100,7 @@ impl<'a> KeyRef<'a> {
     }
 }
 
-/// The low bits of an integer as a value of an integer type, a TIMESTAMP or a DATE.
+/// Returns the low bits of an integer as a value of an integer type, a TIMESTAMP or a DATE.
 #[expect(clippy::cast_possible_truncation, reason = "documented: keeps the low bits")]
 pub(super) fn wrapped_integer(value: i128, data_type: &DataType) -> Datum<'static> {
     match data_type {

@@ -4,11 +4,11 @@ use lockstep_row::{Arena, DataType, Datum};
 
 use super::{
     Accumulator, AggregateFunction, BoundAggregate,
-    fold::{Asked, StateKind},
+    fold::{AnswerKind, StateKind},
     signature::{NUMBER, bound, expect, expect_count},
 };
 use crate::{
-    Arguments, SignatureError,
+    CallArguments, SignatureError,
     exact_sum::{Divisor, ExactMoments},
 };
 
@@ -74,23 +74,23 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = &[
 ];
 
 fn bind(
-    arguments: &Arguments<'_>,
+    arguments: &CallArguments<'_>,
     divisor: Divisor,
     root: bool,
 ) -> Result<BoundAggregate, SignatureError> {
     expect_count(arguments, 1..=1)?;
     expect(arguments, 0, &NUMBER)?;
     let answer = MomentAnswer { divisor, root };
-    let make = move |_feeding| Moment { moments: ExactMoments::default(), answer };
+    let make = move |_feeding| MomentAccumulator { moments: ExactMoments::default(), answer };
     let bound = bound(vec![DataType::Double], DataType::Double, make);
-    Ok(bound.folded(StateKind::Moments, Asked::Moment(answer)))
+    Ok(bound.with_fold(StateKind::Moments, AnswerKind::Moment(answer)))
 }
 
-/// What moments are asked for.
+/// The result that is computed from moments.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct MomentAnswer {
     divisor: Divisor,
-    /// Whether the square root is asked for.
+    /// Whether the result is the square root: a standard deviation.
     root: bool,
 }
 
@@ -105,12 +105,12 @@ impl MomentAnswer {
     }
 }
 
-struct Moment {
+struct MomentAccumulator {
     moments: ExactMoments,
     answer: MomentAnswer,
 }
 
-impl Accumulator for Moment {
+impl Accumulator for MomentAccumulator {
     fn add(&mut self, arguments: &[Datum<'_>]) {
         if let Some(value) = arguments[0].as_f64() {
             self.moments.add(value);

@@ -1,5 +1,5 @@
-//! What depends on how often each value occurs: `distinct_count`, `topn_frequency`, `top1_ratio`,
-//! `entropy`.
+//! The aggregates that depend on the number of occurrences of each value: `distinct_count`,
+//! `topn_frequency`, `top1_ratio`, `entropy`.
 
 use std::{cmp::Ordering, hash::BuildHasher};
 
@@ -8,15 +8,16 @@ use lockstep_row::{Arena, DataType, Datum, ShortText};
 
 use super::{
     Accumulator, AggregateFunction, BoundAggregate,
-    fold::{Asked, Lane, StateKind},
+    fold::{AnswerKind, StateKind, ValueLane},
     key::{Key, KeyRef, TotalFloat},
     signature::{
-        Class, ORDERABLE, SCALAR, bound, expect, expect_count, expect_size, wrong_constant,
+        AggregateTypeClass, ORDERABLE, SCALAR, bound, expect, expect_count, expect_size,
+        wrong_constant,
     },
     word_hash::WordHash,
 };
 use crate::{
-    Arguments, Compatibility, SignatureError, exact_sum::ExactSum, item_text::ItemPrinter,
+    CallArguments, Compatibility, SignatureError, exact_sum::ExactSum, item_text::ItemPrinter,
 };
 
 /// The most values that `topn_frequency` lists.
@@ -68,7 +69,7 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = &[
               when there are none.",
         examples: &[("top1_ratio(x)", "0.5")],
         is_ordered: false,
-        bind: |arguments| bind_question(arguments, &ORDERABLE, Question::TopRatio),
+        bind: |arguments| bind_answer(arguments, &ORDERABLE, MultisetAnswer::TopRatio),
     },
     AggregateFunction {
         name: "entropy",
@@ -79,11 +80,11 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = &[
               when there are none. Its terms are summed exactly and rounded once.",
         examples: &[("entropy(x)", "1.5")],
         is_ordered: false,
-        bind: |arguments| bind_question(arguments, &SCALAR, Question::Entropy),
+        bind: |arguments| bind_answer(arguments, &SCALAR, MultisetAnswer::Entropy),
     },
 ];
 
-fn bind_distinct_count(arguments: &Arguments<'_>) -> Result<BoundAggregate, SignatureError> {
+fn bind_distinct_count(arguments: &CallArguments<'_>) -> Result<BoundAggregate, SignatureError> {
     expect_count(arguments, 1..=1)?;
     let data_type = expect(arguments, 0, &SCALAR)?;
     let null_counts = arguments.settings.compatibility == Compatibility::OpenMldb;
@@ -92,71 +93,72 @@ fn bind_distinct_count(arguments: &Arguments<'_>) -> Result<BoundAggregate, Sign
         float if float.is_float() => KeyRef::identity(Datum::Double(0.0)).expect("a key").to_key(),
         _ => Key::Integer(0),
     });
-    let make = move |_feeding| Multiset::new(Question::Distinct, zero.clone());
+    let make = move |_feeding| Multiset::new(MultisetAnswer::Distinct, zero.clone());
     let bound = bound(vec![data_type], DataType::BigInt, make);
-    // A lane has no NULLs, so none that could count as something else.
-    Ok(if null_counts { bound } else { folded(bound, Question::Distinct) })
+    // A lane has no NULLs, and here they count as a value.
+    Ok(if null_counts { bound } else { with_fold(bound, MultisetAnswer::Distinct) })
 }
 
-fn bind_approx_distinct(arguments: &Arguments<'_>) -> Result<BoundAggregate, SignatureError> {
+fn bind_approx_distinct(arguments: &CallArguments<'_>) -> Result<BoundAggregate, SignatureError> {
     expect_count(arguments, 1..=1)?;
     let data_type = expect(arguments, 0, &SCALAR)?;
-    let make = |_feeding| Multiset::new(Question::Distinct, None);
-    Ok(folded(bound(vec![data_type], DataType::BigInt, make), Question::Distinct))
+    let make = |_feeding| Multiset::new(MultisetAnswer::Distinct, None);
+    Ok(with_fold(bound(vec![data_type], DataType::BigInt, make), MultisetAnswer::Distinct))
 }
 
-fn bind_topn_frequency(arguments: &Arguments<'_>) -> Result<BoundAggregate, SignatureError> {
+fn bind_topn_frequency(arguments: &CallArguments<'_>) -> Result<BoundAggregate, SignatureError> {
     expect_count(arguments, 2..=2)?;
     let data_type = expect(arguments, 0, &ORDERABLE)?;
     let count = expect_size(arguments, 1)?;
     if count > TOPN_MAX {
         return Err(wrong_constant(1, "a constant integer of at most 1024"));
     }
-    let question = Question::MostFrequent {
+    let answer = MultisetAnswer::MostFrequent {
         count,
         pads: arguments.settings.compatibility == Compatibility::OpenMldb,
         data_type: data_type.clone(),
         printer: ItemPrinter::new(*arguments.settings),
     };
-    let asked = question.clone();
-    let make = move |_feeding| Multiset::new(question.clone(), None);
-    Ok(folded(bound(vec![data_type, DataType::BigInt], DataType::String, make), asked))
+    let of_fold = answer.clone();
+    let make = move |_feeding| Multiset::new(answer.clone(), None);
+    Ok(with_fold(bound(vec![data_type, DataType::BigInt], DataType::String, make), of_fold))
 }
 
-fn bind_question(
-    arguments: &Arguments<'_>,
-    class: &Class,
-    question: Question,
+fn bind_answer(
+    arguments: &CallArguments<'_>,
+    class: &AggregateTypeClass,
+    answer: MultisetAnswer,
 ) -> Result<BoundAggregate, SignatureError> {
     expect_count(arguments, 1..=1)?;
     let data_type = expect(arguments, 0, class)?;
-    let asked = question.clone();
-    let make = move |_feeding| Multiset::new(question.clone(), None);
-    Ok(folded(bound(vec![data_type], DataType::Double, make), asked))
+    let of_fold = answer.clone();
+    let make = move |_feeding| Multiset::new(answer.clone(), None);
+    Ok(with_fold(bound(vec![data_type], DataType::Double, make), of_fold))
 }
 
-fn folded(bound: BoundAggregate, question: Question) -> BoundAggregate {
-    match question {
-        Question::Distinct => bound.folded(StateKind::Distinct, Asked::Distinct),
-        other => bound.folded(StateKind::Frequencies, Asked::Frequencies(other)),
+/// Adds the fold that computes the same.
+fn with_fold(bound: BoundAggregate, answer: MultisetAnswer) -> BoundAggregate {
+    match answer {
+        MultisetAnswer::Distinct => bound.with_fold(StateKind::Distinct, AnswerKind::Distinct),
+        other => bound.with_fold(StateKind::Frequencies, AnswerKind::Frequencies(other)),
     }
 }
 
-/// What a multiset is asked.
+/// The result that is computed from a multiset.
 #[derive(Debug, Clone)]
-pub(super) enum Question {
+pub(super) enum MultisetAnswer {
     Distinct,
     MostFrequent { count: usize, pads: bool, data_type: DataType, printer: ItemPrinter },
     TopRatio,
     Entropy,
 }
 
-/// Longer lists are found by sorting.
+/// The longest list for which the least count is found without sorting.
 const SHORT_LIST_MAX: usize = 32;
 
-impl Question {
-    /// How often a value has to occur for it to be asked about; the counts are those of all values.
-    /// One pass, for a short list of values, that looks at no value.
+impl MultisetAnswer {
+    /// Returns the least number of occurrences of a value in the result; `counts` are those of all
+    /// values. Finds it in one pass for a short list, and returns 0 otherwise.
     fn least_count(&self, counts: impl Iterator<Item = u64>) -> u64 {
         let Self::MostFrequent { count: wanted @ 1..=SHORT_LIST_MAX, .. } = *self else { return 0 };
         // The greatest counts so far, in descending order.
@@ -173,34 +175,34 @@ impl Question {
     }
 }
 
-/// Values and how often each occurs.
+/// The accumulator: distinct values with their numbers of occurrences.
 struct Multiset {
-    question: Question,
-    /// What NULL counts as; it is skipped when `None`.
+    answer: MultisetAnswer,
+    /// The value that NULL counts as; NULL is skipped when `None`.
     null_as: Option<Key>,
     counts: HashMap<Key, u64>,
     total: u64,
 }
 
 impl Multiset {
-    fn new(question: Question, null_as: Option<Key>) -> Self {
-        Self { question, null_as, counts: HashMap::new(), total: 0 }
+    fn new(answer: MultisetAnswer, null_as: Option<Key>) -> Self {
+        Self { answer, null_as, counts: HashMap::new(), total: 0 }
     }
 }
 
-/// What a question is about: values with their counts, and the sum of the counts.
-struct Counts<'k> {
+/// The values that a result is computed from, with their counts, and the sum of all counts.
+struct ValueCounts<'k> {
     entries: Vec<(KeyRef<'k>, u64)>,
     total: u64,
 }
 
-impl Counts<'_> {
-    fn answer<'a>(mut self, question: &Question, arena: &'a Arena) -> Datum<'a> {
-        match question {
-            Question::Distinct => {
+impl ValueCounts<'_> {
+    fn answer<'a>(mut self, answer: &MultisetAnswer, arena: &'a Arena) -> Datum<'a> {
+        match answer {
+            MultisetAnswer::Distinct => {
                 Datum::BigInt(i64::try_from(self.entries.len()).expect("a count of rows"))
             }
-            Question::MostFrequent { count, pads, data_type, printer } => {
+            MultisetAnswer::MostFrequent { count, pads, data_type, printer } => {
                 self.keep_most_frequent(*count);
                 let mut list = printer.list(arena);
                 for index in 0..if *pads { *count } else { self.entries.len() } {
@@ -211,16 +213,16 @@ impl Counts<'_> {
                 }
                 list.finish()
             }
-            Question::TopRatio => {
+            MultisetAnswer::TopRatio => {
                 let most = self.entries.iter().map(|(_, count)| *count).max();
                 Datum::Double(most.map_or(0.0, |count| self.share(count)))
             }
-            Question::Entropy if self.total == 0 => Datum::Null,
-            Question::Entropy => Datum::Double(self.entropy()),
+            MultisetAnswer::Entropy if self.total == 0 => Datum::Null,
+            MultisetAnswer::Entropy => Datum::Double(self.entropy()),
         }
     }
 
-    /// More frequent first, then lesser first; at most so many.
+    /// Sorts the entries, more frequent first and then lesser first, and truncates them to `count`.
     fn keep_most_frequent(&mut self, count: usize) {
         let order = |left: &(KeyRef<'_>, u64), right: &(KeyRef<'_>, u64)| -> Ordering {
             right.1.cmp(&left.1).then_with(|| left.0.cmp(&right.0))
@@ -232,10 +234,12 @@ impl Counts<'_> {
             self.entries.truncate(count);
         }
         self.entries.sort_unstable_by(order);
+        debug_assert!(self.entries.len() <= count, "at most so many are listed");
     }
 
     #[expect(clippy::cast_precision_loss, reason = "counts of rows are below 2^53")]
     fn share(&self, count: u64) -> f64 {
+        debug_assert!(0 < count && count <= self.total, "a share is above 0 and at most 1");
         count as f64 / self.total as f64
     }
 
@@ -265,22 +269,24 @@ impl Accumulator for Multiset {
     fn remove(&mut self, arguments: &[Datum<'_>]) {
         let null_as = self.null_as.as_ref().map(Key::as_ref);
         let Some(key) = KeyRef::identity(arguments[0]).or(null_as) else { return };
+        debug_assert!(self.total > 0, "a value that leaves was added");
         self.total -= 1;
         let count = self.counts.get_mut(&key).expect("a value that leaves was added");
         *count -= 1;
         if *count == 0 {
             self.counts.remove(&key);
         }
+        debug_assert!(self.counts.len() as u64 <= self.total, "each value occurs");
     }
 
     fn value<'a>(&self, arena: &'a Arena) -> Datum<'a> {
-        if let Question::Distinct = self.question {
+        if let MultisetAnswer::Distinct = self.answer {
             return Datum::BigInt(i64::try_from(self.counts.len()).expect("a count of rows"));
         }
-        let least = self.question.least_count(self.counts.values().copied());
-        let asked = self.counts.iter().filter(|(_, count)| **count >= least);
-        let entries = asked.map(|(key, count)| (key.as_ref(), *count)).collect();
-        Counts { entries, total: self.total }.answer(&self.question, arena)
+        let least = self.answer.least_count(self.counts.values().copied());
+        let frequent = self.counts.iter().filter(|(_, count)| **count >= least);
+        let entries = frequent.map(|(key, count)| (key.as_ref(), *count)).collect();
+        ValueCounts { entries, total: self.total }.answer(&self.answer, arena)
     }
 
     fn reset(&mut self) {
@@ -289,19 +295,19 @@ impl Accumulator for Multiset {
     }
 }
 
-/// The same for blocks of rows: nothing is allocated for a value, and nothing when memory of
-/// earlier frames suffices.
+/// The state of the fold: a hash table of the distinct values with their counts. Does not allocate
+/// for each value, nor at all when the memory of earlier frames suffices.
 #[derive(Debug, Default)]
 pub(super) struct Frequencies {
     hasher: DefaultHashBuilder,
     word_hash: WordHash,
-    /// By the low bits of its hash, where an entry is, counted from 1; the next slot when that one
-    /// is taken. A power of two, at most half full; 0 is an empty slot.
+    /// An open hash table with linear probing, indexed by the low bits of the hash: the position of
+    /// an entry plus 1, or 0 for an empty slot. Its size is a power of two; at most half full.
     slots: Vec<u32>,
     entries: Vec<Counted>,
     /// The texts that are too long for a [`ShortText`], one after the other.
     texts: Vec<u8>,
-    /// What the values are.
+    /// The class of all values.
     class: ValueClass,
     total: u64,
 }
@@ -314,68 +320,72 @@ enum ValueClass {
     Text,
 }
 
-/// A value and how often it occurs.
+/// A value and its number of occurrences.
 #[derive(Debug)]
 struct Counted {
-    value: Kept,
+    value: StoredValue,
     hash: u64,
     count: u64,
 }
 
-/// What an entry keeps of its value.
+/// The value of an entry.
 #[derive(Debug, Clone, Copy)]
-enum Kept {
+enum StoredValue {
     Fixed(i64),
     Short(ShortText),
-    /// Where the text begins, and its bytes.
+    /// The start of the text in [`Frequencies::texts`], and its size.
     Long(usize, usize),
 }
 
 const SLOTS_MIN: usize = 64;
 
-/// The entry of a slot.
+// A mask of the low bits is the position in the table.
+const _: () = assert!(SLOTS_MIN.is_power_of_two());
+const _: () = assert!(SHORT_LIST_MAX <= TOPN_MAX);
+
+/// Returns the position of the entry in a slot.
 #[inline]
 fn position(slot: u32) -> Option<usize> {
     (slot as usize).checked_sub(1)
 }
 
 #[inline]
-#[expect(clippy::cast_possible_truncation, reason = "the low bits are what is asked for")]
+#[expect(clippy::cast_possible_truncation, reason = "keeps the low bits, as the name says")]
 fn low_bits(hash: u64) -> usize {
     hash as usize
 }
 
 impl Frequencies {
-    pub(super) fn add(&mut self, lane: Lane<'_>) {
+    pub(super) fn add(&mut self, lane: ValueLane<'_>) {
         self.total += lane.len() as u64;
         match lane {
-            Lane::Integers(values) => {
+            ValueLane::Integers(values) => {
                 self.class = ValueClass::Integer;
                 values.iter().for_each(|value| self.add_fixed(*value));
             }
-            Lane::Floats(values) => {
+            ValueLane::Floats(values) => {
                 self.class = ValueClass::Float;
                 // One zero: adding 0.0 makes a negative one positive.
                 let bits = values.iter().map(|value| TotalFloat::new(*value + 0.0).bits());
                 bits.for_each(|bits| self.add_fixed(bits));
             }
-            Lane::Texts(values) => {
+            ValueLane::Texts(values) => {
                 self.class = ValueClass::Text;
                 values.iter().for_each(|text| self.add_text(text));
             }
-            Lane::ShortTexts(values) => {
+            ValueLane::ShortTexts(values) => {
                 self.class = ValueClass::Text;
                 values.iter().for_each(|text| self.add_short(*text));
             }
-            Lane::Rows(_) => debug_assert!(false, "frequencies are of values"),
+            ValueLane::Rows(_) => debug_assert!(false, "frequencies are of values"),
         }
     }
 
     #[inline]
     fn add_fixed(&mut self, value: i64) {
         let hash = self.hasher.hash_one(value);
-        let is_it = |kept: &Kept, _: &[u8]| matches!(kept, Kept::Fixed(kept) if *kept == value);
-        self.count(hash, Kept::Fixed(value), is_it);
+        let is_it = |stored: &StoredValue, _: &[u8]| matches!(stored, StoredValue::Fixed(stored) if *stored == value);
+        self.count(hash, StoredValue::Fixed(value), is_it);
     }
 
     fn add_text(&mut self, text: &str) {
@@ -384,26 +394,31 @@ impl Frequencies {
         }
         let bytes = text.as_bytes();
         let hash = self.hasher.hash_one(bytes);
-        let is_it = |kept: &Kept, texts: &[u8]| match kept {
-            Kept::Long(start, size) => texts[*start..*start + *size] == *bytes,
-            Kept::Fixed(_) | Kept::Short(_) => false,
+        let is_it = |kept: &StoredValue, texts: &[u8]| match kept {
+            StoredValue::Long(start, size) => texts[*start..*start + *size] == *bytes,
+            StoredValue::Fixed(_) | StoredValue::Short(_) => false,
         };
-        if self.count(hash, Kept::Long(self.texts.len(), bytes.len()), is_it) {
+        if self.count(hash, StoredValue::Long(self.texts.len(), bytes.len()), is_it) {
             self.texts.extend_from_slice(bytes);
         }
     }
 
-    /// A short text is two words, and hashed as such.
+    /// Counts a short text, which is hashed as one 128-bit word.
     #[inline]
     fn add_short(&mut self, text: ShortText) {
         let hash = self.word_hash.of(text.word());
-        let is_it = |kept: &Kept, _: &[u8]| matches!(kept, Kept::Short(kept) if *kept == text);
-        self.count(hash, Kept::Short(text), is_it);
+        let is_it = |kept: &StoredValue, _: &[u8]| matches!(kept, StoredValue::Short(kept) if *kept == text);
+        self.count(hash, StoredValue::Short(text), is_it);
     }
 
-    /// Counts a value; whether it is the first of its kind.
+    /// Counts a value and returns whether it is new.
     #[inline]
-    fn count(&mut self, hash: u64, value: Kept, is_it: impl Fn(&Kept, &[u8]) -> bool) -> bool {
+    fn count(
+        &mut self,
+        hash: u64,
+        value: StoredValue,
+        is_it: impl Fn(&StoredValue, &[u8]) -> bool,
+    ) -> bool {
         match self.find(hash, is_it) {
             Ok(entry) => {
                 entry.count += 1;
@@ -416,16 +431,17 @@ impl Frequencies {
         }
     }
 
-    /// The entry that `is_it`, or the slot that it would take.
+    /// Returns the entry for which `is_it` is true, or the empty slot for it.
     #[inline]
     fn find(
         &mut self,
         hash: u64,
-        is_it: impl Fn(&Kept, &[u8]) -> bool,
+        is_it: impl Fn(&StoredValue, &[u8]) -> bool,
     ) -> Result<&mut Counted, usize> {
         if self.slots.len() <= self.entries.len() * 2 {
             self.grow();
         }
+        debug_assert!(self.entries.len() * 2 < self.slots.len(), "at most half is occupied");
         let mask = self.slots.len() - 1;
         let mut slot = low_bits(hash) & mask;
         while let Some(at) = position(self.slots[slot]) {
@@ -440,6 +456,7 @@ impl Frequencies {
 
     #[inline]
     fn insert(&mut self, slot: usize, entry: Counted) {
+        debug_assert_eq!(self.slots[slot], 0, "a new entry goes into an empty slot");
         self.entries.push(entry);
         let at = u32::try_from(self.entries.len()).expect("a frame has fewer than 2^32 rows");
         self.slots[slot] = at;
@@ -448,6 +465,7 @@ impl Frequencies {
     #[cold]
     fn grow(&mut self) {
         let size = (self.slots.len() * 4).max(SLOTS_MIN);
+        debug_assert!(size.is_power_of_two(), "a mask of the low bits is the position");
         self.slots.clear();
         self.slots.resize(size, 0);
         let mask = size - 1;
@@ -460,24 +478,26 @@ impl Frequencies {
         }
     }
 
-    /// How many different values there are.
+    /// Returns the number of distinct values.
     pub(super) fn distinct(&self) -> usize {
         self.entries.len()
     }
 
-    pub(super) fn answer<'a>(&self, question: &Question, arena: &'a Arena) -> Datum<'a> {
-        let least = question.least_count(self.entries.iter().map(|entry| entry.count));
-        let asked = self.entries.iter().filter(|entry| entry.count >= least);
-        let entries = asked.map(|entry| (self.key(entry), entry.count)).collect();
-        Counts { entries, total: self.total }.answer(question, arena)
+    pub(super) fn answer<'a>(&self, answer: &MultisetAnswer, arena: &'a Arena) -> Datum<'a> {
+        let least = answer.least_count(self.entries.iter().map(|entry| entry.count));
+        let frequent = self.entries.iter().filter(|entry| entry.count >= least);
+        let entries = frequent.map(|entry| (self.key(entry), entry.count)).collect();
+        ValueCounts { entries, total: self.total }.answer(answer, arena)
     }
 
     fn key<'k>(&'k self, entry: &'k Counted) -> KeyRef<'k> {
         match (&entry.value, self.class) {
-            (Kept::Fixed(bits), ValueClass::Float) => KeyRef::Float(TotalFloat::from_bits(*bits)),
-            (Kept::Fixed(value), _) => KeyRef::Integer(*value),
-            (Kept::Short(text), _) => KeyRef::Text(text.as_str()),
-            (Kept::Long(start, size), _) => {
+            (StoredValue::Fixed(bits), ValueClass::Float) => {
+                KeyRef::Float(TotalFloat::from_bits(*bits))
+            }
+            (StoredValue::Fixed(value), _) => KeyRef::Integer(*value),
+            (StoredValue::Short(text), _) => KeyRef::Text(text.as_str()),
+            (StoredValue::Long(start, size), _) => {
                 let text = std::str::from_utf8(&self.texts[*start..*start + *size]);
                 KeyRef::Text(text.expect("a text was copied as a whole"))
             }
@@ -490,13 +510,15 @@ impl Frequencies {
         } else {
             self.clear_taken();
         }
+        debug_assert!(self.entries.len() as u64 <= self.total, "each value occurs");
         self.entries.clear();
         self.texts.clear();
         self.total = 0;
     }
 
-    /// Clears the slots of the entries. All slots from the first one that an entry would take to its
-    /// own are taken, so what is cleared of a row of taken slots is always its end.
+    /// Clears the slots of the entries. All slots from an entry's home slot to its own are
+    /// occupied, and clearing goes on to the next empty slot, so it clears every slot of the
+    /// entry's chain.
     fn clear_taken(&mut self) {
         let mask = self.slots.len().wrapping_sub(1);
         for entry in &self.entries {
@@ -508,7 +530,7 @@ impl Frequencies {
         }
     }
 
-    /// Bytes that are kept for frames to come.
+    /// Returns the number of bytes that stay allocated after a reset.
     pub(super) fn kept_bytes(&self) -> usize {
         self.slots.capacity() * size_of::<u32>()
             + self.entries.capacity() * size_of::<Counted>()
@@ -518,7 +540,7 @@ impl Frequencies {
 
 #[cfg(test)]
 mod tests {
-    use super::{Frequencies, Lane};
+    use super::{Frequencies, ValueLane};
 
     #[test]
     fn a_table_that_was_large_counts_small_frames_again() {
@@ -526,7 +548,7 @@ mod tests {
         for values in [0..50_000, 0..10, 5..3_000, 0..1, 0..0, 7..700] {
             let values: Vec<i64> = values.collect();
             for block in values.chunks(64) {
-                frequencies.add(Lane::Integers(block));
+                frequencies.add(ValueLane::Integers(block));
             }
             assert_eq!(frequencies.distinct(), values.len());
             frequencies.reset();

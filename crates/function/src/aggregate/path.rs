@@ -1,8 +1,9 @@
-//! What depends on the path of the values through time: `ew_avg` and `drawdown`.
+//! The aggregates that depend on the order of the values in time: `ew_avg` and `drawdown`.
 //!
-//! Both are defined from the newest row to the oldest, as one run of float operations. Newest
-//! first does the run as rows come; sliding keeps the values and does the same run when it is
-//! asked, which costs O(rows of the frame).
+//! Both are defined as one sequence of float operations over the values from the newest to the
+//! oldest. With [`Feeding::NewestFirst`] each value is processed when it is added; a sliding
+//! accumulator stores the values and processes all of them for each result, which costs O(rows of
+//! the frame).
 
 use std::collections::VecDeque;
 
@@ -12,7 +13,7 @@ use super::{
     Accumulator, AggregateFunction, BoundAggregate, Feeding,
     signature::{NUMBER, bound, expect, expect_constant, expect_count, wrong_constant},
 };
-use crate::{Arguments, SignatureError};
+use crate::{CallArguments, SignatureError};
 
 pub(super) static FUNCTIONS: &[AggregateFunction] = &[
     AggregateFunction {
@@ -41,7 +42,7 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = &[
     },
 ];
 
-fn bind_ew_avg(arguments: &Arguments<'_>) -> Result<BoundAggregate, SignatureError> {
+fn bind_ew_avg(arguments: &CallArguments<'_>) -> Result<BoundAggregate, SignatureError> {
     expect_count(arguments, 2..=2)?;
     expect(arguments, 0, &NUMBER)?;
     expect(arguments, 1, &NUMBER)?;
@@ -53,61 +54,65 @@ fn bind_ew_avg(arguments: &Arguments<'_>) -> Result<BoundAggregate, SignatureErr
             .ok_or_else(|| wrong_constant(1, "a constant number"))?,
     };
     let empty = WeightedMean { decay: 1.0 - alpha, weight: 1.0, weights: 0.0, sum: 0.0, count: 0 };
-    let make = move |feeding| Path::new(feeding, empty);
+    let make = move |feeding| ScanAccumulator::new(feeding, empty);
     Ok(bound(vec![DataType::Double, DataType::Double], DataType::Double, make))
 }
 
-fn bind_drawdown(arguments: &Arguments<'_>) -> Result<BoundAggregate, SignatureError> {
+fn bind_drawdown(arguments: &CallArguments<'_>) -> Result<BoundAggregate, SignatureError> {
     expect_count(arguments, 1..=1)?;
     expect(arguments, 0, &NUMBER)?;
     let empty = Drawdown { later_min: None, greatest: 0.0, count: 0 };
-    Ok(bound(vec![DataType::Double], DataType::Double, move |feeding| Path::new(feeding, empty)))
+    Ok(bound(vec![DataType::Double], DataType::Double, move |feeding| {
+        ScanAccumulator::new(feeding, empty)
+    }))
 }
 
-/// A run over values from the newest to the oldest.
-trait Run: Copy + Send + Sync {
+/// A computation over values from the newest to the oldest.
+trait ValueScan: Copy + Send + Sync {
     fn step(&mut self, value: f64);
     fn answer(&self) -> Option<f64>;
 }
 
-struct Path<R> {
+struct ScanAccumulator<R> {
     feeding: Feeding,
     empty: R,
-    run: R,
-    /// Sliding: the values, oldest first.
+    scan: R,
+    /// With [`Feeding::Sliding`]: the values, oldest first.
     values: VecDeque<f64>,
 }
 
-impl<R: Run> Path<R> {
+impl<R: ValueScan> ScanAccumulator<R> {
     fn new(feeding: Feeding, empty: R) -> Self {
-        Self { feeding, empty, run: empty, values: VecDeque::new() }
+        Self { feeding, empty, scan: empty, values: VecDeque::new() }
     }
 }
 
-impl<R: Run> Accumulator for Path<R> {
+impl<R: ValueScan> Accumulator for ScanAccumulator<R> {
     fn add(&mut self, arguments: &[Datum<'_>]) {
         let Some(value) = arguments[0].as_f64() else { return };
         match self.feeding {
-            Feeding::NewestFirst => self.run.step(value),
+            Feeding::NewestFirst => self.scan.step(value),
             Feeding::Sliding => self.values.push_back(value),
         }
     }
 
     fn remove(&mut self, arguments: &[Datum<'_>]) {
+        debug_assert_eq!(self.feeding, Feeding::Sliding, "only sliding removes rows");
         if !arguments[0].is_null() {
-            self.values.pop_front();
+            let removed = self.values.pop_front();
+            debug_assert!(removed.is_some(), "a value that leaves was added");
         }
     }
 
     fn value<'a>(&self, _arena: &'a Arena) -> Datum<'a> {
-        let mut run = self.run;
-        self.values.iter().rev().for_each(|value| run.step(*value));
+        let mut scan = self.scan;
+        self.values.iter().rev().for_each(|value| scan.step(*value));
         let canonical = |answer: f64| if answer.is_nan() { f64::NAN } else { answer };
-        run.answer().map_or(Datum::Null, |answer| Datum::Double(canonical(answer)))
+        scan.answer().map_or(Datum::Null, |answer| Datum::Double(canonical(answer)))
     }
 
     fn reset(&mut self) {
-        self.run = self.empty;
+        self.scan = self.empty;
         self.values.clear();
     }
 }
@@ -115,14 +120,14 @@ impl<R: Run> Accumulator for Path<R> {
 #[derive(Clone, Copy)]
 struct WeightedMean {
     decay: f64,
-    /// Of the next value.
+    /// The weight of the next value.
     weight: f64,
     weights: f64,
     sum: f64,
     count: u64,
 }
 
-impl Run for WeightedMean {
+impl ValueScan for WeightedMean {
     fn step(&mut self, value: f64) {
         self.sum += self.weight * value;
         self.weights += self.weight;
@@ -143,7 +148,7 @@ struct Drawdown {
     count: u64,
 }
 
-impl Run for Drawdown {
+impl ValueScan for Drawdown {
     fn step(&mut self, value: f64) {
         self.count += 1;
         if value.is_nan() || value < 0.0 {
@@ -158,7 +163,7 @@ impl Run for Drawdown {
         if value <= later_min {
             self.later_min = Some(value);
         } else {
-            // From infinity every fall is a fall by everything.
+            // A fall from infinity is a fall by the whole value.
             let fall = if value.is_infinite() { 1.0 } else { (value - later_min) / value };
             self.greatest = self.greatest.max(fall);
         }

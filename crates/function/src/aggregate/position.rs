@@ -1,8 +1,9 @@
-//! Rows by their place in the frame: `lag`, `first_value`, `last_value`, `nth_value_where`.
+//! The aggregates that return the value of one row by its position in the frame: `lag`,
+//! `first_value`, `last_value`, `nth_value_where`.
 //!
-//! All pick one value of the sequence of rows that count, by its distance from the newest or from
-//! the oldest. Only the rows that may still be picked are kept: counted from the newest end of a
-//! frame, or from the oldest when rows come newest first, that is `distance + 1` of them.
+//! The position is a distance from the newest or from the oldest of the rows that count. Only
+//! values that can still become the result are stored: `distance + 1` of them, except that a
+//! sliding accumulator stores all for a distance from the oldest.
 
 use std::collections::VecDeque;
 
@@ -10,12 +11,12 @@ use lockstep_row::{Arena, DataType, Datum, Value};
 
 use super::{
     Accumulator, AggregateFunction, BoundAggregate, Feeding,
-    fold::{Asked, StateKind},
+    fold::{AnswerKind, StateKind},
     signature::{
         BOOL, SCALAR, bound, expect, expect_count, expect_flag, expect_integer, wrong_constant,
     },
 };
-use crate::{Arguments, SignatureError};
+use crate::{CallArguments, SignatureError};
 
 pub(super) static FUNCTIONS: &[AggregateFunction] = &[
     AggregateFunction {
@@ -75,46 +76,49 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = &[
     },
 ];
 
-fn bind_lag(arguments: &Arguments<'_>) -> Result<BoundAggregate, SignatureError> {
+fn bind_lag(arguments: &CallArguments<'_>) -> Result<BoundAggregate, SignatureError> {
     expect_count(arguments, 2..=3)?;
     let data_type = expect(arguments, 0, &SCALAR)?;
     let offset = expect_integer(arguments, 1)?.and_then(|offset| usize::try_from(offset).ok());
     let Some(offset) = offset else {
         return Err(wrong_constant(1, "a constant integer that is not negative"));
     };
-    let counts = Counts::not_null_if(expect_flag(arguments, 2)?);
+    let counts = CountedRows::not_null_if(expect_flag(arguments, 2)?);
     let mut parameters = vec![data_type.clone(), DataType::BigInt];
     parameters.extend((arguments.types.len() == 3).then_some(DataType::Bool));
     let distance = Distance::FromNewest(offset);
     let make = move |feeding| Picked::new(feeding, Some(distance), counts);
-    Ok(folded(bound(parameters, data_type, make), distance, counts))
+    Ok(with_fold(bound(parameters, data_type, make), distance, counts))
 }
 
+/// Binds `first_value` or `last_value`.
 fn bind_end(
-    arguments: &Arguments<'_>,
+    arguments: &CallArguments<'_>,
     distance: Distance,
 ) -> Result<BoundAggregate, SignatureError> {
     expect_count(arguments, 1..=2)?;
     let data_type = expect(arguments, 0, &SCALAR)?;
-    let counts = Counts::not_null_if(expect_flag(arguments, 1)?);
+    let counts = CountedRows::not_null_if(expect_flag(arguments, 1)?);
     let mut parameters = vec![data_type.clone()];
     parameters.extend((arguments.types.len() == 2).then_some(DataType::Bool));
     let make = move |feeding| Picked::new(feeding, Some(distance), counts);
-    Ok(folded(bound(parameters, data_type, make), distance, counts))
+    Ok(with_fold(bound(parameters, data_type, make), distance, counts))
 }
 
-/// Where every row counts, the picked one is known by its position alone.
-fn folded(bound: BoundAggregate, distance: Distance, counts: Counts) -> BoundAggregate {
+/// Adds a fold where every row counts, so that the position alone selects the row.
+fn with_fold(bound: BoundAggregate, distance: Distance, counts: CountedRows) -> BoundAggregate {
     match (counts, distance) {
-        (Counts::Always, Distance::FromNewest(distance)) => {
-            bound.folded(StateKind::FromNewest(distance), Asked::Picked)
+        (CountedRows::Always, Distance::FromNewest(distance)) => {
+            bound.with_fold(StateKind::FromNewest(distance), AnswerKind::Picked)
         }
-        (Counts::Always, Distance::FromOldest(0)) => bound.folded(StateKind::Oldest, Asked::Picked),
+        (CountedRows::Always, Distance::FromOldest(0)) => {
+            bound.with_fold(StateKind::Oldest, AnswerKind::Picked)
+        }
         _ => bound,
     }
 }
 
-fn bind_nth_value_where(arguments: &Arguments<'_>) -> Result<BoundAggregate, SignatureError> {
+fn bind_nth_value_where(arguments: &CallArguments<'_>) -> Result<BoundAggregate, SignatureError> {
     expect_count(arguments, 3..=3)?;
     let data_type = expect(arguments, 0, &SCALAR)?;
     let nth = expect_integer(arguments, 1)?.unwrap_or(0);
@@ -124,27 +128,27 @@ fn bind_nth_value_where(arguments: &Arguments<'_>) -> Result<BoundAggregate, Sig
     let from = if nth > 0 { Distance::FromOldest } else { Distance::FromNewest };
     let distance = distance.map(from);
     let parameters = vec![data_type.clone(), DataType::BigInt, DataType::Bool];
-    let make = move |feeding| Picked::new(feeding, distance, Counts::WhenTrue);
+    let make = move |feeding| Picked::new(feeding, distance, CountedRows::WhenTrue);
     Ok(bound(parameters, data_type, make))
 }
 
-/// Which row is picked.
+/// The position of the row whose value is returned.
 #[derive(Debug, Clone, Copy)]
 enum Distance {
     FromNewest(usize),
     FromOldest(usize),
 }
 
-/// Which rows count.
+/// The condition on the rows that count.
 #[derive(Debug, Clone, Copy)]
-enum Counts {
+enum CountedRows {
     Always,
     WhenNotNull,
     /// The third argument is the condition.
     WhenTrue,
 }
 
-impl Counts {
+impl CountedRows {
     fn not_null_if(ignore_null: bool) -> Self {
         if ignore_null { Self::WhenNotNull } else { Self::Always }
     }
@@ -160,17 +164,17 @@ impl Counts {
 
 struct Picked {
     feeding: Feeding,
-    /// `None` picks nothing.
+    /// `None`: the result is always NULL.
     distance: Option<Distance>,
-    counts: Counts,
-    /// Rows of the frame that count.
+    counts: CountedRows,
+    /// The number of rows of the frame that count.
     rows: usize,
-    /// The values that may be picked, oldest first.
+    /// The values that can still become the result, oldest first.
     values: VecDeque<Value>,
 }
 
 impl Picked {
-    fn new(feeding: Feeding, distance: Option<Distance>, counts: Counts) -> Self {
+    fn new(feeding: Feeding, distance: Option<Distance>, counts: CountedRows) -> Self {
         Self { feeding, distance, counts, rows: 0, values: VecDeque::new() }
     }
 }
@@ -203,12 +207,15 @@ impl Accumulator for Picked {
             }
             (Feeding::Sliding, Distance::FromOldest(_)) => self.values.push_back(value()),
         }
+        debug_assert!(self.values.len() <= self.rows, "each value is of a row that counts");
     }
 
     fn remove(&mut self, arguments: &[Datum<'_>]) {
         if self.distance.is_none() || !self.counts.includes(arguments) {
             return;
         }
+        debug_assert_eq!(self.feeding, Feeding::Sliding, "only sliding removes rows");
+        debug_assert!(self.rows > 0, "a row that leaves was added");
         self.rows -= 1;
         if self.values.len() > self.rows {
             self.values.pop_front();
@@ -236,7 +243,8 @@ impl Accumulator for Picked {
     }
 }
 
-/// The same value with a lifetime of its own.
+/// Returns a value that is not a text, a list or a map with an independent lifetime; NULL for
+/// those.
 pub(super) fn without_text<'a>(value: Datum<'_>) -> Datum<'a> {
     match value {
         Datum::Bool(value) => Datum::Bool(value),

@@ -1,7 +1,8 @@
 //! Order statistics: `median`, `percentile` and `top`.
 //!
-//! Sliding keeps the values sorted. Newest first needs them sorted once: `median` and `percentile` collect and
-//! select, `top` keeps no more than it was asked for.
+//! A sliding accumulator has the values sorted. With [`Feeding::NewestFirst`], `median` and
+//! `percentile` sort or select once, when the result is computed, and `top` has only the `k`
+//! greatest values.
 
 use lockstep_row::{Arena, DataType, Datum};
 
@@ -13,7 +14,7 @@ use super::{
         wrong_constant,
     },
 };
-use crate::{Arguments, Compatibility, SignatureError, item_text::ItemPrinter};
+use crate::{CallArguments, Compatibility, SignatureError, item_text::ItemPrinter};
 
 pub(super) static FUNCTIONS: &[AggregateFunction] = &[
     AggregateFunction {
@@ -54,7 +55,7 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = &[
     },
 ];
 
-fn bind_median(arguments: &Arguments<'_>) -> Result<BoundAggregate, SignatureError> {
+fn bind_median(arguments: &CallArguments<'_>) -> Result<BoundAggregate, SignatureError> {
     expect_count(arguments, 1..=1)?;
     let data_type = expect(arguments, 0, &NUMBER)?;
     let wraps = arguments.settings.compatibility == Compatibility::OpenMldb;
@@ -67,7 +68,7 @@ fn bind_median(arguments: &Arguments<'_>) -> Result<BoundAggregate, SignatureErr
     Ok(bound(parameters, DataType::Double, make))
 }
 
-fn bind_percentile(arguments: &Arguments<'_>) -> Result<BoundAggregate, SignatureError> {
+fn bind_percentile(arguments: &CallArguments<'_>) -> Result<BoundAggregate, SignatureError> {
     const RANGE: &str = "a constant number from 0 to 1";
     expect_count(arguments, 2..=2)?;
     let data_type = expect(arguments, 0, &NUMBER)?;
@@ -80,7 +81,7 @@ fn bind_percentile(arguments: &Arguments<'_>) -> Result<BoundAggregate, Signatur
     Ok(bound(vec![data_type, DataType::Double], DataType::Double, make))
 }
 
-fn bind_top(arguments: &Arguments<'_>) -> Result<BoundAggregate, SignatureError> {
+fn bind_top(arguments: &CallArguments<'_>) -> Result<BoundAggregate, SignatureError> {
     expect_count(arguments, 2..=2)?;
     let data_type = expect(arguments, 0, &ORDERABLE)?;
     let count = expect_size(arguments, 1)?;
@@ -95,12 +96,12 @@ fn bind_top(arguments: &Arguments<'_>) -> Result<BoundAggregate, SignatureError>
     Ok(bound(parameters, DataType::String, make))
 }
 
-/// A multiset of values.
+/// The values of a frame.
 struct Ranked {
     feeding: Feeding,
-    /// How many of the greatest are wanted; all when `None`.
+    /// The number of greatest values that are stored; all values when `None`.
     limit: Option<usize>,
-    /// Ascending, unless everything is wanted newest first.
+    /// Ascending, except with [`Feeding::NewestFirst`] and without a limit.
     keys: Vec<Key>,
 }
 
@@ -128,15 +129,21 @@ impl Ranked {
     }
 
     fn insert(&mut self, key: KeyRef<'_>) {
-        let place = self.keys.partition_point(|kept| kept.as_ref() <= key);
-        self.keys.insert(place, key.to_key());
+        let position = self.keys.partition_point(|other| other.as_ref() <= key);
+        self.keys.insert(position, key.to_key());
+        debug_assert!(
+            self.feeding == Feeding::Sliding
+                || self.limit.is_none_or(|limit| self.keys.len() <= limit),
+            "only the greatest values are stored"
+        );
     }
 
     fn remove(&mut self, value: Datum<'_>) {
+        debug_assert_eq!(self.feeding, Feeding::Sliding, "only sliding removes rows");
         let Some(key) = KeyRef::of(value) else { return };
-        let place = self.keys.partition_point(|kept| kept.as_ref() < key);
-        debug_assert!(self.keys[place].as_ref() == key, "a value that leaves was added");
-        self.keys.remove(place);
+        let position = self.keys.partition_point(|other| other.as_ref() < key);
+        debug_assert!(self.keys[position].as_ref() == key, "a value that leaves was added");
+        self.keys.remove(position);
     }
 }
 
@@ -211,8 +218,10 @@ struct Percentile {
 }
 
 impl Percentile {
-    /// The value of the rank below a position among sorted keys, moved towards the next one.
+    /// Interpolates between the two values next to a fractional position among sorted keys.
     fn between(keys: &[Key], position: f64) -> f64 {
+        debug_assert!(!keys.is_empty(), "there is a value");
+        debug_assert!(position >= 0.0, "a position is an index, or between two");
         let number = |index: usize| match &keys[index.min(keys.len() - 1)] {
             #[expect(clippy::cast_precision_loss, reason = "rounds to DOUBLE")]
             Key::Integer(value) => *value as f64,

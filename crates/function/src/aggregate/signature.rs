@@ -1,4 +1,4 @@
-//! Type rules of aggregates, as straight checks that name the argument in the error.
+//! The checks of argument types and constants that aggregates share.
 
 use std::{ops::RangeInclusive, sync::Arc};
 
@@ -6,26 +6,29 @@ use lockstep_row::{DataType, Value};
 
 use super::{
     Accumulator, BoundAggregate, Feeding,
-    fold::{Answer, Asked, Fold, StateKind},
+    fold::{Answer, AnswerKind, Fold, StateKind},
 };
-use crate::{Arguments, SignatureError};
+use crate::{CallArguments, SignatureError};
 
-/// A class of types that an argument may have.
-pub(super) struct Class {
+/// A set of types that an argument may have.
+pub(super) struct AggregateTypeClass {
     pub(super) name: &'static str,
     pub(super) accepts: fn(&DataType) -> bool,
-    /// The type that a bare NULL gets.
+    /// The type of a NULL literal.
     pub(super) null_as: DataType,
 }
 
-pub(super) const NUMBER: Class =
-    Class { name: "a number", accepts: DataType::is_number, null_as: DataType::BigInt };
-pub(super) const SUMMABLE: Class = Class {
+pub(super) const NUMBER: AggregateTypeClass = AggregateTypeClass {
+    name: "a number",
+    accepts: DataType::is_number,
+    null_as: DataType::BigInt,
+};
+pub(super) const SUMMABLE: AggregateTypeClass = AggregateTypeClass {
     name: "a number or a timestamp",
     accepts: |data_type| data_type.is_number() || *data_type == DataType::Timestamp,
     null_as: DataType::BigInt,
 };
-pub(super) const ORDERABLE: Class = Class {
+pub(super) const ORDERABLE: AggregateTypeClass = AggregateTypeClass {
     name: "a number, a timestamp, a date or a string",
     accepts: |data_type| {
         let others = [DataType::Timestamp, DataType::Date, DataType::String];
@@ -33,33 +36,37 @@ pub(super) const ORDERABLE: Class = Class {
     },
     null_as: DataType::BigInt,
 };
-pub(super) const CATEGORY: Class = Class {
+pub(super) const CATEGORY: AggregateTypeClass = AggregateTypeClass {
     name: "an integer, a timestamp, a date or a string",
     accepts: |data_type| (ORDERABLE.accepts)(data_type) && !data_type.is_float(),
     null_as: DataType::String,
 };
-pub(super) const SCALAR: Class = Class {
+pub(super) const SCALAR: AggregateTypeClass = AggregateTypeClass {
     name: "a value that is neither an array nor a map",
     accepts: |data_type| !matches!(data_type, DataType::Array(_) | DataType::Map(..)),
     null_as: DataType::Bool,
 };
-pub(super) const BOOL: Class = Class {
+pub(super) const BOOL: AggregateTypeClass = AggregateTypeClass {
     name: "a BOOL",
     accepts: |data_type| *data_type == DataType::Bool,
     null_as: DataType::Bool,
 };
-pub(super) const INTEGER: Class =
-    Class { name: "an integer", accepts: DataType::is_integer, null_as: DataType::BigInt };
-pub(super) const TEXT: Class = Class {
+pub(super) const INTEGER: AggregateTypeClass = AggregateTypeClass {
+    name: "an integer",
+    accepts: DataType::is_integer,
+    null_as: DataType::BigInt,
+};
+pub(super) const TEXT: AggregateTypeClass = AggregateTypeClass {
     name: "a STRING",
     accepts: |data_type| *data_type == DataType::String,
     null_as: DataType::String,
 };
 
 pub(super) fn expect_count(
-    arguments: &Arguments<'_>,
+    arguments: &CallArguments<'_>,
     counts: RangeInclusive<usize>,
 ) -> Result<(), SignatureError> {
+    debug_assert_eq!(arguments.constants.len(), arguments.types.len(), "one for each argument");
     let found = arguments.types.len();
     if counts.contains(&found) {
         return Ok(());
@@ -70,11 +77,11 @@ pub(super) fn expect_count(
     Err(SignatureError::Count { expected: format!("{expected} argument{plural}"), found })
 }
 
-/// The type of an argument, which must be of the class.
+/// Returns the type of an argument; an error if it is not in the class.
 pub(super) fn expect(
-    arguments: &Arguments<'_>,
+    arguments: &CallArguments<'_>,
     index: usize,
-    class: &Class,
+    class: &AggregateTypeClass,
 ) -> Result<DataType, SignatureError> {
     match &arguments.types[index] {
         DataType::Null => Ok(class.null_as.clone()),
@@ -87,18 +94,18 @@ pub(super) fn expect(
     }
 }
 
-/// The value of an argument that must be a constant; `expected` says so in the error.
+/// Returns the value of an argument that must be a constant; `expected` describes it in the error.
 pub(super) fn expect_constant<'a>(
-    arguments: &Arguments<'a>,
+    arguments: &CallArguments<'a>,
     index: usize,
     expected: &str,
 ) -> Result<&'a Value, SignatureError> {
     arguments.constants[index].as_ref().ok_or_else(|| wrong_constant(index, expected))
 }
 
-/// A constant integer; `None` for NULL.
+/// Returns a constant integer; `None` for NULL.
 pub(super) fn expect_integer(
-    arguments: &Arguments<'_>,
+    arguments: &CallArguments<'_>,
     index: usize,
 ) -> Result<Option<i64>, SignatureError> {
     expect(arguments, index, &INTEGER)?;
@@ -106,9 +113,9 @@ pub(super) fn expect_integer(
     Ok(constant.as_scalar().and_then(|value| value.as_i64()))
 }
 
-/// A constant count: an integer that is not negative. NULL counts as 0.
+/// Returns a constant count: an integer that is not negative. NULL counts as 0.
 pub(super) fn expect_size(
-    arguments: &Arguments<'_>,
+    arguments: &CallArguments<'_>,
     index: usize,
 ) -> Result<usize, SignatureError> {
     let number = expect_integer(arguments, index)?.unwrap_or(0);
@@ -116,8 +123,11 @@ pub(super) fn expect_size(
         .map_err(|_error| wrong_constant(index, "a constant integer that is not negative"))
 }
 
-/// A constant BOOL that may be left out; NULL counts as false.
-pub(super) fn expect_flag(arguments: &Arguments<'_>, index: usize) -> Result<bool, SignatureError> {
+/// Returns a constant BOOL that may be left out; NULL counts as false.
+pub(super) fn expect_flag(
+    arguments: &CallArguments<'_>,
+    index: usize,
+) -> Result<bool, SignatureError> {
     if index >= arguments.types.len() {
         return Ok(false);
     }
@@ -129,7 +139,7 @@ pub(super) fn wrong_constant(index: usize, expected: &str) -> SignatureError {
     SignatureError::Constant { position: index + 1, expected: expected.to_owned() }
 }
 
-/// A bound aggregate from a function that makes its accumulators.
+/// Makes a bound aggregate from a function that makes its accumulators.
 pub(super) fn bound<A: Accumulator + 'static>(
     parameters: Vec<DataType>,
     returns: DataType,
@@ -140,17 +150,17 @@ pub(super) fn bound<A: Accumulator + 'static>(
 }
 
 impl BoundAggregate {
-    /// Says that the same comes of a state over the first argument.
-    pub(super) fn folded(mut self, state: StateKind, asked: Asked) -> Self {
+    /// Adds a fold over the first argument, which computes the same.
+    pub(super) fn with_fold(mut self, state: StateKind, answer: AnswerKind) -> Self {
         let value = (!self.parameters.is_empty()).then_some(0);
-        self.fold = Some(Fold { value, condition: None, state, answer: Answer(asked) });
+        self.fold = Some(Fold { value, condition: None, state, answer: Answer(answer) });
         self
     }
 }
 
-/// The first `count` arguments alone.
-pub(super) fn leading<'a>(arguments: &Arguments<'a>, count: usize) -> Arguments<'a> {
-    Arguments {
+/// Returns the first `count` arguments.
+pub(super) fn leading<'a>(arguments: &CallArguments<'a>, count: usize) -> CallArguments<'a> {
+    CallArguments {
         types: &arguments.types[..count],
         constants: &arguments.constants[..count],
         settings: arguments.settings,

@@ -1,6 +1,7 @@
-//! `window_split*`: the pieces of every text of the frame in one list.
+//! `window_split`, `window_split_by_key`, `window_split_by_value`: the pieces of every text of the
+//! frame in one list.
 //!
-//! Each text is split by the scalar function of the same name when the list is asked for.
+//! The texts are split by the scalar function of the same name when the result is computed.
 
 use std::collections::VecDeque;
 
@@ -11,11 +12,12 @@ use super::{
     signature::{TEXT, bound, expect, expect_count},
 };
 use crate::{
-    Arguments, Compatibility, Nulls, ScalarImplementation, SignatureError, scalar, value_limit,
+    CallArguments, Compatibility, NullHandling, ScalarImplementation, SignatureError, scalar,
+    value_limit,
 };
 
-/// The most bytes of all pieces under the reference's rules.
-const REFERENCE_BYTES_MAX: usize = 4096;
+/// The most bytes of all pieces with `compatibility = 'openmldb'`.
+const OPENMLDB_BYTES_MAX: usize = 4096;
 
 pub(super) static FUNCTIONS: &[AggregateFunction] = &[
     AggregateFunction {
@@ -56,7 +58,7 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = &[
 ];
 
 fn bind(
-    arguments: &Arguments<'_>,
+    arguments: &CallArguments<'_>,
     function: &str,
     count: usize,
 ) -> Result<BoundAggregate, SignatureError> {
@@ -70,9 +72,9 @@ fn bind(
     let returns = DataType::Array(Box::new(DataType::String));
     let bytes_max = match arguments.settings.compatibility {
         Compatibility::Standard => usize::MAX,
-        Compatibility::OpenMldb => REFERENCE_BYTES_MAX,
+        Compatibility::OpenMldb => OPENMLDB_BYTES_MAX,
     };
-    let make = move |feeding| Pieces {
+    let make = move |feeding| SplitPieces {
         feeding,
         implementation: implementation.clone(),
         bytes_max,
@@ -81,7 +83,7 @@ fn bind(
     Ok(bound(parameters, returns, make))
 }
 
-struct Pieces {
+struct SplitPieces {
     feeding: Feeding,
     implementation: ScalarImplementation,
     bytes_max: usize,
@@ -89,16 +91,16 @@ struct Pieces {
     rows: VecDeque<Vec<Value>>,
 }
 
-impl Pieces {
+impl SplitPieces {
     fn counts(&self, arguments: &[Datum<'_>]) -> bool {
         match self.implementation.nulls {
-            Nulls::Propagate => !arguments.iter().any(Datum::is_null),
-            Nulls::Passed => !arguments[0].is_null(),
+            NullHandling::Propagate => !arguments.iter().any(Datum::is_null),
+            NullHandling::Passed => !arguments[0].is_null(),
         }
     }
 }
 
-impl Accumulator for Pieces {
+impl Accumulator for SplitPieces {
     fn add(&mut self, arguments: &[Datum<'_>]) {
         if !self.counts(arguments) {
             return;
@@ -111,8 +113,10 @@ impl Accumulator for Pieces {
     }
 
     fn remove(&mut self, arguments: &[Datum<'_>]) {
+        debug_assert_eq!(self.feeding, Feeding::Sliding, "only sliding removes rows");
         if self.counts(arguments) {
-            self.rows.pop_back();
+            let removed = self.rows.pop_back();
+            debug_assert!(removed.is_some(), "a row that leaves was added");
         }
     }
 

@@ -6,19 +6,19 @@ use proptest::{collection, prelude::any, proptest};
 
 use super::{
     Accumulator, AggregateFunction, BoundAggregate, Feeding, SAMPLE, all, find,
-    fold::{Fold, Lane, State},
+    fold::{Fold, FoldState, ValueLane},
 };
 use crate::{
-    Arguments, Compatibility, Settings, SignatureError,
+    CallArguments, Compatibility, Settings, SignatureError,
     cast::{cast_form, print_datum},
     testing::{Evaluator, Typed, evaluate},
 };
 
 /// The role of an argument in the forms that functions take.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Role {
+enum ArgumentRole {
     Value,
-    Condition,
+    RowCondition,
     Category,
     Number,
     Flag,
@@ -26,21 +26,26 @@ enum Role {
     Share,
 }
 
-const FORMS: &[&[Role]] = &[
+const FORMS: &[&[ArgumentRole]] = &[
     &[],
-    &[Role::Value],
-    &[Role::Condition],
-    &[Role::Value, Role::Number],
-    &[Role::Value, Role::Condition],
-    &[Role::Value, Role::Flag],
-    &[Role::Value, Role::Number, Role::Flag],
-    &[Role::Value, Role::Category],
-    &[Role::Value, Role::Condition, Role::Category],
-    &[Role::Value, Role::Condition, Role::Category, Role::Number],
-    &[Role::Value, Role::Number, Role::Condition],
-    &[Role::Value, Role::Delimiter],
-    &[Role::Value, Role::Delimiter, Role::Delimiter],
-    &[Role::Value, Role::Share],
+    &[ArgumentRole::Value],
+    &[ArgumentRole::RowCondition],
+    &[ArgumentRole::Value, ArgumentRole::Number],
+    &[ArgumentRole::Value, ArgumentRole::RowCondition],
+    &[ArgumentRole::Value, ArgumentRole::Flag],
+    &[ArgumentRole::Value, ArgumentRole::Number, ArgumentRole::Flag],
+    &[ArgumentRole::Value, ArgumentRole::Category],
+    &[ArgumentRole::Value, ArgumentRole::RowCondition, ArgumentRole::Category],
+    &[
+        ArgumentRole::Value,
+        ArgumentRole::RowCondition,
+        ArgumentRole::Category,
+        ArgumentRole::Number,
+    ],
+    &[ArgumentRole::Value, ArgumentRole::Number, ArgumentRole::RowCondition],
+    &[ArgumentRole::Value, ArgumentRole::Delimiter],
+    &[ArgumentRole::Value, ArgumentRole::Delimiter, ArgumentRole::Delimiter],
+    &[ArgumentRole::Value, ArgumentRole::Share],
 ];
 
 const TYPES: &[DataType] = &[
@@ -56,7 +61,7 @@ const TYPES: &[DataType] = &[
 ];
 
 /// A function bound for some form; each argument is a constant or comes from the rows.
-struct Bound {
+struct BoundCase {
     function: &'static AggregateFunction,
     bound: BoundAggregate,
     constants: Vec<Option<Value>>,
@@ -73,30 +78,30 @@ fn bind(
     compatibility: Compatibility,
 ) -> Result<BoundAggregate, SignatureError> {
     let settings = settings(compatibility);
-    (function.bind)(&Arguments { types, constants, settings: &settings })
+    (function.bind)(&CallArguments { types, constants, settings: &settings })
 }
 
-/// Every form that a function takes, for one type of value and category and one constant number.
+/// Returns every form that a function takes, for one type of value and category and one constant number.
 fn forms(
     function: &'static AggregateFunction,
     [value, category]: [&DataType; 2],
     number: i32,
     compatibility: Compatibility,
-) -> Vec<Bound> {
+) -> Vec<BoundCase> {
     let mut found = Vec::new();
     for form in FORMS {
-        let argument = |role: &Role| match role {
-            Role::Value => (value.clone(), None),
-            Role::Condition => (DataType::Bool, None),
-            Role::Category => (category.clone(), None),
-            Role::Number => (DataType::Int, Some(Value::Int(number))),
-            Role::Flag => (DataType::Bool, Some(Value::Bool(number % 2 == 1))),
-            Role::Delimiter => (DataType::String, Some(Value::String(",".into()))),
-            Role::Share => (DataType::Double, Some(Value::Double(f64::from(number) * 0.3))),
+        let argument = |role: &ArgumentRole| match role {
+            ArgumentRole::Value => (value.clone(), None),
+            ArgumentRole::RowCondition => (DataType::Bool, None),
+            ArgumentRole::Category => (category.clone(), None),
+            ArgumentRole::Number => (DataType::Int, Some(Value::Int(number))),
+            ArgumentRole::Flag => (DataType::Bool, Some(Value::Bool(number % 2 == 1))),
+            ArgumentRole::Delimiter => (DataType::String, Some(Value::String(",".into()))),
+            ArgumentRole::Share => (DataType::Double, Some(Value::Double(f64::from(number) * 0.3))),
         };
         let (types, constants): (Vec<_>, Vec<_>) = form.iter().map(argument).unzip();
         if let Ok(bound) = bind(function, &types, &constants, compatibility) {
-            found.push(Bound { function, bound, constants });
+            found.push(BoundCase { function, bound, constants });
         }
     }
     found
@@ -128,7 +133,7 @@ fn small(data_type: &DataType, choice: u8) -> Value {
     }
 }
 
-fn rows(bound: &Bound, choices: &[u8]) -> Vec<Vec<Value>> {
+fn rows(bound: &BoundCase, choices: &[u8]) -> Vec<Vec<Value>> {
     let width = bound.constants.len();
     let row = |row: usize| {
         let cell = |column: usize| match &bound.constants[column] {
@@ -158,13 +163,14 @@ fn newest_first(accumulator: &mut dyn Accumulator, rows: &[Vec<Value>]) -> Value
     accumulator.value(&Arena::new()).to_value()
 }
 
-/// The same by the fold, in blocks of three rows, newest first; `None` where there is no fold.
-fn folded(bound: &Bound, rows: &[Vec<Value>]) -> Option<Value> {
+/// Returns the same by the fold, in blocks of three rows, newest first; `None` where there is no
+/// fold.
+fn folded(bound: &BoundCase, rows: &[Vec<Value>]) -> Option<Value> {
     let fold = bound.bound.fold.as_ref()?;
-    let mut state = State::new(fold.state);
+    let mut state = FoldState::new(fold.state);
     let newest_first: Vec<&Vec<Value>> = rows.iter().rev().collect();
     for _ in 0..2 {
-        // Again after a reset, with whatever memory is kept.
+        // Again after a reset, with the memory of the first time.
         state.reset();
         for block in newest_first.chunks(3) {
             if fold.state.picks() {
@@ -178,15 +184,15 @@ fn folded(bound: &Bound, rows: &[Vec<Value>]) -> Option<Value> {
     Some(state.answer(&fold.answer, &Arena::new()).to_value())
 }
 
-fn add_lane(state: &mut State, fold: &Fold, block: &[&Vec<Value>], parameters: &[DataType]) {
+fn add_lane(state: &mut FoldState, fold: &Fold, block: &[&Vec<Value>], parameters: &[DataType]) {
     let counts = |row: &&&Vec<Value>| {
         let Some(condition) = fold.condition else { return true };
         let value = fold.value.map(|value| row[value].as_scalar().unwrap());
         let is_zero = value.is_some_and(|value| value.as_f64().is_some_and(|value| value == 0.0));
-        row[condition.argument] == Value::Bool(true) && !(condition.passes_zero && is_zero)
+        row[condition.argument] == Value::Bool(true) && !(condition.excludes_zero && is_zero)
     };
     let rows: Vec<&&Vec<Value>> = block.iter().filter(counts).collect();
-    let Some(value) = fold.value else { return state.add(Lane::Rows(rows.len())) };
+    let Some(value) = fold.value else { return state.add(ValueLane::Rows(rows.len())) };
     let values = rows.iter().map(|row| row[value].as_scalar().unwrap());
     let values: Vec<Datum<'_>> = values.filter(|value| !value.is_null()).collect();
     match &parameters[value] {
@@ -196,13 +202,13 @@ fn add_lane(state: &mut State, fold: &Fold, block: &[&Vec<Value>], parameters: &
             let short: Option<Vec<ShortText>> =
                 texts.iter().map(|text| ShortText::new(text)).collect();
             match short {
-                Some(short) if short.len() % 2 == 0 => state.add(Lane::ShortTexts(&short)),
-                _ => state.add(Lane::Texts(&texts)),
+                Some(short) if short.len() % 2 == 0 => state.add(ValueLane::ShortTexts(&short)),
+                _ => state.add(ValueLane::Texts(&texts)),
             }
         }
         DataType::Float | DataType::Double => {
             let floats: Vec<f64> = values.iter().map(|value| value.as_f64().unwrap()).collect();
-            state.add(Lane::Floats(&floats));
+            state.add(ValueLane::Floats(&floats));
         }
         _ => {
             let integer = |value: &Datum<'_>| match value {
@@ -210,14 +216,14 @@ fn add_lane(state: &mut State, fold: &Fold, block: &[&Vec<Value>], parameters: &
                 other => other.as_i64().unwrap(),
             };
             let integers: Vec<i64> = values.iter().map(integer).collect();
-            state.add(Lane::Integers(&integers));
+            state.add(ValueLane::Integers(&integers));
         }
     }
 }
 
 /// Slides over the rows as `steps` say and compares every frame with the same one fed newest
 /// first.
-fn check_feedings(bound: &Bound, choices: &[u8], steps: &[bool]) {
+fn check_feedings(bound: &BoundCase, choices: &[u8], steps: &[bool]) {
     let rows = rows(bound, choices);
     let mut sliding = (bound.bound.make)(Feeding::Sliding);
     let mut fresh = (bound.bound.make)(Feeding::NewestFirst);
@@ -297,19 +303,25 @@ fn names_are_unique() {
 
 /// Binds with one row's types (and the constants at `constant`), feeds the rows oldest first and
 /// compares the text of the result.
-struct Case {
+struct AggregateCase {
     compatibility: Compatibility,
     constant: &'static [usize],
 }
 
-const PLAIN: Case = Case { compatibility: Compatibility::Standard, constant: &[] };
-const REFERENCE: Case = Case { compatibility: Compatibility::OpenMldb, constant: &[] };
-const SECOND: Case = Case { compatibility: Compatibility::Standard, constant: &[1] };
-const REFERENCE_SECOND: Case = Case { compatibility: Compatibility::OpenMldb, constant: &[1] };
-const REFERENCE_FOURTH: Case = Case { compatibility: Compatibility::OpenMldb, constant: &[3] };
-const FOURTH: Case = Case { compatibility: Compatibility::Standard, constant: &[3] };
+const PLAIN: AggregateCase =
+    AggregateCase { compatibility: Compatibility::Standard, constant: &[] };
+const OPENMLDB: AggregateCase =
+    AggregateCase { compatibility: Compatibility::OpenMldb, constant: &[] };
+const SECOND: AggregateCase =
+    AggregateCase { compatibility: Compatibility::Standard, constant: &[1] };
+const REFERENCE_SECOND: AggregateCase =
+    AggregateCase { compatibility: Compatibility::OpenMldb, constant: &[1] };
+const REFERENCE_FOURTH: AggregateCase =
+    AggregateCase { compatibility: Compatibility::OpenMldb, constant: &[3] };
+const FOURTH: AggregateCase =
+    AggregateCase { compatibility: Compatibility::Standard, constant: &[3] };
 
-impl Case {
+impl AggregateCase {
     fn check(&self, name: &str, rows: &[&[Datum<'_>]], expected: Datum<'_>) {
         let function = find(name).unwrap();
         let width = rows[0].len();
@@ -343,16 +355,16 @@ fn column<'a>(values: &'a [Datum<'a>]) -> Vec<&'a [Datum<'a>]> {
 fn totals_are_exact() {
     let wide = [Datum::SmallInt(i16::MAX), Datum::Null, Datum::SmallInt(1)];
     PLAIN.check("sum", &column(&wide), Datum::BigInt(32_768));
-    REFERENCE.check("sum", &column(&wide), Datum::SmallInt(i16::MIN));
+    OPENMLDB.check("sum", &column(&wide), Datum::SmallInt(i16::MIN));
     let ends = [Datum::BigInt(i64::MAX), Datum::BigInt(1)];
     PLAIN.check("sum", &column(&ends), Datum::Null);
-    REFERENCE.check("sum", &column(&ends), Datum::BigInt(i64::MIN));
+    OPENMLDB.check("sum", &column(&ends), Datum::BigInt(i64::MIN));
     PLAIN.check("avg", &column(&ends), Datum::Double(4_611_686_018_427_387_904.0));
     PLAIN.check("sum", &column(&[Datum::Double(0.1); 10]), Datum::Double(1.0));
     PLAIN.check("sum", &column(&[Datum::Null]), Datum::Null);
     PLAIN.check("count", &column(&wide), Datum::BigInt(2));
     PLAIN.check("distinct_count", &column(&wide), Datum::BigInt(2));
-    REFERENCE.check("distinct_count", &column(&wide), Datum::BigInt(3));
+    OPENMLDB.check("distinct_count", &column(&wide), Datum::BigInt(3));
 }
 
 #[test]
@@ -465,7 +477,7 @@ fn wrong_arguments_are_named() {
     check_refused("lag", &[DataType::Int, DataType::Int], "argument 2 must be a constant integer");
 }
 
-/// The rows of the sample, oldest first.
+/// Returns the rows of the sample, oldest first.
 fn sample() -> Vec<Vec<(&'static str, Typed)>> {
     let cell = |(text, (name, data_type)): (&&'static str, &(&'static str, DataType))| {
         let (from, value) = evaluate(text, Settings::default()).unwrap();
@@ -477,7 +489,7 @@ fn sample() -> Vec<Vec<(&'static str, Typed)>> {
     SAMPLE.rows.iter().map(|row| row.iter().zip(&SAMPLE.columns).map(cell).collect()).collect()
 }
 
-/// The arguments of one call in one row: types and values, and whether each names a column.
+/// Returns the arguments of one call in one row: types and values, and whether each names a column.
 fn arguments_in(text: &str, row: &[(&'static str, Typed)]) -> Vec<(Typed, bool)> {
     let mut evaluator = Evaluator::new(text, Settings::default());
     evaluator.row = row;
@@ -492,7 +504,7 @@ fn arguments_in(text: &str, row: &[(&'static str, Typed)]) -> Vec<(Typed, bool)>
     arguments
 }
 
-/// The text of an aggregate over the sample, the same in both ways of feeding.
+/// Returns the text of an aggregate over the sample, the same in both ways of feeding.
 fn over_sample(sql: &str) -> String {
     let (name, arguments) = sql.split_once('(').unwrap();
     let rows: Vec<_> = sample().iter().map(|row| arguments_in(arguments, row)).collect();

@@ -1,14 +1,14 @@
-//! Totals: `count`, `sum`, `avg`. Exact, so a removal undoes an addition.
+//! `count`, `sum` and `avg`. The states are exact, so that `remove` undoes `add`.
 
 use lockstep_row::{Arena, DataType, Datum};
 
 use super::{
     Accumulator, AggregateFunction, BoundAggregate,
-    fold::{Asked, StateKind},
+    fold::{AnswerKind, StateKind},
     key::wrapped_integer,
     signature::{NUMBER, SUMMABLE, bound, expect, expect_count},
 };
-use crate::{Arguments, Compatibility, SignatureError, exact_sum::ExactSum};
+use crate::{CallArguments, Compatibility, SignatureError, exact_sum::ExactSum};
 
 pub(super) static FUNCTIONS: &[AggregateFunction] = &[
     AggregateFunction {
@@ -48,13 +48,13 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = &[
     },
 ];
 
-pub(super) fn bind_count(arguments: &Arguments<'_>) -> Result<BoundAggregate, SignatureError> {
+pub(super) fn bind_count(arguments: &CallArguments<'_>) -> Result<BoundAggregate, SignatureError> {
     expect_count(arguments, 0..=1)?;
-    let bound = bound(arguments.types.to_vec(), DataType::BigInt, |_feeding| Count(0));
-    Ok(bound.folded(StateKind::Count, Asked::Count))
+    let bound = bound(arguments.types.to_vec(), DataType::BigInt, |_feeding| RowCounter(0));
+    Ok(bound.with_fold(StateKind::Count, AnswerKind::Count))
 }
 
-pub(super) fn bind_sum(arguments: &Arguments<'_>) -> Result<BoundAggregate, SignatureError> {
+pub(super) fn bind_sum(arguments: &CallArguments<'_>) -> Result<BoundAggregate, SignatureError> {
     expect_count(arguments, 1..=1)?;
     let parameter = expect(arguments, 0, &SUMMABLE)?;
     let wraps = arguments.settings.compatibility == Compatibility::OpenMldb;
@@ -71,7 +71,7 @@ pub(super) fn bind_sum(arguments: &Arguments<'_>) -> Result<BoundAggregate, Sign
     Ok(bind_total(parameter, returns, answer))
 }
 
-pub(super) fn bind_avg(arguments: &Arguments<'_>) -> Result<BoundAggregate, SignatureError> {
+pub(super) fn bind_avg(arguments: &CallArguments<'_>) -> Result<BoundAggregate, SignatureError> {
     expect_count(arguments, 1..=1)?;
     let parameter = expect(arguments, 0, &NUMBER)?;
     let answer =
@@ -80,21 +80,22 @@ pub(super) fn bind_avg(arguments: &Arguments<'_>) -> Result<BoundAggregate, Sign
 }
 
 fn bind_total(parameter: DataType, returns: DataType, answer: TotalAnswer) -> BoundAggregate {
-    let asked = Asked::Total(answer.clone());
+    let kind = AnswerKind::Total(answer.clone());
     let make = move |_feeding| Total { answer: answer.clone(), sums: Sums::default() };
-    bound(vec![parameter], returns, make).folded(StateKind::Total, asked)
+    bound(vec![parameter], returns, make).with_fold(StateKind::Total, kind)
 }
 
-/// Rows, or rows whose argument is not NULL.
-struct Count(i64);
+/// The accumulator of `count`: the number of rows, or of rows whose argument is not NULL.
+struct RowCounter(i64);
 
-impl Accumulator for Count {
+impl Accumulator for RowCounter {
     fn add(&mut self, arguments: &[Datum<'_>]) {
         self.0 += i64::from(counts(arguments));
     }
 
     fn remove(&mut self, arguments: &[Datum<'_>]) {
         self.0 -= i64::from(counts(arguments));
+        debug_assert!(self.0 >= 0, "a row that leaves was added");
     }
 
     fn value<'a>(&self, _arena: &'a Arena) -> Datum<'a> {
@@ -110,7 +111,7 @@ fn counts(arguments: &[Datum<'_>]) -> bool {
     arguments.first().is_none_or(|value| !value.is_null())
 }
 
-/// What a total is asked for.
+/// The result that is computed from [`Sums`].
 #[derive(Debug, Clone)]
 pub(super) enum TotalAnswer {
     Checked(DataType),
@@ -121,7 +122,7 @@ pub(super) enum TotalAnswer {
     FloatMean,
 }
 
-/// Number and sum; only the sum of the argument's kind is in use.
+/// The number of values and their sum; only the sum of the argument's kind is used.
 #[derive(Debug, Default)]
 pub(super) struct Sums {
     count: u64,
@@ -132,7 +133,7 @@ pub(super) struct Sums {
 impl Sums {
     pub(super) fn add_integers(&mut self, values: &[i64]) {
         self.count += values.len() as u64;
-        // Fewer than 2^64 values of 64 bits: nothing wraps.
+        // Fewer than 2^64 values of 64 bits: the sum does not wrap.
         let sum = |sum: i128, value: &i64| sum.wrapping_add(i128::from(*value));
         self.integer = values.iter().fold(self.integer, sum);
     }
@@ -155,6 +156,7 @@ impl TotalAnswer {
         if sums.count == 0 {
             return Datum::Null;
         }
+        debug_assert!(sums.count < 1 << 53, "a count of rows is exact in DOUBLE");
         let count = sums.count as f64;
         match self {
             Self::Checked(data_type) => match i64::try_from(sums.integer) {
@@ -187,6 +189,10 @@ impl Accumulator for Total {
     }
 
     fn remove(&mut self, arguments: &[Datum<'_>]) {
+        debug_assert!(
+            arguments[0].is_null() || self.sums.count > 0,
+            "a value that leaves was added"
+        );
         match arguments[0] {
             Datum::Null => return,
             Datum::Float(value) => self.sums.float.remove(value.into()),

@@ -1,12 +1,12 @@
-//! The hash of words of 128 bits: of short texts, and of values of fixed width beside them.
+//! The hash function of 128-bit words, which represent short texts and values of fixed width.
 //!
-//! `distinct` and `multiset` find values by it.
+//! `distinct` and `multiset` use it for their hash tables.
 
 use std::hash::BuildHasher;
 
 use hashbrown::DefaultHashBuilder;
 
-/// A hash function. Random, so that nobody can choose words that collide.
+/// A hash function with random seeds, so that nobody can choose words that collide.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct WordHash([u64; 2]);
 
@@ -18,7 +18,7 @@ impl Default for WordHash {
 }
 
 impl WordHash {
-    /// The hash of a word: both halves of the product of its own halves, each with a seed.
+    /// Returns the hash of a word: both halves of the product of its own halves, each with a seed.
     #[inline]
     pub(super) fn of(self, word: u128) -> u64 {
         let [left, right] = self.0;
@@ -28,7 +28,7 @@ impl WordHash {
 }
 
 #[inline]
-#[expect(clippy::cast_possible_truncation, reason = "the half that is asked for")]
+#[expect(clippy::cast_possible_truncation, reason = "keeps the low half, as the name says")]
 fn low_half(word: u128) -> u64 {
     word as u64
 }

@@ -1,9 +1,9 @@
-//! Conversions between number types, each with its rounding and overflow rule in its name.
+//! Conversions between number types, each named after its rounding and overflow rule.
 
 use lockstep_row::{DataType, Datum};
 
-/// The place of a type in SMALLINT < INT < BIGINT < FLOAT < DOUBLE, BOOL before them all; 0 for
-/// what is no number.
+/// Returns the rank of a type in BOOL < SMALLINT < INT < BIGINT < FLOAT < DOUBLE; 0 for any other
+/// type.
 pub(crate) fn rank(data_type: &DataType) -> u8 {
     match data_type {
         DataType::Bool => 1,
@@ -16,13 +16,13 @@ pub(crate) fn rank(data_type: &DataType) -> u8 {
     }
 }
 
-/// The low 16 bits.
+/// Returns the low 16 bits.
 #[expect(clippy::cast_possible_truncation, reason = "keeps the low bits, as the name says")]
 pub fn narrow_to_i16(value: i64) -> i16 {
     value as i16
 }
 
-/// The low 32 bits.
+/// Returns the low 32 bits.
 #[expect(clippy::cast_possible_truncation, reason = "keeps the low bits, as the name says")]
 pub fn narrow_to_i32(value: i64) -> i32 {
     value as i32
@@ -34,30 +34,30 @@ pub fn saturate_to_i64(value: f64) -> i64 {
     value as i64
 }
 
-/// The nearest double.
+/// Returns the nearest double.
 #[expect(clippy::cast_precision_loss, reason = "rounds to the nearest double")]
 pub(crate) fn i64_to_f64(value: i64) -> f64 {
     value as f64
 }
 
-/// The nearest float, rounded once.
+/// Returns the nearest float, rounded once.
 #[expect(clippy::cast_precision_loss, reason = "rounds to the nearest float")]
 pub(crate) fn i64_to_f32(value: i64) -> f32 {
     value as f32
 }
 
-/// The nearest float; beyond its range an infinity.
+/// Returns the nearest float; beyond its range an infinity.
 #[expect(clippy::cast_possible_truncation, reason = "rounds to the nearest float")]
 pub(crate) fn f64_to_f32(value: f64) -> f32 {
     value as f32
 }
 
-/// Whether a number counts as true; NaN does.
+/// Returns whether a number counts as true; NaN does.
 pub(crate) fn is_nonzero(value: f64) -> bool {
     value != 0.0
 }
 
-/// An integer in an integer type (BIGINT for every other type), low bits kept.
+/// Returns the low bits of an integer as a value of an integer type (BIGINT for every other type).
 pub(crate) fn integer<'a>(value: i64, to: &DataType) -> Datum<'a> {
     match to {
         DataType::SmallInt => Datum::SmallInt(narrow_to_i16(value)),
@@ -66,15 +66,16 @@ pub(crate) fn integer<'a>(value: i64, to: &DataType) -> Datum<'a> {
     }
 }
 
-/// A float in an integer type with its fraction dropped, or `None` where it does not fit.
+/// Converts a float to an integer type without its fraction; `None` where it does not fit.
 pub(crate) fn exact_truncation<'a>(value: f64, to: &DataType) -> Option<Datum<'a>> {
     let whole = value.trunc();
-    // The least and the first too large of 64 bits; both are exact, and NaN is in no range.
+    // The least value of 64 bits and the first above the greatest; both are exact in DOUBLE, and
+    // NaN is in no range.
     const RANGE: std::ops::Range<f64> = -9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0;
     RANGE.contains(&whole).then(|| exact_integer(saturate_to_i64(whole), to))?
 }
 
-/// A float in an integer type, saturated at that type's range.
+/// Converts a float to an integer type, saturated at that type's range.
 #[expect(clippy::cast_possible_truncation, reason = "`as` saturates, as the name says")]
 pub(crate) fn saturating_integer<'a>(value: f64, to: &DataType) -> Datum<'a> {
     match to {
@@ -84,7 +85,7 @@ pub(crate) fn saturating_integer<'a>(value: f64, to: &DataType) -> Datum<'a> {
     }
 }
 
-/// An integer in an integer type, or `None` where it does not fit.
+/// Converts an integer to an integer type; `None` where it does not fit.
 pub(crate) fn exact_integer<'a>(value: i64, to: &DataType) -> Option<Datum<'a>> {
     Some(match to {
         DataType::SmallInt => Datum::SmallInt(i16::try_from(value).ok()?),

@@ -1,7 +1,7 @@
-//! Values from text and to text.
+//! Parsing and printing of values.
 //!
-//! Parsers read the whole text or nothing. Printing goes to any [`fmt::Write`], so that row forms
-//! print into the arena and doors into their buffers.
+//! Parsers read the whole text or return `None`. Printing goes to any [`fmt::Write`], so that row
+//! forms print into the arena and front ends into their buffers.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use lockstep_row::{
 
 use crate::{Compatibility, Settings, zone::Zone};
 
-/// Reads `t true y yes 1` and `f false n no 0`, in any case.
+/// Parses `t true y yes 1` and `f false n no 0`, in any case.
 pub fn parse_bool(text: &str) -> Option<bool> {
     let is_one_of = |words: [&str; 5]| words.iter().any(|word| text.eq_ignore_ascii_case(word));
     if is_one_of(["t", "true", "y", "yes", "1"]) {
@@ -24,7 +24,7 @@ pub fn parse_bool(text: &str) -> Option<bool> {
     }
 }
 
-/// Reads an integer: blanks around it, a sign, then decimal digits or `0x` and hexadecimal ones.
+/// Parses an integer: blanks around it, a sign, then decimal digits or `0x` and hexadecimal ones.
 pub fn parse_integer(text: &str) -> Option<i64> {
     let text = text.trim_ascii();
     let (negative, digits) = match text.as_bytes().first()? {
@@ -43,7 +43,7 @@ pub fn parse_integer(text: &str) -> Option<i64> {
     i64::try_from(if negative { -magnitude } else { magnitude }).ok()
 }
 
-/// Reads a DOUBLE in the grammar of C's `strtod`, blanks around it allowed; a number too large for
+/// Parses a DOUBLE in the grammar of C's `strtod`, with blanks around it; a number too large for
 /// the type is `None`, one too small is zero.
 pub fn parse_double(text: &str) -> Option<f64> {
     let text = text.trim_ascii();
@@ -53,7 +53,7 @@ pub fn parse_double(text: &str) -> Option<f64> {
     }
 }
 
-/// Reads a FLOAT as [`parse_double`] does, rounded once.
+/// Parses a FLOAT as [`parse_double`] does, rounded once.
 pub fn parse_float(text: &str) -> Option<f32> {
     let text = text.trim_ascii();
     match text.parse::<f32>() {
@@ -64,12 +64,12 @@ pub fn parse_float(text: &str) -> Option<f32> {
     }
 }
 
-/// Whether a text that is not finite says so by name, rather than by being out of range.
+/// Returns whether a text names an infinity or NaN, rather than a number that is out of range.
 fn names_a_special(text: &str) -> bool {
     text.bytes().any(|byte| matches!(byte, b'n' | b'N'))
 }
 
-/// Reads `0x1.8p3`. Digits past the 53rd bit are rounded one by one.
+/// Parses `0x1.8p3`. Digits after the 53rd bit are rounded one by one.
 fn parse_hexadecimal(text: &str) -> Option<f64> {
     let (sign, rest) = match text.as_bytes().first()? {
         b'-' => (-1.0, &text[1..]),
@@ -93,8 +93,7 @@ fn parse_hexadecimal(text: &str) -> Option<f64> {
     Some(sign * value * libm::scalbn(1.0, i32::from(exponent) - fraction_bits))
 }
 
-/// Reads a DATE: `YYYY-MM-DD`, `YYYYMMDD` or a timestamp, whose day it is. Years before 1900 are
-/// `None`.
+/// Parses a DATE: `YYYY-MM-DD`, `YYYYMMDD` or the day of a timestamp. Years before 1900 are `None`.
 pub fn parse_date(text: &str, settings: &Settings) -> Option<i32> {
     let days = calendar::parse_date(text).or_else(|| {
         let local = parse_local(text, settings)?;
@@ -106,9 +105,9 @@ pub fn parse_date(text: &str, settings: &Settings) -> Option<i32> {
 /// 1900-01-01, the first day that a text may name.
 const DAYS_OF_1900: i32 = -25_567;
 
-/// Reads a TIMESTAMP, in milliseconds: `YYYY-MM-DD HH:MM:SS`, `YYYY-MM-DD` or `YYYYMMDD` in the
-/// session's time zone. Unless the session follows the reference, `T` may stand for the blank, up
-/// to nine digits of a second may follow (cut to milliseconds), and `Z` or `±HH:MM` may name
+/// Parses a TIMESTAMP, in milliseconds: `YYYY-MM-DD HH:MM:SS`, `YYYY-MM-DD` or `YYYYMMDD` in the
+/// session's time zone. Except with `compatibility = 'openmldb'`, the blank may be a `T`, up to
+/// nine digits of a second may follow (truncated to milliseconds), and `Z` or `±HH:MM` may name
 /// another zone. Years before 1900 are `None`.
 pub fn parse_timestamp(text: &str, settings: &Settings) -> Option<i64> {
     let local = match calendar::parse_date(text) {
@@ -124,7 +123,7 @@ pub fn parse_timestamp(text: &str, settings: &Settings) -> Option<i64> {
     })
 }
 
-/// A time as a clock shows it, and the offset where the text names one.
+/// A local time, and the offset where the text has one.
 struct Local {
     ms: i64,
     offset_ms: Option<i64>,
@@ -142,7 +141,7 @@ fn parse_local(text: &str, settings: &Settings) -> Option<Local> {
     Some(Local { ms: days * DAY_MS + calendar::parse_time(time)?.to_ms(), offset_ms })
 }
 
-/// Takes `Z`, `+HH:MM` or `-HH:MM` off the end of a time.
+/// Splits `Z`, `+HH:MM` or `-HH:MM` off the end of a time.
 fn split_offset(text: &str) -> Option<(&str, Option<i64>)> {
     if let Some(time) = text.strip_suffix(['Z', 'z']) {
         return Some((time, Some(0)));
@@ -159,13 +158,12 @@ fn split_offset(text: &str) -> Option<(&str, Option<i64>)> {
     Some((time, Some(sign * minutes * 60_000)))
 }
 
-/// Prints values the way a session sees them. Made once per expression; `Copy`.
+/// A printer of values with a session's settings. Made once per expression.
 ///
-/// FLOAT and DOUBLE print the shortest digits that read back as the same value, with an exponent
-/// below 1e-4 and from 1e15 on; when the session follows the reference, six significant digits.
-/// TIMESTAMP prints in the session's time zone, with its milliseconds unless they are 0 or the
-/// session follows the reference. NULL prints as `NULL`, an array as
-/// `[1, 2]`, a map as `{k: v}`.
+/// FLOAT and DOUBLE print with the fewest digits that read back as the same value, with an exponent
+/// below 1e-4 and from 1e15 on; with `compatibility = 'openmldb'`, six significant digits.
+/// TIMESTAMP prints in the session's time zone, with its milliseconds unless they are 0 or
+/// `compatibility = 'openmldb'`. NULL prints as `NULL`, an array as `[1, 2]`, a map as `{k: v}`.
 #[derive(Debug, Clone, Copy)]
 pub struct Printer {
     zone: Zone,
@@ -173,7 +171,7 @@ pub struct Printer {
 }
 
 impl Printer {
-    /// Prepares printing for a session.
+    /// Makes a printer with a session's settings.
     pub fn new(settings: &Settings) -> Self {
         Self { zone: Zone::new(settings.time_zone), compatibility: settings.compatibility }
     }
@@ -233,7 +231,7 @@ pub fn write_datum(datum: Datum<'_>, settings: &Settings, out: &mut dyn fmt::Wri
     Printer::new(settings).write(datum, out)
 }
 
-/// The text of a value; see [`Printer`]. Allocates.
+/// Prints a value to a new string; see [`Printer`].
 pub fn print_datum(datum: Datum<'_>, settings: &Settings) -> String {
     Printer::new(settings).print(datum)
 }
@@ -244,7 +242,7 @@ fn write_date(days: i64, out: &mut dyn fmt::Write) -> fmt::Result {
     write!(out, "{sign}{:04}-{month:02}-{day:02}", year.unsigned_abs())
 }
 
-/// The text of a number in scientific form, on the stack.
+/// A buffer on the stack for a number in scientific notation.
 #[derive(Default)]
 struct Scientific {
     bytes: [u8; 32],
@@ -267,8 +265,8 @@ struct Decimal<'a> {
     exponent: i32,
 }
 
-/// Takes `-1.25e-7` apart; `None` for `NaN` and `inf`. `scratch` receives the digits.
-fn take_apart<'a>(text: &str, scratch: &'a mut [u8; 32]) -> Option<Decimal<'a>> {
+/// Splits `-1.25e-7` into its parts; `None` for `NaN` and `inf`. `scratch` receives the digits.
+fn split_scientific<'a>(text: &str, scratch: &'a mut [u8; 32]) -> Option<Decimal<'a>> {
     let (mantissa, exponent) = text.split_once('e')?;
     let negative = mantissa.starts_with('-');
     let mut count = 0;
@@ -276,6 +274,7 @@ fn take_apart<'a>(text: &str, scratch: &'a mut [u8; 32]) -> Option<Decimal<'a>> 
         scratch[count] = byte;
         count += 1;
     }
+    debug_assert!(count > 0, "a number in scientific notation has a digit");
     while count > 1 && scratch[count - 1] == b'0' {
         count -= 1;
     }
@@ -287,7 +286,7 @@ fn write_shortest(value: fmt::Arguments<'_>, out: &mut dyn fmt::Write) -> fmt::R
     let mut buffer = Scientific::default();
     fmt::write(&mut buffer, value)?;
     let text = std::str::from_utf8(&buffer.bytes[..buffer.length]).map_err(|_error| fmt::Error)?;
-    match take_apart(text, &mut [0; 32]) {
+    match split_scientific(text, &mut [0; 32]) {
         Some(decimal) => write_decimal(&decimal, 15, out),
         None => out.write_str(match text {
             "inf" => "Infinity",
@@ -302,7 +301,7 @@ fn write_six_digits(value: f64, out: &mut dyn fmt::Write) -> fmt::Result {
     let mut buffer = Scientific::default();
     fmt::write(&mut buffer, format_args!("{value:.5e}"))?;
     let text = std::str::from_utf8(&buffer.bytes[..buffer.length]).map_err(|_error| fmt::Error)?;
-    match take_apart(text, &mut [0; 32]) {
+    match split_scientific(text, &mut [0; 32]) {
         Some(decimal) => write_decimal(&decimal, 6, out),
         None => out.write_str(match text {
             "inf" => "inf",
@@ -312,14 +311,16 @@ fn write_six_digits(value: f64, out: &mut dyn fmt::Write) -> fmt::Result {
     }
 }
 
-/// Lays out the digits: plainly while the exponent is at least -4 and below `exponent_end`,
-/// otherwise with an exponent of at least two digits.
+/// Writes the digits in positional notation while the exponent is at least -4 and below
+/// `exponent_end`, otherwise with an exponent of at least two digits.
 fn write_decimal(
     decimal: &Decimal<'_>,
     exponent_end: i32,
     out: &mut dyn fmt::Write,
 ) -> fmt::Result {
     let Decimal { negative, digits, exponent } = *decimal;
+    debug_assert!(!digits.is_empty(), "a number has a digit");
+    debug_assert!(exponent_end > -4, "some exponents are written in positional notation");
     let digits = std::str::from_utf8(digits).map_err(|_error| fmt::Error)?;
     out.write_str(if negative { "-" } else { "" })?;
     if exponent < -4 || exponent >= exponent_end {

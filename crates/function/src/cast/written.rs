@@ -1,27 +1,31 @@
-//! Texts that were written as constants where a value of another type is meant: `ts > '2024-01-01'`.
+//! Parsing of constant texts that are compared with another type: `ts > '2024-01-01'`.
 //!
-//! The binder asks when it compares. In contrast to CAST, a text that is no value of the type is an
-//! error and not NULL, since whoever wrote the constant can correct it.
+//! The binder of comparisons uses it. In contrast to CAST, a text that is not a value of the type
+//! is an error and not NULL, since the user can correct the constant.
 
 use lockstep_row::{DataType, Value, calendar::DAY_MS};
 
 use super::text;
 use crate::{Settings, TimeZone};
 
-/// Why a text is no value of a type.
+/// Why a text is not a value of a type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TextError {
-    /// It is not of the form that the type has.
+    /// It does not have the format of the type.
     Form,
     /// It is a number that 64 bits do not hold.
     Range,
-    /// It is a time of day where a day is meant.
+    /// It has a time of day, and the type is DATE.
     TimeOfDay,
 }
 
-/// Reads a text as a constant to compare with values of a type: a number, BOOL, TIMESTAMP or DATE.
-/// A number that the type is too narrow for comes in a wider one, so that it compares as what it is.
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "settings are passed as in `Arguments`")]
+/// Parses a text as a constant to compare with values of a type: a number, BOOL, TIMESTAMP or DATE.
+/// A number that the type cannot hold has a wider type in the result, so that the comparison is
+/// exact.
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "settings are passed by reference, as in `CallArguments`"
+)]
 pub fn read_constant(
     written: &str,
     to: &DataType,
@@ -70,11 +74,14 @@ fn double(written: &str) -> Result<(Value, DataType), TextError> {
     }
 }
 
-/// A day, or a time that is the beginning of one.
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "settings are passed as in `Arguments`")]
+/// Parses a day, or a midnight.
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "settings are passed by reference, as in `CallArguments`"
+)]
 fn day(written: &str, settings: &Settings) -> Result<(Value, DataType), TextError> {
     let days = text::parse_date(written, settings).ok_or(TextError::Form)?;
-    // As in UTC, so that midnight is the beginning of a day whatever the session's time zone.
+    // In UTC, so that midnight is the beginning of a day whatever the session's time zone.
     let in_utc = Settings { time_zone: TimeZone::Named(chrono_tz::Tz::UTC), ..*settings };
     let is_midnight = text::parse_timestamp(written, &in_utc)
         .is_some_and(|time| time == i64::from(days) * DAY_MS);

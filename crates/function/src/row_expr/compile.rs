@@ -1,7 +1,7 @@
-//! From a DataFusion expression to a row expression.
+//! The compiler from a DataFusion expression to a row expression.
 //!
-//! [`RowExpr::compile`] calls it. Decides form by form what is native; what is not becomes a
-//! [`Vectorised`] leaf, with everything below it.
+//! [`RowExpr::compile`] calls it. A form that has no native evaluation becomes a [`Vectorised`]
+//! leaf, with everything below it.
 
 use datafusion::{
     common::{
@@ -17,7 +17,7 @@ use lockstep_row::{
     arrow::{ColumnReader, data_type},
 };
 
-use super::{Comparison, Node, RowExpr, is_native, vectorised::Vectorised};
+use super::{ComparisonOperator, RowExpr, RowNode, is_native, vectorised::Vectorised};
 use crate::udf::as_scalar;
 
 pub(super) fn compile(expr: &Expr, schema: &DFSchema) -> Result<RowExpr> {
@@ -25,7 +25,7 @@ pub(super) fn compile(expr: &Expr, schema: &DFSchema) -> Result<RowExpr> {
     Ok(RowExpr { node, data_type: type_of(expr, schema)?, columns: columns_of(expr, schema)? })
 }
 
-/// Positions of the columns that an expression reads, ascending.
+/// Returns the positions of the columns that an expression reads, ascending.
 pub(super) fn columns_of(expr: &Expr, schema: &DFSchema) -> Result<Vec<usize>> {
     let mut names: Vec<&Column> = Vec::new();
     expr.apply(|expr| {
@@ -42,8 +42,8 @@ pub(super) fn columns_of(expr: &Expr, schema: &DFSchema) -> Result<Vec<usize>> {
     Ok(columns)
 }
 
-/// The type of an expression. What is true or false is known to be without a look at its operands:
-/// it is asked at each level, and the answer makes the name of all that is below.
+/// Returns the type of an expression. Conditions are BOOL whatever their operands: DataFusion would
+/// derive the types of all operands, and build their names, again at each level.
 pub(super) fn type_of(expr: &Expr, schema: &DFSchema) -> Result<DataType> {
     let is_truth = match expr {
         Expr::BinaryExpr(binary) => {
@@ -66,13 +66,13 @@ pub(super) fn defect(error: &DataFusionError) -> Box<Diagnostic> {
     Box::new(Diagnostic::internal(error.strip_backtrace()))
 }
 
-fn node(expr: &Expr, schema: &DFSchema) -> Result<Node> {
+fn node(expr: &Expr, schema: &DFSchema) -> Result<RowNode> {
     let boxed = |expr: &Expr| node(expr, schema).map(Box::new);
     Ok(match expr {
         Expr::Alias(alias) => node(&alias.expr, schema)?,
-        Expr::Column(column) => Node::Column(position(column, schema)?),
+        Expr::Column(column) => RowNode::Column(position(column, schema)?),
         Expr::Literal(value, _) => match literal(value) {
-            Some(value) => Node::Literal(value),
+            Some(value) => RowNode::Literal(value),
             None => vectorised(expr, schema)?,
         },
         Expr::BinaryExpr(binary) => match native_binary(binary, schema)? {
@@ -80,10 +80,10 @@ fn node(expr: &Expr, schema: &DFSchema) -> Result<Node> {
             None => vectorised(expr, schema)?,
         },
         Expr::Not(operand) if type_of(operand, schema)? == DataType::Bool => {
-            Node::Not(boxed(operand)?)
+            RowNode::Not(boxed(operand)?)
         }
-        Expr::IsNull(operand) => Node::IsNull(boxed(operand)?),
-        Expr::IsNotNull(operand) => Node::IsNotNull(boxed(operand)?),
+        Expr::IsNull(operand) => RowNode::IsNull(boxed(operand)?),
+        Expr::IsNotNull(operand) => RowNode::IsNotNull(boxed(operand)?),
         Expr::Case(case) => match native_case(case, schema)? {
             Some(node) => node,
             None => vectorised(expr, schema)?,
@@ -96,15 +96,15 @@ fn node(expr: &Expr, schema: &DFSchema) -> Result<Node> {
     })
 }
 
-fn vectorised(expr: &Expr, schema: &DFSchema) -> Result<Node> {
-    Vectorised::new(expr, schema).map(Box::new).map(Node::Vectorised)
+fn vectorised(expr: &Expr, schema: &DFSchema) -> Result<RowNode> {
+    Vectorised::new(expr, schema).map(Box::new).map(RowNode::Vectorised)
 }
 
 fn position(column: &Column, schema: &DFSchema) -> Result<usize> {
     schema.index_of_column(column).map_err(|error| defect(&error))
 }
 
-/// The value of a literal; `None` for one of a type that the dialect does not have.
+/// Returns the value of a literal; `None` for one of a type that the dialect does not have.
 fn literal(value: &ScalarValue) -> Option<Value> {
     data_type(&value.data_type())?;
     let array = value.to_array().ok()?;
@@ -112,19 +112,19 @@ fn literal(value: &ScalarValue) -> Option<Value> {
     Some(ColumnReader::new(array.as_ref()).get(0, &arena).to_value())
 }
 
-fn native_binary(binary: &BinaryExpr, schema: &DFSchema) -> Result<Option<Node>> {
+fn native_binary(binary: &BinaryExpr, schema: &DFSchema) -> Result<Option<RowNode>> {
     let BinaryExpr { left, op, right } = binary;
     let (left_type, right_type) = (type_of(left, schema)?, type_of(right, schema)?);
     let same =
         |is_right_type: fn(&DataType) -> bool| left_type == right_type && is_right_type(&left_type);
     let comparison = match op {
         Operator::And | Operator::Or => None,
-        Operator::Eq => Some(Comparison::Equal),
-        Operator::NotEq => Some(Comparison::NotEqual),
-        Operator::Lt => Some(Comparison::Less),
-        Operator::LtEq => Some(Comparison::LessOrEqual),
-        Operator::Gt => Some(Comparison::Greater),
-        Operator::GtEq => Some(Comparison::GreaterOrEqual),
+        Operator::Eq => Some(ComparisonOperator::Equal),
+        Operator::NotEq => Some(ComparisonOperator::NotEqual),
+        Operator::Lt => Some(ComparisonOperator::Less),
+        Operator::LtEq => Some(ComparisonOperator::LessOrEqual),
+        Operator::Gt => Some(ComparisonOperator::Greater),
+        Operator::GtEq => Some(ComparisonOperator::GreaterOrEqual),
         _ => return Ok(None),
     };
     let is_logic = comparison.is_none();
@@ -133,14 +133,15 @@ fn native_binary(binary: &BinaryExpr, schema: &DFSchema) -> Result<Option<Node>>
     }
     let sides = Box::new([node(left, schema)?, node(right, schema)?]);
     Ok(Some(match (comparison, op) {
-        (Some(comparison), _) => Node::Compare(comparison, sides),
-        (None, Operator::And) => Node::And(sides),
-        (None, _) => Node::Or(sides),
+        (Some(comparison), _) => RowNode::Compare(comparison, sides),
+        (None, Operator::And) => RowNode::And(sides),
+        (None, _) => RowNode::Or(sides),
     }))
 }
 
-/// A searched CASE whose conditions are BOOL and whose branches have one type.
-fn native_case(case: &Case, schema: &DFSchema) -> Result<Option<Node>> {
+/// Compiles a searched CASE whose conditions are BOOL and whose branches have one type; `None` for
+/// any other CASE.
+fn native_case(case: &Case, schema: &DFSchema) -> Result<Option<RowNode>> {
     if case.expr.is_some() {
         return Ok(None);
     }
@@ -158,12 +159,12 @@ fn native_case(case: &Case, schema: &DFSchema) -> Result<Option<Node>> {
         branches.push((node(when, schema)?, node(then, schema)?));
     }
     let otherwise = case.else_expr.as_ref().map(|expr| node(expr, schema).map(Box::new));
-    Ok(Some(Node::Case { branches, otherwise: otherwise.transpose()? }))
+    Ok(Some(RowNode::Case { branches, otherwise: otherwise.transpose()? }))
 }
 
-fn native_call(call: &ScalarFunction, schema: &DFSchema) -> Result<Option<Node>> {
+fn native_call(call: &ScalarFunction, schema: &DFSchema) -> Result<Option<RowNode>> {
     let Some(udf) = as_scalar(&call.func) else { return Ok(None) };
     let arguments = call.args.iter().map(|argument| node(argument, schema));
     let arguments = arguments.collect::<Result<Vec<_>>>()?;
-    Ok(Some(Node::Call { implementation: udf.implementation().clone(), arguments }))
+    Ok(Some(RowNode::Call { implementation: udf.implementation().clone(), arguments }))
 }

@@ -15,7 +15,7 @@ use lockstep_row::{
 use proptest::{collection, prelude::any, prop_assert, proptest};
 
 use super::RowExpr;
-use crate::{Nulls, ScalarImplementation, Settings, udf::scalar_call};
+use crate::{NullHandling, ScalarImplementation, Settings, udf::scalar_call};
 
 const COLUMNS: [(&str, DataType); 8] = [
     ("a", DataType::Bool),
@@ -125,7 +125,7 @@ fn plus(left: Expr, right: Expr) -> Expr {
     let implementation = ScalarImplementation {
         parameters: vec![DataType::Int; 2],
         returns: DataType::Int,
-        nulls: Nulls::Propagate,
+        nulls: NullHandling::Propagate,
         row: Arc::new(|values, _arena| match values {
             [Datum::Int(left), Datum::Int(right)] => Datum::Int(left.wrapping_add(*right)),
             _ => Datum::Null,
@@ -138,7 +138,7 @@ fn joined(left: Expr, right: Expr) -> Expr {
     let implementation = ScalarImplementation {
         parameters: vec![DataType::String; 2],
         returns: DataType::String,
-        nulls: Nulls::Passed,
+        nulls: NullHandling::Passed,
         row: Arc::new(|values, arena| {
             let text: String = values.iter().map(|value| value.as_str().unwrap_or("?")).collect();
             Datum::String(arena.alloc_str(&text))

@@ -1,4 +1,4 @@
-//! The way out for forms that have no row form: DataFusion's evaluation over one row.
+//! DataFusion's evaluation over a batch of one row, for expressions without a native form.
 
 use std::sync::Arc;
 
@@ -21,14 +21,14 @@ use super::{
     compile::{columns_of, defect, type_of},
 };
 
-/// A physical expression and what it takes to make a batch of one row for it.
+/// A physical expression, with the schema and columns of its batches of one row.
 #[derive(Debug)]
 pub(super) struct Vectorised {
     physical: Arc<dyn PhysicalExpr>,
     schema: SchemaRef,
-    /// One NULL per column: what the expression does not read stays so.
+    /// One NULL per column, for the columns that the expression does not read.
     nulls: Vec<ArrayRef>,
-    /// What it reads.
+    /// The columns that it reads, with their types.
     columns: Vec<(usize, DataType)>,
 }
 
@@ -65,6 +65,7 @@ impl Vectorised {
     }
 
     fn evaluate(&self, row: &dyn RowSource<'_>) -> Result<ArrayRef, DataFusionError> {
+        debug_assert_eq!(self.nulls.len(), self.schema.fields().len(), "one for each column");
         let mut arrays = self.nulls.clone();
         for (index, data_type) in &self.columns {
             let mut builder = ColumnBuilder::new(data_type, 1);

@@ -1,17 +1,17 @@
 //! The operators `+ - * / DIV % & | ^ ~` and the signs.
 //!
 //! Result types: the wider of SMALLINT < INT < BIGINT < FLOAT < DOUBLE, where INT and BIGINT with
-//! FLOAT are DOUBLE; BOOL takes the other side's type. An integer or a TIMESTAMP that its type does
-//! not hold is NULL, and so is a division by zero, of floats too.
+//! FLOAT are DOUBLE; BOOL takes the other side's type. An integer or TIMESTAMP out of range is
+//! NULL, and so is a division by zero, of floats too.
 //!
-//! Under the reference's rules INT and BIGINT with FLOAT are FLOAT, and integers wrap at the width
-//! of the result: computed in 64 bits with the low bits kept at the end, which is the same as
-//! wrapping at each step.
+//! With `compatibility = 'openmldb'` INT and BIGINT with FLOAT are FLOAT, and integers wrap at the
+//! width of the result: they are computed in 64 bits and truncated to the low bits at the end,
+//! which is the same as wrapping at each step.
 
 use lockstep_row::{DataType, Datum};
 
 use super::{
-    Arguments, Resolved, ScalarFunction, ScalarImplementation, SignatureError,
+    CallArguments, Resolved, ScalarFunction, ScalarImplementation, SignatureError,
     signature::{INTEGER, NUMBER, NUMBER_OR_BOOL, expect},
 };
 use crate::{
@@ -115,8 +115,8 @@ pub(super) static OPERATORS: &[ScalarFunction] = &[
     operator!("op_plus", "+a → the same type", "The number itself.", &[("op_plus(3)", "3")], plus),
 ];
 
-/// The type that a pair of numbers or BOOLs is brought to; `None` for other types. A NULL literal
-/// takes the other side's type, and two of them are INT.
+/// Returns the common type of a pair of numbers or BOOLs; `None` for other types. A NULL
+/// literal takes the other side's type, and two of them are INT.
 pub(super) fn promote(left: &DataType, right: &DataType) -> Option<DataType> {
     match (left, right) {
         (DataType::Null, DataType::Null) => Some(DataType::Int),
@@ -130,9 +130,12 @@ pub(super) fn promote(left: &DataType, right: &DataType) -> Option<DataType> {
     }
 }
 
-/// [`promote`] as the session has it: a FLOAT does not hold every INT, so that their result is
-/// DOUBLE unless the reference is followed.
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "settings are lent as in `Arguments`")]
+/// Returns the common type as [`promote`] does, except that an INT or BIGINT with a FLOAT is DOUBLE
+/// unless `compatibility = 'openmldb'`: a FLOAT does not hold every INT.
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "settings are passed by reference, as in `CallArguments`"
+)]
 fn promote_in(types: &[DataType], settings: &Settings) -> Option<DataType> {
     let result = promote(&types[0], &types[1])?;
     let is_wide = |side: &DataType| matches!(side, DataType::Int | DataType::BigInt);
@@ -143,13 +146,13 @@ fn promote_in(types: &[DataType], settings: &Settings) -> Option<DataType> {
     })
 }
 
-fn mismatch(arguments: &Arguments<'_>, sign: &str) -> SignatureError {
+fn mismatch(arguments: &CallArguments<'_>, sign: &str) -> SignatureError {
     let (left, right) = (&arguments.types[0], &arguments.types[1]);
     SignatureError::Mismatch(format!("there is no {left} {sign} {right}"))
 }
 
-/// The parameter types of a promoted operation. Integers that are narrower than the result, and
-/// numbers in a DOUBLE operation, are widened by the row form itself.
+/// Returns the parameter types of a promoted operation. Integers that are narrower than the result,
+/// and numbers in a DOUBLE operation, are widened by the row form itself.
 fn parameters(types: &[DataType], result: &DataType) -> Vec<DataType> {
     let widened_by_form = |data_type: &DataType| match result {
         DataType::Int | DataType::BigInt | DataType::SmallInt => data_type.is_integer(),
@@ -162,27 +165,30 @@ fn parameters(types: &[DataType], result: &DataType) -> Vec<DataType> {
         .collect()
 }
 
-/// An operation in 64 bits; `None` for NULL.
+/// An operation on integers of 64 bits; `None` for NULL.
 type IntegerKernel = fn(i64, i64) -> Option<i64>;
 
-/// The two ways to compute an operation on integers.
+/// The checked and the wrapping form of an operation on integers.
 #[derive(Clone, Copy)]
 struct IntegerKernels {
-    /// `None` where 64 bits do not hold the result.
+    /// Returns `None` where the result exceeds 64 bits.
     checked: IntegerKernel,
-    /// Keeps the low 64 bits.
+    /// Returns the low 64 bits of the result.
     wrapping: IntegerKernel,
 }
 
 impl IntegerKernels {
-    /// An operation whose result always fits.
+    /// Makes the forms of an operation whose result always fits.
     fn closed(compute: IntegerKernel) -> Self {
         Self { checked: compute, wrapping: compute }
     }
 }
 
-/// An operation on integers, in the result's type.
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "settings are lent as in `Arguments`")]
+/// Implements an operation on integers, in the result's type.
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "settings are passed by reference, as in `CallArguments`"
+)]
 fn on_integers(
     parameters: Vec<DataType>,
     result: DataType,
@@ -240,7 +246,7 @@ fn wrapping_integers(
     }
 }
 
-/// A TIMESTAMP, or a BIGINT for every other type.
+/// Implements an operation whose result is a TIMESTAMP, or a BIGINT for every other type.
 fn in_64_bits(
     parameters: Vec<DataType>,
     result: DataType,
@@ -260,7 +266,7 @@ fn in_64_bits(
     }
 }
 
-/// The three ways to compute one operation.
+/// The forms of one operation: on integers, on FLOATs and on DOUBLEs.
 #[derive(Clone, Copy)]
 struct Kernels<S, D> {
     integers: IntegerKernels,
@@ -268,8 +274,8 @@ struct Kernels<S, D> {
     doubles: D,
 }
 
-/// An operation on numbers and BOOLs of a common type.
-fn on_numbers<S, D>(arguments: &Arguments<'_>, sign: &str, kernels: Kernels<S, D>) -> Resolved
+/// Implements an operation on numbers and BOOLs of a common type.
+fn on_numbers<S, D>(arguments: &CallArguments<'_>, sign: &str, kernels: Kernels<S, D>) -> Resolved
 where
     S: Fn(f32, f32) -> Option<f32> + Copy + Send + Sync + 'static,
     D: Fn(f64, f64) -> Option<f64> + Copy + Send + Sync + 'static,
@@ -312,8 +318,9 @@ const DIVISION: IntegerKernels = IntegerKernels {
     wrapping: |left, right| (right != 0).then(|| left.wrapping_div(right)),
 };
 
-/// Milliseconds added to or taken from a TIMESTAMP, or `None` where neither side is one.
-fn on_timestamp(arguments: &Arguments<'_>, is_addition: bool) -> Option<Resolved> {
+/// Implements adding milliseconds to a TIMESTAMP, or subtracting them; `None` where neither side is
+/// a TIMESTAMP.
+fn on_timestamp(arguments: &CallArguments<'_>, is_addition: bool) -> Option<Resolved> {
     let [left, right] = arguments.types else { return None };
     if *left != DataType::Timestamp && *right != DataType::Timestamp {
         return None;
@@ -343,8 +350,8 @@ fn on_timestamp(arguments: &Arguments<'_>, is_addition: bool) -> Option<Resolved
     Some(Ok(on_integers(parameters, DataType::Timestamp, kernels, arguments.settings)))
 }
 
-/// Adds; also the function `add`.
-pub(super) fn add(arguments: &Arguments<'_>) -> Resolved {
+/// Resolves `+`; also the function `add`.
+pub(super) fn add(arguments: &CallArguments<'_>) -> Resolved {
     super::signature::expect_count(arguments, 2, 2)?;
     on_timestamp(arguments, true).unwrap_or_else(|| {
         let kernels = Kernels {
@@ -356,7 +363,7 @@ pub(super) fn add(arguments: &Arguments<'_>) -> Resolved {
     })
 }
 
-fn subtract(arguments: &Arguments<'_>) -> Resolved {
+fn subtract(arguments: &CallArguments<'_>) -> Resolved {
     super::signature::expect_count(arguments, 2, 2)?;
     on_timestamp(arguments, false).unwrap_or_else(|| {
         let kernels = Kernels {
@@ -368,7 +375,7 @@ fn subtract(arguments: &Arguments<'_>) -> Resolved {
     })
 }
 
-fn multiply(arguments: &Arguments<'_>) -> Resolved {
+fn multiply(arguments: &CallArguments<'_>) -> Resolved {
     super::signature::expect_count(arguments, 2, 2)?;
     let kernels = Kernels {
         integers: MULTIPLICATION,
@@ -378,7 +385,7 @@ fn multiply(arguments: &Arguments<'_>) -> Resolved {
     on_numbers(arguments, "*", kernels)
 }
 
-fn divide(arguments: &Arguments<'_>) -> Resolved {
+fn divide(arguments: &CallArguments<'_>) -> Resolved {
     super::signature::expect_count(arguments, 2, 2)?;
     promote(&arguments.types[0], &arguments.types[1]).ok_or_else(|| mismatch(arguments, "/"))?;
     let parameters = parameters(arguments.types, &DataType::Double);
@@ -388,7 +395,7 @@ fn divide(arguments: &Arguments<'_>) -> Resolved {
     }))
 }
 
-fn integer_divide(arguments: &Arguments<'_>) -> Resolved {
+fn integer_divide(arguments: &CallArguments<'_>) -> Resolved {
     super::signature::expect_count(arguments, 2, 2)?;
     let result = promote(&arguments.types[0], &arguments.types[1])
         .filter(|result| !result.is_float())
@@ -397,8 +404,8 @@ fn integer_divide(arguments: &Arguments<'_>) -> Resolved {
     Ok(on_integers(parameters, result, DIVISION, arguments.settings))
 }
 
-/// The remainder; also the function `mod`.
-pub(super) fn modulo(arguments: &Arguments<'_>) -> Resolved {
+/// Resolves `%`, the remainder; also the function `mod`.
+pub(super) fn modulo(arguments: &CallArguments<'_>) -> Resolved {
     super::signature::expect_count(arguments, 2, 2)?;
     let kernels = Kernels {
         integers: IntegerKernels::closed(|left, right| {
@@ -413,8 +420,8 @@ pub(super) fn modulo(arguments: &Arguments<'_>) -> Resolved {
     on_numbers(arguments, "%", kernels)
 }
 
-/// The remainder made non-negative, for the function `pmod`.
-pub(super) fn positive_modulo(arguments: &Arguments<'_>) -> Resolved {
+/// Resolves `pmod`, the remainder made non-negative.
+pub(super) fn positive_modulo(arguments: &CallArguments<'_>) -> Resolved {
     super::signature::expect_count(arguments, 2, 2)?;
     let kernels = Kernels {
         integers: IntegerKernels::closed(|left, right| {
@@ -434,12 +441,12 @@ pub(super) fn positive_modulo(arguments: &Arguments<'_>) -> Resolved {
     on_numbers(arguments, "%", kernels)
 }
 
-/// A divisor, or `None` for zero.
+/// Returns a divisor, or `None` for zero.
 fn nonzero(divisor: f64) -> Option<f64> {
     (divisor != 0.0).then_some(divisor)
 }
 
-fn on_bits(arguments: &Arguments<'_>, compute: IntegerKernel) -> Resolved {
+fn on_bits(arguments: &CallArguments<'_>, compute: IntegerKernel) -> Resolved {
     expect(arguments, &[INTEGER, INTEGER])?;
     let result = common_type_strict(&arguments.types[0], &arguments.types[1])
         .filter(|result| *result != DataType::Null)
@@ -449,21 +456,21 @@ fn on_bits(arguments: &Arguments<'_>, compute: IntegerKernel) -> Resolved {
     Ok(on_integers(parameters, result, kernels, arguments.settings))
 }
 
-fn bit_and(arguments: &Arguments<'_>) -> Resolved {
+fn bit_and(arguments: &CallArguments<'_>) -> Resolved {
     on_bits(arguments, |left, right| Some(left & right))
 }
 
-fn bit_or(arguments: &Arguments<'_>) -> Resolved {
+fn bit_or(arguments: &CallArguments<'_>) -> Resolved {
     on_bits(arguments, |left, right| Some(left | right))
 }
 
-fn bit_xor(arguments: &Arguments<'_>) -> Resolved {
+fn bit_xor(arguments: &CallArguments<'_>) -> Resolved {
     on_bits(arguments, |left, right| Some(left ^ right))
 }
 
-fn bit_not(arguments: &Arguments<'_>) -> Resolved {
+fn bit_not(arguments: &CallArguments<'_>) -> Resolved {
     expect(arguments, &[INTEGER])?;
-    // The reference types the complement of a bare NULL as BOOL.
+    // In OpenMLDB the complement of a NULL literal is a BOOL.
     let result = super::signature::type_or(arguments, 0, DataType::Bool);
     Ok(ScalarImplementation::new(vec![result.clone()], result, |arguments, _| {
         Some(match arguments[0] {
@@ -475,7 +482,7 @@ fn bit_not(arguments: &Arguments<'_>) -> Resolved {
     }))
 }
 
-fn negate(arguments: &Arguments<'_>) -> Resolved {
+fn negate(arguments: &CallArguments<'_>) -> Resolved {
     expect(arguments, &[NUMBER_OR_BOOL])?;
     let result = super::signature::type_or(arguments, 0, DataType::Int);
     let wraps = arguments.settings.compatibility == Compatibility::OpenMldb;
@@ -497,7 +504,7 @@ fn negate(arguments: &Arguments<'_>) -> Resolved {
     }))
 }
 
-fn plus(arguments: &Arguments<'_>) -> Resolved {
+fn plus(arguments: &CallArguments<'_>) -> Resolved {
     expect(arguments, &[NUMBER])?;
     let result = super::signature::type_or(arguments, 0, DataType::Int);
     Ok(ScalarImplementation::new(vec![result.clone()], result, |arguments, _| Some(arguments[0])))

@@ -1,10 +1,10 @@
-//! Arrays and maps.
+//! Functions of arrays and maps.
 
 use bumpalo::collections::{String as ArenaString, Vec as ArenaVec};
 use lockstep_row::{Arena, DataType, Datum};
 
 use super::{
-    Arguments, Resolved, ScalarFunction, ScalarImplementation, SignatureError,
+    CallArguments, Resolved, ScalarFunction, ScalarImplementation, SignatureError,
     comparison::is_same,
     signature::{INTEGER, TEXT, expect_count, expect_type},
 };
@@ -134,9 +134,9 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     ),
 ];
 
-/// The type of an argument that must be an array: its element.
+/// Returns the element type of an argument that must be an array.
 fn element_type<'a>(
-    arguments: &'a Arguments<'_>,
+    arguments: &'a CallArguments<'_>,
     index: usize,
 ) -> Result<&'a DataType, SignatureError> {
     match &arguments.types[index] {
@@ -151,7 +151,7 @@ fn element_type<'a>(
 }
 
 fn map_types<'a>(
-    arguments: &'a Arguments<'_>,
+    arguments: &'a CallArguments<'_>,
     index: usize,
 ) -> Result<(&'a DataType, &'a DataType), SignatureError> {
     match &arguments.types[index] {
@@ -169,7 +169,7 @@ fn no_common_type(what: &str) -> SignatureError {
     SignatureError::Mismatch(format!("the {what} have no common type"))
 }
 
-fn array(arguments: &Arguments<'_>) -> Resolved {
+fn array(arguments: &CallArguments<'_>) -> Resolved {
     let element = common_type(arguments.types).ok_or_else(|| no_common_type("elements"))?;
     let parameters = vec![element.clone(); arguments.types.len()];
     let returns = DataType::Array(Box::new(element));
@@ -179,7 +179,7 @@ fn array(arguments: &Arguments<'_>) -> Resolved {
     Ok(form.passing_nulls())
 }
 
-fn element_at(arguments: &Arguments<'_>) -> Resolved {
+fn element_at(arguments: &CallArguments<'_>) -> Resolved {
     expect_count(arguments, 2, 2)?;
     if let DataType::Map(key, value) = &arguments.types[0] {
         let wanted = &arguments.types[1];
@@ -188,7 +188,7 @@ fn element_at(arguments: &Arguments<'_>) -> Resolved {
             expected: key.to_string(),
             found: wanted.clone(),
         })?;
-        // Keys compare by value whatever their width, so only a bare NULL key needs its type.
+        // Keys compare by value whatever their width, so only a NULL literal needs the key's type.
         let wanted = if *wanted == DataType::Null { key_type } else { wanted.clone() };
         let parameters = vec![arguments.types[0].clone(), wanted];
         let value = (**value).clone();
@@ -206,7 +206,7 @@ fn element_at(arguments: &Arguments<'_>) -> Resolved {
     }))
 }
 
-fn size(arguments: &Arguments<'_>) -> Resolved {
+fn size(arguments: &CallArguments<'_>) -> Resolved {
     expect_count(arguments, 1, 1)?;
     if !matches!(arguments.types[0], DataType::Map(_, _)) {
         element_type(arguments, 0)?;
@@ -222,7 +222,7 @@ fn size(arguments: &Arguments<'_>) -> Resolved {
     }))
 }
 
-fn split_array(arguments: &Arguments<'_>) -> Resolved {
+fn split_array(arguments: &CallArguments<'_>) -> Resolved {
     super::signature::expect(arguments, &[TEXT, TEXT])?;
     let parameters = vec![DataType::String; 2];
     let returns = DataType::Array(Box::new(DataType::String));
@@ -245,7 +245,7 @@ fn split_array(arguments: &Arguments<'_>) -> Resolved {
     }))
 }
 
-fn array_join(arguments: &Arguments<'_>) -> Resolved {
+fn array_join(arguments: &CallArguments<'_>) -> Resolved {
     expect_count(arguments, 2, 2)?;
     let element = element_type(arguments, 0)?;
     if !matches!(element, DataType::String | DataType::Null) {
@@ -256,7 +256,7 @@ fn array_join(arguments: &Arguments<'_>) -> Resolved {
         });
     }
     expect_type(arguments, 1, TEXT)?;
-    // The reference writes the delimiter before every element but the first, NULL or not.
+    // OpenMLDB writes the delimiter before every element but the first, NULL or not.
     let keeps_leading = arguments.settings.compatibility == Compatibility::OpenMldb;
     let parameters = vec![DataType::Array(Box::new(DataType::String)), DataType::String];
     let form = ScalarImplementation::new(parameters, DataType::String, move |arguments, arena| {
@@ -279,7 +279,7 @@ fn array_join(arguments: &Arguments<'_>) -> Resolved {
     Ok(form.passing_nulls())
 }
 
-fn contains(arguments: &Arguments<'_>, array: usize, value: usize) -> Resolved {
+fn contains(arguments: &CallArguments<'_>, array: usize, value: usize) -> Resolved {
     expect_count(arguments, 2, 2)?;
     let element = element_type(arguments, array)?;
     let wanted = &arguments.types[value];
@@ -297,7 +297,7 @@ fn contains(arguments: &Arguments<'_>, array: usize, value: usize) -> Resolved {
     Ok(form.passing_nulls())
 }
 
-fn array_combine(arguments: &Arguments<'_>) -> Resolved {
+fn array_combine(arguments: &CallArguments<'_>) -> Resolved {
     expect_count(arguments, 2, usize::MAX)?;
     expect_type(arguments, 0, TEXT)?;
     let texts = DataType::Array(Box::new(DataType::String));
@@ -326,7 +326,7 @@ fn is_nested(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Array(_) | DataType::Map(_, _))
 }
 
-/// Counts through the combinations like an odometer, the last array fastest.
+/// Builds the list of all combinations, in which the items of the last array change fastest.
 fn combine<'a>(separator: &str, parts: &[Datum<'a>], arena: &'a Arena) -> Option<Datum<'a>> {
     fn items<'p, 'a>(part: &'p Datum<'a>) -> &'p [Datum<'a>] {
         match part {
@@ -358,7 +358,7 @@ fn combine<'a>(separator: &str, parts: &[Datum<'a>], arena: &'a Arena) -> Option
     Some(Datum::Array(combinations.into_bump_slice()))
 }
 
-fn map(arguments: &Arguments<'_>) -> Resolved {
+fn map(arguments: &CallArguments<'_>) -> Resolved {
     if !arguments.types.len().is_multiple_of(2) {
         return Err(SignatureError::Count {
             expected: "an even number of arguments".to_owned(),
@@ -379,7 +379,7 @@ fn map(arguments: &Arguments<'_>) -> Resolved {
     Ok(form.passing_nulls())
 }
 
-fn map_keys(arguments: &Arguments<'_>) -> Resolved {
+fn map_keys(arguments: &CallArguments<'_>) -> Resolved {
     expect_count(arguments, 1, 1)?;
     let returns = DataType::Array(Box::new(map_types(arguments, 0)?.0.clone()));
     let parameters = arguments.types.to_vec();
@@ -389,7 +389,7 @@ fn map_keys(arguments: &Arguments<'_>) -> Resolved {
     }))
 }
 
-fn map_values(arguments: &Arguments<'_>) -> Resolved {
+fn map_values(arguments: &CallArguments<'_>) -> Resolved {
     expect_count(arguments, 1, 1)?;
     let returns = DataType::Array(Box::new(map_types(arguments, 0)?.1.clone()));
     let parameters = arguments.types.to_vec();

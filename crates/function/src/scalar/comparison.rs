@@ -1,16 +1,17 @@
-//! The operators `= != < <= > >=`, and the one notion of equality that functions share.
+//! The operators `= != < <= > >=`, and the definition of equality that functions share.
 //!
 //! Numbers and BOOLs compare after promotion, TIMESTAMP with TIMESTAMP, DATE with DATE, and STRING
-//! with STRING byte by byte; when the session follows OpenMLDB, a STRING with anything, by its text.
-//! (A text that is written as a constant is read in the other side's type before it gets here.) Floats follow IEEE 754: NaN differs
-//! from everything, itself included, and the two zeros are equal.
+//! with STRING byte by byte; when the session follows OpenMLDB, a STRING with anything, by its
+//! text. (A text that is written as a constant is read in the other side's type before it gets
+//! here.) Floats follow IEEE 754: NaN differs from everything, itself included, and the two zeros
+//! are equal.
 
 use std::cmp::Ordering;
 
 use lockstep_row::{DataType, Datum};
 
 use super::{
-    Arguments, Resolved, ScalarFunction, ScalarImplementation, SignatureError,
+    CallArguments, Resolved, ScalarFunction, ScalarImplementation, SignatureError,
     arithmetic::operator, signature::expect_count,
 };
 use crate::{Compatibility, Settings, cast::type_rank};
@@ -67,10 +68,11 @@ pub(super) static OPERATORS: &[ScalarFunction] = &[
     ),
 ];
 
-/// What two values are brought to before they are compared; `None` for types that do not compare.
+/// Returns the types that two values are cast to before they are compared; `None` for types that do
+/// not compare.
 #[expect(
     clippy::trivially_copy_pass_by_ref,
-    reason = "settings are lent as they are in `Arguments`, whatever their size of today"
+    reason = "settings are passed by reference, as in `CallArguments`"
 )]
 pub(super) fn comparison_types(
     left: &DataType,
@@ -104,7 +106,7 @@ pub(super) fn comparison_types(
     }
 }
 
-/// Compares two values that were brought to [`comparison_types`]; `None` where one is NULL, and
+/// Compares two values that were cast to [`comparison_types`]; `None` where one is NULL, and
 /// `Some(None)` where one is NaN.
 #[expect(clippy::option_option, reason = "NULL and unordered are different answers")]
 pub(super) fn compare(left: Datum<'_>, right: Datum<'_>) -> Option<Option<Ordering>> {
@@ -121,8 +123,8 @@ pub(super) fn compare(left: Datum<'_>, right: Datum<'_>) -> Option<Option<Orderi
     })
 }
 
-/// Whether two values are equal; NULL equals NULL and nothing else. Integers of different widths
-/// compare by value; arrays and maps compare element by element.
+/// Returns whether two values are equal; NULL equals NULL and nothing else. Integers of different
+/// widths compare by value; arrays and maps compare element by element.
 pub(super) fn is_same(left: Datum<'_>, right: Datum<'_>) -> bool {
     match (left, right) {
         (Datum::Null, Datum::Null) => true,
@@ -137,7 +139,7 @@ pub(super) fn is_same(left: Datum<'_>, right: Datum<'_>) -> bool {
     }
 }
 
-fn comparison<F>(arguments: &Arguments<'_>, holds: F) -> Resolved
+fn comparison<F>(arguments: &CallArguments<'_>, holds: F) -> Resolved
 where
     F: Fn(Option<Ordering>) -> bool + Copy + Send + Sync + 'static,
 {
@@ -161,7 +163,7 @@ where
     }))
 }
 
-fn group_key(arguments: &Arguments<'_>) -> Resolved {
+fn group_key(arguments: &CallArguments<'_>) -> Resolved {
     expect_count(arguments, 1, 1)?;
     if !arguments.types[0].is_float() {
         let message = format!("{} is not a float", arguments.types[0]);
@@ -170,7 +172,7 @@ fn group_key(arguments: &Arguments<'_>) -> Resolved {
     let form = |arguments: &[Datum<'_>]| match arguments[0] {
         Datum::Float(value) if value.is_nan() => Some(Datum::Float(f32::NAN)),
         Datum::Double(value) if value.is_nan() => Some(Datum::Double(f64::NAN)),
-        // Adding zero turns the negative one around, and changes nothing else.
+        // Adding zero makes the negative zero positive, and changes no other value.
         Datum::Float(value) => Some(Datum::Float(value + 0.0)),
         Datum::Double(value) => Some(Datum::Double(value + 0.0)),
         _ => None,
@@ -181,26 +183,26 @@ fn group_key(arguments: &Arguments<'_>) -> Resolved {
     }))
 }
 
-fn equal(arguments: &Arguments<'_>) -> Resolved {
+fn equal(arguments: &CallArguments<'_>) -> Resolved {
     comparison(arguments, |order| order == Some(Ordering::Equal))
 }
 
-fn not_equal(arguments: &Arguments<'_>) -> Resolved {
+fn not_equal(arguments: &CallArguments<'_>) -> Resolved {
     comparison(arguments, |order| order != Some(Ordering::Equal))
 }
 
-fn less(arguments: &Arguments<'_>) -> Resolved {
+fn less(arguments: &CallArguments<'_>) -> Resolved {
     comparison(arguments, |order| order == Some(Ordering::Less))
 }
 
-fn less_or_equal(arguments: &Arguments<'_>) -> Resolved {
+fn less_or_equal(arguments: &CallArguments<'_>) -> Resolved {
     comparison(arguments, |order| order.is_some_and(Ordering::is_le))
 }
 
-fn greater(arguments: &Arguments<'_>) -> Resolved {
+fn greater(arguments: &CallArguments<'_>) -> Resolved {
     comparison(arguments, |order| order == Some(Ordering::Greater))
 }
 
-fn greater_or_equal(arguments: &Arguments<'_>) -> Resolved {
+fn greater_or_equal(arguments: &CallArguments<'_>) -> Resolved {
     comparison(arguments, |order| order.is_some_and(Ordering::is_ge))
 }

@@ -1,11 +1,11 @@
-//! Functions about NULL and about choosing a value, and the truth of values.
+//! Functions that test for NULL or choose a value, and the conversion of values to conditions.
 
 use std::cmp::Ordering;
 
 use lockstep_row::{DataType, Datum};
 
 use super::{
-    Arguments, Resolved, ScalarFunction, ScalarImplementation, SignatureError,
+    CallArguments, Resolved, ScalarFunction, ScalarImplementation, SignatureError,
     arithmetic::{operator, promote},
     comparison::{compare, comparison_types},
     signature::{ANY, BOOL, PLAIN, expect, expect_count},
@@ -149,7 +149,7 @@ pub(super) static OPERATORS: &[ScalarFunction] = &[
     ),
 ];
 
-/// What a value counts for as a condition.
+/// Converts a value to a condition.
 fn truth(value: Datum<'_>) -> Option<bool> {
     Some(match value {
         Datum::Null | Datum::Array(_) | Datum::Map(_) => return None,
@@ -164,21 +164,21 @@ fn truth(value: Datum<'_>) -> Option<bool> {
     })
 }
 
-fn to_bool(arguments: &Arguments<'_>) -> Resolved {
+fn to_bool(arguments: &CallArguments<'_>) -> Resolved {
     expect(arguments, &[PLAIN])?;
     Ok(ScalarImplementation::new(arguments.types.to_vec(), DataType::Bool, |arguments, _| {
         Some(Datum::Bool(truth(arguments[0])?))
     }))
 }
 
-fn xor(arguments: &Arguments<'_>) -> Resolved {
+fn xor(arguments: &CallArguments<'_>) -> Resolved {
     expect(arguments, &[PLAIN, PLAIN])?;
     Ok(ScalarImplementation::new(arguments.types.to_vec(), DataType::Bool, |arguments, _| {
         Some(Datum::Bool(truth(arguments[0])? ^ truth(arguments[1])?))
     }))
 }
 
-fn is_null(arguments: &Arguments<'_>) -> Resolved {
+fn is_null(arguments: &CallArguments<'_>) -> Resolved {
     expect(arguments, &[ANY])?;
     let form =
         ScalarImplementation::new(arguments.types.to_vec(), DataType::Bool, |arguments, _| {
@@ -187,7 +187,7 @@ fn is_null(arguments: &Arguments<'_>) -> Resolved {
     Ok(form.passing_nulls())
 }
 
-/// The common type of some arguments, or why there is none.
+/// Returns the common type of some arguments, or the error that there is none.
 fn common(types: &[DataType]) -> Result<DataType, SignatureError> {
     common_type(types).ok_or_else(|| {
         let names: Vec<String> = types.iter().map(ToString::to_string).collect();
@@ -195,12 +195,12 @@ fn common(types: &[DataType]) -> Result<DataType, SignatureError> {
     })
 }
 
-fn if_null(arguments: &Arguments<'_>) -> Resolved {
+fn if_null(arguments: &CallArguments<'_>) -> Resolved {
     expect_count(arguments, 2, 2)?;
     coalesce(arguments)
 }
 
-fn coalesce(arguments: &Arguments<'_>) -> Resolved {
+fn coalesce(arguments: &CallArguments<'_>) -> Resolved {
     expect_count(arguments, 1, usize::MAX)?;
     let result = common(arguments.types)?;
     let parameters = vec![result.clone(); arguments.types.len()];
@@ -210,7 +210,7 @@ fn coalesce(arguments: &Arguments<'_>) -> Resolved {
     Ok(form.passing_nulls())
 }
 
-fn nvl2(arguments: &Arguments<'_>) -> Resolved {
+fn nvl2(arguments: &CallArguments<'_>) -> Resolved {
     expect_count(arguments, 3, 3)?;
     let result = common(&arguments.types[1..])?;
     let parameters = vec![arguments.types[0].clone(), result.clone(), result.clone()];
@@ -220,7 +220,7 @@ fn nvl2(arguments: &Arguments<'_>) -> Resolved {
     Ok(form.passing_nulls())
 }
 
-fn if_else(arguments: &Arguments<'_>) -> Resolved {
+fn if_else(arguments: &CallArguments<'_>) -> Resolved {
     expect(arguments, &[BOOL, ANY, ANY])?;
     let result = common(&arguments.types[1..])?;
     let parameters = vec![DataType::Bool, result.clone(), result.clone()];
@@ -230,7 +230,7 @@ fn if_else(arguments: &Arguments<'_>) -> Resolved {
     Ok(form.passing_nulls())
 }
 
-fn identity(arguments: &Arguments<'_>) -> Resolved {
+fn identity(arguments: &CallArguments<'_>) -> Resolved {
     expect(arguments, &[ANY])?;
     let result = arguments.types[0].clone();
     let form =
@@ -238,9 +238,9 @@ fn identity(arguments: &Arguments<'_>) -> Resolved {
     Ok(form)
 }
 
-/// Compares as `=` does, but returns the value in its own type; hence it casts for itself instead of
-/// asking the binder to.
-fn nullif(arguments: &Arguments<'_>) -> Resolved {
+/// Resolves `nullif`, which compares as `=` does but returns the value in its own type; so the row
+/// form casts the arguments instead of the binder.
+fn nullif(arguments: &CallArguments<'_>) -> Resolved {
     expect_count(arguments, 2, 2)?;
     let [left, right] = arguments.types else { unreachable!("two arguments were checked") };
     let Some([as_left, as_right]) = comparison_types(left, right, arguments.settings) else {
@@ -263,9 +263,12 @@ fn nullif(arguments: &Arguments<'_>) -> Resolved {
     Ok(form.passing_nulls())
 }
 
-/// The type that `minimum` and its like compare and return: as operators promote; when the session
-/// follows OpenMLDB, STRING where one side is.
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "settings are passed as in `Arguments`")]
+/// Returns the type that `minimum` and its like compare and return: as operators promote; when the
+/// session follows OpenMLDB, STRING where one side is.
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "settings are passed by reference, as in `CallArguments`"
+)]
 fn ordered_type(
     left: &DataType,
     right: &DataType,
@@ -287,32 +290,32 @@ fn ordered_type(
     .ok_or_else(|| SignatureError::Mismatch(format!("{left} and {right} do not compare")))
 }
 
-/// The order of two values, with NaN after every number.
+/// Returns the order of two values, with NaN after every number.
 fn total_order(left: Datum<'_>, right: Datum<'_>) -> Ordering {
     let is_nan = |value: Datum<'_>| value.as_f64().is_some_and(f64::is_nan);
     compare(left, right).flatten().unwrap_or_else(|| is_nan(left).cmp(&is_nan(right)))
 }
 
-fn minimum(arguments: &Arguments<'_>) -> Resolved {
+fn minimum(arguments: &CallArguments<'_>) -> Resolved {
     expect_count(arguments, 2, 2)?;
     pick(arguments, Ordering::Less)
 }
 
-fn maximum(arguments: &Arguments<'_>) -> Resolved {
+fn maximum(arguments: &CallArguments<'_>) -> Resolved {
     expect_count(arguments, 2, 2)?;
     pick(arguments, Ordering::Greater)
 }
 
-fn least(arguments: &Arguments<'_>) -> Resolved {
+fn least(arguments: &CallArguments<'_>) -> Resolved {
     Ok(pick(arguments, Ordering::Less)?.passing_nulls())
 }
 
-fn greatest(arguments: &Arguments<'_>) -> Resolved {
+fn greatest(arguments: &CallArguments<'_>) -> Resolved {
     Ok(pick(arguments, Ordering::Greater)?.passing_nulls())
 }
 
-/// The first value that comes before (or after) all others, NULLs passed over.
-fn pick(arguments: &Arguments<'_>, wanted: Ordering) -> Resolved {
+/// Implements the choice of the least (or greatest) value that is not NULL.
+fn pick(arguments: &CallArguments<'_>, wanted: Ordering) -> Resolved {
     expect_count(arguments, 1, usize::MAX)?;
     let result =
         arguments.types[1..].iter().try_fold(arguments.types[0].clone(), |left, right| {

@@ -3,7 +3,7 @@
 use lockstep_row::DataType;
 
 use super::{
-    Arguments, Resolved, ScalarFunction, SignatureError, signature::expect_count, text::concat,
+    CallArguments, Resolved, ScalarFunction, SignatureError, signature::expect_count, text::concat,
 };
 use crate::cast;
 
@@ -115,7 +115,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     ),
 ];
 
-fn convert(arguments: &Arguments<'_>, to: &DataType) -> Resolved {
+fn convert(arguments: &CallArguments<'_>, to: &DataType) -> Resolved {
     expect_count(arguments, 1, 1)?;
     let from = &arguments.types[0];
     cast::implementation(from, to, arguments.settings).ok_or_else(|| SignatureError::Type {
@@ -125,8 +125,8 @@ fn convert(arguments: &Arguments<'_>, to: &DataType) -> Resolved {
     })
 }
 
-/// The operator `||`: the same as the function `concat`.
-pub(super) fn concatenate(arguments: &Arguments<'_>) -> Resolved {
+/// Resolves the operator `||`, which is the function `concat`.
+pub(super) fn concatenate(arguments: &CallArguments<'_>) -> Resolved {
     expect_count(arguments, 2, 2)?;
     concat(arguments)
 }

@@ -1,10 +1,9 @@
-//! Feature signatures, and the line formats of training programs that they are written in.
+//! Feature signatures, and the line formats of training programs.
 //!
-//! `continuous(x)`, `discrete(x)`, `binary_label(x)` and their like mark what a value is to a model;
-//! they have no value of their own and stand only as arguments of `gcformat`, `csv` and `libsvm`.
-//! The binder therefore asks for each argument's [`Feature`] first ([`feature`]), and binds the
-//! format over the values of all of them ([`resolve_format`]): the signatures are gone before
-//! anything runs.
+//! `continuous(x)`, `discrete(x)`, `binary_label(x)` and the like say what a value is to a model;
+//! they have no value of their own and can only be arguments of `gcformat`, `csv` and `libsvm`. The
+//! binder therefore resolves the [`Feature`] of each argument first ([`feature`]), and then the
+//! format over the values of all of them ([`resolve_format`]); no signature is evaluated.
 
 use std::fmt::{self, Write as _};
 
@@ -12,7 +11,7 @@ use bumpalo::collections::String as ArenaString;
 use lockstep_row::{DataType, Datum};
 
 use super::{
-    Arguments, Nulls, Resolved, ScalarFunction, ScalarImplementation, SignatureError,
+    CallArguments, NullHandling, Resolved, ScalarFunction, ScalarImplementation, SignatureError,
     hash::fingerprint,
     row_form,
     signature::{BOOL, INTEGER, INTEGER_OR_BOOL, NUMBER, NUMBER_OR_BOOL, PLAIN, expect, type_or},
@@ -118,65 +117,65 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     ),
 ];
 
-/// What a signature makes of its value.
+/// The kind of a feature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mark {
+enum FeatureKind {
     Continuous,
     Discrete,
     Label,
     Index,
 }
 
-/// One argument of a format: what it is, and what its arguments are cast to.
+/// A resolved argument of a format: its kind, and the types that its arguments are cast to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Feature {
-    mark: Mark,
+    kind: FeatureKind,
     parameters: Vec<DataType>,
 }
 
-/// How a line is written.
+/// The format of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Format {
+enum LineFormat {
     Gc,
     Csv,
     Libsvm,
 }
 
-/// Why a format does not take its arguments.
+/// The error of a call of a format.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct FormatError {
-    /// Which argument, from 0.
+    /// The position of the argument, from 0.
     pub position: usize,
-    /// What is wrong with it.
+    /// The error message.
     pub message: String,
 }
 
-/// The signature function of a name, in any case.
+/// Returns the signature function of a name, in any case.
 pub fn signature(name: &str) -> Option<&'static ScalarFunction> {
-    super::find(name).filter(|function| mark(function.name).is_some())
+    super::find(name).filter(|function| kind(function.name).is_some())
 }
 
-/// The format function of a name, in any case.
+/// Returns the format function of a name, in any case.
 pub fn format(name: &str) -> Option<&'static ScalarFunction> {
     super::find(name).filter(|function| format_of(function.name).is_some())
 }
 
-fn mark(name: &str) -> Option<Mark> {
+fn kind(name: &str) -> Option<FeatureKind> {
     Some(match name {
-        "continuous" => Mark::Continuous,
-        "discrete" => Mark::Discrete,
-        "binary_label" | "multiclass_label" | "regression_label" => Mark::Label,
-        "gcformat_index" => Mark::Index,
+        "continuous" => FeatureKind::Continuous,
+        "discrete" => FeatureKind::Discrete,
+        "binary_label" | "multiclass_label" | "regression_label" => FeatureKind::Label,
+        "gcformat_index" => FeatureKind::Index,
         _ => return None,
     })
 }
 
-fn format_of(name: &str) -> Option<Format> {
+fn format_of(name: &str) -> Option<LineFormat> {
     Some(match name {
-        "gcformat" => Format::Gc,
-        "csv" => Format::Csv,
-        "libsvm" => Format::Libsvm,
+        "gcformat" => LineFormat::Gc,
+        "csv" => LineFormat::Csv,
+        "libsvm" => LineFormat::Libsvm,
         _ => return None,
     })
 }
@@ -184,18 +183,18 @@ fn format_of(name: &str) -> Option<Format> {
 /// Binds a call of a function that [`signature`] found.
 pub fn feature(
     function: &ScalarFunction,
-    arguments: &Arguments<'_>,
+    arguments: &CallArguments<'_>,
 ) -> Result<Feature, SignatureError> {
-    let (mark, class, null_as) = match function.name {
-        "continuous" => (Mark::Continuous, NUMBER_OR_BOOL, DataType::BigInt),
-        "binary_label" => (Mark::Label, BOOL, DataType::Bool),
-        "multiclass_label" => (Mark::Label, INTEGER_OR_BOOL, DataType::BigInt),
-        "regression_label" => (Mark::Label, NUMBER, DataType::BigInt),
-        "gcformat_index" => (Mark::Index, INTEGER, DataType::BigInt),
-        _ => (Mark::Discrete, PLAIN, DataType::BigInt),
+    let (kind, class, null_as) = match function.name {
+        "continuous" => (FeatureKind::Continuous, NUMBER_OR_BOOL, DataType::BigInt),
+        "binary_label" => (FeatureKind::Label, BOOL, DataType::Bool),
+        "multiclass_label" => (FeatureKind::Label, INTEGER_OR_BOOL, DataType::BigInt),
+        "regression_label" => (FeatureKind::Label, NUMBER, DataType::BigInt),
+        "gcformat_index" => (FeatureKind::Index, INTEGER, DataType::BigInt),
+        _ => (FeatureKind::Discrete, PLAIN, DataType::BigInt),
     };
     let mut parameters = Vec::with_capacity(2);
-    if mark == Mark::Discrete {
+    if kind == FeatureKind::Discrete {
         super::signature::expect_between(arguments, 1, &[class, INTEGER])?;
     } else {
         expect(arguments, &[class])?;
@@ -204,29 +203,32 @@ pub fn feature(
     if arguments.types.len() == 2 {
         parameters.push(DataType::BigInt);
     }
-    Ok(Feature { mark, parameters })
+    Ok(Feature { kind, parameters })
 }
 
 /// Binds a call of a function that [`format()`] found. The implementation's parameters are those of
 /// the features, one after the other.
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "settings are lent as in `Arguments`")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "settings are passed by reference, as in `CallArguments`"
+)]
 pub fn resolve_format(
     function: &ScalarFunction,
     features: &[Feature],
     settings: &Settings,
 ) -> Result<ScalarImplementation, FormatError> {
-    let format = format_of(function.name).unwrap_or(Format::Csv);
-    if format != Format::Csv && settings.compatibility == Compatibility::Standard {
-        at_most_one(features, Mark::Label, "label")?;
+    let format = format_of(function.name).unwrap_or(LineFormat::Csv);
+    if format != LineFormat::Csv && settings.compatibility == Compatibility::Standard {
+        at_most_one(features, FeatureKind::Label, "label")?;
     }
-    if format == Format::Gc && settings.compatibility == Compatibility::Standard {
-        at_most_one(features, Mark::Index, "index")?;
+    if format == LineFormat::Gc && settings.compatibility == Compatibility::Standard {
+        at_most_one(features, FeatureKind::Index, "index")?;
     }
     let parameters = features.iter().flat_map(|feature| feature.parameters.clone()).collect();
     let printer = ItemPrinter::new(*settings);
     let features: Box<[Feature]> = features.into();
     let row = row_form(move |arguments, arena| {
-        let mut line = Line {
+        let mut line = FeatureLine {
             printer,
             label: ArenaString::new_in(arena),
             index: ArenaString::new_in(arena),
@@ -235,24 +237,31 @@ pub fn resolve_format(
         };
         let mut rest = arguments;
         for (position, feature) in features.iter().enumerate() {
+            debug_assert!(!feature.parameters.is_empty(), "a feature has a value");
             let (own, others) = rest.split_at(feature.parameters.len());
             rest = others;
             match format {
-                Format::Csv if position == 0 => line.push_field("", feature.value(own)),
-                Format::Csv => line.push_field(",", feature.value(own)),
-                Format::Gc => line.push_gc(feature, own),
-                Format::Libsvm => line.push_libsvm(feature, own),
+                LineFormat::Csv if position == 0 => line.push_field("", feature.value(own)),
+                LineFormat::Csv => line.push_field(",", feature.value(own)),
+                LineFormat::Gc => line.push_gc(feature, own),
+                LineFormat::Libsvm => line.push_libsvm(feature, own),
             }
         }
+        debug_assert!(rest.is_empty(), "each argument is of a feature");
         let line = line.finish(format);
         value_limit::text(line.len())?;
         Some(Datum::String(line.into_bump_str()))
     });
-    Ok(ScalarImplementation { parameters, returns: DataType::String, nulls: Nulls::Passed, row })
+    Ok(ScalarImplementation {
+        parameters,
+        returns: DataType::String,
+        nulls: NullHandling::Passed,
+        row,
+    })
 }
 
-fn at_most_one(features: &[Feature], mark: Mark, what: &str) -> Result<(), FormatError> {
-    let mut marked = features.iter().enumerate().filter(|(_, feature)| feature.mark == mark);
+fn at_most_one(features: &[Feature], kind: FeatureKind, what: &str) -> Result<(), FormatError> {
+    let mut marked = features.iter().enumerate().filter(|(_, feature)| feature.kind == kind);
     let _first = marked.next();
     match marked.next() {
         None => Ok(()),
@@ -265,15 +274,15 @@ fn at_most_one(features: &[Feature], mark: Mark, what: &str) -> Result<(), Forma
 
 impl fmt::Display for Feature {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}/{}", self.mark, self.parameters.len())
+        write!(f, "{:?}/{}", self.kind, self.parameters.len())
     }
 }
 
 impl Feature {
-    /// What stands for the feature: of a discrete one the hash, or the bucket.
+    /// Returns the value of the feature in a line: of a discrete one the hash, or the bucket.
     fn value<'a>(&self, own: &[Datum<'a>]) -> Datum<'a> {
-        match (self.mark, own[0]) {
-            (Mark::Discrete, value) => self.hash(value, own).unwrap_or_default(),
+        match (self.kind, own[0]) {
+            (FeatureKind::Discrete, value) => self.hash(value, own).unwrap_or_default(),
             (_, Datum::Bool(value)) => Datum::Int(value.into()),
             (_, value) => value,
         }
@@ -287,24 +296,24 @@ impl Feature {
         Some(Datum::BigInt((hash % self.bucket_count(own)?).cast_signed()))
     }
 
-    /// `None` without buckets, and where their number is NULL or below 1.
+    /// Returns the number of buckets; `None` without buckets, and where it is NULL or below 1.
     fn bucket_count(&self, own: &[Datum<'_>]) -> Option<u64> {
         u64::try_from(own.get(1)?.as_i64()?).ok().filter(|count| *count > 0)
     }
 }
 
-/// A line in the making.
-struct Line<'a> {
+/// A line under construction.
+struct FeatureLine<'a> {
     printer: ItemPrinter,
     label: ArenaString<'a>,
     index: ArenaString<'a>,
     features: ArenaString<'a>,
-    /// The next feature's.
+    /// The slot of the next feature.
     slot: u64,
 }
 
-impl Line<'_> {
-    /// A field, or nothing where it is NULL, after a separator.
+impl FeatureLine<'_> {
+    /// Appends a separator and a field, which is empty for NULL.
     fn push_field(&mut self, separator: &str, value: Datum<'_>) {
         self.features.push_str(separator);
         if !value.is_null() {
@@ -312,16 +321,17 @@ impl Line<'_> {
         }
     }
 
-    /// Takes in a label or an index; each replaces the one before.
-    fn note(&mut self, feature: &Feature, value: Datum<'_>) {
-        let place = if feature.mark == Mark::Label { &mut self.label } else { &mut self.index };
-        place.clear();
+    /// Sets the label or the index, replacing an earlier one.
+    fn set_label_or_index(&mut self, feature: &Feature, value: Datum<'_>) {
+        let text =
+            if feature.kind == FeatureKind::Label { &mut self.label } else { &mut self.index };
+        text.clear();
         if !value.is_null() {
-            self.printer.write(value, place);
+            self.printer.write(value, text);
         }
     }
 
-    /// `slot:` or `hash:` and what follows it, after a blank unless it is the first.
+    /// Appends `slot:value` or `hash:value`, after a blank unless it is the first.
     fn push_pair(&mut self, key: impl fmt::Display, value: Datum<'_>) {
         if !self.features.is_empty() {
             self.features.push(' ');
@@ -332,15 +342,15 @@ impl Line<'_> {
 
     fn push_gc(&mut self, feature: &Feature, own: &[Datum<'_>]) {
         let value = feature.value(own);
-        if matches!(feature.mark, Mark::Label | Mark::Index) {
-            return self.note(feature, value);
+        if matches!(feature.kind, FeatureKind::Label | FeatureKind::Index) {
+            return self.set_label_or_index(feature, value);
         }
         let slot = self.slot;
         self.slot += 1;
         if value.is_null() {
             return;
         }
-        if feature.mark == Mark::Continuous {
+        if feature.kind == FeatureKind::Continuous {
             let hash = farmhash::fingerprint64(&slot.to_le_bytes()).cast_signed();
             self.push_pair(format_args!("{slot}:{hash}"), value);
         } else {
@@ -351,15 +361,15 @@ impl Line<'_> {
     fn push_libsvm(&mut self, feature: &Feature, own: &[Datum<'_>]) {
         const PRESENT: Datum<'static> = Datum::Int(1);
         let (value, slot) = (feature.value(own), self.slot);
-        match (feature.mark, feature.bucket_count(own)) {
-            (Mark::Label, _) => return self.note(feature, value),
-            (Mark::Index, _) => return,
-            (Mark::Continuous, _) => self.slot += 1,
-            (Mark::Discrete, buckets) => self.slot = slot.wrapping_add(buckets.unwrap_or(0)),
+        match (feature.kind, feature.bucket_count(own)) {
+            (FeatureKind::Label, _) => return self.set_label_or_index(feature, value),
+            (FeatureKind::Index, _) => return,
+            (FeatureKind::Continuous, _) => self.slot += 1,
+            (FeatureKind::Discrete, buckets) => self.slot = slot.wrapping_add(buckets.unwrap_or(0)),
         }
-        match (feature.mark, feature.parameters.len(), value) {
+        match (feature.kind, feature.parameters.len(), value) {
             (_, _, Datum::Null) => {}
-            (Mark::Continuous, _, value) => self.push_pair(slot, value),
+            (FeatureKind::Continuous, _, value) => self.push_pair(slot, value),
             (_, 1, value) => self.push_pair(value.as_i64().unwrap_or(0), PRESENT),
             (_, _, bucket) => {
                 let bucket = bucket.as_i64().unwrap_or(0).cast_unsigned();
@@ -369,35 +379,35 @@ impl Line<'_> {
     }
 }
 
-impl<'a> Line<'a> {
-    fn finish(self, format: Format) -> ArenaString<'a> {
+impl<'a> FeatureLine<'a> {
+    fn finish(self, format: LineFormat) -> ArenaString<'a> {
         let mut line = self.label;
         match format {
-            Format::Csv => return self.features,
-            Format::Gc => {
+            LineFormat::Csv => return self.features,
+            LineFormat::Gc => {
                 if !self.index.is_empty() {
                     line.push(' ');
                     line.push_str(&self.index);
                 }
                 line.push_str(" | ");
             }
-            Format::Libsvm if !line.is_empty() && !self.features.is_empty() => line.push(' '),
-            Format::Libsvm => {}
+            LineFormat::Libsvm if !line.is_empty() && !self.features.is_empty() => line.push(' '),
+            LineFormat::Libsvm => {}
         }
         line.push_str(&self.features);
         line
     }
 }
 
-/// A signature that is not an argument of a format.
-fn misplaced(_arguments: &Arguments<'_>) -> Resolved {
+/// Returns the error of a signature that is not an argument of a format.
+fn misplaced(_arguments: &CallArguments<'_>) -> Resolved {
     Err(SignatureError::Mismatch(
         "marks a feature, and stands only as an argument of gcformat, csv or libsvm".to_owned(),
     ))
 }
 
-/// A format of values that are no features.
-fn empty_format(arguments: &Arguments<'_>) -> Resolved {
+/// Resolves a format without arguments, or with values that are not features.
+fn empty_format(arguments: &CallArguments<'_>) -> Resolved {
     match arguments.types.first() {
         Some(found) => Err(SignatureError::Type {
             position: 1,

@@ -5,7 +5,7 @@ use std::f64::consts::PI;
 use lockstep_row::{DataType, Datum, calendar};
 
 use super::{
-    Arguments, Resolved, ScalarFunction, ScalarImplementation,
+    CallArguments, Resolved, ScalarFunction, ScalarImplementation,
     signature::{NUMBER, PLAIN, expect},
 };
 
@@ -15,7 +15,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         aliases: &["farm_fingerprint"],
         category: "hashing",
         signature: "hash64(value) → BIGINT",
-        doc: "The 64-bit FarmHash fingerprint of the value's bytes: of a text its UTF-8, of a number or TIMESTAMP its little-endian bytes (so the type matters), of a DATE the reference system's 32-bit code. It never changes between versions.",
+        doc: "The 64-bit FarmHash fingerprint of the value's bytes: of a text its UTF-8, of a number or TIMESTAMP its little-endian bytes (so the type matters), of a DATE OpenMLDB's 32-bit code. It never changes between versions.",
         examples: &[
             ("hash64(int(90))", "-3754664774081171349"),
             ("hash64(bigint(90))", "-6110541762027922508"),
@@ -37,7 +37,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     },
 ];
 
-fn hash64(arguments: &Arguments<'_>) -> Resolved {
+fn hash64(arguments: &CallArguments<'_>) -> Resolved {
     expect(arguments, &[PLAIN])?;
     let parameters = arguments.types.to_vec();
     Ok(ScalarImplementation::new(parameters, DataType::BigInt, |arguments, _| {
@@ -45,7 +45,7 @@ fn hash64(arguments: &Arguments<'_>) -> Resolved {
     }))
 }
 
-/// The fingerprint of a value; `None` for NULL, arrays and maps.
+/// Returns the fingerprint of a value; `None` for NULL, arrays and maps.
 pub(super) fn fingerprint(value: Datum<'_>) -> Option<u64> {
     Some(match value {
         Datum::Null | Datum::Array(_) | Datum::Map(_) => return None,
@@ -62,14 +62,14 @@ pub(super) fn fingerprint(value: Datum<'_>) -> Option<u64> {
     })
 }
 
-/// The earth's radius that the distance is computed with, in kilometres.
+/// The radius of the earth, in kilometres.
 const EARTH_RADIUS_KM: f64 = 6372.8;
 
-fn earth_distance(arguments: &Arguments<'_>) -> Resolved {
+fn earth_distance(arguments: &CallArguments<'_>) -> Resolved {
     expect(arguments, &[NUMBER; 4])?;
     let parameters = vec![DataType::Double; 4];
     Ok(ScalarImplementation::new(parameters, DataType::Double, |arguments, _| {
-        // In this order of operations the last bits are those of the reference.
+        // This order of operations gives the same last bits as OpenMLDB.
         let radians = |degrees: f64| PI * degrees / 180.0;
         let angle = |index: usize, most: f64| {
             arguments[index].as_f64().filter(|angle| (-most..=most).contains(angle)).map(radians)

@@ -1,13 +1,12 @@
-//! JSON documents in texts.
+//! Functions of JSON documents in texts.
 //!
-//! A document is parsed on the heap each time it is looked at; everything else about these
-//! functions stays in the arena.
+//! Each call parses its document on the heap; results are in the arena.
 
 use lockstep_row::{Arena, DataType, Datum};
 use serde_json::Value;
 
 use super::{
-    Arguments, Resolved, ScalarFunction, ScalarImplementation,
+    CallArguments, Resolved, ScalarFunction, ScalarImplementation,
     signature::{TEXT, expect},
 };
 
@@ -42,7 +41,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     },
 ];
 
-fn get_json_object(arguments: &Arguments<'_>) -> Resolved {
+fn get_json_object(arguments: &CallArguments<'_>) -> Resolved {
     expect(arguments, &[TEXT, TEXT])?;
     let parameters = vec![DataType::String; 2];
     Ok(ScalarImplementation::new(parameters, DataType::String, |arguments, arena| {
@@ -59,7 +58,7 @@ fn find<'a>(json: &str, pointer: &str, arena: &'a Arena) -> Option<&'a str> {
     })
 }
 
-fn json_array_length(arguments: &Arguments<'_>) -> Resolved {
+fn json_array_length(arguments: &CallArguments<'_>) -> Resolved {
     expect(arguments, &[TEXT])?;
     let parameters = vec![DataType::String];
     Ok(ScalarImplementation::new(parameters, DataType::Int, |arguments, _| {

@@ -1,4 +1,4 @@
-//! Texts split into lists, and lists joined into texts. A list is an ARRAY<STRING>.
+//! Functions that split texts into lists, and join lists into texts. A list is an ARRAY<STRING>.
 
 use std::ops::ControlFlow;
 
@@ -7,8 +7,8 @@ use lockstep_row::{Arena, DataType, Datum};
 use regex::Regex;
 
 use super::{
-    Arguments, Resolved, ScalarFunction, ScalarImplementation,
-    signature::{Class, TEXT, TEXTS, constant_text, expect},
+    CallArguments, Resolved, ScalarFunction, ScalarImplementation,
+    signature::{ScalarTypeClass, TEXT, TEXTS, constant_text, expect},
 };
 use crate::{
     Compatibility,
@@ -39,21 +39,21 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
             ("split('a1b22c', '[0-9]+')", "[a, b, c]"),
             ("split(NULL, ',')", "[]")
         ],
-        |arguments| split(arguments, Part::Whole)
+        |arguments| split(arguments, PiecePart::Whole)
     ),
     list!(
         "split_by_key",
         "split_by_key(text STRING, delimiter STRING, pair_delimiter STRING) → ARRAY<STRING>",
         "For each piece that contains the pair delimiter, what stands before it; other pieces are left out.",
         &[("split_by_key('k1:v1,?,k2:v2', ',', ':')", "[k1, k2]")],
-        |arguments| split(arguments, Part::Key)
+        |arguments| split(arguments, PiecePart::Key)
     ),
     list!(
         "split_by_value",
         "split_by_value(text STRING, delimiter STRING, pair_delimiter STRING) → ARRAY<STRING>",
         "For each piece that contains the pair delimiter, what stands between its first and its second occurrence; other pieces are left out.",
         &[("split_by_value('k1:v1,?,k2:v2', ',', ':')", "[v1, v2]")],
-        |arguments| split(arguments, Part::Value)
+        |arguments| split(arguments, PiecePart::Value)
     ),
     list!(
         "join",
@@ -84,24 +84,24 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     ),
 ];
 
-/// Bytes that one list of the reference holds; later pieces are dropped there.
-const REFERENCE_LIST_SIZE_MAX: usize = 4096;
+/// The most bytes of a list with `compatibility = 'openmldb'`; later pieces are dropped.
+const OPENMLDB_LIST_BYTES_MAX: usize = 4096;
 
-/// Which part of a piece is taken.
+/// The part of a piece that is returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum PiecePart {
     /// All of it.
     Whole,
-    /// What stands before the pair delimiter.
+    /// The text before the pair delimiter.
     Key,
-    /// What stands after it.
+    /// The text after it.
     Value,
 }
 
-/// Splits texts the way `split`, `split_by_key` and `split_by_value` do.
+/// A prepared delimiter of `split`, `split_by_key` and `split_by_value`.
 #[derive(Debug, Clone)]
 enum Splitter {
-    /// Nothing comes out.
+    /// There are no pieces.
     Never,
     /// At each occurrence of a text.
     Literal(Box<str>),
@@ -121,9 +121,9 @@ impl Splitter {
         }
     }
 
-    /// Calls `take` with every piece, in order, until it breaks.
+    /// Calls `take` with each piece, in order, until it breaks.
     fn split<'t>(&self, text: &'t str, mut take: impl FnMut(&'t str) -> ControlFlow<()>) {
-        // The first break ends the walk; that it broke is of no interest to the caller.
+        // Whether `take` ended the loop does not matter to the caller.
         let _ended: ControlFlow<()> = match self {
             Self::Never => ControlFlow::Continue(()),
             Self::Literal(delimiter) => text.split(&**delimiter).try_for_each(&mut take),
@@ -132,9 +132,9 @@ impl Splitter {
     }
 }
 
-/// The wanted part of a piece; `None` where it has no such part.
-fn part_of<'t>(piece: &'t str, part: Part, pair_delimiter: &str) -> Option<&'t str> {
-    if part == Part::Whole {
+/// Returns a part of a piece; `None` where the piece does not have that part.
+fn part_of<'t>(piece: &'t str, part: PiecePart, pair_delimiter: &str) -> Option<&'t str> {
+    if part == PiecePart::Whole {
         return Some(piece);
     }
     if pair_delimiter.is_empty() {
@@ -142,17 +142,18 @@ fn part_of<'t>(piece: &'t str, part: Part, pair_delimiter: &str) -> Option<&'t s
     }
     let (key, rest) = piece.split_once(pair_delimiter)?;
     match part {
-        Part::Key => Some(key),
+        PiecePart::Key => Some(key),
         _ => Some(rest.split_once(pair_delimiter).map_or(rest, |(value, _)| value)),
     }
 }
 
-fn split(arguments: &Arguments<'_>, part: Part) -> Resolved {
-    let classes: &[Class] = if part == Part::Whole { &[TEXT, TEXT] } else { &[TEXT, TEXT, TEXT] };
+fn split(arguments: &CallArguments<'_>, part: PiecePart) -> Resolved {
+    let classes: &[ScalarTypeClass] =
+        if part == PiecePart::Whole { &[TEXT, TEXT] } else { &[TEXT, TEXT, TEXT] };
     expect(arguments, classes)?;
     let size_max = match arguments.settings.compatibility {
         Compatibility::Standard => usize::MAX,
-        Compatibility::OpenMldb => REFERENCE_LIST_SIZE_MAX,
+        Compatibility::OpenMldb => OPENMLDB_LIST_BYTES_MAX,
     };
     let prepared = constant_text(arguments, 1).map(Splitter::new);
     let parameters = vec![DataType::String; classes.len()];
@@ -194,7 +195,7 @@ fn split(arguments: &Arguments<'_>, part: Part) -> Resolved {
     Ok(form.passing_nulls())
 }
 
-fn join(arguments: &Arguments<'_>) -> Resolved {
+fn join(arguments: &CallArguments<'_>) -> Resolved {
     expect(arguments, &[TEXTS, TEXT])?;
     let parameters = vec![DataType::Array(Box::new(DataType::String)), DataType::String];
     Ok(ScalarImplementation::new(parameters, DataType::String, |arguments, arena| {
@@ -219,7 +220,7 @@ fn value_of(element: &str) -> &str {
     element.split_once(':').map_or("", |(_, value)| value)
 }
 
-fn except(arguments: &Arguments<'_>, of: for<'t> fn(&'t str) -> &'t str) -> Resolved {
+fn except(arguments: &CallArguments<'_>, of: for<'t> fn(&'t str) -> &'t str) -> Resolved {
     expect(arguments, &[TEXTS, TEXT])?;
     let list = DataType::Array(Box::new(DataType::String));
     let parameters = vec![list.clone(), DataType::String];

@@ -1,13 +1,15 @@
-//! Mathematics. FLOAT arguments give FLOAT where the function is continuous, everything else
-//! DOUBLE; what lies outside a function's domain is NaN or an infinity, as IEEE 754 says. What IEEE
-//! 754 leaves open comes from `libm`, pinned to one version, and never from the machine's own
-//! library: results are the same bits everywhere (ADR 0023).
+//! Mathematical functions. FLOAT arguments give FLOAT where the function is continuous, everything
+//! else DOUBLE; outside a function's domain the result is NaN or an infinity, as in IEEE 754.
+//! Functions that IEEE 754 does not define exactly are those of `libm`, pinned to one version, and
+//! never of the machine's own library: results have the same bits everywhere (ADR 0023).
 
 use lockstep_row::{DataType, Datum, Value};
 
 use super::{
-    Arguments, Resolved, ScalarFunction, ScalarImplementation, arithmetic,
-    signature::{Class, INTEGER, NUMBER, NUMBER_OR_BOOL, expect, expect_between, type_or},
+    CallArguments, Resolved, ScalarFunction, ScalarImplementation, arithmetic,
+    signature::{
+        INTEGER, NUMBER, NUMBER_OR_BOOL, ScalarTypeClass, expect, expect_between, type_or,
+    },
 };
 use crate::{
     Compatibility,
@@ -252,10 +254,10 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     ),
 ];
 
-/// A function of one number: FLOAT for FLOAT, otherwise DOUBLE.
+/// Implements a function of one number: FLOAT for FLOAT, otherwise DOUBLE.
 fn real(
-    arguments: &Arguments<'_>,
-    class: Class,
+    arguments: &CallArguments<'_>,
+    class: ScalarTypeClass,
     single: fn(f32) -> f32,
     double: fn(f64) -> f64,
 ) -> Resolved {
@@ -272,17 +274,17 @@ fn real(
     }))
 }
 
-/// A function of one number that is always DOUBLE.
-fn double(arguments: &Arguments<'_>, compute: fn(f64) -> f64) -> Resolved {
+/// Implements a function of one number whose result is always DOUBLE.
+fn double(arguments: &CallArguments<'_>, compute: fn(f64) -> f64) -> Resolved {
     expect(arguments, &[NUMBER])?;
     Ok(ScalarImplementation::new(vec![DataType::Double], DataType::Double, move |arguments, _| {
         Some(Datum::Double(compute(arguments[0].as_f64()?)))
     }))
 }
 
-/// A function of two numbers: FLOAT for two FLOATs, otherwise DOUBLE.
+/// Implements a function of two numbers: FLOAT for two FLOATs, otherwise DOUBLE.
 fn real_pair(
-    arguments: &Arguments<'_>,
+    arguments: &CallArguments<'_>,
     single: fn(f32, f32) -> f32,
     double: fn(f64, f64) -> f64,
 ) -> Resolved {
@@ -302,14 +304,14 @@ fn real_pair(
     }))
 }
 
-fn atan(arguments: &Arguments<'_>) -> Resolved {
+fn atan(arguments: &CallArguments<'_>) -> Resolved {
     if arguments.types.len() == 2 {
         return real_pair(arguments, libm::atan2f, libm::atan2);
     }
     real(arguments, NUMBER, libm::atanf, libm::atan)
 }
 
-fn log(arguments: &Arguments<'_>) -> Resolved {
+fn log(arguments: &CallArguments<'_>) -> Resolved {
     if arguments.types.len() == 2 {
         return real_pair(
             arguments,
@@ -320,20 +322,21 @@ fn log(arguments: &Arguments<'_>) -> Resolved {
     real(arguments, NUMBER_OR_BOOL, libm::logf, libm::log)
 }
 
-fn abs(arguments: &Arguments<'_>) -> Resolved {
+fn abs(arguments: &CallArguments<'_>) -> Resolved {
     narrow_or_double(arguments, |x| x.abs(), f64::abs)
 }
 
-fn truncate(arguments: &Arguments<'_>) -> Resolved {
+fn truncate(arguments: &CallArguments<'_>) -> Resolved {
     narrow_or_double(arguments, |x| x, f64::trunc)
 }
 
-fn sign(arguments: &Arguments<'_>) -> Resolved {
+fn sign(arguments: &CallArguments<'_>) -> Resolved {
     let double = |x: f64| if x == 0.0 || x.is_nan() { x } else { x.signum() };
     narrow_or_double(arguments, i128::signum, double)
 }
 
-/// An integer in an integer type; where it does not fit NULL, or the low bits in the reference.
+/// Converts an integer to an integer type; where it does not fit NULL, or the low bits with
+/// `compatibility = 'openmldb'`.
 fn fit<'a>(value: i128, to: &DataType, compatibility: Compatibility) -> Option<Datum<'a>> {
     match (i64::try_from(value), compatibility) {
         (Ok(value), Compatibility::Standard) => exact_integer(value, to),
@@ -346,9 +349,10 @@ fn fit<'a>(value: i128, to: &DataType, compatibility: Compatibility) -> Option<D
     }
 }
 
-/// A function whose result is INT for SMALLINT and INT, BIGINT for BIGINT, otherwise DOUBLE.
+/// Implements a function whose result is INT for SMALLINT and INT, BIGINT for BIGINT, otherwise
+/// DOUBLE.
 fn narrow_or_double(
-    arguments: &Arguments<'_>,
+    arguments: &CallArguments<'_>,
     integer: fn(i128) -> i128,
     double: fn(f64) -> f64,
 ) -> Resolved {
@@ -372,8 +376,8 @@ fn narrow_or_double(
     }))
 }
 
-/// A function whose result is BIGINT for integers, which it leaves alone, otherwise DOUBLE.
-fn whole(arguments: &Arguments<'_>, compute: fn(f64) -> f64) -> Resolved {
+/// Implements a function that returns integers unchanged as BIGINT, and DOUBLE otherwise.
+fn whole(arguments: &CallArguments<'_>, compute: fn(f64) -> f64) -> Resolved {
     expect(arguments, &[NUMBER_OR_BOOL])?;
     if arguments.types[0].is_integer() {
         let parameters = arguments.types.to_vec();
@@ -386,11 +390,11 @@ fn whole(arguments: &Arguments<'_>, compute: fn(f64) -> f64) -> Resolved {
     }))
 }
 
-fn inc(arguments: &Arguments<'_>) -> Resolved {
+fn inc(arguments: &CallArguments<'_>) -> Resolved {
     expect(arguments, &[NUMBER])?;
     let one = [type_or(arguments, 0, DataType::Int), DataType::SmallInt];
     let constants = [None, Some(Value::SmallInt(1))];
-    let with = Arguments { types: &one, constants: &constants, settings: arguments.settings };
+    let with = CallArguments { types: &one, constants: &constants, settings: arguments.settings };
     let sum = arithmetic::add(&with)?;
     let parameters = vec![one[0].clone()];
     let row = sum.row;
@@ -405,7 +409,7 @@ fn inc(arguments: &Arguments<'_>) -> Resolved {
     }))
 }
 
-fn round(arguments: &Arguments<'_>) -> Resolved {
+fn round(arguments: &CallArguments<'_>) -> Resolved {
     expect_between(arguments, 1, &[NUMBER, INTEGER])?;
     let result = type_or(arguments, 0, DataType::Double);
     let mut parameters = vec![result.clone()];
@@ -428,7 +432,7 @@ fn round(arguments: &Arguments<'_>) -> Resolved {
     }))
 }
 
-/// Rounds before the point.
+/// Rounds to a number of digits before the decimal point.
 fn round_integer(x: i64, digits: i32) -> i128 {
     let x = i128::from(x);
     let Ok(zeros) = u32::try_from(-i64::from(digits)) else { return x };
@@ -438,7 +442,7 @@ fn round_integer(x: i64, digits: i32) -> i128 {
     (x + x.signum() * (unit / 2)) / unit * unit
 }
 
-/// By repeated squaring, in one order on every machine.
+/// Computes a power by repeated squaring, in the same order of operations on every machine.
 fn power_of_ten(exponent: u32) -> f64 {
     let (mut power, mut square, mut rest) = (1.0, 10.0, exponent);
     loop {
@@ -453,7 +457,7 @@ fn power_of_ten(exponent: u32) -> f64 {
     }
 }
 
-/// Rounds to so many decimals; what scaling would push beyond the range is left alone.
+/// Rounds to a number of decimals; a value that scaling would overflow is returned unchanged.
 fn round_double(x: f64, digits: i32) -> f64 {
     if digits == 0 {
         return x.round();

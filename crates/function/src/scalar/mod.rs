@@ -1,9 +1,10 @@
 //! Scalar functions: one row in, one value out.
 //!
 //! A function is a [`ScalarFunction`] in one of the tables below ([`all`] chains them). Binding
-//! calls [`ScalarFunction::resolve`] with the argument types; the answer says what the arguments
-//! are cast to, what comes out, and how to compute it for one row. The batch form is that row form
-//! in a loop over Arrow columns (see [`crate::udf`]), so the two cannot differ.
+//! calls [`ScalarFunction::resolve`] with the argument types; the [`ScalarImplementation`] has the
+//! types that the arguments are cast to, the type of the result, and the row form, which computes
+//! it for one row. The batch form is that row form in a loop over Arrow columns (see
+//! [`crate::udf`]), so the two cannot differ.
 //!
 //! Operators are scalar functions too, under names that start with `op_` ([`operator`]); the binder
 //! emits them for `+`, `=`, `LIKE` and the like. Row forms allocate in the arena only, except where
@@ -32,9 +33,9 @@ use lockstep_row::{Arena, DataType, Datum, Value};
 
 use crate::Settings;
 
-/// The arguments of a call, as far as binding knows them.
+/// The arguments of a call, as far as they are known when it is bound.
 #[derive(Debug)]
-pub struct Arguments<'a> {
+pub struct CallArguments<'a> {
     /// Their types.
     pub types: &'a [DataType],
     /// Their values, where they are constants (`Some(Value::Null)` for NULL).
@@ -43,28 +44,28 @@ pub struct Arguments<'a> {
     pub settings: &'a Settings,
 }
 
-/// What happens when an argument is NULL.
+/// The handling of NULL arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Nulls {
+pub enum NullHandling {
     /// The result is NULL and the function is not called.
     Propagate,
-    /// The function sees the NULL.
+    /// The function is called with the NULL.
     Passed,
 }
 
-/// Computes one row. Text and lists it makes live in the arena.
+/// A function that computes one row. Texts and lists that it makes are in the arena.
 pub type RowForm = dyn for<'a> Fn(&[Datum<'a>], &'a Arena) -> Datum<'a> + Send + Sync;
 
 /// A function for particular argument types.
 #[derive(Clone)]
 pub struct ScalarImplementation {
-    /// What each argument is cast to before the call.
+    /// The type that each argument is cast to before the call.
     pub parameters: Vec<DataType>,
     /// The type of the result.
     pub returns: DataType,
-    /// What NULL does.
-    pub nulls: Nulls,
-    /// Computes one row.
+    /// The handling of NULL arguments.
+    pub nulls: NullHandling,
+    /// The row form.
     pub row: Arc<RowForm>,
 }
 
@@ -86,34 +87,34 @@ pub enum SignatureError {
     Count {
         /// e.g. «2 or 3 arguments».
         expected: String,
-        /// How many there were.
+        /// The number of arguments given.
         found: usize,
     },
     /// An argument has a type that the function does not take.
     #[error("argument {position} must be {expected}, not {found}")]
     Type {
-        /// Which argument, from 1.
+        /// The position of the argument, from 1.
         position: usize,
         /// e.g. «a number».
         expected: String,
-        /// What it was.
+        /// The type of the argument.
         found: DataType,
     },
     /// An argument must be a constant, or a constant in some range.
     #[error("argument {position} must be {expected}")]
     Constant {
-        /// Which argument, from 1.
+        /// The position of the argument, from 1.
         position: usize,
         /// e.g. «a constant integer that is not negative».
         expected: String,
     },
-    /// The argument types do not go together.
+    /// The argument types cannot be combined.
     #[error("{0}")]
     Mismatch(String),
 }
 
 /// The type rule and semantics of a function.
-pub type Resolve = fn(&Arguments<'_>) -> Result<ScalarImplementation, SignatureError>;
+pub type Resolve = fn(&CallArguments<'_>) -> Result<ScalarImplementation, SignatureError>;
 
 /// A scalar function, declared once.
 #[derive(Debug, Clone, Copy)]
@@ -122,11 +123,11 @@ pub struct ScalarFunction {
     pub name: &'static str,
     /// Other names.
     pub aliases: &'static [&'static str],
-    /// The heading it stands under in the reference.
+    /// The section of the function reference.
     pub category: &'static str,
-    /// The signature in the reference, e.g. `substring(text STRING, from INT[, length INT]) → STRING`.
+    /// The signature as documented, e.g. `substring(text STRING, from INT[, length INT]) → STRING`.
     pub signature: &'static str,
-    /// What it does, NULL and edge cases included; full sentences.
+    /// The documentation, with NULL and edge cases; full sentences.
     pub doc: &'static str,
     /// SQL expressions with the text of their results; each is a test.
     pub examples: &'static [(&'static str, &'static str)],
@@ -134,7 +135,7 @@ pub struct ScalarFunction {
     pub resolve: Resolve,
 }
 
-/// What users call, by heading.
+/// The functions that users call, by section.
 static FUNCTIONS: [&[ScalarFunction]; 11] = [
     conversion::FUNCTIONS,
     conditional::FUNCTIONS,
@@ -149,7 +150,7 @@ static FUNCTIONS: [&[ScalarFunction]; 11] = [
     feature::FUNCTIONS,
 ];
 
-/// What the binder emits for operators.
+/// The functions that the binder emits for operators.
 static OPERATORS: [&[ScalarFunction]; 5] = [
     arithmetic::OPERATORS,
     comparison::OPERATORS,
@@ -170,17 +171,17 @@ static BY_NAME: LazyLock<HashMap<&'static str, &'static ScalarFunction>> = LazyL
     by_name
 });
 
-/// Every function that users call, in the order of the reference.
+/// Returns every function that users call, in the order of the function reference.
 pub fn all() -> impl Iterator<Item = &'static ScalarFunction> {
     FUNCTIONS.iter().flat_map(|table| table.iter())
 }
 
-/// Every operator; their names are not for users.
+/// Returns every operator; their names are not for users.
 pub fn operators() -> impl Iterator<Item = &'static ScalarFunction> {
     OPERATORS.iter().flat_map(|table| table.iter())
 }
 
-/// Every name and alias of [`all`], for hints about misspelt names.
+/// Returns every name and alias of [`all`], for hints about misspelt names.
 pub fn names() -> impl Iterator<Item = &'static str> {
     all()
         .flat_map(|function| std::iter::once(function.name).chain(function.aliases.iter().copied()))
@@ -191,8 +192,8 @@ pub fn find(name: &str) -> Option<&'static ScalarFunction> {
     BY_NAME.get(name.to_ascii_lowercase().as_str()).copied()
 }
 
-/// The name of the function when its value is the time at which it is computed, so that it has
-/// another value in batch mode than in a request.
+/// Returns the name of a function whose value is the time at which it is computed, so that batch
+/// mode and a request have different values; `None` for any other function.
 pub fn clock_reader(name: &str) -> Option<&'static str> {
     find(name).map(|function| function.name).filter(|name| time::CLOCK_READERS.contains(name))
 }
@@ -202,12 +203,12 @@ pub fn operator(name: &str) -> Option<&'static ScalarFunction> {
     operators().find(|operator| operator.name == name)
 }
 
-/// Whether a text is like a pattern, with `%` and `_` as LIKE has them and no escape.
+/// Returns whether a text matches a LIKE pattern without an escape character.
 pub fn is_like(text: &str, pattern: &str) -> bool {
     pattern::is_like(text, pattern)
 }
 
-/// Makes a row form of a closure that answers `None` for NULL.
+/// Makes a row form from a closure that returns `None` for NULL.
 pub(crate) fn row_form<F>(compute: F) -> Arc<RowForm>
 where
     F: for<'a> Fn(&[Datum<'a>], &'a Arena) -> Option<Datum<'a>> + Send + Sync + 'static,
@@ -222,23 +223,23 @@ where
 }
 
 impl ScalarImplementation {
-    /// An implementation whose result is NULL when an argument is.
+    /// Returns an implementation whose result is NULL when an argument is.
     pub(crate) fn new<F>(parameters: Vec<DataType>, returns: DataType, compute: F) -> Self
     where
         F: for<'a> Fn(&[Datum<'a>], &'a Arena) -> Option<Datum<'a>> + Send + Sync + 'static,
     {
-        Self { parameters, returns, nulls: Nulls::Propagate, row: row_form(compute) }
+        Self { parameters, returns, nulls: NullHandling::Propagate, row: row_form(compute) }
     }
 
-    /// The same, but the function sees NULLs.
+    /// Returns the implementation with NULL arguments passed to the function.
     #[must_use]
     pub(crate) fn passing_nulls(mut self) -> Self {
-        self.nulls = Nulls::Passed;
+        self.nulls = NullHandling::Passed;
         self
     }
 }
 
-/// What [`ScalarFunction::resolve`] answers.
+/// The result of [`ScalarFunction::resolve`].
 pub(crate) type Resolved = Result<ScalarImplementation, SignatureError>;
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! LIKE, ILIKE and RLIKE, as operators and as functions.
 //!
-//! A constant pattern is compiled when the call is bound. Other patterns are walked (LIKE) or
-//! compiled (RLIKE) per row; each thread keeps the last regular expression it compiled, so that a
-//! column of equal patterns compiles once.
+//! A constant pattern is compiled when the call is bound. Other patterns are interpreted (LIKE) or
+//! compiled (RLIKE) for each row; each thread caches the last regular expression that it compiled,
+//! so that a column of equal patterns is compiled once.
 
 use std::cell::RefCell;
 
@@ -10,7 +10,7 @@ use lockstep_row::{DataType, Datum};
 use regex::{Regex, RegexBuilder};
 
 use super::{
-    Arguments, Resolved, ScalarFunction, ScalarImplementation, SignatureError,
+    CallArguments, Resolved, ScalarFunction, ScalarImplementation, SignatureError,
     arithmetic::operator,
     signature::{TEXT, constant_text, expect_between},
     text::text,
@@ -29,7 +29,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
             ("like_match('M_ke', 'M&_ke', '&')", "true"),
             ("like_match('数据', '_据')", "true")
         ],
-        |arguments| like(arguments, Case::Matters, Escape::Any)
+        |arguments| like(arguments, CaseSensitivity::Sensitive, Escape::Any)
     ),
     text!(
         "ilike_match",
@@ -37,7 +37,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "ilike_match(text STRING, pattern STRING[, escape STRING]) → BOOL",
         "`like_match` without regard to case.",
         &[("ilike_match('Mike', 'm_ke')", "true")],
-        |arguments| like(arguments, Case::Ignored, Escape::Any)
+        |arguments| like(arguments, CaseSensitivity::Insensitive, Escape::Any)
     ),
     text!(
         "regexp_like",
@@ -60,14 +60,14 @@ pub(super) static OPERATORS: &[ScalarFunction] = &[
         "text LIKE pattern [ESCAPE escape] → BOOL",
         "Whether the whole text matches a pattern; see `like_match`. The escape is a constant of at most one character.",
         &[("'abc' LIKE 'a%'", "true"), ("'abc' LIKE 'A%'", "false")],
-        |arguments| like(arguments, Case::Matters, Escape::OneConstant)
+        |arguments| like(arguments, CaseSensitivity::Sensitive, Escape::OneConstant)
     ),
     operator!(
         "op_ilike",
         "text ILIKE pattern [ESCAPE escape] → BOOL",
         "LIKE without regard to case.",
         &[("'abc' ILIKE 'A_C'", "true")],
-        |arguments| like(arguments, Case::Ignored, Escape::OneConstant)
+        |arguments| like(arguments, CaseSensitivity::Insensitive, Escape::OneConstant)
     ),
     operator!(
         "op_rlike",
@@ -78,32 +78,32 @@ pub(super) static OPERATORS: &[ScalarFunction] = &[
     ),
 ];
 
-/// Whether case matters.
+/// Whether upper and lower case are different.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Case {
-    Matters,
-    Ignored,
+enum CaseSensitivity {
+    Sensitive,
+    Insensitive,
 }
 
-/// What an escape argument may be.
+/// The escape arguments that a function accepts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Escape {
-    /// Anything; one that is too long matches nothing.
+    /// Any text; with one of several characters, nothing matches.
     Any,
     /// A constant of at most one character.
     OneConstant,
 }
 
-/// How characters are taken from a text and compared.
+/// The rules by which a text is split into characters, and by which these are compared.
 #[derive(Clone, Copy)]
 struct Alphabet {
-    /// Bytes instead of characters.
+    /// Whether to split into bytes instead.
     by_bytes: bool,
-    case: Case,
+    case: CaseSensitivity,
 }
 
 impl Alphabet {
-    /// Takes the first character or byte off a text.
+    /// Splits off the first character or byte of a text.
     fn split(self, text: &[u8]) -> Option<(u32, &[u8])> {
         let first = *text.first()?;
         if self.by_bytes || first.is_ascii() {
@@ -122,7 +122,7 @@ impl Alphabet {
     }
 
     fn is_same(self, left: u32, right: u32) -> bool {
-        if left == right || self.case == Case::Matters {
+        if left == right || self.case == CaseSensitivity::Sensitive {
             return left == right;
         }
         match (char::from_u32(left), char::from_u32(right)) {
@@ -133,43 +133,43 @@ impl Alphabet {
     }
 }
 
-/// One step of a LIKE pattern.
+/// An element of a LIKE pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Step {
-    /// This character.
+enum PatternStep {
+    /// A character that matches itself.
     Literal(u32),
     /// Any one character.
     One,
-    /// Any run of characters.
+    /// Any number of characters.
     Run,
 }
 
-/// Takes the first step off a pattern. `Err` at an escape that nothing follows.
+/// Splits off the first element of a pattern; `Err` at an escape character at the end.
 fn step(
     pattern: &[u8],
     escape: Option<u32>,
     alphabet: Alphabet,
-) -> Result<Option<(Step, &[u8])>, ()> {
+) -> Result<Option<(PatternStep, &[u8])>, ()> {
     let Some((first, rest)) = alphabet.split(pattern) else { return Ok(None) };
     Ok(Some(if Some(first) == escape {
         let (literal, rest) = alphabet.split(rest).ok_or(())?;
-        (Step::Literal(literal), rest)
+        (PatternStep::Literal(literal), rest)
     } else if first == u32::from('%') {
-        (Step::Run, rest)
+        (PatternStep::Run, rest)
     } else if first == u32::from('_') {
-        (Step::One, rest)
+        (PatternStep::One, rest)
     } else {
-        (Step::Literal(first), rest)
+        (PatternStep::Literal(first), rest)
     }))
 }
 
-/// What LIKE without an escape says of a text and a pattern.
+/// Returns whether a text matches a LIKE pattern without an escape character.
 pub(super) fn is_like(text: &str, pattern: &str) -> bool {
-    matches(text, pattern, None, Alphabet { by_bytes: false, case: Case::Matters })
+    matches(text, pattern, None, Alphabet { by_bytes: false, case: CaseSensitivity::Sensitive })
 }
 
-/// Whether the whole text matches. Goes back to the last `%` only, so that the time is at most the
-/// product of the lengths.
+/// Returns whether the whole text matches. Backtracks to the last `%` only, so that the time is at
+/// most the product of the lengths.
 fn matches(text: &str, pattern: &str, escape: Option<u32>, alphabet: Alphabet) -> bool {
     let (mut text, mut pattern) = (text.as_bytes(), pattern.as_bytes());
     let mut retry: Option<(&[u8], &[u8])> = None;
@@ -177,17 +177,17 @@ fn matches(text: &str, pattern: &str, escape: Option<u32>, alphabet: Alphabet) -
         let Ok(next) = step(pattern, escape, alphabet) else { return false };
         let first = alphabet.split(text);
         match (next, first) {
-            (Some((Step::Run, rest)), _) => {
+            (Some((PatternStep::Run, rest)), _) => {
                 retry = Some((text, rest));
                 pattern = rest;
                 continue;
             }
             (None, None) => return true,
-            (Some((Step::One, rest)), Some((_, after))) => {
+            (Some((PatternStep::One, rest)), Some((_, after))) => {
                 (pattern, text) = (rest, after);
                 continue;
             }
-            (Some((Step::Literal(literal), rest)), Some((character, after)))
+            (Some((PatternStep::Literal(literal), rest)), Some((character, after)))
                 if alphabet.is_same(literal, character) =>
             {
                 (pattern, text) = (rest, after);
@@ -202,7 +202,7 @@ fn matches(text: &str, pattern: &str, escape: Option<u32>, alphabet: Alphabet) -
     }
 }
 
-/// Whether an escape at the pattern's end makes it match nothing, whatever the text.
+/// Returns whether a pattern ends with an escape character, so that it matches nothing.
 fn ends_in_escape(pattern: &str, escape: Option<u32>, alphabet: Alphabet) -> bool {
     let mut rest = pattern.as_bytes();
     loop {
@@ -214,7 +214,7 @@ fn ends_in_escape(pattern: &str, escape: Option<u32>, alphabet: Alphabet) -> boo
     }
 }
 
-/// The escape that a text names: none, one character, or `Err` for more.
+/// Returns the escape character of an escape argument: none, one character, or `Err` for several.
 fn escape_of(text: &str, alphabet: Alphabet) -> Result<Option<u32>, ()> {
     match alphabet.split(text.as_bytes()) {
         None => Ok(None),
@@ -223,7 +223,7 @@ fn escape_of(text: &str, alphabet: Alphabet) -> Result<Option<u32>, ()> {
     }
 }
 
-fn like(arguments: &Arguments<'_>, case: Case, escape: Escape) -> Resolved {
+fn like(arguments: &CallArguments<'_>, case: CaseSensitivity, escape: Escape) -> Resolved {
     expect_between(arguments, 2, &[TEXT, TEXT, TEXT])?;
     let by_bytes = arguments.settings.compatibility == Compatibility::OpenMldb;
     let alphabet = Alphabet { by_bytes, case };
@@ -252,7 +252,7 @@ fn like(arguments: &Arguments<'_>, case: Case, escape: Escape) -> Resolved {
     }))
 }
 
-/// LIKE with a pattern that is known: a prefix, suffix or part is compared as bytes.
+/// Implements LIKE with a constant pattern; a prefix, suffix or substring is compared as bytes.
 fn like_constant(
     parameters: Vec<DataType>,
     pattern: &str,
@@ -272,7 +272,7 @@ fn like_constant(
     let is_special =
         |text: &str| text.chars().any(|c| c == '%' || c == '_' || Some(u32::from(c)) == escape);
     let core = pattern.trim_matches('%');
-    if alphabet.case == Case::Ignored || is_special(core) || core.is_empty() {
+    if alphabet.case == CaseSensitivity::Insensitive || is_special(core) || core.is_empty() {
         let pattern: Box<str> = pattern.into();
         return ScalarImplementation::new(parameters, DataType::Bool, move |arguments, _| {
             Some(Datum::Bool(matches(arguments[0].as_str()?, &pattern, escape, alphabet)))
@@ -290,7 +290,7 @@ fn like_constant(
     })
 }
 
-fn check_escape(arguments: &Arguments<'_>, alphabet: Alphabet) -> Result<(), SignatureError> {
+fn check_escape(arguments: &CallArguments<'_>, alphabet: Alphabet) -> Result<(), SignatureError> {
     let is_null = matches!(arguments.constants.get(2), Some(Some(value)) if value.as_scalar().is_some_and(|value| value.is_null()));
     let is_short =
         constant_text(arguments, 2).is_some_and(|escape| escape_of(escape, alphabet).is_ok());
@@ -315,7 +315,7 @@ fn compile(pattern: &str, flags: &str) -> Option<Regex> {
 }
 
 thread_local! {
-    /// The last pattern and flags that this thread compiled, and what came of them.
+    /// The last pattern and flags that this thread compiled, with the regular expression.
     static COMPILED: RefCell<(String, String, Option<Regex>)> = RefCell::default();
 }
 
@@ -331,7 +331,7 @@ fn is_match(text: &str, pattern: &str, flags: &str) -> Option<bool> {
     })
 }
 
-fn regexp_like(arguments: &Arguments<'_>) -> Resolved {
+fn regexp_like(arguments: &CallArguments<'_>) -> Resolved {
     expect_between(arguments, 2, &[TEXT, TEXT, TEXT])?;
     let parameters = vec![DataType::String; arguments.types.len()];
     let constant_flags = match arguments.types.len() {

@@ -1,16 +1,16 @@
-//! BETWEEN, IN and the simple CASE as one call each, so that their operand is computed once.
+//! BETWEEN, IN and the simple CASE as functions, so that their operand is computed once.
 //!
-//! The binder writes comparisons side by side while the operand is as small as a column; for a
-//! larger one it calls these, since each comparison would hold a copy of it, and nested ones copies
-//! of copies. They mean the same: every pair is compared as `=`, `<` and their like compare it, and
-//! NULL is told as AND and OR tell it.
+//! The binder emits several comparisons while the operand is as small as a column; for a larger one
+//! it emits these functions, since each comparison would have a copy of the operand, and nested
+//! ones copies of copies. The result is the same: every pair is compared as by `=`, `<` and the
+//! like, and NULL is handled as by AND and OR.
 
 use std::{cmp::Ordering, sync::Arc};
 
 use lockstep_row::{Arena, DataType, Datum};
 
 use super::{
-    Arguments, Resolved, RowForm, ScalarFunction, ScalarImplementation, SignatureError,
+    CallArguments, Resolved, RowForm, ScalarFunction, ScalarImplementation, SignatureError,
     arithmetic::operator,
     comparison::{compare, comparison_types},
     signature::expect_count,
@@ -48,14 +48,17 @@ pub(super) static OPERATORS: &[ScalarFunction] = &[
     ),
 ];
 
-/// How an operand is compared with one other value: what both are brought to first.
-struct Test {
+/// A comparison of the operand with one other value: the casts of both to a common type.
+struct OperandComparison {
     operand: Option<Arc<RowForm>>,
     other: Option<Arc<RowForm>>,
 }
 
-impl Test {
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "settings are passed as in `Arguments`")]
+impl OperandComparison {
+    #[expect(
+        clippy::trivially_copy_pass_by_ref,
+        reason = "settings are passed by reference, as in `CallArguments`"
+    )]
     fn new(
         operand: &DataType,
         other: &DataType,
@@ -73,7 +76,7 @@ impl Test {
         Ok(Self { operand: form(operand, &to_operand)?, other: form(other, &to_other)? })
     }
 
-    /// The order of the two; `None` where one is NULL, `Some(None)` where one is NaN.
+    /// Compares two values; `None` where one is NULL, `Some(None)` where one is NaN.
     #[expect(clippy::option_option, reason = "NULL and unordered are different answers")]
     fn order<'a>(
         &self,
@@ -84,23 +87,25 @@ impl Test {
         if operand.is_null() || other.is_null() {
             return None;
         }
-        let brought = |form: &Option<Arc<RowForm>>, value: Datum<'a>| match form {
+        let cast = |form: &Option<Arc<RowForm>>, value: Datum<'a>| match form {
             Some(form) => form(&[value], arena),
             None => value,
         };
-        compare(brought(&self.operand, operand), brought(&self.other, other))
+        compare(cast(&self.operand, operand), cast(&self.other, other))
     }
 }
 
-/// The tests of the first argument with some of the others.
-fn tests<'t>(
-    arguments: &'t Arguments<'_>,
+/// Returns the comparisons of the first argument with some of the others.
+fn comparisons<'t>(
+    arguments: &'t CallArguments<'_>,
     others: impl Iterator<Item = &'t DataType>,
-) -> Result<Vec<Test>, SignatureError> {
-    others.map(|other| Test::new(&arguments.types[0], other, arguments.settings)).collect()
+) -> Result<Vec<OperandComparison>, SignatureError> {
+    others
+        .map(|other| OperandComparison::new(&arguments.types[0], other, arguments.settings))
+        .collect()
 }
 
-fn between(arguments: &Arguments<'_>) -> Resolved {
+fn between(arguments: &CallArguments<'_>) -> Resolved {
     let ends = ends(arguments)?;
     Ok(condition(arguments, move |arguments, arena| {
         let is_above = ends[0].order(arguments[0], arguments[1], arena).map(is_at_least);
@@ -113,7 +118,7 @@ fn between(arguments: &Arguments<'_>) -> Resolved {
     }))
 }
 
-fn not_between(arguments: &Arguments<'_>) -> Resolved {
+fn not_between(arguments: &CallArguments<'_>) -> Resolved {
     let ends = ends(arguments)?;
     Ok(condition(arguments, move |arguments, arena| {
         let is_below = ends[0].order(arguments[0], arguments[1], arena).map(is_less);
@@ -126,18 +131,18 @@ fn not_between(arguments: &Arguments<'_>) -> Resolved {
     }))
 }
 
-fn ends(arguments: &Arguments<'_>) -> Result<[Test; 2], SignatureError> {
+fn ends(arguments: &CallArguments<'_>) -> Result<[OperandComparison; 2], SignatureError> {
     expect_count(arguments, 3, 3)?;
     let [operand, low, high] = arguments.types else { unreachable!("three were checked") };
     Ok([
-        Test::new(operand, low, arguments.settings)?,
-        Test::new(operand, high, arguments.settings)?,
+        OperandComparison::new(operand, low, arguments.settings)?,
+        OperandComparison::new(operand, high, arguments.settings)?,
     ])
 }
 
-fn in_list(arguments: &Arguments<'_>) -> Resolved {
+fn in_list(arguments: &CallArguments<'_>) -> Resolved {
     expect_count(arguments, 2, usize::MAX)?;
-    let tests = tests(arguments, arguments.types[1..].iter())?;
+    let tests = comparisons(arguments, arguments.types[1..].iter())?;
     Ok(condition(arguments, move |arguments, arena| {
         let mut answer = Some(false);
         for (test, item) in tests.iter().zip(&arguments[1..]) {
@@ -151,13 +156,14 @@ fn in_list(arguments: &Arguments<'_>) -> Resolved {
     }))
 }
 
-/// The arguments are the operand, then values and results in turn, then what ELSE gives. The
-/// results have one type, that of the last argument.
-fn case(arguments: &Arguments<'_>) -> Resolved {
+/// Resolves the simple CASE. The arguments are the operand, then values and results in turn, then
+/// the result of ELSE. The results have one type, that of the last argument.
+fn case(arguments: &CallArguments<'_>) -> Resolved {
     expect_count(arguments, 3, usize::MAX)?;
     let pairs = (arguments.types.len() - 1) / 2;
     let values = arguments.types[1..=2 * pairs].iter().step_by(2);
-    let tests = tests(arguments, values)?;
+    let tests = comparisons(arguments, values)?;
+    debug_assert_eq!(tests.len(), pairs, "each value is compared");
     let result = arguments.types[2].clone();
     let form = ScalarImplementation::new(arguments.types.to_vec(), result, move |given, arena| {
         let is_it = |position: &usize| {
@@ -172,8 +178,8 @@ fn case(arguments: &Arguments<'_>) -> Resolved {
     Ok(form.passing_nulls())
 }
 
-/// A form with the truth of a condition, which sees NULLs.
-fn condition<F>(arguments: &Arguments<'_>, holds: F) -> ScalarImplementation
+/// Makes an implementation from a condition that is called with NULLs too.
+fn condition<F>(arguments: &CallArguments<'_>, holds: F) -> ScalarImplementation
 where
     F: for<'a> Fn(&[Datum<'a>], &'a Arena) -> Option<bool> + Send + Sync + 'static,
 {

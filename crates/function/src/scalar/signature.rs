@@ -1,72 +1,74 @@
-//! Checks of argument counts and types, in the words of the error messages.
+//! The checks of argument counts and types that scalar functions share.
 //!
-//! Used by every `resolve` in this folder. A NULL literal is accepted wherever a value is.
+//! Used by every `resolve` in this folder. A NULL literal has every type.
 
 use lockstep_row::{DataType, Value};
 
-use super::{Arguments, SignatureError};
+use super::{CallArguments, SignatureError};
 
 /// A set of types that an argument may have.
 #[derive(Clone, Copy)]
-pub(super) struct Class {
+pub(super) struct ScalarTypeClass {
     name: &'static str,
     accepts: fn(&DataType) -> bool,
 }
 
 /// SMALLINT to DOUBLE.
-pub(super) const NUMBER: Class = Class { name: "a number", accepts: DataType::is_number };
+pub(super) const NUMBER: ScalarTypeClass =
+    ScalarTypeClass { name: "a number", accepts: DataType::is_number };
 /// SMALLINT to DOUBLE, and BOOL.
-pub(super) const NUMBER_OR_BOOL: Class = Class {
+pub(super) const NUMBER_OR_BOOL: ScalarTypeClass = ScalarTypeClass {
     name: "a number or BOOL",
     accepts: |data_type| data_type.is_number() || *data_type == DataType::Bool,
 };
 /// SMALLINT, INT, BIGINT.
-pub(super) const INTEGER: Class = Class { name: "an integer", accepts: DataType::is_integer };
+pub(super) const INTEGER: ScalarTypeClass =
+    ScalarTypeClass { name: "an integer", accepts: DataType::is_integer };
 /// SMALLINT, INT, BIGINT, and BOOL.
-pub(super) const INTEGER_OR_BOOL: Class = Class {
+pub(super) const INTEGER_OR_BOOL: ScalarTypeClass = ScalarTypeClass {
     name: "an integer or BOOL",
     accepts: |data_type| data_type.is_integer() || *data_type == DataType::Bool,
 };
 /// BOOL.
-pub(super) const BOOL: Class =
-    Class { name: "BOOL", accepts: |data_type| *data_type == DataType::Bool };
+pub(super) const BOOL: ScalarTypeClass =
+    ScalarTypeClass { name: "BOOL", accepts: |data_type| *data_type == DataType::Bool };
 /// STRING.
-pub(super) const TEXT: Class =
-    Class { name: "STRING", accepts: |data_type| *data_type == DataType::String };
+pub(super) const TEXT: ScalarTypeClass =
+    ScalarTypeClass { name: "STRING", accepts: |data_type| *data_type == DataType::String };
 /// Everything but ARRAY and MAP.
-pub(super) const PLAIN: Class = Class {
+pub(super) const PLAIN: ScalarTypeClass = ScalarTypeClass {
     name: "neither an ARRAY nor a MAP",
     accepts: |data_type| !matches!(data_type, DataType::Array(_) | DataType::Map(_, _)),
 };
 /// Everything.
-pub(super) const ANY: Class = Class { name: "a value", accepts: |_| true };
+pub(super) const ANY: ScalarTypeClass = ScalarTypeClass { name: "a value", accepts: |_| true };
 /// ARRAY<STRING>, and the empty array.
-pub(super) const TEXTS: Class = Class {
+pub(super) const TEXTS: ScalarTypeClass = ScalarTypeClass {
     name: "ARRAY<STRING>",
     accepts: |data_type| match data_type {
         DataType::Array(element) => matches!(**element, DataType::String | DataType::Null),
         _ => false,
     },
 };
-/// What has a calendar day.
-pub(super) const DAY: Class = Class {
+/// Types with a calendar day.
+pub(super) const DAY: ScalarTypeClass = ScalarTypeClass {
     name: "a TIMESTAMP, a DATE or BIGINT milliseconds",
     accepts: |data_type| {
         matches!(data_type, DataType::Timestamp | DataType::Date | DataType::BigInt)
     },
 };
-/// What has a time of day.
-pub(super) const INSTANT: Class = Class {
+/// Types with a time of day.
+pub(super) const INSTANT: ScalarTypeClass = ScalarTypeClass {
     name: "a TIMESTAMP or BIGINT milliseconds",
     accepts: |data_type| matches!(data_type, DataType::Timestamp | DataType::BigInt),
 };
 /// TIMESTAMP or DATE.
-pub(super) const DATE_OR_TIMESTAMP: Class = Class {
+pub(super) const DATE_OR_TIMESTAMP: ScalarTypeClass = ScalarTypeClass {
     name: "a TIMESTAMP or a DATE",
     accepts: |data_type| matches!(data_type, DataType::Timestamp | DataType::Date),
 };
-/// What can be read as a day or an instant.
-pub(super) const READABLE_DATE: Class = Class {
+/// Types that can be read as a day or an instant.
+pub(super) const READABLE_DATE: ScalarTypeClass = ScalarTypeClass {
     name: "a DATE, a TIMESTAMP or a STRING",
     accepts: |data_type| {
         matches!(data_type, DataType::Timestamp | DataType::Date | DataType::String)
@@ -75,10 +77,12 @@ pub(super) const READABLE_DATE: Class = Class {
 
 /// Checks the number of arguments.
 pub(super) fn expect_count(
-    arguments: &Arguments<'_>,
+    arguments: &CallArguments<'_>,
     least: usize,
     most: usize,
 ) -> Result<(), SignatureError> {
+    debug_assert!(least <= most, "some number of arguments is accepted");
+    debug_assert_eq!(arguments.constants.len(), arguments.types.len(), "one for each argument");
     let found = arguments.types.len();
     if (least..=most).contains(&found) {
         return Ok(());
@@ -96,9 +100,9 @@ pub(super) fn expect_count(
 
 /// Checks one argument, counted from 0.
 pub(super) fn expect_type(
-    arguments: &Arguments<'_>,
+    arguments: &CallArguments<'_>,
     index: usize,
-    class: Class,
+    class: ScalarTypeClass,
 ) -> Result<(), SignatureError> {
     let found = &arguments.types[index];
     if *found == DataType::Null || (class.accepts)(found) {
@@ -112,30 +116,34 @@ pub(super) fn expect_type(
 }
 
 /// Checks that there are exactly as many arguments as classes, and each of them.
-pub(super) fn expect(arguments: &Arguments<'_>, classes: &[Class]) -> Result<(), SignatureError> {
+pub(super) fn expect(
+    arguments: &CallArguments<'_>,
+    classes: &[ScalarTypeClass],
+) -> Result<(), SignatureError> {
     expect_between(arguments, classes.len(), classes)
 }
 
 /// Checks that there are at least so many arguments and at most one for each class.
 pub(super) fn expect_between(
-    arguments: &Arguments<'_>,
+    arguments: &CallArguments<'_>,
     least: usize,
-    classes: &[Class],
+    classes: &[ScalarTypeClass],
 ) -> Result<(), SignatureError> {
+    debug_assert!(least <= classes.len(), "each argument has a class");
     expect_count(arguments, least, classes.len())?;
     (0..arguments.types.len()).try_for_each(|index| expect_type(arguments, index, classes[index]))
 }
 
-/// The argument's type, or what a NULL literal stands for.
-pub(super) fn type_or(arguments: &Arguments<'_>, index: usize, default: DataType) -> DataType {
+/// Returns the argument's type, or `default` for a NULL literal.
+pub(super) fn type_or(arguments: &CallArguments<'_>, index: usize, default: DataType) -> DataType {
     match &arguments.types[index] {
         DataType::Null => default,
         data_type => data_type.clone(),
     }
 }
 
-/// The text of an argument that is a constant STRING.
-pub(super) fn constant_text<'a>(arguments: &'a Arguments<'_>, index: usize) -> Option<&'a str> {
+/// Returns the text of an argument that is a constant STRING.
+pub(super) fn constant_text<'a>(arguments: &'a CallArguments<'_>, index: usize) -> Option<&'a str> {
     match arguments.constants.get(index) {
         Some(Some(Value::String(text))) => Some(text),
         _ => None,

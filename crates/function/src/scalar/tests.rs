@@ -5,7 +5,7 @@ use std::path::Path;
 use chrono_tz::Tz;
 use lockstep_row::{Arena, DataType, Value};
 
-use super::{Arguments, all, find, names, operator, operators};
+use super::{CallArguments, all, find, names, operator, operators};
 use crate::{
     Compatibility, Settings, TimeZone,
     cast::{cast_form, print_datum},
@@ -85,7 +85,7 @@ fn every_listed_scalar_is_declared() {
     }
 }
 
-/// A reference file beside the repository, where there is one.
+/// Returns a reference file beside the repository, where there is one.
 fn shared(name: &str) -> Option<String> {
     let path = Path::new("../../../shared").join(name);
     let text = std::fs::read_to_string(&path).ok();
@@ -134,7 +134,7 @@ fn operators_have_the_types_of_the_reference() {
             && types.iter().any(|side| !matches!(side, DataType::String | DataType::Null));
         for settings in [Settings::default(), REFERENCE] {
             let arguments =
-                Arguments { types: &types, constants: &[None, None], settings: &settings };
+                CallArguments { types: &types, constants: &[None, None], settings: &settings };
             let bound = (find(name).expect("an operator").resolve)(&arguments);
             let found = bound.as_ref().map(|bound| bound.returns.clone()).ok();
             let result = match (result, settings.compatibility) {

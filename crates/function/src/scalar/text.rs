@@ -1,5 +1,5 @@
-//! Functions of text. Lengths and positions count characters, or bytes where the session follows
-//! the reference; a byte position inside a character then gives U+FFFD for what is cut.
+//! Functions of texts. Lengths and positions count characters, or bytes with `compatibility =
+//! 'openmldb'`, where U+FFFD replaces a part of a character.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use bumpalo::collections::{String as ArenaString, Vec as ArenaVec};
 use lockstep_row::{Arena, DataType, Datum};
 
 use super::{
-    Arguments, Resolved, ScalarFunction, ScalarImplementation,
+    CallArguments, Resolved, ScalarFunction, ScalarImplementation,
     signature::{INTEGER, NUMBER, PLAIN, TEXT, expect, expect_between, expect_count, expect_type},
 };
 use crate::{Compatibility, cast::saturate_to_i64, value_limit};
@@ -109,7 +109,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "lpad(text STRING, length INT[, fill STRING]) → STRING",
         "The text with as much of `fill` (a blank by default), repeated, before it as makes it so many characters long; a longer text is cut at its end. Lengths below 1 give the empty text.",
         &[("lpad('7', 3, '0')", "007"), ("lpad('abcd', 2)", "ab"), ("lpad('a', 4, 'xy')", "xyxa")],
-        |arguments| pad(arguments, Side::Left)
+        |arguments| pad(arguments, PadSide::Left)
     ),
     text!(
         "rpad",
@@ -117,7 +117,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
         "rpad(text STRING, length INT[, fill STRING]) → STRING",
         "The text with as much of `fill` (a blank by default), repeated, after it as makes it so many characters long; a longer text is cut at its end. Lengths below 1 give the empty text.",
         &[("rpad('7', 3, '0')", "700"), ("rpad('abcd', 2)", "ab"), ("rpad('a', 4, '')", "a")],
-        |arguments| pad(arguments, Side::Right)
+        |arguments| pad(arguments, PadSide::Right)
     ),
     text!(
         "strcmp",
@@ -239,13 +239,13 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     ),
 ];
 
-/// Whether lengths and positions count bytes.
-fn counts_bytes(arguments: &Arguments<'_>) -> bool {
+/// Returns whether lengths and positions count bytes.
+fn counts_bytes(arguments: &CallArguments<'_>) -> bool {
     arguments.settings.compatibility == Compatibility::OpenMldb
 }
 
-/// Joins the texts of any values; also the operator `||`.
-pub(super) fn concat(arguments: &Arguments<'_>) -> Resolved {
+/// Resolves `concat`, which joins the texts of any values; also the operator `||`.
+pub(super) fn concat(arguments: &CallArguments<'_>) -> Resolved {
     expect_count(arguments, 1, usize::MAX)?;
     (0..arguments.types.len()).try_for_each(|index| expect_type(arguments, index, PLAIN))?;
     let parameters = vec![DataType::String; arguments.types.len()];
@@ -254,7 +254,7 @@ pub(super) fn concat(arguments: &Arguments<'_>) -> Resolved {
     }))
 }
 
-fn concat_ws(arguments: &Arguments<'_>) -> Resolved {
+fn concat_ws(arguments: &CallArguments<'_>) -> Resolved {
     expect_count(arguments, 2, usize::MAX)?;
     (0..arguments.types.len()).try_for_each(|index| expect_type(arguments, index, PLAIN))?;
     let parameters = vec![DataType::String; arguments.types.len()];
@@ -275,7 +275,7 @@ fn join<'a>(texts: &[Datum<'a>], separator: &str, arena: &'a Arena) -> Option<Da
     Some(Datum::String(joined.into_bump_str()))
 }
 
-/// The part of a text between two positions counted in characters, or in bytes.
+/// Returns the part of a text between two positions counted in characters, or in bytes.
 fn slice<'a>(
     text: &'a str,
     range: std::ops::Range<usize>,
@@ -298,7 +298,7 @@ fn slice<'a>(
     &rest[..end]
 }
 
-/// Bytes as a text, with U+FFFD for what is not UTF-8.
+/// Returns bytes as a text, with U+FFFD for invalid UTF-8.
 fn repair<'a>(bytes: &[u8], arena: &'a Arena) -> &'a str {
     ArenaString::from_utf8_lossy_in(bytes, arena).into_bump_str()
 }
@@ -307,7 +307,7 @@ fn length(text: &str, by_bytes: bool) -> usize {
     if by_bytes || text.is_ascii() { text.len() } else { text.chars().count() }
 }
 
-fn substring(arguments: &Arguments<'_>) -> Resolved {
+fn substring(arguments: &CallArguments<'_>) -> Resolved {
     expect_between(arguments, 2, &[TEXT, INTEGER, INTEGER])?;
     let by_bytes = counts_bytes(arguments);
     let mut parameters = vec![DataType::String, DataType::BigInt];
@@ -329,7 +329,7 @@ fn substring(arguments: &Arguments<'_>) -> Resolved {
     }))
 }
 
-/// The index that a position names, counted from 1 or from the end; `None` outside the text.
+/// Converts a position, counted from 1 or from the end, to an index; `None` outside the text.
 fn start_of(text: &str, from: i64, by_bytes: bool) -> Option<usize> {
     if from > 0 {
         return usize::try_from(from - 1).ok();
@@ -338,7 +338,7 @@ fn start_of(text: &str, from: i64, by_bytes: bool) -> Option<usize> {
     length(text, by_bytes).checked_sub(back)
 }
 
-fn left(arguments: &Arguments<'_>) -> Resolved {
+fn left(arguments: &CallArguments<'_>) -> Resolved {
     expect(arguments, &[TEXT, INTEGER])?;
     let by_bytes = counts_bytes(arguments);
     let parameters = vec![DataType::String, DataType::BigInt];
@@ -348,7 +348,7 @@ fn left(arguments: &Arguments<'_>) -> Resolved {
     }))
 }
 
-fn right(arguments: &Arguments<'_>) -> Resolved {
+fn right(arguments: &CallArguments<'_>) -> Resolved {
     expect(arguments, &[TEXT, INTEGER])?;
     let by_bytes = counts_bytes(arguments);
     let parameters = vec![DataType::String, DataType::BigInt];
@@ -360,7 +360,7 @@ fn right(arguments: &Arguments<'_>) -> Resolved {
     }))
 }
 
-fn locate(arguments: &Arguments<'_>) -> Resolved {
+fn locate(arguments: &CallArguments<'_>) -> Resolved {
     expect_between(arguments, 2, &[TEXT, TEXT, INTEGER])?;
     let by_bytes = counts_bytes(arguments);
     let mut parameters = vec![DataType::String; 2];
@@ -394,7 +394,7 @@ fn position_of(part: &str, text: &str, from: i64, by_bytes: bool) -> Option<usiz
     Some(start + text[offset..offset + found].chars().count() + 1)
 }
 
-fn char_length(arguments: &Arguments<'_>) -> Resolved {
+fn char_length(arguments: &CallArguments<'_>) -> Resolved {
     expect(arguments, &[TEXT])?;
     let by_bytes = counts_bytes(arguments);
     let parameters = vec![DataType::String];
@@ -404,21 +404,21 @@ fn char_length(arguments: &Arguments<'_>) -> Resolved {
     }))
 }
 
-fn octet_length(arguments: &Arguments<'_>) -> Resolved {
+fn octet_length(arguments: &CallArguments<'_>) -> Resolved {
     expect(arguments, &[TEXT])?;
     Ok(ScalarImplementation::new(vec![DataType::String], DataType::Int, |arguments, _| {
         Some(Datum::Int(i32::try_from(arguments[0].as_str()?.len()).ok()?))
     }))
 }
 
-/// Where a text is filled up.
+/// The side of a text that is padded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Side {
+enum PadSide {
     Left,
     Right,
 }
 
-fn pad(arguments: &Arguments<'_>, side: Side) -> Resolved {
+fn pad(arguments: &CallArguments<'_>, side: PadSide) -> Resolved {
     expect_between(arguments, 2, &[TEXT, INTEGER, TEXT])?;
     let mut parameters = vec![DataType::String, DataType::BigInt];
     parameters.extend(arguments.types.get(2).map(|_| DataType::String));
@@ -441,21 +441,21 @@ fn pad(arguments: &Arguments<'_>, side: Side) -> Resolved {
         let size = fill.len().saturating_mul(whole).saturating_add(text.len() + part.len());
         value_limit::text(size)?;
         let mut padded = ArenaString::with_capacity_in(size, arena);
-        if side == Side::Right {
+        if side == PadSide::Right {
             padded.push_str(text);
         }
         push_repeated(&mut padded, fill, whole);
         padded.push_str(part);
-        if side == Side::Left {
+        if side == PadSide::Left {
             padded.push_str(text);
         }
         Some(Datum::String(padded.into_bump_str()))
     }))
 }
 
-/// Appends a text so many times; a long run doubles what is there already.
+/// Appends a text several times; many copies are made by doubling.
 fn push_repeated(target: &mut ArenaString<'_>, text: &str, times: usize) {
-    /// From so many copies on, doubling is faster than one copy after the other.
+    /// The number of copies from which on doubling is faster.
     const DOUBLED_MIN: usize = 16;
     if times < DOUBLED_MIN {
         (0..times).for_each(|_| target.push_str(text));
@@ -464,7 +464,7 @@ fn push_repeated(target: &mut ArenaString<'_>, text: &str, times: usize) {
     }
 }
 
-fn strcmp(arguments: &Arguments<'_>) -> Resolved {
+fn strcmp(arguments: &CallArguments<'_>) -> Resolved {
     expect(arguments, &[TEXT, TEXT])?;
     let parameters = vec![DataType::String; 2];
     Ok(ScalarImplementation::new(parameters, DataType::Int, |arguments, _| {
@@ -473,7 +473,7 @@ fn strcmp(arguments: &Arguments<'_>) -> Resolved {
     }))
 }
 
-fn test(arguments: &Arguments<'_>, holds: fn(&str, &str) -> bool) -> Resolved {
+fn test(arguments: &CallArguments<'_>, holds: fn(&str, &str) -> bool) -> Resolved {
     expect(arguments, &[TEXT, TEXT])?;
     let parameters = vec![DataType::String; 2];
     Ok(ScalarImplementation::new(parameters, DataType::Bool, move |arguments, _| {
@@ -481,7 +481,7 @@ fn test(arguments: &Arguments<'_>, holds: fn(&str, &str) -> bool) -> Resolved {
     }))
 }
 
-fn cut(arguments: &Arguments<'_>, part: for<'a> fn(&'a str) -> &'a str) -> Resolved {
+fn cut(arguments: &CallArguments<'_>, part: for<'a> fn(&'a str) -> &'a str) -> Resolved {
     expect(arguments, &[TEXT])?;
     let parameters = vec![DataType::String];
     Ok(ScalarImplementation::new(parameters, DataType::String, move |arguments, _| {
@@ -489,7 +489,7 @@ fn cut(arguments: &Arguments<'_>, part: for<'a> fn(&'a str) -> &'a str) -> Resol
     }))
 }
 
-fn ucase(arguments: &Arguments<'_>) -> Resolved {
+fn ucase(arguments: &CallArguments<'_>) -> Resolved {
     expect(arguments, &[TEXT])?;
     let only_ascii = counts_bytes(arguments);
     let parameters = vec![DataType::String];
@@ -505,7 +505,7 @@ fn ucase(arguments: &Arguments<'_>) -> Resolved {
     }))
 }
 
-fn lcase(arguments: &Arguments<'_>) -> Resolved {
+fn lcase(arguments: &CallArguments<'_>) -> Resolved {
     expect(arguments, &[TEXT])?;
     let only_ascii = counts_bytes(arguments);
     let parameters = vec![DataType::String];
@@ -521,7 +521,7 @@ fn lcase(arguments: &Arguments<'_>) -> Resolved {
     }))
 }
 
-fn reverse(arguments: &Arguments<'_>) -> Resolved {
+fn reverse(arguments: &CallArguments<'_>) -> Resolved {
     expect(arguments, &[TEXT])?;
     let by_bytes = counts_bytes(arguments);
     let parameters = vec![DataType::String];
@@ -537,7 +537,7 @@ fn reverse(arguments: &Arguments<'_>) -> Resolved {
     }))
 }
 
-fn replace(arguments: &Arguments<'_>) -> Resolved {
+fn replace(arguments: &CallArguments<'_>) -> Resolved {
     expect_between(arguments, 2, &[TEXT, TEXT, TEXT])?;
     let parameters = vec![DataType::String; arguments.types.len()];
     Ok(ScalarImplementation::new(parameters, DataType::String, |arguments, arena| {
@@ -561,7 +561,7 @@ fn replace(arguments: &Arguments<'_>) -> Resolved {
     }))
 }
 
-fn char(arguments: &Arguments<'_>) -> Resolved {
+fn char(arguments: &CallArguments<'_>) -> Resolved {
     expect(arguments, &[INTEGER])?;
     let by_bytes = counts_bytes(arguments);
     let parameters = vec![DataType::BigInt];
@@ -576,7 +576,7 @@ fn char(arguments: &Arguments<'_>) -> Resolved {
     }))
 }
 
-fn hex(arguments: &Arguments<'_>) -> Resolved {
+fn hex(arguments: &CallArguments<'_>) -> Resolved {
     let of_text = arguments.types.first() == Some(&DataType::String);
     expect(arguments, &[if of_text { TEXT } else { NUMBER }])?;
     let unpadded = counts_bytes(arguments);
@@ -613,7 +613,7 @@ fn hex(arguments: &Arguments<'_>) -> Resolved {
     }))
 }
 
-fn unhex(arguments: &Arguments<'_>) -> Resolved {
+fn unhex(arguments: &CallArguments<'_>) -> Resolved {
     expect(arguments, &[TEXT])?;
     let repairs = counts_bytes(arguments);
     let parameters = vec![DataType::String];

@@ -1,5 +1,5 @@
-//! Dates and times. Everything with a calendar in it happens in the session's time zone; a BIGINT
-//! stands for milliseconds since the epoch.
+//! Functions of dates and times. Calendar fields are in the session's time zone; a BIGINT is
+//! milliseconds since the epoch.
 
 use bumpalo::collections::String as ArenaString;
 use lockstep_host::{Clock, SystemClock};
@@ -9,12 +9,12 @@ use lockstep_row::{
 };
 
 use super::{
-    Arguments, Resolved, ScalarFunction, ScalarImplementation, SignatureError,
+    CallArguments, Resolved, ScalarFunction, ScalarImplementation, SignatureError,
     signature::{
         DATE_OR_TIMESTAMP, DAY, INSTANT, INTEGER, READABLE_DATE, TEXT, constant_text, expect,
         type_or,
     },
-    time_format::Moment,
+    time_format::ZonedTime,
 };
 use crate::{Compatibility, cast::parse_date, value_limit, zone::Zone};
 
@@ -211,7 +211,7 @@ pub(super) static FUNCTIONS: &[ScalarFunction] = &[
     ),
 ];
 
-/// The day of a TIMESTAMP, of milliseconds or of a DATE, in a zone.
+/// Returns the day of a TIMESTAMP, of milliseconds or of a DATE, in a zone.
 fn day_of(value: Datum<'_>, zone: Zone) -> Option<i64> {
     match value {
         Datum::Date(days) => Some(i64::from(days)),
@@ -219,12 +219,12 @@ fn day_of(value: Datum<'_>, zone: Zone) -> Option<i64> {
     }
 }
 
-/// The parameter that an argument with a calendar day becomes; a NULL literal counts as TIMESTAMP.
-fn time_parameter(arguments: &Arguments<'_>, index: usize) -> DataType {
+/// Returns the type of an argument with a calendar day; a NULL literal is a TIMESTAMP.
+fn time_parameter(arguments: &CallArguments<'_>, index: usize) -> DataType {
     type_or(arguments, index, DataType::Timestamp)
 }
 
-fn of_day(arguments: &Arguments<'_>, part: fn(i64) -> i64) -> Resolved {
+fn of_day(arguments: &CallArguments<'_>, part: fn(i64) -> i64) -> Resolved {
     expect(arguments, &[DAY])?;
     let zone = Zone::new(arguments.settings.time_zone);
     let parameters = vec![time_parameter(arguments, 0)];
@@ -233,7 +233,7 @@ fn of_day(arguments: &Arguments<'_>, part: fn(i64) -> i64) -> Resolved {
     }))
 }
 
-fn of_time(arguments: &Arguments<'_>, part: fn(TimeOfDay) -> u32) -> Resolved {
+fn of_time(arguments: &CallArguments<'_>, part: fn(TimeOfDay) -> u32) -> Resolved {
     expect(arguments, &[INSTANT])?;
     let zone = Zone::new(arguments.settings.time_zone);
     let parameters = vec![time_parameter(arguments, 0)];
@@ -243,14 +243,14 @@ fn of_time(arguments: &Arguments<'_>, part: fn(TimeOfDay) -> u32) -> Resolved {
     }))
 }
 
-/// Whether the reference refuses a value because it lies before 1970.
+/// Returns whether the result of a value is NULL because it is before 1970, as in OpenMLDB.
 fn is_refused(value: Datum<'_>, compatibility: Compatibility) -> bool {
     compatibility == Compatibility::OpenMldb
         && !matches!(value, Datum::Date(_))
         && value.as_i64().is_some_and(|ms| ms < 0)
 }
 
-fn dayofyear(arguments: &Arguments<'_>) -> Resolved {
+fn dayofyear(arguments: &CallArguments<'_>) -> Resolved {
     expect(arguments, &[DAY])?;
     let zone = Zone::new(arguments.settings.time_zone);
     let compatibility = arguments.settings.compatibility;
@@ -264,7 +264,7 @@ fn dayofyear(arguments: &Arguments<'_>) -> Resolved {
     }))
 }
 
-fn last_day(arguments: &Arguments<'_>) -> Resolved {
+fn last_day(arguments: &CallArguments<'_>) -> Resolved {
     expect(arguments, &[DAY])?;
     let zone = Zone::new(arguments.settings.time_zone);
     let compatibility = arguments.settings.compatibility;
@@ -278,7 +278,7 @@ fn last_day(arguments: &Arguments<'_>) -> Resolved {
     }))
 }
 
-fn datediff(arguments: &Arguments<'_>) -> Resolved {
+fn datediff(arguments: &CallArguments<'_>) -> Resolved {
     expect(arguments, &[READABLE_DATE, READABLE_DATE])?;
     let parameters = vec![DataType::Date; 2];
     Ok(ScalarImplementation::new(parameters, DataType::Int, |arguments, _| {
@@ -287,7 +287,7 @@ fn datediff(arguments: &Arguments<'_>) -> Resolved {
     }))
 }
 
-fn unix_timestamp(arguments: &Arguments<'_>) -> Resolved {
+fn unix_timestamp(arguments: &CallArguments<'_>) -> Resolved {
     expect(arguments, &[READABLE_DATE])?;
     let parameters = vec![DataType::Timestamp];
     Ok(ScalarImplementation::new(parameters, DataType::BigInt, |arguments, _| {
@@ -295,7 +295,7 @@ fn unix_timestamp(arguments: &Arguments<'_>) -> Resolved {
     }))
 }
 
-fn add_months(arguments: &Arguments<'_>) -> Resolved {
+fn add_months(arguments: &CallArguments<'_>) -> Resolved {
     expect(arguments, &[READABLE_DATE, INTEGER])?;
     if let Some(text) = constant_text(arguments, 0)
         && parse_date(text, arguments.settings).is_none()
@@ -310,7 +310,7 @@ fn add_months(arguments: &Arguments<'_>) -> Resolved {
     }))
 }
 
-fn date_format(arguments: &Arguments<'_>) -> Resolved {
+fn date_format(arguments: &CallArguments<'_>) -> Resolved {
     expect(arguments, &[DATE_OR_TIMESTAMP, TEXT])?;
     let zone = Zone::new(arguments.settings.time_zone);
     let name = arguments.settings.time_zone.to_string();
@@ -326,7 +326,7 @@ fn date_format(arguments: &Arguments<'_>) -> Resolved {
         let (days, time) = calendar::split_ms(local_ms);
         let offset_minutes = local_ms.saturating_sub(utc_ms) / 60_000;
         let mut text = ArenaString::with_capacity_in(32, arena);
-        let moment = Moment { days, time, utc_ms, offset_minutes, zone: &name };
+        let moment = ZonedTime { days, time, utc_ms, offset_minutes, zone: &name };
         moment.write(arguments[1].as_str()?, &mut text).ok()?;
         value_limit::text(text.len())?;
         Some(Datum::String(text.into_bump_str()))
@@ -336,7 +336,7 @@ fn date_format(arguments: &Arguments<'_>) -> Resolved {
 /// The functions that read the machine's clock.
 pub(super) const CLOCK_READERS: &[&str] = &["now", "current_date"];
 
-fn now(arguments: &Arguments<'_>) -> Resolved {
+fn now(arguments: &CallArguments<'_>) -> Resolved {
     expect(arguments, &[])?;
     let clock = SystemClock::new();
     Ok(ScalarImplementation::new(Vec::new(), DataType::Timestamp, move |_, _| {
@@ -344,7 +344,7 @@ fn now(arguments: &Arguments<'_>) -> Resolved {
     }))
 }
 
-fn current_date(arguments: &Arguments<'_>) -> Resolved {
+fn current_date(arguments: &CallArguments<'_>) -> Resolved {
     expect(arguments, &[])?;
     let (clock, zone) = (SystemClock::new(), Zone::new(arguments.settings.time_zone));
     Ok(ScalarImplementation::new(Vec::new(), DataType::Date, move |_, _| {
@@ -353,7 +353,7 @@ fn current_date(arguments: &Arguments<'_>) -> Resolved {
     }))
 }
 
-/// What a time is cut to, or counted in.
+/// The unit that a time is truncated to, or counted in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Unit {
     Year,
@@ -379,7 +379,7 @@ impl Unit {
         units.iter().find(|(unit, _)| name.eq_ignore_ascii_case(unit)).map(|(_, unit)| *unit)
     }
 
-    /// A local time so many units later; `None` beyond what 64 bits hold.
+    /// Returns a local time so many units later; `None` on overflow of 64 bits.
     fn add(self, local_ms: i64, count: i64) -> Option<i64> {
         let months = |per_unit: i64| {
             let (day, time) = (local_ms.div_euclid(DAY_MS), local_ms.rem_euclid(DAY_MS));
@@ -396,8 +396,8 @@ impl Unit {
         local_ms.checked_add(count.checked_mul(length)?)
     }
 
-    /// The unit that an argument names, if it is constant.
-    fn constant(arguments: &Arguments<'_>) -> Result<Option<Self>, SignatureError> {
+    /// Returns the unit that an argument names, if it is constant.
+    fn constant(arguments: &CallArguments<'_>) -> Result<Option<Self>, SignatureError> {
         let Some(name) = constant_text(arguments, 0) else { return Ok(None) };
         Self::from_name(name).map(Some).ok_or_else(|| SignatureError::Constant {
             position: 1,
@@ -406,7 +406,7 @@ impl Unit {
         })
     }
 
-    /// The beginning of the unit that a local time lies in.
+    /// Returns the start of the unit that a local time is in.
     fn truncate(self, local_ms: i64) -> i64 {
         let days = local_ms.div_euclid(DAY_MS);
         let Civil { year, month, day: _ } = calendar::civil_from_days(days);
@@ -417,11 +417,12 @@ impl Unit {
             Self::Month => calendar::days_from_civil(year, month, 1),
             Self::Week => days - (days + 3).rem_euclid(7),
         };
+        debug_assert!(first_day <= days, "a unit starts at or before its days");
         first_day.saturating_mul(DAY_MS)
     }
 }
 
-fn timestamp_add(arguments: &Arguments<'_>) -> Resolved {
+fn timestamp_add(arguments: &CallArguments<'_>) -> Resolved {
     expect(arguments, &[TEXT, INTEGER, DATE_OR_TIMESTAMP])?;
     let constant = Unit::constant(arguments)?;
     let zone = Zone::new(arguments.settings.time_zone);
@@ -443,7 +444,7 @@ fn timestamp_add(arguments: &Arguments<'_>) -> Resolved {
                 let day = unit.add(i64::from(days) * DAY_MS, count)?.div_euclid(DAY_MS);
                 Datum::Date(i32::try_from(day).ok()?)
             }
-            // Hours are counted as they pass, days as the calendar shows them.
+            // Hours are elapsed time, days are calendar days.
             (value, Unit::Fixed(length)) if length < DAY_MS => {
                 Datum::Timestamp(unit.add(value.as_i64()?, count)?)
             }
@@ -454,7 +455,7 @@ fn timestamp_add(arguments: &Arguments<'_>) -> Resolved {
     }))
 }
 
-fn date_trunc(arguments: &Arguments<'_>) -> Resolved {
+fn date_trunc(arguments: &CallArguments<'_>) -> Resolved {
     expect(arguments, &[TEXT, DATE_OR_TIMESTAMP])?;
     let constant = Unit::constant(arguments)?;
     let zone = Zone::new(arguments.settings.time_zone);

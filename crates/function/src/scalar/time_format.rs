@@ -22,28 +22,28 @@ const MONTHS: [&str; 12] = [
     "December",
 ];
 
-/// A moment in a zone, taken apart.
-pub(super) struct Moment<'a> {
-    /// Days since the epoch, in the zone.
+/// An instant in a time zone, with its calendar fields.
+pub(super) struct ZonedTime<'a> {
+    /// The days since the epoch, in the zone.
     pub(super) days: i64,
     /// The time of day, in the zone.
     pub(super) time: TimeOfDay,
     /// The instant, in milliseconds.
     pub(super) utc_ms: i64,
-    /// How far the zone is ahead of UTC, in minutes.
+    /// The minutes that the zone is ahead of UTC.
     pub(super) offset_minutes: i64,
     /// The zone's name.
     pub(super) zone: &'a str,
 }
 
-impl Moment<'_> {
-    /// Writes the moment as a format says. A conversion that C does not have is written as it is.
+impl ZonedTime<'_> {
+    /// Writes the time in a format. A conversion that C does not have is written as it is.
     pub(super) fn write(&self, format: &str, out: &mut dyn fmt::Write) -> fmt::Result {
         let mut rest = format;
         while let Some(position) = rest.find('%') {
             out.write_str(&rest[..position])?;
             let mut after = rest[position + 1..].chars();
-            // `%E` and `%O` ask for other digits, which the C locale does not have.
+            // `%E` and `%O` select alternative digits, which the C locale does not have.
             let mut conversion = after.next();
             if matches!(conversion, Some('E' | 'O')) {
                 conversion = after.next();

@@ -1,9 +1,9 @@
-//! An aggregate, bound, as a DataFusion function: what GROUP BY calls.
+//! A bound aggregate as a DataFusion function, for GROUP BY.
 //!
-//! The rows of a group are kept in row-wise columns until its value is asked for and are then fed
-//! in the order in which they came, which the plan makes event order. The partial state of a
-//! two-phase GROUP BY is therefore the rows themselves, and the result does not depend on how they
-//! were split; an aggregate that depends on the order of rows has no partial state at all.
+//! The rows of a group are buffered in columns until its value is computed, and then added in the
+//! order in which they arrived, which the plan makes event order. The partial state of a two-phase
+//! GROUP BY is therefore the rows themselves, and the result does not depend on how they were
+//! split; an aggregate that depends on the order of rows has no partial state.
 
 use std::{
     fmt,
@@ -34,8 +34,8 @@ use lockstep_row::{
 
 use crate::{AggregateFunction, BoundAggregate, Feeding, NestedAggregate, Settings};
 
-/// A bound aggregate. Two are equal when they have the same name, parameters, result, constants
-/// and settings; then they compute the same.
+/// A bound aggregate. Two are equal when they have the same name, parameters, result type,
+/// constants and settings.
 #[derive(Debug, Clone)]
 pub struct AggregateUdf {
     function: &'static AggregateFunction,
@@ -44,8 +44,8 @@ pub struct AggregateUdf {
     signature: Signature,
 }
 
-/// Calls a bound aggregate. `count(*)`, which has no arguments, is given a constant to count,
-/// since DataFusion tells an aggregate of its rows only through their values.
+/// Returns a call of a bound aggregate. `count(*)`, which has no arguments, gets a constant to
+/// count, since DataFusion passes rows to an aggregate only as argument values.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "callers hold their settings by reference")]
 pub fn aggregate_call(
     function: &'static AggregateFunction,
@@ -63,7 +63,7 @@ pub fn aggregate_call(
     Expr::AggregateFunction(call)
 }
 
-/// Gets our function back from DataFusion's; `None` when it is not one of ours.
+/// Returns the [`AggregateUdf`] of a DataFusion function; `None` for any other function.
 pub fn as_aggregate(udf: &AggregateUDF) -> Option<&AggregateUdf> {
     udf.inner().downcast_ref()
 }
@@ -87,18 +87,18 @@ impl AggregateUdf {
         Self { function, bound, identity: identity.into(), signature }
     }
 
-    /// The declaration.
+    /// Returns the declaration.
     pub fn function(&self) -> &'static AggregateFunction {
         self.function
     }
 
-    /// Its form for the arguments.
+    /// Returns the bound aggregate.
     pub fn bound(&self) -> &BoundAggregate {
         &self.bound
     }
 
-    /// The types of the columns that DataFusion passes: the parameters, or the constant that
-    /// `count(*)` counts.
+    /// Returns the types of the columns that DataFusion passes: those of the parameters, or of the
+    /// constant that `count(*)` counts.
     fn columns(&self) -> Vec<DataType> {
         match self.bound.parameters.as_slice() {
             [] => vec![DataType::Bool],
@@ -107,8 +107,8 @@ impl AggregateUdf {
     }
 }
 
-/// A nested aggregate as it was written. Where that has a parameter, its value is part of what
-/// tells the call from others.
+/// Returns the call of a nested aggregate as it was written; `None` for any other aggregate. A call
+/// with a parameter gets a hash, since calls with different values are different.
 fn written_call(params: &AggregateFunctionParams) -> Option<String> {
     let Some(Expr::Literal(ScalarValue::Utf8(Some(label)), _)) = params.args.first() else {
         return None;
@@ -206,7 +206,7 @@ struct GroupAccumulator {
     /// One for each argument.
     rows: Vec<ColumnBuilder>,
     values: usize,
-    /// Bytes of the kept values, about.
+    /// The approximate number of bytes of the buffered values.
     size: usize,
 }
 
@@ -229,6 +229,7 @@ impl GroupAccumulator {
 
 impl DataFusionAccumulator for GroupAccumulator {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        debug_assert_eq!(values.len(), self.rows.len(), "one column for each argument");
         let mut arena = Arena::new();
         for (builder, array) in self.rows.iter_mut().zip(values) {
             let reader = ColumnReader::new(array as &dyn Array);
@@ -249,6 +250,7 @@ impl DataFusionAccumulator for GroupAccumulator {
             columns.iter().map(|column| ColumnReader::new(column as &dyn Array)).collect();
         let mut accumulator = (self.udf.bound.make)(Feeding::Sliding);
         let parameters = self.udf.bound.parameters.len();
+        debug_assert!(parameters <= readers.len(), "each parameter has a column");
         let mut arena = Arena::new();
         let rows = readers.first().map_or(0, ColumnReader::len);
         for row in 0..rows {
@@ -277,6 +279,7 @@ impl DataFusionAccumulator for GroupAccumulator {
     }
 
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
+        debug_assert_eq!(states.len(), self.rows.len(), "one list for each argument");
         let groups = states.first().map_or(0, |state| state.len());
         for group in 0..groups {
             let columns: Vec<ArrayRef> =

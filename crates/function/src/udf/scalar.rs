@@ -21,16 +21,16 @@ use lockstep_row::{
     arrow::{ColumnBuilder, ColumnReader, arrow_type},
 };
 
-use crate::{Nulls, ScalarImplementation, Settings, value_limit};
+use crate::{NullHandling, ScalarImplementation, Settings, value_limit};
 
-/// Rows computed before the scratch memory is used anew.
+/// The number of rows after which the scratch memory is reset.
 const CHUNK_ROWS: usize = 1024;
 
-/// Bytes of scratch memory that end a chunk before that.
+/// The bytes of scratch memory after which it is reset earlier.
 const CHUNK_BYTES: usize = 32 << 20;
 
-/// A resolved function. Two are equal when they have the same name, parameters, result, constants
-/// and settings; then they compute the same.
+/// A resolved function. Two are equal when they have the same name, parameters, result type,
+/// constants and settings.
 #[derive(Debug, Clone)]
 pub struct ScalarUdf {
     name: String,
@@ -40,8 +40,8 @@ pub struct ScalarUdf {
     signature: Signature,
 }
 
-/// Calls a resolved function. `constants` are those that the binding saw, `None` for an argument
-/// that is no constant.
+/// Returns a call of a resolved function. `constants` are those that it was resolved with, `None`
+/// for an argument that is not a constant.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "callers hold their settings by reference")]
 pub fn scalar_call(
     name: &str,
@@ -55,19 +55,19 @@ pub fn scalar_call(
     Expr::ScalarFunction(ScalarFunction::new_udf(udf, arguments))
 }
 
-/// Gets our function back from DataFusion's; `None` when it is not one of ours.
+/// Returns the [`ScalarUdf`] of a DataFusion function; `None` for any other function.
 pub fn as_scalar(udf: &ScalarUDF) -> Option<&ScalarUdf> {
     udf.inner().downcast_ref()
 }
 
 impl ScalarUdf {
-    /// Whether it is the operator `=`.
+    /// Returns whether it is the operator `=`.
     pub fn is_equality(&self) -> bool {
         &*self.name == "op_eq"
     }
 
-    /// Wraps an implementation. The name is for display, and part of the identity: a cast is best
-    /// named with its target type.
+    /// Wraps an implementation. The name is displayed and is part of the identity: that of a cast
+    /// should have its target type.
     #[expect(
         clippy::trivially_copy_pass_by_ref,
         reason = "callers hold their settings by reference"
@@ -85,33 +85,38 @@ impl ScalarUdf {
         Self { name, implementation, identity: identity.into(), settings: *settings, signature }
     }
 
-    /// What computes one row.
+    /// Returns the implementation, which computes one row.
     pub fn implementation(&self) -> &ScalarImplementation {
         &self.implementation
     }
 
-    /// The settings it was bound under.
+    /// Returns the settings that it was bound with.
     pub fn settings(&self) -> Settings {
         self.settings
     }
 
-    fn compute(&self, inputs: &[Input<'_>], rows: usize) -> ArrayRef {
+    fn compute(&self, inputs: &[ArgumentValues<'_>], rows: usize) -> ArrayRef {
         let ScalarImplementation { returns, nulls, row: row_form, .. } = &self.implementation;
+        debug_assert_eq!(
+            inputs.len(),
+            self.implementation.parameters.len(),
+            "`coerce_types` checked the number of arguments"
+        );
         let mut output = ColumnBuilder::new(returns, rows);
         let constants_arena = Arena::new();
         let constants: Vec<Datum<'_>> = inputs
             .iter()
             .map(|input| match input {
-                Input::Constant(reader) => reader.get(0, &constants_arena),
-                Input::Column(_) => Datum::Null,
+                ArgumentValues::Constant(reader) => reader.get(0, &constants_arena),
+                ArgumentValues::Column(_) => Datum::Null,
             })
             .collect();
         let columns: Vec<(usize, &ColumnReader<'_>)> = inputs
             .iter()
             .enumerate()
             .filter_map(|(position, input)| match input {
-                Input::Column(reader) => Some((position, reader)),
-                Input::Constant(_) => None,
+                ArgumentValues::Column(reader) => Some((position, reader)),
+                ArgumentValues::Constant(_) => None,
             })
             .collect();
         let mut arena = Arena::new();
@@ -123,7 +128,7 @@ impl ScalarUdf {
                 for (position, reader) in &columns {
                     values[*position] = reader.get(start, &arena);
                 }
-                if *nulls == Nulls::Propagate && values.iter().any(Datum::is_null) {
+                if *nulls == NullHandling::Propagate && values.iter().any(Datum::is_null) {
                     output.push_null();
                 } else {
                     output.push(row_form(&values, &arena));
@@ -140,13 +145,13 @@ impl ScalarUdf {
     }
 }
 
-/// Fails when a value was too long.
+/// Fails when a function of this thread exceeded a limit of its result.
 pub(super) fn check_limits() -> Result<()> {
     value_limit::check().map_err(|error| DataFusionError::External(Box::new(error)))
 }
 
-/// Where an argument's values come from.
-enum Input<'a> {
+/// The values of an argument.
+enum ArgumentValues<'a> {
     Column(ColumnReader<'a>),
     Constant(ColumnReader<'a>),
 }
@@ -191,12 +196,16 @@ impl ScalarUDFImpl for ScalarUdf {
         let all_constant = args.args.iter().all(is_constant);
         let arrays: Vec<ArrayRef> =
             args.args.iter().map(|arg| arg.to_array(1)).collect::<Result<_>>()?;
-        let inputs: Vec<Input<'_>> = arrays
+        let inputs: Vec<ArgumentValues<'_>> = arrays
             .iter()
             .zip(&args.args)
             .map(|(array, arg)| {
                 let reader = ColumnReader::new(array as &dyn Array);
-                if is_constant(arg) { Input::Constant(reader) } else { Input::Column(reader) }
+                if is_constant(arg) {
+                    ArgumentValues::Constant(reader)
+                } else {
+                    ArgumentValues::Column(reader)
+                }
             })
             .collect();
         if all_constant {

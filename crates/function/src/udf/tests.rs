@@ -13,9 +13,9 @@ use datafusion::{
 use lockstep_row::{DataType, Datum, Value};
 
 use super::{ScalarUdf, aggregate_call, as_scalar, scalar_call};
-use crate::{Arguments, Nulls, ScalarImplementation, Settings, aggregate};
+use crate::{CallArguments, NullHandling, ScalarImplementation, Settings, aggregate};
 
-fn twice(nulls: Nulls) -> ScalarImplementation {
+fn twice(nulls: NullHandling) -> ScalarImplementation {
     ScalarImplementation {
         parameters: vec![DataType::BigInt],
         returns: DataType::BigInt,
@@ -31,7 +31,7 @@ fn seven() -> ScalarImplementation {
     ScalarImplementation {
         parameters: Vec::new(),
         returns: DataType::BigInt,
-        nulls: Nulls::Propagate,
+        nulls: NullHandling::Propagate,
         row: Arc::new(|_values, _arena| Datum::BigInt(7)),
     }
 }
@@ -65,12 +65,12 @@ async fn column(context: SessionContext, expr: Expr) -> Vec<Option<i64>> {
 
 #[tokio::test]
 async fn nulls_pass_or_propagate_over_columns_and_constants() {
-    let propagated = column(context(1), call(twice(Nulls::Propagate), vec![col("x")])).await;
+    let propagated = column(context(1), call(twice(NullHandling::Propagate), vec![col("x")])).await;
     assert_eq!(propagated[..3], [None, Some(2), Some(4)]);
     assert_eq!(propagated.len(), 3000);
-    let passed = column(context(1), call(twice(Nulls::Passed), vec![col("x")])).await;
+    let passed = column(context(1), call(twice(NullHandling::Passed), vec![col("x")])).await;
     assert_eq!(passed[..3], [Some(-1), Some(2), Some(4)]);
-    let constant = column(context(1), call(twice(Nulls::Passed), vec![lit(4_i64)])).await;
+    let constant = column(context(1), call(twice(NullHandling::Passed), vec![lit(4_i64)])).await;
     assert_eq!(constant, vec![Some(8); 3000]);
     let none = column(context(1), call(seven(), Vec::new())).await;
     assert_eq!(none, vec![Some(7); 3000]);
@@ -80,13 +80,13 @@ async fn nulls_pass_or_propagate_over_columns_and_constants() {
 fn identity_is_name_types_constants_and_settings() {
     let settings = Settings::default();
     let udf = |constants: &[Option<Value>]| {
-        ScalarUdf::new("f", twice(Nulls::Passed), constants, &settings)
+        ScalarUdf::new("f", twice(NullHandling::Passed), constants, &settings)
     };
     assert_eq!(udf(&[None]), udf(&[None]));
     assert_ne!(udf(&[None]), udf(&[Some(Value::Null)]));
     assert_ne!(udf(&[Some(Value::Double(0.0))]), udf(&[Some(Value::Double(-0.0))]));
     let other = Settings { compatibility: crate::Compatibility::OpenMldb, ..settings };
-    assert_ne!(udf(&[None]), ScalarUdf::new("f", twice(Nulls::Passed), &[None], &other));
+    assert_ne!(udf(&[None]), ScalarUdf::new("f", twice(NullHandling::Passed), &[None], &other));
     let wrapped = ScalarUDF::new_from_impl(udf(&[None]));
     assert!(as_scalar(&wrapped).is_some_and(|found| *found == udf(&[None])));
 }
@@ -96,7 +96,8 @@ fn aggregate(name: &str, types: &[DataType], arguments: Vec<Expr>) -> Expr {
     let settings = Settings::default();
     let constants = vec![None; types.len()];
     let bound =
-        (function.bind)(&Arguments { types, constants: &constants, settings: &settings }).unwrap();
+        (function.bind)(&CallArguments { types, constants: &constants, settings: &settings })
+            .unwrap();
     aggregate_call(function, bound, &constants, &settings, arguments).alias(name)
 }
 

@@ -112,7 +112,7 @@ impl<'c> Folded<'c> {
         let condition = fold
             .condition
             .map(|condition| position(&mut self.conditions, &call.arguments[condition.argument]));
-        let passes_zero = fold.condition.is_some_and(|condition| condition.passes_zero);
+        let passes_zero = fold.condition.is_some_and(|condition| condition.excludes_zero);
         let next = self.values.len();
         let at = *self.lane_of.entry((value, condition, passes_zero)).or_insert(next);
         if let Some(lane) = self.folding.lanes.get_mut(at) {

@@ -6,7 +6,7 @@ use datafusion::{
     common::{DFSchema, ScalarValue},
     logical_expr::{Expr, Operator, binary_expr, col, lit, when},
 };
-use lockstep_function::{Arguments, RowExpr, Settings, cast, scalar, udf::scalar_call};
+use lockstep_function::{CallArguments, RowExpr, Settings, cast, scalar, udf::scalar_call};
 use lockstep_host::ManualClock;
 use lockstep_row::{
     Arena, Column, DataType, Datum, IncludedColumn, IndexSpec, Retention, RowCodec, TableSchema,
@@ -73,7 +73,7 @@ fn call(name: &str, arguments: Vec<Expr>) -> Option<Expr> {
     let settings = Settings::default();
     let types: Vec<DataType> = arguments.iter().map(type_of).collect();
     let constants = vec![None; types.len()];
-    let asked = Arguments { types: &types, constants: &constants, settings: &settings };
+    let asked = CallArguments { types: &types, constants: &constants, settings: &settings };
     let form = (scalar::find(name)?.resolve)(&asked).ok()?;
     let cast_to = |(argument, to): (Expr, &DataType)| convert(argument, to);
     let arguments = arguments.into_iter().zip(&form.parameters).map(cast_to);

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use datafusion::logical_expr::{Expr, lit};
-use lockstep_function::{Arguments, Settings, aggregate, scalar, udf::scalar_call};
+use lockstep_function::{CallArguments, Settings, aggregate, scalar, udf::scalar_call};
 use lockstep_plan::{AggregateCall, Frame, Window, WindowGroup};
 use lockstep_row::{Arena, DataType, Datum, Value};
 use proptest::{prelude::*, strategy::ValueTree};
@@ -25,8 +25,11 @@ fn call(name: &str, arguments: Vec<Expr>, output: String) -> AggregateCall {
     };
     let (types, constants): (Vec<_>, Vec<_>) = arguments.iter().map(typed).unzip();
     let settings = Settings::default();
-    let bound =
-        (function.bind)(&Arguments { types: &types, constants: &constants, settings: &settings });
+    let bound = (function.bind)(&CallArguments {
+        types: &types,
+        constants: &constants,
+        settings: &settings,
+    });
     AggregateCall { function, bound: bound.unwrap(), arguments, settings, output }
 }
 
@@ -34,7 +37,7 @@ fn call(name: &str, arguments: Vec<Expr>, output: String) -> AggregateCall {
 fn plus(left: Expr, right: Expr) -> Expr {
     let types = [DataType::BigInt, DataType::BigInt];
     let settings = Settings::default();
-    let asked = Arguments { types: &types, constants: &[None, None], settings: &settings };
+    let asked = CallArguments { types: &types, constants: &[None, None], settings: &settings };
     let form = (scalar::find("op_add").unwrap().resolve)(&asked).unwrap();
     scalar_call("op_add", form, &[None, None], &settings, vec![left, right])
 }

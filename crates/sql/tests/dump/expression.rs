@@ -1,8 +1,8 @@
 //! Expressions and windows as s-expressions.
 
 use lockstep_sql::ast::{
-    Bound, BoundKind, Call, Expr, ExprKind, Frame, Ident, Literal, ObjectName, OrderBy, Over,
-    WindowSpec,
+    Call, Expr, ExprKind, FrameBound, FrameBoundKind, FrameClause, Ident, Literal, ObjectName,
+    OrderBy, Over, WindowSpec,
 };
 
 use super::statement::table;
@@ -119,19 +119,19 @@ pub(super) fn window(spec: &WindowSpec) -> String {
     )
 }
 
-fn frame(frame: &Frame) -> String {
+fn frame(frame: &FrameClause) -> String {
     list(&format!("{:?}", frame.unit), [bound(&frame.start), bound(&frame.end)])
 }
 
-fn bound(bound: &Bound) -> String {
+fn bound(bound: &FrameBound) -> String {
     let open = flag(bound.open, "open ");
     match bound.kind {
-        BoundKind::UnboundedPreceding => format!("[{open}unbounded preceding]"),
-        BoundKind::Preceding(count) => format!("[{open}{count} preceding]"),
-        BoundKind::PrecedingInterval(interval) => format!("[{open}{interval} preceding]"),
-        BoundKind::CurrentRow => "[current row]".to_owned(),
-        BoundKind::Following(count) => format!("[{open}{count} following]"),
-        BoundKind::FollowingInterval(interval) => format!("[{open}{interval} following]"),
-        BoundKind::UnboundedFollowing => format!("[{open}unbounded following]"),
+        FrameBoundKind::UnboundedPreceding => format!("[{open}unbounded preceding]"),
+        FrameBoundKind::Preceding(count) => format!("[{open}{count} preceding]"),
+        FrameBoundKind::PrecedingInterval(interval) => format!("[{open}{interval} preceding]"),
+        FrameBoundKind::CurrentRow => "[current row]".to_owned(),
+        FrameBoundKind::Following(count) => format!("[{open}{count} following]"),
+        FrameBoundKind::FollowingInterval(interval) => format!("[{open}{interval} following]"),
+        FrameBoundKind::UnboundedFollowing => format!("[{open}unbounded following]"),
     }
 }

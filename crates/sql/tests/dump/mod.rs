@@ -1,7 +1,7 @@
 //! Syntax trees as s-expressions, short enough to be read in a golden file.
 //!
-//! The golden tests call it. Spans are left out: errors show theirs, and a property test checks that
-//! those of the trees hold their parts.
+//! The golden tests call it. Spans are left out: errors show theirs, and a property test checks
+//! that those of the trees hold their parts.
 
 mod expression;
 mod statement;
@@ -9,7 +9,7 @@ mod statement;
 use lockstep_diagnostic::Diagnostic;
 use lockstep_sql::parse;
 
-/// The statements of `sql` line by line, or its error with the text that it points at.
+/// Returns the statements of `sql` line by line, or its error with the text that it points at.
 pub(crate) fn script(sql: &str) -> String {
     match parse(sql) {
         Ok(parsed) => {
@@ -39,7 +39,7 @@ fn diagnostic(sql: &str, error: &Diagnostic) -> String {
     text
 }
 
-/// `(head part part …)`; empty parts are left out.
+/// Returns `(head part part …)`; empty parts are left out.
 fn list(head: &str, parts: impl IntoIterator<Item = String>) -> String {
     let mut text = format!("({head}");
     for part in parts.into_iter().filter(|part| !part.is_empty()) {
@@ -50,13 +50,13 @@ fn list(head: &str, parts: impl IntoIterator<Item = String>) -> String {
     text
 }
 
-/// `(head …)`, or nothing at all for an empty list.
+/// Returns `(head …)`, or nothing at all for an empty list.
 fn clause(head: &str, parts: impl IntoIterator<Item = String>) -> String {
     let parts: Vec<String> = parts.into_iter().collect();
     if parts.is_empty() { String::new() } else { list(head, parts) }
 }
 
-/// The word when the condition holds.
+/// Returns the word when the condition holds.
 fn flag(condition: bool, word: &str) -> String {
     if condition { word.to_owned() } else { String::new() }
 }

@@ -46,7 +46,7 @@ pub(super) fn statement(statement: &Statement) -> String {
     }
 }
 
-/// What no engine executes yet.
+/// Returns the statements that no engine executes yet.
 fn other_statement(statement: &Statement) -> String {
     match statement {
         Statement::DropIndex { table, name } => {
@@ -121,7 +121,7 @@ fn drop_object(what: &str, if_exists: bool, name: &str) -> String {
     list(&format!("drop-{what}"), [flag(if_exists, "if-exists"), name.to_owned()])
 }
 
-/// Debug text without the spans.
+/// Returns the debug text without spans.
 fn show_text(debug: &str) -> String {
     let mut text = String::new();
     for (index, part) in debug.split(", span: Span {").enumerate() {

@@ -1,0 +1,430 @@
+//! Statements, and the options and definitions that they contain.
+
+use lockstep_diagnostic::Span;
+
+use super::{Expr, Ident, Literal, ObjectName, Query, TypeName};
+
+/// `key = value` in OPTIONS, CONFIG and INDEX.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OptionItem {
+    /// The key, in lower case.
+    pub key: Ident,
+    /// The value.
+    pub value: OptionValue,
+    /// The position of the value.
+    pub span: Span,
+}
+
+/// The value of an option.
+#[derive(Debug, Clone, PartialEq)]
+pub enum OptionValue {
+    /// A constant (signed numbers included).
+    Literal(Literal),
+    /// A bare word, such as a column name or `latest`.
+    Word(String),
+    /// `(a, b)`, `[a, b]`.
+    List(Vec<Self>),
+    /// A call, such as `timestamp(4000)` among the values of a request row.
+    Expr(Box<Expr>),
+}
+
+/// `ESTIMATE TABLE t ROWS n [KEYS n, …] [TEXT n]`: the memory of a table with so many rows.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Estimate {
+    /// The table.
+    pub table: ObjectName,
+    /// The number of rows.
+    pub rows: u64,
+    /// The number of entity keys, by index; empty when not given.
+    pub keys: Vec<u64>,
+    /// The bytes of a STRING.
+    pub text_bytes: Option<u64>,
+    /// The position of the numbers.
+    pub span: Span,
+}
+
+/// A column of CREATE TABLE.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ColumnDefinition {
+    /// The name.
+    pub name: Ident,
+    /// The type.
+    pub data_type: TypeName,
+    /// NOT NULL.
+    pub not_null: bool,
+    /// DEFAULT.
+    pub default: Option<Expr>,
+}
+
+/// INDEX(KEY=…, TS=…, TTL=…, `TTL_TYPE`=…).
+#[derive(Debug, Clone, PartialEq)]
+pub struct IndexDefinition {
+    /// The name, which only the form `INDEX name (a, b) OPTIONS(…)` has; its columns become the
+    /// option `key`.
+    pub name: Option<Ident>,
+    /// The options.
+    pub options: Vec<OptionItem>,
+    /// Its position in the text.
+    pub span: Span,
+}
+
+/// CREATE TABLE.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CreateTable {
+    /// The name.
+    pub name: ObjectName,
+    /// IF NOT EXISTS.
+    pub if_not_exists: bool,
+    /// The columns.
+    pub columns: Vec<ColumnDefinition>,
+    /// The indexes.
+    pub indexes: Vec<IndexDefinition>,
+    /// OPTIONS(…).
+    pub options: Vec<OptionItem>,
+    /// LIKE PARQUET 'path': take the columns from a file.
+    pub like: Option<CreateLike>,
+}
+
+/// CREATE TABLE … LIKE PARQUET 'path'.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CreateLike {
+    /// `parquet` or `hive`, in lower case.
+    pub format: String,
+    /// The path.
+    pub path: String,
+    /// The position of the path.
+    pub span: Span,
+}
+
+/// INSERT.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Insert {
+    /// The table.
+    pub table: ObjectName,
+    /// OR IGNORE.
+    pub or_ignore: bool,
+    /// The columns, if given.
+    pub columns: Vec<Ident>,
+    /// The rows.
+    pub rows: Vec<InsertRow>,
+}
+
+/// One row of VALUES.
+#[derive(Debug, Clone, PartialEq)]
+pub struct InsertRow {
+    /// The values.
+    pub values: Vec<Expr>,
+    /// Its position in the text.
+    pub span: Span,
+}
+
+/// LOAD DATA INFILE 'path' INTO TABLE t OPTIONS(…) CONFIG(…).
+#[derive(Debug, Clone, PartialEq)]
+pub struct LoadData {
+    /// The path.
+    pub path: String,
+    /// The position of the path.
+    pub path_span: Span,
+    /// The table.
+    pub table: ObjectName,
+    /// OPTIONS(…).
+    pub options: Vec<OptionItem>,
+    /// CONFIG(…).
+    pub config: Vec<OptionItem>,
+}
+
+/// DEPLOY [IF NOT EXISTS] name [OPTIONS(…)] [AS] SELECT ….
+#[derive(Debug, Clone, PartialEq)]
+pub struct Deploy {
+    /// The name.
+    pub name: ObjectName,
+    /// IF NOT EXISTS.
+    pub if_not_exists: bool,
+    /// OPTIONS(…).
+    pub options: Vec<OptionItem>,
+    /// The query.
+    pub query: Query,
+    /// The query's text: what SHOW DEPLOYMENT prints.
+    pub query_span: Span,
+}
+
+/// CREATE INDEX name ON t (columns) OPTIONS(…).
+#[derive(Debug, Clone, PartialEq)]
+pub struct CreateIndex {
+    /// The name.
+    pub name: Ident,
+    /// The table.
+    pub table: ObjectName,
+    /// The key columns.
+    pub columns: Vec<Ident>,
+    /// OPTIONS(ts=…, ttl=…, `ttl_type`=…).
+    pub options: Vec<OptionItem>,
+}
+
+/// The forms of SHOW.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Show {
+    /// SHOW DATABASES.
+    Databases,
+    /// SHOW TABLES.
+    Tables,
+    /// SHOW CREATE TABLE t.
+    CreateTable(ObjectName),
+    /// SHOW DEPLOYMENTS.
+    Deployments,
+    /// SHOW DEPLOYMENT d.
+    Deployment(ObjectName),
+    /// SHOW FUNCTIONS.
+    Functions,
+    /// SHOW [SESSION] VARIABLES.
+    Variables,
+    /// SHOW GLOBAL VARIABLES.
+    GlobalVariables,
+    /// SHOW TABLE STATUS [LIKE 'pattern'].
+    TableStatus(Option<String>),
+    /// SHOW COMPONENTS.
+    Components,
+    /// SHOW MEMORY.
+    Memory,
+    /// SHOW PROCEDURES, SHOW PROCEDURE STATUS.
+    Procedures,
+    /// SHOW CREATE PROCEDURE p.
+    CreateProcedure(ObjectName),
+    /// SHOW JOBS [FROM component] [LIKE 'id'].
+    Jobs {
+        /// The component, in lower case.
+        component: Option<String>,
+        /// The pattern.
+        like: Option<String>,
+    },
+    /// SHOW JOB id.
+    Job(String),
+    /// SHOW JOBLOG id.
+    JobLog(String),
+    /// SHOW `CURRENT_USER`.
+    CurrentUser,
+    /// SHOW INDEXES FROM t.
+    Indexes(ObjectName),
+    /// SHOW GRANTS [FOR user].
+    Grants(Option<Ident>),
+    /// SHOW USERS.
+    Users,
+}
+
+/// A parameter of a procedure or function.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ParameterDefinition {
+    /// The name.
+    pub name: Ident,
+    /// The type.
+    pub data_type: TypeName,
+    /// CONST: equal in all rows of a batch request.
+    pub constant: bool,
+}
+
+/// CREATE PROCEDURE p (parameters) BEGIN queries END.
+#[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a word of the statement")]
+pub struct CreateProcedure {
+    /// The name.
+    pub name: ObjectName,
+    /// OR REPLACE.
+    pub or_replace: bool,
+    /// TEMP.
+    pub temporary: bool,
+    /// IF NOT EXISTS.
+    pub if_not_exists: bool,
+    /// The parameters: the columns of the request table.
+    pub parameters: Vec<ParameterDefinition>,
+    /// OPTIONS.
+    pub options: Vec<OptionItem>,
+    /// The queries between BEGIN and END.
+    pub body: Vec<Query>,
+    /// The whole statement: what SHOW CREATE PROCEDURE prints.
+    pub span: Span,
+}
+
+/// CREATE [AGGREGATE] FUNCTION f(parameters) RETURNS type OPTIONS(…).
+#[derive(Debug, Clone, PartialEq)]
+pub struct CreateFunction {
+    /// The name.
+    pub name: Ident,
+    /// AGGREGATE.
+    pub aggregate: bool,
+    /// The parameters.
+    pub parameters: Vec<ParameterDefinition>,
+    /// RETURNS.
+    pub returns: TypeName,
+    /// OPTIONS(…).
+    pub options: Vec<OptionItem>,
+}
+
+/// One action of ALTER TABLE: ADD or DROP `offline_path` 'uri'.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AlterTableAction {
+    /// ADD; DROP otherwise.
+    pub add: bool,
+    /// The path.
+    pub path: String,
+    /// The position of the path.
+    pub span: Span,
+}
+
+/// CREATE USER, ALTER USER.
+#[derive(Debug, Clone, PartialEq)]
+pub struct UserDefinition {
+    /// The name.
+    pub name: Ident,
+    /// CREATE USER IF NOT EXISTS, ALTER USER IF EXISTS.
+    pub conditional: bool,
+    /// OPTIONS(…).
+    pub options: Vec<OptionItem>,
+}
+
+/// GRANT, REVOKE.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Privileges {
+    /// GRANT; REVOKE otherwise.
+    pub is_granted: bool,
+    /// The privileges in upper case; ALL is one.
+    pub privileges: Vec<Ident>,
+    /// TABLE or DATABASE, in upper case, if given.
+    pub object_kind: Option<String>,
+    /// The object: its database, and its table unless the whole database is meant; `*` for all.
+    pub object: Vec<Ident>,
+    /// The users.
+    pub users: Vec<Ident>,
+    /// WITH GRANT OPTION.
+    pub with_grant_option: bool,
+}
+
+/// A statement.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Statement {
+    /// A query.
+    Query(Box<Query>),
+    /// EXPLAIN.
+    Explain(Box<Query>),
+    /// CREATE DATABASE.
+    CreateDatabase {
+        /// The name.
+        name: Ident,
+        /// IF NOT EXISTS.
+        if_not_exists: bool,
+    },
+    /// DROP DATABASE.
+    DropDatabase {
+        /// The name.
+        name: Ident,
+        /// IF EXISTS.
+        if_exists: bool,
+    },
+    /// USE.
+    Use(Ident),
+    /// CREATE TABLE.
+    CreateTable(Box<CreateTable>),
+    /// DROP TABLE.
+    DropTable {
+        /// The name.
+        name: ObjectName,
+        /// IF EXISTS.
+        if_exists: bool,
+    },
+    /// CREATE INDEX.
+    CreateIndex(Box<CreateIndex>),
+    /// INSERT.
+    Insert(Box<Insert>),
+    /// LOAD DATA.
+    LoadData(Box<LoadData>),
+    /// DEPLOY.
+    Deploy(Box<Deploy>),
+    /// DROP DEPLOYMENT.
+    DropDeployment {
+        /// The name.
+        name: ObjectName,
+        /// IF EXISTS.
+        if_exists: bool,
+    },
+    /// SHOW.
+    Show(Show),
+    /// ESTIMATE TABLE.
+    Estimate(Box<Estimate>),
+    /// DESC, DESCRIBE.
+    Describe(ObjectName),
+    /// SET [GLOBAL | SESSION] name = value, SET @@name = value.
+    Set {
+        /// The variable, in lower case.
+        name: Ident,
+        /// The value.
+        value: OptionValue,
+        /// SET GLOBAL.
+        global: bool,
+    },
+    /// DROP INDEX [db.]t.index.
+    DropIndex {
+        /// The table.
+        table: ObjectName,
+        /// The index.
+        name: Ident,
+    },
+    /// DELETE FROM t [WHERE e].
+    Delete {
+        /// The table.
+        table: ObjectName,
+        /// WHERE.
+        filter: Option<Box<Expr>>,
+    },
+    /// TRUNCATE TABLE t.
+    Truncate(ObjectName),
+    /// ALTER TABLE t actions.
+    AlterTable {
+        /// The table.
+        table: ObjectName,
+        /// What to change; at least one action.
+        actions: Vec<AlterTableAction>,
+    },
+    /// CREATE PROCEDURE.
+    CreateProcedure(Box<CreateProcedure>),
+    /// DROP PROCEDURE.
+    DropProcedure {
+        /// The name.
+        name: ObjectName,
+        /// IF EXISTS.
+        if_exists: bool,
+    },
+    /// CALL p(arguments).
+    Call {
+        /// The procedure.
+        name: ObjectName,
+        /// Its arguments.
+        arguments: Vec<Expr>,
+    },
+    /// CREATE FUNCTION.
+    CreateFunction(Box<CreateFunction>),
+    /// DROP FUNCTION.
+    DropFunction {
+        /// The name.
+        name: Ident,
+        /// IF EXISTS.
+        if_exists: bool,
+    },
+    /// CREATE USER.
+    CreateUser(UserDefinition),
+    /// ALTER USER … SET OPTIONS(…).
+    AlterUser(UserDefinition),
+    /// DROP USER.
+    DropUser {
+        /// The name.
+        name: Ident,
+        /// IF EXISTS.
+        if_exists: bool,
+    },
+    /// STOP JOB id.
+    StopJob(String),
+    /// DELETE JOB id.
+    DeleteJob(String),
+    /// GRANT, REVOKE.
+    Privileges(Privileges),
+    /// EXIT.
+    Exit,
+}
