@@ -224,7 +224,7 @@ impl lockstep_batch::StoredTables for Tables {
     }
 }
 
-impl lockstep_request::Tables for Tables {
+impl lockstep_request::TableResolver for Tables {
     fn table(&self, id: u64) -> Option<Arc<Table>> {
         self.by_id.get(&id).cloned()
     }

@@ -8,7 +8,7 @@ use lockstep_batch::ExecuteOptions;
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_function::Compatibility;
 use lockstep_plan::BoundQuery;
-use lockstep_request::{Batch, BatchFallback, Options, Program};
+use lockstep_request::{BatchFallback, CompileOptions, Program, RequestBatch};
 use lockstep_row::{
     Arena, Column, DataType, Datum,
     arrow::{ColumnBuilder, ColumnReader},
@@ -60,7 +60,7 @@ impl PreparedRequest {
     pub(crate) fn compile(query: &BoundQuery, entries: &[TableEntry]) -> Result<Self> {
         let definitions = entries.iter().map(|entry| Arc::clone(&entry.definition)).collect();
         let tables = Tables::of(entries);
-        Self::compile_with(query, &tables, definitions, Options::default())
+        Self::compile_with(query, &tables, definitions, CompileOptions::default())
     }
 
     /// The same for a deployment or a procedure, which is asked often and keeps its tables from
@@ -70,24 +70,24 @@ impl PreparedRequest {
         tables: &Tables,
         definition: &Arc<Definition>,
     ) -> Result<Self> {
-        let options = Options { includes: true, ..Options::default() };
+        let options = CompileOptions { includes: true, ..CompileOptions::default() };
         Self::compile_with(query, tables, vec![Arc::clone(definition)], options)
     }
 
     /// The same over tables that are not of the catalog.
     pub(crate) fn compile_over(query: &BoundQuery, tables: &Tables) -> Result<Self> {
-        Self::compile_with(query, tables, Vec::new(), Options::default())
+        Self::compile_with(query, tables, Vec::new(), CompileOptions::default())
     }
 
     fn compile_with(
         query: &BoundQuery,
         tables: &Tables,
         definitions: Vec<Arc<Definition>>,
-        options: Options,
+        options: CompileOptions,
     ) -> Result<Self> {
         let batch = Arc::new(BatchMode { tables: tables.clone() });
-        let own_only = query.settings.compatibility == Compatibility::OpenMldb;
-        let options = Options { own_only, ..options };
+        let index_rows_only = query.settings.compatibility == Compatibility::OpenMldb;
+        let options = CompileOptions { index_rows_only, ..options };
         let program = Program::compile_with(&query.plan, tables, batch, options)?;
         let columns = match &query.request_table {
             Some(table) => table.schema.columns.clone(),
@@ -188,7 +188,7 @@ impl PreparedRequest {
         &self,
         row_count: usize,
         arrays: &[ArrayRef],
-        view: &mut Batch<'_>,
+        view: &mut RequestBatch<'_>,
         builders: &mut [ColumnBuilder],
     ) -> Result<usize> {
         let readers: Vec<ColumnReader<'_>> =

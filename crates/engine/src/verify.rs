@@ -14,7 +14,7 @@ use datafusion::logical_expr::LogicalPlan;
 use lockstep_batch::ExecuteOptions;
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_function::{Compatibility, Settings, cast::print_datum};
-use lockstep_request::{Replay, numbered};
+use lockstep_request::{Replay, with_row_numbers};
 use lockstep_row::{Arena, DataType, Datum, arrow::ColumnReader};
 use lockstep_table::{Rows, Snapshot, Table};
 
@@ -112,7 +112,7 @@ pub(crate) fn verify(
     let Some(request_table) = &query.request_table else {
         return Diagnostic::new(code::FEATURE_NOT_SUPPORTED, "the deployment reads no table").err();
     };
-    let plan = numbered(&query.plan)?;
+    let plan = with_row_numbers(&query.plan)?;
     // Tables that only batch mode reads may not be among the program's.
     let current = Tables::of(&database.entries_of(&query.plan)?);
     let mut views = Views { by_id: BTreeMap::new() };

@@ -1,5 +1,5 @@
 //! Measures a request over a window of 1,000 rows with six aggregates, in nanoseconds per request
-//! and per row. The accumulators do next to nothing, so that what is measured is the walk.
+//! and per row. The accumulators do next to nothing, so that what is measured is the scan.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use lockstep_function::{
 };
 use lockstep_host::{Clock, ManualClock, SystemClock};
 use lockstep_plan::{AggregateCall, CatalogTable, Frame, Window, WindowAggregate, WindowGroup};
-use lockstep_request::{BatchFallback, Program, Tables};
+use lockstep_request::{BatchFallback, Program, TableResolver};
 use lockstep_row::{Arena, Column, DataType, Datum, TableSchema, arrow::arrow_schema};
 use lockstep_table::{Arrivals, Table};
 
@@ -30,7 +30,7 @@ const REQUESTS: u32 = 5_000;
 #[derive(Debug)]
 struct OneTable(Arc<Table>);
 
-impl Tables for OneTable {
+impl TableResolver for OneTable {
     fn table(&self, _id: u64) -> Option<Arc<Table>> {
         Some(Arc::clone(&self.0))
     }

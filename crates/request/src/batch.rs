@@ -1,80 +1,81 @@
-//! Many requests over one view of the tables.
+//! A batch of requests, answered over one view of the tables.
 
 use lockstep_diagnostic::Result;
 use lockstep_row::{Arena, Datum};
 use lockstep_table::Snapshot;
 
 use crate::{
-    context::{Lent, Results, STORED_LATER, checkpoint},
-    frame::Leaf,
-    program::Program,
-    shared::Shared,
+    context::{MaterialisedResults, REQUEST_ARRIVAL, checkpoint},
+    program::{AnswerView, Program},
+    row_context::ArrivedRow,
+    scratch::PooledScratch,
+    shared::SharedResults,
 };
 
-/// After how many requests it is asked whether to go on.
+/// After how many requests a [`checkpoint`] is due.
 const REQUESTS_PER_CHECKPOINT: usize = 16;
 
-/// Scratch memory is given back when an answer leaves more than this behind. What requests share
-/// goes with it.
+/// With more scratch memory than this in use, the arena is reset before the next request. The results
+/// that requests share are freed with it.
 const SCRATCH_BYTES_MAX: usize = 1 << 20;
 
-/// Requests that see the tables as of one moment, that at which it was made. While it lives, no
-/// removed row is freed. It cannot be sent to another thread.
-pub struct Batch<'p> {
+/// Answers requests over the tables as they were when it was made. While it exists, no removed row is
+/// freed. It cannot be sent to another thread.
+pub struct RequestBatch<'p> {
     program: &'p Program,
-    scratch: Lent<'p>,
+    scratch: PooledScratch<'p>,
     snapshots: Vec<Snapshot<'p>>,
-    results: Results,
+    results: MaterialisedResults,
 }
 
 impl Program {
-    /// Begins a batch.
-    pub fn batch(&self) -> Batch<'_> {
-        Batch {
+    /// Begins a batch of requests over the tables as they are now.
+    pub fn batch(&self) -> RequestBatch<'_> {
+        RequestBatch {
             program: self,
-            scratch: self.lend_scratch(),
+            scratch: self.acquire_scratch(),
             snapshots: self.snapshots().collect(),
             results: self.no_results(),
         }
     }
 }
 
-impl Batch<'_> {
+impl RequestBatch<'_> {
     /// Answers requests in their order; none sees another. A request has no answer, one or several,
-    /// as [`Program::answer_rows`] says. An error ends it.
+    /// as [`Program::answer_rows`] says. Stops at the first error.
     ///
     /// *Cost*: what [`Program::answer`] costs for each, but a window or a LAST JOIN is computed once
     /// for requests of one call, not too far apart, that agree on all that it depends on.
     pub fn answer(
         &mut self,
         requests: &[&[Datum<'_>]],
-        mut give: impl FnMut(&[Datum<'_>]),
+        mut emit: impl FnMut(&[Datum<'_>]),
     ) -> Result<()> {
         if !self.program.is_compiled() {
             let mut arena = Arena::new();
             for request in requests {
-                self.program.answer_rows(request, &arena, &mut give)?;
+                self.program.answer_rows(request, &arena, &mut emit)?;
                 arena.reset();
             }
             return Ok(());
         }
         if !self.program.shares_results() {
-            return self.answer_apart(requests, &mut give);
+            return self.answer_separately(requests, &mut emit);
         }
         let mut ahead = requests;
         while !ahead.is_empty() {
             self.scratch.arena.reset();
-            let count = self.answer_some(ahead, &mut give)?;
+            let count = self.answer_first(ahead, &mut emit)?;
             ahead = &ahead[count..];
         }
         Ok(())
     }
 
-    /// Answers requests that share nothing but the view.
-    fn answer_apart(
+    /// Answers requests that share nothing but the view of the tables.
+    fn answer_separately(
         &mut self,
         requests: &[&[Datum<'_>]],
-        give: &mut dyn FnMut(&[Datum<'_>]),
+        emit: &mut dyn FnMut(&[Datum<'_>]),
     ) -> Result<()> {
         for (count, request) in (1..).zip(requests) {
             self.program.check_width(request)?;
@@ -83,35 +84,37 @@ impl Batch<'_> {
             }
             self.scratch.arena.reset();
             let results = self.program.no_results();
-            let view = (&*self.scratch, &self.snapshots[..], &results);
-            let request = (Leaf::Values(request), STORED_LATER);
+            let request = ArrivedRow::values(request, REQUEST_ARRIVAL);
+            let (scratch, snapshots) = (&*self.scratch, &self.snapshots[..]);
+            let view = AnswerView { scratch, snapshots, results: &results };
             let ctx = self.program.context(request, view, None);
             if let Some(values) = self.program.answer_one(&ctx)? {
-                give(self.scratch.arena.alloc_slice_fill_iter(values));
+                emit(self.scratch.arena.alloc_slice_fill_iter(values));
             }
         }
         Ok(())
     }
 
-    /// Answers the first requests, until scratch memory is full, and returns how many.
-    fn answer_some(
+    /// Answers requests until scratch memory is full, and returns how many.
+    fn answer_first(
         &self,
         requests: &[&[Datum<'_>]],
-        give: &mut dyn FnMut(&[Datum<'_>]),
+        emit: &mut dyn FnMut(&[Datum<'_>]),
     ) -> Result<usize> {
         let arena = &self.scratch.arena;
         let steps = self.program.shared_steps().filter(|_| requests.len() > 1);
-        let shared = steps.map(|steps| Shared::new_in(arena, steps));
+        let shared = steps.map(|steps| SharedResults::new_in(arena, steps));
         for (count, request) in (1..).zip(requests) {
             self.program.check_width(request)?;
             if count % REQUESTS_PER_CHECKPOINT == 0 {
                 checkpoint()?;
             }
-            let request = (Leaf::Values(request), STORED_LATER);
-            let view = (&*self.scratch, &self.snapshots[..], &self.results);
+            let request = ArrivedRow::values(request, REQUEST_ARRIVAL);
+            let (scratch, snapshots) = (&*self.scratch, &self.snapshots[..]);
+            let view = AnswerView { scratch, snapshots, results: &self.results };
             let ctx = self.program.context(request, view, shared);
             if let Some(values) = self.program.answer_one(&ctx)? {
-                give(arena.alloc_slice_fill_iter(values.map(Datum::with_one_nan)));
+                emit(arena.alloc_slice_fill_iter(values.map(Datum::with_one_nan)));
             }
             if arena.allocated_bytes() - arena.chunk_capacity() > SCRATCH_BYTES_MAX {
                 return Ok(count);
@@ -121,8 +124,8 @@ impl Batch<'_> {
     }
 }
 
-impl std::fmt::Debug for Batch<'_> {
+impl std::fmt::Debug for RequestBatch<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Batch").finish_non_exhaustive()
+        f.debug_struct("RequestBatch").finish_non_exhaustive()
     }
 }

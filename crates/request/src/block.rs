@@ -1,104 +1,118 @@
-//! Blocks of rows on their way from the sources of a scan to what its windows compute: a block ends
-//! where the groups that take its rows, or the source, change.
+//! A block: rows of one source that wait to be added to the same window groups together.
 //!
-//! `merge` feeds them; what is computed from a block is in [`crate::fold`].
+//! [`crate::merge`] pushes rows; the block is flushed when it is full, and where the groups that take
+//! the rows, or the source, change. [`crate::aggregates`] computes from it.
 
 use bumpalo::collections::Vec as ArenaVec;
 use lockstep_row::{Arena, Datum};
 use lockstep_table::{Run, StoredRow};
 
 use crate::{
-    fold::{CurrentInputs, FoldScratch},
-    frame::{Frame, Leaf},
-    lane::{BLOCK_ROWS, Buffers, LANE_ROWS},
-    window::Scan,
+    aggregates::AggregateScratch,
+    groups::GroupSet,
+    inputs::{CurrentInputs, RecordRun},
+    lane::{BLOCK_ROWS, LANE_ROWS, LaneBuffers},
+    row_context::{LeafRow, RowContext},
+    window::WindowScan,
 };
 
-/// Rows that the same groups take, from one source.
-pub(crate) struct Block<'b, 's> {
-    scan: &'s Scan,
-    folds: &'b mut FoldScratch,
-    /// Where answers go.
+/// Rows of one source that the same window groups take.
+pub(crate) struct RowBlock<'b, 's> {
+    scan: &'s WindowScan,
+    scratch: &'b mut AggregateScratch,
+    /// Where results go.
     slots: &'b mut [Datum<'s>],
-    arena: &'s Arena,
-    rows: ArenaVec<'s, Frame<'s, 's>>,
-    buffers: Buffers<'s>,
+    rows: ArenaVec<'s, RowContext<'s, 's>>,
+    buffers: LaneBuffers<'s>,
     source: usize,
-    takers: u64,
+    groups: GroupSet,
 }
 
-impl<'b, 's> Block<'b, 's> {
+impl<'b, 's> RowBlock<'b, 's> {
+    /// Makes an empty block.
     pub(crate) fn new(
-        scan: &'s Scan,
-        folds: &'b mut FoldScratch,
+        scan: &'s WindowScan,
+        scratch: &'b mut AggregateScratch,
         slots: &'b mut [Datum<'s>],
         arena: &'s Arena,
     ) -> Self {
         let rows = ArenaVec::with_capacity_in(BLOCK_ROWS, arena);
-        Self { scan, folds, slots, arena, rows, buffers: Buffers::new(), source: 0, takers: 0 }
+        let (buffers, groups) = (LaneBuffers::new(arena), GroupSet::NONE);
+        Self { scan, scratch, slots, rows, buffers, source: 0, groups }
     }
 
+    /// Pushes a row of a source, which these groups take.
     #[inline(always)]
-    pub(crate) fn push(&mut self, source: usize, takers: u64, row: &Frame<'s, 's>) {
-        if takers == 0 {
+    pub(crate) fn push(&mut self, source: usize, groups: GroupSet, row: &RowContext<'s, 's>) {
+        if groups.is_empty() {
             return;
         }
-        let differs = takers != self.takers || source != self.source;
+        let differs = groups != self.groups || source != self.source;
         if differs || self.rows.len() == BLOCK_ROWS {
             self.flush();
-            (self.source, self.takers) = (source, takers);
+            (self.source, self.groups) = (source, groups);
         }
         self.scan.sources[source].inputs.prefetch(row);
         self.rows.push(*row);
+        debug_assert!(self.rows.len() <= BLOCK_ROWS, "a full block is flushed");
     }
 
-    /// The request row, which is no stored row: expressions read it.
+    /// Adds the request row to these groups, through expressions, since it is not a stored row.
     pub(crate) fn push_request(
         &mut self,
-        takers: u64,
+        groups: GroupSet,
         inputs: &'s CurrentInputs,
-        row: &Frame<'s, 's>,
+        row: &RowContext<'s, 's>,
     ) {
-        if takers == 0 {
+        if groups.is_empty() {
             return;
         }
         self.flush();
-        self.scan.folding.leave(self.folds, takers, self.slots, self.arena);
-        self.scan.folding.add_current(self.folds, takers, (inputs, row), self.arena);
+        self.finalize_ended(groups);
+        let arena = self.buffers.arena;
+        self.scan.aggregates.update_current(self.scratch, groups, inputs, row, arena);
     }
 
-    /// Rows of one source that follow each other.
-    pub(crate) fn push_run(&mut self, source: usize, takers: u64, run: &Run<'s>) {
+    /// Adds rows of a run of a source to these groups.
+    pub(crate) fn push_run(&mut self, source: usize, groups: GroupSet, run: &Run<'s>) {
         let inputs = &self.scan.sources[source].inputs;
         for start in (0..run.len()).step_by(LANE_ROWS) {
             let part = run.slice(start..run.len().min(start + LANE_ROWS));
             let records = part.records().filter(|_| !inputs.records.is_empty());
             let Some(records) = records else {
-                let rows = (0..part.len()).map(|at| stored_frame(part.stored_row(at)));
-                rows.for_each(|row| self.push(source, takers, &row));
+                let rows = (0..part.len()).map(|row| stored_row(part.stored_row(row)));
+                rows.for_each(|row| self.push(source, groups, &row));
                 continue;
             };
             self.flush();
-            self.scan.folding.leave(self.folds, takers, self.slots, self.arena);
-            let buffers = (&mut self.buffers, self.arena);
-            self.scan.folding.add_records(self.folds, takers, (inputs, &part, records), buffers);
+            self.finalize_ended(groups);
+            let rows = RecordRun { run: &part, records };
+            let buffers = &mut self.buffers;
+            self.scan.aggregates.update_from_records(self.scratch, groups, inputs, rows, buffers);
         }
     }
 
+    /// Adds the rows of the block to their groups and empties it.
     #[inline(never)]
     pub(crate) fn flush(&mut self) {
         if self.rows.is_empty() {
             return;
         }
-        let inputs = &self.scan.sources[self.source].inputs;
-        self.scan.folding.leave(self.folds, self.takers, self.slots, self.arena);
-        let buffers = (&mut self.buffers, self.arena);
-        self.scan.folding.add(self.folds, self.takers, (inputs, &self.rows), buffers);
+        let (groups, inputs) = (self.groups, &self.scan.sources[self.source].inputs);
+        self.finalize_ended(groups);
+        let buffers = &mut self.buffers;
+        self.scan.aggregates.update(self.scratch, groups, inputs, &self.rows, buffers);
         self.rows.clear();
+    }
+
+    #[inline]
+    fn finalize_ended(&mut self, groups: GroupSet) {
+        let arena = self.buffers.arena;
+        self.scan.aggregates.finalize_ended(self.scratch, groups, self.slots, arena);
     }
 }
 
-/// A row of a table that is a row of its source as it is.
-pub(crate) fn stored_frame<'s>(row: StoredRow<'s>) -> Frame<'s, 's> {
-    Frame { leaf: Leaf::Stored(row.row), slots: &[] }
+/// Returns a row of a table as a row of a source whose chain has no steps.
+pub(crate) fn stored_row<'s>(row: StoredRow<'s>) -> RowContext<'s, 's> {
+    RowContext { leaf: LeafRow::Stored(row.row), slots: &[] }
 }

@@ -1,27 +1,27 @@
-//! A chain: what happens to one leaf row until it is a row of the plan's output.
+//! A chain: the steps that turn one leaf row into a row of the plan's output.
 //!
-//! The request row goes through the main chain; rows of a source go through the source's own. A
-//! chain never looks at another row by itself, its window and join steps do.
+//! The request row goes through the main chain; rows of a source go through the source's own. Only
+//! window and join steps read other rows.
 
 use lockstep_diagnostic::Result;
 use lockstep_row::Datum;
 
 use crate::{
     computation::Computation,
-    context::Context,
-    frame::{BoundExpr, Frame, Leaf},
+    context::AnswerContext,
     join::JoinStep,
-    window::Scan,
+    row_context::{ArrivedRow, BoundExpr, RowContext, RowContextMut},
+    window::WindowScan,
 };
 
-/// Where leaf rows come from.
+/// What the leaf rows of a chain are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LeafKind {
-    /// Nowhere: a query without a table has one row without columns, and no history.
+    /// A query without a table has one row without columns, and no history.
     Nothing,
-    /// A table of the program.
+    /// Rows of this table of the program.
     Table(usize),
-    /// A materialised plan of the program.
+    /// Rows of this materialised plan of the program.
     Materialised(usize),
 }
 
@@ -29,71 +29,71 @@ pub(crate) enum LeafKind {
 #[derive(Debug)]
 pub(crate) struct Chain {
     pub(crate) leaf: LeafKind,
-    pub(crate) steps: Vec<Step>,
+    pub(crate) steps: Vec<ChainStep>,
     pub(crate) slot_count: usize,
 }
 
-/// One step. Slots that nobody reads have no step.
+/// One step of a chain. Slots that nothing reads have no step.
 #[derive(Debug)]
-pub(crate) enum Step {
+pub(crate) enum ChainStep {
     /// Fills a slot.
     Compute { slot: usize, expr: BoundExpr },
     /// Fills several slots by machine code.
     ComputeAll(Computation),
-    /// Lets the row through when this is true.
+    /// Keeps the row when this is true.
     Filter(BoundExpr),
     /// Fills the slots of window aggregates.
-    Scan(Box<Scan>),
+    Scan(Box<WindowScan>),
     /// Fills the slots of right columns.
     Join(Box<JoinStep>),
-    /// Lets nothing through.
+    /// Drops every row.
     Stop,
 }
 
 impl Chain {
-    /// Whether to take a row through it is to walk through others.
+    /// Returns whether a row cannot go through the chain without reading the history of windows.
     pub(crate) fn has_windows(&self) -> bool {
-        self.steps.iter().any(|step| matches!(step, Step::Scan(_)))
+        self.steps.iter().any(|step| matches!(step, ChainStep::Scan(_)))
     }
 
-    /// Takes a leaf row through the chain; `None` when it does not come out. `arrival` is the
-    /// row's place among the rows of its table; a request row comes after all of them.
+    /// Runs the steps for a leaf row. Returns `None` when a step drops it.
     #[inline]
     pub(crate) fn run<'s>(
         &'s self,
-        ctx: &Context<'s>,
-        leaf: Leaf<'s>,
-        arrival: u64,
-    ) -> Result<Option<Frame<'s, 's>>> {
+        ctx: &AnswerContext<'s>,
+        row: ArrivedRow<'s>,
+    ) -> Result<Option<RowContext<'s, 's>>> {
         if self.steps.is_empty() {
-            return Ok(Some(Frame { leaf, slots: &[] }));
+            debug_assert_eq!(self.slot_count, 0, "only a step fills a slot");
+            return Ok(Some(RowContext { leaf: row.leaf, slots: &[] }));
         }
-        self.run_steps(ctx, leaf, arrival)
+        self.run_steps(ctx, row)
     }
 
     fn run_steps<'s>(
         &'s self,
-        ctx: &Context<'s>,
-        leaf: Leaf<'s>,
-        arrival: u64,
-    ) -> Result<Option<Frame<'s, 's>>> {
+        ctx: &AnswerContext<'s>,
+        row: ArrivedRow<'s>,
+    ) -> Result<Option<RowContext<'s, 's>>> {
+        let ArrivedRow { leaf, arrival } = row;
         let slots = ctx.arena.alloc_slice_fill_copy(self.slot_count, Datum::Null);
+        let mut row = RowContextMut { leaf, slots };
         for step in &self.steps {
             match step {
-                Step::Compute { slot, expr } => {
-                    slots[*slot] = expr.eval(&Frame { leaf, slots }, ctx.arena);
+                ChainStep::Compute { slot, expr } => {
+                    row.slots[*slot] = expr.eval(&row.as_row(), ctx.arena);
                 }
-                Step::ComputeAll(computation) => computation.run(leaf, slots, ctx.arena),
-                Step::Filter(predicate) => {
-                    if !predicate.is_true(&Frame { leaf, slots }, ctx.arena) {
+                ChainStep::ComputeAll(computation) => computation.run(&mut row, ctx.arena),
+                ChainStep::Filter(predicate) => {
+                    if !predicate.is_true(&row.as_row(), ctx.arena) {
                         return Ok(None);
                     }
                 }
-                Step::Scan(scan) => scan.run(ctx, leaf, arrival, slots)?,
-                Step::Join(join) => join.run(ctx, leaf, slots)?,
-                Step::Stop => return Ok(None),
+                ChainStep::Scan(scan) => scan.run(ctx, &mut row, arrival)?,
+                ChainStep::Join(join) => join.run(ctx, &mut row)?,
+                ChainStep::Stop => return Ok(None),
             }
         }
-        Ok(Some(Frame { leaf, slots }))
+        Ok(Some(RowContext { leaf, slots: row.slots }))
     }
 }

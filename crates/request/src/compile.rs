@@ -1,10 +1,11 @@
 //! The compiler: a logical plan to chains of steps.
 //!
-//! Goes down a plan with the columns that are needed above, and comes up with the place of each;
-//! what nobody needs is never compiled. Asks tables for indexes, reads no rows.
+//! Goes down a plan with the columns that are needed above, and returns with the location of each;
+//! columns that are not needed are never compiled. Asks tables for indexes, reads no rows.
 
-mod fold;
+mod aggregates;
 mod group;
+mod inputs;
 mod join;
 mod lane;
 mod source;
@@ -24,207 +25,230 @@ use lockstep_plan::{CatalogTable, WindowAggregate};
 use lockstep_table::{IndexHold, IndexNeed, Table, TableError};
 
 use crate::{
-    chain::{Chain, LeafKind, Step},
+    aggregates::ScanAggregates,
+    all_rows::RequestTable,
+    chain::{Chain, ChainStep, LeafKind},
     computation::Computation,
     explain::Explain,
-    fold::Folding,
-    frame::{BoundExpr, Place},
-    machine::{self, Node},
+    machine::{self, MachineExpr},
     materialise::Materialised,
-    program::Options,
-    trace::{self, Role},
-    whole::RequestTable,
+    program::CompileOptions,
+    row_context::{BoundExpr, ColumnLayout, ColumnLocation},
+    trace::{self, ChainRole},
 };
 
-/// Finds the stored rows of a table of the plan.
-pub trait Tables {
-    /// The table with this [`CatalogTable::id`].
+/// Finds the stored tables of a plan.
+pub trait TableResolver {
+    /// Finds the table with this [`CatalogTable::id`].
     fn table(&self, id: u64) -> Option<Arc<Table>>;
 
-    /// Who a table is told that a program's indexes are held by; see [`Table::holders`].
+    /// Names the owner of the program's indexes, which [`Table::holders`] lists.
     fn owner(&self) -> &str {
         "a request"
     }
 }
 
-/// Everything that chains refer to by position.
+/// Everything that chains refer to by position or by number.
 #[derive(Debug, Default)]
-pub(crate) struct Parts {
-    pub(crate) tables: Vec<(CatalogTable, Arc<Table>)>,
-    /// The indexes that chains read through: they stay as long as the program does.
+pub(crate) struct ProgramResources {
+    pub(crate) tables: Vec<ProgramTable>,
+    /// The indexes that chains read through: they are held as long as the program exists.
     pub(crate) holds: Vec<IndexHold>,
     /// What each scan computes.
-    pub(crate) scans: Vec<Arc<Folding>>,
+    pub(crate) scans: Vec<Arc<ScanAggregates>>,
     pub(crate) materialised: Vec<Materialised>,
     pub(crate) explain: Explain,
-    /// How many steps give requests that agree on what they depend on the same results.
-    pub(crate) shared_steps: usize,
-    /// In how many places the request row is looked at as a row of its table.
-    pub(crate) requests_seen: usize,
-    /// How many of them are sources that compute their rows one by one.
-    pub(crate) request_rows: usize,
-    /// How many sources have rows with windows, which are kept for an answer.
-    pub(crate) kept_sources: usize,
+    /// How many steps have results that requests share.
+    pub(crate) shared_step_count: usize,
+    /// In how many places the request row is read as a row of its table.
+    pub(crate) request_read_count: usize,
+    /// How many of these are sources that compute their rows one by one.
+    pub(crate) request_row_count: usize,
+    /// How many sources have a cache of their rows.
+    pub(crate) row_cache_count: usize,
 }
 
-/// A chain in the making.
+/// A table that a program reads.
 #[derive(Debug)]
-struct Draft {
-    leaf: LeafKind,
-    steps: Vec<Step>,
-    slot_count: usize,
-    /// The place of each column of the plan so far.
-    layout: Vec<Place>,
+pub(crate) struct ProgramTable {
+    pub(crate) catalog: CatalogTable,
+    pub(crate) stored: Arc<Table>,
 }
 
-/// What the windows are ordered by whose history rows are being compiled, from the outermost.
+/// A chain, and the location of each column of the plan it was compiled from.
+#[derive(Debug)]
+pub(crate) struct CompiledChain {
+    pub(crate) chain: Chain,
+    pub(crate) locations: Vec<ColumnLocation>,
+}
+
+/// A chain to which steps are added.
+#[derive(Debug)]
+struct ChainBuilder {
+    leaf: LeafKind,
+    steps: Vec<ChainStep>,
+    slot_count: usize,
+    /// The location of each column of the plan so far.
+    locations: Vec<ColumnLocation>,
+}
+
+/// The order of the windows, from the outermost one on, whose history is being compiled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum History {
-    /// Rows of no history.
+enum HistoryOrder {
+    /// There is no window.
     None,
-    /// All by arrival, or all by this column of the leaf table: a row is in the history of another
-    /// only when it comes before it.
+    /// All windows by arrival, or all by this column of the leaf table: a row is in the history of
+    /// another only when it comes before it.
     Ordered(Option<usize>),
-    /// By different things.
+    /// Windows by different columns or expressions.
     Mixed,
 }
 
+/// Compiles one plan.
 pub(crate) struct Compiler<'c> {
-    tables: &'c dyn Tables,
+    tables: &'c dyn TableResolver,
     request_table: RequestTable,
-    options: Options,
-    /// What the windows are ordered by whose history is being compiled.
-    history: History,
-    /// Sources with windows that were compiled, which serve again where the same is asked for.
-    sources: HashMap<source::SourceKey, source::Compiled>,
-    /// Nodes that are no part of the plan; they stay, since a key of `sources` is made of addresses.
-    made: Vec<Arc<WindowAggregate>>,
-    pub(crate) parts: Parts,
+    options: CompileOptions,
+    /// The order of the windows whose history is being compiled.
+    history: HistoryOrder,
+    /// The sources with windows that were compiled; they are reused where the same is needed again.
+    sources: HashMap<source::SourceKey, source::CompiledSource>,
+    /// Nodes that are not in the plan. They are stored because a key of `sources` has their
+    /// addresses.
+    rewritten: Vec<Arc<WindowAggregate>>,
+    pub(crate) resources: ProgramResources,
 }
 
 impl Compiler<'_> {
-    /// Holds an index of a table, which is built when there is none; gives the position of the hold.
+    /// Holds an index of a table, which is built if there is none, and returns the position of the
+    /// hold.
     fn hold(&mut self, table: usize, need: &IndexNeed) -> Result<usize> {
-        let (catalog_table, held) = &self.parts.tables[table];
-        let hold = held.hold(need, self.tables.owner());
-        self.parts.holds.push(hold.map_err(|error| refused(&error, catalog_table))?);
-        Ok(self.parts.holds.len() - 1)
+        let ProgramTable { catalog, stored } = &self.resources.tables[table];
+        let hold = stored.hold(need, self.tables.owner());
+        self.resources.holds.push(hold.map_err(|error| hold_error(&error, catalog))?);
+        Ok(self.resources.holds.len() - 1)
     }
-    /// A number for a step whose results requests share: it has to be the request's own, and to
-    /// look at nothing else of the request than its own expressions do. `seen_before` is in how many
-    /// places the request row was looked at before the step was compiled.
-    fn shared_step(&mut self, role: Role, seen_before: usize) -> Option<usize> {
-        if role != Role::Request || self.parts.requests_seen > seen_before {
+
+    /// Returns a number for a step whose results requests can share: the step belongs to the request's
+    /// own chain and reads nothing of the request but its own expressions. `read_count_before` is
+    /// [`ProgramResources::request_read_count`] before the step was compiled.
+    fn shared_step(&mut self, role: ChainRole, read_count_before: usize) -> Option<usize> {
+        if role != ChainRole::Request || self.resources.request_read_count > read_count_before {
             return None;
         }
-        self.parts.shared_steps += 1;
-        Some(self.parts.shared_steps - 1)
+        self.resources.shared_step_count += 1;
+        Some(self.resources.shared_step_count - 1)
     }
 }
 
 impl<'c> Compiler<'c> {
-    /// `request_table` is the table of the request rows.
+    /// Makes a compiler. `request_table` is the table of the request rows.
     pub(crate) fn new(
-        tables: &'c dyn Tables,
+        tables: &'c dyn TableResolver,
         request_table: RequestTable,
-        options: Options,
+        options: CompileOptions,
     ) -> Self {
-        let history = History::None;
-        let (sources, made, parts) = (HashMap::new(), Vec::new(), Parts::default());
-        Self { tables, request_table, options, history, sources, made, parts }
+        let history = HistoryOrder::None;
+        let (sources, resources) = (HashMap::new(), ProgramResources::default());
+        Self { tables, request_table, options, history, sources, rewritten: Vec::new(), resources }
     }
 
-    /// Compiles a plan into a chain; also gives the places of the `needed` columns.
+    /// Compiles a plan into a chain that computes the `needed` columns.
     pub(crate) fn chain(
         &mut self,
         plan: &LogicalPlan,
         needed: &[bool],
-        role: Role,
-    ) -> Result<(Chain, Vec<Place>)> {
-        let mut draft = Draft::new();
-        self.grow(plan, needed, role, &mut draft)?;
-        let Draft { leaf, steps, slot_count, layout } = draft;
-        Ok((Chain { leaf, steps, slot_count }, layout))
+        role: ChainRole,
+    ) -> Result<CompiledChain> {
+        let mut builder = ChainBuilder::new();
+        self.add_steps(plan, needed, role, &mut builder)?;
+        let ChainBuilder { leaf, steps, slot_count, locations } = builder;
+        assert_eq!(locations.len(), plan.schema().fields().len(), "each column has a location");
+        Ok(CompiledChain { chain: Chain { leaf, steps, slot_count }, locations })
     }
 
-    /// Adds the steps of a plan to the draft and leaves the plan's columns in the draft's layout.
-    fn grow(
+    /// Adds the steps of a plan to a chain, and sets the chain's locations to those of the plan's
+    /// columns.
+    fn add_steps(
         &mut self,
         plan: &LogicalPlan,
         needed: &[bool],
-        role: Role,
-        draft: &mut Draft,
+        role: ChainRole,
+        builder: &mut ChainBuilder,
     ) -> Result<()> {
         match plan {
-            LogicalPlan::TableScan(scan) => self.table_scan(scan, draft),
+            LogicalPlan::TableScan(scan) => self.table_scan(scan, builder),
             LogicalPlan::EmptyRelation(empty) => {
-                draft.stop_unless(empty.produce_one_row);
+                builder.stop_unless(empty.produce_one_row);
                 Ok(())
             }
-            LogicalPlan::SubqueryAlias(node) => self.grow(&node.input, needed, role, draft),
-            LogicalPlan::Projection(node) => self.projection(node, needed, role, draft),
+            LogicalPlan::SubqueryAlias(node) => self.add_steps(&node.input, needed, role, builder),
+            LogicalPlan::Projection(node) => self.projection(node, needed, role, builder),
             LogicalPlan::Filter(node) => {
                 let schema = node.input.schema();
                 let mut below = needed.to_vec();
                 trace::mark_columns(&node.predicate, schema, &mut below);
-                self.grow(&node.input, &below, role, draft)?;
-                let predicate = BoundExpr::bind(&node.predicate, schema, &draft.layout)?;
-                draft.steps.push(Step::Filter(predicate));
+                self.add_steps(&node.input, &below, role, builder)?;
+                let predicate = BoundExpr::bind(&node.predicate, builder.layout(schema))?;
+                builder.steps.push(ChainStep::Filter(predicate));
                 Ok(())
             }
-            // The order of one row, and its distinctness, are no question.
+            // One row is sorted and distinct.
             LogicalPlan::Sort(node) => {
-                self.grow(&node.input, needed, role, draft)?;
-                draft.stop_unless(role != Role::Request || node.fetch != Some(0));
+                self.add_steps(&node.input, needed, role, builder)?;
+                builder.stop_unless(role != ChainRole::Request || node.fetch != Some(0));
                 Ok(())
             }
-            LogicalPlan::Distinct(node) => self.grow(node.input(), needed, role, draft),
-            LogicalPlan::Limit(node) => self.limit(node, needed, role, draft),
-            LogicalPlan::Aggregate(node) => self.group(node, needed, role, draft),
-            // The request row is a row of the first input; others have no say in its answer.
-            LogicalPlan::Union(node) => self.grow(&node.inputs[0], needed, role, draft),
+            LogicalPlan::Distinct(node) => self.add_steps(node.input(), needed, role, builder),
+            LogicalPlan::Limit(node) => self.limit(node, needed, role, builder),
+            LogicalPlan::Aggregate(node) => self.group(node, needed, role, builder),
+            // The request row is a row of the first input; the others do not change its answer.
+            LogicalPlan::Union(node) => self.add_steps(&node.inputs[0], needed, role, builder),
             _ => match (trace::window(plan), trace::last_join(plan)) {
-                (Some(node), _) => self.windows(node, needed, role, draft),
-                (_, Some(node)) => self.last_join(node, needed, role, draft),
+                (Some(node), _) => self.windows(node, needed, role, builder),
+                (_, Some(node)) => self.last_join(node, needed, role, builder),
                 _ => unsupported(plan).err(),
             },
         }
     }
 
-    fn table_scan(&mut self, scan: &TableScan, draft: &mut Draft) -> Result<()> {
+    fn table_scan(&mut self, scan: &TableScan, builder: &mut ChainBuilder) -> Result<()> {
         let Some(catalog_table) = CatalogTable::of(scan.source.as_ref()) else {
             let name = &scan.table_name;
             return Diagnostic::internal(format!("`{name}` is not a table of the catalog")).err();
         };
-        draft.leaf = LeafKind::Table(self.table(catalog_table)?);
-        let places: Vec<Place> = (0..catalog_table.schema.columns.len()).map(Place::Leaf).collect();
+        builder.leaf = LeafKind::Table(self.table(catalog_table)?);
+        let columns = 0..catalog_table.schema.columns.len();
+        let locations: Vec<ColumnLocation> = columns.map(ColumnLocation::Leaf).collect();
         if !scan.filters.is_empty() {
             let name = scan.table_name.clone();
             let schema = DFSchema::try_from_qualified_schema(name, &catalog_table.arrow_schema)
                 .map_err(|error| Diagnostic::internal(error.to_string()))?;
+            let layout = ColumnLayout::new(&schema, &locations);
             for filter in &scan.filters {
-                draft.steps.push(Step::Filter(BoundExpr::bind(filter, &schema, &places)?));
+                builder.steps.push(ChainStep::Filter(BoundExpr::bind(filter, layout)?));
             }
         }
-        draft.layout = match &scan.projection {
-            Some(projection) => projection.iter().map(|column| places[*column]).collect(),
-            None => places,
+        builder.locations = match &scan.projection {
+            Some(projection) => projection.iter().map(|column| locations[*column]).collect(),
+            None => locations,
         };
         Ok(())
     }
 
-    /// The position of a table in the program.
+    /// Returns the position of a table in the program.
     fn table(&mut self, catalog_table: &CatalogTable) -> Result<usize> {
-        let tables = &mut self.parts.tables;
-        if let Some(position) = tables.iter().position(|(seen, _)| seen.id == catalog_table.id) {
+        let tables = &mut self.resources.tables;
+        let is_same = |table: &ProgramTable| table.catalog.id == catalog_table.id;
+        if let Some(position) = tables.iter().position(is_same) {
             return Ok(position);
         }
-        let Some(table) = self.tables.table(catalog_table.id) else {
+        let Some(stored) = self.tables.table(catalog_table.id) else {
             let (database, name) = (&catalog_table.database, &catalog_table.name);
             let message = format!("table `{database}.{name}` does not exist any more");
             return Diagnostic::new(code::UNDEFINED_TABLE, message).err();
         };
-        tables.push((catalog_table.clone(), table));
+        tables.push(ProgramTable { catalog: catalog_table.clone(), stored });
         Ok(tables.len() - 1)
     }
 
@@ -232,8 +256,8 @@ impl<'c> Compiler<'c> {
         &mut self,
         node: &Projection,
         needed: &[bool],
-        role: Role,
-        draft: &mut Draft,
+        role: ChainRole,
+        builder: &mut ChainBuilder,
     ) -> Result<()> {
         let schema = node.input.schema();
         let mut below = vec![false; schema.fields().len()];
@@ -243,122 +267,140 @@ impl<'c> Compiler<'c> {
                 trace::mark_columns(expr, schema, &mut below);
             }
         }
-        self.grow(&node.input, &below, role, draft)?;
-        let mut layout = Vec::with_capacity(node.expr.len());
-        let mut computed_together = Vec::new();
-        // What is computed twice is computed once.
-        let mut computed: HashMap<&Expr, Place> = HashMap::new();
+        self.add_steps(&node.input, &below, role, builder)?;
+        let mut locations = Vec::with_capacity(node.expr.len());
+        let mut computed = Vec::new();
+        // An expression that occurs twice is computed once.
+        let mut location_of: HashMap<&Expr, ColumnLocation> = HashMap::new();
         for (position, expr) in node.expr.iter().enumerate() {
             let expr = unaliased(expr);
-            layout.push(if !is_needed(position) {
-                Place::Absent
-            } else if let Some(place) = computed.get(expr) {
-                *place
+            locations.push(if !is_needed(position) {
+                ColumnLocation::Absent
+            } else if let Some(location) = location_of.get(expr) {
+                *location
             } else {
-                match BoundExpr::bind(expr, schema, &draft.layout)? {
-                    BoundExpr::Place(place) => place,
+                match BoundExpr::bind(expr, builder.layout(schema))? {
+                    BoundExpr::Column(location) => location,
                     bound @ BoundExpr::Computed { .. } => {
-                        let slot = draft.new_slot();
-                        computed_together.push((slot, expr, bound));
-                        computed.insert(expr, Place::Slot(slot));
-                        Place::Slot(slot)
+                        let slot = builder.new_slot();
+                        computed.push(ComputedSlot { slot, expr, bound });
+                        location_of.insert(expr, ColumnLocation::Slot(slot));
+                        ColumnLocation::Slot(slot)
                     }
                 }
             });
         }
-        self.compute(computed_together, schema, draft);
-        draft.layout = layout;
+        self.compute(computed, schema, builder);
+        builder.locations = locations;
         Ok(())
     }
 
-    /// Adds the steps that fill slots with expressions over the columns of `schema`: one in machine
-    /// code for those that have a machine form (several where they are many), then one for each of
-    /// the others.
+    /// Adds the steps that compute expressions over the columns of `schema`: machine code for those
+    /// that can be machine code, in several steps where they are many, then a step for each of the
+    /// others.
     fn compute(
         &mut self,
-        exprs: Vec<(usize, &Expr, BoundExpr)>,
+        exprs: Vec<ComputedSlot<'_>>,
         schema: &DFSchema,
-        draft: &mut Draft,
+        builder: &mut ChainBuilder,
     ) {
-        let lowered: Vec<Option<Node>> =
-            exprs.iter().map(|(_, expr, _)| self.machine_form(expr, schema)).collect();
-        let mut computed = HashSet::new();
-        let mut together = Together::default();
-        for ((slot, expr, _), node) in exprs.iter().zip(lowered) {
-            let Some(node) = node else { continue };
-            if together.operations + node.size() > OPERATIONS_MAX {
-                computed.extend(self.compute_together(std::mem::take(&mut together), draft));
+        let lowered: Vec<Option<MachineExpr>> =
+            exprs.iter().map(|computed| self.machine_form(computed.expr, schema)).collect();
+        let mut filled = HashSet::new();
+        let mut draft = ComputationDraft::default();
+        for (ComputedSlot { slot, expr, .. }, lowered) in exprs.iter().zip(lowered) {
+            let Some(lowered) = lowered else { continue };
+            if draft.operations + lowered.size() > OPERATIONS_MAX {
+                filled.extend(self.compute_together(std::mem::take(&mut draft), builder));
             }
-            together.operations += node.size();
-            together.nodes.push(node);
-            together.slots.push(*slot);
-            together.names.push(expr.to_string());
+            draft.operations += lowered.size();
+            draft.exprs.push(lowered);
+            draft.slots.push(*slot);
+            draft.names.push(expr.to_string());
         }
-        computed.extend(self.compute_together(together, draft));
-        for (slot, _, expr) in exprs {
-            if !computed.contains(&slot) {
-                draft.steps.push(Step::Compute { slot, expr });
+        filled.extend(self.compute_together(draft, builder));
+        for ComputedSlot { slot, bound, .. } in exprs {
+            if !filled.contains(&slot) {
+                builder.steps.push(ChainStep::Compute { slot, expr: bound });
             }
         }
     }
 
-    /// Adds a step in machine code and gives the slots that it fills.
-    fn compute_together(&mut self, together: Together, draft: &mut Draft) -> Vec<usize> {
-        let Together { nodes, slots, names, .. } = together;
-        if nodes.is_empty() {
+    /// Adds a step in machine code and returns the slots that it fills.
+    fn compute_together(
+        &mut self,
+        draft: ComputationDraft,
+        builder: &mut ChainBuilder,
+    ) -> Vec<usize> {
+        let ComputationDraft { exprs, slots, names, .. } = draft;
+        if exprs.is_empty() {
             return Vec::new();
         }
-        let layout = &draft.layout;
-        let Some(computation) = Computation::compile(nodes, slots.clone().into(), layout) else {
+        let locations = &builder.locations;
+        let Some(computation) = Computation::compile(exprs, slots.clone().into(), locations) else {
             return Vec::new();
         };
-        let line = self.parts.explain.open();
+        let line = self.resources.explain.open();
         let names = names.join(", ");
-        self.parts.explain.close(line, format!("computes in machine code: {names}"));
-        draft.steps.push(Step::ComputeAll(computation));
+        self.resources.explain.close(line, format!("computes in machine code: {names}"));
+        builder.steps.push(ChainStep::ComputeAll(computation));
         slots
     }
 
-    /// The machine form of an expression that has one, and reads something.
-    fn machine_form(&self, expr: &Expr, schema: &DFSchema) -> Option<Node> {
+    /// Lowers an expression that can be machine code, unless it is constant or too large.
+    fn machine_form(&self, expr: &Expr, schema: &DFSchema) -> Option<MachineExpr> {
         if !self.options.machine_code {
             return None;
         }
-        let is_worth_it = |node: &Node| node.reads_columns() && node.size() <= OPERATIONS_MAX;
-        machine::lower(expr, schema).filter(is_worth_it)
+        let is_suitable =
+            |expr: &MachineExpr| expr.reads_columns() && expr.size() <= OPERATIONS_MAX;
+        machine::lower(expr, schema).filter(is_suitable)
     }
 
     fn limit(
         &mut self,
         node: &Limit,
         needed: &[bool],
-        role: Role,
-        draft: &mut Draft,
+        role: ChainRole,
+        builder: &mut ChainBuilder,
     ) -> Result<()> {
-        self.grow(&node.input, needed, role, draft)?;
+        self.add_steps(&node.input, needed, role, builder)?;
         let Some(admits) = trace::admits_one_row(node) else {
-            return Diagnostic::unsupported("LIMIT takes a constant").err();
+            return Diagnostic::unsupported("LIMIT must be a constant").err();
         };
-        draft.stop_unless(role != Role::Request || admits);
+        builder.stop_unless(role != ChainRole::Request || admits);
         Ok(())
     }
 }
 
-/// The most operations of one piece of machine code: the time to make it grows faster than they do.
+/// The most operations of one piece of machine code: the time to compile it grows faster than they
+/// do.
 const OPERATIONS_MAX: usize = 2_000;
 
-/// Expressions that one piece of machine code computes.
+/// An expression of a projection, and the slot for its values.
+struct ComputedSlot<'c> {
+    slot: usize,
+    expr: &'c Expr,
+    bound: BoundExpr,
+}
+
+/// Expressions that one piece of machine code is to compute.
 #[derive(Default)]
-struct Together {
-    nodes: Vec<Node>,
+struct ComputationDraft {
+    exprs: Vec<MachineExpr>,
     slots: Vec<usize>,
     names: Vec<String>,
     operations: usize,
 }
 
-impl Draft {
+impl ChainBuilder {
     fn new() -> Self {
-        Self { leaf: LeafKind::Nothing, steps: Vec::new(), slot_count: 0, layout: Vec::new() }
+        Self { leaf: LeafKind::Nothing, steps: Vec::new(), slot_count: 0, locations: Vec::new() }
+    }
+
+    /// Pairs the schema of the plan so far with the locations of its columns.
+    fn layout<'l>(&'l self, schema: &'l DFSchema) -> ColumnLayout<'l> {
+        ColumnLayout::new(schema, &self.locations)
     }
 
     fn new_slot(&mut self) -> usize {
@@ -368,12 +410,12 @@ impl Draft {
 
     fn stop_unless(&mut self, goes_on: bool) {
         if !goes_on {
-            self.steps.push(Step::Stop);
+            self.steps.push(ChainStep::Stop);
         }
     }
 }
 
-/// An expression without the name that it is given.
+/// Removes the aliases of an expression.
 fn unaliased(expr: &Expr) -> &Expr {
     match expr {
         Expr::Alias(alias) => unaliased(&alias.expr),
@@ -381,13 +423,13 @@ fn unaliased(expr: &Expr) -> &Expr {
     }
 }
 
-/// The chain of the request row goes through this node, which nobody sent here.
+/// Reports a node that [`crate::all_rows::reads_all_rows`] should have sent to batch mode.
 fn unsupported(plan: &LogicalPlan) -> Diagnostic {
-    Diagnostic::internal(format!("no chain goes through `{}`", plan.display()))
+    Diagnostic::internal(format!("request mode does not support plan node `{}`", plan.display()))
 }
 
-/// Why a table does not give an index.
-fn refused(error: &TableError, table: &CatalogTable) -> Box<Diagnostic> {
+/// Explains why a table does not provide an index.
+fn hold_error(error: &TableError, table: &CatalogTable) -> Box<Diagnostic> {
     let name = format!("{}.{}", table.database, table.name);
     Box::new(match error {
         TableError::Dropped => {
@@ -397,7 +439,7 @@ fn refused(error: &TableError, table: &CatalogTable) -> Box<Diagnostic> {
                 .with_hint("Prepare it again.")
         }
         TableError::OutOfMemory { .. } => {
-            let message = format!("an index of table `{name}` has no room: {error}");
+            let message = format!("an index of table `{name}` does not fit into memory: {error}");
             Diagnostic::new(code::OUT_OF_MEMORY, message).with_kind(Kind::FreeResources).with_hint(
                 "Delete rows, or SET GLOBAL max_memory; SHOW MEMORY says what holds how much.",
             )

@@ -1,5 +1,5 @@
-//! What a program will do, in words: which scans and joins, by which index, for which windows,
-//! and where it falls back on something slower.
+//! The text of EXPLAIN: which scans and joins a program has, by which index, for which windows, and
+//! where it falls back to something slower.
 
 use std::fmt;
 
@@ -7,32 +7,32 @@ use datafusion::logical_expr::LogicalPlan;
 
 use crate::{
     chain::LeafKind,
-    compile::Parts,
-    source::{Access, Order, Source},
+    compile::{ProgramResources, ProgramTable},
+    source::{AccessPath, KeyedSource, Order},
 };
 
-/// Lines, indented by what they belong to.
+/// Lines of text, each indented below the line that it belongs to.
 #[derive(Debug, Default)]
 pub(crate) struct Explain {
     lines: Vec<(usize, String)>,
     depth: usize,
 }
 
-/// A line whose text follows later.
+/// A line that is open: its text is set when it is closed.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Line(usize);
+pub(crate) struct ExplainLine(usize);
 
 impl Explain {
-    /// Begins a line; lines until it is closed belong to it.
-    pub(crate) fn open(&mut self) -> Line {
+    /// Opens a line; the lines that follow belong to it until it is closed.
+    pub(crate) fn open(&mut self) -> ExplainLine {
         self.lines.push((self.depth, String::new()));
         self.depth += 1;
-        Line(self.lines.len() - 1)
+        ExplainLine(self.lines.len() - 1)
     }
 
-    /// Ends a line.
-    pub(crate) fn close(&mut self, line: Line, text: String) {
-        self.depth -= 1;
+    /// Closes a line and sets its text. Lines are closed in the reverse order of opening.
+    pub(crate) fn close(&mut self, line: ExplainLine, text: String) {
+        self.depth = self.depth.checked_sub(1).expect("a line is closed once");
         self.lines[line.0].1 = text;
     }
 }
@@ -46,9 +46,9 @@ impl fmt::Display for Explain {
     }
 }
 
-impl Parts {
-    /// Says how a source finds its rows.
-    pub(crate) fn describe_source(&self, source: &Source, plan: &LogicalPlan) -> String {
+impl ProgramResources {
+    /// Describes how a source finds its rows.
+    pub(crate) fn describe_source(&self, source: &KeyedSource, plan: &LogicalPlan) -> String {
         let table = match source.chain.leaf {
             LeafKind::Nothing => return "no rows".to_owned(),
             LeafKind::Materialised(at) => {
@@ -62,12 +62,12 @@ impl Parts {
             LeafKind::Table(table) => table,
         };
         let and_row = if source.request.is_some() { ", and the request row" } else { "" };
-        let (catalog_table, table) = &self.tables[table];
-        let name = format!("{}.{}", catalog_table.database, catalog_table.name);
-        let Access::Index { index, .. } = source.access else {
+        let ProgramTable { catalog, stored } = &self.tables[table];
+        let name = format!("{}.{}", catalog.database, catalog.name);
+        let AccessPath::Index { index, .. } = source.access else {
             return format!("fallback: every row of {name}{and_row}, no index can hold its keys");
         };
-        let schema = table.schema();
+        let schema = stored.schema();
         let column = |position: usize| schema.columns[position].name.as_str();
         let spec = &schema.indexes[index];
         let keys: Vec<&str> = spec.keys.iter().map(|key| column(*key)).collect();

@@ -1,31 +1,33 @@
-//! Request mode: a logical plan compiled into a [`Program`], which computes the output row of one
+//! Request mode: compiles a logical plan into a [`Program`], which computes the output row of one
 //! request row from the stored rows.
 //!
-//! `engine` compiles a program per deployment. It runs in the caller's thread: no async runtime,
-//! no socket, no wire format, and no lock while rows are read. What a window or a LAST JOIN means
-//! is written down in `lockstep_plan`.
+//! `engine` compiles a program for each deployment. It runs in the caller's thread: no async runtime,
+//! no socket, no wire format, and no lock while rows are read. `lockstep_plan` defines what a window
+//! and a LAST JOIN mean.
 //!
 //! | module | what |
 //! |---|---|
 //! | `program` | [`Program`]: compile, answer, explain |
 //! | `compile` | plan to chains; which windows share a scan |
-//! | `trace` | columns of a plan to columns of its leaf table |
+//! | `trace`, `plan_size` | questions about plans: where columns are stored, how large a program is |
 //! | `chain` | the steps from a leaf row to an output row |
-//! | `frame` | one row on its way, and expressions over it |
-//! | `computation`, `machine` | expressions over it in machine code |
-//! | `source` | the rows of a key, newest first, by index or otherwise |
-//! | `kept` | rows of a source that have windows, each computed once for an answer |
-//! | `window`, `progress` | one walk through them that serves several windows |
-//! | `merge`, `block` | the rows of all sources in one order, and on their way to the windows |
-//! | `fold`, `lane` | what the windows compute from blocks of rows |
+//! | `row_context` | one row inside a chain, and expressions over it |
+//! | `computation`, `machine` | expressions in machine code |
+//! | `source`, `row_cache` | the rows of a key, newest first, by index or otherwise |
+//! | `window`, `progress`, `groups` | one scan for several windows, and their frames |
+//! | `merge`, `block` | the rows of all sources of a scan in one order, and in blocks |
+//! | `aggregates`, `accumulators`, `inputs`, `lane` | what the windows compute from blocks of rows |
 //! | `join` | LAST JOIN |
-//! | `materialise` | sub-plans that batch mode has to run |
-//! | `whole` | requests that batch mode answers over all rows |
-//! | `context` | what one answer works with |
-//! | `batch`, `shared` | many requests over one view of the tables, and what they share |
-//! | `replay`, `numbered` | stored rows as requests, each in its own place |
-//! | `explain` | a program in words |
+//! | `materialise` | sub-plans that batch mode runs |
+//! | `all_rows` | queries that batch mode answers over all rows |
+//! | `context`, `scratch` | the context and the memory of one answer |
+//! | `batch`, `shared` | many requests over one view of the tables, and the results they share |
+//! | `replay`, `row_numbers` | answers for stored rows, and which stored row a row comes from |
+//! | `explain` | the text of EXPLAIN |
 
+mod accumulators;
+mod aggregates;
+mod all_rows;
 mod batch;
 mod block;
 mod chain;
@@ -33,32 +35,33 @@ mod compile;
 mod computation;
 mod context;
 mod explain;
-mod fold;
-mod frame;
+mod groups;
+mod inputs;
 mod join;
-mod kept;
 mod lane;
 mod machine;
 mod materialise;
 mod merge;
-mod numbered;
+mod plan_size;
 mod program;
 mod progress;
 mod replay;
+mod row_cache;
+mod row_context;
+mod row_numbers;
+mod scratch;
 mod shared;
 mod source;
 mod trace;
-mod unrolled;
-mod whole;
 mod window;
 
-pub use batch::Batch;
-pub use compile::Tables;
+pub use all_rows::reads_all_rows;
+pub use batch::RequestBatch;
+pub use compile::TableResolver;
 pub use materialise::BatchFallback;
-pub use numbered::numbered;
-pub use program::{Options, Program};
+pub use program::{CompileOptions, Program};
 pub use replay::Replay;
-pub use whole::reads_all_rows;
+pub use row_numbers::with_row_numbers;
 
 #[cfg(test)]
 mod testing;

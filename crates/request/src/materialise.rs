@@ -1,8 +1,8 @@
 //! Sub-plans that cannot be computed row by row: batch mode runs them while a request waits.
 //!
-//! Correct before fast: the result is read once per answer and searched like any other source,
-//! its rows arriving in the order in which batch mode gave them. Where the plan reads the table of
-//! the request, the request row is the latest row of it.
+//! The rows are read once for an answer and searched like those of any other source; they arrive in
+//! the order in which batch mode gave them. Where the plan reads the table of the request, the
+//! request row is the latest row of it.
 
 use std::fmt;
 
@@ -11,16 +11,16 @@ use datafusion::logical_expr::LogicalPlan;
 use lockstep_diagnostic::Result;
 use lockstep_row::{Arena, Datum, Value, arrow::ColumnReader};
 
-use crate::whole::RequestTable;
+use crate::all_rows::RequestTable;
 
-/// Runs a plan in batch mode. The engine provides it.
+/// Runs plans in batch mode. `engine` implements it.
 pub trait BatchFallback: Send + Sync + fmt::Debug {
-    /// Runs the plan over the tables as they are now and waits for all of its rows. Columns come
-    /// out as the plan's schema has them.
+    /// Runs the plan over the tables as they are now and waits for all of its rows. Their columns are
+    /// those of the plan's schema.
     fn run(&self, plan: &LogicalPlan) -> Result<Vec<RecordBatch>>;
 }
 
-/// A sub-plan that is run as a whole.
+/// A sub-plan that batch mode runs.
 #[derive(Debug)]
 pub(crate) struct Materialised {
     pub(crate) plan: LogicalPlan,
@@ -29,7 +29,7 @@ pub(crate) struct Materialised {
 }
 
 impl Materialised {
-    /// Runs it over the tables and a request row, unless that is stored, and keeps its rows.
+    /// Runs it over the tables, and over the request row unless that is stored.
     pub(crate) fn rows(
         &self,
         request: Option<&[Datum<'_>]>,
@@ -37,9 +37,9 @@ impl Materialised {
     ) -> Result<MaterialisedRows> {
         match (&self.request_table, request) {
             (Some(table), Some(request)) => {
-                MaterialisedRows::of(&table.with_row(&self.plan, request)?, batch)
+                MaterialisedRows::run(&table.with_row(&self.plan, request)?, batch)
             }
-            _ => MaterialisedRows::of(&self.plan, batch),
+            _ => MaterialisedRows::run(&self.plan, batch),
         }
     }
 }
@@ -49,13 +49,13 @@ impl Materialised {
 pub(crate) struct MaterialisedRows(Vec<Vec<Value>>);
 
 impl MaterialisedRows {
-    /// Runs a plan.
-    pub(crate) fn of(plan: &LogicalPlan, batch: &dyn BatchFallback) -> Result<Self> {
-        Ok(Self::kept(&batch.run(plan)?))
+    /// Runs a plan and reads all of its rows.
+    pub(crate) fn run(plan: &LogicalPlan, batch: &dyn BatchFallback) -> Result<Self> {
+        Ok(Self::from_batches(&batch.run(plan)?))
     }
 
-    /// Keeps rows of batch mode.
-    pub(crate) fn kept(batches: &[RecordBatch]) -> Self {
+    /// Copies the rows out of record batches.
+    pub(crate) fn from_batches(batches: &[RecordBatch]) -> Self {
         let mut rows = Vec::new();
         let mut read = Arena::new();
         for batch in batches {
@@ -69,7 +69,7 @@ impl MaterialisedRows {
         Self(rows)
     }
 
-    /// Borrows the rows.
+    /// Borrows the rows; their texts and lists are referenced from the arena.
     pub(crate) fn iter<'s>(&'s self, arena: &'s Arena) -> impl Iterator<Item = &'s [Datum<'s>]> {
         self.0.iter().map(|row| {
             let values = row.iter().map(|value| value.as_datum(arena));
@@ -78,7 +78,7 @@ impl MaterialisedRows {
     }
 }
 
-/// Copies a value, with everything it points to.
+/// Copies a value, with everything that it points to, into an arena.
 pub(crate) fn copy_into<'a>(value: Datum<'_>, arena: &'a Arena) -> Datum<'a> {
     match value {
         Datum::Null => Datum::Null,

@@ -1,17 +1,17 @@
-//! The rows of all sources of a scan as one sequence, newest first; at equal order values those of
-//! the earlier source first.
+//! A merge of the sources of a scan into one sequence of rows, newest first; at equal order values
+//! the rows of the earlier source come first.
 //!
-//! Each source is a stream, which says the order value of its next row and gives rows on request: as
-//! many of them as the groups treat alike and no other stream has one in between. What the rows come
-//! from differs: runs of an index, stored rows, computed rows, the request row. `window` asks; which
-//! groups take the rows is decided in [`crate::progress`].
+//! Each source is a stream, which knows the order value of its next row and gives several rows at
+//! once: as many as the window groups treat alike and no other stream has a row between. Rows come
+//! from runs of an index, from stored rows, from computed rows, or are the request row.
+//! [`crate::window`] takes them; [`crate::progress`] decides which groups take which rows.
 //!
 //! # Cost
 //!
-//! A comparison per stream wherever the stream changes. Streams of runs search for the end of what
-//! they give and feed it when it ends, or the groups that take it change, however rows of other
-//! streams lie between (ADR 0016); where a call asks for the order of rows, also when another stream
-//! has its turn.
+//! A comparison for each stream wherever the stream changes. A stream of runs finds by binary search
+//! where the rows that it gives end, and adds them to the groups when the run ends or the groups
+//! change, even if rows of other streams lie between (ADR 0016). Where a call depends on the order of
+//! rows, it also adds them when another stream takes over.
 
 use bumpalo::collections::Vec as ArenaVec;
 use lockstep_diagnostic::Result;
@@ -19,33 +19,34 @@ use lockstep_row::Datum;
 use lockstep_table::{KeyRows, Run, StoredRow};
 
 use crate::{
-    block::{Block, stored_frame},
-    context::{Context, ROWS_PER_CHECKPOINT},
-    fold::{CurrentInputs, SourceInputs},
-    frame::Frame,
-    progress::Stage,
-    source::{Bounds, Candidate, Cursor, Order, Walk},
-    window::{Scan, ScanSource},
+    block::{RowBlock, stored_row},
+    context::{AnswerContext, ROWS_PER_CHECKPOINT},
+    groups::GroupSet,
+    inputs::{CurrentInputs, SourceInputs},
+    progress::FrameSpan,
+    row_context::RowContext,
+    source::{IndexCursor, Order, SourceBounds, SourceCursor, SourceRow},
+    window::{ScanSource, WindowScan},
 };
 
-/// Several sources as one.
+/// The rows of several sources in one order.
 pub(crate) struct Merge<'s> {
     /// The order value of the next row of each stream; `None`: there is no row.
     heads: ArenaVec<'s, Option<i64>>,
-    /// The stream whose next row is not known.
-    not_known: Option<usize>,
-    streams: ArenaVec<'s, Stream<'s>>,
-    /// Whether rows are to be fed in their order.
+    /// The stream whose entry in `heads` is out of date.
+    unread: Option<usize>,
+    streams: ArenaVec<'s, MergeStream<'s>>,
+    /// Whether rows have to be added to the groups in their order.
     keeps_order: bool,
-    /// The groups that take what was taken last, a bit each.
-    takers: u64,
-    /// The stream of what was taken last.
+    /// The groups that the last rows were taken for.
+    groups: GroupSet,
+    /// The stream of the last rows.
     last: usize,
 }
 
 /// The next row of a [`Merge`].
 #[derive(Clone, Copy)]
-pub(crate) struct Head {
+pub(crate) struct MergeHead {
     stream: usize,
     pub(crate) order: i64,
     /// Rows of the stream come before those of the others down to this order value.
@@ -54,332 +55,356 @@ pub(crate) struct Head {
 
 /// What is known of the next row of a stream.
 #[derive(Clone, Copy)]
-enum Next {
+enum NextRow {
     /// Nothing: it may have to be computed.
-    NotKnown,
+    Unread,
     /// Its order value; `None`: there is no row.
-    Known(Option<i64>),
+    Read(Option<i64>),
 }
 
-/// How many rows are to be taken of a stream: as many as there are of `lowest` or newer, of which
-/// the next one is, but not more than `rows`, which is not 0.
+/// How many rows to take of a stream: those whose order value is `lowest` or newer, of which the
+/// next one is, but not more than `rows`, which is not 0.
 #[derive(Clone, Copy)]
-struct Limit {
+struct TakeLimit {
     rows: usize,
     lowest: i64,
 }
 
+/// The outcome of taking rows of a stream.
+#[derive(Clone, Copy)]
+struct RowsTaken {
+    /// How many rows were taken.
+    rows: usize,
+    next: NextRow,
+}
+
 impl<'s> Merge<'s> {
-    /// Begins at the newest wanted rows of a key.
+    /// Opens all sources at the newest row of a key within the bounds.
     pub(crate) fn open(
-        scan: &'s Scan,
-        ctx: &Context<'s>,
+        scan: &'s WindowScan,
+        ctx: &AnswerContext<'s>,
         keys: &'s [Datum<'s>],
-        bounds: Bounds,
+        bounds: SourceBounds,
     ) -> Result<Self> {
-        let keeps_order = scan.folding.asks_for_order();
+        let keeps_order = scan.aggregates.depends_on_order();
         let defers = scan.sources.len() > 1 && !keeps_order;
         let mut streams = ArenaVec::with_capacity_in(scan.sources.len(), ctx.arena);
-        for (at, source) in scan.sources.iter().enumerate() {
-            // It is the newest at its time.
+        for (position, source) in scan.sources.iter().enumerate() {
+            // The request row is the newest row at its time.
             if let Some(inputs) = &source.request
                 && let Some(row) = source.request_row(ctx, keys, bounds)?
             {
-                streams.push(Stream::new(at, Rows::Request { row: Some(row), inputs }));
+                let rows = StreamRows::Request { row: Some(row), inputs };
+                streams.push(MergeStream::new(position, rows));
             }
             let takes_runs = defers || !source.inputs.records.is_empty();
             let cursor = source.open(ctx, keys, bounds)?;
-            streams.push(Stream::new(at, Rows::new(ctx, source, cursor, takes_runs)));
+            let rows = StreamRows::new(ctx, source, cursor, takes_runs);
+            streams.push(MergeStream::new(position, rows));
         }
         let mut heads = ArenaVec::with_capacity_in(streams.len(), ctx.arena);
         for stream in &mut streams {
-            heads.push(stream.look(ctx)?);
+            heads.push(stream.read_next(ctx)?);
         }
-        Ok(Self { heads, not_known: None, streams, keeps_order, takers: 0, last: 0 })
+        Ok(Self { heads, unread: None, streams, keeps_order, groups: GroupSet::NONE, last: 0 })
     }
 
-    /// Where the next row is.
+    /// Finds the next row; `None` after the last one.
     #[inline]
-    pub(crate) fn head(&mut self, ctx: &Context<'s>) -> Result<Option<Head>> {
-        if let Some(stream) = self.not_known {
-            self.heads[stream] = self.streams[stream].look(ctx)?;
-            self.not_known = None;
+    pub(crate) fn head(&mut self, ctx: &AnswerContext<'s>) -> Result<Option<MergeHead>> {
+        if let Some(stream) = self.unread {
+            self.heads[stream] = self.streams[stream].read_next(ctx)?;
+            self.unread = None;
         }
         Ok(self.newest())
     }
 
     #[inline]
-    fn newest(&self) -> Option<Head> {
-        let mut newest: Option<Head> = None;
+    fn newest(&self) -> Option<MergeHead> {
+        let mut newest: Option<MergeHead> = None;
         for (stream, order) in self.heads.iter().enumerate() {
             let Some(order) = *order else { continue };
             match &mut newest {
                 // At equal order values the earlier stream comes first.
                 Some(head) if order <= head.order => head.lowest = head.lowest.max(order),
-                Some(head) => *head = Head { stream, order, lowest: head.order + 1 },
-                None => newest = Some(Head { stream, order, lowest: i64::MIN }),
+                Some(head) => *head = MergeHead { stream, order, lowest: head.order + 1 },
+                None => newest = Some(MergeHead { stream, order, lowest: i64::MIN }),
             }
         }
         newest
     }
 
-    /// Takes rows for which the stage holds, from the next one on; how many.
+    /// Takes rows of a span of the frames, from `head` on, and returns how many.
     #[inline]
     pub(crate) fn take(
         &mut self,
-        ctx: &Context<'s>,
-        block: &mut Block<'_, 's>,
-        (mut head, stage): (Head, Stage),
+        ctx: &AnswerContext<'s>,
+        block: &mut RowBlock<'_, 's>,
+        mut head: MergeHead,
+        span: FrameSpan,
     ) -> Result<usize> {
-        if stage.takers != self.takers {
-            self.feed(block);
-            self.takers = stage.takers;
+        debug_assert!(span.contains(head.order), "the next row is in the span");
+        if span.groups != self.groups {
+            self.flush(block);
+            self.groups = span.groups;
         }
-        let rows = usize::try_from(stage.rows).unwrap_or(usize::MAX).min(ROWS_PER_CHECKPOINT);
+        let rows = usize::try_from(span.rows).unwrap_or(usize::MAX).min(ROWS_PER_CHECKPOINT);
         let mut taken = 0;
         loop {
             if self.keeps_order && head.stream != self.last {
-                self.streams[self.last].feed(block, self.takers);
+                self.streams[self.last].flush(block, self.groups);
                 self.last = head.stream;
             }
-            let limit = Limit { rows: rows - taken, lowest: stage.lowest.max(head.lowest) };
+            let limit = TakeLimit { rows: rows - taken, lowest: span.lowest.max(head.lowest) };
             let stream = &mut self.streams[head.stream];
-            let (count, next) = stream.take(ctx, (block, self.takers), limit)?;
-            taken += count;
-            match next {
-                Next::Known(order) => self.heads[head.stream] = order,
-                Next::NotKnown => self.not_known = Some(head.stream),
+            let of_stream = stream.take(ctx, block, self.groups, limit)?;
+            debug_assert!((1..=limit.rows).contains(&of_stream.rows), "at least the next row");
+            taken += of_stream.rows;
+            match of_stream.next {
+                NextRow::Read(order) => self.heads[head.stream] = order,
+                NextRow::Unread => self.unread = Some(head.stream),
             }
             if taken == rows {
                 return Ok(taken);
             }
             match self.head(ctx)? {
-                Some(next) if next.order >= stage.lowest => head = next,
+                Some(next) if next.order >= span.lowest => head = next,
                 _ => return Ok(taken),
             }
         }
     }
 
-    /// Feeds what was taken and waits.
-    pub(crate) fn feed(&mut self, block: &mut Block<'_, 's>) {
+    /// Adds the rows that were taken and not added yet.
+    pub(crate) fn flush(&mut self, block: &mut RowBlock<'_, 's>) {
         for stream in &mut self.streams {
-            stream.feed(block, self.takers);
+            stream.flush(block, self.groups);
         }
     }
 }
 
 /// The rows of a source on their way into the merge.
-struct Stream<'s> {
-    /// Which source it is.
+struct MergeStream<'s> {
+    /// The position of the source in the scan.
     source: usize,
-    rows: Rows<'s>,
+    rows: StreamRows<'s>,
 }
 
-/// What the rows of a stream come from.
-enum Rows<'s> {
+/// Where the rows of a stream come from.
+enum StreamRows<'s> {
     /// Runs of an index.
-    Runs(Runs<'s>),
+    Runs(IndexRuns<'s>),
     /// Rows of a table, and the next one.
-    Stored { walk: Walk<'s>, next: Option<StoredRow<'s>> },
+    Stored { cursor: IndexCursor<'s>, next: Option<StoredRow<'s>> },
     /// Rows that are computed, and the next one.
-    Computed { cursor: Cursor<'s>, next: Option<Frame<'s, 's>> },
+    Computed { cursor: SourceCursor<'s>, next: Option<RowContext<'s, 's>> },
     /// The request row, as a row of the source.
-    Request { row: Option<Candidate<'s>>, inputs: &'s CurrentInputs },
+    Request { row: Option<SourceRow<'s>>, inputs: &'s CurrentInputs },
 }
 
-impl<'s> Rows<'s> {
-    // Here and below: what is made is large, and would be moved once more by each call.
+impl<'s> StreamRows<'s> {
+    // Inlined here and below: the values are large, and each call would move them once more.
     #[inline(always)]
     fn new(
-        ctx: &Context<'s>,
+        ctx: &AnswerContext<'s>,
         source: &'s ScanSource,
-        cursor: Cursor<'s>,
+        cursor: SourceCursor<'s>,
         takes_runs: bool,
     ) -> Self {
-        let walk = match cursor {
-            Cursor::Walk(walk) if walk.is_plain() => walk,
+        let cursor = match cursor {
+            SourceCursor::Index(cursor) if cursor.is_plain() => cursor,
             cursor => return Self::Computed { cursor, next: None },
         };
         match &source.source.order {
             order @ Order::Index { .. } if takes_runs => {
-                Self::Runs(Runs::new(walk.into_runs(ctx), order, &source.inputs))
+                Self::Runs(IndexRuns::new(cursor.into_runs(ctx), order, &source.inputs))
             }
-            _ => Self::Stored { walk, next: None },
+            _ => Self::Stored { cursor, next: None },
         }
     }
 
-    /// Takes rows one by one; see [`Stream::take`].
+    /// Takes rows one by one; see [`MergeStream::take`].
     #[inline(never)]
     fn take(
         &mut self,
-        ctx: &Context<'s>,
-        block: &mut Block<'_, 's>,
-        (source, takers): (usize, u64),
-        limit: Limit,
-    ) -> Result<(usize, Next)> {
-        let mut taken = 0;
+        ctx: &AnswerContext<'s>,
+        block: &mut RowBlock<'_, 's>,
+        source: usize,
+        groups: GroupSet,
+        limit: TakeLimit,
+    ) -> Result<RowsTaken> {
+        let mut rows = 0;
         match self {
-            Self::Runs(runs) => Ok(runs.take(block, (source, takers), limit)),
-            Self::Stored { walk, next } => {
-                let Some(mut row) = next.take() else { return Ok((0, Next::Known(None))) };
+            Self::Runs(runs) => Ok(runs.take(block, source, groups, limit)),
+            Self::Stored { cursor, next } => {
+                let Some(mut row) = next.take() else { return Ok(RowsTaken::NONE) };
                 loop {
-                    block.push(source, takers, &stored_frame(row));
-                    taken += 1;
-                    if taken == limit.rows {
-                        return Ok((taken, Next::NotKnown));
+                    block.push(source, groups, &stored_row(row));
+                    rows += 1;
+                    if rows == limit.rows {
+                        return Ok(RowsTaken { rows, next: NextRow::Unread });
                     }
-                    match walk.next_stored() {
+                    match cursor.next_stored() {
                         Some((older, Some(order))) if order >= limit.lowest => row = older,
                         Some((older, order)) => {
                             *next = Some(older);
-                            return Ok((taken, Next::Known(order)));
+                            return Ok(RowsTaken { rows, next: NextRow::Read(order) });
                         }
-                        None => return Ok((taken, Next::Known(None))),
+                        None => return Ok(RowsTaken { rows, next: NextRow::Read(None) }),
                     }
                 }
             }
             Self::Computed { cursor, next } => {
-                let Some(row) = next.take() else { return Ok((0, Next::Known(None))) };
-                block.push(source, takers, &row);
-                taken += 1;
-                while taken < limit.rows {
+                let Some(row) = next.take() else { return Ok(RowsTaken::NONE) };
+                block.push(source, groups, &row);
+                rows += 1;
+                while rows < limit.rows {
                     match cursor.next(ctx)? {
-                        Some(Candidate { frame, order: Some(order), .. })
+                        Some(SourceRow { row, order: Some(order), .. })
                             if order >= limit.lowest =>
                         {
-                            block.push(source, takers, &frame);
-                            taken += 1;
+                            block.push(source, groups, &row);
+                            rows += 1;
                         }
-                        Some(row) => {
-                            *next = Some(row.frame);
-                            return Ok((taken, Next::Known(row.order)));
+                        Some(older) => {
+                            *next = Some(older.row);
+                            return Ok(RowsTaken { rows, next: NextRow::Read(older.order) });
                         }
-                        None => return Ok((taken, Next::Known(None))),
+                        None => return Ok(RowsTaken { rows, next: NextRow::Read(None) }),
                     }
                 }
-                Ok((taken, Next::NotKnown))
+                Ok(RowsTaken { rows, next: NextRow::Unread })
             }
             Self::Request { row, inputs } => {
                 let row = row.take();
-                row.iter().for_each(|row| block.push_request(takers, inputs, &row.frame));
-                Ok((1, Next::Known(None)))
+                row.iter().for_each(|row| block.push_request(groups, inputs, &row.row));
+                Ok(RowsTaken { rows: 1, next: NextRow::Read(None) })
             }
         }
     }
 }
 
-impl<'s> Stream<'s> {
+impl RowsTaken {
+    /// There was no row.
+    const NONE: Self = Self { rows: 0, next: NextRow::Read(None) };
+}
+
+impl<'s> MergeStream<'s> {
     #[inline(always)]
-    fn new(source: usize, rows: Rows<'s>) -> Self {
+    fn new(source: usize, rows: StreamRows<'s>) -> Self {
         Self { source, rows }
     }
 
-    /// Looks for the next row.
+    /// Reads the next row and returns its order value; `None`: there is no row.
     #[inline(never)]
-    fn look(&mut self, ctx: &Context<'s>) -> Result<Option<i64>> {
+    fn read_next(&mut self, ctx: &AnswerContext<'s>) -> Result<Option<i64>> {
         Ok(match &mut self.rows {
-            Rows::Runs(runs) => runs.look(),
-            Rows::Stored { walk, next } => {
-                let (row, order) = walk.next_stored().unzip();
+            StreamRows::Runs(runs) => runs.read_next(),
+            StreamRows::Stored { cursor, next } => {
+                let (row, order) = cursor.next_stored().unzip();
                 *next = row;
                 order.flatten()
             }
-            Rows::Computed { cursor, next } => {
+            StreamRows::Computed { cursor, next } => {
                 let row = cursor.next(ctx)?;
-                *next = row.map(|row| row.frame);
+                *next = row.map(|row| row.row);
                 row.and_then(|row| row.order)
             }
-            Rows::Request { row, .. } => row.and_then(|row| row.order),
+            StreamRows::Request { row, .. } => row.and_then(|row| row.order),
         })
     }
 
-    /// Takes rows, from the next one on, which these groups take: how many, and what is next.
+    /// Takes rows for these groups, from the next one on.
     #[inline]
     fn take(
         &mut self,
-        ctx: &Context<'s>,
-        (block, takers): (&mut Block<'_, 's>, u64),
-        limit: Limit,
-    ) -> Result<(usize, Next)> {
+        ctx: &AnswerContext<'s>,
+        block: &mut RowBlock<'_, 's>,
+        groups: GroupSet,
+        limit: TakeLimit,
+    ) -> Result<RowsTaken> {
         match &mut self.rows {
-            Rows::Runs(runs) => Ok(runs.take(block, (self.source, takers), limit)),
-            rows => rows.take(ctx, block, (self.source, takers), limit),
+            StreamRows::Runs(runs) => Ok(runs.take(block, self.source, groups, limit)),
+            rows => rows.take(ctx, block, self.source, groups, limit),
         }
     }
 
-    /// Feeds the rows that wait, which these groups take.
+    /// Adds the rows that were taken for these groups and not added yet.
     #[inline]
-    fn feed(&mut self, block: &mut Block<'_, 's>, takers: u64) {
-        if let Rows::Runs(runs) = &mut self.rows {
-            runs.feed(block, (self.source, takers));
+    fn flush(&mut self, block: &mut RowBlock<'_, 's>, groups: GroupSet) {
+        if let StreamRows::Runs(runs) = &mut self.rows {
+            runs.flush(block, self.source, groups);
         }
     }
 }
 
 /// The runs of a key in an index by event time.
-struct Runs<'s> {
+///
+/// Rows `flushed..next` of the current run were taken and are not added to the groups yet.
+struct IndexRuns<'s> {
     rows: KeyRows<'s>,
     order: &'s Order,
     inputs: &'s SourceInputs,
-    /// The run that was come to.
+    /// The current run; `None` before the first.
     run: Option<Run<'s>>,
-    /// How many of its rows have an event time above the least, at which NULL stands, too.
+    /// How many of its rows have an event time above the least one, which NULL is stored as, too.
     timed: usize,
     /// Its next row.
     next: usize,
-    /// From this row of it on, those before the next one were taken but not fed yet.
-    waiting: usize,
+    /// The first row that is not added yet.
+    flushed: usize,
 }
 
-impl<'s> Runs<'s> {
+impl<'s> IndexRuns<'s> {
     #[inline(always)]
     fn new(rows: KeyRows<'s>, order: &'s Order, inputs: &'s SourceInputs) -> Self {
-        Self { rows, order, inputs, run: None, timed: 0, next: 0, waiting: 0 }
+        Self { rows, order, inputs, run: None, timed: 0, next: 0, flushed: 0 }
     }
 
-    /// The order value of the next row, which may be in the next run.
-    fn look(&mut self) -> Option<i64> {
+    /// Finds the next row, which may be in the next run, and returns its order value.
+    fn read_next(&mut self) -> Option<i64> {
         loop {
             let next = self.run.as_ref().and_then(|run| self.row_of(run));
-            if let Some((at, order)) = next {
-                if at > self.next {
-                    // Rows of NULL are passed over; nothing waits before them.
-                    (self.next, self.waiting) = (at, at);
+            if let Some((row, order)) = next {
+                if row > self.next {
+                    // Rows of NULL are skipped; no row before them is to be added.
+                    (self.next, self.flushed) = (row, row);
                 }
                 return Some(order);
             }
             let run = self.rows.next_run()?;
             self.rows.prefetch_next_run(&self.inputs.fields);
-            (self.timed, self.next, self.waiting) = (count_since(&run, i64::MIN + 1), 0, 0);
+            (self.timed, self.next, self.flushed) = (count_since(&run, i64::MIN + 1), 0, 0);
             self.run = Some(run);
         }
     }
 
-    /// The next row of the run whose order value is not NULL, and its order value.
+    /// Finds the next row of the run whose order value is not NULL, and its order value.
     #[inline]
     fn row_of(&self, run: &Run<'s>) -> Option<(usize, i64)> {
         if self.next < self.timed {
             return Some((self.next, run.event_time(self.next)));
         }
         let mut rest = self.next..run.len();
-        rest.find_map(|at| Some((at, self.order.of(&run.stored_row(at))?)))
+        rest.find_map(|row| Some((row, self.order.of(&run.stored_row(row))?)))
     }
 
-    /// See [`Stream::take`]. A row of the least event time is taken alone: the next one may be NULL.
+    /// Takes rows; see [`MergeStream::take`]. A row of the least event time is taken by itself: the
+    /// one after it may be NULL.
     #[inline]
     fn take<'b>(
         &mut self,
-        block: &mut Block<'b, 's>,
-        to: (usize, u64),
-        limit: Limit,
-    ) -> (usize, Next) {
+        block: &mut RowBlock<'b, 's>,
+        source: usize,
+        groups: GroupSet,
+        limit: TakeLimit,
+    ) -> RowsTaken {
         let start = self.next;
         if let Some(run) = self.run.as_ref().filter(|_| start + 1 < self.timed) {
             let second = run.event_time(start + 1);
-            // Streams tend to take turns.
+            // Where streams alternate, one row is all there is to take.
             if second < limit.lowest || limit.rows == 1 {
                 self.next += 1;
-                return (1, Next::Known(Some(second)));
+                return RowsTaken { rows: 1, next: NextRow::Read(Some(second)) };
             }
             let end = start + (self.timed - start).min(limit.rows);
             self.next = if run.event_time(end - 1) >= limit.lowest {
@@ -388,31 +413,33 @@ impl<'s> Runs<'s> {
                 start + count_since(&run.slice(start..end), limit.lowest)
             };
             if self.next < self.timed {
-                return (self.next - start, Next::Known(Some(run.event_time(self.next))));
+                let next = NextRow::Read(Some(run.event_time(self.next)));
+                return RowsTaken { rows: self.next - start, next };
             }
         } else {
             self.next += 1;
         }
-        self.feed(block, to);
-        (self.next - start, Next::NotKnown)
+        self.flush(block, source, groups);
+        RowsTaken { rows: self.next - start, next: NextRow::Unread }
     }
 
     #[inline(never)]
-    fn feed<'b>(&mut self, block: &mut Block<'b, 's>, (source, takers): (usize, u64)) {
-        let waiting = self.waiting..self.next;
-        self.waiting = self.next;
-        if let Some(run) = self.run.as_ref().filter(|_| takers != 0 && !waiting.is_empty()) {
-            block.push_run(source, takers, &run.slice(waiting));
+    fn flush<'b>(&mut self, block: &mut RowBlock<'b, 's>, source: usize, groups: GroupSet) {
+        debug_assert!(self.flushed <= self.next, "only rows that were taken are added");
+        let rows = self.flushed..self.next;
+        self.flushed = self.next;
+        if let Some(run) = self.run.as_ref().filter(|_| !groups.is_empty() && !rows.is_empty()) {
+            block.push_run(source, groups, &run.slice(rows));
         }
     }
 }
 
-/// How many of the newest rows of a run are of this order value or newer.
-fn count_since(run: &Run<'_>, order: i64) -> usize {
+/// Counts the rows of a run whose event time is this one or newer; they are its first rows.
+fn count_since(run: &Run<'_>, event_time: i64) -> usize {
     // Most runs lie within a frame as a whole.
     match run.len().checked_sub(1) {
-        Some(oldest) if run.event_time(oldest) < order => {
-            run.partition_point(|of_row| of_row >= order)
+        Some(oldest) if run.event_time(oldest) < event_time => {
+            run.partition_point(|of_row| of_row >= event_time)
         }
         _ => run.len(),
     }

@@ -1,7 +1,6 @@
-//! The public face: a compiled program, which answers requests.
+//! A compiled program, which answers requests: the interface of this crate.
 //!
-//! `engine` compiles one per deployment and shares it between threads. The interpreter behind it
-//! may be replaced by compiled code; this interface stays.
+//! `engine` compiles one for each deployment and shares it between threads.
 
 use std::{cell::OnceCell, cell::RefCell, sync::Arc};
 
@@ -14,63 +13,67 @@ use lockstep_row::{Arena, DataType, Datum, TableSchema, arrow};
 use lockstep_table::{Snapshot, Table};
 
 use crate::{
+    all_rows::{self, RequestTable},
     chain::{Chain, LeafKind},
-    compile::{Compiler, Parts, Tables},
-    context::{Context, Lent, Results, STORED_LATER, Scratch, ScratchPool},
-    frame::{Cells, Leaf, Place},
-    kept::KeptFrames,
+    compile::{CompiledChain, Compiler, ProgramResources, TableResolver},
+    context::{AnswerContext, MaterialisedResults, REQUEST_ARRIVAL},
     materialise::{BatchFallback, copy_into},
-    shared::Shared,
-    trace::{self, Role},
-    whole::{self, RequestTable},
+    row_cache::RowCache,
+    row_context::{ArrivedRow, ColumnLocation, ColumnLookup},
+    scratch::{AnswerScratch, PooledScratch, ScratchPool},
+    shared::SharedResults,
+    trace::{self, ChainRole},
     window::ScanScratch,
 };
 
-/// A plan that answers requests: given one row of the left-most table, the row of the plan's
-/// output that batch mode would compute for it.
+/// A compiled plan: for one row of its left-most table, it computes the row of the plan's output that
+/// batch mode would compute for it.
 ///
 /// The request row is not stored; it comes after every stored row of its event time.
 #[derive(Debug)]
 pub struct Program {
     chain: Chain,
-    places: Vec<Place>,
+    /// The location of each column of an answer.
+    locations: Vec<ColumnLocation>,
     output: Vec<(String, DataType)>,
-    parts: Parts,
+    resources: ProgramResources,
     batch: Arc<dyn BatchFallback>,
     scratch: ScratchPool,
-    whole: Option<Whole>,
+    /// Set when batch mode answers the requests; then the chain has no steps.
+    all_rows: Option<AllRowsPlan>,
 }
 
-/// How a plan is compiled. Answers are the same, bit for bit, whatever is chosen here, but for
-/// `own_only`.
+/// How a plan is compiled. Answers are the same, bit for bit, whatever is chosen here, except for
+/// `index_rows_only`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each says of one thing whether it is done")]
-pub struct Options {
-    /// Whether aggregates that have a fold are computed block by block, in states that they
-    /// share. Otherwise each call has an accumulator, which is fed row by row.
+pub struct CompileOptions {
+    /// Whether aggregates that have a fold are computed block by block, in states that calls share.
+    /// Otherwise each call has an accumulator, which is updated row by row.
     pub folds: bool,
-    /// Whether expressions that have a machine form are compiled to machine code. Otherwise each
-    /// of them is a tree of row forms.
+    /// Whether expressions are compiled to machine code where that is possible. Otherwise each of
+    /// them is interpreted.
     pub machine_code: bool,
     /// Whether indexes may be made to include the columns that windows read. Otherwise windows
     /// use what indexes include already.
     pub includes: bool,
-    /// Whether a window or a join that reads an index sees only the rows that this index keeps, as
-    /// the reference has it. Otherwise it sees every live row, as batch mode does. The same where
-    /// all indexes of a table keep the same rows.
-    pub own_only: bool,
+    /// Whether a window or a join that reads an index sees only the rows that this index retains, as
+    /// in OpenMLDB. Otherwise it sees every live row, as batch mode does. It makes no difference
+    /// where all indexes of a table retain the same rows.
+    pub index_rows_only: bool,
 }
 
-impl Default for Options {
+impl Default for CompileOptions {
     fn default() -> Self {
-        Self { folds: true, machine_code: true, includes: false, own_only: false }
+        Self { folds: true, machine_code: true, includes: false, index_rows_only: false }
     }
 }
 
 /// A plan that batch mode runs for each request.
 #[derive(Debug)]
-struct Whole {
+struct AllRowsPlan {
     plan: LogicalPlan,
+    /// The left-most table.
     input: Option<CatalogTable>,
     request_table: RequestTable,
 }
@@ -82,109 +85,112 @@ impl Program {
     /// [`Program::is_compiled`] tells.
     pub fn compile(
         plan: &LogicalPlan,
-        tables: &dyn Tables,
+        tables: &dyn TableResolver,
         batch: Arc<dyn BatchFallback>,
     ) -> Result<Self> {
-        Self::compile_with(plan, tables, batch, Options::default())
+        Self::compile_with(plan, tables, batch, CompileOptions::default())
     }
 
-    /// The same, with a say in how.
+    /// Compiles a plan with options; see [`Program::compile`].
     pub fn compile_with(
         plan: &LogicalPlan,
-        tables: &dyn Tables,
+        tables: &dyn TableResolver,
         batch: Arc<dyn BatchFallback>,
-        options: Options,
+        options: CompileOptions,
     ) -> Result<Self> {
         lockstep_host::with_large_stack(|| Self::compile_here(plan, tables, batch, options))
     }
 
     fn compile_here(
         plan: &LogicalPlan,
-        tables: &dyn Tables,
+        tables: &dyn TableResolver,
         batch: Arc<dyn BatchFallback>,
-        options: Options,
+        options: CompileOptions,
     ) -> Result<Self> {
-        if whole::reads_all_rows(plan) {
-            return Self::whole(plan, batch);
+        if all_rows::reads_all_rows(plan) {
+            return Self::all_rows(plan, batch);
         }
         let mut compiler = Compiler::new(tables, RequestTable::of(plan), options);
-        let line = compiler.parts.explain.open();
+        let line = compiler.resources.explain.open();
         let needed = vec![true; plan.schema().fields().len()];
-        let (chain, places) = compiler.chain(plan, &needed, Role::Request)?;
-        let mut parts = compiler.parts;
+        let CompiledChain { chain, locations } =
+            compiler.chain(plan, &needed, ChainRole::Request)?;
+        let mut resources = compiler.resources;
         let text = match chain.leaf {
             LeafKind::Table(table) => {
-                let table = &parts.tables[table].0;
+                let table = &resources.tables[table].catalog;
                 format!("request row of {}.{}", table.database, table.name)
             }
             LeafKind::Nothing | LeafKind::Materialised(_) => "one row without columns".to_owned(),
         };
-        parts.explain.close(line, text);
+        resources.explain.close(line, text);
         let output = output(plan)?;
         let scratch = ScratchPool::default();
-        Ok(Self { chain, places, output, parts, batch, scratch, whole: None })
+        assert_eq!(locations.len(), output.len(), "each column of an answer has a location");
+        Ok(Self { chain, locations, output, resources, batch, scratch, all_rows: None })
     }
 
-    fn whole(plan: &LogicalPlan, batch: Arc<dyn BatchFallback>) -> Result<Self> {
+    /// Makes a program whose requests batch mode answers.
+    fn all_rows(plan: &LogicalPlan, batch: Arc<dyn BatchFallback>) -> Result<Self> {
         let input = trace::leftmost_table(plan).cloned();
         let request_table = RequestTable::of(plan);
-        whole::check(plan, &request_table)?;
-        let mut parts = Parts::default();
-        let line = parts.explain.open();
+        all_rows::check(plan, &request_table)?;
+        let mut resources = ProgramResources::default();
+        let line = resources.explain.open();
         let text = "batch mode, over all rows and the request row, for each request".to_owned();
-        parts.explain.close(line, text);
+        resources.explain.close(line, text);
         Ok(Self {
             chain: Chain { leaf: LeafKind::Nothing, steps: Vec::new(), slot_count: 0 },
-            places: Vec::new(),
+            locations: Vec::new(),
             output: output(plan)?,
-            parts,
+            resources,
             batch,
             scratch: ScratchPool::default(),
-            whole: Some(Whole { plan: plan.clone(), input, request_table }),
+            all_rows: Some(AllRowsPlan { plan: plan.clone(), input, request_table }),
         })
     }
 
-    /// Whether a request reads only rows of its keys. Otherwise each request costs what the query
-    /// costs in batch mode.
+    /// Returns whether a request reads only rows of its keys. Otherwise each request costs what the
+    /// query costs in batch mode.
     pub fn is_compiled(&self) -> bool {
-        self.whole.is_none()
+        self.all_rows.is_none()
     }
 
-    /// The table whose rows are the request rows; `None` for a query without a table, whose
-    /// request row has no columns.
+    /// Returns the schema of the request rows, that of the left-most table; `None` for a query without
+    /// a table, whose request row has no columns.
     pub fn input(&self) -> Option<&TableSchema> {
-        if let Some(whole) = &self.whole {
-            return whole.input.as_ref().map(|table| table.schema.as_ref());
-        }
-        let LeafKind::Table(table) = self.chain.leaf else { return None };
-        Some(&self.parts.tables[table].0.schema)
+        self.input_catalog_table().map(|table| table.schema.as_ref())
     }
 
-    /// The identity of that table within its engine.
+    /// Returns the identity of that table within its engine.
     pub fn input_table(&self) -> Option<u64> {
-        if let Some(whole) = &self.whole {
-            return whole.input.as_ref().map(|table| table.id);
-        }
-        let LeafKind::Table(table) = self.chain.leaf else { return None };
-        Some(self.parts.tables[table].0.id)
+        self.input_catalog_table().map(|table| table.id)
     }
 
-    /// The columns of an answer.
+    fn input_catalog_table(&self) -> Option<&CatalogTable> {
+        if let Some(all_rows) = &self.all_rows {
+            return all_rows.input.as_ref();
+        }
+        let LeafKind::Table(table) = self.chain.leaf else { return None };
+        Some(&self.resources.tables[table].catalog)
+    }
+
+    /// Returns the names and types of the columns of an answer.
     pub fn output(&self) -> &[(String, DataType)] {
         &self.output
     }
 
     /// Answers one request: the output row, or `None` when the query has none for it. The caller
-    /// has checked the request's values against [`Program::input`]. The answer lives in the arena.
-    /// A join that is no LAST JOIN may have several rows for one request, which is an error here;
+    /// has checked the request's values against [`Program::input`]. The answer is allocated in the
+    /// arena. A join that is no LAST JOIN may have several rows for one request, which is an error here;
     /// see [`Program::answer_rows`].
     pub fn answer<'a>(
         &self,
         request: &[Datum<'_>],
         arena: &'a Arena,
     ) -> Result<Option<&'a [Datum<'a>]>> {
-        if self.whole.is_none() {
-            return self.answer_at(request, STORED_LATER, arena);
+        if self.is_compiled() {
+            return self.answer_at(request, REQUEST_ARRIVAL, arena);
         }
         let mut answers = Vec::new();
         self.answer_rows(request, arena, |row| answers.push(row))?;
@@ -192,7 +198,7 @@ impl Program {
             [] => Ok(None),
             [row] => Ok(Some(row)),
             rows => {
-                let message = format!("the request has {} rows for an answer", rows.len());
+                let message = format!("the query returns {} rows for the request", rows.len());
                 Diagnostic::new(code::CARDINALITY_VIOLATION, message)
                     .with_hint("Ask for the answer as a table, or make the join a LAST JOIN.")
                     .err()
@@ -206,20 +212,20 @@ impl Program {
         &self,
         request: &[Datum<'_>],
         arena: &'a Arena,
-        mut give: impl FnMut(&'a [Datum<'a>]),
+        mut emit: impl FnMut(&'a [Datum<'a>]),
     ) -> Result<()> {
-        let Some(whole) = &self.whole else {
-            let answer = self.answer_at(request, STORED_LATER, arena)?;
-            answer.into_iter().for_each(give);
+        let Some(all_rows) = &self.all_rows else {
+            let answer = self.answer_at(request, REQUEST_ARRIVAL, arena)?;
+            answer.into_iter().for_each(emit);
             return Ok(());
         };
         self.check_width(request)?;
         let batch = self.batch.as_ref();
-        let rows = whole::answer(&whole.plan, &whole.request_table, request, batch)?;
+        let rows = all_rows::answer(&all_rows.plan, &all_rows.request_table, request, batch)?;
         let read = Arena::new();
         for row in rows.iter(&read) {
             let values = row.iter().map(|value| copy_into(*value, arena));
-            give(arena.alloc_slice_fill_iter(values));
+            emit(arena.alloc_slice_fill_iter(values));
         }
         Ok(())
     }
@@ -227,125 +233,145 @@ impl Program {
     /// Answers a request as a row that arrived before the stored rows of its own event time whose
     /// arrival is `arrival` or later. With a stored row and its own arrival, this is what batch
     /// mode gives for that row: where the query reads the table of the request once more, it reads
-    /// the stored rows, of which this is one. Only for programs that are compiled.
+    /// the stored rows, of which this is one. Fails for programs that are not compiled.
     pub fn answer_at<'a>(
         &self,
         request: &[Datum<'_>],
         arrival: u64,
         arena: &'a Arena,
     ) -> Result<Option<&'a [Datum<'a>]>> {
-        if self.whole.is_some() {
-            return Diagnostic::unsupported("only a compiled program answers for earlier rows")
-                .err();
+        if !self.is_compiled() {
+            let message =
+                "a query that reads all rows of its tables cannot answer for a stored row";
+            return Diagnostic::unsupported(message).err();
         }
         self.check_width(request)?;
-        let mut scratch = self.lend_scratch();
+        let mut scratch = self.acquire_scratch();
         scratch.arena.reset();
-        let mut snapshots = ArenaVec::with_capacity_in(self.parts.tables.len(), arena);
+        let mut snapshots = ArenaVec::with_capacity_in(self.resources.tables.len(), arena);
         snapshots.extend(self.snapshots());
         let results = self.no_results();
-        let ctx =
-            self.context((Leaf::Values(request), arrival), (&*scratch, &snapshots, &results), None);
+        let request = ArrivedRow::values(request, arrival);
+        let view = AnswerView { scratch: &scratch, snapshots: &snapshots, results: &results };
+        let ctx = self.context(request, view, None);
         Ok(self.answer_one(&ctx)?.map(|values| {
             &*arena.alloc_slice_fill_iter(values.map(|value| copy_into(value, arena)))
         }))
     }
 
-    /// What an answer does: which tables it reads by which indexes, which windows share a scan,
-    /// and where it falls back on something slower. Several lines.
+    /// Describes how a request is answered: which tables it reads by which indexes, which windows
+    /// share a scan, and where it falls back to something slower. Several lines.
     pub fn explain(&self) -> String {
-        self.parts.explain.to_string()
+        self.resources.explain.to_string()
     }
 
-    /// The tables that it reads, with their identities within the engine.
+    /// Returns the tables that it reads, with their identities within the engine.
     pub fn tables(&self) -> impl Iterator<Item = (u64, &Arc<Table>)> {
-        self.parts.tables.iter().map(|(table, stored)| (table.id, stored))
+        self.resources.tables.iter().map(|table| (table.catalog.id, &table.stored))
     }
 
-    /// The plans that batch mode runs for it.
+    /// Returns the plans that batch mode runs for it.
     pub(crate) fn materialised(&self) -> impl Iterator<Item = &LogicalPlan> {
-        self.parts.materialised.iter().map(|materialised| &materialised.plan)
+        self.resources.materialised.iter().map(|materialised| &materialised.plan)
     }
 
-    /// How many steps have results that requests share; `None` when there is none.
+    /// Counts the steps whose results requests share; `None` when there is none.
     pub(crate) fn shared_steps(&self) -> Option<usize> {
-        (self.parts.shared_steps > 0).then_some(self.parts.shared_steps)
+        let count = self.resources.shared_step_count;
+        (count > 0).then_some(count)
     }
 
-    /// Whether the plans that are run as a whole give the same rows for every request.
+    /// Returns whether the plans that batch mode runs give the same rows for every request.
     pub(crate) fn shares_results(&self) -> bool {
-        self.parts.materialised.iter().all(|plan| plan.request_table.is_none())
+        self.resources.materialised.iter().all(|plan| plan.request_table.is_none())
     }
 
+    /// Takes a snapshot of each table.
     pub(crate) fn snapshots(&self) -> impl Iterator<Item = Snapshot<'_>> {
-        self.parts.tables.iter().map(|(_, table)| table.snapshot())
+        self.resources.tables.iter().map(|table| table.stored.snapshot())
     }
 
-    pub(crate) fn no_results(&self) -> Results {
-        self.parts.materialised.iter().map(|_| OnceCell::new()).collect()
+    /// Makes empty cells for the results of the plans that batch mode runs.
+    pub(crate) fn no_results(&self) -> MaterialisedResults {
+        self.resources.materialised.iter().map(|_| OnceCell::new()).collect()
     }
 
+    /// Makes the context of an answer.
     pub(crate) fn context<'s>(
         &'s self,
-        request: (Leaf<'s>, u64),
-        (scratch, snapshots, results): (&'s Scratch, &'s [Snapshot<'s>], &'s Results),
-        shared: Option<Shared<'s>>,
-    ) -> Context<'s> {
-        let request_rows =
-            scratch.arena.alloc_slice_fill_with(self.parts.request_rows, |_| OnceCell::new());
-        let kept_frames =
-            scratch.arena.alloc_slice_fill_with(self.parts.kept_sources, |_| KeptFrames::default());
-        Context {
+        request: ArrivedRow<'s>,
+        view: AnswerView<'s>,
+        shared: Option<SharedResults<'s>>,
+    ) -> AnswerContext<'s> {
+        let AnswerView { scratch, snapshots, results } = view;
+        assert_eq!(snapshots.len(), self.resources.tables.len(), "a snapshot of each table");
+        let arena = &scratch.arena;
+        let request_row_count = self.resources.request_row_count;
+        let request_rows = arena.alloc_slice_fill_with(request_row_count, |_| OnceCell::new());
+        let row_cache_count = self.resources.row_cache_count;
+        let row_caches = arena.alloc_slice_fill_with(row_cache_count, |_| RowCache::default());
+        AnswerContext {
             request,
             request_rows,
-            kept_frames,
+            row_caches,
             snapshots,
-            arena: &scratch.arena,
+            arena,
             scans: &scratch.scans,
             key_buffers: &scratch.key_buffers,
-            materialised: &self.parts.materialised,
+            materialised: &self.resources.materialised,
             results,
             batch: self.batch.as_ref(),
             shared,
         }
     }
 
-    /// The values of the answer; `None` when there is none.
+    /// Computes the values of the answer; `None` when the query has no row for the request.
     pub(crate) fn answer_one<'s>(
         &'s self,
-        ctx: &Context<'s>,
+        ctx: &AnswerContext<'s>,
     ) -> Result<Option<impl ExactSizeIterator<Item = Datum<'s>> + use<'s>>> {
-        let (leaf, arrival) = ctx.request;
-        let frame = self.chain.run(ctx, leaf, arrival)?;
+        let row = self.chain.run(ctx, ctx.request)?;
         value_limit::check()?;
-        let Some(frame) = frame else { return Ok(None) };
+        let Some(row) = row else { return Ok(None) };
         let arena = ctx.arena;
-        Ok(Some(self.places.iter().map(move |place| frame.get(*place, arena))))
+        Ok(Some(self.locations.iter().map(move |location| row.get(*location, arena))))
     }
 
+    /// Checks that a request row has as many values as its table has columns.
     pub(crate) fn check_width(&self, request: &[Datum<'_>]) -> Result<()> {
         let width = self.input().map_or(0, |schema| schema.columns.len());
         if request.len() == width {
             return Ok(());
         }
         let found = request.len();
-        Diagnostic::internal(format!("a request row has {width} values, this one has {found}"))
-            .err()
+        let message = format!("expected {width} values in the request row, found {found}");
+        Diagnostic::internal(message).err()
     }
 
-    /// Scratch memory for an answer.
-    pub(crate) fn lend_scratch(&self) -> Lent<'_> {
-        self.scratch.lend(|| self.new_scratch())
+    /// Acquires scratch memory for an answer.
+    pub(crate) fn acquire_scratch(&self) -> PooledScratch<'_> {
+        self.scratch.acquire(|| self.new_scratch())
     }
 
-    fn new_scratch(&self) -> Scratch {
-        let scans = self.parts.scans.iter();
-        let scans = scans.map(|folding| RefCell::new(ScanScratch::new(folding))).collect();
-        let budget = self.parts.tables.first().map(|(_, table)| Arc::clone(table.budget()));
-        Scratch::new(scans, budget)
+    fn new_scratch(&self) -> AnswerScratch {
+        let scans = self.resources.scans.iter();
+        let scans = scans.map(|scan| RefCell::new(ScanScratch::new(scan))).collect();
+        let budget = self.resources.tables.first();
+        let budget = budget.map(|table| Arc::clone(table.stored.budget()));
+        AnswerScratch::new(scans, budget)
     }
 }
 
+/// What an answer reads and writes besides its request row.
+#[derive(Clone, Copy)]
+pub(crate) struct AnswerView<'s> {
+    pub(crate) scratch: &'s AnswerScratch,
+    /// For each table of the program.
+    pub(crate) snapshots: &'s [Snapshot<'s>],
+    pub(crate) results: &'s MaterialisedResults,
+}
+
+/// Returns the names and types of the columns of a plan.
 fn output(plan: &LogicalPlan) -> Result<Vec<(String, DataType)>> {
     let fields = plan.schema().fields().iter();
     fields
@@ -353,7 +379,8 @@ fn output(plan: &LogicalPlan) -> Result<Vec<(String, DataType)>> {
             Some(data_type) => Ok((field.name().clone(), data_type)),
             None => {
                 let (name, found) = (field.name(), field.data_type());
-                let message = format!("column `{name}` has no type of the dialect: {found}");
+                let message =
+                    format!("column `{name}` has a type that Lockstep does not support: {found}");
                 Diagnostic::internal(message).err()
             }
         })

@@ -1,9 +1,9 @@
-//! Stored rows as requests, each in its own place: what VERIFY compares with batch mode.
+//! Answers for stored rows, each at its own position: what VERIFY compares with batch mode.
 //!
-//! The program is the one that serves, over the same indexes and what they include. A window sees
-//! the rows before the row's own place in the order of that window, (order value, arrival); a join
-//! and a union source see what they see in batch mode. All over one view of the tables, which the
-//! caller has taken.
+//! The program is the one that serves requests, over the same indexes and the columns that they
+//! include. A window sees the rows before the row's own position in the order of that window, (order
+//! value, arrival); a join and a union source see what they see in batch mode. All rows are answered
+//! over one view of the tables, which the caller has taken.
 
 use std::cell::OnceCell;
 
@@ -14,48 +14,50 @@ use lockstep_row::{Arena, Datum};
 use lockstep_table::Snapshot;
 
 use crate::{
-    context::{Lent, Results},
-    frame::Leaf,
+    context::MaterialisedResults,
     materialise::{MaterialisedRows, copy_into},
-    program::Program,
+    program::{AnswerView, Program},
+    row_context::ArrivedRow,
+    scratch::PooledScratch,
 };
 
-/// Answers for stored rows. While it lives, no removed row is freed.
+/// Answers for stored rows over one view of the tables. While it exists, no removed row is freed.
 pub struct Replay<'p> {
     program: &'p Program,
-    scratch: Lent<'p>,
+    scratch: PooledScratch<'p>,
     snapshots: Vec<Snapshot<'p>>,
-    results: Results,
+    results: MaterialisedResults,
 }
 
 impl Program {
-    /// Begins to replay rows over these views of the tables, in the order of [`Self::tables`].
-    /// `run` runs what batch mode has to, over the same views. Only for programs that are
-    /// compiled.
+    /// Begins to answer for stored rows over these snapshots, one for each of [`Self::tables`]. `run`
+    /// runs plans in batch mode over the same snapshots. Fails for programs that are not compiled.
     pub fn replay<'p>(
         &'p self,
         snapshots: Vec<Snapshot<'p>>,
         run: &mut dyn FnMut(&LogicalPlan) -> Result<Vec<RecordBatch>>,
     ) -> Result<Replay<'p>> {
         if !self.is_compiled() {
-            let message = "each request runs the whole query: it is batch mode that answers";
+            let message =
+                "batch mode answers each request of this query, so there is nothing to compare";
             return Diagnostic::unsupported(message).err();
         }
         if snapshots.len() != self.tables().count() {
-            return Diagnostic::internal("a replay has a view of each table").err();
+            return Diagnostic::internal("a replay needs a snapshot of each table of the program")
+                .err();
         }
         let results = self.materialised().map(|plan| {
-            let rows = MaterialisedRows::kept(&run(plan)?);
+            let rows = MaterialisedRows::from_batches(&run(plan)?);
             Ok(OnceCell::from(rows))
         });
         let results = results.collect::<Result<_>>()?;
-        Ok(Replay { program: self, scratch: self.lend_scratch(), snapshots, results })
+        Ok(Replay { program: self, scratch: self.acquire_scratch(), snapshots, results })
     }
 }
 
 impl Replay<'_> {
-    /// The answer for a row that is stored with this arrival; `None` when the query has none for
-    /// it. The answer lives in the arena.
+    /// Answers for a row that is stored with this arrival; `None` when the query has no row for it.
+    /// The answer is allocated in the arena.
     pub fn answer<'a>(
         &mut self,
         row: &[Datum<'_>],
@@ -64,8 +66,9 @@ impl Replay<'_> {
     ) -> Result<Option<&'a [Datum<'a>]>> {
         self.program.check_width(row)?;
         self.scratch.arena.reset();
-        let view = (&*self.scratch, &self.snapshots[..], &self.results);
-        let ctx = self.program.context((Leaf::Values(row), arrival), view, None);
+        let (scratch, snapshots) = (&*self.scratch, &self.snapshots[..]);
+        let view = AnswerView { scratch, snapshots, results: &self.results };
+        let ctx = self.program.context(ArrivedRow::values(row, arrival), view, None);
         let answer = self.program.answer_one(&ctx)?;
         Ok(answer.map(|values| {
             &*arena.alloc_slice_fill_iter(values.map(|value| copy_into(value, arena)))

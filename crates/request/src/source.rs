@@ -1,13 +1,13 @@
-//! A row source: the rows that a window or a LAST JOIN looks through, newest first.
+//! A row source: the rows with one key that a window or a LAST JOIN reads, newest first.
 //!
 //! # Cost
 //!
-//! Through an index that holds the order too, one lookup, one binary search, and then only rows
-//! that somebody asks for; nothing is allocated per row when the source is a plain table. Through
-//! an index without the order, all rows of the key are sorted. Without an index, all live rows of
-//! the leaf are computed first. A row that has windows of its own is computed once for an answer,
-//! however many frames it is in. The request row, where it counts as a row of the source, goes through
-//! the source's chain once for an answer.
+//! Through an index that has the order too: one lookup, one binary search, and then only the rows
+//! that are asked for; nothing is allocated for a row when the source is a plain table. Through an
+//! index without the order, all rows of the key are sorted. Without an index, all live rows of the
+//! leaf are computed first. A row that has windows of its own is computed once for an answer, however
+//! many frames it is in ([`crate::row_cache`]). The request row, where it is a row of the source, goes
+//! through the chain of the source once for an answer.
 
 use bumpalo::collections::Vec as ArenaVec;
 use lockstep_diagnostic::Result;
@@ -16,88 +16,104 @@ use lockstep_table::{KeyRows, StoredRow};
 
 use crate::{
     chain::{Chain, LeafKind},
-    context::{Context, ROWS_PER_CHECKPOINT, STORED_LATER, checkpoint},
-    frame::{BoundExpr, Cells, Frame, Leaf, Place},
+    context::{AnswerContext, REQUEST_ARRIVAL, ROWS_PER_CHECKPOINT, checkpoint},
+    row_context::{ArrivedRow, BoundExpr, ColumnLocation, ColumnLookup, RowContext},
 };
 
-/// How the rows of one key are found.
+/// How the rows of a key are found.
 #[derive(Debug)]
-pub(crate) enum Access {
-    /// By an index of the leaf table.
+pub(crate) enum AccessPath {
+    /// Through an index of the leaf table.
     Index {
-        /// Its position in the table.
+        /// The position of the index in the table.
         index: usize,
-        /// For each of its key columns, which of the wanted key values it takes.
+        /// For each key column of the index, the position of its value among the keys of the source.
         keys: Vec<usize>,
-        /// Whether the rows are those that this index keeps, and not all that are live.
-        own_only: bool,
+        /// Whether only the rows that this index retains are read, and not all live rows.
+        retained_only: bool,
     },
-    /// By looking at every row of the leaf.
+    /// By reading every row of the leaf.
     All,
 }
 
-/// By what newer and older is decided.
+/// What decides which of two rows is newer.
 #[derive(Debug)]
 pub(crate) enum Order {
-    /// By arrival alone: every row's order value is 0.
+    /// Arrival alone: every row's order value is 0.
     Arrival,
-    /// By the index's event-time column.
+    /// The event-time column of the index.
     Index {
-        /// Its position in the table.
+        /// The position of the column in the table.
         column: usize,
     },
-    /// By an expression over the chain.
+    /// An expression over the columns of the chain.
     Computed(BoundExpr),
 }
 
-/// A row source.
+/// The rows of a plan, to be found by key.
 #[derive(Debug)]
-pub(crate) struct Source {
+pub(crate) struct KeyedSource {
     pub(crate) chain: Chain,
-    pub(crate) access: Access,
-    /// Keys that the access path does not settle: which key, and its value in a row.
-    pub(crate) residual: Vec<(usize, BoundExpr)>,
+    pub(crate) access: AccessPath,
+    /// The keys that the access path does not compare.
+    pub(crate) residual: Vec<ResidualKey>,
     pub(crate) order: Order,
-    /// Set when the request row counts as a row of the source.
+    /// Set when the request row is a row of the source.
     pub(crate) request: Option<RequestRow>,
-    /// Its number among the sources whose rows are kept for an answer: those with windows.
-    pub(crate) kept: Option<usize>,
+    /// The number of the source among those with a [`RowCache`](crate::row_cache::RowCache), which
+    /// have windows.
+    pub(crate) cache: Option<usize>,
 }
 
-/// What has to be known of the request row as a row of the source.
+/// A key that is compared with its value in each row.
+#[derive(Debug)]
+pub(crate) struct ResidualKey {
+    /// The position of the key among those of the source.
+    pub(crate) key: usize,
+    pub(crate) expr: BoundExpr,
+}
+
+/// The request row as a row of a source.
 #[derive(Debug)]
 pub(crate) struct RequestRow {
-    /// Its number among the program's, by which a [`Context`] keeps the row.
+    /// The number of the row in [`AnswerContext::request_rows`].
     pub(crate) id: usize,
     pub(crate) keys: Vec<BoundExpr>,
     pub(crate) order: Option<BoundExpr>,
 }
 
-/// Which rows of a key are wanted.
+/// The range of the rows of a key that are read.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Bounds {
+pub(crate) struct SourceBounds {
     /// Only rows whose order value is at most this, and not NULL. `None`: every row.
     pub(crate) upper: Option<i64>,
     /// No rows whose order value is less than this.
     pub(crate) lower: i64,
-    /// (order value, arrival): no rows with this order value that arrived then or later.
-    pub(crate) tie: Option<(i64, u64)>,
+    /// No rows with the order value of this position that arrived then or later.
+    pub(crate) before: Option<RowPosition>,
 }
 
-impl Bounds {
-    /// Every row up to `upper`.
+/// The position of a row in the order of a window.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RowPosition {
+    pub(crate) order: i64,
+    pub(crate) arrival: u64,
+}
+
+impl SourceBounds {
+    /// Includes every row up to `upper`.
     pub(crate) fn up_to(upper: Option<i64>) -> Self {
-        Self { upper, lower: i64::MIN, tie: None }
+        Self { upper, lower: i64::MIN, before: None }
     }
 
     #[inline]
-    fn admit(&self, order: Option<i64>, arrival: u64) -> bool {
+    fn contains(&self, order: Option<i64>, arrival: u64) -> bool {
         match order {
             None => self.upper.is_none(),
             Some(order) => {
                 order >= self.lower
                     && self.upper.is_none_or(|upper| order <= upper)
-                    && self.tie.is_none_or(|(tie, end)| order != tie || arrival < end)
+                    && self.before.is_none_or(|end| order != end.order || arrival < end.arrival)
             }
         }
     }
@@ -105,29 +121,29 @@ impl Bounds {
 
 /// A row of a source.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Candidate<'s> {
-    pub(crate) frame: Frame<'s, 's>,
+pub(crate) struct SourceRow<'s> {
+    pub(crate) row: RowContext<'s, 's>,
     /// The order value; `None` is NULL, the oldest.
     pub(crate) order: Option<i64>,
     pub(crate) arrival: u64,
 }
 
-impl Candidate<'_> {
-    /// Whether it comes before another row of the same source.
-    pub(crate) fn is_newer(&self, other: &Candidate<'_>) -> bool {
+impl SourceRow<'_> {
+    /// Returns whether it comes before another row of the same source.
+    pub(crate) fn is_newer(&self, other: &SourceRow<'_>) -> bool {
         (self.order, self.arrival) >= (other.order, other.arrival)
     }
 }
 
-impl Source {
-    /// Begins at the newest wanted row of a key.
+impl KeyedSource {
+    /// Opens a cursor at the newest row of a key within the bounds.
     pub(crate) fn open<'s>(
         &'s self,
-        ctx: &Context<'s>,
+        ctx: &AnswerContext<'s>,
         keys: &'s [Datum<'s>],
-        bounds: Bounds,
-    ) -> Result<Cursor<'s>> {
-        let (LeafKind::Table(table), Access::Index { index, keys: positions, own_only }) =
+        bounds: SourceBounds,
+    ) -> Result<SourceCursor<'s>> {
+        let (LeafKind::Table(table), AccessPath::Index { index, keys: positions, retained_only }) =
             (self.chain.leaf, &self.access)
         else {
             return self.open_all(ctx, keys, bounds);
@@ -138,98 +154,103 @@ impl Source {
             key.clear();
             encode_key(positions.iter().map(|position| keys[*position]), key);
             let snapshot = &ctx.snapshots[table];
-            if *own_only { snapshot.rows_kept_by(*index, key) } else { snapshot.rows(*index, key) }
+            if *retained_only {
+                snapshot.rows_kept_by(*index, key)
+            } else {
+                snapshot.rows(*index, key)
+            }
         };
         match (&self.order, bounds.upper) {
             (Order::Computed(_), _) => return self.sort(ctx, keys, bounds, rows),
             (Order::Index { .. }, Some(upper)) => rows.seek(upper),
             (Order::Index { .. }, None) | (Order::Arrival, _) => {}
         }
-        Ok(Cursor::Walk(Walk { source: self, rows, keys, bounds }))
+        Ok(SourceCursor::Index(IndexCursor { source: self, rows, keys, bounds }))
     }
 
-    /// The index whose runs are the rows of the source as they are, in its order.
+    /// Returns the index whose runs are the rows of the source as they are, in its order.
     pub(crate) fn run_index(&self) -> Option<usize> {
         match (&self.access, &self.order) {
-            (Access::Index { index, .. }, Order::Index { .. }) if self.is_plain() => Some(*index),
+            (AccessPath::Index { index, .. }, Order::Index { .. }) if self.is_plain() => {
+                Some(*index)
+            }
             _ => None,
         }
     }
 
-    /// The request row as a row of the source, when it counts as one and is wanted. A request row
-    /// that is stored is found among the others.
+    /// Returns the request row if it is a row of the source with these keys and within the bounds.
+    /// A request row that is stored is found among the stored rows instead.
     pub(crate) fn request_row<'s>(
         &'s self,
-        ctx: &Context<'s>,
+        ctx: &AnswerContext<'s>,
         keys: &[Datum<'s>],
-        bounds: Bounds,
-    ) -> Result<Option<Candidate<'s>>> {
+        bounds: SourceBounds,
+    ) -> Result<Option<SourceRow<'s>>> {
         let Some(row) = &self.request else { return Ok(None) };
-        if ctx.request.1 != STORED_LATER {
+        if ctx.request.arrival != REQUEST_ARRIVAL {
             return Ok(None);
         }
-        let Some(candidate) = self.kept_request_row(ctx, row)? else { return Ok(None) };
-        if !bounds.admit(candidate.order, candidate.arrival) {
+        let Some(request) = self.cached_request_row(ctx, row)? else { return Ok(None) };
+        if !bounds.contains(request.order, request.arrival) {
             return Ok(None);
         }
         let mut pairs = row.keys.iter().zip(keys);
         let has_keys =
-            pairs.all(|(expr, key)| is_same_key(expr.eval(&candidate.frame, ctx.arena), *key, ctx));
-        Ok(has_keys.then_some(candidate))
+            pairs.all(|(expr, key)| is_same_key(expr.eval(&request.row, ctx.arena), *key, ctx));
+        Ok(has_keys.then_some(request))
     }
 
-    /// The request row at the end of the chain; it goes through it once for an answer.
-    fn kept_request_row<'s>(
+    /// Runs the request row through the chain, once for an answer.
+    fn cached_request_row<'s>(
         &'s self,
-        ctx: &Context<'s>,
-        row: &'s RequestRow,
-    ) -> Result<Option<Candidate<'s>>> {
-        let kept = &ctx.request_rows[row.id];
-        if let Some(candidate) = kept.get() {
-            return Ok(*candidate);
+        ctx: &AnswerContext<'s>,
+        request: &'s RequestRow,
+    ) -> Result<Option<SourceRow<'s>>> {
+        let cached = &ctx.request_rows[request.id];
+        if let Some(row) = cached.get() {
+            return Ok(*row);
         }
-        let (leaf, arrival) = ctx.request;
-        let frame = self.chain.run(ctx, leaf, arrival)?;
-        let candidate = frame.map(|frame| {
-            let order = match &row.order {
-                Some(order) => order.eval(&frame, ctx.arena).as_i64(),
+        let row = self.chain.run(ctx, ctx.request)?;
+        let row = row.map(|row| {
+            let order = match &request.order {
+                Some(order) => order.eval(&row, ctx.arena).as_i64(),
                 None => Some(0),
             };
-            Candidate { frame, order, arrival }
+            SourceRow { row, order, arrival: ctx.request.arrival }
         });
-        Ok(*kept.get_or_init(|| candidate))
+        Ok(*cached.get_or_init(|| row))
     }
 
-    /// Takes a leaf row through the chain, once for an answer where that walks through other rows.
+    /// Runs a leaf row through the chain, once for an answer where the chain has windows.
     #[inline]
     fn row<'s>(
         &'s self,
-        ctx: &Context<'s>,
-        leaf: Leaf<'s>,
-        arrival: u64,
-    ) -> Result<Option<Frame<'s, 's>>> {
-        let Some(number) = self.kept else { return self.chain.run(ctx, leaf, arrival) };
-        let kept = &ctx.kept_frames[number];
-        if let Some(frame) = kept.get(arrival) {
-            return Ok(frame);
+        ctx: &AnswerContext<'s>,
+        row: ArrivedRow<'s>,
+    ) -> Result<Option<RowContext<'s, 's>>> {
+        let Some(cache) = self.cache else { return self.chain.run(ctx, row) };
+        let cache = &ctx.row_caches[cache];
+        if let Some(cached) = cache.get(row.arrival) {
+            return Ok(cached);
         }
-        let frame = self.chain.run(ctx, leaf, arrival)?;
-        kept.insert(arrival, frame, ctx.arena);
-        Ok(frame)
+        let computed = self.chain.run(ctx, row)?;
+        cache.insert(row.arrival, computed, ctx.arena);
+        Ok(computed)
     }
 
     fn open_all<'s>(
         &'s self,
-        ctx: &Context<'s>,
+        ctx: &AnswerContext<'s>,
         keys: &'s [Datum<'s>],
-        bounds: Bounds,
-    ) -> Result<Cursor<'s>> {
+        bounds: SourceBounds,
+    ) -> Result<SourceCursor<'s>> {
         match self.chain.leaf {
-            LeafKind::Nothing => Ok(Cursor::Sorted(ArenaVec::new_in(ctx.arena).into_iter())),
+            LeafKind::Nothing => Ok(SourceCursor::Sorted(ArenaVec::new_in(ctx.arena).into_iter())),
             LeafKind::Table(table) => self.sort(ctx, keys, bounds, ctx.snapshots[table].scan()),
             LeafKind::Materialised(index) => {
                 let rows = ctx.materialised_rows(index)?.iter(ctx.arena);
-                let leaves = (0_u64..).zip(rows).map(|(arrival, row)| (Leaf::Values(row), arrival));
+                let leaves = (0_u64..).zip(rows);
+                let leaves = leaves.map(|(arrival, row)| ArrivedRow::values(row, arrival));
                 self.sort_leaves(ctx, keys, bounds, leaves)
             }
         }
@@ -237,58 +258,61 @@ impl Source {
 
     fn sort<'s>(
         &'s self,
-        ctx: &Context<'s>,
+        ctx: &AnswerContext<'s>,
         keys: &'s [Datum<'s>],
-        bounds: Bounds,
+        bounds: SourceBounds,
         rows: impl Iterator<Item = StoredRow<'s>>,
-    ) -> Result<Cursor<'s>> {
-        let leaves = rows.map(|row| (Leaf::Stored(row.row), row.arrival));
+    ) -> Result<SourceCursor<'s>> {
+        let leaves = rows.map(|row| ArrivedRow::stored(&row));
         self.sort_leaves(ctx, keys, bounds, leaves)
     }
 
     fn sort_leaves<'s>(
         &'s self,
-        ctx: &Context<'s>,
+        ctx: &AnswerContext<'s>,
         keys: &'s [Datum<'s>],
-        bounds: Bounds,
-        leaves: impl Iterator<Item = (Leaf<'s>, u64)>,
-    ) -> Result<Cursor<'s>> {
-        let mut candidates = ArenaVec::new_in(ctx.arena);
-        for (seen, (leaf, arrival)) in (1_usize..).zip(leaves) {
+        bounds: SourceBounds,
+        leaves: impl Iterator<Item = ArrivedRow<'s>>,
+    ) -> Result<SourceCursor<'s>> {
+        let mut sorted = ArenaVec::new_in(ctx.arena);
+        for (seen, leaf) in (1_usize..).zip(leaves) {
             if seen % ROWS_PER_CHECKPOINT == 0 {
                 checkpoint()?;
             }
-            let Some(frame) = self.row(ctx, leaf, arrival)? else { continue };
+            let arrival = leaf.arrival;
+            let Some(row) = self.row(ctx, leaf)? else { continue };
             let order = match &self.order {
                 Order::Arrival => Some(0),
-                Order::Index { column } => frame.get(Place::Leaf(*column), ctx.arena).as_i64(),
-                Order::Computed(expr) => expr.eval(&frame, ctx.arena).as_i64(),
+                Order::Index { column } => {
+                    row.get(ColumnLocation::Leaf(*column), ctx.arena).as_i64()
+                }
+                Order::Computed(expr) => expr.eval(&row, ctx.arena).as_i64(),
             };
-            if bounds.admit(order, arrival) && self.has_keys(ctx, &frame, keys) {
-                candidates.push(Candidate { frame, order, arrival });
+            if bounds.contains(order, arrival) && self.has_keys(ctx, &row, keys) {
+                sorted.push(SourceRow { row, order, arrival });
             }
         }
-        candidates.sort_unstable_by_key(|row| std::cmp::Reverse((row.order, row.arrival)));
-        Ok(Cursor::Sorted(candidates.into_iter()))
+        sorted.sort_unstable_by_key(|row| std::cmp::Reverse((row.order, row.arrival)));
+        Ok(SourceCursor::Sorted(sorted.into_iter()))
     }
 
-    /// Whether each row found is a row of the source without another look.
+    /// Returns whether each leaf row found is a row of the source as it is.
     #[inline]
     fn is_plain(&self) -> bool {
         self.chain.steps.is_empty() && self.residual.is_empty()
     }
 
-    /// Checks the keys that the access path left open.
+    /// Compares the keys that the access path does not.
     #[inline]
     fn has_keys<'s>(
         &'s self,
-        ctx: &Context<'s>,
-        frame: &Frame<'_, 's>,
+        ctx: &AnswerContext<'s>,
+        row: &RowContext<'_, 's>,
         keys: &[Datum<'s>],
     ) -> bool {
-        self.residual
-            .iter()
-            .all(|(key, expr)| is_same_key(expr.eval(frame, ctx.arena), keys[*key], ctx))
+        self.residual.iter().all(|residual| {
+            is_same_key(residual.expr.eval(row, ctx.arena), keys[residual.key], ctx)
+        })
     }
 }
 
@@ -296,39 +320,39 @@ impl Source {
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
-    reason = "there is one for a walk, and most are the large one"
+    reason = "there is one for each scan, and most are the large variant"
 )]
-pub(crate) enum Cursor<'s> {
-    /// As the index gives them.
-    Walk(Walk<'s>),
-    /// Computed and sorted before the first one was asked for.
-    Sorted(bumpalo::collections::vec::IntoIter<'s, Candidate<'s>>),
+pub(crate) enum SourceCursor<'s> {
+    /// Read from an index.
+    Index(IndexCursor<'s>),
+    /// Computed and sorted before the first one is read.
+    Sorted(bumpalo::collections::vec::IntoIter<'s, SourceRow<'s>>),
 }
 
-/// The rows of one key, newest first, with the request row in its place among them.
+/// The rows of one key and the request row, newest first.
 #[derive(Debug)]
-pub(crate) struct Rows<'s> {
-    cursor: Cursor<'s>,
-    /// The request row until its turn comes.
-    request: Option<Candidate<'s>>,
-    /// The stored row that follows it.
-    ahead: Option<Candidate<'s>>,
+pub(crate) struct RowsWithRequest<'s> {
+    cursor: SourceCursor<'s>,
+    /// The request row, until it has been returned.
+    request: Option<SourceRow<'s>>,
+    /// The row after the request row, which has been read already.
+    ahead: Option<SourceRow<'s>>,
 }
 
-impl<'s> Rows<'s> {
-    /// `request` is a row of the same source.
-    pub(crate) fn new(cursor: Cursor<'s>, request: Option<Candidate<'s>>) -> Self {
+impl<'s> RowsWithRequest<'s> {
+    /// Adds the request row, if it is a row of the same source, to the rows of a cursor.
+    pub(crate) fn new(cursor: SourceCursor<'s>, request: Option<SourceRow<'s>>) -> Self {
         Self { cursor, request, ahead: None }
     }
 
-    /// The next older row.
+    /// Returns the next older row.
     #[inline]
-    pub(crate) fn next(&mut self, ctx: &Context<'s>) -> Result<Option<Candidate<'s>>> {
+    pub(crate) fn next(&mut self, ctx: &AnswerContext<'s>) -> Result<Option<SourceRow<'s>>> {
         let stored = match self.ahead.take() {
             Some(row) => Some(row),
             None => self.cursor.next(ctx)?,
         };
-        let is_next = |row: &mut Candidate<'_>| stored.is_none_or(|other| row.is_newer(&other));
+        let is_next = |row: &mut SourceRow<'_>| stored.is_none_or(|other| row.is_newer(&other));
         if let Some(row) = self.request.take_if(is_next) {
             self.ahead = stored;
             return Ok(Some(row));
@@ -337,51 +361,55 @@ impl<'s> Rows<'s> {
     }
 }
 
-/// See [`Cursor::Walk`].
+/// The rows of one key in an index, newest first.
 #[derive(Debug)]
-pub(crate) struct Walk<'s> {
-    source: &'s Source,
+pub(crate) struct IndexCursor<'s> {
+    source: &'s KeyedSource,
     rows: KeyRows<'s>,
     keys: &'s [Datum<'s>],
-    bounds: Bounds,
+    bounds: SourceBounds,
 }
 
-impl<'s> Cursor<'s> {
-    /// The next older row.
+impl<'s> SourceCursor<'s> {
+    /// Returns the next older row.
     #[inline]
-    pub(crate) fn next(&mut self, ctx: &Context<'s>) -> Result<Option<Candidate<'s>>> {
+    pub(crate) fn next(&mut self, ctx: &AnswerContext<'s>) -> Result<Option<SourceRow<'s>>> {
         match self {
-            Self::Walk(walk) => walk.next(ctx),
+            Self::Index(cursor) => cursor.next(ctx),
             Self::Sorted(rows) => Ok(rows.next()),
         }
     }
 }
 
-impl<'s> Walk<'s> {
-    /// Whether each row of the leaf is a row of the source as it is.
+impl<'s> IndexCursor<'s> {
+    /// Returns whether each stored row is a row of the source as it is.
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {
         self.source.is_plain()
     }
 
-    /// The rows, to be taken in runs: the walk [is plain](Self::is_plain), and the order that of an
-    /// index by event time.
+    /// Returns the rows, to be read in runs. The cursor [is plain](Self::is_plain), and the order is
+    /// the event time of the index.
     #[inline(always)]
-    pub(crate) fn into_runs(mut self, ctx: &Context<'s>) -> KeyRows<'s> {
-        debug_assert!(self.source.run_index().is_some(), "nothing is to be asked of each row");
-        // Rows of the current row's time that are not before it are the newest ones wanted.
-        if let Some((time, arrival)) = self.bounds.tie
-            && self.bounds.upper == Some(time)
+    pub(crate) fn into_runs(mut self, ctx: &AnswerContext<'s>) -> KeyRows<'s> {
+        debug_assert!(
+            self.source.run_index().is_some(),
+            "no row is computed or compared by itself"
+        );
+        // Rows of the current row's time that are not before it are the newest ones in the bounds.
+        if let Some(RowPosition { order, arrival }) = self.bounds.before
+            && self.bounds.upper == Some(order)
             && let LeafKind::Table(table) = self.source.chain.leaf
             && arrival < ctx.snapshots[table].visible_arrival()
         {
-            self.rows.seek_before(time, arrival);
+            self.rows.seek_before(order, arrival);
         }
         self.rows
     }
 
-    /// The next older row of the leaf that is within the bounds, and its order value. There may be
-    /// more to ask of it, unless the walk [is plain](Self::is_plain).
+    /// Returns the next older stored row within the bounds, and its order value. It still has to go
+    /// through the chain and its keys have to be compared, unless the cursor
+    /// [is plain](Self::is_plain).
     #[inline]
     pub(crate) fn next_stored(&mut self) -> Option<(StoredRow<'s>, Option<i64>)> {
         for row in self.rows.by_ref() {
@@ -389,7 +417,7 @@ impl<'s> Walk<'s> {
             if order.is_some_and(|order| order < self.bounds.lower) {
                 return None;
             }
-            if self.bounds.admit(order, row.arrival) {
+            if self.bounds.contains(order, row.arrival) {
                 return Some((row, order));
             }
         }
@@ -397,16 +425,15 @@ impl<'s> Walk<'s> {
     }
 
     #[inline]
-    fn next(&mut self, ctx: &Context<'s>) -> Result<Option<Candidate<'s>>> {
-        let mut passed_over = 0;
-        while let Some((row, order)) = self.next_stored() {
-            let leaf = Leaf::Stored(row.row);
-            let frame = self.source.row(ctx, leaf, row.arrival)?;
-            if let Some(frame) = frame.filter(|f| self.source.has_keys(ctx, f, self.keys)) {
-                return Ok(Some(Candidate { frame, order, arrival: row.arrival }));
+    fn next(&mut self, ctx: &AnswerContext<'s>) -> Result<Option<SourceRow<'s>>> {
+        let mut skipped = 0;
+        while let Some((stored, order)) = self.next_stored() {
+            let row = self.source.row(ctx, ArrivedRow::stored(&stored))?;
+            if let Some(row) = row.filter(|row| self.source.has_keys(ctx, row, self.keys)) {
+                return Ok(Some(SourceRow { row, order, arrival: stored.arrival }));
             }
-            passed_over += 1;
-            if passed_over % ROWS_PER_CHECKPOINT == 0 {
+            skipped += 1;
+            if skipped % ROWS_PER_CHECKPOINT == 0 {
                 checkpoint()?;
             }
         }
@@ -415,11 +442,11 @@ impl<'s> Walk<'s> {
 }
 
 impl Order {
-    /// The order value of a row met in an index.
+    /// Returns the order value of a row that an index gave.
     #[inline]
     pub(crate) fn of(&self, row: &StoredRow<'_>) -> Option<i64> {
         match self {
-            // NULL has the least event time within an index, and so has that value itself.
+            // NULL is stored in an index as the least event time, which is a value, too.
             Self::Index { column } if row.event_time == i64::MIN => row.row.get(*column).as_i64(),
             Self::Index { .. } => Some(row.event_time),
             Self::Arrival | Self::Computed(_) => Some(0),
@@ -427,8 +454,8 @@ impl Order {
     }
 }
 
-/// Whether two values are one key.
-fn is_same_key(left: Datum<'_>, right: Datum<'_>, ctx: &Context<'_>) -> bool {
+/// Returns whether two values are the same key.
+fn is_same_key(left: Datum<'_>, right: Datum<'_>, ctx: &AnswerContext<'_>) -> bool {
     let mut buffers = ctx.key_buffers.borrow_mut();
     let [left_key, right_key] = &mut *buffers;
     left_key.clear();

@@ -1,5 +1,5 @@
-//! The world of this crate's tests: small tables, plans built by hand, and an aggregate that
-//! lists the rows it was fed, in order.
+//! What the tests of this crate are built from: small tables, plans built by hand, and an aggregate that
+//! lists the rows that it was given, in order.
 
 use std::sync::Arc;
 
@@ -20,9 +20,9 @@ use lockstep_plan::{AggregateCall, CatalogTable, LastJoin, Window, WindowAggrega
 use lockstep_row::{Arena, Column, DataType, Datum, TableSchema, arrow::arrow_schema};
 use lockstep_table::{Arrivals, Table};
 
-use crate::{BatchFallback, Program, Tables};
+use crate::{BatchFallback, Program, TableResolver};
 
-/// A row of a test table `(id, k, ts)`. `arrival` is its place among all rows of the world.
+/// A row of a test table `(id, k, ts)`. `arrival` is its position among all rows of the database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TestRow {
     pub(crate) id: i64,
@@ -38,30 +38,30 @@ impl TestRow {
     }
 }
 
-/// Tables by position.
+/// The tables of a test, by position.
 #[derive(Debug)]
-pub(crate) struct World {
+pub(crate) struct TestDatabase {
     tables: Vec<(Arc<CatalogTable>, Arc<Table>)>,
     pub(crate) rows: Vec<Vec<TestRow>>,
     arrivals: Arc<Arrivals>,
 }
 
-impl Tables for World {
+impl TableResolver for TestDatabase {
     fn table(&self, id: u64) -> Option<Arc<Table>> {
         let (_, table) = self.tables.get(usize::try_from(id).ok()?)?;
         Some(Arc::clone(table))
     }
 }
 
-impl World {
-    /// A world with one table `t0`, `t1`, … for each list of `(k, ts)`; ids count from 1 over all.
+impl TestDatabase {
+    /// Makes a database with one table `t0`, `t1`, … for each list of `(k, ts)`; ids count from 1 over all.
     pub(crate) fn new(tables: &[Vec<(Option<i64>, Option<i64>)>]) -> Self {
-        let mut world =
+        let mut database =
             Self { tables: Vec::new(), rows: Vec::new(), arrivals: Arc::new(Arrivals::new(0)) };
         for rows in tables {
-            world.add(rows);
+            database.add(rows);
         }
-        world
+        database
     }
 
     fn add(&mut self, rows: &[(Option<i64>, Option<i64>)]) {
@@ -105,15 +105,15 @@ impl World {
     }
 
     pub(crate) fn try_compile(&self, plan: &LogicalPlan) -> Result<Program> {
-        Program::compile(plan, self, Arc::new(Batch(self.rows.clone())))
+        Program::compile(plan, self, Arc::new(FirstTableBatchMode(self.rows.clone())))
     }
 }
 
-/// No batch mode.
+/// A batch mode that is never used.
 #[derive(Debug)]
-pub(crate) struct NoBatch;
+pub(crate) struct NoBatchMode;
 
-impl BatchFallback for NoBatch {
+impl BatchFallback for NoBatchMode {
     fn run(&self, plan: &LogicalPlan) -> Result<Vec<RecordBatch>> {
         panic!("nothing here needs batch mode: {plan}")
     }
@@ -121,9 +121,9 @@ impl BatchFallback for NoBatch {
 
 /// Batch mode for plans whose rows are those of the table named in their first scan.
 #[derive(Debug)]
-struct Batch(Vec<Vec<TestRow>>);
+struct FirstTableBatchMode(Vec<Vec<TestRow>>);
 
-impl BatchFallback for Batch {
+impl BatchFallback for FirstTableBatchMode {
     fn run(&self, plan: &LogicalPlan) -> Result<Vec<RecordBatch>> {
         let mut scan = plan;
         while let Some(input) = scan.inputs().first() {
@@ -148,7 +148,7 @@ static LIST: AggregateFunction = AggregateFunction {
     aliases: &[],
     category: "test",
     signature: "list(value, …) → STRING",
-    doc: "Lists the rows it is fed.",
+    doc: "Lists the rows that it is given.",
     examples: &[],
     is_ordered: true,
     bind: |_| Err(SignatureError::Mismatch("is bound by hand".to_owned())),
@@ -179,7 +179,7 @@ impl Accumulator for Listing {
     }
 }
 
-/// A value as text.
+/// Formats a value.
 pub(crate) fn text(value: Datum<'_>) -> String {
     match value {
         Datum::String(text) => format!("[{text}]"),
@@ -187,7 +187,7 @@ pub(crate) fn text(value: Datum<'_>) -> String {
     }
 }
 
-/// The call `list(arguments)`.
+/// Makes the call `list(arguments)`.
 pub(crate) fn list(arguments: Vec<Expr>, output: &str) -> AggregateCall {
     let make = |feeding| -> Box<dyn Accumulator> {
         assert_eq!(feeding, Feeding::NewestFirst);
@@ -219,7 +219,7 @@ pub(crate) fn windows(
     LogicalPlan::Extension(Extension { node: Arc::new(node) })
 }
 
-/// One window with `list(arguments) AS output`.
+/// Makes a window group with the call `list(arguments) AS output`.
 pub(crate) fn group(
     window: Window,
     unions: Vec<usize>,
@@ -229,7 +229,7 @@ pub(crate) fn group(
     WindowGroup { window, unions, calls: vec![list(arguments, output)] }
 }
 
-/// Joins two plans; `condition` sets what is not given.
+/// Joins two plans; `condition` sets the other parts of the join.
 pub(crate) fn last_join(
     left: LogicalPlan,
     right: LogicalPlan,
@@ -243,17 +243,17 @@ pub(crate) fn last_join(
     LogicalPlan::Extension(Extension { node: Arc::new(node) })
 }
 
-/// Keeps some columns or computes new ones.
+/// Projects a plan.
 pub(crate) fn project(input: LogicalPlan, exprs: Vec<Expr>) -> LogicalPlan {
     LogicalPlanBuilder::from(input).project(exprs).unwrap().build().unwrap()
 }
 
-/// The column `table.name`.
+/// Makes the column `table.name`.
 pub(crate) fn column(table: usize, name: &str) -> Expr {
     col(format!("t{table}.{name}"))
 }
 
-/// The answer for a row in its own place, as texts.
+/// Answers for a row at its own position, as texts.
 pub(crate) fn answer(program: &Program, row: &TestRow) -> Option<Vec<String>> {
     let arena = Arena::new();
     let answer = program.answer_at(&row.values(), row.arrival, &arena).unwrap();

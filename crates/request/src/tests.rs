@@ -1,5 +1,5 @@
 //! Tests of whole programs: against an evaluator that rescans everything, and case by case.
 
-mod fold;
+mod aggregates;
 mod join;
 mod window;

@@ -1,5 +1,5 @@
-//! Follows columns of a plan down to the table they are stored in, which is what makes an index
-//! usable. Pure questions about plans; the compiler asks them before it compiles anything.
+//! Follows columns of a plan down to the table that they are stored in, so that an index can be used,
+//! and answers other questions about plans before the compiler compiles them.
 
 use datafusion::{
     common::DFSchema,
@@ -10,7 +10,7 @@ pub(crate) use lockstep_plan::lineage::{
     column, last_join, leaf_table, leftmost_table, to_leaf, window,
 };
 
-/// Sets `needed` for each column that `expr` reads.
+/// Marks each column that `expr` reads as needed.
 pub(crate) fn mark_columns(expr: &Expr, schema: &DFSchema, needed: &mut [bool]) {
     let columns = expr.column_refs().into_iter();
     let positions: Vec<usize> =
@@ -20,22 +20,21 @@ pub(crate) fn mark_columns(expr: &Expr, schema: &DFSchema, needed: &mut [bool]) 
     }
 }
 
-/// What a chain of rows is compiled for.
+/// Which rows a chain is compiled for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Role {
+pub(crate) enum ChainRole {
     /// The request row.
     Request,
-    /// Earlier rows of the request's own chain. What concerns the answer as a whole (LIMIT,
-    /// DISTINCT) does not concern them.
+    /// Earlier rows of the request's own chain. LIMIT and DISTINCT of the answer do not apply to them.
     History,
     /// A union source, or the right side of a LAST JOIN.
     Other,
 }
 
-/// Whether each output row comes from one leaf row by itself, so that rows can be computed one by
-/// one as they are met; otherwise the plan has to be materialised.
-pub(crate) fn is_row_source(plan: &LogicalPlan, role: Role) -> bool {
-    let is_own = role != Role::Other;
+/// Returns whether each output row comes from one leaf row by itself, so that rows can be computed one
+/// by one as they are read; otherwise the plan has to be materialised.
+pub(crate) fn is_row_source(plan: &LogicalPlan, role: ChainRole) -> bool {
+    let is_own = role != ChainRole::Other;
     match plan {
         LogicalPlan::TableScan(scan) => scan.fetch.is_none(),
         LogicalPlan::EmptyRelation(_) => is_own,
@@ -56,20 +55,20 @@ pub(crate) fn is_row_source(plan: &LogicalPlan, role: Role) -> bool {
     }
 }
 
-/// Whether the group of one row can be found by its keys: the input's rows are computed one by one,
-/// and adding a row changes none of the others.
+/// Returns whether the group of one row can be found by its keys: the input's rows are computed one by
+/// one, and adding a row changes none of the others.
 pub(crate) fn is_keyed_group(node: &Aggregate) -> bool {
-    let is_ours = |expr: &Expr| match expr {
+    let is_lockstep = |expr: &Expr| match expr {
         Expr::AggregateFunction(call) => as_aggregate(&call.func).is_some(),
         _ => false,
     };
     !node.group_expr.is_empty()
-        && node.aggr_expr.iter().all(is_ours)
-        && is_row_source(&node.input, Role::Other)
+        && node.aggr_expr.iter().all(is_lockstep)
+        && is_row_source(&node.input, ChainRole::Other)
         && !has_windows(&node.input)
 }
 
-/// Whether a LIMIT lets one row through; `None` when its numbers are not constants.
+/// Returns whether a LIMIT keeps the first row; `None` when its numbers are not constants.
 pub(crate) fn admits_one_row(limit: &Limit) -> Option<bool> {
     let skips = match limit.get_skip_type().ok()? {
         SkipType::Literal(skip) => skip > 0,
@@ -82,7 +81,7 @@ pub(crate) fn admits_one_row(limit: &Limit) -> Option<bool> {
     Some(fetches && !skips)
 }
 
-/// Whether a window belongs to each row on its way from the leaf to the plan's output.
+/// Returns whether there is a window between the leaf and the plan's output.
 pub(crate) fn has_windows(plan: &LogicalPlan) -> bool {
     window(plan).is_some() || plan.inputs().first().is_some_and(|input| has_windows(input))
 }

@@ -1,7 +1,7 @@
-//! Compiles GROUP BY on the way of the request row: its group is a window without an order.
+//! Compiles GROUP BY in the chain of the request row: its group is a window without an order.
 //!
-//! The rows of the group are the history with the same keys, and the request row; batch mode feeds
-//! an aggregate the rows of a group as they arrived, which is what such a window does too.
+//! The rows of the group are the history with the same keys, and the request row. Batch mode gives an
+//! aggregate the rows of a group in order of arrival, as such a window does.
 
 use std::sync::Arc;
 
@@ -14,20 +14,21 @@ use lockstep_diagnostic::{Diagnostic, Result};
 use lockstep_function::{Settings, udf::as_aggregate};
 use lockstep_plan::{AggregateCall, Frame, Window, WindowAggregate, WindowGroup};
 
-use super::{Compiler, Draft};
+use super::{ChainBuilder, Compiler};
 use crate::{
-    chain::Step,
-    frame::{BoundExpr, Place},
-    trace::{self, Role},
+    chain::ChainStep,
+    row_context::{BoundExpr, ColumnLayout, ColumnLocation},
+    trace::{self, ChainRole},
 };
 
 impl Compiler<'_> {
+    /// Adds the steps of a GROUP BY to a chain.
     pub(super) fn group(
         &mut self,
         node: &Aggregate,
         needed: &[bool],
-        role: Role,
-        draft: &mut Draft,
+        role: ChainRole,
+        builder: &mut ChainBuilder,
     ) -> Result<()> {
         let input = node.input.schema();
         let width = input.fields().len();
@@ -38,32 +39,33 @@ impl Compiler<'_> {
         }
         below.extend(calls);
         let windows = Arc::new(as_windows(node)?);
-        self.made.push(Arc::clone(&windows));
-        self.windows(&windows, &below, role, draft)?;
-        let (rows, aggregates) = draft.layout.split_at(width);
+        self.rewritten.push(Arc::clone(&windows));
+        self.windows(&windows, &below, role, builder)?;
+        let (rows, aggregates) = builder.locations.split_at(width);
         let (rows, aggregates) = (rows.to_vec(), aggregates.to_vec());
-        let mut layout = Vec::with_capacity(needed.len());
+        let rows = ColumnLayout::new(input, &rows);
+        let mut locations = Vec::with_capacity(needed.len());
         for (key, is_needed) in node.group_expr.iter().zip(keys) {
-            layout.push(if *is_needed {
-                match BoundExpr::bind(key, input, &rows)? {
-                    BoundExpr::Place(place) => place,
+            locations.push(if *is_needed {
+                match BoundExpr::bind(key, rows)? {
+                    BoundExpr::Column(location) => location,
                     expr @ BoundExpr::Computed { .. } => {
-                        let slot = draft.new_slot();
-                        draft.steps.push(Step::Compute { slot, expr });
-                        Place::Slot(slot)
+                        let slot = builder.new_slot();
+                        builder.steps.push(ChainStep::Compute { slot, expr });
+                        ColumnLocation::Slot(slot)
                     }
                 }
             } else {
-                Place::Absent
+                ColumnLocation::Absent
             });
         }
-        layout.extend(aggregates);
-        draft.layout = layout;
+        locations.extend(aggregates);
+        builder.locations = locations;
         Ok(())
     }
 }
 
-/// The node as a window over its input.
+/// Rewrites the node to a window over its input.
 fn as_windows(node: &Aggregate) -> Result<WindowAggregate> {
     let calls = node.aggr_expr.iter().enumerate().map(|(position, expr)| call(expr, position));
     let calls = calls.collect::<Result<Vec<_>>>()?;
@@ -93,25 +95,26 @@ fn as_windows(node: &Aggregate) -> Result<WindowAggregate> {
 }
 
 fn call(expr: &Expr, position: usize) -> Result<AggregateCall> {
-    let ours = match expr {
-        Expr::AggregateFunction(call) => as_aggregate(&call.func).map(|ours| (call, ours)),
+    let found = match expr {
+        Expr::AggregateFunction(call) => as_aggregate(&call.func).map(|udf| (call, udf)),
         _ => None,
     };
-    let Some((call, ours)) = ours else {
-        return Diagnostic::internal(format!("`{expr}` is not an aggregate of ours")).err();
+    let Some((call, udf)) = found else {
+        let message = format!("`{expr}` is not an aggregate function of Lockstep");
+        return Diagnostic::internal(message).err();
     };
-    let bound = ours.bound().clone();
-    // `count(*)` is given a constant to count in a plan, and nothing in a window.
+    let bound = udf.bound().clone();
+    // In a plan `count(*)` has a constant as its argument, in a window it has none.
     let arguments = match bound.parameters.len() {
         0 => Vec::new(),
         _ => call.params.args.clone(),
     };
     Ok(AggregateCall {
-        function: ours.function(),
+        function: udf.function(),
         bound,
         arguments,
-        // Two calls of one function with the same arguments differ at most in their settings,
-        // which a query has but once.
+        // Settings tell calls of the same function with the same arguments apart; a query has one
+        // value of each setting, so they do not matter here.
         settings: Settings::default(),
         output: format!("__aggregate_{position}"),
     })

@@ -3,30 +3,31 @@
 use lockstep_diagnostic::Result;
 use lockstep_plan::LastJoin;
 
-use super::{Compiler, Draft, source::SourceSpec};
+use super::{ChainBuilder, Compiler, source::SourceSpec};
 use crate::{
-    chain::Step,
-    frame::{BoundExpr, Place},
-    join::{JoinStep, UpperEnd},
-    trace::{self, Role},
+    chain::ChainStep,
+    join::{JoinOutput, JoinStep, TimeUpperBound},
+    row_context::{BoundExpr, ColumnLayout, ColumnLocation},
+    trace::{self, ChainRole},
 };
 
 impl Compiler<'_> {
+    /// Adds the step of a LAST JOIN to a chain.
     pub(super) fn last_join(
         &mut self,
         node: &LastJoin,
         needed: &[bool],
-        role: Role,
-        draft: &mut Draft,
+        role: ChainRole,
+        builder: &mut ChainBuilder,
     ) -> Result<()> {
         let (left, right) = (node.left.schema(), node.right.schema());
         let left_width = left.fields().len();
         let right_width = right.fields().len();
-        let wanted = &needed[left_width..];
-        if !wanted.contains(&true) {
-            // The join neither adds nor takes away rows.
-            self.grow(&node.left, &needed[..left_width], role, draft)?;
-            draft.layout.extend(std::iter::repeat_n(Place::Absent, right_width));
+        let outputs_needed = &needed[left_width..];
+        if !outputs_needed.contains(&true) {
+            // The join neither adds nor removes rows.
+            self.add_steps(&node.left, &needed[..left_width], role, builder)?;
+            builder.locations.extend(std::iter::repeat_n(ColumnLocation::Absent, right_width));
             return Ok(());
         }
         let mut read = needed.to_vec();
@@ -39,62 +40,69 @@ impl Compiler<'_> {
         for expr in left_keys.chain(bound) {
             trace::mark_columns(expr, left, left_read);
         }
-        self.grow(&node.left, left_read, role, draft)?;
-        let step = self.join_step(node, wanted, right_read.to_vec(), (role, draft))?;
-        let mut places = vec![Place::Absent; right_width];
+        self.add_steps(&node.left, left_read, role, builder)?;
+        let step = self.join_step(node, outputs_needed, right_read.to_vec(), role, builder)?;
+        let mut locations = vec![ColumnLocation::Absent; right_width];
         let mut outputs = step.outputs.iter();
-        for (place, _) in places.iter_mut().zip(wanted).filter(|(_, is_wanted)| **is_wanted) {
-            let (slot, _) = outputs.next().expect("each wanted column has an output");
-            *place = Place::Slot(*slot);
+        for (location, _) in
+            locations.iter_mut().zip(outputs_needed).filter(|(_, is_needed)| **is_needed)
+        {
+            let output = outputs.next().expect("each needed column has an output");
+            *location = ColumnLocation::Slot(output.slot);
         }
-        draft.steps.push(Step::Join(Box::new(step)));
-        draft.layout.extend(places);
+        builder.steps.push(ChainStep::Join(Box::new(step)));
+        builder.locations.extend(locations);
         Ok(())
     }
 
+    /// Compiles the step. `outputs_needed` are the columns of the right side that are read above the
+    /// join, `right_needed` also those that its condition reads.
     fn join_step(
         &mut self,
         node: &LastJoin,
-        wanted: &[bool],
-        needed: Vec<bool>,
-        (role, draft): (Role, &mut Draft),
+        outputs_needed: &[bool],
+        right_needed: Vec<bool>,
+        role: ChainRole,
+        builder: &mut ChainBuilder,
     ) -> Result<JoinStep> {
-        let line = self.parts.explain.open();
-        let seen_before = self.parts.requests_seen;
-        let (right, right_layout) = self.source(&SourceSpec {
+        let line = self.resources.explain.open();
+        let read_count_before = self.resources.request_read_count;
+        let right = self.source(&SourceSpec {
             plan: &node.right,
-            role: Role::Other,
+            role: ChainRole::Other,
             schema: node.right.schema(),
             keys: node.keys.iter().map(|(_, right)| right).collect(),
             order_by: node.order_by.as_ref(),
-            needed,
-            may_hold_request: true,
+            needed: right_needed,
+            may_have_request: true,
         })?;
-        self.parts.explain.close(line, describe(node));
-        let left_schema = node.left.schema();
-        let keys = node.keys.iter();
-        let keys = keys.map(|(left, _)| BoundExpr::bind(left, left_schema, &draft.layout));
-        let keys = keys.collect::<Result<_>>()?;
+        self.resources.explain.close(line, describe(node));
+        let left = builder.layout(node.left.schema());
+        let keys = left.bind_all(node.keys.iter().map(|(left, _)| left))?;
         let time_bound = match &node.time_bound {
-            Some(bound) => Some(UpperEnd {
-                left: BoundExpr::bind(&bound.left, left_schema, &draft.layout)?,
+            Some(bound) => Some(TimeUpperBound {
+                left: BoundExpr::bind(&bound.left, left)?,
                 is_inclusive: bound.inclusive,
             }),
             None => None,
         };
         let filter = match &node.filter {
             Some(filter) => {
-                let right_places = right_layout.iter().map(|place| place.on_the_right());
-                let places: Vec<Place> = draft.layout.iter().copied().chain(right_places).collect();
-                Some(BoundExpr::bind(filter, &node.schema, &places)?)
+                let of_right = right.locations.iter().map(|location| location.on_the_right());
+                let pair: Vec<ColumnLocation> =
+                    builder.locations.iter().copied().chain(of_right).collect();
+                Some(BoundExpr::bind(filter, ColumnLayout::new(&node.schema, &pair))?)
             }
             None => None,
         };
-        let outputs = right_layout.iter().zip(wanted).filter(|(_, is_wanted)| **is_wanted);
-        let outputs = outputs.map(|(place, _)| (draft.new_slot(), *place)).collect();
-        // A condition may be about anything of the left row.
-        let shared = if filter.is_none() { self.shared_step(role, seen_before) } else { None };
-        Ok(JoinStep { keys, right, time_bound, filter, outputs, shared })
+        let outputs = right.locations.iter().zip(outputs_needed).filter(|(_, needed)| **needed);
+        let outputs =
+            outputs.map(|(right, _)| JoinOutput { slot: builder.new_slot(), right: *right });
+        let outputs = outputs.collect();
+        // A condition may read any column of the left row.
+        let shared =
+            if filter.is_none() { self.shared_step(role, read_count_before) } else { None };
+        Ok(JoinStep { keys, right: right.source, time_bound, filter, outputs, shared })
     }
 }
 

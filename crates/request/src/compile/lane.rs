@@ -1,33 +1,33 @@
-//! Compiles lanes: what is read in place, and machine code for an expression or a condition over
-//! columns of fixed width; of stored rows, and of the records of an index that includes columns.
+//! Compiles lanes: columns that are read in place, and machine code for an expression or a condition
+//! over columns of fixed width; from stored rows, and from the records of an index that includes
+//! columns.
 
-use datafusion::{common::DFSchema, logical_expr::Expr};
+use datafusion::logical_expr::Expr;
 use lockstep_row::{FixedColumn, IncludedColumn, Projection, RowCodec};
 
 use super::OPERATIONS_MAX;
 use crate::{
-    frame::Place,
-    lane::{Class, Input, Lane, RecordInput},
-    machine::{self, Form, Kind, LaneProgram, LaneSpec, Node},
+    lane::{LaneClass, RecordInput, RowInput, ScanLane},
+    machine::{self, LaneProgram, LaneProgramSpec, LaneSource, MachineExpr, MachineKind},
+    row_context::ColumnLayout,
     trace,
 };
 
-/// A lane to be compiled for the rows of one source.
+/// Compiles one lane for the rows of one source.
 #[derive(Clone, Copy)]
-pub(super) struct Wish<'w> {
-    pub(super) lane: &'w Lane,
-    /// Over the columns of the schema, as the condition is.
-    pub(super) value: Option<&'w Expr>,
-    pub(super) condition: Option<&'w Expr>,
-    pub(super) schema: &'w DFSchema,
-    /// Where the columns of the schema are.
-    pub(super) layout: &'w [Place],
+pub(super) struct LaneCompiler<'l> {
+    pub(super) lane: &'l ScanLane,
+    /// `None` where rows are counted.
+    pub(super) value: Option<&'l Expr>,
+    pub(super) condition: Option<&'l Expr>,
+    /// The columns that value and condition are over.
+    pub(super) layout: ColumnLayout<'l>,
 }
 
-impl Wish<'_> {
-    /// Machine code over stored rows; `None` where a plain reader does as well, or where there is
-    /// no machine code. Whether it tests the condition is said with it.
-    pub(super) fn machine(self, codec: &RowCodec) -> Option<Input> {
+impl LaneCompiler<'_> {
+    /// Compiles machine code over stored rows. Returns `None` where reading in place is as fast, or
+    /// where there is no machine code.
+    pub(super) fn row_input(self, codec: &RowCodec) -> Option<RowInput> {
         if self.condition.is_none() && self.is_plain() {
             return None;
         }
@@ -37,19 +37,19 @@ impl Wish<'_> {
         }
         let tests_condition = condition.is_some();
         let fixed = |column: usize| codec.fixed_column(column);
-        let program = self.compile(condition, Form::Rows, fixed)?;
-        Some(Input::Machine { program, tests_condition })
+        let program = self.compile(condition, LaneSource::Rows, fixed)?;
+        Some(RowInput::Machine { program, tests_condition })
     }
 
-    /// What an index has to include for the lane to be served by its records; `None` when that is
-    /// not possible.
-    pub(super) fn included(self) -> Option<Vec<IncludedColumn>> {
+    /// Lists the columns that an index has to include for the lane to read its records; `None` when
+    /// the lane cannot read records.
+    pub(super) fn included_columns(self) -> Option<Vec<IncludedColumn>> {
         if self.condition.is_none() {
             if self.value.is_none() {
                 return Some(Vec::new());
             }
             if let Some(column) = self.leaf_column() {
-                let values = self.lane.class != Class::Rows;
+                let values = self.lane.class != LaneClass::Rows;
                 return Some(vec![IncludedColumn { column, values }]);
             }
         }
@@ -57,31 +57,35 @@ impl Wish<'_> {
         for expr in [self.value, self.condition].into_iter().flatten() {
             self.lower(expr)?.columns(&mut columns);
         }
-        let leaf = |(column, _): (usize, Kind)| match self.layout[column] {
-            Place::Leaf(column) => Some(IncludedColumn { column, values: true }),
-            _ => None,
+        let included = |(column, _): (usize, MachineKind)| {
+            let column = self.layout.leaf_column(column)?;
+            Some(IncludedColumn { column, values: true })
         };
-        columns.into_iter().map(leaf).collect()
+        columns.into_iter().map(included).collect()
     }
 
-    /// How the lane is served by records; `None` when they do not have what it needs.
-    pub(super) fn records(self, projection: &Projection, codec: &RowCodec) -> Option<RecordInput> {
+    /// Compiles the lane for records. Returns `None` when the records do not have what it reads.
+    pub(super) fn record_input(
+        self,
+        projection: &Projection,
+        codec: &RowCodec,
+    ) -> Option<RecordInput> {
         if self.condition.is_none() {
             if self.value.is_none() {
                 return Some(RecordInput::Nothing);
             }
             if let Some(column) = self.leaf_column() {
                 return match self.lane.class {
-                    Class::Rows => {
-                        let (byte, mask) = projection.presence(column)?;
-                        Some(RecordInput::Presence(byte, mask))
+                    LaneClass::Rows => {
+                        let (null_byte, null_mask) = projection.presence(column)?;
+                        Some(RecordInput::Presence { null_byte, null_mask })
                     }
-                    Class::Integers | Class::Floats => {
+                    LaneClass::Integers | LaneClass::Floats => {
                         projection.fixed_column(column).map(RecordInput::Fixed)
                     }
-                    Class::Texts => {
+                    LaneClass::Texts => {
                         let cell = projection.text_cell(column)?;
-                        Some(RecordInput::Text(cell, codec.text_column(column)?))
+                        Some(RecordInput::Text { cell, column: codec.text_column(column)? })
                     }
                 };
             }
@@ -91,65 +95,63 @@ impl Wish<'_> {
             None => None,
         };
         let fixed = |column: usize| projection.fixed_column(column);
-        self.compile(condition, Form::Records, fixed).map(RecordInput::Machine)
+        self.compile(condition, LaneSource::Records, fixed).map(RecordInput::Machine)
     }
 
-    /// Whether there is no value, or one that is a column.
+    /// Returns whether there is no value, or one that is a column.
     fn is_plain(self) -> bool {
-        self.value.is_none_or(|value| trace::column(value, self.schema).is_some())
+        self.value.is_none_or(|value| trace::column(value, self.layout.schema).is_some())
     }
 
-    /// The column of the stored row that is the value.
+    /// Returns the column of the stored row that is the value.
     fn leaf_column(self) -> Option<usize> {
-        match self.layout[trace::column(self.value?, self.schema)?] {
-            Place::Leaf(column) => Some(column),
-            _ => None,
-        }
+        self.layout.leaf_column(trace::column(self.value?, self.layout.schema)?)
     }
 
-    fn lower(self, expr: &Expr) -> Option<Node> {
-        machine::lower(expr, self.schema).filter(|node| node.size() <= OPERATIONS_MAX)
+    fn lower(self, expr: &Expr) -> Option<MachineExpr> {
+        let lowered = machine::lower(expr, self.layout.schema);
+        lowered.filter(|expr| expr.size() <= OPERATIONS_MAX)
     }
 
     fn compile(
         self,
-        condition: Option<Node>,
-        form: Form,
+        condition: Option<MachineExpr>,
+        source: LaneSource,
         fixed: impl Fn(usize) -> Option<FixedColumn>,
     ) -> Option<std::sync::Arc<LaneProgram>> {
         let value = match self.value {
             Some(value) => Some(self.lower(value)?),
             None => None,
         };
-        let is_right = value.as_ref().is_none_or(|node| is_of(self.lane.class, node.kind()));
-        if !is_right {
+        let has_class =
+            value.as_ref().is_none_or(|value| is_of_class(value.kind(), self.lane.class));
+        if !has_class {
             return None;
         }
         let mut read = Vec::new();
-        for node in [&value, &condition].into_iter().flatten() {
-            node.columns(&mut read);
+        for expr in [&value, &condition].into_iter().flatten() {
+            expr.columns(&mut read);
         }
-        let place = |(column, _): (usize, Kind)| match self.layout[column] {
-            Place::Leaf(leaf) => Some((column, fixed(leaf)?)),
-            _ => None,
+        let located = |(column, _): (usize, MachineKind)| {
+            Some((column, fixed(self.layout.leaf_column(column)?)?))
         };
-        LaneProgram::compile(LaneSpec {
+        LaneProgram::compile(LaneProgramSpec {
             value,
             condition,
-            passes_zero: self.lane.passes_zero,
-            keeps_values: self.lane.class != Class::Rows,
-            columns: read.into_iter().map(place).collect::<Option<_>>()?,
-            form,
+            skips_zeros: self.lane.skips_zeros,
+            keeps_values: self.lane.class != LaneClass::Rows,
+            columns: read.into_iter().map(located).collect::<Option<_>>()?,
+            source,
         })
     }
 }
 
-/// Whether a lane of a class takes values of a kind.
-fn is_of(class: Class, kind: Kind) -> bool {
+/// Returns whether values of a kind can be in a lane of a class.
+fn is_of_class(kind: MachineKind, class: LaneClass) -> bool {
     match class {
-        Class::Rows => true,
-        Class::Floats => matches!(kind, Kind::Float | Kind::Double),
-        Class::Integers => kind.is_integer() || kind == Kind::Bool,
-        Class::Texts => false,
+        LaneClass::Rows => true,
+        LaneClass::Floats => matches!(kind, MachineKind::Float | MachineKind::Double),
+        LaneClass::Integers => kind.is_integer() || kind == MachineKind::Bool,
+        LaneClass::Texts => false,
     }
 }

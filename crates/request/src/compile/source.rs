@@ -1,4 +1,4 @@
-//! Compiles row sources: chooses how the rows of a key are found.
+//! Compiles row sources: chooses the access path to the rows of a key.
 
 use std::sync::Arc;
 
@@ -10,141 +10,145 @@ use lockstep_diagnostic::Result;
 use lockstep_row::DataType;
 use lockstep_table::IndexNeed;
 
-use super::{Compiler, History};
+use super::{CompiledChain, Compiler, HistoryOrder};
 use crate::{
     chain::{Chain, LeafKind},
-    frame::{BoundExpr, Place},
     materialise::Materialised,
-    source::{Access, Order, RequestRow, Source},
-    trace::{self, Role},
+    row_context::{BoundExpr, ColumnLayout, ColumnLocation},
+    source::{AccessPath, KeyedSource, Order, RequestRow, ResidualKey},
+    trace::{self, ChainRole},
 };
 
-/// What is asked of a source. Expressions name columns as `schema` does and mean the columns of
+/// Which rows a source has to find. Expressions name columns as `schema` does and mean the columns of
 /// the plan at the same positions.
 pub(super) struct SourceSpec<'c> {
     pub(super) plan: &'c LogicalPlan,
-    pub(super) role: Role,
+    pub(super) role: ChainRole,
     pub(super) schema: &'c DFSchema,
     pub(super) keys: Vec<&'c Expr>,
     pub(super) order_by: Option<&'c Expr>,
     /// The columns that are read besides keys and order.
     pub(super) needed: Vec<bool>,
-    /// Whether the request row may be one of the rows, which it is when they begin as rows of its
-    /// table.
-    pub(super) may_hold_request: bool,
+    /// Whether the request row may be one of the rows, which it is when the leaf is its table.
+    pub(super) may_have_request: bool,
 }
 
-/// What an index can do for a source.
-struct Traced {
-    /// For each key, the column of the leaf table it is looked up by; `None` where another key
-    /// has that column already, too.
+/// The columns of the leaf table by which an index can find the rows of a source.
+struct IndexColumns {
+    /// For each key, the column that it is; `None` where it is not a column, or one that another key
+    /// is already.
     keys: Vec<Option<usize>>,
-    /// The leaf column of the order.
+    /// The column of the order.
     order: Option<usize>,
 }
 
-/// What makes two sources one: the same nodes and expressions of one plan, by their addresses,
-/// compiled for the same purpose.
+/// What makes two sources the same: the same nodes and expressions of one plan, by their addresses,
+/// with the same role.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct SourceKey {
     plan: *const LogicalPlan,
     keys: Vec<*const Expr>,
     order_by: Option<*const Expr>,
     needed: Vec<bool>,
-    role: Role,
-    history: History,
-    may_hold_request: bool,
+    role: ChainRole,
+    history: HistoryOrder,
+    may_have_request: bool,
 }
 
-/// A source that was compiled.
+/// A source, and the location of each column of its plan.
 #[derive(Debug, Clone)]
-pub(super) struct Compiled {
-    source: Arc<Source>,
-    layout: Vec<Place>,
-    /// In how many places the request row is looked at.
-    requests_seen: usize,
+pub(super) struct CompiledSource {
+    pub(super) source: Arc<KeyedSource>,
+    pub(super) locations: Vec<ColumnLocation>,
+    /// In how many places it reads the request row.
+    request_read_count: usize,
 }
 
 impl Compiler<'_> {
-    /// Compiles a source; also gives the places of its needed columns. Rows with windows have rows
-    /// with windows among their history, so such a source is compiled once and serves them all.
-    pub(super) fn source(&mut self, spec: &SourceSpec<'_>) -> Result<(Arc<Source>, Vec<Place>)> {
+    /// Compiles a source. Rows with windows have rows with windows in their history, so such a source
+    /// is compiled once and used for all of them.
+    pub(super) fn source(&mut self, spec: &SourceSpec<'_>) -> Result<CompiledSource> {
         let key = spec.key(self.history);
-        if let Some(Compiled { source, layout, requests_seen }) = self.sources.get(&key).cloned() {
-            self.parts.requests_seen += requests_seen;
-            let line = self.parts.explain.open();
-            let text = self.parts.describe_source(&source, spec.plan);
-            self.parts.explain.close(line, format!("{text}, with windows as above"));
-            return Ok((source, layout));
+        if let Some(compiled) = self.sources.get(&key).cloned() {
+            self.resources.request_read_count += compiled.request_read_count;
+            let line = self.resources.explain.open();
+            let text = self.resources.describe_source(&compiled.source, spec.plan);
+            self.resources.explain.close(line, format!("{text}, with windows as above"));
+            return Ok(compiled);
         }
-        let seen_before = self.parts.requests_seen;
-        let (source, layout) = self.new_source(spec)?;
-        let source = Arc::new(source);
-        if source.kept.is_some() {
-            let requests_seen = self.parts.requests_seen - seen_before;
-            let (source, layout) = (Arc::clone(&source), layout.clone());
-            self.sources.insert(key, Compiled { source, layout, requests_seen });
+        let read_count_before = self.resources.request_read_count;
+        let (source, locations) = self.new_source(spec)?;
+        let request_read_count = self.resources.request_read_count - read_count_before;
+        let compiled = CompiledSource { source: Arc::new(source), locations, request_read_count };
+        if compiled.source.cache.is_some() {
+            self.sources.insert(key, compiled.clone());
         }
-        Ok((source, layout))
+        Ok(compiled)
     }
 
-    fn new_source(&mut self, spec: &SourceSpec<'_>) -> Result<(Source, Vec<Place>)> {
-        let line = self.parts.explain.open();
+    fn new_source(&mut self, spec: &SourceSpec<'_>) -> Result<(KeyedSource, Vec<ColumnLocation>)> {
+        let line = self.resources.explain.open();
         let is_row_source = trace::is_row_source(spec.plan, spec.role);
-        let holds_request = is_row_source
-            && spec.may_hold_request
+        let has_request = is_row_source
+            && spec.may_have_request
             && trace::leaf_table(spec.plan).is_some_and(|leaf| self.request_table.is(leaf));
-        let traced = if is_row_source { self.trace(spec)? } else { None };
-        let (chain, layout) = if is_row_source {
-            self.chain(spec.plan, &spec.columns(traced.as_ref(), holds_request), spec.role)?
+        let indexed = if is_row_source { self.index_columns(spec)? } else { None };
+        let CompiledChain { chain, locations } = if is_row_source {
+            self.chain(spec.plan, &spec.columns(indexed.as_ref(), has_request), spec.role)?
         } else {
             self.materialise(spec.plan)
         };
+        let layout = ColumnLayout::new(spec.schema, &locations);
         let mut residual = Vec::new();
         for (position, key) in spec.keys.iter().enumerate() {
-            if traced.as_ref().is_none_or(|traced| traced.keys[position].is_none()) {
-                residual.push((position, BoundExpr::bind(key, spec.schema, &layout)?));
+            if indexed.as_ref().is_none_or(|indexed| indexed.keys[position].is_none()) {
+                let expr = BoundExpr::bind(key, layout)?;
+                residual.push(ResidualKey { key: position, expr });
             }
         }
-        let order = match (spec.order_by, traced.as_ref().and_then(|traced| traced.order)) {
+        let order = match (spec.order_by, indexed.as_ref().and_then(|indexed| indexed.order)) {
             (None, _) => Order::Arrival,
             (Some(_), Some(column)) => Order::Index { column },
-            (Some(expr), None) => Order::Computed(BoundExpr::bind(expr, spec.schema, &layout)?),
+            (Some(expr), None) => Order::Computed(BoundExpr::bind(expr, layout)?),
         };
-        let access = self.access(&chain, traced.as_ref())?;
-        let request = if holds_request { Some(self.request_row(spec, &layout)?) } else { None };
-        let kept = chain.has_windows().then_some(self.parts.kept_sources);
-        self.parts.kept_sources += usize::from(kept.is_some());
-        let source = Source { chain, access, residual, order, request, kept };
-        let text = self.parts.describe_source(&source, spec.plan);
-        self.parts.explain.close(line, text);
-        Ok((source, layout))
+        let access = self.access(&chain, indexed.as_ref())?;
+        let request = if has_request { Some(self.request_row(spec, layout)?) } else { None };
+        let cache = chain.has_windows().then_some(self.resources.row_cache_count);
+        self.resources.row_cache_count += usize::from(cache.is_some());
+        let source = KeyedSource { chain, access, residual, order, request, cache };
+        let text = self.resources.describe_source(&source, spec.plan);
+        self.resources.explain.close(line, text);
+        Ok((source, locations))
     }
 
-    /// The request row as a row of the source.
-    fn request_row(&mut self, spec: &SourceSpec<'_>, layout: &[Place]) -> Result<RequestRow> {
-        let bind = |expr: &Expr| BoundExpr::bind(expr, spec.schema, layout);
-        let keys = spec.keys.iter().map(|key| bind(key)).collect::<Result<_>>()?;
-        let order = spec.order_by.map(bind).transpose()?;
-        let id = self.parts.request_rows;
-        self.parts.request_rows += 1;
-        self.parts.requests_seen += 1;
+    /// Compiles the request row as a row of the source.
+    fn request_row(
+        &mut self,
+        spec: &SourceSpec<'_>,
+        layout: ColumnLayout<'_>,
+    ) -> Result<RequestRow> {
+        let keys = layout.bind_all(spec.keys.iter().copied())?;
+        let order = spec.order_by.map(|order| BoundExpr::bind(order, layout)).transpose()?;
+        let id = self.resources.request_row_count;
+        self.resources.request_row_count += 1;
+        self.resources.request_read_count += 1;
         Ok(RequestRow { id, keys, order })
     }
 
-    fn materialise(&mut self, plan: &LogicalPlan) -> (Chain, Vec<Place>) {
+    /// Adds a plan that batch mode runs, and makes a chain over its rows.
+    fn materialise(&mut self, plan: &LogicalPlan) -> CompiledChain {
         let reads_request = self.request_table.is_read_by(plan);
-        self.parts.requests_seen += usize::from(reads_request);
+        self.resources.request_read_count += usize::from(reads_request);
         let request_table = reads_request.then(|| self.request_table.clone());
-        let materialised = &mut self.parts.materialised;
+        let materialised = &mut self.resources.materialised;
         let leaf = LeafKind::Materialised(materialised.len());
         materialised.push(Materialised { plan: plan.clone(), request_table });
-        let layout = (0..plan.schema().fields().len()).map(Place::Leaf).collect();
-        (Chain { leaf, steps: Vec::new(), slot_count: 0 }, layout)
+        let locations = (0..plan.schema().fields().len()).map(ColumnLocation::Leaf).collect();
+        CompiledChain { chain: Chain { leaf, steps: Vec::new(), slot_count: 0 }, locations }
     }
 
-    /// Finds out what an index can do; `None` when nothing.
-    fn trace(&mut self, spec: &SourceSpec<'_>) -> Result<Option<Traced>> {
+    /// Finds the columns by which an index can find the rows; `None` when there are none.
+    fn index_columns(&mut self, spec: &SourceSpec<'_>) -> Result<Option<IndexColumns>> {
         let Some(leaf) = trace::leaf_table(spec.plan) else { return Ok(None) };
         let leaf = self.table(leaf)?;
         let to_leaf = |expr: &Expr| {
@@ -158,35 +162,36 @@ impl Compiler<'_> {
         if !keys.is_empty() && keys.iter().all(Option::is_none) {
             return Ok(None);
         }
-        let columns = &self.parts.tables[leaf].0.schema.columns;
+        let columns = &self.resources.tables[leaf].catalog.schema.columns;
         let has_order = |column: &usize| {
             let data_type = &columns[*column].data_type;
             data_type.is_integer() || *data_type == DataType::Timestamp
         };
         let order = spec.order_by.and_then(to_leaf).filter(has_order);
-        Ok(Some(Traced { keys, order }))
+        Ok(Some(IndexColumns { keys, order }))
     }
 
-    fn access(&mut self, chain: &Chain, traced: Option<&Traced>) -> Result<Access> {
-        let (LeafKind::Table(leaf), Some(traced)) = (chain.leaf, traced) else {
-            return Ok(Access::All);
+    /// Chooses the access path, and holds the index that it needs.
+    fn access(&mut self, chain: &Chain, indexed: Option<&IndexColumns>) -> Result<AccessPath> {
+        let (LeafKind::Table(leaf), Some(indexed)) = (chain.leaf, indexed) else {
+            return Ok(AccessPath::All);
         };
-        let columns: Vec<usize> = traced.keys.iter().flatten().copied().collect();
-        let need = IndexNeed { keys: columns, event_time: traced.order, ..IndexNeed::default() };
+        let columns: Vec<usize> = indexed.keys.iter().flatten().copied().collect();
+        let need = IndexNeed { keys: columns, event_time: indexed.order, ..IndexNeed::default() };
         let hold = self.hold(leaf, &need)?;
-        let index = self.parts.holds[hold].index();
-        let schema = self.parts.tables[leaf].1.schema();
+        let index = self.resources.holds[hold].index();
+        let schema = self.resources.tables[leaf].stored.schema();
         let position_of = |column: &usize| {
-            let position = traced.keys.iter().position(|key| *key == Some(*column));
-            position.expect("the index was asked for over exactly the traced columns")
+            let position = indexed.keys.iter().position(|key| *key == Some(*column));
+            position.expect("the index is over exactly these columns")
         };
         let keys = schema.indexes[index].keys.iter().map(position_of).collect();
-        Ok(Access::Index { index, keys, own_only: self.options.own_only })
+        Ok(AccessPath::Index { index, keys, retained_only: self.options.index_rows_only })
     }
 }
 
 impl SourceSpec<'_> {
-    fn key(&self, history: History) -> SourceKey {
+    fn key(&self, history: HistoryOrder) -> SourceKey {
         SourceKey {
             plan: self.plan,
             keys: self.keys.iter().map(|key| std::ptr::from_ref(*key)).collect(),
@@ -194,20 +199,20 @@ impl SourceSpec<'_> {
             needed: self.needed.clone(),
             role: self.role,
             history,
-            may_hold_request: self.may_hold_request,
+            may_have_request: self.may_have_request,
         }
     }
 
-    /// The columns that the chain has to compute.
-    fn columns(&self, traced: Option<&Traced>, holds_request: bool) -> Vec<bool> {
+    /// Marks the columns that the chain has to compute.
+    fn columns(&self, indexed: Option<&IndexColumns>, has_request: bool) -> Vec<bool> {
         let mut columns = self.needed.clone();
         for (position, key) in self.keys.iter().enumerate() {
-            if holds_request || traced.is_none_or(|traced| traced.keys[position].is_none()) {
+            if has_request || indexed.is_none_or(|indexed| indexed.keys[position].is_none()) {
                 trace::mark_columns(key, self.schema, &mut columns);
             }
         }
         if let Some(order_by) = self.order_by
-            && (holds_request || traced.is_none_or(|traced| traced.order.is_none()))
+            && (has_request || indexed.is_none_or(|indexed| indexed.order.is_none()))
         {
             trace::mark_columns(order_by, self.schema, &mut columns);
         }

@@ -1,8 +1,8 @@
-//! From operations to instructions.
+//! Turns operations into instructions.
 //!
 //! A value is a pair: its bits, and whether it is NULL. Nothing branches and nothing traps, so
 //! every branch of a CASE is computed and one is selected; equal subtrees are emitted once. The
-//! bits of a NULL are those that came of the computation, and nobody looks at them.
+//! bits of a NULL are whatever the computation gave, and are not used.
 
 use std::collections::HashMap;
 
@@ -14,30 +14,38 @@ use cranelift_codegen::ir::{
 };
 use cranelift_frontend::FunctionBuilder;
 
-use super::expression::{Arithmetic, Comparison, Kind, Node};
+use super::expression::{ArithmeticOp, ComparisonOp, MachineExpr, MachineKind};
 
-/// A machine value. BOOLs are 0 or 1 in 8 bits, integers 64 bits.
+/// An address, as a base and an offset.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Typed {
+pub(super) struct Address {
+    pub(super) base: Value,
+    pub(super) offset: i32,
+}
+
+/// A value of the intermediate code. BOOLs are 0 or 1 in 8 bits, integers 64 bits.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct IrValue {
     pub(super) bits: Value,
-    /// 1 for NULL, in 8 bits; `None` where it cannot be.
+    /// 1 for NULL, in 8 bits; `None` where it cannot be NULL.
     pub(super) null: Option<Value>,
 }
 
-/// Emits into one block.
+/// Emits the instructions of expressions into one block.
 pub(super) struct Emitter<'e, 'f> {
     pub(super) builder: &'e mut FunctionBuilder<'f>,
-    /// Values of the columns.
-    pub(super) columns: HashMap<usize, Typed>,
-    /// What was emitted already.
-    seen: HashMap<Node, Typed>,
+    /// The values of the columns.
+    pub(super) columns: HashMap<usize, IrValue>,
+    /// The values of the expressions that were emitted already.
+    seen: HashMap<MachineExpr, IrValue>,
 }
 
-pub(super) fn machine_type(kind: Kind) -> Type {
+/// Returns the type of the register that has values of a kind.
+pub(super) fn register_type(kind: MachineKind) -> Type {
     match kind {
-        Kind::Bool => types::I8,
-        Kind::Float => types::F32,
-        Kind::Double => types::F64,
+        MachineKind::Bool => types::I8,
+        MachineKind::Float => types::F32,
+        MachineKind::Double => types::F64,
         _ => types::I64,
     }
 }
@@ -45,51 +53,52 @@ pub(super) fn machine_type(kind: Kind) -> Type {
 impl<'e, 'f> Emitter<'e, 'f> {
     pub(super) fn new(
         builder: &'e mut FunctionBuilder<'f>,
-        columns: HashMap<usize, Typed>,
+        columns: HashMap<usize, IrValue>,
     ) -> Self {
         Self { builder, columns, seen: HashMap::new() }
     }
 
-    pub(super) fn emit(&mut self, node: &Node) -> Typed {
-        if let Some(typed) = self.seen.get(node) {
-            return *typed;
+    /// Emits an expression, unless an equal one was emitted already.
+    pub(super) fn emit(&mut self, expr: &MachineExpr) -> IrValue {
+        if let Some(value) = self.seen.get(expr) {
+            return *value;
         }
-        let typed = self.emit_new(node);
-        self.seen.insert(node.clone(), typed);
-        typed
+        let value = self.emit_new(expr);
+        self.seen.insert(expr.clone(), value);
+        value
     }
 
-    fn emit_new(&mut self, node: &Node) -> Typed {
-        match node {
-            Node::Column(column, _) => self.columns[column],
-            Node::Constant(kind, bits) => {
+    fn emit_new(&mut self, expr: &MachineExpr) -> IrValue {
+        match expr {
+            MachineExpr::Column(column, _) => self.columns[column],
+            MachineExpr::Constant(kind, bits) => {
                 let null = bits.is_none().then(|| self.byte(1));
-                Typed { bits: self.constant(*kind, bits.unwrap_or(0)), null }
+                IrValue { bits: self.constant(*kind, bits.unwrap_or(0)), null }
             }
-            Node::And(sides) => self.logic(sides, false),
-            Node::Or(sides) => self.logic(sides, true),
-            Node::Not(operand) => {
+            MachineExpr::And(sides) => self.logic(sides, false),
+            MachineExpr::Or(sides) => self.logic(sides, true),
+            MachineExpr::Not(operand) => {
                 let operand = self.emit(operand);
                 let one = self.byte(1);
-                Typed { bits: self.builder.ins().bxor(operand.bits, one), null: operand.null }
+                IrValue { bits: self.builder.ins().bxor(operand.bits, one), null: operand.null }
             }
-            Node::IsNull(operand) => {
+            MachineExpr::IsNull(operand) => {
                 let operand = self.emit(operand);
                 let bits = operand.null.unwrap_or_else(|| self.byte(0));
-                Typed { bits, null: None }
+                IrValue { bits, null: None }
             }
-            Node::Select(_, parts) => {
+            MachineExpr::Select(_, parts) => {
                 let [condition, yes, no] = parts.as_ref();
                 let condition = self.emit(condition);
                 let is_true = self.is_true(condition);
                 let (yes, no) = (self.emit(yes), self.emit(no));
                 self.select(is_true, yes, no)
             }
-            Node::Coalesce(kind, parts) => {
+            MachineExpr::Coalesce(kind, parts) => {
                 let mut parts = parts.iter().rev();
                 let last = match parts.next() {
                     Some(last) => self.emit(last),
-                    None => self.emit(&Node::Constant(*kind, None)),
+                    None => self.emit(&MachineExpr::Constant(*kind, None)),
                 };
                 parts.fold(last, |rest, part| {
                     let part = self.emit(part);
@@ -99,13 +108,13 @@ impl<'e, 'f> Emitter<'e, 'f> {
                     }
                 })
             }
-            Node::Arithmetic(operation, kind, sides) => {
+            MachineExpr::Arithmetic(operation, kind, sides) => {
                 let [left, right] = sides.as_ref();
                 let (left_kind, right_kind) = (left.kind(), right.kind());
                 let (left, right) = (self.emit(left), self.emit(right));
                 match kind {
-                    Kind::Float => self.float_arithmetic(*operation, left, right),
-                    Kind::Double => {
+                    MachineKind::Float => self.float_arithmetic(*operation, left, right),
+                    MachineKind::Double => {
                         let left = self.as_double(left_kind, left);
                         let right = self.as_double(right_kind, right);
                         self.float_arithmetic(*operation, left, right)
@@ -113,12 +122,12 @@ impl<'e, 'f> Emitter<'e, 'f> {
                     _ => self.integer_arithmetic(*operation, *kind, left, right),
                 }
             }
-            Node::Compare(comparison, sides) => self.compare(*comparison, sides),
-            Node::Negate(kind, operand) => {
+            MachineExpr::Compare(comparison, sides) => self.compare(*comparison, sides),
+            MachineExpr::Negate(kind, operand) => {
                 let operand = self.emit(operand);
                 self.negate(*kind, operand)
             }
-            Node::Cast(to, operand) => {
+            MachineExpr::Cast(to, operand) => {
                 let from = operand.kind();
                 let operand = self.emit(operand);
                 self.cast(from, *to, operand)
@@ -126,25 +135,25 @@ impl<'e, 'f> Emitter<'e, 'f> {
         }
     }
 
-    /// Both sides of a comparison, brought to DOUBLE where one is a float.
-    fn sides(&mut self, sides: &[Node; 2]) -> [Typed; 2] {
+    /// Emits both sides of a comparison, converted to DOUBLE where one is a float.
+    fn sides(&mut self, sides: &[MachineExpr; 2]) -> [IrValue; 2] {
         let [left, right] = sides;
         let (left_kind, right_kind) = (left.kind(), right.kind());
         let (left, right) = (self.emit(left), self.emit(right));
-        let is_float = |kind: Kind| matches!(kind, Kind::Float | Kind::Double);
+        let is_float = |kind: MachineKind| matches!(kind, MachineKind::Float | MachineKind::Double);
         if !is_float(left_kind) && !is_float(right_kind) {
             return [left, right];
         }
         [self.as_double(left_kind, left), self.as_double(right_kind, right)]
     }
 
-    fn as_double(&mut self, kind: Kind, typed: Typed) -> Typed {
+    fn as_double(&mut self, kind: MachineKind, value: IrValue) -> IrValue {
         let bits = match kind {
-            Kind::Double => typed.bits,
-            Kind::Float => self.builder.ins().fpromote(types::F64, typed.bits),
-            _ => self.builder.ins().fcvt_from_sint(types::F64, typed.bits),
+            MachineKind::Double => value.bits,
+            MachineKind::Float => self.builder.ins().fpromote(types::F64, value.bits),
+            _ => self.builder.ins().fcvt_from_sint(types::F64, value.bits),
         };
-        Typed { bits, ..typed }
+        IrValue { bits, ..value }
     }
 
     fn byte(&mut self, value: i64) -> Value {
@@ -155,14 +164,14 @@ impl<'e, 'f> Emitter<'e, 'f> {
         self.builder.ins().iconst(types::I64, value)
     }
 
-    fn constant(&mut self, kind: Kind, bits: u64) -> Value {
+    fn constant(&mut self, kind: MachineKind, bits: u64) -> Value {
         match kind {
-            Kind::Bool => self.byte(bits.cast_signed()),
-            Kind::Float => {
+            MachineKind::Bool => self.byte(bits.cast_signed()),
+            MachineKind::Float => {
                 let bits = u32::try_from(bits).expect("the bits of a FLOAT are 32");
                 self.builder.ins().f32const(Ieee32::with_bits(bits))
             }
-            Kind::Double => self.builder.ins().f64const(Ieee64::with_bits(bits)),
+            MachineKind::Double => self.builder.ins().f64const(Ieee64::with_bits(bits)),
             _ => self.word(bits.cast_signed()),
         }
     }
@@ -174,7 +183,7 @@ impl<'e, 'f> Emitter<'e, 'f> {
         }
     }
 
-    fn select(&mut self, condition: Value, yes: Typed, no: Typed) -> Typed {
+    fn select(&mut self, condition: Value, yes: IrValue, no: IrValue) -> IrValue {
         let bits = self.builder.ins().select(condition, yes.bits, no.bits);
         let null = match (yes.null, no.null) {
             (None, None) => None,
@@ -184,48 +193,49 @@ impl<'e, 'f> Emitter<'e, 'f> {
                 Some(self.builder.ins().select(condition, yes, no))
             }
         };
-        Typed { bits, null }
+        IrValue { bits, null }
     }
 
-    /// 1 where a BOOL is true, not NULL.
-    pub(super) fn is_true(&mut self, typed: Typed) -> Value {
-        match typed.null {
-            None => typed.bits,
-            Some(null) => self.builder.ins().band_not(typed.bits, null),
+    /// Emits 1 where a BOOL is true, and 0 where it is false or NULL.
+    pub(super) fn is_true(&mut self, value: IrValue) -> Value {
+        match value.null {
+            None => value.bits,
+            Some(null) => self.builder.ins().band_not(value.bits, null),
         }
     }
 
-    /// 1 where a value is not NULL.
-    pub(super) fn present(&mut self, typed: Typed) -> Value {
+    /// Emits 1 where a value is not NULL.
+    pub(super) fn present(&mut self, value: IrValue) -> Value {
         let one = self.byte(1);
-        match typed.null {
+        match value.null {
             Some(null) => self.builder.ins().bxor(null, one),
             None => one,
         }
     }
 
-    /// 1 where a number is not zero.
-    pub(super) fn is_nonzero(&mut self, kind: Kind, typed: Typed) -> Value {
+    /// Emits 1 where a number is not zero.
+    pub(super) fn is_nonzero(&mut self, kind: MachineKind, value: IrValue) -> Value {
         let zero = self.constant(kind, 0);
         match kind {
-            Kind::Float | Kind::Double => {
-                self.builder.ins().fcmp(FloatCC::NotEqual, typed.bits, zero)
+            MachineKind::Float | MachineKind::Double => {
+                self.builder.ins().fcmp(FloatCC::NotEqual, value.bits, zero)
             }
-            _ => self.builder.ins().icmp(IntCC::NotEqual, typed.bits, zero),
+            _ => self.builder.ins().icmp(IntCC::NotEqual, value.bits, zero),
         }
     }
 
-    /// A value in the 64 bits that a lane has for it.
-    pub(super) fn widened(&mut self, kind: Kind, typed: Typed) -> Value {
+    /// Widens a value to the 64 bits that it has in a lane.
+    pub(super) fn widened(&mut self, kind: MachineKind, value: IrValue) -> Value {
         match kind {
-            Kind::Bool => self.builder.ins().uextend(types::I64, typed.bits),
-            Kind::Float => self.builder.ins().fpromote(types::F64, typed.bits),
-            _ => typed.bits,
+            MachineKind::Bool => self.builder.ins().uextend(types::I64, value.bits),
+            MachineKind::Float => self.builder.ins().fpromote(types::F64, value.bits),
+            _ => value.bits,
         }
     }
 
-    /// AND (`decisive` false) and OR: a decisive side decides, else NULL wins.
-    fn logic(&mut self, sides: &[Node; 2], decisive: bool) -> Typed {
+    /// Emits AND (`decisive` is false) or OR (`decisive` is true): a side with the decisive value
+    /// decides; otherwise the result is NULL where a side is.
+    fn logic(&mut self, sides: &[MachineExpr; 2], decisive: bool) -> IrValue {
         let (left, right) = (self.emit(&sides[0]), self.emit(&sides[1]));
         let bits = if decisive {
             let (left, right) = (self.is_true(left), self.is_true(right));
@@ -234,62 +244,68 @@ impl<'e, 'f> Emitter<'e, 'f> {
             self.builder.ins().band(left.bits, right.bits)
         };
         let Some(either) = self.either(left.null, right.null) else {
-            return Typed { bits, null: None };
+            return IrValue { bits, null: None };
         };
         let left_decides = self.decides(left, decisive);
         let right_decides = self.decides(right, decisive);
         let decided = self.builder.ins().bor(left_decides, right_decides);
         let null = self.builder.ins().band_not(either, decided);
         let bits = if decisive { bits } else { self.builder.ins().band_not(bits, decided) };
-        Typed { bits, null: Some(null) }
+        IrValue { bits, null: Some(null) }
     }
 
-    fn decides(&mut self, side: Typed, decisive: bool) -> Value {
+    fn decides(&mut self, side: IrValue, decisive: bool) -> Value {
         if decisive {
             return self.is_true(side);
         }
         let one = self.byte(1);
         let is_false = self.builder.ins().bxor(side.bits, one);
-        self.is_true(Typed { bits: is_false, null: side.null })
+        self.is_true(IrValue { bits: is_false, null: side.null })
     }
 
-    fn compare(&mut self, comparison: Comparison, sides: &[Node; 2]) -> Typed {
+    fn compare(&mut self, comparison: ComparisonOp, sides: &[MachineExpr; 2]) -> IrValue {
         let kinds = [sides[0].kind(), sides[1].kind()];
-        let is_float = |kind: &Kind| matches!(kind, Kind::Float | Kind::Double);
+        let is_float =
+            |kind: &MachineKind| matches!(kind, MachineKind::Float | MachineKind::Double);
         let [left, right] = self.sides(sides);
         let null = self.either(left.null, right.null);
         let bits = if kinds.iter().any(is_float) {
             let condition = match comparison {
-                Comparison::Equal => FloatCC::Equal,
-                Comparison::NotEqual => FloatCC::NotEqual,
-                Comparison::Less => FloatCC::LessThan,
-                Comparison::LessOrEqual => FloatCC::LessThanOrEqual,
-                Comparison::Greater => FloatCC::GreaterThan,
-                Comparison::GreaterOrEqual => FloatCC::GreaterThanOrEqual,
+                ComparisonOp::Equal => FloatCC::Equal,
+                ComparisonOp::NotEqual => FloatCC::NotEqual,
+                ComparisonOp::Less => FloatCC::LessThan,
+                ComparisonOp::LessOrEqual => FloatCC::LessThanOrEqual,
+                ComparisonOp::Greater => FloatCC::GreaterThan,
+                ComparisonOp::GreaterOrEqual => FloatCC::GreaterThanOrEqual,
             };
             self.builder.ins().fcmp(condition, left.bits, right.bits)
         } else {
             let condition = match comparison {
-                Comparison::Equal => IntCC::Equal,
-                Comparison::NotEqual => IntCC::NotEqual,
-                Comparison::Less => IntCC::SignedLessThan,
-                Comparison::LessOrEqual => IntCC::SignedLessThanOrEqual,
-                Comparison::Greater => IntCC::SignedGreaterThan,
-                Comparison::GreaterOrEqual => IntCC::SignedGreaterThanOrEqual,
+                ComparisonOp::Equal => IntCC::Equal,
+                ComparisonOp::NotEqual => IntCC::NotEqual,
+                ComparisonOp::Less => IntCC::SignedLessThan,
+                ComparisonOp::LessOrEqual => IntCC::SignedLessThanOrEqual,
+                ComparisonOp::Greater => IntCC::SignedGreaterThan,
+                ComparisonOp::GreaterOrEqual => IntCC::SignedGreaterThanOrEqual,
             };
             self.builder.ins().icmp(condition, left.bits, right.bits)
         };
-        Typed { bits, null }
+        IrValue { bits, null }
     }
 
-    fn float_arithmetic(&mut self, operation: Arithmetic, left: Typed, right: Typed) -> Typed {
+    fn float_arithmetic(
+        &mut self,
+        operation: ArithmeticOp,
+        left: IrValue,
+        right: IrValue,
+    ) -> IrValue {
         let mut null = self.either(left.null, right.null);
         let (left, right) = (left.bits, right.bits);
         let bits = match operation {
-            Arithmetic::Add => self.builder.ins().fadd(left, right),
-            Arithmetic::Subtract => self.builder.ins().fsub(left, right),
-            Arithmetic::Multiply => self.builder.ins().fmul(left, right),
-            Arithmetic::Divide | Arithmetic::Modulo => {
+            ArithmeticOp::Add => self.builder.ins().fadd(left, right),
+            ArithmeticOp::Subtract => self.builder.ins().fsub(left, right),
+            ArithmeticOp::Multiply => self.builder.ins().fmul(left, right),
+            ArithmeticOp::Divide | ArithmeticOp::Modulo => {
                 // Only `/` is lowered for floats, and its result is DOUBLE.
                 let zero = self.builder.ins().f64const(Ieee64::with_bits(0));
                 let by_zero = self.builder.ins().fcmp(FloatCC::Equal, right, zero);
@@ -297,47 +313,47 @@ impl<'e, 'f> Emitter<'e, 'f> {
                 self.builder.ins().fdiv(left, right)
             }
         };
-        Typed { bits, null }
+        IrValue { bits, null }
     }
 
     fn integer_arithmetic(
         &mut self,
-        operation: Arithmetic,
-        kind: Kind,
-        left: Typed,
-        right: Typed,
-    ) -> Typed {
+        operation: ArithmeticOp,
+        kind: MachineKind,
+        left: IrValue,
+        right: IrValue,
+    ) -> IrValue {
         let null = self.either(left.null, right.null);
         let (left, right) = (left.bits, right.bits);
         let (bits, fails) = match operation {
-            Arithmetic::Add => {
+            ArithmeticOp::Add => {
                 let sum = self.builder.ins().iadd(left, right);
                 let fails = self.both_differ(sum, left, right);
                 (sum, fails)
             }
-            Arithmetic::Subtract => {
+            ArithmeticOp::Subtract => {
                 let difference = self.builder.ins().isub(left, right);
                 let opposite = self.builder.ins().bnot(right);
                 // left = difference + right: overflows where right and the result have one sign.
                 let fails = self.both_differ(difference, left, opposite);
                 (difference, fails)
             }
-            Arithmetic::Multiply => {
+            ArithmeticOp::Multiply => {
                 let low = self.builder.ins().imul(left, right);
                 let high = self.builder.ins().smulhi(left, right);
-                let places = self.word(63);
-                let sign = self.builder.ins().sshr(low, places);
+                let shift = self.word(63);
+                let sign = self.builder.ins().sshr(low, shift);
                 let fails = self.builder.ins().icmp(IntCC::NotEqual, high, sign);
                 (low, fails)
             }
-            Arithmetic::Divide => self.divide(left, right),
-            Arithmetic::Modulo => self.remainder(left, right),
+            ArithmeticOp::Divide => self.divide(left, right),
+            ArithmeticOp::Modulo => self.remainder(left, right),
         };
         let null = self.either(null, Some(fails));
-        self.in_range(kind, Typed { bits, null })
+        self.in_range(kind, IrValue { bits, null })
     }
 
-    /// Where the result's sign differs from that of both operands: an overflow of a sum.
+    /// Emits 1 where the sign of the result differs from those of both operands: the sum overflowed.
     fn both_differ(&mut self, result: Value, left: Value, right: Value) -> Value {
         let left = self.builder.ins().bxor(result, left);
         let right = self.builder.ins().bxor(result, right);
@@ -358,7 +374,7 @@ impl<'e, 'f> Emitter<'e, 'f> {
         (self.builder.ins().sdiv(left, divisor), fails)
     }
 
-    /// By -1 nothing remains, and the instruction must not be asked.
+    /// Emits a remainder. By -1 it is 0, and the instruction would trap for the least integer.
     fn remainder(&mut self, left: Value, right: Value) -> (Value, Value) {
         let (zero, minus, one) = (self.word(0), self.word(-1), self.word(1));
         let by_zero = self.builder.ins().icmp(IntCC::Equal, right, zero);
@@ -368,43 +384,47 @@ impl<'e, 'f> Emitter<'e, 'f> {
         (self.builder.ins().srem(left, divisor), by_zero)
     }
 
-    /// NULL where the type does not hold the value.
-    fn in_range(&mut self, kind: Kind, typed: Typed) -> Typed {
-        let Some((least, greatest)) = kind.range() else { return typed };
+    /// Emits NULL where the type does not have the value.
+    fn in_range(&mut self, kind: MachineKind, value: IrValue) -> IrValue {
+        let Some((least, greatest)) = kind.range() else { return value };
         let (least, greatest) = (self.word(least), self.word(greatest));
-        let below = self.builder.ins().icmp(IntCC::SignedLessThan, typed.bits, least);
-        let above = self.builder.ins().icmp(IntCC::SignedGreaterThan, typed.bits, greatest);
+        let below = self.builder.ins().icmp(IntCC::SignedLessThan, value.bits, least);
+        let above = self.builder.ins().icmp(IntCC::SignedGreaterThan, value.bits, greatest);
         let outside = self.builder.ins().bor(below, above);
-        Typed { null: self.either(typed.null, Some(outside)), ..typed }
+        IrValue { null: self.either(value.null, Some(outside)), ..value }
     }
 
-    fn negate(&mut self, kind: Kind, operand: Typed) -> Typed {
+    fn negate(&mut self, kind: MachineKind, operand: IrValue) -> IrValue {
         if !kind.is_integer() {
-            return Typed { bits: self.builder.ins().fneg(operand.bits), ..operand };
+            return IrValue { bits: self.builder.ins().fneg(operand.bits), ..operand };
         }
         let zero = self.word(0);
         let bits = self.builder.ins().isub(zero, operand.bits);
         let least = self.word(i64::MIN);
         let fails = self.builder.ins().icmp(IntCC::Equal, operand.bits, least);
         let null = self.either(operand.null, Some(fails));
-        self.in_range(kind, Typed { bits, null })
+        self.in_range(kind, IrValue { bits, null })
     }
 
-    fn cast(&mut self, from: Kind, to: Kind, operand: Typed) -> Typed {
+    fn cast(&mut self, from: MachineKind, to: MachineKind, operand: IrValue) -> IrValue {
         let bits = operand.bits;
         let bits = match (from, to) {
-            (Kind::Float, Kind::Double) => self.builder.ins().fpromote(types::F64, bits),
-            (Kind::Double, Kind::Float) => self.builder.ins().fdemote(types::F32, bits),
-            (Kind::Bool, Kind::Float | Kind::Double) => {
+            (MachineKind::Float, MachineKind::Double) => {
+                self.builder.ins().fpromote(types::F64, bits)
+            }
+            (MachineKind::Double, MachineKind::Float) => {
+                self.builder.ins().fdemote(types::F32, bits)
+            }
+            (MachineKind::Bool, MachineKind::Float | MachineKind::Double) => {
                 let wide = self.builder.ins().uextend(types::I64, bits);
-                self.builder.ins().fcvt_from_sint(machine_type(to), wide)
+                self.builder.ins().fcvt_from_sint(register_type(to), wide)
             }
-            (_, Kind::Float | Kind::Double) => {
-                self.builder.ins().fcvt_from_sint(machine_type(to), bits)
+            (_, MachineKind::Float | MachineKind::Double) => {
+                self.builder.ins().fcvt_from_sint(register_type(to), bits)
             }
-            (Kind::Bool, _) => self.builder.ins().uextend(types::I64, bits),
+            (MachineKind::Bool, _) => self.builder.ins().uextend(types::I64, bits),
             _ => return self.in_range(to, operand),
         };
-        Typed { bits, ..operand }
+        IrValue { bits, ..operand }
     }
 }

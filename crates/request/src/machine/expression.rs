@@ -1,8 +1,8 @@
-//! Expressions that have a machine form, as trees of a few operations.
+//! Expressions that can be machine code, as trees of a few operations.
 //!
-//! [`lower`] knows the rules of the dialect: what each function does with NULL, overflow and zero
-//! is written down in `lockstep_function`, and here once more as operations that the emitter turns
-//! into instructions. What is not lowered keeps its row form.
+//! [`lower`] has the rules of the dialect: what each function does with NULL, overflow and zero is
+//! defined in `lockstep_function`, and repeated here as operations that the emitter turns into
+//! instructions. An expression that is not lowered is interpreted.
 
 use datafusion::{
     common::{DFSchema, ScalarValue},
@@ -11,9 +11,9 @@ use datafusion::{
 use lockstep_function::{Compatibility, ScalarImplementation, udf::as_scalar};
 use lockstep_row::{DataType, arrow};
 
-/// The types of machine values.
+/// The type of a machine value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Kind {
+pub(crate) enum MachineKind {
     Bool,
     SmallInt,
     Int,
@@ -24,7 +24,8 @@ pub(crate) enum Kind {
     Double,
 }
 
-impl Kind {
+impl MachineKind {
+    /// Returns the kind of a SQL type; `None` where its values cannot be machine values.
     pub(crate) fn of(data_type: &DataType) -> Option<Self> {
         Some(match data_type {
             DataType::Bool => Self::Bool,
@@ -41,12 +42,12 @@ impl Kind {
         })
     }
 
-    /// Whether values are held in 64 bits, sign-extended.
+    /// Returns whether values are 64-bit integers; narrower ones are sign-extended.
     pub(crate) fn is_integer(self) -> bool {
         !matches!(self, Self::Bool | Self::Float | Self::Double)
     }
 
-    /// The range of an integer type that is narrower than 64 bits.
+    /// Returns the range of an integer type that is narrower than 64 bits.
     pub(crate) fn range(self) -> Option<(i64, i64)> {
         match self {
             Self::SmallInt => Some((i16::MIN.into(), i16::MAX.into())),
@@ -56,8 +57,9 @@ impl Kind {
     }
 }
 
+/// An arithmetic operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Arithmetic {
+pub(crate) enum ArithmeticOp {
     Add,
     Subtract,
     Multiply,
@@ -65,8 +67,9 @@ pub(crate) enum Arithmetic {
     Modulo,
 }
 
+/// A comparison operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Comparison {
+pub(crate) enum ComparisonOp {
     Equal,
     NotEqual,
     Less,
@@ -75,31 +78,32 @@ pub(crate) enum Comparison {
     GreaterOrEqual,
 }
 
-/// An expression in operations.
+/// An expression as a tree of operations.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) enum Node {
+pub(crate) enum MachineExpr {
     /// A column of the schema.
-    Column(usize, Kind),
+    Column(usize, MachineKind),
     /// The bits of a value (an integer sign-extended), or NULL.
-    Constant(Kind, Option<u64>),
+    Constant(MachineKind, Option<u64>),
     And(Box<[Self; 2]>),
     Or(Box<[Self; 2]>),
     Not(Box<Self>),
     IsNull(Box<Self>),
     /// The second where the first is true, else the third.
-    Select(Kind, Box<[Self; 3]>),
+    Select(MachineKind, Box<[Self; 3]>),
     /// The first that is not NULL.
-    Coalesce(Kind, Vec<Self>),
-    /// NULL where a side is, where the type does not hold the result, and where zero divides.
-    Arithmetic(Arithmetic, Kind, Box<[Self; 2]>),
+    Coalesce(MachineKind, Vec<Self>),
+    /// NULL where a side is, where the type does not have the result, and for a division by zero.
+    Arithmetic(ArithmeticOp, MachineKind, Box<[Self; 2]>),
     /// Integers and BOOLs of one kind, or numbers as DOUBLE.
-    Compare(Comparison, Box<[Self; 2]>),
-    Negate(Kind, Box<Self>),
-    Cast(Kind, Box<Self>),
+    Compare(ComparisonOp, Box<[Self; 2]>),
+    Negate(MachineKind, Box<Self>),
+    Cast(MachineKind, Box<Self>),
 }
 
-impl Node {
-    pub(crate) fn kind(&self) -> Kind {
+impl MachineExpr {
+    /// Returns the type of the value.
+    pub(crate) fn kind(&self) -> MachineKind {
         match self {
             Self::Column(_, kind)
             | Self::Constant(kind, _)
@@ -109,19 +113,19 @@ impl Node {
             | Self::Negate(kind, _)
             | Self::Cast(kind, _) => *kind,
             Self::And(_) | Self::Or(_) | Self::Not(_) | Self::IsNull(_) | Self::Compare(..) => {
-                Kind::Bool
+                MachineKind::Bool
             }
         }
     }
 
-    /// Whether there is something to compute from.
+    /// Returns whether the expression reads a column.
     pub(crate) fn reads_columns(&self) -> bool {
         let mut columns = Vec::new();
         self.columns(&mut columns);
         !columns.is_empty()
     }
 
-    /// The number of operations.
+    /// Counts the operations.
     pub(crate) fn size(&self) -> usize {
         let sum = |parts: &[Self]| parts.iter().map(Self::size).sum::<usize>();
         1 + match self {
@@ -137,8 +141,8 @@ impl Node {
         }
     }
 
-    /// Columns that are read, each once, in the order in which they are met.
-    pub(crate) fn columns(&self, found: &mut Vec<(usize, Kind)>) {
+    /// Adds the columns that are read to `found`, each once, in the order in which they occur.
+    pub(crate) fn columns(&self, found: &mut Vec<(usize, MachineKind)>) {
         match self {
             Self::Column(column, kind) => {
                 if !found.contains(&(*column, *kind)) {
@@ -160,21 +164,21 @@ impl Node {
     }
 }
 
-/// The machine form of an expression over the columns of a schema, if it has one.
-pub(crate) fn lower(expr: &Expr, schema: &DFSchema) -> Option<Node> {
+/// Lowers an expression over the columns of a schema. Returns `None` where it cannot be machine code.
+pub(crate) fn lower(expr: &Expr, schema: &DFSchema) -> Option<MachineExpr> {
     Some(match expr {
         Expr::Alias(alias) => lower(&alias.expr, schema)?,
         Expr::Column(column) => {
             let index = schema.maybe_index_of_column(column)?;
             let data_type = arrow::data_type(schema.field(index).data_type())?;
-            Node::Column(index, Kind::of(&data_type)?)
+            MachineExpr::Column(index, MachineKind::of(&data_type)?)
         }
         Expr::Literal(value, _) => literal(value)?,
         Expr::BinaryExpr(binary) => lower_binary(binary, schema)?,
-        Expr::Not(operand) => Node::Not(Box::new(lower_bool(operand, schema)?)),
-        Expr::IsNull(operand) => Node::IsNull(Box::new(lower(operand, schema)?)),
+        Expr::Not(operand) => MachineExpr::Not(Box::new(lower_bool(operand, schema)?)),
+        Expr::IsNull(operand) => MachineExpr::IsNull(Box::new(lower(operand, schema)?)),
         Expr::IsNotNull(operand) => {
-            Node::Not(Box::new(Node::IsNull(Box::new(lower(operand, schema)?))))
+            MachineExpr::Not(Box::new(MachineExpr::IsNull(Box::new(lower(operand, schema)?))))
         }
         Expr::Case(case) => lower_case(case, schema)?,
         Expr::ScalarFunction(call) => lower_call(call, schema)?,
@@ -182,57 +186,61 @@ pub(crate) fn lower(expr: &Expr, schema: &DFSchema) -> Option<Node> {
     })
 }
 
-fn lower_bool(expr: &Expr, schema: &DFSchema) -> Option<Node> {
-    lower(expr, schema).filter(|node| node.kind() == Kind::Bool)
+fn lower_bool(expr: &Expr, schema: &DFSchema) -> Option<MachineExpr> {
+    lower(expr, schema).filter(|node| node.kind() == MachineKind::Bool)
 }
 
-fn literal(value: &ScalarValue) -> Option<Node> {
+fn literal(value: &ScalarValue) -> Option<MachineExpr> {
     let integer = |value: i64| value.cast_unsigned();
     let (kind, bits) = match value {
-        ScalarValue::Boolean(value) => (Kind::Bool, value.map(u64::from)),
-        ScalarValue::Int16(value) => (Kind::SmallInt, value.map(|value| integer(value.into()))),
-        ScalarValue::Int32(value) => (Kind::Int, value.map(|value| integer(value.into()))),
-        ScalarValue::Int64(value) => (Kind::BigInt, value.map(integer)),
-        ScalarValue::Float32(value) => (Kind::Float, value.map(|value| value.to_bits().into())),
-        ScalarValue::Float64(value) => (Kind::Double, value.map(f64::to_bits)),
-        ScalarValue::TimestampMillisecond(value, _) => (Kind::Timestamp, value.map(integer)),
-        ScalarValue::Date32(value) => (Kind::Date, value.map(|value| integer(value.into()))),
+        ScalarValue::Boolean(value) => (MachineKind::Bool, value.map(u64::from)),
+        ScalarValue::Int16(value) => {
+            (MachineKind::SmallInt, value.map(|value| integer(value.into())))
+        }
+        ScalarValue::Int32(value) => (MachineKind::Int, value.map(|value| integer(value.into()))),
+        ScalarValue::Int64(value) => (MachineKind::BigInt, value.map(integer)),
+        ScalarValue::Float32(value) => {
+            (MachineKind::Float, value.map(|value| value.to_bits().into()))
+        }
+        ScalarValue::Float64(value) => (MachineKind::Double, value.map(f64::to_bits)),
+        ScalarValue::TimestampMillisecond(value, _) => (MachineKind::Timestamp, value.map(integer)),
+        ScalarValue::Date32(value) => (MachineKind::Date, value.map(|value| integer(value.into()))),
         _ => return None,
     };
-    Some(Node::Constant(kind, bits))
+    Some(MachineExpr::Constant(kind, bits))
 }
 
-fn lower_binary(binary: &BinaryExpr, schema: &DFSchema) -> Option<Node> {
+fn lower_binary(binary: &BinaryExpr, schema: &DFSchema) -> Option<MachineExpr> {
     let comparison = match binary.op {
         Operator::And | Operator::Or => {
             let sides = [lower_bool(&binary.left, schema)?, lower_bool(&binary.right, schema)?];
             let sides = Box::new(sides);
             return Some(if binary.op == Operator::And {
-                Node::And(sides)
+                MachineExpr::And(sides)
             } else {
-                Node::Or(sides)
+                MachineExpr::Or(sides)
             });
         }
-        Operator::Eq => Comparison::Equal,
-        Operator::NotEq => Comparison::NotEqual,
-        Operator::Lt => Comparison::Less,
-        Operator::LtEq => Comparison::LessOrEqual,
-        Operator::Gt => Comparison::Greater,
-        Operator::GtEq => Comparison::GreaterOrEqual,
+        Operator::Eq => ComparisonOp::Equal,
+        Operator::NotEq => ComparisonOp::NotEqual,
+        Operator::Lt => ComparisonOp::Less,
+        Operator::LtEq => ComparisonOp::LessOrEqual,
+        Operator::Gt => ComparisonOp::Greater,
+        Operator::GtEq => ComparisonOp::GreaterOrEqual,
         _ => return None,
     };
     let (left, right) = (lower(&binary.left, schema)?, lower(&binary.right, schema)?);
     // Floats compare otherwise in DataFusion's operators.
     let is_native = left.kind() == right.kind() && !is_float(left.kind());
-    is_native.then(|| Node::Compare(comparison, Box::new([left, right])))
+    is_native.then(|| MachineExpr::Compare(comparison, Box::new([left, right])))
 }
 
-fn is_float(kind: Kind) -> bool {
-    matches!(kind, Kind::Float | Kind::Double)
+fn is_float(kind: MachineKind) -> bool {
+    matches!(kind, MachineKind::Float | MachineKind::Double)
 }
 
-/// A searched CASE, from its last branch to its first.
-fn lower_case(case: &Case, schema: &DFSchema) -> Option<Node> {
+/// Lowers a searched CASE, from its last branch to its first.
+fn lower_case(case: &Case, schema: &DFSchema) -> Option<MachineExpr> {
     if case.expr.is_some() {
         return None;
     }
@@ -244,18 +252,18 @@ fn lower_case(case: &Case, schema: &DFSchema) -> Option<Node> {
     let kind = branches.first()?.1.kind();
     let mut node = match &case.else_expr {
         Some(otherwise) => lower(otherwise, schema)?,
-        None => Node::Constant(kind, None),
+        None => MachineExpr::Constant(kind, None),
     };
     if branches.iter().map(|(_, then)| then).chain([&node]).any(|part| part.kind() != kind) {
         return None;
     }
     for (when, then) in branches.into_iter().rev() {
-        node = Node::Select(kind, Box::new([when, then, node]));
+        node = MachineExpr::Select(kind, Box::new([when, then, node]));
     }
     Some(node)
 }
 
-fn lower_call(call: &ScalarFunction, schema: &DFSchema) -> Option<Node> {
+fn lower_call(call: &ScalarFunction, schema: &DFSchema) -> Option<MachineExpr> {
     let udf = as_scalar(&call.func)?;
     if udf.settings().compatibility != Compatibility::Standard {
         return None;
@@ -266,68 +274,77 @@ fn lower_call(call: &ScalarFunction, schema: &DFSchema) -> Option<Node> {
     function(name, udf.implementation(), arguments)
 }
 
-fn function(name: &str, form: &ScalarImplementation, arguments: Vec<Node>) -> Option<Node> {
-    let result = Kind::of(&form.returns)?;
-    let kinds: Vec<Kind> = form.parameters.iter().map(Kind::of).collect::<Option<Vec<_>>>()?;
-    // A bare NULL may stand where a parameter has a type.
+fn function(
+    name: &str,
+    form: &ScalarImplementation,
+    arguments: Vec<MachineExpr>,
+) -> Option<MachineExpr> {
+    let result = MachineKind::of(&form.returns)?;
+    let kinds: Vec<MachineKind> =
+        form.parameters.iter().map(MachineKind::of).collect::<Option<Vec<_>>>()?;
+    // A NULL literal may be the argument where a parameter has a type.
     if arguments.iter().zip(&kinds).any(|(argument, kind)| argument.kind() != *kind) {
         return None;
     }
     let arithmetic = match name {
-        "op_add" => Some(Arithmetic::Add),
-        "op_subtract" => Some(Arithmetic::Subtract),
-        "op_multiply" => Some(Arithmetic::Multiply),
-        "op_divide" | "op_int_divide" => Some(Arithmetic::Divide),
-        "op_modulo" if result.is_integer() => Some(Arithmetic::Modulo),
+        "op_add" => Some(ArithmeticOp::Add),
+        "op_subtract" => Some(ArithmeticOp::Subtract),
+        "op_multiply" => Some(ArithmeticOp::Multiply),
+        "op_divide" | "op_int_divide" => Some(ArithmeticOp::Divide),
+        "op_modulo" if result.is_integer() => Some(ArithmeticOp::Modulo),
         _ => None,
     };
     if let Some(arithmetic) = arithmetic {
-        let sides: [Node; 2] = arguments.try_into().ok()?;
-        let is_number = |kind: &Kind| *kind != Kind::Bool;
+        let sides: [MachineExpr; 2] = arguments.try_into().ok()?;
+        let is_number = |kind: &MachineKind| *kind != MachineKind::Bool;
         let fits = match result {
-            Kind::Bool => false,
-            Kind::Float => kinds.iter().all(|kind| *kind == Kind::Float),
-            Kind::Double => kinds.iter().all(is_number),
+            MachineKind::Bool => false,
+            MachineKind::Float => kinds.iter().all(|kind| *kind == MachineKind::Float),
+            MachineKind::Double => kinds.iter().all(is_number),
             _ => kinds.iter().all(|kind| kind.is_integer()),
         };
-        return fits.then(|| Node::Arithmetic(arithmetic, result, Box::new(sides)));
+        return fits.then(|| MachineExpr::Arithmetic(arithmetic, result, Box::new(sides)));
     }
     if let Some(comparison) = comparison(name) {
-        let sides: [Node; 2] = arguments.try_into().ok()?;
-        let bools = kinds.iter().filter(|kind| **kind == Kind::Bool).count();
-        return (bools != 1).then(|| Node::Compare(comparison, Box::new(sides)));
+        let sides: [MachineExpr; 2] = arguments.try_into().ok()?;
+        let bools = kinds.iter().filter(|kind| **kind == MachineKind::Bool).count();
+        return (bools != 1).then(|| MachineExpr::Compare(comparison, Box::new(sides)));
     }
     conditional(name, result, arguments)
 }
 
-fn comparison(name: &str) -> Option<Comparison> {
+fn comparison(name: &str) -> Option<ComparisonOp> {
     Some(match name {
-        "op_eq" => Comparison::Equal,
-        "op_ne" => Comparison::NotEqual,
-        "op_lt" => Comparison::Less,
-        "op_le" => Comparison::LessOrEqual,
-        "op_gt" => Comparison::Greater,
-        "op_ge" => Comparison::GreaterOrEqual,
+        "op_eq" => ComparisonOp::Equal,
+        "op_ne" => ComparisonOp::NotEqual,
+        "op_lt" => ComparisonOp::Less,
+        "op_le" => ComparisonOp::LessOrEqual,
+        "op_gt" => ComparisonOp::Greater,
+        "op_ge" => ComparisonOp::GreaterOrEqual,
         _ => return None,
     })
 }
 
-fn conditional(name: &str, result: Kind, mut arguments: Vec<Node>) -> Option<Node> {
-    let is_of_result = |node: &Node| node.kind() == result;
+fn conditional(
+    name: &str,
+    result: MachineKind,
+    mut arguments: Vec<MachineExpr>,
+) -> Option<MachineExpr> {
+    let has_result_kind = |node: &MachineExpr| node.kind() == result;
     match name {
-        "op_negate" if result != Kind::Bool => {
-            Some(Node::Negate(result, Box::new(arguments.pop()?)))
+        "op_negate" if result != MachineKind::Bool => {
+            Some(MachineExpr::Negate(result, Box::new(arguments.pop()?)))
         }
         "op_plus" | "identity" => arguments.pop(),
-        "is_null" => Some(Node::IsNull(Box::new(arguments.pop()?))),
-        "coalesce" | "if_null" if arguments.iter().all(is_of_result) => {
-            Some(Node::Coalesce(result, arguments))
+        "is_null" => Some(MachineExpr::IsNull(Box::new(arguments.pop()?))),
+        "coalesce" | "if_null" if arguments.iter().all(has_result_kind) => {
+            Some(MachineExpr::Coalesce(result, arguments))
         }
-        "if" => Some(Node::Select(result, Box::new(arguments.try_into().ok()?))),
+        "if" => Some(MachineExpr::Select(result, Box::new(arguments.try_into().ok()?))),
         "nvl2" => {
             let [tested, present, absent] = arguments.try_into().ok()?;
-            let tested = Node::IsNull(Box::new(tested));
-            Some(Node::Select(result, Box::new([tested, absent, present])))
+            let tested = MachineExpr::IsNull(Box::new(tested));
+            Some(MachineExpr::Select(result, Box::new([tested, absent, present])))
         }
         "to_bool" => truth(arguments.pop()?),
         "cast_smallint" | "cast_int" | "cast_bigint" | "cast_float" | "cast_double"
@@ -336,28 +353,28 @@ fn conditional(name: &str, result: Kind, mut arguments: Vec<Node>) -> Option<Nod
     }
 }
 
-/// What counts as a condition: a number that is not zero, NaN included.
-fn truth(operand: Node) -> Option<Node> {
+/// Converts a condition to BOOL: a number is true when it is not zero, and so is NaN.
+fn truth(operand: MachineExpr) -> Option<MachineExpr> {
     let kind = operand.kind();
     match kind {
-        Kind::Bool => Some(operand),
-        Kind::Date => None,
+        MachineKind::Bool => Some(operand),
+        MachineKind::Date => None,
         _ => {
-            let zero = Box::new([operand, Node::Constant(kind, Some(0))]);
-            Some(Node::Compare(Comparison::NotEqual, zero))
+            let zero = Box::new([operand, MachineExpr::Constant(kind, Some(0))]);
+            Some(MachineExpr::Compare(ComparisonOp::NotEqual, zero))
         }
     }
 }
 
-fn cast(operand: Node, to: Kind) -> Option<Node> {
+fn cast(operand: MachineExpr, to: MachineKind) -> Option<MachineExpr> {
     let from = operand.kind();
     let is_lowered = match (from, to) {
         _ if from == to => return Some(operand),
-        (Kind::Date, _) => false,
-        (_, Kind::Bool) => return truth(operand),
+        (MachineKind::Date, _) => false,
+        (_, MachineKind::Bool) => return truth(operand),
         // From floats to integers the fraction is dropped and the range checked.
-        (Kind::Float | Kind::Double, to) if to.is_integer() => false,
+        (MachineKind::Float | MachineKind::Double, to) if to.is_integer() => false,
         _ => true,
     };
-    is_lowered.then(|| Node::Cast(to, Box::new(operand)))
+    is_lowered.then(|| MachineExpr::Cast(to, Box::new(operand)))
 }

@@ -1,4 +1,4 @@
-//! Machine code against row forms, bit for bit: random expressions over random rows.
+//! Compares machine code with interpreted expressions, bit for bit: random expressions, random rows.
 
 use std::sync::Arc;
 
@@ -17,7 +17,9 @@ use lockstep_row::{
 use lockstep_table::{Inclusion, Table};
 use proptest::prelude::*;
 
-use super::{Cell, Form, Kind, LaneProgram, LaneSpec, RowProgram, lower};
+use super::{
+    LaneProgram, LaneProgramSpec, LaneSource, MachineCell, MachineKind, RowProgram, lower,
+};
 
 const TYPES: [DataType; 8] = [
     DataType::Bool,
@@ -68,13 +70,14 @@ fn type_of(expr: &Expr) -> DataType {
     data_type(&expr.get_type(&df_schema()).unwrap()).unwrap()
 }
 
-/// A call as the binder would write it, when the types go together.
+/// Makes a call as the binder does, when the types fit.
 fn call(name: &str, arguments: Vec<Expr>) -> Option<Expr> {
     let settings = Settings::default();
     let types: Vec<DataType> = arguments.iter().map(type_of).collect();
     let constants = vec![None; types.len()];
-    let asked = CallArguments { types: &types, constants: &constants, settings: &settings };
-    let form = (scalar::find(name)?.resolve)(&asked).ok()?;
+    let bound_arguments =
+        CallArguments { types: &types, constants: &constants, settings: &settings };
+    let form = (scalar::find(name)?.resolve)(&bound_arguments).ok()?;
     let cast_to = |(argument, to): (Expr, &DataType)| convert(argument, to);
     let arguments = arguments.into_iter().zip(&form.parameters).map(cast_to);
     let arguments = arguments.collect::<Option<Vec<_>>>()?;
@@ -92,7 +95,7 @@ fn convert(argument: Expr, to: &DataType) -> Option<Expr> {
     Some(scalar_call(&name, form, &[None], &settings, vec![argument]))
 }
 
-/// An expression from choices, which are used up.
+/// Makes an expression from choices, which it consumes.
 fn expression(choices: &mut std::vec::IntoIter<u8>, depth: usize) -> Expr {
     let choice = usize::from(choices.next().unwrap_or(0));
     let column = || col(format!("c{}", choice % TYPES.len()));
@@ -165,23 +168,23 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
 
     #[test]
-    fn machine_code_is_the_row_form(
+    fn machine_code_agrees_with_the_interpreter(
         choices in proptest::collection::vec(any::<u8>(), 40..80),
         cells in proptest::collection::vec(any::<u8>(), 8..16),
     ) {
         let expr = expression(&mut choices.into_iter(), 3);
         let schema = df_schema();
-        let Some(node) = lower(&expr, &schema) else { return Ok(()) };
+        let Some(lowered) = lower(&expr, &schema) else { return Ok(()) };
         let values = row(&cells);
         let datums: Vec<Datum<'_>> = values.iter().map(|value| value.as_scalar().unwrap()).collect();
         let arena = Arena::new();
-        let form = RowExpr::compile(&expr, &schema).unwrap();
-        let expected = form.eval(&&datums[..], &arena);
+        let interpreted = RowExpr::compile(&expr, &schema).unwrap();
+        let expected = interpreted.eval(&&datums[..], &arena);
 
-        let program = RowProgram::compile(vec![node.clone()]).unwrap();
-        let inputs: Vec<Cell> =
-            program.columns.iter().map(|(column, _)| Cell::new(datums[*column])).collect();
-        let mut outputs = [Cell::default()];
+        let program = RowProgram::compile(vec![lowered.clone()]).unwrap();
+        let inputs: Vec<MachineCell> =
+            program.columns.iter().map(|(column, _)| MachineCell::new(datums[*column])).collect();
+        let mut outputs = [MachineCell::default()];
         program.run(&inputs, &mut outputs);
         let found = outputs[0].datum(program.outputs[0]);
         prop_assert!(found.is_bit_equal(&expected), "{expr}: {found:?}, expected {expected:?}");
@@ -189,20 +192,20 @@ proptest! {
         let codec = RowCodec::new(&self::schema());
         let mut bytes = Vec::new();
         codec.encode(&datums, &mut bytes).unwrap();
-        let places = program.columns.iter();
-        let places = places.map(|(column, _)| (*column, codec.fixed_column(*column).unwrap()));
-        let kind = node.kind();
-        let spec = LaneSpec {
-            value: Some(node),
+        let columns = program.columns.iter();
+        let columns = columns.map(|(column, _)| (*column, codec.fixed_column(*column).unwrap()));
+        let kind = lowered.kind();
+        let spec = LaneProgramSpec {
+            value: Some(lowered),
             condition: None,
-            passes_zero: false,
+            skips_zeros: false,
             keeps_values: true,
-            columns: places.collect(),
-            form: Form::Rows,
+            columns: columns.collect(),
+            source: LaneSource::Rows,
         };
         let check = |count: usize, out: [u64; 2]| {
             prop_assert_eq!(count, if expected.is_null() { 0 } else { 2 });
-            let is_float = matches!(kind, Kind::Float | Kind::Double);
+            let is_float = matches!(kind, MachineKind::Float | MachineKind::Double);
             if let (2, Some(float), true) = (count, expected.as_f64(), is_float) {
                 prop_assert_eq!(out[1], float.to_bits());
             } else if let (2, Some(integer)) = (count, expected.as_i64()) {
@@ -212,28 +215,28 @@ proptest! {
         };
         let lane = LaneProgram::compile(spec.clone()).unwrap();
         let mut out = [0_u64; 2];
-        // SAFETY: both rows were encoded by a codec of the schema, and there is room for two.
+        // SAFETY: both rows were encoded by a codec of the schema, and there is space for two.
         let count = unsafe { lane.run(&[bytes.as_ptr(), bytes.as_ptr()], out.as_mut_ptr()) };
         check(count, out)?;
 
         let table = twice_with_records(&datums);
         let snapshot = table.snapshot();
         let projection = snapshot.projection(0).unwrap();
-        let places = spec.columns.iter();
-        let places = places.map(|(column, _)| (*column, projection.fixed_column(*column).unwrap()));
-        let spec = LaneSpec { columns: places.collect(), form: Form::Records, ..spec };
+        let columns = spec.columns.iter();
+        let columns = columns.map(|(column, _)| (*column, projection.fixed_column(*column).unwrap()));
+        let spec = LaneProgramSpec { columns: columns.collect(), source: LaneSource::Records, ..spec };
         let lane = LaneProgram::compile(spec).unwrap();
         let mut key = Vec::new();
         encode_key([datums[0]], &mut key);
         let records = snapshot.rows(0, &key).next_run().unwrap().records().unwrap();
         let mut out = [0_u64; 2];
-        // SAFETY: there is room for two.
+        // SAFETY: there is space for two.
         let count = unsafe { lane.run_records(records, out.as_mut_ptr()) };
         check(count, out)?;
     }
 }
 
-/// A row stored twice, under its first column, in an index that includes all columns.
+/// Makes a table with a row stored twice, in an index on its first column that includes all columns.
 fn twice_with_records(row: &[Datum<'_>]) -> Table {
     let index = IndexSpec {
         name: "i".to_owned(),
@@ -250,12 +253,12 @@ fn twice_with_records(row: &[Datum<'_>]) -> Table {
     table
 }
 
-/// Each level once: twice would be 2^64 times.
+/// Each level is lowered once: twice would be 2^64 times.
 #[test]
-fn a_deeply_nested_case_has_a_machine_form() {
+fn a_deeply_nested_case_is_lowered() {
     let nest = |inner: Expr, _| when(col("c0"), inner).end().unwrap();
     let expr = (0..64).fold(lit(1_i64), nest);
-    let node = lower(&expr, &df_schema()).unwrap();
-    assert_eq!(node.kind(), Kind::BigInt);
-    assert!(RowProgram::compile(vec![node]).is_some());
+    let lowered = lower(&expr, &df_schema()).unwrap();
+    assert_eq!(lowered.kind(), MachineKind::BigInt);
+    assert!(RowProgram::compile(vec![lowered]).is_some());
 }

@@ -1,4 +1,4 @@
-//! LAST JOINs: every answer is compared with a literal reading of `lockstep_plan`'s definition.
+//! LAST JOINs: every answer is compared with a direct implementation of `lockstep_plan`'s definition.
 
 use datafusion::{
     common::ScalarValue,
@@ -7,11 +7,11 @@ use datafusion::{
 use lockstep_plan::{Frame, TimeBound, Window};
 use proptest::prelude::*;
 
-use crate::testing::{TestRow, World, answer, column, group, last_join, project, windows};
+use crate::testing::{TestDatabase, TestRow, answer, column, group, last_join, project, windows};
 
-/// What the right side looks like to the compiler; its rows are those of `t1` in each case.
+/// The plan of the right side; its rows are those of `t1` in each case.
 #[derive(Debug, Clone, Copy)]
-enum Right {
+enum RightSide {
     Table,
     Reordered,
     ComputedKey,
@@ -24,9 +24,9 @@ fn computed(expr: Expr) -> Expr {
     when(expr.clone().is_null(), lit(ScalarValue::Int64(None))).otherwise(expr).unwrap()
 }
 
-impl Right {
-    fn plan(self, world: &World) -> LogicalPlan {
-        let scan = LogicalPlanBuilder::from(world.scan_as(1, "s"));
+impl RightSide {
+    fn plan(self, database: &TestDatabase) -> LogicalPlan {
+        let scan = LogicalPlanBuilder::from(database.scan_as(1, "s"));
         let plan = match self {
             Self::Table => Ok(scan),
             Self::Reordered => scan.project(vec![col("ts"), col("k"), col("id")]),
@@ -44,48 +44,48 @@ impl Right {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Shape {
-    right: Right,
+struct JoinShape {
+    right: RightSide,
     is_keyed: bool,
-    order: Newest,
+    order: JoinOrder,
     has_filter: bool,
 }
 
-/// Which right rows are newer, and how new they may be.
+/// Which of two right rows is newer, and how new a right row may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Newest {
+enum JoinOrder {
     ByArrival,
     ByTime,
     BeforeLeft,
     UpToLeft,
 }
 
-fn shapes() -> impl Strategy<Value = Shape> {
+fn shapes() -> impl Strategy<Value = JoinShape> {
     let right = prop_oneof![
-        Just(Right::Table),
-        Just(Right::Reordered),
-        Just(Right::ComputedKey),
-        Just(Right::ComputedTime),
-        Just(Right::Filtered),
-        Just(Right::Materialised),
+        Just(RightSide::Table),
+        Just(RightSide::Reordered),
+        Just(RightSide::ComputedKey),
+        Just(RightSide::ComputedTime),
+        Just(RightSide::Filtered),
+        Just(RightSide::Materialised),
     ];
     let order = prop_oneof![
-        Just(Newest::ByArrival),
-        Just(Newest::ByTime),
-        Just(Newest::BeforeLeft),
-        Just(Newest::UpToLeft),
+        Just(JoinOrder::ByArrival),
+        Just(JoinOrder::ByTime),
+        Just(JoinOrder::BeforeLeft),
+        Just(JoinOrder::UpToLeft),
     ];
     (right, any::<bool>(), order, any::<bool>()).prop_map(|(right, is_keyed, order, has_filter)| {
-        Shape { right, is_keyed, order, has_filter }
+        JoinShape { right, is_keyed, order, has_filter }
     })
 }
 
-fn plan(world: &World, shape: Shape) -> LogicalPlan {
+fn plan(database: &TestDatabase, shape: JoinShape) -> LogicalPlan {
     let keys = if shape.is_keyed { vec![(column(0, "k"), column(1, "k"))] } else { vec![] };
-    let joined = last_join(world.scan(0), shape.right.plan(world), keys, |join| {
-        join.order_by = (shape.order != Newest::ByArrival).then(|| column(1, "ts"));
-        let inclusive = shape.order == Newest::UpToLeft;
-        join.time_bound = matches!(shape.order, Newest::BeforeLeft | Newest::UpToLeft)
+    let joined = last_join(database.scan(0), shape.right.plan(database), keys, |join| {
+        join.order_by = (shape.order != JoinOrder::ByArrival).then(|| column(1, "ts"));
+        let inclusive = shape.order == JoinOrder::UpToLeft;
+        join.time_bound = matches!(shape.order, JoinOrder::BeforeLeft | JoinOrder::UpToLeft)
             .then(|| TimeBound { left: column(0, "ts"), inclusive });
         join.filter = shape
             .has_filter
@@ -94,22 +94,22 @@ fn plan(world: &World, shape: Shape) -> LogicalPlan {
     project(joined, vec![column(1, "id")])
 }
 
-fn is_match(left: &TestRow, right: &TestRow, shape: Shape) -> bool {
+fn is_match(left: &TestRow, right: &TestRow, shape: JoinShape) -> bool {
     let has_key = !shape.is_keyed || left.k == right.k;
     let is_in_time = match (shape.order, left.ts, right.ts) {
-        (Newest::ByArrival | Newest::ByTime, _, _) => true,
-        (Newest::BeforeLeft, Some(end), Some(time)) => time < end,
-        (Newest::UpToLeft, Some(end), Some(time)) => time <= end,
-        (Newest::BeforeLeft | Newest::UpToLeft, _, _) => false,
+        (JoinOrder::ByArrival | JoinOrder::ByTime, _, _) => true,
+        (JoinOrder::BeforeLeft, Some(end), Some(time)) => time < end,
+        (JoinOrder::UpToLeft, Some(end), Some(time)) => time <= end,
+        (JoinOrder::BeforeLeft | JoinOrder::UpToLeft, _, _) => false,
     };
     let differs = matches!((right.ts, left.k), (Some(time), Some(k)) if time != k);
     has_key && is_in_time && (!shape.has_filter || right.k.is_none() || differs)
 }
 
-fn newest_match(left: &TestRow, rights: &[TestRow], shape: Shape) -> Option<i64> {
+fn newest_match(left: &TestRow, rights: &[TestRow], shape: JoinShape) -> Option<i64> {
     let matches = rights.iter().filter(|right| is_match(left, right, shape));
     let newest = matches.max_by_key(|right| {
-        let order = if shape.order == Newest::ByArrival { Some(0) } else { right.ts };
+        let order = if shape.order == JoinOrder::ByArrival { Some(0) } else { right.ts };
         (order, right.arrival)
     });
     newest.map(|right| right.id)
@@ -126,10 +126,10 @@ proptest! {
 
     #[test]
     fn last_join_takes_the_newest_match(tables in (rows(), rows()), shape in shapes()) {
-        let world = World::new(&[tables.0, tables.1]);
-        let program = world.compile(&plan(&world, shape));
-        for left in &world.rows[0] {
-            let expected = newest_match(left, &world.rows[1], shape);
+        let database = TestDatabase::new(&[tables.0, tables.1]);
+        let program = database.compile(&plan(&database, shape));
+        for left in &database.rows[0] {
+            let expected = newest_match(left, &database.rows[1], shape);
             let expected = expected.map_or_else(|| "-".to_owned(), |id| id.to_string());
             prop_assert_eq!(answer(&program, left), Some(vec![expected]), "{}", program.explain());
         }
@@ -138,16 +138,16 @@ proptest! {
     /// The joined column is the argument of a window: history rows are joined, too.
     #[test]
     fn history_rows_are_joined_as_well(tables in (rows(), rows())) {
-        let world = World::new(&[tables.0, tables.1]);
-        let shape = Shape {
-            right: Right::Table,
+        let database = TestDatabase::new(&[tables.0, tables.1]);
+        let shape = JoinShape {
+            right: RightSide::Table,
             is_keyed: true,
-            order: Newest::UpToLeft,
+            order: JoinOrder::UpToLeft,
             has_filter: false,
         };
         let joined = last_join(
-            world.scan(0),
-            world.scan(1),
+            database.scan(0),
+            database.scan(1),
             vec![(column(0, "k"), column(1, "k"))],
             |join| {
                 join.order_by = Some(column(1, "ts"));
@@ -164,8 +164,8 @@ proptest! {
             instance_not_in_window: false,
         };
         let group = group(window, vec![], vec![column(0, "id"), column(1, "id")], "w");
-        let program = world.compile(&windows(joined, vec![], vec![group]));
-        let lefts = &world.rows[0];
+        let program = database.compile(&windows(joined, vec![], vec![group]));
+        let lefts = &database.rows[0];
         for current in lefts {
             let Some(now) = current.ts else { continue };
             let mut history: Vec<&TestRow> = lefts
@@ -178,7 +178,7 @@ proptest! {
                 .iter()
                 .take(3)
                 .map(|row| {
-                    let right = newest_match(row, &world.rows[1], shape);
+                    let right = newest_match(row, &database.rows[1], shape);
                     let right = right.map_or_else(|| "-".to_owned(), |id| id.to_string());
                     format!("{}:{right}", row.id)
                 })
@@ -191,18 +191,18 @@ proptest! {
 
 #[test]
 fn a_join_whose_columns_nobody_reads_is_not_made() {
-    let world = World::new(&[vec![(Some(1), Some(1))], vec![(Some(1), Some(1))]]);
+    let database = TestDatabase::new(&[vec![(Some(1), Some(1))], vec![(Some(1), Some(1))]]);
     let keys = vec![(column(0, "k"), column(1, "k"))];
-    let joined = last_join(world.scan(0), world.scan(1), keys, |_| {});
-    let program = world.compile(&project(joined, vec![column(0, "id")]));
+    let joined = last_join(database.scan(0), database.scan(1), keys, |_| {});
+    let program = database.compile(&project(joined, vec![column(0, "id")]));
     assert!(!program.explain().contains("join"), "{}", program.explain());
-    assert_eq!(answer(&program, &world.rows[0][0]), Some(vec!["1".to_owned()]));
+    assert_eq!(answer(&program, &database.rows[0][0]), Some(vec!["1".to_owned()]));
 }
 
 #[test]
 fn a_right_side_with_a_window_is_computed_per_right_row() {
     let history = vec![(Some(1), Some(1)), (Some(1), Some(2)), (Some(2), Some(3))];
-    let world = World::new(&[vec![(Some(1), Some(9))], history]);
+    let database = TestDatabase::new(&[vec![(Some(1), Some(9))], history]);
     let window = Window {
         partition_by: vec![column(1, "k")],
         order_by: Some(column(1, "ts")),
@@ -213,17 +213,18 @@ fn a_right_side_with_a_window_is_computed_per_right_row() {
         instance_not_in_window: false,
     };
     let right =
-        windows(world.scan(1), vec![], vec![group(window, vec![], vec![column(1, "id")], "w")]);
+        windows(database.scan(1), vec![], vec![group(window, vec![], vec![column(1, "id")], "w")]);
     let keys = vec![(column(0, "k"), column(1, "k"))];
     let joined =
-        last_join(world.scan(0), right, keys, |join| join.order_by = Some(column(1, "ts")));
-    let program = world.compile(&project(joined, vec![col("w")]));
-    assert_eq!(answer(&program, &world.rows[0][0]), Some(vec!["[3,2]".to_owned()]));
+        last_join(database.scan(0), right, keys, |join| join.order_by = Some(column(1, "ts")));
+    let program = database.compile(&project(joined, vec![col("w")]));
+    assert_eq!(answer(&program, &database.rows[0][0]), Some(vec!["[3,2]".to_owned()]));
 }
 
 #[test]
 fn two_window_queries_over_the_request_table_meet_in_the_request_row() {
-    let world = World::new(&[vec![(Some(1), Some(1)), (Some(1), Some(2)), (Some(1), Some(9))]]);
+    let database =
+        TestDatabase::new(&[vec![(Some(1), Some(1)), (Some(1), Some(2)), (Some(1), Some(9))]]);
     let half = |name: &str, frame: Frame, output: &str| {
         let window = Window {
             partition_by: vec![column(0, "k")],
@@ -235,14 +236,14 @@ fn two_window_queries_over_the_request_table_meet_in_the_request_row() {
             instance_not_in_window: false,
         };
         let group = group(window, vec![], vec![column(0, "id")], output);
-        let plan = windows(world.scan(0), vec![], vec![group]);
+        let plan = windows(database.scan(0), vec![], vec![group]);
         let plan = project(plan, vec![column(0, "id"), col(output)]);
         LogicalPlanBuilder::from(plan).alias(name).unwrap().build().unwrap()
     };
     let left = half("a", Frame::Rows { from: Some(1), to: 0 }, "v");
     let right = half("b", Frame::Range { from: None, to: 1 }, "w");
     let joined = last_join(left, right, vec![(col("a.id"), col("b.id"))], |_| {});
-    let program = world.compile(&project(joined, vec![col("v"), col("w")]));
+    let program = database.compile(&project(joined, vec![col("v"), col("w")]));
     let request = TestRow { id: 7, k: Some(1), ts: Some(3), arrival: u64::MAX };
     let expected = vec!["[7,2]".to_owned(), "[2,1]".to_owned()];
     assert_eq!(answer(&program, &request), Some(expected));

@@ -1,12 +1,12 @@
-//! Windows: every answer is compared with a literal reading of `lockstep_plan`'s definition.
+//! Windows: every answer is compared with a direct implementation of `lockstep_plan`'s definition.
 
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, col, lit, when};
 use lockstep_plan::{Frame, Window};
 use proptest::prelude::*;
 
-use crate::testing::{TestRow, World, answer, column, group, project, windows};
+use crate::testing::{TestDatabase, TestRow, answer, column, group, project, windows};
 
-/// The ids of a frame, newest first.
+/// Computes the ids of a frame, newest first.
 fn frame(current: &TestRow, main: &[TestRow], unions: &[&[TestRow]], window: &Window) -> Vec<i64> {
     let order_of = |row: &TestRow| if window.order_by.is_some() { row.ts } else { Some(0) };
     let now = order_of(current);
@@ -59,7 +59,7 @@ fn frames() -> impl Strategy<Value = Frame> {
     prop_oneof![rows, range]
 }
 
-/// Windows by `k`, in the order of `ts` or of arrival.
+/// Draws windows by `k`, in the order of `ts` or of arrival.
 pub(super) fn any_window(is_ordered: bool) -> impl Strategy<Value = Window> {
     let flags = (any::<bool>(), any::<bool>(), any::<bool>());
     let max_size = proptest::option::of(prop_oneof![2 => 1_u64..4, 1 => 32_u64..40]);
@@ -74,8 +74,8 @@ pub(super) fn any_window(is_ordered: bool) -> impl Strategy<Value = Window> {
     })
 }
 
-/// A window that begins at the same row as another one, unless one of them is by rows and the
-/// other by time and the other one does not begin at the current row.
+/// Changes a window so that its frame begins at the same row as that of another one, unless one is by
+/// rows and the other by time and the other one does not begin at the current row.
 pub(super) fn begin_alike(window: &Window, other: &Window) -> Window {
     let frame = match (window.frame, other.frame) {
         (Frame::Rows { from, .. }, Frame::Rows { to, .. }) => Frame::Rows { from, to },
@@ -88,7 +88,7 @@ pub(super) fn begin_alike(window: &Window, other: &Window) -> Window {
 
 pub(super) fn rows(count_max: usize) -> impl Strategy<Value = Vec<(Option<i64>, Option<i64>)>> {
     let key = prop_oneof![4 => Just(Some(1)), 2 => Just(Some(2)), 1 => Just(None)];
-    // NULL stands in an index where the least value does.
+    // An index stores NULL as the least value.
     let time = prop_oneof![
         24 => (0_i64..8).prop_map(Some),
         3 => Just(None),
@@ -98,15 +98,15 @@ pub(super) fn rows(count_max: usize) -> impl Strategy<Value = Vec<(Option<i64>, 
     proptest::collection::vec((key, time), 0..count_max)
 }
 
-/// With how many rows a chunk is full, so that a key has one chunk or many.
+/// Draws how many rows fill a chunk, so that a key has one chunk or many.
 pub(super) fn chunk_rows() -> impl Strategy<Value = usize> {
     prop::sample::select(vec![2, 5, 16, 128])
 }
 
-/// The rows of a table, each in its place, and as requests after everything stored.
-pub(super) fn currents(world: &World) -> Vec<TestRow> {
-    let stored = world.rows[0].iter().copied();
-    let requests = world.rows[0].iter().map(|row| TestRow { arrival: u64::MAX, id: 77, ..*row });
+/// Returns the rows of a table, each at its own position, and as requests after all stored rows.
+pub(super) fn currents(database: &TestDatabase) -> Vec<TestRow> {
+    let stored = database.rows[0].iter().copied();
+    let requests = database.rows[0].iter().map(|row| TestRow { arrival: u64::MAX, id: 77, ..*row });
     stored.chain(requests).collect()
 }
 
@@ -118,14 +118,14 @@ fn is_null(expr: Expr) -> Expr {
     expr.is_null()
 }
 
-/// The same value, but computed, so that no index can hold it.
+/// Makes an expression with the same value that no index has.
 fn computed(expr: Expr) -> Expr {
     when(is_null(expr.clone()), lit(datafusion::common::ScalarValue::Int64(None)))
         .otherwise(expr)
         .unwrap()
 }
 
-/// `input` with its key, its time, or both computed.
+/// Projects `input` so that its key, its time, or both are computed.
 fn hide(input: LogicalPlan, table: usize, hides: (bool, bool)) -> LogicalPlan {
     let pick = |name: &str, hides: bool| {
         let own = column(table, name);
@@ -141,42 +141,42 @@ proptest! {
     #[test]
     fn windows_hold_the_rows_that_the_definition_says(
         tables in (rows(24), rows(8), rows(8)),
-        shapes in proptest::collection::vec(
+        windows_with_unions in proptest::collection::vec(
             (any_window(true), any_window(false), any::<bool>(), 0_usize..UNIONS.len()), 1..4),
         are_alike in any::<bool>(),
         hides in (any::<bool>(), any::<bool>()),
         chunk_rows in chunk_rows(),
     ) {
         lockstep_table::set_chunk_rows(chunk_rows);
-        let world = World::new(&[tables.0, tables.1, tables.2]);
-        let shapes: Vec<(Window, Vec<usize>)> = shapes
+        let database = TestDatabase::new(&[tables.0, tables.1, tables.2]);
+        let windows_with_unions: Vec<(Window, Vec<usize>)> = windows_with_unions
             .into_iter()
             .map(|(ordered, unordered, is_ordered, unions)| {
                 (if is_ordered { ordered } else { unordered }, UNIONS[unions].to_vec())
             })
             .collect();
         let alike = |(window, _): &(Window, Vec<usize>)| {
-            (begin_alike(window, &shapes[0].0), shapes[0].1.clone())
+            (begin_alike(window, &windows_with_unions[0].0), windows_with_unions[0].1.clone())
         };
-        let shapes = if are_alike { shapes.iter().map(alike).collect() } else { shapes };
-        let groups = shapes.iter().enumerate().map(|(position, (window, unions))| {
+        let windows_with_unions = if are_alike { windows_with_unions.iter().map(alike).collect() } else { windows_with_unions };
+        let groups = windows_with_unions.iter().enumerate().map(|(position, (window, unions))| {
             group(window.clone(), unions.clone(), vec![column(0, "id")], &format!("w{position}"))
         });
-        let input = hide(world.scan(0), 0, hides);
-        let second = hide(world.scan(2), 2, (hides.1, hides.0));
-        let unions = vec![world.scan(1), second, world.scan(0)];
-        let program = world.compile(&windows(input, unions, groups.collect()));
-        for current in currents(&world) {
+        let input = hide(database.scan(0), 0, hides);
+        let second = hide(database.scan(2), 2, (hides.1, hides.0));
+        let unions = vec![database.scan(1), second, database.scan(0)];
+        let program = database.compile(&windows(input, unions, groups.collect()));
+        for current in currents(&database) {
             // A request row is a row of its table wherever that is read once more.
-            let mut own = world.rows[0].clone();
+            let mut own = database.rows[0].clone();
             own.extend((current.arrival == u64::MAX).then_some(current));
-            let rows_of = [&world.rows[1], &world.rows[2], &own];
-            let expected: Vec<String> = shapes
+            let rows_of = [&database.rows[1], &database.rows[2], &own];
+            let expected: Vec<String> = windows_with_unions
                 .iter()
                 .map(|(window, unions)| {
                     let unions: Vec<&[TestRow]> =
                         unions.iter().map(|union| &rows_of[*union][..]).collect();
-                    listed(&frame(&current, &world.rows[0], &unions, window))
+                    listed(&frame(&current, &database.rows[0], &unions, window))
                 })
                 .collect();
             let found = answer(&program, &current).unwrap();
@@ -191,17 +191,17 @@ proptest! {
         inner in any_window(true),
         outer in any_window(true),
     ) {
-        let world = World::new(&[table]);
-        let plan = windows(world.scan(0), vec![], vec![
+        let database = TestDatabase::new(&[table]);
+        let plan = windows(database.scan(0), vec![], vec![
             group(inner.clone(), vec![], vec![column(0, "id")], "a"),
         ]);
         let plan = project(plan, vec![column(0, "ts"), column(0, "id"), col("a"), column(0, "k")]);
         let plan = windows(plan, vec![], vec![
             group(outer.clone(), vec![], vec![column(0, "id"), col("a")], "b"),
         ]);
-        let program = world.compile(&plan);
-        let main = &world.rows[0];
-        for current in currents(&world) {
+        let program = database.compile(&plan);
+        let main = &database.rows[0];
+        for current in currents(&database) {
             let rows = frame(&current, main, &[], &outer);
             let texts: Vec<String> = rows
                 .iter()
@@ -230,8 +230,8 @@ fn by_time(frame: Frame) -> Window {
     Window { partition_by: vec![column(0, "k")], order_by: Some(column(0, "ts")), frame, ..PLAIN }
 }
 
-fn four_rows() -> World {
-    World::new(&[vec![
+fn four_rows() -> TestDatabase {
+    TestDatabase::new(&[vec![
         (Some(1), Some(10)),
         (Some(1), Some(20)),
         (Some(2), Some(20)),
@@ -239,68 +239,68 @@ fn four_rows() -> World {
     ]])
 }
 
-/// What the last column of a plan is for a request `(9, 1, 20)`.
+/// Checks the last column of a plan for the request `(9, 1, 20)`.
 #[track_caller]
-fn check(world: &World, plan: &LogicalPlan, expected: Option<&str>) {
+fn check(database: &TestDatabase, plan: &LogicalPlan, expected: Option<&str>) {
     let request = TestRow { id: 9, k: Some(1), ts: Some(20), arrival: u64::MAX };
-    let found = answer(&world.compile(plan), &request);
+    let found = answer(&database.compile(plan), &request);
     assert_eq!(found.as_ref().map(|row| row.last().unwrap().as_str()), expected);
 }
 
-fn last_rows(world: &World) -> LogicalPlan {
+fn last_rows(database: &TestDatabase) -> LogicalPlan {
     let window = by_time(Frame::Rows { from: Some(2), to: 0 });
-    windows(world.scan(0), vec![], vec![group(window, vec![], vec![column(0, "id")], "w")])
+    windows(database.scan(0), vec![], vec![group(window, vec![], vec![column(0, "id")], "w")])
 }
 
 #[test]
 fn a_request_comes_after_rows_of_its_own_time() {
-    let world = four_rows();
-    check(&world, &last_rows(&world), Some("[9,2,1]"));
+    let database = four_rows();
+    check(&database, &last_rows(&database), Some("[9,2,1]"));
 }
 
 #[test]
 fn a_filter_below_a_window_hides_rows_from_it() {
-    let world = four_rows();
-    let filtered = LogicalPlanBuilder::from(world.scan(0))
+    let database = four_rows();
+    let filtered = LogicalPlanBuilder::from(database.scan(0))
         .filter(column(0, "id").not_eq(lit(2_i64)))
         .and_then(LogicalPlanBuilder::build)
         .unwrap();
     let window = by_time(Frame::Rows { from: Some(2), to: 0 });
     let plan = windows(filtered, vec![], vec![group(window, vec![], vec![column(0, "id")], "w")]);
-    check(&world, &plan, Some("[9,1]"));
+    check(&database, &plan, Some("[9,1]"));
 }
 
 #[test]
 fn a_filter_above_a_window_hides_the_answer_only() {
-    let world = four_rows();
+    let database = four_rows();
     let filter = |keeps: i64| {
-        LogicalPlanBuilder::from(last_rows(&world))
+        LogicalPlanBuilder::from(last_rows(&database))
             .filter(column(0, "id").eq(lit(keeps)))
             .and_then(LogicalPlanBuilder::build)
             .unwrap()
     };
-    check(&world, &filter(9), Some("[9,2,1]"));
-    check(&world, &filter(8), None);
+    check(&database, &filter(9), Some("[9,2,1]"));
+    check(&database, &filter(8), None);
 }
 
 #[test]
 fn limit_zero_gives_no_row_and_any_other_limit_the_row() {
-    let world = four_rows();
+    let database = four_rows();
     let limit = |fetch: usize| {
-        LogicalPlanBuilder::from(last_rows(&world))
+        LogicalPlanBuilder::from(last_rows(&database))
             .limit(0, Some(fetch))
             .and_then(LogicalPlanBuilder::build)
             .unwrap()
     };
-    check(&world, &limit(0), None);
-    check(&world, &limit(1), Some("[9,2,1]"));
+    check(&database, &limit(0), None);
+    check(&database, &limit(1), Some("[9,2,1]"));
 }
 
 #[test]
 fn a_query_without_a_table_has_one_row() {
-    let world = four_rows();
+    let database = four_rows();
     let plan = LogicalPlanBuilder::empty(true).project(vec![lit(7_i64)]).unwrap().build().unwrap();
-    let program = world.compile(&plan);
+    let program = database.compile(&plan);
     assert!(program.input().is_none());
     let arena = lockstep_row::Arena::new();
     assert_eq!(program.answer(&[], &arena), Ok(Some(&[lockstep_row::Datum::BigInt(7)][..])));
@@ -308,10 +308,13 @@ fn a_query_without_a_table_has_one_row() {
 
 #[test]
 fn the_request_row_comes_out_of_the_first_input_of_a_union() {
-    let world = four_rows();
-    let plan =
-        LogicalPlanBuilder::from(world.scan(0)).union(world.scan(0)).unwrap().build().unwrap();
-    let program = world.compile(&plan);
+    let database = four_rows();
+    let plan = LogicalPlanBuilder::from(database.scan(0))
+        .union(database.scan(0))
+        .unwrap()
+        .build()
+        .unwrap();
+    let program = database.compile(&plan);
     assert!(program.is_compiled());
     let row = TestRow { id: 9, k: None, ts: Some(1), arrival: u64::MAX };
     let arena = lockstep_row::Arena::new();
@@ -320,35 +323,37 @@ fn the_request_row_comes_out_of_the_first_input_of_a_union() {
 
 #[test]
 fn a_union_source_that_is_no_row_source_is_run_in_batch_mode() {
-    let world =
-        World::new(&[vec![(Some(1), Some(10))], vec![(Some(1), Some(15)), (Some(2), Some(16))]]);
-    let union = LogicalPlanBuilder::from(world.scan(1)).distinct().unwrap().build().unwrap();
+    let database = TestDatabase::new(&[
+        vec![(Some(1), Some(10))],
+        vec![(Some(1), Some(15)), (Some(2), Some(16))],
+    ]);
+    let union = LogicalPlanBuilder::from(database.scan(1)).distinct().unwrap().build().unwrap();
     let window = by_time(Frame::Rows { from: None, to: 0 });
     let group = group(window, vec![0], vec![column(0, "id")], "w");
-    let plan = windows(world.scan(0), vec![union], vec![group]);
-    check(&world, &plan, Some("[9,2,1]"));
-    assert!(world.compile(&plan).explain().contains("batch mode"));
+    let plan = windows(database.scan(0), vec![union], vec![group]);
+    check(&database, &plan, Some("[9,2,1]"));
+    assert!(database.compile(&plan).explain().contains("batch mode"));
 }
 
 #[test]
 fn windows_that_differ_only_in_their_frames_share_a_scan() {
-    let world = four_rows();
+    let database = four_rows();
     let frames = [Frame::Rows { from: Some(1), to: 0 }, Frame::Range { from: Some(15), to: 5 }];
     let groups = frames
         .iter()
         .zip(["a", "b"])
         .map(|(frame, name)| group(by_time(*frame), vec![], vec![column(0, "id")], name));
-    let plan = windows(world.scan(0), vec![], groups.collect());
-    check(&world, &plan, Some("[1]"));
-    let explain = world.compile(&plan).explain();
+    let plan = windows(database.scan(0), vec![], groups.collect());
+    check(&database, &plan, Some("[1]"));
+    let explain = database.compile(&plan).explain();
     assert_eq!(explain.matches("scan for").count(), 1, "{explain}");
     assert!(explain.contains("on (k), newest `ts` first"), "{explain}");
 }
 
 #[test]
 fn answers_of_a_batch_do_not_see_each_other() {
-    let world = four_rows();
-    let program = world.compile(&last_rows(&world));
+    let database = four_rows();
+    let program = database.compile(&last_rows(&database));
     let requests: Vec<_> = (7..9)
         .map(|id| TestRow { id, k: Some(1), ts: Some(20), arrival: u64::MAX }.values())
         .collect();

@@ -1,12 +1,11 @@
-//! Requests that one row cannot answer: GROUP BY over a sub-query with windows, an aggregate of
-//! the whole table, a join with many matches, windows over a UNION or DISTINCT.
+//! Requests that batch mode answers over all rows: GROUP BY over a sub-query with windows, an aggregate
+//! of the whole table, a join with many matches, windows over a UNION or DISTINCT.
 //!
-//! The answer is, by definition, what batch mode gives for the request row when it is the latest
-//! arrival of its table. So that is what happens here: the plan is rewritten so that every scan of
-//! that table gives the request row too and so that a mark follows the row of the left-most scan
-//! upwards, batch mode runs it, and the marked rows are the answer. A group is marked when the
-//! request row is in it. Exact, and as slow as batch mode; the compiler takes this way only where no
-//! chain of steps will do.
+//! By definition the answer is what batch mode gives for the request row when it is the latest arrival
+//! of its table. So the plan is rewritten: every scan of that table gives the request row too, and a
+//! column marks the rows that come from the request row of the left-most scan. Batch mode runs the
+//! plan, and the marked rows are the answer. A group is marked when the request row is in it. This is
+//! exact and as slow as batch mode; the compiler does it only where it cannot make a chain.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -32,21 +31,21 @@ use lockstep_row::{
 
 use crate::{
     materialise::{BatchFallback, MaterialisedRows},
-    trace, unrolled,
+    plan_size, trace,
 };
 
-/// The mark: 1 for the request row and what came of it, 0 (or NULL) for everything else. Always
-/// the last column.
+/// The name of the mark, which is always the last column: 1 for the request row and rows that come from
+/// it, 0 or NULL for all others.
 pub(crate) const MARK: &str = "__request";
 
-/// Whether each request for a plan runs it in batch mode, over all rows of its tables.
+/// Returns whether each request for a plan runs it in batch mode, over all rows of its tables.
 pub fn reads_all_rows(plan: &LogicalPlan) -> bool {
-    lockstep_host::with_large_stack(|| is_needed(plan, false) || unrolled::is_too_large(plan))
+    lockstep_host::with_large_stack(|| is_needed(plan, false) || plan_size::is_too_large(plan))
 }
 
-/// Whether a plan needs all rows to answer for one. `in_window` tells whether rows of the plan are
+/// Returns whether a plan needs all rows to answer for one. `in_window`: whether rows of the plan are
 /// the history of a window above it.
-pub(crate) fn is_needed(plan: &LogicalPlan, in_window: bool) -> bool {
+fn is_needed(plan: &LogicalPlan, in_window: bool) -> bool {
     let input = |in_window| plan.inputs().first().is_some_and(|input| is_needed(input, in_window));
     match plan {
         LogicalPlan::TableScan(_) | LogicalPlan::EmptyRelation(_) => false,
@@ -62,13 +61,13 @@ pub(crate) fn is_needed(plan: &LogicalPlan, in_window: bool) -> bool {
 /// The table of the request rows.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestTable {
-    /// `None` where a query has no table, and its request row no columns.
+    /// `None` where a query has no table; then its request row has no columns.
     id: Option<u64>,
     types: Vec<DataType>,
 }
 
 impl RequestTable {
-    /// The left-most table of a plan.
+    /// Finds the left-most table of a plan.
     pub(crate) fn of(plan: &LogicalPlan) -> Self {
         let table = trace::leftmost_table(plan);
         let columns = table.iter().flat_map(|table| &table.schema.columns);
@@ -76,30 +75,32 @@ impl RequestTable {
         Self { id: table.map(|table| table.id), types }
     }
 
-    /// Whether a table of a plan is this one.
+    /// Returns whether a table of a plan is this one.
     pub(crate) fn is(&self, table: &CatalogTable) -> bool {
         self.id == Some(table.id)
     }
 
-    /// Whether a plan reads it anywhere.
+    /// Returns whether a plan reads it anywhere.
     pub(crate) fn is_read_by(&self, plan: &LogicalPlan) -> bool {
         let mut found = false;
         let walked = plan.apply(|node| {
             found |= matches!(node, LogicalPlan::TableScan(scan) if self.is_scanned_by(scan));
             Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
         });
-        debug_assert!(walked.is_ok(), "looking at a plan does not fail");
+        debug_assert!(walked.is_ok(), "the closure returns no error");
         found
     }
 
-    /// A plan in which each scan of the table gives the request row too, as its latest row.
+    /// Rewrites a plan so that each scan of the table gives the request row too, as its latest row.
     pub(crate) fn with_row(
         &self,
         plan: &LogicalPlan,
         request: &[Datum<'_>],
     ) -> Result<LogicalPlan> {
         let values = self.values(request).map_err(planning)?;
-        Request { table: self, values: &values }.hold(plan.clone()).map_err(planning)
+        RequestConstants { table: self, values: &values }
+            .add_to_scans(plan.clone())
+            .map_err(planning)
     }
 
     fn is_scanned_by(&self, scan: &TableScan) -> bool {
@@ -112,7 +113,7 @@ impl RequestTable {
     }
 }
 
-/// Runs a plan for one request row of a table.
+/// Answers one request row of a table by running a plan.
 pub(crate) fn answer(
     plan: &LogicalPlan,
     table: &RequestTable,
@@ -120,17 +121,18 @@ pub(crate) fn answer(
     batch: &dyn BatchFallback,
 ) -> Result<MaterialisedRows> {
     let values = table.values(request).map_err(planning)?;
-    let plan = marked_rows(plan, Request { table, values: &values }).map_err(planning)?;
-    MaterialisedRows::of(&plan, batch)
+    let plan = marked_rows(plan, RequestConstants { table, values: &values }).map_err(planning)?;
+    MaterialisedRows::run(&plan, batch)
 }
 
-/// Checks that a plan can be rewritten, which depends on its shape only.
+/// Checks that a plan can be rewritten, which does not depend on the request.
 pub(crate) fn check(plan: &LogicalPlan, table: &RequestTable) -> Result<()> {
     let values = table.types.iter().map(|data_type| scalar(data_type, Datum::Null));
     let values = values.collect::<PlanResult<Vec<_>>>().map_err(planning)?;
-    marked_rows(plan, Request { table, values: &values }).map(|_| ()).map_err(planning)
+    marked_rows(plan, RequestConstants { table, values: &values }).map(|_| ()).map_err(planning)
 }
 
+/// Reports an error of the planner as an internal one.
 #[expect(clippy::needless_pass_by_value, reason = "used as the argument of map_err")]
 pub(crate) fn planning(error: DataFusionError) -> Box<Diagnostic> {
     Box::new(Diagnostic::internal(error.to_string()))
@@ -145,27 +147,27 @@ fn scalar(data_type: &DataType, value: Datum<'_>) -> PlanResult<ScalarValue> {
     ScalarValue::try_from_array(builder.finish().as_ref(), 0)
 }
 
-/// A request row as constants.
+/// The values of a request row as constants of a plan.
 #[derive(Clone, Copy)]
-struct Request<'r> {
+struct RequestConstants<'r> {
     table: &'r RequestTable,
     values: &'r [ScalarValue],
 }
 
-impl Request<'_> {
+impl RequestConstants<'_> {
     /// Adds the row to each scan of its table.
-    fn hold(self, plan: LogicalPlan) -> PlanResult<LogicalPlan> {
-        let held = plan.transform_up(|node| match &node {
+    fn add_to_scans(self, plan: LogicalPlan) -> PlanResult<LogicalPlan> {
+        let rewritten = plan.transform_up(|node| match &node {
             LogicalPlan::TableScan(scan) if self.table.is_scanned_by(scan) => {
                 let rows = self.with_scan(scan, node.clone(), self.row(scan)?, &[])?;
                 Ok(Transformed::yes(rows))
             }
             _ => Ok(Transformed::no(node)),
         });
-        Ok(held?.data)
+        Ok(rewritten?.data)
     }
 
-    /// The row as a scan gives it.
+    /// Makes the row as a scan gives it.
     fn row(self, scan: &TableScan) -> PlanResult<LogicalPlan> {
         let value = |position: usize| {
             let column = scan.projection.as_ref().map_or(position, |columns| columns[position]);
@@ -181,7 +183,7 @@ impl Request<'_> {
         project(LogicalPlan::EmptyRelation(nothing), values)
     }
 
-    /// The rows of a scan, then the row, both with some more columns.
+    /// Makes the rows of a scan followed by the request row, both with the columns `more` added.
     fn with_scan(
         self,
         scan: &TableScan,
@@ -198,8 +200,8 @@ impl Request<'_> {
     }
 }
 
-/// The rows of a plan that come of the request row.
-fn marked_rows(plan: &LogicalPlan, row: Request<'_>) -> PlanResult<LogicalPlan> {
+/// Rewrites a plan to give only the rows that come from the request row.
+fn marked_rows(plan: &LogicalPlan, row: RequestConstants<'_>) -> PlanResult<LogicalPlan> {
     let columns: Vec<Expr> = plan.schema().columns().into_iter().map(Expr::Column).collect();
     let marked = mark(plan, row)?;
     let mark = mark_of(marked.schema())?;
@@ -207,7 +209,7 @@ fn marked_rows(plan: &LogicalPlan, row: Request<'_>) -> PlanResult<LogicalPlan> 
 }
 
 /// Adds the request row to the left-most table and the mark to the output.
-fn mark(plan: &LogicalPlan, row: Request<'_>) -> PlanResult<LogicalPlan> {
+fn mark(plan: &LogicalPlan, row: RequestConstants<'_>) -> PlanResult<LogicalPlan> {
     match plan {
         LogicalPlan::TableScan(scan) => mark_scan(plan, scan, row),
         LogicalPlan::Projection(node) => {
@@ -223,7 +225,7 @@ fn mark(plan: &LogicalPlan, row: Request<'_>) -> PlanResult<LogicalPlan> {
             mark_groups(&groups, row)
         }
         LogicalPlan::Union(node) => mark_union(node, row),
-        // A request has its answer whatever the number of rows is that batch mode would stop at.
+        // A request has its answer even if a LIMIT would leave it out in batch mode.
         LogicalPlan::Limit(node) if trace::admits_one_row(node) == Some(true) => {
             mark(&node.input, row)
         }
@@ -235,20 +237,24 @@ fn mark(plan: &LogicalPlan, row: Request<'_>) -> PlanResult<LogicalPlan> {
             };
             let mut inputs = vec![mark(first, row)?];
             for other in others {
-                inputs.push(row.hold(other.clone())?);
+                inputs.push(row.add_to_scans(other.clone())?);
             }
             mark_last(plan.with_new_exprs(plan.expressions(), inputs)?)
         }
     }
 }
 
-fn mark_scan(plan: &LogicalPlan, scan: &TableScan, row: Request<'_>) -> PlanResult<LogicalPlan> {
+fn mark_scan(
+    plan: &LogicalPlan,
+    scan: &TableScan,
+    row: RequestConstants<'_>,
+) -> PlanResult<LogicalPlan> {
     let (stored, request) = (with_mark(plan.clone(), 0)?, with_mark(row.row(scan)?, 1)?);
     row.with_scan(scan, stored, request, &[mark_field()])
 }
 
-/// A group is marked when one of its rows is; the only group of a plan without keys always is.
-fn mark_groups(node: &Aggregate, row: Request<'_>) -> PlanResult<LogicalPlan> {
+/// Marks each group that has a marked row; without keys the only group is always marked.
+fn mark_groups(node: &Aggregate, row: RequestConstants<'_>) -> PlanResult<LogicalPlan> {
     let input = mark(&node.input, row)?;
     let mut calls = node.aggr_expr.clone();
     let settings = Settings::default();
@@ -265,56 +271,60 @@ fn mark_groups(node: &Aggregate, row: Request<'_>) -> PlanResult<LogicalPlan> {
     project(LogicalPlan::Aggregate(groups), exprs)
 }
 
-/// The request row comes out of the first input; the other inputs are other rows.
-fn mark_union(node: &Union, row: Request<'_>) -> PlanResult<LogicalPlan> {
+/// Marks rows of the first input, which the request row is a row of.
+fn mark_union(node: &Union, row: RequestConstants<'_>) -> PlanResult<LogicalPlan> {
     let mut inputs = Vec::with_capacity(node.inputs.len());
     for (position, input) in node.inputs.iter().enumerate() {
         inputs.push(Arc::new(match position {
             0 => mark(input, row)?,
-            _ => with_mark(row.hold(LogicalPlan::clone(input))?, 0)?,
+            _ => with_mark(row.add_to_scans(LogicalPlan::clone(input))?, 0)?,
         }));
     }
     Ok(LogicalPlan::Union(Union { inputs, schema: followed_by(&node.schema, [mark_field()])? }))
 }
 
-fn mark_extension(plan: &LogicalPlan, row: Request<'_>) -> PlanResult<LogicalPlan> {
+fn mark_extension(plan: &LogicalPlan, row: RequestConstants<'_>) -> PlanResult<LogicalPlan> {
     if let Some(node) = trace::window(plan) {
         let input = mark(&node.input, row)?;
         let calls = fields(&node.schema).skip(node.input.schema().fields().len());
         let schema = followed_by(input.schema(), calls)?;
-        let unions = node.unions.iter().map(|union| row.hold(union.clone()));
+        let unions = node.unions.iter().map(|union| row.add_to_scans(union.clone()));
         let unions = unions.collect::<PlanResult<_>>()?;
         return mark_last(extension(WindowAggregate { input, unions, schema, ..node.clone() }));
     }
     if trace::last_join(plan).is_some() {
         return mark_last(mark_joins(plan, row)?);
     }
-    Err(internal_datafusion_err!("a node that request mode does not know"))
+    Err(internal_datafusion_err!("request mode does not support this plan node"))
 }
 
-/// A chain of LAST JOINs with the mark behind the columns of its left-most input; it is moved once
-/// for the chain, as in [`crate::numbered`].
-fn mark_joins(plan: &LogicalPlan, row: Request<'_>) -> PlanResult<LogicalPlan> {
+/// Marks a chain of LAST JOINs. The mark is behind the columns of the left-most input, and is moved to
+/// the end once for the chain, as in [`crate::row_numbers`].
+fn mark_joins(plan: &LogicalPlan, row: RequestConstants<'_>) -> PlanResult<LogicalPlan> {
     let Some(node) = trace::last_join(plan) else { return mark(plan, row) };
     let left = mark_joins(&node.left, row)?;
     let right = fields(&node.schema).skip(node.left.schema().fields().len());
     let schema = followed_by(left.schema(), right)?;
-    let right = row.hold(node.right.clone())?;
+    let right = row.add_to_scans(node.right.clone())?;
     Ok(extension(LastJoin { left, right, schema, ..node.clone() }))
 }
 
+/// Makes a plan of one of our nodes.
 pub(crate) fn extension(
     node: impl datafusion::logical_expr::UserDefinedLogicalNode + 'static,
 ) -> LogicalPlan {
     LogicalPlan::Extension(Extension { node: Arc::new(node) })
 }
 
+/// A column of a schema, with the table that qualifies it.
 pub(crate) type QualifiedField = (Option<datafusion::common::TableReference>, Arc<Field>);
 
+/// Returns the columns of a schema.
 pub(crate) fn fields(schema: &DFSchema) -> impl Iterator<Item = QualifiedField> + '_ {
     schema.iter().map(|(qualifier, field)| (qualifier.cloned(), Arc::clone(field)))
 }
 
+/// Adds columns to the end of a schema.
 pub(crate) fn followed_by(
     schema: &DFSchema,
     more: impl IntoIterator<Item = QualifiedField>,
@@ -326,10 +336,12 @@ fn mark_field() -> QualifiedField {
     (None, Arc::new(Field::new(MARK, ArrowType::Int32, true)))
 }
 
-/// The mark among the columns of a marked plan.
+/// Finds the mark among the columns of a rewritten plan.
 pub(crate) fn mark_of(schema: &DFSchema) -> PlanResult<Expr> {
     let found = schema.columns().into_iter().find(|column| column.name == MARK);
-    found.map(Expr::Column).ok_or_else(|| internal_datafusion_err!("the mark was lost"))
+    found
+        .map(Expr::Column)
+        .ok_or_else(|| internal_datafusion_err!("the plan has no column `{MARK}`"))
 }
 
 /// Adds the same mark to all rows.
@@ -339,7 +351,7 @@ fn with_mark(plan: LogicalPlan, mark: i32) -> PlanResult<LogicalPlan> {
     project(plan, exprs)
 }
 
-/// Moves the mark behind the other columns.
+/// Moves the mark to the end of the columns.
 pub(crate) fn mark_last(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
     let is_mark = |column: &Column| column.name == MARK;
     let columns = plan.schema().columns();
@@ -350,6 +362,7 @@ pub(crate) fn mark_last(plan: LogicalPlan) -> PlanResult<LogicalPlan> {
     project(plan, others.into_iter().chain(mark).map(Expr::Column).collect())
 }
 
+/// Makes a projection.
 pub(crate) fn project(input: LogicalPlan, exprs: Vec<Expr>) -> PlanResult<LogicalPlan> {
     Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(input))?))
 }

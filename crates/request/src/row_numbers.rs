@@ -1,8 +1,8 @@
-//! Which stored row each row of a query comes of.
+//! Rewrites a query so that each of its rows has the number of the stored row that it comes from.
 //!
-//! `engine` compares the rows of batch mode with answers for single rows, and filters leave some
-//! out. So the plan is rewritten to carry the number of its stored row upwards, as
-//! [`crate::whole`] carries the mark of the request row.
+//! `engine` compares the rows of batch mode with answers for single stored rows, and a query may
+//! filter some rows out. The number passes through the plan as the mark of the request row does in
+//! [`crate::all_rows`].
 
 use std::sync::Arc;
 
@@ -16,25 +16,26 @@ use lockstep_function::{CallArguments, Settings, aggregate};
 use lockstep_plan::{AggregateCall, Frame, LastJoin, Window, WindowAggregate, WindowGroup};
 
 use crate::{
+    all_rows::{MARK, extension, fields, followed_by, mark_last, mark_of, planning, project},
     trace,
-    whole::{MARK, extension, fields, followed_by, mark_last, mark_of, planning, project},
 };
 
-/// A plan with one column more, the last one: the number, from 1 in order of arrival, of the stored
-/// row of the left-most table that each of its rows comes of. Its rows come in that order. Fails
-/// for plans that do not give at most one row for each stored row.
-pub fn numbered(plan: &LogicalPlan) -> Result<LogicalPlan> {
+/// Adds a last column to a plan: the number, from 1 in order of arrival, of the stored row of the
+/// left-most table that a row comes from. The rows are in that order. Fails for plans that may give
+/// several rows for a stored row.
+pub fn with_row_numbers(plan: &LogicalPlan) -> Result<LogicalPlan> {
     if gives_row_by_row(plan) {
         return number(plan).map_err(planning);
     }
     Diagnostic::new(
         code::FEATURE_NOT_SUPPORTED,
-        "VERIFY compares queries that give one row for each stored row",
+        "VERIFY supports only queries that return one row for each stored row",
     )
     .with_hint("Leave GROUP BY, UNION, ORDER BY, LIMIT and DISTINCT out of the deployment.")
     .err()
 }
 
+/// Returns whether each row of a plan comes from one row of its left-most table.
 fn gives_row_by_row(plan: &LogicalPlan) -> bool {
     match plan {
         LogicalPlan::TableScan(scan) => scan.fetch.is_none(),
@@ -72,8 +73,9 @@ fn number(plan: &LogicalPlan) -> PlanResult<LogicalPlan> {
     mark_last(plan.with_new_exprs(exprs, inputs)?)
 }
 
-/// Carries the number through a chain of LAST JOINs, behind the columns of its left-most input. It
-/// is moved once for the chain: a projection of all columns at each join makes the plan quadratic.
+/// Passes the number through a chain of LAST JOINs, behind the columns of its left-most input. It is
+/// moved to the end once for the chain: a projection of all columns at each join would make the plan
+/// quadratic.
 fn number_joins(plan: &LogicalPlan) -> PlanResult<LogicalPlan> {
     let Some(node) = trace::last_join(plan) else { return number(plan) };
     let left = number_joins(&node.left)?;
@@ -82,7 +84,7 @@ fn number_joins(plan: &LogicalPlan) -> PlanResult<LogicalPlan> {
     Ok(extension(LastJoin { left, schema, ..node.clone() }))
 }
 
-/// Counts the rows that have arrived up to each one, itself among them.
+/// Numbers the rows of a scan: a window counts the rows up to each one.
 fn number_scan(scan: &LogicalPlan) -> PlanResult<LogicalPlan> {
     let settings = Settings::default();
     let function = aggregate::find("count").expect("count is an aggregate");
@@ -115,17 +117,17 @@ mod tests {
         logical_expr::LogicalPlan,
     };
 
-    use super::{MARK, numbered};
-    use crate::testing::{World, column, last_join};
+    use super::{MARK, with_row_numbers};
+    use crate::testing::{TestDatabase, column, last_join};
 
     #[test]
     fn the_number_is_moved_once_for_a_chain_of_joins() {
-        let world = World::new(&[Vec::new()]);
-        let plan = (1..20).fold(world.scan(0), |left, at| {
-            let right = world.scan_as(0, &format!("t{at}"));
+        let database = TestDatabase::new(&[Vec::new()]);
+        let plan = (1..20).fold(database.scan(0), |left, at| {
+            let right = database.scan_as(0, &format!("t{at}"));
             last_join(left, right, vec![(column(0, "k"), column(at, "k"))], |_| {})
         });
-        let numbered = numbered(&plan).unwrap();
+        let numbered = with_row_numbers(&plan).unwrap();
         let (mut joins, mut projections) = (0, 0);
         let count = |node: &LogicalPlan| {
             joins += usize::from(crate::trace::last_join(node).is_some());

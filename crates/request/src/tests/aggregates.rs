@@ -1,5 +1,5 @@
-//! Folds: whatever is folded block by block has the value, bit for bit, that accumulators give
-//! when they are fed row by row; with machine code and without.
+//! Aggregates: what is folded block by block has the value, bit for bit, that accumulators give when
+//! they are updated row by row; with machine code and without.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use proptest::{prelude::*, strategy::ValueTree};
 
 use super::window::{any_window, begin_alike, chunk_rows, currents, rows};
 use crate::{
-    Options, Program,
-    testing::{TestRow, World, column, windows},
+    CompileOptions, Program,
+    testing::{TestDatabase, TestRow, column, windows},
 };
 
-/// A call of a real aggregate over BIGINT columns; constants are the arguments that are literals.
+/// Makes a call of an aggregate over BIGINT columns; arguments that are literals are constants.
 fn call(name: &str, arguments: Vec<Expr>, output: String) -> AggregateCall {
     let function = aggregate::find(name).unwrap();
     let typed = |argument: &Expr| match argument {
@@ -33,20 +33,21 @@ fn call(name: &str, arguments: Vec<Expr>, output: String) -> AggregateCall {
     AggregateCall { function, bound: bound.unwrap(), arguments, settings, output }
 }
 
-/// The sum of two BIGINT columns, as the binder writes it.
+/// Makes the sum of two BIGINT columns, as the binder does.
 fn plus(left: Expr, right: Expr) -> Expr {
     let types = [DataType::BigInt, DataType::BigInt];
     let settings = Settings::default();
-    let asked = CallArguments { types: &types, constants: &[None, None], settings: &settings };
-    let form = (scalar::find("op_add").unwrap().resolve)(&asked).unwrap();
+    let bound_arguments =
+        CallArguments { types: &types, constants: &[None, None], settings: &settings };
+    let form = (scalar::find("op_add").unwrap().resolve)(&bound_arguments).unwrap();
     scalar_call("op_add", form, &[None, None], &settings, vec![left, right])
 }
 
-/// Which calls a window has.
+/// The calls that a window has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Which {
+enum CallSelection {
     All,
-    /// Those that have a fold: the rows need not be read.
+    /// Those that have a fold, so that the rows need not be read.
     Folded,
     /// Those of them whose answer does not depend on the order of the rows.
     Unordered,
@@ -54,7 +55,7 @@ enum Which {
 
 const ORDERED: [&str; 3] = ["first_value", "last_value", "lag"];
 
-fn calls(window: usize, which: Which) -> Vec<AggregateCall> {
+fn calls(window: usize, which: CallSelection) -> Vec<AggregateCall> {
     let id = || column(0, "id");
     let ts = || column(0, "ts");
     let condition = || id().gt(lit(9_i64));
@@ -81,15 +82,15 @@ fn calls(window: usize, which: Which) -> Vec<AggregateCall> {
         ("distinct_count", vec![plus(ts(), id())]),
     ];
     let is_wanted = |name: &str| match which {
-        Which::All => true,
-        Which::Folded => name != "median",
-        Which::Unordered => name != "median" && !ORDERED.contains(&name),
+        CallSelection::All => true,
+        CallSelection::Folded => name != "median",
+        CallSelection::Unordered => name != "median" && !ORDERED.contains(&name),
     };
     let calls = lists.into_iter().filter(|(name, _)| is_wanted(name)).enumerate();
     calls.map(|(at, (name, list))| call(name, list, format!("w{window}_{at}"))).collect()
 }
 
-/// A window without attributes.
+/// Makes a window without attributes.
 fn window(frame: Frame) -> Window {
     Window {
         partition_by: vec![column(0, "k")],
@@ -102,18 +103,18 @@ fn window(frame: Frame) -> Window {
     }
 }
 
-/// `references` have one window each.
-fn check(program: &Program, references: &[Program], world: &World) {
+/// Compares a program with programs of one window each, which are computed row by row.
+fn check(program: &Program, baselines: &[Program], database: &TestDatabase) {
     let (arena, other) = (Arena::new(), Arena::new());
     let same = |(left, right): (&Datum<'_>, &Datum<'_>)| left.is_bit_equal(right);
-    for current in currents(world) {
+    for current in currents(database) {
         let row = current.values();
-        // In its own place, and after every stored row.
+        // At its own position, and after every stored row.
         for arrival in [current.arrival, u64::MAX] {
             let found = program.answer_at(&row, arrival, &arena).unwrap().unwrap();
             let mut expected = found[..row.len()].to_vec();
-            for reference in references {
-                let answer = reference.answer_at(&row, arrival, &other).unwrap().unwrap();
+            for baseline in baselines {
+                let answer = baseline.answer_at(&row, arrival, &other).unwrap().unwrap();
                 expected.extend(&answer[row.len()..]);
             }
             assert_eq!(found.len(), expected.len());
@@ -126,86 +127,94 @@ fn check(program: &Program, references: &[Program], world: &World) {
     }
 }
 
-/// Requests of a batch share what they agree on, and have the answers of requests of their own.
-fn check_batch(program: &Program, world: &World) {
+/// Checks that requests of a batch, which share results, have the answers of single requests.
+fn check_batch(program: &Program, database: &TestDatabase) {
     let arena = Arena::new();
-    let currents = currents(world);
+    let currents = currents(database);
     // Each of them again, at a distance, and as it is but for a value that windows read.
     let requests: Vec<Vec<Datum<'_>>> = (0..3)
         .flat_map(|id| currents.iter().map(move |row| TestRow { id: row.id.max(id), ..*row }))
         .map(|row| row.values().to_vec())
         .collect();
     let requests: Vec<&[Datum<'_>]> = requests.iter().map(Vec::as_slice).collect();
-    let mut alone = requests.iter().map(|request| program.answer(request, &arena).unwrap());
+    let mut single = requests.iter().map(|request| program.answer(request, &arena).unwrap());
     let check = |answer: &[Datum<'_>]| {
-        let expected = alone.next().unwrap().unwrap();
+        let expected = single.next().unwrap().unwrap();
         let mut pairs = answer.iter().zip(expected);
         assert!(pairs.all(|(left, right)| left.is_bit_equal(right)), "{answer:?}, {expected:?}");
     };
     program.batch().answer(&requests, check).unwrap();
-    assert!(alone.next().is_none());
+    assert!(single.next().is_none());
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
     #[test]
-    fn folded_together_and_fed_row_by_row_agree(case in case()) {
+    fn aggregates_agree_with_accumulators_row_by_row(case in case()) {
         lockstep_table::set_chunk_rows(case.chunk_rows);
-        let world = World::new(&case.tables);
+        let database = TestDatabase::new(&case.tables);
         let group = |(at, (window, unions)): (usize, &(Window, Vec<usize>))| {
             WindowGroup { window: window.clone(), unions: unions.clone(), calls: calls(at, case.which) }
         };
-        let groups: Vec<WindowGroup> = case.shapes.iter().enumerate().map(group).collect();
+        let groups: Vec<WindowGroup> = case.windows_with_unions.iter().enumerate().map(group).collect();
         let compile = |groups: &[WindowGroup], folds: bool, machine_code: bool, includes: bool| {
-            let unions = vec![world.scan(1), world.scan(0)];
-            let plan = windows(world.scan(0), unions, groups.to_vec());
-            let batch = Arc::new(crate::testing::NoBatch);
-            let options = Options { folds, machine_code, includes, own_only: false };
-            Program::compile_with(&plan, &world, batch, options).unwrap()
+            let unions = vec![database.scan(1), database.scan(0)];
+            let plan = windows(database.scan(0), unions, groups.to_vec());
+            let batch = Arc::new(crate::testing::NoBatchMode);
+            let options = CompileOptions { folds, machine_code, includes, index_rows_only: false };
+            Program::compile_with(&plan, &database, batch, options).unwrap()
         };
-        let alone = |group| compile(std::slice::from_ref(group), false, false, false);
-        let references: Vec<Program> = groups.iter().map(alone).collect();
-        check(&compile(&groups, false, false, false), &references, &world);
-        check(&compile(&groups, true, false, false), &references, &world);
-        check(&compile(&groups, true, true, false), &references, &world);
+        let single = |group| compile(std::slice::from_ref(group), false, false, false);
+        let baselines: Vec<Program> = groups.iter().map(single).collect();
+        check(&compile(&groups, false, false, false), &baselines, &database);
+        check(&compile(&groups, true, false, false), &baselines, &database);
+        check(&compile(&groups, true, true, false), &baselines, &database);
         let program = compile(&groups, true, true, true);
-        check(&program, &references, &world);
-        check_batch(&program, &world);
+        check(&program, &baselines, &database);
+        check_batch(&program, &database);
     }
 }
 
-/// What [`folded_together_and_fed_row_by_row_agree`] draws.
+/// What [`aggregates_agree_with_accumulators_row_by_row`] draws.
 #[derive(Debug)]
-struct Case {
+struct FoldCase {
     tables: [Vec<(Option<i64>, Option<i64>)>; 2],
-    which: Which,
+    which: CallSelection,
     /// Windows and their union sources: the other table, the window's own.
-    shapes: Vec<(Window, Vec<usize>)>,
+    windows_with_unions: Vec<(Window, Vec<usize>)>,
     are_alike: bool,
     chunk_rows: usize,
 }
 
-fn case() -> impl Strategy<Value = Case> {
+fn case() -> impl Strategy<Value = FoldCase> {
     let unions = prop::sample::select(vec![vec![], vec![0], vec![1], vec![0, 1], vec![1, 0]]);
-    let which = prop::sample::select(vec![Which::All, Which::Folded, Which::Unordered]);
-    let shapes = proptest::collection::vec((any_window(true), unions), 1..4);
+    let which = prop::sample::select(vec![
+        CallSelection::All,
+        CallSelection::Folded,
+        CallSelection::Unordered,
+    ]);
+    let windows_with_unions = proptest::collection::vec((any_window(true), unions), 1..4);
     let tables = (rows(90), rows(60));
-    (tables, which, shapes, any::<bool>(), chunk_rows()).prop_map(
-        |(tables, which, shapes, are_alike, chunk_rows)| {
+    (tables, which, windows_with_unions, any::<bool>(), chunk_rows()).prop_map(
+        |(tables, which, windows_with_unions, are_alike, chunk_rows)| {
             let alike = |(window, _): &(Window, Vec<usize>)| {
-                (begin_alike(window, &shapes[0].0), shapes[0].1.clone())
+                (begin_alike(window, &windows_with_unions[0].0), windows_with_unions[0].1.clone())
             };
-            let shapes = if are_alike { shapes.iter().map(alike).collect() } else { shapes };
-            Case { tables: tables.into(), which, shapes, are_alike, chunk_rows }
+            let windows_with_unions = if are_alike {
+                windows_with_unions.iter().map(alike).collect()
+            } else {
+                windows_with_unions
+            };
+            FoldCase { tables: tables.into(), which, windows_with_unions, are_alike, chunk_rows }
         },
     )
 }
 
-impl Case {
-    /// What it has, by name.
+impl FoldCase {
+    /// Names the constructs that it has.
     fn constructs(&self) -> Vec<&'static str> {
-        let any = |has: fn(&(Window, Vec<usize>)) -> bool| self.shapes.iter().any(has);
+        let any = |has: fn(&(Window, Vec<usize>)) -> bool| self.windows_with_unions.iter().any(has);
         let has_time = |time: Option<i64>| {
             self.tables.iter().flatten().any(|(key, of_row)| key.is_some() && *of_row == time)
         };
@@ -214,14 +223,15 @@ impl Case {
             window.max_size.is_none_or(|most| most >= 32)
                 && !matches!(window.frame, Frame::Rows { from: Some(0..32), .. })
         };
-        let is_included = self.which != Which::All && self.shapes.iter().any(is_long);
+        let is_included =
+            self.which != CallSelection::All && self.windows_with_unions.iter().any(is_long);
         let has_union = any(|(_, unions)| !unions.is_empty());
         let has_own = any(|(_, unions)| unions.contains(&1));
         let has_max_size = any(|(window, _)| window.max_size.is_some());
         let is_small = self.chunk_rows < 16;
         let facts = [
-            ("several windows", self.shapes.len() > 1),
-            ("windows that begin alike", self.shapes.len() > 1 && self.are_alike),
+            ("several windows", self.windows_with_unions.len() > 1),
+            ("windows that begin alike", self.windows_with_unions.len() > 1 && self.are_alike),
             ("union sources", has_union),
             ("the request's own table as a union source", has_own),
             ("included columns", is_included),
@@ -233,7 +243,7 @@ impl Case {
             ("EXCLUDE CURRENT_TIME", any(|(window, _)| window.exclude_current_time)),
             ("EXCLUDE CURRENT_ROW", any(|(window, _)| window.exclude_current_row)),
             ("INSTANCE_NOT_IN_WINDOW", any(|(window, _)| window.instance_not_in_window)),
-            ("calls that ask for the order of rows", self.which != Which::Unordered),
+            ("calls that ask for the order of rows", self.which != CallSelection::Unordered),
             ("included + union + few rows in a chunk", is_included && has_union && is_small),
             (
                 "included + union + NULL and the least order value + MAXSIZE",
@@ -245,11 +255,11 @@ impl Case {
             ),
             (
                 "included + own table + several windows + few rows in a chunk",
-                is_included && has_own && is_small && self.shapes.len() > 1,
+                is_included && has_own && is_small && self.windows_with_unions.len() > 1,
             ),
             (
                 "included + union, in order, MAXSIZE",
-                is_included && has_union && self.which == Which::Folded && has_max_size,
+                is_included && has_union && self.which == CallSelection::Folded && has_max_size,
             ),
         ];
         facts.into_iter().filter(|(_, holds)| *holds).map(|(name, _)| name).collect()
@@ -279,39 +289,42 @@ fn every_construct_is_drawn() {
 #[test]
 fn union_sources_are_read_from_their_indexes() {
     let rows = |first: i64| (0..100).map(|at| (Some(1), Some(first + at * 2))).collect();
-    let world = World::new(&[rows(0), rows(1)]);
+    let database = TestDatabase::new(&[rows(0), rows(1)]);
     let window = window(Frame::Rows { from: Some(150), to: 0 });
-    let group = WindowGroup { window, unions: vec![0], calls: calls(0, Which::Unordered) };
-    let plan = windows(world.scan(0), vec![world.scan(1)], vec![group]);
+    let group = WindowGroup { window, unions: vec![0], calls: calls(0, CallSelection::Unordered) };
+    let plan = windows(database.scan(0), vec![database.scan(1)], vec![group]);
     let compile = |includes: bool| {
-        let options = Options { includes, ..Options::default() };
-        let batch = Arc::new(crate::testing::NoBatch);
-        Program::compile_with(&plan, &world, batch, options).unwrap()
+        let options = CompileOptions { includes, ..CompileOptions::default() };
+        let batch = Arc::new(crate::testing::NoBatchMode);
+        Program::compile_with(&plan, &database, batch, options).unwrap()
     };
     let (without, with) = (compile(false), compile(true));
     let explain = with.explain();
     assert!(explain.contains("; from the columns that the index includes"), "{explain}");
-    check(&with, &[without], &world);
+    check(&with, &[without], &database);
 }
 
-/// In an index NULL stands where the least value does, in the order of arrival.
+/// An index stores NULL as the least value, among whose rows it is in the order of arrival.
 #[test]
 fn a_row_of_the_least_order_value_is_found_beyond_one_of_null() {
-    let world = World::new(&[
+    let database = TestDatabase::new(&[
         vec![(Some(1), Some(i64::MIN)), (Some(1), None), (Some(1), Some(i64::MIN))],
         vec![(Some(1), Some(0)), (Some(1), None)],
     ]);
     let frame = Frame::Rows { from: None, to: 0 };
-    let group =
-        WindowGroup { window: window(frame), unions: vec![0], calls: calls(0, Which::Unordered) };
-    let plan = windows(world.scan(0), vec![world.scan(1)], vec![group]);
+    let group = WindowGroup {
+        window: window(frame),
+        unions: vec![0],
+        calls: calls(0, CallSelection::Unordered),
+    };
+    let plan = windows(database.scan(0), vec![database.scan(1)], vec![group]);
     let compile = |folds: bool| {
-        let options = Options { folds, ..Options::default() };
-        let batch = Arc::new(crate::testing::NoBatch);
-        Program::compile_with(&plan, &world, batch, options).unwrap()
+        let options = CompileOptions { folds, ..CompileOptions::default() };
+        let batch = Arc::new(crate::testing::NoBatchMode);
+        Program::compile_with(&plan, &database, batch, options).unwrap()
     };
     let program = compile(true);
-    check(&program, &[compile(false)], &world);
+    check(&program, &[compile(false)], &database);
     let request = TestRow { id: 9, k: Some(1), ts: Some(5), arrival: u64::MAX };
     let arena = Arena::new();
     let answer = program.answer(&request.values(), &arena).unwrap().unwrap();
@@ -322,24 +335,24 @@ fn a_row_of_the_least_order_value_is_found_beyond_one_of_null() {
     );
 }
 
-/// However the rows of a window are read, who cancels the call is heard.
+/// A scan ends early however it reads its rows.
 #[test]
 fn a_long_window_ends_when_its_call_is_cancelled() {
     let rows = |first: i64| (0..1_000).map(|at| (Some(1), Some(first + at * 2))).collect();
-    let world = World::new(&[rows(0), rows(1)]);
+    let database = TestDatabase::new(&[rows(0), rows(1)]);
     let request = TestRow { id: 9, k: Some(1), ts: Some(5_000), arrival: u64::MAX };
     let arena = Arena::new();
     // The other table; the window's own, with the request row; both.
     for unions in [vec![0], vec![1], vec![0, 1]] {
-        for which in [Which::All, Which::Folded, Which::Unordered] {
+        for which in [CallSelection::All, CallSelection::Folded, CallSelection::Unordered] {
             for includes in [false, true] {
                 let window = window(Frame::Rows { from: None, to: 0 });
                 let group = WindowGroup { window, unions: unions.clone(), calls: calls(0, which) };
-                let unions = vec![world.scan(1), world.scan(0)];
-                let plan = windows(world.scan(0), unions, vec![group]);
-                let options = Options { includes, ..Options::default() };
-                let batch = Arc::new(crate::testing::NoBatch);
-                let program = Program::compile_with(&plan, &world, batch, options).unwrap();
+                let unions = vec![database.scan(1), database.scan(0)];
+                let plan = windows(database.scan(0), unions, vec![group]);
+                let options = CompileOptions { includes, ..CompileOptions::default() };
+                let batch = Arc::new(crate::testing::NoBatchMode);
+                let program = Program::compile_with(&plan, &database, batch, options).unwrap();
                 assert!(program.answer(&request.values(), &arena).is_ok());
                 let call = lockstep_host::query::QueryContext::new();
                 call.cancel();
@@ -352,7 +365,7 @@ fn a_long_window_ends_when_its_call_is_cancelled() {
 
 #[test]
 fn states_are_shared_and_explained() {
-    let world = World::new(&[vec![(Some(1), Some(1))]]);
+    let database = TestDatabase::new(&[vec![(Some(1), Some(1))]]);
     let window = window(Frame::Rows { from: Some(9), to: 0 });
     let id = || vec![column(0, "id")];
     let names = ["sum", "avg", "count", "median"];
@@ -361,7 +374,7 @@ fn states_are_shared_and_explained() {
     let computed = vec![plus(column(0, "id"), column(0, "ts"))];
     let calls = calls.chain([call("max", computed, "c4".to_owned())]).collect();
     let groups = vec![WindowGroup { window, unions: vec![], calls }];
-    let explain = world.compile(&windows(world.scan(0), vec![], groups)).explain();
+    let explain = database.compile(&windows(database.scan(0), vec![], groups)).explain();
     assert!(explain.contains("folds 4 calls in 3 states over 2 values"), "{explain}");
     assert!(explain.contains("1 value by machine code"), "{explain}");
     assert!(explain.contains("row by row: median"), "{explain}");
@@ -369,7 +382,7 @@ fn states_are_shared_and_explained() {
 
 #[test]
 fn windows_that_begin_at_the_same_row_share_states() {
-    let world = World::new(&[(0..9).map(|ts| (Some(1), Some(ts))).collect()]);
+    let database = TestDatabase::new(&[(0..9).map(|ts| (Some(1), Some(ts))).collect()]);
     let frames = [
         Frame::Rows { from: Some(2), to: 0 },
         Frame::Range { from: Some(5), to: 0 },
@@ -380,7 +393,7 @@ fn windows_that_begin_at_the_same_row_share_states() {
         let median = call("median", vec![column(0, "id")], format!("median{at}"));
         WindowGroup { window: window(frame), unions: vec![], calls: vec![sum, median] }
     });
-    let program = world.compile(&windows(world.scan(0), vec![], groups.collect()));
+    let program = database.compile(&windows(database.scan(0), vec![], groups.collect()));
     let explain = program.explain();
     assert!(explain.contains("folds 3 calls in 2 states over 1 value"), "{explain}");
     assert!(explain.contains("row by row: median, median"), "{explain}");

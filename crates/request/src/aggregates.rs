@@ -1,0 +1,316 @@
+//! The aggregates of a scan: which lanes update which states, and where the results go.
+//!
+//! A call whose aggregate has a [`fold`](lockstep_function::aggregate::fold) is the result of a
+//! state; calls share a state when they fold the same values in the same way. A call without a fold
+//! has an accumulator, which is updated row by row ([`crate::accumulators`]).
+//!
+//! The windows of a scan share the lanes. Windows whose frames begin at the same row share states
+//! and accumulators as well: rows come newest first, so the rows of the shorter frame are the first
+//! rows of the longer one, and the shorter window is finalized before the first row beyond it is
+//! added.
+
+use std::fmt;
+
+use bumpalo::collections::Vec as ArenaVec;
+use lockstep_function::aggregate::fold::{self, Answer, FoldState, StateKind};
+use lockstep_row::{Arena, Datum};
+
+use crate::{
+    accumulators::{AccumulatorCall, Accumulators},
+    groups::GroupSet,
+    inputs::{CurrentInputs, RecordRun, SourceInputs},
+    lane::{LaneBuffers, ScanLane},
+    row_context::{BoundExpr, LeafRow, RowContext},
+};
+
+/// Everything that the windows of a scan compute.
+#[derive(Debug, Default)]
+pub(crate) struct ScanAggregates {
+    pub(crate) lanes: Vec<ScanLane>,
+    /// The kinds of the states.
+    pub(crate) states: Vec<StateKind>,
+    /// The results that are computed from states.
+    pub(crate) outputs: Vec<StateOutput>,
+    /// The states that store the value of one row.
+    pub(crate) picks: Vec<RowPick>,
+    pub(crate) calls: Vec<AccumulatorCall>,
+    /// Sets of several groups whose frames begin at the same row.
+    pub(crate) same_start: Vec<GroupSet>,
+}
+
+/// A result that is computed from a state.
+#[derive(Debug)]
+pub(crate) struct StateOutput {
+    /// The window group of the call.
+    pub(crate) group: usize,
+    pub(crate) state: usize,
+    pub(crate) answer: Answer,
+    /// The slot of the chain.
+    pub(crate) slot: usize,
+}
+
+/// A state that stores the value of one row of the frame: the first, the last, or one at a distance.
+#[derive(Debug)]
+pub(crate) struct RowPick {
+    /// The window groups that it is computed for.
+    pub(crate) groups: GroupSet,
+    pub(crate) state: usize,
+    /// The value, among the expressions that picks read.
+    pub(crate) input: usize,
+}
+
+/// The states of a scan, which are reused by one answer after the other.
+pub(crate) struct AggregateScratch {
+    states: Vec<FoldState>,
+    /// The states that store a value for each of many rows.
+    large: Vec<usize>,
+    accumulators: Accumulators,
+    /// The groups that are not finalized yet.
+    open: GroupSet,
+}
+
+impl AggregateScratch {
+    /// Makes the states of a scan, all empty.
+    pub(crate) fn new(aggregates: &ScanAggregates) -> Self {
+        let states = &aggregates.states;
+        Self {
+            states: states.iter().map(|kind| FoldState::new(*kind)).collect(),
+            large: (0..states.len()).filter(|state| states[*state].keeps_values()).collect(),
+            accumulators: Accumulators::new(&aggregates.calls),
+            open: GroupSet::ALL,
+        }
+    }
+
+    /// Estimates the bytes that are retained between answers.
+    pub(crate) fn retained_bytes(&self) -> usize {
+        let states = self.large.iter().map(|state| self.states[*state].kept_bytes());
+        states.sum::<usize>() + self.accumulators.retained_bytes()
+    }
+
+    /// Forgets all rows.
+    pub(crate) fn reset(&mut self) {
+        self.states.iter_mut().for_each(FoldState::reset);
+        self.accumulators.reset();
+        self.open = GroupSet::ALL;
+    }
+}
+
+impl ScanLane {
+    /// Adds values to the states of these groups.
+    fn update(
+        &self,
+        scratch: &mut AggregateScratch,
+        groups: GroupSet,
+        values: fold::ValueLane<'_>,
+    ) {
+        if values.is_empty() {
+            return;
+        }
+        for of_lane in self.states.iter().filter(|of_lane| groups.intersects(of_lane.groups)) {
+            scratch.states[of_lane.state].add(values);
+        }
+    }
+}
+
+/// The rows of a block for which a condition is true.
+struct FilteredRows<'s> {
+    /// The condition; `None` before the first one was evaluated.
+    condition: Option<usize>,
+    rows: ArenaVec<'s, RowContext<'s, 's>>,
+}
+
+impl ScanAggregates {
+    /// Returns whether a result depends on the order of the rows of a group.
+    pub(crate) fn depends_on_order(&self) -> bool {
+        !self.calls.is_empty() || !self.picks.is_empty()
+    }
+
+    /// Finalizes the groups that take no more rows while others, which share states with them, do.
+    /// To be called before rows are added to `groups`.
+    #[inline]
+    pub(crate) fn finalize_ended<'s>(
+        &self,
+        scratch: &mut AggregateScratch,
+        groups: GroupSet,
+        slots: &mut [Datum<'s>],
+        arena: &'s Arena,
+    ) {
+        let sharing = self.same_start.iter().filter(|sharing| sharing.intersects(groups));
+        let ended = sharing.fold(GroupSet::NONE, |all, sharing| all | (*sharing & !groups));
+        if ended.intersects(scratch.open) {
+            self.finalize(scratch, ended, slots, arena);
+        }
+    }
+
+    /// Adds a block of rows of one source to these groups.
+    pub(crate) fn update<'s>(
+        &self,
+        scratch: &mut AggregateScratch,
+        groups: GroupSet,
+        inputs: &'s SourceInputs,
+        rows: &[RowContext<'s, 's>],
+        buffers: &mut LaneBuffers<'s>,
+    ) {
+        debug_assert_eq!(inputs.lanes.len(), self.lanes.len(), "each lane has an input");
+        let arena = buffers.arena;
+        inputs.prefetch_texts(rows);
+        // Lanes with the same condition follow each other, so it is evaluated once.
+        let mut filtered = FilteredRows { condition: None, rows: ArenaVec::new_in(arena) };
+        for (lane, input) in self.lanes.iter().zip(&inputs.lanes) {
+            if !lane.groups.intersects(groups) {
+                continue;
+            }
+            let rows = match lane.condition.filter(|_| !input.tests_condition()) {
+                None => rows,
+                Some(condition) => {
+                    if filtered.condition != Some(condition) {
+                        let expr = &inputs.conditions[condition];
+                        let is_true = |row: &&RowContext<'s, 's>| expr.is_true(*row, arena);
+                        filtered.condition = Some(condition);
+                        filtered.rows.clear();
+                        filtered.rows.extend(rows.iter().filter(is_true).copied());
+                    }
+                    &filtered.rows
+                }
+            };
+            lane.update(scratch, groups, input.gather(lane, rows, buffers));
+        }
+        self.pick(scratch, groups, rows.len(), |pick, row| {
+            inputs.picks[pick.input].eval(&rows[row], arena)
+        });
+        for row in rows.iter().filter(|_| !self.calls.is_empty()) {
+            scratch.accumulators.update(&self.calls, groups, &inputs.arguments, row, arena);
+        }
+    }
+
+    /// Adds rows of a run to these groups, from the records of their index. There may be no calls
+    /// with accumulators, which need the rows.
+    pub(crate) fn update_from_records<'s>(
+        &self,
+        scratch: &mut AggregateScratch,
+        groups: GroupSet,
+        inputs: &'s SourceInputs,
+        rows: RecordRun<'_, 's>,
+        buffers: &mut LaneBuffers<'s>,
+    ) {
+        debug_assert!(self.calls.is_empty(), "an accumulator is updated from rows");
+        debug_assert_eq!(inputs.records.len(), self.lanes.len(), "each lane has a record input");
+        let arena = buffers.arena;
+        for (lane, input) in self.lanes.iter().zip(&inputs.records) {
+            if lane.groups.intersects(groups) {
+                lane.update(scratch, groups, input.gather(lane, rows, buffers));
+            }
+        }
+        let run = rows.run;
+        self.pick(scratch, groups, run.len(), |pick, row| {
+            let row = RowContext { leaf: LeafRow::Stored(run.stored_row(row).row), slots: &[] };
+            inputs.picks[pick.input].eval(&row, arena)
+        });
+    }
+
+    /// Passes a number of rows to the states that pick one; `value` gives the value of a row.
+    fn pick<'s>(
+        &self,
+        scratch: &mut AggregateScratch,
+        groups: GroupSet,
+        row_count: usize,
+        value: impl Fn(&RowPick, usize) -> Datum<'s>,
+    ) {
+        for pick in self.picks.iter().filter(|pick| groups.intersects(pick.groups)) {
+            scratch.states[pick.state].pick(row_count, |row| value(pick, row));
+        }
+    }
+
+    /// Returns the expressions that these groups read of the current row.
+    pub(crate) fn current_exprs<'f>(
+        &'f self,
+        inputs: &'f CurrentInputs,
+        groups: GroupSet,
+    ) -> impl Iterator<Item = &'f BoundExpr> {
+        let lanes = self.lanes.iter().zip(&inputs.lanes);
+        let lanes = lanes.filter(move |(lane, _)| lane.groups.intersects(groups));
+        let values = lanes.flat_map(|(lane, value)| {
+            value.iter().chain(lane.condition.map(|condition| &inputs.conditions[condition]))
+        });
+        let picks = self.picks.iter().filter(move |pick| pick.groups.intersects(groups));
+        let picked = picks.map(|pick| &inputs.picks[pick.input]);
+        let calls = self.calls.iter().filter(move |call| call.groups.intersects(groups));
+        let arguments = calls.flat_map(|call| &inputs.arguments[call.arguments.clone()]);
+        values.chain(picked).chain(arguments)
+    }
+
+    /// Adds the current row to these groups.
+    pub(crate) fn update_current<'s>(
+        &self,
+        scratch: &mut AggregateScratch,
+        groups: GroupSet,
+        inputs: &'s CurrentInputs,
+        row: &RowContext<'_, 's>,
+        arena: &'s Arena,
+    ) {
+        for (lane, input) in self.lanes.iter().zip(&inputs.lanes) {
+            if !lane.groups.intersects(groups) {
+                continue;
+            }
+            if let Some(condition) = lane.condition
+                && !inputs.conditions[condition].is_true(row, arena)
+            {
+                continue;
+            }
+            let value = input.as_ref().map(|input| input.eval(row, arena));
+            for of_lane in lane.states.iter().filter(|of_lane| groups.intersects(of_lane.groups)) {
+                lane.update_one(&mut scratch.states[of_lane.state], value);
+            }
+        }
+        self.pick(scratch, groups, 1, |pick, _| inputs.picks[pick.input].eval(row, arena));
+        if !self.calls.is_empty() {
+            scratch.accumulators.update(&self.calls, groups, &inputs.arguments, row, arena);
+        }
+    }
+
+    /// Returns the slots of all results.
+    pub(crate) fn slots(&self) -> impl Iterator<Item = usize> {
+        let of_calls = self.calls.iter().flat_map(|call| &call.outputs).map(|output| output.slot);
+        self.outputs.iter().map(|output| output.slot).chain(of_calls)
+    }
+
+    /// Writes the results of these groups into their slots, unless they are finalized already.
+    pub(crate) fn finalize<'s>(
+        &self,
+        scratch: &mut AggregateScratch,
+        groups: GroupSet,
+        slots: &mut [Datum<'s>],
+        arena: &'s Arena,
+    ) {
+        let groups = groups & scratch.open;
+        scratch.open &= !groups;
+        for output in self.outputs.iter().filter(|output| groups.contains(output.group)) {
+            slots[output.slot] = scratch.states[output.state].answer(&output.answer, arena);
+        }
+        scratch.accumulators.finalize(&self.calls, groups, slots, arena);
+    }
+}
+
+/// Counts what is folded in how many states and names what is computed row by row, for EXPLAIN.
+impl fmt::Display for ScanAggregates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = |count: usize, what: &str| {
+            format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+        };
+        let calls = count(self.outputs.len(), "call");
+        let states = count(self.states.len(), "state");
+        let mut inputs: Vec<usize> = self.picks.iter().map(|pick| pick.input).collect();
+        inputs.sort_unstable();
+        inputs.dedup();
+        let values = count(self.lanes.len() + inputs.len(), "value");
+        let names: Vec<&str> = self.calls.iter().map(|call| call.name).collect();
+        match (self.outputs.is_empty(), names.is_empty()) {
+            (false, true) => write!(f, "folds {calls} in {states} over {values}"),
+            (false, false) => {
+                let names = names.join(", ");
+                write!(f, "folds {calls} in {states} over {values}; row by row: {names}")
+            }
+            (true, _) => write!(f, "row by row: {}", names.join(", ")),
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Gathers the values of a column of fixed width, from stored rows or from records.
+
+use lockstep_row::{FixedColumn, FixedKind};
+use lockstep_table::Records;
+
+use super::LANE_ROWS;
+
+/// Where the values of a column of fixed width are.
+pub(super) enum FixedWidthValues<'r, R> {
+    /// In the bytes of stored rows.
+    Rows(R),
+    Records(Records<'r>),
+}
+
+/// The type of no rows, for values in records.
+pub(super) type NoRows<'r> = std::iter::Empty<&'r [u8]>;
+
+/// Gathers integers, and BOOLs as 0 and 1. Returns how many there are.
+pub(super) fn gather_integers<'r>(
+    column: FixedColumn,
+    values: FixedWidthValues<'r, impl Iterator<Item = &'r [u8]>>,
+    out: &mut [i64; LANE_ROWS],
+) -> usize {
+    match column.kind() {
+        FixedKind::I64 => gather(column, values, out, i64::from_le_bytes),
+        FixedKind::I32 => gather(column, values, out, |bytes| i32::from_le_bytes(bytes).into()),
+        FixedKind::I16 => gather(column, values, out, |bytes| i16::from_le_bytes(bytes).into()),
+        FixedKind::Bool => gather(column, values, out, |[byte]| i64::from(byte != 0)),
+        FixedKind::F32 | FixedKind::F64 => {
+            debug_assert!(false, "a float is not in a lane of integers");
+            0
+        }
+    }
+}
+
+/// Gathers floats. Returns how many there are.
+pub(super) fn gather_floats<'r>(
+    column: FixedColumn,
+    values: FixedWidthValues<'r, impl Iterator<Item = &'r [u8]>>,
+    out: &mut [f64; LANE_ROWS],
+) -> usize {
+    match column.kind() {
+        FixedKind::F64 => gather(column, values, out, f64::from_le_bytes),
+        FixedKind::F32 => gather(column, values, out, |bytes| f32::from_le_bytes(bytes).into()),
+        FixedKind::Bool | FixedKind::I16 | FixedKind::I32 | FixedKind::I64 => {
+            debug_assert!(false, "an integer is not in a lane of floats");
+            0
+        }
+    }
+}
+
+/// Gathers the values that are not NULL, of at most [`LANE_ROWS`] rows. Returns how many there are.
+#[inline]
+fn gather<'r, T, const SIZE: usize>(
+    column: FixedColumn,
+    values: FixedWidthValues<'r, impl Iterator<Item = &'r [u8]>>,
+    out: &mut [T; LANE_ROWS],
+    read: impl Fn([u8; SIZE]) -> T,
+) -> usize {
+    match values {
+        FixedWidthValues::Rows(rows) => {
+            // Each value is written and a NULL is overwritten by the next one, so that no branch is
+            // mispredicted.
+            let mut count = 0;
+            for bytes in rows {
+                out[count] = read(column.bytes(bytes));
+                count += usize::from(!column.is_null(bytes));
+            }
+            count
+        }
+        FixedWidthValues::Records(records) => {
+            let values = records.field(column.at(), SIZE).as_chunks().0;
+            let values = values.iter().map(|bytes| read(*bytes));
+            let nulls = NullBits::of(records, column.null_bit());
+            if nulls.any() {
+                return nulls.leave_out(values, out);
+            }
+            out.iter_mut().zip(values).for_each(|(out, value)| *out = value);
+            records.len()
+        }
+    }
+}
+
+/// The NULL bits of a column in some records: a byte of each record, oldest first, and the bit of
+/// the column in it.
+#[derive(Clone, Copy)]
+pub(super) struct NullBits<'s> {
+    bytes: &'s [u8],
+    mask: u8,
+}
+
+impl<'s> NullBits<'s> {
+    /// Reads the bits at an offset in each record.
+    pub(super) fn of(records: Records<'s>, (byte, mask): (usize, u8)) -> Self {
+        debug_assert_eq!(mask.count_ones(), 1, "a column has one NULL bit");
+        Self { bytes: records.field(byte, 1), mask }
+    }
+
+    /// Returns whether there is a NULL.
+    pub(super) fn any(self) -> bool {
+        self.bytes.iter().fold(0, |all, byte| all | byte) & self.mask != 0
+    }
+
+    /// Counts the values that are not NULL.
+    pub(super) fn count_present(self) -> usize {
+        self.bytes.iter().map(|byte| usize::from(byte & self.mask == 0)).sum()
+    }
+
+    /// Writes the values that are not NULL and returns how many there are. Each value is written, and
+    /// overwritten by the next one when it is NULL, so that no branch is mispredicted.
+    #[inline]
+    pub(super) fn leave_out<T>(
+        self,
+        values: impl Iterator<Item = T>,
+        out: &mut [T; LANE_ROWS],
+    ) -> usize {
+        let mut count = 0;
+        for (value, byte) in values.zip(self.bytes) {
+            out[count] = value;
+            count += usize::from(byte & self.mask == 0);
+        }
+        count
+    }
+}

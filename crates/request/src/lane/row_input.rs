@@ -1,0 +1,187 @@
+//! Where the values of a lane are in the rows of one source, and how they are gathered.
+
+use std::sync::Arc;
+
+use lockstep_function::aggregate::fold;
+use lockstep_row::{Arena, Datum, FixedColumn, TextColumn};
+
+use super::{
+    LANE_ROWS, LaneBuffers, LaneClass, MachineWord, ScanLane, as_integer,
+    fixed_width::{FixedWidthValues, gather_floats, gather_integers},
+};
+use crate::{
+    machine::LaneProgram,
+    row_context::{BoundExpr, ColumnLocation, ColumnLookup, LeafRow, RowContext},
+};
+
+/// Where the values of a lane are in the rows of one source.
+#[derive(Debug)]
+pub(crate) enum RowInput {
+    /// Nowhere: the lane counts rows, and every row counts.
+    Nothing,
+    /// A column of fixed width, which is read in place.
+    Fixed(FixedColumn),
+    /// A STRING column, which is read in place.
+    Text(TextColumn),
+    /// A column of which only whether it is NULL is read.
+    Presence(usize),
+    /// Computed by machine code from columns of fixed width.
+    Machine {
+        program: Arc<LaneProgram>,
+        /// Whether the code leaves out the rows for which the condition of the lane is not true.
+        tests_condition: bool,
+    },
+    /// Anything else.
+    Expr(BoundExpr),
+}
+
+impl RowInput {
+    /// Gathers the values that are not NULL, of at most [`LANE_ROWS`] rows. The rows are stored rows,
+    /// unless the input is an expression.
+    pub(crate) fn gather<'b, 's>(
+        &'s self,
+        lane: &ScanLane,
+        rows: &[RowContext<'s, 's>],
+        buffers: &'b mut LaneBuffers<'s>,
+    ) -> fold::ValueLane<'b> {
+        debug_assert!(rows.len() <= LANE_ROWS, "the buffers have space for each row");
+        let LaneBuffers { arena, integers, floats, texts, .. } = buffers;
+        let arena: &'s Arena = arena;
+        match (lane.class, self) {
+            (LaneClass::Integers, Self::Machine { program, .. }) => {
+                fold::ValueLane::Integers(run_program(program, stored(rows), integers))
+            }
+            (LaneClass::Floats, Self::Machine { program, .. }) => {
+                fold::ValueLane::Floats(run_program(program, stored(rows), floats))
+            }
+            (LaneClass::Rows, input) => fold::ValueLane::Rows(input.count(rows, arena)),
+            (LaneClass::Integers, Self::Fixed(column)) => {
+                let values = FixedWidthValues::Rows(stored(rows));
+                let count = gather_integers(*column, values, integers);
+                fold::ValueLane::Integers(lane.counted(integers, count))
+            }
+            (LaneClass::Floats, Self::Fixed(column)) => {
+                let values = FixedWidthValues::Rows(stored(rows));
+                let count = gather_floats(*column, values, floats);
+                fold::ValueLane::Floats(lane.counted(floats, count))
+            }
+            (LaneClass::Integers, Self::Expr(expr)) => {
+                let count = evaluate(rows, expr, arena, integers, as_integer);
+                fold::ValueLane::Integers(lane.counted(integers, count))
+            }
+            (LaneClass::Floats, Self::Expr(expr)) => {
+                let count = evaluate(rows, expr, arena, floats, |value| value.as_f64());
+                fold::ValueLane::Floats(lane.counted(floats, count))
+            }
+            (LaneClass::Texts, Self::Text(column)) => {
+                let mut count = 0;
+                for row in rows {
+                    let LeafRow::Stored(view) = row.leaf else { continue };
+                    if let Some(text) = view.text(*column) {
+                        texts[count] = text;
+                        count += 1;
+                    }
+                }
+                fold::ValueLane::Texts(&texts[..count])
+            }
+            (LaneClass::Texts, Self::Expr(expr)) => {
+                let count = evaluate(rows, expr, arena, texts, |value| value.as_str());
+                fold::ValueLane::Texts(&texts[..count])
+            }
+            (
+                _,
+                Self::Nothing
+                | Self::Presence(_)
+                | Self::Fixed(_)
+                | Self::Text(_)
+                | Self::Machine { .. },
+            ) => {
+                debug_assert!(false, "the input has values of the lane's class");
+                fold::ValueLane::Rows(0)
+            }
+        }
+    }
+
+    /// Counts the rows whose value is not NULL.
+    fn count<'s>(&'s self, rows: &[RowContext<'s, 's>], arena: &'s Arena) -> usize {
+        let is_present = |row: &&RowContext<'s, 's>| match (self, row.leaf) {
+            (Self::Nothing, _) => true,
+            (Self::Fixed(column), LeafRow::Stored(view)) => !column.is_null(view.bytes()),
+            (Self::Presence(column), LeafRow::Stored(view)) => !view.is_null(*column),
+            (Self::Expr(expr), _) => !expr.eval(*row, arena).is_null(),
+            (Self::Machine { .. }, _) => {
+                debug_assert!(false, "machine code counts by itself");
+                false
+            }
+            (Self::Text(column), LeafRow::Stored(view)) => view.text(*column).is_some(),
+            (Self::Fixed(_) | Self::Presence(_) | Self::Text(_), LeafRow::Values(_)) => {
+                debug_assert!(false, "only stored rows are read in place");
+                false
+            }
+        };
+        match self {
+            Self::Nothing => rows.len(),
+            Self::Machine { program, .. } => {
+                run_program(program, stored(rows), &mut [0; LANE_ROWS]).len()
+            }
+            _ => rows.iter().filter(is_present).count(),
+        }
+    }
+
+    /// Returns whether it leaves out the rows for which the condition of the lane is not true.
+    pub(crate) fn tests_condition(&self) -> bool {
+        matches!(self, Self::Machine { tests_condition: true, .. })
+    }
+}
+
+/// Computes the values of the rows that count.
+fn run_program<'b, 'r, T: MachineWord>(
+    program: &LaneProgram,
+    rows: impl Iterator<Item = &'r [u8]>,
+    out: &'b mut [T; LANE_ROWS],
+) -> &'b [T] {
+    let mut starts = [std::ptr::null(); LANE_ROWS];
+    let mut count = 0;
+    for bytes in rows {
+        starts[count] = bytes.as_ptr();
+        count += 1;
+    }
+    // SAFETY: the rows are of the source that the program was made for, so its columns are where it
+    // reads; and `out` has space for a value of each row, of 64 bits.
+    let count = unsafe { program.run(&starts[..count], out.as_mut_ptr().cast()) };
+    &out[..count]
+}
+
+/// Evaluates an expression for each row, writes the values that are not NULL, and returns how many
+/// there are.
+fn evaluate<'s, T>(
+    rows: &[RowContext<'s, 's>],
+    expr: &'s BoundExpr,
+    arena: &'s Arena,
+    out: &mut [T; LANE_ROWS],
+    convert: impl Fn(Datum<'s>) -> Option<T>,
+) -> usize {
+    let mut count = 0;
+    for row in rows {
+        let value = match (expr, row.leaf) {
+            (BoundExpr::Column(ColumnLocation::Leaf(column)), LeafRow::Stored(view)) => {
+                view.get_in(*column, arena)
+            }
+            (BoundExpr::Column(location), _) => row.get(*location, arena),
+            (expr, _) => expr.eval(row, arena),
+        };
+        if let Some(value) = convert(value) {
+            out[count] = value;
+            count += 1;
+        }
+    }
+    count
+}
+
+/// Returns the bytes of stored rows.
+fn stored<'r, 's: 'r>(rows: &'r [RowContext<'s, 's>]) -> impl Iterator<Item = &'s [u8]> + 'r {
+    rows.iter().filter_map(|row| match row.leaf {
+        LeafRow::Stored(view) => Some(view.bytes()),
+        LeafRow::Values(_) => None,
+    })
+}
