@@ -15,7 +15,7 @@
 //! where it can only be what pandas writes for a missing value.
 
 use lockstep_diagnostic::{Diagnostic, Kind, code};
-use lockstep_engine::{Conversion, no_moment};
+use lockstep_engine::{Conversion, time_text_error};
 use lockstep_row::{DataType, Value};
 use pyo3::{
     exceptions::PyOverflowError,
@@ -212,7 +212,7 @@ fn mismatch(object: &Bound<'_, PyAny>, column: &str, data_type: &DataType) -> Bo
     if let (Ok(text), DataType::Timestamp | DataType::Date) =
         (object.extract::<String>(), data_type)
     {
-        return no_moment(&format!("column `{column}`"), &text, data_type);
+        return time_text_error(&format!("column `{column}`"), &text, data_type);
     }
     let found = type_name(object);
     let message = format!("column `{column}` is {data_type}, the value is a Python `{found}`");

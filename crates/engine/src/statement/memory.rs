@@ -1,14 +1,13 @@
-//! SHOW MEMORY and ESTIMATE: what tables hold, and what one will hold.
+//! SHOW MEMORY and ESTIMATE: the memory that tables hold, and that a table will hold.
 //!
-//! `session` and `show` call it. The limit itself is set with SET GLOBAL (`settings`) and kept by
-//! the tables (`lockstep_table::MemoryBudget`).
+//! The limit is the variable `max_memory`; the tables enforce it (`lockstep_table::MemoryBudget`).
 
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_row::{DataType, Projection, TableSchema, Value};
 use lockstep_sql::ast::Estimate;
 use lockstep_table::{Shape, TableMemory, estimate};
 
-use crate::{Output, Session, show::values};
+use crate::{Output, Session};
 
 /// The columns of SHOW MEMORY.
 const MEMORY: &[(&str, DataType)] = &[
@@ -29,15 +28,16 @@ const ESTIMATE: &[(&str, DataType)] = &[
     ("Bytes_per_row", DataType::Double),
 ];
 
-/// More is not estimated: rows, and bytes of a STRING.
+/// The most rows of an estimate.
 const ROWS_MAX: u64 = 1_000_000_000_000;
+/// The most bytes of a STRING in an estimate.
 const TEXT_BYTES_MAX: u64 = 1_000_000;
-/// The bytes of a STRING when nothing is said about it.
+/// The bytes of a STRING where the statement does not say.
 const TEXT_BYTES_DEFAULT: u64 = 16;
 
 impl Session {
-    /// SHOW MEMORY: the engine as a whole, then each table of every database with its parts.
-    pub(crate) fn memory(&self) -> Result<Output> {
+    /// Runs SHOW MEMORY: the engine as a whole, then each table of every database with its parts.
+    pub(crate) fn show_memory(&self) -> Result<Output> {
         let now = self.database.memory_use();
         let mut rows = vec![vec![
             text("engine"),
@@ -59,11 +59,11 @@ impl Session {
                 }
             }
         }
-        values(MEMORY, &rows)
+        Output::of_values(MEMORY, &rows)
     }
 
-    /// ESTIMATE TABLE: what a table will hold with so many rows, its indexes including what they
-    /// include now.
+    /// Runs ESTIMATE TABLE: the memory of a table with a given number of rows, its indexes including
+    /// the columns that they include now.
     pub(crate) fn estimate(&self, wanted: &Estimate) -> Result<Output> {
         let text_bytes = wanted.text_bytes.unwrap_or(TEXT_BYTES_DEFAULT);
         if wanted.rows == 0 || wanted.rows > ROWS_MAX || text_bytes > TEXT_BYTES_MAX {
@@ -89,17 +89,17 @@ impl Session {
             .map(|mut part| {
                 let bytes = part[2].as_scalar().and_then(|bytes| bytes.as_f64()).unwrap_or(0.0);
                 let rows = number(wanted.rows).as_scalar().and_then(|rows| rows.as_f64());
-                // Tenths are all that an estimate is good for.
+                // An estimate is not exact to more than tenths.
                 let per_row = (bytes / rows.unwrap_or(1.0) * 10.0).round() / 10.0;
                 part.push(Value::Double(per_row));
                 part
             })
             .collect();
-        values(ESTIMATE, &rows)
+        Output::of_values(ESTIMATE, &rows)
     }
 }
 
-/// The scope, name and bytes of a table and of what it is made of.
+/// Returns the scope, name and bytes of a table, of its rows and of each index.
 fn parts(name: &str, schema: &TableSchema, held: &TableMemory) -> Vec<Vec<Value>> {
     let row = |scope: &str, name: &str, bytes: u64| vec![text(scope), text(name), number(bytes)];
     let mut rows = vec![row("table", name, held.total()), row("rows", name, held.rows)];
