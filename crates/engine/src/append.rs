@@ -102,6 +102,10 @@ pub(crate) fn load(
     for batch in batches {
         let batch = batch?;
         let arrays = conform(&batch, &schema.columns, MissingColumn::Default, conversion)?;
+        debug_assert!(
+            arrays.iter().all(|array| array.len() == batch.num_rows()),
+            "a column has a value for each row"
+        );
         let readers: Vec<ColumnReader<'_>> =
             arrays.iter().map(|array| ColumnReader::new(array.as_ref())).collect();
         let arena = Arena::new();

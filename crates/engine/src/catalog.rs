@@ -1,7 +1,7 @@
 //! The catalog: databases with their tables, deployments and procedures; variables and users.
 //!
-//! [`crate::Database`] has it behind one lock, which a statement takes for a look-up, never while it
-//! runs. Only a [`CatalogCommand`] (`catalog/command.rs`) changes it.
+//! [`crate::Database`] has it behind one lock, which a statement takes for a look-up, never while
+//! it runs. Only a [`CatalogCommand`] (`catalog/command.rs`) changes it.
 
 mod command;
 
@@ -129,6 +129,7 @@ impl Definition {
 
     /// Marks the object as no longer in the catalog.
     fn mark_dropped(&self) {
+        debug_assert!(!self.is_dropped.load(Ordering::Relaxed), "an object is dropped once");
         // Release: pairs with the Acquire in `check`.
         self.is_dropped.store(true, Ordering::Release);
     }
@@ -208,7 +209,7 @@ impl Objects {
         &self.databases
     }
 
-    /// The global variables, with which new sessions start.
+    /// Returns the global variables, with which new sessions start.
     pub(crate) fn variables(&self) -> &Variables {
         &self.variables
     }

@@ -91,7 +91,9 @@ impl Conversion {
             };
             builder.push(value.as_scalar().unwrap_or(Datum::Null));
         }
-        Ok(builder.finish())
+        let converted = builder.finish();
+        debug_assert_eq!(converted.len(), array.len(), "each text has a value");
+        Ok(converted)
     }
 }
 

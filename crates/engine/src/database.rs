@@ -75,8 +75,8 @@ impl Database {
         Session::new(self.clone())
     }
 
-    /// Returns the bytes that the tables hold, and the most that they may hold (`max_memory`). First
-    /// frees removed rows that no reader uses any more.
+    /// Returns the bytes that the tables hold, and the most that they may hold (`max_memory`).
+    /// First frees removed rows that no reader uses any more.
     pub fn memory_use(&self) -> MemoryUse {
         lockstep_table::reclaim();
         self.state.budget.memory_use()
@@ -102,8 +102,8 @@ impl Database {
     }
 
     /// Applies a command to the catalog. A command that depends on a definition that was dropped
-    /// meanwhile fails with [`lockstep_diagnostic::code::STALE_DEFINITION`] and changes nothing; see
-    /// `session::retried`. A command of an interrupted call changes nothing either.
+    /// meanwhile fails with [`lockstep_diagnostic::code::STALE_DEFINITION`] and changes nothing;
+    /// see `session::retried`. A command of an interrupted call changes nothing either.
     pub(crate) fn commit(&self, command: CatalogCommand) -> Result<()> {
         let _commit = context::commit()?;
         let mut objects = self.state.objects.write();

@@ -1,7 +1,7 @@
 //! Deployments and procedures: the compiled queries of the catalog.
 //!
-//! DEPLOY and CREATE PROCEDURE make them (`statement/deploy.rs`, `statement/procedure.rs`), requests
-//! run them. Both are immutable; a definition that replaces one is another object.
+//! DEPLOY and CREATE PROCEDURE make them (`statement/deploy.rs`, `statement/procedure.rs`),
+//! requests run them. Both are immutable; a definition that replaces one is another object.
 
 use std::sync::Arc;
 
@@ -123,5 +123,6 @@ pub(crate) fn references(plan: &LogicalPlan) -> Vec<TableReference> {
 
 /// Returns the part of a script at `span`, without its semicolon.
 pub(crate) fn query_text(script: &str, span: Span) -> String {
+    debug_assert!(script.get(span.start..span.end).is_some(), "the span is of the script");
     script.get(span.start..span.end).unwrap_or_default().trim().trim_end_matches(';').to_owned()
 }

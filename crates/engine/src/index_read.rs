@@ -1,8 +1,8 @@
 //! The declared index through which a batch query reads a table, as OpenMLDB does.
 //!
-//! For sessions with `compatibility = 'openmldb'`: there a WHERE with constants for the whole key of
-//! an index is answered from that index, so that a row that has expired from it is not seen, even
-//! if another index keeps it.
+//! For sessions with `compatibility = 'openmldb'`: there a WHERE with constants for the whole key
+//! of an index is answered from that index, so that a row that has expired from it is not seen,
+//! even if another index keeps it.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! The database: catalog, sessions, statements, deployments. The one public API boundary.
 //!
-//! Front ends (shell, Python, servers) hold no logic: they make a [`Database`], open [`Session`]s and
-//! render [`Output`]s and `Diagnostic`s. Nothing here speaks a protocol.
+//! Front ends (shell, Python, servers) hold no logic: they make a [`Database`], open [`Session`]s
+//! and render [`Output`]s and `Diagnostic`s. Nothing here speaks a protocol.
 //!
 //! ```
 //! use lockstep_engine::Database;

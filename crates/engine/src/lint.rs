@@ -2,9 +2,9 @@
 //!
 //! DEPLOY and CREATE PROCEDURE run them all, EXPLAIN those that are not about serving only. Each is
 //! declared once, in a file of its own, and what it finds becomes a warning with the lint's code,
-//! the position, the reason and a fix. A lint reads the
-//! query as it was written, the catalog and, within limits, the stored rows; it changes nothing
-//! and never refuses. One that would fire on queries that are right is no lint.
+//! the position, the reason and a fix. A lint reads the query as it was written, the catalog and,
+//! within limits, the stored rows; it changes nothing and never refuses. One that would fire on
+//! queries that are right is no lint.
 //!
 //! *Cost*: at most [`ROWS_READ_MAX`] rows are read for each table that a lint looks into.
 
@@ -183,7 +183,7 @@ fn listed(windows: &[String]) -> String {
     format!(" It is about {} windows: {}{more}.", windows.len(), names.join(", "))
 }
 
-/// The page of the reference about lints.
+/// Writes the page about lints of the reference manual.
 pub fn reference() -> String {
     let mut page = "# Lints\n\n\
         <!-- Written by `cargo xtask reference` from the declarations in crates/engine/src/lint. -->\n\n\

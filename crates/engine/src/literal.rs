@@ -51,6 +51,13 @@ pub(crate) fn coerce(
         }
         _ => None,
     };
+    debug_assert!(
+        coerced
+            .iter()
+            .filter_map(Value::as_scalar)
+            .all(|datum| datum.is_null() || datum.is_of_type(to)),
+        "a converted constant has the column's type"
+    );
     coerced.map_or_else(|| position.mismatch(value, to), Ok)
 }
 

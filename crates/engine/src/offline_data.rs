@@ -126,7 +126,9 @@ impl OfflineData {
             self.files.clear();
         }
         self.add_path(path, span)?;
-        self.files.last_mut().expect("add_path added the file").options = options.clone();
+        let added = self.files.last_mut().expect("add_path added the file");
+        debug_assert_eq!(added.path, path, "the file is added at the end");
+        added.options = options.clone();
         Ok(())
     }
 

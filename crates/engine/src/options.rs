@@ -93,12 +93,12 @@ pub(crate) struct OptionArgument<'a> {
 }
 
 impl OptionArgument<'_> {
-    /// The option with its position.
+    /// Returns the option with its position.
     pub(crate) fn item(&self) -> &OptionItem {
         self.item
     }
 
-    /// The value, for options whose values are of a form of their own.
+    /// Returns the value, for an option that checks it by itself.
     pub(crate) fn value(&self) -> &OptionValue {
         &self.item.value
     }

@@ -61,6 +61,7 @@ impl RequestCache {
         let count = entries.len().min(REQUESTS_MAX);
         let surplus = entries.split_off(count);
         debug_assert!(surplus.len() <= 1, "one entry was added");
+        debug_assert!(entries.len() <= REQUESTS_MAX, "the cache is bounded");
         drop(entries);
         // Without the lock, since freeing a request may free its indexes.
         drop(surplus);

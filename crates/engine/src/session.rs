@@ -87,6 +87,7 @@ impl Session {
     /// [`code::STALE_DEFINITION`], having changed nothing, where the catalog has changed meanwhile.
     fn dispatch(&self, parsed: &Parsed, script: &str, parameters: &[Parameter]) -> Result<Output> {
         let sql = script.get(parsed.span.start..parsed.span.end).unwrap_or_default();
+        debug_assert_eq!(parsed.parameter_count, parameters.len(), "the number was checked");
         let output = match &parsed.statement {
             Statement::Query(query) => self.run_query(query, sql, parameters),
             Statement::Explain(query) => self.explain(query, parameters),

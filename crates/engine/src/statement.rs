@@ -47,8 +47,8 @@ use lockstep_sql::ast::ObjectName;
 
 use crate::Output;
 
-/// The output of a statement whose command was committed or refused. With IF EXISTS or IF NOT
-/// EXISTS, an error of the `tolerated` code counts as success.
+/// Returns the output of a statement whose command was committed or refused. With IF EXISTS or IF
+/// NOT EXISTS, an error of the `tolerated` code counts as success.
 fn outcome(
     committed: Result<()>,
     tolerated: Option<&str>,

@@ -171,6 +171,10 @@ pub(crate) struct Variables {
 
 impl Default for Variables {
     fn default() -> Self {
+        debug_assert!(
+            VARIABLES.is_sorted_by_key(|variable| variable.name),
+            "SHOW VARIABLES lists them by name"
+        );
         Self {
             values: VARIABLES.iter().map(|variable| variable.default.to_owned()).collect(),
             settings: Settings::default(),
@@ -274,6 +278,7 @@ impl Variables {
             variable.data_type,
             VariableType::Any | VariableType::Bytes | VariableType::Duration
         );
+        debug_assert_eq!(self.values.len(), VARIABLES.len(), "each variable has a value");
         self.values[at] = if keeps_case { text } else { lower };
         Ok(())
     }

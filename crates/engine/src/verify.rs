@@ -6,7 +6,8 @@
 //! (ADR 0022)
 //!
 //! *Cost*: the query in batch mode, then a request for each row that is replayed. Holds a batch of
-//! rows at a time, and what batch mode holds. Until it ends, the memory of removed rows is not freed.
+//! rows at a time, and what batch mode holds. Until it ends, the memory of removed rows is not
+//! freed.
 
 mod sample;
 
@@ -208,6 +209,7 @@ impl ReplayComparison<'_> {
         let Some((numbers, readers)) = readers.split_last() else {
             return Diagnostic::internal("the rows of batch mode have no number").err();
         };
+        debug_assert_eq!(readers.len(), self.columns.len(), "the other columns are the answer's");
         let mut arena = Arena::new();
         for row in 0..batch.num_rows() {
             let number = numbers.get(row, &arena).as_i64();
@@ -231,6 +233,8 @@ impl ReplayComparison<'_> {
         while self.done < self.sample.rows {
             self.replay_next(None)?;
         }
+        debug_assert_eq!(self.done, self.sample.rows, "every stored row was passed");
+        debug_assert!(self.report.requests <= self.done, "a request is for a stored row");
         Ok(self.report)
     }
 

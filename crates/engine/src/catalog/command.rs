@@ -105,7 +105,8 @@ impl Objects {
                 .with_hint("Drop its deployments and tables first.")
                 .err();
         }
-        self.databases.remove(name);
+        let removed = self.databases.remove(name);
+        debug_assert!(removed.is_some_and(|objects| objects.is_empty()), "it was found above");
         Ok(Removed::Nothing)
     }
 
@@ -123,7 +124,8 @@ impl Objects {
         }
         let definition = Definition::new(ObjectKind::Table, name.clone());
         let entry = TableEntry { id, table, options, offline: Arc::default(), definition };
-        tables.insert(name.name, entry);
+        let replaced = tables.insert(name.name, entry);
+        debug_assert!(replaced.is_none(), "the name was free");
         self.next_table_id += 1;
         Ok(Removed::Nothing)
     }
@@ -172,7 +174,8 @@ impl Objects {
         let name = deployment.name().clone();
         self.check_free(&name, ObjectKind::Deployment)?;
         self.check_tables(&deployment.tables, seen)?;
-        self.database_mut(&name.database)?.deployments.insert(name.name, deployment);
+        let replaced = self.database_mut(&name.database)?.deployments.insert(name.name, deployment);
+        debug_assert!(replaced.is_none(), "the name was free");
         Ok(Removed::Nothing)
     }
 
@@ -197,6 +200,7 @@ impl Objects {
         self.check_procedure_free(&name, or_replace)?;
         self.check_tables(&procedure.tables, seen)?;
         let procedures = &mut self.database_mut(&name.database)?.procedures;
+        debug_assert!(or_replace || !procedures.contains_key(&name.name), "the name was free");
         Ok(match procedures.insert(name.name, procedure) {
             Some(replaced) => {
                 replaced.definition.mark_dropped();
@@ -248,8 +252,8 @@ impl Objects {
         self.check_free(name, ObjectKind::Procedure)
     }
 
-    /// Checks that the tables that a query was compiled against still exist. Their names were looked
-    /// up when the catalog was at the epoch `seen`, or later.
+    /// Checks that the tables that a query was compiled against still exist. Their names were
+    /// looked up when the catalog was at the epoch `seen`, or later.
     fn check_tables(&self, tables: &[TableReference], seen: CatalogEpoch) -> Result<()> {
         if seen == self.epoch {
             return Ok(());

@@ -63,7 +63,7 @@ fn find(
 }
 
 /// The declared indexes that decide which rows a window sees: all of them, since a row is seen
-/// that any of them keeps; as the reference has it, the one over its key and event time.
+/// that any of them keeps; in OpenMLDB, the one over its key and event time.
 fn keepers<'i>(
     facts: &Facts<'_>,
     indexes: &'i [IndexSpec],

@@ -117,7 +117,8 @@ impl<'s> IndexOptions<'s> {
         Self { schema, keys: None, event_time: None, ttl: None, ttl_type: None }
     }
 
-    /// The options of an index. Those without an effect are accepted from scripts for OpenMLDB.
+    /// Returns the options of an index. `version` and `type` are accepted from scripts for
+    /// OpenMLDB, and have no effect.
     fn specs() -> [OptionSpec<Self>; 8] {
         let set_keys = |options: &mut Self, argument: &mut OptionArgument<'_>| {
             options.keys = Some(key_columns(argument.item(), options.schema)?);

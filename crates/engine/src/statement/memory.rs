@@ -51,63 +51,78 @@ impl Session {
         for (database, found) in self.database.objects().databases() {
             for (name, entry) in &found.tables {
                 let name = format!("{database}.{name}");
-                let held = entry.table.memory();
-                for part in parts(&name, &entry.table.schema(), &held) {
-                    rows.push(
-                        part.into_iter().chain(std::iter::repeat_n(Value::Null, 4)).collect(),
-                    );
+                let memory = entry.table.memory();
+                for part in memory_parts(&name, &entry.table.schema(), &memory) {
+                    let values = part.values().into_iter();
+                    rows.push(values.chain(std::iter::repeat_n(Value::Null, 4)).collect());
                 }
             }
         }
         Output::of_values(MEMORY, &rows)
     }
 
-    /// Runs ESTIMATE TABLE: the memory of a table with a given number of rows, its indexes including
-    /// the columns that they include now.
-    pub(crate) fn estimate(&self, wanted: &Estimate) -> Result<Output> {
-        let text_bytes = wanted.text_bytes.unwrap_or(TEXT_BYTES_DEFAULT);
-        if wanted.rows == 0 || wanted.rows > ROWS_MAX || text_bytes > TEXT_BYTES_MAX {
+    /// Runs ESTIMATE TABLE: the memory of a table with a given number of rows, its indexes
+    /// including the columns that they include now.
+    pub(crate) fn estimate(&self, statement: &Estimate) -> Result<Output> {
+        let text_bytes = statement.text_bytes.unwrap_or(TEXT_BYTES_DEFAULT);
+        if statement.rows == 0 || statement.rows > ROWS_MAX || text_bytes > TEXT_BYTES_MAX {
             let message = "an estimate is for 1 to 10^12 rows with texts of at most 10^6 bytes";
-            return Diagnostic::new(code::INVALID_PARAMETER, message).at(wanted.span).err();
+            return Diagnostic::new(code::INVALID_PARAMETER, message).at(statement.span).err();
         }
-        let table = self.find_table(&wanted.table)?;
+        let table = self.find_table(&statement.table)?;
         let snapshot = table.snapshot();
         let schema = snapshot.schema();
         let record_size = |index| snapshot.projection(index).map_or(0, Projection::size);
         let shape = Shape {
-            rows: wanted.rows,
-            keys: wanted.keys.clone(),
+            rows: statement.rows,
+            keys: statement.keys.clone(),
             text_bytes,
             record_sizes: (0..schema.indexes.len()).map(record_size).collect(),
         };
-        let name = match &wanted.table.database {
-            Some(database) => format!("{}.{}", database.text, wanted.table.name.text),
-            None => format!("{}.{}", self.current_database(), wanted.table.name.text),
+        let name = match &statement.table.database {
+            Some(database) => format!("{}.{}", database.text, statement.table.name.text),
+            None => format!("{}.{}", self.current_database(), statement.table.name.text),
         };
-        let rows: Vec<Vec<Value>> = parts(&name, schema, &estimate(schema, &shape))
+        let rows: Vec<Vec<Value>> = memory_parts(&name, schema, &estimate(schema, &shape))
             .into_iter()
-            .map(|mut part| {
-                let bytes = part[2].as_scalar().and_then(|bytes| bytes.as_f64()).unwrap_or(0.0);
-                let rows = number(wanted.rows).as_scalar().and_then(|rows| rows.as_f64());
-                // An estimate is not exact to more than tenths.
-                let per_row = (bytes / rows.unwrap_or(1.0) * 10.0).round() / 10.0;
-                part.push(Value::Double(per_row));
-                part
+            .map(|part| {
+                let per_row = Value::Double(part.bytes_per_row(statement.rows));
+                part.values().into_iter().chain([per_row]).collect()
             })
             .collect();
         Output::of_values(ESTIMATE, &rows)
     }
 }
 
-/// Returns the scope, name and bytes of a table, of its rows and of each index.
-fn parts(name: &str, schema: &TableSchema, held: &TableMemory) -> Vec<Vec<Value>> {
-    let row = |scope: &str, name: &str, bytes: u64| vec![text(scope), text(name), number(bytes)];
-    let mut rows = vec![row("table", name, held.total()), row("rows", name, held.rows)];
-    let indexes = schema.indexes.iter().zip(&held.indexes);
-    for (spec, bytes) in indexes.filter(|(spec, _)| !spec.is_removed()) {
-        rows.push(row("index", &format!("{name}.{}", spec.name), *bytes));
+/// The memory of a table, of its rows, or of one of its indexes.
+struct MemoryPart {
+    scope: &'static str,
+    name: String,
+    bytes: u64,
+}
+
+impl MemoryPart {
+    fn values(&self) -> [Value; 3] {
+        [text(self.scope), text(&self.name), number(self.bytes)]
     }
-    rows
+
+    /// Returns the bytes of a row, to a tenth: an estimate is not more exact.
+    #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+    fn bytes_per_row(&self, rows: u64) -> f64 {
+        debug_assert!(rows > 0, "an estimate is for one row at least");
+        (self.bytes as f64 / rows as f64 * 10.0).round() / 10.0
+    }
+}
+
+/// Returns the memory of a table, of its rows and of each index.
+fn memory_parts(name: &str, schema: &TableSchema, memory: &TableMemory) -> Vec<MemoryPart> {
+    let part = |scope, name: &str, bytes| MemoryPart { scope, name: name.to_owned(), bytes };
+    let mut parts = vec![part("table", name, memory.total()), part("rows", name, memory.rows)];
+    let indexes = schema.indexes.iter().zip(&memory.indexes);
+    for (spec, bytes) in indexes.filter(|(spec, _)| !spec.is_removed()) {
+        parts.push(part("index", &format!("{name}.{}", spec.name), *bytes));
+    }
+    parts
 }
 
 fn text(text: &str) -> Value {

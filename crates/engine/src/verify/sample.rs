@@ -16,6 +16,7 @@ impl RowSample {
     /// Draws `size` of `rows` rows; all of them for `None`.
     pub(super) fn new(size: Option<u64>, rows: u64) -> Self {
         let size = size.unwrap_or(rows).min(rows);
+        debug_assert!(size <= rows, "a sample is a part of the rows");
         let mut sample = Self { size, rows, drawn: 0, next: 0 };
         sample.next = sample.draw();
         sample
@@ -23,6 +24,7 @@ impl RowSample {
 
     /// Whether a row is in the sample. Called once for each row, in order, from 0.
     pub(super) fn contains(&mut self, row: u64) -> bool {
+        debug_assert!(row < self.rows, "rows are numbered from 0");
         if self.drawn == self.size || row != self.next {
             return false;
         }
