@@ -6,8 +6,8 @@ use chrono::{DateTime, NaiveDate, TimeDelta};
 use lockstep_function::Zone;
 use lockstep_row::Datum;
 
-/// Prints a value. NULL is `NULL`, a TIMESTAMP is `yyyy-mm-dd hh:mm:ss[.fff]` in the zone, a float has
-/// as many digits as distinguish it from its neighbours. Strings are printed as they are.
+/// Prints a value. NULL is `NULL`, a TIMESTAMP is `yyyy-mm-dd hh:mm:ss[.fff]` in the zone, a float
+/// has as many digits as distinguish it from its neighbours. Strings are printed as they are.
 pub fn cell_text(value: &Datum<'_>, zone: Zone) -> String {
     match *value {
         Datum::Null => "NULL".to_owned(),

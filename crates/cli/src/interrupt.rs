@@ -1,7 +1,7 @@
 //! Ctrl-C: cancels the statement that runs, and does not end the shell with its tables.
 //!
-//! Each statement runs in a context that polls for Ctrl-C. In a script, which has no tables to lose,
-//! a second Ctrl-C ends the process at once.
+//! Each statement runs in a context that polls for Ctrl-C. In a script, which has no tables to
+//! lose, a second Ctrl-C ends the process at once.
 
 use std::{
     fmt, io,

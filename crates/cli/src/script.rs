@@ -1,13 +1,13 @@
 //! Splits a script into statements.
 //!
-//! The shell runs a script statement by statement, to print the result of each, and the prompt reads
-//! more lines until a statement is complete. Only quotes, comments and semicolons matter here;
-//! the engine's parser decides what a statement is.
+//! The shell runs a script statement by statement, to print the result of each, and the prompt
+//! reads more lines until a statement is complete. Only quotes, comments and semicolons matter
+//! here; the engine's parser decides what a statement is.
 
 use std::ops::Range;
 
-/// Returns the statements of a script as byte ranges, without their semicolons. Parts that have only
-/// blanks and comments are left out. The last statement may lack its semicolon.
+/// Returns the statements of a script as byte ranges, without their semicolons. Parts that have
+/// only blanks and comments are left out. The last statement may lack its semicolon.
 pub(crate) fn statements(script: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut statement: Option<Range<usize>> = None;

@@ -7,8 +7,8 @@ use unicode_width::UnicodeWidthStr;
 
 use crate::cell_text;
 
-/// The greatest width of a cell: longer text is truncated, so that one cell does not widen the whole
-/// table.
+/// The greatest width of a cell: longer text is truncated, so that one cell does not widen the
+/// whole table.
 const CELL_WIDTH_MAX: usize = 60;
 
 /// The first rows of a result as text, with the column names, which may repeat.
@@ -41,6 +41,7 @@ pub fn table_text(output: &Output, rows_max: usize) -> TableText {
             arena.reset();
         }
     }
+    debug_assert!(rows.len() <= rows_max, "no more rows than wanted");
     TableText {
         names: output.columns.iter().map(|(name, _)| name.clone()).collect(),
         is_number: output.columns.iter().map(|(_, data_type)| data_type.is_number()).collect(),
@@ -50,8 +51,8 @@ pub fn table_text(output: &Output, rows_max: usize) -> TableText {
 }
 
 impl TableText {
-    /// Draws the table, without a line break at the end. A last line says how many rows are not shown,
-    /// if there are any.
+    /// Draws the table, without a line break at the end. A last line says how many rows are not
+    /// shown, if there are any.
     pub fn draw(&self) -> String {
         let names: Vec<String> = self.names.iter().map(|name| one_line(name)).collect();
         let rows: Vec<Vec<String>> = self
@@ -75,6 +76,7 @@ impl TableText {
     }
 
     fn line(&self, cells: &[String], widths: &[usize]) -> String {
+        debug_assert_eq!(cells.len(), widths.len(), "each column has a cell");
         let padded: Vec<String> = cells
             .iter()
             .enumerate()
@@ -104,6 +106,8 @@ fn one_line(text: &str) -> String {
         }
         shown.push_str(&escaped);
     }
+    debug_assert!(shown.width() <= CELL_WIDTH_MAX, "a cell is not too wide");
+    debug_assert!(!shown.contains('\n'), "a cell is one line");
     shown
 }
 
