@@ -11,9 +11,9 @@
 //! | TIMESTAMP | `datetime` (naive is UTC; truncated to the millisecond), ISO 8601 text in the session's time zone, `int` milliseconds |
 //! | DATE | `date`, ISO 8601 text |
 //!
-//! Scalars of `numpy` are converted like Python's. `None`, `NaT` and `NA` are NULL everywhere. NaN is
-//! NaN in FLOAT and DOUBLE unless the session reads it as NULL, and NULL in every other column, where
-//! pandas writes it for a missing value.
+//! Scalars of `numpy` are converted like Python's. `None`, `NaT` and `NA` are NULL everywhere. NaN
+//! is NaN in FLOAT and DOUBLE unless the session reads it as NULL, and NULL in every other column,
+//! where pandas writes it for a missing value.
 
 use lockstep_diagnostic::{Diagnostic, Kind, code};
 use lockstep_engine::{Conversion, time_text_error};
@@ -255,8 +255,8 @@ fn accepted_values(data_type: &DataType) -> &'static str {
     }
 }
 
-/// Returns the type that the column of a new table gets from a Python value; `None` for a value that
-/// no column takes.
+/// Returns the type that the column of a new table gets from a Python value; `None` for a value
+/// that no column takes.
 pub(crate) fn type_of(object: &Bound<'_, PyAny>) -> Option<DataType> {
     let is = |class: &Bound<'_, PyType>| object.is_instance(class).unwrap_or(false);
     let py = object.py();

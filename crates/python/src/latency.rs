@@ -1,9 +1,9 @@
 //! The recent latency of a request's answers, which decides whether the interpreter is released.
 //!
-//! Releasing the interpreter wakes a thread that waits for it, and acquiring it again waits for that
-//! thread: some microseconds each, which is more than a short answer takes, so that two threads with
-//! short requests would be slower than one. Not releasing it makes others wait for one answer at
-//! most. So it is not released while recent answers were short.
+//! Releasing the interpreter wakes a thread that waits for it, and acquiring it again waits for
+//! that thread: some microseconds each, which is more than a short answer takes, so that two
+//! threads with short requests would be slower than one. Not releasing it makes others wait for one
+//! answer at most. So it is not released while recent answers were short.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

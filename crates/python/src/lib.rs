@@ -1,9 +1,9 @@
 //! The native half of the Python package: sessions, results and requests as Python objects.
 //!
-//! `python/lockstep/` is the public interface and the only caller; it renders and documents results,
-//! and converts data frames to Arrow. This crate converts Python values to rows and back, releases
-//! the interpreter while the engine works, and turns diagnostics into exceptions. Holds no logic of
-//! the database. Tested from Python, in `python/tests`.
+//! `python/lockstep/` is the public interface and the only caller; it renders and documents
+//! results, and converts data frames to Arrow. This crate converts Python values to rows and back,
+//! releases the interpreter while the engine works, and turns diagnostics into exceptions. Holds no
+//! logic of the database. Tested from Python, in `python/tests`.
 
 mod call;
 mod error;

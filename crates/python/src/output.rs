@@ -94,8 +94,8 @@ impl PyOutput {
         table_text(&self.output, rows_max).draw()
     }
 
-    /// Returns the first rows as text: the names, whether each column has numbers, and the rows with
-    /// None for NULL.
+    /// Returns the first rows as text: the names, whether each column has numbers, and the rows
+    /// with None for NULL.
     fn texts(&self, rows_max: usize) -> (Vec<String>, Vec<bool>, Vec<Vec<Option<String>>>) {
         let TableText { names, is_number, rows, .. } = table_text(&self.output, rows_max);
         (names, is_number, rows)

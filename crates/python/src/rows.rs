@@ -23,8 +23,8 @@ use crate::from_python::{TargetColumn, type_of, value_of};
 /// The names and types of columns, in order.
 pub(crate) type Columns = [(String, DataType)];
 
-/// Returns the columns of rows given as dicts, in the order in which they appear, with the types that
-/// a new table gets. A column without any value has no type.
+/// Returns the columns of rows given as dicts, in the order in which they appear, with the types
+/// that a new table gets. A column without any value has no type.
 pub(crate) fn columns_of(rows: &Bound<'_, PyList>) -> PyResult<Vec<(String, Option<DataType>)>> {
     let mut columns: Vec<(String, Option<DataType>)> = Vec::new();
     let positions = PyDict::new(rows.py());
@@ -43,8 +43,8 @@ pub(crate) fn columns_of(rows: &Bound<'_, PyList>) -> PyResult<Vec<(String, Opti
     Ok(columns)
 }
 
-/// Returns the type of a column with values of both types: DOUBLE for integers and floats. For other
-/// mixtures it is the first type, and the conversion of the values fails.
+/// Returns the type of a column with values of both types: DOUBLE for integers and floats. For
+/// other mixtures it is the first type, and the conversion of the values fails.
 fn wider(left: Option<DataType>, right: Option<DataType>) -> Option<DataType> {
     match (left, right) {
         (Some(DataType::BigInt), Some(DataType::Double)) => Some(DataType::Double),

@@ -1,7 +1,7 @@
 //! Converts values to Python objects.
 //!
-//! TIMESTAMP becomes a naive `datetime` in UTC; a time outside the years 1 to 9999, which `datetime`
-//! does not hold, becomes the `int` of its milliseconds.
+//! TIMESTAMP becomes a naive `datetime` in UTC; a time outside the years 1 to 9999, which
+//! `datetime` does not hold, becomes the `int` of its milliseconds.
 
 use lockstep_row::{Datum, calendar::DAY_MS};
 use pyo3::{
