@@ -1,6 +1,6 @@
-"""Brings data of other libraries into Arrow, and results back into the library they came from.
+"""Converts data of other libraries to Arrow, and results to objects of those libraries.
 
-Every library is imported only when an object of it is in hand, or was asked for.
+A library is imported only for an object of it, or for a result that is to be one.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from ._error import Error
 
 
 def library_of(data: object) -> str:
-    """The top-level package that an object's class comes from."""
+    """Returns the top-level package of an object's class."""
     return type(data).__module__.partition(".")[0]
 
 
@@ -26,9 +26,9 @@ def is_table(data: object) -> bool:
 
 
 def to_arrow(data: Any, types: Mapping[str, str] | None = None) -> Any:
-    """An object with the Arrow stream interface for a table of any library.
+    """Returns an object with the Arrow stream interface for a table of any library.
 
-    ``types`` are the columns that it is for, where they are known.
+    ``types`` are the types of the columns that it is converted for, where they are known.
     """
     library = library_of(data)
     if library == "pandas":
@@ -42,7 +42,7 @@ def _from_polars(data: Any) -> Any:
     frame = data.collect() if hasattr(data, "collect") else data
     polars = require("polars", "to read a polars data frame")
     if isinstance(frame, polars.DataFrame) and polars.Null in frame.dtypes:
-        # What polars gives for a column without a type has a buffer that Arrow does not allow.
+        # The Arrow data of polars for a column without a type has a buffer, which Arrow forbids.
         require("pyarrow", "to read a column of only None")
         return frame.to_arrow()
     return frame
@@ -51,7 +51,7 @@ def _from_polars(data: Any) -> Any:
 def _from_pandas(frame: Any, types: Mapping[str, str]) -> Any:
     pyarrow = require("pyarrow", "to read a pandas data frame")
     try:
-        # A missing value is NULL; the index is no column.
+        # A missing value is NULL; the index is not a column.
         table = pyarrow.Table.from_pandas(frame, preserve_index=False)
     except (
         ValueError,
@@ -66,8 +66,8 @@ def _from_pandas(frame: Any, types: Mapping[str, str]) -> Any:
             hint="Give every column a name of its own and values of one type.",
         ) from error
     for position, name in enumerate(table.column_names):
-        # A column of plain floats has no other missing value than NaN, which is a value too. It is
-        # kept, and the session's nan_as_null decides; other columns of the table have no NaN.
+        # NaN is the only missing value of a column of plain floats, and also a value. It stays NaN,
+        # and the session's nan_as_null decides; columns of other types have no NaN.
         dtype = frame.dtypes.iloc[position]
         if (
             table.column(position).null_count
@@ -86,7 +86,7 @@ def _first_line(error: Exception) -> str:
 
 
 def to_pandas(table: Any) -> Any:
-    """A pyarrow table as a data frame.
+    """Converts a pyarrow table to a data frame.
 
     Numbers and booleans with NULLs get pandas' nullable types: integers would lose digits as
     floats, and in a plain float column NULL would become NaN.
@@ -109,7 +109,7 @@ def to_pandas(table: Any) -> Any:
 
 
 def require(library: str, purpose: str) -> Any:
-    """Imports an optional library, or says what to install."""
+    """Imports an optional library; the error for a missing one says what to install."""
     import importlib
 
     try:

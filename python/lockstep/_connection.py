@@ -1,4 +1,4 @@
-"""Connections: where statements, rows and requests go in."""
+"""Connections: statements, rows and requests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def connect(
 ) -> Connection:
     """Opens a database.
 
-    Without a target it is a new one in memory, which lives as long as the connection. Directories
+    Without a target it is a new one in memory, which exists as long as the connection. Directories
     and servers are not part of this version. ``max_memory`` is the most that its tables may hold,
     in bytes or as text such as ``'2GB'``; above it, writes are refused.
     """
@@ -56,14 +56,14 @@ class Difference:
 
 @dataclass(frozen=True, repr=False)
 class Verification:
-    """What ``db.verify`` found. It is true when values were compared and none differs."""
+    """The result of ``db.verify``. It is true when values were compared and none differs."""
 
     requests: int
-    """Requests replayed."""
+    """The number of requests that were replayed."""
     values: int
-    """Values compared, bit by bit."""
+    """The number of values that were compared, bit by bit."""
     differing: int
-    """Values that differ."""
+    """The number of values that differ."""
     differences: list[Difference]
     """The first differences."""
     rows_per_second: float
@@ -91,9 +91,9 @@ class Verification:
 
 
 class Connection:
-    """A conversation with a database: a current database, settings, statements, requests.
+    """A session with a database: a current database, settings, statements, requests.
 
-    May be shared by threads; the interpreter is released while the engine works.
+    May be shared between threads; the interpreter is released while the engine works.
     """
 
     def __init__(self, session: _lockstep.Session) -> None:
@@ -103,16 +103,16 @@ class Connection:
         """Runs a script of one or more statements and returns the outcome of the last one.
 
         Statements before a failing one have taken effect; the failing one has not. With
-        ``parameters`` it is one statement, whose ``?`` stand for these values: ``bool``, ``int``,
+        ``parameters`` it is one statement, with a value for each ``?``: ``bool``, ``int``,
         ``float``, ``str``, ``datetime``, ``date``, or ``None`` for NULL.
         """
         return Relation(output=self._session.execute(sql, list(parameters)))
 
     def sql(self, query: str, parameters: Sequence[Any] = ()) -> Relation:
-        """Makes a lazy relation of one query, whose ``?`` stand for ``parameters``.
+        """Makes a lazy relation of one query, with a value of ``parameters`` for each ``?``.
 
         The query is checked at once: a wrong name or type raises here. It runs when its rows are
-        first asked for.
+        first fetched.
         """
         return Relation(query=self._session.query(query, list(parameters)))
 
@@ -122,16 +122,16 @@ class Connection:
         ``data`` is a pandas or polars data frame, a pyarrow table or anything else with the Arrow
         stream interface, a list of dicts, or a list of tuples. Columns are matched by name (tuples
         by position), and a column that is left out takes its default. A table that does not exist
-        is made with the columns of the data, unless ``create`` is false; tuples have no names, so
-        they need a table.
+        is created with the columns of the data, unless ``create`` is false; tuples have no names,
+        so they need a table.
 
-        Naive times are UTC, times with a zone are the instant they stand for, and both are cut
-        down to the millisecond. Columns of times and dates take ISO 8601 text as well, in the
+        Naive times are UTC, times with a zone are converted to UTC, and both are truncated to the
+        millisecond. Columns of times and dates take ISO 8601 text as well, in the
         session's time zone. ``None``, ``NaT`` and ``NA`` are NULL; NaN is NaN, unless the session
         says ``SET nan_as_null = true``, and in a column that is not of floats it is NULL.
 
-        Rows that the table's retention had expired before they arrived are counted like the others
-        and shown by nothing: a ``LockstepWarning`` says how many they are.
+        Rows that had expired before they arrived, by the table's retention, are counted like the
+        others, and no query sees them: a ``LockstepWarning`` says how many they are.
         """
         if is_table(data):
             types = self._types_for(data, lambda: self._session.columns_of_table(table))
@@ -162,8 +162,8 @@ class Connection:
     def prepare(self, target: str) -> Prepared:
         """Compiles a deployment or a query once, to answer many request rows one by one.
 
-        What it gives belongs to the definition that there is now: once the deployment or a table of
-        the query is dropped, also when it is made anew, it raises an error with the code 55000.
+        The result belongs to the present definition: once the deployment or a table of the query
+        is dropped, even if it is created again, it raises an error with the code 55000.
         """
         return self._session.prepare(target)
 
@@ -176,10 +176,10 @@ class Connection:
     ) -> Verification:
         """Replays stored rows as requests and compares with batch mode, bit by bit.
 
-        Each row of the request table is a request to the deployed program, in its own place among
-        the stored rows; both modes read one view of the tables, and nothing stored changes.
-        ``sample`` is how many rows are replayed, from all over the table; all of them when it is
-        not given. ``progress`` is called with the share that is done, from 0 to 1.
+        Each row of the request table is a request to the deployed program, at its own position
+        among the stored rows; both modes read one snapshot of the tables, and nothing stored
+        changes. ``sample`` is how many rows are replayed, spread over the table; all of them when
+        it is not given. ``progress`` is called with the fraction that is done, from 0 to 1.
         """
         found = self._session.verify(deployment, sample, progress)
         differences = [Difference(*difference) for difference in found.pop("differences")]
@@ -188,7 +188,7 @@ class Connection:
     def _types_for(
         self, data: Any, columns: Callable[[], list[tuple[str, str]] | None]
     ) -> dict[str, str]:
-        """The types of the columns that data is for, where it matters: in pandas."""
+        """Returns the types of the columns that data is for, where they are needed: for pandas."""
         return dict(columns() or ()) if library_of(data) == "pandas" else {}
 
     def _request_table(self, target: str, rows: Any) -> Any:

@@ -1,10 +1,10 @@
-"""The one exception of this package."""
+"""The exception and the warning of this package."""
 
 from __future__ import annotations
 
 
 class Error(Exception):
-    """What Lockstep answers when it cannot do what it was asked.
+    """The error of a statement, a request or rows that Lockstep refuses.
 
     ``str(error)`` is the whole report: code, message, the offending line with a caret under the
     position, detail and hint.
@@ -18,11 +18,11 @@ class Error(Exception):
     """What to do: ``fix request``, ``fix data``, ``free resources``, ``retry``, ``prepare again``,
     ``report bug``."""
     hint: str | None
-    """How to mend it, with the nearest name when a name was wrong."""
+    """How to fix it, with the nearest name when a name was wrong."""
     detail: str | None
-    """What more there is to know."""
+    """More about the cause, in full sentences."""
     position: int | None
-    """Where in the SQL text, in characters: ``sql[error.position:]`` starts with the culprit."""
+    """Where in the SQL text, in characters: ``sql[error.position:]`` starts with the wrong part."""
 
     def __init__(
         self,
@@ -57,4 +57,4 @@ class Error(Exception):
 
 
 class LockstepWarning(UserWarning):
-    """A lint about a statement that was carried out all the same."""
+    """A warning, such as a lint, about a statement that took effect."""

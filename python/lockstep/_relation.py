@@ -1,4 +1,4 @@
-"""Results: what a statement gave, or will give when somebody looks."""
+"""Relations: the results of statements, and queries that run when their rows are fetched."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Relation:
     """The rows of a query, or the outcome of another statement.
 
     A relation made by ``db.sql`` is lazy: its columns are known at once, it runs when its rows are
-    first asked for, and it keeps them from then on. A relation made by ``db.execute`` has run.
+    first fetched, and holds them from then on. A relation made by ``db.execute`` has run.
     """
 
     def __init__(
@@ -54,13 +54,13 @@ class Relation:
 
     @property
     def message(self) -> str | None:
-        """What a statement without rows says, such as ``CREATE TABLE``."""
+        """The name of a statement without rows, such as ``CREATE TABLE``."""
         return self._ran().message
 
     def run(self, progress: Callable[[float], object] | None = None) -> Relation:
         """Runs the query now, if it has not run yet, and returns this relation.
 
-        ``progress`` is called with the share that is done, from 0 to 1, from any thread.
+        ``progress`` is called with the fraction that is done, from 0 to 1, from any thread.
         """
         if self._output is None:
             assert self._query is not None, "a relation has an output or a query"
@@ -69,7 +69,7 @@ class Relation:
         return self
 
     def df(self) -> pandas.DataFrame:
-        """The rows as a pandas data frame.
+        """Returns the rows as a pandas data frame.
 
         A repeated column name gets a number. Columns of numbers and booleans that hold NULLs have
         pandas' nullable types.
@@ -77,16 +77,16 @@ class Relation:
         return to_pandas(self.arrow())
 
     def arrow(self) -> pyarrow.Table:
-        """The rows as a pyarrow table. A repeated column name gets a number."""
+        """Returns the rows as a pyarrow table. A repeated column name gets a number."""
         require("pyarrow", "to make an Arrow table")
         return self._ran().pyarrow()
 
     def pl(self) -> polars.DataFrame:
-        """The rows as a polars data frame. A repeated column name gets a number."""
+        """Returns the rows as a polars data frame. A repeated column name gets a number."""
         return require("polars", "to make a polars data frame").DataFrame(self._ran().arrow())
 
     def fetchall(self) -> list[tuple[Any, ...]]:
-        """The rows that were not fetched yet, as tuples.
+        """Returns the rows that were not fetched yet, as tuples.
 
         TIMESTAMP is a naive ``datetime`` in UTC, DATE a ``date``, NULL is ``None``.
         """
@@ -94,7 +94,7 @@ class Relation:
         return self._ran().tuples(start, self._fetched)
 
     def fetchone(self) -> tuple[Any, ...] | None:
-        """The next row, or ``None`` after the last."""
+        """Returns the next row, or ``None`` after the last."""
         rows = self._ran().tuples(self._fetched, self._fetched + 1)
         self._fetched += len(rows)
         return rows[0] if rows else None

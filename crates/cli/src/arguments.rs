@@ -1,4 +1,4 @@
-//! The command line.
+//! The arguments of the program `lockstep`.
 
 use clap::{Parser, error::ErrorKind};
 
@@ -10,7 +10,7 @@ use clap::{Parser, error::ErrorKind};
     after_help = "Without arguments it starts a prompt, or runs the script on its input.\n\
                   `lockstep demo flights` runs the demonstration that comes with the Python package."
 )]
-struct Line {
+struct CommandLine {
     /// Runs these statements and ends.
     #[arg(short = 'c', long = "command", value_name = "SQL", conflicts_with = "target")]
     command: Option<String>,
@@ -19,12 +19,12 @@ struct Line {
     #[arg(value_name = "FILE")]
     target: Option<String>,
 
-    /// What `demo` takes.
+    /// The arguments of `demo`.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
     rest: Vec<String>,
 }
 
-/// What the shell is asked to do.
+/// The task of one run of the shell.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Task {
     /// Read statements from the input.
@@ -35,7 +35,7 @@ pub(crate) enum Task {
     File(String),
     /// Run a demonstration of the Python package, with these arguments.
     Demo(Vec<String>),
-    /// A command that a later version brings.
+    /// A command that this version does not have.
     NotYet(String),
     /// Print this and end with 0 (help and version).
     Print(String),
@@ -44,20 +44,21 @@ pub(crate) enum Task {
 }
 
 impl Task {
-    /// Understands the arguments, which do not include the program's name.
+    /// Parses the arguments, which do not include the program's name.
     pub(crate) fn from_arguments(args: Vec<String>) -> Self {
-        let line = match Line::try_parse_from(std::iter::once("lockstep".to_owned()).chain(args)) {
-            Ok(line) => line,
-            Err(error) => {
-                let text = error.to_string();
-                let asked = [ErrorKind::DisplayHelp, ErrorKind::DisplayVersion];
-                return if asked.contains(&error.kind()) {
-                    Self::Print(text)
-                } else {
-                    Self::Refuse(text)
-                };
-            }
-        };
+        let line =
+            match CommandLine::try_parse_from(std::iter::once("lockstep".to_owned()).chain(args)) {
+                Ok(line) => line,
+                Err(error) => {
+                    let text = error.to_string();
+                    let printed = [ErrorKind::DisplayHelp, ErrorKind::DisplayVersion];
+                    return if printed.contains(&error.kind()) {
+                        Self::Print(text)
+                    } else {
+                        Self::Refuse(text)
+                    };
+                }
+            };
         match (line.command, line.target) {
             (Some(script), _) => Self::Script(script),
             (None, None) => Self::Input,

@@ -1,13 +1,13 @@
-//! One value as the text that a person reads in a table.
+//! Prints one value as the text of a table cell.
 //!
-//! Not CAST: it shows every digit of a float and both ends of a time.
+//! Unlike CAST, it prints every digit of a float.
 
 use chrono::{DateTime, NaiveDate, TimeDelta};
 use lockstep_function::Zone;
 use lockstep_row::Datum;
 
-/// The text of a value. NULL is `NULL`, a TIMESTAMP is `yyyy-mm-dd hh:mm:ss[.fff]` in the zone, a float
-/// has as many digits as tell it apart from its neighbours. Texts are shown as they are.
+/// Prints a value. NULL is `NULL`, a TIMESTAMP is `yyyy-mm-dd hh:mm:ss[.fff]` in the zone, a float
+/// has as many digits as distinguish it from its neighbours. Strings are printed as they are.
 pub fn cell_text(value: &Datum<'_>, zone: Zone) -> String {
     match *value {
         Datum::Null => "NULL".to_owned(),
@@ -34,13 +34,13 @@ pub fn cell_text(value: &Datum<'_>, zone: Zone) -> String {
     }
 }
 
-/// A moment outside the calendar's range is shown as its number.
+/// Prints a time; one outside the calendar's range as its number.
 fn timestamp_text(ms: i64, zone: Zone) -> String {
     let local = DateTime::from_timestamp_millis(ms)
         .and_then(|_| DateTime::from_timestamp_millis(zone.to_local(ms)));
-    let Some(moment) = local else { return ms.to_string() };
+    let Some(time) = local else { return ms.to_string() };
     let format = if ms % 1000 == 0 { "%Y-%m-%d %H:%M:%S" } else { "%Y-%m-%d %H:%M:%S%.3f" };
-    moment.format(format).to_string()
+    time.format(format).to_string()
 }
 
 fn date_text(days: i32) -> String {

@@ -1,7 +1,7 @@
-//! Lines at the prompt: editing, history and completion.
+//! The line editor of the prompt: editing, history and completion.
 //!
-//! The shell asks for a line; what may stand at a place the session says. The history is kept in
-//! the file `.lockstep_history` of the home folder, when there is one that can be written.
+//! The session gives the completions. The history is in the file `.lockstep_history` of the home
+//! folder, if that can be written.
 
 use std::{borrow::Cow, env, fmt, io, path::PathBuf, sync::Arc};
 
@@ -11,77 +11,77 @@ use rustyline::{
     hint::Hinter, history::FileHistory, validate::Validator,
 };
 
-use crate::shell::Line;
+use crate::shell::PromptLine;
 
-/// Lines that the history keeps at most.
+/// The most lines of the history.
 const HISTORY_LINES_MAX: usize = 10_000;
 
-/// The terminal as a place where lines are edited.
-pub(crate) struct Editor {
-    lines: rustyline::Editor<Words, FileHistory>,
+/// Reads lines from the terminal.
+pub(crate) struct LineEditor {
+    lines: rustyline::Editor<WordCompleter, FileHistory>,
     history: Option<PathBuf>,
 }
 
-impl fmt::Debug for Editor {
+impl fmt::Debug for LineEditor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Editor").field("history", &self.history).finish_non_exhaustive()
+        f.debug_struct("LineEditor").field("history", &self.history).finish_non_exhaustive()
     }
 }
 
-impl Editor {
-    /// Takes the terminal; words are completed with what the session knows.
+impl LineEditor {
+    /// Opens the terminal; words are completed with the names that the session knows.
     pub(crate) fn open(session: Arc<Session>) -> io::Result<Self> {
         let config = Config::builder()
             .max_history_size(HISTORY_LINES_MAX)
             .and_then(|config| config.history_ignore_dups(true))
-            .map_err(failed)?
+            .map_err(io_error)?
             .build();
-        let mut lines = rustyline::Editor::with_config(config).map_err(failed)?;
-        lines.set_helper(Some(Words { session }));
+        let mut lines = rustyline::Editor::with_config(config).map_err(io_error)?;
+        lines.set_helper(Some(WordCompleter { session }));
         let history = env::home_dir().map(|home| home.join(".lockstep_history"));
         if let Some(path) = &history {
-            // A first session has none.
+            // There is none before the first run.
             drop(lines.load_history(path));
         }
         Ok(Self { lines, history })
     }
 
-    /// Waits for a line.
-    pub(crate) fn line(&mut self, prompt: &str) -> io::Result<Line> {
+    /// Reads a line.
+    pub(crate) fn line(&mut self, prompt: &str) -> io::Result<PromptLine> {
         match self.lines.readline(prompt) {
             Ok(line) => {
-                self.lines.add_history_entry(line.as_str()).map_err(failed)?;
-                self.keep_history();
-                Ok(Line::Text(line + "\n"))
+                self.lines.add_history_entry(line.as_str()).map_err(io_error)?;
+                self.save_history();
+                Ok(PromptLine::Text(line + "\n"))
             }
-            Err(ReadlineError::Interrupted) => Ok(Line::Dropped),
-            Err(ReadlineError::Eof) => Ok(Line::End),
-            Err(error) => Err(failed(error)),
+            Err(ReadlineError::Interrupted) => Ok(PromptLine::Dropped),
+            Err(ReadlineError::Eof) => Ok(PromptLine::End),
+            Err(error) => Err(io_error(error)),
         }
     }
 
-    /// Writes what is new of the history, so that it is there however the shell ends.
-    fn keep_history(&mut self) {
+    /// Appends new lines to the history file, so that they are there however the shell ends.
+    fn save_history(&mut self) {
         if let Some(path) = &self.history {
-            // A history that cannot be written is no reason to complain.
+            // A history that cannot be written is not an error.
             drop(self.lines.append_history(path));
         }
     }
 }
 
-fn failed(error: ReadlineError) -> io::Error {
+fn io_error(error: ReadlineError) -> io::Error {
     match error {
         ReadlineError::Io(error) => error,
         other => io::Error::other(other),
     }
 }
 
-/// Completes words.
-struct Words {
+/// Completes words with keywords and the names of the catalog.
+struct WordCompleter {
     session: Arc<Session>,
 }
 
-impl Completer for Words {
+impl Completer for WordCompleter {
     type Candidate = String;
 
     fn complete(
@@ -98,18 +98,18 @@ impl Completer for Words {
     }
 }
 
-/// Where the last word of a text begins.
+/// Returns the position at which the last word of a text begins.
 fn word_start(text: &str) -> usize {
     let is_of_word = |character: char| character.is_alphanumeric() || character == '_';
     text.len()
         - text.chars().rev().take_while(|c| is_of_word(*c)).map(char::len_utf8).sum::<usize>()
 }
 
-impl Hinter for Words {
+impl Hinter for WordCompleter {
     type Hint = String;
 }
 
-impl Highlighter for Words {
+impl Highlighter for WordCompleter {
     fn highlight_candidate<'c>(
         &self,
         candidate: &'c str,
@@ -119,9 +119,9 @@ impl Highlighter for Words {
     }
 }
 
-impl Validator for Words {}
+impl Validator for WordCompleter {}
 
-impl Helper for Words {}
+impl Helper for WordCompleter {}
 
 #[cfg(test)]
 mod tests {

@@ -1,13 +1,13 @@
-//! The last line of defence: a panic below becomes a diagnostic.
+//! Catches panics of the engine and turns them into diagnostics.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use lockstep_diagnostic::{Diagnostic, Result};
 
-/// Runs `work`; a panic inside it is returned as the diagnostic of an internal error.
+/// Runs `work`, and returns a panic inside it as the diagnostic of an internal error.
 pub fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
-    // What the panic may have left half done is only ever seen through the engine, which
-    // publishes a change as a whole or not at all.
+    // Unwind safe: only the engine sees state that the panic interrupted, and it publishes a change
+    // as a whole or not at all.
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|payload| {
         let text = payload
             .downcast_ref::<String>()

@@ -1,7 +1,7 @@
-//! Ctrl-C: ends the statement that runs, and not the shell with all its tables.
+//! Ctrl-C: cancels the statement that runs, and does not end the shell with its tables.
 //!
-//! The shell asks here for the context of each statement. A script has no tables to lose: a second
-//! Ctrl-C ends the process, whatever the statement is at.
+//! Each statement runs in a context that polls for Ctrl-C. In a script, which has no tables to
+//! lose, a second Ctrl-C ends the process at once.
 
 use std::{
     fmt, io,
@@ -14,19 +14,19 @@ use std::{
 use lockstep_host::{QueryContext, SystemClock};
 use signal_hook::{consts::SIGINT, flag};
 
-/// How often a statement asks whether Ctrl-C was pressed.
+/// How often a statement checks whether Ctrl-C was pressed.
 const POLL_INTERVAL_MS: u32 = 20;
 
 /// The exit code of a program that Ctrl-C ended, by convention of the system's shells.
 pub(crate) const EXIT_CODE: i32 = 130;
 
-/// What a Ctrl-C does.
+/// The effect of Ctrl-C.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Pressing {
-    /// It cancels the statement.
-    Cancels,
-    /// It cancels the statement; pressed again, it ends the process.
-    CancelsThenEnds,
+pub(crate) enum CtrlCEffect {
+    /// Cancels the statement.
+    Cancel,
+    /// Cancels the statement; pressed again, ends the process.
+    CancelThenExit,
 }
 
 /// Whether Ctrl-C was pressed.
@@ -36,28 +36,28 @@ pub(crate) struct Interrupts {
 }
 
 impl Interrupts {
-    /// Takes the signal from now on; before, it ends the process. To be called once.
-    pub(crate) fn listen(&self, pressing: Pressing) -> io::Result<()> {
-        if pressing == Pressing::CancelsThenEnds {
-            // In this order: it looks at what earlier signals have set.
+    /// Installs the signal handler; without it, the signal ends the process. To be called once.
+    pub(crate) fn listen(&self, effect: CtrlCEffect) -> io::Result<()> {
+        if effect == CtrlCEffect::CancelThenExit {
+            // In this order: this handler reads the flag that an earlier signal has set.
             flag::register_conditional_shutdown(SIGINT, EXIT_CODE, Arc::clone(&self.pressed))?;
         }
         flag::register(SIGINT, Arc::clone(&self.pressed)).map(|_| ())
     }
 
-    /// Whether it was pressed since it was last forgotten.
+    /// Whether Ctrl-C was pressed since the last [`Self::reset`].
     pub(crate) fn is_pressed(&self) -> bool {
-        // Relaxed: a flag that stands for nothing else.
+        // Relaxed: the flag orders no other access.
         self.pressed.load(Ordering::Relaxed)
     }
 
-    /// Forgets that it was pressed.
-    pub(crate) fn forget(&self) {
+    /// Clears the flag.
+    pub(crate) fn reset(&self) {
         // Relaxed: as above.
         self.pressed.store(false, Ordering::Relaxed);
     }
 
-    /// A context that is cancelled when it is pressed.
+    /// Makes a context that is cancelled when Ctrl-C is pressed.
     pub(crate) fn context(&self) -> QueryContext {
         let interrupts = self.clone();
         let clock = Arc::new(SystemClock::new());

@@ -1,9 +1,9 @@
 //! The shell: the program `lockstep`, and the text forms of values and tables.
 //!
-//! Called by the binary of this crate and by the console script of the Python package, which
-//! carries the same shell in its wheel. A door: it makes a `Database`, runs what it is given and
-//! prints outputs and diagnostics. Holds no logic of the database and reads no other environment
-//! than its arguments and its input.
+//! Called by the binary of this crate and by the console script of the Python package, whose wheel
+//! has the same shell. A front end: it makes a `Database`, runs statements, and prints outputs and
+//! diagnostics. Holds no logic of the database, and reads no environment but its arguments, its
+//! input and the home folder's history file.
 
 mod arguments;
 mod cell;
@@ -25,15 +25,15 @@ pub use table_text::{TableText, table_text};
 /// Ctrl-C.
 ///
 /// A panic inside a statement is reported as an internal error with exit code 1. Replaces the
-/// process's panic hook, since that report stands in for the hook's output.
+/// process's panic hook, since that report replaces the hook's output.
 pub fn main_with(args: Vec<String>) -> i32 {
     std::panic::set_hook(Box::new(|_| {}));
     let stdin = io::stdin();
     let shell = shell::Shell::new(Box::new(io::stdout()), Box::new(io::stderr()));
-    let mut shell = shell.taking_signals();
+    let mut shell = shell.with_signals();
     match (stdin.is_terminal(), io::stdout().is_terminal()) {
-        (true, true) => shell.run(args, shell::Input::Terminal),
-        (true, false) => shell.run(args, shell::Input::Lines(&mut stdin.lock())),
-        (false, _) => shell.run(args, shell::Input::Script(&mut stdin.lock())),
+        (true, true) => shell.run(args, shell::ShellInput::Terminal),
+        (true, false) => shell.run(args, shell::ShellInput::Lines(&mut stdin.lock())),
+        (false, _) => shell.run(args, shell::ShellInput::Script(&mut stdin.lock())),
     }
 }

@@ -1,101 +1,102 @@
-//! Finds where the statements of a script end.
+//! Splits a script into statements.
 //!
-//! The shell runs a script statement by statement, to print what each gives, and the prompt asks
-//! for more lines until a statement is complete. Only quotes, comments and semicolons matter here;
-//! the engine's parser decides what a statement is.
+//! The shell runs a script statement by statement, to print the result of each, and the prompt
+//! reads more lines until a statement is complete. Only quotes, comments and semicolons matter
+//! here; the engine's parser decides what a statement is.
 
 use std::ops::Range;
 
-/// The parts of a script between semicolons, as byte ranges without the semicolon. Parts that hold
-/// nothing but blanks and comments are left out. The last one may lack its semicolon.
+/// Returns the statements of a script as byte ranges, without their semicolons. Parts that have
+/// only blanks and comments are left out. The last statement may lack its semicolon.
 pub(crate) fn statements(script: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
-    let mut part = Part::default();
-    for (piece, range) in Pieces::new(script) {
-        match piece {
-            Piece::Semicolon => found.extend(std::mem::take(&mut part).range()),
-            Piece::Text => part.extend(range),
-            Piece::Blank => {}
+    let mut statement: Option<Range<usize>> = None;
+    for ScriptToken { kind, range } in Tokens::new(script) {
+        match kind {
+            TokenKind::Semicolon => found.extend(statement.take()),
+            TokenKind::Text => {
+                let start = statement.map_or(range.start, |statement| statement.start);
+                statement = Some(start..range.end);
+            }
+            TokenKind::Blank => {}
         }
     }
-    found.extend(part.range());
+    found.extend(statement);
+    debug_assert!(
+        found.is_sorted_by(|left, right| left.end <= right.start),
+        "statements follow one another"
+    );
     found
 }
 
 /// Whether the text ends with a semicolon that ends a statement; blanks and comments may follow.
 pub(crate) fn is_complete(text: &str) -> bool {
-    let last = Pieces::new(text).map(|(piece, _)| piece).filter(|piece| *piece != Piece::Blank);
-    last.last() == Some(Piece::Semicolon)
+    let kinds = Tokens::new(text).map(|token| token.kind);
+    kinds.filter(|kind| *kind != TokenKind::Blank).last() == Some(TokenKind::Semicolon)
 }
 
-#[derive(Default)]
-struct Part(Option<Range<usize>>);
-
-impl Part {
-    fn extend(&mut self, piece: Range<usize>) {
-        let start = self.0.as_ref().map_or(piece.start, |range| range.start);
-        self.0 = Some(start..piece.end);
-    }
-
-    fn range(self) -> Option<Range<usize>> {
-        self.0
-    }
+/// A token of a script.
+struct ScriptToken {
+    kind: TokenKind,
+    range: Range<usize>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Piece {
+enum TokenKind {
+    /// White space or a comment.
     Blank,
     Text,
     Semicolon,
 }
 
-/// Cuts a text into semicolons, blanks (comments too) and the rest, quoted texts whole.
-struct Pieces<'a> {
+/// Splits a text into semicolons, blanks and the rest. A quoted text is one token.
+struct Tokens<'a> {
     text: &'a str,
     at: usize,
 }
 
-impl<'a> Pieces<'a> {
+impl<'a> Tokens<'a> {
     fn new(text: &'a str) -> Self {
         Self { text, at: 0 }
     }
 }
 
-impl Iterator for Pieces<'_> {
-    type Item = (Piece, Range<usize>);
+impl Iterator for Tokens<'_> {
+    type Item = ScriptToken;
 
     fn next(&mut self) -> Option<Self::Item> {
         let rest = &self.text[self.at..];
         let first = rest.chars().next()?;
-        let (piece, length) = match first {
-            ';' => (Piece::Semicolon, 1),
-            '\'' | '"' | '`' => (Piece::Text, quoted_length(rest, first)),
-            '#' => (Piece::Blank, line_length(rest)),
-            '-' if rest.starts_with("--") => (Piece::Blank, line_length(rest)),
+        let (kind, length) = match first {
+            ';' => (TokenKind::Semicolon, 1),
+            '\'' | '"' | '`' => (TokenKind::Text, quoted_length(rest, first)),
+            '#' => (TokenKind::Blank, line_length(rest)),
+            '-' if rest.starts_with("--") => (TokenKind::Blank, line_length(rest)),
             '/' if rest.starts_with("/*") => {
-                (Piece::Blank, rest.find("*/").map_or(rest.len(), |end| end + 2))
+                (TokenKind::Blank, rest.find("*/").map_or(rest.len(), |end| end + 2))
             }
-            blank if blank.is_whitespace() => (Piece::Blank, blank.len_utf8()),
-            other => (Piece::Text, other.len_utf8()),
+            blank if blank.is_whitespace() => (TokenKind::Blank, blank.len_utf8()),
+            other => (TokenKind::Text, other.len_utf8()),
         };
         let start = self.at;
         self.at += length;
-        Some((piece, start..self.at))
+        Some(ScriptToken { kind, range: start..self.at })
     }
 }
 
+/// Returns the length of the rest of the line.
 fn line_length(text: &str) -> usize {
     text.find('\n').unwrap_or(text.len())
 }
 
-/// The length of a quoted text with both quotes; up to the end when it is not closed. A backslash
-/// protects the next character, except in a name in back-quotes.
+/// Returns the length of a quoted text with both quotes; up to the end when it is not closed. A
+/// backslash escapes the next character, except in a name in back-quotes.
 fn quoted_length(text: &str, quote: char) -> usize {
-    let mut protected = false;
+    let mut is_escaped = false;
     for (at, character) in text.char_indices().skip(1) {
         match character {
-            _ if protected => protected = false,
-            '\\' if quote != '`' => protected = true,
+            _ if is_escaped => is_escaped = false,
+            '\\' if quote != '`' => is_escaped = true,
             _ if character == quote => return at + 1,
             _ => {}
         }

@@ -1,4 +1,4 @@
-//! Runs statements and prints what they give.
+//! Runs statements and prints their results.
 
 use std::{
     fmt,
@@ -15,14 +15,14 @@ use lockstep_host::{Clock, SystemClock, disk};
 
 use crate::{
     arguments::Task,
-    editor::Editor,
+    editor::LineEditor,
     guard::guarded,
-    interrupt::{self, Interrupts, Pressing},
+    interrupt::{self, CtrlCEffect, Interrupts},
     script::{is_complete, statements},
     table_text::table_text,
 };
 
-/// A terminal is no place for more.
+/// The most rows of a result that are printed.
 const ROWS_SHOWN_MAX: usize = 1_000;
 
 const HELP: &str = "\
@@ -32,34 +32,34 @@ Statements end with `;` and may take several lines. Ctrl-C cancels the one that 
   \\q       ends the session, as do .quit and the end of input
 ";
 
-/// Where the shell takes statements from.
-pub(crate) enum Input<'a> {
+/// The input that the shell reads statements from.
+pub(crate) enum ShellInput<'a> {
     /// A script to its end.
     Script(&'a mut dyn BufRead),
-    /// A person's lines, without editing.
+    /// Lines of a user, without editing.
     Lines(&'a mut dyn BufRead),
     /// The terminal.
     Terminal,
 }
 
-/// What a person entered at the prompt.
+/// The input of a user at the prompt.
 #[derive(Debug)]
-pub(crate) enum Line {
+pub(crate) enum PromptLine {
     /// A line with its end.
     Text(String),
-    /// Nothing: the statement so far is given up.
+    /// Ctrl-C: the statement so far is dropped.
     Dropped,
     /// The end of input.
     End,
 }
 
-/// One run of the shell: a session on a new database in memory, and where it prints.
+/// One run of the shell: a session with a new database in memory, and the streams it prints to.
 pub(crate) struct Shell {
     session: Arc<Session>,
     clock: SystemClock,
     interrupts: Interrupts,
-    /// Whether Ctrl-C is the shell's business: it is a process of its own.
-    takes_signals: bool,
+    /// Whether the shell handles Ctrl-C: it is a process of its own.
+    handles_signals: bool,
     out: Box<dyn Write>,
     err: Box<dyn Write>,
 }
@@ -74,16 +74,16 @@ impl Shell {
     pub(crate) fn new(out: Box<dyn Write>, err: Box<dyn Write>) -> Self {
         let session = Arc::new(Database::in_memory().session());
         let (clock, interrupts) = (SystemClock::new(), Interrupts::default());
-        Self { session, clock, interrupts, takes_signals: false, out, err }
+        Self { session, clock, interrupts, handles_signals: false, out, err }
     }
 
-    /// The same for a process of its own, whose statements Ctrl-C cancels.
-    pub(crate) fn taking_signals(self) -> Self {
-        Self { takes_signals: true, ..self }
+    /// Handles Ctrl-C, for a shell that is a process of its own.
+    pub(crate) fn with_signals(self) -> Self {
+        Self { handles_signals: true, ..self }
     }
 
-    /// Does what the arguments ask for and returns the exit code.
-    pub(crate) fn run(&mut self, args: Vec<String>, input: Input<'_>) -> i32 {
+    /// Runs the task that the arguments describe, and returns the exit code.
+    pub(crate) fn run(&mut self, args: Vec<String>, input: ShellInput<'_>) -> i32 {
         let done = match Task::from_arguments(args) {
             Task::Print(text) => self.out.write_all(text.as_bytes()).map(|()| 0),
             Task::Refuse(text) => self.err.write_all(text.as_bytes()).map(|()| 2),
@@ -92,10 +92,10 @@ impl Shell {
             }
             Task::Demo(args) => self.demo(&args),
             Task::Script(script) => {
-                self.listen(Pressing::CancelsThenEnds).and_then(|()| self.script(&script))
+                self.listen(CtrlCEffect::CancelThenExit).and_then(|()| self.script(&script))
             }
             Task::File(path) => {
-                self.listen(Pressing::CancelsThenEnds).and_then(|()| self.file(&path))
+                self.listen(CtrlCEffect::CancelThenExit).and_then(|()| self.file(&path))
             }
             Task::Input => self.input(input),
         };
@@ -104,25 +104,25 @@ impl Shell {
         done.unwrap_or_else(|error| i32::from(error.kind() != io::ErrorKind::BrokenPipe))
     }
 
-    fn listen(&self, pressing: Pressing) -> io::Result<()> {
-        if self.takes_signals { self.interrupts.listen(pressing) } else { Ok(()) }
+    fn listen(&self, effect: CtrlCEffect) -> io::Result<()> {
+        if self.handles_signals { self.interrupts.listen(effect) } else { Ok(()) }
     }
 
-    fn input(&mut self, input: Input<'_>) -> io::Result<i32> {
+    fn input(&mut self, input: ShellInput<'_>) -> io::Result<i32> {
         self.listen(match input {
-            Input::Script(_) => Pressing::CancelsThenEnds,
-            Input::Lines(_) | Input::Terminal => Pressing::Cancels,
+            ShellInput::Script(_) => CtrlCEffect::CancelThenExit,
+            ShellInput::Lines(_) | ShellInput::Terminal => CtrlCEffect::Cancel,
         })?;
         match input {
-            Input::Script(input) => {
+            ShellInput::Script(input) => {
                 let mut script = String::new();
                 input.read_to_string(&mut script).and_then(|_| self.script(&script))
             }
-            Input::Lines(input) => {
+            ShellInput::Lines(input) => {
                 self.prompt(|shell, prompt| shell.plain_line(input, prompt)).map(|()| 0)
             }
-            Input::Terminal => {
-                let mut editor = Editor::open(Arc::clone(&self.session))?;
+            ShellInput::Terminal => {
+                let mut editor = LineEditor::open(Arc::clone(&self.session))?;
                 self.prompt(|shell, prompt| {
                     shell.out.flush()?;
                     editor.line(prompt)
@@ -132,12 +132,12 @@ impl Shell {
         }
     }
 
-    fn plain_line(&mut self, input: &mut dyn BufRead, prompt: &str) -> io::Result<Line> {
+    fn plain_line(&mut self, input: &mut dyn BufRead, prompt: &str) -> io::Result<PromptLine> {
         write!(self.out, "{prompt}")?;
         self.out.flush()?;
         let mut line = String::new();
         let count = input.read_line(&mut line)?;
-        Ok(if count == 0 { Line::End } else { Line::Text(line) })
+        Ok(if count == 0 { PromptLine::End } else { PromptLine::Text(line) })
     }
 
     fn file(&mut self, path: &str) -> io::Result<i32> {
@@ -211,10 +211,10 @@ impl Shell {
         }
     }
 
-    /// Takes lines and runs the statements that they make.
+    /// Reads lines and runs the statements in them.
     fn prompt(
         &mut self,
-        mut next: impl FnMut(&mut Self, &str) -> io::Result<Line>,
+        mut next: impl FnMut(&mut Self, &str) -> io::Result<PromptLine>,
     ) -> io::Result<()> {
         writeln!(self.out, "Lockstep {}, in memory. `.help` for help.", env!("CARGO_PKG_VERSION"))?;
         let mut text = String::new();
@@ -222,9 +222,9 @@ impl Shell {
             let prompt = if text.is_empty() { "lockstep> " } else { "     ...> " };
             let start = text.len();
             match next(self, prompt)? {
-                Line::Text(line) => text.push_str(&line),
-                Line::Dropped => text.clear(),
-                Line::End => return writeln!(self.out),
+                PromptLine::Text(line) => text.push_str(&line),
+                PromptLine::Dropped => text.clear(),
+                PromptLine::End => return writeln!(self.out),
             }
             if start == 0 && self.is_command(text.trim())? {
                 if matches!(text.trim(), "\\q" | ".quit" | ".exit") {
@@ -234,7 +234,7 @@ impl Shell {
             } else if text.trim().is_empty() {
                 text.clear();
             } else if is_complete(&text) {
-                self.interrupts.forget();
+                self.interrupts.reset();
                 self.script(&text)?;
                 text.clear();
             }
@@ -257,7 +257,8 @@ impl Shell {
         Ok(true)
     }
 
-    /// The demonstrations are Python programs; the Python package's own shell never comes here.
+    /// Runs a demonstration, which is a program of the Python package. That package's own console
+    /// script runs it directly, not through this shell.
     fn demo(&mut self, args: &[String]) -> io::Result<i32> {
         let python = Command::new("python3").args(["-m", "lockstep", "demo"]).args(args).status();
         match python {
@@ -275,7 +276,7 @@ impl Shell {
     }
 }
 
-/// A diagnostic about a statement as one about the text that the statement stands in.
+/// Moves the position of a diagnostic from the statement to the text that has it at `offset`.
 fn moved(diagnostic: &Diagnostic, offset: usize) -> Diagnostic {
     let span = diagnostic.span.map(|span| Span::new(span.start + offset, span.end + offset));
     Diagnostic { span, ..diagnostic.clone() }

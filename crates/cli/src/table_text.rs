@@ -1,4 +1,4 @@
-//! A result as an aligned table of text.
+//! Prints a result as an aligned table of text.
 
 use lockstep_engine::Output;
 use lockstep_function::Zone;
@@ -7,23 +7,24 @@ use unicode_width::UnicodeWidthStr;
 
 use crate::cell_text;
 
-/// Wider cells are cut, so that one long text does not spoil the table.
+/// The greatest width of a cell: longer text is truncated, so that one cell does not widen the
+/// whole table.
 const CELL_WIDTH_MAX: usize = 60;
 
-/// The head of a result as text: the column names, which may repeat, and the first rows.
+/// The first rows of a result as text, with the column names, which may repeat.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableText {
     /// Column names.
     pub names: Vec<String>,
-    /// Whether a column holds numbers, which stand to the right.
+    /// Whether each column has numbers, which are aligned to the right.
     pub is_number: Vec<bool>,
-    /// The first rows, each with one text for each column; `None` is NULL.
+    /// The first rows, each with the text of each column; `None` is NULL.
     pub rows: Vec<Vec<Option<String>>>,
-    /// Rows of the whole result.
+    /// The number of rows of the whole result.
     pub row_count: usize,
 }
 
-/// Takes the first `rows_max` rows of a result as text.
+/// Prints the first `rows_max` rows of a result.
 pub fn table_text(output: &Output, rows_max: usize) -> TableText {
     let zone = Zone::new(output.settings.time_zone);
     let mut rows = Vec::new();
@@ -40,6 +41,7 @@ pub fn table_text(output: &Output, rows_max: usize) -> TableText {
             arena.reset();
         }
     }
+    debug_assert!(rows.len() <= rows_max, "no more rows than wanted");
     TableText {
         names: output.columns.iter().map(|(name, _)| name.clone()).collect(),
         is_number: output.columns.iter().map(|(_, data_type)| data_type.is_number()).collect(),
@@ -74,6 +76,7 @@ impl TableText {
     }
 
     fn line(&self, cells: &[String], widths: &[usize]) -> String {
+        debug_assert_eq!(cells.len(), widths.len(), "each column has a cell");
         let padded: Vec<String> = cells
             .iter()
             .enumerate()
@@ -86,7 +89,7 @@ impl TableText {
     }
 }
 
-/// Escapes what would break the line, and cuts what is too wide.
+/// Escapes characters that would break the line, and truncates text that is too wide.
 fn one_line(text: &str) -> String {
     let escape = |character: char| match character {
         '\n' => "\\n".to_owned(),
@@ -96,13 +99,15 @@ fn one_line(text: &str) -> String {
     };
     let mut shown = String::new();
     for character in text.chars() {
-        let piece = escape(character);
-        if shown.width() + piece.width() >= CELL_WIDTH_MAX {
+        let escaped = escape(character);
+        if shown.width() + escaped.width() >= CELL_WIDTH_MAX {
             shown.push('…');
             break;
         }
-        shown.push_str(&piece);
+        shown.push_str(&escaped);
     }
+    debug_assert!(shown.width() <= CELL_WIDTH_MAX, "a cell is not too wide");
+    debug_assert!(!shown.contains('\n'), "a cell is one line");
     shown
 }
 

@@ -1,4 +1,4 @@
-//! Measures requests of the shape M1 (two windows of six aggregates, two LAST JOINs, 14 scalar
+//! Measures requests of the benchmark M1 (two windows of six aggregates, two LAST JOINs, 14 scalar
 //! expressions over tables of 30 columns) and M2 (many features over one window), in
 //! microseconds.
 //!

@@ -3,7 +3,7 @@
 //!
 //! `cargo run -p lockstep-engine --example request_threads`
 
-#![expect(clippy::print_stdout, reason = "what an example finds is printed")]
+#![expect(clippy::print_stdout, reason = "an example prints its result")]
 
 use std::sync::{
     Arc,

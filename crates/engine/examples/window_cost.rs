@@ -1,5 +1,5 @@
-//! Measures a request by the way in which the rows of its window are read: from what indexes include,
-//! from stored rows, from sources that compute their rows, merged from several tables; in
+//! Measures a request by the way in which the rows of its window are read: from what indexes
+//! include, from stored rows, from sources that compute their rows, merged from several tables; in
 //! microseconds.
 //!
 //! `cargo run -p lockstep-engine --example window_cost [case] [explain]`

@@ -1,17 +1,17 @@
-//! Rows into one table without SQL: the fast way in for a program that has values at hand.
+//! Appenders: rows into one table without SQL, for a program that has values of the right types.
 //!
-//! Doors and benchmarks make one with [`Session::appender`]. It looks the table up once; after
-//! that an append costs what the table costs. No type is converted.
+//! [`Session::appender`] looks the table up once. After that, an append costs no more than the
+//! table's own. No type is converted.
 
 use std::fmt;
 
 use lockstep_diagnostic::Result;
 use lockstep_row::{DataType, Datum};
 
-use crate::{Session, append::refused, catalog::TableEntry, session::object_name};
+use crate::{Session, append::table_error, catalog::TableEntry, session::object_name};
 
-/// Appends rows to one table. Shared by threads. Once the table was dropped, every append is the
-/// error [`code::STALE_DEFINITION`](crate::code::STALE_DEFINITION).
+/// Appends rows to one table. May be shared between threads. Once the table was dropped, every
+/// append is the error [`code::STALE_DEFINITION`](crate::code::STALE_DEFINITION).
 pub struct Appender {
     entry: TableEntry,
 }
@@ -23,7 +23,7 @@ impl fmt::Debug for Appender {
 }
 
 impl Session {
-    /// An appender of a table (`table` or `database.table`).
+    /// Makes an appender of a table (`table` or `database.table`).
     ///
     /// ```
     /// use lockstep_engine::Database;
@@ -42,21 +42,24 @@ impl Session {
 }
 
 impl Appender {
-    /// The columns that a row has, in order.
+    /// Returns the columns of a row, in order.
     pub fn columns(&self) -> Vec<(String, DataType)> {
         let schema = self.entry.table.schema();
         schema.columns.iter().map(|c| (c.name.clone(), c.data_type.clone())).collect()
     }
 
-    /// Appends rows, all or none, and returns how many. Values stand in the order of the columns
-    /// and have their types; as with INSERT, the event time of a declared index must be there.
+    /// Appends rows, all or none, and returns how many. Values are in the order of the columns and
+    /// have their types; as with INSERT, the event time of a declared index must not be NULL.
     pub fn append<'r, R>(&self, rows: R) -> Result<u64>
     where
         R: IntoIterator,
         R::Item: AsRef<[Datum<'r>]>,
     {
         self.entry.write(|table| {
-            table.append_timed(rows).map_err(|error| refused(&error)).map(|appended| appended.rows)
+            table
+                .append_timed(rows)
+                .map_err(|error| table_error(&error))
+                .map(|appended| appended.rows)
         })
     }
 }

@@ -1,7 +1,7 @@
-//! What exists: databases, their tables and their deployments.
+//! The catalog: databases with their tables, deployments and procedures; variables and users.
 //!
-//! Held behind one lock by [`crate::Database`]. Statements take it to look something up, and never
-//! while they run. The one thing that changes it is a [`CatalogCommand`] (`catalog/command.rs`).
+//! [`crate::Database`] has it behind one lock, which a statement takes for a look-up, never while
+//! it runs. Only a [`CatalogCommand`] (`catalog/command.rs`) changes it.
 
 mod command;
 
@@ -20,8 +20,11 @@ use lockstep_plan::{Catalog, CatalogTable};
 use lockstep_table::Table;
 
 use crate::{
-    deployment::Deployment, offline_data::OfflineData, procedure::Procedure, settings::Variables,
-    table_options::TableOptions, user::Users,
+    deployment::{Deployment, Procedure},
+    offline_data::OfflineData,
+    statement::TableOptions,
+    user::Users,
+    variables::Variables,
 };
 
 pub(crate) use command::CatalogCommand;
@@ -29,28 +32,28 @@ pub(crate) use command::CatalogCommand;
 /// The database that a session starts in.
 pub(crate) const DEFAULT_DATABASE: &str = "default";
 
-/// How many commands the catalog has taken: at the same epoch it is the same catalog.
+/// The number of commands that were applied to the catalog: at one epoch it is one catalog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Epoch(u64);
+pub(crate) struct CatalogEpoch(u64);
 
-impl Epoch {
+impl CatalogEpoch {
     fn next(self) -> Self {
         Self(self.0 + 1)
     }
 }
 
-/// All databases, and what belongs to none of them.
+/// All objects: databases, and the objects that belong to no database.
 #[derive(Debug)]
 pub(crate) struct Objects {
-    epoch: Epoch,
+    epoch: CatalogEpoch,
     databases: BTreeMap<String, DatabaseObjects>,
     next_table_id: u64,
-    /// What new sessions start with.
+    /// The global variables, with which new sessions start.
     variables: Variables,
     users: Users,
 }
 
-/// One database.
+/// The objects of one database.
 #[derive(Debug, Default)]
 pub(crate) struct DatabaseObjects {
     pub(crate) tables: BTreeMap<String, TableEntry>,
@@ -64,7 +67,7 @@ impl DatabaseObjects {
     }
 }
 
-/// The name of an object and of its database.
+/// The name of an object with that of its database.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct QualifiedName {
     pub(crate) database: String,
@@ -77,7 +80,7 @@ impl fmt::Display for QualifiedName {
     }
 }
 
-/// What kind of object a definition is of.
+/// The kind of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ObjectKind {
     Table,
@@ -95,8 +98,8 @@ impl fmt::Display for ObjectKind {
     }
 }
 
-/// One definition of a name, from CREATE or DEPLOY to DROP. The same name defined anew is another
-/// definition.
+/// One definition of a name, from CREATE or DEPLOY to DROP. When the name is defined again, that is
+/// another definition.
 #[derive(Debug)]
 pub(crate) struct Definition {
     kind: ObjectKind,
@@ -113,19 +116,20 @@ impl Definition {
         &self.name
     }
 
-    /// Fails once the object was dropped or replaced. One atomic load.
+    /// Fails once the object was dropped or replaced. Costs one atomic load.
     #[inline]
     pub(crate) fn check(&self) -> Result<()> {
-        // Acquire: pairs with the Release in `end`, so that who sees what came after the DROP sees
-        // the DROP as well.
+        // Acquire: pairs with the Release in `mark_dropped`, so that a thread that sees an effect
+        // of the DROP sees the DROP as well.
         if self.is_dropped.load(Ordering::Acquire) {
             return self.stale();
         }
         Ok(())
     }
 
-    /// Says that the object is no longer in the catalog.
-    fn end(&self) {
+    /// Marks the object as no longer in the catalog.
+    fn mark_dropped(&self) {
+        debug_assert!(!self.is_dropped.load(Ordering::Relaxed), "an object is dropped once");
         // Release: pairs with the Acquire in `check`.
         self.is_dropped.store(true, Ordering::Release);
     }
@@ -136,40 +140,40 @@ impl Definition {
     }
 }
 
-/// Why what was prepared from an object cannot be used any more.
+/// Makes the error for the use of a program whose definition was dropped.
 fn stale(kind: ObjectKind, name: &QualifiedName) -> Diagnostic {
     let message = format!("{kind} `{name}` was dropped since this was prepared");
     Diagnostic::new(code::STALE_DEFINITION, message)
         .with_kind(Kind::PrepareAgain)
-        .with_detail("What has the name now, if anything has, is another definition.")
+        .with_detail("If the name exists now, it is another definition.")
         .with_hint("Prepare it again.")
 }
 
-/// A table and what identifies it.
+/// A table in the catalog.
 #[derive(Debug, Clone)]
 pub(crate) struct TableEntry {
     pub(crate) id: u64,
     pub(crate) table: Arc<Table>,
-    /// As CREATE TABLE said.
+    /// The options of CREATE TABLE.
     pub(crate) options: TableOptions,
-    /// What statements in offline mode read instead of the table.
+    /// The rows that statements in offline mode read instead of the table's.
     pub(crate) offline: Arc<RwLock<OfflineData>>,
     pub(crate) definition: Arc<Definition>,
 }
 
 impl TableEntry {
-    /// Writes to the table. Where a DROP TABLE came first this fails: what is acknowledged was in
-    /// a table that was there.
+    /// Writes to the table. Fails if the table was dropped before the write ended, so that
+    /// acknowledged rows were in a table that existed.
     pub(crate) fn write<T>(&self, write: impl FnOnce(&Table) -> Result<T>) -> Result<T> {
         self.definition.check()?;
         let written = write(&self.table);
-        // A table that was dropped meanwhile refuses rows as well: this says which one.
+        // A table that was dropped meanwhile refuses rows as well; this error names it.
         self.definition.check()?;
         written
     }
 }
 
-/// A table as something that was made from it names it.
+/// A reference to a table from a query that was bound over it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TableReference {
     pub(crate) id: u64,
@@ -177,6 +181,7 @@ pub(crate) struct TableReference {
 }
 
 impl TableReference {
+    /// Makes the reference to a bound table.
     pub(crate) fn of(table: &CatalogTable) -> Self {
         let name = QualifiedName { database: table.database.clone(), name: table.name.clone() };
         Self { id: table.id, name }
@@ -187,7 +192,7 @@ impl Objects {
     pub(crate) fn new() -> Self {
         let default = (DEFAULT_DATABASE.to_owned(), DatabaseObjects::default());
         Self {
-            epoch: Epoch::default(),
+            epoch: CatalogEpoch::default(),
             databases: BTreeMap::from([default]),
             next_table_id: 1,
             variables: Variables::default(),
@@ -195,8 +200,8 @@ impl Objects {
         }
     }
 
-    /// What is read now holds as long as the epoch is this one.
-    pub(crate) fn epoch(&self) -> Epoch {
+    /// Returns the epoch. What was read at an epoch is true while it is the current one.
+    pub(crate) fn epoch(&self) -> CatalogEpoch {
         self.epoch
     }
 
@@ -204,7 +209,7 @@ impl Objects {
         &self.databases
     }
 
-    /// What new sessions start with.
+    /// Returns the global variables, with which new sessions start.
     pub(crate) fn variables(&self) -> &Variables {
         &self.variables
     }
@@ -217,8 +222,8 @@ impl Objects {
         self.databases.get(database)?.tables.get(name)
     }
 
-    /// The entry of a table that was found before; an error when it was dropped since, also when
-    /// another one has its name.
+    /// Returns the entry of a referenced table; an error when it was dropped since, even if another
+    /// table has its name.
     pub(crate) fn entry(&self, table: &TableReference) -> Result<&TableEntry> {
         match self.find_table(&table.name.database, &table.name.name) {
             Some(entry) if entry.id == table.id => Ok(entry),
@@ -227,13 +232,13 @@ impl Objects {
     }
 }
 
-/// The catalog as one statement sees it.
-pub(crate) struct View<'a> {
+/// The catalog as the binder of a statement sees it.
+pub(crate) struct CatalogView<'a> {
     pub(crate) objects: &'a Objects,
     pub(crate) current_database: &'a str,
 }
 
-impl Catalog for View<'_> {
+impl Catalog for CatalogView<'_> {
     fn current_database(&self) -> &str {
         self.current_database
     }

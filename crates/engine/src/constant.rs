@@ -1,5 +1,5 @@
-//! Expressions without columns, such as the values of an INSERT or of CONFIG: evaluated as a query
-//! without a table, so that they mean what they mean everywhere.
+//! Evaluates expressions without columns, such as the values of an INSERT or of CONFIG, as a query
+//! without a table, so that an expression has one meaning everywhere.
 
 use arrow::array::RecordBatch;
 use lockstep_batch::ExecuteOptions;
@@ -7,9 +7,9 @@ use lockstep_diagnostic::{Diagnostic, Result, Span};
 use lockstep_row::{Arena, Value, arrow::ColumnReader};
 use lockstep_sql::ast::{Expr, Query, Select, SelectItem, SetExpr};
 
-use crate::{Parameter, Session, database::Tables};
+use crate::{Parameter, Session, database::TableSet};
 
-/// The value of an expression; an error when it names a column.
+/// Returns the value of an expression; an error when it names a column.
 pub(crate) fn evaluate(session: &Session, expr: &Expr, parameters: &[Parameter]) -> Result<Value> {
     let item = SelectItem::Expr { expr: expr.clone(), alias: None };
     let row = evaluate_row(session, vec![item], parameters, expr.span)?;
@@ -17,7 +17,7 @@ pub(crate) fn evaluate(session: &Session, expr: &Expr, parameters: &[Parameter])
     Ok(ColumnReader::new(row.column(0).as_ref()).get(0, &arena).to_value())
 }
 
-/// The values of several expressions, as one row.
+/// Returns the values of several expressions, as one row.
 pub(crate) fn evaluate_row(
     session: &Session,
     items: Vec<SelectItem>,
@@ -25,15 +25,15 @@ pub(crate) fn evaluate_row(
     span: Span,
 ) -> Result<RecordBatch> {
     let bound = session.bind_with(&query_of(items, span), parameters)?;
-    let none = Tables::default();
-    let batches = lockstep_batch::execute(&bound.plan, &none, &ExecuteOptions::default())?;
+    let no_tables = TableSet::default();
+    let batches = lockstep_batch::execute(&bound.plan, &no_tables, &ExecuteOptions::default())?;
     match batches.into_iter().next() {
         Some(row) if row.num_rows() == 1 => Ok(row),
         _ => Diagnostic::internal("a query of constants has one row").err(),
     }
 }
 
-/// `SELECT item, …`.
+/// Makes the query `SELECT item, …`.
 fn query_of(items: Vec<SelectItem>, span: Span) -> Query {
     let select = Select {
         distinct: false,

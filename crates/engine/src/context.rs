@@ -1,9 +1,9 @@
-//! What a statement may use, and where it asks whether to go on.
+//! The limits of a statement, and the points at which it may be interrupted.
 //!
-//! Who may cancel a call is in the thread's [`QueryContext`], which the front end makes; the limits
-//! are the session's (`memory_limit`, `statement_timeout`). Every entrance of `session` runs its
-//! work under them; everything below asks at a [`checkpoint`], and calls [`commit`] before it makes
-//! a change visible. (ADR 0022)
+//! The thread's [`QueryContext`], which the front end makes, says who may cancel a call. The limits
+//! are variables of the session (`memory_limit`, `statement_timeout`). Every public method of a
+//! session runs under them; the code below it calls [`checkpoint`] regularly, and [`commit`] before
+//! it makes a change visible. (ADR 0022)
 
 use std::{fmt, sync::Arc};
 
@@ -15,8 +15,8 @@ use lockstep_host::{
 
 use crate::Session;
 
-/// What a call may use, as the session's variables say at one moment. For calls that take no
-/// session, such as [`PreparedRequest::answer`](crate::PreparedRequest::answer).
+/// The limits of a call: the session's variables at one moment. For calls that take no session,
+/// such as [`PreparedRequest::answer`](crate::PreparedRequest::answer).
 #[derive(Clone)]
 pub struct Limits {
     clock: Arc<dyn Clock>,
@@ -24,7 +24,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Runs work under the limits; its time begins now. Costs nothing when there is none.
+    /// Runs work under the limits; its time begins now. Costs nothing without limits.
     pub fn run<T>(&self, work: impl FnOnce() -> T) -> T {
         if self.limits.is_none() {
             return work();
@@ -40,13 +40,13 @@ impl fmt::Debug for Limits {
 }
 
 impl Session {
-    /// The limits that `memory_limit` and `statement_timeout` set now.
+    /// Returns the limits that `memory_limit` and `statement_timeout` set now.
     pub fn limits(&self) -> Limits {
         Limits { clock: Arc::clone(self.database.clock()), limits: self.query_limits() }
     }
 }
 
-/// Ends a call that was interrupted.
+/// Fails if the call was interrupted.
 pub(crate) fn checkpoint() -> Result<()> {
     query::checkpoint().map_err(|interrupt| Diagnostic::interrupted(interrupt.limit_ms()).into())
 }

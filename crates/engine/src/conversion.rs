@@ -1,10 +1,10 @@
-//! Values of programs and files as values of columns, by one rule for rows, data frames, requests
-//! and files.
+//! Converts values of programs and files to the types of columns, by the same rules for rows, data
+//! frames, requests and files.
 //!
-//! Nothing is rounded or dropped unseen: a column is taken in exactly or refused with its name and
-//! row. DATE and TIMESTAMP are taken as ISO 8601 text too, times are cut down to the millisecond,
-//! and NaN is NaN unless the session says `SET nan_as_null = true`. `docs/guide/values.md` tells
-//! users the same.
+//! No value is silently rounded or dropped: a column is converted exactly, or refused with its name
+//! and row. DATE and TIMESTAMP are read from ISO 8601 text too, times are truncated to the
+//! millisecond, and NaN is NaN unless the session has `nan_as_null = true`. `docs/guide/values.md`
+//! is the description for users.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ use lockstep_row::{
 /// The most characters of a value that a message shows.
 const SHOWN_CHARS_MAX: usize = 60;
 
-/// What a session fixes for values that come in.
+/// The settings of a session on which the conversion of values depends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Conversion {
     settings: Settings,
@@ -42,7 +42,7 @@ impl Conversion {
         self.settings
     }
 
-    /// Whether NaN comes in as NULL.
+    /// Whether NaN is read as NULL.
     pub fn nan_is_null(self) -> bool {
         self.nan_is_null
     }
@@ -59,7 +59,7 @@ impl Conversion {
         }
     }
 
-    /// Brings a column of a program or a file into the type of a column of a table.
+    /// Converts a column of a program or a file to the type of a column of a table.
     pub(crate) fn convert(self, array: &ArrayRef, column: &Column) -> Result<ArrayRef> {
         let to = &column.data_type;
         if is_null(array.data_type()) {
@@ -75,6 +75,7 @@ impl Conversion {
         })
     }
 
+    /// Converts a column of text to DATE or TIMESTAMP.
     fn convert_text(self, array: &ArrayRef, column: &Column) -> Result<ArrayRef> {
         let texts = cast(array, &ArrowType::Utf8)
             .map_err(|error| Box::new(Diagnostic::internal(error.to_string())))?;
@@ -86,16 +87,18 @@ impl Conversion {
             };
             let Some(value) = self.read_text(text, &column.data_type) else {
                 let place = format!("row {row}: column `{}`", column.name);
-                return Err(no_moment(&place, text, &column.data_type));
+                return Err(time_text_error(&place, text, &column.data_type));
             };
             builder.push(value.as_scalar().unwrap_or(Datum::Null));
         }
-        Ok(builder.finish())
+        let converted = builder.finish();
+        debug_assert_eq!(converted.len(), array.len(), "each text has a value");
+        Ok(converted)
     }
 }
 
-/// The error for text that is no DATE or no TIMESTAMP.
-pub fn no_moment(place: &str, text: &str, data_type: &DataType) -> Box<Diagnostic> {
+/// Makes the error for text that is not a DATE or a TIMESTAMP; `place` names the column.
+pub fn time_text_error(place: &str, text: &str, data_type: &DataType) -> Box<Diagnostic> {
     let shown: String = text.chars().take(SHOWN_CHARS_MAX).collect();
     let message = format!("{place} is {data_type}, '{shown}' is not");
     let form = match data_type {
@@ -122,16 +125,20 @@ fn is_text(arrow_type: &ArrowType) -> bool {
     }
 }
 
+/// Replaces NaN by NULL in a column of floats.
 fn without_nan(array: &ArrayRef) -> ArrayRef {
     match array.data_type() {
-        ArrowType::Float16 => filtered::<Float16Type>(array, |value| value.is_nan()),
-        ArrowType::Float32 => filtered::<Float32Type>(array, f32::is_nan),
-        ArrowType::Float64 => filtered::<Float64Type>(array, f64::is_nan),
+        ArrowType::Float16 => floats_without_nan::<Float16Type>(array, |value| value.is_nan()),
+        ArrowType::Float32 => floats_without_nan::<Float32Type>(array, f32::is_nan),
+        ArrowType::Float64 => floats_without_nan::<Float64Type>(array, f64::is_nan),
         _ => ArrayRef::clone(array),
     }
 }
 
-fn filtered<T: ArrowPrimitiveType>(array: &ArrayRef, is_nan: fn(T::Native) -> bool) -> ArrayRef {
+fn floats_without_nan<T: ArrowPrimitiveType>(
+    array: &ArrayRef,
+    is_nan: fn(T::Native) -> bool,
+) -> ArrayRef {
     let floats: &PrimitiveArray<T> = array.as_primitive();
     if !floats.iter().flatten().any(is_nan) {
         return ArrayRef::clone(array);
@@ -175,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_a_moment_in_the_time_zone_of_the_session() {
+    fn text_is_read_in_the_time_zone_of_the_session() {
         let texts = ["1970-01-01 08:00:00", "1970-01-01T00:00:00.250Z", "1970-01-02"];
         let expected = [0, 250, 16 * 3_600_000].map(Value::Timestamp).to_vec();
         let array = Arc::new(StringArray::from(texts.to_vec()));
@@ -210,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_cut_down_to_the_millisecond_and_numbers_are_exact() {
+    fn times_are_truncated_to_the_millisecond_and_numbers_are_exact() {
         let fine = Arc::new(TimestampNanosecondArray::from(vec![1_999_999, -1]));
         let cut = [1, -1].map(Value::Timestamp).to_vec();
         check(false, fine, DataType::Timestamp, Ok(cut));

@@ -1,4 +1,4 @@
-//! The engine: what all sessions share.
+//! The engine: the catalog, the clock and the memory budget, which all sessions share.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -13,27 +13,27 @@ use lockstep_table::{Arrivals, MemoryBudget, MemoryUse, Table, TableError};
 
 use crate::{
     Session,
-    append::refused,
+    append::table_error,
     catalog::{CatalogCommand, Objects, QualifiedName, TableEntry, TableReference},
     context,
     deployment::tables_of,
     job::Jobs,
     request_cache::RequestCache,
-    settings::Variables,
+    variables::Variables,
 };
 
 /// A database engine: several databases of tables and deployments. Cheap to clone; all clones
 /// are the same engine.
 #[derive(Clone)]
 pub struct Database {
-    shared: Arc<Shared>,
+    state: Arc<EngineState>,
 }
 
-struct Shared {
-    /// The catalog. Changed by [`Database::commit`] only.
+struct EngineState {
+    /// The catalog. Only [`Database::commit`] changes it.
     objects: RwLock<Objects>,
     jobs: Mutex<Jobs>,
-    /// Compiled requests of queries that are no deployments.
+    /// Compiled requests of queries without a deployment.
     requests: RequestCache,
     arrivals: Arc<Arrivals>,
     budget: Arc<MemoryBudget>,
@@ -43,22 +43,22 @@ struct Shared {
 
 impl fmt::Debug for Database {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let objects = self.shared.objects.read();
+        let objects = self.state.objects.read();
         f.debug_struct("Database").field("databases", &objects.databases().len()).finish()
     }
 }
 
 impl Database {
-    /// Makes an empty engine that lives in memory.
+    /// Makes an empty engine, whose data is in memory only.
     pub fn in_memory() -> Self {
         Self::with_clock(Arc::new(SystemClock::new()))
     }
 
-    /// Makes an empty engine in memory whose retention follows this clock.
+    /// Makes an empty engine whose retention uses this clock.
     pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
         let budget = Arc::new(MemoryBudget::default());
         budget.observe(|now| lockstep_host::log::warn(&alert(now)));
-        let shared = Shared {
+        let state = EngineState {
             objects: RwLock::new(Objects::new()),
             jobs: Mutex::default(),
             requests: RequestCache::default(),
@@ -67,116 +67,117 @@ impl Database {
             started_ms: clock.now_ms(),
             clock,
         };
-        Self { shared: Arc::new(shared) }
+        Self { state: Arc::new(state) }
     }
 
-    /// Opens a session: current database `default`, default settings.
+    /// Opens a session with the current database `default` and the global variables.
     pub fn session(&self) -> Session {
         Session::new(self.clone())
     }
 
-    /// Bytes that the tables hold, and the most that they may hold (`max_memory`). Frees first what
-    /// was removed and nobody reads any more; what somebody still reads is held.
+    /// Returns the bytes that the tables hold, and the most that they may hold (`max_memory`).
+    /// First frees removed rows that no reader uses any more.
     pub fn memory_use(&self) -> MemoryUse {
         lockstep_table::reclaim();
-        self.shared.budget.memory_use()
+        self.state.budget.memory_use()
     }
 
-    /// Lets the tables hold so many bytes at most, as SET GLOBAL `max_memory` does; `None`: as
-    /// many as they want. What they hold already stays; reads, deletes and retention go on.
+    /// Limits the bytes that the tables may hold, as SET GLOBAL `max_memory` does; `None` is no
+    /// limit. Rows that are stored already stay; reads, deletes and retention go on.
     pub fn set_max_memory(&self, bytes: Option<u64>) {
-        // Not a part of what the thread may be running, which may be interrupted.
+        // In a context of its own: the call that the thread runs may be interrupted.
         let set = QueryContext::new().run(|| self.commit(Variables::max_memory_command(bytes)));
         set.expect("a number of bytes is a value of the variable");
     }
 
-    /// Goes by the global variables from now on.
-    fn go_by(&self, variables: &Variables) {
-        self.shared.budget.set_limit(variables.max_memory());
-        self.shared.budget.set_alert_ppm(variables.memory_alert_ppm());
+    /// Applies the global variables to the memory budget.
+    fn apply_variables(&self, variables: &Variables) {
+        self.state.budget.set_limit(variables.max_memory());
+        self.state.budget.set_alert_ppm(variables.memory_alert_ppm());
     }
 
-    /// The catalog, to look something up.
+    /// Locks the catalog for reading.
     pub(crate) fn objects(&self) -> RwLockReadGuard<'_, Objects> {
-        self.shared.objects.read()
+        self.state.objects.read()
     }
 
-    /// Changes the catalog. A command that rests on what is gone meanwhile fails with
-    /// [`lockstep_diagnostic::code::STALE_DEFINITION`] and changes nothing; see
-    /// `session::retried`. So does one of a call that was interrupted.
+    /// Applies a command to the catalog. A command that depends on a definition that was dropped
+    /// meanwhile fails with [`lockstep_diagnostic::code::STALE_DEFINITION`] and changes nothing;
+    /// see `session::retried`. A command of an interrupted call changes nothing either.
     pub(crate) fn commit(&self, command: CatalogCommand) -> Result<()> {
         let _commit = context::commit()?;
-        let mut objects = self.shared.objects.write();
+        let mut objects = self.state.objects.write();
         let is_setting = matches!(command, CatalogCommand::SetVariable { .. });
         let removed = objects.apply(command)?;
         if is_setting {
-            self.go_by(objects.variables());
+            self.apply_variables(objects.variables());
         }
         drop(objects);
-        self.shared.requests.forget_stale();
-        // Without the lock: to free a table, or the indexes that a deployment held, takes time.
+        self.state.requests.remove_stale();
+        // Without the lock, since freeing a table or the indexes of a deployment takes time.
         removed.release();
         Ok(())
     }
 
-    /// Compiled requests of queries that are no deployments.
+    /// Returns the cache of compiled requests of queries.
     pub(crate) fn requests(&self) -> &RequestCache {
-        &self.shared.requests
+        &self.state.requests
     }
 
+    /// Locks the record of jobs.
     pub(crate) fn jobs(&self) -> MutexGuard<'_, Jobs> {
-        self.shared.jobs.lock()
+        self.state.jobs.lock()
     }
 
-    /// Makes a table that no name refers to yet.
+    /// Makes a table that is not in the catalog.
     pub(crate) fn make_table(&self, schema: TableSchema) -> Result<Table, TableError> {
         Table::with_budget(
             schema,
-            Arc::clone(&self.shared.clock),
-            Arc::clone(&self.shared.arrivals),
-            Arc::clone(&self.shared.budget),
+            Arc::clone(&self.state.clock),
+            Arc::clone(&self.state.arrivals),
+            Arc::clone(&self.state.budget),
         )
     }
 
-    /// What all tables and sessions take the time from.
+    /// Returns the clock of all tables and sessions.
     pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
-        &self.shared.clock
+        &self.state.clock
     }
 
-    /// Empty tables with the indexes of these, and what they include: a program that is compiled
-    /// against them says what one of these would do, and changes nothing of them.
-    pub(crate) fn shadows_of(&self, entries: &[TableEntry]) -> Result<Tables> {
-        let shadow = |entry: &TableEntry| {
+    /// Makes empty tables with the indexes of these and the columns that they include. EXPLAIN
+    /// compiles a program against them, so that nothing is built for these.
+    pub(crate) fn empty_copies_of(&self, entries: &[TableEntry]) -> Result<TableSet> {
+        let empty_copy = |entry: &TableEntry| {
             let snapshot = entry.table.snapshot();
             let mut schema = snapshot.schema().clone();
             let present: Vec<usize> =
                 (0..schema.indexes.len()).filter(|at| !schema.indexes[*at].is_removed()).collect();
             schema.indexes.retain(|index| !index.is_removed());
-            let clock = Arc::clone(&self.shared.clock);
-            let shadow = Table::new(schema, clock, Arc::default());
-            let shadow = shadow.map_err(|error| refused(&error))?;
+            let clock = Arc::clone(&self.state.clock);
+            let copy = Table::new(schema, clock, Arc::default());
+            let copy = copy.map_err(|error| table_error(&error))?;
             for (index, original) in present.into_iter().enumerate() {
                 if let Some(projection) = snapshot.projection(original) {
-                    shadow.include(index, &projection.columns().collect::<Vec<_>>());
+                    copy.include(index, &projection.columns().collect::<Vec<_>>());
                 }
             }
-            Ok((entry.id, Arc::new(shadow)))
+            Ok((entry.id, Arc::new(copy)))
         };
-        Ok(Tables { by_id: entries.iter().map(shadow).collect::<Result<_>>()?, owner: None })
+        Ok(TableSet { by_id: entries.iter().map(empty_copy).collect::<Result<_>>()?, owner: None })
     }
 
-    /// The present, in milliseconds since the epoch.
+    /// Returns the current time, in milliseconds since the epoch.
     pub(crate) fn now_ms(&self) -> i64 {
-        self.shared.clock.now_ms()
+        self.state.clock.now_ms()
     }
 
-    /// When the engine was made, in milliseconds since the epoch.
+    /// Returns when the engine was started, in milliseconds since the epoch.
     pub(crate) fn started_ms(&self) -> i64 {
-        self.shared.started_ms
+        self.state.started_ms
     }
 
-    /// What the catalog has of the tables that a plan names; an error when one of them was dropped
-    /// after the plan was bound.
+    /// Returns the catalog entries of the tables that a plan reads; an error when one of them was
+    /// dropped after the plan was bound.
     pub(crate) fn entries_of(&self, plan: &LogicalPlan) -> Result<Vec<TableEntry>> {
         let named = tables_of(plan);
         let objects = self.objects();
@@ -185,7 +186,7 @@ impl Database {
     }
 }
 
-/// The line that is logged when the use of memory passes the alert threshold.
+/// Writes the line that is logged when the use of memory exceeds the alert threshold.
 fn alert(now: MemoryUse) -> String {
     let limit = now.limit.unwrap_or(0);
     format!(
@@ -194,21 +195,22 @@ fn alert(now: MemoryUse) -> String {
     )
 }
 
-/// The tables that a plan may name, by id.
+/// The tables that a plan may read, by id.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Tables {
+pub(crate) struct TableSet {
     pub(crate) by_id: BTreeMap<u64, Arc<Table>>,
-    /// Who SHOW INDEXES says that a compiled program's indexes are held by.
+    /// The deployment or procedure that SHOW INDEXES lists as a user of the indexes.
     pub(crate) owner: Option<String>,
 }
 
-impl Tables {
+impl TableSet {
+    /// Makes the set of these tables.
     pub(crate) fn of(entries: &[TableEntry]) -> Self {
         let tables = entries.iter().map(|entry| (entry.id, Arc::clone(&entry.table)));
         Self { by_id: tables.collect(), owner: None }
     }
 
-    /// The same tables, for a program that belongs to a deployment or a procedure.
+    /// Names the deployment or procedure whose program reads the tables.
     pub(crate) fn owned_by(self, owner: &QualifiedName) -> Self {
         Self { owner: Some(owner.to_string()), ..self }
     }
@@ -218,13 +220,13 @@ impl Tables {
     }
 }
 
-impl lockstep_batch::StoredTables for Tables {
+impl lockstep_batch::StoredTables for TableSet {
     fn table(&self, id: u64) -> Option<Arc<Table>> {
         self.by_id.get(&id).cloned()
     }
 }
 
-impl lockstep_request::TableResolver for Tables {
+impl lockstep_request::TableResolver for TableSet {
     fn table(&self, id: u64) -> Option<Arc<Table>> {
         self.by_id.get(&id).cloned()
     }

@@ -1,13 +1,7 @@
-//! Deployments: named, compiled queries that serve requests.
+//! Deployments and procedures: the compiled queries of the catalog.
 //!
-//! `session` calls it for DEPLOY, DROP DEPLOYMENT and SHOW DEPLOYMENT. *Life of a DEPLOY*: read the
-//! options, bind the query, check the long windows, compile the program (which builds the indexes
-//! that are missing), make the indexes keep rows for long enough, say what may go wrong, and only
-//! then name it: when the name was taken or a table dropped meanwhile, the catalog refuses it.
-
-mod index;
-mod long_window;
-mod options;
+//! DEPLOY and CREATE PROCEDURE make them (`statement/deploy.rs`, `statement/procedure.rs`),
+//! requests run them. Both are immutable; a definition that replaces one is another object.
 
 use std::sync::Arc;
 
@@ -15,97 +9,56 @@ use datafusion::{
     common::tree_node::{TreeNode, TreeNodeRecursion},
     logical_expr::LogicalPlan,
 };
-use lockstep_diagnostic::{Diagnostic, Result, Span, code};
+use lockstep_diagnostic::{Result, Span};
 use lockstep_function::{Compatibility, Settings};
 use lockstep_plan::{BoundQuery, CatalogTable};
-use lockstep_sql::ast::{Deploy, ObjectName};
 use lockstep_table::IndexHold;
 
 use crate::{
-    DeploymentInfo, Output, PreparedRequest, Session,
-    catalog::{CatalogCommand, Definition, ObjectKind, QualifiedName, TableReference},
-    database::Tables,
-    lint,
-    session::{at_name, object_name, outcome},
-    show,
+    DeploymentInfo, PreparedRequest, Session,
+    catalog::{Definition, QualifiedName, TableReference},
+    session::object_name,
 };
 
-/// A named, compiled query. Immutable.
+/// A named, compiled query that serves requests.
 #[derive(Debug)]
 pub(crate) struct Deployment {
     pub(crate) definition: Arc<Definition>,
-    /// The query's text as it was written.
+    /// The query as it was written.
     pub(crate) sql: String,
     pub(crate) query: BoundQuery,
     pub(crate) request: Arc<PreparedRequest>,
-    /// The tables it reads, which cannot be dropped while it exists.
+    /// The tables that it reads, which cannot be dropped while it exists.
     pub(crate) tables: Vec<TableReference>,
-    /// The session's settings at DEPLOY, which are part of what the query means.
+    /// The session's settings at DEPLOY, on which the query's meaning depends.
     pub(crate) settings: Settings,
     /// The session's database at DEPLOY, in which the names of the query were looked up.
     pub(crate) current_database: String,
     /// OPTIONS as written, as (name, value).
     pub(crate) options: Vec<(String, String)>,
-    /// What it needs of its tables beside what its program holds: rows that are kept for long
-    /// enough.
-    #[expect(dead_code, reason = "held, never read: what it holds goes when it is dropped")]
+    /// The holds by which indexes keep rows as far back as the query reads.
+    #[expect(dead_code, reason = "never read: dropping it releases the holds")]
     pub(crate) holds: Vec<IndexHold>,
 }
 
+/// A query whose request row is declared with it, called with CALL.
+#[derive(Debug)]
+pub(crate) struct Procedure {
+    pub(crate) definition: Arc<Definition>,
+    /// The statement that created it.
+    pub(crate) sql: String,
+    pub(crate) request: Arc<PreparedRequest>,
+    /// The tables that it reads, which cannot be dropped while it exists.
+    pub(crate) tables: Vec<TableReference>,
+}
+
 impl Session {
-    pub(crate) fn deploy(&self, deploy: &Deploy, script: &str) -> Result<Output> {
-        let name = self.qualified(&deploy.name);
-        let tolerated = deploy.if_not_exists.then_some(code::DUPLICATE_OBJECT);
-        let free = self.database.objects().check_free(&name, ObjectKind::Deployment);
-        if free.is_err() {
-            return outcome(free, tolerated, &deploy.name, "DEPLOY");
-        }
-        let seen = self.database.objects().epoch();
-        let (deployment, warnings) = self.compile_deployment(name, deploy, script)?;
-        let command = CatalogCommand::CreateDeployment { deployment: Arc::new(deployment), seen };
-        let committed = self.database.commit(command);
-        Ok(Output { warnings, ..outcome(committed, tolerated, &deploy.name, "DEPLOY")? })
+    /// Returns a deployment, named `deployment` or `database.deployment`.
+    pub fn deployment(&self, name: &str) -> Result<DeploymentInfo> {
+        self.find_deployment(name).map(|found| found.info())
     }
 
-    /// Makes the deployment; gives the warnings, too.
-    fn compile_deployment(
-        &self,
-        name: QualifiedName,
-        deploy: &Deploy,
-        script: &str,
-    ) -> Result<(Deployment, Vec<Diagnostic>)> {
-        let (options, mut warnings) = options::read(&deploy.options)?;
-        let query = self.bind(&deploy.query)?;
-        long_window::check(&options.long_windows, &query)?;
-        let entries = self.database.entries_of(&query.plan)?;
-        let tables = Tables::of(&entries).owned_by(&name);
-        let definition = Definition::new(ObjectKind::Deployment, name);
-        let request = PreparedRequest::compile_to_stay(&query, &tables, &definition)?;
-        let wanted = index::wanted(&query.plan, &options);
-        let provided = index::provide(&wanted, &options, &entries, tables.owner())?;
-        warnings.extend(provided.warnings.into_iter().map(|w| w.at(deploy.name.name.span)));
-        warnings.extend(lint::check(&query, &tables, lint::Purpose::Serving));
-        let deployment = Deployment {
-            definition,
-            sql: query_text(script, deploy.query_span),
-            request: Arc::new(request),
-            tables: references(&query.plan),
-            settings: self.settings(),
-            current_database: self.current_database(),
-            options: options.written,
-            holds: provided.holds,
-            query,
-        };
-        Ok((deployment, warnings))
-    }
-
-    pub(crate) fn drop_deployment(&self, name: &ObjectName, if_exists: bool) -> Result<Output> {
-        let command = CatalogCommand::DropDeployment { name: self.qualified(name) };
-        let tolerated = if_exists.then_some(code::UNDEFINED_OBJECT);
-        outcome(self.database.commit(command), tolerated, name, "DROP DEPLOYMENT")
-    }
-
-    /// A deployment by its text (`name` or `database.name`).
+    /// Finds a deployment by its name, which may be qualified.
     pub(crate) fn find_deployment(&self, name: &str) -> Result<Arc<Deployment>> {
         let name = self.qualified(&object_name(name.trim()));
         let objects = self.database.objects();
@@ -115,32 +68,6 @@ impl Session {
             None => objects.no_deployment(&name).err(),
         }
     }
-
-    /// SHOW DEPLOYMENTS: those of the current database.
-    pub(crate) fn show_deployments(&self) -> Result<Output> {
-        let objects = self.database.objects();
-        let found = objects.databases().get(&self.current_database());
-        let deployments = found.into_iter().flat_map(|found| found.deployments.values());
-        let rows: Vec<_> = deployments
-            .map(|found| {
-                let QualifiedName { database, name } = found.name();
-                [database, name, &found.sql].map(|text| Some(text.clone())).to_vec()
-            })
-            .collect();
-        show::texts(&["database", "deployment", "sql"], &rows)
-    }
-
-    /// SHOW DEPLOYMENT.
-    pub(crate) fn show_deployment(&self, name: &ObjectName) -> Result<Output> {
-        let QualifiedName { database, name: plain } = self.qualified(name);
-        let found = self.find_deployment(&format!("{database}.{plain}"));
-        show::deployment(&found.map_err(|error| Box::new(at_name(*error, name)))?.info())
-    }
-
-    /// A deployment (`name` or `database.name`) as a value.
-    pub fn deployment(&self, name: &str) -> Result<DeploymentInfo> {
-        self.find_deployment(name).map(|found| found.info())
-    }
 }
 
 impl Deployment {
@@ -148,7 +75,8 @@ impl Deployment {
         self.definition.name()
     }
 
-    fn info(&self) -> DeploymentInfo {
+    /// Describes the deployment.
+    pub(crate) fn info(&self) -> DeploymentInfo {
         DeploymentInfo {
             name: self.name().name.clone(),
             database: self.name().database.clone(),
@@ -166,7 +94,13 @@ impl Deployment {
     }
 }
 
-/// The stored tables that a plan reads, unions and joins included.
+impl Procedure {
+    pub(crate) fn name(&self) -> &QualifiedName {
+        self.definition.name()
+    }
+}
+
+/// Returns the stored tables that a plan reads, those of unions and joins included.
 pub(crate) fn tables_of(plan: &LogicalPlan) -> Vec<Arc<CatalogTable>> {
     let mut tables: Vec<Arc<CatalogTable>> = Vec::new();
     let visit = plan.apply(|node| {
@@ -182,12 +116,13 @@ pub(crate) fn tables_of(plan: &LogicalPlan) -> Vec<Arc<CatalogTable>> {
     tables
 }
 
-/// The same, as what was made from the plan names them.
+/// Returns references to the stored tables that a plan reads.
 pub(crate) fn references(plan: &LogicalPlan) -> Vec<TableReference> {
     tables_of(plan).iter().map(|table| TableReference::of(table)).collect()
 }
 
-/// The text of the query inside the script.
+/// Returns the part of a script at `span`, without its semicolon.
 pub(crate) fn query_text(script: &str, span: Span) -> String {
+    debug_assert!(script.get(span.start..span.end).is_some(), "the span is of the script");
     script.get(span.start..span.end).unwrap_or_default().trim().trim_end_matches(';').to_owned()
 }

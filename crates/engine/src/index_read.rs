@@ -1,8 +1,8 @@
-//! Which declared index a batch query reads a table through, as the reference does it.
+//! The declared index through which a batch query reads a table, as OpenMLDB does.
 //!
-//! `relation` asks when the session follows the reference: there a WHERE that fixes the whole key
-//! of an index is answered from that index, so that a row it no longer keeps is not seen, although
-//! another index keeps it.
+//! For sessions with `compatibility = 'openmldb'`: there a WHERE with constants for the whole key
+//! of an index is answered from that index, so that a row that has expired from it is not seen,
+//! even if another index keeps it.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use datafusion::{
 };
 use lockstep_plan::CatalogTable;
 
-/// The index of each table, by the table's id. A table that is read twice has none.
+/// Returns the index of each table, by the table's id. A table that is read twice has none.
 pub(crate) fn read_through(plan: &LogicalPlan) -> BTreeMap<u64, usize> {
     let mut scans: BTreeMap<u64, usize> = BTreeMap::new();
     let mut found = BTreeMap::new();
@@ -40,7 +40,7 @@ pub(crate) fn read_through(plan: &LogicalPlan) -> BTreeMap<u64, usize> {
     found
 }
 
-/// The first declared index whose key columns are all compared with constants.
+/// Returns the first declared index whose key columns are all compared with constants.
 fn fixed_index(predicate: &Expr, input: &LogicalPlan) -> Option<(u64, usize)> {
     let LogicalPlan::TableScan(scan) = input else { return None };
     let table = CatalogTable::of(scan.source.as_ref())?;
@@ -56,7 +56,7 @@ fn fixed_index(predicate: &Expr, input: &LogicalPlan) -> Option<(u64, usize)> {
     Some((table.id, table.schema.indexes.iter().position(is_read)?))
 }
 
-/// The columns that a conjunction compares with constants.
+/// Collects the columns that a conjunction compares with constants.
 fn collect_fixed<'a>(predicate: &'a Expr, fixed: &mut Vec<&'a Column>) {
     let Expr::BinaryExpr(BinaryExpr { left, op, right }) = predicate else { return };
     match (op, left.as_ref(), right.as_ref()) {

@@ -1,7 +1,6 @@
-//! What exists, as values: the indexes of a table, a deployment.
+//! Reads the catalog as values: columns and indexes of a table, deployments, completions.
 //!
-//! For doors and tests that would otherwise have to read the text of DESC and SHOW. Reads the
-//! catalog and changes nothing.
+//! For front ends and tests, which would otherwise parse the output of DESC and SHOW.
 
 use std::collections::BTreeSet;
 
@@ -9,32 +8,32 @@ use lockstep_diagnostic::Result;
 use lockstep_row::{DataType, IndexSpec, Retention, TableSchema};
 use lockstep_table::Table;
 
-use crate::Session;
+use crate::{Session, session::object_name};
 
 /// An index of a table, columns by name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableIndex {
     /// Its name, unique within the table.
     pub name: String,
-    /// The key columns, as they were written.
+    /// The key columns, in the written order.
     pub keys: Vec<String>,
     /// The event-time column; `None` where rows are in order of arrival.
     pub event_time: Option<String>,
     /// How long it keeps a row.
     pub retention: Retention,
-    /// Whether it has a say in which rows live: it was declared, or a deployment needed it to
-    /// keep rows for longer. The others show what these keep.
+    /// Whether its retention counts for which rows are kept: it was declared, or a deployment
+    /// widened it. Other indexes show the rows that these keep.
     pub declared: bool,
 }
 
-/// A deployment: what a request takes and gives, and under which settings.
+/// A deployment: the columns of its requests and answers, and the settings of its query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeploymentInfo {
     /// Its name, unique within the database.
     pub name: String,
     /// The database.
     pub database: String,
-    /// The query's text as it was written.
+    /// The query as it was written.
     pub sql: String,
     /// The columns of the request row; empty for a query without a table.
     pub input: Vec<(String, DataType)>,
@@ -64,8 +63,19 @@ impl TableIndex {
 }
 
 impl Session {
-    /// What the word that starts like this may become, sorted: keywords and functions, in the case
-    /// of its first letter, and tables, their columns, deployments and databases.
+    /// Returns the names and types of a table's columns.
+    pub fn table_columns(&self, table: &str) -> Result<Vec<(String, DataType)>> {
+        let schema = self.find_table(&object_name(table))?.schema();
+        Ok(schema.columns.iter().map(|c| (c.name.clone(), c.data_type.clone())).collect())
+    }
+
+    /// Whether a table exists.
+    pub fn has_table(&self, table: &str) -> bool {
+        self.find_table(&object_name(table)).is_ok()
+    }
+
+    /// Returns the completions of a word, sorted: keywords and functions, in the case of its first
+    /// letter, and tables, their columns, deployments and databases.
     pub fn complete(&self, start: &str) -> Vec<String> {
         let is_upper = start.starts_with(|first: char| first.is_ascii_uppercase());
         let fits = |word: &str| {
@@ -93,16 +103,16 @@ impl Session {
         found.into_iter().collect()
     }
 
-    /// The indexes of a table (`table` or `database.table`), in the order they were made.
+    /// Returns the indexes of a table (`table` or `database.table`), in the order of creation.
     pub fn indexes(&self, table: &str) -> Result<Vec<TableIndex>> {
-        let schema = self.find_table(&crate::session::object_name(table))?.schema();
+        let schema = self.find_table(&object_name(table))?.schema();
         let present = schema.indexes.iter().filter(|spec| !spec.is_removed());
         Ok(present.map(|spec| TableIndex::of(spec, &schema)).collect())
     }
 }
 
-/// The schema of a table as its definition says it: without automatic indexes, and with the rules
-/// that the user gave, whatever deployments have the table keep beside.
+/// Returns the schema of a table as its statements declared it: without automatic indexes, and with
+/// the declared retention of each index, which deployments may have widened.
 pub(crate) fn declared_schema(table: &Table) -> TableSchema {
     let mut schema = TableSchema::clone(&table.schema());
     let mut position = 0..;
@@ -118,7 +128,7 @@ mod tests {
     use crate::Database;
 
     #[test]
-    fn a_word_is_completed_to_what_may_stand_there() {
+    fn a_word_is_completed_to_keywords_and_names() {
         let session = Database::in_memory().session();
         session.execute("CREATE TABLE selections (seller STRING, v INT)").unwrap();
         assert_eq!(session.complete("sel"), ["select", "selections", "seller"]);

@@ -1,7 +1,7 @@
 //! The database: catalog, sessions, statements, deployments. The one public API boundary.
 //!
-//! Doors (shell, Python, servers) hold no logic: they make a [`Database`], open [`Session`]s and
-//! render [`Output`]s and `Diagnostic`s. Nothing here speaks a protocol.
+//! Front ends (shell, Python, servers) hold no logic: they make a [`Database`], open [`Session`]s
+//! and render [`Output`]s and `Diagnostic`s. Nothing here speaks a protocol.
 //!
 //! ```
 //! use lockstep_engine::Database;
@@ -19,53 +19,46 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`database`](Database), `catalog` | the engine: catalog, clock, arrivals |
-//! | [`session`](Session) | one user's settings; the statements |
-//! | `definition`, `create_table`, `table_options` | databases, tables, indexes |
-//! | `append`, [`appender`](Appender), `delete`, `literal`, `constant`, `load`, `offline_data` | writes |
-//! | `parameters` | statements with `?` |
-//! | [`context`](Limits) | limits, deadlines, who may interrupt a call |
-//! | `relation`, `index_read`, `request`, `request_cache`, `deployment`, `procedure`, `verify` | queries in batch mode and in request mode |
-//! | `settings`, `show`, `memory`, `job`, `user`, `inspect` | SET, SHOW, DESC, ESTIMATE, jobs, users, what exists as values |
+//! | [`database`](Database), `catalog`, `user`, `job` | the engine: catalog, clock, memory budget |
+//! | [`session`](Session), [`context`](Limits), `variables`, `parameters` | one user's settings, limits, the dispatch of statements |
+//! | `statement`, `options` | what each statement does, and the reader of its options |
+//! | `append`, [`appender`](Appender), `offline_data`, [`conversion`](Conversion), `literal`, `constant` | rows into tables |
+//! | `relation`, `index_read` | queries in batch mode |
+//! | `request`, `prepared_request`, `request_cache`, `deployment` | request mode |
+//! | `verify` | the comparison of the two modes |
+//! | `inspect` | the catalog as values |
 //! | [`lint`] | warnings of DEPLOY, CREATE PROCEDURE and EXPLAIN |
 
 mod append;
 mod appender;
 mod catalog;
-mod config;
 mod constant;
 mod context;
 mod conversion;
-mod create_table;
 mod database;
-mod definition;
-mod delete;
 mod deployment;
 mod index_read;
 mod inspect;
 mod job;
 pub mod lint;
 mod literal;
-mod load;
-mod memory;
 mod offline_data;
-mod outfile;
+mod options;
 mod output;
 mod parameters;
-mod procedure;
+mod prepared_request;
 mod relation;
 mod request;
 mod request_cache;
 mod session;
-mod settings;
-mod show;
-mod table_options;
+mod statement;
 mod user;
+mod variables;
 mod verify;
 
 pub use appender::Appender;
 pub use context::Limits;
-pub use conversion::{Conversion, no_moment};
+pub use conversion::{Conversion, time_text_error};
 pub use database::Database;
 pub use inspect::{DeploymentInfo, TableIndex};
 pub use lockstep_diagnostic::{Diagnostic, Kind, Result, Span, code};
@@ -74,7 +67,7 @@ pub use lockstep_host::{Interrupt, QueryContext, QueryLimits};
 pub use lockstep_table::set_chunk_rows;
 pub use output::Output;
 pub use parameters::{Parameter, PreparedStatement};
+pub use prepared_request::PreparedRequest;
 pub use relation::{ProgressCallback, Relation};
-pub use request::PreparedRequest;
 pub use session::Session;
 pub use verify::{Difference, Verification, VerifyOptions};

@@ -1,9 +1,10 @@
 //! Lints: what may go wrong with a query that is right as SQL.
 //!
-//! DEPLOY and CREATE PROCEDURE run them all, EXPLAIN those that are not about serving only; each is declared once, in a file of its own, and what it finds
-//! becomes a warning with the lint's code, the position, the reason and a fix. A lint reads the
-//! query as it was written, the catalog and, within limits, the stored rows; it changes nothing
-//! and never refuses. One that would fire on queries that are right is no lint.
+//! DEPLOY and CREATE PROCEDURE run them all, EXPLAIN those that are not about serving only. Each is
+//! declared once, in a file of its own, and what it finds becomes a warning with the lint's code,
+//! the position, the reason and a fix. A lint reads the query as it was written, the catalog and,
+//! within limits, the stored rows; it changes nothing and never refuses. One that would fire on
+//! queries that are right is no lint.
 //!
 //! *Cost*: at most [`ROWS_READ_MAX`] rows are read for each table that a lint looks into.
 
@@ -28,7 +29,7 @@ use lockstep_diagnostic::{Diagnostic, Span};
 use lockstep_plan::{BoundQuery, CatalogTable, WrittenWindow, lineage};
 use lockstep_row::key::encode_key;
 
-use crate::database::Tables;
+use crate::database::TableSet;
 
 /// Stored rows that a lint reads of a table at most: the first ones that arrived.
 const ROWS_READ_MAX: usize = 65_536;
@@ -67,13 +68,13 @@ pub const LINTS: &[Lint] = &[
     repeated_key::LINT,
 ];
 
-/// What a query is looked at for.
+/// The statement that checks a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// DEPLOY, CREATE PROCEDURE: it will serve requests.
     Serving,
     /// EXPLAIN: it may be for batch mode only.
-    Looking,
+    Explaining,
 }
 
 /// A place where a lint fires.
@@ -117,11 +118,11 @@ const LISTED_WINDOWS_MAX: usize = 20;
 /// What the lints look at.
 struct Facts<'a> {
     query: &'a BoundQuery,
-    tables: &'a Tables,
+    tables: &'a TableSet,
 }
 
 /// A stored table as a window or a join reads it.
-struct Source<'a> {
+struct TableSource<'a> {
     /// As it was when the query was bound.
     table: &'a CatalogTable,
     /// The key columns.
@@ -131,7 +132,7 @@ struct Source<'a> {
 }
 
 /// Runs the lints. Warnings come by code, each position once.
-pub(crate) fn check(query: &BoundQuery, tables: &Tables, purpose: Purpose) -> Vec<Diagnostic> {
+pub(crate) fn check(query: &BoundQuery, tables: &TableSet, purpose: Purpose) -> Vec<Diagnostic> {
     let facts = Facts { query, tables };
     let mut warnings: Vec<Diagnostic> = Vec::new();
     for lint in LINTS.iter().filter(|lint| purpose == Purpose::Serving || !lint.serving_only) {
@@ -182,7 +183,7 @@ fn listed(windows: &[String]) -> String {
     format!(" It is about {} windows: {}{more}.", windows.len(), names.join(", "))
 }
 
-/// The page of the reference about lints.
+/// Writes the page about lints of the reference manual.
 pub fn reference() -> String {
     let mut page = "# Lints\n\n\
         <!-- Written by `cargo xtask reference` from the declarations in crates/engine/src/lint. -->\n\n\
@@ -208,7 +209,7 @@ pub fn reference() -> String {
 
 impl<'a> Facts<'a> {
     /// The stored tables that a window looks through, those of UNION last.
-    fn sources(&self, window: &'a WrittenWindow) -> Vec<Source<'a>> {
+    fn sources(&self, window: &'a WrittenWindow) -> Vec<TableSource<'a>> {
         let schema = window.base.schema();
         let at = |expr: &Expr| lineage::column(expr, schema);
         let keys: Option<Vec<usize>> = window.window.partition_by.iter().map(at).collect();
@@ -221,7 +222,7 @@ impl<'a> Facts<'a> {
 
     /// Two stored rows of one key that `is_alike` says belong together; `None` when there are no
     /// rows at all.
-    fn has_pair(&self, source: &Source<'_>, is_alike: Alike) -> Option<bool> {
+    fn has_pair(&self, source: &TableSource<'_>, is_alike: Alike) -> Option<bool> {
         let table = self.tables.by_id.get(&source.table.id)?;
         let snapshot = table.snapshot();
         let mut seen = HashSet::new();
@@ -252,14 +253,18 @@ enum Alike {
 }
 
 /// The stored table behind columns of a plan's output; `None` where they are not stored columns.
-fn source<'a>(plan: &'a LogicalPlan, keys: &[usize], order: Option<usize>) -> Option<Source<'a>> {
+fn source<'a>(
+    plan: &'a LogicalPlan,
+    keys: &[usize],
+    order: Option<usize>,
+) -> Option<TableSource<'a>> {
     let stored = |column: usize| lineage::to_leaf(plan, column);
     let keys = keys.iter().map(|key| stored(*key)).collect::<Option<_>>()?;
     let event_time = match order {
         Some(order) => Some(stored(order)?),
         None => None,
     };
-    Some(Source { table: lineage::leaf_table(plan)?, keys, event_time })
+    Some(TableSource { table: lineage::leaf_table(plan)?, keys, event_time })
 }
 
 #[cfg(test)]

@@ -1,19 +1,19 @@
-//! Constants of statements as values of columns: INSERT, DEFAULT and CONFIG(values=…).
+//! Converts constants of statements to the types of columns: INSERT, DEFAULT, DELETE and CALL.
 //!
-//! An integer goes into every number type, TIMESTAMP and BOOL; a decimal into FLOAT and DOUBLE; a
-//! text into STRING, DATE and TIMESTAMP; TRUE and FALSE into BOOL. An integer loses no digit, a
-//! decimal is rounded to the nearest value of its type, and what is out of range is refused.
+//! An integer is converted to every number type, TIMESTAMP and BOOL; a decimal to FLOAT and DOUBLE;
+//! a string to STRING, DATE and TIMESTAMP; TRUE and FALSE to BOOL. An integer loses no digit, a
+//! decimal is rounded to the nearest value of its type, and a value out of range is refused.
 
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
 use lockstep_function::{Compatibility, Settings, cast};
 use lockstep_row::{Arena, DataType, Value};
 
-/// Gives the value of a constant in a column of this type.
+/// Converts a constant to the type of a column.
 pub(crate) fn coerce(
     value: &Value,
     to: &DataType,
     settings: Settings,
-    place: &Place<'_>,
+    position: &ConstantPosition<'_>,
 ) -> Result<Value> {
     let coerced = match (value, to) {
         (Value::Null, _) => Some(Value::Null),
@@ -24,16 +24,16 @@ pub(crate) fn coerce(
         (Value::Date(days), DataType::Date) => Some(Value::Date(*days)),
         (Value::Map(entries), DataType::Map(key_type, value_type)) => {
             let entry = |(key, value): &(Value, Value)| {
-                let key = coerce(key, key_type, settings, place)?;
-                Ok((key, coerce(value, value_type, settings, place)?))
+                let key = coerce(key, key_type, settings, position)?;
+                Ok((key, coerce(value, value_type, settings, position)?))
             };
             Some(Value::Map(entries.iter().map(entry).collect::<Result<_>>()?))
         }
-        (Value::String(_), DataType::Date) => text(value, to, settings),
+        (Value::String(_), DataType::Date) => from_string(value, to, settings),
         (Value::String(_), DataType::Timestamp)
             if settings.compatibility == Compatibility::Standard =>
         {
-            text(value, to, settings)
+            from_string(value, to, settings)
         }
         (Value::SmallInt(_) | Value::Int(_) | Value::BigInt(_), _) => {
             let integer = value.as_scalar().and_then(|datum| datum.as_i64());
@@ -51,17 +51,25 @@ pub(crate) fn coerce(
         }
         _ => None,
     };
-    coerced.map_or_else(|| place.mismatch(value, to), Ok)
+    debug_assert!(
+        coerced
+            .iter()
+            .filter_map(Value::as_scalar)
+            .all(|datum| datum.is_null() || datum.is_of_type(to)),
+        "a converted constant has the column's type"
+    );
+    coerced.map_or_else(|| position.mismatch(value, to), Ok)
 }
 
-/// Where a constant stands, for the error.
+/// The column that a constant is for, and the constant's position in the statement.
 #[derive(Debug)]
-pub(crate) struct Place<'a> {
+pub(crate) struct ConstantPosition<'a> {
     pub(crate) column: &'a str,
     pub(crate) span: Option<Span>,
 }
 
-impl Place<'_> {
+impl ConstantPosition<'_> {
+    /// Fails because the column does not take the constant.
     fn mismatch(&self, value: &Value, to: &DataType) -> Result<Value> {
         let shown = match value {
             Value::String(text) => format!("'{text}'"),
@@ -83,14 +91,15 @@ impl Place<'_> {
     }
 }
 
-fn text(value: &Value, to: &DataType, settings: Settings) -> Option<Value> {
+/// Converts a string by CAST.
+fn from_string(value: &Value, to: &DataType, settings: Settings) -> Option<Value> {
     let form = cast::cast_form(&DataType::String, to, &settings)?;
     let arena = Arena::new();
     let result = form(&[value.as_scalar()?], &arena).to_value();
     (result != Value::Null).then_some(result)
 }
 
-#[expect(clippy::cast_precision_loss, reason = "what is lost is looked at")]
+#[expect(clippy::cast_precision_loss, reason = "a lost digit is detected")]
 fn from_integer(integer: i64, to: &DataType, settings: Settings) -> Option<Value> {
     let wraps = settings.compatibility == Compatibility::OpenMldb;
     Some(match to {
@@ -103,9 +112,9 @@ fn from_integer(integer: i64, to: &DataType, settings: Settings) -> Option<Value
         DataType::Double if wraps || is_whole(integer as f64, integer) => {
             Value::Double(integer as f64)
         }
-        #[expect(clippy::cast_possible_truncation, reason = "what the reference does")]
+        #[expect(clippy::cast_possible_truncation, reason = "OpenMLDB wraps around")]
         DataType::Int if wraps => Value::Int(integer as i32),
-        #[expect(clippy::cast_possible_truncation, reason = "what the reference does")]
+        #[expect(clippy::cast_possible_truncation, reason = "OpenMLDB wraps around")]
         DataType::SmallInt if wraps => Value::SmallInt(integer as i16),
         DataType::Int => Value::Int(i32::try_from(integer).ok()?),
         DataType::SmallInt => Value::SmallInt(i16::try_from(integer).ok()?),
@@ -113,7 +122,7 @@ fn from_integer(integer: i64, to: &DataType, settings: Settings) -> Option<Value
     })
 }
 
-/// Whether a float is this integer, to the digit.
+/// Whether a float is exactly this integer.
 #[expect(clippy::cast_possible_truncation, reason = "128 bits hold every float of this range")]
 fn is_whole(float: f64, integer: i64) -> bool {
     float as i128 == i128::from(integer)

@@ -1,4 +1,5 @@
-//! What statements in offline mode see of a table: rows copied from files, and files read in place.
+//! The offline data of a table, which statements in offline mode read: rows copied from files, and
+//! linked files.
 //!
 //! LOAD DATA and ALTER TABLE change it, SELECT reads it. Offline data never expires and answers no
 //! request: it is history for training sets.
@@ -13,10 +14,10 @@ use lockstep_table::{Appended, Table};
 
 use crate::{
     Database,
-    append::{self, refused},
+    append::{self, AppendRule, table_error},
     catalog::TableEntry,
     conversion::Conversion,
-    database::Tables,
+    database::TableSet,
 };
 
 /// The offline data of one table.
@@ -24,29 +25,30 @@ use crate::{
 pub(crate) struct OfflineData {
     /// The copied rows.
     rows: Option<Arc<Table>>,
-    /// Files that are read when a query needs them.
+    /// The linked files, which each query reads.
     files: Vec<OfflineFile>,
 }
 
-/// Files that belong to a table.
+/// A linked file, or a folder of files.
 #[derive(Debug, Clone)]
 struct OfflineFile {
     path: String,
     options: LoadOptions,
 }
 
-/// What becomes of the data that is there already.
+/// The option `mode`: what happens with data that is there already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LoadMode {
-    /// There must be none.
+    /// The load fails if there is any.
     ErrorIfExists,
-    /// It is replaced.
+    /// The load replaces it.
     Overwrite,
-    /// It stays.
+    /// The load adds to it.
     Append,
 }
 
 impl LoadMode {
+    /// Reads the value of the option; `None` for another word.
     pub(crate) fn from_name(name: &str) -> Option<Self> {
         match name.to_ascii_lowercase().as_str() {
             "error_if_exists" | "errorifexists" => Some(Self::ErrorIfExists),
@@ -63,12 +65,12 @@ impl OfflineData {
         self.rows.is_some()
     }
 
-    /// The files, as they were named.
+    /// Returns the paths of the linked files, as they were written.
     pub(crate) fn paths(&self) -> Vec<String> {
         self.files.iter().map(|file| file.path.clone()).collect()
     }
 
-    /// The format of the files.
+    /// Returns the format of the linked files.
     pub(crate) fn format(&self) -> Option<&'static str> {
         self.files.first().map(|file| match file.options.format {
             FileFormat::Csv => "csv",
@@ -76,7 +78,7 @@ impl OfflineData {
         })
     }
 
-    /// ALTER TABLE … ADD `offline_path`.
+    /// Links a path: ALTER TABLE … ADD `offline_path`.
     pub(crate) fn add_path(&mut self, path: &str, span: Span) -> Result<()> {
         if self.files.iter().any(|file| file.path == path) {
             let message = format!("the table has the offline path '{path}' already");
@@ -88,7 +90,7 @@ impl OfflineData {
         Ok(())
     }
 
-    /// ALTER TABLE … DROP `offline_path`.
+    /// Unlinks a path: ALTER TABLE … DROP `offline_path`.
     pub(crate) fn drop_path(&mut self, path: &str, span: Span) -> Result<()> {
         let Some(at) = self.files.iter().position(|file| file.path == path) else {
             let message = format!("the table has no offline path '{path}'");
@@ -101,8 +103,8 @@ impl OfflineData {
         Ok(())
     }
 
-    /// LOAD DATA with `deep_copy=false`: remembers the path. 'overwrite' replaces other links; it
-    /// is refused where rows were copied, which it could not bring back.
+    /// Links a path: LOAD DATA with `deep_copy=false`. 'overwrite' replaces other links; it is
+    /// refused where rows were copied, which are stored nowhere else.
     pub(crate) fn link(
         &mut self,
         path: &str,
@@ -116,37 +118,39 @@ impl OfflineData {
             return exists(span);
         }
         if replaces {
-            // OpenMLDB refuses to link what is linked.
-            let is_again = |file: &OfflineFile| file.path == path;
-            if options.columns == ColumnMatch::OpenMldb && self.files.iter().any(is_again) {
+            // OpenMLDB refuses to link a path that is linked.
+            let is_linked = |file: &OfflineFile| file.path == path;
+            if options.columns == ColumnMatch::OpenMldb && self.files.iter().any(is_linked) {
                 return exists(span);
             }
             self.files.clear();
         }
         self.add_path(path, span)?;
-        self.files.last_mut().expect("it was added").options = options.clone();
+        let added = self.files.last_mut().expect("add_path added the file");
+        debug_assert_eq!(added.path, path, "the file is added at the end");
+        added.options = options.clone();
         Ok(())
     }
 
-    /// The rows to which a load in this mode adds its own. Refuses data that is there already,
-    /// where there must be none.
+    /// Returns the copied rows to which a load in this mode adds its own. Fails where there is data
+    /// already and the mode does not allow it.
     pub(crate) fn rows_for(&self, mode: LoadMode, span: Span) -> Result<Option<Arc<Table>>> {
         self.check_mode(mode, span)?;
         Ok(self.rows.clone().filter(|_| mode == LoadMode::Append))
     }
 
-    /// LOAD DATA with `deep_copy=true`: takes rows that were added to [`Self::rows_for`], or are a
-    /// table of their own.
-    pub(crate) fn take(&mut self, rows: Arc<Table>, (mode, span): (LoadMode, Span)) -> Result<()> {
+    /// Adds copied rows: LOAD DATA with `deep_copy=true`. They were appended to the table of
+    /// [`Self::rows_for`], or are a table of their own.
+    pub(crate) fn add_rows(&mut self, rows: Arc<Table>, mode: LoadMode, span: Span) -> Result<()> {
         self.check_mode(mode, span)?;
         if mode == LoadMode::Overwrite {
             self.files.clear();
             self.rows = None;
         }
         match &self.rows {
-            Some(held) if Arc::ptr_eq(held, &rows) => {}
-            // Others were loaded first.
-            Some(held) => drop(copy_rows(&rows, held)?),
+            Some(present) if Arc::ptr_eq(present, &rows) => {}
+            // A concurrent load was first.
+            Some(present) => drop(copy_rows(&rows, present)?),
             None => self.rows = Some(rows),
         }
         Ok(())
@@ -157,8 +161,8 @@ impl OfflineData {
         if !is_empty && mode == LoadMode::ErrorIfExists { exists(span) } else { Ok(()) }
     }
 
-    /// One table with all of it, as it is now.
-    fn read(
+    /// Returns one table with all rows: the copied ones and those of the files.
+    fn read_all(
         &self,
         database: &Database,
         schema: &TableSchema,
@@ -167,18 +171,19 @@ impl OfflineData {
         if let (Some(rows), true) = (&self.rows, self.files.is_empty()) {
             return Ok(Arc::clone(rows));
         }
-        let table = empty(database, schema)?;
+        let table = empty_table(database, schema)?;
         if let Some(rows) = &self.rows {
             copy_rows(rows, &table)?;
         }
         for file in &self.files {
             let batches = read_file(&file.path, &file.options, schema, &conversion.settings())?;
-            append::load(batches, &table, append::Rows::Any, conversion)?;
+            append::load(batches, &table, AppendRule::Any, conversion)?;
         }
         Ok(table)
     }
 }
 
+/// Fails because the table has offline data.
 fn exists<T>(span: Span) -> Result<T> {
     Diagnostic::new(code::DUPLICATE_OBJECT, "the table has offline data already")
         .at(span)
@@ -193,29 +198,29 @@ fn copy_rows(from: &Table, to: &Table) -> Result<Appended> {
     let rows = snapshot.scan().map(|stored| -> Vec<Datum<'_>> {
         (0..columns).map(|column| stored.row.get_in(column, &arena)).collect()
     });
-    to.append(rows).map_err(|error| refused(&error))
+    to.append(rows).map_err(|error| table_error(&error))
 }
 
-/// A table like another, without rows and whose rows do not expire.
-pub(crate) fn empty(database: &Database, schema: &TableSchema) -> Result<Arc<Table>> {
+/// Makes an empty table of this schema whose rows do not expire.
+pub(crate) fn empty_table(database: &Database, schema: &TableSchema) -> Result<Arc<Table>> {
     let mut schema = schema.clone();
     schema.indexes.iter_mut().for_each(|index| index.retention = Retention::Forever);
-    database.make_table(schema).map(Arc::new).map_err(|error| refused(&error))
+    database.make_table(schema).map(Arc::new).map_err(|error| table_error(&error))
 }
 
 impl Database {
-    /// The offline data of these tables, as tables of the same ids.
+    /// Returns the offline data of these tables, as tables of the same ids.
     pub(crate) fn offline_tables(
         &self,
         entries: &[TableEntry],
         conversion: Conversion,
-    ) -> Result<Tables> {
+    ) -> Result<TableSet> {
         let mut by_id = BTreeMap::new();
         for entry in entries {
             let offline = entry.offline.read().clone();
-            let read = || offline.read(self, &entry.table.schema(), conversion);
+            let read = || offline.read_all(self, &entry.table.schema(), conversion);
             by_id.insert(entry.id, QueryContext::scratch().run(read)?);
         }
-        Ok(Tables { by_id, ..Tables::default() })
+        Ok(TableSet { by_id, ..TableSet::default() })
     }
 }

@@ -1,14 +1,17 @@
-//! What a statement gives back.
+//! The result of a statement.
 
 use std::sync::Arc;
 
 use arrow::{
-    array::RecordBatch,
+    array::{RecordBatch, RecordBatchOptions},
     datatypes::{Field, Schema, SchemaRef},
 };
-use lockstep_diagnostic::Diagnostic;
+use lockstep_diagnostic::{Diagnostic, Result};
 use lockstep_function::Settings;
-use lockstep_row::{DataType, arrow::arrow_type};
+use lockstep_row::{
+    DataType, Datum, Value,
+    arrow::{ColumnBuilder, arrow_type},
+};
 
 /// The result of a statement.
 #[derive(Debug, Clone, Default)]
@@ -19,30 +22,92 @@ pub struct Output {
     pub batches: Vec<RecordBatch>,
     /// Rows written, for statements that write.
     pub rows_affected: Option<u64>,
-    /// A line for a person, such as `CREATE TABLE`.
+    /// The name of a statement without rows, such as `CREATE TABLE`.
     pub message: Option<String>,
     /// Warnings, such as lints.
     pub warnings: Vec<Diagnostic>,
-    /// The session's, by which values are shown to a person: times in its time zone.
+    /// The session's settings, by which values are printed: times in its time zone.
     pub settings: Settings,
 }
 
 impl Output {
-    /// The number of rows.
+    /// Returns the number of rows.
     pub fn row_count(&self) -> usize {
         self.batches.iter().map(RecordBatch::num_rows).sum()
     }
 
-    /// The schema of the batches; made from the columns when there is no batch.
+    /// Returns the schema of the batches, or one made from the columns when there is no batch.
     pub fn schema(&self) -> SchemaRef {
         if let Some(batch) = self.batches.first() {
             return batch.schema();
         }
-        let field = |(at, (name, data_type)): (usize, &(String, DataType))| {
-            let repeats = self.columns[..at].iter().filter(|(other, _)| other == name).count();
-            let name = if repeats == 0 { name.clone() } else { format!("{name}:{}", repeats + 1) };
-            Field::new(name, arrow_type(data_type), true)
-        };
-        Arc::new(Schema::new(self.columns.iter().enumerate().map(field).collect::<Vec<_>>()))
+        schema_of(&self.columns)
     }
+
+    /// Makes the output of a statement without rows.
+    pub(crate) fn of_message(message: &str) -> Self {
+        Self { message: Some(message.to_owned()), ..Self::default() }
+    }
+
+    /// Makes the output of `row_count` rows from a builder for each column.
+    pub(crate) fn of_columns(
+        columns: Vec<(String, DataType)>,
+        mut builders: Vec<ColumnBuilder>,
+        row_count: usize,
+    ) -> Result<Self> {
+        debug_assert_eq!(columns.len(), builders.len(), "each column has its builder");
+        let arrays = builders.iter_mut().map(ColumnBuilder::finish).collect();
+        let options = RecordBatchOptions::new().with_row_count(Some(row_count));
+        let batch = RecordBatch::try_new_with_options(schema_of(&columns), arrays, &options)
+            .map_err(|error| Box::new(Diagnostic::internal(error.to_string())))?;
+        Ok(Self { columns, batches: vec![batch], ..Self::default() })
+    }
+
+    /// Makes the output of rows of strings; `None` is NULL.
+    pub(crate) fn of_texts(names: &[&str], rows: &[Vec<Option<String>>]) -> Result<Self> {
+        let columns: Vec<(String, DataType)> =
+            names.iter().map(|name| ((*name).to_owned(), DataType::String)).collect();
+        let mut builders = builders_of(&columns, rows.len());
+        for row in rows {
+            debug_assert_eq!(row.len(), names.len(), "a row has a value for each column");
+            for (builder, value) in builders.iter_mut().zip(row) {
+                builder.push(value.as_deref().map_or(Datum::Null, Datum::String));
+            }
+        }
+        Self::of_columns(columns, builders, rows.len())
+    }
+
+    /// Makes the output of rows of scalars, which have the types of the columns or are NULL.
+    pub(crate) fn of_values(names: &[(&str, DataType)], rows: &[Vec<Value>]) -> Result<Self> {
+        let columns: Vec<(String, DataType)> =
+            names.iter().map(|(name, data_type)| ((*name).to_owned(), data_type.clone())).collect();
+        let mut builders = builders_of(&columns, rows.len());
+        for row in rows {
+            debug_assert_eq!(row.len(), names.len(), "a row has a value for each column");
+            for (builder, value) in builders.iter_mut().zip(row) {
+                builder.push(value.as_scalar().unwrap_or_default());
+            }
+        }
+        Self::of_columns(columns, builders, rows.len())
+    }
+
+    /// Makes the output of one column of strings.
+    pub(crate) fn of_list<'a>(name: &str, values: impl Iterator<Item = &'a str>) -> Result<Self> {
+        let rows: Vec<_> = values.map(|value| vec![Some(value.to_owned())]).collect();
+        Self::of_texts(&[name], &rows)
+    }
+}
+
+/// Makes a schema whose names are unique: a repeated name gets a number.
+fn schema_of(columns: &[(String, DataType)]) -> SchemaRef {
+    let field = |(at, (name, data_type)): (usize, &(String, DataType))| {
+        let repeats = columns[..at].iter().filter(|(other, _)| other == name).count();
+        let name = if repeats == 0 { name.clone() } else { format!("{name}:{}", repeats + 1) };
+        Field::new(name, arrow_type(data_type), true)
+    };
+    Arc::new(Schema::new(columns.iter().enumerate().map(field).collect::<Vec<_>>()))
+}
+
+fn builders_of(columns: &[(String, DataType)], row_count: usize) -> Vec<ColumnBuilder> {
+    columns.iter().map(|(_, data_type)| ColumnBuilder::new(data_type, row_count)).collect()
 }

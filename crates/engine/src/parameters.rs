@@ -1,7 +1,6 @@
-//! Statements with `?`: values given beside the text.
+//! Statements with parameters: a value for each `?`, given beside the text.
 //!
-//! Doors call it through [`Session`]. A value comes with its type, and NULL may come with any; the
-//! number of values must be the number of `?`.
+//! A value has a type, and NULL may have any. The number of values must be the number of `?`.
 
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_row::{DataType, Value};
@@ -12,7 +11,7 @@ use crate::{Output, Relation, Session};
 /// A value for a `?` and its type; NULL has the type [`DataType::Null`] or any other.
 pub type Parameter = (Value, DataType);
 
-/// A statement that was parsed once, to be run with several sets of values.
+/// A parsed statement, which may be run several times with different parameters.
 #[derive(Debug, Clone)]
 pub struct PreparedStatement {
     parsed: Parsed,
@@ -20,20 +19,25 @@ pub struct PreparedStatement {
 }
 
 impl PreparedStatement {
-    /// How many values it takes.
+    /// Returns how many parameters the statement has.
     pub fn parameter_count(&self) -> usize {
         self.parsed.parameter_count
     }
 
-    /// Its text.
+    /// Returns the text of the statement.
     pub fn sql(&self) -> &str {
         &self.sql
     }
 }
 
 impl Session {
-    /// Runs one statement whose `?` stand for these values, in the order of the text. Without
-    /// values it is [`Self::execute`].
+    /// Binds one query without running it.
+    pub fn query(&self, sql: &str) -> Result<Relation> {
+        self.query_with(sql, &[])
+    }
+
+    /// Runs one statement with a value for each `?`, in the order of the text. Without values it
+    /// runs a script as [`Self::execute`] does.
     ///
     /// ```
     /// use lockstep_engine::Database;
@@ -54,28 +58,28 @@ impl Session {
         self.execute_prepared(&self.prepare(sql)?, parameters)
     }
 
-    /// Parses one statement, to run it with several sets of values.
+    /// Parses one statement, which may be run several times with different parameters.
     pub fn prepare(&self, sql: &str) -> Result<PreparedStatement> {
         let mut statements = parse(sql)?;
         match (statements.pop(), statements.is_empty()) {
             (Some(parsed), true) => Ok(PreparedStatement { parsed, sql: sql.to_owned() }),
-            _ => Diagnostic::new(code::SYNTAX_ERROR, "values go with exactly one statement")
+            _ => Diagnostic::new(code::SYNTAX_ERROR, "parameters need exactly one statement")
                 .with_hint("Run the statements of a script one by one.")
                 .err(),
         }
     }
 
-    /// Runs a prepared statement with these values.
+    /// Runs a prepared statement with a value for each `?`.
     pub fn execute_prepared(
         &self,
         prepared: &PreparedStatement,
         parameters: &[Parameter],
     ) -> Result<Output> {
         check_count(&prepared.parsed, parameters)?;
-        self.statement(&prepared.parsed, &prepared.sql, parameters)
+        self.run_statement(&prepared.parsed, &prepared.sql, parameters)
     }
 
-    /// Binds one query whose `?` stand for these values, without running it.
+    /// Binds one query with a value for each `?`, without running it.
     pub fn query_with(&self, sql: &str, parameters: &[Parameter]) -> Result<Relation> {
         let prepared = self.prepare(sql).map_err(|error| match error.code {
             code::SYNTAX_ERROR if error.span.is_none() => {
@@ -94,12 +98,12 @@ impl Session {
     }
 }
 
-/// Each `?` has its value, and there is no value more.
+/// Checks that the number of values is the number of `?`.
 pub(crate) fn check_count(parsed: &Parsed, parameters: &[Parameter]) -> Result<()> {
-    let (wanted, found) = (parsed.parameter_count, parameters.len());
-    if wanted == found {
+    let (expected, found) = (parsed.parameter_count, parameters.len());
+    if expected == found {
         return Ok(());
     }
-    let message = format!("the statement has {wanted} `?`, and {found} values were given");
+    let message = format!("the statement has {expected} `?`, and {found} values were given");
     Diagnostic::new(code::INVALID_PARAMETER, message).at(parsed.span).err()
 }

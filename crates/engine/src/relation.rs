@@ -1,4 +1,4 @@
-//! A query in batch mode: bound, and run when its rows are asked for.
+//! Relations: queries that are bound, and run when their rows are fetched.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -10,32 +10,34 @@ use lockstep_plan::BoundQuery;
 use lockstep_row::DataType;
 
 use crate::{
-    Database, Limits, Output, PreparedRequest, conversion::Conversion, database::Tables,
-    index_read, settings::Storage,
+    Database, Limits, Output, PreparedRequest, conversion::Conversion, database::TableSet,
+    index_read, variables::Storage,
 };
 
-/// Called with the share of the work that is done, 0.0 to 1.0, from any thread.
+/// A function that is called with the fraction of the work that is done, from 0.0 to 1.0, from any
+/// thread.
 pub type ProgressCallback = Arc<dyn Fn(f64) + Send + Sync>;
 
-/// Turns an operator's steps into a share.
-struct Share(ProgressCallback);
+/// Reports the progress of an operator as a fraction.
+struct FractionReporter(ProgressCallback);
 
-impl ProgressListener for Share {
-    #[expect(clippy::cast_precision_loss, reason = "a share for a progress bar")]
+impl ProgressListener for FractionReporter {
+    #[expect(clippy::cast_precision_loss, reason = "a fraction for a progress bar")]
     fn report(&self, _operator: &'static str, done: u64, total: u64) {
         (self.0)(done as f64 / total.max(1) as f64);
     }
 }
 
-/// Which data a query reads.
+/// The settings of the session when a query was bound.
 #[derive(Debug, Clone)]
-pub(crate) struct Source {
+pub(crate) struct RelationContext {
+    /// The data that the query reads.
     pub(crate) storage: Storage,
-    /// What the query may use when it runs.
+    /// The memory and time that the query may use.
     pub(crate) limits: Limits,
-    /// How the files of offline tables are read.
+    /// The rules by which the files of offline tables are read.
     pub(crate) conversion: Conversion,
-    /// What the query's CONFIG says in vain.
+    /// Warnings about the query's CONFIG.
     pub(crate) warnings: Vec<Diagnostic>,
 }
 
@@ -43,8 +45,8 @@ pub(crate) struct Source {
 pub struct Relation {
     database: Database,
     query: BoundQuery,
-    source: Source,
-    /// The request rows, when the query carries them and is answered in request mode.
+    context: RelationContext,
+    /// The request rows of the query's CONFIG, when it runs in request mode.
     requests: Option<Vec<RecordBatch>>,
 }
 
@@ -55,28 +57,29 @@ impl fmt::Debug for Relation {
 }
 
 impl Relation {
-    /// A query that is answered for these request rows; in batch mode when there are none.
+    /// Makes the relation of a query that is answered for these request rows, or runs in batch mode
+    /// where there are none.
     pub(crate) fn new(
         database: Database,
         query: BoundQuery,
-        source: Source,
+        context: RelationContext,
         requests: Option<Vec<RecordBatch>>,
     ) -> Self {
-        Self { database, query, source, requests }
+        Self { database, query, context, requests }
     }
 
-    /// The result's column names (which may repeat) and types.
+    /// Returns the names (which may repeat) and types of the result's columns.
     pub fn columns(&self) -> &[(String, DataType)] {
         &self.query.columns
     }
 
     /// Runs the query in batch mode, or in request mode when its CONFIG says so, under the limits
     /// that the session had when it was bound. Fails with
-    /// [`code::STALE_DEFINITION`](crate::code::STALE_DEFINITION) when a table of it was dropped
-    /// since it was bound, also when another table has the name.
+    /// [`code::STALE_DEFINITION`](crate::code::STALE_DEFINITION) where a table of the query was
+    /// dropped since then, even if another table has the name now.
     pub fn collect(&self, progress: Option<ProgressCallback>) -> Result<Output> {
-        let mut output = self.source.limits.run(|| self.run(progress))?;
-        output.warnings.extend(self.source.warnings.iter().cloned());
+        let mut output = self.context.limits.run(|| self.run(progress))?;
+        output.warnings.extend(self.context.warnings.iter().cloned());
         Ok(output)
     }
 
@@ -84,12 +87,12 @@ impl Relation {
         if let Some(requests) = &self.requests {
             let entries = self.database.entries_of(&self.query.plan)?;
             return PreparedRequest::compile(&self.query, &entries)?
-                .answer_batches(requests, self.source.conversion);
+                .answer_batches(requests, self.context.conversion);
         }
         let progress =
-            progress.map(|callback| -> Arc<dyn ProgressListener> { Arc::new(Share(callback)) });
-        let compatibility = self.source.conversion.settings().compatibility;
-        let read_through = match (compatibility, self.source.storage) {
+            progress.map(|callback| -> Arc<dyn ProgressListener> { Arc::new(FractionReporter(callback)) });
+        let compatibility = self.context.conversion.settings().compatibility;
+        let read_through = match (compatibility, self.context.storage) {
             (Compatibility::OpenMldb, Storage::Online) => {
                 index_read::read_through(&self.query.plan)
             }
@@ -97,15 +100,15 @@ impl Relation {
         };
         let options = ExecuteOptions { progress, read_through, ..ExecuteOptions::default() };
         let entries = self.database.entries_of(&self.query.plan)?;
-        let tables = match self.source.storage {
-            Storage::Online => Tables::of(&entries),
-            Storage::Offline => self.database.offline_tables(&entries, self.source.conversion)?,
+        let tables = match self.context.storage {
+            Storage::Online => TableSet::of(&entries),
+            Storage::Offline => self.database.offline_tables(&entries, self.context.conversion)?,
         };
         let batches = lockstep_batch::execute(&self.query.plan, &tables, &options);
-        // A table that was dropped meanwhile had no rows any more.
+        // A table that was dropped meanwhile was empty while the query read it.
         entries.iter().try_for_each(|entry| entry.definition.check())?;
         let batches = batches?;
-        let settings = self.source.conversion.settings();
+        let settings = self.context.conversion.settings();
         let columns = self.query.columns.clone();
         Ok(Output { columns, batches, settings, ..Output::default() })
     }

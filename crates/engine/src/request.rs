@@ -1,252 +1,64 @@
-//! Request mode: compiled requests, one row or many.
+//! Request mode of a session: a deployment or a query, compiled, and answers to request rows.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
-use datafusion::logical_expr::LogicalPlan;
-use lockstep_batch::ExecuteOptions;
+use arrow::array::RecordBatch;
 use lockstep_diagnostic::{Diagnostic, Result, code};
-use lockstep_function::Compatibility;
-use lockstep_plan::BoundQuery;
-use lockstep_request::{BatchFallback, CompileOptions, Program, RequestBatch};
-use lockstep_row::{
-    Arena, Column, DataType, Datum,
-    arrow::{ColumnBuilder, ColumnReader},
-};
+use lockstep_sql::{Parsed, ast::Statement, parse};
 
 use crate::{
-    Output,
-    append::{Missing, conform},
-    catalog::{Definition, TableEntry},
-    conversion::Conversion,
-    database::Tables,
+    Output, PreparedRequest, Session, request_cache::RequestKey, session::retried,
+    statement::check_query_config,
 };
 
-/// A compiled request: the hot path. Shared by threads.
-pub struct PreparedRequest {
-    program: Program,
-    /// What it was made from: a deployment, or the tables that a query names. Once one of them is
-    /// dropped it answers no more.
-    definitions: Vec<Arc<Definition>>,
-    /// The columns of the request row, as the table declares them.
-    columns: Vec<Column>,
-    input: Vec<(String, DataType)>,
-    output: Vec<(String, DataType)>,
-}
-
-impl fmt::Debug for PreparedRequest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PreparedRequest").field("output", &self.output).finish_non_exhaustive()
-    }
-}
-
-/// How many requests of a batch are laid out at once.
-const REQUESTS_AT_ONCE: usize = 256;
-
-/// Runs in batch mode what a request cannot be compiled for.
-#[derive(Debug)]
-struct BatchMode {
-    tables: Tables,
-}
-
-impl BatchFallback for BatchMode {
-    fn run(&self, plan: &LogicalPlan) -> Result<Vec<RecordBatch>> {
-        lockstep_batch::execute(plan, &self.tables, &ExecuteOptions::default())
-    }
-}
-
-impl PreparedRequest {
-    /// Compiles a bound query against the tables that it names.
-    pub(crate) fn compile(query: &BoundQuery, entries: &[TableEntry]) -> Result<Self> {
-        let definitions = entries.iter().map(|entry| Arc::clone(&entry.definition)).collect();
-        let tables = Tables::of(entries);
-        Self::compile_with(query, &tables, definitions, CompileOptions::default())
-    }
-
-    /// The same for a deployment or a procedure, which is asked often and keeps its tables from
-    /// being dropped: indexes come to include the columns that its windows read.
-    pub(crate) fn compile_to_stay(
-        query: &BoundQuery,
-        tables: &Tables,
-        definition: &Arc<Definition>,
-    ) -> Result<Self> {
-        let options = CompileOptions { includes: true, ..CompileOptions::default() };
-        Self::compile_with(query, tables, vec![Arc::clone(definition)], options)
-    }
-
-    /// The same over tables that are not of the catalog.
-    pub(crate) fn compile_over(query: &BoundQuery, tables: &Tables) -> Result<Self> {
-        Self::compile_with(query, tables, Vec::new(), CompileOptions::default())
-    }
-
-    fn compile_with(
-        query: &BoundQuery,
-        tables: &Tables,
-        definitions: Vec<Arc<Definition>>,
-        options: CompileOptions,
-    ) -> Result<Self> {
-        let batch = Arc::new(BatchMode { tables: tables.clone() });
-        let index_rows_only = query.settings.compatibility == Compatibility::OpenMldb;
-        let options = CompileOptions { index_rows_only, ..options };
-        let program = Program::compile_with(&query.plan, tables, batch, options)?;
-        let columns = match &query.request_table {
-            Some(table) => table.schema.columns.clone(),
-            None => Vec::new(),
-        };
-        let input = columns.iter().map(|c| (c.name.clone(), c.data_type.clone())).collect();
-        Ok(Self { program, definitions, columns, input, output: query.columns.clone() })
-    }
-
-    /// Fails once what the request was made from was dropped or replaced.
-    #[inline]
-    pub(crate) fn check_definitions(&self) -> Result<()> {
-        self.definitions.iter().try_for_each(|definition| definition.check())
-    }
-
-    /// The columns of the request row; empty for a query without a table.
-    pub fn input(&self) -> &[(String, DataType)] {
-        &self.input
-    }
-
-    /// The columns of the answer.
-    pub fn output(&self) -> &[(String, DataType)] {
-        &self.output
-    }
-
-    /// Answers one request row, whose values stand in the order of [`PreparedRequest::input`] and
-    /// have its types. `None` when a WHERE drops the row. Once the deployment, or a table of the
-    /// query, was dropped or replaced, every answer is the error
-    /// [`code::STALE_DEFINITION`](crate::code::STALE_DEFINITION).
-    pub fn answer<'a>(
-        &self,
-        row: &[Datum<'a>],
-        arena: &'a Arena,
-    ) -> Result<Option<&'a [Datum<'a>]>> {
-        self.check(row)?;
-        let answer = self.program.answer(row, arena);
-        // A table that was dropped meanwhile had no rows any more.
-        self.check_definitions()?;
-        answer
-    }
-
-    /// Answers one request row with all rows that the query has for it: at most one, unless the
-    /// query has a join that is no LAST JOIN.
-    pub fn answer_rows<'a>(
-        &self,
-        row: &[Datum<'a>],
-        arena: &'a Arena,
-        give: impl FnMut(&'a [Datum<'a>]),
-    ) -> Result<()> {
-        self.check(row)?;
-        let answered = self.program.answer_rows(row, arena, give);
-        self.check_definitions()?;
-        answered
-    }
-
-    /// Whether a request reads only rows of its keys; otherwise it costs what the query costs in
-    /// batch mode.
-    pub fn is_compiled(&self) -> bool {
-        self.program.is_compiled()
-    }
-
-    /// The program that serves.
-    pub(crate) fn program(&self) -> &Program {
-        &self.program
-    }
-
-    /// What the program does, for EXPLAIN.
-    pub fn explain(&self) -> String {
-        self.program.explain()
-    }
-
-    /// Answers request rows given as batches whose columns are matched by name, all over one view
-    /// of the tables.
-    pub(crate) fn answer_batches(
-        &self,
-        batches: &[RecordBatch],
-        conversion: Conversion,
-    ) -> Result<Output> {
-        let mut builders: Vec<ColumnBuilder> =
-            self.output.iter().map(|(_, data_type)| ColumnBuilder::new(data_type, 1)).collect();
-        let mut count = 0;
-        let mut view = self.program.batch();
-        for batch in batches {
-            let arrays = conform(batch, &self.columns, Missing::Error, conversion)?;
-            count += self.answer_batch(batch.num_rows(), &arrays, &mut view, &mut builders)?;
+impl Session {
+    /// Returns the request-mode program of a deployment (by name) or of a query (SQL text). The
+    /// program of a deployment is compiled already; that of a query is compiled unless the cache
+    /// has it.
+    ///
+    /// The program answers for the definition from which it was compiled: once the deployment or a
+    /// table of the query is dropped, even if it is created again, its answers are the error
+    /// [`code::STALE_DEFINITION`].
+    pub fn prepare_request(&self, target: &str) -> Result<Arc<PreparedRequest>> {
+        if !target.trim().contains(char::is_whitespace) {
+            return self.find_deployment(target).map(|found| Arc::clone(&found.request));
         }
-        self.check_definitions()?;
-        Ok(Output {
-            batches: vec![output_batch(&self.output, builders, count)?],
-            columns: self.output.clone(),
-            settings: conversion.settings(),
-            ..Output::default()
-        })
+        let (database, settings) = (self.current_database(), self.settings());
+        let key = RequestKey { text: target.to_owned(), database, settings };
+        if let Some(request) = self.database.requests().find(&key) {
+            return Ok(request);
+        }
+        // The name of a deployment may have spaces in it.
+        if let Ok(found) = self.find_deployment(target) {
+            return Ok(Arc::clone(&found.request));
+        }
+        let request = retried(|| self.compile_request(target)).map(Arc::new)?;
+        self.database.requests().insert(key, &request);
+        Ok(request)
     }
 
-    /// Answers the rows of one batch and returns how many answers there were.
-    fn answer_batch(
-        &self,
-        row_count: usize,
-        arrays: &[ArrayRef],
-        view: &mut RequestBatch<'_>,
-        builders: &mut [ColumnBuilder],
-    ) -> Result<usize> {
-        let readers: Vec<ColumnReader<'_>> =
-            arrays.iter().map(|array| ColumnReader::new(array.as_ref())).collect();
-        let mut arena = Arena::new();
-        let mut count = 0;
-        for first in (0..row_count).step_by(REQUESTS_AT_ONCE) {
-            let rows = first..row_count.min(first + REQUESTS_AT_ONCE);
-            let read = |row| readers.iter().map(|reader| reader.get(row, &arena)).collect();
-            let requests: Vec<Vec<Datum<'_>>> = rows.map(read).collect();
-            requests.iter().try_for_each(|request| self.check(request))?;
-            let requests: Vec<&[Datum<'_>]> = requests.iter().map(Vec::as_slice).collect();
-            view.answer(&requests, |answer| {
-                builders.iter_mut().zip(answer).for_each(|(builder, value)| builder.push(*value));
-                count += 1;
-            })?;
-            arena.reset();
-        }
-        Ok(count)
-    }
-
-    fn check(&self, row: &[Datum<'_>]) -> Result<()> {
-        self.check_definitions()?;
-        if row.len() != self.columns.len() {
-            let (expected, found) = (self.columns.len(), row.len());
-            let message =
-                format!("the request row has {found} values, the table {expected} columns");
-            return Diagnostic::new(code::DATATYPE_MISMATCH, message).err();
-        }
-        for (value, column) in row.iter().zip(&self.columns) {
-            if value.is_null() {
-                if !column.nullable {
-                    let message = format!("column `{}` does not take NULL", column.name);
-                    return Diagnostic::new(code::NOT_NULL_VIOLATION, message).err();
-                }
-            } else if !value.is_of_type(&column.data_type) {
-                let message = format!(
-                    "column `{}` is {}, the request has {}",
-                    column.name,
-                    column.data_type,
-                    value.data_type()
-                );
-                return Diagnostic::new(code::DATATYPE_MISMATCH, message).err();
+    fn compile_request(&self, sql: &str) -> Result<PreparedRequest> {
+        let mut statements = parse(sql)?;
+        match (statements.pop(), statements.is_empty()) {
+            (Some(Parsed { statement: Statement::Query(query), .. }), true) => {
+                let bound = self.bind(&query)?;
+                check_query_config(self, &query, &bound)?;
+                PreparedRequest::compile(&bound, &self.database.entries_of(&bound.plan)?)
             }
+            _ => Diagnostic::new(
+                code::SYNTAX_ERROR,
+                "a request needs a deployment's name or one query",
+            )
+            .err(),
         }
-        Ok(())
     }
-}
 
-/// Columns as a batch whose fields have unique names.
-pub(crate) fn output_batch(
-    columns: &[(String, DataType)],
-    mut builders: Vec<ColumnBuilder>,
-    count: usize,
-) -> Result<RecordBatch> {
-    let schema = Output { columns: columns.to_vec(), ..Output::default() }.schema();
-    let arrays = builders.iter_mut().map(ColumnBuilder::finish).collect();
-    let options = RecordBatchOptions::new().with_row_count(Some(count));
-    RecordBatch::try_new_with_options(schema, arrays, &options)
-        .map_err(|error| Box::new(Diagnostic::internal(error.to_string())))
+    /// Answers request rows in request mode: one output row for each, in order, unless a WHERE
+    /// drops it. Rows do not see each other and are not stored. Columns are matched by name;
+    /// columns that the table does not have are ignored.
+    pub fn request(&self, target: &str, rows: &[RecordBatch]) -> Result<Output> {
+        let conversion = self.conversion();
+        let answer = || self.prepare_request(target)?.answer_batches(rows, conversion);
+        self.limits().run(|| retried(answer))
+    }
 }

@@ -1,8 +1,8 @@
-//! Compiled requests of queries that are no deployments.
+//! A cache of compiled requests, by the text of their query.
 //!
-//! `session` asks for the request of a query's text before it compiles one: a program that asks the
-//! same query again and again, as `db.request(sql, row)` does, compiles it once. An entry goes when
-//! a table that it reads is dropped, or when others are asked for more often.
+//! A program that sends the same query many times, as `db.request(sql, row)` does, compiles it
+//! once. An entry is removed when a table that it reads is dropped, or when it is the least
+//! recently used.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use lockstep_host::sync::Mutex;
 
 use crate::PreparedRequest;
 
-/// Requests that are kept. Each may hold an index that only it needs.
+/// The most requests in the cache. Each may hold an index that only it needs.
 const REQUESTS_MAX: usize = 32;
-/// Longer texts are not kept.
+/// Queries with a longer text are not cached.
 const TEXT_BYTES_MAX: usize = 1 << 20;
 
-/// What the meaning of a query depends on.
+/// Everything on which the meaning of a query depends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RequestKey {
     pub(crate) text: String,
@@ -24,48 +24,56 @@ pub(crate) struct RequestKey {
     pub(crate) settings: Settings,
 }
 
-/// The requests that were asked for last, the last one first.
+/// The most recently used requests, the most recent one first.
 #[derive(Debug, Default)]
 pub(crate) struct RequestCache {
-    entries: Mutex<Vec<(RequestKey, Arc<PreparedRequest>)>>,
+    entries: Mutex<Vec<CachedRequest>>,
+}
+
+#[derive(Debug)]
+struct CachedRequest {
+    key: RequestKey,
+    request: Arc<PreparedRequest>,
 }
 
 impl RequestCache {
-    /// The request of a query, unless something that it was compiled from was dropped.
+    /// Returns the request of a query, unless a definition from which it was compiled was dropped.
     pub(crate) fn find(&self, key: &RequestKey) -> Option<Arc<PreparedRequest>> {
         let mut entries = self.entries.lock();
-        let at = entries.iter().position(|(known, _)| known == key)?;
+        let at = entries.iter().position(|entry| entry.key == *key)?;
         entries[..=at].rotate_right(1);
-        let request = &entries[0].1;
+        let request = &entries[0].request;
         request.check_definitions().is_ok().then(|| Arc::clone(request))
     }
 
+    /// Adds the request of a query.
     pub(crate) fn insert(&self, key: RequestKey, request: &Arc<PreparedRequest>) {
         if key.text.len() > TEXT_BYTES_MAX {
             return;
         }
         let mut entries = self.entries.lock();
-        // A DROP first ends the definition and then comes to `forget_stale`, under this lock.
+        // A DROP first marks the definition, and then calls `remove_stale`, which takes this lock.
         if request.check_definitions().is_err() {
             return;
         }
-        entries.retain(|(known, _)| *known != key);
-        entries.insert(0, (key, Arc::clone(request)));
-        let kept = entries.len().min(REQUESTS_MAX);
-        let surplus = entries.split_off(kept);
+        entries.retain(|entry| entry.key != key);
+        entries.insert(0, CachedRequest { key, request: Arc::clone(request) });
+        let count = entries.len().min(REQUESTS_MAX);
+        let surplus = entries.split_off(count);
+        debug_assert!(surplus.len() <= 1, "one entry was added");
+        debug_assert!(entries.len() <= REQUESTS_MAX, "the cache is bounded");
         drop(entries);
-        // Frees what nobody else holds, without the lock.
+        // Without the lock, since freeing a request may free its indexes.
         drop(surplus);
     }
 
-    /// Gives up the requests of dropped tables, and with them the tables' memory.
-    pub(crate) fn forget_stale(&self) {
+    /// Removes the requests of dropped tables, and with them the tables' memory.
+    pub(crate) fn remove_stale(&self) {
         let mut entries = self.entries.lock();
         let all = std::mem::take(&mut *entries);
-        let is_current =
-            |(_, request): &(_, Arc<PreparedRequest>)| request.check_definitions().is_ok();
-        let (kept, stale): (Vec<_>, Vec<_>) = all.into_iter().partition(is_current);
-        *entries = kept;
+        let is_current = |entry: &CachedRequest| entry.request.check_definitions().is_ok();
+        let (current, stale): (Vec<_>, Vec<_>) = all.into_iter().partition(is_current);
+        *entries = current;
         drop(entries);
         drop(stale);
     }

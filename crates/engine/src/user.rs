@@ -1,22 +1,22 @@
-//! Users and what they may do, as GRANT and REVOKE record it.
+//! Users and their privileges, as GRANT and REVOKE record them.
 //!
-//! `session` calls it. Nothing is refused yet: whoever holds the process holds its database. A
-//! server asks here once there is one.
+//! Part of the catalog. No statement is refused for a missing privilege: whoever owns the process
+//! owns its database.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
 };
 
-use lockstep_diagnostic::{Diagnostic, Result, Span, code};
+use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_sql::ast::{Ident, Literal, OptionValue, Privileges, UserDefinition};
 
-use crate::{Output, Session, catalog::CatalogCommand, session::done, show};
+use crate::options::{OptionSpec, OptionTable, UnknownOption};
 
 /// The user of a session in the process itself.
 pub(crate) const ROOT: &str = "root";
 
-/// What may be granted.
+/// The privileges that may be granted.
 const PRIVILEGES: &[&str] = &[
     "ALL",
     "SELECT",
@@ -37,12 +37,12 @@ const PRIVILEGES: &[&str] = &[
 
 /// A user.
 #[derive(Debug, Clone, Default)]
-struct User {
+pub(crate) struct User {
     password: Option<Password>,
-    grants: BTreeSet<Grant>,
+    grants: BTreeSet<PrivilegeGrant>,
 }
 
-/// Never printed.
+/// A password, which Debug does not print.
 #[derive(Clone)]
 struct Password(String);
 
@@ -54,11 +54,11 @@ impl fmt::Debug for Password {
 
 /// One privilege on one object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Grant {
-    privilege: String,
+pub(crate) struct PrivilegeGrant {
+    pub(crate) privilege: String,
     /// `*.*`, `db.*` or `db.table`.
-    object: String,
-    may_be_passed_on: bool,
+    pub(crate) object: String,
+    pub(crate) with_grant_option: bool,
 }
 
 /// All users.
@@ -73,7 +73,7 @@ impl Default for Users {
     }
 }
 
-/// A change of the users: each of them or none.
+/// A change of the users, made for all of them or for none.
 #[derive(Debug)]
 pub(crate) enum UserCommand {
     Create(UserDefinition),
@@ -82,7 +82,7 @@ pub(crate) enum UserCommand {
         name: Ident,
         if_exists: bool,
     },
-    /// GRANT and REVOKE, with the object that they are about.
+    /// GRANT or REVOKE, with the object that it is about.
     Privileges {
         change: Privileges,
         object: String,
@@ -90,6 +90,7 @@ pub(crate) enum UserCommand {
 }
 
 impl Users {
+    /// Applies a command, or changes nothing.
     pub(crate) fn apply(&mut self, command: UserCommand) -> Result<()> {
         match command {
             UserCommand::Create(definition) => self.create(&definition),
@@ -136,7 +137,7 @@ impl Users {
         Ok(())
     }
 
-    /// GRANT and REVOKE: all users or none.
+    /// Grants or revokes privileges, for all users or for none.
     fn change_privileges(&mut self, change: &Privileges, object: &str) -> Result<()> {
         for privilege in &change.privileges {
             if !PRIVILEGES.contains(&privilege.text.as_str()) {
@@ -148,17 +149,23 @@ impl Users {
             }
         }
         let is_known = |user: &&Ident| self.by_name.contains_key(&user.text);
-        if let Some(stranger) = change.users.iter().find(|user| !is_known(user)) {
-            return self.no_user(stranger);
+        if let Some(unknown) = change.users.iter().find(|user| !is_known(user)) {
+            return self.no_user(unknown);
         }
         for name in &change.users {
-            let user = self.by_name.get_mut(&name.text).expect("it was looked up");
+            let user = self.by_name.get_mut(&name.text).expect("it was found above");
             user.change_privileges(change, object);
         }
         Ok(())
     }
 
-    fn find(&self, name: &Ident) -> Result<&User> {
+    /// Returns all users by name.
+    pub(crate) fn by_name(&self) -> &BTreeMap<String, User> {
+        &self.by_name
+    }
+
+    /// Returns a user; an error when there is none of this name.
+    pub(crate) fn find(&self, name: &Ident) -> Result<&User> {
         match self.by_name.get(&name.text) {
             Some(user) => Ok(user),
             None => self.no_user(name),
@@ -175,6 +182,16 @@ impl Users {
 }
 
 impl User {
+    /// Whether the user has a password that is not empty.
+    pub(crate) fn has_password(&self) -> bool {
+        self.password.as_ref().is_some_and(|password| !password.0.is_empty())
+    }
+
+    /// Returns the grants, sorted.
+    pub(crate) fn grants(&self) -> impl Iterator<Item = &PrivilegeGrant> {
+        self.grants.iter()
+    }
+
     fn change_privileges(&mut self, change: &Privileges, object: &str) {
         for privilege in &change.privileges {
             let is_all = privilege.text == "ALL" && !change.is_granted;
@@ -182,106 +199,35 @@ impl User {
                 grant.object != object || (grant.privilege != privilege.text && !is_all)
             });
             if change.is_granted {
-                self.grants.insert(Grant {
+                self.grants.insert(PrivilegeGrant {
                     privilege: privilege.text.clone(),
                     object: object.to_owned(),
-                    may_be_passed_on: change.with_grant_option,
+                    with_grant_option: change.with_grant_option,
                 });
             }
         }
     }
 }
 
-impl Session {
-    pub(crate) fn create_user(&self, definition: &UserDefinition) -> Result<Output> {
-        self.change_users(UserCommand::Create(definition.clone()), "CREATE USER")
-    }
-
-    pub(crate) fn alter_user(&self, definition: &UserDefinition) -> Result<Output> {
-        self.change_users(UserCommand::Alter(definition.clone()), "ALTER USER")
-    }
-
-    pub(crate) fn drop_user(&self, name: &Ident, if_exists: bool) -> Result<Output> {
-        self.change_users(UserCommand::Drop { name: name.clone(), if_exists }, "DROP USER")
-    }
-
-    /// GRANT and REVOKE.
-    pub(crate) fn change_privileges(&self, change: &Privileges) -> Result<Output> {
-        let done = if change.is_granted { "GRANT" } else { "REVOKE" };
-        let object = self.object_of(change);
-        self.change_users(UserCommand::Privileges { change: change.clone(), object }, done)
-    }
-
-    fn change_users(&self, command: UserCommand, message: &str) -> Result<Output> {
-        self.database.commit(CatalogCommand::ChangeUsers(command))?;
-        Ok(done(message))
-    }
-
-    /// The object of a GRANT: `*` and a database stand for all in it, a lone name for a table of
-    /// the current database.
-    fn object_of(&self, change: &Privileges) -> String {
-        let is_database = change.object_kind.as_deref() == Some("DATABASE");
-        match change.object.as_slice() {
-            [only] if only.text == "*" => "*.*".to_owned(),
-            [only] if is_database => format!("{}.*", only.text),
-            [only] => format!("{}.{}", self.current_database(), only.text),
-            parts => parts.iter().map(|part| part.text.as_str()).collect::<Vec<_>>().join("."),
-        }
-    }
-
-    pub(crate) fn show_users(&self) -> Result<Output> {
-        let objects = self.database.objects();
-        let users = objects.users().by_name.iter();
-        let rows: Vec<_> = users
-            .map(|(name, user)| {
-                let has_password = user.password.as_ref().is_some_and(|p| !p.0.is_empty());
-                vec![Some(name.clone()), Some(has_password.to_string())]
-            })
-            .collect();
-        show::texts(&["user", "has_password"], &rows)
-    }
-
-    pub(crate) fn show_grants(&self, name: Option<&Ident>) -> Result<Output> {
-        let root = Ident { text: ROOT.to_owned(), span: Span::default() };
-        let name = name.unwrap_or(&root);
-        let objects = self.database.objects();
-        let user = objects.users().find(name)?;
-        let rows: Vec<_> = user
-            .grants
-            .iter()
-            .map(|grant| {
-                vec![
-                    Some(name.text.clone()),
-                    Some(grant.privilege.clone()),
-                    Some(grant.object.clone()),
-                    Some(grant.may_be_passed_on.to_string()),
-                ]
-            })
-            .collect();
-        show::texts(&["user", "privilege", "object", "grant_option"], &rows)
-    }
-}
+/// The options of CREATE USER and ALTER USER.
+const OPTIONS: OptionTable<'_, Option<Password>> = OptionTable {
+    specs: &[OptionSpec {
+        name: "password",
+        set: |password, argument| match argument.value() {
+            OptionValue::Literal(Literal::String(text)) => {
+                *password = Some(Password(text.clone()));
+                Ok(())
+            }
+            _ => argument.invalid("takes a quoted string"),
+        },
+    }],
+    unknown: UnknownOption::Error,
+    error_code: code::INVALID_PARAMETER,
+};
 
 fn password(definition: &UserDefinition) -> Result<Option<Password>> {
     let mut password = None;
-    for item in &definition.options {
-        match (item.key.text.as_str(), &item.value) {
-            ("password", OptionValue::Literal(Literal::String(text))) => {
-                password = Some(Password(text.clone()));
-            }
-            ("password", _) => {
-                return Diagnostic::new(code::INVALID_PARAMETER, "a password is a text")
-                    .at(item.span)
-                    .err();
-            }
-            (other, _) => {
-                let message = format!("option `{other}` does not exist");
-                return Diagnostic::new(code::INVALID_PARAMETER, message)
-                    .at(item.key.span)
-                    .with_nearest(other, ["password"])
-                    .err();
-            }
-        }
-    }
+    let warnings = OPTIONS.read(&definition.options, &mut password)?;
+    debug_assert!(warnings.is_empty(), "an option that does not exist is an error");
     Ok(password)
 }

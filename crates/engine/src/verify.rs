@@ -1,11 +1,15 @@
-//! VERIFY: proves that a deployment's answers equal its training set (promise L2).
+//! Verification: proves that a deployment's answers equal its training set (promise L2).
 //!
-//! The deployed program itself answers, over the indexes that serve and what they include: each
-//! stored row of the request table is the request in its own place, so that it sees what batch mode
-//! shows it. Both modes read one view of every table, taken at the start. (ADR 0022)
+//! The deployed program itself answers, over the same indexes and the columns that they include.
+//! Each stored row of the request table is a request at its own position, so that it sees the rows
+//! that batch mode shows it. Both modes read one snapshot of every table, taken at the start.
+//! (ADR 0022)
 //!
 //! *Cost*: the query in batch mode, then a request for each row that is replayed. Holds a batch of
-//! rows at a time, and what batch mode holds. Until it is over, memory of removed rows is not freed.
+//! rows at a time, and what batch mode holds. Until it ends, the memory of removed rows is not
+//! freed.
+
+mod sample;
 
 use std::collections::BTreeMap;
 
@@ -18,23 +22,46 @@ use lockstep_request::{Replay, with_row_numbers};
 use lockstep_row::{Arena, DataType, Datum, arrow::ColumnReader};
 use lockstep_table::{Rows, Snapshot, Table};
 
+use self::sample::RowSample;
 use crate::{
-    Database, ProgressCallback, context::checkpoint, database::Tables, deployment::Deployment,
-    index_read,
+    Database, ProgressCallback, Session, context::checkpoint, database::TableSet,
+    deployment::Deployment, index_read, session::retried,
 };
 
-/// How many differences are reported in full.
+/// The most differences that are reported in full.
 const DIFFERENCES_MAX: usize = 20;
 
-/// After how many rows it is asked whether to go on, and progress is reported.
+/// The number of rows between two checks for an interrupt, and two reports of progress.
 const ROWS_PER_CHECKPOINT: u64 = 64;
 
-/// What to verify.
+impl Session {
+    /// Replays the stored rows of the request table as requests to the deployed program, each at
+    /// its own position, and compares with batch mode bit by bit. Both read one snapshot of the
+    /// tables.
+    pub fn verify(&self, deployment: &str) -> Result<Verification> {
+        self.verify_with(deployment, &VerifyOptions::default())
+    }
+
+    /// Verifies as [`Self::verify`] does, with a sample of the rows or with reports of progress.
+    pub fn verify_with(&self, deployment: &str, options: &VerifyOptions) -> Result<Verification> {
+        self.limits().run(|| {
+            retried(|| {
+                let found = self.find_deployment(deployment)?;
+                let verification = verify(&self.database, &found, options);
+                // Tables that were dropped meanwhile, after the deployment, were empty.
+                found.definition.check()?;
+                verification
+            })
+        })
+    }
+}
+
+/// The options of a verification.
 #[derive(Clone, Default)]
 pub struct VerifyOptions {
-    /// So many rows, drawn evenly; `None`: every row. The same rows each time.
+    /// How many rows are replayed, drawn evenly and the same each time; `None` is every row.
     pub sample: Option<u64>,
-    /// Is told the share of the rows that are done.
+    /// Called with the fraction of the rows that are done.
     pub progress: Option<ProgressCallback>,
 }
 
@@ -44,28 +71,28 @@ impl std::fmt::Debug for VerifyOptions {
     }
 }
 
-/// What VERIFY found.
+/// The result of a verification.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Verification {
-    /// Stored rows that were replayed as requests.
+    /// The number of stored rows that were replayed as requests.
     pub requests: u64,
-    /// Values compared.
+    /// The number of values that were compared.
     pub values: u64,
-    /// Values that differ in any bit, and rows that only one mode has.
+    /// The number of values that differ in any bit, and of rows that only one mode has.
     pub differing: u64,
     /// The first differences.
     pub differences: Vec<Difference>,
-    /// How long it took, in nanoseconds.
+    /// The duration, in nanoseconds.
     pub elapsed_ns: u64,
 }
 
 impl Verification {
-    /// Whether something was compared, and nothing differs.
+    /// Whether requests were replayed and nothing differs.
     pub fn is_ok(&self) -> bool {
         self.requests > 0 && self.differing == 0
     }
 
-    /// How many rows a second were verified, in batch mode and in request mode.
+    /// Returns how many rows were verified in a second, in batch mode and in request mode.
     #[expect(clippy::cast_precision_loss, reason = "a rate for a person")]
     pub fn rows_per_second(&self) -> f64 {
         self.requests as f64 * 1e9 / self.elapsed_ns.max(1) as f64
@@ -75,22 +102,22 @@ impl Verification {
 /// One value that differs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
-    /// The stored row, in order of arrival, from 0.
+    /// The position of the stored row in order of arrival, from 0.
     pub row: u64,
     /// The column of the answer; empty when only one mode has a row.
     pub column: String,
-    /// What batch mode computed.
+    /// The value in batch mode.
     pub batch: String,
-    /// What request mode computed.
+    /// The value in request mode.
     pub request: String,
 }
 
 /// The tables as they were at the start.
-struct Views<'t> {
+struct TableSnapshots<'t> {
     by_id: BTreeMap<u64, Snapshot<'t>>,
 }
 
-impl lockstep_batch::StoredTables for Views<'_> {
+impl lockstep_batch::StoredTables for TableSnapshots<'_> {
     fn table(&self, _id: u64) -> Option<std::sync::Arc<Table>> {
         None
     }
@@ -100,9 +127,9 @@ impl lockstep_batch::StoredTables for Views<'_> {
     }
 }
 
-/// Replays stored rows of the request table as requests, each in its own place, and compares with
-/// batch mode.
-pub(crate) fn verify(
+/// Replays stored rows of the request table as requests, each at its own position, and compares
+/// with batch mode.
+fn verify(
     database: &Database,
     deployment: &Deployment,
     options: &VerifyOptions,
@@ -114,8 +141,8 @@ pub(crate) fn verify(
     };
     let plan = with_row_numbers(&query.plan)?;
     // Tables that only batch mode reads may not be among the program's.
-    let current = Tables::of(&database.entries_of(&query.plan)?);
-    let mut views = Views { by_id: BTreeMap::new() };
+    let current = TableSet::of(&database.entries_of(&query.plan)?);
+    let mut views = TableSnapshots { by_id: BTreeMap::new() };
     for (id, table) in program.tables() {
         views.by_id.insert(id, table.snapshot());
     }
@@ -138,101 +165,51 @@ pub(crate) fn verify(
         Some(index) => view.scan_kept_by(*index),
         None => view.scan(),
     };
-    let mut comparison = Comparison {
+    let mut comparison = ReplayComparison {
         replay,
         rows: scan(),
         width: request_table.schema.columns.len(),
         done: 0,
-        sample: Sample::new(options.sample, count(scan().count())),
+        sample: RowSample::new(options.sample, count(scan().count())),
         progress: options.progress.as_ref(),
         columns: deployment.request.output(),
         settings: &deployment.settings,
         report: Verification::default(),
     };
-    lockstep_batch::execute_each(&plan, &views, &batch, &mut |batch| comparison.take(&batch))?;
+    lockstep_batch::execute_each(&plan, &views, &batch, &mut |batch| {
+        comparison.compare_batch(&batch)
+    })?;
     let mut report = comparison.finish()?;
     report.elapsed_ns = database.clock().monotonic_ns().saturating_sub(begin_ns);
     Ok(report)
 }
 
-/// Which rows are replayed.
-struct Sample {
-    /// So many.
-    wanted: u64,
-    /// Of so many.
-    rows: u64,
-    /// How many were drawn so far.
-    drawn: u64,
-    /// The number of the next one.
-    next: u64,
-}
-
-impl Sample {
-    fn new(wanted: Option<u64>, rows: u64) -> Self {
-        let wanted = wanted.unwrap_or(rows).min(rows);
-        let mut sample = Self { wanted, rows, drawn: 0, next: 0 };
-        sample.next = sample.draw();
-        sample
-    }
-
-    /// Whether a row is drawn; asked once for each row, in order, from 0.
-    fn takes(&mut self, row: u64) -> bool {
-        if self.drawn == self.wanted || row != self.next {
-            return false;
-        }
-        self.drawn += 1;
-        self.next = self.draw();
-        true
-    }
-
-    /// One row of the next of as many equal parts of the table as there are rows to draw, so that
-    /// a pattern in the data does not meet one in the sample.
-    fn draw(&self) -> u64 {
-        if self.drawn == self.wanted {
-            return u64::MAX;
-        }
-        let bound = |part: u64| {
-            let bound = u128::from(self.rows) * u128::from(part) / u128::from(self.wanted);
-            u64::try_from(bound).expect("a part of a 64-bit count")
-        };
-        let (start, end) = (bound(self.drawn), bound(self.drawn + 1));
-        start + scattered(self.drawn) % (end - start)
-    }
-}
-
-/// A number that looks like any other (the finaliser of `SplitMix64`).
-fn scattered(number: u64) -> u64 {
-    let mut bits = number.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    bits ^ (bits >> 31)
-}
-
-/// The rows of batch mode as they come, beside the stored rows that they come of.
-struct Comparison<'c> {
+/// Compares the rows of batch mode, in their order, with the answers to the stored rows.
+struct ReplayComparison<'c> {
     replay: Replay<'c>,
-    /// The stored rows that were not replayed yet, in order of arrival.
+    /// The stored rows that were not passed yet, in order of arrival.
     rows: Rows<'c>,
-    /// How many columns they have.
+    /// The number of columns of a stored row.
     width: usize,
-    /// How many were.
+    /// The number of stored rows that were passed.
     done: u64,
-    sample: Sample,
+    sample: RowSample,
     progress: Option<&'c ProgressCallback>,
-    /// Those of the answer.
+    /// The columns of the answer.
     columns: &'c [(String, DataType)],
     settings: &'c Settings,
     report: Verification,
 }
 
-impl Comparison<'_> {
-    /// Takes rows of batch mode, the number of whose stored row, from 1, is their last column.
-    fn take(&mut self, batch: &RecordBatch) -> Result<()> {
+impl ReplayComparison<'_> {
+    /// Compares rows of batch mode. Their last column is the number of the stored row, from 1.
+    fn compare_batch(&mut self, batch: &RecordBatch) -> Result<()> {
         let readers: Vec<ColumnReader<'_>> =
             batch.columns().iter().map(|column| ColumnReader::new(column.as_ref())).collect();
         let Some((numbers, readers)) = readers.split_last() else {
             return Diagnostic::internal("the rows of batch mode have no number").err();
         };
+        debug_assert_eq!(readers.len(), self.columns.len(), "the other columns are the answer's");
         let mut arena = Arena::new();
         for row in 0..batch.num_rows() {
             let number = numbers.get(row, &arena).as_i64();
@@ -251,16 +228,18 @@ impl Comparison<'_> {
         Ok(())
     }
 
-    /// Replays what is left, of which batch mode has no rows.
+    /// Replays the remaining stored rows, for which batch mode has no rows.
     fn finish(mut self) -> Result<Verification> {
         while self.done < self.sample.rows {
             self.replay_next(None)?;
         }
+        debug_assert_eq!(self.done, self.sample.rows, "every stored row was passed");
+        debug_assert!(self.report.requests <= self.done, "a request is for a stored row");
         Ok(self.report)
     }
 
-    /// Replays the next stored row, if it is drawn, and compares its answer with what batch mode
-    /// has for it.
+    /// Replays the next stored row, if it is in the sample, and compares its answer with the row of
+    /// batch mode, if there is one.
     fn replay_next(&mut self, batch: Option<&[Datum<'_>]>) -> Result<()> {
         let Some(stored) = self.rows.next() else {
             return Diagnostic::internal("batch mode has more rows than the table").err();
@@ -271,7 +250,7 @@ impl Comparison<'_> {
             checkpoint()?;
             self.report_progress();
         }
-        if !self.sample.takes(row) {
+        if !self.sample.contains(row) {
             return Ok(());
         }
         self.report.requests += 1;
@@ -281,31 +260,31 @@ impl Comparison<'_> {
         let request = self.replay.answer(&values, stored.arrival, &arena)?;
         match (batch, request) {
             (None, None) => {}
-            (Some(batch), Some(request)) => self.compare(row, batch, request),
+            (Some(batch), Some(request)) => self.compare_row(row, batch, request),
             (batch, request) => {
                 let shown = |values: Option<&[Datum<'_>]>| match values {
                     Some(_) => "a row".to_owned(),
                     None => "no row".to_owned(),
                 };
-                self.differs(row, "", [shown(batch), shown(request)]);
+                self.add_difference(row, "", shown(batch), shown(request));
             }
         }
         Ok(())
     }
 
-    fn compare(&mut self, row: u64, batch: &[Datum<'_>], request: &[Datum<'_>]) {
+    fn compare_row(&mut self, row: u64, batch: &[Datum<'_>], request: &[Datum<'_>]) {
         let columns = self.columns;
         for ((batch, request), (name, _)) in batch.iter().zip(request).zip(columns) {
             self.report.values += 1;
             if !batch.is_bit_equal(request) {
-                let shown = |value: &Datum<'_>| print_datum(*value, self.settings);
-                let shown = [shown(batch), shown(request)];
-                self.differs(row, name, shown);
+                let (batch, request) =
+                    (print_datum(*batch, self.settings), print_datum(*request, self.settings));
+                self.add_difference(row, name, batch, request);
             }
         }
     }
 
-    fn differs(&mut self, row: u64, column: &str, [batch, request]: [String; 2]) {
+    fn add_difference(&mut self, row: u64, column: &str, batch: String, request: String) {
         self.report.differing += 1;
         if self.report.differences.len() < DIFFERENCES_MAX {
             let column = column.to_owned();
@@ -313,7 +292,7 @@ impl Comparison<'_> {
         }
     }
 
-    #[expect(clippy::cast_precision_loss, reason = "a share for a progress bar")]
+    #[expect(clippy::cast_precision_loss, reason = "a fraction for a progress bar")]
     fn report_progress(&self) {
         if let Some(progress) = self.progress {
             progress(self.done as f64 / self.sample.rows.max(1) as f64);

@@ -1,5 +1,5 @@
-//! Definitions that come and go while others use them: what was prepared before, what is bound to
-//! which database, what two sessions do at the same time.
+//! Definitions that are dropped and created again while other sessions use them: prepared requests,
+//! qualified names, concurrent statements.
 
 use std::sync::{Arc, Barrier};
 
@@ -211,7 +211,7 @@ fn last_text(session: &Session, sql: &str) -> String {
     let column = output.batches[0].columns().last().expect("there is a column");
     let arena = Arena::new();
     let value = lockstep_row::arrow::ColumnReader::new(column.as_ref()).get(0, &arena);
-    value.as_str().expect("it is a text").to_owned()
+    value.as_str().expect("it is a string").to_owned()
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Deployments as a user makes them: what DEPLOY does to the indexes of the tables.
+//! The effect of DEPLOY on the indexes of the tables.
 
 use lockstep_engine::{Database, Session, code};
 use lockstep_row::Retention;
@@ -29,7 +29,7 @@ fn a_deployment_widens_the_retention_of_the_indexes_it_reads() {
     let rows = "PARTITION BY k ORDER BY ts ROWS BETWEEN 9 PRECEDING AND CURRENT ROW";
     let check = |create, options, window: &str, expected: &[(&str, Retention)]| {
         let expected: Vec<_> =
-            expected.iter().map(|(key, kept)| ((*key).to_owned(), *kept)).collect();
+            expected.iter().map(|(key, retention)| ((*key).to_owned(), *retention)).collect();
         assert_eq!(retentions(create, options, window), expected, "{options} {window}");
     };
     check(hour, "", &range("k", "30m"), &[("k", minutes(60))]);
@@ -127,7 +127,7 @@ fn requests_that_are_no_deployments_leave_no_index() {
     let query = features("k");
     run(&session, &format!("{query} CONFIG(execute_mode = 'request', values = ('a', 'b', 1))"));
     assert_eq!(indexes(&session), []);
-    // One that is asked by its text is kept for a while, and its index as long.
+    // A request by the text of the query is cached for a while, and its index exists as long.
     drop(session.prepare_request(&query).unwrap());
     assert_eq!(indexes(&session).len(), 1);
     for number in 0..40 {

@@ -9,7 +9,7 @@ use lockstep_engine::{Database, Session};
 use lockstep_function::{
     Compatibility, Settings,
     aggregate::{self, SAMPLE},
-    compatibility::{DIFFERENCES, Example, ExampleForm},
+    compatibility::{DIFFERENCES, Example, Form},
     example_sql, scalar,
 };
 use lockstep_row::{Arena, arrow::ColumnReader};
@@ -54,23 +54,23 @@ fn over_sample(session: &Session, call: &str, compatibility: Compatibility) -> S
     last_value(session, &sql, compatibility)
 }
 
-/// Fails with every mismatch: what was asked, what was expected, what came.
+/// Fails with every mismatch: the query, the expected text and the found one.
 fn report(mismatches: &[(String, String, String)]) {
     let lines = mismatches
         .iter()
-        .map(|(sql, expected, came)| format!("{sql}: {expected:?}, came {came:?}"));
+        .map(|(sql, expected, found)| format!("{sql}: {expected:?}, found {found:?}"));
     assert!(mismatches.is_empty(), "{}", lines.collect::<Vec<_>>().join("\n"));
 }
 
-/// Keeps a mismatch.
+/// Records a mismatch.
 fn compare(
     mismatches: &mut Vec<(String, String, String)>,
     sql: impl Into<String>,
     expected: &str,
-    came: String,
+    found: String,
 ) {
-    if came != expected {
-        mismatches.push((sql.into(), expected.to_owned(), came));
+    if found != expected {
+        mismatches.push((sql.into(), expected.to_owned(), found));
     }
 }
 
@@ -81,8 +81,8 @@ fn scalar_examples_hold_as_sql() {
     for function in scalar::all().chain(scalar::operators()) {
         for (example, expected) in function.examples {
             let sql = format!("SELECT {}", example_sql(example));
-            let came = last_value(&session, &sql, Compatibility::Standard);
-            compare(&mut mismatches, sql, expected, came);
+            let found = last_value(&session, &sql, Compatibility::Standard);
+            compare(&mut mismatches, sql, expected, found);
         }
     }
     report(&mismatches);
@@ -96,14 +96,14 @@ fn aggregate_examples_hold_in_batch_mode_and_in_request_mode() {
     let request = SAMPLE.rows[4].join(", ");
     for function in aggregate::all() {
         for (call, expected) in function.examples {
-            let came = over_sample(&batch, call, Compatibility::Standard);
-            compare(&mut mismatches, format!("{call} in batch mode"), expected, came);
+            let found = over_sample(&batch, call, Compatibility::Standard);
+            compare(&mut mismatches, format!("{call} in batch mode"), expected, found);
             let sql = format!(
                 "SELECT {call} OVER w AS v FROM sample {WINDOW} \
                  CONFIG (execute_mode='request', values=(1, {request}))"
             );
-            let came = last_value(&history, &sql, Compatibility::Standard);
-            compare(&mut mismatches, format!("{call} in request mode"), expected, came);
+            let found = last_value(&history, &sql, Compatibility::Standard);
+            compare(&mut mismatches, format!("{call} in request mode"), expected, found);
         }
     }
     report(&mismatches);
@@ -121,14 +121,12 @@ fn fresh_folder() -> PathBuf {
 
 fn run(example: &Example, compatibility: Compatibility) -> String {
     match example.form {
-        ExampleForm::Expression => {
+        Form::Expression => {
             let sql = format!("SELECT {}", example.sql);
             last_value(&session(compatibility), &sql, compatibility)
         }
-        ExampleForm::Aggregate => {
-            over_sample(&sample(compatibility, 5), example.sql, compatibility)
-        }
-        ExampleForm::Statements => {
+        Form::Aggregate => over_sample(&sample(compatibility, 5), example.sql, compatibility),
+        Form::Statements => {
             let folder = fresh_folder();
             let sql = example.sql.replace("{folder}", &folder.to_string_lossy());
             last_value(&session(compatibility), &sql, compatibility)
@@ -141,12 +139,12 @@ fn every_difference_shows_in_its_example() {
     let mut mismatches = Vec::new();
     for difference in DIFFERENCES {
         let example = &difference.example;
-        let came = run(example, Compatibility::Standard);
-        compare(&mut mismatches, example.sql, example.standard, came);
+        let found = run(example, Compatibility::Standard);
+        compare(&mut mismatches, example.sql, example.standard, found);
         if difference.is_restored {
-            let came = run(example, Compatibility::OpenMldb);
+            let found = run(example, Compatibility::OpenMldb);
             let sql = format!("{} with compatibility = 'openmldb'", example.sql);
-            compare(&mut mismatches, sql, example.openmldb, came);
+            compare(&mut mismatches, sql, example.reference, found);
         }
     }
     report(&mismatches);
@@ -190,8 +188,8 @@ fn features_may_hold_aggregates() {
     let session = sample(Compatibility::Standard, 5);
     let line = "libsvm(binary_label(ok), continuous(sum(x) OVER w), discrete(c, 100))";
     let plain = format!("SELECT {line} AS v FROM sample {WINDOW}");
-    let came = last_value(&session, &plain, Compatibility::Standard);
-    assert!(came.starts_with("1:11 "), "{came}");
+    let found = last_value(&session, &plain, Compatibility::Standard);
+    assert!(found.starts_with("1:11 "), "{found}");
     let whole = "libsvm(binary_label(ok), continuous(sum(x)), discrete(c, 100))";
-    assert_eq!(over_sample(&session, whole, Compatibility::Standard), came);
+    assert_eq!(over_sample(&session, whole, Compatibility::Standard), found);
 }

@@ -1,4 +1,4 @@
-//! What ends a call before it is done: who cancels it, its time, its memory.
+//! Calls that end early: cancelled, out of time, or out of memory.
 
 use std::{
     fs,
@@ -51,10 +51,10 @@ fn shown(session: &Session, sql: &str) -> String {
     format!("{:?}", session.execute(sql).expect("it is shown").batches)
 }
 
-/// Cancels when the call has asked so many times.
+/// Makes a context that is cancelled at a number of checkpoints.
 fn cancelling(checkpoints: u64) -> QueryContext {
-    let asked = AtomicU64::new(0);
-    let should_end = move || asked.fetch_add(1, Ordering::Relaxed) + 1 >= checkpoints;
+    let count = AtomicU64::new(0);
+    let should_end = move || count.fetch_add(1, Ordering::Relaxed) + 1 >= checkpoints;
     QueryContext::polling(Arc::new(SteppingClock::default()), 1, should_end)
 }
 

@@ -1,13 +1,13 @@
-//! Statements that are large in what they mean, not in how long they are: each gets a result or an
-//! error that says which limit it meets, on a thread with a stack of 2 MiB as a user's program has.
+//! Statements that are short and need much work or deep recursion: each has a result or an error
+//! that names the limit, on a thread with a stack of 2 MiB.
 
 use lockstep_diagnostic::{Result, code};
 use lockstep_engine::{Database, Diagnostic, Session};
 
-/// The stack of a thread that nobody asked anything of.
+/// The default stack of a thread.
 const STACK_BYTES: usize = 2 << 20;
 
-/// Runs a test as a user's thread would, the end of its values included.
+/// Runs a test on a thread with the default stack, the drop of its values included.
 fn on_a_thread(test: impl FnOnce() + Send + 'static) {
     let thread = std::thread::Builder::new().stack_size(STACK_BYTES).spawn(test);
     thread.expect("a thread starts").join().expect("the test holds");

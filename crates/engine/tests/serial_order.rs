@@ -1,6 +1,6 @@
-//! Several sessions that create, drop, deploy, insert and ask at the same time, each outcome
-//! checked: there must be one order of all statements, in which no statement comes after one that
-//! began when it had ended, in which a catalog that knows no threads gives the same outcomes.
+//! Concurrent sessions that create, drop, deploy, insert and request, checked for linearizability:
+//! there must be one order of all statements, which respects the order of statements that did not
+//! overlap, in which a catalog without threads gives the same outcomes.
 
 use std::{
     collections::HashSet,
@@ -33,10 +33,10 @@ enum Statement {
     Count(usize),
     Request(usize),
     RequestOfQuery(usize),
-    /// Prepares a request and keeps it.
+    /// Prepares a request, for later requests of the thread.
     Prepare(usize),
-    /// Asks the request that the thread has kept, if it has one.
-    AskPrepared,
+    /// Answers with the request that the thread prepared, if there is one.
+    RequestPrepared,
 }
 
 /// A number, or the code of the error.
@@ -132,7 +132,7 @@ impl Model {
                 }
                 None => Err(code::UNDEFINED_OBJECT),
             },
-            Statement::AskPrepared => match self.prepared[thread] {
+            Statement::RequestPrepared => match self.prepared[thread] {
                 None => Ok(-1),
                 Some(definition) => {
                     let mut found = self.deployments.iter().flatten();
@@ -193,7 +193,7 @@ impl Random {
             12 => Statement::RequestOfQuery(table),
             13 => Statement::Request(name),
             14 => Statement::Prepare(name),
-            _ => Statement::AskPrepared,
+            _ => Statement::RequestPrepared,
         }
     }
 }
@@ -205,7 +205,7 @@ fn features(table: usize) -> String {
     )
 }
 
-fn ask(request: &PreparedRequest) -> Outcome {
+fn answer_of(request: &PreparedRequest) -> Outcome {
     let arena = Arena::new();
     let row = [Datum::String("a"), Datum::BigInt(1), Datum::Timestamp(2000)];
     let answer = request.answer(&row, &arena).map_err(|error| error.code)?;
@@ -213,12 +213,12 @@ fn ask(request: &PreparedRequest) -> Outcome {
     Ok(count.as_i64().expect("a count is a number"))
 }
 
-/// Asks anew when the definition went between the look-up and the question, as `Session::request`
-/// does.
-fn ask_by_name(session: &Session, target: &str) -> Outcome {
+/// Requests again when the definition was dropped between the look-up and the request, as
+/// `Session::request` does.
+fn answer_by_name(session: &Session, target: &str) -> Outcome {
     loop {
         let request = session.prepare_request(target).map_err(|error| error.code)?;
-        match ask(&request) {
+        match answer_of(&request) {
             Err(code::STALE_DEFINITION) => {}
             outcome => return outcome,
         }
@@ -228,7 +228,7 @@ fn ask_by_name(session: &Session, target: &str) -> Outcome {
 fn run(
     session: &Session,
     statement: Statement,
-    kept: &mut Option<Arc<PreparedRequest>>,
+    prepared: &mut Option<Arc<PreparedRequest>>,
 ) -> Outcome {
     let execute = |sql: &str| match session.execute(sql) {
         Ok(output) => Ok(output),
@@ -256,14 +256,16 @@ fn run(
             let Value::BigInt(count) = value else { panic!("a count is a BIGINT: {value:?}") };
             Ok(count)
         }
-        Statement::Request(name) => ask_by_name(session, &format!("d{name}")),
-        Statement::RequestOfQuery(name) => ask_by_name(session, &features(name)),
+        Statement::Request(name) => answer_by_name(session, &format!("d{name}")),
+        Statement::RequestOfQuery(name) => answer_by_name(session, &features(name)),
         Statement::Prepare(name) => {
             let request = session.prepare_request(&format!("d{name}"));
-            *kept = Some(request.map_err(|error| error.code)?);
+            *prepared = Some(request.map_err(|error| error.code)?);
             Ok(0)
         }
-        Statement::AskPrepared => kept.as_ref().map_or(Ok(-1), |request| ask(request)),
+        Statement::RequestPrepared => {
+            prepared.as_ref().map_or(Ok(-1), |request| answer_of(request))
+        }
     }
 }
 
@@ -275,12 +277,12 @@ fn history(seed: u64) -> (Database, Vec<Event>) {
     let thread = |thread: usize| {
         let mut random = Random(seed.wrapping_mul(31).wrapping_add(thread as u64));
         let session = database.session();
-        let mut kept = None;
+        let mut prepared = None;
         barrier.wait();
         let event = |_| {
             let statement = random.statement();
             let began = tick();
-            let outcome = run(&session, statement, &mut kept);
+            let outcome = run(&session, statement, &mut prepared);
             Event { thread, statement, outcome, began, ended: tick() }
         };
         (0..STATEMENTS).map(event).collect::<Vec<Event>>()

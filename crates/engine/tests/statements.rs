@@ -1,4 +1,4 @@
-//! Statements as a user runs them: what they do, and what they refuse without having done a part.
+//! Statements through the public interface: their effects, and errors that leave no partial effect.
 
 use std::{fs, path::PathBuf};
 

@@ -1,4 +1,4 @@
-//! VERIFY on what it used to be wrong about, and what it refuses.
+//! Verification of deployments over late rows, retention, joins and filters, and its errors.
 
 use std::sync::Arc;
 
@@ -32,13 +32,13 @@ fn check(options: &str, query: &str) {
         rows = rows(160)
     );
     session.execute(&script).unwrap_or_else(|error| panic!("{}", error.render(Some(&script))));
-    let live = session.execute("SELECT * FROM t").expect("it reads").row_count() as u64;
+    let visible = session.execute("SELECT * FROM t").expect("it reads").row_count() as u64;
     let found = session.verify("d").unwrap_or_else(|error| panic!("{}", error.render(None)));
-    assert_eq!((found.requests, found.differing), (live, 0), "{query}: {:?}", found.differences);
+    assert_eq!((found.requests, found.differing), (visible, 0), "{query}: {:?}", found.differences);
     assert!(found.is_ok() && found.values > 0 && found.rows_per_second() > 0.0);
     let sample = VerifyOptions { sample: Some(10), ..VerifyOptions::default() };
     let found = session.verify_with("d", &sample).expect("it replays");
-    assert_eq!((found.requests, found.differing), (live.min(10), 0));
+    assert_eq!((found.requests, found.differing), (visible.min(10), 0));
 }
 
 const FRAMES: &str = "w AS (PARTITION BY k ORDER BY ts ROWS BETWEEN 40 PRECEDING AND CURRENT ROW), \

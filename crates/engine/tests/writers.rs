@@ -1,4 +1,5 @@
-//! What statements that write say of rows that nobody will see, and that they leave nothing behind.
+//! Warnings of statements that write rows which have expired, and statements that fail and leave no
+//! rows.
 
 use std::{path::PathBuf, sync::Arc};
 

@@ -1,10 +1,11 @@
 //! One call into the engine: the interpreter is released while it works, and Ctrl-C reaches it.
 //!
-//! Python runs the handlers of signals on its main thread only, and only when somebody lets it. So
-//! the engine's checkpoints let it every [`POLL_INTERVAL_MS`]; what a handler raises interrupts the
-//! call and is raised by it. A write lets it once more before its change becomes visible. When that
-//! has happened it gives its result instead, since who would try again would do it twice; the Ctrl-C
-//! is then raised by the next write, if one follows at once, before it changes anything. (ADR 0022)
+//! Python runs the handlers of signals on its main thread only, and only when native code calls
+//! `check_signals`. The engine's checkpoints call it every [`POLL_INTERVAL_MS`]; an exception of a
+//! handler interrupts the call, which raises it. A write calls it once more before its change
+//! becomes visible. After that the write returns its result, since a caller that repeated it would
+//! write twice; a Ctrl-C that arrived too late is then raised by the next write, if one follows
+//! within [`LATE_NS`], before it changes anything. (ADR 0022)
 
 use std::{cell::RefCell, ffi::CString, sync::Arc};
 
@@ -15,37 +16,37 @@ use pyo3::{exceptions::PyKeyboardInterrupt, prelude::*, sync::PyOnceLock, types:
 
 use crate::error::raise;
 
-/// How often a call lets Python run the handlers of signals; what is over sooner never does.
+/// How often a call lets Python run the handlers of signals. A shorter call never does.
 const POLL_INTERVAL_MS: u32 = 50;
 
-/// How long a Ctrl-C that came too late for one write waits for another.
+/// How long a Ctrl-C that arrived too late for one write waits for another.
 const LATE_NS: u64 = 1_000_000_000;
 
-const LATE: &str = "the interrupt came when the write was done: the call returned its result";
+const LATE: &str = "the interrupt arrived after the write was done: the call returned its result";
 
 thread_local! {
-    static THREAD: RefCell<Signals> = RefCell::new(Signals::default());
+    static THREAD: RefCell<ThreadSignals> = RefCell::new(ThreadSignals::default());
 }
 
-/// What came of signals during the calls of a thread.
-struct Signals {
+/// The signals that arrived during the calls of a thread.
+struct ThreadSignals {
     clock: SystemClock,
     /// Whether Python runs handlers on this thread; unknown before the first call.
     is_main: Option<bool>,
-    /// What a handler raised while a call worked.
+    /// The exception that a handler raised during a call.
     raised: Option<PyErr>,
-    /// When a Ctrl-C came too late for a write.
+    /// When a Ctrl-C arrived too late for a write.
     late_ns: Option<u64>,
 }
 
-impl Default for Signals {
+impl Default for ThreadSignals {
     fn default() -> Self {
         Self { clock: SystemClock::new(), is_main: None, raised: None, late_ns: None }
     }
 }
 
-/// Runs `work`, which may last, with the interpreter released. A panic inside becomes an internal
-/// error; `text` is the SQL that a diagnostic's position refers to.
+/// Runs `work`, which may take long, with the interpreter released. A panic inside becomes an
+/// internal error; `text` is the SQL that a diagnostic's position refers to.
 pub(crate) fn detached<T: Send>(
     py: Python<'_>,
     text: Option<&str>,
@@ -61,14 +62,15 @@ pub(crate) fn detached<T: Send>(
     match outcome {
         Ok(value) if context.has_committed() => {
             let raised = raised.map_or_else(|| py.check_signals(), Err);
-            raised.or_else(|error| put_off(py, error)).map(|()| value)
+            raised.or_else(|error| defer(py, error)).map(|()| value)
         }
         Ok(value) => raised.map_or(Ok(value), Err),
         Err(diagnostic) => Err(raised.unwrap_or_else(|| raise(py, &diagnostic, text))),
     }
 }
 
-/// The same for what may write: a Ctrl-C that came too late for the write before it ends it.
+/// Runs `work` as [`detached`] does, where it may write: a Ctrl-C that arrived too late for the
+/// previous write interrupts it.
 pub(crate) fn writing<T: Send>(
     py: Python<'_>,
     text: Option<&str>,
@@ -84,7 +86,7 @@ pub(crate) fn writing<T: Send>(
     }
 }
 
-/// The same for work of microseconds: no signal reaches it.
+/// Runs work of microseconds with the interpreter released. No signal interrupts it.
 pub(crate) fn briefly_detached<T: Send>(
     py: Python<'_>,
     work: impl FnOnce() -> Result<T> + Send,
@@ -97,6 +99,7 @@ pub(crate) fn attached<T>(py: Python<'_>, work: impl FnOnce() -> Result<T>) -> P
     lockstep_cli::guarded(work).map_err(|diagnostic| raise(py, &diagnostic, None))
 }
 
+/// Whether Python runs signal handlers on this thread; cached for each thread.
 fn is_main_thread(py: Python<'_>) -> PyResult<bool> {
     if let Some(is_main) = THREAD.with_borrow(|signals| signals.is_main) {
         return Ok(is_main);
@@ -108,7 +111,7 @@ fn is_main_thread(py: Python<'_>) -> PyResult<bool> {
     Ok(is_main)
 }
 
-/// Whether the handler of a signal that came raises something.
+/// Runs the handlers of signals that arrived; whether one raised an exception.
 fn signal_raises() -> bool {
     Python::attach(|py| match py.check_signals() {
         Ok(()) => false,
@@ -119,8 +122,9 @@ fn signal_raises() -> bool {
     })
 }
 
-/// Lets a Ctrl-C that came too late pass, and says so. What other handlers raise is raised at once.
-fn put_off(py: Python<'_>, error: PyErr) -> PyResult<()> {
+/// Defers a Ctrl-C that arrived too late, with a warning. An exception of another handler is raised
+/// at once.
+fn defer(py: Python<'_>, error: PyErr) -> PyResult<()> {
     static WARNING: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     if !error.is_instance_of::<PyKeyboardInterrupt>(py) {
         return Err(error);
@@ -130,7 +134,7 @@ fn put_off(py: Python<'_>, error: PyErr) -> PyResult<()> {
     });
     let class = WARNING.import(py, "lockstep._error", "LockstepWarning")?;
     let text = CString::new(LATE).expect("it has no zero byte");
-    // A program that makes errors of warnings must not lose the result either.
+    // A program that turns warnings into errors must not lose the result either.
     if let Err(error) = PyErr::warn(py, class, &text, 1) {
         error.write_unraisable(py, None);
     }

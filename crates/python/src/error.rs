@@ -1,4 +1,4 @@
-//! Diagnostics as `lockstep.Error`.
+//! Diagnostics as the Python exception `lockstep.Error`.
 
 use lockstep_diagnostic::{Diagnostic, Kind};
 use pyo3::{
@@ -32,7 +32,7 @@ fn exception(py: Python<'_>, diagnostic: &Diagnostic, text: Option<&str>) -> PyR
     Ok(PyErr::from_value(error))
 }
 
-/// A warning as text: it looks like an error but for the first word.
+/// Renders a warning: as an error, except for the first word.
 pub(crate) fn warning_text(warning: &Diagnostic, text: &str) -> String {
     warning.render(Some(text)).replacen("error[", "warning[", 1)
 }
@@ -48,6 +48,7 @@ fn kind_name(kind: Kind) -> &'static str {
     }
 }
 
+/// Converts a position in bytes to one in characters.
 fn characters_before(text: &str, byte: usize) -> usize {
     text.char_indices().take_while(|(at, _)| *at < byte).count()
 }

@@ -1,4 +1,5 @@
-//! Python values as values of a type, strictly: no digit is lost and no text is read as a number.
+//! Converts Python values to the types of columns, strictly: no digit is lost and no text is read
+//! as a number.
 //!
 //! | column | takes |
 //! |---|---|
@@ -7,15 +8,15 @@
 //! | FLOAT | an `int` or a `float` without a fraction that it holds exactly; another `float`, which is rounded to the nearest; never out of range |
 //! | DOUBLE | `float`; an `int` that it holds exactly |
 //! | STRING | `str` |
-//! | TIMESTAMP | `datetime` (naive is UTC; cut to the millisecond), ISO 8601 text in the session's time zone, `int` milliseconds |
+//! | TIMESTAMP | `datetime` (naive is UTC; truncated to the millisecond), ISO 8601 text in the session's time zone, `int` milliseconds |
 //! | DATE | `date`, ISO 8601 text |
 //!
-//! Scalars of `numpy` count as what they stand for. `None`, `NaT` and `NA` are NULL everywhere. NaN
-//! is NaN in FLOAT and DOUBLE unless the session takes it as NULL, and NULL in every other column,
-//! where it can only be what pandas writes for a missing value.
+//! Scalars of `numpy` are converted like Python's. `None`, `NaT` and `NA` are NULL everywhere. NaN
+//! is NaN in FLOAT and DOUBLE unless the session reads it as NULL, and NULL in every other column,
+//! where pandas writes it for a missing value.
 
 use lockstep_diagnostic::{Diagnostic, Kind, code};
-use lockstep_engine::{Conversion, no_moment};
+use lockstep_engine::{Conversion, time_text_error};
 use lockstep_row::{DataType, Value};
 use pyo3::{
     exceptions::PyOverflowError,
@@ -24,12 +25,12 @@ use pyo3::{
     types::{PyBool, PyDate, PyDateTime, PyDelta, PyFloat, PyInt, PyString, PyType, PyTzInfo},
 };
 
-/// Days from 0001-01-01, which Python counts as 1, to 1970-01-01.
+/// The ordinal of 1970-01-01 in Python, where that of 0001-01-01 is 1.
 const EPOCH_ORDINAL: i32 = 719_163;
 
-/// The column that a value is for.
+/// The column that a value is converted for.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Target<'a> {
+pub(crate) struct TargetColumn<'a> {
     pub(crate) name: &'a str,
     pub(crate) data_type: &'a DataType,
     pub(crate) conversion: Conversion,
@@ -38,12 +39,12 @@ pub(crate) struct Target<'a> {
 /// Converts a value for a column; the error names the column, its type and what was found.
 pub(crate) fn value_of(
     object: &Bound<'_, PyAny>,
-    target: &Target<'_>,
+    target: &TargetColumn<'_>,
 ) -> Result<Value, Box<Diagnostic>> {
     if object.is_none() {
         return Ok(Value::Null);
     }
-    let Target { name, data_type, .. } = *target;
+    let TargetColumn { name, data_type, .. } = *target;
     match convert(object, target) {
         Ok(Some(value)) => Ok(value),
         Ok(None) if is_missing(object) => Ok(Value::Null),
@@ -52,8 +53,8 @@ pub(crate) fn value_of(
     }
 }
 
-/// `None` when the value is not one that the type takes.
-fn convert(object: &Bound<'_, PyAny>, target: &Target<'_>) -> PyResult<Option<Value>> {
+/// Converts a value; `None` when the type does not take it.
+fn convert(object: &Bound<'_, PyAny>, target: &TargetColumn<'_>) -> PyResult<Option<Value>> {
     let float = |value: f64, of: fn(f64) -> PyResult<Value>| match value.is_nan() {
         true if target.conversion.nan_is_null() => Ok(Value::Null),
         _ => of(value),
@@ -81,8 +82,8 @@ fn convert(object: &Bound<'_, PyAny>, target: &Target<'_>) -> PyResult<Option<Va
     })
 }
 
-/// The FLOAT that a number stands for: the nearest to one with a fraction, and exactly a whole one.
-#[expect(clippy::cast_possible_truncation, reason = "what is lost is looked at")]
+/// Converts a number to FLOAT: a whole number exactly, another to the nearest value.
+#[expect(clippy::cast_possible_truncation, reason = "a lost digit is detected")]
 #[expect(clippy::float_cmp, reason = "no digit of a whole number may be lost")]
 fn narrow(value: f64) -> PyResult<Value> {
     let single = value as f32;
@@ -95,6 +96,7 @@ fn narrow(value: f64) -> PyResult<Value> {
     Ok(Value::Float(single))
 }
 
+/// Reads a boolean; `None` for a value of another kind.
 fn boolean(object: &Bound<'_, PyAny>) -> Option<bool> {
     match object.cast::<PyBool>() {
         Ok(value) => Some(value.is_true()),
@@ -103,6 +105,7 @@ fn boolean(object: &Bound<'_, PyAny>) -> Option<bool> {
     }
 }
 
+/// Reads an integer; `None` for a value of another kind.
 fn integer(object: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
     if object.is_instance_of::<PyInt>() {
         if object.is_instance_of::<PyBool>() {
@@ -119,13 +122,14 @@ fn integer(object: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
     Ok(None)
 }
 
-/// The integer that a float without a fraction stands for.
+/// Converts a float without a fraction to the integer.
 #[expect(clippy::cast_possible_truncation, reason = "the range was checked")]
 fn whole(value: f64) -> Option<i64> {
     let is_whole = value.fract() == 0.0 && value.abs() < 9.0e18;
     is_whole.then_some(value as i64)
 }
 
+/// Reads a number as a double; `None` for a value of another kind.
 fn double(object: &Bound<'_, PyAny>) -> PyResult<Option<f64>> {
     if let Ok(value) = object.cast::<PyFloat>() {
         return Ok(Some(value.value()));
@@ -142,9 +146,9 @@ fn double(object: &Bound<'_, PyAny>) -> PyResult<Option<f64>> {
     Ok(None)
 }
 
-/// The double that an integer is.
+/// Converts an integer to the double that equals it; an error where there is none.
 #[expect(clippy::cast_possible_truncation, reason = "128 bits hold every double of this range")]
-#[expect(clippy::cast_precision_loss, reason = "what is lost is looked at")]
+#[expect(clippy::cast_precision_loss, reason = "a lost digit is detected")]
 fn exactly(value: i64) -> PyResult<f64> {
     let double = value as f64;
     if double as i128 == i128::from(value) {
@@ -153,6 +157,7 @@ fn exactly(value: i64) -> PyResult<f64> {
     Err(PyOverflowError::new_err("more digits than a DOUBLE has"))
 }
 
+/// Reads a time as milliseconds since the epoch; `None` for a value of another kind.
 fn timestamp_ms(object: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
     static EPOCHS: PyOnceLock<[Py<PyAny>; 3]> = PyOnceLock::new();
     let py = object.py();
@@ -170,7 +175,7 @@ fn timestamp_ms(object: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
         }
         return Ok(None);
     }
-    // Subtracting keeps to the public face of datetime, which pandas' Timestamp shares.
+    // Subtraction is in the public interface of datetime, which pandas' Timestamp shares.
     let [naive, aware, millisecond] = EPOCHS.get_or_try_init(py, || {
         let utc = PyTzInfo::utc(py)?;
         let naive = PyDateTime::new(py, 1970, 1, 1, 0, 0, 0, 0, None)?;
@@ -183,6 +188,7 @@ fn timestamp_ms(object: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
     Ok(since.floor_div(millisecond)?.extract().ok())
 }
 
+/// Reads a date as days since the epoch; `None` for a value of another kind.
 fn date_days(object: &Bound<'_, PyAny>) -> PyResult<Option<i32>> {
     if !object.is_instance_of::<PyDate>() || object.is_instance_of::<PyDateTime>() {
         return Ok(None);
@@ -191,11 +197,11 @@ fn date_days(object: &Bound<'_, PyAny>) -> PyResult<Option<i32>> {
     Ok(Some(ordinal - EPOCH_ORDINAL))
 }
 
-/// `NaN`, `NaT` or `NA`.
+/// Whether a value is `NaN`, `NaT` or `NA`.
 fn is_missing(object: &Bound<'_, PyAny>) -> bool {
     match object.ne(object) {
         Ok(differs) => differs,
-        // NA refuses to be compared.
+        // The comparison of NA raises an exception.
         Err(_) => type_name(object) == "NAType",
     }
 }
@@ -212,12 +218,12 @@ fn mismatch(object: &Bound<'_, PyAny>, column: &str, data_type: &DataType) -> Bo
     if let (Ok(text), DataType::Timestamp | DataType::Date) =
         (object.extract::<String>(), data_type)
     {
-        return no_moment(&format!("column `{column}`"), &text, data_type);
+        return time_text_error(&format!("column `{column}`"), &text, data_type);
     }
     let found = type_name(object);
     let message = format!("column `{column}` is {data_type}, the value is a Python `{found}`");
     let diagnostic = Diagnostic::new(code::DATATYPE_MISMATCH, message).with_kind(Kind::FixData);
-    Box::new(diagnostic.with_hint(format!("Give {}.", taken(data_type))))
+    Box::new(diagnostic.with_hint(format!("Give {}.", accepted_values(data_type))))
 }
 
 fn failed(
@@ -234,8 +240,8 @@ fn failed(
     Box::new(diagnostic.with_detail(detail))
 }
 
-/// What a column of the type takes.
-fn taken(data_type: &DataType) -> &'static str {
+/// Describes the Python values that a column of the type takes.
+fn accepted_values(data_type: &DataType) -> &'static str {
     match data_type {
         DataType::Bool => "a bool or None",
         DataType::SmallInt | DataType::Int | DataType::BigInt => "an int or None",
@@ -249,8 +255,8 @@ fn taken(data_type: &DataType) -> &'static str {
     }
 }
 
-/// The type that a new table's column gets from a Python value; `None` for a value that no
-/// column takes.
+/// Returns the type that the column of a new table gets from a Python value; `None` for a value
+/// that no column takes.
 pub(crate) fn type_of(object: &Bound<'_, PyAny>) -> Option<DataType> {
     let is = |class: &Bound<'_, PyType>| object.is_instance(class).unwrap_or(false);
     let py = object.py();

@@ -1,15 +1,15 @@
 //! The native half of the Python package: sessions, results and requests as Python objects.
 //!
-//! `python/lockstep/` is the surface that users see and the only caller; it renders, documents and
-//! brings data frames into Arrow. Here Python values become rows and back, the interpreter is
-//! released while the engine works, and diagnostics become exceptions. Holds no logic of the
-//! database. Tested from Python, in `python/tests`.
+//! `python/lockstep/` is the public interface and the only caller; it renders and documents
+//! results, and converts data frames to Arrow. This crate converts Python values to rows and back,
+//! releases the interpreter while the engine works, and turns diagnostics into exceptions. Holds no
+//! logic of the database. Tested from Python, in `python/tests`.
 
 mod call;
 mod error;
 mod from_python;
+mod latency;
 mod output;
-mod pace;
 mod prepared;
 mod rows;
 mod session;
@@ -21,10 +21,10 @@ use pyo3::prelude::*;
 #[pyo3(name = "_lockstep")]
 fn native_module(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
-    module.add_class::<session::Session>()?;
-    module.add_class::<session::Relation>()?;
-    module.add_class::<output::Output>()?;
-    module.add_class::<prepared::Prepared>()?;
+    module.add_class::<session::PySession>()?;
+    module.add_class::<session::PyRelation>()?;
+    module.add_class::<output::PyOutput>()?;
+    module.add_class::<prepared::PyPrepared>()?;
     module.add_function(wrap_pyfunction!(main_with, module)?)
 }
 

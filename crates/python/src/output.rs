@@ -1,4 +1,4 @@
-//! The result of a statement, held for Python.
+//! The result of a statement as a Python object.
 
 use lockstep_cli::{TableText, table_text};
 use lockstep_row::{Arena, arrow::ColumnReader};
@@ -10,15 +10,15 @@ use pyo3_arrow::PyTable;
 
 use crate::{error::warning_text, to_python::object_of};
 
-/// Rows, or what a statement says instead of rows.
-#[pyclass(frozen, module = "lockstep._lockstep")]
+/// The rows of a query, or the outcome of a statement without rows.
+#[pyclass(frozen, name = "Output", module = "lockstep._lockstep")]
 #[derive(Debug)]
-pub(crate) struct Output {
+pub(crate) struct PyOutput {
     output: lockstep_engine::Output,
     warnings: Vec<String>,
 }
 
-impl Output {
+impl PyOutput {
     pub(crate) fn new(output: lockstep_engine::Output, text: &str) -> Self {
         let warnings = output.warnings.iter().map(|warning| warning_text(warning, text)).collect();
         Self { output, warnings }
@@ -26,8 +26,8 @@ impl Output {
 }
 
 #[pymethods]
-impl Output {
-    /// Names and types as SQL writes them.
+impl PyOutput {
+    /// Returns the names of the columns, and their types as SQL writes them.
     #[getter]
     fn columns(&self) -> Vec<(String, String)> {
         let columns = self.output.columns.iter();
@@ -54,7 +54,7 @@ impl Output {
         self.warnings.clone()
     }
 
-    /// The rows `start..end` as tuples.
+    /// Returns the rows `start..end` as tuples.
     fn tuples<'py>(
         &self,
         py: Python<'py>,
@@ -79,22 +79,23 @@ impl Output {
         Ok(rows)
     }
 
-    /// The rows as a `pyarrow.Table`.
+    /// Returns the rows as a `pyarrow.Table`.
     fn pyarrow<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.arrow()?.into_pyarrow(py)
     }
 
-    /// The rows as an object with the Arrow stream interface.
+    /// Returns the rows as an object with the Arrow stream interface.
     fn arrow(&self) -> PyResult<PyTable> {
         PyTable::try_new(self.output.batches.clone(), self.output.schema())
     }
 
-    /// The first rows as an aligned table.
+    /// Writes the first rows as an aligned table.
     fn draw(&self, rows_max: usize) -> String {
         table_text(&self.output, rows_max).draw()
     }
 
-    /// The first rows as texts: names, which columns hold numbers, rows with None for NULL.
+    /// Returns the first rows as text: the names, whether each column has numbers, and the rows
+    /// with None for NULL.
     fn texts(&self, rows_max: usize) -> (Vec<String>, Vec<bool>, Vec<Vec<Option<String>>>) {
         let TableText { names, is_number, rows, .. } = table_text(&self.output, rows_max);
         (names, is_number, rows)

@@ -1,9 +1,9 @@
-//! A compiled request as a Python callable: the hot path of this door.
+//! A compiled request as a Python callable: the hot path of the Python package.
 
 use std::sync::{Arc, Weak};
 
 use lockstep_diagnostic::{Diagnostic, Kind, code};
-use lockstep_engine::{Conversion, Limits, Output, PreparedRequest};
+use lockstep_engine::{Conversion, Limits, Output, PreparedRequest, Session};
 use lockstep_host::sync::Mutex;
 use lockstep_row::{Arena, DataType, Datum, Value};
 use pyo3::{
@@ -14,88 +14,108 @@ use pyo3::{
 use crate::{
     call::{attached, briefly_detached, detached},
     error::raise,
-    from_python::{Target, value_of},
-    pace::Pace,
+    from_python::{TargetColumn, value_of},
+    latency::RecentLatency,
     to_python::object_of,
 };
 
-/// Answers one request row after another. May be shared by threads.
-#[pyclass(frozen, module = "lockstep._lockstep")]
+/// Answers one request row after another. May be shared between threads.
+#[pyclass(frozen, name = "Prepared", module = "lockstep._lockstep")]
 #[derive(Debug)]
-pub(crate) struct Prepared {
+pub(crate) struct PyPrepared {
     request: Arc<PreparedRequest>,
-    names: Arc<Names>,
+    columns: Arc<RequestColumns>,
     conversion: Conversion,
-    /// Those of the session when it was prepared.
+    /// The limits of the session when the request was prepared.
     limits: Limits,
 }
 
-/// The names of a request's columns as Python texts, which take longer to make than an answer, and
-/// how long its answers take.
+/// The columns of a request and of its answer, with their names as Python strings, which take
+/// longer to make than an answer; and the latency of its answers.
 #[derive(Debug)]
-struct Names {
-    pace: Pace,
-    input: Vec<(Py<PyString>, String, DataType)>,
+struct RequestColumns {
+    latency: RecentLatency,
+    input: Vec<InputColumn>,
     output: Vec<Py<PyString>>,
 }
 
-/// The names of the requests that were asked for last, the last one first. Keeps no request alive.
-#[derive(Debug, Default)]
-pub(crate) struct KnownNames {
-    entries: Mutex<Vec<(Weak<PreparedRequest>, Arc<Names>)>>,
+/// A column of the request row.
+#[derive(Debug)]
+struct InputColumn {
+    /// The name as a key of a dict.
+    key: Py<PyString>,
+    name: String,
+    data_type: DataType,
 }
 
-/// Requests whose names are kept.
-const KNOWN_NAMES_MAX: usize = 64;
+/// The columns of the most recently prepared requests, the most recent one first. Keeps no request
+/// alive.
+#[derive(Debug, Default)]
+pub(crate) struct RequestColumnsCache {
+    entries: Mutex<Vec<CachedColumns>>,
+}
 
-impl KnownNames {
-    /// The request as a callable.
-    pub(crate) fn prepared(
-        &self,
-        py: Python<'_>,
-        request: Arc<PreparedRequest>,
-        (conversion, limits): (Conversion, Limits),
-    ) -> Prepared {
-        let is_same =
-            |(known, _): &(Weak<PreparedRequest>, _)| Weak::as_ptr(known) == Arc::as_ptr(&request);
+#[derive(Debug)]
+struct CachedColumns {
+    request: Weak<PreparedRequest>,
+    columns: Arc<RequestColumns>,
+}
+
+/// The most requests whose columns are cached.
+const CACHED_REQUESTS_MAX: usize = 64;
+
+impl RequestColumnsCache {
+    /// Returns the columns of a request.
+    fn columns_of(&self, py: Python<'_>, request: &Arc<PreparedRequest>) -> Arc<RequestColumns> {
+        let is_same = |entry: &CachedColumns| Weak::as_ptr(&entry.request) == Arc::as_ptr(request);
         let mut entries = self.entries.lock();
-        let names = match entries.iter().position(is_same) {
-            Some(at) => {
-                entries[..=at].rotate_right(1);
-                Arc::clone(&entries[0].1)
-            }
-            None => {
-                let names = Arc::new(Names::new(py, &request));
-                entries.retain(|(known, _)| known.strong_count() > 0);
-                entries.truncate(KNOWN_NAMES_MAX - 1);
-                entries.insert(0, (Arc::downgrade(&request), Arc::clone(&names)));
-                names
-            }
-        };
-        drop(entries);
-        Prepared { request, names, conversion, limits }
+        if let Some(at) = entries.iter().position(is_same) {
+            entries[..=at].rotate_right(1);
+            return Arc::clone(&entries[0].columns);
+        }
+        let columns = Arc::new(RequestColumns::new(py, request));
+        entries.retain(|entry| entry.request.strong_count() > 0);
+        entries.truncate(CACHED_REQUESTS_MAX - 1);
+        let entry =
+            CachedColumns { request: Arc::downgrade(request), columns: Arc::clone(&columns) };
+        entries.insert(0, entry);
+        columns
     }
 }
 
-impl Names {
+impl RequestColumns {
     fn new(py: Python<'_>, request: &PreparedRequest) -> Self {
         let input = request
             .input()
             .iter()
-            .map(|(name, data_type)| {
-                (PyString::intern(py, name).unbind(), name.clone(), data_type.clone())
+            .map(|(name, data_type)| InputColumn {
+                key: PyString::intern(py, name).unbind(),
+                name: name.clone(),
+                data_type: data_type.clone(),
             })
             .collect();
-        // A dict takes a name once: repeated ones are told apart as in a data frame.
-        let columns = Output { columns: request.output().to_vec(), ..Output::default() };
-        let schema = columns.schema();
+        // A dict has a key once: repeated names get a number, as in a data frame.
+        let answer = Output { columns: request.output().to_vec(), ..Output::default() };
+        let schema = answer.schema();
         let names = schema.fields().iter().map(|field| field.name());
         let output = names.map(|name| PyString::intern(py, name).unbind()).collect();
-        Self { pace: Pace::new(), input, output }
+        Self { latency: RecentLatency::new(), input, output }
     }
 }
 
-impl Prepared {
+impl PyPrepared {
+    /// Makes the callable of a request of a session.
+    pub(crate) fn new(
+        py: Python<'_>,
+        request: Arc<PreparedRequest>,
+        session: &Session,
+        cache: &RequestColumnsCache,
+    ) -> Self {
+        let columns = cache.columns_of(py, &request);
+        Self { request, columns, conversion: session.conversion(), limits: session.limits() }
+    }
+
+    /// Converts a request row, given as a dict or another mapping, or as a tuple.
     fn row<'py>(&self, row: &Bound<'py, PyAny>) -> PyResult<Vec<Value>> {
         if let Ok(dict) = row.cast::<PyDict>() {
             return self.by_name(row.py(), |key| dict.get_item(key));
@@ -119,49 +139,42 @@ impl Prepared {
         py: Python<'py>,
         get: impl Fn(&Bound<'py, PyString>) -> PyResult<Option<Bound<'py, PyAny>>>,
     ) -> PyResult<Vec<Value>> {
-        let mut values = Vec::with_capacity(self.names.input.len());
-        for (key, name, data_type) in &self.names.input {
+        let mut values = Vec::with_capacity(self.columns.input.len());
+        for column in &self.columns.input {
             let object =
-                get(key.bind(py))?.ok_or_else(|| raise(py, &missing(name, data_type), None))?;
-            values.push(self.value(&object, name, data_type)?);
+                get(column.key.bind(py))?.ok_or_else(|| raise(py, &missing(column), None))?;
+            values.push(self.value(&object, column)?);
         }
         Ok(values)
     }
 
     fn by_position(&self, row: &Bound<'_, PyTuple>) -> PyResult<Vec<Value>> {
         let py = row.py();
-        if row.len() != self.names.input.len() {
-            let (expected, found) = (self.names.input.len(), row.len());
+        let columns = &self.columns.input;
+        if row.len() != columns.len() {
+            let (expected, found) = (columns.len(), row.len());
             let message = format!("the request row has {expected} columns, found {found} values");
-            let names: Vec<&str> =
-                self.names.input.iter().map(|(_, name, _)| name.as_str()).collect();
+            let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
             let diagnostic = Diagnostic::new(code::DATATYPE_MISMATCH, message)
                 .with_kind(Kind::FixData)
                 .with_detail(format!("The columns are {}.", names.join(", ")));
             return Err(raise(py, &diagnostic, None));
         }
-        let value = |(object, (_, name, data_type)): (Bound<'_, PyAny>, &(_, String, DataType))| {
-            self.value(&object, name, data_type)
-        };
-        row.iter().zip(&self.names.input).map(value).collect()
+        row.iter().zip(columns).map(|(object, column)| self.value(&object, column)).collect()
     }
 
-    fn value(
-        &self,
-        object: &Bound<'_, PyAny>,
-        name: &str,
-        data_type: &DataType,
-    ) -> PyResult<Value> {
-        let target = Target { name, data_type, conversion: self.conversion };
+    fn value(&self, object: &Bound<'_, PyAny>, column: &InputColumn) -> PyResult<Value> {
+        let InputColumn { name, data_type, .. } = column;
+        let target = TargetColumn { name, data_type, conversion: self.conversion };
         value_of(object, &target).map_err(|error| raise(object.py(), &error, None))
     }
 
-    /// Computes with the interpreter released, unless releasing it takes longer than the answer;
-    /// what comes out is owned, since the interpreter may run other threads meanwhile.
+    /// Computes the answer with the interpreter released, unless releasing it takes longer than the
+    /// answer. The values are owned, since other threads may run Python code meanwhile.
     fn compute(&self, py: Python<'_>, row: &[Value]) -> PyResult<Option<Vec<Value>>> {
-        let pace = &self.names.pace;
+        let latency = &self.columns.latency;
         let answer = || {
-            pace.note(|| {
+            latency.measure(|| {
                 let arena = Arena::new();
                 let row: Vec<Datum<'_>> = row.iter().map(|value| value.as_datum(&arena)).collect();
                 let answer = self.request.answer(&row, &arena)?;
@@ -169,10 +182,10 @@ impl Prepared {
             })
         };
         let limited = || self.limits.run(answer);
-        // One that reads all rows lasts as long as a query.
+        // A request that is not compiled reads all rows, and takes as long as a query.
         if !self.request.is_compiled() {
             detached(py, None, limited)
-        } else if pace.is_short() {
+        } else if latency.is_short() {
             attached(py, limited)
         } else {
             briefly_detached(py, limited)
@@ -181,17 +194,17 @@ impl Prepared {
 }
 
 #[pymethods]
-impl Prepared {
-    /// Names and types of the request row's columns.
+impl PyPrepared {
+    /// Returns the names and types of the request row's columns.
     #[getter]
     fn input(&self) -> Vec<(String, String)> {
-        named(self.request.input())
+        names_and_types(self.request.input())
     }
 
-    /// Names and types of the answer's columns.
+    /// Returns the names and types of the answer's columns.
     #[getter]
     fn output(&self) -> Vec<(String, String)> {
-        named(self.request.output())
+        names_and_types(self.request.output())
     }
 
     /// Answers one request row; None when a WHERE drops it.
@@ -204,18 +217,20 @@ impl Prepared {
         let Some(answer) = self.compute(py, &row)? else { return Ok(None) };
         let arena = Arena::new();
         let dict = PyDict::new(py);
-        for (name, value) in self.names.output.iter().zip(&answer) {
+        for (name, value) in self.columns.output.iter().zip(&answer) {
             dict.set_item(name, object_of(py, &value.as_datum(&arena))?)?;
         }
         Ok(Some(dict))
     }
 }
 
-fn named(columns: &[(String, DataType)]) -> Vec<(String, String)> {
+fn names_and_types(columns: &[(String, DataType)]) -> Vec<(String, String)> {
     columns.iter().map(|(name, data_type)| (name.clone(), data_type.to_string())).collect()
 }
 
-fn missing(name: &str, data_type: &DataType) -> Diagnostic {
+/// Makes the error for a column that a request row lacks.
+fn missing(column: &InputColumn) -> Diagnostic {
+    let InputColumn { name, data_type, .. } = column;
     let message = format!("column `{name}` is missing; it is {data_type}");
     Diagnostic::new(code::UNDEFINED_COLUMN, message)
         .with_kind(Kind::FixData)

@@ -1,4 +1,4 @@
-//! Python rows and Arrow tables as batches that the engine takes.
+//! Converts rows given as Python dicts or tuples to Arrow batches.
 
 use std::sync::Arc;
 
@@ -18,24 +18,24 @@ use pyo3::{
     types::{PyDict, PyList, PySequence, PyString},
 };
 
-use crate::from_python::{Target, type_of, value_of};
+use crate::from_python::{TargetColumn, type_of, value_of};
 
-/// Names and types, in order.
+/// The names and types of columns, in order.
 pub(crate) type Columns = [(String, DataType)];
 
-/// The columns that rows given as dicts have, in the order in which they appear, with the types
-/// that a new table should get. A column without any value is left without a type.
+/// Returns the columns of rows given as dicts, in the order in which they appear, with the types
+/// that a new table gets. A column without any value has no type.
 pub(crate) fn columns_of(rows: &Bound<'_, PyList>) -> PyResult<Vec<(String, Option<DataType>)>> {
     let mut columns: Vec<(String, Option<DataType>)> = Vec::new();
-    let places = PyDict::new(rows.py());
+    let positions = PyDict::new(rows.py());
     for row in rows.iter() {
         for (key, value) in row.cast::<PyDict>()?.iter() {
             let found = if value.is_none() { None } else { type_of(&value) };
-            if let Some(place) = places.get_item(&key)? {
-                let (_, known) = &mut columns[place.extract::<usize>()?];
+            if let Some(position) = positions.get_item(&key)? {
+                let (_, known) = &mut columns[position.extract::<usize>()?];
                 *known = wider(known.take(), found);
             } else {
-                places.set_item(&key, columns.len())?;
+                positions.set_item(&key, columns.len())?;
                 columns.push((key.extract()?, found));
             }
         }
@@ -43,8 +43,8 @@ pub(crate) fn columns_of(rows: &Bound<'_, PyList>) -> PyResult<Vec<(String, Opti
     Ok(columns)
 }
 
-/// A column that holds integers and floats is DOUBLE; any other mixture is left to fail when the
-/// values are converted.
+/// Returns the type of a column with values of both types: DOUBLE for integers and floats. For
+/// other mixtures it is the first type, and the conversion of the values fails.
 fn wider(left: Option<DataType>, right: Option<DataType>) -> Option<DataType> {
     match (left, right) {
         (Some(DataType::BigInt), Some(DataType::Double)) => Some(DataType::Double),
@@ -52,7 +52,7 @@ fn wider(left: Option<DataType>, right: Option<DataType>) -> Option<DataType> {
     }
 }
 
-/// Rows given as dicts: the columns that any of them names. A row that lacks one has NULL there.
+/// Converts rows given as dicts: the columns that any of them has. A row that lacks one has NULL.
 pub(crate) fn batch_of_dicts(
     rows: &Bound<'_, PyList>,
     columns: &Columns,
@@ -66,7 +66,7 @@ pub(crate) fn batch_of_dicts(
         for (index, row) in rows.iter().enumerate() {
             match row.cast::<PyDict>()?.get_item(&key)? {
                 Some(value) => {
-                    let target = Target { name, data_type, conversion };
+                    let target = TargetColumn { name, data_type, conversion };
                     push(&mut builder, &value, &target, index, &mut failed);
                 }
                 None => builder.push_null(),
@@ -77,7 +77,7 @@ pub(crate) fn batch_of_dicts(
     Ok(finish(columns, arrays, rows.len(), failed))
 }
 
-/// Rows given as tuples or lists: every column of the table, in order.
+/// Converts rows given as tuples or lists: every column of the table, in order.
 pub(crate) fn batch_of_tuples(
     rows: &Bound<'_, PyList>,
     columns: &Columns,
@@ -98,7 +98,7 @@ pub(crate) fn batch_of_tuples(
         }
         for ((position, builder), (name, data_type)) in builders.iter_mut().enumerate().zip(columns)
         {
-            let target = Target { name, data_type, conversion };
+            let target = TargetColumn { name, data_type, conversion };
             push(builder, &row.get_item(position)?, &target, index, &mut failed);
         }
     }
@@ -106,11 +106,11 @@ pub(crate) fn batch_of_tuples(
     Ok(finish(columns, arrays, rows.len(), failed))
 }
 
-/// Converts and appends one value; the first failure is kept, with its row.
+/// Converts and appends one value. The first failure is stored in `failed`, with its row.
 fn push(
     builder: &mut ColumnBuilder,
     object: &Bound<'_, PyAny>,
-    target: &Target<'_>,
+    target: &TargetColumn<'_>,
     index: usize,
     failed: &mut Option<Box<Diagnostic>>,
 ) {
@@ -139,7 +139,7 @@ fn finish(
     RecordBatch::try_new_with_options(schema_of(columns), arrays, &options).map_err(internal)
 }
 
-/// The schema that a new table of these columns gets.
+/// Returns the schema of a new table with these columns.
 pub(crate) fn schema_of(columns: &Columns) -> SchemaRef {
     let field =
         |(name, data_type): &(String, DataType)| Field::new(name, arrow_type(data_type), true);

@@ -1,10 +1,13 @@
-//! A session on a database in memory, and queries that have not run yet.
+//! Sessions and relations as Python objects.
 
 use std::{collections::HashMap, sync::Arc};
 
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
-use lockstep_engine::{Conversion, Database, Parameter, QueryContext, VerifyOptions};
+use lockstep_engine::{
+    Conversion, Database, Output, Parameter, ProgressCallback, QueryContext, Relation, Session,
+    VerifyOptions,
+};
 use lockstep_row::{DataType, Value};
 use pyo3::{
     prelude::*,
@@ -15,27 +18,25 @@ use pyo3_arrow::PyTable;
 use crate::{
     call::{detached, writing},
     error::raise,
-    from_python::{Target, type_of, value_of},
-    output::Output,
-    prepared::{KnownNames, Prepared},
+    from_python::{TargetColumn, type_of, value_of},
+    output::PyOutput,
+    prepared::{PyPrepared, RequestColumnsCache},
     rows::{batch_of_dicts, batch_of_tuples, columns_of, schema_of},
 };
 
-type Progress = Arc<dyn Fn(f64) + Send + Sync>;
-
-/// One user's conversation with a database in memory. May be shared by threads.
-#[pyclass(frozen, module = "lockstep._lockstep")]
+/// A session with a database in memory. May be shared between threads.
+#[pyclass(frozen, name = "Session", module = "lockstep._lockstep")]
 #[derive(Debug)]
-pub(crate) struct Session {
-    session: lockstep_engine::Session,
-    names: KnownNames,
+pub(crate) struct PySession {
+    session: Session,
+    columns: RequestColumnsCache,
 }
 
 #[pymethods]
-impl Session {
+impl PySession {
     #[new]
     fn new() -> Self {
-        Self { session: Database::in_memory().session(), names: KnownNames::default() }
+        Self { session: Database::in_memory().session(), columns: RequestColumnsCache::default() }
     }
 
     /// Runs a script, or one statement with a value for each `?`.
@@ -44,39 +45,47 @@ impl Session {
         py: Python<'_>,
         sql: &str,
         parameters: Vec<Bound<'_, PyAny>>,
-    ) -> PyResult<Output> {
+    ) -> PyResult<PyOutput> {
         let values = parameters_of(py, parameters, self.session.conversion())?;
         let output = writing(py, Some(sql), || self.session.execute_with(sql, &values))?;
-        Ok(Output::new(output, sql))
+        Ok(PyOutput::new(output, sql))
     }
 
+    /// Binds one query with a value for each `?`, without running it.
     fn query(
         &self,
         py: Python<'_>,
         sql: &str,
         parameters: Vec<Bound<'_, PyAny>>,
-    ) -> PyResult<Relation> {
+    ) -> PyResult<PyRelation> {
         let values = parameters_of(py, parameters, self.session.conversion())?;
         let relation = detached(py, Some(sql), || self.session.query_with(sql, &values))?;
-        Ok(Relation { relation, sql: sql.to_owned() })
+        Ok(PyRelation { relation, sql: sql.to_owned() })
     }
 
-    /// Appends an Arrow table; makes the table when it does not exist and `create` says so.
-    fn append(&self, py: Python<'_>, table: &str, data: PyTable, create: bool) -> PyResult<Output> {
+    /// Appends an Arrow table. With `create`, a table that does not exist is created.
+    fn append(
+        &self,
+        py: Python<'_>,
+        table: &str,
+        data: PyTable,
+        create: bool,
+    ) -> PyResult<PyOutput> {
         let (batches, schema) = data.into_inner();
         let schema = create.then_some(&schema);
         let appended = writing(py, None, || self.append_batches(table, &batches, schema))?;
-        Ok(Output::new(appended, ""))
+        Ok(PyOutput::new(appended, ""))
     }
 
-    /// Appends rows given as dicts, or else as tuples.
+    /// Appends rows given as dicts, or as tuples. With `create`, a table that does not exist is
+    /// created from dicts.
     fn append_rows(
         &self,
         py: Python<'_>,
         table: &str,
         rows: &Bound<'_, PyList>,
         create: bool,
-    ) -> PyResult<Output> {
+    ) -> PyResult<PyOutput> {
         let by_name = rows.iter().all(|row| row.is_instance_of::<PyDict>());
         let known = match py.detach(|| self.session.table_columns(table)) {
             Ok(known) => Some(known),
@@ -84,7 +93,7 @@ impl Session {
             Err(error) => return Err(raise(py, &error, None)),
         };
         let (columns, batch) = if by_name {
-            let columns = typed(columns_of(rows)?, known.as_deref());
+            let columns = with_types(columns_of(rows)?, known.as_deref());
             let columns = columns.map_err(|error| raise(py, &error, None))?;
             let batch = batch_of_dicts(rows, &columns, self.session.conversion())?;
             (columns, batch)
@@ -96,16 +105,16 @@ impl Session {
         let batch = batch.map_err(|error| raise(py, &error, None))?;
         let schema = create.then(|| schema_of(&columns));
         let append = || self.append_batches(table, &[batch], schema.as_ref());
-        Ok(Output::new(writing(py, None, append)?, ""))
+        Ok(PyOutput::new(writing(py, None, append)?, ""))
     }
 
-    fn prepare(&self, py: Python<'_>, target: &str) -> PyResult<Prepared> {
+    /// Compiles a deployment or a query for request mode.
+    fn prepare(&self, py: Python<'_>, target: &str) -> PyResult<PyPrepared> {
         let request = detached(py, Some(target), || self.session.prepare_request(target))?;
-        let with = (self.session.conversion(), self.session.limits());
-        Ok(self.names.prepared(py, request, with))
+        Ok(PyPrepared::new(py, request, &self.session, &self.columns))
     }
 
-    /// Names and types of a table's columns; None where there is no such table.
+    /// Returns the names and types of a table's columns; None where there is no such table.
     fn columns_of_table(&self, py: Python<'_>, table: &str) -> Option<Vec<(String, String)>> {
         let columns = py.detach(|| self.session.table_columns(table)).ok()?;
         let text = |(name, data_type): (String, DataType)| (name, data_type.to_string());
@@ -113,13 +122,13 @@ impl Session {
     }
 
     /// Answers the rows of an Arrow table.
-    fn request(&self, py: Python<'_>, target: &str, data: PyTable) -> PyResult<Output> {
+    fn request(&self, py: Python<'_>, target: &str, data: PyTable) -> PyResult<PyOutput> {
         let (batches, _) = data.into_inner();
         let output = detached(py, Some(target), || self.session.request(target, &batches))?;
-        Ok(Output::new(output, target))
+        Ok(PyOutput::new(output, target))
     }
 
-    /// Replays stored rows as requests; `progress` is called with the share that is done.
+    /// Replays stored rows as requests; `progress` is called with the fraction that is done.
     #[pyo3(signature = (deployment, sample=None, progress=None))]
     fn verify<'py>(
         &self,
@@ -128,7 +137,7 @@ impl Session {
         sample: Option<u64>,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let options = VerifyOptions { sample, progress: progress.map(reporting) };
+        let options = VerifyOptions { sample, progress: progress.map(progress_callback) };
         let found = detached(py, None, || self.session.verify_with(deployment, &options))?;
         let fields = PyDict::new(py);
         fields.set_item("requests", found.requests)?;
@@ -142,13 +151,14 @@ impl Session {
     }
 }
 
-impl Session {
+impl PySession {
+    /// Appends batches; creates the table with the schema `create` when it does not exist.
     fn append_batches(
         &self,
         table: &str,
         batches: &[RecordBatch],
         create: Option<&SchemaRef>,
-    ) -> Result<lockstep_engine::Output> {
+    ) -> Result<Output> {
         let appended = self.session.append_batches(table, batches);
         let (Err(error), Some(schema)) = (&appended, create) else { return appended };
         if error.code != code::UNDEFINED_TABLE {
@@ -156,7 +166,7 @@ impl Session {
         }
         self.session.create_table(table, schema)?;
         self.session.append_batches(table, batches).inspect_err(|_| {
-            // A table made for rows that it does not take is not left behind, also when the call
+            // A table that was created for rows that it does not take is dropped, even if the call
             // was interrupted.
             let drop_table = format!("DROP TABLE {}", quoted(table));
             QueryContext::new().run(|| drop(self.session.execute(&drop_table)));
@@ -164,7 +174,7 @@ impl Session {
     }
 }
 
-/// Values for `?`, of the types that literals of the same look would have.
+/// Converts the values for `?`, to the types that they would have as literals of SQL.
 fn parameters_of(
     py: Python<'_>,
     objects: Vec<Bound<'_, PyAny>>,
@@ -176,7 +186,7 @@ fn parameters_of(
         }
         let name = format!("?{}", number + 1);
         let wide = type_of(&object).unwrap_or(DataType::Null);
-        let target = Target { name: &name, data_type: &wide, conversion };
+        let target = TargetColumn { name: &name, data_type: &wide, conversion };
         let value = value_of(&object, &target).map_err(|error| raise(py, &error, None))?;
         Ok(match value {
             Value::BigInt(long) => match i32::try_from(long) {
@@ -190,14 +200,14 @@ fn parameters_of(
     objects.into_iter().enumerate().map(parameter).collect()
 }
 
-/// `[database.]table` as SQL.
+/// Quotes `[database.]table` for SQL.
 fn quoted(table: &str) -> String {
     let parts: Vec<String> = table.split('.').map(|part| format!("`{part}`")).collect();
     parts.join(".")
 }
 
-/// The columns that the rows name, with the table's types where there is a table.
-fn typed(
+/// Returns the columns of the rows, with the table's types where there is a table.
+fn with_types(
     found: Vec<(String, Option<DataType>)>,
     known: Option<&[(String, DataType)]>,
 ) -> Result<Vec<(String, DataType)>> {
@@ -227,35 +237,36 @@ fn typed(
 }
 
 /// A bound query.
-#[pyclass(frozen, module = "lockstep._lockstep")]
+#[pyclass(frozen, name = "Relation", module = "lockstep._lockstep")]
 #[derive(Debug)]
-pub(crate) struct Relation {
-    relation: lockstep_engine::Relation,
+pub(crate) struct PyRelation {
+    relation: Relation,
     sql: String,
 }
 
 #[pymethods]
-impl Relation {
+impl PyRelation {
     #[getter]
     fn columns(&self) -> Vec<(String, String)> {
         let columns = self.relation.columns().iter();
         columns.map(|(name, data_type)| (name.clone(), data_type.to_string())).collect()
     }
 
-    /// Runs the query. `progress` is called with the share that is done, from 0 to 1.
+    /// Runs the query. `progress` is called with the fraction that is done, from 0 to 1.
     #[pyo3(signature = (progress=None))]
-    fn collect(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<Output> {
-        let progress = progress.map(reporting);
+    fn collect(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<PyOutput> {
+        let progress = progress.map(progress_callback);
         let output = detached(py, Some(&self.sql), || self.relation.collect(progress))?;
-        Ok(Output::new(output, &self.sql))
+        Ok(PyOutput::new(output, &self.sql))
     }
 }
 
-/// Calls back from whichever thread makes progress; what the callback raises is only reported.
-fn reporting(callback: Py<PyAny>) -> Progress {
-    Arc::new(move |share| {
+/// Makes a callback that any thread may call. An exception of the Python function is reported, not
+/// raised.
+fn progress_callback(callback: Py<PyAny>) -> ProgressCallback {
+    Arc::new(move |fraction| {
         Python::attach(|py| {
-            if let Err(error) = callback.call1(py, (share,)) {
+            if let Err(error) = callback.call1(py, (fraction,)) {
                 error.write_unraisable(py, Some(callback.bind(py)));
             }
         });

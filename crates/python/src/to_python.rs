@@ -1,5 +1,7 @@
-//! Values as Python objects. TIMESTAMP is a naive `datetime` in UTC; a moment outside the years 1
-//! to 9999, which `datetime` does not hold, is its `int` of milliseconds.
+//! Converts values to Python objects.
+//!
+//! TIMESTAMP becomes a naive `datetime` in UTC; a time outside the years 1 to 9999, which
+//! `datetime` does not hold, becomes the `int` of its milliseconds.
 
 use lockstep_row::{Datum, calendar::DAY_MS};
 use pyo3::{
@@ -9,7 +11,7 @@ use pyo3::{
     types::{PyDate, PyDateTime, PyDelta, PyDict, PyList},
 };
 
-/// The Python object of a value.
+/// Makes the Python object of a value.
 pub(crate) fn object_of<'py>(py: Python<'py>, value: &Datum<'_>) -> PyResult<Bound<'py, PyAny>> {
     match *value {
         Datum::Null => Ok(py.None().into_bound(py)),
@@ -43,8 +45,8 @@ fn timestamp(py: Python<'_>, ms: i64) -> PyResult<Bound<'_, PyAny>> {
         PyDateTime::new(py, 1970, 1, 1, 0, 0, 0, 0, None).map(|epoch| epoch.into_any().unbind())
     })?;
     let since = offset(py, ms.div_euclid(DAY_MS), ms.rem_euclid(DAY_MS))?;
-    let moment = since.and_then(|since| epoch.bind(py).add(since).ok());
-    moment.map_or_else(|| ms.into_bound_py_any(py), Ok)
+    let time = since.and_then(|since| epoch.bind(py).add(since).ok());
+    time.map_or_else(|| ms.into_bound_py_any(py), Ok)
 }
 
 fn date(py: Python<'_>, days: i32) -> PyResult<Bound<'_, PyAny>> {
@@ -57,7 +59,7 @@ fn date(py: Python<'_>, days: i32) -> PyResult<Bound<'_, PyAny>> {
     day.map_or_else(|| days.into_bound_py_any(py), Ok)
 }
 
-/// `None` when there are more days than a `timedelta` holds.
+/// Makes a `timedelta`; `None` when there are more days than it holds.
 fn offset(py: Python<'_>, days: i64, ms: i64) -> PyResult<Option<Bound<'_, PyDelta>>> {
     let Some(days) = i32::try_from(days).ok().filter(|days| days.abs() < 999_999_999) else {
         return Ok(None);

@@ -28,7 +28,7 @@ fn one_query_is_asked_for() {
     check(session.query("SHOW TABLES"), "error[42601]: this statement is not a query");
     check(
         session.prepare("SELECT 1; SELECT 2"),
-        "error[42601]: values go with exactly one statement",
+        "error[42601]: parameters need exactly one statement",
     );
     check(
         session.prepare_request("SHOW TABLES"),

@@ -14,9 +14,9 @@ usage: lockstep demo flights
 def main(arguments: list[str]) -> int:
     """Runs a demonstration and returns the exit code."""
     if arguments != ["flights"]:
-        asked = arguments in ([], ["--help"], ["-h"])
-        print(USAGE, end="", file=sys.stdout if asked else sys.stderr)
-        return 0 if asked else 2
+        is_help = arguments in ([], ["--help"], ["-h"])
+        print(USAGE, end="", file=sys.stdout if is_help else sys.stderr)
+        return 0 if is_help else 2
     from .._error import Error
 
     try:

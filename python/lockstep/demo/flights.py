@@ -3,7 +3,7 @@
 One SQL file defines the features. Batch mode makes a training set of them for the whole year and a
 model learns from January to November. Then a second database, which knows only those eleven
 months, answers December's flights one by one, each before anything later is known; every value is
-compared with the training set, bit by bit, and the model is asked again.
+compared with the training set, bit by bit, and the model predicts from them again.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def main() -> int:
 
 
 def _database(data: FlightsData, until: pd.Timestamp | None = None) -> Connection:
-    """A database with the events before ``until``, or all of them."""
+    """Makes a database with the events before ``until``, or with all of them."""
     db = connect()
     db.execute(_text("schema.sql"))
     for name in ("flights", "departures", "arrivals"):
@@ -122,7 +122,7 @@ def _database(data: FlightsData, until: pd.Timestamp | None = None) -> Connectio
 
 
 def _training_set(db: Connection, sql: str) -> tuple[pa.Table, float]:
-    """The features of all flights, by flight, and the seconds that they took."""
+    """Returns the features of all flights, by flight, and the seconds that they took."""
     start = time.perf_counter()
     with _progress_bar() as report:
         table = db.sql(sql).run(progress=report).arrow()
@@ -131,8 +131,8 @@ def _training_set(db: Connection, sql: str) -> tuple[pa.Table, float]:
 
 
 def _replay(db: Connection, data: FlightsData) -> tuple[list[dict[str, Any]], np.ndarray]:
-    """December in (event time, arrival) order: at equal times departures, arrivals and readings
-    come before flights. A flight is asked for first and stored then."""
+    """Replays December in (event time, arrival) order: at equal times departures, arrivals and
+    readings are before flights. A flight is a request first, and is stored afterwards."""
     feeds = [_Feed(db, name, getattr(data, name)) for name in ("departures", "arrivals", "weather")]
     flights = _arrow(data.flights[data.flights["ts"] >= DECEMBER])
     times = flights["ts"].cast(pa.int64()).to_numpy()
@@ -171,7 +171,7 @@ class _Feed:
 
 
 def _arrow(events: pd.DataFrame) -> pa.Table:
-    """Events as one run of memory, with times in milliseconds: slices of it cost nothing."""
+    """Converts events to contiguous columns with times in milliseconds; slices share memory."""
     table = pa.Table.from_pandas(events, preserve_index=False)
     position = table.schema.get_field_index("ts")
     times = table["ts"].cast(pa.timestamp("ms"))
@@ -179,7 +179,7 @@ def _arrow(events: pd.DataFrame) -> pa.Table:
 
 
 def _compare(expected: pa.Table, found: pa.Table) -> tuple[int, int]:
-    """How many feature values there are and how many differ, in any bit."""
+    """Returns how many feature values there are, and how many differ in any bit."""
     if expected["flight_id"] != found["flight_id"]:
         raise AssertionError("both tables hold December's flights in their order")
     compared = differing = 0
@@ -192,7 +192,7 @@ def _compare(expected: pa.Table, found: pa.Table) -> tuple[int, int]:
 
 
 def _bits(column: pa.ChunkedArray) -> np.ndarray:
-    """Values as objects that are equal exactly when their bits are; NULL is None."""
+    """Converts values to objects that are equal exactly if their bits are; NULL is None."""
     if pa.types.is_floating(column.type):
         missing = column.is_null().to_numpy()
         width = {pa.float32(): np.int32, pa.float64(): np.int64}[column.type]
@@ -220,14 +220,14 @@ def _step(title: str) -> Iterator[None]:
 
 @contextmanager
 def _progress_bar() -> Iterator[Callable[[float], None]]:
-    """Draws the share that is done: a bar on a terminal, dots elsewhere."""
+    """Draws the fraction that is done: a bar on a terminal, dots elsewhere."""
     width = 40
     drawn = -1
     is_terminal = sys.stdout.isatty()
 
-    def report(share: float) -> None:
+    def report(fraction: float) -> None:
         nonlocal drawn
-        filled = int(max(0.0, min(1.0, share)) * width)
+        filled = int(max(0.0, min(1.0, fraction)) * width)
         if filled <= drawn:
             return
         before, drawn = max(drawn, 0), filled

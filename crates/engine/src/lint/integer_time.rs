@@ -3,7 +3,7 @@
 use lockstep_row::DataType;
 use lockstep_sql::ast::FrameBoundKind;
 
-use super::{Facts, Finding, Lint, ROWS_READ_MAX, Source};
+use super::{Facts, Finding, Lint, ROWS_READ_MAX, TableSource};
 
 /// 1973-03-03 in seconds; about a day and four hours in milliseconds.
 const SECONDS_MIN: i64 = 100_000_000;
@@ -41,7 +41,7 @@ fn check(facts: &Facts<'_>, findings: &mut Vec<Finding>) {
 }
 
 /// What is wrong with the order column of a source.
-fn message(facts: &Facts<'_>, source: &Source<'_>) -> Option<String> {
+fn message(facts: &Facts<'_>, source: &TableSource<'_>) -> Option<String> {
     let position = source.event_time?;
     let column = &source.table.schema.columns[position];
     let what = match column.data_type {
@@ -57,7 +57,7 @@ fn message(facts: &Facts<'_>, source: &Source<'_>) -> Option<String> {
 
 /// Whether all stored values of a column are small for milliseconds, and one is as large as the
 /// seconds of today.
-fn holds_seconds(facts: &Facts<'_>, source: &Source<'_>, column: usize) -> bool {
+fn holds_seconds(facts: &Facts<'_>, source: &TableSource<'_>, column: usize) -> bool {
     let Some(table) = facts.tables.by_id.get(&source.table.id) else { return false };
     let snapshot = table.snapshot();
     let stored = snapshot.scan().take(ROWS_READ_MAX);

@@ -4,8 +4,8 @@ use lockstep_function::Compatibility;
 use lockstep_plan::{Frame, WrittenWindow};
 use lockstep_row::{IndexSpec, Retention};
 
-use super::{Facts, Finding, Lint, Source};
-use crate::show;
+use super::{Facts, Finding, Lint, TableSource};
+use crate::statement::retention_text;
 
 pub(super) const LINT: Lint = Lint {
     code: "01L01",
@@ -36,7 +36,7 @@ fn check(facts: &Facts<'_>, findings: &mut Vec<Finding>) {
 fn find(
     facts: &Facts<'_>,
     window: &WrittenWindow,
-    source: &Source<'_>,
+    source: &TableSource<'_>,
     frame: Frame,
 ) -> Option<Finding> {
     let indexes = keepers(facts, &source.table.schema.indexes, source);
@@ -54,7 +54,7 @@ fn find(
             "Index `{}` keeps rows for long enough from now on ({}); load older ones again if \
              the feature needs them.",
             index.name,
-            show::retention(index.retention)
+            retention_text(index.retention)
         )
     });
     let span = window.spec.frame.as_ref().map_or(window.spec.span, |frame| frame.span);
@@ -63,11 +63,11 @@ fn find(
 }
 
 /// The declared indexes that decide which rows a window sees: all of them, since a row is seen
-/// that any of them keeps; as the reference has it, the one over its key and event time.
+/// that any of them keeps; in OpenMLDB, the one over its key and event time.
 fn keepers<'i>(
     facts: &Facts<'_>,
     indexes: &'i [IndexSpec],
-    source: &Source<'_>,
+    source: &TableSource<'_>,
 ) -> Vec<&'i IndexSpec> {
     let declared = || indexes.iter().filter(|index| index.declared);
     let is_own = |index: &&IndexSpec| {

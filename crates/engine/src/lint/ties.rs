@@ -35,8 +35,9 @@ fn check(facts: &Facts<'_>, findings: &mut Vec<Finding>) {
             continue;
         };
         let sources = facts.sources(window);
-        let is_tied =
-            |source: &&super::Source<'_>| facts.has_pair(source, Alike::SameTime) == Some(true);
+        let is_tied = |source: &&super::TableSource<'_>| {
+            facts.has_pair(source, Alike::SameTime) == Some(true)
+        };
         if let Some(source) = sources.iter().find(is_tied) {
             let message = format!(
                 "{what} depends on the order of arrival: rows of table `{}` have the same key and \

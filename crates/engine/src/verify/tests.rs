@@ -1,15 +1,15 @@
-//! What VERIFY must find, and which rows a sample has.
+//! Differences that a verification must find, and the rows of a sample.
 
 use std::{collections::BTreeSet, sync::Arc};
 
 use lockstep_plan::BoundQuery;
 use lockstep_sql::{ast::Statement, parse};
 
-use super::{Sample, Verification, VerifyOptions, verify};
+use super::{RowSample, Verification, VerifyOptions, verify};
 use crate::{
     Database, PreparedRequest, Session,
     catalog::{Definition, ObjectKind, QualifiedName},
-    database::Tables,
+    database::TableSet,
     deployment::{Deployment, references},
 };
 
@@ -39,11 +39,11 @@ fn bind(session: &Session, sql: &str) -> BoundQuery {
 /// A deployment of one query that is served by the program of another.
 fn deployment(session: &Session, sql: &str, served: &str) -> Deployment {
     let query = bind(session, sql);
-    let tables = Tables::of(&session.database.entries_of(&query.plan).expect("it is there"));
+    let tables = TableSet::of(&session.database.entries_of(&query.plan).expect("it is there"));
     let name = QualifiedName { database: "default".to_owned(), name: "d".to_owned() };
     let definition = Definition::new(ObjectKind::Deployment, name);
     let served = bind(session, served);
-    let request = PreparedRequest::compile_to_stay(&served, &tables, &definition);
+    let request = PreparedRequest::compile_deployed(&served, &tables, &definition);
     Deployment {
         definition,
         sql: sql.to_owned(),
@@ -113,8 +113,8 @@ fn a_sample_has_as_many_rows_as_asked_for_from_all_over() {
         (Some(100), 12_345),
         (Some(5), 0),
     ] {
-        let mut sample = Sample::new(wanted, rows);
-        let drawn: BTreeSet<u64> = (0..rows).filter(|row| sample.takes(*row)).collect();
+        let mut sample = RowSample::new(wanted, rows);
+        let drawn: BTreeSet<u64> = (0..rows).filter(|row| sample.contains(*row)).collect();
         let expected = wanted.unwrap_or(rows).min(rows);
         assert_eq!(drawn.len() as u64, expected, "{wanted:?} of {rows}");
         let in_last_tenth = drawn.iter().filter(|row| **row >= rows - rows / 10).count();

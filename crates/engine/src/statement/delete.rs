@@ -1,9 +1,8 @@
-//! DELETE: which rows a WHERE of the dialect chooses, and their removal.
+//! DELETE: removes the rows that a WHERE selects.
 //!
-//! `session` calls it. Conditions are joined by AND; each compares a column with a constant. Where
-//! the table has declared indexes they name exactly the key of one of them, its event time, or
-//! both, so that a DELETE says what it means in the terms of the table. Without declared indexes
-//! any column may be compared.
+//! Conditions are joined by AND, and each compares a column with a constant. Where the table has
+//! declared indexes, the conditions must be on exactly the key of one of them, on its event time,
+//! or on both, as in OpenMLDB. Without declared indexes any column may be compared.
 
 use std::cmp::Ordering;
 
@@ -11,28 +10,46 @@ use lockstep_diagnostic::{Diagnostic, Result, Span, code};
 use lockstep_function::Compatibility;
 use lockstep_plan::{BindOptions, bind_constant, quoted_name, text_constant};
 use lockstep_row::{Arena, DataType, Datum, IndexSpec, RowView, TableSchema, Value};
-use lockstep_sql::ast::{BinaryOperator, Expr, ExprKind, Ident};
+use lockstep_sql::ast::{BinaryOperator, Expr, ExprKind, Ident, ObjectName};
 use lockstep_table::Table;
 
+use super::create_index::find_column;
 use crate::{
-    append, create_table,
+    Output, Parameter, Session,
+    append::table_error,
     inspect::declared_schema,
-    literal::{Place, coerce},
+    literal::{ConstantPosition, coerce},
 };
+
+impl Session {
+    /// Runs DELETE.
+    pub(crate) fn delete(
+        &self,
+        name: &ObjectName,
+        filter: Option<&Expr>,
+        parameters: &[Parameter],
+    ) -> Result<Output> {
+        self.require_online("DELETE", name.name.span)?;
+        let entry = self.find_entry(name)?;
+        let options = self.bind_options(parameters);
+        let deleted = entry.write(|table| delete(table, filter, &options))?;
+        Ok(Output { rows_affected: Some(deleted), ..Output::of_message("DELETE") })
+    }
+}
 
 /// `column operator value`; `column IS NULL` is an equality with NULL.
 #[derive(Debug)]
-struct Condition {
+struct DeleteCondition {
     column: usize,
     operator: BinaryOperator,
     value: Value,
     span: Span,
-    /// Whether no row can fulfil it: nothing compares with NULL.
+    /// Whether it is true for no row, as a comparison with NULL is.
     is_never: bool,
 }
 
-/// Runs a DELETE and returns how many rows it removed.
-pub(crate) fn delete(table: &Table, filter: Option<&Expr>, options: &BindOptions) -> Result<u64> {
+/// Removes the rows that the filter selects, and returns how many they are.
+fn delete(table: &Table, filter: Option<&Expr>, options: &BindOptions) -> Result<u64> {
     let Some(filter) = filter else {
         return Diagnostic::new(code::FEATURE_NOT_SUPPORTED, "DELETE needs a WHERE")
             .with_hint("TRUNCATE TABLE removes every row.")
@@ -49,15 +66,15 @@ pub(crate) fn delete(table: &Table, filter: Option<&Expr>, options: &BindOptions
     let arena = Arena::new();
     let is_deleted =
         |row: RowView<'_>| conditions.iter().all(|condition| condition.holds(row, &arena));
-    table.delete(is_deleted).map_err(|error| append::refused(&error))
+    table.delete(is_deleted).map_err(|error| table_error(&error))
 }
 
-/// Splits a chain of ANDs.
+/// Collects the conditions of a chain of ANDs.
 fn collect(
     expr: &Expr,
     schema: &TableSchema,
     options: &BindOptions,
-    conditions: &mut Vec<Condition>,
+    conditions: &mut Vec<DeleteCondition>,
 ) -> Result<()> {
     let (operator, left, right) = match &expr.kind {
         ExprKind::Binary { operator, left, right } => (operator, left, right),
@@ -65,7 +82,8 @@ fn collect(
             let ExprKind::Column(path) = &operand.kind else { return not_a_condition(expr.span) };
             let column = column_of(path, schema, expr.span)?;
             let (operator, value) = (BinaryOperator::Equal, Value::Null);
-            let condition = Condition { column, operator, value, span: expr.span, is_never: false };
+            let condition =
+                DeleteCondition { column, operator, value, span: expr.span, is_never: false };
             conditions.push(condition);
             return Ok(());
         }
@@ -102,27 +120,30 @@ fn collect(
             text_constant(text, to, options.settings, constant.span)?.0
         }
         value => {
-            let place = Place { column: &schema.columns[column].name, span: Some(constant.span) };
-            coerce(value, to, options.settings, &place)?
+            let position = ConstantPosition {
+                column: &schema.columns[column].name,
+                span: Some(constant.span),
+            };
+            coerce(value, to, options.settings, &position)?
         }
     };
     // OpenMLDB takes NULL for a key like any other.
     let is_never = is_standard && value == Value::Null;
-    conditions.push(Condition { column, operator, value, span: expr.span, is_never });
+    conditions.push(DeleteCondition { column, operator, value, span: expr.span, is_never });
     Ok(())
 }
 
 fn column_of(path: &[Ident], schema: &TableSchema, span: Span) -> Result<usize> {
     let name = &path.last().expect("a name has at least one part").text;
-    create_table::find_column(schema, name, span)
+    find_column(schema, name, span)
 }
 
-/// Whether a text constant takes this type when it is compared with it.
+/// Whether a string constant is converted to this type when it is compared with it.
 fn is_read_from_text(data_type: &DataType) -> bool {
     !matches!(data_type, DataType::String | DataType::Array(_) | DataType::Map(..))
 }
 
-/// A text in double quotes may be meant for a column.
+/// Refuses a string in double quotes that is also the name of a column.
 fn refuse_quoted_name(side: &Expr, schema: &TableSchema, options: &BindOptions) -> Result<()> {
     match &side.kind {
         ExprKind::QuotedText(text)
@@ -145,6 +166,7 @@ fn not_a_condition<T>(span: Span) -> Result<T> {
     .err()
 }
 
+/// Returns the operator that means the same with the operands exchanged.
 fn mirrored(operator: BinaryOperator) -> BinaryOperator {
     match operator {
         BinaryOperator::Less => BinaryOperator::Greater,
@@ -155,8 +177,8 @@ fn mirrored(operator: BinaryOperator) -> BinaryOperator {
     }
 }
 
-/// A column has one `=`, or at most one lower and one upper bound.
-fn check_repetition(conditions: &[Condition], schema: &TableSchema) -> Result<()> {
+/// Checks that a column has one `=`, or at most one lower and one upper bound.
+fn check_repetition(conditions: &[DeleteCondition], schema: &TableSchema) -> Result<()> {
     let side = |operator: BinaryOperator| match operator {
         BinaryOperator::Less | BinaryOperator::LessOrEqual => Some(Ordering::Less),
         BinaryOperator::Greater | BinaryOperator::GreaterOrEqual => Some(Ordering::Greater),
@@ -177,13 +199,13 @@ fn check_repetition(conditions: &[Condition], schema: &TableSchema) -> Result<()
     Ok(())
 }
 
-/// Some declared index must be able to say which rows are meant.
-fn check_indexes(conditions: &[Condition], schema: &TableSchema, span: Span) -> Result<()> {
+/// Checks that the conditions are on the columns of some declared index, where there is one.
+fn check_indexes(conditions: &[DeleteCondition], schema: &TableSchema, span: Span) -> Result<()> {
     let mut declared = schema.indexes.iter().filter(|index| index.declared).peekable();
     if declared.peek().is_none() {
         return check_ranges(conditions, schema);
     }
-    if declared.any(|index| serves(index, conditions)) {
+    if declared.any(|index| is_covered_by(conditions, index)) {
         return Ok(());
     }
     let shown = |index: &IndexSpec| {
@@ -193,16 +215,19 @@ fn check_indexes(conditions: &[Condition], schema: &TableSchema, span: Span) -> 
         format!("{} ({}){}", index.name, keys.join(", "), ts.unwrap_or_default())
     };
     let indexes: Vec<String> = schema.indexes.iter().filter(|i| i.declared).map(shown).collect();
-    Diagnostic::new(code::FEATURE_NOT_SUPPORTED, "no index says which rows to delete")
-        .at(span)
-        .with_detail(format!("The indexes are: {}.", indexes.join("; ")))
-        .with_hint("Name all key columns of one index with `=`, its event time, or both.")
-        .err()
+    Diagnostic::new(
+        code::FEATURE_NOT_SUPPORTED,
+        "the conditions of DELETE do not match the columns of an index",
+    )
+    .at(span)
+    .with_detail(format!("The indexes are: {}.", indexes.join("; ")))
+    .with_hint("Name all key columns of one index with `=`, its event time, or both.")
+    .err()
 }
 
 /// Whether the conditions are on exactly the index's key, its event time, or both.
-fn serves(index: &IndexSpec, conditions: &[Condition]) -> bool {
-    let is_key = |condition: &&Condition| {
+fn is_covered_by(conditions: &[DeleteCondition], index: &IndexSpec) -> bool {
+    let is_key = |condition: &&DeleteCondition| {
         index.keys.contains(&condition.column) && condition.operator == BinaryOperator::Equal
     };
     let keys = conditions.iter().filter(is_key).count();
@@ -214,8 +239,9 @@ fn serves(index: &IndexSpec, conditions: &[Condition]) -> bool {
     keys + times == conditions.len() && (keys == index.keys.len() || keys == 0)
 }
 
-/// Without declared indexes any column whose values have an order may be compared.
-fn check_ranges(conditions: &[Condition], schema: &TableSchema) -> Result<()> {
+/// Checks, for a table without declared indexes, that the values of every compared column have an
+/// order.
+fn check_ranges(conditions: &[DeleteCondition], schema: &TableSchema) -> Result<()> {
     for condition in conditions {
         let column = &schema.columns[condition.column];
         if matches!(column.data_type, DataType::Array(_) | DataType::Map(..)) {
@@ -226,9 +252,9 @@ fn check_ranges(conditions: &[Condition], schema: &TableSchema) -> Result<()> {
     Ok(())
 }
 
-impl Condition {
-    /// NULL equals NULL here, as in entity keys (what it says of `= NULL` was settled before); a
-    /// range holds for no NULL.
+impl DeleteCondition {
+    /// Whether the condition is true for a row. NULL equals NULL, as in entity keys (`= NULL` is
+    /// excluded by `is_never`); a range is true for no NULL.
     fn holds(&self, row: RowView<'_>, arena: &Arena) -> bool {
         let stored: Datum<'_> = row.get(self.column);
         let value = self.value.as_datum(arena);
@@ -245,7 +271,7 @@ impl Condition {
     }
 }
 
-/// The order of two values of a column, as WHERE has it; `None` with NULL or NaN.
+/// Compares two values of a column as WHERE does; `None` with NULL or NaN.
 fn order(left: Datum<'_>, right: Datum<'_>) -> Option<Ordering> {
     match (left, right) {
         (Datum::String(left), Datum::String(right)) => Some(left.cmp(right)),

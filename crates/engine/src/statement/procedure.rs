@@ -1,46 +1,35 @@
-//! Procedures: named requests whose row is declared with them, called with CALL.
+//! CREATE PROCEDURE, DROP PROCEDURE, CALL and SHOW PROCEDURES.
 //!
-//! `session` calls it. A procedure answers like a deployment; what it adds is the list of its
-//! parameters, which must be the columns of the request table.
+//! A procedure answers like a deployment, and it lists its parameters, which must be the columns of
+//! the request table.
 
 use std::sync::Arc;
 
 use lockstep_diagnostic::{Diagnostic, Result, code};
-use lockstep_plan::{BindOptions, BoundQuery, bind_constant, type_of};
+use lockstep_plan::{BoundQuery, bind_constant, type_of};
 use lockstep_row::{Arena, DataType, Datum, Value, arrow::ColumnBuilder};
 use lockstep_sql::ast::{CreateProcedure, Expr, ObjectName};
 
+use super::outcome;
 use crate::{
     Output, Parameter, PreparedRequest, Session,
-    catalog::{CatalogCommand, Definition, ObjectKind, QualifiedName, TableReference},
-    database::Tables,
-    deployment::{query_text, references},
-    lint,
-    literal::{Place, coerce},
-    request::output_batch,
-    session::outcome,
-    show,
-    table_options::ignored,
+    catalog::{CatalogCommand, Definition, ObjectKind, QualifiedName},
+    database::TableSet,
+    deployment::{Procedure, query_text, references},
+    lint::{self, Purpose},
+    literal::{ConstantPosition, coerce},
+    options::{OptionTable, UnknownOption},
 };
 
-/// A procedure. Immutable.
-#[derive(Debug)]
-pub(crate) struct Procedure {
-    pub(crate) definition: Arc<Definition>,
-    /// The statement that made it.
-    pub(crate) sql: String,
-    pub(crate) request: Arc<PreparedRequest>,
-    /// The tables it reads, which cannot be dropped while it exists.
-    pub(crate) tables: Vec<TableReference>,
-}
-
-impl Procedure {
-    pub(crate) fn name(&self) -> &QualifiedName {
-        self.definition.name()
-    }
-}
+/// CREATE PROCEDURE has no options; those of OpenMLDB's scripts are ignored with a warning.
+const OPTIONS: OptionTable<'_, ()> = OptionTable {
+    specs: &[],
+    unknown: UnknownOption::Warning,
+    error_code: code::INVALID_PARAMETER,
+};
 
 impl Session {
+    /// Runs CREATE PROCEDURE.
     pub(crate) fn create_procedure(
         &self,
         create: &CreateProcedure,
@@ -60,7 +49,7 @@ impl Session {
         Ok(Output { warnings, ..outcome(committed, tolerated, &create.name, "CREATE PROCEDURE")? })
     }
 
-    /// Makes the procedure; gives the warnings, too.
+    /// Compiles the procedure; the warnings are the second value.
     fn compile_procedure(
         &self,
         name: QualifiedName,
@@ -79,11 +68,11 @@ impl Session {
         };
         let bound = self.bind(query)?;
         check_parameters(create, &bound)?;
-        let tables = Tables::of(&self.database.entries_of(&bound.plan)?).owned_by(&name);
+        let tables = TableSet::of(&self.database.entries_of(&bound.plan)?).owned_by(&name);
         let definition = Definition::new(ObjectKind::Procedure, name);
-        let request = PreparedRequest::compile_to_stay(&bound, &tables, &definition)?;
-        let mut warnings: Vec<_> = create.options.iter().map(|item| ignored(item, &[])).collect();
-        warnings.extend(lint::check(&bound, &tables, lint::Purpose::Serving));
+        let request = PreparedRequest::compile_deployed(&bound, &tables, &definition)?;
+        let mut warnings = OPTIONS.read(&create.options, &mut ())?;
+        warnings.extend(lint::check(&bound, &tables, Purpose::Serving));
         let procedure = Procedure {
             definition,
             sql: query_text(script, create.span),
@@ -93,13 +82,14 @@ impl Session {
         Ok((procedure, warnings))
     }
 
+    /// Runs DROP PROCEDURE.
     pub(crate) fn drop_procedure(&self, name: &ObjectName, if_exists: bool) -> Result<Output> {
         let command = CatalogCommand::DropProcedure { name: self.qualified(name) };
         let tolerated = if_exists.then_some(code::UNDEFINED_OBJECT);
         outcome(self.database.commit(command), tolerated, name, "DROP PROCEDURE")
     }
 
-    /// CALL: one request with these constants.
+    /// Runs CALL: answers one request whose row is these constants.
     pub(crate) fn call_procedure(
         &self,
         name: &ObjectName,
@@ -119,15 +109,15 @@ impl Session {
             let message = format!("`{}` takes {expected} values, not {found}", name.name.text);
             return Diagnostic::new(code::INVALID_PARAMETER, message).at(name.name.span).err();
         }
-        let settings = self.settings();
-        let options = BindOptions { settings, parameters: parameters.to_vec() };
+        let options = self.bind_options(parameters);
         let value = |(argument, (column, data_type)): (&Expr, &(String, DataType))| {
             let Some(value) = bind_constant(argument, &options) else {
                 return Diagnostic::new(code::FEATURE_NOT_SUPPORTED, "CALL takes constants only")
                     .at(argument.span)
                     .err();
             };
-            coerce(&value, data_type, settings, &Place { column, span: Some(argument.span) })
+            let position = ConstantPosition { column, span: Some(argument.span) };
+            coerce(&value, data_type, options.settings, &position)
         };
         let row: Vec<Value> = arguments.iter().zip(input).map(value).collect::<Result<_>>()?;
         let arena = Arena::new();
@@ -140,24 +130,25 @@ impl Session {
             builder.push(*value);
         }
         let count = usize::from(answer.is_some());
-        let batch = output_batch(&columns, builders, count)?;
-        Ok(Output { columns, batches: vec![batch], ..Output::default() })
+        Output::of_columns(columns, builders, count)
     }
 
+    /// Runs SHOW CREATE PROCEDURE.
     pub(crate) fn show_create_procedure(&self, name: &ObjectName) -> Result<Output> {
         let found = self.find_procedure(name)?;
         let QualifiedName { database, name } = found.name();
         let row = [database, name, &found.sql].map(|text| Some(text.clone()));
-        show::texts(&["DB", "SP", "SQL"], &[row.to_vec()])
+        Output::of_texts(&["DB", "SP", "SQL"], &[row.to_vec()])
     }
 
+    /// Runs SHOW PROCEDURES: those of every database.
     pub(crate) fn show_procedures(&self) -> Result<Output> {
         let objects = self.database.objects();
         let procedures = objects.databases().values().flat_map(|found| found.procedures.values());
         let names = procedures.map(|procedure| procedure.name());
         let rows: Vec<_> =
             names.map(|name| vec![Some(name.database.clone()), Some(name.name.clone())]).collect();
-        show::texts(&["DB", "SP"], &rows)
+        Output::of_texts(&["DB", "SP"], &rows)
     }
 
     fn find_procedure(&self, name: &ObjectName) -> Result<Arc<Procedure>> {
@@ -171,7 +162,7 @@ impl Session {
     }
 }
 
-/// The parameters are the columns of the request table, in order.
+/// Checks that the parameters are the columns of the request table, in order.
 fn check_parameters(create: &CreateProcedure, bound: &BoundQuery) -> Result<()> {
     let columns = bound.request_table.as_ref().map_or(&[][..], |t| t.schema.columns.as_slice());
     if columns.len() != create.parameters.len() {

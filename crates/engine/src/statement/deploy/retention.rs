@@ -1,9 +1,8 @@
-//! Which indexes a deployment wants, for how long they must keep rows, and how they come to it.
+//! The indexes that a deployment reads, and the retention that they need for it.
 //!
-//! `deployment` calls it. A query's indexes are those that its windows and joins look rows up by;
-//! request mode builds the ones that are missing when it is compiled, and those show what the
-//! table keeps. What is left to do here is retention: an index that keeps less than the query
-//! looks at is made to keep more, as long as the deployment exists.
+//! The indexes of a query are those by which its windows and joins look rows up. Compiling the
+//! request program builds the missing ones. This file widens the retention of an index that keeps
+//! fewer rows than the query reads, for as long as the deployment exists.
 
 use std::collections::BTreeMap;
 
@@ -17,34 +16,36 @@ use lockstep_row::Retention;
 use lockstep_table::{IndexHold, IndexNeed, Provision, Widened};
 
 use super::options::{Bias, DeployOptions};
-use crate::{append::refused, catalog::TableEntry, show};
+use crate::{append::table_error, catalog::TableEntry, statement::retention_text};
 
 const MINUTE_MS: i64 = 60_000;
 
-/// An index by what it is over: table, sorted key columns, event time.
+/// What identifies an index: its table, sorted key columns and event time.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct IndexKey {
-    pub(crate) table: u64,
-    pub(crate) keys: Vec<usize>,
-    pub(crate) event_time: Option<usize>,
+pub(super) struct IndexKey {
+    pub(super) table: u64,
+    pub(super) keys: Vec<usize>,
+    pub(super) event_time: Option<usize>,
 }
 
-/// The indexes that a plan wants, each with the retention that is enough for all of its uses.
-pub(crate) fn wanted(plan: &LogicalPlan, options: &DeployOptions) -> BTreeMap<IndexKey, Retention> {
-    let mut wanted = BTreeMap::new();
+/// Returns the indexes that a plan reads, each with the retention that is enough for all of its
+/// uses.
+pub(super) fn needed(plan: &LogicalPlan, options: &DeployOptions) -> BTreeMap<IndexKey, Retention> {
+    let mut needed = BTreeMap::new();
     let visit = plan.apply(|node| {
         visit(node, &mut |key, retention| {
             let retention = with_bias(retention, options);
-            let entry = wanted.entry(key).or_insert(retention);
+            let entry = needed.entry(key).or_insert(retention);
             *entry = entry.union(retention);
         });
         Ok(TreeNodeRecursion::Continue)
     });
     visit.expect("the visitor never fails");
-    wanted
+    needed
 }
 
-fn visit(node: &LogicalPlan, want: &mut dyn FnMut(IndexKey, Retention)) {
+/// Calls `need` for each index by which one node of a plan looks rows up.
+fn visit(node: &LogicalPlan, need: &mut dyn FnMut(IndexKey, Retention)) {
     if let Some(windows) = lineage::window(node) {
         for group in &windows.groups {
             let window = &group.window;
@@ -55,7 +56,7 @@ fn visit(node: &LogicalPlan, want: &mut dyn FnMut(IndexKey, Retention)) {
                 let at = |expr: &Expr| lineage::column(expr, schema);
                 let keys = window.partition_by.iter().map(at);
                 if let Some(key) = index_of(source, keys, window.order_by.as_ref().map(at)) {
-                    want(key, of_frame(window.frame));
+                    need(key, of_frame(window.frame));
                 }
             }
         }
@@ -64,19 +65,20 @@ fn visit(node: &LogicalPlan, want: &mut dyn FnMut(IndexKey, Retention)) {
         // A condition on an expression gives no key; the others are enough.
         let keys = join.keys.iter().map(|(_, right)| at(right)).filter(Option::is_some);
         if let Some(key) = index_of(&join.right, keys, join.order_by.as_ref().map(at)) {
-            want(key, Retention::Latest { latest: 1 });
+            need(key, Retention::Latest { latest: 1 });
         }
     } else if let LogicalPlan::Join(join) = node
         && join.join_type == JoinType::Left
     {
         let keys = join.on.iter().map(|(_, right)| lineage::column(right, join.right.schema()));
         if let Some(key) = index_of(&join.right, keys.filter(Option::is_some), None) {
-            want(key, Retention::Forever);
+            need(key, Retention::Forever);
         }
     }
 }
 
-/// The index over these columns of a plan's output; `None` where they are not stored columns.
+/// Returns the index over these columns of a plan's output; `None` where they are not stored
+/// columns.
 fn index_of(
     source: &LogicalPlan,
     keys: impl Iterator<Item = Option<usize>>,
@@ -94,7 +96,7 @@ fn index_of(
     (!keys.is_empty()).then_some(IndexKey { table, keys, event_time })
 }
 
-/// How long rows must be kept for a frame. Times are in whole minutes, and at least one.
+/// Returns the retention that a frame needs. Times are whole minutes, and at least one.
 fn of_frame(frame: Frame) -> Retention {
     match frame {
         Frame::Rows { from: None, .. } | Frame::Range { from: None, .. } => Retention::Forever,
@@ -103,11 +105,13 @@ fn of_frame(frame: Frame) -> Retention {
     }
 }
 
+/// Rounds a duration up to whole minutes, and at least one.
 fn minutes(milliseconds: i64) -> i64 {
     let up = milliseconds.saturating_add(MINUTE_MS - 1).div_euclid(MINUTE_MS).max(1);
     up.saturating_mul(MINUTE_MS)
 }
 
+/// Adds the options `range_bias` and `rows_bias` to a retention.
 fn with_bias(retention: Retention, options: &DeployOptions) -> Retention {
     match retention {
         Retention::Absolute { ttl_ms } => match options.range_bias {
@@ -125,24 +129,24 @@ fn with_bias(retention: Retention, options: &DeployOptions) -> Retention {
     }
 }
 
-/// What a deployment holds of its tables.
+/// The holds of a deployment on its indexes.
 #[derive(Debug, Default)]
-pub(crate) struct Provided {
-    pub(crate) holds: Vec<IndexHold>,
-    /// What the tables keep from now on that they did not keep before.
-    pub(crate) warnings: Vec<Diagnostic>,
+pub(super) struct HeldIndexes {
+    pub(super) holds: Vec<IndexHold>,
+    /// A warning for each table that keeps more rows than before.
+    pub(super) warnings: Vec<Diagnostic>,
 }
 
-/// Makes the indexes keep what is wanted of them, as long as the holds are kept. Where stored rows
-/// have no event time to go by, an index stays as it is, and the lint about retention says so.
-pub(crate) fn provide(
-    wanted: &BTreeMap<IndexKey, Retention>,
+/// Widens the retention of the indexes to what is needed, for as long as the holds exist. Where
+/// stored rows have no event time, an index stays as it is, and the lint about retention warns.
+pub(super) fn hold(
+    needed: &BTreeMap<IndexKey, Retention>,
     options: &DeployOptions,
     entries: &[TableEntry],
     owner: &str,
-) -> Result<Provided> {
-    let mut provided = Provided::default();
-    for (key, retention) in wanted {
+) -> Result<HeldIndexes> {
+    let mut held = HeldIndexes::default();
+    for (key, retention) in needed {
         let Some(entry) = entries.iter().find(|entry| entry.id == key.table) else { continue };
         let table = &entry.table;
         let mut need = IndexNeed {
@@ -152,7 +156,7 @@ pub(crate) fn provide(
             columns: Vec::new(),
         };
         match table.find_for(&need) {
-            // What the table keeps is enough, and no program reads through this index.
+            // The table keeps enough rows, and no program reads through this index.
             Provision::WouldBuild { widened: None, .. } => continue,
             Provision::Existing { index, .. }
                 if options.skip_index_check && table.declared_retention(index).is_some() =>
@@ -161,14 +165,14 @@ pub(crate) fn provide(
             }
             _ => {}
         }
-        let hold = table.hold(&need, owner).map_err(|error| refused(&error))?;
-        provided.warnings.extend(hold.widened().map(|widened| warning(entry, widened)));
-        provided.holds.push(hold);
+        let hold = table.hold(&need, owner).map_err(|error| table_error(&error))?;
+        held.warnings.extend(hold.widened().map(|widened| warning(entry, widened)));
+        held.holds.push(hold);
     }
-    Ok(provided)
+    Ok(held)
 }
 
-/// That a table keeps rows for longer than its definition says.
+/// Returns the warning that a table keeps more rows than its definition says.
 fn warning(entry: &TableEntry, widened: &Widened) -> Diagnostic {
     let Widened { index, from, to } = widened;
     let name = entry.definition.name();
@@ -176,11 +180,11 @@ fn warning(entry: &TableEntry, widened: &Widened) -> Diagnostic {
         Some(_) => format!("table `{name}` keeps more rows by index `{index}`"),
         None => format!("table `{name}` keeps more rows, by a rule of index `{index}`"),
     };
-    let from = from.map_or_else(String::new, |from| format!(", not {}", show::retention(from)));
+    let from = from.map_or_else(String::new, |from| format!(", not {}", retention_text(from)));
     Diagnostic::new(code::WARNING, message)
         .with_detail(format!(
             "The windows of the deployment read so far back: {}{from}. It goes with the deployment.",
-            show::retention(*to)
+            retention_text(*to)
         ))
         .with_hint("OPTIONS(skip_index_check = 'true') leaves the rules of declared indexes alone.")
 }

@@ -1,56 +1,53 @@
-//! OPTIONS(…) of DEPLOY, read and checked.
+//! OPTIONS of DEPLOY.
 //!
-//! `deployment` calls it once for each DEPLOY. Knows values only; what they mean for indexes and
-//! windows is for `index` and `long_window`.
+//! This file knows their values only; `retention` and `long_window` know what they mean for indexes
+//! and windows.
 
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
 use lockstep_sql::ast::{Interval, IntervalUnit, Literal, OptionItem, OptionValue};
 
-use crate::table_options::ignored;
-
-/// The names, as SHOW DEPLOYMENT and hints print them.
-const NAMES: &[&str] = &["long_windows", "skip_index_check", "sync", "range_bias", "rows_bias"];
+use crate::options::{OptionArgument, OptionSpec, OptionTable, UnknownOption};
 
 /// The bucket of a long window that names none.
-const BUCKET_DEFAULT: Bucket = Bucket::Time { milliseconds: 86_400_000 };
+const BUCKET_DEFAULT: LongWindowBucket = LongWindowBucket::Time { milliseconds: 86_400_000 };
 
-/// What OPTIONS say.
+/// The values of the options.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct DeployOptions {
+pub(super) struct DeployOptions {
     /// The windows that are to be pre-aggregated, in the written order.
-    pub(crate) long_windows: Vec<LongWindow>,
-    /// Leave the retention of the indexes that there are as it is.
-    pub(crate) skip_index_check: bool,
-    /// Added to the time that indexes have to keep rows for, in milliseconds.
-    pub(crate) range_bias: Bias,
-    /// Added to the number of rows that indexes have to keep.
-    pub(crate) rows_bias: Bias,
-    /// (name, value) of everything that was written and is known, to be shown.
-    pub(crate) written: Vec<(String, String)>,
+    pub(super) long_windows: Vec<LongWindow>,
+    /// Whether the retention of declared indexes is left as it is.
+    pub(super) skip_index_check: bool,
+    /// Added to the time for which indexes keep rows, in milliseconds.
+    pub(super) range_bias: Bias,
+    /// Added to the number of rows that indexes keep.
+    pub(super) rows_bias: Bias,
+    /// (name, value) of every option that was written and exists, for SHOW DEPLOYMENT.
+    pub(super) written: Vec<(String, String)>,
 }
 
 /// One entry of `long_windows`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct LongWindow {
-    pub(crate) name: String,
-    pub(crate) bucket: Bucket,
-    /// Where the name stands.
-    pub(crate) span: Span,
+pub(super) struct LongWindow {
+    pub(super) name: String,
+    pub(super) bucket: LongWindowBucket,
+    /// The position of the entry.
+    pub(super) span: Span,
 }
 
-/// What a long window's partial results are kept for each of.
+/// The rows that one partial result of a long window covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Bucket {
+pub(super) enum LongWindowBucket {
     /// A span of event time, aligned to the epoch.
     Time { milliseconds: i64 },
     /// A number of rows.
     Rows { count: u64 },
 }
 
-/// How much more an index keeps than the query asks for.
+/// How much more an index keeps than the query reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Bias {
-    /// So much more.
+pub(super) enum Bias {
+    /// This many milliseconds or rows more.
     By(u64),
     /// Everything.
     Infinite,
@@ -62,54 +59,76 @@ impl Default for Bias {
     }
 }
 
-/// Reads the options. One that does not exist is a warning, since a script that carries it still
-/// means its query.
-pub(crate) fn read(items: &[OptionItem]) -> Result<(DeployOptions, Vec<Diagnostic>)> {
+const OPTIONS: OptionTable<'_, DeployOptions> = OptionTable {
+    specs: SPECS,
+    unknown: UnknownOption::Warning,
+    error_code: code::INVALID_PARAMETER,
+};
+
+const SPECS: &[OptionSpec<DeployOptions>] = &[
+    OptionSpec {
+        name: "long_windows",
+        set: |options, argument| {
+            options.long_windows = long_windows(argument)?;
+            Ok(())
+        },
+    },
+    OptionSpec {
+        name: "skip_index_check",
+        set: |options, argument| {
+            options.skip_index_check = flag(argument)?;
+            Ok(())
+        },
+    },
+    // A deployment is ready when DEPLOY returns, whatever the value.
+    OptionSpec { name: "sync", set: |_, argument| flag(argument).map(|_| ()) },
+    OptionSpec {
+        name: "range_bias",
+        set: |options, argument| {
+            options.range_bias = range_bias(argument)?;
+            Ok(())
+        },
+    },
+    OptionSpec {
+        name: "rows_bias",
+        set: |options, argument| {
+            options.rows_bias = bias(argument, "takes a number of rows, or 'inf'")?;
+            Ok(())
+        },
+    },
+];
+
+/// Reads the options; the warnings are the second value.
+pub(super) fn read(items: &[OptionItem]) -> Result<(DeployOptions, Vec<Diagnostic>)> {
     let mut options = DeployOptions::default();
-    let mut warnings = Vec::new();
-    for item in items {
-        match item.key.text.as_str() {
-            "long_windows" => options.long_windows = long_windows(item)?,
-            "skip_index_check" => options.skip_index_check = flag(item)?,
-            // A deployment is ready when DEPLOY returns; what it waits for is no question.
-            "sync" => _ = flag(item)?,
-            "range_bias" => options.range_bias = range_bias(item)?,
-            "rows_bias" => options.rows_bias = rows_bias(item)?,
-            _ => {
-                warnings.push(ignored(item, NAMES));
-                continue;
-            }
-        }
-        options.written.push((item.key.text.clone(), text(&item.value)));
-    }
+    let warnings = OPTIONS.read(items, &mut options)?;
+    let known = items.iter().filter(|item| OPTIONS.has(&item.key.text));
+    options.written = known.map(|item| (item.key.text.clone(), text(&item.value))).collect();
     Ok((options, warnings))
 }
 
-fn flag(item: &OptionItem) -> Result<bool> {
-    match text(&item.value).to_ascii_lowercase().as_str() {
+/// Reads TRUE or FALSE, quoted or not.
+fn flag(argument: &OptionArgument<'_>) -> Result<bool> {
+    match text(argument.value()).to_ascii_lowercase().as_str() {
         "true" => Ok(true),
         "false" => Ok(false),
-        _ => invalid(item, "takes 'true' or 'false'"),
+        _ => argument.invalid("takes 'true' or 'false'"),
     }
 }
 
-fn range_bias(item: &OptionItem) -> Result<Bias> {
-    let milliseconds = match &item.value {
-        OptionValue::Literal(Literal::Interval(interval)) => interval.milliseconds(),
-        other => return bias(item, other, "takes milliseconds, a duration such as 1d, or 'inf'"),
+fn range_bias(argument: &OptionArgument<'_>) -> Result<Bias> {
+    let OptionValue::Literal(Literal::Interval(interval)) = argument.value() else {
+        return bias(argument, "takes milliseconds, a duration such as 1d, or 'inf'");
     };
-    match milliseconds.and_then(|milliseconds| u64::try_from(milliseconds).ok()) {
+    match interval.milliseconds().and_then(|milliseconds| u64::try_from(milliseconds).ok()) {
         Some(milliseconds) => Ok(Bias::By(milliseconds)),
-        None => invalid(item, "takes a duration that is not negative"),
+        None => argument.invalid("takes a duration that is not negative"),
     }
 }
 
-fn rows_bias(item: &OptionItem) -> Result<Bias> {
-    bias(item, &item.value, "takes a number of rows, or 'inf'")
-}
-
-fn bias(item: &OptionItem, value: &OptionValue, wanted: &str) -> Result<Bias> {
-    let count = match value {
+/// Reads a number, or `'inf'`; `expected` says in the error what the option takes.
+fn bias(argument: &OptionArgument<'_>, expected: &str) -> Result<Bias> {
+    let count = match argument.value() {
         OptionValue::Literal(Literal::Int(count)) => i64::from(*count),
         OptionValue::Literal(Literal::BigInt(count)) => *count,
         OptionValue::Literal(Literal::String(word)) | OptionValue::Word(word)
@@ -117,29 +136,29 @@ fn bias(item: &OptionItem, value: &OptionValue, wanted: &str) -> Result<Bias> {
         {
             return Ok(Bias::Infinite);
         }
-        _ => return invalid(item, wanted),
+        _ => return argument.invalid(expected),
     };
     match u64::try_from(count) {
         Ok(count) => Ok(Bias::By(count)),
-        Err(_) => invalid(item, wanted),
+        Err(_) => argument.invalid(expected),
     }
 }
 
-fn long_windows(item: &OptionItem) -> Result<Vec<LongWindow>> {
-    let OptionValue::Literal(Literal::String(text)) = &item.value else {
-        return invalid(item, "takes a text such as 'w1:1d,w2'");
+fn long_windows(argument: &OptionArgument<'_>) -> Result<Vec<LongWindow>> {
+    let OptionValue::Literal(Literal::String(text)) = argument.value() else {
+        return argument.invalid("takes a string such as 'w1:1d,w2'");
     };
     let mut windows: Vec<LongWindow> = Vec::new();
     let mut at = 0;
     for part in text.split(',') {
-        let span = inner_span(item.span, text, at, part);
+        let span = inner_span(argument.item().span, text, at, part);
         at += part.len() + 1;
         let (name, bucket) = match part.split_once(':') {
             Some((name, bucket)) => (name.trim(), read_bucket(bucket.trim(), span)?),
             None => (part.trim(), BUCKET_DEFAULT),
         };
         if name.is_empty() {
-            return invalid(item, "names each window, as in 'w1:1d,w2'");
+            return argument.invalid("names each window, as in 'w1:1d,w2'");
         }
         if windows.iter().any(|window| window.name == name) {
             let message = format!("long window `{name}` is named twice");
@@ -147,10 +166,12 @@ fn long_windows(item: &OptionItem) -> Result<Vec<LongWindow>> {
         }
         windows.push(LongWindow { name: name.to_owned(), bucket, span });
     }
+    debug_assert!(!windows.is_empty(), "a text has at least one part");
     Ok(windows)
 }
 
-/// A part of a text, where the text was written without escapes; the whole value otherwise.
+/// Returns the position of a part of a string, where the string was written without escapes;
+/// otherwise that of the whole value.
 fn inner_span(value: Span, text: &str, at: usize, part: &str) -> Span {
     if value.end - value.start != text.len() + 2 {
         return value;
@@ -159,7 +180,8 @@ fn inner_span(value: Span, text: &str, at: usize, part: &str) -> Span {
     Span::new(start, start + part.trim().len())
 }
 
-fn read_bucket(text: &str, span: Span) -> Result<Bucket> {
+/// Reads a duration in s, m, h or d, or a number of rows.
+fn read_bucket(text: &str, span: Span) -> Result<LongWindowBucket> {
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let (amount, unit) = text.split_at(digits);
     let unit = match unit.to_ascii_lowercase().as_str() {
@@ -168,33 +190,28 @@ fn read_bucket(text: &str, span: Span) -> Result<Bucket> {
         "m" => Some(IntervalUnit::Minute),
         "h" => Some(IntervalUnit::Hour),
         "d" => Some(IntervalUnit::Day),
-        _ => return bad_bucket(text, span),
+        _ => return invalid_bucket(text, span),
     };
     let Some(amount) = amount.parse::<i64>().ok().filter(|amount| *amount > 0) else {
-        return bad_bucket(text, span);
+        return invalid_bucket(text, span);
     };
     let bucket = match unit {
-        None => u64::try_from(amount).ok().map(|count| Bucket::Rows { count }),
+        None => u64::try_from(amount).ok().map(|count| LongWindowBucket::Rows { count }),
         Some(unit) => Interval { amount, unit }
             .milliseconds()
-            .map(|milliseconds| Bucket::Time { milliseconds }),
+            .map(|milliseconds| LongWindowBucket::Time { milliseconds }),
     };
-    bucket.map_or_else(|| bad_bucket(text, span), Ok)
+    bucket.map_or_else(|| invalid_bucket(text, span), Ok)
 }
 
-fn bad_bucket<T>(text: &str, span: Span) -> Result<T> {
+fn invalid_bucket<T>(text: &str, span: Span) -> Result<T> {
     Diagnostic::new(code::INVALID_PARAMETER, format!("'{text}' is not a bucket of a long window"))
         .at(span)
         .with_hint("A bucket is a duration in s, m, h or d, such as 1d, or a number of rows.")
         .err()
 }
 
-fn invalid<T>(item: &OptionItem, what: &str) -> Result<T> {
-    Diagnostic::new(code::INVALID_PARAMETER, format!("option `{}` {what}", item.key.text))
-        .at(item.span)
-        .err()
-}
-
+/// Writes a value as SHOW DEPLOYMENT does; empty for a list or an expression.
 fn text(value: &OptionValue) -> String {
     match value {
         OptionValue::Literal(Literal::String(text)) | OptionValue::Word(text) => text.clone(),
@@ -218,7 +235,7 @@ fn text(value: &OptionValue) -> String {
 mod tests {
     use lockstep_sql::{ast::Statement, parse};
 
-    use super::{Bias, Bucket, DeployOptions, read};
+    use super::{Bias, DeployOptions, LongWindowBucket, read};
 
     fn options(written: &str) -> Result<(DeployOptions, usize), String> {
         let sql = format!("DEPLOY d OPTIONS({written}) SELECT 1");
@@ -245,9 +262,9 @@ mod tests {
         assert_eq!(
             buckets,
             [
-                ("w1", Bucket::Time { milliseconds: 2 * day }),
-                ("w2", Bucket::Rows { count: 100 }),
-                ("w3", Bucket::Time { milliseconds: day }),
+                ("w1", LongWindowBucket::Time { milliseconds: 2 * day }),
+                ("w2", LongWindowBucket::Rows { count: 100 }),
+                ("w3", LongWindowBucket::Time { milliseconds: day }),
             ]
         );
     }

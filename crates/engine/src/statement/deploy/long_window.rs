@@ -1,7 +1,7 @@
-//! Which windows may be long: the rules of the option `long_windows`.
+//! The rules of the option `long_windows`: which windows may be named there.
 //!
-//! A long window is answered as any other; the option asks for partial results to be kept, so it
-//! is refused where none could be. `deployment` calls it before anything is made.
+//! A long window is answered as any other. The option asks for pre-aggregates, so it is refused
+//! for a window that could have none. DEPLOY checks this before it creates anything.
 
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use lockstep_diagnostic::{Diagnostic, Result, code};
@@ -11,7 +11,7 @@ use lockstep_sql::ast::{self, BinaryOperator, ExprKind};
 
 use super::options::LongWindow;
 
-/// The aggregates that have partial results.
+/// The aggregates that have pre-aggregates.
 const FUNCTIONS: &[&str] = &[
     "count",
     "sum",
@@ -26,7 +26,7 @@ const FUNCTIONS: &[&str] = &[
 ];
 
 /// Checks every window that the option names.
-pub(crate) fn check(long_windows: &[LongWindow], query: &BoundQuery) -> Result<()> {
+pub(super) fn check(long_windows: &[LongWindow], query: &BoundQuery) -> Result<()> {
     for long in long_windows {
         let windows = &query.written.windows;
         let is_named = |window: &&WrittenWindow| {
@@ -46,6 +46,7 @@ pub(crate) fn check(long_windows: &[LongWindow], query: &BoundQuery) -> Result<(
     Ok(())
 }
 
+/// Checks one window: over one stored table, with aggregates that have pre-aggregates.
 fn check_window(window: &WrittenWindow) -> Result<()> {
     if !window.unions.is_empty() {
         return refused("a long window cannot have a UNION", window.spec.span);
@@ -56,6 +57,7 @@ fn check_window(window: &WrittenWindow) -> Result<()> {
     window.calls.iter().try_for_each(|call| check_call(call, table))
 }
 
+/// Checks one aggregate of a long window.
 fn check_call(written: &WrittenCall, table: &CatalogTable) -> Result<()> {
     let name = written.function.name;
     if !FUNCTIONS.contains(&name) {
@@ -65,7 +67,7 @@ fn check_call(written: &WrittenCall, table: &CatalogTable) -> Result<()> {
     }
     if !written.is_whole_item {
         return refused(
-            "an aggregate of a long window must be a whole item of the select list",
+            "an aggregate of a long window must be an item of the select list by itself",
             written.span,
         );
     }
@@ -90,7 +92,7 @@ fn check_call(written: &WrittenCall, table: &CatalogTable) -> Result<()> {
     check_condition(condition, filtered, table)
 }
 
-/// A condition is one comparison of a column and a constant.
+/// Checks that a condition is one comparison of a column and a constant.
 fn check_condition(condition: &ast::Expr, bound: &Expr, table: &CatalogTable) -> Result<()> {
     let is_comparison = |operator: BinaryOperator| {
         matches!(
@@ -140,7 +142,7 @@ fn is_number(data_type: &DataType) -> bool {
     data_type.is_integer() || data_type.is_float()
 }
 
-/// The type of the table's column that an expression is about, through conversions.
+/// Returns the type of the column that an expression refers to, through conversions.
 fn column_type<'t>(expr: &Expr, table: &'t CatalogTable) -> Option<&'t DataType> {
     let column = expr.column_refs().into_iter().next()?;
     let position = table.schema.find_column(&column.name)?;
@@ -152,6 +154,7 @@ fn stored_table(plan: &LogicalPlan) -> Option<&CatalogTable> {
     CatalogTable::of(scan.source.as_ref())
 }
 
+/// Fails with the error of a window that cannot be long.
 fn refused<T>(message: &str, span: lockstep_diagnostic::Span) -> Result<T> {
     Diagnostic::new(code::FEATURE_NOT_SUPPORTED, message)
         .at(span)

@@ -1,0 +1,236 @@
+//! Compiled requests: the program of a deployment or a query, and its answers to request rows.
+
+use std::{fmt, sync::Arc};
+
+use arrow::array::{ArrayRef, RecordBatch};
+use datafusion::logical_expr::LogicalPlan;
+use lockstep_batch::ExecuteOptions;
+use lockstep_diagnostic::{Diagnostic, Result, code};
+use lockstep_function::Compatibility;
+use lockstep_plan::BoundQuery;
+use lockstep_request::{RequestBatch, BatchFallback, CompileOptions, Program};
+use lockstep_row::{
+    Arena, Column, DataType, Datum,
+    arrow::{ColumnBuilder, ColumnReader},
+};
+
+use crate::{
+    Output,
+    append::{MissingColumn, conform},
+    catalog::{Definition, TableEntry},
+    conversion::Conversion,
+    database::TableSet,
+};
+
+/// A compiled request. May be shared between threads.
+pub struct PreparedRequest {
+    program: Program,
+    /// The definitions from which it was compiled: a deployment, or the tables of a query. Once one
+    /// of them is dropped, every answer is an error.
+    definitions: Vec<Arc<Definition>>,
+    /// The columns of the request row, as the table declares them.
+    columns: Vec<Column>,
+    input: Vec<(String, DataType)>,
+    output: Vec<(String, DataType)>,
+}
+
+impl fmt::Debug for PreparedRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PreparedRequest").field("output", &self.output).finish_non_exhaustive()
+    }
+}
+
+/// The number of requests of a batch whose rows are decoded together.
+const REQUESTS_AT_ONCE: usize = 256;
+
+/// Runs in batch mode the parts of a plan that request mode does not compile.
+#[derive(Debug)]
+struct BatchModeFallback {
+    tables: TableSet,
+}
+
+impl BatchFallback for BatchModeFallback {
+    fn run(&self, plan: &LogicalPlan) -> Result<Vec<RecordBatch>> {
+        lockstep_batch::execute(plan, &self.tables, &ExecuteOptions::default())
+    }
+}
+
+impl PreparedRequest {
+    /// Compiles a bound query against the tables that it names.
+    pub(crate) fn compile(query: &BoundQuery, entries: &[TableEntry]) -> Result<Self> {
+        let definitions = entries.iter().map(|entry| Arc::clone(&entry.definition)).collect();
+        let tables = TableSet::of(entries);
+        Self::compile_with(query, &tables, definitions, CompileOptions::default())
+    }
+
+    /// Compiles the query of a deployment or a procedure, whose requests are frequent and whose
+    /// tables cannot be dropped: adds the columns that its windows read to its indexes.
+    pub(crate) fn compile_deployed(
+        query: &BoundQuery,
+        tables: &TableSet,
+        definition: &Arc<Definition>,
+    ) -> Result<Self> {
+        let options = CompileOptions { includes: true, ..CompileOptions::default() };
+        Self::compile_with(query, tables, vec![Arc::clone(definition)], options)
+    }
+
+    /// Compiles a bound query against tables that are not in the catalog.
+    pub(crate) fn compile_over(query: &BoundQuery, tables: &TableSet) -> Result<Self> {
+        Self::compile_with(query, tables, Vec::new(), CompileOptions::default())
+    }
+
+    fn compile_with(
+        query: &BoundQuery,
+        tables: &TableSet,
+        definitions: Vec<Arc<Definition>>,
+        options: CompileOptions,
+    ) -> Result<Self> {
+        let batch = Arc::new(BatchModeFallback { tables: tables.clone() });
+        let index_rows_only = query.settings.compatibility == Compatibility::OpenMldb;
+        let options = CompileOptions { index_rows_only, ..options };
+        let program = Program::compile_with(&query.plan, tables, batch, options)?;
+        let columns = match &query.request_table {
+            Some(table) => table.schema.columns.clone(),
+            None => Vec::new(),
+        };
+        let input = columns.iter().map(|c| (c.name.clone(), c.data_type.clone())).collect();
+        Ok(Self { program, definitions, columns, input, output: query.columns.clone() })
+    }
+
+    /// Fails once a definition from which the request was compiled was dropped or replaced.
+    #[inline]
+    pub(crate) fn check_definitions(&self) -> Result<()> {
+        self.definitions.iter().try_for_each(|definition| definition.check())
+    }
+
+    /// Returns the columns of the request row; empty for a query without a table.
+    pub fn input(&self) -> &[(String, DataType)] {
+        &self.input
+    }
+
+    /// Returns the columns of the answer.
+    pub fn output(&self) -> &[(String, DataType)] {
+        &self.output
+    }
+
+    /// Answers one request row, whose values are in the order of [`PreparedRequest::input`] and
+    /// have its types. `None` when a WHERE drops the row. Once the deployment, or a table of the
+    /// query, was dropped or replaced, every answer is the error
+    /// [`code::STALE_DEFINITION`](crate::code::STALE_DEFINITION).
+    pub fn answer<'a>(
+        &self,
+        row: &[Datum<'a>],
+        arena: &'a Arena,
+    ) -> Result<Option<&'a [Datum<'a>]>> {
+        self.check(row)?;
+        let answer = self.program.answer(row, arena);
+        // A table that was dropped meanwhile was empty while the program read it.
+        self.check_definitions()?;
+        answer
+    }
+
+    /// Answers one request row with all rows that the query has for it, each passed to `give`: at
+    /// most one, unless the query has a join other than LAST JOIN.
+    pub fn answer_rows<'a>(
+        &self,
+        row: &[Datum<'a>],
+        arena: &'a Arena,
+        give: impl FnMut(&'a [Datum<'a>]),
+    ) -> Result<()> {
+        self.check(row)?;
+        let answered = self.program.answer_rows(row, arena, give);
+        self.check_definitions()?;
+        answered
+    }
+
+    /// Whether a request reads only rows of its keys; otherwise it costs as much as the query in
+    /// batch mode.
+    pub fn is_compiled(&self) -> bool {
+        self.program.is_compiled()
+    }
+
+    /// Returns the program.
+    pub(crate) fn program(&self) -> &Program {
+        &self.program
+    }
+
+    /// Describes the program, for EXPLAIN.
+    pub fn explain(&self) -> String {
+        self.program.explain()
+    }
+
+    /// Answers request rows given as batches whose columns are matched by name, all over one view
+    /// of the tables.
+    pub(crate) fn answer_batches(
+        &self,
+        batches: &[RecordBatch],
+        conversion: Conversion,
+    ) -> Result<Output> {
+        let mut builders: Vec<ColumnBuilder> =
+            self.output.iter().map(|(_, data_type)| ColumnBuilder::new(data_type, 1)).collect();
+        let mut count = 0;
+        let mut view = self.program.batch();
+        for batch in batches {
+            let arrays = conform(batch, &self.columns, MissingColumn::Error, conversion)?;
+            count += self.answer_batch(batch.num_rows(), &arrays, &mut view, &mut builders)?;
+        }
+        self.check_definitions()?;
+        let output = Output::of_columns(self.output.clone(), builders, count)?;
+        Ok(Output { settings: conversion.settings(), ..output })
+    }
+
+    /// Answers the rows of one batch and returns how many answers there were.
+    fn answer_batch(
+        &self,
+        row_count: usize,
+        arrays: &[ArrayRef],
+        view: &mut RequestBatch<'_>,
+        builders: &mut [ColumnBuilder],
+    ) -> Result<usize> {
+        let readers: Vec<ColumnReader<'_>> =
+            arrays.iter().map(|array| ColumnReader::new(array.as_ref())).collect();
+        let mut arena = Arena::new();
+        let mut count = 0;
+        for first in (0..row_count).step_by(REQUESTS_AT_ONCE) {
+            let rows = first..row_count.min(first + REQUESTS_AT_ONCE);
+            let read = |row| readers.iter().map(|reader| reader.get(row, &arena)).collect();
+            let requests: Vec<Vec<Datum<'_>>> = rows.map(read).collect();
+            requests.iter().try_for_each(|request| self.check(request))?;
+            let requests: Vec<&[Datum<'_>]> = requests.iter().map(Vec::as_slice).collect();
+            view.answer(&requests, |answer| {
+                builders.iter_mut().zip(answer).for_each(|(builder, value)| builder.push(*value));
+                count += 1;
+            })?;
+            arena.reset();
+        }
+        Ok(count)
+    }
+
+    /// Checks the values of a request row against the columns of its table.
+    fn check(&self, row: &[Datum<'_>]) -> Result<()> {
+        self.check_definitions()?;
+        if row.len() != self.columns.len() {
+            let (expected, found) = (self.columns.len(), row.len());
+            let message =
+                format!("the request row has {found} values, the table {expected} columns");
+            return Diagnostic::new(code::DATATYPE_MISMATCH, message).err();
+        }
+        for (value, column) in row.iter().zip(&self.columns) {
+            if value.is_null() {
+                if !column.nullable {
+                    let message = format!("column `{}` does not take NULL", column.name);
+                    return Diagnostic::new(code::NOT_NULL_VIOLATION, message).err();
+                }
+            } else if !value.is_of_type(&column.data_type) {
+                let message = format!(
+                    "column `{}` is {}, the request has {}",
+                    column.name,
+                    column.data_type,
+                    value.data_type()
+                );
+                return Diagnostic::new(code::DATATYPE_MISMATCH, message).err();
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,71 @@
+//! What each statement does: one file for each statement or family of statements.
+//!
+//! [`Session`](crate::Session) parses a script, dispatches each statement here, and runs it under
+//! the session's limits. A statement reads the catalog, prepares what it needs without a lock, and
+//! changes the catalog with one [`CatalogCommand`](crate::catalog::CatalogCommand).
+//!
+//! | file | statements |
+//! |---|---|
+//! | `query`, `query_config`, `into_outfile` | SELECT, its CONFIG, INTO OUTFILE |
+//! | `explain` | EXPLAIN |
+//! | `insert`, `delete`, `load_data` | INSERT, DELETE, LOAD DATA |
+//! | `database` | CREATE DATABASE, DROP DATABASE, USE |
+//! | `create_table`, `table` | CREATE TABLE; DROP, ALTER and TRUNCATE TABLE |
+//! | `create_index` | CREATE INDEX, DROP INDEX, and the indexes of CREATE TABLE |
+//! | `deploy`, `procedure` | DEPLOY, DROP DEPLOYMENT; CREATE and DROP PROCEDURE, CALL |
+//! | `function` | CREATE FUNCTION, DROP FUNCTION |
+//! | `set`, `user`, `job` | SET; users and privileges; jobs |
+//! | `show`, `memory` | SHOW, DESC; SHOW MEMORY, ESTIMATE |
+
+mod create_index;
+mod create_table;
+mod database;
+mod delete;
+mod deploy;
+mod explain;
+mod function;
+mod insert;
+mod into_outfile;
+mod job;
+mod load_data;
+mod memory;
+mod procedure;
+mod query;
+mod query_config;
+mod set;
+mod show;
+mod table;
+mod user;
+
+pub(crate) use create_table::TableOptions;
+pub(crate) use function::{create_function, drop_function};
+pub(crate) use query_config::check as check_query_config;
+pub(crate) use show::retention_text;
+
+use lockstep_diagnostic::{Diagnostic, Result, code};
+use lockstep_sql::ast::ObjectName;
+
+use crate::Output;
+
+/// Returns the output of a statement whose command was committed or refused. With IF EXISTS or IF
+/// NOT EXISTS, an error of the `tolerated` code counts as success.
+fn outcome(
+    committed: Result<()>,
+    tolerated: Option<&str>,
+    name: &ObjectName,
+    message: &str,
+) -> Result<Output> {
+    match committed {
+        Err(error) if tolerated != Some(error.code) => at_name(*error, name).err(),
+        _ => Ok(Output::of_message(message)),
+    }
+}
+
+/// Gives an error of the catalog the position of the name that it is about.
+fn at_name(error: Diagnostic, name: &ObjectName) -> Diagnostic {
+    let ident = match (&name.database, error.code) {
+        (Some(database), code::UNDEFINED_DATABASE) => database,
+        _ => &name.name,
+    };
+    error.at(ident.span)
+}

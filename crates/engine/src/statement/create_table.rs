@@ -1,0 +1,181 @@
+//! CREATE TABLE: from column definitions, from the columns of a file, or from an Arrow schema.
+
+mod options;
+
+use arrow::datatypes::SchemaRef;
+use lockstep_batch::load::{FileFormat, LoadOptions, infer_schema};
+use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
+use lockstep_function::{Compatibility, Settings};
+use lockstep_plan::{BindOptions, bind_constant, type_of};
+use lockstep_row::{Column, DataType, TableSchema, Value, arrow::importable};
+use lockstep_sql::ast::{ColumnDefinition, CreateLike, CreateTable, ObjectName};
+
+pub(crate) use options::TableOptions;
+
+use super::{
+    create_index::{add_default_index, declare_index, definition_error},
+    outcome,
+};
+use crate::{
+    Output, Session,
+    append::table_error,
+    catalog::CatalogCommand,
+    literal::{ConstantPosition, coerce},
+    session::object_name,
+};
+
+/// The most indexes of a table.
+const INDEXES_MAX: usize = 200;
+
+impl Session {
+    /// Creates a table with the columns of an Arrow schema. A column whose type the dialect does
+    /// not have is an error that names it, and so is a column without a type.
+    pub fn create_table(&self, table: &str, schema: &SchemaRef) -> Result<()> {
+        let schema = schema_of_arrow(table, schema)?;
+        self.add_table(&object_name(table), schema, TableOptions::default(), false)
+    }
+
+    /// Runs CREATE TABLE.
+    pub(crate) fn run_create_table(&self, create: &CreateTable) -> Result<Output> {
+        if create.if_not_exists && self.find_table(&create.name).is_ok() {
+            return Ok(Output::of_message("CREATE TABLE"));
+        }
+        let mut schema = match &create.like {
+            Some(like) => schema_of_file(like, self.settings())?,
+            None => schema_of_definitions(create, self.settings())?,
+        };
+        if schema.columns.is_empty() {
+            let message = format!("table `{}` has no columns", create.name.name.text);
+            return Diagnostic::new(code::INVALID_TABLE_DEFINITION, message)
+                .at(create.name.name.span)
+                .err();
+        }
+        if self.settings().compatibility == Compatibility::OpenMldb {
+            add_default_index(&mut schema);
+        }
+        let (options, warnings) = TableOptions::read(&create.options)?;
+        self.add_table(&create.name, schema, options, create.if_not_exists)?;
+        Ok(Output { warnings, ..Output::of_message("CREATE TABLE") })
+    }
+
+    fn add_table(
+        &self,
+        name: &ObjectName,
+        schema: TableSchema,
+        options: TableOptions,
+        if_not_exists: bool,
+    ) -> Result<()> {
+        let table = self.database.make_table(schema).map_err(|error| table_error(&error))?;
+        let table = table.shared();
+        let command = CatalogCommand::CreateTable { name: self.qualified(name), table, options };
+        let tolerated = if_not_exists.then_some(code::DUPLICATE_TABLE);
+        outcome(self.database.commit(command), tolerated, name, "CREATE TABLE").map(|_| ())
+    }
+}
+
+/// Returns the schema that the definitions of a CREATE TABLE describe.
+fn schema_of_definitions(create: &CreateTable, settings: Settings) -> Result<TableSchema> {
+    let mut schema = TableSchema::default();
+    for definition in &create.columns {
+        if schema.find_column(&definition.name.text).is_some() {
+            let message = format!("column `{}` is defined twice", definition.name.text);
+            return Diagnostic::new(code::DUPLICATE_OBJECT, message).at(definition.name.span).err();
+        }
+        schema.columns.push(column(definition, settings)?);
+    }
+    if create.indexes.len() > INDEXES_MAX {
+        let message = format!("a table has at most {INDEXES_MAX} indexes");
+        return definition_error(message, create.name.name.span);
+    }
+    for definition in &create.indexes {
+        let index = declare_index(definition, &schema)?;
+        if schema.find_index(&index.keys, index.event_time).is_some() {
+            return definition_error(
+                "an index with this KEY and TS exists already",
+                definition.span,
+            );
+        }
+        schema.indexes.push(index);
+    }
+    Ok(schema)
+}
+
+/// Returns the column of a definition, its DEFAULT converted to its type.
+fn column(definition: &ColumnDefinition, settings: Settings) -> Result<Column> {
+    let data_type = type_of(&definition.data_type)?;
+    if matches!(data_type, DataType::Array(_) | DataType::Null) {
+        let message = format!("a column cannot be {data_type}");
+        return definition_error(message, definition.data_type.name.span);
+    }
+    let default = match &definition.default {
+        None => None,
+        Some(expr) => {
+            let options = BindOptions { settings, parameters: Vec::new() };
+            let Some(value) = bind_constant(expr, &options) else {
+                return definition_error("a DEFAULT must be a constant", expr.span);
+            };
+            let position =
+                ConstantPosition { column: &definition.name.text, span: Some(expr.span) };
+            Some(coerce(&value, &data_type, settings, &position)?)
+        }
+    };
+    if definition.not_null && default == Some(Value::Null) {
+        return definition_error("a NOT NULL column cannot default to NULL", definition.name.span);
+    }
+    Ok(Column {
+        name: definition.name.text.clone(),
+        data_type,
+        nullable: !definition.not_null,
+        default,
+    })
+}
+
+/// Returns the schema of a file's columns.
+fn schema_of_file(like: &CreateLike, settings: Settings) -> Result<TableSchema> {
+    let Some(format) = FileFormat::from_name(&like.format) else {
+        return Diagnostic::unsupported(format!("LIKE {} is not supported", like.format))
+            .at(like.span)
+            .with_hint("LIKE PARQUET 'path' takes the columns of a Parquet file.")
+            .err();
+    };
+    let options = LoadOptions { format, ..LoadOptions::default() };
+    infer_schema(&like.path, &options, &settings).map_err(|error| Box::new(error.at(like.span)))
+}
+
+/// Returns the schema of an Arrow schema's columns.
+fn schema_of_arrow(table: &str, schema: &SchemaRef) -> Result<TableSchema> {
+    if schema.fields().is_empty() {
+        let message = format!("table `{table}` does not exist, and the data has no columns");
+        return Diagnostic::new(code::UNDEFINED_TABLE, message)
+            .with_hint("CREATE TABLE first.")
+            .err();
+    }
+    let mut columns = Vec::new();
+    for field in schema.fields() {
+        let Some(data_type) = importable(field.data_type()) else {
+            let message = format!("column `{}` has a type that cannot be stored", field.name());
+            return Diagnostic::new(code::DATATYPE_MISMATCH, message)
+                .with_detail(format!("Its Arrow type is {}.", field.data_type()))
+                .err();
+        };
+        if is_untyped(&data_type) {
+            let message = format!("column `{}` has no value that gives it a type", field.name());
+            return Diagnostic::new(code::DATATYPE_MISMATCH, message)
+                .with_kind(Kind::FixData)
+                .with_hint("CREATE TABLE first, or give the column a type.")
+                .err();
+        }
+        columns.push(Column::new(field.name(), data_type));
+    }
+    Ok(TableSchema { columns, indexes: Vec::new() })
+}
+
+/// Whether a column of this type could hold nothing but NULL.
+fn is_untyped(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Null => true,
+        DataType::Array(element) => is_untyped(element),
+        DataType::Map(key, value) => is_untyped(key) || is_untyped(value),
+        _ => false,
+    }
+}

@@ -1,0 +1,153 @@
+//! DEPLOY, DROP DEPLOYMENT, SHOW DEPLOYMENTS and SHOW DEPLOYMENT.
+//!
+//! *Life of a DEPLOY*: read the options, bind the query, check the long windows, compile the
+//! program (which builds the indexes that are missing), widen the retention of indexes that keep
+//! too little, run the lints, and commit the command that gives the deployment its name. When the
+//! name was taken or a table was dropped meanwhile, the catalog refuses the command.
+
+mod long_window;
+mod options;
+mod retention;
+
+use std::sync::Arc;
+
+use lockstep_diagnostic::{Diagnostic, Result, code};
+use lockstep_row::DataType;
+use lockstep_sql::ast::{Deploy, ObjectName};
+
+use super::{at_name, outcome};
+use crate::{
+    DeploymentInfo, Output, PreparedRequest, Session,
+    catalog::{CatalogCommand, Definition, ObjectKind, QualifiedName},
+    database::TableSet,
+    deployment::{Deployment, query_text, references},
+    lint::{self, Purpose},
+};
+
+impl Session {
+    /// Runs DEPLOY.
+    pub(crate) fn deploy(&self, deploy: &Deploy, script: &str) -> Result<Output> {
+        let name = self.qualified(&deploy.name);
+        let tolerated = deploy.if_not_exists.then_some(code::DUPLICATE_OBJECT);
+        let free = self.database.objects().check_free(&name, ObjectKind::Deployment);
+        if free.is_err() {
+            return outcome(free, tolerated, &deploy.name, "DEPLOY");
+        }
+        let seen = self.database.objects().epoch();
+        let (deployment, warnings) = self.compile_deployment(name, deploy, script)?;
+        let command = CatalogCommand::CreateDeployment { deployment: Arc::new(deployment), seen };
+        let committed = self.database.commit(command);
+        Ok(Output { warnings, ..outcome(committed, tolerated, &deploy.name, "DEPLOY")? })
+    }
+
+    /// Compiles the deployment; the warnings are the second value.
+    fn compile_deployment(
+        &self,
+        name: QualifiedName,
+        deploy: &Deploy,
+        script: &str,
+    ) -> Result<(Deployment, Vec<Diagnostic>)> {
+        let (options, mut warnings) = options::read(&deploy.options)?;
+        let query = self.bind(&deploy.query)?;
+        long_window::check(&options.long_windows, &query)?;
+        let entries = self.database.entries_of(&query.plan)?;
+        let tables = TableSet::of(&entries).owned_by(&name);
+        let definition = Definition::new(ObjectKind::Deployment, name);
+        let request = PreparedRequest::compile_deployed(&query, &tables, &definition)?;
+        let needed = retention::needed(&query.plan, &options);
+        let held = retention::hold(&needed, &options, &entries, tables.owner())?;
+        warnings.extend(held.warnings.into_iter().map(|w| w.at(deploy.name.name.span)));
+        warnings.extend(lint::check(&query, &tables, Purpose::Serving));
+        let deployment = Deployment {
+            definition,
+            sql: query_text(script, deploy.query_span),
+            request: Arc::new(request),
+            tables: references(&query.plan),
+            settings: self.settings(),
+            current_database: self.current_database(),
+            options: options.written,
+            holds: held.holds,
+            query,
+        };
+        Ok((deployment, warnings))
+    }
+
+    /// Runs DROP DEPLOYMENT.
+    pub(crate) fn drop_deployment(&self, name: &ObjectName, if_exists: bool) -> Result<Output> {
+        let command = CatalogCommand::DropDeployment { name: self.qualified(name) };
+        let tolerated = if_exists.then_some(code::UNDEFINED_OBJECT);
+        outcome(self.database.commit(command), tolerated, name, "DROP DEPLOYMENT")
+    }
+
+    /// Runs SHOW DEPLOYMENTS: those of the current database.
+    pub(crate) fn show_deployments(&self) -> Result<Output> {
+        let objects = self.database.objects();
+        let found = objects.databases().get(&self.current_database());
+        let deployments = found.into_iter().flat_map(|found| found.deployments.values());
+        let rows: Vec<_> = deployments
+            .map(|found| {
+                let QualifiedName { database, name } = found.name();
+                [database, name, &found.sql].map(|text| Some(text.clone())).to_vec()
+            })
+            .collect();
+        Output::of_texts(&["database", "deployment", "sql"], &rows)
+    }
+
+    /// Runs SHOW DEPLOYMENT: the query, the columns of the request row and of the answer, the
+    /// settings, and a script that makes the same deployment.
+    pub(crate) fn show_deployment(&self, name: &ObjectName) -> Result<Output> {
+        let QualifiedName { database, name: plain } = self.qualified(name);
+        let found = self.find_deployment(&format!("{database}.{plain}"));
+        let found = found.map_err(|error| Box::new(at_name(*error, name)))?.info();
+        let script = script(&found);
+        let columns = [
+            ("database", found.database),
+            ("deployment", found.name),
+            ("sql", found.sql),
+            ("input", column_list(&found.input)),
+            ("output", column_list(&found.output)),
+            ("compatibility", found.compatibility.to_owned()),
+            ("time_zone", found.time_zone),
+            ("options", option_list(&found.options)),
+            ("current_database", found.current_database),
+            ("script", script),
+        ];
+        let names: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();
+        let row = columns.into_iter().map(|(_, text)| Some(text)).collect();
+        Output::of_texts(&names, &[row])
+    }
+}
+
+/// Writes columns as CREATE TABLE takes them.
+fn column_list(columns: &[(String, DataType)]) -> String {
+    let columns: Vec<String> =
+        columns.iter().map(|(name, data_type)| format!("`{name}` {data_type}")).collect();
+    columns.join(", ")
+}
+
+/// Writes options as OPTIONS(…) takes them.
+fn option_list(options: &[(String, String)]) -> String {
+    let option = |(name, value): &(String, String)| {
+        // A duration or a number is written without quotes.
+        let is_bare = name.ends_with("_bias") && value.starts_with(|c: char| c.is_ascii_digit());
+        if is_bare { format!("{name}={value}") } else { format!("{name}='{value}'") }
+    };
+    options.iter().map(option).collect::<Vec<_>>().join(", ")
+}
+
+/// Writes a script that makes the same deployment.
+fn script(found: &DeploymentInfo) -> String {
+    let options = match option_list(&found.options) {
+        none if none.is_empty() => none,
+        options => format!("OPTIONS({options}) "),
+    };
+    format!(
+        "USE `{}`; SET compatibility = '{}'; SET time_zone = '{}'; DEPLOY `{}`.`{}` {options}{};",
+        found.current_database,
+        found.compatibility,
+        found.time_zone,
+        found.database,
+        found.name,
+        found.sql
+    )
+}

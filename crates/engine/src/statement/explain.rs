@@ -1,0 +1,56 @@
+//! EXPLAIN: the plan of batch mode, the program of request mode, and the indexes it would add.
+
+use lockstep_diagnostic::Result;
+use lockstep_row::IndexSpec;
+use lockstep_sql::ast::Query;
+
+use crate::{
+    Output, Parameter, PreparedRequest, Session,
+    catalog::TableEntry,
+    database::TableSet,
+    lint::{self, Purpose},
+};
+
+impl Session {
+    /// Runs EXPLAIN. Compiles against empty tables with the indexes of these, so that nothing is
+    /// built.
+    pub(crate) fn explain(&self, query: &Query, parameters: &[Parameter]) -> Result<Output> {
+        let bound = self.bind_with(query, parameters)?;
+        let entries = self.database.entries_of(&bound.plan)?;
+        let mut lines = vec!["batch mode".to_owned()];
+        let plan = bound.plan.display_indent().to_string();
+        lines.extend(plan.lines().map(|line| format!("  {line}")));
+        lines.push("request mode".to_owned());
+        let empty_copies = self.database.empty_copies_of(&entries)?;
+        match PreparedRequest::compile_over(&bound, &empty_copies) {
+            Ok(request) => {
+                lines.extend(request.explain().lines().map(|line| format!("  {line}")));
+                lines
+                    .extend(entries.iter().flat_map(|entry| missing_indexes(entry, &empty_copies)));
+            }
+            Err(error) => lines.push(format!("  not available: {error}")),
+        }
+        let warnings = lint::check(&bound, &TableSet::of(&entries), Purpose::Explaining);
+        Ok(Output { warnings, ..Output::of_list("plan", lines.iter().map(String::as_str))? })
+    }
+}
+
+/// Describes the indexes that the compilation added to the empty copy of a table and the table
+/// does not have.
+fn missing_indexes(entry: &TableEntry, empty_copies: &TableSet) -> Vec<String> {
+    let (schema, compiled) = (entry.table.schema(), empty_copies.by_id[&entry.id].schema());
+    let is_missing =
+        |index: &&IndexSpec| schema.find_index(&index.keys, index.event_time).is_none();
+    let name = |column: &usize| schema.columns[*column].name.as_str();
+    let line = |index: &IndexSpec| {
+        let keys: Vec<&str> = index.keys.iter().map(name).collect();
+        let order = index.event_time.as_ref().map(|column| format!(", by {}", name(column)));
+        format!(
+            "  needs an index of {} over ({}){} that is not there yet",
+            entry.definition.name(),
+            keys.join(", "),
+            order.unwrap_or_default()
+        )
+    };
+    compiled.indexes.iter().filter(is_missing).map(line).collect()
+}

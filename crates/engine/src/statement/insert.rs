@@ -1,0 +1,154 @@
+//! INSERT: rows of constants into a table.
+
+use std::collections::{HashMap, HashSet};
+
+use lockstep_diagnostic::{Diagnostic, Result, code};
+use lockstep_function::Compatibility;
+use lockstep_plan::{BindOptions, bind_constant};
+use lockstep_row::{Arena, DataType, Datum, TableSchema, Value};
+use lockstep_sql::ast::{Expr, Insert, InsertRow};
+use lockstep_table::{Appended, Table};
+
+use crate::{
+    Output, Parameter, Session,
+    append::{expired_warning, table_error},
+    constant,
+    context::checkpoint,
+    literal::{ConstantPosition, coerce},
+};
+
+/// The number of rows between two checks whether the statement was interrupted.
+const ROWS_PER_CHECKPOINT: usize = 256;
+
+impl Session {
+    /// Runs INSERT: all rows or none.
+    pub(crate) fn insert(&self, insert: &Insert, parameters: &[Parameter]) -> Result<Output> {
+        self.require_online("INSERT", insert.table.name.span)?;
+        self.check_insert_memory()?;
+        let entry = self.find_entry(&insert.table)?;
+        let appended = entry.write(|table| self.insert_into(table, insert, parameters))?;
+        Ok(Output {
+            rows_affected: Some(appended.rows),
+            warnings: expired_warning(appended).into_iter().collect(),
+            ..Output::of_message("INSERT")
+        })
+    }
+
+    fn insert_into(
+        &self,
+        table: &Table,
+        insert: &Insert,
+        parameters: &[Parameter],
+    ) -> Result<Appended> {
+        let options = self.bind_options(parameters);
+        let schema = table.schema();
+        let values = RowValues {
+            session: self,
+            schema: &schema,
+            positions: positions(insert, &schema)?,
+            options: &options,
+            parameters,
+        };
+        let rows: Vec<Vec<Value>> = insert
+            .rows
+            .iter()
+            .enumerate()
+            .map(|(at, row)| {
+                if at % ROWS_PER_CHECKPOINT == 0 {
+                    checkpoint()?;
+                }
+                values.of(row)
+            })
+            .collect::<Result<_>>()?;
+        let arena = Arena::new();
+        let rows = rows.iter().map(|row| -> Vec<Datum<'_>> {
+            row.iter().map(|value| value.as_datum(&arena)).collect()
+        });
+        let stored =
+            if insert.or_ignore { table.append_absent(rows) } else { table.append_timed(rows) };
+        stored.map_err(|error| table_error(&error))
+    }
+}
+
+/// Returns the position in the table of each column that the statement names.
+fn positions(insert: &Insert, schema: &TableSchema) -> Result<Vec<usize>> {
+    if insert.columns.is_empty() {
+        return Ok((0..schema.columns.len()).collect());
+    }
+    let names = schema.columns.iter().map(|column| column.name.as_str());
+    let known: HashMap<&str, usize> = names.zip(0..).collect();
+    let mut written = HashSet::new();
+    let mut positions = Vec::new();
+    for name in &insert.columns {
+        let Some(&position) = known.get(name.text.as_str()) else {
+            let message = format!("column `{}` does not exist", name.text);
+            return Diagnostic::new(code::UNDEFINED_COLUMN, message)
+                .at(name.span)
+                .with_nearest(&name.text, schema.columns.iter().map(|c| c.name.as_str()))
+                .err();
+        };
+        if !written.insert(position) {
+            let message = format!("column `{}` is written twice", name.text);
+            return Diagnostic::new(code::DUPLICATE_OBJECT, message).at(name.span).err();
+        }
+        positions.push(position);
+    }
+    Ok(positions)
+}
+
+/// Evaluates the rows of an INSERT.
+struct RowValues<'a> {
+    session: &'a Session,
+    schema: &'a TableSchema,
+    /// The position in the table of each written value.
+    positions: Vec<usize>,
+    options: &'a BindOptions,
+    parameters: &'a [Parameter],
+}
+
+impl RowValues<'_> {
+    /// Returns the values of a row for every column of the table.
+    fn of(&self, row: &InsertRow) -> Result<Vec<Value>> {
+        if row.values.len() != self.positions.len() {
+            let (expected, found) = (self.positions.len(), row.values.len());
+            let message = format!("expected {expected} values, found {found}");
+            return Diagnostic::new(code::SYNTAX_ERROR, message).at(row.span).err();
+        }
+        let columns = &self.schema.columns;
+        let mut values: Vec<Value> =
+            columns.iter().map(|column| column.default.clone().unwrap_or_default()).collect();
+        for (expr, position) in row.values.iter().zip(&self.positions) {
+            let value = self.evaluate(expr)?;
+            let column = &columns[*position];
+            let position_of = ConstantPosition { column: &column.name, span: Some(expr.span) };
+            values[*position] =
+                coerce(&value, &column.data_type, self.options.settings, &position_of)?;
+        }
+        for (value, column) in values.iter().zip(columns) {
+            if *value == Value::Null && !column.nullable {
+                let message = format!("column `{}` does not take NULL", column.name);
+                return Diagnostic::new(code::NOT_NULL_VIOLATION, message).at(row.span).err();
+            }
+        }
+        debug_assert_eq!(values.len(), columns.len(), "a row has a value for each column");
+        Ok(values)
+    }
+
+    fn evaluate(&self, expr: &Expr) -> Result<Value> {
+        if let Some(value) = bind_constant(expr, self.options) {
+            return Ok(value);
+        }
+        if !self.takes_expressions() {
+            let message = "INSERT takes constants only";
+            return Diagnostic::new(code::FEATURE_NOT_SUPPORTED, message).at(expr.span).err();
+        }
+        constant::evaluate(self.session, expr, self.parameters)
+    }
+
+    /// Whether the table takes expressions; in OpenMLDB only one with a MAP does.
+    fn takes_expressions(&self) -> bool {
+        let columns = &self.schema.columns;
+        let has_map = || columns.iter().any(|c| matches!(c.data_type, DataType::Map(..)));
+        self.options.settings.compatibility == Compatibility::Standard || has_map()
+    }
+}

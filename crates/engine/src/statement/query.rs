@@ -1,0 +1,48 @@
+//! SELECT: in batch mode, or in request mode when the query's CONFIG says so.
+
+use lockstep_diagnostic::Result;
+use lockstep_sql::ast::Query;
+
+use super::{
+    into_outfile::Outfile,
+    query_config::{QueryConfig, request_rows},
+};
+use crate::{Output, Parameter, Relation, Session, relation::RelationContext, variables::Storage};
+
+impl Session {
+    /// Binds a query over the data that the session reads, without running it.
+    pub(crate) fn relation(&self, query: &Query, parameters: &[Parameter]) -> Result<Relation> {
+        let bound = self.bind_with(query, parameters)?;
+        let (config, warnings) = QueryConfig::read(&query.config)?;
+        let requests = request_rows(self, &config, &bound)?;
+        let storage = config.storage().unwrap_or_else(|| self.storage());
+        let (conversion, limits) = (self.conversion(), self.limits());
+        let context = RelationContext { storage, conversion, limits, warnings };
+        Ok(Relation::new(self.database.clone(), bound, context, requests))
+    }
+
+    /// Runs a query, with INTO OUTFILE into a file. In offline mode it is a job.
+    pub(crate) fn run_query(
+        &self,
+        query: &Query,
+        sql: &str,
+        parameters: &[Parameter],
+    ) -> Result<Output> {
+        let (storage, settings) = (self.storage(), self.settings());
+        let run = || {
+            let outfile = query.into_outfile.as_ref();
+            let outfile =
+                outfile.map(|written| Outfile::new(written, settings, storage)).transpose()?;
+            let output = self.relation(query, parameters)?.collect(None)?;
+            match outfile {
+                Some(outfile) => outfile.write(&output),
+                None => Ok(output),
+            }
+        };
+        match (storage, &query.into_outfile) {
+            (Storage::Online, _) => run(),
+            (Storage::Offline, None) => self.run_job("BatchSql", sql, run),
+            (Storage::Offline, Some(_)) => self.run_job("ExportOfflineData", sql, run),
+        }
+    }
+}

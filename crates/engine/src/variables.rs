@@ -1,0 +1,387 @@
+//! The variables of a session and of the engine, which SET changes and SHOW VARIABLES lists.
+
+mod value;
+
+use lockstep_diagnostic::{Diagnostic, Result, Span, code};
+use lockstep_function::{Compatibility, Settings, TimeZone};
+use lockstep_host::QueryLimits;
+use lockstep_sql::ast::{Ident, Literal, OptionValue};
+
+use self::value::{bytes, duration_ms, fraction_ppm};
+use crate::catalog::CatalogCommand;
+
+/// The declaration of a variable.
+struct Variable {
+    name: &'static str,
+    default: &'static str,
+    scope: VariableScope,
+    data_type: VariableType,
+}
+
+/// Who has a value of a variable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum VariableScope {
+    /// Each session; SET GLOBAL changes the value that new sessions start with.
+    Session,
+    /// The engine: only SET GLOBAL changes the value.
+    Engine,
+}
+
+/// The values that a variable takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum VariableType {
+    /// Any text.
+    Any,
+    /// One of these words, in any case.
+    OneOf(&'static [&'static str]),
+    /// A whole number between these, both included.
+    Number { least: i64, most: i64 },
+    /// A number of bytes; 0 is no limit.
+    Bytes,
+    /// A duration; 0 is no limit.
+    Duration,
+    /// More than 0, and at most 1.
+    Fraction,
+}
+
+/// `true` and `false`.
+const SWITCH: VariableType = VariableType::OneOf(&["true", "false"]);
+
+/// The data that SELECT reads and LOAD DATA writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Storage {
+    /// The rows of the table, from which requests are answered too.
+    #[default]
+    Online,
+    /// The offline data, which LOAD DATA loaded in offline mode.
+    Offline,
+}
+
+/// The most bytes that all tables may hold together.
+const MAX_MEMORY: &str = "max_memory";
+/// The fraction of `max_memory` from which an alert is logged.
+const MEMORY_ALERT_RATIO: &str = "memory_alert_ratio";
+
+/// The most bytes that a query may hold while it runs.
+const MEMORY_LIMIT: &str = "memory_limit";
+/// Whether NaN in rows of programs and files is read as NULL.
+const NAN_AS_NULL: &str = "nan_as_null";
+/// The longest time that a statement or a request may take.
+const STATEMENT_TIMEOUT: &str = "statement_timeout";
+/// The percentage of `max_memory` from which INSERT is refused.
+const INSERT_MEMORY: &str = "insert_memory_usage_limit";
+
+/// Every variable, by name.
+const VARIABLES: &[Variable] = &[
+    Variable {
+        name: "compatibility",
+        default: "standard",
+        scope: VariableScope::Session,
+        data_type: VariableType::OneOf(&["standard", "openmldb"]),
+    },
+    Variable {
+        name: "deploy_stats",
+        default: "off",
+        scope: VariableScope::Session,
+        data_type: VariableType::OneOf(&["on", "off"]),
+    },
+    Variable {
+        name: "enable_trace",
+        default: "false",
+        scope: VariableScope::Session,
+        data_type: SWITCH,
+    },
+    Variable {
+        name: "execute_mode",
+        default: "online",
+        scope: VariableScope::Session,
+        data_type: VariableType::OneOf(&["online", "offline", "request"]),
+    },
+    Variable {
+        name: INSERT_MEMORY,
+        default: "0",
+        scope: VariableScope::Session,
+        data_type: VariableType::Number { least: 0, most: 100 },
+    },
+    Variable {
+        name: "job_timeout",
+        default: "20000",
+        scope: VariableScope::Session,
+        data_type: VariableType::Number { least: 0, most: i64::MAX },
+    },
+    Variable {
+        name: MAX_MEMORY,
+        default: "0",
+        scope: VariableScope::Engine,
+        data_type: VariableType::Bytes,
+    },
+    Variable {
+        name: MEMORY_ALERT_RATIO,
+        default: "0.8",
+        scope: VariableScope::Engine,
+        data_type: VariableType::Fraction,
+    },
+    Variable {
+        name: MEMORY_LIMIT,
+        default: "0",
+        scope: VariableScope::Session,
+        data_type: VariableType::Bytes,
+    },
+    Variable {
+        name: NAN_AS_NULL,
+        default: "false",
+        scope: VariableScope::Session,
+        data_type: SWITCH,
+    },
+    Variable {
+        name: "spark_config",
+        default: "",
+        scope: VariableScope::Session,
+        data_type: VariableType::Any,
+    },
+    Variable {
+        name: STATEMENT_TIMEOUT,
+        default: "0",
+        scope: VariableScope::Session,
+        data_type: VariableType::Duration,
+    },
+    Variable {
+        name: "sync_job",
+        default: "false",
+        scope: VariableScope::Session,
+        data_type: SWITCH,
+    },
+    Variable {
+        name: "time_zone",
+        default: "UTC",
+        scope: VariableScope::Session,
+        data_type: VariableType::Any,
+    },
+];
+
+/// The variables of one session.
+#[derive(Debug, Clone)]
+pub(crate) struct Variables {
+    values: Vec<String>,
+    /// The variables that functions depend on.
+    pub(crate) settings: Settings,
+    /// The limits of a statement.
+    pub(crate) limits: QueryLimits,
+}
+
+impl Default for Variables {
+    fn default() -> Self {
+        debug_assert!(
+            VARIABLES.is_sorted_by_key(|variable| variable.name),
+            "SHOW VARIABLES lists them by name"
+        );
+        Self {
+            values: VARIABLES.iter().map(|variable| variable.default.to_owned()).collect(),
+            settings: Settings::default(),
+            limits: QueryLimits::default(),
+        }
+    }
+}
+
+impl Variable {
+    /// Checks that the variable takes a value, given as written and in lower case.
+    fn check(&self, text: &str, lower: &str, span: Span) -> Result<()> {
+        let hint = match self.data_type {
+            VariableType::Any => return Ok(()),
+            VariableType::OneOf(values) if values.contains(&lower) => return Ok(()),
+            VariableType::OneOf(values) => format!("It is one of {}.", values.join(", ")),
+            VariableType::Number { least, most } => match lower.parse::<i64>() {
+                Ok(number) if (least..=most).contains(&number) => return Ok(()),
+                _ => format!("It is a whole number from {least} to {most}."),
+            },
+            VariableType::Bytes if bytes(lower).is_some() => return Ok(()),
+            VariableType::Bytes => {
+                "It is a number of bytes, such as '2GB', '512MB' or 0 for no limit.".to_owned()
+            }
+            VariableType::Duration if duration_ms(lower).is_some() => return Ok(()),
+            VariableType::Duration => {
+                "It is a duration, such as '30s', '500ms', '10min' or 0 for no limit; a number \
+                 without a unit is milliseconds."
+                    .to_owned()
+            }
+            VariableType::Fraction if fraction_ppm(lower).is_some() => return Ok(()),
+            VariableType::Fraction => "It is more than 0, and at most 1.".to_owned(),
+        };
+        let message = format!("variable `{}` cannot be '{text}'", self.name);
+        Diagnostic::new(code::INVALID_PARAMETER, message).at(span).with_hint(hint).err()
+    }
+}
+
+/// Returns why a value of a variable has no effect, where that is so.
+fn without_effect(name: &str, value: &str) -> Option<&'static str> {
+    match (name, value) {
+        ("deploy_stats", "on") => {
+            Some("Times of requests are not collected: measure them where they are made.")
+        }
+        ("enable_trace", "true") => Some("Errors say all that is known of them without it."),
+        ("job_timeout", _) => {
+            Some("A job runs within its statement; SET statement_timeout limits every statement.")
+        }
+        ("spark_config", config) if !config.is_empty() => {
+            Some("Batch mode runs in this process; SET memory_limit limits what a query may hold.")
+        }
+        ("sync_job", "false") => Some("A statement returns when its job is over."),
+        _ => None,
+    }
+}
+
+impl Variables {
+    /// Returns the warning of SET where the value of the variable has no effect.
+    pub(crate) fn warning(&self, name: &Ident) -> Option<Diagnostic> {
+        let wanted = name.text.to_ascii_lowercase();
+        let (_, value) = self.all().find(|(known, _)| *known == wanted)?;
+        let hint = without_effect(&wanted, value)?;
+        Some(no_effect(&format!("variable `{wanted}`"), name.span).with_hint(hint))
+    }
+
+    /// Returns the percentage of `max_memory` from which INSERT is refused; `None` where only the
+    /// limit itself refuses it.
+    pub(crate) fn insert_memory_percent(&self) -> Option<u64> {
+        let percent = self.value(INSERT_MEMORY).parse::<u64>().ok()?;
+        (1..100).contains(&percent).then_some(percent)
+    }
+
+    /// Sets a variable.
+    pub(crate) fn set(&mut self, name: &Ident, value: &OptionValue) -> Result<()> {
+        let wanted = name.text.to_ascii_lowercase();
+        let Some(at) = VARIABLES.iter().position(|variable| variable.name == wanted) else {
+            return Diagnostic::new(
+                code::UNDEFINED_OBJECT,
+                format!("variable `{}` does not exist", name.text),
+            )
+            .at(name.span)
+            .with_nearest(&wanted, VARIABLES.iter().map(|variable| variable.name))
+            .err();
+        };
+        let variable = &VARIABLES[at];
+        let text = text(value, name.span)?;
+        let lower = text.to_ascii_lowercase();
+        variable.check(&text, &lower, name.span)?;
+        match variable.name {
+            MEMORY_LIMIT => self.limits.memory_bytes = bytes(&lower).filter(|bytes| *bytes > 0),
+            STATEMENT_TIMEOUT => self.limits.timeout_ms = duration_ms(&lower).filter(|ms| *ms > 0),
+            "time_zone" => self.settings.time_zone = time_zone(&text, name.span)?,
+            "compatibility" => {
+                self.settings.compatibility = match lower.as_str() {
+                    "openmldb" => Compatibility::OpenMldb,
+                    _ => Compatibility::Standard,
+                };
+            }
+            _ => {}
+        }
+        let keeps_case = matches!(
+            variable.data_type,
+            VariableType::Any | VariableType::Bytes | VariableType::Duration
+        );
+        debug_assert_eq!(self.values.len(), VARIABLES.len(), "each variable has a value");
+        self.values[at] = if keeps_case { text } else { lower };
+        Ok(())
+    }
+
+    /// Whether only SET GLOBAL sets a variable.
+    pub(crate) fn is_global_only(name: &Ident) -> bool {
+        let wanted = name.text.to_ascii_lowercase();
+        VARIABLES
+            .iter()
+            .any(|variable| variable.name == wanted && variable.scope == VariableScope::Engine)
+    }
+
+    /// Returns the most bytes that the tables may hold; `None` is no limit.
+    pub(crate) fn max_memory(&self) -> Option<u64> {
+        bytes(&self.value(MAX_MEMORY).to_ascii_lowercase()).filter(|bytes| *bytes > 0)
+    }
+
+    /// Makes the command that sets [`Self::max_memory`] of the engine.
+    pub(crate) fn max_memory_command(bytes: Option<u64>) -> CatalogCommand {
+        let name = Ident { text: MAX_MEMORY.to_owned(), span: Span::default() };
+        let value = OptionValue::Literal(Literal::String(bytes.unwrap_or(0).to_string()));
+        CatalogCommand::SetVariable { name, value }
+    }
+
+    /// Returns the fraction of the limit from which an alert is logged, in millionths.
+    pub(crate) fn memory_alert_ppm(&self) -> u64 {
+        fraction_ppm(self.value(MEMORY_ALERT_RATIO)).expect("it was checked when it was set")
+    }
+
+    /// Whether NaN is read as NULL.
+    pub(crate) fn nan_is_null(&self) -> bool {
+        self.value(NAN_AS_NULL) == "true"
+    }
+
+    fn value(&self, name: &str) -> &str {
+        let found = self.all().find(|(other, _)| *other == name);
+        found.expect("the variable is declared").1
+    }
+
+    /// Returns the storage that `execute_mode` means.
+    pub(crate) fn storage(&self) -> Storage {
+        let mode = self.all().find(|(name, _)| *name == "execute_mode");
+        match mode {
+            Some((_, "offline")) => Storage::Offline,
+            _ => Storage::Online,
+        }
+    }
+
+    /// Iterates the names and values of the variables of a session, by name.
+    pub(crate) fn of_session(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let scopes = VARIABLES.iter().map(|variable| variable.scope);
+        let of_session = |(_, scope): &(_, VariableScope)| *scope == VariableScope::Session;
+        self.all().zip(scopes).filter(of_session).map(|(pair, _)| pair)
+    }
+
+    /// Iterates the names and values of all variables, by name.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        VARIABLES.iter().map(|variable| variable.name).zip(self.values.iter().map(String::as_str))
+    }
+}
+
+/// Reads a time zone: a name of the IANA database, or an offset.
+fn time_zone(text: &str, span: Span) -> Result<TimeZone> {
+    if let Some(zone) = TimeZone::parse(text) {
+        return Ok(zone);
+    }
+    let names = chrono_tz::TZ_VARIANTS.iter().map(|zone| zone.name());
+    let error =
+        Diagnostic::new(code::INVALID_PARAMETER, format!("time zone '{text}' does not exist"))
+            .at(span)
+            .with_nearest(text, names);
+    match error.hint {
+        Some(_) => error.err(),
+        None => error
+            .with_hint(
+                "Use a name of the IANA database, such as 'Europe/Paris', or an offset from UTC, \
+                 such as '+08:00'.",
+            )
+            .err(),
+    }
+}
+
+/// Returns the warning that something in a statement has no effect.
+pub(crate) fn no_effect(what: &str, span: Span) -> Diagnostic {
+    Diagnostic::new(code::FEATURE_NOT_SUPPORTED, format!("{what} has no effect")).at(span)
+}
+
+/// Returns the text of a constant.
+fn text(value: &OptionValue, span: Span) -> Result<String> {
+    Ok(match value {
+        OptionValue::Literal(Literal::String(text)) | OptionValue::Word(text) => text.clone(),
+        OptionValue::Literal(Literal::Bool(value)) => value.to_string(),
+        OptionValue::Literal(Literal::Int(value)) => value.to_string(),
+        OptionValue::Literal(Literal::BigInt(value)) => value.to_string(),
+        OptionValue::Literal(Literal::Interval(value)) => match value.milliseconds() {
+            Some(ms) => format!("{ms}ms"),
+            None => i64::MAX.to_string(),
+        },
+        OptionValue::Literal(Literal::Double(value)) => value.to_string(),
+        _ => {
+            return Diagnostic::new(code::INVALID_PARAMETER, "a variable takes a constant")
+                .at(span)
+                .err();
+        }
+    })
+}

@@ -1,0 +1,111 @@
+//! The values of variables as text: numbers of bytes, durations and fractions.
+
+/// Reads a number of bytes in lower case, with a unit or without. Units are powers of 1,024.
+pub(super) fn bytes(text: &str) -> Option<u64> {
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let unit: u64 = match unit.trim() {
+        "" | "b" => 1,
+        "kb" | "kib" => 1 << 10,
+        "mb" | "mib" => 1 << 20,
+        "gb" | "gib" => 1 << 30,
+        "tb" | "tib" => 1 << 40,
+        _ => return None,
+    };
+    if let Ok(whole) = number.parse::<u64>() {
+        return whole.checked_mul(unit);
+    }
+    let (whole, fraction) = number.split_once('.')?;
+    let whole = whole.parse::<u64>().ok()?.checked_mul(unit)?;
+    // The sixth digit of a fraction of a tebibyte is a mebibyte: finer digits are dropped.
+    let millionths = format!("{fraction:0<6}").get(..6)?.parse::<u64>().ok()?;
+    whole.checked_add(unit / PPM * millionths + unit % PPM * millionths / PPM)
+}
+
+/// Reads a duration in lower case as milliseconds, which are also the unit of a bare number.
+pub(super) fn duration_ms(text: &str) -> Option<u64> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let unit: u64 = match unit.trim() {
+        "" | "ms" => 1,
+        "s" => 1_000,
+        "m" | "min" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(unit)
+}
+
+/// The number of millionths in one.
+const PPM: u64 = 1_000_000;
+
+/// Reads a fraction as millionths: more than 0, and at most 1.
+pub(super) fn fraction_ppm(text: &str) -> Option<u64> {
+    let ppm = bytes(text).filter(|whole| *whole <= 1).map(|whole| whole * PPM);
+    let ppm = match text.split_once('.') {
+        None => ppm?,
+        Some((whole, fraction)) => {
+            if fraction.is_empty() || !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
+                return None;
+            }
+            let millionths = format!("{fraction:0<6}").get(..6)?.parse::<u64>().ok()?;
+            whole.parse::<u64>().ok()?.checked_mul(PPM)?.checked_add(millionths)?
+        }
+    };
+    (1..=PPM).contains(&ppm).then_some(ppm)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{bytes, duration_ms, fraction_ppm};
+
+    #[test]
+    fn a_duration_has_a_unit_or_is_milliseconds() {
+        let check = |text: &str, expected: Option<u64>| assert_eq!(duration_ms(text), expected);
+        check("0", Some(0));
+        check("1500", Some(1_500));
+        check("500ms", Some(500));
+        check("30s", Some(30_000));
+        check("2 min", Some(120_000));
+        check("5m", Some(300_000));
+        check("1h", Some(3_600_000));
+        check("1d", Some(86_400_000));
+        check("1w", None);
+        check("s", None);
+        check("-1", None);
+        check("1.5s", None);
+        check("99999999999999999999d", None);
+    }
+
+    #[test]
+    fn bytes_have_units() {
+        let check = |text: &str, expected: Option<u64>| assert_eq!(bytes(text), expected, "{text}");
+        check("0", Some(0));
+        check("1000", Some(1_000));
+        check("2gb", Some(2 << 30));
+        check("1.5 gib", Some(3 << 29));
+        check("0.5mb", Some(1 << 19));
+        check("17 tb", Some(17 << 40));
+        check("-1", None);
+        check("gb", None);
+        check("1.x gb", None);
+        check("2 gigabytes", None);
+        check("99999999999 tb", None);
+    }
+
+    #[test]
+    fn a_fraction_is_between_0_and_1() {
+        let check = |text: &str, expected: Option<u64>| assert_eq!(fraction_ppm(text), expected);
+        check("0.8", Some(800_000));
+        check("1", Some(1_000_000));
+        check("1.0", Some(1_000_000));
+        check("0.1234567", Some(123_456));
+        check("0", None);
+        check("1.01", None);
+        check("0.", None);
+        check("-0.5", None);
+        check("half", None);
+        check("1gb", None);
+    }
+}
