@@ -18,7 +18,7 @@ pub const fn footprint(size: usize) -> usize {
 }
 
 /// The greatest size of at least `size` bytes that takes no more memory than `size` does.
-pub const fn filled(size: usize) -> usize {
+pub const fn usable_size(size: usize) -> usize {
     let taken = footprint(size);
     if size >= MAPPED_MIN { taken - 16 } else { taken - 8 }
 }
@@ -44,14 +44,14 @@ const PAGE: usize = 4 << 10;
 
 #[cfg(test)]
 mod tests {
-    use super::{filled, footprint};
+    use super::{footprint, usable_size};
 
     #[test]
     fn a_filled_allocation_takes_no_more() {
         for size in 1..1_000 {
-            assert!(filled(size) >= size, "{size}");
-            assert_eq!(footprint(filled(size)), footprint(size), "{size}");
-            assert!(footprint(filled(size) + 1) > footprint(size), "{size}");
+            assert!(usable_size(size) >= size, "{size}");
+            assert_eq!(footprint(usable_size(size)), footprint(size), "{size}");
+            assert!(footprint(usable_size(size) + 1) > footprint(size), "{size}");
         }
     }
 }

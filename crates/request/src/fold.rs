@@ -19,7 +19,7 @@ use lockstep_function::{
     },
 };
 use lockstep_row::{Arena, Datum, TextColumn};
-use lockstep_table::{Records, Run};
+use lockstep_table::{RecordField, Records, Run};
 
 use crate::{
     frame::{BoundExpr, Frame, Leaf},
@@ -82,8 +82,8 @@ pub(crate) struct SourceInputs {
     /// For each lane, where the index includes what it reads; empty when it does not include what
     /// all of them read.
     pub(crate) records: Vec<RecordInput>,
-    /// The fields of records that are read: where each begins, and its width.
-    pub(crate) fields: Vec<(usize, usize)>,
+    /// The fields of records that are read.
+    pub(crate) fields: Vec<RecordField>,
     pub(crate) conditions: Vec<BoundExpr>,
     pub(crate) picks: Vec<BoundExpr>,
     pub(crate) arguments: Vec<BoundExpr>,
@@ -97,7 +97,7 @@ impl SourceInputs {
     /// Reads records from now on, if there are any.
     pub(crate) fn include(&mut self, records: Vec<RecordInput>) {
         self.fields = records.iter().flat_map(RecordInput::fields).collect();
-        self.fields.sort_unstable();
+        self.fields.sort_unstable_by_key(|field| (field.offset, field.width));
         self.fields.dedup();
         self.records = records;
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use lockstep_function::aggregate::fold::{self, State};
 use lockstep_row::{Arena, Datum, FixedColumn, FixedKind, ShortText, TextCell, TextColumn};
-use lockstep_table::{Records, Run};
+use lockstep_table::{RecordField, Records, Run};
 
 use crate::{
     frame::{BoundExpr, Cells, Frame, Leaf, Place},
@@ -274,15 +274,19 @@ impl RecordInput {
         }
     }
 
-    /// The fields of the records that are read: where each begins, and its width.
-    pub(crate) fn fields(&self) -> Vec<(usize, usize)> {
-        let of_fixed =
-            |column: &FixedColumn| [(column.null_bit().0, 1), (column.at(), column.kind().size())];
+    /// Returns the fields of the records that are read.
+    pub(crate) fn fields(&self) -> Vec<RecordField> {
+        let field = |offset, width| RecordField { offset, width };
+        let of_fixed = |column: &FixedColumn| {
+            [field(column.null_bit().0, 1), field(column.at(), column.kind().size())]
+        };
         match self {
             Self::Nothing => Vec::new(),
-            Self::Presence(byte, _) => vec![(*byte, 1)],
+            Self::Presence(byte, _) => vec![field(*byte, 1)],
             Self::Fixed(column) => of_fixed(column).to_vec(),
-            Self::Text(cell, _) => vec![(cell.null_bit().0, 1), (cell.at(), TextCell::WIDTH)],
+            Self::Text(cell, _) => {
+                vec![field(cell.null_bit().0, 1), field(cell.at(), TextCell::WIDTH)]
+            }
             Self::Machine(program) => program.columns().flat_map(of_fixed).collect(),
         }
     }

@@ -9,7 +9,7 @@ use std::{cell::Cell, collections::BTreeSet, ops::Range, sync::atomic::Ordering}
 
 use lockstep_host::query;
 use lockstep_row::{Datum, IndexSpec, TableSchema};
-use lockstep_series::{Guard, KeyPlace, KeyRow, LogPosition, RowBatch, RowRef, Series};
+use lockstep_series::{Guard, HashedKey, KeyRow, LogPosition, RowBatch, RowRef, Series};
 
 use crate::{
     Table, TableError,
@@ -386,18 +386,18 @@ impl Table {
         }
         let mut grown = 0;
         for ((hash, key), (event_time, row)) in lookup.pending.iter().zip(rows) {
-            let (hash, key) = (*hash, &lookup.keys[key.clone()]);
+            let key = HashedKey { hash: *hash, key: &lookup.keys[key.clone()] };
+            let row = KeyRow { event_time, row };
             // SAFETY: the row is in the state's log, whose blocks are retired only after every
             // series leads to none of their rows, or together with the series (`retention`,
             // `change`).
             grown += unsafe {
                 match &mut late {
-                    None => series.insert((hash, key), event_time, row, guard),
+                    None => series.insert(key, row, guard),
                     Some((index, late)) => {
-                        let row = KeyRow { event_time, row };
-                        let inserted = series.insert_newest(KeyPlace { hash, key }, row, guard);
+                        let inserted = series.insert_newest(key, row, guard);
                         inserted.unwrap_or_else(|| {
-                            late.push((*index, hash, key), row);
+                            late.push(*index, key, row);
                             0
                         })
                     }
@@ -409,10 +409,10 @@ impl Table {
 }
 
 impl<'g> LateRows<'g> {
-    fn push(&mut self, (index, hash, key): (usize, u64, &[u8]), row: KeyRow<'g>) {
+    fn push(&mut self, index: usize, key: HashedKey<'_>, row: KeyRow<'g>) {
         let start = self.keys.len();
-        self.keys.extend_from_slice(key);
-        self.rows.push(Late { index, hash, key: start..self.keys.len(), row });
+        self.keys.extend_from_slice(key.key);
+        self.rows.push(Late { index, hash: key.hash, key: start..self.keys.len(), row });
     }
 }
 
@@ -443,7 +443,7 @@ fn publish_late(state: &State, late: LateRows<'_>, guard: &Guard) -> i64 {
             run.clear();
             run.extend(rows.iter().map(|late| late.row));
             let Late { index, hash, .. } = rows[0];
-            let place = KeyPlace { hash, key: key(&rows[0]) };
+            let place = HashedKey { hash, key: key(&rows[0]) };
             // SAFETY: as in `insert_group`.
             grown += unsafe { state.indexes[index].series.insert_late(place, &run, guard) };
         }

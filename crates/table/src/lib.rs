@@ -36,7 +36,7 @@ pub use include::{INCLUDED_BYTES_MAX, Inclusion};
 pub use load::Load;
 #[doc(hidden)]
 pub use lockstep_series::set_chunk_rows;
-pub use lockstep_series::{Records, reclaim};
+pub use lockstep_series::{RecordField, Records, reclaim};
 pub use snapshot::{KeyRows, Rows, Run, Snapshot, StoredRow};
 pub use table::{Table, TableMemory};
 

@@ -19,7 +19,7 @@ use std::{
 };
 
 use lockstep_row::Retention;
-use lockstep_series::{Bounds, Fate, KeyRows, RowRef};
+use lockstep_series::{Bounds, RowAction, RowRef, SeriesRows};
 
 use crate::{
     Snapshot, Table,
@@ -131,7 +131,8 @@ impl Table {
             0
         } else {
             let is_kept = |row: RowRef<'_>| !dead.contains(row.arrival());
-            let fate = |row: RowRef<'_>| if is_kept(row) { Fate::Keep } else { Fate::Remove };
+            let fate =
+                |row: RowRef<'_>| if is_kept(row) { RowAction::Keep } else { RowAction::Remove };
             for (at, (_, index)) in state.present() {
                 let Some(retention) = state.live_retentions[at] else {
                     let fate = |_, row: RowRef<'_>| fate(row);
@@ -164,7 +165,8 @@ impl Table {
         };
         let mut plan = state.log.plan_full(full, &mut |found| is_kept(found.row), &guard);
         if plan.moves_rows() {
-            let fate = |_, row: RowRef<'_>| plan.moved(row).map_or(Fate::Keep, Fate::Move);
+            let fate =
+                |_, row: RowRef<'_>| plan.moved(row).map_or(RowAction::Keep, RowAction::Move);
             for (_, (_, Index { series, .. })) in state.present() {
                 // SAFETY: the plan's blocks become the log's below.
                 unsafe { series.retain(|| fate) };
@@ -210,7 +212,7 @@ impl Table {
 
 /// Adds the rows of a key that a rule calls expired.
 fn find_expired(
-    mut rows: KeyRows<'_>,
+    mut rows: SeriesRows<'_>,
     (retention, now_ms): (Retention, i64),
     dead: &mut ArrivalSet,
 ) {

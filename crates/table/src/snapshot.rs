@@ -6,7 +6,7 @@
 use std::{fmt, ops::Range, ptr::NonNull};
 
 use lockstep_row::{IndexSpec, Projection, Retention, RowView, TableSchema};
-use lockstep_series::{self as series, Bounds, Guard, LogRow, RowRef};
+use lockstep_series::{self as series, Bounds, Guard, LogRow, RecordField, RowRef};
 
 use crate::{
     state::{self, Origin, State},
@@ -120,7 +120,7 @@ impl<'t> Snapshot<'t> {
         // Without this, whoever lets go of an index before it reads would find no rows.
         assert!(index.origin != Origin::Removed, "who reads through an index holds it");
         let ahead = index.series.seek(key, bounds, &self.guard);
-        let ahead = ahead.unwrap_or_else(series::KeyRows::empty);
+        let ahead = ahead.unwrap_or_else(series::SeriesRows::empty);
         KeyRows { snapshot: self, ahead, is_live_only, key: Vec::new() }
     }
 
@@ -266,7 +266,7 @@ impl fmt::Debug for Rows<'_> {
 #[derive(Clone)]
 pub struct KeyRows<'s> {
     snapshot: &'s Snapshot<'s>,
-    ahead: series::KeyRows<'s>,
+    ahead: series::SeriesRows<'s>,
     /// Whether rows that no declared index keeps are hidden.
     is_live_only: bool,
     /// Scratch, empty as long as no key has to be looked up.
@@ -278,7 +278,7 @@ pub struct KeyRows<'s> {
 #[derive(Clone, Copy)]
 pub struct Run<'s> {
     snapshot: &'s Snapshot<'s>,
-    run: series::Run<'s>,
+    run: series::ChunkRun<'s>,
 }
 
 impl<'s> KeyRows<'s> {
@@ -308,12 +308,11 @@ impl<'s> KeyRows<'s> {
         Some(Run { snapshot: self.snapshot, run })
     }
 
-    /// Asks for the event times of the run after the current one and for some fields of its
-    /// records, each as the place where it begins and its width. To be called after
-    /// [`Self::next_run`] and before what it gave is read, by who will read on: it costs some tens
-    /// of nanoseconds, and saves the waits of the next run.
+    /// Prefetches the event times of the run after the current one and some fields of its records. To
+    /// be called after [`Self::next_run`] and before its rows are read, by a reader that will read on:
+    /// it costs some tens of nanoseconds, and saves the cache misses of the next run.
     #[inline]
-    pub fn prefetch_next_run(&self, fields: &[(usize, usize)]) {
+    pub fn prefetch_next_run(&self, fields: &[RecordField]) {
         self.ahead.prefetch_next_run(fields);
     }
 }

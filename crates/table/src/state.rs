@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use lockstep_row::{Column, DataType, IndexSpec, Projection, Retention, RowView, TableSchema};
-use lockstep_series::{Account, Included, RowLog, Series};
+use lockstep_series::{Account, RecordFormat, RowLog, Series};
 
 use crate::{TableError, expired::Newest};
 
@@ -38,7 +38,7 @@ impl Index {
         } else {
             let writing = Arc::clone(projection);
             let write = move |row: &[u8], record: &mut [u8]| writing.write(row, record);
-            Series::including(Arc::new(Included::new(projection.widths(), write)))
+            Series::with_records(Arc::new(RecordFormat::new(projection.widths(), write)))
         };
         Self { series: Arc::new(series), projection: Arc::clone(projection), origin }
     }

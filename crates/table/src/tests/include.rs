@@ -9,7 +9,7 @@ use std::sync::{
 use lockstep_row::{Column, DataType, Datum, IncludedColumn, Projection, Retention, TableSchema};
 
 use super::{K, T, V, budgeted, datums, index, key, numbers, reclaim, rows, table};
-use crate::{INCLUDED_BYTES_MAX, Inclusion, KeyRows, Run, Snapshot, StoredRow, Table};
+use crate::{INCLUDED_BYTES_MAX, Inclusion, KeyRows, RecordField, Run, Snapshot, StoredRow, Table};
 
 fn columns(wanted: &[(usize, bool)]) -> Vec<IncludedColumn> {
     wanted
@@ -36,7 +36,7 @@ pub(super) fn check_runs<'s>(snapshot: &'s Snapshot<'s>, index: usize, ahead: &K
         let mut found = Vec::new();
         while let Some(run) = rows.next_run() {
             let widths = snapshot.projection(index).into_iter().flat_map(Projection::widths);
-            let first = widths.take(1).map(|width| (0, width));
+            let first = widths.take(1).map(|width| RecordField { offset: 0, width });
             rows.prefetch_next_run(&first.collect::<Vec<_>>());
             assert!(!run.is_empty());
             check_records(snapshot.projection(index), &run);
