@@ -100,7 +100,7 @@ impl Buckets {
     ///
     /// # Safety
     ///
-    /// They came out of [`Self::make`]; no other thread can reach them, and they are freed once.
+    /// They are from [`Self::make`]; no other thread can reach them, and they are freed once.
     pub(crate) unsafe fn free(buckets: *mut u8) {
         let buckets = buckets.cast::<Self>();
         // SAFETY: the caller's promise.

@@ -53,7 +53,7 @@ impl<T> Directory<T> {
     ///
     /// # Safety
     ///
-    /// It came out of [`Self::make`]; no other thread can reach it, and it is freed once.
+    /// It is from [`Self::make`]; no other thread can reach it, and it is freed once.
     pub(crate) unsafe fn free(directory: *mut u8) {
         // SAFETY: the caller's promise.
         drop(unsafe { Box::from_raw(directory.cast::<Self>()) });

@@ -82,7 +82,7 @@ impl Guard {
     /// should not take long.
     pub fn defer<F: FnOnce() + Send + 'static>(&self, call: F) {
         let call = Box::into_raw(Box::new(call));
-        // SAFETY: it came out of a box of this type, and is called once.
+        // SAFETY: it is from a box of this type, and is called once.
         unsafe { Retiring::new(self, None).retire(call.cast(), call_box::<F>, 0) };
     }
 
@@ -108,7 +108,7 @@ impl Guard {
 ///
 /// # Safety
 ///
-/// The pointer came out of a box of this type, and is not used again.
+/// The pointer is from a box of this type, and is not used again.
 unsafe fn call_box<F: FnOnce()>(call: *mut u8) {
     // SAFETY: the caller's promise.
     let call = unsafe { Box::from_raw(call.cast::<F>()) };

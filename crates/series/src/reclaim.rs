@@ -217,7 +217,7 @@ fn take(filter: BatchFilter) -> Option<Vec<GarbageBatch>> {
     // Acquire: pairs with the SeqCst exchange in `hand_over`.
     let mut top = QUEUE.incoming.swap(ptr::null_mut(), Ordering::Acquire);
     while !top.is_null() {
-        // SAFETY: it came out of a box, and the stack pointed to it once.
+        // SAFETY: it is from a box, and the stack pointed to it once.
         let batch = unsafe { Box::from_raw(top) };
         top = batch.next;
         pending.push(*batch);

@@ -12,7 +12,7 @@ use crate::{
 
 /// A value of which readers see one version or the next one.
 pub struct Swap<T> {
-    /// Never null. Came out of a box.
+    /// Never null. From a box.
     current: AtomicPtr<T>,
     /// Returns about how many bytes are freed with a value.
     weigh: fn(&T) -> u64,
@@ -49,9 +49,9 @@ impl<T: Send + Sync + 'static> Swap<T> {
     pub fn replace(&self, value: T, guard: &Guard) {
         // AcqRel: the Release pairs with the Acquire in `load`.
         let old = self.current.swap(Box::into_raw(Box::new(value)), Ordering::AcqRel);
-        // SAFETY: it came out of a box, and the guard keeps it from being freed.
+        // SAFETY: it is from a box, and the guard keeps it from being freed.
         let bytes = (self.weigh)(unsafe { &*old });
-        // SAFETY: it was unlinked just now, came out of a box, and is retired once.
+        // SAFETY: it was unlinked just now, is from a box, and is retired once.
         unsafe { Retiring::new(guard, None).retire_whole(old.cast(), drop_box::<T>, bytes) };
     }
 }
@@ -60,7 +60,7 @@ impl<T: Send + Sync + 'static> Swap<T> {
 ///
 /// # Safety
 ///
-/// The pointer came out of a box of this type, and is not used again.
+/// The pointer is from a box of this type, and is not used again.
 unsafe fn drop_box<T>(value: *mut u8) {
     // SAFETY: the caller's promise.
     drop(unsafe { Box::from_raw(value.cast::<T>()) });
@@ -73,7 +73,7 @@ impl<T> Drop for Swap<T> {
         let current = self.current.load(Ordering::Acquire);
         // SAFETY: never null.
         let bytes = (self.weigh)(unsafe { &*current });
-        // SAFETY: no other thread can reach it any more; it came out of a box, and is retired once.
+        // SAFETY: no other thread can reach it any more; it is from a box, and is retired once.
         unsafe { Retiring::new(&guard, None).retire_whole(current.cast(), drop_box::<T>, bytes) };
     }
 }

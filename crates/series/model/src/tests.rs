@@ -241,7 +241,7 @@ const fn ordered<const COUNT: usize>() -> [i64; COUNT] {
 
 #[test]
 fn late_rows() {
-    // Before a single; into a chunk that has room; into one that splits; into chunks of a directory.
+    // Before a single; into a chunk that has space; into one that splits; into chunks of a directory.
     check(&[5, 3], 1, insert_rest, none);
     check(&[5, 7, 6], 2, insert_rest, none);
     check(&[5, 7, 9, 11, 6], 4, insert_rest, none);

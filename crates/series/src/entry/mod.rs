@@ -291,6 +291,6 @@ unsafe fn retire_directory(head: *mut u8, retiring: Retiring<'_>) {
     let directory = untagged(head);
     // SAFETY: whoever has a directory keeps it from being freed.
     let bytes = unsafe { &*directory.cast::<Directory<ChunkHeader>>() }.memory_bytes();
-    // SAFETY: as in `retire_chunk`; it came out of a box.
+    // SAFETY: as in `retire_chunk`; it is from a box.
     unsafe { retiring.retire(directory, Directory::<ChunkHeader>::free, bytes) };
 }

@@ -235,7 +235,7 @@ impl fmt::Debug for CompactionPlan {
 ///
 /// # Safety
 ///
-/// The pointer came out of a box of this type, and is not used again.
+/// The pointer is from a box of this type, and is not used again.
 unsafe fn drop_blocks(blocks: *mut u8) {
     // SAFETY: the caller's promise.
     drop(unsafe { Box::from_raw(blocks.cast::<Vec<Arc<LogBlock>>>()) });
@@ -245,7 +245,7 @@ unsafe fn drop_blocks(blocks: *mut u8) {
 ///
 /// # Safety
 ///
-/// It came out of `into_raw`, and was not dropped.
+/// It is from `into_raw`, and was not dropped.
 unsafe fn share(block: *mut LogBlock) -> Arc<LogBlock> {
     // SAFETY: the caller's promise.
     unsafe {

@@ -230,7 +230,7 @@ impl RowLog {
         // SAFETY: it was unlinked just now under the lock; the guard keeps it.
         let bytes = unsafe { &*old }.memory_bytes();
         let retiring = Retiring::new(guard, self.account.get());
-        // SAFETY: as above; it came out of `Directory::make`.
+        // SAFETY: as above; it is from `Directory::make`.
         unsafe { retiring.retire(old.cast(), Directory::<LogBlock>::free, bytes) };
     }
 }
