@@ -40,7 +40,7 @@ pub(crate) struct ScannedTable {
 impl ScannedTable {
     /// Decodes some columns of the rows of a snapshot, in order of arrival.
     pub(crate) fn new(
-        rows: Rows<'_>,
+        rows: ScanRows<'_>,
         table: &CatalogTable,
         columns: &BTreeSet<usize>,
         memory: MemoryReservation,

@@ -6,7 +6,7 @@
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_row::{DataType, Projection, TableSchema, Value};
 use lockstep_sql::ast::Estimate;
-use lockstep_table::{Shape, TableMemory, estimate};
+use lockstep_table::{TableMemory, TableShape, estimate};
 
 use crate::{Output, Session, show::values};
 
@@ -74,7 +74,7 @@ impl Session {
         let snapshot = table.snapshot();
         let schema = snapshot.schema();
         let record_size = |index| snapshot.projection(index).map_or(0, Projection::size);
-        let shape = Shape {
+        let shape = TableShape {
             rows: wanted.rows,
             keys: wanted.keys.clone(),
             text_bytes,

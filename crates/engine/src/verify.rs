@@ -16,7 +16,7 @@ use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_function::{Compatibility, Settings, cast::print_datum};
 use lockstep_request::{Replay, numbered};
 use lockstep_row::{Arena, DataType, Datum, arrow::ColumnReader};
-use lockstep_table::{Rows, Snapshot, Table};
+use lockstep_table::{ScanRows, Snapshot, Table};
 
 use crate::{
     Database, ProgressCallback, context::checkpoint, database::Tables, deployment::Deployment,
@@ -212,7 +212,7 @@ fn scattered(number: u64) -> u64 {
 struct Comparison<'c> {
     replay: Replay<'c>,
     /// The stored rows that were not replayed yet, in order of arrival.
-    rows: Rows<'c>,
+    rows: ScanRows<'c>,
     /// How many columns they have.
     width: usize,
     /// How many were.

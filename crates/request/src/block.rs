@@ -5,7 +5,7 @@
 
 use bumpalo::collections::Vec as ArenaVec;
 use lockstep_row::{Arena, Datum};
-use lockstep_table::{Run, StoredRow};
+use lockstep_table::{KeyRun, StoredRow};
 
 use crate::{
     fold::{CurrentInputs, FoldScratch},
@@ -68,7 +68,7 @@ impl<'b, 's> Block<'b, 's> {
     }
 
     /// Rows of one source that follow each other.
-    pub(crate) fn push_run(&mut self, source: usize, takers: u64, run: &Run<'s>) {
+    pub(crate) fn push_run(&mut self, source: usize, takers: u64, run: &KeyRun<'s>) {
         let inputs = &self.scan.sources[source].inputs;
         for start in (0..run.len()).step_by(LANE_ROWS) {
             let part = run.slice(start..run.len().min(start + LANE_ROWS));

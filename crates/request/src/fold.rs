@@ -19,7 +19,7 @@ use lockstep_function::{
     },
 };
 use lockstep_row::{Arena, Datum, TextColumn};
-use lockstep_table::{RecordField, Records, Run};
+use lockstep_table::{KeyRun, RecordField, Records};
 
 use crate::{
     frame::{BoundExpr, Frame, Leaf},
@@ -259,7 +259,7 @@ impl Folding {
         &self,
         scratch: &mut FoldScratch,
         takers: u64,
-        (inputs, run, records): (&'s SourceInputs, &Run<'s>, Records<'s>),
+        (inputs, run, records): (&'s SourceInputs, &KeyRun<'s>, Records<'s>),
         (buffers, arena): (&mut Buffers<'s>, &'s Arena),
     ) {
         debug_assert!(self.calls.is_empty(), "an accumulator is fed from rows");

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use lockstep_function::aggregate::fold::{self, State};
 use lockstep_row::{Arena, Datum, FixedColumn, FixedKind, ShortText, TextCell, TextColumn};
-use lockstep_table::{RecordField, Records, Run};
+use lockstep_table::{KeyRun, RecordField, Records};
 
 use crate::{
     frame::{BoundExpr, Cells, Frame, Leaf, Place},
@@ -225,7 +225,7 @@ impl RecordInput {
     pub(crate) fn gather<'b, 's: 'b>(
         &'s self,
         lane: &Lane,
-        (run, records): (&Run<'s>, Records<'s>),
+        (run, records): (&KeyRun<'s>, Records<'s>),
         buffers: &'b mut Buffers<'s>,
     ) -> fold::Lane<'b> {
         let Buffers { integers, floats, texts, shorts } = buffers;
@@ -482,7 +482,7 @@ fn gather<'r, T, const SIZE: usize>(
 /// The texts of the rows of a run.
 fn gather_texts<'b, 's>(
     column: TextColumn,
-    run: &Run<'s>,
+    run: &KeyRun<'s>,
     out: &'b mut [&'s str; LANE_ROWS],
 ) -> &'b [&'s str] {
     let mut count = 0;

@@ -16,7 +16,7 @@
 use bumpalo::collections::Vec as ArenaVec;
 use lockstep_diagnostic::Result;
 use lockstep_row::Datum;
-use lockstep_table::{KeyRows, Run, StoredRow};
+use lockstep_table::{KeyRows, KeyRun, StoredRow};
 
 use crate::{
     block::{Block, stored_frame},
@@ -322,7 +322,7 @@ struct Runs<'s> {
     order: &'s Order,
     inputs: &'s SourceInputs,
     /// The run that was come to.
-    run: Option<Run<'s>>,
+    run: Option<KeyRun<'s>>,
     /// How many of its rows have an event time above the least, at which NULL stands, too.
     timed: usize,
     /// Its next row.
@@ -357,7 +357,7 @@ impl<'s> Runs<'s> {
 
     /// The next row of the run whose order value is not NULL, and its order value.
     #[inline]
-    fn row_of(&self, run: &Run<'s>) -> Option<(usize, i64)> {
+    fn row_of(&self, run: &KeyRun<'s>) -> Option<(usize, i64)> {
         if self.next < self.timed {
             return Some((self.next, run.event_time(self.next)));
         }
@@ -408,7 +408,7 @@ impl<'s> Runs<'s> {
 }
 
 /// How many of the newest rows of a run are of this order value or newer.
-fn count_since(run: &Run<'_>, order: i64) -> usize {
+fn count_since(run: &KeyRun<'_>, order: i64) -> usize {
     // Most runs lie within a frame as a whole.
     match run.len().checked_sub(1) {
         Some(oldest) if run.event_time(oldest) < order => {

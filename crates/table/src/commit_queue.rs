@@ -1,13 +1,13 @@
-//! In which order appends become visible.
+//! The commit queue: appends become visible in the order of their arrivals.
 //!
-//! `append` begins and ends an append here. Several can be in flight; they become visible one
-//! after the other, in the order in which they took their arrivals, so that what a reader sees is
-//! always a prefix of all that arrived.
+//! `append` enters and commits an append here. Several can be in flight; they become visible one after
+//! the other, in the order in which they took their arrivals, so that what a reader sees is always a
+//! prefix of all that arrived.
 //!
-//! An append that panics is in the log or in an index with a part of its rows, and nobody knows with
-//! which. It never becomes visible, and with it nothing that arrived later: the table is damaged.
-//! Readers go on with what was visible before; whoever waits behind it, and whoever comes, is
-//! refused, until the table is emptied ([ADR 0019](../../../docs/adr/0019-memory-is-freed-by-who-writes.md)).
+//! When an append panics, an unknown part of its rows is in the log and in the indexes. It never
+//! becomes visible, nor does anything that arrived later: the table is damaged. Readers see what was
+//! visible before; appends that wait behind it, and later ones, are refused until the table is emptied
+//! ([ADR 0019](../../../docs/adr/0019-memory-is-freed-by-who-writes.md)).
 
 use std::{
     collections::VecDeque,
@@ -19,80 +19,89 @@ use lockstep_host::sync::{Condvar, Mutex, MutexGuard};
 
 /// The appends of a table in order of arrival.
 #[derive(Default)]
-pub(crate) struct Sequence {
-    appends: Mutex<Appends>,
-    /// Some append became visible.
+pub(crate) struct CommitQueue {
+    appends: Mutex<QueueState>,
+    /// Notified when an append became visible.
     advanced: Condvar,
     /// Rows with a smaller arrival are visible. Written under the lock.
     visible: AtomicU64,
 }
 
+/// The state that the queue's lock guards.
 #[derive(Default)]
-struct Appends {
+struct QueueState {
     /// The arrival time of the newest row: arrival times do not step back.
     arrival_ms_last: Option<i64>,
-    /// Appends that are not visible, oldest first: where their arrivals end, and whether they are
-    /// in every index.
-    in_flight: VecDeque<(u64, bool)>,
-    /// How many wait for an earlier append.
+    /// Appends that are not visible yet, oldest first.
+    in_flight: VecDeque<QueuedAppend>,
+    /// The number of threads that wait for an earlier append.
     waiting: usize,
     /// Whether an append has panicked.
     is_damaged: bool,
 }
 
-/// How often an append looks whether it is visible before it sleeps: for some microseconds.
+/// An append in the queue.
+struct QueuedAppend {
+    /// One past its last arrival.
+    end: u64,
+    /// Whether its rows are in every index.
+    is_applied: bool,
+}
+
+/// How often an append checks whether it is visible before it sleeps: for some microseconds.
 const SPINS: usize = if cfg!(miri) { 1 } else { 256 };
 
-/// An append that took its arrivals. [`Self::end`] makes it visible; dropped without it, it never
+/// An append that took its arrivals. [`Self::commit`] makes it visible; dropped without it, it never
 /// becomes visible, nor does what arrived later.
-pub(crate) struct InFlight<'a> {
-    sequence: &'a Sequence,
+pub(crate) struct InFlightAppend<'a> {
+    queue: &'a CommitQueue,
     end: u64,
-    is_over: bool,
+    is_ended: bool,
 }
 
-/// The right to take arrivals.
-pub(crate) struct Turn<'a> {
-    sequence: &'a Sequence,
-    appends: MutexGuard<'a, Appends>,
+/// The lock of the queue, under which arrivals are taken.
+pub(crate) struct QueueLock<'a> {
+    queue: &'a CommitQueue,
+    appends: MutexGuard<'a, QueueState>,
 }
 
-impl Sequence {
-    /// Waits for the turn to take arrivals; `None` when the table is damaged.
-    pub(crate) fn turn(&self) -> Option<Turn<'_>> {
+impl CommitQueue {
+    /// Locks the queue to take arrivals; `None` when the table is damaged.
+    pub(crate) fn lock(&self) -> Option<QueueLock<'_>> {
         let appends = self.appends.lock();
-        (!appends.is_damaged).then_some(Turn { sequence: self, appends })
+        (!appends.is_damaged).then_some(QueueLock { queue: self, appends })
     }
 
-    /// An append will not become visible.
+    /// Marks the table as damaged: an append will not become visible.
     fn damage(&self) {
         self.appends.lock().is_damaged = true;
         self.advanced.notify_all();
     }
 
-    /// Forgets appends that will never become visible: none of their rows is stored any more. No
-    /// append is in flight.
+    /// Removes appends that will never become visible: none of their rows is stored any more. No append
+    /// is in flight.
     pub(crate) fn repair(&self) {
         let mut appends = self.appends.lock();
         appends.is_damaged = false;
         appends.in_flight.clear();
     }
 
-    /// Rows with a smaller arrival are visible, in every series.
+    /// Returns the visible arrival: rows with a smaller one are visible, in every series.
     #[inline]
     pub(crate) fn visible(&self) -> u64 {
-        // Acquire: pairs with the Release in `end`, which came after the rows were in every series.
+        // Acquire: pairs with the Release in `commit`, which follows the inserts into every series.
         self.visible.load(Ordering::Acquire)
     }
 
-    /// Makes an append visible as soon as those before it are; `false` when one of them panicked.
+    /// Makes an append visible as soon as those before it are. Returns `false` when one of them
+    /// panicked.
     #[must_use]
-    fn end(&self, end: u64) -> bool {
+    fn commit(&self, end: u64) -> bool {
         let mut appends = self.appends.lock();
-        let own = appends.in_flight.iter_mut().find(|(other, _)| *other == end);
-        own.expect("it is in flight until it is visible").1 = true;
+        let own = appends.in_flight.iter_mut().find(|append| append.end == end);
+        own.expect("it is in flight until it is visible").is_applied = true;
         let mut visible = None;
-        while let Some((end, true)) = appends.in_flight.front() {
+        while let Some(QueuedAppend { end, is_applied: true }) = appends.in_flight.front() {
             visible = Some(*end);
             appends.in_flight.pop_front();
         }
@@ -107,7 +116,7 @@ impl Sequence {
             return true;
         }
         drop(appends);
-        // Most often the earlier append is at its end as well: to sleep would take longer.
+        // Most often the earlier append is about to commit as well: to sleep would take longer.
         for _ in 0..SPINS {
             if self.visible() >= end {
                 return true;
@@ -126,86 +135,88 @@ impl Sequence {
     }
 }
 
-impl<'a> Turn<'a> {
-    /// The time at which rows arrive: not before what arrived earlier.
+impl<'a> QueueLock<'a> {
+    /// Returns the time at which rows arrive: not before what arrived earlier.
     pub(crate) fn arrival_ms(&mut self, now_ms: i64) -> i64 {
         let arrival_ms = self.appends.arrival_ms_last.map_or(now_ms, |last| last.max(now_ms));
         self.appends.arrival_ms_last = Some(arrival_ms);
         arrival_ms
     }
 
-    /// Takes the arrivals up to this one.
-    pub(crate) fn take(&mut self, end: u64) -> InFlight<'a> {
-        self.appends.in_flight.push_back((end, false));
-        InFlight { sequence: self.sequence, end, is_over: false }
+    /// Enters an append whose arrivals end before `end`.
+    pub(crate) fn take(&mut self, end: u64) -> InFlightAppend<'a> {
+        let last = self.appends.in_flight.back();
+        assert!(last.is_none_or(|last| last.end < end), "arrivals of a table ascend");
+        self.appends.in_flight.push_back(QueuedAppend { end, is_applied: false });
+        InFlightAppend { queue: self.queue, end, is_ended: false }
     }
 }
 
-impl InFlight<'_> {
-    /// Makes the append visible as soon as those before it are, for which it waits; `false` when one
-    /// of them panicked, so that it will never be visible.
+impl InFlightAppend<'_> {
+    /// Makes the append visible as soon as those before it are, for which it waits. Returns `false`
+    /// when one of them panicked, so that it will never be visible.
     #[must_use]
-    pub(crate) fn end(mut self) -> bool {
-        self.is_over = true;
-        self.sequence.end(self.end)
+    pub(crate) fn commit(mut self) -> bool {
+        self.is_ended = true;
+        self.queue.commit(self.end)
     }
 }
 
-impl Drop for InFlight<'_> {
+impl Drop for InFlightAppend<'_> {
     fn drop(&mut self) {
-        if !self.is_over {
-            self.sequence.damage();
+        if !self.is_ended {
+            self.queue.damage();
         }
     }
 }
 
-impl fmt::Debug for Sequence {
+impl fmt::Debug for CommitQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sequence").field("visible", &self.visible()).finish_non_exhaustive()
+        f.debug_struct("CommitQueue").field("visible", &self.visible()).finish_non_exhaustive()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{InFlight, Sequence};
+    use super::{CommitQueue, InFlightAppend};
 
     #[test]
     fn a_later_append_waits_for_an_earlier_one() {
-        // A thread needs it for as long as the process may last.
-        let sequence: &'static Sequence = Box::leak(Box::default());
-        let first = take(sequence, 3);
-        let second = take(sequence, 7);
-        let ending = lockstep_host::spawn("second", move || (second.end(), sequence.visible()));
-        assert_eq!(sequence.visible(), 0);
-        assert!(first.end());
+        // The thread needs a `'static` queue.
+        let queue: &'static CommitQueue = Box::leak(Box::default());
+        let first = take(queue, 3);
+        let second = take(queue, 7);
+        let ending = lockstep_host::spawn("second", move || (second.commit(), queue.visible()));
+        assert_eq!(queue.visible(), 0);
+        assert!(first.commit());
         assert_eq!(ending.unwrap().join().unwrap(), (true, 7));
-        assert_eq!(sequence.visible(), 7);
+        assert_eq!(queue.visible(), 7);
     }
 
-    fn take(sequence: &'static Sequence, end: u64) -> InFlight<'static> {
-        sequence.turn().unwrap().take(end)
+    fn take(queue: &'static CommitQueue, end: u64) -> InFlightAppend<'static> {
+        queue.lock().unwrap().take(end)
     }
 
     #[test]
     fn nothing_becomes_visible_after_an_append_that_panicked() {
-        let sequence: &'static Sequence = Box::leak(Box::default());
-        let [first, second, third] = [3, 7, 9].map(|end| take(sequence, end));
-        let ending = lockstep_host::spawn("third", move || third.end());
+        let queue: &'static CommitQueue = Box::leak(Box::default());
+        let [first, second, third] = [3, 7, 9].map(|end| take(queue, end));
+        let ending = lockstep_host::spawn("third", move || third.commit());
         drop(second);
         assert!(!ending.unwrap().join().unwrap());
-        assert!(first.end());
-        assert_eq!(sequence.visible(), 3);
-        assert!(sequence.turn().is_none());
-        sequence.repair();
-        assert!(take(sequence, 11).end());
-        assert_eq!(sequence.visible(), 11);
+        assert!(first.commit());
+        assert_eq!(queue.visible(), 3);
+        assert!(queue.lock().is_none());
+        queue.repair();
+        assert!(take(queue, 11).commit());
+        assert_eq!(queue.visible(), 11);
     }
 
     #[test]
     fn arrival_times_do_not_step_back() {
-        let sequence = Sequence::default();
-        assert_eq!(sequence.turn().unwrap().arrival_ms(-5), -5);
-        assert_eq!(sequence.turn().unwrap().arrival_ms(9), 9);
-        assert_eq!(sequence.turn().unwrap().arrival_ms(2), 9);
+        let queue = CommitQueue::default();
+        assert_eq!(queue.lock().unwrap().arrival_ms(-5), -5);
+        assert_eq!(queue.lock().unwrap().arrival_ms(9), 9);
+        assert_eq!(queue.lock().unwrap().arrival_ms(2), 9);
     }
 }

@@ -9,7 +9,9 @@ use std::sync::{
 use lockstep_row::{Column, DataType, Datum, IncludedColumn, Projection, Retention, TableSchema};
 
 use super::{K, T, V, budgeted, datums, index, key, numbers, reclaim, rows, table};
-use crate::{INCLUDED_BYTES_MAX, Inclusion, KeyRows, RecordField, Run, Snapshot, StoredRow, Table};
+use crate::{
+    INCLUDED_BYTES_MAX, Inclusion, KeyRows, KeyRun, RecordField, Snapshot, StoredRow, Table,
+};
 
 fn columns(wanted: &[(usize, bool)]) -> Vec<IncludedColumn> {
     wanted
@@ -49,7 +51,7 @@ pub(super) fn check_runs<'s>(snapshot: &'s Snapshot<'s>, index: usize, ahead: &K
     }
 }
 
-fn check_records(projection: Option<&Projection>, run: &Run<'_>) {
+fn check_records(projection: Option<&Projection>, run: &KeyRun<'_>) {
     let Some(records) = run.records() else { return };
     let projection = projection.expect("who has records has a projection");
     assert_eq!((records.len(), records.size()), (run.len(), projection.size()));
