@@ -20,7 +20,7 @@ use datafusion::{
 use lockstep_host::query;
 use lockstep_plan::CatalogTable;
 use lockstep_row::{Arena, DataType, arrow::ColumnBuilder};
-use lockstep_table::Rows;
+use lockstep_table::ScanRows;
 
 use crate::{
     error::{interrupted, into_datafusion},
@@ -40,7 +40,7 @@ pub(crate) struct ScannedTable {
 impl ScannedTable {
     /// Decodes some columns of the rows of a snapshot, in order of arrival.
     pub(crate) fn new(
-        rows: Rows<'_>,
+        rows: ScanRows<'_>,
         table: &CatalogTable,
         columns: &BTreeSet<usize>,
         memory: MemoryReservation,

@@ -1,7 +1,7 @@
 //! One user-facing error: what went wrong, where in the SQL text, and what to do about it.
 //!
-//! Every crate that speaks to a user builds a [`Diagnostic`]; doors only render it. Knows no
-//! engine and no protocol: its fields map one to one onto a PostgreSQL `ErrorResponse`, an HTTP
+//! Every crate that reports an error to a user makes a [`Diagnostic`]; front ends only render it. Knows
+//! no engine and no protocol: its fields map one to one onto a PostgreSQL `ErrorResponse`, an HTTP
 //! body and a Python exception.
 
 mod nearest;
@@ -13,7 +13,7 @@ pub use span::Span;
 
 use std::fmt;
 
-/// What a caller should do about an error.
+/// The action that a caller should take on an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// The statement or request is wrong: change it.
@@ -24,7 +24,7 @@ pub enum Kind {
     FreeResources,
     /// Nothing is wrong with the request: send it again.
     Retry,
-    /// What the request was prepared from has changed: prepare it again.
+    /// An object of the prepared request has changed: prepare it again.
     PrepareAgain,
     /// A defect of Lockstep: report it.
     ReportBug,
@@ -32,7 +32,7 @@ pub enum Kind {
 
 /// The SQLSTATE codes in use, each with its standard meaning.
 pub mod code {
-    /// Something was done beside what was asked for: a warning.
+    /// Something was done beside what the statement says: a warning.
     pub const WARNING: &str = "01000";
     /// The text is not a statement of the dialect.
     pub const SYNTAX_ERROR: &str = "42601";
@@ -64,7 +64,7 @@ pub mod code {
     pub const INVALID_TABLE_DEFINITION: &str = "42P16";
     /// An object that others still depend on.
     pub const DEPENDENT_OBJECTS: &str = "2BP01";
-    /// What a request or a query was prepared from was dropped or replaced since.
+    /// A table or deployment of a prepared request or query was dropped or replaced since.
     pub const STALE_DEFINITION: &str = "55000";
     /// A form of the language that is not supported.
     pub const FEATURE_NOT_SUPPORTED: &str = "0A000";
@@ -78,7 +78,7 @@ pub mod code {
     pub const BAD_COPY_FORMAT: &str = "22P04";
     /// A number outside the range of its type.
     pub const OUT_OF_RANGE: &str = "22003";
-    /// Several rows came where one was asked for.
+    /// Several rows were returned where one was expected.
     pub const CARDINALITY_VIOLATION: &str = "21000";
     /// NULL where it is not allowed.
     pub const NOT_NULL_VIOLATION: &str = "23502";
@@ -88,7 +88,7 @@ pub mod code {
     pub const VALUE_TOO_LARGE: &str = "54000";
     /// The memory budget is used up.
     pub const OUT_OF_MEMORY: &str = "53200";
-    /// A statement that was cancelled, or ran longer than it may.
+    /// A statement that was cancelled, or exceeded its time limit.
     pub const QUERY_CANCELED: &str = "57014";
     /// A file that does not exist.
     pub const UNDEFINED_FILE: &str = "58P01";
@@ -102,31 +102,32 @@ pub mod code {
     pub const INTERNAL_ERROR: &str = "XX000";
 }
 
-/// An error (or a warning) for a person.
+/// An error (or a warning) for a user.
 ///
 /// `message` is short and factual; `detail` and `hint` are full sentences.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnostic {
     /// SQLSTATE, five characters; see [`code`].
     pub code: &'static str,
-    /// What to do about it.
+    /// The action to take.
     pub kind: Kind,
     /// One line, no trailing dot.
     pub message: String,
     /// Where in the statement's text, in bytes.
     pub span: Option<Span>,
-    /// What more there is to know.
+    /// More about the error.
     pub detail: Option<String>,
-    /// What to do, with the nearest valid name when a name was wrong.
+    /// How to fix it, with the nearest valid name when a name was wrong.
     pub hint: Option<String>,
 }
 
-/// The result of anything that reports to a user.
+/// The result of a function that reports errors to a user.
 pub type Result<T, E = Box<Diagnostic>> = std::result::Result<T, E>;
 
 impl Diagnostic {
     /// Makes a diagnostic whose remedy is to fix the request.
     pub fn new(code: &'static str, message: impl Into<String>) -> Self {
+        debug_assert_eq!(code.len(), 5, "an SQLSTATE has five characters");
         Self {
             code,
             kind: Kind::FixRequest,
@@ -137,7 +138,7 @@ impl Diagnostic {
         }
     }
 
-    /// Makes the diagnostic of a defect of ours; the text asks for a report.
+    /// Makes the diagnostic of a defect of Lockstep; the hint asks for a report.
     pub fn internal(message: impl Into<String>) -> Self {
         let hint =
             "This is a defect of Lockstep. Please report it with the statement that caused it.";
@@ -162,7 +163,7 @@ impl Diagnostic {
             .with_hint("SET statement_timeout = '…' gives it longer; 0 is no limit.")
     }
 
-    /// Sets what to do about it.
+    /// Sets the action to take.
     #[must_use]
     pub fn with_kind(mut self, kind: Kind) -> Self {
         self.kind = kind;

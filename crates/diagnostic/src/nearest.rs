@@ -1,4 +1,4 @@
-//! Finds the valid name that is nearest to a mistyped one.
+//! Finding the valid name that is nearest to a mistyped one.
 
 /// Names longer than this are not compared: the table of distances is quadratic.
 const NAME_LENGTH_MAX: usize = 64;
@@ -17,7 +17,7 @@ pub fn nearest<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>) -> Op
         .map(|(_, name)| name)
 }
 
-/// The optimal string alignment distance: insertions, deletions, substitutions and swaps of
+/// Returns the optimal string alignment distance: insertions, deletions, substitutions and swaps of
 /// neighbours each count one.
 fn distance(left: &str, right: &str) -> usize {
     let left: Vec<char> = left.chars().take(NAME_LENGTH_MAX).collect();

@@ -1,10 +1,11 @@
-//! Renders a diagnostic as text for a terminal: message, the offending line, a caret, hints.
+//! Rendering a diagnostic as text for a terminal: message, the offending line, a caret, hints.
 
 use crate::{Diagnostic, Span};
 
 /// Longer lines are cut around the position, so that one line of output stays readable.
 const LINE_CHARS_MAX: usize = 160;
 
+/// Renders a diagnostic about a statement.
 pub(crate) fn render(diagnostic: &Diagnostic, sql: Option<&str>) -> String {
     let mut text = format!("error[{}]: {}", diagnostic.code, diagnostic.message);
     if let (Some(span), Some(sql)) = (diagnostic.span, sql) {
@@ -19,7 +20,7 @@ pub(crate) fn render(diagnostic: &Diagnostic, sql: Option<&str>) -> String {
     text
 }
 
-/// The line that holds the start of `span`, with carets under the part that the span covers.
+/// Returns the line with the start of `span`, and carets under the part that the span covers.
 fn excerpt(sql: &str, span: Span) -> String {
     let start = floor_char_boundary(sql, span.start);
     let line_start = sql[..start].rfind('\n').map_or(0, |at| at + 1);
@@ -34,12 +35,14 @@ fn excerpt(sql: &str, span: Span) -> String {
         if line.len() > LINE_CHARS_MAX { column.saturating_sub(LINE_CHARS_MAX / 2) } else { 0 };
     let shown: String = line.iter().skip(cut).take(LINE_CHARS_MAX).collect();
     let shown = shown.replace('\t', " ");
-    let room = LINE_CHARS_MAX.saturating_sub(column - cut).max(1);
+    debug_assert!(cut <= column, "the position is shown");
+    let width_max = LINE_CHARS_MAX.saturating_sub(column - cut).max(1);
     let gutter = format!("line {line_number}: ");
     let indent = " ".repeat(gutter.chars().count() + column - cut);
-    format!("{gutter}{}\n{indent}{}", shown.trim_end(), "^".repeat(width.min(room)))
+    format!("{gutter}{}\n{indent}{}", shown.trim_end(), "^".repeat(width.min(width_max)))
 }
 
+/// Returns the last character boundary at or before a position.
 fn floor_char_boundary(text: &str, at: usize) -> usize {
     let mut at = at.min(text.len());
     while !text.is_char_boundary(at) {

@@ -1,6 +1,6 @@
 //! A range of bytes in a statement's text.
 
-/// Where something stands in the SQL text: bytes `start..end`.
+/// A range of bytes in the SQL text: `start..end`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Span {
     /// The first byte.
@@ -15,7 +15,7 @@ impl Span {
         Self { start, end }
     }
 
-    /// The smallest span that holds both.
+    /// Returns the smallest span that contains both.
     #[must_use]
     pub fn to(self, other: Self) -> Self {
         Self { start: self.start.min(other.start), end: self.end.max(other.end) }

@@ -20,7 +20,7 @@ use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_function::{Compatibility, Settings, cast::print_datum};
 use lockstep_request::{Replay, with_row_numbers};
 use lockstep_row::{Arena, DataType, Datum, arrow::ColumnReader};
-use lockstep_table::{Rows, Snapshot, Table};
+use lockstep_table::{ScanRows, Snapshot, Table};
 
 use self::sample::RowSample;
 use crate::{
@@ -188,7 +188,7 @@ fn verify(
 struct ReplayComparison<'c> {
     replay: Replay<'c>,
     /// The stored rows that were not passed yet, in order of arrival.
-    rows: Rows<'c>,
+    rows: ScanRows<'c>,
     /// The number of columns of a stored row.
     width: usize,
     /// The number of stored rows that were passed.

@@ -1,6 +1,6 @@
 //! Time: the wall clock in milliseconds and a monotonic clock in nanoseconds.
 //!
-//! Whoever needs time holds an `Arc<dyn Clock>`. [`SystemClock`] is the machine's;
+//! Code that needs time has an `Arc<dyn Clock>`. [`SystemClock`] is the machine's;
 //! [`ManualClock`] stands still until a test moves it.
 
 use std::{
@@ -11,10 +11,10 @@ use std::{
 
 /// A source of time.
 pub trait Clock: Send + Sync + fmt::Debug {
-    /// Milliseconds since the Unix epoch, UTC. May step back when the machine's clock is set.
+    /// Returns the milliseconds since the Unix epoch, UTC. May step back when the machine's clock is set.
     fn now_ms(&self) -> i64;
 
-    /// Nanoseconds since some fixed moment; never steps back. For measuring durations.
+    /// Returns the nanoseconds since some fixed time; never steps back. For measuring durations.
     fn monotonic_ns(&self) -> u64;
 }
 

@@ -1,7 +1,6 @@
-//! Files.
+//! Opening, creating and reading files.
 //!
-//! Opens, creates and reads; what is done with an open file is `std`'s. Errors are `std::io`'s and
-//! carry no path: the caller knows it and says it.
+//! An open file is `std`'s. Errors are `std::io`'s and have no path: the caller adds it.
 
 use std::{
     fs::{self, File},

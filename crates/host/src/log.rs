@@ -1,22 +1,22 @@
-//! Lines for whoever runs the engine: what a person should know although nobody asked.
+//! Warnings to the person who operates the engine.
 //!
-//! Rare by design: an event, not a trace. Lines go to the standard error output unless a door has
-//! said where else.
+//! Rare by design: an event, not a trace. Lines are written to the standard error output unless a front
+//! end has set another sink.
 
 use crate::sync::RwLock;
 
-/// Where lines go.
+/// The function that writes a line.
 type Sink = Box<dyn Fn(&str) + Send + Sync>;
 
 static SINK: RwLock<Option<Sink>> = RwLock::new(None);
 
-/// Says where lines go from now on.
+/// Sets the function that writes lines from now on.
 pub fn set_sink(sink: impl Fn(&str) + Send + Sync + 'static) {
     *SINK.write() = Some(Box::new(sink));
 }
 
-/// Writes a line about something that a person should look at.
-#[expect(clippy::print_stderr, reason = "this is where lines go when nobody says otherwise")]
+/// Writes a line about something that the operator should look at.
+#[expect(clippy::print_stderr, reason = "this is the default sink")]
 pub fn warn(line: &str) {
     match &*SINK.read() {
         Some(sink) => sink(line),
@@ -31,7 +31,7 @@ mod tests {
     use crate::sync::Mutex;
 
     #[test]
-    fn lines_go_where_a_door_said() {
+    fn lines_are_written_to_the_sink() {
         let lines = Arc::new(Mutex::new(Vec::new()));
         let sink = Arc::clone(&lines);
         super::set_sink(move |line| sink.lock().push(line.to_owned()));

@@ -1,9 +1,9 @@
-//! Memory as the machine gives it: what an allocation really takes.
+//! The memory that allocations take from the machine.
 //!
-//! Whoever accounts for memory asks here, so that what is reported is what the machine is short
-//! of, not what was asked for.
+//! Memory is accounted by these functions, so that what is reported is what the machine lacks, not the
+//! size that was requested.
 
-/// Bytes of memory that an allocation of `size` bytes takes, with the allocator's own: the C
+/// Returns the bytes of memory that an allocation of `size` bytes takes, with the allocator's own: the C
 /// library puts 8 bytes before each allocation, gives memory in steps of 16 bytes, at least 32,
 /// and from 128 KiB on in pages. A model: other allocators differ by some bytes.
 pub const fn footprint(size: usize) -> usize {
@@ -17,16 +17,16 @@ pub const fn footprint(size: usize) -> usize {
     if rounded < 32 { 32 } else { rounded }
 }
 
-/// The greatest size of at least `size` bytes that takes no more memory than `size` does.
-pub const fn filled(size: usize) -> usize {
+/// Returns the greatest size of at least `size` bytes that takes no more memory than `size` does.
+pub const fn usable_size(size: usize) -> usize {
     let taken = footprint(size);
     if size >= MAPPED_MIN { taken - 16 } else { taken - 8 }
 }
 
-/// Gives memory that was freed back to the machine, where the allocator keeps it: the C library
-/// keeps what lies between allocations that live on. Takes some ten milliseconds for each gigabyte,
-/// in which threads that allocate from the same arena wait: to be called after much was freed, by
-/// a thread for which nobody waits.
+/// Gives freed memory that the allocator keeps back to the machine: the C library keeps what is between
+/// allocations that are still in use. Takes some ten milliseconds for each gigabyte, during which
+/// threads that allocate from the same arena wait: to be called after much was freed, by a background
+/// thread.
 pub fn give_back() {
     #[cfg(all(target_os = "linux", target_env = "gnu", not(miri)))]
     {
@@ -38,20 +38,20 @@ pub fn give_back() {
     }
 }
 
-/// From this size on an allocation is mapped on its own.
+/// From this size on an allocation is mapped separately.
 const MAPPED_MIN: usize = 128 << 10;
 const PAGE: usize = 4 << 10;
 
 #[cfg(test)]
 mod tests {
-    use super::{filled, footprint};
+    use super::{footprint, usable_size};
 
     #[test]
-    fn a_filled_allocation_takes_no_more() {
+    fn an_allocation_of_the_usable_size_takes_no_more() {
         for size in 1..1_000 {
-            assert!(filled(size) >= size, "{size}");
-            assert_eq!(footprint(filled(size)), footprint(size), "{size}");
-            assert!(footprint(filled(size) + 1) > footprint(size), "{size}");
+            assert!(usable_size(size) >= size, "{size}");
+            assert_eq!(footprint(usable_size(size)), footprint(size), "{size}");
+            assert!(footprint(usable_size(size) + 1) > footprint(size), "{size}");
         }
     }
 }

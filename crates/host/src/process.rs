@@ -1,33 +1,34 @@
-//! The process: what has to be made again in a forked child.
+//! Values that a forked child has to make again.
 //!
-//! A child has one thread, the one that forked. Whatever relies on other threads (a pool, a thread
-//! that collects) is kept in a [`PerProcess`] and made again by the first who asks.
+//! A child has one thread, the one that forked. A value that relies on other threads (a pool, a
+//! background thread) is stored in a [`PerProcess`] and made again when the child first uses it.
 
 use std::{fmt, process, sync::OnceLock};
 
-/// A value that each process makes for itself, when it is first asked for. The value of the parent
-/// is never touched in the child: its threads are not there to be waited for.
+/// A value that each process makes when it is first used. The value of the parent is never touched in
+/// the child, which does not have its threads.
 pub struct PerProcess<T: 'static> {
-    /// The oldest process first, which is the one that forked the others.
-    first: Link<T>,
+    /// A list that begins with the value of the oldest process, which forked the others.
+    first: ListEnd<T>,
 }
 
-type Link<T> = OnceLock<Box<Made<T>>>;
+/// The rest of the list; not set at its end.
+type ListEnd<T> = OnceLock<Box<ProcessValue<T>>>;
 
 /// A value and the process that made it.
-struct Made<T: 'static> {
+struct ProcessValue<T: 'static> {
     process: u32,
     value: T,
-    next: Link<T>,
+    next: ListEnd<T>,
 }
 
 impl<T: Send + Sync + 'static> PerProcess<T> {
-    /// Makes a place without a value.
+    /// Makes it without a value.
     pub const fn new() -> Self {
         Self { first: OnceLock::new() }
     }
 
-    /// The value of this process; `make` makes it, unless another thread is faster. Fails when
+    /// Returns the value of this process; `make` makes it, unless another thread is faster. Fails when
     /// `make` does.
     pub fn get_or_make<E>(
         &'static self,
@@ -37,7 +38,8 @@ impl<T: Send + Sync + 'static> PerProcess<T> {
         if let Ok(value) = self.find(process) {
             return Ok(value);
         }
-        let mut own = Some(Box::new(Made { process, value: make()?, next: OnceLock::new() }));
+        let mut own =
+            Some(Box::new(ProcessValue { process, value: make()?, next: OnceLock::new() }));
         loop {
             match self.find(process) {
                 Ok(value) => return Ok(value),
@@ -46,8 +48,8 @@ impl<T: Send + Sync + 'static> PerProcess<T> {
         }
     }
 
-    /// The value of this process, or the end of the list.
-    fn find(&'static self, process: u32) -> Result<&'static T, &'static Link<T>> {
+    /// Finds the value of this process, or the end of the list.
+    fn find(&'static self, process: u32) -> Result<&'static T, &'static ListEnd<T>> {
         let mut link = &self.first;
         while let Some(made) = link.get() {
             if made.process == process {
@@ -77,9 +79,9 @@ mod tests {
 
     #[test]
     fn a_value_is_made_once_and_not_by_a_failure() {
-        static PLACE: PerProcess<u32> = PerProcess::new();
-        assert_eq!(PLACE.get_or_make(|| Err("no")), Err("no"));
-        assert_eq!(PLACE.get_or_make(|| Ok::<_, ()>(1)), Ok(&1));
-        assert_eq!(PLACE.get_or_make(|| Ok::<_, ()>(2)), Ok(&1));
+        static VALUE: PerProcess<u32> = PerProcess::new();
+        assert_eq!(VALUE.get_or_make(|| Err("no")), Err("no"));
+        assert_eq!(VALUE.get_or_make(|| Ok::<_, ()>(1)), Ok(&1));
+        assert_eq!(VALUE.get_or_make(|| Ok::<_, ()>(2)), Ok(&1));
     }
 }

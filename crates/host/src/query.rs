@@ -1,20 +1,19 @@
-//! The context of one call into the engine: who may cancel it, until when it may run, and how much
-//! memory it may take.
+//! The context of one call into the engine: its cancellation, its deadline and its memory limit.
 //!
-//! A front end makes a [`QueryContext`] and runs the call under it; every layer below asks at its
-//! [`checkpoint`]s whether to go on. The context is the thread's, so that nothing between the front
-//! end and the innermost loop has to pass it on; work on other threads is given a clone. Knows
-//! nothing of what is run. (ADR 0022)
+//! A front end makes a [`QueryContext`] and runs the call under it; every layer below checks at its
+//! [`checkpoint`]s whether the call was interrupted. The context belongs to the thread, so that nothing
+//! between the front end and the innermost loop has to pass it on; work on other threads gets a clone.
+//! Knows nothing of what is run. (ADR 0022)
 //!
 //! # Life of a write
 //!
-//! A write that is interrupted has changed nothing. What makes its change visible calls [`commit`]
-//! first: from then on no checkpoint fails, and the call returns what it wrote.
+//! A write that is interrupted has changed nothing. It calls [`commit`] before it makes its change
+//! visible: from then on no checkpoint fails, and the call returns what it wrote.
 //!
 //! # Cost
 //!
 //! Without a context a checkpoint reads a thread-local. With one it reads flags, and the clock where
-//! there is a deadline or somebody to be asked.
+//! there is a deadline or a poll function.
 
 use std::{
     cell::RefCell,
@@ -27,10 +26,10 @@ use std::{
 
 use crate::{Clock, thread::is_background};
 
-/// Why a call does not go on.
+/// The reason why a call was interrupted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Interrupt {
-    /// Somebody cancelled it.
+    /// It was cancelled.
     Cancelled,
     /// It ran longer than it may.
     TimedOut {
@@ -40,7 +39,7 @@ pub enum Interrupt {
 }
 
 impl Interrupt {
-    /// The limit that was exceeded; `None` when somebody cancelled the call.
+    /// Returns the limit that was exceeded; `None` when the call was cancelled.
     pub fn limit_ms(self) -> Option<u64> {
         match self {
             Self::Cancelled => None,
@@ -49,7 +48,7 @@ impl Interrupt {
     }
 }
 
-/// What a call may use; `None`: as much as it wants.
+/// The limits of a call; `None`: no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct QueryLimits {
     /// How long it may run.
@@ -59,7 +58,7 @@ pub struct QueryLimits {
 }
 
 impl QueryLimits {
-    /// Whether there is no limit.
+    /// Returns whether there is no limit.
     pub fn is_none(&self) -> bool {
         *self == Self::default()
     }
@@ -68,39 +67,41 @@ impl QueryLimits {
 /// The context of one call. A clone is the same context.
 #[derive(Clone)]
 pub struct QueryContext {
-    inner: Arc<Inner>,
+    inner: Arc<ContextState>,
 }
 
-struct Inner {
+/// The state that the clones of a context share.
+struct ContextState {
     /// The bits below.
     state: AtomicU8,
-    /// What interrupts it interrupts this one, too.
+    /// An interrupt of the parent interrupts this context, too.
     parent: Option<QueryContext>,
-    /// Whether its changes are the parent's.
+    /// Whether its changes count as the parent's.
     is_part: bool,
     deadline: Option<Deadline>,
     memory_bytes: Option<u64>,
     poll: Option<Poll>,
 }
 
-/// Somebody wants the call to end.
+/// The call was cancelled.
 const CANCELLED: u8 = 1;
 /// A change is being made visible: nothing interrupts it.
 const COMMITTING: u8 = 2;
 /// A change was made visible.
 const COMMITTED: u8 = 4;
 
+/// The time at which a call is interrupted.
 struct Deadline {
     clock: Arc<dyn Clock>,
     at_ns: u64,
     limit_ms: u64,
 }
 
-/// Somebody who is asked now and then whether the call should end.
+/// A function that is called now and then to check whether the call should end.
 struct Poll {
     clock: Arc<dyn Clock>,
     interval_ns: u64,
-    /// When to ask next; 0 before the first checkpoint.
+    /// When to call it next; 0 before the first checkpoint.
     next_ns: AtomicU64,
     should_end: Box<dyn Fn() -> bool + Send + Sync>,
 }
@@ -115,8 +116,8 @@ impl QueryContext {
         Self::with(None, None, None, None)
     }
 
-    /// Makes a context that asks `should_end` at checkpoints of the call's own thread, every
-    /// `interval_ms` at most and not before it has lasted so long; what says yes cancels it.
+    /// Makes a context that calls `should_end` at checkpoints of the call's own thread, every
+    /// `interval_ms` at most and not before it has lasted so long; `true` cancels it.
     pub fn polling(
         clock: Arc<dyn Clock>,
         interval_ms: u32,
@@ -131,8 +132,8 @@ impl QueryContext {
         Self::with(None, None, None, Some(poll))
     }
 
-    /// Makes a context with limits of its own within the thread's current one, if there is one. Its
-    /// time begins now.
+    /// Makes a context with further limits within the thread's current one, if there is one. Its time
+    /// begins now.
     pub fn limited(clock: &Arc<dyn Clock>, limits: QueryLimits) -> Self {
         let deadline = limits.timeout_ms.map(|limit_ms| Deadline {
             clock: Arc::clone(clock),
@@ -142,55 +143,56 @@ impl QueryContext {
         Self::with(current(), deadline, limits.memory_bytes, None)
     }
 
-    /// Makes a context that can be cancelled by itself within the thread's current one.
+    /// Makes a context that can be cancelled separately within the thread's current one.
     pub fn nested() -> Self {
         Self::with(current(), None, None, None)
     }
 
-    /// Makes a nested context whose changes nobody sees, so that they are none of the call.
+    /// Makes a nested context whose changes are discarded, so that they do not count as the call's.
     pub fn scratch() -> Self {
-        let inner = Inner { is_part: false, ..Inner::new(current()) };
+        let inner = ContextState { is_part: false, ..ContextState::new(current()) };
         Self { inner: Arc::new(inner) }
     }
 
+    /// Makes a context of these parts.
     fn with(
         parent: Option<Self>,
         deadline: Option<Deadline>,
         memory_bytes: Option<u64>,
         poll: Option<Poll>,
     ) -> Self {
-        let inner = Inner { deadline, memory_bytes, poll, ..Inner::new(parent) };
+        let inner = ContextState { deadline, memory_bytes, poll, ..ContextState::new(parent) };
         Self { inner: Arc::new(inner) }
     }
 
     /// Runs a call: while it lasts, this is the context of the thread.
     pub fn run<T>(&self, call: impl FnOnce() -> T) -> T {
         let before = CURRENT.replace(Some(self.clone()));
-        let _restoring = Restoring(before);
+        let _restore = RestoreOnDrop(before);
         call()
     }
 
-    /// Wants the call to end. May be called from any thread.
+    /// Cancels the call. May be called from any thread.
     pub fn cancel(&self) {
-        // Relaxed: a flag that stands for nothing else.
+        // Relaxed: a flag that publishes nothing else.
         self.inner.state.fetch_or(CANCELLED, Ordering::Relaxed);
     }
 
-    /// Whether the call has made a change visible.
+    /// Returns whether the call has made a change visible.
     pub fn has_committed(&self) -> bool {
-        // Relaxed: asked by the call's own thread.
+        // Relaxed: called by the call's own thread.
         self.inner.state.load(Ordering::Relaxed) & COMMITTED != 0
     }
 
-    /// The bytes of memory that the call may hold.
+    /// Returns the bytes of memory that the call may hold.
     pub fn memory_bytes(&self) -> Option<u64> {
         self.chain().filter_map(|context| context.inner.memory_bytes).min()
     }
 
-    /// Whether the call should go on. For other threads than the call's own.
+    /// Fails when the call was interrupted. For other threads than the call's own.
     pub fn check(&self) -> Result<(), Interrupt> {
         for context in self.chain() {
-            // Relaxed: a flag that stands for nothing else.
+            // Relaxed: a flag that publishes nothing else.
             let state = context.inner.state.load(Ordering::Relaxed);
             if state & COMMITTING != 0 {
                 return Ok(());
@@ -207,7 +209,7 @@ impl QueryContext {
         Ok(())
     }
 
-    /// The same on the call's own thread, where those are asked who may want it to end.
+    /// Fails when the call was interrupted, after calling the poll functions. For the call's own thread.
     pub fn poll(&self) -> Result<(), Interrupt> {
         for context in self.chain() {
             if let Some(poll) = &context.inner.poll
@@ -220,13 +222,14 @@ impl QueryContext {
         self.check()
     }
 
-    /// This context, then the one around it, and so on.
+    /// Returns this context, then its parent, and so on.
     fn chain(&self) -> impl Iterator<Item = &Self> {
         std::iter::successors(Some(self), |context| context.inner.parent.as_ref())
     }
 }
 
-impl Inner {
+impl ContextState {
+    /// Makes the state of a context without limits.
     fn new(parent: Option<QueryContext>) -> Self {
         let state = AtomicU8::new(0);
         Self { state, parent, is_part: true, deadline: None, memory_bytes: None, poll: None }
@@ -234,9 +237,10 @@ impl Inner {
 }
 
 impl Poll {
+    /// Returns whether the interval has passed, and starts the next one.
     fn is_due(&self) -> bool {
         let now_ns = self.clock.monotonic_ns();
-        // Relaxed: only the call's own thread asks.
+        // Relaxed: only the call's own thread polls.
         let next_ns = self.next_ns.load(Ordering::Relaxed);
         if next_ns != 0 && now_ns < next_ns {
             return false;
@@ -260,16 +264,16 @@ impl fmt::Debug for QueryContext {
     }
 }
 
-/// The context of the call that this thread runs.
+/// Returns the context of the call that this thread runs.
 pub fn current() -> Option<QueryContext> {
     CURRENT.with_borrow(Option::clone)
 }
 
-/// Asks whether the call that this thread runs should go on. To be called every few microseconds
-/// of work, by whatever may last long.
+/// Fails when the call that this thread runs was interrupted. To be called every few microseconds of
+/// work, by whatever may last long.
 #[inline]
 pub fn checkpoint() -> Result<(), Interrupt> {
-    // Who is asked may run another call on this thread, so the context is not borrowed meanwhile.
+    // A poll function may run another call on this thread, so the context is not borrowed meanwhile.
     match CURRENT.with_borrow(Option::clone) {
         None => Ok(()),
         Some(context) if is_background() => context.check(),
@@ -277,23 +281,22 @@ pub fn checkpoint() -> Result<(), Interrupt> {
     }
 }
 
-/// Begins to make a change visible, unless the call was interrupted: who may want it to end is asked
-/// once more. Until the result is dropped no
-/// checkpoint of the call fails.
+/// Begins to make a change visible, unless the call was interrupted: the poll functions are called once
+/// more. Until the result is dropped no checkpoint of the call fails.
 pub fn commit() -> Result<Commit, Interrupt> {
     let Some(context) = current() else { return Ok(Commit { begun: Vec::new() }) };
-    // The last chance to be told.
-    for asked in context.chain() {
-        if let Some(poll) = &asked.inner.poll
+    // The last chance to interrupt the call.
+    for polled in context.chain() {
+        if let Some(poll) = &polled.inner.poll
             && (poll.should_end)()
         {
-            asked.cancel();
+            polled.cancel();
         }
     }
     context.check()?;
     let part = context.chain().take_while(|context| context.inner.is_part).count();
     let begins = |context: &&QueryContext| {
-        // Relaxed: read by the call's own thread, and by who may be late by a moment.
+        // Relaxed: read by the call's own thread, and by others that may be late.
         let before = context.inner.state.fetch_or(COMMITTING | COMMITTED, Ordering::Relaxed);
         before & COMMITTING == 0
     };
@@ -317,10 +320,10 @@ impl Drop for Commit {
     }
 }
 
-/// Puts a thread's context back.
-struct Restoring(Option<QueryContext>);
+/// Restores a thread's context when it is dropped.
+struct RestoreOnDrop(Option<QueryContext>);
 
-impl Drop for Restoring {
+impl Drop for RestoreOnDrop {
     fn drop(&mut self) {
         drop(CURRENT.replace(self.0.take()));
     }
@@ -403,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_end_a_call_is_asked_now_and_then() {
+    fn the_poll_function_is_called_now_and_then() {
         static ASKED: AtomicU32 = AtomicU32::new(0);
         let manual = Arc::new(ManualClock::new(0));
         manual.advance_ms(1);

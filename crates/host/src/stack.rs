@@ -1,14 +1,14 @@
-//! Stacks: enough of one for work that recurses into a statement.
+//! Running work that recurses into a statement on a large stack.
 //!
 //! Plans and expressions are trees of limited height, and are walked by recursion, here and in the
-//! libraries. How deep a caller's stack is already, and how large it is (2 MiB for a thread of a
-//! user's program), must not decide what a statement does.
+//! libraries. How much of the caller's stack is used, and how large it is (2 MiB for a thread of a
+//! user's program), must not decide whether a statement succeeds.
 
-/// What a statement within the limits of `plan` may need, in builds without optimisation too.
+/// The stack that a statement within the limits of `plan` may need, in builds without optimisation too.
 const STACK_BYTES: usize = 64 << 20;
 
-/// Runs `work` with a stack of [`STACK_BYTES`], one of its own where the caller's has less left.
-/// The memory is only reserved: what is not touched costs nothing. Making one takes microseconds.
+/// Runs `work` with at least half of [`STACK_BYTES`] of stack: on a new one where the caller's has less
+/// left. Its memory is only reserved: what is not touched costs nothing. Making it takes microseconds.
 pub fn with_large_stack<T>(work: impl FnOnce() -> T) -> T {
     stacker::maybe_grow(STACK_BYTES / 2, STACK_BYTES, work)
 }

@@ -1,29 +1,29 @@
 //! Locks. A thread that panics while it holds one does not poison it.
 //!
-//! The lock's users keep what it guards valid at every moment at which they could panic, so that
-//! the next holder may go on.
+//! Code that holds a lock keeps the guarded value valid wherever it could panic, so that the next
+//! holder can continue.
 #![expect(clippy::disallowed_types, reason = "these are the locks that everyone else uses")]
 
 use std::sync::{self, PoisonError, TryLockError};
 
 pub use std::sync::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
 
-/// Mutual exclusion.
+/// A mutual exclusion lock.
 #[derive(Debug, Default)]
 pub struct Mutex<T>(sync::Mutex<T>);
 
 impl<T> Mutex<T> {
-    /// Makes an unlocked one.
+    /// Makes an unlocked lock.
     pub const fn new(value: T) -> Self {
         Self(sync::Mutex::new(value))
     }
 
-    /// Waits until no one else holds it.
+    /// Takes the lock; waits until no other thread holds it.
     pub fn lock(&self) -> MutexGuard<'_, T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes it when no one else holds it; never waits.
+    /// Takes the lock if no other thread holds it; never waits.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         match self.0.try_lock() {
             Ok(guard) => Some(guard),
@@ -32,59 +32,59 @@ impl<T> Mutex<T> {
         }
     }
 
-    /// Reaches the value without locking: nobody else can.
+    /// Returns the value without locking: the borrow is exclusive.
     pub fn get_mut(&mut self) -> &mut T {
         self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the value out.
+    /// Returns the value.
     pub fn into_inner(self) -> T {
         self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Waits for what a lock guards to change.
+/// A condition variable: waits for the value of a lock to change.
 #[derive(Debug, Default)]
 pub struct Condvar(sync::Condvar);
 
 impl Condvar {
-    /// Makes one that nobody waits for.
+    /// Makes a condition variable.
     pub const fn new() -> Self {
         Self(sync::Condvar::new())
     }
 
-    /// Gives the lock up, waits to be woken, and takes it again. May wake for nothing.
+    /// Releases the lock, waits for a notification, and takes it again. May wake spuriously.
     pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
         self.0.wait(guard).unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes everyone who waits.
+    /// Wakes all waiting threads.
     pub fn notify_all(&self) {
         self.0.notify_all();
     }
 }
 
-/// Many readers or one writer.
+/// A lock for many readers or one writer.
 #[derive(Debug, Default)]
 pub struct RwLock<T>(sync::RwLock<T>);
 
 impl<T> RwLock<T> {
-    /// Makes an unlocked one.
+    /// Makes an unlocked lock.
     pub const fn new(value: T) -> Self {
         Self(sync::RwLock::new(value))
     }
 
-    /// Waits until there is no writer.
+    /// Takes the lock for reading; waits until there is no writer.
     pub fn read(&self) -> RwLockReadGuard<'_, T> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until there is neither a reader nor another writer.
+    /// Takes the lock for writing; waits until there is neither a reader nor another writer.
     pub fn write(&self) -> RwLockWriteGuard<'_, T> {
         self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the value out.
+    /// Returns the value.
     pub fn into_inner(self) -> T {
         self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
     }

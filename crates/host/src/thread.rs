@@ -1,4 +1,4 @@
-//! Threads, which have names.
+//! Starting threads, which have names and may have a low priority.
 
 use std::{
     cell::Cell,
@@ -12,12 +12,12 @@ pub use std::thread::JoinHandle;
 
 use crate::query;
 
-/// How much lower a background thread stands than one that serves: the kernel's nice value. It gets
-/// a tenth of a processor that others want too, and all of one that nobody wants.
+/// The nice value of a background thread. It gets a tenth of a processor that other threads need too,
+/// and all of an idle one.
 #[cfg(target_os = "linux")]
 const BACKGROUND_NICE: i32 = 10;
 
-/// How often a call that waits for its background thread asks whether it is to end.
+/// How often a call that waits for its background thread checks whether it was cancelled.
 const WAIT_MS: u64 = 5;
 
 thread_local! {
@@ -33,7 +33,7 @@ pub fn spawn<T: Send + 'static>(
     thread::Builder::new().name(name.to_owned()).spawn(body)
 }
 
-/// Starts a thread of low priority: whoever needs a processor for a moment gets it.
+/// Starts a thread of low priority, which leaves the processor to other threads.
 pub fn spawn_background<T: Send + 'static>(
     name: &str,
     body: impl FnOnce() -> T + Send + 'static,
@@ -44,22 +44,22 @@ pub fn spawn_background<T: Send + 'static>(
     })
 }
 
-/// Runs long work of a call on a thread of its own with a low priority, and waits for it: whoever
-/// needs a processor for a moment meanwhile gets it. The call's context goes along; who may want it
-/// to end is asked on this thread. Runs it here when the machine gives no further thread.
+/// Runs long work of a call on a separate thread of low priority, which leaves the processor to other
+/// threads, and waits for it. The call's context is set there too; its poll function is called on this
+/// thread. Runs the work here when the machine gives no further thread.
 pub fn in_background<T: Send>(name: &str, work: impl FnOnce() -> T + Send) -> T {
     let context = query::current();
     let (caller, mut work) = (thread::current(), Some(work));
     let (slot, is_done) = (&mut work, AtomicBool::new(false));
     let outcome = thread::scope(|scope| {
-        let context_there = context.clone();
+        let worker_context = context.clone();
         let is_done = &is_done;
         let body = move || {
-            let work = slot.take().expect("nobody else takes it");
+            let work = slot.take().expect("only the worker takes it");
             IS_BACKGROUND.set(true);
             lower_priority();
-            let _done = Done { is_done, caller };
-            match context_there {
+            let _done = DoneSignal { is_done, caller };
+            match worker_context {
                 Some(context) => context.run(work),
                 None => work(),
             }
@@ -69,7 +69,7 @@ pub fn in_background<T: Send>(name: &str, work: impl FnOnce() -> T + Send) -> T 
         while !is_done.load(Ordering::Acquire) {
             thread::park_timeout(Duration::from_millis(WAIT_MS));
             if let Some(context) = &context {
-                // What says yes cancels the context, which the worker sees.
+                // A poll that returns true cancels the context, which the worker sees.
                 let _interrupt = context.poll();
             }
         }
@@ -82,18 +82,19 @@ pub fn in_background<T: Send>(name: &str, work: impl FnOnce() -> T + Send) -> T 
     }
 }
 
-/// Whether this is a thread of [`in_background`], which only looks whether its call was cancelled.
+/// Returns whether this is a thread of [`in_background`], which only checks whether its call was
+/// cancelled.
 pub(crate) fn is_background() -> bool {
     IS_BACKGROUND.get()
 }
 
-/// Tells who waits that the work is done, also when it panicked.
-struct Done<'c> {
+/// Notifies the waiting thread that the work is done, also when it panicked.
+struct DoneSignal<'c> {
     is_done: &'c AtomicBool,
     caller: thread::Thread,
 }
 
-impl Drop for Done<'_> {
+impl Drop for DoneSignal<'_> {
     fn drop(&mut self) {
         // Release: see the load.
         self.is_done.store(true, Ordering::Release);
@@ -101,9 +102,10 @@ impl Drop for Done<'_> {
     }
 }
 
+/// Lowers the priority of the current thread.
 #[cfg(target_os = "linux")]
 fn lower_priority() {
-    // To Linux a thread is a process of its own here. Where it is not allowed, nothing is lost.
+    // Linux sets the priority of each thread separately. Where it is not allowed, nothing is lost.
     let this = rustix::thread::gettid();
     let _refused = rustix::process::setpriority_process(Some(this), BACKGROUND_NICE);
 }
@@ -111,8 +113,7 @@ fn lower_priority() {
 #[cfg(not(target_os = "linux"))]
 fn lower_priority() {}
 
-/// Waits for so many milliseconds. For background threads that look again from time to time; nobody
-/// else waits for the clock.
+/// Waits for so many milliseconds. For background threads only, which poll from time to time.
 #[expect(clippy::disallowed_methods, reason = "this is where threads wait")]
 pub fn pause(ms: u32) {
     thread::sleep(Duration::from_millis(u64::from(ms)));

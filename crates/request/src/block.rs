@@ -5,7 +5,7 @@
 
 use bumpalo::collections::Vec as ArenaVec;
 use lockstep_row::{Arena, Datum};
-use lockstep_table::{Run, StoredRow};
+use lockstep_table::{KeyRun, StoredRow};
 
 use crate::{
     aggregates::AggregateScratch,
@@ -74,7 +74,7 @@ impl<'b, 's> RowBlock<'b, 's> {
     }
 
     /// Adds rows of a run of a source to these groups.
-    pub(crate) fn push_run(&mut self, source: usize, groups: GroupSet, run: &Run<'s>) {
+    pub(crate) fn push_run(&mut self, source: usize, groups: GroupSet, run: &KeyRun<'s>) {
         let inputs = &self.scan.sources[source].inputs;
         for start in (0..run.len()).step_by(LANE_ROWS) {
             let part = run.slice(start..run.len().min(start + LANE_ROWS));

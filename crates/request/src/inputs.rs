@@ -4,7 +4,7 @@
 //! sources are at different locations. [`crate::aggregates`] reads through these.
 
 use lockstep_row::TextColumn;
-use lockstep_table::{Records, Run};
+use lockstep_table::{KeyRun, RecordField, Records};
 
 use crate::{
     lane::{RecordInput, RowInput},
@@ -19,8 +19,8 @@ pub(crate) struct SourceInputs {
     /// For each lane, where the index includes what it reads; empty unless the index includes what
     /// all of them read.
     pub(crate) records: Vec<RecordInput>,
-    /// The fields of records that are read: the offset and the width of each.
-    pub(crate) fields: Vec<(usize, usize)>,
+    /// The fields of records that are read.
+    pub(crate) fields: Vec<RecordField>,
     pub(crate) conditions: Vec<BoundExpr>,
     pub(crate) picks: Vec<BoundExpr>,
     pub(crate) arguments: Vec<BoundExpr>,
@@ -39,7 +39,7 @@ pub(crate) struct PrefetchPlan {
 /// Some rows of a run, with the records that their index has of them.
 #[derive(Clone, Copy)]
 pub(crate) struct RecordRun<'r, 's> {
-    pub(crate) run: &'r Run<'s>,
+    pub(crate) run: &'r KeyRun<'s>,
     pub(crate) records: Records<'s>,
 }
 
@@ -51,7 +51,7 @@ impl SourceInputs {
             "records have what all lanes read, or are not used"
         );
         self.fields = records.iter().flat_map(RecordInput::fields).collect();
-        self.fields.sort_unstable();
+        self.fields.sort_unstable_by_key(|field| (field.offset, field.width));
         self.fields.dedup();
         self.records = records;
     }

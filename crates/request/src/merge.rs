@@ -16,7 +16,7 @@
 use bumpalo::collections::Vec as ArenaVec;
 use lockstep_diagnostic::Result;
 use lockstep_row::Datum;
-use lockstep_table::{KeyRows, Run, StoredRow};
+use lockstep_table::{KeyRows, KeyRun, StoredRow};
 
 use crate::{
     block::{RowBlock, stored_row},
@@ -345,7 +345,7 @@ struct IndexRuns<'s> {
     order: &'s Order,
     inputs: &'s SourceInputs,
     /// The current run; `None` before the first.
-    run: Option<Run<'s>>,
+    run: Option<KeyRun<'s>>,
     /// How many of its rows have an event time above the least one, which NULL is stored as, too.
     timed: usize,
     /// Its next row.
@@ -380,7 +380,7 @@ impl<'s> IndexRuns<'s> {
 
     /// Finds the next row of the run whose order value is not NULL, and its order value.
     #[inline]
-    fn row_of(&self, run: &Run<'s>) -> Option<(usize, i64)> {
+    fn row_of(&self, run: &KeyRun<'s>) -> Option<(usize, i64)> {
         if self.next < self.timed {
             return Some((self.next, run.event_time(self.next)));
         }
@@ -435,7 +435,7 @@ impl<'s> IndexRuns<'s> {
 }
 
 /// Counts the rows of a run whose event time is this one or newer; they are its first rows.
-fn count_since(run: &Run<'_>, event_time: i64) -> usize {
+fn count_since(run: &KeyRun<'_>, event_time: i64) -> usize {
     // Most runs lie within a frame as a whole.
     match run.len().checked_sub(1) {
         Some(oldest) if run.event_time(oldest) < event_time => {

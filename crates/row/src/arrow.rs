@@ -1,9 +1,9 @@
 //! Types and values to and from Arrow.
 //!
-//! Everything that runs over columns goes through here: one image of each type of the dialect
-//! ([`arrow_type`]), a reader that gives a column's values as [`Datum`](crate::Datum)s and a
-//! builder that takes them back. Columns of users, which come in more types than the dialect has,
-//! are brought into that image by [`import_array`]. Knows no expression and no plan.
+//! Everything that runs over columns uses it: each type of the dialect has one Arrow type
+//! ([`arrow_type`]), a reader returns a column's values as [`Datum`](crate::Datum)s and a builder makes
+//! columns of them. Columns of users, which have more types than the dialect, are converted by
+//! [`import_array`]. Knows no expression and no plan.
 
 mod builder;
 mod import;
@@ -24,7 +24,7 @@ pub use reader::ColumnReader;
 
 use crate::{DataType, TableSchema};
 
-/// The image of a type: TIMESTAMP is milliseconds without a zone, STRING is `Utf8`, the elements
+/// Returns the Arrow type of a type: TIMESTAMP is milliseconds without a zone, STRING is `Utf8`, the elements
 /// of an ARRAY and the values of a MAP are nullable.
 pub fn arrow_type(data_type: &DataType) -> ArrowType {
     match data_type {
@@ -43,9 +43,9 @@ pub fn arrow_type(data_type: &DataType) -> ArrowType {
     }
 }
 
-/// The type whose image this is; `None` for an Arrow type that is no image. The names and the
-/// nullability of inner fields do not matter, and neither do the two other layouts of text that
-/// Arrow has, which [`ColumnReader`] reads as well.
+/// Returns the type that has this Arrow type; `None` when there is none. The names and the nullability
+/// of inner fields do not matter, nor which of Arrow's three layouts a text has: [`ColumnReader`] reads
+/// all of them.
 pub fn data_type(arrow_type: &ArrowType) -> Option<DataType> {
     Some(match arrow_type {
         ArrowType::Null => DataType::Null,
@@ -71,7 +71,7 @@ pub fn data_type(arrow_type: &ArrowType) -> Option<DataType> {
     })
 }
 
-/// The columns of a table as an Arrow schema; a NOT NULL column is not nullable there either.
+/// Returns the columns of a table as an Arrow schema; a NOT NULL column is not nullable there either.
 pub fn arrow_schema(schema: &TableSchema) -> SchemaRef {
     let fields: Fields = schema
         .columns
@@ -81,15 +81,18 @@ pub fn arrow_schema(schema: &TableSchema) -> SchemaRef {
     Arc::new(Schema::new(fields))
 }
 
+/// Returns the field of an ARRAY's elements.
 fn item_field(element: &DataType) -> FieldRef {
     Arc::new(Field::new("item", arrow_type(element), true))
 }
 
+/// Returns the field of a MAP's entries.
 fn entries_field(key: &DataType, value: &DataType) -> FieldRef {
     let fields = ArrowType::Struct(entry_fields(key, value));
     Arc::new(Field::new("entries", fields, false))
 }
 
+/// Returns the fields of a MAP's entry.
 fn entry_fields(key: &DataType, value: &DataType) -> Fields {
     Fields::from(vec![
         Field::new("keys", arrow_type(key), false),

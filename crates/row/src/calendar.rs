@@ -36,14 +36,14 @@ pub struct TimeOfDay {
 }
 
 impl TimeOfDay {
-    /// Milliseconds since midnight.
+    /// Returns the milliseconds since midnight.
     pub fn to_ms(self) -> i64 {
         ((i64::from(self.hour) * 60 + i64::from(self.minute)) * 60 + i64::from(self.second)) * 1000
             + i64::from(self.millisecond)
     }
 }
 
-/// The calendar day of a day number. Algorithm: eras of 400 years that begin on 1 March, so that
+/// Returns the calendar day of a day number. Algorithm: eras of 400 years that begin on 1 March, so that
 /// the leap day is the last day of a year.
 pub fn civil_from_days(days: i64) -> Civil {
     debug_assert!(days.abs() <= DAYS_MAX, "every TIMESTAMP and DATE lies within the calendar");
@@ -57,10 +57,12 @@ pub fn civil_from_days(days: i64) -> Civil {
     let day = small(day_of_year - (153 * shifted_month + 2) / 5 + 1);
     let month = small(if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 });
     let year = year_of_era + era * 400 + i64::from(month <= 2);
+    debug_assert!((1..=12).contains(&month), "months count from 1 to 12");
+    debug_assert!((1..=31).contains(&day), "days count from 1 to 31");
     Civil { year, month, day }
 }
 
-/// The day number of a calendar day. The inverse of [`civil_from_days`]; `month` must be 1 to 12,
+/// Returns the day number of a calendar day. The inverse of [`civil_from_days`]; `month` must be 1 to 12,
 /// a `day` past the month's end runs on into the next month.
 pub fn days_from_civil(year: i64, month: u32, day: u32) -> i64 {
     debug_assert!((1..=12).contains(&month), "months count from 1 to 12");
@@ -73,19 +75,20 @@ pub fn days_from_civil(year: i64, month: u32, day: u32) -> i64 {
     era * 146_097 + day_of_era - 719_468
 }
 
-/// The day number of a calendar day, or `None` where there is no such day.
+/// Returns the day number of a calendar day, or `None` where there is no such day.
 pub fn try_days_from_civil(year: i64, month: u32, day: u32) -> Option<i64> {
     let exists = (1..=12).contains(&month) && (1..=days_in_month(year, month)).contains(&day);
     exists.then(|| days_from_civil(year, month, day))
 }
 
-/// Whether a year has a 29 February.
+/// Returns whether a year has a 29 February.
 pub fn is_leap_year(year: i64) -> bool {
     year.rem_euclid(4) == 0 && (year.rem_euclid(100) != 0 || year.rem_euclid(400) == 0)
 }
 
-/// How many days a month has; `month` is 1 to 12.
+/// Returns the number of days of a month; `month` is 1 to 12.
 pub fn days_in_month(year: i64, month: u32) -> u32 {
+    debug_assert!((1..=12).contains(&month), "months count from 1 to 12");
     match month {
         2 => 28 + u32::from(is_leap_year(year)),
         4 | 6 | 9 | 11 => 30,
@@ -93,24 +96,24 @@ pub fn days_in_month(year: i64, month: u32) -> u32 {
     }
 }
 
-/// The day of the week, 0 = Sunday to 6 = Saturday.
+/// Returns the day of the week, 0 = Sunday to 6 = Saturday.
 pub fn day_of_week(days: i64) -> u32 {
     small((days + 4).rem_euclid(7))
 }
 
-/// The day of the year, 1 to 366.
+/// Returns the day of the year, 1 to 366.
 pub fn day_of_year(days: i64) -> u32 {
     small(days - days_from_civil(civil_from_days(days).year, 1, 1) + 1)
 }
 
-/// The week of ISO 8601: the year it belongs to, and its number, 1 to 53. Weeks begin on Monday;
+/// Returns the week of ISO 8601: the year it belongs to, and its number, 1 to 53. Weeks begin on Monday;
 /// week 1 holds the year's first Thursday.
 pub fn iso_week(days: i64) -> (i64, u32) {
     let thursday = days - (days + 3).rem_euclid(7) + 3;
     (civil_from_days(thursday).year, (day_of_year(thursday) - 1) / 7 + 1)
 }
 
-/// The last day of the month that a day lies in.
+/// Returns the last day of the month of a day.
 pub fn last_day_of_month(days: i64) -> i64 {
     let civil = civil_from_days(days);
     days_from_civil(civil.year, civil.month, days_in_month(civil.year, civil.month))
@@ -141,8 +144,8 @@ pub fn split_ms(ms: i64) -> (i64, TimeOfDay) {
     (ms.div_euclid(DAY_MS), time)
 }
 
-/// The 32-bit code of a day in the reference system, `(year-1900)<<16 | (month-1)<<8 | day`: what
-/// `hash64` hashes. `None` where the year does not fit.
+/// Returns OpenMLDB's 32-bit code of a day, `(year-1900)<<16 | (month-1)<<8 | day`, which `hash64`
+/// hashes. `None` where the year does not fit.
 pub fn date_code(days: i32) -> Option<i32> {
     let civil = civil_from_days(i64::from(days));
     let year =
@@ -151,7 +154,7 @@ pub fn date_code(days: i32) -> Option<i32> {
     Some(year << 16 | month << 8 | i32::try_from(civil.day).ok()?)
 }
 
-/// The day of a code made by [`date_code`]; `None` for a code of no day.
+/// Returns the day of a code made by [`date_code`]; `None` for a code of no day.
 pub fn date_from_code(code: i32) -> Option<i32> {
     let year = i64::from(code >> 16) + 1900;
     let month = u32::try_from((code >> 8) & 0xff).ok()? + 1;
@@ -159,7 +162,7 @@ pub fn date_from_code(code: i32) -> Option<i32> {
     i32::try_from(try_days_from_civil(year, month, day)?).ok()
 }
 
-/// Reads `YYYY-MM-DD` or `YYYYMMDD`, whole text, as a day number; `None` for everything else.
+/// Parses `YYYY-MM-DD` or `YYYYMMDD`, the whole text, as a day number; `None` for everything else.
 pub fn parse_date(text: &str) -> Option<i64> {
     let bytes = text.as_bytes();
     match bytes.len() {
@@ -175,7 +178,7 @@ pub fn parse_date(text: &str) -> Option<i64> {
     }
 }
 
-/// Reads `HH:MM:SS`, optionally followed by a point and 1 to 9 digits of a second (cut to
+/// Parses `HH:MM:SS`, optionally followed by a point and 1 to 9 digits of a second (cut to
 /// milliseconds); `None` for everything else.
 pub fn parse_time(text: &str) -> Option<TimeOfDay> {
     let bytes = text.as_bytes();
@@ -199,7 +202,7 @@ pub fn parse_time(text: &str) -> Option<TimeOfDay> {
     Some(TimeOfDay { hour, minute, second, millisecond })
 }
 
-/// At most nine ASCII digits as a number.
+/// Parses at most nine ASCII digits as a number.
 fn digits(bytes: &[u8]) -> Option<u32> {
     debug_assert!(bytes.len() <= 9, "nine digits fit in 32 bits");
     bytes.iter().try_fold(0_u32, |number, byte| {
@@ -207,7 +210,7 @@ fn digits(bytes: &[u8]) -> Option<u32> {
     })
 }
 
-/// A part of a date or time, which the callers have reduced to a small range.
+/// Converts a part of a date or time, which the callers have reduced to a small range.
 fn small(part: i64) -> u32 {
     u32::try_from(part).expect("a remainder by a small positive number")
 }
@@ -268,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_are_those_of_the_reference() {
+    fn codes_are_those_of_openmldb() {
         assert_eq!(date_code(18_404), Some((120 << 16) | (4 << 8) | 22));
         assert_eq!(date_from_code((120 << 16) | (4 << 8) | 22), Some(18_404));
         assert_eq!(date_from_code(0), None);

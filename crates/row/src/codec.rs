@@ -18,7 +18,7 @@
 //! * NULL bitmap: bit i % 8 of byte i / 8 is set when column i is NULL; N columns.
 //! * fixed section: the columns of fixed width in order, without padding. BOOL takes 1 byte,
 //!   SMALLINT 2, INT, FLOAT and DATE 4, BIGINT, DOUBLE and TIMESTAMP 8. A NULL takes its space and
-//!   holds zeros, so that each column is at a place that the schema alone decides.
+//!   holds zeros, so that the offset of each column follows from the schema alone.
 //! * ends: for each of the V STRING, ARRAY and MAP columns, where it ends within the variable
 //!   section. It starts where the one before it ends; a NULL is empty.
 //! * variable section: texts in UTF-8; arrays and maps as nested values.
@@ -103,18 +103,23 @@ pub enum RowError {
 #[derive(Debug, Clone)]
 pub struct RowCodec {
     columns: Box<[Column]>,
-    places: Box<[Place]>,
-    /// Where the ends start: the same in every row.
-    ends_start: usize,
-    /// How many columns are of variable width.
-    variable_count: usize,
+    locations: Box<[ColumnLocation]>,
+    variable: VariableColumns,
 }
 
-/// Where the value of a column is.
+/// The columns of variable width, which are the same in every row of a schema.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct VariableColumns {
+    /// Where the ends start.
+    ends_start: usize,
+    count: usize,
+}
+
+/// Where the value of a column is in a row.
 #[derive(Debug, Clone, Copy)]
-enum Place {
-    /// The type of the bare NULL has no values.
-    Nowhere,
+enum ColumnLocation {
+    /// A column of the type of the bare NULL has no values.
+    None,
     Bool(usize),
     SmallInt(usize),
     Int(usize),
@@ -133,11 +138,11 @@ enum Place {
 const WIDTH_SIZE: usize = 1;
 
 impl RowCodec {
-    /// Lays out the rows of a schema.
+    /// Makes the codec of a schema's rows.
     pub fn new(schema: &TableSchema) -> Self {
         let mut fixed_end = WIDTH_SIZE + schema.columns.len().div_ceil(8);
         let mut variable_count = 0;
-        let mut places = Vec::with_capacity(schema.columns.len());
+        let mut locations = Vec::with_capacity(schema.columns.len());
         for column in &schema.columns {
             let mut fixed = |size: usize| {
                 fixed_end += size;
@@ -147,25 +152,24 @@ impl RowCodec {
                 variable_count += 1;
                 variable_count - 1
             };
-            places.push(match column.data_type {
-                DataType::Null => Place::Nowhere,
-                DataType::Bool => Place::Bool(fixed(1)),
-                DataType::SmallInt => Place::SmallInt(fixed(2)),
-                DataType::Int => Place::Int(fixed(4)),
-                DataType::BigInt => Place::BigInt(fixed(8)),
-                DataType::Float => Place::Float(fixed(4)),
-                DataType::Double => Place::Double(fixed(8)),
-                DataType::Timestamp => Place::Timestamp(fixed(8)),
-                DataType::Date => Place::Date(fixed(4)),
-                DataType::String => Place::Text(variable()),
-                DataType::Array(_) | DataType::Map(_, _) => Place::Nested(variable()),
+            locations.push(match column.data_type {
+                DataType::Null => ColumnLocation::None,
+                DataType::Bool => ColumnLocation::Bool(fixed(1)),
+                DataType::SmallInt => ColumnLocation::SmallInt(fixed(2)),
+                DataType::Int => ColumnLocation::Int(fixed(4)),
+                DataType::BigInt => ColumnLocation::BigInt(fixed(8)),
+                DataType::Float => ColumnLocation::Float(fixed(4)),
+                DataType::Double => ColumnLocation::Double(fixed(8)),
+                DataType::Timestamp => ColumnLocation::Timestamp(fixed(8)),
+                DataType::Date => ColumnLocation::Date(fixed(4)),
+                DataType::String => ColumnLocation::Text(variable()),
+                DataType::Array(_) | DataType::Map(_, _) => ColumnLocation::Nested(variable()),
             });
         }
         Self {
             columns: schema.columns.clone().into(),
-            places: places.into(),
-            ends_start: fixed_end,
-            variable_count,
+            locations: locations.into(),
+            variable: VariableColumns { ends_start: fixed_end, count: variable_count },
         }
     }
 
@@ -175,22 +179,23 @@ impl RowCodec {
         self.check(row)?;
         let variable_size = row.iter().map(|value| variable_size(*value)).sum::<usize>();
         let width = end_width(variable_size);
-        let size = self.ends_start + self.variable_count * width + variable_size;
+        let VariableColumns { ends_start, count } = self.variable;
+        let size = ends_start + count * width + variable_size;
         if size > ROW_SIZE_MAX {
             return Err(RowError::Size { size, size_max: ROW_SIZE_MAX });
         }
         let start = out.len();
         out.reserve(size);
-        out.resize(start + self.ends_start + self.variable_count * width, 0);
+        out.resize(start + ends_start + count * width, 0);
         out[start] = u8::try_from(width).expect("a width is 1, 2 or 4");
         let variable_start = out.len();
-        let mut end_at = start + self.ends_start;
-        for (index, (value, place)) in row.iter().zip(&self.places).enumerate() {
+        let mut end_at = start + ends_start;
+        for (index, (value, location)) in row.iter().zip(&self.locations).enumerate() {
             if value.is_null() {
                 out[start + WIDTH_SIZE + index / 8] |= 1 << (index % 8);
             }
-            match *place {
-                Place::Text(_) | Place::Nested(_) => {
+            match *location {
+                ColumnLocation::Text(_) | ColumnLocation::Nested(_) => {
                     match *value {
                         Datum::String(text) => out.extend_from_slice(text.as_bytes()),
                         nested => nested::encode_content(nested, out),
@@ -199,13 +204,14 @@ impl RowCodec {
                     out[end_at..end_at + width].copy_from_slice(&end[..width]);
                     end_at += width;
                 }
-                place => put_fixed(place, *value, &mut out[start..]),
+                location => put_fixed(location, *value, &mut out[start..]),
             }
         }
         debug_assert_eq!(out.len(), start + size, "the size was computed from the same values");
         Ok(())
     }
 
+    /// Checks the values of a row against the schema.
     fn check(&self, row: &[Datum<'_>]) -> Result<(), RowError> {
         if row.len() != self.columns.len() {
             return Err(RowError::Width { expected: self.columns.len(), found: row.len() });
@@ -226,12 +232,12 @@ impl RowCodec {
         Ok(())
     }
 
-    /// Looks at a row made by [`RowCodec::encode`] of the same schema. Checks every text, hence
+    /// Returns a view of a row made by [`RowCodec::encode`] of the same schema. Checks every text, hence
     /// linear in the row; panics when the bytes are not a row of this schema.
     pub fn view<'a>(&'a self, bytes: &'a [u8]) -> RowView<'a> {
         let view = RowView { codec: self, bytes };
-        for place in &self.places {
-            if let Place::Text(position) = *place {
+        for location in &self.locations {
+            if let ColumnLocation::Text(position) = *location {
                 let text = std::str::from_utf8(view.variable(position));
                 assert!(text.is_ok(), "a row's texts are UTF-8");
             }
@@ -239,7 +245,7 @@ impl RowCodec {
         view
     }
 
-    /// Looks at a row without checking it. Constant time.
+    /// Returns a view of a row without checking it. Constant time.
     ///
     /// # Safety
     ///
@@ -252,7 +258,7 @@ impl RowCodec {
 
 /// A row's bytes, read column by column without copying.
 ///
-/// Its texts are UTF-8: whoever makes one has checked that.
+/// Its texts are UTF-8, which is checked when the view is made.
 #[derive(Debug, Clone, Copy)]
 pub struct RowView<'a> {
     codec: &'a RowCodec,
@@ -260,77 +266,81 @@ pub struct RowView<'a> {
 }
 
 impl<'a> RowView<'a> {
-    /// The value of a column. Constant time; text points into the row. ARRAY and MAP columns are
+    /// Returns the value of a column. Constant time; text points into the row. ARRAY and MAP columns are
     /// not read this way but with [`RowView::get_in`]: here they panic unless they are NULL.
     #[inline]
     pub fn get(&self, column: usize) -> Datum<'a> {
         self.get_or(column, |_| panic!("an array or a map is read with get_in"))
     }
 
-    /// A value, where `nested` reads those of arrays and maps from their bytes.
+    /// Returns the value of a column; `nested` reads arrays and maps from their bytes.
     #[inline]
     fn get_or(&self, column: usize, nested: impl FnOnce(&'a [u8]) -> Datum<'a>) -> Datum<'a> {
         if self.is_null(column) {
             return Datum::Null;
         }
-        match self.codec.places[column] {
-            Place::Nowhere => Datum::Null,
-            Place::Bool(at) => Datum::Bool(self.bytes[at] != 0),
-            Place::SmallInt(at) => Datum::SmallInt(i16::from_le_bytes(self.fixed(at))),
-            Place::Int(at) => Datum::Int(i32::from_le_bytes(self.fixed(at))),
-            Place::BigInt(at) => Datum::BigInt(i64::from_le_bytes(self.fixed(at))),
-            Place::Float(at) => Datum::Float(f32::from_le_bytes(self.fixed(at))),
-            Place::Double(at) => Datum::Double(f64::from_le_bytes(self.fixed(at))),
-            Place::Timestamp(at) => Datum::Timestamp(i64::from_le_bytes(self.fixed(at))),
-            Place::Date(at) => Datum::Date(i32::from_le_bytes(self.fixed(at))),
-            Place::Text(position) => {
+        match self.codec.locations[column] {
+            ColumnLocation::None => Datum::Null,
+            ColumnLocation::Bool(at) => Datum::Bool(self.bytes[at] != 0),
+            ColumnLocation::SmallInt(at) => Datum::SmallInt(i16::from_le_bytes(self.fixed(at))),
+            ColumnLocation::Int(at) => Datum::Int(i32::from_le_bytes(self.fixed(at))),
+            ColumnLocation::BigInt(at) => Datum::BigInt(i64::from_le_bytes(self.fixed(at))),
+            ColumnLocation::Float(at) => Datum::Float(f32::from_le_bytes(self.fixed(at))),
+            ColumnLocation::Double(at) => Datum::Double(f64::from_le_bytes(self.fixed(at))),
+            ColumnLocation::Timestamp(at) => Datum::Timestamp(i64::from_le_bytes(self.fixed(at))),
+            ColumnLocation::Date(at) => Datum::Date(i32::from_le_bytes(self.fixed(at))),
+            ColumnLocation::Text(position) => {
                 let text = self.variable(position);
                 // SAFETY: `RowCodec::view` has checked it, or the caller of
-                // `RowCodec::view_trusted` vouches that `encode` wrote it from a `str`.
+                // `RowCodec::view_trusted` promises that `encode` wrote it from a `str`.
                 Datum::String(unsafe { std::str::from_utf8_unchecked(text) })
             }
-            Place::Nested(position) => nested(self.variable(position)),
+            ColumnLocation::Nested(position) => nested(self.variable(position)),
         }
     }
 
-    /// The value of a column of any type. Arrays and maps are laid out in `arena`; their texts
+    /// Returns the value of a column of any type. Arrays and maps are allocated in `arena`; their texts
     /// point into the row.
     #[inline]
     pub fn get_in(&self, column: usize, arena: &'a Arena) -> Datum<'a> {
         self.get_or(column, |content| nested::decode_content(content, arena))
     }
 
-    /// Whether a column is NULL.
+    /// Returns whether a column is NULL.
     #[inline]
     pub fn is_null(&self, column: usize) -> bool {
         self.bytes[WIDTH_SIZE + column / 8] & (1 << (column % 8)) != 0
     }
 
-    /// How many columns there are.
+    /// Returns the number of columns.
     pub fn width(&self) -> usize {
-        self.codec.places.len()
+        self.codec.locations.len()
     }
 
-    /// The row as it is stored.
+    /// Returns the encoded row.
     #[inline]
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
+    /// Returns the bytes of a value of fixed width.
     #[inline]
     fn fixed<const SIZE: usize>(&self, at: usize) -> [u8; SIZE] {
         fixed(self.bytes, at)
     }
 
+    /// Returns the content of a column of variable width.
     #[inline]
     fn variable(&self, position: usize) -> &'a [u8] {
-        variable(self.bytes, (self.codec.ends_start, self.codec.variable_count), position)
+        variable(self.bytes, self.codec.variable, position)
     }
 }
 
-/// The content of a column of variable width in a row whose ends start there and are so many.
+/// Returns the content of the column at a position among those of variable width.
 #[inline]
-fn variable(row: &[u8], (ends_start, variable_count): (usize, usize), position: usize) -> &[u8] {
+fn variable(row: &[u8], columns: VariableColumns, position: usize) -> &[u8] {
+    let VariableColumns { ends_start, count } = columns;
+    debug_assert!(position < count, "a column of variable width");
     let width = usize::from(row[0]);
     let end = |position: usize| {
         let at = ends_start + position * width;
@@ -344,16 +354,17 @@ fn variable(row: &[u8], (ends_start, variable_count): (usize, usize), position: 
         }
     };
     let start = if position == 0 { 0 } else { end(position - 1) };
-    let section = ends_start + variable_count * width;
+    let section = ends_start + count * width;
     &row[section + start..section + end(position)]
 }
 
+/// Returns the bytes of the fixed section from an offset on.
 #[inline]
 fn fixed<const SIZE: usize>(row: &[u8], at: usize) -> [u8; SIZE] {
     *row[at..].first_chunk().expect("the fixed section is as long as the schema says")
 }
 
-/// Bytes that a value takes in the variable section.
+/// Returns the bytes that a value takes in the variable section.
 fn variable_size(value: Datum<'_>) -> usize {
     match value {
         Datum::String(text) => text.len(),
@@ -362,7 +373,7 @@ fn variable_size(value: Datum<'_>) -> usize {
     }
 }
 
-/// The fewest bytes in which the length of the variable section can be written.
+/// Returns the fewest bytes in which the length of the variable section can be written.
 fn end_width(variable_size: usize) -> usize {
     match variable_size {
         0..=0xff => 1,
@@ -371,19 +382,24 @@ fn end_width(variable_size: usize) -> usize {
     }
 }
 
-/// Writes a value of fixed width; NULL is the zeros that are there already.
-fn put_fixed(place: Place, value: Datum<'_>, row: &mut [u8]) {
+/// Writes a value of fixed width; for NULL the zeros that are there already stay.
+fn put_fixed(location: ColumnLocation, value: Datum<'_>, row: &mut [u8]) {
     let mut put = |at: usize, bytes: &[u8]| row[at..at + bytes.len()].copy_from_slice(bytes);
-    match (place, value) {
-        (Place::Bool(at), Datum::Bool(value)) => put(at, &[u8::from(value)]),
-        (Place::SmallInt(at), Datum::SmallInt(value)) => put(at, &value.to_le_bytes()),
-        (Place::Int(at), Datum::Int(value)) | (Place::Date(at), Datum::Date(value)) => {
+    match (location, value) {
+        (ColumnLocation::Bool(at), Datum::Bool(value)) => put(at, &[u8::from(value)]),
+        (ColumnLocation::SmallInt(at), Datum::SmallInt(value)) => put(at, &value.to_le_bytes()),
+        (ColumnLocation::Int(at), Datum::Int(value))
+        | (ColumnLocation::Date(at), Datum::Date(value)) => {
             put(at, &value.to_le_bytes());
         }
-        (Place::BigInt(at), Datum::BigInt(value))
-        | (Place::Timestamp(at), Datum::Timestamp(value)) => put(at, &value.to_le_bytes()),
-        (Place::Float(at), Datum::Float(value)) => put(at, &one_nan_f32(value).to_le_bytes()),
-        (Place::Double(at), Datum::Double(value)) => put(at, &one_nan_f64(value).to_le_bytes()),
+        (ColumnLocation::BigInt(at), Datum::BigInt(value))
+        | (ColumnLocation::Timestamp(at), Datum::Timestamp(value)) => put(at, &value.to_le_bytes()),
+        (ColumnLocation::Float(at), Datum::Float(value)) => {
+            put(at, &one_nan_f32(value).to_le_bytes());
+        }
+        (ColumnLocation::Double(at), Datum::Double(value)) => {
+            put(at, &one_nan_f64(value).to_le_bytes());
+        }
         (_, value) => debug_assert!(value.is_null(), "types were checked: {value:?}"),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A type of the dialect. `Null` is the type of the literal NULL, which adapts to its neighbour.
+/// A type of the dialect. `Null` is the type of the literal NULL, which adapts to its context.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum DataType {
     /// The type of a bare NULL.
@@ -32,17 +32,17 @@ pub enum DataType {
 }
 
 impl DataType {
-    /// Whether it is SMALLINT, INT or BIGINT.
+    /// Returns whether it is SMALLINT, INT or BIGINT.
     pub fn is_integer(&self) -> bool {
         matches!(self, Self::SmallInt | Self::Int | Self::BigInt)
     }
 
-    /// Whether it is FLOAT or DOUBLE.
+    /// Returns whether it is FLOAT or DOUBLE.
     pub fn is_float(&self) -> bool {
         matches!(self, Self::Float | Self::Double)
     }
 
-    /// Whether it is an integer or a float type.
+    /// Returns whether it is an integer or a float type.
     pub fn is_number(&self) -> bool {
         self.is_integer() || self.is_float()
     }

@@ -5,7 +5,7 @@
 
 use crate::DataType;
 
-/// Scratch memory of one request or one batch: text and lists made by functions live here and are
+/// Scratch memory of one request or one batch: text and lists made by functions are allocated here and
 /// freed all at once.
 pub type Arena = bumpalo::Bump;
 
@@ -70,13 +70,13 @@ pub enum Value {
 }
 
 impl<'a> Datum<'a> {
-    /// Whether it is NULL.
+    /// Returns whether it is NULL.
     #[inline]
     pub fn is_null(&self) -> bool {
         matches!(self, Self::Null)
     }
 
-    /// The type of the value; `Null` for NULL, since a bare NULL has no type of its own.
+    /// Returns the type of the value; `Null` for NULL, since a bare NULL has no other type.
     pub fn data_type(&self) -> DataType {
         match self {
             Self::Null => DataType::Null,
@@ -97,8 +97,8 @@ impl<'a> Datum<'a> {
         }
     }
 
-    /// Whether it may stand where this type is declared: it is of the type, with all that it
-    /// holds, or NULL.
+    /// Returns whether it is a value of a column of this type: of the type, with all its elements, or
+    /// NULL.
     pub fn is_of_type(&self, data_type: &DataType) -> bool {
         match (self, data_type) {
             (Self::Null, _)
@@ -121,7 +121,7 @@ impl<'a> Datum<'a> {
         }
     }
 
-    /// The value of any integer type, of a TIMESTAMP in milliseconds or of a DATE in days;
+    /// Returns the value of any integer type, of a TIMESTAMP in milliseconds or of a DATE in days;
     /// `None` for everything else, NULL included.
     #[inline]
     pub fn as_i64(&self) -> Option<i64> {
@@ -133,7 +133,7 @@ impl<'a> Datum<'a> {
         }
     }
 
-    /// The value of any number type as DOUBLE (a BIGINT is rounded to the nearest double);
+    /// Returns the value of any number type as DOUBLE (a BIGINT is rounded to the nearest double);
     /// `None` for everything else, NULL included.
     #[inline]
     #[expect(clippy::cast_precision_loss, reason = "documented: rounds to the nearest double")]
@@ -148,7 +148,7 @@ impl<'a> Datum<'a> {
         }
     }
 
-    /// The text of a STRING.
+    /// Returns the text of a STRING.
     #[inline]
     pub fn as_str(&self) -> Option<&'a str> {
         match *self {
@@ -157,7 +157,7 @@ impl<'a> Datum<'a> {
         }
     }
 
-    /// The value of a BOOL.
+    /// Returns the value of a BOOL.
     #[inline]
     pub fn as_bool(&self) -> Option<bool> {
         match *self {
@@ -187,8 +187,8 @@ impl<'a> Datum<'a> {
         }
     }
 
-    /// The value with the one NaN that is stored and given out, whatever its sign and payload were:
-    /// machines differ in those. Looks at the value itself, not into an ARRAY or a MAP.
+    /// Replaces a NaN of any sign and payload, in which machines differ, by the one NaN that is stored and
+    /// returned. Checks the value itself, not the elements of an ARRAY or a MAP.
     #[inline]
     #[must_use]
     pub fn with_one_nan(self) -> Self {
@@ -199,7 +199,7 @@ impl<'a> Datum<'a> {
         }
     }
 
-    /// Whether both are the same bits: NaN equals the same NaN, 0.0 differs from -0.0. This is the
+    /// Returns whether both have the same bits: NaN equals the same NaN, 0.0 differs from -0.0. This is the
     /// comparison of promise L2.
     pub fn is_bit_equal(&self, other: &Datum<'_>) -> bool {
         match (*self, *other) {
@@ -221,7 +221,7 @@ impl<'a> Datum<'a> {
 }
 
 impl Value {
-    /// Borrows it. Arrays and maps are laid out in `arena`; everything else costs nothing.
+    /// Borrows it. Arrays and maps are allocated in `arena`; everything else costs nothing.
     pub fn as_datum<'a>(&'a self, arena: &'a Arena) -> Datum<'a> {
         match self {
             Self::Array(items) => Datum::Array(
@@ -252,19 +252,19 @@ impl Value {
     }
 }
 
-/// A FLOAT with the one NaN; see [`Datum::with_one_nan`].
+/// Returns a FLOAT with the one NaN; see [`Datum::with_one_nan`].
 #[inline]
 pub(crate) fn one_nan_f32(value: f32) -> f32 {
     if value.is_nan() { f32::NAN } else { value }
 }
 
-/// A DOUBLE with the one NaN; see [`Datum::with_one_nan`].
+/// Returns a DOUBLE with the one NaN; see [`Datum::with_one_nan`].
 #[inline]
 pub(crate) fn one_nan_f64(value: f64) -> f64 {
     if value.is_nan() { f64::NAN } else { value }
 }
 
-/// The type of the first element that is not NULL.
+/// Returns the type of the first element that is not NULL.
 fn element_type<'a, 'b: 'a>(items: impl IntoIterator<Item = &'a Datum<'b>>) -> DataType {
     items.into_iter().find(|item| !item.is_null()).map_or(DataType::Null, Datum::data_type)
 }

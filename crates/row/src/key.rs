@@ -2,7 +2,7 @@
 
 use crate::Datum;
 
-/// Appends the key of `values` to `out`. The integer types share one form, so that INT 1 and
+/// Appends the key of `values` to `out`. The integer types have the same encoding, so that INT 1 and
 /// BIGINT 1 are one key; a text is preceded by its length, so that no two keys collide.
 pub fn encode_key<'a>(values: impl IntoIterator<Item = Datum<'a>>, out: &mut Vec<u8>) {
     for value in values {
@@ -10,6 +10,7 @@ pub fn encode_key<'a>(values: impl IntoIterator<Item = Datum<'a>>, out: &mut Vec
     }
 }
 
+/// Appends one value with its tag.
 fn encode_one(value: Datum<'_>, out: &mut Vec<u8>) {
     match value {
         Datum::Null => out.push(0),
@@ -44,12 +45,13 @@ fn encode_one(value: Datum<'_>, out: &mut Vec<u8>) {
     }
 }
 
+/// Appends an integer of any type.
 fn integer(tag: u8, value: Datum<'_>, out: &mut Vec<u8>) {
     out.push(tag);
     out.extend(value.as_i64().expect("the caller passes integers only").to_le_bytes());
 }
 
-/// One bit pattern for both zeros, and one for every NaN: they are one key.
+/// Returns the value with one bit pattern for both zeros, and one for every NaN: they are one key.
 fn canonical(value: f64) -> f64 {
     if value == 0.0 {
         0.0
@@ -85,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn null_is_a_key_of_its_own() {
+    fn null_is_a_separate_key() {
         assert_eq!(key(&[Datum::Null]), key(&[Datum::Null]));
         assert_ne!(key(&[Datum::Null]), key(&[Datum::String("")]));
     }

@@ -1,15 +1,15 @@
-//! The layout of a record: some columns of a row, at constant places of a few bytes.
+//! The layout of a record: some columns of a row, at constant offsets.
 //!
-//! An index that includes columns keeps a record beside each of its slots. `table` decides which
-//! columns, and writes; executors read field by field, where a [`FixedColumn`] or a [`TextCell`] says
-//! that it is. Knows nothing of where records are stored.
+//! An index that includes columns stores a record beside each of its slots. `table` decides which
+//! columns, and writes; executors read field by field, at the location of a [`FixedColumn`] or a
+//! [`TextCell`]. Knows nothing of where records are stored.
 //!
 //! # Layout
 //!
 //! A record is a sequence of fields, each of constant width, which may be stored apart. A projection
-//! grows by fields and never moves one: who reads by an earlier projection reads records of a later
+//! grows by fields and never moves one: a reader by an earlier projection reads records of a later
 //! one. Each column has a bit that says whether it is NULL, in a byte that is added when the bits of
-//! the one before are given away; and, if its values are included, a place:
+//! the one before are used up; and, if its values are included, a field:
 //!
 //! ```text
 //! +------+---------------------------------+------+-----
@@ -40,29 +40,29 @@ pub struct IncludedColumn {
     pub values: bool,
 }
 
-/// What a record holds, and where. The default is that of no column, of size 0.
+/// The columns that a record holds, and their fields. The default has no column and size 0.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Projection {
-    columns: Vec<Included>,
+    columns: Vec<IncludedField>,
     /// Widths of the fields.
     widths: Vec<usize>,
     size: usize,
-    /// The byte of the NULL bits that were given away last, and how many of them.
+    /// The byte of the NULL bits that was added last, and how many of them are used.
     nulls: Option<(usize, u8)>,
 }
 
 /// A column of a projection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Included {
+struct IncludedField {
     column: usize,
     row_null: (usize, u8),
     null: (usize, u8),
-    cell: Cell,
+    value: IncludedValue,
 }
 
-/// Where a value is, in a row and in a record.
+/// The location of a value, in a row and in a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Cell {
+enum IncludedValue {
     /// Only whether it is NULL.
     Presence,
     Fixed {
@@ -75,7 +75,7 @@ enum Cell {
     },
 }
 
-/// Where a STRING column is in every record of a projection.
+/// The location of a STRING column, in every record of a projection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TextCell {
     null_byte: usize,
@@ -87,7 +87,8 @@ pub struct TextCell {
 const IN_ROW: u8 = 0xff;
 
 impl Projection {
-    /// This projection grown by the columns that are not there yet. Places that were given stay.
+    /// Returns this projection with the columns added that it does not include yet. Existing fields keep
+    /// their offsets.
     #[must_use]
     pub fn with(&self, codec: &RowCodec, columns: &[IncludedColumn]) -> Self {
         let mut grown = self.clone();
@@ -96,53 +97,53 @@ impl Projection {
                 Some(at) => at,
                 None => grown.add_presence(wanted.column),
             };
-            if wanted.values && grown.columns[at].cell == Cell::Presence {
+            if wanted.values && grown.columns[at].value == IncludedValue::Presence {
                 grown.add_values(at, codec);
             }
         }
         grown
     }
 
-    /// Bytes of a record; 0 when no column is included.
+    /// Returns the bytes of a record; 0 when no column is included.
     #[inline]
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// How wide the fields of a record are, which follow each other.
+    /// Returns the widths of the fields of a record, which follow each other.
     pub fn widths(&self) -> impl Iterator<Item = usize> {
         self.widths.iter().copied()
     }
 
-    /// What is included, in the order in which it came. Arrays and maps, and what is only looked
-    /// at for NULL, without values.
+    /// Returns the included columns, in the order in which they were added. Arrays and maps, and columns
+    /// that are only checked for NULL, are without values.
     pub fn columns(&self) -> impl Iterator<Item = IncludedColumn> {
         self.columns.iter().map(|included| {
-            let values = included.cell != Cell::Presence;
+            let values = included.value != IncludedValue::Presence;
             IncludedColumn { column: included.column, values }
         })
     }
 
-    /// Where a column of fixed width is in a record; `None` when its values are not included, or
-    /// its width is not fixed.
+    /// Returns the location of a column of fixed width in a record; `None` when its values are not
+    /// included, or its width is not fixed.
     pub fn fixed_column(&self, column: usize) -> Option<FixedColumn> {
-        match self.included(column)?.cell {
-            Cell::Fixed { to, .. } => Some(to),
-            Cell::Presence | Cell::Text { .. } => None,
+        match self.included(column)?.value {
+            IncludedValue::Fixed { to, .. } => Some(to),
+            IncludedValue::Presence | IncludedValue::Text { .. } => None,
         }
     }
 
-    /// Where a STRING column is in a record; `None` when its values are not included, or it is of
-    /// another type.
+    /// Returns the location of a STRING column in a record; `None` when its values are not included, or
+    /// it is of another type.
     pub fn text_cell(&self, column: usize) -> Option<TextCell> {
-        match self.included(column)?.cell {
-            Cell::Text { to, .. } => Some(to),
-            Cell::Presence | Cell::Fixed { .. } => None,
+        match self.included(column)?.value {
+            IncludedValue::Text { to, .. } => Some(to),
+            IncludedValue::Presence | IncludedValue::Fixed { .. } => None,
         }
     }
 
-    /// The byte of a record, and the bit in it, that say whether a column is NULL; `None` when the
-    /// column is not included at all.
+    /// Returns the byte of a record, and the bit in it, that say whether a column is NULL; `None` when
+    /// the column is not included at all.
     pub fn presence(&self, column: usize) -> Option<(usize, u8)> {
         self.included(column).map(|included| included.null)
     }
@@ -158,64 +159,68 @@ impl Projection {
                 record[included.null.0] |= included.null.1;
                 continue;
             }
-            match included.cell {
-                Cell::Presence => {}
-                Cell::Fixed { from, to } => {
+            match included.value {
+                IncludedValue::Presence => {}
+                IncludedValue::Fixed { from, to } => {
                     let size = to.kind().size();
                     record[to.at()..to.at() + size]
                         .copy_from_slice(&row[from.at()..from.at() + size]);
                 }
-                Cell::Text { from, to } => to.write(from.bytes(row), record),
+                IncludedValue::Text { from, to } => to.write(from.bytes(row), record),
             }
         }
     }
 
+    /// Returns the position of a column among the included ones.
     fn position(&self, column: usize) -> Option<usize> {
         self.columns.iter().position(|included| included.column == column)
     }
 
-    fn included(&self, column: usize) -> Option<&Included> {
+    /// Returns the fields of a column.
+    fn included(&self, column: usize) -> Option<&IncludedField> {
         self.columns.iter().find(|included| included.column == column)
     }
 
-    /// Adds a column of which only is known whether it is NULL, and returns its position.
+    /// Adds a column without values, only with its NULL bit, and returns its position.
     fn add_presence(&mut self, column: usize) -> usize {
         let (byte, given) = match self.nulls {
             Some((byte, given)) if given < 8 => (byte, given),
-            _ => (self.take(1), 0),
+            _ => (self.add_field(1), 0),
         };
         self.nulls = Some((byte, given + 1));
         let (row_null, null) = (null_bit(column), (byte, 1 << given));
-        self.columns.push(Included { column, row_null, null, cell: Cell::Presence });
+        self.columns.push(IncludedField { column, row_null, null, value: IncludedValue::Presence });
         self.columns.len() - 1
     }
 
-    /// Gives the values of a column a place, unless they are of a type that is not included.
+    /// Adds a field for the values of a column, unless they are of a type that is not included.
     fn add_values(&mut self, at: usize, codec: &RowCodec) {
-        let Included { column, null: (null_byte, null_mask), .. } = self.columns[at];
-        self.columns[at].cell = match codec.column_kind(column) {
+        let IncludedField { column, null: (null_byte, null_mask), .. } = self.columns[at];
+        self.columns[at].value = match codec.column_kind(column) {
             ColumnKind::Other => return,
             ColumnKind::Fixed(from) => {
-                let value_at = self.take(from.kind().size());
-                Cell::Fixed { from, to: from.moved((null_byte, null_mask), value_at) }
+                let value_at = self.add_field(from.kind().size());
+                IncludedValue::Fixed { from, to: from.moved((null_byte, null_mask), value_at) }
             }
             ColumnKind::Text(from) => {
-                let at = self.take(CELL_SIZE);
-                Cell::Text { from, to: TextCell { null_byte, null_mask, at } }
+                let at = self.add_field(CELL_SIZE);
+                IncludedValue::Text { from, to: TextCell { null_byte, null_mask, at } }
             }
         };
     }
 
-    /// Adds a field and says where in a record it begins.
-    fn take(&mut self, width: usize) -> usize {
+    /// Adds a field and returns the offset in a record at which it begins.
+    fn add_field(&mut self, width: usize) -> usize {
+        debug_assert!(width > 0, "a field has a byte at least");
         self.widths.push(width);
         self.size += width;
+        debug_assert_eq!(self.size, self.widths.iter().sum::<usize>());
         self.size - width
     }
 }
 
 impl FixedKind {
-    /// Bytes of a value.
+    /// Returns the bytes of a value.
     pub fn size(self) -> usize {
         match self {
             Self::Bool => 1,
@@ -227,22 +232,21 @@ impl FixedKind {
 }
 
 impl TextCell {
-    /// Bytes of a cell.
+    /// The bytes of a cell.
     pub const WIDTH: usize = CELL_SIZE;
 
-    /// The byte of a record, and the bit in it, that say whether the text is NULL.
+    /// Returns the byte of a record, and the bit in it, that say whether the text is NULL.
     pub fn null_bit(self) -> (usize, u8) {
         (self.null_byte, self.null_mask)
     }
 
-    /// Where in a record the [`TextCell::WIDTH`] bytes of the cell begin.
+    /// Returns the offset in a record at which the [`TextCell::WIDTH`] bytes of the cell begin.
     pub fn at(self) -> usize {
         self.at
     }
 
-    /// The texts in cells one after the other, which are not NULL where it matters; `None` where
-    /// one of them is too long for a cell and is to be read in its row. Panics when the bytes are
-    /// not cells.
+    /// Returns the texts of cells that follow each other, NULLs being empty; `None` where one of them is
+    /// too long for a cell and is to be read in its row. Panics when the bytes are not cells.
     #[inline]
     pub fn texts(cells: &[u8]) -> Option<&[ShortText]> {
         let (cells, rest) = cells.as_chunks();
@@ -251,6 +255,7 @@ impl TextCell {
         are_short.then(|| ShortText::from_cells(cells))
     }
 
+    /// Writes a text into its cell.
     fn write(self, text: &[u8], record: &mut [u8]) {
         let cell = &mut record[self.at..self.at + CELL_SIZE];
         match ShortText::of_bytes(text) {

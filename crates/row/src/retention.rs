@@ -1,9 +1,9 @@
-//! How long an index keeps a row.
+//! Retention (TTL): how long an index keeps a row.
 //!
-//! Indexes are declared with it; `series` and `table` go by it. Stands alone, so that the checks
-//! of `series` can be built without the rest of this crate.
+//! Indexes are declared with it; `series` and `table` apply it. Depends on no other file, so that the
+//! checks of `series` can be built without the rest of this crate.
 
-/// How long an index keeps a row. `n` is the row's position within its entity key, newest first,
+/// The rule by which an index keeps a row. `n` is the row's position within its entity key, newest first,
 /// counted from 1; times are milliseconds. A zero means «no limit» for that component.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Retention {
@@ -20,14 +20,14 @@ pub enum Retention {
         /// Rows kept per entity key.
         latest: u64,
     },
-    /// A row is expired when either says so; a zero component is ignored.
+    /// A row is expired when it is by either component; a zero component is ignored.
     AbsOrLat {
         /// Time to live.
         ttl_ms: i64,
         /// Rows kept per entity key.
         latest: u64,
     },
-    /// A row is expired when both say so; a zero component means it never is.
+    /// A row is expired when it is by both components; a zero component means it never is.
     AbsAndLat {
         /// Time to live.
         ttl_ms: i64,
@@ -37,8 +37,9 @@ pub enum Retention {
 }
 
 impl Retention {
-    /// Whether the row at position `n` (newest first, from 1) with this event time is expired.
+    /// Returns whether the row at position `n` (newest first, from 1) with this event time is expired.
     pub fn is_expired(self, event_time_ms: i64, n: u64, now_ms: i64) -> bool {
+        debug_assert!(n > 0, "positions count from 1");
         let too_old = |ttl_ms: i64| ttl_ms > 0 && event_time_ms.saturating_add(ttl_ms) <= now_ms;
         let too_many = |latest: u64| latest > 0 && n > latest;
         match self {
@@ -50,7 +51,7 @@ impl Retention {
         }
     }
 
-    /// A rule that keeps every row that one of the two keeps.
+    /// Returns a rule that keeps every row that one of the two keeps.
     #[must_use]
     pub fn union(self, other: Self) -> Self {
         use Retention::{AbsAndLat, AbsOrLat, Absolute, Forever, Latest};
@@ -84,7 +85,7 @@ impl Retention {
         }
     }
 
-    /// The same rule without components that say nothing.
+    /// Returns the same rule without components that have no effect.
     #[must_use]
     pub fn simplified(self) -> Self {
         match self {

@@ -1,4 +1,4 @@
-//! What a table looks like: its columns, its indexes and how long they keep a row.
+//! The schema of a table: its columns, its indexes and how long they keep a row.
 
 use crate::{DataType, Retention, Value};
 
@@ -11,7 +11,7 @@ pub struct Column {
     pub data_type: DataType,
     /// Whether NULL may be stored.
     pub nullable: bool,
-    /// What an INSERT that leaves the column out stores.
+    /// The value that an INSERT without the column stores.
     pub default: Option<Value>,
 }
 
@@ -40,8 +40,7 @@ pub struct IndexSpec {
 }
 
 impl IndexSpec {
-    /// What stands in the place of an index that was removed: the indexes after it keep their
-    /// positions.
+    /// Makes the empty entry that replaces a removed index: the indexes after it keep their positions.
     pub fn removed() -> Self {
         Self {
             name: String::new(),
@@ -52,7 +51,7 @@ impl IndexSpec {
         }
     }
 
-    /// Whether the index was removed, and only its place is left. It has no name.
+    /// Returns whether the index was removed, and only its position is left. It has no name.
     pub fn is_removed(&self) -> bool {
         self.name.is_empty()
     }
@@ -63,18 +62,17 @@ impl IndexSpec {
 pub struct TableSchema {
     /// The columns, in order.
     pub columns: Vec<Column>,
-    /// The indexes, in the order they were made; in the place of a removed one stands
-    /// [`IndexSpec::removed`].
+    /// The indexes, in the order they were made; a removed one is replaced by [`IndexSpec::removed`].
     pub indexes: Vec<IndexSpec>,
 }
 
 impl TableSchema {
-    /// The position of a column, matched case sensitively.
+    /// Finds the position of a column, matched case sensitively.
     pub fn find_column(&self, name: &str) -> Option<usize> {
         self.columns.iter().position(|column| column.name == name)
     }
 
-    /// The index over exactly these key columns (in any order) and this event time.
+    /// Finds the index over exactly these key columns (in any order) and this event time.
     pub fn find_index(&self, keys: &[usize], event_time: Option<usize>) -> Option<usize> {
         self.indexes.iter().position(|index| {
             !index.is_removed()

@@ -1,5 +1,5 @@
-//! A short text as a value of fixed size: what records have in their cells, and what is compared
-//! and hashed as two words.
+//! Short texts as values of fixed size: the cells of records, which are compared and hashed as two
+//! words.
 
 use std::fmt;
 
@@ -15,13 +15,13 @@ pub(crate) const SHORT_SIZE_MAX: usize = CELL_SIZE - 1;
 pub struct ShortText([u8; CELL_SIZE]);
 
 impl ShortText {
-    /// The text, unless it is too long.
+    /// Makes a short text, unless the text is too long.
     #[inline]
     pub fn new(text: &str) -> Option<Self> {
         Self::of_bytes(text.as_bytes())
     }
 
-    /// The same of the bytes of a text.
+    /// Makes a short text of the bytes of a text.
     #[inline]
     pub(crate) fn of_bytes(bytes: &[u8]) -> Option<Self> {
         let size = u8::try_from(bytes.len()).ok()?;
@@ -46,25 +46,27 @@ impl ShortText {
         Some(Self(cell))
     }
 
-    /// What cells hold, which were made of short texts.
+    /// Returns cells, which were made of short texts, as short texts.
     #[inline]
     pub(crate) fn from_cells(cells: &[[u8; CELL_SIZE]]) -> &[Self] {
         // SAFETY: a short text is nothing but its cell.
         unsafe { std::slice::from_raw_parts(cells.as_ptr().cast(), cells.len()) }
     }
 
+    /// Returns the cell.
     pub(crate) fn as_cell(&self) -> &[u8; CELL_SIZE] {
         &self.0
     }
 
-    /// The text. Linear in its size.
+    /// Returns the text. Linear in its size.
     #[inline]
     pub fn as_str(&self) -> &str {
+        debug_assert!(usize::from(self.0[SHORT_SIZE_MAX]) <= SHORT_SIZE_MAX, "the text fits");
         let bytes = &self.0[..usize::from(self.0[SHORT_SIZE_MAX])];
         std::str::from_utf8(bytes).expect("they were copied from a text")
     }
 
-    /// All of it as a number; different texts have different ones.
+    /// Returns the cell as a number; different texts have different numbers.
     #[inline]
     pub fn word(self) -> u128 {
         u128::from_le_bytes(self.0)

@@ -1,9 +1,9 @@
-//! Which rows of a key a reader may see: those that arrived before its snapshot and are not
+//! The bounds of a reader: it sees the rows of a key that arrived before its snapshot and are not
 //! expired.
 
 use lockstep_row::Retention;
 
-/// What a reader may see.
+/// The rows that a reader sees.
 ///
 /// Expiry is monotone in a key: when a row is expired, so is every older one. A reader stops at
 /// the first.
@@ -14,19 +14,20 @@ pub struct Bounds {
     expiry: Expiry,
 }
 
-/// A [`Retention`] at a given moment. A row is too old when its event time is less than `floor`,
-/// and too many when its position is more than `latest`.
+/// A [`Retention`] at a given time. A row is too old when its event time is less than
+/// `event_time_min`, and exceeds the number to be kept when its position is more than `latest`.
 #[derive(Debug, Clone, Copy)]
 enum Expiry {
     Never,
-    Either { floor: i64, latest: u64 },
-    Both { floor: i64, latest: u64 },
+    Either { event_time_min: i64, latest: u64 },
+    Both { event_time_min: i64, latest: u64 },
 }
 
 impl Bounds {
-    /// Shows the rows with an arrival less than `visible` that `retention` keeps at `now_ms`.
+    /// Makes bounds that show the rows with an arrival less than `visible` that `retention` keeps at
+    /// `now_ms`.
     pub fn new(visible: u64, retention: Retention, now_ms: i64) -> Self {
-        let floor = |ttl_ms: i64| {
+        let event_time_min = |ttl_ms: i64| {
             if ttl_ms <= 0 {
                 return i64::MIN;
             }
@@ -37,57 +38,61 @@ impl Bounds {
         let expiry = match retention {
             Retention::Forever => Expiry::Never,
             Retention::Absolute { ttl_ms } => {
-                Expiry::Either { floor: floor(ttl_ms), latest: u64::MAX }
+                Expiry::Either { event_time_min: event_time_min(ttl_ms), latest: u64::MAX }
             }
             Retention::Latest { latest } => {
-                Expiry::Either { floor: i64::MIN, latest: latest_or_all(latest) }
+                Expiry::Either { event_time_min: i64::MIN, latest: latest_or_all(latest) }
             }
-            Retention::AbsOrLat { ttl_ms, latest } => {
-                Expiry::Either { floor: floor(ttl_ms), latest: latest_or_all(latest) }
-            }
-            Retention::AbsAndLat { ttl_ms, latest } => {
-                Expiry::Both { floor: floor(ttl_ms), latest: latest_or_all(latest) }
-            }
+            Retention::AbsOrLat { ttl_ms, latest } => Expiry::Either {
+                event_time_min: event_time_min(ttl_ms),
+                latest: latest_or_all(latest),
+            },
+            Retention::AbsAndLat { ttl_ms, latest } => Expiry::Both {
+                event_time_min: event_time_min(ttl_ms),
+                latest: latest_or_all(latest),
+            },
         };
         Self { visible, expiry }
     }
 
-    /// Shows every row, of whatever arrival.
+    /// Makes bounds that show every row, of whatever arrival.
     pub fn everything() -> Self {
         Self { visible: u64::MAX, expiry: Expiry::Never }
     }
 
-    /// Shows every row with an arrival less than `visible`.
+    /// Makes bounds that show every row with an arrival less than `visible`.
     pub fn visible(visible: u64) -> Self {
         Self { visible, expiry: Expiry::Never }
     }
 
+    /// Returns whether a row with this arrival is visible.
     #[inline]
     pub(crate) fn is_visible(&self, arrival: u64) -> bool {
         arrival < self.visible
     }
 
-    /// Whether no row expires.
+    /// Returns whether no row expires.
     pub(crate) fn keeps_everything(&self) -> bool {
         matches!(self.expiry, Expiry::Never)
     }
 
-    /// Whether the visible row at position `n` (newest first, from 1) is expired.
+    /// Returns whether the visible row at position `n` (newest first, from 1) is expired.
     #[inline]
     pub(crate) fn is_expired(&self, event_time: i64, n: u64) -> bool {
+        debug_assert!(n > 0, "positions count from 1");
         match self.expiry {
             Expiry::Never => false,
-            Expiry::Either { floor, latest } => event_time < floor || n > latest,
-            Expiry::Both { floor, latest } => event_time < floor && n > latest,
+            Expiry::Either { event_time_min, latest } => event_time < event_time_min || n > latest,
+            Expiry::Both { event_time_min, latest } => event_time < event_time_min && n > latest,
         }
     }
 
-    /// Whether every row after the first `passed` is expired, whatever its event time.
-    pub(crate) fn is_spent(&self, passed: u64) -> bool {
+    /// Returns whether every row after the first `passed` is expired, whatever its event time.
+    pub(crate) fn is_exhausted(&self, passed: u64) -> bool {
         matches!(self.expiry, Expiry::Either { latest, .. } if passed >= latest)
     }
 
-    /// Whether positions matter, so that rows must be counted when they are skipped.
+    /// Returns whether retention goes by position, so that rows must be counted when they are skipped.
     #[inline]
     pub(crate) fn counts_rows(&self) -> bool {
         match self.expiry {

@@ -1,40 +1,40 @@
-//! What a series and a log of a given shape will take, by the rules that make them.
+//! Estimates of the memory that a series and a log will take.
 //!
-//! `table` adds it up for ESTIMATE. Each function goes through the steps that inserting rows
-//! would, without rows: rows are taken to come in order of event time, spread evenly over keys.
+//! `table` adds them up for ESTIMATE. Each function goes through the steps of inserting rows, without
+//! rows: these are assumed to arrive in order of event time, spread evenly over keys.
 
 use crate::{
-    block::{RUN_SIZE, block_footprint, block_size},
+    block::{TIME_ENTRY_SIZE, block_footprint, block_size},
     buckets::{buckets_footprint, buckets_for},
-    chunk::{SlotShape, capacity_for, chunk_footprint},
-    entry::{first_room, grown_room, opened_room, several_footprint, single_footprint},
+    chunk::{SlotLayout, capacity_for, chunk_footprint},
+    directory::{directory_capacity, directory_footprint},
+    entry::{first_capacity, grown_capacity, next_capacity, several_footprint, single_footprint},
     row_ref::stored_size,
     series::{SHARD_COUNT, Series},
-    spine::{spine_capacity, spine_footprint},
     sync::CHUNK_ROWS_MAX,
 };
 
-/// How many rows arrive together, in one append and millisecond, when nothing is said about it.
-const ROWS_PER_RUN: usize = 64;
+/// How many rows are assumed to arrive together, in one append and millisecond.
+const ROWS_PER_APPEND: usize = 64;
 
-/// Bytes that a log of so many rows of so many bytes takes.
+/// Estimates the bytes that a log of so many rows of so many bytes takes.
 pub fn log_bytes(rows: u64, row_size: usize) -> u64 {
     let row_size = stored_size(row_size);
-    let (mut taken, mut left, mut parts) = (0_usize, rows, 0_usize);
+    let (mut taken, mut left, mut blocks_made) = (0_usize, rows, 0_usize);
     while left > 0 {
         let size = block_size(taken, row_size);
-        let held = (size * ROWS_PER_RUN / (row_size * ROWS_PER_RUN + RUN_SIZE)).max(1);
-        // Blocks stop growing: the rest is as many of the greatest as it takes.
+        let held = (size * ROWS_PER_APPEND / (row_size * ROWS_PER_APPEND + TIME_ENTRY_SIZE)).max(1);
+        // Blocks stop growing: the rest is in as many of the greatest as it takes.
         let is_greatest = size == block_size(usize::MAX / 2, row_size);
         let blocks = if is_greatest { usize_of(left.div_ceil(number(held))) } else { 1 };
         left = left.saturating_sub(number(held).saturating_mul(number(blocks)));
         taken = taken.saturating_add(block_footprint(size).saturating_mul(blocks));
-        parts += blocks;
+        blocks_made += blocks;
     }
-    number(taken.saturating_add(spine_footprint(spine_room(parts))))
+    number(taken.saturating_add(directory_footprint(grown_directory_capacity(blocks_made))))
 }
 
-/// What each key and each slot of an index takes.
+/// The sizes that determine how much memory an index takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct IndexShape {
     /// Bytes of a key.
@@ -45,13 +45,14 @@ pub struct IndexShape {
     pub is_wide: bool,
 }
 
-/// Bytes that an index of so many rows and keys takes.
+/// Estimates the bytes that an index of so many rows and keys takes.
 pub fn series_bytes(rows: u64, keys: u64, shape: IndexShape) -> u64 {
     let empty = Series::new().memory_bytes();
     if rows == 0 || keys == 0 {
         return empty;
     }
     let keys = keys.min(rows);
+    debug_assert!(keys > 0, "there are rows");
     let (least, more) = (rows / keys, rows % keys);
     let entries = |keys: u64, rows: u64| match keys {
         0 => 0,
@@ -62,40 +63,40 @@ pub fn series_bytes(rows: u64, keys: u64, shape: IndexShape) -> u64 {
     empty.saturating_add(entries).saturating_add(buckets)
 }
 
-/// Bytes of an entry of so many rows with its chunks.
+/// Estimates the bytes of an entry of so many rows with its chunks.
 fn entry_bytes(rows: u64, shape: IndexShape) -> u64 {
     let IndexShape { key_size, record_size, is_wide } = shape;
-    let slots = SlotShape { is_wide, record_size };
+    let slots = SlotLayout { is_wide, record_size };
     if rows == 1 {
         return number(single_footprint(key_size));
     }
-    let room = |rows: usize| capacity_for(rows, slots);
+    let made_for = |rows: usize| capacity_for(rows, slots);
     let max = number(CHUNK_ROWS_MAX);
-    // Chunks that are full, and what the rows in the newest one have made of it.
+    // Full chunks, and the newest one with the capacity to which it has grown.
     let (full, newest) = ((rows - 1) / max, usize_of((rows - 1) % max) + 1);
     let full = usize_of(full);
-    let mut capacity = room(if full == 0 { first_room() } else { opened_room(full) });
+    let mut capacity = made_for(if full == 0 { first_capacity() } else { next_capacity(full) });
     while capacity < newest {
-        capacity = room(grown_room(capacity, capacity + 1));
+        capacity = made_for(grown_capacity(capacity, capacity + 1));
     }
     let mut bytes = several_footprint(key_size) + chunk_footprint(capacity, slots);
     bytes += full * chunk_footprint(CHUNK_ROWS_MAX, slots);
     if full > 0 {
-        bytes += spine_footprint(spine_room((full + 1).max(2)));
+        bytes += directory_footprint(grown_directory_capacity((full + 1).max(2)));
     }
     number(bytes)
 }
 
-/// The room of a spine that has come to have so many parts.
-fn spine_room(parts: usize) -> usize {
-    let mut room = if parts > 0 { spine_capacity(1) } else { 0 };
-    while room < parts {
-        room = spine_capacity(room + 1);
+/// Returns the capacity of a directory to which `len` pointers were appended.
+fn grown_directory_capacity(len: usize) -> usize {
+    let mut capacity = if len > 0 { directory_capacity(1) } else { 0 };
+    while capacity < len {
+        capacity = directory_capacity(capacity + 1);
     }
-    room
+    capacity
 }
 
-/// Bytes of the buckets of all shards: the keys of a shard vary about their mean.
+/// Estimates the bytes of the buckets of all shards: the keys of a shard vary about their mean.
 fn all_buckets_bytes(keys: u64) -> u64 {
     let shards = number(SHARD_COUNT);
     let (mean, rest) = (keys / shards, keys % shards);
@@ -108,7 +109,7 @@ fn all_buckets_bytes(keys: u64) -> u64 {
     (0..shards).map(of_shard).sum()
 }
 
-/// Bytes of the buckets of a shard of so many keys.
+/// Returns the bytes of the buckets of a shard of so many keys.
 fn buckets_bytes(keys: usize) -> usize {
     let mut len = 0;
     // The greatest number of keys that the buckets hold, then one more.
@@ -118,10 +119,12 @@ fn buckets_bytes(keys: usize) -> usize {
     buckets_footprint(len)
 }
 
+/// Converts a size.
 fn number(bytes: usize) -> u64 {
     u64::try_from(bytes).expect("a size fits 64 bits")
 }
 
+/// Converts a count.
 fn usize_of(count: u64) -> usize {
     usize::try_from(count).expect("addresses have 64 bits")
 }
@@ -131,7 +134,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::{IndexShape, log_bytes, series_bytes};
-    use crate::{Included, RowBatch, RowLog, Series, pin};
+    use crate::{HashedKey, KeyRow, RecordFormat, RowBatch, RowLog, Series, pin};
 
     /// The estimate and what is taken, in bytes, differ by this part at most: a tenth.
     fn is_near(estimated: u64, taken: u64) -> bool {
@@ -141,7 +144,7 @@ mod tests {
     fn check(rows: u64, keys: u64, (row_size, key_size, record_size): (usize, usize, usize)) {
         let series = match record_size {
             0 => Series::new(),
-            size => Series::including(Arc::new(Included::new([1, size - 1], |_, _| ()))),
+            size => Series::with_records(Arc::new(RecordFormat::new([1, size - 1], |_, _| ()))),
         };
         let log = RowLog::new();
         let mut batch = RowBatch::default();
@@ -164,8 +167,9 @@ mod tests {
                 key.resize(key_size.max(8), 0);
                 let row = appended.next_row().unwrap();
                 let time = i64::try_from(arrival).unwrap();
+                let hashed = HashedKey { hash: series.hash(&key), key: &key };
                 // SAFETY: the log is dropped after the series.
-                unsafe { series.insert((series.hash(&key), &key), time, row, &guard) };
+                unsafe { series.insert(hashed, KeyRow { event_time: time, row }, &guard) };
                 arrival += 1;
             }
         }

@@ -1,14 +1,14 @@
-//! Freeing what was retired and could not be freed at once.
+//! The queue of garbage that could not be freed at once.
 //!
-//! A thread that has replaced something frees it itself when its guards are gone, if nobody reads
-//! (`guard`). What somebody may still read, and what is so large that to free it takes long, comes
-//! here, and is freed by a thread that is started when there is something to free and ends when
-//! there has been nothing for a while. Readers free nothing, ever.
+//! A thread that has replaced something frees it itself when its guards are gone, if no other thread
+//! reads (`guard`). What may still be read, and what takes long to free, is handed over to this queue
+//! and freed by a background thread, which is started when there is something to free and ends when
+//! there has been nothing for a while. Readers never free anything.
 //!
 //! Where there is no such thread (under Miri, in a process that was forked, when the machine gives
-//! none) nothing is lost: threads that write free what is small when too much of it waits, and
-//! [`reclaim`] frees everything. No lock is held here that a forked process could find locked
-//! for ever: what guards the list of what waits names the process.
+//! none) nothing is lost: threads that write free small garbage when too much of it waits, and
+//! [`reclaim`] frees everything. No lock is held here that a forked process could find locked for
+//! ever: the owner of the list of pending batches is identified by its process.
 
 use std::{
     cell::UnsafeCell,
@@ -21,53 +21,56 @@ use std::{
 
 use crate::guard::EPOCHS;
 
-/// Who is charged with memory.
+/// An account that is charged with memory.
 pub trait Account: Send + Sync {
     /// Charges so many bytes more (or less).
     fn charge(&self, bytes: i64);
 }
 
-/// Something of more bytes is not freed on the thread that has retired it, which takes some
-/// microseconds with so many.
+/// An object of more bytes is not freed by the thread that has retired it: with so many, freeing takes
+/// some microseconds.
 pub(crate) const FREED_AT_ONCE_BYTES_MAX: u64 = 64 << 10;
 /// When so many bytes of small garbage wait, threads that write help to free it.
 const WAITING_BYTES_MAX: u64 = 16 << 20;
-/// How long the thread waits for readers before it looks again.
+/// How long the background thread waits for readers before it looks again.
 const READERS_WAIT_MS: u32 = 2;
-/// How long the thread waits for garbage before it looks again, and how often before it ends.
+/// How long the background thread waits for garbage before it looks again, and how often before it
+/// ends.
 const IDLE_WAIT_MS: u32 = 5;
 const IDLE_WAITS_MAX: u32 = 200;
 
-/// Something to free, and how.
+/// An object to free, and the function that frees it.
 pub(crate) struct Garbage {
     pub(crate) pointer: *mut u8,
     pub(crate) free: unsafe fn(*mut u8),
 }
 
 /// Garbage that is charged to one account.
-pub(crate) struct Batch {
+pub(crate) struct GarbageBatch {
     pub(crate) account: Option<Arc<dyn Account>>,
     garbage: Vec<Garbage>,
-    /// What it takes, as far as the account is charged for it.
+    /// The bytes with which the account is charged.
     pub(crate) bytes: u64,
     /// Whether it takes long to free it.
     pub(crate) is_large: bool,
-    /// When it could last be reached.
-    moment: u64,
+    /// The epoch in which it could last be reached.
+    epoch: u64,
     /// The batch below it in the stack.
     next: *mut Self,
 }
 
-// SAFETY: garbage is what nobody can reach, and may be freed on any thread; `next` is touched by who
-// has the stack.
-unsafe impl Send for Batch {}
+// SAFETY: garbage cannot be reached any more, and may be freed on any thread; `next` is touched by
+// whoever has the stack.
+unsafe impl Send for GarbageBatch {}
 
-impl Batch {
-    pub(crate) fn new(room: Vec<Garbage>, account: Option<Arc<dyn Account>>) -> Self {
-        let (bytes, is_large, moment) = (0, false, 0);
-        Self { account, garbage: room, bytes, is_large, moment, next: ptr::null_mut() }
+impl GarbageBatch {
+    /// Makes an empty batch in a buffer.
+    pub(crate) fn new(buffer: Vec<Garbage>, account: Option<Arc<dyn Account>>) -> Self {
+        let (bytes, is_large, epoch) = (0, false, 0);
+        Self { account, garbage: buffer, bytes, is_large, epoch, next: ptr::null_mut() }
     }
 
+    /// Adds garbage of so many charged bytes.
     #[inline]
     pub(crate) fn push(&mut self, garbage: Garbage, bytes: u64) {
         self.garbage.push(garbage);
@@ -78,73 +81,75 @@ impl Batch {
     ///
     /// # Safety
     ///
-    /// All guards are gone of the moment at which it could be reached.
+    /// All guards are gone of the epoch in which it could be reached.
     pub(crate) unsafe fn free(&mut self) {
         for Garbage { pointer, free } in self.garbage.drain(..) {
-            // SAFETY: the caller's promise, and that of who has retired it.
+            // SAFETY: the caller's promise, and that of whoever has retired it.
             unsafe { free(pointer) };
         }
     }
 
-    /// The room of a batch that was freed.
-    pub(crate) fn into_room(self) -> Vec<Garbage> {
+    /// Returns the buffer of a batch that was freed.
+    pub(crate) fn into_buffer(self) -> Vec<Garbage> {
         assert!(self.garbage.is_empty(), "what was retired is freed");
         self.garbage
     }
 
+    /// Charges the account (1) or discharges it (-1).
     fn charge(&self, sign: i64) {
+        debug_assert!(sign.abs() == 1, "the bytes are charged or discharged once");
         if let (Some(account), 1..) = (&self.account, self.bytes) {
             account.charge(sign * i64::try_from(self.bytes).expect("a size fits 63 bits"));
         }
     }
 }
 
-/// What waits to be freed.
-struct Waiting {
-    /// A stack of batches that came since somebody looked.
-    incoming: AtomicPtr<Batch>,
-    /// The process whose thread has `kept`; 0: nobody.
-    holder: AtomicU32,
-    /// Batches that somebody could still reach.
-    kept: UnsafeCell<Vec<Batch>>,
+/// The garbage of the process that waits to be freed.
+struct ReclaimQueue {
+    /// A stack of batches that were handed over since a thread looked.
+    incoming: AtomicPtr<GarbageBatch>,
+    /// The process whose thread has `pending`; 0: none.
+    owner: AtomicU32,
+    /// Batches that a reader could still reach.
+    pending: UnsafeCell<Vec<GarbageBatch>>,
     /// Bytes of small garbage.
     small_bytes: AtomicU64,
-    /// How many batches there are that are not freed: process in the high half, count in the low.
-    left: AtomicU64,
-    /// The process that has a thread that frees; 0: none.
+    /// The number of batches that are not freed: process in the high half, count in the low.
+    unfreed: AtomicU64,
+    /// The process whose background thread runs; 0: none.
     worker: AtomicU32,
 }
 
-// SAFETY: `kept` is touched by who is the holder.
-unsafe impl Sync for Waiting {}
+// SAFETY: `pending` is touched by the owner.
+unsafe impl Sync for ReclaimQueue {}
 
-static WAITING: Waiting = Waiting {
+static QUEUE: ReclaimQueue = ReclaimQueue {
     incoming: AtomicPtr::new(ptr::null_mut()),
-    holder: AtomicU32::new(0),
-    kept: UnsafeCell::new(Vec::new()),
+    owner: AtomicU32::new(0),
+    pending: UnsafeCell::new(Vec::new()),
     small_bytes: AtomicU64::new(0),
-    left: AtomicU64::new(0),
+    unfreed: AtomicU64::new(0),
     worker: AtomicU32::new(0),
 };
 
-/// Gives garbage away that could last be reached at this moment.
-pub(crate) fn hand_over(mut batch: Batch, moment: u64) {
+/// Hands over garbage that could last be reached in this epoch.
+pub(crate) fn hand_over(mut batch: GarbageBatch, epoch: u64) {
     batch.charge(1);
-    batch.moment = moment;
+    batch.epoch = epoch;
     if !batch.is_large {
-        // Relaxed: a number to go by.
-        WAITING.small_bytes.fetch_add(batch.bytes, Ordering::Relaxed);
+        // Relaxed: an estimate.
+        QUEUE.small_bytes.fetch_add(batch.bytes, Ordering::Relaxed);
     }
-    count_left(1);
+    add_unfreed(1);
     let batch = Box::into_raw(Box::new(batch));
     // Relaxed: the exchange below looks again.
-    let mut top = WAITING.incoming.load(Ordering::Relaxed);
+    let mut top = QUEUE.incoming.load(Ordering::Relaxed);
     loop {
-        // SAFETY: nobody else knows the batch yet.
+        // SAFETY: no other thread knows the batch yet.
         unsafe { (*batch).next = top };
         // SeqCst: pairs with the fence of a worker that ends, and with the Acquire in `take`.
         // Relaxed: see above.
-        match WAITING.incoming.compare_exchange(top, batch, Ordering::SeqCst, Ordering::Relaxed) {
+        match QUEUE.incoming.compare_exchange(top, batch, Ordering::SeqCst, Ordering::Relaxed) {
             Ok(_) => break,
             Err(found) => top = found,
         }
@@ -152,128 +157,131 @@ pub(crate) fn hand_over(mut batch: Batch, moment: u64) {
     start_worker();
 }
 
-/// Adds to the number of batches of this process that are not freed, and returns what it was.
-fn count_left(more: i64) -> u64 {
+/// Adds to the number of batches of this process that are not freed, and returns the number before.
+fn add_unfreed(more: i64) -> u64 {
     let own = u64::from(std::process::id()) << 32;
-    let count = |left: u64| if left >> 32 << 32 == own { left - own } else { 0 };
-    let update = |left: u64| Some(own | count(left).saturating_add_signed(more));
-    // AcqRel: who finds nothing left, in `reclaim`, has seen what was freed.
-    let before = WAITING.left.fetch_update(Ordering::AcqRel, Ordering::Acquire, update);
+    let count = |unfreed: u64| if unfreed >> 32 << 32 == own { unfreed - own } else { 0 };
+    let update = |unfreed: u64| Some(own | count(unfreed).saturating_add_signed(more));
+    // AcqRel: a caller of `reclaim` that finds nothing left has seen what was freed.
+    let before = QUEUE.unfreed.fetch_update(Ordering::AcqRel, Ordering::Acquire, update);
     count(before.unwrap_or(0))
 }
 
-/// Which garbage to free.
+/// The batches to free.
 #[derive(Clone, Copy, PartialEq)]
-enum Which {
+enum BatchFilter {
+    /// Those that do not take long.
     Small,
     All,
 }
 
-/// Frees what waits and nobody can reach any more, unless another thread is about to.
-fn free_ready(which: Which) {
-    let Some(ready) = take(which) else { return };
+/// Frees the batches that cannot be reached any more, unless another thread is doing so.
+fn free_ready(filter: BatchFilter) {
+    let Some(ready) = take(filter) else { return };
     let has_large = ready.iter().any(|batch| batch.is_large);
     for mut batch in ready {
-        // SAFETY: `take` has seen that all guards are gone of its moment.
+        // SAFETY: `take` has seen that all guards are gone of its epoch.
         unsafe { batch.free() };
         batch.charge(-1);
         if !batch.is_large {
-            // Relaxed: a number to go by.
-            WAITING.small_bytes.fetch_sub(batch.bytes, Ordering::Relaxed);
+            // Relaxed: an estimate.
+            QUEUE.small_bytes.fetch_sub(batch.bytes, Ordering::Relaxed);
         }
-        count_left(-1);
+        add_unfreed(-1);
     }
     if has_large {
         lockstep_host::memory::give_back();
     }
 }
 
-/// Takes the batches that nobody can reach any more; `None` when another thread is at it.
-fn take(which: Which) -> Option<Vec<Batch>> {
+/// Removes the batches that cannot be reached any more from the queue; `None` when another thread is
+/// doing so.
+fn take(filter: BatchFilter) -> Option<Vec<GarbageBatch>> {
     let own = std::process::id();
     // Relaxed: the exchange below looks again.
-    let holder = WAITING.holder.load(Ordering::Relaxed);
-    if holder == own {
+    let owner = QUEUE.owner.load(Ordering::Relaxed);
+    if owner == own {
         return None;
     }
-    // Acquire: pairs with the Release below. Relaxed: somebody else was faster.
-    let taken = WAITING.holder.compare_exchange(holder, own, Ordering::Acquire, Ordering::Relaxed);
+    // Acquire: pairs with the Release below. Relaxed: another thread was faster.
+    let taken = QUEUE.owner.compare_exchange(owner, own, Ordering::Acquire, Ordering::Relaxed);
     taken.ok()?;
-    // SAFETY: this thread is the holder until the store below.
-    let kept = unsafe { &mut *WAITING.kept.get() };
-    if holder != 0 {
-        // The process that this one was forked from had a holder: the list may be in any state, and
-        // nobody goes on with it here. What is in it stays where it is.
+    // SAFETY: this thread is the owner until the store below.
+    let pending = unsafe { &mut *QUEUE.pending.get() };
+    if owner != 0 {
+        // A thread of the process that this one was forked from was the owner: the list may be in any
+        // state, and is not used here. What is in it stays where it is.
         // SAFETY: the old list is forgotten, not dropped.
-        unsafe { ptr::write(kept, Vec::new()) };
+        unsafe { ptr::write(pending, Vec::new()) };
     }
     // Acquire: pairs with the SeqCst exchange in `hand_over`.
-    let mut top = WAITING.incoming.swap(ptr::null_mut(), Ordering::Acquire);
+    let mut top = QUEUE.incoming.swap(ptr::null_mut(), Ordering::Acquire);
     while !top.is_null() {
-        // SAFETY: it came out of a box, and the stack led to it once.
+        // SAFETY: it is from a box, and the stack pointed to it once.
         let batch = unsafe { Box::from_raw(top) };
         top = batch.next;
-        kept.push(*batch);
+        pending.push(*batch);
     }
     let oldest = EPOCHS.oldest();
-    let is_ready =
-        |batch: &mut Batch| batch.moment < oldest && (which == Which::All || !batch.is_large);
-    let ready = kept.extract_if(.., is_ready).collect();
+    let is_ready = |batch: &mut GarbageBatch| {
+        batch.epoch < oldest && (filter == BatchFilter::All || !batch.is_large)
+    };
+    let ready = pending.extract_if(.., is_ready).collect();
     // Release: pairs with the Acquire above.
-    WAITING.holder.store(0, Ordering::Release);
+    QUEUE.owner.store(0, Ordering::Release);
     Some(ready)
 }
 
 /// Frees small garbage when too much of it waits.
 pub(crate) fn help() {
-    // Relaxed: a number to go by.
-    if WAITING.small_bytes.load(Ordering::Relaxed) > WAITING_BYTES_MAX {
-        free_ready(Which::Small);
+    // Relaxed: an estimate.
+    if QUEUE.small_bytes.load(Ordering::Relaxed) > WAITING_BYTES_MAX {
+        free_ready(BatchFilter::Small);
     }
 }
 
-/// Frees what is small, waits, and cannot be reached any more; waits for nobody.
+/// Frees the small garbage that cannot be reached any more. Does not wait.
 pub fn reclaim_small() {
-    free_ready(Which::Small);
+    free_ready(BatchFilter::Small);
 }
 
-/// Frees everything that nobody can reach any more, also what other threads have retired, and waits
+/// Frees everything that cannot be reached any more, also what other threads have retired, and waits
 /// for what others are freeing. Returns whether nothing is left: what a guard can still reach stays,
 /// and what a thread has retired under a guard that it still holds.
 pub fn reclaim() -> bool {
     loop {
-        let before = count_left(0);
-        free_ready(Which::All);
-        let left = count_left(0);
-        if left == 0 {
+        let before = add_unfreed(0);
+        free_ready(BatchFilter::All);
+        let unfreed = add_unfreed(0);
+        if unfreed == 0 {
             return true;
         }
-        if left == before && is_blocked() {
+        if unfreed == before && is_blocked() {
             return false;
         }
         std::thread::yield_now();
     }
 }
 
-/// Whether all that is left waits for readers.
+/// Returns whether all batches that are left wait for readers.
 fn is_blocked() -> bool {
     let own = std::process::id();
-    // Acquire: pairs with the Release in `take`. Relaxed: somebody else is at it.
-    let taken = WAITING.holder.compare_exchange(0, own, Ordering::Acquire, Ordering::Relaxed);
+    // Acquire: pairs with the Release in `take`. Relaxed: another thread is doing so.
+    let taken = QUEUE.owner.compare_exchange(0, own, Ordering::Acquire, Ordering::Relaxed);
     if taken.is_err() {
         return false;
     }
-    // SAFETY: this thread is the holder until the store below.
-    let kept = unsafe { &*WAITING.kept.get() };
+    // SAFETY: this thread is the owner until the store below.
+    let pending = unsafe { &*QUEUE.pending.get() };
     let oldest = EPOCHS.oldest();
-    let waiting = kept.iter().filter(|batch| batch.moment >= oldest).count();
+    let waiting = pending.iter().filter(|batch| batch.epoch >= oldest).count();
     // Release: pairs with the Acquire in `take`.
-    WAITING.holder.store(0, Ordering::Release);
-    // In a process that was forked there is also what its parent had.
-    u64::try_from(waiting).is_ok_and(|waiting| waiting >= count_left(0))
+    QUEUE.owner.store(0, Ordering::Release);
+    // A process that was forked also counts what its parent had.
+    u64::try_from(waiting).is_ok_and(|waiting| waiting >= add_unfreed(0))
 }
 
-/// Starts the thread that frees, unless there is one.
+/// Starts the background thread, unless it runs.
 fn start_worker() {
     if cfg!(miri) {
         // Miri wants every thread to end before the program does.
@@ -281,25 +289,25 @@ fn start_worker() {
     }
     let own = std::process::id();
     // SeqCst: pairs with the store and the fence of a worker that ends.
-    let worker = WAITING.worker.load(Ordering::SeqCst);
+    let worker = QUEUE.worker.load(Ordering::SeqCst);
     if worker == own {
         return;
     }
-    // SeqCst: as above. Relaxed: somebody else has started it.
-    let won = WAITING.worker.compare_exchange(worker, own, Ordering::SeqCst, Ordering::Relaxed);
+    // SeqCst: as above. Relaxed: another thread has started it.
+    let won = QUEUE.worker.compare_exchange(worker, own, Ordering::SeqCst, Ordering::Relaxed);
     if won.is_ok() && lockstep_host::spawn("reclaimer", work).is_err() {
-        // Nobody frees it in the background then: see `help` and `reclaim`.
+        // Nothing is freed in the background then: see `help` and `reclaim`.
         // SeqCst: as above.
-        WAITING.worker.store(0, Ordering::SeqCst);
+        QUEUE.worker.store(0, Ordering::SeqCst);
     }
 }
 
-/// The thread that frees.
+/// Runs the background thread.
 fn work() {
     let mut idle = 0;
     loop {
-        free_ready(Which::All);
-        if count_left(0) > 0 {
+        free_ready(BatchFilter::All);
+        if add_unfreed(0) > 0 {
             idle = 0;
             lockstep_host::pause(READERS_WAIT_MS);
             continue;
@@ -311,10 +319,10 @@ fn work() {
         }
         // SeqCst: pairs with the load in `start_worker`: either it finds no worker, or the worker
         // finds what it has pushed.
-        WAITING.worker.store(0, Ordering::SeqCst);
+        QUEUE.worker.store(0, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         // Relaxed: the fence orders it.
-        if !WAITING.incoming.load(Ordering::Relaxed).is_null() {
+        if !QUEUE.incoming.load(Ordering::Relaxed).is_null() {
             start_worker();
         }
         return;

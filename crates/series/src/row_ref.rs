@@ -1,6 +1,6 @@
-//! A stored row: its bytes and its arrival, as they lie in a block of the log.
+//! A stored row: its arrival and its bytes, as they are in a block of the log.
 //!
-//! A row is written once, by `block`, before anything leads to it, and does not change. Indexes
+//! A row is written once, by `block`, before anything points to it, and does not change. Indexes
 //! and readers hold its address.
 //!
 //! # Layout
@@ -14,24 +14,24 @@
 
 use std::{fmt, marker::PhantomData, ptr::NonNull, slice};
 
-/// What precedes the bytes of a row, unless it is long.
-pub(crate) const FRAME_SIZE: usize = 8;
-/// What precedes the bytes of a long row.
-const LONG_FRAME_SIZE: usize = FRAME_SIZE + 4;
-/// This size or more is a long row.
+/// Bytes of the header that precedes a row's own bytes, unless the row is long.
+pub(crate) const ROW_HEADER_SIZE: usize = 8;
+/// Bytes of the header of a long row.
+const LONG_HEADER_SIZE: usize = ROW_HEADER_SIZE + 4;
+/// A row of so many bytes or more is long.
 const LONG: usize = 0xffff;
 const ARRIVAL_BITS: u32 = 48;
-/// More rows than this never arrive: a million a second would take nine years.
+/// The greatest arrival: a million rows a second would take nine years to reach it.
 pub const ARRIVAL_MAX: u64 = (1 << ARRIVAL_BITS) - 1;
 /// Addresses of rows have no more bits: user space of `x86_64` and of `AArch64` ends there.
 pub(crate) const ADDRESS_BITS: u32 = 48;
 
-/// Bytes that a row of so many bytes takes in its block.
+/// Returns the bytes that a row of `size` bytes takes in its block.
 pub(crate) const fn stored_size(size: usize) -> usize {
-    size + if size < LONG { FRAME_SIZE } else { LONG_FRAME_SIZE }
+    size + if size < LONG { ROW_HEADER_SIZE } else { LONG_HEADER_SIZE }
 }
 
-/// Looks at a stored row.
+/// A reference to a stored row.
 #[derive(Clone, Copy)]
 pub struct RowRef<'a> {
     start: NonNull<u8>,
@@ -44,7 +44,7 @@ unsafe impl Send for RowRef<'_> {}
 unsafe impl Sync for RowRef<'_> {}
 
 impl<'a> RowRef<'a> {
-    /// Looks at the row that starts here.
+    /// Refers to the row that starts here.
     ///
     /// # Safety
     ///
@@ -55,7 +55,7 @@ impl<'a> RowRef<'a> {
         Self { start: unsafe { NonNull::new_unchecked(start) }, _row: PhantomData }
     }
 
-    /// Looks at the row at an address that [`Self::address`] gave.
+    /// Refers to the row at an address that [`Self::address`] returned.
     ///
     /// # Safety
     ///
@@ -67,12 +67,13 @@ impl<'a> RowRef<'a> {
         unsafe { Self::from_raw(std::ptr::with_exposed_provenance_mut(address)) }
     }
 
+    /// Returns the address at which the row starts.
     #[inline]
     pub(crate) fn address(self) -> u64 {
         u64::try_from(self.start.as_ptr().addr()).expect("addresses fit 64 bits")
     }
 
-    /// The same row for longer than the guard under which it was found.
+    /// Extends the reference beyond the guard under which the row was found.
     ///
     /// # Safety
     ///
@@ -82,54 +83,55 @@ impl<'a> RowRef<'a> {
         RowRef { start: self.start, _row: PhantomData }
     }
 
-    /// The position in which the row was accepted.
+    /// Returns the position at which the row was accepted.
     #[inline]
     pub fn arrival(self) -> u64 {
-        self.head() & ARRIVAL_MAX
+        self.header() & ARRIVAL_MAX
     }
 
-    /// The encoded row.
+    /// Returns the encoded row.
     #[inline]
     pub fn bytes(self) -> &'a [u8] {
         let (before, size) = self.extent();
-        // SAFETY: the row lies here as long as 'a; its head says how long it is.
+        // SAFETY: the row is not freed during 'a; its header has its size.
         unsafe { slice::from_raw_parts(self.start.as_ptr().add(before), size) }
     }
 
-    /// Bytes that the row takes in its block.
+    /// Returns the bytes that the row takes in its block.
     #[inline]
     pub(crate) fn stored_size(self) -> usize {
         let (before, size) = self.extent();
         before + size
     }
 
-    /// The row as it lies in its block.
-    pub(crate) fn frame(self) -> &'a [u8] {
+    /// Returns the row as it is in its block, with its header.
+    pub(crate) fn stored_bytes(self) -> &'a [u8] {
         // SAFETY: as in `bytes`.
         unsafe { slice::from_raw_parts(self.start.as_ptr(), self.stored_size()) }
     }
 
-    /// Bytes before the row's own, and how many its own are.
+    /// Returns the size of the header and that of the row's own bytes.
     #[inline]
     fn extent(self) -> (usize, usize) {
-        let size = usize::try_from(self.head() >> ARRIVAL_BITS).expect("it has 16 bits");
+        let size = usize::try_from(self.header() >> ARRIVAL_BITS).expect("it has 16 bits");
         if size < LONG {
-            return (FRAME_SIZE, size);
+            return (ROW_HEADER_SIZE, size);
         }
-        // SAFETY: a long row has its size after the head.
-        let size = unsafe { self.start.as_ptr().add(FRAME_SIZE).cast::<[u8; 4]>().read() };
+        // SAFETY: a long row has its size after the arrival.
+        let size = unsafe { self.start.as_ptr().add(ROW_HEADER_SIZE).cast::<[u8; 4]>().read() };
         let size = usize::try_from(u32::from_le_bytes(size)).expect("addresses have 32 bits");
-        (LONG_FRAME_SIZE, size)
+        (LONG_HEADER_SIZE, size)
     }
 
+    /// Returns the first word of the header.
     #[inline]
-    fn head(self) -> u64 {
-        // SAFETY: the row lives for 'a and starts with its head.
+    fn header(self) -> u64 {
+        // SAFETY: the row is not freed during 'a and starts with its header.
         u64::from_le_bytes(unsafe { self.start.as_ptr().cast::<[u8; 8]>().read() })
     }
 
-    /// Asks for the row's first two cache lines: rows of one key are scattered over the blocks,
-    /// and a reader that waits for each in turn spends most of its time waiting.
+    /// Prefetches the row's first two cache lines: rows of one key are scattered over the blocks, and a
+    /// reader that waits for each in turn spends most of its time waiting.
     #[inline]
     pub(crate) fn prefetch(self) {
         prefetch(self.start.as_ptr());
@@ -137,7 +139,7 @@ impl<'a> RowRef<'a> {
     }
 }
 
-/// Asks for a cache line.
+/// Prefetches a cache line.
 #[inline]
 pub(crate) fn prefetch<T>(address: *const T) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -156,106 +158,106 @@ impl fmt::Debug for RowRef<'_> {
     }
 }
 
-/// Rows that were encoded and have not arrived yet: as they will lie in a block, their arrival
-/// being 0.
+/// Rows that were encoded and have not arrived yet: as they will be in a block, with arrival 0.
 #[derive(Debug, Default)]
 pub struct RowBatch {
-    frames: Vec<u8>,
+    stored: Vec<u8>,
     /// Where each row ends.
     ends: Vec<usize>,
 }
 
 impl RowBatch {
-    /// Adds the row that `encode` appends to what it is given; nothing when it fails. Panics when
+    /// Adds the row that `encode` appends to the buffer it is given; nothing when it fails. Panics when
     /// the row is 4 GiB long or longer.
     pub fn push<E>(&mut self, encode: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> Result<(), E> {
-        let start = self.frames.len();
-        self.frames.extend([0; FRAME_SIZE]);
-        if let Err(error) = encode(&mut self.frames) {
-            self.frames.truncate(start);
+        let start = self.stored.len();
+        self.stored.extend([0; ROW_HEADER_SIZE]);
+        if let Err(error) = encode(&mut self.stored) {
+            self.stored.truncate(start);
             return Err(error);
         }
-        let size = self.frames.len() - start - FRAME_SIZE;
+        let size = self.stored.len() - start - ROW_HEADER_SIZE;
         let short = if size < LONG {
             size
         } else {
             let size = u32::try_from(size).expect("a row is shorter than 4 GiB");
-            let at = start + FRAME_SIZE;
-            self.frames.splice(at..at, size.to_le_bytes());
+            let at = start + ROW_HEADER_SIZE;
+            self.stored.splice(at..at, size.to_le_bytes());
             LONG
         };
-        let head = u64::try_from(short).expect("it has 16 bits") << ARRIVAL_BITS;
-        self.frames[start..start + FRAME_SIZE].copy_from_slice(&head.to_le_bytes());
-        self.ends.push(self.frames.len());
+        let header = u64::try_from(short).expect("it has 16 bits") << ARRIVAL_BITS;
+        self.stored[start..start + ROW_HEADER_SIZE].copy_from_slice(&header.to_le_bytes());
+        debug_assert!(self.stored.len() > start, "a row has a header at least");
+        self.ends.push(self.stored.len());
         Ok(())
     }
 
-    /// Removes all rows and keeps the room.
+    /// Removes all rows and keeps the buffers.
     pub fn clear(&mut self) {
-        self.frames.clear();
+        self.stored.clear();
         self.ends.clear();
     }
 
-    /// Gives back the room behind the rows.
+    /// Frees the unused part of the buffers.
     pub fn shrink_to_fit(&mut self) {
-        self.frames.shrink_to_fit();
+        self.stored.shrink_to_fit();
         self.ends.shrink_to_fit();
     }
 
-    /// How many rows there are.
+    /// Returns the number of rows.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there is none.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// Bytes that the rows will take in blocks.
+    /// Returns the bytes that the rows will take in blocks.
     pub fn stored_size(&self) -> usize {
-        self.frames.len()
+        self.stored.len()
     }
 
-    /// Bytes of memory that the batch itself holds on to.
+    /// Returns the bytes of memory that the batch itself has allocated.
     pub fn capacity_bytes(&self) -> usize {
-        self.frames.capacity() + self.ends.capacity() * size_of::<usize>()
+        self.stored.capacity() + self.ends.capacity() * size_of::<usize>()
     }
 
-    /// The rows, with arrival 0.
+    /// Returns the rows, with arrival 0.
     pub fn rows(&self) -> impl Iterator<Item = RowRef<'_>> {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
         // SAFETY: `push` has written a row there, and the batch is borrowed.
         starts
             .take(self.len())
-            .map(|start| unsafe { RowRef::from_raw(self.frames.as_ptr().add(start).cast_mut()) })
+            .map(|start| unsafe { RowRef::from_raw(self.stored.as_ptr().add(start).cast_mut()) })
     }
 
     /// Removes the rows for which `is_kept` does not hold.
     pub fn retain(&mut self, mut is_kept: impl FnMut(RowRef<'_>) -> bool) {
         let mut kept = Self::default();
         for row in self.rows().filter(|row| is_kept(*row)) {
-            kept.frames.extend_from_slice(row.frame());
-            kept.ends.push(kept.frames.len());
+            kept.stored.extend_from_slice(row.stored_bytes());
+            kept.ends.push(kept.stored.len());
         }
         *self = kept;
     }
 
-    /// The row at `at` as it will lie in a block.
+    /// Returns the row at `at` as it will be in a block, with its header.
     #[inline]
-    pub(crate) fn frame(&self, at: usize) -> &[u8] {
+    pub(crate) fn stored_row(&self, at: usize) -> &[u8] {
         let start = if at == 0 { 0 } else { self.ends[at - 1] };
-        &self.frames[start..self.ends[at]]
+        &self.stored[start..self.ends[at]]
     }
 }
 
-/// The first 8 bytes of a frame with an arrival put in.
+/// Returns the first 8 bytes of a row's header, with an arrival.
 #[inline]
-pub(crate) fn head_with_arrival(frame: &[u8], arrival: u64) -> [u8; FRAME_SIZE] {
-    debug_assert!(arrival <= ARRIVAL_MAX, "fewer rows arrive");
-    let head: &[u8; FRAME_SIZE] = frame.first_chunk().expect("a frame starts with its head");
-    let head = u64::from_le_bytes(*head) & !ARRIVAL_MAX;
-    (head | arrival).to_le_bytes()
+pub(crate) fn header_with_arrival(row: &[u8], arrival: u64) -> [u8; ROW_HEADER_SIZE] {
+    debug_assert!(arrival <= ARRIVAL_MAX, "arrivals have 48 bits");
+    let header: &[u8; ROW_HEADER_SIZE] = row.first_chunk().expect("a row starts with its header");
+    let header = u64::from_le_bytes(*header) & !ARRIVAL_MAX;
+    (header | arrival).to_le_bytes()
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The keys of an index: a hash map that readers walk without a lock.
+//! The series of an index: a hash map from entity keys to entries, which readers walk without a lock.
 //!
 //! `table` calls it. See rules 1, 5 and 6 of the crate's protocol.
 
@@ -15,31 +15,31 @@ use hashbrown::DefaultHashBuilder;
 use lockstep_host::sync::Mutex;
 
 use crate::{
-    Account, Bounds, Fate, Guard, Included, KeyRow, KeyRows, RowRef,
-    buckets::{Bucket, Buckets, TAG_SHIFT, buckets_for},
-    entry::{Entry, EntryRef, Inserted, Parts, Rest, With, single_footprint},
+    Account, Bounds, Guard, KeyRow, RecordFormat, RowAction, RowRef, SeriesRows,
+    buckets::{Buckets, BucketsRef, TAG_SHIFT, buckets_for},
+    entry::{EntryRef, Inserted, KeyEntry, Remaining, WriteContext, single_footprint},
     guard::Retiring,
     row_ref::prefetch,
 };
 
-/// How many writers can go on at once. A power of two.
+/// How many writers can work at the same time. A power of two.
 pub(crate) const SHARD_COUNT: usize = 64;
 const SHARD_BITS: u32 = SHARD_COUNT.trailing_zeros();
 const _: () = assert!(SHARD_BITS <= TAG_SHIFT, "the tag has bits that the shard does not");
 
-/// The rows of one index by entity key, newest first. Leads to rows; does not own them.
+/// The rows of one index by entity key, newest first. Points to rows; does not own them.
 pub struct Series {
     hasher: DefaultHashBuilder,
     shards: Box<[Shard]>,
-    /// How records are made, when columns are included.
-    included: Option<Arc<Included>>,
-    /// Who is charged.
+    /// How records are made, where the index includes columns.
+    format: Option<Arc<RecordFormat>>,
+    /// The account that is charged with the memory.
     account: OnceLock<Arc<dyn Account>>,
 }
 
-/// Where a row is to be inserted: a key and its hash.
+/// An entity key and its hash.
 #[derive(Debug, Clone, Copy)]
-pub struct KeyPlace<'k> {
+pub struct HashedKey<'k> {
     /// [`Series::hash`] of the key.
     pub hash: u64,
     /// The key's bytes.
@@ -50,203 +50,205 @@ pub struct KeyPlace<'k> {
 #[repr(align(64))]
 struct Shard {
     /// Held by whoever changes anything of the shard.
-    writer: Mutex<Writer>,
-    /// Never null. Replaced under the lock; what it led to is retired.
+    writer: Mutex<ShardWriter>,
+    /// Never null. Replaced under the lock; what it pointed to is retired.
     buckets: AtomicPtr<Buckets>,
-    /// Bytes of buckets, entries, spines and chunks. Written under the lock.
+    /// Bytes of buckets, entries, directories and chunks. Written under the lock.
     memory_bytes: AtomicI64,
 }
 
-/// What only writers need.
-struct Writer {
-    /// Keys.
+/// The counts of a shard that only writers need.
+struct ShardWriter {
+    /// The number of keys.
     keys: usize,
-    /// Buckets that are not empty: keys, and marks of removed keys.
+    /// The number of buckets that are not empty: keys, and marks of removed keys.
     used: usize,
 }
 
 impl Series {
-    /// Makes an empty one.
+    /// Makes an empty series.
     pub fn new() -> Self {
         let shards = (0..SHARD_COUNT).map(|_| Shard::new()).collect();
         let hasher = DefaultHashBuilder::default();
-        Self { hasher, shards, included: None, account: OnceLock::new() }
+        Self { hasher, shards, format: None, account: OnceLock::new() }
     }
 
-    /// Makes an empty one that keeps a record beside each slot.
-    pub fn including(included: Arc<Included>) -> Self {
+    /// Makes an empty series that stores a record beside each slot.
+    pub fn with_records(format: Arc<RecordFormat>) -> Self {
         let mut series = Self::new();
-        series.included = Some(included);
+        series.format = Some(format);
         series
     }
 
-    /// Charges an account with what the series takes now; from here on also with what
-    /// [`Self::retain`] and [`Self::trim`] make it take, with what is retired and waits to be freed,
-    /// and, when the series is dropped, with as much less as it takes. What [`Self::insert`] and its
-    /// like return is charged by their caller. The first account stays.
+    /// Charges an account with the memory that the series takes now; from here on also with what
+    /// [`Self::retain`] and [`Self::trim`] make it take and with what is retired and waits to be
+    /// freed, and discharges it when the series is dropped. What the insert methods return is charged
+    /// by their caller. The first account stays.
     pub fn adopt(&self, account: &Arc<dyn Account>) {
         if self.account.set(Arc::clone(account)).is_ok() {
             account.charge(self.charged());
         }
     }
 
-    /// What an account is charged with.
+    /// Returns what an account is charged with.
     fn charged(&self) -> i64 {
         i64::try_from(self.memory_bytes()).expect("a size fits 63 bits")
     }
 
-    /// How records are made, and how what is replaced is retired.
-    fn with<'w>(&'w self, guard: &'w Guard) -> With<'w> {
-        (self.included.as_deref(), Retiring::new(guard, self.account.get()))
+    /// Returns the context of a change.
+    fn context<'w>(&'w self, guard: &'w Guard) -> WriteContext<'w> {
+        let retiring = Retiring::new(guard, self.account.get());
+        WriteContext { format: self.format.as_deref(), retiring }
     }
 
-    /// The hash that [`Self::insert`] and [`Self::prefetch`] take.
+    /// Hashes a key, for [`HashedKey`] and [`Self::prefetch`].
     #[inline]
     pub fn hash(&self, key: &[u8]) -> u64 {
         self.hasher.hash_one(key)
     }
 
-    /// Asks for the cache line in which the search for a key begins, before [`Self::insert`].
+    /// Prefetches the home bucket of `hash`, before [`Self::insert`].
     #[inline]
     pub fn prefetch(&self, hash: u64, guard: &Guard) {
-        prefetch(self.shard(hash).buckets(guard).first(hash));
+        prefetch(self.shard(hash).buckets(guard).home_address(hash));
     }
 
-    /// Asks for what the key's entry begins with, when the first bucket leads to it.
+    /// Prefetches the entry for `hash` if one of the first buckets of its probe leads to it.
     #[inline]
     pub fn prefetch_entry(&self, hash: u64, guard: &Guard) {
-        prefetch(self.shard(hash).buckets(guard).first_entry(hash));
+        prefetch(self.shard(hash).buckets(guard).first_probed_entry(hash));
     }
 
     /// Inserts a row and returns how many bytes more (or less) the series takes. Readers see the
-    /// row at once as far as their [`Bounds`] let them. Rows of one key with equal event time and
-    /// equal arrival must not exist.
+    /// row at once if it is within their [`Bounds`]. Two rows of one key must not have the same event
+    /// time and arrival.
     ///
     /// # Safety
     ///
-    /// The row is not freed as long as the series leads to it, nor before all guards are gone
-    /// that there were when it was taken out again, or when the series was dropped.
-    pub unsafe fn insert(
-        &self,
-        (hash, key): (u64, &[u8]),
-        event_time: i64,
-        row: RowRef<'_>,
-        guard: &Guard,
-    ) -> i64 {
-        let (place, row) = (KeyPlace { hash, key }, KeyRow { event_time, row });
+    /// The row is not freed as long as the series points to it, nor before all guards are gone
+    /// that existed when it was removed, or when the series was dropped.
+    pub unsafe fn insert(&self, key: HashedKey<'_>, row: KeyRow<'_>, guard: &Guard) -> i64 {
         // SAFETY: the caller's promise.
-        unsafe { self.insert_newest(place, row, guard) }
+        unsafe { self.insert_newest(key, row, guard) }
             // SAFETY: as above.
-            .unwrap_or_else(|| unsafe { self.insert_late(place, &[row], guard) })
+            .unwrap_or_else(|| unsafe { self.insert_late(key, &[row], guard) })
     }
 
-    /// As [`Self::insert`], unless the row is late, older than another of its key: then nothing is
-    /// done, and `None` returned. Late rows are best gathered, sorted, and inserted together.
+    /// Inserts a row as [`Self::insert`] does, unless it is late, older than another of its key: then
+    /// changes nothing and returns `None`. Late rows are best collected, sorted, and inserted together.
     ///
     /// # Safety
     ///
     /// As of [`Self::insert`].
     pub unsafe fn insert_newest(
         &self,
-        KeyPlace { hash, key }: KeyPlace<'_>,
+        HashedKey { hash, key }: HashedKey<'_>,
         row: KeyRow<'_>,
         guard: &Guard,
     ) -> Option<i64> {
         let shard = self.shard(hash);
-        let with = self.with(guard);
+        debug_assert_eq!(hash, self.hash(key), "the hash is the key's");
+        let context = self.context(guard);
         let mut writer = shard.writer.lock();
         let grown = match shard.find(hash, key, guard) {
-            Some((at, entry)) => match entry.insert_newest(row, with) {
+            Some((at, entry)) => match entry.insert_newest(row, context) {
                 Inserted::Grown(grown) => grown,
-                Inserted::Replaced(made) => shard.replace((at, entry), made, (guard, with)),
+                Inserted::Replaced(made) => shard.replace(at, entry, made, context),
                 Inserted::Late => return None,
             },
             None => {
                 let entry = EntryRef::make(key, row.event_time, row.row);
                 let bytes = signed(single_footprint(key.len()));
-                bytes + shard.add(&mut writer, &self.hasher, (hash, entry), (guard, with))
+                bytes + shard.add(&mut writer, &self.hasher, hash, entry, context)
             }
         };
         shard.grow_by(grown);
         Some(grown)
     }
 
-    /// Inserts rows of one key, in order of event time and arrival, wherever they belong. What they
-    /// replace is copied once for all of them. Returns what [`Self::insert`] does.
+    /// Inserts rows of one key, in order of event time and arrival, wherever they belong. Each chunk
+    /// that receives some is copied once. Returns what [`Self::insert`] does.
     ///
     /// # Safety
     ///
     /// As of [`Self::insert`].
     pub unsafe fn insert_late(
         &self,
-        place @ KeyPlace { hash, key }: KeyPlace<'_>,
+        hashed_key @ HashedKey { hash, key }: HashedKey<'_>,
         run: &[KeyRow<'_>],
         guard: &Guard,
     ) -> i64 {
         debug_assert!(run.is_sorted_by_key(KeyRow::position), "a run is in order");
         let Some((first, rest)) = run.split_first() else { return 0 };
         let shard = self.shard(hash);
-        let with = self.with(guard);
+        let context = self.context(guard);
         let writer = shard.writer.lock();
         let Some((at, entry)) = shard.find(hash, key, guard) else {
             drop(writer);
-            // SAFETY: the caller's promise. What is the key's first row is not late.
-            let grown = unsafe { self.insert((hash, key), first.event_time, first.row, guard) };
+            // SAFETY: the caller's promise. The key's first row is not late.
+            let grown = unsafe { self.insert(hashed_key, *first, guard) };
             // SAFETY: as above.
-            return grown + unsafe { self.insert_late(place, rest, guard) };
+            return grown + unsafe { self.insert_late(hashed_key, rest, guard) };
         };
-        let grown = match entry.insert_late(run, with) {
+        let grown = match entry.insert_late(run, context) {
             Inserted::Grown(grown) => grown,
-            Inserted::Replaced(made) => shard.replace((at, entry), made, (guard, with)),
-            Inserted::Late => panic!("late rows go in as late rows"),
+            Inserted::Replaced(made) => shard.replace(at, entry, made, context),
+            Inserted::Late => panic!("rows that are inserted as late ones are not refused"),
         };
         shard.grow_by(grown);
         grown
     }
 
-    /// The rows of a key, newest first; `None` when there is none. No lock, no allocation.
+    /// Returns the rows of a key, newest first; `None` when there is none. Takes no lock and allocates
+    /// nothing.
     #[inline]
-    pub fn seek<'g>(&'g self, key: &[u8], bounds: Bounds, guard: &'g Guard) -> Option<KeyRows<'g>> {
+    pub fn seek<'g>(
+        &'g self,
+        key: &[u8],
+        bounds: Bounds,
+        guard: &'g Guard,
+    ) -> Option<SeriesRows<'g>> {
         let hash = self.hash(key);
         let (_, entry) = self.shard(hash).find(hash, key, guard)?;
-        Some(KeyRows::new(entry.parts(), bounds, self.included.as_deref()))
+        Some(SeriesRows::new(entry.rows(), bounds, self.format.as_deref()))
     }
 
-    /// Shows the rows of each key, newest first, as [`Self::seek`] gives them. Takes no lock.
-    pub fn for_each_key(&self, bounds: Bounds, mut visit: impl FnMut(KeyRows<'_>)) {
+    /// Calls `visit` with the rows of each key, newest first, as [`Self::seek`] returns them. Takes no
+    /// lock.
+    pub fn for_each_key(&self, bounds: Bounds, mut visit: impl FnMut(SeriesRows<'_>)) {
         for shard in &self.shards {
             let guard = crate::pin();
             for (_, entry) in shard.buckets(&guard).entries() {
                 // SAFETY: the guard keeps what the buckets lead to from being freed.
                 let entry = unsafe { EntryRef::from_raw(entry) };
-                visit(KeyRows::new(entry.parts(), bounds, self.included.as_deref()));
+                visit(SeriesRows::new(entry.rows(), bounds, self.format.as_deref()));
             }
         }
     }
 
-    /// Asks what is to become of each row, and removes keys without rows. `start_key` is called
-    /// for each key and makes what is asked for each of its rows, newest first: event time and
-    /// row. Returns how many rows were removed. Readers go on; their memory is freed after the
-    /// last guard of now is gone. Writers of one shard wait at a time.
+    /// Keeps, removes or moves each row, and removes keys without rows. `start_key` is called for each
+    /// key and returns the function that decides on its rows, which is called with each row and its
+    /// event time, newest first. Returns how many rows were removed. Readers are not blocked; the
+    /// memory is freed when the guards that exist now are gone. Writers wait for one shard at a time.
     ///
     /// # Safety
     ///
-    /// A row that another one is moved to is as [`Self::insert`] demands.
+    /// A row to which another one is moved fulfils what [`Self::insert`] demands.
     pub unsafe fn retain<'m, K>(&'m self, mut start_key: impl FnMut() -> K) -> usize
     where
-        K: FnMut(i64, RowRef<'_>) -> Fate<'m>,
+        K: FnMut(i64, RowRef<'_>) -> RowAction<'m>,
     {
         self.retain_where(&mut start_key, |_| true)
     }
 
-    /// Retains rows of the keys whose oldest event time `is_touched`.
+    /// Retains rows of the keys for whose oldest event time `is_touched` holds.
     fn retain_where<'m, K>(
         &'m self,
         start_key: &mut impl FnMut() -> K,
         is_touched: impl Fn(i64) -> bool,
     ) -> usize
     where
-        K: FnMut(i64, RowRef<'_>) -> Fate<'m>,
+        K: FnMut(i64, RowRef<'_>) -> RowAction<'m>,
     {
         let mut removed = 0;
         for shard in &self.shards {
@@ -259,8 +261,8 @@ impl Series {
         removed
     }
 
-    /// Removes the rows that these bounds call expired. Looks at one row of each key that has
-    /// nothing to remove where retention goes by time alone.
+    /// Removes the rows that are expired by these bounds. Where retention goes by time alone, one row
+    /// of each key without expired rows is read.
     pub fn trim(&self, bounds: Bounds) -> usize {
         if bounds.keeps_everything() {
             return 0;
@@ -269,10 +271,14 @@ impl Series {
             let mut passed = 0;
             move |event_time: i64, row: RowRef<'_>| {
                 if !bounds.is_visible(row.arrival()) {
-                    return Fate::Keep;
+                    return RowAction::Keep;
                 }
                 passed += 1;
-                if bounds.is_expired(event_time, passed) { Fate::Remove } else { Fate::Keep }
+                if bounds.is_expired(event_time, passed) {
+                    RowAction::Remove
+                } else {
+                    RowAction::Keep
+                }
             }
         };
         let may_expire = |oldest: i64| bounds.counts_rows() || bounds.is_expired(oldest, 1);
@@ -280,8 +286,8 @@ impl Series {
         self.retain_where(&mut start_key, may_expire)
     }
 
-    /// Retains rows in a shard, and returns how many were removed and how many bytes more (or less)
-    /// it takes.
+    /// Retains rows of a shard. Returns how many were removed and how many bytes more (or less) it
+    /// takes.
     fn retain_in<'m, K>(
         &'m self,
         shard: &Shard,
@@ -289,7 +295,7 @@ impl Series {
         is_touched: impl Fn(i64) -> bool,
     ) -> (usize, i64)
     where
-        K: FnMut(i64, RowRef<'_>) -> Fate<'m>,
+        K: FnMut(i64, RowRef<'_>) -> RowAction<'m>,
     {
         let mut writer = shard.writer.lock();
         let (mut rows_removed, mut grown) = (0, 0);
@@ -297,42 +303,41 @@ impl Series {
         for position in 0..count {
             // A guard for each key lets what was replaced be freed in between.
             let guard = crate::pin();
-            let with = self.with(&guard);
+            let context = self.context(&guard);
             let Some(raw) = shard.buckets(&guard).entry(position) else { continue };
-            // SAFETY: only the holder of the lock takes entries out, and frees them by the guard.
+            // SAFETY: only the holder of the lock removes entries, and frees them by way of the guard.
             let entry = unsafe { EntryRef::from_raw(raw) };
-            if !is_touched(oldest(entry)) {
+            if !is_touched(entry.oldest_event_time()) {
                 continue;
             }
             let before = entry.memory_bytes();
-            let retained = entry.retain(&mut start_key(), with);
+            let retained = entry.retain(&mut start_key(), context);
             rows_removed += retained.removed;
-            match retained.rest {
-                Rest::Grown(more) => grown += more,
-                Rest::One(event_time, row) => {
+            match retained.remaining {
+                Remaining::Grown(more) => grown += more,
+                Remaining::One(event_time, row) => {
                     let single = EntryRef::make(entry.key(), event_time, row);
-                    grown += shard.replace((position, entry), single, (&guard, with));
+                    grown += shard.replace(position, entry, single, context);
                 }
-                Rest::Nothing => {
+                Remaining::Nothing => {
                     shard.buckets(&guard).remove(position);
                     writer.keys -= 1;
                     grown -= signed(before);
                     // SAFETY: it was unlinked just now under the lock and is retired once.
-                    unsafe { with.1.retire(raw.cast(), EntryRef::free, before) };
+                    unsafe { context.retiring.retire(raw.cast(), EntryRef::free, before) };
                 }
             }
         }
         if count > buckets_for(writer.keys * 3) {
             let guard = crate::pin();
             let keys = writer.keys;
-            let with = (&guard, self.with(&guard));
-            grown += shard.rebuild(&mut writer, &self.hasher, keys, with);
+            grown += shard.rebuild(&mut writer, &self.hasher, keys, self.context(&guard));
         }
         shard.grow_by(grown);
         (rows_removed, grown)
     }
 
-    /// Bytes of memory, without the rows, with the allocator's own overhead.
+    /// Returns the bytes of memory, without the rows, with the allocator's own overhead.
     pub fn memory_bytes(&self) -> u64 {
         // Relaxed: a number to report.
         let shards = self.shards.iter().map(|shard| shard.memory_bytes.load(Ordering::Relaxed));
@@ -340,25 +345,25 @@ impl Series {
         u64::try_from(taken).expect("no shard gives back more than it took") + Self::empty_bytes()
     }
 
-    /// Bytes of memory that every series takes beside its buckets.
+    /// Returns the bytes of memory that every series takes beside its buckets.
     fn empty_bytes() -> u64 {
         let bytes = lockstep_host::memory::footprint(SHARD_COUNT * size_of::<Shard>());
         u64::try_from(bytes).expect("a size fits 64 bits")
     }
 
-    /// How many entity keys there are.
+    /// Returns the number of entity keys.
     pub fn key_count(&self) -> usize {
         self.shards.iter().map(|shard| shard.writer.lock().keys).sum()
     }
 
-    /// [`Self::memory_bytes`], counted one by one.
+    /// Computes [`Self::memory_bytes`] from each entry.
     #[cfg(test)]
     pub(crate) fn memory_bytes_counted(&self) -> u64 {
         let guard = crate::pin();
         let of_shard = |shard: &Shard| {
             let _writer = shard.writer.lock();
             let buckets = shard.buckets(&guard);
-            // SAFETY: only the holder of the lock takes entries out.
+            // SAFETY: only the holder of the lock removes entries.
             let of_entry = |entry| unsafe { EntryRef::from_raw(entry) }.memory_bytes();
             let entries = buckets.entries().map(|(_, entry)| of_entry(entry)).sum::<usize>();
             u64::try_from(buckets.memory_bytes()).unwrap() + u64::try_from(entries).unwrap()
@@ -366,6 +371,7 @@ impl Series {
         self.shards.iter().map(of_shard).sum::<u64>() + Self::empty_bytes()
     }
 
+    /// Returns the shard of a hash.
     #[inline]
     fn shard(&self, hash: u64) -> &Shard {
         let mask = u64::try_from(SHARD_COUNT - 1).expect("there are few shards");
@@ -389,21 +395,21 @@ impl Shard {
     fn new() -> Self {
         let buckets = Buckets::make(0);
         Self {
-            writer: Mutex::new(Writer { keys: 0, used: 0 }),
+            writer: Mutex::new(ShardWriter { keys: 0, used: 0 }),
             buckets: AtomicPtr::new(buckets),
             memory_bytes: AtomicI64::new(0),
         }
     }
 
-    /// The buckets as they are now. The guard is what keeps them from being freed.
+    /// Returns the buckets as they are now. The guard keeps them from being freed.
     #[inline]
-    fn buckets<'g>(&'g self, _guard: &'g Guard) -> Bucket<'g> {
+    fn buckets<'g>(&'g self, _guard: &'g Guard) -> BucketsRef<'g> {
         // Acquire: pairs with the Release in `rebuild`.
         // SAFETY: never null, and freed by the epoch collector after they were replaced.
-        unsafe { Bucket::from_raw(self.buckets.load(Ordering::Acquire)) }
+        unsafe { BucketsRef::from_raw(self.buckets.load(Ordering::Acquire)) }
     }
 
-    /// The entry of a key and its bucket. The guard is what keeps it from being freed.
+    /// Finds the entry of a key and its bucket. The guard keeps it from being freed.
     #[inline]
     fn find<'g>(
         &'g self,
@@ -414,57 +420,62 @@ impl Shard {
         self.buckets(guard).find(hash, |entry| entry.key() == key)
     }
 
-    /// Adds a key that is not there, and returns how many bytes more the buckets take. Under the
-    /// lock.
+    /// Adds a key that is not there. Returns how many bytes more the buckets take. Under the lock.
     fn add(
         &self,
-        writer: &mut Writer,
+        writer: &mut ShardWriter,
         hasher: &DefaultHashBuilder,
-        (hash, entry): (u64, *mut Entry),
-        (guard, with): (&Guard, With<'_>),
+        hash: u64,
+        entry: *mut KeyEntry,
+        context: WriteContext<'_>,
     ) -> i64 {
         let (mut grown, wanted) = (0, writer.keys + 1);
-        // At most three quarters are used, so that a search is short.
+        let guard = context.retiring.guard();
+        // At most three quarters are used, so that a probe is short.
         if (writer.used + 1) * 4 > self.buckets(guard).len() * 3 {
-            grown = self.rebuild(writer, hasher, wanted, (guard, with));
+            grown = self.rebuild(writer, hasher, wanted, context);
         }
         self.buckets(guard).fill(hash, entry);
         writer.keys += 1;
         writer.used += 1;
+        assert!(writer.used < self.buckets(guard).len(), "one bucket is empty at least");
         grown
     }
 
-    /// Puts an entry in the place of another one of the same key, and returns how many bytes more
-    /// (or less) it takes with its chunks. The new entry shares no chunk with the old. Under the
-    /// lock.
+    /// Replaces an entry by another one of the same key, with which it shares no chunk. Returns how
+    /// many bytes more (or less) the new one takes with its chunks. Under the lock.
     fn replace(
         &self,
-        (at, old): (usize, EntryRef<'_>),
-        made: *mut Entry,
-        (guard, with): (&Guard, With<'_>),
+        at: usize,
+        old: EntryRef<'_>,
+        made: *mut KeyEntry,
+        context: WriteContext<'_>,
     ) -> i64 {
         // SAFETY: it was made just now.
-        let after = unsafe { EntryRef::from_raw(made) }.memory_bytes();
-        let before = old.memory_bytes();
-        self.buckets(guard).replace(at, made);
+        let new = unsafe { EntryRef::from_raw(made) };
+        debug_assert_eq!(new.key(), old.key(), "an entry is replaced by one of its key");
+        let (before, after) = (old.memory_bytes(), new.memory_bytes());
+        self.buckets(context.retiring.guard()).replace(at, made);
         // SAFETY: it was unlinked just now under the lock and is retired once.
-        unsafe { with.1.retire(old.as_raw().cast(), EntryRef::free, before) };
+        unsafe { context.retiring.retire(old.as_raw().cast(), EntryRef::free, before) };
         signed(after) - signed(before)
     }
 
-    /// Replaces the buckets by ones for so many keys, without marks. Under the lock.
+    /// Replaces the buckets by ones for so many keys, without marks. Returns how many bytes more (or
+    /// less) they take. Under the lock.
     fn rebuild(
         &self,
-        writer: &mut Writer,
+        writer: &mut ShardWriter,
         hasher: &DefaultHashBuilder,
         wanted: usize,
-        (guard, with): (&Guard, With<'_>),
+        context: WriteContext<'_>,
     ) -> i64 {
-        let old = self.buckets(guard);
-        let (made, new) = Buckets::make_for(wanted);
+        assert!(wanted >= writer.keys, "there is a bucket for each key");
+        let old = self.buckets(context.retiring.guard());
+        let (made, new) = Buckets::make_for_keys(wanted);
         for (position, entry) in old.entries() {
             old.prefetch_ahead(position);
-            // SAFETY: only the holder of the lock takes entries out.
+            // SAFETY: only the holder of the lock removes entries.
             let key = unsafe { EntryRef::from_raw(entry) }.key();
             new.fill(hasher.hash_one(key), entry);
         }
@@ -472,41 +483,36 @@ impl Shard {
         let grown = new.memory_bytes() - old.memory_bytes();
         // AcqRel: pairs with the Acquire in `buckets`.
         let replaced = self.buckets.swap(made, Ordering::AcqRel);
+        let bytes = unsigned(old.memory_bytes());
         // SAFETY: they were unlinked just now under the lock, and own no entries.
-        unsafe { with.1.retire(replaced.cast(), Buckets::free, unsigned(old.memory_bytes())) };
+        unsafe { context.retiring.retire(replaced.cast(), Buckets::free, bytes) };
         grown
     }
 
+    /// Adds to the bytes that the shard takes.
     fn grow_by(&self, bytes: i64) {
         // Relaxed: a number to report.
         self.memory_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 }
 
+/// Converts a signed size.
 fn unsigned(bytes: i64) -> usize {
     usize::try_from(bytes).expect("a size is not negative")
 }
 
+/// Converts a size to a signed one.
 fn signed(bytes: usize) -> i64 {
     i64::try_from(bytes).expect("a size fits 63 bits")
 }
 
-/// The oldest event time of a key.
-fn oldest(entry: EntryRef<'_>) -> i64 {
-    match entry.parts() {
-        Parts::One(one) => one.event_time(0),
-        Parts::Chunk(chunk) => chunk.filled().event_time(0),
-        Parts::Spine(spine) => crate::entry::chunk_at(spine, 0).filled().event_time(0),
-    }
-}
-
 impl Drop for Series {
     fn drop(&mut self) {
-        // What the shards lead to is freed when they are dropped, one after the other: a large index
-        // gives its memory back as it goes.
+        // Each shard frees what it points to when it is dropped: the memory of a large index is given
+        // back shard by shard.
         if let Some(account) = self.account.take() {
             for shard in std::mem::take(&mut self.shards) {
-                // Relaxed: nobody else is left.
+                // Relaxed: no other thread is left.
                 let bytes = shard.memory_bytes.load(Ordering::Relaxed);
                 drop(shard);
                 account.charge(-bytes);
@@ -519,9 +525,9 @@ impl Drop for Series {
 impl Drop for Shard {
     fn drop(&mut self) {
         let raw = *self.buckets.get_mut();
-        // SAFETY: nobody else can reach the shard, so buckets and entries have one owner: here.
+        // SAFETY: no other thread can reach the shard, so buckets and entries have one owner: here.
         unsafe {
-            for (_, entry) in Bucket::from_raw(raw).entries() {
+            for (_, entry) in BucketsRef::from_raw(raw).entries() {
                 EntryRef::free(entry.cast());
             }
             Buckets::free(raw.cast());

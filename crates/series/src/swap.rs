@@ -1,31 +1,31 @@
-//! A value that readers follow a pointer to, and that a writer replaces as a whole.
+//! A value that readers reach by a pointer, and that a writer replaces as a whole (read-copy-update).
 //!
-//! `table` keeps its state in one. Rule 6 of the crate's protocol; `crates/series/model` explores
+//! `table` stores its state in one. Rule 6 of the crate's protocol; `crates/series/model` explores
 //! it together with `epoch`.
 
 use std::fmt;
 
-use super::{
+use crate::{
     guard::{Guard, Retiring, pin},
     sync::{AtomicPtr, Ordering},
 };
 
 /// A value of which readers see one version or the next one.
 pub struct Swap<T> {
-    /// Never null. Came out of a box.
+    /// Never null. From a box.
     current: AtomicPtr<T>,
-    /// About how many bytes are freed with a value.
+    /// Returns about how many bytes are freed with a value.
     weigh: fn(&T) -> u64,
 }
 
 impl<T: Send + Sync + 'static> Swap<T> {
-    /// Begins with a value. `weigh` says about how many bytes are freed when a value is dropped: a
+    /// Starts with a value. `weigh` returns about how many bytes are freed when a value is dropped: a
     /// large one is not dropped on the thread that replaces it.
     pub fn new(value: T, weigh: fn(&T) -> u64) -> Self {
         Self { current: AtomicPtr::new(Box::into_raw(Box::new(value))), weigh }
     }
 
-    /// The value now. It stays what it is as long as the guard lives.
+    /// Returns the current value, which stays as it is until the guard is dropped.
     #[inline]
     pub fn load<'g>(&self, _guard: &'g Guard) -> &'g T {
         // Acquire: pairs with the Release in `replace`.
@@ -33,7 +33,7 @@ impl<T: Send + Sync + 'static> Swap<T> {
         unsafe { &*self.current.load(Ordering::Acquire) }
     }
 
-    /// The value now, for who knows that nobody replaces it.
+    /// Returns the current value without a guard.
     ///
     /// # Safety
     ///
@@ -41,17 +41,17 @@ impl<T: Send + Sync + 'static> Swap<T> {
     #[inline]
     pub unsafe fn load_unguarded(&self) -> &T {
         // Acquire: pairs with the Release in `replace`.
-        // SAFETY: never null; nobody replaces it.
+        // SAFETY: never null; the caller's promise.
         unsafe { &*self.current.load(Ordering::Acquire) }
     }
 
-    /// Puts another value in place. The old one is dropped when nobody reads it any more.
+    /// Replaces the value. The old one is dropped when no reader has it any more.
     pub fn replace(&self, value: T, guard: &Guard) {
         // AcqRel: the Release pairs with the Acquire in `load`.
         let old = self.current.swap(Box::into_raw(Box::new(value)), Ordering::AcqRel);
-        // SAFETY: it came out of a box, and lives as long as the guard.
+        // SAFETY: it is from a box, and the guard keeps it from being freed.
         let bytes = (self.weigh)(unsafe { &*old });
-        // SAFETY: it was unlinked just now, came out of a box, and is retired once.
+        // SAFETY: it was unlinked just now, is from a box, and is retired once.
         unsafe { Retiring::new(guard, None).retire_whole(old.cast(), drop_box::<T>, bytes) };
     }
 }
@@ -60,7 +60,7 @@ impl<T: Send + Sync + 'static> Swap<T> {
 ///
 /// # Safety
 ///
-/// The pointer came out of a box of this type, and is not used again.
+/// The pointer is from a box of this type, and is not used again.
 unsafe fn drop_box<T>(value: *mut u8) {
     // SAFETY: the caller's promise.
     drop(unsafe { Box::from_raw(value.cast::<T>()) });
@@ -73,7 +73,7 @@ impl<T> Drop for Swap<T> {
         let current = self.current.load(Ordering::Acquire);
         // SAFETY: never null.
         let bytes = (self.weigh)(unsafe { &*current });
-        // SAFETY: nobody can reach it any more; it came out of a box, and is retired once.
+        // SAFETY: no other thread can reach it any more; it is from a box, and is retired once.
         unsafe { Retiring::new(&guard, None).retire_whole(current.cast(), drop_box::<T>, bytes) };
     }
 }

@@ -1,7 +1,7 @@
 //! The atomics of the protocol, in one place that the model checker replaces.
 //!
-//! `epoch`, `swap`, `chunk`, `spine` and `entry` take them from here by `super::sync`, so that the
-//! same files can be compiled a second time over loom's (`crates/series/model`). Rules 2 to 6 of the
+//! `epoch`, `swap`, `chunk`, `directory` and `entry` use them by `crate::sync`, so that the same files
+//! can be compiled a second time over loom's (`crates/series/model`). Rules 2 to 6 of the
 //! crate's protocol.
 
 pub(crate) use std::sync::atomic::{
@@ -10,22 +10,22 @@ pub(crate) use std::sync::atomic::{
 
 /// The most rows of a chunk.
 pub(crate) const CHUNK_ROWS_MAX: usize = 128;
-/// The most rows of a chunk, but the newest of its key, into which late rows came: so many slots at
-/// most are copied for the next one.
+/// The most rows of a chunk, except the newest of its key, that received late rows: at most so many
+/// slots are copied for the next one.
 pub(crate) const LATE_ROWS_MAX: usize = 64;
 
-/// With how many rows a chunk is full: [`CHUNK_ROWS_MAX`], but for tests.
+/// The number of rows with which a chunk is full: [`CHUNK_ROWS_MAX`], except in tests.
 static CHUNK_ROWS: AtomicUsize = AtomicUsize::new(CHUNK_ROWS_MAX);
 
-/// With how many rows a chunk is full. Asked when a chunk has no room left.
+/// Returns the number of rows with which a chunk is full. Called when a chunk has no space left.
 #[inline]
 pub(crate) fn chunk_rows() -> usize {
-    // Relaxed: chunks of any size stand beside each other.
+    // Relaxed: chunks of any size may follow each other.
     CHUNK_ROWS.load(Ordering::Relaxed)
 }
 
-/// Sets with how many rows (1 to 128) the chunks of this process are full from now on, so that tests
-/// with few rows meet keys of many chunks.
+/// Sets the number of rows (1 to 128) with which the chunks of this process are full from now on, so
+/// that tests with few rows have keys of many chunks.
 #[doc(hidden)]
 pub fn set_chunk_rows(rows: usize) {
     // Relaxed: as above.
@@ -34,19 +34,19 @@ pub fn set_chunk_rows(rows: usize) {
 
 /// Stores with Release, and then passes a sequentially consistent fence.
 #[inline]
-pub(crate) fn store_and_fence(place: &AtomicU64, value: u64) {
+pub(crate) fn store_and_fence(target: &AtomicU64, value: u64) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         // An exchange is a full fence on this processor, and takes less than half of the time of
         // `mfence`, which the other branch becomes.
         // SeqCst: pairs with the fences of `epoch`.
-        let _before = place.swap(value, Ordering::SeqCst);
+        let _before = target.swap(value, Ordering::SeqCst);
         std::sync::atomic::compiler_fence(Ordering::SeqCst);
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     {
         // Release: pairs with the Acquire in `Epochs::oldest`.
-        place.store(value, Ordering::Release);
+        target.store(value, Ordering::Release);
         fence(Ordering::SeqCst);
     }
 }
@@ -56,16 +56,17 @@ pub(crate) fn store_and_fence(place: &AtomicU64, value: u64) {
 pub(crate) struct Trace;
 
 impl Trace {
+    /// Traces the slots of a chunk.
     #[inline]
     pub(crate) fn new(_capacity: usize) -> Self {
         Self
     }
 
-    /// A slot is about to be written.
+    /// Notes that a slot is about to be written.
     #[inline]
     pub(crate) fn written(&self, _slot: usize) {}
 
-    /// Slots below `len` may be read from here on.
+    /// Notes that slots below `len` may be read from here on.
     #[inline]
     pub(crate) fn read(&self, _len: usize) {}
 }

@@ -12,32 +12,32 @@ use lockstep_row::Retention;
 use proptest::{collection::vec, prelude::*};
 
 use crate::{
-    Bounds, Fate, Guard, Included, KeyPlace, KeyRow, RECORD_SIZE_MAX, RowBatch, RowLog, RowRef,
-    Series, pin,
+    Bounds, Guard, HashedKey, KeyRow, RECORD_SIZE_MAX, RecordFormat, RowAction, RowBatch, RowLog,
+    RowRef, Series, pin,
 };
 
 mod runs;
 
 /// A series, the log that owns its rows, and the arrival of the next one.
 #[derive(Debug, Default)]
-struct World {
+struct SeriesFixture {
     // Dropped first: it leads to the rows.
     series: Series,
     log: RowLog,
     next: AtomicU64,
 }
 
-impl World {
-    /// A world whose series keeps records of this size; 0: none.
+impl SeriesFixture {
+    /// Makes a series that stores records of this size; 0: none.
     fn with_records(size: usize) -> Self {
         let series = match size {
             0 => Series::new(),
-            size => Series::including(Arc::new(Included::new(widths(size), write_record))),
+            size => Series::with_records(Arc::new(RecordFormat::new(widths(size), write_record))),
         };
         Self { series, ..Self::default() }
     }
 
-    /// Stores a row whose bytes are its arrival, under the next arrival.
+    /// Stores a row whose bytes are its arrival, with the next arrival.
     fn insert(&self, key: &[u8], event_time: i64) {
         // Relaxed: the number itself is all that is shared.
         self.insert_as(self.next.fetch_add(1, Ordering::Relaxed), key, event_time);
@@ -51,9 +51,13 @@ impl World {
         self.lead_to(row, key, event_time, &guard);
     }
 
+    fn hashed<'k>(&self, key: &'k [u8]) -> HashedKey<'k> {
+        HashedKey { hash: self.series.hash(key), key }
+    }
+
     fn lead_to(&self, row: RowRef<'_>, key: &[u8], event_time: i64, guard: &Guard) {
         // SAFETY: the log keeps its rows until it is dropped, after the series.
-        unsafe { self.series.insert((self.series.hash(key), key), event_time, row, guard) };
+        unsafe { self.series.insert(self.hashed(key), KeyRow { event_time, row }, guard) };
     }
 
     /// Inserts rows, the late ones of each key together and after the others, as `table` does.
@@ -65,29 +69,31 @@ impl World {
     ) -> i64 {
         let (mut grown, mut late) = (0, BTreeMap::<u8, Vec<KeyRow<'_>>>::new());
         for ((key, event_time), row) in inserts.iter().zip(rows) {
-            let place = KeyPlace { hash: self.series.hash(&[*key]), key: &[*key] };
+            let key_bytes = [*key];
+            let hashed = self.hashed(&key_bytes);
             let row = KeyRow { event_time: *event_time, row };
             // SAFETY: the log keeps its rows until it is dropped, after the series.
-            match unsafe { self.series.insert_newest(place, row, guard) } {
+            match unsafe { self.series.insert_newest(hashed, row, guard) } {
                 Some(more) => grown += more,
                 None => late.entry(*key).or_default().push(row),
             }
         }
         for (key, mut run) in late {
             run.sort_by_key(KeyRow::position);
-            let place = KeyPlace { hash: self.series.hash(&[key]), key: &[key] };
+            let key_bytes = [key];
+            let hashed = self.hashed(&key_bytes);
             // SAFETY: as above.
-            grown += unsafe { self.series.insert_late(place, &run, guard) };
+            grown += unsafe { self.series.insert_late(hashed, &run, guard) };
         }
         grown
     }
 
     fn retain(&self, is_kept: impl Fn(u64) -> bool) -> usize {
-        let fate = |_, row: RowRef<'_>| {
-            if is_kept(row.arrival()) { Fate::Keep } else { Fate::Remove }
+        let action = |_, row: RowRef<'_>| {
+            if is_kept(row.arrival()) { RowAction::Keep } else { RowAction::Remove }
         };
         // SAFETY: no row moves.
-        unsafe { self.series.retain(|| fate) }
+        unsafe { self.series.retain(|| action) }
     }
 }
 
@@ -101,10 +107,10 @@ fn batch(arrival: u64) -> RowBatch {
     batch
 }
 
-/// What a test inserts: key and event time; the position is the arrival.
+/// A row that a test inserts: key and event time; the position is the arrival.
 type Insert = (u8, i64);
 
-/// Widths of fields that take so many bytes together.
+/// Returns widths of fields that take so many bytes together.
 fn widths(size: usize) -> Vec<usize> {
     let mut left = size;
     let width = |width: &usize| {
@@ -115,23 +121,23 @@ fn widths(size: usize) -> Vec<usize> {
     [1, 8, 4, 16, 2].iter().cycle().map(width).take_while(|width| *width > 0).collect()
 }
 
-/// What the record of a row is: the row's bytes, over and over.
+/// Writes the record of a row: the row's bytes, repeated.
 fn write_record(row: &[u8], record: &mut [u8]) {
     for (byte, value) in record.iter_mut().zip(row.iter().cycle()) {
         *byte = *value;
     }
 }
 
-/// A world with some rows, and with records for two thirds of what there are.
-fn filled(inserts: &[Insert]) -> World {
-    let world = World::with_records([0, 17, RECORD_SIZE_MAX][inserts.len() % 3]);
+/// Makes a series with some rows; two of three have records.
+fn filled(inserts: &[Insert]) -> SeriesFixture {
+    let fixture = SeriesFixture::with_records([0, 17, RECORD_SIZE_MAX][inserts.len() % 3]);
     for (key, event_time) in inserts {
-        world.insert(&[*key], *event_time);
+        fixture.insert(&[*key], *event_time);
     }
-    world
+    fixture
 }
 
-/// Newest first, what a key shows: (event time, arrival).
+/// Returns the rows that a key shows, newest first: (event time, arrival).
 fn model(inserts: &[Insert], key: u8, visible: u64, keeps: Keeps) -> Vec<(i64, u64)> {
     let mut rows: Vec<(i64, u64)> = (0..)
         .zip(inserts)
@@ -145,7 +151,7 @@ fn model(inserts: &[Insert], key: u8, visible: u64, keeps: Keeps) -> Vec<(i64, u
     (1..).zip(rows).filter(kept).map(|(_, row)| row).collect()
 }
 
-/// A retention at a moment.
+/// A retention at a time.
 #[derive(Debug, Clone, Copy)]
 struct Keeps {
     retention: Retention,
@@ -170,7 +176,7 @@ fn shown(series: &Series, key: u8, bounds: Bounds, event_time_max: Option<i64>) 
 }
 
 fn check(inserts: &[Insert], visible: u64, keeps: Keeps, event_time_max: i64) {
-    let World { series, log, .. } = &filled(inserts);
+    let SeriesFixture { series, log, .. } = &filled(inserts);
     let bounds = Bounds::new(visible, keeps.retention, keeps.now_ms);
     for key in 0..4 {
         let mut expected = model(inserts, key, visible, keeps);
@@ -240,51 +246,51 @@ proptest! {
     }
 
     #[test]
-    fn rows_that_come_together_are_shown_as_those_that_come_alone(
+    fn rows_that_are_inserted_together_are_shown_as_those_inserted_one_by_one(
         inserts in inserts(),
         batch_rows in 1_usize..300,
     ) {
-        let world = World::with_records([0, 17][inserts.len() % 2]);
+        let fixture = SeriesFixture::with_records([0, 17][inserts.len() % 2]);
         let count = u64::try_from(inserts.len()).unwrap();
         let mut grown = 0;
         for arrival in 0..count {
-            world.log.append(&batch(arrival), arrival, 0);
+            fixture.log.append(&batch(arrival), arrival, 0);
         }
         for from in (0..inserts.len()).step_by(batch_rows) {
             let guard = pin();
-            let rows = world.log.rows(u64::MAX, &guard).skip(from).map(|found| found.row);
-            grown += world.insert_together(&inserts[from..], rows.take(batch_rows), &guard);
+            let rows = fixture.log.rows(u64::MAX, &guard).skip(from).map(|found| found.row);
+            grown += fixture.insert_together(&inserts[from..], rows.take(batch_rows), &guard);
             // SAFETY: nothing that was read is used further.
             unsafe { guard.free_retired() };
         }
         let forever = Keeps { retention: Retention::Forever, now_ms: 0 };
         for key in 0..4 {
             let expected = model(&inserts, key, u64::MAX, forever);
-            prop_assert_eq!(shown(&world.series, key, Bounds::everything(), None), expected);
+            prop_assert_eq!(shown(&fixture.series, key, Bounds::everything(), None), expected);
         }
-        prop_assert_eq!(world.series.memory_bytes(), counted(&world.series));
-        let empty = World::default().series.memory_bytes();
-        prop_assert_eq!(world.series.memory_bytes(), empty + u64::try_from(grown).unwrap());
+        prop_assert_eq!(fixture.series.memory_bytes(), counted(&fixture.series));
+        let empty = SeriesFixture::default().series.memory_bytes();
+        prop_assert_eq!(fixture.series.memory_bytes(), empty + u64::try_from(grown).unwrap());
     }
 
     #[test]
     fn retain_leaves_the_rows_kept(inserts in inserts(), divisor in 1_u64..5, late in inserts()) {
-        let world = filled(&inserts);
+        let fixture = filled(&inserts);
         let is_kept = |arrival: u64| arrival.is_multiple_of(divisor);
-        let removed = world.retain(is_kept);
+        let removed = fixture.retain(is_kept);
         let count = u64::try_from(inserts.len()).unwrap();
         prop_assert_eq!(removed, (0..count).filter(|arrival| !is_kept(*arrival)).count());
         for (key, event_time) in &late {
-            world.insert(&[*key], *event_time);
+            fixture.insert(&[*key], *event_time);
         }
         let all: Vec<Insert> = inserts.iter().chain(&late).copied().collect();
         for key in 0..4 {
             let mut expected =
                 model(&all, key, u64::MAX, Keeps { retention: Retention::Forever, now_ms: 0 });
             expected.retain(|(_, arrival)| *arrival >= count || is_kept(*arrival));
-            prop_assert_eq!(shown(&world.series, key, Bounds::everything(), None), expected);
+            prop_assert_eq!(shown(&fixture.series, key, Bounds::everything(), None), expected);
         }
-        prop_assert_eq!(world.series.memory_bytes(), counted(&world.series));
+        prop_assert_eq!(fixture.series.memory_bytes(), counted(&fixture.series));
     }
 
     #[test]
@@ -293,86 +299,86 @@ proptest! {
         divisor in 1_u64..9,
         late in inserts(),
     ) {
-        let world = filled(&inserts);
+        let fixture = filled(&inserts);
         let is_kept = |arrival: u64| arrival.is_multiple_of(divisor);
-        world.retain(is_kept);
+        fixture.retain(is_kept);
         let guard = pin();
-        let plan = world.log.plan(&mut |found| is_kept(found.row.arrival()), &guard);
+        let plan = fixture.log.plan(&mut |found| is_kept(found.row.arrival()), &guard);
         let count = u64::try_from(inserts.len()).unwrap();
         prop_assert_eq!(
             plan.removed_count(),
             (0..count).filter(|arrival| !is_kept(*arrival)).count()
         );
-        let move_to = |_, row: RowRef<'_>| plan.moved(row).map_or(Fate::Keep, Fate::Move);
+        let move_to = |_, row: RowRef<'_>| plan.moved(row).map_or(RowAction::Keep, RowAction::Move);
         // SAFETY: the plan holds the blocks until it is installed; the series leads to no row
         // that is not kept, then to no old place.
         unsafe {
-            prop_assert_eq!(world.series.retain(|| move_to), 0);
-            world.log.install(&plan, &guard);
+            prop_assert_eq!(fixture.series.retain(|| move_to), 0);
+            fixture.log.install(&plan, &guard);
         }
         drop((plan, guard));
         for (key, event_time) in &late {
-            world.insert(&[*key], *event_time);
+            fixture.insert(&[*key], *event_time);
         }
         let all: Vec<Insert> = inserts.iter().chain(&late).copied().collect();
         for key in 0..4 {
             let mut expected =
                 model(&all, key, u64::MAX, Keeps { retention: Retention::Forever, now_ms: 0 });
             expected.retain(|(_, arrival)| *arrival >= count || is_kept(*arrival));
-            prop_assert_eq!(shown(&world.series, key, Bounds::everything(), None), expected);
+            prop_assert_eq!(shown(&fixture.series, key, Bounds::everything(), None), expected);
         }
         let guard = pin();
-        let left: Vec<u64> = world.log.rows(u64::MAX, &guard).map(|f| f.row.arrival()).collect();
+        let left: Vec<u64> = fixture.log.rows(u64::MAX, &guard).map(|f| f.row.arrival()).collect();
         prop_assert!(left.is_sorted());
         let expected = (0..count).filter(|arrival| is_kept(*arrival));
         let expected: Vec<u64> = expected.chain(count..count + late.len() as u64).collect();
         let is_left = |arrival: &&u64| left.contains(arrival);
         prop_assert_eq!(expected.iter().filter(is_left).count(), expected.len());
-        prop_assert_eq!(world.log.row_count(&guard), expected.len());
+        prop_assert_eq!(fixture.log.row_count(&guard), expected.len());
     }
 }
 
-/// What the entries and buckets take, counted one by one.
+/// Counts what the entries and buckets take one by one.
 fn counted(series: &Series) -> u64 {
     series.memory_bytes_counted()
 }
 
 #[test]
 fn a_removed_key_comes_back_with_new_rows_only() {
-    let world = filled(&[(1, 10), (2, 20)]);
-    assert_eq!(world.retain(|_| false), 2);
-    assert_eq!(world.series.key_count(), 0);
-    world.insert(&[1], 30);
-    assert_eq!(shown(&world.series, 1, Bounds::everything(), None), [(30, 2)]);
-    assert_eq!(shown(&world.series, 2, Bounds::everything(), None), []);
+    let fixture = filled(&[(1, 10), (2, 20)]);
+    assert_eq!(fixture.retain(|_| false), 2);
+    assert_eq!(fixture.series.key_count(), 0);
+    fixture.insert(&[1], 30);
+    assert_eq!(shown(&fixture.series, 1, Bounds::everything(), None), [(30, 2)]);
+    assert_eq!(shown(&fixture.series, 2, Bounds::everything(), None), []);
 }
 
 #[test]
-fn many_keys_come_and_go_in_bounded_memory() {
-    let world = World::default();
-    let empty = world.series.memory_bytes();
+fn many_keys_are_added_and_removed_in_bounded_memory() {
+    let fixture = SeriesFixture::default();
+    let empty = fixture.series.memory_bytes();
     for round in 0_u64..if cfg!(miri) { 2 } else { 20 } {
         for key in 0_u64..500 {
-            world.insert(&(round * 500 + key).to_le_bytes(), 0);
+            fixture.insert(&(round * 500 + key).to_le_bytes(), 0);
         }
-        assert_eq!(world.series.key_count(), 500);
-        let full = world.series.memory_bytes() - empty;
+        assert_eq!(fixture.series.key_count(), 500);
+        let full = fixture.series.memory_bytes() - empty;
         assert!(full <= 500 * (64 + 8), "{full}");
-        assert_eq!(world.retain(|_| false), 500);
-        assert_eq!(world.series.memory_bytes(), empty);
+        assert_eq!(fixture.retain(|_| false), 500);
+        assert_eq!(fixture.series.memory_bytes(), empty);
     }
 }
 
 /// The promise about memory: what an index takes beside the rows, by rows for each key.
 fn check_memory(rows_per_key: u64, bytes_per_row_max: u64) {
-    let world = World::default();
+    let fixture = SeriesFixture::default();
     let keys = (if cfg!(miri) { 50 } else { 40_000_u64 }).div_ceil(rows_per_key);
     for row in 0..keys * rows_per_key {
-        world.insert(&(row % keys).to_le_bytes(), i64::try_from(row).unwrap());
+        fixture.insert(&(row % keys).to_le_bytes(), i64::try_from(row).unwrap());
     }
     let empty = Series::default().memory_bytes();
-    let taken = world.series.memory_bytes() - empty;
-    assert_eq!(world.series.memory_bytes(), counted(&world.series));
+    let taken = fixture.series.memory_bytes() - empty;
+    assert_eq!(fixture.series.memory_bytes(), counted(&fixture.series));
     if cfg!(miri) {
         // Too few keys to a shard for its buckets to be used as they are by many.
         return;
@@ -393,20 +399,20 @@ fn a_key_takes_64_bytes_and_itself_and_each_further_row_16() {
 
 #[test]
 fn blocks_without_rows_are_given_back() {
-    let world = filled(&(0..3_000).map(|time| (0, time)).collect::<Vec<_>>());
-    let full = world.log.memory_bytes();
-    world.retain(|arrival| arrival >= 2_990);
+    let fixture = filled(&(0..3_000).map(|time| (0, time)).collect::<Vec<_>>());
+    let full = fixture.log.memory_bytes();
+    fixture.retain(|arrival| arrival >= 2_990);
     let guard = pin();
-    let plan = world.log.plan(&mut |found| found.row.arrival() >= 2_990, &guard);
-    let move_to = |_, row: RowRef<'_>| plan.moved(row).map_or(Fate::Keep, Fate::Move);
+    let plan = fixture.log.plan(&mut |found| found.row.arrival() >= 2_990, &guard);
+    let move_to = |_, row: RowRef<'_>| plan.moved(row).map_or(RowAction::Keep, RowAction::Move);
     // SAFETY: as above.
     unsafe {
-        world.series.retain(|| move_to);
-        world.log.install(&plan, &guard);
+        fixture.series.retain(|| move_to);
+        fixture.log.install(&plan, &guard);
     }
-    assert!(world.log.memory_bytes() * 10 < full, "{} of {full}", world.log.memory_bytes());
+    assert!(fixture.log.memory_bytes() * 10 < full, "{} of {full}", fixture.log.memory_bytes());
     let times: Vec<i64> =
-        shown(&world.series, 0, Bounds::everything(), None).iter().map(|row| row.0).collect();
+        shown(&fixture.series, 0, Bounds::everything(), None).iter().map(|row| row.0).collect();
     assert_eq!(times, (2_990..3_000).rev().collect::<Vec<_>>());
 }
 
@@ -444,31 +450,31 @@ fn event_times_may_lie_far_apart() {
 
 #[test]
 fn a_key_may_be_long() {
-    let world = World::default();
+    let fixture = SeriesFixture::default();
     let keys = [0_usize, 0xfffe, 0xffff, 0x1_0000].map(|size| vec![7; size]);
     for key in &keys {
-        world.insert(key, 1);
-        world.insert(key, 2);
+        fixture.insert(key, 1);
+        fixture.insert(key, 2);
     }
     let guard = pin();
     for key in &keys {
-        assert_eq!(world.series.seek(key, Bounds::everything(), &guard).unwrap().count(), 2);
+        assert_eq!(fixture.series.seek(key, Bounds::everything(), &guard).unwrap().count(), 2);
     }
 }
 
 #[test]
 fn a_reader_sees_whole_rows_in_order_while_writers_go_on() {
     const ROWS: u64 = if cfg!(miri) { 150 } else { 20_000 };
-    let world = Arc::new(World::with_records(20));
+    let fixture = Arc::new(SeriesFixture::with_records(20));
     let visible = Arc::new(AtomicU64::new(0));
     let readers: Vec<_> = (0..2)
         .map(|_| {
-            let (world, visible) = (Arc::clone(&world), Arc::clone(&visible));
+            let (fixture, visible) = (Arc::clone(&fixture), Arc::clone(&visible));
             let body = move || loop {
                 let guard = pin();
                 // Acquire: pairs with the Release of the writer below.
                 let seen = visible.load(Ordering::Acquire);
-                let Some(rows) = world.series.seek(b"key", Bounds::visible(seen), &guard) else {
+                let Some(rows) = fixture.series.seek(b"key", Bounds::visible(seen), &guard) else {
                     assert_eq!(seen, 0);
                     continue;
                 };
@@ -496,7 +502,7 @@ fn a_reader_sees_whole_rows_in_order_while_writers_go_on() {
         // Every fourth row is late, by up to a few chunks.
         let late = if arrival % 4 == 0 { arrival.wrapping_mul(7_919) % 500 } else { 0 };
         let event_time = i64::try_from(arrival.saturating_sub(late)).unwrap();
-        world.insert(b"key", event_time);
+        fixture.insert(b"key", event_time);
         // Release: pairs with the Acquire of the readers above.
         visible.store(arrival + 1, Ordering::Release);
     }
@@ -508,19 +514,19 @@ fn a_reader_sees_whole_rows_in_order_while_writers_go_on() {
 #[test]
 fn several_writers_lose_no_row() {
     const ROWS: u64 = if cfg!(miri) { 60 } else { 3_000 };
-    let world = Arc::new(World::default());
+    let fixture = Arc::new(SeriesFixture::default());
     for arrival in 0..ROWS {
-        world.log.append(&batch(arrival), arrival, 0);
+        fixture.log.append(&batch(arrival), arrival, 0);
     }
     let writers: Vec<_> = (0..3)
         .map(|writer| {
-            let world = Arc::clone(&world);
+            let fixture = Arc::clone(&fixture);
             let body = move || {
                 for arrival in (writer..ROWS).step_by(3) {
                     let guard = pin();
-                    let mut rows = world.log.rows(u64::MAX, &guard);
+                    let mut rows = fixture.log.rows(u64::MAX, &guard);
                     let row = rows.nth(usize::try_from(arrival).unwrap()).unwrap().row;
-                    world.lead_to(row, &[arrival.to_le_bytes()[0]], 0, &guard);
+                    fixture.lead_to(row, &[arrival.to_le_bytes()[0]], 0, &guard);
                 }
             };
             lockstep_host::spawn("writer", body).unwrap()
@@ -530,7 +536,7 @@ fn several_writers_lose_no_row() {
         writer.join().unwrap();
     }
     let mut arrivals: Vec<u64> = (0..=u8::MAX)
-        .flat_map(|key| shown(&world.series, key, Bounds::everything(), None))
+        .flat_map(|key| shown(&fixture.series, key, Bounds::everything(), None))
         .map(|(_, arrival)| arrival)
         .collect();
     arrivals.sort_unstable();

@@ -19,7 +19,7 @@ use lockstep_row::{
     Column, DataType, Datum, IncludedColumn, IndexSpec, Retention, RowCodec, TableSchema,
     key::encode_key,
 };
-use lockstep_table::{Arrivals, Inclusion, KeyRows, Snapshot, Table};
+use lockstep_table::{Arrivals, Inclusion, KeyRows, RecordField, Snapshot, Table};
 
 /// Counts what is taken.
 struct Counting;
@@ -248,6 +248,7 @@ fn sum_last_records(snapshot: &Snapshot<'_>, mut rows: KeyRows<'_>, last: usize)
     let projection = snapshot.projection(0).expect("the index includes columns");
     let channel = projection.fixed_column(CHANNEL).expect("it is one of them");
     let (null_byte, null_mask) = channel.null_bit();
+    let field = |(offset, width)| RecordField { offset, width };
     let (mut sum, mut left) = (0_i64, last);
     while left > 0
         && let Some(run) = rows.next_run()
@@ -255,7 +256,7 @@ fn sum_last_records(snapshot: &Snapshot<'_>, mut rows: KeyRows<'_>, last: usize)
         let run = run.slice(0..run.len().min(left));
         left -= run.len();
         if left > 0 {
-            rows.prefetch_next_run(&[(null_byte, 1), (channel.at(), 8)]);
+            rows.prefetch_next_run(&[(null_byte, 1), (channel.at(), 8)].map(field));
         }
         let Some(records) = run.records() else {
             let row = run.stored_row(0);

@@ -1,76 +1,83 @@
-//! Appending rows: first they are prepared, which is to encode, check and reserve, outside of any
-//! lock; then applied, which is to take arrivals, go into the log and every index, and become
-//! visible. `Table::apply` is the only way in which rows come into a table.
+//! Appending rows. First they are prepared, outside of any lock: encoded, checked, and memory is
+//! reserved for them. Then they are applied: they take arrivals, are inserted into the log and every
+//! index, and become visible. Only `Table::apply` adds rows to a table.
 //!
-//! `engine` calls it. Several appends go on at the same time; only taking arrivals and copying the
-//! encoded rows into the log is done one after the other.
+//! `engine` calls it. Several appends run at the same time; only taking arrivals and copying the
+//! encoded rows to the log is done by one after the other.
 
 use std::{cell::Cell, collections::BTreeSet, ops::Range, sync::atomic::Ordering};
 
 use lockstep_host::query;
 use lockstep_row::{Datum, IndexSpec, TableSchema};
-use lockstep_series::{Guard, KeyPlace, KeyRow, LogPosition, RowBatch, RowRef, Series};
+use lockstep_series::{Guard, HashedKey, KeyRow, LogPosition, RowBatch, RowRef, Series};
 
 use crate::{
     Table, TableError,
-    state::{self, Index, State},
-    table::{Shared, number},
+    state::{self, Index, TableState},
+    table::{SharedLock, number},
 };
 
-/// How many rows are put into an index together: their memory is asked for first, so that the
-/// waits for it overlap.
+/// How many rows are inserted into an index together: their buckets and entries are prefetched first,
+/// so that the cache misses overlap.
 pub(crate) const GROUP_ROWS: usize = 16;
-/// How many rows are put into the indexes under one guard. The late ones among them go in together
-/// at the end, in order, so that what they replace is copied once; then it can be freed. So of a
-/// large append with many late rows a chunk takes several at a time; 10 MiB are held for three
-/// indexes meanwhile.
+/// How many rows are inserted into the indexes under one guard. The late ones among them are inserted
+/// together at the end, in order, so that each chunk is copied once for several of them; then what was
+/// replaced can be freed. Meanwhile an append takes 10 MiB for three indexes.
 const GUARD_ROWS: usize = 1 << 16;
-/// After how many late rows what they replaced is freed, so that the allocator has it at hand for
-/// the next ones.
+/// After how many late rows the chunks that they replaced are freed, so that the next ones reuse their
+/// memory.
 const FREED_ROWS: usize = 32;
-/// After how many rows it is asked whether to go on.
+/// After how many rows the call checks whether it was interrupted.
 const CHECKPOINT_ROWS: u64 = 1 << 10;
-/// A scratch that holds on to more bytes than this is not kept.
+/// Scratch memory of more bytes than this is not kept.
 const SCRATCH_BYTES_MAX: usize = 1 << 20;
 
-/// What an append came to.
+/// The outcome of an append.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Appended {
-    /// Rows that were accepted.
+    /// The number of rows that were accepted.
     pub rows: u64,
     /// How many of these had expired already when they arrived: no declared index keeps them, and
     /// no reader sees them.
     pub expired: u64,
 }
 
-/// Rows that are in the log since a moment ago.
+/// Rows that were appended to the log just now.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ArrivedRows {
-    /// Where the first of them lies.
+    /// The position of the first of them.
     pub(crate) position: LogPosition,
     pub(crate) count: usize,
     /// When they arrived.
     pub(crate) arrival_ms: i64,
 }
 
-/// What an append needs besides the table; kept by the thread for the next one.
+/// Memory that an append uses, kept by the thread for the next one.
 #[derive(Default)]
-struct Scratch {
+struct AppendScratch {
     batch: RowBatch,
-    lookup: Lookup,
+    group_keys: GroupKeys,
 }
 
-/// What is known of the rows of a group before they are inserted.
+/// The keys of the rows of a group that is to be inserted.
 #[derive(Default)]
-pub(crate) struct Lookup {
+pub(crate) struct GroupKeys {
     /// The keys, one after the other.
     keys: Vec<u8>,
-    /// For each row: hash, where the key is.
-    pending: Vec<(u64, Range<usize>)>,
+    /// For each row: the hash, and where the key is.
+    hashed: Vec<(u64, Range<usize>)>,
+}
+
+/// The index into which a group of rows is inserted.
+pub(crate) struct InsertTarget<'a, 'g> {
+    pub(crate) spec: &'a IndexSpec,
+    pub(crate) series: &'a Series,
+    /// Where late rows are collected, with the position of the index; `None` to insert them at once.
+    pub(crate) late: Option<(usize, &'a mut LateRows<'g>)>,
 }
 
 /// A row that is older than another one of its key in an index.
-struct Late<'g> {
+struct LateRow<'g> {
     /// The position of the index.
     index: usize,
     hash: u64,
@@ -79,59 +86,59 @@ struct Late<'g> {
     row: KeyRow<'g>,
 }
 
-/// Late rows that wait until the others of their guard are in the indexes.
+/// Late rows, which are inserted after the other rows of their guard.
 #[derive(Default)]
 pub(crate) struct LateRows<'g> {
-    rows: Vec<Late<'g>>,
+    rows: Vec<LateRow<'g>>,
     /// Their keys, one after the other.
     keys: Vec<u8>,
 }
 
-/// What a slot of an index is expected to take without its record, when a write asks for room.
+/// The bytes that a slot of an index is expected to take without its record, when memory is reserved.
 pub(crate) const SLOT_BYTES: usize = 16;
 
-/// Room in the memory budget, taken for a write; given back, or settled with what the write took,
-/// when it is dropped.
-pub(crate) struct Room<'a> {
+/// Memory of the budget that is reserved for a write. When it is dropped, the reservation is replaced
+/// by what the write took.
+pub(crate) struct Reservation<'a> {
     table: &'a Table,
     bytes: u64,
-    /// What the write took.
+    /// The bytes that the write took.
     grown: i64,
 }
 
-impl<'a> Room<'a> {
-    /// Takes so many bytes.
-    pub(crate) fn take(table: &'a Table, bytes: u64) -> Result<Self, TableError> {
+impl<'a> Reservation<'a> {
+    /// Reserves so many bytes.
+    pub(crate) fn new(table: &'a Table, bytes: u64) -> Result<Self, TableError> {
         if table.budget.reserve(bytes) {
             return Ok(Self { table, bytes, grown: 0 });
         }
         Err(table.budget.refuse(bytes))
     }
 
-    /// Adds another room of the same table.
-    pub(crate) fn join(&mut self, mut other: Self) {
+    /// Merges another reservation of the same table into this one.
+    pub(crate) fn merge(&mut self, mut other: Self) {
         self.bytes += std::mem::take(&mut other.bytes);
         self.grown += std::mem::take(&mut other.grown);
     }
 }
 
-impl Drop for Room<'_> {
+impl Drop for Reservation<'_> {
     fn drop(&mut self) {
         self.table.charge(self.grown, self.bytes);
     }
 }
 
 thread_local! {
-    static SCRATCH: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
+    static SCRATCH: Cell<Option<Box<AppendScratch>>> = const { Cell::new(None) };
 }
 
-/// Lends the thread's scratch, empty.
-fn with_scratch<T>(body: impl FnOnce(&mut Scratch) -> T) -> T {
-    // What the caller's rows call in turn finds none, and makes its own.
+/// Calls `body` with the thread's scratch memory, empty.
+fn with_scratch<T>(body: impl FnOnce(&mut AppendScratch) -> T) -> T {
+    // An append that `body` calls in turn finds none, and makes its own.
     let mut scratch = SCRATCH.take().unwrap_or_default();
     scratch.batch.clear();
     let result = body(&mut scratch);
-    if scratch.batch.capacity_bytes() + scratch.lookup.keys.capacity() <= SCRATCH_BYTES_MAX {
+    if scratch.batch.capacity_bytes() + scratch.group_keys.keys.capacity() <= SCRATCH_BYTES_MAX {
         SCRATCH.set(Some(scratch));
     }
     result
@@ -159,10 +166,11 @@ impl Table {
         self.append_checked(rows, |state, batch| self.check_event_times(&state.schema, batch, 0))
     }
 
+    /// Appends rows that `check` accepts.
     fn append_checked<'r, R>(
         &self,
         rows: R,
-        check: impl FnOnce(&State, &RowBatch) -> Result<(), TableError>,
+        check: impl FnOnce(&TableState, &RowBatch) -> Result<(), TableError>,
     ) -> Result<Appended, TableError>
     where
         R: IntoIterator,
@@ -170,19 +178,19 @@ impl Table {
     {
         with_scratch(|scratch| {
             self.encode(rows, &mut scratch.batch, 0)?;
-            // Before any lock: who is asked may run anything.
+            // Before any lock: the check for interrupts may run any code.
             let _commit = query::commit().map_err(TableError::Interrupted)?;
-            let (shared, mut room) = self.begin(&scratch.batch)?;
+            let (shared, mut reservation) = self.begin(&scratch.batch)?;
             let state = self.shared_state(&shared);
             check(state, &scratch.batch)?;
-            let Scratch { batch, lookup } = scratch;
-            self.apply(state, std::slice::from_mut(batch), lookup, &mut room)
+            let AppendScratch { batch, group_keys } = scratch;
+            self.apply(state, std::slice::from_mut(batch), group_keys, &mut reservation)
         })
     }
 
-    /// Appends the rows that are not stored yet, with the checks of [`Self::append_timed`]; those
-    /// are the rows that it returns. Reads, for each row, the rows of its key in the first declared
-    /// index; the whole table when there is none.
+    /// Appends the rows that are not stored yet, with the checks of [`Self::append_timed`], and returns
+    /// how many those are. Reads, for each row, the rows of its key in the first declared index; the
+    /// whole table when there is none.
     pub fn append_absent<'r, R>(&self, rows: R) -> Result<Appended, TableError>
     where
         R: IntoIterator,
@@ -191,19 +199,19 @@ impl Table {
         with_scratch(|scratch| {
             self.encode(rows, &mut scratch.batch, 0)?;
             let _commit = query::commit().map_err(TableError::Interrupted)?;
-            let alone = self.alone();
+            let exclusive = self.lock_exclusive();
             self.check_open()?;
-            let state = self.sole_state(&alone);
-            let Scratch { batch, lookup } = scratch;
+            let state = self.exclusive_state(&exclusive);
+            let AppendScratch { batch, group_keys } = scratch;
             self.check_event_times(&state.schema, batch, 0)?;
             {
                 let snapshot = self.snapshot();
                 let mut taken = BTreeSet::new();
-                batch.retain(|row| taken.insert(row.bytes().to_vec()) && !snapshot.holds(row));
+                batch.retain(|row| taken.insert(row.bytes().to_vec()) && !snapshot.contains(row));
             }
-            let room = self.take_room(state, batch);
-            let mut room = room.map_err(|bytes| self.budget.refuse(bytes))?;
-            self.apply(state, std::slice::from_mut(batch), lookup, &mut room)
+            let reservation = self.try_reserve(state, batch);
+            let mut reservation = reservation.map_err(|bytes| self.budget.refuse(bytes))?;
+            self.apply(state, std::slice::from_mut(batch), group_keys, &mut reservation)
         })
     }
 
@@ -245,51 +253,55 @@ impl Table {
         Ok(())
     }
 
-    /// Takes room in the memory budget for rows, and looks for expired ones when it is time to, or
-    /// when there is no room.
-    fn begin(&self, batch: &RowBatch) -> Result<(Shared<'_>, Room<'_>), TableError> {
+    /// Reserves memory for rows and locks the state. Removes expired rows before when it is time to, or
+    /// when the budget is exhausted.
+    fn begin(&self, batch: &RowBatch) -> Result<(SharedLock<'_>, Reservation<'_>), TableError> {
         self.collect_in_time();
-        let shared = self.share();
+        let shared = self.lock_shared();
         self.check_open()?;
-        if let Ok(room) = self.take_room(self.shared_state(&shared), batch) {
-            return Ok((shared, room));
+        if let Ok(reservation) = self.try_reserve(self.shared_state(&shared), batch) {
+            return Ok((shared, reservation));
         }
         drop(shared);
-        self.make_room();
-        // What was replaced or removed and is still charged.
+        self.collect_for_memory();
+        // Frees what was replaced or removed and is still charged.
         lockstep_series::reclaim();
-        let shared = self.share();
+        let shared = self.lock_shared();
         self.check_open()?;
-        match self.take_room(self.shared_state(&shared), batch) {
-            Ok(room) => Ok((shared, room)),
+        match self.try_reserve(self.shared_state(&shared), batch) {
+            Ok(reservation) => Ok((shared, reservation)),
             Err(bytes) => Err(self.budget.refuse(bytes)),
         }
     }
 
-    /// Takes room as an append does, for rows that come later.
-    pub(crate) fn reserve(&self, batch: &RowBatch) -> Result<Room<'_>, TableError> {
+    /// Reserves memory as an append does, for rows that are applied later.
+    pub(crate) fn reserve(&self, batch: &RowBatch) -> Result<Reservation<'_>, TableError> {
         Ok(self.begin(batch)?.1)
     }
 
-    /// Takes room in the memory budget for rows, or says how much they need.
-    pub(crate) fn take_room(&self, state: &State, batch: &RowBatch) -> Result<Room<'_>, u64> {
+    /// Reserves memory for rows. Fails with the bytes that they need.
+    pub(crate) fn try_reserve(
+        &self,
+        state: &TableState,
+        batch: &RowBatch,
+    ) -> Result<Reservation<'_>, u64> {
         let slot = |index: &Index| SLOT_BYTES + index.projection.size();
         let slots = state.present().map(|(_, (_, index))| slot(index)).sum::<usize>();
         let bytes = number(batch.stored_size() + batch.len() * slots);
         if batch.is_empty() || self.budget.reserve(bytes) {
-            return Ok(Room { table: self, bytes, grown: 0 });
+            return Ok(Reservation { table: self, bytes, grown: 0 });
         }
         Err(bytes)
     }
 
-    /// Gives prepared rows their arrival and makes them visible, all at once. The state cannot
-    /// change meanwhile. Of several batches each is given up as soon as it is in the log.
+    /// Gives prepared rows their arrivals and makes them visible, all at once. The state cannot change
+    /// meanwhile. Of several batches each is freed as soon as it is in the log.
     pub(crate) fn apply(
         &self,
-        state: &State,
+        state: &TableState,
         batches: &mut [RowBatch],
-        lookup: &mut Lookup,
-        room: &mut Room<'_>,
+        group_keys: &mut GroupKeys,
+        reservation: &mut Reservation<'_>,
     ) -> Result<Appended, TableError> {
         let count = batches.iter().map(RowBatch::len).sum::<usize>();
         if count == 0 {
@@ -298,39 +310,39 @@ impl Table {
         let in_flight;
         let mut arrived = None;
         {
-            // Dropped before what is in flight, which takes the turn's lock when what follows panics.
-            let mut turn = self.sequence.turn().ok_or(TableError::Damaged)?;
-            let arrival_ms = turn.arrival_ms(self.clock.now_ms());
+            // Dropped before `in_flight`, which locks the queue when what follows panics.
+            let mut queue = self.commit_queue.lock().ok_or(TableError::Damaged)?;
+            let arrival_ms = queue.arrival_ms(self.clock.now_ms());
             let mut next = self.arrivals.take(number(count));
-            in_flight = turn.take(next + number(count));
+            in_flight = queue.take(next + number(count));
             let are_several = batches.len() > 1;
             for batch in batches.iter_mut().filter(|batch| !batch.is_empty()) {
                 let (position, grown) = state.log.append(batch, next, arrival_ms);
                 arrived.get_or_insert(ArrivedRows { position, count, arrival_ms });
                 next += number(batch.len());
-                room.grown += grown;
+                reservation.grown += grown;
                 if are_several {
                     *batch = RowBatch::default();
                 }
             }
         }
         let arrived = arrived.expect("there are rows");
-        self.publish(state, lookup, arrived, room);
-        if !in_flight.end() {
+        self.insert_everywhere(state, group_keys, arrived, reservation);
+        if !in_flight.commit() {
             return Err(TableError::Damaged);
         }
         // Relaxed: when exactly a collection happens does not matter.
-        self.until_collection.fetch_sub(signed(count), Ordering::Relaxed);
+        self.rows_until_collection.fetch_sub(signed(count), Ordering::Relaxed);
         Ok(Appended { rows: number(count), expired: self.count_expired(state, arrived) })
     }
 
-    /// Puts the rows of an append into every series.
-    fn publish(
+    /// Inserts the rows of an append into every series.
+    fn insert_everywhere(
         &self,
-        state: &State,
-        lookup: &mut Lookup,
+        state: &TableState,
+        group_keys: &mut GroupKeys,
         ArrivedRows { mut position, count, arrival_ms }: ArrivedRows,
-        room: &mut Room<'_>,
+        reservation: &mut Reservation<'_>,
     ) {
         let mut left = count;
         while left > 0 {
@@ -350,54 +362,55 @@ impl Table {
                     let group = group[..count].iter().flatten().copied();
                     let timed = group
                         .map(|row| (state::event_time(spec, self.view(row), || arrival_ms), row));
-                    let into = (spec, &*index.series);
-                    let with = (&mut *lookup, Some((at, &mut late)), &guard);
-                    room.grown += self.insert_group(into, timed, with);
+                    let late = Some((at, &mut late));
+                    let target = InsertTarget { spec, series: &index.series, late };
+                    reservation.grown += self.insert_group(target, timed, group_keys, &guard);
                 }
             }
             position = rows.position();
-            room.grown += publish_late(state, late, &guard);
+            reservation.grown += insert_late_rows(state, late, &guard);
         }
     }
 
-    /// Puts some rows with their event times into a series, and returns how many bytes more it
-    /// takes. The rows are in a log that the series shares a state with, or will. Late rows are put
-    /// beside, where there is a place for them, with the position of the index.
+    /// Inserts rows with their event times into a series, and returns how many bytes more it takes. The
+    /// rows are in the log of the state to which the series belongs, or will belong. Late rows are
+    /// collected where the target says so.
     pub(crate) fn insert_group<'g>(
         &self,
-        (spec, series): (&IndexSpec, &Series),
+        target: InsertTarget<'_, 'g>,
         rows: impl Iterator<Item = (i64, RowRef<'g>)> + Clone,
-        (lookup, mut late, guard): (&mut Lookup, Option<(usize, &mut LateRows<'g>)>, &Guard),
+        group_keys: &mut GroupKeys,
+        guard: &Guard,
     ) -> i64 {
-        lookup.keys.clear();
-        lookup.pending.clear();
+        let InsertTarget { spec, series, mut late } = target;
+        group_keys.keys.clear();
+        group_keys.hashed.clear();
         for (_, row) in rows.clone() {
-            let start = lookup.keys.len();
-            state::encode_key(spec, self.view(row), &mut lookup.keys);
-            let key = start..lookup.keys.len();
-            let hash = series.hash(&lookup.keys[key.clone()]);
+            let start = group_keys.keys.len();
+            state::encode_key(spec, self.view(row), &mut group_keys.keys);
+            let key = start..group_keys.keys.len();
+            let hash = series.hash(&group_keys.keys[key.clone()]);
             series.prefetch(hash, guard);
-            lookup.pending.push((hash, key));
+            group_keys.hashed.push((hash, key));
         }
-        if lookup.pending.len() > 1 {
-            for (hash, _) in &lookup.pending {
+        if group_keys.hashed.len() > 1 {
+            for (hash, _) in &group_keys.hashed {
                 series.prefetch_entry(*hash, guard);
             }
         }
         let mut grown = 0;
-        for ((hash, key), (event_time, row)) in lookup.pending.iter().zip(rows) {
-            let (hash, key) = (*hash, &lookup.keys[key.clone()]);
-            // SAFETY: the row is in the state's log, whose blocks are retired only after every
-            // series leads to none of their rows, or together with the series (`retention`,
-            // `change`).
+        for ((hash, key), (event_time, row)) in group_keys.hashed.iter().zip(rows) {
+            let key = HashedKey { hash: *hash, key: &group_keys.keys[key.clone()] };
+            let row = KeyRow { event_time, row };
+            // SAFETY: the row is in the state's log, whose blocks are retired only after no series points
+            // to their rows, or together with the series (`retention`, `change`).
             grown += unsafe {
                 match &mut late {
-                    None => series.insert((hash, key), event_time, row, guard),
+                    None => series.insert(key, row, guard),
                     Some((index, late)) => {
-                        let row = KeyRow { event_time, row };
-                        let inserted = series.insert_newest(KeyPlace { hash, key }, row, guard);
+                        let inserted = series.insert_newest(key, row, guard);
                         inserted.unwrap_or_else(|| {
-                            late.push((*index, hash, key), row);
+                            late.push(*index, key, row);
                             0
                         })
                     }
@@ -409,48 +422,50 @@ impl Table {
 }
 
 impl<'g> LateRows<'g> {
-    fn push(&mut self, (index, hash, key): (usize, u64, &[u8]), row: KeyRow<'g>) {
+    /// Adds a row of an index.
+    fn push(&mut self, index: usize, key: HashedKey<'_>, row: KeyRow<'g>) {
         let start = self.keys.len();
-        self.keys.extend_from_slice(key);
-        self.rows.push(Late { index, hash, key: start..self.keys.len(), row });
+        self.keys.extend_from_slice(key.key);
+        self.rows.push(LateRow { index, hash: key.hash, key: start..self.keys.len(), row });
     }
 }
 
-/// Puts late rows into the series, those of a key together, and returns how many bytes more these
+/// Inserts late rows into the series, those of a key together, and returns how many bytes more these
 /// take.
-fn publish_late(state: &State, late: LateRows<'_>, guard: &Guard) -> i64 {
+fn insert_late_rows(state: &TableState, late: LateRows<'_>, guard: &Guard) -> i64 {
     let LateRows { mut rows, keys } = late;
-    let key = |late: &Late<'_>| &keys[late.key.clone()];
+    let key = |late: &LateRow<'_>| &keys[late.key.clone()];
     // Rows arrive in the order in which their keys were written.
-    let position = |late: &Late<'_>| (late.row.event_time, late.key.start);
+    let position = |late: &LateRow<'_>| (late.row.event_time, late.key.start);
     rows.sort_unstable_by_key(|late| ((late.index, late.hash), position(late)));
     let mut grown = 0;
     let (mut run, mut replaced) = (Vec::new(), 0);
     for alike in rows.chunk_by_mut(|one, other| (one.index, one.hash) == (other.index, other.hash))
     {
         if alike.iter().any(|late| key(late) != key(&alike[0])) {
-            // Two keys have one hash.
+            // Two keys have the same hash.
             alike.sort_unstable_by_key(|late| (key(late), position(late)));
         }
         for rows in alike.chunk_by(|one, other| key(one) == key(other)) {
             if replaced >= FREED_ROWS {
                 replaced = 0;
-                // SAFETY: what is used further are rows of the log, which are not replaced while an
-                // append shares the gate.
+                // SAFETY: only rows of the log are used further, which are not replaced while an append
+                // holds the schema lock.
                 unsafe { guard.free_retired() };
             }
             replaced += rows.len();
             run.clear();
             run.extend(rows.iter().map(|late| late.row));
-            let Late { index, hash, .. } = rows[0];
-            let place = KeyPlace { hash, key: key(&rows[0]) };
+            let LateRow { index, hash, .. } = rows[0];
+            let hashed = HashedKey { hash, key: key(&rows[0]) };
             // SAFETY: as in `insert_group`.
-            grown += unsafe { state.indexes[index].series.insert_late(place, &run, guard) };
+            grown += unsafe { state.indexes[index].series.insert_late(hashed, &run, guard) };
         }
     }
     grown
 }
 
+/// Converts a count to a signed one.
 fn signed(count: usize) -> i64 {
     i64::try_from(count).expect("a count fits 63 bits")
 }

@@ -1,11 +1,11 @@
 //! A set of rows, by their arrivals.
 //!
-//! `retention` collects in it what it removes. A bit for each arrival, in pages, so that rows that
-//! arrived one after the other take little.
+//! `retention` collects the rows that it removes. A bit for each arrival, in pages, so that rows that
+//! arrived one after the other take little memory.
 
 use std::collections::BTreeMap;
 
-/// Arrivals of a page.
+/// The number of arrivals in a page.
 const PAGE_ROWS: u64 = 4096;
 const WORD_BITS: u64 = 64;
 const PAGE_WORDS: usize = 64;
@@ -21,17 +21,17 @@ impl ArrivalSet {
     /// Adds an arrival.
     pub(crate) fn insert(&mut self, arrival: u64) {
         let page = self.pages.entry(arrival / PAGE_ROWS).or_insert_with(|| Box::new([0; 64]));
-        let (word, bit) = place(arrival);
+        let (word, bit) = word_and_bit(arrival);
         page[word] |= bit;
     }
 
-    /// Whether an arrival is in it.
+    /// Returns whether an arrival is in the set.
     pub(crate) fn contains(&self, arrival: u64) -> bool {
-        let (word, bit) = place(arrival);
+        let (word, bit) = word_and_bit(arrival);
         self.pages.get(&(arrival / PAGE_ROWS)).is_some_and(|page| page[word] & bit != 0)
     }
 
-    /// Whether there is none.
+    /// Returns whether the set is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.pages.is_empty()
     }
@@ -44,14 +44,14 @@ impl ArrivalSet {
         }
     }
 
-    /// Forgets arrivals before this one, as far as their pages have no other.
+    /// Removes the pages that have only arrivals before this one.
     pub(crate) fn forget_before(&mut self, arrival: u64) {
         self.pages = self.pages.split_off(&(arrival / PAGE_ROWS));
     }
 }
 
-/// The word of a page, and the bit in it.
-fn place(arrival: u64) -> (usize, u64) {
+/// Returns the word of a page, and the bit in it, for an arrival.
+fn word_and_bit(arrival: u64) -> (usize, u64) {
     let at = arrival % PAGE_ROWS;
     let word = usize::try_from(at / WORD_BITS).expect("a page has few words");
     (word, 1 << (at % WORD_BITS))

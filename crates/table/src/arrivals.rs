@@ -1,10 +1,10 @@
-//! Arrival: the position in which the engine accepted a row.
+//! Arrivals: the positions at which the engine accepts rows.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use lockstep_series::ARRIVAL_MAX;
 
-/// Hands out arrival positions, consecutively, to all tables of an engine.
+/// The counter of arrivals, one for all tables of an engine.
 #[derive(Debug, Default)]
 pub struct Arrivals {
     next: AtomicU64,
@@ -16,15 +16,15 @@ impl Arrivals {
         Self { next: AtomicU64::new(next) }
     }
 
-    /// Takes `count` consecutive positions and returns the first.
+    /// Takes `count` consecutive arrivals and returns the first.
     pub fn take(&self, count: u64) -> u64 {
         // Relaxed: the number itself is all that is shared.
         let first = self.next.fetch_add(count, Ordering::Relaxed);
-        assert!(first + count <= ARRIVAL_MAX, "fewer rows arrive than 48 bits can count");
+        assert!(first + count <= ARRIVAL_MAX, "arrivals have 48 bits");
         first
     }
 
-    /// The position that the next row will get.
+    /// Returns the arrival that the next row will get.
     pub fn next(&self) -> u64 {
         // Relaxed: as above.
         self.next.load(Ordering::Relaxed)

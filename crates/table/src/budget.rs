@@ -1,11 +1,10 @@
-//! How much memory the tables of an engine may hold (promise L6).
+//! The memory budget: how much memory the tables of an engine may take (promise L6).
 //!
-//! Every table of an engine charges one [`MemoryBudget`] with what its rows and indexes take.
+//! Every table of an engine charges one [`MemoryBudget`] with the memory of its rows and indexes.
 //! Above the limit writes are refused before anything of them is stored; reads, deletes and
-//! retention go on. What a write will take is reserved first, so that several writers together do
-//! not pass the limit either. What is charged is what the allocator took, until it is
-//! really given back: what a DELETE or a late row replaces stays charged as long as somebody may
-//! still read it, or nobody has freed it yet.
+//! retention go on. The memory of a write is reserved first, so that several writers together do not
+//! exceed the limit either. Memory is charged as the allocator counts it, until it is freed: what a
+//! DELETE or a late row replaces stays charged as long as a reader may use it or it waits to be freed.
 
 use std::{
     fmt,
@@ -19,36 +18,36 @@ use lockstep_series::Account;
 
 use crate::TableError;
 
-/// What is told when the use of memory passes the alert threshold, once each time it does.
+/// A function that is called when the use of memory passes the alert threshold, once each time.
 type Observer = Box<dyn Fn(MemoryUse) + Send + Sync>;
 
-/// The memory of all tables of an engine, and its limit.
+/// The memory that all tables of an engine take, and its limit.
 pub struct MemoryBudget {
     /// Bytes; 0 is no limit.
     limit: AtomicU64,
-    /// The part of the limit from which on it is close, in millionths.
+    /// The alert threshold: a part of the limit, in millionths.
     alert_ppm: AtomicU64,
     used: AtomicI64,
-    /// Whether the threshold was passed and not left again.
+    /// Whether the use is above the alert threshold.
     is_alerted: AtomicBool,
     refused: AtomicU64,
     observer: OnceLock<Observer>,
 }
 
-/// How much memory is used, of how much.
+/// The use of memory, and its limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryUse {
-    /// Bytes that the tables hold, and what they held and was not freed yet.
+    /// Bytes that the tables take, with what was replaced and is not freed yet.
     pub used: u64,
     /// The most bytes; `None` when there is no limit.
     pub limit: Option<u64>,
-    /// From so many bytes on the limit is close.
+    /// The alert threshold in bytes.
     pub alert_at: Option<u64>,
     /// How many writes were refused since the engine was made.
     pub refused: u64,
 }
 
-/// How close the limit is.
+/// The use of memory compared with the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemoryStatus {
     /// Below the alert threshold, or without a limit.
@@ -61,7 +60,7 @@ pub enum MemoryStatus {
 
 /// Millionths of one.
 const PPM: u64 = 1_000_000;
-/// The alert threshold when nobody sets it: four fifths.
+/// The default of the alert threshold: four fifths.
 const ALERT_PPM_DEFAULT: u64 = 800_000;
 
 impl Default for MemoryBudget {
@@ -78,39 +77,40 @@ impl Default for MemoryBudget {
 }
 
 impl MemoryBudget {
-    /// Sets the most bytes that all tables may hold together; `None`: no limit. What is held
-    /// already stays, also when it is more.
+    /// Sets the most bytes that all tables may take together; `None`: no limit. What is stored already
+    /// stays, also when it is more.
     pub fn set_limit(&self, limit: Option<u64>) {
-        // Relaxed: a number that the next write goes by.
+        // Relaxed: a number that the next write compares with.
         self.limit.store(limit.unwrap_or(0), Ordering::Relaxed);
-        self.look();
+        self.notify();
     }
 
-    /// Sets the part of the limit, in millionths, from which on it is close.
+    /// Sets the alert threshold as a part of the limit, in millionths.
     pub fn set_alert_ppm(&self, ppm: u64) {
         // Relaxed: as above.
         self.alert_ppm.store(ppm.min(PPM), Ordering::Relaxed);
-        self.look();
+        self.notify();
     }
 
-    /// Who is told when the use passes the alert threshold, on the thread that made it pass.
-    /// The first observer stays.
+    /// Sets the function that is called when the use passes the alert threshold, on the thread that
+    /// made it pass. The first one stays.
     pub fn observe(&self, observer: impl Fn(MemoryUse) + Send + Sync + 'static) {
-        // A second observer is not wanted by anybody yet.
+        // There is one observer.
         drop(self.observer.set(Box::new(observer)));
     }
 
-    /// Takes room for memory beside the tables; whether there is any. [`Self::give_back`] returns it.
+    /// Reserves memory that is used beside the tables. Returns whether the limit allows it.
+    /// [`Self::give_back`] returns it.
     pub fn take(&self, bytes: u64) -> bool {
         self.reserve(bytes)
     }
 
-    /// Returns room.
+    /// Gives back memory that [`Self::take`] reserved.
     pub fn give_back(&self, bytes: u64) {
         self.charge(0_i64.saturating_sub_unsigned(bytes));
     }
 
-    /// How much is used, of how much.
+    /// Returns the use of memory, and its limit.
     pub fn memory_use(&self) -> MemoryUse {
         // Relaxed: numbers to report.
         let limit = Some(self.limit.load(Ordering::Relaxed)).filter(|limit| *limit > 0);
@@ -124,12 +124,13 @@ impl MemoryBudget {
         }
     }
 
+    /// Returns the bytes in use.
     fn used(&self) -> u64 {
         // Relaxed: a number to report. Below zero between two charges of different threads only.
         u64::try_from(self.used.load(Ordering::Relaxed)).unwrap_or(0)
     }
 
-    /// Takes room for a write; `false` when there is not enough.
+    /// Reserves memory for a write. Returns whether the limit allows it.
     pub(crate) fn reserve(&self, bytes: u64) -> bool {
         // Relaxed: the number itself is all that is shared.
         let limit = self.limit.load(Ordering::Relaxed);
@@ -142,7 +143,7 @@ impl MemoryBudget {
         true
     }
 
-    /// Says that a write was refused, and why.
+    /// Counts a write that is refused, and returns its error.
     pub(crate) fn refuse(&self, needed: u64) -> TableError {
         // Relaxed: a number to report.
         self.refused.fetch_add(1, Ordering::Relaxed);
@@ -150,8 +151,8 @@ impl MemoryBudget {
         TableError::OutOfMemory { needed, used, limit: limit.unwrap_or(0) }
     }
 
-    /// Tells the observer when the threshold has just been passed.
-    fn look(&self) {
+    /// Calls the observer when the threshold has just been passed.
+    fn notify(&self) {
         // Relaxed: numbers to report.
         if self.limit.load(Ordering::Relaxed) == 0 {
             self.is_alerted.store(false, Ordering::Relaxed);
@@ -159,7 +160,7 @@ impl MemoryBudget {
         }
         let now = self.memory_use();
         let is_close = now.status() != MemoryStatus::Ok;
-        // Relaxed: whoever changes it tells.
+        // Relaxed: whichever thread changes it calls the observer.
         if is_close == self.is_alerted.load(Ordering::Relaxed) {
             return;
         }
@@ -180,12 +181,12 @@ impl Account for MemoryBudget {
         }
         // Relaxed: a number to report.
         self.used.fetch_add(bytes, Ordering::Relaxed);
-        self.look();
+        self.notify();
     }
 }
 
 impl MemoryUse {
-    /// How close the limit is.
+    /// Compares the use with the limit.
     pub fn status(&self) -> MemoryStatus {
         match (self.limit, self.alert_at) {
             (Some(limit), _) if self.used >= limit => MemoryStatus::Full,
@@ -211,6 +212,7 @@ impl fmt::Debug for MemoryBudget {
     }
 }
 
+/// Converts a size to a signed one.
 fn signed(bytes: u64) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }

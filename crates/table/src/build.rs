@@ -1,12 +1,12 @@
-//! Making what is stored of an index, or of a whole table, while appends go on.
+//! Building an index, or rebuilding a whole table, while appends go on.
 //!
-//! `change` calls it. An index is built of the rows that are visible when it is begun, in order of
-//! event time, where every row is an append; then of those that became visible meanwhile, until
-//! few are left; and these are added while no append is in flight, which takes no longer than
-//! [`CATCH_UP_ROWS`] rows take. Until then the call may be interrupted, and nothing has changed.
+//! `change` calls it. An index is built of the rows that are visible at the start, in order of event
+//! time, so that none is late; then the rows that became visible meanwhile are added, until few are
+//! left; and these are added while no append is in flight, which takes no longer than inserting
+//! [`CATCH_UP_ROWS`] rows. Until then the call may be interrupted, and nothing has changed.
 //!
-//! No guard is held for longer than a step: who holds one keeps everything that others replace
-//! from being freed.
+//! No guard is held for longer than a step: a guard keeps everything that other threads replace from
+//! being freed.
 
 use std::sync::Arc;
 
@@ -16,77 +16,78 @@ use lockstep_series::{LogPosition, LogRow, RowLog, RowRef};
 
 use crate::{
     Table, TableError,
-    append::{GROUP_ROWS, Lookup},
+    append::{GROUP_ROWS, GroupKeys, InsertTarget},
     arrival_set::ArrivalSet,
-    change::Changing,
-    draft::{Draft, DraftedIndex},
-    state::{self, Index, Origin, State},
-    table::Alone,
+    change::ChangeGuard,
+    draft::{DraftedIndex, TableDraft},
+    state::{self, Index, Origin, TableState},
+    table::ExclusiveLock,
 };
 
-/// Rows that are gone through under one guard.
+/// How many rows are scanned under one guard.
 const STEP_ROWS: usize = 4096;
-/// With so few rows left to catch up with, appends may wait for them.
+/// With so few rows left, appends may wait until they are added.
 const CATCH_UP_ROWS: usize = 1024;
-/// How often a build catches up with appends before they wait for it all the same.
+/// How often a build catches up with appends before they wait for it in any case.
 const CATCH_UPS_MAX: usize = 32;
-/// Rows that are inserted under one guard.
+/// How many rows are inserted under one guard.
 const GUARD_ROWS: usize = 256;
 
-const TO_ITS_END: &str = "no interrupt ends what appends wait for";
+const UNINTERRUPTED: &str = "no interrupt ends what appends wait for";
 
-/// Goes through the rows of a log in order of arrival, without those that are gone. Nobody removes
-/// rows from the log meanwhile.
-pub(crate) struct Walk<'c> {
+/// A scan of the rows of a log in order of arrival, without removed ones. No row is removed from the
+/// log meanwhile.
+pub(crate) struct LogScan<'c> {
     table: &'c Table,
     log: &'c RowLog,
-    gone: Arc<ArrivalSet>,
+    removed_rows: Arc<ArrivalSet>,
     position: LogPosition,
     /// Whether the call may be interrupted; not while appends wait.
     may_end: bool,
 }
 
-/// An index that is being built of the rows of a log.
-pub(crate) struct Build<'c> {
-    walk: Walk<'c>,
-    filling: Filling,
+/// The build of an index from the rows of a log.
+pub(crate) struct IndexBuild<'c> {
+    scan: LogScan<'c>,
+    fill: IndexFill,
 }
 
-/// All indexes of a table, and its log, that are being made of the rows that are kept.
-pub(crate) struct Remake<'c> {
-    walk: Walk<'c>,
+/// The rebuild of all indexes of a table, and of its log, from the rows that are kept.
+pub(crate) struct TableRebuild<'c> {
+    scan: LogScan<'c>,
     log: RowLog,
-    fillings: Vec<Filling>,
+    fills: Vec<IndexFill>,
 }
 
-/// An index that gets rows.
-struct Filling {
+/// An index that is being filled.
+struct IndexFill {
     spec: IndexSpec,
     index: Index,
-    lookup: Lookup,
+    group_keys: GroupKeys,
 }
 
-/// Whether a row is kept.
+/// Returns whether a row is kept.
 pub(crate) type IsKept<'f> = &'f mut dyn FnMut(RowRef<'_>) -> bool;
 
-impl<'c> Walk<'c> {
+impl<'c> LogScan<'c> {
+    /// Starts before the first row of a log.
     pub(crate) fn new(table: &'c Table, log: &'c RowLog) -> Self {
-        let gone = Arc::clone(&table.gone.lock());
-        Self { table, log, gone, position: LogPosition::START, may_end: true }
+        let removed_rows = Arc::clone(&table.removed_rows.lock());
+        Self { table, log, removed_rows, position: LogPosition::START, may_end: true }
     }
 
-    /// Lets no interrupt end it.
+    /// Makes the scan ignore interrupts.
     pub(crate) fn uninterrupted(mut self) -> Self {
         self.may_end = false;
         self
     }
 
-    /// Asks whether the call is to go on.
+    /// Fails when the call was interrupted.
     fn checkpoint(&self) -> Result<(), TableError> {
         if self.may_end { query::checkpoint().map_err(TableError::Interrupted) } else { Ok(()) }
     }
 
-    /// Goes on to the rows with an arrival less than `visible`, and returns how many there were.
+    /// Visits the next rows with an arrival less than `visible`, and returns how many there were.
     pub(crate) fn rows_until(
         &mut self,
         visible: u64,
@@ -100,22 +101,23 @@ impl<'c> Walk<'c> {
             let mut step = 0;
             for found in rows.by_ref().take(STEP_ROWS) {
                 step += 1;
-                if !self.gone.contains(found.row.arrival()) {
+                if !self.removed_rows.contains(found.row.arrival()) {
                     visit(found);
                 }
             }
             self.position = rows.position();
             count += step;
+            debug_assert!(step <= STEP_ROWS, "a step is limited");
             if step < STEP_ROWS {
                 return Ok(count);
             }
         }
     }
 
-    /// Goes on to what becomes visible, until few rows are left.
+    /// Visits the rows that become visible, until few are left.
     pub(crate) fn catch_up(&mut self, visit: &mut dyn FnMut(LogRow<'_>)) -> Result<(), TableError> {
         for _ in 0..CATCH_UPS_MAX {
-            if self.rows_until(self.table.sequence.visible(), visit)? <= CATCH_UP_ROWS {
+            if self.rows_until(self.table.commit_queue.visible(), visit)? <= CATCH_UP_ROWS {
                 break;
             }
         }
@@ -123,53 +125,54 @@ impl<'c> Walk<'c> {
     }
 }
 
-impl<'c> Build<'c> {
-    /// Builds an index of the rows that are visible by now. Nobody else changes the table until it
-    /// is finished.
+impl<'c> IndexBuild<'c> {
+    /// Builds an index from the rows that are visible now. The change lock is held until it is
+    /// finished.
     pub(crate) fn start(
-        changing: &'c Changing<'_>,
-        state: &'c State,
+        change: &'c ChangeGuard<'_>,
+        state: &'c TableState,
         drafted: &DraftedIndex,
     ) -> Result<Self, TableError> {
-        let table = changing.table;
-        let mut walk = Walk::new(table, &state.log);
-        let mut filling = Filling::new(drafted);
-        filling.fill(&mut walk, table.sequence.visible())?;
-        walk.catch_up(&mut |found| filling.insert(table, found))?;
-        Ok(Self { walk: walk.uninterrupted(), filling })
+        let table = change.table;
+        let mut scan = LogScan::new(table, &state.log);
+        let mut fill = IndexFill::new(drafted);
+        fill.fill(&mut scan, table.commit_queue.visible())?;
+        scan.catch_up(&mut |found| fill.insert(table, found))?;
+        Ok(Self { scan: scan.uninterrupted(), fill })
     }
 
-    /// Adds the rows that are left, and gives the index away.
-    pub(crate) fn finish(self, _alone: &Alone<'_>) -> Index {
-        let Self { mut walk, mut filling } = self;
-        let table = walk.table;
-        let rest = walk.rows_until(u64::MAX, &mut |found| filling.insert(table, found));
-        rest.expect(TO_ITS_END);
-        filling.index
+    /// Adds the rows that are left, and returns the index.
+    pub(crate) fn finish(self, _exclusive: &ExclusiveLock<'_>) -> Index {
+        let Self { mut scan, mut fill } = self;
+        let table = scan.table;
+        let rest = scan.rows_until(u64::MAX, &mut |found| fill.insert(table, found));
+        rest.expect(UNINTERRUPTED);
+        fill.index
     }
 }
 
-impl<'c> Remake<'c> {
-    /// Makes indexes of the rows that are visible by now and kept. Each row is asked for once.
-    /// Nobody else changes the table until it is finished.
+impl<'c> TableRebuild<'c> {
+    /// Builds indexes from the rows that are visible now and kept. `is_kept` is called once for each
+    /// row. The change lock is held until it is finished.
     pub(crate) fn start(
-        changing: &'c Changing<'_>,
-        state: &'c State,
-        draft: &Draft,
+        change: &'c ChangeGuard<'_>,
+        state: &'c TableState,
+        draft: &TableDraft,
         is_kept: IsKept<'_>,
     ) -> Result<Self, TableError> {
-        let table = changing.table;
-        let mut walk = Walk::new(table, &state.log);
-        let visible = table.sequence.visible();
+        let table = change.table;
+        let mut scan = LogScan::new(table, &state.log);
+        let visible = table.commit_queue.visible();
         let (log, position) = {
             let guard = lockstep_series::pin();
-            let gone = Arc::clone(&walk.gone);
-            let mut is_left = |row: RowRef<'_>| !gone.contains(row.arrival()) && is_kept(row);
+            let removed_rows = Arc::clone(&scan.removed_rows);
+            let mut is_left =
+                |row: RowRef<'_>| !removed_rows.contains(row.arrival()) && is_kept(row);
             let (mut seen, mut goes_on) = (0, Ok(()));
             let mut is_copied = |found: LogRow<'_>| {
                 seen += 1;
                 if seen % STEP_ROWS == 0 && goes_on.is_ok() {
-                    goes_on = walk.checkpoint();
+                    goes_on = scan.checkpoint();
                 }
                 goes_on.is_ok() && is_left(found.row)
             };
@@ -177,70 +180,78 @@ impl<'c> Remake<'c> {
             goes_on?;
             filtered
         };
-        walk.position = position;
-        let mut fillings: Vec<Filling> = draft.indexes.iter().map(Filling::new).collect();
-        for filling in &mut fillings {
-            filling.fill(&mut Walk::whole(table, &log), u64::MAX)?;
+        scan.position = position;
+        let mut fills: Vec<IndexFill> = draft.indexes.iter().map(IndexFill::new).collect();
+        for fill in &mut fills {
+            fill.fill(&mut LogScan::whole(table, &log), u64::MAX)?;
         }
-        let mut made = Self { walk, log, fillings };
-        made.follow(is_kept, |walk, visit| walk.catch_up(visit))?;
-        made.walk = made.walk.uninterrupted();
+        let mut made = Self { scan, log, fills };
+        made.follow(is_kept, |scan, visit| scan.catch_up(visit))?;
+        made.scan = made.scan.uninterrupted();
         Ok(made)
     }
 
-    /// Adds the rows that are left, and gives the indexes and the log away.
+    /// Adds the rows that are left, and returns the indexes and the log.
     pub(crate) fn finish(
         mut self,
         is_kept: IsKept<'_>,
-        _alone: &Alone<'_>,
+        _exclusive: &ExclusiveLock<'_>,
     ) -> (Vec<Index>, RowLog) {
-        let rest = self.follow(is_kept, |walk, visit| walk.rows_until(u64::MAX, visit));
-        rest.expect(TO_ITS_END);
-        (self.fillings.into_iter().map(|filling| filling.index).collect(), self.log)
+        let rest = self.follow(is_kept, |scan, visit| scan.rows_until(u64::MAX, visit));
+        rest.expect(UNINTERRUPTED);
+        (self.fills.into_iter().map(|fill| fill.index).collect(), self.log)
     }
 
+    /// Copies the rows that `advance` visits, as far as they are kept, and inserts them.
     fn follow<T>(
         &mut self,
         is_kept: IsKept<'_>,
-        go: impl FnOnce(&mut Walk<'_>, &mut dyn FnMut(LogRow<'_>)) -> Result<T, TableError>,
+        advance: impl FnOnce(&mut LogScan<'_>, &mut dyn FnMut(LogRow<'_>)) -> Result<T, TableError>,
     ) -> Result<T, TableError> {
-        let Self { walk, log, fillings } = self;
-        let table = walk.table;
-        go(walk, &mut |found| {
+        let Self { scan, log, fills } = self;
+        let table = scan.table;
+        advance(scan, &mut |found| {
             if !is_kept(found.row) {
                 return;
             }
             let guard = lockstep_series::pin();
             let copy = LogRow { row: log.push(found, &guard), arrival_ms: found.arrival_ms };
-            fillings.iter_mut().for_each(|filling| filling.insert(table, copy));
+            fills.iter_mut().for_each(|fill| fill.insert(table, copy));
         })
     }
 }
 
-impl<'c> Walk<'c> {
-    /// A walk over a log that has no rows that are gone.
+impl<'c> LogScan<'c> {
+    /// Scans a log without removed rows.
     fn whole(table: &'c Table, log: &'c RowLog) -> Self {
-        Self { table, log, gone: Arc::default(), position: LogPosition::START, may_end: true }
+        Self {
+            table,
+            log,
+            removed_rows: Arc::default(),
+            position: LogPosition::START,
+            may_end: true,
+        }
     }
 }
 
-impl Filling {
+impl IndexFill {
+    /// Starts with an empty index.
     fn new(drafted: &DraftedIndex) -> Self {
         let index = Index::empty(&drafted.projection, drafted.origin);
-        Self { spec: drafted.spec.clone(), index, lookup: Lookup::default() }
+        Self { spec: drafted.spec.clone(), index, group_keys: GroupKeys::default() }
     }
 
-    /// Inserts all rows of a walk up to an arrival, in order of event time.
-    fn fill(&mut self, walk: &mut Walk<'_>, visible: u64) -> Result<(), TableError> {
-        let Self { spec, index, lookup } = self;
+    /// Inserts all rows of a scan up to an arrival, in order of event time.
+    fn fill(&mut self, scan: &mut LogScan<'_>, visible: u64) -> Result<(), TableError> {
+        let Self { spec, index, group_keys } = self;
         if index.origin == Origin::Removed {
             return Ok(());
         }
-        let table = walk.table;
+        let table = scan.table;
         let mut rows: Vec<(i64, RowRef<'_>)> = Vec::new();
-        walk.rows_until(visible, &mut |found| {
+        scan.rows_until(visible, &mut |found| {
             let event_time = state::event_time(spec, table.view(found.row), || found.arrival_ms);
-            // SAFETY: nobody removes rows from the log until the build is finished.
+            // SAFETY: no row is removed from the log until the build is finished.
             rows.push((event_time, unsafe { found.row.for_longer() }));
         })?;
         if !rows.is_sorted_by_key(|(event_time, _)| *event_time) {
@@ -248,24 +259,26 @@ impl Filling {
             rows.sort_by_key(|(event_time, _)| *event_time);
         }
         for some in rows.chunks(GUARD_ROWS) {
-            walk.checkpoint()?;
+            scan.checkpoint()?;
             let guard = lockstep_series::pin();
             for group in some.chunks(GROUP_ROWS) {
-                let into = (&*spec, &*index.series);
-                table.insert_group(into, group.iter().copied(), (lookup, None, &guard));
+                let target = InsertTarget { spec, series: &index.series, late: None };
+                table.insert_group(target, group.iter().copied(), group_keys, &guard);
             }
         }
         Ok(())
     }
 
+    /// Inserts a row.
     fn insert(&mut self, table: &Table, found: LogRow<'_>) {
-        let Self { spec, index, lookup } = self;
+        let Self { spec, index, group_keys } = self;
         if index.origin == Origin::Removed {
             return;
         }
         let event_time = state::event_time(spec, table.view(found.row), || found.arrival_ms);
         let guard = lockstep_series::pin();
         let row = std::iter::once((event_time, found.row));
-        table.insert_group((&*spec, &*index.series), row, (lookup, None, &guard));
+        let target = InsertTarget { spec, series: &index.series, late: None };
+        table.insert_group(target, row, group_keys, &guard);
     }
 }

@@ -1,6 +1,6 @@
-//! What the indexes of a table are to be.
+//! A draft of the indexes that a table is to have.
 //!
-//! Whoever changes them drafts it from the state there is; `change` makes the state that it
+//! A change makes a draft of the current state and modifies it; `change` makes the state that it
 //! describes. Knows the rules by which indexes keep rows: what the user declared, widened by what
 //! is held.
 
@@ -9,17 +9,17 @@ use std::sync::Arc;
 use lockstep_row::{IndexSpec, Projection, Retention, TableSchema};
 
 use crate::{
-    hold::{Held, Widened},
-    state::{self, Origin, State},
+    hold::{HoldEntry, Widened},
+    state::{self, Origin, TableState},
 };
 
 /// All indexes of a table, by position.
 #[derive(Debug, Clone)]
-pub(crate) struct Draft {
+pub(crate) struct TableDraft {
     pub(crate) indexes: Vec<DraftedIndex>,
 }
 
-/// One of them.
+/// An index of a draft.
 #[derive(Debug, Clone)]
 pub(crate) struct DraftedIndex {
     pub(crate) spec: IndexSpec,
@@ -27,9 +27,9 @@ pub(crate) struct DraftedIndex {
     pub(crate) projection: Arc<Projection>,
 }
 
-impl Draft {
-    /// What there is.
-    pub(crate) fn of(state: &State) -> Self {
+impl TableDraft {
+    /// Describes a state.
+    pub(crate) fn of(state: &TableState) -> Self {
         let drafted = |(spec, index): (&IndexSpec, &state::Index)| DraftedIndex {
             spec: spec.clone(),
             origin: index.origin,
@@ -38,13 +38,14 @@ impl Draft {
         Self { indexes: state.schema.indexes.iter().zip(&state.indexes).map(drafted).collect() }
     }
 
-    /// The schema with these indexes.
+    /// Returns the schema with these indexes.
     pub(crate) fn schema(&self, columns: &TableSchema) -> TableSchema {
         let indexes = self.indexes.iter().map(|index| index.spec.clone()).collect();
         TableSchema { columns: columns.columns.clone(), indexes }
     }
 
-    /// The position of the index over exactly these columns, and whether it is a new one.
+    /// Returns the position of the index over exactly these columns, which is added when there is none,
+    /// and whether it is new.
     pub(crate) fn index_for(&mut self, keys: &[usize], event_time: Option<usize>) -> (usize, bool) {
         let is_over = |index: &DraftedIndex| {
             let spec = &index.spec;
@@ -66,7 +67,7 @@ impl Draft {
         (self.add(spec, Origin::Automatic), true)
     }
 
-    /// Adds an index, in the place of a removed one if there is one, and returns its position.
+    /// Adds an index, at the position of a removed one if there is one, and returns its position.
     pub(crate) fn add(&mut self, spec: IndexSpec, origin: Origin) -> usize {
         let added = DraftedIndex { spec, origin, projection: Arc::default() };
         match self.indexes.iter().position(|index| index.origin == Origin::Removed) {
@@ -81,20 +82,20 @@ impl Draft {
         }
     }
 
-    /// A name that no index has.
+    /// Returns a name that no index has.
     pub(crate) fn free_name(&self) -> String {
         let is_taken = |name: &String| self.indexes.iter().any(|index| index.spec.name == *name);
         let mut names = (self.indexes.len()..).map(|number| format!("auto_{number}"));
         names.find(|name| !is_taken(name)).expect("there are more numbers than indexes")
     }
 
-    /// Whether the index has a rule by which it keeps rows.
+    /// Returns whether the index has a rule by which it keeps rows.
     pub(crate) fn is_declared(&self, index: usize) -> bool {
         self.indexes.get(index).is_some_and(|index| index.spec.declared)
     }
 
-    /// Gives each index the rule that follows from what was declared and what is held.
-    pub(crate) fn apply_rules(&mut self, holds: &[Held]) {
+    /// Sets the rule of each index, which follows from what was declared and what is held.
+    pub(crate) fn apply_rules(&mut self, holds: &[HoldEntry]) {
         let held = |at: usize| {
             let of_index = holds.iter().filter(|held| held.index == at);
             of_index.filter_map(|held| held.retention).reduce(Retention::union)
@@ -120,14 +121,14 @@ impl Draft {
             let wanted = held(at).filter(|held| !keep(&declared, index.spec.event_time, *held));
             index.spec.declared = wanted.is_some();
             let alike = declared.iter().filter(|spec| spec.event_time == index.spec.event_time);
-            // Whoever sees only what this index keeps is to see no less than by the others.
+            // A reader of the rows that this index keeps sees no fewer than by the other indexes.
             index.spec.retention = wanted.map_or(Retention::Forever, |wanted| {
                 alike.fold(wanted, |kept, spec| kept.union(spec.retention))
             });
         }
     }
 
-    /// What another draft has the rule of an index widened to, compared with this one.
+    /// Returns the rule of an index in another draft, if it is wider there than here.
     pub(crate) fn widened(&self, other: &Self, index: usize) -> Option<Widened> {
         let after = &other.indexes[index].spec;
         let before = self.indexes.get(index).map(|index| &index.spec);
@@ -136,18 +137,18 @@ impl Draft {
         is_more.then(|| Widened { index: after.name.clone(), from, to: after.retention })
     }
 
-    /// Whether some index of another draft keeps rows that it does not keep here.
+    /// Returns whether some index of another draft keeps rows that it does not keep here.
     pub(crate) fn is_widened(&self, other: &Self) -> bool {
         (0..other.indexes.len()).any(|index| self.widened(other, index).is_some())
     }
 
-    /// Whether no row can expire.
+    /// Returns whether no row can expire.
     pub(crate) fn keeps_everything(&self) -> bool {
         state::keeps_everything(self.indexes.iter().map(|index| &index.spec))
     }
 
-    /// Leaves the included columns of what stays as they are.
-    pub(crate) fn keep_projections(&mut self, state: &State) {
+    /// Restores the included columns of the indexes that a state has.
+    pub(crate) fn keep_projections(&mut self, state: &TableState) {
         for (index, held) in self.indexes.iter_mut().zip(&state.indexes) {
             if index.origin != Origin::Removed {
                 index.projection = Arc::clone(&held.projection);
@@ -157,20 +158,20 @@ impl Draft {
 }
 
 impl DraftedIndex {
-    /// Removes it; its place stays.
+    /// Removes the index; its position stays empty.
     pub(crate) fn remove(&mut self) {
         let (spec, projection) = (IndexSpec::removed(), Arc::default());
         *self = Self { spec, origin: Origin::Removed, projection };
     }
 }
 
-/// Whether the second rule keeps rows that the first one does not.
+/// Returns whether the second rule keeps rows that the first one does not.
 fn keeps_more(from: Retention, to: Retention) -> bool {
     from.union(to) != from.simplified()
 }
 
-/// Whether declared indexes keep rows for as long as is wanted by an event time: no row expires,
-/// or one expires by the same event time and not before it may.
+/// Returns whether declared indexes keep rows for as long as is wanted by an event time: no row
+/// expires, or rows expire by the same event time and not earlier.
 fn keep(declared: &[IndexSpec], event_time: Option<usize>, wanted: Retention) -> bool {
     declared.is_empty()
         || declared.iter().any(|spec| match (spec.retention.simplified(), wanted.simplified()) {

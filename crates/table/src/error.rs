@@ -1,17 +1,17 @@
-//! Why a table refuses a row or an index.
+//! The errors of a table: why it refuses a row or an index.
 
 use lockstep_host::Interrupt;
 use lockstep_row::{DataType, RowError};
 
-/// Why a table refuses a row or an index. Row numbers count from 1 within the append.
+/// An error of a table, which refuses a row or an index. Row numbers count from 1 within the append.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TableError {
     /// A row does not fit the schema.
     #[error("row {row_number}")]
     Row {
-        /// Which row of the append, from 1.
+        /// The number of the row in the append, from 1.
         row_number: u64,
-        /// What is wrong with it.
+        /// The error of the row codec.
         source: RowError,
     },
     /// NULL in the event-time column of a declared index.
@@ -23,13 +23,13 @@ pub enum TableError {
         column: String,
         /// The index.
         index: String,
-        /// Which row, from 1: of the append, or in order of arrival when an index is added.
+        /// The number of the row, from 1: in the append, or in order of arrival when an index is added.
         row_number: u64,
     },
-    /// The table was dropped while somebody still had it.
+    /// The table was dropped while a caller still referred to it.
     #[error("the table was dropped")]
     Dropped,
-    /// The engine's tables would hold more memory than they may.
+    /// The engine's tables would take more memory than they may.
     #[error(
         "{needed} bytes more do not fit: the tables hold {used} of the {limit} bytes that \
          max_memory allows"
@@ -37,12 +37,13 @@ pub enum TableError {
     OutOfMemory {
         /// Bytes that the rows were expected to take.
         needed: u64,
-        /// Bytes that all tables hold.
+        /// Bytes that all tables take.
         used: u64,
-        /// The most they may hold.
+        /// The most bytes that they may take.
         limit: u64,
     },
-    /// An append of the table panicked: how far it came is not known, so nothing after it is shown.
+    /// An append of the table panicked: how much of it was stored is not known, so nothing after it is
+    /// shown.
     #[error(
         "the table takes no more rows: an earlier append failed half-way; what was stored before it \
          can still be read"
@@ -63,7 +64,7 @@ pub enum TableError {
         index: String,
         /// The value.
         event_time: i64,
-        /// Which row, from 1: of the append, or in order of arrival when an index is added.
+        /// The number of the row, from 1: in the append, or in order of arrival when an index is added.
         row_number: u64,
     },
     /// An index names a column that the table does not have.

@@ -1,6 +1,6 @@
-//! What a table of a given shape will take, before there are rows.
+//! Estimates of the memory that a table will take, before there are rows.
 //!
-//! `engine` answers ESTIMATE with it. Rows are taken to come in order of event time, many in an
+//! `engine` answers ESTIMATE with it. Rows are assumed to arrive in order of event time, many in an
 //! append, evenly spread over the keys of each index.
 
 use lockstep_row::{DataType, TableSchema};
@@ -8,13 +8,13 @@ use lockstep_series::estimate::{IndexShape, log_bytes, series_bytes};
 
 use crate::TableMemory;
 
-/// The shape of a table.
+/// The sizes by which a table's memory is estimated.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Shape {
-    /// Rows.
+pub struct TableShape {
+    /// The number of rows.
     pub rows: u64,
-    /// Entity keys of each index; the last number stands for the indexes that follow, and no
-    /// number for as many keys as rows.
+    /// The number of entity keys of each index; the last one also applies to the indexes that follow,
+    /// and without a number there are as many keys as rows.
     pub keys: Vec<u64>,
     /// Bytes of a STRING, ARRAY or MAP.
     pub text_bytes: u64,
@@ -23,8 +23,8 @@ pub struct Shape {
     pub record_sizes: Vec<usize>,
 }
 
-/// What a table of this schema and shape will hold in memory.
-pub fn estimate(schema: &TableSchema, shape: &Shape) -> TableMemory {
+/// Estimates the memory of a table of this schema and these sizes.
+pub fn estimate(schema: &TableSchema, shape: &TableShape) -> TableMemory {
     let index = |(at, spec): (usize, &lockstep_row::IndexSpec)| {
         if spec.is_removed() {
             return 0;
@@ -42,8 +42,8 @@ pub fn estimate(schema: &TableSchema, shape: &Shape) -> TableMemory {
     }
 }
 
-/// Bytes of an encoded row: see the layout in `row`.
-fn row_size(schema: &TableSchema, shape: &Shape) -> usize {
+/// Returns the bytes of an encoded row: see the layout in `row`.
+fn row_size(schema: &TableSchema, shape: &TableShape) -> usize {
     let text = usize::try_from(shape.text_bytes).unwrap_or(usize::MAX / 2);
     let is_variable = |data_type: &DataType| fixed_size(data_type).is_none();
     let types = || schema.columns.iter().map(|column| &column.data_type);
@@ -58,6 +58,7 @@ fn row_size(schema: &TableSchema, shape: &Shape) -> usize {
     1 + schema.columns.len().div_ceil(8) + fixed + variable * end + texts
 }
 
+/// Returns the bytes of a value of fixed width.
 fn fixed_size(data_type: &DataType) -> Option<usize> {
     match data_type {
         DataType::Null => Some(0),
@@ -69,8 +70,8 @@ fn fixed_size(data_type: &DataType) -> Option<usize> {
     }
 }
 
-/// Bytes of a column's value within an entity key: see `row::key`.
-fn key_size(data_type: &DataType, shape: &Shape) -> usize {
+/// Returns the bytes of a column's value within an entity key: see `row::key`.
+fn key_size(data_type: &DataType, shape: &TableShape) -> usize {
     match data_type {
         DataType::Null => 1,
         DataType::Bool => 2,

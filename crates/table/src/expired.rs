@@ -1,61 +1,63 @@
-//! Which rows of an append had expired before they arrived.
+//! Counting the rows of an append that had expired before they arrived.
 //!
-//! `append` asks when its rows are visible. By far the most rows are told by themselves: they are
-//! young enough, or newer than every other row; the others are looked up.
+//! `append` calls it when its rows are visible. By far the most rows are known to be kept by their
+//! event times: they are young enough, or newer than every other row; the others are looked up.
 
 use std::{
     ptr::NonNull,
     sync::atomic::{AtomicI64, Ordering},
 };
 
-use lockstep_row::{IndexSpec, Retention, RowView};
+use lockstep_row::Retention;
 use lockstep_series::RowRef;
 
 use crate::{
     Snapshot, Table,
     append::ArrivedRows,
-    state::{self, State},
+    retention::Horizon,
+    state::{self, TableState},
     table::number,
 };
 
-/// The greatest event time that was looked at in each declared index.
+/// The greatest event time of the rows of each declared index.
 #[derive(Debug, Default)]
-pub(crate) struct Newest {
+pub(crate) struct NewestTimes {
     of_index: Vec<AtomicI64>,
 }
 
-impl Newest {
+impl NewestTimes {
+    /// Starts without rows.
     pub(crate) fn new(indexes: usize) -> Self {
         Self { of_index: (0..indexes).map(|_| AtomicI64::new(i64::MIN)).collect() }
     }
 
-    /// What is known of another state's indexes that is still so. Of an index that has not been
-    /// asked for each row nothing is: then every row is looked up.
-    pub(crate) fn after(before: &State, state: &State) -> Self {
+    /// Carries over what is known from the state before. Where an index was not updated with each row,
+    /// nothing is known: then every row is looked up.
+    pub(crate) fn after(before: &TableState, state: &TableState) -> Self {
         let event_time_max = |at: usize| {
             let spec = &state.schema.indexes[at];
-            let was_asked = !before.keeps_everything && before.declared.contains(&at);
+            let was_updated = !before.keeps_everything && before.declared.contains(&at);
             let same = before.schema.indexes.get(at).filter(|held| {
-                was_asked && counts(held.retention) && held.event_time == spec.event_time
+                was_updated && counts(held.retention) && held.event_time == spec.event_time
             });
-            // Relaxed: nobody appends meanwhile.
+            // Relaxed: no append is in flight.
             same.map_or(i64::MAX, |_| before.newest.of_index[at].load(Ordering::Relaxed))
         };
         let indexes = 0..state.schema.indexes.len();
         Self { of_index: indexes.map(|at| AtomicI64::new(event_time_max(at))).collect() }
     }
 
-    /// Whether no row was newer in an index; remembers this one.
+    /// Returns whether no row was newer in an index, and updates the greatest event time.
     fn is_newest(&self, index: usize, event_time: i64) -> bool {
-        // Relaxed: a row that is wrongly called newer than all is only not counted as expired.
+        // Relaxed: a row that is wrongly found newer than all others is only not counted as expired.
         event_time >= self.of_index[index].fetch_max(event_time, Ordering::Relaxed)
     }
 }
 
 impl Table {
-    /// How many of the rows, which are visible now, no declared index kept when they arrived. Rows
-    /// that arrived after one, in the same append, do not count against it.
-    pub(crate) fn count_expired(&self, state: &State, arrived: ArrivedRows) -> u64 {
+    /// Counts the rows of an append, visible now, that no declared index kept when they arrived. Rows
+    /// that arrived later in the same append do not displace a row.
+    pub(crate) fn count_expired(&self, state: &TableState, arrived: ArrivedRows) -> u64 {
         if state.keeps_everything {
             return 0;
         }
@@ -67,14 +69,20 @@ impl Table {
             let view = self.view(row);
             let is_kept = |index: &usize| {
                 let spec = &state.schema.indexes[*index];
-                is_surely_kept((spec, view, arrival_ms), now_ms, (&state.newest, *index))
+                let event_time = state::event_time(spec, view, || arrival_ms);
+                // First, so that the greatest event time is updated.
+                let retention = spec.retention;
+                let is_newest = counts(retention) && state.newest.is_newest(*index, event_time);
+                let position = if is_newest { 1 } else { u64::MAX };
+                !retention.is_expired(event_time, position, now_ms)
             };
-            // Each is asked, so that each remembers the row.
+            // Every index is updated with the row.
             if state.declared.iter().map(is_kept).fold(false, |any, is_kept| any | is_kept) {
                 return false;
             }
-            let moment = (row.arrival() + 1, now_ms);
-            let then = Snapshot::new(self, lockstep_series::pin(), NonNull::from(state), moment);
+            let visible_arrival = row.arrival() + 1;
+            let horizon = Horizon { visible_arrival, now_ms };
+            let then = Snapshot::new(self, lockstep_series::pin(), NonNull::from(state), horizon);
             !then.is_live(row, &mut key)
         };
         let rows = state.log.rows_from(position, &guard).take(count).map(|found| found.row);
@@ -82,21 +90,7 @@ impl Table {
     }
 }
 
-/// Whether an index keeps a row, as far as the row alone tells.
-fn is_surely_kept(
-    (spec, row, arrival_ms): (&IndexSpec, RowView<'_>, i64),
-    now_ms: i64,
-    (newest, index): (&Newest, usize),
-) -> bool {
-    let event_time = state::event_time(spec, row, || arrival_ms);
-    let retention = spec.retention;
-    // First, so that no row is forgotten.
-    let is_newest = counts(retention) && newest.is_newest(index, event_time);
-    let position = if is_newest { 1 } else { u64::MAX };
-    !retention.is_expired(event_time, position, now_ms)
-}
-
-/// Whether a rule keeps rows by number.
+/// Returns whether a rule keeps rows by number.
 fn counts(retention: Retention) -> bool {
     !matches!(retention, Retention::Forever | Retention::Absolute { .. })
 }

@@ -1,18 +1,17 @@
-//! Indexes that belong to those who read through them.
+//! Holds: reference counts of indexes, included columns and retention.
 //!
-//! A deployment, a prepared request or whoever else reads rows by key *holds* what it needs of a
-//! table: an index, the columns that the index includes, and rows that are kept for long enough.
-//! Where the table lacks some of it, it is made. Holds of one table are counted: when the last one
-//! of an automatic index is released the index is removed, included columns that nobody holds go,
-//! and a declared index keeps rows by the rule that the user gave it again; rows that only a
-//! released hold had kept expire like any others.
+//! A deployment, a prepared request or another reader by key *holds* what it needs of a table: an
+//! index, the columns that the index includes, and rows that are kept for long enough. What the table
+//! lacks is made. When the last hold of an automatic index is released, the index is removed; included
+//! columns that are no longer held are removed, and a declared index keeps rows by the rule that the
+//! user gave it again; rows that only a released hold had kept expire like any others.
 //!
 //! # Positions
 //!
-//! The position of an index is constant while somebody holds it. An index that is removed leaves
-//! an empty place ([`lockstep_row::IndexSpec::removed`]) that a later index may take. So whoever reads through a
-//! position, or reads the records of an index, keeps the hold for as long as it reads: a compiled
-//! program keeps its holds beside it.
+//! The position of an index is constant while it is held. An index that is removed leaves an empty
+//! position ([`lockstep_row::IndexSpec::removed`]) that a later index may get. So a reader that uses a
+//! position, or the records of an index, keeps the hold for as long as it reads: a compiled program
+//! owns its holds.
 
 use std::sync::{Arc, Weak};
 
@@ -21,11 +20,11 @@ use lockstep_row::{IncludedColumn, Projection, Retention, RowCodec};
 use lockstep_series::Account;
 
 use crate::{
-    INCLUDED_BYTES_MAX, Inclusion, Table, TableError, change::Changing, draft::Draft,
+    INCLUDED_BYTES_MAX, Inclusion, Table, TableError, change::ChangeGuard, draft::TableDraft,
     state::Origin, table::number,
 };
 
-/// What somebody needs of a table.
+/// The needs of a reader of a table.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct IndexNeed {
     /// Positions of the key columns, in any order. None: the whole table is one key.
@@ -36,13 +35,13 @@ pub struct IndexNeed {
     /// index keeps less, it is widened; where no declared index is over these keys and none keeps
     /// rows for as long by the same event time, the automatic index gets a rule of its own.
     pub retention: Option<Retention>,
-    /// The columns that the index is to include, all or none. What is asked for is a matter of
-    /// speed alone: see [`IndexHold::inclusion`].
+    /// The columns that the index is to include, all or none. This is a matter of speed alone: see
+    /// [`IndexHold::inclusion`].
     pub columns: Vec<IncludedColumn>,
 }
 
-/// Holds what an [`IndexNeed`] asked for, until it is dropped. Keeps neither the table nor its
-/// memory alive: after the table is gone it holds nothing.
+/// A hold of what an [`IndexNeed`] describes, until it is dropped. Does not keep the table alive: once
+/// the table is dropped it holds nothing.
 #[derive(Debug)]
 pub struct IndexHold {
     table: Weak<Table>,
@@ -53,7 +52,7 @@ pub struct IndexHold {
     refused: Option<TableError>,
 }
 
-/// That a table keeps rows for longer than before.
+/// A rule by which an index keeps rows for longer than before.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Widened {
     /// The name of the index whose rule it is.
@@ -64,14 +63,14 @@ pub struct Widened {
     pub to: Retention,
 }
 
-/// What holding an index would come to. See [`Table::find_for`].
+/// The outcome that holding an index would have. See [`Table::find_for`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Provision {
     /// The table has the index.
     Existing {
         /// Its position.
         index: usize,
-        /// Whether it would be made anew to include more columns.
+        /// Whether it would be rebuilt to include more columns.
         includes_more: bool,
         /// The rule that would be widened.
         widened: Option<Widened>,
@@ -91,40 +90,40 @@ pub enum Provision {
 #[derive(Debug, Default)]
 pub(crate) struct Holds {
     next_id: u64,
-    held: Vec<Held>,
-    /// Whether something was released and the table may still have what it does not need.
+    held: Vec<HoldEntry>,
+    /// Whether a hold was released and the table may still have what is no longer needed.
     is_released: bool,
 }
 
-/// One hold.
+/// A hold, as the table counts it.
 #[derive(Debug, Clone)]
-pub(crate) struct Held {
+pub(crate) struct HoldEntry {
     id: u64,
-    /// Empty: nobody in particular, and for ever.
+    /// Empty: a permanent hold without an owner.
     owner: String,
     pub(crate) index: usize,
     pub(crate) retention: Option<Retention>,
     columns: Vec<IncludedColumn>,
 }
 
-/// What became of a need.
-struct Grant {
-    held: Held,
+/// The hold that was granted for a need.
+struct HoldGrant {
+    held: HoldEntry,
     inclusion: Inclusion,
     widened: Option<Widened>,
     refused: Option<TableError>,
 }
 
 impl Table {
-    /// Holds what somebody needs, and makes what of it the table lacks: builds the index, makes it
-    /// include columns, has rows kept for longer. `owner` is who is listed by [`Self::holders`].
-    /// Rows that have expired everywhere stay so. Fails when the memory budget has no room for the
-    /// index, the table was dropped, or the call was interrupted; then nothing has changed. Panics when a column is out of
-    /// range or of a type that cannot be a key or an event time: the plan has checked that.
+    /// Holds what a reader needs, and makes what the table lacks: builds the index, makes it include
+    /// columns, lets rows be kept for longer. [`Self::holders`] lists the `owner`. Rows that have
+    /// expired everywhere stay expired. Fails when the memory budget does not allow the index, the
+    /// table was dropped, or the call was interrupted; then nothing has changed. Panics when a column
+    /// is out of range or of a type that cannot be a key or an event time: the plan has checked that.
     ///
     /// Readers and writers go on while it builds.
     pub fn hold(self: &Arc<Self>, need: &IndexNeed, owner: &str) -> Result<IndexHold, TableError> {
-        let grant = self.change(|changing| self.grant(changing, need, owner))?;
+        let grant = self.change(|change| self.grant(change, need, owner))?;
         Ok(IndexHold {
             table: Arc::downgrade(self),
             id: grant.held.id,
@@ -135,14 +134,14 @@ impl Table {
         })
     }
 
-    /// What [`Self::hold`] would come to now. Changes nothing and waits for nobody.
+    /// Returns what [`Self::hold`] would do now. Changes nothing and does not wait.
     pub fn find_for(&self, need: &IndexNeed) -> Provision {
         let snapshot = self.snapshot();
-        let before = Draft::of(snapshot.state());
+        let before = TableDraft::of(snapshot.state());
         let mut holds = self.holds.lock().held.clone();
         let mut draft = before.clone();
         let (index, is_new) = draft.index_for(&need.keys, need.event_time);
-        holds.push(Held::new(0, "", index, need));
+        holds.push(HoldEntry::new(0, "", index, need));
         draft.apply_rules(&holds);
         let widened = before.widened(&draft, index);
         if is_new {
@@ -154,7 +153,8 @@ impl Table {
         Provision::Existing { index, includes_more, widened }
     }
 
-    /// Who holds an index, in the order of names, each once. Empty for an index that nobody holds.
+    /// Returns the owners of an index's holds, in the order of names, each once. Empty for an index that
+    /// is not held.
     pub fn holders(&self, index: usize) -> Vec<String> {
         let holds = self.holds.lock();
         let of_index = holds.held.iter().filter(|held| held.index == index);
@@ -165,8 +165,8 @@ impl Table {
         owners
     }
 
-    /// The rule that the user gave an index; `None` for one that was not declared. What it keeps
-    /// in fact may be more: see `IndexSpec::retention`.
+    /// Returns the rule that the user gave an index; `None` for one that was not declared. In fact it
+    /// may keep more: see `IndexSpec::retention`.
     pub fn declared_retention(&self, index: usize) -> Option<Retention> {
         match self.snapshot().state().indexes.get(index)?.origin {
             Origin::Declared(retention) => Some(retention),
@@ -174,24 +174,24 @@ impl Table {
         }
     }
 
-    /// Makes what a need asks for, and writes down who holds it.
+    /// Makes what a need describes, and registers the hold.
     fn grant(
         &self,
-        changing: &Changing<'_>,
+        change: &ChangeGuard<'_>,
         need: &IndexNeed,
         owner: &str,
-    ) -> Result<Grant, TableError> {
-        let before = Draft::of(&changing.state());
+    ) -> Result<HoldGrant, TableError> {
+        let before = TableDraft::of(&change.state());
         let mut draft = before.clone();
         let (index, _) = draft.index_for(&need.keys, need.event_time);
         let (id, mut holds) = self.holds.lock().begin();
-        let held = Held::new(id, owner, index, need);
+        let held = HoldEntry::new(id, owner, index, need);
         let mut grant =
-            Grant { held, inclusion: Inclusion::Included, widened: None, refused: None };
+            HoldGrant { held, inclusion: Inclusion::Included, widened: None, refused: None };
         holds.push(grant.held.clone());
         draft.apply_rules(&holds);
         if draft.indexes[index].spec.declared && !before.is_declared(index) {
-            let checked = changing.check_event_times(&draft.indexes[index].spec);
+            let checked = change.check_event_times(&draft.indexes[index].spec);
             if let Err(TableError::Interrupted(interrupt)) = checked {
                 return Err(TableError::Interrupted(interrupt));
             }
@@ -212,15 +212,15 @@ impl Table {
             }
         }
         grant.widened = before.widened(&draft, index);
-        self.realize(changing, &draft)?;
+        self.realize(change, &draft)?;
         self.holds.lock().held.push(grant.held.clone());
         Ok(grant)
     }
 
-    /// The projection of an index that includes these columns as well; or why it cannot.
+    /// Returns the projection of an index that includes these columns as well; or why it cannot.
     pub(crate) fn included(
         &self,
-        draft: &Draft,
+        draft: &TableDraft,
         index: usize,
         columns: &[IncludedColumn],
     ) -> Result<Arc<Projection>, Inclusion> {
@@ -237,45 +237,46 @@ impl Table {
         if !self.budget.reserve(needed) {
             return Err(Inclusion::OutOfMemory { needed });
         }
-        // What it takes in fact is reserved when it is built.
+        // The memory is reserved when the index is built.
         self.budget.charge(-i64::try_from(needed).unwrap_or(i64::MAX));
         Ok(Arc::new(projection))
     }
 
-    /// Holds an index for ever, for nobody in particular.
-    pub(crate) fn hold_for_ever(&self, index: usize, columns: &[IncludedColumn]) {
+    /// Holds an index for ever, without an owner.
+    pub(crate) fn hold_permanently(&self, index: usize, columns: &[IncludedColumn]) {
         let mut holds = self.holds.lock();
-        let is_held = |held: &Held| held.owner.is_empty() && held.index == index;
+        let is_held = |held: &HoldEntry| held.owner.is_empty() && held.index == index;
         if columns.is_empty() && holds.held.iter().any(is_held) {
             return;
         }
         let id = holds.begin().0;
         let need = IndexNeed { columns: columns.to_vec(), ..IndexNeed::default() };
-        holds.held.push(Held::new(id, "", index, &need));
+        holds.held.push(HoldEntry::new(id, "", index, &need));
     }
 
-    /// Gives the indexes of a draft the rules that follow from what is held.
-    pub(crate) fn apply_held_rules(&self, draft: &mut Draft) {
+    /// Sets the rules of a draft's indexes, which follow from what is held.
+    pub(crate) fn apply_held_rules(&self, draft: &mut TableDraft) {
         draft.apply_rules(&self.holds.lock().held);
     }
 
-    /// Says that there may be something that nobody holds any more.
+    /// Notes that the table may have something that is no longer held.
     pub(crate) fn note_release(&self) {
         self.holds.lock().is_released = true;
     }
 
-    /// Takes down what nobody holds any more, unless the table is being changed: then whoever
-    /// changes it does this afterwards.
+    /// Removes what is no longer held, unless the table is being changed: then the change does this at
+    /// its end.
     pub(crate) fn settle_holds(&self) {
         while self.holds.lock().is_released {
-            let Some(changing) = self.try_changing() else { return };
+            let Some(change) = self.try_change() else { return };
             self.holds.lock().is_released = false;
-            self.remove_unheld(&changing);
+            self.remove_unheld(&change);
         }
     }
 
-    fn remove_unheld(&self, changing: &Changing<'_>) {
-        let mut draft = Draft::of(&changing.state());
+    /// Removes the indexes, included columns and rules that are no longer held.
+    fn remove_unheld(&self, change: &ChangeGuard<'_>) {
+        let mut draft = TableDraft::of(&change.state());
         let holds = self.holds.lock().held.clone();
         for (at, index) in draft.indexes.iter_mut().enumerate() {
             let of_index = || holds.iter().filter(|held| held.index == at);
@@ -288,16 +289,16 @@ impl Table {
             index.projection = prefix(&index.projection, &columns, &self.codec);
         }
         draft.apply_rules(&holds);
-        // Without room for a smaller copy of an index it stays as it is.
-        if self.realize(changing, &draft).is_err() {
-            draft.keep_projections(&changing.state());
-            drop(self.realize(changing, &draft));
+        // An index stays as it is when the memory budget does not allow a smaller copy.
+        if self.realize(change, &draft).is_err() {
+            draft.keep_projections(&change.state());
+            drop(self.realize(change, &draft));
         }
     }
 }
 
-/// The least projection that begins as `projection` does and includes the columns: who reads
-/// records by the one reads those of the other, as far as it holds what it reads.
+/// Returns the least projection that begins as `projection` does and includes the columns: a reader by
+/// the one reads records of the other, as far as it holds what it reads.
 fn prefix(
     projection: &Arc<Projection>,
     columns: &[IncludedColumn],
@@ -307,25 +308,26 @@ fn prefix(
     let includes = |at: usize| columns.iter().any(|held| held.column == all[at].column);
     let count = (0..all.len()).rev().find(|at| includes(*at)).map_or(0, |at| at + 1);
     let shorter = Projection::default().with(codec, &all[..count]);
-    let is_same_place = |included: &IncludedColumn| {
+    let is_same_field = |included: &IncludedColumn| {
         let column = included.column;
         shorter.presence(column) == projection.presence(column)
             && shorter.fixed_column(column) == projection.fixed_column(column)
             && shorter.text_cell(column) == projection.text_cell(column)
     };
-    let is_prefix = all[..count].iter().all(is_same_place);
+    let is_prefix = all[..count].iter().all(is_same_field);
     if is_prefix && shorter != **projection { Arc::new(shorter) } else { Arc::clone(projection) }
 }
 
 impl Holds {
-    /// A number for a hold, and those that there are.
-    fn begin(&mut self) -> (u64, Vec<Held>) {
+    /// Returns an identifier for a new hold, and the existing holds.
+    fn begin(&mut self) -> (u64, Vec<HoldEntry>) {
         self.next_id += 1;
         (self.next_id, self.held.clone())
     }
 }
 
-impl Held {
+impl HoldEntry {
+    /// Makes a hold of an index.
     fn new(id: u64, owner: &str, index: usize, need: &IndexNeed) -> Self {
         let (owner, columns) = (owner.to_owned(), need.columns.clone());
         Self { id, owner, index, retention: need.retention, columns }
@@ -333,23 +335,22 @@ impl Held {
 }
 
 impl IndexHold {
-    /// The position of the index, as long as it is held.
+    /// Returns the position of the index, constant as long as it is held.
     pub fn index(&self) -> usize {
         self.index
     }
 
-    /// What became of the columns that the index was to include. Where it does not include them,
-    /// rows are read.
+    /// Returns whether the index includes the needed columns. Where it does not, rows are read.
     pub fn inclusion(&self) -> Inclusion {
         self.inclusion
     }
 
-    /// The rule that was widened when the hold was taken, if one was.
+    /// Returns the rule that was widened when the hold was taken, if one was.
     pub fn widened(&self) -> Option<&Widened> {
         self.widened.as_ref()
     }
 
-    /// Why rows are not kept for as long as was asked: a stored row has no event time to go by.
+    /// Returns why rows are not kept for as long as needed: a stored row has no event time.
     pub fn refused(&self) -> Option<&TableError> {
         self.refused.as_ref()
     }

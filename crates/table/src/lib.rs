@@ -1,6 +1,6 @@
 //! A table: its schema, its indexes and all of its rows in order of arrival.
 //!
-//! `engine` appends; `online` and `offline` read through a [`Snapshot`], which never waits for a
+//! `engine` appends; `request` and `batch` read through a [`Snapshot`], which never waits for a
 //! writer. Knows rows and indexes, not SQL.
 //!
 //! **Invariant:** an append is visible in all indexes or in none. **Invariant:** what a snapshot
@@ -12,32 +12,32 @@ mod arrivals;
 mod budget;
 mod build;
 mod change;
+mod commit_queue;
 mod draft;
 mod error;
 mod estimate;
 mod expired;
+mod expiry_thread;
 mod hold;
 mod include;
 mod load;
 mod retention;
-mod sequence;
 mod snapshot;
 mod state;
 mod table;
-mod upkeep;
 
 pub use append::Appended;
 pub use arrivals::Arrivals;
 pub use budget::{MemoryBudget, MemoryStatus, MemoryUse};
 pub use error::TableError;
-pub use estimate::{Shape, estimate};
+pub use estimate::{TableShape, estimate};
 pub use hold::{IndexHold, IndexNeed, Provision, Widened};
 pub use include::{INCLUDED_BYTES_MAX, Inclusion};
-pub use load::Load;
+pub use load::BulkLoad;
 #[doc(hidden)]
 pub use lockstep_series::set_chunk_rows;
-pub use lockstep_series::{Records, reclaim};
-pub use snapshot::{KeyRows, Rows, Run, Snapshot, StoredRow};
+pub use lockstep_series::{RecordField, Records, reclaim};
+pub use snapshot::{KeyRows, KeyRun, ScanRows, Snapshot, StoredRow};
 pub use table::{Table, TableMemory};
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! Loading many rows as one append, batch by batch.
 //!
-//! `engine` loads files with it. The rows of a [`Load`] are encoded and checked, and room is taken
-//! for them, as they come, while other appends go on; at last all of them get their arrivals and
-//! become visible at once. Until then a load holds its rows as they will lie in the log, and gives
-//! each batch up as it goes there, so that it takes little more memory than the rows will.
+//! `engine` loads files with it. The rows of a [`BulkLoad`] are encoded and checked, and memory is
+//! reserved for them, batch by batch, while other appends go on; finally all of them get their arrivals
+//! and become visible at once. Until then a load holds its rows encoded, and frees each batch when it
+//! is in the log, so that it takes little more memory than the stored rows.
 
 use std::{fmt, sync::Arc};
 
@@ -13,16 +13,16 @@ use lockstep_series::RowBatch;
 
 use crate::{
     Appended, Table, TableError,
-    append::{Lookup, Room},
+    append::{GroupKeys, Reservation},
 };
 
-/// Rows that are being loaded into a table. Dropping it leaves nothing of them.
-pub struct Load<'a> {
+/// Rows that are being loaded into a table. When it is dropped unfinished, none of them is stored.
+pub struct BulkLoad<'a> {
     table: &'a Table,
     batches: Vec<RowBatch>,
-    room: Option<Room<'a>>,
+    reservation: Option<Reservation<'a>>,
     row_count: u64,
-    /// Whether the event times of declared indexes must be there.
+    /// Whether the event times of declared indexes must not be NULL.
     is_timed: bool,
     /// The schema whose declared indexes the event times were checked against.
     checked: Option<Arc<TableSchema>>,
@@ -31,20 +31,20 @@ pub struct Load<'a> {
 impl Table {
     /// Begins to load rows, which become visible at the end, all or none, with the checks of
     /// [`Self::append_timed`].
-    pub fn load(&self) -> Load<'_> {
-        let (batches, room, checked) = (Vec::new(), None, None);
-        Load { table: self, batches, room, row_count: 0, is_timed: true, checked }
+    pub fn load(&self) -> BulkLoad<'_> {
+        let (batches, reservation, checked) = (Vec::new(), None, None);
+        BulkLoad { table: self, batches, reservation, row_count: 0, is_timed: true, checked }
     }
 
-    /// The same without these checks, as [`Self::append`].
-    pub fn load_any(&self) -> Load<'_> {
-        Load { is_timed: false, ..self.load() }
+    /// Begins to load rows as [`Self::load`] does, with the checks of [`Self::append`] only.
+    pub fn load_any(&self) -> BulkLoad<'_> {
+        BulkLoad { is_timed: false, ..self.load() }
     }
 }
 
-impl Load<'_> {
-    /// Adds rows. After an error the load is of no use. Rows are numbered from the beginning of
-    /// the load.
+impl BulkLoad<'_> {
+    /// Adds rows. After an error the load cannot be used further. Rows are numbered from the beginning
+    /// of the load.
     pub fn push<'r, R>(&mut self, rows: R) -> Result<(), TableError>
     where
         R: IntoIterator,
@@ -64,41 +64,42 @@ impl Load<'_> {
             }
             self.checked = Some(schema);
         }
-        let room = self.table.reserve(&batch)?;
-        match &mut self.room {
-            Some(all) => all.join(room),
-            None => self.room = Some(room),
+        let reservation = self.table.reserve(&batch)?;
+        match &mut self.reservation {
+            Some(all) => all.merge(reservation),
+            None => self.reservation = Some(reservation),
         }
         self.row_count += crate::table::number(batch.len());
         self.batches.push(batch);
         Ok(())
     }
 
-    /// How many rows were added.
+    /// Returns the number of rows that were added.
     pub fn row_count(&self) -> u64 {
         self.row_count
     }
 
-    /// Makes the rows visible. Fails when the table was dropped, or has an index by now that does
-    /// not take them; then nothing of them is left.
+    /// Makes the rows visible. Fails when the table was dropped, or got an index that does not accept
+    /// them; then none of them is stored.
     pub fn finish(mut self) -> Result<Appended, TableError> {
-        let Some(mut room) = self.room.take() else { return Ok(Appended::default()) };
-        // Before any lock: who is asked may run anything.
+        let Some(mut reservation) = self.reservation.take() else { return Ok(Appended::default()) };
+        // Before any lock: the check for interrupts may run any code.
         let _commit = query::commit().map_err(TableError::Interrupted)?;
-        let shared = self.table.share();
+        let shared = self.table.lock_shared();
         self.table.check_open()?;
         let state = self.table.shared_state(&shared);
         if self.is_timed && !self.is_checked(&state.schema) {
             self.check(&state.schema)?;
         }
-        self.table.apply(state, &mut self.batches, &mut Lookup::default(), &mut room)
+        self.table.apply(state, &mut self.batches, &mut GroupKeys::default(), &mut reservation)
     }
 
+    /// Returns whether all rows were checked against a schema.
     fn is_checked(&self, schema: &Arc<TableSchema>) -> bool {
         self.checked.as_ref().is_some_and(|checked| Arc::ptr_eq(checked, schema))
     }
 
-    /// Checks what was added before the table got other indexes.
+    /// Checks the rows that were added before the table got other indexes.
     fn check(&self, schema: &TableSchema) -> Result<(), TableError> {
         let mut row_number = 0;
         for batch in &self.batches {
@@ -109,8 +110,8 @@ impl Load<'_> {
     }
 }
 
-impl fmt::Debug for Load<'_> {
+impl fmt::Debug for BulkLoad<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Load").field("row_count", &self.row_count).finish_non_exhaustive()
+        f.debug_struct("BulkLoad").field("row_count", &self.row_count).finish_non_exhaustive()
     }
 }

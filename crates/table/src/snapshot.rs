@@ -1,15 +1,16 @@
 //! A consistent view of a table: the rows visible at one moment, by index or in order of arrival.
 //!
-//! `online` reads by key, `offline` in order of arrival, both the same rows. Nothing here locks
-//! or waits.
+//! `request` reads by key, `batch` in order of arrival, both the same rows. Nothing here locks or
+//! waits.
 
 use std::{fmt, ops::Range, ptr::NonNull};
 
 use lockstep_row::{IndexSpec, Projection, Retention, RowView, TableSchema};
-use lockstep_series::{self as series, Bounds, Guard, LogRow, RowRef};
+use lockstep_series::{self as series, Bounds, Guard, LogRow, RecordField, RowRef};
 
 use crate::{
-    state::{self, Origin, State},
+    retention::Horizon,
+    state::{self, Origin, TableState},
     table::Table,
 };
 
@@ -19,77 +20,83 @@ pub struct StoredRow<'a> {
     /// Its event time in the index it was read through, NULL being `i64::MIN`; where there is
     /// no event-time column, and in [`Snapshot::scan`], the time of arrival in milliseconds.
     pub event_time: i64,
-    /// The position in which it was accepted, unique within the engine.
+    /// The position at which it was accepted, unique within the engine.
     pub arrival: u64,
     /// Its columns.
     pub row: RowView<'a>,
 }
 
 /// The rows that were visible at one moment. Taking one costs a few nanoseconds and allocates
-/// nothing; while it lives, no removed row of any table is freed, so do not keep it. It cannot be
-/// sent to another thread.
+/// nothing; until it is dropped, no removed row of any table is freed, so it is to be used briefly. It
+/// cannot be sent to another thread.
 pub struct Snapshot<'t> {
     table: &'t Table,
     guard: Guard,
-    /// Not freed while the guard lives.
-    state: NonNull<State>,
+    /// Not freed before the guard is dropped.
+    state: NonNull<TableState>,
     visible_arrival: u64,
     now_ms: i64,
 }
 
 impl<'t> Snapshot<'t> {
-    /// Makes a view of a state that was loaded under this guard.
+    /// Makes a snapshot of a state that was loaded under this guard.
     pub(crate) fn new(
         table: &'t Table,
         guard: Guard,
-        state: NonNull<State>,
-        (visible_arrival, now_ms): (u64, i64),
+        state: NonNull<TableState>,
+        horizon: Horizon,
     ) -> Self {
+        let Horizon { visible_arrival, now_ms } = horizon;
         Self { table, guard, state, visible_arrival, now_ms }
     }
 
-    /// The moment of the snapshot in milliseconds since the epoch: what retention calls now.
+    /// Returns the time of the snapshot in milliseconds since the epoch, by which rows expire.
     pub fn now_ms(&self) -> i64 {
         self.now_ms
     }
 
-    /// Rows with a smaller arrival are visible.
+    /// Returns the visible arrival: rows with a smaller one are visible.
     pub fn visible_arrival(&self) -> u64 {
         self.visible_arrival
     }
 
-    /// The schema whose index positions [`Self::rows`] and [`Self::scan_kept_by`] take.
+    /// Returns the schema, whose index positions [`Self::rows`] and [`Self::scan_kept_by`] take.
     pub fn schema(&self) -> &TableSchema {
         &self.state().schema
     }
 
-    /// All live rows in order of arrival: those that at least one declared index keeps, or every
+    /// Returns all live rows in order of arrival: those that at least one declared index keeps, or every
     /// row when the table has no declared index.
-    pub fn scan(&self) -> Rows<'_> {
-        let filter = if self.state().keeps_everything { Filter::All } else { Filter::Live };
-        Rows { snapshot: self, ahead: self.arrived(), filter, spec: None, key: Vec::new() }
+    pub fn scan(&self) -> ScanRows<'_> {
+        let filter = if self.state().keeps_everything { RowFilter::All } else { RowFilter::Live };
+        ScanRows { snapshot: self, ahead: self.arrived(), filter, spec: None, key: Vec::new() }
     }
 
-    /// The rows that an index keeps by its own rule, in order of arrival: what the union of
-    /// [`Self::rows_kept_by`] over all keys shows.
-    pub fn scan_kept_by(&self, index: usize) -> Rows<'_> {
+    /// Returns the rows that an index keeps by its own rule, in order of arrival: the union of
+    /// [`Self::rows_kept_by`] over all keys.
+    pub fn scan_kept_by(&self, index: usize) -> ScanRows<'_> {
         let state = self.state();
         let spec = &state.schema.indexes[index];
         let filter = match spec {
-            IndexSpec { declared: true, retention: Retention::Forever, .. } => Filter::All,
-            IndexSpec { declared: true, .. } => Filter::Index(index),
-            _ if state.keeps_everything => Filter::All,
-            _ => Filter::Live,
+            IndexSpec { declared: true, retention: Retention::Forever, .. } => RowFilter::All,
+            IndexSpec { declared: true, .. } => RowFilter::Index(index),
+            _ if state.keeps_everything => RowFilter::All,
+            _ => RowFilter::Live,
         };
-        Rows { snapshot: self, ahead: self.arrived(), filter, spec: Some(spec), key: Vec::new() }
+        ScanRows {
+            snapshot: self,
+            ahead: self.arrived(),
+            filter,
+            spec: Some(spec),
+            key: Vec::new(),
+        }
     }
 
-    /// The live rows of one entity key, those of [`Self::scan`], newest first by (event time,
+    /// Returns the live rows of one entity key, those of [`Self::scan`], newest first by (event time,
     /// arrival). The key's values are encoded with `row::key::encode_key` in the order of the
     /// index's `IndexSpec::keys`, which may differ from the order in which `ensure_index` was asked.
     ///
-    /// *Cost*: where the declared indexes keep rows by different rules, each row is looked for in
-    /// them.
+    /// *Cost*: where the declared indexes keep rows by different rules, each row is looked up in them.
     #[inline]
     pub fn rows(&self, index: usize, key: &[u8]) -> KeyRows<'_> {
         let (bounds, is_live_only) = match self.state().live_retentions[index] {
@@ -99,8 +106,8 @@ impl<'t> Snapshot<'t> {
         self.seek(index, key, bounds, is_live_only)
     }
 
-    /// The same without the rows that this index does not keep by its own rule, although another
-    /// one does. An index that is not declared has no rule, and shows the live rows.
+    /// Returns the rows of [`Self::rows`] without those that this index does not keep by its own rule,
+    /// although another one does. An index that is not declared has no rule, and shows the live rows.
     #[inline]
     pub fn rows_kept_by(&self, index: usize, key: &[u8]) -> KeyRows<'_> {
         let spec = &self.state().schema.indexes[index];
@@ -110,29 +117,31 @@ impl<'t> Snapshot<'t> {
         self.seek(index, key, self.bounds(spec.retention), false)
     }
 
+    /// Returns the bounds of a reader by a rule.
     fn bounds(&self, retention: Retention) -> Bounds {
         Bounds::new(self.visible_arrival, retention, self.now_ms)
     }
 
+    /// Returns the rows of a key in an index.
     #[inline]
     fn seek(&self, index: usize, key: &[u8], bounds: Bounds, is_live_only: bool) -> KeyRows<'_> {
         let index = &self.state().indexes[index];
-        // Without this, whoever lets go of an index before it reads would find no rows.
-        assert!(index.origin != Origin::Removed, "who reads through an index holds it");
+        // Without this, a reader that releases an index before it reads would find no rows.
+        assert!(index.origin != Origin::Removed, "an index that is read is held");
         let ahead = index.series.seek(key, bounds, &self.guard);
-        let ahead = ahead.unwrap_or_else(series::KeyRows::empty);
+        let ahead = ahead.unwrap_or_else(series::SeriesRows::empty);
         KeyRows { snapshot: self, ahead, is_live_only, key: Vec::new() }
     }
 
-    /// What the records of an index hold and where, as [`Run::records`] gives them; `None` when the
+    /// Returns the layout of the records of an index, which [`KeyRun::records`] returns; `None` when the
     /// index includes no columns. See [`Table::include`].
     pub fn projection(&self, index: usize) -> Option<&Projection> {
         let projection = &*self.state().indexes[index].projection;
         (projection.size() > 0).then_some(projection)
     }
 
-    /// Whether a live row is equal to this one in every column.
-    pub(crate) fn holds(&self, row: RowRef<'_>) -> bool {
+    /// Returns whether a live row is equal to this one in every column.
+    pub(crate) fn contains(&self, row: RowRef<'_>) -> bool {
         let state = self.state();
         let mut scratch = Vec::new();
         let Some(index) = state.schema.indexes.iter().position(|spec| spec.declared) else {
@@ -147,14 +156,14 @@ impl<'t> Snapshot<'t> {
         rows.any(|found| found.row.bytes() == row.bytes() && self.is_live(found.row, &mut scratch))
     }
 
-    /// Whether some declared index keeps the row. `key` is scratch.
+    /// Returns whether some declared index keeps the row. `key` is a buffer.
     pub(crate) fn is_live(&self, row: RowRef<'_>, key: &mut Vec<u8>) -> bool {
         let state = self.state();
         let mut declared = state.declared.iter();
         state.keeps_everything || declared.any(|index| self.is_kept_by(*index, row, key))
     }
 
-    /// Whether a declared index keeps the row, which is visible.
+    /// Returns whether a declared index keeps the row, which is visible.
     fn is_kept_by(&self, index: usize, row: RowRef<'_>, key: &mut Vec<u8>) -> bool {
         let state = self.state();
         let spec = &state.schema.indexes[index];
@@ -165,44 +174,46 @@ impl<'t> Snapshot<'t> {
         if matches!(retention, Retention::Forever | Retention::Absolute { .. }) {
             return !retention.is_expired(event_time, 1, self.now_ms);
         }
-        // What counts is the position within the key, so the row is looked up.
+        // The rule counts rows of the key, so the row is looked up.
         key.clear();
         state::encode_key(spec, view, key);
         let rows = state.indexes[index].series.seek(key, self.bounds(retention), &self.guard);
         rows.is_some_and(|rows| rows.contains(event_time, row.arrival()))
     }
 
+    /// Returns whether a filter shows the row.
     #[inline]
-    fn passes(&self, filter: Filter, row: RowRef<'_>, key: &mut Vec<u8>) -> bool {
+    fn is_shown(&self, filter: RowFilter, row: RowRef<'_>, key: &mut Vec<u8>) -> bool {
         match filter {
-            Filter::All => true,
-            Filter::Live => self.is_live(row, key),
-            Filter::Index(index) => self.is_kept_by(index, row, key),
+            RowFilter::All => true,
+            RowFilter::Live => self.is_live(row, key),
+            RowFilter::Index(index) => self.is_kept_by(index, row, key),
         }
     }
 
+    /// Returns the visible rows in order of arrival.
     fn arrived(&self) -> series::LogRows<'_> {
         self.state().log.rows(self.visible_arrival, &self.guard)
     }
 
-    /// Rows in memory, without those that were collected.
+    /// Returns the number of rows in memory, without those that were collected.
     pub(crate) fn log_row_count(&self) -> usize {
         self.state().log.row_count(&self.guard)
     }
 
+    /// Returns the state.
     #[inline]
-    pub(crate) fn state(&self) -> &State {
-        // SAFETY: it was loaded under the guard, and a state that is replaced is freed by the
-        // epoch collector after the guards of that moment are gone.
+    pub(crate) fn state(&self) -> &TableState {
+        // SAFETY: it was loaded under the guard, and a state that is replaced is freed when the guards
+        // of that time are gone.
         unsafe { self.state.as_ref() }
     }
 }
 
-/// The same view once more.
 impl Clone for Snapshot<'_> {
     fn clone(&self) -> Self {
-        // What this view keeps from being freed, another guard of the same thread keeps from then
-        // on: nested in the first, it stands at the first one's epoch.
+        // Another guard of the same thread keeps what this one does: nested in the first, it has the
+        // epoch of the first.
         Self { guard: series::pin(), ..*self }
     }
 }
@@ -216,36 +227,36 @@ impl fmt::Debug for Snapshot<'_> {
     }
 }
 
-/// What hides rows, beside what the series' own bounds hide.
+/// The rows that are hidden, beside those that the series' bounds hide.
 #[derive(Debug, Clone, Copy)]
-enum Filter {
-    /// Nothing.
+enum RowFilter {
+    /// None.
     All,
-    /// No declared index keeps them.
+    /// Those that no declared index keeps.
     Live,
-    /// This declared index does not keep them.
+    /// Those that this declared index does not keep.
     Index(usize),
 }
 
 /// Rows in order of arrival. See [`Snapshot::scan`] and [`Snapshot::scan_kept_by`].
-pub struct Rows<'s> {
+pub struct ScanRows<'s> {
     snapshot: &'s Snapshot<'s>,
     ahead: series::LogRows<'s>,
-    filter: Filter,
+    filter: RowFilter,
     /// The index whose event time is shown.
     spec: Option<&'s IndexSpec>,
-    /// Scratch, empty as long as no key has to be looked up.
+    /// A buffer, empty as long as no key has to be looked up.
     key: Vec<u8>,
 }
 
-impl<'s> Iterator for Rows<'s> {
+impl<'s> Iterator for ScanRows<'s> {
     type Item = StoredRow<'s>;
 
     #[inline]
     fn next(&mut self) -> Option<StoredRow<'s>> {
         loop {
             let LogRow { row, arrival_ms } = self.ahead.next()?;
-            if !self.snapshot.passes(self.filter, row, &mut self.key) {
+            if !self.snapshot.is_shown(self.filter, row, &mut self.key) {
                 continue;
             }
             let view = self.snapshot.table.view(row);
@@ -256,9 +267,9 @@ impl<'s> Iterator for Rows<'s> {
     }
 }
 
-impl fmt::Debug for Rows<'_> {
+impl fmt::Debug for ScanRows<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Rows").field("filter", &self.filter).finish_non_exhaustive()
+        f.debug_struct("ScanRows").field("filter", &self.filter).finish_non_exhaustive()
     }
 }
 
@@ -266,19 +277,19 @@ impl fmt::Debug for Rows<'_> {
 #[derive(Clone)]
 pub struct KeyRows<'s> {
     snapshot: &'s Snapshot<'s>,
-    ahead: series::KeyRows<'s>,
+    ahead: series::SeriesRows<'s>,
     /// Whether rows that no declared index keeps are hidden.
     is_live_only: bool,
-    /// Scratch, empty as long as no key has to be looked up.
+    /// A buffer, empty as long as no key has to be looked up.
     key: Vec<u8>,
 }
 
 /// Rows of one entity key that follow each other, newest first: 0 is the newest. Never empty when
-/// [`KeyRows::next_run`] gave it; a slice of it can be.
+/// [`KeyRows::next_run`] returned it; a slice of it can be.
 #[derive(Clone, Copy)]
-pub struct Run<'s> {
+pub struct KeyRun<'s> {
     snapshot: &'s Snapshot<'s>,
-    run: series::Run<'s>,
+    run: series::ChunkRun<'s>,
 }
 
 impl<'s> KeyRows<'s> {
@@ -294,51 +305,50 @@ impl<'s> KeyRows<'s> {
         self.ahead.seek_before(event_time, arrival);
     }
 
-    /// The next rows, as many as lie together: about a hundred of a key that has many. The runs,
-    /// one after the other, have the rows that the iterator gives; both may be used in turn. Where
-    /// nothing hides single rows, no row is touched.
+    /// Returns the next rows that are stored together: about a hundred of a key that has many. The runs,
+    /// one after the other, have the rows that the iterator returns; both may be used alternately.
+    /// Where nothing hides single rows, no row is touched.
     #[inline]
-    pub fn next_run(&mut self) -> Option<Run<'s>> {
+    pub fn next_run(&mut self) -> Option<KeyRun<'s>> {
         let run = if self.is_live_only {
             let (snapshot, key) = (self.snapshot, &mut self.key);
             self.ahead.next_run_of(|row| snapshot.is_live(row, key))?
         } else {
             self.ahead.next_run()?
         };
-        Some(Run { snapshot: self.snapshot, run })
+        Some(KeyRun { snapshot: self.snapshot, run })
     }
 
-    /// Asks for the event times of the run after the current one and for some fields of its
-    /// records, each as the place where it begins and its width. To be called after
-    /// [`Self::next_run`] and before what it gave is read, by who will read on: it costs some tens
-    /// of nanoseconds, and saves the waits of the next run.
+    /// Prefetches the event times of the run after the current one and some fields of its records. To
+    /// be called after [`Self::next_run`] and before its rows are read, by a reader that will read on:
+    /// it costs some tens of nanoseconds, and saves the cache misses of the next run.
     #[inline]
-    pub fn prefetch_next_run(&self, fields: &[(usize, usize)]) {
+    pub fn prefetch_next_run(&self, fields: &[RecordField]) {
         self.ahead.prefetch_next_run(fields);
     }
 }
 
-impl<'s> Run<'s> {
-    /// How many rows there are.
+impl<'s> KeyRun<'s> {
+    /// Returns the number of rows.
     #[inline]
     pub fn len(&self) -> usize {
         self.run.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there is none.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.run.is_empty()
     }
 
-    /// The event time of a row: see [`StoredRow::event_time`]. Does not touch the row. Panics when
-    /// there is no such row, as everything here.
+    /// Returns the event time of a row: see [`StoredRow::event_time`]. Does not touch the row. Panics
+    /// when there is no such row, as do the other methods.
     #[inline]
     pub fn event_time(&self, at: usize) -> i64 {
         self.run.event_time(at)
     }
 
-    /// A row.
+    /// Returns a row.
     #[inline]
     pub fn stored_row(&self, at: usize) -> StoredRow<'s> {
         let row = self.run.row(at);
@@ -346,26 +356,26 @@ impl<'s> Run<'s> {
         StoredRow { event_time, arrival, row: self.snapshot.table.view(row) }
     }
 
-    /// The columns of a row.
+    /// Returns the columns of a row.
     #[inline]
     pub fn row(&self, at: usize) -> RowView<'s> {
         self.snapshot.table.view(self.run.row(at))
     }
 
-    /// Asks for the memory of a row, of which there need not be so many.
+    /// Prefetches a row; does nothing when there is no such row.
     #[inline]
     pub fn prefetch_row(&self, at: usize) {
         self.run.prefetch_row(at);
     }
 
-    /// How many of the newest rows have an event time for which `is_newer` holds; it holds for a
-    /// row and all newer ones. Binary search; touches no row.
+    /// Counts the newest rows for whose event time `is_newer` holds; it holds for a row and all newer
+    /// ones. Binary search; touches no row.
     #[inline]
     pub fn partition_point(&self, is_newer: impl Fn(i64) -> bool) -> usize {
         self.run.partition_point(is_newer)
     }
 
-    /// The records of the rows, laid out by the snapshot's [`Snapshot::projection`] of the index;
+    /// Returns the records of the rows, laid out by the snapshot's [`Snapshot::projection`] of the index;
     /// `None` when there are none and the rows are to be read: the index includes no columns, or
     /// the row is the only one of its key.
     #[inline]
@@ -373,7 +383,7 @@ impl<'s> Run<'s> {
         self.run.records()
     }
 
-    /// Some of the rows.
+    /// Returns some of the rows. Panics when there are not so many.
     #[inline]
     #[must_use]
     pub fn slice(&self, rows: Range<usize>) -> Self {
@@ -381,7 +391,7 @@ impl<'s> Run<'s> {
     }
 }
 
-impl fmt::Debug for Run<'_> {
+impl fmt::Debug for KeyRun<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.run.fmt(f)
     }

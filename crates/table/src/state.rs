@@ -1,54 +1,54 @@
-//! What a table's readers need at one moment: the schema and the series. Replaced as a whole when
-//! an index is added; the series themselves are shared by the states before and after.
+//! The state of a table: the schema, the series and the log that its readers use. Replaced as a whole
+//! when an index is added or removed; the states before and after share the series that stay.
 
 use std::sync::Arc;
 
 use lockstep_row::{Column, DataType, IndexSpec, Projection, Retention, RowView, TableSchema};
-use lockstep_series::{Account, Included, RowLog, Series};
+use lockstep_series::{Account, RecordFormat, RowLog, Series};
 
-use crate::{TableError, expired::Newest};
+use crate::{TableError, expired::NewestTimes};
 
-/// What is stored of an index.
+/// The stored part of an index.
 #[derive(Debug, Clone)]
 pub(crate) struct Index {
     pub(crate) series: Arc<Series>,
-    /// The columns that it includes: what the series' records hold.
+    /// The columns that it includes: the contents of the series' records.
     pub(crate) projection: Arc<Projection>,
-    /// Why it is there.
+    /// Why the index exists.
     pub(crate) origin: Origin,
 }
 
-/// Why an index is there. The rule by which it keeps rows in fact, which those who hold it may
-/// have widened, is in its `IndexSpec`.
+/// The reason why an index exists. The rule by which it keeps rows in fact, which holds may have
+/// widened, is in its `IndexSpec`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// The user declared it, to keep rows by this rule.
     Declared(Retention),
-    /// Somebody reads through it.
+    /// It is held by readers.
     Automatic,
-    /// It was removed; its place is left.
+    /// It was removed; its position is empty.
     Removed,
 }
 
 impl Index {
-    /// An index without rows that includes columns.
+    /// Makes an index without rows that includes the columns of a projection.
     pub(crate) fn empty(projection: &Arc<Projection>, origin: Origin) -> Self {
         let series = if projection.size() == 0 {
             Series::new()
         } else {
             let writing = Arc::clone(projection);
             let write = move |row: &[u8], record: &mut [u8]| writing.write(row, record);
-            Series::including(Arc::new(Included::new(projection.widths(), write)))
+            Series::with_records(Arc::new(RecordFormat::new(projection.widths(), write)))
         };
         Self { series: Arc::new(series), projection: Arc::clone(projection), origin }
     }
 
-    /// This index without rows.
+    /// Makes a copy of this index without rows.
     fn emptied(&self) -> Self {
         Self::empty(&self.projection, self.origin)
     }
 
-    /// Bytes of memory that it takes.
+    /// Returns the bytes of memory that it takes.
     pub(crate) fn memory_bytes(&self) -> u64 {
         if self.origin == Origin::Removed { 0 } else { self.series.memory_bytes() }
     }
@@ -56,36 +56,36 @@ impl Index {
 
 /// The schema and the series of a table.
 #[derive(Debug, Clone)]
-pub(crate) struct State {
+pub(crate) struct TableState {
     pub(crate) schema: Arc<TableSchema>,
-    // Dropped before the log, whose rows they lead to.
-    /// What is stored of each of the schema's indexes.
+    // Dropped before the log, to whose rows they point.
+    /// The stored part of each of the schema's indexes.
     pub(crate) indexes: Vec<Index>,
-    /// All rows, to which the series lead.
+    /// All rows, to which the series point.
     pub(crate) log: Arc<RowLog>,
-    /// Rows with a smaller arrival were visible when the state was made: a reader that comes upon
-    /// it sees at least these, so that it sees what else the state was made for together with all
-    /// that came before.
+    /// Rows with a smaller arrival were visible when the state was installed: a reader that loads it
+    /// sees at least these, so that it sees the change together with all rows that arrived before.
     pub(crate) visible_min: u64,
     /// Whether no row can expire: there is no declared index, or one that keeps every row.
     pub(crate) keeps_everything: bool,
-    /// Positions of the declared indexes, those that tell by a row alone whether they keep it first.
+    /// Positions of the declared indexes; first those for which a row alone decides whether it is kept.
     pub(crate) declared: Vec<usize>,
-    /// For each index the rule by which it alone tells which of its rows are live, that is kept by
-    /// some declared index; `None` where each row has to be looked for in the others.
+    /// For each index the rule by which its rows are live, that is, kept by some declared index; `None`
+    /// where each row has to be looked up in the others.
     pub(crate) live_retentions: Vec<Option<Retention>>,
-    /// What tells of most rows at once that they have not expired.
-    pub(crate) newest: Arc<Newest>,
+    /// The greatest event times, by which most rows are known not to have expired.
+    pub(crate) newest: Arc<NewestTimes>,
 }
 
-/// Whether no row of a table with these indexes can expire: none is declared, or a declared one keeps
-/// every row.
+/// Returns whether no row of a table with these indexes can expire: none is declared, or a declared one
+/// keeps every row.
 pub(crate) fn keeps_everything<'s>(indexes: impl Iterator<Item = &'s IndexSpec>) -> bool {
     let mut declared = indexes.filter(|spec| spec.declared).peekable();
     declared.peek().is_none() || declared.any(|spec| spec.retention == Retention::Forever)
 }
 
-impl State {
+impl TableState {
+    /// Makes a state of indexes that belong to the log.
     pub(crate) fn new(schema: Arc<TableSchema>, indexes: Vec<Index>, log: Arc<RowLog>) -> Self {
         assert_eq!(schema.indexes.len(), indexes.len(), "each index has its series");
         let retention = |index: usize| schema.indexes[index].retention;
@@ -101,7 +101,7 @@ impl State {
             }
         };
         let live_retentions = (0..indexes.len()).map(live).collect();
-        let newest = Arc::new(Newest::new(indexes.len()));
+        let newest = Arc::new(NewestTimes::new(indexes.len()));
         let visible_min = 0;
         Self {
             schema,
@@ -115,7 +115,7 @@ impl State {
         }
     }
 
-    /// A state without rows whose indexes are declared and include no columns.
+    /// Makes a state without rows whose indexes include no columns.
     pub(crate) fn empty(schema: Arc<TableSchema>) -> Self {
         let none = Arc::default();
         let index = |spec: &IndexSpec| {
@@ -130,31 +130,31 @@ impl State {
         Self::new(schema, indexes, Arc::new(RowLog::new()))
     }
 
-    /// This state without rows.
+    /// Makes a copy of this state without rows.
     pub(crate) fn emptied(&self) -> Self {
         let indexes = self.indexes.iter().map(Index::emptied).collect();
         Self::new(Arc::clone(&self.schema), indexes, Arc::new(RowLog::new()))
     }
 
-    /// The indexes that were not removed, with their positions and descriptions.
+    /// Returns the indexes that were not removed, with their positions and descriptions.
     pub(crate) fn present(&self) -> impl Iterator<Item = (usize, (&IndexSpec, &Index))> + Clone {
         let all = self.schema.indexes.iter().zip(&self.indexes).enumerate();
         all.filter(|(_, (_, index))| index.origin != Origin::Removed)
     }
 
-    /// Charges an account with what the state consists of, except what it was charged with before.
+    /// Charges an account with the memory of the state, except what it was charged with before.
     pub(crate) fn adopt(&self, account: &Arc<dyn Account>) {
         self.log.adopt(account);
         self.present().for_each(|(_, (_, index))| index.series.adopt(account));
     }
 
-    /// Bytes of memory held by rows and indexes, with the allocator's own overhead.
+    /// Returns the bytes of memory of rows and indexes, with the allocator's own overhead.
     pub(crate) fn memory_bytes(&self) -> u64 {
         self.log.memory_bytes() + self.indexes.iter().map(Index::memory_bytes).sum::<u64>()
     }
 }
 
-/// See [`State::live_retentions`]; some rows expire.
+/// Computes an element of [`TableState::live_retentions`]; some rows expire.
 fn live_retention(schema: &TableSchema, declared: &[usize], index: usize) -> Option<Retention> {
     if *declared == [index] {
         return Some(schema.indexes[index].retention);
@@ -174,7 +174,7 @@ fn live_retention(schema: &TableSchema, declared: &[usize], index: usize) -> Opt
     Some(if is_forever { Retention::Forever } else { Retention::Absolute { ttl_ms } })
 }
 
-/// The event time of a row in an index; NULL is `i64::MIN`.
+/// Returns the event time of a row in an index; NULL is `i64::MIN`.
 #[inline]
 pub(crate) fn event_time(
     spec: &IndexSpec,
@@ -215,7 +215,7 @@ pub(crate) fn check_event_time(
     }
 }
 
-/// Checks that an index is over columns that there are, of types that can be keys and event times.
+/// Checks that the columns of an index exist and are of types that can be keys and event times.
 pub(crate) fn check_spec(columns: &[Column], spec: &IndexSpec) -> Result<(), TableError> {
     let find = |position: usize| {
         columns.get(position).ok_or_else(|| TableError::ColumnMissing {

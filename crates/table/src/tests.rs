@@ -19,8 +19,8 @@ mod include;
 mod writers;
 
 use crate::{
-    Appended, Arrivals, IndexHold, MemoryBudget, MemoryStatus, Shape, Snapshot, StoredRow, Table,
-    TableError, TableMemory, estimate,
+    Appended, Arrivals, IndexHold, MemoryBudget, MemoryStatus, Snapshot, StoredRow, Table,
+    TableError, TableMemory, TableShape, estimate,
 };
 
 /// A row of the tests: `k INT, t TIMESTAMP, v BIGINT`, `v` being the row's number.
@@ -184,7 +184,7 @@ fn retention() -> impl Strategy<Value = Retention> {
 }
 
 #[derive(Debug, Clone)]
-enum Step {
+enum TableStep {
     Append(Vec<(Option<i32>, i64)>),
     Advance(u32),
     Collect,
@@ -202,32 +202,32 @@ enum Step {
     Truncate,
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = TableStep> {
     let row = (prop::option::weighted(0.9, 0_i32..3), 0_i64..40);
     let keys = || prop_oneof![Just(vec![]), Just(vec![V]), Just(vec![K]), Just(vec![K, V])];
     let columns = || vec((K..=V, any::<bool>()), 0..3);
     let held = (keys(), any::<bool>(), prop::option::of(retention()), columns());
     prop_oneof![
-        5 => vec(row, 0..6).prop_map(Step::Append),
-        2 => (0_u32..10).prop_map(Step::Advance),
-        2 => Just(Step::Collect),
-        1 => (keys(), any::<bool>()).prop_map(|(keys, timed)| Step::Ensure(keys, timed)),
+        5 => vec(row, 0..6).prop_map(TableStep::Append),
+        2 => (0_u32..10).prop_map(TableStep::Advance),
+        2 => Just(TableStep::Collect),
+        1 => (keys(), any::<bool>()).prop_map(|(keys, timed)| TableStep::Ensure(keys, timed)),
         2 => (any::<prop::sample::Index>(), columns())
-            .prop_map(|(index, columns)| Step::Include(index, columns)),
+            .prop_map(|(index, columns)| TableStep::Include(index, columns)),
         3 => held.prop_map(|(keys, timed, retention, columns)| {
-            Step::Hold(keys, timed, retention, columns)
+            TableStep::Hold(keys, timed, retention, columns)
         }),
-        2 => any::<prop::sample::Index>().prop_map(Step::Release),
-        2 => (1_usize..7).prop_map(Step::Delete),
+        2 => any::<prop::sample::Index>().prop_map(TableStep::Release),
+        2 => (1_usize..7).prop_map(TableStep::Delete),
         1 => (any::<bool>(), any::<bool>(), retention())
-            .prop_map(|(keyed, timed, retention)| Step::Declare(keyed, timed, retention)),
-        1 => any::<prop::sample::Index>().prop_map(Step::Drop),
-        1 => Just(Step::Truncate),
+            .prop_map(|(keyed, timed, retention)| TableStep::Declare(keyed, timed, retention)),
+        1 => any::<prop::sample::Index>().prop_map(TableStep::Drop),
+        1 => Just(TableStep::Truncate),
     ]
 }
 
 /// A table and its model, and what is held of it.
-struct World {
+struct TableFixture {
     table: Arc<Table>,
     clock: Arc<ManualClock>,
     model: Model,
@@ -235,22 +235,22 @@ struct World {
     holds: Vec<IndexHold>,
 }
 
-impl World {
-    fn step(&mut self, step: Step) {
+impl TableFixture {
+    fn step(&mut self, step: TableStep) {
         let now_ms = self.table.snapshot().now_ms();
         let before = self.table.schema();
         match step {
-            Step::Append(rows) => self.append(rows, now_ms),
-            Step::Advance(ms) => self.clock.advance_ms(ms),
-            Step::Collect => {
+            TableStep::Append(rows) => self.append(rows, now_ms),
+            TableStep::Advance(ms) => self.clock.advance_ms(ms),
+            TableStep::Collect => {
                 let before = self.table.row_count();
                 assert_eq!(before - self.table.collect_expired(), self.table.row_count());
             }
-            Step::Ensure(keys, timed) => {
+            TableStep::Ensure(keys, timed) => {
                 let position = self.table.ensure_index(&keys, timed.then_some(T));
                 assert_eq!(self.table.ensure_index(&keys, timed.then_some(T)), position);
             }
-            Step::Include(index, columns) => {
+            TableStep::Include(index, columns) => {
                 let present = before.indexes.iter().enumerate();
                 let present = present.filter(|(_, spec)| !spec.is_removed());
                 let present: Vec<usize> = present.map(|(at, _)| at).collect();
@@ -258,17 +258,17 @@ impl World {
                     include::included(&self.table, *index.get(&present), &columns);
                 }
             }
-            Step::Hold(keys, timed, retention, columns) => {
+            TableStep::Hold(keys, timed, retention, columns) => {
                 self.model.forget(&before.indexes, now_ms, |_| false);
                 let need = hold::need(&keys, timed.then_some(T), retention, &columns);
                 self.holds.push(hold::checked(&self.table, &need));
             }
-            Step::Release(index) => {
+            TableStep::Release(index) => {
                 if !self.holds.is_empty() {
                     self.holds.swap_remove(index.index(self.holds.len()));
                 }
             }
-            Step::Delete(multiple) => {
+            TableStep::Delete(multiple) => {
                 let is_deleted = |at: usize| at.is_multiple_of(multiple);
                 let expected = self.model.forget(&before.indexes, now_ms, is_deleted);
                 let deleted = self.table.delete(|row| {
@@ -276,7 +276,7 @@ impl World {
                 });
                 assert_eq!(deleted, Ok(expected));
             }
-            Step::Declare(keyed, timed, retention) => {
+            TableStep::Declare(keyed, timed, retention) => {
                 self.model.forget(&before.indexes, now_ms, |_| false);
                 let keys: &[usize] = if keyed { &[K] } else { &[] };
                 let name = format!("declared_{}", self.model.rows.len());
@@ -284,7 +284,7 @@ impl World {
                 // Refused where the name is taken.
                 drop(self.table.add_declared_index(spec));
             }
-            Step::Drop(index) => {
+            TableStep::Drop(index) => {
                 let declared: Vec<&IndexSpec> =
                     before.indexes.iter().filter(|spec| spec.declared).collect();
                 if !declared.is_empty() {
@@ -293,7 +293,7 @@ impl World {
                     drop(self.table.drop_declared_index(&index.get(&declared).name));
                 }
             }
-            Step::Truncate => {
+            TableStep::Truncate => {
                 self.table.truncate();
                 self.model.gone.fill(true);
             }
@@ -318,19 +318,19 @@ impl World {
     }
 }
 
-fn run(declared: Vec<IndexSpec>, steps: Vec<Step>) {
+fn run(declared: Vec<IndexSpec>, steps: Vec<TableStep>) {
     let has_times = declared.iter().any(|spec| spec.event_time.is_some());
     let (table, clock) = table(declared, 5);
     let (table, model) = (Arc::new(table), Model::default());
-    let mut world = World { table, clock, model, has_times, holds: Vec::new() };
-    steps.into_iter().for_each(|step| world.step(step));
+    let mut fixture = TableFixture { table, clock, model, has_times, holds: Vec::new() };
+    steps.into_iter().for_each(|step| fixture.step(step));
     // What nobody holds is gone.
-    world.holds.clear();
-    check(&world.table, &world.model);
-    let schema = world.table.schema();
+    fixture.holds.clear();
+    check(&fixture.table, &fixture.model);
+    let schema = fixture.table.schema();
     for (at, spec) in schema.indexes.iter().enumerate() {
-        assert!(world.table.holders(at).is_empty());
-        assert_eq!(spec.declared, world.table.declared_retention(at).is_some(), "{spec:?}");
+        assert!(fixture.table.holders(at).is_empty());
+        assert_eq!(spec.declared, fixture.table.declared_retention(at).is_some(), "{spec:?}");
     }
 }
 
@@ -879,7 +879,7 @@ fn check_estimate_of((count, keys): (i64, i64), text_bytes: usize, includes: boo
     let keys = vec![40, number(keys)];
     let text_bytes = u64::try_from(text_bytes).unwrap();
     let sizes = vec![0, table.snapshot().projection(1).map_or(0, Projection::size)];
-    let shape = Shape { rows: number(count), keys, text_bytes, record_sizes: sizes };
+    let shape = TableShape { rows: number(count), keys, text_bytes, record_sizes: sizes };
     let (estimated, taken) = (estimate(&schema, &shape), table.memory());
     let parts = |memory: &TableMemory| [vec![memory.rows], memory.indexes.clone()].concat();
     for (estimated, taken) in parts(&estimated).into_iter().zip(parts(&taken)) {

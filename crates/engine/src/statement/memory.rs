@@ -5,7 +5,7 @@
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_row::{DataType, Projection, TableSchema, Value};
 use lockstep_sql::ast::Estimate;
-use lockstep_table::{Shape, TableMemory, estimate};
+use lockstep_table::{TableShape, TableMemory, estimate};
 
 use crate::{Output, Session};
 
@@ -73,7 +73,7 @@ impl Session {
         let snapshot = table.snapshot();
         let schema = snapshot.schema();
         let record_size = |index| snapshot.projection(index).map_or(0, Projection::size);
-        let shape = Shape {
+        let shape = TableShape {
             rows: statement.rows,
             keys: statement.keys.clone(),
             text_bytes,

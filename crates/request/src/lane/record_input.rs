@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use lockstep_function::aggregate::fold;
 use lockstep_row::{FixedColumn, TextCell, TextColumn};
-use lockstep_table::{Records, Run};
+use lockstep_table::{KeyRun, RecordField, Records};
 
 use super::{
     LANE_ROWS, LaneBuffers, LaneClass, MachineWord, ScanLane,
@@ -95,16 +95,18 @@ impl RecordInput {
         }
     }
 
-    /// Returns the fields of the records that are read: the offset and the width of each.
-    pub(crate) fn fields(&self) -> Vec<(usize, usize)> {
-        let of_fixed =
-            |column: &FixedColumn| [(column.null_bit().0, 1), (column.at(), column.kind().size())];
+    /// Returns the fields of the records that are read.
+    pub(crate) fn fields(&self) -> Vec<RecordField> {
+        let field = |offset, width| RecordField { offset, width };
+        let of_fixed = |column: &FixedColumn| {
+            [field(column.null_bit().0, 1), field(column.at(), column.kind().size())]
+        };
         match self {
             Self::Nothing => Vec::new(),
-            Self::Presence { null_byte, .. } => vec![(*null_byte, 1)],
+            Self::Presence(byte, _) => vec![field(*byte, 1)],
             Self::Fixed(column) => of_fixed(column).to_vec(),
-            Self::Text { cell, .. } => {
-                vec![(cell.null_bit().0, 1), (cell.at(), TextCell::WIDTH)]
+            Self::Text(cell, _) => {
+                vec![field(cell.null_bit().0, 1), field(cell.at(), TextCell::WIDTH)]
             }
             Self::Machine(program) => program.columns().flat_map(of_fixed).collect(),
         }
@@ -126,7 +128,7 @@ fn run_program<'b, T: MachineWord>(
 /// Gathers the texts of the rows of a run that are not NULL.
 fn gather_texts<'b, 's>(
     column: TextColumn,
-    run: &Run<'s>,
+    run: &KeyRun<'s>,
     out: &'b mut [&'s str; LANE_ROWS],
 ) -> &'b [&'s str] {
     let mut count = 0;

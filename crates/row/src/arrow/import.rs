@@ -1,8 +1,8 @@
-//! Columns of users, in whatever Arrow type they come, as columns of the dialect.
+//! Converting columns of users, of any Arrow type, to columns of the dialect.
 //!
 //! Loading and appending call it. A conversion either keeps every value as it is or fails and
-//! names the row: nothing is rounded, truncated or turned into NULL. Whoever takes times of any
-//! unit cuts them with [`in_milliseconds`] before.
+//! names the row: nothing is rounded, truncated or turned into NULL. A caller that accepts times of
+//! any unit truncates them with [`in_milliseconds`] before.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::{
     datum::{one_nan_f32, one_nan_f64},
 };
 
-/// Why a column cannot be taken in.
+/// The error of a column that cannot be converted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ImportError {
     /// There is no lossless conversion between the types.
@@ -43,8 +43,8 @@ pub enum ImportError {
     },
 }
 
-/// The type of the dialect that takes in an Arrow type most naturally, which is not always wide
-/// enough for every value: UINT64 becomes BIGINT, a timestamp of any unit and zone TIMESTAMP.
+/// Returns the type of the dialect to which an Arrow type is converted by default, which is not always
+/// wide enough for every value: UINT64 becomes BIGINT, a timestamp of any unit and zone TIMESTAMP.
 /// `None` when there is none.
 pub fn importable(arrow_type: &ArrowType) -> Option<DataType> {
     if let Some(data_type) = data_type(arrow_type) {
@@ -65,9 +65,9 @@ pub fn importable(arrow_type: &ArrowType) -> Option<DataType> {
     })
 }
 
-/// Converts a column to the image of `to`, every value unchanged. Numbers go to any number type
-/// that holds them exactly; integers go to TIMESTAMP as milliseconds; a timestamp with a zone is
-/// the instant it stands for. Costs nothing when the column has the right type already.
+/// Converts a column to the Arrow type of `to`, every value unchanged. Numbers are converted to any
+/// number type that holds them exactly; integers to TIMESTAMP as milliseconds; a timestamp with a zone
+/// is the instant that it denotes. Costs nothing when the column has the right type already.
 pub fn import_array(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, ImportError> {
     let target = arrow_type(to);
     if *array.data_type() == target {
@@ -87,7 +87,7 @@ pub fn import_array(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, ImportE
     }
 }
 
-/// Cuts times that are finer than a millisecond down to it. Other columns are as they were.
+/// Truncates times that are finer than a millisecond. Returns other columns as they are.
 pub fn in_milliseconds(array: &ArrayRef) -> ArrayRef {
     match array.data_type() {
         ArrowType::Timestamp(TimeUnit::Microsecond, zone) => {
@@ -100,8 +100,8 @@ pub fn in_milliseconds(array: &ArrayRef) -> ArrayRef {
     }
 }
 
-/// A column of floats with the one NaN that is given out (see
-/// [`Datum::with_one_nan`](crate::Datum::with_one_nan)). Costs a look at each float.
+/// Returns a column of floats with the one NaN that is returned to users (see
+/// [`Datum::with_one_nan`](crate::Datum::with_one_nan)). Reads each float.
 pub fn with_one_nan(array: &ArrayRef) -> ArrayRef {
     match array.data_type() {
         ArrowType::Float32 => {
@@ -125,7 +125,7 @@ pub fn with_one_nan(array: &ArrayRef) -> ArrayRef {
     ArrayRef::clone(array)
 }
 
-/// Whether [`in_milliseconds`] changes an instant of the column.
+/// Returns whether [`in_milliseconds`] changes an instant of the column.
 pub fn is_finer_than_milliseconds(array: &ArrayRef) -> bool {
     match array.data_type() {
         ArrowType::Timestamp(TimeUnit::Microsecond, _) => {
@@ -138,11 +138,13 @@ pub fn is_finer_than_milliseconds(array: &ArrayRef) -> bool {
     }
 }
 
+/// Returns whether a value is not a multiple of a divisor.
 fn has_rest<T: ArrowTimestampType>(array: &ArrayRef, divisor: i64) -> bool {
     let fine: &PrimitiveArray<T> = array.as_primitive();
     fine.iter().flatten().any(|value| value % divisor != 0)
 }
 
+/// Divides each value, rounding down.
 fn divided<T: ArrowTimestampType>(
     array: &ArrayRef,
     divisor: i64,
@@ -154,6 +156,7 @@ fn divided<T: ArrowTimestampType>(
     Arc::new(coarse.with_timezone_opt(zone.map(Arc::clone)))
 }
 
+/// Returns whether values of an Arrow type may be values of a type.
 fn is_convertible(from: &ArrowType, to: &DataType) -> bool {
     match from {
         ArrowType::Null => true,
@@ -173,7 +176,7 @@ fn is_convertible(from: &ArrowType, to: &DataType) -> bool {
     }
 }
 
-/// Reads a timestamp with a zone as the instant it is: Arrow's own cast would shift it to local
+/// Returns a timestamp with a zone as the instant that it denotes: Arrow's own cast would shift it to local
 /// time in one of the two directions.
 fn without_zone(array: &ArrayRef) -> ArrayRef {
     let ArrowType::Timestamp(unit, Some(_)) = array.data_type() else {
@@ -183,6 +186,7 @@ fn without_zone(array: &ArrayRef) -> ArrayRef {
     make_array(data.build().expect("the layout does not depend on the zone"))
 }
 
+/// Casts a column; values that do not fit become NULL.
 fn convert(array: &ArrayRef, to: &ArrowType) -> Option<ArrayRef> {
     let options = CastOptions { safe: true, format_options: FormatOptions::default() };
     if let (ArrowType::Date64, ArrowType::Date32) = (array.data_type(), to) {
@@ -195,7 +199,7 @@ fn convert(array: &ArrayRef, to: &ArrowType) -> Option<ArrayRef> {
     cast_with_options(array, to, &options).ok()
 }
 
-/// The first row in which the columns, of one type, differ; a NaN equals every NaN, and 0.0
+/// Finds the first row in which the columns, of one type, differ; a NaN equals every NaN, and 0.0
 /// differs from -0.0.
 fn first_difference(left: &ArrayRef, right: &ArrayRef) -> Option<usize> {
     let differs = |row: usize| match left.data_type() {

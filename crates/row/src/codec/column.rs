@@ -1,10 +1,10 @@
-//! One column of many rows: where it is, decided once.
+//! Reading one column of many rows: its location is determined once.
 //!
-//! [`RowView::get`](super::RowView::get) asks for each value what the column is. Loops over rows,
-//! and code generated for them, ask [`RowCodec::fixed_column`] once and then read at a constant
-//! place. See the layout above.
+//! [`RowView::get`](super::RowView::get) matches on the column's type for each value. Loops over rows,
+//! and code generated for them, call [`RowCodec::fixed_column`] once and then read at a constant
+//! offset. See the layout in [`super`].
 
-use super::{Place, RowCodec, RowView, WIDTH_SIZE, variable};
+use super::{ColumnLocation, RowCodec, RowView, VariableColumns, WIDTH_SIZE, variable};
 
 /// The representation of a column of fixed width.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -23,7 +23,7 @@ pub enum FixedKind {
     F64,
 }
 
-/// Where a column of fixed width is in every row of its schema.
+/// The location of a column of fixed width, in every row of its schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FixedColumn {
     kind: FixedKind,
@@ -32,7 +32,7 @@ pub struct FixedColumn {
     at: usize,
 }
 
-/// What a column is, to whom it matters only how it is read.
+/// The location of a column, by how it is read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ColumnKind {
     Fixed(FixedColumn),
@@ -41,36 +41,29 @@ pub(crate) enum ColumnKind {
     Other,
 }
 
-/// The byte of a row, and the bit in it, that say whether a column is NULL.
+/// Returns the byte of a row, and the bit in it, that say whether a column is NULL.
 pub(crate) fn null_bit(column: usize) -> (usize, u8) {
     (WIDTH_SIZE + column / 8, 1 << (column % 8))
 }
 
-/// Where a STRING column is in every row of its schema.
+/// The location of a STRING column, in every row of its schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TextColumn {
     null_byte: usize,
     null_mask: u8,
     position: usize,
-    ends_start: usize,
-    variable_count: usize,
+    variable: VariableColumns,
 }
 
 impl RowCodec {
-    /// The place of a STRING column; `None` when it is of another type.
+    /// Returns the location of a STRING column; `None` when it is of another type.
     pub fn text_column(&self, column: usize) -> Option<TextColumn> {
-        let Place::Text(position) = self.places[column] else { return None };
+        let ColumnLocation::Text(position) = self.locations[column] else { return None };
         let (null_byte, null_mask) = null_bit(column);
-        Some(TextColumn {
-            null_byte,
-            null_mask,
-            position,
-            ends_start: self.ends_start,
-            variable_count: self.variable_count,
-        })
+        Some(TextColumn { null_byte, null_mask, position, variable: self.variable })
     }
 
-    /// How a column is read.
+    /// Returns the location of a column of any type.
     pub(crate) fn column_kind(&self, column: usize) -> ColumnKind {
         if let Some(fixed) = self.fixed_column(column) {
             return ColumnKind::Fixed(fixed);
@@ -78,16 +71,18 @@ impl RowCodec {
         self.text_column(column).map_or(ColumnKind::Other, ColumnKind::Text)
     }
 
-    /// The place of a column; `None` when its width is not fixed.
+    /// Returns the location of a column; `None` when its width is not fixed.
     pub fn fixed_column(&self, column: usize) -> Option<FixedColumn> {
-        let (kind, at) = match self.places[column] {
-            Place::Bool(at) => (FixedKind::Bool, at),
-            Place::SmallInt(at) => (FixedKind::I16, at),
-            Place::Int(at) | Place::Date(at) => (FixedKind::I32, at),
-            Place::BigInt(at) | Place::Timestamp(at) => (FixedKind::I64, at),
-            Place::Float(at) => (FixedKind::F32, at),
-            Place::Double(at) => (FixedKind::F64, at),
-            Place::Nowhere | Place::Text(_) | Place::Nested(_) => return None,
+        let (kind, at) = match self.locations[column] {
+            ColumnLocation::Bool(at) => (FixedKind::Bool, at),
+            ColumnLocation::SmallInt(at) => (FixedKind::I16, at),
+            ColumnLocation::Int(at) | ColumnLocation::Date(at) => (FixedKind::I32, at),
+            ColumnLocation::BigInt(at) | ColumnLocation::Timestamp(at) => (FixedKind::I64, at),
+            ColumnLocation::Float(at) => (FixedKind::F32, at),
+            ColumnLocation::Double(at) => (FixedKind::F64, at),
+            ColumnLocation::None | ColumnLocation::Text(_) | ColumnLocation::Nested(_) => {
+                return None;
+            }
         };
         let (null_byte, null_mask) = null_bit(column);
         Some(FixedColumn { kind, null_byte, null_mask, at })
@@ -95,34 +90,34 @@ impl RowCodec {
 }
 
 impl FixedColumn {
-    /// How the value is represented.
+    /// Returns the representation of the value.
     pub fn kind(self) -> FixedKind {
         self.kind
     }
 
-    /// A column of the same values that is elsewhere.
+    /// Returns a column of the same values at another location.
     pub(crate) fn moved(self, (null_byte, null_mask): (usize, u8), at: usize) -> Self {
         Self { kind: self.kind, null_byte, null_mask, at }
     }
 
-    /// The byte of a row, and the bit in it, that say whether the value is NULL.
+    /// Returns the byte of a row, and the bit in it, that say whether the value is NULL.
     pub fn null_bit(self) -> (usize, u8) {
         (self.null_byte, self.null_mask)
     }
 
-    /// Where in a row the value begins.
+    /// Returns the offset in a row at which the value begins.
     pub fn at(self) -> usize {
         self.at
     }
 
-    /// Whether the value is NULL in a row of the schema.
+    /// Returns whether the value is NULL in a row of the schema.
     #[inline]
     pub fn is_null(self, row: &[u8]) -> bool {
         row[self.null_byte] & self.null_mask != 0
     }
 
-    /// The bytes of the value in a row of the schema; zeros when it is NULL. Panics when the value
-    /// is not so wide.
+    /// Returns the bytes of the value in a row of the schema; zeros when it is NULL. Panics when the
+    /// row is too short for the value.
     #[inline]
     pub fn bytes<const SIZE: usize>(self, row: &[u8]) -> [u8; SIZE] {
         *row[self.at..].first_chunk().expect("the fixed section is as long as the schema says")
@@ -130,27 +125,29 @@ impl FixedColumn {
 }
 
 impl TextColumn {
-    /// The text in a row of the schema, in UTF-8; empty when it is NULL.
+    /// Returns the text in a row of the schema, in UTF-8; empty when it is NULL.
     pub(crate) fn bytes(self, row: &[u8]) -> &[u8] {
-        variable(row, (self.ends_start, self.variable_count), self.position)
+        variable(row, self.variable, self.position)
     }
 }
 
 impl<'a> RowView<'a> {
-    /// Asks for the cache line in which the text of a column begins.
+    /// Prefetches the cache line in which the text of a column begins.
     #[inline]
     pub fn prefetch_text(&self, column: TextColumn) {
-        let TextColumn { position, ends_start, variable_count, .. } = column;
+        let TextColumn { position, variable, .. } = column;
+        let VariableColumns { ends_start, count } = variable;
         if self.bytes[0] == 1 && position > 0 {
             let start = usize::from(self.bytes[ends_start + position - 1]);
-            self.prefetch(ends_start + variable_count + start);
+            self.prefetch(ends_start + count + start);
         }
     }
 
-    /// The text of a column of the row's schema; `None` when it is NULL.
+    /// Returns the text of a column of the row's schema; `None` when it is NULL.
     #[inline]
     pub fn text(&self, column: TextColumn) -> Option<&'a str> {
-        let TextColumn { null_byte, null_mask, position, ends_start, variable_count } = column;
+        let TextColumn { null_byte, null_mask, position, variable } = column;
+        let VariableColumns { ends_start, count } = variable;
         let bytes = self.bytes;
         if bytes[null_byte] & null_mask != 0 {
             return None;
@@ -160,16 +157,18 @@ impl<'a> RowView<'a> {
             let end = usize::from(bytes[ends_start + position]);
             let start =
                 if position == 0 { 0 } else { usize::from(bytes[ends_start + position - 1]) };
-            let section = ends_start + variable_count;
+            let section = ends_start + count;
             &bytes[section + start..section + end]
         } else {
             self.variable(position)
         };
+        debug_assert!(std::str::from_utf8(text).is_ok(), "a row's texts are UTF-8");
         // SAFETY: the texts of a view are UTF-8, see `RowView`.
         Some(unsafe { std::str::from_utf8_unchecked(text) })
     }
-    /// Asks for the cache line of the row's byte `at`: a loop over rows that are scattered over
-    /// the heap says early what it will read. Does nothing that can be seen.
+
+    /// Prefetches the cache line of the row's byte `at`, for a loop over rows that are scattered over
+    /// the heap.
     #[inline]
     pub fn prefetch(&self, at: usize) {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -185,9 +184,10 @@ impl<'a> RowView<'a> {
 }
 
 impl RowCodec {
-    /// Where the ends of the columns of variable width begin; what follows is theirs.
+    /// Returns the offset at which the ends of the columns of variable width begin, followed by the
+    /// variable section.
     pub fn variable_at(&self) -> usize {
-        self.ends_start
+        self.variable.ends_start
     }
 }
 

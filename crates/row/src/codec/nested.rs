@@ -11,7 +11,7 @@ const TAG_SIZE: usize = 1;
 /// Bytes of a length or a count.
 const COUNT_SIZE: usize = 4;
 
-/// Bytes that [`encode_content`] writes.
+/// Returns the number of bytes that [`encode_content`] writes.
 pub(super) fn content_size(value: Datum<'_>) -> usize {
     TAG_SIZE
         + match value {
@@ -40,6 +40,7 @@ pub(super) fn encode_content(value: Datum<'_>, out: &mut Vec<u8>) {
     }
 }
 
+/// Appends a value with its tag.
 fn encode(value: Datum<'_>, out: &mut Vec<u8>) {
     let mut put = |tag: u8, payload: &[u8]| {
         out.push(tag);
@@ -75,25 +76,28 @@ fn encode(value: Datum<'_>, out: &mut Vec<u8>) {
     }
 }
 
+/// Returns a length or a count as it is written.
 fn count_bytes(count: usize) -> [u8; COUNT_SIZE] {
     u32::try_from(count).expect("a row is shorter than 4 GiB").to_le_bytes()
 }
 
 /// Reads what [`encode_content`] wrote. Panics when the bytes are something else.
 pub(super) fn decode_content<'a>(bytes: &'a [u8], arena: &'a Arena) -> Datum<'a> {
-    let mut reader = Reader { bytes, arena };
+    let mut reader = NestedReader { bytes, arena };
     let value = reader.value();
-    debug_assert!(reader.bytes.is_empty(), "a nested value fills its place");
+    debug_assert!(reader.bytes.is_empty(), "a nested value fills its column");
     value
 }
 
-struct Reader<'a> {
-    /// What is left to read.
+/// Reads a nested value from its bytes.
+struct NestedReader<'a> {
+    /// The bytes that are left to read.
     bytes: &'a [u8],
     arena: &'a Arena,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> NestedReader<'a> {
+    /// Reads a value with its tag.
     fn value(&mut self) -> Datum<'a> {
         let [tag] = self.fixed();
         match tag {
@@ -130,11 +134,13 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Reads a length or a count.
     fn count(&mut self) -> usize {
         let count = u32::from_le_bytes(self.fixed());
         usize::try_from(count).expect("addresses have 32 bits or more")
     }
 
+    /// Reads bytes.
     fn fixed<const SIZE: usize>(&mut self) -> [u8; SIZE] {
         let (fixed, rest) = self.bytes.split_first_chunk().expect("a nested value is complete");
         self.bytes = rest;

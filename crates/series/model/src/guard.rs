@@ -1,59 +1,59 @@
-//! A stand-in for guards: with moments, as the crate's, or without, where what is retired is freed
-//! when the execution is over.
+//! The model's guards: with epochs, as the crate's, or without, where what is retired is freed when
+//! the execution is over.
 
 use std::cell::RefCell;
 
-use crate::epoch::{Epochs, Slot};
+use crate::epoch::{Epochs, ReaderSlot};
 
-/// Nobody is charged here.
+/// No account is charged here.
 pub(crate) enum Account {}
 
-/// Something to free, and how.
+/// An object to free, and the function that frees it.
 pub(crate) type Garbage = (*mut u8, unsafe fn(*mut u8));
 
-/// Keeps what was retired under it.
+/// Stores what was retired under it.
 #[derive(Default)]
 pub(crate) struct Guard {
     retired: RefCell<Vec<Garbage>>,
-    moments: Option<(&'static Epochs<()>, &'static Slot<()>)>,
+    reader: Option<(&'static Epochs<()>, &'static ReaderSlot<()>)>,
 }
 
 impl Guard {
-    /// Begins to read or to write, with moments.
+    /// Makes a guard with an epoch, under which the thread reads or writes.
     pub(crate) fn enter(epochs: &'static Epochs<()>) -> Self {
         let slot = epochs.take_slot();
         epochs.enter(slot);
-        Self { retired: RefCell::default(), moments: Some((epochs, slot)) }
+        Self { retired: RefCell::default(), reader: Some((epochs, slot)) }
     }
 
-    /// Ends it, and frees what was retired if nobody may read it; else it is returned.
+    /// Drops the guard, and frees what was retired if no thread may read it; else returns it.
     pub(crate) fn leave(self) -> Vec<Garbage> {
-        let (epochs, slot) = self.moments.expect("it was entered");
+        let (epochs, slot) = self.reader.expect("it was entered");
         epochs.leave(slot);
         epochs.give_back(slot);
         let retired = self.retired.into_inner();
-        if retired.is_empty() || epochs.end_moment() >= epochs.oldest() {
+        if retired.is_empty() || epochs.advance() >= epochs.oldest() {
             return retired;
         }
         free(retired);
         Vec::new()
     }
 
-    /// The execution is over.
+    /// Frees what was retired, at the end of the execution.
     pub(crate) fn free(self) {
         free(self.retired.into_inner());
     }
 }
 
-/// Frees what nobody can reach.
+/// Frees garbage.
 pub(crate) fn free(retired: Vec<Garbage>) {
     for (pointer, free) in retired {
-        // SAFETY: nobody can reach it, and it was retired once.
+        // SAFETY: no thread can reach it, and it was retired once.
         unsafe { free(pointer) };
     }
 }
 
-/// A guard of who is alone.
+/// Makes a guard without an epoch, for a thread that no other runs beside.
 pub(crate) fn pin() -> Guard {
     Guard::default()
 }
@@ -69,7 +69,7 @@ impl<'w> Retiring<'w> {
         Self { guard }
     }
 
-    /// Frees something when it is time to.
+    /// Retires an object.
     ///
     /// # Safety
     ///
@@ -78,7 +78,7 @@ impl<'w> Retiring<'w> {
         self.guard.retired.borrow_mut().push((pointer, free));
     }
 
-    /// As [`Self::retire`].
+    /// Retires an object that charges no account.
     ///
     /// # Safety
     ///

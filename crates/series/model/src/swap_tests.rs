@@ -1,5 +1,5 @@
-//! A value that is replaced while somebody reads it is freed when they have gone, and not before; and
-//! a reader of a table that sees a row sees the state that has it.
+//! Models of a value that is replaced: it is freed when its readers are gone, and not before; and a
+//! reader of a table that sees a row sees the state that has it.
 
 use loom::{cell::UnsafeCell, thread};
 
@@ -10,9 +10,9 @@ use crate::{
     sync::{AtomicPtr, AtomicU64, Ordering},
 };
 
-/// A state of a table, as far as it matters here.
-struct State {
-    /// What a reader reads, and whoever frees it writes: loom fails when neither comes first.
+/// The part of a table's state that matters here.
+struct ModelState {
+    /// Read by readers and written when the state is freed: loom fails when neither comes first.
     read: UnsafeCell<()>,
     /// The arrival from which on rows are in this state only.
     first: u64,
@@ -20,30 +20,30 @@ struct State {
 }
 
 // SAFETY: loom watches `read`.
-unsafe impl Send for State {}
+unsafe impl Send for ModelState {}
 // SAFETY: as above.
-unsafe impl Sync for State {}
+unsafe impl Sync for ModelState {}
 
-impl State {
+impl ModelState {
     fn new(first: u64, visible_min: u64) -> Self {
         Self { read: UnsafeCell::new(()), first, visible_min }
     }
 }
 
-impl Drop for State {
+impl Drop for ModelState {
     fn drop(&mut self) {
         self.read.with_mut(|_| ());
     }
 }
 
-struct Table {
+struct ModelTable {
     epochs: &'static Epochs<()>,
-    state: Swap<State>,
+    state: Swap<ModelState>,
     /// Rows with a smaller arrival are visible.
     visible: AtomicU64,
 }
 
-impl Table {
+impl ModelTable {
     /// What `lockstep_table::Table::snapshot` does.
     fn read(&self) {
         let guard = Guard::enter(self.epochs);
@@ -69,7 +69,7 @@ impl Table {
         let guard = Guard::enter(self.epochs);
         // Relaxed: only this thread writes it.
         let visible = self.visible.load(Ordering::Relaxed);
-        self.state.replace(State::new(first, visible), &guard);
+        self.state.replace(ModelState::new(first, visible), &guard);
         guard.leave()
     }
 }
@@ -78,17 +78,13 @@ fn check(readers: usize, replaced: u64) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(move || {
-        let epochs = Epochs {
-            now: AtomicU64::new(1),
-            slots: AtomicPtr::new(std::ptr::null_mut()),
-        };
-        let table: &'static Table = Box::leak(Box::new(Table {
+        let epochs = Epochs { now: AtomicU64::new(1), slots: AtomicPtr::new(std::ptr::null_mut()) };
+        let table: &'static ModelTable = Box::leak(Box::new(ModelTable {
             epochs: Box::leak(Box::new(epochs)),
-            state: Swap::new(State::new(1, 0), |_| 0),
+            state: Swap::new(ModelState::new(1, 0), |_| 0),
             visible: AtomicU64::new(1),
         }));
-        let readers: Vec<_> =
-            (0..readers).map(|_| thread::spawn(move || table.read())).collect();
+        let readers: Vec<_> = (0..readers).map(|_| thread::spawn(move || table.read())).collect();
         let mut left = Vec::new();
         for first in 2..2 + replaced {
             left.extend(table.replace(first));
@@ -99,8 +95,8 @@ fn check(readers: usize, replaced: u64) {
         free(left);
         // SAFETY: the readers are gone, and the table was leaked above.
         let table = unsafe { Box::from_raw(std::ptr::from_ref(table).cast_mut()) };
-        // The last state is freed by the stand-in's guard of who is alone: never, which the model
-        // checker does not mind.
+        // The last state is retired under a guard without an epoch, and never freed, which the model
+        // checker accepts.
         drop(table);
     });
 }

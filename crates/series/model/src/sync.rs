@@ -5,21 +5,21 @@ pub(crate) use loom::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence,
 };
 
-/// The most rows of a chunk: so few that five rows need a spine, and so many that a full chunk is
-/// copied into a larger one before.
+/// The most rows of a chunk: so few that five rows need a directory, and so many that a full chunk is
+/// copied to a larger one before.
 pub(crate) const CHUNK_ROWS_MAX: usize = 4;
-/// The most rows of an older chunk into which late ones came.
+/// The most rows of an older chunk that received late ones.
 pub(crate) const LATE_ROWS_MAX: usize = 3;
 
-/// With how many rows a chunk is full.
+/// Returns the number of rows with which a chunk is full.
 pub(crate) fn chunk_rows() -> usize {
     CHUNK_ROWS_MAX
 }
 
 /// Stores with Release, and then passes a sequentially consistent fence.
-pub(crate) fn store_and_fence(place: &AtomicU64, value: u64) {
+pub(crate) fn store_and_fence(target: &AtomicU64, value: u64) {
     // Release: pairs with the Acquire in `Epochs::oldest`.
-    place.store(value, Ordering::Release);
+    target.store(value, Ordering::Release);
     fence(Ordering::SeqCst);
 }
 

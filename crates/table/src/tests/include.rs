@@ -9,7 +9,9 @@ use std::sync::{
 use lockstep_row::{Column, DataType, Datum, IncludedColumn, Projection, Retention, TableSchema};
 
 use super::{K, T, V, budgeted, datums, index, key, numbers, reclaim, rows, table};
-use crate::{INCLUDED_BYTES_MAX, Inclusion, KeyRows, Run, Snapshot, StoredRow, Table};
+use crate::{
+    INCLUDED_BYTES_MAX, Inclusion, KeyRows, KeyRun, RecordField, Snapshot, StoredRow, Table,
+};
 
 fn columns(wanted: &[(usize, bool)]) -> Vec<IncludedColumn> {
     wanted
@@ -36,7 +38,7 @@ pub(super) fn check_runs<'s>(snapshot: &'s Snapshot<'s>, index: usize, ahead: &K
         let mut found = Vec::new();
         while let Some(run) = rows.next_run() {
             let widths = snapshot.projection(index).into_iter().flat_map(Projection::widths);
-            let first = widths.take(1).map(|width| (0, width));
+            let first = widths.take(1).map(|width| RecordField { offset: 0, width });
             rows.prefetch_next_run(&first.collect::<Vec<_>>());
             assert!(!run.is_empty());
             check_records(snapshot.projection(index), &run);
@@ -49,7 +51,7 @@ pub(super) fn check_runs<'s>(snapshot: &'s Snapshot<'s>, index: usize, ahead: &K
     }
 }
 
-fn check_records(projection: Option<&Projection>, run: &Run<'_>) {
+fn check_records(projection: Option<&Projection>, run: &KeyRun<'_>) {
     let Some(records) = run.records() else { return };
     let projection = projection.expect("who has records has a projection");
     assert_eq!((records.len(), records.size()), (run.len(), projection.size()));

@@ -1,75 +1,79 @@
-//! Reading the rows of one entity key, from the newest to the oldest, which is what windows and
-//! joins do. Borrows a guard and allocates nothing.
+//! Reading the rows of one entity key, from the newest to the oldest: what windows and joins do.
+//! Borrows a guard and allocates nothing.
 
 use std::{fmt, ops::Range};
 
-use super::{
-    Bounds, Included, Run,
-    chunk::{Filled, Header, KeyRow, Slots},
-    entry::{Parts, chunk_at},
+use crate::{
+    Bounds, ChunkRun, RecordField, RecordFormat,
+    chunk::{Chunk, ChunkHeader, ChunkView, KeyRow, Slots},
+    chunk_run::prefetch_older,
+    directory::Directory,
+    entry::{EntryRows, chunk_at},
     row_ref::RowRef,
-    run::prefetch_older,
-    spine::Spine,
 };
 
-/// How many rows ahead of the reader the rows are asked for.
+/// How many rows ahead of the reader rows are prefetched.
 const PREFETCH_DISTANCE: usize = 12;
 
 /// The rows of one key from the newest to the oldest by (event time, arrival), without those that
 /// its [`Bounds`] hide.
 #[derive(Clone)]
-pub struct KeyRows<'g> {
-    spine: Option<&'g Spine<Header>>,
+pub struct SeriesRows<'g> {
+    directory: Option<&'g Directory<ChunkHeader>>,
     /// Chunks older than the current one.
     chunks_ahead: usize,
     /// The current chunk.
     slots: Slots<'g>,
-    /// Slots of it that were not reached yet.
+    /// The number of its slots that were not reached yet.
     ahead: u8,
-    /// Whether no row of the current chunk arrived too late, so that none has to be asked.
+    /// Whether every row of the current chunk is visible, so that none has to be checked.
     all_visible: bool,
-    /// How many visible rows were passed.
+    /// The number of visible rows that were passed.
     passed: u64,
     bounds: Bounds,
-    included: Option<&'g Included>,
+    format: Option<&'g RecordFormat>,
 }
 
-impl<'g> KeyRows<'g> {
-    /// The rows of an entry; the caller holds a guard for `'g`.
+impl<'g> SeriesRows<'g> {
+    /// Makes a cursor before the rows of an entry; the caller holds a guard for `'g`.
     #[inline]
-    pub(crate) fn new(parts: Parts<'g>, bounds: Bounds, included: Option<&'g Included>) -> Self {
+    pub(crate) fn new(
+        entry: EntryRows<'g>,
+        bounds: Bounds,
+        format: Option<&'g RecordFormat>,
+    ) -> Self {
         let mut rows = Self {
-            spine: None,
+            directory: None,
             chunks_ahead: 0,
-            slots: Filled::none().slots(),
+            slots: ChunkView::empty().slots(),
             ahead: 0,
             all_visible: false,
             passed: 0,
             bounds,
-            included,
+            format,
         };
-        match parts {
-            Parts::One(one) => rows.enter(one),
-            Parts::Chunk(chunk) => rows.enter(chunk.filled()),
-            Parts::Spine(spine) => {
-                rows.spine = Some(spine);
-                rows.chunks_ahead = spine.len();
+        match entry {
+            EntryRows::Single(single) => rows.enter(single),
+            EntryRows::Chunk(chunk) => rows.enter(chunk.view()),
+            EntryRows::Directory(directory) => {
+                rows.directory = Some(directory);
+                rows.chunks_ahead = directory.len();
             }
         }
         rows
     }
 
-    /// No rows.
+    /// Makes a cursor without rows.
     pub fn empty() -> Self {
         Self {
-            spine: None,
+            directory: None,
             chunks_ahead: 0,
-            slots: Filled::none().slots(),
+            slots: ChunkView::empty().slots(),
             ahead: 0,
             all_visible: false,
             passed: 0,
             bounds: Bounds::everything(),
-            included: None,
+            format: None,
         }
     }
 
@@ -87,22 +91,23 @@ impl<'g> KeyRows<'g> {
                 self.seek_to(|slots, at| slots.is_at_or_before(at, event_time, || last));
             }
             (None, Some(earlier)) => self.seek(earlier),
-            // Nothing is before the beginning.
+            // No row is before the least event time and arrival.
             (None, None) => *self = Self::empty(),
         }
     }
 
-    /// Whether the row with this event time and arrival is among the rows ahead. Binary search.
+    /// Returns whether the row with this event time and arrival is among the rows ahead. Binary
+    /// search.
     pub fn contains(mut self, event_time: i64, arrival: u64) -> bool {
         self.seek_to(|slots, at| slots.is_at_or_before(at, event_time, || arrival));
         self.next().is_some_and(|found| found.row.arrival() == arrival)
     }
 
-    /// The next rows that lie in one chunk, as many as there are; those of the runs, one after the
-    /// other, are those that the iterator gives. Where no row of the chunk arrived too late, none is
-    /// touched. Binary search for the first one that is expired.
+    /// Returns the next rows that are stored in one chunk, as many as there are; the runs, one after
+    /// the other, have the rows that the iterator returns. Where every row of the chunk is visible,
+    /// none is touched. Binary search for the first one that is expired.
     #[inline]
-    pub fn next_run(&mut self) -> Option<Run<'g>> {
+    pub fn next_run(&mut self) -> Option<ChunkRun<'g>> {
         loop {
             self.reach_chunk()?;
             let newest = usize::from(self.ahead);
@@ -111,53 +116,59 @@ impl<'g> KeyRows<'g> {
             }
             let is_visible =
                 |rows: &Self, at: usize| rows.bounds.is_visible(rows.slots.row(at).arrival());
-            if let Some(filled) = self.stretch(is_visible) {
-                return self.take_run(filled);
+            if let Some(slots) = self.next_shown(is_visible) {
+                return self.take_run(slots);
             }
         }
     }
 
-    /// As [`Self::next_run`], of the rows for which `is_shown` holds, which is asked once or twice
-    /// for each. The others count for retention by number all the same.
-    pub fn next_run_of(&mut self, mut is_shown: impl FnMut(RowRef<'g>) -> bool) -> Option<Run<'g>> {
+    /// Returns what [`Self::next_run`] does, of the rows for which `is_shown` holds, which is called
+    /// once or twice for each. The others count for retention by number all the same.
+    pub fn next_run_of(
+        &mut self,
+        mut is_shown: impl FnMut(RowRef<'g>) -> bool,
+    ) -> Option<ChunkRun<'g>> {
         loop {
             self.reach_chunk()?;
             let is_shown = |rows: &Self, at: usize| {
                 let row = rows.slots.row(at);
                 (rows.all_visible || rows.bounds.is_visible(row.arrival())) && is_shown(row)
             };
-            if let Some(filled) = self.stretch(is_shown) {
-                return self.take_run(filled);
+            if let Some(slots) = self.next_shown(is_shown) {
+                return self.take_run(slots);
             }
         }
     }
 
-    /// Asks for the event times of the run after the current one, and for some fields of its
-    /// records, each as the place where it begins and its width, when it lies in another chunk. To
-    /// be called after [`Self::next_run`] and before its rows are read, by who will read on: it
-    /// costs some tens of nanoseconds, and saves the waits of the next run.
+    /// Prefetches the event times of the run after the current one, and some fields of its records,
+    /// when it is stored in another chunk. To be called after [`Self::next_run`] and before its rows
+    /// are read, by a reader that will read on: it costs some tens of nanoseconds, and saves the
+    /// cache misses of the next run.
     #[inline]
-    pub fn prefetch_next_run(&self, fields: &[(usize, usize)]) {
-        if let (Some(spine), 0) = (self.spine, self.ahead) {
-            prefetch_older(spine, self.chunks_ahead, &self.slots, fields);
+    pub fn prefetch_next_run(&self, fields: &[RecordField]) {
+        if let (Some(directory), 0) = (self.directory, self.ahead) {
+            prefetch_older(directory, self.chunks_ahead, &self.slots, fields);
         }
     }
 
-    /// Goes on to the chunk of the next row; `None` when there are no more.
+    /// Enters the chunk of the next row; `None` when there are no more.
     #[inline]
     fn reach_chunk(&mut self) -> Option<()> {
         while self.ahead == 0 {
             if self.chunks_ahead == 0 {
                 return None;
             }
-            self.enter_next(self.spine?);
+            self.enter_next(self.directory?);
         }
         Some(())
     }
 
-    /// Skips the slots ahead that are not shown and says which ones follow that are; `None` when
-    /// the chunk has no more.
-    fn stretch(&mut self, mut is_shown: impl FnMut(&Self, usize) -> bool) -> Option<Range<usize>> {
+    /// Skips the slots ahead that are not shown and returns those that follow and are; `None` when the
+    /// chunk has no more.
+    fn next_shown(
+        &mut self,
+        mut is_shown: impl FnMut(&Self, usize) -> bool,
+    ) -> Option<Range<usize>> {
         let mut newest = usize::from(self.ahead);
         while newest > 0 && !is_shown(self, newest - 1) {
             newest -= 1;
@@ -170,24 +181,26 @@ impl<'g> KeyRows<'g> {
         Some(oldest..newest)
     }
 
-    /// Hands out slots that are the next ones and visible, as far as they are not expired.
+    /// Returns the run of slots that are the next ones and visible, as far as they are not expired,
+    /// and passes them.
     #[inline]
-    fn take_run(&mut self, filled: Range<usize>) -> Option<Run<'g>> {
-        let run = Run::new(self.slots, filled.clone(), self.included);
-        let kept = self.kept(&run);
+    fn take_run(&mut self, slots: Range<usize>) -> Option<ChunkRun<'g>> {
+        debug_assert_eq!(slots.end, usize::from(self.ahead), "the slots are the next ones");
+        let run = ChunkRun::new(self.slots, slots.clone(), self.format);
+        let kept = self.count_kept(&run);
         self.passed += u64::try_from(kept).expect("a count of slots fits 64 bits");
         if kept < run.len() {
             self.ahead = 0;
             self.chunks_ahead = 0;
             return (kept > 0).then(|| run.slice(0..kept));
         }
-        self.ahead = small(filled.start);
+        self.ahead = small(slots.start);
         Some(run)
     }
 
-    /// How many of the rows, which are the next ones, are not expired.
+    /// Counts the rows of a run, which are the next ones, that are not expired.
     #[inline]
-    fn kept(&self, run: &Run<'_>) -> usize {
+    fn count_kept(&self, run: &ChunkRun<'_>) -> usize {
         let is_kept = |at: usize| {
             let count = u64::try_from(at + 1).expect("a count of slots fits 64 bits");
             !self.bounds.is_expired(run.event_time(at), self.passed + count)
@@ -215,30 +228,31 @@ impl<'g> KeyRows<'g> {
             return;
         }
         self.pass(0);
-        let Some(spine) = self.spine else { return };
-        let is_oldest_reached = |part: *mut Header| {
-            // SAFETY: a part of a spine that is borrowed under a guard.
-            let chunk = unsafe { super::chunk::Chunk::from_raw(part) };
-            is_reached(&chunk.filled(), 0)
+        let Some(directory) = self.directory else { return };
+        let is_oldest_reached = |chunk: *mut ChunkHeader| {
+            // SAFETY: a chunk of a directory that is borrowed under a guard.
+            let chunk = unsafe { Chunk::from_raw(chunk) };
+            is_reached(&chunk.view(), 0)
         };
-        let reached = spine.partition_point(self.chunks_ahead, is_oldest_reached);
+        let reached = directory.partition_point(self.chunks_ahead, is_oldest_reached);
         if self.bounds.counts_rows() {
             while self.chunks_ahead > reached {
-                if self.bounds.is_spent(self.passed) {
+                if self.bounds.is_exhausted(self.passed) {
                     self.chunks_ahead = 0;
                     return;
                 }
-                self.enter_next(spine);
+                self.enter_next(directory);
                 self.pass(0);
             }
         }
         self.chunks_ahead = reached;
         if reached > 0 {
-            self.enter_next(spine);
+            self.enter_next(directory);
             self.seek_in_chunk(is_reached);
         }
     }
 
+    /// Skips the rows of the current chunk for which `is_reached` does not hold.
     fn seek_in_chunk(&mut self, is_reached: impl Fn(&Slots<'_>, usize) -> bool) {
         let ahead = usize::from(self.ahead);
         if !is_reached(&self.slots, ahead - 1) {
@@ -247,8 +261,10 @@ impl<'g> KeyRows<'g> {
         }
     }
 
-    /// Passes all slots ahead in the chunk but the oldest `kept`, counting if that matters.
+    /// Passes all slots ahead in the chunk but the oldest `kept`, counting the visible ones where
+    /// retention goes by number.
     fn pass(&mut self, kept: usize) {
+        debug_assert!(kept <= usize::from(self.ahead), "the cursor never goes back");
         let skipped = kept..usize::from(self.ahead);
         self.ahead = small(kept);
         if !self.bounds.counts_rows() || skipped.is_empty() {
@@ -263,21 +279,22 @@ impl<'g> KeyRows<'g> {
         self.passed += u64::try_from(count).expect("a count of slots fits 64 bits");
     }
 
-    /// Goes on to the next older chunk; there is one.
+    /// Enters the next older chunk; there is one.
     #[inline]
-    fn enter_next(&mut self, spine: &'g Spine<Header>) {
+    fn enter_next(&mut self, directory: &'g Directory<ChunkHeader>) {
         self.chunks_ahead -= 1;
-        self.enter(chunk_at(spine, self.chunks_ahead).filled());
+        self.enter(chunk_at(directory, self.chunks_ahead).view());
     }
 
+    /// Puts the cursor before the newest row of a chunk.
     #[inline]
-    fn enter(&mut self, filled: Filled<'g>) {
-        self.ahead = small(filled.len());
-        self.all_visible = self.bounds.is_visible(filled.arrival_max());
-        self.slots = filled.slots();
+    fn enter(&mut self, view: ChunkView<'g>) {
+        self.ahead = small(view.len());
+        self.all_visible = self.bounds.is_visible(view.arrival_max());
+        self.slots = view.slots();
     }
 
-    /// The next older slot whose row is visible.
+    /// Returns the next older slot whose row is visible.
     #[inline]
     fn next_visible(&mut self) -> Option<(usize, RowRef<'g>)> {
         loop {
@@ -285,7 +302,7 @@ impl<'g> KeyRows<'g> {
                 if self.chunks_ahead == 0 {
                     return None;
                 }
-                self.enter_next(self.spine?);
+                self.enter_next(self.directory?);
                 continue;
             }
             self.ahead -= 1;
@@ -301,7 +318,7 @@ impl<'g> KeyRows<'g> {
     }
 }
 
-impl<'g> Iterator for KeyRows<'g> {
+impl<'g> Iterator for SeriesRows<'g> {
     type Item = KeyRow<'g>;
 
     #[inline]
@@ -318,13 +335,13 @@ impl<'g> Iterator for KeyRows<'g> {
     }
 }
 
-impl fmt::Debug for KeyRows<'_> {
+impl fmt::Debug for SeriesRows<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KeyRows").field("passed", &self.passed).finish_non_exhaustive()
+        f.debug_struct("SeriesRows").field("passed", &self.passed).finish_non_exhaustive()
     }
 }
 
-/// A count of slots of one chunk.
+/// Converts a count of slots of one chunk.
 #[inline]
 fn small(count: usize) -> u8 {
     u8::try_from(count).expect("a chunk has 128 slots at most")

@@ -1,9 +1,9 @@
 //! The thread that removes a table's expired rows.
 //!
 //! A table that is shared ([`Table::shared`]) starts it when an append finds that it is time to
-//! look for expired rows, and goes on; where a thread is not to be had, appends do it themselves.
-//! It holds the table only while it works, and ends with it. Its priority is low; where writers have
-//! run far ahead they wait for it, and so leave it the processors.
+//! search for expired rows; where the machine gives no thread, appends search themselves. It keeps
+//! the table alive only while it works, and ends with it. Its priority is low; where writers have run
+//! far ahead they wait for it, and so leave it the processors.
 
 use std::{
     fmt,
@@ -17,56 +17,61 @@ use lockstep_host::sync::{Condvar, Mutex};
 
 use crate::Table;
 
-/// How a table and its thread reach each other.
+/// The table's handle of its thread.
 #[derive(Default)]
-pub(crate) struct Upkeep {
+pub(crate) struct ExpiryThread {
     table: OnceLock<Weak<Table>>,
     is_started: AtomicBool,
     signal: Arc<Signal>,
 }
 
+/// The signal between the table and its thread.
 #[derive(Default)]
 struct Signal {
-    wanted: Mutex<Wanted>,
-    /// Something of it changed.
+    wanted: Mutex<WorkState>,
+    /// Notified when the state changed.
     changed: Condvar,
 }
 
+/// The state that the signal's lock guards.
 #[derive(Default)]
-struct Wanted {
+struct WorkState {
     is_wanted: bool,
     /// Whether the table, or the thread, has ended.
     is_over: bool,
-    /// How often the thread has done its work.
+    /// How often the thread has collected expired rows.
     runs: u64,
 }
 
-/// How often the thread had done its work at some moment.
+/// How often the thread had collected expired rows at some time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Runs(u64);
+pub(crate) struct RunCount(u64);
 
-/// Says that the thread ends, however it does.
-struct Ending(Arc<Signal>);
+/// Marks the thread as ended when it is dropped, also by a panic.
+struct EndOnDrop(Arc<Signal>);
 
 impl Table {
-    /// Shares the table, so that a thread of its own can remove expired rows from it.
+    /// Shares the table, so that a thread of its own can remove expired rows.
     #[must_use]
     pub fn shared(self) -> Arc<Self> {
         let table = Arc::new(self);
-        assert!(table.upkeep.table.set(Arc::downgrade(&table)).is_ok(), "it was not shared before");
+        assert!(
+            table.expiry_thread.table.set(Arc::downgrade(&table)).is_ok(),
+            "it was not shared before"
+        );
         table
     }
 }
 
-impl Upkeep {
-    /// Whether the table is shared, so that there can be a thread.
+impl ExpiryThread {
+    /// Returns whether the table is shared, so that there can be a thread.
     pub(crate) fn is_there(&self) -> bool {
         self.table.get().is_some()
     }
 
-    /// Has the thread do its work, and gives how often it had done it before; `None` where there is
-    /// none to be had.
-    pub(crate) fn wake(&self) -> Option<Runs> {
+    /// Wakes the thread, which collects expired rows, and returns how often it had done so before;
+    /// `None` where there is no thread.
+    pub(crate) fn wake(&self) -> Option<RunCount> {
         let table = self.table.get()?;
         let runs = {
             let mut wanted = self.signal.wanted.lock();
@@ -77,7 +82,7 @@ impl Upkeep {
                 wanted.is_wanted = true;
                 self.signal.changed.notify_all();
             }
-            Runs(wanted.runs)
+            RunCount(wanted.runs)
         };
         // Relaxed: it guards no data.
         if self.is_started.swap(true, Ordering::Relaxed) {
@@ -92,24 +97,25 @@ impl Upkeep {
         started.is_ok().then_some(runs)
     }
 
-    /// Waits until the thread has done its work once more than at the moment of [`Self::wake`]: it
-    /// may have done so already.
-    pub(crate) fn wait_for_run(&self, Runs(runs): Runs) {
+    /// Waits until the thread has collected expired rows once more than at [`Self::wake`]: it may have
+    /// done so already.
+    pub(crate) fn wait_for_run(&self, RunCount(runs): RunCount) {
         let mut wanted = self.signal.wanted.lock();
         while wanted.runs == runs && !wanted.is_over {
             wanted = self.signal.changed.wait(wanted);
         }
     }
 
-    /// Ends the thread when it has done what it is doing.
+    /// Ends the thread after its current work.
     pub(crate) fn end(&self) {
         self.signal.end();
     }
 }
 
 impl Signal {
+    /// Runs the thread.
     fn run(self: Arc<Self>, table: &Weak<Table>) {
-        let ending = Ending(self);
+        let ending = EndOnDrop(self);
         while ending.0.next() {
             let Some(table) = table.upgrade() else { return };
             table.collect_expired();
@@ -119,7 +125,7 @@ impl Signal {
         }
     }
 
-    /// Waits for work; `false` when there will be none.
+    /// Waits for work. Returns `false` when there will be none.
     fn next(&self) -> bool {
         let mut wanted = self.wanted.lock();
         while !wanted.is_wanted && !wanted.is_over {
@@ -129,20 +135,21 @@ impl Signal {
         !wanted.is_over
     }
 
+    /// Ends the thread, and wakes those that wait for it.
     fn end(&self) {
         self.wanted.lock().is_over = true;
         self.changed.notify_all();
     }
 }
 
-impl Drop for Ending {
+impl Drop for EndOnDrop {
     fn drop(&mut self) {
         self.0.end();
     }
 }
 
-impl fmt::Debug for Upkeep {
+impl fmt::Debug for ExpiryThread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Upkeep").field("is_started", &self.is_started).finish_non_exhaustive()
+        f.debug_struct("ExpiryThread").field("is_started", &self.is_started).finish_non_exhaustive()
     }
 }

@@ -1,0 +1,222 @@
+//! The commit queue: appends become visible in the order of their arrivals.
+//!
+//! `append` enters and commits an append here. Several can be in flight; they become visible one after
+//! the other, in the order in which they took their arrivals, so that what a reader sees is always a
+//! prefix of all that arrived.
+//!
+//! When an append panics, an unknown part of its rows is in the log and in the indexes. It never
+//! becomes visible, nor does anything that arrived later: the table is damaged. Readers see what was
+//! visible before; appends that wait behind it, and later ones, are refused until the table is emptied
+//! ([ADR 0019](../../../docs/adr/0019-memory-is-freed-by-who-writes.md)).
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use lockstep_host::sync::{Condvar, Mutex, MutexGuard};
+
+/// The appends of a table in order of arrival.
+#[derive(Default)]
+pub(crate) struct CommitQueue {
+    appends: Mutex<QueueState>,
+    /// Notified when an append became visible.
+    advanced: Condvar,
+    /// Rows with a smaller arrival are visible. Written under the lock.
+    visible: AtomicU64,
+}
+
+/// The state that the queue's lock guards.
+#[derive(Default)]
+struct QueueState {
+    /// The arrival time of the newest row: arrival times do not step back.
+    arrival_ms_last: Option<i64>,
+    /// Appends that are not visible yet, oldest first.
+    in_flight: VecDeque<QueuedAppend>,
+    /// The number of threads that wait for an earlier append.
+    waiting: usize,
+    /// Whether an append has panicked.
+    is_damaged: bool,
+}
+
+/// An append in the queue.
+struct QueuedAppend {
+    /// One past its last arrival.
+    end: u64,
+    /// Whether its rows are in every index.
+    is_applied: bool,
+}
+
+/// How often an append checks whether it is visible before it sleeps: for some microseconds.
+const SPINS: usize = if cfg!(miri) { 1 } else { 256 };
+
+/// An append that took its arrivals. [`Self::commit`] makes it visible; dropped without it, it never
+/// becomes visible, nor does what arrived later.
+pub(crate) struct InFlightAppend<'a> {
+    queue: &'a CommitQueue,
+    end: u64,
+    is_ended: bool,
+}
+
+/// The lock of the queue, under which arrivals are taken.
+pub(crate) struct QueueLock<'a> {
+    queue: &'a CommitQueue,
+    appends: MutexGuard<'a, QueueState>,
+}
+
+impl CommitQueue {
+    /// Locks the queue to take arrivals; `None` when the table is damaged.
+    pub(crate) fn lock(&self) -> Option<QueueLock<'_>> {
+        let appends = self.appends.lock();
+        (!appends.is_damaged).then_some(QueueLock { queue: self, appends })
+    }
+
+    /// Marks the table as damaged: an append will not become visible.
+    fn damage(&self) {
+        self.appends.lock().is_damaged = true;
+        self.advanced.notify_all();
+    }
+
+    /// Removes appends that will never become visible: none of their rows is stored any more. No append
+    /// is in flight.
+    pub(crate) fn repair(&self) {
+        let mut appends = self.appends.lock();
+        appends.is_damaged = false;
+        appends.in_flight.clear();
+    }
+
+    /// Returns the visible arrival: rows with a smaller one are visible, in every series.
+    #[inline]
+    pub(crate) fn visible(&self) -> u64 {
+        // Acquire: pairs with the Release in `commit`, which follows the inserts into every series.
+        self.visible.load(Ordering::Acquire)
+    }
+
+    /// Makes an append visible as soon as those before it are. Returns `false` when one of them
+    /// panicked.
+    #[must_use]
+    fn commit(&self, end: u64) -> bool {
+        let mut appends = self.appends.lock();
+        let own = appends.in_flight.iter_mut().find(|append| append.end == end);
+        own.expect("it is in flight until it is visible").is_applied = true;
+        let mut visible = None;
+        while let Some(QueuedAppend { end, is_applied: true }) = appends.in_flight.front() {
+            visible = Some(*end);
+            appends.in_flight.pop_front();
+        }
+        if let Some(visible) = visible {
+            // Relaxed: written under the lock.
+            assert!(visible > self.visible.load(Ordering::Relaxed), "arrivals of a table ascend");
+            // Release: pairs with the Acquire in `visible`.
+            self.visible.store(visible, Ordering::Release);
+            if appends.waiting > 0 {
+                self.advanced.notify_all();
+            }
+            return true;
+        }
+        drop(appends);
+        // Most often the earlier append is about to commit as well: to sleep would take longer.
+        for _ in 0..SPINS {
+            if self.visible() >= end {
+                return true;
+            }
+            std::hint::spin_loop();
+        }
+        let mut appends = self.appends.lock();
+        appends.waiting += 1;
+        // Relaxed: written under the lock.
+        while self.visible.load(Ordering::Relaxed) < end && !appends.is_damaged {
+            appends = self.advanced.wait(appends);
+        }
+        appends.waiting -= 1;
+        // Relaxed: as above.
+        self.visible.load(Ordering::Relaxed) >= end
+    }
+}
+
+impl<'a> QueueLock<'a> {
+    /// Returns the time at which rows arrive: not before what arrived earlier.
+    pub(crate) fn arrival_ms(&mut self, now_ms: i64) -> i64 {
+        let arrival_ms = self.appends.arrival_ms_last.map_or(now_ms, |last| last.max(now_ms));
+        self.appends.arrival_ms_last = Some(arrival_ms);
+        arrival_ms
+    }
+
+    /// Enters an append whose arrivals end before `end`.
+    pub(crate) fn take(&mut self, end: u64) -> InFlightAppend<'a> {
+        let last = self.appends.in_flight.back();
+        assert!(last.is_none_or(|last| last.end < end), "arrivals of a table ascend");
+        self.appends.in_flight.push_back(QueuedAppend { end, is_applied: false });
+        InFlightAppend { queue: self.queue, end, is_ended: false }
+    }
+}
+
+impl InFlightAppend<'_> {
+    /// Makes the append visible as soon as those before it are, for which it waits. Returns `false`
+    /// when one of them panicked, so that it will never be visible.
+    #[must_use]
+    pub(crate) fn commit(mut self) -> bool {
+        self.is_ended = true;
+        self.queue.commit(self.end)
+    }
+}
+
+impl Drop for InFlightAppend<'_> {
+    fn drop(&mut self) {
+        if !self.is_ended {
+            self.queue.damage();
+        }
+    }
+}
+
+impl fmt::Debug for CommitQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CommitQueue").field("visible", &self.visible()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CommitQueue, InFlightAppend};
+
+    #[test]
+    fn a_later_append_waits_for_an_earlier_one() {
+        // The thread needs a `'static` queue.
+        let queue: &'static CommitQueue = Box::leak(Box::default());
+        let first = take(queue, 3);
+        let second = take(queue, 7);
+        let ending = lockstep_host::spawn("second", move || (second.commit(), queue.visible()));
+        assert_eq!(queue.visible(), 0);
+        assert!(first.commit());
+        assert_eq!(ending.unwrap().join().unwrap(), (true, 7));
+        assert_eq!(queue.visible(), 7);
+    }
+
+    fn take(queue: &'static CommitQueue, end: u64) -> InFlightAppend<'static> {
+        queue.lock().unwrap().take(end)
+    }
+
+    #[test]
+    fn nothing_becomes_visible_after_an_append_that_panicked() {
+        let queue: &'static CommitQueue = Box::leak(Box::default());
+        let [first, second, third] = [3, 7, 9].map(|end| take(queue, end));
+        let ending = lockstep_host::spawn("third", move || third.commit());
+        drop(second);
+        assert!(!ending.unwrap().join().unwrap());
+        assert!(first.commit());
+        assert_eq!(queue.visible(), 3);
+        assert!(queue.lock().is_none());
+        queue.repair();
+        assert!(take(queue, 11).commit());
+        assert_eq!(queue.visible(), 11);
+    }
+
+    #[test]
+    fn arrival_times_do_not_step_back() {
+        let queue = CommitQueue::default();
+        assert_eq!(queue.lock().unwrap().arrival_ms(-5), -5);
+        assert_eq!(queue.lock().unwrap().arrival_ms(9), 9);
+        assert_eq!(queue.lock().unwrap().arrival_ms(2), 9);
+    }
+}
