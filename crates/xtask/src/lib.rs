@@ -4,7 +4,7 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`tidy`] | house rules that no lint knows |
+//! | [`tidy`] | rules about the source that no lint checks |
 //! | [`gates`] | format, lint, test: cargo with the right arguments |
 //! | [`fuzz`] | texts that are not SQL, for as long as one likes |
 //! | [`messages`] | messages that no golden test sees |
@@ -16,6 +16,7 @@ pub mod fuzz;
 pub mod gates;
 pub mod messages;
 pub mod reference;
+mod source;
 pub mod tidy;
 
 use std::path::{Path, PathBuf};

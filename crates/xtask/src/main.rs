@@ -23,8 +23,15 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Check the house rules that no lint knows.
-    Tidy,
+    /// Check the rules about the source that no lint checks.
+    Tidy {
+        /// Write better counts and ratios into crates/xtask/ratchet.txt first.
+        #[arg(long)]
+        ratchet: bool,
+        /// Print the sizes of files and functions and the measures of the ratchet instead.
+        #[arg(long, conflicts_with = "ratchet")]
+        report: bool,
+    },
     /// List the messages that no golden test sees.
     Messages,
     /// Format the code.
@@ -121,7 +128,9 @@ struct ConformanceArguments {
 
 fn main() -> ExitCode {
     let is_good = match Arguments::parse().command {
-        Command::Tidy => tidy::run(),
+        Command::Tidy { report: true, .. } => tidy::report(),
+        Command::Tidy { ratchet: true, .. } => tidy::tighten(),
+        Command::Tidy { .. } => tidy::run(),
         Command::Messages => messages::run(),
         Command::Fmt => gates::format(),
         Command::Lint => gates::lint(),
