@@ -24,7 +24,7 @@ pub(crate) struct SourceFile {
 
 /// A word, a number or a punctuation character of Rust code, and where it begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Token<'a> {
+pub(crate) struct SourceToken<'a> {
     /// Its characters.
     pub(crate) text: &'a str,
     /// Its first byte.
@@ -161,7 +161,7 @@ fn raw_length(rest: &[u8], prefix: usize) -> usize {
 }
 
 /// Splits code into words and punctuation. Spaces, among them what [`code_of`] left, are skipped.
-pub(crate) fn tokens(code: &str) -> Vec<Token<'_>> {
+pub(crate) fn tokens(code: &str) -> Vec<SourceToken<'_>> {
     let bytes = code.as_bytes();
     let mut tokens = Vec::new();
     let mut at = 0;
@@ -171,7 +171,7 @@ pub(crate) fn tokens(code: &str) -> Vec<Token<'_>> {
             _ => 1,
         };
         if bytes[at].is_ascii_graphic() {
-            tokens.push(Token { text: &code[at..at + length], offset: at });
+            tokens.push(SourceToken { text: &code[at..at + length], offset: at });
         }
         at += length;
     }
@@ -179,7 +179,7 @@ pub(crate) fn tokens(code: &str) -> Vec<Token<'_>> {
 }
 
 /// Returns where the body of an item ends whose tokens begin here: after `}` or after `;`.
-pub(crate) fn item_end(tokens: &[Token<'_>]) -> usize {
+pub(crate) fn item_end(tokens: &[SourceToken<'_>]) -> usize {
     let mut depth = 0_usize;
     for (index, token) in tokens.iter().enumerate() {
         match token.text {
@@ -227,7 +227,7 @@ fn is_in_module(path: &str, module: &str) -> bool {
 }
 
 /// Finds the items under `#[cfg(test)]` and `#[cfg(all(test, …))]`.
-fn test_items(tokens: &[Token<'_>]) -> Vec<Range<usize>> {
+fn test_items(tokens: &[SourceToken<'_>]) -> Vec<Range<usize>> {
     let mut items: Vec<Range<usize>> = Vec::new();
     for (index, token) in tokens.iter().enumerate() {
         let is_inside = items.last().is_some_and(|item| item.contains(&token.offset));
@@ -245,14 +245,14 @@ fn test_items(tokens: &[Token<'_>]) -> Vec<Range<usize>> {
     items
 }
 
-fn begins_test(tokens: &[Token<'_>]) -> bool {
+fn begins_test(tokens: &[SourceToken<'_>]) -> bool {
     let texts: Vec<&str> = tokens.iter().take(7).map(|token| token.text).collect();
     texts.starts_with(&["#", "[", "cfg", "(", "test", ")"])
         || texts.starts_with(&["#", "[", "cfg", "(", "all", "(", "test"])
 }
 
 /// Returns the number of tokens from `[` to the `]` that closes it.
-fn attribute_length(tokens: &[Token<'_>]) -> usize {
+fn attribute_length(tokens: &[SourceToken<'_>]) -> usize {
     let mut depth = 0_usize;
     for (index, token) in tokens.iter().enumerate() {
         match token.text {

@@ -1,31 +1,31 @@
 //! Draws statements construct by construct, each nested, chained, widened or stretched.
 //!
-//! Where [`super::mutate`] changes texts that exist, this writes whole statements that bind for the
-//! most part, over the tables of [`super::TABLES`]: they reach what lies behind the parser. What a
-//! statement is made of is noted by name, so that a run can say how often it drew what.
+//! [`super::mutate`] changes existing texts; this draws whole statements over the tables of
+//! [`super::TABLES`], most of which bind, so that they reach the stages after the parser. The
+//! constructs of a statement are recorded by name, so that a run can count them.
 
 use lockstep_engine::Parameter;
 
 use super::{constructs, parameters};
 use crate::random::Random;
 
-/// A statement and what it is made of.
+/// A statement and its constructs.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Drawn {
+pub struct DrawnStatement {
     /// Its text.
     pub text: String,
     /// Names of [`constructs::ALL`], each at most once.
     pub constructs: Vec<&'static str>,
-    /// Values for its `?`; none where it was drawn without, or with `?` of unknown types.
+    /// Values for its `?`; none where it has none, or `?` of unknown types.
     pub parameters: Vec<Parameter>,
 }
 
-/// Of this many statements in a hundred some constants become parameters.
+/// Percentage of statements in which constants become parameters.
 const WITH_PARAMETERS_PERCENT: usize = 25;
 
 /// Draws a statement.
-pub fn statement(random: &mut Random) -> Drawn {
-    let mut draw = Draw { random, constructs: Vec::new() };
+pub fn statement(random: &mut Random) -> DrawnStatement {
+    let mut draw = GrammarDraw { random, constructs: Vec::new() };
     let mut text = match draw.random.below(20) {
         0..=3 => draw.query(),
         4 | 5 => draw.nest(),
@@ -54,10 +54,10 @@ pub fn statement(random: &mut Random) -> Drawn {
     let mut constructs = draw.constructs;
     constructs.sort_unstable();
     constructs.dedup();
-    Drawn { text, constructs, parameters }
+    DrawnStatement { text, constructs, parameters }
 }
 
-/// A name that is hard to quote, to find or to tell from another.
+/// Draws a name that is hard to quote, to find or to tell from another.
 pub fn name(random: &mut Random) -> String {
     match random.below(4) {
         0 => (*random.pick(&["t1", "t2", "m1", "d", "default.t1", "default.", ".", ""])).to_owned(),
@@ -67,12 +67,12 @@ pub fn name(random: &mut Random) -> String {
     }
 }
 
-struct Draw<'a> {
+struct GrammarDraw<'a> {
     random: &'a mut Random,
     constructs: Vec<&'static str>,
 }
 
-impl Draw<'_> {
+impl GrammarDraw<'_> {
     fn note(&mut self, construct: &'static str) {
         debug_assert!(constructs::ALL.contains(&construct), "{construct}");
         self.constructs.push(construct);
@@ -82,7 +82,7 @@ impl Draw<'_> {
         (*self.random.pick(of)).to_owned()
     }
 
-    /// A few, seldom many, now and then as many as can be.
+    /// Draws a count: mostly small, seldom large, at times `most`.
     fn times(&mut self, most: usize) -> usize {
         match self.random.below(20) {
             0 => most,
@@ -267,7 +267,7 @@ impl Draw<'_> {
         format!("{with}{body}{tail}")
     }
 
-    /// Rows like those of a table.
+    /// Draws rows like those of a table.
     fn simple(&mut self, table: &str) -> String {
         let filter = if self.random.chance(50) {
             self.note("WHERE");
@@ -406,9 +406,9 @@ impl Draw<'_> {
         tail
     }
 
-    // Too much of one thing
+    // Deep and long statements
 
-    /// One construct around itself, or several in turn.
+    /// Nests one construct in itself, or several in turn.
     fn nest(&mut self) -> String {
         let depth = self.times(3_000);
         let mixed = self.random.chance(30);
@@ -434,7 +434,7 @@ impl Draw<'_> {
         }
     }
 
-    /// WITH whose tables, or sub-queries that, each select from the one before.
+    /// Draws a chain of common tables or sub-queries, each of which selects from the one before.
     fn table_chain(&mut self) -> String {
         let count = self.times(20_000);
         let level = self.one(&["*", "id, k, ts, c3", "id + 1 AS id, k, ts"]);
@@ -453,7 +453,7 @@ impl Draw<'_> {
         format!("WITH {} SELECT id FROM c{}", tables.join(", "), count - 1)
     }
 
-    /// Windows over windows, groups over groups, joins over joins.
+    /// Nests windows over windows, groups over groups, joins over joins.
     fn stack(&mut self) -> String {
         let count = self.times(60);
         let form = self.random.below(3);
@@ -485,7 +485,7 @@ impl Draw<'_> {
         format!("{deploy}WITH {} SELECT id, c3 FROM c{}", tables.join(", "), count - 1)
     }
 
-    /// A common table used twice in each level.
+    /// Draws a common table used twice in each level.
     fn used_twice(&mut self) -> String {
         self.note("CTE used twice");
         let count = self.times(30);
@@ -577,7 +577,7 @@ impl Draw<'_> {
         }
     }
 
-    /// A value that doubles, or is multiplied by itself.
+    /// Draws a value that doubles, or is multiplied by itself.
     fn huge_value(&mut self) -> String {
         self.note("huge value");
         let length = self.one(&["10", "3000", "30000", "2000000", "2147483647"]);
@@ -671,7 +671,7 @@ impl Draw<'_> {
         }
     }
 
-    /// A MAP or an ARRAY where one may not be expected.
+    /// Draws a MAP or an ARRAY where one may not be expected.
     fn nested_types(&mut self) -> String {
         self.note("nested type in any position");
         let value = match self.random.below(6) {
@@ -712,7 +712,7 @@ impl Draw<'_> {
         }
     }
 
-    /// What one window gives, used in the argument of an aggregate over it.
+    /// Draws a window call inside the argument of an aggregate over the same window.
     fn nested_aggregates(&mut self) -> String {
         self.note("nested aggregates");
         let offset = self.extreme();
@@ -745,7 +745,7 @@ impl Draw<'_> {
         format!("SELECT {} FROM t1 WINDOW {}", calls.join(", "), windows.join(", "))
     }
 
-    // Statements that are no queries
+    // Statements other than queries
 
     fn other_statement(&mut self) -> String {
         let (alias, number) = (self.one(&constructs::ALIASES), self.extreme());
@@ -816,7 +816,7 @@ mod tests {
     use super::{Random, name, statement};
     use crate::fuzz::constructs::{ALL, FINDINGS};
 
-    /// Enough for the rarest construct at its greatest.
+    /// Enough to draw the rarest construct at its greatest size.
     const DRAWS: usize = 6_000;
 
     #[test]
@@ -828,7 +828,7 @@ mod tests {
         assert!(missing.is_empty(), "{missing:?}");
     }
 
-    /// The canaries of the grammar: inputs that once ended the process, each drawn.
+    /// Checks that each input that ended the process in the past is drawn.
     #[test]
     fn what_was_once_found_is_drawn_again() {
         let mut random = Random::new(1);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::ratchet::{Direction, Measure};
-use crate::source::{SourceFile, Token, tokens};
+use crate::source::{SourceFile, SourceToken, tokens};
 
 const MACROS: &[&str] =
     &["assert", "assert_eq", "assert_ne", "debug_assert", "debug_assert_eq", "debug_assert_ne"];
@@ -52,15 +52,16 @@ fn measure(name: &str, mut count: CrateCount) -> Measure {
 }
 
 /// Counts functions, also those that a trait only declares: they are few.
-fn functions_in(tokens: &[Token<'_>]) -> u64 {
-    let is_function = |pair: &&[Token<'_>]| {
+fn functions_in(tokens: &[SourceToken<'_>]) -> u64 {
+    let is_function = |pair: &&[SourceToken<'_>]| {
         pair[0].text == "fn" && pair[1].text.starts_with(|c: char| c.is_alphabetic() || c == '_')
     };
     tokens.windows(2).filter(is_function).count() as u64
 }
 
-fn assertions_in(tokens: &[Token<'_>]) -> u64 {
-    let is_assertion = |pair: &&[Token<'_>]| MACROS.contains(&pair[0].text) && pair[1].text == "!";
+fn assertions_in(tokens: &[SourceToken<'_>]) -> u64 {
+    let is_assertion =
+        |pair: &&[SourceToken<'_>]| MACROS.contains(&pair[0].text) && pair[1].text == "!";
     tokens.windows(2).filter(is_assertion).count() as u64
 }
 

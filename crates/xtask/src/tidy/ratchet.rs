@@ -39,7 +39,7 @@ pub(crate) struct Measure {
 }
 
 /// The values of the file by measure and scope.
-type Limits = BTreeMap<(String, String), u64>;
+type RatchetLimits = BTreeMap<(String, String), u64>;
 
 /// Returns what is worse than the file says, and what is better without the file saying so.
 pub(crate) fn ratchets_hold() -> Violations {
@@ -61,7 +61,7 @@ pub(crate) fn measures() -> Vec<Measure> {
     measures
 }
 
-fn check(limits: &Limits, measures: &[Measure]) -> Violations {
+fn check(limits: &RatchetLimits, measures: &[Measure]) -> Violations {
     let mut violations = Vec::new();
     for measure in measures {
         let Measure { name, scope, value, .. } = measure;
@@ -90,7 +90,7 @@ fn check(limits: &Limits, measures: &[Measure]) -> Violations {
     violations
 }
 
-fn tightened(limits: &Limits, measures: &[Measure]) -> Limits {
+fn tightened(limits: &RatchetLimits, measures: &[Measure]) -> RatchetLimits {
     let tighter = |measure: &Measure| {
         let limit = limits.get(&key(measure)).copied().unwrap_or(measure.value);
         let value = match measure.direction {
@@ -107,11 +107,11 @@ fn key(measure: &Measure) -> (String, String) {
 }
 
 /// Reads the file; one that does not exist limits nothing.
-fn read() -> Limits {
+fn read() -> RatchetLimits {
     parsed(&fs::read_to_string(path()).unwrap_or_default())
 }
 
-fn parsed(text: &str) -> Limits {
+fn parsed(text: &str) -> RatchetLimits {
     let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     lines
         .map(|line| {
@@ -124,7 +124,7 @@ fn parsed(text: &str) -> Limits {
         .collect()
 }
 
-fn written(limits: &Limits) -> String {
+fn written(limits: &RatchetLimits) -> String {
     let lines = limits.iter().map(|((name, scope), value)| format!("{name} {scope} {value}\n"));
     HEADER.to_owned() + &lines.collect::<String>()
 }

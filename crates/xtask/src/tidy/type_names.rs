@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::ratchet::{Direction, Measure};
-use crate::source::{SourceFile, Token, tokens};
+use crate::source::{SourceFile, SourceToken, tokens};
 
 /// Names that each crate may define: its errors, and what a function of it returns.
 const OF_EACH_CRATE: &[&str] = &["Error", "ErrorKind", "Result"];
@@ -30,7 +30,7 @@ pub(crate) fn measure(files: &[SourceFile]) -> Measure {
 
 /// Finds the names of structs, enums, traits and type aliases; a type inside an `impl` or a `trait`
 /// is no alias.
-fn defined<'a>(tokens: &[Token<'a>]) -> Vec<Token<'a>> {
+fn defined<'a>(tokens: &[SourceToken<'a>]) -> Vec<SourceToken<'a>> {
     let mut names = Vec::new();
     let mut blocks = Vec::new();
     let mut is_of_types = false;

@@ -25,7 +25,7 @@ const EXTENSIONS: &[&str] = &["rs", "md", "toml", "py", "pyi", "sql", "slt"];
 
 /// A word or a phrase that is not to be written.
 #[derive(Debug)]
-struct Entry<'a> {
+struct BannedWord<'a> {
     /// Its words, in lower case unless it is only about names.
     words: Vec<&'a str>,
     /// Texts around it in which it is right, in lower case.
@@ -34,7 +34,7 @@ struct Entry<'a> {
 
 /// A part of a text that is a word: in `CamelCase`, each of its words.
 #[derive(Debug, Clone, Copy)]
-struct Word<'a> {
+struct TextWord<'a> {
     text: &'a str,
     offset: usize,
 }
@@ -74,13 +74,13 @@ pub(crate) fn measures() -> Vec<Measure> {
 
 /// Reads the list: a word or a phrase a line, after a colon the contexts in which it is right,
 /// between bars.
-fn parsed(list: &str) -> Vec<Entry<'_>> {
+fn parsed(list: &str) -> Vec<BannedWord<'_>> {
     let lines = list.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     lines
         .map(|line| {
             let (words, contexts) = line.split_once(':').unwrap_or((line, ""));
             let contexts = contexts.split(" | ").map(|context| context.trim().to_lowercase());
-            Entry {
+            BannedWord {
                 words: words.split_whitespace().collect(),
                 contexts: contexts.filter(|context| !context.is_empty()).collect(),
             }
@@ -89,7 +89,7 @@ fn parsed(list: &str) -> Vec<Entry<'_>> {
 }
 
 /// Names every place of a text that has a listed word outside its contexts.
-fn hits(entries: &[Entry<'_>], path: &str, text: &str) -> Violations {
+fn hits(entries: &[BannedWord<'_>], path: &str, text: &str) -> Violations {
     let lower = text.to_ascii_lowercase();
     let code = if Path::new(path).extension().is_some_and(|e| e == "rs") {
         code_of(text)
@@ -120,7 +120,7 @@ fn hits(entries: &[Entry<'_>], path: &str, text: &str) -> Violations {
 
 /// Returns whether words begin with a phrase; between its words may be what breaks a line in a
 /// comment.
-fn is_phrase(phrase: &[&str], words: &[Word<'_>], lower: &str) -> bool {
+fn is_phrase(phrase: &[&str], words: &[TextWord<'_>], lower: &str) -> bool {
     phrase.len() <= words.len()
         && phrase.iter().zip(words).all(|(listed, word)| word.text.eq_ignore_ascii_case(listed))
         && words[..phrase.len()].windows(2).all(|pair| {
@@ -130,7 +130,7 @@ fn is_phrase(phrase: &[&str], words: &[Word<'_>], lower: &str) -> bool {
 }
 
 /// Returns whether the word at an offset stands inside the context.
-fn is_in(context: &str, entry: &Entry<'_>, offset: usize, lower: &str) -> bool {
+fn is_in(context: &str, entry: &BannedWord<'_>, offset: usize, lower: &str) -> bool {
     let word = entry.words[0].to_ascii_lowercase();
     context.match_indices(&word).any(|(before, _)| {
         let begin = offset.checked_sub(before);
@@ -139,7 +139,7 @@ fn is_in(context: &str, entry: &Entry<'_>, offset: usize, lower: &str) -> bool {
 }
 
 /// Splits a text into words; a name into its parts.
-fn words_of(text: &str) -> Vec<Word<'_>> {
+fn words_of(text: &str) -> Vec<TextWord<'_>> {
     let bytes = text.as_bytes();
     let mut words = Vec::new();
     let mut begin = 0;
@@ -152,7 +152,7 @@ fn words_of(text: &str) -> Vec<Word<'_>> {
             before.is_ascii_uppercase() && here.is_ascii_uppercase() && after.is_ascii_lowercase();
         if !is_letter(here) || is_upper_after_lower || is_end_of_acronym || !is_letter(before) {
             if begin < at && is_letter(bytes[begin]) {
-                words.push(Word { text: &text[begin..at], offset: begin });
+                words.push(TextWord { text: &text[begin..at], offset: begin });
             }
             begin = at;
         }
