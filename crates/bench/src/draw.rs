@@ -24,6 +24,7 @@ impl KeyedRandom {
 
     /// Returns a number below `end`, which is not 0.
     pub(crate) fn below(self, column: u64, end: u64) -> u64 {
+        debug_assert!(end > 0, "no number is below 0");
         mix(self.0.wrapping_add(column.wrapping_mul(0x9e37_79b9_7f4a_7c15))) % end
     }
 
@@ -40,6 +41,7 @@ impl KeyedRandom {
 
     /// Returns whether an event of the given probability, in percent, happens.
     pub(crate) fn chance(self, column: u64, percent: u64) -> bool {
+        debug_assert!(percent <= 100, "{percent} percent");
         self.below(column, 100) < percent
     }
 }

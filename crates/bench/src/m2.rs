@@ -72,6 +72,7 @@ impl M2Shape {
     /// Returns columns whose sum with their neighbour is a feature.
     pub(crate) fn paired(self) -> impl Iterator<Item = usize> {
         let count = if self.columns < 100 { 0 } else { self.columns / 10 };
+        debug_assert!(count == 0 || self.columns > 2, "a pair is two columns apart");
         // The neighbour is two columns on, where the type is the same.
         (0..count).map(move |number| number * 10 % (self.columns - 2))
     }

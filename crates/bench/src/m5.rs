@@ -173,25 +173,37 @@ struct RequestLatencies {
     /// Latencies without the time that the thread waited for a processor.
     own_ns: Histogram<u64>,
     spent_ns: u64,
-    /// The slowest request: its latency, how long of that the thread waited for a processor, and
-    /// how long it ran. The rest is time of the kernel or the hypervisor.
-    worst_ns: (u64, u64, u64),
-    /// Requests above [`SLOW_NS`], and those that are above it without the wait for a processor.
-    slow: (u64, u64),
+    /// The request with the greatest latency.
+    worst: SlowestRequest,
+    /// Requests above [`SLOW_NS`].
+    slow_count: u64,
+    /// Requests above [`SLOW_NS`] without the wait for a processor.
+    slow_without_wait_count: u64,
+}
+
+/// The times of a request. What is neither waiting nor running is time of the kernel or the
+/// hypervisor.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct SlowestRequest {
+    latency_ns: u64,
+    /// How long the thread waited for a processor.
+    waited_ns: u64,
+    /// How long the thread ran.
+    ran_ns: u64,
 }
 
 impl RequestLatencies {
     fn describe(&self, details: &mut Map<String, Json>) {
         let us = |ns: u64| rounded(ns as f64 / 1_000.0);
         let worst = json!({
-            "latency_us": us(self.worst_ns.0), "waited_for_a_processor_us": us(self.worst_ns.1),
-            "had_a_processor_us": us(self.worst_ns.2),
+            "latency_us": us(self.worst.latency_ns), "waited_for_a_processor_us": us(self.worst.waited_ns),
+            "had_a_processor_us": us(self.worst.ran_ns),
         });
         details.insert("worst_request".to_owned(), worst);
         let without_waiting = percentiles(&self.own_ns);
         details.insert("requests_without_waiting_for_a_processor".to_owned(), without_waiting);
-        details.insert("requests_above_10_ms".to_owned(), json!(self.slow.0));
-        let ours = json!(self.slow.1);
+        details.insert("requests_above_10_ms".to_owned(), json!(self.slow_count));
+        let ours = json!(self.slow_without_wait_count);
         details.insert("requests_above_10_ms_that_the_kernel_did_not_cause".to_owned(), ours);
     }
 
@@ -284,8 +296,9 @@ impl MixedLoad {
             latency_ns: latencies(),
             own_ns: latencies(),
             spent_ns: 0,
-            worst_ns: (0, 0, 0),
-            slow: (0, 0),
+            worst: SlowestRequest::default(),
+            slow_count: 0,
+            slow_without_wait_count: 0,
         };
         let mut waited_ns = waiting.total_ns();
         let mut next = 0;
@@ -302,9 +315,13 @@ impl MixedLoad {
             next += 1;
             record(&mut requested.latency_ns, latency);
             record(&mut requested.own_ns, latency - waited);
-            requested.worst_ns = requested.worst_ns.max((latency, waited, ran));
-            requested.slow.0 += u64::from(latency > SLOW_NS);
-            requested.slow.1 += u64::from(latency - waited > SLOW_NS);
+            requested.worst = requested.worst.max(SlowestRequest {
+                latency_ns: latency,
+                waited_ns: waited,
+                ran_ns: ran,
+            });
+            requested.slow_count += u64::from(latency > SLOW_NS);
+            requested.slow_without_wait_count += u64::from(latency - waited > SLOW_NS);
         }
         requested.spent_ns = clock.monotonic_ns();
         Ok(requested)

@@ -125,6 +125,7 @@ impl M6Shape {
 /// Returns the row of a number: that of the cycle, later.
 #[inline]
 pub(crate) fn put(cycle: &[Put], number: usize) -> Put {
+    debug_assert_eq!(cycle.len(), CYCLE);
     let mut put = cycle[number % CYCLE];
     let cycles_ms = number / CYCLE * (CYCLE / ROWS_PER_MS);
     put.time_ms += i64::try_from(cycles_ms).expect("a count fits");

@@ -52,6 +52,8 @@ pub(crate) fn record(latencies: &mut Histogram<u64>, latency_ns: u64) {
 
 /// Runs a closed loop.
 pub(crate) fn closed_loop(system: &dyn System, load: ClientLoad) -> Result<Measured> {
+    assert!(load.threads > 0, "a load has a client");
+    assert!(load.requests > 0, "a load has requests");
     let start = Barrier::new(load.threads);
     let clients: Vec<Result<Measured>> = std::thread::scope(|scope| {
         let spawn = |number: usize| {
@@ -76,6 +78,7 @@ fn client_loop(
     number: usize,
     start: &Barrier,
 ) -> Result<Measured> {
+    assert!(number < load.threads, "client {number} of {}", load.threads);
     let clock = SystemClock::new();
     let mut next = number * load.requests / load.threads;
     let warmed = system.connect().and_then(|mut client| {

@@ -65,6 +65,7 @@ pub(crate) fn rounded(value: f64) -> f64 {
 
 /// Returns the median of some numbers; of the two in the middle the smaller.
 fn median(values: &mut [f64]) -> f64 {
+    assert!(!values.is_empty(), "the median of no runs");
     values.sort_by(f64::total_cmp);
     values[(values.len() - 1) / 2]
 }

@@ -132,6 +132,7 @@ impl Dialect {
                 statement.parameters.len() - 1
             }
         };
+        debug_assert_eq!(statement.parameters.len(), statement.kinds.len());
         match self {
             Self::MariaDb => statement.sql.push('?'),
             _ => {

@@ -128,6 +128,8 @@ fn open_if<T>(is_wanted: bool, open: impl FnOnce() -> Result<T>) -> Option<Resul
 /// Checks that all systems give the same answers as the first one, which is Lockstep.
 pub(crate) fn compare(systems: &[&dyn System], requests: usize) -> Result<()> {
     let Some((lockstep, others)) = systems.split_first() else { return Ok(()) };
+    assert_eq!(lockstep.name(), LOCKSTEP, "the first system gives the expected answers");
+    assert!(requests > 0, "there is a request to sample");
     let mut lockstep = lockstep.connect()?;
     let sampled = |number: usize| number * requests.max(SAMPLES) / SAMPLES % requests;
     let mut expected = Vec::new();

@@ -67,6 +67,8 @@ impl<'a> M1Baseline<'a> {
     /// Fills the arrays.
     pub(crate) fn new(data: Data, requests: &'a [M1Row]) -> Self {
         let shape = data.shape;
+        assert!((1..=10).contains(&shape.windows), "each window has a key column");
+        assert!(shape.joins <= 3, "there are three side tables");
         let mut windows: Vec<WindowArrays> = Vec::new();
         windows.resize_with(shape.windows, HashMap::new);
         for row in data.rows(TableName::Main) {
@@ -126,11 +128,13 @@ impl WindowRows {
             }
             _ => self.times_ms.len(),
         };
+        debug_assert!(at == 0 || self.times_ms[at - 1] <= time_ms, "rows are in order of time");
         self.times_ms.insert(at, time_ms);
         self.s13.insert(at, wide(row.texts[13].expect("it has no NULLs")));
         self.i1.insert(at, row.ints[1].expect("it has no NULLs"));
         self.d4.insert(at, row.doubles[4].unwrap_or_default());
         self.present.insert(at, present(row));
+        debug_assert_eq!(self.times_ms.len(), self.present.len());
     }
 }
 

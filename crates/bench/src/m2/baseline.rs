@@ -34,6 +34,7 @@ impl<'a> M2Baseline<'a> {
         let mut keys: HashMap<String, KeyColumns> = HashMap::new();
         for row in shape.stored() {
             let rows = keys.entry(row.key_text.clone()).or_default();
+            assert!(rows.times_ms.len() < ROWS_PER_KEY, "a key has {ROWS_PER_KEY} rows");
             rows.values.resize(shape.columns, [0; ROWS_PER_KEY]);
             for (values, value) in rows.values.iter_mut().zip(&row.values) {
                 values[rows.times_ms.len()] = match value {

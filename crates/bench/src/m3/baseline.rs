@@ -32,6 +32,7 @@ struct KeyEvents {
 
 impl KeyEvents {
     fn push(&mut self, event: &Event, columns: usize) {
+        debug_assert!(columns <= event.values.len(), "{columns} columns");
         self.times_ms.push(event.time_ms);
         self.values.resize_with(columns, Vec::new);
         for (values, value) in self.values.iter_mut().zip(event.values) {

@@ -31,6 +31,7 @@ impl BaselineRows {
         self.bytes.extend(put.time_ms.to_le_bytes());
         put.doubles.iter().for_each(|value| self.bytes.extend(value.to_le_bytes()));
         put.ints.iter().for_each(|value| self.bytes.extend(value.to_le_bytes()));
+        debug_assert_eq!(self.bytes.len(), place + ROW_BYTES);
         for (index, key) in self.indexes.iter_mut().zip(put.keys) {
             let entries = index.entry(key).or_default();
             let is_late = entries.last().is_some_and(|(time_ms, _)| *time_ms > put.time_ms);
@@ -55,6 +56,7 @@ pub(crate) struct M6Baseline {
 impl M6Baseline {
     /// Creates the empty arrays.
     pub(crate) fn new(shape: M6Shape) -> Self {
+        assert!((1..=3).contains(&shape.indexes), "each index has a key column");
         let mut rows = BaselineRows::default();
         rows.indexes.resize_with(shape.indexes, HashMap::new);
         Self { shape, rows: Mutex::new(rows), numbers: Numbers::default() }

@@ -27,6 +27,7 @@ pub(crate) struct M6Lockstep {
 impl M6Lockstep {
     /// Creates the empty table.
     pub(crate) fn new(shape: M6Shape) -> Result<Self> {
+        assert!((1..=3).contains(&shape.indexes), "each index has a key column");
         let session = Database::in_memory().session();
         let indexes: String = (0..shape.indexes)
             .map(|index| format!(", INDEX(KEY=k{index}, TS=ts, TTL=0m, TTL_TYPE=absolute)"))

@@ -191,6 +191,7 @@ impl PostgresWire {
     /// Reads until `input` has `count` bytes after `at`.
     fn fill(&mut self, count: usize) -> Result<()> {
         let mut chunk = [0; 16_384];
+        debug_assert!(self.at <= self.input.len(), "a packet begins in what was read");
         while self.input.len() < self.at + count {
             let read = self.stream.read(&mut chunk).trying(|| format!("read from {NAME}"))?;
             if read == 0 {
