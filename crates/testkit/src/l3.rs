@@ -188,7 +188,7 @@ pub fn run_with(seed: u64, cases: u64, fault: Option<Fault>) -> L3Report {
     // One failure shows that a fault is found.
     let failures_max = if fault.is_some() { 1 } else { FAILURES_MAX };
     while tried < cases && report.failures.len() < failures_max {
-        let world = DrawnDatabase::draw(&mut random, fault);
+        let database = DrawnDatabase::draw(&mut random, fault);
         for _ in 0..QUERIES_PER_TABLES.min(cases - tried) {
             let mut drawn = draw::query(&mut random);
             let form = *random.pick(&[
@@ -202,7 +202,7 @@ pub fn run_with(seed: u64, cases: u64, fault: Option<Fault>) -> L3Report {
             if random.chance(25) {
                 drawn.features.push(SEVERAL);
             }
-            world.check(&drawn, form, &mut report);
+            database.check(&drawn, form, &mut report);
             tried += 1;
         }
     }
@@ -246,16 +246,16 @@ impl DrawnDatabase {
         let neighbour = tables.request(REQUEST_ID - 1, random);
         set_chunk_rows(tables.chunk_rows);
         let (whole, stored) = (tables.open(), tables.open());
-        let world = Self { tables, fault, request, neighbour, whole, stored };
+        let database = Self { tables, fault, request, neighbour, whole, stored };
         for part in [RowPart::Early, RowPart::Late] {
-            world.tables.append(&world.whole, part);
+            database.tables.append(&database.whole, part);
         }
-        world.tables.append_to(&world.whole, MAIN, std::slice::from_ref(&world.request));
-        world.prepare(&world.stored);
+        database.tables.append_to(&database.whole, MAIN, std::slice::from_ref(&database.request));
+        database.prepare(&database.stored);
         for part in [RowPart::Early, RowPart::Late] {
-            world.append(&world.stored, part);
+            database.append(&database.stored, part);
         }
-        world
+        database
     }
 
     /// Creates the tables that a fault needs.

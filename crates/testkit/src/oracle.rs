@@ -156,6 +156,7 @@ struct PlacedRow<'a> {
 
 /// Computes the result in batch mode: one row for each main row, by arrival.
 pub fn evaluate(query: &OracleQuery, tables: &[OracleTable]) -> Vec<OracleRow> {
+    assert!(!tables.is_empty(), "a query has a main table");
     let joined: Vec<OracleRow> =
         tables[0].rows.iter().map(|row| join_all(query, tables, row)).collect();
     (0..joined.len()).map(|index| evaluate_one(query, tables, &joined, index)).collect()
@@ -185,7 +186,9 @@ fn evaluate_one(
 
 /// Returns the rows of a frame, newest first.
 fn frame<'a>(window: &OracleWindow, sequence: &[PlacedRow<'a>]) -> Vec<&'a OracleRow> {
+    assert!(!sequence.is_empty(), "the current row is part of its sequence");
     let now = sequence[0].order;
+    assert!(sequence.iter().all(|placed| placed.order <= now), "no row is from the future");
     let from = match window.start {
         FrameEnd::Unbounded => None,
         FrameEnd::Preceding(distance) => Some(i128::from(distance)),
@@ -216,6 +219,7 @@ fn frame<'a>(window: &OracleWindow, sequence: &[PlacedRow<'a>]) -> Vec<&'a Oracl
     if let Some(max_size) = window.max_size {
         rows.truncate(max_size);
     }
+    assert!(rows.len() <= sequence.len());
     rows
 }
 
@@ -226,6 +230,7 @@ fn sequence<'a>(
     joined: &'a [OracleRow],
     index: usize,
 ) -> Vec<PlacedRow<'a>> {
+    assert!(window.unions.iter().all(|table| *table < tables.len()), "sources are tables");
     let current = &joined[index];
     let order_of = |row: &OracleRow| match window.order_by {
         None => Some(0),

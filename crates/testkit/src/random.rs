@@ -22,17 +22,20 @@ impl Random {
 
     /// Returns a number below `end`, which is not 0.
     pub fn below(&mut self, end: usize) -> usize {
+        assert!(end > 0, "no number is below 0");
         let end = u64::try_from(end).expect("a length fits");
         usize::try_from(self.number() % end).expect("less than a length")
     }
 
     /// Returns whether an event of the given probability, in percent, happens.
     pub fn chance(&mut self, percent: usize) -> bool {
+        assert!(percent <= 100, "{percent} percent");
         self.below(100) < percent
     }
 
     /// Picks one of `things`, which is not empty.
     pub fn pick<'a, T>(&mut self, things: &'a [T]) -> &'a T {
+        assert!(!things.is_empty(), "there is something to pick");
         &things[self.below(things.len())]
     }
 }

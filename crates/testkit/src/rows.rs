@@ -36,6 +36,8 @@ pub fn arrow_type(data_type: &DataType) -> ArrowType {
 
 /// Makes one batch of the rows. Panics when a value is not of its column's type.
 pub fn to_batch(columns: &[(String, DataType)], rows: &[Vec<Value>]) -> RecordBatch {
+    let width = columns.len();
+    assert!(rows.iter().all(|row| row.len() == width), "every row has {width} values");
     let fields: Vec<Field> = columns
         .iter()
         .map(|(name, data_type)| Field::new(name, arrow_type(data_type), true))

@@ -257,6 +257,7 @@ pub(super) fn tokens(text: &str) -> Vec<&str> {
         tokens.push(token);
         rest = after;
     }
+    debug_assert_eq!(tokens.iter().map(|token| token.len()).sum::<usize>(), text.len());
     tokens
 }
 

@@ -125,11 +125,12 @@ impl DrawnTables {
             note(index_count == 1, "one index");
             note(index_count > 1, "several indexes");
             note(indexes.contains("TTL"), "retention that keeps every row");
-            let rows = draw_rows(first_id, (chunk_rows, is_extreme), random);
+            let rows = draw_rows(first_id, chunk_rows, is_extreme, random);
             note(rows.is_sorted_by_key(event_time) && rows.len() > 1, "rows in order of time");
             note(!rows.is_sorted_by_key(event_time), "late rows");
             note(rows_of_a_key(&rows) > chunk_rows, LONG_KEYS);
             let early = random.below(rows.len() + 1);
+            assert!(rows.len() < 10_000, "the ids of two tables differ");
             tables.push(DrawnTable { name, indexes, rows, early });
         }
         features.sort_unstable();
@@ -224,8 +225,12 @@ fn create(name: &str, indexes: &str) -> String {
 }
 
 /// Draws few rows mostly; at times more than a chunk of each key, and at times one key of hundreds.
-fn draw_rows(first_id: i32, about: (usize, bool), random: &mut Random) -> Vec<OracleRow> {
-    let (chunk_rows, is_extreme) = about;
+fn draw_rows(
+    first_id: i32,
+    chunk_rows: usize,
+    is_extreme: bool,
+    random: &mut Random,
+) -> Vec<OracleRow> {
     let (count, keys, seconds) = match random.below(20) {
         0..=11 => (random.below(14), 4, 8),
         12..=17 => (8 + random.below(24), 2, 8),
@@ -242,6 +247,7 @@ fn draw_rows(first_id: i32, about: (usize, bool), random: &mut Random) -> Vec<Or
             row[0] = Value::Int(id);
         }
     }
+    assert!(rows.iter().all(|row| row.len() == COLUMNS.len()), "a value for each column");
     rows
 }
 

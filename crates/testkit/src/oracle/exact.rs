@@ -96,11 +96,13 @@ impl Exact {
             let carry = self.limbs[limb].div_euclid(1 << LIMB_BITS);
             self.limbs[limb] -= carry << LIMB_BITS;
             self.limbs[limb + 1] += carry;
+            debug_assert!((0..1 << LIMB_BITS).contains(&self.limbs[limb]), "limb {limb}");
         }
         self.limbs[LIMBS - 1] < 0
     }
 
     fn bit(&self, bit: usize) -> bool {
+        debug_assert!(bit < LIMBS * LIMB_BITS, "bit {bit}");
         (self.limbs[bit / LIMB_BITS] >> (bit % LIMB_BITS)) & 1 == 1
     }
 }

@@ -32,6 +32,14 @@ enum ScenarioShape {
     Joins(usize),
 }
 
+/// How the tables of a scenario are stored and requested.
+#[derive(Debug, Clone, Copy)]
+struct Setup {
+    indexes: Indexes,
+    chunk_rows: usize,
+    is_deployed: bool,
+}
+
 /// Draws a scenario.
 pub fn scenario() -> impl Strategy<Value = Scenario> {
     let shape = prop_oneof![
@@ -43,7 +51,12 @@ pub fn scenario() -> impl Strategy<Value = Scenario> {
         select(vec![Indexes::None, Indexes::One, Indexes::Several]),
         select(vec![2_usize, 2, 5, 128]),
         any::<bool>(),
-    );
+    )
+        .prop_map(|(indexes, chunk_rows, is_deployed)| Setup {
+            indexes,
+            chunk_rows,
+            is_deployed,
+        });
     (columns(), shape, 0..8_u8, setup).prop_flat_map(|(columns, shape, order, setup)| {
         let is_ordered = order > 0;
         (tables(&columns, shape), query(&columns, shape, is_ordered), Just(setup))
@@ -53,12 +66,9 @@ pub fn scenario() -> impl Strategy<Value = Scenario> {
 
 /// Assembles a scenario; it declares an index only if every row has an event time of a type that
 /// indexes take.
-fn assemble(
-    tables: Vec<OracleTable>,
-    mut query: OracleQuery,
-    setup: (Indexes, usize, bool),
-) -> Scenario {
-    let (wanted, chunk_rows, is_deployed) = setup;
+fn assemble(tables: Vec<OracleTable>, mut query: OracleQuery, setup: Setup) -> Scenario {
+    let Setup { indexes: wanted, chunk_rows, is_deployed } = setup;
+    assert!(!tables.is_empty(), "a scenario has a main table");
     let is_timed =
         tables.iter().all(|table| table.rows.iter().all(|row| row[EVENT_TIME] != Value::Null));
     let takes_index =
