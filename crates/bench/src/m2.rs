@@ -69,7 +69,7 @@ pub(crate) struct M2Row {
 }
 
 impl M2Shape {
-    /// Returns columns whose sum with their neighbour is a feature.
+    /// Returns the columns whose sum with their neighbour is a feature.
     pub(crate) fn paired(self) -> impl Iterator<Item = usize> {
         let count = if self.columns < 100 { 0 } else { self.columns / 10 };
         debug_assert!(count == 0 || self.columns > 2, "a pair is two columns apart");

@@ -82,7 +82,7 @@ impl M3Shape {
         })
     }
 
-    /// Returns rows that are stored before the first operation, event times ascending.
+    /// Returns the rows that are stored before the first operation, event times ascending.
     pub(crate) fn stored(self) -> impl Iterator<Item = Event> {
         (0..self.rows_per_key).flat_map(move |number| {
             let steps = i64::try_from(self.rows_per_key - number).expect("a count fits");

@@ -46,7 +46,7 @@ struct Click {
 
 /// The source of the rows.
 #[derive(Debug, Clone)]
-enum RowSource {
+enum GeneratedRows {
     Random,
     Clicks(Vec<Click>),
 }
@@ -63,10 +63,10 @@ pub(crate) fn run(options: &BenchOptions) -> Result<Outcome> {
     let counts: &[usize] =
         if options.quick { &[10_000, 100_000] } else { &[10_000, 100_000, 1_000_000] };
     let redis_is_wanted = wanted(options, PeerName::Redis, Redis::start)?.is_some();
-    let mut kinds = vec![("random", RowSource::Random)];
+    let mut kinds = vec![("random", GeneratedRows::Random)];
     let mut notes = Map::new();
     match read_log()? {
-        Some(clicks) => kinds.push(("clicks", RowSource::Clicks(clicks))),
+        Some(clicks) => kinds.push(("clicks", GeneratedRows::Clicks(clicks))),
         None => {
             let text = format!("{LOG} is not there: only random rows");
             say(&text);
@@ -86,7 +86,12 @@ pub(crate) fn run(options: &BenchOptions) -> Result<Outcome> {
     Ok(Outcome { point, sweeps, notes })
 }
 
-fn run_point(name: &str, rows: &RowSource, count: usize, redis_is_wanted: bool) -> Result<Point> {
+fn run_point(
+    name: &str,
+    rows: &GeneratedRows,
+    count: usize,
+    redis_is_wanted: bool,
+) -> Result<Point> {
     say(&format!("M4 {name}, {count} rows"));
     let mut taken = Vec::new();
     let (bytes, grown) = lockstep_bytes(rows, count)?;
@@ -97,7 +102,7 @@ fn run_point(name: &str, rows: &RowSource, count: usize, redis_is_wanted: bool) 
     taken.push(Taken { name: BASELINE, bytes: array_bytes(rows, count), rows: count });
     if redis_is_wanted {
         taken.push(redis_bytes("redis", rows, count, &json_member)?);
-        if matches!(rows, RowSource::Clicks(_)) {
+        if matches!(rows, GeneratedRows::Clicks(_)) {
             taken.push(redis_bytes("redis_compact", rows, count, &compact_member)?);
         }
     }
@@ -141,12 +146,12 @@ fn click(clicks: &[Click], number: usize) -> Click {
 }
 
 /// Returns the memory that Lockstep accounts for, and the growth of the process.
-fn lockstep_bytes(rows: &RowSource, count: usize) -> Result<(u64, Option<u64>)> {
+fn lockstep_bytes(rows: &GeneratedRows, count: usize) -> Result<(u64, Option<u64>)> {
     give_back_memory();
     let before = resident_bytes();
     let session = Database::in_memory().session();
     match rows {
-        RowSource::Random => {
+        GeneratedRows::Random => {
             session.execute(
                 "CREATE TABLE rows (k STRING, v STRING, ts TIMESTAMP, \
                  INDEX(KEY=k, TS=ts, TTL=0m, TTL_TYPE=absolute))",
@@ -158,7 +163,7 @@ fn lockstep_bytes(rows: &RowSource, count: usize) -> Result<(u64, Option<u64>)> 
                 appender.append([[Datum::String(&key), Datum::String(&value), time]])?;
             }
         }
-        RowSource::Clicks(clicks) => {
+        GeneratedRows::Clicks(clicks) => {
             session.execute(
                 "CREATE TABLE rows (ip INT, app INT, device INT, os INT, channel INT, \
                  click_time TIMESTAMP, is_attributed INT, \
@@ -191,10 +196,10 @@ fn random_time_ms(number: usize) -> i64 {
 }
 
 /// Returns the bytes of the values alone, keys once.
-fn array_bytes(rows: &RowSource, count: usize) -> u64 {
+fn array_bytes(rows: &GeneratedRows, count: usize) -> u64 {
     let bytes = match rows {
-        RowSource::Random => count * (100 + 8) + count.div_ceil(VALUES_PER_KEY) * 50,
-        RowSource::Clicks(clicks) => {
+        GeneratedRows::Random => count * (100 + 8) + count.div_ceil(VALUES_PER_KEY) * 50,
+        GeneratedRows::Clicks(clicks) => {
             let of_one = |clicks: &[Click]| {
                 let mut keys: Vec<i32> = clicks.iter().map(|click| click.numbers[0]).collect();
                 keys.sort_unstable();
@@ -230,7 +235,7 @@ fn compact_member(click: &Click) -> String {
 /// Returns the growth of an empty server, in bytes.
 fn redis_bytes(
     name: &'static str,
-    rows: &RowSource,
+    rows: &GeneratedRows,
     count: usize,
     member: &dyn Fn(&Click) -> String,
 ) -> Result<Taken> {
@@ -240,11 +245,11 @@ fn redis_bytes(
     let (mut waiting, mut kept) = (0, 0);
     for number in 0..count {
         let (key, time_ms, member) = match rows {
-            RowSource::Random => {
+            GeneratedRows::Random => {
                 let (key, value) = random_row(number);
                 (key, random_time_ms(number), value)
             }
-            RowSource::Clicks(clicks) => {
+            GeneratedRows::Clicks(clicks) => {
                 let click = click(clicks, number);
                 (click.numbers[0].to_string(), click.time_ms, member(&click))
             }
@@ -290,7 +295,7 @@ fn parse_click(line: &str) -> Option<Click> {
 
 #[cfg(test)]
 mod tests {
-    use super::{RowSource, compact_member, json_member, lockstep_bytes, parse_click};
+    use super::{GeneratedRows, compact_member, json_member, lockstep_bytes, parse_click};
 
     #[test]
     fn a_line_of_the_log_is_a_click() {
@@ -306,7 +311,7 @@ mod tests {
 
     #[test]
     fn every_row_takes_memory() {
-        let (bytes, _) = lockstep_bytes(&RowSource::Random, 100).unwrap();
+        let (bytes, _) = lockstep_bytes(&GeneratedRows::Random, 100).unwrap();
         assert!(bytes > 100 * 150, "{bytes}");
     }
 }

@@ -17,7 +17,7 @@ use crate::{
     answer::AnswerValue,
     arguments::{BenchOptions, PeerName},
     error::Result,
-    statement::{ColumnKind, Dialect, PeerStatement},
+    statement::{Dialect, PeerStatement, PeerType},
     suite::wanted,
 };
 
@@ -82,7 +82,7 @@ pub(crate) trait SqlConnection {
     fn create_table(
         &mut self,
         name: &str,
-        columns: &[(String, ColumnKind)],
+        columns: &[(String, PeerType)],
         _rows: usize,
     ) -> Result<()> {
         let dialect = self.dialect();

@@ -18,7 +18,7 @@ pub(crate) enum Dialect {
 
 /// The type of a parameter or a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ColumnKind {
+pub(crate) enum PeerType {
     /// Up to so many ASCII characters.
     Text(u32),
     /// 64 bits.
@@ -35,7 +35,7 @@ pub(crate) struct StatementParameter {
     /// The name, as in `{name}` of the template.
     pub(crate) name: String,
     /// Its type.
-    pub(crate) kind: ColumnKind,
+    pub(crate) kind: PeerType,
 }
 
 /// A statement in a dialect.
@@ -46,7 +46,7 @@ pub(crate) struct PeerStatement {
     /// For each parameter of the text, its position in the row of values.
     pub(crate) parameters: Vec<usize>,
     /// For each parameter of the text, its type.
-    pub(crate) kinds: Vec<ColumnKind>,
+    pub(crate) kinds: Vec<PeerType>,
 }
 
 impl PeerStatement {
@@ -61,15 +61,15 @@ impl PeerStatement {
 
 impl Dialect {
     /// Returns the name of a type.
-    pub(crate) fn type_name(self, kind: ColumnKind) -> String {
+    pub(crate) fn type_name(self, kind: PeerType) -> String {
         match (self, kind) {
-            (Self::MariaDb, ColumnKind::Text(length)) => format!("VARCHAR({length})"),
-            (_, ColumnKind::Text(_)) => "VARCHAR".to_owned(),
-            (_, ColumnKind::Int) => "BIGINT".to_owned(),
-            (Self::Postgres, ColumnKind::Double) => "DOUBLE PRECISION".to_owned(),
-            (_, ColumnKind::Double) => "DOUBLE".to_owned(),
-            (Self::MariaDb, ColumnKind::Time) => "DATETIME(3)".to_owned(),
-            (_, ColumnKind::Time) => "TIMESTAMP".to_owned(),
+            (Self::MariaDb, PeerType::Text(length)) => format!("VARCHAR({length})"),
+            (_, PeerType::Text(_)) => "VARCHAR".to_owned(),
+            (_, PeerType::Int) => "BIGINT".to_owned(),
+            (Self::Postgres, PeerType::Double) => "DOUBLE PRECISION".to_owned(),
+            (_, PeerType::Double) => "DOUBLE".to_owned(),
+            (Self::MariaDb, PeerType::Time) => "DATETIME(3)".to_owned(),
+            (_, PeerType::Time) => "TIMESTAMP".to_owned(),
         }
     }
 
@@ -122,7 +122,7 @@ impl Dialect {
         statement
     }
 
-    fn place(self, statement: &mut PeerStatement, position: usize, kind: ColumnKind) {
+    fn place(self, statement: &mut PeerStatement, position: usize, kind: PeerType) {
         let known = statement.parameters.iter().position(|known| *known == position);
         let number = match known.filter(|_| self != Self::MariaDb) {
             Some(number) => number,
@@ -145,11 +145,11 @@ impl Dialect {
 
 #[cfg(test)]
 mod tests {
-    use super::{ColumnKind, Dialect, StatementParameter};
+    use super::{Dialect, PeerType, StatementParameter};
 
     #[test]
     fn parameters_are_numbered_or_repeated() {
-        let parameters = [("k", ColumnKind::Text(10)), ("t", ColumnKind::Time)]
+        let parameters = [("k", PeerType::Text(10)), ("t", PeerType::Time)]
             .map(|(name, kind)| StatementParameter { name: name.to_owned(), kind });
         let template = "SELECT {t} WHERE k = {k} AND t < {t}";
         let statement = Dialect::Postgres.render(template, &parameters);

@@ -17,7 +17,7 @@ pub fn catch_text() {
     set_hook(Box::new(|panic| TEXT.set(Some(panic.to_string()))));
 }
 
-/// Returns calls `run`; the text of its panic is the error.
+/// Calls `run`; the text of its panic is the error.
 pub fn caught<T>(run: impl FnOnce() -> T) -> Result<T, String> {
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(value) => Ok(value),

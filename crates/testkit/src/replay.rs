@@ -63,7 +63,7 @@ fn request_last(scenario: &Scenario) -> Result<Vec<OracleRow>, String> {
     request(&session, scenario, last)
 }
 
-/// Returns requests and then stores every main row in (event time, arrival) order; union rows are
+/// Requests and then stores every main row in (event time, arrival) order; union rows are
 /// stored before the main rows of their time, and right tables first.
 fn replay(scenario: &Scenario) -> Result<Vec<OracleRow>, String> {
     let session = open(scenario)?;

@@ -8,7 +8,9 @@
 
 mod case;
 mod compare;
+mod database;
 mod execute;
+mod folder;
 pub(crate) mod lists;
 mod objects;
 mod report;

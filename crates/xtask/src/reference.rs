@@ -216,12 +216,12 @@ fn compatibility() -> String {
     push_differences(&mut page, true);
     page.push_str(
         "\n## What the setting leaves\n\n\
-         These results of the reference depend on the clock, on the size of a buffer or on another setting.\n",
+         These results of OpenMLDB depend on the clock, on the size of a buffer or on another setting.\n",
     );
     push_differences(&mut page, false);
     page.push_str(
-        "\n## More than the reference, on purpose\n\n\
-         The reference refuses these, or has no name for them; here they work, with the setting and without.\n\n\
+        "\n## Additions to OpenMLDB\n\n\
+         OpenMLDB refuses these, or does not have them; in Lockstep they work, with the setting and without.\n\n\
          | what | does | why |\n|---|---|---|\n",
     );
     for addition in ADDITIONS {
@@ -237,13 +237,13 @@ fn push_remaining(page: &mut String) {
     page.push_str(
         "\n## What still differs under the setting\n\n\
          OpenMLDB's own test cases run under the setting, each in every mode that it names.\n\
-         Those that come otherwise are listed in crates/xtask/conformance, whose lists may only shrink; \
+         The cases with another result are listed in crates/xtask/conformance, whose lists may only shrink; \
          these are the reasons.\n",
     );
     for (file, kind, title) in [
-        (lists::DEVIATIONS, "differs", "The result is another one, on purpose"),
+        (lists::DEVIATIONS, "differs", "Other results, on purpose"),
         (lists::PENDING, "missing", "Missing here"),
-        (lists::DEVIATIONS, "more", "Works here and is refused there"),
+        (lists::DEVIATIONS, "more", "Works in Lockstep and is refused by OpenMLDB"),
     ] {
         let list = List::read(file).expect("the lists are checked in");
         push(page, format_args!("\n### {title}\n\n| what | cases |\n|---|---|\n"));

@@ -85,6 +85,7 @@ pub(crate) fn files_below(folder: &Path, extensions: &[&str]) -> Vec<PathBuf> {
 
 /// Returns the number of the line, from 1, in which a byte lies.
 pub(crate) fn line_at(text: &str, offset: usize) -> usize {
+    debug_assert!(offset <= text.len(), "offset {offset} of {}", text.len());
     text.as_bytes()[..offset].iter().filter(|byte| **byte == b'\n').count() + 1
 }
 
@@ -98,6 +99,7 @@ pub(crate) fn code_of(text: &str) -> String {
         blank(&mut code, at..end);
         at = end.max(at + 1);
     }
+    debug_assert_eq!(code.len(), text.len(), "offsets stay");
     String::from_utf8(code).expect("whole characters were replaced")
 }
 

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use lockstep_row::{Datum, calendar};
 
 use super::M1Shape;
-use crate::{draw::KeyedRandom, statement::ColumnKind};
+use crate::{draw::KeyedRandom, statement::PeerType};
 
 /// Midsummer of 2024, in milliseconds since the epoch: the year is the same in every time zone.
 pub(crate) const NOW_MS: i64 = 1_718_409_600_000;
@@ -27,15 +27,15 @@ const NULL_DOUBLE: usize = 4;
 const NULL_INT: usize = 3;
 
 /// Columns of one kind, in the order of a row: strings, doubles, timestamps, bigints.
-const KINDS: [(&str, ColumnKind, usize); 4] = [
-    ("s", ColumnKind::Text(10), 15),
-    ("d", ColumnKind::Double, 5),
-    ("t", ColumnKind::Time, 5),
-    ("i", ColumnKind::Int, 5),
+const KINDS: [(&str, PeerType, usize); 4] = [
+    ("s", PeerType::Text(10), 15),
+    ("d", PeerType::Double, 5),
+    ("t", PeerType::Time, 5),
+    ("i", PeerType::Int, 5),
 ];
 
 /// Names and types of the 30 columns.
-pub(crate) fn columns() -> impl Iterator<Item = (String, ColumnKind)> {
+pub(crate) fn columns() -> impl Iterator<Item = (String, PeerType)> {
     KINDS.into_iter().flat_map(|(letter, kind, count)| {
         (0..count).map(move |number| (format!("col_{letter}{number}"), kind))
     })

@@ -13,7 +13,7 @@ use crate::{
     answer::AnswerValue,
     error::Result,
     peer::SqlConnection,
-    statement::{ColumnKind, Dialect, PeerStatement, StatementParameter},
+    statement::{Dialect, PeerStatement, PeerType, StatementParameter},
 };
 
 /// Creates the tables in a peer, reserving space for `spare_rows` more rows, and fills them.
@@ -25,7 +25,7 @@ pub(crate) fn load(
     let dialect = connection.dialect();
     for table in data.tables() {
         let name = table.name();
-        let columns: Vec<(String, ColumnKind)> = data::columns().collect();
+        let columns: Vec<(String, PeerType)> = data::columns().collect();
         let rows = data.shape.rows() + spare_rows;
         connection.create_table(&name, &columns, rows)?;
         // MariaDB maintains an index while rows are loaded; the others build it faster afterwards.
@@ -73,7 +73,7 @@ fn parameters(shape: M1Shape) -> Vec<StatementParameter> {
             || ["col_i1", "col_i2", "col_i3"].contains(&name)
     };
     let own = data::columns().filter(|(name, _)| read(name));
-    own.chain([("since".to_owned(), ColumnKind::Time)])
+    own.chain([("since".to_owned(), PeerType::Time)])
         .map(|(name, kind)| StatementParameter { name: name.replace("col_", ""), kind })
         .collect()
 }

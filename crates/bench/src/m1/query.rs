@@ -5,7 +5,7 @@
 //! a test of the newest value. The mean is over doubles, so that exact summation (L2) is in it.
 
 use super::{Data, M1Shape, data};
-use crate::statement::ColumnKind;
+use crate::statement::PeerType;
 
 /// Aggregates of each window.
 pub(crate) const AGGREGATES: usize = 6;
@@ -19,11 +19,11 @@ pub(crate) fn scalar_count(shape: M1Shape) -> usize {
 
 /// Returns the statements that create the tables and their indexes.
 pub(crate) fn schema(data: Data) -> String {
-    let type_name = |kind: ColumnKind| match kind {
-        ColumnKind::Text(_) => "STRING",
-        ColumnKind::Int => "BIGINT",
-        ColumnKind::Double => "DOUBLE",
-        ColumnKind::Time => "TIMESTAMP",
+    let type_name = |kind: PeerType| match kind {
+        PeerType::Text(_) => "STRING",
+        PeerType::Int => "BIGINT",
+        PeerType::Double => "DOUBLE",
+        PeerType::Time => "TIMESTAMP",
     };
     let columns: Vec<String> =
         data::columns().map(|(name, kind)| format!("{name} {}", type_name(kind))).collect();

@@ -258,7 +258,7 @@ impl RedisWindowClient<'_> {
         Ok((windows, sides.collect::<Result<_>>()?))
     }
 
-    /// Returns aggregates the rows of the next reply.
+    /// Aggregates the rows of the next reply.
     fn fold(&mut self, row: &M1Row) -> Result<WindowTotals> {
         let count = self.resp.array()?;
         self.places.clear();

@@ -8,14 +8,14 @@ use crate::{
     error::Result,
     m1::moment,
     peer::{SqlPeer, prepared::PreparedSystem},
-    statement::{ColumnKind, Dialect, StatementParameter},
+    statement::{Dialect, PeerType, StatementParameter},
 };
 
-fn columns(shape: M2Shape) -> Vec<(String, ColumnKind)> {
+fn columns(shape: M2Shape) -> Vec<(String, PeerType)> {
     let kind =
-        |column: usize| if column.is_multiple_of(2) { ColumnKind::Int } else { ColumnKind::Double };
+        |column: usize| if column.is_multiple_of(2) { PeerType::Int } else { PeerType::Double };
     let values = (0..shape.columns).map(|column| (format!("c{column}"), kind(column)));
-    [("k".to_owned(), ColumnKind::Text(8)), ("ts".to_owned(), ColumnKind::Time)]
+    [("k".to_owned(), PeerType::Text(8)), ("ts".to_owned(), PeerType::Time)]
         .into_iter()
         .chain(values)
         .collect()
@@ -44,7 +44,7 @@ pub(crate) fn load<'a>(
     connection.settle("wide")?;
     let bytes = connection.table_bytes(&["wide".to_owned()])?;
     let dialect = connection.dialect();
-    let parameters = columns.into_iter().chain([("since".to_owned(), ColumnKind::Time)]);
+    let parameters = columns.into_iter().chain([("since".to_owned(), PeerType::Time)]);
     let parameters: Vec<StatementParameter> =
         parameters.map(|(name, kind)| StatementParameter { name, kind }).collect();
     Ok(PreparedSystem {

@@ -11,7 +11,7 @@ use crate::{
     error::Result,
     m1::moment,
     peer::{SqlConnection, SqlPeer},
-    statement::{ColumnKind, Dialect, PeerStatement, StatementParameter},
+    statement::{Dialect, PeerStatement, PeerType, StatementParameter},
     system::{Client, System},
 };
 
@@ -65,9 +65,9 @@ impl<'a> SqlEvents<'a> {
     }
 }
 
-fn columns(shape: M3Shape) -> Vec<(String, ColumnKind)> {
-    let values = (0..shape.columns).map(|column| (format!("c{column}"), ColumnKind::Text(8)));
-    [("k".to_owned(), ColumnKind::Text(8)), ("ts".to_owned(), ColumnKind::Time)]
+fn columns(shape: M3Shape) -> Vec<(String, PeerType)> {
+    let values = (0..shape.columns).map(|column| (format!("c{column}"), PeerType::Text(8)));
+    [("k".to_owned(), PeerType::Text(8)), ("ts".to_owned(), PeerType::Time)]
         .into_iter()
         .chain(values)
         .collect()
@@ -84,7 +84,7 @@ fn write_line(lines: &mut String, event: &Event, shape: M3Shape) {
 
 /// Returns the columns of the row, then where each window begins.
 fn parameters(shape: M3Shape) -> Vec<StatementParameter> {
-    let since = (0..shape.windows).map(|window| (format!("since{window}"), ColumnKind::Time));
+    let since = (0..shape.windows).map(|window| (format!("since{window}"), PeerType::Time));
     let all = columns(shape).into_iter().chain(since);
     all.map(|(name, kind)| StatementParameter { name, kind }).collect()
 }

@@ -8,19 +8,19 @@ use crate::{
         SqlConnection, SqlPeer,
         redis::{Redis, Resp},
     },
-    statement::{ColumnKind, PeerStatement, StatementParameter},
+    statement::{PeerStatement, PeerType, StatementParameter},
     system::{Client, System},
 };
 
-const COLUMNS: [(&str, ColumnKind); 8] = [
-    ("k0", ColumnKind::Text(8)),
-    ("k1", ColumnKind::Text(8)),
-    ("k2", ColumnKind::Text(8)),
-    ("ts", ColumnKind::Time),
-    ("d0", ColumnKind::Double),
-    ("d1", ColumnKind::Double),
-    ("i0", ColumnKind::Int),
-    ("i1", ColumnKind::Int),
+const COLUMNS: [(&str, PeerType); 8] = [
+    ("k0", PeerType::Text(8)),
+    ("k1", PeerType::Text(8)),
+    ("k2", PeerType::Text(8)),
+    ("ts", PeerType::Time),
+    ("d0", PeerType::Double),
+    ("d1", PeerType::Double),
+    ("i0", PeerType::Int),
+    ("i1", PeerType::Int),
 ];
 
 /// An upper limit of the rows that the fastest peer inserts in all loops of a run.

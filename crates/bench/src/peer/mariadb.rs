@@ -16,7 +16,7 @@ use super::{
 use crate::{
     answer::AnswerValue,
     error::Result,
-    statement::{ColumnKind, Dialect, PeerStatement},
+    statement::{Dialect, PeerStatement, PeerType},
 };
 
 const NAME: &str = "mariadb";
@@ -106,7 +106,7 @@ impl SqlConnection for MariaDbConnection {
     fn create_table(
         &mut self,
         name: &str,
-        columns: &[(String, ColumnKind)],
+        columns: &[(String, PeerType)],
         rows: usize,
     ) -> Result<()> {
         let columns: Vec<String> = columns

@@ -271,7 +271,7 @@ impl EntryPoint<'_> {
         self.execute(&format!("DROP DEPLOYMENT `{name}`"))
     }
 
-    /// Returns calls the entry points that take the name of an object.
+    /// Calls the entry points that take the name of an object.
     fn name(&mut self, name: &str) -> Result<FuzzStage, String> {
         self.count("Session::has_table");
         let is_there = self.session.has_table(name);

@@ -177,7 +177,7 @@ impl DrawnTables {
         set.into_iter().chain(create).collect()
     }
 
-    /// Returns INSERTs of rows of all tables.
+    /// Returns INSERT statements for rows of all tables.
     pub fn inserts(&self, part: RowPart) -> String {
         let of_table = |table: &DrawnTable| -> String {
             table.part(part).iter().map(|row| insert(table.name, row)).collect()

@@ -3,23 +3,18 @@
 //! The modes are those of the data's README; each creates a database, so that cases and modes are
 //! independent.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::path::Path;
 
-use arrow::array::RecordBatch;
-use lockstep_engine::{
-    Database, Diagnostic, Output, Parameter, Result as EngineResult, Session, code,
-};
+use lockstep_engine::{Database, Diagnostic, Parameter, Session, code};
 use lockstep_host::{Clock, SystemClock};
 use lockstep_sql::ast::{ObjectName, Query, SetExpr, Statement, TableRef};
 use lockstep_testkit::rows::to_batch;
-use serde_json::Value as Json;
 
 use super::{
-    case::{CaseInput, ConformanceCase, Expectation, typed},
+    case::{CaseInput, ConformanceCase, Expectation},
     compare::{CaseOutcome, Choice, ResultComparison, ResultTable, Tolerance, check},
+    database::{CaseDatabase, outcome_of},
+    folder::ScratchFolder,
     objects::{self, Exception},
     tables,
 };
@@ -146,28 +141,28 @@ fn expectation_in(case: &ConformanceCase, mode: &str) -> Expectation {
 }
 
 fn batch(case: &ConformanceCase, setting: Setting) -> Result<CaseOutcome, String> {
-    let world = CaseDatabase::open(case, setting)?;
-    world.fill(case.inputs.iter())?;
-    in_batch_mode(case, &world)
+    let database = CaseDatabase::open(case, setting)?;
+    database.fill(case.inputs.iter())?;
+    in_batch_mode(case, &database)
 }
 
 /// Runs batch mode over offline data, which is loaded from files: each table is filled in another
 /// database, exported, and loaded in offline mode.
 fn offline(case: &ConformanceCase, setting: Setting) -> Result<CaseOutcome, String> {
-    let world = CaseDatabase::open(case, setting)?;
+    let database = CaseDatabase::open(case, setting)?;
     let folder = ScratchFolder::make(&format!("{} offline {setting:?}", case.id))?;
-    world.execute("SET @@execute_mode = 'offline'")?;
+    database.execute("SET @@execute_mode = 'offline'")?;
     for (number, input) in case.inputs.iter().enumerate() {
         let file = folder.path.join(format!("{number}.parquet"));
         if export_rows(case, input, setting, &file)? {
             let table = stored_name(input);
             let file = file.to_string_lossy();
-            world.execute(&format!(
+            database.execute(&format!(
                 "LOAD DATA INFILE '{file}' INTO TABLE {table} OPTIONS(format='parquet')"
             ))?;
         }
     }
-    in_batch_mode(case, &world)
+    in_batch_mode(case, &database)
 }
 
 /// Writes the rows of a table to a file; returns whether there are any. The table has no retention,
@@ -190,9 +185,9 @@ fn export_rows(
         session.append("rows", &[rows]).map_err(failed)?;
         (session, "`rows`".to_owned())
     } else {
-        let world = CaseDatabase::open(case, setting)?;
-        world.fill(std::iter::once(input))?;
-        (world.session, stored_name(input))
+        let database = CaseDatabase::open(case, setting)?;
+        database.fill(std::iter::once(input))?;
+        (database.session, stored_name(input))
     };
     let file = file.to_string_lossy();
     let export = format!("SELECT * FROM {table} INTO OUTFILE '{file}' OPTIONS(format='parquet')");
@@ -213,103 +208,106 @@ fn stored_name(input: &CaseInput) -> String {
     }
 }
 
-fn in_batch_mode(case: &ConformanceCase, world: &CaseDatabase) -> Result<CaseOutcome, String> {
+fn in_batch_mode(case: &ConformanceCase, database: &CaseDatabase) -> Result<CaseOutcome, String> {
     let Some(given) = &case.parameters else {
-        return Ok(world.run_statements(&case.statements));
+        return Ok(database.run_statements(&case.statements));
     };
     let sql = only_statement(case)?;
     let values = given.rows.first().cloned().unwrap_or_default();
     let types = given.columns.iter().map(|(_, data_type)| data_type.clone());
     let parameters: Vec<Parameter> = values.into_iter().zip(types).collect();
-    Ok(outcome_of(world.session.execute_with(sql, &parameters), sql))
+    Ok(outcome_of(database.session.execute_with(sql, &parameters), sql))
 }
 
 fn request_by_request(case: &ConformanceCase, setting: Setting) -> Result<CaseOutcome, String> {
-    let world = CaseDatabase::open(case, setting)?;
+    let database = CaseDatabase::open(case, setting)?;
     let sql = only_statement(case)?;
-    let mut table = match world.requested_table(sql) {
+    let mut table = match database.requested_table(sql) {
         Ok(table) => table,
         Err(outcome) => return Ok(outcome),
     };
     let (requests, is_stored) = match (&case.batch_request, request_input(case, sql)) {
         (Some(requests), _) => {
-            world.fill(case.inputs.iter())?;
+            database.fill(case.inputs.iter())?;
             (requests, false)
         }
         (None, Some(requests)) => {
-            world.fill(case.inputs.iter().filter(|input| !std::ptr::eq(*input, requests)))?;
+            database.fill(case.inputs.iter().filter(|input| !std::ptr::eq(*input, requests)))?;
             (requests, true)
         }
-        (None, None) => return world.request_without_table(sql),
+        (None, None) => return database.request_without_table(sql),
     };
-    let ResultTable { columns, rows } = request_rows(case, requests, world.setting)?;
+    let ResultTable { columns, rows } = request_rows(case, requests, database.setting)?;
     for row in rows {
         let row = to_batch(&columns, &[row]);
-        match world.session.request(sql, std::slice::from_ref(&row)) {
+        match database.session.request(sql, std::slice::from_ref(&row)) {
             Ok(output) => table.rows.extend(ResultTable::from(&output).rows),
             Err(diagnostic) => return Ok(outcome_of(Err(diagnostic), sql)),
         }
         if is_stored {
-            world.append(requests, row)?;
+            database.append(requests, row)?;
         }
     }
     Ok(CaseOutcome::Table(table))
 }
 
 fn batch_request(case: &ConformanceCase, setting: Setting) -> Result<CaseOutcome, String> {
-    let world = CaseDatabase::open(case, setting)?;
+    let database = CaseDatabase::open(case, setting)?;
     let sql = only_statement(case)?;
-    if let Err(outcome) = world.requested_table(sql) {
+    if let Err(outcome) = database.requested_table(sql) {
         return Ok(outcome);
     }
     if let Some(requests) = &case.batch_request {
-        world.fill(case.inputs.iter())?;
+        database.fill(case.inputs.iter())?;
         let rows = to_batch(&requests.columns, &requests.repeated_rows());
-        return Ok(outcome_of(world.session.request(sql, &[rows]), sql));
+        return Ok(outcome_of(database.session.request(sql, &[rows]), sql));
     }
     let Some(requests) = request_input(case, sql) else {
-        return world.request_without_table(sql);
+        return database.request_without_table(sql);
     };
-    world.fill(case.inputs.iter().filter(|input| !std::ptr::eq(*input, requests)))?;
-    let ResultTable { columns, rows } = request_rows(case, requests, world.setting)?;
+    database.fill(case.inputs.iter().filter(|input| !std::ptr::eq(*input, requests)))?;
+    let ResultTable { columns, rows } = request_rows(case, requests, database.setting)?;
     let (stored, last) = rows.split_at(rows.len().saturating_sub(1));
-    world.append(requests, to_batch(&columns, stored))?;
-    Ok(outcome_of(world.session.request(sql, &[to_batch(&columns, last)]), sql))
+    database.append(requests, to_batch(&columns, stored))?;
+    Ok(outcome_of(database.session.request(sql, &[to_batch(&columns, last)]), sql))
 }
 
 fn statements(case: &ConformanceCase, setting: Setting) -> Ran {
-    let world = CaseDatabase::open(case, setting)?;
-    world.fill(case.inputs.iter())?;
+    let database = CaseDatabase::open(case, setting)?;
+    database.fill(case.inputs.iter())?;
     let folder = ScratchFolder::make(&format!("{} {setting:?}", case.id))?;
     let statements: Vec<String> =
         case.statements.iter().map(|statement| folder.resolve(statement)).collect();
-    let outcome = world.run_statements(&statements);
+    let outcome = database.run_statements(&statements);
     if let (CaseOutcome::Table(_), Some(last)) = (&outcome, statements.last()) {
         let checks = case.expectation.object_checks.iter();
         for (name, expected) in checks.filter(|(name, _)| tables::CHECKS.contains(&name.as_str())) {
             let resolve = |text: &str| folder.resolve_path(text);
-            tables::check(&world.session, last, (name, expected), &resolve)?;
+            tables::check(&database.session, last, name, expected, &resolve)?;
         }
     }
-    Ok((outcome, Some(world.session)))
+    Ok((outcome, Some(database.session)))
 }
 
 fn deploy_request(case: &ConformanceCase, setting: Setting) -> Ran {
-    let world = CaseDatabase::open(case, setting)?;
-    let outcome = deployed_requests(case, &world)?;
+    let database = CaseDatabase::open(case, setting)?;
+    let outcome = deployed_requests(case, &database)?;
     for step in case.steps.iter().skip(1) {
-        let after = world.run_statements(std::slice::from_ref(&step.statement));
+        let after = database.run_statements(std::slice::from_ref(&step.statement));
         check(
             &step.expectation,
             &after,
             &ResultComparison { tolerance: Tolerance::Ulp, choice: Choice::Listed },
         )?;
-        objects::check(&step.expectation, &after, Some(&world.session))?;
+        objects::check(&step.expectation, &after, Some(&database.session))?;
     }
-    Ok((outcome, Some(world.session)))
+    Ok((outcome, Some(database.session)))
 }
 
-fn deployed_requests(case: &ConformanceCase, world: &CaseDatabase) -> Result<CaseOutcome, String> {
+fn deployed_requests(
+    case: &ConformanceCase,
+    database: &CaseDatabase,
+) -> Result<CaseOutcome, String> {
     let sql = match case.steps.first() {
         Some(step) => step.statement.as_str(),
         None => only_statement(case)?,
@@ -317,25 +315,25 @@ fn deployed_requests(case: &ConformanceCase, world: &CaseDatabase) -> Result<Cas
     let options =
         case.long_windows.as_ref().map(|windows| format!("OPTIONS(long_windows='{windows}')"));
     let deploy = format!("DEPLOY {} {} {sql}", case.deployment, options.unwrap_or_default());
-    if let Err(diagnostic) = world.session.execute(&deploy) {
+    if let Err(diagnostic) = database.session.execute(&deploy) {
         return Ok(outcome_of(Err(diagnostic), &deploy));
     }
-    let mut table = match world.requested_table(&case.deployment) {
+    let mut table = match database.requested_table(&case.deployment) {
         Ok(table) => table,
         Err(outcome) => return Ok(outcome),
     };
     let Some((requests, others)) = case.inputs.split_first() else {
-        return world.request_without_table(&case.deployment);
+        return database.request_without_table(&case.deployment);
     };
-    world.fill(others.iter())?;
-    let ResultTable { columns, rows } = request_rows(case, requests, world.setting)?;
+    database.fill(others.iter())?;
+    let ResultTable { columns, rows } = request_rows(case, requests, database.setting)?;
     for row in rows {
         let row = to_batch(&columns, &[row]);
-        match world.session.request(&case.deployment, std::slice::from_ref(&row)) {
+        match database.session.request(&case.deployment, std::slice::from_ref(&row)) {
             Ok(output) => table.rows.extend(ResultTable::from(&output).rows),
             Err(diagnostic) => return Ok(outcome_of(Err(diagnostic), sql)),
         }
-        world.append(requests, row)?;
+        database.append(requests, row)?;
     }
     Ok(CaseOutcome::Table(table))
 }
@@ -365,7 +363,7 @@ fn bind_without_tables(case: &ConformanceCase, sql: &str, setting: Setting) -> C
         code::DATATYPE_MISMATCH,
         code::DUPLICATE_TABLE,
     ];
-    let Ok(world) = CaseDatabase::open(case, setting) else {
+    let Ok(database) = CaseDatabase::open(case, setting) else {
         return CaseOutcome::Table(ResultTable::default());
     };
     let mut words: Vec<&str> = sql
@@ -377,7 +375,7 @@ fn bind_without_tables(case: &ConformanceCase, sql: &str, setting: Setting) -> C
     let columns: Vec<String> = words.iter().map(|word| format!("`{word}` BIGINT")).collect();
     let columns = columns.join(", ");
     loop {
-        let explained = world.session.execute(&format!("EXPLAIN {sql}"));
+        let explained = database.session.execute(&format!("EXPLAIN {sql}"));
         let Err(error) = explained else { return CaseOutcome::Table(ResultTable::default()) };
         if !ABOUT_TABLES.contains(&error.code) {
             return outcome_of(Err(error), sql);
@@ -386,17 +384,10 @@ fn bind_without_tables(case: &ConformanceCase, sql: &str, setting: Setting) -> C
         let made = (error.code == code::UNDEFINED_TABLE)
             .then_some(missing)
             .flatten()
-            .map(|name| world.session.execute(&format!("CREATE TABLE `{name}` ({columns})")));
+            .map(|name| database.session.execute(&format!("CREATE TABLE `{name}` ({columns})")));
         if !matches!(made, Some(Ok(_))) {
             return CaseOutcome::Table(ResultTable::default());
         }
-    }
-}
-
-fn outcome_of(result: EngineResult<Output>, sql: &str) -> CaseOutcome {
-    match result {
-        Ok(output) => CaseOutcome::Table(ResultTable::from(&output)),
-        Err(diagnostic) => CaseOutcome::Error { diagnostic, sql: sql.to_owned() },
     }
 }
 
@@ -460,161 +451,6 @@ fn leftmost_of_query(query: &Query) -> Option<&ObjectName> {
                 };
             }
         }
-    }
-}
-
-/// A database with a case's tables.
-struct CaseDatabase {
-    session: Session,
-    setting: Setting,
-}
-
-impl CaseDatabase {
-    /// Creates the databases and the empty tables.
-    fn open(case: &ConformanceCase, setting: Setting) -> Result<Self, String> {
-        let world = Self { session: Database::in_memory().session(), setting };
-        world.execute("SET time_zone = 'Asia/Shanghai'")?;
-        if setting == Setting::OpenMldb {
-            world.execute("SET compatibility = 'openmldb'")?;
-        }
-        let others = case.inputs.iter().filter_map(|input| input.database.as_ref());
-        for database in others.chain([&case.database]) {
-            world.execute(&format!("CREATE DATABASE IF NOT EXISTS `{database}`"))?;
-        }
-        world.execute(&format!("USE `{}`", case.database))?;
-        for create in case.inputs.iter().filter_map(|input| input.create.as_ref()) {
-            world.execute(create)?;
-        }
-        Ok(world)
-    }
-
-    fn fill<'a>(&self, inputs: impl Iterator<Item = &'a CaseInput>) -> Result<(), String> {
-        for input in inputs {
-            if input.inserts.is_empty() {
-                self.append(input, to_batch(&input.columns, &input.repeated_rows()))?;
-            }
-            for insert in &input.inserts {
-                if input.insert_values.is_empty() {
-                    self.execute(insert)?;
-                }
-                for row in &input.insert_values {
-                    self.insert_prepared(input, insert, row)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Runs an INSERT whose `?` stand for cells of the table's columns, in their order.
-    fn insert_prepared(&self, input: &CaseInput, insert: &str, row: &[Json]) -> Result<(), String> {
-        let failed = |error: Box<Diagnostic>| error.render(Some(insert));
-        let select = format!("SELECT * FROM {}", input.qualified_name());
-        let relation = self.session.query(&select).map_err(failed)?;
-        let mut columns = relation.columns().to_vec();
-        let script = lockstep_sql::parse(insert).map_err(failed)?;
-        if let Some(Statement::Insert(parsed)) = script.first().map(|parsed| &parsed.statement)
-            && !parsed.columns.is_empty()
-        {
-            columns.retain(|(name, _)| parsed.columns.iter().any(|column| column.text == *name));
-        }
-        let cells = row.iter().zip(columns);
-        let values =
-            cells.map(|(cell, (_, data_type))| Ok((typed(cell, &data_type, 0)?, data_type)));
-        let values = values.collect::<Result<Vec<Parameter>, String>>()?;
-        let prepared = self.session.prepare(insert).map_err(failed)?;
-        self.session.execute_prepared(&prepared, &values).map(|_| ()).map_err(failed)
-    }
-
-    fn append(&self, input: &CaseInput, rows: RecordBatch) -> Result<(), String> {
-        if rows.num_rows() == 0 {
-            return Ok(());
-        }
-        let appended = self.session.append(&input.qualified_name(), &[rows]);
-        let failed = |error| format!("append to `{}`: {error}", input.name);
-        appended.map(|_| ()).map_err(failed)
-    }
-
-    /// Runs a statement that prepares a case.
-    fn execute(&self, sql: &str) -> Result<(), String> {
-        self.session.execute(sql).map(|_| ()).map_err(|error| error.render(Some(sql)))
-    }
-
-    /// Runs all statements and returns the result of the last one, as OpenMLDB does.
-    fn run_statements(&self, statements: &[String]) -> CaseOutcome {
-        let mut last = CaseOutcome::Table(ResultTable::default());
-        for statement in statements {
-            last = outcome_of(self.session.execute(statement), statement);
-        }
-        last
-    }
-
-    /// Returns the empty table of answers, or the error of preparing the request.
-    fn requested_table(&self, target: &str) -> Result<ResultTable, CaseOutcome> {
-        match self.session.prepare_request(target) {
-            Ok(prepared) => {
-                Ok(ResultTable { columns: prepared.output().to_vec(), rows: Vec::new() })
-            }
-            Err(diagnostic) => Err(CaseOutcome::Error { diagnostic, sql: target.to_owned() }),
-        }
-    }
-
-    /// Returns requests a query over constants, whose request row has no columns.
-    fn request_without_table(&self, target: &str) -> Result<CaseOutcome, String> {
-        let row = to_batch(&[], &[Vec::new()]);
-        Ok(outcome_of(self.session.request(target, &[row]), target))
-    }
-}
-
-/// The folder of a case's files; removed at the end.
-struct ScratchFolder {
-    path: PathBuf,
-}
-
-impl ScratchFolder {
-    fn make(id: &str) -> Result<Self, String> {
-        let name: String =
-            id.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
-        let process = std::process::id();
-        let path = std::env::temp_dir().join(format!("lockstep-conformance-{process}")).join(name);
-        fs::create_dir_all(path.join("out")).map_err(|error| format!("{path:?}: {error}"))?;
-        Ok(Self { path })
-    }
-
-    /// Returns the file that a path of the data names.
-    fn resolve_path(&self, path: &str) -> PathBuf {
-        let folder = self.path.to_string_lossy();
-        self.path.join(path.replace("{root_path}", &folder))
-    }
-
-    /// Replaces the placeholders of the folder and of server names, and puts the folder before
-    /// relative paths.
-    fn resolve(&self, statement: &str) -> String {
-        let folder = self.path.to_string_lossy();
-        let mut text = statement.replace("{root_path}", &folder);
-        for opening in ["outfile '", "infile '", "OUTFILE '", "INFILE '"] {
-            let path = text.find(opening).map(|at| at + opening.len());
-            if let Some(path) = path
-                && !text[path..].starts_with('/')
-                && !text[path..].split('\'').next().unwrap_or_default().contains("://")
-            {
-                text.insert_str(path, &format!("{folder}/"));
-            }
-        }
-        for server in 0..3 {
-            text = text.replace(
-                &format!("{{tb_endpoint_{server}}}"),
-                &format!("127.0.0.1:{}", 10_000 + server),
-            );
-        }
-        text
-    }
-}
-
-impl Drop for ScratchFolder {
-    fn drop(&mut self) {
-        // A file that cannot be removed stays in the temporary folder.
-        let removed = fs::remove_dir_all(&self.path);
-        debug_assert!(removed.is_ok(), "{removed:?}");
     }
 }
 

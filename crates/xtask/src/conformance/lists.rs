@@ -156,6 +156,7 @@ impl Review {
         failed: &BTreeSet<ListLine>,
         is_whole: bool,
     ) -> Self {
+        assert!(passed.is_disjoint(failed), "a case has one verdict in a mode");
         let is_known = |line: &&ListLine| passed.contains(*line) || failed.contains(*line);
         let gone = listed.iter().filter(|line| is_whole && !is_known(line));
         Self { passing: listed & passed, failing: failed - listed, gone: gone.cloned().collect() }

@@ -18,9 +18,11 @@ pub(crate) const CHECKS: &[&str] = &["idxs", "options", "cat", "offline_info"];
 pub(crate) fn check(
     session: &Session,
     last_statement: &str,
-    (name, expected): (&str, &Json),
+    name: &str,
+    expected: &Json,
     resolve: &dyn Fn(&str) -> PathBuf,
 ) -> Result<(), String> {
+    assert!(CHECKS.contains(&name), "`{name}` is checked elsewhere");
     match name {
         "idxs" => check_indexes(session, last_statement, expected),
         "options" => check_options(session, last_statement, expected),

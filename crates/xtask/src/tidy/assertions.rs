@@ -38,6 +38,7 @@ pub(crate) fn measures(files: &[SourceFile]) -> Vec<Measure> {
 }
 
 fn measure(name: &str, mut count: CrateCount) -> Measure {
+    assert!(count.functions > 0, "`{name}` has functions");
     count.without.sort_by(|left, right| right.cmp(left));
     let without = count.without.iter().take(FILES_NAMED);
     Measure {

@@ -11,6 +11,7 @@ struct Lengths(Vec<usize>);
 impl Lengths {
     /// Returns the length below or at which `percent` of them lie; 0 when there are none.
     fn percentile(&self, percent: usize) -> usize {
+        assert!(percent <= 100, "{percent} percent");
         let mut sorted = self.0.clone();
         sorted.sort_unstable();
         let rank = (sorted.len() * percent).div_ceil(100);

@@ -15,7 +15,7 @@ use super::{super::NextLines, NAME};
 use crate::{
     answer::AnswerValue,
     error::{Error, Result, Trying},
-    statement::ColumnKind,
+    statement::PeerType,
 };
 
 /// Column types of the protocol.
@@ -43,9 +43,9 @@ const CAPABILITIES: u32 = 0x1 | 0x80 | 0x200 | 0x2000 | 0x8000 | 0x8_0000;
 
 /// A prepared statement.
 #[derive(Debug)]
-struct PreparedStatement {
+struct MariaDbStatement {
     id: u32,
-    kinds: Vec<ColumnKind>,
+    kinds: Vec<PeerType>,
     column_types: Vec<u8>,
 }
 
@@ -57,7 +57,7 @@ pub(super) struct MariaDbWire {
     /// Where the next packet begins in `input`.
     at: usize,
     sequence: u8,
-    prepared: Vec<PreparedStatement>,
+    prepared: Vec<MariaDbStatement>,
 }
 
 impl MariaDbWire {
@@ -94,7 +94,7 @@ impl MariaDbWire {
     }
 
     /// Prepares a statement.
-    pub(super) fn prepare(&mut self, sql: &str, kinds: &[ColumnKind]) -> Result<usize> {
+    pub(super) fn prepare(&mut self, sql: &str, kinds: &[PeerType]) -> Result<usize> {
         self.command(0x16, sql.as_bytes())?;
         let first = self.receive()?;
         self.check(&first).map_err(|error| Error::peer(NAME, format!("{error}\n{sql}")))?;
@@ -104,7 +104,7 @@ impl MariaDbWire {
         self.columns(parameters)?;
         let column_types = self.columns(columns)?;
         assert_eq!(parameters, kinds.len(), "each `?` has its value");
-        self.prepared.push(PreparedStatement { id, kinds: kinds.to_vec(), column_types });
+        self.prepared.push(MariaDbStatement { id, kinds: kinds.to_vec(), column_types });
         Ok(self.prepared.len() - 1)
     }
 
@@ -250,7 +250,7 @@ impl MariaDbWire {
 
 /// Returns the body of a command that runs a prepared statement.
 fn execution(
-    prepared: &PreparedStatement,
+    prepared: &MariaDbStatement,
     values: &mut dyn Iterator<Item = &AnswerValue>,
 ) -> Vec<u8> {
     let mut body = prepared.id.to_le_bytes().to_vec();
@@ -263,10 +263,10 @@ fn execution(
     body.push(1);
     for kind in &prepared.kinds {
         let code = match kind {
-            ColumnKind::Text(_) => column::VAR_STRING,
-            ColumnKind::Int => column::LONGLONG,
-            ColumnKind::Double => column::DOUBLE,
-            ColumnKind::Time => column::DATETIME,
+            PeerType::Text(_) => column::VAR_STRING,
+            PeerType::Int => column::LONGLONG,
+            PeerType::Double => column::DOUBLE,
+            PeerType::Time => column::DATETIME,
         };
         body.extend([code, 0]);
     }

@@ -97,7 +97,7 @@ fn a_wrong_count_is_noticed() {
 }
 
 #[test]
-fn rows_without_order_are_compared_as_they_came() {
+fn rows_without_order_are_compared_as_returned() {
     let expectation = Expectation { order: None, ..expectation() };
     assert!(verdict(&expectation, table()).is_err());
 }
