@@ -1,4 +1,4 @@
-"""What the tests of the package share: a database, and one with a few purchases."""
+"""Shared fixtures: an empty database, and one with a few purchases."""
 
 from __future__ import annotations
 

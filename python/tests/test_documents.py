@@ -1,4 +1,4 @@
-"""What the documents show runs."""
+"""Runs the examples of the documents."""
 
 from __future__ import annotations
 

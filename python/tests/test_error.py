@@ -1,4 +1,4 @@
-"""Errors that a person can act on."""
+"""Errors and their fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ctrl-C, deadlines and forked processes: what ends a call, and what it leaves."""
+"""Ctrl-C, deadlines and forked processes: what ends a call, and its effects."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def count(name):
     return db.sql(f"SELECT count(*) AS n FROM {name}").fetchall()[0][0]
 
 def interrupted(work, after):
-    '''What came of the work when Ctrl-C was pressed after so many seconds.'''
+    '''Runs the work, presses Ctrl-C after so many seconds, and returns the outcome.'''
     signal.signal(signal.SIGALRM, signal.default_int_handler)
     signal.setitimer(signal.ITIMER_REAL, max(after, 0.001))
     try:
@@ -67,7 +67,7 @@ WINDOW = """SELECT distinct_count(v) OVER w AS d FROM t
     WINDOW w AS (UNION u PARTITION BY k ORDER BY v
         ROWS BETWEEN 100000 PRECEDING AND CURRENT ROW INSTANCE_NOT_IN_WINDOW)"""
 
-# Each would take minutes.
+# Each would take minutes without an interrupt.
 LONG = {
     "join": f"db.sql({JOIN!r}).fetchall()",
     "last join": f"db.execute({LAST_JOIN!r})",
@@ -117,7 +117,7 @@ for step in range(12):
     outcomes = [line.split() for line in child(script).splitlines()]
     assert len(outcomes) == 12
     for step, (outcome, found) in enumerate(outcomes):
-        # A table that the append would have made is not there.
+        # The table that the append would have created does not exist.
         nothing = "0" if step % 2 else "42P01"
         expected = ("interrupted", nothing), ("400000", "400000")
         assert (outcome, found) in expected, outcomes
@@ -211,12 +211,12 @@ def test_a_forked_child_works():
         for process in children:
             process.terminate()
             process.join()
-    # What a child writes is its own.
+    # A child has its own copy of the tables.
     assert db.sql(sql).fetchall() == [(1,), (2,)]
 
 
 class Shell:
-    """A shell at a terminal of its own."""
+    """A shell in a pseudo-terminal."""
 
     def __init__(self, home) -> None:
         self.text = ""
@@ -254,7 +254,7 @@ def test_ctrl_c_cancels_a_statement_of_the_shell_and_keeps_its_tables(tmp_path):
         shell.wait_for("INSERT (rows: 100")
         joins = " ".join(f"JOIN t AS t{i} ON t.k = t{i}.k" for i in range(6))
         shell.type(f"SELECT count(*) AS n FROM t {joins};\r")
-        # Again and again, since nothing says when the statement has begun.
+        # Repeated, since no output shows when the statement has begun.
         shell.wait_for(
             "error[57014]: the statement was cancelled",
             meanwhile=lambda: os.kill(shell.process, signal.SIGINT),
@@ -263,7 +263,7 @@ def test_ctrl_c_cancels_a_statement_of_the_shell_and_keeps_its_tables(tmp_path):
         shell.type("SELECT count(*) + 4000 AS n FROM t;\r")
         shell.wait_for("4100")
     finally:
-        # However it ends.
+        # Also after a failure.
         shell.close()
     history = (tmp_path / ".lockstep_history").read_text()
     assert "CREATE TABLE t (k INT, v INT);" in history

@@ -1,4 +1,4 @@
-"""Messages that need statements, files or data made by a program."""
+"""Messages of calls that need a program, its files or its data."""
 
 from __future__ import annotations
 

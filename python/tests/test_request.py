@@ -41,7 +41,7 @@ def test_what_was_prepared_from_a_dropped_definition_says_so(deployed):
         prepared(ROW)
     assert (error.value.code, error.value.kind) == ("55000", "prepare again")
     assert error.value.message == "deployment `default.spent` was dropped since this was prepared"
-    # By its name the new one is asked.
+    # A request by name uses the new deployment.
     assert deployed.request("spent", ROW)["spent"] == 0.3
     assert deployed.prepare("spent")(ROW)["spent"] == 0.3
     assert query(ROW) == ANSWER
@@ -73,9 +73,9 @@ def test_rows_of_a_batch_request_do_not_see_each_other(deployed):
     ],
 )
 def test_a_table_gives_a_table_of_its_library(deployed, make, rows_of):
-    asked = make([ROW, {"user": "bob", "price": 1.0, "ts": 3_000}])
-    answer = deployed.request("spent", asked)
-    assert type(answer) is type(asked)
+    requests = make([ROW, {"user": "bob", "price": 1.0, "ts": 3_000}])
+    answer = deployed.request("spent", requests)
+    assert type(answer) is type(requests)
     assert rows_of(answer) == [ANSWER, {"user": "bob", "purchases": 2, "spent": 6.0}]
 
 
@@ -95,10 +95,10 @@ def test_a_prepared_request_follows_the_table(deployed):
 
 def test_a_dropped_row_is_none(purchases):
     sql = "SELECT user FROM purchases WHERE price > 1.0"
-    asked = [ROW, {**ROW, "price": 2.0}]
-    assert purchases.request(sql, asked[0]) is None
-    assert purchases.request(sql, asked) == [None, {"user": "ann"}]
-    assert purchases.request(sql, pa.Table.from_pylist(asked)).to_pylist() == [{"user": "ann"}]
+    requests = [ROW, {**ROW, "price": 2.0}]
+    assert purchases.request(sql, requests[0]) is None
+    assert purchases.request(sql, requests) == [None, {"user": "ann"}]
+    assert purchases.request(sql, pa.Table.from_pylist(requests)).to_pylist() == [{"user": "ann"}]
 
 
 def test_a_missing_column_is_named_with_its_type(deployed):

@@ -8,7 +8,7 @@ use clap::{Parser, ValueEnum, error::ErrorKind};
 #[derive(Debug, Clone, Parser)]
 #[expect(clippy::struct_excessive_bools, reason = "a command line's switches")]
 #[command(name = "lockstep-bench", version, after_help = AFTER)]
-pub(crate) struct Options {
+pub(crate) struct BenchOptions {
     /// What to run: M1 to M6.
     #[arg(value_enum, ignore_case = true, required_unless_present_any = ["install", "publish"])]
     pub(crate) workload: Option<WorkloadId>,
@@ -21,7 +21,7 @@ pub(crate) struct Options {
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     pub(crate) peers: Option<Vec<PeerName>>,
 
-    /// Less data and shorter loops: under a minute, loading included.
+    /// Uses less data and shorter loops: under a minute, loading included.
     #[arg(long)]
     pub(crate) quick: bool,
 
@@ -29,7 +29,7 @@ pub(crate) struct Options {
     #[arg(long, value_delimiter = ',', default_value = "1,2", value_name = "N")]
     pub(crate) threads: Vec<usize>,
 
-    /// How often to measure; from 2 on, results are medians and carry min and max.
+    /// Number of measurements; from 2 on, results are medians with minimum and maximum.
     #[arg(long, value_name = "N")]
     pub(crate) runs: Option<usize>,
 
@@ -45,13 +45,13 @@ pub(crate) struct Options {
     #[arg(long, value_name = "PAGE")]
     pub(crate) publish: Option<PathBuf>,
 
-    /// Installs the peers with the system's own package clients, and ends.
+    /// Installs the peers with the system's own package clients, and exits.
     #[arg(long)]
     pub(crate) install: bool,
 }
 
-impl Options {
-    /// The folder of results: where they are written, and where a page takes them from.
+impl BenchOptions {
+    /// Returns the folder of results: where they are written, and where `--publish` reads them.
     pub(crate) fn results(&self) -> PathBuf {
         self.out.clone().unwrap_or_else(|| PathBuf::from("bench/results"))
     }
@@ -75,7 +75,7 @@ pub(crate) enum WorkloadId {
     /// Memory of a row.
     #[value(name = "M4")]
     M4,
-    /// Requests while 20,000 rows come in each second.
+    /// Requests while 20,000 rows are inserted each second.
     #[value(name = "M5")]
     M5,
     /// Inserts only.
@@ -98,7 +98,7 @@ pub(crate) enum PeerName {
     Redis,
 }
 
-/// Why nothing is measured.
+/// Why the program ends without measuring.
 #[derive(Debug)]
 pub(crate) enum Stop {
     /// Print this and end with 0.
@@ -107,8 +107,8 @@ pub(crate) enum Stop {
     Refuse(String),
 }
 
-impl Options {
-    /// Understands the arguments, which do not include the program's name.
+impl BenchOptions {
+    /// Parses the arguments, which do not include the program's name.
     pub(crate) fn read(args: Vec<String>) -> Result<Self, Stop> {
         Self::try_parse_from(std::iter::once("lockstep-bench".to_owned()).chain(args)).map_err(
             |error| match error.kind() {
@@ -120,19 +120,19 @@ impl Options {
         )
     }
 
-    /// Whether a peer is to run, and whether it was asked for by name.
-    pub(crate) fn wants(&self, peer: PeerName) -> Wanted {
+    /// Returns whether a peer is to run, and whether it was named.
+    pub(crate) fn wants(&self, peer: PeerName) -> PeerChoice {
         match &self.peers {
-            None => Wanted::IfThere,
-            Some(names) if names.contains(&peer) => Wanted::Yes,
-            Some(_) => Wanted::No,
+            None => PeerChoice::IfThere,
+            Some(names) if names.contains(&peer) => PeerChoice::Yes,
+            Some(_) => PeerChoice::No,
         }
     }
 
-    /// For how long a client warms up and for how long it is measured, in milliseconds.
+    /// Returns the time of the warm-up and of the measurement of a client, in milliseconds.
     pub(crate) fn loop_ms(&self) -> (u64, u64) {
         match (self.quick, self.workload) {
-            // Inserts fill the memory, and have many points.
+            // M6 only inserts: longer loops would fill the memory, and it has many points.
             (true, Some(WorkloadId::M6)) => (100, 500),
             (true, _) => (300, 1_000),
             (false, Some(WorkloadId::M6)) => (200, 1_000),
@@ -140,7 +140,7 @@ impl Options {
         }
     }
 
-    /// How often to measure.
+    /// Returns the number of measurements.
     pub(crate) fn runs(&self) -> usize {
         self.runs.unwrap_or(1).max(1)
     }
@@ -148,30 +148,30 @@ impl Options {
 
 /// Whether a peer is to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wanted {
-    /// It was not asked for.
+pub(crate) enum PeerChoice {
+    /// It is not to run.
     No,
-    /// When it is installed.
+    /// It runs if it is installed.
     IfThere,
-    /// It was asked for by name.
+    /// It was named, so it must run.
     Yes,
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Options, PeerName, Stop, Wanted, WorkloadId};
+    use super::{BenchOptions, PeerChoice, PeerName, Stop, WorkloadId};
 
-    fn read(line: &str) -> Result<Options, Stop> {
-        Options::read(line.split(' ').map(str::to_owned).collect())
+    fn read(line: &str) -> Result<BenchOptions, Stop> {
+        BenchOptions::read(line.split(' ').map(str::to_owned).collect())
     }
 
     #[test]
     fn the_forms_of_the_command_line() {
         let options = read("m1 --json --quick --peers duckdb --threads 1").unwrap();
         assert_eq!(options.workload, Some(WorkloadId::M1));
-        assert_eq!(options.wants(PeerName::Duckdb), Wanted::Yes);
-        assert_eq!(read("M1").unwrap().wants(PeerName::Duckdb), Wanted::IfThere);
-        assert_eq!(read("M1 --peers none").unwrap().wants(PeerName::Duckdb), Wanted::No);
+        assert_eq!(options.wants(PeerName::Duckdb), PeerChoice::Yes);
+        assert_eq!(read("M1").unwrap().wants(PeerName::Duckdb), PeerChoice::IfThere);
+        assert_eq!(read("M1 --peers none").unwrap().wants(PeerName::Duckdb), PeerChoice::No);
         assert!(matches!(read("M9"), Err(Stop::Refuse(_))));
         assert!(matches!(read("--help"), Err(Stop::Print(_))));
     }

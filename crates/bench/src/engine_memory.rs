@@ -1,16 +1,16 @@
-//! What Lockstep's tables take, by its own account.
+//! The memory of Lockstep's tables, as Lockstep itself states it.
 
 use lockstep_engine::Session;
 use lockstep_row::{Arena, Datum, arrow::ColumnReader};
 
 use crate::error::Result;
 
-/// Bytes that these tables of the current database take, as SHOW TABLE STATUS states them.
+/// Returns the bytes of the given tables of the current database, as SHOW TABLE STATUS states them.
 pub(crate) fn memory_bytes(session: &Session, tables: &[String]) -> Result<u64> {
     memory_and_rows(session, tables).map(|(bytes, _)| bytes)
 }
 
-/// Bytes that these tables take, and rows that they hold.
+/// Returns the bytes and the rows of the given tables.
 pub(crate) fn memory_and_rows(session: &Session, tables: &[String]) -> Result<(u64, u64)> {
     let output = session.execute("SHOW TABLE STATUS")?;
     let arena = Arena::new();

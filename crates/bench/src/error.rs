@@ -1,24 +1,24 @@
-//! Why a benchmark could not go on.
+//! Errors of the benchmarks.
 
 use std::io;
 
 use lockstep_diagnostic::Diagnostic;
 
-/// What every part of this crate returns.
+/// The result of every fallible function of this crate.
 pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a benchmark could not go on.
+/// Errors of the benchmarks.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The machine refused something.
+    /// The operating system returned an error.
     #[error("{what}")]
     Machine {
         /// What was tried.
         what: String,
-        /// What the machine said.
+        /// Its error.
         source: io::Error,
     },
-    /// What was to be measured did not happen.
+    /// The event to be measured did not happen.
     #[error("{what}")]
     Idle {
         /// What did not happen.
@@ -32,24 +32,24 @@ pub enum Error {
         /// What was looked for.
         message: String,
     },
-    /// A peer refused something, or said what cannot be understood.
+    /// A peer returned an error or an unexpected reply.
     #[error("{system}: {message}")]
     Peer {
         /// The peer.
         system: &'static str,
-        /// What it said.
+        /// Its message.
         message: String,
     },
-    /// A page or a result that is not what it should be.
+    /// A page or a result has an unexpected form.
     #[error("{message}")]
     Page {
         /// What is wrong.
         message: String,
     },
-    /// Lockstep refused something.
+    /// Lockstep returned an error.
     #[error("lockstep: {0}")]
     Engine(#[from] Box<Diagnostic>),
-    /// A system gave another answer than Lockstep, so its time means nothing.
+    /// A system's answer differs from Lockstep's, so its time is not comparable.
     #[error("{system} answers request {request} otherwise: {difference}")]
     Disagreement {
         /// The system.
@@ -62,15 +62,15 @@ pub enum Error {
 }
 
 impl Error {
-    /// A peer's complaint.
+    /// Returns an error of a peer.
     pub(crate) fn peer(system: &'static str, message: impl Into<String>) -> Self {
         Self::Peer { system, message: message.into() }
     }
 }
 
-/// Says what was tried when the machine refuses.
+/// Adds what was tried to an error of the operating system.
 pub(crate) trait Trying<T> {
-    /// Names what was tried.
+    /// Adds the description that `what` returns to an error.
     fn trying(self, what: impl FnOnce() -> String) -> Result<T>;
 }
 

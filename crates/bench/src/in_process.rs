@@ -1,15 +1,15 @@
 //! A client of a deployment within this process.
 //!
-//! The workloads whose operation is one request measure it through this.
+//! Used by the workloads whose operation is one request.
 
 use std::hint::black_box;
 
 use lockstep_engine::PreparedRequest;
 use lockstep_row::{Arena, Datum};
 
-use crate::{cell::Cell, error::Result, system::Client};
+use crate::{answer::AnswerValue, error::Result, system::Client};
 
-/// Sends requests, whose values lie ready, to a deployment.
+/// A client that sends prepared request rows to a deployment.
 pub(crate) struct InProcess<'a, R> {
     request: &'a PreparedRequest,
     requests: Vec<R>,
@@ -17,7 +17,7 @@ pub(crate) struct InProcess<'a, R> {
 }
 
 impl<'a, R: AsRef<[Datum<'a>]>> InProcess<'a, R> {
-    /// A client with these requests.
+    /// Creates a client with the given requests.
     pub(crate) fn new(request: &'a PreparedRequest, requests: Vec<R>) -> Self {
         Self { request, requests, arena: Arena::new() }
     }
@@ -30,9 +30,9 @@ impl<'a, R: AsRef<[Datum<'a>]>> Client for InProcess<'a, R> {
         Ok(())
     }
 
-    fn answer(&mut self, request: usize) -> Result<Vec<Cell>> {
+    fn answer(&mut self, request: usize) -> Result<Vec<AnswerValue>> {
         self.arena.reset();
         let answer = self.request.answer(self.requests[request].as_ref(), &self.arena)?;
-        Ok(answer.unwrap_or_default().iter().map(Cell::from).collect())
+        Ok(answer.unwrap_or_default().iter().map(AnswerValue::from).collect())
     }
 }

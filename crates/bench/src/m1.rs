@@ -6,9 +6,10 @@
 //! of its own; the newest row of the key in each side table; and scalar expressions: 7 over the
 //! request, 4 over the first side table, 3 over each further one. Values vary and some are NULL.
 //!
-//! `hot_keys` keys hold `window_rows` rows each and are what requests ask for; `background_keys`
+//! `hot_keys` keys hold `window_rows` rows each and are the keys of the requests; `background_keys`
 //! others hold one row each.
 
+mod baseline;
 mod data;
 mod engine;
 mod peer_sql;
@@ -16,18 +17,17 @@ mod query;
 mod redis;
 #[cfg(test)]
 mod tests;
-mod twin;
 
+pub(crate) use baseline::M1Baseline;
 use data::TableName;
-pub(crate) use data::{Data, Row, moment};
-pub(crate) use engine::Lockstep;
+pub(crate) use data::{Data, M1Row, moment};
+pub(crate) use engine::M1Lockstep;
 pub(crate) use peer_sql::insert_statement;
-pub(crate) use redis::{Fold, RedisRows};
+pub(crate) use redis::{FoldLocation, RedisRows};
 use serde_json::{Map, Value as Json, json};
-pub(crate) use twin::Twin;
 
 use crate::{
-    arguments::Options,
+    arguments::BenchOptions,
     error::Result,
     peer::{Peers, SqlPeer, prepared::PreparedSystem, redis::Redis},
     report::Point,
@@ -37,7 +37,7 @@ use crate::{
 
 /// The parameters of M1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Shape {
+pub(crate) struct M1Shape {
     /// Windows, each over its own key column: 1 to 10.
     pub(crate) windows: usize,
     /// Rows of a hot key in the main table, and the most that a window takes.
@@ -50,14 +50,14 @@ pub(crate) struct Shape {
     pub(crate) background_keys: usize,
 }
 
-impl Default for Shape {
+impl Default for M1Shape {
     fn default() -> Self {
         Self { windows: 2, window_rows: 1_000, joins: 2, hot_keys: 100, background_keys: 0 }
     }
 }
 
-impl Shape {
-    /// As results state it.
+impl M1Shape {
+    /// Returns the parameters as results state them.
     pub(crate) fn params(self) -> Json {
         json!({
             "windows": self.windows, "window_rows": self.window_rows, "joins": self.joins,
@@ -67,18 +67,18 @@ impl Shape {
         })
     }
 
-    /// Rows of a hot key in a side table.
+    /// Returns the number of rows of a hot key in a side table.
     pub(crate) fn side_rows(self) -> usize {
         self.window_rows.min(100)
     }
 
-    /// Rows of all tables.
+    /// Returns the number of rows of all tables.
     pub(crate) fn rows(self) -> usize {
         self.hot_keys * (self.window_rows + self.joins * self.side_rows())
             + self.background_keys * (1 + self.joins)
     }
 
-    /// Values of the parameters that the published report varies, one at a time.
+    /// Returns the sweeps: the parameters that the published report varies, one at a time.
     pub(crate) fn sweep() -> Vec<(&'static str, Vec<Self>)> {
         let of = |change: &dyn Fn(&mut Self, usize), values: &[usize]| {
             let point = |value: &usize| {
@@ -107,13 +107,13 @@ impl Shape {
 }
 
 /// Runs the workload.
-pub(crate) fn run(options: &Options) -> Result<Outcome> {
-    let shape = Shape::default();
+pub(crate) fn run(options: &BenchOptions) -> Result<Outcome> {
+    let shape = M1Shape::default();
     let point = run_point(options, shape, true)?;
     let mut sweeps = Vec::new();
     if options.sweep {
         let with_peers = options.peers.is_some();
-        for (name, shapes) in Shape::sweep() {
+        for (name, shapes) in M1Shape::sweep() {
             let mut points = Vec::new();
             for shape in shapes {
                 points.push(run_point(options, shape, with_peers)?);
@@ -124,12 +124,12 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
     Ok(Outcome { point, sweeps, notes: Map::new() })
 }
 
-fn run_point(options: &Options, shape: Shape, with_peers: bool) -> Result<Point> {
+fn run_point(options: &BenchOptions, shape: M1Shape, with_peers: bool) -> Result<Point> {
     say(&format!("M1 {}", shape.params()));
     let data = Data { shape };
     let requests = data.requests();
-    let lockstep = Lockstep::new(data, &requests)?;
-    let twin = Twin::new(data, &requests);
+    let lockstep = M1Lockstep::new(data, &requests)?;
+    let baseline = M1Baseline::new(data, &requests);
     let peers = if with_peers { Peers::open(options)? } else { Peers::default() };
     let mut loaded = Vec::new();
     for peer in &peers.sql {
@@ -138,26 +138,27 @@ fn run_point(options: &Options, shape: Shape, with_peers: bool) -> Result<Point>
     let mut folds = Vec::new();
     if let Some(redis) = &peers.redis {
         let client = load_redis(redis, data, &requests)?;
-        folds.push(RedisRows { fold: Fold::Script, ..client });
+        folds.push(RedisRows { fold: FoldLocation::Script, ..client });
         folds.insert(0, client);
     }
-    let mut systems: Vec<&dyn System> = vec![&lockstep, &twin];
+    let mut systems: Vec<&dyn System> = vec![&lockstep, &baseline];
     systems.extend(loaded.iter().map(|system| -> &dyn System { system }));
     systems.extend(folds.iter().map(|system| -> &dyn System { system }));
     compare(&systems, requests.len())?;
     measure(&systems, options, requests.len(), shape.params())
 }
 
-/// Fills a peer that knows SQL, with room for so many rows more, and says what it is asked.
+/// Fills a peer that knows SQL, reserving space for `spare_rows` more rows, and returns it with its
+/// query.
 pub(crate) fn load_peer<'a>(
     peer: &'a dyn SqlPeer,
     data: Data,
-    requests: &[Row],
-    room: usize,
+    requests: &[M1Row],
+    spare_rows: usize,
 ) -> Result<PreparedSystem<'a>> {
     say(&format!("loading {}", peer.name()));
     let mut connection = peer.connect()?;
-    peer_sql::load(&mut *connection, data, room)?;
+    peer_sql::load(&mut *connection, data, spare_rows)?;
     let tables: Vec<String> = data.tables().map(TableName::name).collect();
     let bytes = connection.table_bytes(&tables)?;
     let (statement, values) = peer_sql::statement(connection.dialect(), data.shape, requests);
@@ -169,10 +170,10 @@ pub(crate) fn load_peer<'a>(
 pub(crate) fn load_redis<'a>(
     redis: &'a Redis,
     data: Data,
-    requests: &'a [Row],
+    requests: &'a [M1Row],
 ) -> Result<RedisRows<'a>> {
     say("loading redis");
     let shape = data.shape;
     let bytes_per_row = redis::load(redis, data)? as f64 / shape.rows() as f64;
-    Ok(RedisRows { redis, shape, requests, bytes_per_row, fold: Fold::Client })
+    Ok(RedisRows { redis, shape, requests, bytes_per_row, fold: FoldLocation::Client })
 }

@@ -1,11 +1,11 @@
 //! M4: memory of a row, against Redis sorted sets.
 //!
 //! Two kinds of rows: random ones (a key of 50 characters, a value of 100, five values of a key)
-//! and the clicks of a log (`../shared/data/train_sample.csv`; each further copy of it gets keys
-//! of its own). Lockstep's figure is what it accounts for, and beside it how much the process
-//! grew (`lockstep_process`); Redis's is how much `used_memory` grew. In Redis a value, or a click as JSON, is a member
-//! of its key's set, scored by time, as in the published comparison; `redis_compact` has clicks as
-//! comma-separated text, which short sets hold in one small block.
+//! and the clicks of a log (`../shared/data/train_sample.csv`; each further copy of it gets keys of
+//! its own). Lockstep's figure is the memory it accounts for, and `lockstep_process` is the growth
+//! of the process; Redis's figure is the growth of `used_memory`. In Redis a value, or a click as
+//! JSON, is a member of its key's set, scored by time, as in the published comparison;
+//! `redis_compact` has clicks as comma-separated text, which short sets hold in one small block.
 
 use std::{
     fmt::Write as _,
@@ -18,14 +18,14 @@ use lockstep_row::{Datum, calendar};
 use serde_json::{Map, Value as Json, json};
 
 use crate::{
-    arguments::{Options, PeerName},
-    draw::Draw,
+    arguments::{BenchOptions, PeerName},
+    draw::KeyedRandom,
     engine_memory::memory_and_rows,
     error::{Error, Result},
     m1::moment,
     machine::{give_back_memory, resident_bytes},
     peer::redis::Redis,
-    report::{LOCKSTEP, Point, SystemResult, TWIN, rounded},
+    report::{BASELINE, LOCKSTEP, Point, SystemResult, rounded},
     suite::{Outcome, say, wanted},
 };
 
@@ -33,7 +33,7 @@ use crate::{
 const VALUES_PER_KEY: usize = 5;
 /// When the random rows begin, in milliseconds since the epoch.
 const START_MS: i64 = 1_718_409_600_000;
-/// Where the click log may be, from the root of the project.
+/// The path of the click log, from the root of the project.
 const LOG: &str = "../shared/data/train_sample.csv";
 
 /// A click: ip, app, device, os, channel, time, whether the app was downloaded.
@@ -44,14 +44,14 @@ struct Click {
     is_attributed: i32,
 }
 
-/// What rows are made of.
+/// The source of the rows.
 #[derive(Debug, Clone)]
-enum Rows {
+enum GeneratedRows {
     Random,
     Clicks(Vec<Click>),
 }
 
-/// What one system takes for some rows.
+/// The memory of one system for some rows.
 struct Taken {
     name: &'static str,
     bytes: u64,
@@ -59,14 +59,14 @@ struct Taken {
 }
 
 /// Runs the workload.
-pub(crate) fn run(options: &Options) -> Result<Outcome> {
+pub(crate) fn run(options: &BenchOptions) -> Result<Outcome> {
     let counts: &[usize] =
         if options.quick { &[10_000, 100_000] } else { &[10_000, 100_000, 1_000_000] };
     let redis_is_wanted = wanted(options, PeerName::Redis, Redis::start)?.is_some();
-    let mut kinds = vec![("random", Rows::Random)];
+    let mut kinds = vec![("random", GeneratedRows::Random)];
     let mut notes = Map::new();
     match read_log()? {
-        Some(clicks) => kinds.push(("clicks", Rows::Clicks(clicks))),
+        Some(clicks) => kinds.push(("clicks", GeneratedRows::Clicks(clicks))),
         None => {
             let text = format!("{LOG} is not there: only random rows");
             say(&text);
@@ -86,7 +86,12 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
     Ok(Outcome { point, sweeps, notes })
 }
 
-fn run_point(name: &str, rows: &Rows, count: usize, redis_is_wanted: bool) -> Result<Point> {
+fn run_point(
+    name: &str,
+    rows: &GeneratedRows,
+    count: usize,
+    redis_is_wanted: bool,
+) -> Result<Point> {
     say(&format!("M4 {name}, {count} rows"));
     let mut taken = Vec::new();
     let (bytes, grown) = lockstep_bytes(rows, count)?;
@@ -94,10 +99,10 @@ fn run_point(name: &str, rows: &Rows, count: usize, redis_is_wanted: bool) -> Re
     if let Some(grown) = grown {
         taken.push(Taken { name: "lockstep_process", bytes: grown, rows: count });
     }
-    taken.push(Taken { name: TWIN, bytes: array_bytes(rows, count), rows: count });
+    taken.push(Taken { name: BASELINE, bytes: array_bytes(rows, count), rows: count });
     if redis_is_wanted {
         taken.push(redis_bytes("redis", rows, count, &json_member)?);
-        if matches!(rows, Rows::Clicks(_)) {
+        if matches!(rows, GeneratedRows::Clicks(_)) {
             taken.push(redis_bytes("redis_compact", rows, count, &compact_member)?);
         }
     }
@@ -125,14 +130,14 @@ fn run_point(name: &str, rows: &Rows, count: usize, redis_is_wanted: bool) -> Re
 
 fn random_text(key: usize, value: usize, length: usize) -> String {
     let place = |number: usize| u64::try_from(number).expect("a count fits");
-    let draw = Draw::at(&[41, place(key), place(value)]);
+    let draw = KeyedRandom::at(&[41, place(key), place(value)]);
     let letter = |column: u64| {
         char::from(b'a' + u8::try_from(draw.below(column, 26)).expect("it is a letter"))
     };
     (0..place(length)).map(letter).collect()
 }
 
-/// A click of a copy of the log; its keys are its own.
+/// Returns a click of a copy of the log; each copy has keys of its own.
 fn click(clicks: &[Click], number: usize) -> Click {
     let mut click = clicks[number % clicks.len()];
     let copy = i32::try_from(number / clicks.len()).expect("few copies");
@@ -140,13 +145,13 @@ fn click(clicks: &[Click], number: usize) -> Click {
     click
 }
 
-/// What Lockstep accounts for, and how much the process grew.
-fn lockstep_bytes(rows: &Rows, count: usize) -> Result<(u64, Option<u64>)> {
+/// Returns the memory that Lockstep accounts for, and the growth of the process.
+fn lockstep_bytes(rows: &GeneratedRows, count: usize) -> Result<(u64, Option<u64>)> {
     give_back_memory();
     let before = resident_bytes();
     let session = Database::in_memory().session();
     match rows {
-        Rows::Random => {
+        GeneratedRows::Random => {
             session.execute(
                 "CREATE TABLE rows (k STRING, v STRING, ts TIMESTAMP, \
                  INDEX(KEY=k, TS=ts, TTL=0m, TTL_TYPE=absolute))",
@@ -158,7 +163,7 @@ fn lockstep_bytes(rows: &Rows, count: usize) -> Result<(u64, Option<u64>)> {
                 appender.append([[Datum::String(&key), Datum::String(&value), time]])?;
             }
         }
-        Rows::Clicks(clicks) => {
+        GeneratedRows::Clicks(clicks) => {
             session.execute(
                 "CREATE TABLE rows (ip INT, app INT, device INT, os INT, channel INT, \
                  click_time TIMESTAMP, is_attributed INT, \
@@ -190,11 +195,11 @@ fn random_time_ms(number: usize) -> i64 {
     START_MS + i64::try_from(number).expect("a count fits")
 }
 
-/// The bytes of the values alone, keys once.
-fn array_bytes(rows: &Rows, count: usize) -> u64 {
+/// Returns the bytes of the values alone, keys once.
+fn array_bytes(rows: &GeneratedRows, count: usize) -> u64 {
     let bytes = match rows {
-        Rows::Random => count * (100 + 8) + count.div_ceil(VALUES_PER_KEY) * 50,
-        Rows::Clicks(clicks) => {
+        GeneratedRows::Random => count * (100 + 8) + count.div_ceil(VALUES_PER_KEY) * 50,
+        GeneratedRows::Clicks(clicks) => {
             let of_one = |clicks: &[Click]| {
                 let mut keys: Vec<i32> = clicks.iter().map(|click| click.numbers[0]).collect();
                 keys.sort_unstable();
@@ -227,10 +232,10 @@ fn compact_member(click: &Click) -> String {
     text
 }
 
-/// How much an empty server grows.
+/// Returns the growth of an empty server, in bytes.
 fn redis_bytes(
     name: &'static str,
-    rows: &Rows,
+    rows: &GeneratedRows,
     count: usize,
     member: &dyn Fn(&Click) -> String,
 ) -> Result<Taken> {
@@ -240,11 +245,11 @@ fn redis_bytes(
     let (mut waiting, mut kept) = (0, 0);
     for number in 0..count {
         let (key, time_ms, member) = match rows {
-            Rows::Random => {
+            GeneratedRows::Random => {
                 let (key, value) = random_row(number);
                 (key, random_time_ms(number), value)
             }
-            Rows::Clicks(clicks) => {
+            GeneratedRows::Clicks(clicks) => {
                 let click = click(clicks, number);
                 (click.numbers[0].to_string(), click.time_ms, member(&click))
             }
@@ -263,7 +268,7 @@ fn redis_bytes(
     Ok(Taken { name, bytes, rows: usize::try_from(kept).expect("a count fits") })
 }
 
-/// The click log, from the project's own folder or from here; `None` when it is nowhere.
+/// Returns the click log, from the project's folder or the current one; `None` when neither has it.
 fn read_log() -> Result<Option<Vec<Click>>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let places = [root.join(LOG), PathBuf::from(LOG), root.join("../").join(LOG)];
@@ -290,7 +295,7 @@ fn parse_click(line: &str) -> Option<Click> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Rows, compact_member, json_member, lockstep_bytes, parse_click};
+    use super::{GeneratedRows, compact_member, json_member, lockstep_bytes, parse_click};
 
     #[test]
     fn a_line_of_the_log_is_a_click() {
@@ -306,7 +311,7 @@ mod tests {
 
     #[test]
     fn every_row_takes_memory() {
-        let (bytes, _) = lockstep_bytes(&Rows::Random, 100).unwrap();
+        let (bytes, _) = lockstep_bytes(&GeneratedRows::Random, 100).unwrap();
         assert!(bytes > 100 * 150, "{bytes}");
     }
 }

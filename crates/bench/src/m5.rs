@@ -1,12 +1,12 @@
-//! M5: requests while 20,000 rows come in each second, of a hundred of them five late.
+//! M5: requests while 20,000 rows are inserted each second, five percent of them late.
 //!
 //! One thread inserts on a schedule that does not wait for anyone (an open loop): a row's latency
-//! runs from the moment at which it was due, so that a stall is charged to every row that it held
-//! up. Another thread asks M1's query in a closed loop. Requests lie later than every row, and so
-//! must see what was just inserted. After each request the thread reads how long the kernel kept
-//! it waiting for a processor, which tells a slow request of ours from one of the machine's.
+//! begins when the row is due, so that a stall counts for every row that it delays. Another thread
+//! sends M1's requests in a closed loop. Requests are later than every row, so they must see the
+//! rows just inserted. After each request the thread reads how long the kernel made it wait for a
+//! processor, which separates a slow request from a busy machine.
 //!
-//! Then, for Lockstep alone, what requests and inserts take while DEPLOY builds an index and while
+//! Then, for Lockstep only, it measures requests and inserts while DEPLOY builds an index and while
 //! rows expire (`changes`).
 
 mod changes;
@@ -24,47 +24,50 @@ use lockstep_host::{Clock, SystemClock, disk};
 use serde_json::{Map, Value as Json, json};
 
 use crate::{
-    arguments::Options,
-    cell::{Cell, Closeness, difference},
+    answer::{AnswerValue, Closeness, difference},
+    arguments::BenchOptions,
     error::{Error, Result},
-    m1::{Data, Lockstep, RedisRows, Row, Shape, Twin, insert_statement, load_peer, load_redis},
+    m1::{
+        Data, M1Baseline, M1Lockstep, M1Row, M1Shape, RedisRows, insert_statement, load_peer,
+        load_redis,
+    },
     measure::{Measured, latencies, record},
     peer::{Peers, prepared::PreparedSystem},
-    report::{Point, Runs, SystemResult, TWIN, rounded},
+    report::{BASELINE, LoadRuns, Point, SystemResult, rounded},
     suite::{Outcome, compare, say},
     system::{Client, System},
 };
 
-/// Rows that come in.
+/// Rows inserted each second.
 const INSERTS_PER_S: u64 = 20_000;
-/// How many of a hundred are late.
+/// Percentage of late rows.
 const LATE_PERCENT: u64 = 5;
 /// How much later than the data the requests are.
 const LATER_MS: i64 = 3_600_000;
-/// Rows that may come in during all runs.
-const ROOM: usize = 2_000_000;
-/// A store that takes so many times as long as it may is not waited for.
+/// The most rows inserted during all runs.
+const INSERTED_ROWS_MAX: usize = 2_000_000;
+/// A store that takes this many times its schedule is stopped.
 const BEHIND_MAX: u64 = 2;
-/// A request above this is looked at: ten milliseconds.
+/// A request above this is counted as slow: ten milliseconds.
 const SLOW_NS: u64 = 10_000_000;
 
 /// Inserts a row.
-type Insert<'a> = Box<dyn FnMut(&Row) -> Result<()> + 'a>;
+type RowInserter<'a> = Box<dyn FnMut(&M1Row) -> Result<()> + 'a>;
 
-/// What rows can be inserted into while it answers.
+/// A system that takes inserts while it answers requests.
 trait Store: System {
-    /// A connection for inserts, made in the thread that inserts.
-    fn inserter(&self) -> Result<Insert<'_>>;
+    /// Opens a connection for inserts, in the thread that inserts.
+    fn inserter(&self) -> Result<RowInserter<'_>>;
 }
 
-impl Store for Lockstep<'_> {
-    fn inserter(&self) -> Result<Insert<'_>> {
+impl Store for M1Lockstep<'_> {
+    fn inserter(&self) -> Result<RowInserter<'_>> {
         Ok(Box::new(|row| self.insert(row)))
     }
 }
 
-impl Store for Twin<'_> {
-    fn inserter(&self) -> Result<Insert<'_>> {
+impl Store for M1Baseline<'_> {
+    fn inserter(&self) -> Result<RowInserter<'_>> {
         Ok(Box::new(|row| {
             self.insert(row);
             Ok(())
@@ -73,19 +76,19 @@ impl Store for Twin<'_> {
 }
 
 impl Store for PreparedSystem<'_> {
-    fn inserter(&self) -> Result<Insert<'_>> {
+    fn inserter(&self) -> Result<RowInserter<'_>> {
         let mut connection = self.peer.connect()?;
         let insert = insert_statement(connection.dialect());
         let prepared = connection.prepare(&insert)?;
         Ok(Box::new(move |row| {
-            let values: Vec<Cell> = row.datums().iter().map(Cell::from).collect();
+            let values: Vec<AnswerValue> = row.datums().iter().map(AnswerValue::from).collect();
             connection.run(prepared, &mut insert.values(&values)).map(drop)
         }))
     }
 }
 
 impl Store for RedisRows<'_> {
-    fn inserter(&self) -> Result<Insert<'_>> {
+    fn inserter(&self) -> Result<RowInserter<'_>> {
         let mut resp = self.redis.connect()?;
         // Numbers that no stored row has.
         let mut number = 1 << 40;
@@ -97,36 +100,37 @@ impl Store for RedisRows<'_> {
 }
 
 /// Runs the workload.
-pub(crate) fn run(options: &Options) -> Result<Outcome> {
-    let shape = Shape { background_keys: 900, ..Shape::default() };
+pub(crate) fn run(options: &BenchOptions) -> Result<Outcome> {
+    let shape = M1Shape { background_keys: 900, ..M1Shape::default() };
     let params = params(shape);
     say(&format!("M5 {params}"));
     let data = Data { shape };
     let mut requests = data.requests();
     requests.iter_mut().for_each(|row| row.times_ms[0] += LATER_MS);
-    let lockstep = Lockstep::new(data, &requests)?;
-    let twin = Twin::new(data, &requests);
+    let lockstep = M1Lockstep::new(data, &requests)?;
+    let baseline = M1Baseline::new(data, &requests);
     let peers = Peers::open(options)?;
-    let loaded = peers.sql.iter().map(|peer| load_peer(peer.as_ref(), data, &requests, ROOM));
+    let loaded =
+        peers.sql.iter().map(|peer| load_peer(peer.as_ref(), data, &requests, INSERTED_ROWS_MAX));
     let loaded = loaded.collect::<Result<Vec<PreparedSystem<'_>>>>()?;
     let redis = peers.redis.iter().map(|redis| load_redis(redis, data, &requests));
     let redis = redis.collect::<Result<Vec<RedisRows<'_>>>>()?;
-    let mut stores: Vec<&dyn Store> = vec![&lockstep, &twin];
+    let mut stores: Vec<&dyn Store> = vec![&lockstep, &baseline];
     stores.extend(loaded.iter().map(|store| -> &dyn Store { store }));
     stores.extend(redis.iter().map(|store| -> &dyn Store { store }));
     compare(&stores.iter().map(|store| *store as &dyn System).collect::<Vec<_>>(), requests.len())?;
     let run_ms = if options.quick { 2_000 } else { 10_000 };
-    let trial = Trial { data, requests: requests.len(), run_ms };
+    let trial = MixedLoad { data, requests: requests.len(), run_ms };
     let mut notes = Map::new();
     let mut systems = Vec::new();
     for store in &stores {
         let (runs, details) = trial.repeat(*store, options.runs())?;
         notes.insert(format!("{}_runs", store.name()), Json::Array(details));
-        let loads = vec![Runs { threads: 1, runs }];
+        let loads = vec![LoadRuns { threads: 1, runs }];
         let (name, bytes_per_row) = (store.name().to_owned(), store.bytes_per_row());
         systems.push(SystemResult { name, bytes_per_row, loads });
     }
-    agree(&lockstep, &twin)?;
+    agree(&lockstep, &baseline)?;
     let tail = systems[0].loads[0].median("p999_us") / systems[0].loads[0].median("p50_us");
     let mut ratios = Map::new();
     ratios.insert("lockstep_p999/lockstep_p50".to_owned(), json!(rounded(tail)));
@@ -135,20 +139,20 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
     Ok(Outcome { point, sweeps: Vec::new(), notes })
 }
 
-fn params(shape: Shape) -> Json {
+fn params(shape: M1Shape) -> Json {
     let mut params = shape.params();
     params["inserts_per_s"] = json!(INSERTS_PER_S);
     params["late_percent"] = json!(LATE_PERCENT);
     params
 }
 
-/// Both have taken the same rows, so they still answer alike.
-fn agree(lockstep: &Lockstep<'_>, twin: &Twin<'_>) -> Result<()> {
-    let (mut expected, mut found) = (lockstep.connect()?, twin.connect()?);
+/// Checks that both still give the same answers: they received the same rows.
+fn agree(lockstep: &M1Lockstep<'_>, baseline: &M1Baseline<'_>) -> Result<()> {
+    let (mut expected, mut found) = (lockstep.connect()?, baseline.connect()?);
     for request in 0..64 {
         let (expected, found) = (expected.answer(request)?, found.answer(request)?);
         if let Some(difference) = difference(&expected, &found, Closeness::Exact) {
-            return Err(Error::Disagreement { system: TWIN.to_owned(), request, difference });
+            return Err(Error::Disagreement { system: BASELINE.to_owned(), request, difference });
         }
     }
     say("64 sampled requests after the inserts: both answer alike");
@@ -163,31 +167,43 @@ fn percentiles(latency_ns: &Histogram<u64>) -> Json {
     })
 }
 
-/// What the asking thread saw.
-struct Asked {
+/// The latencies of the requesting thread.
+struct RequestLatencies {
     latency_ns: Histogram<u64>,
-    /// Latencies less the time that the kernel kept the thread waiting.
+    /// Latencies without the time that the thread waited for a processor.
     own_ns: Histogram<u64>,
     spent_ns: u64,
-    /// The worst request: its latency, how long of that the thread waited for a processor, and how
-    /// long it had one. In the rest the kernel, or the machine below it, did something else.
-    worst_ns: (u64, u64, u64),
-    /// Requests above [`SLOW_NS`], and those of them that are above it without the waiting.
-    slow: (u64, u64),
+    /// The request with the greatest latency.
+    worst: SlowestRequest,
+    /// Requests above [`SLOW_NS`].
+    slow_count: u64,
+    /// Requests above [`SLOW_NS`] without the wait for a processor.
+    slow_without_wait_count: u64,
 }
 
-impl Asked {
+/// The times of a request. What is neither waiting nor running is time of the kernel or the
+/// hypervisor.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct SlowestRequest {
+    latency_ns: u64,
+    /// How long the thread waited for a processor.
+    waited_ns: u64,
+    /// How long the thread ran.
+    ran_ns: u64,
+}
+
+impl RequestLatencies {
     fn describe(&self, details: &mut Map<String, Json>) {
         let us = |ns: u64| rounded(ns as f64 / 1_000.0);
         let worst = json!({
-            "latency_us": us(self.worst_ns.0), "waited_for_a_processor_us": us(self.worst_ns.1),
-            "had_a_processor_us": us(self.worst_ns.2),
+            "latency_us": us(self.worst.latency_ns), "waited_for_a_processor_us": us(self.worst.waited_ns),
+            "had_a_processor_us": us(self.worst.ran_ns),
         });
         details.insert("worst_request".to_owned(), worst);
         let without_waiting = percentiles(&self.own_ns);
         details.insert("requests_without_waiting_for_a_processor".to_owned(), without_waiting);
-        details.insert("requests_above_10_ms".to_owned(), json!(self.slow.0));
-        let ours = json!(self.slow.1);
+        details.insert("requests_above_10_ms".to_owned(), json!(self.slow_count));
+        let ours = json!(self.slow_without_wait_count);
         details.insert("requests_above_10_ms_that_the_kernel_did_not_cause".to_owned(), ours);
     }
 
@@ -198,34 +214,34 @@ impl Asked {
 }
 
 /// One measurement.
-struct Trial {
+struct MixedLoad {
     data: Data,
     requests: usize,
     run_ms: u64,
 }
 
-impl Trial {
-    /// Runs several times, and tells of each.
+impl MixedLoad {
+    /// Runs several times, and describes each run.
     fn repeat(&self, store: &dyn Store, runs: usize) -> Result<(Vec<Measured>, Vec<Json>)> {
         let mut measured = Vec::new();
         let mut all_details = Vec::new();
         for run in 0..runs {
-            let alone = self.ask(store, &AtomicBool::new(true), self.run_ms / 5)?;
+            let alone = self.send_requests(store, &AtomicBool::new(true), self.run_ms / 5)?;
             let from = usize::try_from(INSERTS_PER_S * self.run_ms / 1_000).expect("it fits") * run;
-            let (asked, inserted) = self.run(store, from)?;
+            let (requested, inserted) = self.run(store, from)?;
             let mut details = Map::new();
             details.insert("requests_without_inserts".to_owned(), percentiles(&alone.latency_ns));
-            asked.describe(&mut details);
+            requested.describe(&mut details);
             details.insert("inserts_from_schedule".to_owned(), percentiles(&inserted.latency_ns));
             details.insert("inserts_per_s".to_owned(), json!(rounded(inserted.ops_per_s)));
             all_details.push(Json::Object(details));
-            measured.push(asked.into_measured());
+            measured.push(requested.into_measured());
         }
         Ok((measured, all_details))
     }
 
-    /// Asks while rows are inserted, from this number on.
-    fn run(&self, store: &dyn Store, from: usize) -> Result<(Asked, Measured)> {
+    /// Sends requests while rows are inserted, beginning with row number `from`.
+    fn run(&self, store: &dyn Store, from: usize) -> Result<(RequestLatencies, Measured)> {
         let is_over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let inserter = scope.spawn(|| {
@@ -234,9 +250,9 @@ impl Trial {
                 is_over.store(true, Ordering::Relaxed);
                 inserted
             });
-            let asked = self.ask(store, &is_over, 0);
+            let requested = self.send_requests(store, &is_over, 0);
             let inserted = inserter.join().expect("the inserter does not panic");
-            Ok((asked?, inserted?))
+            Ok((requested?, inserted?))
         })
     }
 
@@ -248,7 +264,7 @@ impl Trial {
         let mut insert = store.inserter()?;
         let mut latency_ns = latencies();
         for number in 0..count {
-            // What cannot keep up is not waited for.
+            // A store that cannot keep up is stopped.
             if clock.monotonic_ns() > BEHIND_MAX * self.run_ms * 1_000_000 {
                 break;
             }
@@ -266,17 +282,23 @@ impl Trial {
         Ok(Measured { latency_ns, ops_per_s })
     }
 
-    /// Asks until it is over, but at least for so long.
-    fn ask(&self, store: &dyn Store, is_over: &AtomicBool, ms_min: u64) -> Result<Asked> {
+    /// Sends requests until the inserts are over, but at least for `ms_min`.
+    fn send_requests(
+        &self,
+        store: &dyn Store,
+        is_over: &AtomicBool,
+        ms_min: u64,
+    ) -> Result<RequestLatencies> {
         let clock = SystemClock::new();
-        let waiting = Waiting::of_this_thread();
+        let waiting = RunQueueWait::of_this_thread();
         let mut client: Box<dyn Client + '_> = store.connect()?;
-        let mut asked = Asked {
+        let mut requested = RequestLatencies {
             latency_ns: latencies(),
             own_ns: latencies(),
             spent_ns: 0,
-            worst_ns: (0, 0, 0),
-            slow: (0, 0),
+            worst: SlowestRequest::default(),
+            slow_count: 0,
+            slow_without_wait_count: 0,
         };
         let mut waited_ns = waiting.total_ns();
         let mut next = 0;
@@ -291,21 +313,25 @@ impl Trial {
             let waited = (total_ns - waited_ns).min(latency);
             waited_ns = total_ns;
             next += 1;
-            record(&mut asked.latency_ns, latency);
-            record(&mut asked.own_ns, latency - waited);
-            asked.worst_ns = asked.worst_ns.max((latency, waited, ran));
-            asked.slow.0 += u64::from(latency > SLOW_NS);
-            asked.slow.1 += u64::from(latency - waited > SLOW_NS);
+            record(&mut requested.latency_ns, latency);
+            record(&mut requested.own_ns, latency - waited);
+            requested.worst = requested.worst.max(SlowestRequest {
+                latency_ns: latency,
+                waited_ns: waited,
+                ran_ns: ran,
+            });
+            requested.slow_count += u64::from(latency > SLOW_NS);
+            requested.slow_without_wait_count += u64::from(latency - waited > SLOW_NS);
         }
-        asked.spent_ns = clock.monotonic_ns();
-        Ok(asked)
+        requested.spent_ns = clock.monotonic_ns();
+        Ok(requested)
     }
 }
 
-/// How long this thread has had a processor, in nanoseconds; 0 where the kernel does not say.
+/// Returns the processor time of this thread, in nanoseconds; 0 where the kernel does not tell.
 fn processor_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: it writes the time to where it is told.
+    // SAFETY: the call writes the time to a valid pointer.
     let result = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
     let parts = (u64::try_from(time.tv_sec), u64::try_from(time.tv_nsec));
     match (result, parts) {
@@ -314,16 +340,16 @@ fn processor_ns() -> u64 {
     }
 }
 
-/// How long the kernel has kept a thread waiting for a processor while it could have run.
-struct Waiting(Option<File>);
+/// The file in which the kernel states how long a runnable thread waited for a processor.
+struct RunQueueWait(Option<File>);
 
-impl Waiting {
+impl RunQueueWait {
     fn of_this_thread() -> Self {
         Self(disk::open(Path::new("/proc/thread-self/schedstat")).ok())
     }
 
-    /// Since the thread began, in nanoseconds: the second number of the file. 0 where the kernel
-    /// does not say.
+    /// Returns the wait since the thread began, in nanoseconds: the second number of the file. 0
+    /// where the kernel does not tell.
     fn total_ns(&self) -> u64 {
         let mut text = [0; 64];
         let read = self.0.as_ref().and_then(|file| file.read_at(&mut text, 0).ok()).unwrap_or(0);

@@ -1,27 +1,27 @@
 //! M6: inserts only.
 //!
-//! One operation puts one row (or a batch) into a table with 1 or 3 indexes; a share of the rows
+//! One operation inserts one row (or a batch) into a table with 1 or 3 indexes; a share of the rows
 //! is late, by up to ten minutes. Rows have three text keys out of 10,000 each, an event time, two
-//! doubles and two bigints. Before anything is timed, every system says after each of a few puts
-//! how many rows the row's key has.
+//! doubles and two bigints. Before anything is timed, every system must give the same row count of
+//! the key after each of a few inserts.
 
+mod baseline;
 mod engine;
 mod peers;
 #[cfg(test)]
 mod tests;
-mod twin;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use engine::Lockstep;
+use baseline::M6Baseline;
+use engine::M6Lockstep;
 use lockstep_row::Datum;
 use peers::{RedisPuts, SqlPuts};
 use serde_json::{Map, Value as Json, json};
-use twin::Twin;
 
 use crate::{
-    arguments::Options,
-    draw::Draw,
+    arguments::BenchOptions,
+    draw::KeyedRandom,
     error::Result,
     peer::Peers,
     report::{Point, rounded},
@@ -37,14 +37,14 @@ const ROWS_PER_MS: usize = 100;
 const KEYS: u64 = 10_000;
 /// How late a late row may be.
 const LATE_MS_MAX: u32 = 600_000;
-/// How many row numbers a client takes at once.
+/// Row numbers that a client takes at once.
 const BLOCK: usize = 1_024;
-/// After so many rows values repeat, at a later time.
+/// The number of rows after which values repeat, at a later time.
 const CYCLE: usize = 80 * ROWS_PER_MS;
 
 /// The parameters of M6.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Shape {
+pub(crate) struct M6Shape {
     /// Indexes: 1 to 3.
     pub(crate) indexes: usize,
     /// How many rows of a hundred are late.
@@ -67,12 +67,12 @@ pub(crate) struct Put {
 }
 
 impl Put {
-    /// A key as text.
+    /// Returns a key as text.
     pub(crate) fn key(&self, index: usize) -> &str {
         std::str::from_utf8(&self.keys[index]).expect("keys are ASCII")
     }
 
-    /// The row in the order of the columns.
+    /// Returns the row in the order of the columns.
     pub(crate) fn datums(&self) -> [Datum<'_>; 8] {
         [
             Datum::String(self.key(0)),
@@ -87,7 +87,7 @@ impl Put {
     }
 }
 
-impl Shape {
+impl M6Shape {
     fn params(self) -> Json {
         json!({
             "indexes": self.indexes, "late_percent": self.late_percent, "batch": self.batch,
@@ -95,13 +95,13 @@ impl Shape {
         })
     }
 
-    /// The rows of the first numbers, after which values repeat.
+    /// Returns the rows of the first numbers, after which values repeat.
     pub(crate) fn cycle(self) -> Vec<Put> {
         (0..CYCLE).map(|number| self.drawn(number)).collect()
     }
 
     fn drawn(self, number: usize) -> Put {
-        let draw = Draw::at(&[61, u64::try_from(number).expect("a count fits")]);
+        let draw = KeyedRandom::at(&[61, u64::try_from(number).expect("a count fits")]);
         let mut keys = [*b"k0000000"; 3];
         for (column, key) in (0..).zip(&mut keys) {
             let mut rest = draw.below(column, KEYS);
@@ -122,27 +122,28 @@ impl Shape {
     }
 }
 
-/// The row of a number: that of the cycle, later.
+/// Returns the row of a number: that of the cycle, later.
 #[inline]
 pub(crate) fn put(cycle: &[Put], number: usize) -> Put {
+    debug_assert_eq!(cycle.len(), CYCLE);
     let mut put = cycle[number % CYCLE];
     let cycles_ms = number / CYCLE * (CYCLE / ROWS_PER_MS);
     put.time_ms += i64::try_from(cycles_ms).expect("a count fits");
     put
 }
 
-/// Gives clients numbers of rows that no other client has, about in order.
+/// Hands out row numbers to clients, each number once and roughly in order.
 #[derive(Debug, Default)]
 pub(crate) struct Numbers(AtomicUsize);
 
 impl Numbers {
-    /// Starts to take numbers.
-    pub(crate) fn begin(&self, shape: Shape) -> OwnPuts<'_> {
+    /// Creates the rows of one client.
+    pub(crate) fn begin(&self, shape: M6Shape) -> OwnPuts<'_> {
         OwnPuts { numbers: self, cycle: shape.cycle(), next: 0, end: 0 }
     }
 }
 
-/// One client's rows.
+/// The rows of one client.
 #[derive(Debug)]
 pub(crate) struct OwnPuts<'a> {
     numbers: &'a Numbers,
@@ -152,10 +153,10 @@ pub(crate) struct OwnPuts<'a> {
 }
 
 impl OwnPuts<'_> {
-    /// The next row and its number.
+    /// Returns the next row and its number.
     pub(crate) fn take(&mut self) -> (usize, Put) {
         if self.next == self.end {
-            // Relaxed: a block of its own for each taker.
+            // Relaxed: each client only needs a block that no other client has.
             self.next = self.numbers.0.fetch_add(BLOCK, Ordering::Relaxed);
             self.end = self.next + BLOCK;
         }
@@ -165,21 +166,22 @@ impl OwnPuts<'_> {
 }
 
 /// Runs the workload.
-pub(crate) fn run(options: &Options) -> Result<Outcome> {
-    let default = Shape { indexes: 1, late_percent: 0, batch: 1 };
+pub(crate) fn run(options: &BenchOptions) -> Result<Outcome> {
+    let default = M6Shape { indexes: 1, late_percent: 0, batch: 1 };
     let point = run_point(options, default, true)?;
     let mut points = Vec::new();
     for indexes in [1, 3] {
         for late_percent in [0, 1, 20, 100] {
-            let shape = Shape { indexes, late_percent, batch: 1 };
+            let shape = M6Shape { indexes, late_percent, batch: 1 };
             points.push(run_point(options, shape, options.sweep && options.peers.is_some())?);
         }
     }
-    let batches = vec![run_point(options, Shape { batch: 100, ..default }, false)?];
+    let batches = vec![run_point(options, M6Shape { batch: 100, ..default }, false)?];
     let mut notes = Map::new();
     let rows_per_s = |point: &Point, batch: usize| {
         let each = point.systems.iter().map(|system| {
-            let of = |load: &crate::report::Runs| rounded(load.median("ops_per_s") * batch as f64);
+            let of =
+                |load: &crate::report::LoadRuns| rounded(load.median("ops_per_s") * batch as f64);
             let loads = system.loads.iter();
             let loads = loads.map(|load| (load.threads.to_string(), json!(of(load))));
             (system.name.clone(), Json::Object(loads.collect()))
@@ -199,15 +201,15 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
     Ok(Outcome { point, sweeps: vec![("indexes_and_late", points), ("batch", batches)], notes })
 }
 
-fn run_point(options: &Options, shape: Shape, with_peers: bool) -> Result<Point> {
+fn run_point(options: &BenchOptions, shape: M6Shape, with_peers: bool) -> Result<Point> {
     say(&format!("M6 {}", shape.params()));
-    let lockstep = Lockstep::new(shape)?;
-    let twin = Twin::new(shape);
+    let lockstep = M6Lockstep::new(shape)?;
+    let baseline = M6Baseline::new(shape);
     let peers = if with_peers { Peers::open(options)? } else { Peers::default() };
     let sql = peers.sql.iter().map(|peer| SqlPuts::new(peer.as_ref(), shape));
     let sql = sql.collect::<Result<Vec<SqlPuts<'_>>>>()?;
     let redis = peers.redis.as_ref().map(|redis| RedisPuts::new(redis, shape));
-    let mut systems: Vec<&dyn System> = vec![&lockstep, &twin];
+    let mut systems: Vec<&dyn System> = vec![&lockstep, &baseline];
     systems.extend(sql.iter().map(|system| -> &dyn System { system }));
     systems.extend(redis.iter().map(|system| -> &dyn System { system }));
     compare(&systems, 1)?;

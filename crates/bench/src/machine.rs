@@ -1,11 +1,11 @@
-//! Where a result was measured: processor, kernel, commit, profile.
+//! The machine that a result was measured on: processor, kernel, commit, profile.
 
 use std::{path::Path, process::Command};
 
 use lockstep_host::disk;
 use serde_json::{Value as Json, json};
 
-/// The machine, as results state it.
+/// Describes the machine, as results state it.
 pub(crate) fn describe() -> Json {
     json!({
         "cpu": line_of("/proc/cpuinfo", "model name").unwrap_or_else(|| "not known".to_owned()),
@@ -18,13 +18,14 @@ pub(crate) fn describe() -> Json {
     })
 }
 
-/// Runnable tasks over the last minute; others' work on the machine shows here.
+/// Returns the number of runnable tasks over the last minute, which shows other work on the
+/// machine.
 fn load_average() -> Option<f64> {
     let text = disk::read_to_string(Path::new("/proc/loadavg")).ok()?;
     text.split(' ').next()?.parse().ok()
 }
 
-/// The commit that the sources of this program stand at, with `-dirty` when they differ from it.
+/// Returns the commit of the sources, with `-dirty` when they differ from it.
 pub(crate) fn commit() -> String {
     let git = |args: &[&str]| {
         let mut command = Command::new("git");
@@ -45,21 +46,21 @@ fn output_of(command: &mut Command) -> Option<String> {
     String::from_utf8(output.stdout).ok()
 }
 
-/// What stands behind `name :` in a file of the kernel.
+/// Returns the text after `name :` in a file of the kernel.
 fn line_of(path: &str, name: &str) -> Option<String> {
     let text = disk::read_to_string(Path::new(path)).ok()?;
     let line = text.lines().find(|line| line.starts_with(name))?;
     line.split_once(':').map(|(_, value)| value.trim().to_owned())
 }
 
-/// Memory of this process that is in the machine's memory, in bytes.
+/// Returns the resident memory of this process, in bytes.
 pub(crate) fn resident_bytes() -> Option<u64> {
     let kilobytes = line_of("/proc/self/status", "VmRSS")?;
     kilobytes.split(' ').next()?.parse::<u64>().ok().map(|kilobytes| kilobytes * 1_024)
 }
 
-/// Makes the allocator give free memory back to the machine, so that growth is seen.
+/// Returns free memory of the allocator to the system, so that growth can be measured.
 pub(crate) fn give_back_memory() {
-    // SAFETY: it touches memory that is free only.
+    // SAFETY: it releases only memory that is free.
     unsafe { libc::malloc_trim(0) };
 }

@@ -1,9 +1,8 @@
-//! The closed loop: each client sends its next request when it has its answer.
+//! The closed loop: each client sends its next request when it has received the answer.
 //!
 //! A client's clock is read once for each request, so a latency is the time from one answer to the
-//! next. Latencies go to an HDR histogram with three significant digits; histograms of clients
-//! are added. Warm: every client runs for a while before anything is recorded, and all begin to
-//! record together.
+//! next. Latencies go to an HDR histogram with three significant digits; histograms of clients are
+//! added. Every client warms up before anything is recorded, and all begin to record together.
 
 use std::sync::Barrier;
 
@@ -18,20 +17,20 @@ use crate::{
 /// Latencies above this are recorded as this: a minute, in nanoseconds.
 const LATENCY_NS_MAX: u64 = 60_000_000_000;
 
-/// How to load a system.
+/// The load of a measurement: clients and times.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Load {
+pub(crate) struct ClientLoad {
     /// Clients, each in a thread of its own.
     pub(crate) threads: usize,
-    /// For how long each client runs before it is measured.
+    /// The warm-up of each client.
     pub(crate) warm_ms: u64,
-    /// For how long each client is measured.
+    /// The measured time of each client.
     pub(crate) run_ms: u64,
-    /// How many requests there are; clients take them in turn, each from another place.
+    /// Number of requests; clients take them in turn, each beginning with another one.
     pub(crate) requests: usize,
 }
 
-/// What a load showed.
+/// The result of a load.
 #[derive(Debug, Clone)]
 pub(crate) struct Measured {
     /// Latencies in nanoseconds.
@@ -40,7 +39,7 @@ pub(crate) struct Measured {
     pub(crate) ops_per_s: f64,
 }
 
-/// An empty histogram of latencies in nanoseconds.
+/// Returns an empty histogram of latencies in nanoseconds.
 pub(crate) fn latencies() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3)
         .expect("the bounds and the precision are valid")
@@ -52,7 +51,9 @@ pub(crate) fn record(latencies: &mut Histogram<u64>, latency_ns: u64) {
 }
 
 /// Runs a closed loop.
-pub(crate) fn closed_loop(system: &dyn System, load: Load) -> Result<Measured> {
+pub(crate) fn closed_loop(system: &dyn System, load: ClientLoad) -> Result<Measured> {
+    assert!(load.threads > 0, "a load has a client");
+    assert!(load.requests > 0, "a load has requests");
     let start = Barrier::new(load.threads);
     let clients: Vec<Result<Measured>> = std::thread::scope(|scope| {
         let spawn = |number: usize| {
@@ -73,17 +74,18 @@ pub(crate) fn closed_loop(system: &dyn System, load: Load) -> Result<Measured> {
 
 fn client_loop(
     system: &dyn System,
-    load: Load,
+    load: ClientLoad,
     number: usize,
     start: &Barrier,
 ) -> Result<Measured> {
+    assert!(number < load.threads, "client {number} of {}", load.threads);
     let clock = SystemClock::new();
     let mut next = number * load.requests / load.threads;
     let warmed = system.connect().and_then(|mut client| {
         run_for(&mut *client, &clock, load.warm_ms, load.requests, &mut next)?;
         Ok(client)
     });
-    // Also after a failure: the others wait for everyone.
+    // Also after a failure: the other clients wait at this barrier.
     start.wait();
     run_for(&mut *warmed?, &clock, load.run_ms, load.requests, &mut next)
 }

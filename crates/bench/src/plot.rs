@@ -1,12 +1,12 @@
-//! A result as a picture: bars of the systems, and a line for each system in each sweep.
+//! A result as an SVG picture: bars of the systems, and a line for each system in each sweep.
 //!
-//! Plain SVG, logarithmic upwards: peers lie orders of magnitude apart.
+//! The vertical scale is logarithmic, since peers differ by orders of magnitude.
 
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value as Json};
 
-use crate::report::{LOCKSTEP, TWIN, short};
+use crate::report::{BASELINE, LOCKSTEP, short};
 
 const WIDTH: f64 = 720.0;
 const BAR_HEIGHT: f64 = 20.0;
@@ -40,7 +40,7 @@ pub(crate) fn svg(result: &Json) -> String {
     )
 }
 
-/// What is drawn: memory where nothing was timed.
+/// Returns the name of the number that is drawn: memory where nothing was timed.
 fn measure_of(systems: &Map<String, Json>) -> &'static str {
     let is_timed = systems.values().any(|system| system["p50_us"].is_number());
     if is_timed { "p50_us" } else { "bytes_per_row" }
@@ -56,12 +56,12 @@ fn caption(measure: &str) -> &'static str {
 fn colour(name: &str, place: usize) -> &'static str {
     match name {
         LOCKSTEP => "#e15759",
-        TWIN => "#bab0ac",
+        BASELINE => "#bab0ac",
         _ => COLOURS[place % COLOURS.len()],
     }
 }
 
-/// Where a value lies between the powers of ten around all values: 0 to 1.
+/// A logarithmic scale from 0 to 1 between the powers of ten around all values.
 struct Scale {
     low: f64,
     high: f64,
@@ -130,7 +130,7 @@ fn bars(systems: &Map<String, Json>, measure: &str) -> (String, f64) {
     (text, y)
 }
 
-/// One panel: the points of a sweep from left to right, evenly.
+/// Draws one panel: the points of a sweep from left to right, at equal distances.
 #[expect(clippy::disallowed_methods, reason = "a picture need not have the same bits everywhere")]
 fn lines(name: &str, points: &[Json], top: f64) -> String {
     let measure = points[0]["systems"].as_object().map_or("p50_us", measure_of);
@@ -189,7 +189,7 @@ fn lines(name: &str, points: &[Json], top: f64) -> String {
     text
 }
 
-/// For each point of a sweep the values of the parameters that are not the same in all.
+/// Returns for each point of a sweep the parameters that vary in it.
 pub(crate) fn point_labels(points: &[Json]) -> Vec<String> {
     let empty = Map::new();
     let params = |point: &Json| point["params"].as_object().unwrap_or(&empty).clone();

@@ -1,5 +1,5 @@
 //! Results as tables of the manual: reads the JSON files of a folder and writes the part of
-//! `docs/benchmarks.md` that lies between two marks.
+//! `docs/benchmarks.md` between two markers.
 
 use std::{fmt::Write as _, path::Path};
 
@@ -43,7 +43,7 @@ fn unreadable(id: &str, error: &serde_json::Error) -> Error {
     Error::Page { message: format!("the result of {id} cannot be read: {error}") }
 }
 
-/// The tables of one workload.
+/// Returns the tables of one workload.
 pub(crate) fn section(id: &str, result: &Json) -> String {
     let empty = Map::new();
     let of = |name: &str| result[name].as_object().unwrap_or(&empty);
@@ -85,8 +85,8 @@ fn number(value: &Json) -> String {
     value.as_f64().map_or_else(|| "–".to_owned(), short)
 }
 
-/// A line for each system and number of threads; with several runs the least and the greatest
-/// median behind it.
+/// Writes a line for each system and number of threads; with several runs also the least and the
+/// greatest median.
 fn systems_table(systems: &Map<String, Json>) -> String {
     let mut text = "| system | threads | p50 µs | p99 µs | p999 µs | p9999 µs | ops/s | bytes/row \
                     | p50 × Lockstep |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|\n"
@@ -116,7 +116,7 @@ fn systems_table(systems: &Map<String, Json>) -> String {
     text
 }
 
-/// A line for each point: the p50 of each system, or its bytes where nothing was timed.
+/// Writes a line for each point: the p50 of each system, or its bytes where nothing was timed.
 fn sweep_table(name: &str, points: &[Json]) -> String {
     let empty = Map::new();
     let systems = points[0]["systems"].as_object().unwrap_or(&empty);

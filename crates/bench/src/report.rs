@@ -6,17 +6,17 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::measure::Measured;
 
-/// What every result names Lockstep.
+/// The name of Lockstep in results.
 pub(crate) const LOCKSTEP: &str = "lockstep";
-/// What every result names the hand-written loops.
-pub(crate) const TWIN: &str = "speed_of_light";
+/// The name of the hand-written baseline in results.
+pub(crate) const BASELINE: &str = "speed_of_light";
 
 /// One system under one load, run once or more often.
 #[derive(Debug, Clone)]
-pub(crate) struct Runs {
+pub(crate) struct LoadRuns {
     /// Client threads.
     pub(crate) threads: usize,
-    /// What each run showed.
+    /// The result of each run.
     pub(crate) runs: Vec<Measured>,
 }
 
@@ -25,10 +25,10 @@ pub(crate) struct Runs {
 pub(crate) struct SystemResult {
     /// Its name.
     pub(crate) name: String,
-    /// Memory of a row, by its own account, in bytes.
+    /// Memory of a row in bytes, as the system states it.
     pub(crate) bytes_per_row: Option<f64>,
     /// Its loads; the first one gives the headline.
-    pub(crate) loads: Vec<Runs>,
+    pub(crate) loads: Vec<LoadRuns>,
 }
 
 /// Everything measured at one point of a workload's parameters.
@@ -42,7 +42,7 @@ pub(crate) struct Point {
     pub(crate) ratios: Map<String, Json>,
 }
 
-/// The numbers of a run, by name; microseconds, operations per second.
+/// Returns the numbers of a run, by name; microseconds, operations per second.
 fn numbers(measured: &Measured) -> [(&'static str, f64); 6] {
     let us = |quantile: f64| measured.latency_ns.value_at_quantile(quantile) as f64 / 1_000.0;
     [
@@ -55,7 +55,7 @@ fn numbers(measured: &Measured) -> [(&'static str, f64); 6] {
     ]
 }
 
-/// A number as results show it: four significant digits.
+/// Rounds a number as results show it: to four significant digits.
 pub(crate) fn rounded(value: f64) -> f64 {
     if value == 0.0 || !value.is_finite() {
         return 0.0;
@@ -63,13 +63,14 @@ pub(crate) fn rounded(value: f64) -> f64 {
     format!("{value:.3e}").parse().expect("a written number is a number")
 }
 
-/// The middle of some numbers; of the two in the middle the smaller.
+/// Returns the median of some numbers; of the two in the middle the smaller.
 fn median(values: &mut [f64]) -> f64 {
+    assert!(!values.is_empty(), "the median of no runs");
     values.sort_by(f64::total_cmp);
     values[(values.len() - 1) / 2]
 }
 
-impl Runs {
+impl LoadRuns {
     /// Medians over the runs, and with more than one run the least and the greatest.
     fn json(&self) -> Map<String, Json> {
         let all: Vec<_> = self.runs.iter().map(numbers).collect();
@@ -91,7 +92,7 @@ impl Runs {
         stats
     }
 
-    /// The median over the runs of one of the numbers.
+    /// Returns the median over the runs of one of the numbers.
     pub(crate) fn median(&self, name: &str) -> f64 {
         let of = |run: &Measured| {
             let found = numbers(run).into_iter().find(|(known, _)| *known == name);
@@ -131,8 +132,8 @@ impl Point {
         self.systems.iter().find(|system| system.name == LOCKSTEP).and_then(SystemResult::p50_us)
     }
 
-    /// How many times as long as Lockstep a peer takes, and Lockstep as the speed of light, by
-    /// p50; and Lockstep's p99 over its p50.
+    /// Returns the ratios by p50: each peer to Lockstep, and Lockstep to the speed of light; and
+    /// Lockstep's p99 to its p50.
     fn ratios(&self) -> Json {
         let mut ratios = self.ratios.clone();
         let Some(own) = self.lockstep_p50_us() else { return Json::Object(ratios) };
@@ -143,9 +144,9 @@ impl Point {
                     let tail = system.loads[0].median("p99_us") / p50_us;
                     ratios.insert("lockstep_p99/lockstep_p50".to_owned(), json!(rounded(tail)));
                 }
-                TWIN => {
+                BASELINE => {
                     let times = rounded(own / p50_us);
-                    ratios.insert(format!("{LOCKSTEP}/{TWIN}"), json!(times));
+                    ratios.insert(format!("{LOCKSTEP}/{BASELINE}"), json!(times));
                 }
                 peer => {
                     let times = rounded(p50_us / own);
@@ -156,7 +157,7 @@ impl Point {
         Json::Object(ratios)
     }
 
-    /// The systems and the ratios of this point.
+    /// Returns the systems and the ratios of this point.
     pub(crate) fn json(&self) -> Map<String, Json> {
         let systems = self.systems.iter().map(|system| (system.name.clone(), system.json()));
         let mut object = Map::new();
@@ -166,7 +167,7 @@ impl Point {
         object
     }
 
-    /// A table of the systems: one line for each system and number of threads.
+    /// Returns a table of the systems: one line for each system and number of threads.
     pub(crate) fn markdown(&self) -> String {
         let mut text = "| system | threads | p50 µs | p99 µs | p999 µs | p9999 µs | ops/s | \
                         bytes/row | × Lockstep |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|\n"
@@ -196,7 +197,7 @@ impl Point {
     }
 }
 
-/// A number with three significant digits, for a table.
+/// Formats a number with three significant digits, for a table.
 pub(crate) fn short(value: f64) -> String {
     let digits = match value.abs() {
         value if value >= 100.0 => 0,
@@ -222,16 +223,16 @@ pub(crate) fn short(value: f64) -> String {
 mod tests {
     use serde_json::json;
 
-    use super::{Point, Runs, SystemResult, short};
+    use super::{LoadRuns, Point, SystemResult, short};
     use crate::measure::{Measured, latencies, record};
 
-    fn runs(latency_us: &[u64]) -> Runs {
+    fn runs(latency_us: &[u64]) -> LoadRuns {
         let run = |us: &u64| {
             let mut latency_ns = latencies();
             (0..1_000).for_each(|_| record(&mut latency_ns, us * 1_000));
             Measured { latency_ns, ops_per_s: 1e6 / *us as f64 }
         };
-        Runs { threads: 1, runs: latency_us.iter().map(run).collect() }
+        LoadRuns { threads: 1, runs: latency_us.iter().map(run).collect() }
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! SQL for peers: one template, rendered for each dialect.
 //!
 //! A template names its parameters, `{name}`, and its casts, `{int:…}` and `{text:…}`. Peers that
-//! number parameters get each once; MariaDB gets a `?` for each mention.
+//! number parameters bind each once; MariaDB has a `?` for each mention.
 
-use crate::cell::Cell;
+use crate::answer::AnswerValue;
 
-/// Whose SQL.
+/// The SQL dialect of a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dialect {
     /// DuckDB.
@@ -18,7 +18,7 @@ pub(crate) enum Dialect {
 
 /// The type of a parameter or a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum PeerType {
     /// Up to so many ASCII characters.
     Text(u32),
     /// 64 bits.
@@ -31,46 +31,49 @@ pub(crate) enum Kind {
 
 /// A parameter of a template.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Parameter {
-    /// As `{name}` in the template.
+pub(crate) struct StatementParameter {
+    /// The name, as in `{name}` of the template.
     pub(crate) name: String,
     /// Its type.
-    pub(crate) kind: Kind,
+    pub(crate) kind: PeerType,
 }
 
 /// A statement in a dialect.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Statement {
+pub(crate) struct PeerStatement {
     /// The text.
     pub(crate) sql: String,
     /// For each parameter of the text, its position in the row of values.
     pub(crate) parameters: Vec<usize>,
     /// For each parameter of the text, its type.
-    pub(crate) kinds: Vec<Kind>,
+    pub(crate) kinds: Vec<PeerType>,
 }
 
-impl Statement {
-    /// The values of a row that the text takes, in its order.
-    pub(crate) fn values<'a>(&self, row: &'a [Cell]) -> impl Iterator<Item = &'a Cell> {
+impl PeerStatement {
+    /// Returns the values of a row that the text takes, in its order.
+    pub(crate) fn values<'a>(
+        &self,
+        row: &'a [AnswerValue],
+    ) -> impl Iterator<Item = &'a AnswerValue> {
         self.parameters.iter().map(|position| &row[*position])
     }
 }
 
 impl Dialect {
-    /// The name of a type.
-    pub(crate) fn type_name(self, kind: Kind) -> String {
+    /// Returns the name of a type.
+    pub(crate) fn type_name(self, kind: PeerType) -> String {
         match (self, kind) {
-            (Self::MariaDb, Kind::Text(length)) => format!("VARCHAR({length})"),
-            (_, Kind::Text(_)) => "VARCHAR".to_owned(),
-            (_, Kind::Int) => "BIGINT".to_owned(),
-            (Self::Postgres, Kind::Double) => "DOUBLE PRECISION".to_owned(),
-            (_, Kind::Double) => "DOUBLE".to_owned(),
-            (Self::MariaDb, Kind::Time) => "DATETIME(3)".to_owned(),
-            (_, Kind::Time) => "TIMESTAMP".to_owned(),
+            (Self::MariaDb, PeerType::Text(length)) => format!("VARCHAR({length})"),
+            (_, PeerType::Text(_)) => "VARCHAR".to_owned(),
+            (_, PeerType::Int) => "BIGINT".to_owned(),
+            (Self::Postgres, PeerType::Double) => "DOUBLE PRECISION".to_owned(),
+            (_, PeerType::Double) => "DOUBLE".to_owned(),
+            (Self::MariaDb, PeerType::Time) => "DATETIME(3)".to_owned(),
+            (_, PeerType::Time) => "TIMESTAMP".to_owned(),
         }
     }
 
-    /// An expression as a 64-bit integer.
+    /// Casts an expression to a 64-bit integer.
     pub(crate) fn as_int(self, expression: &str) -> String {
         match self {
             Self::MariaDb => format!("CAST({expression} AS SIGNED)"),
@@ -78,7 +81,7 @@ impl Dialect {
         }
     }
 
-    /// An expression as text.
+    /// Casts an expression to text.
     pub(crate) fn as_text(self, expression: &str) -> String {
         match self {
             Self::MariaDb => format!("CAST({expression} AS CHAR)"),
@@ -86,7 +89,7 @@ impl Dialect {
         }
     }
 
-    /// An expression as a double.
+    /// Casts an expression to a double.
     pub(crate) fn as_double(self, expression: &str) -> String {
         match self {
             Self::Postgres => format!("CAST({expression} AS DOUBLE PRECISION)"),
@@ -94,7 +97,7 @@ impl Dialect {
         }
     }
 
-    /// The year of a moment.
+    /// Returns an expression for the year of a timestamp.
     pub(crate) fn year(self, expression: &str) -> String {
         match self {
             Self::Postgres => self.as_int(&format!("extract(year FROM {expression})")),
@@ -102,9 +105,10 @@ impl Dialect {
         }
     }
 
-    /// Renders a template. Panics when it names a parameter that is not there: templates are ours.
-    pub(crate) fn render(self, template: &str, parameters: &[Parameter]) -> Statement {
-        let mut statement = Statement { sql: String::new(), parameters: vec![], kinds: vec![] };
+    /// Renders a template. Panics when it names a parameter that does not exist: templates are
+    /// constants of this crate.
+    pub(crate) fn render(self, template: &str, parameters: &[StatementParameter]) -> PeerStatement {
+        let mut statement = PeerStatement { sql: String::new(), parameters: vec![], kinds: vec![] };
         let mut rest = template;
         while let Some((before, after)) = rest.split_once('{') {
             let (name, after) = after.split_once('}').expect("a parameter ends");
@@ -118,7 +122,7 @@ impl Dialect {
         statement
     }
 
-    fn place(self, statement: &mut Statement, position: usize, kind: Kind) {
+    fn place(self, statement: &mut PeerStatement, position: usize, kind: PeerType) {
         let known = statement.parameters.iter().position(|known| *known == position);
         let number = match known.filter(|_| self != Self::MariaDb) {
             Some(number) => number,
@@ -128,6 +132,7 @@ impl Dialect {
                 statement.parameters.len() - 1
             }
         };
+        debug_assert_eq!(statement.parameters.len(), statement.kinds.len());
         match self {
             Self::MariaDb => statement.sql.push('?'),
             _ => {
@@ -140,12 +145,12 @@ impl Dialect {
 
 #[cfg(test)]
 mod tests {
-    use super::{Dialect, Kind, Parameter};
+    use super::{Dialect, PeerType, StatementParameter};
 
     #[test]
     fn parameters_are_numbered_or_repeated() {
-        let parameters = [("k", Kind::Text(10)), ("t", Kind::Time)]
-            .map(|(name, kind)| Parameter { name: name.to_owned(), kind });
+        let parameters = [("k", PeerType::Text(10)), ("t", PeerType::Time)]
+            .map(|(name, kind)| StatementParameter { name: name.to_owned(), kind });
         let template = "SELECT {t} WHERE k = {k} AND t < {t}";
         let statement = Dialect::Postgres.render(template, &parameters);
         assert_eq!(

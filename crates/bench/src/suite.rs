@@ -1,4 +1,4 @@
-//! Runs what the command line asks for: loads, compares answers, measures, reports.
+//! Runs the workload of the command line: loads, compares answers, measures, reports.
 
 use std::fs;
 
@@ -6,34 +6,34 @@ use lockstep_host::disk;
 use serde_json::{Map, Value as Json, json};
 
 use crate::{
-    arguments::{Options, PeerName, Wanted, WorkloadId},
-    cell::{Closeness, difference},
+    answer::{Closeness, difference},
+    arguments::{BenchOptions, PeerChoice, PeerName, WorkloadId},
     error::{Error, Result, Trying},
     m1, m2, m3, m4, m5, m6, machine,
-    measure::{Load, closed_loop},
+    measure::{ClientLoad, closed_loop},
     peer::install::install,
     plot::svg,
     publish::{publish, section},
-    report::{LOCKSTEP, Point, Runs, SystemResult, TWIN},
+    report::{BASELINE, LOCKSTEP, LoadRuns, Point, SystemResult},
     system::System,
 };
 
-/// How many requests every system answers before anything is timed.
+/// Requests that every system answers before anything is timed.
 const SAMPLES: usize = 64;
 
-/// What a workload gives: its point of default parameters, and sweeps.
+/// The result of a workload: the point of default parameters, and sweeps.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     /// The default parameters.
     pub(crate) point: Point,
     /// Each sweep's name and points.
     pub(crate) sweeps: Vec<(&'static str, Vec<Point>)>,
-    /// What else is to be said, by name.
+    /// Other results, by name.
     pub(crate) notes: Map<String, Json>,
 }
 
 /// Runs the command.
-pub(crate) fn run(options: &Options) -> Result<()> {
+pub(crate) fn run(options: &BenchOptions) -> Result<()> {
     if options.install {
         install(&mut |line| say(line))?;
     }
@@ -46,7 +46,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
 }
 
-fn run_workload(options: &Options, workload: WorkloadId) -> Result<()> {
+fn run_workload(options: &BenchOptions, workload: WorkloadId) -> Result<()> {
     let machine = machine::describe();
     let outcome = match workload {
         WorkloadId::M1 => m1::run(options)?,
@@ -98,22 +98,22 @@ fn run_workload(options: &Options, workload: WorkloadId) -> Result<()> {
     Ok(())
 }
 
-/// Tells the person at the terminal.
+/// Prints a line to the terminal.
 #[expect(clippy::print_stdout, reason = "a command speaks on its output")]
 pub(crate) fn say(line: &str) {
     println!("{line}");
 }
 
-/// Opens a peer that is wanted: `None` when it was not asked for, or is not installed and was not
-/// asked for by name.
+/// Opens a peer if it is to run: `None` when it is not to run, or when it is not installed and was
+/// not named.
 pub(crate) fn wanted<T>(
-    options: &Options,
+    options: &BenchOptions,
     name: PeerName,
     open: impl FnOnce() -> Result<T>,
 ) -> Result<Option<T>> {
-    match (options.wants(name), open_if(options.wants(name) != Wanted::No, open)) {
-        (Wanted::No, _) => Ok(None),
-        (Wanted::IfThere, Some(Err(Error::Missing { system, message }))) => {
+    match (options.wants(name), open_if(options.wants(name) != PeerChoice::No, open)) {
+        (PeerChoice::No, _) => Ok(None),
+        (PeerChoice::IfThere, Some(Err(Error::Missing { system, message }))) => {
             say(&format!("{system} is left out: {message} is not there; `--install` installs it"));
             Ok(None)
         }
@@ -125,9 +125,11 @@ fn open_if<T>(is_wanted: bool, open: impl FnOnce() -> Result<T>) -> Option<Resul
     is_wanted.then(open)
 }
 
-/// Makes sure that all systems answer as the first one, which is Lockstep.
+/// Checks that all systems give the same answers as the first one, which is Lockstep.
 pub(crate) fn compare(systems: &[&dyn System], requests: usize) -> Result<()> {
     let Some((lockstep, others)) = systems.split_first() else { return Ok(()) };
+    assert_eq!(lockstep.name(), LOCKSTEP, "the first system gives the expected answers");
+    assert!(requests > 0, "there is a request to sample");
     let mut lockstep = lockstep.connect()?;
     let sampled = |number: usize| number * requests.max(SAMPLES) / SAMPLES % requests;
     let mut expected = Vec::new();
@@ -135,7 +137,8 @@ pub(crate) fn compare(systems: &[&dyn System], requests: usize) -> Result<()> {
         expected.push(lockstep.answer(sampled(number))?);
     }
     for system in others {
-        let closeness = if system.name() == TWIN { Closeness::Exact } else { Closeness::Rounding };
+        let closeness =
+            if system.name() == BASELINE { Closeness::Exact } else { Closeness::Rounding };
         let mut client = system.connect()?;
         for (number, expected) in expected.iter().enumerate() {
             let request = sampled(number);
@@ -151,11 +154,11 @@ pub(crate) fn compare(systems: &[&dyn System], requests: usize) -> Result<()> {
     Ok(())
 }
 
-/// Measures systems side by side: in each run one after another, so that what the machine does
-/// meanwhile meets them all.
+/// Measures systems side by side: in each run one after another, so that other load of the machine
+/// affects them all.
 pub(crate) fn measure(
     systems: &[&dyn System],
-    options: &Options,
+    options: &BenchOptions,
     requests: usize,
     params: Json,
 ) -> Result<Point> {
@@ -165,13 +168,17 @@ pub(crate) fn measure(
         .map(|system| SystemResult {
             name: system.name().to_owned(),
             bytes_per_row: system.bytes_per_row(),
-            loads: options.threads.iter().map(|&threads| Runs { threads, runs: vec![] }).collect(),
+            loads: options
+                .threads
+                .iter()
+                .map(|&threads| LoadRuns { threads, runs: vec![] })
+                .collect(),
         })
         .collect();
     for _ in 0..options.runs() {
         for (place, threads) in options.threads.iter().enumerate() {
             for (system, result) in systems.iter().zip(&mut results) {
-                let load = Load { threads: *threads, warm_ms, run_ms, requests };
+                let load = ClientLoad { threads: *threads, warm_ms, run_ms, requests };
                 result.loads[place].runs.push(closed_loop(*system, load)?);
             }
         }

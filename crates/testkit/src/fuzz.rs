@@ -1,22 +1,22 @@
-//! Text that is not quite SQL, thrown at every public entry point that takes text.
+//! Fuzzing: malformed SQL for every public entry point that takes text.
 //!
-//! [`run`] draws an input ([`input`]): a text of a corpus that was spoilt, a statement drawn from
-//! a grammar, a name, or a file. It is taken as far as it goes ([`entry`]): parse, bind, EXPLAIN,
-//! run, compile for request mode, answer requests, deploy and verify, over tables of a few rows,
-//! on a thread with a stack of [`STACK_BYTES`]. Nothing may panic, report an internal error, take
-//! long or take much memory. Used by a test with a fixed seed and by `cargo xtask fuzz`, which runs
-//! it in a process of its own and goes on after one that died.
+//! [`run`] draws an input ([`input`]): a mutated text of a corpus, a statement drawn from a
+//! grammar, a name, or a file. The input passes through every stage that accepts it ([`entry`]):
+//! parse, bind, EXPLAIN, run, compile for request mode, answer requests, deploy and verify, over
+//! tables of a few rows, on a thread with a stack of [`STACK_BYTES`]. Nothing may panic, report an
+//! internal error, take long or take much memory. Used by a test with a fixed seed and by `cargo
+//! xtask fuzz`, which runs it in a process of its own and continues after a process that died.
 //!
 //! | module | what |
 //! |---|---|
-//! | [`input`] | what is thrown |
-//! | [`corpus`] | the texts to begin with |
-//! | [`mutate`] | how they are spoilt |
+//! | [`input`] | an input |
+//! | [`corpus`] | the texts that are mutated |
+//! | [`mutate`] | mutations of texts |
 //! | [`grammar`] | statements drawn construct by construct |
-//! | `parameters` | `?` in the place of their constants, with values |
-//! | [`constructs`] | their names and words; inputs that were once found |
+//! | `parameters` | `?` in place of their constants, with values |
+//! | [`constructs`] | their names and words; inputs that were found in the past |
 //! | [`entry`] | the entry points |
-//! | `stopwatch` | the time of a call, as far as it counts |
+//! | `stopwatch` | the counted time of a call |
 //! | [`memory`] | an allocator that counts |
 
 pub mod constructs;
@@ -40,7 +40,7 @@ use lockstep_host::{Clock, SystemClock};
 use self::{
     corpus::Corpus,
     entry::{Calls, Longest, exercise},
-    input::Input,
+    input::FuzzInput,
 };
 use crate::{panics, random::Random};
 
@@ -50,10 +50,10 @@ pub const SLOW_MS: u64 = 1_000;
 /// An input that takes more memory at any moment is reported, in bytes.
 pub const MEMORY_BYTES_MAX: usize = 512 * 1024 * 1024;
 
-/// The stack of the thread that an input is tried on: that of a thread that nobody sized.
+/// The stack of the thread that an input runs on: the default of a thread.
 pub const STACK_BYTES: usize = 2 * 1024 * 1024;
 
-/// The tables that inputs find when they bring none.
+/// The tables for inputs that create none.
 pub(crate) const TABLES: &str = "CREATE TABLE t1 (id INT, k STRING, c1 STRING, c3 INT, c4 BIGINT, c5 FLOAT, \
     c6 DOUBLE, ts TIMESTAMP, c8 DATE, f BOOL, s SMALLINT); \
     INSERT INTO t1 VALUES (1, 'a', 'x', 3, 4, 5.5, 6.5, 1000, '2020-02-29', true, 7), \
@@ -66,67 +66,67 @@ pub(crate) const TABLES: &str = "CREATE TABLE t1 (id INT, k STRING, c1 STRING, c
     INDEX(KEY=k, TS=ts), INDEX(KEY=c3, TS=ts)); \
     INSERT INTO m1 VALUES (1, 'a', map('x', 1), 1000, 1), (2, 'a', NULL, 2000, NULL)";
 
-/// How long to go on, and whom to tell.
-pub struct Options<'a> {
-    /// A seed is a run.
+/// The limits of a run, and its callback.
+pub struct FuzzOptions<'a> {
+    /// The seed, which determines the run.
     pub seed: u64,
-    /// The number of the first input, for a run that goes on after another one's end.
+    /// The number of the first input, for a run that continues another one.
     pub first: u64,
-    /// Stops after so many inputs.
+    /// Stops after this many inputs.
     pub executions_max: u64,
-    /// Stops after so many milliseconds.
+    /// Stops after this many milliseconds.
     pub time_ms_max: u64,
-    /// Leaves out inputs that were drawn from these constructs.
+    /// Skips inputs that were drawn from these constructs.
     pub without: &'a [&'a str],
-    /// Is told the number and the text of each input before it is tried.
+    /// Receives the number and the text of each input before it runs.
     pub before: &'a dyn Fn(u64, &str),
-    /// What this process does wrong on purpose, instead of trying the inputs, to show that it
-    /// would be found.
+    /// A defect that this process simulates instead of running the inputs, to show that it would be
+    /// found.
     pub canary: Option<Canary>,
 }
 
-impl fmt::Debug for Options<'_> {
+impl fmt::Debug for FuzzOptions<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Options").field("seed", &self.seed).finish_non_exhaustive()
     }
 }
 
-/// A defect that is put in: every input drawn from a nested CASE has it.
+/// A simulated defect, which every input drawn from a nested CASE shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Canary {
     /// It panics.
     Panic,
     /// It needs a stack that grows with the input, without end.
     Stack,
-    /// It takes all memory there is.
+    /// It takes all memory.
     Memory,
     /// It never ends.
     Hang,
 }
 
-/// What a run did and found.
+/// The counts and findings of a run.
 #[derive(Debug, Default)]
-pub struct Report {
+pub struct FuzzReport {
     /// Inputs tried.
     pub executions: u64,
-    /// Inputs by how far they came.
-    pub reached: BTreeMap<Stage, u64>,
+    /// Inputs by the last stage that they reached.
+    pub reached: BTreeMap<FuzzStage, u64>,
     /// Calls by entry point.
     pub calls: Calls,
     /// Inputs by the constructs that they were drawn from.
     pub constructs: BTreeMap<String, u64>,
-    /// What went wrong, the first of each kind.
-    pub findings: Vec<Finding>,
+    /// The defects, one of each kind.
+    pub findings: Vec<FuzzFinding>,
     /// The longest time of a call, in milliseconds as `stopwatch` counts them.
     pub slowest_ms: u64,
     /// The most memory an input took, in bytes; 0 unless [`memory::Counting`] is the allocator.
     pub memory_bytes_max: usize,
 }
 
-/// How far an input came.
+/// The last stage that an input reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Stage {
-    /// It is no SQL.
+pub enum FuzzStage {
+    /// It is not valid SQL.
     Refused,
     /// It was parsed; it has no query, or none that binds.
     Parsed,
@@ -136,9 +136,9 @@ pub enum Stage {
     Compiled,
 }
 
-/// An input that nothing should do this with.
+/// A defect and the input that shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
+pub struct FuzzFinding {
     /// What happened.
     pub what: String,
     /// The input.
@@ -146,12 +146,12 @@ pub struct Finding {
 }
 
 /// Runs until one of the limits is reached. The number of an input decides what it is, so that a
-/// run can go on after one that ended the process.
-pub fn run(corpus: &Corpus, options: &Options<'_>) -> Report {
+/// run can continue after an input that ended the process.
+pub fn run(corpus: &Corpus, options: &FuzzOptions<'_>) -> FuzzReport {
     let clock = SystemClock::new();
     let now_ms = || clock.monotonic_ns() / 1_000_000;
     let start_ms = now_ms();
-    let mut report = Report::default();
+    let mut report = FuzzReport::default();
     panics::catch_text();
     while report.executions < options.executions_max && now_ms() - start_ms < options.time_ms_max {
         let number = options.first + report.executions;
@@ -163,7 +163,7 @@ pub fn run(corpus: &Corpus, options: &Options<'_>) -> Report {
         let canary = options.canary;
         let is_left_out = input.constructs().iter().any(|found| options.without.contains(found));
         let outcome = on_small_stack(|| match canary {
-            _ if is_left_out => Ok(Stage::Refused),
+            _ if is_left_out => Ok(FuzzStage::Refused),
             Some(canary) => Ok(misbehave(canary, &input)),
             None => exercise(&input, &mut random, &mut report.calls),
         });
@@ -175,19 +175,19 @@ pub fn run(corpus: &Corpus, options: &Options<'_>) -> Report {
     report
 }
 
-/// Runs something on a thread with a stack of [`STACK_BYTES`]; the text of its panic is the error.
+/// Runs `body` on a thread with a stack of [`STACK_BYTES`]; the text of its panic is the error.
 fn on_small_stack<T: Send>(body: impl FnOnce() -> T + Send) -> Result<T, String> {
     thread::scope(|scope| {
         let worker = thread::Builder::new().name("fuzz".to_owned()).stack_size(STACK_BYTES);
         let worker = worker.spawn_scoped(scope, || panics::caught(body));
-        worker.expect("the machine has room for a thread").join().expect("panics are caught")
+        worker.expect("the system can start a thread").join().expect("panics are caught")
     })
 }
 
-/// Does what a canary says, to inputs that a defect could be about, and nothing else.
-fn misbehave(canary: Canary, input: &Input) -> Stage {
+/// Simulates the defect of a canary for the inputs that show it.
+fn misbehave(canary: Canary, input: &FuzzInput) -> FuzzStage {
     if !input.constructs().contains(&"CASE with an operand") {
-        return Stage::Refused;
+        return FuzzStage::Refused;
     }
     match canary {
         Canary::Panic => panic!("a canary sang"),
@@ -204,7 +204,7 @@ fn misbehave(canary: Canary, input: &Input) -> Stage {
             std::hint::spin_loop();
         },
     }
-    Stage::Parsed
+    FuzzStage::Parsed
 }
 
 #[expect(unconditional_recursion, reason = "it is to end the process")]
@@ -212,17 +212,17 @@ fn descend(depth: u64) -> u64 {
     std::hint::black_box(descend(std::hint::black_box(depth + 1)) + 1)
 }
 
-/// What an input took.
+/// The time and the memory of an input.
 struct Cost {
     longest: Longest,
     taken_bytes: usize,
 }
 
-impl Report {
+impl FuzzReport {
     fn note(
         &mut self,
-        input: &Input,
-        outcome: &Result<Result<Stage, String>, String>,
+        input: &FuzzInput,
+        outcome: &Result<Result<FuzzStage, String>, String>,
         Cost { longest, taken_bytes }: Cost,
     ) {
         let (taken_ms, entry) = longest;
@@ -247,7 +247,7 @@ impl Report {
     }
 
     /// Keeps the shortest input of each kind of finding; of slow ones, the shortest that took about
-    /// as long, so that the slowest are not lost behind those that are just too slow.
+    /// as long, so that a short input does not replace a much slower one.
     pub fn add(&mut self, what: String, input: &str) {
         let kind = |what: &str| {
             let number: String = what.chars().filter(char::is_ascii_digit).collect();
@@ -258,12 +258,12 @@ impl Report {
         let known = self.findings.iter_mut().find(|found| kind(&found.what) == kind(&what));
         match known {
             Some(found) if found.input.len() <= input.len() => {}
-            Some(found) => *found = Finding { what, input: input.to_owned() },
-            None => self.findings.push(Finding { what, input: input.to_owned() }),
+            Some(found) => *found = FuzzFinding { what, input: input.to_owned() },
+            None => self.findings.push(FuzzFinding { what, input: input.to_owned() }),
         }
     }
 
-    /// Two tables: calls by entry point, inputs by construct. What was never drawn has a 0.
+    /// Returns two tables: calls by entry point, inputs by construct. What was never drawn has a 0.
     pub fn tables(&self) -> String {
         let mut text = String::from("calls by entry point\n");
         for entry in entry::ENTRIES {
@@ -282,22 +282,22 @@ impl Report {
 #[cfg(test)]
 mod tests {
     use super::{
-        Random, Stage,
+        FuzzStage, Random,
         entry::{Calls, exercise},
-        input::Input,
+        input::FuzzInput,
     };
 
-    fn check(input: &str, expected: Stage) {
-        let sql = Input::from(input.to_owned());
+    fn check(input: &str, expected: FuzzStage) {
+        let sql = FuzzInput::from(input.to_owned());
         let mut calls = Calls::default();
         assert_eq!(exercise(&sql, &mut Random::new(1), &mut calls), Ok(expected), "{input}");
     }
 
     #[test]
     fn an_input_goes_as_far_as_it_can() {
-        check("SELECT FROM WHERE", Stage::Refused);
-        check("SELECT a FROM nowhere", Stage::Parsed);
-        check("SELECT id FROM t1", Stage::Compiled);
-        check("CREATE TABLE t (a INT); SELECT a FROM t", Stage::Compiled);
+        check("SELECT FROM WHERE", FuzzStage::Refused);
+        check("SELECT a FROM nowhere", FuzzStage::Parsed);
+        check("SELECT id FROM t1", FuzzStage::Compiled);
+        check("CREATE TABLE t (a INT); SELECT a FROM t", FuzzStage::Compiled);
     }
 }

@@ -1,7 +1,7 @@
-//! Documents whose examples run: each `sql` block is executed, and what comes is the `text` block.
+//! Documents whose examples are tests: each `sql` block runs, and its output is the `text` block.
 //!
 //! The blocks of a file run in order, in a database of their own. A block may hold several
-//! statements; what the last one gives counts. A `text` block right after a `sql` block is its
+//! statements; the output is that of the last one. A `text` block right after a `sql` block is its
 //! output: a table, a message with its warnings, or a rendered error. A block without one must
 //! succeed and give no rows.
 
@@ -19,36 +19,35 @@ const SQL_FENCE: &str = "```sql";
 const TEXT_FENCE: &str = "```text";
 const FENCE: &str = "```";
 
-/// The documents at or below a path, sorted.
+/// Lists the documents at or below a path, sorted.
 pub fn files_below(path: &Path) -> Vec<std::path::PathBuf> {
     files_with(path, "md")
 }
 
-/// Runs a document; the error shows every block that came to something else. Returns the number of
-/// blocks.
+/// Runs a document; the error shows the first difference. Returns the number of blocks.
 pub fn run(file: &Path) -> Result<usize, String> {
     let text = read(file)?;
-    let (came, count) = played(&text);
-    if came == text {
+    let (actual, count) = played(&text);
+    if actual == text {
         return Ok(count);
     }
-    let lines = text.lines().zip(came.lines()).enumerate();
-    let first = lines.into_iter().find(|(_, (expected, came))| expected != came);
-    let (line, (expected, came)) = first.unwrap_or((text.lines().count(), ("the end", "more")));
-    Err(format!("{}:{}\nexpected: {expected}\n    came: {came}\n", file.display(), line + 1))
+    let lines = text.lines().zip(actual.lines()).enumerate();
+    let first = lines.into_iter().find(|(_, (expected, actual))| expected != actual);
+    let (line, (expected, actual)) = first.unwrap_or((text.lines().count(), ("the end", "more")));
+    Err(format!("{}:{}\nexpected: {expected}\n  actual: {actual}\n", file.display(), line + 1))
 }
 
-/// Runs a document and writes what came into it. Whoever checks it in has read it.
+/// Runs a document and writes the outputs into it, to be read before they are committed.
 pub fn complete(file: &Path) -> Result<(), String> {
-    let (came, _) = played(&read(file)?);
-    fs::write(file, came).map_err(|error| format!("{}: {error}", file.display()))
+    let (actual, _) = played(&read(file)?);
+    fs::write(file, actual).map_err(|error| format!("{}: {error}", file.display()))
 }
 
 fn read(file: &Path) -> Result<String, String> {
     fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))
 }
 
-/// The document with the outputs that its blocks give now, and the number of blocks.
+/// Runs the blocks of a document; returns it with their outputs, and the number of blocks.
 fn played(text: &str) -> (String, usize) {
     let session = Database::in_memory().session();
     let mut lines = text.lines().peekable();
@@ -81,7 +80,7 @@ fn played(text: &str) -> (String, usize) {
     (played.join("\n") + "\n", count)
 }
 
-/// What a person would see of a block.
+/// Formats the output of a block as a user would see it.
 fn output_of(session: &Session, sql: &str) -> String {
     match session.execute(sql) {
         Err(error) => error.render(Some(sql)),
@@ -97,7 +96,7 @@ fn output_of(session: &Session, sql: &str) -> String {
     }
 }
 
-/// Columns side by side under their names, numbers to the right.
+/// Formats columns under their names, numbers to the right.
 fn table(output: &Output) -> String {
     let mut lines: Vec<Vec<String>> = vec![output.columns.iter().map(|c| c.0.clone()).collect()];
     for row in rows::of_output(output) {
@@ -136,7 +135,7 @@ fn cell(value: &Value) -> String {
     }
 }
 
-/// `2024-03-01 09:00:00`, with milliseconds where there are some.
+/// Formats a timestamp as `2024-03-01 09:00:00`, with milliseconds if it has any.
 fn time_of_day(ms: i64) -> String {
     const DAY_MS: i64 = 86_400_000;
     let days = i32::try_from(ms.div_euclid(DAY_MS)).expect("a document shows ordinary times");
@@ -155,8 +154,8 @@ mod tests {
     #[test]
     fn outputs_follow_their_blocks() {
         let text = "# T\n\n```sql\nSELECT 1 AS a, 'x' AS bc\n```\n\n```text\nold\n```\n\nEnd.\n";
-        let came = "# T\n\n```sql\nSELECT 1 AS a, 'x' AS bc\n```\n\n```text\na  bc\n-  --\n1  x\n```\n\nEnd.\n";
-        assert_eq!(played(text), (came.to_owned(), 1));
-        assert_eq!(played(came), (came.to_owned(), 1));
+        let actual = "# T\n\n```sql\nSELECT 1 AS a, 'x' AS bc\n```\n\n```text\na  bc\n-  --\n1  x\n```\n\nEnd.\n";
+        assert_eq!(played(text), (actual.to_owned(), 1));
+        assert_eq!(played(actual), (actual.to_owned(), 1));
     }
 }

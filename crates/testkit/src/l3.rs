@@ -1,20 +1,22 @@
-//! Promise L3 on drawn queries: what batch mode accepts deploys, and answers with the same row.
+//! Promise L3 on drawn queries: a query that runs in batch mode deploys, and its answer is the
+//! same.
 //!
 //! A query ([`draw`]) runs in batch mode over tables to which the request row was appended as the
-//! latest arrival, and as a request over the tables without it: asked as it is, or deployed before
-//! the rows, among them or after them. The answer must be the rows that come of the request row,
-//! bit for bit: its id is the greatest, and every drawn query has `max(id)` or `id` in front, so
-//! that they can be told from the others (ADR 0006). Then VERIFY replays the stored rows.
+//! latest arrival, and as a request over the tables without it: as a query, or by a deployment made
+//! before the rows, among them or after them. The answer must be the rows that batch mode returns
+//! for the request row, bit for bit: its id is the greatest, and the first column of every drawn
+//! query is `max(id)` or `id`, which identifies these rows (ADR 0006). Then VERIFY replays the
+//! stored rows.
 //!
-//! A run ends with a table of the constructs of the dialect and how often each was compared. That
-//! the comparison can fail is shown by faults ([`Fault`]): a statement or rows that are changed on
-//! the side of the request only, as a defect of request mode would change them.
+//! A run ends with a table of the constructs of the dialect and how often each was compared. Faults
+//! ([`Fault`]) show that the comparison can fail: they change a statement or rows on the side of
+//! the request only, as a defect of request mode would.
 //!
 //! | module | what |
 //! |---|---|
 //! | [`draw`] | queries |
-//! | [`tables`] | tables, their rows, and how these arrive |
-//! | [`constructs`] | what a run has to draw |
+//! | [`tables`] | tables, their rows, and their arrival |
+//! | [`constructs`] | the constructs that a run must draw |
 
 pub mod constructs;
 pub mod draw;
@@ -27,12 +29,12 @@ use lockstep_host::sync::Mutex;
 use lockstep_row::Value;
 
 use self::{
-    constructs::{Count, PATHS, SEVERAL, VERIFIED},
-    draw::{Drawn, MAIN, OTHERS, SECOND_MAIN, Which},
-    tables::{Part, REQUEST_ID, Tables, columns, insert, tuple},
+    constructs::{ConstructCount, PATHS, SEVERAL, VERIFIED},
+    draw::{AnswerRows, DrawnQuery, MAIN, OTHERS, SECOND_MAIN},
+    tables::{DrawnTables, REQUEST_ID, RowPart, columns, insert, tuple},
 };
 use crate::{
-    oracle::Row,
+    oracle::OracleRow,
     random::Random,
     rows::{of_output, to_batch},
 };
@@ -46,40 +48,42 @@ const FAILURES_MAX: usize = 10;
 /// Rows that VERIFY replays of tables with more.
 const VERIFIED_MAX: u64 = 12;
 
-/// The size of chunks is the process's, so that one run at a time is what its seed says.
+/// The size of chunks is global in the process, so that only one run at a time is determined by its
+/// seed.
 static CHUNK_ROWS: Mutex<()> = Mutex::new(());
 
-/// What a run compared.
+/// The counts of a run.
 #[derive(Debug, Default)]
-pub struct Report {
+pub struct L3Report {
     /// Queries whose answers were compared.
     pub compared: u64,
     /// Queries that batch mode refuses too.
     pub refused: u64,
-    /// Answers of more than no row.
+    /// Answers with at least one row.
     pub answered: u64,
     /// Stored rows that VERIFY replayed.
     pub replayed: u64,
-    /// Compared queries by what they are made of.
-    pub features: BTreeMap<&'static str, Count>,
-    /// Scripts that show what differs.
+    /// Compared queries by their constructs.
+    pub features: BTreeMap<&'static str, ConstructCount>,
+    /// Scripts that reproduce the differences.
     pub failures: Vec<String>,
 }
 
-impl Report {
-    /// How often a construct was compared.
-    pub fn count(&self, construct: &str) -> Count {
+impl L3Report {
+    /// Returns how often a construct was compared.
+    pub fn count(&self, construct: &str) -> ConstructCount {
         self.features.get(construct).copied().unwrap_or_default()
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for L3Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { compared, refused, answered, replayed, failures, .. } = self;
         let (all, long, compatible) = ("compared", "deployed, long keys", "compatible");
         writeln!(f, "{:9} {:45} {all:>9} {long:>20} {compatible:>11}", "", "construct")?;
         for (section, construct) in constructs::all() {
-            let Count { compared, deployed_over_long_keys, compatible } = self.count(construct);
+            let ConstructCount { compared, deployed_over_long_keys, compatible } =
+                self.count(construct);
             writeln!(
                 f,
                 "{section:9} {construct:45} {compared:9} {deployed_over_long_keys:20} \
@@ -96,7 +100,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// What is done to a request, so that it has to be found.
+/// A fault on the side of the request, which the comparison must find.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// A scan of the request table that is not the left-most one gives the stored rows only.
@@ -114,7 +118,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// All of them.
+    /// All faults.
     pub const ALL: [Self; 6] = [
         Self::RequestRowIsUnseen,
         Self::FrameIsLonger,
@@ -124,7 +128,7 @@ impl Fault {
         Self::FrameEndsWithChunk,
     ];
 
-    /// What is asked for instead of a query.
+    /// Returns the query with the fault.
     fn of(self, sql: &str, chunk_rows: usize) -> String {
         match self {
             Self::RequestRowIsUnseen => sql.replace(SECOND_MAIN, STORED_MAIN),
@@ -144,12 +148,12 @@ impl Fault {
     }
 }
 
-/// A copy of the main table that no request row is in, for a fault.
+/// A copy of the main table without the request row, for a fault.
 const STORED_MAIN: &str = "m0";
 
-/// How a request is asked.
+/// How a request is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Asked {
+enum RequestForm {
     /// As a query.
     Directly,
     /// By a deployment that was made before the rows arrived, or some of them.
@@ -158,11 +162,11 @@ enum Asked {
     DeployedAfter,
 }
 
-impl Asked {
-    /// The name of the construct.
+impl RequestForm {
+    /// Returns the name of the construct.
     fn construct(self) -> &'static str {
         match self {
-            Self::Directly => "asked without DEPLOY",
+            Self::Directly => "a query without DEPLOY",
             Self::DeployedBefore => "DEPLOY before the rows",
             Self::DeployedAmong => "DEPLOY among the rows",
             Self::DeployedAfter => "DEPLOY after the rows",
@@ -170,35 +174,35 @@ impl Asked {
     }
 }
 
-/// Draws and compares so many queries.
-pub fn run(seed: u64, cases: u64) -> Report {
+/// Draws and compares `cases` queries.
+pub fn run(seed: u64, cases: u64) -> L3Report {
     run_with(seed, cases, None)
 }
 
-/// The same with a fault.
-pub fn run_with(seed: u64, cases: u64, fault: Option<Fault>) -> Report {
+/// Draws and compares `cases` queries with a fault.
+pub fn run_with(seed: u64, cases: u64, fault: Option<Fault>) -> L3Report {
     let _one_run = CHUNK_ROWS.lock();
-    let mut report = Report::default();
+    let mut report = L3Report::default();
     let mut random = Random::new(seed);
     let mut tried = 0;
     // One failure shows that a fault is found.
     let failures_max = if fault.is_some() { 1 } else { FAILURES_MAX };
     while tried < cases && report.failures.len() < failures_max {
-        let world = World::draw(&mut random, fault);
+        let database = DrawnDatabase::draw(&mut random, fault);
         for _ in 0..QUERIES_PER_TABLES.min(cases - tried) {
             let mut drawn = draw::query(&mut random);
-            let asked = *random.pick(&[
-                Asked::Directly,
-                Asked::DeployedBefore,
-                Asked::DeployedAmong,
-                Asked::DeployedAfter,
-                Asked::DeployedAfter,
+            let form = *random.pick(&[
+                RequestForm::Directly,
+                RequestForm::DeployedBefore,
+                RequestForm::DeployedAmong,
+                RequestForm::DeployedAfter,
+                RequestForm::DeployedAfter,
             ]);
-            drawn.features.push(asked.construct());
+            drawn.features.push(form.construct());
             if random.chance(25) {
                 drawn.features.push(SEVERAL);
             }
-            world.check(&drawn, asked, &mut report);
+            database.check(&drawn, form, &mut report);
             tried += 1;
         }
     }
@@ -206,55 +210,55 @@ pub fn run_with(seed: u64, cases: u64, fault: Option<Fault>) -> Report {
 }
 
 /// The tables, and the row of the request.
-struct World {
-    tables: Tables,
+struct DrawnDatabase {
+    tables: DrawnTables,
     fault: Option<Fault>,
-    request: Row,
-    /// A row that is asked for in the same batch.
-    neighbour: Row,
-    /// With the request row.
+    request: OracleRow,
+    /// Another request row of the same batch.
+    neighbour: OracleRow,
+    /// The session whose main table has the request row.
     whole: Session,
-    /// Without.
+    /// The session without it.
     stored: Session,
 }
 
-/// What is known of a deployment once it has answered.
+/// Observations of a deployment that has answered.
 #[derive(Debug, Default)]
 struct Seen {
-    /// Rows that VERIFY replayed; `None` where it is not offered.
+    /// Rows that VERIFY replayed; `None` where VERIFY is not supported.
     replayed: Option<u64>,
-    /// How the program computes, by the names of constructs.
+    /// The execution paths of the program, by the names of constructs.
     paths: Vec<&'static str>,
 }
 
-/// What answers requests.
+/// A target of requests.
 struct Deployed<'s> {
     session: &'s Session,
     /// A query, or the name of a deployment.
     target: &'s str,
 }
 
-impl World {
+impl DrawnDatabase {
     fn draw(random: &mut Random, fault: Option<Fault>) -> Self {
         let names: Vec<&'static str> = std::iter::once(MAIN).chain(OTHERS).collect();
-        let tables = Tables::draw(&names, random);
+        let tables = DrawnTables::draw(&names, random);
         let request = tables.request(REQUEST_ID, random);
         let neighbour = tables.request(REQUEST_ID - 1, random);
         set_chunk_rows(tables.chunk_rows);
         let (whole, stored) = (tables.open(), tables.open());
-        let world = Self { tables, fault, request, neighbour, whole, stored };
-        for part in [Part::Early, Part::Late] {
-            world.tables.append(&world.whole, part);
+        let database = Self { tables, fault, request, neighbour, whole, stored };
+        for part in [RowPart::Early, RowPart::Late] {
+            database.tables.append(&database.whole, part);
         }
-        world.tables.append_to(&world.whole, MAIN, std::slice::from_ref(&world.request));
-        world.prepare(&world.stored);
-        for part in [Part::Early, Part::Late] {
-            world.append(&world.stored, part);
+        database.tables.append_to(&database.whole, MAIN, std::slice::from_ref(&database.request));
+        database.prepare(&database.stored);
+        for part in [RowPart::Early, RowPart::Late] {
+            database.append(&database.stored, part);
         }
-        world
+        database
     }
 
-    /// Makes what a fault needs.
+    /// Creates the tables that a fault needs.
     fn prepare(&self, session: &Session) {
         if self.fault.is_some() {
             let main = &self.tables.tables[0];
@@ -265,20 +269,20 @@ impl World {
 
     /// Appends rows on the side of the request; with a fault, all of them early and in another
     /// order.
-    fn append(&self, session: &Session, part: Part) {
+    fn append(&self, session: &Session, part: RowPart) {
         match (self.fault, part) {
-            (Some(Fault::TiesAreReversed), Part::Early) => {
+            (Some(Fault::TiesAreReversed), RowPart::Early) => {
                 for table in &self.tables.tables {
-                    let rows: Vec<Row> = table.rows.iter().rev().cloned().collect();
+                    let rows: Vec<OracleRow> = table.rows.iter().rev().cloned().collect();
                     self.tables.append_to(session, table.name, &rows);
                 }
             }
-            (Some(Fault::TiesAreReversed), Part::Late) => {}
+            (Some(Fault::TiesAreReversed), RowPart::Late) => {}
             _ => self.tables.append(session, part),
         }
     }
 
-    fn check(&self, drawn: &Drawn, asked: Asked, report: &mut Report) {
+    fn check(&self, drawn: &DrawnQuery, form: RequestForm, report: &mut L3Report) {
         let Ok(batch) = self.whole.execute(&drawn.reference) else {
             report.refused += 1;
             return;
@@ -289,7 +293,7 @@ impl World {
         let mut features: Vec<&'static str> =
             drawn.features.iter().chain(&self.tables.features).copied().collect();
         let mut seen = Seen::default();
-        let outcome = self.answer(drawn, asked, &mut seen);
+        let outcome = self.answer(drawn, form, &mut seen);
         report.replayed += seen.replayed.unwrap_or_default();
         features.extend(seen.replayed.map(|_| VERIFIED));
         features.extend(seen.paths);
@@ -297,42 +301,47 @@ impl World {
             report.features.entry(feature).or_default().add(&features);
         }
         let what = match outcome {
-            Ok(came) if texts(&came) == texts(&expected) => return,
-            Ok(came) => format!("batch mode: {expected:?}\nrequest: {came:?}"),
+            Ok(answer) if texts(&answer) == texts(&expected) => return,
+            Ok(answer) => format!("batch mode: {expected:?}\nrequest: {answer:?}"),
             Err(error) => format!("batch mode accepts it: {expected:?}\nrequest: {error}"),
         };
         if report.failures.len() < FAILURES_MAX {
-            report.failures.push(format!("{}{}", self.script(drawn, asked), commented(&what)));
+            report.failures.push(format!("{}{}", self.script(drawn, form), commented(&what)));
         }
     }
 
-    fn answer(&self, drawn: &Drawn, asked: Asked, seen: &mut Seen) -> Result<Vec<Row>, String> {
+    fn answer(
+        &self,
+        drawn: &DrawnQuery,
+        form: RequestForm,
+        seen: &mut Seen,
+    ) -> Result<Vec<OracleRow>, String> {
         let sql = match self.fault {
             Some(fault) => fault.of(&drawn.sql, self.tables.chunk_rows),
             None => drawn.sql.clone(),
         };
-        if asked == Asked::Directly {
+        if form == RequestForm::Directly {
             return self.ask_all(drawn, &Deployed { session: &self.stored, target: &sql });
         }
         let own;
-        let session = match asked {
-            Asked::DeployedBefore | Asked::DeployedAmong => {
+        let session = match form {
+            RequestForm::DeployedBefore | RequestForm::DeployedAmong => {
                 own = self.tables.open();
                 self.prepare(&own);
                 &own
             }
-            Asked::Directly | Asked::DeployedAfter => &self.stored,
+            RequestForm::Directly | RequestForm::DeployedAfter => &self.stored,
         };
-        let is_among = asked == Asked::DeployedAmong;
+        let is_among = form == RequestForm::DeployedAmong;
         if is_among {
-            self.append(session, Part::Early);
+            self.append(session, RowPart::Early);
         }
         execute(session, &format!("DEPLOY d AS {sql}"))?;
-        if asked == Asked::DeployedBefore {
-            self.append(session, Part::Early);
+        if form == RequestForm::DeployedBefore {
+            self.append(session, RowPart::Early);
         }
-        if asked != Asked::DeployedAfter {
-            self.append(session, Part::Late);
+        if form != RequestForm::DeployedAfter {
+            self.append(session, RowPart::Late);
         }
         let answer = self.ask_all(drawn, &Deployed { session, target: "d" });
         let answer = answer.and_then(|answer| {
@@ -344,8 +353,13 @@ impl World {
         answer
     }
 
-    /// The answer to the request, which is the same when others are asked together with it.
-    fn ask_all(&self, drawn: &Drawn, deployed: &Deployed<'_>) -> Result<Vec<Row>, String> {
+    /// Returns the answer to the request, and checks that it is the same in a batch with other
+    /// requests.
+    fn ask_all(
+        &self,
+        drawn: &DrawnQuery,
+        deployed: &Deployed<'_>,
+    ) -> Result<Vec<OracleRow>, String> {
         let (one, other) = (&self.request, &self.neighbour);
         let alone = deployed.ask(&[one])?;
         if !drawn.features.contains(&SEVERAL) {
@@ -360,8 +374,8 @@ impl World {
         Err(format!("alone {expected:?}\ntogether with {other:?}: {together:?}"))
     }
 
-    /// Statements that can be pasted into the shell.
-    fn script(&self, drawn: &Drawn, asked: Asked) -> String {
+    /// Returns the case as statements for the shell.
+    fn script(&self, drawn: &DrawnQuery, form: RequestForm) -> String {
         let tables = &self.tables;
         let mut script = format!("-- chunks of {} rows\n", tables.chunk_rows);
         for definition in tables.definitions() {
@@ -369,32 +383,32 @@ impl World {
         }
         let request = tuple(&self.request);
         let deploy = format!("DEPLOY d AS {};\n", drawn.sql);
-        let (early, late) = (tables.inserts(Part::Early), tables.inserts(Part::Late));
+        let (early, late) = (tables.inserts(RowPart::Early), tables.inserts(RowPart::Late));
         let call = format!("CALL d({request});\n");
-        script.push_str(&match asked {
-            Asked::Directly => {
+        script.push_str(&match form {
+            RequestForm::Directly => {
                 let config = format!(" CONFIG(execute_mode='request', values=({request}));\n");
                 format!("{early}{late}{}{config}", drawn.sql)
             }
-            Asked::DeployedBefore => format!("{deploy}{early}{late}{call}"),
-            Asked::DeployedAmong => format!("{early}{deploy}{late}{call}"),
-            Asked::DeployedAfter => format!("{early}{late}{deploy}{call}"),
+            RequestForm::DeployedBefore => format!("{deploy}{early}{late}{call}"),
+            RequestForm::DeployedAmong => format!("{early}{deploy}{late}{call}"),
+            RequestForm::DeployedAfter => format!("{early}{late}{deploy}{call}"),
         });
         format!("{script}{}{};\n", insert(MAIN, &self.request), drawn.reference)
     }
 }
 
 impl Deployed<'_> {
-    /// The answers to some requests at once.
-    fn ask(&self, requests: &[&Row]) -> Result<Vec<Row>, String> {
-        let rows: Vec<Row> = requests.iter().copied().cloned().collect();
+    /// Returns the answers to several requests of one batch.
+    fn ask(&self, requests: &[&OracleRow]) -> Result<Vec<OracleRow>, String> {
+        let rows: Vec<OracleRow> = requests.iter().copied().cloned().collect();
         let answers = self.session.request(self.target, &[to_batch(&columns(), &rows)]);
         answers.map(|output| of_output(&output)).map_err(|error| error.render(None))
     }
 }
 
-/// The stored rows, replayed as requests, have the answers of batch mode, where the query gives
-/// one for each. How many were replayed; `None` where VERIFY is not offered.
+/// Runs VERIFY, which replays the stored rows as requests. Returns the number of replayed rows;
+/// `None` where VERIFY is not supported.
 fn verify(session: &Session) -> Result<Option<u64>, String> {
     let options = VerifyOptions { sample: Some(VERIFIED_MAX), ..VerifyOptions::default() };
     match session.verify_with("d", &options) {
@@ -405,7 +419,7 @@ fn verify(session: &Session) -> Result<Option<u64>, String> {
     }
 }
 
-/// How the deployed program computes.
+/// Returns the execution paths of the deployed program.
 fn paths(session: &Session) -> Result<Vec<&'static str>, String> {
     let program = session.prepare_request("d").map_err(|error| error.render(None))?.explain();
     let shown = PATHS.iter().filter(|(text, _)| program.contains(text));
@@ -416,26 +430,26 @@ fn execute(session: &Session, sql: &str) -> Result<(), String> {
     session.execute(sql).map(drop).map_err(|error| error.render(None))
 }
 
-/// The rows of batch mode that the request row comes to.
-fn expected_of(drawn: &Drawn, rows: Vec<Row>) -> Vec<Row> {
-    let is_of_request = |row: &Row| match &row[0] {
+/// Selects the rows of batch mode that belong to the request row.
+fn expected_of(drawn: &DrawnQuery, rows: Vec<OracleRow>) -> Vec<OracleRow> {
+    let is_of_request = |row: &OracleRow| match &row[0] {
         Value::Int(id) => *id == REQUEST_ID,
         Value::BigInt(id) => *id == i64::from(REQUEST_ID),
         _ => false,
     };
     match drawn.which {
-        Which::All => rows,
-        Which::OfRequest => rows.into_iter().filter(is_of_request).collect(),
-        Which::DistinctOfRequest => {
+        AnswerRows::All => rows,
+        AnswerRows::OfRequest => rows.into_iter().filter(is_of_request).collect(),
+        AnswerRows::DistinctOfRequest => {
             let of_request = rows.into_iter().filter(is_of_request);
             of_request.map(|row| row[1..].to_vec()).take(1).collect()
         }
-        Which::None => Vec::new(),
+        AnswerRows::None => Vec::new(),
     }
 }
 
-/// Rows without their order, to the bit.
-fn texts(rows: &[Row]) -> Vec<String> {
+/// Formats rows as sorted texts that differ when a bit differs.
+fn texts(rows: &[OracleRow]) -> Vec<String> {
     // The Debug form of a NaN does not say which one it is.
     let bits = |value: &Value| match value {
         Value::Double(nan) if nan.is_nan() => format!("{:x}", nan.to_bits()),

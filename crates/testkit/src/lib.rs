@@ -1,7 +1,7 @@
-//! What tests of the whole database share: an oracle, generators, and a runner of golden SQL.
+//! Test support for the whole database: an oracle, generators, and a runner of golden SQL.
 //!
 //! Integration tests and `xtask` use it; nothing that ships does. The oracle shares no code with
-//! the executors and the function library, since it exists to disagree with them.
+//! the executors and the function library, so that it does not share their defects.
 //!
 //! | module | what |
 //! |---|---|
@@ -10,11 +10,11 @@
 //! | [`scenario`] | a drawn database and query: its SQL text and its oracle form |
 //! | [`replay`] | a scenario run by the engine in batch mode and in request mode |
 //! | [`slt`] | golden SQL files in sqllogictest syntax |
-//! | [`guide`] | documents whose examples run |
-//! | [`fuzz`] | inputs that are not quite SQL, taken as far as they go |
-//! | [`l3`] | whole queries, drawn: batch mode and request mode give the same row |
+//! | [`guide`] | documents whose examples are tests |
+//! | [`fuzz`] | fuzzing with malformed SQL |
+//! | [`l3`] | drawn queries: batch mode and request mode give the same row |
 //! | [`panics`] | panics as text |
-//! | [`random`] | numbers that a seed decides |
+//! | [`random`] | seeded random numbers |
 
 pub mod fuzz;
 pub mod guide;

@@ -1,6 +1,6 @@
 //! Windows and LAST JOIN computed by rescanning a `Vec` of rows: slow, and obviously right.
 //!
-//! The rules are those of `lockstep_plan`'s nodes, written down once more from the text. Shares no
+//! The rules are those of `lockstep_plan`'s nodes, implemented again from their text. Shares no
 //! code with the executors or the function library; float sums are done in big integers.
 //!
 //! | module | what |
@@ -18,41 +18,42 @@ use lockstep_row::{DataType, Value};
 use self::fold::Function;
 
 /// One row.
-pub type Row = Vec<Value>;
+pub type OracleRow = Vec<Value>;
 
 /// A table: its rows in the order of their arrival.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Table {
+pub struct OracleTable {
     /// The name.
     pub name: String,
     /// Names and types of the columns.
     pub columns: Vec<(String, DataType)>,
     /// The rows, the earliest arrival first.
-    pub rows: Vec<Row>,
+    pub rows: Vec<OracleRow>,
 }
 
-/// The setting `compatibility`, as far as aggregates go by it.
+/// The setting `compatibility`, which changes aggregates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
+pub enum OracleMode {
     /// The default.
     Standard,
-    /// Integers wrap at the width of the argument, and NULL, 0 and missing values count otherwise.
+    /// OpenMLDB's: integers wrap at the width of the argument, and NULL, 0 and missing values count
+    /// differently.
     OpenMldb,
 }
 
 /// A query: LAST JOINs onto the main table, then windows over the joined rows.
 ///
 /// Table 0 is the main table. A joined row is a main row followed by the columns of each join's
-/// table; columns are numbered along it.
+/// table; columns are numbered by their position in it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Query {
-    /// What the functions do.
-    pub mode: Mode,
+pub struct OracleQuery {
+    /// The semantics of the functions.
+    pub mode: OracleMode,
     /// The joins, in the written order.
-    pub joins: Vec<Join>,
+    pub joins: Vec<OracleJoin>,
     /// The windows.
-    pub windows: Vec<Window>,
-    /// What comes out.
+    pub windows: Vec<OracleWindow>,
+    /// The columns of the result.
     pub items: Vec<Item>,
 }
 
@@ -72,25 +73,25 @@ pub enum Item {
 
 /// LAST JOIN of a table.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Join {
+pub struct OracleJoin {
     /// The right table, by number.
     pub table: usize,
     /// Left column (of the joined row so far), right column (of the right table).
     pub keys: Vec<(usize, usize)>,
     /// The right column that says which row is newest.
     pub order_by: Option<usize>,
-    /// The same without ORDER BY: the event time of the right table's index over the keys. Without
+    /// The order without ORDER BY: the event time of the right table's index over the keys. Without
     /// either, the latest arrival is the newest.
     pub implied_order: Option<usize>,
     /// `right.order_by <= left column`; `<` unless inclusive.
-    pub bound: Option<Bound>,
+    pub bound: Option<JoinBound>,
     /// `right column < left column`.
     pub less: Option<(usize, usize)>,
 }
 
 /// An upper end for the order column of a join.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bound {
+pub struct JoinBound {
     /// A column of the joined row so far.
     pub left: usize,
     /// `<=`.
@@ -99,7 +100,7 @@ pub struct Bound {
 
 /// Where a frame ends, as written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
+pub enum FrameEnd {
     /// `UNBOUNDED PRECEDING`.
     Unbounded,
     /// `n PRECEDING`.
@@ -112,7 +113,7 @@ pub enum End {
 
 /// A window.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Window {
+pub struct OracleWindow {
     /// Columns of the joined row.
     pub partition_by: Vec<usize>,
     /// A column of the joined row.
@@ -120,9 +121,9 @@ pub struct Window {
     /// `ROWS_RANGE` rather than ROWS.
     pub is_range: bool,
     /// The oldest end.
-    pub start: End,
+    pub start: FrameEnd,
     /// The newest end.
-    pub end: End,
+    pub end: FrameEnd,
     /// MAXSIZE.
     pub max_size: Option<usize>,
     /// Attributes.
@@ -131,7 +132,7 @@ pub struct Window {
     pub unions: Vec<usize>,
 }
 
-/// What a window leaves out.
+/// The rows that a window excludes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "three attributes, any of which may be written")]
 pub struct Excludes {
@@ -145,21 +146,28 @@ pub struct Excludes {
 
 /// A row in the sequence of a window, newest first.
 #[derive(Debug, Clone, Copy)]
-struct Placed<'a> {
-    row: &'a Row,
+struct PlacedRow<'a> {
+    row: &'a OracleRow,
     order: i128,
-    /// 0 is the main table; then the UNION sources as written.
+    /// 0 for the main table; then the UNION sources as written.
     source: usize,
     arrival: usize,
 }
 
-/// The result in batch mode: one row for each main row, by arrival.
-pub fn evaluate(query: &Query, tables: &[Table]) -> Vec<Row> {
-    let joined: Vec<Row> = tables[0].rows.iter().map(|row| join_all(query, tables, row)).collect();
+/// Computes the result in batch mode: one row for each main row, by arrival.
+pub fn evaluate(query: &OracleQuery, tables: &[OracleTable]) -> Vec<OracleRow> {
+    assert!(!tables.is_empty(), "a query has a main table");
+    let joined: Vec<OracleRow> =
+        tables[0].rows.iter().map(|row| join_all(query, tables, row)).collect();
     (0..joined.len()).map(|index| evaluate_one(query, tables, &joined, index)).collect()
 }
 
-fn evaluate_one(query: &Query, tables: &[Table], joined: &[Row], index: usize) -> Row {
+fn evaluate_one(
+    query: &OracleQuery,
+    tables: &[OracleTable],
+    joined: &[OracleRow],
+    index: usize,
+) -> OracleRow {
     let item = |item: &Item| match item {
         Item::Column(column) => joined[index][*column].clone(),
         Item::Call { window, function } => {
@@ -176,22 +184,24 @@ fn evaluate_one(query: &Query, tables: &[Table], joined: &[Row], index: usize) -
     query.items.iter().map(item).collect()
 }
 
-/// The rows of a frame, newest first.
-fn frame<'a>(window: &Window, sequence: &[Placed<'a>]) -> Vec<&'a Row> {
+/// Returns the rows of a frame, newest first.
+fn frame<'a>(window: &OracleWindow, sequence: &[PlacedRow<'a>]) -> Vec<&'a OracleRow> {
+    assert!(!sequence.is_empty(), "the current row is part of its sequence");
     let now = sequence[0].order;
+    assert!(sequence.iter().all(|placed| placed.order <= now), "no row is from the future");
     let from = match window.start {
-        End::Unbounded => None,
-        End::Preceding(distance) => Some(i128::from(distance)),
-        End::OpenPreceding(distance) => Some(i128::from(distance) - 1),
-        End::CurrentRow => Some(0),
+        FrameEnd::Unbounded => None,
+        FrameEnd::Preceding(distance) => Some(i128::from(distance)),
+        FrameEnd::OpenPreceding(distance) => Some(i128::from(distance) - 1),
+        FrameEnd::CurrentRow => Some(0),
     };
     let to = match window.end {
-        End::Unbounded => panic!("a frame does not end at UNBOUNDED PRECEDING"),
-        End::Preceding(distance) => i128::from(distance),
-        End::OpenPreceding(distance) => i128::from(distance) + 1,
-        End::CurrentRow => 0,
+        FrameEnd::Unbounded => panic!("a frame does not end at UNBOUNDED PRECEDING"),
+        FrameEnd::Preceding(distance) => i128::from(distance),
+        FrameEnd::OpenPreceding(distance) => i128::from(distance) + 1,
+        FrameEnd::CurrentRow => 0,
     };
-    let is_covered = |position: usize, placed: &Placed<'_>| {
+    let is_covered = |position: usize, placed: &PlacedRow<'_>| {
         let distance = if window.is_range {
             now - placed.order
         } else {
@@ -209,38 +219,40 @@ fn frame<'a>(window: &Window, sequence: &[Placed<'a>]) -> Vec<&'a Row> {
     if let Some(max_size) = window.max_size {
         rows.truncate(max_size);
     }
+    assert!(rows.len() <= sequence.len());
     rows
 }
 
-/// The current row, then the rows that precede it, newest first.
+/// Returns the current row, then the rows that precede it, newest first.
 fn sequence<'a>(
-    window: &Window,
-    tables: &'a [Table],
-    joined: &'a [Row],
+    window: &OracleWindow,
+    tables: &'a [OracleTable],
+    joined: &'a [OracleRow],
     index: usize,
-) -> Vec<Placed<'a>> {
+) -> Vec<PlacedRow<'a>> {
+    assert!(window.unions.iter().all(|table| *table < tables.len()), "sources are tables");
     let current = &joined[index];
-    let order_of = |row: &Row| match window.order_by {
+    let order_of = |row: &OracleRow| match window.order_by {
         None => Some(0),
         Some(column) => integer(&row[column]),
     };
     let Some(now) = order_of(current) else {
-        // Without an event time the row stands alone; its own place in the order does not matter.
-        return vec![Placed { row: current, order: 0, source: 0, arrival: index }];
+        // Without an event time the sequence is the current row only.
+        return vec![PlacedRow { row: current, order: 0, source: 0, arrival: index }];
     };
     let mut before = Vec::new();
     for (arrival, row) in joined.iter().enumerate() {
         let Some(order) = order_of(row) else { continue };
         let precedes = order < now || (order == now && arrival < index);
         if precedes && !window.excludes.main_rows && same_key(window, row, current) {
-            before.push(Placed { row, order, source: 0, arrival });
+            before.push(PlacedRow { row, order, source: 0, arrival });
         }
     }
     for (position, table) in window.unions.iter().enumerate() {
         for (arrival, row) in tables[*table].rows.iter().enumerate() {
             let Some(order) = order_of(row) else { continue };
             if order <= now && same_key(window, row, current) {
-                before.push(Placed { row, order, source: position + 1, arrival });
+                before.push(PlacedRow { row, order, source: position + 1, arrival });
             }
         }
     }
@@ -248,15 +260,15 @@ fn sequence<'a>(
         before.retain(|placed| placed.order != now);
     }
     before.sort_by_key(|placed| (Reverse(placed.order), placed.source, Reverse(placed.arrival)));
-    let current = Placed { row: current, order: now, source: 0, arrival: index };
+    let current = PlacedRow { row: current, order: now, source: 0, arrival: index };
     std::iter::once(current).chain(before).collect()
 }
 
-fn same_key(window: &Window, left: &Row, right: &Row) -> bool {
+fn same_key(window: &OracleWindow, left: &OracleRow, right: &OracleRow) -> bool {
     window.partition_by.iter().all(|column| left[*column] == right[*column])
 }
 
-fn join_all(query: &Query, tables: &[Table], row: &Row) -> Row {
+fn join_all(query: &OracleQuery, tables: &[OracleTable], row: &OracleRow) -> OracleRow {
     let mut joined = row.clone();
     for join in &query.joins {
         let table = &tables[join.table];
@@ -268,8 +280,12 @@ fn join_all(query: &Query, tables: &[Table], row: &Row) -> Row {
     joined
 }
 
-fn newest_match<'a>(join: &Join, left: &Row, rights: &'a [Row]) -> Option<&'a Row> {
-    let is_match = |right: &Row| {
+fn newest_match<'a>(
+    join: &OracleJoin,
+    left: &OracleRow,
+    rights: &'a [OracleRow],
+) -> Option<&'a OracleRow> {
+    let is_match = |right: &OracleRow| {
         let keys_are_equal = join.keys.iter().all(|(l, r)| left[*l] == right[*r]);
         let is_in_time = join.bound.is_none_or(|bound| {
             let order_by = join.order_by.expect("a bound is on the order column");
@@ -286,12 +302,12 @@ fn newest_match<'a>(join: &Join, left: &Row, rights: &'a [Row]) -> Option<&'a Ro
         keys_are_equal && is_in_time && is_less
     };
     let order_by = join.order_by.or(join.implied_order);
-    let order_of = |right: &Row| order_by.map(|column| integer(&right[column]));
+    let order_of = |right: &OracleRow| order_by.map(|column| integer(&right[column]));
     let matches = rights.iter().enumerate().filter(|(_, right)| is_match(right));
     matches.max_by_key(|(arrival, right)| (order_of(right), *arrival)).map(|(_, right)| right)
 }
 
-/// The value of an integer, a TIMESTAMP or a DATE; `None` for NULL.
+/// Returns the value of an integer, a TIMESTAMP or a DATE; `None` for NULL.
 pub(crate) fn integer(value: &Value) -> Option<i128> {
     match value {
         Value::SmallInt(value) => Some(i128::from(*value)),

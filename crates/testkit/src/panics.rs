@@ -1,6 +1,6 @@
-//! Panics as text: a case that panics has failed, the others go on.
+//! Panics as text, so that a case that panics fails and the others continue.
 //!
-//! For whoever runs many cases in one process; the shipped crates know nothing of it.
+//! Used by runners of many cases in one process.
 
 use std::{
     cell::RefCell,
@@ -17,12 +17,12 @@ pub fn catch_text() {
     set_hook(Box::new(|panic| TEXT.set(Some(panic.to_string()))));
 }
 
-/// Runs something; the text of its panic is the error.
+/// Calls `run`; the text of its panic is the error.
 pub fn caught<T>(run: impl FnOnce() -> T) -> Result<T, String> {
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(value) => Ok(value),
         Err(payload) => {
-            // The hook has the text with its place; the payload has the text only.
+            // The hook has recorded the text with its location; the payload has the text only.
             drop(payload);
             Err(TEXT.take().unwrap_or_else(|| "panicked on another thread".to_owned()))
         }

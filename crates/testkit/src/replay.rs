@@ -1,25 +1,25 @@
-//! A scenario run by the engine: in batch mode, and row by row in request mode.
+//! Runs a scenario in the engine: in batch mode, and row by row in request mode.
 //!
-//! Three ways to the same values, compared with the oracle and bit by bit with each other.
+//! The three results are compared with the oracle, and bit by bit with each other.
 
 use lockstep_engine::{Database, Session, set_chunk_rows};
 use lockstep_row::Value;
 
 use crate::{
-    oracle::{self, Item, Mode, Row, Table, fold::Function, integer},
+    oracle::{self, Item, OracleMode, OracleRow, OracleTable, fold::Function, integer},
     rows::{of_output, to_batch},
     scenario::{EVENT_TIME, ID, Scenario, script, script::SET_OPENMLDB},
 };
 
-/// A row on its way into the engine.
+/// One row that is appended or requested.
 #[derive(Debug, Clone, Copy)]
-struct Step<'a> {
+struct ReplayStep<'a> {
     table: usize,
-    row: &'a Row,
+    row: &'a OracleRow,
 }
 
-/// Compares oracle, batch mode and request mode. The error can be pasted into the shell, and says
-/// which values differ.
+/// Compares oracle, batch mode and request mode. The error is a script for the shell and names the
+/// values that differ.
 pub fn check(scenario: &Scenario) -> Result<(), String> {
     let expected = oracle::evaluate(&scenario.query, &scenario.tables);
     let explain =
@@ -40,8 +40,8 @@ pub fn check(scenario: &Scenario) -> Result<(), String> {
     }
 }
 
-/// The result in batch mode, by `id`.
-fn batch(scenario: &Scenario) -> Result<Vec<Row>, String> {
+/// Runs batch mode and returns its result, sorted by `id`.
+fn batch(scenario: &Scenario) -> Result<Vec<OracleRow>, String> {
     let session = open(scenario)?;
     for table in &scenario.tables {
         append(&session, table, &table.rows)?;
@@ -51,8 +51,8 @@ fn batch(scenario: &Scenario) -> Result<Vec<Row>, String> {
     Ok(by_id(of_output(&output)))
 }
 
-/// All other rows stored, the last main row the request.
-fn request_last(scenario: &Scenario) -> Result<Vec<Row>, String> {
+/// Stores all rows but the last main row, and requests that.
+fn request_last(scenario: &Scenario) -> Result<Vec<OracleRow>, String> {
     let session = open(scenario)?;
     deploy(&session, scenario)?;
     let (last, stored) = scenario.tables[0].rows.split_last().ok_or("the main table is empty")?;
@@ -63,9 +63,9 @@ fn request_last(scenario: &Scenario) -> Result<Vec<Row>, String> {
     request(&session, scenario, last)
 }
 
-/// Every main row requested and then stored, in (event time, arrival) order; union rows stored on
-/// the way, before the main rows of their time; right tables stored first.
-fn replay(scenario: &Scenario) -> Result<Vec<Row>, String> {
+/// Requests and then stores every main row in (event time, arrival) order; union rows are
+/// stored before the main rows of their time, and right tables first.
+fn replay(scenario: &Scenario) -> Result<Vec<OracleRow>, String> {
     let session = open(scenario)?;
     deploy(&session, scenario)?;
     let mut answers = Vec::new();
@@ -79,8 +79,8 @@ fn replay(scenario: &Scenario) -> Result<Vec<Row>, String> {
     Ok(by_id(answers))
 }
 
-/// Stores all rows in the order in which they were drawn, deploys the query, and has the engine
-/// verify it: no value may differ, and each main row must have been replayed.
+/// Stores all rows in the order in which they were drawn, deploys the query, and runs VERIFY: no
+/// value may differ, and each main row must be replayed.
 pub fn verify(scenario: &Scenario) -> Result<(), String> {
     let explain = |error: String| format!("{}\n-- verify: {error}", script::script(scenario));
     let session = open(scenario).map_err(explain)?;
@@ -97,18 +97,18 @@ pub fn verify(scenario: &Scenario) -> Result<(), String> {
     Ok(())
 }
 
-fn steps(scenario: &Scenario) -> Vec<Step<'_>> {
+fn steps(scenario: &Scenario) -> Vec<ReplayStep<'_>> {
     let of_table =
-        |table: usize| scenario.tables[table].rows.iter().map(move |row| Step { table, row });
+        |table: usize| scenario.tables[table].rows.iter().map(move |row| ReplayStep { table, row });
     let others = 1..scenario.tables.len();
     if !scenario.query.joins.is_empty() || !scenario.is_ordered() {
-        let mut main: Vec<Step<'_>> = of_table(0).collect();
+        let mut main: Vec<ReplayStep<'_>> = of_table(0).collect();
         if scenario.is_ordered() {
             main.sort_by_key(|step| integer(&step.row[EVENT_TIME]));
         }
         return others.flat_map(of_table).chain(main).collect();
     }
-    let mut steps: Vec<Step<'_>> = others.flat_map(of_table).chain(of_table(0)).collect();
+    let mut steps: Vec<ReplayStep<'_>> = others.flat_map(of_table).chain(of_table(0)).collect();
     steps.sort_by_key(|step| (integer(&step.row[EVENT_TIME]), step.table == 0));
     steps
 }
@@ -116,7 +116,7 @@ fn steps(scenario: &Scenario) -> Vec<Step<'_>> {
 fn open(scenario: &Scenario) -> Result<Session, String> {
     set_chunk_rows(scenario.chunk_rows);
     let session = Database::in_memory().session();
-    if scenario.query.mode == Mode::OpenMldb {
+    if scenario.query.mode == OracleMode::OpenMldb {
         session.execute(SET_OPENMLDB).map_err(|error| error.render(None))?;
     }
     for table in &scenario.tables {
@@ -126,7 +126,7 @@ fn open(scenario: &Scenario) -> Result<Session, String> {
     Ok(session)
 }
 
-/// Makes the deployment, where requests go to one.
+/// Creates the deployment, if requests use one.
 fn deploy(session: &Session, scenario: &Scenario) -> Result<(), String> {
     if !scenario.is_deployed {
         return Ok(());
@@ -135,7 +135,7 @@ fn deploy(session: &Session, scenario: &Scenario) -> Result<(), String> {
     session.execute(&sql).map(drop).map_err(|error| error.render(Some(&sql)))
 }
 
-fn append(session: &Session, table: &Table, rows: &[Row]) -> Result<(), String> {
+fn append(session: &Session, table: &OracleTable, rows: &[OracleRow]) -> Result<(), String> {
     if rows.is_empty() {
         return Ok(());
     }
@@ -143,7 +143,11 @@ fn append(session: &Session, table: &Table, rows: &[Row]) -> Result<(), String> 
     appended.map(|_| ()).map_err(|error| error.render(None))
 }
 
-fn request(session: &Session, scenario: &Scenario, row: &Row) -> Result<Vec<Row>, String> {
+fn request(
+    session: &Session,
+    scenario: &Scenario,
+    row: &OracleRow,
+) -> Result<Vec<OracleRow>, String> {
     let sql = if scenario.is_deployed { "d".to_owned() } else { script::query(scenario) };
     let row = to_batch(scenario.columns(), std::slice::from_ref(row));
     let answer = session.request(&sql, &[row]).map_err(|error| error.render(Some(&sql)))?;
@@ -151,18 +155,18 @@ fn request(session: &Session, scenario: &Scenario, row: &Row) -> Result<Vec<Row>
 }
 
 /// Sorts by the first column of the result, which is the main row's `id`.
-fn by_id(mut rows: Vec<Row>) -> Vec<Row> {
+fn by_id(mut rows: Vec<OracleRow>) -> Vec<OracleRow> {
     rows.sort_by_key(|row| integer(&row[ID]));
     rows
 }
 
-/// Says which values differ.
+/// Compares results; the error names the values that differ.
 fn compare(
     scenario: &Scenario,
     left_name: &str,
-    left: &[Row],
+    left: &[OracleRow],
     right_name: &str,
-    right: &[Row],
+    right: &[OracleRow],
 ) -> Vec<String> {
     if left.len() != right.len() {
         return vec![format!("{left_name}: {} rows, {right_name}: {}", left.len(), right.len())];
@@ -195,7 +199,7 @@ fn compare(
     differences
 }
 
-/// The same bits; the oracle does not say which NaN.
+/// Returns whether two values have the same bits; the oracle's NaN equals every NaN.
 fn is_same(left: &Value, right: &Value, is_oracle: bool) -> bool {
     let is_nan = |value: &Value| match value {
         Value::Float(value) => value.is_nan(),

@@ -1,7 +1,7 @@
 //! Rows of values as Arrow batches and back.
 //!
-//! Tests feed and read the engine through this. It does not use the conversions of `lockstep_row`,
-//! which are among the things under test.
+//! Tests append and read rows through this. It does not use the conversions of `lockstep_row`,
+//! which are under test.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use arrow::{
 use lockstep_engine::Output;
 use lockstep_row::{DataType, Value};
 
-/// The Arrow type of a storable type of the dialect. Panics for NULL, ARRAY and MAP.
+/// Returns the Arrow type of a storable type of the dialect. Panics for NULL, ARRAY and MAP.
 pub fn arrow_type(data_type: &DataType) -> ArrowType {
     match data_type {
         DataType::Bool => ArrowType::Boolean,
@@ -36,6 +36,8 @@ pub fn arrow_type(data_type: &DataType) -> ArrowType {
 
 /// Makes one batch of the rows. Panics when a value is not of its column's type.
 pub fn to_batch(columns: &[(String, DataType)], rows: &[Vec<Value>]) -> RecordBatch {
+    let width = columns.len();
+    assert!(rows.iter().all(|row| row.len() == width), "every row has {width} values");
     let fields: Vec<Field> = columns
         .iter()
         .map(|(name, data_type)| Field::new(name, arrow_type(data_type), true))
@@ -83,12 +85,12 @@ fn to_array<'a>(data_type: &DataType, values: impl Iterator<Item = &'a Value>) -
     }
 }
 
-/// All rows of an output, in order.
+/// Returns all rows of an output, in order.
 pub fn of_output(output: &Output) -> Vec<Vec<Value>> {
     output.batches.iter().flat_map(of_batch).collect()
 }
 
-/// The rows of a batch, in order.
+/// Returns the rows of a batch, in order.
 pub fn of_batch(batch: &RecordBatch) -> Vec<Vec<Value>> {
     (0..batch.num_rows())
         .map(|row| batch.columns().iter().map(|array| value_at(array, row)).collect())
@@ -100,7 +102,7 @@ fn value_at(array: &dyn Array, row: usize) -> Value {
     if array.is_null(row) {
         return Value::Null;
     }
-    /// The array as its own type, which its Arrow type has promised.
+    /// Downcasts the array to the type that its Arrow type names.
     macro_rules! read {
         ($array:ty) => {
             array.as_any().downcast_ref::<$array>().expect("the Arrow type says so").value(row)
@@ -131,7 +133,7 @@ fn value_at(array: &dyn Array, row: usize) -> Value {
                 |index| (value_at(entries.column(0), index), value_at(entries.column(1), index));
             Value::Map((0..entries.len()).map(entry).collect())
         }
-        other => panic!("a column of Arrow type {other} came back"),
+        other => panic!("the dialect has no type for Arrow type {other}"),
     }
 }
 

@@ -7,7 +7,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`draw`] | the proptest strategies |
-//! | [`constructs`] | what a scenario is made of |
+//! | [`constructs`] | the constructs of a scenario |
 //! | [`script`] | the scenario as a script that can be pasted into the shell |
 
 pub mod constructs;
@@ -16,7 +16,7 @@ pub mod script;
 
 use lockstep_row::DataType;
 
-use crate::oracle::{Query, Table};
+use crate::oracle::{OracleQuery, OracleTable};
 
 /// The column `id`, unique in all tables of a scenario.
 pub const ID: usize = 0;
@@ -33,14 +33,14 @@ pub const FIRST_VALUE: usize = 4;
 #[derive(Clone, PartialEq)]
 pub struct Scenario {
     /// The main table, then the others.
-    pub tables: Vec<Table>,
+    pub tables: Vec<OracleTable>,
     /// The query. All its windows are ordered by the event time, or none is.
-    pub query: Query,
+    pub query: OracleQuery,
     /// The indexes that the tables declare.
     pub indexes: Indexes,
-    /// With how many rows a chunk is full.
+    /// The capacity of a chunk in rows.
     pub chunk_rows: usize,
-    /// Requests go to a deployment, which is made before the rows arrive.
+    /// Whether requests use a deployment, which is created before the rows arrive.
     pub is_deployed: bool,
 }
 
@@ -61,13 +61,14 @@ impl Scenario {
         &self.tables[0].columns
     }
 
-    /// Whether the windows are ordered by event time. A query without windows counts as ordered.
+    /// Returns whether the windows are ordered by event time. A query without windows counts as
+    /// ordered.
     pub fn is_ordered(&self) -> bool {
         self.query.windows.iter().all(|window| window.order_by.is_some())
     }
 }
 
-/// Proptest prints the shrunk scenario with this: the script says all.
+/// Proptest prints the shrunk scenario with this.
 impl std::fmt::Debug for Scenario {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "\n{}", script::script(self))

@@ -1,7 +1,7 @@
 //! Golden SQL files in sqllogictest syntax.
 //!
-//! Records are separated by empty lines; lines that begin with `#` in front of one are its
-//! sentence. Each file runs in a database of its own.
+//! Records are separated by empty lines; lines that begin with `#` before one are its comment. Each
+//! file runs in a database of its own.
 //!
 //! ```text
 //! statement ok
@@ -18,15 +18,14 @@
 //! 1 x
 //! ```
 //!
-//! A column's letter is its type: `B` BOOL, `S` SMALLINT, `I` INT, `L` BIGINT, `F` FLOAT,
-//! `R` DOUBLE, `T` STRING, `M` TIMESTAMP, `D` DATE, `A` ARRAY or MAP, `N` NULL. Values are
-//! separated by one space; an empty text is `(empty)`, a TIMESTAMP is in milliseconds.
-//! `rowsort` sorts the lines of both sides. What a `statement ok` warns of stands below it like
-//! an error, in full.
+//! A column's letter is its type: `B` BOOL, `S` SMALLINT, `I` INT, `L` BIGINT, `F` FLOAT, `R`
+//! DOUBLE, `T` STRING, `M` TIMESTAMP, `D` DATE, `A` ARRAY or MAP, `N` NULL. Values are separated by
+//! one space; an empty text is `(empty)`, a TIMESTAMP is in milliseconds. `rowsort` sorts the lines
+//! of both sides. The warnings of a `statement ok` follow it like an error, in full.
 //!
-//! `{folder}` stands for a folder of the file's own; a record `file NAME` puts a file there, whose
-//! lines follow. Every file runs under each of [`CONFIGURATIONS`], and comes out alike. A comment
-//! `# not under NAME: why` takes it out of one.
+//! `{folder}` is a temporary folder of the file; a record `file NAME` writes a file there, whose
+//! lines follow. Every file runs under each of [`CONFIGURATIONS`], with the same results. A comment
+//! `# not under NAME: why` excludes it from one.
 
 use std::{
     fs,
@@ -39,32 +38,32 @@ use lockstep_row::{DataType, Value};
 
 use crate::{rows, scenario::script::date};
 
-/// A way to run a file that changes no result.
+/// A configuration in which a file runs; none changes a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Configuration {
-    /// What `# not under` calls it.
+    /// The name in `# not under`.
     pub name: &'static str,
-    /// What is run before the file.
+    /// Statements that run before the file.
     prelude: &'static str,
     way: Way,
-    /// With how many rows the chunks of a key are full.
+    /// The capacity of a chunk in rows.
     chunk_rows: usize,
 }
 
 /// How the statements of a file are run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// As scripts.
+    /// Each statement runs as a script.
     Script,
-    /// Each is prepared, where it is one statement, and then run.
+    /// Each text of one statement is prepared and then run.
     Prepared,
-    /// Queries are run in offline mode, over files that the tables were written to.
+    /// Queries run in offline mode, over files that the tables were exported to.
     Offline,
-    /// The file was run once already in the same engine, and its objects were dropped.
+    /// The file runs again in the same engine, after its objects were dropped.
     Again,
 }
 
-/// Every configuration; the first is what a file is completed under.
+/// Every configuration; `--complete` uses the first.
 pub const CONFIGURATIONS: &[Configuration] = &[
     DEFAULT,
     Configuration { name: "prepared", way: Way::Prepared, ..DEFAULT },
@@ -77,16 +76,16 @@ pub const CONFIGURATIONS: &[Configuration] = &[
 const DEFAULT: Configuration =
     Configuration { name: "default", prelude: "", way: Way::Script, chunk_rows: 128 };
 
-/// Begins the comment that takes a file out of a configuration.
+/// The beginning of the comment that excludes a file from a configuration.
 const NOT_UNDER: &str = "# not under ";
 
-/// Between a statement and what must come of it.
+/// The line between a statement and its expected result.
 const SEPARATOR: &str = "----";
 
 /// One record of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Record {
-    /// Lines before the record, as they are.
+    /// The comment lines before the record.
     comments: Vec<String>,
     /// The first line's number, from 1.
     line: usize,
@@ -96,19 +95,19 @@ struct Record {
     expected: Vec<String>,
 }
 
-/// What a record came to: its header with the types that came, and its lines.
+/// The result of a record: its header with the actual types, and its lines.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Came {
+struct RecordOutcome {
     header: String,
     lines: Vec<String>,
 }
 
-/// The `.slt` files at or below a path, sorted.
+/// Lists the `.slt` files at or below a path, sorted.
 pub fn files_below(path: &Path) -> Vec<PathBuf> {
     files_with(path, "slt")
 }
 
-/// The files with an extension at or below a path, sorted.
+/// Lists the files with an extension at or below a path, sorted.
 pub(crate) fn files_with(path: &Path, extension: &str) -> Vec<PathBuf> {
     if path.is_file() {
         return vec![path.to_owned()];
@@ -121,7 +120,7 @@ pub(crate) fn files_with(path: &Path, extension: &str) -> Vec<PathBuf> {
     paths.into_iter().filter(is_wanted).flat_map(|path| files_with(&path, extension)).collect()
 }
 
-/// Runs a file under every configuration; the error names every record that came to something else.
+/// Runs a file under every configuration; the error names every record with another result.
 pub fn run(file: &Path) -> Result<(), String> {
     let records = read(file)?;
     let exceptions = exceptions(&records);
@@ -133,7 +132,7 @@ pub fn run(file: &Path) -> Result<(), String> {
     if reports.is_empty() { Ok(()) } else { Err(reports.join("\n")) }
 }
 
-/// The configurations that a file names as not its own.
+/// Returns the configurations that a file excludes.
 fn exceptions(records: &[Record]) -> Vec<&str> {
     let comments = records.iter().flat_map(|record| &record.comments);
     let named = comments.filter_map(|comment| comment.strip_prefix(NOT_UNDER)?.split_once(':'));
@@ -150,40 +149,41 @@ fn run_under(configuration: &Configuration, file: &Path, records: &[Record]) -> 
     }
     let mut failures = Vec::new();
     for record in records.iter().filter(|record| !record.header.is_empty()) {
-        let came = player.play(record);
-        let expected = Came { header: record.header.clone(), lines: record.expected.clone() };
-        if sorted(&came) != sorted(&expected) {
+        let outcome = player.play(record);
+        let expected =
+            RecordOutcome { header: record.header.clone(), lines: record.expected.clone() };
+        if sorted(&outcome) != sorted(&expected) {
             failures.push(format!(
-                "{}:{} (configuration `{}`)\n{}\nexpected: {}\n  {}\ncame: {}\n  {}\n",
+                "{}:{} (configuration `{}`)\n{}\nexpected: {}\n  {}\nactual: {}\n  {}\n",
                 file.display(),
                 record.line,
                 configuration.name,
                 record.sql,
                 expected.header,
                 expected.lines.join("\n  "),
-                came.header,
-                came.lines.join("\n  ")
+                outcome.header,
+                outcome.lines.join("\n  ")
             ));
         }
     }
     if failures.is_empty() { Ok(()) } else { Err(failures.join("\n")) }
 }
 
-/// Runs a file and writes what came into it. Whoever checks it in has read it.
+/// Runs a file and writes the results into it, to be read before they are committed.
 pub fn complete(file: &Path) -> Result<(), String> {
     let mut player = Player::open(&CONFIGURATIONS[0])?;
     let mut blocks = Vec::new();
     for record in read(file)? {
         let mut lines = record.comments.clone();
         if !record.header.is_empty() {
-            let came = player.play(&record);
-            lines.push(came.header);
+            let outcome = player.play(&record);
+            lines.push(outcome.header);
             if !record.sql.is_empty() {
                 lines.push(record.sql);
             }
-            if !came.lines.is_empty() {
+            if !outcome.lines.is_empty() {
                 lines.push(SEPARATOR.to_owned());
-                lines.extend(came.lines);
+                lines.extend(outcome.lines);
             }
         }
         blocks.push(lines.join("\n"));
@@ -238,16 +238,16 @@ fn parse_block(block: &[&str], first_line: usize) -> Result<Record, (usize, Stri
     })
 }
 
-/// The session that a file runs in.
+/// Runs the records of a file in a session.
 struct Player {
     database: Database,
     session: Session,
     way: Way,
-    /// Where its files go; made when one is written, and removed at the end.
+    /// The folder of its files; created when one is written, and removed at the end.
     folder: PathBuf,
 }
 
-/// Tells the folders of one process apart.
+/// Numbers the folders of this process.
 static FOLDERS: AtomicUsize = AtomicUsize::new(0);
 
 impl Player {
@@ -256,7 +256,7 @@ impl Player {
         let database = Database::in_memory();
         let session = database.session();
         session.execute(configuration.prelude).map_err(|error| error.render(None))?;
-        // Relaxed: it only has to differ.
+        // Relaxed: only uniqueness matters.
         let number = FOLDERS.fetch_add(1, Ordering::Relaxed);
         let name = format!("lockstep-slt-{}-{number}", std::process::id());
         let folder = std::env::temp_dir().join(name);
@@ -264,18 +264,18 @@ impl Player {
         Ok(Self { database, session, way: configuration.way, folder })
     }
 
-    /// Runs a record. A query that fails comes as `statement error`, and the other way round.
-    fn play(&mut self, record: &Record) -> Came {
+    /// Runs a record. A query that fails gives a `statement error`, and the other way round.
+    fn play(&mut self, record: &Record) -> RecordOutcome {
         if let Some(name) = record.header.strip_prefix("file ") {
             let written = fs::write(self.folder.join(name), format!("{}\n", record.sql));
             let lines = written.err().map(|error| error.to_string()).into_iter().collect();
-            return Came { header: record.header.clone(), lines };
+            return RecordOutcome { header: record.header.clone(), lines };
         }
         let folder = self.folder.to_string_lossy().into_owned();
         let sql = record.sql.replace("{folder}", &folder);
-        let mut came = came_of_statement(self.execute(&sql), &sql, &record.header);
-        name_folder(&mut came.lines, &folder);
-        came
+        let mut outcome = outcome_of_statement(self.execute(&sql), &sql, &record.header);
+        name_folder(&mut outcome.lines, &folder);
+        outcome
     }
 
     fn execute(&self, sql: &str) -> Result<Output, Box<Diagnostic>> {
@@ -292,14 +292,15 @@ impl Player {
                     return self.session.execute(sql);
                 }
                 self.session.execute("SET @@execute_mode = 'offline'")?;
-                let came = self.session.execute(sql);
+                let outcome = self.session.execute(sql);
                 self.session.execute("SET @@execute_mode = 'online'")?;
-                came
+                outcome
             }
         }
     }
 
-    /// Makes the rows of the current database's tables their offline data; whether that worked.
+    /// Copies the rows of the current database's tables to their offline data; returns whether that
+    /// worked.
     fn copy_to_offline(&self) -> bool {
         let is_online = self.texts("SHOW VARIABLES LIKE 'execute_mode'", 1) == ["online"];
         is_online
@@ -318,7 +319,7 @@ impl Player {
             })
     }
 
-    /// Drops what the file made and opens a session of its own.
+    /// Drops the objects of the file and opens a new session.
     fn start_again(&mut self) -> Result<(), String> {
         for (list, drop) in [
             ("SHOW DEPLOYMENTS", "DROP DEPLOYMENT"),
@@ -335,7 +336,7 @@ impl Player {
         Ok(())
     }
 
-    /// One column of what a statement lists.
+    /// Returns one column of a statement's result as texts.
     fn texts(&self, sql: &str, column: usize) -> Vec<String> {
         let rows = self.session.execute(sql).map(|output| rows::of_output(&output));
         rows.unwrap_or_default().iter().filter_map(|row| row.get(column)).map(text).collect()
@@ -344,12 +345,12 @@ impl Player {
 
 impl Drop for Player {
     fn drop(&mut self) {
-        // What stays behind in the temporary folder harms nobody.
+        // A file that cannot be removed stays in the temporary folder.
         drop(fs::remove_dir_all(&self.folder));
     }
 }
 
-/// Puts `{folder}` for a path, and takes the surplus columns out of the line of carets below.
+/// Replaces a path by `{folder}`, and shortens the line of carets below accordingly.
 fn name_folder(lines: &mut [String], folder: &str) {
     const NAME: &str = "{folder}";
     for index in 0..lines.len() {
@@ -366,9 +367,13 @@ fn name_folder(lines: &mut [String], folder: &str) {
     }
 }
 
-fn came_of_statement(came: Result<Output, Box<Diagnostic>>, sql: &str, header: &str) -> Came {
-    match came {
-        Err(diagnostic) => Came {
+fn outcome_of_statement(
+    outcome: Result<Output, Box<Diagnostic>>,
+    sql: &str,
+    header: &str,
+) -> RecordOutcome {
+    match outcome {
+        Err(diagnostic) => RecordOutcome {
             header: "statement error".to_owned(),
             lines: diagnostic.render(Some(sql)).lines().map(str::to_owned).collect(),
         },
@@ -377,32 +382,32 @@ fn came_of_statement(came: Result<Output, Box<Diagnostic>>, sql: &str, header: &
                 |warning: &Diagnostic| warning.render(Some(sql)).replacen("error[", "warning[", 1);
             let warnings: Vec<String> = output.warnings.iter().map(render).collect();
             let lines = warnings.iter().flat_map(|text| text.lines()).map(str::to_owned).collect();
-            Came { header: header.to_owned(), lines }
+            RecordOutcome { header: header.to_owned(), lines }
         }
-        Ok(output) => came_of(&output, header.ends_with("rowsort")),
+        Ok(output) => outcome_of(&output, header.ends_with("rowsort")),
     }
 }
 
-fn came_of(output: &Output, is_sorted: bool) -> Came {
+fn outcome_of(output: &Output, is_sorted: bool) -> RecordOutcome {
     if output.columns.is_empty() {
-        return Came { header: "statement ok".to_owned(), lines: Vec::new() };
+        return RecordOutcome { header: "statement ok".to_owned(), lines: Vec::new() };
     }
     let types: String = output.columns.iter().map(|(_, data_type)| letter(data_type)).collect();
     let mode = if is_sorted { " rowsort" } else { "" };
     let line = |row: Vec<Value>| row.iter().map(text).collect::<Vec<_>>().join(" ");
-    let came = Came {
+    let outcome = RecordOutcome {
         header: format!("query {types}{mode}"),
         lines: rows::of_output(output).into_iter().map(line).collect(),
     };
-    sorted(&came)
+    sorted(&outcome)
 }
 
-fn sorted(came: &Came) -> Came {
-    let mut came = came.clone();
-    if came.header.ends_with("rowsort") {
-        came.lines.sort();
+fn sorted(outcome: &RecordOutcome) -> RecordOutcome {
+    let mut outcome = outcome.clone();
+    if outcome.header.ends_with("rowsort") {
+        outcome.lines.sort();
     }
-    came
+    outcome
 }
 
 fn letter(data_type: &DataType) -> char {

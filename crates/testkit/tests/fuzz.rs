@@ -1,11 +1,13 @@
-//! No input ends or stalls the engine, on a short run with a fixed seed.
+//! Fuzzing in a short run with a fixed seed: no input ends or stalls the engine.
 //!
-//! `cargo xtask fuzz --seconds N --seed S` goes on for longer, in a process of its own, and watches
-//! time and memory too.
+//! `cargo xtask fuzz --seconds N --seed S` runs longer, in a process of its own, and limits time
+//! and memory too.
 
 use std::path::Path;
 
-use lockstep_testkit::fuzz::{self, Options, Stage, corpus::Corpus, entry, memory::Counting};
+use lockstep_testkit::fuzz::{
+    self, FuzzOptions, FuzzStage, corpus::Corpus, entry, memory::Counting,
+};
 
 /// Ends this process before an input takes the machine's memory.
 #[global_allocator]
@@ -17,7 +19,7 @@ const EXECUTIONS: u64 = 400;
 fn no_input_breaks_the_engine() {
     let corpus = Corpus::of_workspace(Path::new("../.."));
     assert!(corpus.seeds.len() > 50, "{} seeds", corpus.seeds.len());
-    let options = Options {
+    let options = FuzzOptions {
         seed: 5,
         first: 0,
         executions_max: EXECUTIONS,
@@ -27,12 +29,12 @@ fn no_input_breaks_the_engine() {
         canary: None,
     };
     let report = fuzz::run(&corpus, &options);
-    // Slowness is for a machine of its own to judge.
+    // Slow calls are not judged here: other tests run at the same time.
     let broken: Vec<_> = report.findings.iter().filter(|f| !f.what.starts_with("slow")).collect();
     assert!(broken.is_empty(), "{broken:#?}");
     assert_eq!(report.executions, EXECUTIONS);
     // A run that never gets past the parser proves little.
-    let compiled = report.reached.get(&Stage::Compiled).copied().unwrap_or_default();
+    let compiled = report.reached.get(&FuzzStage::Compiled).copied().unwrap_or_default();
     assert!(compiled > EXECUTIONS / 20, "{:?}", report.reached);
     for entry in entry::ENTRIES {
         assert!(

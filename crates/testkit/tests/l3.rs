@@ -11,7 +11,7 @@ const CASES_WITH_FAULT: u64 = 1_500;
 fn what_batch_mode_accepts_deploys_and_agrees() {
     let report = l3::run(3, CASES);
     assert!(report.failures.is_empty(), "{}", report.failures.join("\n"));
-    // A generator that draws what nobody accepts proves nothing.
+    // Most drawn queries must be accepted, or little is compared.
     assert!(report.compared * 10 > CASES * 9, "{report}");
     assert!(report.answered * 2 > report.compared, "{report}");
     assert!(report.replayed > report.compared, "{report}");

@@ -1,4 +1,4 @@
-//! Messages that only the programming interface gives, word for word; those of SQL are in tests/sql.
+//! Messages of the programming interface, word for word; those of SQL are in tests/sql.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ fn check<T>(outcome: Result<T, Box<Diagnostic>>, expected: &str) {
 }
 
 #[test]
-fn one_query_is_asked_for() {
+fn one_query_is_expected() {
     let session = session();
     check(session.query("SELECT 1; SELECT 2"), "error[42601]: expected exactly one query");
     check(session.query("SHOW TABLES"), "error[42601]: this statement is not a query");

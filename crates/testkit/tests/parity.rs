@@ -6,7 +6,7 @@ use std::cell::RefCell;
 
 use lockstep_testkit::{
     replay,
-    scenario::{constructs::Counts, draw},
+    scenario::{constructs::ScenarioCounts, draw},
 };
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
 
@@ -14,7 +14,7 @@ use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRu
 fn oracle_batch_and_request_agree() {
     let config = Config { failure_persistence: None, ..Config::default() };
     let seed = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
-    let counts = RefCell::new(Counts::default());
+    let counts = RefCell::new(ScenarioCounts::default());
     let outcome = TestRunner::new_with_rng(config, seed).run(&draw::scenario(), |scenario| {
         counts.borrow_mut().add(&scenario);
         replay::check(&scenario).map_err(TestCaseError::fail)

@@ -1,14 +1,16 @@
 //! The public test cases of OpenMLDB, run against the engine.
 //!
-//! Cases come as JSON lines from `../shared/conformance` or another folder of the same format.
-//! Each runs in every mode it names, in a database of its own, on a few threads: first under
-//! `SET compatibility = 'openmldb'`, then without it. Checked-in lists ([`lists`]) name the cases
-//! that do not pass under the setting, and those that come otherwise without it.
+//! Cases come as JSON lines from `../shared/conformance` or another folder of the same format. Each
+//! runs in every mode it names, in a database of its own, on a few threads: first under `SET
+//! compatibility = 'openmldb'`, then without it. Checked-in lists ([`lists`]) name the cases that
+//! do not pass under the setting, and those whose verdict differs without it.
 #![expect(clippy::print_stdout, reason = "a command line speaks through its output")]
 
 mod case;
 mod compare;
+mod database;
 mod execute;
+mod folder;
 pub(crate) mod lists;
 mod objects;
 mod report;
@@ -25,24 +27,25 @@ use lockstep_host::{Clock, SystemClock};
 use lockstep_testkit::panics;
 
 use self::{
-    case::Case,
-    compare::{Came, Table},
+    case::ConformanceCase,
+    compare::{CaseOutcome, ResultTable},
     execute::{Setting, Verdict},
-    lists::{Line, List, Review},
+    lists::{List, ListLine, Review},
     objects::Exception,
-    report::{Group, Report},
+    report::{CaseGroup, ConformanceReport},
 };
 
 /// Cases run at the same time.
 const THREADS: usize = 2;
 
-/// Room for the deepest statement of the data and the planner's recursion over it.
+/// Stack of a thread: enough for the deepest statement of the data and the planner's recursion over
+/// it.
 const STACK_BYTES: usize = 64 << 20;
 
 /// What to run and what to print.
 #[derive(Debug, Clone, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "switches of a command line")]
-pub struct Options {
+pub struct ConformanceOptions {
     /// Only this area.
     pub area: Option<String>,
     /// A folder instead of `../shared/conformance`.
@@ -53,28 +56,28 @@ pub struct Options {
     pub json: bool,
     /// Print a line for every failure.
     pub failures: bool,
-    /// Take what passes now off the lists.
+    /// Remove the cases that pass from the lists.
     pub bless: bool,
 }
 
-/// How a run is compared with the lists.
+/// How the lists are compared with a run.
 #[derive(Debug, Clone, Copy)]
-struct Scope {
-    /// It had every case.
+struct RunScope {
+    /// Whether the run has every case.
     is_whole: bool,
-    /// What passes now is taken off the lists.
+    /// Whether cases that pass are removed from the lists.
     blesses: bool,
 }
 
-/// A case in one mode, done.
-struct Done<'a> {
-    case: &'a Case,
+/// The verdict on a case in one mode.
+struct FinishedCase<'a> {
+    case: &'a ConformanceCase,
     mode: &'a str,
     verdict: Verdict,
 }
 
-/// Runs the cases; whether all is as the lists say.
-pub fn run(options: &Options) -> bool {
+/// Runs the cases; returns whether all verdicts are as the lists say.
+pub fn run(options: &ConformanceOptions) -> bool {
     let folder = options.cases.clone().unwrap_or_else(default_folder);
     if !folder.is_dir() {
         println!("conformance: skipped, there is no folder {}", folder.display());
@@ -100,11 +103,12 @@ pub fn run(options: &Options) -> bool {
     })
 }
 
-fn run_cases(cases: &[Case], options: &Options) -> Result<bool, String> {
-    let is_chosen = |case: &&Case| options.area.as_ref().is_none_or(|area| *area == case.area);
-    let chosen: Vec<&Case> = cases.iter().filter(is_chosen).collect();
+fn run_cases(cases: &[ConformanceCase], options: &ConformanceOptions) -> Result<bool, String> {
+    let is_chosen =
+        |case: &&ConformanceCase| options.area.as_ref().is_none_or(|area| *area == case.area);
+    let chosen: Vec<&ConformanceCase> = cases.iter().filter(is_chosen).collect();
     let is_whole = options.cases.is_none() && options.area.is_none();
-    let scope = Scope { is_whole, blesses: options.bless };
+    let scope = RunScope { is_whole, blesses: options.bless };
     let under_setting = run_all(&chosen, Setting::OpenMldb);
     let by_default = run_all(&chosen, Setting::Default);
     let report = count(&under_setting);
@@ -128,7 +132,7 @@ fn run_cases(cases: &[Case], options: &Options) -> Result<bool, String> {
     Ok(is_good)
 }
 
-fn print_failures(done: &[Done<'_>], title: &str) {
+fn print_failures(done: &[FinishedCase<'_>], title: &str) {
     for done in done {
         if let Err(reason) = &done.verdict {
             let reason = reason.replace('\n', "\n    ");
@@ -137,7 +141,7 @@ fn print_failures(done: &[Done<'_>], title: &str) {
     }
 }
 
-/// Where the cases lie beside a checkout, or beside the folder that holds its worktrees.
+/// Returns the folder of the cases, beside the checkout or beside the folder that holds it.
 pub(crate) fn default_folder() -> PathBuf {
     let root = crate::workspace_dir();
     let beside = |folder: &Path| folder.join("../shared/conformance");
@@ -146,9 +150,9 @@ pub(crate) fn default_folder() -> PathBuf {
     found.unwrap_or_else(|| beside(&root))
 }
 
-/// The modes that a case runs in here. The two of a statement script are one, since there is one
-/// engine; HTTP waits for a server.
-fn modes_of(case: &Case) -> Vec<&str> {
+/// Returns the modes that a case runs in here. The two modes of a statement script are one here,
+/// and cases over HTTP are skipped.
+fn modes_of(case: &ConformanceCase) -> Vec<&str> {
     match case.kind.as_str() {
         "statements" => vec!["statements"],
         "restful" => Vec::new(),
@@ -156,8 +160,8 @@ fn modes_of(case: &Case) -> Vec<&str> {
     }
 }
 
-fn run_all<'a>(cases: &[&'a Case], setting: Setting) -> Vec<Done<'a>> {
-    // Relaxed: a ticket counter; the results come back through join.
+fn run_all<'a>(cases: &[&'a ConformanceCase], setting: Setting) -> Vec<FinishedCase<'a>> {
+    // Relaxed: a counter of cases; results are passed through join.
     let next = AtomicUsize::new(0);
     let work = || {
         let mut done = Vec::new();
@@ -170,29 +174,29 @@ fn run_all<'a>(cases: &[&'a Case], setting: Setting) -> Vec<Done<'a>> {
         let workers: Vec<_> = (0..THREADS)
             .map(|_| {
                 let worker = thread::Builder::new().stack_size(STACK_BYTES);
-                worker.spawn_scoped(scope, work).expect("the machine has room for a thread")
+                worker.spawn_scoped(scope, work).expect("the system can start a thread")
             })
             .collect();
-        let join = |worker: thread::ScopedJoinHandle<'_, Vec<Done<'a>>>| {
+        let join = |worker: thread::ScopedJoinHandle<'_, Vec<FinishedCase<'a>>>| {
             worker.join().expect("panics of cases are caught where they run")
         };
         workers.into_iter().flat_map(join).collect()
     })
 }
 
-fn run_case(case: &Case, setting: Setting) -> impl Iterator<Item = Done<'_>> {
+fn run_case(case: &ConformanceCase, setting: Setting) -> impl Iterator<Item = FinishedCase<'_>> {
     modes_of(case).into_iter().map(move |mode| {
         let verdict =
             panics::caught(|| execute::run(case, mode, setting).verdict).unwrap_or_else(Err);
-        Done { case, mode, verdict }
+        FinishedCase { case, mode, verdict }
     })
 }
 
-fn count(done: &[Done<'_>]) -> Report {
-    let mut report = Report::default();
+fn count(done: &[FinishedCase<'_>]) -> ConformanceReport {
+    let mut report = ConformanceReport::default();
     for done in done {
         let is_success = execute::expects_success(done.case, done.mode);
-        let group = Group {
+        let group = CaseGroup {
             area: done.case.area.clone(),
             kind: done.case.kind.clone(),
             mode: done.mode.to_owned(),
@@ -203,20 +207,20 @@ fn count(done: &[Done<'_>]) -> Report {
     report
 }
 
-/// Lists the checks that passing cases did without.
-fn print_exceptions(done: &[Done<'_>]) {
+/// Prints the checks that were skipped in passing cases.
+fn print_exceptions(done: &[FinishedCase<'_>]) {
     let mut counts: BTreeMap<Exception, usize> = BTreeMap::new();
     for exception in done.iter().filter_map(|done| done.verdict.as_ref().ok()).flatten() {
         *counts.entry(*exception).or_default() += 1;
     }
     for ((check, reason), count) in counts {
-        println!("conformance: excepted {count} times: `{check}`, {reason}");
+        println!("conformance: skipped {count} times: `{check}`, {reason}");
     }
 }
 
-/// The lines that passed and those that failed.
-fn split(done: &[Done<'_>]) -> (BTreeSet<Line>, BTreeSet<Line>) {
-    let lines = |is_wanted: fn(&Done<'_>) -> bool| -> BTreeSet<Line> {
+/// Splits the lines into those that passed and those that failed.
+fn split(done: &[FinishedCase<'_>]) -> (BTreeSet<ListLine>, BTreeSet<ListLine>) {
+    let lines = |is_wanted: fn(&FinishedCase<'_>) -> bool| -> BTreeSet<ListLine> {
         let wanted = done.iter().filter(|done| is_wanted(done));
         wanted.map(|done| lists::line(&done.case.id, done.mode)).collect()
     };
@@ -224,7 +228,7 @@ fn split(done: &[Done<'_>]) -> (BTreeSet<Line>, BTreeSet<Line>) {
 }
 
 /// Compares the run under the setting with the deviations and the pending cases.
-fn review_setting(done: &[Done<'_>], scope: Scope) -> Result<bool, String> {
+fn review_setting(done: &[FinishedCase<'_>], scope: RunScope) -> Result<bool, String> {
     let (passed, failed) = split(done);
     let (deviations, pending) = (List::read(lists::DEVIATIONS)?, List::read(lists::PENDING)?);
     let of = |list: &List| list.reasons().into_keys().collect::<BTreeSet<_>>();
@@ -244,9 +248,9 @@ fn review_setting(done: &[Done<'_>], scope: Scope) -> Result<bool, String> {
 
 /// Compares the run without the setting with the one under it.
 fn review_default(
-    under_setting: &[Done<'_>],
-    by_default: &[Done<'_>],
-    scope: Scope,
+    under_setting: &[FinishedCase<'_>],
+    by_default: &[FinishedCase<'_>],
+    scope: RunScope,
 ) -> Result<bool, String> {
     let (passed_under, failed_under) = split(under_setting);
     let (passed, failed) = split(by_default);
@@ -254,7 +258,7 @@ fn review_default(
     let alike = &(&passed | &failed) - &differ;
     let list = List::read(lists::DEFAULT)?;
     println!(
-        "conformance: without the setting {} passed, {} failed; {} come otherwise than under it",
+        "conformance: without the setting {} passed, {} failed; {} differ from the run under it",
         passed.len(),
         failed.len(),
         differ.len()
@@ -264,8 +268,8 @@ fn review_default(
     settle(&review, [(lists::DEFAULT, list)], scope.blesses)
 }
 
-/// Says where lists are wrong, or takes off them what does not belong there any more; whether they
-/// are right now. A list never grows by itself.
+/// Prints the lines that are wrongly listed, or removes them; returns whether the lists are right
+/// now. A list never grows by itself.
 fn settle<const N: usize>(
     review: &Review,
     lists: [(&str, List); N],
@@ -280,11 +284,11 @@ fn settle<const N: usize>(
             list.remove(&off);
             list.write(file)?;
         }
-        println!("conformance: took {} lines off the lists", off.len());
+        println!("conformance: removed {} lines from the lists", off.len());
         return Ok(review.failing.is_empty());
     }
     for (lines, complaint) in [
-        (&review.passing, "comes as expected now: run with --bless to take it off its list"),
+        (&review.passing, "is as expected now: run with --bless to remove it from its list"),
         (&review.gone, "is listed, but there is no such case"),
     ] {
         for line in lines {
@@ -294,8 +298,8 @@ fn settle<const N: usize>(
     Ok(review.is_clean())
 }
 
-/// Prints one case: what goes in, what was expected, what came.
-fn show(cases: &[Case], id: &str) -> bool {
+/// Prints one case: inputs, expected result, actual result.
+fn show(cases: &[ConformanceCase], id: &str) -> bool {
     let Some(case) = cases.iter().find(|case| case.id == id) else {
         println!("conformance: there is no case `{id}`");
         return false;
@@ -325,7 +329,7 @@ fn show(cases: &[Case], id: &str) -> bool {
             println!("  {}", serde_json::Value::Array(row.clone()));
         }
         for setting in [Setting::OpenMldb, Setting::Default] {
-            println!("--- {mode}, {setting:?}: came");
+            println!("--- {mode}, {setting:?}: outcome");
             let is_as_expected = show_trial(case, mode, setting);
             is_good &= is_as_expected || setting == Setting::Default;
         }
@@ -333,7 +337,7 @@ fn show(cases: &[Case], id: &str) -> bool {
     is_good
 }
 
-fn show_trial(case: &Case, mode: &str, setting: Setting) -> bool {
+fn show_trial(case: &ConformanceCase, mode: &str, setting: Setting) -> bool {
     let trial = match panics::caught(|| execute::run(case, mode, setting)) {
         Ok(trial) => trial,
         Err(panic) => {
@@ -341,14 +345,14 @@ fn show_trial(case: &Case, mode: &str, setting: Setting) -> bool {
             return false;
         }
     };
-    match &trial.came {
-        Ok(Came::Table(Table { columns, rows })) => {
+    match &trial.outcome {
+        Ok(CaseOutcome::Table(ResultTable { columns, rows })) => {
             println!("{}", heading(columns));
             for row in rows {
                 println!("  {row:?}");
             }
         }
-        Ok(Came::Error { diagnostic, sql }) => println!("{}", diagnostic.render(Some(sql))),
+        Ok(CaseOutcome::Error { diagnostic, sql }) => println!("{}", diagnostic.render(Some(sql))),
         Err(reason) => println!("{reason}"),
     }
     match &trial.verdict {

@@ -1,9 +1,9 @@
-//! `cargo xtask fuzz`: texts that are not SQL, for as long as one likes.
+//! `cargo xtask fuzz`: fuzzing for a given time.
 //!
-//! The corpus is the workspace's and, where it lies beside the checkout, the conformance cases'.
-//! The inputs are tried in a process of its own, below limits of memory ([`ADDRESS_SPACE_KIB`] and
-//! what the allocator of `xtask` allows), of stack and of time: one that dies or hangs is a finding
-//! like any other, and the next process goes on with the next input.
+//! The corpus has the texts of the workspace and, if they are beside the checkout, the conformance
+//! cases. The inputs run in a process of their own, with limits of memory ([`ADDRESS_SPACE_KIB`]
+//! and the limit of the allocator of `xtask`), of stack and of time: a process that dies or hangs
+//! is a finding, and the next process continues with the next input.
 #![expect(clippy::print_stdout, reason = "a command line speaks through its output")]
 
 use std::{
@@ -17,46 +17,45 @@ use std::{
 
 use lockstep_host::{Clock, SystemClock};
 use lockstep_testkit::fuzz::{
-    self, Canary, Options, Report, Stage, constructs, corpus::Corpus, entry,
+    self, Canary, FuzzOptions, FuzzReport, FuzzStage, constructs, corpus::Corpus, entry,
 };
 use serde_json::{Value as Json, json};
 
 use crate::{conformance, workspace_dir};
 
-/// The address space of the process that tries inputs, in KiB: 8 GiB, of which its allocator gives
-/// out at most `PROCESS_BYTES_MAX`.
+/// The address space of the process that tries inputs, in KiB: 8 GiB, of which its allocator grants
+/// at most `PROCESS_BYTES_MAX`.
 const ADDRESS_SPACE_KIB: u64 = 8 * 1024 * 1024;
 
-/// An input that takes longer is ended together with its process, in milliseconds.
+/// An input that takes longer is killed with its process, in milliseconds.
 const HANG_MS: u64 = 60_000;
 
-/// The same where a canary hangs on purpose.
+/// The same for a canary that hangs on purpose.
 const CANARY_HANG_MS: u64 = 5_000;
 
-/// Inputs between two reports of the process that tries them.
+/// Inputs between two reports of the process that runs them.
 const INPUTS_PER_REPORT: u64 = 50;
 
 /// Processes that may die before a run is given up.
 const DEATHS_MAX: usize = 30;
 
-/// What to try, for how long.
+/// The options of a run.
 #[derive(Debug, Clone)]
-pub struct Run {
+pub struct FuzzRun {
     /// Stops after so many seconds.
     pub seconds: u64,
-    /// A seed is a run.
+    /// The seed, which determines the run.
     pub seed: u64,
     /// Conformance cases for the corpus, instead of those beside the checkout.
     pub cases: Option<PathBuf>,
-    /// A defect to put in, by name; the run is good when it is found.
+    /// A simulated defect, by name; the run succeeds when it is found.
     pub canary: Option<String>,
-    /// This is the process that tries inputs: the first of them, and the file that keeps the one
-    /// being tried.
+    /// For the process that runs inputs: the number of the first, and the file for the current one.
     pub trial: Option<(u64, PathBuf)>,
 }
 
-/// Fuzzes for some seconds; whether nothing was found, or the canary was.
-pub fn run(options: &Run) -> bool {
+/// Fuzzes for some seconds; returns whether nothing was found, or the canary was.
+pub fn run(options: &FuzzRun) -> bool {
     match &options.trial {
         Some((first, current)) => try_inputs(options, *first, current),
         None => watch(options),
@@ -73,10 +72,10 @@ fn canary(name: &str) -> Option<Canary> {
     }
 }
 
-// The process that tries inputs
+// The process that runs inputs
 
-/// Tries inputs until the time is over, and prints what came of them as lines of JSON.
-fn try_inputs(options: &Run, first: u64, current: &Path) -> bool {
+/// Runs inputs until the time is over, and prints the reports as lines of JSON.
+fn try_inputs(options: &FuzzRun, first: u64, current: &Path) -> bool {
     let mut corpus = Corpus::of_workspace(&workspace_dir());
     let folder = options.cases.clone().unwrap_or_else(conformance::default_folder);
     add_conformance(&mut corpus, &folder);
@@ -84,14 +83,14 @@ fn try_inputs(options: &Run, first: u64, current: &Path) -> bool {
     let elapsed_ms = || clock.monotonic_ns() / 1_000_000;
     let (start_ms, limit_ms) = (elapsed_ms(), options.seconds.saturating_mul(1_000));
     let before = |number: u64, text: &str| {
-        // A run without its safety net is still a run.
+        // An error only means that a finding does not name its input.
         drop(fs::write(current, format!("{number}\n{text}")));
     };
     let mut next = first;
     while elapsed_ms() - start_ms < limit_ms {
         let report = fuzz::run(
             &corpus,
-            &Options {
+            &FuzzOptions {
                 seed: options.seed,
                 first: next,
                 executions_max: INPUTS_PER_REPORT,
@@ -126,14 +125,14 @@ fn add_conformance(corpus: &mut Corpus, folder: &Path) {
     }
 }
 
-const STAGES: [(Stage, &str); 4] = [
-    (Stage::Refused, "refused"),
-    (Stage::Parsed, "parsed"),
-    (Stage::Bound, "bound"),
-    (Stage::Compiled, "compiled"),
+const STAGES: [(FuzzStage, &str); 4] = [
+    (FuzzStage::Refused, "refused"),
+    (FuzzStage::Parsed, "parsed"),
+    (FuzzStage::Bound, "bound"),
+    (FuzzStage::Compiled, "compiled"),
 ];
 
-fn to_json(report: &Report) -> Json {
+fn to_json(report: &FuzzReport) -> Json {
     let findings = report.findings.iter().map(|found| json!([found.what, found.input]));
     let reached = STAGES.iter().map(|(stage, _)| report.reached.get(stage).copied().unwrap_or(0));
     json!({
@@ -149,14 +148,14 @@ fn to_json(report: &Report) -> Json {
 
 // The process that watches
 
-fn watch(options: &Run) -> bool {
+fn watch(options: &FuzzRun) -> bool {
     let current = std::env::temp_dir().join(format!("lockstep-fuzz-{}.txt", std::process::id()));
     println!("the input being tried is in {}", current.display());
     let clock = SystemClock::new();
     let elapsed_ms = || clock.monotonic_ns() / 1_000_000;
     let start_ms = elapsed_ms();
-    let (mut report, mut first, mut deaths) = (Report::default(), 0, 0);
-    let is_over = |report: &Report| options.canary.is_some() && !report.findings.is_empty();
+    let (mut report, mut first, mut deaths) = (FuzzReport::default(), 0, 0);
+    let is_over = |report: &FuzzReport| options.canary.is_some() && !report.findings.is_empty();
     while deaths < DEATHS_MAX && !is_over(&report) {
         let left = options.seconds.saturating_sub((elapsed_ms() - start_ms) / 1_000);
         if left == 0 {
@@ -188,8 +187,8 @@ fn watch(options: &Run) -> bool {
     }
 }
 
-/// Starts the process that tries inputs, below its limit of address space.
-fn start(options: &Run, first: u64, seconds: u64, current: &Path) -> Result<Child, String> {
+/// Starts the process that runs inputs, with a limit of its address space.
+fn start(options: &FuzzRun, first: u64, seconds: u64, current: &Path) -> Result<Child, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let mut command = Command::new("sh");
     command
@@ -207,10 +206,11 @@ fn start(options: &Run, first: u64, seconds: u64, current: &Path) -> Result<Chil
     command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().map_err(|error| error.to_string())
 }
 
-/// Adds up what the process reports. `None` when it came to its end, else how it was ended.
+/// Adds up the reports of the process. Returns `None` when it ended by itself, else the cause of
+/// its end.
 fn follow(
     mut child: Child,
-    report: &mut Report,
+    report: &mut FuzzReport,
     current: &Path,
     is_canary: bool,
 ) -> Option<String> {
@@ -242,7 +242,7 @@ fn follow(
     }
 }
 
-/// The lines that a process prints, read by a thread of its own.
+/// Reads the lines that a process prints in a thread of its own.
 fn lines_of(child: &mut Child) -> Receiver<String> {
     let (sender, receiver) = mpsc::channel();
     let output = child.stdout.take().expect("it was piped");
@@ -253,11 +253,11 @@ fn lines_of(child: &mut Child) -> Receiver<String> {
             }
         }
     };
-    lockstep_host::spawn("fuzz-output", read).expect("the machine has room for a thread");
+    lockstep_host::spawn("fuzz-output", read).expect("the system can start a thread");
     receiver
 }
 
-fn add_up(report: &mut Report, line: &str) {
+fn add_up(report: &mut FuzzReport, line: &str) {
     let Ok(json) = serde_json::from_str::<Json>(line) else { return };
     let number = |json: &Json| json.as_u64().unwrap_or_default();
     report.executions += number(&json["executions"]);
@@ -280,10 +280,10 @@ fn add_up(report: &mut Report, line: &str) {
     report.memory_bytes_max = report.memory_bytes_max.max(bytes);
 }
 
-/// The most of an input that is printed, in characters.
+/// The most characters of an input that are printed.
 const SHOWN_CHARACTERS: usize = 4_000;
 
-fn print(report: &Report, seed: u64) {
+fn print(report: &FuzzReport, seed: u64) {
     for finding in &report.findings {
         let shown: String = finding.input.chars().take(SHOWN_CHARACTERS).collect();
         println!("{}\n{shown}\n", finding.what);

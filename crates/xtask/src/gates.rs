@@ -9,7 +9,7 @@ use std::{
 use lockstep_testkit::{guide, l3, slt};
 
 use crate::{
-    conformance::{self, Options},
+    conformance::{self, ConformanceOptions},
     reference, tidy, workspace_dir,
 };
 
@@ -73,7 +73,7 @@ pub fn parity(cases: u32) -> bool {
     )
 }
 
-/// Compares requests with batch mode on drawn queries, and prints what the queries were made of.
+/// Compares requests with batch mode on drawn queries, and prints the constructs of the queries.
 pub fn deployable(cases: u64, seed: u64) -> bool {
     let report = l3::run(seed, cases);
     report.failures.iter().for_each(|failure| println!("{failure}\n"));
@@ -81,7 +81,7 @@ pub fn deployable(cases: u64, seed: u64) -> bool {
     report.failures.is_empty()
 }
 
-/// Runs golden SQL files and the examples of the guide; with `complete`, writes what came into
+/// Runs golden SQL files and the examples of the guide; with `complete`, writes the results into
 /// them.
 pub fn golden_sql(path: Option<PathBuf>, complete: bool) -> bool {
     let folders = ["tests/sql", "docs/guide"].map(|folder| workspace_dir().join(folder));
@@ -110,9 +110,13 @@ fn is_document(file: &Path) -> bool {
     file.extension().is_some_and(|extension| extension == "md")
 }
 
-/// Everything a change must pass, the cheapest first.
+/// Runs everything a change must pass, the cheapest first.
 pub fn ci() -> bool {
-    tidy::run() && lint() && test(&[]) && model() && conformance::run(&Options::default())
+    tidy::run()
+        && lint()
+        && test(&[])
+        && model()
+        && conformance::run(&ConformanceOptions::default())
 }
 
 fn cargo(arguments: &[&str], variables: &[(&str, &str)]) -> bool {

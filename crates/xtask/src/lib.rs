@@ -1,12 +1,13 @@
-//! The project's one entry point for its own chores: checks, tests, conformance.
+//! The tasks of the project: checks, tests, conformance, generated pages.
 //!
-//! `cargo xtask` runs it, CI runs nothing else. Sees every crate, and nothing depends on it.
+//! `cargo xtask` runs it, and CI runs nothing else. May depend on every crate; no crate depends on
+//! it.
 //!
 //! | module | what |
 //! |---|---|
-//! | [`tidy`] | house rules that no lint knows |
+//! | [`tidy`] | rules about the source that no lint checks |
 //! | [`gates`] | format, lint, test: cargo with the right arguments |
-//! | [`fuzz`] | texts that are not SQL, for as long as one likes |
+//! | [`fuzz`] | fuzzing for a given time |
 //! | [`messages`] | messages that no golden test sees |
 //! | [`reference`] | the reference pages, from the declarations of functions |
 //! | [`conformance`] | the public test cases of OpenMLDB, run against the engine |
@@ -16,11 +17,13 @@ pub mod fuzz;
 pub mod gates;
 pub mod messages;
 pub mod reference;
+mod source;
 pub mod tidy;
 
 use std::path::{Path, PathBuf};
 
-/// The root of the workspace, asked at run time: a target directory may be shared by several clones.
+/// Returns the root of the workspace, found at run time since several clones may share a target
+/// directory.
 pub fn workspace_dir() -> PathBuf {
     let here = std::env::var_os("CARGO_MANIFEST_DIR")
         .map_or_else(|| PathBuf::from("crates/xtask"), PathBuf::from);

@@ -5,26 +5,33 @@ use std::{path::PathBuf, process::ExitCode};
 use clap::{Parser, Subcommand};
 use lockstep_testkit::fuzz::memory::Counting;
 use lockstep_xtask::{
-    conformance::{self, Options},
+    conformance::{self, ConformanceOptions},
     fuzz, gates, messages, reference, tidy,
 };
 
-/// So that a fuzzed input's memory is known.
+/// Counts memory, so that the memory of a fuzzed input is known.
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// The project's chores.
+/// The tasks of the project.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask")]
-struct Arguments {
+struct CommandLine {
     #[command(subcommand)]
     command: Command,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Check the house rules that no lint knows.
-    Tidy,
+    /// Check the rules about the source that no lint checks.
+    Tidy {
+        /// Write better counts and ratios into crates/xtask/ratchet.txt first.
+        #[arg(long)]
+        ratchet: bool,
+        /// Print the sizes of files and functions and the measures of the ratchet instead.
+        #[arg(long, conflicts_with = "ratchet")]
+        report: bool,
+    },
     /// List the messages that no golden test sees.
     Messages,
     /// Format the code.
@@ -41,7 +48,7 @@ enum Command {
     Slt {
         /// One file or folder instead of all.
         path: Option<PathBuf>,
-        /// Write what came into the files, for a person to read and check in.
+        /// Write the results into the files, to be read before they are committed.
         #[arg(long)]
         complete: bool,
     },
@@ -51,37 +58,37 @@ enum Command {
     Miri,
     /// Compare batch mode, request mode and the oracle on drawn databases and queries.
     Parity {
-        /// How many.
+        /// Number of cases.
         #[arg(long, default_value_t = 300)]
         cases: u32,
     },
     /// Deploy drawn queries and compare a request's answer with batch mode (promise L3).
     L3 {
-        /// How many.
+        /// Number of cases.
         #[arg(long, default_value_t = 3_000)]
         cases: u64,
-        /// A seed is a run.
+        /// The seed, which determines the run.
         #[arg(long, default_value_t = 1)]
         seed: u64,
     },
-    /// Throw texts that are not quite SQL at every entry point that takes text.
+    /// Fuzz every entry point that takes text with malformed SQL.
     Fuzz {
-        /// For how long.
+        /// Seconds to run.
         #[arg(long, default_value_t = 60)]
         seconds: u64,
-        /// A seed is a run.
+        /// The seed, which determines the run.
         #[arg(long, default_value_t = 1)]
         seed: u64,
         /// Conformance cases for the corpus, instead of ../shared/conformance.
         #[arg(long)]
         cases: Option<PathBuf>,
-        /// Put a defect in, which has to be found: panic, stack, memory or hang.
+        /// Simulate a defect, which must be found: panic, stack, memory or hang.
         #[arg(long, value_parser = ["panic", "stack", "memory", "hang"])]
         canary: Option<String>,
-        /// Try inputs in this process, from this number on.
+        /// Run inputs in this process, from this number on.
         #[arg(long, hide = true, requires = "current")]
         first: Option<u64>,
-        /// Where the input being tried is kept.
+        /// The file for the current input.
         #[arg(long, hide = true)]
         current: Option<PathBuf>,
     },
@@ -89,11 +96,11 @@ enum Command {
     Conformance(ConformanceArguments),
     /// Write docs/reference/functions.md and docs/compatibility.md from the declarations.
     Reference {
-        /// Only say whether they are what would be written.
+        /// Only check whether they are up to date.
         #[arg(long)]
         check: bool,
     },
-    /// Everything a change must pass, the cheapest first.
+    /// Run everything a change must pass, the cheapest first.
     Ci,
 }
 
@@ -108,20 +115,22 @@ struct ConformanceArguments {
     /// Print the counts as JSON in the last line.
     #[arg(long)]
     json: bool,
-    /// Show one case: its SQL, inputs, what was expected and what came.
+    /// Show one case: its SQL, inputs, expected and actual result.
     #[arg(long)]
     case: Option<String>,
     /// Print a line for every failure.
     #[arg(long)]
     failures: bool,
-    /// Take what passes now off the lists.
+    /// Remove the cases that pass from the lists.
     #[arg(long)]
     bless: bool,
 }
 
 fn main() -> ExitCode {
-    let is_good = match Arguments::parse().command {
-        Command::Tidy => tidy::run(),
+    let is_good = match CommandLine::parse().command {
+        Command::Tidy { report: true, .. } => tidy::report(),
+        Command::Tidy { ratchet: true, .. } => tidy::tighten(),
+        Command::Tidy { .. } => tidy::run(),
         Command::Messages => messages::run(),
         Command::Fmt => gates::format(),
         Command::Lint => gates::lint(),
@@ -132,9 +141,9 @@ fn main() -> ExitCode {
         Command::Parity { cases } => gates::parity(cases),
         Command::L3 { cases, seed } => gates::deployable(cases, seed),
         Command::Fuzz { seconds, seed, cases, canary, first, current } => {
-            fuzz::run(&fuzz::Run { seconds, seed, cases, canary, trial: first.zip(current) })
+            fuzz::run(&fuzz::FuzzRun { seconds, seed, cases, canary, trial: first.zip(current) })
         }
-        Command::Conformance(arguments) => conformance::run(&Options {
+        Command::Conformance(arguments) => conformance::run(&ConformanceOptions {
             area: arguments.area,
             cases: arguments.cases,
             case: arguments.case,

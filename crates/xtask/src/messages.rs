@@ -1,10 +1,10 @@
-//! Every message that a user may get is seen by a golden test.
+//! Checks that a golden test has every message that a user may get.
 //!
 //! The templates of messages are taken from the source: the texts in calls of `Diagnostic::new` and
-//! `Diagnostic::unsupported`, also where such a text is named first or is given to a function that
-//! makes the call, and those of error types. A template is seen when a line
-//! of tests/sql, docs/guide or python/tests has its fixed words in their order. What is not seen is
-//! counted by crate, and a test holds that the counts only fall.
+//! `Diagnostic::unsupported`, also where such a text is a variable or an argument of a function
+//! that makes the call, and those of error types. A template is covered when a line of tests/sql,
+//! docs/guide or python/tests has its fixed words in their order. The others are counted by crate,
+//! and a test checks that the counts only fall.
 #![expect(clippy::print_stdout, reason = "a command line speaks through its output")]
 
 use std::{collections::BTreeSet, fs, path::Path};
@@ -12,20 +12,20 @@ use std::{collections::BTreeSet, fs, path::Path};
 use crate::{tidy, workspace_dir};
 
 /// The crates whose messages are about a user's statement, and how many of their templates no
-/// golden test sees. A number may only fall.
+/// golden test has. A number may only fall.
 const UNSEEN_MAX: &[(&str, usize)] =
     &[("sql", 0), ("function", 0), ("plan", 0), ("batch", 3), ("engine", 3)];
 
 /// Where a call of `Diagnostic` begins; its last argument is the message.
 const CALLS: &[&str] = &["Diagnostic::new(", "Diagnostic::unsupported("];
 
-/// Letters that the fixed words of a template need, to be told from any other text.
+/// The fewest letters in the fixed words of a template that can be recognized.
 const LETTERS_MIN: usize = 6;
 
-/// How far above a call its message may be named, in bytes.
+/// How far above a call the variable of its message may be, in bytes.
 const NAMED_BYTES_MAX: usize = 2_000;
 
-/// Prints the templates that no golden test sees; whether there are no more than allowed.
+/// Prints the templates that no golden test has; returns whether there are no more than allowed.
 pub fn run() -> bool {
     let golden = golden_lines();
     let mut is_good = true;
@@ -42,12 +42,12 @@ pub fn run() -> bool {
     is_good
 }
 
-/// A message with holes.
+/// The template of a message.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Template {
-    /// The texts around the holes.
+    /// The fixed texts between its arguments.
     pieces: Vec<String>,
-    /// Where it stands.
+    /// The source file.
     file: String,
 }
 
@@ -66,7 +66,7 @@ impl Template {
     }
 }
 
-/// What golden tests expect, line by line.
+/// Reads the lines that golden tests expect.
 fn golden_lines() -> Vec<String> {
     let root = workspace_dir();
     let mut lines = Vec::new();
@@ -138,14 +138,15 @@ fn templates_in(source: &str, file: &str) -> BTreeSet<Template> {
     found
 }
 
-/// The name of the function that some text ends in.
+/// Returns the name of the function in which `source` ends.
 fn function_around(source: &str) -> &str {
     let Some(at) = source.rfind("fn ") else { return "" };
     let name = &source[at + 3..];
     &name[..name.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(name.len())]
 }
 
-/// The texts that a function of this file is called with: its message is an argument of its own.
+/// Returns the texts that a function of this file is called with: its message is one of its
+/// arguments.
 fn given_to(source: &str, function: &str) -> Vec<String> {
     let call = format!("{function}(");
     let calls = source.match_indices(&call).filter(|_| !function.is_empty());
@@ -156,7 +157,7 @@ fn letters(template: &Template) -> usize {
     template.pieces.iter().flat_map(|piece| piece.chars()).filter(|c| c.is_alphabetic()).count()
 }
 
-/// The texts of the nearest `let` of this name.
+/// Returns the texts of the nearest `let` of this name.
 fn named_before(source: &str, name: &str) -> Vec<String> {
     let is_name = !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_');
     let start = source.len().saturating_sub(NAMED_BYTES_MAX);
@@ -169,8 +170,8 @@ fn named_before(source: &str, name: &str) -> Vec<String> {
     literals(&near[at..at + statement_length(&near[at..])])
 }
 
-/// Walks through Rust text; `step` gets each character outside of strings and comments, and the
-/// depth of brackets, and says whether to stop.
+/// Walks through Rust text; `step` receives each character outside of strings and comments, and the
+/// depth of brackets, and returns whether to stop.
 fn walk(text: &str, mut step: impl FnMut(usize, char, i32) -> bool) -> usize {
     let mut depth = 0;
     let mut characters = text.char_indices().peekable();
@@ -209,7 +210,7 @@ fn skip_string(characters: &mut Characters<'_>) {
     }
 }
 
-/// `'x'` and `'\n'` are characters, `'a` is a lifetime.
+/// Skips a character literal; `'x'` and `'\n'` are characters, `'a` is a lifetime.
 fn skip_character(text: &str, characters: &mut Characters<'_>) {
     let is_character = text.starts_with("'\\") || text.chars().nth(2) == Some('\'');
     if is_character {
@@ -220,7 +221,7 @@ fn skip_character(text: &str, characters: &mut Characters<'_>) {
     }
 }
 
-/// What stands before the bracket that closes.
+/// Returns the text before the closing bracket.
 fn balanced(text: &str) -> &str {
     &text[..walk(text, |_, _, depth| depth < 0)]
 }
@@ -238,12 +239,12 @@ fn last_argument(arguments: &str) -> &str {
         false
     });
     let end = arguments.trim_end();
-    // A comma may stand behind the last argument too.
+    // The last argument may have a trailing comma.
     let mut commas = commas.into_iter().filter(|at| !arguments[at + 1..].trim().is_empty());
     commas.next_back().map_or(end, |at| &arguments[at + 1..])
 }
 
-/// The string literals of some Rust text, without their escapes.
+/// Returns the string literals of Rust text, without their escapes.
 fn literals(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut rest = text;
@@ -270,7 +271,7 @@ fn unescaped(literal: &str) -> String {
     text
 }
 
-/// The fixed parts of a format string.
+/// Returns the fixed parts of a format string.
 fn pieces(template: &str) -> Vec<String> {
     let mut pieces = vec![String::new()];
     let mut characters = template.chars().peekable();

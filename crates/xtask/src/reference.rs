@@ -1,15 +1,15 @@
 //! The reference pages: written from the declarations of the function library.
 //!
-//! `cargo xtask reference` writes them, `cargo xtask lint` and a test of this crate compare them
-//! with what would be written. What each function does, its examples and its differences are said
-//! in `crates/function` and nowhere else; here are the headings and the sentences around them.
+//! `cargo xtask reference` writes them, `cargo xtask lint` and a test of this crate check that they
+//! are up to date. The description, examples and differences of each function are in
+//! `crates/function` only; this file adds headings and introductions.
 #![expect(clippy::print_stdout, reason = "a command line speaks through its output")]
 
 use std::{fmt::Write as _, fs};
 
 use lockstep_function::{
     aggregate::{self, SAMPLE},
-    compatibility::{ADDITIONS, DIFFERENCES, ExampleForm},
+    compatibility::{ADDITIONS, DIFFERENCES, Form},
     example_sql, scalar,
 };
 
@@ -18,10 +18,10 @@ use crate::{
     workspace_dir,
 };
 
-/// A page: where it lies below the workspace, and its text.
+/// A page: its path in the workspace, and its text.
 type Page = (&'static str, String);
 
-/// Writes every page; whether that worked.
+/// Writes every page; returns whether that succeeded.
 pub fn write() -> bool {
     pages().into_iter().all(|(path, text)| {
         let path = workspace_dir().join(path);
@@ -39,7 +39,7 @@ pub fn write() -> bool {
     })
 }
 
-/// Whether every page is what would be written; says which is not.
+/// Returns whether every page is up to date, and prints those that are not.
 pub fn is_current() -> bool {
     let mut is_current = true;
     for (path, text) in pages() {
@@ -59,8 +59,8 @@ fn pages() -> [Page; 3] {
     ]
 }
 
-/// What a page shows of a function.
-struct Entry {
+/// The entry of a function in a page.
+struct FunctionEntry {
     name: &'static str,
     aliases: &'static [&'static str],
     category: &'static str,
@@ -70,12 +70,12 @@ struct Entry {
     is_aggregate: bool,
 }
 
-fn entries() -> Vec<Entry> {
+fn entries() -> Vec<FunctionEntry> {
     let examples = |list: &[(&'static str, &'static str)]| {
         list.iter().map(|(sql, result)| (example_sql(sql), *result)).collect()
     };
     let operators = scalar::operators().filter(|operator| operator.name != "to_bool");
-    let scalars = scalar::all().chain(operators).map(|function| Entry {
+    let scalars = scalar::all().chain(operators).map(|function| FunctionEntry {
         name: function.name,
         aliases: function.aliases,
         category: function.category,
@@ -84,7 +84,7 @@ fn entries() -> Vec<Entry> {
         examples: examples(function.examples),
         is_aggregate: false,
     });
-    let aggregates = aggregate::all().map(|function| Entry {
+    let aggregates = aggregate::all().map(|function| FunctionEntry {
         name: function.name,
         aliases: function.aliases,
         category: function.category,
@@ -96,8 +96,8 @@ fn entries() -> Vec<Entry> {
     scalars.chain(aggregates).collect()
 }
 
-/// The categories in the order of the declarations, aggregates last.
-fn categories(entries: &[Entry]) -> Vec<(&'static str, bool)> {
+/// Returns the categories in the order of the declarations, aggregates last.
+fn categories(entries: &[FunctionEntry]) -> Vec<(&'static str, bool)> {
     let mut categories = Vec::new();
     for entry in entries {
         let category = (entry.category, entry.is_aggregate);
@@ -117,7 +117,7 @@ fn heading(category: &str, is_aggregate: bool) -> String {
     format!("{first}{}", letters.as_str())
 }
 
-/// The fragment that a heading gets.
+/// Returns the URL fragment of a heading.
 fn anchor(heading: &str) -> String {
     let kept = heading.to_lowercase();
     let kept = kept.chars().filter(|c| c.is_alphanumeric() || *c == ' ' || *c == '_');
@@ -137,8 +137,9 @@ fn functions() -> String {
     let categories = categories(&entries);
     for (category, is_aggregate) in &categories {
         let heading = heading(category, *is_aggregate);
-        let is_here =
-            |entry: &&Entry| entry.category == *category && entry.is_aggregate == *is_aggregate;
+        let is_here = |entry: &&FunctionEntry| {
+            entry.category == *category && entry.is_aggregate == *is_aggregate
+        };
         let names: Vec<String> = entries.iter().filter(is_here).map(title).collect();
         let link = format!("[{heading}](#{})", anchor(&heading));
         push(&mut page, format_args!("- {link}: {}\n", names.join(", ")));
@@ -159,8 +160,8 @@ fn functions() -> String {
     page
 }
 
-/// How a function is called in a list: an operator by its form.
-fn title(entry: &Entry) -> String {
+/// Returns the title of a function; an operator has its form.
+fn title(entry: &FunctionEntry) -> String {
     match entry.category {
         "operator" => {
             let form = entry.signature.split(" → ").next().unwrap_or(entry.signature);
@@ -170,7 +171,7 @@ fn title(entry: &Entry) -> String {
     }
 }
 
-fn push_entry(page: &mut String, entry: &Entry) {
+fn push_entry(page: &mut String, entry: &FunctionEntry) {
     push(page, format_args!("\n### {}\n\n", title(entry)));
     for form in entry.signature.split("; ") {
         push(page, format_args!("    {form}\n"));
@@ -189,7 +190,7 @@ fn push_entry(page: &mut String, entry: &Entry) {
     }
 }
 
-/// The rows that the examples of aggregates are about.
+/// Writes the rows of the examples of aggregates.
 fn sample() -> String {
     let mut text = String::from(
         "\nThe examples of aggregates are computed over these rows of one partition, oldest first, \
@@ -220,7 +221,7 @@ fn compatibility() -> String {
     push_differences(&mut page, false);
     page.push_str(
         "\n## Additions to OpenMLDB\n\n\
-         OpenMLDB refuses these, or does not have them; here they work, with the setting and without.\n\n\
+         OpenMLDB refuses these, or does not have them; in Lockstep they work, with the setting and without.\n\n\
          | what | does | why |\n|---|---|---|\n",
     );
     for addition in ADDITIONS {
@@ -231,18 +232,18 @@ fn compatibility() -> String {
     page
 }
 
-/// What the conformance cases show to differ under the setting, from the lists of `conformance`.
+/// Appends the differences under the setting, from the lists of the conformance cases.
 fn push_remaining(page: &mut String) {
     page.push_str(
         "\n## What still differs under the setting\n\n\
          OpenMLDB's own test cases run under the setting, each in every mode that it names.\n\
-         Those that come otherwise are listed in crates/xtask/conformance, whose lists may only shrink; \
+         The cases with another result are listed in crates/xtask/conformance, whose lists may only shrink; \
          these are the reasons.\n",
     );
     for (file, kind, title) in [
-        (lists::DEVIATIONS, "differs", "The result is another one, on purpose"),
+        (lists::DEVIATIONS, "differs", "Other results, on purpose"),
         (lists::PENDING, "missing", "Missing here"),
-        (lists::DEVIATIONS, "more", "Works here and is refused there"),
+        (lists::DEVIATIONS, "more", "Works in Lockstep and is refused by OpenMLDB"),
     ] {
         let list = List::read(file).expect("the lists are checked in");
         push(page, format_args!("\n### {title}\n\n| what | cases |\n|---|---|\n"));
@@ -282,19 +283,19 @@ fn push_differences(page: &mut String, is_restored: bool) {
         let example = &difference.example;
         push(page, format_args!("\n### {}\n\n", difference.name));
         push(page, format_args!("- By default: {}\n", difference.standard));
-        push(page, format_args!("- In OpenMLDB: {}\n", difference.openmldb));
+        push(page, format_args!("- In OpenMLDB: {}\n", difference.reference));
         push(page, format_args!("- Why: {}\n", difference.why));
         page.push_str("\n| SQL | by default | in OpenMLDB |\n|---|---|---|\n");
         let over = match example.form {
-            ExampleForm::Aggregate => " over the [sample](reference/functions.md)",
-            ExampleForm::Expression | ExampleForm::Statements => "",
+            Form::Aggregate => " over the [sample](reference/functions.md)",
+            Form::Expression | Form::Statements => "",
         };
-        let (standard, openmldb) = (code(example.standard), code(example.openmldb));
-        push(page, format_args!("| {}{over} | {standard} | {openmldb} |\n", code(example.sql)));
+        let (standard, reference) = (code(example.standard), code(example.reference));
+        push(page, format_args!("| {}{over} | {standard} | {reference} |\n", code(example.sql)));
     }
 }
 
-/// A text as code in a table cell; the empty text as a word.
+/// Formats a text as code in a table cell; the empty text as a word.
 fn code(text: &str) -> String {
     let text = text.replace('|', "\\|");
     match text.as_str() {

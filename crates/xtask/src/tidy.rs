@@ -1,37 +1,42 @@
-//! Properties of the source itself that no lint knows; also tests of this crate.
+//! Properties of the source itself that no lint checks; also tests of this crate.
 //!
 //! Each rule is a function that returns its violations as sentences.
 #![expect(clippy::print_stdout, reason = "a command line speaks through its output")]
 
-use std::{
-    collections::BTreeSet,
-    fs,
-    path::{Path, PathBuf},
+mod assertions;
+mod ratchet;
+mod sizes;
+mod type_names;
+mod words;
+
+use std::{collections::BTreeSet, fs, path::PathBuf};
+
+use crate::{
+    source::{files_below, files_of_crates},
+    workspace_dir,
 };
 
-use crate::workspace_dir;
-
-/// The house from the ground up. A crate may depend on the floors below its own, and on nothing
-/// else in the workspace. Adding a crate means saying here where it stands.
-const FLOORS: &[(&str, &[&str])] = &[
-    // No code: it only settles the features of third-party crates.
-    ("site", &["unification"]),
-    ("ground", &["host", "diagnostic"]),
+/// The layers, lowest first. A crate may depend on the layers below its own, and on nothing else
+/// in the workspace. Adding a crate means adding it to a layer here.
+const LAYERS: &[(&str, &[&str])] = &[
+    // No code: it only unifies the features of third-party crates.
+    ("features", &["unification"]),
+    ("platform", &["host", "diagnostic"]),
     ("mechanisms of rows and text", &["row", "sql"]),
     ("mechanisms of storage", &["series"]),
     ("meaning of tables and functions", &["table", "function"]),
     ("meaning of queries", &["plan"]),
     ("execution", &["request", "batch"]),
     ("database", &["engine"]),
-    ("doors", &["cli"]),
-    ("binary", &["python"]),
+    ("front ends", &["cli"]),
+    ("package", &["python"]),
 ];
 
-/// See everything; seen by nobody.
+/// Crates that may depend on all others, and on which none may depend.
 const BESIDE: &[&str] = &["testkit", "xtask", "sim", "bench"];
 
 /// Outside engines, and the crates that may name each of them. A name ending in `*` is a prefix.
-const DOORS: &[(&str, &[&str])] = &[
+const RESTRICTED: &[(&str, &[&str])] = &[
     ("datafusion*", &["function", "plan", "request", "batch", "engine"]),
     ("pyo3*", &["python"]),
     ("parquet", &["batch", "engine"]),
@@ -55,7 +60,7 @@ const PARTNER_LINES: usize = 6;
 
 type Violations = Vec<String>;
 
-/// Runs every rule and prints what it finds; whether nothing was found.
+/// Runs every rule and prints the violations. Returns whether there are none.
 pub fn run() -> bool {
     let violations: Violations = RULES.iter().flat_map(|rule| rule()).collect();
     for violation in &violations {
@@ -65,28 +70,48 @@ pub fn run() -> bool {
     violations.is_empty()
 }
 
+/// Writes today's counts and ratios into the ratchet file where they are better than its own, then
+/// runs every rule.
+pub fn tighten() -> bool {
+    ratchet::tighten_file();
+    run()
+}
+
+/// Prints how long files and functions are, by crate, and every measure of the ratchet.
+pub fn report() -> bool {
+    println!("{}\n", sizes::table(&files_of_crates()));
+    for measure in ratchet::measures() {
+        println!("{} {} {}", measure.name, measure.scope, measure.value);
+        if measure.name == "repeated-type-names" {
+            measure.places.iter().for_each(|place| println!("  {place}"));
+        }
+    }
+    true
+}
+
 const RULES: &[fn() -> Violations] = &[
     dependencies_point_down,
-    outside_engines_have_few_doors,
+    outside_engines_are_restricted,
     members_take_the_workspace_lints,
-    files_say_which_room_they_are,
+    files_open_with_their_subject,
     files_hold_one_idea,
     names_name_something,
     nothing_is_left_to_fix,
     atomics_name_their_partner,
+    ratchet::ratchets_hold,
 ];
 
 fn dependencies_point_down() -> Violations {
     let mut violations = Vec::new();
     let mut below: BTreeSet<&str> = BTreeSet::new();
-    for (floor, crates) in FLOORS {
+    for (layer, crates) in LAYERS {
         for name in crates.iter().filter(|name| crate_exists(name)) {
             for dependency in dependencies(name) {
                 let Some(dependency) = dependency.strip_prefix("lockstep-") else { continue };
                 if !below.contains(dependency) {
                     violations.push(format!(
-                        "`{name}` (floor `{floor}`) may not depend on `{dependency}`: it is not \
-                         on a lower floor"
+                        "`{name}` (layer `{layer}`) may not depend on `{dependency}`: it is not \
+                         in a lower layer"
                     ));
                 }
             }
@@ -94,25 +119,25 @@ fn dependencies_point_down() -> Violations {
         below.extend(crates.iter().copied());
     }
     let placed: BTreeSet<&str> = below.into_iter().chain(BESIDE.iter().copied()).collect();
-    let homeless = crate_names().into_iter().filter(|name| !placed.contains(name.as_str()));
-    violations.extend(homeless.map(|name| format!("`{name}` stands on no floor")));
+    let unplaced = crate_names().into_iter().filter(|name| !placed.contains(name.as_str()));
+    violations.extend(unplaced.map(|name| format!("`{name}` is in no layer")));
     violations
 }
 
-fn outside_engines_have_few_doors() -> Violations {
+fn outside_engines_are_restricted() -> Violations {
     let mut violations = Vec::new();
     let inside = crate_names().into_iter().filter(|name| !BESIDE.contains(&name.as_str()));
     for name in inside {
         for dependency in dependencies(&name) {
-            let door = DOORS.iter().find(|(engine, _)| match engine.strip_suffix('*') {
+            let owners = RESTRICTED.iter().find(|(engine, _)| match engine.strip_suffix('*') {
                 Some(prefix) => dependency.starts_with(prefix),
                 None => dependency == *engine,
             });
-            if let Some((_, doors)) = door
-                && !doors.contains(&name.as_str())
+            if let Some((_, owners)) = owners
+                && !owners.contains(&name.as_str())
             {
-                let doors = doors.join("`, `");
-                violations.push(format!("`{name}` names `{dependency}`; only `{doors}` may"));
+                let owners = owners.join("`, `");
+                violations.push(format!("`{name}` names `{dependency}`; only `{owners}` may"));
             }
         }
     }
@@ -127,7 +152,7 @@ fn members_take_the_workspace_lints() -> Violations {
         .collect()
 }
 
-fn files_say_which_room_they_are() -> Violations {
+fn files_open_with_their_subject() -> Violations {
     each_source(|path, text| {
         if text.starts_with("//!") {
             Vec::new()
@@ -143,7 +168,7 @@ fn files_hold_one_idea() -> Violations {
         if lines <= LINES_MAX {
             Vec::new()
         } else {
-            vec![format!("{path}: {lines} lines; the wall is {LINES_MAX}")]
+            vec![format!("{path}: {lines} lines; the limit is {LINES_MAX}")]
         }
     })
 }
@@ -172,7 +197,8 @@ fn nothing_is_left_to_fix() -> Violations {
     each_source(|path, text| lines_with(path, text, marker, "is not mergeable"))
 }
 
-/// A Release or Acquire access without its partner's name cannot be reviewed.
+/// Finds Release and Acquire accesses whose comment does not name the partner: without it they
+/// cannot be reviewed.
 fn atomics_name_their_partner() -> Violations {
     each_source(|path, text| {
         let lines: Vec<&str> = text.lines().collect();
@@ -199,36 +225,22 @@ fn lines_with(path: &str, text: &str, word: &str, complaint: &str) -> Violations
     hits.map(|(index, _)| format!("{path}:{}: {word} {complaint}", index + 1)).collect()
 }
 
-/// A line without its comment.
+/// Returns a line without its comment.
 fn code_of(line: &str) -> &str {
     line.split_once("//").map_or(line, |(code, _)| code)
 }
 
 /// Applies a rule to every Rust file of the workspace, with its path below crates/.
 pub(crate) fn each_source(mut rule: impl FnMut(&str, &str) -> Violations) -> Violations {
-    let mut files = Vec::new();
-    collect_sources(&crates_dir(), &mut files);
-    files.sort();
     let check = |file: &PathBuf| {
         let text = fs::read_to_string(file).expect("a source file is readable UTF-8");
         let path = file.strip_prefix(crates_dir()).expect("it was found there").display();
         rule(&path.to_string(), &text)
     };
-    files.iter().flat_map(check).collect()
+    files_below(&crates_dir(), &["rs"]).iter().flat_map(check).collect()
 }
 
-fn collect_sources(folder: &Path, files: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).expect("a folder of the workspace is readable") {
-        let path = entry.expect("a folder of the workspace is readable").path();
-        if path.is_dir() {
-            collect_sources(&path, files);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            files.push(path);
-        }
-    }
-}
-
-/// Names under `[dependencies]` of one crate; dev-dependencies may point anywhere.
+/// Lists the names under `[dependencies]` of one crate; dev-dependencies may point anywhere.
 fn dependencies(name: &str) -> Vec<String> {
     dependencies_in(&manifest(name))
 }
@@ -280,8 +292,8 @@ mod tests {
     }
 
     #[test]
-    fn outside_engines_have_few_doors() {
-        check(&super::outside_engines_have_few_doors());
+    fn outside_engines_are_restricted() {
+        check(&super::outside_engines_are_restricted());
     }
 
     #[test]
@@ -290,8 +302,8 @@ mod tests {
     }
 
     #[test]
-    fn files_say_which_room_they_are() {
-        check(&super::files_say_which_room_they_are());
+    fn files_open_with_their_subject() {
+        check(&super::files_open_with_their_subject());
     }
 
     #[test]
@@ -312,6 +324,11 @@ mod tests {
     #[test]
     fn atomics_name_their_partner() {
         check(&super::atomics_name_their_partner());
+    }
+
+    #[test]
+    fn ratchets_hold() {
+        check(&super::ratchet::ratchets_hold());
     }
 
     #[test]

@@ -1,5 +1,4 @@
-//! A fuzzer that finds nothing proves nothing: each way to end or stall a process is put in, and
-//! `cargo xtask fuzz` has to find it.
+//! Checks that `cargo xtask fuzz` finds each simulated way to end or stall a process.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-"""Runs a query in both databases and compares what comes."""
+"""Runs a query in both databases and compares the results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .node import DUCKDB, LOCKSTEP, Node
 from .tables import Table, script
 
 TOLERANCE = 1e-9
-# What DuckDB says of its own mistakes: there is nothing to compare with.
+# Messages of DuckDB's internal errors, which give no result to compare with.
 INTERNAL = ("INTERNAL Error", "BindBuiltinScalarFunction did not return", "in deserialization")
 SETTING = (
     "SET error_on_division_by_zero = false; "
@@ -27,7 +27,7 @@ DUCKDB_TYPES = {"INTEGER": "INT", "VARCHAR": "STRING", "BOOLEAN": "BOOL"}
 
 @dataclass
 class Outcome:
-    """The rows of a query, or why there are none."""
+    """The rows of a query, or its error."""
 
     types: list[str]
     rows: list[tuple]
@@ -35,7 +35,7 @@ class Outcome:
 
     @property
     def is_missing(self) -> bool:
-        """Whether DuckDB broke down rather than answered."""
+        """Returns whether DuckDB had an internal error."""
         return self.error is not None and any(text in self.error for text in INTERNAL)
 
 
@@ -80,7 +80,7 @@ def is_ordered(query: Node) -> bool:
 
 
 def difference(query: Node, ours: Outcome, theirs: Outcome) -> str | None:
-    """What differs, in words; an error that both give is no difference."""
+    """Describes the difference; an error of both is no difference."""
     if theirs.is_missing:
         return None
     if ours.error or theirs.error:
@@ -107,7 +107,7 @@ def difference(query: Node, ours: Outcome, theirs: Outcome) -> str | None:
 
 
 def near_columns(query: Node, count: int) -> set[int]:
-    """The columns whose last digits may differ."""
+    """Returns the columns whose last digits may differ."""
     for part in query.descendants():
         if part.type == "query":
             return near_columns(part, count)

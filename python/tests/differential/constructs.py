@@ -1,4 +1,4 @@
-"""What queries are made of, and in how many of them each was drawn.
+"""The constructs of queries, and how many queries each was drawn in.
 
 A construct is either noted by the generator where it draws it, or found in the text of the query.
 The functions are those of the rules, so that a new rule is a new construct.
@@ -12,7 +12,7 @@ from collections import Counter
 from .expressions import AGGREGATES, CALLS, OPERATORS
 from .modes import MODES
 
-# Sections as in the grammar of the dialect; a pattern, or None for what the generator notes.
+# Sections as in the grammar of the dialect; a pattern, or None for a construct that the generator records.
 LISTED: list[tuple[str, str, str | None]] = [
     ("SELECT", "projection", None),
     ("SELECT", "sub-query", None),
@@ -105,7 +105,7 @@ LISTED: list[tuple[str, str, str | None]] = [
     ),
 ]
 
-# How the generator calls what has another name above.
+# Names of the generator for constructs that have another name above.
 NOTED = {
     "total": "whole table",
     "joined_window": "window over a LAST JOIN",
@@ -115,12 +115,12 @@ CALL = re.compile(r"\b([a-z_0-9]+)`?\(")
 
 
 def called(text: str) -> set[str]:
-    """The functions that a text calls."""
+    """Returns the functions that a text calls."""
     return set(CALL.findall(text))
 
 
 def rules() -> list[str]:
-    """The functions of all rules, of both modes."""
+    """Returns the functions of all rules, of both modes."""
     tables = [OPERATORS, *CALLS.values()]
     by_type = [rule for table in tables for rules in table.values() for rule in rules]
     of_groups = [rule for mode in MODES for rule in AGGREGATES[mode]]
@@ -147,7 +147,7 @@ class Constructs:
         self.counts[mode].update(found)
 
     def missing(self) -> list[str]:
-        """What was drawn in no mode."""
+        """Returns the constructs that were drawn in no mode."""
         return [name for _, name in self.sections if not any(c[name] for c in self.counts.values())]
 
     def __str__(self) -> str:

@@ -1,7 +1,7 @@
-"""Random expressions, from one table of what both dialects can say.
+"""Random expressions, from one table of expressions in both dialects.
 
 ``EXACT`` is a DOUBLE that sums without rounding, ``FINITE`` one that stays far from the ends;
-both are DOUBLE where that is asked for. ``NEAR`` stands only at the top: its last digits may
+both are DOUBLE where a rule says so. ``NEAR`` is allowed only at the top: its last digits may
 differ. Where the two modes differ, the macros do (``macros``), or the rules (``OF_MODE``).
 """
 
@@ -271,7 +271,7 @@ FUNCTIONS: list[Rule] = [
     ("INT", ["TIMESTAMP"], "dayofweek(⟨0⟩)", "CAST(dayofweek(⟨0⟩) + 1 AS INT)"),
 ]
 
-# What one mode says in another way, or not at all.
+# Expressions that one mode writes differently or does not have.
 OF_MODE: dict[str, list[Rule]] = {
     STANDARD: [
         (
@@ -304,7 +304,7 @@ TOP = (
     " ','), '')"
 )
 
-# Aggregates: result, arguments, texts. ⟨w⟩ stands where OVER belongs.
+# Aggregates: result, arguments, texts. ⟨w⟩ is replaced by OVER.
 SAME_AGGREGATES: list[Rule] = [
     ("BIGINT", [], "count(*)⟨w⟩", "count(*)⟨w⟩"),
     *(("BIGINT", [kind], "count(⟨0⟩)⟨w⟩", "count(⟨0⟩)⟨w⟩") for kind in SCALARS),
@@ -373,11 +373,11 @@ def aggregates(mode: str) -> list[Rule]:
 AGGREGATES: dict[str, list[Rule]] = {mode: aggregates(mode) for mode in MODES}
 
 Scope = list[tuple[str, str]]
-"""The columns in reach: how they are written, and their types."""
+"""The columns in scope: how they are written, and their types."""
 
 
 class Draw:
-    """Draws expressions over the columns in reach."""
+    """Draws expressions over the columns in scope."""
 
     def __init__(self, random: Random, scope: Scope, mode: str) -> None:
         self.random = random
@@ -385,7 +385,7 @@ class Draw:
         self.mode = mode
 
     def expression(self, kind: str, depth: int) -> Node:
-        """An expression of a type; a constant or a column at depth 0."""
+        """Draws an expression of a type; a constant or a column at depth 0."""
         kind = self.random.choice(SUBTYPES.get(kind, [kind]))
         if depth <= 0 or self.random.random() < 0.15:
             return self.leaf(kind)
@@ -413,7 +413,7 @@ class Draw:
         return same("BOOL", f"(⟨0⟩ {words} '{pattern}')", self.expression("STRING", depth - 1))
 
     def aggregate(self, depth: int, over: str = "", over_duckdb: str = "") -> Node:
-        """An aggregate over the columns in reach."""
+        """Draws an aggregate over the columns in scope."""
         result, kinds, lockstep, duckdb = self.random.choice(AGGREGATES[self.mode])
         parts = tuple(self.expression(kind, depth) for kind in kinds)
         return Node(
@@ -425,7 +425,7 @@ class Draw:
 
 
 def constant(random: Random, kind: str, mode: str) -> Node:
-    """A literal, extreme at times."""
+    """Draws a literal, extreme at times."""
     if kind in INTEGERS:
         value = random.choice([0, 1, -1, 2, 3, 7, random.randint(-50, 50)])
         if random.random() < 0.05:

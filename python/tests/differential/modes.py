@@ -1,4 +1,4 @@
-"""The two modes, and where one answers otherwise than the other by definition.
+"""The two modes, and the results that differ between them by definition.
 
 Each is run against DuckDB. What the compatibility mode does otherwise (docs/compatibility.md) is
 either said to DuckDB in other words, or not drawn in that mode. Everything else is the same text.
@@ -30,5 +30,5 @@ DIFFERENCES = {
 
 
 def set_mode(mode: str) -> str:
-    """The statement of ours that sets it."""
+    """Returns the statement that sets it in Lockstep."""
     return f"SET compatibility = '{mode}'"

@@ -1,4 +1,4 @@
-"""A query as a tree that is written in two dialects and can be made smaller."""
+"""A query as a tree, which is written in two dialects and can be shrunk."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Node:
         return PLACE.sub(lambda place: self.parts[int(place[1])].sql(dialect), text)
 
     def smaller(self) -> Iterator[Node]:
-        """The same with one part gone, or a part in the place of the whole."""
+        """Yields smaller nodes of the same type: a descendant, NULL, or the node with a smaller part."""
         for descendant in self.descendants():
             if descendant.type == self.type:
                 yield descendant
@@ -79,7 +79,7 @@ def same(type_: str, text: str, *parts: Node | Items) -> Node:
 
 
 def optional(prefix: str, *items: Node, separator: str = " AND ") -> Items:
-    """A clause that may be left out."""
+    """An optional clause."""
     return Items(items, separator, 0, prefix)
 
 

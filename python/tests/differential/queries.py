@@ -19,7 +19,7 @@ def qualified(alias: str) -> Scope:
 
 
 class Queries:
-    """Draws queries and counts what they are made of."""
+    """Draws queries and counts their constructs."""
 
     def __init__(self, random: Random, mode: str = STANDARD) -> None:
         self.random, self.mode = random, mode
@@ -46,9 +46,9 @@ class Queries:
     # FROM and WHERE
 
     def source(self, *, is_unique: bool = True) -> Node:
-        """What stands behind FROM: a table, or a sub-query with the columns of one.
+        """Draws what follows FROM: a table, or a sub-query with the columns of one.
 
-        Unless asked otherwise no two rows have one ``id`` or one ``ts``."""
+        By default no two rows have the same ``id`` or the same ``ts``."""
         table = same("table", self.random.choice(TABLES))
         if self.chance(0.6):
             return table
@@ -77,7 +77,7 @@ class Queries:
             call = call.format(over) if "{}" in call else call + over
             return ", ".join([*kept, f"{call} AS {name}"])
 
-        # The columns go by their names, and in no UNION.
+        # The columns are matched by name, and not in a UNION.
         text = "SELECT {} FROM ⟨0⟩"
         return Node(
             "rows",
@@ -311,7 +311,7 @@ class Queries:
         return listed
 
     def general_window(self) -> Node:
-        """Everything a window of ours can say, as a sub-query that picks and limits the rows."""
+        """Draws any window of Lockstep; for DuckDB, a sub-query that selects its rows."""
         main, other = self.random.sample(TABLES, 2)
         keys = self.partition()
         order = self.random.choice(["tt", "tt", "ts"])
@@ -466,7 +466,7 @@ class OverAggregates(Draw):
 
 
 class Frame:
-    """The rows of a window of ours, newest first, as DuckDB can pick them."""
+    """Writes the rows of a Lockstep window, newest first, as a DuckDB query."""
 
     def __init__(
         self,

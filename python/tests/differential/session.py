@@ -1,4 +1,4 @@
-"""A run of many queries: a seed is a run."""
+"""A run of many queries, determined by a seed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes a query and its tables as small as they can be and still differ."""
+"""Shrinks a query and its tables while the results still differ."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ATTEMPTS_MAX = 3_000
 
 
 class Shrinking:
-    """One difference on its way to a small one."""
+    """A difference that is being shrunk."""
 
     def __init__(self, tables: list[Table], query: Node, what: str, mode: str = STANDARD) -> None:
         self.tables, self.query, self.mode = tables, query, mode
@@ -21,7 +21,7 @@ class Shrinking:
         self.attempts = 0
 
     def run(self) -> tuple[list[Table], Node, str]:
-        """Smaller tables first: every step after that is cheap."""
+        """Shrinks the tables first, so that every later step is fast."""
         while self.attempts < ATTEMPTS_MAX and (self.smaller_tables() or self.smaller_query()):
             pass
         outcome = difference(self.query, *Pair(self.tables, self.mode).run(self.query))
@@ -58,5 +58,5 @@ class Shrinking:
 
 
 def kind_of(what: str) -> str:
-    """What a smaller query must still show: a value, a type, or the same error."""
+    """Returns what a smaller query must still show: a value, a type, or the same error."""
     return what.split("\n")[0][:60] if "fails" in what else what.split(":")[0].split(" ")[0]

@@ -62,7 +62,7 @@ class Table:
 
 
 def texts(mode: str) -> list[str]:
-    """Where functions go by bytes, a text of ASCII is the same for all."""
+    """Returns the texts of a mode: only ASCII where functions count bytes."""
     return [text for text in TEXTS if mode != OPENMLDB or text.isascii()]
 
 
@@ -108,7 +108,7 @@ def integer(random: Random, type_: str, is_extreme: bool) -> int:
 
 
 def literal(value: object, dialect: str) -> str:
-    """A value of a row as an INSERT takes it."""
+    """Writes a value as a literal of an INSERT."""
     if value is None:
         return "NULL"
     if isinstance(value, bool):
@@ -134,7 +134,7 @@ def text(value: str, dialect: str) -> str:
 
 
 def script(table: Table, dialect: str) -> str:
-    """Statements that make the table."""
+    """Returns the statements that create the table."""
     lines = [f"CREATE TABLE {table.name} ({DEFINITION});"]
     for row in table.rows:
         values = ", ".join(literal(value, dialect) for value in row)

@@ -1,4 +1,4 @@
-"""A fixed part of what ``python -m differential`` does at night."""
+"""A short run of ``python -m differential`` with a fixed seed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_lockstep_and_duckdb_agree():
     assert session.compared + session.missing == QUERIES
     assert session.missing < QUERIES / 50
     assert session.rows > QUERIES
-    # What both refuse compares nothing.
+    # A query that both refuse compares nothing.
     assert session.both_fail == 0
     assert all(session.of_mode[mode] > QUERIES / 3 for mode in MODES)
     assert not session.constructs.missing(), f"not drawn:\n{session.summary()}"

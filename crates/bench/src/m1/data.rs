@@ -1,11 +1,11 @@
-//! Rows and requests of M1, as functions of their place.
+//! Rows and requests of M1, computed from their position.
 
 use std::fmt::Write as _;
 
 use lockstep_row::{Datum, calendar};
 
-use super::Shape;
-use crate::{draw::Draw, statement::Kind};
+use super::M1Shape;
+use crate::{draw::KeyedRandom, statement::PeerType};
 
 /// Midsummer of 2024, in milliseconds since the epoch: the year is the same in every time zone.
 pub(crate) const NOW_MS: i64 = 1_718_409_600_000;
@@ -13,7 +13,7 @@ pub(crate) const NOW_MS: i64 = 1_718_409_600_000;
 const STEP_MS: i64 = 60_000;
 /// How far a window reaches.
 pub(crate) const REACH_MS: i64 = 30 * 86_400_000;
-/// How many requests there are.
+/// Number of requests.
 pub(crate) const REQUESTS: usize = 4_096;
 
 /// Distinct values of a string column that is no key.
@@ -27,11 +27,15 @@ const NULL_DOUBLE: usize = 4;
 const NULL_INT: usize = 3;
 
 /// Columns of one kind, in the order of a row: strings, doubles, timestamps, bigints.
-const KINDS: [(&str, Kind, usize); 4] =
-    [("s", Kind::Text(10), 15), ("d", Kind::Double, 5), ("t", Kind::Time, 5), ("i", Kind::Int, 5)];
+const KINDS: [(&str, PeerType, usize); 4] = [
+    ("s", PeerType::Text(10), 15),
+    ("d", PeerType::Double, 5),
+    ("t", PeerType::Time, 5),
+    ("i", PeerType::Int, 5),
+];
 
 /// Names and types of the 30 columns.
-pub(crate) fn columns() -> impl Iterator<Item = (String, Kind)> {
+pub(crate) fn columns() -> impl Iterator<Item = (String, PeerType)> {
     KINDS.into_iter().flat_map(|(letter, kind, count)| {
         (0..count).map(move |number| (format!("col_{letter}{number}"), kind))
     })
@@ -39,7 +43,7 @@ pub(crate) fn columns() -> impl Iterator<Item = (String, Kind)> {
 
 /// One row of 30 columns.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Row {
+pub(crate) struct M1Row {
     /// Ten ASCII characters each.
     pub(crate) texts: [Option<[u8; 10]>; 15],
     /// With cents, and never whole.
@@ -50,13 +54,13 @@ pub(crate) struct Row {
     pub(crate) ints: [Option<i64>; 5],
 }
 
-/// A text of a row.
+/// Returns a text of a row as `str`.
 pub(crate) fn text(bytes: &[u8; 10]) -> &str {
     std::str::from_utf8(bytes).expect("texts are ASCII")
 }
 
-impl Row {
-    /// The values in the order of the columns.
+impl M1Row {
+    /// Returns the values in the order of the columns.
     pub(crate) fn datums(&self) -> [Datum<'_>; 30] {
         let mut datums = [Datum::Null; 30];
         for (datum, value) in datums.iter_mut().zip(&self.texts) {
@@ -93,7 +97,7 @@ impl Row {
     }
 }
 
-/// A moment as SQL text, UTC.
+/// Formats a timestamp as SQL text, UTC.
 pub(crate) fn moment(ms: i64) -> String {
     let (days, time) = calendar::split_ms(ms);
     let civil = calendar::civil_from_days(days);
@@ -113,7 +117,7 @@ pub(crate) enum TableName {
 }
 
 impl TableName {
-    /// As SQL names it.
+    /// Returns the name in SQL.
     pub(crate) fn name(self) -> String {
         match self {
             Self::Main => "mt".to_owned(),
@@ -132,17 +136,17 @@ impl TableName {
 /// All rows and requests of a shape.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Data {
-    /// What they are made for.
-    pub(crate) shape: Shape,
+    /// The parameters.
+    pub(crate) shape: M1Shape,
 }
 
 impl Data {
-    /// The tables, main table first.
+    /// Returns the tables, main table first.
     pub(crate) fn tables(self) -> impl Iterator<Item = TableName> {
         std::iter::once(TableName::Main).chain((0..self.shape.joins).map(TableName::Side))
     }
 
-    /// The columns that a table has indexes on.
+    /// Returns the columns that a table has indexes on.
     pub(crate) fn index_columns(self, table: TableName) -> std::ops::Range<usize> {
         match table {
             TableName::Main => 0..self.shape.windows,
@@ -150,9 +154,9 @@ impl Data {
         }
     }
 
-    /// The rows of a table in the order in which they arrive, event times ascending.
-    pub(crate) fn rows(self, table: TableName) -> impl Iterator<Item = Row> {
-        let Shape { hot_keys, background_keys, .. } = self.shape;
+    /// Returns the rows of a table in the order in which they arrive, event times ascending.
+    pub(crate) fn rows(self, table: TableName) -> impl Iterator<Item = M1Row> {
+        let M1Shape { hot_keys, background_keys, .. } = self.shape;
         let per_key = match table {
             TableName::Main => self.shape.window_rows,
             TableName::Side(_) => self.shape.side_rows(),
@@ -166,31 +170,31 @@ impl Data {
         background.chain(hot)
     }
 
-    /// The requests: hot keys in a random order, later than every stored row.
-    pub(crate) fn requests(self) -> Vec<Row> {
+    /// Returns the requests: hot keys in a random order, later than every stored row.
+    pub(crate) fn requests(self) -> Vec<M1Row> {
         let request = |number: usize| {
             let place = u64::try_from(number).expect("a count fits");
-            let key = Draw::at(&[9, place]).index(0, self.shape.hot_keys);
+            let key = KeyedRandom::at(&[9, place]).index(0, self.shape.hot_keys);
             let later_ms = i64::try_from(number % 1_000).expect("it is below 1000");
             self.row(TableName::Main, key, NOW_MS + later_ms)
         };
         (0..REQUESTS).map(request).collect()
     }
 
-    /// A row to insert while requests run: a random key, two hundred rows in ten milliseconds; of
-    /// a hundred rows so many are late, by up to an hour.
-    pub(crate) fn inserted(self, number: usize, late_percent: u64) -> Row {
-        let draw = Draw::at(&[8, u64::try_from(number).expect("a count fits")]);
+    /// Returns a row to insert while requests run: a random key, two hundred rows in ten
+    /// milliseconds; `late_percent` of a hundred rows are late, by up to an hour.
+    pub(crate) fn inserted(self, number: usize, late_percent: u64) -> M1Row {
+        let draw = KeyedRandom::at(&[8, u64::try_from(number).expect("a count fits")]);
         let key = draw.index(0, self.shape.hot_keys + self.shape.background_keys);
         let on_time_ms = NOW_MS + i64::try_from(number / 20).expect("a count fits");
         let late_ms = if draw.chance(1, late_percent) { draw.int(2, 3_600_000) } else { 0 };
         self.row(TableName::Main, key, on_time_ms - late_ms)
     }
 
-    fn row(self, table: TableName, key: usize, time_ms: i64) -> Row {
+    fn row(self, table: TableName, key: usize, time_ms: i64) -> M1Row {
         let key_place = u64::try_from(key).expect("a key fits");
-        let draw = Draw::at(&[table.place(), key_place, time_ms.unsigned_abs()]);
-        let mut row = Row::default();
+        let draw = KeyedRandom::at(&[table.place(), key_place, time_ms.unsigned_abs()]);
+        let mut row = M1Row::default();
         for (column, text) in (0..).zip(&mut row.texts) {
             *text = Some(numbered(*b"val", draw.below(column, STRINGS)));
         }
@@ -217,7 +221,7 @@ impl Data {
     }
 }
 
-/// Three letters and seven digits.
+/// Formats three letters and seven digits.
 fn numbered(letters: [u8; 3], number: u64) -> [u8; 10] {
     let mut text = [b'0'; 10];
     text[..3].copy_from_slice(&letters);

@@ -1,10 +1,10 @@
-//! Lockstep under M1: a deployment, asked in process.
+//! Lockstep under M1: a deployment, requested in process.
 
 use std::sync::Arc;
 
 use lockstep_engine::{Appender, Database, PreparedRequest, Session};
 
-use super::{Data, data::Row, query};
+use super::{Data, data::M1Row, query};
 use crate::{
     engine_memory::memory_bytes,
     error::Result,
@@ -17,18 +17,18 @@ const APPEND_ROWS: usize = 256;
 
 /// A database with the tables of M1, filled, and its deployment.
 #[derive(Debug)]
-pub(crate) struct Lockstep<'a> {
+pub(crate) struct M1Lockstep<'a> {
     request: Arc<PreparedRequest>,
-    requests: &'a [Row],
+    requests: &'a [M1Row],
     bytes_per_row: f64,
     appender: Appender,
-    // Last, so that what it keeps alive outlives what reads it.
+    // Dropped last: the requests read what it owns.
     _session: Session,
 }
 
-impl<'a> Lockstep<'a> {
+impl<'a> M1Lockstep<'a> {
     /// Makes the tables, deploys the query, and then inserts the rows, as the report does.
-    pub(crate) fn new(data: Data, requests: &'a [Row]) -> Result<Self> {
+    pub(crate) fn new(data: Data, requests: &'a [M1Row]) -> Result<Self> {
         let session = Database::in_memory().session();
         session.execute(&query::schema(data))?;
         session.execute(&format!("DEPLOY m1 {}", query::query(data.shape)))?;
@@ -44,7 +44,7 @@ impl<'a> Lockstep<'a> {
     }
 
     /// Inserts a row into the main table.
-    pub(crate) fn insert(&self, row: &Row) -> Result<()> {
+    pub(crate) fn insert(&self, row: &M1Row) -> Result<()> {
         self.appender.append([row.datums()])?;
         Ok(())
     }
@@ -54,21 +54,21 @@ fn fill(session: &Session, data: Data, table: super::data::TableName) -> Result<
     let appender = session.appender(&table.name())?;
     let mut rows = data.rows(table);
     loop {
-        let some: Vec<Row> = rows.by_ref().take(APPEND_ROWS).collect();
+        let some: Vec<M1Row> = rows.by_ref().take(APPEND_ROWS).collect();
         if some.is_empty() {
             return Ok(());
         }
-        appender.append(some.iter().map(Row::datums))?;
+        appender.append(some.iter().map(M1Row::datums))?;
     }
 }
 
-impl System for Lockstep<'_> {
+impl System for M1Lockstep<'_> {
     fn name(&self) -> &'static str {
         "lockstep"
     }
 
     fn connect(&self) -> Result<Box<dyn Client + '_>> {
-        let requests = self.requests.iter().map(Row::datums).collect();
+        let requests = self.requests.iter().map(M1Row::datums).collect();
         Ok(Box::new(InProcess::new(&self.request, requests)))
     }
 

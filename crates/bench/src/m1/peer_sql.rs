@@ -5,26 +5,30 @@
 //! event time) for each window.
 
 use super::{
-    Data, Shape,
-    data::{self, REACH_MS, Row, TableName},
+    Data, M1Shape,
+    data::{self, M1Row, REACH_MS, TableName},
     query,
 };
 use crate::{
-    cell::Cell,
+    answer::AnswerValue,
     error::Result,
     peer::SqlConnection,
-    statement::{Dialect, Kind, Parameter, Statement},
+    statement::{Dialect, PeerStatement, PeerType, StatementParameter},
 };
 
-/// Makes the tables in a peer, with room for so many rows more, and fills them.
-pub(crate) fn load(connection: &mut dyn SqlConnection, data: Data, room: usize) -> Result<()> {
+/// Creates the tables in a peer, reserving space for `spare_rows` more rows, and fills them.
+pub(crate) fn load(
+    connection: &mut dyn SqlConnection,
+    data: Data,
+    spare_rows: usize,
+) -> Result<()> {
     let dialect = connection.dialect();
     for table in data.tables() {
         let name = table.name();
-        let columns: Vec<(String, Kind)> = data::columns().collect();
-        let rows = data.shape.rows() + room;
+        let columns: Vec<(String, PeerType)> = data::columns().collect();
+        let rows = data.shape.rows() + spare_rows;
         connection.create_table(&name, &columns, rows)?;
-        // MariaDB keeps an index while rows come in; the others make it faster afterwards.
+        // MariaDB maintains an index while rows are loaded; the others build it faster afterwards.
         let before = dialect == Dialect::MariaDb;
         if before {
             create_indexes(connection, data, table)?;
@@ -48,7 +52,7 @@ pub(crate) fn load(connection: &mut dyn SqlConnection, data: Data, room: usize) 
 
 fn create_indexes(connection: &mut dyn SqlConnection, data: Data, table: TableName) -> Result<()> {
     for column in data.index_columns(table) {
-        // What a window reads; PostgreSQL then reads the index only.
+        // The columns that a window reads, so that PostgreSQL reads the index only.
         let included: &[&str] = match table {
             TableName::Main => &["col_s13", "col_i1", "col_s11", "col_d4", "col_s12", "col_i3"],
             TableName::Side(_) => &[],
@@ -59,9 +63,9 @@ fn create_indexes(connection: &mut dyn SqlConnection, data: Data, table: TableNa
     Ok(())
 }
 
-/// The parameters of the statement: the request's columns that the query reads, and the least
-/// event time of its windows.
-fn parameters(shape: Shape) -> Vec<Parameter> {
+/// Returns the parameters of the statement: the request's columns that the query reads, and the
+/// least event time of its windows.
+fn parameters(shape: M1Shape) -> Vec<StatementParameter> {
     let read = |name: &str| {
         let key = name.strip_prefix("col_s").and_then(|number| number.parse::<usize>().ok());
         key.is_some_and(|number| number < shape.windows.max(4))
@@ -69,43 +73,45 @@ fn parameters(shape: Shape) -> Vec<Parameter> {
             || ["col_i1", "col_i2", "col_i3"].contains(&name)
     };
     let own = data::columns().filter(|(name, _)| read(name));
-    own.chain([("since".to_owned(), Kind::Time)])
-        .map(|(name, kind)| Parameter { name: name.replace("col_", ""), kind })
+    own.chain([("since".to_owned(), PeerType::Time)])
+        .map(|(name, kind)| StatementParameter { name: name.replace("col_", ""), kind })
         .collect()
 }
 
-/// The values of the parameters for a request.
-fn values(shape: Shape, row: &Row) -> Vec<Cell> {
+/// Returns the values of the parameters for a request.
+fn values(shape: M1Shape, row: &M1Row) -> Vec<AnswerValue> {
     let datums = row.datums();
     let columns: Vec<String> = data::columns().map(|(name, _)| name.replace("col_", "")).collect();
-    let value = |parameter: Parameter| match columns.iter().position(|name| *name == parameter.name)
+    let value = |parameter: StatementParameter| match columns
+        .iter()
+        .position(|name| *name == parameter.name)
     {
-        Some(position) => Cell::from(&datums[position]),
-        None => Cell::Time(row.times_ms[0] - REACH_MS),
+        Some(position) => AnswerValue::from(&datums[position]),
+        None => AnswerValue::Time(row.times_ms[0] - REACH_MS),
     };
     parameters(shape).into_iter().map(value).collect()
 }
 
-/// The statement in a dialect, and the values of each request.
+/// Returns the statement in a dialect, and the values of each request.
 pub(crate) fn statement(
     dialect: Dialect,
-    shape: Shape,
-    requests: &[Row],
-) -> (Statement, Vec<Vec<Cell>>) {
+    shape: M1Shape,
+    requests: &[M1Row],
+) -> (PeerStatement, Vec<Vec<AnswerValue>>) {
     let statement = dialect.render(&template(dialect, shape), &parameters(shape));
     (statement, requests.iter().map(|row| values(shape, row)).collect())
 }
 
-/// The statement that inserts a row into the main table, its values being the row's.
-pub(crate) fn insert_statement(dialect: Dialect) -> Statement {
-    let parameters: Vec<Parameter> =
-        data::columns().map(|(name, kind)| Parameter { name, kind }).collect();
+/// Returns the statement that inserts a row into the main table, its values being the row's.
+pub(crate) fn insert_statement(dialect: Dialect) -> PeerStatement {
+    let parameters: Vec<StatementParameter> =
+        data::columns().map(|(name, kind)| StatementParameter { name, kind }).collect();
     let places: Vec<String> =
         parameters.iter().map(|parameter| format!("{{{}}}", parameter.name)).collect();
     dialect.render(&format!("INSERT INTO mt VALUES ({})", places.join(", ")), &parameters)
 }
 
-fn template(dialect: Dialect, shape: Shape) -> String {
+fn template(dialect: Dialect, shape: M1Shape) -> String {
     let mut outputs = vec![
         "{s0}".to_owned(),
         "concat({s1}, {d0})".to_owned(),
@@ -140,7 +146,7 @@ fn template(dialect: Dialect, shape: Shape) -> String {
     format!("SELECT {} FROM {}", outputs.join(", "), from.join(" "))
 }
 
-fn window_select(dialect: Dialect, window: usize, shape: Shape) -> String {
+fn window_select(dialect: Dialect, window: usize, shape: M1Shape) -> String {
     let sum = dialect.as_int("sum(i1)");
     format!(
         "SELECT count(DISTINCT s13) AS a0, {sum} AS a1, count(s11) AS a2, avg(d4) AS a3, \

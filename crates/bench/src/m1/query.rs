@@ -1,28 +1,29 @@
-//! What M1 asks, in Lockstep's SQL: scalars over the request, the windows, scalars over the joins.
+//! The query of M1 in Lockstep's SQL: scalars over the request, the windows, scalars over the
+//! joins.
 //!
 //! The aggregates are the report's: a distinct count, a sum, a count, a mean, and two counts behind
 //! a test of the newest value. The mean is over doubles, so that exact summation (L2) is in it.
 
-use super::{Data, Shape, data};
-use crate::statement::Kind;
+use super::{Data, M1Shape, data};
+use crate::statement::PeerType;
 
 /// Aggregates of each window.
 pub(crate) const AGGREGATES: usize = 6;
 /// Scalars over the request.
 pub(crate) const OWN_SCALARS: usize = 7;
 
-/// How many scalar expressions a shape has.
-pub(crate) fn scalar_count(shape: Shape) -> usize {
+/// Returns how many scalar expressions a shape has.
+pub(crate) fn scalar_count(shape: M1Shape) -> usize {
     OWN_SCALARS + (0..shape.joins).map(|join| if join == 0 { 4 } else { 3 }).sum::<usize>()
 }
 
-/// The tables and their indexes.
+/// Returns the statements that create the tables and their indexes.
 pub(crate) fn schema(data: Data) -> String {
-    let type_name = |kind: Kind| match kind {
-        Kind::Text(_) => "STRING",
-        Kind::Int => "BIGINT",
-        Kind::Double => "DOUBLE",
-        Kind::Time => "TIMESTAMP",
+    let type_name = |kind: PeerType| match kind {
+        PeerType::Text(_) => "STRING",
+        PeerType::Int => "BIGINT",
+        PeerType::Double => "DOUBLE",
+        PeerType::Time => "TIMESTAMP",
     };
     let columns: Vec<String> =
         data::columns().map(|(name, kind)| format!("{name} {}", type_name(kind))).collect();
@@ -37,8 +38,8 @@ pub(crate) fn schema(data: Data) -> String {
     tables.join("\n")
 }
 
-/// The query.
-pub(crate) fn query(shape: Shape) -> String {
+/// Returns the query.
+pub(crate) fn query(shape: M1Shape) -> String {
     let mut outputs: Vec<String> = [
         "mt.col_s0",
         "concat(mt.col_s1, string(mt.col_d0))",
@@ -99,7 +100,7 @@ fn join_scalars(join: usize) -> Vec<String> {
     ]
 }
 
-fn frame(window: usize, shape: Shape) -> String {
+fn frame(window: usize, shape: M1Shape) -> String {
     format!(
         "w{window} AS (PARTITION BY mt.col_s{window} ORDER BY mt.col_t0 ROWS_RANGE BETWEEN 30d \
          PRECEDING AND CURRENT ROW MAXSIZE {})",

@@ -1,24 +1,24 @@
 //! Redis under M1: a sorted set for each index and key, scored by event time.
 //!
-//! A member is the packed row, with a number before it, since a set holds a member once. The
-//! client sends one round trip: a range for each window, the newest member for each join. Either
-//! it gets the rows and folds them itself, or a script folds them beside the data (`redis_lua`).
-//! Floats are added one by one, as a user's code would.
+//! A member is the packed row, with a number before it, since a set holds a member once. The client
+//! sends one round trip: a range for each window, the newest member for each join. Either it
+//! fetches the rows and aggregates them itself, or a script aggregates them on the server
+//! (`redis_lua`). Floats are added one by one, as a user's code would.
 
 use std::hint::black_box;
 
 use lockstep_row::{Arena, Datum};
 
 use super::{
-    Data, Shape,
-    data::{REACH_MS, Row, TableName},
-    query::{AGGREGATES, OWN_SCALARS},
-    twin::{
+    Data, M1Shape,
+    baseline::{
         HAS_D4, HAS_I3, HAS_S11, HAS_S12, SideRow, Texts, present, scalars, side_scalars, wide,
     },
+    data::{M1Row, REACH_MS, TableName},
+    query::{AGGREGATES, OWN_SCALARS},
 };
 use crate::{
-    cell::Cell,
+    answer::AnswerValue,
     error::Result,
     peer::redis::{Redis, Reply, Resp},
     system::{Client, System},
@@ -34,9 +34,9 @@ const INTS: usize = TIMES + 5 * 8;
 /// Bytes of commands that are sent at once while the server is filled.
 const BATCH_BYTES: usize = 1 << 20;
 
-/// Where windows are folded.
+/// Where windows are aggregated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fold {
+pub(crate) enum FoldLocation {
     /// In the client.
     Client,
     /// In a script on the server.
@@ -48,19 +48,19 @@ pub(crate) enum Fold {
 pub(crate) struct RedisRows<'a> {
     /// The server.
     pub(crate) redis: &'a Redis,
-    /// What it holds.
-    pub(crate) shape: Shape,
-    /// What is asked.
-    pub(crate) requests: &'a [Row],
+    /// The parameters of its rows.
+    pub(crate) shape: M1Shape,
+    /// The request rows.
+    pub(crate) requests: &'a [M1Row],
     /// Memory, by the server's own account.
     pub(crate) bytes_per_row: f64,
-    /// Where windows are folded.
-    pub(crate) fold: Fold,
+    /// Where windows are aggregated.
+    pub(crate) fold: FoldLocation,
 }
 
 impl RedisRows<'_> {
     /// Adds a row to the main table's sets, in one round trip.
-    pub(crate) fn insert(&self, resp: &mut Resp, row: &Row, number: u64) -> Result<()> {
+    pub(crate) fn insert(&self, resp: &mut Resp, row: &M1Row, number: u64) -> Result<()> {
         let member = pack(row, number);
         let score = row.times_ms[0].to_string();
         for column in 0..self.shape.windows {
@@ -99,13 +99,13 @@ pub(crate) fn load(redis: &Redis, data: Data) -> Result<u64> {
     Ok(redis.used_bytes()?.saturating_sub(before))
 }
 
-fn key(table: TableName, column: usize, row: &Row) -> Vec<u8> {
+fn key(table: TableName, column: usize, row: &M1Row) -> Vec<u8> {
     let mut key = format!("{}.{column}:", table.name()).into_bytes();
     key.extend(row.texts[column].expect("keys are never NULL"));
     key
 }
 
-fn pack(row: &Row, number: u64) -> Vec<u8> {
+fn pack(row: &M1Row, number: u64) -> Vec<u8> {
     let mut bytes = number.to_le_bytes().to_vec();
     bytes.push(present(row));
     row.texts.iter().for_each(|text| bytes.extend(text.unwrap_or([b' '; 10])));
@@ -137,9 +137,9 @@ fn side_row(packed: &[u8]) -> SideRow {
     }
 }
 
-/// What a window's rows add up to.
+/// The running totals of a window.
 #[derive(Debug, Clone, Default)]
-struct Folded {
+struct WindowTotals {
     distinct: i64,
     sum: i64,
     s11: i64,
@@ -149,7 +149,7 @@ struct Folded {
     i3: i64,
 }
 
-impl Folded {
+impl WindowTotals {
     fn add(&mut self, flags: u8, int: i64, double: f64) {
         self.sum += int;
         self.s11 += i64::from(flags & HAS_S11 != 0);
@@ -179,15 +179,15 @@ impl Folded {
 impl System for RedisRows<'_> {
     fn name(&self) -> &'static str {
         match self.fold {
-            Fold::Client => "redis",
-            Fold::Script => "redis_lua",
+            FoldLocation::Client => "redis",
+            FoldLocation::Script => "redis_lua",
         }
     }
 
     fn connect(&self) -> Result<Box<dyn Client + '_>> {
         let mut resp = self.redis.connect()?;
         let mut script = Vec::new();
-        if self.fold == Fold::Script {
+        if self.fold == FoldLocation::Script {
             resp.command(&[b"SCRIPT", b"LOAD", lua().as_bytes()]);
             resp.send()?;
             let place = resp.bulk()?;
@@ -195,7 +195,14 @@ impl System for RedisRows<'_> {
         }
         let texts = Texts::for_values(self.shape.window_rows);
         let arena = Arena::new();
-        Ok(Box::new(RedisClient { rows: self, resp, script, texts, arena, places: Vec::new() }))
+        Ok(Box::new(RedisWindowClient {
+            rows: self,
+            resp,
+            script,
+            texts,
+            arena,
+            places: Vec::new(),
+        }))
     }
 
     fn bytes_per_row(&self) -> Option<f64> {
@@ -203,25 +210,28 @@ impl System for RedisRows<'_> {
     }
 }
 
-struct RedisClient<'a> {
+struct RedisWindowClient<'a> {
     rows: &'a RedisRows<'a>,
     resp: Resp,
     /// The digest of the script.
     script: Vec<u8>,
     texts: Texts,
     arena: Arena,
-    /// Members of a reply, by their place.
+    /// The byte ranges of a reply's members.
     places: Vec<std::ops::Range<usize>>,
 }
 
-impl RedisClient<'_> {
-    fn windows_and_sides(&mut self, row: &Row) -> Result<(Vec<Folded>, Vec<Option<SideRow>>)> {
+impl RedisWindowClient<'_> {
+    fn windows_and_sides(
+        &mut self,
+        row: &M1Row,
+    ) -> Result<(Vec<WindowTotals>, Vec<Option<SideRow>>)> {
         let now = row.times_ms[0].to_string();
         let since = (row.times_ms[0] - REACH_MS).to_string();
         let limit = (self.rows.shape.window_rows - 1).to_string();
         let windows = (0..self.rows.shape.windows).map(|column| key(TableName::Main, column, row));
         let sides = (0..self.rows.shape.joins).map(|join| key(TableName::Side(join), 0, row));
-        if self.rows.fold == Fold::Script {
+        if self.rows.fold == FoldLocation::Script {
             let counts = [self.rows.shape.windows, self.rows.shape.joins].map(|n| n.to_string());
             let keys: Vec<Vec<u8>> = windows.chain(sides).collect();
             let count = keys.len().to_string();
@@ -248,14 +258,14 @@ impl RedisClient<'_> {
         Ok((windows, sides.collect::<Result<_>>()?))
     }
 
-    /// Folds the members of the next reply.
-    fn fold(&mut self, row: &Row) -> Result<Folded> {
+    /// Aggregates the rows of the next reply.
+    fn fold(&mut self, row: &M1Row) -> Result<WindowTotals> {
         let count = self.resp.array()?;
         self.places.clear();
         for _ in 0..count {
             self.places.push(self.resp.bulk()?);
         }
-        let mut folded = Folded::default();
+        let mut folded = WindowTotals::default();
         self.texts.clear();
         self.texts.insert(wide(row.texts[13].expect("it has no NULLs")));
         for place in &self.places {
@@ -278,8 +288,8 @@ impl RedisClient<'_> {
         }
     }
 
-    /// What the script returns: seven numbers for each window, and a member for each join.
-    fn scripted(&mut self) -> Result<(Vec<Folded>, Vec<Option<SideRow>>)> {
+    /// Reads the reply of the script: seven numbers for each window, and a member for each join.
+    fn scripted(&mut self) -> Result<(Vec<WindowTotals>, Vec<Option<SideRow>>)> {
         self.resp.array()?;
         let mut windows = Vec::new();
         for _ in 0..self.rows.shape.windows {
@@ -289,7 +299,7 @@ impl RedisClient<'_> {
             let place = self.resp.bulk()?;
             let text = String::from_utf8_lossy(self.resp.bytes(place));
             let d4_sum = text.parse().unwrap_or(f64::NAN);
-            windows.push(Folded { distinct, sum, s11, d4, d4_sum, s12, i3 });
+            windows.push(WindowTotals { distinct, sum, s11, d4, d4_sum, s12, i3 });
         }
         let mut sides = Vec::new();
         for _ in 0..self.rows.shape.joins {
@@ -301,7 +311,7 @@ impl RedisClient<'_> {
         Ok((windows, sides))
     }
 
-    /// Gives the whole answer to `take`.
+    /// Sends a request and passes the whole answer to `take`.
     fn ask<T>(&mut self, request: usize, take: impl FnOnce(&[Datum<'_>]) -> T) -> Result<T> {
         let row = &self.rows.requests[request];
         let (mut windows, sides) = self.windows_and_sides(row)?;
@@ -322,20 +332,20 @@ impl RedisClient<'_> {
     }
 }
 
-impl Client for RedisClient<'_> {
+impl Client for RedisWindowClient<'_> {
     fn serve(&mut self, request: usize) -> Result<()> {
         self.ask(request, |answer| {
             black_box(answer);
         })
     }
 
-    fn answer(&mut self, request: usize) -> Result<Vec<Cell>> {
-        self.ask(request, |answer| answer.iter().map(Cell::from).collect())
+    fn answer(&mut self, request: usize) -> Result<Vec<AnswerValue>> {
+        self.ask(request, |answer| answer.iter().map(AnswerValue::from).collect())
     }
 }
 
-/// The script. `ARGV`: the least and the greatest event time, the limit, how many of the keys are
-/// windows, how many joins, and the request's own text.
+/// Returns the script. `ARGV`: the least and the greatest event time, the limit, how many of the
+/// keys are windows, how many joins, and the request's own text.
 fn lua() -> String {
     let text = TEXTS + 10 * 13 + 1;
     let (text_end, flags) = (text + 9, FLAGS + 1);

@@ -6,7 +6,7 @@ use lockstep_engine::{Database, PreparedRequest};
 use lockstep_host::{Clock, SystemClock};
 use lockstep_row::Datum;
 
-use super::{Number, Row, Shape};
+use super::{M2Row, M2Shape, Number};
 use crate::{
     engine_memory::memory_and_rows,
     error::Result,
@@ -16,17 +16,17 @@ use crate::{
 
 /// A database with the table of M2 and its deployment.
 #[derive(Debug)]
-pub(crate) struct Lockstep<'a> {
+pub(crate) struct M2Lockstep<'a> {
     request: Arc<PreparedRequest>,
-    requests: &'a [Row],
+    requests: &'a [M2Row],
     bytes_per_row: f64,
-    /// How long the DEPLOY took.
+    /// The duration of the DEPLOY, in milliseconds.
     pub(crate) deploy_ms: f64,
 }
 
-impl<'a> Lockstep<'a> {
-    /// Makes the table, deploys the query and inserts the rows.
-    pub(crate) fn new(shape: Shape, requests: &'a [Row]) -> Result<Self> {
+impl<'a> M2Lockstep<'a> {
+    /// Creates the table, deploys the query and inserts the rows.
+    pub(crate) fn new(shape: M2Shape, requests: &'a [M2Row]) -> Result<Self> {
         let session = Database::in_memory().session();
         let type_name = |column: usize| if column.is_multiple_of(2) { "BIGINT" } else { "DOUBLE" };
         let columns: String =
@@ -48,7 +48,7 @@ impl<'a> Lockstep<'a> {
     }
 }
 
-fn query(shape: Shape) -> String {
+fn query(shape: M2Shape) -> String {
     let mut outputs = vec!["k".to_owned()];
     for column in 0..shape.columns {
         outputs.push(format!("sum(c{column}) OVER w AS sum{column}"));
@@ -64,7 +64,7 @@ fn query(shape: Shape) -> String {
     )
 }
 
-pub(super) fn datums(row: &Row) -> Vec<Datum<'_>> {
+pub(super) fn datums(row: &M2Row) -> Vec<Datum<'_>> {
     let values = row.values.iter().map(|value| match *value {
         Number::Int(value) => Datum::BigInt(value),
         Number::Double(value) => Datum::Double(value),
@@ -75,7 +75,7 @@ pub(super) fn datums(row: &Row) -> Vec<Datum<'_>> {
         .collect()
 }
 
-impl System for Lockstep<'_> {
+impl System for M2Lockstep<'_> {
     fn name(&self) -> &'static str {
         "lockstep"
     }

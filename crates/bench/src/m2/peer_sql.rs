@@ -2,29 +2,30 @@
 
 use std::fmt::Write as _;
 
-use super::{KEYS, Number, REACH_MS, ROWS_PER_KEY, Row, Shape};
+use super::{KEYS, M2Row, M2Shape, Number, REACH_MS, ROWS_PER_KEY};
 use crate::{
-    cell::Cell,
+    answer::AnswerValue,
     error::Result,
     m1::moment,
     peer::{SqlPeer, prepared::PreparedSystem},
-    statement::{Dialect, Kind, Parameter},
+    statement::{Dialect, PeerType, StatementParameter},
 };
 
-fn columns(shape: Shape) -> Vec<(String, Kind)> {
-    let kind = |column: usize| if column.is_multiple_of(2) { Kind::Int } else { Kind::Double };
+fn columns(shape: M2Shape) -> Vec<(String, PeerType)> {
+    let kind =
+        |column: usize| if column.is_multiple_of(2) { PeerType::Int } else { PeerType::Double };
     let values = (0..shape.columns).map(|column| (format!("c{column}"), kind(column)));
-    [("k".to_owned(), Kind::Text(8)), ("ts".to_owned(), Kind::Time)]
+    [("k".to_owned(), PeerType::Text(8)), ("ts".to_owned(), PeerType::Time)]
         .into_iter()
         .chain(values)
         .collect()
 }
 
-/// Makes the table in a peer, fills it, and says what is asked.
+/// Creates the table in a peer, fills it, and returns the peer with its query.
 pub(crate) fn load<'a>(
     peer: &'a dyn SqlPeer,
-    shape: Shape,
-    requests: &[Row],
+    shape: M2Shape,
+    requests: &[M2Row],
 ) -> Result<PreparedSystem<'a>> {
     let mut connection = peer.connect()?;
     let rows = KEYS * ROWS_PER_KEY;
@@ -43,9 +44,9 @@ pub(crate) fn load<'a>(
     connection.settle("wide")?;
     let bytes = connection.table_bytes(&["wide".to_owned()])?;
     let dialect = connection.dialect();
-    let parameters = columns.into_iter().chain([("since".to_owned(), Kind::Time)]);
-    let parameters: Vec<Parameter> =
-        parameters.map(|(name, kind)| Parameter { name, kind }).collect();
+    let parameters = columns.into_iter().chain([("since".to_owned(), PeerType::Time)]);
+    let parameters: Vec<StatementParameter> =
+        parameters.map(|(name, kind)| StatementParameter { name, kind }).collect();
     Ok(PreparedSystem {
         peer,
         statement: dialect.render(&template(dialect, shape), &parameters),
@@ -54,7 +55,7 @@ pub(crate) fn load<'a>(
     })
 }
 
-fn write_line(lines: &mut String, row: &Row) {
+fn write_line(lines: &mut String, row: &M2Row) {
     write!(lines, "{}\t{}", row.key_text, moment(row.time_ms)).expect("a string takes everything");
     for value in &row.values {
         match value {
@@ -66,16 +67,16 @@ fn write_line(lines: &mut String, row: &Row) {
     lines.push('\n');
 }
 
-fn values(row: &Row) -> Vec<Cell> {
+fn values(row: &M2Row) -> Vec<AnswerValue> {
     let own = row.values.iter().map(|value| match *value {
-        Number::Int(value) => Cell::Int(value),
-        Number::Double(value) => Cell::Double(value),
+        Number::Int(value) => AnswerValue::Int(value),
+        Number::Double(value) => AnswerValue::Double(value),
     });
-    let head = [Cell::Text(row.key_text.as_str().into()), Cell::Time(row.time_ms)];
-    head.into_iter().chain(own).chain([Cell::Time(row.time_ms - REACH_MS)]).collect()
+    let head = [AnswerValue::Text(row.key_text.as_str().into()), AnswerValue::Time(row.time_ms)];
+    head.into_iter().chain(own).chain([AnswerValue::Time(row.time_ms - REACH_MS)]).collect()
 }
 
-fn template(dialect: Dialect, shape: Shape) -> String {
+fn template(dialect: Dialect, shape: M2Shape) -> String {
     let mut outputs = vec!["{k}".to_owned()];
     for column in 0..shape.columns {
         let sum = format!("sum(c{column})");

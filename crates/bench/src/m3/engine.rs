@@ -11,9 +11,9 @@ use std::{
 use lockstep_engine::{Appender, Database, PreparedRequest};
 use lockstep_row::Arena;
 
-use super::{Event, REACH_MS, Shape, TOP};
+use super::{Event, M3Shape, REACH_MS, TOP};
 use crate::{
-    cell::Cell,
+    answer::AnswerValue,
     engine_memory::memory_bytes,
     error::Result,
     system::{Client, System},
@@ -21,17 +21,17 @@ use crate::{
 
 /// A database with the table of M3 and its deployment.
 #[derive(Debug)]
-pub(crate) struct Lockstep {
-    shape: Shape,
+pub(crate) struct M3Lockstep {
+    shape: M3Shape,
     request: Arc<PreparedRequest>,
     appender: Appender,
     next: AtomicUsize,
     bytes_per_row: f64,
 }
 
-impl Lockstep {
-    /// Makes the table, deploys the query and inserts the rows.
-    pub(crate) fn new(shape: Shape) -> Result<Self> {
+impl M3Lockstep {
+    /// Creates the table, deploys the query and inserts the rows.
+    pub(crate) fn new(shape: M3Shape) -> Result<Self> {
         let session = Database::in_memory().session();
         let columns: String =
             (0..shape.columns).map(|column| format!(", c{column} STRING")).collect();
@@ -57,7 +57,7 @@ impl Lockstep {
     }
 }
 
-fn query(shape: Shape) -> String {
+fn query(shape: M3Shape) -> String {
     let mut outputs = vec!["k".to_owned()];
     let mut windows = Vec::new();
     for window in 0..shape.windows {
@@ -75,13 +75,13 @@ fn query(shape: Shape) -> String {
     format!("SELECT {} FROM events WINDOW {}", outputs.join(", "), windows.join(", "))
 }
 
-impl System for Lockstep {
+impl System for M3Lockstep {
     fn name(&self) -> &'static str {
         "lockstep"
     }
 
     fn connect(&self) -> Result<Box<dyn Client + '_>> {
-        Ok(Box::new(InProcess { system: self, arena: Arena::new() }))
+        Ok(Box::new(RequestThenAppend { system: self, arena: Arena::new() }))
     }
 
     fn bytes_per_row(&self) -> Option<f64> {
@@ -89,15 +89,15 @@ impl System for Lockstep {
     }
 }
 
-struct InProcess<'a> {
-    system: &'a Lockstep,
+struct RequestThenAppend<'a> {
+    system: &'a M3Lockstep,
     arena: Arena,
 }
 
-impl InProcess<'_> {
+impl RequestThenAppend<'_> {
     fn operate<T>(&mut self, take: impl FnOnce(&[lockstep_row::Datum<'_>]) -> T) -> Result<T> {
-        let Lockstep { shape, request, appender, next, .. } = self.system;
-        // Relaxed: a number of its own for each operation.
+        let M3Lockstep { shape, request, appender, next, .. } = self.system;
+        // Relaxed: only uniqueness matters.
         let event = shape.event(next.fetch_add(1, Ordering::Relaxed));
         let key = event.key_text();
         let row = event.datums(&key, *shape);
@@ -108,14 +108,14 @@ impl InProcess<'_> {
     }
 }
 
-impl Client for InProcess<'_> {
+impl Client for RequestThenAppend<'_> {
     fn serve(&mut self, _request: usize) -> Result<()> {
         self.operate(|answer| {
             black_box(answer);
         })
     }
 
-    fn answer(&mut self, _request: usize) -> Result<Vec<Cell>> {
-        self.operate(|answer| answer.iter().map(Cell::from).collect())
+    fn answer(&mut self, _request: usize) -> Result<Vec<AnswerValue>> {
+        self.operate(|answer| answer.iter().map(AnswerValue::from).collect())
     }
 }

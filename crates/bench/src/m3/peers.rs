@@ -5,33 +5,33 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-use super::{Event, Shape, TOP};
+use super::{Event, M3Shape, TOP};
 use crate::{
-    cell::Cell,
+    answer::AnswerValue,
     error::Result,
     m1::moment,
     peer::{SqlConnection, SqlPeer},
-    statement::{Dialect, Kind, Parameter, Statement},
+    statement::{Dialect, PeerStatement, PeerType, StatementParameter},
     system::{Client, System},
 };
 
 /// A filled peer.
 pub(crate) struct SqlEvents<'a> {
     peer: &'a dyn SqlPeer,
-    shape: Shape,
-    insert: Statement,
-    select: Statement,
+    shape: M3Shape,
+    insert: PeerStatement,
+    select: PeerStatement,
     next: AtomicUsize,
     bytes_per_row: Option<f64>,
 }
 
 impl<'a> SqlEvents<'a> {
-    /// Makes the table and fills it.
-    pub(crate) fn load(peer: &'a dyn SqlPeer, shape: Shape) -> Result<Self> {
+    /// Creates the table and fills it.
+    pub(crate) fn load(peer: &'a dyn SqlPeer, shape: M3Shape) -> Result<Self> {
         let mut connection = peer.connect()?;
         let rows = shape.keys * shape.rows_per_key;
         let columns = columns(shape);
-        // Operations add rows.
+        // Operations insert rows too.
         connection.create_table("events", &columns, 4 * rows + 1_000_000)?;
         let is_indexed_first = connection.dialect() == Dialect::MariaDb;
         let included: Vec<&str> = columns[2..].iter().map(|(name, _)| name.as_str()).collect();
@@ -65,15 +65,15 @@ impl<'a> SqlEvents<'a> {
     }
 }
 
-fn columns(shape: Shape) -> Vec<(String, Kind)> {
-    let values = (0..shape.columns).map(|column| (format!("c{column}"), Kind::Text(8)));
-    [("k".to_owned(), Kind::Text(8)), ("ts".to_owned(), Kind::Time)]
+fn columns(shape: M3Shape) -> Vec<(String, PeerType)> {
+    let values = (0..shape.columns).map(|column| (format!("c{column}"), PeerType::Text(8)));
+    [("k".to_owned(), PeerType::Text(8)), ("ts".to_owned(), PeerType::Time)]
         .into_iter()
         .chain(values)
         .collect()
 }
 
-fn write_line(lines: &mut String, event: &Event, shape: Shape) {
+fn write_line(lines: &mut String, event: &Event, shape: M3Shape) {
     write!(lines, "{}\t{}", event.key_text(), moment(event.time_ms)).expect("a string takes it");
     for column in 0..shape.columns {
         lines.push('\t');
@@ -82,27 +82,30 @@ fn write_line(lines: &mut String, event: &Event, shape: Shape) {
     lines.push('\n');
 }
 
-/// The columns of the row, then where each window begins.
-fn parameters(shape: Shape) -> Vec<Parameter> {
-    let since = (0..shape.windows).map(|window| (format!("since{window}"), Kind::Time));
+/// Returns the columns of the row, then where each window begins.
+fn parameters(shape: M3Shape) -> Vec<StatementParameter> {
+    let since = (0..shape.windows).map(|window| (format!("since{window}"), PeerType::Time));
     let all = columns(shape).into_iter().chain(since);
-    all.map(|(name, kind)| Parameter { name, kind }).collect()
+    all.map(|(name, kind)| StatementParameter { name, kind }).collect()
 }
 
-fn values(shape: Shape, event: &Event) -> Vec<Cell> {
-    let mut values = vec![Cell::Text(event.key_text().into()), Cell::Time(event.time_ms)];
-    values.extend((0..shape.columns).map(|column| Cell::Text(event.value(column).into())));
-    values.extend((0..shape.windows).map(|window| Cell::Time(Shape::since_ms(window, event))));
+fn values(shape: M3Shape, event: &Event) -> Vec<AnswerValue> {
+    let mut values =
+        vec![AnswerValue::Text(event.key_text().into()), AnswerValue::Time(event.time_ms)];
+    values.extend((0..shape.columns).map(|column| AnswerValue::Text(event.value(column).into())));
+    values.extend(
+        (0..shape.windows).map(|window| AnswerValue::Time(M3Shape::since_ms(window, event))),
+    );
     values
 }
 
-fn insert(shape: Shape) -> String {
+fn insert(shape: M3Shape) -> String {
     let columns: Vec<String> =
         columns(shape).iter().map(|(name, _)| format!("{{{name}}}")).collect();
     format!("INSERT INTO events VALUES ({})", columns.join(", "))
 }
 
-fn select(dialect: Dialect, shape: Shape) -> String {
+fn select(dialect: Dialect, shape: M3Shape) -> String {
     let mut outputs = vec!["{k}".to_owned()];
     for window in 0..shape.windows {
         for column in 0..shape.columns {
@@ -149,9 +152,9 @@ impl Client for SqlClient<'_> {
         self.answer(request).map(drop)
     }
 
-    fn answer(&mut self, _request: usize) -> Result<Vec<Cell>> {
+    fn answer(&mut self, _request: usize) -> Result<Vec<AnswerValue>> {
         let SqlEvents { shape, insert, select, next, .. } = self.system;
-        // Relaxed: a number of its own for each operation.
+        // Relaxed: only uniqueness matters.
         let event = shape.event(next.fetch_add(1, Ordering::Relaxed));
         let values = values(*shape, &event);
         self.connection.run(self.insert, &mut insert.values(&values))?;

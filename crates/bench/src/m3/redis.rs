@@ -8,9 +8,9 @@ use std::{
 
 use lockstep_row::{Arena, Datum};
 
-use super::{Event, Shape, twin::Counts};
+use super::{Event, M3Shape, baseline::ValueCounts};
 use crate::{
-    cell::Cell,
+    answer::AnswerValue,
     error::Result,
     peer::redis::{Redis, Resp},
     system::{Client, System},
@@ -23,14 +23,14 @@ const HEAD: usize = 16;
 #[derive(Debug)]
 pub(crate) struct RedisEvents<'a> {
     redis: &'a Redis,
-    shape: Shape,
+    shape: M3Shape,
     next: AtomicUsize,
     bytes_per_row: f64,
 }
 
 impl<'a> RedisEvents<'a> {
     /// Fills the server.
-    pub(crate) fn load(redis: &'a Redis, shape: Shape) -> Result<Self> {
+    pub(crate) fn load(redis: &'a Redis, shape: M3Shape) -> Result<Self> {
         let before = redis.used_bytes()?;
         let mut resp = redis.connect()?;
         let mut commands = 0;
@@ -51,7 +51,7 @@ impl<'a> RedisEvents<'a> {
     }
 }
 
-fn add(resp: &mut Resp, event: &Event, number: usize, shape: Shape) {
+fn add(resp: &mut Resp, event: &Event, number: usize, shape: M3Shape) {
     let number = u64::try_from(number).expect("a count fits");
     let mut member = number.to_le_bytes().to_vec();
     member.extend(event.time_ms.to_le_bytes());
@@ -66,11 +66,11 @@ impl System for RedisEvents<'_> {
     }
 
     fn connect(&self) -> Result<Box<dyn Client + '_>> {
-        Ok(Box::new(RedisClient {
+        Ok(Box::new(RedisEventClient {
             system: self,
             resp: self.redis.connect()?,
             arena: Arena::new(),
-            counts: Counts::new(),
+            counts: ValueCounts::new(),
             places: Vec::new(),
         }))
     }
@@ -80,23 +80,23 @@ impl System for RedisEvents<'_> {
     }
 }
 
-struct RedisClient<'a> {
+struct RedisEventClient<'a> {
     system: &'a RedisEvents<'a>,
     resp: Resp,
     arena: Arena,
-    counts: Counts,
+    counts: ValueCounts,
     places: Vec<std::ops::Range<usize>>,
 }
 
-impl RedisClient<'_> {
+impl RedisEventClient<'_> {
     fn operate<T>(&mut self, take: impl FnOnce(&[Datum<'_>]) -> T) -> Result<T> {
         let shape = self.system.shape;
-        // Relaxed: a number of its own for each operation.
+        // Relaxed: only uniqueness matters.
         let operation = self.system.next.fetch_add(1, Ordering::Relaxed);
         let event = shape.event(operation);
         let key = event.key_text();
         add(&mut self.resp, &event, shape.keys * shape.rows_per_key + operation, shape);
-        let since = Shape::since_ms(shape.windows - 1, &event).to_string();
+        let since = M3Shape::since_ms(shape.windows - 1, &event).to_string();
         let now = event.time_ms.to_string();
         let range: [&[u8]; 4] =
             [b"ZREVRANGEBYSCORE", key.as_bytes(), now.as_bytes(), since.as_bytes()];
@@ -118,7 +118,7 @@ impl RedisClient<'_> {
             self.counts.clear();
             let mut rows = self.places.iter().peekable();
             for window in 0..shape.windows {
-                let since_ms = Shape::since_ms(window, &event);
+                let since_ms = M3Shape::since_ms(window, &event);
                 let is_inside = |place: &&std::ops::Range<usize>| {
                     i64::from_le_bytes(eight(place, 8)) >= since_ms
                 };
@@ -133,14 +133,14 @@ impl RedisClient<'_> {
     }
 }
 
-impl Client for RedisClient<'_> {
+impl Client for RedisEventClient<'_> {
     fn serve(&mut self, _request: usize) -> Result<()> {
         self.operate(|answer| {
             black_box(answer);
         })
     }
 
-    fn answer(&mut self, _request: usize) -> Result<Vec<Cell>> {
-        self.operate(|answer| answer.iter().map(Cell::from).collect())
+    fn answer(&mut self, _request: usize) -> Result<Vec<AnswerValue>> {
+        self.operate(|answer| answer.iter().map(AnswerValue::from).collect())
     }
 }

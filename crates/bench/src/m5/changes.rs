@@ -1,9 +1,9 @@
 //! M5, while the table is changed as a whole: DEPLOY builds an index on it, or rows expire.
 //!
-//! A table of its own, with few columns, so that five million rows fit any machine. One thread
-//! inserts on a schedule, one asks in a closed loop, and one changes the table in the middle of
-//! it. What matters is how requests and inserts fare during the change beside what they do before
-//! and after it.
+//! The table is a separate one with few columns, so that five million rows fit any machine. One
+//! thread inserts on a schedule, one sends requests in a closed loop, and one changes the table
+//! meanwhile. The result compares the latencies of requests and inserts during the change with
+//! those before and after it.
 
 use std::{
     fs,
@@ -24,8 +24,8 @@ use serde_json::{Map, Value as Json, json};
 
 use super::{INSERTS_PER_S, percentiles};
 use crate::{
-    arguments::Options,
-    draw::Draw,
+    arguments::BenchOptions,
+    draw::KeyedRandom,
     error::{Error, Result},
     measure::{latencies, record},
     report::rounded,
@@ -48,26 +48,27 @@ const FILL_ROWS: i64 = 1_000;
 const TTL_MS: i64 = 3_600_000;
 /// When the first rows have arrived: in 2024.
 const START_MS: i64 = 1_718_409_600_000;
-/// For how long that is waited for.
+/// How long the removal of expired rows may take.
 const EXPIRED_NS_MAX: u64 = 10_000_000_000;
 /// The processor time after which a removal has begun.
 const BEGUN_NS: u64 = 1_000_000;
-/// How often it is looked whether the expired rows are gone.
+/// The interval at which expired rows are looked for.
 const LOOK_MS: u64 = 2;
 
 const TABLE: &str = "CREATE TABLE e (k BIGINT, g BIGINT, x DOUBLE, n BIGINT, ts TIMESTAMP,
     INDEX(KEY=k, TS=ts, TTL=60m, TTL_TYPE=absolute));";
-/// What is asked, and what is deployed meanwhile.
-const ASKED: &str = "DEPLOY asked SELECT k, sum(x) OVER w, count(n) OVER w, max(x) OVER w FROM e
+/// The deployment that is requested, and the one that is deployed meanwhile.
+const REQUESTED: &str =
+    "DEPLOY requested SELECT k, sum(x) OVER w, count(n) OVER w, max(x) OVER w FROM e
     WINDOW w AS (PARTITION BY k ORDER BY ts ROWS BETWEEN 100 PRECEDING AND CURRENT ROW);";
 const BUILT: &str = "DEPLOY built SELECT g, sum(x) OVER w FROM e
     WINDOW w AS (PARTITION BY g ORDER BY ts ROWS_RANGE BETWEEN 10m PRECEDING AND CURRENT ROW);";
 
 /// A row: two keys, two values, its time.
-type Values = [Datum<'static>; 5];
+type ChangeRow = [Datum<'static>; 5];
 
-/// A table with rows, and what is asked of it.
-struct Bed {
+/// A filled table and its prepared request.
+struct TableUnderChange {
     session: Session,
     database: Database,
     appender: Appender,
@@ -75,14 +76,14 @@ struct Bed {
     clock: Arc<ManualClock>,
 }
 
-/// Latencies while the table was left alone, and while it was changed.
+/// Latencies while the table is not changed (`alone`), and while it is (`beside`).
 struct Latencies {
     alone: Histogram<u64>,
     beside: Histogram<u64>,
 }
 
-/// Runs both, and describes what they showed.
-pub(super) fn run(options: &Options) -> Result<Map<String, Json>> {
+/// Runs both changes and describes their results.
+pub(super) fn run(options: &BenchOptions) -> Result<Map<String, Json>> {
     let (built, expired) = match options.quick {
         true => (BUILT_ROWS_QUICK, EXPIRED_ROWS_QUICK),
         false => (BUILT_ROWS, EXPIRED_ROWS),
@@ -90,20 +91,21 @@ pub(super) fn run(options: &Options) -> Result<Map<String, Json>> {
     let run_ms = if options.quick { 8_000 } else { 15_000 };
     let mut described = Map::new();
     say(&format!("M5, DEPLOY builds an index on {built} rows"));
-    let bed = Bed::new(built)?;
-    let nothing = |_: &Bed| Ok(());
+    let bed = TableUnderChange::new(built)?;
+    let nothing = |_: &TableUnderChange| Ok(());
     let found = bed
         .measure(run_ms, nothing, |bed| bed.session.execute(BUILT).map(drop).map_err(Into::into));
     described.insert("while_deploy_builds_an_index".to_owned(), found?);
     drop(bed);
     say(&format!("M5, {expired} rows expire"));
-    let bed = Bed::new(expired)?;
-    let found = bed.measure(run_ms, Bed::expire, Bed::wait_until_removed);
+    let bed = TableUnderChange::new(expired)?;
+    let found = bed.measure(run_ms, TableUnderChange::expire, TableUnderChange::wait_until_removed);
     described.insert("while_rows_expire".to_owned(), found?);
     Ok(described)
 }
 
-/// The processor time of the threads that remove expired rows. Linux tells it by nanoseconds.
+/// Returns the processor time of the threads that remove expired rows. Linux states it in
+/// nanoseconds.
 fn expiry_thread_ns() -> u64 {
     let threads = fs::read_dir("/proc/self/task").into_iter().flatten().filter_map(Result::ok);
     let of = |thread: &Path| {
@@ -115,7 +117,7 @@ fn expiry_thread_ns() -> u64 {
     threads.map(|thread| of(&thread.path())).sum()
 }
 
-/// Looks again and again; an error when it takes too long, since nothing is measured then.
+/// Polls a condition; an error when it takes too long, since nothing is measured then.
 fn wait_until(what: &'static str, is_so: impl Fn() -> bool) -> Result<()> {
     let clock = SystemClock::new();
     while !is_so() {
@@ -131,30 +133,30 @@ fn signed(number: u64) -> i64 {
     i64::try_from(number).expect("it is small")
 }
 
-/// The row of this number that arrives at a time.
-fn row(number: i64, time_ms: i64) -> Values {
-    let draw = Draw::at(&[31, number.unsigned_abs()]);
+/// Returns the row of this number that arrives at a time.
+fn row(number: i64, time_ms: i64) -> ChangeRow {
+    let draw = KeyedRandom::at(&[31, number.unsigned_abs()]);
     let (key, group) = (draw.below(0, KEYS), draw.below(1, GROUPS));
     let x = Datum::Double(draw.int(2, 1_000_000) as f64 / 128.0);
     let [key, group] = [key, group].map(|number| Datum::BigInt(signed(number)));
     [key, group, x, Datum::BigInt(number), Datum::Timestamp(time_ms)]
 }
 
-impl Bed {
-    /// A table of so many rows, which arrived in the last half hour.
+impl TableUnderChange {
+    /// Creates a table of `rows` rows, which arrived in the last half hour.
     fn new(rows: i64) -> Result<Self> {
         let clock = Arc::new(ManualClock::new(START_MS));
         let database = Database::with_clock(Arc::clone(&clock) as Arc<dyn Clock>);
         let session = database.session();
         session.execute(TABLE)?;
-        session.execute(ASKED)?;
+        session.execute(REQUESTED)?;
         let appender = session.appender("e")?;
         for first in (0..rows).step_by(usize::try_from(FILL_ROWS).expect("it is small")) {
             let time = |number: i64| START_MS + number * (TTL_MS / 2) / rows;
             appender.append((first..first + FILL_ROWS).map(|number| row(number, time(number))))?;
         }
         clock.set_ms(START_MS + TTL_MS / 2);
-        let request = session.prepare_request("asked")?;
+        let request = session.prepare_request("requested")?;
         Ok(Self { session, database, appender, request, clock })
     }
 
@@ -167,7 +169,7 @@ impl Bed {
         })
     }
 
-    /// Waits until most of the memory of the table's first rows is given back.
+    /// Waits until most of the memory of the expired rows is freed.
     fn wait_until_removed(&self) -> Result<()> {
         let before = self.database.memory_use().used;
         wait_until("the rows that expired were not removed", || {
@@ -175,8 +177,8 @@ impl Bed {
         })
     }
 
-    /// Asks and inserts for so long, and runs a change after a third of it; `begin` is still counted
-    /// as undisturbed.
+    /// Sends requests and inserts for the given time, and runs a change after a third of it;
+    /// `begin` still counts as unchanged.
     fn measure(
         &self,
         run_ms: u64,
@@ -184,7 +186,7 @@ impl Bed {
         change: impl FnOnce(&Self) -> Result<()> + Send,
     ) -> Result<Json> {
         let (is_over, is_changing) = (AtomicBool::new(false), AtomicBool::new(false));
-        let (asked, inserted, took_ms) = std::thread::scope(|scope| {
+        let (requested, inserted, took_ms) = std::thread::scope(|scope| {
             let changer = scope.spawn(|| {
                 std::thread::park_timeout(Duration::from_millis(run_ms / 3));
                 begin(self)?;
@@ -200,15 +202,15 @@ impl Bed {
                 is_over.store(true, Ordering::Relaxed);
                 inserted
             });
-            let asked = self.ask(&is_over, &is_changing);
+            let requested = self.send_requests(&is_over, &is_changing);
             let inserted = inserter.join().expect("the inserter does not panic");
             let took_ms = changer.join().expect("the change does not panic");
-            Ok::<_, Error>((asked?, inserted?, took_ms?))
+            Ok::<_, Error>((requested?, inserted?, took_ms?))
         })?;
-        Ok(describe(&asked, &inserted, took_ms))
+        Ok(describe(&requested, &inserted, took_ms))
     }
 
-    fn ask(&self, is_over: &AtomicBool, is_changing: &AtomicBool) -> Result<Latencies> {
+    fn send_requests(&self, is_over: &AtomicBool, is_changing: &AtomicBool) -> Result<Latencies> {
         let clock = SystemClock::new();
         let mut found = Latencies::new();
         let mut arena = Arena::new();
@@ -228,8 +230,8 @@ impl Bed {
         Ok(found)
     }
 
-    /// Inserts rows when they are due. A row's latency runs from then on, so that a stall is
-    /// charged to all that it delays.
+    /// Inserts rows when they are due. A row's latency begins when it is due, so that a stall
+    /// counts for all rows that it delays.
     fn insert(&self, run_ms: u64, is_changing: &AtomicBool) -> Result<Latencies> {
         let period_ns = 1_000_000_000 / INSERTS_PER_S;
         let clock = SystemClock::new();
@@ -261,9 +263,9 @@ impl Latencies {
     }
 }
 
-fn describe(asked: &Latencies, inserted: &Latencies, took_ms: u64) -> Json {
+fn describe(requested: &Latencies, inserted: &Latencies, took_ms: u64) -> Json {
     let p999 = |latencies: &Histogram<u64>| latencies.value_at_quantile(0.999).max(1) as f64;
-    let ratio = p999(&asked.beside) / p999(&asked.alone);
+    let ratio = p999(&requested.beside) / p999(&requested.alone);
     let p99_ms = inserted.beside.value_at_quantile(0.99) as f64 / 1e6;
     say(&format!(
         "{took_ms} ms: requests' p999 {} times the undisturbed, inserts' p99 {} ms",
@@ -272,8 +274,8 @@ fn describe(asked: &Latencies, inserted: &Latencies, took_ms: u64) -> Json {
     ));
     json!({
         "took_ms": took_ms,
-        "requests_alone": percentiles(&asked.alone),
-        "requests_beside": percentiles(&asked.beside),
+        "requests_alone": percentiles(&requested.alone),
+        "requests_beside": percentiles(&requested.beside),
         "requests_p999_ratio": rounded(ratio),
         "inserts_alone": percentiles(&inserted.alone),
         "inserts_beside": percentiles(&inserted.beside),

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use lockstep_engine::{Appender, Database, PreparedRequest, Session};
 use lockstep_row::{Arena, Datum};
 
-use super::{Numbers, OwnPuts, Put, Shape};
+use super::{M6Shape, Numbers, OwnPuts, Put};
 use crate::{
-    cell::Cell,
+    answer::AnswerValue,
     engine_memory::memory_and_rows,
     error::Result,
     system::{Client, System},
@@ -15,8 +15,8 @@ use crate::{
 
 /// A database with the table of M6.
 #[derive(Debug)]
-pub(crate) struct Lockstep {
-    shape: Shape,
+pub(crate) struct M6Lockstep {
+    shape: M6Shape,
     appender: Appender,
     /// Counts the rows of the first key.
     count: Arc<PreparedRequest>,
@@ -24,9 +24,10 @@ pub(crate) struct Lockstep {
     session: Session,
 }
 
-impl Lockstep {
-    /// Makes the empty table.
-    pub(crate) fn new(shape: Shape) -> Result<Self> {
+impl M6Lockstep {
+    /// Creates the empty table.
+    pub(crate) fn new(shape: M6Shape) -> Result<Self> {
+        assert!((1..=3).contains(&shape.indexes), "each index has a key column");
         let session = Database::in_memory().session();
         let indexes: String = (0..shape.indexes)
             .map(|index| format!(", INDEX(KEY=k{index}, TS=ts, TTL=0m, TTL_TYPE=absolute)"))
@@ -44,13 +45,17 @@ impl Lockstep {
     }
 }
 
-impl System for Lockstep {
+impl System for M6Lockstep {
     fn name(&self) -> &'static str {
         "lockstep"
     }
 
     fn connect(&self) -> Result<Box<dyn Client + '_>> {
-        Ok(Box::new(Writer { system: self, own: self.numbers.begin(self.shape), puts: Vec::new() }))
+        Ok(Box::new(AppendClient {
+            system: self,
+            own: self.numbers.begin(self.shape),
+            puts: Vec::new(),
+        }))
     }
 
     fn bytes_per_row(&self) -> Option<f64> {
@@ -59,15 +64,15 @@ impl System for Lockstep {
     }
 }
 
-struct Writer<'a> {
-    system: &'a Lockstep,
+struct AppendClient<'a> {
+    system: &'a M6Lockstep,
     own: OwnPuts<'a>,
     puts: Vec<Put>,
 }
 
-impl Client for Writer<'_> {
+impl Client for AppendClient<'_> {
     fn serve(&mut self, _request: usize) -> Result<()> {
-        let Lockstep { shape, appender, .. } = self.system;
+        let M6Lockstep { shape, appender, .. } = self.system;
         if shape.batch == 1 {
             let (_, put) = self.own.take();
             appender.append([put.datums()])?;
@@ -79,16 +84,16 @@ impl Client for Writer<'_> {
         Ok(())
     }
 
-    fn answer(&mut self, _request: usize) -> Result<Vec<Cell>> {
-        let Lockstep { appender, count, .. } = self.system;
+    fn answer(&mut self, _request: usize) -> Result<Vec<AnswerValue>> {
+        let M6Lockstep { appender, count, .. } = self.system;
         let (_, put) = self.own.take();
         appender.append([put.datums()])?;
-        // A later request sees every row of the key, and itself.
+        // A request with a later event time sees every row of the key, and itself.
         let mut request = put.datums();
         request[3] = Datum::Timestamp(super::START_MS + 86_400_000);
         let arena = Arena::new();
         let answer = count.answer(&request, &arena)?.unwrap_or_default();
         let rows = answer.first().and_then(Datum::as_i64).unwrap_or_default();
-        Ok(vec![Cell::Int(rows - 1)])
+        Ok(vec![AnswerValue::Int(rows - 1)])
     }
 }

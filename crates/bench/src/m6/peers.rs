@@ -1,50 +1,50 @@
 //! M6 for the peers: a prepared INSERT of one row; for Redis a member in each index's sorted set.
 
-use super::{Numbers, OwnPuts, Put, Shape};
+use super::{M6Shape, Numbers, OwnPuts, Put};
 use crate::{
-    cell::Cell,
+    answer::AnswerValue,
     error::Result,
     peer::{
         SqlConnection, SqlPeer,
         redis::{Redis, Resp},
     },
-    statement::{Kind, Parameter, Statement},
+    statement::{PeerStatement, PeerType, StatementParameter},
     system::{Client, System},
 };
 
-const COLUMNS: [(&str, Kind); 8] = [
-    ("k0", Kind::Text(8)),
-    ("k1", Kind::Text(8)),
-    ("k2", Kind::Text(8)),
-    ("ts", Kind::Time),
-    ("d0", Kind::Double),
-    ("d1", Kind::Double),
-    ("i0", Kind::Int),
-    ("i1", Kind::Int),
+const COLUMNS: [(&str, PeerType); 8] = [
+    ("k0", PeerType::Text(8)),
+    ("k1", PeerType::Text(8)),
+    ("k2", PeerType::Text(8)),
+    ("ts", PeerType::Time),
+    ("d0", PeerType::Double),
+    ("d1", PeerType::Double),
+    ("i0", PeerType::Int),
+    ("i1", PeerType::Int),
 ];
 
-/// What the fastest peer could insert in all loops of a run, with room.
+/// An upper limit of the rows that the fastest peer inserts in all loops of a run.
 const ROWS_MAX: usize = 5_000_000;
 
 /// A peer with an empty table.
 pub(crate) struct SqlPuts<'a> {
     peer: &'a dyn SqlPeer,
-    shape: Shape,
-    insert: Statement,
-    count: Statement,
+    shape: M6Shape,
+    insert: PeerStatement,
+    count: PeerStatement,
     numbers: Numbers,
 }
 
 impl<'a> SqlPuts<'a> {
-    /// Makes the table and its indexes.
-    pub(crate) fn new(peer: &'a dyn SqlPeer, shape: Shape) -> Result<Self> {
+    /// Creates the table and its indexes.
+    pub(crate) fn new(peer: &'a dyn SqlPeer, shape: M6Shape) -> Result<Self> {
         let mut connection = peer.connect()?;
         let columns = COLUMNS.map(|(name, kind)| (name.to_owned(), kind));
         connection.create_table("puts", &columns, ROWS_MAX)?;
         for index in 0..shape.indexes {
             connection.create_time_index("puts", &format!("k{index}"), "ts", &[])?;
         }
-        let parameters = columns.map(|(name, kind)| Parameter { name, kind });
+        let parameters = columns.map(|(name, kind)| StatementParameter { name, kind });
         let dialect = connection.dialect();
         let insert = "INSERT INTO puts VALUES ({k0}, {k1}, {k2}, {ts}, {d0}, {d1}, {i0}, {i1})";
         Ok(Self {
@@ -75,7 +75,7 @@ impl System for SqlPuts<'_> {
         let bytes = connection.table_bytes(&["puts".to_owned()]).ok()??;
         let rows = connection.execute("SELECT count(*) FROM puts").ok()?;
         match rows.first()?.first()? {
-            Cell::Int(rows) if *rows > 0 => Some(bytes as f64 / *rows as f64),
+            AnswerValue::Int(rows) if *rows > 0 => Some(bytes as f64 / *rows as f64),
             _ => None,
         }
     }
@@ -90,9 +90,9 @@ struct SqlWriter<'a> {
 }
 
 impl SqlWriter<'_> {
-    fn put(&mut self) -> Result<Vec<Cell>> {
+    fn put(&mut self) -> Result<Vec<AnswerValue>> {
         let (_, put) = self.own.take();
-        let values: Vec<Cell> = put.datums().iter().map(Cell::from).collect();
+        let values: Vec<AnswerValue> = put.datums().iter().map(AnswerValue::from).collect();
         self.connection.run(self.insert, &mut self.system.insert.values(&values))?;
         Ok(values)
     }
@@ -103,7 +103,7 @@ impl Client for SqlWriter<'_> {
         self.put().map(drop)
     }
 
-    fn answer(&mut self, _request: usize) -> Result<Vec<Cell>> {
+    fn answer(&mut self, _request: usize) -> Result<Vec<AnswerValue>> {
         let values = self.put()?;
         let rows = self.connection.run(self.count, &mut self.system.count.values(&values))?;
         Ok(rows.into_iter().next().unwrap_or_default())
@@ -114,13 +114,13 @@ impl Client for SqlWriter<'_> {
 #[derive(Debug)]
 pub(crate) struct RedisPuts<'a> {
     redis: &'a Redis,
-    shape: Shape,
+    shape: M6Shape,
     numbers: Numbers,
 }
 
 impl<'a> RedisPuts<'a> {
-    /// Nothing is to be made.
-    pub(crate) fn new(redis: &'a Redis, shape: Shape) -> Self {
+    /// Creates the system; Redis needs no table.
+    pub(crate) fn new(redis: &'a Redis, shape: M6Shape) -> Self {
         Self { redis, shape, numbers: Numbers::default() }
     }
 }
@@ -174,10 +174,10 @@ impl Client for RedisWriter<'_> {
         self.put().map(drop)
     }
 
-    fn answer(&mut self, _request: usize) -> Result<Vec<Cell>> {
+    fn answer(&mut self, _request: usize) -> Result<Vec<AnswerValue>> {
         let put = self.put()?;
         self.resp.command(&[b"ZCARD", key(&put, 0).as_bytes()]);
         self.resp.send()?;
-        Ok(vec![Cell::Int(self.resp.int()?)])
+        Ok(vec![AnswerValue::Int(self.resp.int()?)])
     }
 }

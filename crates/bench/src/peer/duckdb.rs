@@ -1,7 +1,8 @@
 //! DuckDB, in this process: its shared library, loaded when it is there.
 //!
-//! The library is found in the package that carries it for Node. An in-memory database; each client has a connection of its own. Statements are prepared, and
-//! values are read one by one, as a binding does.
+//! The library is found in the package that carries it for Node. An in-memory database; each client
+//! has a connection of its own. Statements are prepared, and values are read one by one, as a
+//! language binding does.
 
 mod library;
 
@@ -14,11 +15,11 @@ use std::{
 use library::{Library, QueryResult};
 use lockstep_host::disk;
 
-use super::{NextLines, SqlConnection, SqlPeer, install::duckdb_library, place::Scratch};
+use super::{NextLines, SqlConnection, SqlPeer, folder::TemporaryFolder, install::duckdb_library};
 use crate::{
-    cell::Cell,
+    answer::AnswerValue,
     error::{Error, Result, Trying},
-    statement::{Dialect, Statement},
+    statement::{Dialect, PeerStatement},
 };
 
 const NAME: &str = "duckdb";
@@ -28,7 +29,7 @@ const NAME: &str = "duckdb";
 pub(crate) struct DuckDb {
     library: Library,
     database: *mut c_void,
-    scratch: Scratch,
+    scratch: TemporaryFolder,
 }
 
 // SAFETY: a DuckDB database handle may be used by several threads; connections are made from it
@@ -44,7 +45,7 @@ impl DuckDb {
         if unsafe { (library.open)(ptr::null(), &raw mut database) } != 0 {
             return Err(Error::peer(NAME, "a database in memory cannot be opened"));
         }
-        let duckdb = Self { library, database, scratch: Scratch::new(NAME)? };
+        let duckdb = Self { library, database, scratch: TemporaryFolder::new(NAME)? };
         duckdb.connect()?.execute(&format!("SET threads = {threads}"))?;
         Ok(duckdb)
     }
@@ -68,32 +69,32 @@ impl SqlPeer for DuckDb {
         if unsafe { (self.library.connect)(self.database, &raw mut handle) } != 0 {
             return Err(Error::peer(NAME, "no connection"));
         }
-        Ok(Box::new(Connection { duckdb: self, handle, prepared: Vec::new() }))
+        Ok(Box::new(DuckDbConnection { duckdb: self, handle, prepared: Vec::new() }))
     }
 }
 
 #[derive(Debug)]
-struct Connection<'a> {
+struct DuckDbConnection<'a> {
     duckdb: &'a DuckDb,
     handle: *mut c_void,
     prepared: Vec<*mut c_void>,
 }
 
-impl Connection<'_> {
+impl DuckDbConnection<'_> {
     fn library(&self) -> &Library {
         &self.duckdb.library
     }
 
-    fn bind(&self, statement: *mut c_void, place: u64, value: &Cell) -> Result<()> {
+    fn bind(&self, statement: *mut c_void, place: u64, value: &AnswerValue) -> Result<()> {
         let library = self.library();
         // SAFETY: the statement is alive; text is copied before the call returns.
         let state = unsafe {
             match value {
-                Cell::Null => (library.bind_null)(statement, place),
-                Cell::Int(value) => (library.bind_int64)(statement, place, *value),
-                Cell::Double(value) => (library.bind_double)(statement, place, *value),
-                Cell::Time(ms) => (library.bind_timestamp)(statement, place, ms * 1_000),
-                Cell::Text(text) => {
+                AnswerValue::Null => (library.bind_null)(statement, place),
+                AnswerValue::Int(value) => (library.bind_int64)(statement, place, *value),
+                AnswerValue::Double(value) => (library.bind_double)(statement, place, *value),
+                AnswerValue::Time(ms) => (library.bind_timestamp)(statement, place, ms * 1_000),
+                AnswerValue::Text(text) => {
                     let length = u64::try_from(text.len()).expect("a length fits 64 bits");
                     (library.bind_text)(statement, place, text.as_ptr().cast(), length)
                 }
@@ -107,7 +108,7 @@ impl Connection<'_> {
     }
 
     /// Reads and destroys a result.
-    fn rows(&self, state: u32, mut result: QueryResult) -> Result<Vec<Vec<Cell>>> {
+    fn rows(&self, state: u32, mut result: QueryResult) -> Result<Vec<Vec<AnswerValue>>> {
         let library = self.library();
         let result = &raw mut result;
         // SAFETY: the library filled the result, also when it failed, and it is destroyed once.
@@ -126,7 +127,7 @@ impl Connection<'_> {
     }
 }
 
-/// A text of the library's, which stays its own. Empty for a null pointer.
+/// Copies a text of the library. Empty for a null pointer.
 ///
 /// # Safety
 ///
@@ -135,7 +136,7 @@ unsafe fn text_of(text: *const c_char) -> String {
     if text.is_null() {
         return String::new();
     }
-    // SAFETY: the caller says so.
+    // SAFETY: the caller upholds the contract above.
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 
@@ -143,12 +144,12 @@ fn c_text(text: &str) -> CString {
     CString::new(text).expect("statements have no zero bytes")
 }
 
-impl SqlConnection for Connection<'_> {
+impl SqlConnection for DuckDbConnection<'_> {
     fn dialect(&self) -> Dialect {
         Dialect::DuckDb
     }
 
-    fn execute(&mut self, sql: &str) -> Result<Vec<Vec<Cell>>> {
+    fn execute(&mut self, sql: &str) -> Result<Vec<Vec<AnswerValue>>> {
         let mut result = QueryResult::default();
         // SAFETY: the connection is open; the result is written in every case.
         let state =
@@ -156,7 +157,7 @@ impl SqlConnection for Connection<'_> {
         self.rows(state, result)
     }
 
-    fn prepare(&mut self, statement: &Statement) -> Result<usize> {
+    fn prepare(&mut self, statement: &PeerStatement) -> Result<usize> {
         let mut prepared = ptr::null_mut();
         let sql = c_text(&statement.sql);
         // SAFETY: the connection is open; the handle is written in every case.
@@ -174,8 +175,8 @@ impl SqlConnection for Connection<'_> {
     fn run(
         &mut self,
         prepared: usize,
-        values: &mut dyn Iterator<Item = &Cell>,
-    ) -> Result<Vec<Vec<Cell>>> {
+        values: &mut dyn Iterator<Item = &AnswerValue>,
+    ) -> Result<Vec<Vec<AnswerValue>>> {
         let statement = self.prepared[prepared];
         for (place, value) in (1..).zip(values) {
             self.bind(statement, place, value)?;
@@ -225,13 +226,13 @@ impl SqlConnection for Connection<'_> {
             self.execute("SELECT CAST(sum(memory_usage_bytes) AS BIGINT) FROM duckdb_memory()")?;
         let bytes = rows.first().and_then(|row| row.first());
         Ok(match bytes {
-            Some(Cell::Int(bytes)) => u64::try_from(*bytes).ok(),
+            Some(AnswerValue::Int(bytes)) => u64::try_from(*bytes).ok(),
             _ => None,
         })
     }
 }
 
-impl Drop for Connection<'_> {
+impl Drop for DuckDbConnection<'_> {
     fn drop(&mut self) {
         let library = &self.duckdb.library;
         // SAFETY: each handle was made by the library and is destroyed once.

@@ -5,18 +5,18 @@
 
 use std::{fs, path::PathBuf, process::Command};
 
-use super::place::cache_folder;
+use super::folder::cache_folder;
 use crate::error::{Error, Result, Trying};
 
 /// The package that carries DuckDB's shared library, and its version.
 const DUCKDB_PACKAGE: &str = "@duckdb/node-bindings-linux-x64@1.5.6-r.1";
 
-/// Where DuckDB's shared library is once it is installed.
+/// Returns where DuckDB's shared library is once it is installed.
 pub(crate) fn duckdb_library() -> PathBuf {
     cache_folder().join("duckdb/package/libduckdb.so")
 }
 
-/// Installs what is missing; `say` tells what happens.
+/// Installs the missing peers, and reports each step to `say`.
 pub(crate) fn install(say: &mut dyn FnMut(&str)) -> Result<()> {
     if duckdb_library().exists() {
         say("duckdb: there");
@@ -26,7 +26,7 @@ pub(crate) fn install(say: &mut dyn FnMut(&str)) -> Result<()> {
     }
     let missing: Vec<&str> = SERVERS
         .iter()
-        .filter(|(_, program)| super::place::find_program(program).is_none())
+        .filter(|(_, program)| super::folder::find_program(program).is_none())
         .map(|(package, _)| *package)
         .collect();
     if missing.is_empty() {

@@ -6,17 +6,17 @@ mod wire;
 
 use std::process::Command;
 
-use wire::Wire;
+use wire::MariaDbWire;
 
 use super::{
     NextLines, SqlConnection, SqlPeer,
-    place::Scratch,
+    folder::TemporaryFolder,
     server::{Server, program},
 };
 use crate::{
-    cell::Cell,
+    answer::AnswerValue,
     error::Result,
-    statement::{Dialect, Kind, Statement},
+    statement::{Dialect, PeerStatement, PeerType},
 };
 
 const NAME: &str = "mariadb";
@@ -48,7 +48,7 @@ impl MariaDb {
     /// Starts a server on an empty data folder.
     pub(crate) fn start() -> Result<Self> {
         let program = program(NAME, "mariadbd")?;
-        let scratch = Scratch::new(NAME)?;
+        let scratch = TemporaryFolder::new(NAME)?;
         let socket = scratch.path().join("socket");
         let mut command = Command::new(program);
         command.arg("--no-defaults").args(SETTINGS);
@@ -61,7 +61,7 @@ impl MariaDb {
             command.arg("--user=root");
         }
         let mariadb = Self { server: Server::start(NAME, &mut command, socket, scratch)? };
-        Wire::start(mariadb.server.connect()?)?.query("CREATE DATABASE bench")?;
+        MariaDbWire::start(mariadb.server.connect()?)?.query("CREATE DATABASE bench")?;
         Ok(mariadb)
     }
 }
@@ -72,38 +72,43 @@ impl SqlPeer for MariaDb {
     }
 
     fn connect(&self) -> Result<Box<dyn SqlConnection + '_>> {
-        let mut wire = Wire::start(self.server.connect()?)?;
+        let mut wire = MariaDbWire::start(self.server.connect()?)?;
         wire.query("USE bench")?;
-        Ok(Box::new(Connection { wire }))
+        Ok(Box::new(MariaDbConnection { wire }))
     }
 }
 
-struct Connection {
-    wire: Wire,
+struct MariaDbConnection {
+    wire: MariaDbWire,
 }
 
-impl SqlConnection for Connection {
+impl SqlConnection for MariaDbConnection {
     fn dialect(&self) -> Dialect {
         Dialect::MariaDb
     }
 
-    fn execute(&mut self, sql: &str) -> Result<Vec<Vec<Cell>>> {
+    fn execute(&mut self, sql: &str) -> Result<Vec<Vec<AnswerValue>>> {
         self.wire.query(sql)
     }
 
-    fn prepare(&mut self, statement: &Statement) -> Result<usize> {
+    fn prepare(&mut self, statement: &PeerStatement) -> Result<usize> {
         self.wire.prepare(&statement.sql, &statement.kinds)
     }
 
     fn run(
         &mut self,
         prepared: usize,
-        values: &mut dyn Iterator<Item = &Cell>,
-    ) -> Result<Vec<Vec<Cell>>> {
+        values: &mut dyn Iterator<Item = &AnswerValue>,
+    ) -> Result<Vec<Vec<AnswerValue>>> {
         self.wire.run(prepared, values)
     }
 
-    fn create_table(&mut self, name: &str, columns: &[(String, Kind)], rows: usize) -> Result<()> {
+    fn create_table(
+        &mut self,
+        name: &str,
+        columns: &[(String, PeerType)],
+        rows: usize,
+    ) -> Result<()> {
         let columns: Vec<String> = columns
             .iter()
             .map(|(name, kind)| format!("{name} {}", Dialect::MariaDb.type_name(*kind)))
@@ -141,7 +146,7 @@ impl SqlConnection for Connection {
                 "SELECT CAST(data_length + index_length AS SIGNED) FROM information_schema.tables \
                  WHERE table_schema = 'bench' AND table_name = '{table}'"
             ))?;
-            if let Some(Cell::Int(bytes)) = rows.first().and_then(|row| row.first()) {
+            if let Some(AnswerValue::Int(bytes)) = rows.first().and_then(|row| row.first()) {
                 total += u64::try_from(*bytes).unwrap_or_default();
             }
         }

@@ -10,17 +10,17 @@ mod wire;
 use std::{os::unix::fs::chown, path::Path, process::Command};
 
 use lockstep_host::disk;
-use wire::Wire;
+use wire::PostgresWire;
 
 use super::{
     NextLines, SqlConnection, SqlPeer,
-    place::Scratch,
+    folder::TemporaryFolder,
     server::{Server, finish, program},
 };
 use crate::{
-    cell::Cell,
+    answer::AnswerValue,
     error::{Result, Trying},
-    statement::{Dialect, Statement},
+    statement::{Dialect, PeerStatement},
 };
 
 const NAME: &str = "postgres";
@@ -46,19 +46,19 @@ pub(crate) struct Postgres {
     server: Server,
 }
 
-/// The user that the server runs as when we are root, which it refuses to be.
-struct Account {
+/// The user that the server runs as when we are root, since it refuses to run as root.
+struct ServerUser {
     user: u32,
     group: u32,
 }
 
 impl Postgres {
-    /// Makes a data folder and starts a server on it.
+    /// Creates a data folder and starts a server on it.
     pub(crate) fn start() -> Result<Self> {
         let (initdb, postgres) = (program(NAME, "initdb")?, program(NAME, "postgres")?);
-        let scratch = Scratch::new(NAME)?;
+        let scratch = TemporaryFolder::new(NAME)?;
         let account = account();
-        if let Some(Account { user, group }) = &account {
+        if let Some(ServerUser { user, group }) = &account {
             chown(scratch.path(), Some(*user), Some(*group))
                 .trying(|| "give the data folder to the user postgres".to_owned())?;
         }
@@ -77,8 +77,8 @@ impl Postgres {
     }
 }
 
-/// The account `postgres`, when we are root.
-fn account() -> Option<Account> {
+/// Returns the account `postgres`, when we are root.
+fn account() -> Option<ServerUser> {
     // SAFETY: it only reads the process's own user.
     if unsafe { libc::geteuid() } != 0 {
         return None;
@@ -87,13 +87,13 @@ fn account() -> Option<Account> {
     let line = users.lines().find(|line| line.starts_with("postgres:"))?;
     let mut numbers = line.split(':').skip(2);
     let (user, group) = (numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?);
-    Some(Account { user, group })
+    Some(ServerUser { user, group })
 }
 
-fn command_as(account: Option<&Account>, program: &Path) -> Command {
+fn command_as(account: Option<&ServerUser>, program: &Path) -> Command {
     use std::os::unix::process::CommandExt as _;
     let mut command = Command::new(program);
-    if let Some(Account { user, group }) = account {
+    if let Some(ServerUser { user, group }) = account {
         command.uid(*user).gid(*group).current_dir("/");
     }
     command
@@ -105,32 +105,32 @@ impl SqlPeer for Postgres {
     }
 
     fn connect(&self) -> Result<Box<dyn SqlConnection + '_>> {
-        Ok(Box::new(Connection { wire: Wire::start(self.server.connect()?)? }))
+        Ok(Box::new(PostgresConnection { wire: PostgresWire::start(self.server.connect()?)? }))
     }
 }
 
-struct Connection {
-    wire: Wire,
+struct PostgresConnection {
+    wire: PostgresWire,
 }
 
-impl SqlConnection for Connection {
+impl SqlConnection for PostgresConnection {
     fn dialect(&self) -> Dialect {
         Dialect::Postgres
     }
 
-    fn execute(&mut self, sql: &str) -> Result<Vec<Vec<Cell>>> {
+    fn execute(&mut self, sql: &str) -> Result<Vec<Vec<AnswerValue>>> {
         self.wire.query(sql)
     }
 
-    fn prepare(&mut self, statement: &Statement) -> Result<usize> {
+    fn prepare(&mut self, statement: &PeerStatement) -> Result<usize> {
         self.wire.prepare(&statement.sql)
     }
 
     fn run(
         &mut self,
         prepared: usize,
-        values: &mut dyn Iterator<Item = &Cell>,
-    ) -> Result<Vec<Vec<Cell>>> {
+        values: &mut dyn Iterator<Item = &AnswerValue>,
+    ) -> Result<Vec<Vec<AnswerValue>>> {
         self.wire.run(prepared, values)
     }
 
@@ -160,7 +160,7 @@ impl SqlConnection for Connection {
         let mut total = 0;
         for table in tables {
             let rows = self.execute(&format!("SELECT pg_total_relation_size('{table}')"))?;
-            if let Some(Cell::Int(bytes)) = rows.first().and_then(|row| row.first()) {
+            if let Some(AnswerValue::Int(bytes)) = rows.first().and_then(|row| row.first()) {
                 total += u64::try_from(*bytes).unwrap_or_default();
             }
         }

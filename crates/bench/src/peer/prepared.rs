@@ -1,10 +1,10 @@
-//! A peer under a workload that is one prepared statement, with values for each request.
+//! A peer for a workload of one prepared statement, with values for each request.
 
 use crate::{
-    cell::Cell,
+    answer::AnswerValue,
     error::Result,
     peer::{SqlConnection, SqlPeer},
-    statement::Statement,
+    statement::PeerStatement,
     system::{Client, System},
 };
 
@@ -12,11 +12,11 @@ use crate::{
 pub(crate) struct PreparedSystem<'a> {
     /// The peer.
     pub(crate) peer: &'a dyn SqlPeer,
-    /// What is asked.
-    pub(crate) statement: Statement,
-    /// With which values.
-    pub(crate) values: Vec<Vec<Cell>>,
-    /// Memory, by the peer's own account.
+    /// The query.
+    pub(crate) statement: PeerStatement,
+    /// The values of each request.
+    pub(crate) values: Vec<Vec<AnswerValue>>,
+    /// Memory of a row in bytes, as the peer states it.
     pub(crate) bytes_per_row: Option<f64>,
 }
 
@@ -43,7 +43,7 @@ struct PreparedClient<'a> {
 }
 
 impl PreparedClient<'_> {
-    fn rows(&mut self, request: usize) -> Result<Vec<Vec<Cell>>> {
+    fn rows(&mut self, request: usize) -> Result<Vec<Vec<AnswerValue>>> {
         let PreparedSystem { statement, values, .. } = self.system;
         self.connection.run(self.prepared, &mut statement.values(&values[request]))
     }
@@ -54,7 +54,7 @@ impl Client for PreparedClient<'_> {
         self.rows(request).map(drop)
     }
 
-    fn answer(&mut self, request: usize) -> Result<Vec<Cell>> {
+    fn answer(&mut self, request: usize) -> Result<Vec<AnswerValue>> {
         Ok(self.rows(request)?.into_iter().next().unwrap_or_default())
     }
 }

@@ -1,7 +1,7 @@
 //! Redis: a server without persistence, and its protocol.
 //!
 //! A client puts several commands into one write and reads their replies in order; replies stay in
-//! the buffer they were read into until the next write, so that nothing is copied.
+//! the receive buffer until the next write, so that nothing is copied.
 
 use std::{
     io::{Read as _, Write as _},
@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::{
-    place::Scratch,
+    folder::TemporaryFolder,
     server::{Server, program},
 };
 use crate::error::{Error, Result, Trying};
@@ -28,7 +28,7 @@ impl Redis {
     /// Starts an empty server.
     pub(crate) fn start() -> Result<Self> {
         let program = program(NAME, "redis-server")?;
-        let scratch = Scratch::new(NAME)?;
+        let scratch = TemporaryFolder::new(NAME)?;
         let socket = scratch.path().join("socket");
         let mut command = Command::new(program);
         command.args(["--port", "0", "--save", "", "--appendonly", "no", "--unixsocket"]);
@@ -36,12 +36,12 @@ impl Redis {
         Ok(Self { server: Server::start(NAME, &mut command, socket, scratch)? })
     }
 
-    /// A connection.
+    /// Returns a connection.
     pub(crate) fn connect(&self) -> Result<Resp> {
         Ok(Resp { stream: self.server.connect()?, out: Vec::new(), input: Vec::new(), at: 0 })
     }
 
-    /// What the server says its data takes, in bytes.
+    /// Returns the memory of the data, as the server states it, in bytes.
     pub(crate) fn used_bytes(&self) -> Result<u64> {
         let mut resp = self.connect()?;
         resp.command(&[b"INFO", b"memory"]);
@@ -61,11 +61,11 @@ impl Redis {
 pub(crate) enum Reply {
     /// An integer.
     Int(i64),
-    /// A text, by its place in the connection's buffer.
+    /// A text, as a range of the connection's buffer.
     Bulk(Range<usize>),
     /// Nothing.
     Nil,
-    /// So many replies follow.
+    /// The number of replies that follow.
     Array(usize),
 }
 
@@ -94,12 +94,12 @@ impl Resp {
         write!(self.out, "{count}\r\n").expect("a vector takes everything");
     }
 
-    /// How many bytes wait to be sent.
+    /// Returns the number of bytes that are not yet sent.
     pub(crate) fn pending(&self) -> usize {
         self.out.len()
     }
 
-    /// Sends the commands. Replies that were read before are gone.
+    /// Sends the commands, and discards earlier replies.
     pub(crate) fn send(&mut self) -> Result<()> {
         self.input.clear();
         self.at = 0;
@@ -154,12 +154,12 @@ impl Resp {
         }
     }
 
-    /// The bytes of a text.
+    /// Returns the bytes of a text.
     pub(crate) fn bytes(&self, place: Range<usize>) -> &[u8] {
         &self.input[place]
     }
 
-    /// Reads and forgets the replies of so many commands, none of which gives an array.
+    /// Reads and discards the replies of `count` commands, none of which returns an array.
     pub(crate) fn skip(&mut self, count: usize) -> Result<()> {
         (0..count).try_for_each(|_| self.reply().map(drop))
     }
@@ -173,7 +173,7 @@ impl Resp {
         sign * digits.iter().fold(0, |number, digit| number * 10 + i64::from(digit - b'0'))
     }
 
-    /// The place of the next line, without its end.
+    /// Reads the next line and returns its range, without its end.
     fn line(&mut self) -> Result<Range<usize>> {
         let start = self.at;
         let mut looked = start;
@@ -189,7 +189,7 @@ impl Resp {
         }
     }
 
-    /// Reads until `count` bytes from `at` on are there.
+    /// Reads until the buffer has `count` bytes after `at`.
     fn fill(&mut self, count: usize) -> Result<()> {
         let wanted = self.at + count;
         while self.input.len() < wanted {

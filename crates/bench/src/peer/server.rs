@@ -1,4 +1,5 @@
-//! A peer's server process: started with a data folder of its own, stopped with this value.
+//! A peer's server process: started with a data folder of its own, stopped when the value is
+//! dropped.
 
 use std::{
     os::unix::net::UnixStream,
@@ -9,7 +10,7 @@ use std::{
 
 use lockstep_host::{Clock, SystemClock, disk};
 
-use super::place::{Scratch, find_program};
+use super::folder::{TemporaryFolder, find_program};
 use crate::error::{Error, Result, Trying};
 
 /// How long a server may take until it answers, in milliseconds.
@@ -21,8 +22,8 @@ pub(crate) struct Server {
     system: &'static str,
     process: Child,
     socket: PathBuf,
-    // Last: the folder goes when the process has gone.
-    _scratch: Scratch,
+    // Dropped last: the folder is removed after the process has ended.
+    _scratch: TemporaryFolder,
 }
 
 impl Server {
@@ -31,7 +32,7 @@ impl Server {
         system: &'static str,
         command: &mut Command,
         socket: PathBuf,
-        scratch: Scratch,
+        scratch: TemporaryFolder,
     ) -> Result<Self> {
         let log = scratch.path().join("server.log");
         let file = disk::create(&log).trying(|| format!("write {}", log.display()))?;
@@ -53,13 +54,13 @@ impl Server {
                 let message = format!("it does not start: {}", last.join(" / "));
                 return Err(Error::peer(self.system, message));
             }
-            // Nothing tells when a server of another's making is ready.
+            // A server sends no signal when it is ready, so its socket is polled.
             std::thread::park_timeout(Duration::from_millis(20));
         }
         Ok(())
     }
 
-    /// A connection to it.
+    /// Opens a connection to it.
     pub(crate) fn connect(&self) -> Result<UnixStream> {
         UnixStream::connect(&self.socket).trying(|| format!("connect to {}", self.system))
     }
@@ -68,12 +69,12 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         let id = libc::pid_t::try_from(self.process.id()).expect("a process id is a pid_t");
-        // SAFETY: the process is ours and was not waited for, so that its id is still its own.
+        // SAFETY: the process is our child and was not waited for, so its id is not reused.
         unsafe { libc::kill(id, libc::SIGQUIT) };
         let clock = SystemClock::new();
         while matches!(self.process.try_wait(), Ok(None)) {
             if clock.monotonic_ns() > 5_000_000_000 {
-                // It is gone when this fails.
+                // An error means that the process has ended.
                 drop(self.process.kill());
             }
             std::thread::park_timeout(Duration::from_millis(10));
@@ -81,13 +82,13 @@ impl Drop for Server {
     }
 }
 
-/// The path of a peer's program.
+/// Returns the path of a peer's program.
 pub(crate) fn program(system: &'static str, name: &str) -> Result<PathBuf> {
     let missing = || Error::Missing { system, message: format!("the program {name}") };
     find_program(name).ok_or_else(missing)
 }
 
-/// Runs a peer's program to its end.
+/// Runs a peer's program and waits until it ends.
 pub(crate) fn finish(system: &'static str, command: &mut Command) -> Result<()> {
     let output = command.stdin(Stdio::null()).output().trying(|| format!("prepare {system}"))?;
     if output.status.success() {

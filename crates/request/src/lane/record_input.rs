@@ -103,9 +103,9 @@ impl RecordInput {
         };
         match self {
             Self::Nothing => Vec::new(),
-            Self::Presence(byte, _) => vec![field(*byte, 1)],
+            Self::Presence { null_byte, .. } => vec![field(*null_byte, 1)],
             Self::Fixed(column) => of_fixed(column).to_vec(),
-            Self::Text(cell, _) => {
+            Self::Text { cell, .. } => {
                 vec![field(cell.null_bit().0, 1), field(cell.at(), TextCell::WIDTH)]
             }
             Self::Machine(program) => program.columns().flat_map(of_fixed).collect(),

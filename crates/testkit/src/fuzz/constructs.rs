@@ -1,7 +1,8 @@
-//! The constructs that [`super::grammar`] draws, and the words that it draws them with.
+//! The constructs that [`super::grammar`] draws, and their words.
 //!
 //! The names are those of `dialect.md`; a run's report has a line for each. [`FINDINGS`] are inputs
-//! that once ended the process, by what shows them in a text: a test holds the grammar to them.
+//! that ended the process in the past, each with a test of the text: a unit test checks that the
+//! grammar still draws them.
 
 /// Every construct, by name.
 pub const ALL: &[&str] = &[
@@ -72,7 +73,7 @@ pub const ALL: &[&str] = &[
     "window UNION",
 ];
 
-/// What goes around an expression of its own kind: its construct, the text before, the text after.
+/// Constructs that nest in themselves: the name, the text before, the text after.
 pub(super) const NESTS: [(&str, &str, &str); 16] = [
     ("CASE with an operand", "CASE ", " WHEN 1 THEN 2 WHEN 3 THEN 4 END"),
     ("CASE with an operand", "CASE 1 WHEN ", " THEN 2 ELSE 3 END"),
@@ -116,7 +117,7 @@ pub(super) const ALIASES: [&str; 20] = [
     "`a\\b`",
 ];
 
-/// Numbers at an edge.
+/// Numbers at the limits of their types.
 pub(super) const EXTREMES: [&str; 16] = [
     "0",
     "-1",
@@ -136,57 +137,63 @@ pub(super) const EXTREMES: [&str; 16] = [
     "18446744073709551616",
 ];
 
-/// An input that once ended the process, stalled it or was called a defect.
+/// An input that ended or stalled the process, or reported an internal error.
 #[derive(Debug, Clone, Copy)]
-pub struct Finding {
+pub struct PastFinding {
     /// What it is.
     pub what: &'static str,
-    /// Whether a text has it.
+    /// Tells whether a text has it.
     pub is_in: fn(&str) -> bool,
 }
 
-/// See [`Finding`].
-pub const FINDINGS: &[Finding] = &[
-    Finding { what: "30 nested CASE with an operand", is_in: |text| has(text, "CASE CASE ", 15) },
-    Finding { what: "30 nested BETWEEN", is_in: |text| has(text, " BETWEEN false AND true)", 30) },
-    Finding { what: "30 nested IN", is_in: |text| has(text, " IN (true, false))", 30) },
-    Finding { what: "a chain of 20,000 CTEs", is_in: |text| has(text, " AS (SELECT ", 20_000) },
-    Finding {
+/// See [`PastFinding`].
+pub const FINDINGS: &[PastFinding] = &[
+    PastFinding {
+        what: "30 nested CASE with an operand",
+        is_in: |text| has(text, "CASE CASE ", 15),
+    },
+    PastFinding {
+        what: "30 nested BETWEEN",
+        is_in: |text| has(text, " BETWEEN false AND true)", 30),
+    },
+    PastFinding { what: "30 nested IN", is_in: |text| has(text, " IN (true, false))", 30) },
+    PastFinding { what: "a chain of 20,000 CTEs", is_in: |text| has(text, " AS (SELECT ", 20_000) },
+    PastFinding {
         what: "a frame that ends at the greatest number",
         is_in: |text| text.contains("UNBOUNDED PRECEDING AND 9223372036854775807 OPEN PRECEDING"),
     },
-    Finding {
+    PastFinding {
         what: "an alias that looks like another one's second use",
         is_in: |text| text.contains("1 AS a, 2 AS a,") && text.contains("AS `a:2`"),
     },
-    Finding {
+    PastFinding {
         what: "LAST JOIN that reads a MAP column",
         is_in: |text| text.contains("LAST JOIN m1") && text.contains(".m AS m"),
     },
-    Finding {
+    PastFinding {
         what: "SHOW JOBS LIKE with many %",
         is_in: |text| text.starts_with("SHOW JOBS LIKE") && has(text, "%", 20),
     },
-    Finding {
+    PastFinding {
         what: "34 stacked windows, deployed",
         is_in: |text| text.starts_with("DEPLOY") && has(text, " WINDOW w AS (", 34),
     },
-    Finding {
+    PastFinding {
         what: "a CTE used twice in each of 25 levels",
         is_in: |text| has(text, " AS a LAST JOIN ", 25),
     },
-    Finding { what: "500 LAST JOINs", is_in: |text| has(text, " LAST JOIN ", 500) },
-    Finding { what: "5,000 columns", is_in: |text| has(text, " AS x", 5_000) },
-    Finding {
+    PastFinding { what: "500 LAST JOINs", is_in: |text| has(text, " LAST JOIN ", 500) },
+    PastFinding { what: "5,000 columns", is_in: |text| has(text, " AS x", 5_000) },
+    PastFinding {
         what: "replace of a long text by a long text in a long text",
         is_in: |text| text.contains("replace(rpad('', 30000, 'a'), 'a', rpad('', 30000, 'a'))"),
     },
-    Finding {
+    PastFinding {
         what: "an aggregate in the argument of an aggregate",
         is_in: |text| text.contains("count_where(c3, c3 = lag(c3, 0)"),
     },
-    Finding { what: "AND of 16,384 terms", is_in: |text| has(text, " AND c3 <> ", 16_384) },
-    Finding { what: "OR of 16,384 terms", is_in: |text| has(text, " OR c3 <> ", 16_384) },
+    PastFinding { what: "AND of 16,384 terms", is_in: |text| has(text, " AND c3 <> ", 16_384) },
+    PastFinding { what: "OR of 16,384 terms", is_in: |text| has(text, " OR c3 <> ", 16_384) },
 ];
 
 fn has(text: &str, part: &str, times: usize) -> bool {

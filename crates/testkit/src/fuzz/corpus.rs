@@ -1,29 +1,30 @@
-//! The texts that fuzzing begins with: golden SQL, the demonstration, the documents.
+//! The corpus of fuzzing: golden SQL, the demonstration, the documents.
 //!
-//! Whoever has more (`xtask` has the conformance cases) adds it. Reads files, keeps no handle.
+//! `xtask` adds the conformance cases.
 
 use std::{fs, path::Path};
 
 use crate::slt::files_with;
 
-/// A text and the statements that make its tables.
+/// A text and the statements that create its tables.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seed {
-    /// Statements in front, spoilt seldom.
+    /// Statements before the text, which are seldom mutated.
     pub prelude: String,
-    /// What is spoilt.
+    /// The text that is mutated.
     pub text: String,
 }
 
-/// Seeds.
+/// The seeds of a run.
 #[derive(Debug, Clone, Default)]
 pub struct Corpus {
-    /// The seeds, in an order that depends on nothing but the files.
+    /// The seeds, in an order that depends only on the files.
     pub seeds: Vec<Seed>,
 }
 
 impl Corpus {
-    /// What the workspace at `root` has: tests/sql, the demonstration, blocks of the documents.
+    /// Collects the seeds of the workspace at `root`: tests/sql, the demonstration, blocks of the
+    /// documents.
     pub fn of_workspace(root: &Path) -> Self {
         let mut corpus = Self::default();
         for path in files_with(&root.join("tests/sql"), "slt") {
@@ -46,7 +47,7 @@ impl Corpus {
         self.seeds.push(Seed { prelude: prelude.to_owned(), text: text.to_owned() });
     }
 
-    /// Every record of a golden file is a seed; its tables come first.
+    /// Adds every record of a golden file as a seed, with the statements that create its tables.
     fn add_golden(&mut self, file: &str) {
         let mut prelude = String::new();
         for record in file.split("\n\n") {
@@ -73,7 +74,7 @@ impl Corpus {
     }
 }
 
-/// What no document shows.
+/// Texts that no document has.
 const HOSTILE: &[&str] = &[
     "SELECT CASE WHEN c3 > 1 THEN c4 ELSE NULL END, CAST(c6 AS INT), c1 LIKE '%x' FROM t1 WHERE f",
     "SELECT k, count(*), sum(c4) FROM t1 GROUP BY k HAVING count(*) > 1 ORDER BY k LIMIT 3",

@@ -1,6 +1,6 @@
 //! The public entry points that take text, called with an input.
 //!
-//! [`super::run`] counts the calls by entry point. Every answer is taken to its end: a relation is
+//! [`super::run`] counts the calls by entry point. Every result is consumed: a relation is
 //! collected, a prepared request answers rows, a deployment is requested and verified.
 
 use std::{collections::BTreeMap, fs, path::Path, sync::Arc};
@@ -13,7 +13,7 @@ use lockstep_engine::{Database, Diagnostic, Kind, Parameter, PreparedRequest, Se
 use lockstep_row::{DataType, Datum, Value};
 use lockstep_sql::{Parsed, ast::Statement, parse};
 
-use super::{Stage, TABLES, input::Input, stopwatch::Stopwatch};
+use super::{FuzzStage, TABLES, input::FuzzInput, stopwatch::Stopwatch};
 use crate::{random::Random, rows::to_batch};
 
 /// Every entry point, by name.
@@ -52,14 +52,14 @@ pub struct Calls {
 pub type Longest = (u64, &'static str);
 
 impl Calls {
-    /// Notes that a call begins, and so that the one before it has ended.
+    /// Records the begin of a call, which ends the one before it.
     pub fn begin(&mut self, entry: &'static str) {
         self.end();
         *self.counts.entry(entry).or_default() += 1;
         self.running = Some((entry, Stopwatch::start()));
     }
 
-    /// Gives the longest call since this was asked last.
+    /// Returns the longest call since the last time this was called.
     pub fn take_longest(&mut self) -> Longest {
         self.end();
         std::mem::take(&mut self.longest)
@@ -72,46 +72,51 @@ impl Calls {
     }
 }
 
-/// Most rows of a result that are asked for: joins and unions multiply them, and that is no defect.
+/// Most UNION branches of a query that is run: unions and joins multiply rows, which is no defect.
 const UNIONS_MAX: usize = 8;
 
 /// Most joins of a query that is run, other than LAST JOINs.
 const JOINS_MAX: usize = 2;
 
-/// Takes an input as far as it goes, in a database of its own. The error is an internal one.
-pub fn exercise(input: &Input, random: &mut Random, calls: &mut Calls) -> Result<Stage, String> {
+/// Runs an input through every stage that accepts it, in a database of its own. The error is an
+/// internal one.
+pub fn exercise(
+    input: &FuzzInput,
+    random: &mut Random,
+    calls: &mut Calls,
+) -> Result<FuzzStage, String> {
     let session = Database::in_memory().session();
     session.execute(TABLES).map_err(|error| error.render(Some(TABLES)))?;
     let given = match input {
-        Input::Sql { parameters, .. } => parameters.as_slice(),
-        Input::Name(_) | Input::File { .. } => &[],
+        FuzzInput::Sql { parameters, .. } => parameters.as_slice(),
+        FuzzInput::Name(_) | FuzzInput::File { .. } => &[],
     };
-    let mut entry = Entry { session, random, calls, given };
+    let mut entry = EntryPoint { session, random, calls, given };
     match input {
-        Input::Sql { text, .. } => entry.sql(text),
-        Input::Name(name) => entry.name(name),
-        Input::File { content, statement } => entry.file(content, statement),
+        FuzzInput::Sql { text, .. } => entry.sql(text),
+        FuzzInput::Name(name) => entry.name(name),
+        FuzzInput::File { content, statement } => entry.file(content, statement),
     }
 }
 
-struct Entry<'a> {
+struct EntryPoint<'a> {
     session: Session,
     random: &'a mut Random,
     calls: &'a mut Calls,
-    /// The values that the input was drawn with.
+    /// The values that belong to the input's `?`.
     given: &'a [Parameter],
 }
 
-impl Entry<'_> {
+impl EntryPoint<'_> {
     fn count(&mut self, entry: &'static str) {
         debug_assert!(ENTRIES.contains(&entry), "{entry}");
         self.calls.begin(entry);
     }
 
-    fn sql(&mut self, text: &str) -> Result<Stage, String> {
+    fn sql(&mut self, text: &str) -> Result<FuzzStage, String> {
         self.count("sql::parse");
-        let Ok(statements) = parse(text) else { return Ok(Stage::Refused) };
-        let mut reached = Stage::Parsed;
+        let Ok(statements) = parse(text) else { return Ok(FuzzStage::Refused) };
+        let mut reached = FuzzStage::Parsed;
         for parsed in &statements {
             let text = &text[parsed.span.start..parsed.span.end];
             reached = reached.max(self.statement(parsed, text)?);
@@ -119,39 +124,39 @@ impl Entry<'_> {
         Ok(reached)
     }
 
-    fn statement(&mut self, parsed: &Parsed, text: &str) -> Result<Stage, String> {
+    fn statement(&mut self, parsed: &Parsed, text: &str) -> Result<FuzzStage, String> {
         match &parsed.statement {
             Statement::Query(query) => self.query(parsed, text, query.into_outfile.is_some()),
-            // These reach for files or wait.
+            // These read files or wait.
             Statement::LoadData(_) | Statement::CreateFunction(_) | Statement::StopJob(_) => {
-                Ok(Stage::Parsed)
+                Ok(FuzzStage::Parsed)
             }
-            Statement::CreateTable(create) if create.like.is_some() => Ok(Stage::Parsed),
+            Statement::CreateTable(create) if create.like.is_some() => Ok(FuzzStage::Parsed),
             Statement::Deploy(deploy) => {
                 self.execute(text)?;
                 self.deployed(&deploy.name.name.text)?;
-                Ok(Stage::Parsed)
+                Ok(FuzzStage::Parsed)
             }
             _ if parsed.parameter_count > 0 => {
                 self.count("Session::prepare");
                 let Some(prepared) = checked(self.session.prepare(text))? else {
-                    return Ok(Stage::Parsed);
+                    return Ok(FuzzStage::Parsed);
                 };
                 let values = self.parameters(parsed);
                 self.count("Session::execute_prepared");
                 checked(self.session.execute_prepared(&prepared, &values))?;
                 self.count("Session::execute_with");
                 checked(self.session.execute_with(text, &values))?;
-                Ok(Stage::Parsed)
+                Ok(FuzzStage::Parsed)
             }
             _ => {
                 self.execute(text)?;
-                Ok(Stage::Parsed)
+                Ok(FuzzStage::Parsed)
             }
         }
     }
 
-    fn query(&mut self, parsed: &Parsed, text: &str, writes: bool) -> Result<Stage, String> {
+    fn query(&mut self, parsed: &Parsed, text: &str, writes: bool) -> Result<FuzzStage, String> {
         let upper = text.to_ascii_uppercase();
         let joins = upper.matches("JOIN").count() - upper.matches("LAST JOIN").count();
         let is_runnable =
@@ -160,7 +165,9 @@ impl Entry<'_> {
             return self.query_with_parameters(parsed, text, is_runnable);
         }
         self.count("Session::query");
-        let Some(relation) = checked(self.session.query(text))? else { return Ok(Stage::Parsed) };
+        let Some(relation) = checked(self.session.query(text))? else {
+            return Ok(FuzzStage::Parsed);
+        };
         if !writes {
             self.execute(&format!("EXPLAIN {text}"))?;
         }
@@ -171,7 +178,7 @@ impl Entry<'_> {
         drop(relation);
         self.count("Session::prepare_request");
         let Some(request) = checked(self.session.prepare_request(text))? else {
-            return Ok(Stage::Bound);
+            return Ok(FuzzStage::Bound);
         };
         if is_runnable {
             self.request(text, &request)?;
@@ -180,7 +187,7 @@ impl Entry<'_> {
                 self.deployed("fuzzed")?;
             }
         }
-        Ok(Stage::Compiled)
+        Ok(FuzzStage::Compiled)
     }
 
     fn query_with_parameters(
@@ -188,11 +195,11 @@ impl Entry<'_> {
         parsed: &Parsed,
         text: &str,
         is_runnable: bool,
-    ) -> Result<Stage, String> {
+    ) -> Result<FuzzStage, String> {
         let values = self.parameters(parsed);
         self.count("Session::query_with");
         let Some(relation) = checked(self.session.query_with(text, &values))? else {
-            return Ok(Stage::Parsed);
+            return Ok(FuzzStage::Parsed);
         };
         if is_runnable {
             self.count("Relation::collect");
@@ -205,7 +212,7 @@ impl Entry<'_> {
                 checked(self.session.execute_prepared(&prepared, &values))?;
             }
         }
-        Ok(Stage::Bound)
+        Ok(FuzzStage::Bound)
     }
 
     fn execute(&mut self, text: &str) -> Result<(), String> {
@@ -213,7 +220,7 @@ impl Entry<'_> {
         checked(self.session.execute(text)).map(drop)
     }
 
-    /// The values that a statement was drawn with, or values of any type for its `?`.
+    /// Returns the values that a statement was drawn with, or values of any type for its `?`.
     fn parameters(&mut self, parsed: &Parsed) -> Vec<Parameter> {
         if self.given.len() == parsed.parameter_count {
             return self.given.to_vec();
@@ -230,7 +237,7 @@ impl Entry<'_> {
         (0..parsed.parameter_count).map(|_| self.random.pick(&choices).clone()).collect()
     }
 
-    /// Requests of a query's text: a row of usual values, one of NULLs, one of extremes.
+    /// Sends requests to a query: a row of usual values, one of NULLs, one of extremes.
     fn request(&mut self, target: &str, request: &PreparedRequest) -> Result<(), String> {
         // A MAP of a request row has no Arrow image that `to_batch` makes: the column is left out.
         let columns: Vec<(String, DataType)> = request
@@ -249,7 +256,7 @@ impl Entry<'_> {
         Ok(())
     }
 
-    /// A deployment that may be there: requested, described, verified and dropped.
+    /// Returns requests, describes, verifies and drops a deployment, if it exists.
     fn deployed(&mut self, name: &str) -> Result<(), String> {
         self.count("Session::deployment");
         if checked(self.session.deployment(name))?.is_none() {
@@ -264,8 +271,8 @@ impl Entry<'_> {
         self.execute(&format!("DROP DEPLOYMENT `{name}`"))
     }
 
-    /// Entry points that take the name of something.
-    fn name(&mut self, name: &str) -> Result<Stage, String> {
+    /// Calls the entry points that take the name of an object.
+    fn name(&mut self, name: &str) -> Result<FuzzStage, String> {
         self.count("Session::has_table");
         let is_there = self.session.has_table(name);
         self.count("Session::complete");
@@ -290,10 +297,10 @@ impl Entry<'_> {
         checked(self.session.prepare_request(name))?;
         self.count("Session::verify");
         checked(self.session.verify(name))?;
-        Ok(if is_there { Stage::Bound } else { Stage::Parsed })
+        Ok(if is_there { FuzzStage::Bound } else { FuzzStage::Parsed })
     }
 
-    /// Rows that hold little: none at all, no columns, only NULL, a column of a drawn name.
+    /// Returns degenerate batches: none at all, no columns, only NULL, a column of a drawn name.
     fn batches(&mut self, name: &str) -> Vec<Vec<RecordBatch>> {
         let empty = RecordBatch::new_empty(Arc::new(Schema::empty()));
         let nulls = |column: &str| {
@@ -330,16 +337,21 @@ impl Entry<'_> {
         Schema::new(vec![field("a"), field(name), field("a")])
     }
 
-    /// A file that is loaded, or a folder that is written into.
-    fn file(&mut self, content: &str, statement: &str) -> Result<Stage, String> {
+    /// Loads a file, or exports into a folder.
+    fn file(&mut self, content: &str, statement: &str) -> Result<FuzzStage, String> {
         let folder = std::env::temp_dir().join(format!("lockstep-fuzz-{}", std::process::id()));
         let outcome = self.file_in(&folder, content, statement);
-        // What stays behind in the temporary folder harms nobody.
+        // A file that cannot be removed stays in the temporary folder.
         drop(fs::remove_dir_all(&folder));
         outcome
     }
 
-    fn file_in(&mut self, folder: &Path, content: &str, statement: &str) -> Result<Stage, String> {
+    fn file_in(
+        &mut self,
+        folder: &Path,
+        content: &str,
+        statement: &str,
+    ) -> Result<FuzzStage, String> {
         fs::create_dir_all(folder).map_err(|error| error.to_string())?;
         let file = folder.join("rows.csv");
         fs::write(&file, content).map_err(|error| error.to_string())?;
@@ -347,12 +359,12 @@ impl Entry<'_> {
             .replace("{file}", &file.to_string_lossy())
             .replace("{folder}", &folder.to_string_lossy());
         self.count("file");
-        let came = checked(self.session.execute(&statement))?;
-        Ok(if came.is_some() { Stage::Bound } else { Stage::Parsed })
+        let output = checked(self.session.execute(&statement))?;
+        Ok(if output.is_some() { FuzzStage::Bound } else { FuzzStage::Parsed })
     }
 }
 
-/// A value of a type: a usual one, NULL, or one at an edge.
+/// Returns a value of a type: a usual one, NULL, or one at a limit of the type.
 fn value(data_type: &DataType, kind: usize) -> Value {
     if kind == 1 {
         return Value::Null;
@@ -372,7 +384,8 @@ fn value(data_type: &DataType, kind: usize) -> Value {
     }
 }
 
-/// An answer, or none when the input is refused as it should be.
+/// Returns the result, `None` when the input is refused with an error, and an error when that is
+/// internal.
 fn checked<T>(outcome: Result<T, Box<Diagnostic>>) -> Result<Option<T>, String> {
     match outcome {
         Ok(value) => Ok(Some(value)),

@@ -1,4 +1,4 @@
-//! What is thrown at the engine: SQL, a name, or a file with the statement that reads it.
+//! The inputs of fuzzing: SQL, a name, or a file with the statement that reads it.
 
 use std::fmt;
 
@@ -6,19 +6,19 @@ use lockstep_engine::Parameter;
 
 use super::{
     corpus::Corpus,
-    grammar::{self, Drawn},
+    grammar::{self, DrawnStatement},
     mutate,
 };
 use crate::random::Random;
 
-/// An input of one execution.
+/// The input of one execution.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Input {
-    /// Statements, and what of [`super::constructs`] they were drawn from.
+pub enum FuzzInput {
+    /// Statements, and the [`super::constructs`] that they were drawn from.
     Sql {
         /// The text.
         text: String,
-        /// Nothing for a text of the corpus.
+        /// The constructs; empty for a text of the corpus.
         constructs: Vec<&'static str>,
         /// Values for its `?`, when it was drawn with them.
         parameters: Vec<Parameter>,
@@ -27,14 +27,14 @@ pub enum Input {
     Name(String),
     /// A file and a statement, in which `{file}` and `{folder}` stand for paths.
     File {
-        /// What is in the file.
+        /// The content of the file.
         content: String,
-        /// What reads or writes it.
+        /// The statement that reads or writes it.
         statement: String,
     },
 }
 
-impl fmt::Display for Input {
+impl fmt::Display for FuzzInput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Sql { text, parameters, .. } if parameters.is_empty() => f.write_str(text),
@@ -45,14 +45,14 @@ impl fmt::Display for Input {
     }
 }
 
-impl From<String> for Input {
+impl From<String> for FuzzInput {
     fn from(text: String) -> Self {
         Self::Sql { text, constructs: Vec::new(), parameters: Vec::new() }
     }
 }
 
-impl Input {
-    /// The constructs that it was drawn from.
+impl FuzzInput {
+    /// Returns the constructs that it was drawn from.
     pub fn constructs(&self) -> &[&'static str] {
         match self {
             Self::Sql { constructs, .. } => constructs,
@@ -61,20 +61,20 @@ impl Input {
     }
 }
 
-/// The next input.
-pub fn draw(corpus: &Corpus, random: &mut Random) -> Input {
+/// Draws the next input.
+pub fn draw(corpus: &Corpus, random: &mut Random) -> FuzzInput {
     match random.below(20) {
-        0 => Input::Name(grammar::name(random)),
+        0 => FuzzInput::Name(grammar::name(random)),
         1 => file(random),
         2..=10 => {
-            let Drawn { text, constructs, parameters } = grammar::statement(random);
-            Input::Sql { text, constructs, parameters }
+            let DrawnStatement { text, constructs, parameters } = grammar::statement(random);
+            FuzzInput::Sql { text, constructs, parameters }
         }
-        _ => Input::from(mutate::input(corpus, random)),
+        _ => FuzzInput::from(mutate::input(corpus, random)),
     }
 }
 
-fn file(random: &mut Random) -> Input {
+fn file(random: &mut Random) -> FuzzInput {
     let columns = ["id", "k", "ts", "c3", "c6", "c8", "ID", "k ", "nowhere", "", "\"id\"", "漢字"];
     let cells = [
         "1",
@@ -125,5 +125,5 @@ fn file(random: &mut Random) -> Input {
         ),
         _ => format!("LOAD DATA INFILE '{{file}}' INTO TABLE t1 OPTIONS({option})"),
     };
-    Input::File { content: lines.join("\n"), statement }
+    FuzzInput::File { content: lines.join("\n"), statement }
 }

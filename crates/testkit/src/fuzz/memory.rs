@@ -1,7 +1,7 @@
-//! An allocator that counts, so that an input's memory can be measured.
+//! A counting allocator, which measures the memory of an input.
 //!
-//! A binary makes it its global allocator; without that every number here is 0. The counts are of
-//! the whole process, which while fuzzing does nothing else.
+//! Without it as the global allocator, every number here is 0. The counts are of the whole process,
+//! which does nothing else while fuzzing.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -9,7 +9,7 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-/// A process may hold this many bytes; past it an allocation fails, which ends the process.
+/// The limit of the process in bytes; an allocation above it fails, which ends the process.
 pub const PROCESS_BYTES_MAX: usize = 2 * 1024 * 1024 * 1024;
 
 static CURRENT_BYTES: AtomicUsize = AtomicUsize::new(0);
@@ -23,14 +23,14 @@ pub struct Counting;
 // an allowed answer.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // Relaxed: the counts order nothing.
+        // Relaxed: the counts order no other memory.
         let current = CURRENT_BYTES.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
         if current > PROCESS_BYTES_MAX {
             CURRENT_BYTES.fetch_sub(layout.size(), Ordering::Relaxed);
             return ptr::null_mut();
         }
         PEAK_BYTES.fetch_max(current, Ordering::Relaxed);
-        // SAFETY: the caller's promise about `layout` is passed on.
+        // SAFETY: the caller upholds the contract for `layout`.
         unsafe { System.alloc(layout) }
     }
 
@@ -41,14 +41,14 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Begins a measurement: the bytes held now.
+/// Starts a measurement and returns the bytes allocated now.
 pub fn start() -> usize {
     let current = CURRENT_BYTES.load(Ordering::Relaxed);
     PEAK_BYTES.store(current, Ordering::Relaxed);
     current
 }
 
-/// The most bytes held since, beyond those of the beginning.
+/// Returns the peak of allocated bytes since then, without those of the start.
 pub fn peak_since(start: usize) -> usize {
     PEAK_BYTES.load(Ordering::Relaxed).saturating_sub(start)
 }

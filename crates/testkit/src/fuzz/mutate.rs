@@ -1,35 +1,35 @@
-//! How a text is spoilt: tokens moved, texts spliced, bytes flipped, bombs set.
+//! Mutations of a text: moves tokens, splices texts, flips bytes, builds bombs.
 //!
-//! The same seed gives the same inputs. Knows SQL only by its tokens, and those roughly.
+//! The same seed gives the same inputs. Knows only the tokens of SQL, and those roughly.
 
 use super::corpus::{Corpus, Seed};
 use crate::random::Random;
 
-/// Longer inputs are cut, in bytes; the bombs are made to stay below.
+/// Longer inputs are cut, in bytes; bombs are built to stay below.
 const INPUT_BYTES_MAX: usize = 256 * 1024;
 
 /// Mutations of one input at most.
 const MUTATIONS_MAX: usize = 3;
 
-/// The next input.
+/// Draws the next input.
 pub fn input(corpus: &Corpus, random: &mut Random) -> String {
     let Seed { prelude, text } = random.pick(&corpus.seeds);
-    let spoilt = match random.below(20) {
-        0 => spoil(&format!("{prelude}{text}"), corpus, random),
+    let mutated = match random.below(20) {
+        0 => mutated_text(&format!("{prelude}{text}"), corpus, random),
         1 => format!("{prelude}{}", bomb(random)),
-        _ => format!("{prelude}{}", spoil(text, corpus, random)),
+        _ => format!("{prelude}{}", mutated_text(text, corpus, random)),
     };
-    let mut bytes = spoilt.into_bytes();
+    let mut bytes = mutated.into_bytes();
     if random.chance(8) && !bytes.is_empty() {
-        spoil_bytes(&mut bytes, random);
+        mutate_bytes(&mut bytes, random);
     }
     bytes.truncate(INPUT_BYTES_MAX);
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-fn spoil(text: &str, corpus: &Corpus, random: &mut Random) -> String {
+fn mutated_text(text: &str, corpus: &Corpus, random: &mut Random) -> String {
     let mut tokens: Vec<String> = tokens(text).into_iter().map(str::to_owned).collect();
-    // Half of the inputs stay SQL for the most part, so that they come past the parser.
+    // Half of the inputs are changed little, so that they pass the parser.
     let is_gentle = random.chance(50);
     for _ in 0..=random.below(MUTATIONS_MAX) {
         match tokens.is_empty() {
@@ -60,7 +60,7 @@ fn mutate(tokens: &mut Vec<String>, corpus: &Corpus, random: &mut Random) {
     }
 }
 
-/// A token for one of its own kind.
+/// Replaces a token by another of its kind.
 fn like_for_like(tokens: &mut [String], random: &mut Random) {
     let words: Vec<usize> =
         (0..tokens.len()).filter(|index| !tokens[*index].trim().is_empty()).collect();
@@ -81,7 +81,7 @@ fn like_for_like(tokens: &mut [String], random: &mut Random) {
     } else if TYPES.contains(&upper.as_str()) {
         tokens[at] = (*random.pick(&TYPES)).to_owned();
     } else if KEYWORDS.iter().any(|keyword| keyword.split(' ').any(|word| word == upper)) {
-        // Most keywords have no like.
+        // Most keywords have no other of their kind.
     } else if lower.chars().all(is_word) {
         // A name for another of the same text.
         let other = *random.pick(&words);
@@ -91,7 +91,7 @@ fn like_for_like(tokens: &mut [String], random: &mut Random) {
     }
 }
 
-/// Tokens of another seed in place of some of these.
+/// Replaces some tokens by tokens of another seed.
 fn splice(tokens: &mut Vec<String>, at: usize, corpus: &Corpus, random: &mut Random) {
     let other = self::tokens(&random.pick(&corpus.seeds).text)
         .into_iter()
@@ -120,7 +120,7 @@ fn nest(tokens: &mut [String], at: usize, random: &mut Random) {
     tokens[at] = format!("{}{}{}", open.repeat(depth), tokens[at], close.repeat(depth));
 }
 
-/// What goes around something of its own kind.
+/// Texts before and after an expression, which nest.
 const NESTS: [(&str, &str); 10] = [
     ("(", ")"),
     ("NOT ", ""),
@@ -134,7 +134,7 @@ const NESTS: [(&str, &str); 10] = [
     ("/*", "*/"),
 ];
 
-/// A whole query that is far too much of something.
+/// Draws a query of extreme depth or length.
 fn bomb(random: &mut Random) -> String {
     let count = 1 << random.below(15);
     let (open, close) = *random.pick(&NESTS);
@@ -162,7 +162,7 @@ fn bomb(random: &mut Random) -> String {
     }
 }
 
-/// Many windows, or one that extends another that extends another.
+/// Draws many windows, or a chain of windows that extend each other.
 fn windows(count: usize, random: &mut Random) -> String {
     let frame = "ROWS BETWEEN 1 PRECEDING AND CURRENT ROW";
     let is_chain = random.chance(50);
@@ -175,7 +175,7 @@ fn windows(count: usize, random: &mut Random) -> String {
     format!("SELECT {} FROM t1 WINDOW {}", calls.join(", "), windows.join(", "))
 }
 
-/// A random expression over the columns that are there.
+/// Draws an expression over the columns of the tables.
 fn expression(random: &mut Random, depth: usize) -> String {
     if depth == 0 || random.chance(25) {
         return if random.chance(60) {
@@ -226,7 +226,7 @@ fn literal(random: &mut Random) -> String {
     }
 }
 
-fn spoil_bytes(bytes: &mut Vec<u8>, random: &mut Random) {
+fn mutate_bytes(bytes: &mut Vec<u8>, random: &mut Random) {
     for _ in 0..1 + random.below(8) {
         let at = random.below(bytes.len());
         let byte = u8::try_from(random.below(256)).expect("below 256");
@@ -240,7 +240,7 @@ fn spoil_bytes(bytes: &mut Vec<u8>, random: &mut Random) {
     }
 }
 
-/// Words, numbers, quoted texts, spaces; everything else is a token of one character.
+/// Splits a text into words, numbers, quoted texts and spaces; every other character is a token.
 pub(super) fn tokens(text: &str) -> Vec<&str> {
     let mut tokens = Vec::new();
     let mut rest = text;
@@ -257,6 +257,7 @@ pub(super) fn tokens(text: &str) -> Vec<&str> {
         tokens.push(token);
         rest = after;
     }
+    debug_assert_eq!(tokens.iter().map(|token| token.len()).sum::<usize>(), text.len());
     tokens
 }
 

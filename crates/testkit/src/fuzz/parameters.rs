@@ -1,7 +1,7 @@
-//! Puts `?` where a drawn statement has constants, with the constants as their values.
+//! Replaces constants of a drawn statement by `?`, with the constants as values.
 //!
-//! So whatever the grammar draws comes through the entry points that take values, too, and means
-//! there what it means elsewhere.
+//! So the grammar also covers the entry points that take values, and its statements keep their
+//! meaning there.
 
 use lockstep_engine::Parameter;
 use lockstep_row::{DataType, Value};
@@ -9,13 +9,14 @@ use lockstep_row::{DataType, Value};
 use super::mutate::tokens;
 use crate::random::Random;
 
-/// Longer texts keep their constants, in bytes: they are about their length.
+/// Longer texts keep their constants, in bytes: they test length.
 const TEXT_BYTES_MAX: usize = 16 * 1024;
 
-/// What stands before a number that the grammar wants written out.
+/// Words before a number that must stay a literal.
 const BEFORE_NUMBERS: [&str; 5] = ["LIMIT", "MAXSIZE", "BETWEEN", "TTL", "OPTIONS"];
 
-/// Replaces some of the constants of a statement that takes values; gives them in the order of `?`.
+/// Replaces some of the constants of a statement that takes values; returns them in the order of
+/// `?`.
 pub(super) fn draw(text: &mut String, random: &mut Random) -> Vec<Parameter> {
     let takes_values = ["SELECT", "WITH", "INSERT", "DELETE", "EXPLAIN"]
         .iter()
@@ -41,7 +42,7 @@ pub(super) fn draw(text: &mut String, random: &mut Random) -> Vec<Parameter> {
     values
 }
 
-/// The value of a number or of a text without quotes in it.
+/// Parses a number or a text without quotes in it.
 fn constant(token: &str) -> Option<Parameter> {
     if let Some(text) = token.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\'')) {
         return Some((Value::String(text.into()), DataType::String));
@@ -56,7 +57,7 @@ fn constant(token: &str) -> Option<Parameter> {
     }
 }
 
-/// Seldom something else than the constant: NULL, or a type that does not fit.
+/// Returns the constant, or seldom NULL or a value of another type.
 fn bent(value: Parameter, random: &mut Random) -> Parameter {
     match random.below(20) {
         0 => (Value::Null, DataType::Null),
@@ -66,7 +67,7 @@ fn bent(value: Parameter, random: &mut Random) -> Parameter {
     }
 }
 
-/// Whether a constant is part of a number, a frame, an option or a type.
+/// Returns whether a constant must stay a literal: in a number, a frame, an option or a type.
 fn is_written_out(tokens: &[&str], at: usize) -> bool {
     let is_space = |token: &&&str| !token.trim().is_empty();
     let before = tokens[..at].iter().rev().find(is_space).copied().unwrap_or_default();

@@ -1,19 +1,19 @@
-//! The time of a call, as far as it counts.
+//! The counted time of a call.
 //!
-//! It is the processor time of this process: a machine that does other things makes no call slow. A
-//! call that waits is slow too, so a tenth of its real time counts where that is more.
+//! It is the processor time of this process, so that other load of the machine makes no call slow.
+//! A call that waits is slow too, so a tenth of its real time counts where that is more.
 
 use std::fs;
 
 use lockstep_host::{Clock, SystemClock};
 
-/// So much real time counts as one part of processor time.
+/// Real time that counts as one unit of processor time.
 const REAL_PER_PROCESSOR_TIME: u64 = 10;
 
 /// Linux counts processor time in hundredths of a second.
 const MS_PER_TICK: u64 = 10;
 
-/// When something began.
+/// A running measurement.
 #[derive(Debug)]
 pub(super) struct Stopwatch {
     clock: SystemClock,
@@ -27,7 +27,7 @@ impl Stopwatch {
         Self { real_ns: clock.monotonic_ns(), clock, processor_ms: processor_ms() }
     }
 
-    /// The milliseconds since then that count.
+    /// Returns the counted milliseconds since the start.
     pub(super) fn counted_ms(&self) -> u64 {
         let real_ms = (self.clock.monotonic_ns() - self.real_ns) / 1_000_000;
         let processor_ms = processor_ms().zip(self.processor_ms);
@@ -41,10 +41,11 @@ fn counted_ms(real_ms: u64, processor_ms: Option<u64>) -> u64 {
     processor_ms.min(real_ms).max(real_ms / REAL_PER_PROCESSOR_TIME)
 }
 
-/// The time that the processors have spent on this process, where the system tells.
+/// Returns the processor time of this process, where the system tells.
 fn processor_ms() -> Option<u64> {
     let stat = fs::read_to_string("/proc/self/stat").ok()?;
-    // The name of the program may hold anything; user and system time are 11 fields behind it.
+    // The name of the program may have any characters; user and system time are 11 fields behind
+    // it.
     let mut times = stat.rsplit_once(") ")?.1.split(' ').skip(11).map(str::parse::<u64>);
     Some((times.next()?.ok()? + times.next()?.ok()?) * MS_PER_TICK)
 }

@@ -1,6 +1,6 @@
-//! What drawn queries, their tables and their requests are made of, and how often each was compared.
+//! The constructs of drawn queries, tables and requests, and how often each was compared.
 //!
-//! [`super::draw`] and [`super::tables`] note these names. A test holds that none is left out.
+//! [`super::draw`] and [`super::tables`] note these names. A test checks that none is left out.
 
 use lockstep_function::aggregate;
 
@@ -19,7 +19,7 @@ pub const SEVERAL: &str = "several requests at once";
 /// VERIFY replayed the stored rows.
 pub const VERIFIED: &str = "VERIFY";
 
-/// What queries are made of, as the dialect names it: the clause, and the construct.
+/// The constructs of queries as the dialect names them: the clause, and the construct.
 pub const CONSTRUCTS: &[(&str, &str)] = &[
     ("mode", STANDARD),
     ("mode", OPENMLDB),
@@ -35,7 +35,7 @@ pub const CONSTRUCTS: &[(&str, &str)] = &[
     ("tables", "late rows"),
     ("tables", "rows one by one"),
     ("tables", "extreme values"),
-    ("request", "asked without DEPLOY"),
+    ("request", "a query without DEPLOY"),
     ("request", "DEPLOY before the rows"),
     ("request", "DEPLOY among the rows"),
     ("request", "DEPLOY after the rows"),
@@ -139,7 +139,7 @@ pub const CONSTRUCTS: &[(&str, &str)] = &[
     ("values", "LIKE and RLIKE"),
 ];
 
-/// What EXPLAIN says of a deployed program, and the construct that it shows.
+/// Words of EXPLAIN for a deployed program, and the construct that each shows.
 pub const PATHS: &[(&str, &str)] = &[
     ("from the columns that the index includes", "windows read included columns"),
     ("sources from the columns that the index includes", "of some sources only"),
@@ -151,7 +151,7 @@ pub const PATHS: &[(&str, &str)] = &[
     ("batch mode, over all rows", "the whole runs in batch mode"),
 ];
 
-/// All constructs: those of the list, the ways of a program, and each aggregate function.
+/// Lists all constructs: those of the list, the execution paths, and each aggregate function.
 pub fn all() -> impl Iterator<Item = (&'static str, &'static str)> {
     let functions = aggregate::all().map(|function| ("function", function.name));
     let paths = PATHS.iter().map(|(_, construct)| ("program", *construct));
@@ -160,8 +160,8 @@ pub fn all() -> impl Iterator<Item = (&'static str, &'static str)> {
 
 /// How often a construct was compared.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct Count {
-    /// In all.
+pub struct ConstructCount {
+    /// All comparisons.
     pub compared: u64,
     /// Of these, by a deployment over a key of several chunks.
     pub deployed_over_long_keys: u64,
@@ -169,8 +169,8 @@ pub struct Count {
     pub compatible: u64,
 }
 
-impl Count {
-    /// Counts one query whose constructs are these.
+impl ConstructCount {
+    /// Counts one query with these constructs.
     pub fn add(&mut self, all: &[&str]) {
         let has = |name: &str| all.contains(&name);
         let is_deployed = all.iter().any(|name| name.starts_with("DEPLOY "));

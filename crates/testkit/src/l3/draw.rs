@@ -1,12 +1,12 @@
 //! Draws whole queries over three tables of one schema, and their rows.
 //!
-//! Every source of rows has the columns of the tables, whatever it is made of, so that sources
-//! nest; `id` is that of a row of the main table or, for a group, the greatest of its rows'. What a
-//! query is made of is noted by the names of [`constructs`].
+//! Every source of rows has the columns of the tables, so that sources nest; `id` is that of a row
+//! of the main table or, for a group, the greatest of its rows. The constructs of a query are
+//! recorded by the names of [`constructs`].
 //!
 //! | module | what |
 //! |---|---|
-//! | [`feature`] | the query that feature stores serve |
+//! | [`feature`] | the typical query of a feature store |
 //! | [`source`] | sub-queries, CTEs, unions and joins |
 //! | [`window`] | windows and the calls over them |
 //! | [`value`] | scalar expressions |
@@ -16,7 +16,7 @@ mod source;
 mod value;
 mod window;
 
-use self::window::Source;
+use self::window::WindowSource;
 
 use super::constructs;
 use crate::random::Random;
@@ -33,41 +33,41 @@ pub const OTHERS: [&str; 2] = ["u", "r"];
 /// The columns of every source beside `id, k, g, ts, v, x, f`.
 const MORE: &str = "n, b, e, d, s";
 
-/// The same of a source called `q`.
+/// The same columns of a source called `q`.
 const MORE_OF_Q: &str = "q.n AS n, q.b AS b, q.e AS e, q.d AS d, q.s AS s";
 
-/// The same of a group.
+/// The same columns of a group.
 const MORE_OF_GROUP: &str = "max(n) AS n, min(b) AS b, sum(e) AS e, max(d) AS d, min(s) AS s";
 
-/// Which rows of batch mode the request row comes to.
+/// Which rows of batch mode belong to the request row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Which {
+pub enum AnswerRows {
     /// The one row of a whole table.
     All,
     /// Those whose first column is its id.
     OfRequest,
-    /// The same of a reference that is not DISTINCT and has the id in front.
+    /// Like `OfRequest`, for a batch query that is not DISTINCT and has the id first.
     DistinctOfRequest,
     /// None: LIMIT 0.
     None,
 }
 
-/// A query.
+/// A drawn query.
 #[derive(Debug, Clone)]
-pub struct Drawn {
-    /// What is deployed.
+pub struct DrawnQuery {
+    /// The query that is deployed.
     pub sql: String,
-    /// What batch mode runs: the same without LIMIT and DISTINCT, which take rows away.
+    /// The query of batch mode: the same without LIMIT and DISTINCT, which remove rows.
     pub reference: String,
-    /// Where the answer is in the reference's rows.
-    pub which: Which,
-    /// What it is made of, by the names of [`constructs`].
+    /// Where the answer is in the rows of batch mode.
+    pub which: AnswerRows,
+    /// Its constructs, by the names of [`constructs`].
     pub features: Vec<&'static str>,
 }
 
 /// Draws a query.
-pub fn query(random: &mut Random) -> Drawn {
-    let mut draw = Draw { random, features: Vec::new(), prelude: String::new() };
+pub fn query(random: &mut Random) -> DrawnQuery {
+    let mut draw = QueryDraw { random, features: Vec::new(), prelude: String::new() };
     let form = draw.random.below(16);
     let mut drawn = match form {
         0 => draw.projection(),
@@ -90,14 +90,14 @@ pub fn query(random: &mut Random) -> Drawn {
     drawn
 }
 
-struct Draw<'a> {
+struct QueryDraw<'a> {
     random: &'a mut Random,
     features: Vec<&'static str>,
-    /// WITH, when there is one.
+    /// The WITH clause, or nothing.
     prelude: String,
 }
 
-impl Draw<'_> {
+impl QueryDraw<'_> {
     fn feature(&mut self, feature: &'static str) {
         debug_assert!(
             constructs::all().any(|(_, known)| known == feature),
@@ -106,7 +106,7 @@ impl Draw<'_> {
         self.features.push(feature);
     }
 
-    fn projection(&mut self) -> Drawn {
+    fn projection(&mut self) -> DrawnQuery {
         self.feature("projection");
         let source = self.source(2);
         let (a, b) = (self.value(2), self.condition(2));
@@ -119,7 +119,7 @@ impl Draw<'_> {
         self.plain(format!("SELECT {all}id AS i, {a} AS a, {b} AS b FROM {source}{filter}"))
     }
 
-    fn window(&mut self) -> Drawn {
+    fn window(&mut self) -> DrawnQuery {
         self.feature("window");
         let source = self.source(2);
         let filter = self.filter();
@@ -129,13 +129,13 @@ impl Draw<'_> {
         self.plain(format!("SELECT id, {items} FROM {source}{filter}{clause}"))
     }
 
-    /// Windows over the rows that a LAST JOIN in the same SELECT gives. The columns of its right
-    /// side have other names than those of the left one, so that calls need not say which.
-    fn joined_window(&mut self) -> Drawn {
+    /// Draws windows over a LAST JOIN in the same SELECT. The columns of its right side have other
+    /// names than those of the left one, so that they need no qualifier.
+    fn joined_window(&mut self) -> DrawnQuery {
         self.feature("window over a LAST JOIN");
         let (source, right) = (self.source(1), self.right(1));
         let extra = *self.random.pick(&["", " AND r.rts <= q.ts", " AND r.rv < 5"]);
-        let mut windows = self.windows_of(Source::Joined);
+        let mut windows = self.windows_of(WindowSource::Joined);
         let items = self.items(&windows);
         let clause = std::mem::take(&mut windows.clause);
         let over = &windows.over;
@@ -146,7 +146,7 @@ impl Draw<'_> {
         ))
     }
 
-    fn last_join(&mut self) -> Drawn {
+    fn last_join(&mut self) -> DrawnQuery {
         self.feature("LAST JOIN");
         let source = self.source(2);
         let mut join = self.last_join_clause("r", 2);
@@ -163,7 +163,7 @@ impl Draw<'_> {
         ))
     }
 
-    fn left_join(&mut self) -> Drawn {
+    fn left_join(&mut self) -> DrawnQuery {
         self.feature("LEFT JOIN");
         let source = self.source(1);
         let (right, extra) = (self.right(1), self.join_condition("r"));
@@ -174,9 +174,9 @@ impl Draw<'_> {
         ))
     }
 
-    /// What generators of feature queries write: each group of features is a sub-query over the
-    /// request table, and the groups are joined by the id of the request.
-    fn feature_groups(&mut self) -> Drawn {
+    /// Draws the form that generators of feature queries write: each group of features is a
+    /// sub-query over the request table, and the groups are joined by the id of the request.
+    fn feature_groups(&mut self) -> DrawnQuery {
         self.feature("feature groups");
         let value = self.value(1);
         let mut columns = "a.id1 AS id, a.c AS ac".to_owned();
@@ -208,7 +208,7 @@ impl Draw<'_> {
         self.plain(format!("SELECT {columns} FROM {from}"))
     }
 
-    fn group(&mut self) -> Drawn {
+    fn group(&mut self) -> DrawnQuery {
         self.feature("GROUP BY");
         let source = self.source(2);
         let filter = self.filter();
@@ -234,38 +234,43 @@ impl Draw<'_> {
         ))
     }
 
-    fn total(&mut self) -> Drawn {
+    fn total(&mut self) -> DrawnQuery {
         self.feature("whole table");
         let source = self.source(2);
         let filter = self.filter();
         let calls = self.calls("");
         let mut drawn = self.plain(format!("SELECT max(id) AS id, {calls} FROM {source}{filter}"));
-        drawn.which = Which::All;
+        drawn.which = AnswerRows::All;
         drawn
     }
 
-    fn distinct(&mut self) -> Drawn {
+    fn distinct(&mut self) -> DrawnQuery {
         self.feature("DISTINCT");
         let source = self.source(2);
         let listed = format!("{} AS a, {} AS b", self.value(1), self.condition(1));
         let filter = self.filter();
-        Drawn {
+        DrawnQuery {
             sql: format!("SELECT DISTINCT {listed} FROM {source}{filter}"),
             reference: format!("SELECT id, {listed} FROM {source}{filter}"),
-            which: Which::DistinctOfRequest,
+            which: AnswerRows::DistinctOfRequest,
             features: Vec::new(),
         }
     }
 
     #[expect(clippy::unused_self, reason = "the forms are methods")]
-    fn plain(&self, sql: String) -> Drawn {
-        Drawn { reference: sql.clone(), sql, which: Which::OfRequest, features: Vec::new() }
+    fn plain(&self, sql: String) -> DrawnQuery {
+        DrawnQuery {
+            reference: sql.clone(),
+            sql,
+            which: AnswerRows::OfRequest,
+            features: Vec::new(),
+        }
     }
 
-    /// ORDER BY and LIMIT, which say nothing about one row, unless the limit is 0.
-    fn tail(&mut self, which: &mut Which) -> String {
+    /// Draws ORDER BY and LIMIT, which do not change one row unless the limit is 0.
+    fn tail(&mut self, which: &mut AnswerRows) -> String {
         let mut tail = String::new();
-        if *which != Which::DistinctOfRequest && self.random.chance(20) {
+        if *which != AnswerRows::DistinctOfRequest && self.random.chance(20) {
             self.feature("ORDER BY");
             let order = *self.random.pick(&[" ORDER BY id", " ORDER BY id DESC"]);
             tail.push_str(order);
@@ -278,7 +283,7 @@ impl Draw<'_> {
             1 => {
                 self.feature("LIMIT 0");
                 tail.push_str(" LIMIT 0");
-                *which = Which::None;
+                *which = AnswerRows::None;
             }
             _ => {}
         }

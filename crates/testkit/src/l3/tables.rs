@@ -1,4 +1,4 @@
-//! Drawn tables: their columns, indexes and rows, how the rows arrive, and how requests are asked.
+//! Drawn tables: their columns, indexes, rows and request rows, and the order of arrival.
 //!
 //! All tables have the same columns. Keys and event times come from small domains, so that rows
 //! share keys, tie in time and arrive late; a key has rows in one chunk or in many.
@@ -9,7 +9,7 @@ use lockstep_engine::{Database, Session};
 use lockstep_row::{DataType, Value};
 
 use super::constructs::{LONG_KEYS, OPENMLDB, STANDARD};
-use crate::{oracle::Row, random::Random, rows::to_batch, scenario::script::literal};
+use crate::{oracle::OracleRow, random::Random, rows::to_batch, scenario::script::literal};
 
 /// Names and types of the columns of every table.
 pub const COLUMNS: [(&str, DataType); 12] = [
@@ -35,9 +35,8 @@ const EVENT_TIME: usize = 3;
 pub const REQUEST_ID: i32 = 1_000_000;
 
 /// Index clauses of a table, each with the number of its indexes. The last ones have a retention:
-/// under the compatibility setting a deployment gives the indexes that it makes for such a table a
-/// retention of their own, and sees by each what that one keeps (ADR 0013), so they are not drawn
-/// there.
+/// under the compatibility setting a deployment gives the indexes that it creates for such a table
+/// their own retention, and sees the rows that each keeps (ADR 0013), so they are not drawn there.
 const INDEXES: [(usize, &str); 11] = [
     (0, ""),
     (0, ""),
@@ -52,46 +51,46 @@ const INDEXES: [(usize, &str); 11] = [
     (2, ", INDEX(KEY=k, TS=ts, TTL=1000, TTL_TYPE=latest), INDEX(KEY=g, TS=ts)"),
 ];
 
-/// How many of these have no retention.
+/// The number of these without a retention.
 const INDEXES_THAT_KEEP: usize = 9;
 
-/// One table.
+/// A drawn table.
 #[derive(Debug)]
-pub struct Table {
+pub struct DrawnTable {
     /// The name.
     pub name: &'static str,
     indexes: &'static str,
     /// The rows by arrival.
-    pub rows: Vec<Row>,
-    /// How many of them are there before a DEPLOY among the rows.
+    pub rows: Vec<OracleRow>,
+    /// The number of rows that arrive before a DEPLOY among the rows.
     early: usize,
 }
 
 /// Which rows of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
-    /// Those before a DEPLOY among the rows.
+pub enum RowPart {
+    /// Rows before a DEPLOY among the rows.
     Early,
-    /// The others.
+    /// The other rows.
     Late,
 }
 
-/// How the tables are made.
+/// The drawn tables of a case.
 #[derive(Debug)]
-pub struct Tables {
+pub struct DrawnTables {
     /// The request table first.
-    pub tables: Vec<Table>,
-    /// With how many rows a chunk is full.
+    pub tables: Vec<DrawnTable>,
+    /// The capacity of a chunk in rows.
     pub chunk_rows: usize,
-    /// Under the compatibility setting.
+    /// Whether the compatibility setting is on.
     pub is_compatible: bool,
-    /// Each row arrives alone.
+    /// Whether each row is appended alone.
     is_one_by_one: bool,
-    /// What the rows are, by the names of constructs.
+    /// The properties of the rows, by the names of constructs.
     pub features: Vec<&'static str>,
 }
 
-/// What rows are drawn from.
+/// The domains of keys and event times.
 #[derive(Debug, Clone, Copy)]
 struct Domain {
     keys: usize,
@@ -99,7 +98,7 @@ struct Domain {
     is_extreme: bool,
 }
 
-impl Tables {
+impl DrawnTables {
     /// Draws tables of these names, the request table first.
     pub fn draw(names: &[&'static str], random: &mut Random) -> Self {
         let (chunk_rows, of_chunks) = *random.pick(&[
@@ -118,7 +117,7 @@ impl Tables {
         };
         note(is_one_by_one, "rows one by one");
         note(is_extreme, "extreme values");
-        let mut tables: Vec<Table> = Vec::new();
+        let mut tables: Vec<DrawnTable> = Vec::new();
         for (name, first_id) in names.iter().zip((0..).step_by(10_000)) {
             let offered = if is_compatible { INDEXES_THAT_KEEP } else { INDEXES.len() };
             let (index_count, indexes) = *random.pick(&INDEXES[..offered]);
@@ -126,25 +125,26 @@ impl Tables {
             note(index_count == 1, "one index");
             note(index_count > 1, "several indexes");
             note(indexes.contains("TTL"), "retention that keeps every row");
-            let rows = draw_rows(first_id, (chunk_rows, is_extreme), random);
+            let rows = draw_rows(first_id, chunk_rows, is_extreme, random);
             note(rows.is_sorted_by_key(event_time) && rows.len() > 1, "rows in order of time");
             note(!rows.is_sorted_by_key(event_time), "late rows");
             note(rows_of_a_key(&rows) > chunk_rows, LONG_KEYS);
             let early = random.below(rows.len() + 1);
-            tables.push(Table { name, indexes, rows, early });
+            assert!(rows.len() < 10_000, "the ids of two tables differ");
+            tables.push(DrawnTable { name, indexes, rows, early });
         }
         features.sort_unstable();
         features.dedup();
         Self { tables, chunk_rows, is_compatible, is_one_by_one, features }
     }
 
-    /// A request row, or one that is asked for beside it.
-    pub fn request(&self, id: i32, random: &mut Random) -> Row {
+    /// Draws a request row.
+    pub fn request(&self, id: i32, random: &mut Random) -> OracleRow {
         let is_extreme = self.features.contains(&"extreme values");
         row(id, Domain { keys: 4, seconds: 9, is_extreme }, random)
     }
 
-    /// A session over the tables without their rows.
+    /// Creates the empty tables in a new database and returns its session.
     pub fn open(&self) -> Session {
         let session = Database::in_memory().session();
         for statement in self.definitions() {
@@ -154,14 +154,14 @@ impl Tables {
     }
 
     /// Appends rows to all tables.
-    pub fn append(&self, session: &Session, part: Part) {
+    pub fn append(&self, session: &Session, part: RowPart) {
         for table in &self.tables {
             self.append_to(session, table.name, table.part(part));
         }
     }
 
-    /// Appends rows to one.
-    pub fn append_to(&self, session: &Session, name: &str, rows: &[Row]) {
+    /// Appends rows to one table.
+    pub fn append_to(&self, session: &Session, name: &str, rows: &[OracleRow]) {
         if rows.is_empty() {
             return;
         }
@@ -170,32 +170,32 @@ impl Tables {
         }
     }
 
-    /// The statements that make the tables.
+    /// Returns the statements that create the tables.
     pub fn definitions(&self) -> Vec<String> {
         let set = self.is_compatible.then(|| "SET compatibility = 'openmldb'".to_owned());
         let create = self.tables.iter().map(|table| create(table.name, table.indexes));
         set.into_iter().chain(create).collect()
     }
 
-    /// INSERTs of rows of all tables.
-    pub fn inserts(&self, part: Part) -> String {
-        let of_table = |table: &Table| -> String {
+    /// Returns INSERT statements for rows of all tables.
+    pub fn inserts(&self, part: RowPart) -> String {
+        let of_table = |table: &DrawnTable| -> String {
             table.part(part).iter().map(|row| insert(table.name, row)).collect()
         };
         self.tables.iter().map(of_table).collect()
     }
 }
 
-impl Table {
-    fn part(&self, part: Part) -> &[Row] {
+impl DrawnTable {
+    fn part(&self, part: RowPart) -> &[OracleRow] {
         let (early, late) = self.rows.split_at(self.early);
         match part {
-            Part::Early => early,
-            Part::Late => late,
+            RowPart::Early => early,
+            RowPart::Late => late,
         }
     }
 
-    /// Another with the same index clauses.
+    /// Returns the CREATE TABLE of a copy with the same index clauses.
     pub fn copy(&self, name: &str) -> String {
         create(name, self.indexes)
     }
@@ -206,15 +206,15 @@ pub fn columns() -> Vec<(String, DataType)> {
     COLUMNS.iter().map(|(name, data_type)| ((*name).to_owned(), data_type.clone())).collect()
 }
 
-/// The values of a row as statements take them.
-pub fn tuple(row: &Row) -> String {
+/// Formats a row as literals in parentheses.
+pub fn tuple(row: &OracleRow) -> String {
     let literals =
         row.iter().zip(&COLUMNS).map(|(value, (_, data_type))| literal(value, data_type));
     literals.collect::<Vec<_>>().join(", ")
 }
 
-/// The INSERT of a row.
-pub fn insert(table: &str, row: &Row) -> String {
+/// Returns the INSERT of a row.
+pub fn insert(table: &str, row: &OracleRow) -> String {
     format!("INSERT INTO {table} VALUES ({});\n", tuple(row))
 }
 
@@ -224,29 +224,35 @@ fn create(name: &str, indexes: &str) -> String {
     format!("CREATE TABLE {name} ({}{indexes})", columns.join(", "))
 }
 
-/// Few rows mostly; at times more than a chunk of each key, and at times one key of hundreds.
-fn draw_rows(first_id: i32, about: (usize, bool), random: &mut Random) -> Vec<Row> {
-    let (chunk_rows, is_extreme) = about;
+/// Draws few rows mostly; at times more than a chunk of each key, and at times one key of hundreds.
+fn draw_rows(
+    first_id: i32,
+    chunk_rows: usize,
+    is_extreme: bool,
+    random: &mut Random,
+) -> Vec<OracleRow> {
     let (count, keys, seconds) = match random.below(20) {
         0..=11 => (random.below(14), 4, 8),
         12..=17 => (8 + random.below(24), 2, 8),
-        // Whatever the size of a chunk, a key has several.
+        // A key has several chunks whatever their size.
         18 => (chunk_rows + 2 + random.below(12), 1, 30),
         _ => (2 * chunk_rows + random.below(20), 2, 12),
     };
     let domain = Domain { keys, seconds, is_extreme };
-    let mut rows: Vec<Row> = (first_id..).take(count).map(|id| row(id, domain, random)).collect();
+    let mut rows: Vec<OracleRow> =
+        (first_id..).take(count).map(|id| row(id, domain, random)).collect();
     if random.chance(30) {
         rows.sort_by_key(event_time);
         for (row, id) in rows.iter_mut().zip(first_id..) {
             row[0] = Value::Int(id);
         }
     }
+    assert!(rows.iter().all(|row| row.len() == COLUMNS.len()), "a value for each column");
     rows
 }
 
-/// A row. Event times are never NULL.
-fn row(id: i32, domain: Domain, random: &mut Random) -> Row {
+/// Draws a row. Event times are never NULL.
+fn row(id: i32, domain: Domain, random: &mut Random) -> OracleRow {
     let small = |random: &mut Random, end: usize| i32::try_from(random.below(end)).unwrap_or(0);
     let tenths = |random: &mut Random| i16::try_from(random.below(100)).unwrap_or(0) - 50;
     let is_extreme = domain.is_extreme && random.chance(25);
@@ -278,8 +284,8 @@ fn row(id: i32, domain: Domain, random: &mut Random) -> Row {
     row
 }
 
-/// Puts values at the ends of their types.
-fn make_extreme(row: &mut Row, random: &mut Random) {
+/// Sets values to the limits of their types.
+fn make_extreme(row: &mut OracleRow, random: &mut Random) {
     for value in row.iter_mut().skip(EVENT_TIME + 1) {
         let extreme = match value {
             Value::Int(_) => Value::Int(*random.pick(&[i32::MAX, i32::MIN, i32::MAX - 1])),
@@ -299,15 +305,15 @@ fn make_extreme(row: &mut Row, random: &mut Random) {
     }
 }
 
-fn event_time(row: &Row) -> i64 {
+fn event_time(row: &OracleRow) -> i64 {
     match &row[EVENT_TIME] {
         Value::Timestamp(time) => *time,
         _ => i64::MIN,
     }
 }
 
-/// The most rows that share a `k`.
-fn rows_of_a_key(rows: &[Row]) -> usize {
+/// Returns the greatest number of rows that share a `k`.
+fn rows_of_a_key(rows: &[OracleRow]) -> usize {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for row in rows {
         *counts.entry(format!("{:?}", row[KEY])).or_default() += 1;

@@ -1,4 +1,4 @@
-//! The correctly rounded sum of doubles, by adding them up as one long integer.
+//! The correctly rounded sum of doubles, computed in one long integer.
 //!
 //! A double is an integer times 2^-1074. The sum of all of them is one integer of some two
 //! thousand bits, which is rounded once.
@@ -6,7 +6,7 @@
 /// Bits of a limb.
 const LIMB_BITS: usize = 32;
 
-/// 2046 binades of 53 bits, and room for the carries of 2^30 values.
+/// 2046 binades of 53 bits, and space for the carries of 2^30 values.
 const LIMBS: usize = 68;
 
 /// Exponent of the unit: the smallest positive double is 2^-1074.
@@ -25,7 +25,7 @@ pub fn sum_to_f32(values: &[f64]) -> f32 {
     special(values).unwrap_or_else(|| Exact::of(values).round(24, smallest)) as f32
 }
 
-/// The sum when NaN or infinity decides it.
+/// Returns the sum if NaN or infinity determines it.
 fn special(values: &[f64]) -> Option<f64> {
     let has = |wanted: f64| values.iter().any(|value| value.total_cmp(&wanted).is_eq());
     if values.iter().any(|value| value.is_nan()) || (has(f64::INFINITY) && has(f64::NEG_INFINITY)) {
@@ -34,7 +34,8 @@ fn special(values: &[f64]) -> Option<f64> {
     [f64::INFINITY, f64::NEG_INFINITY].into_iter().find(|infinity| has(*infinity))
 }
 
-/// Limb i counts 2^(32 i - 1074). While values are added, limbs may be of any sign.
+/// A long integer; limb i has the weight 2^(32 i - 1074). While values are added, limbs may have
+/// any sign.
 struct Exact {
     limbs: [i64; LIMBS],
 }
@@ -64,7 +65,7 @@ impl Exact {
         }
     }
 
-    /// Rounds to `precision` bits whose last counts at least 2^(smallest - 1074).
+    /// Rounds to `precision` bits, the last of which weighs at least 2^(smallest - 1074).
     fn round(mut self, precision: usize, smallest: usize) -> f64 {
         let is_negative = self.carry();
         if is_negative {
@@ -89,22 +90,24 @@ impl Exact {
         if is_negative { -magnitude } else { magnitude }
     }
 
-    /// Brings every limb but the last into 0..2^32; whether the whole is negative.
+    /// Carries, so that every limb but the last is in 0..2^32; returns whether the sum is negative.
     fn carry(&mut self) -> bool {
         for limb in 0..LIMBS - 1 {
             let carry = self.limbs[limb].div_euclid(1 << LIMB_BITS);
             self.limbs[limb] -= carry << LIMB_BITS;
             self.limbs[limb + 1] += carry;
+            debug_assert!((0..1 << LIMB_BITS).contains(&self.limbs[limb]), "limb {limb}");
         }
         self.limbs[LIMBS - 1] < 0
     }
 
     fn bit(&self, bit: usize) -> bool {
+        debug_assert!(bit < LIMBS * LIMB_BITS, "bit {bit}");
         (self.limbs[bit / LIMB_BITS] >> (bit % LIMB_BITS)) & 1 == 1
     }
 }
 
-/// `mantissa` times 2^(last - 1074): exact at every step, since the result is a double.
+/// Computes `mantissa` times 2^(last - 1074), exactly at every step, since the result is a double.
 #[expect(clippy::cast_precision_loss, reason = "a mantissa has at most 53 bits")]
 fn scale(mantissa: u64, last: usize) -> f64 {
     let mut value = mantissa as f64;

@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 
 use lockstep_row::Value;
 
-use super::{Mode, Row, exact, integer};
+use super::{OracleMode, OracleRow, exact, integer};
 
 /// A function and its arguments, which are columns by number.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub enum Function {
     /// `count(x)`, `sum(x)`, ….
     Plain(Plain, usize),
     /// `count_where(x, condition)`, `sum_where(x, condition)`, ….
-    Where(Plain, usize, Condition),
+    Where(Plain, usize, OracleCondition),
     /// `distinct_count(x)`.
     DistinctCount(usize),
     /// `first_value(x)`: the oldest.
@@ -37,8 +37,7 @@ pub enum Function {
     TopFrequency(usize, usize),
     /// `median(x)`: the middle one, or the mean of the two. Integers only.
     Median(usize),
-    /// A function that the oracle does not compute: batch mode and request mode are compared with
-    /// each other only.
+    /// A function that the oracle does not compute: only batch mode and request mode are compared.
     Unmodelled {
         /// The name.
         name: &'static str,
@@ -50,7 +49,7 @@ pub enum Function {
 }
 
 impl Function {
-    /// The column that its first argument is; `None` for `count(*)`.
+    /// Returns the column that its first argument is; `None` for `count(*)`.
     pub fn column(&self) -> Option<usize> {
         match self {
             Self::CountRows => None,
@@ -71,9 +70,9 @@ impl Function {
 /// Functions that also have a `_where` form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Plain {
-    /// Values that are not NULL.
+    /// Counts values that are not NULL.
     Count,
-    /// Integers: BIGINT, held at its ends. Floats: correctly rounded, of the argument's type.
+    /// Integers: BIGINT, saturating. Floats: correctly rounded, of the argument's type.
     Sum,
     /// The sum divided once, DOUBLE.
     Avg,
@@ -85,34 +84,34 @@ pub enum Plain {
 
 /// `column op constant` over an integer column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Condition {
+pub struct OracleCondition {
     /// The column.
     pub column: usize,
     /// `>` rather than `<=`.
     pub is_greater: bool,
-    /// What it is compared with.
+    /// The constant.
     pub constant: i32,
 }
 
-impl Condition {
-    fn holds(self, row: &Row) -> bool {
+impl OracleCondition {
+    fn holds(self, row: &OracleRow) -> bool {
         let is_greater = |value| value > i128::from(self.constant);
         integer(&row[self.column]).is_some_and(|value| is_greater(value) == self.is_greater)
     }
 }
 
-/// The value of an aggregate over a frame. Panics for LAG, which does not look at the frame; NULL
-/// for functions without a model.
-pub fn fold(function: &Function, frame: &[&Row], mode: Mode) -> Value {
+/// Computes an aggregate over a frame. Panics for LAG, which ignores the frame; returns NULL for
+/// functions that the oracle does not compute.
+pub fn fold(function: &Function, frame: &[&OracleRow], mode: OracleMode) -> Value {
     match function {
         Function::CountRows => count(frame.len()),
         Function::Plain(plain, column) => fold_plain(*plain, frame, *column, mode),
         Function::Where(plain, column, condition) => {
-            let rows: Vec<&Row> =
+            let rows: Vec<&OracleRow> =
                 frame.iter().copied().filter(|row| condition.holds(row)).collect();
             let passes_over_zero =
-                mode == Mode::OpenMldb && matches!(plain, Plain::Sum | Plain::Avg);
-            let rows: Vec<&Row> = rows
+                mode == OracleMode::OpenMldb && matches!(plain, Plain::Sum | Plain::Avg);
+            let rows: Vec<&OracleRow> = rows
                 .into_iter()
                 .filter(|row| !(passes_over_zero && is_zero(&row[*column])))
                 .collect();
@@ -126,7 +125,7 @@ pub fn fold(function: &Function, frame: &[&Row], mode: Mode) -> Value {
                 }
             }
             let has_null = frame.iter().any(|row| row[*column] == Value::Null);
-            let is_one_more = mode == Mode::OpenMldb && has_null;
+            let is_one_more = mode == OracleMode::OpenMldb && has_null;
             let has_zero = seen.iter().any(|value| is_zero(value));
             count(seen.len() + usize::from(is_one_more && !has_zero))
         }
@@ -153,7 +152,8 @@ pub fn fold(function: &Function, frame: &[&Row], mode: Mode) -> Value {
     }
 }
 
-/// What NULL counts as under the compatibility setting: a zero, or the empty text.
+/// Returns whether a value equals what NULL counts as under the compatibility setting: a zero, or
+/// the empty text.
 fn is_zero(value: &Value) -> bool {
     match value {
         Value::Bool(value) => !value,
@@ -164,7 +164,7 @@ fn is_zero(value: &Value) -> bool {
     }
 }
 
-/// The low bits of a sum of values of this one's type, as such a value.
+/// Wraps a sum to the type of `like`.
 fn wrapped(sum: i128, like: &Value) -> Value {
     let bits = match like {
         Value::SmallInt(_) => 16,
@@ -181,7 +181,7 @@ fn wrapped(sum: i128, like: &Value) -> Value {
     }
 }
 
-fn top_frequency(values: &[&Value], size: usize, mode: Mode) -> Value {
+fn top_frequency(values: &[&Value], size: usize, mode: OracleMode) -> Value {
     let mut counts: Vec<(usize, &Value)> = Vec::new();
     for value in values {
         match counts.iter_mut().find(|(_, other)| other == value) {
@@ -195,14 +195,14 @@ fn top_frequency(values: &[&Value], size: usize, mode: Mode) -> Value {
         other => integer(other).expect("integers and texts only").to_string(),
     };
     let mut texts: Vec<String> = counts.iter().map(|(_, value)| text(value)).take(size).collect();
-    if mode == Mode::OpenMldb {
+    if mode == OracleMode::OpenMldb {
         texts.resize(size, "NULL".to_owned());
     }
     Value::String(texts.join(",").into())
 }
 
 #[expect(clippy::cast_precision_loss, reason = "documented: rounded to DOUBLE")]
-fn median(of: &[&Value], mode: Mode) -> Value {
+fn median(of: &[&Value], mode: OracleMode) -> Value {
     let mut values: Vec<i128> = of.iter().filter_map(|value| integer(value)).collect();
     values.sort_unstable();
     if values.is_empty() {
@@ -210,7 +210,7 @@ fn median(of: &[&Value], mode: Mode) -> Value {
     }
     let (lower, upper) = (values[(values.len() - 1) / 2], values[values.len() / 2]);
     let sum = match mode {
-        Mode::OpenMldb if values.len().is_multiple_of(2) => {
+        OracleMode::OpenMldb if values.len().is_multiple_of(2) => {
             integer(&wrapped(lower + upper, of[0])).expect("an integer")
         }
         _ => lower + upper,
@@ -218,8 +218,8 @@ fn median(of: &[&Value], mode: Mode) -> Value {
     Value::Double(sum as f64 / 2.0)
 }
 
-/// Whether they count as one value: both zeros do.
-#[expect(clippy::float_cmp, reason = "equality of values is what is asked")]
+/// Returns whether two values count as one: both zeros do.
+#[expect(clippy::float_cmp, reason = "the result is the equality of values")]
 fn is_same_value(left: &Value, right: &Value) -> bool {
     match (left, right) {
         (Value::Float(left), Value::Float(right)) => {
@@ -232,7 +232,7 @@ fn is_same_value(left: &Value, right: &Value) -> bool {
     }
 }
 
-fn fold_plain(plain: Plain, frame: &[&Row], column: usize, mode: Mode) -> Value {
+fn fold_plain(plain: Plain, frame: &[&OracleRow], column: usize, mode: OracleMode) -> Value {
     let values = not_null(frame, column);
     if plain == Plain::Count {
         return count(values.len());
@@ -249,7 +249,7 @@ fn fold_plain(plain: Plain, frame: &[&Row], column: usize, mode: Mode) -> Value 
     }
 }
 
-fn not_null<'a>(frame: &[&'a Row], column: usize) -> Vec<&'a Value> {
+fn not_null<'a>(frame: &[&'a OracleRow], column: usize) -> Vec<&'a Value> {
     let values = frame.iter().map(|row| &row[column]);
     values.filter(|value| **value != Value::Null).collect()
 }
@@ -258,15 +258,15 @@ fn count(count: usize) -> Value {
     Value::BigInt(i64::try_from(count).expect("a count of rows in memory"))
 }
 
-fn sum(values: &[&Value], mode: Mode) -> Value {
+fn sum(values: &[&Value], mode: OracleMode) -> Value {
     match values[0] {
         Value::Float(_) => Value::Float(exact::sum_to_f32(&doubles(values))),
         Value::Double(_) => Value::Double(exact::sum_to_f64(&doubles(values))),
         _ => {
             let sum: i128 = values.iter().filter_map(|value| integer(value)).sum();
             match mode {
-                Mode::Standard => i64::try_from(sum).map_or(Value::Null, Value::BigInt),
-                Mode::OpenMldb => wrapped(sum, values[0]),
+                OracleMode::Standard => i64::try_from(sum).map_or(Value::Null, Value::BigInt),
+                OracleMode::OpenMldb => wrapped(sum, values[0]),
             }
         }
     }
@@ -303,8 +303,8 @@ fn doubles(values: &[&Value]) -> Vec<f64> {
     values.iter().map(double).collect()
 }
 
-/// The order of values of one type. -0.0 is less than 0.0 for this purpose, and NaN the greatest,
-/// so that the least and the greatest of any values are one particular value.
+/// Compares values of one type. -0.0 is less than 0.0 here, and NaN is the greatest, so that the
+/// least and the greatest are unique.
 fn compare(left: &Value, right: &Value) -> Ordering {
     match (left, right) {
         (Value::Float(left), Value::Float(right)) => left.total_cmp(right),
@@ -319,13 +319,13 @@ fn compare(left: &Value, right: &Value) -> Ordering {
 mod tests {
     use lockstep_row::Value;
 
-    use super::{Condition, Function, Mode, Plain, fold};
+    use super::{Function, OracleCondition, OracleMode, Plain, fold};
 
-    /// One column, newest first.
+    /// Checks a function over one column, newest first.
     fn check(function: &Function, column: &[Value], expected: &Value) {
         let rows: Vec<Vec<Value>> = column.iter().map(|value| vec![value.clone()]).collect();
         let frame: Vec<&Vec<Value>> = rows.iter().collect();
-        assert_eq!(fold(function, &frame, Mode::Standard), *expected, "{function:?}");
+        assert_eq!(fold(function, &frame, OracleMode::Standard), *expected, "{function:?}");
     }
 
     #[test]
@@ -333,7 +333,7 @@ mod tests {
         let check = |function: &Function, column: &[Value], expected: &Value| {
             let rows: Vec<Vec<Value>> = column.iter().map(|value| vec![value.clone()]).collect();
             let frame: Vec<&Vec<Value>> = rows.iter().collect();
-            assert_eq!(fold(function, &frame, Mode::OpenMldb), *expected, "{function:?}");
+            assert_eq!(fold(function, &frame, OracleMode::OpenMldb), *expected, "{function:?}");
         };
         let column = [Value::SmallInt(32_000), Value::SmallInt(1_000), Value::Null];
         check(&Function::Plain(Plain::Sum, 0), &column, &Value::SmallInt(-32_536));
@@ -341,7 +341,7 @@ mod tests {
         check(&Function::DistinctCount(0), &column, &Value::BigInt(3));
         check(&Function::TopFrequency(0, 3), &column, &Value::String("1000,32000,NULL".into()));
         let zeros = [Value::Int(0), Value::Null];
-        let condition = Condition { column: 0, is_greater: false, constant: 5 };
+        let condition = OracleCondition { column: 0, is_greater: false, constant: 5 };
         check(&Function::Where(Plain::Sum, 0, condition), &zeros, &Value::Null);
         check(&Function::DistinctCount(0), &zeros, &Value::BigInt(1));
     }
@@ -364,11 +364,11 @@ mod tests {
 
     #[test]
     fn conditions_leave_rows_out() {
-        let condition = Condition { column: 0, is_greater: true, constant: 1 };
+        let condition = OracleCondition { column: 0, is_greater: true, constant: 1 };
         let mut column = ints(&[3, 1, 2]);
         column.push(Value::Null);
         check(&Function::Where(Plain::Sum, 0, condition), &column, &Value::BigInt(5));
-        let condition = Condition { is_greater: false, ..condition };
+        let condition = OracleCondition { is_greater: false, ..condition };
         check(&Function::Where(Plain::Count, 0, condition), &column, &Value::BigInt(1));
     }
 
@@ -395,7 +395,7 @@ mod tests {
         let least = fold(
             &Function::Plain(Plain::Min, 0),
             &[&vec![zeros[0].clone()], &vec![zeros[1].clone()]],
-            Mode::Standard,
+            OracleMode::Standard,
         );
         assert!(matches!(least, Value::Double(zero) if zero.is_sign_negative()));
     }

@@ -1,7 +1,7 @@
-//! What a scenario is made of, by the names of the dialect, and how often each was drawn.
+//! The constructs of scenarios, by the names of the dialect, and how often each was drawn.
 //!
-//! The names are read off the scenario, not noted by the strategies. A test holds that none is left
-//! out.
+//! The names are derived from the scenario, not recorded by the strategies. A test checks that none
+//! is left out.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,7 +11,9 @@ use std::{
 use lockstep_row::{DataType, Value};
 
 use super::{EVENT_TIME, Indexes, KEY, Scenario, script};
-use crate::oracle::{End, Item, Join, Mode, Row, Table, Window, integer};
+use crate::oracle::{
+    FrameEnd, Item, OracleJoin, OracleMode, OracleRow, OracleTable, OracleWindow, integer,
+};
 
 /// A key has rows in more than one chunk.
 const LONG_KEYS: &str = "a key of several chunks";
@@ -50,7 +52,7 @@ pub const CONSTRUCTS: &[(&str, &str)] = &[
     ("argument", "STRING"),
     ("argument", "DATE"),
     ("argument", "TIMESTAMP"),
-    ("request", "asked without DEPLOY"),
+    ("request", "a query without DEPLOY"),
     ("request", "DEPLOY"),
     ("WINDOW", "several windows"),
     ("WINDOW", "window over a LAST JOIN"),
@@ -98,19 +100,19 @@ pub const CONSTRUCTS: &[(&str, &str)] = &[
     ("function", "entropy"),
 ];
 
-/// How many scenarios had each.
+/// The number of scenarios with each construct.
 #[derive(Debug, Default)]
-pub struct Counts(BTreeMap<(&'static str, &'static str), Count>);
+pub struct ScenarioCounts(BTreeMap<(&'static str, &'static str), ScenarioCount>);
 
 #[derive(Debug, Default, Clone, Copy)]
-struct Count {
+struct ScenarioCount {
     compared: u64,
     /// Of these, by a deployment over a key of several chunks.
     deployed_over_long_keys: u64,
     compatible: u64,
 }
 
-impl Counts {
+impl ScenarioCounts {
     /// Counts one scenario.
     pub fn add(&mut self, scenario: &Scenario) {
         let all = of(scenario);
@@ -119,24 +121,24 @@ impl Counts {
             let count = self.0.entry(construct).or_default();
             count.compared += 1;
             count.deployed_over_long_keys += u64::from(is_long);
-            count.compatible += u64::from(scenario.query.mode == Mode::OpenMldb);
+            count.compatible += u64::from(scenario.query.mode == OracleMode::OpenMldb);
         }
     }
 
-    /// What no scenario had.
+    /// Lists the constructs that no scenario had.
     pub fn missing(&self) -> Vec<&'static str> {
         let missing = CONSTRUCTS.iter().filter(|construct| !self.0.contains_key(construct));
         missing.map(|(_, construct)| *construct).collect()
     }
 }
 
-impl fmt::Display for Counts {
+impl fmt::Display for ScenarioCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (all, long, compatible) = ("compared", "deployed, long keys", "compatible");
         write!(f, "{:9} {:45} {all:>9} {long:>20} {compatible:>11}", "", "construct")?;
         for construct in CONSTRUCTS {
             let count = self.0.get(construct).copied().unwrap_or_default();
-            let Count { compared, deployed_over_long_keys, compatible } = count;
+            let ScenarioCount { compared, deployed_over_long_keys, compatible } = count;
             let (section, construct) = construct;
             write!(
                 f,
@@ -148,7 +150,7 @@ impl fmt::Display for Counts {
     }
 }
 
-/// What a scenario is made of. Panics for what is not in [`CONSTRUCTS`].
+/// Returns the constructs of a scenario. Panics for one that is not in [`CONSTRUCTS`].
 fn of(scenario: &Scenario) -> BTreeSet<(&'static str, &'static str)> {
     let mut found = BTreeSet::new();
     let mut note = |section: &str, name: &str, is_so: bool| {
@@ -157,14 +159,14 @@ fn of(scenario: &Scenario) -> BTreeSet<(&'static str, &'static str)> {
             found.insert(*listed.unwrap_or_else(|| panic!("{section} {name} is listed")));
         }
     };
-    let is_compatible = scenario.query.mode == Mode::OpenMldb;
+    let is_compatible = scenario.query.mode == OracleMode::OpenMldb;
     note("mode", "the default mode", !is_compatible);
     note("mode", "the compatibility mode", is_compatible);
     note("tables", &format!("chunks of {} rows", scenario.chunk_rows), true);
     note("tables", "no declared index", scenario.indexes == Indexes::None);
     note("tables", "one index", scenario.indexes == Indexes::One);
     note("tables", "several indexes", scenario.indexes == Indexes::Several);
-    note("request", "asked without DEPLOY", !scenario.is_deployed);
+    note("request", "a query without DEPLOY", !scenario.is_deployed);
     note("request", "DEPLOY", scenario.is_deployed);
     note("key", &type_name(&scenario.columns()[KEY].1), true);
     note("order", &type_name(&scenario.columns()[EVENT_TIME].1), scenario.is_ordered());
@@ -190,8 +192,8 @@ fn of(scenario: &Scenario) -> BTreeSet<(&'static str, &'static str)> {
     found
 }
 
-fn note_table(scenario: &Scenario, table: &Table, note: &mut impl FnMut(&str, &str, bool)) {
-    let time = |row: &Row| integer(&row[EVENT_TIME]);
+fn note_table(scenario: &Scenario, table: &OracleTable, note: &mut impl FnMut(&str, &str, bool)) {
+    let time = |row: &OracleRow| integer(&row[EVENT_TIME]);
     let times: Vec<Option<i128>> = table.rows.iter().map(time).collect();
     let distinct: BTreeSet<_> = times.iter().flatten().collect();
     note("tables", "late rows", !times.is_sorted());
@@ -206,18 +208,18 @@ fn note_table(scenario: &Scenario, table: &Table, note: &mut impl FnMut(&str, &s
     note("tables", LONG_KEYS, counts.values().any(is_long));
 }
 
-fn note_window(window: &Window, note: &mut impl FnMut(&str, &str, bool)) {
-    let Window { start, end, excludes, .. } = window;
-    let is_open = |end: &End| matches!(end, End::OpenPreceding(_));
+fn note_window(window: &OracleWindow, note: &mut impl FnMut(&str, &str, bool)) {
+    let OracleWindow { start, end, excludes, .. } = window;
+    let is_open = |end: &FrameEnd| matches!(end, FrameEnd::OpenPreceding(_));
     let far = if window.is_range { 1 << 40 } else { 1_000 };
     note("WINDOW", "PARTITION BY two columns", window.partition_by.len() > 1);
     note("WINDOW", "window without ORDER BY", window.order_by.is_none());
     note("WINDOW", "ROWS", !window.is_range);
     note("WINDOW", "ROWS_RANGE", window.is_range);
-    note("WINDOW", "frame without an end", *start == End::Unbounded);
-    let is_far = matches!(start, End::Preceding(n) | End::OpenPreceding(n) if *n >= far);
+    note("WINDOW", "frame without an end", *start == FrameEnd::Unbounded);
+    let is_far = matches!(start, FrameEnd::Preceding(n) | FrameEnd::OpenPreceding(n) if *n >= far);
     note("WINDOW", "frame that begins beyond all rows", is_far);
-    note("WINDOW", "frame that ends before the current row", *end != End::CurrentRow);
+    note("WINDOW", "frame that ends before the current row", *end != FrameEnd::CurrentRow);
     note("WINDOW", "OPEN PRECEDING", is_open(start) || is_open(end));
     note("WINDOW", "MAXSIZE", window.max_size.is_some());
     note("WINDOW", "EXCLUDE CURRENT_ROW", excludes.current_row);
@@ -227,7 +229,7 @@ fn note_window(window: &Window, note: &mut impl FnMut(&str, &str, bool)) {
     note("WINDOW", "UNION of two", window.unions.len() == 2);
 }
 
-fn note_join(join: &Join, note: &mut impl FnMut(&str, &str, bool)) {
+fn note_join(join: &OracleJoin, note: &mut impl FnMut(&str, &str, bool)) {
     note("JOIN", "LAST JOIN without ORDER BY", join.order_by.is_none());
     note("JOIN", "LAST JOIN up to a time", join.bound.is_some());
     note("JOIN", "LAST JOIN with another condition", join.less.is_some());

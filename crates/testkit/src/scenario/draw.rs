@@ -14,35 +14,49 @@ use proptest::{
 
 use super::{EVENT_TIME, FIRST_VALUE, ID, Indexes, KEY, SECOND_KEY, Scenario};
 use crate::oracle::{
-    Bound, End, Excludes, Item, Join, Mode, Query, Row, Table, Window,
-    fold::{Condition, Function, Plain},
+    Excludes, FrameEnd, Item, JoinBound, OracleJoin, OracleMode, OracleQuery, OracleRow,
+    OracleTable, OracleWindow,
+    fold::{Function, OracleCondition, Plain},
 };
 
 /// Rows of the main table at most; of the others half as many.
 const ROWS_MAX: usize = 24;
 
 /// Names and types of columns.
-type Columns = Vec<(String, DataType)>;
+type DrawnColumns = Vec<(String, DataType)>;
 
-/// What the other tables are for.
+/// The use of the other tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Shape {
+enum ScenarioShape {
     Unions(usize),
     Joins(usize),
+}
+
+/// How the tables of a scenario are stored and requested.
+#[derive(Debug, Clone, Copy)]
+struct Setup {
+    indexes: Indexes,
+    chunk_rows: usize,
+    is_deployed: bool,
 }
 
 /// Draws a scenario.
 pub fn scenario() -> impl Strategy<Value = Scenario> {
     let shape = prop_oneof![
-        2 => Just(Shape::Unions(0)),
-        1 => (1_usize..=2).prop_map(Shape::Unions),
-        1 => (1_usize..=2).prop_map(Shape::Joins),
+        2 => Just(ScenarioShape::Unions(0)),
+        1 => (1_usize..=2).prop_map(ScenarioShape::Unions),
+        1 => (1_usize..=2).prop_map(ScenarioShape::Joins),
     ];
     let setup = (
         select(vec![Indexes::None, Indexes::One, Indexes::Several]),
         select(vec![2_usize, 2, 5, 128]),
         any::<bool>(),
-    );
+    )
+        .prop_map(|(indexes, chunk_rows, is_deployed)| Setup {
+            indexes,
+            chunk_rows,
+            is_deployed,
+        });
     (columns(), shape, 0..8_u8, setup).prop_flat_map(|(columns, shape, order, setup)| {
         let is_ordered = order > 0;
         (tables(&columns, shape), query(&columns, shape, is_ordered), Just(setup))
@@ -50,9 +64,11 @@ pub fn scenario() -> impl Strategy<Value = Scenario> {
     })
 }
 
-/// An index needs an event time in every row, and of a type that indexes take.
-fn assemble(tables: Vec<Table>, mut query: Query, setup: (Indexes, usize, bool)) -> Scenario {
-    let (wanted, chunk_rows, is_deployed) = setup;
+/// Assembles a scenario; it declares an index only if every row has an event time of a type that
+/// indexes take.
+fn assemble(tables: Vec<OracleTable>, mut query: OracleQuery, setup: Setup) -> Scenario {
+    let Setup { indexes: wanted, chunk_rows, is_deployed } = setup;
+    assert!(!tables.is_empty(), "a scenario has a main table");
     let is_timed =
         tables.iter().all(|table| table.rows.iter().all(|row| row[EVENT_TIME] != Value::Null));
     let takes_index =
@@ -64,7 +80,7 @@ fn assemble(tables: Vec<Table>, mut query: Query, setup: (Indexes, usize, bool))
     Scenario { tables, query, indexes, chunk_rows, is_deployed }
 }
 
-fn columns() -> impl Strategy<Value = Columns> {
+fn columns() -> impl Strategy<Value = DrawnColumns> {
     let key = select(vec![
         DataType::String,
         DataType::Int,
@@ -87,7 +103,7 @@ fn columns() -> impl Strategy<Value = Columns> {
         DataType::Timestamp,
     ]);
     (key, event_time, vec(value, 0..=3)).prop_map(|(key, event_time, values)| {
-        let mut columns: Columns = vec![
+        let mut columns: DrawnColumns = vec![
             ("id".to_owned(), DataType::BigInt),
             ("k1".to_owned(), key),
             ("k2".to_owned(), DataType::Int),
@@ -100,10 +116,13 @@ fn columns() -> impl Strategy<Value = Columns> {
     })
 }
 
-fn tables(columns: &Columns, shape: Shape) -> impl Strategy<Value = Vec<Table>> + use<> {
+fn tables(
+    columns: &DrawnColumns,
+    shape: ScenarioShape,
+) -> impl Strategy<Value = Vec<OracleTable>> + use<> {
     let (others, prefix) = match shape {
-        Shape::Unions(count) => (count, "u"),
-        Shape::Joins(count) => (count, "r"),
+        ScenarioShape::Unions(count) => (count, "u"),
+        ScenarioShape::Joins(count) => (count, "r"),
     };
     let main = vec(row(columns), 1..=ROWS_MAX);
     let others = vec(vec(row(columns), 0..=ROWS_MAX / 2), others);
@@ -118,15 +137,20 @@ fn tables(columns: &Columns, shape: Shape) -> impl Strategy<Value = Vec<Table>> 
     })
 }
 
-/// Numbers the rows by arrival.
-fn table(name: &str, columns: &Columns, mut rows: Vec<Row>, first_id: i64) -> Table {
+/// Creates a table and numbers its rows by arrival.
+fn table(
+    name: &str,
+    columns: &DrawnColumns,
+    mut rows: Vec<OracleRow>,
+    first_id: i64,
+) -> OracleTable {
     for (row, id) in rows.iter_mut().zip(first_id..) {
         row[ID] = Value::BigInt(id);
     }
-    Table { name: name.to_owned(), columns: columns.clone(), rows }
+    OracleTable { name: name.to_owned(), columns: columns.clone(), rows }
 }
 
-fn row(columns: &Columns) -> impl Strategy<Value = Row> + use<> {
+fn row(columns: &DrawnColumns) -> impl Strategy<Value = OracleRow> + use<> {
     let cells: Vec<BoxedStrategy<Value>> = columns
         .iter()
         .enumerate()
@@ -224,14 +248,16 @@ fn text() -> impl Strategy<Value = String> {
 }
 
 fn query(
-    columns: &Columns,
-    shape: Shape,
+    columns: &DrawnColumns,
+    shape: ScenarioShape,
     is_ordered: bool,
-) -> impl Strategy<Value = Query> + use<> {
-    let unions = if let Shape::Unions(count) = shape { count } else { 0 };
+) -> impl Strategy<Value = OracleQuery> + use<> {
+    let unions = if let ScenarioShape::Unions(count) = shape { count } else { 0 };
     let joins: Vec<_> = match shape {
-        Shape::Unions(_) => Vec::new(),
-        Shape::Joins(count) => (0..count).map(|index| join(index + 1, columns.len())).collect(),
+        ScenarioShape::Unions(_) => Vec::new(),
+        ScenarioShape::Joins(count) => {
+            (0..count).map(|index| join(index + 1, columns.len())).collect()
+        }
     };
     let width = columns.len() * (1 + joins.len());
     let types: Vec<DataType> =
@@ -239,7 +265,7 @@ fn query(
     let items = vec((any::<Index>(), function(types)), 1..=5);
     let windows = vec(window(unions, is_ordered), 1..=3);
     let column_count = columns.len();
-    let mode = select(vec![Mode::Standard, Mode::Standard, Mode::OpenMldb]);
+    let mode = select(vec![OracleMode::Standard, OracleMode::Standard, OracleMode::OpenMldb]);
     (joins, windows, items, mode).prop_map(move |(joins, windows, calls, mode)| {
         let mut items = vec![Item::Column(ID)];
         items.extend((1..=joins.len()).map(|join| Item::Column(join * column_count + ID)));
@@ -247,13 +273,13 @@ fn query(
             window: window.index(windows.len()),
             function,
         }));
-        Query { mode, joins, windows, items }
+        OracleQuery { mode, joins, windows, items }
     })
 }
 
-/// A join onto the right table of this number, by the columns of the main row or, for a second
-/// key, of the row joined before.
-fn join(table: usize, width: usize) -> impl Strategy<Value = Join> {
+/// Draws a join to the right table of this number, by columns of the main row or, for a second key,
+/// of the row joined before.
+fn join(table: usize, width: usize) -> impl Strategy<Value = OracleJoin> {
     let order = prop_oneof![Just(None), option::of(any::<bool>()).prop_map(Some)];
     (order, any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
         move |(order, has_second_key, is_chained, is_filtered)| {
@@ -263,8 +289,8 @@ fn join(table: usize, width: usize) -> impl Strategy<Value = Join> {
                 keys.push((left, SECOND_KEY));
             }
             let bound =
-                order.flatten().map(|is_inclusive| Bound { left: EVENT_TIME, is_inclusive });
-            Join {
+                order.flatten().map(|is_inclusive| JoinBound { left: EVENT_TIME, is_inclusive });
+            OracleJoin {
                 table,
                 keys,
                 order_by: order.map(|_| EVENT_TIME),
@@ -276,7 +302,7 @@ fn join(table: usize, width: usize) -> impl Strategy<Value = Join> {
     )
 }
 
-fn window(unions: usize, is_ordered: bool) -> impl Strategy<Value = Window> {
+fn window(unions: usize, is_ordered: bool) -> impl Strategy<Value = OracleWindow> {
     let partition_by =
         select(vec![vec![KEY], vec![SECOND_KEY], vec![KEY, SECOND_KEY], vec![SECOND_KEY, KEY]]);
     let sources: Vec<usize> = (1..=unions).collect();
@@ -284,7 +310,7 @@ fn window(unions: usize, is_ordered: bool) -> impl Strategy<Value = Window> {
     let max_size = option::weighted(0.3, 1_usize..4);
     let excludes = (any::<bool>(), any::<bool>(), any::<bool>());
     (partition_by, sources, frame(is_ordered), max_size, excludes).prop_map(
-        move |(partition_by, unions, (is_range, start, end), max_size, excludes)| Window {
+        move |(partition_by, unions, (is_range, start, end), max_size, excludes)| OracleWindow {
             partition_by,
             order_by: is_ordered.then_some(EVENT_TIME),
             is_range,
@@ -301,11 +327,11 @@ fn window(unions: usize, is_ordered: bool) -> impl Strategy<Value = Window> {
     )
 }
 
-/// `ROWS_RANGE` or not, and two ends of which the first is not the newer.
-fn frame(is_ordered: bool) -> impl Strategy<Value = (bool, End, End)> {
+/// Draws `ROWS_RANGE` or not, and two ends of which the first is not the newer.
+fn frame(is_ordered: bool) -> impl Strategy<Value = (bool, FrameEnd, FrameEnd)> {
     let milliseconds = select(vec![0_i64, 1, 2, 999, 1_000, 1_001, 2_000, 3_000, 5_000, 1 << 40]);
     let ranged = (milliseconds.clone(), milliseconds);
-    // The last one lies beyond all rows.
+    // The last one is beyond all rows.
     let counted = select(vec![0_i64, 1, 2, 3, 4, 7, 1_000]);
     let counted = (counted.clone(), counted);
     let distances = (any::<bool>(), ranged, counted);
@@ -318,21 +344,21 @@ fn frame(is_ordered: bool) -> impl Strategy<Value = (bool, End, End)> {
         let newest = if is_current || !has_distances { 0 } else { left.min(right) };
         let oldest = left.max(right);
         let end = match newest {
-            0 => End::CurrentRow,
-            newest if is_end_open && newest < oldest => End::OpenPreceding(newest),
-            newest => End::Preceding(newest),
+            0 => FrameEnd::CurrentRow,
+            newest if is_end_open && newest < oldest => FrameEnd::OpenPreceding(newest),
+            newest => FrameEnd::Preceding(newest),
         };
         let start = match oldest {
-            _ if is_unbounded || !has_distances => End::Unbounded,
-            0 => End::CurrentRow,
-            oldest if is_start_open && oldest >= newest + 2 => End::OpenPreceding(oldest),
-            oldest => End::Preceding(oldest),
+            _ if is_unbounded || !has_distances => FrameEnd::Unbounded,
+            0 => FrameEnd::CurrentRow,
+            oldest if is_start_open && oldest >= newest + 2 => FrameEnd::OpenPreceding(oldest),
+            oldest => FrameEnd::Preceding(oldest),
         };
         (is_range, start, end)
     })
 }
 
-/// Functions of a number without a model, and what follows their first argument.
+/// Functions of a number that the oracle does not compute, and their further arguments.
 const UNMODELLED: [(&str, &str); 4] =
     [("stddev", ""), ("var_pop", ""), ("ew_avg", ", 0.5"), ("drawdown", "")];
 
@@ -340,7 +366,7 @@ fn unmodelled(column: usize, (name, rest): (&'static str, &'static str)) -> Func
     Function::Unmodelled { name, column, rest }
 }
 
-/// A function that takes a column of its type.
+/// Draws a function that takes a column of its type.
 fn function(types: Vec<DataType>) -> impl Strategy<Value = Function> {
     let plain = select(vec![Plain::Count, Plain::Sum, Plain::Avg, Plain::Min, Plain::Max]);
     let condition = (any::<bool>(), -2_i32..3);
@@ -355,7 +381,7 @@ fn function(types: Vec<DataType>) -> impl Strategy<Value = Function> {
                 Plain::Sum | Plain::Avg => is_number,
                 Plain::Min | Plain::Max => is_comparable,
             };
-            let condition = Condition { column: FIRST_VALUE, is_greater, constant };
+            let condition = OracleCondition { column: FIRST_VALUE, is_greater, constant };
             match form {
                 0 | 1 if takes => Function::Plain(plain, column),
                 2 | 3 if plain == Plain::Count || is_number => {

@@ -1,4 +1,4 @@
-//! A scenario as a script that can be pasted into the shell.
+//! Writes a scenario as a script for the shell.
 
 use std::fmt::Write as _;
 
@@ -6,21 +6,21 @@ use lockstep_row::{DataType, Value};
 
 use super::{EVENT_TIME, Indexes, KEY, SECOND_KEY, Scenario};
 use crate::oracle::{
-    End, Item, Join, Mode, Table, Window,
-    fold::{Condition, Function, Plain},
+    FrameEnd, Item, OracleJoin, OracleMode, OracleTable, OracleWindow,
+    fold::{Function, OracleCondition, Plain},
 };
 
 /// Milliseconds of a second.
 const SECOND_MS: i64 = 1_000;
 
-/// The statement that the compatibility mode begins with.
+/// The statement that turns the compatibility setting on.
 pub const SET_OPENMLDB: &str = "SET compatibility = 'openmldb'";
 
-/// The tables, their rows and the query.
+/// Writes the tables, their rows and the query.
 pub fn script(scenario: &Scenario) -> String {
     let deployed = if scenario.is_deployed { ", deployed before the rows" } else { "" };
     let mut text = format!("-- chunks of {} rows{deployed}\n", scenario.chunk_rows);
-    if scenario.query.mode == Mode::OpenMldb {
+    if scenario.query.mode == OracleMode::OpenMldb {
         let _ = writeln!(text, "{SET_OPENMLDB};");
     }
     for table in &scenario.tables {
@@ -36,8 +36,8 @@ pub fn script(scenario: &Scenario) -> String {
     text
 }
 
-/// CREATE TABLE of one table.
-pub fn create(scenario: &Scenario, table: &Table) -> String {
+/// Writes the CREATE TABLE of one table.
+pub fn create(scenario: &Scenario, table: &OracleTable) -> String {
     let columns: Vec<String> =
         table.columns.iter().map(|(name, data_type)| format!("{name} {data_type}")).collect();
     let name = |column: usize| &table.columns[column].0;
@@ -53,7 +53,7 @@ pub fn create(scenario: &Scenario, table: &Table) -> String {
     format!("CREATE TABLE {} ({}{index});", table.name, columns.join(", "))
 }
 
-/// The SELECT.
+/// Writes the SELECT.
 pub fn query(scenario: &Scenario) -> String {
     let query = &scenario.query;
     let items: Vec<String> = query
@@ -78,7 +78,7 @@ pub fn query(scenario: &Scenario) -> String {
     text
 }
 
-/// The text of one function call, without its window.
+/// Writes one function call, without its window.
 pub fn call(scenario: &Scenario, function: &Function) -> String {
     let name = |column: &usize| column_name(scenario, *column);
     match function {
@@ -115,12 +115,12 @@ fn plain_name(plain: Plain) -> &'static str {
     }
 }
 
-fn comparison(scenario: &Scenario, condition: Condition) -> String {
+fn comparison(scenario: &Scenario, condition: OracleCondition) -> String {
     let operator = if condition.is_greater { ">" } else { "<=" };
     format!("{} {operator} {}", column_name(scenario, condition.column), condition.constant)
 }
 
-/// The qualified name of a column of the joined row.
+/// Returns the qualified name of a column of the joined row.
 fn column_name(scenario: &Scenario, column: usize) -> String {
     let width = scenario.columns().len();
     let table = match column.checked_div(width) {
@@ -130,7 +130,7 @@ fn column_name(scenario: &Scenario, column: usize) -> String {
     format!("{}.{}", table.name, table.columns[column % width].0)
 }
 
-fn last_join(scenario: &Scenario, join: &Join) -> String {
+fn last_join(scenario: &Scenario, join: &OracleJoin) -> String {
     let table = &scenario.tables[join.table];
     let right = |column: usize| format!("{}.{}", table.name, table.columns[column].0);
     let mut text = format!("\nLAST JOIN {}", table.name);
@@ -154,7 +154,7 @@ fn last_join(scenario: &Scenario, join: &Join) -> String {
     text
 }
 
-fn window_spec(scenario: &Scenario, window: &Window) -> String {
+fn window_spec(scenario: &Scenario, window: &OracleWindow) -> String {
     let mut text = String::new();
     let unions: Vec<&str> =
         window.unions.iter().map(|table| scenario.tables[*table].name.as_str()).collect();
@@ -185,7 +185,7 @@ fn window_spec(scenario: &Scenario, window: &Window) -> String {
     text
 }
 
-fn end(end: End, is_range: bool) -> String {
+fn end(end: FrameEnd, is_range: bool) -> String {
     let distance = |distance: i64| {
         if is_range && distance > 0 && distance % SECOND_MS == 0 {
             format!("{}s", distance / SECOND_MS)
@@ -194,14 +194,14 @@ fn end(end: End, is_range: bool) -> String {
         }
     };
     match end {
-        End::Unbounded => "UNBOUNDED PRECEDING".to_owned(),
-        End::Preceding(rows) => format!("{} PRECEDING", distance(rows)),
-        End::OpenPreceding(rows) => format!("{} OPEN PRECEDING", distance(rows)),
-        End::CurrentRow => "CURRENT ROW".to_owned(),
+        FrameEnd::Unbounded => "UNBOUNDED PRECEDING".to_owned(),
+        FrameEnd::Preceding(rows) => format!("{} PRECEDING", distance(rows)),
+        FrameEnd::OpenPreceding(rows) => format!("{} OPEN PRECEDING", distance(rows)),
+        FrameEnd::CurrentRow => "CURRENT ROW".to_owned(),
     }
 }
 
-fn tuple(row: &[Value], table: &Table) -> String {
+fn tuple(row: &[Value], table: &OracleTable) -> String {
     let literals: Vec<String> = row
         .iter()
         .zip(&table.columns)
@@ -210,7 +210,7 @@ fn tuple(row: &[Value], table: &Table) -> String {
     format!("({})", literals.join(", "))
 }
 
-/// A value as a literal of the dialect, or as a cast where the dialect has no literal.
+/// Writes a value as a literal of the dialect, or as a cast where the dialect has no literal.
 pub fn literal(value: &Value, data_type: &DataType) -> String {
     let float = |text: String| {
         let is_plain = text.starts_with(|c: char| c.is_ascii_digit() || c == '-')
@@ -231,7 +231,7 @@ pub fn literal(value: &Value, data_type: &DataType) -> String {
     }
 }
 
-/// `yyyy-mm-dd` of days since the epoch.
+/// Formats days since the epoch as `yyyy-mm-dd`.
 pub fn date(days: i32) -> String {
     let shifted = i64::from(days) + 719_468;
     let (era, day_of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));

@@ -1,6 +1,6 @@
 //! One record of the conformance data, read from JSON into typed values.
 //!
-//! The format is described in the data's README. A record that does not read is a defect of the
+//! The format is described in the data's README. A record that cannot be read is a defect of the
 //! data or of this file, and stops the run.
 
 use std::{borrow::Cow, collections::BTreeMap, fs, path::Path};
@@ -11,60 +11,60 @@ use serde_json::Value as Json;
 /// Days from the civil calendar's day 0000-03-01 to the epoch.
 const EPOCH_DAY: i64 = 719_468;
 
-/// A case: tables, statements, and what must come of them.
+/// A case: tables, statements, and the expected results.
 #[derive(Debug, Clone)]
-pub(crate) struct Case {
+pub(crate) struct ConformanceCase {
     pub(crate) id: String,
     pub(crate) area: String,
     pub(crate) kind: String,
-    /// As the record names them.
+    /// The modes as the record names them.
     pub(crate) modes: Vec<String>,
     pub(crate) database: String,
-    pub(crate) inputs: Vec<Input>,
+    pub(crate) inputs: Vec<CaseInput>,
     pub(crate) statements: Vec<String>,
     /// The request rows of batch-request mode, when they are not rows of the request table.
-    pub(crate) batch_request: Option<Input>,
-    /// Has values for `?`.
-    pub(crate) parameters: Option<Input>,
+    pub(crate) batch_request: Option<CaseInput>,
+    /// The values for `?`.
+    pub(crate) parameters: Option<CaseInput>,
     pub(crate) long_windows: Option<String>,
     pub(crate) deployment: String,
-    /// Statements with what must come of each; the first one is the deployment's query.
-    pub(crate) steps: Vec<Step>,
+    /// Statements with their expected results; the first one is the deployment's query.
+    pub(crate) steps: Vec<CaseStep>,
     pub(crate) expectation: Expectation,
     /// Expectations that differ by mode.
     pub(crate) expectation_by_mode: BTreeMap<String, Expectation>,
-    /// Only the reference's cluster tests run it, which compare numbers loosely and insert rows as
-    /// SQL text.
+    /// Whether only OpenMLDB's cluster tests run it, which compare numbers loosely and insert rows
+    /// as SQL text.
     pub(crate) is_loose: bool,
-    /// The record, when cells of it count from the current time.
+    /// The record, if cells of it are relative to the current time.
     timed_record: Option<Json>,
 }
 
 /// A table to create and fill.
 #[derive(Debug, Clone)]
-pub(crate) struct Input {
+pub(crate) struct CaseInput {
     pub(crate) name: String,
     pub(crate) database: Option<String>,
     pub(crate) columns: Vec<(String, DataType)>,
-    /// The statement that makes it; `None` when the case's own statements do.
+    /// The statement that creates it; `None` when the case's own statements do.
     pub(crate) create: Option<String>,
     pub(crate) rows: Vec<Vec<Value>>,
     /// Statements that fill it, instead of `rows`.
     pub(crate) inserts: Vec<String>,
     /// Values for the `?` of `inserts`, one row for each run, as texts of the columns' types.
     pub(crate) insert_values: Vec<Vec<Json>>,
-    /// How often each row is inserted.
+    /// The number of times each row is inserted.
     pub(crate) repeat: usize,
 }
 
-/// A statement and what must come of it.
+/// A statement and its expected result.
 #[derive(Debug, Clone)]
-pub(crate) struct Step {
+pub(crate) struct CaseStep {
     pub(crate) statement: String,
     pub(crate) expectation: Expectation,
 }
 
-/// What must come.
+/// An expected result.
 #[derive(Debug, Clone)]
 pub(crate) struct Expectation {
     pub(crate) is_success: bool,
@@ -72,17 +72,17 @@ pub(crate) struct Expectation {
     pub(crate) columns: Option<Vec<(String, DataType)>>,
     /// Cells as written; their types are the columns'. `None`: not checked.
     pub(crate) rows: Option<Vec<Vec<Json>>>,
-    /// The column both sides are sorted by.
+    /// The column by which both sides are sorted.
     pub(crate) order: Option<String>,
     pub(crate) count: Option<usize>,
     /// Checks on objects of the database, by the record's own names.
     pub(crate) object_checks: Vec<(String, Json)>,
-    /// When the record was read, which `$now_ms` counts from.
+    /// The time at which the record was read, for `$now_ms`.
     pub(crate) now_ms: i64,
 }
 
 /// Reads every record of a folder, the files by name. `area` is the file's name.
-pub(crate) fn read_folder(folder: &Path, now_ms: i64) -> Result<Vec<Case>, String> {
+pub(crate) fn read_folder(folder: &Path, now_ms: i64) -> Result<Vec<ConformanceCase>, String> {
     let entries = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let mut files: Vec<_> = entries
         .filter_map(|entry| entry.ok().map(|entry| entry.path()))
@@ -95,14 +95,15 @@ pub(crate) fn read_folder(folder: &Path, now_ms: i64) -> Result<Vec<Case>, Strin
         let text = fs::read_to_string(&file).map_err(|error| format!("{file:?}: {error}"))?;
         for (index, line) in text.lines().filter(|line| !line.trim().is_empty()).enumerate() {
             let record = serde_json::from_str(line).map_err(|error| error.to_string());
-            let case = record.and_then(|json: Json| Case::read(&json, area.as_deref(), now_ms));
+            let case =
+                record.and_then(|json: Json| ConformanceCase::read(&json, area.as_deref(), now_ms));
             cases.push(case.map_err(|error| format!("{}:{}: {error}", file.display(), index + 1))?);
         }
     }
     Ok(cases)
 }
 
-impl Case {
+impl ConformanceCase {
     fn read(json: &Json, area: Option<&str>, now_ms: i64) -> Result<Self, String> {
         let expectation = Expectation::read(&json["expect"], now_ms)?;
         let mut expectation_by_mode = BTreeMap::new();
@@ -110,8 +111,8 @@ impl Case {
             expectation_by_mode.insert(mode.clone(), Expectation::read(expect, now_ms)?);
         }
         let is_loose = texts(&json["run_by"]) == ["java"];
-        let input = |json: &Json| -> Result<Input, String> {
-            let mut input = Input::read(json, now_ms)?;
+        let input = |json: &Json| -> Result<CaseInput, String> {
+            let mut input = CaseInput::read(json, now_ms)?;
             if is_loose {
                 input.resolve_escapes();
             }
@@ -131,7 +132,7 @@ impl Case {
             deployment: text(json, "deployment_name").unwrap_or_else(|| "deployment".to_owned()),
             steps: items(&json["steps"])
                 .iter()
-                .map(|step| Step::read(step, now_ms))
+                .map(|step| CaseStep::read(step, now_ms))
                 .collect::<Result<_, _>>()?,
             expectation,
             expectation_by_mode,
@@ -140,7 +141,7 @@ impl Case {
         })
     }
 
-    /// The case as of now, for those that put rows at times relative to it.
+    /// Returns the case with times relative to `now_ms`, if it has such times.
     pub(crate) fn as_of(&self, now_ms: i64) -> Cow<'_, Self> {
         match &self.timed_record {
             None => Cow::Borrowed(self),
@@ -150,14 +151,14 @@ impl Case {
         }
     }
 
-    /// What must come in a mode.
+    /// Returns the expected result in a mode.
     pub(crate) fn expectation_in(&self, mode: &str) -> &Expectation {
         let mode = if mode == "offline" { "batch" } else { mode };
         self.expectation_by_mode.get(mode).unwrap_or(&self.expectation)
     }
 }
 
-impl Input {
+impl CaseInput {
     fn read(json: &Json, now_ms: i64) -> Result<Self, String> {
         let columns = columns(&json["columns"])?;
         let row = |row: &Json| -> Result<Vec<Value>, String> {
@@ -191,12 +192,12 @@ impl Input {
         }
     }
 
-    /// The rows, each as often as it is inserted.
+    /// Returns the rows, each as often as it is inserted.
     pub(crate) fn repeated_rows(&self) -> Vec<Vec<Value>> {
         self.rows.iter().flat_map(|row| std::iter::repeat_n(row, self.repeat)).cloned().collect()
     }
 
-    /// Its name in a statement.
+    /// Returns its name in a statement.
     pub(crate) fn quoted_name(&self) -> String {
         match &self.database {
             Some(database) => format!("`{database}`.`{}`", self.name),
@@ -204,7 +205,7 @@ impl Input {
         }
     }
 
-    /// The name that its rows are appended to.
+    /// Returns the name that its rows are appended to.
     pub(crate) fn qualified_name(&self) -> String {
         match &self.database {
             Some(database) => format!("{database}.{}", self.name),
@@ -213,7 +214,7 @@ impl Input {
     }
 }
 
-impl Step {
+impl CaseStep {
     fn read(json: &Json, now_ms: i64) -> Result<Self, String> {
         Ok(Self {
             statement: text(json, "sql").ok_or("a step without a statement")?,
@@ -224,7 +225,7 @@ impl Step {
 
 impl Expectation {
     fn read(json: &Json, now_ms: i64) -> Result<Self, String> {
-        /// What this runner compares, or what says nothing about the result.
+        /// The keys that this runner compares.
         const COMPARED: &[&str] = &["success", "columns", "rows", "order", "count", "msg", "code"];
         const IGNORED: &[&str] =
             &["has_node_tree_str", "has_plan_tree_str", "common_column_indices", "json"];
@@ -251,7 +252,7 @@ impl Expectation {
 }
 
 /// Reads a cell as a value of a column's type. A cell whose text does not fit stays a text, which
-/// then is of the wrong type for the column.
+/// is then of the wrong type for the column.
 pub(crate) fn typed(cell: &Json, data_type: &DataType, now_ms: i64) -> Result<Value, String> {
     let misfit = || format!("cell {cell} does not fit {data_type}");
     if cell.is_null() {
@@ -279,7 +280,7 @@ pub(crate) fn typed(cell: &Json, data_type: &DataType, now_ms: i64) -> Result<Va
     value.ok_or_else(misfit)
 }
 
-/// A text without its escapes: a backslash stands for what follows it.
+/// Removes the escapes of a text: a backslash is replaced by the character after it.
 fn unescaped(text: &str) -> String {
     let mut out = String::new();
     let mut characters = text.chars();
@@ -296,7 +297,7 @@ fn unescaped(text: &str) -> String {
     out
 }
 
-/// A number cell as FLOAT and as DOUBLE, each rounded once from the decimal text.
+/// Reads a number cell as FLOAT and as DOUBLE, each rounded once from the decimal text.
 fn number(cell: &Json) -> Option<(f32, f64)> {
     let text = match cell {
         Json::Number(number) => number.to_string(),
@@ -306,7 +307,7 @@ fn number(cell: &Json) -> Option<(f32, f64)> {
     Some((text.parse().ok()?, text.parse().ok()?))
 }
 
-/// Days since the epoch of `yyyy-mm-dd`.
+/// Parses `yyyy-mm-dd` as days since the epoch.
 fn day(text: &str) -> Option<i32> {
     let mut parts = text.splitn(3, '-').map(str::parse::<i64>);
     let (year, month, day) = (parts.next()?.ok()?, parts.next()?.ok()?, parts.next()?.ok()?);
@@ -337,8 +338,8 @@ fn data_type(name: &str) -> Result<DataType, String> {
     DataType::from_name(name).ok_or_else(|| format!("type {name} does not exist"))
 }
 
-/// The statement that the data makes of a table. A list of keys that it took for one name is put
-/// right: `` KEY=`c1,c2` `` is `KEY=(c1,c2)`.
+/// Returns the CREATE TABLE of the data. A list of keys that the data quotes as one name is
+/// corrected: `` KEY=`c1,c2` `` is `KEY=(c1,c2)`.
 fn made_create(json: &Json) -> Option<String> {
     let mut create = text(json, "create_sql")?;
     for index in items(&json["indexes"]) {

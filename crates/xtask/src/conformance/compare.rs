@@ -1,4 +1,4 @@
-//! Compares what came with what a case expects; the first difference is a sentence.
+//! Compares the actual result of a case with the expected one; the first difference is a sentence.
 
 use std::cmp::Ordering;
 
@@ -8,29 +8,29 @@ use lockstep_testkit::rows;
 
 use super::case::{Expectation, typed};
 
-/// How far a float may be from the expected one, in representable numbers between them.
+/// The most representable numbers between a float and the expected one.
 const ULP_MAX: u64 = 4;
 
-/// How far, relatively, where the reference's own test compares that loosely.
+/// The relative tolerance where OpenMLDB's own test compares that loosely.
 const LOOSE_RELATIVE_MAX: f64 = 1e-4;
 
-/// What came of a case in one mode.
+/// The actual result of a case in one mode.
 #[derive(Debug, Clone)]
-pub(crate) enum Came {
-    /// Rows, or nothing, of a statement that worked.
-    Table(Table),
-    /// An error, and the statement it is about.
+pub(crate) enum CaseOutcome {
+    /// The rows of a statement that succeeded; none for a statement without rows.
+    Table(ResultTable),
+    /// An error, and the statement that it refers to.
     Error { diagnostic: Box<Diagnostic>, sql: String },
 }
 
 /// Columns and rows.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Table {
+pub(crate) struct ResultTable {
     pub(crate) columns: Vec<(String, DataType)>,
     pub(crate) rows: Vec<Vec<Value>>,
 }
 
-impl From<&Output> for Table {
+impl From<&Output> for ResultTable {
     fn from(output: &Output) -> Self {
         Self { columns: output.columns.clone(), rows: rows::of_output(output) }
     }
@@ -41,58 +41,58 @@ impl From<&Output> for Table {
 pub(crate) enum Tolerance {
     /// Within [`ULP_MAX`].
     Ulp,
-    /// Or within [`LOOSE_RELATIVE_MAX`].
+    /// Within [`LOOSE_RELATIVE_MAX`] or [`ULP_MAX`].
     Loose,
 }
 
-/// Which rows may come, and in what order.
+/// Which rows are correct, and in what order.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Choice {
     /// The expected ones, in the order of the case.
     Listed,
     /// The expected ones in any order, since nothing in the query orders them.
     Unordered,
-    /// So many of these, since nothing says which of them a LIMIT keeps.
+    /// `count` of these rows, since the query does not say which of them a LIMIT keeps.
     Among { all: Vec<Vec<Value>>, count: usize },
 }
 
-/// How a result is compared with an expectation.
+/// How a result is compared with the expected one.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Comparison {
+pub(crate) struct ResultComparison {
     pub(crate) tolerance: Tolerance,
     pub(crate) choice: Choice,
 }
 
-/// Whether what came is what was expected; the error says where they differ.
+/// Compares the actual result with the expected one; the error names the first difference.
 pub(crate) fn check(
     expectation: &Expectation,
-    came: &Came,
-    comparison: &Comparison,
+    actual: &CaseOutcome,
+    comparison: &ResultComparison,
 ) -> Result<(), String> {
-    match (expectation.is_success, came) {
-        (false, Came::Error { diagnostic, .. }) => check_error(diagnostic),
-        (false, Came::Table(table)) => {
-            Err(format!("expected an error, came {} rows", table.rows.len()))
+    match (expectation.is_success, actual) {
+        (false, CaseOutcome::Error { diagnostic, .. }) => check_error(diagnostic),
+        (false, CaseOutcome::Table(table)) => {
+            Err(format!("expected an error, got {} rows", table.rows.len()))
         }
-        (true, Came::Error { diagnostic, sql }) => {
-            Err(format!("expected success, came {}", diagnostic.render(Some(sql))))
+        (true, CaseOutcome::Error { diagnostic, sql }) => {
+            Err(format!("expected success, got {}", diagnostic.render(Some(sql))))
         }
-        (true, Came::Table(table)) => check_table(expectation, table, comparison),
+        (true, CaseOutcome::Table(table)) => check_table(expectation, table, comparison),
     }
 }
 
-/// An expected error is one that the engine noticed, not a defect of its own.
+/// Checks that an expected error is about the statement, not an internal one.
 fn check_error(diagnostic: &Diagnostic) -> Result<(), String> {
     if diagnostic.kind == Kind::ReportBug {
-        return Err(format!("expected an error about the statement, came {diagnostic}"));
+        return Err(format!("expected an error about the statement, got {diagnostic}"));
     }
     Ok(())
 }
 
 fn check_table(
     expectation: &Expectation,
-    table: &Table,
-    comparison: &Comparison,
+    table: &ResultTable,
+    comparison: &ResultComparison,
 ) -> Result<(), String> {
     if let Some(columns) = &expectation.columns {
         check_columns(columns, &table.columns)?;
@@ -100,13 +100,13 @@ fn check_table(
     if let Some(count) = expectation.count
         && table.rows.len() != count
     {
-        return Err(format!("expected {count} rows, came {}", table.rows.len()));
+        return Err(format!("expected {count} rows, got {}", table.rows.len()));
     }
     if let Some(rows) = &expectation.rows {
         let types = expectation.columns.as_ref().unwrap_or(&table.columns);
         let read = |row: &Vec<serde_json::Value>| -> Result<Vec<Value>, String> {
             if row.len() != types.len() {
-                return Err(format!("expected {} columns, came {}", row.len(), types.len()));
+                return Err(format!("expected {} columns, got {}", row.len(), types.len()));
             }
             let cells = row.iter().zip(types);
             cells.map(|(cell, (_, data_type))| typed(cell, data_type, expectation.now_ms)).collect()
@@ -120,29 +120,29 @@ fn check_table(
             return check_chosen(&expected, &table.rows, all, *count, tolerance);
         }
         let order = position_of(expectation.order.as_deref(), types);
-        let (expected, came) = (sorted(expected, order), sorted(table.rows.clone(), order));
-        let checked = check_rows(&expected, &came, types, tolerance);
+        let (expected, actual) = (sorted(expected, order), sorted(table.rows.clone(), order));
+        let checked = check_rows(&expected, &actual, types, tolerance);
         let is_permutation = comparison.choice == Choice::Unordered
-            && expected.len() == came.len()
-            && are_among(&expected, &came, tolerance);
+            && expected.len() == actual.len()
+            && are_among(&expected, &actual, tolerance);
         return if is_permutation { Ok(()) } else { checked };
     }
     Ok(())
 }
 
-/// A LIMIT without ORDER BY: the number of rows is certain, and that they are rows of the result
-/// without the LIMIT.
+/// Checks a LIMIT without ORDER BY: the number of rows must be right, and each must be a row of the
+/// result without the LIMIT.
 fn check_chosen(
     expected: &[Vec<Value>],
-    came: &[Vec<Value>],
+    actual: &[Vec<Value>],
     all: &[Vec<Value>],
     count: usize,
     tolerance: Tolerance,
 ) -> Result<(), String> {
-    if came.len() != count {
-        return Err(format!("expected {count} rows, came {}", came.len()));
+    if actual.len() != count {
+        return Err(format!("expected {count} rows, got {}", actual.len()));
     }
-    for (rows, whose) in [(expected, "expected"), (came, "came")] {
+    for (rows, whose) in [(expected, "expected"), (actual, "actual")] {
         if !are_among(rows, all, tolerance) {
             return Err(format!("{whose} {rows:?}, not all of them among {all:?}"));
         }
@@ -150,7 +150,7 @@ fn check_chosen(
     Ok(())
 }
 
-/// Whether each row has one of its own among others.
+/// Returns whether each row matches a different row of `others`.
 fn are_among(rows: &[Vec<Value>], others: &[Vec<Value>], tolerance: Tolerance) -> bool {
     let mut left: Vec<&Vec<Value>> = others.iter().collect();
     rows.iter().all(|row| {
@@ -162,36 +162,37 @@ fn are_among(rows: &[Vec<Value>], others: &[Vec<Value>], tolerance: Tolerance) -
     })
 }
 
-/// SHOW VARIABLES: the lists of the data lack what the reference has now, so those in them count.
+/// Returns whether the result is that of SHOW VARIABLES, of which the data lists only some
+/// variables.
 fn is_variable_list(types: &[(String, DataType)]) -> bool {
     types.first().is_some_and(|(name, _)| name == "Variable_name")
 }
 
-fn check_variables(expected: &[Vec<Value>], came: &[Vec<Value>]) -> Result<(), String> {
-    match expected.iter().find(|row| !came.contains(row)) {
-        Some(row) => Err(format!("expected the variable {row:?}, it is not in {came:?}")),
+fn check_variables(expected: &[Vec<Value>], actual: &[Vec<Value>]) -> Result<(), String> {
+    match expected.iter().find(|row| !actual.contains(row)) {
+        Some(row) => Err(format!("expected the variable {row:?}, it is not in {actual:?}")),
         None => Ok(()),
     }
 }
 
 fn check_columns(
     expected: &[(String, DataType)],
-    came: &[(String, DataType)],
+    actual: &[(String, DataType)],
 ) -> Result<(), String> {
-    if expected.len() != came.len() {
-        return Err(format!("expected {} columns, came {}", expected.len(), came.len()));
+    if expected.len() != actual.len() {
+        return Err(format!("expected {} columns, got {}", expected.len(), actual.len()));
     }
-    for (index, (expected, came)) in expected.iter().zip(came).enumerate() {
-        if expected.0 != came.0 {
+    for (index, (expected, actual)) in expected.iter().zip(actual).enumerate() {
+        if expected.0 != actual.0 {
             let number = index + 1;
             return Err(format!(
-                "column {number}: expected name `{}`, came `{}`",
-                expected.0, came.0
+                "column {number}: expected name `{}`, got `{}`",
+                expected.0, actual.0
             ));
         }
-        if expected.1 != came.1 {
+        if expected.1 != actual.1 {
             let name = &expected.0;
-            return Err(format!("column `{name}`: expected {}, came {}", expected.1, came.1));
+            return Err(format!("column `{name}`: expected {}, got {}", expected.1, actual.1));
         }
     }
     Ok(())
@@ -199,22 +200,22 @@ fn check_columns(
 
 fn check_rows(
     expected: &[Vec<Value>],
-    came: &[Vec<Value>],
+    actual: &[Vec<Value>],
     columns: &[(String, DataType)],
     tolerance: Tolerance,
 ) -> Result<(), String> {
-    if expected.len() != came.len() {
-        return Err(format!("expected {} rows, came {}", expected.len(), came.len()));
+    if expected.len() != actual.len() {
+        return Err(format!("expected {} rows, got {}", expected.len(), actual.len()));
     }
-    for (number, (expected, came)) in expected.iter().zip(came).enumerate() {
-        if expected.len() != came.len() {
-            return Err(format!("row {number}: {} values, came {}", expected.len(), came.len()));
+    for (number, (expected, actual)) in expected.iter().zip(actual).enumerate() {
+        if expected.len() != actual.len() {
+            return Err(format!("row {number}: {} values, got {}", expected.len(), actual.len()));
         }
-        for ((expected, came), (name, _)) in expected.iter().zip(came).zip(columns) {
-            if !agree(expected, came, tolerance) {
+        for ((expected, actual), (name, _)) in expected.iter().zip(actual).zip(columns) {
+            if !agree(expected, actual, tolerance) {
                 let number = number + 1;
                 return Err(format!(
-                    "row {number}, `{name}`: expected {expected:?}, came {came:?}"
+                    "row {number}, `{name}`: expected {expected:?}, got {actual:?}"
                 ));
             }
         }
@@ -222,7 +223,7 @@ fn check_rows(
     Ok(())
 }
 
-/// Where the column to sort by is; one that does not exist sorts nothing.
+/// Returns the position of the column to sort by; `None` if it does not exist.
 fn position_of(order: Option<&str>, columns: &[(String, DataType)]) -> Option<usize> {
     columns.iter().position(|(name, _)| name.eq_ignore_ascii_case(order.unwrap_or_default()))
 }
@@ -250,39 +251,39 @@ fn compare(left: Option<&Value>, right: Option<&Value>) -> Ordering {
     }
 }
 
-fn agree(expected: &Value, came: &Value, tolerance: Tolerance) -> bool {
-    match (expected, came) {
-        (Value::Float(expected), Value::Float(came)) => {
-            let distance = u64::from(ordinal32(*expected).abs_diff(ordinal32(*came)));
-            near(f64::from(*expected), f64::from(*came), distance, tolerance)
+fn agree(expected: &Value, actual: &Value, tolerance: Tolerance) -> bool {
+    match (expected, actual) {
+        (Value::Float(expected), Value::Float(actual)) => {
+            let distance = u64::from(ordinal32(*expected).abs_diff(ordinal32(*actual)));
+            near(f64::from(*expected), f64::from(*actual), distance, tolerance)
         }
-        (Value::Double(expected), Value::Double(came)) => {
-            near(*expected, *came, ordinal64(*expected).abs_diff(ordinal64(*came)), tolerance)
+        (Value::Double(expected), Value::Double(actual)) => {
+            near(*expected, *actual, ordinal64(*expected).abs_diff(ordinal64(*actual)), tolerance)
         }
-        (expected, came) => expected == came,
+        (expected, actual) => expected == actual,
     }
 }
 
 #[expect(clippy::float_cmp, reason = "infinities and zeros are equal only to themselves")]
-fn near(expected: f64, came: f64, ulp_distance: u64, tolerance: Tolerance) -> bool {
-    if expected.is_nan() || came.is_nan() {
-        return expected.is_nan() && came.is_nan();
+fn near(expected: f64, actual: f64, ulp_distance: u64, tolerance: Tolerance) -> bool {
+    if expected.is_nan() || actual.is_nan() {
+        return expected.is_nan() && actual.is_nan();
     }
-    if expected.is_infinite() || came.is_infinite() {
-        return expected == came;
+    if expected.is_infinite() || actual.is_infinite() {
+        return expected == actual;
     }
     let is_loose = tolerance == Tolerance::Loose;
     let bound = LOOSE_RELATIVE_MAX * expected.abs().max(1.0);
-    ulp_distance <= ULP_MAX || (is_loose && (expected - came).abs() <= bound)
+    ulp_distance <= ULP_MAX || (is_loose && (expected - actual).abs() <= bound)
 }
 
-/// Numbers the floats in ascending order, both zeros alike.
+/// Maps floats to integers in ascending order, both zeros to the same.
 fn ordinal32(value: f32) -> i32 {
     let bits = i32::from_le_bytes(value.to_le_bytes());
     if bits < 0 { i32::MIN.wrapping_sub(bits) } else { bits }
 }
 
-/// Numbers the doubles in ascending order, both zeros alike.
+/// Maps doubles to integers in ascending order, both zeros to the same.
 fn ordinal64(value: f64) -> i64 {
     let bits = i64::from_le_bytes(value.to_le_bytes());
     if bits < 0 { i64::MIN.wrapping_sub(bits) } else { bits }

@@ -1,41 +1,36 @@
 //! Runs one case in one mode against an engine of its own.
 //!
-//! The modes are those of the data's README; each makes a fresh database, so cases and modes do
-//! not see each other.
+//! The modes are those of the data's README; each creates a database, so that cases and modes are
+//! independent.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::path::Path;
 
-use arrow::array::RecordBatch;
-use lockstep_engine::{
-    Database, Diagnostic, Output, Parameter, Result as EngineResult, Session, code,
-};
+use lockstep_engine::{Database, Diagnostic, Parameter, Session, code};
 use lockstep_host::{Clock, SystemClock};
 use lockstep_sql::ast::{ObjectName, Query, SetExpr, Statement, TableRef};
 use lockstep_testkit::rows::to_batch;
-use serde_json::Value as Json;
 
 use super::{
-    case::{Case, Expectation, Input, typed},
-    compare::{Came, Choice, Comparison, Table, Tolerance, check},
+    case::{CaseInput, ConformanceCase, Expectation},
+    compare::{CaseOutcome, Choice, ResultComparison, ResultTable, Tolerance, check},
+    database::{CaseDatabase, outcome_of},
+    folder::ScratchFolder,
     objects::{self, Exception},
     tables,
 };
 
-/// The checks that were excepted, or what differs.
+/// The checks that were skipped, or the difference.
 pub(crate) type Verdict = Result<Vec<Exception>, String>;
 
-/// What came of a case, and the session it ran in where its objects can be looked at.
-type Ran = Result<(Came, Option<Session>), String>;
+/// The result of a case, and the session it ran in if its objects can be checked.
+type Ran = Result<(CaseOutcome, Option<Session>), String>;
 
-/// A case in one mode.
+/// The result of a case in one mode.
 #[derive(Debug)]
-pub(crate) struct Trial {
-    /// What came; an error when the case could not be run to its end.
-    pub(crate) came: Result<Came, String>,
-    /// Whether it is what was expected; what was excepted from the comparison.
+pub(crate) struct CaseRun {
+    /// The result; an error when the case could not be completed.
+    pub(crate) outcome: Result<CaseOutcome, String>,
+    /// The verdict on it.
     pub(crate) verdict: Verdict,
 }
 
@@ -49,29 +44,29 @@ pub(crate) enum Setting {
 }
 
 /// Runs a case in a mode and compares.
-pub(crate) fn run(case: &Case, mode: &str, setting: Setting) -> Trial {
+pub(crate) fn run(case: &ConformanceCase, mode: &str, setting: Setting) -> CaseRun {
     let case = &*case.as_of(SystemClock::new().now_ms());
     let tolerance = if case.is_loose { Tolerance::Loose } else { Tolerance::Ulp };
     let expectation = expectation_in(case, mode);
-    let (came, session) = match came_in(case, mode, setting) {
+    let (outcome, session) = match run_in(case, mode, setting) {
         Ok(ran) => ran,
-        Err(reason) => return Trial { came: Err(reason.clone()), verdict: Err(reason) },
+        Err(reason) => return CaseRun { outcome: Err(reason.clone()), verdict: Err(reason) },
     };
-    let choice = choice(case, &came, mode, setting);
-    let verdict = check(&expectation, &came, &Comparison { tolerance, choice })
-        .and_then(|()| objects::check(&expectation, &came, session.as_ref()));
-    Trial { came: Ok(came), verdict }
+    let choice = choice(case, &outcome, mode, setting);
+    let verdict = check(&expectation, &outcome, &ResultComparison { tolerance, choice })
+        .and_then(|()| objects::check(&expectation, &outcome, session.as_ref()));
+    CaseRun { outcome: Ok(outcome), verdict }
 }
 
-/// Whether an error is expected.
-pub(crate) fn expects_success(case: &Case, mode: &str) -> bool {
+/// Returns whether the case expects success.
+pub(crate) fn expects_success(case: &ConformanceCase, mode: &str) -> bool {
     case.expectation_in(mode).is_success
 }
 
-/// What the case's query leaves open. Which rows a LIMIT may keep is found by running the case
-/// without it.
-fn choice(case: &Case, came: &Came, mode: &str, setting: Setting) -> Choice {
-    let Came::Table(came) = came else { return Choice::Listed };
+/// Returns the rows that the case's query allows. The rows among which a LIMIT chooses are found by
+/// running the case without it.
+fn choice(case: &ConformanceCase, outcome: &CaseOutcome, mode: &str, setting: Setting) -> Choice {
+    let CaseOutcome::Table(outcome) = outcome else { return Choice::Listed };
     let unlimited: Vec<Option<String>> =
         case.statements.iter().map(|sql| without_limit(sql)).collect();
     if unlimited.iter().any(Option::is_some) {
@@ -80,11 +75,11 @@ fn choice(case: &Case, came: &Came, mode: &str, setting: Setting) -> Choice {
         let statements = statements.collect();
         let mut unlimited = case.clone();
         unlimited.statements = statements;
-        // The row of a batch request is the last one, and the LIMIT of the case is about them all.
+        // A batch request answers the last row, while the LIMIT of the case applies to all rows.
         let all_mode = if mode == "batch-request" { "request" } else { mode };
-        if let Ok((Came::Table(all), _)) = came_in(&unlimited, all_mode, setting) {
-            let expected = expectation_in(case, mode).rows.map_or(came.rows.len(), |r| r.len());
-            // A request is answered by itself: LIMIT 2 keeps its one row.
+        if let Ok((CaseOutcome::Table(all), _)) = run_in(&unlimited, all_mode, setting) {
+            let expected = expectation_in(case, mode).rows.map_or(outcome.rows.len(), |r| r.len());
+            // A request has one row, which LIMIT 2 keeps.
             let count = if mode == "request" { all.rows.len() } else { expected };
             return Choice::Among { all: all.rows, count };
         }
@@ -105,7 +100,8 @@ fn query_of(sql: &str) -> Option<Query> {
     }
 }
 
-/// A query without its LIMIT, where no ORDER BY says which rows it keeps. LIMIT 0 keeps none.
+/// Removes the LIMIT of a query if no ORDER BY says which rows it keeps. `None` for LIMIT 0, which
+/// keeps none.
 fn without_limit(sql: &str) -> Option<String> {
     let query = query_of(sql)?;
     let limit = query.limit.filter(|limit| query.order_by.is_empty() && limit.count > 0)?;
@@ -113,8 +109,8 @@ fn without_limit(sql: &str) -> Option<String> {
     Some(format!("{}{}", &sql[..at], &sql[limit.span.end..]))
 }
 
-fn came_in(case: &Case, mode: &str, setting: Setting) -> Ran {
-    let alone = |came: Result<Came, String>| came.map(|came| (came, None));
+fn run_in(case: &ConformanceCase, mode: &str, setting: Setting) -> Ran {
+    let alone = |outcome: Result<CaseOutcome, String>| outcome.map(|outcome| (outcome, None));
     match mode {
         "batch" => alone(batch(case, setting)),
         "offline" => alone(offline(case, setting)),
@@ -127,11 +123,12 @@ fn came_in(case: &Case, mode: &str, setting: Setting) -> Ran {
     }
 }
 
-/// A batch request of the table's own rows answers only the last of them.
-fn expectation_in(case: &Case, mode: &str) -> Expectation {
+/// Returns the expected result in a mode; a batch request of the table's own rows answers only the
+/// last of them.
+fn expectation_in(case: &ConformanceCase, mode: &str) -> Expectation {
     let mut expectation = case.expectation_in(mode).clone();
     if let Some(first) = case.steps.first() {
-        // The requests answer the first step; the steps after it are checked as they run.
+        // The requests answer the first step; the later steps are checked as they run.
         return first.expectation.clone();
     }
     if mode == "batch-request" && case.batch_request.is_none() {
@@ -143,34 +140,39 @@ fn expectation_in(case: &Case, mode: &str) -> Expectation {
     expectation
 }
 
-fn batch(case: &Case, setting: Setting) -> Result<Came, String> {
-    let world = World::open(case, setting)?;
-    world.fill(case.inputs.iter())?;
-    in_batch_mode(case, &world)
+fn batch(case: &ConformanceCase, setting: Setting) -> Result<CaseOutcome, String> {
+    let database = CaseDatabase::open(case, setting)?;
+    database.fill(case.inputs.iter())?;
+    in_batch_mode(case, &database)
 }
 
-/// Batch mode over offline data, which comes from files: each table is filled elsewhere, exported,
-/// and loaded in offline mode.
-fn offline(case: &Case, setting: Setting) -> Result<Came, String> {
-    let world = World::open(case, setting)?;
+/// Runs batch mode over offline data, which is loaded from files: each table is filled in another
+/// database, exported, and loaded in offline mode.
+fn offline(case: &ConformanceCase, setting: Setting) -> Result<CaseOutcome, String> {
+    let database = CaseDatabase::open(case, setting)?;
     let folder = ScratchFolder::make(&format!("{} offline {setting:?}", case.id))?;
-    world.execute("SET @@execute_mode = 'offline'")?;
+    database.execute("SET @@execute_mode = 'offline'")?;
     for (number, input) in case.inputs.iter().enumerate() {
         let file = folder.path.join(format!("{number}.parquet"));
         if export_rows(case, input, setting, &file)? {
             let table = stored_name(input);
             let file = file.to_string_lossy();
-            world.execute(&format!(
+            database.execute(&format!(
                 "LOAD DATA INFILE '{file}' INTO TABLE {table} OPTIONS(format='parquet')"
             ))?;
         }
     }
-    in_batch_mode(case, &world)
+    in_batch_mode(case, &database)
 }
 
-/// Writes the rows of a table to a file; whether there are any. They come from a table that keeps
-/// every row, since offline data does not expire.
-fn export_rows(case: &Case, input: &Input, setting: Setting, file: &Path) -> Result<bool, String> {
+/// Writes the rows of a table to a file; returns whether there are any. The table has no retention,
+/// since offline data does not expire.
+fn export_rows(
+    case: &ConformanceCase,
+    input: &CaseInput,
+    setting: Setting,
+    file: &Path,
+) -> Result<bool, String> {
     let failed = |error: Box<Diagnostic>| format!("export of `{}`: {error}", input.name);
     let (session, table) = if input.inserts.is_empty() {
         let rows = input.repeated_rows();
@@ -183,9 +185,9 @@ fn export_rows(case: &Case, input: &Input, setting: Setting, file: &Path) -> Res
         session.append("rows", &[rows]).map_err(failed)?;
         (session, "`rows`".to_owned())
     } else {
-        let world = World::open(case, setting)?;
-        world.fill(std::iter::once(input))?;
-        (world.session, stored_name(input))
+        let database = CaseDatabase::open(case, setting)?;
+        database.fill(std::iter::once(input))?;
+        (database.session, stored_name(input))
     };
     let file = file.to_string_lossy();
     let export = format!("SELECT * FROM {table} INTO OUTFILE '{file}' OPTIONS(format='parquet')");
@@ -193,8 +195,9 @@ fn export_rows(case: &Case, input: &Input, setting: Setting, file: &Path) -> Res
     Ok(true)
 }
 
-/// The table that an input's own statement creates, which the record may call otherwise.
-fn stored_name(input: &Input) -> String {
+/// Returns the table that an input's own statement creates, whose name may differ from the
+/// record's.
+fn stored_name(input: &CaseInput) -> String {
     let script = input.create.as_ref().and_then(|create| lockstep_sql::parse(create).ok());
     match script.as_ref().and_then(|script| script.first()).map(|parsed| &parsed.statement) {
         Some(Statement::CreateTable(create)) if create.name.database.is_none() => {
@@ -205,103 +208,106 @@ fn stored_name(input: &Input) -> String {
     }
 }
 
-fn in_batch_mode(case: &Case, world: &World) -> Result<Came, String> {
+fn in_batch_mode(case: &ConformanceCase, database: &CaseDatabase) -> Result<CaseOutcome, String> {
     let Some(given) = &case.parameters else {
-        return Ok(world.run_statements(&case.statements));
+        return Ok(database.run_statements(&case.statements));
     };
     let sql = only_statement(case)?;
     let values = given.rows.first().cloned().unwrap_or_default();
     let types = given.columns.iter().map(|(_, data_type)| data_type.clone());
     let parameters: Vec<Parameter> = values.into_iter().zip(types).collect();
-    Ok(came(world.session.execute_with(sql, &parameters), sql))
+    Ok(outcome_of(database.session.execute_with(sql, &parameters), sql))
 }
 
-fn request_by_request(case: &Case, setting: Setting) -> Result<Came, String> {
-    let world = World::open(case, setting)?;
+fn request_by_request(case: &ConformanceCase, setting: Setting) -> Result<CaseOutcome, String> {
+    let database = CaseDatabase::open(case, setting)?;
     let sql = only_statement(case)?;
-    let mut table = match world.requested_table(sql) {
+    let mut table = match database.requested_table(sql) {
         Ok(table) => table,
-        Err(came) => return Ok(came),
+        Err(outcome) => return Ok(outcome),
     };
     let (requests, is_stored) = match (&case.batch_request, request_input(case, sql)) {
         (Some(requests), _) => {
-            world.fill(case.inputs.iter())?;
+            database.fill(case.inputs.iter())?;
             (requests, false)
         }
         (None, Some(requests)) => {
-            world.fill(case.inputs.iter().filter(|input| !std::ptr::eq(*input, requests)))?;
+            database.fill(case.inputs.iter().filter(|input| !std::ptr::eq(*input, requests)))?;
             (requests, true)
         }
-        (None, None) => return world.request_without_table(sql),
+        (None, None) => return database.request_without_table(sql),
     };
-    let Table { columns, rows } = request_rows(case, requests, world.setting)?;
+    let ResultTable { columns, rows } = request_rows(case, requests, database.setting)?;
     for row in rows {
         let row = to_batch(&columns, &[row]);
-        match world.session.request(sql, std::slice::from_ref(&row)) {
-            Ok(output) => table.rows.extend(Table::from(&output).rows),
-            Err(diagnostic) => return Ok(came(Err(diagnostic), sql)),
+        match database.session.request(sql, std::slice::from_ref(&row)) {
+            Ok(output) => table.rows.extend(ResultTable::from(&output).rows),
+            Err(diagnostic) => return Ok(outcome_of(Err(diagnostic), sql)),
         }
         if is_stored {
-            world.append(requests, row)?;
+            database.append(requests, row)?;
         }
     }
-    Ok(Came::Table(table))
+    Ok(CaseOutcome::Table(table))
 }
 
-fn batch_request(case: &Case, setting: Setting) -> Result<Came, String> {
-    let world = World::open(case, setting)?;
+fn batch_request(case: &ConformanceCase, setting: Setting) -> Result<CaseOutcome, String> {
+    let database = CaseDatabase::open(case, setting)?;
     let sql = only_statement(case)?;
-    if let Err(came) = world.requested_table(sql) {
-        return Ok(came);
+    if let Err(outcome) = database.requested_table(sql) {
+        return Ok(outcome);
     }
     if let Some(requests) = &case.batch_request {
-        world.fill(case.inputs.iter())?;
+        database.fill(case.inputs.iter())?;
         let rows = to_batch(&requests.columns, &requests.repeated_rows());
-        return Ok(came(world.session.request(sql, &[rows]), sql));
+        return Ok(outcome_of(database.session.request(sql, &[rows]), sql));
     }
     let Some(requests) = request_input(case, sql) else {
-        return world.request_without_table(sql);
+        return database.request_without_table(sql);
     };
-    world.fill(case.inputs.iter().filter(|input| !std::ptr::eq(*input, requests)))?;
-    let Table { columns, rows } = request_rows(case, requests, world.setting)?;
+    database.fill(case.inputs.iter().filter(|input| !std::ptr::eq(*input, requests)))?;
+    let ResultTable { columns, rows } = request_rows(case, requests, database.setting)?;
     let (stored, last) = rows.split_at(rows.len().saturating_sub(1));
-    world.append(requests, to_batch(&columns, stored))?;
-    Ok(came(world.session.request(sql, &[to_batch(&columns, last)]), sql))
+    database.append(requests, to_batch(&columns, stored))?;
+    Ok(outcome_of(database.session.request(sql, &[to_batch(&columns, last)]), sql))
 }
 
-fn statements(case: &Case, setting: Setting) -> Ran {
-    let world = World::open(case, setting)?;
-    world.fill(case.inputs.iter())?;
+fn statements(case: &ConformanceCase, setting: Setting) -> Ran {
+    let database = CaseDatabase::open(case, setting)?;
+    database.fill(case.inputs.iter())?;
     let folder = ScratchFolder::make(&format!("{} {setting:?}", case.id))?;
     let statements: Vec<String> =
         case.statements.iter().map(|statement| folder.resolve(statement)).collect();
-    let came = world.run_statements(&statements);
-    if let (Came::Table(_), Some(last)) = (&came, statements.last()) {
+    let outcome = database.run_statements(&statements);
+    if let (CaseOutcome::Table(_), Some(last)) = (&outcome, statements.last()) {
         let checks = case.expectation.object_checks.iter();
         for (name, expected) in checks.filter(|(name, _)| tables::CHECKS.contains(&name.as_str())) {
             let resolve = |text: &str| folder.resolve_path(text);
-            tables::check(&world.session, last, (name, expected), &resolve)?;
+            tables::check(&database.session, last, name, expected, &resolve)?;
         }
     }
-    Ok((came, Some(world.session)))
+    Ok((outcome, Some(database.session)))
 }
 
-fn deploy_request(case: &Case, setting: Setting) -> Ran {
-    let world = World::open(case, setting)?;
-    let came = deployed_requests(case, &world)?;
+fn deploy_request(case: &ConformanceCase, setting: Setting) -> Ran {
+    let database = CaseDatabase::open(case, setting)?;
+    let outcome = deployed_requests(case, &database)?;
     for step in case.steps.iter().skip(1) {
-        let after = world.run_statements(std::slice::from_ref(&step.statement));
+        let after = database.run_statements(std::slice::from_ref(&step.statement));
         check(
             &step.expectation,
             &after,
-            &Comparison { tolerance: Tolerance::Ulp, choice: Choice::Listed },
+            &ResultComparison { tolerance: Tolerance::Ulp, choice: Choice::Listed },
         )?;
-        objects::check(&step.expectation, &after, Some(&world.session))?;
+        objects::check(&step.expectation, &after, Some(&database.session))?;
     }
-    Ok((came, Some(world.session)))
+    Ok((outcome, Some(database.session)))
 }
 
-fn deployed_requests(case: &Case, world: &World) -> Result<Came, String> {
+fn deployed_requests(
+    case: &ConformanceCase,
+    database: &CaseDatabase,
+) -> Result<CaseOutcome, String> {
     let sql = match case.steps.first() {
         Some(step) => step.statement.as_str(),
         None => only_statement(case)?,
@@ -309,46 +315,46 @@ fn deployed_requests(case: &Case, world: &World) -> Result<Came, String> {
     let options =
         case.long_windows.as_ref().map(|windows| format!("OPTIONS(long_windows='{windows}')"));
     let deploy = format!("DEPLOY {} {} {sql}", case.deployment, options.unwrap_or_default());
-    if let Err(diagnostic) = world.session.execute(&deploy) {
-        return Ok(came(Err(diagnostic), &deploy));
+    if let Err(diagnostic) = database.session.execute(&deploy) {
+        return Ok(outcome_of(Err(diagnostic), &deploy));
     }
-    let mut table = match world.requested_table(&case.deployment) {
+    let mut table = match database.requested_table(&case.deployment) {
         Ok(table) => table,
-        Err(came) => return Ok(came),
+        Err(outcome) => return Ok(outcome),
     };
     let Some((requests, others)) = case.inputs.split_first() else {
-        return world.request_without_table(&case.deployment);
+        return database.request_without_table(&case.deployment);
     };
-    world.fill(others.iter())?;
-    let Table { columns, rows } = request_rows(case, requests, world.setting)?;
+    database.fill(others.iter())?;
+    let ResultTable { columns, rows } = request_rows(case, requests, database.setting)?;
     for row in rows {
         let row = to_batch(&columns, &[row]);
-        match world.session.request(&case.deployment, std::slice::from_ref(&row)) {
-            Ok(output) => table.rows.extend(Table::from(&output).rows),
-            Err(diagnostic) => return Ok(came(Err(diagnostic), sql)),
+        match database.session.request(&case.deployment, std::slice::from_ref(&row)) {
+            Ok(output) => table.rows.extend(ResultTable::from(&output).rows),
+            Err(diagnostic) => return Ok(outcome_of(Err(diagnostic), sql)),
         }
-        world.append(requests, row)?;
+        database.append(requests, row)?;
     }
-    Ok(Came::Table(table))
+    Ok(CaseOutcome::Table(table))
 }
 
-/// The reference stops after planning without a catalog. So a statement that must fail may fail
-/// when it is bound, but not because its tables do not exist.
-fn parse(case: &Case, setting: Setting) -> Came {
-    let mut last = Came::Table(Table::default());
+/// Parses the statements. OpenMLDB stops after planning without a catalog, so a statement that must
+/// fail may fail when it is bound, but not because its tables do not exist.
+fn parse(case: &ConformanceCase, setting: Setting) -> CaseOutcome {
+    let mut last = CaseOutcome::Table(ResultTable::default());
     for sql in &case.statements {
         last = match lockstep_sql::parse(sql) {
-            Err(diagnostic) => came(Err(diagnostic), sql),
-            Ok(_) if case.expectation.is_success => Came::Table(Table::default()),
+            Err(diagnostic) => outcome_of(Err(diagnostic), sql),
+            Ok(_) if case.expectation.is_success => CaseOutcome::Table(ResultTable::default()),
             Ok(_) => bind_without_tables(case, sql, setting),
         };
     }
     last
 }
 
-/// Binds a statement over stand-ins for its tables, whose columns are all words of the text.
-fn bind_without_tables(case: &Case, sql: &str, setting: Setting) -> Came {
-    /// Says something about the stand-ins, not about the statement.
+/// Binds a statement over substitutes for its tables, whose columns are all words of the text.
+fn bind_without_tables(case: &ConformanceCase, sql: &str, setting: Setting) -> CaseOutcome {
+    /// Errors about the substitutes, not about the statement.
     const ABOUT_TABLES: &[&str] = &[
         code::UNDEFINED_TABLE,
         code::UNDEFINED_DATABASE,
@@ -357,7 +363,9 @@ fn bind_without_tables(case: &Case, sql: &str, setting: Setting) -> Came {
         code::DATATYPE_MISMATCH,
         code::DUPLICATE_TABLE,
     ];
-    let Ok(world) = World::open(case, setting) else { return Came::Table(Table::default()) };
+    let Ok(database) = CaseDatabase::open(case, setting) else {
+        return CaseOutcome::Table(ResultTable::default());
+    };
     let mut words: Vec<&str> = sql
         .split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
         .filter(|word| word.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_'))
@@ -367,57 +375,54 @@ fn bind_without_tables(case: &Case, sql: &str, setting: Setting) -> Came {
     let columns: Vec<String> = words.iter().map(|word| format!("`{word}` BIGINT")).collect();
     let columns = columns.join(", ");
     loop {
-        let explained = world.session.execute(&format!("EXPLAIN {sql}"));
-        let Err(error) = explained else { return Came::Table(Table::default()) };
+        let explained = database.session.execute(&format!("EXPLAIN {sql}"));
+        let Err(error) = explained else { return CaseOutcome::Table(ResultTable::default()) };
         if !ABOUT_TABLES.contains(&error.code) {
-            return came(Err(error), sql);
+            return outcome_of(Err(error), sql);
         }
         let missing = words.iter().find(|word| error.message.contains(&format!("`{word}`")));
         let made = (error.code == code::UNDEFINED_TABLE)
             .then_some(missing)
             .flatten()
-            .map(|name| world.session.execute(&format!("CREATE TABLE `{name}` ({columns})")));
+            .map(|name| database.session.execute(&format!("CREATE TABLE `{name}` ({columns})")));
         if !matches!(made, Some(Ok(_))) {
-            return Came::Table(Table::default());
+            return CaseOutcome::Table(ResultTable::default());
         }
     }
 }
 
-fn came(result: EngineResult<Output>, sql: &str) -> Came {
-    match result {
-        Ok(output) => Came::Table(Table::from(&output)),
-        Err(diagnostic) => Came::Error { diagnostic, sql: sql.to_owned() },
-    }
-}
-
-fn only_statement(case: &Case) -> Result<&str, String> {
+fn only_statement(case: &ConformanceCase) -> Result<&str, String> {
     match case.statements.as_slice() {
         [statement] => Ok(statement),
         statements => Err(format!("{} statements where one is requested", statements.len())),
     }
 }
 
-/// The rows to request. Where a case has statements that make and fill the table, the columns and
-/// rows are what those statements store elsewhere.
-fn request_rows(case: &Case, requests: &Input, setting: Setting) -> Result<Table, String> {
+/// Returns the request rows. If a case has statements that create and fill the table, these run in
+/// another database and give the rows.
+fn request_rows(
+    case: &ConformanceCase,
+    requests: &CaseInput,
+    setting: Setting,
+) -> Result<ResultTable, String> {
     if requests.inserts.is_empty() {
         let columns = requests.columns.clone();
-        return Ok(Table { columns, rows: requests.repeated_rows() });
+        return Ok(ResultTable { columns, rows: requests.repeated_rows() });
     }
-    let elsewhere = World::open(case, setting)?;
+    let elsewhere = CaseDatabase::open(case, setting)?;
     elsewhere.fill(std::iter::once(requests))?;
     let select = format!("SELECT * FROM {}", requests.qualified_name());
     let stored = elsewhere.session.execute(&select);
-    stored.map(|output| Table::from(&output)).map_err(|error| error.render(Some(&select)))
+    stored.map(|output| ResultTable::from(&output)).map_err(|error| error.render(Some(&select)))
 }
 
-/// The input that plays the request row: the leftmost table of the query.
-fn request_input<'a>(case: &'a Case, sql: &str) -> Option<&'a Input> {
+/// Returns the input whose rows are the requests: the leftmost table of the query.
+fn request_input<'a>(case: &'a ConformanceCase, sql: &str) -> Option<&'a CaseInput> {
     let script = lockstep_sql::parse(sql).ok()?;
     let Statement::Query(query) = &script.first()?.statement else { return None };
     let name = leftmost_of_query(query)?;
     let database = name.database.as_ref().map_or(&case.database, |database| &database.text);
-    let is_named = |input: &&Input| {
+    let is_named = |input: &&CaseInput| {
         input.name == name.name.text
             && input.database.as_ref().unwrap_or(&case.database) == database
     };
@@ -446,159 +451,6 @@ fn leftmost_of_query(query: &Query) -> Option<&ObjectName> {
                 };
             }
         }
-    }
-}
-
-/// A database with a case's tables.
-struct World {
-    session: Session,
-    setting: Setting,
-}
-
-impl World {
-    /// Makes the databases and the empty tables.
-    fn open(case: &Case, setting: Setting) -> Result<Self, String> {
-        let world = Self { session: Database::in_memory().session(), setting };
-        world.execute("SET time_zone = 'Asia/Shanghai'")?;
-        if setting == Setting::OpenMldb {
-            world.execute("SET compatibility = 'openmldb'")?;
-        }
-        let others = case.inputs.iter().filter_map(|input| input.database.as_ref());
-        for database in others.chain([&case.database]) {
-            world.execute(&format!("CREATE DATABASE IF NOT EXISTS `{database}`"))?;
-        }
-        world.execute(&format!("USE `{}`", case.database))?;
-        for create in case.inputs.iter().filter_map(|input| input.create.as_ref()) {
-            world.execute(create)?;
-        }
-        Ok(world)
-    }
-
-    fn fill<'a>(&self, inputs: impl Iterator<Item = &'a Input>) -> Result<(), String> {
-        for input in inputs {
-            if input.inserts.is_empty() {
-                self.append(input, to_batch(&input.columns, &input.repeated_rows()))?;
-            }
-            for insert in &input.inserts {
-                if input.insert_values.is_empty() {
-                    self.execute(insert)?;
-                }
-                for row in &input.insert_values {
-                    self.insert_prepared(input, insert, row)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Runs an INSERT whose `?` stand for cells of the table's columns, in their order.
-    fn insert_prepared(&self, input: &Input, insert: &str, row: &[Json]) -> Result<(), String> {
-        let failed = |error: Box<Diagnostic>| error.render(Some(insert));
-        let select = format!("SELECT * FROM {}", input.qualified_name());
-        let relation = self.session.query(&select).map_err(failed)?;
-        let mut columns = relation.columns().to_vec();
-        let script = lockstep_sql::parse(insert).map_err(failed)?;
-        if let Some(Statement::Insert(parsed)) = script.first().map(|parsed| &parsed.statement)
-            && !parsed.columns.is_empty()
-        {
-            columns.retain(|(name, _)| parsed.columns.iter().any(|column| column.text == *name));
-        }
-        let cells = row.iter().zip(columns);
-        let values =
-            cells.map(|(cell, (_, data_type))| Ok((typed(cell, &data_type, 0)?, data_type)));
-        let values = values.collect::<Result<Vec<Parameter>, String>>()?;
-        let prepared = self.session.prepare(insert).map_err(failed)?;
-        self.session.execute_prepared(&prepared, &values).map(|_| ()).map_err(failed)
-    }
-
-    fn append(&self, input: &Input, rows: RecordBatch) -> Result<(), String> {
-        if rows.num_rows() == 0 {
-            return Ok(());
-        }
-        let appended = self.session.append(&input.qualified_name(), &[rows]);
-        let failed = |error| format!("append to `{}`: {error}", input.name);
-        appended.map(|_| ()).map_err(failed)
-    }
-
-    /// Runs what a case needs before its own statements.
-    fn execute(&self, sql: &str) -> Result<(), String> {
-        self.session.execute(sql).map(|_| ()).map_err(|error| error.render(Some(sql)))
-    }
-
-    /// Runs all; the last one counts, as in the reference.
-    fn run_statements(&self, statements: &[String]) -> Came {
-        let mut last = Came::Table(Table::default());
-        for statement in statements {
-            last = came(self.session.execute(statement), statement);
-        }
-        last
-    }
-
-    /// The empty table of answers, or why there can be none.
-    fn requested_table(&self, target: &str) -> Result<Table, Came> {
-        match self.session.prepare_request(target) {
-            Ok(prepared) => Ok(Table { columns: prepared.output().to_vec(), rows: Vec::new() }),
-            Err(diagnostic) => Err(Came::Error { diagnostic, sql: target.to_owned() }),
-        }
-    }
-
-    /// A query over constants has a request row without columns.
-    fn request_without_table(&self, target: &str) -> Result<Came, String> {
-        let row = to_batch(&[], &[Vec::new()]);
-        Ok(came(self.session.request(target, &[row]), target))
-    }
-}
-
-/// Where a case's files go; removed at the end.
-struct ScratchFolder {
-    path: PathBuf,
-}
-
-impl ScratchFolder {
-    fn make(id: &str) -> Result<Self, String> {
-        let name: String =
-            id.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
-        let process = std::process::id();
-        let path = std::env::temp_dir().join(format!("lockstep-conformance-{process}")).join(name);
-        fs::create_dir_all(path.join("out")).map_err(|error| format!("{path:?}: {error}"))?;
-        Ok(Self { path })
-    }
-
-    /// The file that a path of the data names.
-    fn resolve_path(&self, path: &str) -> PathBuf {
-        let folder = self.path.to_string_lossy();
-        self.path.join(path.replace("{root_path}", &folder))
-    }
-
-    /// Puts the folder and made-up server names into the places left for them, and the folder in
-    /// front of relative paths.
-    fn resolve(&self, statement: &str) -> String {
-        let folder = self.path.to_string_lossy();
-        let mut text = statement.replace("{root_path}", &folder);
-        for opening in ["outfile '", "infile '", "OUTFILE '", "INFILE '"] {
-            let path = text.find(opening).map(|at| at + opening.len());
-            if let Some(path) = path
-                && !text[path..].starts_with('/')
-                && !text[path..].split('\'').next().unwrap_or_default().contains("://")
-            {
-                text.insert_str(path, &format!("{folder}/"));
-            }
-        }
-        for server in 0..3 {
-            text = text.replace(
-                &format!("{{tb_endpoint_{server}}}"),
-                &format!("127.0.0.1:{}", 10_000 + server),
-            );
-        }
-        text
-    }
-}
-
-impl Drop for ScratchFolder {
-    fn drop(&mut self) {
-        // What stays behind in the temporary folder harms nobody.
-        let removed = fs::remove_dir_all(&self.path);
-        debug_assert!(removed.is_ok(), "{removed:?}");
     }
 }
 

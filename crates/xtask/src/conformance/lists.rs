@@ -1,9 +1,10 @@
-//! The checked-in lists of cases that do not come as the data expects, each with its reason.
+//! The checked-in lists of cases with another result than the data expects, each with its reason.
 //!
 //! Three files of one format: a heading `[kind] reason`, below it `id: mode mode`. `deviations.txt`
-//! and `pending.txt` hold what fails under the setting, on purpose or for want of something;
-//! `default.txt` holds what comes otherwise without the setting, and its reasons are names of
-//! `lockstep_function::compatibility`. The lists may only shrink: a test counts them by kind.
+//! and `pending.txt` hold the cases that fail under the setting, on purpose or because something is
+//! missing; `default.txt` holds the cases whose verdict differs without the setting, and its
+//! reasons are names of `lockstep_function::compatibility`. The lists may only shrink: a test
+//! counts them by kind.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,13 +14,13 @@ use std::{
 };
 
 /// An id and a mode, as one line.
-pub(crate) type Line = String;
+pub(crate) type ListLine = String;
 
 /// The file of cases that fail on purpose under the setting.
 pub(crate) const DEVIATIONS: &str = "deviations.txt";
 /// The file of cases that fail because something is missing.
 pub(crate) const PENDING: &str = "pending.txt";
-/// The file of cases that come otherwise without the setting.
+/// The file of cases whose verdict differs without the setting.
 pub(crate) const DEFAULT: &str = "default.txt";
 
 /// A reason and the cases that it holds for.
@@ -34,19 +35,19 @@ pub(crate) struct Section {
 /// A list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct List {
-    /// The lines in front of the first section.
+    /// The lines before the first section.
     comments: Vec<String>,
     pub(crate) sections: Vec<Section>,
 }
 
-/// The line of a case in a mode.
-pub(crate) fn line(id: &str, mode: &str) -> Line {
+/// Returns the line of a case in a mode.
+pub(crate) fn line(id: &str, mode: &str) -> ListLine {
     format!("{id} {mode}")
 }
 
 impl Section {
-    /// The lines of its cases.
-    pub(crate) fn lines(&self) -> impl Iterator<Item = Line> {
+    /// Returns the lines of its cases.
+    pub(crate) fn lines(&self) -> impl Iterator<Item = ListLine> {
         self.cases.iter().flat_map(|(id, modes)| modes.iter().map(|mode| line(id, mode)))
     }
 }
@@ -84,15 +85,15 @@ impl List {
         Ok(list)
     }
 
-    /// The reason of each line.
-    pub(crate) fn reasons(&self) -> BTreeMap<Line, String> {
-        let lines = |section: &Section| -> Vec<(Line, String)> {
+    /// Returns the reason of each line.
+    pub(crate) fn reasons(&self) -> BTreeMap<ListLine, String> {
+        let lines = |section: &Section| -> Vec<(ListLine, String)> {
             section.lines().map(|line| (line, section.reason.clone())).collect()
         };
         self.sections.iter().flat_map(lines).collect()
     }
 
-    /// How many lines there are of each kind.
+    /// Returns how many lines there are of each kind.
     pub(crate) fn counts(&self) -> BTreeMap<String, usize> {
         let mut counts = BTreeMap::new();
         for section in &self.sections {
@@ -101,8 +102,8 @@ impl List {
         counts
     }
 
-    /// Takes lines off the list; sections without cases go.
-    pub(crate) fn remove(&mut self, lines: &BTreeSet<Line>) {
+    /// Removes lines from the list, and sections that have no cases left.
+    pub(crate) fn remove(&mut self, lines: &BTreeSet<ListLine>) {
         for section in &mut self.sections {
             for (id, modes) in &mut section.cases {
                 modes.retain(|mode| !lines.contains(&line(id, mode)));
@@ -136,31 +137,32 @@ fn path(file: &str) -> PathBuf {
     crate::workspace_dir().join("crates/xtask/conformance").join(file)
 }
 
-/// What a run means for the lists.
+/// The differences between a run and the lists.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Review {
-    /// Listed, but came as expected.
-    pub(crate) passing: BTreeSet<Line>,
-    /// Not listed, but came otherwise.
-    pub(crate) failing: BTreeSet<Line>,
+    /// Listed, but as expected.
+    pub(crate) passing: BTreeSet<ListLine>,
+    /// Not listed, but not as expected.
+    pub(crate) failing: BTreeSet<ListLine>,
     /// Listed, but there is no such case; known only after a run of all cases.
-    pub(crate) gone: BTreeSet<Line>,
+    pub(crate) gone: BTreeSet<ListLine>,
 }
 
 impl Review {
     /// Compares the listed lines with a run. `is_whole` when the run had every case.
     pub(crate) fn of(
-        listed: &BTreeSet<Line>,
-        passed: &BTreeSet<Line>,
-        failed: &BTreeSet<Line>,
+        listed: &BTreeSet<ListLine>,
+        passed: &BTreeSet<ListLine>,
+        failed: &BTreeSet<ListLine>,
         is_whole: bool,
     ) -> Self {
-        let is_known = |line: &&Line| passed.contains(*line) || failed.contains(*line);
+        assert!(passed.is_disjoint(failed), "a case has one verdict in a mode");
+        let is_known = |line: &&ListLine| passed.contains(*line) || failed.contains(*line);
         let gone = listed.iter().filter(|line| is_whole && !is_known(line));
         Self { passing: listed & passed, failing: failed - listed, gone: gone.cloned().collect() }
     }
 
-    /// Whether the lists are right.
+    /// Returns whether the lists are right.
     pub(crate) fn is_clean(&self) -> bool {
         self == &Self::default()
     }
@@ -172,7 +174,7 @@ mod tests {
 
     use lockstep_function::compatibility::DIFFERENCES;
 
-    use super::{DEFAULT, DEVIATIONS, Line, List, PENDING, Review};
+    use super::{DEFAULT, DEVIATIONS, List, ListLine, PENDING, Review};
 
     /// How many lines a list has of a kind. A number may fall, together with the list; whoever
     /// raises one explains in the commit which case could not be made to pass.
@@ -182,7 +184,7 @@ mod tests {
         (DEFAULT, &[("row", 813)]),
     ];
 
-    fn lines(names: &[&str]) -> BTreeSet<Line> {
+    fn lines(names: &[&str]) -> BTreeSet<ListLine> {
         names.iter().map(|name| (*name).to_owned()).collect()
     }
 
@@ -200,8 +202,8 @@ mod tests {
         for files in [&[DEVIATIONS, PENDING][..], &[DEFAULT]] {
             let lists = files.iter().map(|file| List::read(file).unwrap());
             let sections: Vec<_> = lists.flat_map(|list| list.sections).collect();
-            let all: Vec<Line> = sections.iter().flat_map(super::Section::lines).collect();
-            let distinct: BTreeSet<&Line> = all.iter().collect();
+            let all: Vec<ListLine> = sections.iter().flat_map(super::Section::lines).collect();
+            let distinct: BTreeSet<&ListLine> = all.iter().collect();
             assert_eq!(all.len(), distinct.len(), "{files:?}");
         }
     }

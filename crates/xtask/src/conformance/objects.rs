@@ -1,14 +1,14 @@
 //! Checks on objects of the database: what a case expects beside rows.
 //!
 //! `execute` calls it after a case has run, with the session it ran in. A check of something that
-//! does not exist here is excepted, with its reason, and the report lists it; nothing passes in
-//! silence. Tables and files are checked in `tables`, while the folder of the case is there.
+//! does not exist here is skipped with a reason, which the report lists. Tables and files are
+//! checked in `tables`, while the folder of the case is there.
 
 use lockstep_engine::{DeploymentInfo, Session};
 use lockstep_row::DataType;
 use serde_json::Value as Json;
 
-use super::{case::Expectation, compare::Came, tables};
+use super::{case::Expectation, compare::CaseOutcome, tables};
 
 /// A check that was not made: what it is about, and why.
 pub(crate) type Exception = (&'static str, &'static str);
@@ -18,13 +18,13 @@ const PRE_AGGREGATION: Exception = (
     "the content of pre-aggregation tables: long windows are answered from the rows themselves",
 );
 
-/// Makes the checks; the error says what differs.
+/// Makes the checks; the error names the difference.
 pub(crate) fn check(
     expectation: &Expectation,
-    came: &Came,
+    actual: &CaseOutcome,
     session: Option<&Session>,
 ) -> Result<Vec<Exception>, String> {
-    let Came::Table(table) = came else { return Ok(Vec::new()) };
+    let CaseOutcome::Table(table) = actual else { return Ok(Vec::new()) };
     let mut exceptions = Vec::new();
     for (name, expected) in &expectation.object_checks {
         match (name.as_str(), session) {
@@ -38,9 +38,9 @@ pub(crate) fn check(
                 }
             }
             ("deployment_count", _) => {
-                let (expected, came) = (expected.as_u64().unwrap_or_default(), table.rows.len());
-                if u64::try_from(came).ok() != Some(expected) {
-                    return Err(format!("expected {expected} deployments, came {came}"));
+                let (expected, actual) = (expected.as_u64().unwrap_or_default(), table.rows.len());
+                if u64::try_from(actual).ok() != Some(expected) {
+                    return Err(format!("expected {expected} deployments, got {actual}"));
                 }
             }
             (name, Some(_)) if tables::CHECKS.contains(&name) => {}
@@ -61,22 +61,22 @@ fn deployment(expected: &Json, session: &Session) -> Result<(), String> {
         items.filter_map(|item| item.as_str().map(str::to_owned)).collect()
     };
     let DeploymentInfo { input, output, .. } = found;
-    for (what, expected, came) in
+    for (what, expected, actual) in
         [("input", &expected["inColumns"], input), ("output", &expected["outColumns"], output)]
     {
-        same(what, &columns(expected).join(" "), &shape(&came).join(" "))?;
+        same(what, &columns(expected).join(" "), &shape(&actual).join(" "))?;
     }
     Ok(())
 }
 
-fn same(what: &str, expected: &str, came: &str) -> Result<(), String> {
-    if expected == came {
+fn same(what: &str, expected: &str, actual: &str) -> Result<(), String> {
+    if expected == actual {
         return Ok(());
     }
-    Err(format!("deployment, {what}: expected {expected}, came {came}"))
+    Err(format!("deployment, {what}: expected {expected}, got {actual}"))
 }
 
-/// Columns as the reference's clients print them: position, name, type, whether constant.
+/// Formats columns as OpenMLDB's clients print them: position, name, type, whether constant.
 fn shape(columns: &[(String, DataType)]) -> Vec<String> {
     let line = |(position, (name, data_type)): (usize, &(String, DataType))| {
         format!("{},{name},{},NO", position + 1, type_name(data_type))
@@ -101,8 +101,8 @@ fn type_name(data_type: &DataType) -> &'static str {
     }
 }
 
-/// A statement without what the reference's printer of statements changes: blanks, the case of
-/// keywords, the final semicolon, the word AS, brackets around a window's name.
+/// Normalizes what OpenMLDB's printer of statements changes: blanks, the case of keywords, the
+/// final semicolon, the word AS, brackets around a window's name.
 fn words(sql: &str) -> String {
     let spaced: String =
         sql.to_lowercase()
@@ -141,7 +141,7 @@ mod tests {
     use super::{check, words};
     use crate::conformance::{
         case::Expectation,
-        compare::{Came, Table},
+        compare::{CaseOutcome, ResultTable},
     };
 
     fn verdict(name: &str, expected: Json) -> Result<usize, String> {
@@ -155,8 +155,8 @@ mod tests {
             now_ms: 0,
         };
         let rows = vec![vec![Value::String("d1".into())], vec![Value::String("d2".into())]];
-        let came = Came::Table(Table { columns: Vec::new(), rows });
-        check(&expectation, &came, None).map(|exceptions| exceptions.len())
+        let actual = CaseOutcome::Table(ResultTable { columns: Vec::new(), rows });
+        check(&expectation, &actual, None).map(|exceptions| exceptions.len())
     }
 
     #[test]

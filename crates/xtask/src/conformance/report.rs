@@ -1,12 +1,12 @@
-//! Counts of a run: as a table for a person, as JSON for a program.
+//! Counts of a run, as a table and as JSON.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
 use serde_json::{Map, Value as Json, json};
 
-/// What the counts are kept apart by, in the order of the JSON's nesting.
+/// The group of a count, in the order of the JSON's nesting.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Group {
+pub(crate) struct CaseGroup {
     pub(crate) area: String,
     pub(crate) kind: String,
     pub(crate) mode: String,
@@ -15,19 +15,19 @@ pub(crate) struct Group {
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Count {
+pub(crate) struct PassCount {
     pub(crate) passed: u64,
     pub(crate) failed: u64,
 }
 
 /// The counts of a run.
 #[derive(Debug, Default)]
-pub(crate) struct Report {
-    counts: BTreeMap<Group, Count>,
+pub(crate) struct ConformanceReport {
+    counts: BTreeMap<CaseGroup, PassCount>,
 }
 
-impl Report {
-    pub(crate) fn add(&mut self, group: Group, is_passed: bool) {
+impl ConformanceReport {
+    pub(crate) fn add(&mut self, group: CaseGroup, is_passed: bool) {
         let count = self.counts.entry(group).or_default();
         if is_passed {
             count.passed += 1;
@@ -36,10 +36,10 @@ impl Report {
         }
     }
 
-    /// One line for each area and one column for each mode: passed of all.
+    /// Formats one line for each area and one column for each mode: passed of all.
     pub(crate) fn table(&self) -> String {
-        let mut areas: BTreeMap<&str, BTreeMap<&str, Count>> = BTreeMap::new();
-        let mut totals: BTreeMap<&str, Count> = BTreeMap::new();
+        let mut areas: BTreeMap<&str, BTreeMap<&str, PassCount>> = BTreeMap::new();
+        let mut totals: BTreeMap<&str, PassCount> = BTreeMap::new();
         for (group, count) in &self.counts {
             let of_area = areas.entry(&group.area).or_default().entry(&group.mode).or_default();
             for sum in [of_area, totals.entry(&group.mode).or_default()] {
@@ -65,7 +65,7 @@ impl Report {
         text
     }
 
-    /// `{area: {kind: {mode: {expectation: {passed, failed}}}}}` on one line.
+    /// Formats `{area: {kind: {mode: {expectation: {passed, failed}}}}}` on one line.
     pub(crate) fn json(&self) -> String {
         let mut root = Map::new();
         for (group, count) in &self.counts {
@@ -84,17 +84,17 @@ impl Report {
 
 #[cfg(test)]
 mod tests {
-    use super::{Group, Report};
+    use super::{CaseGroup, ConformanceReport};
 
     #[test]
     fn counts_are_kept_apart() {
-        let group = |mode: &str, expectation| Group {
+        let group = |mode: &str, expectation| CaseGroup {
             area: "window".to_owned(),
             kind: "query".to_owned(),
             mode: mode.to_owned(),
             expectation,
         };
-        let mut report = Report::default();
+        let mut report = ConformanceReport::default();
         report.add(group("batch", "success"), true);
         report.add(group("batch", "success"), false);
         report.add(group("batch", "error"), true);

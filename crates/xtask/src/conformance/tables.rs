@@ -1,5 +1,5 @@
-//! Checks on tables and files: what SHOW says of a table's indexes and options, and what an
-//! exported file holds.
+//! Checks on tables and files: the indexes and options that SHOW lists, and the content of an
+//! exported file.
 //!
 //! `execute` calls it after the last statement of a case, while the folder of the case is there.
 
@@ -9,18 +9,20 @@ use lockstep_engine::Session;
 use lockstep_row::Value;
 use serde_json::Value as Json;
 
-use super::compare::Table;
+use super::compare::ResultTable;
 
-/// The checks that are made here, by the record's own names.
+/// The checks of this module, by the record's own names.
 pub(crate) const CHECKS: &[&str] = &["idxs", "options", "cat", "offline_info"];
 
-/// Makes one check; the error says what differs.
+/// Makes one check; the error names the difference.
 pub(crate) fn check(
     session: &Session,
     last_statement: &str,
-    (name, expected): (&str, &Json),
+    name: &str,
+    expected: &Json,
     resolve: &dyn Fn(&str) -> PathBuf,
 ) -> Result<(), String> {
+    assert!(CHECKS.contains(&name), "`{name}` is checked elsewhere");
     match name {
         "idxs" => check_indexes(session, last_statement, expected),
         "options" => check_options(session, last_statement, expected),
@@ -29,22 +31,22 @@ pub(crate) fn check(
     }
 }
 
-/// The indexes of the table that DESC was about: keys, event time, retention.
+/// Checks the indexes of the table of a DESC: keys, event time, retention.
 fn check_indexes(session: &Session, last_statement: &str, expected: &Json) -> Result<(), String> {
     let table = table_of(last_statement)?;
-    let came = rows(session, &format!("SHOW INDEXES FROM {table}"))?;
-    let came: Vec<Json> = came
+    let actual = rows(session, &format!("SHOW INDEXES FROM {table}"))?;
+    let actual: Vec<Json> = actual
         .iter()
         .map(|row| {
             let keys: Vec<&str> = row[1].split('|').collect();
             serde_json::json!({"keys": keys, "ts": row[2], "ttl": row[3], "ttlType": row[4]})
         })
         .collect();
-    same("the indexes", &Json::Array(came), expected)
+    same("the indexes", &Json::Array(actual), expected)
 }
 
-/// The number of partitions and of replicas that the statement wrote. Without a number it is the
-/// reference's own cluster that shows.
+/// Checks the numbers of partitions and of replicas in the statement. Without a number the expected
+/// one is that of OpenMLDB's test cluster, and is not checked.
 fn check_options(session: &Session, last_statement: &str, expected: &Json) -> Result<(), String> {
     let table = table_of(last_statement)?;
     let status = rows(session, &format!("SHOW TABLE STATUS LIKE '{table}'"))?;
@@ -59,23 +61,24 @@ fn check_options(session: &Session, last_statement: &str, expected: &Json) -> Re
     Ok(())
 }
 
-/// The lines of a file; their order is that of the reference's partitions.
+/// Checks the lines of a file; their expected order is that of OpenMLDB's partitions, and is not
+/// checked.
 fn check_file(expected: &Json, resolve: &dyn Fn(&str) -> PathBuf) -> Result<(), String> {
     let path = resolve(expected["path"].as_str().unwrap_or_default());
     let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-    let mut came: Vec<&str> = text.lines().collect();
+    let mut actual: Vec<&str> = text.lines().collect();
     let mut wanted: Vec<&str> =
         expected["lines"].as_array().into_iter().flatten().filter_map(Json::as_str).collect();
-    came.sort_unstable();
+    actual.sort_unstable();
     wanted.sort_unstable();
-    if came == wanted {
+    if actual == wanted {
         Ok(())
     } else {
-        Err(format!("the file: expected {wanted:?}, came {came:?}"))
+        Err(format!("the file: expected {wanted:?}, got {actual:?}"))
     }
 }
 
-/// The path that the offline data of a table is read from.
+/// Checks the path of a table's offline data.
 fn check_offline(
     session: &Session,
     last_statement: &str,
@@ -88,11 +91,11 @@ fn check_offline(
     let scheme = "file://";
     let wanted = expected["path"].as_str().unwrap_or_default();
     let wanted = resolve(wanted.strip_prefix(scheme).unwrap_or(wanted));
-    let came = PathBuf::from(row[10].strip_prefix(scheme).unwrap_or(&row[10]));
-    if came == wanted { Ok(()) } else { Err(format!("expected {wanted:?}, came {came:?}")) }
+    let actual = PathBuf::from(row[10].strip_prefix(scheme).unwrap_or(&row[10]));
+    if actual == wanted { Ok(()) } else { Err(format!("expected {wanted:?}, got {actual:?}")) }
 }
 
-/// The table that DESC or CREATE TABLE is about.
+/// Returns the table of a DESC or CREATE TABLE.
 fn table_of(statement: &str) -> Result<String, String> {
     let mut words = statement.split(|c: char| c.is_whitespace() || c == '(' || c == ';');
     let is_keyword = |word: &str| {
@@ -102,7 +105,7 @@ fn table_of(statement: &str) -> Result<String, String> {
     table.map(str::to_owned).ok_or_else(|| format!("`{statement}` names no table"))
 }
 
-/// Rows as texts.
+/// Returns the rows of a statement as texts.
 fn rows(session: &Session, sql: &str) -> Result<Vec<Vec<String>>, String> {
     let output = session.execute(sql).map_err(|error| error.render(Some(sql)))?;
     let text = |value: Value| match value {
@@ -111,10 +114,14 @@ fn rows(session: &Session, sql: &str) -> Result<Vec<Vec<String>>, String> {
         Value::BigInt(number) => number.to_string(),
         other => format!("{other:?}"),
     };
-    let table = Table::from(&output);
+    let table = ResultTable::from(&output);
     Ok(table.rows.into_iter().map(|row| row.into_iter().map(text).collect()).collect())
 }
 
-fn same(what: &str, came: &Json, expected: &Json) -> Result<(), String> {
-    if came == expected { Ok(()) } else { Err(format!("{what}: expected {expected}, came {came}")) }
+fn same(what: &str, actual: &Json, expected: &Json) -> Result<(), String> {
+    if actual == expected {
+        Ok(())
+    } else {
+        Err(format!("{what}: expected {expected}, got {actual}"))
+    }
 }

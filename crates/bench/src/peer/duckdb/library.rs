@@ -1,4 +1,4 @@
-//! The functions of DuckDB's C interface that the benchmarks call, found in its shared library.
+//! The functions of DuckDB's C interface that the benchmarks call, loaded from its shared library.
 
 use std::{
     ffi::{CString, c_char, c_void},
@@ -8,7 +8,7 @@ use std::{
 
 use super::text_of;
 use crate::{
-    cell::Cell,
+    answer::AnswerValue,
     error::{Error, Result},
 };
 
@@ -24,7 +24,7 @@ impl Default for QueryResult {
 }
 
 type Handle = *mut c_void;
-type State = u32;
+type DuckDbState = u32;
 
 macro_rules! library {
     ($($name:ident = $symbol:literal: fn($($argument:ty),*) $(-> $returns:ty)?;)*) => {
@@ -54,22 +54,22 @@ macro_rules! library {
 }
 
 library! {
-    open = "duckdb_open": fn(*const c_char, *mut Handle) -> State;
+    open = "duckdb_open": fn(*const c_char, *mut Handle) -> DuckDbState;
     close = "duckdb_close": fn(*mut Handle);
-    connect = "duckdb_connect": fn(Handle, *mut Handle) -> State;
+    connect = "duckdb_connect": fn(Handle, *mut Handle) -> DuckDbState;
     disconnect = "duckdb_disconnect": fn(*mut Handle);
-    query = "duckdb_query": fn(Handle, *const c_char, *mut QueryResult) -> State;
+    query = "duckdb_query": fn(Handle, *const c_char, *mut QueryResult) -> DuckDbState;
     result_error = "duckdb_result_error": fn(*mut QueryResult) -> *const c_char;
     destroy_result = "duckdb_destroy_result": fn(*mut QueryResult);
-    prepare = "duckdb_prepare": fn(Handle, *const c_char, *mut Handle) -> State;
+    prepare = "duckdb_prepare": fn(Handle, *const c_char, *mut Handle) -> DuckDbState;
     prepare_error = "duckdb_prepare_error": fn(Handle) -> *const c_char;
     destroy_prepare = "duckdb_destroy_prepare": fn(*mut Handle);
-    bind_null = "duckdb_bind_null": fn(Handle, u64) -> State;
-    bind_int64 = "duckdb_bind_int64": fn(Handle, u64, i64) -> State;
-    bind_double = "duckdb_bind_double": fn(Handle, u64, f64) -> State;
-    bind_timestamp = "duckdb_bind_timestamp": fn(Handle, u64, i64) -> State;
-    bind_text = "duckdb_bind_varchar_length": fn(Handle, u64, *const c_char, u64) -> State;
-    execute_prepared = "duckdb_execute_prepared": fn(Handle, *mut QueryResult) -> State;
+    bind_null = "duckdb_bind_null": fn(Handle, u64) -> DuckDbState;
+    bind_int64 = "duckdb_bind_int64": fn(Handle, u64, i64) -> DuckDbState;
+    bind_double = "duckdb_bind_double": fn(Handle, u64, f64) -> DuckDbState;
+    bind_timestamp = "duckdb_bind_timestamp": fn(Handle, u64, i64) -> DuckDbState;
+    bind_text = "duckdb_bind_varchar_length": fn(Handle, u64, *const c_char, u64) -> DuckDbState;
+    execute_prepared = "duckdb_execute_prepared": fn(Handle, *mut QueryResult) -> DuckDbState;
     column_count = "duckdb_column_count": fn(*mut QueryResult) -> u64;
     row_count = "duckdb_row_count": fn(*mut QueryResult) -> u64;
     column_type = "duckdb_column_type": fn(*mut QueryResult, u64) -> u32;
@@ -95,7 +95,7 @@ impl Library {
             return Err(missing(path.display().to_string()));
         }
         let name = CString::new(path.as_os_str().as_bytes()).expect("a path has no zero bytes");
-        // SAFETY: loading runs the library's initializers, which ask nothing of the process.
+        // SAFETY: loading runs the library's initializers, which need nothing of the process.
         let library = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         if library.is_null() {
             return Err(missing(format!("{} cannot be loaded", path.display())));
@@ -103,26 +103,33 @@ impl Library {
         Self::find(library, path)
     }
 
-    /// One value of a result.
+    /// Reads one value of a result.
     ///
     /// # Safety
     ///
     /// The result was filled by this library and holds this column and row.
-    pub(super) unsafe fn cell(&self, result: *mut QueryResult, column: u64, row: u64) -> Cell {
-        // SAFETY: the caller says so; text is freed once, after it was copied.
+    pub(super) unsafe fn cell(
+        &self,
+        result: *mut QueryResult,
+        column: u64,
+        row: u64,
+    ) -> AnswerValue {
+        // SAFETY: the caller upholds the contract above; text is freed once, after it was copied.
         unsafe {
             if (self.value_is_null)(result, column, row) {
-                return Cell::Null;
+                return AnswerValue::Null;
             }
             match (self.column_type)(result, column) {
-                FIRST_INTEGER..=LAST_INTEGER => Cell::Int((self.value_int64)(result, column, row)),
-                FLOAT | DOUBLE => Cell::Double((self.value_double)(result, column, row)),
-                TIMESTAMP => Cell::Time((self.value_int64)(result, column, row) / 1_000),
+                FIRST_INTEGER..=LAST_INTEGER => {
+                    AnswerValue::Int((self.value_int64)(result, column, row))
+                }
+                FLOAT | DOUBLE => AnswerValue::Double((self.value_double)(result, column, row)),
+                TIMESTAMP => AnswerValue::Time((self.value_int64)(result, column, row) / 1_000),
                 _ => {
                     let text = (self.value_text)(result, column, row);
                     let copy = text_of(text);
                     (self.free)(text.cast());
-                    Cell::Text(copy.into())
+                    AnswerValue::Text(copy.into())
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! MariaDB's client protocol, as far as the benchmarks need it.
+//! MariaDB's client protocol, the part that the benchmarks need.
 //!
 //! A packet is three bytes of length, one of sequence, and a body. Prepared statements take and
 //! give values in binary form, plain queries give text.
@@ -13,9 +13,9 @@ use lockstep_row::calendar;
 
 use super::{super::NextLines, NAME};
 use crate::{
-    cell::Cell,
+    answer::AnswerValue,
     error::{Error, Result, Trying},
-    statement::Kind,
+    statement::PeerType,
 };
 
 /// Column types of the protocol.
@@ -43,25 +43,25 @@ const CAPABILITIES: u32 = 0x1 | 0x80 | 0x200 | 0x2000 | 0x8000 | 0x8_0000;
 
 /// A prepared statement.
 #[derive(Debug)]
-struct Prepared {
+struct MariaDbStatement {
     id: u32,
-    kinds: Vec<Kind>,
+    kinds: Vec<PeerType>,
     column_types: Vec<u8>,
 }
 
 /// A connection.
 #[derive(Debug)]
-pub(super) struct Wire {
+pub(super) struct MariaDbWire {
     stream: UnixStream,
     input: Vec<u8>,
     /// Where the next packet begins in `input`.
     at: usize,
     sequence: u8,
-    prepared: Vec<Prepared>,
+    prepared: Vec<MariaDbStatement>,
 }
 
-impl Wire {
-    /// Greets a server that checks no passwords.
+impl MariaDbWire {
+    /// Performs the handshake with a server that checks no passwords.
     pub(super) fn start(stream: UnixStream) -> Result<Self> {
         let mut wire = Self { stream, input: Vec::new(), at: 0, sequence: 0, prepared: Vec::new() };
         wire.receive()?;
@@ -84,7 +84,7 @@ impl Wire {
     }
 
     /// Runs a statement.
-    pub(super) fn query(&mut self, sql: &str) -> Result<Vec<Vec<Cell>>> {
+    pub(super) fn query(&mut self, sql: &str) -> Result<Vec<Vec<AnswerValue>>> {
         self.command(0x03, sql.as_bytes())?;
         let first = self.receive()?;
         self.check(&first)?;
@@ -94,7 +94,7 @@ impl Wire {
     }
 
     /// Prepares a statement.
-    pub(super) fn prepare(&mut self, sql: &str, kinds: &[Kind]) -> Result<usize> {
+    pub(super) fn prepare(&mut self, sql: &str, kinds: &[PeerType]) -> Result<usize> {
         self.command(0x16, sql.as_bytes())?;
         let first = self.receive()?;
         self.check(&first).map_err(|error| Error::peer(NAME, format!("{error}\n{sql}")))?;
@@ -104,7 +104,7 @@ impl Wire {
         self.columns(parameters)?;
         let column_types = self.columns(columns)?;
         assert_eq!(parameters, kinds.len(), "each `?` has its value");
-        self.prepared.push(Prepared { id, kinds: kinds.to_vec(), column_types });
+        self.prepared.push(MariaDbStatement { id, kinds: kinds.to_vec(), column_types });
         Ok(self.prepared.len() - 1)
     }
 
@@ -112,8 +112,8 @@ impl Wire {
     pub(super) fn run(
         &mut self,
         prepared: usize,
-        values: &mut dyn Iterator<Item = &Cell>,
-    ) -> Result<Vec<Vec<Cell>>> {
+        values: &mut dyn Iterator<Item = &AnswerValue>,
+    ) -> Result<Vec<Vec<AnswerValue>>> {
         let body = execution(&self.prepared[prepared], values);
         self.command(0x17, &body)?;
         let first = self.receive()?;
@@ -163,7 +163,7 @@ impl Wire {
         self.stream.write_all(&whole).trying(|| format!("write to {NAME}"))
     }
 
-    /// The next packet's body, as a place in `input`.
+    /// Reads the next packet and returns the range of its body in `input`.
     fn receive(&mut self) -> Result<Range<usize>> {
         if self.at == self.input.len() {
             self.input.clear();
@@ -179,9 +179,10 @@ impl Wire {
         Ok(body)
     }
 
-    /// Reads until `count` bytes from `at` on are there.
+    /// Reads until `input` has `count` bytes after `at`.
     fn fill(&mut self, count: usize) -> Result<()> {
         let mut chunk = [0; 16_384];
+        debug_assert!(self.at <= self.input.len(), "a packet begins in what was read");
         while self.input.len() < self.at + count {
             let read = self.stream.read(&mut chunk).trying(|| format!("read from {NAME}"))?;
             if read == 0 {
@@ -192,7 +193,7 @@ impl Wire {
         Ok(())
     }
 
-    /// An error packet as an error: its code, then `#` and a state, then the text.
+    /// Returns an error for an error packet: its code, then `#` and a state, then the text.
     fn check(&self, body: &Range<usize>) -> Result<()> {
         let body = &self.input[body.clone()];
         match body.first() {
@@ -202,7 +203,7 @@ impl Wire {
         }
     }
 
-    /// How many columns come; `None` for a statement without rows.
+    /// Returns the number of columns; `None` for a statement without rows.
     fn column_count(&self, first: &Range<usize>) -> Option<usize> {
         match self.input[first.start] {
             OK => None,
@@ -213,7 +214,7 @@ impl Wire {
         }
     }
 
-    /// The types of columns or parameters: a packet for each, and one for the end.
+    /// Reads the types of columns or parameters: a packet for each, and one for the end.
     fn columns(&mut self, count: usize) -> Result<Vec<u8>> {
         let mut types = Vec::with_capacity(count);
         for _ in 0..count {
@@ -231,7 +232,10 @@ impl Wire {
         Ok(types)
     }
 
-    fn rows(&mut self, decode: impl Fn(&[u8]) -> Vec<Cell>) -> Result<Vec<Vec<Cell>>> {
+    fn rows(
+        &mut self,
+        decode: impl Fn(&[u8]) -> Vec<AnswerValue>,
+    ) -> Result<Vec<Vec<AnswerValue>>> {
         let mut rows = Vec::new();
         loop {
             let body = self.receive()?;
@@ -244,8 +248,11 @@ impl Wire {
     }
 }
 
-/// The body of a command that runs a prepared statement.
-fn execution(prepared: &Prepared, values: &mut dyn Iterator<Item = &Cell>) -> Vec<u8> {
+/// Returns the body of a command that runs a prepared statement.
+fn execution(
+    prepared: &MariaDbStatement,
+    values: &mut dyn Iterator<Item = &AnswerValue>,
+) -> Vec<u8> {
     let mut body = prepared.id.to_le_bytes().to_vec();
     body.extend([0, 1, 0, 0, 0]);
     let nulls_at = body.len();
@@ -256,15 +263,15 @@ fn execution(prepared: &Prepared, values: &mut dyn Iterator<Item = &Cell>) -> Ve
     body.push(1);
     for kind in &prepared.kinds {
         let code = match kind {
-            Kind::Text(_) => column::VAR_STRING,
-            Kind::Int => column::LONGLONG,
-            Kind::Double => column::DOUBLE,
-            Kind::Time => column::DATETIME,
+            PeerType::Text(_) => column::VAR_STRING,
+            PeerType::Int => column::LONGLONG,
+            PeerType::Double => column::DOUBLE,
+            PeerType::Time => column::DATETIME,
         };
         body.extend([code, 0]);
     }
     for (place, value) in values.enumerate() {
-        if *value == Cell::Null {
+        if *value == AnswerValue::Null {
             body[nulls_at + place / 8] |= 1 << (place % 8);
         }
         binary(&mut body, value);
@@ -272,16 +279,16 @@ fn execution(prepared: &Prepared, values: &mut dyn Iterator<Item = &Cell>) -> Ve
     body
 }
 
-fn binary(body: &mut Vec<u8>, value: &Cell) {
+fn binary(body: &mut Vec<u8>, value: &AnswerValue) {
     match value {
-        Cell::Null => {}
-        Cell::Int(value) => body.extend(value.to_le_bytes()),
-        Cell::Double(value) => body.extend(value.to_le_bytes()),
-        Cell::Text(text) => {
+        AnswerValue::Null => {}
+        AnswerValue::Int(value) => body.extend(value.to_le_bytes()),
+        AnswerValue::Double(value) => body.extend(value.to_le_bytes()),
+        AnswerValue::Text(text) => {
             body.push(u8::try_from(text.len()).expect("texts are shorter than 251 bytes"));
             body.extend(text.as_bytes());
         }
-        Cell::Time(ms) => {
+        AnswerValue::Time(ms) => {
             let (days, time) = calendar::split_ms(*ms);
             let civil = calendar::civil_from_days(days);
             let year = u16::try_from(civil.year).expect("a year of our data");
@@ -313,37 +320,37 @@ fn half(bytes: &[u8]) -> usize {
     usize::from(u16::from_le_bytes(bytes[..2].try_into().expect("two bytes")))
 }
 
-fn text_row(body: &[u8], types: &[u8]) -> Vec<Cell> {
+fn text_row(body: &[u8], types: &[u8]) -> Vec<AnswerValue> {
     let mut rest = body;
     let value = |column: &u8| match take_text(&mut rest) {
-        None => Cell::Null,
+        None => AnswerValue::Null,
         Some(bytes) => {
             let text = String::from_utf8_lossy(bytes);
             match *column {
                 column::TINY | column::SHORT | column::LONG | column::LONGLONG => {
-                    text.parse().map_or(Cell::Null, Cell::Int)
+                    text.parse().map_or(AnswerValue::Null, AnswerValue::Int)
                 }
-                _ => Cell::Text(text.into()),
+                _ => AnswerValue::Text(text.into()),
             }
         }
     };
     types.iter().map(value).collect()
 }
 
-fn binary_row(body: &[u8], types: &[u8]) -> Vec<Cell> {
+fn binary_row(body: &[u8], types: &[u8]) -> Vec<AnswerValue> {
     let nulls = &body[1..];
     // Two bits are reserved before the first column's.
     let mut rest = &body[1 + (types.len() + 9) / 8..];
     let value = |(place, column): (usize, &u8)| {
         if nulls[(place + 2) / 8] & 1 << ((place + 2) % 8) != 0 {
-            return Cell::Null;
+            return AnswerValue::Null;
         }
         take_binary(&mut rest, *column)
     };
     types.iter().enumerate().map(value).collect()
 }
 
-fn take_binary(rest: &mut &[u8], column: u8) -> Cell {
+fn take_binary(rest: &mut &[u8], column: u8) -> AnswerValue {
     let width = match column {
         column::TINY => 1,
         column::SHORT | column::YEAR => 2,
@@ -351,15 +358,15 @@ fn take_binary(rest: &mut &[u8], column: u8) -> Cell {
         column::LONGLONG | column::DOUBLE => 8,
         _ => {
             let text = take_text(rest).unwrap_or_default();
-            return Cell::Text(String::from_utf8_lossy(text).into());
+            return AnswerValue::Text(String::from_utf8_lossy(text).into());
         }
     };
     let (bytes, after) = rest.split_at(width);
     *rest = after;
     if column == column::DOUBLE {
-        return Cell::Double(f64::from_le_bytes(bytes.try_into().expect("eight bytes")));
+        return AnswerValue::Double(f64::from_le_bytes(bytes.try_into().expect("eight bytes")));
     }
     let mut wide = [if bytes[width - 1] & 0x80 == 0 { 0 } else { 0xff }; 8];
     wide[..width].copy_from_slice(bytes);
-    Cell::Int(i64::from_le_bytes(wide))
+    AnswerValue::Int(i64::from_le_bytes(wide))
 }

@@ -1,4 +1,4 @@
-//! PostgreSQL's protocol, version 3, as far as the benchmarks need it.
+//! PostgreSQL's protocol, version 3, the part that the benchmarks need.
 //!
 //! One round trip for each prepared statement: Bind, Execute and Sync go out together. Values of
 //! prepared statements travel in binary form both ways; those of plain queries as text.
@@ -10,7 +10,7 @@ use std::{
 
 use super::{super::NextLines, NAME};
 use crate::{
-    cell::Cell,
+    answer::AnswerValue,
     error::{Error, Result, Trying},
 };
 
@@ -28,14 +28,14 @@ const EPOCH_MS: i64 = 946_684_800_000;
 
 /// How values of a result are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
+enum ValueFormat {
     Text,
     Binary,
 }
 
 /// A connection.
 #[derive(Debug)]
-pub(super) struct Wire {
+pub(super) struct PostgresWire {
     stream: UnixStream,
     out: Vec<u8>,
     input: Vec<u8>,
@@ -45,8 +45,8 @@ pub(super) struct Wire {
     prepared: Vec<Vec<u32>>,
 }
 
-impl Wire {
-    /// Introduces the user `bench`, whom the server trusts.
+impl PostgresWire {
+    /// Starts a session of the user `bench`, whom the server trusts.
     pub(super) fn start(stream: UnixStream) -> Result<Self> {
         let mut wire =
             Self { stream, out: Vec::new(), input: Vec::new(), at: 0, prepared: Vec::new() };
@@ -56,15 +56,15 @@ impl Wire {
         wire.out.extend(length.to_be_bytes());
         wire.out.extend(body);
         wire.send()?;
-        wire.until_ready(&[], Form::Text)?;
+        wire.until_ready(&[], ValueFormat::Text)?;
         Ok(wire)
     }
 
     /// Runs a statement.
-    pub(super) fn query(&mut self, sql: &str) -> Result<Vec<Vec<Cell>>> {
+    pub(super) fn query(&mut self, sql: &str) -> Result<Vec<Vec<AnswerValue>>> {
         self.message(b'Q', |body| c_text(body, sql));
         self.send()?;
-        self.until_ready(&[], Form::Text).map(|(rows, _)| rows)
+        self.until_ready(&[], ValueFormat::Text).map(|(rows, _)| rows)
     }
 
     /// Prepares a statement, whose casts say the types of its parameters.
@@ -82,7 +82,7 @@ impl Wire {
         });
         self.message(b'S', |_| {});
         self.send()?;
-        let (_, columns) = self.until_ready(&[], Form::Binary)?;
+        let (_, columns) = self.until_ready(&[], ValueFormat::Binary)?;
         self.prepared.push(columns);
         Ok(number)
     }
@@ -91,8 +91,8 @@ impl Wire {
     pub(super) fn run(
         &mut self,
         prepared: usize,
-        values: &mut dyn Iterator<Item = &Cell>,
-    ) -> Result<Vec<Vec<Cell>>> {
+        values: &mut dyn Iterator<Item = &AnswerValue>,
+    ) -> Result<Vec<Vec<AnswerValue>>> {
         self.message(b'B', |body| {
             body.push(0);
             c_text(body, &format!("s{prepared}"));
@@ -111,7 +111,7 @@ impl Wire {
         self.message(b'S', |_| {});
         self.send()?;
         let columns = std::mem::take(&mut self.prepared[prepared]);
-        let rows = self.until_ready(&columns, Form::Binary);
+        let rows = self.until_ready(&columns, ValueFormat::Binary);
         self.prepared[prepared] = columns;
         rows.map(|(rows, _)| rows)
     }
@@ -128,7 +128,7 @@ impl Wire {
         }
         self.message(b'c', |_| {});
         self.send()?;
-        self.until_ready(&[], Form::Text).map(drop)
+        self.until_ready(&[], ValueFormat::Text).map(drop)
     }
 
     fn message(&mut self, kind: u8, body: impl FnOnce(&mut Vec<u8>)) {
@@ -146,10 +146,13 @@ impl Wire {
         Ok(())
     }
 
-    /// Reads messages up to the one that says that the server waits; the rows among them, and the
-    /// types of their columns. `columns` are those of a prepared statement, which the server does
-    /// not repeat.
-    fn until_ready(&mut self, columns: &[u32], form: Form) -> Result<(Vec<Vec<Cell>>, Vec<u32>)> {
+    /// Reads messages up to `ReadyForQuery` and returns their rows and the types of the columns.
+    /// `columns` are those of a prepared statement, which the server does not repeat.
+    fn until_ready(
+        &mut self,
+        columns: &[u32],
+        form: ValueFormat,
+    ) -> Result<(Vec<Vec<AnswerValue>>, Vec<u32>)> {
         let mut columns = columns.to_vec();
         let mut rows = Vec::new();
         let mut refusal = None;
@@ -170,7 +173,7 @@ impl Wire {
         }
     }
 
-    /// The next message: its kind, and where its body lies in `input`.
+    /// Reads the next message and returns its kind and the range of its body in `input`.
     fn receive(&mut self) -> Result<(u8, std::ops::Range<usize>)> {
         if self.at == self.input.len() {
             self.input.clear();
@@ -185,9 +188,10 @@ impl Wire {
         Ok((kind, body))
     }
 
-    /// Reads until `count` bytes from `at` on are there.
+    /// Reads until `input` has `count` bytes after `at`.
     fn fill(&mut self, count: usize) -> Result<()> {
         let mut chunk = [0; 16_384];
+        debug_assert!(self.at <= self.input.len(), "a packet begins in what was read");
         while self.input.len() < self.at + count {
             let read = self.stream.read(&mut chunk).trying(|| format!("read from {NAME}"))?;
             if read == 0 {
@@ -204,18 +208,18 @@ fn c_text(body: &mut Vec<u8>, text: &str) {
     body.push(0);
 }
 
-fn binary(body: &mut Vec<u8>, value: &Cell) {
+fn binary(body: &mut Vec<u8>, value: &AnswerValue) {
     let mut sized = |bytes: &[u8]| {
         let length = i32::try_from(bytes.len()).expect("values are short");
         body.extend(length.to_be_bytes());
         body.extend(bytes);
     };
     match value {
-        Cell::Null => body.extend((-1_i32).to_be_bytes()),
-        Cell::Int(value) => sized(&value.to_be_bytes()),
-        Cell::Double(value) => sized(&value.to_be_bytes()),
-        Cell::Time(ms) => sized(&((ms - EPOCH_MS) * 1_000).to_be_bytes()),
-        Cell::Text(text) => sized(text.as_bytes()),
+        AnswerValue::Null => body.extend((-1_i32).to_be_bytes()),
+        AnswerValue::Int(value) => sized(&value.to_be_bytes()),
+        AnswerValue::Double(value) => sized(&value.to_be_bytes()),
+        AnswerValue::Time(ms) => sized(&((ms - EPOCH_MS) * 1_000).to_be_bytes()),
+        AnswerValue::Text(text) => sized(text.as_bytes()),
     }
 }
 
@@ -228,7 +232,8 @@ fn half(bytes: &[u8]) -> usize {
     usize::from(u16::from_be_bytes(bytes[..2].try_into().expect("two bytes")))
 }
 
-/// The types of a row description: after each name a table's id, a column's number, the type.
+/// Returns the types of a row description: after each name a table's id, a column's number, the
+/// type.
 fn types(body: &[u8]) -> Vec<u32> {
     let mut rest = &body[2..];
     let column = |_| {
@@ -240,14 +245,14 @@ fn types(body: &[u8]) -> Vec<u32> {
     (0..half(body)).map(column).collect()
 }
 
-fn row(body: &[u8], columns: &[u32], form: Form) -> Vec<Cell> {
+fn row(body: &[u8], columns: &[u32], form: ValueFormat) -> Vec<AnswerValue> {
     let mut rest = &body[2..];
     let value = |column: &u32| {
         let length = word(rest);
         rest = &rest[4..];
-        // A length of -1 stands for NULL.
+        // A length of -1 means NULL.
         if u32::try_from(length) == Ok(u32::MAX) {
-            return Cell::Null;
+            return AnswerValue::Null;
         }
         let (bytes, after) = rest.split_at(length);
         rest = after;
@@ -256,31 +261,31 @@ fn row(body: &[u8], columns: &[u32], form: Form) -> Vec<Cell> {
     columns.iter().map(value).collect()
 }
 
-fn cell(bytes: &[u8], column: u32, form: Form) -> Cell {
-    let text = || Cell::Text(String::from_utf8_lossy(bytes).into());
+fn cell(bytes: &[u8], column: u32, form: ValueFormat) -> AnswerValue {
+    let text = || AnswerValue::Text(String::from_utf8_lossy(bytes).into());
     match (form, column) {
-        (Form::Binary, oid::INT2 | oid::INT4 | oid::INT8 | oid::TIMESTAMP) => {
+        (ValueFormat::Binary, oid::INT2 | oid::INT4 | oid::INT8 | oid::TIMESTAMP) => {
             let mut wide = [if bytes[0] & 0x80 == 0 { 0 } else { 0xff }; 8];
             wide[8 - bytes.len()..].copy_from_slice(bytes);
             let value = i64::from_be_bytes(wide);
             if column == oid::TIMESTAMP {
-                Cell::Time(value / 1_000 + EPOCH_MS)
+                AnswerValue::Time(value / 1_000 + EPOCH_MS)
             } else {
-                Cell::Int(value)
+                AnswerValue::Int(value)
             }
         }
-        (Form::Binary, oid::FLOAT8) => {
-            Cell::Double(f64::from_be_bytes(bytes.try_into().expect("a double has eight bytes")))
-        }
-        (Form::Text, oid::INT2 | oid::INT4 | oid::INT8) => std::str::from_utf8(bytes)
+        (ValueFormat::Binary, oid::FLOAT8) => AnswerValue::Double(f64::from_be_bytes(
+            bytes.try_into().expect("a double has eight bytes"),
+        )),
+        (ValueFormat::Text, oid::INT2 | oid::INT4 | oid::INT8) => std::str::from_utf8(bytes)
             .ok()
             .and_then(|text| text.parse().ok())
-            .map_or_else(text, Cell::Int),
+            .map_or_else(text, AnswerValue::Int),
         _ => text(),
     }
 }
 
-/// The message of an error response: its fields are a letter and a text.
+/// Returns the message of an error response: its fields are a letter and a text.
 fn complaint(body: &[u8]) -> String {
     let fields = body.split(|byte| *byte == 0);
     let wanted = fields.filter(|field| matches!(field.first(), Some(b'M' | b'P' | b'D')));

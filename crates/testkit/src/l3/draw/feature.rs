@@ -1,9 +1,9 @@
-//! The query that feature stores serve: aggregates over windows of the stored rows of a key.
+//! Draws the typical query of a feature store: aggregates over windows of the stored rows of a key.
 //!
-//! Its windows share a scan more often than not, and its aggregates are those that fold, over
-//! columns of fixed width; so it is answered from the columns that an index includes.
+//! Its windows share a scan more often than not, and its aggregates fold columns of fixed width, so
+//! that it is answered from the columns that an index includes.
 
-use super::{Draw, Drawn, MAIN};
+use super::{DrawnQuery, MAIN, QueryDraw};
 
 /// Columns of fixed width, as numbers.
 const NUMBERS: [&str; 7] = ["v", "x", "n", "b", "e", "g", "v + g"];
@@ -12,9 +12,9 @@ const NUMBERS: [&str; 7] = ["v", "x", "n", "b", "e", "g", "v + g"];
 const CONDITIONS: [&str; 7] =
     ["f", "x > 0.0", "v > 0 OR f", "n = 1", "b < 3", "e >= 0.5", "v + g > 2 AND f"];
 
-impl Draw<'_> {
-    /// Features of the stored rows of a key.
-    pub(super) fn features_of_a_key(&mut self) -> Drawn {
+impl QueryDraw<'_> {
+    /// Draws features of the stored rows of a key.
+    pub(super) fn features_of_a_key(&mut self) -> DrawnQuery {
         self.feature("features of a key");
         let mut items = Vec::new();
         let mut clauses = Vec::new();
@@ -39,7 +39,7 @@ impl Draw<'_> {
         ))
     }
 
-    /// The rows that windows share: the sources and the key.
+    /// Draws the rows that the windows share: the sources and the key.
     fn history(&mut self) -> String {
         let union = match self.random.below(5) {
             0 => {

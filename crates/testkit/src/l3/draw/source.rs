@@ -1,10 +1,10 @@
-//! Sources of rows: sub-queries, CTEs and unions on the way of the request row, which are called
-//! `q`, and what stands on the right of joins, over any of the tables.
+//! Draws sources of rows: sub-queries, CTEs and unions that contain the request row, which are
+//! called `q`, and right sides of joins, over any of the tables.
 
-use super::{Draw, MAIN, MORE, MORE_OF_GROUP, MORE_OF_Q, OTHERS, SECOND_MAIN};
+use super::{MAIN, MORE, MORE_OF_GROUP, MORE_OF_Q, OTHERS, QueryDraw, SECOND_MAIN};
 
-impl Draw<'_> {
-    /// A source on the way of the request row.
+impl QueryDraw<'_> {
+    /// Draws a source that contains the request row.
     pub(super) fn source(&mut self, depth: usize) -> String {
         if depth == 0 || self.random.chance(40) {
             return format!("{MAIN} AS q");
@@ -53,7 +53,8 @@ impl Draw<'_> {
                 let union = *self.random.pick(&["UNION ALL", "UNION ALL", "UNION DISTINCT"]);
                 self.feature(union);
                 let (source, filter, other) = (self.source(depth), self.filter(), self.filter());
-                // The rows of a second scan of the main table are no answers: they lose their id.
+                // The rows of a second scan of the main table are no answers, so their id is
+                // replaced.
                 let (id, table) = *self.random.pick(&[("id", "u"), ("0 - 1 AS id", SECOND_MAIN)]);
                 if table == SECOND_MAIN {
                     self.feature("UNION ALL of the request table");
@@ -77,7 +78,7 @@ impl Draw<'_> {
         }
     }
 
-    /// A table, or a sub-query with its columns, for the right side of a join.
+    /// Draws a table, or a sub-query with its columns, for the right side of a join.
     pub(super) fn right(&mut self, depth: usize) -> String {
         if depth == 0 || self.random.chance(35) {
             return self.table();
@@ -150,7 +151,7 @@ impl Draw<'_> {
         }
     }
 
-    /// One of the tables, most often the main one.
+    /// Draws one of the tables, most often the main one.
     fn table(&mut self) -> String {
         if self.random.chance(50) {
             self.feature("self-join");
@@ -159,7 +160,7 @@ impl Draw<'_> {
         (*self.random.pick(&OTHERS)).to_owned()
     }
 
-    /// LAST JOIN of a right side of this name to `q`.
+    /// Draws a LAST JOIN of a right side with this name to `q`.
     pub(super) fn last_join_clause(&mut self, name: &str, depth: usize) -> String {
         let right = self.right(depth);
         let order = *self.random.pick(&["ts", "ts", "id", "v"]);

@@ -1,9 +1,9 @@
-//! Scalar expressions over the columns.
+//! Draws scalar expressions over the columns.
 
-use super::Draw;
+use super::QueryDraw;
 
-impl Draw<'_> {
-    /// An INT.
+impl QueryDraw<'_> {
+    /// Draws an INT.
     pub(super) fn value(&mut self, depth: usize) -> String {
         if depth == 0 {
             let leaf = *self.random.pick(&["g", "v", "id", "1", "NULL + 1", "int(n)"]);
@@ -74,7 +74,7 @@ impl Draw<'_> {
         }
     }
 
-    /// A BOOL, true more often than not.
+    /// Draws a BOOL, true more often than not.
     pub(super) fn condition(&mut self, depth: usize) -> String {
         if depth == 0 {
             return self.simple_condition();

@@ -1,21 +1,22 @@
-//! Windows, and the calls over them or over a group.
+//! Draws windows, and the calls over them or over a group.
 //!
-//! Each aggregate function is drawn by the examples of its declaration, over the columns of ours.
+//! Each aggregate function is drawn by the examples of its declaration, over the columns of the
+//! drawn tables.
 
 use lockstep_function::aggregate::{self, AggregateFunction};
 
-use super::{Draw, MORE, SECOND_MAIN};
+use super::{MORE, QueryDraw, SECOND_MAIN};
 
 /// What the rows of a window come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Source {
-    /// One source, whose rows a UNION may have the columns of.
+pub(super) enum WindowSource {
+    /// One source, which a UNION may extend.
     Plain,
-    /// A join, whose rows have more columns than any table.
+    /// A join, which has more columns than any table and allows no UNION.
     Joined,
 }
 
-/// Columns of [`aggregate::SAMPLE`], and ours of the same type.
+/// Columns of [`aggregate::SAMPLE`], and columns of the drawn tables of the same type.
 const SAMPLE_COLUMNS: [(&str, &str); 6] =
     [("t", "ts"), ("x", "v"), ("y", "x"), ("c", "k"), ("s", "s"), ("ok", "f")];
 
@@ -29,7 +30,7 @@ pub(super) struct Windows {
     pub(super) clause: String,
 }
 
-/// Aggregates over the columns, in windows and in groups alike, by what they are.
+/// Aggregates over the columns, for windows and groups, with the name of the construct.
 const CALLS: [(Option<&str>, &str); 44] = [
     (None, "count(*)"),
     (None, "count(v)"),
@@ -103,14 +104,14 @@ const ITEMS: [(&str, &str); 16] = [
     ("OVER on a scalar function", "log(ifnull(sum(abs(x)), 0.0) + 1.0){o}"),
 ];
 
-impl Draw<'_> {
-    /// One window or two, named or not.
+impl QueryDraw<'_> {
+    /// Draws one window or two, named or not.
     pub(super) fn windows(&mut self) -> Windows {
-        self.windows_of(Source::Plain)
+        self.windows_of(WindowSource::Plain)
     }
 
-    /// The same over a join.
-    pub(super) fn windows_of(&mut self, source: Source) -> Windows {
+    /// Draws the windows over a source.
+    pub(super) fn windows_of(&mut self, source: WindowSource) -> Windows {
         let spec = self.window_spec_of(source);
         let over = " OVER w".to_owned();
         match self.random.below(6) {
@@ -135,7 +136,7 @@ impl Draw<'_> {
         }
     }
 
-    /// Select items over windows.
+    /// Draws select items over windows.
     pub(super) fn items(&mut self, windows: &Windows) -> String {
         let mut items = vec![self.calls(&windows.over)];
         if let Some(other) = &windows.other {
@@ -149,7 +150,7 @@ impl Draw<'_> {
         items.join(", ")
     }
 
-    /// Some calls, called `a0` and so on; over a group when `over` is empty.
+    /// Draws some calls with the aliases `a0`, `a1` and so on; over a group when `over` is empty.
     pub(super) fn calls(&mut self, over: &str) -> String {
         let count = 1 + self.random.below(3);
         let mut calls = Vec::with_capacity(count);
@@ -163,7 +164,7 @@ impl Draw<'_> {
         calls.join(", ")
     }
 
-    /// A call that the declaration of an aggregate function has for an example.
+    /// Draws an example of the declaration of an aggregate function.
     fn example(&mut self, over: &str) -> String {
         let is_of_windows_only = |function: &AggregateFunction| function.name == "lag";
         let functions: Vec<&AggregateFunction> = aggregate::all()
@@ -175,13 +176,13 @@ impl Draw<'_> {
         format!("{}{over}", over_our_columns(example))
     }
 
-    /// One of [`CALLS`].
+    /// Draws one of [`CALLS`].
     fn some_call(&mut self, over: &str) -> String {
         let (feature, call) = *self.random.pick(&CALLS);
         self.call(feature, call, over)
     }
 
-    /// A call over a window. OVER stands behind the whole where that is a call.
+    /// Writes a call over a window, with OVER after the outermost call.
     fn call(&mut self, feature: Option<&'static str>, call: &str, over: &str) -> String {
         feature.into_iter().for_each(|feature| self.feature(feature));
         if !call.starts_with("CASE") {
@@ -194,15 +195,15 @@ impl Draw<'_> {
         written
     }
 
-    /// What stands in the parentheses of a window.
+    /// Draws the specification in the parentheses of a window.
     pub(super) fn window_spec(&mut self) -> String {
-        self.window_spec_of(Source::Plain)
+        self.window_spec_of(WindowSource::Plain)
     }
 
-    fn window_spec_of(&mut self, source: Source) -> String {
+    fn window_spec_of(&mut self, source: WindowSource) -> String {
         let union = match source {
-            Source::Plain => self.window_union(),
-            Source::Joined => String::new(),
+            WindowSource::Plain => self.window_union(),
+            WindowSource::Joined => String::new(),
         };
         let partition = *self
             .random
@@ -299,7 +300,7 @@ impl Draw<'_> {
         format!("{unit} BETWEEN {start} AND {end}")
     }
 
-    /// The older end of a frame, and whether it lies beyond all rows.
+    /// Draws the older end of a frame, and returns whether it lies beyond all rows.
     fn frame_start(&mut self, second: &str) -> (String, bool) {
         match self.random.below(9) {
             0 | 1 => {
@@ -320,7 +321,7 @@ impl Draw<'_> {
     }
 }
 
-/// An example of a declaration, over the columns of our tables.
+/// Rewrites an example of a declaration to the columns of the drawn tables.
 fn over_our_columns(example: &str) -> String {
     let mut written = String::new();
     let mut rest = example;

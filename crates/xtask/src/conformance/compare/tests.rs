@@ -4,7 +4,7 @@ use lockstep_engine::{Diagnostic, code};
 use lockstep_row::{DataType, Value};
 use serde_json::json;
 
-use super::{Came, Choice, Comparison, Table, Tolerance, check};
+use super::{CaseOutcome, Choice, ResultComparison, ResultTable, Tolerance, check};
 use crate::conformance::case::Expectation;
 
 fn columns() -> Vec<(String, DataType)> {
@@ -23,25 +23,26 @@ fn expectation() -> Expectation {
     }
 }
 
-fn table() -> Table {
-    Table {
+fn table() -> ResultTable {
+    ResultTable {
         columns: columns(),
         rows: vec![vec![Value::Int(1), Value::Null], vec![Value::Int(2), Value::Double(1.5)]],
     }
 }
 
-const STRICT: Comparison = Comparison { tolerance: Tolerance::Ulp, choice: Choice::Listed };
+const STRICT: ResultComparison =
+    ResultComparison { tolerance: Tolerance::Ulp, choice: Choice::Listed };
 
-fn verdict(expectation: &Expectation, table: Table) -> Result<(), String> {
-    check(expectation, &Came::Table(table), &STRICT)
+fn verdict(expectation: &Expectation, table: ResultTable) -> Result<(), String> {
+    check(expectation, &CaseOutcome::Table(table), &STRICT)
 }
 
 fn verdict_of(choice: Choice, expectation: &Expectation) -> Result<(), String> {
-    check(expectation, &Came::Table(table()), &Comparison { choice, ..STRICT })
+    check(expectation, &CaseOutcome::Table(table()), &ResultComparison { choice, ..STRICT })
 }
 
 /// Changes the table and expects a complaint that contains `words`.
-fn check_noticed(change: impl FnOnce(&mut Table), words: &str) {
+fn check_noticed(change: impl FnOnce(&mut ResultTable), words: &str) {
     let mut table = table();
     change(&mut table);
     let complaint = verdict(&expectation(), table).expect_err("the change must be noticed");
@@ -71,22 +72,22 @@ fn a_value_of_another_type_is_noticed() {
 
 #[test]
 fn a_wrong_type_is_noticed() {
-    check_noticed(|table| table.columns[0].1 = DataType::BigInt, "expected INT, came BIGINT");
+    check_noticed(|table| table.columns[0].1 = DataType::BigInt, "expected INT, got BIGINT");
 }
 
 #[test]
 fn a_wrong_name_is_noticed() {
-    check_noticed(|table| table.columns[1].0 = "X".to_owned(), "expected name `x`, came `X`");
+    check_noticed(|table| table.columns[1].0 = "X".to_owned(), "expected name `x`, got `X`");
 }
 
 #[test]
 fn a_missing_row_is_noticed() {
-    check_noticed(|table| drop(table.rows.pop()), "expected 2 rows, came 1");
+    check_noticed(|table| drop(table.rows.pop()), "expected 2 rows, got 1");
 }
 
 #[test]
 fn a_missing_column_is_noticed() {
-    check_noticed(|table| drop(table.columns.pop()), "expected 2 columns, came 1");
+    check_noticed(|table| drop(table.columns.pop()), "expected 2 columns, got 1");
 }
 
 #[test]
@@ -96,7 +97,7 @@ fn a_wrong_count_is_noticed() {
 }
 
 #[test]
-fn rows_without_order_are_compared_as_they_came() {
+fn rows_without_order_are_compared_as_returned() {
     let expectation = Expectation { order: None, ..expectation() };
     assert!(verdict(&expectation, table()).is_err());
 }
@@ -141,7 +142,7 @@ fn rows_are_compared_also_without_columns() {
 
 #[test]
 fn success_and_error_are_told_apart() {
-    let error = |diagnostic: Diagnostic| Came::Error {
+    let error = |diagnostic: Diagnostic| CaseOutcome::Error {
         diagnostic: Box::new(diagnostic),
         sql: "SELECT".to_owned(),
     };
@@ -169,8 +170,8 @@ fn loose_numbers_may_be_a_ten_thousandth_apart() {
     let loosely = |value: f64| {
         let mut table = table();
         table.rows[1][1] = Value::Double(value);
-        let loose = Comparison { tolerance: Tolerance::Loose, ..STRICT };
-        check(&expectation(), &Came::Table(table), &loose)
+        let loose = ResultComparison { tolerance: Tolerance::Loose, ..STRICT };
+        check(&expectation(), &CaseOutcome::Table(table), &loose)
     };
     assert_eq!(loosely(1.500_1), Ok(()));
     assert!(loosely(1.501).is_err());
@@ -180,7 +181,7 @@ fn loose_numbers_may_be_a_ten_thousandth_apart() {
 
 #[test]
 fn nan_and_infinity_equal_themselves_only() {
-    let agree = |expected: &str, came: f64| {
+    let agree = |expected: &str, actual: f64| {
         let expectation = Expectation {
             columns: None,
             rows: Some(vec![vec![json!(expected)]]),
@@ -189,7 +190,8 @@ fn nan_and_infinity_equal_themselves_only() {
             ..expectation()
         };
         let columns = vec![("x".to_owned(), DataType::Double)];
-        verdict(&expectation, Table { columns, rows: vec![vec![Value::Double(came)]] }).is_ok()
+        verdict(&expectation, ResultTable { columns, rows: vec![vec![Value::Double(actual)]] })
+            .is_ok()
     };
     assert!(agree("NaN", f64::NAN));
     assert!(!agree("NaN", 0.0));

@@ -1,10 +1,10 @@
-//! The speed of light of M1: the same answer from loops over arrays.
+//! The speed-of-light baseline of M1: the same answer from loops over arrays.
 //!
-//! For each window and key, what the window reads lies in arrays, one for each column, oldest row
-//! first; texts inline, 16 bytes each; the NULLs of a row in one byte. There is no schema, no
-//! codec and no retention; one lock for each key stands for concurrency, and a row goes to its
-//! place in the arrays. What belongs to the meaning is there: the frame is found by event time, the mean is the exactly rounded sum of
-//! [`ExactSum`], distinct values are counted as values.
+//! For each window and key, the columns that the window reads are arrays, oldest row first; texts
+//! are inline, 16 bytes each; the NULL flags of a row are one byte. There is no schema, no codec
+//! and no retention; concurrency is one lock for each key, and a row is inserted at its position in
+//! the arrays. The semantics are complete: the frame is found by event time, the mean is the
+//! exactly rounded sum of [`ExactSum`], distinct values are counted as values.
 
 use std::{collections::HashMap, hint::black_box};
 
@@ -13,12 +13,12 @@ use lockstep_host::sync::RwLock;
 use lockstep_row::{Arena, Datum, calendar};
 
 use super::{
-    Data, Shape,
-    data::{REACH_MS, Row, TableName, text},
+    Data, M1Shape,
+    data::{M1Row, REACH_MS, TableName, text},
     query::{AGGREGATES, OWN_SCALARS, scalar_count},
 };
 use crate::{
-    cell::Cell,
+    answer::AnswerValue,
     error::Result,
     system::{Client, System},
 };
@@ -28,7 +28,7 @@ pub(super) const HAS_S12: u8 = 2;
 pub(super) const HAS_I3: u8 = 4;
 pub(super) const HAS_D4: u8 = 8;
 
-/// What a window reads of one key, oldest first.
+/// The columns of one key that a window reads, oldest first.
 #[derive(Debug, Default)]
 struct WindowRows {
     times_ms: Vec<i64>,
@@ -38,7 +38,7 @@ struct WindowRows {
     present: Vec<u8>,
 }
 
-/// What the scalars read of the newest row of one key.
+/// The columns of the newest row of one key that the scalars read.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SideRow {
     pub(super) s1: [u8; 10],
@@ -51,23 +51,25 @@ pub(super) struct SideRow {
 }
 
 /// The rows of each key.
-type Window = HashMap<[u8; 10], RwLock<WindowRows>>;
+type WindowArrays = HashMap<[u8; 10], RwLock<WindowRows>>;
 
-/// The arrays.
+/// The rows of all tables as arrays.
 #[derive(Debug)]
-pub(crate) struct Twin<'a> {
-    shape: Shape,
-    windows: Vec<Window>,
+pub(crate) struct M1Baseline<'a> {
+    shape: M1Shape,
+    windows: Vec<WindowArrays>,
     sides: Vec<HashMap<[u8; 10], SideRow>>,
-    requests: &'a [Row],
+    requests: &'a [M1Row],
     bytes_per_row: f64,
 }
 
-impl<'a> Twin<'a> {
-    /// Lays the rows out.
-    pub(crate) fn new(data: Data, requests: &'a [Row]) -> Self {
+impl<'a> M1Baseline<'a> {
+    /// Fills the arrays.
+    pub(crate) fn new(data: Data, requests: &'a [M1Row]) -> Self {
         let shape = data.shape;
-        let mut windows: Vec<Window> = Vec::new();
+        assert!((1..=10).contains(&shape.windows), "each window has a key column");
+        assert!(shape.joins <= 3, "there are three side tables");
+        let mut windows: Vec<WindowArrays> = Vec::new();
         windows.resize_with(shape.windows, HashMap::new);
         for row in data.rows(TableName::Main) {
             for (column, window) in windows.iter_mut().enumerate() {
@@ -86,9 +88,9 @@ impl<'a> Twin<'a> {
     }
 }
 
-impl Twin<'_> {
+impl M1Baseline<'_> {
     /// Inserts a row of a key that has rows.
-    pub(crate) fn insert(&self, row: &Row) {
+    pub(crate) fn insert(&self, row: &M1Row) {
         for (column, window) in self.windows.iter().enumerate() {
             if let Some(rows) = window.get(&key_of(row, column)) {
                 rows.write().insert(row);
@@ -97,12 +99,12 @@ impl Twin<'_> {
     }
 }
 
-fn key_of(row: &Row, column: usize) -> [u8; 10] {
+fn key_of(row: &M1Row, column: usize) -> [u8; 10] {
     row.texts[column].expect("keys are never NULL")
 }
 
 impl SideRow {
-    fn of(row: &Row) -> Self {
+    fn of(row: &M1Row) -> Self {
         let text = |column: usize| row.texts[column].expect("only two columns have NULLs");
         let int = |column: usize| row.ints[column].expect("only one column has NULLs");
         Self {
@@ -118,7 +120,7 @@ impl SideRow {
 }
 
 impl WindowRows {
-    fn insert(&mut self, row: &Row) {
+    fn insert(&mut self, row: &M1Row) {
         let time_ms = row.times_ms[0];
         let at = match self.times_ms.last() {
             Some(last) if *last > time_ms => {
@@ -126,11 +128,13 @@ impl WindowRows {
             }
             _ => self.times_ms.len(),
         };
+        debug_assert!(at == 0 || self.times_ms[at - 1] <= time_ms, "rows are in order of time");
         self.times_ms.insert(at, time_ms);
         self.s13.insert(at, wide(row.texts[13].expect("it has no NULLs")));
         self.i1.insert(at, row.ints[1].expect("it has no NULLs"));
         self.d4.insert(at, row.doubles[4].unwrap_or_default());
         self.present.insert(at, present(row));
+        debug_assert_eq!(self.times_ms.len(), self.present.len());
     }
 }
 
@@ -140,7 +144,7 @@ pub(super) fn wide(text: [u8; 10]) -> u128 {
     u128::from_le_bytes(bytes)
 }
 
-pub(super) fn present(row: &Row) -> u8 {
+pub(super) fn present(row: &M1Row) -> u8 {
     let bit = |is_there: bool, bit: u8| if is_there { bit } else { 0 };
     bit(row.texts[11].is_some(), HAS_S11)
         | bit(row.texts[12].is_some(), HAS_S12)
@@ -148,14 +152,14 @@ pub(super) fn present(row: &Row) -> u8 {
         | bit(row.doubles[4].is_some(), HAS_D4)
 }
 
-impl System for Twin<'_> {
+impl System for M1Baseline<'_> {
     fn name(&self) -> &'static str {
         "speed_of_light"
     }
 
     fn connect(&self) -> Result<Box<dyn Client + '_>> {
         let texts = Texts::for_values(self.shape.window_rows);
-        Ok(Box::new(Loops { twin: self, texts, arena: Arena::new() }))
+        Ok(Box::new(M1BaselineClient { baseline: self, texts, arena: Arena::new() }))
     }
 
     fn bytes_per_row(&self) -> Option<f64> {
@@ -163,30 +167,35 @@ impl System for Twin<'_> {
     }
 }
 
-struct Loops<'a> {
-    twin: &'a Twin<'a>,
+struct M1BaselineClient<'a> {
+    baseline: &'a M1Baseline<'a>,
     texts: Texts,
     arena: Arena,
 }
 
-impl Client for Loops<'_> {
+impl Client for M1BaselineClient<'_> {
     fn serve(&mut self, request: usize) -> Result<()> {
         self.arena.reset();
-        let row = &self.twin.requests[request];
-        black_box(self.twin.answer(row, &mut self.texts, &self.arena));
+        let row = &self.baseline.requests[request];
+        black_box(self.baseline.answer(row, &mut self.texts, &self.arena));
         Ok(())
     }
 
-    fn answer(&mut self, request: usize) -> Result<Vec<Cell>> {
+    fn answer(&mut self, request: usize) -> Result<Vec<AnswerValue>> {
         self.arena.reset();
-        let row = &self.twin.requests[request];
-        let answer = self.twin.answer(row, &mut self.texts, &self.arena);
-        Ok(answer.iter().map(Cell::from).collect())
+        let row = &self.baseline.requests[request];
+        let answer = self.baseline.answer(row, &mut self.texts, &self.arena);
+        Ok(answer.iter().map(AnswerValue::from).collect())
     }
 }
 
-impl Twin<'_> {
-    fn answer<'b>(&'b self, row: &'b Row, texts: &mut Texts, arena: &'b Arena) -> &'b [Datum<'b>] {
+impl M1Baseline<'_> {
+    fn answer<'b>(
+        &'b self,
+        row: &'b M1Row,
+        texts: &mut Texts,
+        arena: &'b Arena,
+    ) -> &'b [Datum<'b>] {
         let columns = AGGREGATES * self.shape.windows + scalar_count(self.shape);
         let answer = arena.alloc_slice_fill_default(columns);
         let (own, rest) = answer.split_at_mut(OWN_SCALARS);
@@ -210,7 +219,7 @@ impl Twin<'_> {
     }
 }
 
-pub(super) fn scalars<'b>(row: &'b Row, arena: &'b Arena) -> [Datum<'b>; OWN_SCALARS] {
+pub(super) fn scalars<'b>(row: &'b M1Row, arena: &'b Arena) -> [Datum<'b>; OWN_SCALARS] {
     let text_of = |column: usize| text(row.texts[column].as_ref().expect("it has no NULLs"));
     let int = |column: usize| row.ints[column];
     let double = row.doubles[0].expect("it has no NULLs");
@@ -228,7 +237,7 @@ pub(super) fn scalars<'b>(row: &'b Row, arena: &'b Arena) -> [Datum<'b>; OWN_SCA
 pub(super) fn side_scalars<'b>(
     join: usize,
     side: Option<&'b SideRow>,
-    row: &'b Row,
+    row: &'b M1Row,
     arena: &'b Arena,
 ) -> [Option<Datum<'b>>; 4] {
     let Some(side) = side else {
@@ -270,8 +279,13 @@ fn year<'b>(ms: i64) -> Datum<'b> {
 }
 
 impl WindowRows {
-    /// The six aggregates over the request and at most `stored_max` rows before it.
-    fn fold<'b>(&self, row: &Row, stored_max: usize, texts: &mut Texts) -> [Datum<'b>; AGGREGATES] {
+    /// Returns the six aggregates over the request and at most `stored_max` rows before it.
+    fn fold<'b>(
+        &self,
+        row: &M1Row,
+        stored_max: usize,
+        texts: &mut Texts,
+    ) -> [Datum<'b>; AGGREGATES] {
         let now_ms = row.times_ms[0];
         let from = self.times_ms.partition_point(|time_ms| *time_ms < now_ms - REACH_MS);
         let to = self.times_ms.partition_point(|time_ms| *time_ms <= now_ms);
@@ -313,7 +327,7 @@ impl WindowRows {
     }
 }
 
-/// A set of texts that is emptied without being touched.
+/// A set of texts that is cleared in constant time.
 pub(super) struct Texts {
     slots: Vec<(u128, u64)>,
     generation: u64,

@@ -1,38 +1,40 @@
-//! The speed of light of M2: for each key one array of values for each column, and exact sums.
+//! The speed-of-light baseline of M2: for each key one array of values for each column, and exact
+//! sums.
 
 use std::{collections::HashMap, hint::black_box};
 
 use lockstep_function::exact_sum::ExactSum;
 use lockstep_row::{Arena, Datum};
 
-use super::{Number, REACH_MS, ROWS_PER_KEY, Row, Shape};
+use super::{M2Row, M2Shape, Number, REACH_MS, ROWS_PER_KEY};
 use crate::{
-    cell::Cell,
+    answer::AnswerValue,
     error::Result,
     system::{Client, System},
 };
 
-/// The rows of one key, oldest first: bits of the values of a column after one another.
+/// The columns of one key, oldest row first: the bits of a column's values one after another.
 #[derive(Debug, Default)]
-struct KeyRows {
+struct KeyColumns {
     times_ms: Vec<i64>,
     values: Vec<[u64; ROWS_PER_KEY]>,
 }
 
-/// The arrays.
+/// The stored rows as arrays.
 #[derive(Debug)]
-pub(crate) struct Twin<'a> {
-    shape: Shape,
-    keys: HashMap<String, KeyRows>,
-    requests: &'a [Row],
+pub(crate) struct M2Baseline<'a> {
+    shape: M2Shape,
+    keys: HashMap<String, KeyColumns>,
+    requests: &'a [M2Row],
 }
 
-impl<'a> Twin<'a> {
-    /// Lays the rows out.
-    pub(crate) fn new(shape: Shape, requests: &'a [Row]) -> Self {
-        let mut keys: HashMap<String, KeyRows> = HashMap::new();
+impl<'a> M2Baseline<'a> {
+    /// Fills the arrays.
+    pub(crate) fn new(shape: M2Shape, requests: &'a [M2Row]) -> Self {
+        let mut keys: HashMap<String, KeyColumns> = HashMap::new();
         for row in shape.stored() {
             let rows = keys.entry(row.key_text.clone()).or_default();
+            assert!(rows.times_ms.len() < ROWS_PER_KEY, "a key has {ROWS_PER_KEY} rows");
             rows.values.resize(shape.columns, [0; ROWS_PER_KEY]);
             for (values, value) in rows.values.iter_mut().zip(&row.values) {
                 values[rows.times_ms.len()] = match value {
@@ -45,10 +47,10 @@ impl<'a> Twin<'a> {
         Self { shape, keys, requests }
     }
 
-    fn answer<'b>(&'b self, row: &'b Row, arena: &'b Arena) -> &'b [Datum<'b>] {
+    fn answer<'b>(&'b self, row: &'b M2Row, arena: &'b Arena) -> &'b [Datum<'b>] {
         let answer = arena.alloc_slice_fill_default(1 + self.shape.features());
         answer[0] = Datum::String(&row.key_text);
-        let none = KeyRows::default();
+        let none = KeyColumns::default();
         let rows = self.keys.get(&row.key_text).unwrap_or(&none);
         let from = rows.times_ms.partition_point(|time_ms| *time_ms < row.time_ms - REACH_MS);
         let to = rows.times_ms.partition_point(|time_ms| *time_ms <= row.time_ms);
@@ -89,13 +91,13 @@ fn fold_column<'b>(stored: &[u64], own: Number) -> [Datum<'b>; 2] {
     }
 }
 
-impl System for Twin<'_> {
+impl System for M2Baseline<'_> {
     fn name(&self) -> &'static str {
         "speed_of_light"
     }
 
     fn connect(&self) -> Result<Box<dyn Client + '_>> {
-        Ok(Box::new(Loops { twin: self, arena: Arena::new() }))
+        Ok(Box::new(M2BaselineClient { baseline: self, arena: Arena::new() }))
     }
 
     fn bytes_per_row(&self) -> Option<f64> {
@@ -103,21 +105,21 @@ impl System for Twin<'_> {
     }
 }
 
-struct Loops<'a> {
-    twin: &'a Twin<'a>,
+struct M2BaselineClient<'a> {
+    baseline: &'a M2Baseline<'a>,
     arena: Arena,
 }
 
-impl Client for Loops<'_> {
+impl Client for M2BaselineClient<'_> {
     fn serve(&mut self, request: usize) -> Result<()> {
         self.arena.reset();
-        black_box(self.twin.answer(&self.twin.requests[request], &self.arena));
+        black_box(self.baseline.answer(&self.baseline.requests[request], &self.arena));
         Ok(())
     }
 
-    fn answer(&mut self, request: usize) -> Result<Vec<Cell>> {
+    fn answer(&mut self, request: usize) -> Result<Vec<AnswerValue>> {
         self.arena.reset();
-        let answer = self.twin.answer(&self.twin.requests[request], &self.arena);
-        Ok(answer.iter().map(Cell::from).collect())
+        let answer = self.baseline.answer(&self.baseline.requests[request], &self.arena);
+        Ok(answer.iter().map(AnswerValue::from).collect())
     }
 }

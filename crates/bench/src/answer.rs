@@ -1,7 +1,7 @@
-//! Answers as values that every system can give, and whether two answers are the same.
+//! Answers of all systems in one form, and their comparison.
 //!
-//! Workloads turn what a system returns into cells only to compare; while time is measured the
-//! systems keep their own forms.
+//! Workloads convert a system's rows to these values only to compare them; while time is measured,
+//! each system keeps its own form.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use lockstep_row::Datum;
 
 /// One value of an answer, or of a statement's parameters.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Cell {
+pub(crate) enum AnswerValue {
     /// NULL.
     Null,
     /// Any integer.
@@ -18,11 +18,11 @@ pub(crate) enum Cell {
     Double(f64),
     /// Text.
     Text(Box<str>),
-    /// A moment, in milliseconds since the epoch.
+    /// A timestamp, in milliseconds since the epoch.
     Time(i64),
 }
 
-impl fmt::Display for Cell {
+impl fmt::Display for AnswerValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Null => f.write_str("NULL"),
@@ -34,7 +34,7 @@ impl fmt::Display for Cell {
     }
 }
 
-impl From<&Datum<'_>> for Cell {
+impl From<&Datum<'_>> for AnswerValue {
     fn from(value: &Datum<'_>) -> Self {
         match *value {
             Datum::Timestamp(ms) => Self::Time(ms),
@@ -52,17 +52,17 @@ impl From<&Datum<'_>> for Cell {
 pub(crate) enum Closeness {
     /// The same bits.
     Exact,
-    /// Off by rounding: peers add floats one by one, Lockstep exactly.
+    /// Equal but for rounding: peers add floats one by one, Lockstep adds exactly.
     Rounding,
 }
 
-/// Of what is larger; a thousand additions are off by 1e-13 at most.
+/// Relative to the larger value; a thousand additions differ by at most 1e-13.
 const ROUNDING: f64 = 1e-9;
 
-/// The first difference between two answers, for a person.
+/// Describes the first difference between two answers.
 pub(crate) fn difference(
-    expected: &[Cell],
-    found: &[Cell],
+    expected: &[AnswerValue],
+    found: &[AnswerValue],
     closeness: Closeness,
 ) -> Option<String> {
     if expected.len() != found.len() {
@@ -76,9 +76,9 @@ pub(crate) fn difference(
     )
 }
 
-fn is_same(expected: &Cell, found: &Cell, closeness: Closeness) -> bool {
+fn is_same(expected: &AnswerValue, found: &AnswerValue, closeness: Closeness) -> bool {
     match (expected, found) {
-        (Cell::Double(expected), Cell::Double(found)) => match closeness {
+        (AnswerValue::Double(expected), AnswerValue::Double(found)) => match closeness {
             Closeness::Exact => expected.to_bits() == found.to_bits(),
             Closeness::Rounding => {
                 (expected - found).abs() <= ROUNDING * expected.abs().max(found.abs()).max(1.0)
@@ -90,16 +90,21 @@ fn is_same(expected: &Cell, found: &Cell, closeness: Closeness) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Cell, Closeness, difference};
+    use super::{AnswerValue, Closeness, difference};
 
     #[test]
     fn floats_may_be_off_by_rounding_and_nothing_else_may() {
-        let expected = [Cell::Int(1), Cell::Double(0.3), Cell::Text("a".into()), Cell::Null];
+        let expected = [
+            AnswerValue::Int(1),
+            AnswerValue::Double(0.3),
+            AnswerValue::Text("a".into()),
+            AnswerValue::Null,
+        ];
         let mut found = expected.clone();
-        found[1] = Cell::Double(0.1 + 0.2);
+        found[1] = AnswerValue::Double(0.1 + 0.2);
         assert_eq!(difference(&expected, &found, Closeness::Rounding), None);
         assert!(difference(&expected, &found, Closeness::Exact).is_some());
-        found[3] = Cell::Int(0);
+        found[3] = AnswerValue::Int(0);
         let difference = difference(&expected, &found, Closeness::Rounding);
         assert_eq!(difference.as_deref(), Some("column 3 is 0, Lockstep has NULL"));
     }

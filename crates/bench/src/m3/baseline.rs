@@ -1,8 +1,9 @@
-//! The speed of light of M3: for each key, arrays of times and values in the order of time.
+//! The speed-of-light baseline of M3: for each key, arrays of times and values in the order of
+//! time.
 //!
 //! Windows nest, so one walk from the newest row back serves all: at the end of each window the
-//! counts so far are its counts. Values are eight bytes, read as big-endian numbers, whose order
-//! is that of the texts. One lock for each key stands for concurrency.
+//! counts so far are its counts. Values are eight bytes, read as big-endian numbers, whose order is
+//! that of the texts. Concurrency is one lock for each key.
 
 use std::{
     hint::black_box,
@@ -12,9 +13,9 @@ use std::{
 use lockstep_host::sync::Mutex;
 use lockstep_row::{Arena, Datum};
 
-use super::{Event, Shape, TOP};
+use super::{Event, M3Shape, TOP};
 use crate::{
-    cell::Cell,
+    answer::AnswerValue,
     error::Result,
     system::{Client, System},
 };
@@ -23,14 +24,15 @@ use crate::{
 const SLOTS: usize = 256;
 
 #[derive(Debug, Default)]
-struct KeyRows {
+struct KeyEvents {
     times_ms: Vec<i64>,
     /// One array for each column.
     values: Vec<Vec<u64>>,
 }
 
-impl KeyRows {
+impl KeyEvents {
     fn push(&mut self, event: &Event, columns: usize) {
+        debug_assert!(columns <= event.values.len(), "{columns} columns");
         self.times_ms.push(event.time_ms);
         self.values.resize_with(columns, Vec::new);
         for (values, value) in self.values.iter_mut().zip(event.values) {
@@ -39,18 +41,18 @@ impl KeyRows {
     }
 }
 
-/// The arrays.
+/// The rows of each key as arrays.
 #[derive(Debug)]
-pub(crate) struct Twin {
-    shape: Shape,
-    keys: Vec<Mutex<KeyRows>>,
+pub(crate) struct M3Baseline {
+    shape: M3Shape,
+    keys: Vec<Mutex<KeyEvents>>,
     next: AtomicUsize,
 }
 
-impl Twin {
-    /// Lays the rows out.
-    pub(crate) fn new(shape: Shape) -> Self {
-        let mut keys: Vec<Mutex<KeyRows>> = Vec::new();
+impl M3Baseline {
+    /// Fills the arrays.
+    pub(crate) fn new(shape: M3Shape) -> Self {
+        let mut keys: Vec<Mutex<KeyEvents>> = Vec::new();
         keys.resize_with(shape.keys, Mutex::default);
         for event in shape.stored() {
             keys[event.key].get_mut().push(&event, shape.columns);
@@ -59,13 +61,17 @@ impl Twin {
     }
 }
 
-impl System for Twin {
+impl System for M3Baseline {
     fn name(&self) -> &'static str {
         "speed_of_light"
     }
 
     fn connect(&self) -> Result<Box<dyn Client + '_>> {
-        Ok(Box::new(Loops { twin: self, arena: Arena::new(), counts: Counts::new() }))
+        Ok(Box::new(M3BaselineClient {
+            baseline: self,
+            arena: Arena::new(),
+            counts: ValueCounts::new(),
+        }))
     }
 
     fn bytes_per_row(&self) -> Option<f64> {
@@ -73,16 +79,16 @@ impl System for Twin {
     }
 }
 
-struct Loops<'a> {
-    twin: &'a Twin,
+struct M3BaselineClient<'a> {
+    baseline: &'a M3Baseline,
     arena: Arena,
-    counts: Counts,
+    counts: ValueCounts,
 }
 
-impl Loops<'_> {
+impl M3BaselineClient<'_> {
     fn operate<T>(&mut self, take: impl FnOnce(&[Datum<'_>]) -> T) -> T {
-        let Twin { shape, keys, next } = self.twin;
-        // Relaxed: a number of its own for each operation.
+        let M3Baseline { shape, keys, next } = self.baseline;
+        // Relaxed: only uniqueness matters.
         let event = shape.event(next.fetch_add(1, Ordering::Relaxed));
         let key = event.key_text();
         self.arena.reset();
@@ -94,7 +100,7 @@ impl Loops<'_> {
             self.counts.clear();
             let mut row = values.len();
             for window in 0..shape.windows {
-                let since_ms = Shape::since_ms(window, &event);
+                let since_ms = M3Shape::since_ms(window, &event);
                 while row > 0 && rows.times_ms[row - 1] >= since_ms {
                     row -= 1;
                     self.counts.add(values[row]);
@@ -107,7 +113,7 @@ impl Loops<'_> {
     }
 }
 
-impl Client for Loops<'_> {
+impl Client for M3BaselineClient<'_> {
     fn serve(&mut self, _request: usize) -> Result<()> {
         self.operate(|answer| {
             black_box(answer);
@@ -115,19 +121,19 @@ impl Client for Loops<'_> {
         Ok(())
     }
 
-    fn answer(&mut self, _request: usize) -> Result<Vec<Cell>> {
-        Ok(self.operate(|answer| answer.iter().map(Cell::from).collect()))
+    fn answer(&mut self, _request: usize) -> Result<Vec<AnswerValue>> {
+        Ok(self.operate(|answer| answer.iter().map(AnswerValue::from).collect()))
     }
 }
 
-/// How often each value came.
-pub(super) struct Counts {
+/// The number of occurrences of each value.
+pub(super) struct ValueCounts {
     /// Values and counts; a count of 0 is an empty slot.
     slots: [(u64, u32); SLOTS],
     used: Vec<usize>,
 }
 
-impl Counts {
+impl ValueCounts {
     pub(super) fn new() -> Self {
         Self { slots: [(0, 0); SLOTS], used: Vec::with_capacity(SLOTS) }
     }
@@ -156,7 +162,8 @@ impl Counts {
         }
     }
 
-    /// The most frequent values, joined by commas; of equally frequent ones the least first.
+    /// Returns the most frequent values, joined by commas; of equally frequent ones the least
+    /// first.
     pub(super) fn top<'b>(&self, arena: &'b Arena) -> &'b str {
         let mut best = [(0_u32, u64::MAX); TOP];
         for slot in &self.used {

@@ -1,4 +1,4 @@
-//! Where peers live on this machine: a folder in the user's cache.
+//! The folders of the peers on this machine, in the user's cache.
 
 use std::{
     fs,
@@ -7,21 +7,21 @@ use std::{
 
 use crate::error::{Result, Trying};
 
-/// The folder of everything that the benchmarks keep: `~/.cache/lockstep/bench`, or one in the
+/// Returns the folder of all files of the benchmarks: `~/.cache/lockstep/bench`, or one in the
 /// machine's temporary folder for a user without a home.
 pub(crate) fn cache_folder() -> PathBuf {
     let home = std::env::home_dir().filter(|home| home.is_absolute());
     home.map_or_else(std::env::temp_dir, |home| home.join(".cache")).join("lockstep/bench")
 }
 
-/// A folder for the data of one run, which vanishes with this value.
+/// A folder for the data of one run, which is removed when this value is dropped.
 #[derive(Debug)]
-pub(crate) struct Scratch {
+pub(crate) struct TemporaryFolder {
     folder: PathBuf,
 }
 
-impl Scratch {
-    /// Makes an empty folder. The path is short: a socket's path may have 107 bytes.
+impl TemporaryFolder {
+    /// Creates an empty folder. The path is short: a socket's path may have 107 bytes.
     pub(crate) fn new(name: &str) -> Result<Self> {
         let folder =
             std::env::temp_dir().join(format!("lockstep-bench-{}-{name}", std::process::id()));
@@ -29,21 +29,21 @@ impl Scratch {
         Ok(Self { folder })
     }
 
-    /// Its path.
+    /// Returns its path.
     pub(crate) fn path(&self) -> &Path {
         &self.folder
     }
 }
 
-impl Drop for Scratch {
+impl Drop for TemporaryFolder {
     fn drop(&mut self) {
         // What cannot be removed stays in the temporary folder, which the machine empties.
         drop(fs::remove_dir_all(&self.folder));
     }
 }
 
-/// A program of a peer: in the folders where Debian puts programs, or, for PostgreSQL, in the
-/// newest of its versions' folders.
+/// Finds a program of a peer in the folders of Debian, or, for PostgreSQL, in the folder of its
+/// newest version.
 pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
     let fixed = ["/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin"].map(PathBuf::from);
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten();
