@@ -10,7 +10,7 @@ WHEELS := $(CARGO_TARGET_DIR)/wheels
 DENY_VERSION := 0.20.2
 DENY := $(CARGO_TARGET_DIR)/tools/cargo-deny-$(DENY_VERSION)/bin/cargo-deny
 
-.PHONY: help demo test test-rust test-python nightly nightly-differential nightly-generated advisories lint wheel install bench clean
+.PHONY: help demo test test-rust test-python nightly nightly-differential nightly-generated advisories lint wheel install release release-try bench clean
 
 help:
 	@echo "make demo   builds Lockstep and runs the demonstration on real flights"
@@ -18,6 +18,8 @@ help:
 	@echo "make nightly  the long forms of the generated tests: DuckDB, parity, L3, fuzzing, loom, Miri"
 	@echo "make lint   checks format and lints"
 	@echo "make wheel  builds the Python wheel into $(WHEELS)"
+	@echo "make release  builds the wheel and the binary that users get, into $(DIST)"
+	@echo "make release-try  runs them on a bare Debian without a compiler; needs root and debootstrap"
 	@echo "make bench  measures Lockstep beside DuckDB, MariaDB, PostgreSQL and Redis"
 
 demo: install
@@ -66,8 +68,42 @@ wheel: $(VENV)/.tools
 install: wheel
 	$(BIN)/pip install --quiet --force-reinstall --no-deps $(WHEELS)/lockstep*.whl
 
-# Quick by default: each workload takes less than a minute. FULL=1 repeats everything five times,
-# with more data and the sweeps, and rewrites the tables of docs/benchmarks.md.
+# What users get: optimised across crates, and linked so that it runs on any Linux with a glibc of
+# $(GLIBC) or newer; zig brings the old glibc to link with. Takes much longer than `make wheel`.
+GLIBC := 2.17
+TARGET := $(shell uname -m)-unknown-linux-gnu
+DIST := dist
+VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
+BINARY = lockstep-$(VERSION)-$(shell uname -m)-linux
+LICENCES := python/lockstep/THIRD_PARTY_LICENCES.txt
+BUILT := $(CARGO_TARGET_DIR)/$(TARGET)/release
+
+ZIGBUILD = PATH="$(CURDIR)/$(BIN):$$PATH" cargo-zigbuild zigbuild --locked --release \
+    --target $(TARGET).$(GLIBC)
+
+release: $(VENV)/.release
+	rm -rf $(DIST)
+	mkdir -p $(DIST)/$(BINARY)
+	$(BIN)/python release/licences.py --target $(TARGET) $(LICENCES)
+	PATH="$(CURDIR)/$(BIN):$$PATH" maturin build --locked --release --zig --target $(TARGET) \
+	    --compatibility manylinux_$(subst .,_,$(GLIBC)) --out $(DIST)
+	$(ZIGBUILD) --package lockstep-cli --bin lockstep
+	cp $(BUILT)/lockstep LICENSE README.md $(LICENCES) $(DIST)/$(BINARY)
+	tar -C $(DIST) -czf $(DIST)/$(BINARY).tar.gz $(BINARY)
+	rm -r $(DIST)/$(BINARY)
+	cd $(DIST) && sha256sum * > SHA256SUMS
+	ls -l $(DIST)
+
+release-try:
+	release/try $(DIST)
+
+$(VENV)/.release: release/requirements.txt $(VENV)/.tools
+	$(BIN)/pip install --quiet --disable-pip-version-check -r release/requirements.txt
+	@touch $@
+
+# Measures the release build. Quick by default: each workload takes less than a minute. FULL=1
+# repeats everything five times, with more data and the sweeps, and rewrites the tables of
+# docs/benchmarks.md. PROFILE=dev measures the build of the tests.
 WORKLOADS ?= M1 M2 M3 M4 M5 M6
 FULL ?=
 ifeq ($(FULL),)
@@ -76,14 +112,25 @@ else
 BENCH := --runs 5 --sweep --out bench/results
 endif
 
-bench:
+PROFILE ?= release
+ifeq ($(PROFILE),release)
+BENCH_PROGRAM := $(BUILT)/lockstep-bench
+else
+BENCH_PROGRAM := $(CARGO_TARGET_DIR)/debug/lockstep-bench
+endif
+
+bench: $(VENV)/.release
+ifeq ($(PROFILE),release)
+	$(ZIGBUILD) --package lockstep-bench
+else
 	cargo build --locked --package lockstep-bench
-	$(CARGO_TARGET_DIR)/debug/lockstep-bench --install
+endif
+	$(BENCH_PROGRAM) --install
 	@for workload in $(WORKLOADS); do \
-	    $(CARGO_TARGET_DIR)/debug/lockstep-bench $$workload $(BENCH) || exit 1; \
+	    $(BENCH_PROGRAM) $$workload $(BENCH) || exit 1; \
 	done
 ifneq ($(FULL),)
-	$(CARGO_TARGET_DIR)/debug/lockstep-bench --out bench/results --publish docs/benchmarks.md
+	$(BENCH_PROGRAM) --out bench/results --publish docs/benchmarks.md
 endif
 
 # Built once, outside the target directory, whose profile and features it does not share.
