@@ -8,7 +8,7 @@ use lockstep_batch::ExecuteOptions;
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_function::Compatibility;
 use lockstep_plan::BoundQuery;
-use lockstep_request::{RequestBatch, BatchFallback, CompileOptions, Program};
+use lockstep_request::{BatchFallback, CompileOptions, Program, RequestBatch};
 use lockstep_row::{
     Arena, Column, DataType, Datum,
     arrow::{ColumnBuilder, ColumnReader},

@@ -89,8 +89,8 @@ impl Relation {
             return PreparedRequest::compile(&self.query, &entries)?
                 .answer_batches(requests, self.context.conversion);
         }
-        let progress =
-            progress.map(|callback| -> Arc<dyn ProgressListener> { Arc::new(FractionReporter(callback)) });
+        let progress = progress
+            .map(|callback| -> Arc<dyn ProgressListener> { Arc::new(FractionReporter(callback)) });
         let compatibility = self.context.conversion.settings().compatibility;
         let read_through = match (compatibility, self.context.storage) {
             (Compatibility::OpenMldb, Storage::Online) => {

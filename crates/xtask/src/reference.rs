@@ -9,7 +9,7 @@ use std::{fmt::Write as _, fs};
 
 use lockstep_function::{
     aggregate::{self, SAMPLE},
-    compatibility::{ADDITIONS, DIFFERENCES, Form},
+    compatibility::{ADDITIONS, DIFFERENCES, ExampleForm},
     example_sql, scalar,
 };
 
@@ -283,15 +283,15 @@ fn push_differences(page: &mut String, is_restored: bool) {
         let example = &difference.example;
         push(page, format_args!("\n### {}\n\n", difference.name));
         push(page, format_args!("- By default: {}\n", difference.standard));
-        push(page, format_args!("- In OpenMLDB: {}\n", difference.reference));
+        push(page, format_args!("- In OpenMLDB: {}\n", difference.openmldb));
         push(page, format_args!("- Why: {}\n", difference.why));
         page.push_str("\n| SQL | by default | in OpenMLDB |\n|---|---|---|\n");
         let over = match example.form {
-            Form::Aggregate => " over the [sample](reference/functions.md)",
-            Form::Expression | Form::Statements => "",
+            ExampleForm::Aggregate => " over the [sample](reference/functions.md)",
+            ExampleForm::Expression | ExampleForm::Statements => "",
         };
-        let (standard, reference) = (code(example.standard), code(example.reference));
-        push(page, format_args!("| {}{over} | {standard} | {reference} |\n", code(example.sql)));
+        let (standard, openmldb) = (code(example.standard), code(example.openmldb));
+        push(page, format_args!("| {}{over} | {standard} | {openmldb} |\n", code(example.sql)));
     }
 }
 

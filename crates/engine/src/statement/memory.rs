@@ -5,7 +5,7 @@
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_row::{DataType, Projection, TableSchema, Value};
 use lockstep_sql::ast::Estimate;
-use lockstep_table::{TableShape, TableMemory, estimate};
+use lockstep_table::{TableMemory, TableShape, estimate};
 
 use crate::{Output, Session};
 
