@@ -18,7 +18,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("site", &["unification"]),
     ("ground", &["host", "diagnostic"]),
     ("mechanisms of rows and text", &["row", "sql"]),
-    ("mechanisms of storage", &["series"]),
+    ("mechanisms of storage", &["series", "wal"]),
     ("meaning of tables and functions", &["table", "function"]),
     ("meaning of queries", &["plan"]),
     ("execution", &["request", "batch"]),
@@ -41,6 +41,8 @@ const DOORS: &[(&str, &[&str])] = &[
     ("libc", &["bench", "unification"]),
     ("cranelift*", &["request"]),
     ("rustyline", &["cli"]),
+    ("memmap2", &["host"]),
+    ("crc32c", &["wal"]),
 ];
 
 /// Words that name nothing.
