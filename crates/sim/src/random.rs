@@ -1,6 +1,6 @@
 //! Random numbers from a seed.
 
-/// A generator of random numbers (SplitMix64), the same on every machine and in every version.
+/// A generator of random numbers (`SplitMix64`), the same on every machine and in every version.
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 

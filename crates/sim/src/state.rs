@@ -107,16 +107,19 @@ impl Content {
     pub(crate) fn read(&self, offset: u64, buffer: &mut [u8]) -> usize {
         let offset = usize::try_from(offset).unwrap_or(usize::MAX).min(self.length);
         let count = buffer.len().min(self.length - offset);
-        for (at, byte) in (offset..).zip(&mut buffer[..count]) {
-            let word = u64::from_le(self.memory[at / 8].load(Ordering::Relaxed));
-            *byte = word.to_le_bytes()[at % 8];
-        }
+        let words = &self.memory[offset / 8..(offset + count).div_ceil(8)];
+        let words = words.iter().map(|word| u64::from_le(word.load(Ordering::Relaxed)));
+        let bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
+        buffer[..count].copy_from_slice(&bytes[offset % 8..][..count]);
         count
     }
 
     pub(crate) fn write(&mut self, offset: usize, bytes: &[u8]) {
         self.set_length(self.length.max(offset + bytes.len()));
         self.store(offset, bytes);
+        // A page that is written is to be written back, whatever a failed sync thought of it.
+        let written = offset / PAGE..(offset + bytes.len()).div_ceil(PAGE);
+        self.forgotten.retain(|page, _| !written.contains(page));
     }
 
     pub(crate) fn set_length(&mut self, length: usize) {

@@ -177,7 +177,7 @@ fn allocate(file: &fs::File, length: u64) -> io::Result<()> {
 
 /// Lengthens a file to `length` by zeros that are written.
 fn append_zeros(file: &fs::File, length: u64) -> io::Result<()> {
-    const ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+    static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
     let mut offset = file.metadata()?.len();
     while offset < length {
         let count = usize::try_from(length - offset).map_or(ZEROS.len(), |n| n.min(ZEROS.len()));

@@ -1,5 +1,4 @@
 //! What the machine's disk does, on a directory of its own.
-#![expect(clippy::disallowed_methods, reason = "the tests look at the directory from outside")]
 
 use std::{fs, io::ErrorKind, path::PathBuf, sync::Arc, sync::atomic::AtomicU64};
 

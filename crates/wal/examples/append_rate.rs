@@ -1,0 +1,114 @@
+//! How many rows a second the log takes, at each level, beside a copy into memory.
+//!
+//! `append_rate DIRECTORY [SECONDS]`: the directory exists; a log is made in it and removed again.
+#![expect(clippy::print_stdout, reason = "a program speaks through its output")]
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+
+use lockstep_host::{
+    Clock, SystemClock,
+    file::{Disk, SystemDisk},
+    sync::Mutex,
+};
+use lockstep_wal::{Durability, Group, Log, Options, SegmentedLog};
+
+const PAYLOAD_BYTES: usize = 100;
+/// What the copy into memory goes around in, in bytes.
+const MEMORY_BYTES: usize = 64 << 20;
+const LEVELS: [Durability; 3] = [Durability::Memory, Durability::Os, Durability::Disk];
+
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    let directory = PathBuf::from(arguments.next().expect("the directory is the first argument"));
+    let seconds = arguments.next().map_or(1.0, |seconds| seconds.parse().expect("a number"));
+    println!("level    threads  rows/group       rows/s   share of a copy");
+    for threads in [1, 2, 8] {
+        for rows in [1, 100] {
+            let copied = copy_rate(threads, rows, seconds);
+            println!("{:8} {threads:7} {rows:11} {copied:12.0}   1.000", "copy");
+            for level in LEVELS {
+                let rate = log_rate(&directory, level, (threads, rows), seconds);
+                let name = format!("{level:?}").to_lowercase();
+                let share = rate / copied;
+                println!("{name:8} {threads:7} {rows:11} {rate:12.0}   {share:.3}");
+            }
+        }
+    }
+}
+
+/// Runs `body` in threads for some seconds; gives how many times it ran in a second, all together.
+fn rate(threads: usize, seconds: f64, body: impl Fn() + Send + Sync) -> f64 {
+    let (clock, is_over, count) = (SystemClock::new(), AtomicBool::new(false), AtomicU64::new(0));
+    let begin_ns = clock.monotonic_ns();
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                let mut done = 0;
+                while !is_over.load(Ordering::Relaxed) {
+                    body();
+                    done += 1;
+                }
+                count.fetch_add(done, Ordering::Relaxed);
+            });
+        }
+        while elapsed(&clock, begin_ns) < seconds {
+            lockstep_host::pause(5);
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    let done = u32::try_from(count.into_inner()).expect("a benchmark is short");
+    f64::from(done) / elapsed(&clock, begin_ns)
+}
+
+fn elapsed(clock: &SystemClock, begin_ns: u64) -> f64 {
+    std::time::Duration::from_nanos(clock.monotonic_ns() - begin_ns).as_secs_f64()
+}
+
+/// The same bytes copied into memory under a lock, without a log: rows a second.
+fn copy_rate(threads: usize, rows: u32, seconds: f64) -> f64 {
+    let payload = vec![7_u8; PAYLOAD_BYTES];
+    let memory = Mutex::new((vec![0_u8; MEMORY_BYTES], 0_usize));
+    let copy = || {
+        let (bytes, offset) = &mut *memory.lock();
+        for _ in 0..rows {
+            let end = *offset + PAYLOAD_BYTES;
+            let begin = if end > bytes.len() { 0 } else { *offset };
+            bytes[begin..begin + PAYLOAD_BYTES].copy_from_slice(std::hint::black_box(&payload));
+            *offset = begin + PAYLOAD_BYTES;
+        }
+    };
+    rate(threads, seconds, copy) * f64::from(rows)
+}
+
+fn log_rate(directory: &Path, level: Durability, shape: (usize, u32), seconds: f64) -> f64 {
+    let path = directory.join(format!("append_rate-{}", std::process::id()));
+    SystemDisk.create_directory(&path).expect("the directory is writable");
+    let disk: Arc<dyn Disk> = Arc::new(SystemDisk);
+    let opened = SegmentedLog::open(disk, &path, Options::new([1; 16]), &mut |_| ());
+    let (log, _) = opened.expect("an empty directory becomes a log");
+    let (threads, rows) = shape;
+    let payload = vec![7_u8; PAYLOAD_BYTES];
+    let append = || {
+        let mut group = Group::new();
+        for _ in 0..rows {
+            group.push(1, 1, &payload);
+        }
+        let appended = log.append(&group, &mut |_| ()).expect("there is room");
+        log.wait(appended.end, level).expect("the disk works");
+        // Nobody needs it again: the directory stays small.
+        if appended.start >> 20 != appended.end >> 20 {
+            log.truncate(appended.start.min(log.durable_end())).expect("the disk works");
+        }
+    };
+    let rate = rate(threads, seconds, append) * f64::from(rows);
+    drop(log);
+    fs::remove_dir_all(&path).expect("the log's directory is ours");
+    rate
+}
