@@ -137,6 +137,19 @@ impl Content {
     }
 
     fn store(&self, offset: usize, bytes: &[u8]) {
+        // Whole words at once, and single bytes before and after them.
+        let before = bytes.len().min(offset.next_multiple_of(8) - offset);
+        let (before, rest) = bytes.split_at(before);
+        let (whole, after) = rest.as_chunks::<8>();
+        let begin = offset + before.len();
+        self.store_bytes(offset, before);
+        for (word, bytes) in self.memory[begin / 8..].iter().zip(whole) {
+            word.store(u64::from_le_bytes(*bytes).to_le(), Ordering::Relaxed);
+        }
+        self.store_bytes(begin + whole.len() * 8, after);
+    }
+
+    fn store_bytes(&self, offset: usize, bytes: &[u8]) {
         for (at, byte) in (offset..).zip(bytes) {
             let word = &self.memory[at / 8];
             let mut value = u64::from_le(word.load(Ordering::Relaxed)).to_le_bytes();

@@ -1,5 +1,8 @@
 //! How many rows a second the log takes, at each level, beside a copy into memory.
 //!
+//! Beside rows a second, which depend on what else the machine does, it shows the time that a row
+//! takes on a processor, the machine's part of it included, without the log's own thread.
+//!
 //! `append_rate DIRECTORY [SECONDS]`: the directory exists; a log is made in it and removed again.
 #![expect(clippy::print_stdout, reason = "a program speaks through its output")]
 
@@ -28,34 +31,50 @@ fn main() {
     let mut arguments = std::env::args().skip(1);
     let directory = PathBuf::from(arguments.next().expect("the directory is the first argument"));
     let seconds = arguments.next().map_or(1.0, |seconds| seconds.parse().expect("a number"));
-    println!("level    threads  rows/group       rows/s   share of a copy");
+    println!("level    threads  rows/group       rows/s   ns/row   share of a copy");
     for threads in [1, 2, 8] {
         for rows in [1, 100] {
             let copied = copy_rate(threads, rows, seconds);
-            println!("{:8} {threads:7} {rows:11} {copied:12.0}   1.000", "copy");
+            let show = |name: &str, rate: Rate| {
+                let share = rate.per_second / copied.per_second;
+                let Rate { per_second, cpu_ns } = rate;
+                println!(
+                    "{name:8} {threads:7} {rows:11} {per_second:12.0} {cpu_ns:8.0}   {share:.4}"
+                );
+            };
+            show("copy", copied);
             for level in LEVELS {
                 let rate = log_rate(&directory, level, (threads, rows), seconds);
-                let name = format!("{level:?}").to_lowercase();
-                let share = rate / copied;
-                println!("{name:8} {threads:7} {rows:11} {rate:12.0}   {share:.3}");
+                show(&format!("{level:?}").to_lowercase(), rate);
             }
         }
     }
 }
 
-/// Runs `body` in threads for some seconds; gives how many times it ran in a second, all together.
-fn rate(threads: usize, seconds: f64, body: impl Fn() + Send + Sync) -> f64 {
+/// What all threads did together.
+#[derive(Clone, Copy)]
+struct Rate {
+    /// Rows a second.
+    per_second: f64,
+    /// Nanoseconds that a row took on a processor.
+    cpu_ns: f64,
+}
+
+/// Runs `body`, which takes so many rows, in threads for some seconds.
+fn rate(threads: usize, rows: u32, seconds: f64, body: impl Fn() + Send + Sync) -> Rate {
     let (clock, is_over, count) = (SystemClock::new(), AtomicBool::new(false), AtomicU64::new(0));
+    let cpu_ns = AtomicU64::new(0);
     let begin_ns = clock.monotonic_ns();
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                let mut done = 0;
+                let (mut done, before_ns) = (0, thread_cpu_ns());
                 while !is_over.load(Ordering::Relaxed) {
                     body();
                     done += 1;
                 }
                 count.fetch_add(done, Ordering::Relaxed);
+                cpu_ns.fetch_add(thread_cpu_ns() - before_ns, Ordering::Relaxed);
             });
         }
         while elapsed(&clock, begin_ns) < seconds {
@@ -64,7 +83,16 @@ fn rate(threads: usize, seconds: f64, body: impl Fn() + Send + Sync) -> f64 {
         is_over.store(true, Ordering::Relaxed);
     });
     let done = u32::try_from(count.into_inner()).expect("a benchmark is short");
-    f64::from(done) / elapsed(&clock, begin_ns)
+    let rows = f64::from(done) * f64::from(rows);
+    let cpu_ns = std::time::Duration::from_nanos(cpu_ns.into_inner()).as_secs_f64() * 1e9 / rows;
+    Rate { per_second: rows / elapsed(&clock, begin_ns), cpu_ns }
+}
+
+/// How long this thread has run on a processor.
+fn thread_cpu_ns() -> u64 {
+    let text = lockstep_host::disk::read_to_string(Path::new("/proc/thread-self/schedstat"));
+    let text = text.expect("this is Linux");
+    text.split(' ').next().and_then(|ns| ns.parse().ok()).expect("it begins with a number")
 }
 
 fn elapsed(clock: &SystemClock, begin_ns: u64) -> f64 {
@@ -72,7 +100,7 @@ fn elapsed(clock: &SystemClock, begin_ns: u64) -> f64 {
 }
 
 /// The same bytes copied into memory under a lock, without a log: rows a second.
-fn copy_rate(threads: usize, rows: u32, seconds: f64) -> f64 {
+fn copy_rate(threads: usize, rows: u32, seconds: f64) -> Rate {
     let payload = vec![7_u8; PAYLOAD_BYTES];
     let memory = Mutex::new((vec![0_u8; MEMORY_BYTES], 0_usize));
     let copy = || {
@@ -84,10 +112,10 @@ fn copy_rate(threads: usize, rows: u32, seconds: f64) -> f64 {
             *offset = begin + PAYLOAD_BYTES;
         }
     };
-    rate(threads, seconds, copy) * f64::from(rows)
+    rate(threads, rows, seconds, copy)
 }
 
-fn log_rate(directory: &Path, level: Durability, shape: (usize, u32), seconds: f64) -> f64 {
+fn log_rate(directory: &Path, level: Durability, shape: (usize, u32), seconds: f64) -> Rate {
     let path = directory.join(format!("append_rate-{}", std::process::id()));
     SystemDisk.create_directory(&path).expect("the directory is writable");
     let disk: Arc<dyn Disk> = Arc::new(SystemDisk);
@@ -107,7 +135,7 @@ fn log_rate(directory: &Path, level: Durability, shape: (usize, u32), seconds: f
             log.truncate(appended.start.min(log.durable_end())).expect("the disk works");
         }
     };
-    let rate = rate(threads, seconds, append) * f64::from(rows);
+    let rate = rate(threads, rows, seconds, append);
     drop(log);
     fs::remove_dir_all(&path).expect("the log's directory is ours");
     rate

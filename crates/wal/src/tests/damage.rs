@@ -190,7 +190,7 @@ fn a_missing_foreign_or_newer_segment_is_an_error() {
     }
     let error = opened(&|disk| disk.replace(&segment(2), first.clone()));
     assert!(error.contains("number of another segment"), "{error}");
-    let mut newer = first.clone();
+    let mut newer = first;
     newer[8] = 2;
     let checksum = crc32c::crc32c_append(crc32c::crc32c(&newer[..12]), &newer[16..64]);
     newer[12..16].copy_from_slice(&checksum.to_le_bytes());

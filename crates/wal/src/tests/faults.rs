@@ -47,7 +47,7 @@ pub(super) fn check_faults(seed: u64, operation: Option<Operation>) -> Result<u6
 #[test]
 fn any_call_may_fail() {
     let tried: u64 =
-        (0..25).map(|seed| check_faults(seed, None).unwrap_or_else(|e| panic!("{e}"))).sum();
+        (0..20).map(|seed| check_faults(seed, None).unwrap_or_else(|e| panic!("{e}"))).sum();
     println!("failed calls: {tried}");
     assert!(tried > 1_000, "{tried}");
 }
@@ -56,8 +56,9 @@ fn any_call_may_fail() {
 fn any_sync_may_fail() {
     let sync = Some(Operation::SyncData);
     let tried: u64 =
-        (0..200).map(|seed| check_faults(seed, sync).unwrap_or_else(|e| panic!("{e}"))).sum();
+        (0..60).map(|seed| check_faults(seed, sync).unwrap_or_else(|e| panic!("{e}"))).sum();
     println!("failed syncs: {tried}");
+    assert!(tried > 1_000, "{tried}");
 }
 
 #[test]
