@@ -22,7 +22,12 @@
 //!    sync leaves pages in the cache that count as written and are not.
 //! 4. The directory and all segments are synced. Only then does the log take a record.
 
-use std::{collections::VecDeque, path::PathBuf, sync::Arc};
+use std::{
+    collections::VecDeque,
+    ops::Range,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use lockstep_host::file::{self, Disk};
 
@@ -90,7 +95,7 @@ struct Place {
 /// Opens the log in a directory, or creates one where there is none.
 pub(crate) fn open(
     disk: &dyn Disk,
-    directory: &std::path::Path,
+    directory: &Path,
     options: &Options,
     visit: &mut dyn FnMut(Entries<'_>),
 ) -> Result<Opened, Error> {
@@ -185,9 +190,7 @@ impl Recovery<'_> {
                 match step {
                     Step::Group { start, end } => {
                         self.groups += 1;
-                        let is_needed = self.cursor.position > Some(options.needed);
-                        let entries = self.cursor.entries(&segment, start, end)?;
-                        let _needed = is_needed.then(|| visit(entries));
+                        self.give(&segment, start..end, options.needed, visit)?;
                     }
                     Step::Sealed => break,
                     Step::Nothing(what) => return Ok((index, what)),
@@ -201,6 +204,20 @@ impl Recovery<'_> {
             }
         }
         unreachable!("the last segment is either sealed or the end")
+    }
+
+    /// Gives the group that the cursor went over to the caller, who needs what reaches to a position.
+    fn give(
+        &mut self,
+        segment: &Segment,
+        bytes: Range<u64>,
+        needed: u64,
+        visit: &mut dyn FnMut(Entries<'_>),
+    ) -> Result<(), file::Error> {
+        if self.cursor.position > Some(needed) {
+            visit(self.cursor.entries(segment, bytes.start, bytes.end)?);
+        }
+        Ok(())
     }
 
     /// Remembers a place now and then, so that what follows a position is found again.
@@ -352,7 +369,7 @@ impl Recovery<'_> {
         number: u64,
         offset: u64,
         what: &'static str,
-        positions: std::ops::Range<u64>,
+        positions: Range<u64>,
     ) -> Error {
         let file = segment::path(&self.directory, number);
         Error::Damaged { file, offset, what, from: positions.start, to: positions.end }

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use lockstep_host::file::Disk;
 use lockstep_sim::{CrashPolicy, Random, SimulatedDisk};
 
 use super::harness::{DIRECTORY, LOG_ID, Opened, Placed, disk, group, open, options, put};
@@ -114,7 +115,9 @@ fn closed(is_closed: bool) -> (SimulatedDisk, Vec<Placed>) {
             log.wait(range.end, Durability::Disk).unwrap();
         }
     }
-    let _closed = is_closed.then(|| log.close().unwrap());
+    if is_closed {
+        log.close().unwrap();
+    }
     (disk.image().disk(CrashPolicy::AllKept), groups)
 }
 
@@ -183,7 +186,6 @@ fn a_missing_foreign_or_newer_segment_is_an_error() {
         change(&disk);
         open(&disk, options()).map(|opened| opened.recovered).unwrap_err().to_string()
     };
-    use lockstep_host::file::Disk;
     for number in 1..=3 {
         let error = opened(&|disk| disk.remove(&segment(number)).unwrap());
         assert!(error.contains("is damaged"), "{number}: {error}");
@@ -221,7 +223,6 @@ fn files_that_are_not_the_logs_are_left_and_unfinished_ones_removed() {
     put(&disk, "00000000000000000001.wal.new", b"half");
     let opened = open(&disk, options()).unwrap();
     assert_eq!((opened.recovered.end, opened.recovered.log_id), (0, LOG_ID));
-    use lockstep_host::file::Disk;
     let names = disk.list(Path::new(DIRECTORY)).unwrap();
     assert_eq!(names, ["00000000000000000001.wal", "notes.txt"]);
 }
