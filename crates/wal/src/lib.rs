@@ -68,6 +68,37 @@
 //!   records that were synced before the first mark after them.
 //! - After a failed sync no write is accepted ([`Error::Stopped`]).
 //!
+//! # Example
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use lockstep_host::file::{Disk, SystemDisk};
+//! use lockstep_wal::{Durability, Group, Log, Options, SegmentedLog};
+//!
+//! let directory = std::env::temp_dir().join(format!("lockstep-wal-example-{}", std::process::id()));
+//! SystemDisk.create_directory(&directory)?;
+//! let disk: Arc<dyn Disk> = Arc::new(SystemDisk);
+//! let options = Options { segment_bytes: 1 << 20, ..Options::new([7; 16]) };
+//! let (log, _) = SegmentedLog::open(Arc::clone(&disk), &directory, options.clone(), &mut |_| ())?;
+//! let mut group = Group::new();
+//! group.push(1, 2, b"two rows");
+//! group.push(2, 1, b"one of another table");
+//! let positions = log.append(&group, &mut |first| assert_eq!(first, 0))?;
+//! log.wait(positions.end, Durability::Disk)?;
+//! log.close()?;
+//!
+//! let mut found = Vec::new();
+//! let (log, recovered) = SegmentedLog::open(disk, &directory, options, &mut |entries| {
+//!     found.extend(entries.map(|entry| (entry.position, entry.payload.to_vec())));
+//! })?;
+//! assert_eq!((recovered.end, recovered.cut), (3, None));
+//! assert_eq!(found, [(0, b"two rows".to_vec()), (2, b"one of another table".to_vec())]);
+//! drop(log);
+//! std::fs::remove_dir_all(&directory)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! # Cost
 //!
 //! `append` takes one lock, copies the group once, and computes one checksum of 36 bytes for each

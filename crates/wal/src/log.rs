@@ -394,11 +394,8 @@ impl Inner {
         }
         // A log that is synced often gains nothing: a sync makes the pages unwritable again, and
         // writes those that were brought in although they are empty.
-        let unsynced = match place.number == synced.number {
-            true => place.offset - synced.offset,
-            false => place.offset,
-        };
-        if unsynced >= bytes {
+        let is_behind = place.number > synced.number || place.offset - synced.offset >= bytes;
+        if is_behind {
             segment.prefault(place.offset, 2 * bytes);
         }
     }
