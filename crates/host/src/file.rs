@@ -49,16 +49,16 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// holds it.
     fn lock(&self, path: &Path) -> Result<Box<dyn Lock>, Error>;
 
-    /// Bytes that this process may still allocate on the file system of `path`.
+    /// Gives how many bytes this process may still allocate on the file system of `path`.
     fn free_space(&self, path: &Path) -> Result<u64, Error>;
 }
 
 /// An open file. Offsets and lengths are in bytes.
 pub trait File: Send + Sync + fmt::Debug {
-    /// The path under which it was opened.
+    /// Gives the path under which it was opened.
     fn path(&self) -> &Path;
 
-    /// The file's length.
+    /// Gives the file's length.
     fn length(&self) -> Result<u64, Error>;
 
     /// Reads from `offset` on; gives how many bytes were read, which may be fewer than asked for.
@@ -68,11 +68,11 @@ pub trait File: Send + Sync + fmt::Debug {
     /// Writes all of `bytes` at `offset`; the file grows when they end behind its end.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), Error>;
 
-    /// Cuts the file, or lengthens it by zeros that need no room on the disk yet.
+    /// Cuts the file, or lengthens it by zeros that need no space on the disk yet.
     fn set_length(&self, length: u64) -> Result<(), Error>;
 
-    /// Reserves room for the first `length` bytes, which lengthens a shorter file by zeros: a write
-    /// to them, also through a mapping, does not fail for want of room. Not so on a file system
+    /// Reserves space for the first `length` bytes, which lengthens a shorter file by zeros: a write
+    /// to them, also through a mapping, does not fail for want of space. Not so on a file system
     /// that writes elsewhere what is written over.
     fn allocate(&self, length: u64) -> Result<(), Error>;
 
@@ -184,7 +184,7 @@ impl Error {
         Self::Io { operation, path: path.to_owned(), source }
     }
 
-    /// What kind of failure it is, in `std`'s words.
+    /// Names the kind of failure in `std`'s words.
     pub fn kind(&self) -> io::ErrorKind {
         match self {
             Self::Io { source, .. } => source.kind(),
@@ -192,7 +192,7 @@ impl Error {
         }
     }
 
-    /// Whether there was no room: the call may succeed when something was removed.
+    /// Tells whether there was no space: the call may succeed when something was removed.
     pub fn is_full(&self) -> bool {
         matches!(self.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
     }

@@ -54,7 +54,7 @@ pub struct Fault {
 pub enum Failure {
     /// The device reports an error: EIO.
     Device,
-    /// There is no room: ENOSPC.
+    /// There is no space: ENOSPC.
     Full,
 }
 
@@ -109,7 +109,7 @@ impl SimulatedDisk {
         self.inner.lock().fault = Some(fault);
     }
 
-    /// Whether a fault was set that no call has reached.
+    /// Tells whether a fault was set that no call has reached.
     pub fn has_fault(&self) -> bool {
         self.inner.lock().fault.is_some()
     }
@@ -124,7 +124,7 @@ impl SimulatedDisk {
         self.inner.lock().short_reads = Some(Random::new(seed));
     }
 
-    /// How many calls there were, of one kind or of all.
+    /// Counts the calls so far, of one kind or of all.
     pub fn calls(&self, operation: Option<Operation>) -> u64 {
         let inner = self.inner.lock();
         let counts = inner.counts.iter();
@@ -138,7 +138,7 @@ impl SimulatedDisk {
         }
     }
 
-    /// The content of a file, for tests that damage it.
+    /// Copies the content of a file, for tests that damage it.
     pub fn bytes(&self, path: &Path) -> Vec<u8> {
         let inner = self.inner.lock();
         let number = inner.state.find(path).expect("the test names a file that exists");
@@ -201,7 +201,7 @@ impl Inner {
         }
     }
 
-    /// Fails when a file that grows to `length` finds no room.
+    /// Fails when a file that grows to `length` finds no space.
     fn check_space(&self, number: usize, length: usize) -> io::Result<()> {
         let growth = length.saturating_sub(self.state.files[number].length);
         if growth > self.space.saturating_sub(self.state.bytes_used()) {
@@ -339,7 +339,7 @@ impl SimulatedFile {
         self.disk.call(operation, &self.path, body)
     }
 
-    /// Lengthens the file to `length` when there is room.
+    /// Lengthens the file to `length` when there is space.
     fn grow(&self, inner: &mut Inner, length: usize) -> io::Result<()> {
         inner.check_space(self.number, length)?;
         let content = &mut inner.state.files[self.number];

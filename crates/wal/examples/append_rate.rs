@@ -128,7 +128,7 @@ fn log_rate(directory: &Path, level: Durability, shape: (usize, u32), seconds: f
         for _ in 0..rows {
             group.push(1, 1, &payload);
         }
-        let appended = log.append(&group, &mut |_| ()).expect("there is room");
+        let appended = log.append(&group, &mut |_| ()).expect("there is space");
         log.wait(appended.end, level).expect("the disk works");
     };
     let rate = rate(threads, rows, seconds, append);

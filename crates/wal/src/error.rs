@@ -14,11 +14,11 @@ pub enum Error {
         /// The failure.
         source: Arc<file::Error>,
     },
-    /// There is no room for the next segment. Nothing of the group was written; it may be appended
-    /// again when there is room.
+    /// There is no space for the next segment. Nothing of the group was written; it may be appended
+    /// again when there is space.
     #[error("the disk is full")]
     Full {
-        /// The call that found no room.
+        /// The call that found no space.
         source: file::Error,
     },
     /// A call failed that changes nothing that was appended; it may be tried again.

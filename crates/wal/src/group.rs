@@ -47,12 +47,12 @@ impl<'p> Group<'p> {
         self.records.push((header, payload));
     }
 
-    /// Bytes that the group takes in the log.
+    /// Gives how many bytes the group takes in the log.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Positions that the group takes.
+    /// Gives how many positions the group takes.
     pub fn rows(&self) -> u64 {
         self.rows
     }

@@ -48,7 +48,7 @@
 //! is that of the next record.
 //!
 //! - `0xf0 BEGIN` is the first record of each segment, and stands nowhere else.
-//! - `0xf1 SEAL` is the last one of a segment that is followed by another. It needs room: a record
+//! - `0xf1 SEAL` is the last one of a segment that is followed by another. It needs space: a record
 //!   ends at least 40 bytes before the segment does.
 //! - `0xf2 MARK` repeats how far the log is durable, for a log to which nothing is appended.
 //!
@@ -148,10 +148,10 @@ pub trait Log: Send + Sync + fmt::Debug {
     /// choice.
     fn truncate(&self, before: u64) -> Result<(), Error>;
 
-    /// The position after the last one that was appended.
+    /// Gives the position after the last one that was appended.
     fn end(&self) -> u64;
 
-    /// The position up to which everything is on the disk.
+    /// Gives the position up to which everything is on the disk.
     fn durable_end(&self) -> u64;
 }
 

@@ -168,9 +168,7 @@ impl Log for SegmentedLog {
             // The mapping is the page cache: what was copied there survives the process.
             Durability::Memory | Durability::Os => Ok(()),
             Durability::Disk if bug::is_seeded(Bug::AcknowledgedBeforeSync) => Ok(()),
-            Durability::Disk => {
-                self.inner.sync_until(&|| self.inner.durable.load(Ordering::Acquire) >= end)
-            }
+            Durability::Disk => self.inner.sync_until(&|| self.durable_end() >= end),
         }
     }
 
@@ -199,7 +197,7 @@ impl Inner {
         let mut tail = loop {
             let mut tail = self.tail.lock();
             self.check_running()?;
-            if self.make_room(&mut tail, group.bytes()) {
+            if self.make_space(&mut tail, group.bytes()) {
                 break tail;
             }
             if bug::is_seeded(Bug::RefusedGroupCounted) {
@@ -236,9 +234,9 @@ impl Inner {
     }
 
     /// Makes sure that so many bytes fit into the segment that is written, and a seal behind them; goes
-    /// on in the next one when it is ready. Whether there is room.
-    fn make_room(&self, tail: &mut Tail, bytes: u64) -> bool {
-        if tail.room() >= bytes {
+    /// on in the next one when it is ready. Whether there is space.
+    fn make_space(&self, tail: &mut Tail, bytes: u64) -> bool {
+        if tail.space() >= bytes {
             return true;
         }
         let is_enough =
@@ -348,7 +346,7 @@ impl Inner {
             }
         }
         self.tail.lock().synced = place;
-        // Release: pairs with the Acquire in durable_known, `wait` and durable_end.
+        // Release: pairs with the Acquire in durable_known and durable_end.
         self.durable.store(end, Ordering::Release);
         Ok(())
     }
@@ -359,12 +357,12 @@ impl Inner {
         self.sync_until(&|| self.tail.lock().synced >= place)
     }
 
-    /// Says in the log how far it is durable, if no record does and there is room for one that does.
+    /// Says in the log how far it is durable, if no record does and there is space for one that does.
     fn mark(&self) -> Result<(), Error> {
         self.check_running()?;
         let mut tail = self.tail.lock();
         let durable = self.durable_known(tail.position);
-        if tail.marked < durable && tail.room() >= RECORD_HEADER_BYTES as u64 {
+        if tail.marked < durable && tail.space() >= RECORD_HEADER_BYTES as u64 {
             tail.write_internal(MARK, durable);
         }
         Ok(())
@@ -466,7 +464,7 @@ impl Tail {
     }
 
     /// Bytes that fit into the segment, beside its seal.
-    fn room(&self) -> u64 {
+    fn space(&self) -> u64 {
         let length = self.active().header.length;
         length.saturating_sub(self.offset + RECORD_HEADER_BYTES as u64)
     }

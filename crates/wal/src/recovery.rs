@@ -345,7 +345,7 @@ impl Recovery<'_> {
     /// syncs it.
     fn cut(&self, last: usize, offset: u64, used_to: u64) -> Result<(), Error> {
         let segment = &self.segments[last];
-        // First the length, then the bytes: a file that was cut short has its room again.
+        // First the length, then the bytes: a file that was cut short has its space again.
         segment.file.allocate(segment.header.length).map_err(refused)?;
         if !bug::is_seeded(Bug::TailNotZeroed) {
             let mut offset = offset;
@@ -376,7 +376,7 @@ impl Recovery<'_> {
     }
 }
 
-/// No room is an error of its own.
+/// No space is an error of its own.
 pub(crate) fn refused(error: file::Error) -> Error {
     if error.is_full() { Error::Full { source: error } } else { Error::Disk { source: error } }
 }

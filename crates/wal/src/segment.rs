@@ -68,7 +68,7 @@ impl Segment {
             Ok(segment)
         });
         let segment = renamed.map_err(|error| {
-            // Gives its room back; when that fails, the next attempt empties the file.
+            // Gives its space back; when that fails, the next attempt empties the file.
             let _left = disk.remove(&unfinished);
             NotCreated::Refused(error)
         })?;
@@ -138,7 +138,7 @@ impl Segment {
     /// Copies a record to `offset`; gives the offset after it.
     pub(crate) fn write(&self, offset: u64, header: &RecordHeader, payload: &[u8]) -> u64 {
         let end = offset + header.size();
-        assert!(end <= self.header.length, "a record is written where there is room");
+        assert!(end <= self.header.length, "a record is written where there is space");
         assert_eq!(payload.len(), header.payload as usize, "the header is that of the payload");
         let mapping = self.mapping();
         let at = usize::try_from(offset).expect("a segment fits into memory");

@@ -55,7 +55,7 @@ impl Mapping {
         Self { words, count, owner: Owner::Memory { _shared: memory } }
     }
 
-    /// Bytes in the mapping.
+    /// Gives the length of the mapping in bytes.
     pub fn length(&self) -> usize {
         self.count * WORD
     }

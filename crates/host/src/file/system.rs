@@ -163,7 +163,7 @@ fn allocate(file: &fs::File, length: u64) -> io::Result<()> {
         match fallocate(file, FallocateFlags::empty(), 0, length) {
             Ok(()) => return Ok(()),
             Err(Errno::INTR) => {}
-            // A file system that reserves nothing gets zeros, which take the room as well.
+            // A file system that reserves nothing gets zeros, which take the space as well.
             Err(Errno::OPNOTSUPP) => return append_zeros(file, length),
             Err(error) => return Err(error.into()),
         }
