@@ -20,7 +20,7 @@ use lockstep_host::{
     file::{Disk, SystemDisk},
     sync::Mutex,
 };
-use lockstep_wal::{Durability, Group, Log, Options, SegmentedLog};
+use lockstep_wal::{Durability, Entries, Group, Log, Options, SegmentedLog};
 
 const PAYLOAD_BYTES: usize = 100;
 /// What the copy into memory goes around in, in bytes.
@@ -49,6 +49,38 @@ fn main() {
             }
         }
     }
+    let Rate { per_second, cpu_ns } = open_rate(&directory);
+    println!("open                         {per_second:12.0} {cpu_ns:8.0}");
+}
+
+/// Opens a log of 100,000 groups of ten rows each in a record of its own: rows a second.
+fn open_rate(directory: &Path) -> Rate {
+    let (log, path) = new_log(directory);
+    let payload = vec![7_u8; PAYLOAD_BYTES];
+    for _ in 0..100_000 {
+        let mut group = Group::new();
+        (0..10).for_each(|_| group.push(1, 1, &payload));
+        log.append(&group, &mut |_| ()).expect("there is space");
+    }
+    log.close().expect("the disk works");
+    let (clock, mut rows) = (SystemClock::new(), 0_u32);
+    let (begin_ns, before_ns) = (clock.monotonic_ns(), thread_cpu_ns());
+    let visit = &mut |entries: Entries<'_>| entries.for_each(|entry| rows += entry.rows);
+    let opened = SegmentedLog::open(Arc::new(SystemDisk), &path, Options::new([1; 16]), visit);
+    let seconds = elapsed(&clock, begin_ns);
+    let cpu_ns = std::time::Duration::from_nanos(thread_cpu_ns() - before_ns).as_secs_f64() * 1e9;
+    drop(opened.expect("it was closed"));
+    fs::remove_dir_all(&path).expect("the log's directory is ours");
+    Rate { per_second: f64::from(rows) / seconds, cpu_ns: cpu_ns / f64::from(rows) }
+}
+
+/// Makes a log in a directory of its own.
+fn new_log(directory: &Path) -> (SegmentedLog, PathBuf) {
+    let path = directory.join(format!("append_rate-{}", std::process::id()));
+    SystemDisk.create_directory(&path).expect("the directory is writable");
+    let disk: Arc<dyn Disk> = Arc::new(SystemDisk);
+    let opened = SegmentedLog::open(disk, &path, Options::new([1; 16]), &mut |_| ());
+    (opened.expect("an empty directory becomes a log").0, path)
 }
 
 /// What all threads did together.
@@ -116,11 +148,7 @@ fn copy_rate(threads: usize, rows: u32, seconds: f64) -> Rate {
 }
 
 fn log_rate(directory: &Path, level: Durability, shape: (usize, u32), seconds: f64) -> Rate {
-    let path = directory.join(format!("append_rate-{}", std::process::id()));
-    SystemDisk.create_directory(&path).expect("the directory is writable");
-    let disk: Arc<dyn Disk> = Arc::new(SystemDisk);
-    let opened = SegmentedLog::open(disk, &path, Options::new([1; 16]), &mut |_| ());
-    let (log, _) = opened.expect("an empty directory becomes a log");
+    let (log, path) = new_log(directory);
     let (threads, rows) = shape;
     let payload = vec![7_u8; PAYLOAD_BYTES];
     let append = || {

@@ -28,6 +28,10 @@ pub(crate) enum Bug {
     DurableTooHigh,
     /// A group whose last record is missing is taken.
     LastFlagIgnored,
+    /// What is not known to be on the disk is not written again by who opens the log.
+    NotWrittenAgain,
+    /// The directory is not synced by who opens the log.
+    DirectoryNotSyncedOnOpen,
     /// A sync that failed is tried again.
     SyncRetried,
     /// What stands behind the end of the log is not looked at.

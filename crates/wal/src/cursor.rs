@@ -26,26 +26,45 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// The bytes at `offset`: `length` of them, or fewer where the file ends.
+    /// The bytes at `offset`: `length` of them, or fewer where the file ends. What is in memory from
+    /// `keep` on, which is not behind `offset`, stays there: bytes that were checked are not read again.
     pub(crate) fn view(
         &mut self,
         segment: &Segment,
+        keep: u64,
         offset: u64,
         length: usize,
     ) -> Result<&[u8], file::Error> {
+        assert!(keep <= offset, "what is kept begins before what is read");
         let end = self.start + self.filled as u64;
-        if offset < self.start || offset + length as u64 > end {
+        if keep < self.start || offset + length as u64 > end {
             let block = usize::try_from(segment.header.length).unwrap_or(BLOCK_BYTES);
-            let wanted = length.max(block.min(BLOCK_BYTES));
+            let needed = usize::try_from(offset - keep).unwrap_or(usize::MAX) + length;
+            // Twice what is needed, so that a long group is not moved for each of its records.
+            let wanted =
+                needed.saturating_mul(2).min(block).max(needed).max(block.min(BLOCK_BYTES));
             if self.buffer.len() < wanted {
                 self.buffer.resize(wanted, 0);
             }
-            self.filled = 0;
-            self.filled = segment.file.read_full_at(offset, &mut self.buffer)?;
-            self.start = offset;
+            self.move_to(keep);
+            let read_at = self.start + self.filled as u64;
+            let rest = &mut self.buffer[self.filled..];
+            self.filled += segment.file.read_full_at(read_at, rest)?;
         }
         let at = usize::try_from(offset - self.start).expect("it lies in the buffer");
-        Ok(&self.buffer[at..self.filled.min(at + length)])
+        Ok(&self.buffer[at.min(self.filled)..self.filled.min(at + length)])
+    }
+
+    /// Lets the buffer begin at `keep`, with what it has from there on.
+    fn move_to(&mut self, keep: u64) {
+        let kept = usize::try_from(keep.wrapping_sub(self.start)).unwrap_or(usize::MAX);
+        if kept < self.filled {
+            self.buffer.copy_within(kept..self.filled, 0);
+            self.filled -= kept;
+        } else {
+            self.filled = 0;
+        }
+        self.start = keep;
     }
 
     /// Forgets what was read, before another file is.
@@ -97,9 +116,9 @@ impl Cursor {
     /// Goes over the next group. When there is none, the cursor stays before it.
     pub(crate) fn step(&mut self, segment: &Segment) -> Result<Step, file::Error> {
         let (mut offset, mut position) = (self.offset, self.position);
-        let mut records = 0;
+        let (mut records, mut kept) = (0, offset);
         loop {
-            let header = match self.record(segment, offset, position)? {
+            let header = match self.record(segment, offset, position, kept)? {
                 Ok(header) => header,
                 Err(_) if records > 0 && bug::is_seeded(Bug::LastFlagIgnored) => break,
                 Err(what) => return Ok(Step::Nothing(what)),
@@ -113,7 +132,7 @@ impl Cursor {
             };
             (offset, position) = (offset + header.size(), Some(next));
             if header.is_internal() {
-                (self.offset, self.position) = (offset, position);
+                (self.offset, self.position, kept) = (offset, position, offset);
                 if header.kind == BEGIN {
                     self.begin = position;
                 }
@@ -133,14 +152,16 @@ impl Cursor {
         Ok(Step::Group { start, end: offset })
     }
 
-    /// The record at `offset`, if it is whole and the one that belongs there; or what it is instead.
+    /// The record at `offset`, if it is whole and the one that belongs there; or what it is instead. Its
+    /// group begins at `kept`.
     fn record(
         &mut self,
         segment: &Segment,
         offset: u64,
         position: Option<u64>,
+        kept: u64,
     ) -> Result<Result<RecordHeader, &'static str>, file::Error> {
-        let bytes = self.window.view(segment, offset, RECORD_HEADER_BYTES)?;
+        let bytes = self.window.view(segment, kept, offset, RECORD_HEADER_BYTES)?;
         let Ok(bytes) = bytes.try_into() else { return Ok(Err("the file ends")) };
         let Some(header) = RecordHeader::decode(bytes, segment.seed) else {
             let is_empty = bytes.iter().all(|byte| *byte == 0);
@@ -157,7 +178,8 @@ impl Cursor {
             return Ok(Err("a record is longer than its segment"));
         }
         let length = header.payload as usize;
-        let payload = self.window.view(segment, offset + RECORD_HEADER_BYTES as u64, length)?;
+        let payload =
+            self.window.view(segment, kept, offset + RECORD_HEADER_BYTES as u64, length)?;
         if payload.len() < length {
             return Ok(Err("the file ends"));
         }
@@ -176,8 +198,7 @@ impl Cursor {
         end: u64,
     ) -> Result<Entries<'_>, file::Error> {
         let length = usize::try_from(end - start).expect("a segment fits into memory");
-        let bytes = self.window.view(segment, start, length)?;
-        Ok(Entries { bytes, seed: segment.seed })
+        Ok(Entries { bytes: self.window.view(segment, start, start, length)? })
     }
 }
 

@@ -145,21 +145,25 @@ impl RecordHeader {
 
     /// The record whose header `bytes` are; `None` when they are none of this segment.
     pub(crate) fn decode(bytes: &[u8; RECORD_HEADER_BYTES], seed: u32) -> Option<Self> {
-        let payload = u32_at(bytes, 0).checked_sub(RECORD_HEADER_LENGTH)?;
+        let is_long_enough = u32_at(bytes, 0) >= RECORD_HEADER_LENGTH;
         // What a newer version might put there is a newer version's.
         let is_known = bytes[33] <= LAST && bytes[34..40] == [0; 6];
-        if !is_known || u32_at(bytes, 4) != Self::checksum(bytes, seed) {
-            return None;
-        }
-        Some(Self {
-            payload,
+        let is_whole = is_long_enough && is_known;
+        let is_whole = is_whole && u32_at(bytes, 4) == Self::checksum(bytes, seed);
+        is_whole.then(|| Self::of_checked(bytes))
+    }
+
+    /// The record whose header `bytes` are, which were checked before.
+    pub(crate) fn of_checked(bytes: &[u8; RECORD_HEADER_BYTES]) -> Self {
+        Self {
+            payload: u32_at(bytes, 0) - RECORD_HEADER_LENGTH,
             payload_checksum: u32_at(bytes, 28),
             position: u64_at(bytes, 8),
             durable: u64_at(bytes, 16),
             rows: u32_at(bytes, 24),
             kind: bytes[32],
             is_last: bytes[33] == LAST,
-        })
+        }
     }
 
     fn checksum(bytes: &[u8; RECORD_HEADER_BYTES], seed: u32) -> u32 {

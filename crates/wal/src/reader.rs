@@ -28,8 +28,8 @@ pub struct Entry<'b> {
 /// The records of one group, in order.
 #[derive(Debug, Clone)]
 pub struct Entries<'b> {
+    /// From the header of one record on; all of them were checked.
     pub(crate) bytes: &'b [u8],
-    pub(crate) seed: u32,
 }
 
 impl<'b> Iterator for Entries<'b> {
@@ -37,7 +37,7 @@ impl<'b> Iterator for Entries<'b> {
 
     fn next(&mut self) -> Option<Entry<'b>> {
         let (header, rest) = self.bytes.split_first_chunk::<RECORD_HEADER_BYTES>()?;
-        let header = RecordHeader::decode(header, self.seed).expect("the group was checked");
+        let header = RecordHeader::of_checked(header);
         let (payload, _) = rest.split_at(header.payload as usize);
         let size = usize::try_from(header.size()).expect("it lies in memory");
         // What fills up the last record may be behind the end of a file that was cut.

@@ -261,9 +261,13 @@ impl Recovery<'_> {
         }
         let next = self.remove_behind(last, &remains)?;
         // A process that stopped because this failed has left names that only look durable.
-        self.disk.sync_directory(&self.directory)?;
+        if !bug::is_seeded(Bug::DirectoryNotSyncedOnOpen) {
+            self.disk.sync_directory(&self.directory)?;
+        }
         let known = self.cursor.durable.max(remains.durable);
-        self.write_again(known, last, offset)?;
+        if !bug::is_seeded(Bug::NotWrittenAgain) {
+            self.write_again(known, last, offset)?;
+        }
         self.cut(last, offset, remains.used_to[0])?;
         let cut = (remains.bytes > 0).then(|| Cut {
             file: self.segments[last].path(&self.directory),
@@ -330,7 +334,7 @@ impl Recovery<'_> {
             while offset < end {
                 let length = (end - offset).min(PLACE_BYTES);
                 let length = usize::try_from(length).expect("a place is small");
-                let bytes = window.view(segment, offset, length)?;
+                let bytes = window.view(segment, offset, offset, length)?;
                 segment.file.write_at(offset, bytes)?;
                 offset += length as u64;
             }
@@ -401,7 +405,7 @@ impl Remains {
         // In blocks that overlap by a header, so that none is missed between two.
         while offset < length {
             let wanted = usize::try_from(length - offset).unwrap_or(BLOCK).min(BLOCK);
-            let block = window.view(segment, offset, wanted)?;
+            let block = window.view(segment, offset, offset, wanted)?;
             let is_end = offset + block.len() as u64 >= length;
             for at in (0..block.len()).step_by(ALIGNMENT) {
                 let word = &block[at..block.len().min(at + ALIGNMENT)];

@@ -35,7 +35,12 @@ fn crashes_find_the_seeded_bugs() {
 
 #[test]
 fn failing_calls_find_the_seeded_bugs() {
-    for bug in [Bug::SyncRetried, Bug::RefusedGroupCounted] {
+    for bug in [
+        Bug::SyncRetried,
+        Bug::RefusedGroupCounted,
+        Bug::NotWrittenAgain,
+        Bug::DirectoryNotSyncedOnOpen,
+    ] {
         let is_found = |seed: &u64| {
             let run = || faults::check_faults(*seed, None);
             std::panic::catch_unwind(|| bug::with(bug, run)).map_or(true, |found| found.is_err())

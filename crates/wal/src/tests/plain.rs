@@ -102,3 +102,22 @@ fn short_reads_change_nothing() {
     disk.shorten_reads(5);
     assert_eq!(open(&disk, options()).unwrap().groups.len(), 20);
 }
+
+#[test]
+fn groups_longer_than_a_block_are_read_whole() {
+    let disk = disk();
+    let log = open(&disk, options()).unwrap().log;
+    let mut sizes = Vec::new();
+    for (count, length) in [(1, 10), (40, 100_000), (3, 5), (9_000, 300), (1, 3 << 20)] {
+        let payload = vec![7; length];
+        let mut group = Group::new();
+        (0..count).for_each(|_| group.push(1, 1, &payload));
+        sizes.push((group.rows(), length));
+        log.append(&group, &mut |_| ()).unwrap();
+    }
+    log.close().unwrap();
+    let opened = open(&disk, options()).unwrap();
+    let size =
+        |group: &super::harness::Placed| (group.end() - group.first, group.records[0].2.len());
+    assert_eq!(opened.groups.iter().map(size).collect::<Vec<_>>(), sizes);
+}
