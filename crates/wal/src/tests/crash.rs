@@ -17,6 +17,7 @@ fn what_was_acknowledged_is_there_after_a_crash_at_any_call() {
 #[test]
 #[ignore = "takes minutes; part of the nightly run"]
 fn what_was_acknowledged_is_there_after_a_crash_at_any_call_of_many_workloads() {
-    let states = check_seeds(1_000..2_000, 30);
-    println!("crash states: {states}");
+    for first in (1_000..1_300).step_by(20) {
+        println!("seeds from {first}: {} crash states", check_seeds(first..first + 20, 30));
+    }
 }

@@ -65,8 +65,9 @@ fn any_sync_may_fail() {
 #[test]
 #[ignore = "takes minutes; part of the nightly run"]
 fn any_call_of_many_workloads_may_fail() {
-    for seed in 10_000..11_000 {
-        check_faults(seed, None).unwrap_or_else(|what| panic!("{what}"));
+    for seed in 10_000..10_300 {
+        let tried = check_faults(seed, None).unwrap_or_else(|what| panic!("{what}"));
+        println!("seed {seed}: {tried} failed calls");
     }
 }
 
