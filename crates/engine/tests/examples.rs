@@ -9,7 +9,7 @@ use lockstep_engine::{Database, Session};
 use lockstep_function::{
     Compatibility, Settings,
     aggregate::{self, SAMPLE},
-    compatibility::{DIFFERENCES, Example, Form},
+    compatibility::{DIFFERENCES, Example, ExampleForm},
     example_sql, scalar,
 };
 use lockstep_row::{Arena, arrow::ColumnReader};
@@ -121,12 +121,14 @@ fn fresh_folder() -> PathBuf {
 
 fn run(example: &Example, compatibility: Compatibility) -> String {
     match example.form {
-        Form::Expression => {
+        ExampleForm::Expression => {
             let sql = format!("SELECT {}", example.sql);
             last_value(&session(compatibility), &sql, compatibility)
         }
-        Form::Aggregate => over_sample(&sample(compatibility, 5), example.sql, compatibility),
-        Form::Statements => {
+        ExampleForm::Aggregate => {
+            over_sample(&sample(compatibility, 5), example.sql, compatibility)
+        }
+        ExampleForm::Statements => {
             let folder = fresh_folder();
             let sql = example.sql.replace("{folder}", &folder.to_string_lossy());
             last_value(&session(compatibility), &sql, compatibility)
@@ -144,7 +146,7 @@ fn every_difference_shows_in_its_example() {
         if difference.is_restored {
             let found = run(example, Compatibility::OpenMldb);
             let sql = format!("{} with compatibility = 'openmldb'", example.sql);
-            compare(&mut mismatches, sql, example.reference, found);
+            compare(&mut mismatches, sql, example.openmldb, found);
         }
     }
     report(&mismatches);

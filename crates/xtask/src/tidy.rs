@@ -23,7 +23,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("features", &["unification"]),
     ("platform", &["host", "diagnostic"]),
     ("mechanisms of rows and text", &["row", "sql"]),
-    ("mechanisms of storage", &["series"]),
+    ("mechanisms of storage", &["series", "wal"]),
     ("meaning of tables and functions", &["table", "function"]),
     ("meaning of queries", &["plan"]),
     ("execution", &["request", "batch"]),
@@ -46,6 +46,8 @@ const RESTRICTED: &[(&str, &[&str])] = &[
     ("libc", &["bench", "unification"]),
     ("cranelift*", &["request"]),
     ("rustyline", &["cli"]),
+    ("memmap2", &["host"]),
+    ("crc32c", &["wal"]),
 ];
 
 /// Words that name nothing.

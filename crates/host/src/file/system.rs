@@ -1,0 +1,199 @@
+//! The machine's disk.
+#![expect(clippy::disallowed_methods, reason = "this is the real disk")]
+
+use std::{
+    fs, io,
+    io::{Read, Seek, Write},
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+    process,
+    sync::Arc,
+};
+
+use memmap2::MmapOptions;
+
+use super::{Disk, Error, File, Lock, Mapping, OpenMode, Operation};
+
+/// The machine's disk.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SystemDisk;
+
+/// Says which call on which path failed.
+fn failed(operation: Operation, path: &Path) -> impl FnOnce(io::Error) -> Error {
+    move |source| Error::io(operation, path, source)
+}
+
+impl Disk for SystemDisk {
+    fn open(&self, path: &Path, mode: OpenMode) -> Result<Arc<dyn File>, Error> {
+        let mut options = fs::OpenOptions::new();
+        options.read(true);
+        match mode {
+            OpenMode::Read => &mut options,
+            OpenMode::Write => options.write(true),
+            OpenMode::Create => options.write(true).create(true).truncate(true),
+            OpenMode::CreateNew => options.write(true).create_new(true),
+        };
+        let file = options.open(path).map_err(failed(Operation::Open, path))?;
+        Ok(Arc::new(SystemFile { file, path: path.to_owned() }))
+    }
+
+    fn create_directory(&self, path: &Path) -> Result<(), Error> {
+        fs::create_dir(path).map_err(failed(Operation::CreateDirectory, path))
+    }
+
+    fn list(&self, path: &Path) -> Result<Vec<String>, Error> {
+        let names = || -> io::Result<Vec<String>> {
+            let entries = fs::read_dir(path)?;
+            entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
+        };
+        let mut names = names().map_err(failed(Operation::List, path))?;
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    fn rename(&self, source: &Path, target: &Path) -> Result<(), Error> {
+        fs::rename(source, target).map_err(failed(Operation::Rename, source))
+    }
+
+    fn remove(&self, path: &Path) -> Result<(), Error> {
+        fs::remove_file(path).map_err(failed(Operation::Remove, path))
+    }
+
+    fn sync_directory(&self, path: &Path) -> Result<(), Error> {
+        let synced = fs::File::open(path).and_then(|directory| directory.sync_all());
+        synced.map_err(failed(Operation::SyncDirectory, path))
+    }
+
+    fn lock(&self, path: &Path) -> Result<Box<dyn Lock>, Error> {
+        let failed = failed(Operation::Lock, path);
+        let mut options = fs::OpenOptions::new();
+        let options = options.read(true).write(true).create(true).truncate(false);
+        let mut file = match options.open(path) {
+            Ok(file) => file,
+            Err(error) => return Err(failed(error)),
+        };
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(fs::TryLockError::WouldBlock) => {
+                return Err(Error::Locked { path: path.to_owned(), process_id: owner(&mut file) });
+            }
+            Err(fs::TryLockError::Error(error)) => return Err(failed(error)),
+        }
+        let written = file.set_len(0).and_then(|()| writeln!(file, "{}", process::id()));
+        written.map_err(failed)?;
+        Ok(Box::new(SystemLock { _file: file }))
+    }
+
+    fn free_space(&self, path: &Path) -> Result<u64, Error> {
+        free_space(path).map_err(failed(Operation::FreeSpace, path))
+    }
+}
+
+/// The process that a lock's file names.
+fn owner(file: &mut fs::File) -> Option<u32> {
+    let mut text = String::new();
+    file.rewind().ok()?;
+    // A process's id is short; what else is in the file is not read.
+    file.take(32).read_to_string(&mut text).ok()?;
+    text.trim().parse().ok()
+}
+
+/// The machine's lock ends with the open file.
+#[derive(Debug)]
+struct SystemLock {
+    _file: fs::File,
+}
+
+impl Lock for SystemLock {}
+
+#[derive(Debug)]
+struct SystemFile {
+    file: fs::File,
+    path: PathBuf,
+}
+
+impl File for SystemFile {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn length(&self) -> Result<u64, Error> {
+        let metadata = self.file.metadata().map_err(failed(Operation::Length, &self.path))?;
+        Ok(metadata.len())
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, Error> {
+        loop {
+            match self.file.read_at(buffer, offset) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                read => return read.map_err(failed(Operation::Read, &self.path)),
+            }
+        }
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), Error> {
+        self.file.write_all_at(bytes, offset).map_err(failed(Operation::Write, &self.path))
+    }
+
+    fn set_length(&self, length: u64) -> Result<(), Error> {
+        self.file.set_len(length).map_err(failed(Operation::SetLength, &self.path))
+    }
+
+    fn allocate(&self, length: u64) -> Result<(), Error> {
+        allocate(&self.file, length).map_err(failed(Operation::Allocate, &self.path))
+    }
+
+    fn sync_data(&self) -> Result<(), Error> {
+        self.file.sync_data().map_err(failed(Operation::SyncData, &self.path))
+    }
+
+    fn map(&self, length: usize) -> Result<Mapping, Error> {
+        let mapped = MmapOptions::new().len(length).map_raw(&self.file);
+        mapped.map(Mapping::of_file).map_err(failed(Operation::Map, &self.path))
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn allocate(file: &fs::File, length: u64) -> io::Result<()> {
+    use rustix::{
+        fs::{FallocateFlags, fallocate},
+        io::Errno,
+    };
+    loop {
+        match fallocate(file, FallocateFlags::empty(), 0, length) {
+            Ok(()) => return Ok(()),
+            Err(Errno::INTR) => {}
+            // A file system that reserves nothing gets zeros, which take the space as well.
+            Err(Errno::OPNOTSUPP) => return append_zeros(file, length),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn allocate(file: &fs::File, length: u64) -> io::Result<()> {
+    append_zeros(file, length)
+}
+
+/// Lengthens a file to `length` by zeros that are written.
+fn append_zeros(file: &fs::File, length: u64) -> io::Result<()> {
+    static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+    let mut offset = file.metadata()?.len();
+    while offset < length {
+        let count = usize::try_from(length - offset).map_or(ZEROS.len(), |n| n.min(ZEROS.len()));
+        file.write_all_at(&ZEROS[..count], offset)?;
+        offset += count as u64;
+    }
+    Ok(())
+}
+
+#[cfg(target_os = "linux")]
+fn free_space(path: &Path) -> io::Result<u64> {
+    let stat = rustix::fs::statvfs(path)?;
+    Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn free_space(_path: &Path) -> io::Result<u64> {
+    Err(io::ErrorKind::Unsupported.into())
+}

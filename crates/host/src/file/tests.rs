@@ -1,0 +1,99 @@
+//! What the machine's disk does, on a directory of its own.
+
+use std::{fs, io::ErrorKind, path::PathBuf, sync::Arc, sync::atomic::AtomicU64};
+
+use super::{Disk, Error, Mapping, OpenMode, Operation, SystemDisk};
+
+/// A directory that is gone when the test ends.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new(name: &str) -> Self {
+        let name = format!("lockstep-host-file-{name}-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        SystemDisk.create_directory(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        fs::remove_dir_all(&self.0).unwrap();
+    }
+}
+
+#[test]
+fn a_file_is_written_read_renamed_and_removed() {
+    let directory = Directory::new("calls");
+    let (first, second) = (directory.0.join("a"), directory.0.join("b"));
+    let file = SystemDisk.open(&first, OpenMode::CreateNew).unwrap();
+    file.write_at(3, b"rows").unwrap();
+    file.sync_data().unwrap();
+    assert_eq!(file.length().unwrap(), 7);
+    let mut buffer = [9; 10];
+    assert_eq!(file.read_full_at(2, &mut buffer).unwrap(), 5);
+    assert_eq!(&buffer[..6], b"\0rows\x09");
+    file.set_length(4).unwrap();
+    file.allocate(5_000).unwrap();
+    assert_eq!(file.length().unwrap(), 5_000);
+    let again = SystemDisk.open(&first, OpenMode::CreateNew).unwrap_err();
+    assert_eq!(again.kind(), ErrorKind::AlreadyExists);
+    assert!(again.to_string().starts_with("could not open /"), "{again}");
+    SystemDisk.rename(&first, &second).unwrap();
+    SystemDisk.sync_directory(&directory.0).unwrap();
+    assert_eq!(SystemDisk.list(&directory.0).unwrap(), ["b"]);
+    assert!(SystemDisk.open(&first, OpenMode::Read).is_err());
+    SystemDisk.remove(&second).unwrap();
+    assert_eq!(SystemDisk.remove(&second).unwrap_err().kind(), ErrorKind::NotFound);
+    assert!(SystemDisk.free_space(&directory.0).unwrap() > 0);
+}
+
+#[test]
+fn a_mapping_and_its_file_are_the_same_bytes() {
+    let directory = Directory::new("mapping");
+    let file = SystemDisk.open(&directory.0.join("a"), OpenMode::Create).unwrap();
+    file.allocate(8_192).unwrap();
+    let mapping = file.map(8_192).unwrap();
+    mapping.prefault(4_096, 1 << 20);
+    mapping.write(16, b"ten bytes.");
+    file.write_at(4_096, b"eight by").unwrap();
+    let (mut read, mut mapped) = ([9; 17], [0; 3]);
+    assert_eq!(file.read_full_at(16, &mut read).unwrap(), 17);
+    assert_eq!(&read, b"ten bytes.\0\0\0\0\0\0\0");
+    mapping.read(4_096, &mut mapped);
+    assert_eq!(&mapped, b"eig");
+    assert_eq!((mapping.length(), file.length().unwrap()), (8_192, 8_192));
+}
+
+#[test]
+fn memory_that_stands_in_for_a_file_is_written_by_words() {
+    let memory: Arc<[AtomicU64]> = (0..4).map(|_| AtomicU64::new(u64::MAX)).collect();
+    let mapping = Mapping::of_memory(Arc::clone(&memory), 3);
+    mapping.write(8, &[1, 2, 3, 4, 5, 6, 7, 8, 9]);
+    let mut bytes = [0; 24];
+    mapping.read(0, &mut bytes);
+    let expected = [[255; 8], [1, 2, 3, 4, 5, 6, 7, 8], [9, 0, 0, 0, 0, 0, 0, 0]];
+    assert_eq!(bytes, *expected.as_flattened());
+}
+
+#[test]
+fn a_second_lock_names_the_process_that_holds_the_first() {
+    let directory = Directory::new("lock");
+    let path = directory.0.join("LOCK");
+    let held = SystemDisk.lock(&path).unwrap();
+    let refused = SystemDisk.lock(&path).unwrap_err();
+    let this = std::process::id();
+    assert!(matches!(refused, Error::Locked { process_id: Some(owner), .. } if owner == this));
+    assert!(refused.to_string().ends_with(&format!("is locked by process {this}")), "{refused}");
+    drop(held);
+    drop(SystemDisk.lock(&path).unwrap());
+}
+
+#[test]
+fn no_room_is_told_from_other_failures() {
+    let path = PathBuf::from("a");
+    let full = Error::io(Operation::Allocate, &path, ErrorKind::StorageFull.into());
+    let other = Error::io(Operation::Allocate, &path, ErrorKind::Other.into());
+    assert_eq!((full.is_full(), other.is_full()), (true, false));
+    assert_eq!(full.to_string(), "could not allocate a");
+}

@@ -1,0 +1,499 @@
+//! The log in segments: appends, group commit, truncation.
+//!
+//! [`crate::recovery`] hands over where the log ends; from then on this file alone writes to it.
+//!
+//! # Locks
+//!
+//! - `tail` orders appends. Under it: a place, a position, the caller's turn, a copy into memory.
+//!   Nothing that waits for the disk.
+//! - `commit` elects who syncs. It is not held during the sync; `tail` may be taken under it.
+//! - `preparing` is held by who creates or removes segments, over calls to the disk. `tail` may be
+//!   taken under it; it is taken under no other lock.
+//!
+//! # Life of a group
+//!
+//! 1. Its checksums are computed when it is made ([`Group`]).
+//! 2. Under `tail`: if it does not fit into the segment, the segment is sealed and the next one, which
+//!    is ready, begins; if that is not ready, `tail` is given up until it is. Nothing was written so
+//!    far, so a refused group leaves nothing. The caller's turn comes; then the group is copied.
+//! 3. Who waits for the disk becomes the leader if there is none: it syncs all segments that have
+//!    changed and wakes the others. What is appended meanwhile is for the next leader.
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    ops::Range,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use lockstep_host::{
+    Clock,
+    file::{self, Disk},
+    sync::{Condvar, Mutex},
+};
+
+use crate::{
+    Durability, Entries, Error, Group, Log, LogId, Options, Reader, Recovered, Upkeep,
+    background::{Background, Wake},
+    bug::{self, Bug},
+    format::{
+        BEGIN, Kind, MARK, RECORD_HEADER_BYTES, RecordHeader, SEAL, SEGMENT_HEADER_BYTES,
+        SEGMENT_OVERHEAD_BYTES,
+    },
+    recovery::{self, Opened, refused},
+    segment::{self, NotCreated, Segment},
+};
+
+/// A log in segments, in a directory of its own.
+pub struct SegmentedLog {
+    inner: Arc<Inner>,
+    /// Ends with the log.
+    background: Option<Background>,
+}
+
+/// What threads share.
+pub(crate) struct Inner {
+    disk: Arc<dyn Disk>,
+    directory: PathBuf,
+    options: Options,
+    log_id: LogId,
+    tail: Mutex<Tail>,
+    commit: Mutex<Commit>,
+    synced: Condvar,
+    preparing: Mutex<()>,
+    /// The position after the last one appended.
+    end: AtomicU64,
+    /// Everything before this position is on the disk.
+    durable: AtomicU64,
+    /// The sync that failed, after which no write is accepted.
+    failure: OnceLock<Arc<file::Error>>,
+    wake: Wake,
+}
+
+/// Where the next group goes.
+struct Tail {
+    /// The segments that have begun; the last one is written to.
+    segments: VecDeque<Arc<Segment>>,
+    /// The segment to go on in.
+    next: Option<Arc<Segment>>,
+    offset: u64,
+    /// The position of the next row.
+    position: u64,
+    /// How far the log is durable, as the last record says.
+    marked: u64,
+    synced: Place,
+}
+
+/// A segment's number and an offset in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    number: u64,
+    offset: u64,
+}
+
+#[derive(Default)]
+struct Commit {
+    is_syncing: bool,
+}
+
+impl SegmentedLog {
+    /// Opens the log in `directory`, which exists, or creates one when it holds none. Gives every group
+    /// to `visit` that reaches to `options.needed` or behind, in order. When it fails, what `visit`
+    /// was given is not to be used.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        directory: &Path,
+        options: Options,
+        visit: &mut dyn FnMut(Entries<'_>),
+    ) -> Result<(Self, Recovered), Error> {
+        let Opened { segments, next, offset, recovered } =
+            recovery::open(&*disk, directory, &options, visit)?;
+        let (end, log_id) = (recovered.end, recovered.log_id);
+        let (wake, woken) = Wake::new();
+        let number = segments.back().expect("a log has a segment").header.number;
+        let synced = Place { number, offset };
+        let mut tail = Tail { segments, next, offset, position: end, marked: 0, synced };
+        tail.begin(end);
+        let inner = Arc::new(Inner {
+            disk,
+            directory: directory.to_owned(),
+            options,
+            log_id,
+            tail: Mutex::new(tail),
+            commit: Mutex::default(),
+            synced: Condvar::new(),
+            preparing: Mutex::new(()),
+            end: AtomicU64::new(end),
+            durable: AtomicU64::new(end),
+            failure: OnceLock::new(),
+            wake,
+        });
+        let background = match inner.options.upkeep {
+            Upkeep::Background => {
+                let started = Background::start(Arc::clone(&inner), woken);
+                Some(started.map_err(|source| Error::Thread { source })?)
+            }
+            Upkeep::ByHand => None,
+        };
+        Ok((Self { inner, background }, recovered))
+    }
+
+    /// Does what the background thread does each time that the durability window ends.
+    pub fn tick(&self) -> Result<(), Error> {
+        self.inner.tick()
+    }
+
+    /// Syncs everything and says so in the log, so that the next one to open it knows that nothing
+    /// may be missing.
+    pub fn close(mut self) -> Result<(), Error> {
+        drop(self.background.take());
+        self.inner.sync()?;
+        self.inner.mark()?;
+        self.inner.sync()
+    }
+}
+
+impl Log for SegmentedLog {
+    fn append(&self, group: &Group<'_>, turn: &mut dyn FnMut(u64)) -> Result<Range<u64>, Error> {
+        self.inner.append(group, turn)
+    }
+
+    fn wait(&self, end: u64, durability: Durability) -> Result<(), Error> {
+        assert!(end <= self.end(), "only what was appended can be waited for");
+        match durability {
+            // The mapping is the page cache: what was copied there survives the process.
+            Durability::Memory | Durability::Os => Ok(()),
+            Durability::Disk if bug::is_seeded(Bug::AcknowledgedBeforeSync) => Ok(()),
+            Durability::Disk => self.inner.sync_until(&|| self.durable_end() >= end),
+        }
+    }
+
+    fn read(&self, from: u64) -> Result<Reader, Error> {
+        self.inner.read(from)
+    }
+
+    fn truncate(&self, before: u64) -> Result<(), Error> {
+        self.inner.truncate(before)
+    }
+
+    fn end(&self) -> u64 {
+        // Acquire: pairs with the Release in append, so that what was appended can be read.
+        self.inner.end.load(Ordering::Acquire)
+    }
+
+    fn durable_end(&self) -> u64 {
+        // Acquire: pairs with the Release in sync_changed.
+        self.inner.durable.load(Ordering::Acquire)
+    }
+}
+
+impl Inner {
+    fn append(&self, group: &Group<'_>, turn: &mut dyn FnMut(u64)) -> Result<Range<u64>, Error> {
+        group.check()?;
+        let mut tail = loop {
+            let mut tail = self.tail.lock();
+            self.check_running()?;
+            if self.make_space(&mut tail, group.bytes()) {
+                break tail;
+            }
+            if bug::is_seeded(Bug::RefusedGroupCounted) {
+                tail.position += group.rows();
+            }
+            drop(tail);
+            self.prepare(group.bytes() + SEGMENT_OVERHEAD_BYTES)?;
+        };
+        let first = tail.position;
+        // Before a byte is written: if the caller panics, the group is not there.
+        turn(first);
+        let before = tail.offset;
+        let durable = self.durable_known(first);
+        for (header, payload) in group.placed(first, durable) {
+            tail.write(&header, payload);
+        }
+        tail.position = first + group.rows();
+        let end = tail.position;
+        // Release: pairs with the Acquire in `end`.
+        self.end.store(end, Ordering::Release);
+        let after = tail.offset;
+        drop(tail);
+        self.wake.after_append(before, after);
+        Ok(first..end)
+    }
+
+    /// How far the log is durable, for a record at `position` to say.
+    fn durable_known(&self, position: u64) -> u64 {
+        if bug::is_seeded(Bug::DurableTooHigh) {
+            return position;
+        }
+        // Acquire: pairs with the Release in sync_changed. The record is written after the sync ended.
+        self.durable.load(Ordering::Acquire)
+    }
+
+    /// Makes sure that so many bytes fit into the segment that is written, and a seal behind them; goes
+    /// on in the next one when it is ready. Whether there is space.
+    fn make_space(&self, tail: &mut Tail, bytes: u64) -> bool {
+        if tail.space() >= bytes {
+            return true;
+        }
+        let is_enough =
+            |next: &mut Arc<Segment>| next.header.length >= bytes + SEGMENT_OVERHEAD_BYTES;
+        let Some(next) = tail.next.take_if(is_enough) else { return false };
+        let position = tail.position;
+        let durable = self.durable_known(position);
+        tail.write_internal(SEAL, durable);
+        tail.segments.push_back(next);
+        tail.offset = SEGMENT_HEADER_BYTES as u64;
+        tail.begin(durable);
+        self.wake.now();
+        true
+    }
+
+    /// Creates the segment that follows, of at least so many bytes, if there is none.
+    fn prepare(&self, bytes: u64) -> Result<(), Error> {
+        let _preparing = self.preparing.lock();
+        let mut tail = self.tail.lock();
+        if tail.next.as_ref().is_some_and(|next| next.header.length >= bytes) {
+            return Ok(());
+        }
+        // Nobody goes on in it while its file is replaced.
+        let smaller = tail.next.take();
+        let number = tail.active().header.number + 1;
+        drop(tail);
+        self.check_running()?;
+        let header = segment::header(
+            self.log_id,
+            number,
+            bytes.next_multiple_of(8).max(self.options.segment_bytes()),
+        );
+        match Segment::create(&*self.disk, &self.directory, header, None) {
+            Ok(segment) => {
+                self.tail.lock().next = Some(Arc::new(segment));
+                Ok(())
+            }
+            Err(NotCreated::Refused(error)) => {
+                self.tail.lock().next = smaller;
+                Err(refused(error))
+            }
+            Err(NotCreated::NotSynced(error)) => {
+                self.stop(error);
+                self.check_running()
+            }
+        }
+    }
+
+    /// Fails when a sync failed.
+    fn check_running(&self) -> Result<(), Error> {
+        match self.failure.get() {
+            None => Ok(()),
+            Some(failure) => Err(Error::Stopped { source: Arc::clone(failure) }),
+        }
+    }
+
+    /// Accepts no write from now on.
+    fn stop(&self, error: file::Error) {
+        // Under the lock, so that nobody begins to wait who has not seen it.
+        let commit = self.commit.lock();
+        self.failure.get_or_init(|| Arc::new(error));
+        drop(commit);
+        self.synced.notify_all();
+    }
+
+    /// Syncs, or waits for others who do, until `is_done`.
+    fn sync_until(&self, is_done: &dyn Fn() -> bool) -> Result<(), Error> {
+        let mut commit = self.commit.lock();
+        loop {
+            if is_done() {
+                return Ok(());
+            }
+            self.check_running()?;
+            if commit.is_syncing {
+                commit = self.synced.wait(commit);
+                continue;
+            }
+            commit.is_syncing = true;
+            drop(commit);
+            let result = self.sync_changed();
+            if let Err(error) = result {
+                self.stop(error);
+            }
+            commit = self.commit.lock();
+            commit.is_syncing = false;
+            self.synced.notify_all();
+        }
+    }
+
+    /// Syncs all segments that have changed since the last time.
+    fn sync_changed(&self) -> Result<(), file::Error> {
+        let tail = self.tail.lock();
+        let (place, end) = (tail.place(), tail.position);
+        let is_changed = |segment: &&Arc<Segment>| segment.header.number >= tail.synced.number;
+        let changed: Vec<_> = tail.segments.iter().filter(is_changed).map(Arc::clone).collect();
+        drop(tail);
+        for segment in changed {
+            let is_former = segment.header.number < place.number;
+            if bug::is_seeded(Bug::SyncLeftOut)
+                || (is_former && bug::is_seeded(Bug::FormerSegmentNotSynced))
+            {
+                continue;
+            }
+            match segment.file.sync_data() {
+                Err(_) if bug::is_seeded(Bug::SyncRetried) => segment.file.sync_data()?,
+                synced => synced?,
+            }
+        }
+        self.tail.lock().synced = place;
+        // Release: pairs with the Acquire in durable_known and durable_end.
+        self.durable.store(end, Ordering::Release);
+        Ok(())
+    }
+
+    /// Syncs everything that was appended before the call.
+    fn sync(&self) -> Result<(), Error> {
+        let place = self.tail.lock().place();
+        self.sync_until(&|| self.tail.lock().synced >= place)
+    }
+
+    /// Says in the log how far it is durable, if no record does and there is space for one that does.
+    fn mark(&self) -> Result<(), Error> {
+        self.check_running()?;
+        let mut tail = self.tail.lock();
+        let durable = self.durable_known(tail.position);
+        if tail.marked < durable && tail.space() >= RECORD_HEADER_BYTES as u64 {
+            tail.write_internal(MARK, durable);
+        }
+        Ok(())
+    }
+
+    /// Syncs what is not; or says in the log that everything is, once.
+    pub(crate) fn tick(&self) -> Result<(), Error> {
+        let tail = self.tail.lock();
+        let (is_synced, has_next) = (tail.synced == tail.place(), tail.next.is_some());
+        drop(tail);
+        if is_synced {
+            self.mark()?;
+        }
+        self.sync()?;
+        if has_next { Ok(()) } else { self.prepare(0) }
+    }
+
+    /// Brings in the pages that will be written next, and creates the segment after them.
+    pub(crate) fn look_ahead(&self, bytes: u64) {
+        let tail = self.tail.lock();
+        let (segment, place, synced) = (Arc::clone(tail.active()), tail.place(), tail.synced);
+        let has_next = tail.next.is_some();
+        drop(tail);
+        if !has_next {
+            // What fails here fails again where it is reported: in the append that needs it.
+            let _refused = self.prepare(0);
+        }
+        // A log that is synced often gains nothing: a sync makes the pages unwritable again, and
+        // writes those that were brought in although they are empty.
+        let is_behind = place.number > synced.number || place.offset - synced.offset >= bytes;
+        if is_behind {
+            segment.prefault(place.offset, 2 * bytes);
+        }
+    }
+
+    pub(crate) fn wake(&self) -> &Wake {
+        &self.wake
+    }
+
+    pub(crate) fn clock(&self) -> &dyn Clock {
+        &*self.options.clock
+    }
+
+    pub(crate) fn durability_window_ms(&self) -> u32 {
+        self.options.durability_window_ms
+    }
+
+    fn read(&self, from: u64) -> Result<Reader, Error> {
+        let tail = self.tail.lock();
+        let (first, end) = (tail.first(), tail.position);
+        if from < first || from > end {
+            return Err(Error::NotHere { position: from, first, end });
+        }
+        let begins = |segment: &Arc<Segment>| segment.first().is_some_and(|first| first <= from);
+        let skipped = tail.segments.partition_point(begins).saturating_sub(1);
+        let segments = tail.segments.iter().skip(skipped).map(Arc::clone).collect();
+        drop(tail);
+        Ok(Reader::new(segments, self.directory.clone(), from..end))
+    }
+
+    fn truncate(&self, before: u64) -> Result<(), Error> {
+        // The next segment then says on the disk where it begins.
+        self.sync()?;
+        let _preparing = self.preparing.lock();
+        loop {
+            let tail = self.tail.lock();
+            let ends = tail.segments.get(1).and_then(|second| second.first());
+            let Some(_unneeded) = ends.filter(|end| *end <= before) else { return Ok(()) };
+            let first = Arc::clone(&tail.segments[0]);
+            drop(tail);
+            // The oldest one first, each by itself: a crash leaves no gap.
+            match self.disk.remove(&first.path(&self.directory)) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(error.into());
+                }
+                _ => {}
+            }
+            if let Err(error) = self.disk.sync_directory(&self.directory) {
+                self.stop(error);
+                return self.check_running();
+            }
+            self.tail.lock().segments.pop_front();
+        }
+    }
+}
+
+impl Tail {
+    fn active(&self) -> &Arc<Segment> {
+        self.segments.back().expect("a log has a segment")
+    }
+
+    fn place(&self) -> Place {
+        Place { number: self.active().header.number, offset: self.offset }
+    }
+
+    fn first(&self) -> u64 {
+        let first = self.segments.front().and_then(|segment| segment.first());
+        first.expect("a segment that is written has begun")
+    }
+
+    /// Bytes that fit into the segment, beside its seal.
+    fn space(&self) -> u64 {
+        let length = self.active().header.length;
+        length.saturating_sub(self.offset + RECORD_HEADER_BYTES as u64)
+    }
+
+    fn write(&mut self, header: &RecordHeader, payload: &[u8]) {
+        self.offset = self.active().write(self.offset, header, payload);
+        self.marked = header.durable;
+    }
+
+    fn write_internal(&mut self, kind: Kind, durable: u64) {
+        let header = RecordHeader::internal(kind, self.position, durable);
+        self.write(&header, &[]);
+    }
+
+    /// Lets the segment begin if nothing was written to it so far.
+    fn begin(&mut self, durable: u64) {
+        if self.offset == SEGMENT_HEADER_BYTES as u64 {
+            self.active().set_first(self.position);
+            self.write_internal(BEGIN, durable);
+        }
+    }
+}
+
+impl fmt::Debug for SegmentedLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SegmentedLog")
+            .field("directory", &self.inner.directory)
+            .field("end", &self.end())
+            .field("durable_end", &self.durable_end())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,23 @@
+//! Crashes at every call of drawn workloads, in every state that each can leave.
+
+use super::harness::check_workload;
+
+/// Checks workloads of some seeds; gives how many crash states were tried.
+fn check_seeds(seeds: std::ops::Range<u64>, steps: usize) -> u64 {
+    seeds.map(|seed| check_workload(seed, steps).unwrap_or_else(|what| panic!("{what}"))).sum()
+}
+
+#[test]
+fn what_was_acknowledged_is_there_after_a_crash_at_any_call() {
+    let states = check_seeds(0..40, 14);
+    println!("crash states: {states}");
+    assert!(states > 10_000, "{states}");
+}
+
+#[test]
+#[ignore = "takes minutes; part of the nightly run"]
+fn what_was_acknowledged_is_there_after_a_crash_at_any_call_of_many_workloads() {
+    for first in (1_000..1_300).step_by(20) {
+        println!("seeds from {first}: {} crash states", check_seeds(first..first + 20, 30));
+    }
+}

@@ -1,0 +1,228 @@
+//! Damaged bytes: the end of the log zeroed, cut or overwritten, headers flipped, files exchanged.
+
+use std::path::{Path, PathBuf};
+
+use lockstep_host::file::Disk;
+use lockstep_sim::{CrashPolicy, Random, SimulatedDisk};
+
+use super::harness::{DIRECTORY, LOG_ID, Opened, Placed, disk, group, open, options, put};
+use crate::{Durability, Error, Log, Options};
+
+/// How much of the end of the log is damaged, in bytes.
+const END_BYTES: usize = 64 << 10;
+
+pub(super) fn segment(number: u64) -> PathBuf {
+    Path::new(DIRECTORY).join(format!("{number:020}.wal"))
+}
+
+/// A log of one segment, its groups, and where each of them ends in the file.
+struct Written {
+    disk: SimulatedDisk,
+    groups: Vec<Placed>,
+    ends: Vec<usize>,
+    bytes: Vec<u8>,
+}
+
+fn long_options() -> Options {
+    Options { segment_bytes: 80 << 10, ..options() }
+}
+
+/// Appends 70 KiB in groups, none of which is known to be on the disk.
+fn written() -> Written {
+    let disk = disk();
+    let log = open(&disk, long_options()).unwrap().log;
+    let mut random = Random::new(7);
+    let (mut groups, mut ends, mut offset) = (Vec::new(), Vec::new(), 104);
+    while offset < 70 << 10 {
+        let draw = |_| {
+            let length = 1 + random.index(300);
+            let payload = random.bytes(length).into_iter().map(|byte| byte | 1).collect::<Vec<_>>();
+            (3, 1, payload)
+        };
+        let records: Vec<_> = (0..1 + groups.len() % 3).map(draw).collect();
+        let first = log.append(&group(&records), &mut |_| ()).unwrap().start;
+        for (_, _, payload) in &records {
+            ends.push(offset + 40 + payload.len());
+            offset = (offset + 40 + payload.len()).next_multiple_of(8);
+        }
+        ends.drain(groups.len()..ends.len() - 1);
+        groups.push(Placed { first, records });
+    }
+    drop(log);
+    let disk = disk.image().disk(CrashPolicy::AllKept);
+    let bytes = disk.bytes(&segment(1));
+    Written { disk, groups, ends, bytes }
+}
+
+/// Damages the end of the log from an offset on, in three ways, and opens it.
+fn check_end(written: &Written, offset: usize) -> Result<(), String> {
+    let used = *written.ends.last().unwrap();
+    let whole = written.ends.partition_point(|end| *end <= offset);
+    let mut zeroed = written.bytes.clone();
+    zeroed[offset..used].fill(0);
+    let mut noise = written.bytes.clone();
+    let drawn = Random::new(offset as u64).bytes(used - offset);
+    for (byte, drawn) in noise[offset..used].iter_mut().zip(drawn) {
+        // Any other byte.
+        *byte = byte.wrapping_add(drawn.max(1));
+    }
+    let cut = written.bytes[..offset].to_vec();
+    for (how, bytes) in [("zeroed", zeroed), ("noise", noise), ("cut", cut)] {
+        written.disk.replace(&segment(1), bytes);
+        let opened = open(&written.disk, long_options());
+        let opened = opened.map_err(|error| format!("{how} at {offset}: {error}"))?;
+        if opened.groups != written.groups[..whole] {
+            let found = opened.groups.len();
+            return Err(format!("{how} at {offset}: {found} groups and not {whole}"));
+        }
+    }
+    Ok(())
+}
+
+/// Tries every `step`th offset of the end; gives how many logs were opened.
+pub(super) fn check_ends(step: usize) -> Result<usize, String> {
+    let written = written();
+    let used = *written.ends.last().unwrap();
+    let offsets = (used - END_BYTES..used).step_by(step);
+    let tried = offsets.len() * 3;
+    for offset in offsets {
+        check_end(&written, offset)?;
+    }
+    Ok(tried)
+}
+
+#[test]
+fn a_damaged_end_is_cut_where_it_begins() {
+    println!("ends: {}", check_ends(61).unwrap());
+}
+
+#[test]
+#[ignore = "takes minutes; part of the nightly run"]
+fn a_damaged_end_is_cut_where_it_begins_at_any_offset() {
+    assert_eq!(check_ends(1), Ok(3 * END_BYTES));
+}
+
+/// A log over several segments that was closed, or was not.
+fn closed(is_closed: bool) -> (SimulatedDisk, Vec<Placed>) {
+    let disk = disk();
+    let log = open(&disk, options()).unwrap().log;
+    let mut groups = Vec::new();
+    for number in 0..30_u8 {
+        let records = vec![(number % 5, 1, vec![number | 128; 100]), (1, 2, vec![7; 100])];
+        let range = log.append(&group(&records), &mut |_| ()).unwrap();
+        groups.push(Placed { first: range.start, records });
+        if number % 7 == 3 {
+            log.wait(range.end, Durability::Disk).unwrap();
+        }
+    }
+    if is_closed {
+        log.close().unwrap();
+    }
+    (disk.image().disk(CrashPolicy::AllKept), groups)
+}
+
+/// Flips a byte at every offset that `choose` takes; each must be an error, or leave a log that has a
+/// prefix of the groups with at least `known` positions. Gives how many were refused and accepted.
+fn flip_bytes(
+    (disk, groups): &(SimulatedDisk, Vec<Placed>),
+    known: u64,
+    choose: impl Fn(usize) -> bool,
+) -> Result<(u64, u64), String> {
+    let (mut refused, mut accepted) = (0, 0);
+    let image = disk.image();
+    for number in 1..=3 {
+        let bytes = disk.bytes(&segment(number));
+        for offset in (0..bytes.len()).filter(|offset| choose(*offset) && bytes[*offset] != 0) {
+            let damaged = image.disk(CrashPolicy::AllLost);
+            let mut bytes = bytes.clone();
+            bytes[offset] ^= 1 << (offset % 8);
+            damaged.replace(&segment(number), bytes);
+            match open(&damaged, options()) {
+                Err(Error::Damaged { .. }) => refused += 1,
+                Err(error) => return Err(format!("segment {number}, {offset}: {error}")),
+                Ok(Opened { recovered, groups: found, .. }) => {
+                    accepted += 1;
+                    if recovered.end < known || found != groups[..found.len()] {
+                        let end = recovered.end;
+                        return Err(format!("segment {number}, byte {offset}: end {end}"));
+                    }
+                }
+            }
+        }
+    }
+    Ok((refused, accepted))
+}
+
+pub(super) fn check_flips() -> Result<(u64, u64), String> {
+    let closed = closed(true);
+    let end = closed.1.last().unwrap().end();
+    flip_bytes(&closed, end, |_| true)
+}
+
+#[test]
+fn a_flipped_byte_of_a_closed_log_is_an_error_or_changes_nothing() {
+    let (refused, accepted) = check_flips().unwrap();
+    println!("flipped bytes: {refused} refused, {accepted} without effect");
+    // The last mark's own bytes, which tell that nothing may be missing.
+    assert!(refused > 6_000 && accepted < 40, "{refused} {accepted}");
+}
+
+#[test]
+fn a_flipped_byte_before_what_is_known_to_be_on_the_disk_is_an_error() {
+    // The last record that knows of one was written after group 24 was synced.
+    let open = closed(false);
+    let known = open.1[24].end();
+    let (refused, accepted) = flip_bytes(&open, known, |offset| offset % 3 == 0).unwrap();
+    assert!(refused > 0 && accepted > 0);
+}
+
+#[test]
+fn a_missing_foreign_or_newer_segment_is_an_error() {
+    let (disk, _) = closed(true);
+    let image = disk.image();
+    let first = disk.bytes(&segment(1));
+    let opened = |change: &dyn Fn(&SimulatedDisk)| {
+        let disk = image.disk(CrashPolicy::AllLost);
+        change(&disk);
+        open(&disk, options()).map(|opened| opened.recovered).unwrap_err().to_string()
+    };
+    for number in 1..=3 {
+        let error = opened(&|disk| disk.remove(&segment(number)).unwrap());
+        assert!(error.contains("is damaged"), "{number}: {error}");
+    }
+    let error = opened(&|disk| disk.replace(&segment(2), first.clone()));
+    assert!(error.contains("number of another segment"), "{error}");
+    let mut newer = first;
+    newer[8] = 2;
+    let checksum = crc32c::crc32c_append(crc32c::crc32c(&newer[..12]), &newer[16..64]);
+    newer[12..16].copy_from_slice(&checksum.to_le_bytes());
+    let error = opened(&|disk| disk.replace(&segment(1), newer.clone()));
+    assert!(error.ends_with("has format version 2, this program reads up to 1"), "{error}");
+    let foreign = crate::segment::header([9; 16], 2, 4_096).encode();
+    let error = opened(&|disk| disk.replace(&segment(2), foreign.to_vec()));
+    assert!(error.ends_with("belongs to another log"), "{error}");
+}
+
+#[test]
+fn a_log_that_does_not_reach_what_is_needed_is_an_error() {
+    let (disk, groups) = closed(true);
+    let end = groups.last().unwrap().end();
+    let needing =
+        |needed| open(&disk.image().disk(CrashPolicy::AllLost), Options { needed, ..options() });
+    assert_eq!(needing(end).unwrap().groups, []);
+    assert_eq!(needing(end - 1).unwrap().groups.len(), 1);
+    assert!(matches!(needing(end + 1), Err(Error::Damaged { .. })));
+    let empty = super::harness::disk();
+    assert!(matches!(open(&empty, Options { needed: 1, ..options() }), Err(Error::Damaged { .. })));
+}
+
+#[test]
+fn files_that_are_not_the_logs_are_left_and_unfinished_ones_removed() {
+    let disk = disk();
+    put(&disk, "notes.txt", b"mine");
+    put(&disk, "00000000000000000001.wal.new", b"half");
+    let opened = open(&disk, options()).unwrap();
+    assert_eq!((opened.recovered.end, opened.recovered.log_id), (0, LOG_ID));
+    let names = disk.list(Path::new(DIRECTORY)).unwrap();
+    assert_eq!(names, ["00000000000000000001.wal", "notes.txt"]);
+}
