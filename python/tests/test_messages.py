@@ -66,8 +66,8 @@ def windows(count) -> str:
         (
             common_tables(20, twice),
             "the statement has too many tables and joins",
-            "The limit is 8000 tables, joins, windows and other operators; a common table counts "
-            "as often as it is used.",
+            "The limit is 8000 tables, windows and other operators; a join counts as 6, and a "
+            "common table as often as it is used.",
         ),
         (
             common_tables(2_000, lambda at: f"c{at} AS (SELECT k, v FROM c{at - 1})"),

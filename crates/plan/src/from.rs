@@ -80,7 +80,7 @@ impl Binder<'_> {
             TableRef::Join(join) if join.kind == JoinKind::Last => {
                 let mut left = self.from(Some(&join.left))?;
                 let right = self.size.beside(|| self.relation(&join.right))?;
-                self.size.add_operators(1, join.span)?;
+                self.size.add_join(join.span)?;
                 // One scope grows with the chain: a copy for each join would be quadratic.
                 left.scope.columns.extend_from_slice(&right.scope.columns);
                 left.joins.push(self.last_join(&left.scope, right, join)?);
@@ -141,7 +141,7 @@ impl Binder<'_> {
     fn plain_join(&self, join: &ast::Join) -> Result<BoundRelation> {
         let left = self.relation(&join.left)?;
         let right = self.size.beside(|| self.relation(&join.right))?;
-        self.size.add_operators(1, join.span)?;
+        self.size.add_join(join.span)?;
         let scope = left.scope.join(&right.scope);
         let on = match &join.on {
             Some(on) => Some(self.scalar_binder(&scope).condition(on)?.expr),

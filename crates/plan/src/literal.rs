@@ -45,7 +45,7 @@ pub(crate) fn literal(value: &Literal, span: Span) -> Result<(Expr, DataType)> {
         Literal::Interval(_) => {
             return Diagnostic::new(
                 code::SYNTAX_ERROR,
-                "a duration stands only in a window frame, a TTL or an option",
+                "an interval is allowed only in a window frame, a TTL or an option",
             )
             .at(span)
             .with_hint("Write the milliseconds as a number.")
