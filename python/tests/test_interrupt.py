@@ -46,6 +46,8 @@ def interrupted(work, after):
         return "interrupted"
     try:
         signal.setitimer(signal.ITIMER_REAL, 0)
+        # A Ctrl-C too late for a write ends the next statement.
+        db.execute("SELECT 1")
     except KeyboardInterrupt:
         pass
     return outcome
