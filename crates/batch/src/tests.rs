@@ -150,7 +150,7 @@ fn naive_last_join(
     left: &[(i32, Option<i64>)],
     right: &[(i32, Option<i64>)],
     bound: Option<bool>,
-    floor: Option<i64>,
+    bound_id: Option<i64>,
 ) -> Vec<Option<i64>> {
     left.iter()
         .map(|(key, time)| {
@@ -166,7 +166,7 @@ fn naive_last_join(
                     _ => false,
                 };
                 let id = i64::try_from(*at).unwrap();
-                in_time && floor.is_none_or(|floor| id < floor)
+                in_time && bound_id.is_none_or(|bound_id| id < bound_id)
             };
             newest.into_iter().find(fits).map(|at| i64::try_from(at).unwrap())
         })
@@ -181,7 +181,7 @@ proptest! {
         left in prop::collection::vec((0..3_i32, prop::option::weighted(0.9, 0..9_i64)), 0..20),
         right in prop::collection::vec((0..3_i32, prop::option::weighted(0.9, 0..9_i64)), 0..40),
         bound in prop::option::of(any::<bool>()),
-        floor in prop::option::of(0..40_i64),
+        bound_id in prop::option::of(0..40_i64),
     ) {
         let mut world = TestTables::default();
         let store = |rows: &[(i32, Option<i64>)]| -> Vec<Vec<Datum<'static>>> {
@@ -192,12 +192,12 @@ proptest! {
         let t = world.table("t", &COLUMNS, &store(&left));
         let r = world.table("r", &COLUMNS, &store(&right));
         let time_bound = bound.map(|inclusive| TimeBound { left: col("t.ts"), inclusive });
-        let filter = floor.map(|floor| col("r.id").lt(lit(floor)));
+        let filter = bound_id.map(|bound_id| col("r.id").lt(lit(bound_id)));
         let plan = last_join(t, r, time_bound, filter);
         let rows = world.rows(&plan).unwrap();
-        prop_assert_eq!(bigints(&rows, 5), naive_last_join(&left, &right, bound, floor));
+        prop_assert_eq!(bigints(&rows, 5), naive_last_join(&left, &right, bound, bound_id));
         let plan = LogicalPlanBuilder::from(plan).project(vec![col("r.id")]).unwrap().build().unwrap();
-        prop_assert_eq!(bigints(&world.rows(&plan).unwrap(), 0), naive_last_join(&left, &right, bound, floor));
+        prop_assert_eq!(bigints(&world.rows(&plan).unwrap(), 0), naive_last_join(&left, &right, bound, bound_id));
     }
 }
 

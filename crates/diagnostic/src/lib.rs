@@ -54,7 +54,7 @@ pub mod code {
     pub const UNDEFINED_OBJECT: &str = "42704";
     /// A deployment, index, window or column that exists already.
     pub const DUPLICATE_OBJECT: &str = "42710";
-    /// Types that do not go together, or a value of another type than asked for.
+    /// Types that do not go together, or a value of another type than was expected.
     pub const DATATYPE_MISMATCH: &str = "42804";
     /// A column that is neither grouped nor aggregated.
     pub const GROUPING_ERROR: &str = "42803";

@@ -61,7 +61,7 @@ pub trait File: Send + Sync + fmt::Debug {
     /// Gives the file's length.
     fn length(&self) -> Result<u64, Error>;
 
-    /// Reads from `offset` on; gives how many bytes were read, which may be fewer than asked for.
+    /// Reads from `offset` on; gives how many bytes were read, which may be fewer than requested.
     /// Zero means the end of the file.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, Error>;
 
@@ -112,7 +112,7 @@ pub enum OpenMode {
     CreateNew,
 }
 
-/// What was asked of the disk.
+/// An operation of the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[expect(missing_docs, reason = "each is named after the call")]
 pub enum Operation {
@@ -155,13 +155,13 @@ impl fmt::Display for Operation {
     }
 }
 
-/// Why the disk did not do what it was asked for.
+/// Why an operation of the disk failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The machine refused.
     #[error("could not {operation} {}", path.display())]
     Io {
-        /// What was asked for.
+        /// The operation that failed.
         operation: Operation,
         /// Of which file or directory.
         path: PathBuf,

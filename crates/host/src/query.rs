@@ -407,16 +407,16 @@ mod tests {
 
     #[test]
     fn the_poll_function_is_called_now_and_then() {
-        static ASKED: AtomicU32 = AtomicU32::new(0);
+        static CALLS: AtomicU32 = AtomicU32::new(0);
         let manual = Arc::new(ManualClock::new(0));
         manual.advance_ms(1);
         let clock: Arc<dyn Clock> = Arc::clone(&manual) as Arc<dyn Clock>;
-        let should_end = || ASKED.fetch_add(1, Ordering::Relaxed) == 1;
+        let should_end = || CALLS.fetch_add(1, Ordering::Relaxed) == 1;
         QueryContext::polling(clock, 50, should_end).run(|| {
-            let check = |advanced_ms, expected_asked, expected| {
+            let check = |advanced_ms, expected_calls, expected| {
                 manual.advance_ms(advanced_ms);
                 assert_eq!(checkpoint(), expected);
-                assert_eq!(ASKED.load(Ordering::Relaxed), expected_asked);
+                assert_eq!(CALLS.load(Ordering::Relaxed), expected_calls);
             };
             check(0, 0, Ok(()));
             check(49, 0, Ok(()));

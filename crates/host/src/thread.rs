@@ -156,8 +156,8 @@ mod tests {
 
     #[test]
     fn background_work_ends_with_its_call() {
-        let asked = Arc::new(AtomicUsize::new(0));
-        let counts = Arc::clone(&asked);
+        let calls = Arc::new(AtomicUsize::new(0));
+        let counts = Arc::clone(&calls);
         let caller = std::thread::current().id();
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let context = QueryContext::polling(clock, 1, move || {
@@ -169,6 +169,6 @@ mod tests {
             super::in_background("worker", || checks.into_iter().find_map(Result::err).unwrap())
         });
         assert_eq!(ended, Interrupt::Cancelled);
-        assert!(asked.load(Ordering::Relaxed) > 2);
+        assert!(calls.load(Ordering::Relaxed) > 2);
     }
 }

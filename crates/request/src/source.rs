@@ -3,7 +3,7 @@
 //! # Cost
 //!
 //! Through an index that has the order too: one lookup, one binary search, and then only the rows
-//! that are asked for; nothing is allocated for a row when the source is a plain table. Through an
+//! that are read; nothing is allocated for a row when the source is a plain table. Through an
 //! index without the order, all rows of the key are sorted. Without an index, all live rows of the
 //! leaf are computed first. A row that has windows of its own is computed once for an answer, however
 //! many frames it is in ([`crate::row_cache`]). The request row, where it is a row of the source, goes

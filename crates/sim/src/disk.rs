@@ -119,7 +119,7 @@ impl SimulatedDisk {
         self.inner.lock().space = bytes;
     }
 
-    /// Lets every read give fewer bytes than were asked for, drawn by `seed`.
+    /// Lets every read give fewer bytes than were requested, drawn by `seed`.
     pub fn shorten_reads(&self, seed: u64) {
         self.inner.lock().short_reads = Some(Random::new(seed));
     }
@@ -366,11 +366,11 @@ impl File for SimulatedFile {
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, Error> {
         self.call(Operation::Read, |inner| {
-            let asked = match &mut inner.short_reads {
+            let requested = match &mut inner.short_reads {
                 Some(random) if buffer.len() > 1 => 1 + random.index(buffer.len() - 1),
                 _ => buffer.len(),
             };
-            Ok(inner.state.files[self.number].read(offset, &mut buffer[..asked]))
+            Ok(inner.state.files[self.number].read(offset, &mut buffer[..requested]))
         })
     }
 

@@ -1,4 +1,4 @@
-//! The simulator: what stands in for the machine in tests, from a seed.
+//! The simulator: replaces the machine in tests; everything is drawn from a seed.
 //!
 //! So far a disk ([`SimulatedDisk`]), whose crashes can be enumerated and whose calls can be made to
 //! fail. Tests of every crate use it; it depends on `host` alone. A run is a seed: the same seed and

@@ -2,7 +2,7 @@
 //! key, from the rows and from the records of an index, rows stored in a second.
 //!
 //! Run it with `cargo run -p lockstep-table --example storage_rate [bytes|read|put]`. Bytes are
-//! what the allocator was asked for, each request rounded up as the C library's allocator does.
+//! the requests to the allocator, each rounded up as the C library's allocator does.
 //! It is a measurement, not a test: nothing here fails on a slow machine.
 #![expect(clippy::print_stdout, reason = "an example reports to a person")]
 
@@ -110,7 +110,7 @@ fn make_including(indexes: usize) -> Table {
     let table = make(indexes);
     let columns = INCLUDED.map(|column| IncludedColumn { column, values: true });
     for index in 0..indexes {
-        assert_eq!(table.include(index, &columns), Inclusion::Included, "an empty table has room");
+        assert_eq!(table.include(index, &columns), Inclusion::Included, "an empty table has space");
     }
     table
 }

@@ -94,7 +94,7 @@ impl<'t> Snapshot<'t> {
 
     /// Returns the live rows of one entity key, those of [`Self::scan`], newest first by (event time,
     /// arrival). The key's values are encoded with `row::key::encode_key` in the order of the
-    /// index's `IndexSpec::keys`, which may differ from the order in which `ensure_index` was asked.
+    /// index's `IndexSpec::keys`, which may differ from the order in which `ensure_index` was called.
     ///
     /// *Cost*: where the declared indexes keep rows by different rules, each row is looked up in them.
     #[inline]

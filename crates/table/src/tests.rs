@@ -786,7 +786,7 @@ fn writes_are_refused_above_the_limit_and_reads_and_deletes_go_on() {
     table.append(rows(1_000..1_010)).unwrap();
     reclaim();
     let nothing = table.append_absent(rows(0..1_000)).unwrap();
-    assert_eq!(nothing.rows, 0, "nothing to store needs no room");
+    assert_eq!(nothing.rows, 0, "nothing to store needs no space");
     assert_eq!(table.delete(|row| row.get(V).as_i64() >= Some(10)), Ok(1_000));
     reclaim();
     table.append(rows(1_010..1_500)).unwrap();

@@ -1,6 +1,6 @@
 //! What the budget is charged with is what is allocated, whatever was done to a table.
 //!
-//! An allocator counts what is asked of it, by the same model of the C library's overhead that the
+//! An allocator counts what is requested, by the same model of the C library's overhead that the
 //! tables count by. Random workloads are compared with the count after each step. It also counts what
 //! each thread frees: who reads frees nothing of what others replace or remove.
 

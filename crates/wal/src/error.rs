@@ -4,7 +4,7 @@ use std::{path::PathBuf, sync::Arc};
 
 use lockstep_host::file;
 
-/// Why the log did not do what it was asked for.
+/// Why an operation of the log failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A sync failed earlier: nobody knows what is on the disk, so this process writes no more.
@@ -46,7 +46,7 @@ pub enum Error {
     /// The records from a position on are not here any more, or are not here yet.
     #[error("position {position} is not in the log, which has {first} to {end}")]
     NotHere {
-        /// The position asked for.
+        /// The requested position.
         position: u64,
         /// The first position in the log.
         first: u64,

@@ -28,7 +28,7 @@ const _: () = assert!(RECORD_HEADER_BYTES.is_multiple_of(ALIGNMENT));
 /// Which log a segment belongs to: 128 bits drawn when the log was created.
 pub type LogId = [u8; 16];
 
-/// What a segment says of itself.
+/// The header of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {
     pub(crate) log_id: LogId,
@@ -98,7 +98,7 @@ pub(crate) const MARK: Kind = 0xf2;
 /// The record is the last one of its group.
 const LAST: u8 = 1;
 
-/// What a record says of itself.
+/// The header of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RecordHeader {
     /// Bytes of the payload.

@@ -138,7 +138,7 @@ pub trait Log: Send + Sync + fmt::Debug {
     /// group is refused, nothing of the group is in the log.
     fn append(&self, group: &Group<'_>, turn: &mut dyn FnMut(u64)) -> Result<Range<u64>, Error>;
 
-    /// Waits until everything before `end`, which was appended, is as durable as asked for.
+    /// Waits until everything before `end`, which was appended, is as durable as requested.
     fn wait(&self, end: u64, durability: Durability) -> Result<(), Error>;
 
     /// Reads the groups that reach to position `from` or behind, up to where the log ends now.

@@ -7,7 +7,7 @@
 //!
 //! The first place without a whole group is where the log *ends* if nothing that was on the disk is
 //! missing, and *damage* otherwise. Every record says up to which position the log was on the disk
-//! when it was written; so all that is left of the log is asked, the bytes behind the end included,
+//! when it was written; so all that is left of the log is searched, the bytes behind the end included,
 //! wherever a whole header stands there. If one of them knows of a position behind the end, the log
 //! is damaged and is not opened. Otherwise what stands behind the end was never acknowledged as
 //! being on the disk; it is cut, and reported.

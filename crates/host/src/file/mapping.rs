@@ -48,7 +48,7 @@ impl Mapping {
         Self { words, count: mapped.len() / WORD, owner: Owner::File(mapped) }
     }
 
-    /// Takes memory that stands in for a file, the first `count` words of it. For simulated disks.
+    /// Takes memory in place of a file, the first `count` words of it. For simulated disks.
     pub fn of_memory(memory: Arc<[AtomicU64]>, count: usize) -> Self {
         assert!(count <= memory.len(), "the file is as long as the mapping");
         let words = NonNull::from(&*memory).cast::<AtomicU64>();

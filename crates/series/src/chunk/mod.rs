@@ -177,7 +177,7 @@ impl<'a> Chunk<'a> {
         if view.len == view.capacity || !is_near {
             return false;
         }
-        // SAFETY: the header lives as long as the chunk.
+        // SAFETY: the header is valid as long as the chunk.
         unsafe { self.header.as_ref() }.trace.written(view.len);
         // SAFETY: there is space, the lock keeps other writers away, and no reader looks at slots
         // that were not published.

@@ -16,7 +16,7 @@ thread_local! {
     static PANICS_BEFORE: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// Panics when a test has asked for it.
+/// Panics when a test has requested it.
 pub(crate) fn before_index(index: usize) {
     if PANICS_BEFORE.get() == Some(index) {
         PANICS_BEFORE.set(None);

@@ -120,7 +120,7 @@ fn moved_rows_keep_their_records() {
     let (table, clock) =
         table(vec![index("i", &[K], Some(T), Retention::Absolute { ttl_ms: 1_000 })], 0);
     included(&table, 0, &[(V, true), (T, true)]);
-    // One row in a hundred lives on: blocks are left with little, and rows move.
+    // One row in a hundred stays: blocks are left with little, and rows move.
     for v in 0..5_000 {
         let time = if v % 100 == 0 { 10_000 } else { 0 };
         table.append([datums((Some(1), Some(time), v))]).unwrap();
