@@ -57,8 +57,8 @@ advisories: $(DENY)
 
 lint: $(VENV)/.tools $(DENY)
 	cargo xtask lint
-	$(BIN)/ruff check python
-	$(BIN)/ruff format --check python
+	$(BIN)/ruff check python release
+	$(BIN)/ruff format --check python release
 	$(DENY) --locked --log-level error check bans licenses sources
 
 wheel: $(VENV)/.tools

@@ -74,6 +74,7 @@ def substitute(expression: str, texts: dict[str, str]) -> str | None:
 
 
 def main() -> int:
+    """Writes the file; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("output", type=Path)
     parser.add_argument("--target", default="x86_64-unknown-linux-gnu")
@@ -110,7 +111,7 @@ def main() -> int:
     lines = [
         "Lockstep is licensed under the Apache License, Version 2.0; see LICENSE.",
         f"It contains {len(crates)} other crates, listed with the licences they are offered under,",
-        "and the Rust standard library (MIT OR Apache-2.0). Their texts and notices follow the list.",
+        "and the Rust standard library (MIT OR Apache-2.0). Texts and notices follow the list.",
         "",
     ]
     lines += [f"{name} {version}: {packages[name, version]['license']}" for name, version in crates]

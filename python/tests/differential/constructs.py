@@ -12,7 +12,8 @@ from collections import Counter
 from .expressions import AGGREGATES, CALLS, OPERATORS
 from .modes import MODES
 
-# Sections as in the grammar of the dialect; a pattern, or None for a construct that the generator records.
+# Sections as in the grammar of the dialect; a pattern, or None for a construct that the generator
+# records.
 LISTED: list[tuple[str, str, str | None]] = [
     ("SELECT", "projection", None),
     ("SELECT", "sub-query", None),

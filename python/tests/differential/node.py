@@ -28,7 +28,7 @@ class Node:
         return PLACE.sub(lambda place: self.parts[int(place[1])].sql(dialect), text)
 
     def smaller(self) -> Iterator[Node]:
-        """Yields smaller nodes of the same type: a descendant, NULL, or the node with a smaller part."""
+        """Yields smaller nodes of the same type: a descendant, NULL, or one with a smaller part."""
         for descendant in self.descendants():
             if descendant.type == self.type:
                 yield descendant
