@@ -115,11 +115,13 @@ endif
 PROFILE ?= release
 ifeq ($(PROFILE),release)
 BENCH_PROGRAM := $(BUILT)/lockstep-bench
+BENCH_TOOLS := $(VENV)/.release
 else
 BENCH_PROGRAM := $(CARGO_TARGET_DIR)/debug/lockstep-bench
+BENCH_TOOLS :=
 endif
 
-bench: $(VENV)/.release
+bench: $(BENCH_TOOLS)
 ifeq ($(PROFILE),release)
 	$(ZIGBUILD) --package lockstep-bench
 else

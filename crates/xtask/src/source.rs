@@ -32,6 +32,13 @@ pub(crate) struct SourceToken<'a> {
 }
 
 impl SourceFile {
+    /// Returns a file of this text, without its tests.
+    #[cfg(test)]
+    pub(crate) fn of(path: &str, text: &str) -> Self {
+        let code = without_tests(&code_of(text));
+        Self { path: path.to_owned(), text: text.to_owned(), code }
+    }
+
     /// Returns whether any code is left that is not a test.
     pub(crate) fn has_code(&self) -> bool {
         !self.code.trim().is_empty()

@@ -69,20 +69,24 @@ fn assertions_in(tokens: &[SourceToken<'_>]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::measures;
-    use crate::source::{SourceFile, code_of, without_tests};
-
-    fn file(path: &str, text: &str) -> SourceFile {
-        let code = without_tests(&code_of(text));
-        SourceFile { path: path.to_owned(), text: text.to_owned(), code }
-    }
+    use crate::source::SourceFile;
 
     #[test]
     fn assertions_are_counted_by_crate_without_tests() {
         let files = [
-            file("row/src/a.rs", "fn a(f: fn(u8)) { assert!(x); debug_assert_eq!(y, z); }"),
-            file("row/src/b.rs", "fn b() { c.expect(\"d\"); unreachable!() } // assert!(e)"),
-            file("row/src/c.rs", "fn f() {}\n#[cfg(test)] mod t { fn g() { assert!(h); } }"),
-            file("sql/src/a.rs", "fn a() {}"),
+            SourceFile::of(
+                "row/src/a.rs",
+                "fn a(f: fn(u8)) { assert!(x); debug_assert_eq!(y, z); }",
+            ),
+            SourceFile::of(
+                "row/src/b.rs",
+                "fn b() { c.expect(\"d\"); unreachable!() } // assert!(e)",
+            ),
+            SourceFile::of(
+                "row/src/c.rs",
+                "fn f() {}\n#[cfg(test)] mod t { fn g() { assert!(h); } }",
+            ),
+            SourceFile::of("sql/src/a.rs", "fn a() {}"),
         ];
         let found: Vec<(String, u64)> =
             measures(&files).into_iter().map(|measure| (measure.scope, measure.value)).collect();
@@ -91,8 +95,10 @@ mod tests {
 
     #[test]
     fn a_fall_names_files_without_assertions() {
-        let files =
-            [file("row/src/a.rs", "fn a() {}"), file("row/src/b.rs", "fn b() {} fn c() {}")];
+        let files = [
+            SourceFile::of("row/src/a.rs", "fn a() {}"),
+            SourceFile::of("row/src/b.rs", "fn b() {} fn c() {}"),
+        ];
         assert_eq!(
             measures(&files)[0].places,
             [

@@ -56,19 +56,17 @@ fn defined<'a>(tokens: &[SourceToken<'a>]) -> Vec<SourceToken<'a>> {
 #[cfg(test)]
 mod tests {
     use super::{defined, measure};
-    use crate::source::{SourceFile, code_of, tokens, without_tests};
-
-    fn file(path: &str, text: &str) -> SourceFile {
-        let code = without_tests(&code_of(text));
-        SourceFile { path: path.to_owned(), text: text.to_owned(), code }
-    }
+    use crate::source::{SourceFile, tokens};
 
     #[test]
     fn the_second_definition_of_a_name_counts() {
         let files = [
-            file("row/src/key.rs", "pub struct Gizmo;\nenum Other {}\nstruct Error;"),
-            file("sql/src/lex.rs", "type Gizmo = u8;\n#[cfg(test)] mod t { struct Other; }"),
-            file("sql/src/lib.rs", "enum Gizmo {}\nenum Error {}"),
+            SourceFile::of("row/src/key.rs", "pub struct Gizmo;\nenum Other {}\nstruct Error;"),
+            SourceFile::of(
+                "sql/src/lex.rs",
+                "type Gizmo = u8;\n#[cfg(test)] mod t { struct Other; }",
+            ),
+            SourceFile::of("sql/src/lib.rs", "enum Gizmo {}\nenum Error {}"),
         ];
         let measure = measure(&files);
         assert_eq!(measure.value, 2);
