@@ -88,6 +88,20 @@ pub mod code {
     pub const VALUE_TOO_LARGE: &str = "54000";
     /// The memory budget is used up.
     pub const OUT_OF_MEMORY: &str = "53200";
+    /// There is no space on the disk.
+    pub const DISK_FULL: &str = "53100";
+    /// A write to a database that was opened to be read only.
+    pub const READ_ONLY: &str = "25006";
+    /// A database that was closed.
+    pub const DATABASE_CLOSED: &str = "08003";
+    /// A directory that another process has open.
+    pub const DATABASE_IN_USE: &str = "55006";
+    /// The log takes no writes since a sync of the disk failed.
+    pub const LOG_STOPPED: &str = "58L01";
+    /// A directory of a newer format.
+    pub const NEWER_FORMAT: &str = "58L02";
+    /// Stored data that is not as it was written.
+    pub const DATA_CORRUPTED: &str = "XX001";
     /// A statement that was cancelled, or exceeded its time limit.
     pub const QUERY_CANCELED: &str = "57014";
     /// A file that does not exist.

@@ -5,12 +5,13 @@ use std::collections::{HashMap, HashSet};
 use arrow::array::{ArrayRef, RecordBatch};
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 use lockstep_row::{Arena, Column, Datum, RowError, arrow::ColumnReader};
-use lockstep_table::{Appended, Table, TableError};
+use lockstep_table::{Appended, Durability, Table, TableError, with_durability};
 
 use crate::{
     Output, Session,
     conversion::Conversion,
     session::{object_name, retried},
+    store::log_error,
 };
 
 impl Session {
@@ -24,10 +25,24 @@ impl Session {
     /// Appends rows as [`Self::append`] does. The output warns of rows that had expired before
     /// they arrived.
     pub fn append_batches(&self, table: &str, batches: &[RecordBatch]) -> Result<Output> {
+        self.append_batches_as(table, batches, None)
+    }
+
+    /// Appends rows as [`Self::append_batches`] does. They are acknowledged when they are as durable as
+    /// this says; `None`: as the table or the session says.
+    pub fn append_batches_as(
+        &self,
+        table: &str,
+        batches: &[RecordBatch],
+        durability: Option<Durability>,
+    ) -> Result<Output> {
+        self.database.check_open()?;
         self.check_insert_memory()?;
         let (name, conversion) = (object_name(table), self.conversion());
         let append = |table: &Table| append_rows(batches, table, AppendRule::Any, conversion);
-        let appended = self.limits().run(|| retried(|| self.find_entry(&name)?.write(append)))?;
+        let write = || self.find_entry(&name)?.write_as(durability, append);
+        let of_session = self.durability();
+        let appended = self.limits().run(|| with_durability(of_session, || retried(write)))?;
         Ok(Output {
             rows_affected: Some(appended.rows),
             warnings: expired_warning(appended).into_iter().collect(),
@@ -230,6 +245,9 @@ pub(crate) fn table_error(error: &TableError) -> Box<Diagnostic> {
     }
     if let TableError::Interrupted(interrupt) = error {
         return Box::new(Diagnostic::interrupted(interrupt.limit_ms()));
+    }
+    if let TableError::Log(failure) = error {
+        return log_error(failure.error());
     }
     if matches!(error, TableError::OutOfMemory { .. }) {
         let hint = "Delete rows, or SET GLOBAL max_memory; SHOW MEMORY says what holds how much.";

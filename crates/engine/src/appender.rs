@@ -7,6 +7,7 @@ use std::fmt;
 
 use lockstep_diagnostic::Result;
 use lockstep_row::{DataType, Datum};
+use lockstep_table::Durability;
 
 use crate::{Session, append::table_error, catalog::TableEntry, session::object_name};
 
@@ -14,6 +15,8 @@ use crate::{Session, append::table_error, catalog::TableEntry, session::object_n
 /// append is the error [`code::STALE_DEFINITION`](crate::code::STALE_DEFINITION).
 pub struct Appender {
     entry: TableEntry,
+    /// What appends wait for unless the table says so.
+    durability: Durability,
 }
 
 impl fmt::Debug for Appender {
@@ -37,7 +40,8 @@ impl Session {
     /// # Ok::<(), Box<lockstep_engine::Diagnostic>>(())
     /// ```
     pub fn appender(&self, table: &str) -> Result<Appender> {
-        Ok(Appender { entry: self.find_entry(&object_name(table))? })
+        let entry = self.find_entry(&object_name(table))?;
+        Ok(Appender { entry, durability: self.durability() })
     }
 }
 
@@ -55,7 +59,8 @@ impl Appender {
         R: IntoIterator,
         R::Item: AsRef<[Datum<'r>]>,
     {
-        self.entry.write(|table| {
+        let durability = self.entry.options.durability().unwrap_or(self.durability);
+        self.entry.write_as(Some(durability), |table| {
             table
                 .append_timed(rows)
                 .map_err(|error| table_error(&error))

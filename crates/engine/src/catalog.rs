@@ -4,6 +4,7 @@
 //! it runs. Only a [`CatalogCommand`] (`catalog/command.rs`) changes it.
 
 mod command;
+mod record;
 
 use std::{
     collections::BTreeMap,
@@ -15,19 +16,20 @@ use std::{
 };
 
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
-use lockstep_host::sync::RwLock;
 use lockstep_plan::{Catalog, CatalogTable};
-use lockstep_table::Table;
+use lockstep_table::{Durability, Table, with_durability};
+use serde::{Deserialize, Serialize};
 
 use crate::{
     deployment::{Deployment, Procedure},
-    offline_data::OfflineData,
+    offline_data::{OfflineChange, OfflineData},
     statement::TableOptions,
     user::Users,
     variables::Variables,
 };
 
 pub(crate) use command::CatalogCommand;
+pub(crate) use record::{CATALOG, CatalogRecord};
 
 /// The database that a session starts in.
 pub(crate) const DEFAULT_DATABASE: &str = "default";
@@ -43,18 +45,17 @@ impl CatalogEpoch {
 }
 
 /// All objects: databases, and the objects that belong to no database.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Objects {
     epoch: CatalogEpoch,
     databases: BTreeMap<String, DatabaseObjects>,
-    next_table_id: u64,
     /// The global variables, with which new sessions start.
     variables: Variables,
     users: Users,
 }
 
 /// The objects of one database.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct DatabaseObjects {
     pub(crate) tables: BTreeMap<String, TableEntry>,
     pub(crate) deployments: BTreeMap<String, Arc<Deployment>>,
@@ -68,7 +69,7 @@ impl DatabaseObjects {
 }
 
 /// The name of an object with that of its database.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct QualifiedName {
     pub(crate) database: String,
     pub(crate) name: String,
@@ -157,16 +158,35 @@ pub(crate) struct TableEntry {
     /// The options of CREATE TABLE.
     pub(crate) options: TableOptions,
     /// The rows that statements in offline mode read instead of the table's.
-    pub(crate) offline: Arc<RwLock<OfflineData>>,
+    pub(crate) offline: Arc<OfflineData>,
     pub(crate) definition: Arc<Definition>,
 }
 
 impl TableEntry {
+    /// Makes the command that changes the table's offline data.
+    pub(crate) fn offline_command(&self, change: OfflineChange) -> CatalogCommand {
+        let table = TableReference { id: self.id, name: self.definition.name().clone() };
+        CatalogCommand::ChangeOffline { table, change }
+    }
+
     /// Writes to the table. Fails if the table was dropped before the write ended, so that
     /// acknowledged rows were in a table that existed.
     pub(crate) fn write<T>(&self, write: impl FnOnce(&Table) -> Result<T>) -> Result<T> {
+        self.write_as(None, write)
+    }
+
+    /// Writes to the table as [`Self::write`] does; the write waits for this level, or where there is
+    /// none for that of the table's options, or else for that of the session.
+    pub(crate) fn write_as<T>(
+        &self,
+        durability: Option<Durability>,
+        write: impl FnOnce(&Table) -> Result<T>,
+    ) -> Result<T> {
         self.definition.check()?;
-        let written = write(&self.table);
+        let written = match durability.or(self.options.durability()) {
+            Some(durability) => with_durability(durability, || write(&self.table)),
+            None => write(&self.table),
+        };
         // A table that was dropped meanwhile refuses rows as well; this error names it.
         self.definition.check()?;
         written
@@ -189,13 +209,12 @@ impl TableReference {
 }
 
 impl Objects {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(is_in_memory: bool) -> Self {
         let default = (DEFAULT_DATABASE.to_owned(), DatabaseObjects::default());
         Self {
             epoch: CatalogEpoch::default(),
             databases: BTreeMap::from([default]),
-            next_table_id: 1,
-            variables: Variables::default(),
+            variables: Variables::new(is_in_memory),
             users: Users::default(),
         }
     }
@@ -216,6 +235,20 @@ impl Objects {
 
     pub(crate) fn users(&self) -> &Users {
         &self.users
+    }
+
+    /// Returns the users, to be set while a directory is opened.
+    pub(crate) fn users_mut(&mut self) -> &mut Users {
+        &mut self.users
+    }
+
+    /// Sets the offline data of a table while a directory is opened.
+    pub(crate) fn restore_offline(&mut self, table: u64, data: OfflineData) {
+        let databases = self.databases.values_mut();
+        let mut entries = databases.flat_map(|found| found.tables.values_mut());
+        if let Some(entry) = entries.find(|entry| entry.id == table) {
+            entry.offline = Arc::new(data);
+        }
     }
 
     pub(crate) fn find_table(&self, database: &str, name: &str) -> Option<&TableEntry> {

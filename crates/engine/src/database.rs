@@ -1,9 +1,16 @@
 //! The engine: the catalog, the clock and the memory budget, which all sessions share.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
 
 use datafusion::logical_expr::LogicalPlan;
-use lockstep_diagnostic::Result;
+use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_host::{
     Clock, QueryContext, SystemClock,
     sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard},
@@ -12,13 +19,16 @@ use lockstep_row::TableSchema;
 use lockstep_table::{Arrivals, MemoryBudget, MemoryUse, Table, TableError};
 
 use crate::{
-    Session,
+    Opened, Session,
     append::table_error,
-    catalog::{CatalogCommand, Objects, QualifiedName, TableEntry, TableReference},
+    catalog::{CatalogCommand, CatalogRecord, Objects, QualifiedName, TableEntry, TableReference},
     context,
     deployment::tables_of,
     job::Jobs,
+    offline_data::OfflineData,
     request_cache::RequestCache,
+    store::Store,
+    user::User,
     variables::Variables,
 };
 
@@ -32,6 +42,14 @@ pub struct Database {
 struct EngineState {
     /// The catalog. Only [`Database::commit`] changes it.
     objects: RwLock<Objects>,
+    /// Held by whoever changes the catalog, from its check to its change.
+    catalog_changes: Mutex<()>,
+    /// The id that the next table gets.
+    next_table_id: AtomicU64,
+    /// The directory; an engine in memory has none, nor has one that is being opened.
+    store: OnceLock<Store>,
+    opened: OnceLock<Opened>,
+    is_closed: AtomicBool,
     jobs: Mutex<Jobs>,
     /// Compiled requests of queries without a deployment.
     requests: RequestCache,
@@ -39,6 +57,15 @@ struct EngineState {
     budget: Arc<MemoryBudget>,
     clock: Arc<dyn Clock>,
     started_ms: i64,
+}
+
+impl Drop for EngineState {
+    fn drop(&mut self) {
+        // Before the deployments: what they release is not a change of the tables.
+        if let Some(store) = self.store.get() {
+            let _closed = store.close();
+        }
+    }
 }
 
 impl fmt::Debug for Database {
@@ -56,10 +83,20 @@ impl Database {
 
     /// Makes an empty engine whose retention uses this clock.
     pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
+        Self::empty(clock, true)
+    }
+
+    /// Makes an empty engine, which may get a directory.
+    pub(crate) fn empty(clock: Arc<dyn Clock>, is_in_memory: bool) -> Self {
         let budget = Arc::new(MemoryBudget::default());
         budget.observe(|now| lockstep_host::log::warn(&alert(now)));
         let state = EngineState {
-            objects: RwLock::new(Objects::new()),
+            objects: RwLock::new(Objects::new(is_in_memory)),
+            catalog_changes: Mutex::new(()),
+            next_table_id: AtomicU64::new(1),
+            store: OnceLock::new(),
+            opened: OnceLock::new(),
+            is_closed: AtomicBool::new(false),
             jobs: Mutex::default(),
             requests: RequestCache::default(),
             arrivals: Arc::new(Arrivals::default()),
@@ -105,18 +142,95 @@ impl Database {
     /// meanwhile fails with [`lockstep_diagnostic::code::STALE_DEFINITION`] and changes nothing;
     /// see `session::retried`. A command of an interrupted call changes nothing either.
     pub(crate) fn commit(&self, command: CatalogCommand) -> Result<()> {
+        self.commit_ref(&command)
+    }
+
+    /// Applies a command as [`Self::commit`] does. Where there is a directory, the command is in its
+    /// log before anybody sees what it does.
+    pub(crate) fn commit_ref(&self, command: &CatalogCommand) -> Result<()> {
         let _commit = context::commit()?;
-        let mut objects = self.state.objects.write();
+        let changing = self.state.catalog_changes.lock();
         let is_setting = matches!(command, CatalogCommand::SetVariable { .. });
-        let removed = objects.apply(command)?;
+        let removed = if self.store().is_some() {
+            // Readers go on with the catalog as it is while the log is waited for.
+            let mut next = self.objects().clone();
+            let removed = next.apply(command)?;
+            self.log_record(&CatalogRecord::of(command, &next))?;
+            let mut objects = self.state.objects.write();
+            *objects = next;
+            removed.mark();
+            removed
+        } else {
+            let mut objects = self.state.objects.write();
+            let removed = objects.apply(command)?;
+            removed.mark();
+            removed
+        };
         if is_setting {
-            self.apply_variables(objects.variables());
+            self.apply_variables(self.objects().variables());
         }
-        drop(objects);
+        drop(changing);
         self.state.requests.remove_stale();
         // Without the lock, since freeing a table or the indexes of a deployment takes time.
         removed.release();
         Ok(())
+    }
+
+    /// Gives the engine its directory, from which it was read: changes are logged from now on.
+    pub(crate) fn continue_in(&self, store: Store, opened: Opened) {
+        self.state.arrivals.continue_in(store.log());
+        assert!(self.state.store.set(store).is_ok(), "an engine has one directory");
+        assert!(self.state.opened.set(opened).is_ok(), "an engine is opened once");
+        let tables: Vec<Arc<Table>> = {
+            let objects = self.objects();
+            let databases = objects.databases().values();
+            let entries = databases.flat_map(|found| found.tables.values());
+            entries.map(|entry| Arc::clone(&entry.table)).collect()
+        };
+        tables.iter().for_each(|table| table.remove_unheld());
+    }
+
+    /// Returns the directory.
+    pub(crate) fn store(&self) -> Option<&Store> {
+        self.state.store.get()
+    }
+
+    /// Returns what opening the directory has done; `None` for an engine in memory.
+    pub fn opened(&self) -> Option<&Opened> {
+        self.state.opened.get()
+    }
+
+    /// Sets the offline data of a table while a directory is opened.
+    pub(crate) fn restore_offline(&self, table: u64, data: OfflineData) {
+        self.state.objects.write().restore_offline(table, data);
+    }
+
+    /// Sets users while a directory is opened.
+    pub(crate) fn restore_users(&self, users: BTreeMap<String, Option<User>>) {
+        self.state.objects.write().users_mut().restore(users);
+    }
+
+    /// Sets the id that the next table gets.
+    pub(crate) fn set_next_table_id(&self, id: u64) {
+        // Relaxed: the number itself is all that is shared.
+        self.state.next_table_id.store(id, Ordering::Relaxed);
+    }
+
+    /// Makes every later statement fail.
+    pub(crate) fn mark_closed(&self) {
+        // Relaxed: it guards no data.
+        self.state.is_closed.store(true, Ordering::Relaxed);
+    }
+
+    /// Fails once the engine was closed.
+    pub(crate) fn check_open(&self) -> Result<()> {
+        // Relaxed: as above.
+        if !self.state.is_closed.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        Diagnostic::new(code::DATABASE_CLOSED, "the database was closed")
+            .with_hint("Connect to it again.")
+            .err()
     }
 
     /// Returns the cache of compiled requests of queries.
@@ -129,8 +243,15 @@ impl Database {
         self.state.jobs.lock()
     }
 
-    /// Makes a table that is not in the catalog.
+    /// Makes a table that is not in the catalog yet, with an id for the catalog and the log.
     pub(crate) fn make_table(&self, schema: TableSchema) -> Result<Table, TableError> {
+        let table = self.make_unlogged_table(schema)?;
+        // Relaxed: as above.
+        Ok(table.logged_as(self.state.next_table_id.fetch_add(1, Ordering::Relaxed)))
+    }
+
+    /// Makes a table that is in neither.
+    pub(crate) fn make_unlogged_table(&self, schema: TableSchema) -> Result<Table, TableError> {
         Table::with_budget(
             schema,
             Arc::clone(&self.state.clock),

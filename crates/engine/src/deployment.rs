@@ -13,10 +13,11 @@ use lockstep_diagnostic::{Result, Span};
 use lockstep_function::{Compatibility, Settings};
 use lockstep_plan::{BoundQuery, CatalogTable};
 use lockstep_table::IndexHold;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     DeploymentInfo, PreparedRequest, Session,
-    catalog::{Definition, QualifiedName, TableReference},
+    catalog::{CatalogRecord, Definition, QualifiedName, TableReference},
     session::object_name,
 };
 
@@ -50,6 +51,39 @@ pub(crate) struct Procedure {
     pub(crate) request: Arc<PreparedRequest>,
     /// The tables that it reads, which cannot be dropped while it exists.
     pub(crate) tables: Vec<TableReference>,
+    /// The session's settings at CREATE PROCEDURE.
+    pub(crate) settings: Settings,
+    /// The session's database at CREATE PROCEDURE.
+    pub(crate) current_database: String,
+}
+
+/// A statement's text with everything in its session on which its meaning depends.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct QuerySource {
+    pub(crate) sql: String,
+    pub(crate) current_database: String,
+    pub(crate) compatibility: String,
+    pub(crate) time_zone: String,
+}
+
+impl QuerySource {
+    /// Makes the source of a statement of a session with these settings.
+    fn new(sql: &str, current_database: &str, settings: Settings) -> Self {
+        Self {
+            sql: sql.to_owned(),
+            current_database: current_database.to_owned(),
+            compatibility: compatibility_name(settings).to_owned(),
+            time_zone: settings.time_zone.to_string(),
+        }
+    }
+}
+
+/// Returns the value of the variable `compatibility`.
+fn compatibility_name(settings: Settings) -> &'static str {
+    match settings.compatibility {
+        Compatibility::Standard => "standard",
+        Compatibility::OpenMldb => "openmldb",
+    }
 }
 
 impl Session {
@@ -75,6 +109,15 @@ impl Deployment {
         self.definition.name()
     }
 
+    /// Describes the deployment as the log has it.
+    pub(crate) fn record(&self) -> CatalogRecord {
+        CatalogRecord::CreateDeployment {
+            name: self.name().clone(),
+            source: QuerySource::new(&self.sql, &self.current_database, self.settings),
+            options: self.options.clone(),
+        }
+    }
+
     /// Describes the deployment.
     pub(crate) fn info(&self) -> DeploymentInfo {
         DeploymentInfo {
@@ -83,10 +126,7 @@ impl Deployment {
             sql: self.sql.clone(),
             input: self.request.input().to_vec(),
             output: self.request.output().to_vec(),
-            compatibility: match self.settings.compatibility {
-                Compatibility::Standard => "standard",
-                Compatibility::OpenMldb => "openmldb",
-            },
+            compatibility: compatibility_name(self.settings),
             time_zone: self.settings.time_zone.to_string(),
             current_database: self.current_database.clone(),
             options: self.options.clone(),
@@ -95,6 +135,14 @@ impl Deployment {
 }
 
 impl Procedure {
+    /// Describes the procedure as the log has it.
+    pub(crate) fn record(&self) -> CatalogRecord {
+        CatalogRecord::CreateProcedure {
+            name: self.name().clone(),
+            source: QuerySource::new(&self.sql, &self.current_database, self.settings),
+        }
+    }
+
     pub(crate) fn name(&self) -> &QualifiedName {
         self.definition.name()
     }

@@ -4,17 +4,18 @@
 //! for and nothing to stop.
 
 use lockstep_diagnostic::Result;
+use serde::{Deserialize, Serialize};
 
-use crate::{Output, Session};
+use crate::{Database, Output, Session, catalog::CatalogRecord};
 
 /// The most jobs that are recorded; older ones are dropped.
 const JOBS_MAX: usize = 1_000;
 
 /// A job that ended.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Job {
     pub(crate) id: i32,
-    pub(crate) kind: &'static str,
+    pub(crate) kind: String,
     pub(crate) start_ms: i64,
     pub(crate) end_ms: i64,
     /// The statement.
@@ -32,9 +33,16 @@ pub(crate) struct Jobs {
 
 impl Jobs {
     /// Records a job, and gives it its id.
-    fn record(&mut self, job: Job) {
-        self.last_id += 1;
-        self.jobs.push(Job { id: self.last_id, ..job });
+    fn record(&mut self, job: Job) -> Job {
+        let job = Job { id: self.last_id + 1, ..job };
+        self.restore(job.clone());
+        job
+    }
+
+    /// Records a job that has an id.
+    pub(crate) fn restore(&mut self, job: Job) {
+        self.last_id = job.id;
+        self.jobs.push(job);
         let surplus = self.jobs.len().saturating_sub(JOBS_MAX);
         self.jobs.drain(..surplus);
         debug_assert!(self.jobs.is_sorted_by_key(|job| job.id), "jobs are in the order they ended");
@@ -56,6 +64,25 @@ impl Jobs {
     }
 }
 
+impl Database {
+    /// Records a job.
+    fn record_job(&self, job: Job) {
+        let mut jobs = self.jobs();
+        let job = jobs.record(job);
+        self.log_aside(&CatalogRecord::EndJob { job });
+    }
+
+    /// Removes the record of a job.
+    pub(crate) fn delete_job(&self, id: &str) -> Result<()> {
+        let mut jobs = self.jobs();
+        if jobs.find(id).is_some() {
+            self.log_record(&CatalogRecord::DeleteJob { id: id.to_owned() })?;
+            jobs.remove(id);
+        }
+        Ok(())
+    }
+}
+
 impl Session {
     /// Runs a statement as a job, and records it.
     pub(crate) fn run_job(
@@ -69,7 +96,8 @@ impl Session {
         let end_ms = self.database.now_ms();
         let error = result.as_ref().err().map(|error| error.message.clone());
         let sql = sql.trim().to_owned();
-        self.database.jobs().record(Job { id: 0, kind, start_ms, end_ms, sql, error });
+        let kind = kind.to_owned();
+        self.database.record_job(Job { id: 0, kind, start_ms, end_ms, sql, error });
         result
     }
 }

@@ -19,6 +19,7 @@
 //!
 //! | module | what |
 //! |---|---|
+//! | `store`, [`recovery`](Database::open) | the directory of an engine, and opening it |
 //! | [`database`](Database), `catalog`, `user`, `job` | the engine: catalog, clock, memory budget |
 //! | [`session`](Session), [`context`](Limits), `variables`, `parameters` | one user's settings, limits, the dispatch of statements |
 //! | `statement`, `options` | what each statement does, and the reader of its options |
@@ -47,11 +48,13 @@ mod options;
 mod output;
 mod parameters;
 mod prepared_request;
+mod recovery;
 mod relation;
 mod request;
 mod request_cache;
 mod session;
 mod statement;
+mod store;
 mod user;
 mod variables;
 mod verify;
@@ -63,11 +66,13 @@ pub use database::Database;
 pub use inspect::{DeploymentInfo, TableIndex};
 pub use lockstep_diagnostic::{Diagnostic, Kind, Result, Span, code};
 pub use lockstep_host::{Interrupt, QueryContext, QueryLimits};
+pub use lockstep_table::Durability;
 #[doc(hidden)]
 pub use lockstep_table::set_chunk_rows;
 pub use output::Output;
 pub use parameters::{Parameter, PreparedStatement};
 pub use prepared_request::PreparedRequest;
+pub use recovery::{OpenOptions, Opened};
 pub use relation::{ProgressCallback, Relation};
 pub use session::Session;
 pub use verify::{Difference, Verification, VerifyOptions};

@@ -10,12 +10,14 @@ use lockstep_batch::load::{ColumnMatch, FileFormat, LoadOptions, read_file};
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
 use lockstep_host::QueryContext;
 use lockstep_row::{Arena, Datum, Retention, TableSchema};
+use lockstep_sql::ast::AlterTableAction;
 use lockstep_table::{Appended, Table};
+use serde::{Deserialize, Serialize};
 
 use crate::{
     Database,
     append::{self, AppendRule, table_error},
-    catalog::TableEntry,
+    catalog::{CatalogRecord, TableEntry},
     conversion::Conversion,
     database::TableSet,
 };
@@ -30,7 +32,7 @@ pub(crate) struct OfflineData {
 }
 
 /// A linked file, or a folder of files.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct OfflineFile {
     path: String,
     options: LoadOptions,
@@ -59,7 +61,74 @@ impl LoadMode {
     }
 }
 
+/// A change of the offline data of a table.
+#[derive(Debug)]
+pub(crate) enum OfflineChange {
+    /// ALTER TABLE: all of its actions or none.
+    Paths(Vec<AlterTableAction>),
+    /// LOAD DATA with `deep_copy=false`.
+    Link { path: String, options: LoadOptions, mode: LoadMode, span: Span },
+    /// LOAD DATA with `deep_copy=true`. The rows were appended to the table of
+    /// [`OfflineData::rows_for`], or are a table of their own.
+    AddRows { rows: Arc<Table>, mode: LoadMode, span: Span },
+}
+
+/// The offline data of a table as the log has it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(crate) struct OfflineRecord {
+    /// The id of the table of copied rows.
+    rows: Option<u64>,
+    files: Vec<OfflineFile>,
+}
+
+impl OfflineRecord {
+    /// Returns the id of the table of copied rows.
+    pub(crate) fn rows(&self) -> Option<u64> {
+        self.rows
+    }
+}
+
 impl OfflineData {
+    /// Makes the data that a record describes, with its copied rows.
+    pub(crate) fn of_record(record: OfflineRecord, rows: Option<Arc<Table>>) -> Self {
+        Self { rows, files: record.files }
+    }
+
+    /// Describes the data as the log has it.
+    pub(crate) fn record(&self) -> OfflineRecord {
+        let rows = self.rows.as_ref().and_then(|rows| rows.log_id());
+        OfflineRecord { rows, files: self.files.clone() }
+    }
+
+    /// Returns the table of copied rows.
+    pub(crate) fn rows(&self) -> Option<&Arc<Table>> {
+        self.rows.as_ref()
+    }
+
+    /// Applies a change, or changes nothing.
+    pub(crate) fn apply(&mut self, change: &OfflineChange) -> Result<()> {
+        match change {
+            OfflineChange::Paths(actions) => {
+                let mut changed = self.clone();
+                for action in actions {
+                    if action.add {
+                        changed.add_path(&action.path, action.span)?;
+                    } else {
+                        changed.drop_path(&action.path, action.span)?;
+                    }
+                }
+                *self = changed;
+                Ok(())
+            }
+            OfflineChange::Link { path, options, mode, span } => {
+                self.link(path, options, *mode, *span)
+            }
+            OfflineChange::AddRows { rows, mode, span } => {
+                self.add_rows(Arc::clone(rows), *mode, *span)
+            }
+        }
+    }
+
     /// Whether rows were copied.
     pub(crate) fn has_rows(&self) -> bool {
         self.rows.is_some()
@@ -79,7 +148,7 @@ impl OfflineData {
     }
 
     /// Links a path: ALTER TABLE … ADD `offline_path`.
-    pub(crate) fn add_path(&mut self, path: &str, span: Span) -> Result<()> {
+    fn add_path(&mut self, path: &str, span: Span) -> Result<()> {
         if self.files.iter().any(|file| file.path == path) {
             let message = format!("the table has the offline path '{path}' already");
             return Diagnostic::new(code::DUPLICATE_OBJECT, message).at(span).err();
@@ -91,7 +160,7 @@ impl OfflineData {
     }
 
     /// Unlinks a path: ALTER TABLE … DROP `offline_path`.
-    pub(crate) fn drop_path(&mut self, path: &str, span: Span) -> Result<()> {
+    fn drop_path(&mut self, path: &str, span: Span) -> Result<()> {
         let Some(at) = self.files.iter().position(|file| file.path == path) else {
             let message = format!("the table has no offline path '{path}'");
             return Diagnostic::new(code::UNDEFINED_OBJECT, message)
@@ -105,7 +174,7 @@ impl OfflineData {
 
     /// Links a path: LOAD DATA with `deep_copy=false`. 'overwrite' replaces other links; it is
     /// refused where rows were copied, which are stored nowhere else.
-    pub(crate) fn link(
+    fn link(
         &mut self,
         path: &str,
         options: &LoadOptions,
@@ -141,7 +210,7 @@ impl OfflineData {
 
     /// Adds copied rows: LOAD DATA with `deep_copy=true`. They were appended to the table of
     /// [`Self::rows_for`], or are a table of their own.
-    pub(crate) fn add_rows(&mut self, rows: Arc<Table>, mode: LoadMode, span: Span) -> Result<()> {
+    fn add_rows(&mut self, rows: Arc<Table>, mode: LoadMode, span: Span) -> Result<()> {
         self.check_mode(mode, span)?;
         if mode == LoadMode::Overwrite {
             self.files.clear();
@@ -201,11 +270,26 @@ fn copy_rows(from: &Table, to: &Table) -> Result<Appended> {
     to.append(rows).map_err(|error| table_error(&error))
 }
 
-/// Makes an empty table of this schema whose rows do not expire.
-pub(crate) fn empty_table(database: &Database, schema: &TableSchema) -> Result<Arc<Table>> {
+/// Makes an empty table of this schema whose rows do not expire, and are not in the log.
+fn empty_table(database: &Database, schema: &TableSchema) -> Result<Arc<Table>> {
+    let made = database.make_unlogged_table(keeping_everything(schema));
+    made.map(Arc::new).map_err(|error| table_error(&error))
+}
+
+/// Makes an empty table of copied rows for a table of this schema.
+pub(crate) fn table_of_rows(database: &Database, schema: &TableSchema) -> Result<Arc<Table>> {
+    let made = database.make_table(keeping_everything(schema));
+    let rows = made.map(Arc::new).map_err(|error| table_error(&error))?;
+    let (id, schema) = (rows.log_id().unwrap_or(0), TableSchema::clone(&rows.schema()));
+    database.log_record(&CatalogRecord::CreateOfflineRows { id, schema })?;
+    Ok(rows)
+}
+
+/// Returns a schema whose indexes keep every row.
+fn keeping_everything(schema: &TableSchema) -> TableSchema {
     let mut schema = schema.clone();
     schema.indexes.iter_mut().for_each(|index| index.retention = Retention::Forever);
-    database.make_table(schema).map(Arc::new).map_err(|error| table_error(&error))
+    schema
 }
 
 impl Database {
@@ -217,7 +301,7 @@ impl Database {
     ) -> Result<TableSet> {
         let mut by_id = BTreeMap::new();
         for entry in entries {
-            let offline = entry.offline.read().clone();
+            let offline = Arc::clone(&entry.offline);
             let read = || offline.read_all(self, &entry.table.schema(), conversion);
             by_id.insert(entry.id, QueryContext::scratch().run(read)?);
         }

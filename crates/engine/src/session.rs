@@ -14,7 +14,7 @@ use lockstep_sql::{
     ast::{Ident, ObjectName, OptionValue, Query, Statement},
     parse,
 };
-use lockstep_table::Table;
+use lockstep_table::{Durability, Table, with_durability};
 
 use crate::{
     Database, Output, Parameter,
@@ -75,10 +75,13 @@ impl Session {
         script: &str,
         parameters: &[Parameter],
     ) -> Result<Output> {
+        self.database.check_open()?;
+        let durability = self.durability();
         self.limits().run(|| {
             let _commit = is_immediate_change(&parsed.statement).then(commit).transpose()?;
             lockstep_host::with_large_stack(|| {
-                retried(|| self.dispatch(parsed, script, parameters))
+                let run = || retried(|| self.dispatch(parsed, script, parameters));
+                with_durability(durability, run)
             })
         })
     }
@@ -123,7 +126,7 @@ impl Session {
             Statement::Describe(name) => self.describe(name),
             Statement::Set { name, value, global } => self.set(name, value, *global),
             Statement::StopJob(id) => self.stop_job(id),
-            Statement::DeleteJob(id) => Ok(self.delete_job(id)),
+            Statement::DeleteJob(id) => self.delete_job(id),
             Statement::Exit => Ok(Output::of_message("EXIT")),
         }?;
         Ok(Output { settings: self.settings(), ..output })
@@ -165,6 +168,11 @@ impl Session {
         let variables = &mut self.state.write().variables;
         variables.set(name, value)?;
         Ok(variables.warning(name))
+    }
+
+    /// Returns what the session's writes wait for.
+    pub(crate) fn durability(&self) -> Durability {
+        self.state.read().variables.durability()
     }
 
     pub(crate) fn insert_memory_percent(&self) -> Option<u64> {

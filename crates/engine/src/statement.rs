@@ -38,6 +38,8 @@ mod table;
 mod user;
 
 pub(crate) use create_table::TableOptions;
+pub(crate) use delete::LoggedCondition;
+pub(crate) use deploy::deploy_script;
 pub(crate) use function::{create_function, drop_function};
 pub(crate) use query_config::check as check_query_config;
 pub(crate) use show::retention_text;

@@ -10,6 +10,7 @@ use std::{
 
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_sql::ast::{Ident, Literal, OptionValue, Privileges, UserDefinition};
+use serde::{Deserialize, Serialize};
 
 use crate::options::{OptionSpec, OptionTable, UnknownOption};
 
@@ -36,14 +37,14 @@ const PRIVILEGES: &[&str] = &[
 ];
 
 /// A user.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct User {
     password: Option<Password>,
     grants: BTreeSet<PrivilegeGrant>,
 }
 
 /// A password, which Debug does not print.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Password(String);
 
 impl fmt::Debug for Password {
@@ -53,7 +54,7 @@ impl fmt::Debug for Password {
 }
 
 /// One privilege on one object.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct PrivilegeGrant {
     pub(crate) privilege: String,
     /// `*.*`, `db.*` or `db.table`.
@@ -62,7 +63,7 @@ pub(crate) struct PrivilegeGrant {
 }
 
 /// All users.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Users {
     by_name: BTreeMap<String, User>,
 }
@@ -91,12 +92,12 @@ pub(crate) enum UserCommand {
 
 impl Users {
     /// Applies a command, or changes nothing.
-    pub(crate) fn apply(&mut self, command: UserCommand) -> Result<()> {
+    pub(crate) fn apply(&mut self, command: &UserCommand) -> Result<()> {
         match command {
-            UserCommand::Create(definition) => self.create(&definition),
-            UserCommand::Alter(definition) => self.alter(&definition),
-            UserCommand::Drop { name, if_exists } => self.drop(&name, if_exists),
-            UserCommand::Privileges { change, object } => self.change_privileges(&change, &object),
+            UserCommand::Create(definition) => self.create(definition),
+            UserCommand::Alter(definition) => self.alter(definition),
+            UserCommand::Drop { name, if_exists } => self.drop(name, *if_exists),
+            UserCommand::Privileges { change, object } => self.change_privileges(change, object),
         }
     }
 
@@ -157,6 +158,16 @@ impl Users {
             user.change_privileges(change, object);
         }
         Ok(())
+    }
+
+    /// Sets users as a record of the log says: `None` for one that there is not.
+    pub(crate) fn restore(&mut self, users: BTreeMap<String, Option<User>>) {
+        for (name, user) in users {
+            match user {
+                Some(user) => self.by_name.insert(name, user),
+                None => self.by_name.remove(&name),
+            };
+        }
     }
 
     /// Returns all users by name.

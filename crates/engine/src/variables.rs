@@ -6,6 +6,7 @@ use lockstep_diagnostic::{Diagnostic, Result, Span, code};
 use lockstep_function::{Compatibility, Settings, TimeZone};
 use lockstep_host::QueryLimits;
 use lockstep_sql::ast::{Ident, Literal, OptionValue};
+use lockstep_table::Durability;
 
 use self::value::{bytes, duration_ms, fraction_ppm};
 use crate::catalog::CatalogCommand;
@@ -62,6 +63,12 @@ const MAX_MEMORY: &str = "max_memory";
 /// The fraction of `max_memory` from which an alert is logged.
 const MEMORY_ALERT_RATIO: &str = "memory_alert_ratio";
 
+/// What a write waits for before it is acknowledged.
+const DURABILITY: &str = "durability";
+/// The value of `durability` of an engine in memory, which has no log.
+const NO_DURABILITY: &str = "none";
+/// The levels of durability.
+pub(crate) const DURABILITY_NAMES: &[&str] = &["disk", "os", "memory"];
 /// The most bytes that a query may hold while it runs.
 const MEMORY_LIMIT: &str = "memory_limit";
 /// Whether NaN in rows of programs and files is read as NULL.
@@ -84,6 +91,12 @@ const VARIABLES: &[Variable] = &[
         default: "off",
         scope: VariableScope::Session,
         data_type: VariableType::OneOf(&["on", "off"]),
+    },
+    Variable {
+        name: DURABILITY,
+        default: "disk",
+        scope: VariableScope::Session,
+        data_type: VariableType::OneOf(DURABILITY_NAMES),
     },
     Variable {
         name: "enable_trace",
@@ -167,18 +180,26 @@ pub(crate) struct Variables {
     pub(crate) settings: Settings,
     /// The limits of a statement.
     pub(crate) limits: QueryLimits,
+    /// Whether the engine is in memory: no write can wait for a disk.
+    is_in_memory: bool,
 }
 
-impl Default for Variables {
-    fn default() -> Self {
+impl Variables {
+    /// Makes the variables of a new engine.
+    pub(crate) fn new(is_in_memory: bool) -> Self {
         debug_assert!(
             VARIABLES.is_sorted_by_key(|variable| variable.name),
             "SHOW VARIABLES lists them by name"
         );
+        let default = |variable: &Variable| match variable.name {
+            DURABILITY if is_in_memory => NO_DURABILITY.to_owned(),
+            _ => variable.default.to_owned(),
+        };
         Self {
-            values: VARIABLES.iter().map(|variable| variable.default.to_owned()).collect(),
+            values: VARIABLES.iter().map(default).collect(),
             settings: Settings::default(),
             limits: QueryLimits::default(),
+            is_in_memory,
         }
     }
 }
@@ -235,7 +256,12 @@ impl Variables {
     pub(crate) fn warning(&self, name: &Ident) -> Option<Diagnostic> {
         let wanted = name.text.to_ascii_lowercase();
         let (_, value) = self.all().find(|(known, _)| *known == wanted)?;
-        let hint = without_effect(&wanted, value)?;
+        let hint = match wanted.as_str() {
+            DURABILITY if self.is_in_memory => {
+                Some("The database is in memory; connect to a directory to keep it.")
+            }
+            _ => without_effect(&wanted, value),
+        }?;
         Some(no_effect(&format!("variable `{wanted}`"), name.span).with_hint(hint))
     }
 
@@ -265,6 +291,7 @@ impl Variables {
         match variable.name {
             MEMORY_LIMIT => self.limits.memory_bytes = bytes(&lower).filter(|bytes| *bytes > 0),
             STATEMENT_TIMEOUT => self.limits.timeout_ms = duration_ms(&lower).filter(|ms| *ms > 0),
+            DURABILITY if self.is_in_memory => return Ok(()),
             "time_zone" => self.settings.time_zone = time_zone(&text, name.span)?,
             "compatibility" => {
                 self.settings.compatibility = match lower.as_str() {
@@ -313,7 +340,13 @@ impl Variables {
         self.value(NAN_AS_NULL) == "true"
     }
 
-    fn value(&self, name: &str) -> &str {
+    /// Returns what writes wait for.
+    pub(crate) fn durability(&self) -> Durability {
+        durability_of(self.value(DURABILITY)).unwrap_or(Durability::Memory)
+    }
+
+    /// Returns the value of a variable that exists.
+    pub(crate) fn value(&self, name: &str) -> &str {
         let found = self.all().find(|(other, _)| *other == name);
         found.expect("the variable is declared").1
     }
@@ -337,6 +370,16 @@ impl Variables {
     /// Iterates the names and values of all variables, by name.
     pub(crate) fn all(&self) -> impl Iterator<Item = (&'static str, &str)> {
         VARIABLES.iter().map(|variable| variable.name).zip(self.values.iter().map(String::as_str))
+    }
+}
+
+/// Returns the level of a name.
+pub(crate) fn durability_of(name: &str) -> Option<Durability> {
+    match name {
+        "disk" => Some(Durability::Disk),
+        "os" => Some(Durability::Os),
+        "memory" => Some(Durability::Memory),
+        _ => None,
     }
 }
 

@@ -10,6 +10,7 @@ pub mod log;
 pub mod memory;
 mod process;
 pub mod query;
+pub mod random;
 mod stack;
 pub mod sync;
 mod thread;

@@ -245,6 +245,34 @@ impl RowCodec {
         view
     }
 
+    /// Returns whether bytes have the form of a row of this schema, so that a view of them reads nothing
+    /// beyond them and its texts are UTF-8. Linear in the row. Nested values are not looked into.
+    pub fn is_row(&self, bytes: &[u8]) -> bool {
+        let VariableColumns { ends_start, count } = self.variable;
+        let width = bytes.first().map_or(0, |width| usize::from(*width));
+        let section = ends_start + count * width;
+        if !matches!(width, 1 | 2 | 4) || bytes.len() < section {
+            return false;
+        }
+        let mut last = 0;
+        for ends in bytes[ends_start..section].chunks_exact(width) {
+            let mut end = [0; 4];
+            end[..width].copy_from_slice(ends);
+            let Ok(end) = usize::try_from(u32::from_le_bytes(end)) else { return false };
+            if end < last || end > bytes.len() - section {
+                return false;
+            }
+            last = end;
+        }
+        let is_text = |location: &ColumnLocation| match *location {
+            ColumnLocation::Text(position) => {
+                std::str::from_utf8(variable(bytes, self.variable, position)).is_ok()
+            }
+            _ => true,
+        };
+        last == bytes.len() - section && self.locations.iter().all(is_text)
+    }
+
     /// Returns a view of a row without checking it. Constant time.
     ///
     /// # Safety

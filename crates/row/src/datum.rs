@@ -3,6 +3,8 @@
 //! Request mode passes `Datum`s, which are `Copy`: text and lists point into stored rows, into the
 //! request row or into the [`Arena`] of the request, so that nothing is allocated per row.
 
+use serde::{Deserialize, Serialize};
+
 use crate::DataType;
 
 /// Scratch memory of one request or one batch: text and lists made by functions are allocated here and
@@ -40,7 +42,7 @@ pub enum Datum<'a> {
 }
 
 /// One value, owned.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub enum Value {
     /// NULL of any type.
     #[default]
@@ -54,9 +56,9 @@ pub enum Value {
     /// BIGINT.
     BigInt(i64),
     /// FLOAT.
-    Float(f32),
+    Float(#[serde(with = "crate::persistent::float_bits")] f32),
     /// DOUBLE.
-    Double(f64),
+    Double(#[serde(with = "crate::persistent::double_bits")] f64),
     /// STRING.
     String(Box<str>),
     /// TIMESTAMP: milliseconds since the epoch.

@@ -13,6 +13,7 @@
 //! | [`ShortText`] | a text of a few bytes as a value of fixed size |
 //! | [`arrow`] | types and values to and from Arrow |
 //! | [`key`] | entity keys as bytes |
+//! | [`persistent`] | the stored form of schemas and values |
 
 pub mod arrow;
 pub mod calendar;
@@ -20,6 +21,7 @@ mod codec;
 mod data_type;
 mod datum;
 pub mod key;
+pub mod persistent;
 mod projection;
 mod retention;
 mod schema;

@@ -24,6 +24,8 @@
 //! cell, zeros after it, its length in the last byte; when it is longer, the last byte says that it
 //! is to be read in the row. Numbers are little-endian; nothing is aligned.
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     FixedColumn, FixedKind, RowCodec, TextColumn,
     codec::{ColumnKind, null_bit},
@@ -31,7 +33,7 @@ use crate::{
 };
 
 /// A column that an index is to include.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct IncludedColumn {
     /// The position in the table's schema.
     pub column: usize,

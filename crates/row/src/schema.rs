@@ -1,9 +1,11 @@
 //! The schema of a table: its columns, its indexes and how long they keep a row.
 
-use crate::{DataType, Retention, Value};
+use serde::{Deserialize, Serialize};
+
+use crate::{DataType, Retention, Value, persistent::RetentionRecord};
 
 /// A column of a table.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Column {
     /// The name, in the case it was written.
     pub name: String,
@@ -23,7 +25,7 @@ impl Column {
 }
 
 /// An index: the rows of each entity key in event-time order.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IndexSpec {
     /// The name; unique within the table.
     pub name: String,
@@ -33,6 +35,7 @@ pub struct IndexSpec {
     /// in order of arrival, and the time of arrival counts for retention.
     pub event_time: Option<usize>,
     /// How long it keeps a row.
+    #[serde(with = "RetentionRecord")]
     pub retention: Retention,
     /// Whether the user declared it. An index made for a deployment keeps exactly the rows that
     /// some declared index keeps.
@@ -58,7 +61,7 @@ impl IndexSpec {
 }
 
 /// The columns and indexes of a table.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct TableSchema {
     /// The columns, in order.
     pub columns: Vec<Column>,

@@ -233,6 +233,33 @@ impl RowBatch {
             .map(|start| unsafe { RowRef::from_raw(self.stored.as_ptr().add(start).cast_mut()) })
     }
 
+    /// Returns the rows as they will be in blocks, one after the other, with arrival 0.
+    pub fn stored_bytes(&self) -> &[u8] {
+        &self.stored
+    }
+
+    /// Makes a batch of rows that [`Self::stored_bytes`] returned; `None` when the bytes are not such.
+    pub fn from_stored(stored: Vec<u8>) -> Option<Self> {
+        let (mut ends, mut end) = (Vec::new(), 0);
+        while end < stored.len() {
+            let rest = &stored[end..];
+            let header = u64::from_le_bytes(*rest.first_chunk::<ROW_HEADER_SIZE>()?);
+            let short = usize::try_from(header >> ARRIVAL_BITS).ok()?;
+            let size = if short == LONG {
+                let size: &[u8; 4] = rest[ROW_HEADER_SIZE..].first_chunk()?;
+                size_of::<u32>() + usize::try_from(u32::from_le_bytes(*size)).ok()?
+            } else {
+                short
+            };
+            end = end.checked_add(ROW_HEADER_SIZE)?.checked_add(size)?;
+            if header & ARRIVAL_MAX != 0 || end > stored.len() {
+                return None;
+            }
+            ends.push(end);
+        }
+        Some(Self { stored, ends })
+    }
+
     /// Removes the rows for which `is_kept` does not hold.
     pub fn retain(&mut self, mut is_kept: impl FnMut(RowRef<'_>) -> bool) {
         let mut kept = Self::default();

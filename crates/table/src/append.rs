@@ -10,9 +10,11 @@ use std::{cell::Cell, collections::BTreeSet, ops::Range, sync::atomic::Ordering}
 use lockstep_host::query;
 use lockstep_row::{Datum, IndexSpec, TableSchema};
 use lockstep_series::{Guard, HashedKey, KeyRow, LogPosition, RowBatch, RowRef, Series};
+use lockstep_wal::Group;
 
 use crate::{
     Table, TableError,
+    record::{ROWS, RowsPayload, rows_of},
     state::{self, Index, TableState},
     table::{SharedLock, number},
 };
@@ -52,15 +54,59 @@ pub(crate) struct ArrivedRows {
     pub(crate) arrival_ms: i64,
 }
 
+/// The arrivals of batches: that of the first row of each.
+#[derive(Debug)]
+pub(crate) enum FirstArrivals {
+    One(u64),
+    Several(Vec<u64>),
+}
+
+impl FirstArrivals {
+    fn get(&self, at: usize) -> u64 {
+        match self {
+            Self::One(first) => {
+                debug_assert_eq!(at, 0, "there is one batch");
+                *first
+            }
+            Self::Several(firsts) => firsts[at],
+        }
+    }
+
+    fn first(&self) -> u64 {
+        self.get(0)
+    }
+
+    fn last(&self) -> u64 {
+        match self {
+            Self::One(first) => *first,
+            Self::Several(firsts) => *firsts.last().expect("there are batches"),
+        }
+    }
+}
+
+/// The arrivals and the time of arrival of batches.
+#[derive(Debug)]
+pub(crate) struct StampedRows {
+    pub(crate) firsts: FirstArrivals,
+    pub(crate) arrival_ms: i64,
+}
+
 /// Memory that an append uses, kept by the thread for the next one.
 #[derive(Default)]
 struct AppendScratch {
     batch: RowBatch,
+    memory: ApplyMemory,
+}
+
+/// Memory that [`Table::apply`] uses.
+#[derive(Debug, Default)]
+pub(crate) struct ApplyMemory {
     group_keys: GroupKeys,
+    payload: RowsPayload,
 }
 
 /// The keys of the rows of a group that is to be inserted.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct GroupKeys {
     /// The keys, one after the other.
     keys: Vec<u8>,
@@ -138,7 +184,9 @@ fn with_scratch<T>(body: impl FnOnce(&mut AppendScratch) -> T) -> T {
     let mut scratch = SCRATCH.take().unwrap_or_default();
     scratch.batch.clear();
     let result = body(&mut scratch);
-    if scratch.batch.capacity_bytes() + scratch.group_keys.keys.capacity() <= SCRATCH_BYTES_MAX {
+    let memory = &scratch.memory;
+    let bytes = memory.group_keys.keys.capacity() + memory.payload.capacity_bytes();
+    if scratch.batch.capacity_bytes() + bytes <= SCRATCH_BYTES_MAX {
         SCRATCH.set(Some(scratch));
     }
     result
@@ -183,8 +231,8 @@ impl Table {
             let (shared, mut reservation) = self.begin(&scratch.batch)?;
             let state = self.shared_state(&shared);
             check(state, &scratch.batch)?;
-            let AppendScratch { batch, group_keys } = scratch;
-            self.apply(state, std::slice::from_mut(batch), group_keys, &mut reservation)
+            let AppendScratch { batch, memory } = scratch;
+            self.apply(state, std::slice::from_mut(batch), memory, &mut reservation)
         })
     }
 
@@ -202,7 +250,7 @@ impl Table {
             let exclusive = self.lock_exclusive();
             self.check_open()?;
             let state = self.exclusive_state(&exclusive);
-            let AppendScratch { batch, group_keys } = scratch;
+            let AppendScratch { batch, memory } = scratch;
             self.check_event_times(&state.schema, batch, 0)?;
             {
                 let snapshot = self.snapshot();
@@ -211,7 +259,7 @@ impl Table {
             }
             let reservation = self.try_reserve(state, batch);
             let mut reservation = reservation.map_err(|bytes| self.budget.refuse(bytes))?;
-            self.apply(state, std::slice::from_mut(batch), group_keys, &mut reservation)
+            self.apply(state, std::slice::from_mut(batch), memory, &mut reservation)
         })
     }
 
@@ -295,45 +343,137 @@ impl Table {
     }
 
     /// Gives prepared rows their arrivals and makes them visible, all at once. The state cannot change
-    /// meanwhile. Of several batches each is freed as soon as it is in the log.
+    /// meanwhile. Of several batches each is freed as soon as it is stored. Where there is a log, the
+    /// rows are in it before they are stored, and as durable as they are to be before they are visible.
     pub(crate) fn apply(
         &self,
         state: &TableState,
         batches: &mut [RowBatch],
-        group_keys: &mut GroupKeys,
+        memory: &mut ApplyMemory,
         reservation: &mut Reservation<'_>,
     ) -> Result<Appended, TableError> {
         let count = batches.iter().map(RowBatch::len).sum::<usize>();
         if count == 0 {
             return Ok(Appended::default());
         }
-        let in_flight;
-        let mut arrived = None;
-        {
-            // Dropped before `in_flight`, which locks the queue when what follows panics.
-            let mut queue = self.commit_queue.lock().ok_or(TableError::Damaged)?;
-            let arrival_ms = queue.arrival_ms(self.clock.now_ms());
-            let mut next = self.arrivals.take(number(count));
-            in_flight = queue.take(next + number(count));
-            let are_several = batches.len() > 1;
-            for batch in batches.iter_mut().filter(|batch| !batch.is_empty()) {
-                let (position, grown) = state.log.append(batch, next, arrival_ms);
-                arrived.get_or_insert(ArrivedRows { position, count, arrival_ms });
-                next += number(batch.len());
-                reservation.grown += grown;
-                if are_several {
-                    *batch = RowBatch::default();
-                }
-            }
+        let ApplyMemory { group_keys, payload } = memory;
+        if let (Some(log), [batch]) = (self.log(), &*batches) {
+            payload.set(log.table, self.clock.now_ms(), batch);
         }
-        let arrived = arrived.expect("there are rows");
+        let (in_flight, arrived) = {
+            let mut queue = self.commit_queue.lock().ok_or_else(|| self.damaged())?;
+            let arrival_ms = queue.arrival_ms(self.clock.now_ms().max(payload.arrival_ms()));
+            let firsts = self.take_arrivals(batches, arrival_ms, payload)?;
+            let last = batches.last().map_or(0, RowBatch::len);
+            let end = firsts.last() + number(last);
+            // Dropped after `queue`, since it locks the queue when what follows panics.
+            let in_flight = queue.take(end);
+            let stamped = StampedRows { firsts, arrival_ms };
+            (in_flight, self.store(state, batches, &stamped, reservation))
+        };
         self.insert_everywhere(state, group_keys, arrived, reservation);
+        if let Some(log) = self.log() {
+            // Dropped in flight when it fails: nothing that was not logged becomes visible.
+            log.wait(in_flight.end()).map_err(TableError::Log)?;
+        }
         if !in_flight.commit() {
-            return Err(TableError::Damaged);
+            return Err(self.damaged());
         }
         // Relaxed: when exactly a collection happens does not matter.
         self.rows_until_collection.fetch_sub(signed(count), Ordering::Relaxed);
         Ok(Appended { rows: number(count), expired: self.count_expired(state, arrived) })
+    }
+
+    /// Stores rows that the log of an engine has at these arrivals. The engine is being opened: nobody
+    /// reads, and nothing else is appended.
+    pub(crate) fn apply_logged(
+        &self,
+        state: &TableState,
+        batch: RowBatch,
+        stamped: &StampedRows,
+        memory: &mut ApplyMemory,
+    ) -> Result<(), TableError> {
+        let (count, first) = (number(batch.len()), stamped.firsts.first());
+        let mut reservation = Reservation { table: self, bytes: 0, grown: 0 };
+        let (in_flight, arrived) = {
+            let mut queue = self.commit_queue.lock().ok_or(TableError::Damaged)?;
+            queue.arrival_ms(stamped.arrival_ms);
+            let in_flight = queue.take(first + count);
+            (in_flight, self.store(state, &mut [batch], stamped, &mut reservation))
+        };
+        self.insert_everywhere(state, &mut memory.group_keys, arrived, &mut reservation);
+        if in_flight.commit() { Ok(()) } else { Err(TableError::Damaged) }
+    }
+
+    /// Returns why the table takes no rows although it is not full.
+    fn damaged(&self) -> TableError {
+        // A log that has stopped says so, whatever became of the appends that waited for it.
+        match self.log().map(|log| log.log.check()) {
+            Some(Err(error)) => TableError::Log(error.into()),
+            _ => TableError::Damaged,
+        }
+    }
+
+    /// Takes the arrivals of batches, from the log where there is one.
+    fn take_arrivals(
+        &self,
+        batches: &[RowBatch],
+        arrival_ms: i64,
+        payload: &mut RowsPayload,
+    ) -> Result<FirstArrivals, TableError> {
+        match (self.log(), batches) {
+            (None, _) => {
+                let count = batches.iter().map(RowBatch::len).sum::<usize>();
+                let first = self.arrivals.take(number(count));
+                if let [_] = batches {
+                    return Ok(FirstArrivals::One(first));
+                }
+                let mut next = first;
+                let firsts = batches.iter().map(|batch| {
+                    let first = next;
+                    next += number(batch.len());
+                    first
+                });
+                Ok(FirstArrivals::Several(firsts.collect()))
+            }
+            (Some(log), [batch]) => {
+                if payload.arrival_ms() != arrival_ms {
+                    payload.set_arrival_ms(arrival_ms);
+                }
+                let group = Group::of(ROWS, rows_of(batch), payload.bytes());
+                let positions = log.log.append(&group, &mut |_| ());
+                let positions = positions.map_err(|error| TableError::Log(error.into()))?;
+                Ok(FirstArrivals::One(positions.start))
+            }
+            (Some(log), _) => {
+                let firsts = log.append_batches(batches, arrival_ms).map_err(TableError::Log)?;
+                Ok(FirstArrivals::Several(firsts))
+            }
+        }
+    }
+
+    /// Copies batches to the table's rows, under the lock of the commit queue.
+    fn store(
+        &self,
+        state: &TableState,
+        batches: &mut [RowBatch],
+        stamped: &StampedRows,
+        reservation: &mut Reservation<'_>,
+    ) -> ArrivedRows {
+        let (mut start, mut count) = (None, 0);
+        let are_several = batches.len() > 1;
+        for (at, batch) in batches.iter_mut().enumerate().filter(|(_, batch)| !batch.is_empty()) {
+            let first = stamped.firsts.get(at);
+            let (position, grown) = state.log.append(batch, first, stamped.arrival_ms);
+            start.get_or_insert(position);
+            count += batch.len();
+            reservation.grown += grown;
+            if are_several {
+                *batch = RowBatch::default();
+            }
+        }
+        let position = start.expect("there are rows");
+        ArrivedRows { position, count, arrival_ms: stamped.arrival_ms }
     }
 
     /// Inserts the rows of an append into every series.

@@ -1,22 +1,40 @@
 //! Arrivals: the positions at which the engine accepts rows.
+//!
+//! Of an engine in memory this is a counter; where there is a log, the log gives the positions.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicU64, Ordering},
+};
 
 use lockstep_series::ARRIVAL_MAX;
+use lockstep_wal::Log;
 
-/// The counter of arrivals, one for all tables of an engine.
+/// The order of arrival, one for all tables of an engine.
 #[derive(Debug, Default)]
 pub struct Arrivals {
     next: AtomicU64,
+    log: OnceLock<Arc<dyn Log>>,
 }
 
 impl Arrivals {
     /// Starts at `next`, which is 0 in an empty engine.
     pub fn new(next: u64) -> Self {
-        Self { next: AtomicU64::new(next) }
+        Self { next: AtomicU64::new(next), log: OnceLock::new() }
     }
 
-    /// Takes `count` consecutive arrivals and returns the first.
+    /// Takes arrivals from a log from now on, and logs the changes of tables there. Panics when there
+    /// is a log already.
+    pub fn continue_in(&self, log: Arc<dyn Log>) {
+        assert!(self.log.set(log).is_ok(), "an engine has one log");
+    }
+
+    /// Returns the log, if there is one.
+    pub fn log(&self) -> Option<&Arc<dyn Log>> {
+        self.log.get()
+    }
+
+    /// Takes `count` consecutive arrivals and returns the first. There is no log.
     pub fn take(&self, count: u64) -> u64 {
         // Relaxed: the number itself is all that is shared.
         let first = self.next.fetch_add(count, Ordering::Relaxed);
@@ -26,7 +44,10 @@ impl Arrivals {
 
     /// Returns the arrival that the next row will get.
     pub fn next(&self) -> u64 {
-        // Relaxed: as above.
-        self.next.load(Ordering::Relaxed)
+        match self.log() {
+            Some(log) => log.end(),
+            // Relaxed: as above.
+            None => self.next.load(Ordering::Relaxed),
+        }
     }
 }

@@ -3,7 +3,7 @@
 //! One change at a time makes another state while readers and appends go on; appends wait only while
 //! the last rows are added and the state is replaced. See `build` for how an index is built.
 
-use std::sync::Arc;
+use std::{ptr::NonNull, sync::Arc};
 
 use lockstep_host::{
     QueryContext, in_background,
@@ -14,7 +14,7 @@ use lockstep_row::{IndexSpec, Retention, RowView};
 use lockstep_series::RowRef;
 
 use crate::{
-    Table, TableError,
+    Horizon, Snapshot, Table, TableError,
     append::{Reservation, SLOT_BYTES},
     build::{IndexBuild, IsKept, LogScan, TableRebuild},
     draft::{DraftedIndex, TableDraft},
@@ -62,6 +62,11 @@ impl Table {
         result
     }
 
+    /// Runs a change under the change lock, and leaves what is no longer held as it is.
+    pub(crate) fn change_alone<T>(&self, body: impl FnOnce(&ChangeGuard<'_>) -> T) -> T {
+        body(&ChangeGuard { table: self, _lock: self.lock_changes() })
+    }
+
     /// Takes the change lock if it is free. The caller runs [`Self::settle_holds`] afterwards.
     pub(crate) fn try_change(&self) -> Option<ChangeGuard<'_>> {
         Some(ChangeGuard { table: self, _lock: self.try_lock_changes()? })
@@ -75,7 +80,38 @@ impl Table {
         change: &ChangeGuard<'_>,
         draft: &TableDraft,
     ) -> Result<(), TableError> {
-        self.realize_with(change, draft, || Ok(None))
+        self.realize_with(change, draft, self.horizon_now(), || Ok(None))
+    }
+
+    /// Does what [`Self::realize`] does, with the rows that had expired at a horizon of the past.
+    pub(crate) fn realize_as_of(
+        &self,
+        change: &ChangeGuard<'_>,
+        draft: &TableDraft,
+        horizon: Horizon,
+    ) -> Result<(), TableError> {
+        self.realize_with(change, draft, horizon, || Ok(None))
+    }
+
+    /// Returns the horizon of a snapshot taken now.
+    fn horizon_now(&self) -> Horizon {
+        let snapshot = self.snapshot();
+        Horizon { visible_arrival: snapshot.visible_arrival(), now_ms: snapshot.now_ms() }
+    }
+
+    /// Returns whether a row was live as of a horizon. A row that arrived after it is judged as of its
+    /// own arrival, so that the answer does not depend on when it is asked for.
+    fn was_live(
+        &self,
+        state: &TableState,
+        row: RowRef<'_>,
+        horizon: Horizon,
+        key: &mut Vec<u8>,
+    ) -> bool {
+        let visible_arrival = horizon.visible_arrival.max(row.arrival() + 1);
+        let horizon = Horizon { visible_arrival, ..horizon };
+        let guard = lockstep_series::pin();
+        Snapshot::new(self, guard, NonNull::from(state), horizon).is_live(row, key)
     }
 
     /// Does what [`Self::realize`] does for a statement; `commit` is called before anything changes.
@@ -83,6 +119,7 @@ impl Table {
         &self,
         change: &ChangeGuard<'_>,
         draft: &TableDraft,
+        horizon: Horizon,
         commit: impl FnOnce() -> Result<Option<Commit>, TableError>,
     ) -> Result<(), TableError> {
         self.check_open()?;
@@ -102,8 +139,10 @@ impl Table {
         if !state.keeps_everything && is_widened {
             // Rows that have expired stay expired, although another rule might keep them.
             let mut key = Vec::new();
-            let is_kept = &mut |row: RowRef<'_>| self.snapshot().is_live(row, &mut key);
-            return self.rebuild(change, draft, is_kept, commit);
+            let is_kept = &mut |row: RowRef<'_>| self.was_live(&state, row, horizon, &mut key);
+            return self.rebuild(change, draft, is_kept, commit, &mut || {
+                self.log_indexes(&before, draft, horizon)
+            });
         }
         let is_long = state.log.row_count(&lockstep_series::pin()) >= BACKGROUND_ROWS_MIN;
         let mut builds = Vec::new();
@@ -133,27 +172,31 @@ impl Table {
             drop(reservation);
             indexes[at] = built;
         }
+        self.log_indexes(&before, draft, horizon)?;
         let schema = Arc::new(draft.schema(&state.schema));
         self.replace_state(&exclusive, TableState::new(schema, indexes, Arc::clone(&state.log)));
         Ok(())
     }
 
     /// Installs the state that a draft describes, with the rows for which `is_kept` holds, which is
-    /// called once for each. `commit` is called before anything changes.
+    /// called once for each. `commit` is called before anything changes; `log` when nothing can fail
+    /// any more but the log, and no append is in flight.
     fn rebuild(
         &self,
         change: &ChangeGuard<'_>,
         draft: &TableDraft,
         is_kept: IsKept<'_>,
         commit: impl FnOnce() -> Result<Option<Commit>, TableError>,
+        log: &mut dyn FnMut() -> Result<(), TableError>,
     ) -> Result<(), TableError> {
         let state = change.state();
         let rebuild = TableRebuild::start(change, &state, draft, is_kept)?;
         let _commit = commit()?;
         let exclusive = self.lock_exclusive();
-        let (indexes, log) = rebuild.finish(is_kept, &exclusive);
+        let (indexes, rows) = rebuild.finish(is_kept, &exclusive);
+        log()?;
         let schema = Arc::new(draft.schema(&state.schema));
-        self.replace_state(&exclusive, TableState::new(schema, indexes, Arc::new(log)));
+        self.replace_state(&exclusive, TableState::new(schema, indexes, Arc::new(rows)));
         Ok(())
     }
 
@@ -208,7 +251,7 @@ impl Table {
             let origin = Origin::Declared(spec.retention);
             let position = draft.add(spec.clone(), origin);
             self.apply_held_rules(&mut draft);
-            self.realize_with(change, &draft, commit)?;
+            self.realize_with(change, &draft, self.horizon_now(), commit)?;
             Ok(position)
         })
     }
@@ -247,7 +290,7 @@ impl Table {
             };
             dropped.origin = Origin::Automatic;
             self.apply_held_rules(&mut draft);
-            self.realize_with(change, &draft, commit)?;
+            self.realize_with(change, &draft, self.horizon_now(), commit)?;
             self.note_release();
             Ok(())
         })
@@ -258,11 +301,32 @@ impl Table {
     /// rebuilds every index from the rows that stay, so the time is linear in the rows of the table;
     /// readers and writers go on. Fails when the call was interrupted; then nothing was removed.
     pub fn delete(&self, is_deleted: impl Fn(RowView<'_>) -> bool) -> Result<u64, TableError> {
+        self.delete_logged(is_deleted, &[])
+    }
+
+    /// Removes rows as [`Self::delete`] does. The log gets `condition`, which says for which rows
+    /// `is_deleted` holds.
+    pub fn delete_logged(
+        &self,
+        is_deleted: impl Fn(RowView<'_>) -> bool,
+        condition: &[u8],
+    ) -> Result<u64, TableError> {
+        self.delete_as_of(self.horizon_now(), is_deleted, condition)
+    }
+
+    /// Removes rows as [`Self::delete_logged`] does, and those that had expired at a horizon.
+    pub(crate) fn delete_as_of(
+        &self,
+        horizon: Horizon,
+        is_deleted: impl Fn(RowView<'_>) -> bool,
+        condition: &[u8],
+    ) -> Result<u64, TableError> {
         self.change(|change| {
             let state = change.state();
             let mut key = Vec::new();
-            let mut is_live =
-                |row: RowRef<'_>| state.keeps_everything || self.snapshot().is_live(row, &mut key);
+            let mut is_live = |row: RowRef<'_>| {
+                state.keeps_everything || self.was_live(&state, row, horizon, &mut key)
+            };
             let mut found_any = false;
             LogScan::new(self, &state.log).catch_up(&mut |found| {
                 found_any |= !found_any && is_deleted(self.view(found.row)) && is_live(found.row);
@@ -279,20 +343,24 @@ impl Table {
                 deleted += u64::from(is_deleted);
                 !is_deleted
             };
-            self.rebuild(change, &TableDraft::of(&state), is_kept, commit)?;
+            self.rebuild(change, &TableDraft::of(&state), is_kept, commit, &mut || {
+                self.log_delete(horizon, condition)
+            })?;
             Ok(deleted)
         })
     }
 
     /// Removes every row. Snapshots taken before still show them.
-    pub fn truncate(&self) {
+    pub fn truncate(&self) -> Result<(), TableError> {
         self.change(|change| {
             let state = change.state().emptied();
             let exclusive = self.lock_exclusive();
+            self.log_truncate()?;
             self.replace_state(&exclusive, state);
             // No row of an append that panicked is left.
             self.commit_queue.repair();
-        });
+            Ok(())
+        })
     }
 }
 

@@ -153,6 +153,11 @@ impl<'a> QueueLock<'a> {
 }
 
 impl InFlightAppend<'_> {
+    /// Returns the arrival after its last row.
+    pub(crate) fn end(&self) -> u64 {
+        self.end
+    }
+
     /// Makes the append visible as soon as those before it are, for which it waits. Returns `false`
     /// when one of them panicked, so that it will never be visible.
     #[must_use]

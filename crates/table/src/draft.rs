@@ -142,6 +142,16 @@ impl TableDraft {
         (0..other.indexes.len()).any(|index| self.widened(other, index).is_some())
     }
 
+    /// Returns whether each index keeps rows by the rule that it has in another draft.
+    pub(crate) fn has_rules_of(&self, other: &Self) -> bool {
+        let rules = |draft: &Self| -> Vec<(usize, IndexSpec)> {
+            let indexes = draft.indexes.iter().enumerate();
+            let declared = indexes.filter(|(_, index)| index.spec.declared);
+            declared.map(|(at, index)| (at, index.spec.clone())).collect()
+        };
+        rules(self) == rules(other)
+    }
+
     /// Returns whether no row can expire.
     pub(crate) fn keeps_everything(&self) -> bool {
         state::keeps_everything(self.indexes.iter().map(|index| &index.spec))

@@ -3,6 +3,8 @@
 use lockstep_host::Interrupt;
 use lockstep_row::{DataType, RowError};
 
+use crate::LogFailure;
+
 /// An error of a table, which refuses a row or an index. Row numbers count from 1 within the append.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TableError {
@@ -49,6 +51,9 @@ pub enum TableError {
          can still be read"
     )]
     Damaged,
+    /// The change could not be logged, and was not made.
+    #[error("{0}")]
+    Log(LogFailure),
     /// The call was interrupted before anything changed.
     #[error("the call was interrupted")]
     Interrupted(Interrupt),

@@ -93,6 +93,8 @@ pub(crate) struct Holds {
     held: Vec<HoldEntry>,
     /// Whether a hold was released and the table may still have what is no longer needed.
     is_released: bool,
+    /// Whether what nothing holds stays until [`Table::remove_unheld`].
+    is_deferred: bool,
 }
 
 /// A hold, as the table counts it.
@@ -264,18 +266,41 @@ impl Table {
         self.holds.lock().is_released = true;
     }
 
+    /// Keeps what nothing holds until [`Self::remove_unheld`]: the readers of a table that is read from a
+    /// log take their holds one after the other.
+    pub fn defer_removal(&self) {
+        self.holds.lock().is_deferred = true;
+    }
+
+    /// Returns whether nothing is to be removed now.
+    fn is_settled(&self) -> bool {
+        let holds = self.holds.lock();
+        !holds.is_released || holds.is_deferred
+    }
+
     /// Removes what is no longer held, unless the table is being changed: then the change does this at
     /// its end.
     pub(crate) fn settle_holds(&self) {
-        while self.holds.lock().is_released {
+        while !self.is_settled() {
             let Some(change) = self.try_change() else { return };
             self.holds.lock().is_released = false;
-            self.remove_unheld(&change);
+            self.remove_unheld_under(&change);
         }
     }
 
+    /// Removes the automatic indexes, included columns and rules that nothing holds. A table that was
+    /// read from a log has those of readers that there are no more.
+    pub fn remove_unheld(&self) {
+        {
+            let mut holds = self.holds.lock();
+            holds.is_deferred = false;
+            holds.is_released = true;
+        }
+        QueryContext::new().run(|| self.settle_holds());
+    }
+
     /// Removes the indexes, included columns and rules that are no longer held.
-    fn remove_unheld(&self, change: &ChangeGuard<'_>) {
+    fn remove_unheld_under(&self, change: &ChangeGuard<'_>) {
         let mut draft = TableDraft::of(&change.state());
         let holds = self.holds.lock().held.clone();
         for (at, index) in draft.indexes.iter_mut().enumerate() {

@@ -13,7 +13,7 @@ use lockstep_series::RowBatch;
 
 use crate::{
     Appended, Table, TableError,
-    append::{GroupKeys, Reservation},
+    append::{ApplyMemory, Reservation},
 };
 
 /// Rows that are being loaded into a table. When it is dropped unfinished, none of them is stored.
@@ -91,7 +91,7 @@ impl BulkLoad<'_> {
         if self.is_timed && !self.is_checked(&state.schema) {
             self.check(&state.schema)?;
         }
-        self.table.apply(state, &mut self.batches, &mut GroupKeys::default(), &mut reservation)
+        self.table.apply(state, &mut self.batches, &mut ApplyMemory::default(), &mut reservation)
     }
 
     /// Returns whether all rows were checked against a schema.

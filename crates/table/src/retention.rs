@@ -18,6 +18,7 @@ use std::{
 
 use lockstep_row::Retention;
 use lockstep_series::{Bounds, RowAction, RowRef, SeriesRows};
+use serde::{Deserialize, Serialize};
 
 use crate::{
     Snapshot, Table,
@@ -38,11 +39,12 @@ const RUN_AHEAD_ROWS: i64 = 1 << 18;
 const FRUITLESS_PAUSE_MS: i64 = 100;
 
 /// The snapshot as of which rows may be removed. Ordered by time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Horizon {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Horizon {
     /// Rows with a smaller arrival are visible.
-    pub(crate) visible_arrival: u64,
-    pub(crate) now_ms: i64,
+    pub visible_arrival: u64,
+    /// The time, in milliseconds since the epoch.
+    pub now_ms: i64,
 }
 
 impl Table {
@@ -109,6 +111,12 @@ impl Table {
             found.visible_arrival == self.commit_queue.visible()
                 && (0..FRUITLESS_PAUSE_MS).contains(&age_ms)
         })
+    }
+
+    /// Notes a time before which no snapshot is to be from now on.
+    pub(crate) fn note_time(&self, now_ms: i64) {
+        // Release: pairs with the Acquire in `snapshot`.
+        self.now_ms_min.fetch_max(now_ms, Ordering::Release);
     }
 
     /// Notes the present as the horizon as of which rows may be removed once every snapshot that exists

@@ -3,8 +3,10 @@
 
 use std::sync::Arc;
 
+use lockstep_row::persistent::RetentionRecord;
 use lockstep_row::{Column, DataType, IndexSpec, Projection, Retention, RowView, TableSchema};
 use lockstep_series::{Account, RecordFormat, RowLog, Series};
+use serde::{Deserialize, Serialize};
 
 use crate::{TableError, expired::NewestTimes};
 
@@ -20,10 +22,10 @@ pub(crate) struct Index {
 
 /// The reason why an index exists. The rule by which it keeps rows in fact, which holds may have
 /// widened, is in its `IndexSpec`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Origin {
     /// The user declared it, to keep rows by this rule.
-    Declared(Retention),
+    Declared(#[serde(with = "RetentionRecord")] Retention),
     /// It is held by readers.
     Automatic,
     /// It was removed; its position is empty.

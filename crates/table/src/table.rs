@@ -46,6 +46,8 @@ use crate::{
 
 /// A table. Shared by reference; every method takes `&self`.
 pub struct Table {
+    /// The id under which its changes are logged; `None` for a table that is not in the log.
+    pub(crate) log_id: Option<u64>,
     pub(crate) codec: RowCodec,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) arrivals: Arc<Arrivals>,
@@ -125,6 +127,7 @@ impl Table {
         let state = TableState::empty(Arc::new(schema));
         state.adopt(&account);
         Ok(Self {
+            log_id: None,
             codec,
             clock,
             arrivals,
@@ -145,6 +148,18 @@ impl Table {
             holds: Mutex::default(),
             is_closed: AtomicBool::new(false),
         })
+    }
+
+    /// Gives the table the id under which its changes are in the log, if the engine has one.
+    #[must_use]
+    pub fn logged_as(mut self, id: u64) -> Self {
+        self.log_id = Some(id);
+        self
+    }
+
+    /// Returns the id under which its changes are in the log.
+    pub fn log_id(&self) -> Option<u64> {
+        self.log_id
     }
 
     /// Returns the schema as it is now. Only indexes are added and removed; the position of a removed

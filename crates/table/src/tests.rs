@@ -294,7 +294,7 @@ impl TableFixture {
                 }
             }
             TableStep::Truncate => {
-                self.table.truncate();
+                self.table.truncate().unwrap();
                 self.model.gone.fill(true);
             }
         }
@@ -523,7 +523,7 @@ fn a_snapshot_does_not_change() {
     table.append(rows(3..200)).unwrap();
     clock.set_ms(1_000);
     assert_eq!(table.collect_expired(), 0, "the snapshot still sees the rows");
-    table.truncate();
+    table.truncate().unwrap();
     assert_eq!(numbers(snapshot.scan()), [1, 2]);
     assert_eq!(numbers(snapshot.rows(0, &key(&[Datum::Int(1)]))), [2, 1]);
     assert_eq!(numbers(table.snapshot().scan()), Vec::<usize>::new());
@@ -723,7 +723,7 @@ fn the_budget_is_charged_with_what_tables_hold() {
     check("rows collected");
     table.append([[Datum::Null]]).unwrap_err();
     check("rows refused");
-    table.truncate();
+    table.truncate().unwrap();
     check("truncated");
     drop(table);
     reclaim();
@@ -737,7 +737,7 @@ fn what_a_snapshot_still_shows_stays_charged() {
     reclaim();
     let held = budget.memory_use().used;
     let snapshot = table.snapshot();
-    table.truncate();
+    table.truncate().unwrap();
     assert!(!lockstep_series::reclaim(), "the snapshot keeps it");
     assert_eq!(budget.memory_use().used, held + table.memory_bytes());
     assert_eq!(numbers(snapshot.scan()).len(), 2_000);
@@ -831,7 +831,7 @@ fn an_alert_is_told_once_each_time_the_threshold_is_passed() {
     table.append(rows(1_000..2_500)).unwrap();
     table.append(rows(2_500..2_510)).unwrap();
     assert_eq!(*told.lock(), [MemoryStatus::Alert]);
-    table.truncate();
+    table.truncate().unwrap();
     reclaim();
     assert_eq!(budget.memory_use().status(), MemoryStatus::Ok);
     table.append(rows(0..2_500)).unwrap();

@@ -112,6 +112,7 @@ mod error;
 mod format;
 mod group;
 mod log;
+mod read_only;
 mod reader;
 mod recovery;
 mod segment;
@@ -124,6 +125,7 @@ pub use error::Error;
 pub use format::{KIND_RESERVED, Kind, LogId};
 pub use group::Group;
 pub use log::SegmentedLog;
+pub use read_only::ReadOnlyLog;
 pub use reader::{Entries, Entry, Reader};
 pub use recovery::{Cut, Recovered};
 
@@ -147,6 +149,9 @@ pub trait Log: Send + Sync + fmt::Debug {
     /// Lets go of records before a position, which nobody needs any more; of how many is the log's
     /// choice.
     fn truncate(&self, before: u64) -> Result<(), Error>;
+
+    /// Fails when the log accepts no writes any more.
+    fn check(&self) -> Result<(), Error>;
 
     /// Gives the position after the last one that was appended.
     fn end(&self) -> u64;

@@ -26,7 +26,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -51,8 +51,8 @@ use crate::{
 /// A log in segments, in a directory of its own.
 pub struct SegmentedLog {
     inner: Arc<Inner>,
-    /// Ends with the log.
-    background: Option<Background>,
+    /// Ends with the log, or when it is closed.
+    background: Mutex<Option<Background>>,
 }
 
 /// What threads share.
@@ -71,6 +71,8 @@ pub(crate) struct Inner {
     durable: AtomicU64,
     /// The sync that failed, after which no write is accepted.
     failure: OnceLock<Arc<file::Error>>,
+    /// Whether the log was closed. Written under the lock of the tail.
+    is_closed: AtomicBool,
     wake: Wake,
 }
 
@@ -130,6 +132,7 @@ impl SegmentedLog {
             end: AtomicU64::new(end),
             durable: AtomicU64::new(end),
             failure: OnceLock::new(),
+            is_closed: AtomicBool::new(false),
             wake,
         });
         let background = match inner.options.upkeep {
@@ -139,7 +142,7 @@ impl SegmentedLog {
             }
             Upkeep::ByHand => None,
         };
-        Ok((Self { inner, background }, recovered))
+        Ok((Self { inner, background: Mutex::new(background) }, recovered))
     }
 
     /// Does what the background thread does each time that the durability window ends.
@@ -148,9 +151,16 @@ impl SegmentedLog {
     }
 
     /// Syncs everything and says so in the log, so that the next one to open it knows that nothing
-    /// may be missing.
-    pub fn close(mut self) -> Result<(), Error> {
-        drop(self.background.take());
+    /// may be missing. Nothing is appended from then on. A second call does nothing.
+    pub fn close(&self) -> Result<(), Error> {
+        drop(self.background.lock().take());
+        {
+            let _tail = self.inner.tail.lock();
+            // Relaxed: read under the lock of the tail.
+            if self.inner.is_closed.swap(true, Ordering::Relaxed) {
+                return Ok(());
+            }
+        }
         self.inner.sync()?;
         self.inner.mark()?;
         self.inner.sync()
@@ -180,6 +190,10 @@ impl Log for SegmentedLog {
         self.inner.truncate(before)
     }
 
+    fn check(&self) -> Result<(), Error> {
+        self.inner.check_running()
+    }
+
     fn end(&self) -> u64 {
         // Acquire: pairs with the Release in append, so that what was appended can be read.
         self.inner.end.load(Ordering::Acquire)
@@ -197,6 +211,10 @@ impl Inner {
         let mut tail = loop {
             let mut tail = self.tail.lock();
             self.check_running()?;
+            // Relaxed: written under the lock of the tail.
+            if self.is_closed.load(Ordering::Relaxed) {
+                return Err(Error::Closed);
+            }
             if self.make_space(&mut tail, group.bytes()) {
                 break tail;
             }

@@ -6,11 +6,12 @@
 use std::path::Path;
 
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
+use serde::{Deserialize, Serialize};
 
 use super::LoadTarget;
 
 /// How the columns of a file are matched with those of the table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub enum ColumnMatch {
     /// By exact name.
     #[default]
@@ -22,7 +23,7 @@ pub enum ColumnMatch {
 }
 
 /// The handling of a column of a file that the table does not have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub enum UnknownColumns {
     /// The load ends with an error.
     #[default]

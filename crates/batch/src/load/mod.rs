@@ -22,6 +22,8 @@ use lockstep_diagnostic::{Diagnostic, Result};
 use lockstep_function::Settings;
 use lockstep_row::{Datum, TableSchema, arrow::arrow_schema};
 
+use serde::{Deserialize, Serialize};
+
 use self::columns::Note;
 pub use columns::{ColumnMatch, UnknownColumns};
 pub use infer::infer_schema;
@@ -31,7 +33,7 @@ pub(crate) use parquet::{from_parquet as parquet_error, open_file as open_parque
 pub(crate) const FILE_BATCH_ROWS: usize = 8192;
 
 /// The format of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub enum FileFormat {
     /// Comma separated values, UTF-8.
     #[default]
@@ -52,7 +54,7 @@ impl FileFormat {
 }
 
 /// The handling of malformed rows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub enum OnError {
     /// The load ends with an error.
     #[default]
@@ -62,7 +64,7 @@ pub enum OnError {
 }
 
 /// The format options of a CSV file.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CsvOptions {
     /// The byte between fields.
     pub delimiter: u8,
@@ -90,7 +92,7 @@ impl Default for CsvOptions {
 }
 
 /// The options of reading files.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct LoadOptions {
     /// Their format.
     pub format: FileFormat,

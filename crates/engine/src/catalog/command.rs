@@ -14,10 +14,11 @@ use lockstep_table::Table;
 
 use super::{
     CatalogEpoch, DatabaseObjects, Definition, ObjectKind, Objects, QualifiedName, TableEntry,
-    TableReference,
+    TableReference, stale,
 };
 use crate::{
     deployment::{Deployment, Procedure},
+    offline_data::{OfflineChange, OfflineData},
     statement::TableOptions,
     user::UserCommand,
 };
@@ -28,7 +29,8 @@ pub(crate) enum CatalogCommand {
     CreateDatabase { name: String },
     DropDatabase { name: String },
     CreateTable { name: QualifiedName, table: Arc<Table>, options: TableOptions },
-    DropTable { name: QualifiedName },
+    DropTable { name: QualifiedName, id: u64 },
+    ChangeOffline { table: TableReference, change: OfflineChange },
     CreateDeployment { deployment: Arc<Deployment>, seen: CatalogEpoch },
     DropDeployment { name: QualifiedName },
     CreateProcedure { procedure: Arc<Procedure>, or_replace: bool, seen: CatalogEpoch },
@@ -48,6 +50,16 @@ pub(crate) enum Removed {
 }
 
 impl Removed {
+    /// Marks the object as dropped. The catalog without it is the current one, and still locked.
+    pub(crate) fn mark(&self) {
+        match self {
+            Self::Table(entry) => entry.definition.mark_dropped(),
+            Self::Deployment(deployment) => deployment.definition.mark_dropped(),
+            Self::Procedure(procedure) => procedure.definition.mark_dropped(),
+            Self::Nothing => {}
+        }
+    }
+
     /// Frees the rows of a table, even while another thread has the table; or the holds of a
     /// deployment, once no request uses it.
     pub(crate) fn release(self) {
@@ -61,25 +73,27 @@ impl Removed {
 }
 
 impl Objects {
-    /// Applies a command, or changes nothing. Errors have no position: the statement adds it.
-    pub(crate) fn apply(&mut self, command: CatalogCommand) -> Result<Removed> {
+    /// Applies a command, or changes nothing. Errors have no position: the statement adds it. What is
+    /// removed is marked by the caller once this catalog is the current one.
+    pub(crate) fn apply(&mut self, command: &CatalogCommand) -> Result<Removed> {
         let removed = match command {
-            CatalogCommand::CreateDatabase { name } => self.create_database(name),
-            CatalogCommand::DropDatabase { name } => self.drop_database(&name),
+            CatalogCommand::CreateDatabase { name } => self.create_database(name.clone()),
+            CatalogCommand::DropDatabase { name } => self.drop_database(name),
             CatalogCommand::CreateTable { name, table, options } => {
-                self.create_table(name, table, options)
+                self.create_table(name.clone(), Arc::clone(table), options.clone())
             }
-            CatalogCommand::DropTable { name } => self.drop_table(&name),
+            CatalogCommand::DropTable { name, id } => self.drop_table(name, *id),
+            CatalogCommand::ChangeOffline { table, change } => self.change_offline(table, change),
             CatalogCommand::CreateDeployment { deployment, seen } => {
-                self.create_deployment(deployment, seen)
+                self.create_deployment(Arc::clone(deployment), *seen)
             }
-            CatalogCommand::DropDeployment { name } => self.drop_deployment(&name),
+            CatalogCommand::DropDeployment { name } => self.drop_deployment(name),
             CatalogCommand::CreateProcedure { procedure, or_replace, seen } => {
-                self.create_procedure(procedure, or_replace, seen)
+                self.create_procedure(Arc::clone(procedure), *or_replace, *seen)
             }
-            CatalogCommand::DropProcedure { name } => self.drop_procedure(&name),
+            CatalogCommand::DropProcedure { name } => self.drop_procedure(name),
             CatalogCommand::SetVariable { name, value } => {
-                self.variables.set(&name, &value).map(|()| Removed::Nothing)
+                self.variables.set(name, value).map(|()| Removed::Nothing)
             }
             CatalogCommand::ChangeUsers(command) => {
                 self.users.apply(command).map(|()| Removed::Nothing)
@@ -116,7 +130,7 @@ impl Objects {
         table: Arc<Table>,
         options: TableOptions,
     ) -> Result<Removed> {
-        let id = self.next_table_id;
+        let id = table.log_id().expect("a table of the catalog has an id");
         let tables = &mut self.database_mut(&name.database)?.tables;
         if tables.contains_key(&name.name) {
             let message = format!("table `{}` exists already", name.name);
@@ -126,11 +140,10 @@ impl Objects {
         let entry = TableEntry { id, table, options, offline: Arc::default(), definition };
         let replaced = tables.insert(name.name, entry);
         debug_assert!(replaced.is_none(), "the name was free");
-        self.next_table_id += 1;
         Ok(Removed::Nothing)
     }
 
-    fn drop_table(&mut self, name: &QualifiedName) -> Result<Removed> {
+    fn drop_table(&mut self, name: &QualifiedName, id: u64) -> Result<Removed> {
         let tables = &self.database(&name.database)?.tables;
         let Some(entry) = tables.get(&name.name) else {
             let message =
@@ -139,7 +152,10 @@ impl Objects {
                 .with_nearest(&name.name, tables.keys().map(String::as_str))
                 .err();
         };
-        let readers = self.readers_of(entry.id);
+        if entry.id != id {
+            return stale(ObjectKind::Table, name).err();
+        }
+        let readers = self.readers_of(id);
         if !readers.is_empty() {
             let message =
                 format!("table `{}` has associated deployments: {}", name.name, readers.join(", "));
@@ -149,8 +165,20 @@ impl Objects {
         }
         let tables = &mut self.database_mut(&name.database)?.tables;
         let entry = tables.remove(&name.name).expect("it was found above");
-        entry.definition.mark_dropped();
         Ok(Removed::Table(entry))
+    }
+
+    fn change_offline(
+        &mut self,
+        table: &TableReference,
+        change: &OfflineChange,
+    ) -> Result<Removed> {
+        let mut data = OfflineData::clone(&self.entry(table)?.offline);
+        data.apply(change)?;
+        let tables = &mut self.database_mut(&table.name.database)?.tables;
+        let entry = tables.get_mut(&table.name.name).expect("it was found above");
+        entry.offline = Arc::new(data);
+        Ok(Removed::Nothing)
     }
 
     /// Returns the deployments and procedures that read a table.
@@ -182,10 +210,7 @@ impl Objects {
     fn drop_deployment(&mut self, name: &QualifiedName) -> Result<Removed> {
         let found = self.databases.get_mut(&name.database);
         match found.and_then(|found| found.deployments.remove(&name.name)) {
-            Some(deployment) => {
-                deployment.definition.mark_dropped();
-                Ok(Removed::Deployment(deployment))
-            }
+            Some(deployment) => Ok(Removed::Deployment(deployment)),
             None => self.no_deployment(name).err(),
         }
     }
@@ -202,10 +227,7 @@ impl Objects {
         let procedures = &mut self.database_mut(&name.database)?.procedures;
         debug_assert!(or_replace || !procedures.contains_key(&name.name), "the name was free");
         Ok(match procedures.insert(name.name, procedure) {
-            Some(replaced) => {
-                replaced.definition.mark_dropped();
-                Removed::Procedure(replaced)
-            }
+            Some(replaced) => Removed::Procedure(replaced),
             None => Removed::Nothing,
         })
     }
@@ -213,10 +235,7 @@ impl Objects {
     fn drop_procedure(&mut self, name: &QualifiedName) -> Result<Removed> {
         let found = self.databases.get_mut(&name.database);
         match found.and_then(|found| found.procedures.remove(&name.name)) {
-            Some(procedure) => {
-                procedure.definition.mark_dropped();
-                Ok(Removed::Procedure(procedure))
-            }
+            Some(procedure) => Ok(Removed::Procedure(procedure)),
             None => self.no_procedure(name).err(),
         }
     }

@@ -12,6 +12,7 @@ use lockstep_plan::{BindOptions, bind_constant, quoted_name, text_constant};
 use lockstep_row::{Arena, DataType, Datum, IndexSpec, RowView, TableSchema, Value};
 use lockstep_sql::ast::{BinaryOperator, Expr, ExprKind, Ident, ObjectName};
 use lockstep_table::Table;
+use serde::{Deserialize, Serialize};
 
 use super::create_index::find_column;
 use crate::{
@@ -38,14 +39,46 @@ impl Session {
 }
 
 /// `column operator value`; `column IS NULL` is an equality with NULL.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 struct DeleteCondition {
     column: usize,
+    #[serde(with = "operator_text")]
     operator: BinaryOperator,
     value: Value,
+    #[serde(skip)]
     span: Span,
     /// Whether it is true for no row, as a comparison with NULL is.
     is_never: bool,
+}
+
+/// The operator of a condition as the log has it.
+mod operator_text {
+    use lockstep_sql::ast::BinaryOperator;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+
+    const TEXTS: [(BinaryOperator, &str); 5] = [
+        (BinaryOperator::Equal, "="),
+        (BinaryOperator::Less, "<"),
+        (BinaryOperator::LessOrEqual, "<="),
+        (BinaryOperator::Greater, ">"),
+        (BinaryOperator::GreaterOrEqual, ">="),
+    ];
+
+    pub(super) fn serialize<S: Serializer>(
+        operator: &BinaryOperator,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        let found = TEXTS.iter().find(|(known, _)| known == operator);
+        found.expect("a condition is a comparison").1.serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<BinaryOperator, D::Error> {
+        let text = String::deserialize(from)?;
+        let found = TEXTS.iter().find(|(_, known)| *known == text);
+        found.map(|(operator, _)| *operator).ok_or_else(|| D::Error::custom("not a comparison"))
+    }
 }
 
 /// Removes the rows that the filter selects, and returns how many they are.
@@ -66,7 +99,26 @@ fn delete(table: &Table, filter: Option<&Expr>, options: &BindOptions) -> Result
     let arena = Arena::new();
     let is_deleted =
         |row: RowView<'_>| conditions.iter().all(|condition| condition.holds(row, &arena));
-    table.delete(is_deleted).map_err(|error| table_error(&error))
+    let logged = serde_json::to_vec(&conditions).expect("values are text and numbers");
+    table.delete_logged(is_deleted, &logged).map_err(|error| table_error(&error))
+}
+
+/// The condition of a DELETE that the log has.
+pub(crate) struct LoggedCondition {
+    conditions: Vec<DeleteCondition>,
+    arena: Arena,
+}
+
+impl LoggedCondition {
+    /// Reads a condition.
+    pub(crate) fn read(logged: &[u8]) -> Result<Self, serde_json::Error> {
+        Ok(Self { conditions: serde_json::from_slice(logged)?, arena: Arena::new() })
+    }
+
+    /// Whether it holds for a row.
+    pub(crate) fn holds(&self, row: RowView<'_>) -> bool {
+        self.conditions.iter().all(|condition| condition.holds(row, &self.arena))
+    }
 }
 
 /// Collects the conditions of a chain of ANDs.

@@ -137,17 +137,25 @@ fn option_list(options: &[(String, String)]) -> String {
 
 /// Writes a script that makes the same deployment.
 fn script(found: &DeploymentInfo) -> String {
-    let options = match option_list(&found.options) {
-        none if none.is_empty() => none,
-        options => format!("OPTIONS({options}) "),
-    };
+    let (database, name) = (found.database.clone(), found.name.clone());
     format!(
-        "USE `{}`; SET compatibility = '{}'; SET time_zone = '{}'; DEPLOY `{}`.`{}` {options}{};",
+        "USE `{}`; SET compatibility = '{}'; SET time_zone = '{}'; {};",
         found.current_database,
         found.compatibility,
         found.time_zone,
-        found.database,
-        found.name,
-        found.sql
+        deploy_script(&QualifiedName { database, name }, &found.options, &found.sql)
     )
+}
+
+/// Writes the DEPLOY of a query.
+pub(crate) fn deploy_script(
+    name: &QualifiedName,
+    options: &[(String, String)],
+    sql: &str,
+) -> String {
+    let options = match option_list(options) {
+        none if none.is_empty() => none,
+        options => format!("OPTIONS({options}) "),
+    };
+    format!("DEPLOY `{}`.`{}` {options}{sql}", name.database, name.name)
 }

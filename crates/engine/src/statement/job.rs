@@ -47,9 +47,9 @@ impl Session {
     }
 
     /// Runs DELETE JOB: removes the record of the job.
-    pub(crate) fn delete_job(&self, id: &str) -> Output {
-        self.database.jobs().remove(id);
-        Output::of_message("DELETE JOB")
+    pub(crate) fn delete_job(&self, id: &str) -> Result<Output> {
+        self.database.delete_job(id)?;
+        Ok(Output::of_message("DELETE JOB"))
     }
 
     fn find_job(&self, id: &str) -> Result<Job> {
@@ -66,7 +66,7 @@ fn job_table<'a>(jobs: impl Iterator<Item = &'a Job>) -> Result<Output> {
             let state = if job.error.is_some() { "Failed" } else { "Finished" };
             vec![
                 Value::Int(job.id),
-                text(job.kind),
+                text(&job.kind),
                 text(state),
                 Value::Timestamp(job.start_ms),
                 Value::Timestamp(job.end_ms),

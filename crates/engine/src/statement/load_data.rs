@@ -23,7 +23,7 @@ use crate::{
     Output, Session,
     append::{self, AppendRule},
     catalog::TableEntry,
-    offline_data::{self, LoadMode},
+    offline_data::{self, LoadMode, OfflineChange},
     variables::Storage,
 };
 
@@ -83,18 +83,22 @@ impl Session {
                 return conflict(load, "sql", "needs deep_copy = true");
             }
             let warnings = self.check_link(load, &options.files, &schema)?;
-            entry.offline.write().link(&load.path, &options.files, mode, load.path_span)?;
+            let (path, span) = (load.path.clone(), load.path_span);
+            let change = OfflineChange::Link { path, options: options.files.clone(), mode, span };
+            self.database.commit(entry.offline_command(change))?;
             return Ok(loaded(0, warnings));
         }
         // The lock is not held while the file is read, so that queries of the table go on.
-        let present = entry.offline.read().rows_for(mode, load.path_span)?;
+        let offline = self.find_entry(&load.table)?.offline;
+        let present = offline.rows_for(mode, load.path_span)?;
         let mut source = self.open_source(load, options, &schema)?;
         let rows = match present {
             Some(present) => present,
-            None => offline_data::empty_table(&self.database, &schema)?,
+            None => offline_data::table_of_rows(&self.database, &schema)?,
         };
         let appended = append::load(&mut source, &rows, AppendRule::Any, self.conversion())?;
-        entry.offline.write().add_rows(rows, mode, load.path_span)?;
+        let change = OfflineChange::AddRows { rows, mode, span: load.path_span };
+        self.database.commit(entry.offline_command(change))?;
         Ok(loaded(appended.rows, source.warnings()))
     }
 

@@ -78,6 +78,8 @@ impl Session {
             sql: query_text(script, create.span),
             request: Arc::new(request),
             tables: references(&bound.plan),
+            settings: self.settings(),
+            current_database: self.current_database(),
         };
         Ok((procedure, warnings))
     }

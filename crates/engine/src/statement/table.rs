@@ -6,13 +6,16 @@ use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_sql::ast::{AlterTableAction, ObjectName};
 
 use super::at_name;
-use crate::{Output, Session, catalog::CatalogCommand};
+use crate::{
+    Output, Session, append::table_error, catalog::CatalogCommand, offline_data::OfflineChange,
+};
 
 impl Session {
     /// Runs DROP TABLE.
     pub(crate) fn drop_table(&self, name: &ObjectName, if_exists: bool) -> Result<Output> {
-        let dropped = self.find_table(name).ok();
-        let command = CatalogCommand::DropTable { name: self.qualified(name) };
+        let dropped = self.find_entry(name);
+        let id = dropped.as_ref().map_or(0, |entry| entry.id);
+        let command = CatalogCommand::DropTable { name: self.qualified(name), id };
         let is_missing = |error: &Diagnostic| {
             matches!(error.code, code::UNDEFINED_TABLE | code::UNDEFINED_DATABASE)
         };
@@ -20,8 +23,8 @@ impl Session {
             Err(error) if !if_exists || !is_missing(&error) => at_name(*error, name).err(),
             _ => {
                 // Whoever still holds the table can neither add rows to it nor keep its memory.
-                if let Some(table) = dropped {
-                    table.close();
+                if let Ok(entry) = dropped {
+                    entry.table.close();
                 }
                 Ok(Output::of_message("DROP TABLE"))
             }
@@ -34,26 +37,15 @@ impl Session {
         name: &ObjectName,
         actions: &[AlterTableAction],
     ) -> Result<Output> {
-        let entry = self.find_entry(name)?;
-        let mut offline = entry.offline.write();
-        let mut changed = offline.clone();
-        for action in actions {
-            if action.add {
-                changed.add_path(&action.path, action.span)?;
-            } else {
-                changed.drop_path(&action.path, action.span)?;
-            }
-        }
-        *offline = changed;
+        let change = OfflineChange::Paths(actions.to_vec());
+        self.database.commit(self.find_entry(name)?.offline_command(change))?;
         Ok(Output::of_message("ALTER TABLE"))
     }
 
     /// Runs TRUNCATE TABLE.
     pub(crate) fn truncate(&self, name: &ObjectName) -> Result<Output> {
-        self.find_entry(name)?.write(|table| {
-            table.truncate();
-            Ok(())
-        })?;
+        self.find_entry(name)?
+            .write(|table| table.truncate().map_err(|error| table_error(&error)))?;
         Ok(Output::of_message("TRUNCATE TABLE"))
     }
 }

@@ -49,7 +49,7 @@ fn check(panics_before: usize) {
     shows_as_before();
     reclaim();
     assert_eq!(budget.memory_use().used, table.memory_bytes());
-    table.truncate();
+    table.truncate().unwrap();
     assert_eq!(table.append(rows(200..300)).unwrap().rows, 100);
     assert_eq!(numbers(table.snapshot().scan()).len(), 100);
     reclaim();

@@ -110,7 +110,7 @@ fn an_index_goes_on_including_columns_whatever_changes() {
     check(318, "collected");
     table.drop_declared_index("i").unwrap();
     check(318, "no longer declared");
-    table.truncate();
+    table.truncate().unwrap();
     table.append(rows(322..330)).unwrap();
     check(329, "truncated and filled again");
 }
@@ -187,7 +187,7 @@ fn records_count_and_are_refused_when_the_budget_has_no_room() {
     table.append(rows(2_000..2_100)).unwrap();
     reclaim();
     assert_eq!(budget.memory_use().used, table.memory_bytes());
-    table.truncate();
+    table.truncate().unwrap();
     reclaim();
     assert_eq!(budget.memory_use().used, table.memory_bytes());
     assert_eq!(newest(&table, 0, &key(&[Datum::Int(1)]), V), None);

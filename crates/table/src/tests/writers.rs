@@ -180,7 +180,7 @@ fn a_load_is_visible_at_its_end_or_not_at_all() {
     reclaim();
     assert_eq!((used(), table.row_count()), (table.memory_bytes(), 3));
 
-    table.truncate();
+    table.truncate().unwrap();
     let first = table.arrivals.next();
     let mut load = table.load();
     for at in 0..10_i64 {

@@ -207,7 +207,7 @@ impl Run {
                 self.disk.write_back(&mut Random::new(*seed));
                 Ok(())
             }
-            Step::Close => self.log.take().map_or(Ok(()), SegmentedLog::close),
+            Step::Close => self.log.take().map_or(Ok(()), |log| log.close()),
             Step::Drop => {
                 self.log = None;
                 Ok(())

@@ -5,21 +5,28 @@
 
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_sql::ast::{Literal, OptionItem, OptionValue};
+use lockstep_table::Durability;
+use serde::{Deserialize, Serialize};
 
-use crate::options::{OptionArgument, OptionSpec, OptionTable, UnknownOption};
+use crate::{
+    options::{OptionArgument, OptionSpec, OptionTable, UnknownOption},
+    variables::{DURABILITY_NAMES, durability_of},
+};
 
 /// The values of the options; `None` where the statement does not say.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TableOptions {
     partition_num: Option<i32>,
     replica_num: Option<i32>,
     distribution: Vec<PartitionEndpoints>,
     pub(crate) storage_mode: Option<String>,
     compress_type: Option<String>,
+    #[serde(default)]
+    durability: Option<String>,
 }
 
 /// The endpoints of one partition: its leader, then its followers.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct PartitionEndpoints(Vec<String>);
 
 const OPTIONS: OptionTable<'_, TableOptions> = OptionTable {
@@ -64,6 +71,13 @@ const SPECS: &[OptionSpec<TableOptions>] = &[
             Ok(())
         },
     },
+    OptionSpec {
+        name: "durability",
+        set: |options, argument| {
+            options.durability = Some(choice(argument, DURABILITY_NAMES)?);
+            Ok(())
+        },
+    },
 ];
 
 impl TableOptions {
@@ -99,6 +113,11 @@ impl TableOptions {
         Ok(())
     }
 
+    /// Returns what an append to the table waits for; `None` where the session says so.
+    pub(crate) fn durability(&self) -> Option<Durability> {
+        self.durability.as_deref().and_then(durability_of)
+    }
+
     /// Returns how many partitions the options give the table.
     pub(crate) fn partition_num(&self) -> i32 {
         let listed = i32::try_from(self.distribution.len()).unwrap_or(i32::MAX);
@@ -126,6 +145,7 @@ impl TableOptions {
             |name: &str, value: &Option<String>| value.as_ref().map(|v| format!("{name}='{v}'"));
         items.extend(text("STORAGE_MODE", &self.storage_mode));
         items.extend(text("COMPRESS_TYPE", &self.compress_type));
+        items.extend(text("DURABILITY", &self.durability));
         if items.is_empty() { String::new() } else { format!(" OPTIONS({})", items.join(", ")) }
     }
 }

@@ -70,7 +70,7 @@ const STATUS: &[(&str, DataType)] = &[
 fn status_row(database: &str, name: &str, entry: &TableEntry) -> Vec<Value> {
     let text = |text: &str| Value::String(text.into());
     let number = |count: u64| Value::BigInt(i64::try_from(count).unwrap_or(i64::MAX));
-    let offline = entry.offline.read();
+    let offline = &entry.offline;
     let rows = entry.table.snapshot().scan().count();
     vec![
         number(entry.id),

@@ -1,0 +1,194 @@
+//! The catalog's records in the log: the commands as data.
+//!
+//! A record says everything that a command decides, so that the same records in the same order give
+//! the same catalog: a query with the database and the settings in which its names were looked up, the
+//! users as they are after a change, the offline data of a table as a whole. A checkpoint holds the
+//! catalog as a list of the records that make it. The form is JSON; a field may be added with a
+//! default, none changed.
+
+use std::collections::BTreeMap;
+
+use lockstep_row::TableSchema;
+use lockstep_wal::Kind;
+use serde::{Deserialize, Serialize};
+
+use super::{CatalogCommand, Objects, QualifiedName};
+use crate::{
+    deployment::QuerySource,
+    job::Job,
+    offline_data::OfflineRecord,
+    statement::TableOptions,
+    user::{User, UserCommand},
+};
+
+/// The kind of a record of the catalog in the log.
+pub(crate) const CATALOG: Kind = 16;
+
+/// A change of the catalog, as data.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "command", rename_all = "snake_case")]
+pub(crate) enum CatalogRecord {
+    CreateDatabase {
+        name: String,
+    },
+    DropDatabase {
+        name: String,
+    },
+    CreateTable {
+        id: u64,
+        name: QualifiedName,
+        schema: TableSchema,
+        options: TableOptions,
+    },
+    DropTable {
+        id: u64,
+        name: QualifiedName,
+    },
+    /// A table of copied rows, which `ChangeOffline` gives to a table of the catalog.
+    CreateOfflineRows {
+        id: u64,
+        schema: TableSchema,
+    },
+    ChangeOffline {
+        table: u64,
+        data: OfflineRecord,
+    },
+    CreateDeployment {
+        name: QualifiedName,
+        source: QuerySource,
+        options: Vec<(String, String)>,
+    },
+    DropDeployment {
+        name: QualifiedName,
+    },
+    /// Also replaces one of this name.
+    CreateProcedure {
+        name: QualifiedName,
+        source: QuerySource,
+    },
+    DropProcedure {
+        name: QualifiedName,
+    },
+    SetVariable {
+        name: String,
+        value: String,
+    },
+    /// These users are now so; `None`: there is no such user.
+    SetUsers {
+        users: BTreeMap<String, Option<User>>,
+    },
+    EndJob {
+        job: Job,
+    },
+    DeleteJob {
+        id: String,
+    },
+}
+
+impl CatalogRecord {
+    /// Describes a command that was applied; `after` is the catalog after it.
+    pub(crate) fn of(command: &CatalogCommand, after: &Objects) -> Self {
+        match command {
+            CatalogCommand::CreateDatabase { name } => Self::CreateDatabase { name: name.clone() },
+            CatalogCommand::DropDatabase { name } => Self::DropDatabase { name: name.clone() },
+            CatalogCommand::CreateTable { name, table, options } => Self::CreateTable {
+                id: table.log_id().expect("a table of the catalog has an id"),
+                name: name.clone(),
+                schema: TableSchema::clone(&table.schema()),
+                options: options.clone(),
+            },
+            CatalogCommand::DropTable { name, id } => {
+                Self::DropTable { id: *id, name: name.clone() }
+            }
+            CatalogCommand::ChangeOffline { table, .. } => {
+                let entry = after.entry(table).expect("the command was applied to it");
+                Self::ChangeOffline { table: table.id, data: entry.offline.record() }
+            }
+            CatalogCommand::CreateDeployment { deployment, .. } => deployment.record(),
+            CatalogCommand::DropDeployment { name } => Self::DropDeployment { name: name.clone() },
+            CatalogCommand::CreateProcedure { procedure, .. } => procedure.record(),
+            CatalogCommand::DropProcedure { name } => Self::DropProcedure { name: name.clone() },
+            CatalogCommand::SetVariable { name, .. } => {
+                let name = name.text.to_ascii_lowercase();
+                let value = after.variables().value(&name).to_owned();
+                Self::SetVariable { name, value }
+            }
+            CatalogCommand::ChangeUsers(command) => {
+                let names = command.names().into_iter();
+                let users = names.map(|name| {
+                    let user = after.users().by_name().get(&name).cloned();
+                    (name, user)
+                });
+                Self::SetUsers { users: users.collect() }
+            }
+        }
+    }
+
+    /// Reads a record.
+    pub(crate) fn read(payload: &[u8]) -> Result<Self, serde_json::Error> {
+        serde_json::from_slice(payload)
+    }
+
+    /// Writes the record.
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("names are text")
+    }
+}
+
+impl UserCommand {
+    /// Returns the names of the users that it may change.
+    fn names(&self) -> Vec<String> {
+        match self {
+            Self::Create(definition) | Self::Alter(definition) => {
+                vec![definition.name.text.clone()]
+            }
+            Self::Drop { name, .. } => vec![name.text.clone()],
+            Self::Privileges { change, .. } => {
+                change.users.iter().map(|user| user.text.clone()).collect()
+            }
+        }
+    }
+}
+
+impl Objects {
+    /// Describes the catalog as records that make it, in an order in which they can be applied.
+    pub(crate) fn records(&self) -> Vec<CatalogRecord> {
+        let mut records = Vec::new();
+        let defaults = Self::new(false);
+        for (name, value) in self.variables.all() {
+            if defaults.variables.value(name) != value {
+                let (name, value) = (name.to_owned(), value.to_owned());
+                records.push(CatalogRecord::SetVariable { name, value });
+            }
+        }
+        let users = self.users.by_name().iter();
+        let users = users.map(|(name, user)| (name.clone(), Some(user.clone())));
+        records.push(CatalogRecord::SetUsers { users: users.collect() });
+        let mut tables = Vec::new();
+        for (database, found) in &self.databases {
+            if !defaults.databases.contains_key(database) {
+                records.push(CatalogRecord::CreateDatabase { name: database.clone() });
+            }
+            tables.extend(found.tables.values());
+        }
+        // In the order in which they were created.
+        tables.sort_by_key(|entry| entry.id);
+        for entry in &tables {
+            records.push(CatalogRecord::CreateTable {
+                id: entry.id,
+                name: entry.definition.name().clone(),
+                schema: TableSchema::clone(&entry.table.schema()),
+                options: entry.options.clone(),
+            });
+            let data = entry.offline.record();
+            if data != OfflineRecord::default() {
+                records.push(CatalogRecord::ChangeOffline { table: entry.id, data });
+            }
+        }
+        for found in self.databases.values() {
+            records.extend(found.deployments.values().map(|deployment| deployment.record()));
+            records.extend(found.procedures.values().map(|procedure| procedure.record()));
+        }
+        records
+    }
+}

@@ -1,0 +1,366 @@
+//! Opening a directory: the log is applied to an empty engine, record by record.
+//!
+//! The catalog and the tables are made by what makes them when statements run. Queries are compiled at
+//! the end, when the tables that they read have all their rows and indexes: nobody is answered before.
+
+use std::{collections::BTreeMap, path::Path, sync::Arc};
+
+use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
+use lockstep_host::{
+    Clock, QueryContext, SystemClock,
+    file::{self, Disk, SystemDisk},
+    random,
+};
+use lockstep_sql::ast::{Ident, Literal, OptionValue};
+use lockstep_table::{Replay, ReplayError, Table, TableChange, TableRecord};
+use lockstep_wal::{Cut, Entries, Entry, Options, ReadOnlyLog, SegmentedLog};
+
+use crate::{
+    Database,
+    catalog::{CATALOG, CatalogCommand, CatalogRecord, QualifiedName},
+    deployment::QuerySource,
+    offline_data::OfflineData,
+    statement::{LoggedCondition, deploy_script},
+    store::{Store, StoreLog, log_error},
+};
+
+/// How a directory is opened.
+#[derive(Debug, Clone)]
+pub struct OpenOptions {
+    /// Whether nothing is written: every change is refused.
+    pub read_only: bool,
+    /// After how many milliseconds what no write waits for is on the disk.
+    pub durability_window_ms: u32,
+    /// The clock by which rows expire.
+    pub clock: Arc<dyn Clock>,
+    /// The disk.
+    pub disk: Arc<dyn Disk>,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self {
+            read_only: false,
+            durability_window_ms: 1_000,
+            clock: Arc::new(SystemClock::new()),
+            disk: Arc::new(SystemDisk),
+        }
+    }
+}
+
+/// What opening a directory has done.
+#[derive(Debug, Clone, Default)]
+pub struct Opened {
+    /// Rows that were read.
+    pub rows: u64,
+    /// How long it took.
+    pub milliseconds: u64,
+    /// The last part of the log, which was not written completely and not acknowledged: it was cut.
+    pub cut: Option<Cut>,
+}
+
+impl Database {
+    /// Opens the database in a directory, which is made when there is none. What was acknowledged before
+    /// is there, after any end of the process that wrote it.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::open_with(path.as_ref(), &OpenOptions::default())
+    }
+
+    /// Opens the database in a directory, as the options say.
+    pub fn open_with(path: &Path, options: &OpenOptions) -> Result<Self> {
+        let begun_ns = options.clock.monotonic_ns();
+        let database = Self::empty(Arc::clone(&options.clock), false);
+        let disk = &options.disk;
+        make_directory(&**disk, path)?;
+        let lock = disk.lock(&path.join("LOCK")).map_err(|error| directory_error(&error))?;
+        let directory = path.join("log");
+        make_directory(&**disk, &directory)?;
+        let mut recovery = Recovery::new(&database);
+        let log_options = Options {
+            durability_window_ms: options.durability_window_ms,
+            ..Options::new(random::id())
+        };
+        let visit = &mut |entries: Entries<'_>| recovery.visit(entries);
+        let opened = SegmentedLog::open(Arc::clone(disk), &directory, log_options, visit);
+        let (log, recovered) = opened.map_err(|error| log_error(&error))?;
+        let rows = recovery.finish()?;
+        let log = if options.read_only {
+            StoreLog::ReadOnly(Arc::new(ReadOnlyLog::new(recovered.end)))
+        } else {
+            StoreLog::Writable(Arc::new(log))
+        };
+        let milliseconds = (options.clock.monotonic_ns() - begun_ns) / 1_000_000;
+        let opened = Opened { rows, milliseconds, cut: recovered.cut };
+        database.continue_in(Store::new(path, log, lock), opened);
+        Ok(database)
+    }
+}
+
+/// Makes a directory unless there is one.
+fn make_directory(disk: &dyn Disk, path: &Path) -> Result<()> {
+    match disk.create_directory(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+            Err(directory_error(&error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Returns the diagnostic of an error of the directory itself.
+fn directory_error(error: &file::Error) -> Box<Diagnostic> {
+    let diagnostic = match error {
+        file::Error::Locked { .. } => Diagnostic::new(code::DATABASE_IN_USE, error.to_string())
+            .with_kind(Kind::FreeResources)
+            .with_hint("One process at a time has a directory open; end the other one first."),
+        file::Error::Io { source, .. } => {
+            Diagnostic::new(code::IO_ERROR, format!("{error}: {source}"))
+        }
+    };
+    Box::new(diagnostic)
+}
+
+/// The state of an engine that is being opened.
+struct Recovery<'d> {
+    database: &'d Database,
+    /// Tables by id, those of copied rows included, with what is to be done for each at the end.
+    tables: BTreeMap<u64, RecoveredTable>,
+    /// Deployments and procedures, which are compiled at the end, in the order of their names.
+    queries: BTreeMap<(QueryKind, QualifiedName), StoredQuery>,
+    variables: BTreeMap<String, String>,
+    next_table_id: u64,
+    rows: u64,
+    failure: Option<Box<Diagnostic>>,
+}
+
+struct RecoveredTable {
+    table: Arc<Table>,
+    replay: Replay,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum QueryKind {
+    Deployment,
+    Procedure,
+}
+
+/// A deployment or a procedure.
+struct StoredQuery {
+    source: QuerySource,
+    options: Vec<(String, String)>,
+}
+
+impl<'d> Recovery<'d> {
+    fn new(database: &'d Database) -> Self {
+        Self {
+            database,
+            tables: BTreeMap::new(),
+            queries: BTreeMap::new(),
+            variables: BTreeMap::new(),
+            next_table_id: 1,
+            rows: 0,
+            failure: None,
+        }
+    }
+
+    /// Applies the records of a group. After a failure nothing more is applied.
+    fn visit(&mut self, entries: Entries<'_>) {
+        for entry in entries {
+            if self.failure.is_none() {
+                self.failure = self.apply(&entry).err();
+            }
+        }
+    }
+
+    fn apply(&mut self, entry: &Entry<'_>) -> Result<()> {
+        if entry.kind == CATALOG {
+            let record = CatalogRecord::read(entry.payload);
+            let record = record.map_err(|error| damaged(entry.position, &error.to_string()))?;
+            return self.apply_catalog(record, entry.position);
+        }
+        match TableRecord::read(entry.kind, entry.payload) {
+            Ok(Some(record)) => self.apply_table(&record, entry),
+            Ok(None) => {
+                let what = format!("its kind {} is not known", entry.kind);
+                Err(damaged(entry.position, &what))
+            }
+            Err(error) => Err(damaged(entry.position, &error.to_string())),
+        }
+    }
+
+    /// Applies a record of a table. One of a table that was dropped by then was not acknowledged.
+    fn apply_table(&mut self, record: &TableRecord<'_>, entry: &Entry<'_>) -> Result<()> {
+        let position = entry.position;
+        let Some(RecoveredTable { table, replay }) = self.tables.get_mut(&record.table) else {
+            if record.table < self.next_table_id {
+                return Ok(());
+            }
+            return Err(damaged(position, &format!("there is no table {}", record.table)));
+        };
+        let applied = match &record.change {
+            TableChange::Rows(rows) => {
+                self.rows += u64::from(entry.rows);
+                replay.rows(table, position, rows)
+            }
+            TableChange::Indexes(indexes) => replay.indexes(table, position, indexes),
+            TableChange::Delete { horizon, condition } => {
+                let condition = LoggedCondition::read(condition);
+                let condition = condition.map_err(|error| damaged(position, &error.to_string()))?;
+                replay.delete(table, position, *horizon, |row| condition.holds(row))
+            }
+            TableChange::Truncate => replay.truncate(table, position),
+        };
+        applied.map_err(|error| replay_error(&error))
+    }
+
+    fn apply_catalog(&mut self, record: CatalogRecord, position: u64) -> Result<()> {
+        match record {
+            CatalogRecord::CreateDatabase { name } => {
+                self.run(&CatalogCommand::CreateDatabase { name })
+            }
+            CatalogRecord::DropDatabase { name } => {
+                self.run(&CatalogCommand::DropDatabase { name })
+            }
+            CatalogRecord::CreateTable { id, name, schema, options } => {
+                let table = self.make_table(id, schema)?;
+                self.run(&CatalogCommand::CreateTable { name, table, options })
+            }
+            CatalogRecord::DropTable { id, name } => {
+                self.tables.remove(&id);
+                self.run(&CatalogCommand::DropTable { name, id })
+            }
+            CatalogRecord::CreateOfflineRows { id, schema } => {
+                self.make_table(id, schema).map(|_| ())
+            }
+            CatalogRecord::ChangeOffline { table, data } => {
+                let rows = match data.rows() {
+                    None => None,
+                    Some(id) => match self.tables.get(&id) {
+                        Some(found) => Some(Arc::clone(&found.table)),
+                        None => return Err(damaged(position, &format!("there is no table {id}"))),
+                    },
+                };
+                self.database.restore_offline(table, OfflineData::of_record(data, rows));
+                Ok(())
+            }
+            CatalogRecord::CreateDeployment { name, source, options } => {
+                let query = StoredQuery { source, options };
+                self.queries.insert((QueryKind::Deployment, name), query);
+                Ok(())
+            }
+            CatalogRecord::DropDeployment { name } => {
+                self.queries.remove(&(QueryKind::Deployment, name));
+                Ok(())
+            }
+            CatalogRecord::CreateProcedure { name, source } => {
+                let query = StoredQuery { source, options: Vec::new() };
+                self.queries.insert((QueryKind::Procedure, name), query);
+                Ok(())
+            }
+            CatalogRecord::DropProcedure { name } => {
+                self.queries.remove(&(QueryKind::Procedure, name));
+                Ok(())
+            }
+            CatalogRecord::SetVariable { name, value } => {
+                self.variables.insert(name, value);
+                Ok(())
+            }
+            CatalogRecord::SetUsers { users } => {
+                self.database.restore_users(users);
+                Ok(())
+            }
+            CatalogRecord::EndJob { job } => {
+                self.database.jobs().restore(job);
+                Ok(())
+            }
+            CatalogRecord::DeleteJob { id } => {
+                self.database.jobs().remove(&id);
+                Ok(())
+            }
+        }
+    }
+
+    /// Applies a command as a statement does. No statement runs, and nothing is logged yet.
+    fn run(&self, command: &CatalogCommand) -> Result<()> {
+        QueryContext::new().run(|| self.database.commit_ref(command))
+    }
+
+    fn make_table(&mut self, id: u64, schema: lockstep_row::TableSchema) -> Result<Arc<Table>> {
+        let made = self.database.make_unlogged_table(schema);
+        let table = made.map_err(|error| crate::append::table_error(&error))?;
+        let table = table.logged_as(id).shared();
+        table.defer_removal();
+        self.next_table_id = self.next_table_id.max(id + 1);
+        let recovered = RecoveredTable { table: Arc::clone(&table), replay: Replay::default() };
+        self.tables.insert(id, recovered);
+        Ok(table)
+    }
+
+    /// Compiles the queries and sets the variables. Returns how many rows were read.
+    fn finish(self) -> Result<u64> {
+        if let Some(failure) = self.failure {
+            return Err(failure);
+        }
+        for RecoveredTable { table, replay } in self.tables.into_values() {
+            replay.finish(&table);
+        }
+        self.database.set_next_table_id(self.next_table_id);
+        for ((kind, name), query) in self.queries {
+            compile(self.database, kind, &name, &query).map_err(|error| {
+                let of = match kind {
+                    QueryKind::Deployment => "deployment",
+                    QueryKind::Procedure => "procedure",
+                };
+                let message = format!("{of} `{name}` cannot be compiled: {}", error.message);
+                Box::new(Diagnostic { message, span: None, ..*error })
+            })?;
+        }
+        for (name, value) in self.variables {
+            let name = Ident { text: name, span: lockstep_diagnostic::Span::default() };
+            let value = OptionValue::Literal(Literal::String(value));
+            let command = CatalogCommand::SetVariable { name, value };
+            QueryContext::new().run(|| self.database.commit_ref(&command))?;
+        }
+        Ok(self.rows)
+    }
+}
+
+/// Makes a deployment or a procedure again, in a session like the one that made it.
+fn compile(
+    database: &Database,
+    kind: QueryKind,
+    name: &QualifiedName,
+    query: &StoredQuery,
+) -> Result<()> {
+    let StoredQuery { source, options } = query;
+    let session = database.session();
+    session.set_current_database(&source.current_database);
+    for (variable, value) in
+        [("compatibility", &source.compatibility), ("time_zone", &source.time_zone)]
+    {
+        let variable =
+            Ident { text: variable.to_owned(), span: lockstep_diagnostic::Span::default() };
+        session.set_variable(&variable, &OptionValue::Literal(Literal::String(value.clone())))?;
+    }
+    let statement = match kind {
+        QueryKind::Deployment => deploy_script(name, options, &source.sql),
+        QueryKind::Procedure => source.sql.clone(),
+    };
+    QueryContext::new().run(|| session.execute(&statement)).map(|_| ())
+}
+
+/// Makes the error of a record that cannot be applied.
+fn damaged(position: u64, what: &str) -> Box<Diagnostic> {
+    let message = format!("the record at position {position} of the log cannot be applied: {what}");
+    let hint = "`lockstep check` reads the whole directory and lists what is wrong with it.";
+    let diagnostic = Diagnostic::new(code::DATA_CORRUPTED, message).with_hint(hint);
+    Box::new(diagnostic.with_kind(Kind::FixData))
+}
+
+fn replay_error(error: &ReplayError) -> Box<Diagnostic> {
+    let (ReplayError::Rows { position } | ReplayError::Refused { position, .. }) = error;
+    let what = match std::error::Error::source(error) {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    };
+    damaged(*position, &what)
+}

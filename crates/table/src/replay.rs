@@ -1,0 +1,148 @@
+//! Applying the records of a log, or of a checkpoint, to tables that nobody reads yet.
+//!
+//! `engine` opens a directory with it: it finds the table of each record, in the order of the log, and
+//! gives the records of one table to one [`Replay`]. Everything is done by what serves writes as well.
+
+use std::collections::VecDeque;
+
+use lockstep_host::QueryContext;
+use lockstep_row::{Projection, RowView};
+use lockstep_series::RowBatch;
+
+use crate::{
+    Horizon, LoggedIndexes, LoggedRows, Table, TableError,
+    append::{ApplyMemory, FirstArrivals, StampedRows},
+    draft::{DraftedIndex, TableDraft},
+    record::RowsPart,
+};
+
+/// Why a record cannot be applied: the log is not one that this table wrote.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ReplayError {
+    /// The bytes of rows are not rows of the table.
+    #[error("the rows at position {position} are not rows of the table")]
+    Rows {
+        /// The position of the record.
+        position: u64,
+    },
+    /// The table refuses what it had accepted.
+    #[error("the change at position {position} was refused")]
+    Refused {
+        /// The position of the record.
+        position: u64,
+        /// What the table says.
+        source: TableError,
+    },
+}
+
+/// The replay of the records of one table, in the order of their positions.
+#[derive(Debug, Default)]
+pub struct Replay {
+    memory: ApplyMemory,
+    /// Parts of an append whose end has not come yet, oldest first.
+    parts: VecDeque<RowsAtPosition>,
+    /// The latest time at which something was decided.
+    now_ms: Option<i64>,
+}
+
+/// Rows of a record.
+#[derive(Debug)]
+struct RowsAtPosition {
+    position: u64,
+    arrival_ms: i64,
+    batch: RowBatch,
+}
+
+impl Replay {
+    /// Stores rows whose first one has this position.
+    pub fn rows(
+        &mut self,
+        table: &Table,
+        position: u64,
+        logged: &LoggedRows<'_>,
+    ) -> Result<(), ReplayError> {
+        let LoggedRows { arrival_ms, stored, part } = *logged;
+        let batch = RowBatch::from_stored(stored.to_vec()).filter(|batch| !batch.is_empty());
+        let batch = batch.ok_or(ReplayError::Rows { position })?;
+        self.note_time(arrival_ms);
+        let rows = RowsAtPosition { position, arrival_ms, batch };
+        match part {
+            RowsPart::Whole => {}
+            RowsPart::Part => {
+                self.parts.push_back(rows);
+                return Ok(());
+            }
+            RowsPart::Last { first } => {
+                // An append that failed half-way has left its parts, and they come before.
+                self.parts.retain(|part| part.position >= first);
+                for part in std::mem::take(&mut self.parts) {
+                    self.store(table, part)?;
+                }
+            }
+        }
+        self.store(table, rows)
+    }
+
+    /// Stores rows.
+    fn store(&mut self, table: &Table, rows: RowsAtPosition) -> Result<(), ReplayError> {
+        let RowsAtPosition { position, arrival_ms, batch } = rows;
+        if !batch.rows().all(|row| table.codec.is_row(row.bytes())) {
+            return Err(ReplayError::Rows { position });
+        }
+        let stamped = StampedRows { firsts: FirstArrivals::One(position), arrival_ms };
+        let shared = table.lock_shared();
+        let state = table.shared_state(&shared);
+        let stored = table.apply_logged(state, batch, &stamped, &mut self.memory);
+        stored.map_err(|source| ReplayError::Refused { position, source })
+    }
+
+    /// Gives the table other indexes.
+    pub fn indexes(
+        &mut self,
+        table: &Table,
+        position: u64,
+        logged: &LoggedIndexes,
+    ) -> Result<(), ReplayError> {
+        self.note_time(logged.horizon.now_ms);
+        let drafted = logged.indexes.iter().map(|index| DraftedIndex {
+            spec: index.spec.clone(),
+            origin: index.origin,
+            projection: Projection::default().with(&table.codec, &index.included).into(),
+        });
+        let draft = TableDraft { indexes: drafted.collect() };
+        let realized = QueryContext::new().run(|| {
+            table.change_alone(|change| table.realize_as_of(change, &draft, logged.horizon))
+        });
+        realized.map_err(|source| ReplayError::Refused { position, source })
+    }
+
+    /// Deletes the rows for which `is_deleted` holds.
+    pub fn delete(
+        &mut self,
+        table: &Table,
+        position: u64,
+        horizon: Horizon,
+        is_deleted: impl Fn(RowView<'_>) -> bool,
+    ) -> Result<(), ReplayError> {
+        self.note_time(horizon.now_ms);
+        let deleted = QueryContext::new().run(|| table.delete_as_of(horizon, is_deleted, &[]));
+        deleted.map(|_| ()).map_err(|source| ReplayError::Refused { position, source })
+    }
+
+    /// Removes every row.
+    pub fn truncate(&mut self, table: &Table, position: u64) -> Result<(), ReplayError> {
+        let truncated = QueryContext::new().run(|| table.truncate());
+        truncated.map_err(|source| ReplayError::Refused { position, source })
+    }
+
+    /// Ends the replay: time does not go back behind what was decided before.
+    pub fn finish(self, table: &Table) {
+        if let Some(now_ms) = self.now_ms {
+            table.note_time(now_ms);
+        }
+    }
+
+    fn note_time(&mut self, now_ms: i64) {
+        self.now_ms = self.now_ms.max(Some(now_ms));
+    }
+}
