@@ -142,7 +142,7 @@ impl Replay {
         }
     }
 
-    fn note_time(&mut self, now_ms: i64) {
+    pub(crate) fn note_time(&mut self, now_ms: i64) {
         self.now_ms = self.now_ms.max(Some(now_ms));
     }
 }

@@ -79,6 +79,8 @@ pub struct Table {
     changes: Mutex<()>,
     /// The holds of the table. Locked briefly, and never while waiting for another lock.
     pub(crate) holds: Mutex<Holds>,
+    /// How often rows were removed otherwise than by expiring. Written under the exclusive schema lock.
+    pub(crate) generation: AtomicU64,
     /// Whether the table was dropped. Written under the exclusive schema lock.
     is_closed: AtomicBool,
 }
@@ -146,6 +148,7 @@ impl Table {
             expiry_thread: ExpiryThread::default(),
             changes: Mutex::new(()),
             holds: Mutex::default(),
+            generation: AtomicU64::new(0),
             is_closed: AtomicBool::new(false),
         })
     }
@@ -289,6 +292,8 @@ impl Table {
         if !Arc::ptr_eq(&state.log, &log) {
             // A new log has only rows that are in its series.
             *self.removed_rows.lock() = Arc::default();
+            // Relaxed: written under the exclusive schema lock.
+            self.generation.fetch_add(1, Ordering::Relaxed);
         }
         state.adopt(&self.account);
         self.state.replace(state, &lockstep_series::pin());
