@@ -107,7 +107,9 @@
 
 mod background;
 mod bug;
+mod checkpoint;
 mod cursor;
+mod directory;
 mod error;
 mod format;
 mod group;
@@ -115,19 +117,24 @@ mod log;
 mod read_only;
 mod reader;
 mod recovery;
+mod remains;
 mod segment;
 
 use std::{fmt, ops::Range, sync::Arc};
 
 use lockstep_host::{Clock, SystemClock};
 
+pub use checkpoint::{
+    BLOCK_BYTES_MAX, DataFile, DataFileReader, DataFileWriter, MANIFEST_BYTES_MAX, Manifest,
+};
+pub use directory::{Access, DatabaseDirectory};
 pub use error::Error;
 pub use format::{KIND_RESERVED, Kind, LogId};
 pub use group::Group;
 pub use log::SegmentedLog;
 pub use read_only::ReadOnlyLog;
 pub use reader::{Entries, Entry, Reader};
-pub use recovery::{Cut, Recovered};
+pub use recovery::{Cut, Recovered, read_log};
 
 /// What a group may take, in bytes.
 pub const GROUP_BYTES_MAX: u64 = 1 << 30;
