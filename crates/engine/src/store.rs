@@ -3,28 +3,29 @@
 //! An engine in memory has none. `recovery` opens it; from then on every change of the catalog and of
 //! the tables goes through its log before it is made.
 
-use std::{
-    fmt,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{fmt, path::PathBuf, sync::Arc};
 
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
-use lockstep_host::{file::Lock, sync::Mutex};
-use lockstep_table::{Durability, durability};
-use lockstep_wal::{Error, Group, Log, SegmentedLog};
+use lockstep_host::sync::Mutex;
+use lockstep_table::{Durability, Table, durability};
+use lockstep_wal::{DatabaseDirectory, Error, Group, Log, SegmentedLog};
 
 use crate::{
     Database,
     catalog::{CATALOG, CatalogRecord},
+    checkpoint::{Checkpoint, CheckpointFiles},
+    checkpoint_thread::CheckpointThread,
 };
 
 /// An open directory.
 pub(crate) struct Store {
     path: PathBuf,
     log: StoreLog,
-    /// Held until the engine is closed.
-    lock: Mutex<Option<Box<dyn Lock>>>,
+    /// Locked until the engine is closed.
+    directory: Mutex<Option<Arc<DatabaseDirectory>>>,
+    /// The files of the current checkpoint; held by who writes the next one.
+    files: Mutex<CheckpointFiles>,
+    checkpoints: CheckpointThread,
 }
 
 /// The log of a directory.
@@ -36,8 +37,48 @@ pub(crate) enum StoreLog {
 }
 
 impl Store {
-    pub(crate) fn new(path: &Path, log: StoreLog, lock: Box<dyn Lock>) -> Self {
-        Self { path: path.to_owned(), log, lock: Mutex::new(Some(lock)) }
+    pub(crate) fn new(log: StoreLog, directory: DatabaseDirectory, files: CheckpointFiles) -> Self {
+        Self {
+            path: directory.path().to_owned(),
+            log,
+            directory: Mutex::new(Some(Arc::new(directory))),
+            files: Mutex::new(files),
+            checkpoints: CheckpointThread::default(),
+        }
+    }
+
+    /// Calls `write` with what a checkpoint needs, after a checkpoint that is being written.
+    pub(crate) fn checkpoint(
+        &self,
+        write: impl FnOnce(&mut CheckpointFiles, &DatabaseDirectory, &dyn Log) -> Result<Checkpoint>,
+    ) -> Result<Checkpoint> {
+        let mut files = self.files.lock();
+        let directory = self.directory.lock().clone();
+        match (directory, &self.log) {
+            (None, _) => Err(log_error(&Error::Closed)),
+            (_, StoreLog::ReadOnly(_)) => {
+                Err(log_error(&Error::ReadOnly { path: self.path.clone() }))
+            }
+            (Some(directory), StoreLog::Writable(log)) => write(&mut files, &directory, &**log),
+        }
+    }
+
+    /// Returns whether nothing may be written.
+    pub(crate) fn is_read_only(&self) -> bool {
+        matches!(self.log, StoreLog::ReadOnly(_))
+    }
+
+    /// Returns the thread that writes checkpoints.
+    pub(crate) fn checkpoints(&self) -> &CheckpointThread {
+        &self.checkpoints
+    }
+
+    /// Returns how many bytes of the log are behind the last checkpoint.
+    pub(crate) fn log_bytes(&self) -> u64 {
+        match &self.log {
+            StoreLog::Writable(log) => log.written_bytes(),
+            StoreLog::ReadOnly(_) => 0,
+        }
     }
 
     /// Returns the log.
@@ -57,11 +98,14 @@ impl Store {
 
     /// Closes the log and gives the directory up.
     pub(crate) fn close(&self) -> Result<(), Error> {
+        self.checkpoints.end();
+        // After a checkpoint that is being written.
+        let _files = self.files.lock();
         let closed = match &self.log {
             StoreLog::Writable(log) => log.close(),
             StoreLog::ReadOnly(_) => Ok(()),
         };
-        drop(self.lock.lock().take());
+        drop(self.directory.lock().take());
         closed
     }
 }
@@ -81,6 +125,19 @@ impl Database {
         if durability() == Durability::Disk {
             store.log().wait(end, Durability::Disk).map_err(|error| log_error(&error))?;
         }
+        Ok(())
+    }
+
+    /// Logs that there is a table of copied rows. A checkpoint has it from then on.
+    pub(crate) fn log_offline_rows(
+        &self,
+        id: u64,
+        rows: &Arc<Table>,
+        record: &CatalogRecord,
+    ) -> Result<()> {
+        let _changing = self.lock_catalog_changes();
+        self.log_record(record)?;
+        self.note_being_loaded(id, rows);
         Ok(())
     }
 
@@ -124,7 +181,7 @@ pub(crate) fn log_error(error: &Error) -> Box<Diagnostic> {
         Error::TooLarge { .. } => {
             (code::VALUE_TOO_LARGE, Kind::FixRequest, "Write fewer rows at once.")
         }
-        Error::ReadOnly => (
+        Error::ReadOnly { .. } => (
             code::READ_ONLY,
             Kind::FixRequest,
             "The directory was opened to be read only; connect without read_only to write.",
@@ -137,14 +194,54 @@ pub(crate) fn log_error(error: &Error) -> Box<Diagnostic> {
             Kind::FixRequest,
             "Open it with the version of Lockstep that wrote it, or a newer one.",
         ),
-        Error::Damaged { .. } | Error::Foreign { .. } => (
+        Error::Damaged { .. }
+        | Error::Foreign { .. }
+        | Error::LogMissing { .. }
+        | Error::CheckpointDamaged { .. } => (
             code::DATA_CORRUPTED,
             Kind::FixData,
             "`lockstep check` lists what is damaged; with --salvage it writes what can be read \
              to another directory.",
         ),
+        Error::CheckpointsStopped { .. } => (
+            code::LOG_STOPPED,
+            Kind::FreeResources,
+            "Reads and writes go on. Find out what the disk says, then open the directory again.",
+        ),
+        Error::InUse { .. } => (
+            code::DATABASE_IN_USE,
+            Kind::FreeResources,
+            "One process at a time writes to a directory, and nobody reads it meanwhile: end the \
+             other one, or connect to it.",
+        ),
+        Error::NotADirectory { .. } | Error::ForeignFiles { .. } => (
+            code::DUPLICATE_FILE,
+            Kind::FixRequest,
+            "Name a directory of a database, an empty one, or one that does not exist yet.",
+        ),
+        Error::NoDatabase { .. } => {
+            (code::UNDEFINED_FILE, Kind::FixRequest, "Connect without read_only to create one.")
+        }
+        Error::NotWritable { .. } => (
+            code::IO_ERROR,
+            Kind::FixRequest,
+            "Give this user the right to write there, or connect with read_only.",
+        ),
+        Error::NoLocks { .. } => (
+            code::IO_ERROR,
+            Kind::FixRequest,
+            "Use a directory on a local disk: without locks two processes could write to it.",
+        ),
+        Error::ByteOrder { .. } => (
+            code::NEWER_FORMAT,
+            Kind::FixRequest,
+            "Open it on a machine like the one that wrote it.",
+        ),
+        Error::ManifestTooLarge { .. } => {
+            (code::VALUE_TOO_LARGE, Kind::FreeResources, "Drop tables, and CHECKPOINT again.")
+        }
         Error::Disk { .. } | Error::Thread { .. } | Error::NotHere { .. } => {
-            (code::IO_ERROR, Kind::Retry, "Nothing of the statement was stored.")
+            (code::IO_ERROR, Kind::Retry, "What was acknowledged is not affected.")
         }
     };
     Box::new(Diagnostic::new(code, message).with_kind(kind).with_hint(hint))

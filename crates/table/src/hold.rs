@@ -187,6 +187,7 @@ impl Table {
         let mut draft = before.clone();
         let (index, _) = draft.index_for(&need.keys, need.event_time);
         let (id, mut holds) = self.holds.lock().begin();
+        let is_deferred = self.holds.lock().is_deferred;
         let held = HoldEntry::new(id, owner, index, need);
         let mut grant =
             HoldGrant { held, inclusion: Inclusion::Included, widened: None, refused: None };
@@ -204,6 +205,10 @@ impl Table {
                 holds.push(grant.held.clone());
                 draft.apply_rules(&holds);
             }
+        }
+        if is_deferred {
+            // Who needs the wider rule has not taken its hold yet.
+            draft.keep_rules_of(&before);
         }
         let included = self.included(&draft, index, &need.columns);
         match included {

@@ -134,6 +134,26 @@ impl DatabaseDirectory {
         Ok(directory)
     }
 
+    /// Creates a database on the same disk, for a copy of this one: at `path` there is nothing, or an
+    /// empty directory. Its log begins at `position`. It is a database only once a checkpoint is
+    /// committed: a copy that was interrupted is none.
+    pub fn create_copy(&self, path: &Path, new_id: LogId, position: u64) -> Result<Self, Error> {
+        let disk = Arc::clone(&self.disk);
+        let lock = creation::create_copy(&*disk, path, new_id, position)?;
+        let numbers = FileNumbers::new(&*disk, &path.join(DATA), creation::FIRST_NUMBER)?;
+        Ok(Self {
+            disk,
+            path: path.to_owned(),
+            access: Access::ReadWrite { new_id },
+            database_id: new_id,
+            numbers: Arc::new(Mutex::new(numbers)),
+            current: Mutex::new(Arc::new(Manifest { position, ..Manifest::first(new_id) })),
+            committing: Mutex::new(()),
+            failure: OnceLock::new(),
+            _lock: lock,
+        })
+    }
+
     /// Gives its path, as it was opened.
     pub fn path(&self) -> &Path {
         &self.path

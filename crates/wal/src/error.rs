@@ -17,9 +17,6 @@ pub enum Error {
     /// The log was closed.
     #[error("the log is closed")]
     Closed,
-    /// The log was opened to be read only.
-    #[error("the database was opened to be read only")]
-    ReadOnly,
     /// There is no space for the next segment. Nothing of the group was written; it may be appended
     /// again when there is space.
     #[error("the disk is full")]

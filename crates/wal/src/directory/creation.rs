@@ -19,7 +19,7 @@ use crate::{
 const FIRST_SEGMENT_BYTES: u64 = 4 << 10;
 
 /// The number of the first data file.
-const FIRST_NUMBER: u64 = 1;
+pub(super) const FIRST_NUMBER: u64 = 1;
 
 /// Locks a directory for writing, in which there is a database afterwards.
 pub(crate) fn lock_or_create(
@@ -98,13 +98,41 @@ fn check_unused(disk: &dyn Disk, path: &Path, names: &[String]) -> Result<(), Er
     Ok(())
 }
 
+/// Creates a directory, or takes an empty one, and everything in it but the manifest; the log begins at
+/// a position.
+pub(super) fn create_copy(
+    disk: &dyn Disk,
+    path: &Path,
+    new_id: LogId,
+    position: u64,
+) -> Result<Box<dyn Lock>, Error> {
+    match list(disk, path)? {
+        None => disk.create_directory(path).map_err(|error| not_writable(path, error))?,
+        Some(names) => {
+            if let Some(name) = names.first() {
+                return Err(Error::ForeignFiles { path: path.to_owned(), file: path.join(name) });
+            }
+        }
+    }
+    let lock = lock(disk, path, LockMode::Exclusive)?;
+    create_content(disk, path, new_id, position)?;
+    Ok(lock)
+}
+
 /// Creates everything in a directory that is locked, the manifest last.
 fn create(disk: &dyn Disk, path: &Path, new_id: LogId) -> Result<(), Error> {
+    create_content(disk, path, new_id, 0)?;
+    let bytes = Manifest::first(new_id).encode(FIRST_NUMBER)?;
+    commit::write_manifest(disk, path, &bytes).map_err(|error| not_created(path, error))
+}
+
+/// Creates everything in a directory that is locked but the manifest.
+fn create_content(disk: &dyn Disk, path: &Path, new_id: LogId, position: u64) -> Result<(), Error> {
     let log = path.join(LOG);
     create_directory(disk, path, &log)?;
     create_directory(disk, path, &path.join(DATA))?;
     let header = segment::header(new_id, 1, FIRST_SEGMENT_BYTES);
-    let first = Segment::create(disk, &log, header, Some(0));
+    let first = Segment::create(disk, &log, header, Some(position));
     first.map_err(|error| not_created(path, error))?;
     if !bug::is_seeded(Bug::CreationNotSynced) {
         disk.sync_directory(path)?;
@@ -112,8 +140,7 @@ fn create(disk: &dyn Disk, path: &Path, new_id: LogId) -> Result<(), Error> {
             disk.sync_directory(parent)?;
         }
     }
-    let bytes = Manifest::first(new_id).encode(FIRST_NUMBER)?;
-    commit::write_manifest(disk, path, &bytes).map_err(|error| not_created(path, error))
+    Ok(())
 }
 
 /// Creates a directory at `target`, if there is none, for the database at `path`.
