@@ -83,10 +83,15 @@ impl DataFileReader {
         self.listed.number
     }
 
+    /// Tells whether there may be blocks that were not read.
+    pub(crate) fn has_more(&self) -> bool {
+        self.offset < self.listed.bytes
+    }
+
     /// Reads the next block; `None` at the end. After an error about one block the next call goes on
     /// with the block behind it, where that can be found.
     pub fn next_block(&mut self) -> Result<Option<&[u8]>, Error> {
-        if self.offset >= self.listed.bytes {
+        if !self.has_more() {
             return self.check_end().map(|()| None);
         }
         let offset = self.offset;
