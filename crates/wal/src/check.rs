@@ -14,7 +14,6 @@ use lockstep_host::file::{Disk, LockMode};
 
 use crate::{
     DataFile, DataFileReader, Error, LogExpectation, LogSurvey, Manifest,
-    checkpoint::DataFileHeader,
     directory::{self, DATA, LOG, MANIFEST},
     survey::{self, Damage, survey_log},
 };
@@ -77,7 +76,7 @@ pub fn check(disk: &dyn Disk, path: &Path) -> Result<CheckReport, Error> {
     check_manifest(disk, path, &mut report)?;
     if let Some(manifest) = report.manifest.clone() {
         for file in &manifest.files {
-            check_data_file(disk, &path.join(DATA), &manifest, *file, &mut report);
+            check_data_file(disk, path, &manifest, *file, &mut report);
         }
     }
     check_log(disk, &path.join(LOG), &mut report);
@@ -96,19 +95,18 @@ fn check_manifest(disk: &dyn Disk, path: &Path, report: &mut CheckReport) -> Res
 /// Reads all blocks of a data file.
 fn check_data_file(
     disk: &dyn Disk,
-    data: &Path,
+    path: &Path,
     manifest: &Manifest,
     file: DataFile,
     report: &mut CheckReport,
 ) {
     // Which of the changes before the checkpoint are in the file, only the caller knows.
     let positions = 0..manifest.position;
-    let path: PathBuf = data.join(crate::checkpoint::file_name(file.number));
+    let name: PathBuf = path.join(DATA).join(crate::checkpoint::file_name(file.number));
     let before = report.damages.len();
-    let header = DataFileHeader { database_id: manifest.database_id, number: file.number };
-    let mut reader = match DataFileReader::open(disk, data, header, file) {
+    let mut reader = match DataFileReader::salvage(disk, path, manifest, file) {
         Ok(reader) => reader,
-        Err(error) => return report.damaged(&error, &path, positions),
+        Err(error) => return report.damaged(&error, &name, positions),
     };
     loop {
         match reader.next_block() {
@@ -118,7 +116,7 @@ fn check_data_file(
             }
             Ok(None) => break,
             Err(error) => {
-                report.damaged(&error, &path, positions.clone());
+                report.damaged(&error, &name, positions.clone());
                 // What the device cannot read has no end, and the last error is about the whole.
                 if !reader.has_more() || !matches!(error, Error::CheckpointDamaged { .. }) {
                     break;

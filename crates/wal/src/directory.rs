@@ -57,8 +57,8 @@ use lockstep_host::{
     sync::Mutex,
 };
 
-use numbers::FileNumbers;
 pub(crate) use numbers::NumberReservation;
+use numbers::{FileNumbers, NumberSnapshot};
 
 use crate::{
     DataFile, DataFileReader, DataFileWriter, Entries, Error, LogId, MANIFEST_BYTES_MAX, Manifest,
@@ -129,7 +129,8 @@ impl DatabaseDirectory {
             if !bug::is_seeded(Bug::ManifestNotSyncedOnOpen) {
                 directory.disk.sync_directory(path)?;
             }
-            directory.remove_leftovers();
+            let numbers = directory.numbers.lock().snapshot();
+            directory.remove_leftovers(&numbers);
         }
         Ok(directory)
     }
