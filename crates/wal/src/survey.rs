@@ -1,6 +1,6 @@
 //! Reads all that can be read of a log, also behind damage, and lists what cannot be read.
 //!
-//! [`crate::check`] calls it, and who saves what is left of a database. It changes nothing, and
+//! [`crate::check()`] calls it, and who saves what is left of a database. It changes nothing, and
 //! nobody has the log open. Where recovery refuses, this goes on:
 //!
 //! - A group of which a part is damaged is lost as a whole; the next one begins behind its last record.
