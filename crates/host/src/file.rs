@@ -89,6 +89,7 @@ pub trait File: Send + Sync + fmt::Debug {
             if read == 0 {
                 break;
             }
+            assert!(read <= buffer.len() - filled, "no more is read than was requested");
             filled += read;
         }
         Ok(filled)

@@ -69,7 +69,7 @@ mod reader;
 mod writer;
 
 pub use data_file::{BLOCK_BYTES_MAX, DataFile};
-pub(crate) use data_file::{DataFileHeader, number_of};
+pub(crate) use data_file::{DataFileHeader, file_name, number_of};
 pub(crate) use manifest::decode;
 pub use manifest::{MANIFEST_BYTES_MAX, Manifest};
 pub use reader::DataFileReader;

@@ -57,8 +57,8 @@ use lockstep_host::{
     sync::Mutex,
 };
 
-use numbers::FileNumbers;
 pub(crate) use numbers::NumberReservation;
+use numbers::{FileNumbers, NumberSnapshot};
 
 use crate::{
     DataFile, DataFileReader, DataFileWriter, Entries, Error, LogId, MANIFEST_BYTES_MAX, Manifest,
@@ -69,11 +69,11 @@ use crate::{
     segment::{self, Segment},
 };
 
-const LOCK: &str = "LOCK";
+pub(crate) const LOCK: &str = "LOCK";
 pub(crate) const MANIFEST: &str = "MANIFEST";
 const MANIFEST_NEW: &str = "MANIFEST.new";
-const LOG: &str = "log";
-const DATA: &str = "data";
+pub(crate) const LOG: &str = "log";
+pub(crate) const DATA: &str = "data";
 
 /// The directory of a database that is open.
 #[derive(Debug)]
@@ -129,7 +129,8 @@ impl DatabaseDirectory {
             if !bug::is_seeded(Bug::ManifestNotSyncedOnOpen) {
                 directory.disk.sync_directory(path)?;
             }
-            directory.remove_leftovers();
+            let numbers = directory.numbers.lock().snapshot();
+            directory.remove_leftovers(&numbers);
         }
         Ok(directory)
     }
@@ -234,7 +235,7 @@ fn lock_to_read(disk: &dyn Disk, path: &Path) -> Result<Box<dyn Lock>, Error> {
 }
 
 /// Lists the names in a directory; `None` when there is none at `path`.
-fn list(disk: &dyn Disk, path: &Path) -> Result<Option<Vec<String>>, Error> {
+pub(crate) fn list(disk: &dyn Disk, path: &Path) -> Result<Option<Vec<String>>, Error> {
     match disk.list(path) {
         Ok(names) => Ok(Some(names)),
         Err(error) => match error.kind() {
@@ -245,7 +246,7 @@ fn list(disk: &dyn Disk, path: &Path) -> Result<Option<Vec<String>>, Error> {
     }
 }
 
-fn lock(disk: &dyn Disk, path: &Path, mode: LockMode) -> Result<Box<dyn Lock>, Error> {
+pub(crate) fn lock(disk: &dyn Disk, path: &Path, mode: LockMode) -> Result<Box<dyn Lock>, Error> {
     disk.lock(&path.join(LOCK), mode).map_err(|error| match error {
         file::Error::Locked { process_id, mode, .. } => {
             let is_read = mode == LockMode::Shared;
@@ -270,7 +271,7 @@ fn not_writable(path: &Path, error: file::Error) -> Error {
 }
 
 /// Reads the manifest and the next number.
-fn read_manifest(disk: &dyn Disk, path: &Path) -> Result<(Manifest, u64), Error> {
+pub(crate) fn read_manifest(disk: &dyn Disk, path: &Path) -> Result<(Manifest, u64), Error> {
     let path = path.join(MANIFEST);
     let file = disk.open(&path, OpenMode::Read)?;
     let length = file.length()?;

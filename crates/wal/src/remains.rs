@@ -1,6 +1,6 @@
 //! What stands behind the end of a log: bytes, and what they know.
 //!
-//! [`crate::recovery`] searches it for headers of records that are whole: each
+//! [`crate::recovery`] and [`crate::survey`] search it for headers of records that are whole: each
 //! knows up to which position the log was on the disk. Reads files and changes nothing.
 
 use lockstep_host::file;
@@ -57,5 +57,22 @@ impl Remains {
         if let Some(header) = header.filter(|header| header.durable <= header.position) {
             self.durable = self.durable.max(header.durable);
         }
+    }
+}
+
+/// Finds the first whole header of a record behind `offset`, and where it stands.
+pub(crate) fn find_header(
+    segment: &Segment,
+    offset: u64,
+) -> Result<Option<(u64, RecordHeader)>, file::Error> {
+    let mut window = Window::default();
+    let mut offset = offset + ALIGNMENT as u64;
+    loop {
+        let bytes = window.view(segment, offset, offset, RECORD_HEADER_BYTES)?;
+        let Some(bytes) = bytes.first_chunk() else { return Ok(None) };
+        if let Some(header) = RecordHeader::decode(bytes, segment.seed) {
+            return Ok(Some((offset, header)));
+        }
+        offset += ALIGNMENT as u64;
     }
 }

@@ -12,7 +12,7 @@ use std::{
 use lockstep_host::file::{Disk, File, OpenMode};
 
 use super::{
-    DataFile, DataFileHeader,
+    DataFile, DataFileHeader, Manifest,
     data_file::{
         BLOCK_HEADER_BYTES, BlockHeader, DATA_FILE_HEADER_BYTES, DATA_FILE_VERSION, file_name,
     },
@@ -20,6 +20,7 @@ use super::{
 use crate::{
     Error,
     bug::{self, Bug},
+    directory::DATA,
     format::NoSegment,
 };
 
@@ -47,6 +48,18 @@ pub struct DataFileReader {
 }
 
 impl DataFileReader {
+    /// Opens a data file of the database at `path`, which cannot be opened itself, as a manifest
+    /// lists it: to save what can be read. Nobody has the database open for writing.
+    pub fn salvage(
+        disk: &dyn Disk,
+        path: &Path,
+        manifest: &Manifest,
+        file: DataFile,
+    ) -> Result<Self, Error> {
+        let header = DataFileHeader { database_id: manifest.database_id, number: file.number };
+        Self::open(disk, &path.join(DATA), header, file)
+    }
+
     pub(crate) fn open(
         disk: &dyn Disk,
         directory: &Path,
@@ -83,10 +96,15 @@ impl DataFileReader {
         self.listed.number
     }
 
+    /// Tells whether there may be blocks that were not read.
+    pub(crate) fn has_more(&self) -> bool {
+        self.offset < self.listed.bytes
+    }
+
     /// Reads the next block; `None` at the end. After an error about one block the next call goes on
     /// with the block behind it, where that can be found.
     pub fn next_block(&mut self) -> Result<Option<&[u8]>, Error> {
-        if self.offset >= self.listed.bytes {
+        if !self.has_more() {
             return self.check_end().map(|()| None);
         }
         let offset = self.offset;

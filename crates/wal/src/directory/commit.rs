@@ -6,7 +6,7 @@ use std::{path::Path, sync::Arc};
 
 use lockstep_host::file::{self, Disk, OpenMode};
 
-use super::{DATA, DatabaseDirectory, MANIFEST, MANIFEST_NEW};
+use super::{DATA, DatabaseDirectory, MANIFEST, MANIFEST_NEW, NumberSnapshot};
 use crate::{
     Error, Manifest,
     bug::{self, Bug},
@@ -18,19 +18,19 @@ use crate::{
 impl DatabaseDirectory {
     /// Makes a checkpoint the current one: the successor of the current manifest, of which every file
     /// is in that one as well or was finished here since. Then removes all other data files that
-    /// are finished. When it fails, the checkpoint before stays current, and the same manifest may be
+    /// were finished when it began. When it fails, the checkpoint before stays current, and the same manifest may be
     /// committed again, except after [`Error::CheckpointsStopped`].
     pub fn commit(&self, manifest: Manifest) -> Result<(), Error> {
         let _committing = self.committing.lock();
         self.check_writable()?;
-        let next_number = self.check_successor(&manifest);
-        let bytes = manifest.encode(next_number)?;
+        let numbers = self.check_successor(&manifest);
+        let bytes = manifest.encode(numbers.next)?;
         if !bug::is_seeded(Bug::DataDirectoryNotSynced) {
             self.disk.sync_directory(&self.path.join(DATA)).or_else(|error| self.stop(error))?;
         }
         let manifest = Arc::new(manifest);
         if bug::is_seeded(Bug::OldFilesRemovedEarly) {
-            self.remove_unlisted(&manifest);
+            self.remove_unlisted(&manifest, &numbers);
         }
         match write_manifest(&*self.disk, &self.path, &bytes) {
             Ok(()) => {}
@@ -38,12 +38,12 @@ impl DatabaseDirectory {
             Err(NotCreated::NotSynced(error)) => return self.stop(error),
         }
         *self.current.lock() = manifest;
-        self.remove_leftovers();
+        self.remove_leftovers(&numbers);
         Ok(())
     }
 
-    /// Asserts that a manifest may follow the current one; gives the next number of a data file.
-    fn check_successor(&self, manifest: &Manifest) -> u64 {
+    /// Asserts that a manifest may follow the current one; gives the numbers of data files now.
+    fn check_successor(&self, manifest: &Manifest) -> NumberSnapshot {
         let current = self.manifest();
         assert_eq!(manifest.database_id, self.database_id, "a manifest is of its database");
         assert_eq!(manifest.generation, current.generation + 1, "a manifest follows another");
@@ -53,7 +53,7 @@ impl DatabaseDirectory {
             let is_there = current.files.contains(file) || numbers.is_finished(file);
             assert!(is_there, "data file {} is on the disk before it is listed", file.number);
         }
-        numbers.next()
+        numbers.snapshot()
     }
 
     /// Commits nothing from now on: nobody knows which manifest is on the disk.
@@ -67,20 +67,20 @@ impl DatabaseDirectory {
 
     /// Removes what means nothing. What cannot be removed takes space and does no harm: it is tried
     /// again by the next one.
-    pub(super) fn remove_leftovers(&self) {
+    pub(super) fn remove_leftovers(&self, numbers: &NumberSnapshot) {
         let _left = self.disk.remove(&self.path.join(MANIFEST_NEW));
-        self.remove_unlisted(&self.manifest());
-        self.numbers.lock().forget_finished();
+        self.remove_unlisted(&self.manifest(), numbers);
+        self.numbers.lock().forget_past(numbers);
     }
 
-    /// Removes the data files that a manifest does not list and that nobody is writing.
-    fn remove_unlisted(&self, manifest: &Manifest) {
+    /// Removes the data files of the past that a manifest does not list.
+    fn remove_unlisted(&self, manifest: &Manifest, numbers: &NumberSnapshot) {
         let data = self.path.join(DATA);
         let Ok(names) = self.disk.list(&data) else { return };
         for name in names {
             let Some(number) = number_of(&name) else { continue };
             let is_listed = manifest.files.iter().any(|file| file.number == number);
-            if !is_listed && !self.numbers.lock().is_writing(number) {
+            if !is_listed && numbers.is_past(number) {
                 let _left = self.disk.remove(&data.join(name));
             }
         }

@@ -17,6 +17,22 @@ use crate::{
     checkpoint::number_of,
 };
 
+/// The numbers at a moment: files from then on, and those that are being written, are not touched by
+/// a commit that began at that moment.
+#[derive(Debug)]
+pub(crate) struct NumberSnapshot {
+    /// No file had this number or a greater one.
+    pub(crate) next: u64,
+    writing: BTreeSet<u64>,
+}
+
+impl NumberSnapshot {
+    /// Whether a file was finished, or left by another process.
+    pub(crate) fn is_past(&self, number: u64) -> bool {
+        number < self.next && !self.writing.contains(&number)
+    }
+}
+
 /// What is known of the numbers of a database.
 #[derive(Debug)]
 pub(crate) struct FileNumbers {
@@ -46,12 +62,8 @@ impl FileNumbers {
         Ok(Self { next, writing: BTreeSet::new(), finished: BTreeMap::new() })
     }
 
-    pub(crate) fn next(&self) -> u64 {
-        self.next
-    }
-
-    pub(crate) fn is_writing(&self, number: u64) -> bool {
-        self.writing.contains(&number)
+    pub(crate) fn snapshot(&self) -> NumberSnapshot {
+        NumberSnapshot { next: self.next, writing: self.writing.clone() }
     }
 
     /// Whether a file was finished in this process, and is what it is said to be.
@@ -59,9 +71,10 @@ impl FileNumbers {
         self.finished.get(&file.number) == Some(file)
     }
 
-    /// Forgets finished files: they are listed now, or never.
-    pub(crate) fn forget_finished(&mut self) {
-        self.finished.clear();
+    /// Forgets files that were finished at a moment: they are listed now, or never.
+    pub(crate) fn forget_past(&mut self, snapshot: &NumberSnapshot) {
+        assert!(snapshot.next <= self.next, "numbers only grow");
+        self.finished.retain(|number, _| !snapshot.is_past(*number));
     }
 }
 

@@ -4,6 +4,7 @@
 //! fails says its seed.
 
 mod bugs;
+mod check;
 mod crash;
 mod damage;
 mod faults;

@@ -24,10 +24,10 @@ fn check_fault(seed: u64, fault: Fault) -> Result<bool, String> {
         if fault.operation.is_some() {
             return check_image(image, allowed, seed).map(|_| ());
         }
+        // Nothing of what was not synced, everything, and some of it.
         let random = CrashPolicy::Random(seed + fault.nth);
-        let policies = [CrashPolicy::AllLost, CrashPolicy::AllKept, random];
-        policies.iter().try_for_each(|policy| {
-            let checked = check(&image.disk(*policy), allowed);
+        image.states().into_iter().take(2).chain([random]).try_for_each(|policy| {
+            let checked = check(&image.disk(policy), allowed);
             checked.map_err(|what| format!("{policy:?}: {what}"))
         })
     };
@@ -61,20 +61,20 @@ pub(super) fn check_faults(seed: u64, operation: Option<Operation>) -> Result<u6
 #[test]
 fn any_call_may_fail() {
     let tried: u64 =
-        (0..4).map(|seed| check_faults(seed, None).unwrap_or_else(|e| panic!("{e}"))).sum();
+        (0..2).map(|seed| check_faults(seed, None).unwrap_or_else(|e| panic!("{e}"))).sum();
     println!("failed calls: {tried}");
-    assert!(tried > 500, "{tried}");
+    assert!(tried > 250, "{tried}");
 }
 
 #[test]
 fn any_sync_may_fail() {
     let check = |operation| {
         let faults = |seed| check_faults(seed, Some(operation)).unwrap_or_else(|e| panic!("{e}"));
-        (0..3).map(faults).sum::<u64>()
+        (0..2).map(faults).sum::<u64>()
     };
     let tried = check(Operation::SyncData) + check(Operation::SyncDirectory);
     println!("failed syncs: {tried}");
-    assert!(tried > 100, "{tried}");
+    assert!(tried > 80, "{tried}");
 }
 
 #[test]

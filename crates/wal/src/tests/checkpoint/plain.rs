@@ -12,7 +12,7 @@ struct TemporaryPath(PathBuf);
 
 impl TemporaryPath {
     fn new(name: &str) -> Self {
-        let name = format!("lockstep-wal-{name}-{}", std::process::id());
+        let name = format!("lockstep-wal-checkpoint-{name}-{}", std::process::id());
         Self(std::env::temp_dir().join(name))
     }
 
@@ -88,6 +88,18 @@ fn files_that_a_checkpoint_does_not_list_are_removed_and_their_numbers_not_used_
     let directory = path.open(READ_WRITE).unwrap();
     assert_eq!(directory.create_data_file().unwrap().number(), 4);
     assert_eq!((directory.manifest().generation, names().len()), (3, 0));
+}
+
+#[test]
+fn a_file_that_is_finished_after_a_commit_belongs_to_the_next_one() {
+    let path = TemporaryPath::new("next");
+    let directory = path.open(READ_WRITE).unwrap();
+    let mut early = directory.create_data_file().unwrap();
+    early.push_block(b"early").unwrap();
+    directory.commit(directory.manifest().successor(0, Vec::new(), Vec::new())).unwrap();
+    let file = early.finish().unwrap();
+    directory.commit(directory.manifest().successor(0, vec![file], Vec::new())).unwrap();
+    assert_eq!(read(&directory, file).unwrap(), [b"early"]);
 }
 
 #[test]
