@@ -131,7 +131,7 @@ impl Database {
     /// limit. Rows that are stored already stay; reads, deletes and retention go on.
     pub fn set_max_memory(&self, bytes: Option<u64>) {
         // In a context of its own: the call that the thread runs may be interrupted.
-        let set = QueryContext::new().run(|| self.commit(Variables::max_memory_command(bytes)));
+        let set = QueryContext::new().run(|| self.commit(&Variables::max_memory_command(bytes)));
         set.expect("a number of bytes is a value of the variable");
     }
 
@@ -149,13 +149,9 @@ impl Database {
     /// Applies a command to the catalog. A command that depends on a definition that was dropped
     /// meanwhile fails with [`lockstep_diagnostic::code::STALE_DEFINITION`] and changes nothing;
     /// see `session::retried`. A command of an interrupted call changes nothing either.
-    pub(crate) fn commit(&self, command: CatalogCommand) -> Result<()> {
-        self.commit_ref(&command)
-    }
-
-    /// Applies a command as [`Self::commit`] does. Where there is a directory, the command is in its
-    /// log before anybody sees what it does.
-    pub(crate) fn commit_ref(&self, command: &CatalogCommand) -> Result<()> {
+    ///
+    /// Where there is a directory, the command is in its log before anybody sees what it does.
+    pub(crate) fn commit(&self, command: &CatalogCommand) -> Result<()> {
         let _commit = context::commit()?;
         let changing = self.state.catalog_changes.lock();
         let is_setting = matches!(command, CatalogCommand::SetVariable { .. });

@@ -22,9 +22,10 @@ use crate::{
     catalog::{CATALOG, CatalogCommand, CatalogRecord, QualifiedName},
     checkpoint::{CheckpointBody, CheckpointFiles, Extent, TableCheckpoint},
     deployment::QuerySource,
+    log_error::log_error,
     offline_data::OfflineData,
     statement::{LoggedCondition, deploy_script},
-    store::{Store, StoreLog, log_error},
+    store::{Store, StoreLog},
 };
 
 /// How a directory is opened.
@@ -341,7 +342,7 @@ impl<'d> Recovery<'d> {
 
     /// Applies a command as a statement does. No statement runs, and nothing is logged yet.
     fn run(&self, command: &CatalogCommand) -> Result<()> {
-        QueryContext::new().run(|| self.database.commit_ref(command))
+        QueryContext::new().run(|| self.database.commit(command))
     }
 
     fn make_table(&mut self, id: u64, schema: lockstep_row::TableSchema) -> Result<Arc<Table>> {
@@ -379,7 +380,7 @@ impl<'d> Recovery<'d> {
             let name = Ident { text: name, span: lockstep_diagnostic::Span::default() };
             let value = OptionValue::Literal(Literal::String(value));
             let command = CatalogCommand::SetVariable { name, value };
-            QueryContext::new().run(|| self.database.commit_ref(&command))?;
+            QueryContext::new().run(|| self.database.commit(&command))?;
         }
         Ok(self.rows)
     }
