@@ -1,18 +1,24 @@
 //! Users and their privileges, as GRANT and REVOKE record them.
 //!
-//! Part of the catalog. No statement is refused for a missing privilege: whoever owns the process
-//! owns its database.
+//! Part of the catalog. A password is kept as a verifier, from which nobody can compute it: a
+//! statement makes it before it commits its command, so that no command has the text.
+//!
+//! No statement is refused for a missing privilege: whoever owns the process owns its database.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt,
-};
+mod password;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_sql::ast::{Ident, Literal, OptionValue, Privileges, UserDefinition};
 use serde::{Deserialize, Serialize};
 
-use crate::options::{OptionSpec, OptionTable, UnknownOption};
+use password::Verifier;
+
+use crate::{
+    Database,
+    options::{OptionSpec, OptionTable, UnknownOption},
+};
 
 /// The user of a session in the process itself.
 pub(crate) const ROOT: &str = "root";
@@ -39,18 +45,9 @@ const PRIVILEGES: &[&str] = &[
 /// A user.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct User {
-    password: Option<Password>,
+    /// None: the user has no password.
+    password: Option<Verifier>,
     grants: BTreeSet<PrivilegeGrant>,
-}
-
-/// A password, which Debug does not print.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Password(String);
-
-impl fmt::Debug for Password {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_empty() { "none" } else { "***" })
-    }
 }
 
 /// One privilege on one object.
@@ -77,8 +74,8 @@ impl Default for Users {
 /// A change of the users, made for all of them or for none.
 #[derive(Debug)]
 pub(crate) enum UserCommand {
-    Create(UserDefinition),
-    Alter(UserDefinition),
+    Create(UserChange),
+    Alter(UserChange),
     Drop {
         name: Ident,
         if_exists: bool,
@@ -88,6 +85,56 @@ pub(crate) enum UserCommand {
         change: Privileges,
         object: String,
     },
+}
+
+/// CREATE USER or ALTER USER, without the text of the password.
+#[derive(Debug)]
+pub(crate) struct UserChange {
+    pub(crate) name: Ident,
+    /// CREATE USER IF NOT EXISTS, ALTER USER IF EXISTS.
+    conditional: bool,
+    password: PasswordChange,
+}
+
+/// The password after a change.
+#[derive(Debug, Default)]
+enum PasswordChange {
+    /// That of before; none for a new user.
+    #[default]
+    Keep,
+    Remove,
+    Set(Verifier),
+}
+
+impl UserChange {
+    /// Reads a statement; computes the verifier of its password.
+    pub(crate) fn of(definition: &UserDefinition) -> Result<Self> {
+        let mut password = PasswordChange::default();
+        let warnings = OPTIONS.read(&definition.options, &mut password)?;
+        debug_assert!(warnings.is_empty(), "an option that does not exist is an error");
+        let UserDefinition { name, conditional, .. } = definition;
+        Ok(Self { name: name.clone(), conditional: *conditional, password })
+    }
+}
+
+impl PasswordChange {
+    fn apply(&self, password: &mut Option<Verifier>) {
+        match self {
+            Self::Keep => {}
+            Self::Remove => *password = None,
+            Self::Set(verifier) => *password = Some(verifier.clone()),
+        }
+    }
+}
+
+impl Database {
+    /// Returns whether this is the password of a user. Any is where the user has none; none is where
+    /// there is no such user.
+    pub fn verify_password(&self, user: &str, password: &str) -> bool {
+        // Without the lock of the catalog, since it takes a millisecond.
+        let found = self.objects().users().by_name().get(user).cloned();
+        found.is_some_and(|user| user.verify(password))
+    }
 }
 
 impl Users {
@@ -101,29 +148,29 @@ impl Users {
         }
     }
 
-    fn create(&mut self, definition: &UserDefinition) -> Result<()> {
-        let name = &definition.name;
-        let password = password(definition)?;
+    fn create(&mut self, change: &UserChange) -> Result<()> {
+        let name = &change.name;
         if self.by_name.contains_key(&name.text) {
-            if definition.conditional {
+            if change.conditional {
                 return Ok(());
             }
             let message = format!("user `{}` exists already", name.text);
             return Diagnostic::new(code::DUPLICATE_OBJECT, message).at(name.span).err();
         }
-        self.by_name.insert(name.text.clone(), User { password, ..User::default() });
+        let mut user = User::default();
+        change.password.apply(&mut user.password);
+        self.by_name.insert(name.text.clone(), user);
         Ok(())
     }
 
-    fn alter(&mut self, definition: &UserDefinition) -> Result<()> {
-        let password = password(definition)?;
-        match self.by_name.get_mut(&definition.name.text) {
+    fn alter(&mut self, change: &UserChange) -> Result<()> {
+        match self.by_name.get_mut(&change.name.text) {
             Some(user) => {
-                user.password = password.or(user.password.take());
+                change.password.apply(&mut user.password);
                 Ok(())
             }
-            None if definition.conditional => Ok(()),
-            None => self.no_user(&definition.name),
+            None if change.conditional => Ok(()),
+            None => self.no_user(&change.name),
         }
     }
 
@@ -193,9 +240,14 @@ impl Users {
 }
 
 impl User {
-    /// Whether the user has a password that is not empty.
+    /// Whether the user has a password; an empty one is none.
     pub(crate) fn has_password(&self) -> bool {
-        self.password.as_ref().is_some_and(|password| !password.0.is_empty())
+        self.password.is_some()
+    }
+
+    /// Returns whether this is the user's password; any is where the user has none.
+    pub(crate) fn verify(&self, password: &str) -> bool {
+        self.password.as_ref().is_none_or(|verifier| verifier.verify(password))
     }
 
     /// Returns the grants, sorted.
@@ -221,12 +273,16 @@ impl User {
 }
 
 /// The options of CREATE USER and ALTER USER.
-const OPTIONS: OptionTable<'_, Option<Password>> = OptionTable {
+const OPTIONS: OptionTable<'_, PasswordChange> = OptionTable {
     specs: &[OptionSpec {
         name: "password",
         set: |password, argument| match argument.value() {
+            OptionValue::Literal(Literal::String(text)) if text.is_empty() => {
+                *password = PasswordChange::Remove;
+                Ok(())
+            }
             OptionValue::Literal(Literal::String(text)) => {
-                *password = Some(Password(text.clone()));
+                *password = PasswordChange::Set(Verifier::of_password(text));
                 Ok(())
             }
             _ => argument.invalid("takes a quoted string"),
@@ -235,10 +291,3 @@ const OPTIONS: OptionTable<'_, Option<Password>> = OptionTable {
     unknown: UnknownOption::Error,
     error_code: code::INVALID_PARAMETER,
 };
-
-fn password(definition: &UserDefinition) -> Result<Option<Password>> {
-    let mut password = None;
-    let warnings = OPTIONS.read(&definition.options, &mut password)?;
-    debug_assert!(warnings.is_empty(), "an option that does not exist is an error");
-    Ok(password)
-}

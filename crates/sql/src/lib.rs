@@ -13,6 +13,7 @@ mod literal;
 mod options;
 mod print;
 mod query;
+mod secret;
 mod statement;
 mod token;
 mod window;
@@ -21,6 +22,7 @@ use lockstep_diagnostic::{Result, Span};
 
 use cursor::Parser;
 pub use keyword::keywords;
+pub use secret::{masked, may_have_secret};
 
 /// The longest script, in bytes.
 pub const STATEMENT_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -65,7 +67,8 @@ pub struct Parsed {
 /// assert_eq!(error.hint.as_deref(), Some("Did you mean `FROM`?"));
 /// ```
 pub fn parse(sql: &str) -> Result<Vec<Parsed>> {
-    Parser::new(sql)?.script()
+    let parsed = Parser::new(sql).and_then(|mut parser| parser.script());
+    parsed.map_err(|error| secret::without_secrets(error, sql))
 }
 
 /// Parses a text that is one expression, such as a default or a test's input.

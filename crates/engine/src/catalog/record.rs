@@ -140,9 +140,7 @@ impl UserCommand {
     /// Returns the names of the users that it may change.
     fn names(&self) -> Vec<String> {
         match self {
-            Self::Create(definition) | Self::Alter(definition) => {
-                vec![definition.name.text.clone()]
-            }
+            Self::Create(change) | Self::Alter(change) => vec![change.name.text.clone()],
             Self::Drop { name, .. } => vec![name.text.clone()],
             Self::Privileges { change, .. } => {
                 change.users.iter().map(|user| user.text.clone()).collect()

@@ -6,18 +6,18 @@ use lockstep_sql::ast::{Ident, Privileges, UserDefinition};
 use crate::{
     Output, Session,
     catalog::CatalogCommand,
-    user::{ROOT, UserCommand},
+    user::{ROOT, UserChange, UserCommand},
 };
 
 impl Session {
     /// Runs CREATE USER.
     pub(crate) fn create_user(&self, definition: &UserDefinition) -> Result<Output> {
-        self.change_users(UserCommand::Create(definition.clone()), "CREATE USER")
+        self.change_users(UserCommand::Create(UserChange::of(definition)?), "CREATE USER")
     }
 
     /// Runs ALTER USER.
     pub(crate) fn alter_user(&self, definition: &UserDefinition) -> Result<Output> {
-        self.change_users(UserCommand::Alter(definition.clone()), "ALTER USER")
+        self.change_users(UserCommand::Alter(UserChange::of(definition)?), "ALTER USER")
     }
 
     /// Runs DROP USER.
