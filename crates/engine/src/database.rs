@@ -25,6 +25,7 @@ use crate::{
     context,
     deployment::tables_of,
     job::Jobs,
+    log_error::log_error,
     offline_data::OfflineData,
     request_cache::RequestCache,
     store::Store,
@@ -271,8 +272,13 @@ impl Database {
         self.state.is_closed.store(true, Ordering::Relaxed);
     }
 
-    /// Fails once the engine was closed.
-    pub(crate) fn check_open(&self) -> Result<()> {
+    /// Fails once the engine was closed, and in a process that was forked from the one that opened its
+    /// directory. Statements call it themselves; a program that keeps a
+    /// [`PreparedRequest`](crate::PreparedRequest) calls it before each answer. Costs some loads.
+    pub fn check_open(&self) -> Result<()> {
+        if let Some(store) = self.store() {
+            store.check_owner().map_err(|error| log_error(&error))?;
+        }
         // Relaxed: as above.
         if !self.state.is_closed.load(Ordering::Relaxed) {
             return Ok(());

@@ -65,6 +65,7 @@ impl TableIndex {
 impl Session {
     /// Returns the names and types of a table's columns.
     pub fn table_columns(&self, table: &str) -> Result<Vec<(String, DataType)>> {
+        self.database.check_open()?;
         let schema = self.find_table(&object_name(table))?.schema();
         Ok(schema.columns.iter().map(|c| (c.name.clone(), c.data_type.clone())).collect())
     }

@@ -70,13 +70,14 @@ pub use database::Database;
 pub use inspect::{DeploymentInfo, TableIndex};
 pub use lockstep_diagnostic::{Diagnostic, Kind, Result, Span, code};
 pub use lockstep_host::{Interrupt, QueryContext, QueryLimits};
+pub use lockstep_sql::{masked, may_have_secret};
 pub use lockstep_table::Durability;
 #[doc(hidden)]
 pub use lockstep_table::set_chunk_rows;
 pub use output::Output;
 pub use parameters::{Parameter, PreparedStatement};
 pub use prepared_request::PreparedRequest;
-pub use recovery::{OpenOptions, Opened};
+pub use recovery::{OpenListener, OpenOptions, OpenProgress, Opened};
 pub use relation::{ProgressCallback, Relation};
 pub use session::Session;
 pub use verify::{Difference, Verification, VerifyOptions};

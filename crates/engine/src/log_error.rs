@@ -21,7 +21,7 @@ fn code_of(error: &Error) -> &'static str {
         Error::Full { .. } => code::DISK_FULL,
         Error::TooLarge { .. } | Error::ManifestTooLarge { .. } => code::VALUE_TOO_LARGE,
         Error::ReadOnly { .. } => code::READ_ONLY,
-        Error::Closed => code::DATABASE_CLOSED,
+        Error::Closed | Error::Forked { .. } => code::DATABASE_CLOSED,
         Error::NewerFormat { .. } | Error::ByteOrder { .. } => code::NEWER_FORMAT,
         Error::Damaged { .. }
         | Error::Foreign { .. }
@@ -72,6 +72,11 @@ fn hint_of(error: &Error) -> &'static str {
             "The directory was opened to be read only; connect without read_only to write."
         }
         Error::Closed => "Connect to the directory again.",
+        Error::Forked { .. } => {
+            "A forked process has no part in the databases of its parent. Start it with the start \
+             method `spawn`, pass rows between the processes, or connect after the fork, to a \
+             directory that no other process has open."
+        }
         Error::NewerFormat { .. } => {
             "Open it with the version of Lockstep that wrote it, or a newer one."
         }

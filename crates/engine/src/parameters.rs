@@ -94,6 +94,7 @@ impl Session {
                 .err();
         };
         check_count(&prepared.parsed, parameters)?;
+        self.database.check_open()?;
         self.relation(query, parameters)
     }
 }

@@ -3,6 +3,7 @@
 //! The catalog and the tables are made by what makes them when statements run. Queries are compiled at
 //! the end, when the tables that they read have all their rows and indexes: nobody is answered before.
 
+mod progress;
 mod writers;
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
@@ -19,7 +20,11 @@ use lockstep_wal::{
     Access, Cut, DataFile, DatabaseDirectory, Entries, Entry, Options, ReadOnlyLog,
 };
 
-use self::writers::{ReplayedTable, RowWork, RowWriters};
+pub use self::progress::{OpenListener, OpenProgress};
+use self::{
+    progress::ProgressReport,
+    writers::{ReplayedTable, RowWork, RowWriters},
+};
 use crate::{
     Database,
     catalog::{CATALOG, CatalogCommand, CatalogRecord, QualifiedName},
@@ -42,6 +47,8 @@ pub struct OpenOptions {
     pub clock: Arc<dyn Clock>,
     /// The disk.
     pub disk: Arc<dyn Disk>,
+    /// Is told how far opening is.
+    pub listener: Option<OpenListener>,
 }
 
 impl Default for OpenOptions {
@@ -51,6 +58,7 @@ impl Default for OpenOptions {
             durability_window_ms: 1_000,
             clock: Arc::new(SystemClock::new()),
             disk: Arc::new(SystemDisk),
+            listener: None,
         }
     }
 }
@@ -75,7 +83,7 @@ impl Database {
 
     /// Opens the database in a directory, as the options say.
     pub fn open_with(path: &Path, options: &OpenOptions) -> Result<Self> {
-        let begun_ns = options.clock.monotonic_ns();
+        let progress = ProgressReport::new(options.listener.clone(), &options.clock);
         let database = Self::empty(Arc::clone(&options.clock), false);
         let access = match options.read_only {
             true => Access::ReadOnly,
@@ -83,7 +91,7 @@ impl Database {
         };
         let directory = DatabaseDirectory::open(Arc::clone(&options.disk), path, access);
         let directory = directory.map_err(|error| log_error(&error))?;
-        let mut recovery = Recovery::new(&database);
+        let mut recovery = Recovery::new(&database, progress);
         let files = recovery.read_checkpoint(&directory)?;
         let log_options = Options {
             durability_window_ms: options.durability_window_ms,
@@ -98,8 +106,7 @@ impl Database {
             let (log, recovered) = opened.map_err(|error| log_error(&error))?;
             (StoreLog::Writable(Arc::new(log)), recovered)
         };
-        let rows = recovery.finish()?;
-        let milliseconds = (options.clock.monotonic_ns() - begun_ns) / 1_000_000;
+        let OpenProgress { rows, milliseconds } = recovery.finish()?;
         let opened = Opened { rows, milliseconds, cut: recovered.cut };
         database.continue_in(Store::new(log, directory, files), opened);
         Ok(database)
@@ -117,7 +124,7 @@ struct Recovery<'d> {
     next_table_id: u64,
     /// Records of the catalog before this position are in the checkpoint.
     catalog_position: u64,
-    rows: u64,
+    progress: ProgressReport,
     writers: RowWriters,
     /// Rows of the last records of the log, which rows of the next one may join.
     pending: Option<(ReplayedTable, RowsToStore)>,
@@ -143,7 +150,7 @@ struct StoredQuery {
 }
 
 impl<'d> Recovery<'d> {
-    fn new(database: &'d Database) -> Self {
+    fn new(database: &'d Database, progress: ProgressReport) -> Self {
         Self {
             database,
             tables: BTreeMap::new(),
@@ -151,7 +158,7 @@ impl<'d> Recovery<'d> {
             variables: BTreeMap::new(),
             next_table_id: 1,
             catalog_position: 0,
-            rows: 0,
+            progress,
             writers: RowWriters::start(),
             pending: None,
             failure: None,
@@ -220,7 +227,7 @@ impl<'d> Recovery<'d> {
                 let stored = self.writers.store(&found.replayed, RowWork::Block(block.to_vec()));
                 stored.map_err(|error| replay_error(&error))?;
             }
-            self.rows += extent.rows;
+            self.progress.add(extent.rows);
         }
         Ok(())
     }
@@ -269,7 +276,7 @@ impl<'d> Recovery<'d> {
         }
         let replayed = replayed.clone();
         if let TableChange::Rows(rows) = &record.change {
-            self.rows += u64::from(entry.rows);
+            self.progress.add(u64::from(entry.rows));
             let rows = RowsToStore::read(position, rows);
             return self.store_rows(replayed, rows.map_err(|error| replay_error(&error))?);
         }
@@ -400,8 +407,9 @@ impl<'d> Recovery<'d> {
         Ok(table)
     }
 
-    /// Compiles the queries and sets the variables. Returns how many rows were read.
-    fn finish(mut self) -> Result<u64> {
+    /// Compiles the queries and sets the variables. Returns how many rows were read, and how long
+    /// it took.
+    fn finish(mut self) -> Result<OpenProgress> {
         if let Some(failure) = self.failure.take() {
             return Err(failure);
         }
@@ -428,7 +436,7 @@ impl<'d> Recovery<'d> {
             let command = CatalogCommand::SetVariable { name, value };
             QueryContext::new().run(|| self.database.commit(&command))?;
         }
-        Ok(self.rows)
+        Ok(self.progress.progress())
     }
 }
 

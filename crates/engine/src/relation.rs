@@ -78,6 +78,7 @@ impl Relation {
     /// [`code::STALE_DEFINITION`](crate::code::STALE_DEFINITION) where a table of the query was
     /// dropped since then, even if another table has the name now.
     pub fn collect(&self, progress: Option<ProgressCallback>) -> Result<Output> {
+        self.database.check_open()?;
         let mut output = self.context.limits.run(|| self.run(progress))?;
         output.warnings.extend(self.context.warnings.iter().cloned());
         Ok(output)

@@ -20,6 +20,7 @@ impl Session {
     /// table of the query is dropped, even if it is created again, its answers are the error
     /// [`code::STALE_DEFINITION`].
     pub fn prepare_request(&self, target: &str) -> Result<Arc<PreparedRequest>> {
+        self.database.check_open()?;
         if !target.trim().contains(char::is_whitespace) {
             return self.find_deployment(target).map(|found| Arc::clone(&found.request));
         }

@@ -56,6 +56,11 @@ impl Session {
         Self { database: Database::in_memory(), state: RwLock::new(state) }
     }
 
+    /// Returns the engine of the session.
+    pub fn database(&self) -> &Database {
+        &self.database
+    }
+
     /// Runs a script of one or more statements and returns the output of the last one. Statements
     /// before a failing one have taken effect; the failing one has not.
     pub fn execute(&self, script: &str) -> Result<Output> {

@@ -6,7 +6,7 @@
 use std::{fmt, path::PathBuf, sync::Arc};
 
 use lockstep_diagnostic::Result;
-use lockstep_host::sync::Mutex;
+use lockstep_host::{OwnerProcess, sync::Mutex};
 use lockstep_table::{Durability, Table, durability};
 use lockstep_wal::{DatabaseDirectory, Error, Group, Log, SegmentedLog};
 
@@ -20,6 +20,8 @@ use crate::{
 
 /// An open directory.
 pub(crate) struct Store {
+    /// Who has it open. A process that was forked from it has nothing to do with it.
+    owner: OwnerProcess,
     path: PathBuf,
     log: StoreLog,
     /// Locked until the engine is closed.
@@ -40,6 +42,7 @@ pub(crate) enum StoreLog {
 impl Store {
     pub(crate) fn new(log: StoreLog, directory: DatabaseDirectory, files: CheckpointFiles) -> Self {
         Self {
+            owner: OwnerProcess::current(),
             path: directory.path().to_owned(),
             log,
             directory: Mutex::new(Some(Arc::new(directory))),
@@ -97,8 +100,22 @@ impl Store {
         Ok(positions.end)
     }
 
-    /// Closes the log and gives the directory up.
+    /// Fails in a process that was forked from the one that opened the directory.
+    pub(crate) fn check_owner(&self) -> Result<(), Error> {
+        if self.owner.is_current() {
+            return Ok(());
+        }
+        Err(Error::Forked { process_id: self.owner.id() })
+    }
+
+    /// Closes the log and gives the directory up. A process that was forked from the one that opened it
+    /// only closes its copy of the file by which the directory is locked.
     pub(crate) fn close(&self) -> Result<(), Error> {
+        if !self.owner.is_current() {
+            // A thread that the fork did not copy may have held the mutex.
+            drop(self.directory.try_lock().and_then(|mut directory| directory.take()));
+            return Ok(());
+        }
         self.checkpoints.end();
         // After a checkpoint that is being written.
         let _files = self.files.lock();
@@ -152,6 +169,9 @@ impl Database {
 
     /// Ends the engine: everything that was acknowledged is put on the disk, and the directory may be
     /// opened by others. Statements fail from then on. A second call does nothing.
+    ///
+    /// A process that was forked from the one that opened the directory cannot use the engine; there
+    /// the call gives up what would keep the directory locked after the end of the other one.
     pub fn close(&self) -> Result<()> {
         self.mark_closed();
         self.store().map_or(Ok(()), |store| store.close().map_err(|error| log_error(&error)))

@@ -44,6 +44,7 @@ impl Session {
 
     /// Verifies as [`Self::verify`] does, with a sample of the rows or with reports of progress.
     pub fn verify_with(&self, deployment: &str, options: &VerifyOptions) -> Result<Verification> {
+        self.database.check_open()?;
         self.limits().run(|| {
             retried(|| {
                 let found = self.find_deployment(deployment)?;

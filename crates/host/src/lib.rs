@@ -16,7 +16,7 @@ pub mod sync;
 mod thread;
 
 pub use clock::{Clock, ManualClock, SystemClock};
-pub use process::PerProcess;
+pub use process::{OwnerProcess, PerProcess};
 pub use query::{Interrupt, QueryContext, QueryLimits};
 pub use stack::with_large_stack;
 pub use thread::{JoinHandle, in_background, pause, spawn, spawn_background};

@@ -1,9 +1,65 @@
-//! Values that a forked child has to make again.
+//! Forked processes: values that a child has to make again, and values that only their process may use.
 //!
 //! A child has one thread, the one that forked. A value that relies on other threads (a pool, a
-//! background thread) is stored in a [`PerProcess`] and made again when the child first uses it.
+//! background thread) is stored in a [`PerProcess`] and made again when the child first uses it. A value
+//! that shares something with the parent that only one of them may change (a file, a lock) has an
+//! [`OwnerProcess`].
 
-use std::{fmt, process, sync::OnceLock};
+use std::{
+    fmt, process,
+    sync::{
+        Once, OnceLock,
+        atomic::{AtomicU32, Ordering},
+    },
+};
+
+/// How many forks lie between the first process that called [`OwnerProcess::current`] and this one.
+static FORK_COUNT: AtomicU32 = AtomicU32::new(0);
+
+/// The process that made a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OwnerProcess {
+    id: u32,
+    fork_count: u32,
+}
+
+impl OwnerProcess {
+    /// Returns this process.
+    pub fn current() -> Self {
+        static COUNTED: Once = Once::new();
+        COUNTED.call_once(count_forks);
+        // Relaxed: a fork has one thread, in which nothing runs beside it.
+        Self { id: process::id(), fork_count: FORK_COUNT.load(Ordering::Relaxed) }
+    }
+
+    /// Returns whether this is the process. It is not where the process was forked from it. Costs a load.
+    #[inline]
+    pub fn is_current(self) -> bool {
+        // Relaxed: as above.
+        self.fork_count == FORK_COUNT.load(Ordering::Relaxed)
+    }
+
+    /// Returns the id of the process.
+    pub fn id(self) -> u32 {
+        self.id
+    }
+}
+
+/// Counts forks from now on, in the children.
+#[cfg(unix)]
+fn count_forks() {
+    extern "C" fn in_child() {
+        // Relaxed: as above.
+        FORK_COUNT.fetch_add(1, Ordering::Relaxed);
+    }
+    // SAFETY: the function does nothing that is not allowed between a fork and an exec.
+    let refused = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+    assert_eq!(refused, 0, "the machine has the memory for one more handler of forks");
+}
+
+/// Does nothing: there is no fork.
+#[cfg(not(unix))]
+fn count_forks() {}
 
 /// A value that each process makes when it is first used. The value of the parent is never touched in
 /// the child, which does not have its threads.
@@ -75,7 +131,7 @@ impl<T> fmt::Debug for PerProcess<T> {
 
 #[cfg(test)]
 mod tests {
-    use super::PerProcess;
+    use super::{OwnerProcess, PerProcess};
 
     #[test]
     fn a_value_is_made_once_and_not_by_a_failure() {
@@ -83,5 +139,23 @@ mod tests {
         assert_eq!(VALUE.get_or_make(|| Err("no")), Err("no"));
         assert_eq!(VALUE.get_or_make(|| Ok::<_, ()>(1)), Ok(&1));
         assert_eq!(VALUE.get_or_make(|| Ok::<_, ()>(2)), Ok(&1));
+    }
+    #[test]
+    fn a_forked_child_is_another_process() {
+        let owner = OwnerProcess::current();
+        assert!(owner.is_current());
+        assert_eq!(owner.id(), std::process::id());
+        // SAFETY: the child calls nothing but `_exit`.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let status = i32::from(owner.is_current());
+            // SAFETY: it ends the child, which shares nothing that has to be dropped.
+            unsafe { libc::_exit(status) };
+        }
+        let mut status = -1;
+        // SAFETY: `child` is a child of this process, and `status` is valid.
+        let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
+        assert_eq!((waited, libc::WEXITSTATUS(status)), (child, 0));
+        assert!(owner.is_current(), "the parent goes on");
     }
 }

@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use lockstep_host::JoinHandle;
+use lockstep_host::{JoinHandle, OwnerProcess};
 
 use crate::log::Inner;
 
@@ -50,9 +50,10 @@ impl Wake {
     }
 }
 
-/// The thread, which ends when this is dropped.
+/// The thread, which ends when this is dropped. A process that was forked has no such thread.
 #[derive(Debug)]
 pub(crate) struct Background {
+    owner: OwnerProcess,
     wake: SyncSender<Request>,
     thread: Option<JoinHandle<()>>,
 }
@@ -61,12 +62,17 @@ impl Background {
     pub(crate) fn start(inner: Arc<Inner>, woken: Receiver<Request>) -> io::Result<Self> {
         let wake = inner.wake().0.clone();
         let thread = lockstep_host::spawn("log", move || run(&inner, &woken))?;
-        Ok(Self { wake, thread: Some(thread) })
+        Ok(Self { owner: OwnerProcess::current(), wake, thread: Some(thread) })
     }
 }
 
 impl Drop for Background {
     fn drop(&mut self) {
+        if !self.owner.is_current() {
+            // Neither joined nor detached: what the handle refers to is not there.
+            let _handle = Box::leak(Box::new(self.thread.take()));
+            return;
+        }
         // Fails when the thread has panicked, and so does the join.
         let _stopped = self.wake.send(Request::Stop);
         if let Some(thread) = self.thread.take() {

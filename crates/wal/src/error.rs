@@ -14,6 +14,12 @@ pub enum Error {
         /// The failure.
         source: Arc<file::Error>,
     },
+    /// The log belongs to the process from which this one was forked.
+    #[error("the log belongs to process {process_id}, from which this one was forked")]
+    Forked {
+        /// The process that opened it.
+        process_id: u32,
+    },
     /// The log was closed.
     #[error("the log is closed")]
     Closed,

@@ -31,7 +31,7 @@ use std::{
 };
 
 use lockstep_host::{
-    Clock,
+    Clock, OwnerProcess,
     file::{self, Disk},
     sync::{Condvar, Mutex},
 };
@@ -57,6 +57,9 @@ pub struct SegmentedLog {
 
 /// What threads share.
 pub(crate) struct Inner {
+    /// The process that writes. One that was forked from it shares the memory of the segments, and must
+    /// neither write to it nor take a lock: the thread that held it may not be there.
+    owner: OwnerProcess,
     disk: Arc<dyn Disk>,
     directory: PathBuf,
     options: Options,
@@ -121,6 +124,7 @@ impl SegmentedLog {
         let mut tail = Tail { segments, next, offset, position: end, marked: 0, synced };
         tail.begin(end);
         let inner = Arc::new(Inner {
+            owner: OwnerProcess::current(),
             disk,
             directory: directory.to_owned(),
             options,
@@ -158,8 +162,12 @@ impl SegmentedLog {
     }
 
     /// Syncs everything and says so in the log, so that the next one to open it knows that nothing
-    /// may be missing. Nothing is appended from then on. A second call does nothing.
+    /// may be missing. Nothing is appended from then on. A second call does nothing, nor does one in a
+    /// process that was forked.
     pub fn close(&self) -> Result<(), Error> {
+        if !self.inner.owner.is_current() {
+            return Ok(());
+        }
         drop(self.background.lock().take());
         {
             let _tail = self.inner.tail.lock();
@@ -214,6 +222,7 @@ impl Log for SegmentedLog {
 
 impl Inner {
     fn append(&self, group: &Group<'_>, turn: &mut dyn FnMut(u64)) -> Result<Range<u64>, Error> {
+        self.check_owner()?;
         group.check()?;
         let mut tail = loop {
             let mut tail = self.tail.lock();
@@ -310,6 +319,14 @@ impl Inner {
         }
     }
 
+    /// Fails in a process that was forked from the one that opened the log.
+    fn check_owner(&self) -> Result<(), Error> {
+        if self.owner.is_current() {
+            return Ok(());
+        }
+        Err(Error::Forked { process_id: self.owner.id() })
+    }
+
     /// Fails when a sync failed.
     fn check_running(&self) -> Result<(), Error> {
         match self.failure.get() {
@@ -329,6 +346,7 @@ impl Inner {
 
     /// Syncs, or waits for others who do, until `is_done`.
     fn sync_until(&self, is_done: &dyn Fn() -> bool) -> Result<(), Error> {
+        self.check_owner()?;
         let mut commit = self.commit.lock();
         loop {
             if is_done() {
@@ -436,6 +454,7 @@ impl Inner {
     }
 
     fn read(&self, from: u64) -> Result<Reader, Error> {
+        self.check_owner()?;
         let tail = self.tail.lock();
         let (first, end) = (tail.first(), tail.position);
         if from < first || from > end {
@@ -449,6 +468,7 @@ impl Inner {
     }
 
     fn truncate(&self, before: u64) -> Result<(), Error> {
+        self.check_owner()?;
         // The next segment then says on the disk where it begins.
         self.sync()?;
         let _preparing = self.preparing.lock();

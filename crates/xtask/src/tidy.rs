@@ -43,7 +43,7 @@ const RESTRICTED: &[(&str, &[&str])] = &[
     ("sqlparser", &["sql", "unification"]),
     ("hdrhistogram", &["bench"]),
     // `unification` has no code: it names features.
-    ("libc", &["bench", "unification"]),
+    ("libc", &["bench", "host", "unification"]),
     ("cranelift*", &["request"]),
     ("rustyline", &["cli"]),
     ("memmap2", &["host"]),

@@ -31,6 +31,7 @@ impl Session {
     /// Creates a table with the columns of an Arrow schema. A column whose type the dialect does
     /// not have is an error that names it, and so is a column without a type.
     pub fn create_table(&self, table: &str, schema: &SchemaRef) -> Result<()> {
+        self.database.check_open()?;
         let schema = schema_of_arrow(table, schema)?;
         self.add_table(&object_name(table), schema, TableOptions::default(), false)
     }
