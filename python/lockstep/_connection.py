@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import os
 import warnings
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from . import _lockstep
 from ._arrow import is_table, library_of, require, to_arrow, to_pandas
@@ -17,27 +20,93 @@ Row = Mapping[str, Any]
 
 
 def connect(
-    target: str | os.PathLike[str] | None = None, *, max_memory: int | str | None = None
+    target: str | os.PathLike[str] | None = None,
+    *,
+    read_only: bool = False,
+    max_memory: int | str | None = None,
 ) -> Connection:
-    """Opens a database.
+    """Opens a database: in memory, or in a directory.
 
-    Without a target it is a new one in memory, which exists as long as the connection. Directories
-    and servers are not part of this version. ``max_memory`` is the most that its tables may hold,
-    in bytes or as text such as ``'2GB'``; above it, writes are refused.
+    Without a target, or with ``":memory:"``, it is a new one in memory, which exists as long as the
+    connection. Any other target is the path of a directory, which is created when there is none:
+    what was acknowledged is there when it is opened again, whatever ended the process. One process
+    at a time has a directory open. With ``read_only`` every change is refused.
+
+    ``max_memory`` is the most that the tables may hold, in bytes or as text such as ``'2GB'``;
+    above it, writes are refused. A directory keeps it, as it does every global variable.
+
+        >>> import lockstep, tempfile
+        >>> directory = tempfile.mkdtemp() + "/features.lockstep"
+        >>> with lockstep.connect(directory) as db:
+        ...     db.append("clicks", [{"user": "ann", "price": 2.5}])
+        1
+        >>> with lockstep.connect(directory, read_only=True) as db:
+        ...     db.sql("SELECT user, price FROM clicks").fetchall()
+        [('ann', 2.5)]
+
+    Servers (``lockstep://host:port``) are not part of this version.
     """
-    if target is None or target == ":memory:":
-        connection = Connection(_lockstep.Session())
+    path = _path(target)
+    if path is None and read_only:
+        raise Error(
+            "a database in memory cannot be opened to be read only",
+            code="22023",
+            hint="Name the directory of a database.",
+        )
+    connection = Connection(_lockstep.Session(path, read_only), path)
+    try:
+        if connection.opened is not None and connection.opened.cut_bytes:
+            warnings.warn(connection.opened.cut_text(), LockstepWarning, stacklevel=2)
         if max_memory is not None:
             text = str(max_memory).replace("'", "")
             connection.execute(f"SET GLOBAL max_memory = '{text}'")
-        return connection
-    name = os.fspath(target)
-    what = "servers" if name.startswith("lockstep://") else "databases on disk"
-    raise Error(
-        f"cannot open `{name}`: {what} are not part of this version",
-        code="0A000",
-        hint="Call lockstep.connect() for a database in memory.",
-    )
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _path(target: str | os.PathLike[str] | None) -> str | None:
+    """Returns the absolute path of a directory; ``None`` for a database in memory."""
+    if target is None or target == ":memory:":
+        return None
+    name = os.fsdecode(target)
+    if name.startswith("lockstep://"):
+        raise Error(
+            f"cannot open `{name}`: servers are not part of this version",
+            code="0A000",
+            hint="Call lockstep.connect() for a database in memory, or name a directory.",
+        )
+    if not name:
+        raise Error(
+            "the path of the database is empty",
+            code="22023",
+            hint="Call lockstep.connect() for a database in memory, or name a directory.",
+        )
+    # Absolute: the process may change its directory while the database is open.
+    return os.path.abspath(name)
+
+
+@dataclass(frozen=True)
+class Opened:
+    """What opening a directory has done."""
+
+    rows: int
+    """The number of rows that were read."""
+    seconds: float
+    """How long it took."""
+    cut_bytes: int
+    """The bytes that were cut from the end of the log: a write that the end of the process had
+    interrupted, and that was not acknowledged at the level ``disk``."""
+    cut_file: str | None
+    """The file whose end was cut."""
+
+    def cut_text(self) -> str:
+        """Says in a line what was cut."""
+        return (
+            f"{self.cut_bytes} bytes were cut from the end of {self.cut_file}: a write that was "
+            "not finished when the database was last open"
+        )
 
 
 @dataclass(frozen=True)
@@ -93,11 +162,46 @@ class Verification:
 class Connection:
     """A session with a database: a current database, settings, statements, requests.
 
-    May be shared between threads; the interpreter is released while the engine works.
+    May be shared between threads; the interpreter is released while the engine works. As a context
+    manager it closes itself at the end, as it does when the interpreter ends.
     """
 
-    def __init__(self, session: _lockstep.Session) -> None:
+    def __init__(self, session: _lockstep.Session, path: str | None = None) -> None:
         self._session = session
+        self._path = path
+        if path is not None:
+            _open_directories.add(self)
+
+    @property
+    def opened(self) -> Opened | None:
+        """What opening the directory has done; ``None`` for a database in memory."""
+        found = self._session.opened()
+        if found is None:
+            return None
+        cut_file = found["cut_file"]
+        return Opened(
+            rows=found["rows"],
+            seconds=found["milliseconds"] / 1_000,
+            cut_bytes=found["cut_bytes"],
+            cut_file=None if cut_file is None else os.fspath(cut_file),
+        )
+
+    def close(self) -> None:
+        """Ends the database: everything that was acknowledged is on the disk afterwards, and the
+        directory may be opened again, by any process.
+
+        Calls that run meanwhile on other threads succeed or fail as a whole; every later one
+        raises an error with the code 08003. Closing twice does nothing.
+        """
+        self._session.close()
+        _open_directories.discard(self)
+
+    def __enter__(self) -> Connection:
+        self._session.check_open()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> Relation:
         """Runs a script of one or more statements and returns the outcome of the last one.
@@ -116,7 +220,14 @@ class Connection:
         """
         return Relation(query=self._session.query(query, list(parameters)))
 
-    def append(self, table: str, data: Any, *, create: bool = True) -> int:
+    def append(
+        self,
+        table: str,
+        data: Any,
+        *,
+        create: bool = True,
+        durability: Literal["disk", "os", "memory"] | None = None,
+    ) -> int:
         """Appends rows to a table, all or none, and returns their number.
 
         ``data`` is a pandas or polars data frame, a pyarrow table or anything else with the Arrow
@@ -132,12 +243,17 @@ class Connection:
 
         Rows that had expired before they arrived, by the table's retention, are counted like the
         others, and no query sees them: a ``LockstepWarning`` says how many they are.
+
+        ``durability`` is what the call waits for where the database is a directory: ``"disk"``
+        (the rows survive the machine), ``"os"`` (they survive the process), ``"memory"`` (they are
+        on the disk within a second). Without it, the table's option or the session's variable of
+        this name says it, which is ``"disk"`` unless set.
         """
         if is_table(data):
             types = self._types_for(data, lambda: self._session.columns_of_table(table))
-            appended = self._session.append(table, to_arrow(data, types), create)
+            appended = self._session.append(table, to_arrow(data, types), create, durability)
         else:
-            appended = self._session.append_rows(table, _rows(data), create)
+            appended = self._session.append_rows(table, _rows(data), create, durability)
         for text in appended.warnings:
             warnings.warn(text, LockstepWarning, stacklevel=2)
         return appended.rows_affected or 0
@@ -204,7 +320,34 @@ class Connection:
         return to_pandas(output.pyarrow()) if library == "pandas" else output.pyarrow()
 
     def __repr__(self) -> str:
-        return "<lockstep connection, in memory>"
+        try:
+            self._session.check_open()
+        except Error:
+            return "<lockstep connection, closed>"
+        return f"<lockstep connection, {self._path or 'in memory'}>"
+
+
+_open_directories: weakref.WeakSet[Connection] = weakref.WeakSet()
+
+
+def _close_directories() -> None:
+    """Closes what the program left open. Runs while other threads may still work."""
+    for connection in list(_open_directories):
+        # Nobody is there to handle an error, and what was acknowledged is in the log.
+        with contextlib.suppress(Error):
+            connection.close()
+
+
+def _leave_directories() -> None:
+    """Gives up, in a forked process, what would keep the directories of its parent locked."""
+    for connection in list(_open_directories):
+        with contextlib.suppress(Error):
+            connection._session.close()
+
+
+atexit.register(_close_directories)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_directories)
 
 
 Prepared = _lockstep.Prepared

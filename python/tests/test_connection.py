@@ -28,13 +28,6 @@ def test_importing_the_package_imports_no_data_library():
     assert done.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("target", ["features.lockstep", "lockstep://localhost:1"])
-def test_only_memory_can_be_opened(target):
-    with pytest.raises(lockstep.Error, match="not part of this version") as caught:
-        lockstep.connect(target)
-    assert caught.value.code == "0A000"
-
-
 def test_statements_say_what_they_did(db):
     assert "CREATE TABLE" in repr(db.execute("CREATE TABLE t (a INT)"))
     assert db.execute("INSERT INTO t VALUES (1), (2)").rows_affected == 2

@@ -245,6 +245,25 @@ class Shell:
         os.waitpid(self.process, 0)
 
 
+def test_the_history_of_the_shell_has_no_password(tmp_path):
+    shell = Shell(tmp_path)
+    try:
+        shell.wait_for("lockstep>")
+        for line, output in [
+            ("SELECT 1;", "(1 row"),
+            ("CREATE USER ann", "...>"),
+            ("OPTIONS(password='hush');", "CREATE USER ("),
+            ("SELECT 2;", "(1 row"),
+        ]:
+            shell.type(f"{line}\r")
+            shell.wait_for(output)
+        history = (tmp_path / ".lockstep_history").read_text()
+        assert "SELECT 1;" in history and "SELECT 2;" in history
+        assert "hush" not in history and "ann" not in history
+    finally:
+        shell.close()
+
+
 def test_ctrl_c_cancels_a_statement_of_the_shell_and_keeps_its_tables(tmp_path):
     shell = Shell(tmp_path)
     try:

@@ -36,6 +36,21 @@ def test_an_error_goes_to_stderr_with_exit_code_1():
     assert "line 2: SELECT nowhere.a\n" in done.stderr and "^" in done.stderr
 
 
+def test_a_directory_is_a_database(tmp_path):
+    directory = str(tmp_path / "features.lockstep")
+    done = shell("-c", "CREATE TABLE t (a INT); INSERT INTO t VALUES (7)", directory)
+    assert (done.returncode, done.stderr) == (0, "")
+    done = shell(directory, text="SELECT a FROM t;")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "a\n-\n7\n(1 row, " in done.stdout
+    done = shell("--read-only", "-c", "INSERT INTO t VALUES (8)", directory)
+    assert done.returncode == 1 and done.stderr.startswith("error[25006]")
+    with lockstep.connect(directory) as db:
+        assert db.sql("SELECT a FROM t").fetchall() == [(7,)]
+        done = shell(directory, text="SELECT 1;")
+        assert done.returncode == 1 and done.stderr.startswith("error[55006]")
+
+
 def test_version_help_and_what_is_not_there():
     assert shell("--version").stdout.strip() == f"lockstep {lockstep.__version__}"
     assert "Usage" in shell("--help").stdout

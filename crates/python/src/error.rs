@@ -26,7 +26,8 @@ fn exception(py: Python<'_>, diagnostic: &Diagnostic, text: Option<&str>) -> PyR
     let position =
         diagnostic.span.zip(text).map(|(span, text)| characters_before(text, span.start));
     fields.set_item("position", position)?;
-    fields.set_item("rendered", diagnostic.render(text))?;
+    let shown = text.map(lockstep_engine::masked);
+    fields.set_item("rendered", diagnostic.render(shown.as_deref()))?;
     let error = class.call((&diagnostic.message,), Some(&fields))?;
     debug_assert!(error.is_instance_of::<PyException>());
     Ok(PyErr::from_value(error))
@@ -34,7 +35,7 @@ fn exception(py: Python<'_>, diagnostic: &Diagnostic, text: Option<&str>) -> PyR
 
 /// Renders a warning: as an error, except for the first word.
 pub(crate) fn warning_text(warning: &Diagnostic, text: &str) -> String {
-    warning.render(Some(text)).replacen("error[", "warning[", 1)
+    warning.render(Some(&lockstep_engine::masked(text))).replacen("error[", "warning[", 1)
 }
 
 fn kind_name(kind: Kind) -> &'static str {

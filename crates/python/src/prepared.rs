@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use lockstep_diagnostic::{Diagnostic, Kind, code};
-use lockstep_engine::{Conversion, Limits, Output, PreparedRequest, Session};
+use lockstep_engine::{Conversion, Database, Limits, Output, PreparedRequest, Session};
 use lockstep_host::sync::Mutex;
 use lockstep_row::{Arena, DataType, Datum, Value};
 use pyo3::{
@@ -23,6 +23,8 @@ use crate::{
 #[pyclass(frozen, name = "Prepared", module = "lockstep._lockstep")]
 #[derive(Debug)]
 pub(crate) struct PyPrepared {
+    /// Is to be open when a request is answered.
+    database: Database,
     request: Arc<PreparedRequest>,
     columns: Arc<RequestColumns>,
     conversion: Conversion,
@@ -112,7 +114,9 @@ impl PyPrepared {
         cache: &RequestColumnsCache,
     ) -> Self {
         let columns = cache.columns_of(py, &request);
-        Self { request, columns, conversion: session.conversion(), limits: session.limits() }
+        let (conversion, limits) = (session.conversion(), session.limits());
+        let database = session.database().clone();
+        Self { database, request, columns, conversion, limits }
     }
 
     /// Converts a request row, given as a dict or another mapping, or as a tuple.
@@ -174,6 +178,7 @@ impl PyPrepared {
     fn compute(&self, py: Python<'_>, row: &[Value]) -> PyResult<Option<Vec<Value>>> {
         let latency = &self.columns.latency;
         let answer = || {
+            self.database.check_open()?;
             latency.measure(|| {
                 let arena = Arena::new();
                 let row: Vec<Datum<'_>> = row.iter().map(|value| value.as_datum(&arena)).collect();

@@ -1,12 +1,12 @@
 //! Sessions and relations as Python objects.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, path::PathBuf, sync::Arc};
 
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 use lockstep_engine::{
-    Conversion, Database, Output, Parameter, ProgressCallback, QueryContext, Relation, Session,
-    VerifyOptions,
+    Conversion, Database, Durability, OpenOptions, Output, Parameter, ProgressCallback,
+    QueryContext, Relation, Session, VerifyOptions,
 };
 use lockstep_row::{DataType, Value};
 use pyo3::{
@@ -16,7 +16,7 @@ use pyo3::{
 use pyo3_arrow::PyTable;
 
 use crate::{
-    call::{detached, writing},
+    call::{attached, detached, writing},
     error::raise,
     from_python::{TargetColumn, type_of, value_of},
     output::PyOutput,
@@ -24,7 +24,7 @@ use crate::{
     rows::{batch_of_dicts, batch_of_tuples, columns_of, schema_of},
 };
 
-/// A session with a database in memory. May be shared between threads.
+/// A session with a database of its own, in memory or in a directory. May be shared between threads.
 #[pyclass(frozen, name = "Session", module = "lockstep._lockstep")]
 #[derive(Debug)]
 pub(crate) struct PySession {
@@ -34,9 +34,40 @@ pub(crate) struct PySession {
 
 #[pymethods]
 impl PySession {
+    /// Opens the database in a directory, or makes one in memory.
     #[new]
-    fn new() -> Self {
-        Self { session: Database::in_memory().session(), columns: RequestColumnsCache::default() }
+    #[pyo3(signature = (path=None, read_only=false))]
+    fn new(py: Python<'_>, path: Option<PathBuf>, read_only: bool) -> PyResult<Self> {
+        let database = match path {
+            None => Database::in_memory(),
+            Some(path) => {
+                let options = OpenOptions { read_only, ..OpenOptions::default() };
+                detached(py, None, || Database::open_with(&path, &options))?
+            }
+        };
+        Ok(Self { session: database.session(), columns: RequestColumnsCache::default() })
+    }
+
+    /// Ends the database.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        detached(py, None, || self.session.database().close())
+    }
+
+    /// Fails when the database was closed.
+    fn check_open(&self, py: Python<'_>) -> PyResult<()> {
+        attached(py, || self.session.database().check_open())
+    }
+
+    /// Returns what opening has done; None for a database in memory.
+    fn opened<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let Some(opened) = self.session.database().opened() else { return Ok(None) };
+        let fields = PyDict::new(py);
+        fields.set_item("rows", opened.rows)?;
+        fields.set_item("milliseconds", opened.milliseconds)?;
+        let cut = opened.cut.as_ref();
+        fields.set_item("cut_file", cut.map(|cut| cut.file.clone()))?;
+        fields.set_item("cut_bytes", cut.map_or(0, |cut| cut.bytes))?;
+        Ok(Some(fields))
     }
 
     /// Runs a script, or one statement with a value for each `?`.
@@ -63,29 +94,37 @@ impl PySession {
         Ok(PyRelation { relation, sql: sql.to_owned() })
     }
 
-    /// Appends an Arrow table. With `create`, a table that does not exist is created.
+    /// Appends an Arrow table. With `create`, a table that does not exist is created. `durability` is
+    /// what the call waits for, unless the table and the session are to say it.
+    #[pyo3(signature = (table, data, create, durability=None))]
     fn append(
         &self,
         py: Python<'_>,
         table: &str,
         data: PyTable,
         create: bool,
+        durability: Option<&str>,
     ) -> PyResult<PyOutput> {
+        let durability = durability_of(py, durability)?;
         let (batches, schema) = data.into_inner();
+        let rows = NewRows { table, batches: &batches, durability };
         let schema = create.then_some(&schema);
-        let appended = writing(py, None, || self.append_batches(table, &batches, schema))?;
+        let appended = writing(py, None, || self.append_batches(&rows, schema))?;
         Ok(PyOutput::new(appended, ""))
     }
 
     /// Appends rows given as dicts, or as tuples. With `create`, a table that does not exist is
-    /// created from dicts.
+    /// created from dicts. `durability` is as for `append`.
+    #[pyo3(signature = (table, rows, create, durability=None))]
     fn append_rows(
         &self,
         py: Python<'_>,
         table: &str,
         rows: &Bound<'_, PyList>,
         create: bool,
+        durability: Option<&str>,
     ) -> PyResult<PyOutput> {
+        let durability = durability_of(py, durability)?;
         let by_name = rows.iter().all(|row| row.is_instance_of::<PyDict>());
         let known = match py.detach(|| self.session.table_columns(table)) {
             Ok(known) => Some(known),
@@ -104,7 +143,9 @@ impl PySession {
         };
         let batch = batch.map_err(|error| raise(py, &error, None))?;
         let schema = create.then(|| schema_of(&columns));
-        let append = || self.append_batches(table, &[batch], schema.as_ref());
+        debug_assert_eq!(batch.num_rows(), rows.len(), "each row is in the batch");
+        let rows = NewRows { table, batches: &[batch], durability };
+        let append = || self.append_batches(&rows, schema.as_ref());
         Ok(PyOutput::new(writing(py, None, append)?, ""))
     }
 
@@ -152,26 +193,44 @@ impl PySession {
 }
 
 impl PySession {
-    /// Appends batches; creates the table with the schema `create` when it does not exist.
-    fn append_batches(
-        &self,
-        table: &str,
-        batches: &[RecordBatch],
-        create: Option<&SchemaRef>,
-    ) -> Result<Output> {
-        let appended = self.session.append_batches(table, batches);
+    /// Appends rows; creates the table with the schema `create` when it does not exist.
+    fn append_batches(&self, rows: &NewRows<'_>, create: Option<&SchemaRef>) -> Result<Output> {
+        let NewRows { table, batches, durability } = *rows;
+        let appended = self.session.append_batches_as(table, batches, durability);
         let (Err(error), Some(schema)) = (&appended, create) else { return appended };
         if error.code != code::UNDEFINED_TABLE {
             return appended;
         }
         self.session.create_table(table, schema)?;
-        self.session.append_batches(table, batches).inspect_err(|_| {
+        self.session.append_batches_as(table, batches, durability).inspect_err(|_| {
             // A table that was created for rows that it does not take is dropped, even if the call
             // was interrupted.
             let drop_table = format!("DROP TABLE {}", quoted(table));
             QueryContext::new().run(|| drop(self.session.execute(&drop_table)));
         })
     }
+}
+
+/// Rows to append to a table.
+struct NewRows<'r> {
+    table: &'r str,
+    batches: &'r [RecordBatch],
+    durability: Option<Durability>,
+}
+
+/// Reads the name of a level of durability.
+fn durability_of(py: Python<'_>, name: Option<&str>) -> PyResult<Option<Durability>> {
+    Ok(Some(match name {
+        None => return Ok(None),
+        Some("disk") => Durability::Disk,
+        Some("os") => Durability::Os,
+        Some("memory") => Durability::Memory,
+        Some(other) => {
+            let message = format!("durability is 'disk', 'os' or 'memory', found '{other}'");
+            let error = Diagnostic::new(code::INVALID_PARAMETER, message);
+            return Err(raise(py, &error, None));
+        }
+    }))
 }
 
 /// Converts the values for `?`, to the types that they would have as literals of SQL.
