@@ -1,22 +1,34 @@
 //! The arguments of the program `lockstep`.
 
+use std::path::Path;
+
 use clap::{Parser, error::ErrorKind};
+
+use crate::opening::DatabaseTarget;
 
 /// Lockstep, a feature database: one SQL definition for training and for serving.
 #[derive(Debug, Parser)]
 #[command(
     name = "lockstep",
     version,
-    after_help = "Without arguments it starts a prompt, or runs the script on its input.\n\
+    after_help = "Without arguments it starts a prompt, or runs the script on its input, with a \
+                  database in memory.\n\
+                  A path that ends in `.lockstep`, or is a directory, or does not exist and has no \
+                  extension is a database; other paths are scripts.\n\
                   `lockstep demo flights` runs the demonstration that comes with the Python package."
 )]
 struct CommandLine {
     /// Runs these statements and ends.
-    #[arg(short = 'c', long = "command", value_name = "SQL", conflicts_with = "target")]
+    #[arg(short = 'c', long = "command", value_name = "SQL")]
     command: Option<String>,
 
-    /// A file of statements to run, or `demo`.
-    #[arg(value_name = "FILE")]
+    /// Opens the database without changing it: every change is refused.
+    #[arg(long)]
+    read_only: bool,
+
+    /// The directory of a database, which is created when there is none; or a file of statements to
+    /// run in memory; or `demo`.
+    #[arg(value_name = "DATABASE|FILE")]
     target: Option<String>,
 
     /// The arguments of `demo`.
@@ -43,44 +55,155 @@ pub(crate) enum Task {
     Refuse(String),
 }
 
-impl Task {
-    /// Parses the arguments, which do not include the program's name.
-    pub(crate) fn from_arguments(args: Vec<String>) -> Self {
-        let line =
-            match CommandLine::try_parse_from(std::iter::once("lockstep".to_owned()).chain(args)) {
-                Ok(line) => line,
-                Err(error) => {
-                    let text = error.to_string();
-                    let printed = [ErrorKind::DisplayHelp, ErrorKind::DisplayVersion];
-                    return if printed.contains(&error.kind()) {
-                        Self::Print(text)
-                    } else {
-                        Self::Refuse(text)
-                    };
-                }
-            };
-        match (line.command, line.target) {
-            (Some(script), _) => Self::Script(script),
-            (None, None) => Self::Input,
-            (None, Some(target)) => match target.as_str() {
-                "demo" => Self::Demo(line.rest),
-                "serve" | "doctor" => Self::NotYet(target),
-                _ if line.rest.is_empty() => Self::File(target),
-                _ => Self::Refuse(format!(
-                    "error: one file at a time, found also `{}`\n",
-                    line.rest[0]
-                )),
-            },
+/// The arguments of one run of the shell.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Arguments {
+    pub(crate) task: Task,
+    /// The directory of the database; `None` for one in memory.
+    pub(crate) database: Option<DatabaseTarget>,
+}
+
+/// What a path on the command line names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Target {
+    Database,
+    Script,
+    /// It may be either.
+    Ambiguous,
+}
+
+impl Target {
+    /// Tells by its name and by what there is what a path names.
+    fn of(path: &str) -> Self {
+        let extension = Path::new(path).extension().map(|text| text.to_ascii_lowercase());
+        let extension = extension.as_ref().and_then(|text| text.to_str());
+        let (exists, is_directory) = (Path::new(path).exists(), Path::new(path).is_dir());
+        match (extension, is_directory, exists) {
+            (Some("sql"), true, _) => Self::Ambiguous,
+            (Some("lockstep"), ..) | (_, true, _) => Self::Database,
+            _ if path.ends_with('/') => Self::Database,
+            (Some("sql"), ..) | (_, _, true) => Self::Script,
+            (None, ..) => Self::Database,
+            (Some(_), ..) => Self::Ambiguous,
         }
     }
 }
 
+impl Arguments {
+    /// Parses the arguments, which do not include the program's name.
+    pub(crate) fn parse(args: Vec<String>) -> Self {
+        let args = std::iter::once("lockstep".to_owned()).chain(args);
+        match CommandLine::try_parse_from(args) {
+            Ok(line) => Self::of(line),
+            Err(error) => {
+                let text = error.to_string();
+                let printed = [ErrorKind::DisplayHelp, ErrorKind::DisplayVersion];
+                let is_printed = printed.contains(&error.kind());
+                let task = if is_printed { Task::Print(text) } else { Task::Refuse(text) };
+                Self { task, database: None }
+            }
+        }
+    }
+
+    fn of(line: CommandLine) -> Self {
+        let CommandLine { command, read_only, target, rest } = line;
+        let in_memory = |task| Self { task, database: None };
+        let Some(path) = target else {
+            if read_only {
+                return in_memory(refuse("--read-only needs the directory of a database"));
+            }
+            return in_memory(command.map_or(Task::Input, Task::Script));
+        };
+        let is_alone = command.is_none() && !read_only;
+        match path.as_str() {
+            "demo" if is_alone => return in_memory(Task::Demo(rest)),
+            "serve" | "doctor" if is_alone => return in_memory(Task::NotYet(path)),
+            _ => {}
+        }
+        if path.is_empty() {
+            return in_memory(refuse("the path is empty"));
+        }
+        if let Some(other) = rest.first() {
+            return in_memory(refuse(&format!("one path at a time, found also `{other}`")));
+        }
+        // A script runs in memory: with `-c` or `--read-only` the path is a database.
+        match if is_alone { Target::of(&path) } else { Target::Database } {
+            Target::Script => in_memory(Task::File(path)),
+            Target::Database => {
+                let task = command.map_or(Task::Input, Task::Script);
+                Self { task, database: Some(DatabaseTarget { path: path.into(), read_only }) }
+            }
+            Target::Ambiguous => in_memory(refuse(&format!(
+                "`{path}` may be a script or a database; a script is a file, `.sql` by custom, and \
+                 a database a directory, `.lockstep` by custom, or with `/` at the end"
+            ))),
+        }
+    }
+}
+
+fn refuse(message: &str) -> Task {
+    debug_assert!(!message.contains('\n'), "a message is a line");
+    Task::Refuse(format!("error: {message}\n"))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::Task;
+    use super::{Arguments, DatabaseTarget, Target, Task};
 
+    fn parse(args: &[&str]) -> Arguments {
+        Arguments::parse(args.iter().map(ToString::to_string).collect())
+    }
+
+    /// Parses arguments that name no database.
     fn task(args: &[&str]) -> Task {
-        Task::from_arguments(args.iter().map(ToString::to_string).collect())
+        let Arguments { task, database } = parse(args);
+        assert_eq!(database, None);
+        task
+    }
+
+    #[test]
+    fn a_directory_is_a_database_and_a_file_a_script() {
+        let temporary = std::env::temp_dir();
+        let here = |name: &str| {
+            let path = temporary.join(format!("lockstep-arguments-{}-{name}", std::process::id()));
+            path.into_os_string().into_string().unwrap()
+        };
+        let (file, directory) = (here("file"), here("directory"));
+        let wrong = here("directory.sql");
+        std::fs::write(&file, "SELECT 1").unwrap();
+        std::fs::create_dir_all(&directory).unwrap();
+        std::fs::create_dir_all(&wrong).unwrap();
+        for (path, expected) in [
+            (file.as_str(), Target::Script),
+            (&directory, Target::Database),
+            (&wrong, Target::Ambiguous),
+            (&here("none.sql"), Target::Script),
+            (&here("none.SQL"), Target::Script),
+            (&here("none"), Target::Database),
+            (&here("none.lockstep"), Target::Database),
+            (&here("none.txt"), Target::Ambiguous),
+            (&here("none.txt/"), Target::Database),
+        ] {
+            assert_eq!(Target::of(path), expected, "{path}");
+        }
+        std::fs::remove_file(&file).unwrap();
+        std::fs::remove_dir(&directory).unwrap();
+        std::fs::remove_dir(&wrong).unwrap();
+        assert!(
+            matches!(task(&[&here("none.txt")]), Task::Refuse(text) if text.contains("may be"))
+        );
+    }
+
+    #[test]
+    fn statements_for_a_database() {
+        let database = |read_only| Some(DatabaseTarget { path: "x.lockstep".into(), read_only });
+        let input = Arguments { task: Task::Input, database: database(false) };
+        assert_eq!(parse(&["x.lockstep"]), input);
+        let script = Task::Script("SELECT 1".into());
+        let read_only = Arguments { task: script, database: database(true) };
+        assert_eq!(parse(&["-c", "SELECT 1", "--read-only", "x.lockstep"]), read_only);
+        assert!(matches!(task(&["--read-only"]), Task::Refuse(_)));
+        assert!(matches!(task(&[""]), Task::Refuse(_)));
     }
 
     #[test]

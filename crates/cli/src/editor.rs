@@ -5,7 +5,7 @@
 
 use std::{borrow::Cow, env, fmt, io, path::PathBuf, sync::Arc};
 
-use lockstep_engine::Session;
+use lockstep_engine::{Session, may_have_secret};
 use rustyline::{
     Config, Context, Helper, completion::Completer, error::ReadlineError, highlight::Highlighter,
     hint::Hinter, history::FileHistory, validate::Validator,
@@ -46,12 +46,16 @@ impl LineEditor {
         Ok(Self { lines, history })
     }
 
-    /// Reads a line.
-    pub(crate) fn line(&mut self, prompt: &str) -> io::Result<PromptLine> {
+    /// Reads a line that follows the lines of a statement that has begun. The history gets it, unless
+    /// the statement may have a password.
+    pub(crate) fn line(&mut self, prompt: &str, begun: &str) -> io::Result<PromptLine> {
+        debug_assert!(begun.is_empty() || begun.ends_with('\n'), "lines are whole");
         match self.lines.readline(prompt) {
             Ok(line) => {
-                self.lines.add_history_entry(line.as_str()).map_err(io_error)?;
-                self.save_history();
+                if !may_have_secret(&format!("{begun}{line}")) {
+                    self.lines.add_history_entry(line.as_str()).map_err(io_error)?;
+                    self.save_history();
+                }
                 Ok(PromptLine::Text(line + "\n"))
             }
             Err(ReadlineError::Interrupted) => Ok(PromptLine::Dropped),

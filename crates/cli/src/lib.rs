@@ -10,6 +10,7 @@ mod cell;
 mod editor;
 mod guard;
 mod interrupt;
+mod opening;
 mod script;
 mod shell;
 mod table_text;

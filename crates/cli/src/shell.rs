@@ -10,14 +10,15 @@ use std::{
 };
 
 use lockstep_diagnostic::{Diagnostic, Kind, Span, code};
-use lockstep_engine::{Database, Output, Session};
+use lockstep_engine::{Database, Output, Session, masked};
 use lockstep_host::{Clock, SystemClock, disk};
 
 use crate::{
-    arguments::Task,
+    arguments::{Arguments, Task},
     editor::LineEditor,
     guard::guarded,
     interrupt::{self, CtrlCEffect, Interrupts},
+    opening::{DatabaseTarget, banner_text},
     script::{is_complete, statements},
     table_text::table_text,
 };
@@ -53,9 +54,11 @@ pub(crate) enum PromptLine {
     End,
 }
 
-/// One run of the shell: a session with a new database in memory, and the streams it prints to.
+/// One run of the shell: a session with a database, and the streams it prints to.
 pub(crate) struct Shell {
     session: Arc<Session>,
+    /// The directory of the database; `None` for one in memory.
+    target: Option<DatabaseTarget>,
     clock: SystemClock,
     interrupts: Interrupts,
     /// Whether the shell handles Ctrl-C: it is a process of its own.
@@ -74,7 +77,7 @@ impl Shell {
     pub(crate) fn new(out: Box<dyn Write>, err: Box<dyn Write>) -> Self {
         let session = Arc::new(Database::in_memory().session());
         let (clock, interrupts) = (SystemClock::new(), Interrupts::default());
-        Self { session, clock, interrupts, handles_signals: false, out, err }
+        Self { session, target: None, clock, interrupts, handles_signals: false, out, err }
     }
 
     /// Handles Ctrl-C, for a shell that is a process of its own.
@@ -84,7 +87,40 @@ impl Shell {
 
     /// Runs the task that the arguments describe, and returns the exit code.
     pub(crate) fn run(&mut self, args: Vec<String>, input: ShellInput<'_>) -> i32 {
-        let done = match Task::from_arguments(args) {
+        let Arguments { task, database } = Arguments::parse(args);
+        let done = match database {
+            None => self.task(task, input),
+            Some(target) => self.task_in(target, task, input),
+        };
+        // The reader of a pipe may go away early, as in `lockstep -c … | head`.
+        let done = done.and_then(|code| self.out.flush().map(|()| code));
+        done.unwrap_or_else(|error| i32::from(error.kind() != io::ErrorKind::BrokenPipe))
+    }
+
+    /// Runs a task with the database in a directory.
+    fn task_in(
+        &mut self,
+        target: DatabaseTarget,
+        task: Task,
+        input: ShellInput<'_>,
+    ) -> io::Result<i32> {
+        debug_assert!(self.target.is_none(), "a run has one database");
+        let database = match target.open(&mut *self.err)? {
+            Ok(database) => database,
+            Err(error) => return writeln!(self.err, "{}", error.render(None)).map(|()| 1),
+        };
+        debug_assert!(database.opened().is_some(), "it is a directory");
+        self.session = Arc::new(database.session());
+        self.target = Some(target);
+        let done = self.task(task, input);
+        match guarded(|| database.close()) {
+            Ok(()) => done,
+            Err(error) => writeln!(self.err, "{}", error.render(None)).map(|()| 1),
+        }
+    }
+
+    fn task(&mut self, task: Task, input: ShellInput<'_>) -> io::Result<i32> {
+        match task {
             Task::Print(text) => self.out.write_all(text.as_bytes()).map(|()| 0),
             Task::Refuse(text) => self.err.write_all(text.as_bytes()).map(|()| 2),
             Task::NotYet(name) => {
@@ -98,10 +134,7 @@ impl Shell {
                 self.listen(CtrlCEffect::CancelThenExit).and_then(|()| self.file(&path))
             }
             Task::Input => self.input(input),
-        };
-        // The reader of a pipe may go away early, as in `lockstep -c … | head`.
-        let done = done.and_then(|code| self.out.flush().map(|()| code));
-        done.unwrap_or_else(|error| i32::from(error.kind() != io::ErrorKind::BrokenPipe))
+        }
     }
 
     fn listen(&self, effect: CtrlCEffect) -> io::Result<()> {
@@ -119,21 +152,21 @@ impl Shell {
                 input.read_to_string(&mut script).and_then(|_| self.script(&script))
             }
             ShellInput::Lines(input) => {
-                self.prompt(|shell, prompt| shell.plain_line(input, prompt)).map(|()| 0)
+                self.prompt(|shell, begun| shell.plain_line(input, begun)).map(|()| 0)
             }
             ShellInput::Terminal => {
                 let mut editor = LineEditor::open(Arc::clone(&self.session))?;
-                self.prompt(|shell, prompt| {
+                self.prompt(|shell, begun| {
                     shell.out.flush()?;
-                    editor.line(prompt)
+                    editor.line(prompt_of(begun), begun)
                 })
                 .map(|()| 0)
             }
         }
     }
 
-    fn plain_line(&mut self, input: &mut dyn BufRead, prompt: &str) -> io::Result<PromptLine> {
-        write!(self.out, "{prompt}")?;
+    fn plain_line(&mut self, input: &mut dyn BufRead, begun: &str) -> io::Result<PromptLine> {
+        write!(self.out, "{}", prompt_of(begun))?;
         self.out.flush()?;
         let mut line = String::new();
         let count = input.read_line(&mut line)?;
@@ -180,7 +213,7 @@ impl Shell {
             }
             Err(diagnostic) => {
                 self.out.flush()?;
-                writeln!(self.err, "{}", moved(&diagnostic, offset).render(Some(text)))?;
+                writeln!(self.err, "{}", moved(&diagnostic, offset).render(Some(&masked(text))))?;
                 Ok(false)
             }
         }
@@ -194,7 +227,7 @@ impl Shell {
         elapsed_ns: u64,
     ) -> io::Result<()> {
         for warning in &output.warnings {
-            let rendered = moved(warning, offset).render(Some(text));
+            let rendered = moved(warning, offset).render(Some(&masked(text)));
             writeln!(self.err, "{}", rendered.replacen("error[", "warning[", 1))?;
         }
         let elapsed = duration_text(elapsed_ns);
@@ -211,17 +244,19 @@ impl Shell {
         }
     }
 
-    /// Reads lines and runs the statements in them.
+    /// Reads lines and runs the statements in them. `next` gets the lines of a statement that has
+    /// begun.
     fn prompt(
         &mut self,
         mut next: impl FnMut(&mut Self, &str) -> io::Result<PromptLine>,
     ) -> io::Result<()> {
-        writeln!(self.out, "Lockstep {}, in memory. `.help` for help.", env!("CARGO_PKG_VERSION"))?;
+        let database = banner_text(self.target.as_ref(), self.session.database());
+        let version = env!("CARGO_PKG_VERSION");
+        writeln!(self.out, "Lockstep {version}, {database}. `.help` for help.")?;
         let mut text = String::new();
         loop {
-            let prompt = if text.is_empty() { "lockstep> " } else { "     ...> " };
             let start = text.len();
-            match next(self, prompt)? {
+            match next(self, &text)? {
                 PromptLine::Text(line) => text.push_str(&line),
                 PromptLine::Dropped => text.clear(),
                 PromptLine::End => return writeln!(self.out),
@@ -274,6 +309,11 @@ impl Shell {
             }
         }
     }
+}
+
+/// Returns the prompt after the lines of a statement that has begun.
+fn prompt_of(begun: &str) -> &'static str {
+    if begun.is_empty() { "lockstep> " } else { "     ...> " }
 }
 
 /// Moves the position of a diagnostic from the statement to the text that has it at `offset`.

@@ -88,3 +88,74 @@ fn durations_are_short() {
     assert_eq!(duration_text(12_345_678), "12.3 ms");
     assert_eq!(duration_text(12_345_678_901), "12.34 s");
 }
+
+/// A path for a database, removed when it is dropped.
+struct TestDirectory(String);
+
+impl TestDirectory {
+    fn new(name: &str) -> Self {
+        let name = format!("lockstep-shell-{name}-{}.lockstep", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        drop(std::fs::remove_dir_all(&path));
+        Self(path.into_os_string().into_string().unwrap())
+    }
+}
+
+impl Drop for TestDirectory {
+    fn drop(&mut self) {
+        drop(std::fs::remove_dir_all(&self.0));
+    }
+}
+
+#[test]
+fn a_directory_keeps_what_a_run_has_stored() {
+    let directory = TestDirectory::new("keeps");
+    let path = directory.0.as_str();
+    let create = "CREATE TABLE t (a INT); INSERT INTO t VALUES (7), (8)";
+    let (code, _, err) = run(&["-c", create, path], "", false);
+    assert_eq!((code, err.as_str()), (0, ""));
+    let (code, out, err) = run(&["-c", "SELECT a FROM t ORDER BY a", path], "", false);
+    assert_eq!((code, err.as_str()), (0, ""));
+    assert!(out.contains("a\n-\n7\n8\n(2 rows, "), "{out}");
+    let (code, _, err) = run(&[path], "INSERT INTO t VALUES (9);", false);
+    assert_eq!((code, err.as_str()), (0, ""));
+    let (code, out, _) = run(&[path], "SELECT count(a) AS n FROM t;\n", true);
+    assert_eq!(code, 0);
+    assert!(out.contains(&format!(", {path}: 3 rows in ")), "{out}");
+    assert!(out.contains("n\n-\n3\n"), "{out}");
+}
+
+#[test]
+fn a_directory_that_is_only_read_refuses_changes() {
+    let directory = TestDirectory::new("read-only");
+    let path = directory.0.as_str();
+    let (code, _, err) = run(&["--read-only", path], "", false);
+    assert_eq!(code, 1);
+    assert!(err.starts_with("error[58P01]: "), "{err}");
+    assert_eq!(run(&["-c", "CREATE TABLE t (a INT)", path], "", false).0, 0);
+    let input = "INSERT INTO t VALUES (1);\nSELECT a FROM t;\n";
+    let (code, out, err) = run(&["--read-only", path], input, true);
+    assert_eq!(code, 0);
+    assert!(out.contains(&format!("{path}, read only: 0 rows in ")), "{out}");
+    assert!(out.contains("(0 rows, ") && err.starts_with("error[25006]: "), "{out}{err}");
+}
+
+#[test]
+fn a_directory_that_is_open_is_refused() {
+    let directory = TestDirectory::new("in-use");
+    let database = lockstep_engine::Database::open(&directory.0).unwrap();
+    let (code, out, err) = run(&["-c", "SELECT 1", &directory.0], "", false);
+    assert_eq!((code, out.as_str()), (1, ""));
+    let pid = std::process::id().to_string();
+    assert!(err.starts_with("error[55006]: ") && err.contains(&pid), "{err}");
+    database.close().unwrap();
+    assert_eq!(run(&["-c", "SELECT 1", &directory.0], "", false).0, 0);
+}
+
+#[test]
+fn an_error_shows_no_password() {
+    let script = "SELECT 1; CREATE USER a OPTIONS(pasword='hush')";
+    let (code, _, err) = run(&["-c", script], "", false);
+    assert_eq!(code, 1);
+    assert!(err.contains("OPTIONS(pasword='****')") && !err.contains("hush"), "{err}");
+}
