@@ -187,7 +187,6 @@ impl Database {
     /// Gives the engine its directory, from which it was read: changes are logged from now on.
     pub(crate) fn continue_in(&self, store: Store, opened: Opened) {
         self.state.arrivals.continue_in(store.log());
-        let has_thread = !store.is_read_only();
         assert!(self.state.store.set(store).is_ok(), "an engine has one directory");
         assert!(self.state.opened.set(opened).is_ok(), "an engine is opened once");
         let tables: Vec<Arc<Table>> = {
@@ -197,7 +196,11 @@ impl Database {
             entries.map(|entry| Arc::clone(&entry.table)).collect()
         };
         tables.iter().for_each(|table| table.remove_unheld());
-        if let Some(store) = self.store().filter(|_| has_thread) {
+    }
+
+    /// Starts the thread that writes checkpoints, if the directory may be written.
+    pub(crate) fn start_checkpoints(&self) {
+        if let Some(store) = self.store().filter(|store| !store.is_read_only()) {
             store.checkpoints().start(Arc::downgrade(&self.state));
         }
     }

@@ -76,6 +76,8 @@ pub use output::Output;
 pub use parameters::{Parameter, PreparedStatement};
 pub use prepared_request::PreparedRequest;
 pub use recovery::{OpenOptions, Opened};
+#[doc(hidden)]
+pub use recovery::StorageTuning;
 pub use relation::{ProgressCallback, Relation};
 pub use session::Session;
 pub use verify::{Difference, Verification, VerifyOptions};

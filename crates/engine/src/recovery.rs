@@ -14,7 +14,7 @@ use lockstep_host::{
 use lockstep_sql::ast::{Ident, Literal, OptionValue};
 use lockstep_table::{Replay, ReplayError, Table, TableChange, TableRecord};
 use lockstep_wal::{
-    Access, Cut, DataFile, DatabaseDirectory, Entries, Entry, Options, ReadOnlyLog,
+    Access, Cut, DataFile, DatabaseDirectory, Entries, Entry, Options, ReadOnlyLog, Upkeep,
 };
 
 use crate::{
@@ -38,6 +38,28 @@ pub struct OpenOptions {
     pub clock: Arc<dyn Clock>,
     /// The disk.
     pub disk: Arc<dyn Disk>,
+    /// What tests set to other values.
+    #[doc(hidden)]
+    pub tuning: StorageTuning,
+}
+
+/// The sizes of what is in a directory, and whether threads look after it: tests use small files and
+/// one thread.
+#[doc(hidden)]
+#[derive(Debug, Clone, Copy)]
+pub struct StorageTuning {
+    /// Bytes of a segment of the log.
+    pub segment_bytes: u64,
+    /// Bytes of an append that is logged in one part.
+    pub part_bytes: usize,
+    /// Whether there are threads that sync the log and write checkpoints.
+    pub has_threads: bool,
+}
+
+impl Default for StorageTuning {
+    fn default() -> Self {
+        Self { segment_bytes: 64 << 20, part_bytes: 64 << 20, has_threads: true }
+    }
 }
 
 impl Default for OpenOptions {
@@ -47,6 +69,7 @@ impl Default for OpenOptions {
             durability_window_ms: 1_000,
             clock: Arc::new(SystemClock::new()),
             disk: Arc::new(SystemDisk),
+            tuning: StorageTuning::default(),
         }
     }
 }
@@ -83,6 +106,8 @@ impl Database {
         let files = recovery.read_checkpoint(&directory)?;
         let log_options = Options {
             durability_window_ms: options.durability_window_ms,
+            segment_bytes: options.tuning.segment_bytes,
+            upkeep: if options.tuning.has_threads { Upkeep::Background } else { Upkeep::ByHand },
             ..Options::new(directory.database_id())
         };
         let visit = &mut |entries: Entries<'_>| recovery.visit(entries);
@@ -97,7 +122,11 @@ impl Database {
         let rows = recovery.finish()?;
         let milliseconds = (options.clock.monotonic_ns() - begun_ns) / 1_000_000;
         let opened = Opened { rows, milliseconds, cut: recovered.cut };
+        database.arrivals().set_part_bytes(options.tuning.part_bytes);
         database.continue_in(Store::new(log, directory, files), opened);
+        if options.tuning.has_threads {
+            database.start_checkpoints();
+        }
         Ok(database)
     }
 }

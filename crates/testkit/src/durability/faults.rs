@@ -1,0 +1,213 @@
+//! Calls to the disk that fail: the statement says so, reads go on, and nobody sees what was refused.
+
+use lockstep_engine::code;
+use lockstep_sim::{CrashPolicy, Failure, Fault, SimulatedDisk};
+
+use super::{
+    model::{Model, difference},
+    run::{Outcome, Run},
+    workload::Step,
+};
+
+/// What was tried.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FaultReport {
+    /// Calls that failed.
+    pub faults: usize,
+    /// Of these, in how many cases the database was not opened.
+    pub not_opened: usize,
+    /// In how many cases no write was accepted from then on.
+    pub stopped: usize,
+    /// In how many cases a step failed, and later ones did not.
+    pub refused: usize,
+    /// In how many cases no step failed.
+    pub unnoticed: usize,
+    /// Databases that were opened afterwards.
+    pub reopened: usize,
+}
+
+/// Lets each call fail in a run of its own, one of `every` from `first` on. The text names what is
+/// wrong.
+pub fn check(
+    steps: &[Step],
+    tables: &[&str],
+    failure: Failure,
+    (first, every): (u64, usize),
+) -> Result<FaultReport, String> {
+    let mut report = FaultReport::default();
+    let mut model = Model::new(steps, tables);
+    for nth in (first..).step_by(every) {
+        let fault = Fault { nth, operation: None, failure };
+        let mut run = FaultRun { steps, model: &mut model, report: &mut report, failed: Vec::new() };
+        let reached = run.check(fault);
+        if !reached.map_err(|what| format!("{fault:?}: {what}"))? {
+            break;
+        }
+        report.faults += 1;
+    }
+    Ok(report)
+}
+
+/// The steps with one call that fails.
+struct FaultRun<'r, 's> {
+    steps: &'s [Step],
+    model: &'r mut Model<'s>,
+    report: &'r mut FaultReport,
+    /// Steps that the disk refused, with the code.
+    failed: Vec<(usize, String)>,
+}
+
+impl FaultRun<'_, '_> {
+    /// Runs the steps; returns whether there were so many calls.
+    fn check(&mut self, fault: Fault) -> Result<bool, String> {
+        let disk = SimulatedDisk::new();
+        disk.fail(fault);
+        let begin_ms = self.model.now_ms(0);
+        let run = match Run::open(&disk, begin_ms) {
+            Ok(run) => run,
+            Err(error) => {
+                self.report.not_opened += 1;
+                check_code(error.code)?;
+                Run::open(&disk, begin_ms).map_err(|error| format!("then: {error:?}"))?
+            }
+        };
+        let mut had_fault = true;
+        for at in 0..self.steps.len() {
+            self.step(&run, at)?;
+            // What is shown is compared where something may have gone wrong, and at the end.
+            if had_fault != disk.has_fault() || at + 1 == self.steps.len() {
+                self.compare(&run, at + 1, "now")?;
+            }
+            had_fault = disk.has_fault();
+        }
+        let is_closed = run.close().is_ok();
+        if disk.has_fault() {
+            return Ok(false);
+        }
+        drop(run);
+        self.reopen(&disk, is_closed)?;
+        self.count();
+        Ok(true)
+    }
+
+    fn step(&mut self, run: &Run, at: usize) -> Result<(), String> {
+        let step = &self.steps[at];
+        let is_stopped = self.stopped().is_some();
+        match run.step(step) {
+            Outcome::Failed(code) => {
+                check_code(&code)?;
+                if is_stopped && code != code::LOG_STOPPED {
+                    return Err(format!("step {at} failed with {code} after the log had stopped"));
+                }
+                self.failed.push((at, code));
+            }
+            Outcome::Refused(code) if is_stopped => {
+                // What it depends on may be missing; a defect of ours has another code.
+                if code.starts_with("XX") || code.starts_with("58") {
+                    return Err(format!("step {at}, {step:?}, was refused with {code}"));
+                }
+            }
+            Outcome::Refused(_) | Outcome::Done => {}
+        }
+        Ok(())
+    }
+
+    /// Returns the first step that failed because the log had stopped.
+    fn stopped(&self) -> Option<usize> {
+        let mut failed = self.failed.iter();
+        failed.find(|(_, code)| code == code::LOG_STOPPED).map(|(at, _)| *at)
+    }
+
+    /// Lists the first `count` steps without those that failed.
+    fn done(&self, count: usize) -> Vec<usize> {
+        let is_done = |at: &usize| self.failed.iter().all(|(failed, _)| failed != at);
+        (0..count).filter(is_done).collect()
+    }
+
+    fn compare(&mut self, run: &Run, count: usize, when: &str) -> Result<(), String> {
+        let now_ms = self.model.now_ms(count);
+        let (done, shown) = (self.done(count), run.show(self.model.tables()));
+        match difference(&shown, self.model.after_steps(done, now_ms)) {
+            None => Ok(()),
+            Some(what) => Err(format!("{when}, after {count} steps, {:?}, it {what}", self.failed)),
+        }
+    }
+
+    /// Opens the database again: in a new process, and after a crash.
+    fn reopen(&mut self, disk: &SimulatedDisk, is_closed: bool) -> Result<(), String> {
+        let image = disk.image();
+        for policy in [CrashPolicy::AllKept, CrashPolicy::AllLost, CrashPolicy::Random(1)] {
+            // What was written at a level below `disk` may be lost when it could not be synced.
+            if policy == CrashPolicy::AllKept || is_closed {
+                self.open_again(&image.disk(policy), &format!("{policy:?}"))?;
+            }
+        }
+        self.open_again(disk, "in a new process")
+    }
+
+    fn open_again(&mut self, disk: &SimulatedDisk, when: &str) -> Result<(), String> {
+        self.report.reopened += 1;
+        let now_ms = self.model.now_ms(self.steps.len());
+        let run = Run::open(disk, now_ms).map_err(|error| format!("{when}: {error:?}"))?;
+        let shown = run.show(self.model.tables());
+        let mut done = self.done(self.steps.len());
+        let expected = self.model.after_steps(done.clone(), now_ms);
+        let Some(what) = difference(&shown, expected) else { return Ok(()) };
+        // Nobody knows whether the step is there whose sync failed.
+        if let Some(unknown) = self.stopped() {
+            done.push(unknown);
+            done.sort_unstable();
+            if difference(&shown, self.model.after_steps(done, now_ms)).is_none() {
+                return Ok(());
+            }
+        }
+        Err(format!("{when}, {:?}, it {what}", self.failed))
+    }
+
+    fn count(&mut self) {
+        let report = &mut *self.report;
+        match (self.failed.is_empty(), self.failed.iter().any(|(_, c)| c == code::LOG_STOPPED)) {
+            (true, _) => report.unnoticed += 1,
+            (false, true) => report.stopped += 1,
+            (false, false) => report.refused += 1,
+        }
+    }
+}
+
+fn check_code(code: &str) -> Result<(), String> {
+    if [code::LOG_STOPPED, code::DISK_FULL, code::IO_ERROR].contains(&code) {
+        return Ok(());
+    }
+    Err(format!("failed with {code}"))
+}
+
+/// Runs the steps while the disk has no space from one of them on, for some steps; then it has space
+/// again. The text names what is wrong.
+pub fn check_full(steps: &[Step], tables: &[&str], from: usize, count: usize) -> Result<usize, String> {
+    let disk = SimulatedDisk::new();
+    let mut model = Model::new(steps, tables);
+    let mut report = FaultReport::default();
+    let run = Run::open(&disk, model.now_ms(0)).map_err(|error| format!("{error:?}"))?;
+    let mut full = FaultRun { steps, model: &mut model, report: &mut report, failed: Vec::new() };
+    for at in 0..steps.len() {
+        if at == from {
+            disk.set_space(0);
+        } else if at == from + count {
+            disk.set_space(usize::MAX);
+        }
+        let failed = full.failed.len();
+        full.step(&run, at)?;
+        if full.failed.len() > failed {
+            let (_, code) = &full.failed[failed];
+            if !(from..from + count).contains(&at) || code != code::DISK_FULL {
+                return Err(format!("step {at}, no space from {from} on: {code}"));
+            }
+            full.compare(&run, at + 1, "without space")?;
+        }
+    }
+    full.compare(&run, steps.len(), "with space again")?;
+    run.close().map_err(|error| format!("{error:?}"))?;
+    drop(run);
+    full.reopen(&disk, true)?;
+    Ok(full.failed.len())
+}
