@@ -38,7 +38,7 @@ pub fn check(
     let mut model = Model::new(steps, tables);
     for nth in (first..).step_by(every) {
         let fault = Fault { nth, operation: None, failure };
-        let mut run = FaultRun { steps, model: &mut model, report: &mut report, failed: Vec::new() };
+        let mut run = FaultRun { steps, model: &mut model, report: &mut report, done: Vec::new(), failed: Vec::new() };
         let reached = run.check(fault);
         if !reached.map_err(|what| format!("{fault:?}: {what}"))? {
             break;
@@ -53,6 +53,8 @@ struct FaultRun<'r, 's> {
     steps: &'s [Step],
     model: &'r mut Model<'s>,
     report: &'r mut FaultReport,
+    /// Steps that were acknowledged.
+    done: Vec<usize>,
     /// Steps that the disk refused, with the code.
     failed: Vec<(usize, String)>,
 }
@@ -107,7 +109,8 @@ impl FaultRun<'_, '_> {
                     return Err(format!("step {at}, {step:?}, was refused with {code}"));
                 }
             }
-            Outcome::Refused(_) | Outcome::Done => {}
+            Outcome::Refused(_) => {}
+            Outcome::Done => self.done.push(at),
         }
         Ok(())
     }
@@ -118,16 +121,19 @@ impl FaultRun<'_, '_> {
         failed.find(|(_, code)| code == code::LOG_STOPPED).map(|(at, _)| *at)
     }
 
-    /// Lists the first `count` steps without those that failed.
-    fn done(&self, count: usize) -> Vec<usize> {
-        let is_done = |at: &usize| self.failed.iter().all(|(failed, _)| failed != at);
-        (0..count).filter(is_done).collect()
-    }
-
     fn compare(&mut self, run: &Run, count: usize, when: &str) -> Result<(), String> {
         let now_ms = self.model.now_ms(count);
-        let (done, shown) = (self.done(count), run.show(self.model.tables()));
-        match difference(&shown, self.model.after_steps(done, now_ms)) {
+        let (done, mut shown) = (self.done.clone(), run.show(self.model.tables()));
+        let mut expected = self.model.after_steps(done, now_ms).to_vec();
+        if self.stopped().is_some() {
+            // A DEPLOY that failed may have widened what an index keeps; to narrow it would be a write.
+            let is_rule = |answer: &String| {
+                answer.starts_with("SHOW INDEXES") || answer.starts_with("SHOW CREATE TABLE")
+            };
+            shown.retain(|answer| !is_rule(answer));
+            expected.retain(|answer| !is_rule(answer));
+        }
+        match difference(&shown, &expected) {
             None => Ok(()),
             Some(what) => Err(format!("{when}, after {count} steps, {:?}, it {what}", self.failed)),
         }
@@ -150,7 +156,7 @@ impl FaultRun<'_, '_> {
         let now_ms = self.model.now_ms(self.steps.len());
         let run = Run::open(disk, now_ms).map_err(|error| format!("{when}: {error:?}"))?;
         let shown = run.show(self.model.tables());
-        let mut done = self.done(self.steps.len());
+        let mut done = self.done.clone();
         let expected = self.model.after_steps(done.clone(), now_ms);
         let Some(what) = difference(&shown, expected) else { return Ok(()) };
         // Nobody knows whether the step is there whose sync failed.
@@ -188,7 +194,7 @@ pub fn check_full(steps: &[Step], tables: &[&str], from: usize, count: usize) ->
     let mut model = Model::new(steps, tables);
     let mut report = FaultReport::default();
     let run = Run::open(&disk, model.now_ms(0)).map_err(|error| format!("{error:?}"))?;
-    let mut full = FaultRun { steps, model: &mut model, report: &mut report, failed: Vec::new() };
+    let mut full = FaultRun { steps, model: &mut model, report: &mut report, done: Vec::new(), failed: Vec::new() };
     for at in 0..steps.len() {
         if at == from {
             disk.set_space(0);

@@ -34,7 +34,7 @@ pub struct Run {
 pub enum Outcome {
     /// It was acknowledged.
     Done,
-    /// It was refused by this code, as it would be with any disk.
+    /// It was refused with this code and message, as it would be with any disk.
     Refused(String),
     /// The disk failed, with this code.
     Failed(String),
@@ -103,7 +103,7 @@ impl Run {
         match session.execute(sql) {
             Ok(_) => Outcome::Done,
             Err(error) if FAULTS.contains(&error.code) => Outcome::Failed(error.code.to_owned()),
-            Err(error) => Outcome::Refused(error.code.to_owned()),
+            Err(error) => Outcome::Refused(format!("{}: {}", error.code, error.message)),
         }
     }
 
