@@ -400,4 +400,8 @@ impl lockstep_request::TableResolver for TableSet {
     fn owner(&self) -> &str {
         self.owner()
     }
+
+    fn refusal(&self, error: &TableError) -> Box<Diagnostic> {
+        table_error(error)
+    }
 }
