@@ -75,9 +75,9 @@ pub use lockstep_table::set_chunk_rows;
 pub use output::Output;
 pub use parameters::{Parameter, PreparedStatement};
 pub use prepared_request::PreparedRequest;
-pub use recovery::{OpenOptions, Opened};
 #[doc(hidden)]
 pub use recovery::StorageTuning;
+pub use recovery::{OpenOptions, Opened};
 pub use relation::{ProgressCallback, Relation};
 pub use session::Session;
 pub use verify::{Difference, Verification, VerifyOptions};

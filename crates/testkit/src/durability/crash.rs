@@ -6,7 +6,7 @@ use lockstep_sim::{CrashImage, CrashPolicy, SimulatedDisk};
 use super::{
     model::{Model, difference},
     run::{Outcome, Run},
-    workload::{Action, Step},
+    workload::Step,
 };
 use crate::random::Random;
 
@@ -48,11 +48,7 @@ struct Moment {
 }
 
 /// Runs the steps; crashes at every moment, and opens what is left. The text names what is wrong.
-pub fn check(
-    steps: &[Step],
-    tables: &[&str],
-    sample: CrashSample,
-) -> Result<CrashReport, String> {
+pub fn check(steps: &[Step], tables: &[&str], sample: CrashSample) -> Result<CrashReport, String> {
     let disk = SimulatedDisk::new();
     disk.record_before_syncs();
     let mut check = Check {
@@ -99,8 +95,7 @@ impl Check<'_> {
     fn is_change(&mut self, at: usize) -> bool {
         let now_ms = self.model.now_ms(at + 1);
         let before = self.model.after(at, now_ms).to_vec();
-        !matches!(self.steps[at].action, Action::Advance { .. })
-            && before != self.model.after(at + 1, now_ms)
+        self.steps[at].is_statement() && before != self.model.after(at + 1, now_ms)
     }
 
     /// Opens some of the states that a crash leaves.
@@ -160,7 +155,7 @@ impl Check<'_> {
     fn go_on(&mut self, disk: &SimulatedDisk, run: Run, found: Moment) -> Result<(), String> {
         let Moment { acknowledged, begun } = found;
         for (at, step) in self.steps.iter().enumerate().skip(acknowledged) {
-            if at < begun && matches!(step.action, Action::Advance { .. }) {
+            if at < begun && !step.is_statement() {
                 continue;
             }
             if let Outcome::Failed(code) = run.step(step) {
@@ -177,7 +172,8 @@ impl Check<'_> {
                 return Err(format!("after the rest of the steps, it {what}"));
             }
         }
-        let again = Run::open(disk, now_ms).map_err(|error| format!("not opened again: {error:?}"))?;
+        let again =
+            Run::open(disk, now_ms).map_err(|error| format!("not opened again: {error:?}"))?;
         match difference(&again.show(self.model.tables()), &shown) {
             None => Ok(()),
             Some(what) => Err(format!("opened again after the rest of the steps, it {what}")),

@@ -1,6 +1,6 @@
 //! Calls to the disk that fail: the statement says so, reads go on, and nobody sees what was refused.
 
-use lockstep_engine::code;
+use lockstep_engine::{Durability, code};
 use lockstep_sim::{CrashPolicy, Failure, Fault, SimulatedDisk};
 
 use super::{
@@ -38,7 +38,13 @@ pub fn check(
     let mut model = Model::new(steps, tables);
     for nth in (first..).step_by(every) {
         let fault = Fault { nth, operation: None, failure };
-        let mut run = FaultRun { steps, model: &mut model, report: &mut report, done: Vec::new(), failed: Vec::new() };
+        let mut run = FaultRun {
+            steps,
+            model: &mut model,
+            report: &mut report,
+            done: Vec::new(),
+            failed: Vec::new(),
+        };
         let reached = run.check(fault);
         if !reached.map_err(|what| format!("{fault:?}: {what}"))? {
             break;
@@ -142,30 +148,52 @@ impl FaultRun<'_, '_> {
     /// Opens the database again: in a new process, and after a crash.
     fn reopen(&mut self, disk: &SimulatedDisk, is_closed: bool) -> Result<(), String> {
         let image = disk.image();
+        // What was written at a level below `disk` may be lost when it could not be synced.
+        let durable = if is_closed { self.done.len() } else { self.durable_count() };
         for policy in [CrashPolicy::AllKept, CrashPolicy::AllLost, CrashPolicy::Random(1)] {
-            // What was written at a level below `disk` may be lost when it could not be synced.
-            if policy == CrashPolicy::AllKept || is_closed {
-                self.open_again(&image.disk(policy), &format!("{policy:?}"))?;
-            }
+            let when = format!("{policy:?}");
+            let least = if policy == CrashPolicy::AllKept { self.done.len() } else { durable };
+            self.open_again(&image.disk(policy), &when, least)?;
         }
-        self.open_again(disk, "in a new process")
+        self.open_again(disk, "in a new process", self.done.len())
     }
 
-    fn open_again(&mut self, disk: &SimulatedDisk, when: &str) -> Result<(), String> {
+    /// Counts the steps that were acknowledged up to the last one that waited for the disk.
+    fn durable_count(&mut self) -> usize {
+        let now_ms = self.model.now_ms(self.steps.len());
+        let mut shown =
+            |count: usize| self.model.after_steps(self.done[..count].to_vec(), now_ms).to_vec();
+        (1..=self.done.len())
+            .rev()
+            .find(|count| {
+                let step = &self.steps[self.done[count - 1]];
+                let waits = step.level == Durability::Disk && step.is_statement();
+                step.is_checkpoint() || (waits && shown(*count) != shown(count - 1))
+            })
+            .unwrap_or(0)
+    }
+
+    /// Opens the database on a disk: at least so many of the acknowledged steps are there.
+    fn open_again(&mut self, disk: &SimulatedDisk, when: &str, least: usize) -> Result<(), String> {
         self.report.reopened += 1;
         let now_ms = self.model.now_ms(self.steps.len());
         let run = Run::open(disk, now_ms).map_err(|error| format!("{when}: {error:?}"))?;
         let shown = run.show(self.model.tables());
-        let mut done = self.done.clone();
-        let expected = self.model.after_steps(done.clone(), now_ms);
+        let expected = self.model.after_steps(self.done.clone(), now_ms);
         let Some(what) = difference(&shown, expected) else { return Ok(()) };
+        let mut candidates: Vec<Vec<usize>> =
+            (least..self.done.len()).map(|count| self.done[..count].to_vec()).collect();
         // Nobody knows whether the step is there whose sync failed.
         if let Some(unknown) = self.stopped() {
-            done.push(unknown);
-            done.sort_unstable();
-            if difference(&shown, self.model.after_steps(done, now_ms)).is_none() {
-                return Ok(());
-            }
+            let mut with_unknown = self.done.clone();
+            with_unknown.push(unknown);
+            with_unknown.sort_unstable();
+            candidates.push(with_unknown);
+        }
+        let mut candidates = candidates.into_iter();
+        let is_there = |done| difference(&shown, self.model.after_steps(done, now_ms)).is_none();
+        if candidates.any(is_there) {
+            return Ok(());
         }
         Err(format!("{when}, {:?}, it {what}", self.failed))
     }
@@ -189,12 +217,23 @@ fn check_code(code: &str) -> Result<(), String> {
 
 /// Runs the steps while the disk has no space from one of them on, for some steps; then it has space
 /// again. The text names what is wrong.
-pub fn check_full(steps: &[Step], tables: &[&str], from: usize, count: usize) -> Result<usize, String> {
+pub fn check_full(
+    steps: &[Step],
+    tables: &[&str],
+    from: usize,
+    count: usize,
+) -> Result<usize, String> {
     let disk = SimulatedDisk::new();
     let mut model = Model::new(steps, tables);
     let mut report = FaultReport::default();
     let run = Run::open(&disk, model.now_ms(0)).map_err(|error| format!("{error:?}"))?;
-    let mut full = FaultRun { steps, model: &mut model, report: &mut report, done: Vec::new(), failed: Vec::new() };
+    let mut full = FaultRun {
+        steps,
+        model: &mut model,
+        report: &mut report,
+        done: Vec::new(),
+        failed: Vec::new(),
+    };
     for at in 0..steps.len() {
         if at == from {
             disk.set_space(0);

@@ -43,6 +43,11 @@ impl Step {
         Self { level: Durability::Disk, action: Action::ExecuteOffline(sql.to_owned()) }
     }
 
+    /// Returns whether the step runs a statement.
+    pub fn is_statement(&self) -> bool {
+        !matches!(self.action, Action::Advance { .. })
+    }
+
     /// Returns whether the step writes a checkpoint, which changes nothing that is shown.
     pub fn is_checkpoint(&self) -> bool {
         matches!(&self.action, Action::Execute(sql) if sql == "CHECKPOINT")
@@ -66,6 +71,9 @@ pub fn each_kind(folder: &str) -> Vec<Step> {
     };
     EACH_KIND.iter().map(|sql| level(sql)).collect()
 }
+
+/// The tables of [`each_kind`].
+pub const EACH_KIND_TABLES: [&str; 4] = ["t", "other.u", "kept", "hourly"];
 
 const EACH_KIND: &[&str] = &[
     "CREATE TABLE t (k STRING, n INT, v DOUBLE, ts TIMESTAMP,
