@@ -26,7 +26,7 @@ use crate::{
     Database,
     catalog::{CatalogRecord, Objects, columns_of},
     job::Job,
-    store::log_error,
+    log_error::log_error,
 };
 
 /// A file of rows ends when it has so many bytes.

@@ -45,6 +45,7 @@ mod inspect;
 mod job;
 pub mod lint;
 mod literal;
+mod log_error;
 mod offline_data;
 mod options;
 mod output;

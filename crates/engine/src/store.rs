@@ -1,11 +1,11 @@
-//! The directory of an engine: its log, its lock, and errors of both as diagnostics.
+//! The directory of an engine: its log, and its lock.
 //!
 //! An engine in memory has none. `recovery` opens it; from then on every change of the catalog and of
 //! the tables goes through its log before it is made.
 
 use std::{fmt, path::PathBuf, sync::Arc};
 
-use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
+use lockstep_diagnostic::Result;
 use lockstep_host::sync::Mutex;
 use lockstep_table::{Durability, Table, durability};
 use lockstep_wal::{DatabaseDirectory, Error, Group, Log, SegmentedLog};
@@ -15,6 +15,7 @@ use crate::{
     catalog::{CATALOG, CatalogRecord},
     checkpoint::{Checkpoint, CheckpointFiles},
     checkpoint_thread::CheckpointThread,
+    log_error::log_error,
 };
 
 /// An open directory.
@@ -155,94 +156,4 @@ impl Database {
         self.mark_closed();
         self.store().map_or(Ok(()), |store| store.close().map_err(|error| log_error(&error)))
     }
-}
-
-/// Returns the diagnostic of an error of the log.
-pub(crate) fn log_error(error: &Error) -> Box<Diagnostic> {
-    let mut message = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(inner) = source {
-        message = format!("{message}: {inner}");
-        source = inner.source();
-    }
-    let (code, kind, hint) = match error {
-        Error::Stopped { .. } => (
-            code::LOG_STOPPED,
-            Kind::FreeResources,
-            "Reads go on. Find out what the disk says, then open the directory again: what was \
-             acknowledged is there.",
-        ),
-        Error::Full { .. } => (
-            code::DISK_FULL,
-            Kind::FreeResources,
-            "Nothing of the statement was stored. Reads go on, and writes as soon as there is \
-             space.",
-        ),
-        Error::TooLarge { .. } => {
-            (code::VALUE_TOO_LARGE, Kind::FixRequest, "Write fewer rows at once.")
-        }
-        Error::ReadOnly { .. } => (
-            code::READ_ONLY,
-            Kind::FixRequest,
-            "The directory was opened to be read only; connect without read_only to write.",
-        ),
-        Error::Closed => {
-            (code::DATABASE_CLOSED, Kind::FixRequest, "Connect to the directory again.")
-        }
-        Error::NewerFormat { .. } => (
-            code::NEWER_FORMAT,
-            Kind::FixRequest,
-            "Open it with the version of Lockstep that wrote it, or a newer one.",
-        ),
-        Error::Damaged { .. }
-        | Error::Foreign { .. }
-        | Error::LogMissing { .. }
-        | Error::CheckpointDamaged { .. } => (
-            code::DATA_CORRUPTED,
-            Kind::FixData,
-            "`lockstep check` lists what is damaged; with --salvage it writes what can be read \
-             to another directory.",
-        ),
-        Error::CheckpointsStopped { .. } => (
-            code::LOG_STOPPED,
-            Kind::FreeResources,
-            "Reads and writes go on. Find out what the disk says, then open the directory again.",
-        ),
-        Error::InUse { .. } => (
-            code::DATABASE_IN_USE,
-            Kind::FreeResources,
-            "One process at a time writes to a directory, and nobody reads it meanwhile: end the \
-             other one, or connect to it.",
-        ),
-        Error::NotADirectory { .. } | Error::ForeignFiles { .. } => (
-            code::DUPLICATE_FILE,
-            Kind::FixRequest,
-            "Name a directory of a database, an empty one, or one that does not exist yet.",
-        ),
-        Error::NoDatabase { .. } => {
-            (code::UNDEFINED_FILE, Kind::FixRequest, "Connect without read_only to create one.")
-        }
-        Error::NotWritable { .. } => (
-            code::IO_ERROR,
-            Kind::FixRequest,
-            "Give this user the right to write there, or connect with read_only.",
-        ),
-        Error::NoLocks { .. } => (
-            code::IO_ERROR,
-            Kind::FixRequest,
-            "Use a directory on a local disk: without locks two processes could write to it.",
-        ),
-        Error::ByteOrder { .. } => (
-            code::NEWER_FORMAT,
-            Kind::FixRequest,
-            "Open it on a machine like the one that wrote it.",
-        ),
-        Error::ManifestTooLarge { .. } => {
-            (code::VALUE_TOO_LARGE, Kind::FreeResources, "Drop tables, and CHECKPOINT again.")
-        }
-        Error::Disk { .. } | Error::Thread { .. } | Error::NotHere { .. } => {
-            (code::IO_ERROR, Kind::Retry, "What was acknowledged is not affected.")
-        }
-    };
-    Box::new(Diagnostic::new(code, message).with_kind(kind).with_hint(hint))
 }

@@ -16,7 +16,7 @@ impl TestDirectory {
     }
 
     fn open(&self) -> Session {
-        Database::open(&self.0).unwrap().session()
+        Database::open(&self.0).expect("nobody else has it open").session()
     }
 }
 

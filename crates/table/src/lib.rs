@@ -44,7 +44,7 @@ pub use load::BulkLoad;
 pub use lockstep_series::set_chunk_rows;
 pub use lockstep_series::{RecordField, Records, reclaim};
 pub use record::{LogFailure, LoggedIndexes, LoggedRows, RecordError, TableChange, TableRecord};
-pub use replay::{Replay, ReplayError};
+pub use replay::{Replay, ReplayError, RowsToStore};
 pub use retention::Horizon;
 pub use snapshot::{KeyRows, KeyRun, ScanRows, Snapshot, StoredRow};
 pub use table::{Table, TableMemory};
