@@ -48,6 +48,7 @@ nightly-generated:
 	cargo xtask l3 --cases 20000 --seed $(SEED)
 	for canary in panic stack memory hang; do cargo xtask fuzz --canary $$canary || exit 1; done
 	cargo xtask fuzz --seconds 600 --seed $(SEED)
+	cargo xtask sim --workloads 60 --seed $(SEED)
 	cargo xtask model
 	cargo xtask miri
 

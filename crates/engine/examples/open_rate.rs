@@ -2,9 +2,12 @@
 //!
 //! `cargo run --release -p lockstep-engine --example open_rate -- DIRECTORY [ROWS] [BATCH]`
 
-use std::{path::Path, time::Instant};
+#![expect(clippy::print_stdout, reason = "a program that prints what it measured")]
+
+use std::path::Path;
 
 use lockstep_engine::Database;
+use lockstep_host::{Clock, SystemClock};
 use lockstep_row::Datum;
 
 fn main() {
@@ -24,14 +27,9 @@ fn main() {
     }
     open(path, "log");
     let database = Database::open(path).expect("it was written");
-    let begun = Instant::now();
+    let clock = SystemClock::new();
     let done = database.checkpoint().expect("there is space");
-    println!(
-        "checkpoint of {} rows, {} bytes: {:.2} s",
-        done.rows,
-        done.bytes,
-        begun.elapsed().as_secs_f64()
-    );
+    println!("checkpoint of {} rows, {} bytes: {:.2} s", done.rows, done.bytes, seconds_of(&clock));
     drop(database);
     open(path, "checkpoint");
 }
@@ -46,7 +44,7 @@ fn write(database: &Database, rows: i64, batch: i64, durability: &str) {
     session.execute(table).expect("a table");
     let appender = session.appender("t").expect("the table");
     let keys: Vec<String> = (0..1_000).map(|key| format!("customer {key:08}")).collect();
-    let begun = Instant::now();
+    let clock = SystemClock::new();
     let mut ts = 0;
     while ts < rows {
         let end = (ts + batch).min(rows);
@@ -65,19 +63,24 @@ fn write(database: &Database, rows: i64, batch: i64, durability: &str) {
         appender.append((ts..end).map(of)).expect("there is space");
         ts = end;
     }
-    let seconds = begun.elapsed().as_secs_f64();
+    let seconds = seconds_of(&clock);
     println!("written, durability {durability}: {:.0} rows/s", rate(rows, seconds));
 }
 
 fn open(path: &Path, from: &str) {
-    let begun = Instant::now();
+    let clock = SystemClock::new();
     let database = Database::open(path).expect("it was written");
-    let seconds = begun.elapsed().as_secs_f64();
+    let seconds = seconds_of(&clock);
     let rows = database.opened().expect("it is a directory").rows;
     println!(
         "opened from the {from}: {:.0} rows/s",
         rate(i64::try_from(rows).expect("few"), seconds)
     );
+}
+
+/// Returns the age of a clock.
+fn seconds_of(clock: &SystemClock) -> f64 {
+    std::time::Duration::from_nanos(clock.monotonic_ns()).as_secs_f64()
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a rate to print")]

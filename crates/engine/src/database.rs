@@ -171,7 +171,11 @@ impl Database {
             // Readers go on with the catalog as it is while the log is waited for.
             let mut next = self.objects().clone();
             let removed = next.apply(command)?;
-            self.log_record(&CatalogRecord::of(command, &next))?;
+            let record = CatalogRecord::of(command, &next);
+            // Rows that were added to those of a table are in the log: nothing may fail any more.
+            if !self.objects().says(&record) {
+                self.log_record(&record)?;
+            }
             let mut objects = self.state.objects.write();
             *objects = next;
             removed.mark();
@@ -195,7 +199,6 @@ impl Database {
     /// Gives the engine its directory, from which it was read: changes are logged from now on.
     pub(crate) fn continue_in(&self, store: Store, opened: Opened) {
         self.state.arrivals.continue_in(store.log());
-        let has_thread = !store.is_read_only();
         assert!(self.state.store.set(store).is_ok(), "an engine has one directory");
         assert!(self.state.opened.set(opened).is_ok(), "an engine is opened once");
         let tables: Vec<Arc<Table>> = {
@@ -205,7 +208,11 @@ impl Database {
             entries.map(|entry| Arc::clone(&entry.table)).collect()
         };
         tables.iter().for_each(|table| table.remove_unheld());
-        if let Some(store) = self.store().filter(|_| has_thread) {
+    }
+
+    /// Starts the thread that writes checkpoints, if the directory may be written.
+    pub(crate) fn start_checkpoints(&self) {
+        if let Some(store) = self.store().filter(|store| !store.is_read_only()) {
             store.checkpoints().start(Arc::downgrade(&self.state));
         }
     }
@@ -409,5 +416,9 @@ impl lockstep_request::TableResolver for TableSet {
 
     fn owner(&self) -> &str {
         self.owner()
+    }
+
+    fn refusal(&self, error: &TableError) -> Box<Diagnostic> {
+        table_error(error)
     }
 }

@@ -77,6 +77,8 @@ pub use lockstep_table::set_chunk_rows;
 pub use output::Output;
 pub use parameters::{Parameter, PreparedStatement};
 pub use prepared_request::PreparedRequest;
+#[doc(hidden)]
+pub use recovery::StorageTuning;
 pub use recovery::{OpenListener, OpenOptions, OpenProgress, Opened};
 pub use relation::{ProgressCallback, Relation};
 pub use session::Session;

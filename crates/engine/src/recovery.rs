@@ -17,7 +17,7 @@ use lockstep_host::{
 use lockstep_sql::ast::{Ident, Literal, OptionValue};
 use lockstep_table::{ReplayError, RowsToStore, Table, TableChange, TableRecord};
 use lockstep_wal::{
-    Access, Cut, DataFile, DatabaseDirectory, Entries, Entry, Options, ReadOnlyLog,
+    Access, Cut, DataFile, DatabaseDirectory, Entries, Entry, Options, ReadOnlyLog, Upkeep,
 };
 
 pub use self::progress::{OpenListener, OpenProgress};
@@ -49,6 +49,28 @@ pub struct OpenOptions {
     pub disk: Arc<dyn Disk>,
     /// Is told how far opening is.
     pub listener: Option<OpenListener>,
+    /// What tests set to other values.
+    #[doc(hidden)]
+    pub tuning: StorageTuning,
+}
+
+/// The sizes of what is in a directory, and whether threads look after it: tests use small files and
+/// one thread.
+#[doc(hidden)]
+#[derive(Debug, Clone, Copy)]
+pub struct StorageTuning {
+    /// Bytes of a segment of the log.
+    pub segment_bytes: u64,
+    /// Bytes of an append that is logged in one part.
+    pub part_bytes: usize,
+    /// Whether there are threads that sync the log and write checkpoints.
+    pub has_threads: bool,
+}
+
+impl Default for StorageTuning {
+    fn default() -> Self {
+        Self { segment_bytes: 64 << 20, part_bytes: 64 << 20, has_threads: true }
+    }
 }
 
 impl Default for OpenOptions {
@@ -59,6 +81,7 @@ impl Default for OpenOptions {
             clock: Arc::new(SystemClock::new()),
             disk: Arc::new(SystemDisk),
             listener: None,
+            tuning: StorageTuning::default(),
         }
     }
 }
@@ -95,6 +118,8 @@ impl Database {
         let files = recovery.read_checkpoint(&directory)?;
         let log_options = Options {
             durability_window_ms: options.durability_window_ms,
+            segment_bytes: options.tuning.segment_bytes,
+            upkeep: if options.tuning.has_threads { Upkeep::Background } else { Upkeep::ByHand },
             ..Options::new(directory.database_id())
         };
         let visit = &mut |entries: Entries<'_>| recovery.visit(entries);
@@ -108,7 +133,11 @@ impl Database {
         };
         let OpenProgress { rows, milliseconds } = recovery.finish()?;
         let opened = Opened { rows, milliseconds, cut: recovered.cut };
+        database.arrivals().set_part_bytes(options.tuning.part_bytes);
         database.continue_in(Store::new(log, directory, files), opened);
+        if options.tuning.has_threads {
+            database.start_checkpoints();
+        }
         Ok(database)
     }
 }

@@ -46,6 +46,12 @@ pub trait TableResolver {
     fn owner(&self) -> &str {
         "a request"
     }
+
+    /// Explains why a table cannot be given an index, where that is neither for lack of memory nor
+    /// because the table was dropped.
+    fn refusal(&self, error: &TableError) -> Box<Diagnostic> {
+        Box::new(Diagnostic::internal(error.to_string()))
+    }
 }
 
 /// Everything that chains refer to by position or by number.
@@ -125,7 +131,7 @@ impl Compiler<'_> {
     fn hold(&mut self, table: usize, need: &IndexNeed) -> Result<usize> {
         let ProgramTable { catalog, stored } = &self.resources.tables[table];
         let hold = stored.hold(need, self.tables.owner());
-        self.resources.holds.push(hold.map_err(|error| hold_error(&error, catalog))?);
+        self.resources.holds.push(hold.map_err(|error| hold_error(&error, catalog, self.tables))?);
         Ok(self.resources.holds.len() - 1)
     }
 
@@ -429,7 +435,11 @@ fn unsupported(plan: &LogicalPlan) -> Diagnostic {
 }
 
 /// Explains why a table does not provide an index.
-fn hold_error(error: &TableError, table: &CatalogTable) -> Box<Diagnostic> {
+fn hold_error(
+    error: &TableError,
+    table: &CatalogTable,
+    tables: &dyn TableResolver,
+) -> Box<Diagnostic> {
     let name = format!("{}.{}", table.database, table.name);
     Box::new(match error {
         TableError::Dropped => {
@@ -444,6 +454,6 @@ fn hold_error(error: &TableError, table: &CatalogTable) -> Box<Diagnostic> {
                 "Delete rows, or SET GLOBAL max_memory; SHOW MEMORY says what holds how much.",
             )
         }
-        _ => Diagnostic::internal(error.to_string()),
+        _ => return tables.refusal(error),
     })
 }

@@ -205,6 +205,22 @@ impl RowBatch {
         self.ends.extend(other.ends.iter().map(|end| start + end));
     }
 
+    /// Splits the rows into batches of about so many bytes, and one row at least.
+    #[must_use]
+    pub fn split(self, bytes: usize) -> Vec<Self> {
+        let mut batches = vec![Self::default()];
+        for row in self.rows() {
+            let is_full = |batch: &Self| !batch.is_empty() && batch.stored.len() >= bytes;
+            if batches.last().is_none_or(is_full) {
+                batches.push(Self::default());
+            }
+            let batch = batches.last_mut().expect("there is one");
+            batch.stored.extend_from_slice(row.stored_bytes());
+            batch.ends.push(batch.stored.len());
+        }
+        batches
+    }
+
     /// Frees the unused part of the buffers.
     pub fn shrink_to_fit(&mut self) {
         self.stored.shrink_to_fit();
@@ -329,6 +345,10 @@ mod tests {
         assert!(batch.rows().all(|row| row.bytes() == bytes && row.arrival() == 0));
         let size: usize = batch.rows().map(|row| row.stored_size()).sum();
         assert_eq!(batch.stored_size(), size);
+        let parts = std::mem::take(&mut batch).split(size / 2);
+        assert!(parts.iter().all(|part| part.len() == 1) || size == 0, "a row ends a part");
+        let rows = parts.iter().flat_map(RowBatch::rows);
+        assert!(rows.map(|row| row.bytes().to_vec()).eq([bytes.clone(), bytes]));
         batch.retain(|_| false);
         assert!(batch.is_empty());
     }

@@ -35,6 +35,8 @@ struct Inner {
     short_reads: Option<Random>,
     /// Images taken after each call so far, when calls are recorded.
     images: Option<Vec<CrashImage>>,
+    /// Whether images are taken before syncs as well.
+    records_before_syncs: bool,
     locked: Vec<(PathBuf, LockMode)>,
 }
 
@@ -90,6 +92,7 @@ impl SimulatedDisk {
             space: usize::MAX,
             short_reads: None,
             images: None,
+            records_before_syncs: false,
             locked: Vec::new(),
         };
         Self { inner: Arc::new(Mutex::new(inner)) }
@@ -103,6 +106,13 @@ impl SimulatedDisk {
     /// Takes an image after each call from now on; those that failed count as well.
     pub fn record(&self) {
         self.inner.lock().images = Some(Vec::new());
+    }
+
+    /// Takes an image after each call from now on, and before each sync of a file: what is written to a
+    /// mapping is no call.
+    pub fn record_before_syncs(&self) {
+        self.record();
+        self.inner.lock().records_before_syncs = true;
     }
 
     /// Gives the images taken since the last time they were given.
@@ -170,7 +180,7 @@ impl SimulatedDisk {
             Ok(()) => body(&mut inner),
             Err(error) => Err(error),
         };
-        inner.after_call();
+        inner.take_image();
         result.map_err(|source| Error::io(operation, path, source))
     }
 
@@ -201,7 +211,8 @@ impl Inner {
         Err(failure.error())
     }
 
-    fn after_call(&mut self) {
+    /// Takes an image.
+    fn take_image(&mut self) {
         if let Some(images) = &mut self.images {
             images.push(CrashImage::of(&self.state));
         }
@@ -414,13 +425,16 @@ impl File for SimulatedFile {
 
     fn sync_data(&self) -> Result<(), Error> {
         let mut inner = self.disk.lock_inner();
+        if inner.records_before_syncs {
+            inner.take_image();
+        }
         let counted = inner.count(Operation::SyncData);
         let content = &mut inner.state.files[self.number];
         match counted {
             Ok(()) => content.sync(),
             Err(_) => content.fail_sync(),
         }
-        inner.after_call();
+        inner.take_image();
         counted.map_err(|source| Error::io(Operation::SyncData, &self.path, source))
     }
 

@@ -242,7 +242,7 @@ impl Table {
             let state = self.shared_state(&shared);
             check(state, &scratch.batch)?;
             let AppendScratch { batch, memory } = scratch;
-            self.apply(state, std::slice::from_mut(batch), memory, &mut reservation)
+            self.apply_prepared(state, batch, memory, &mut reservation)
         })
     }
 
@@ -269,7 +269,7 @@ impl Table {
             }
             let reservation = self.try_reserve(state, batch);
             let mut reservation = reservation.map_err(|bytes| self.budget.refuse(bytes))?;
-            self.apply(state, std::slice::from_mut(batch), memory, &mut reservation)
+            self.apply_prepared(state, batch, memory, &mut reservation)
         })
     }
 
@@ -350,6 +350,22 @@ impl Table {
             return Ok(Reservation { table: self, bytes, grown: 0 });
         }
         Err(bytes)
+    }
+
+    /// Applies a batch, in parts where it is too large for one record of the log.
+    fn apply_prepared(
+        &self,
+        state: &TableState,
+        batch: &mut RowBatch,
+        memory: &mut ApplyMemory,
+        reservation: &mut Reservation<'_>,
+    ) -> Result<Appended, TableError> {
+        let part_bytes = self.arrivals.part_bytes();
+        if self.log().is_none() || batch.stored_size() <= part_bytes {
+            return self.apply(state, std::slice::from_mut(batch), memory, reservation);
+        }
+        let mut parts = std::mem::take(batch).split(part_bytes);
+        self.apply(state, &mut parts, memory, reservation)
     }
 
     /// Gives prepared rows their arrivals and makes them visible, all at once. The state cannot change

@@ -4,29 +4,54 @@
 
 use std::sync::{
     Arc, OnceLock,
-    atomic::{AtomicU64, Ordering},
+    atomic::{AtomicU64, AtomicUsize, Ordering},
 };
 
 use lockstep_series::ARRIVAL_MAX;
 use lockstep_wal::Log;
 
+/// An append of more bytes is logged in parts.
+const PART_BYTES: usize = 64 << 20;
+
 /// The order of arrival, one for all tables of an engine.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Arrivals {
     next: AtomicU64,
     log: OnceLock<Arc<dyn Log>>,
+    /// An append of more bytes is logged in parts.
+    part_bytes: AtomicUsize,
+}
+
+impl Default for Arrivals {
+    fn default() -> Self {
+        Self::new(0)
+    }
 }
 
 impl Arrivals {
     /// Starts at `next`, which is 0 in an empty engine.
     pub fn new(next: u64) -> Self {
-        Self { next: AtomicU64::new(next), log: OnceLock::new() }
+        let part_bytes = AtomicUsize::new(PART_BYTES);
+        Self { next: AtomicU64::new(next), log: OnceLock::new(), part_bytes }
     }
 
     /// Takes arrivals from a log from now on, and logs the changes of tables there. Panics when there
     /// is a log already.
     pub fn continue_in(&self, log: Arc<dyn Log>) {
         assert!(self.log.set(log).is_ok(), "an engine has one log");
+    }
+
+    /// Sets after how many bytes an append is logged in parts: for tests, which have small ones.
+    #[doc(hidden)]
+    pub fn set_part_bytes(&self, bytes: usize) {
+        // Relaxed: the number itself is all that is shared.
+        self.part_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Returns after how many bytes an append is logged in parts.
+    pub(crate) fn part_bytes(&self) -> usize {
+        // Relaxed: as above.
+        self.part_bytes.load(Ordering::Relaxed)
     }
 
     /// Returns the log, if there is one.

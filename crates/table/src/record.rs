@@ -45,9 +45,6 @@ pub(crate) const DELETE: Kind = 5;
 /// A TRUNCATE.
 pub(crate) const TRUNCATE: Kind = 6;
 
-/// An append of more bytes is logged in parts.
-const PART_BYTES: usize = 64 << 20;
-
 /// Why a change was not logged.
 #[derive(Debug, Clone)]
 pub struct LogFailure(Arc<lockstep_wal::Error>);
@@ -257,6 +254,8 @@ impl RowsPayload {
 pub(crate) struct TableLog<'a> {
     pub(crate) log: &'a dyn Log,
     pub(crate) table: u64,
+    /// An append of more bytes is logged in parts.
+    part_bytes: usize,
 }
 
 impl TableLog<'_> {
@@ -273,7 +272,7 @@ impl TableLog<'_> {
             let mut bytes = 0;
             let is_within = |batch: &&RowBatch| {
                 bytes += batch.stored_size();
-                bytes <= PART_BYTES
+                bytes <= self.part_bytes
             };
             let count = rest.iter().take_while(is_within).count().max(1);
             let (part, after) = rest.split_at(count);
@@ -352,7 +351,8 @@ impl Table {
     /// Returns the table's place in the log; `None` when its changes are not logged.
     #[inline]
     pub(crate) fn log(&self) -> Option<TableLog<'_>> {
-        Some(TableLog { table: self.log_id?, log: &**self.arrivals.log()? })
+        let log = &**self.arrivals.log()?;
+        Some(TableLog { table: self.log_id?, log, part_bytes: self.arrivals.part_bytes() })
     }
 
     /// Logs the indexes of a draft that the table is about to get, if it is another list than before.

@@ -11,11 +11,13 @@
 //! | [`replay`] | a scenario run by the engine in batch mode and in request mode |
 //! | [`slt`] | golden SQL files in sqllogictest syntax |
 //! | [`guide`] | documents whose examples are tests |
+//! | [`durability`] | the durable engine on a simulated disk |
 //! | [`fuzz`] | fuzzing with malformed SQL |
 //! | [`l3`] | drawn queries: batch mode and request mode give the same row |
 //! | [`panics`] | panics as text |
 //! | [`random`] | seeded random numbers |
 
+pub mod durability;
 pub mod fuzz;
 pub mod guide;
 pub mod l3;

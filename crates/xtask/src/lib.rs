@@ -17,6 +17,7 @@ pub mod fuzz;
 pub mod gates;
 pub mod messages;
 pub mod reference;
+pub mod sim;
 mod source;
 pub mod tidy;
 

@@ -6,7 +6,7 @@ use clap::{Parser, Subcommand};
 use lockstep_testkit::fuzz::memory::Counting;
 use lockstep_xtask::{
     conformance::{self, ConformanceOptions},
-    fuzz, gates, messages, reference, tidy,
+    fuzz, gates, messages, reference, sim, tidy,
 };
 
 /// Counts memory, so that the memory of a fuzzed input is known.
@@ -92,6 +92,15 @@ enum Command {
         #[arg(long, hide = true)]
         current: Option<PathBuf>,
     },
+    /// Run the durable engine on a simulated disk: crashes at every call, and calls that fail.
+    Sim {
+        /// Workloads that are drawn, after the one with each kind of statement.
+        #[arg(long, default_value_t = 20)]
+        workloads: u64,
+        /// The seed of the first one, which determines the run.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+    },
     /// Run the conformance cases.
     Conformance(ConformanceArguments),
     /// Write docs/reference/functions.md and docs/compatibility.md from the declarations.
@@ -143,6 +152,7 @@ fn main() -> ExitCode {
         Command::Fuzz { seconds, seed, cases, canary, first, current } => {
             fuzz::run(&fuzz::FuzzRun { seconds, seed, cases, canary, trial: first.zip(current) })
         }
+        Command::Sim { workloads, seed } => sim::run(workloads, seed),
         Command::Conformance(arguments) => conformance::run(&ConformanceOptions {
             area: arguments.area,
             cases: arguments.cases,

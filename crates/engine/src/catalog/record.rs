@@ -164,6 +164,13 @@ impl Objects {
         })
     }
 
+    /// Returns whether a change of offline data would leave everything as it is.
+    pub(crate) fn says(&self, record: &CatalogRecord) -> bool {
+        let CatalogRecord::ChangeOffline { table, data } = record else { return false };
+        let mut entries = self.databases.values().flat_map(|found| found.tables.values());
+        entries.any(|entry| entry.id == *table && entry.offline.record() == *data)
+    }
+
     /// Describes the catalog as records that make it, in an order in which they can be applied. Tables
     /// have their columns only: the indexes are said with the rows.
     pub(crate) fn records(&self) -> Vec<CatalogRecord> {

@@ -1,0 +1,212 @@
+//! Steps: statements of every kind that changes something, at every level of durability.
+
+use lockstep_engine::Durability;
+
+use crate::random::Random;
+
+/// When a workload begins, in milliseconds since the epoch.
+pub const START_MS: i64 = 1_700_000_000_000;
+
+/// What is done with a database.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// A statement is run.
+    Execute(String),
+    /// A statement is run in offline mode.
+    ExecuteOffline(String),
+    /// Time goes on.
+    Advance {
+        /// By so many milliseconds.
+        milliseconds: u32,
+    },
+}
+
+/// An action, and what it waits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// How durable it is when it is acknowledged.
+    pub level: Durability,
+    /// What is done.
+    pub action: Action,
+}
+
+impl Step {
+    fn new(level: Durability, sql: &str) -> Self {
+        Self { level, action: Action::Execute(sql.to_owned()) }
+    }
+
+    fn advance(milliseconds: u32) -> Self {
+        Self { level: Durability::Memory, action: Action::Advance { milliseconds } }
+    }
+
+    fn offline(sql: &str) -> Self {
+        Self { level: Durability::Disk, action: Action::ExecuteOffline(sql.to_owned()) }
+    }
+
+    /// Returns whether the step runs a statement.
+    pub fn is_statement(&self) -> bool {
+        !matches!(self.action, Action::Advance { .. })
+    }
+
+    /// Returns whether the step writes a checkpoint, which changes nothing that is shown.
+    pub fn is_checkpoint(&self) -> bool {
+        matches!(&self.action, Action::Execute(sql) if sql == "CHECKPOINT")
+    }
+}
+
+/// Two files of rows that the steps load.
+pub const FILES: [(&str, &str); 2] = [
+    ("one.csv", "k,n,v,ts\nf,11,0.1,1000\ng,12,0.2,2000\n"),
+    ("two.csv", "k,n,v,ts\nh,13,0.30000000000000004,3000\n"),
+];
+
+/// Makes every kind of step once, in an order in which each has an effect. The files are in `folder`.
+pub fn each_kind(folder: &str) -> Vec<Step> {
+    let level = |sql: &str| match sql.split_once(": ") {
+        Some(("os", sql)) => Step::new(Durability::Os, sql),
+        Some(("memory", sql)) => Step::new(Durability::Memory, sql),
+        Some(("offline", sql)) => Step::offline(&sql.replace("{folder}", folder)),
+        _ if sql == "1h" => Step::advance(3_600_000),
+        _ => Step::new(Durability::Disk, sql),
+    };
+    EACH_KIND.iter().map(|sql| level(sql)).collect()
+}
+
+/// The tables of [`each_kind`].
+pub const EACH_KIND_TABLES: [&str; 4] = ["t", "other.u", "kept", "hourly"];
+
+const EACH_KIND: &[&str] = &[
+    "CREATE TABLE t (k STRING, n INT, v DOUBLE, ts TIMESTAMP,
+        INDEX(KEY=k, TS=ts, TTL=3, TTL_TYPE=latest))",
+    "os: INSERT INTO t VALUES ('a', 1, 0.1, 1000), ('a', 2, 0.2, 2000), ('b', 3, NULL, 3000)",
+    "INSERT INTO t VALUES ('a', 4, 1e300, 2500)",
+    "CREATE DATABASE other",
+    "CREATE TABLE other.u (k STRING NOT NULL, v INT DEFAULT 7)",
+    "memory: INSERT INTO other.u (k) VALUES ('x')",
+    "DEPLOY d AS SELECT k, sum(v) OVER w AS s FROM t WINDOW w AS (PARTITION BY k ORDER BY ts
+        ROWS_RANGE BETWEEN 1h PRECEDING AND CURRENT ROW)",
+    "DEPLOY e AS SELECT n, count(k) OVER w AS c FROM t WINDOW w AS (PARTITION BY n ORDER BY ts
+        ROWS BETWEEN 9 PRECEDING AND CURRENT ROW)",
+    "CREATE PROCEDURE p (k STRING, n INT, v DOUBLE, ts TIMESTAMP) BEGIN SELECT k, v FROM t; END",
+    "memory: INSERT INTO t VALUES ('a', 2, 4.0, 1500)",
+    "os: DELETE FROM t WHERE k = 'b'",
+    "CHECKPOINT",
+    "CREATE INDEX i ON t (n) OPTIONS (ts=ts, ttl=0m, ttl_type=absolute)",
+    "CREATE USER alice OPTIONS(password='secret')",
+    "GRANT SELECT ON *.* TO alice",
+    "SET GLOBAL statement_timeout = '30s'",
+    "CREATE TABLE gone (k STRING)",
+    "memory: INSERT INTO gone VALUES ('x')",
+    "DROP TABLE gone",
+    "os: TRUNCATE TABLE other.u",
+    "INSERT INTO other.u VALUES ('z', 1)",
+    "CREATE TABLE kept (k STRING, ts TIMESTAMP, INDEX(KEY=k, TS=ts, TTL=1, TTL_TYPE=latest))",
+    "os: INSERT INTO kept VALUES ('a', 1), ('a', 2)",
+    "DEPLOY f AS SELECT count(k) OVER w AS c FROM kept WINDOW w AS (PARTITION BY k ORDER BY ts
+        ROWS BETWEEN 5 PRECEDING AND CURRENT ROW)",
+    "INSERT INTO kept VALUES ('a', 3)",
+    "CREATE TABLE hourly (k STRING, ts TIMESTAMP, INDEX(KEY=k, TS=ts, TTL=90m, TTL_TYPE=absolute))",
+    "os: INSERT INTO hourly VALUES ('a', 1699996400000), ('b', 1700000000000)",
+    "1h",
+    "INSERT INTO hourly VALUES ('a', 1700003600000)",
+    "CHECKPOINT",
+    "DEPLOY gone AS SELECT k FROM t",
+    "DROP DEPLOYMENT gone",
+    "offline: LOAD DATA INFILE '{folder}/one.csv' INTO TABLE t",
+    "offline: LOAD DATA INFILE '{folder}/two.csv' INTO TABLE t OPTIONS(mode='append')",
+    "ALTER TABLE t ADD offline_path 'nowhere.parquet'",
+    "ALTER TABLE t DROP offline_path 'nowhere.parquet'",
+    "offline: LOAD DATA INFILE '{folder}/two.csv' INTO TABLE t OPTIONS(mode='overwrite')",
+    "DROP INDEX t.i",
+    "1h",
+    "memory: INSERT INTO hourly VALUES ('c', 1700007200000)",
+    "DROP PROCEDURE p",
+    "DROP USER alice",
+    "CREATE DATABASE empty",
+    "DROP DATABASE empty",
+    "os: INSERT INTO t VALUES ('c', 5, -0.0, 9000)",
+];
+
+/// Statements that [`drawn`] picks; `{t}` is a table, `{k}` a key, `{n}` a number.
+const TEMPLATES: &[&str] = &[
+    "CREATE TABLE {t} (k STRING, n INT, v DOUBLE, ts TIMESTAMP,
+        INDEX(KEY=k, TS=ts, TTL=2, TTL_TYPE=latest))",
+    "CREATE TABLE {t} (k STRING, n INT, v DOUBLE, ts TIMESTAMP,
+        INDEX(KEY=k, TS=ts, TTL=90m, TTL_TYPE=absolute))",
+    "CREATE TABLE {t} (k STRING, n INT, v DOUBLE, ts TIMESTAMP)",
+    "DROP TABLE {t}",
+    "TRUNCATE TABLE {t}",
+    "DELETE FROM {t} WHERE k = '{k}'",
+    "DELETE FROM {t} WHERE n = {n}",
+    "CREATE INDEX i ON {t} (n) OPTIONS (ts=ts, ttl=0m, ttl_type=absolute)",
+    "DROP INDEX {t}.i",
+    "DEPLOY d{t} AS SELECT k, sum(v) OVER w AS s FROM {t} WINDOW w AS (PARTITION BY k ORDER BY ts
+        ROWS BETWEEN {n} PRECEDING AND CURRENT ROW)",
+    "DEPLOY e{t} AS SELECT n, count(k) OVER w AS s FROM {t} WINDOW w AS (PARTITION BY n ORDER BY ts
+        ROWS_RANGE BETWEEN {n}h PRECEDING AND CURRENT ROW)",
+    "DROP DEPLOYMENT d{t}",
+    "DROP DEPLOYMENT e{t}",
+    "CREATE USER user{n} OPTIONS(password='secret')",
+    "DROP USER user{n}",
+    "GRANT SELECT ON *.* TO user{n}",
+    "SET GLOBAL statement_timeout = '{n}s'",
+    "CREATE DATABASE base{n}",
+    "DROP DATABASE base{n}",
+    "ALTER TABLE {t} ADD offline_path '{k}.parquet'",
+    "ALTER TABLE {t} DROP offline_path '{k}.parquet'",
+    "CHECKPOINT",
+];
+
+/// The tables that drawn steps create and use.
+pub const TABLES: [&str; 3] = ["t", "t2", "t3"];
+
+/// Draws `count` steps. Those that cannot be done, with a table that there is not, are part of it.
+pub fn drawn(seed: u64, count: usize, folder: &str) -> Vec<Step> {
+    let mut random = Random::new(seed);
+    let mut now_ms = START_MS;
+    (0..count).map(|at| draw(&mut random, at, folder, &mut now_ms)).collect()
+}
+
+fn draw(random: &mut Random, at: usize, folder: &str, now_ms: &mut i64) -> Step {
+    let level = *random.pick(&[Durability::Disk, Durability::Os, Durability::Memory]);
+    let table = *random.pick(&TABLES);
+    // The first steps make the tables, in most cases.
+    if at < TABLES.len() {
+        return Step::new(level, &TEMPLATES[at].replace("{t}", TABLES[at]));
+    }
+    match random.below(20) {
+        0 => {
+            let milliseconds = 1_800_000;
+            *now_ms += i64::from(milliseconds);
+            Step::advance(milliseconds)
+        }
+        1 => {
+            let (file, _) = FILES[random.below(FILES.len())];
+            let mode = *random.pick(&["append", "overwrite", "error_if_exists"]);
+            Step::offline(&format!(
+                "LOAD DATA INFILE '{folder}/{file}' INTO TABLE {table} OPTIONS(mode='{mode}')"
+            ))
+        }
+        2..10 => Step::new(level, &insert(random, table, *now_ms)),
+        _ => {
+            let sql = random.pick(TEMPLATES).replace("{t}", table);
+            let key = *random.pick(&["a", "b", "c"]);
+            let sql = sql.replace("{k}", key);
+            Step::new(level, &sql.replace("{n}", &(1 + random.below(4)).to_string()))
+        }
+    }
+}
+
+fn insert(random: &mut Random, table: &str, now_ms: i64) -> String {
+    let rows: Vec<String> = (0..=random.below(5))
+        .map(|_| {
+            let key = random.pick(&["'a'", "'b'", "'c'", "NULL"]);
+            let value = random.pick(&["0.1", "0.2", "NULL", "1e300", "-1e300", "-0.0"]);
+            let before_ms = i64::try_from(random.below(100)).unwrap_or(0) * 60_000;
+            format!("({key}, {}, {value}, {})", 1 + random.below(4), now_ms - before_ms)
+        })
+        .collect();
+    // Sometimes so many that a segment of the log does not hold them.
+    let times = if random.chance(5) { 40 } else { 1 };
+    format!("INSERT INTO {table} VALUES {}", vec![rows.join(", "); times].join(", "))
+}
