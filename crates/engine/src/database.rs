@@ -12,7 +12,7 @@ use std::{
 use datafusion::logical_expr::LogicalPlan;
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_host::{
-    Clock, QueryContext, SystemClock,
+    Clock, QueryContext, SystemClock, failpoint,
     sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard},
 };
 use lockstep_row::TableSchema;
@@ -155,7 +155,10 @@ impl Database {
             // Readers go on with the catalog as it is while the log is waited for.
             let mut next = self.objects().clone();
             let removed = next.apply(command)?;
-            self.log_record(&CatalogRecord::of(command, &next))?;
+            if !failpoint::is_seeded("catalog_not_logged") {
+                self.log_record(&CatalogRecord::of(command, &next))?;
+            }
+            failpoint::reach("catalog.logged");
             let mut objects = self.state.objects.write();
             *objects = next;
             removed.mark();

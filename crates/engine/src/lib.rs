@@ -68,7 +68,7 @@ pub use lockstep_diagnostic::{Diagnostic, Kind, Result, Span, code};
 pub use lockstep_host::{Interrupt, QueryContext, QueryLimits};
 pub use lockstep_table::Durability;
 #[doc(hidden)]
-pub use lockstep_table::set_chunk_rows;
+pub use lockstep_table::{set_chunk_rows, set_part_bytes};
 pub use output::Output;
 pub use parameters::{Parameter, PreparedStatement};
 pub use prepared_request::PreparedRequest;

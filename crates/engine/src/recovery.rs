@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 use lockstep_host::{
-    Clock, QueryContext, SystemClock,
+    Clock, QueryContext, SystemClock, failpoint,
     file::{self, Disk, SystemDisk},
     random,
 };
@@ -31,6 +31,8 @@ pub struct OpenOptions {
     pub read_only: bool,
     /// After how many milliseconds what no write waits for is on the disk.
     pub durability_window_ms: u32,
+    /// Bytes of a segment of the log that is made from now on.
+    pub segment_bytes: u64,
     /// The clock by which rows expire.
     pub clock: Arc<dyn Clock>,
     /// The disk.
@@ -42,6 +44,7 @@ impl Default for OpenOptions {
         Self {
             read_only: false,
             durability_window_ms: 1_000,
+            segment_bytes: 64 << 20,
             clock: Arc::new(SystemClock::new()),
             disk: Arc::new(SystemDisk),
         }
@@ -78,6 +81,7 @@ impl Database {
         let mut recovery = Recovery::new(&database);
         let log_options = Options {
             durability_window_ms: options.durability_window_ms,
+            segment_bytes: options.segment_bytes,
             ..Options::new(random::id())
         };
         let visit = &mut |entries: Entries<'_>| recovery.visit(entries);
@@ -172,6 +176,7 @@ impl<'d> Recovery<'d> {
     }
 
     fn apply(&mut self, entry: &Entry<'_>) -> Result<()> {
+        failpoint::reach("recovery.record");
         if entry.kind == CATALOG {
             let record = CatalogRecord::read(entry.payload);
             let record = record.map_err(|error| damaged(entry.position, &error.to_string()))?;
@@ -304,6 +309,7 @@ impl<'d> Recovery<'d> {
             replay.finish(&table);
         }
         self.database.set_next_table_id(self.next_table_id);
+        failpoint::reach("recovery.compile");
         for ((kind, name), query) in self.queries {
             compile(self.database, kind, &name, &query).map_err(|error| {
                 let of = match kind {
@@ -333,7 +339,9 @@ fn compile(
 ) -> Result<()> {
     let StoredQuery { source, options } = query;
     let session = database.session();
-    session.set_current_database(&source.current_database);
+    if !failpoint::is_seeded("query_database_forgotten") {
+        session.set_current_database(&source.current_database);
+    }
     for (variable, value) in
         [("compatibility", &source.compatibility), ("time_zone", &source.time_zone)]
     {

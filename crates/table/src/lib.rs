@@ -41,6 +41,8 @@ pub use load::BulkLoad;
 #[doc(hidden)]
 pub use lockstep_series::set_chunk_rows;
 pub use lockstep_series::{RecordField, Records, reclaim};
+#[doc(hidden)]
+pub use record::set_part_bytes;
 pub use record::{LogFailure, LoggedIndexes, LoggedRows, RecordError, TableChange, TableRecord};
 pub use replay::{Replay, ReplayError};
 pub use retention::Horizon;

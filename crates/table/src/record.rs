@@ -20,8 +20,15 @@
 //!
 //! Numbers are little-endian. A record of rows takes a position for each row, any other one position.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
+use lockstep_host::failpoint;
 use lockstep_row::{IncludedColumn, IndexSpec};
 use lockstep_series::RowBatch;
 use lockstep_wal::{Durability, Group, Kind, Log};
@@ -45,8 +52,16 @@ pub(crate) const DELETE: Kind = 5;
 /// A TRUNCATE.
 pub(crate) const TRUNCATE: Kind = 6;
 
-/// An append of more bytes is logged in parts.
-const PART_BYTES: usize = 64 << 20;
+/// An append of more bytes is logged in parts: 64 MiB, except in tests.
+static PART_BYTES: AtomicUsize = AtomicUsize::new(64 << 20);
+
+/// Sets from how many bytes on the appends of this process are logged in parts, so that tests with few
+/// rows have several.
+#[doc(hidden)]
+pub fn set_part_bytes(bytes: usize) {
+    // Relaxed: parts of any size may follow each other.
+    PART_BYTES.store(bytes, Ordering::Relaxed);
+}
 
 /// Why a change was not logged.
 #[derive(Debug, Clone)]
@@ -269,11 +284,16 @@ impl TableLog<'_> {
     ) -> Result<Vec<u64>, LogFailure> {
         let mut firsts = Vec::with_capacity(batches.len());
         let mut rest = batches;
+        // Relaxed: as in `set_part_bytes`.
+        let part_bytes = PART_BYTES.load(Ordering::Relaxed);
         while !rest.is_empty() {
+            if !firsts.is_empty() {
+                failpoint::reach("table.part_logged");
+            }
             let mut bytes = 0;
             let is_within = |batch: &&RowBatch| {
                 bytes += batch.stored_size();
-                bytes <= PART_BYTES
+                bytes <= part_bytes
             };
             let count = rest.iter().take_while(is_within).count().max(1);
             let (part, after) = rest.split_at(count);
@@ -365,7 +385,10 @@ impl Table {
     ) -> Result<(), TableError> {
         let Some(log) = self.log() else { return Ok(()) };
         let logged = LoggedIndexes::of(draft, horizon);
-        if logged == LoggedIndexes::of(before, horizon) {
+        if logged == LoggedIndexes::of(before, horizon)
+            || failpoint::is_seeded("indexes_not_logged")
+            || (failpoint::is_seeded("widening_not_logged") && before.is_widened(draft))
+        {
             return Ok(());
         }
         let json = serde_json::to_vec(&logged).expect("names are text");
@@ -384,7 +407,9 @@ impl Table {
 
     /// Logs a TRUNCATE.
     pub(crate) fn log_truncate(&self) -> Result<(), TableError> {
-        let Some(log) = self.log() else { return Ok(()) };
+        let Some(log) = self.log().filter(|_| !failpoint::is_seeded("truncate_not_logged")) else {
+            return Ok(());
+        };
         log.append_change(TRUNCATE, &[]).map_err(TableError::Log)
     }
 }
