@@ -11,7 +11,7 @@ use crate::{
     difference::{Violation, ViolationKind},
     objects::{SHARED, SHARED_TRUNCATED},
     observation::Observation,
-    operation::Operation,
+    operation::{Operation, is_done},
 };
 
 /// An operation that was sent.
@@ -61,7 +61,9 @@ pub fn merged(
     let mut queues: Vec<VecDeque<Placed>> = (0..writers).map(|_| VecDeque::new()).collect();
     let mut left = sent.len();
     for sent in sent {
-        let shared = shared_use(&sent.operation, &places);
+        let is_refused = sent.acknowledged.as_ref().is_some_and(|(_, outcome)| !is_done(outcome));
+        let shared =
+            if is_refused { SharedUse::Nothing } else { shared_use(&sent.operation, &places) };
         queues[sent.writer].push_back(Placed { sent, shared });
     }
     let mut merged = Vec::with_capacity(left);

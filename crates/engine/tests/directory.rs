@@ -88,3 +88,49 @@ fn rows_indexes_and_deployments_are_back() {
         }
     }
 }
+
+#[test]
+fn a_widened_rule_stays_whichever_reader_is_compiled_first() {
+    let directory = TestDirectory::new("widened");
+    let session = directory.open();
+    let deploy = |name: &str, frame: &str| {
+        format!(
+            "DEPLOY {name} AS SELECT k, count(n) OVER w AS c FROM t WINDOW w AS \
+             (PARTITION BY k ORDER BY ts ROWS BETWEEN {frame} PRECEDING AND CURRENT ROW)"
+        )
+    };
+    for statement in [
+        "CREATE TABLE t (k STRING, n INT, ts TIMESTAMP, INDEX(KEY=k, TS=ts, TTL=2, TTL_TYPE=latest))",
+        // Compiled in the order of their names when the directory is opened.
+        &deploy("a", "1"),
+        &deploy("b", "5"),
+        "INSERT INTO t VALUES ('x', 1, 1000), ('x', 2, 2000), ('x', 3, 3000), ('x', 4, 4000)",
+    ] {
+        session.execute(statement).unwrap();
+    }
+    let request = "CALL b ('x', 9, 9000)";
+    let before = (rows(&session, request), rows(&session, "SELECT * FROM t"));
+    drop(session);
+    let session = directory.open();
+    assert_eq!((rows(&session, request), rows(&session, "SELECT * FROM t")), before);
+}
+
+#[test]
+fn a_deployment_has_the_same_index_again() {
+    let directory = TestDirectory::new("same-index");
+    let session = directory.open();
+    for statement in [
+        "CREATE TABLE t (k STRING, n INT, ts TIMESTAMP, INDEX(KEY=k, TS=ts))",
+        "CREATE INDEX by_ts ON t (ts) OPTIONS (ts=ts, ttl=5d)",
+        "DEPLOY d AS SELECT n, count(k) OVER w AS c FROM t WINDOW w AS \
+         (PARTITION BY n ORDER BY ts ROWS BETWEEN 9 PRECEDING AND CURRENT ROW)",
+        "DROP INDEX t.by_ts",
+        // Over the columns of the deployment's own index.
+        "CREATE INDEX by_n ON t (n) OPTIONS (ts=ts, ttl=2d)",
+    ] {
+        session.execute(statement).unwrap();
+    }
+    let before = rows(&session, "SHOW INDEXES FROM t");
+    drop(session);
+    assert_eq!(rows(&directory.open(), "SHOW INDEXES FROM t"), before);
+}
