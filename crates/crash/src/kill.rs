@@ -99,6 +99,15 @@ enum Ending {
     Close,
 }
 
+/// What a comparison has found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Comparison {
+    Same,
+    Different,
+    /// The child has ended before.
+    Ended,
+}
+
 /// The driver of one directory.
 struct Driver<'a> {
     options: &'a KillOptions,
@@ -169,8 +178,17 @@ impl<'a> Driver<'a> {
             self.kill_while_opening();
         }
         let Some(mut child) = self.open(failpoint.as_ref()) else { return self.is_good };
-        if !self.compare(&mut child) {
-            return false;
+        match self.compare(&mut child) {
+            Comparison::Same => {}
+            Comparison::Ended if failpoint.is_some() => {
+                self.note_failpoint(failpoint);
+                return true;
+            }
+            Comparison::Ended => {
+                self.violation(ViolationKind::Failure, "the child ended while it was observed");
+                return false;
+            }
+            Comparison::Different => return false,
         }
         if self.cycle == 1 {
             self.set_up(&mut child);
@@ -196,14 +214,19 @@ impl<'a> Driver<'a> {
                 self.note(answers);
             }
             Ending::Failpoint => {
-                if let (false, Some((name, _))) = (is_alive, failpoint) {
-                    *self.report.failpoints.entry(name).or_default() += 1;
-                }
+                self.note_failpoint(failpoint.filter(|_| !is_alive));
                 let answers = child.kill();
                 self.note(answers);
             }
         }
         self.is_good
+    }
+
+    /// Counts a process that ended at a failpoint.
+    fn note_failpoint(&mut self, failpoint: Option<(String, u64)>) {
+        if let Some((name, _)) = failpoint {
+            *self.report.failpoints.entry(name).or_default() += 1;
+        }
     }
 
     /// Starts children that are killed before the directory is open, or soon after.
@@ -239,11 +262,10 @@ impl<'a> Driver<'a> {
             }
             _ => {}
         }
-        let Some((name, _)) = failpoint else {
+        if failpoint.is_none() {
             self.violation(ViolationKind::Failure, "the child ended while it opened the directory");
-            return None;
-        };
-        *self.report.failpoints.entry(name.clone()).or_default() += 1;
+        }
+        self.note_failpoint(failpoint.cloned());
         None
     }
 
@@ -335,18 +357,17 @@ impl<'a> Driver<'a> {
         child.end();
         self.report.closed += 1;
         self.child_options.now_ms += HOUR_MS;
-        if let Some(mut child) = self.open(None) {
-            self.compare(&mut child);
+        if let Some(mut child) = self.open(None)
+            && self.compare(&mut child) == Comparison::Ended
+        {
+            self.violation(ViolationKind::Failure, "the child ended while it was observed");
         }
     }
 
     /// Compares what the child has with what the operations make. Whether it is the same.
-    fn compare(&mut self, child: &mut ChildProcess) -> bool {
+    fn compare(&mut self, child: &mut ChildProcess) -> Comparison {
         child.send(&Request::Observe);
-        let Some(Answer::Observed(found)) = child.answer() else {
-            self.violation(ViolationKind::Failure, "the child ended while it was observed");
-            return false;
-        };
+        let Some(Answer::Observed(found)) = child.answer() else { return Comparison::Ended };
         let mut violations = Vec::new();
         let sent = std::mem::take(&mut self.sent);
         self.remember(&sent);
@@ -384,7 +405,7 @@ impl<'a> Driver<'a> {
         self.is_good &= violations.is_empty();
         let place = self.place();
         self.report.add(violations, &place);
-        self.is_good
+        if self.is_good { Comparison::Same } else { Comparison::Different }
     }
 
     /// Gives the acknowledged operations, and the appends that are there, to the database in memory.
@@ -439,14 +460,38 @@ impl<'a> Driver<'a> {
         if added.rows.count > 0 {
             return added.rows.numbers().any(|number| numbers.contains(&number));
         }
-        let before = self.observed.numbers(SHARED_TRUNCATED).into_iter();
-        let appended = done.iter().filter_map(|sent| sent.operation.added.as_ref());
-        let appended = appended.filter(|added| added.table == SHARED_TRUNCATED);
-        let has_truncated = done
-            .iter()
-            .any(|sent| sent.operation.added.as_ref().is_some_and(|added| added.rows.count == 0));
-        let after = appended.flat_map(|added| added.rows.numbers());
-        !has_truncated && before.chain(after).any(|number| !numbers.contains(&number))
+        // Rows that no other TRUNCATE can have removed.
+        let on_table = |sent: &&SentOperation| {
+            sent.operation.added.as_ref().is_some_and(|added| added.table == SHARED_TRUNCATED)
+        };
+        let count = |sent: &SentOperation| {
+            sent.operation.added.as_ref().map_or(0, |added| added.rows.count)
+        };
+        let truncated = done.iter().filter(on_table).filter(|sent| count(sent) == 0);
+        let last = truncated.filter_map(|sent| sent.acknowledged.as_ref()).map(|(at, _)| *at).max();
+        let before = match last {
+            None => self.observed.numbers(SHARED_TRUNCATED),
+            Some(_) => Vec::new(),
+        };
+        let later = done.iter().filter(on_table).filter(|sent| Some(sent.sent) > last);
+        let added = later.filter_map(|sent| sent.operation.added.as_ref());
+        let numbers_after = added.flat_map(|added| added.rows.numbers());
+        before.into_iter().chain(numbers_after).any(|number| !numbers.contains(&number))
+    }
+
+    fn violation(&mut self, kind: ViolationKind, what: &str) {
+        self.is_good = false;
+        let place = self.place();
+        self.report.add(vec![Violation::new(kind, what)], &place);
+    }
+
+    fn place(&self) -> String {
+        format!(
+            "seed {}, directory {}, cycle {}",
+            self.options.seed,
+            self.directory.display(),
+            self.cycle
+        )
     }
 
     /// Leaves out what depends on operations that were not acknowledged although they are not there: a
@@ -481,21 +526,6 @@ impl<'a> Driver<'a> {
             writeln!(self.history, "writer {writer}, sent at {sent}: {action:?}: {end}")
                 .expect("it is a string");
         }
-    }
-
-    fn violation(&mut self, kind: ViolationKind, what: &str) {
-        self.is_good = false;
-        let place = self.place();
-        self.report.add(vec![Violation::new(kind, what)], &place);
-    }
-
-    fn place(&self) -> String {
-        format!(
-            "seed {}, directory {}, cycle {}",
-            self.options.seed,
-            self.directory.display(),
-            self.cycle
-        )
     }
 
     /// Removes the directory, unless it is to be looked at.

@@ -32,8 +32,8 @@ pub struct SentOperation {
 enum SharedUse {
     /// Nothing.
     Nothing,
-    /// It removes every row.
-    Truncates,
+    /// It removes every row, and is the last one to do so or not.
+    Truncates { is_last: bool },
     /// It appends rows, the first of which that is still there has this place among the rows.
     Appends { table: String, place: Option<usize> },
 }
@@ -66,6 +66,11 @@ pub fn merged(
             if is_refused { SharedUse::Nothing } else { shared_use(&sent.operation, &places) };
         queues[sent.writer].push_back(Placed { sent, shared });
     }
+    let truncates = |placed: &&mut Placed| matches!(placed.shared, SharedUse::Truncates { .. });
+    if let Some(last) = queues.iter_mut().flatten().filter(truncates).last() {
+        // One writer truncates.
+        last.shared = SharedUse::Truncates { is_last: true };
+    }
     let mut merged = Vec::with_capacity(left);
     while left > 0 {
         left -= 1;
@@ -86,7 +91,7 @@ fn shared_use(operation: &Operation, places: &BTreeMap<&str, BTreeMap<u64, usize
     let Some(added) = &operation.added else { return SharedUse::Nothing };
     let Some(places) = places.get(added.table.as_str()) else { return SharedUse::Nothing };
     if added.rows.count == 0 {
-        return SharedUse::Truncates;
+        return SharedUse::Truncates { is_last: false };
     }
     let place = added.rows.numbers().filter_map(|number| places.get(&number).copied()).min();
     SharedUse::Appends { table: added.table.clone(), place }
@@ -111,10 +116,8 @@ fn must_precede(other: &SharedUse, first: &SharedUse) -> bool {
             SharedUse::Appends { table: other_table, place: Some(other) },
             SharedUse::Appends { table, place: Some(place) },
         ) => other_table == table && other < place,
-        (SharedUse::Truncates, SharedUse::Appends { table, place: Some(_) }) => {
-            table == SHARED_TRUNCATED
-        }
-        (SharedUse::Appends { table, place: None }, SharedUse::Truncates) => {
+        (SharedUse::Truncates { .. }, SharedUse::Appends { table, place: Some(_) })
+        | (SharedUse::Appends { table, place: None }, SharedUse::Truncates { is_last: true }) => {
             table == SHARED_TRUNCATED
         }
         _ => false,
