@@ -81,7 +81,10 @@ pub fn run(options: &KillOptions) -> Report {
 /// while it opens the directory after some cycles. Returns whether it did.
 pub fn run_failpoint(options: &KillOptions, name: &str, count: u64, report: &mut Report) -> bool {
     let ended = report.failpoints.get(name).copied().unwrap_or(0);
-    let mut driver = Driver::new(options, options.seed ^ count, report);
+    let seed = name.bytes().fold(options.seed ^ (count << 32), |seed, byte| {
+        Random::new(seed ^ u64::from(byte)).number()
+    });
+    let mut driver = Driver::new(options, seed, report);
     let armed = Some((name.to_owned(), count));
     // The directory gets something to be read, then the failpoint, then it is compared.
     let is_whole = driver.cycle(Ending::Kill, None)
@@ -172,8 +175,7 @@ impl<'a> Driver<'a> {
     fn cycle(&mut self, ending: Ending, failpoint: Option<(String, u64)>) -> bool {
         self.cycle += 1;
         self.report.cycles += 1;
-        self.child_options.now_ms +=
-            i64::try_from(self.random.below(4)).expect("it is small") * HOUR_MS;
+        self.advance();
         if ending == Ending::Kill {
             self.kill_while_opening();
         }
@@ -203,7 +205,9 @@ impl<'a> Driver<'a> {
         match ending {
             Ending::Close => self.close(child),
             Ending::Kill => {
-                if self.random.chance(50) {
+                if self.random.chance(30) {
+                    self.wait_for_all(&child);
+                } else if self.random.chance(50) {
                     lockstep_host::pause(u32::try_from(pause_ms).expect("it is small"));
                 }
                 if !is_alive {
@@ -220,6 +224,23 @@ impl<'a> Driver<'a> {
             }
         }
         self.is_good
+    }
+
+    /// Lets time pass before the directory is opened, unless it is not known what was done before: what
+    /// had expired then depends on it.
+    fn advance(&mut self) {
+        if self.sent.iter().all(|sent| sent.acknowledged.is_some()) {
+            let hours = i64::try_from(self.random.below(5)).expect("it is small");
+            self.child_options.now_ms += hours * HOUR_MS;
+        }
+    }
+
+    /// Waits until everything was acknowledged, or the child has ended.
+    fn wait_for_all(&mut self, child: &ChildProcess) {
+        while self.sent.iter().any(|sent| sent.acknowledged.is_none()) {
+            let Some(answer) = child.answer() else { break };
+            self.note(vec![answer]);
+        }
     }
 
     /// Counts a process that ended at a failpoint.
@@ -284,10 +305,7 @@ impl<'a> Driver<'a> {
             };
             self.send_operation(child, 0, operation);
         }
-        while self.sent.iter().any(|sent| sent.acknowledged.is_none()) {
-            let Some(answer) = child.answer() else { break };
-            self.note(vec![answer]);
-        }
+        self.wait_for_all(child);
     }
 
     /// Sends operations until there are enough. Whether the child is still there.
@@ -346,10 +364,7 @@ impl<'a> Driver<'a> {
 
     /// Closes the database after everything was acknowledged.
     fn close(&mut self, mut child: ChildProcess) {
-        while self.sent.iter().any(|sent| sent.acknowledged.is_none()) {
-            let Some(answer) = child.answer() else { break };
-            self.note(vec![answer]);
-        }
+        self.wait_for_all(&child);
         child.send(&Request::Close);
         if !matches!(child.answer(), Some(Answer::Closed)) {
             self.violation(ViolationKind::Failure, "the database does not close");
@@ -374,9 +389,9 @@ impl<'a> Driver<'a> {
         let is_uncertain = |sent: &&SentOperation| sent.acknowledged.is_none();
         self.uncertain_loads.extend(sent.iter().filter(is_uncertain).filter_map(load_of));
         let unacknowledged = self.replay(sent, &found, &mut violations);
+        let now_ms = self.child_options.now_ms;
+        self.model.reopen(WRITERS, now_ms);
         let mut expected = self.model.observe();
-        let before_ms = self.child_options.now_ms;
-        self.model.reopen(WRITERS, before_ms);
         for SentOperation { operation, writer, .. } in &unacknowledged {
             let is_there = operation
                 .witness
@@ -400,7 +415,7 @@ impl<'a> Driver<'a> {
         self.observed = found;
         for (writer, objects) in self.writers.iter_mut().zip(&self.confirmed) {
             writer.reset(objects.clone());
-            writer.now_ms = before_ms;
+            writer.now_ms = now_ms;
         }
         self.is_good &= violations.is_empty();
         let place = self.place();
