@@ -124,6 +124,8 @@ struct Driver<'a> {
     /// The operations of the last cycle.
     sent: Vec<SentOperation>,
     observed: Observation,
+    /// What was seen before the last kill, after which nothing was done.
+    seen: Option<Observation>,
     child_options: ChildOptions,
     /// The files of loads that were not acknowledged.
     uncertain_loads: Vec<String>,
@@ -162,6 +164,7 @@ impl<'a> Driver<'a> {
             model: ModelDatabase::new(WRITERS),
             sent: Vec::new(),
             observed: Observation::default(),
+            seen: None,
             child_options,
             uncertain_loads: Vec::new(),
             cycle: 0,
@@ -196,7 +199,7 @@ impl<'a> Driver<'a> {
             self.set_up(&mut child);
         }
         let (target, pause_ms) = match ending {
-            Ending::Failpoint => (30 * OPERATIONS_MAX, 0),
+            Ending::Failpoint => (8 * OPERATIONS_MAX, 0),
             Ending::Kill | Ending::Close => {
                 (self.random.below(OPERATIONS_MAX), self.random.below(4))
             }
@@ -207,6 +210,7 @@ impl<'a> Driver<'a> {
             Ending::Kill => {
                 if self.random.chance(30) {
                     self.wait_for_all(&child);
+                    self.look(&mut child);
                 } else if self.random.chance(50) {
                     lockstep_host::pause(u32::try_from(pause_ms).expect("it is small"));
                 }
@@ -226,10 +230,10 @@ impl<'a> Driver<'a> {
         self.is_good
     }
 
-    /// Lets time pass before the directory is opened, unless it is not known what was done before: what
-    /// had expired then depends on it.
+    /// Lets time pass before the directory is opened, unless it is not known what was done before, since
+    /// what had expired then depends on it, or the same is to be seen again.
     fn advance(&mut self) {
-        if self.sent.iter().all(|sent| sent.acknowledged.is_some()) {
+        if self.seen.is_none() && self.sent.iter().all(|sent| sent.acknowledged.is_some()) {
             let hours = i64::try_from(self.random.below(5)).expect("it is small");
             self.child_options.now_ms += hours * HOUR_MS;
         }
@@ -240,6 +244,18 @@ impl<'a> Driver<'a> {
         while self.sent.iter().any(|sent| sent.acknowledged.is_none()) {
             let Some(answer) = child.answer() else { break };
             self.note(vec![answer]);
+        }
+    }
+
+    /// Observes the database before a kill, sometimes: what was seen is to be there.
+    fn look(&mut self, child: &mut ChildProcess) {
+        if self.random.chance(60) && child.send(&Request::Observe) {
+            match child.answer() {
+                Some(Answer::Observed(observed)) => self.seen = Some(observed),
+                _ => {
+                    self.violation(ViolationKind::Failure, "the child ended while it was observed")
+                }
+            }
         }
     }
 
@@ -409,6 +425,10 @@ impl<'a> Driver<'a> {
         expected = self.model.observe();
         violations.extend(compare(&self.certain(&expected), &self.certain(&found)));
         violations.extend(moved_rows(&self.observed, &found));
+        if let Some(seen) = self.seen.take() {
+            violations.extend(compare(&self.certain(&seen), &self.certain(&found)));
+            violations.extend(moved_rows(&seen, &found));
+        }
         self.report.texts_compared += u64::try_from(found.texts.len()).expect("they are few");
         let rows: usize = found.arrivals.values().map(Vec::len).sum();
         self.report.rows_compared += u64::try_from(rows).expect("they are few");

@@ -49,7 +49,7 @@ pub const WORKLOAD: &[WorkloadEntry] = &[
     entry("DROP TABLE", 5, tables::drop_table),
     entry("CREATE INDEX", 8, tables::create_index),
     entry("DROP INDEX", 5, tables::drop_index),
-    entry("CREATE DATABASE", 3, tables::create_database),
+    entry("CREATE DATABASE", 6, tables::create_database),
     entry("DROP DATABASE", 2, tables::drop_database),
     entry("DEPLOY", 12, queries::deploy),
     entry("DEPLOY, refused", 1, queries::deploy_refused),

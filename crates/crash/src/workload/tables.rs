@@ -43,7 +43,7 @@ const TABLES: usize = 3;
 pub(super) fn create_table(writer: &mut Writer, random: &mut Random) -> Option<Draft> {
     let mut name = format!("w{}_t{}", writer.number, random.below(TABLES));
     if let Some(database) = pick(writer.objects.databases.iter(), random)
-        && random.chance(40)
+        && random.chance(50)
     {
         name = format!("{database}.{name}");
     }

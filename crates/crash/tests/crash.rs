@@ -1,0 +1,79 @@
+//! The harness on this build: kills, failpoints, replays; each finds nothing. `make nightly` runs more.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use lockstep_crash::{
+    failpoints,
+    kill::{self, KillOptions},
+    replay::{self, ReplayOptions},
+    report::Report,
+};
+
+const SEED: u64 = 1;
+
+/// Makes a folder on a disk.
+fn folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("crash").join(name);
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+fn options(name: &str, cycles: u64) -> KillOptions {
+    KillOptions {
+        program: env!("CARGO_BIN_EXE_lockstep-crash").into(),
+        directory: folder(name),
+        cycles,
+        seed: SEED,
+        bug: None,
+        stops_early: true,
+    }
+}
+
+/// Checks that nothing was found, and that something was done.
+fn check(report: &Report) {
+    assert_eq!(report.violation_count(), 0, "{report}");
+    assert!(report.rows_compared > 0, "{report}");
+}
+
+#[test]
+fn kills_at_random_moments_lose_nothing() {
+    let report = kill::run(&options("kill", 50));
+    check(&report);
+    assert!(report.kills > 25, "{report}");
+}
+
+#[test]
+fn a_kill_at_a_failpoint_loses_nothing() {
+    let (report, unreached) = failpoints::run(&options("failpoints", 0), &[1]);
+    check(&report);
+    assert_eq!(unreached, [""; 0], "{report}");
+}
+
+#[test]
+fn a_directory_that_is_opened_again_is_as_before() {
+    let directory = folder("replay");
+    let options = ReplayOptions { directory, cases: 300, seed: SEED, stops_early: true };
+    check(&replay::run(&options));
+}
+
+/// A bug is given to other processes: this one runs other tests.
+fn check_bug(name: &str) {
+    let output = Command::new(env!("CARGO_BIN_EXE_lockstep-crash"))
+        .args(["bug", name, "--directory"])
+        .arg(folder(name))
+        .output()
+        .unwrap();
+    let report = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{name} is not found: {report}");
+    std::fs::remove_dir_all(folder(name)).unwrap();
+}
+
+#[test]
+fn every_seeded_bug_is_found() {
+    for (name, _) in lockstep_crash::bugs::BUGS {
+        check_bug(name);
+    }
+}
