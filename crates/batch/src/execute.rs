@@ -362,8 +362,9 @@ fn scan_tables(
         None => find(table).map(Some),
     });
     let stored = stored.collect::<DataFusionResult<Vec<_>>>()?;
-    let taken: Vec<_> =
+    let mut taken: Vec<_> =
         stored.iter().map(|table| table.as_ref().map(|table| table.snapshot())).collect();
+    Snapshot::align(&mut taken.iter_mut().flatten().collect::<Vec<_>>());
     let mut scanned = HashMap::new();
     for ((table, columns), taken) in wanted.iter().zip(&taken) {
         let Some(snapshot) = taken.as_ref().or_else(|| tables.view(table.id)) else { continue };

@@ -10,8 +10,8 @@ use lockstep_table::{Appended, Durability, Table, TableError, with_durability};
 use crate::{
     Output, Session,
     conversion::Conversion,
+    log_error::log_error,
     session::{object_name, retried},
-    store::log_error,
 };
 
 impl Session {

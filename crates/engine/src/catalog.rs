@@ -29,7 +29,7 @@ use crate::{
 };
 
 pub(crate) use command::CatalogCommand;
-pub(crate) use record::{CATALOG, CatalogRecord};
+pub(crate) use record::{CATALOG, CatalogRecord, columns_of};
 
 /// The database that a session starts in.
 pub(crate) const DEFAULT_DATABASE: &str = "default";

@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     fmt,
     sync::{
-        Arc, OnceLock,
+        Arc, OnceLock, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
@@ -39,7 +39,7 @@ pub struct Database {
     state: Arc<EngineState>,
 }
 
-struct EngineState {
+pub(crate) struct EngineState {
     /// The catalog. Only [`Database::commit`] changes it.
     objects: RwLock<Objects>,
     /// Held by whoever changes the catalog, from its check to its change.
@@ -50,6 +50,8 @@ struct EngineState {
     store: OnceLock<Store>,
     opened: OnceLock<Opened>,
     is_closed: AtomicBool,
+    /// Tables whose rows are logged, and which belong to no table of the catalog yet, or did not.
+    being_loaded: Mutex<BTreeMap<u64, Weak<Table>>>,
     jobs: Mutex<Jobs>,
     /// Compiled requests of queries without a deployment.
     requests: RequestCache,
@@ -97,6 +99,7 @@ impl Database {
             store: OnceLock::new(),
             opened: OnceLock::new(),
             is_closed: AtomicBool::new(false),
+            being_loaded: Mutex::default(),
             jobs: Mutex::default(),
             requests: RequestCache::default(),
             arrivals: Arc::new(Arrivals::default()),
@@ -105,6 +108,11 @@ impl Database {
             clock,
         };
         Self { state: Arc::new(state) }
+    }
+
+    /// Returns the engine of a state.
+    pub(crate) fn of(state: Arc<EngineState>) -> Self {
+        Self { state }
     }
 
     /// Opens a session with the current database `default` and the global variables.
@@ -123,7 +131,7 @@ impl Database {
     /// limit. Rows that are stored already stay; reads, deletes and retention go on.
     pub fn set_max_memory(&self, bytes: Option<u64>) {
         // In a context of its own: the call that the thread runs may be interrupted.
-        let set = QueryContext::new().run(|| self.commit(Variables::max_memory_command(bytes)));
+        let set = QueryContext::new().run(|| self.commit(&Variables::max_memory_command(bytes)));
         set.expect("a number of bytes is a value of the variable");
     }
 
@@ -141,13 +149,9 @@ impl Database {
     /// Applies a command to the catalog. A command that depends on a definition that was dropped
     /// meanwhile fails with [`lockstep_diagnostic::code::STALE_DEFINITION`] and changes nothing;
     /// see `session::retried`. A command of an interrupted call changes nothing either.
-    pub(crate) fn commit(&self, command: CatalogCommand) -> Result<()> {
-        self.commit_ref(&command)
-    }
-
-    /// Applies a command as [`Self::commit`] does. Where there is a directory, the command is in its
-    /// log before anybody sees what it does.
-    pub(crate) fn commit_ref(&self, command: &CatalogCommand) -> Result<()> {
+    ///
+    /// Where there is a directory, the command is in its log before anybody sees what it does.
+    pub(crate) fn commit(&self, command: &CatalogCommand) -> Result<()> {
         let _commit = context::commit()?;
         let changing = self.state.catalog_changes.lock();
         let is_setting = matches!(command, CatalogCommand::SetVariable { .. });
@@ -182,6 +186,7 @@ impl Database {
     /// Gives the engine its directory, from which it was read: changes are logged from now on.
     pub(crate) fn continue_in(&self, store: Store, opened: Opened) {
         self.state.arrivals.continue_in(store.log());
+        let has_thread = !store.is_read_only();
         assert!(self.state.store.set(store).is_ok(), "an engine has one directory");
         assert!(self.state.opened.set(opened).is_ok(), "an engine is opened once");
         let tables: Vec<Arc<Table>> = {
@@ -191,6 +196,39 @@ impl Database {
             entries.map(|entry| Arc::clone(&entry.table)).collect()
         };
         tables.iter().for_each(|table| table.remove_unheld());
+        if let Some(store) = self.store().filter(|_| has_thread) {
+            store.checkpoints().start(Arc::downgrade(&self.state));
+        }
+    }
+
+    /// Locks the catalog against changes.
+    pub(crate) fn lock_catalog_changes(&self) -> MutexGuard<'_, ()> {
+        self.state.catalog_changes.lock()
+    }
+
+    /// Returns the order of arrival.
+    pub(crate) fn arrivals(&self) -> &Arrivals {
+        &self.state.arrivals
+    }
+
+    /// Returns the id that the next table gets.
+    pub(crate) fn next_table_id(&self) -> u64 {
+        // Relaxed: the number itself is all that is shared.
+        self.state.next_table_id.load(Ordering::Relaxed)
+    }
+
+    /// Notes a table whose rows are logged, and which no table of the catalog has as its offline rows
+    /// yet.
+    pub(crate) fn note_being_loaded(&self, id: u64, table: &Arc<Table>) {
+        self.state.being_loaded.lock().insert(id, Arc::downgrade(table));
+    }
+
+    /// Returns the tables whose rows are being loaded.
+    pub(crate) fn tables_being_loaded(&self) -> BTreeMap<u64, Arc<Table>> {
+        let mut being_loaded = self.state.being_loaded.lock();
+        being_loaded.retain(|_, table| table.strong_count() > 0);
+        let tables = being_loaded.iter();
+        tables.filter_map(|(id, table)| Some((*id, table.upgrade()?))).collect()
     }
 
     /// Returns the directory.

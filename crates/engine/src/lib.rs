@@ -19,7 +19,7 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | `store`, [`recovery`](Database::open) | the directory of an engine, and opening it |
+//! | `store`, [`recovery`](Database::open), [`checkpoint`](Database::checkpoint) | the directory of an engine, opening it, putting its log into files |
 //! | [`database`](Database), `catalog`, `user`, `job` | the engine: catalog, clock, memory budget |
 //! | [`session`](Session), [`context`](Limits), `variables`, `parameters` | one user's settings, limits, the dispatch of statements |
 //! | `statement`, `options` | what each statement does, and the reader of its options |
@@ -33,6 +33,8 @@
 mod append;
 mod appender;
 mod catalog;
+mod checkpoint;
+mod checkpoint_thread;
 mod constant;
 mod context;
 mod conversion;
@@ -43,6 +45,7 @@ mod inspect;
 mod job;
 pub mod lint;
 mod literal;
+mod log_error;
 mod offline_data;
 mod options;
 mod output;
@@ -60,6 +63,7 @@ mod variables;
 mod verify;
 
 pub use appender::Appender;
+pub use checkpoint::Checkpoint;
 pub use context::Limits;
 pub use conversion::{Conversion, time_text_error};
 pub use database::Database;

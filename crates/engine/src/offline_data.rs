@@ -100,9 +100,10 @@ impl OfflineData {
         OfflineRecord { rows, files: self.files.clone() }
     }
 
-    /// Returns the table of copied rows.
-    pub(crate) fn rows(&self) -> Option<&Arc<Table>> {
-        self.rows.as_ref()
+    /// Returns the table of copied rows, and its id in the log.
+    pub(crate) fn logged_rows(&self) -> Option<(u64, &Arc<Table>)> {
+        let rows = self.rows.as_ref()?;
+        Some((rows.log_id()?, rows))
     }
 
     /// Applies a change, or changes nothing.
@@ -281,7 +282,7 @@ pub(crate) fn table_of_rows(database: &Database, schema: &TableSchema) -> Result
     let made = database.make_table(keeping_everything(schema));
     let rows = made.map(Arc::new).map_err(|error| table_error(&error))?;
     let (id, schema) = (rows.log_id().unwrap_or(0), TableSchema::clone(&rows.schema()));
-    database.log_record(&CatalogRecord::CreateOfflineRows { id, schema })?;
+    database.log_offline_rows(id, &rows, &CatalogRecord::CreateOfflineRows { id, schema })?;
     Ok(rows)
 }
 

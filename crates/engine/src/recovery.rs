@@ -8,20 +8,24 @@ use std::{collections::BTreeMap, path::Path, sync::Arc};
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 use lockstep_host::{
     Clock, QueryContext, SystemClock, failpoint,
-    file::{self, Disk, SystemDisk},
+    file::{Disk, SystemDisk},
     random,
 };
 use lockstep_sql::ast::{Ident, Literal, OptionValue};
 use lockstep_table::{Replay, ReplayError, Table, TableChange, TableRecord};
-use lockstep_wal::{Cut, Entries, Entry, Options, ReadOnlyLog, SegmentedLog};
+use lockstep_wal::{
+    Access, Cut, DataFile, DatabaseDirectory, Entries, Entry, Options, ReadOnlyLog,
+};
 
 use crate::{
     Database,
     catalog::{CATALOG, CatalogCommand, CatalogRecord, QualifiedName},
+    checkpoint::{CheckpointBody, CheckpointFiles, Extent, TableCheckpoint},
     deployment::QuerySource,
+    log_error::log_error,
     offline_data::OfflineData,
     statement::{LoggedCondition, deploy_script},
-    store::{Store, StoreLog, log_error},
+    store::{Store, StoreLog},
 };
 
 /// How a directory is opened.
@@ -73,54 +77,34 @@ impl Database {
     pub fn open_with(path: &Path, options: &OpenOptions) -> Result<Self> {
         let begun_ns = options.clock.monotonic_ns();
         let database = Self::empty(Arc::clone(&options.clock), false);
-        let disk = &options.disk;
-        make_directory(&**disk, path)?;
-        let lock = disk.lock(&path.join("LOCK")).map_err(|error| directory_error(&error))?;
-        let directory = path.join("log");
-        make_directory(&**disk, &directory)?;
+        let access = match options.read_only {
+            true => Access::ReadOnly,
+            false => Access::ReadWrite { new_id: random::id() },
+        };
+        let directory = DatabaseDirectory::open(Arc::clone(&options.disk), path, access);
+        let directory = directory.map_err(|error| log_error(&error))?;
         let mut recovery = Recovery::new(&database);
+        let files = recovery.read_checkpoint(&directory)?;
         let log_options = Options {
             durability_window_ms: options.durability_window_ms,
             segment_bytes: options.segment_bytes,
-            ..Options::new(random::id())
+            ..Options::new(directory.database_id())
         };
         let visit = &mut |entries: Entries<'_>| recovery.visit(entries);
-        let opened = SegmentedLog::open(Arc::clone(disk), &directory, log_options, visit);
-        let (log, recovered) = opened.map_err(|error| log_error(&error))?;
-        let rows = recovery.finish()?;
-        let log = if options.read_only {
-            StoreLog::ReadOnly(Arc::new(ReadOnlyLog::new(recovered.end)))
+        let (log, recovered) = if options.read_only {
+            let recovered = directory.read_log(visit).map_err(|error| log_error(&error))?;
+            (StoreLog::ReadOnly(Arc::new(ReadOnlyLog::new(path, recovered.end))), recovered)
         } else {
-            StoreLog::Writable(Arc::new(log))
+            let opened = directory.open_log(log_options, visit);
+            let (log, recovered) = opened.map_err(|error| log_error(&error))?;
+            (StoreLog::Writable(Arc::new(log)), recovered)
         };
+        let rows = recovery.finish()?;
         let milliseconds = (options.clock.monotonic_ns() - begun_ns) / 1_000_000;
         let opened = Opened { rows, milliseconds, cut: recovered.cut };
-        database.continue_in(Store::new(path, log, lock), opened);
+        database.continue_in(Store::new(log, directory, files), opened);
         Ok(database)
     }
-}
-
-/// Makes a directory unless there is one.
-fn make_directory(disk: &dyn Disk, path: &Path) -> Result<()> {
-    match disk.create_directory(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-            Err(directory_error(&error))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Returns the diagnostic of an error of the directory itself.
-fn directory_error(error: &file::Error) -> Box<Diagnostic> {
-    let diagnostic = match error {
-        file::Error::Locked { .. } => Diagnostic::new(code::DATABASE_IN_USE, error.to_string())
-            .with_kind(Kind::FreeResources)
-            .with_hint("One process at a time has a directory open; end the other one first."),
-        file::Error::Io { source, .. } => {
-            Diagnostic::new(code::IO_ERROR, format!("{error}: {source}"))
-        }
-    };
-    Box::new(diagnostic)
 }
 
 /// The state of an engine that is being opened.
@@ -132,6 +116,8 @@ struct Recovery<'d> {
     queries: BTreeMap<(QueryKind, QualifiedName), StoredQuery>,
     variables: BTreeMap<String, String>,
     next_table_id: u64,
+    /// Records of the catalog before this position are in the checkpoint.
+    catalog_position: u64,
     rows: u64,
     failure: Option<Box<Diagnostic>>,
 }
@@ -139,6 +125,8 @@ struct Recovery<'d> {
 struct RecoveredTable {
     table: Arc<Table>,
     replay: Replay,
+    /// Records of the table before this position are in the checkpoint.
+    position: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -161,9 +149,74 @@ impl<'d> Recovery<'d> {
             queries: BTreeMap::new(),
             variables: BTreeMap::new(),
             next_table_id: 1,
+            catalog_position: 0,
             rows: 0,
             failure: None,
         }
+    }
+
+    /// Reads the checkpoint of a directory. Returns its files.
+    fn read_checkpoint(&mut self, directory: &DatabaseDirectory) -> Result<CheckpointFiles> {
+        let manifest = directory.manifest();
+        let mut files = CheckpointFiles::default();
+        if manifest.body.is_empty() {
+            return Ok(files);
+        }
+        let wrong = |what: &str| {
+            let file = directory.path().join("MANIFEST");
+            let message = format!("{} cannot be read: {what}", file.display());
+            Diagnostic::new(code::DATA_CORRUPTED, message).with_kind(Kind::FixData)
+        };
+        let body: CheckpointBody =
+            serde_json::from_slice(&manifest.body).map_err(|error| wrong(&error.to_string()))?;
+        for record in body.catalog {
+            self.apply_catalog(record, manifest.position)?;
+        }
+        for job in body.jobs {
+            self.database.jobs().restore(job);
+        }
+        self.catalog_position = body.catalog_position;
+        self.next_table_id = self.next_table_id.max(body.next_table_id);
+        for checkpoint in body.tables {
+            let find = |number: u64| manifest.files.iter().find(|file| file.number == number);
+            let extents = checkpoint.extents.iter();
+            let extents = extents.map(|extent| find(extent.file).map(|file| (*extent, *file)));
+            let extents: Vec<(Extent, DataFile)> = extents
+                .collect::<Option<_>>()
+                .ok_or_else(|| wrong("a file of rows is not listed"))?;
+            self.read_table(directory, &checkpoint, &extents)?;
+            if let Some(found) = self.tables.get(&checkpoint.id) {
+                files.restore(&found.table, checkpoint.id, &extents);
+            }
+        }
+        Ok(files)
+    }
+
+    /// Reads the rows of a table from the files of a checkpoint.
+    fn read_table(
+        &mut self,
+        directory: &DatabaseDirectory,
+        checkpoint: &TableCheckpoint,
+        extents: &[(Extent, DataFile)],
+    ) -> Result<()> {
+        let TableCheckpoint { id, position, indexes, now_ms, .. } = checkpoint;
+        let Some(found) = self.tables.get_mut(id) else {
+            return Err(damaged(*position, &format!("there is no table {id}")));
+        };
+        let RecoveredTable { table, replay, position: from } = found;
+        *from = *position;
+        let applied = replay.indexes(table, *position, indexes);
+        applied.map_err(|error| replay_error(&error))?;
+        for (_, file) in extents {
+            let reader = directory.read_data_file(*file);
+            let mut reader = reader.map_err(|error| log_error(&error))?;
+            while let Some(block) = reader.next_block().map_err(|error| log_error(&error))? {
+                let read = replay.block(table, block);
+                self.rows += read.map_err(|error| replay_error(&error))?;
+            }
+        }
+        replay.note_time(*now_ms);
+        Ok(())
     }
 
     /// Applies the records of a group. After a failure nothing more is applied.
@@ -180,6 +233,9 @@ impl<'d> Recovery<'d> {
         if entry.kind == CATALOG {
             let record = CatalogRecord::read(entry.payload);
             let record = record.map_err(|error| damaged(entry.position, &error.to_string()))?;
+            if entry.position < self.catalog_position {
+                return Ok(());
+            }
             return self.apply_catalog(record, entry.position);
         }
         match TableRecord::read(entry.kind, entry.payload) {
@@ -195,12 +251,17 @@ impl<'d> Recovery<'d> {
     /// Applies a record of a table. One of a table that was dropped by then was not acknowledged.
     fn apply_table(&mut self, record: &TableRecord<'_>, entry: &Entry<'_>) -> Result<()> {
         let position = entry.position;
-        let Some(RecoveredTable { table, replay }) = self.tables.get_mut(&record.table) else {
+        let Some(RecoveredTable { table, replay, position: from }) =
+            self.tables.get_mut(&record.table)
+        else {
             if record.table < self.next_table_id {
                 return Ok(());
             }
             return Err(damaged(position, &format!("there is no table {}", record.table)));
         };
+        if position < *from {
+            return Ok(());
+        }
         let applied = match &record.change {
             TableChange::Rows(rows) => {
                 self.rows += u64::from(entry.rows);
@@ -286,7 +347,7 @@ impl<'d> Recovery<'d> {
 
     /// Applies a command as a statement does. No statement runs, and nothing is logged yet.
     fn run(&self, command: &CatalogCommand) -> Result<()> {
-        QueryContext::new().run(|| self.database.commit_ref(command))
+        QueryContext::new().run(|| self.database.commit(command))
     }
 
     fn make_table(&mut self, id: u64, schema: lockstep_row::TableSchema) -> Result<Arc<Table>> {
@@ -295,7 +356,8 @@ impl<'d> Recovery<'d> {
         let table = table.logged_as(id).shared();
         table.defer_removal();
         self.next_table_id = self.next_table_id.max(id + 1);
-        let recovered = RecoveredTable { table: Arc::clone(&table), replay: Replay::default() };
+        let (replay, position) = (Replay::default(), 0);
+        let recovered = RecoveredTable { table: Arc::clone(&table), replay, position };
         self.tables.insert(id, recovered);
         Ok(table)
     }
@@ -305,7 +367,7 @@ impl<'d> Recovery<'d> {
         if let Some(failure) = self.failure {
             return Err(failure);
         }
-        for RecoveredTable { table, replay } in self.tables.into_values() {
+        for RecoveredTable { table, replay, .. } in self.tables.into_values() {
             replay.finish(&table);
         }
         self.database.set_next_table_id(self.next_table_id);
@@ -324,7 +386,7 @@ impl<'d> Recovery<'d> {
             let name = Ident { text: name, span: lockstep_diagnostic::Span::default() };
             let value = OptionValue::Literal(Literal::String(value));
             let command = CatalogCommand::SetVariable { name, value };
-            QueryContext::new().run(|| self.database.commit_ref(&command))?;
+            QueryContext::new().run(|| self.database.commit(&command))?;
         }
         Ok(self.rows)
     }

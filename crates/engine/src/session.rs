@@ -128,6 +128,8 @@ impl Session {
             Statement::StopJob(id) => self.stop_job(id),
             Statement::DeleteJob(id) => self.delete_job(id),
             Statement::Exit => Ok(Output::of_message("EXIT")),
+            Statement::Checkpoint => self.checkpoint(),
+            Statement::Backup { path, span } => self.backup(path, *span),
         }?;
         Ok(Output { settings: self.settings(), ..output })
     }
@@ -278,6 +280,8 @@ fn is_immediate_change(statement: &Statement) -> bool {
             | Statement::Show(_)
             | Statement::Estimate(_)
             | Statement::Describe(_)
+            | Statement::Checkpoint
+            | Statement::Backup { .. }
             | Statement::Exit
     )
 }

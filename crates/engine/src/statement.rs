@@ -14,9 +14,11 @@
 //! | `create_index` | CREATE INDEX, DROP INDEX, and the indexes of CREATE TABLE |
 //! | `deploy`, `procedure` | DEPLOY, DROP DEPLOYMENT; CREATE and DROP PROCEDURE, CALL |
 //! | `function` | CREATE FUNCTION, DROP FUNCTION |
+//! | `checkpoint` | CHECKPOINT, BACKUP TO |
 //! | `set`, `user`, `job` | SET; users and privileges; jobs |
 //! | `show`, `memory` | SHOW, DESC; SHOW MEMORY, ESTIMATE |
 
+mod checkpoint;
 mod create_index;
 mod create_table;
 mod database;

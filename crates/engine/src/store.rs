@@ -1,30 +1,32 @@
-//! The directory of an engine: its log, its lock, and errors of both as diagnostics.
+//! The directory of an engine: its log, and its lock.
 //!
 //! An engine in memory has none. `recovery` opens it; from then on every change of the catalog and of
 //! the tables goes through its log before it is made.
 
-use std::{
-    fmt,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{fmt, path::PathBuf, sync::Arc};
 
-use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
-use lockstep_host::{file::Lock, sync::Mutex};
-use lockstep_table::{Durability, durability};
-use lockstep_wal::{Error, Group, Log, SegmentedLog};
+use lockstep_diagnostic::Result;
+use lockstep_host::sync::Mutex;
+use lockstep_table::{Durability, Table, durability};
+use lockstep_wal::{DatabaseDirectory, Error, Group, Log, SegmentedLog};
 
 use crate::{
     Database,
     catalog::{CATALOG, CatalogRecord},
+    checkpoint::{Checkpoint, CheckpointFiles},
+    checkpoint_thread::CheckpointThread,
+    log_error::log_error,
 };
 
 /// An open directory.
 pub(crate) struct Store {
     path: PathBuf,
     log: StoreLog,
-    /// Held until the engine is closed.
-    lock: Mutex<Option<Box<dyn Lock>>>,
+    /// Locked until the engine is closed.
+    directory: Mutex<Option<Arc<DatabaseDirectory>>>,
+    /// The files of the current checkpoint; held by who writes the next one.
+    files: Mutex<CheckpointFiles>,
+    checkpoints: CheckpointThread,
 }
 
 /// The log of a directory.
@@ -36,8 +38,48 @@ pub(crate) enum StoreLog {
 }
 
 impl Store {
-    pub(crate) fn new(path: &Path, log: StoreLog, lock: Box<dyn Lock>) -> Self {
-        Self { path: path.to_owned(), log, lock: Mutex::new(Some(lock)) }
+    pub(crate) fn new(log: StoreLog, directory: DatabaseDirectory, files: CheckpointFiles) -> Self {
+        Self {
+            path: directory.path().to_owned(),
+            log,
+            directory: Mutex::new(Some(Arc::new(directory))),
+            files: Mutex::new(files),
+            checkpoints: CheckpointThread::default(),
+        }
+    }
+
+    /// Calls `write` with what a checkpoint needs, after a checkpoint that is being written.
+    pub(crate) fn checkpoint(
+        &self,
+        write: impl FnOnce(&mut CheckpointFiles, &DatabaseDirectory, &dyn Log) -> Result<Checkpoint>,
+    ) -> Result<Checkpoint> {
+        let mut files = self.files.lock();
+        let directory = self.directory.lock().clone();
+        match (directory, &self.log) {
+            (None, _) => Err(log_error(&Error::Closed)),
+            (_, StoreLog::ReadOnly(_)) => {
+                Err(log_error(&Error::ReadOnly { path: self.path.clone() }))
+            }
+            (Some(directory), StoreLog::Writable(log)) => write(&mut files, &directory, &**log),
+        }
+    }
+
+    /// Returns whether nothing may be written.
+    pub(crate) fn is_read_only(&self) -> bool {
+        matches!(self.log, StoreLog::ReadOnly(_))
+    }
+
+    /// Returns the thread that writes checkpoints.
+    pub(crate) fn checkpoints(&self) -> &CheckpointThread {
+        &self.checkpoints
+    }
+
+    /// Returns how many bytes of the log are behind the last checkpoint.
+    pub(crate) fn log_bytes(&self) -> u64 {
+        match &self.log {
+            StoreLog::Writable(log) => log.written_bytes(),
+            StoreLog::ReadOnly(_) => 0,
+        }
     }
 
     /// Returns the log.
@@ -57,11 +99,14 @@ impl Store {
 
     /// Closes the log and gives the directory up.
     pub(crate) fn close(&self) -> Result<(), Error> {
+        self.checkpoints.end();
+        // After a checkpoint that is being written.
+        let _files = self.files.lock();
         let closed = match &self.log {
             StoreLog::Writable(log) => log.close(),
             StoreLog::ReadOnly(_) => Ok(()),
         };
-        drop(self.lock.lock().take());
+        drop(self.directory.lock().take());
         closed
     }
 }
@@ -84,6 +129,19 @@ impl Database {
         Ok(())
     }
 
+    /// Logs that there is a table of copied rows. A checkpoint has it from then on.
+    pub(crate) fn log_offline_rows(
+        &self,
+        id: u64,
+        rows: &Arc<Table>,
+        record: &CatalogRecord,
+    ) -> Result<()> {
+        let _changing = self.lock_catalog_changes();
+        self.log_record(record)?;
+        self.note_being_loaded(id, rows);
+        Ok(())
+    }
+
     /// Logs a record about which nobody waits for an answer: a full disk, or an engine that only reads,
     /// does not fail the statement that it is about.
     pub(crate) fn log_aside(&self, record: &CatalogRecord) {
@@ -98,54 +156,4 @@ impl Database {
         self.mark_closed();
         self.store().map_or(Ok(()), |store| store.close().map_err(|error| log_error(&error)))
     }
-}
-
-/// Returns the diagnostic of an error of the log.
-pub(crate) fn log_error(error: &Error) -> Box<Diagnostic> {
-    let mut message = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(inner) = source {
-        message = format!("{message}: {inner}");
-        source = inner.source();
-    }
-    let (code, kind, hint) = match error {
-        Error::Stopped { .. } => (
-            code::LOG_STOPPED,
-            Kind::FreeResources,
-            "Reads go on. Find out what the disk says, then open the directory again: what was \
-             acknowledged is there.",
-        ),
-        Error::Full { .. } => (
-            code::DISK_FULL,
-            Kind::FreeResources,
-            "Nothing of the statement was stored. Reads go on, and writes as soon as there is \
-             space.",
-        ),
-        Error::TooLarge { .. } => {
-            (code::VALUE_TOO_LARGE, Kind::FixRequest, "Write fewer rows at once.")
-        }
-        Error::ReadOnly => (
-            code::READ_ONLY,
-            Kind::FixRequest,
-            "The directory was opened to be read only; connect without read_only to write.",
-        ),
-        Error::Closed => {
-            (code::DATABASE_CLOSED, Kind::FixRequest, "Connect to the directory again.")
-        }
-        Error::NewerFormat { .. } => (
-            code::NEWER_FORMAT,
-            Kind::FixRequest,
-            "Open it with the version of Lockstep that wrote it, or a newer one.",
-        ),
-        Error::Damaged { .. } | Error::Foreign { .. } => (
-            code::DATA_CORRUPTED,
-            Kind::FixData,
-            "`lockstep check` lists what is damaged; with --salvage it writes what can be read \
-             to another directory.",
-        ),
-        Error::Disk { .. } | Error::Thread { .. } | Error::NotHere { .. } => {
-            (code::IO_ERROR, Kind::Retry, "Nothing of the statement was stored.")
-        }
-    };
-    Box::new(Diagnostic::new(code, message).with_kind(kind).with_hint(hint))
 }

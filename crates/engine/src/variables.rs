@@ -9,7 +9,7 @@ use lockstep_sql::ast::{Ident, Literal, OptionValue};
 use lockstep_table::Durability;
 
 use self::value::{bytes, duration_ms, fraction_ppm};
-use crate::catalog::CatalogCommand;
+use crate::{catalog::CatalogCommand, checkpoint_thread::CheckpointRule};
 
 /// The declaration of a variable.
 struct Variable {
@@ -78,8 +78,25 @@ const STATEMENT_TIMEOUT: &str = "statement_timeout";
 /// The percentage of `max_memory` from which INSERT is refused.
 const INSERT_MEMORY: &str = "insert_memory_usage_limit";
 
+/// How large the log may grow before a checkpoint is written.
+const CHECKPOINT_LOG_SIZE: &str = "checkpoint_log_size";
+/// After how long a checkpoint is written.
+const CHECKPOINT_INTERVAL: &str = "checkpoint_interval";
+
 /// Every variable, by name.
 const VARIABLES: &[Variable] = &[
+    Variable {
+        name: CHECKPOINT_INTERVAL,
+        default: "5min",
+        scope: VariableScope::Engine,
+        data_type: VariableType::Duration,
+    },
+    Variable {
+        name: CHECKPOINT_LOG_SIZE,
+        default: "256MB",
+        scope: VariableScope::Engine,
+        data_type: VariableType::Bytes,
+    },
     Variable {
         name: "compatibility",
         default: "standard",
@@ -321,6 +338,15 @@ impl Variables {
     /// Returns the most bytes that the tables may hold; `None` is no limit.
     pub(crate) fn max_memory(&self) -> Option<u64> {
         bytes(&self.value(MAX_MEMORY).to_ascii_lowercase()).filter(|bytes| *bytes > 0)
+    }
+
+    /// Returns when checkpoints are written without being asked for.
+    pub(crate) fn checkpoints(&self) -> CheckpointRule {
+        let lower = |name| self.value(name).to_ascii_lowercase();
+        CheckpointRule {
+            log_bytes: bytes(&lower(CHECKPOINT_LOG_SIZE)).unwrap_or(0),
+            interval_ms: duration_ms(&lower(CHECKPOINT_INTERVAL)).unwrap_or(0),
+        }
     }
 
     /// Makes the command that sets [`Self::max_memory`] of the engine.

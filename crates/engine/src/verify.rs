@@ -149,6 +149,7 @@ fn verify(
     for (id, table) in &current.by_id {
         views.by_id.entry(*id).or_insert_with(|| table.snapshot());
     }
+    Snapshot::align(&mut views.by_id.values_mut().collect::<Vec<_>>());
     let read_through = match deployment.settings.compatibility {
         Compatibility::OpenMldb => index_read::read_through(&query.plan),
         Compatibility::Standard => BTreeMap::new(),

@@ -44,10 +44,9 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// Puts the names in a directory on the disk: what was created, renamed and removed.
     fn sync_directory(&self, path: &Path) -> Result<(), Error>;
 
-    /// Locks the file at `path` for this process and writes the process's id into it. The lock ends
-    /// when the value is dropped or the process ends. Fails with [`Error::Locked`] when another one
-    /// holds it.
-    fn lock(&self, path: &Path) -> Result<Box<dyn Lock>, Error>;
+    /// Locks the file at `path`. The lock ends when the value is dropped or the process ends. Fails
+    /// with [`Error::Locked`] when somebody holds a lock that excludes it, this process included.
+    fn lock(&self, path: &Path, mode: LockMode) -> Result<Box<dyn Lock>, Error>;
 
     /// Gives how many bytes this process may still allocate on the file system of `path`.
     fn free_space(&self, path: &Path) -> Result<u64, Error>;
@@ -90,6 +89,7 @@ pub trait File: Send + Sync + fmt::Debug {
             if read == 0 {
                 break;
             }
+            assert!(read <= buffer.len() - filled, "no more is read than was requested");
             filled += read;
         }
         Ok(filled)
@@ -98,6 +98,15 @@ pub trait File: Send + Sync + fmt::Debug {
 
 /// A lock on a file, held until it is dropped.
 pub trait Lock: Send + Sync + fmt::Debug {}
+
+/// Whom a lock excludes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LockMode {
+    /// Everybody else. The file is created when there is none, and gets the process's id.
+    Exclusive,
+    /// Who wants an exclusive lock. The file exists and is not changed.
+    Shared,
+}
 
 /// How a file is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -168,13 +177,15 @@ pub enum Error {
         /// What the machine says.
         source: io::Error,
     },
-    /// Another process holds the lock.
+    /// Another process holds the lock, or this one holds it already.
     #[error("{} is locked by {}", path.display(), Owner(*process_id))]
     Locked {
         /// The file that is locked.
         path: PathBuf,
         /// The process that holds it, when the file says so.
         process_id: Option<u32>,
+        /// How it is held.
+        mode: LockMode,
     },
 }
 
@@ -190,6 +201,14 @@ impl Error {
             Self::Io { source, .. } => source.kind(),
             Self::Locked { .. } => io::ErrorKind::WouldBlock,
         }
+    }
+
+    /// Tells whether the file system gives no locks.
+    pub fn lacks_locks(&self) -> bool {
+        // ENOLCK has no name in `std`.
+        const NO_LOCKS: i32 = if cfg!(target_os = "macos") { 77 } else { 37 };
+        let Self::Io { operation: Operation::Lock, source, .. } = self else { return false };
+        source.kind() == io::ErrorKind::Unsupported || source.raw_os_error() == Some(NO_LOCKS)
     }
 
     /// Tells whether there was no space: the call may succeed when something was removed.

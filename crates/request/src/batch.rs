@@ -31,10 +31,12 @@ pub struct RequestBatch<'p> {
 impl Program {
     /// Begins a batch of requests over the tables as they are now.
     pub fn batch(&self) -> RequestBatch<'_> {
+        let mut snapshots: Vec<Snapshot<'_>> = self.snapshots().collect();
+        Snapshot::align(&mut snapshots);
         RequestBatch {
             program: self,
             scratch: self.acquire_scratch(),
-            snapshots: self.snapshots().collect(),
+            snapshots,
             results: self.no_results(),
         }
     }

@@ -250,6 +250,7 @@ impl Program {
         scratch.arena.reset();
         let mut snapshots = ArenaVec::with_capacity_in(self.resources.tables.len(), arena);
         snapshots.extend(self.snapshots());
+        Snapshot::align(&mut snapshots);
         let results = self.no_results();
         let request = ArrivedRow::values(request, arrival);
         let view = AnswerView { scratch: &scratch, snapshots: &snapshots, results: &results };
@@ -286,7 +287,7 @@ impl Program {
         self.resources.materialised.iter().all(|plan| plan.request_table.is_none())
     }
 
-    /// Takes a snapshot of each table.
+    /// Takes a snapshot of each table. The caller aligns them.
     pub(crate) fn snapshots(&self) -> impl Iterator<Item = Snapshot<'_>> {
         self.resources.tables.iter().map(|table| table.stored.snapshot())
     }

@@ -43,6 +43,7 @@ pub enum RetentionRecord {
 pub(crate) mod float_bits {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
     pub(crate) fn serialize<S: Serializer>(value: &f32, to: S) -> Result<S::Ok, S::Error> {
         value.to_bits().serialize(to)
     }
@@ -56,6 +57,7 @@ pub(crate) mod float_bits {
 pub(crate) mod double_bits {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
     pub(crate) fn serialize<S: Serializer>(value: &f64, to: S) -> Result<S::Ok, S::Error> {
         value.to_bits().serialize(to)
     }

@@ -105,7 +105,7 @@ impl<'a> RowRef<'a> {
     }
 
     /// Returns the row as it is in its block, with its header.
-    pub(crate) fn stored_bytes(self) -> &'a [u8] {
+    pub fn stored_bytes(self) -> &'a [u8] {
         // SAFETY: as in `bytes`.
         unsafe { slice::from_raw_parts(self.start.as_ptr(), self.stored_size()) }
     }
@@ -224,7 +224,7 @@ impl RowBatch {
         self.stored.capacity() + self.ends.capacity() * size_of::<usize>()
     }
 
-    /// Returns the rows, with arrival 0.
+    /// Returns the rows, with arrival 0 unless the batch is of rows that have arrived.
     pub fn rows(&self) -> impl Iterator<Item = RowRef<'_>> {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
         // SAFETY: `push` has written a row there, and the batch is borrowed.
@@ -240,6 +240,22 @@ impl RowBatch {
 
     /// Makes a batch of rows that [`Self::stored_bytes`] returned; `None` when the bytes are not such.
     pub fn from_stored(stored: Vec<u8>) -> Option<Self> {
+        Self::parse(stored, |arrival| arrival == 0)
+    }
+
+    /// Makes a batch of rows that have arrived, in order of arrival, none before `from`; `None` when
+    /// the bytes are not such.
+    pub fn from_arrived(stored: Vec<u8>, from: u64) -> Option<Self> {
+        let mut next = from;
+        Self::parse(stored, |arrival| {
+            let is_later = arrival >= next;
+            next = arrival + 1;
+            is_later
+        })
+    }
+
+    /// Makes a batch of rows whose arrivals `is_right` accepts one after the other.
+    fn parse(stored: Vec<u8>, mut is_right: impl FnMut(u64) -> bool) -> Option<Self> {
         let (mut ends, mut end) = (Vec::new(), 0);
         while end < stored.len() {
             let rest = &stored[end..];
@@ -252,7 +268,7 @@ impl RowBatch {
                 short
             };
             end = end.checked_add(ROW_HEADER_SIZE)?.checked_add(size)?;
-            if header & ARRIVAL_MAX != 0 || end > stored.len() {
+            if !is_right(header & ARRIVAL_MAX) || end > stored.len() {
                 return None;
             }
             ends.push(end);

@@ -136,6 +136,7 @@ impl CrashImage {
                 self.keep(*change, kept, &mut contents, &mut names);
             }
         }
+        remove_unreachable(&mut names);
         let files = contents.into_iter().map(Content::new).collect();
         let durable_names = names.clone();
         SimulatedDisk::of(State { files, names, durable_names, changes: Vec::new() })
@@ -159,6 +160,19 @@ impl CrashImage {
             }
         }
     }
+}
+
+/// Removes names whose directory is lost.
+fn remove_unreachable(names: &mut Names) {
+    let mut directories = BTreeSet::new();
+    // A directory comes before what is in it.
+    names.retain(|path, node| {
+        let is_reachable = path.parent().is_none_or(|parent| directories.contains(parent));
+        if is_reachable && *node == Node::Directory {
+            directories.insert(path.clone());
+        }
+        is_reachable
+    });
 }
 
 /// Which sectors of a change are kept, one bit each; for what is no page, any bit means that it is.

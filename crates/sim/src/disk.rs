@@ -8,7 +8,7 @@ use std::{
 };
 
 use lockstep_host::{
-    file::{Disk, Error, File, Lock, Mapping, OpenMode, Operation},
+    file::{Disk, Error, File, Lock, LockMode, Mapping, OpenMode, Operation},
     sync::{Mutex, MutexGuard},
 };
 
@@ -35,7 +35,7 @@ struct Inner {
     short_reads: Option<Random>,
     /// Images taken after each call so far, when calls are recorded.
     images: Option<Vec<CrashImage>>,
-    locked: Vec<PathBuf>,
+    locked: Vec<(PathBuf, LockMode)>,
 }
 
 /// A call that is to fail.
@@ -56,6 +56,10 @@ pub enum Failure {
     Device,
     /// There is no space: ENOSPC.
     Full,
+    /// The file system has no such call: ENOTSUP.
+    Unsupported,
+    /// This user may not: EACCES.
+    Denied,
 }
 
 impl Failure {
@@ -63,6 +67,8 @@ impl Failure {
         io::Error::from_raw_os_error(match self {
             Self::Device => 5,
             Self::Full => 28,
+            Self::Unsupported => 95,
+            Self::Denied => 13,
         })
     }
 }
@@ -246,8 +252,10 @@ impl Disk for SimulatedDisk {
 
     fn list(&self, path: &Path) -> Result<Vec<String>, Error> {
         self.call(Operation::List, path, |inner| {
-            if inner.state.names.get(path) != Some(&Node::Directory) {
-                return Err(io::ErrorKind::NotFound.into());
+            match inner.state.names.get(path) {
+                Some(Node::Directory) => {}
+                Some(Node::File(_)) => return Err(io::ErrorKind::NotADirectory.into()),
+                None => return Err(io::ErrorKind::NotFound.into()),
             }
             let inside = inner.state.names.keys().filter(|name| name.parent() == Some(path));
             let names = inside.filter_map(|name| name.file_name());
@@ -280,26 +288,32 @@ impl Disk for SimulatedDisk {
         })
     }
 
-    fn lock(&self, path: &Path) -> Result<Box<dyn Lock>, Error> {
-        self.call(Operation::Lock, path, |inner| {
-            if inner.locked.iter().any(|locked| locked == path) {
-                return Ok(false);
+    fn lock(&self, path: &Path, mode: LockMode) -> Result<Box<dyn Lock>, Error> {
+        let holder = self.call(Operation::Lock, path, |inner| {
+            let excludes = |held: LockMode| held == LockMode::Exclusive || mode != held;
+            let mut locks = inner.locked.iter();
+            let holder = locks.find(|(locked, held)| locked == path && excludes(*held));
+            if let Some((_, held)) = holder {
+                return Ok(Some(*held));
             }
             if inner.state.find(path).is_err() {
+                if mode == LockMode::Shared {
+                    return Err(io::ErrorKind::NotFound.into());
+                }
                 inner.state.create(path)?;
             }
-            inner.locked.push(path.to_owned());
-            Ok(true)
-        })
-        .and_then(|is_free| {
-            let path = path.to_owned();
-            if is_free {
-                let lock: Box<dyn Lock> = Box::new(SimulatedLock { disk: self.clone(), path });
-                Ok(lock)
-            } else {
-                Err(Error::Locked { path, process_id: Some(std::process::id()) })
+            inner.locked.push((path.to_owned(), mode));
+            Ok(None)
+        })?;
+        let path = path.to_owned();
+        match holder {
+            None => Ok(Box::new(SimulatedLock { disk: self.clone(), path, mode })),
+            Some(mode) => {
+                let is_exclusive = mode == LockMode::Exclusive;
+                let process_id = is_exclusive.then(std::process::id);
+                Err(Error::Locked { path, process_id, mode })
             }
-        })
+        }
     }
 
     fn free_space(&self, path: &Path) -> Result<u64, Error> {
@@ -313,13 +327,17 @@ impl Disk for SimulatedDisk {
 struct SimulatedLock {
     disk: SimulatedDisk,
     path: PathBuf,
+    mode: LockMode,
 }
 
 impl Lock for SimulatedLock {}
 
 impl Drop for SimulatedLock {
     fn drop(&mut self) {
-        self.disk.lock_inner().locked.retain(|path| *path != self.path);
+        let locked = &mut self.disk.lock_inner().locked;
+        let is_this = |(path, mode): &(PathBuf, LockMode)| *path == self.path && *mode == self.mode;
+        let index = locked.iter().position(is_this).expect("a lock is held until it is dropped");
+        locked.swap_remove(index);
     }
 }
 

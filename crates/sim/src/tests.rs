@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use lockstep_host::file::{Disk, File, OpenMode, Operation};
+use lockstep_host::file::{Disk, File, LockMode, OpenMode, Operation};
 
 use crate::{CrashPolicy, Failure, Fault, Random, SimulatedDisk};
 
@@ -126,8 +126,25 @@ fn each_call_leaves_an_image_and_a_lock_is_held_once() {
     let images = disk.take_images();
     let first = images.iter().map(|image| image.disk(CrashPolicy::AllLost).bytes(&path("a"))[0]);
     assert_eq!(first.collect::<Vec<_>>(), [1, 2]);
-    let held = disk.lock(&path("LOCK")).unwrap();
-    assert!(disk.lock(&path("LOCK")).is_err());
+    let lock = |mode| disk.lock(&path("LOCK"), mode);
+    assert!(lock(LockMode::Shared).is_err());
+    let held = lock(LockMode::Exclusive).unwrap();
+    assert!(lock(LockMode::Exclusive).is_err() && lock(LockMode::Shared).is_err());
     drop(held);
-    disk.lock(&path("LOCK")).unwrap();
+    let shared = (lock(LockMode::Shared).unwrap(), lock(LockMode::Shared).unwrap());
+    drop(shared.0);
+    assert!(lock(LockMode::Exclusive).is_err());
+    drop(shared.1);
+    lock(LockMode::Exclusive).unwrap();
+}
+
+#[test]
+fn a_directory_that_is_lost_takes_what_is_in_it() {
+    let disk = SimulatedDisk::new();
+    disk.create_directory(&path("d")).unwrap();
+    disk.open(&path("d/a"), OpenMode::CreateNew).unwrap();
+    disk.sync_directory(&path("d")).unwrap();
+    let lost = disk.image().disk(CrashPolicy::AllLost);
+    lost.create_directory(&path("d")).unwrap();
+    assert_eq!(lost.list(&path("d")).unwrap(), [""; 0]);
 }

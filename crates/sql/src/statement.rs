@@ -90,6 +90,16 @@ impl Parser<'_> {
                 self.advance();
                 Ok(Statement::Exit)
             }
+            "CHECKPOINT" => {
+                self.advance();
+                Ok(Statement::Checkpoint)
+            }
+            "BACKUP" => {
+                self.advance();
+                self.expect_word("TO")?;
+                let (path, span) = self.string()?;
+                Ok(Statement::Backup { path, span })
+            }
             "STOP" => {
                 self.advance();
                 self.expect_word("JOB")?;

@@ -153,6 +153,16 @@ pub(crate) struct Reservation<'a> {
 }
 
 impl<'a> Reservation<'a> {
+    /// Reserves nothing, for rows that are stored whatever the limit: they had been accepted.
+    pub(crate) fn of_restored(table: &'a Table) -> Self {
+        Self { table, bytes: 0, grown: 0 }
+    }
+
+    /// Adds to what the write took.
+    pub(crate) fn add(&mut self, grown: i64) {
+        self.grown += grown;
+    }
+
     /// Reserves so many bytes.
     pub(crate) fn new(table: &'a Table, bytes: u64) -> Result<Self, TableError> {
         if table.budget.reserve(bytes) {
@@ -367,7 +377,7 @@ impl Table {
             let last = batches.last().map_or(0, RowBatch::len);
             let end = firsts.last() + number(last);
             // Dropped after `queue`, since it locks the queue when what follows panics.
-            let in_flight = queue.take(end);
+            let in_flight = queue.take_from(firsts.first(), end);
             let stamped = StampedRows { firsts, arrival_ms };
             failpoint::reach("table.rows_logged");
             (in_flight, self.store(state, batches, &stamped, reservation))
@@ -396,7 +406,7 @@ impl Table {
         memory: &mut ApplyMemory,
     ) -> Result<(), TableError> {
         let (count, first) = (number(batch.len()), stamped.firsts.first());
-        let mut reservation = Reservation { table: self, bytes: 0, grown: 0 };
+        let mut reservation = Reservation::of_restored(self);
         let (in_flight, arrived) = {
             let mut queue = self.commit_queue.lock().ok_or(TableError::Damaged)?;
             queue.arrival_ms(stamped.arrival_ms);

@@ -93,12 +93,6 @@ impl Table {
         self.realize_with(change, draft, horizon, || Ok(None))
     }
 
-    /// Returns the horizon of a snapshot taken now.
-    fn horizon_now(&self) -> Horizon {
-        let snapshot = self.snapshot();
-        Horizon { visible_arrival: snapshot.visible_arrival(), now_ms: snapshot.now_ms() }
-    }
-
     /// Returns whether a row was live as of a horizon. A row that arrived after it is judged as of its
     /// own arrival, so that the answer does not depend on when it is asked for.
     fn was_live(

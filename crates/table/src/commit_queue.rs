@@ -42,6 +42,8 @@ struct QueueState {
 
 /// An append in the queue.
 struct QueuedAppend {
+    /// Its first arrival.
+    start: u64,
     /// One past its last arrival.
     end: u64,
     /// Whether its rows are in every index.
@@ -70,6 +72,13 @@ impl CommitQueue {
     pub(crate) fn lock(&self) -> Option<QueueLock<'_>> {
         let appends = self.appends.lock();
         (!appends.is_damaged).then_some(QueueLock { queue: self, appends })
+    }
+
+    /// Returns the first arrival of the appends that are not visible yet; where there are none, what
+    /// `next` returns while nobody takes an arrival.
+    pub(crate) fn first_in_flight(&self, next: impl FnOnce() -> u64) -> u64 {
+        let appends = self.appends.lock();
+        appends.in_flight.front().map_or_else(next, |append| append.start)
     }
 
     /// Marks the table as damaged: an append will not become visible.
@@ -101,7 +110,7 @@ impl CommitQueue {
         let own = appends.in_flight.iter_mut().find(|append| append.end == end);
         own.expect("it is in flight until it is visible").is_applied = true;
         let mut visible = None;
-        while let Some(QueuedAppend { end, is_applied: true }) = appends.in_flight.front() {
+        while let Some(QueuedAppend { end, is_applied: true, .. }) = appends.in_flight.front() {
             visible = Some(*end);
             appends.in_flight.pop_front();
         }
@@ -145,9 +154,14 @@ impl<'a> QueueLock<'a> {
 
     /// Enters an append whose arrivals end before `end`.
     pub(crate) fn take(&mut self, end: u64) -> InFlightAppend<'a> {
+        self.take_from(end - 1, end)
+    }
+
+    /// Enters an append whose arrivals begin at `start` and end before `end`.
+    pub(crate) fn take_from(&mut self, start: u64, end: u64) -> InFlightAppend<'a> {
         let last = self.appends.in_flight.back();
         assert!(last.is_none_or(|last| last.end < end), "arrivals of a table ascend");
-        self.appends.in_flight.push_back(QueuedAppend { end, is_applied: false });
+        self.appends.in_flight.push_back(QueuedAppend { start, end, is_applied: false });
         InFlightAppend { queue: self.queue, end, is_ended: false }
     }
 }

@@ -127,6 +127,19 @@ impl TableDraft {
         }
     }
 
+    /// Lets each index keep what it keeps in another draft as well.
+    pub(crate) fn keep_rules_of(&mut self, other: &Self) {
+        let pairs = self.indexes.iter_mut().zip(&other.indexes);
+        for (index, before) in pairs.filter(|(_, before)| before.spec.declared) {
+            let narrower = index.spec.declared.then_some(index.spec.retention);
+            if narrower.is_none_or(|narrower| keeps_more(narrower, before.spec.retention)) {
+                index.spec.retention = narrower
+                    .map_or(before.spec.retention, |rule| rule.union(before.spec.retention));
+                index.spec.declared = true;
+            }
+        }
+    }
+
     /// Returns the rule of an index in another draft, if it is wider there than here.
     pub(crate) fn widened(&self, other: &Self, index: usize) -> Option<Widened> {
         let after = &other.indexes[index].spec;

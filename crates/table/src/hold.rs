@@ -187,7 +187,7 @@ impl Table {
         let mut draft = before.clone();
         let (index, _) = draft.index_for(&need.keys, need.event_time);
         let (id, mut holds) = self.holds.lock().begin();
-        holds.extend(self.kept_rules(&before));
+        let is_deferred = self.holds.lock().is_deferred;
         let held = HoldEntry::new(id, owner, index, need);
         let mut grant =
             HoldGrant { held, inclusion: Inclusion::Included, widened: None, refused: None };
@@ -205,6 +205,10 @@ impl Table {
                 holds.push(grant.held.clone());
                 draft.apply_rules(&holds);
             }
+        }
+        if is_deferred {
+            // Who needs the wider rule has not taken its hold yet.
+            draft.keep_rules_of(&before);
         }
         let included = self.included(&draft, index, &need.columns);
         match included {
@@ -271,20 +275,6 @@ impl Table {
     /// log take their holds one after the other.
     pub fn defer_removal(&self) {
         self.holds.lock().is_deferred = true;
-    }
-
-    /// Returns holds of the rules that a table has while removal is deferred: some of its readers have
-    /// not taken their holds again, and what expires by a narrower rule would stay so.
-    fn kept_rules(&self, draft: &TableDraft) -> Vec<HoldEntry> {
-        if !self.holds.lock().is_deferred {
-            return Vec::new();
-        }
-        let indexes = draft.indexes.iter().enumerate().filter(|(_, index)| index.spec.declared);
-        let kept = indexes.map(|(at, index)| {
-            let retention = Some(index.spec.retention);
-            HoldEntry::new(0, "", at, &IndexNeed { retention, ..IndexNeed::default() })
-        });
-        kept.collect()
     }
 
     /// Returns whether nothing is to be removed now.

@@ -153,7 +153,8 @@ impl Replay {
         }
     }
 
-    fn note_time(&mut self, now_ms: i64) {
+    /// Notes a time before which no snapshot of the table is to be.
+    pub fn note_time(&mut self, now_ms: i64) {
         self.now_ms = self.now_ms.max(Some(now_ms));
     }
 }

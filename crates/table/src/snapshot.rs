@@ -3,7 +3,7 @@
 //! `request` reads by key, `batch` in order of arrival, both the same rows. Nothing here locks or
 //! waits.
 
-use std::{fmt, ops::Range, ptr::NonNull};
+use std::{borrow::BorrowMut, fmt, ops::Range, ptr::NonNull};
 
 use lockstep_row::{IndexSpec, Projection, Retention, RowView, TableSchema};
 use lockstep_series::{self as series, Bounds, Guard, LogRow, RecordField, RowRef};
@@ -48,6 +48,33 @@ impl<'t> Snapshot<'t> {
     ) -> Self {
         let Horizon { visible_arrival, now_ms } = horizon;
         Self { table, guard, state, visible_arrival, now_ms }
+    }
+
+    /// Makes snapshots show their tables as they are at one moment, and by one time: a row that became
+    /// visible before another one, in whichever of the tables, is not missing where the other is shown.
+    /// Takes the snapshots again when a row became visible between the first and the last of them.
+    pub fn align(snapshots: &mut [impl BorrowMut<Self>]) {
+        if snapshots.len() < 2 {
+            return;
+        }
+        // When none has changed since the last one was taken, all were current when it was.
+        while !snapshots.iter().all(|snapshot| snapshot.borrow().is_current()) {
+            for snapshot in &mut *snapshots {
+                let snapshot = snapshot.borrow_mut();
+                *snapshot = snapshot.table.snapshot();
+            }
+        }
+        let now_ms = snapshots.iter().map(|snapshot| snapshot.borrow().now_ms).max();
+        for snapshot in snapshots {
+            let snapshot = snapshot.borrow_mut();
+            snapshot.now_ms = now_ms.unwrap_or(snapshot.now_ms);
+        }
+    }
+
+    /// Returns whether a snapshot taken now would show the same rows, but for those that expire.
+    fn is_current(&self) -> bool {
+        let (state, visible_arrival) = self.table.current(&self.guard);
+        std::ptr::eq(state, self.state()) && visible_arrival == self.visible_arrival
     }
 
     /// Returns the time of the snapshot in milliseconds since the epoch, by which rows expire.

@@ -31,7 +31,7 @@ use lockstep_host::{
     sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 use lockstep_row::{IndexSpec, RowCodec, RowView, TableSchema};
-use lockstep_series::{Account, RowRef, Swap};
+use lockstep_series::{Account, Guard, RowRef, Swap};
 
 use crate::{
     Arrivals, MemoryBudget, Snapshot, TableError,
@@ -79,6 +79,8 @@ pub struct Table {
     changes: Mutex<()>,
     /// The holds of the table. Locked briefly, and never while waiting for another lock.
     pub(crate) holds: Mutex<Holds>,
+    /// How often rows were removed otherwise than by expiring. Written under the exclusive schema lock.
+    pub(crate) generation: AtomicU64,
     /// Whether the table was dropped. Written under the exclusive schema lock.
     is_closed: AtomicBool,
 }
@@ -146,6 +148,7 @@ impl Table {
             expiry_thread: ExpiryThread::default(),
             changes: Mutex::new(()),
             holds: Mutex::default(),
+            generation: AtomicU64::new(0),
             is_closed: AtomicBool::new(false),
         })
     }
@@ -172,16 +175,22 @@ impl Table {
     #[inline]
     pub fn snapshot(&self) -> Snapshot<'_> {
         let guard = lockstep_series::pin();
-        // Before the state, which has every row that was visible when it was installed.
-        let visible = self.commit_queue.visible();
-        let state = self.state.load(&guard);
-        let visible = visible.max(state.visible_min);
+        let (state, visible) = self.current(&guard);
         let state = NonNull::from(state);
         // After the state: it may lack rows that had expired when it was made.
         // Acquire: pairs with the Release in `note_horizon`.
         let now_ms = self.clock.now_ms().max(self.now_ms_min.load(Ordering::Acquire));
         let horizon = Horizon { visible_arrival: visible, now_ms };
         Snapshot::new(self, guard, state, horizon)
+    }
+
+    /// Returns the state, and the visible arrival.
+    #[inline]
+    pub(crate) fn current<'g>(&self, guard: &'g Guard) -> (&'g TableState, u64) {
+        // Before the state, which has every row that was visible when it was installed.
+        let visible = self.commit_queue.visible();
+        let state = self.state.load(guard);
+        (state, visible.max(state.visible_min))
     }
 
     /// Returns the number of rows in memory, among them expired rows that were not collected yet.
@@ -289,6 +298,8 @@ impl Table {
         if !Arc::ptr_eq(&state.log, &log) {
             // A new log has only rows that are in its series.
             *self.removed_rows.lock() = Arc::default();
+            // Relaxed: written under the exclusive schema lock.
+            self.generation.fetch_add(1, Ordering::Relaxed);
         }
         state.adopt(&self.account);
         self.state.replace(state, &lockstep_series::pin());

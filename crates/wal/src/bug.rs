@@ -38,6 +38,32 @@ pub(crate) enum Bug {
     EvidenceIgnored,
     /// What a refused group had written is left where it is.
     RefusedGroupCounted,
+    /// What a new directory holds is not synced before its manifest.
+    CreationNotSynced,
+    /// A manifest's bytes are not synced before it gets its name.
+    ManifestNotSynced,
+    /// The directory is not synced after a manifest got its name.
+    ManifestNameNotSynced,
+    /// The directory of a database is not synced by who opens it.
+    ManifestNotSyncedOnOpen,
+    /// A manifest's bytes are not compared with their checksum.
+    ManifestChecksumNotCompared,
+    /// A data file is not synced before a manifest lists it.
+    DataFileNotSynced,
+    /// The names of data files are not synced before a manifest lists them.
+    DataDirectoryNotSynced,
+    /// Data files are removed before the manifest that does not list them is on the disk.
+    OldFilesRemovedEarly,
+    /// A checkpoint is committed after the sync of a directory failed.
+    CommitAfterFailedSync,
+    /// A data file gets a number that another one has.
+    NumberReused,
+    /// A block's bytes are not compared with their checksum.
+    BlockChecksumNotCompared,
+    /// The checksum of a block's header leaves its index out.
+    BlockIndexNotInChecksum,
+    /// A data file is not compared with what the manifest says of it.
+    FileChecksumNotCompared,
 }
 
 #[cfg(test)]
@@ -45,13 +71,13 @@ thread_local! {
     static SEEDED: std::cell::Cell<Option<Bug>> = const { std::cell::Cell::new(None) };
 }
 
-/// Whether this thread's log is to have the bug.
+/// Whether this thread's code is to have the bug.
 #[cfg(test)]
 pub(crate) fn is_seeded(bug: Bug) -> bool {
     SEEDED.get() == Some(bug)
 }
 
-/// Whether this thread's log is to have the bug: never.
+/// Whether this thread's code is to have the bug: never.
 #[cfg(not(test))]
 #[expect(clippy::missing_const_for_fn, reason = "it is the test's that does something")]
 pub(crate) fn is_seeded(_bug: Bug) -> bool {

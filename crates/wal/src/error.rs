@@ -17,9 +17,6 @@ pub enum Error {
     /// The log was closed.
     #[error("the log is closed")]
     Closed,
-    /// The log was opened to be read only.
-    #[error("the database was opened to be read only")]
-    ReadOnly,
     /// There is no space for the next segment. Nothing of the group was written; it may be appended
     /// again when there is space.
     #[error("the disk is full")]
@@ -28,7 +25,7 @@ pub enum Error {
         source: file::Error,
     },
     /// A call failed that changes nothing that was appended; it may be tried again.
-    #[error("the log could not be reached")]
+    #[error("a call to the disk failed")]
     Disk {
         /// The call.
         #[from]
@@ -90,4 +87,100 @@ pub enum Error {
         /// The newest version that this program reads.
         supported: u32,
     },
+    /// A file of a checkpoint is not as it was written: the manifest, or a data file.
+    #[error("{} is damaged at byte {offset}: {what}", file.display())]
+    CheckpointDamaged {
+        /// The damaged or missing file.
+        file: PathBuf,
+        /// Where in it, in bytes.
+        offset: u64,
+        /// What was found.
+        what: &'static str,
+    },
+    /// A directory could not be synced earlier: nobody knows which manifest is on the disk, so this
+    /// process commits no checkpoint any more. The log is not touched by this.
+    #[error("no checkpoint is taken since the directory of the database could not be synced")]
+    CheckpointsStopped {
+        /// The failure.
+        source: Arc<file::Error>,
+    },
+    /// A manifest is larger than it may be.
+    #[error("a manifest of {bytes} bytes is larger than {} bytes", crate::MANIFEST_BYTES_MAX)]
+    ManifestTooLarge {
+        /// Its size.
+        bytes: u64,
+    },
+    /// Numbers in a file begin with the most significant byte.
+    #[error("{} was written with another byte order than this program's", file.display())]
+    ByteOrder {
+        /// The file.
+        file: PathBuf,
+    },
+    /// There is something else where the directory of the database would be.
+    #[error("{} is not a directory", path.display())]
+    NotADirectory {
+        /// The path that was given.
+        path: PathBuf,
+    },
+    /// There is no database to read.
+    #[error("{} holds no database", path.display())]
+    NoDatabase {
+        /// The path that was given.
+        path: PathBuf,
+    },
+    /// No database is created beside files that are not its own.
+    #[error("{} holds no database but other files: {}", path.display(), file.display())]
+    ForeignFiles {
+        /// The path that was given.
+        path: PathBuf,
+        /// One of the files.
+        file: PathBuf,
+    },
+    /// This user may not write to the directory.
+    #[error("{} cannot be written to", path.display())]
+    NotWritable {
+        /// The path that was given.
+        path: PathBuf,
+        /// The call.
+        source: file::Error,
+    },
+    /// Somebody has the database open, this process included.
+    #[error("{} is open for {} by {}", path.display(), purpose(*is_read), owner(*process_id))]
+    InUse {
+        /// The path that was given.
+        path: PathBuf,
+        /// Who has it open, when that is known.
+        process_id: Option<u32>,
+        /// Whether it is open for reading.
+        is_read: bool,
+    },
+    /// The file system gives no locks, without which two processes could write at the same time.
+    #[error("the file system of {} has no locks", path.display())]
+    NoLocks {
+        /// The path that was given.
+        path: PathBuf,
+        /// The call.
+        source: file::Error,
+    },
+    /// The database has no log.
+    #[error("{} is missing or holds no log", path.display())]
+    LogMissing {
+        /// The directory of the log.
+        path: PathBuf,
+    },
+    /// The database was opened for reading.
+    #[error("{} is open for reading only", path.display())]
+    ReadOnly {
+        /// Its path.
+        path: PathBuf,
+    },
+}
+
+fn purpose(is_read: bool) -> &'static str {
+    if is_read { "reading" } else { "writing" }
+}
+
+/// A process as text.
+fn owner(process_id: Option<u32>) -> String {
+    process_id.map_or_else(|| "another process".to_owned(), |id| format!("process {id}"))
 }

@@ -5,6 +5,9 @@
 //! reached through [`lockstep_host::file`]. Callers go through [`Log`], so that a replicated log can
 //! take the place of [`SegmentedLog`]. (ADR 0027)
 //!
+//! The directory in which a database has its log, and the checkpoints beside it, are drawn in
+//! [`directory`] and [`checkpoint`]; [`check()`] verifies all of it. (ADR 0028)
+//!
 //! # Words
 //!
 //! A *record* takes one or more *positions*, one for each row; the arrival of a row is its position.
@@ -107,7 +110,10 @@
 
 mod background;
 mod bug;
+mod check;
+mod checkpoint;
 mod cursor;
+mod directory;
 mod error;
 mod format;
 mod group;
@@ -115,19 +121,27 @@ mod log;
 mod read_only;
 mod reader;
 mod recovery;
+mod remains;
 mod segment;
+mod survey;
 
 use std::{fmt, ops::Range, sync::Arc};
 
 use lockstep_host::{Clock, SystemClock};
 
+pub use check::{CheckReport, check};
+pub use checkpoint::{
+    BLOCK_BYTES_MAX, DataFile, DataFileReader, DataFileWriter, MANIFEST_BYTES_MAX, Manifest,
+};
+pub use directory::{Access, DatabaseDirectory};
 pub use error::Error;
 pub use format::{KIND_RESERVED, Kind, LogId};
 pub use group::Group;
 pub use log::SegmentedLog;
 pub use read_only::ReadOnlyLog;
 pub use reader::{Entries, Entry, Reader};
-pub use recovery::{Cut, Recovered};
+pub use recovery::{Cut, Recovered, read_log};
+pub use survey::{Damage, LogExpectation, LogSurvey, survey_log};
 
 /// What a group may take, in bytes.
 pub const GROUP_BYTES_MAX: u64 = 1 << 30;

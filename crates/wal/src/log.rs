@@ -145,6 +145,13 @@ impl SegmentedLog {
         Ok((Self { inner, background: Mutex::new(background) }, recovered))
     }
 
+    /// Gives how many bytes of its segments are written, from the first one that is there on.
+    pub fn written_bytes(&self) -> u64 {
+        let tail = self.inner.tail.lock();
+        let former = tail.segments.iter().rev().skip(1).map(|segment| segment.header.length);
+        former.sum::<u64>() + tail.offset
+    }
+
     /// Does what the background thread does each time that the durability window ends.
     pub fn tick(&self) -> Result<(), Error> {
         self.inner.tick()

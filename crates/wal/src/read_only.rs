@@ -1,25 +1,34 @@
 //! The log of an engine that only reads: it refuses every append.
 
-use std::ops::Range;
+use std::{
+    ops::Range,
+    path::{Path, PathBuf},
+};
 
 use crate::{Durability, Error, Group, Log, Reader};
 
 /// A log that was read up to its end and takes nothing more.
 #[derive(Debug)]
 pub struct ReadOnlyLog {
+    /// The directory of the database.
+    path: PathBuf,
     end: u64,
 }
 
 impl ReadOnlyLog {
-    /// Makes the log whose next position would be `end`.
-    pub fn new(end: u64) -> Self {
-        Self { end }
+    /// Makes the log of the database at `path`, whose next position would be `end`.
+    pub fn new(path: &Path, end: u64) -> Self {
+        Self { path: path.to_owned(), end }
+    }
+
+    fn refuse<T>(&self) -> Result<T, Error> {
+        Err(Error::ReadOnly { path: self.path.clone() })
     }
 }
 
 impl Log for ReadOnlyLog {
     fn append(&self, _group: &Group<'_>, _turn: &mut dyn FnMut(u64)) -> Result<Range<u64>, Error> {
-        Err(Error::ReadOnly)
+        self.refuse()
     }
 
     fn wait(&self, end: u64, _durability: Durability) -> Result<(), Error> {
@@ -32,7 +41,7 @@ impl Log for ReadOnlyLog {
     }
 
     fn truncate(&self, _before: u64) -> Result<(), Error> {
-        Err(Error::ReadOnly)
+        self.refuse()
     }
 
     fn check(&self) -> Result<(), Error> {

@@ -29,20 +29,21 @@ use std::{
     sync::Arc,
 };
 
-use lockstep_host::file::{self, Disk};
+use lockstep_host::file::{self, Disk, OpenMode};
 
 use crate::{
     Entries, Error, LogId, Options,
     bug::{self, Bug},
     cursor::{Cursor, Step, Window},
-    format::{ALIGNMENT, RECORD_HEADER_BYTES, RecordHeader, SEGMENT_HEADER_BYTES},
+    format::{RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES},
+    remains::Remains,
     segment::{self, NotCreated, Segment},
 };
 
 /// How far apart the places are that recovery remembers, in bytes.
 const PLACE_BYTES: u64 = 1 << 20;
 
-/// What opening a log found.
+/// What reading a log found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Recovered {
     /// Which log it is.
@@ -57,7 +58,7 @@ pub struct Recovered {
     pub records: u64,
     /// Bytes of the segments up to the end of the log.
     pub bytes: u64,
-    /// What stood behind the end of the log and was cut.
+    /// What stood behind the end of the log; opening the log cuts it.
     pub cut: Option<Cut>,
 }
 
@@ -103,25 +104,41 @@ pub(crate) fn open(
     for name in listing.unfinished {
         disk.remove(&directory.join(name))?;
     }
-    let mut recovery = Recovery {
-        disk,
-        directory: directory.to_owned(),
-        segments: Vec::new(),
-        cursor: Cursor::new(),
-        places: Vec::new(),
-        groups: 0,
-    };
+    let mut recovery = Recovery::new(disk, directory, OpenMode::Write);
     if listing.numbers.is_empty() {
         return recovery.create(options);
     }
     recovery.open_segments(&listing.numbers)?;
-    let (last, what) = recovery.walk(options, visit)?;
-    recovery.finish(last, what, options)
+    let (last, what) = recovery.walk(options.needed, visit)?;
+    recovery.finish(last, what, options.needed)
+}
+
+/// Reads the log in `directory` and changes nothing: gives every group to `visit` that reaches to
+/// position `needed` or behind, in order, and says where the log ends. What stands behind the end is
+/// in [`Recovered::cut`] and stays. When it fails, what `visit` was given is not to be used. Nobody
+/// has the log open for writing.
+pub fn read_log(
+    disk: &dyn Disk,
+    directory: &Path,
+    needed: u64,
+    visit: &mut dyn FnMut(Entries<'_>),
+) -> Result<Recovered, Error> {
+    let listing = segment::list(disk, directory)?;
+    let mut recovery = Recovery::new(disk, directory, OpenMode::Read);
+    if listing.numbers.is_empty() {
+        return Err(recovery.damaged(1, 0, "there is no segment", 0..needed));
+    }
+    recovery.open_segments(&listing.numbers)?;
+    let (last, what) = recovery.walk(needed, visit)?;
+    let ending = recovery.ending(last, what, needed)?;
+    Ok(recovery.recovered(&ending))
 }
 
 struct Recovery<'d> {
     disk: &'d dyn Disk,
     directory: PathBuf,
+    /// How segments are opened.
+    mode: OpenMode,
     segments: Vec<Arc<Segment>>,
     cursor: Cursor,
     /// Some places on the way, in order.
@@ -129,7 +146,34 @@ struct Recovery<'d> {
     groups: u64,
 }
 
-impl Recovery<'_> {
+/// Where a log ends.
+#[derive(Debug)]
+struct Ending {
+    /// The index of the segment in which it ends.
+    last: usize,
+    /// The offset there.
+    offset: u64,
+    /// Why no further group stands there.
+    what: &'static str,
+    first: u64,
+    /// The position after the last one.
+    end: u64,
+    remains: Remains,
+}
+
+impl<'d> Recovery<'d> {
+    fn new(disk: &'d dyn Disk, directory: &Path, mode: OpenMode) -> Self {
+        Self {
+            disk,
+            directory: directory.to_owned(),
+            mode,
+            segments: Vec::new(),
+            cursor: Cursor::new(),
+            places: Vec::new(),
+            groups: 0,
+        }
+    }
+
     fn create(&self, options: &Options) -> Result<Opened, Error> {
         if options.needed > 0 {
             let to = options.needed;
@@ -160,7 +204,7 @@ impl Recovery<'_> {
             if *number != expected {
                 return Err(self.damaged(expected, 0, "the segment is missing", 0..0));
             }
-            let segment = Segment::open(self.disk, &self.directory, *number)?;
+            let segment = Segment::open(self.disk, &self.directory, *number, self.mode)?;
             let log_id = self.segments.first().map(|first| first.header.log_id);
             if log_id.is_some_and(|log_id| log_id != segment.header.log_id) {
                 return Err(Error::Foreign { file: segment.path(&self.directory) });
@@ -173,7 +217,7 @@ impl Recovery<'_> {
     /// Goes through all groups; gives the segment in which the log ends, and why it does.
     fn walk(
         &mut self,
-        options: &Options,
+        needed: u64,
         visit: &mut dyn FnMut(Entries<'_>),
     ) -> Result<(usize, &'static str), Error> {
         for index in 0..self.segments.len() {
@@ -190,7 +234,7 @@ impl Recovery<'_> {
                 match step {
                     Step::Group { start, end } => {
                         self.groups += 1;
-                        self.give(&segment, start..end, options.needed, visit)?;
+                        self.give(&segment, start..end, needed, visit)?;
                     }
                     Step::Sealed => break,
                     Step::Nothing(what) => return Ok((index, what)),
@@ -233,33 +277,35 @@ impl Recovery<'_> {
         }
     }
 
-    /// Decides what the end of the walk means, and lets the log end there.
-    fn finish(
-        mut self,
-        last: usize,
-        what: &'static str,
-        options: &Options,
-    ) -> Result<Opened, Error> {
+    /// Decides what the end of the walk means.
+    fn ending(&self, last: usize, what: &'static str, needed: u64) -> Result<Ending, Error> {
         let offset = self.cursor.offset;
         let number = self.segments[last].header.number;
         let Some(end) = self.cursor.position else {
-            return Err(self.damaged(number, offset, "the log does not begin", 0..options.needed));
+            return Err(self.damaged(number, offset, "the log does not begin", 0..needed));
         };
         let remains = self.remains(last, offset)?;
-        let known = self.cursor.durable.max(remains.durable).max(options.needed);
+        let known = self.cursor.durable.max(remains.durable).max(needed);
         if known > end && !bug::is_seeded(Bug::EvidenceIgnored) {
             return Err(self.damaged(number, offset, what, end..known));
         }
         let first = self.segments[0].first().unwrap_or(end);
-        if first > options.needed {
+        if first > needed {
             return Err(self.damaged(
                 self.segments[0].header.number,
                 SEGMENT_HEADER_BYTES as u64,
                 "the log begins behind the first position that is needed",
-                options.needed..first,
+                needed..first,
             ));
         }
-        let next = self.remove_behind(last, &remains)?;
+        Ok(Ending { last, offset, what, first, end, remains })
+    }
+
+    /// Decides what the end of the walk means, and lets the log end there.
+    fn finish(mut self, last: usize, what: &'static str, needed: u64) -> Result<Opened, Error> {
+        let ending = self.ending(last, what, needed)?;
+        let Ending { offset, ref remains, .. } = ending;
+        let next = self.remove_behind(last, remains)?;
         // A process that stopped because this failed has left names that only look durable.
         if !bug::is_seeded(Bug::DirectoryNotSyncedOnOpen) {
             self.disk.sync_directory(&self.directory)?;
@@ -269,6 +315,15 @@ impl Recovery<'_> {
             self.write_again(known, last, offset)?;
         }
         self.cut(last, offset, remains.used_to[0])?;
+        let recovered = self.recovered(&ending);
+        self.segments.truncate(last + 1);
+        Ok(Opened { segments: self.segments.into(), next, offset, recovered })
+    }
+
+    /// Says what was found.
+    fn recovered(&self, ending: &Ending) -> Recovered {
+        let Ending { last, offset, what, first, end, ref remains } = *ending;
+        assert!(first <= end, "a log ends behind its begin");
         let cut = (remains.bytes > 0).then(|| Cut {
             file: self.segments[last].path(&self.directory),
             offset,
@@ -276,7 +331,7 @@ impl Recovery<'_> {
             what,
         });
         let earlier = self.segments[..last].iter().map(|segment| segment.header.length);
-        let recovered = Recovered {
+        Recovered {
             log_id: self.segments[last].header.log_id,
             first,
             end,
@@ -284,9 +339,7 @@ impl Recovery<'_> {
             records: self.cursor.records,
             bytes: earlier.sum::<u64>() + offset,
             cut,
-        };
-        self.segments.truncate(last + 1);
-        Ok(Opened { segments: self.segments.into(), next, offset, recovered })
+        }
     }
 
     /// Looks at all that stands behind the end.
@@ -384,52 +437,3 @@ impl Recovery<'_> {
 pub(crate) fn refused(error: file::Error) -> Error {
     if error.is_full() { Error::Full { source: error } } else { Error::Disk { source: error } }
 }
-
-/// What stands behind the end of a log.
-#[derive(Debug, Default)]
-struct Remains {
-    /// The greatest position that a whole header there knows to have been on the disk.
-    durable: u64,
-    /// Bytes from the end, and from the headers of later segments, to the last one that is not zero.
-    bytes: u64,
-    /// For each segment from the last one on, the offset behind its last byte that is not zero, or
-    /// zero when there is none.
-    used_to: Vec<u64>,
-}
-
-impl Remains {
-    /// Looks at a segment from an offset on; gives the offset behind the last byte that is not zero.
-    fn add(&mut self, segment: &Segment, from: u64) -> Result<u64, file::Error> {
-        let length = segment.file.length()?;
-        let (mut window, mut offset, mut used_to) = (Window::default(), from, 0);
-        // In blocks that overlap by a header, so that none is missed between two.
-        while offset < length {
-            let wanted = usize::try_from(length - offset).unwrap_or(BLOCK).min(BLOCK);
-            let block = window.view(segment, offset, offset, wanted)?;
-            let is_end = offset + block.len() as u64 >= length;
-            for at in (0..block.len()).step_by(ALIGNMENT) {
-                let word = &block[at..block.len().min(at + ALIGNMENT)];
-                let Some(last) = word.iter().rposition(|byte| *byte != 0) else { continue };
-                used_to = used_to.max(offset + (at + last + 1) as u64);
-                self.ask(&block[at..], segment);
-            }
-            if is_end {
-                break;
-            }
-            offset += (BLOCK - RECORD_HEADER_BYTES) as u64;
-        }
-        Ok(used_to)
-    }
-
-    /// Asks a header, if `bytes` begin with one.
-    fn ask(&mut self, bytes: &[u8], segment: &Segment) {
-        let header =
-            bytes.first_chunk().and_then(|bytes| RecordHeader::decode(bytes, segment.seed));
-        if let Some(header) = header.filter(|header| header.durable <= header.position) {
-            self.durable = self.durable.max(header.durable);
-        }
-    }
-}
-
-/// Bytes looked at at once.
-const BLOCK: usize = 1 << 20;

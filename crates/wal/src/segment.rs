@@ -107,9 +107,14 @@ impl Segment {
     }
 
     /// Opens the file of a segment and reads its header.
-    pub(crate) fn open(disk: &dyn Disk, directory: &Path, number: u64) -> Result<Self, Error> {
+    pub(crate) fn open(
+        disk: &dyn Disk,
+        directory: &Path,
+        number: u64,
+        mode: OpenMode,
+    ) -> Result<Self, Error> {
         let path = directory.join(file_name(number, SUFFIX));
-        let file = disk.open(&path, OpenMode::Write)?;
+        let file = disk.open(&path, mode)?;
         let mut bytes = [0; SEGMENT_HEADER_BYTES];
         file.read_full_at(0, &mut bytes)?;
         let damaged = |what| Error::Damaged { file: path.clone(), offset: 0, what, from: 0, to: 0 };
@@ -201,6 +206,12 @@ pub(crate) struct Listing {
     pub(crate) numbers: Vec<u64>,
     /// Names of segments that were not finished.
     pub(crate) unfinished: Vec<String>,
+}
+
+/// Whether a file has the name of a segment, finished or not.
+pub(crate) fn is_name(name: &str) -> bool {
+    let number = name.strip_suffix(SUFFIX).or_else(|| name.strip_suffix(SUFFIX_NEW));
+    number.is_some_and(|number| number.parse::<u64>().is_ok())
 }
 
 /// Lists the segments in a directory; other files are not the log's.

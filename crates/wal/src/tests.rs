@@ -4,6 +4,7 @@
 //! fails says its seed.
 
 mod bugs;
+mod checkpoint;
 mod concurrency;
 mod crash;
 mod damage;

@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 
 use lockstep_row::TableSchema;
+use lockstep_table::Table;
 use lockstep_wal::Kind;
 use serde::{Deserialize, Serialize};
 
@@ -150,8 +151,23 @@ impl UserCommand {
     }
 }
 
+/// Returns the schema of a table without its indexes.
+pub(crate) fn columns_of(table: &Table) -> TableSchema {
+    TableSchema { columns: table.schema().columns.clone(), indexes: Vec::new() }
+}
+
 impl Objects {
-    /// Describes the catalog as records that make it, in an order in which they can be applied.
+    /// Returns the ids of the tables, and of those of their offline rows.
+    pub(crate) fn table_ids(&self) -> impl Iterator<Item = u64> {
+        let entries = self.databases.values().flat_map(|found| found.tables.values());
+        entries.flat_map(|entry| {
+            let offline = entry.offline.logged_rows().map(|(id, _)| id);
+            std::iter::once(entry.id).chain(offline)
+        })
+    }
+
+    /// Describes the catalog as records that make it, in an order in which they can be applied. Tables
+    /// have their columns only: the indexes are said with the rows.
     pub(crate) fn records(&self) -> Vec<CatalogRecord> {
         let mut records = Vec::new();
         let defaults = Self::new(false);
@@ -177,9 +193,12 @@ impl Objects {
             records.push(CatalogRecord::CreateTable {
                 id: entry.id,
                 name: entry.definition.name().clone(),
-                schema: TableSchema::clone(&entry.table.schema()),
+                schema: columns_of(&entry.table),
                 options: entry.options.clone(),
             });
+            if let Some((id, rows)) = entry.offline.logged_rows() {
+                records.push(CatalogRecord::CreateOfflineRows { id, schema: columns_of(rows) });
+            }
             let data = entry.offline.record();
             if data != OfflineRecord::default() {
                 records.push(CatalogRecord::ChangeOffline { table: entry.id, data });

@@ -69,7 +69,7 @@ impl Session {
         let table = table.shared();
         let command = CatalogCommand::CreateTable { name: self.qualified(name), table, options };
         let tolerated = if_not_exists.then_some(code::DUPLICATE_TABLE);
-        outcome(self.database.commit(command), tolerated, name, "CREATE TABLE").map(|_| ())
+        outcome(self.database.commit(&command), tolerated, name, "CREATE TABLE").map(|_| ())
     }
 }
 

@@ -9,7 +9,7 @@ impl Session {
     /// Runs CREATE DATABASE.
     pub(crate) fn create_database(&self, name: &Ident, if_not_exists: bool) -> Result<Output> {
         let command = CatalogCommand::CreateDatabase { name: name.text.clone() };
-        match self.database.commit(command) {
+        match self.database.commit(&command) {
             Err(error) if error.code != code::DUPLICATE_DATABASE || !if_not_exists => {
                 Err(Box::new(error.at(name.span)))
             }
@@ -20,7 +20,7 @@ impl Session {
     /// Runs DROP DATABASE.
     pub(crate) fn drop_database(&self, name: &Ident, if_exists: bool) -> Result<Output> {
         let command = CatalogCommand::DropDatabase { name: name.text.clone() };
-        match self.database.commit(command) {
+        match self.database.commit(&command) {
             Err(error) if error.code != code::UNDEFINED_DATABASE || !if_exists => {
                 Err(Box::new(error.at(name.span)))
             }

@@ -64,6 +64,7 @@ mod operator_text {
         (BinaryOperator::GreaterOrEqual, ">="),
     ];
 
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
     pub(super) fn serialize<S: Serializer>(
         operator: &BinaryOperator,
         to: S,

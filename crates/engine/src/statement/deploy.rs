@@ -36,7 +36,7 @@ impl Session {
         let seen = self.database.objects().epoch();
         let (deployment, warnings) = self.compile_deployment(name, deploy, script)?;
         let command = CatalogCommand::CreateDeployment { deployment: Arc::new(deployment), seen };
-        let committed = self.database.commit(command);
+        let committed = self.database.commit(&command);
         Ok(Output { warnings, ..outcome(committed, tolerated, &deploy.name, "DEPLOY")? })
     }
 
@@ -76,7 +76,7 @@ impl Session {
     pub(crate) fn drop_deployment(&self, name: &ObjectName, if_exists: bool) -> Result<Output> {
         let command = CatalogCommand::DropDeployment { name: self.qualified(name) };
         let tolerated = if_exists.then_some(code::UNDEFINED_OBJECT);
-        outcome(self.database.commit(command), tolerated, name, "DROP DEPLOYMENT")
+        outcome(self.database.commit(&command), tolerated, name, "DROP DEPLOYMENT")
     }
 
     /// Runs SHOW DEPLOYMENTS: those of the current database.

@@ -85,7 +85,7 @@ impl Session {
             let warnings = self.check_link(load, &options.files, &schema)?;
             let (path, span) = (load.path.clone(), load.path_span);
             let change = OfflineChange::Link { path, options: options.files.clone(), mode, span };
-            self.database.commit(entry.offline_command(change))?;
+            self.database.commit(&entry.offline_command(change))?;
             return Ok(loaded(0, warnings));
         }
         // The lock is not held while the file is read, so that queries of the table go on.
@@ -98,7 +98,7 @@ impl Session {
         };
         let appended = append::load(&mut source, &rows, AppendRule::Any, self.conversion())?;
         let change = OfflineChange::AddRows { rows, mode, span: load.path_span };
-        self.database.commit(entry.offline_command(change))?;
+        self.database.commit(&entry.offline_command(change))?;
         Ok(loaded(appended.rows, source.warnings()))
     }
 

@@ -45,7 +45,7 @@ impl Session {
         let (procedure, warnings) = self.compile_procedure(name, create, script)?;
         let (procedure, or_replace) = (Arc::new(procedure), create.or_replace);
         let command = CatalogCommand::CreateProcedure { procedure, or_replace, seen };
-        let committed = self.database.commit(command);
+        let committed = self.database.commit(&command);
         Ok(Output { warnings, ..outcome(committed, tolerated, &create.name, "CREATE PROCEDURE")? })
     }
 
@@ -88,7 +88,7 @@ impl Session {
     pub(crate) fn drop_procedure(&self, name: &ObjectName, if_exists: bool) -> Result<Output> {
         let command = CatalogCommand::DropProcedure { name: self.qualified(name) };
         let tolerated = if_exists.then_some(code::UNDEFINED_OBJECT);
-        outcome(self.database.commit(command), tolerated, name, "DROP PROCEDURE")
+        outcome(self.database.commit(&command), tolerated, name, "DROP PROCEDURE")
     }
 
     /// Runs CALL: answers one request whose row is these constants.

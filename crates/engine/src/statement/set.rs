@@ -10,7 +10,7 @@ impl Session {
     pub(crate) fn set(&self, name: &Ident, value: &OptionValue, is_global: bool) -> Result<Output> {
         if is_global {
             let command = CatalogCommand::SetVariable { name: name.clone(), value: value.clone() };
-            self.database.commit(command)?;
+            self.database.commit(&command)?;
             let warnings = self.database.objects().variables().warning(name);
             return Ok(Output {
                 warnings: warnings.into_iter().collect(),

@@ -19,7 +19,7 @@ impl Session {
         let is_missing = |error: &Diagnostic| {
             matches!(error.code, code::UNDEFINED_TABLE | code::UNDEFINED_DATABASE)
         };
-        match self.database.commit(command) {
+        match self.database.commit(&command) {
             Err(error) if !if_exists || !is_missing(&error) => at_name(*error, name).err(),
             _ => {
                 // Whoever still holds the table can neither add rows to it nor keep its memory.
@@ -38,7 +38,7 @@ impl Session {
         actions: &[AlterTableAction],
     ) -> Result<Output> {
         let change = OfflineChange::Paths(actions.to_vec());
-        self.database.commit(self.find_entry(name)?.offline_command(change))?;
+        self.database.commit(&self.find_entry(name)?.offline_command(change))?;
         Ok(Output::of_message("ALTER TABLE"))
     }
 

@@ -33,7 +33,7 @@ impl Session {
     }
 
     fn change_users(&self, command: UserCommand, message: &str) -> Result<Output> {
-        self.database.commit(CatalogCommand::ChangeUsers(command))?;
+        self.database.commit(&CatalogCommand::ChangeUsers(command))?;
         Ok(Output::of_message(message))
     }
 

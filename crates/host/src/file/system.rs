@@ -12,7 +12,7 @@ use std::{
 
 use memmap2::MmapOptions;
 
-use super::{Disk, Error, File, Lock, Mapping, OpenMode, Operation};
+use super::{Disk, Error, File, Lock, LockMode, Mapping, OpenMode, Operation};
 
 /// The machine's disk.
 #[derive(Debug, Clone, Copy, Default)]
@@ -64,28 +64,56 @@ impl Disk for SystemDisk {
         synced.map_err(failed(Operation::SyncDirectory, path))
     }
 
-    fn lock(&self, path: &Path) -> Result<Box<dyn Lock>, Error> {
-        let failed = failed(Operation::Lock, path);
+    fn lock(&self, path: &Path, mode: LockMode) -> Result<Box<dyn Lock>, Error> {
+        let is_exclusive = mode == LockMode::Exclusive;
         let mut options = fs::OpenOptions::new();
-        let options = options.read(true).write(true).create(true).truncate(false);
-        let mut file = match options.open(path) {
-            Ok(file) => file,
-            Err(error) => return Err(failed(error)),
+        let options = options.read(true).write(is_exclusive).create(is_exclusive).truncate(false);
+        let mut file = options.open(path).map_err(failed(Operation::Lock, path))?;
+        let is_free = if is_exclusive {
+            is_locked(file.try_lock())
+        } else {
+            is_locked(file.try_lock_shared())
         };
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(fs::TryLockError::WouldBlock) => {
-                return Err(Error::Locked { path: path.to_owned(), process_id: owner(&mut file) });
-            }
-            Err(fs::TryLockError::Error(error)) => return Err(failed(error)),
+        if !is_free.map_err(failed(Operation::Lock, path))? {
+            return Err(holder(path, &mut file));
         }
-        let written = file.set_len(0).and_then(|()| writeln!(file, "{}", process::id()));
-        written.map_err(failed)?;
+        if is_exclusive {
+            write_process_id(&mut file).map_err(failed(Operation::Lock, path))?;
+        }
         Ok(Box::new(SystemLock { _file: file }))
     }
 
     fn free_space(&self, path: &Path) -> Result<u64, Error> {
         free_space(path).map_err(failed(Operation::FreeSpace, path))
+    }
+}
+
+/// Whether a lock was taken, and not held by somebody else.
+fn is_locked(result: Result<(), fs::TryLockError>) -> io::Result<bool> {
+    match result {
+        Ok(()) => Ok(true),
+        Err(fs::TryLockError::WouldBlock) => Ok(false),
+        Err(fs::TryLockError::Error(error)) => Err(error),
+    }
+}
+
+/// Says who holds the lock of a file that could not be locked.
+fn holder(path: &Path, file: &mut fs::File) -> Error {
+    // The id is that of the last process that held it alone: when a shared lock is to be had, the
+    // holders are others, who wrote nothing.
+    let is_shared = file.try_lock_shared().is_ok();
+    let mode = if is_shared { LockMode::Shared } else { LockMode::Exclusive };
+    let process_id = if is_shared { None } else { owner(file) };
+    Error::Locked { path: path.to_owned(), process_id, mode }
+}
+
+/// Puts this process's id into a file in place of what it holds.
+fn write_process_id(file: &mut fs::File) -> io::Result<()> {
+    file.set_len(0)?;
+    match writeln!(file, "{}", process::id()) {
+        // A database is opened on a full disk as well; the next one is then not told who holds it.
+        Err(error) if error.kind() == io::ErrorKind::StorageFull => Ok(()),
+        written => written,
     }
 }
 

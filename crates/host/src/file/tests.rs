@@ -2,7 +2,7 @@
 
 use std::{fs, io::ErrorKind, path::PathBuf, sync::Arc, sync::atomic::AtomicU64};
 
-use super::{Disk, Error, Mapping, OpenMode, Operation, SystemDisk};
+use super::{Disk, Error, LockMode, Mapping, OpenMode, Operation, SystemDisk};
 
 /// A directory that is gone when the test ends.
 struct Directory(PathBuf);
@@ -80,13 +80,49 @@ fn memory_that_stands_in_for_a_file_is_written_by_words() {
 fn a_second_lock_names_the_process_that_holds_the_first() {
     let directory = Directory::new("lock");
     let path = directory.0.join("LOCK");
-    let held = SystemDisk.lock(&path).unwrap();
-    let refused = SystemDisk.lock(&path).unwrap_err();
+    let held = SystemDisk.lock(&path, LockMode::Exclusive).unwrap();
     let this = std::process::id();
-    assert!(matches!(refused, Error::Locked { process_id: Some(owner), .. } if owner == this));
-    assert!(refused.to_string().ends_with(&format!("is locked by process {this}")), "{refused}");
+    for mode in [LockMode::Exclusive, LockMode::Shared] {
+        let refused = SystemDisk.lock(&path, mode).unwrap_err();
+        let Error::Locked { process_id, mode: LockMode::Exclusive, .. } = refused else {
+            panic!("{refused}")
+        };
+        assert_eq!(process_id, Some(this));
+        assert!(
+            refused.to_string().ends_with(&format!("is locked by process {this}")),
+            "{refused}"
+        );
+    }
     drop(held);
-    drop(SystemDisk.lock(&path).unwrap());
+    drop(SystemDisk.lock(&path, LockMode::Exclusive).unwrap());
+}
+
+#[test]
+fn shared_locks_exclude_only_exclusive_ones_and_name_nobody() {
+    let directory = Directory::new("shared-lock");
+    let path = directory.0.join("LOCK");
+    let missing = SystemDisk.lock(&path, LockMode::Shared).unwrap_err();
+    assert_eq!(missing.kind(), ErrorKind::NotFound);
+    fs::write(&path, "1\n").unwrap();
+    let first = SystemDisk.lock(&path, LockMode::Shared).unwrap();
+    let second = SystemDisk.lock(&path, LockMode::Shared).unwrap();
+    for held in [first, second] {
+        let refused = SystemDisk.lock(&path, LockMode::Exclusive).unwrap_err();
+        assert!(matches!(refused, Error::Locked { process_id: None, mode: LockMode::Shared, .. }));
+        drop(held);
+    }
+    assert_eq!(fs::read(&path).unwrap(), b"1\n");
+    drop(SystemDisk.lock(&path, LockMode::Exclusive).unwrap());
+}
+
+#[test]
+fn a_file_system_without_locks_is_told_from_other_failures() {
+    let failed = |operation, code| {
+        let source = std::io::Error::from_raw_os_error(code);
+        Error::io(operation, &PathBuf::from("LOCK"), source).lacks_locks()
+    };
+    assert!(failed(Operation::Lock, 95) && failed(Operation::Lock, 37));
+    assert!(!failed(Operation::Lock, 5) && !failed(Operation::Open, 95));
 }
 
 #[test]

@@ -178,6 +178,24 @@ impl RowLog {
         LogRows::new(self.directory(guard), position, u64::MAX)
     }
 
+    /// Returns the rows with an arrival of at least `from` and less than `visible`, in order of arrival.
+    /// Other than a position, an arrival stays valid when rows are removed. Binary search, and linear
+    /// in the rows of a block.
+    pub fn rows_since<'g>(&'g self, from: u64, visible: u64, guard: &'g Guard) -> LogRows<'g> {
+        let directory = self.directory(guard);
+        let block = count_begun(directory, from).saturating_sub(1);
+        let mut rows = LogRows::new(directory, LogPosition { block, offset: 0 }, visible);
+        rows.skip_before(from);
+        rows
+    }
+
+    /// Returns the number of rows in the blocks that hold rows with an arrival of at least `from`.
+    pub fn row_count_since(&self, from: u64, guard: &Guard) -> usize {
+        let directory = self.directory(guard);
+        let first = count_begun(directory, from).saturating_sub(1);
+        (first..directory.len()).map(|at| block_at(directory, at).live_rows()).sum()
+    }
+
     /// Returns the time at which the row with this arrival arrived, in milliseconds since the epoch.
     /// The row is in the log. Binary search.
     pub fn arrival_ms(&self, arrival: u64, guard: &Guard) -> i64 {

@@ -44,6 +44,18 @@ impl<'g> LogRows<'g> {
         Self { block_count: at + 1, ..Self::new(directory, position, u64::MAX) }
     }
 
+    /// Goes on to the first row with an arrival of at least `from`.
+    pub(super) fn skip_before(&mut self, from: u64) {
+        while let Some((row, block)) = self.next_in_block() {
+            debug_assert!(self.position.offset <= block.rows_end(), "a row is within its block");
+            if row.arrival() >= from {
+                // It is in the block that the reader is in now.
+                self.position.offset -= row.stored_size();
+                return;
+            }
+        }
+    }
+
     /// Returns the position of the next row.
     pub fn position(&self) -> LogPosition {
         self.position

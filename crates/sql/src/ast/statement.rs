@@ -427,4 +427,13 @@ pub enum Statement {
     Privileges(Privileges),
     /// EXIT.
     Exit,
+    /// CHECKPOINT.
+    Checkpoint,
+    /// BACKUP TO 'path'.
+    Backup {
+        /// The directory to write to.
+        path: String,
+        /// The position of the path.
+        span: Span,
+    },
 }

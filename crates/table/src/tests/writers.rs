@@ -274,3 +274,28 @@ fn a_change_that_is_interrupted_has_changed_nothing() {
     assert!(context.has_committed());
     assert_eq!(table.delete(|row| row.get(V).as_i64() < Some(100)), Ok(100));
 }
+
+#[test]
+fn aligned_snapshots_show_what_was_acknowledged_before() {
+    const ROWS: i64 = if cfg!(miri) { 20 } else { 3_000 };
+    let tables = [(); 2].map(|()| Arc::new(table(vec![], 0).0));
+    let written = tables.clone();
+    let writing = lockstep_host::spawn("writer", move || {
+        for v in 0..ROWS {
+            // A row of the second table is always behind one of the first.
+            for table in &written {
+                table.append([row(v)]).unwrap();
+            }
+        }
+    });
+    let mut seen = 0;
+    while seen < ROWS {
+        let mut snapshots = [tables[0].snapshot(), tables[1].snapshot()];
+        Snapshot::align(&mut snapshots);
+        let [first, second] = snapshots.each_ref().map(|snapshot| snapshot.scan().count());
+        assert!(first == second || first == second + 1, "{first} rows and {second}");
+        assert_eq!(snapshots[0].now_ms(), snapshots[1].now_ms());
+        seen = i64::try_from(second).unwrap();
+    }
+    writing.unwrap().join().unwrap();
+}

@@ -1,0 +1,289 @@
+//! What a checkpoint holds of a table: its indexes, and its rows in blocks of bytes.
+//!
+//! `engine` decides when, and where the blocks go. A [`FrozenTable`] is the table at one position of
+//! the log: all of its records before that position are in it, none after. Taking one waits for
+//! nobody; reading its rows holds up neither readers nor writers, and takes a block at a time.
+//!
+//! Rows that expire while they are read may be missing. That is right as long as time does not go back
+//! behind the moment at which they had expired ([`FrozenTable::now_ms`]).
+//!
+//! # Layout of a block
+//!
+//! ```text
+//! block     run, run, ...: rows in order of arrival
+//! run       i64 time of arrival in ms | u32 bytes of the rows | rows that arrived then
+//! row       u64: 48 bits arrival, 16 bits length; where that is 0xffff, u32 length follows; bytes
+//! ```
+//!
+//! Numbers are little-endian.
+
+use std::{
+    ops::Range,
+    sync::{Arc, atomic::Ordering},
+};
+
+use lockstep_row::TableSchema;
+use lockstep_series::{LogRow, RowBatch, RowLog};
+
+use crate::{
+    Horizon, LoggedIndexes, Replay, ReplayError, Table,
+    append::{GROUP_ROWS, GroupKeys, InsertTarget, Reservation},
+    arrival_set::ArrivalSet,
+    draft::TableDraft,
+    state::{self, TableState},
+    table::number,
+};
+
+/// A block ends when it has so many bytes.
+const BLOCK_BYTES: usize = 256 << 10;
+/// What precedes the rows of a run.
+const RUN_HEADER_BYTES: usize = size_of::<i64>() + size_of::<u32>();
+
+/// A table as it was at one position of the log.
+#[derive(Debug)]
+pub struct FrozenTable {
+    table: Arc<Table>,
+    schema: Arc<TableSchema>,
+    indexes: LoggedIndexes,
+    rows: Arc<RowLog>,
+    removed_rows: Arc<ArrivalSet>,
+    position: u64,
+    generation: u64,
+}
+
+/// Rows of a table as bytes.
+#[derive(Debug, Default)]
+pub struct RowBlock {
+    bytes: Vec<u8>,
+    /// Where the last run begins, and when its rows arrived.
+    run: Option<OpenRun>,
+    rows: u64,
+    /// The arrival of the first row, and the one after the last.
+    arrivals: Range<u64>,
+}
+
+/// The run to which rows are added.
+#[derive(Debug, Clone, Copy)]
+struct OpenRun {
+    start: usize,
+    arrival_ms: i64,
+}
+
+impl Table {
+    /// Returns the table as it is at this moment of the log.
+    pub fn freeze(self: &Arc<Self>) -> FrozenTable {
+        // The state is not replaced meanwhile, so that no change of the table takes a position.
+        let shared = self.lock_shared();
+        let state = self.shared_state(&shared);
+        let position = self.commit_queue.first_in_flight(|| self.arrivals.next());
+        let horizon = self.horizon_now();
+        FrozenTable {
+            table: Arc::clone(self),
+            schema: Arc::clone(&state.schema),
+            indexes: LoggedIndexes::of(&TableDraft::of(state), horizon),
+            rows: Arc::clone(&state.log),
+            removed_rows: Arc::clone(&self.removed_rows.lock()),
+            position,
+            // Relaxed: written under the exclusive schema lock.
+            generation: self.generation.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Returns how often rows were removed otherwise than by expiring.
+    pub fn generation(&self) -> u64 {
+        // Relaxed: a number to compare.
+        self.generation.load(Ordering::Relaxed)
+    }
+}
+
+impl FrozenTable {
+    /// Returns the position: records of the table before it are in what was frozen.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Returns the columns and the indexes.
+    pub fn schema(&self) -> &TableSchema {
+        &self.schema
+    }
+
+    /// Returns the indexes as a log has them.
+    pub fn indexes(&self) -> &LoggedIndexes {
+        &self.indexes
+    }
+
+    /// Returns how often rows had been removed otherwise than by expiring: while the number is the
+    /// same, each row that was there before is there, or has expired.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Returns the latest time at which rows were removed that had expired, now or earlier.
+    pub fn now_ms(&self) -> i64 {
+        // Acquire: pairs with the Release in `note_horizon`.
+        self.table.now_ms_min.load(Ordering::Acquire).max(self.indexes.horizon.now_ms)
+    }
+
+    /// Returns about how many rows there are with an arrival of at least `from`.
+    pub fn row_count_since(&self, from: u64) -> u64 {
+        let guard = lockstep_series::pin();
+        number(self.rows.row_count_since(from, &guard))
+    }
+
+    /// Returns the arrival of the oldest row.
+    pub fn oldest_arrival(&self) -> Option<u64> {
+        let guard = lockstep_series::pin();
+        let oldest = self.rows.rows(self.position, &guard).next();
+        oldest.map(|found| found.row.arrival())
+    }
+
+    /// Writes the next rows with an arrival of at least `from` into a block. It has none when there
+    /// are no more.
+    pub fn write_block(&self, from: u64, block: &mut RowBlock) {
+        block.clear();
+        let guard = lockstep_series::pin();
+        for found in self.rows.rows_since(from, self.position, &guard) {
+            if self.removed_rows.contains(found.row.arrival()) {
+                continue;
+            }
+            block.push(found);
+            if block.bytes.len() >= BLOCK_BYTES {
+                break;
+            }
+        }
+        block.end_run();
+    }
+}
+
+impl RowBlock {
+    /// Returns the bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Returns the number of rows.
+    pub fn row_count(&self) -> u64 {
+        self.rows
+    }
+
+    /// Returns the arrival of the first row, and the one after the last.
+    pub fn arrivals(&self) -> Range<u64> {
+        self.arrivals.clone()
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        (self.run, self.rows, self.arrivals) = (None, 0, 0..0);
+    }
+
+    /// Adds a row, which arrived after those that are there.
+    fn push(&mut self, found: LogRow<'_>) {
+        let is_of_run = |run: OpenRun| run.arrival_ms == found.arrival_ms;
+        if !self.run.is_some_and(is_of_run) {
+            self.end_run();
+            self.run = Some(OpenRun { start: self.bytes.len(), arrival_ms: found.arrival_ms });
+            self.bytes.extend_from_slice(&found.arrival_ms.to_le_bytes());
+            self.bytes.extend_from_slice(&[0; size_of::<u32>()]);
+        }
+        self.bytes.extend_from_slice(found.row.stored_bytes());
+        if self.rows == 0 {
+            self.arrivals.start = found.row.arrival();
+        }
+        self.arrivals.end = found.row.arrival() + 1;
+        self.rows += 1;
+    }
+
+    /// Writes the length of the last run.
+    fn end_run(&mut self) {
+        let Some(OpenRun { start, .. }) = self.run.take() else { return };
+        let length = self.bytes.len() - start - RUN_HEADER_BYTES;
+        let length = u32::try_from(length).expect("a block is shorter than 4 GiB and one row");
+        let at = start + size_of::<i64>();
+        self.bytes[at..at + size_of::<u32>()].copy_from_slice(&length.to_le_bytes());
+    }
+}
+
+/// Splits the first run off the bytes of a block; `None` when they are not such.
+fn next_run<'b>(block: &mut &'b [u8]) -> Option<(i64, &'b [u8])> {
+    let (arrival_ms, rest) = block.split_first_chunk()?;
+    let (length, rest) = rest.split_first_chunk()?;
+    let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;
+    let (rows, rest) = rest.split_at_checked(length)?;
+    *block = rest;
+    Some((i64::from_le_bytes(*arrival_ms), rows))
+}
+
+impl Replay {
+    /// Stores the rows of a block, which arrived after those that are stored. Returns how many.
+    pub fn block(&mut self, table: &Table, bytes: &[u8]) -> Result<u64, ReplayError> {
+        let mut rest = bytes;
+        let mut count = 0;
+        while !rest.is_empty() {
+            let position = table.commit_queue.visible();
+            let (arrival_ms, rows) = next_run(&mut rest).ok_or(ReplayError::Rows { position })?;
+            let batch = RowBatch::from_arrived(rows.to_vec(), position);
+            let batch = batch.filter(|batch| {
+                !batch.is_empty() && batch.rows().all(|row| table.codec.is_row(row.bytes()))
+            });
+            let batch = batch.ok_or(ReplayError::Rows { position })?;
+            count += number(batch.len());
+            table.store_arrived(&batch, arrival_ms);
+            self.note_time(arrival_ms);
+        }
+        Ok(count)
+    }
+}
+
+impl Table {
+    /// Stores rows that have their arrivals, in every index. Nobody reads, and nothing else is appended.
+    fn store_arrived(&self, batch: &RowBatch, arrival_ms: i64) {
+        let shared = self.lock_shared();
+        let state = self.shared_state(&shared);
+        let mut reservation = Reservation::of_restored(self);
+        let mut queue = self.commit_queue.lock().expect("no append has panicked");
+        queue.arrival_ms(arrival_ms);
+        let last = batch.rows().last().expect("a run has a row");
+        let in_flight = queue.take(last.arrival() + 1);
+        drop(queue);
+        let grown = self.insert_arrived(state, batch, arrival_ms);
+        reservation.add(grown);
+        assert!(in_flight.commit(), "no append has panicked");
+    }
+
+    /// Inserts rows into the log and the series. Returns how many bytes more these take.
+    fn insert_arrived(&self, state: &TableState, batch: &RowBatch, arrival_ms: i64) -> i64 {
+        let guard = lockstep_series::pin();
+        let mut group_keys = GroupKeys::default();
+        let mut grown = 0;
+        let mut rows = batch.rows();
+        loop {
+            let mut group = [None; GROUP_ROWS];
+            let mut count = 0;
+            let before = state.log.memory_bytes();
+            for row in rows.by_ref().take(GROUP_ROWS) {
+                let row = state.log.push(LogRow { row, arrival_ms }, &guard);
+                group[count] = Some(row);
+                count += 1;
+            }
+            let after = state.log.memory_bytes();
+            grown += i64::try_from(after - before).expect("a block is smaller than memory");
+            for (_, (spec, index)) in state.present() {
+                let timed = group[..count]
+                    .iter()
+                    .flatten()
+                    .map(|row| (state::event_time(spec, self.view(*row), || arrival_ms), *row));
+                let target = InsertTarget { spec, series: &index.series, late: None };
+                grown += self.insert_group(target, timed, &mut group_keys, &guard);
+            }
+            if count < GROUP_ROWS {
+                return grown;
+            }
+        }
+    }
+
+    /// Returns the horizon of a snapshot taken now.
+    pub(crate) fn horizon_now(&self) -> Horizon {
+        let snapshot = self.snapshot();
+        Horizon { visible_arrival: snapshot.visible_arrival(), now_ms: snapshot.now_ms() }
+    }
+}

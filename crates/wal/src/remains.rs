@@ -1,0 +1,78 @@
+//! What stands behind the end of a log: bytes, and what they know.
+//!
+//! [`crate::recovery`] and [`crate::survey`] search it for headers of records that are whole: each
+//! knows up to which position the log was on the disk. Reads files and changes nothing.
+
+use lockstep_host::file;
+
+use crate::{
+    cursor::Window,
+    format::{ALIGNMENT, RECORD_HEADER_BYTES, RecordHeader},
+    segment::Segment,
+};
+
+/// Bytes looked at at once.
+const BLOCK: usize = 1 << 20;
+
+/// What stands behind the end of a log.
+#[derive(Debug, Default)]
+pub(crate) struct Remains {
+    /// The greatest position that a whole header there knows to have been on the disk.
+    pub(crate) durable: u64,
+    /// Bytes from the end, and from the headers of later segments, to the last one that is not zero.
+    pub(crate) bytes: u64,
+    /// For each segment from the last one on, the offset behind its last byte that is not zero, or
+    /// zero when there is none.
+    pub(crate) used_to: Vec<u64>,
+}
+
+impl Remains {
+    /// Looks at a segment from an offset on; gives the offset behind the last byte that is not zero.
+    pub(crate) fn add(&mut self, segment: &Segment, from: u64) -> Result<u64, file::Error> {
+        let length = segment.file.length()?;
+        let (mut window, mut offset, mut used_to) = (Window::default(), from, 0);
+        // In blocks that overlap by a header, so that none is missed between two.
+        while offset < length {
+            let wanted = usize::try_from(length - offset).unwrap_or(BLOCK).min(BLOCK);
+            let block = window.view(segment, offset, offset, wanted)?;
+            let is_end = offset + block.len() as u64 >= length;
+            for at in (0..block.len()).step_by(ALIGNMENT) {
+                let word = &block[at..block.len().min(at + ALIGNMENT)];
+                let Some(last) = word.iter().rposition(|byte| *byte != 0) else { continue };
+                used_to = used_to.max(offset + (at + last + 1) as u64);
+                self.ask(&block[at..], segment);
+            }
+            if is_end {
+                break;
+            }
+            offset += (BLOCK - RECORD_HEADER_BYTES) as u64;
+        }
+        Ok(used_to)
+    }
+
+    /// Asks a header, if `bytes` begin with one.
+    fn ask(&mut self, bytes: &[u8], segment: &Segment) {
+        let header =
+            bytes.first_chunk().and_then(|bytes| RecordHeader::decode(bytes, segment.seed));
+        if let Some(header) = header.filter(|header| header.durable <= header.position) {
+            self.durable = self.durable.max(header.durable);
+        }
+    }
+}
+
+/// Finds the first whole header of a record behind `offset`, and where it stands.
+pub(crate) fn find_header(
+    segment: &Segment,
+    offset: u64,
+) -> Result<Option<(u64, RecordHeader)>, file::Error> {
+    let mut window = Window::default();
+    let mut offset = offset + ALIGNMENT as u64;
+    loop {
+        let bytes = window.view(segment, offset, offset, RECORD_HEADER_BYTES)?;
+        let Some(bytes) = bytes.first_chunk() else { return Ok(None) };
+        if let Some(header) = RecordHeader::decode(bytes, segment.seed) {
+            return Ok(Some((offset, header)));
+        }
+        offset += ALIGNMENT as u64;
+    }
+}
