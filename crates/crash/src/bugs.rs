@@ -30,6 +30,7 @@ pub const BUGS: &[(&str, FoundBy)] = &[
     ("catalog_not_logged", FoundBy::Kill),
     ("rows_logged_twice", FoundBy::Kill),
     ("query_database_forgotten", FoundBy::Replay),
+    ("checkpoint_position_too_late", FoundBy::Kill),
 ];
 
 /// The most cycles, or cases, until a bug is found.

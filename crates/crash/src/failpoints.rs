@@ -14,6 +14,9 @@ pub const FAILPOINTS: &[&str] = &[
     "wal.segment_created",
     "wal.segment_synced",
     "wal.segment_renamed",
+    "wal.truncate",
+    "wal.manifest_written",
+    "wal.manifest_renamed",
     "table.rows_logged",
     "table.rows_stored",
     "table.part_logged",
@@ -21,6 +24,8 @@ pub const FAILPOINTS: &[&str] = &[
     "table.rebuild_logged",
     "table.truncate_logged",
     "catalog.logged",
+    "checkpoint.written",
+    "checkpoint.committed",
     "recovery.record",
     "recovery.compile",
 ];

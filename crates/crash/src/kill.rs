@@ -16,7 +16,7 @@ use std::{
 use lockstep_testkit::random::Random;
 
 use crate::{
-    child::ChildOptions,
+    child::{ChildOptions, open},
     difference::{Violation, ViolationKind, compare},
     merge::{SentOperation, merged},
     model::{BEGIN_MS, ModelDatabase},
@@ -85,6 +85,8 @@ pub fn run_failpoint(options: &KillOptions, name: &str, count: u64, report: &mut
         Random::new(seed ^ u64::from(byte)).number()
     });
     let mut driver = Driver::new(options, seed, report);
+    // Small, so that there are several.
+    driver.child_options.segment_bytes = 16 << 10;
     let armed = Some((name.to_owned(), count));
     // The directory gets something to be read, then the failpoint, then it is compared.
     let is_whole = driver.cycle(Ending::Kill, None)
@@ -402,6 +404,10 @@ impl<'a> Driver<'a> {
         let mut violations = Vec::new();
         let sent = std::mem::take(&mut self.sent);
         self.remember(&sent);
+        for sent in sent.iter().filter(|sent| sent.acknowledged.is_some()) {
+            violations
+                .extend(sent.operation.action.backup().and_then(|path| self.open_backup(path)));
+        }
         let is_uncertain = |sent: &&SentOperation| sent.acknowledged.is_none();
         self.uncertain_loads.extend(sent.iter().filter(is_uncertain).filter_map(load_of));
         let unacknowledged = self.replay(sent, &found, &mut violations);
@@ -527,6 +533,13 @@ impl<'a> Driver<'a> {
             self.directory.display(),
             self.cycle
         )
+    }
+
+    /// Opens a backup that was acknowledged; what is in it is compared by `replay`.
+    fn open_backup(&self, path: &str) -> Option<Violation> {
+        let opened = open(Path::new(path), &self.child_options);
+        let what = format!("the backup does not open: {}", opened.err()?);
+        Some(Violation::new(ViolationKind::Failure, what))
     }
 
     /// Leaves out what depends on operations that were not acknowledged although they are not there: a

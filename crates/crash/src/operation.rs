@@ -80,6 +80,14 @@ pub struct Operation {
 }
 
 impl Action {
+    /// Returns the directory that a BACKUP makes.
+    pub fn backup(&self) -> Option<&str> {
+        match self {
+            Self::Script(sql) => sql.strip_prefix("BACKUP TO '")?.strip_suffix('\''),
+            Self::Append { .. } => None,
+        }
+    }
+
     /// Does it. Returns the number of rows that were written, or the code of the error.
     pub fn run(&self, session: &Session) -> String {
         let output = match self {

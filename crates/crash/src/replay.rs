@@ -152,6 +152,9 @@ impl<'a> Case<'a> {
             if !is_done(&found) {
                 self.writer.objects = before;
             }
+            if let Some(path) = operation.action.backup().filter(|_| is_done(&found)) {
+                self.compare_backup(path, case);
+            }
             let Some(expected) = self.model.run(0, &operation) else { continue };
             if found != expected {
                 let what = format!("{:?}: expected {expected}, found {found}", operation.action);
@@ -159,6 +162,21 @@ impl<'a> Case<'a> {
                     vec![Violation::new(ViolationKind::Outcome, what)],
                     &format!("case {case}"),
                 );
+            }
+        }
+    }
+
+    /// Compares a backup with the database in memory, which has the same.
+    fn compare_backup(&mut self, path: &str, case: u64) {
+        let place = format!("case {case}, backup");
+        match open(Path::new(path), &self.options) {
+            Ok(backup) => {
+                let (found, expected) = (self.observe(&backup), self.model.observe());
+                self.compare(&expected, &found, &place);
+            }
+            Err(error) => {
+                let what = format!("the backup does not open: {error}");
+                self.add(vec![Violation::new(ViolationKind::Failure, what)], &place);
             }
         }
     }

@@ -44,6 +44,8 @@ pub const WORKLOAD: &[WorkloadEntry] = &[
     entry("ALTER TABLE, offline path", 2, writes::drop_link),
     entry("DELETE", 8, writes::delete),
     entry("TRUNCATE", 4, writes::truncate),
+    entry("CHECKPOINT", 6, writes::checkpoint),
+    entry("BACKUP", 3, writes::backup),
     entry("CREATE TABLE", 12, tables::create_table),
     entry("CREATE TABLE, refused", 2, tables::create_table_refused),
     entry("DROP TABLE", 5, tables::drop_table),

@@ -67,10 +67,8 @@ fn count_down(name: &str) {
 fn end() -> ! {
     #[cfg(target_os = "linux")]
     {
-        let _sent = rustix::process::kill_process(
-            rustix::process::getpid(),
-            rustix::process::Signal::KILL,
-        );
+        let _sent =
+            rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
     }
     std::process::abort()
 }

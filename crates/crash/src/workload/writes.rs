@@ -173,6 +173,19 @@ pub(super) fn truncate(writer: &mut Writer, random: &mut Random) -> Option<Draft
     Some(Draft::script(format!("TRUNCATE TABLE {table}")).seen_in(format!("rows {table}"), ""))
 }
 
+pub(super) fn checkpoint(_writer: &mut Writer, _random: &mut Random) -> Option<Draft> {
+    Some(Draft::script("CHECKPOINT"))
+}
+
+/// Draws a BACKUP into a directory of its own.
+pub(super) fn backup(writer: &mut Writer, _random: &mut Random) -> Option<Draft> {
+    let (number, name) = (writer.number, writer.next_name());
+    let name = format!("w{number}_backup_{name}");
+    let path = writer.files.join(name).display().to_string();
+    let draft = Draft::script(format!("BACKUP TO '{path}'"));
+    Some(Draft { needs_directory: true, ..draft })
+}
+
 impl Draft {
     /// Names the shared table that is truncated: rows of no writer.
     fn truncating(self, table: &str) -> Self {
