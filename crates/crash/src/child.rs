@@ -17,7 +17,7 @@ use lockstep_host::{ManualClock, SystemClock, failpoint};
 
 use crate::{
     observation::Observation,
-    operation::{Action, Answer, Request},
+    operation::{Action, ChildAnswer, ChildRequest},
 };
 
 /// How a child is started.
@@ -51,10 +51,10 @@ pub fn run(directory: &Path, options: &ChildOptions) {
     set_part_bytes(options.part_bytes);
     let database = match open(directory, options) {
         Ok(database) => database,
-        Err(error) => return answer(&Answer::Refused(error)),
+        Err(error) => return answer(&ChildAnswer::Refused(error)),
     };
     let opened = database.opened().expect("it is a directory");
-    answer(&Answer::Opened { rows: opened.rows, is_cut: opened.cut.is_some() });
+    answer(&ChildAnswer::Opened { rows: opened.rows, is_cut: opened.cut.is_some() });
     serve(&database, options);
     // The process ends here, without the ends of sessions and threads.
     std::process::abort();
@@ -105,16 +105,16 @@ fn serve(database: &Database, options: &ChildOptions) {
     }
     for line in io::stdin().lock().lines().map_while(Result::ok) {
         match serde_json::from_str(&line).expect("the driver writes requests") {
-            Request::Run { id, writer, action } => {
+            ChildRequest::Run { id, writer, action } => {
                 writers[writer].send((id, action)).expect("the writers run until the end");
             }
-            Request::Observe => {
+            ChildRequest::Observe => {
                 let observed = Observation::of(database, options.writers, options.now_ms);
-                answer(&Answer::Observed(observed));
+                answer(&ChildAnswer::Observed(observed));
             }
-            Request::Close => {
+            ChildRequest::Close => {
                 database.close().expect("a directory closes");
-                answer(&Answer::Closed);
+                answer(&ChildAnswer::Closed);
             }
         }
     }
@@ -124,12 +124,12 @@ fn serve(database: &Database, options: &ChildOptions) {
 fn write(session: &Session, operations: &Receiver<(usize, Action)>) {
     for (id, action) in operations {
         let outcome = action.run(session);
-        answer(&Answer::Acknowledged { id, outcome });
+        answer(&ChildAnswer::Acknowledged { id, outcome });
     }
 }
 
 /// Writes a line to the driver. When the driver has ended, so does the process.
-fn answer(answer: &Answer) {
+fn answer(answer: &ChildAnswer) {
     let mut line = serde_json::to_vec(answer).expect("names are text");
     line.push(b'\n');
     let mut output = io::stdout().lock();

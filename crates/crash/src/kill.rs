@@ -7,22 +7,24 @@
 //!    that were not the ones that are there, are given to a database in memory; both are compared.
 //! 3. Each writer gets operations, a few at a time. At a random moment the child is killed.
 
+mod comparison;
+
 use std::{
-    fmt::Write,
     fs,
     path::{Path, PathBuf},
 };
 
 use lockstep_testkit::random::Random;
 
+pub(crate) use self::comparison::moved_rows;
 use crate::{
-    child::{ChildOptions, open},
-    difference::{Violation, ViolationKind, compare},
-    merge::{SentOperation, merged},
+    child::ChildOptions,
+    difference::{Violation, ViolationKind},
+    merge::SentOperation,
     model::{BEGIN_MS, ModelDatabase},
-    objects::{SHARED, SHARED_TRUNCATED, WriterObjects},
+    objects::{Effect, SHARED, WriterObjects},
     observation::Observation,
-    operation::{Action, Answer, Operation, Request, Witness, is_done},
+    operation::{Action, ChildAnswer, ChildRequest, DrawnOperation},
     process::{ChildProcess, errors_path},
     report::Report,
     workload::Writer,
@@ -64,7 +66,7 @@ pub fn run(options: &KillOptions) -> Report {
         let mut driver = Driver::new(options, seed, &mut report);
         let cycles = 1 + driver.random.below(CYCLES_MAX);
         for cycle in 0..cycles {
-            let end = if cycle + 1 == cycles { Ending::Close } else { Ending::Kill };
+            let end = if cycle + 1 == cycles { CycleEnd::Close } else { CycleEnd::Kill };
             if !driver.cycle(end, None) {
                 break;
             }
@@ -89,16 +91,16 @@ pub fn run_failpoint(options: &KillOptions, name: &str, count: u64, report: &mut
     driver.child_options.segment_bytes = 16 << 10;
     let armed = Some((name.to_owned(), count));
     // The directory gets something to be read, then the failpoint, then it is compared.
-    let is_whole = driver.cycle(Ending::Kill, None)
-        && driver.cycle(Ending::Failpoint, armed)
-        && driver.cycle(Ending::Close, None);
+    let is_whole = driver.cycle(CycleEnd::Kill, None)
+        && driver.cycle(CycleEnd::Failpoint, armed)
+        && driver.cycle(CycleEnd::Close, None);
     driver.finish();
     is_whole && report.failpoints.get(name).copied().unwrap_or(0) > ended
 }
 
 /// How a cycle ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ending {
+enum CycleEnd {
     Kill,
     Failpoint,
     Close,
@@ -177,11 +179,11 @@ impl<'a> Driver<'a> {
     }
 
     /// Runs a cycle. Whether no violation was found.
-    fn cycle(&mut self, ending: Ending, failpoint: Option<(String, u64)>) -> bool {
+    fn cycle(&mut self, ending: CycleEnd, failpoint: Option<(String, u64)>) -> bool {
         self.cycle += 1;
         self.report.cycles += 1;
         self.advance();
-        if ending == Ending::Kill {
+        if ending == CycleEnd::Kill {
             self.kill_while_opening();
         }
         let Some(mut child) = self.open(failpoint.as_ref()) else { return self.is_good };
@@ -201,15 +203,15 @@ impl<'a> Driver<'a> {
             self.set_up(&mut child);
         }
         let (target, pause_ms) = match ending {
-            Ending::Failpoint => (8 * OPERATIONS_MAX, 0),
-            Ending::Kill | Ending::Close => {
+            CycleEnd::Failpoint => (8 * OPERATIONS_MAX, 0),
+            CycleEnd::Kill | CycleEnd::Close => {
                 (self.random.below(OPERATIONS_MAX), self.random.below(4))
             }
         };
         let is_alive = self.send(&mut child, target);
         match ending {
-            Ending::Close => self.close(child),
-            Ending::Kill => {
+            CycleEnd::Close => self.close(child),
+            CycleEnd::Kill => {
                 if self.random.chance(30) {
                     self.wait_for_all(&child);
                     self.look(&mut child);
@@ -223,7 +225,7 @@ impl<'a> Driver<'a> {
                 let answers = child.kill();
                 self.note(answers);
             }
-            Ending::Failpoint => {
+            CycleEnd::Failpoint => {
                 self.note_failpoint(failpoint.filter(|_| !is_alive));
                 let answers = child.kill();
                 self.note(answers);
@@ -251,11 +253,11 @@ impl<'a> Driver<'a> {
 
     /// Observes the database before a kill, sometimes: what was seen is to be there.
     fn look(&mut self, child: &mut ChildProcess) {
-        if self.random.chance(60) && child.send(&Request::Observe) {
+        if self.random.chance(60) && child.send(&ChildRequest::Observe) {
             match child.answer() {
-                Some(Answer::Observed(observed)) => self.seen = Some(observed),
+                Some(ChildAnswer::Observed(observed)) => self.seen = Some(observed),
                 _ => {
-                    self.violation(ViolationKind::Failure, "the child ended while it was observed")
+                    self.violation(ViolationKind::Failure, "the child ended while it was observed");
                 }
             }
         }
@@ -287,12 +289,12 @@ impl<'a> Driver<'a> {
         let options = ChildOptions { failpoint: failpoint.cloned(), ..self.child_options.clone() };
         let child = ChildProcess::start(&self.options.program, &self.directory, &options);
         match child.answer() {
-            Some(Answer::Opened { rows, is_cut }) => {
+            Some(ChildAnswer::Opened { rows, is_cut }) => {
                 self.report.rows_read += rows;
                 self.report.cuts += u64::from(is_cut);
                 return Some(child);
             }
-            Some(Answer::Refused(error)) => {
+            Some(ChildAnswer::Refused(error)) => {
                 self.violation(
                     ViolationKind::Failure,
                     &format!("the directory does not open: {error}"),
@@ -313,11 +315,11 @@ impl<'a> Driver<'a> {
         for (name, indexes) in SHARED {
             let columns = crate::rows::COLUMNS;
             let sql = format!("CREATE TABLE {name} ({columns}, {indexes})");
-            let operation = Operation {
+            let operation = DrawnOperation {
                 kind: "CREATE TABLE",
                 action: Action::Script(sql),
                 added: None,
-                effect: crate::objects::Effect::Nothing,
+                effect: Effect::Nothing,
                 witness: None,
                 needs_directory: false,
             };
@@ -359,19 +361,19 @@ impl<'a> Driver<'a> {
         &mut self,
         child: &mut ChildProcess,
         writer: usize,
-        operation: Operation,
+        operation: DrawnOperation,
     ) -> bool {
         let (id, action) = (self.sent.len(), operation.action.clone());
         self.report.operation(operation.kind).drawn += 1;
         self.events += 1;
         self.sent.push(SentOperation { operation, writer, sent: self.events, acknowledged: None });
-        child.send(&Request::Run { id, writer, action })
+        child.send(&ChildRequest::Run { id, writer, action })
     }
 
     /// Notes acknowledgements.
-    fn note(&mut self, answers: Vec<Answer>) {
+    fn note(&mut self, answers: Vec<ChildAnswer>) {
         for answer in answers {
-            if let Answer::Acknowledged { id, outcome } = answer {
+            if let ChildAnswer::Acknowledged { id, outcome } = answer {
                 self.events += 1;
                 let sent = &mut self.sent[id];
                 sent.acknowledged = Some((self.events, outcome));
@@ -383,8 +385,8 @@ impl<'a> Driver<'a> {
     /// Closes the database after everything was acknowledged.
     fn close(&mut self, mut child: ChildProcess) {
         self.wait_for_all(&child);
-        child.send(&Request::Close);
-        if !matches!(child.answer(), Some(Answer::Closed)) {
+        child.send(&ChildRequest::Close);
+        if !matches!(child.answer(), Some(ChildAnswer::Closed)) {
             self.violation(ViolationKind::Failure, "the database does not close");
         }
         child.end();
@@ -395,129 +397,6 @@ impl<'a> Driver<'a> {
         {
             self.violation(ViolationKind::Failure, "the child ended while it was observed");
         }
-    }
-
-    /// Compares what the child has with what the operations make. Whether it is the same.
-    fn compare(&mut self, child: &mut ChildProcess) -> Comparison {
-        child.send(&Request::Observe);
-        let Some(Answer::Observed(found)) = child.answer() else { return Comparison::Ended };
-        let mut violations = Vec::new();
-        let sent = std::mem::take(&mut self.sent);
-        self.remember(&sent);
-        for sent in sent.iter().filter(|sent| sent.acknowledged.is_some()) {
-            violations
-                .extend(sent.operation.action.backup().and_then(|path| self.open_backup(path)));
-        }
-        let is_uncertain = |sent: &&SentOperation| sent.acknowledged.is_none();
-        self.uncertain_loads.extend(sent.iter().filter(is_uncertain).filter_map(load_of));
-        let unacknowledged = self.replay(sent, &found, &mut violations);
-        let now_ms = self.child_options.now_ms;
-        self.model.reopen(WRITERS, now_ms);
-        let mut expected = self.model.observe();
-        for SentOperation { operation, writer, .. } in &unacknowledged {
-            let is_there = operation
-                .witness
-                .as_ref()
-                .is_some_and(|witness| seen(&expected, witness) != seen(&found, witness));
-            let count = self.report.operation(operation.kind);
-            if is_there {
-                count.survived += 1;
-                self.model.run(*writer, operation);
-                self.confirmed[*writer].apply(&operation.effect);
-            } else {
-                count.lost += 1;
-            }
-        }
-        expected = self.model.observe();
-        violations.extend(compare(&self.certain(&expected), &self.certain(&found)));
-        violations.extend(moved_rows(&self.observed, &found));
-        if let Some(seen) = self.seen.take() {
-            violations.extend(compare(&self.certain(&seen), &self.certain(&found)));
-            violations.extend(moved_rows(&seen, &found));
-        }
-        self.report.texts_compared += u64::try_from(found.texts.len()).expect("they are few");
-        let rows: usize = found.arrivals.values().map(Vec::len).sum();
-        self.report.rows_compared += u64::try_from(rows).expect("they are few");
-        self.observed = found;
-        for (writer, objects) in self.writers.iter_mut().zip(&self.confirmed) {
-            writer.reset(objects.clone());
-            writer.now_ms = now_ms;
-        }
-        self.is_good &= violations.is_empty();
-        let place = self.place();
-        self.report.add(violations, &place);
-        if self.is_good { Comparison::Same } else { Comparison::Different }
-    }
-
-    /// Gives the acknowledged operations, and the appends that are there, to the database in memory.
-    /// Returns the others that a writer may have done: one for each.
-    fn replay(
-        &mut self,
-        sent: Vec<SentOperation>,
-        found: &Observation,
-        violations: &mut Vec<Violation>,
-    ) -> Vec<SentOperation> {
-        let (mut done, mut uncertain) = (Vec::new(), Vec::new());
-        let mut has_stopped = [false; WRITERS];
-        for sent in sent {
-            let writer = sent.writer;
-            if sent.acknowledged.is_some() {
-                done.push(sent);
-            } else if has_stopped[writer] {
-                // The writer had not begun with it.
-                self.report.operation(sent.operation.kind).lost += 1;
-            } else {
-                has_stopped[writer] = true;
-                uncertain.push(sent);
-            }
-        }
-        let (there, unknown): (Vec<_>, Vec<_>) =
-            uncertain.into_iter().partition(|sent| self.is_there(sent, &done, found));
-        for sent in &there {
-            self.report.operation(sent.operation.kind).survived += 1;
-        }
-        done.extend(there);
-        for SentOperation { operation, writer, acknowledged, .. } in
-            merged(done, WRITERS, found, violations)
-        {
-            let outcome = self.model.run(writer, &operation);
-            if outcome.as_deref().is_none_or(is_done) {
-                self.confirmed[writer].apply(&operation.effect);
-            }
-            let (Some(expected), Some((_, found))) = (outcome, acknowledged) else { continue };
-            if expected != found {
-                let what = format!("{:?}: expected {expected}, found {found}", operation.action);
-                violations.push(Violation::new(ViolationKind::Outcome, what));
-            }
-        }
-        unknown
-    }
-
-    /// Returns whether what an operation does to rows is there: one of its rows, or for the TRUNCATE of a
-    /// shared table that one is gone.
-    fn is_there(&self, sent: &SentOperation, done: &[SentOperation], found: &Observation) -> bool {
-        let Some(added) = &sent.operation.added else { return false };
-        let numbers = found.numbers(&added.table);
-        if added.rows.count > 0 {
-            return added.rows.numbers().any(|number| numbers.contains(&number));
-        }
-        // Rows that no other TRUNCATE can have removed.
-        let on_table = |sent: &&SentOperation| {
-            sent.operation.added.as_ref().is_some_and(|added| added.table == SHARED_TRUNCATED)
-        };
-        let count = |sent: &SentOperation| {
-            sent.operation.added.as_ref().map_or(0, |added| added.rows.count)
-        };
-        let truncated = done.iter().filter(on_table).filter(|sent| count(sent) == 0);
-        let last = truncated.filter_map(|sent| sent.acknowledged.as_ref()).map(|(at, _)| *at).max();
-        let before = match last {
-            None => self.observed.numbers(SHARED_TRUNCATED),
-            Some(_) => Vec::new(),
-        };
-        let later = done.iter().filter(on_table).filter(|sent| Some(sent.sent) > last);
-        let added = later.filter_map(|sent| sent.operation.added.as_ref());
-        let numbers_after = added.flat_map(|added| added.rows.numbers());
-        before.into_iter().chain(numbers_after).any(|number| !numbers.contains(&number))
     }
 
     fn violation(&mut self, kind: ViolationKind, what: &str) {
@@ -533,47 +412,6 @@ impl<'a> Driver<'a> {
             self.directory.display(),
             self.cycle
         )
-    }
-
-    /// Opens a backup that was acknowledged; what is in it is compared by `replay`.
-    fn open_backup(&self, path: &str) -> Option<Violation> {
-        let opened = open(Path::new(path), &self.child_options);
-        let what = format!("the backup does not open: {}", opened.err()?);
-        Some(Violation::new(ViolationKind::Failure, what))
-    }
-
-    /// Leaves out what depends on operations that were not acknowledged although they are not there: a
-    /// load that is there may have no job, and an index of a deployment that is not there has left the
-    /// number of its name.
-    fn certain(&self, observation: &Observation) -> Observation {
-        let mut observation = observation.clone();
-        for (name, lines) in &mut observation.texts {
-            if name == "SHOW JOBS" {
-                let is_uncertain =
-                    |job: &String| self.uncertain_loads.iter().any(|load| job.contains(load));
-                lines.retain(|job| !is_uncertain(job));
-            } else if name.starts_with("SHOW INDEXES") {
-                for line in lines.iter_mut().filter(|line| line.starts_with("\"auto_")) {
-                    *line = line.split_once(',').map_or("", |(_, rest)| rest).to_owned();
-                }
-                lines.sort_unstable();
-            }
-        }
-        observation
-    }
-
-    /// Notes operations and how they ended.
-    fn remember(&mut self, sent: &[SentOperation]) {
-        writeln!(self.history, "before cycle {}:", self.cycle).expect("it is a string");
-        for SentOperation { operation, writer, sent, acknowledged } in sent {
-            let end = match acknowledged {
-                Some((at, outcome)) => format!("acknowledged at {at}: {outcome}"),
-                None => "not acknowledged".to_owned(),
-            };
-            let action = &operation.action;
-            writeln!(self.history, "writer {writer}, sent at {sent}: {action:?}: {end}")
-                .expect("it is a string");
-        }
     }
 
     /// Removes the directory, unless it is to be looked at.
@@ -592,40 +430,4 @@ fn remove(directory: &Path) {
     let _absent = fs::remove_dir_all(directory);
     let _absent = fs::remove_dir_all(directory.with_extension("files"));
     let _absent = fs::remove_file(errors_path(directory));
-}
-
-/// Returns the lines by which it is seen whether an operation was done.
-fn seen<'o>(observation: &'o Observation, witness: &Witness) -> Vec<&'o String> {
-    let lines = observation.lines(&witness.name).iter();
-    lines.filter(|line| line.contains(&witness.contains)).collect()
-}
-
-/// Returns the path of the file that an operation loads.
-fn load_of(sent: &SentOperation) -> Option<String> {
-    match &sent.operation.action {
-        Action::Script(sql) => {
-            sql.split_once("LOAD DATA INFILE '")?.1.split('\'').next().map(str::to_owned)
-        }
-        Action::Append { .. } => None,
-    }
-}
-
-/// Compares the arrivals of rows that were there before.
-pub(crate) fn moved_rows(before: &Observation, after: &Observation) -> Vec<Violation> {
-    let mut violations = Vec::new();
-    for table in before.tables() {
-        let arrivals = |observation: &Observation| -> std::collections::BTreeMap<u64, u64> {
-            let arrivals = observation.arrivals.get(table).cloned().unwrap_or_default();
-            observation.numbers(table).into_iter().zip(arrivals).collect()
-        };
-        let (before, after) = (arrivals(before), arrivals(after));
-        for (number, arrival) in before {
-            let now = after.get(&number).copied().unwrap_or(arrival);
-            if now != arrival {
-                let what = format!("row {number} of {table}: {arrival} before, {now} now");
-                violations.push(Violation::new(ViolationKind::Arrival, what));
-            }
-        }
-    }
-    violations
 }

@@ -11,14 +11,14 @@ use crate::{
     difference::{Violation, ViolationKind},
     objects::{SHARED, SHARED_TRUNCATED},
     observation::Observation,
-    operation::{Operation, is_done},
+    operation::{DrawnOperation, is_done},
 };
 
 /// An operation that was sent.
 #[derive(Debug, Clone)]
 pub struct SentOperation {
     /// The operation.
-    pub operation: Operation,
+    pub operation: DrawnOperation,
     /// The writer.
     pub writer: usize,
     /// When it was sent, in events of the driver.
@@ -87,7 +87,10 @@ pub fn merged(
 }
 
 /// Finds out what an operation does to a shared table.
-fn shared_use(operation: &Operation, places: &BTreeMap<&str, BTreeMap<u64, usize>>) -> SharedUse {
+fn shared_use(
+    operation: &DrawnOperation,
+    places: &BTreeMap<&str, BTreeMap<u64, usize>>,
+) -> SharedUse {
     let Some(added) = &operation.added else { return SharedUse::Nothing };
     let Some(places) = places.get(added.table.as_str()) else { return SharedUse::Nothing };
     if added.rows.count == 0 {

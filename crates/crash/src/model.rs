@@ -7,7 +7,7 @@ use lockstep_host::ManualClock;
 
 use crate::{
     observation::Observation,
-    operation::{Action, Operation, is_done},
+    operation::{Action, DrawnOperation, is_done},
 };
 
 /// When the clock of the workload begins, in milliseconds since the epoch.
@@ -40,7 +40,7 @@ impl ModelDatabase {
     }
 
     /// Does an operation of a writer; returns its outcome, `None` where it needs a directory.
-    pub fn run(&self, writer: usize, operation: &Operation) -> Option<String> {
+    pub fn run(&self, writer: usize, operation: &DrawnOperation) -> Option<String> {
         (!operation.needs_directory).then(|| operation.action.run(&self.sessions[writer]))
     }
 

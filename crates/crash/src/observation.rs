@@ -24,8 +24,12 @@ pub struct Observation {
 impl Observation {
     /// Describes a database with so many writers.
     pub fn of(database: &Database, writers: usize, now_ms: i64) -> Self {
-        let mut observer =
-            Observer { session: database.session(), observed: Self::default(), writers, now_ms };
+        let mut observer = DatabaseObserver {
+            session: database.session(),
+            observed: Self::default(),
+            writers,
+            now_ms,
+        };
         observer.observe();
         observer.observed
     }
@@ -52,14 +56,14 @@ pub fn number_of(line: &str) -> u64 {
 }
 
 /// A database while it is described.
-struct Observer {
+struct DatabaseObserver {
     session: Session,
     observed: Observation,
     writers: usize,
     now_ms: i64,
 }
 
-impl Observer {
+impl DatabaseObserver {
     fn observe(&mut self) {
         for database in self.names("SHOW DATABASES") {
             self.session.execute(&format!("USE `{database}`")).expect("it is listed");

@@ -64,7 +64,7 @@ pub struct Witness {
 
 /// An operation as it was drawn.
 #[derive(Debug, Clone)]
-pub struct Operation {
+pub struct DrawnOperation {
     /// Its name in the table of the workload.
     pub kind: &'static str,
     /// What is done.
@@ -112,7 +112,7 @@ pub fn is_done(outcome: &str) -> bool {
 /// A line that the driver sends to the child.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Request {
+pub enum ChildRequest {
     /// A writer does something.
     Run {
         /// The number of the operation.
@@ -131,7 +131,7 @@ pub enum Request {
 /// A line that the child sends to the driver.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Answer {
+pub enum ChildAnswer {
     /// The directory is open.
     Opened {
         /// Rows that were read.

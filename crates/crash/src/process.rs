@@ -5,13 +5,13 @@ use std::{
     io::{BufRead, BufReader, Write},
     path::Path,
     process::{Child, ChildStdin, Command, Stdio},
-    sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel},
+    sync::mpsc::{Receiver, RecvTimeoutError, channel},
     time::Duration,
 };
 
 use crate::{
     child::ChildOptions,
-    operation::{Answer, Request},
+    operation::{ChildAnswer, ChildRequest},
 };
 
 /// A child that answers nothing for so long hangs.
@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 pub struct ChildProcess {
     child: Child,
     input: Option<ChildStdin>,
-    answers: Receiver<Answer>,
+    answers: Receiver<ChildAnswer>,
 }
 
 impl ChildProcess {
@@ -69,14 +69,14 @@ impl ChildProcess {
     }
 
     /// Sends a request. Whether the child takes requests still.
-    pub fn send(&mut self, request: &Request) -> bool {
+    pub fn send(&mut self, request: &ChildRequest) -> bool {
         let mut line = serde_json::to_vec(request).expect("names are text");
         line.push(b'\n');
         self.input.as_mut().is_some_and(|input| input.write_all(&line).is_ok())
     }
 
     /// Waits for the next answer; `None` when the child has ended.
-    pub fn answer(&self) -> Option<Answer> {
+    pub fn answer(&self) -> Option<ChildAnswer> {
         match self.answers.recv_timeout(PATIENCE) {
             Ok(answer) => Some(answer),
             Err(RecvTimeoutError::Disconnected) => None,
@@ -85,22 +85,19 @@ impl ChildProcess {
     }
 
     /// Returns the next answer if there is one.
-    pub fn answer_now(&self) -> Option<Answer> {
-        match self.answers.try_recv() {
-            Ok(answer) => Some(answer),
-            Err(TryRecvError::Empty | TryRecvError::Disconnected) => None,
-        }
+    pub fn answer_now(&self) -> Option<ChildAnswer> {
+        self.answers.try_recv().ok()
     }
 
     /// Kills the child with SIGKILL; returns the answers that it had written.
-    pub fn kill(mut self) -> Vec<Answer> {
+    pub fn kill(mut self) -> Vec<ChildAnswer> {
         // Fails when it has ended by itself.
         let _killed = self.child.kill();
         self.end()
     }
 
     /// Waits until the child has ended; returns the answers that it had written.
-    pub fn end(&mut self) -> Vec<Answer> {
+    pub fn end(&mut self) -> Vec<ChildAnswer> {
         drop(self.input.take());
         let mut answers = Vec::new();
         while let Some(answer) = self.answer() {

@@ -39,18 +39,18 @@ pub struct RowRange {
 
 impl RowRange {
     /// Returns the numbers of the rows, which no other row has.
-    pub fn numbers(&self) -> impl Iterator<Item = u64> + use<> {
+    pub fn numbers(self) -> impl Iterator<Item = u64> + use<> {
         let writer = self.writer;
         (self.first..self.first + self.count).map(move |row| row * WRITERS_MAX + writer)
     }
 
     /// Returns the values of the rows.
-    pub fn values(&self) -> Vec<Vec<Value>> {
+    pub fn values(self) -> Vec<Vec<Value>> {
         self.numbers().map(|number| self.row(number)).collect()
     }
 
     /// Returns the rows as one batch.
-    pub fn to_batch(&self) -> RecordBatch {
+    pub fn to_batch(self) -> RecordBatch {
         let columns = [
             ("w", DataType::Int),
             ("n", DataType::BigInt),
@@ -64,14 +64,14 @@ impl RowRange {
     }
 
     /// Returns an INSERT of the rows.
-    pub fn to_insert(&self, table: &str) -> String {
+    pub fn to_insert(self, table: &str) -> String {
         let rows: Vec<String> =
             self.values().iter().map(|row| format!("({})", literals(row, "NULL"))).collect();
         format!("INSERT INTO {table} VALUES {}", rows.join(", "))
     }
 
     /// Returns the rows as a CSV file.
-    pub fn to_csv(&self) -> String {
+    pub fn to_csv(self) -> String {
         let mut text = String::from("w,n,k,v,f,ts,d\n");
         for row in self.values() {
             text.push_str(&literals(&row, "null").replace(['\'', ' '], ""));

@@ -13,7 +13,7 @@ use lockstep_testkit::random::Random;
 
 use crate::{
     objects::{Effect, WriterObjects},
-    operation::{Action, AddedRows, Operation, Witness},
+    operation::{Action, AddedRows, DrawnOperation, Witness},
     rows::RowRange,
 };
 
@@ -44,8 +44,8 @@ pub const WORKLOAD: &[WorkloadEntry] = &[
     entry("ALTER TABLE, offline path", 2, writes::drop_link),
     entry("DELETE", 8, writes::delete),
     entry("TRUNCATE", 4, writes::truncate),
-    entry("CHECKPOINT", 6, writes::checkpoint),
-    entry("BACKUP", 3, writes::backup),
+    entry("CHECKPOINT", 4, writes::checkpoint),
+    entry("BACKUP", 1, writes::backup),
     entry("CREATE TABLE", 12, tables::create_table),
     entry("CREATE TABLE, refused", 2, tables::create_table_refused),
     entry("DROP TABLE", 5, tables::drop_table),
@@ -123,7 +123,7 @@ pub struct Writer {
     rows_drawn: u64,
     names_drawn: u64,
     /// Operations that were drawn together and are not given out yet.
-    ahead: VecDeque<Operation>,
+    ahead: VecDeque<DrawnOperation>,
 }
 
 impl Writer {
@@ -141,7 +141,7 @@ impl Writer {
     }
 
     /// Draws the next operation.
-    pub fn draw(&mut self, random: &mut Random) -> Operation {
+    pub fn draw(&mut self, random: &mut Random) -> DrawnOperation {
         if let Some(ahead) = self.ahead.pop_front() {
             return ahead;
         }
@@ -166,10 +166,10 @@ impl Writer {
         self.objects = objects;
     }
 
-    fn finish(&mut self, kind: &'static str, draft: Draft) -> Operation {
+    fn finish(&mut self, kind: &'static str, draft: Draft) -> DrawnOperation {
         let Draft { action, added, effect, witness, needs_directory } = draft;
         self.objects.apply(&effect);
-        Operation { kind, action, added, effect, witness, needs_directory }
+        DrawnOperation { kind, action, added, effect, witness, needs_directory }
     }
 
     /// Draws some rows.

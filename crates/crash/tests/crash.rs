@@ -17,7 +17,7 @@ const SEED: u64 = 1;
 /// Makes a folder on a disk.
 fn folder(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("crash").join(name);
-    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::create_dir_all(&folder).expect("the target directory is writable");
     folder
 }
 
@@ -65,10 +65,10 @@ fn check_bug(name: &str) {
         .args(["bug", name, "--directory"])
         .arg(folder(name))
         .output()
-        .unwrap();
+        .expect("the program runs");
     let report = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{name} is not found: {report}");
-    std::fs::remove_dir_all(folder(name)).unwrap();
+    std::fs::remove_dir_all(folder(name)).expect("it was made above");
 }
 
 #[test]

@@ -15,13 +15,13 @@ use lockstep_crash::{
 /// Tries to make a database in a directory lose or invent something.
 #[derive(Debug, Parser)]
 #[command(name = "lockstep-crash")]
-struct CommandLine {
+struct CrashArguments {
     #[command(subcommand)]
-    command: Command,
+    command: CrashCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum CrashCommand {
     /// Kill a process at random moments.
     Kill {
         /// The number of cycles.
@@ -107,25 +107,25 @@ impl RunArguments {
 }
 
 fn main() -> ExitCode {
-    match CommandLine::parse().command {
-        Command::Kill { cycles, run } => finish(&kill::run(&run.options(cycles)), &run),
-        Command::Failpoints { counts, run } => {
+    match CrashArguments::parse().command {
+        CrashCommand::Kill { cycles, run } => finish(&kill::run(&run.options(cycles)), &run),
+        CrashCommand::Failpoints { counts, run } => {
             let (report, unreached) = failpoints::run(&run.options(0), &counts);
             let ended = finish(&report, &run);
             if unreached.is_empty() { ended } else { report_unreached(&unreached) }
         }
-        Command::Replay { cases, run } => {
+        CrashCommand::Replay { cases, run } => {
             let stops_early = !run.go_on;
             let directory = run.directory.clone();
             let options = ReplayOptions { directory, cases, seed: run.seed, stops_early };
             finish(&replay::run(&options), &run)
         }
-        Command::Bug { name, run } => {
+        CrashCommand::Bug { name, run } => {
             let found = bugs::BUGS.iter().find(|(bug, _)| *bug == name);
             let (_, found_by) = found.expect("it is one of lockstep_crash::bugs::BUGS");
             finish(&bugs::find(&run.options(0), &name, *found_by), &run)
         }
-        Command::Child(arguments) => {
+        CrashCommand::Child(arguments) => {
             let ChildArguments { failpoint, count, .. } = arguments;
             let options = ChildOptions {
                 now_ms: arguments.now_ms,

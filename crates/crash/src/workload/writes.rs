@@ -7,7 +7,7 @@ use lockstep_testkit::random::Random;
 use super::{Draft, Writer, pick};
 use crate::{
     objects::{Effect, OwnTable, SHARED_READ, SHARED_TRUNCATED},
-    operation::{Action, AddedRows, AppendLevel, Operation},
+    operation::{Action, AddedRows, AppendLevel, DrawnOperation},
     rows::{KEYS, RowRange},
 };
 
@@ -41,7 +41,7 @@ pub(super) fn append_to_several(writer: &mut Writer, random: &mut Random) -> Opt
         let Draft { action, added, effect, .. } = append_as(writer, random, Some(AppendLevel::Os));
         let (witness, needs_directory) = (None, false);
         let kind = "append to several tables";
-        let more = Operation { kind, action, added, effect, witness, needs_directory };
+        let more = DrawnOperation { kind, action, added, effect, witness, needs_directory };
         writer.ahead.push_back(more);
     }
     append_os(writer, random)
