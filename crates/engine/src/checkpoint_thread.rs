@@ -58,7 +58,7 @@ fn run(engine: &Weak<EngineState>, is_over: &AtomicBool) {
             return;
         }
         let Some(engine) = engine.upgrade() else { return };
-        let database = Database::of(engine);
+        let database = Database::unowned(engine);
         let (now_ns, end) = (database.clock().monotonic_ns(), database.arrivals().next());
         let begun_ns = *written_at_ns.get_or_insert(now_ns);
         if end == written_to || !is_due(&database, now_ns - begun_ns) {

@@ -37,6 +37,21 @@ use crate::{
 #[derive(Clone)]
 pub struct Database {
     state: Arc<EngineState>,
+    /// What a user of the engine has and its own threads have not.
+    owner: Option<Arc<EngineOwner>>,
+}
+
+/// Closes the engine's directory when the last user is gone, after a checkpoint that is being written.
+struct EngineOwner(Arc<EngineState>);
+
+impl Drop for EngineOwner {
+    fn drop(&mut self) {
+        // Before the deployments are dropped: what they release is not a change of the tables.
+        if let Some(store) = self.0.store.get() {
+            // A failed sync is in the log's state; there is nobody left to tell.
+            let _closed = store.close();
+        }
+    }
 }
 
 pub(crate) struct EngineState {
@@ -61,19 +76,13 @@ pub(crate) struct EngineState {
     started_ms: i64,
 }
 
-impl Drop for EngineState {
-    fn drop(&mut self) {
-        // Before the deployments: what they release is not a change of the tables.
-        if let Some(store) = self.store.get() {
-            let _closed = store.close();
-        }
-    }
-}
-
 impl fmt::Debug for Database {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let objects = self.state.objects.read();
-        f.debug_struct("Database").field("databases", &objects.databases().len()).finish()
+        f.debug_struct("Database")
+            .field("databases", &objects.databases().len())
+            .field("is_owned", &self.owner.is_some())
+            .finish()
     }
 }
 
@@ -107,12 +116,14 @@ impl Database {
             started_ms: clock.now_ms(),
             clock,
         };
-        Self { state: Arc::new(state) }
+        let state = Arc::new(state);
+        let owner = Some(Arc::new(EngineOwner(Arc::clone(&state))));
+        Self { state, owner }
     }
 
-    /// Returns the engine of a state.
-    pub(crate) fn of(state: Arc<EngineState>) -> Self {
-        Self { state }
+    /// Returns the engine for a thread of its own, which does not keep it open.
+    pub(crate) fn unowned(state: Arc<EngineState>) -> Self {
+        Self { state, owner: None }
     }
 
     /// Opens a session with the current database `default` and the global variables.

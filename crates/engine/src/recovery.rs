@@ -3,6 +3,8 @@
 //! The catalog and the tables are made by what makes them when statements run. Queries are compiled at
 //! the end, when the tables that they read have all their rows and indexes: nobody is answered before.
 
+mod writers;
+
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
@@ -12,11 +14,12 @@ use lockstep_host::{
     random,
 };
 use lockstep_sql::ast::{Ident, Literal, OptionValue};
-use lockstep_table::{Replay, ReplayError, Table, TableChange, TableRecord};
+use lockstep_table::{ReplayError, RowsToStore, Table, TableChange, TableRecord};
 use lockstep_wal::{
     Access, Cut, DataFile, DatabaseDirectory, Entries, Entry, Options, ReadOnlyLog,
 };
 
+use self::writers::{ReplayedTable, RowWork, RowWriters};
 use crate::{
     Database,
     catalog::{CATALOG, CatalogCommand, CatalogRecord, QualifiedName},
@@ -119,12 +122,14 @@ struct Recovery<'d> {
     /// Records of the catalog before this position are in the checkpoint.
     catalog_position: u64,
     rows: u64,
+    writers: RowWriters,
+    /// Rows of the last records of the log, which rows of the next one may join.
+    pending: Option<(ReplayedTable, RowsToStore)>,
     failure: Option<Box<Diagnostic>>,
 }
 
 struct RecoveredTable {
-    table: Arc<Table>,
-    replay: Replay,
+    replayed: ReplayedTable,
     /// Records of the table before this position are in the checkpoint.
     position: u64,
 }
@@ -151,6 +156,8 @@ impl<'d> Recovery<'d> {
             next_table_id: 1,
             catalog_position: 0,
             rows: 0,
+            writers: RowWriters::start(),
+            pending: None,
             failure: None,
         }
     }
@@ -186,7 +193,7 @@ impl<'d> Recovery<'d> {
                 .ok_or_else(|| wrong("a file of rows is not listed"))?;
             self.read_table(directory, &checkpoint, &extents)?;
             if let Some(found) = self.tables.get(&checkpoint.id) {
-                files.restore(&found.table, checkpoint.id, &extents);
+                files.restore(&found.replayed.table, checkpoint.id, &extents);
             }
         }
         Ok(files)
@@ -203,19 +210,22 @@ impl<'d> Recovery<'d> {
         let Some(found) = self.tables.get_mut(id) else {
             return Err(damaged(*position, &format!("there is no table {id}")));
         };
-        let RecoveredTable { table, replay, position: from } = found;
-        *from = *position;
+        found.position = *position;
+        let ReplayedTable { table, replay } = &found.replayed;
+        let mut replay = replay.lock();
         let applied = replay.indexes(table, *position, indexes);
         applied.map_err(|error| replay_error(&error))?;
-        for (_, file) in extents {
+        replay.note_time(*now_ms);
+        drop(replay);
+        for (extent, file) in extents {
             let reader = directory.read_data_file(*file);
             let mut reader = reader.map_err(|error| log_error(&error))?;
             while let Some(block) = reader.next_block().map_err(|error| log_error(&error))? {
-                let read = replay.block(table, block);
-                self.rows += read.map_err(|error| replay_error(&error))?;
+                let stored = self.writers.store(&found.replayed, RowWork::Block(block.to_vec()));
+                stored.map_err(|error| replay_error(&error))?;
             }
+            self.rows += extent.rows;
         }
-        replay.note_time(*now_ms);
         Ok(())
     }
 
@@ -236,6 +246,7 @@ impl<'d> Recovery<'d> {
             if entry.position < self.catalog_position {
                 return Ok(());
             }
+            self.finish_rows()?;
             return self.apply_catalog(record, entry.position);
         }
         match TableRecord::read(entry.kind, entry.payload) {
@@ -251,8 +262,7 @@ impl<'d> Recovery<'d> {
     /// Applies a record of a table. One of a table that was dropped by then was not acknowledged.
     fn apply_table(&mut self, record: &TableRecord<'_>, entry: &Entry<'_>) -> Result<()> {
         let position = entry.position;
-        let Some(RecoveredTable { table, replay, position: from }) =
-            self.tables.get_mut(&record.table)
+        let Some(RecoveredTable { replayed, position: from }) = self.tables.get(&record.table)
         else {
             if record.table < self.next_table_id {
                 return Ok(());
@@ -262,11 +272,17 @@ impl<'d> Recovery<'d> {
         if position < *from {
             return Ok(());
         }
+        let replayed = replayed.clone();
+        if let TableChange::Rows(rows) = &record.change {
+            self.rows += u64::from(entry.rows);
+            let rows = RowsToStore::read(position, rows);
+            return self.store_rows(replayed, rows.map_err(|error| replay_error(&error))?);
+        }
+        self.finish_rows()?;
+        let ReplayedTable { table, replay } = &replayed;
+        let mut replay = replay.lock();
         let applied = match &record.change {
-            TableChange::Rows(rows) => {
-                self.rows += u64::from(entry.rows);
-                replay.rows(table, position, rows)
-            }
+            TableChange::Rows(_) => Ok(()),
             TableChange::Indexes(indexes) => replay.indexes(table, position, indexes),
             TableChange::Delete { horizon, condition } => {
                 let condition = LoggedCondition::read(condition);
@@ -276,6 +292,33 @@ impl<'d> Recovery<'d> {
             TableChange::Truncate => replay.truncate(table, position),
         };
         applied.map_err(|error| replay_error(&error))
+    }
+
+    /// Stores rows of the log, together with those of the records before where they follow them.
+    fn store_rows(&mut self, table: ReplayedTable, rows: RowsToStore) -> Result<()> {
+        let rest = match &mut self.pending {
+            Some((pending, before)) if Arc::ptr_eq(&pending.table, &table.table) => {
+                before.merge(rows)
+            }
+            _ => Some(rows),
+        };
+        if let Some(rows) = rest {
+            self.store_pending()?;
+            self.pending = Some((table, rows));
+        }
+        Ok(())
+    }
+
+    fn store_pending(&mut self) -> Result<()> {
+        let Some((table, rows)) = self.pending.take() else { return Ok(()) };
+        let stored = self.writers.store(&table, RowWork::Logged(rows));
+        stored.map_err(|error| replay_error(&error))
+    }
+
+    /// Waits until all rows are stored that were read.
+    fn finish_rows(&mut self) -> Result<()> {
+        self.store_pending()?;
+        self.writers.finish_all().map_err(|error| replay_error(&error))
     }
 
     fn apply_catalog(&mut self, record: CatalogRecord, position: u64) -> Result<()> {
@@ -301,7 +344,7 @@ impl<'d> Recovery<'d> {
                 let rows = match data.rows() {
                     None => None,
                     Some(id) => match self.tables.get(&id) {
-                        Some(found) => Some(Arc::clone(&found.table)),
+                        Some(found) => Some(Arc::clone(&found.replayed.table)),
                         None => return Err(damaged(position, &format!("there is no table {id}"))),
                     },
                 };
@@ -356,19 +399,22 @@ impl<'d> Recovery<'d> {
         let table = table.logged_as(id).shared();
         table.defer_removal();
         self.next_table_id = self.next_table_id.max(id + 1);
-        let (replay, position) = (Replay::default(), 0);
-        let recovered = RecoveredTable { table: Arc::clone(&table), replay, position };
+        let replayed = ReplayedTable { table: Arc::clone(&table), replay: Arc::default() };
+        let recovered = RecoveredTable { replayed, position: 0 };
         self.tables.insert(id, recovered);
         Ok(table)
     }
 
     /// Compiles the queries and sets the variables. Returns how many rows were read.
-    fn finish(self) -> Result<u64> {
-        if let Some(failure) = self.failure {
+    fn finish(mut self) -> Result<u64> {
+        if let Some(failure) = self.failure.take() {
             return Err(failure);
         }
-        for RecoveredTable { table, replay, .. } in self.tables.into_values() {
-            replay.finish(&table);
+        self.finish_rows()?;
+        for RecoveredTable { replayed: ReplayedTable { table, replay }, .. } in
+            self.tables.into_values()
+        {
+            replay.lock().finish(&table);
         }
         self.database.set_next_table_id(self.next_table_id);
         failpoint::reach("recovery.compile");

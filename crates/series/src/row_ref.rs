@@ -198,6 +198,13 @@ impl RowBatch {
         self.ends.clear();
     }
 
+    /// Adds the rows of another batch behind these.
+    pub fn extend(&mut self, other: &Self) {
+        let start = self.stored.len();
+        self.stored.extend_from_slice(&other.stored);
+        self.ends.extend(other.ends.iter().map(|end| start + end));
+    }
+
     /// Frees the unused part of the buffers.
     pub fn shrink_to_fit(&mut self) {
         self.stored.shrink_to_fit();

@@ -214,10 +214,9 @@ fn next_run<'b>(block: &mut &'b [u8]) -> Option<(i64, &'b [u8])> {
 }
 
 impl Replay {
-    /// Stores the rows of a block, which arrived after those that are stored. Returns how many.
-    pub fn block(&mut self, table: &Table, bytes: &[u8]) -> Result<u64, ReplayError> {
+    /// Stores the rows of a block, which arrived after those that are stored.
+    pub fn block(&mut self, table: &Table, bytes: &[u8]) -> Result<(), ReplayError> {
         let mut rest = bytes;
-        let mut count = 0;
         while !rest.is_empty() {
             let position = table.commit_queue.visible();
             let (arrival_ms, rows) = next_run(&mut rest).ok_or(ReplayError::Rows { position })?;
@@ -226,11 +225,10 @@ impl Replay {
                 !batch.is_empty() && batch.rows().all(|row| table.codec.is_row(row.bytes()))
             });
             let batch = batch.ok_or(ReplayError::Rows { position })?;
-            count += number(batch.len());
             table.store_arrived(&batch, arrival_ms);
             self.note_time(arrival_ms);
         }
-        Ok(count)
+        Ok(())
     }
 }
 

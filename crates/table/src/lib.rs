@@ -46,7 +46,7 @@ pub use lockstep_series::{RecordField, Records, reclaim};
 #[doc(hidden)]
 pub use record::set_part_bytes;
 pub use record::{LogFailure, LoggedIndexes, LoggedRows, RecordError, TableChange, TableRecord};
-pub use replay::{Replay, ReplayError};
+pub use replay::{Replay, ReplayError, RowsToStore};
 pub use retention::Horizon;
 pub use snapshot::{KeyRows, KeyRun, ScanRows, Snapshot, StoredRow};
 pub use table::{Table, TableMemory};

@@ -14,6 +14,7 @@ use crate::{
     append::{ApplyMemory, FirstArrivals, StampedRows},
     draft::{DraftedIndex, TableDraft},
     record::RowsPart,
+    table::number,
 };
 
 /// Why a record cannot be applied: the log is not one that this table wrote.
@@ -40,33 +41,52 @@ pub enum ReplayError {
 pub struct Replay {
     memory: ApplyMemory,
     /// Parts of an append whose end has not come yet, oldest first.
-    parts: VecDeque<RowsAtPosition>,
+    parts: VecDeque<RowsToStore>,
     /// The latest time at which something was decided.
     now_ms: Option<i64>,
 }
 
-/// Rows of a record.
+/// Rows of one or several records with consecutive positions.
 #[derive(Debug)]
-struct RowsAtPosition {
+pub struct RowsToStore {
     position: u64,
     arrival_ms: i64,
+    part: RowsPart,
     batch: RowBatch,
 }
 
-impl Replay {
-    /// Stores rows whose first one has this position.
-    pub fn rows(
-        &mut self,
-        table: &Table,
-        position: u64,
-        logged: &LoggedRows<'_>,
-    ) -> Result<(), ReplayError> {
+impl RowsToStore {
+    /// Reads the rows of a record whose first one has this position.
+    pub fn read(position: u64, logged: &LoggedRows<'_>) -> Result<Self, ReplayError> {
         let LoggedRows { arrival_ms, stored, part } = *logged;
         let batch = RowBatch::from_stored(stored.to_vec()).filter(|batch| !batch.is_empty());
         let batch = batch.ok_or(ReplayError::Rows { position })?;
-        self.note_time(arrival_ms);
-        let rows = RowsAtPosition { position, arrival_ms, batch };
-        match part {
+        Ok(Self { position, arrival_ms, part, batch })
+    }
+
+    /// Adds the rows of the record at a position if they follow these, and arrived at the same time;
+    /// otherwise gives them back.
+    pub fn merge(&mut self, other: Self) -> Option<Self> {
+        let is_next = other.position == self.position + number(self.batch.len())
+            && other.arrival_ms == self.arrival_ms
+            && (other.part, self.part) == (RowsPart::Whole, RowsPart::Whole)
+            && self.batch.len() < MERGED_ROWS_MAX;
+        if !is_next {
+            return Some(other);
+        }
+        self.batch.extend(&other.batch);
+        None
+    }
+}
+
+/// So many rows of records are stored together.
+const MERGED_ROWS_MAX: usize = 4_096;
+
+impl Replay {
+    /// Stores rows.
+    pub fn store(&mut self, table: &Table, rows: RowsToStore) -> Result<(), ReplayError> {
+        self.note_time(rows.arrival_ms);
+        match rows.part {
             RowsPart::Whole => {}
             RowsPart::Part if failpoint::is_seeded("last_part_not_needed") => {}
             RowsPart::Part => {
@@ -77,16 +97,15 @@ impl Replay {
                 // An append that failed half-way has left its parts, and they come before.
                 self.parts.retain(|part| part.position >= first);
                 for part in std::mem::take(&mut self.parts) {
-                    self.store(table, part)?;
+                    self.store_now(table, part)?;
                 }
             }
         }
-        self.store(table, rows)
+        self.store_now(table, rows)
     }
 
-    /// Stores rows.
-    fn store(&mut self, table: &Table, rows: RowsAtPosition) -> Result<(), ReplayError> {
-        let RowsAtPosition { position, arrival_ms, batch } = rows;
+    fn store_now(&mut self, table: &Table, rows: RowsToStore) -> Result<(), ReplayError> {
+        let RowsToStore { position, arrival_ms, batch, .. } = rows;
         if !batch.rows().all(|row| table.codec.is_row(row.bytes())) {
             return Err(ReplayError::Rows { position });
         }
@@ -147,7 +166,8 @@ impl Replay {
     }
 
     /// Ends the replay: time does not go back behind what was decided before.
-    pub fn finish(self, table: &Table) {
+    pub fn finish(&mut self, table: &Table) {
+        self.parts.clear();
         if let Some(now_ms) = self.now_ms {
             table.note_time(now_ms);
         }
