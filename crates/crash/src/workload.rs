@@ -43,7 +43,7 @@ pub const WORKLOAD: &[WorkloadEntry] = &[
     entry("LOAD DATA, linked", 3, writes::link_offline),
     entry("ALTER TABLE, offline path", 2, writes::drop_link),
     entry("DELETE", 8, writes::delete),
-    entry("TRUNCATE", 4, writes::truncate),
+    entry("TRUNCATE", 8, writes::truncate),
     entry("CHECKPOINT", 4, writes::checkpoint),
     entry("BACKUP", 1, writes::backup),
     entry("CREATE TABLE", 12, tables::create_table),

@@ -6,6 +6,7 @@ use std::{
 };
 
 use lockstep_crash::{
+    bugs::{BUGS, FoundBy},
     failpoints,
     kill::{self, KillOptions},
     replay::{self, ReplayOptions},
@@ -72,8 +73,17 @@ fn check_bug(name: &str) {
 }
 
 #[test]
-fn every_seeded_bug_is_found() {
-    for (name, _) in lockstep_crash::bugs::BUGS {
-        check_bug(name);
-    }
+fn bugs_that_kills_find_are_found() {
+    let is_found_by = |found_by| found_by == FoundBy::Kill;
+    BUGS.iter()
+        .filter(|(_, found_by)| is_found_by(*found_by))
+        .for_each(|(name, _)| check_bug(name));
+}
+
+#[test]
+fn bugs_that_others_find_are_found() {
+    let is_found_by = |found_by| !matches!(found_by, FoundBy::Kill | FoundBy::ManyKills);
+    BUGS.iter()
+        .filter(|(_, found_by)| is_found_by(*found_by))
+        .for_each(|(name, _)| check_bug(name));
 }

@@ -360,7 +360,7 @@ impl Table {
             self.commit_queue.repair();
             if failpoint::is_seeded("truncate_logged_late") {
                 drop(exclusive);
-                lockstep_host::pause(1);
+                lockstep_host::pause(20);
                 self.log_truncate()?;
             }
             Ok(())
