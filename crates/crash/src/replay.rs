@@ -27,7 +27,7 @@ use crate::{
 /// The most operations between two openings.
 const OPERATIONS_MAX: usize = 40;
 /// The most times that a directory is opened again.
-const OPENINGS_MAX: usize = 3;
+const OPENINGS_MAX: usize = 2;
 const HOUR_MS: i64 = 3_600_000;
 
 /// What is run.
