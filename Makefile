@@ -15,7 +15,7 @@ DENY := $(CARGO_TARGET_DIR)/tools/cargo-deny-$(DENY_VERSION)/bin/cargo-deny
 help:
 	@echo "make demo   builds Lockstep and runs the demonstration on real flights"
 	@echo "make test   runs every test"
-	@echo "make nightly  the long forms of the generated tests: DuckDB, parity, L3, fuzzing, loom, Miri"
+	@echo "make nightly  the long forms of the generated tests: DuckDB, parity, L3, crashes, fuzzing, loom, Miri"
 	@echo "make lint   checks format and lints"
 	@echo "make wheel  builds the Python wheel into $(WHEELS)"
 	@echo "make release  builds the wheel and the binary that users get, into $(DIST)"
@@ -46,6 +46,9 @@ nightly-generated:
 	cargo xtask conformance
 	cargo xtask parity --cases 5000
 	cargo xtask l3 --cases 20000 --seed $(SEED)
+	cargo run --locked --package lockstep-crash -- kill --cycles 2000 --seed $(SEED)
+	cargo run --locked --package lockstep-crash -- failpoints --seed $(SEED)
+	cargo run --locked --package lockstep-crash -- replay --cases 5000 --seed $(SEED)
 	for canary in panic stack memory hang; do cargo xtask fuzz --canary $$canary || exit 1; done
 	cargo xtask fuzz --seconds 600 --seed $(SEED)
 	cargo xtask sim --workloads 60 --seed $(SEED)

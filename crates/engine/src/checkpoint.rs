@@ -17,7 +17,7 @@ use std::{
 };
 
 use lockstep_diagnostic::{Diagnostic, Result};
-use lockstep_host::random;
+use lockstep_host::{failpoint, random};
 use lockstep_table::{Durability, FrozenTable, LoggedIndexes, RowBlock, Table};
 use lockstep_wal::{DataFile, DatabaseDirectory, Entry, Error, Group, Log, Options};
 use serde::{Deserialize, Serialize};
@@ -158,10 +158,12 @@ impl Database {
         log: &dyn Log,
     ) -> Result<Checkpoint> {
         let (done, listed, body) = write_frozen(self.freeze(), files, directory)?;
+        failpoint::reach("checkpoint.written");
         // What the files hold must not be more than what is on the disk of the log.
         log.wait(log.end(), Durability::Disk).map_err(|error| log_error(&error))?;
         let manifest = directory.manifest().successor(done.position, listed, body);
         directory.commit(manifest).map_err(|error| log_error(&error))?;
+        failpoint::reach("checkpoint.committed");
         log.truncate(done.position).map_err(|error| log_error(&error))?;
         Ok(done)
     }
@@ -221,7 +223,11 @@ fn write_frozen(
         let written = write_table(directory, frozen, before, &mut done)?;
         body.tables.push(TableCheckpoint {
             id: *id,
-            position: frozen.position(),
+            position: if failpoint::is_seeded("checkpoint_position_too_late") {
+                frozen.position() + 3
+            } else {
+                frozen.position()
+            },
             indexes: frozen.indexes().clone(),
             now_ms: frozen.now_ms(),
             extents: written.files.iter().map(|file| file.extent).collect(),

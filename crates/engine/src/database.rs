@@ -12,7 +12,7 @@ use std::{
 use datafusion::logical_expr::LogicalPlan;
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_host::{
-    Clock, QueryContext, SystemClock,
+    Clock, QueryContext, SystemClock, failpoint,
     sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard},
 };
 use lockstep_row::TableSchema;
@@ -173,9 +173,10 @@ impl Database {
             let removed = next.apply(command)?;
             let record = CatalogRecord::of(command, &next);
             // Rows that were added to those of a table are in the log: nothing may fail any more.
-            if !self.objects().says(&record) {
+            if !self.objects().says(&record) && !failpoint::is_seeded("catalog_not_logged") {
                 self.log_record(&record)?;
             }
+            failpoint::reach("catalog.logged");
             let mut objects = self.state.objects.write();
             *objects = next;
             removed.mark();

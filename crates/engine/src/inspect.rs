@@ -75,6 +75,13 @@ impl Session {
         self.find_table(&object_name(table)).is_ok()
     }
 
+    /// Returns the arrival of each live row of a table, in the order in which SELECT returns them.
+    pub fn arrivals(&self, table: &str) -> Result<Vec<u64>> {
+        let found = self.find_table(&object_name(table))?;
+        let snapshot = found.snapshot();
+        Ok(snapshot.scan().map(|stored| stored.arrival).collect())
+    }
+
     /// Returns the completions of a word, sorted: keywords and functions, in the case of its first
     /// letter, and tables, their columns, deployments and databases.
     pub fn complete(&self, start: &str) -> Vec<String> {

@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 use lockstep_host::{
-    Clock, QueryContext, SystemClock,
+    Clock, QueryContext, SystemClock, failpoint,
     file::{Disk, SystemDisk},
     random,
 };
@@ -271,6 +271,7 @@ impl<'d> Recovery<'d> {
     }
 
     fn apply(&mut self, entry: &Entry<'_>) -> Result<()> {
+        failpoint::reach("recovery.record");
         if entry.kind == CATALOG {
             let record = CatalogRecord::read(entry.payload);
             let record = record.map_err(|error| damaged(entry.position, &error.to_string()))?;
@@ -449,6 +450,7 @@ impl<'d> Recovery<'d> {
             replay.lock().finish(&table);
         }
         self.database.set_next_table_id(self.next_table_id);
+        failpoint::reach("recovery.compile");
         for ((kind, name), query) in self.queries {
             compile(self.database, kind, &name, &query).map_err(|error| {
                 let of = match kind {
@@ -478,7 +480,9 @@ fn compile(
 ) -> Result<()> {
     let StoredQuery { source, options } = query;
     let session = database.session();
-    session.set_current_database(&source.current_database);
+    if !failpoint::is_seeded("query_database_forgotten") {
+        session.set_current_database(&source.current_database);
+    }
     for (variable, value) in
         [("compatibility", &source.compatibility), ("time_zone", &source.time_zone)]
     {

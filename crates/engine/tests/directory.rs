@@ -225,3 +225,27 @@ fn a_closed_database_takes_no_statements_and_may_be_opened_again() {
     let again = directory.open();
     assert_eq!(again.execute("SELECT * FROM t").unwrap().row_count(), 0);
 }
+
+#[test]
+fn a_deployment_has_the_same_index_again() {
+    let directory = TestDirectory::new("same-index");
+    let session = directory.open();
+    for statement in [
+        "CREATE TABLE t (k STRING, n INT, ts TIMESTAMP, INDEX(KEY=k, TS=ts))",
+        "CREATE INDEX by_ts ON t (ts) OPTIONS (ts=ts, ttl=5d)",
+        "DEPLOY d AS SELECT n, count(k) OVER w AS c FROM t WINDOW w AS \
+         (PARTITION BY n ORDER BY ts ROWS BETWEEN 9 PRECEDING AND CURRENT ROW)",
+        "DROP INDEX t.by_ts",
+        // Over the columns of the deployment's own index.
+        "CREATE INDEX by_n ON t (n) OPTIONS (ts=ts, ttl=2d)",
+    ] {
+        run(&session, statement);
+    }
+    let shown = |session: &Session| {
+        let output = session.execute("SHOW INDEXES FROM t").unwrap();
+        output.batches.iter().map(|batch| format!("{:?}", batch.columns())).collect::<Vec<_>>()
+    };
+    let before = shown(&session);
+    drop(session);
+    assert_eq!(shown(&directory.open()), before);
+}

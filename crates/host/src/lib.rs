@@ -5,6 +5,7 @@
 
 mod clock;
 pub mod disk;
+pub mod failpoint;
 pub mod file;
 pub mod log;
 pub mod memory;

@@ -7,7 +7,7 @@
 
 use std::{cell::Cell, collections::BTreeSet, ops::Range, sync::atomic::Ordering};
 
-use lockstep_host::query;
+use lockstep_host::{failpoint, query};
 use lockstep_row::{Datum, IndexSpec, TableSchema};
 use lockstep_series::{Guard, HashedKey, KeyRow, LogPosition, RowBatch, RowRef, Series};
 use lockstep_wal::Group;
@@ -395,9 +395,11 @@ impl Table {
             // Dropped after `queue`, since it locks the queue when what follows panics.
             let in_flight = queue.take_from(firsts.first(), end);
             let stamped = StampedRows { firsts, arrival_ms };
+            failpoint::reach("table.rows_logged");
             (in_flight, self.store(state, batches, &stamped, reservation))
         };
         self.insert_everywhere(state, group_keys, arrived, reservation);
+        failpoint::reach("table.rows_stored");
         if let Some(log) = self.log() {
             // Dropped in flight when it fails: nothing that was not logged becomes visible.
             log.wait(in_flight.end()).map_err(TableError::Log)?;
@@ -467,7 +469,10 @@ impl Table {
                     payload.set_arrival_ms(arrival_ms);
                 }
                 let group = Group::of(ROWS, rows_of(batch), payload.bytes());
-                let positions = log.log.append(&group, &mut |_| ());
+                let mut positions = log.log.append(&group, &mut |_| ());
+                if failpoint::is_seeded("rows_logged_twice") {
+                    positions = log.log.append(&group, &mut |_| ());
+                }
                 let positions = positions.map_err(|error| TableError::Log(error.into()))?;
                 Ok(FirstArrivals::One(positions.start))
             }

@@ -6,7 +6,7 @@
 use std::{ptr::NonNull, sync::Arc};
 
 use lockstep_host::{
-    QueryContext, in_background,
+    QueryContext, failpoint, in_background,
     query::{self, Commit},
     sync::MutexGuard,
 };
@@ -167,6 +167,7 @@ impl Table {
             indexes[at] = built;
         }
         self.log_indexes(&before, draft, horizon)?;
+        failpoint::reach("table.indexes_logged");
         let schema = Arc::new(draft.schema(&state.schema));
         self.replace_state(&exclusive, TableState::new(schema, indexes, Arc::clone(&state.log)));
         Ok(())
@@ -189,6 +190,7 @@ impl Table {
         let exclusive = self.lock_exclusive();
         let (indexes, rows) = rebuild.finish(is_kept, &exclusive);
         log()?;
+        failpoint::reach("table.rebuild_logged");
         let schema = Arc::new(draft.schema(&state.schema));
         self.replace_state(&exclusive, TableState::new(schema, indexes, Arc::new(rows)));
         Ok(())
@@ -349,10 +351,18 @@ impl Table {
         self.change(|change| {
             let state = change.state().emptied();
             let exclusive = self.lock_exclusive();
-            self.log_truncate()?;
+            if !failpoint::is_seeded("truncate_logged_late") {
+                self.log_truncate()?;
+            }
+            failpoint::reach("table.truncate_logged");
             self.replace_state(&exclusive, state);
             // No row of an append that panicked is left.
             self.commit_queue.repair();
+            if failpoint::is_seeded("truncate_logged_late") {
+                drop(exclusive);
+                lockstep_host::pause(20);
+                self.log_truncate()?;
+            }
             Ok(())
         })
     }

@@ -47,14 +47,8 @@ impl TableDraft {
     /// Returns the position of the index over exactly these columns, which is added when there is none,
     /// and whether it is new.
     pub(crate) fn index_for(&mut self, keys: &[usize], event_time: Option<usize>) -> (usize, bool) {
-        let is_over = |index: &DraftedIndex| {
-            let spec = &index.spec;
-            index.origin != Origin::Removed
-                && spec.event_time == event_time
-                && spec.keys.len() == keys.len()
-                && spec.keys.iter().all(|key| keys.contains(key))
-        };
-        if let Some(position) = self.indexes.iter().position(is_over) {
+        let position = self.indexes.iter().position(|index| index.is_over(keys, event_time));
+        if let Some(position) = position {
             return (position, false);
         }
         let spec = IndexSpec {
@@ -67,10 +61,15 @@ impl TableDraft {
         (self.add(spec, Origin::Automatic), true)
     }
 
-    /// Adds an index, at the position of a removed one if there is one, and returns its position.
+    /// Adds an index, at the position of a removed one if there is one, and returns its position. It is
+    /// behind every index over the same columns, so that readers that took the first of these find the
+    /// same one when a directory is opened again.
     pub(crate) fn add(&mut self, spec: IndexSpec, origin: Origin) -> usize {
+        let is_alike = |index: &DraftedIndex| index.is_over(&spec.keys, spec.event_time);
+        let from = self.indexes.iter().rposition(is_alike).map_or(0, |last| last + 1);
         let added = DraftedIndex { spec, origin, projection: Arc::default() };
-        match self.indexes.iter().position(|index| index.origin == Origin::Removed) {
+        let free = self.indexes[from..].iter().position(|index| index.origin == Origin::Removed);
+        match free.map(|free| from + free) {
             Some(position) => {
                 self.indexes[position] = added;
                 position
@@ -181,6 +180,15 @@ impl TableDraft {
 }
 
 impl DraftedIndex {
+    /// Returns whether the index is over exactly these columns, in any order.
+    fn is_over(&self, keys: &[usize], event_time: Option<usize>) -> bool {
+        let spec = &self.spec;
+        self.origin != Origin::Removed
+            && spec.event_time == event_time
+            && spec.keys.len() == keys.len()
+            && spec.keys.iter().all(|key| keys.contains(key))
+    }
+
     /// Removes the index; its position stays empty.
     pub(crate) fn remove(&mut self) {
         let (spec, projection) = (IndexSpec::removed(), Arc::default());

@@ -22,6 +22,7 @@
 
 use std::{fmt, sync::Arc};
 
+use lockstep_host::failpoint;
 use lockstep_row::{IncludedColumn, IndexSpec};
 use lockstep_series::RowBatch;
 use lockstep_wal::{Durability, Group, Kind, Log};
@@ -269,6 +270,9 @@ impl TableLog<'_> {
         let mut firsts = Vec::with_capacity(batches.len());
         let mut rest = batches;
         while !rest.is_empty() {
+            if !firsts.is_empty() {
+                failpoint::reach("table.part_logged");
+            }
             let mut bytes = 0;
             let is_within = |batch: &&RowBatch| {
                 bytes += batch.stored_size();
@@ -365,7 +369,10 @@ impl Table {
     ) -> Result<(), TableError> {
         let Some(log) = self.log() else { return Ok(()) };
         let logged = LoggedIndexes::of(draft, horizon);
-        if logged == LoggedIndexes::of(before, horizon) {
+        if logged == LoggedIndexes::of(before, horizon)
+            || failpoint::is_seeded("indexes_not_logged")
+            || (failpoint::is_seeded("widening_not_logged") && before.is_widened(draft))
+        {
             return Ok(());
         }
         let json = serde_json::to_vec(&logged).expect("names are text");
@@ -384,7 +391,9 @@ impl Table {
 
     /// Logs a TRUNCATE.
     pub(crate) fn log_truncate(&self) -> Result<(), TableError> {
-        let Some(log) = self.log() else { return Ok(()) };
+        let Some(log) = self.log().filter(|_| !failpoint::is_seeded("truncate_not_logged")) else {
+            return Ok(());
+        };
         log.append_change(TRUNCATE, &[]).map_err(TableError::Log)
     }
 }

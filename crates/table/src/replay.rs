@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use lockstep_host::QueryContext;
+use lockstep_host::{QueryContext, failpoint};
 use lockstep_row::{Projection, RowView};
 use lockstep_series::RowBatch;
 
@@ -88,6 +88,7 @@ impl Replay {
         self.note_time(rows.arrival_ms);
         match rows.part {
             RowsPart::Whole => {}
+            RowsPart::Part if failpoint::is_seeded("last_part_not_needed") => {}
             RowsPart::Part => {
                 self.parts.push_back(rows);
                 return Ok(());
@@ -108,6 +109,11 @@ impl Replay {
         if !batch.rows().all(|row| table.codec.is_row(row.bytes())) {
             return Err(ReplayError::Rows { position });
         }
+        let arrival_ms = if failpoint::is_seeded("arrival_time_not_restored") {
+            table.clock.now_ms()
+        } else {
+            arrival_ms
+        };
         let stamped = StampedRows { firsts: FirstArrivals::One(position), arrival_ms };
         let shared = table.lock_shared();
         let state = table.shared_state(&shared);
@@ -144,6 +150,11 @@ impl Replay {
         is_deleted: impl Fn(RowView<'_>) -> bool,
     ) -> Result<(), ReplayError> {
         self.note_time(horizon.now_ms);
+        let horizon = if failpoint::is_seeded("delete_as_of_another_time") {
+            Horizon { now_ms: i64::MAX, ..horizon }
+        } else {
+            horizon
+        };
         let deleted = QueryContext::new().run(|| table.delete_as_of(horizon, is_deleted, &[]));
         deleted.map(|_| ()).map_err(|source| ReplayError::Refused { position, source })
     }

@@ -31,7 +31,7 @@ use std::{
 };
 
 use lockstep_host::{
-    Clock, OwnerProcess,
+    Clock, OwnerProcess, failpoint,
     file::{self, Disk},
     sync::{Condvar, Mutex},
 };
@@ -245,9 +245,11 @@ impl Inner {
         turn(first);
         let before = tail.offset;
         let durable = self.durable_known(first);
+        failpoint::reach("wal.before_copy");
         for (header, payload) in group.placed(first, durable) {
             tail.write(&header, payload);
         }
+        failpoint::reach("wal.after_copy");
         tail.position = first + group.rows();
         let end = tail.position;
         // Release: pairs with the Acquire in `end`.
@@ -376,6 +378,7 @@ impl Inner {
         let is_changed = |segment: &&Arc<Segment>| segment.header.number >= tail.synced.number;
         let changed: Vec<_> = tail.segments.iter().filter(is_changed).map(Arc::clone).collect();
         drop(tail);
+        failpoint::reach("wal.before_sync");
         for segment in changed {
             let is_former = segment.header.number < place.number;
             if bug::is_seeded(Bug::SyncLeftOut)
@@ -388,6 +391,7 @@ impl Inner {
                 synced => synced?,
             }
         }
+        failpoint::reach("wal.after_sync");
         self.tail.lock().synced = place;
         // Release: pairs with the Acquire in durable_known and durable_end.
         self.durable.store(end, Ordering::Release);
@@ -478,6 +482,7 @@ impl Inner {
             let Some(_unneeded) = ends.filter(|end| *end <= before) else { return Ok(()) };
             let first = Arc::clone(&tail.segments[0]);
             drop(tail);
+            failpoint::reach("wal.truncate");
             // The oldest one first, each by itself: a crash leaves no gap.
             match self.disk.remove(&first.path(&self.directory)) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {

@@ -17,7 +17,10 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use lockstep_host::file::{self, Disk, File, Mapping, OpenMode};
+use lockstep_host::{
+    failpoint,
+    file::{self, Disk, File, Mapping, OpenMode},
+};
 
 use crate::{
     Error,
@@ -65,6 +68,7 @@ impl Segment {
         let created = Self::create_unfinished(disk, &unfinished, header, first);
         let renamed = created.and_then(|segment| {
             disk.rename(&unfinished, &target)?;
+            failpoint::reach("wal.segment_renamed");
             Ok(segment)
         });
         let segment = renamed.map_err(|error| {
@@ -85,6 +89,7 @@ impl Segment {
         first: Option<u64>,
     ) -> Result<Self, file::Error> {
         let file = disk.open(path, OpenMode::Create)?;
+        failpoint::reach("wal.segment_created");
         file.allocate(header.length)?;
         file.write_at(0, &header.encode())?;
         let segment = Self::of(header, file);
@@ -97,6 +102,7 @@ impl Segment {
         if !bug::is_seeded(Bug::HeaderNotSynced) {
             segment.file.sync_data()?;
         }
+        failpoint::reach("wal.segment_synced");
         Ok(segment)
     }
 

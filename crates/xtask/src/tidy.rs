@@ -33,7 +33,7 @@ const LAYERS: &[(&str, &[&str])] = &[
 ];
 
 /// Crates that may depend on all others, and on which none may depend.
-const BESIDE: &[&str] = &["testkit", "xtask", "sim", "bench"];
+const BESIDE: &[&str] = &["testkit", "xtask", "sim", "bench", "crash"];
 
 /// Outside engines, and the crates that may name each of them. A name ending in `*` is a prefix.
 const RESTRICTED: &[(&str, &[&str])] = &[

@@ -80,7 +80,7 @@ impl Disk for SystemDisk {
         if is_exclusive {
             write_process_id(&mut file).map_err(failed(Operation::Lock, path))?;
         }
-        Ok(Box::new(SystemLock { _file: file }))
+        Ok(Box::new(SystemLock { file, process_id: process::id() }))
     }
 
     fn free_space(&self, path: &Path) -> Result<u64, Error> {
@@ -126,13 +126,51 @@ fn owner(file: &mut fs::File) -> Option<u32> {
     text.trim().parse().ok()
 }
 
-/// The machine's lock ends with the open file.
+/// A lock of the machine. It would end with the open file, but a process that another thread is just
+/// starting has that too for a moment; so it is given up.
 #[derive(Debug)]
 struct SystemLock {
-    _file: fs::File,
+    file: fs::File,
+    /// The process that took it.
+    process_id: u32,
 }
 
 impl Lock for SystemLock {}
+
+impl Drop for SystemLock {
+    fn drop(&mut self) {
+        // A fork that closes its copy leaves the lock to the process that took it.
+        if process::id() == self.process_id {
+            // Fails where there are no locks; then none was taken.
+            let _given_up = self.file.unlock();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs::File, process};
+
+    use super::SystemLock;
+
+    #[test]
+    fn a_lock_ends_although_its_file_is_open_elsewhere() {
+        let path = std::env::temp_dir().join(format!("lockstep-host-lock-{}", process::id()));
+        let file = File::create_new(&path).unwrap();
+        file.try_lock().unwrap();
+        let copy = file.try_clone().unwrap();
+        drop(SystemLock { file, process_id: process::id() });
+        File::open(&path).unwrap().try_lock().unwrap();
+        // In a process that did not take it, it stays.
+        let file = File::open(&path).unwrap();
+        file.try_lock().unwrap();
+        let other = file.try_clone().unwrap();
+        drop(SystemLock { file, process_id: 0 });
+        assert!(File::open(&path).unwrap().try_lock().is_err());
+        drop((copy, other));
+        std::fs::remove_file(&path).unwrap();
+    }
+}
 
 #[derive(Debug)]
 struct SystemFile {

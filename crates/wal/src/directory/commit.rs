@@ -4,7 +4,10 @@
 
 use std::{path::Path, sync::Arc};
 
-use lockstep_host::file::{self, Disk, OpenMode};
+use lockstep_host::{
+    failpoint,
+    file::{self, Disk, OpenMode},
+};
 
 use super::{DATA, DatabaseDirectory, MANIFEST, MANIFEST_NEW, NumberSnapshot};
 use crate::{
@@ -90,8 +93,12 @@ impl DatabaseDirectory {
 /// Puts a manifest on the disk in place of the one that is there.
 pub(super) fn write_manifest(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> Result<(), NotCreated> {
     let unfinished = path.join(MANIFEST_NEW);
-    let replaced = write_unfinished(disk, &unfinished, bytes)
-        .and_then(|()| disk.rename(&unfinished, &path.join(MANIFEST)));
+    let replaced = write_unfinished(disk, &unfinished, bytes).and_then(|()| {
+        failpoint::reach("wal.manifest_written");
+        disk.rename(&unfinished, &path.join(MANIFEST))?;
+        failpoint::reach("wal.manifest_renamed");
+        Ok(())
+    });
     replaced.map_err(|error| {
         let _left = disk.remove(&unfinished);
         NotCreated::Refused(error)

@@ -1,0 +1,159 @@
+//! The command line of the crash harness. Prints a report; exits with 1 when a violation was found.
+
+use std::{path::PathBuf, process::ExitCode};
+
+use clap::{Args, Parser, Subcommand};
+use lockstep_crash::{
+    bugs,
+    child::{self, ChildOptions},
+    failpoints,
+    kill::{self, KillOptions},
+    replay::{self, ReplayOptions},
+    report::Report,
+};
+
+/// Tries to make a database in a directory lose or invent something.
+#[derive(Debug, Parser)]
+#[command(name = "lockstep-crash")]
+struct CrashArguments {
+    #[command(subcommand)]
+    command: CrashCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum CrashCommand {
+    /// Kill a process at random moments.
+    Kill {
+        /// The number of cycles.
+        #[arg(long, default_value_t = 50)]
+        cycles: u64,
+        #[command(flatten)]
+        run: RunArguments,
+    },
+    /// Let a process end at every failpoint.
+    Failpoints {
+        /// How often a failpoint is reached until the process ends, each once.
+        #[arg(long, value_delimiter = ',', default_values_t = [1, 2, 5, 17, 60])]
+        counts: Vec<u64>,
+        #[command(flatten)]
+        run: RunArguments,
+    },
+    /// Run drawn statements in one process and open the directory again.
+    Replay {
+        /// The number of cases.
+        #[arg(long, default_value_t = 300)]
+        cases: u64,
+        #[command(flatten)]
+        run: RunArguments,
+    },
+    /// Give processes a bug and look for it.
+    Bug {
+        /// Its name.
+        name: String,
+        #[command(flatten)]
+        run: RunArguments,
+    },
+    /// Open a directory and do what the standard input says.
+    #[command(hide = true)]
+    Child(ChildArguments),
+}
+
+#[derive(Debug, Args)]
+struct RunArguments {
+    /// What everything is drawn from.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Where directories are made; on a disk, not in memory.
+    #[arg(long, default_value = "target/crash")]
+    directory: PathBuf,
+    /// Go on after a violation.
+    #[arg(long)]
+    go_on: bool,
+}
+
+#[derive(Debug, Args)]
+struct ChildArguments {
+    directory: PathBuf,
+    #[arg(long)]
+    now_ms: i64,
+    #[arg(long)]
+    segment_bytes: u64,
+    #[arg(long)]
+    part_bytes: usize,
+    #[arg(long)]
+    chunk_rows: usize,
+    #[arg(long)]
+    writers: usize,
+    #[arg(long)]
+    failpoint: Option<String>,
+    #[arg(long, default_value_t = 1)]
+    count: u64,
+    #[arg(long)]
+    bug: Option<String>,
+}
+
+impl RunArguments {
+    /// Makes the options of a run of so many cycles.
+    fn options(&self, cycles: u64) -> KillOptions {
+        KillOptions {
+            program: std::env::current_exe().expect("the program has a path"),
+            directory: self.directory.clone(),
+            cycles,
+            seed: self.seed,
+            bug: None,
+            stops_early: !self.go_on,
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    match CrashArguments::parse().command {
+        CrashCommand::Kill { cycles, run } => finish(&kill::run(&run.options(cycles)), &run),
+        CrashCommand::Failpoints { counts, run } => {
+            let (report, unreached) = failpoints::run(&run.options(0), &counts);
+            let ended = finish(&report, &run);
+            if unreached.is_empty() { ended } else { report_unreached(&unreached) }
+        }
+        CrashCommand::Replay { cases, run } => {
+            let stops_early = !run.go_on;
+            let directory = run.directory.clone();
+            let options = ReplayOptions { directory, cases, seed: run.seed, stops_early };
+            finish(&replay::run(&options), &run)
+        }
+        CrashCommand::Bug { name, run } => {
+            let found = bugs::BUGS.iter().find(|(bug, _)| *bug == name);
+            let (_, found_by) = found.expect("it is one of lockstep_crash::bugs::BUGS");
+            finish(&bugs::find(&run.options(0), &name, *found_by), &run)
+        }
+        CrashCommand::Child(arguments) => {
+            let ChildArguments { failpoint, count, .. } = arguments;
+            let options = ChildOptions {
+                now_ms: arguments.now_ms,
+                segment_bytes: arguments.segment_bytes,
+                part_bytes: arguments.part_bytes,
+                chunk_rows: arguments.chunk_rows,
+                writers: arguments.writers,
+                failpoint: failpoint.map(|name| (name, count)),
+                bug: arguments.bug,
+            };
+            child::run(&arguments.directory, &options);
+            ExitCode::SUCCESS
+        }
+    }
+}
+
+#[expect(clippy::print_stdout, reason = "a command speaks on its output")]
+fn finish(report: &Report, run: &RunArguments) -> ExitCode {
+    print!("{report}");
+    if report.violation_count() == 0 {
+        return ExitCode::SUCCESS;
+    }
+    println!("seed {}: the directories are in {}", run.seed, run.directory.display());
+    ExitCode::FAILURE
+}
+
+#[expect(clippy::print_stdout, reason = "a command speaks on its output")]
+fn report_unreached(unreached: &[&str]) -> ExitCode {
+    println!("no process has ended at {}", unreached.join(", "));
+    ExitCode::FAILURE
+}

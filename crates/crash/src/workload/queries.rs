@@ -1,0 +1,145 @@
+//! Operations on deployments, procedures, users and variables.
+
+use lockstep_testkit::random::Random;
+
+use super::{Draft, Writer, pick};
+use crate::{
+    objects::{Effect, SHARED_READ},
+    rows::COLUMNS,
+};
+
+/// Queries over a table `{t}`.
+const QUERIES: &[&str] = &[
+    "SELECT k, n, sum(v) OVER x AS a, count(n) OVER x AS b, max(f) OVER x AS c FROM {t} \
+     WINDOW x AS (PARTITION BY k ORDER BY ts ROWS_RANGE BETWEEN 25d PRECEDING AND CURRENT ROW)",
+    "SELECT k, n, avg(v) OVER x AS a, min(n) OVER x AS b FROM {t} \
+     WINDOW x AS (PARTITION BY k ORDER BY ts ROWS BETWEEN 6 PRECEDING AND CURRENT ROW)",
+    "SELECT n, sum(f) OVER x AS a, lag(n, 1) OVER x AS b FROM {t} \
+     WINDOW x AS (PARTITION BY w, k ORDER BY ts ROWS BETWEEN 9 PRECEDING AND CURRENT ROW)",
+    "SELECT {t}.n AS n, {s}.n AS m, {s}.v AS u FROM {t} LAST JOIN {s} ORDER BY {s}.ts \
+     ON {t}.k = {s}.k",
+];
+
+/// The number of deployments, and of procedures, of a writer.
+const NAMES: usize = 4;
+
+/// Draws a query over one of the writer's tables or a shared one.
+fn query(writer: &Writer, random: &mut Random) -> (String, String) {
+    let own = writer.own_table(random).filter(|_| random.chance(75));
+    // A query over two tables has two names for them.
+    let queries = if own.is_some() { QUERIES } else { &QUERIES[..QUERIES.len() - 1] };
+    let table = own.unwrap_or_else(|| SHARED_READ.to_owned());
+    let template = *random.pick(queries);
+    (table, template.to_owned())
+}
+
+/// Writes a query of a session whose current database is that of the table.
+fn text(template: &str, table: &str) -> (String, String) {
+    let (database, plain) = table.split_once('.').unwrap_or(("default", table));
+    let shared = if database == "default" || !template.contains("{s}") {
+        SHARED_READ.to_owned()
+    } else {
+        return (
+            "default".to_owned(),
+            QUERIES[0].replace("FROM {t}", &format!("FROM {database}.{plain}")),
+        );
+    };
+    (database.to_owned(), template.replace("{t}", plain).replace("{s}", &shared))
+}
+
+pub(super) fn deploy(writer: &mut Writer, random: &mut Random) -> Option<Draft> {
+    let name = format!("w{}_d{}", writer.number, random.below(NAMES));
+    if writer.objects.deployments.contains_key(&name) {
+        return None;
+    }
+    let (table, template) = query(writer, random);
+    let (database, query) = text(&template, &table);
+    let sql = format!("USE `{database}`; DEPLOY `default`.{name} AS {query}; USE `default`");
+    let draft = Draft::script(sql).with_effect(Effect::Deployment(name.clone(), table));
+    Some(draft.seen_in(format!("SHOW DEPLOYMENT {name}"), ""))
+}
+
+/// Draws a DEPLOY over a table that there is not.
+pub(super) fn deploy_refused(writer: &mut Writer, random: &mut Random) -> Option<Draft> {
+    let name = format!("w{}_d{}", writer.number, random.below(NAMES));
+    Some(Draft::script(format!("DEPLOY {name} AS SELECT k FROM nowhere")))
+}
+
+pub(super) fn drop_deployment(writer: &mut Writer, random: &mut Random) -> Option<Draft> {
+    let name = pick(writer.objects.deployments.keys(), random)?;
+    let draft = Draft::script(format!("DROP DEPLOYMENT {name}"));
+    let seen = format!("SHOW DEPLOYMENT {name}");
+    Some(draft.with_effect(Effect::DropDeployment(name)).seen_in(seen, ""))
+}
+
+pub(super) fn create_procedure(writer: &mut Writer, random: &mut Random) -> Option<Draft> {
+    let name = format!("w{}_p{}", writer.number, random.below(NAMES));
+    if writer.objects.procedures.contains_key(&name) {
+        return None;
+    }
+    let (table, template) = query(writer, random);
+    let (database, query) = text(&template, &table);
+    let columns = COLUMNS.replace(" NOT NULL", "");
+    let create = format!("CREATE PROCEDURE `default`.{name} ({columns}) BEGIN {query}; END");
+    let sql = format!("USE `{database}`; {create}; USE `default`");
+    let draft = Draft::script(sql).with_effect(Effect::Procedure(name.clone(), table));
+    Some(draft.seen_in("SHOW PROCEDURES", format!("\"{name}\"")))
+}
+
+pub(super) fn drop_procedure(writer: &mut Writer, random: &mut Random) -> Option<Draft> {
+    let name = pick(writer.objects.procedures.keys(), random)?;
+    let draft = Draft::script(format!("DROP PROCEDURE {name}"));
+    let seen = format!("\"{name}\"");
+    Some(draft.with_effect(Effect::DropProcedure(name)).seen_in("SHOW PROCEDURES", seen))
+}
+
+pub(super) fn create_user(writer: &mut Writer, random: &mut Random) -> Option<Draft> {
+    let name = format!("w{}_u{}", writer.number, random.below(2));
+    if writer.objects.users.contains(&name) {
+        return None;
+    }
+    let password = random.pick(&["", " OPTIONS(password='secret')"]);
+    let draft = Draft::script(format!("CREATE USER {name}{password}"));
+    let seen = format!("\"{name}\"");
+    Some(draft.with_effect(Effect::User(name)).seen_in("SHOW USERS", seen))
+}
+
+pub(super) fn grant(writer: &mut Writer, random: &mut Random) -> Option<Draft> {
+    let name = pick(writer.objects.users.iter(), random)?;
+    let privilege = random.pick(&["SELECT", "INSERT", "DELETE"]);
+    let draft = Draft::script(format!("GRANT {privilege} ON *.* TO {name}"));
+    Some(draft.seen_in(format!("SHOW GRANTS FOR {name}"), ""))
+}
+
+pub(super) fn revoke(writer: &mut Writer, random: &mut Random) -> Option<Draft> {
+    let name = pick(writer.objects.users.iter(), random)?;
+    let privilege = random.pick(&["SELECT", "INSERT", "DELETE"]);
+    let draft = Draft::script(format!("REVOKE {privilege} ON *.* FROM {name}"));
+    Some(draft.seen_in(format!("SHOW GRANTS FOR {name}"), ""))
+}
+
+pub(super) fn drop_user(writer: &mut Writer, random: &mut Random) -> Option<Draft> {
+    let name = pick(writer.objects.users.iter(), random)?;
+    let draft = Draft::script(format!("DROP USER {name}"));
+    let seen = format!("\"{name}\"");
+    Some(draft.with_effect(Effect::DropUser(name)).seen_in("SHOW USERS", seen))
+}
+
+/// Draws a value for the one variable that this writer sets.
+pub(super) fn set_global(writer: &mut Writer, random: &mut Random) -> Option<Draft> {
+    let number = 30 + random.below(60);
+    let (name, value) = match writer.number {
+        0 => ("statement_timeout", format!("'{number}s'")),
+        1 => ("memory_alert_ratio", format!("0.{number}")),
+        _ => ("job_timeout", format!("{number}")),
+    };
+    let draft = Draft::script(format!("SET GLOBAL {name} = {value}"));
+    Some(draft.seen_in("SHOW GLOBAL VARIABLES", format!("\"{name}\"")))
+}
+
+/// Draws a level for the writer's session.
+pub(super) fn set_durability(_writer: &mut Writer, random: &mut Random) -> Option<Draft> {
+    let level = random.pick(&["disk", "os", "memory"]);
+    let draft = Draft::script(format!("SET durability = '{level}'"));
+    Some(Draft { needs_directory: true, ..draft })
+}

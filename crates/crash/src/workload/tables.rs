@@ -1,0 +1,125 @@
+//! Operations on tables, indexes and databases.
+
+use lockstep_testkit::random::Random;
+
+use super::{Draft, Writer, pick};
+use crate::{
+    objects::{Effect, OwnTable, SHARED_READ},
+    rows::COLUMNS,
+};
+
+/// The indexes with which tables are created, and whether there is one over `k` and `ts`.
+const INDEXES: &[(&str, bool)] = &[
+    (", INDEX(KEY=k, TS=ts)", true),
+    (", INDEX(KEY=k, TS=ts, TTL=3, TTL_TYPE=latest)", true),
+    (", INDEX(KEY=k, TS=ts, TTL=12d, TTL_TYPE=absolute)", true),
+    (", INDEX(KEY=k, TS=ts, TTL=(12d, 4), TTL_TYPE=absorlat)", true),
+    (", INDEX(KEY=k, TS=ts, TTL=(12d, 4), TTL_TYPE=absandlat)", true),
+    (", INDEX(KEY=k, TTL=3h, TTL_TYPE=absolute)", false),
+    (", INDEX(KEY=k, TS=ts, TTL=2, TTL_TYPE=latest), INDEX(KEY=w, TS=ts, TTL=9d)", true),
+    ("", false),
+];
+
+/// The options with which tables are created.
+const OPTIONS: &[&str] = &[
+    "",
+    "",
+    " OPTIONS(DURABILITY='os')",
+    " OPTIONS(DURABILITY='memory')",
+    " OPTIONS(DURABILITY='disk')",
+];
+
+/// The indexes that CREATE INDEX makes: what it calls them, and their columns and rules.
+const CREATED: &[(&str, &str)] = &[
+    ("by_w", "(w) OPTIONS (ts=ts, ttl=15d, ttl_type=absolute)"),
+    ("by_n", "(n) OPTIONS (ts=ts, ttl=2, ttl_type=latest)"),
+    ("by_both", "(w, k) OPTIONS (ts=ts, ttl=(8d, 3), ttl_type=absorlat)"),
+    ("by_all", "(n, k) OPTIONS (ts=ts, ttl=0m, ttl_type=absolute)"),
+];
+
+/// The number of tables of a writer in each of its databases.
+const TABLES: usize = 3;
+
+pub(super) fn create_table(writer: &mut Writer, random: &mut Random) -> Option<Draft> {
+    let mut name = format!("w{}_t{}", writer.number, random.below(TABLES));
+    if let Some(database) = pick(writer.objects.databases.iter(), random)
+        && random.chance(50)
+    {
+        name = format!("{database}.{name}");
+    }
+    if writer.objects.tables.contains_key(&name) {
+        return None;
+    }
+    let (indexes, has_event_time) = *random.pick(INDEXES);
+    let options = random.pick(OPTIONS);
+    let own = OwnTable { has_event_time, ..OwnTable::default() };
+    let draft = Draft::script(format!("CREATE TABLE {name} ({COLUMNS}{indexes}){options}"));
+    let draft = Draft { needs_directory: false, ..draft };
+    let seen = format!("SHOW CREATE TABLE {name}");
+    Some(draft.with_effect(Effect::Table(name, own)).seen_in(seen, ""))
+}
+
+/// Draws a CREATE TABLE of a table that there is.
+pub(super) fn create_table_refused(writer: &mut Writer, random: &mut Random) -> Option<Draft> {
+    let table = writer.own_table(random)?;
+    Some(Draft::script(format!("CREATE TABLE {table} (a INT)")))
+}
+
+pub(super) fn drop_table(writer: &mut Writer, random: &mut Random) -> Option<Draft> {
+    let table = writer.own_table(random).filter(|table| !writer.objects.is_read(table))?;
+    let draft = Draft::script(format!("DROP TABLE {table}"));
+    let seen = format!("SHOW CREATE TABLE {table}");
+    Some(draft.with_effect(Effect::DropTable(table)).seen_in(seen, ""))
+}
+
+pub(super) fn create_index(writer: &mut Writer, random: &mut Random) -> Option<Draft> {
+    let (name, definition) = *random.pick(CREATED);
+    let is_shared = writer.number == 0 && random.chance(20);
+    let (table, name, definition, indexes) = if is_shared {
+        let indexes = &writer.objects.shared_indexes;
+        (SHARED_READ.to_owned(), "by_n", "(n) OPTIONS (ts=ts, ttl=0m)", indexes)
+    } else {
+        let table = writer.own_table(random)?;
+        let own = &writer.objects.tables[&table];
+        (table, name, definition, &own.indexes)
+    };
+    if indexes.contains(name) {
+        return None;
+    }
+    let draft = Draft::script(format!("CREATE INDEX {name} ON {table} {definition}"));
+    let seen = format!("SHOW CREATE TABLE {table}");
+    Some(draft.with_effect(Effect::Index(table, name.to_owned())).seen_in(seen, ""))
+}
+
+pub(super) fn drop_index(writer: &mut Writer, random: &mut Random) -> Option<Draft> {
+    let own = writer.own_table(random).filter(|_| random.chance(80));
+    let table = own.unwrap_or_else(|| SHARED_READ.to_owned());
+    let indexes = match writer.objects.tables.get(&table) {
+        Some(own) => &own.indexes,
+        None => &writer.objects.shared_indexes,
+    };
+    let name = pick(indexes.iter(), random)?;
+    let draft = Draft::script(format!("DROP INDEX {table}.{name}"));
+    let seen = format!("SHOW CREATE TABLE {table}");
+    Some(draft.with_effect(Effect::DropIndex(table, name)).seen_in(seen, ""))
+}
+
+pub(super) fn create_database(writer: &mut Writer, _random: &mut Random) -> Option<Draft> {
+    let name = format!("w{}_db", writer.number);
+    if writer.objects.databases.contains(&name) {
+        return None;
+    }
+    let draft = Draft::script(format!("CREATE DATABASE {name}"));
+    let seen = name.clone();
+    Some(draft.with_effect(Effect::Database(name)).seen_in("SHOW DATABASES", seen))
+}
+
+pub(super) fn drop_database(writer: &mut Writer, random: &mut Random) -> Option<Draft> {
+    let name = pick(writer.objects.databases.iter(), random)?;
+    if writer.objects.tables.keys().any(|table| table.starts_with(&name)) {
+        return None;
+    }
+    let draft = Draft::script(format!("DROP DATABASE {name}"));
+    let seen = name.clone();
+    Some(draft.with_effect(Effect::DropDatabase(name)).seen_in("SHOW DATABASES", seen))
+}

@@ -1,0 +1,89 @@
+//! The harness on this build: kills, failpoints, replays; each finds nothing. `make nightly` runs more.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use lockstep_crash::{
+    bugs::{BUGS, FoundBy},
+    failpoints,
+    kill::{self, KillOptions},
+    replay::{self, ReplayOptions},
+    report::Report,
+};
+
+const SEED: u64 = 1;
+
+/// Makes a folder on a disk.
+fn folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("crash").join(name);
+    std::fs::create_dir_all(&folder).expect("the target directory is writable");
+    folder
+}
+
+fn options(name: &str, cycles: u64) -> KillOptions {
+    KillOptions {
+        program: env!("CARGO_BIN_EXE_lockstep-crash").into(),
+        directory: folder(name),
+        cycles,
+        seed: SEED,
+        bug: None,
+        stops_early: true,
+    }
+}
+
+/// Checks that nothing was found, and that something was done.
+fn check(report: &Report) {
+    assert_eq!(report.violation_count(), 0, "{report}");
+    assert!(report.rows_compared > 0, "{report}");
+}
+
+#[test]
+fn kills_at_random_moments_lose_nothing() {
+    let report = kill::run(&options("kill", 50));
+    check(&report);
+    assert!(report.kills > 25, "{report}");
+}
+
+#[test]
+fn a_kill_at_a_failpoint_loses_nothing() {
+    let (report, unreached) = failpoints::run(&options("failpoints", 0), &[1]);
+    check(&report);
+    assert_eq!(unreached, [""; 0], "{report}");
+}
+
+#[test]
+fn a_directory_that_is_opened_again_is_as_before() {
+    let directory = folder("replay");
+    let options = ReplayOptions { directory, cases: 300, seed: SEED, stops_early: true };
+    check(&replay::run(&options));
+}
+
+/// A bug is given to other processes: this one runs other tests.
+fn check_bug(name: &str) {
+    let output = Command::new(env!("CARGO_BIN_EXE_lockstep-crash"))
+        .args(["bug", name, "--directory"])
+        .arg(folder(name))
+        .output()
+        .expect("the program runs");
+    let report = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{name} is not found: {report}");
+    std::fs::remove_dir_all(folder(name)).expect("it was made above");
+}
+
+#[test]
+fn bugs_that_kills_find_are_found() {
+    let is_found_by = |found_by| found_by == FoundBy::Kill;
+    BUGS.iter()
+        .filter(|(_, found_by)| is_found_by(*found_by))
+        .for_each(|(name, _)| check_bug(name));
+}
+
+#[test]
+fn bugs_that_others_find_are_found() {
+    let is_found_by = |found_by| !matches!(found_by, FoundBy::Kill | FoundBy::ManyKills);
+    BUGS.iter()
+        .filter(|(_, found_by)| is_found_by(*found_by))
+        .for_each(|(name, _)| check_bug(name));
+}
