@@ -3,6 +3,8 @@
 //! The catalog and the tables are made by what makes them when statements run. Queries are compiled at
 //! the end, when the tables that they read have all their rows and indexes: nobody is answered before.
 
+mod rescue;
+
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
@@ -26,6 +28,8 @@ use crate::{
     statement::{LoggedCondition, deploy_script},
     store::{Store, StoreLog, log_error},
 };
+
+pub(crate) use rescue::{Rescue, Rescued};
 
 /// How a directory is opened.
 #[derive(Debug, Clone)]
@@ -94,7 +98,7 @@ impl Database {
             let (log, recovered) = opened.map_err(|error| log_error(&error))?;
             (StoreLog::Writable(Arc::new(log)), recovered)
         };
-        let rows = recovery.finish()?;
+        let rows = recovery.finish(&mut Err)?;
         let milliseconds = (options.clock.monotonic_ns() - begun_ns) / 1_000_000;
         let opened = Opened { rows, milliseconds, cut: recovered.cut };
         database.continue_in(Store::new(log, directory, files), opened);
@@ -356,8 +360,9 @@ impl<'d> Recovery<'d> {
         Ok(table)
     }
 
-    /// Compiles the queries and sets the variables. Returns how many rows were read.
-    fn finish(self) -> Result<u64> {
+    /// Compiles the queries and sets the variables. Returns how many rows were read. Goes on behind what
+    /// cannot be compiled or set as long as `refuse`, which is given the error, returns none.
+    fn finish(self, refuse: &mut dyn FnMut(Box<Diagnostic>) -> Result<()>) -> Result<u64> {
         if let Some(failure) = self.failure {
             return Err(failure);
         }
@@ -366,20 +371,21 @@ impl<'d> Recovery<'d> {
         }
         self.database.set_next_table_id(self.next_table_id);
         for ((kind, name), query) in self.queries {
-            compile(self.database, kind, &name, &query).map_err(|error| {
+            if let Err(error) = compile(self.database, kind, &name, &query) {
                 let of = match kind {
                     QueryKind::Deployment => "deployment",
                     QueryKind::Procedure => "procedure",
                 };
                 let message = format!("{of} `{name}` cannot be compiled: {}", error.message);
-                Box::new(Diagnostic { message, span: None, ..*error })
-            })?;
+                refuse(Box::new(Diagnostic { message, span: None, ..*error }))?;
+            }
         }
         for (name, value) in self.variables {
             let name = Ident { text: name, span: lockstep_diagnostic::Span::default() };
             let value = OptionValue::Literal(Literal::String(value));
             let command = CatalogCommand::SetVariable { name, value };
-            QueryContext::new().run(|| self.database.commit_ref(&command))?;
+            let set = QueryContext::new().run(|| self.database.commit_ref(&command));
+            set.or_else(&mut *refuse)?;
         }
         Ok(self.rows)
     }

@@ -27,6 +27,14 @@ pub fn visit_block(bytes: &[u8], visit: &mut dyn FnMut(u64, &[u8])) -> bool {
     true
 }
 
+impl LoggedRows<'_> {
+    /// Returns the number of rows; `None` when they are not rows of a table with this codec.
+    pub fn count_rows_of(&self, codec: &RowCodec) -> Option<u64> {
+        let batch = RowBatch::from_stored(self.stored.to_vec())?;
+        batch.rows().all(|row| codec.is_row(row.bytes())).then(|| number(batch.len()))
+    }
+}
+
 /// Rows of one table that were found in the log, by their arrivals.
 #[derive(Debug)]
 pub struct RescuedRows {
