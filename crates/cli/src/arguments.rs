@@ -2,12 +2,15 @@
 
 use clap::{Parser, error::ErrorKind};
 
+use crate::check_command::CheckCommand;
+
 /// Lockstep, a feature database: one SQL definition for training and for serving.
 #[derive(Debug, Parser)]
 #[command(
     name = "lockstep",
     version,
     after_help = "Without arguments it starts a prompt, or runs the script on its input.\n\
+                  `lockstep check DIR` verifies the database in a directory; see `lockstep check --help`.\n\
                   `lockstep demo flights` runs the demonstration that comes with the Python package."
 )]
 struct CommandLine {
@@ -35,6 +38,8 @@ pub(crate) enum Task {
     File(String),
     /// Run a demonstration of the Python package, with these arguments.
     Demo(Vec<String>),
+    /// Verify a directory.
+    Check(CheckCommand),
     /// A command that this version does not have.
     NotYet(String),
     /// Print this and end with 0 (help and version).
@@ -46,19 +51,19 @@ pub(crate) enum Task {
 impl Task {
     /// Parses the arguments, which do not include the program's name.
     pub(crate) fn from_arguments(args: Vec<String>) -> Self {
-        let line =
-            match CommandLine::try_parse_from(std::iter::once("lockstep".to_owned()).chain(args)) {
-                Ok(line) => line,
-                Err(error) => {
-                    let text = error.to_string();
-                    let printed = [ErrorKind::DisplayHelp, ErrorKind::DisplayVersion];
-                    return if printed.contains(&error.kind()) {
-                        Self::Print(text)
-                    } else {
-                        Self::Refuse(text)
-                    };
-                }
+        if let Some((first, rest)) = args.split_first()
+            && first == "check"
+        {
+            return match CheckCommand::from_arguments(rest) {
+                Ok(command) => Self::Check(command),
+                Err(error) => Self::print(&error),
             };
+        }
+        let name = std::iter::once("lockstep".to_owned());
+        let line = match CommandLine::try_parse_from(name.chain(args)) {
+            Ok(line) => line,
+            Err(error) => return Self::print(&error),
+        };
         match (line.command, line.target) {
             (Some(script), _) => Self::Script(script),
             (None, None) => Self::Input,
@@ -71,6 +76,15 @@ impl Task {
                     line.rest[0]
                 )),
             },
+        }
+    }
+
+    /// Prints a help that was asked for, or what is wrong with the arguments.
+    fn print(error: &clap::Error) -> Self {
+        let text = error.to_string();
+        match error.kind() {
+            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Self::Print(text),
+            _ => Self::Refuse(text),
         }
     }
 }
@@ -93,6 +107,8 @@ mod tests {
             Task::Demo(vec!["flights".into(), "--x".into()])
         );
         assert_eq!(task(&["serve"]), Task::NotYet("serve".into()));
+        assert!(matches!(task(&["check", "dir", "--json"]), Task::Check(_)));
+        assert!(matches!(task(&["check", "dir", "--salvage", "--to", "other"]), Task::Check(_)));
     }
 
     #[test]
@@ -102,5 +118,11 @@ mod tests {
         assert!(matches!(task(&["--version"]), Task::Print(text) if text.trim() == version));
         assert!(matches!(task(&["--nonsense"]), Task::Refuse(_)));
         assert!(matches!(task(&["a.sql", "b.sql"]), Task::Refuse(_)));
+        for wrong in [&["check"][..], &["check", "a", "--salvage"], &["check", "a", "--to", "b"]] {
+            assert!(matches!(task(wrong), Task::Refuse(_)), "{wrong:?}");
+        }
+        assert!(
+            matches!(task(&["check", "--help"]), Task::Print(text) if text.contains("--salvage"))
+        );
     }
 }

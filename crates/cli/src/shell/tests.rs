@@ -88,3 +88,78 @@ fn durations_are_short() {
     assert_eq!(duration_text(12_345_678), "12.3 ms");
     assert_eq!(duration_text(12_345_678_901), "12.34 s");
 }
+
+/// A directory of a test, removed when it is dropped.
+struct TestDirectory(std::path::PathBuf);
+
+impl TestDirectory {
+    fn new(name: &str) -> Self {
+        let name = format!("lockstep-shell-{name}-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        drop(std::fs::remove_dir_all(&path));
+        Self(path)
+    }
+
+    fn text(&self) -> String {
+        self.0.display().to_string()
+    }
+}
+
+impl Drop for TestDirectory {
+    fn drop(&mut self) {
+        drop(std::fs::remove_dir_all(&self.0));
+    }
+}
+
+#[test]
+fn check_says_what_is_wrong_and_salvage_saves_the_rest() {
+    let [directory, target] = ["checked", "salvaged"].map(TestDirectory::new);
+    let (dir, other) = (directory.text(), target.text());
+    let database = lockstep_engine::Database::open(&directory.0).unwrap();
+    let session = database.session();
+    for sql in ["CREATE TABLE t (n INT)", "INSERT INTO t VALUES (1), (2)", "CHECKPOINT"] {
+        session.execute(sql).unwrap();
+    }
+    let (code, out, err) = run(&["check", &dir], "", false);
+    assert_eq!((code, out.as_str()), (2, ""));
+    let owner = format!("by process {}", std::process::id());
+    assert!(err.starts_with("error[") && err.contains(&owner), "{err}");
+    drop((session, database));
+
+    let (code, out, err) = run(&["check", &dir], "", false);
+    assert_eq!((code, err.as_str()), (0, ""), "{out}");
+    let counts =
+        format!("{dir}: 1 tables, 1 whole data files with 1 blocks, 2 records of the log; ");
+    assert!(out.starts_with(&counts), "{out}");
+    assert!(out.ends_with("Nothing is wrong with it.\n"), "{out}");
+
+    let file = directory.0.join("data/00000000000000000001.data");
+    let mut bytes = std::fs::read(&file).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    std::fs::write(&file, bytes).unwrap();
+    let (code, out, _) = run(&["check", &dir], "", false);
+    let finding = format!(
+        "damage: {}, byte 48: the payload of a block is not whole\n  in danger: default.t, \
+         positions 1 to 3\nOne thing is wrong with it.\n",
+        file.display()
+    );
+    assert_eq!(code, 1);
+    assert!(out.ends_with(&finding), "{out}");
+    let (code, out, _) = run(&["check", &dir, "--json"], "", false);
+    assert_eq!(code, 1);
+    assert!(out.contains(r#""byte":48,"#) && out.contains(r#""tables":["default.t"]"#), "{out}");
+
+    let (code, out, err) = run(&["check", "--salvage", &dir, "--to", &other], "", false);
+    assert_eq!((code, err.as_str()), (1, ""));
+    // The log has the rows as well.
+    assert!(out.ends_with(&format!("{other}: 2 rows were saved\n  default.t: 2 rows\n")), "{out}");
+    let (code, out, _) = run(&["check", "--json", &other], "", false);
+    assert_eq!(code, 0);
+    assert!(out.contains(r#""findings":[]"#), "{out}");
+    let again = run(&["check", "--salvage", &dir, "--to", &other], "", false);
+    assert_eq!(again.0, 2);
+    assert!(again.2.contains("is not empty"), "{}", again.2);
+    let (code, _, err) = run(&["check", "/nowhere"], "", false);
+    assert_eq!(code, 2);
+    assert!(err.contains("/nowhere holds no database"), "{err}");
+}
