@@ -102,20 +102,22 @@ fn print_check(result: &CheckResult, out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn print_finding(finding: &Finding, out: &mut dyn Write) -> io::Result<()> {
-    let Finding { file, byte, what, tables, positions } = finding;
+    let Finding { file, byte, what, tables, positions, and_later } = finding;
     writeln!(out, "damage: {file}, byte {byte}: {what}")?;
-    if positions.is_empty() {
-        return Ok(());
-    }
     let (from, to) = (positions.start, positions.end);
+    let range = match (and_later, positions.is_empty()) {
+        (true, _) => format!("position {from} and all later ones"),
+        (false, false) => format!("positions {from} to {to}"),
+        (false, true) => return Ok(()),
+    };
     let named = tables.iter().take(TABLES_NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
     match tables.len() {
-        0 => writeln!(out, "  positions {from} to {to}"),
+        0 => writeln!(out, "  {range}"),
         count if count > TABLES_NAMED_MAX => {
             let others = count - TABLES_NAMED_MAX;
-            writeln!(out, "  in danger: {named} and {others} others, positions {from} to {to}")
+            writeln!(out, "  in danger: {named} and {others} others, {range}")
         }
-        _ => writeln!(out, "  in danger: {named}, positions {from} to {to}"),
+        _ => writeln!(out, "  in danger: {named}, {range}"),
     }
 }
 

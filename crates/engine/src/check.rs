@@ -67,13 +67,16 @@ pub struct Finding {
     pub tables: Vec<String>,
     /// The positions in danger: arrivals of rows, and other changes.
     pub positions: Range<u64>,
+    /// Whether later positions are in danger as well: nothing behind them could be read, so that nobody
+    /// knows how many there were.
+    pub and_later: bool,
 }
 
 impl Finding {
     /// Makes the finding of a place where nothing is known to be in danger.
     fn new(file: &Path, byte: u64, what: impl Into<String>) -> Self {
         let (file, what) = (file.display().to_string(), what.into());
-        Self { file, byte, what, tables: Vec::new(), positions: 0..0 }
+        Self { file, byte, what, tables: Vec::new(), positions: 0..0, and_later: false }
     }
 }
 

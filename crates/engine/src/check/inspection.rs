@@ -296,7 +296,7 @@ impl Inspection {
     /// Returns what was found so far.
     pub(super) fn result(&self, report: &CheckReport) -> CheckResult {
         let damages = report.damages.iter().map(|damage| self.finding(damage));
-        let log = report.log.damages.iter().map(|damage| self.log_finding(damage));
+        let log = report.log.damages.iter().map(|damage| self.log_finding(damage, report));
         let mut findings: Vec<Finding> = damages.chain(log).collect();
         findings.extend(self.findings.iter().cloned());
         let tables = self.tables.values().filter(|table| !table.is_dropped).count();
@@ -329,18 +329,25 @@ impl Inspection {
     }
 
     /// Returns the finding of damage to the log.
-    fn log_finding(&self, damage: &Damage) -> Finding {
+    fn log_finding(&self, damage: &Damage, report: &CheckReport) -> Finding {
         let finding = Finding::new(&damage.file, damage.offset, damage.what.clone());
-        let tables = self.tables_behind(&damage.positions);
-        Finding { tables, positions: damage.positions.clone(), ..finding }
+        let and_later = is_last(damage, report);
+        let tables = self.tables_behind(damage, report);
+        Finding { tables, positions: damage.positions.clone(), and_later, ..finding }
     }
 
-    /// Returns the tables that may have changes at these positions which are in no checkpoint.
-    pub(super) fn tables_behind(&self, positions: &Range<u64>) -> Vec<String> {
+    /// Returns the tables that may have changes in a damaged part of the log which are in no checkpoint.
+    pub(super) fn tables_behind(&self, damage: &Damage, report: &CheckReport) -> Vec<String> {
+        let and_later = is_last(damage, report);
         let tables = self.tables.values().filter(|table| !table.is_dropped);
-        let tables = tables.filter(|table| table.position < positions.end);
+        let tables = tables.filter(|table| and_later || table.position < damage.positions.end);
         tables.map(|table| table.name.clone()).collect()
     }
+}
+
+/// Returns whether nothing was read behind a damage of the log.
+pub(super) fn is_last(damage: &Damage, report: &CheckReport) -> bool {
+    damage.positions.start >= report.log.end
 }
 
 impl InspectedFile {

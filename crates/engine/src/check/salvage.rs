@@ -21,7 +21,8 @@ use lockstep_wal::{
 use serde::Serialize;
 
 use super::{
-    CheckResult, Finding, Inspection, inspect, log_path, manifest_path, remarks, uncheckable,
+    CheckResult, Finding, Inspection, inspect, inspection::is_last, log_path, manifest_path,
+    remarks, uncheckable,
 };
 use crate::{
     Database, OpenOptions,
@@ -198,17 +199,19 @@ fn findings(inspection: &Inspection, report: &CheckReport, rescued: &Rescued) ->
         findings.push(Finding { tables, positions, ..finding });
     }
     for damage in &report.log.damages {
-        let mut tables = inspection.tables_behind(&damage.positions);
+        let mut tables = inspection.tables_behind(damage, report);
+        let and_later = is_last(damage, report);
         // A DELETE before the checkpoint counts for rows that only the log has.
         let found = rescued.found_in_log.iter().filter(|(_, rows)| **rows > 0);
         tables.extend(found.map(|(id, _)| inspection.name(*id)));
         tables.sort();
         tables.dedup();
-        if !tables.is_empty() && !damage.positions.is_empty() {
+        if !tables.is_empty() && (and_later || !damage.positions.is_empty()) {
             let what = "what was changed at these positions is not known: rows that a DELETE or \
                         TRUNCATE had removed may be back, and a CREATE or DROP may be missing";
             let finding = Finding::new(&damage.file, damage.offset, what);
-            findings.push(Finding { tables, positions: damage.positions.clone(), ..finding });
+            let positions = damage.positions.clone();
+            findings.push(Finding { tables, positions, and_later, ..finding });
         }
     }
     findings
