@@ -37,18 +37,7 @@ impl Remains {
             let wanted = usize::try_from(length - offset).unwrap_or(BLOCK).min(BLOCK);
             let block = window.view(segment, offset, offset, wanted)?;
             let is_end = offset + block.len() as u64 >= length;
-            let words = (0..block.len()).step_by(ALIGNMENT);
-            // Most of a segment that is not full is zero, and pages are compared faster than words.
-            let is_zero_page =
-                |at: usize| block[at..block.len().min(at + PAGE)].iter().all(|byte| *byte == 0);
-            let mut zeros_to = 0;
-            for at in words {
-                if at % PAGE == 0 && is_zero_page(at) {
-                    zeros_to = at + PAGE;
-                }
-                if at < zeros_to {
-                    continue;
-                }
+            for at in words_in_use(block) {
                 let word = &block[at..block.len().min(at + ALIGNMENT)];
                 let Some(last) = word.iter().rposition(|byte| *byte != 0) else { continue };
                 used_to = used_to.max(offset + (at + last + 1) as u64);
@@ -70,6 +59,15 @@ impl Remains {
             self.durable = self.durable.max(header.durable);
         }
     }
+}
+
+/// Gives where the words begin in the pages that are not zero: most of a segment that is not full is, and
+/// a page is compared faster than words.
+fn words_in_use(block: &[u8]) -> impl Iterator<Item = usize> {
+    let pages = (0..block.len()).step_by(PAGE).map(|at| at..block.len().min(at + PAGE));
+    let used =
+        pages.filter(|page| block[page.clone()].iter().fold(0, |bits, byte| bits | byte) != 0);
+    used.flat_map(|page| page.step_by(ALIGNMENT))
 }
 
 /// Finds the first whole header of a record behind `offset`, and where it stands.
