@@ -79,7 +79,7 @@ impl Task {
         }
     }
 
-    /// Prints a help that was asked for, or what is wrong with the arguments.
+    /// Prints the help, or what is wrong with the arguments.
     fn print(error: &clap::Error) -> Self {
         let text = error.to_string();
         match error.kind() {

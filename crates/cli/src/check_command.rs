@@ -6,7 +6,7 @@
 use std::io::{self, Write};
 
 use clap::Parser;
-use lockstep_engine::{CheckResult, Finding, Salvage, check, salvage};
+use lockstep_engine::{CheckFinding, CheckResult, Salvage, check, salvage};
 
 use crate::guard::guarded;
 
@@ -80,6 +80,7 @@ impl CheckOutput {
     }
 }
 
+/// Prints what was read, and what is wrong.
 fn print_check(result: &CheckResult, out: &mut dyn Write) -> io::Result<()> {
     let CheckResult { directory, tables, files, blocks, records, rows, bytes, .. } = result;
     let (seconds, milliseconds) = (result.milliseconds / 1_000, result.milliseconds % 1_000);
@@ -101,8 +102,9 @@ fn print_check(result: &CheckResult, out: &mut dyn Write) -> io::Result<()> {
     }
 }
 
-fn print_finding(finding: &Finding, out: &mut dyn Write) -> io::Result<()> {
-    let Finding { file, byte, what, tables, positions, and_later } = finding;
+/// Prints a damage, and what is in danger.
+fn print_finding(finding: &CheckFinding, out: &mut dyn Write) -> io::Result<()> {
+    let CheckFinding { file, byte, what, tables, positions, and_later } = finding;
     writeln!(out, "damage: {file}, byte {byte}: {what}")?;
     let (from, to) = (positions.start, positions.end);
     let range = match (and_later, positions.is_empty()) {
@@ -121,6 +123,7 @@ fn print_finding(finding: &Finding, out: &mut dyn Write) -> io::Result<()> {
     }
 }
 
+/// Prints what was found, and what was saved.
 fn print_salvage(salvage: &Salvage, out: &mut dyn Write) -> io::Result<()> {
     print_check(&salvage.check, out)?;
     let Salvage { target, rows_saved, rows_lost, rows_not_assignable, .. } = salvage;

@@ -1,7 +1,7 @@
 //! `check` and `salvage`: what is wrong with a directory, and saving what can be read of it.
 //!
 //! Both begin with the same pass over all files ([`inspection`]), which goes on behind damage. What is
-//! wrong is a [`Finding`] and never an error: an error says that nothing could be checked. The
+//! wrong is a [`CheckFinding`] and never an error: an error says that nothing could be checked. The
 //! directory is not changed, and nobody has it open for writing meanwhile.
 //!
 //! *Cost*: `check` reads everything twice, the second time to open the database, which then is in
@@ -48,14 +48,14 @@ pub struct CheckResult {
     /// How long it took.
     pub milliseconds: u64,
     /// What is wrong.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<CheckFinding>,
     /// What is unusual and harms nothing.
     pub remarks: Vec<String>,
 }
 
 /// A place at which a directory is not as it should be.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Finding {
+pub struct CheckFinding {
     /// The file.
     pub file: String,
     /// Where in it, in bytes.
@@ -72,7 +72,7 @@ pub struct Finding {
     pub and_later: bool,
 }
 
-impl Finding {
+impl CheckFinding {
     /// Makes the finding of a place where nothing is known to be in danger.
     fn new(file: &Path, byte: u64, what: impl Into<String>) -> Self {
         let (file, what) = (file.display().to_string(), what.into());
@@ -126,11 +126,11 @@ fn inspect(path: &Path, options: &OpenOptions) -> Result<(Inspection, CheckRepor
 }
 
 /// Opens the directory and counts the rows of all tables by each index.
-fn opening_findings(path: &Path, options: &OpenOptions) -> Vec<Finding> {
+fn opening_findings(path: &Path, options: &OpenOptions) -> Vec<CheckFinding> {
     let options = OpenOptions { read_only: true, ..options.clone() };
     let database = match Database::open_with(path, &options) {
         Ok(database) => database,
-        Err(error) => return vec![Finding::new(path, 0, error.message)],
+        Err(error) => return vec![CheckFinding::new(path, 0, error.message)],
     };
     let mut findings = Vec::new();
     for (name, table) in database.all_tables() {
@@ -138,8 +138,8 @@ fn opening_findings(path: &Path, options: &OpenOptions) -> Vec<Finding> {
         for (index, rows) in counts.by_index.iter().filter(|(_, rows)| *rows != counts.scanned) {
             let scanned = counts.scanned;
             let what = format!("index `{index}` shows {rows} rows of {scanned}");
-            let finding = Finding::new(path, 0, what);
-            findings.push(Finding { tables: vec![name.clone()], ..finding });
+            let finding = CheckFinding::new(path, 0, what);
+            findings.push(CheckFinding { tables: vec![name.clone()], ..finding });
         }
     }
     findings

@@ -65,7 +65,7 @@ mod verify;
 
 pub use appender::Appender;
 pub use check::{
-    CheckResult, Finding, Salvage, SalvagedTable, check, check_as, salvage, salvage_as,
+    CheckFinding, CheckResult, Salvage, SalvagedTable, check, check_as, salvage, salvage_as,
 };
 pub use checkpoint::Checkpoint;
 pub use context::Limits;

@@ -13,7 +13,7 @@ use lockstep_row::{RowCodec, TableSchema};
 use lockstep_table::{LoggedRows, RescuedRows, TableChange, TableRecord, visit_block};
 use lockstep_wal::{CheckReport, CheckedPart, Damage, DataFile, Entry, Manifest};
 
-use super::{CheckResult, Finding, log_path, manifest_path};
+use super::{CheckFinding, CheckResult, log_path, manifest_path};
 use crate::{
     catalog::{CATALOG, CatalogRecord},
     checkpoint::{CheckpointBody, Extent},
@@ -34,7 +34,7 @@ pub(super) struct Inspection {
     pub(super) next_table_id: u64,
     rows: u64,
     log_bytes: u64,
-    pub(super) findings: Vec<Finding>,
+    pub(super) findings: Vec<CheckFinding>,
 }
 
 /// A table whose CREATE was read.
@@ -100,6 +100,7 @@ impl Inspection {
     }
 
     fn manifest(&mut self, manifest: &Manifest) {
+        assert!(!self.is_in_log, "the manifest comes before the log");
         if manifest.body.is_empty() {
             return;
         }
@@ -109,10 +110,10 @@ impl Inspection {
             Ok(body) => body,
             Err(error) => {
                 let what = format!("its body cannot be read: {error}");
-                return self.findings.push(Finding::new(&path, byte, what));
+                return self.findings.push(CheckFinding::new(&path, byte, what));
             }
         };
-        let mut wrong = |what: String| self.findings.push(Finding::new(&path, byte, what));
+        let mut wrong = |what: String| self.findings.push(CheckFinding::new(&path, byte, what));
         self.next_table_id = body.next_table_id;
         for record in &body.catalog {
             catalog_record(&mut self.tables, record);
@@ -167,6 +168,7 @@ impl Inspection {
     }
 
     fn block(&mut self, file: &DataFile, path: &Path, offset: u64, payload: &[u8]) {
+        assert!(!self.is_in_log, "files come before the log");
         let inspected = self.file(file, path);
         let listed = inspected.listed;
         let table = listed.and_then(|(id, _)| self.tables.get(&id));
@@ -184,7 +186,7 @@ impl Inspection {
         });
         if !is_block || !are_rows {
             let what = "the rows of a block are not those of its table and place";
-            let mut finding = Finding::new(path, offset, what);
+            let mut finding = CheckFinding::new(path, offset, what);
             finding.tables.extend(table.map(|table| table.name.clone()));
             self.findings.push(finding);
         }
@@ -201,7 +203,7 @@ impl Inspection {
             let Some((id, extent)) = inspected.listed else {
                 let what =
                     format!("{} rows of this file cannot be assigned to a table", inspected.rows);
-                self.findings.push(Finding::new(&inspected.path, 0, what));
+                self.findings.push(CheckFinding::new(&inspected.path, 0, what));
                 continue;
             };
             let Some(table) = self.tables.get_mut(&id) else { continue };
@@ -211,9 +213,9 @@ impl Inspection {
                 if !is_complete && !inspected.path.as_os_str().is_empty() {
                     let found = inspected.rows;
                     let what = format!("it has {found} rows and should have {}", extent.rows);
-                    let finding = Finding::new(&inspected.path, 0, what);
+                    let finding = CheckFinding::new(&inspected.path, 0, what);
                     let (tables, positions) = (vec![table.name.clone()], extent.from..extent.to);
-                    self.findings.push(Finding { tables, positions, ..finding });
+                    self.findings.push(CheckFinding { tables, positions, ..finding });
                 }
                 continue;
             }
@@ -282,7 +284,7 @@ impl Inspection {
 
     fn wrong_record(&mut self, entry: &Entry<'_>, table: Option<u64>, what: &str) {
         let what = format!("the record at position {} cannot be applied: {what}", entry.position);
-        let mut finding = Finding::new(&log_path(&self.path), 0, what);
+        let mut finding = CheckFinding::new(&log_path(&self.path), 0, what);
         finding.positions = entry.position..entry.position + u64::from(entry.rows);
         finding.tables.extend(table.map(|id| self.name(id)));
         self.findings.push(finding);
@@ -297,7 +299,7 @@ impl Inspection {
     pub(super) fn result(&self, report: &CheckReport) -> CheckResult {
         let damages = report.damages.iter().map(|damage| self.finding(damage));
         let log = report.log.damages.iter().map(|damage| self.log_finding(damage, report));
-        let mut findings: Vec<Finding> = damages.chain(log).collect();
+        let mut findings: Vec<CheckFinding> = damages.chain(log).collect();
         findings.extend(self.findings.iter().cloned());
         let tables = self.tables.values().filter(|table| !table.is_dropped).count();
         CheckResult {
@@ -316,8 +318,8 @@ impl Inspection {
     }
 
     /// Returns the finding of damage to a file that is not the log's.
-    fn finding(&self, damage: &Damage) -> Finding {
-        let finding = Finding::new(&damage.file, damage.offset, damage.what.clone());
+    fn finding(&self, damage: &Damage) -> CheckFinding {
+        let finding = CheckFinding::new(&damage.file, damage.offset, damage.what.clone());
         let inspected = self.files.values().find(|inspected| inspected.path == damage.file);
         let Some((inspected, (id, extent))) = inspected.and_then(|file| Some((file, file.listed?)))
         else {
@@ -325,15 +327,15 @@ impl Inspection {
         };
         let gap = inspected.gap_at.get(&damage.offset).map(|at| inspected.gaps[*at].clone());
         let positions = gap.unwrap_or(extent.from..extent.to);
-        Finding { tables: vec![self.name(id)], positions, ..finding }
+        CheckFinding { tables: vec![self.name(id)], positions, ..finding }
     }
 
     /// Returns the finding of damage to the log.
-    fn log_finding(&self, damage: &Damage, report: &CheckReport) -> Finding {
-        let finding = Finding::new(&damage.file, damage.offset, damage.what.clone());
+    fn log_finding(&self, damage: &Damage, report: &CheckReport) -> CheckFinding {
+        let finding = CheckFinding::new(&damage.file, damage.offset, damage.what.clone());
         let and_later = is_last(damage, report);
         let tables = self.tables_behind(damage, report);
-        Finding { tables, positions: damage.positions.clone(), and_later, ..finding }
+        CheckFinding { tables, positions: damage.positions.clone(), and_later, ..finding }
     }
 
     /// Returns the tables that may have changes in a damaged part of the log which are in no checkpoint.
@@ -358,6 +360,10 @@ impl InspectedFile {
 
     /// Ends a gap before an arrival.
     fn end_gap(&mut self, arrival: u64) {
+        debug_assert!(
+            !self.is_in_gap || !self.gaps.is_empty(),
+            "a gap that is open is the last one"
+        );
         if std::mem::take(&mut self.is_in_gap)
             && let Some(gap) = self.gaps.last_mut()
         {

@@ -21,7 +21,7 @@ use lockstep_wal::{
 use serde::Serialize;
 
 use super::{
-    CheckResult, Finding, Inspection, inspect, inspection::is_last, log_path, manifest_path,
+    CheckFinding, CheckResult, Inspection, inspect, inspection::is_last, log_path, manifest_path,
     remarks, uncheckable,
 };
 use crate::{
@@ -70,7 +70,7 @@ impl Salvage {
 /// What was read of a directory that is damaged.
 pub(super) struct RescuedDirectory {
     pub(super) database: Database,
-    pub(super) findings: Vec<Finding>,
+    pub(super) findings: Vec<CheckFinding>,
     rows_not_assignable: u64,
     tables: Vec<SalvagedTable>,
 }
@@ -172,7 +172,7 @@ pub(super) fn rescue(
 }
 
 /// Says what could not be applied, and what follows from what cannot be read.
-fn findings(inspection: &Inspection, report: &CheckReport, rescued: &Rescued) -> Vec<Finding> {
+fn findings(inspection: &Inspection, report: &CheckReport, rescued: &Rescued) -> Vec<CheckFinding> {
     let log = log_path(&inspection.path);
     let mut findings = Vec::new();
     let is_listed = |positions: &Range<u64>| {
@@ -185,18 +185,18 @@ fn findings(inspection: &Inspection, report: &CheckReport, rescued: &Rescued) ->
         } else {
             log.clone()
         };
-        let finding = Finding::new(&file, 0, failure.what.clone());
+        let finding = CheckFinding::new(&file, 0, failure.what.clone());
         let tables = failure.table.map(|id| inspection.name(id)).into_iter().collect();
-        findings.push(Finding { tables, positions: failure.positions.clone(), ..finding });
+        findings.push(CheckFinding { tables, positions: failure.positions.clone(), ..finding });
     }
     for (id, unknown) in &rescued.unknown_tables {
         let what = format!(
             "the CREATE of table {id} is lost: its {} rows that can be read belong to no known table",
             unknown.rows
         );
-        let finding = Finding::new(&log, 0, what);
+        let finding = CheckFinding::new(&log, 0, what);
         let (tables, positions) = (vec![format!("table {id}")], unknown.positions.clone());
-        findings.push(Finding { tables, positions, ..finding });
+        findings.push(CheckFinding { tables, positions, ..finding });
     }
     for damage in &report.log.damages {
         let mut tables = inspection.tables_behind(damage, report);
@@ -209,16 +209,16 @@ fn findings(inspection: &Inspection, report: &CheckReport, rescued: &Rescued) ->
         if !tables.is_empty() && (and_later || !damage.positions.is_empty()) {
             let what = "what was changed at these positions is not known: rows that a DELETE or \
                         TRUNCATE had removed may be back, and a CREATE or DROP may be missing";
-            let finding = Finding::new(&damage.file, damage.offset, what);
+            let finding = CheckFinding::new(&damage.file, damage.offset, what);
             let positions = damage.positions.clone();
-            findings.push(Finding { tables, positions, and_later, ..finding });
+            findings.push(CheckFinding { tables, positions, and_later, ..finding });
         }
     }
     findings
 }
 
 /// Looks into data files of which no manifest says what they are for. Adds their rows to a count.
-fn unassignable_files(path: &Path, disk: &dyn Disk, rows: &mut u64) -> Vec<Finding> {
+fn unassignable_files(path: &Path, disk: &dyn Disk, rows: &mut u64) -> Vec<CheckFinding> {
     let mut findings = Vec::new();
     for number in data_file_numbers(disk, path).unwrap_or_default() {
         let mut arrivals = 0..0;
@@ -238,7 +238,7 @@ fn unassignable_files(path: &Path, disk: &dyn Disk, rows: &mut u64) -> Vec<Findi
             "{count} rows{extent} cannot be assigned to a table, because there is no manifest"
         );
         let file = path.join("data").join(format!("{number:020}.data"));
-        findings.push(Finding { positions: arrivals, ..Finding::new(&file, 0, what) });
+        findings.push(CheckFinding { positions: arrivals, ..CheckFinding::new(&file, 0, what) });
     }
     findings
 }

@@ -77,6 +77,7 @@ impl<'d> Rescue<'d> {
 
     /// Applies what a manifest says. It comes first.
     pub(crate) fn body(&mut self, body: CheckpointBody, position: u64) {
+        assert!(self.files.is_empty() && !self.is_in_log, "the manifest comes first");
         for record in body.catalog {
             let applied = self.recovery.apply_catalog(record, position);
             self.note(applied, None, 0..0);
@@ -101,6 +102,7 @@ impl<'d> Rescue<'d> {
 
     /// Stores the rows of a block, and before them what the log has of the rows that are missing.
     pub(crate) fn block(&mut self, file: u64, payload: &[u8]) {
+        assert!(!self.is_in_log, "files come before the log");
         let Some(id) = self.files.get(&file).copied() else { return };
         let mut first = None;
         // One that is not wholly a block has been listed.
@@ -168,7 +170,7 @@ impl<'d> Rescue<'d> {
     fn prepare(&mut self, record: &CatalogRecord) -> bool {
         match record {
             CatalogRecord::CreateTable { name, .. } => {
-                self.make_room(name);
+                self.free_name(name);
                 true
             }
             CatalogRecord::DropTable { id, .. } => {
@@ -181,7 +183,7 @@ impl<'d> Rescue<'d> {
     }
 
     /// Makes the database that a table is created in, and drops the table that had its name.
-    fn make_room(&mut self, name: &QualifiedName) {
+    fn free_name(&mut self, name: &QualifiedName) {
         let database = &name.database;
         if !self.recovery.database.objects().databases().contains_key(database) {
             let name = database.clone();
