@@ -47,6 +47,7 @@ impl CheckCommand {
 
     /// Checks the directory, prints what was found, and returns the exit code.
     pub(crate) fn run(&self, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<i32> {
+        assert_eq!(self.salvage, self.to.is_some(), "each is refused without the other");
         let done = guarded(|| match &self.to {
             Some(target) => salvage(&self.directory, target).map(CheckOutput::Salvage),
             None => check(&self.directory).map(CheckOutput::Check),
@@ -107,6 +108,7 @@ fn print_finding(finding: &CheckFinding, out: &mut dyn Write) -> io::Result<()> 
     let CheckFinding { file, byte, what, tables, positions, and_later } = finding;
     writeln!(out, "damage: {file}, byte {byte}: {what}")?;
     let (from, to) = (positions.start, positions.end);
+    debug_assert!(from <= to, "a range of positions ends behind its begin");
     let range = match (and_later, positions.is_empty()) {
         (true, _) => format!("position {from} and all later ones"),
         (false, false) => format!("positions {from} to {to}"),

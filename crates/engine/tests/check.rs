@@ -144,7 +144,7 @@ fn read_entry(
     match TableRecord::read(entry.kind, entry.payload).unwrap() {
         Some(TableRecord { table, change: TableChange::Rows(rows) }) => {
             let Some(codec) = codecs.get(&table) else { return };
-            let all = || RescuedRows::new(codec.clone(), Vec::from([0..u64::MAX]));
+            let all = || RescuedRows::new(codec.clone(), std::iter::once(0..u64::MAX).collect());
             logged.entry(table).or_insert_with(all).rows(entry.position, &rows);
         }
         Some(_) => {}
