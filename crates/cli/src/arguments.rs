@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::{Parser, error::ErrorKind};
 
-use crate::opening::DatabaseTarget;
+use crate::{check_command::CheckCommand, opening::DatabaseTarget};
 
 /// Lockstep, a feature database: one SQL definition for training and for serving.
 #[derive(Debug, Parser)]
@@ -15,6 +15,7 @@ use crate::opening::DatabaseTarget;
                   database in memory.\n\
                   A path that ends in `.lockstep`, or is a directory, or does not exist and has no \
                   extension is a database; other paths are scripts.\n\
+                  `lockstep check DIR` verifies the database in a directory; see `lockstep check --help`.\n\
                   `lockstep demo flights` runs the demonstration that comes with the Python package."
 )]
 struct CommandLine {
@@ -47,12 +48,25 @@ pub(crate) enum Task {
     File(String),
     /// Run a demonstration of the Python package, with these arguments.
     Demo(Vec<String>),
+    /// Verify a directory.
+    Check(CheckCommand),
     /// A command that this version does not have.
     NotYet(String),
     /// Print this and end with 0 (help and version).
     Print(String),
     /// Print this and end with 2.
     Refuse(String),
+}
+
+impl Task {
+    /// Prints the help, or what is wrong with the arguments.
+    fn print(error: &clap::Error) -> Self {
+        let text = error.to_string();
+        match error.kind() {
+            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Self::Print(text),
+            _ => Self::Refuse(text),
+        }
+    }
 }
 
 /// The arguments of one run of the shell.
@@ -92,16 +106,17 @@ impl Target {
 impl Arguments {
     /// Parses the arguments, which do not include the program's name.
     pub(crate) fn parse(args: Vec<String>) -> Self {
+        if let Some((first, rest)) = args.split_first()
+            && first == "check"
+        {
+            let command = CheckCommand::from_arguments(rest);
+            let task = command.map_or_else(|error| Task::print(&error), Task::Check);
+            return Self { task, database: None };
+        }
         let args = std::iter::once("lockstep".to_owned()).chain(args);
         match CommandLine::try_parse_from(args) {
             Ok(line) => Self::of(line),
-            Err(error) => {
-                let text = error.to_string();
-                let printed = [ErrorKind::DisplayHelp, ErrorKind::DisplayVersion];
-                let is_printed = printed.contains(&error.kind());
-                let task = if is_printed { Task::Print(text) } else { Task::Refuse(text) };
-                Self { task, database: None }
-            }
+            Err(error) => Self { task: Task::print(&error), database: None },
         }
     }
 
@@ -216,6 +231,8 @@ mod tests {
             Task::Demo(vec!["flights".into(), "--x".into()])
         );
         assert_eq!(task(&["serve"]), Task::NotYet("serve".into()));
+        assert!(matches!(task(&["check", "dir", "--json"]), Task::Check(_)));
+        assert!(matches!(task(&["check", "dir", "--salvage", "--to", "other"]), Task::Check(_)));
     }
 
     #[test]
@@ -225,5 +242,11 @@ mod tests {
         assert!(matches!(task(&["--version"]), Task::Print(text) if text.trim() == version));
         assert!(matches!(task(&["--nonsense"]), Task::Refuse(_)));
         assert!(matches!(task(&["a.sql", "b.sql"]), Task::Refuse(_)));
+        for wrong in [&["check"][..], &["check", "a", "--salvage"], &["check", "a", "--to", "b"]] {
+            assert!(matches!(task(wrong), Task::Refuse(_)), "{wrong:?}");
+        }
+        assert!(
+            matches!(task(&["check", "--help"]), Task::Print(text) if text.contains("--salvage"))
+        );
     }
 }

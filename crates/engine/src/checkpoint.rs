@@ -134,21 +134,16 @@ impl Database {
                 .err();
         };
         store.checkpoint(|_, directory, log| {
-            let failed = |error| log_error(&error);
             // What the copy holds must not be more than what is on the disk of the log.
             let frozen = self.freeze();
-            let position = frozen.position();
-            let copy = directory.create_copy(path, random::id(), position).map_err(failed)?;
-            let mut no_files = CheckpointFiles::default();
-            let (done, listed, body) = write_frozen(frozen, &mut no_files, &copy)?;
-            let options = Options::new(copy.database_id());
-            let (copied_log, _) = copy.open_log(options, &mut |_| ()).map_err(failed)?;
-            let end = copy_log(log, position, &copied_log).map_err(failed)?;
-            copied_log.close().map_err(failed)?;
-            let manifest = copy.manifest().successor(position, listed, body);
-            copy.commit(manifest).map_err(failed)?;
-            Ok(Checkpoint { position: end, ..done })
+            let copy = directory.create_copy(path, random::id(), frozen.position());
+            write_copy(frozen, &copy.map_err(|error| log_error(&error))?, Some(log))
         })
+    }
+
+    /// Writes everything into a directory that was created for it. Nobody writes to the tables.
+    pub(crate) fn write_copy(&self, copy: &DatabaseDirectory) -> Result<Checkpoint> {
+        write_copy(self.freeze(), copy, None)
     }
 
     fn write_checkpoint(
@@ -206,6 +201,28 @@ impl FrozenEngine {
         let tables = self.tables.iter().map(|(_, frozen)| frozen.position());
         tables.fold(self.body.catalog_position, u64::min)
     }
+}
+
+/// Writes what was frozen and what the log has behind it into a directory that was created for it.
+fn write_copy(
+    frozen: FrozenEngine,
+    copy: &DatabaseDirectory,
+    log: Option<&dyn Log>,
+) -> Result<Checkpoint> {
+    let failed = |error| log_error(&error);
+    let position = frozen.position();
+    let mut no_files = CheckpointFiles::default();
+    let (done, listed, body) = write_frozen(frozen, &mut no_files, copy)?;
+    let options = Options::new(copy.database_id());
+    let (copied_log, _) = copy.open_log(options, &mut |_| ()).map_err(failed)?;
+    let end = match log {
+        Some(log) => copy_log(log, position, &copied_log).map_err(failed)?,
+        None => position,
+    };
+    copied_log.close().map_err(failed)?;
+    let manifest = copy.manifest().successor(position, listed, body);
+    copy.commit(manifest).map_err(failed)?;
+    Ok(Checkpoint { position: end, ..done })
 }
 
 /// Writes what was frozen, except what the files of the checkpoint before hold. Returns the files, and

@@ -20,6 +20,7 @@
 //! | module | what |
 //! |---|---|
 //! | `store`, [`recovery`](Database::open), [`checkpoint`](Database::checkpoint) | the directory of an engine, opening it, putting its log into files |
+//! | [`check`](check()) | what is wrong with a directory, and saving what can be read of it |
 //! | [`database`](Database), `catalog`, `user`, `job` | the engine: catalog, clock, memory budget |
 //! | [`session`](Session), [`context`](Limits), `variables`, `parameters` | one user's settings, limits, the dispatch of statements |
 //! | `statement`, `options` | what each statement does, and the reader of its options |
@@ -33,6 +34,7 @@
 mod append;
 mod appender;
 mod catalog;
+mod check;
 mod checkpoint;
 mod checkpoint_thread;
 mod constant;
@@ -63,6 +65,9 @@ mod variables;
 mod verify;
 
 pub use appender::Appender;
+pub use check::{
+    CheckFinding, CheckResult, Salvage, SalvagedTable, check, check_as, salvage, salvage_as,
+};
 pub use checkpoint::Checkpoint;
 pub use context::Limits;
 pub use conversion::{Conversion, time_text_error};

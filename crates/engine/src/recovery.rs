@@ -4,6 +4,7 @@
 //! the end, when the tables that they read have all their rows and indexes: nobody is answered before.
 
 mod progress;
+mod rescue;
 mod writers;
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
@@ -35,6 +36,8 @@ use crate::{
     statement::{LoggedCondition, deploy_script},
     store::{Store, StoreLog},
 };
+
+pub(crate) use rescue::{Rescue, Rescued};
 
 /// How a directory is opened.
 #[derive(Debug, Clone)]
@@ -131,7 +134,7 @@ impl Database {
             let (log, recovered) = opened.map_err(|error| log_error(&error))?;
             (StoreLog::Writable(Arc::new(log)), recovered)
         };
-        let OpenProgress { rows, milliseconds } = recovery.finish()?;
+        let OpenProgress { rows, milliseconds } = recovery.finish(&mut Err)?;
         let opened = Opened { rows, milliseconds, cut: recovered.cut };
         database.arrivals().set_part_bytes(options.tuning.part_bytes);
         database.continue_in(Store::new(log, directory, files), opened);
@@ -437,9 +440,13 @@ impl<'d> Recovery<'d> {
         Ok(table)
     }
 
-    /// Compiles the queries and sets the variables. Returns how many rows were read, and how long
-    /// it took.
-    fn finish(mut self) -> Result<OpenProgress> {
+    /// Compiles the queries and sets the variables. Returns how many rows were read, and how long it
+    /// took. Goes on behind what cannot be compiled or set as long as `refuse`, which is given the
+    /// error, returns none.
+    fn finish(
+        mut self,
+        refuse: &mut dyn FnMut(Box<Diagnostic>) -> Result<()>,
+    ) -> Result<OpenProgress> {
         if let Some(failure) = self.failure.take() {
             return Err(failure);
         }
@@ -452,20 +459,21 @@ impl<'d> Recovery<'d> {
         self.database.set_next_table_id(self.next_table_id);
         failpoint::reach("recovery.compile");
         for ((kind, name), query) in self.queries {
-            compile(self.database, kind, &name, &query).map_err(|error| {
+            if let Err(error) = compile(self.database, kind, &name, &query) {
                 let of = match kind {
                     QueryKind::Deployment => "deployment",
                     QueryKind::Procedure => "procedure",
                 };
                 let message = format!("{of} `{name}` cannot be compiled: {}", error.message);
-                Box::new(Diagnostic { message, span: None, ..*error })
-            })?;
+                refuse(Box::new(Diagnostic { message, span: None, ..*error }))?;
+            }
         }
         for (name, value) in self.variables {
             let name = Ident { text: name, span: lockstep_diagnostic::Span::default() };
             let value = OptionValue::Literal(Literal::String(value));
             let command = CatalogCommand::SetVariable { name, value };
-            QueryContext::new().run(|| self.database.commit(&command))?;
+            let set = QueryContext::new().run(|| self.database.commit(&command));
+            set.or_else(&mut *refuse)?;
         }
         Ok(self.progress.progress())
     }

@@ -261,6 +261,18 @@ impl RowBatch {
         &self.stored
     }
 
+    /// Returns the rows as they are in blocks when the first one has the arrival `first` and the others
+    /// follow it.
+    pub fn arrived_from(&self, first: u64) -> Vec<u8> {
+        let mut arrived = Vec::with_capacity(self.stored.len());
+        for (arrival, at) in (first..).zip(0..self.len()) {
+            let row = self.stored_row(at);
+            arrived.extend_from_slice(&header_with_arrival(row, arrival));
+            arrived.extend_from_slice(&row[ROW_HEADER_SIZE..]);
+        }
+        arrived
+    }
+
     /// Makes a batch of rows that [`Self::stored_bytes`] returned; `None` when the bytes are not such.
     pub fn from_stored(stored: Vec<u8>) -> Option<Self> {
         Self::parse(stored, |arrival| arrival == 0)

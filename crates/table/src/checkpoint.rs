@@ -203,8 +203,16 @@ impl RowBlock {
     }
 }
 
+/// Appends a run to the bytes of a block: rows with their arrivals, as they are stored.
+pub(crate) fn push_run(block: &mut Vec<u8>, arrival_ms: i64, rows: &[u8]) {
+    let length = u32::try_from(rows.len()).expect("a row is shorter than 4 GiB");
+    block.extend_from_slice(&arrival_ms.to_le_bytes());
+    block.extend_from_slice(&length.to_le_bytes());
+    block.extend_from_slice(rows);
+}
+
 /// Splits the first run off the bytes of a block; `None` when they are not such.
-fn next_run<'b>(block: &mut &'b [u8]) -> Option<(i64, &'b [u8])> {
+pub(crate) fn next_run<'b>(block: &mut &'b [u8]) -> Option<(i64, &'b [u8])> {
     let (arrival_ms, rest) = block.split_first_chunk()?;
     let (length, rest) = rest.split_first_chunk()?;
     let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;

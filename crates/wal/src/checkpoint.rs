@@ -63,13 +63,14 @@
 //! - The number of a data file is greater than that of any file that exists or that a manifest has
 //!   listed.
 
+mod block_search;
 mod data_file;
 mod manifest;
 mod reader;
 mod writer;
 
 pub use data_file::{BLOCK_BYTES_MAX, DataFile};
-pub(crate) use data_file::{DataFileHeader, file_name, number_of};
+pub(crate) use data_file::{DATA_FILE_HEADER_BYTES, DataFileHeader, file_name, number_of};
 pub(crate) use manifest::decode;
 pub use manifest::{MANIFEST_BYTES_MAX, Manifest};
 pub use reader::DataFileReader;

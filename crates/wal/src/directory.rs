@@ -139,7 +139,16 @@ impl DatabaseDirectory {
     /// empty directory. Its log begins at `position`. It is a database only once a checkpoint is
     /// committed: a copy that was interrupted is none.
     pub fn create_copy(&self, path: &Path, new_id: LogId, position: u64) -> Result<Self, Error> {
-        let disk = Arc::clone(&self.disk);
+        Self::create(Arc::clone(&self.disk), path, new_id, position)
+    }
+
+    /// Creates a database as [`Self::create_copy`] does, of what was read of one that cannot be opened.
+    pub fn create(
+        disk: Arc<dyn Disk>,
+        path: &Path,
+        new_id: LogId,
+        position: u64,
+    ) -> Result<Self, Error> {
         let lock = creation::create_copy(&*disk, path, new_id, position)?;
         let numbers = FileNumbers::new(&*disk, &path.join(DATA), creation::FIRST_NUMBER)?;
         Ok(Self {

@@ -129,7 +129,10 @@ use std::{fmt, ops::Range, sync::Arc};
 
 use lockstep_host::{Clock, SystemClock};
 
-pub use check::{CheckReport, check};
+pub use check::{
+    CheckReport, CheckedPart, check, check_with, data_file_numbers, lock_against_writers,
+    read_unlisted_file,
+};
 pub use checkpoint::{
     BLOCK_BYTES_MAX, DataFile, DataFileReader, DataFileWriter, MANIFEST_BYTES_MAX, Manifest,
 };

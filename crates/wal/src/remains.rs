@@ -13,6 +13,7 @@ use crate::{
 
 /// Bytes looked at at once.
 const BLOCK: usize = 1 << 20;
+const PAGE: usize = 4 << 10;
 
 /// What stands behind the end of a log.
 #[derive(Debug, Default)]
@@ -36,7 +37,7 @@ impl Remains {
             let wanted = usize::try_from(length - offset).unwrap_or(BLOCK).min(BLOCK);
             let block = window.view(segment, offset, offset, wanted)?;
             let is_end = offset + block.len() as u64 >= length;
-            for at in (0..block.len()).step_by(ALIGNMENT) {
+            for at in words_in_use(block) {
                 let word = &block[at..block.len().min(at + ALIGNMENT)];
                 let Some(last) = word.iter().rposition(|byte| *byte != 0) else { continue };
                 used_to = used_to.max(offset + (at + last + 1) as u64);
@@ -60,6 +61,15 @@ impl Remains {
     }
 }
 
+/// Gives where the words begin in the pages that are not zero: most of a segment that is not full is, and
+/// a page is compared faster than words.
+fn words_in_use(block: &[u8]) -> impl Iterator<Item = usize> {
+    let pages = (0..block.len()).step_by(PAGE).map(|at| at..block.len().min(at + PAGE));
+    let used =
+        pages.filter(|page| block[page.clone()].iter().fold(0, |bits, byte| bits | byte) != 0);
+    used.flat_map(|page| page.step_by(ALIGNMENT))
+}
+
 /// Finds the first whole header of a record behind `offset`, and where it stands.
 pub(crate) fn find_header(
     segment: &Segment,
@@ -70,7 +80,10 @@ pub(crate) fn find_header(
     loop {
         let bytes = window.view(segment, offset, offset, RECORD_HEADER_BYTES)?;
         let Some(bytes) = bytes.first_chunk() else { return Ok(None) };
-        if let Some(header) = RecordHeader::decode(bytes, segment.seed) {
+        // A record's length is not zero; most of a segment that is not full is.
+        let is_empty = bytes[..ALIGNMENT].iter().all(|byte| *byte == 0);
+        let header = if is_empty { None } else { RecordHeader::decode(bytes, segment.seed) };
+        if let Some(header) = header {
             return Ok(Some((offset, header)));
         }
         offset += ALIGNMENT as u64;

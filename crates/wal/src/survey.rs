@@ -152,11 +152,22 @@ impl Survey {
             }
             match self.walk_segment(index, visit) {
                 Ok(SegmentEnd::Sealed) => {}
-                Ok(SegmentEnd::End) => return,
+                Ok(SegmentEnd::End) => return self.unreadable_from(index + 1),
                 Err(error) => {
                     let (number, offset) = (self.segments[index].number, self.cursor.offset);
                     self.damage(number, offset, chain(&error.into()));
                 }
+            }
+        }
+    }
+
+    /// Lists the segments behind the one in which the log ends that cannot be read: what they held,
+    /// nobody knows.
+    fn unreadable_from(&mut self, index: usize) {
+        for later in index..self.segments.len() {
+            let SurveyedSegment { number, segment } = &self.segments[later];
+            if let Err(Unreadable { offset, what }) = segment {
+                self.damage(*number, *offset, what.clone());
             }
         }
     }

@@ -159,3 +159,56 @@ fn an_error_shows_no_password() {
     assert_eq!(code, 1);
     assert!(err.contains("OPTIONS(pasword='****')") && !err.contains("hush"), "{err}");
 }
+
+#[test]
+fn check_says_what_is_wrong_and_salvage_saves_the_rest() {
+    let [directory, target] = ["checked", "salvaged"].map(TestDirectory::new);
+    let (dir, other) = (directory.0.clone(), target.0.clone());
+    let database = lockstep_engine::Database::open(&directory.0).unwrap();
+    let session = database.session();
+    for sql in ["CREATE TABLE t (n INT)", "INSERT INTO t VALUES (1), (2)", "CHECKPOINT"] {
+        session.execute(sql).unwrap();
+    }
+    let (code, out, err) = run(&["check", &dir], "", false);
+    assert_eq!((code, out.as_str()), (2, ""));
+    let owner = format!("by process {}", std::process::id());
+    assert!(err.starts_with("error[") && err.contains(&owner), "{err}");
+    drop((session, database));
+
+    let (code, out, err) = run(&["check", &dir], "", false);
+    assert_eq!((code, err.as_str()), (0, ""), "{out}");
+    let counts =
+        format!("{dir}: 1 tables, 1 whole data files with 1 blocks, 2 records of the log; ");
+    assert!(out.starts_with(&counts), "{out}");
+    assert!(out.ends_with("Nothing is wrong with it.\n"), "{out}");
+
+    let file = std::path::Path::new(&dir).join("data/00000000000000000001.data");
+    let mut bytes = std::fs::read(&file).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    std::fs::write(&file, bytes).unwrap();
+    let (code, out, _) = run(&["check", &dir], "", false);
+    let finding = format!(
+        "damage: {}, byte 48: the payload of a block is not whole\n  in danger: default.t, \
+         positions 1 to 3\nOne thing is wrong with it.\n",
+        file.display()
+    );
+    assert_eq!(code, 1);
+    assert!(out.ends_with(&finding), "{out}");
+    let (code, out, _) = run(&["check", &dir, "--json"], "", false);
+    assert_eq!(code, 1);
+    assert!(out.contains(r#""byte":48,"#) && out.contains(r#""tables":["default.t"]"#), "{out}");
+
+    let (code, out, err) = run(&["check", "--salvage", &dir, "--to", &other], "", false);
+    assert_eq!((code, err.as_str()), (1, ""));
+    // The log has the rows as well.
+    assert!(out.ends_with(&format!("{other}: 2 rows were saved\n  default.t: 2 rows\n")), "{out}");
+    let (code, out, _) = run(&["check", "--json", &other], "", false);
+    assert_eq!(code, 0);
+    assert!(out.contains(r#""findings":[]"#), "{out}");
+    let again = run(&["check", "--salvage", &dir, "--to", &other], "", false);
+    assert_eq!(again.0, 2);
+    assert!(again.2.contains("is not empty"), "{}", again.2);
+    let (code, _, err) = run(&["check", "/nowhere"], "", false);
+    assert_eq!(code, 2);
+    assert!(err.contains("/nowhere holds no database"), "{err}");
+}

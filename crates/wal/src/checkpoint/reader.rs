@@ -13,6 +13,7 @@ use lockstep_host::file::{Disk, File, OpenMode};
 
 use super::{
     DataFile, DataFileHeader, Manifest,
+    block_search::BlockSearch,
     data_file::{
         BLOCK_HEADER_BYTES, BlockHeader, DATA_FILE_HEADER_BYTES, DATA_FILE_VERSION, file_name,
     },
@@ -45,22 +46,51 @@ pub struct DataFileReader {
     index: u32,
     /// The checksum of the lengths and checksums of all blocks so far.
     checksum: u32,
+    purpose: ReadPurpose,
+    /// Whether blocks were left out that cannot be read.
+    has_gap: bool,
+}
+
+/// What a data file is read for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ReadPurpose {
+    /// All of it is needed.
+    Open,
+    /// What can be read is wanted.
+    Salvage,
 }
 
 impl DataFileReader {
     /// Opens a data file of the database at `path`, which cannot be opened itself, as a manifest
-    /// lists it: to save what can be read. Nobody has the database open for writing.
+    /// lists it: to save what can be read. A damage of its length or of its header is returned beside
+    /// the reader, which reads the blocks all the same. Nobody has the database open for writing.
     pub fn salvage(
         disk: &dyn Disk,
         path: &Path,
         manifest: &Manifest,
         file: DataFile,
-    ) -> Result<Self, Error> {
+    ) -> Result<(Self, Option<Error>), Error> {
         let header = DataFileHeader { database_id: manifest.database_id, number: file.number };
-        Self::open(disk, &path.join(DATA), header, file)
+        let mut reader = Self::unchecked(disk, &path.join(DATA), header, file)?;
+        reader.purpose = ReadPurpose::Salvage;
+        let checked = reader.check_header(header).and_then(|()| reader.check_length());
+        Ok((reader, checked.err()))
     }
 
     pub(crate) fn open(
+        disk: &dyn Disk,
+        directory: &Path,
+        expected: DataFileHeader,
+        listed: DataFile,
+    ) -> Result<Self, Error> {
+        let mut reader = Self::unchecked(disk, directory, expected, listed)?;
+        reader.check_length()?;
+        reader.check_header(expected)?;
+        Ok(reader)
+    }
+
+    /// Opens a data file and compares nothing yet.
+    fn unchecked(
         disk: &dyn Disk,
         directory: &Path,
         expected: DataFileHeader,
@@ -74,7 +104,7 @@ impl DataFileReader {
             }
             file => file?,
         };
-        let mut reader = Self {
+        Ok(Self {
             path,
             file,
             listed,
@@ -85,15 +115,19 @@ impl DataFileReader {
             offset: DATA_FILE_HEADER_BYTES as u64,
             index: 0,
             checksum: 0,
-        };
-        reader.check_length()?;
-        reader.check_header(expected)?;
-        Ok(reader)
+            purpose: ReadPurpose::Open,
+            has_gap: false,
+        })
     }
 
     /// Gives the number of the file.
     pub fn number(&self) -> u64 {
         self.listed.number
+    }
+
+    /// Gives where the next block begins.
+    pub(crate) fn offset(&self) -> u64 {
+        self.offset
     }
 
     /// Tells whether there may be blocks that were not read.
@@ -112,7 +146,7 @@ impl DataFileReader {
         let begin = offset + BLOCK_HEADER_BYTES as u64;
         let end = begin + u64::from(header.length);
         if end > self.listed.bytes {
-            self.offset = u64::MAX;
+            self.skip_to_block(offset + 1)?;
             return Err(self.damaged(offset, "a block ends behind the end of the file"));
         }
         self.offset = end;
@@ -134,16 +168,30 @@ impl DataFileReader {
         let bytes: Option<[u8; BLOCK_HEADER_BYTES]> = bytes.try_into().ok();
         let Some(header) = bytes.and_then(|bytes| BlockHeader::decode(&bytes, seed, index)) else {
             // Where the next block begins, only this header knew.
-            self.offset = u64::MAX;
+            self.skip_to_block(offset + 1)?;
             return Err(self.damaged(offset, "the header of a block is not whole"));
         };
         self.checksum = header.append_checksum(self.checksum);
         Ok(header)
     }
 
+    /// Goes to the next whole block from `from` on; to the end when there is none, or none is wanted.
+    fn skip_to_block(&mut self, from: u64) -> Result<(), Error> {
+        self.has_gap = true;
+        self.offset = u64::MAX;
+        if self.purpose == ReadPurpose::Salvage {
+            let search = BlockSearch { seed: self.seed, end: self.listed.bytes };
+            let indexes = self.index + 1..self.listed.blocks;
+            if let Some((offset, index)) = search.find(&*self.file, from, indexes)? {
+                (self.offset, self.index) = (offset, index);
+            }
+        }
+        Ok(())
+    }
+
     /// Fails when the blocks that were read are whole but are not those that the manifest lists.
     fn check_end(&self) -> Result<(), Error> {
-        if self.offset == u64::MAX {
+        if self.has_gap {
             return Ok(());
         }
         if self.index != self.listed.blocks {

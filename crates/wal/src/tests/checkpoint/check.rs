@@ -10,8 +10,8 @@ use super::{
     harness::{DIRECTORY, ID, open, open_for, write},
 };
 use crate::{
-    Access, CheckReport, Durability, Error, Log, LogExpectation, LogSurvey, Options, Upkeep, check,
-    survey_log,
+    Access, CheckReport, CheckedPart, Durability, Error, Log, LogExpectation, LogSurvey, Options,
+    Upkeep, check, check_with, survey_log,
 };
 
 fn segment(number: u64) -> PathBuf {
@@ -95,6 +95,41 @@ fn all_damage_is_listed() {
     let files: Vec<_> = report.log.damages.iter().map(|damage| place(damage).0).collect();
     assert_eq!(files, ["log/00000000000000000002.wal", "log/00000000000000000003.wal"]);
     assert_eq!((report.blocks, report.files, report.is_whole()), (1, 0, false));
+}
+
+/// Gives the payloads that can be read of the first data file, by length.
+fn readable_blocks(disk: &SimulatedDisk) -> Vec<usize> {
+    let mut lengths = Vec::new();
+    let report = check_with(disk, Path::new(DIRECTORY), &mut |part| {
+        if let CheckedPart::Block { file, payload, .. } = part
+            && file.number == 1
+        {
+            lengths.push(payload.len());
+        }
+    });
+    assert!(lengths == [50, 70, 90] || !report.unwrap().damages.is_empty(), "{lengths:?}");
+    lengths
+}
+
+#[test]
+fn blocks_behind_a_damage_are_read() {
+    const HEADERS: [usize; 4] = [48, 48 + 62, 48 + 62 + 82, 48 + 62 + 82 + 102];
+    let (disk, _) = written();
+    assert_eq!(readable_blocks(&disk), [50, 70, 90]);
+    let whole = disk.bytes(&data(1));
+    for offset in 0..whole.len() {
+        flip(&disk, &data(1), offset);
+        let lost = HEADERS.iter().rposition(|begin| *begin <= offset);
+        let mut left = vec![50, 70, 90];
+        lost.map(|lost| left.remove(lost));
+        assert_eq!(readable_blocks(&disk), left, "byte {offset}");
+        disk.replace(&data(1), whole.clone());
+    }
+    for length in 0..whole.len() {
+        disk.replace(&data(1), whole[..length].to_vec());
+        let left = HEADERS[1..].iter().filter(|end| **end <= length).count();
+        assert_eq!(readable_blocks(&disk), [50, 70, 90][..left], "cut at {length}");
+    }
 }
 
 #[test]

@@ -1,0 +1,50 @@
+//! What is in a directory beside the database: foreign files, and leftovers that mean nothing.
+
+use std::path::Path;
+
+use lockstep_wal::{CheckReport, data_file_numbers};
+
+use crate::OpenOptions;
+
+/// The names in the directory of a database.
+const OWN: [&str; 5] = ["LOCK", "MANIFEST", "MANIFEST.new", "data", "log"];
+
+/// Returns what is unusual about a directory and harms nothing.
+pub(super) fn of(path: &Path, options: &OpenOptions, report: &CheckReport) -> Vec<String> {
+    let mut remarks = Vec::new();
+    if let Some(cut) = &report.log.cut {
+        remarks.push(format!(
+            "{}: {} bytes from byte {} on were not written completely ({}); nobody was told that they \
+             are on the disk, and opening the directory removes them",
+            cut.file.display(),
+            cut.bytes,
+            cut.offset,
+            cut.what
+        ));
+    }
+    let names = |directory: &Path| options.disk.list(directory).unwrap_or_default();
+    let mut foreign = |directory: &Path, is_own: &dyn Fn(&str) -> bool| {
+        for name in names(directory).iter().filter(|name| !is_own(name)) {
+            let file = directory.join(name);
+            remarks.push(format!("{} is no file of the database", file.display()));
+        }
+    };
+    foreign(path, &|name| OWN.contains(&name));
+    foreign(&path.join("log"), &|name| {
+        let number = name.strip_suffix(".new").unwrap_or(name).strip_suffix(".wal");
+        number.is_some_and(|number| number.len() == 20 && number.parse::<u64>().is_ok())
+    });
+    foreign(&path.join("data"), &|name| {
+        let number = name.strip_suffix(".data");
+        number.is_some_and(|number| number.len() == 20 && number.parse::<u64>().is_ok())
+    });
+    let Some(manifest) = &report.manifest else { return remarks };
+    let numbers = data_file_numbers(&*options.disk, path).unwrap_or_default();
+    let is_listed = |number: u64| manifest.files.iter().any(|file| file.number == number);
+    for number in numbers.into_iter().filter(|number| !is_listed(*number)) {
+        remarks.push(format!(
+            "data file {number} belongs to no checkpoint; opening the directory removes it"
+        ));
+    }
+    remarks
+}
