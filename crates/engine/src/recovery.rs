@@ -123,7 +123,7 @@ impl Database {
             let (log, recovered) = opened.map_err(|error| log_error(&error))?;
             (StoreLog::Writable(Arc::new(log)), recovered)
         };
-        let rows = recovery.finish()?;
+        let rows = recovery.finish(recovered.end)?;
         let milliseconds = (options.clock.monotonic_ns() - begun_ns) / 1_000_000;
         let opened = Opened { rows, milliseconds, cut: recovered.cut };
         database.arrivals().set_part_bytes(options.tuning.part_bytes);
@@ -205,7 +205,9 @@ impl<'d> Recovery<'d> {
             self.apply_catalog(record, manifest.position)?;
         }
         for job in body.jobs {
-            self.database.jobs().restore(job);
+            if !self.database.jobs().restore(job) {
+                return Err(Box::new(wrong("jobs are not in their order")));
+            }
         }
         self.catalog_position = body.catalog_position;
         self.next_table_id = self.next_table_id.max(body.next_table_id);
@@ -249,7 +251,7 @@ impl<'d> Recovery<'d> {
                 let stored = self.writers.store(&found.replayed, RowWork::Block(block.to_vec()));
                 stored.map_err(|error| replay_error(&error))?;
             }
-            self.rows += extent.rows;
+            self.rows = self.rows.saturating_add(extent.rows);
         }
         Ok(())
     }
@@ -298,8 +300,8 @@ impl<'d> Recovery<'d> {
         }
         let replayed = replayed.clone();
         if let TableChange::Rows(rows) = &record.change {
-            self.rows += u64::from(entry.rows);
-            let rows = RowsToStore::read(position, rows);
+            self.rows = self.rows.saturating_add(u64::from(entry.rows));
+            let rows = RowsToStore::read(position, entry.rows, rows);
             return self.store_rows(replayed, rows.map_err(|error| replay_error(&error))?);
         }
         self.finish_rows()?;
@@ -311,6 +313,9 @@ impl<'d> Recovery<'d> {
             TableChange::Delete { horizon, condition } => {
                 let condition = LoggedCondition::read(condition);
                 let condition = condition.map_err(|error| damaged(position, &error.to_string()))?;
+                if !condition.is_of(&table.schema()) {
+                    return Err(damaged(position, "its condition is of another table"));
+                }
                 replay.delete(table, position, *horizon, |row| condition.holds(row))
             }
             TableChange::Truncate => replay.truncate(table, position),
@@ -402,8 +407,8 @@ impl<'d> Recovery<'d> {
                 Ok(())
             }
             CatalogRecord::EndJob { job } => {
-                self.database.jobs().restore(job);
-                Ok(())
+                let is_next = self.database.jobs().restore(job);
+                if is_next { Ok(()) } else { Err(damaged(position, "jobs are not in their order")) }
             }
             CatalogRecord::DeleteJob { id } => {
                 self.database.jobs().remove(&id);
@@ -418,11 +423,14 @@ impl<'d> Recovery<'d> {
     }
 
     fn make_table(&mut self, id: u64, schema: lockstep_row::TableSchema) -> Result<Arc<Table>> {
+        if self.tables.contains_key(&id) {
+            return Err(damaged(0, &format!("there is a table {id} already")));
+        }
         let made = self.database.make_unlogged_table(schema);
         let table = made.map_err(|error| crate::append::table_error(&error))?;
         let table = table.logged_as(id).shared();
         table.defer_removal();
-        self.next_table_id = self.next_table_id.max(id + 1);
+        self.next_table_id = self.next_table_id.max(id.saturating_add(1));
         let replayed = ReplayedTable { table: Arc::clone(&table), replay: Arc::default() };
         let recovered = RecoveredTable { replayed, position: 0 };
         self.tables.insert(id, recovered);
@@ -430,11 +438,16 @@ impl<'d> Recovery<'d> {
     }
 
     /// Compiles the queries and sets the variables. Returns how many rows were read.
-    fn finish(mut self) -> Result<u64> {
+    fn finish(mut self, end: u64) -> Result<u64> {
         if let Some(failure) = self.failure.take() {
             return Err(failure);
         }
         self.finish_rows()?;
+        for (id, found) in &self.tables {
+            if found.replayed.table.snapshot().visible_arrival() > end {
+                return Err(damaged(end, &format!("table {id} has rows from behind the end")));
+            }
+        }
         for RecoveredTable { replayed: ReplayedTable { table, replay }, .. } in
             self.tables.into_values()
         {
