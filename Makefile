@@ -51,6 +51,8 @@ nightly-generated:
 	cargo run --locked --package lockstep-crash -- replay --cases 5000 --seed $(SEED)
 	for canary in panic stack memory hang; do cargo xtask fuzz --canary $$canary || exit 1; done
 	cargo xtask fuzz --seconds 600 --seed $(SEED)
+	for target in log checkpoint manifest; do \
+	    cargo xtask fuzz --target $$target --seconds 600 --seed $(SEED) || exit 1; done
 	cargo xtask sim --workloads 60 --seed $(SEED)
 	cargo xtask model
 	cargo xtask miri

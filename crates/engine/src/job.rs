@@ -34,18 +34,23 @@ pub(crate) struct Jobs {
 impl Jobs {
     /// Records a job, and gives it its id.
     fn record(&mut self, job: Job) -> Job {
-        let job = Job { id: self.last_id + 1, ..job };
-        self.restore(job.clone());
+        let job = Job { id: self.last_id.saturating_add(1), ..job };
+        let is_next = self.restore(job.clone());
+        debug_assert!(is_next, "jobs are in the order they ended");
         job
     }
 
-    /// Records a job that has an id.
-    pub(crate) fn restore(&mut self, job: Job) {
+    /// Records a job that has an id. Returns `false` and does not when that does not follow the last
+    /// one.
+    pub(crate) fn restore(&mut self, job: Job) -> bool {
+        if job.id <= self.last_id {
+            return false;
+        }
         self.last_id = job.id;
         self.jobs.push(job);
         let surplus = self.jobs.len().saturating_sub(JOBS_MAX);
         self.jobs.drain(..surplus);
-        debug_assert!(self.jobs.is_sorted_by_key(|job| job.id), "jobs are in the order they ended");
+        true
     }
 
     /// Returns the jobs, oldest first.

@@ -134,7 +134,7 @@ impl Database {
             let (log, recovered) = opened.map_err(|error| log_error(&error))?;
             (StoreLog::Writable(Arc::new(log)), recovered)
         };
-        let OpenProgress { rows, milliseconds } = recovery.finish(&mut Err)?;
+        let OpenProgress { rows, milliseconds } = recovery.finish(recovered.end, &mut Err)?;
         let opened = Opened { rows, milliseconds, cut: recovered.cut };
         database.arrivals().set_part_bytes(options.tuning.part_bytes);
         database.continue_in(Store::new(log, directory, files), opened);
@@ -215,7 +215,9 @@ impl<'d> Recovery<'d> {
             self.apply_catalog(record, manifest.position)?;
         }
         for job in body.jobs {
-            self.database.jobs().restore(job);
+            if !self.database.jobs().restore(job) {
+                return Err(Box::new(wrong("jobs are not in their order")));
+            }
         }
         self.catalog_position = body.catalog_position;
         self.next_table_id = self.next_table_id.max(body.next_table_id);
@@ -310,7 +312,7 @@ impl<'d> Recovery<'d> {
         let replayed = replayed.clone();
         if let TableChange::Rows(rows) = &record.change {
             self.progress.add(u64::from(entry.rows));
-            let rows = RowsToStore::read(position, rows);
+            let rows = RowsToStore::read(position, entry.rows, rows);
             return self.store_rows(replayed, rows.map_err(|error| replay_error(&error))?);
         }
         self.finish_rows()?;
@@ -322,6 +324,9 @@ impl<'d> Recovery<'d> {
             TableChange::Delete { horizon, condition } => {
                 let condition = LoggedCondition::read(condition);
                 let condition = condition.map_err(|error| damaged(position, &error.to_string()))?;
+                if !condition.is_of(&table.schema()) {
+                    return Err(damaged(position, "its condition is of another table"));
+                }
                 replay.delete(table, position, *horizon, |row| condition.holds(row))
             }
             TableChange::Truncate => replay.truncate(table, position),
@@ -413,8 +418,8 @@ impl<'d> Recovery<'d> {
                 Ok(())
             }
             CatalogRecord::EndJob { job } => {
-                self.database.jobs().restore(job);
-                Ok(())
+                let is_next = self.database.jobs().restore(job);
+                if is_next { Ok(()) } else { Err(damaged(position, "jobs are not in their order")) }
             }
             CatalogRecord::DeleteJob { id } => {
                 self.database.jobs().remove(&id);
@@ -429,11 +434,14 @@ impl<'d> Recovery<'d> {
     }
 
     fn make_table(&mut self, id: u64, schema: lockstep_row::TableSchema) -> Result<Arc<Table>> {
+        if self.tables.contains_key(&id) {
+            return Err(damaged(0, &format!("there is a table {id} already")));
+        }
         let made = self.database.make_unlogged_table(schema);
         let table = made.map_err(|error| crate::append::table_error(&error))?;
         let table = table.logged_as(id).shared();
         table.defer_removal();
-        self.next_table_id = self.next_table_id.max(id + 1);
+        self.next_table_id = self.next_table_id.max(id.saturating_add(1));
         let replayed = ReplayedTable { table: Arc::clone(&table), replay: Arc::default() };
         let recovered = RecoveredTable { replayed, position: 0 };
         self.tables.insert(id, recovered);
@@ -445,12 +453,18 @@ impl<'d> Recovery<'d> {
     /// error, returns none.
     fn finish(
         mut self,
+        end: u64,
         refuse: &mut dyn FnMut(Box<Diagnostic>) -> Result<()>,
     ) -> Result<OpenProgress> {
         if let Some(failure) = self.failure.take() {
             return Err(failure);
         }
         self.finish_rows()?;
+        for (id, found) in &self.tables {
+            if found.replayed.table.snapshot().visible_arrival() > end {
+                return Err(damaged(end, &format!("table {id} has rows from behind the end")));
+            }
+        }
         for RecoveredTable { replayed: ReplayedTable { table, replay }, .. } in
             self.tables.into_values()
         {

@@ -386,17 +386,18 @@ impl Table {
         if let (Some(log), [batch]) = (self.log(), &*batches) {
             payload.set(log.table, self.clock.now_ms(), batch);
         }
-        let (in_flight, arrived) = {
+        // Dropped after the lock of the queue, which it takes when what follows panics.
+        let in_flight;
+        let arrived = {
             let mut queue = self.commit_queue.lock().ok_or_else(|| self.damaged())?;
             let arrival_ms = queue.arrival_ms(self.clock.now_ms().max(payload.arrival_ms()));
             let firsts = self.take_arrivals(batches, arrival_ms, payload)?;
             let last = batches.last().map_or(0, RowBatch::len);
             let end = firsts.last() + number(last);
-            // Dropped after `queue`, since it locks the queue when what follows panics.
-            let in_flight = queue.take_from(firsts.first(), end);
+            in_flight = queue.take_from(firsts.first(), end);
             let stamped = StampedRows { firsts, arrival_ms };
             failpoint::reach("table.rows_logged");
-            (in_flight, self.store(state, batches, &stamped, reservation))
+            self.store(state, batches, &stamped, reservation)
         };
         self.insert_everywhere(state, group_keys, arrived, reservation);
         failpoint::reach("table.rows_stored");

@@ -29,8 +29,12 @@ use lockstep_wal::{Durability, Group, Kind, Log};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Table, TableError, draft::TableDraft, durability::durability, retention::Horizon,
-    state::Origin, table::number,
+    Table, TableError,
+    draft::TableDraft,
+    durability::durability,
+    retention::Horizon,
+    state::{self, Origin},
+    table::number,
 };
 
 /// Rows that become visible.
@@ -142,6 +146,22 @@ pub(crate) struct LoggedIndex {
     pub(crate) spec: IndexSpec,
     pub(crate) origin: Origin,
     pub(crate) included: Vec<IncludedColumn>,
+}
+
+impl LoggedIndex {
+    /// Fails when the table cannot have the index.
+    pub(crate) fn check(&self, table: &Table) -> Result<(), TableError> {
+        let columns = &table.schema().columns;
+        if self.spec.is_removed() != (self.origin == Origin::Removed) {
+            return Err(TableError::IndexMissing { name: self.spec.name.clone() });
+        }
+        state::check_spec(columns, &self.spec)?;
+        let mut included = self.included.iter().map(|included| included.column);
+        included.find(|position| *position >= columns.len()).map_or(Ok(()), |position| {
+            let index = self.spec.name.clone();
+            Err(TableError::ColumnMissing { index, position, columns: columns.len() })
+        })
+    }
 }
 
 /// A record that does not have the form of its kind, although its checksum is right.

@@ -56,10 +56,13 @@ pub struct RowsToStore {
 }
 
 impl RowsToStore {
-    /// Reads the rows of a record whose first one has this position.
-    pub fn read(position: u64, logged: &LoggedRows<'_>) -> Result<Self, ReplayError> {
+    /// Reads the rows of a record, which says how many there are, and whose first one has this
+    /// position.
+    pub fn read(position: u64, rows: u32, logged: &LoggedRows<'_>) -> Result<Self, ReplayError> {
         let LoggedRows { arrival_ms, stored, part } = *logged;
-        let batch = RowBatch::from_stored(stored.to_vec()).filter(|batch| !batch.is_empty());
+        let has_all =
+            |batch: &RowBatch| !batch.is_empty() && number(batch.len()) == u64::from(rows);
+        let batch = RowBatch::from_stored(stored.to_vec()).filter(has_all);
         let batch = batch.ok_or(ReplayError::Rows { position })?;
         Ok(Self { position, arrival_ms, part, batch })
     }
@@ -106,7 +109,8 @@ impl Replay {
 
     fn store_now(&mut self, table: &Table, rows: RowsToStore) -> Result<(), ReplayError> {
         let RowsToStore { position, arrival_ms, batch, .. } = rows;
-        if !batch.rows().all(|row| table.codec.is_row(row.bytes())) {
+        let is_next = position >= table.commit_queue.visible();
+        if !is_next || !batch.rows().all(|row| table.codec.is_row(row.bytes())) {
             return Err(ReplayError::Rows { position });
         }
         let arrival_ms = if failpoint::is_seeded("arrival_time_not_restored") {
@@ -129,6 +133,8 @@ impl Replay {
         logged: &LoggedIndexes,
     ) -> Result<(), ReplayError> {
         self.note_time(logged.horizon.now_ms);
+        let checked = logged.indexes.iter().try_for_each(|index| index.check(table));
+        checked.map_err(|source| ReplayError::Refused { position, source })?;
         let drafted = logged.indexes.iter().map(|index| DraftedIndex {
             spec: index.spec.clone(),
             origin: index.origin,

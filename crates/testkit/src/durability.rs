@@ -13,9 +13,11 @@
 //! | [`model`] | what it has to show |
 //! | [`crash`] | every state that a crash may leave |
 //! | [`faults`] | the Nth call fails; no space |
+//! | [`mutants`] | directories that nobody wrote: fuzzing of the readers |
 
 pub mod crash;
 pub mod faults;
 pub mod model;
+pub mod mutants;
 pub mod run;
 pub mod workload;

@@ -4,12 +4,20 @@
 
 use lockstep_engine::Durability;
 use lockstep_sim::Failure;
-use lockstep_testkit::durability::{
-    crash::{self, CrashSample},
-    faults,
-    run::Folder,
-    workload::{self, EACH_KIND_TABLES, TABLES},
+use lockstep_testkit::{
+    durability::{
+        crash::{self, CrashSample},
+        faults,
+        mutants::{self, Base, Part},
+        run::Folder,
+        workload::{self, EACH_KIND_TABLES, TABLES},
+    },
+    fuzz::{FuzzOptions, memory::Counting},
 };
+
+/// Ends this process before an input takes the machine's memory.
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
 
 #[test]
 fn a_crash_leaves_a_prefix_of_the_steps() {
@@ -53,4 +61,29 @@ fn writes_go_on_when_there_is_space_again() {
         .map(|from| faults::check_full(&steps, &EACH_KIND_TABLES, from, 6).unwrap())
         .sum();
     assert!(refused > 0);
+}
+
+#[test]
+fn no_content_of_a_directory_breaks_who_opens_it() {
+    let base = Base::new().unwrap();
+    for part in [Part::Log, Part::Checkpoint, Part::Manifest] {
+        let options = FuzzOptions {
+            seed: 1,
+            first: 0,
+            executions_max: 150,
+            time_ms_max: u64::MAX,
+            without: &[],
+            before: &|_, _| {},
+            canary: None,
+        };
+        let report = mutants::run(&base, part, &options);
+        println!("{part:?}: {} inputs, {} ms", report.executions, report.slowest_ms);
+        // Slow calls are not judged here: other tests run at the same time.
+        let mut found = report.findings.iter().filter(|found| !found.what.starts_with("slow"));
+        if let Some(first) = found.next() {
+            // Panics are kept as text from now on.
+            println!("{:#?}", report.findings);
+            panic!("{first:?}");
+        }
+    }
 }

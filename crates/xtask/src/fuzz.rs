@@ -16,8 +16,9 @@ use std::{
 };
 
 use lockstep_host::{Clock, SystemClock};
-use lockstep_testkit::fuzz::{
-    self, Canary, FuzzOptions, FuzzReport, FuzzStage, constructs, corpus::Corpus, entry,
+use lockstep_testkit::{
+    durability::mutants::{self, Base, Part},
+    fuzz::{self, Canary, FuzzOptions, FuzzReport, FuzzStage, constructs, corpus::Corpus, entry},
 };
 use serde_json::{Value as Json, json};
 
@@ -39,9 +40,45 @@ const INPUTS_PER_REPORT: u64 = 50;
 /// Processes that may die before a run is given up.
 const DEATHS_MAX: usize = 30;
 
+/// What is fuzzed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum FuzzTarget {
+    /// Every entry point that takes SQL.
+    Sql,
+    /// The reader of the log.
+    Log,
+    /// The reader of data files.
+    Checkpoint,
+    /// The reader of the manifest.
+    Manifest,
+}
+
+impl FuzzTarget {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Sql => "sql",
+            Self::Log => "log",
+            Self::Checkpoint => "checkpoint",
+            Self::Manifest => "manifest",
+        }
+    }
+
+    /// Returns the part of a directory that is changed; `None` for SQL.
+    fn part(self) -> Option<Part> {
+        match self {
+            Self::Sql => None,
+            Self::Log => Some(Part::Log),
+            Self::Checkpoint => Some(Part::Checkpoint),
+            Self::Manifest => Some(Part::Manifest),
+        }
+    }
+}
+
 /// The options of a run.
 #[derive(Debug, Clone)]
 pub struct FuzzRun {
+    /// What is fuzzed.
+    pub target: FuzzTarget,
     /// Stops after so many seconds.
     pub seconds: u64,
     /// The seed, which determines the run.
@@ -76,9 +113,13 @@ fn canary(name: &str) -> Option<Canary> {
 
 /// Runs inputs until the time is over, and prints the reports as lines of JSON.
 fn try_inputs(options: &FuzzRun, first: u64, current: &Path) -> bool {
-    let mut corpus = Corpus::of_workspace(&workspace_dir());
-    let folder = options.cases.clone().unwrap_or_else(conformance::default_folder);
-    add_conformance(&mut corpus, &folder);
+    let inputs = match FuzzInputs::new(options) {
+        Ok(inputs) => inputs,
+        Err(error) => {
+            println!("{error}");
+            return false;
+        }
+    };
     let clock = SystemClock::new();
     let elapsed_ms = || clock.monotonic_ns() / 1_000_000;
     let (start_ms, limit_ms) = (elapsed_ms(), options.seconds.saturating_mul(1_000));
@@ -88,22 +129,45 @@ fn try_inputs(options: &FuzzRun, first: u64, current: &Path) -> bool {
     };
     let mut next = first;
     while elapsed_ms() - start_ms < limit_ms {
-        let report = fuzz::run(
-            &corpus,
-            &FuzzOptions {
-                seed: options.seed,
-                first: next,
-                executions_max: INPUTS_PER_REPORT,
-                time_ms_max: limit_ms - (elapsed_ms() - start_ms).min(limit_ms),
-                without: &[],
-                before: &before,
-                canary: options.canary.as_deref().and_then(canary),
-            },
-        );
+        let report = inputs.run(&FuzzOptions {
+            seed: options.seed,
+            first: next,
+            executions_max: INPUTS_PER_REPORT,
+            time_ms_max: limit_ms - (elapsed_ms() - start_ms).min(limit_ms),
+            without: &[],
+            before: &before,
+            canary: options.canary.as_deref().and_then(canary),
+        });
         next += report.executions;
         println!("{}", to_json(&report));
     }
     true
+}
+
+/// Where inputs come from.
+enum FuzzInputs {
+    Sql(Corpus),
+    Directory(Part, Box<Base>),
+}
+
+impl FuzzInputs {
+    fn new(options: &FuzzRun) -> Result<Self, String> {
+        if let Some(part) = options.target.part() {
+            let base = Base::new().map_err(|error| error.message.clone())?;
+            return Ok(Self::Directory(part, Box::new(base)));
+        }
+        let mut corpus = Corpus::of_workspace(&workspace_dir());
+        let folder = options.cases.clone().unwrap_or_else(conformance::default_folder);
+        add_conformance(&mut corpus, &folder);
+        Ok(Self::Sql(corpus))
+    }
+
+    fn run(&self, options: &FuzzOptions<'_>) -> FuzzReport {
+        match self {
+            Self::Sql(corpus) => fuzz::run(corpus, options),
+            Self::Directory(part, base) => mutants::run(base, *part, options),
+        }
+    }
 }
 
 /// Adds each case's statements with its tables in front.
@@ -176,7 +240,7 @@ fn watch(options: &FuzzRun) -> bool {
         first = number.parse::<u64>().map_or(first + INPUTS_PER_REPORT, |number| number + 1);
     }
     drop(fs::remove_file(&current));
-    print(&report, options.seed);
+    print(&report, options);
     match &options.canary {
         Some(name) => {
             let is_found = !report.findings.is_empty();
@@ -195,6 +259,7 @@ fn start(options: &FuzzRun, first: u64, seconds: u64, current: &Path) -> Result<
         .args(["-c", &format!("ulimit -v {ADDRESS_SPACE_KIB}; ulimit -c 0; exec \"$0\" \"$@\"")])
         .arg(program)
         .args(["fuzz", "--seconds", &seconds.to_string(), "--seed", &options.seed.to_string()])
+        .args(["--target", options.target.name()])
         .args(["--first", &first.to_string(), "--current"])
         .arg(current);
     if let Some(cases) = &options.cases {
@@ -283,7 +348,7 @@ fn add_up(report: &mut FuzzReport, line: &str) {
 /// The most characters of an input that are printed.
 const SHOWN_CHARACTERS: usize = 4_000;
 
-fn print(report: &FuzzReport, seed: u64) {
+fn print(report: &FuzzReport, FuzzRun { seed, target, .. }: &FuzzRun) {
     for finding in &report.findings {
         let shown: String = finding.input.chars().take(SHOWN_CHARACTERS).collect();
         println!("{}\n{shown}\n", finding.what);
@@ -291,7 +356,9 @@ fn print(report: &FuzzReport, seed: u64) {
     let reached = STAGES.iter().map(|(stage, name)| {
         format!("{} {name}", report.reached.get(stage).copied().unwrap_or_default())
     });
-    println!("{}", report.tables());
+    if *target == FuzzTarget::Sql {
+        println!("{}", report.tables());
+    }
     println!(
         "seed {seed}: {} inputs ({}), {} findings; slowest {} ms, most memory {} KiB",
         report.executions,

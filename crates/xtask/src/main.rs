@@ -71,8 +71,11 @@ enum Command {
         #[arg(long, default_value_t = 1)]
         seed: u64,
     },
-    /// Fuzz every entry point that takes text with malformed SQL.
+    /// Fuzz every entry point that takes text with malformed SQL, or the readers of a directory.
     Fuzz {
+        /// What is fuzzed.
+        #[arg(long, value_enum, default_value = "sql")]
+        target: fuzz::FuzzTarget,
         /// Seconds to run.
         #[arg(long, default_value_t = 60)]
         seconds: u64,
@@ -149,8 +152,9 @@ fn main() -> ExitCode {
         Command::Miri => gates::miri(),
         Command::Parity { cases } => gates::parity(cases),
         Command::L3 { cases, seed } => gates::deployable(cases, seed),
-        Command::Fuzz { seconds, seed, cases, canary, first, current } => {
-            fuzz::run(&fuzz::FuzzRun { seconds, seed, cases, canary, trial: first.zip(current) })
+        Command::Fuzz { target, seconds, seed, cases, canary, first, current } => {
+            let trial = first.zip(current);
+            fuzz::run(&fuzz::FuzzRun { target, seconds, seed, cases, canary, trial })
         }
         Command::Sim { workloads, seed } => sim::run(workloads, seed),
         Command::Conformance(arguments) => conformance::run(&ConformanceOptions {

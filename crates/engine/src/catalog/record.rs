@@ -216,3 +216,48 @@ impl Objects {
         records
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeSet, path::Path, sync::Arc};
+
+    use lockstep_host::file::SystemDisk;
+    use lockstep_table::TableRecord;
+    use lockstep_wal::{Access, DatabaseDirectory, KIND_RESERVED};
+
+    use super::{CATALOG, CatalogRecord};
+
+    /// The names of all records, as the error about another one lists them.
+    fn commands() -> BTreeSet<String> {
+        let error = CatalogRecord::read(br#"{"command": "none of them"}"#).unwrap_err();
+        let text = error.to_string();
+        let (_, names) = text.split_once("expected one of ").unwrap();
+        names.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn the_golden_directory_has_every_kind_of_record() {
+        let path = Path::new("tests/golden/format-1");
+        let disk = Arc::new(SystemDisk);
+        let directory = DatabaseDirectory::open(disk, path, Access::ReadOnly).unwrap();
+        let (mut found, mut kinds) = (BTreeSet::new(), BTreeSet::new());
+        let read = directory.read_log(&mut |entries| {
+            for entry in entries {
+                kinds.insert(entry.kind);
+                if entry.kind == CATALOG {
+                    let record: serde_json::Value = serde_json::from_slice(entry.payload).unwrap();
+                    found.insert(record["command"].as_str().unwrap().to_owned());
+                }
+            }
+        });
+        read.unwrap();
+        assert!(commands().len() > 10);
+        assert_eq!(found, commands());
+        let is_of_table = |kind: &u8| !matches!(TableRecord::read(*kind, &[]), Ok(None));
+        let mut all: BTreeSet<u8> = (0..KIND_RESERVED).filter(is_of_table).collect();
+        assert!(all.len() > 5);
+        all.insert(CATALOG);
+        assert_eq!(kinds, all);
+        assert!(directory.manifest().files.len() > 1, "a checkpoint with several files");
+    }
+}

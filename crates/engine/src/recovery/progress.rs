@@ -55,7 +55,7 @@ impl ProgressReport {
 
     /// Counts rows.
     pub(super) fn add(&mut self, rows: u64) {
-        self.rows += rows;
+        self.rows = self.rows.saturating_add(rows);
         if self.listener.is_some() && self.rows >= self.looked_rows + ROWS_PER_LOOK {
             self.looked_rows = self.rows;
             self.look();

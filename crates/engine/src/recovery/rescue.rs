@@ -252,7 +252,7 @@ impl<'d> Rescue<'d> {
         let next = unknown.map_or(0, |id| id + 1).max(self.recovery.next_table_id);
         self.recovery.next_table_id = next;
         let mut result = self.result;
-        let finished = self.recovery.finish(&mut |error: Box<Diagnostic>| {
+        let finished = self.recovery.finish(u64::MAX, &mut |error: Box<Diagnostic>| {
             let what = error.message;
             result.failures.push(RescueFailure { what, table: None, positions: 0..0 });
             Ok(())

@@ -116,6 +116,11 @@ impl LoggedCondition {
         Ok(Self { conditions: serde_json::from_slice(logged)?, arena: Arena::new() })
     }
 
+    /// Whether it is one of a table's rows.
+    pub(crate) fn is_of(&self, schema: &TableSchema) -> bool {
+        self.conditions.iter().all(|condition| condition.column < schema.columns.len())
+    }
+
     /// Whether it holds for a row.
     pub(crate) fn holds(&self, row: RowView<'_>) -> bool {
         self.conditions.iter().all(|condition| condition.holds(row, &self.arena))

@@ -66,6 +66,7 @@ pub fn each_kind(folder: &str) -> Vec<Step> {
         Some(("os", sql)) => Step::new(Durability::Os, sql),
         Some(("memory", sql)) => Step::new(Durability::Memory, sql),
         Some(("offline", sql)) => Step::offline(&sql.replace("{folder}", folder)),
+        Some(("load", sql)) => Step::new(Durability::Disk, &sql.replace("{folder}", folder)),
         _ if sql == "1h" => Step::advance(3_600_000),
         _ => Step::new(Durability::Disk, sql),
     };
@@ -117,6 +118,7 @@ const EACH_KIND: &[&str] = &[
     "ALTER TABLE t ADD offline_path 'nowhere.parquet'",
     "ALTER TABLE t DROP offline_path 'nowhere.parquet'",
     "offline: LOAD DATA INFILE '{folder}/two.csv' INTO TABLE t OPTIONS(mode='overwrite')",
+    "load: LOAD DATA INFILE '{folder}' INTO TABLE t",
     "DROP INDEX t.i",
     "1h",
     "memory: INSERT INTO hourly VALUES ('c', 1700007200000)",
@@ -209,4 +211,18 @@ fn insert(random: &mut Random, table: &str, now_ms: i64) -> String {
     // Sometimes so many that a segment of the log does not hold them.
     let times = if random.chance(5) { 40 } else { 1 };
     format!("INSERT INTO {table} VALUES {}", vec![rows.join(", "); times].join(", "))
+}
+
+/// Lists steps that a database with any content may be given.
+pub fn after_opening() -> Vec<Step> {
+    let statements = [
+        "INSERT INTO t VALUES ('a', 1, 0.5, 1000), ('zz', 9, NULL, 2000)",
+        "INSERT INTO kept VALUES ('a', 9)",
+        "CREATE TABLE fresh (k STRING, ts TIMESTAMP, INDEX(KEY=k, TS=ts))",
+        "INSERT INTO fresh VALUES ('a', 9)",
+        "DELETE FROM t WHERE k = 'a'",
+        "CHECKPOINT",
+        "INSERT INTO fresh VALUES ('b', 10)",
+    ];
+    statements.iter().map(|sql| Step::new(Durability::Disk, sql)).collect()
 }
