@@ -121,7 +121,7 @@ pub(crate) fn run(options: &BenchOptions) -> Result<Outcome> {
             sweeps.push((name, points));
         }
     }
-    Ok(Outcome { point, sweeps, notes: Map::new() })
+    Ok(Outcome { point, sweeps, notes: Map::new(), tables: Vec::new() })
 }
 
 fn run_point(options: &BenchOptions, shape: M1Shape, with_peers: bool) -> Result<Point> {

@@ -136,7 +136,7 @@ pub(crate) fn run(options: &BenchOptions) -> Result<Outcome> {
     ratios.insert("lockstep_p999/lockstep_p50".to_owned(), json!(rounded(tail)));
     notes.extend(changes::run(options)?);
     let point = Point { params, systems, ratios };
-    Ok(Outcome { point, sweeps: Vec::new(), notes })
+    Ok(Outcome { point, sweeps: Vec::new(), notes, tables: Vec::new() })
 }
 
 fn params(shape: M1Shape) -> Json {

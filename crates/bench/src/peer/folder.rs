@@ -23,8 +23,12 @@ pub(crate) struct TemporaryFolder {
 impl TemporaryFolder {
     /// Creates an empty folder. The path is short: a socket's path may have 107 bytes.
     pub(crate) fn new(name: &str) -> Result<Self> {
-        let folder =
-            std::env::temp_dir().join(format!("lockstep-bench-{}-{name}", std::process::id()));
+        Self::below(&std::env::temp_dir(), &format!("lockstep-bench-{}-{name}", std::process::id()))
+    }
+
+    /// Creates an empty folder in another one.
+    pub(crate) fn below(parent: &Path, name: &str) -> Result<Self> {
+        let folder = parent.join(name);
         fs::create_dir_all(&folder).trying(|| format!("make the folder {}", folder.display()))?;
         Ok(Self { folder })
     }
