@@ -21,7 +21,7 @@ mod engine_memory;
 mod error;
 mod in_process;
 mod m1;
-//mod m11;
+mod m11;
 mod m13;
 mod m2;
 mod m3;

@@ -9,7 +9,7 @@ use crate::{
     answer::{Closeness, difference},
     arguments::{BenchOptions, PeerChoice, PeerName, WorkloadId},
     error::{Error, Result, Trying},
-    m1, m2, m3, m4, m5, m6, m13, machine,
+    m1, m2, m3, m4, m5, m6, m11, m13, machine,
     measure::{ClientLoad, closed_loop},
     peer::install::install,
     plot::svg,
@@ -38,7 +38,7 @@ pub(crate) struct Outcome {
 /// Runs the command.
 pub(crate) fn run(options: &BenchOptions) -> Result<()> {
     if let Some(step) = &options.restart_step {
-        return Err(Error::Page { message: step.clone() });
+        return m11::run_step(step);
     }
     if options.install {
         install(&mut |line| say(line))?;
@@ -61,7 +61,7 @@ fn run_workload(options: &BenchOptions, workload: WorkloadId) -> Result<()> {
         WorkloadId::M4 => m4::run(options)?,
         WorkloadId::M5 => m5::run(options)?,
         WorkloadId::M6 => m6::run(options)?,
-        WorkloadId::M11 => unimplemented!(),
+        WorkloadId::M11 => m11::run(options)?,
         WorkloadId::M13 => m13::run(options)?,
     };
     let id = format!("{workload:?}");

@@ -90,7 +90,8 @@ impl MariaDb {
         if unsafe { libc::geteuid() } == 0 {
             command.arg("--user=root");
         }
-        let mariadb = Self { server: Server::start(NAME, &mut command, socket, scratch)?, engine };
+        let server = Server::start(NAME, &mut command, socket, scratch, |_| Some(()))?;
+        let mariadb = Self { server, engine };
         MariaDbWire::start(mariadb.server.connect()?)?.query("CREATE DATABASE bench")?;
         Ok(mariadb)
     }

@@ -114,7 +114,9 @@ impl Postgres {
         finish(NAME, command_as(account.as_ref(), &initdb).args(locale).arg("-D").arg(&data))?;
         let mut command = server_command(scratch.path(), &settings)?;
         let socket = scratch.path().join(".s.PGSQL.5432");
-        let server = Server::start(NAME, &mut command, socket, scratch)?;
+        // It listens before it takes sessions.
+        let answer = |stream| PostgresWire::start(stream).ok().map(drop);
+        let server = Server::start(NAME, &mut command, socket, scratch, answer)?;
         Ok(Self { server, settings })
     }
 

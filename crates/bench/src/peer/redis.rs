@@ -64,7 +64,7 @@ impl Redis {
         let scratch = TemporaryFolder::new(NAME)?;
         let socket = scratch.path().join("socket");
         let mut command = command(scratch.path(), persistence)?;
-        let server = Server::start(NAME, &mut command, socket, scratch)?;
+        let server = Server::start(NAME, &mut command, socket, scratch, |_| Some(()))?;
         Ok(Self { server, persistence })
     }
 

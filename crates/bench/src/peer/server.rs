@@ -29,16 +29,18 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts a prepared command that will listen on this socket, and waits until it does.
+    /// Starts a prepared command that will listen on this socket, and waits until `answer` gives a
+    /// value on a connection.
     pub(crate) fn start(
         system: &'static str,
         command: &mut Command,
         socket: PathBuf,
         scratch: TemporaryFolder,
+        answer: impl Fn(UnixStream) -> Option<()>,
     ) -> Result<Self> {
         let process = spawn(system, command, scratch.path())?;
         let mut server = Self { system, process, socket, scratch };
-        server.wait_for(START_MS_MAX, Duration::from_millis(20), Some)?;
+        server.wait_for(START_MS_MAX, Duration::from_millis(20), answer)?;
         Ok(server)
     }
 
