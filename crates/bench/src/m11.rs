@@ -37,10 +37,10 @@ use crate::{
     suite::{Outcome, say, wanted},
 };
 
-/// Numbers of rows.
-const ROWS: [usize; 2] = [1_000_000, 10_000_000];
-/// The same with `--quick`.
-const ROWS_QUICK: [usize; 1] = [100_000];
+/// Rows with `--quick`, without it, and the second number with `--sweep`.
+const ROWS_QUICK: usize = 100_000;
+const ROWS: usize = 1_000_000;
+const ROWS_SWEEP: usize = 10_000_000;
 
 /// What a directory of Lockstep is read from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -213,12 +213,13 @@ impl RestartRuns {
 
 /// Runs the workload.
 pub(crate) fn run(options: &BenchOptions) -> Result<Outcome> {
-    let counts: &[usize] = if options.quick { &ROWS_QUICK } else { &ROWS };
+    let mut counts = vec![if options.quick { ROWS_QUICK } else { ROWS }];
+    counts.extend(options.sweep.then_some(ROWS_SWEEP));
     let mut tables = Vec::new();
     let mut ratios = Map::new();
     for shape in [RowShape::Bytes100, RowShape::M1] {
-        for count in counts {
-            let rows = RestartRows { shape, count: *count };
+        for count in counts.iter().copied() {
+            let rows = RestartRows { shape, count };
             say(&format!("M11 {} {}", shape.name(), rows.params()));
             let mut measured = Vec::new();
             for name in TARGETS {
