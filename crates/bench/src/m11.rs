@@ -33,7 +33,7 @@ use crate::{
     error::{Error, Result, Trying},
     peer::{duckdb::DuckDb, folder::TemporaryFolder, redis::RedisPersistence},
     report::{Point, median, rounded},
-    result_table::{ResultCell, ResultTable},
+    result_table::{MeasurementTable, ResultCell},
     suite::{Outcome, say, wanted},
 };
 
@@ -148,15 +148,15 @@ const TARGETS: [&str; 7] = [
     "redis_rdb",
 ];
 
-type Target = Box<dyn RestartTarget>;
+type BoxedRestart = Box<dyn RestartTarget>;
 
-fn create(options: &BenchOptions, name: &str, rows: RestartRows) -> Result<Option<Target>> {
-    let lockstep = |part| -> Result<Option<Target>> {
+fn create(options: &BenchOptions, name: &str, rows: RestartRows) -> Result<Option<BoxedRestart>> {
+    let lockstep = |part| -> Result<Option<BoxedRestart>> {
         Ok(Some(Box::new(EmbeddedRestart::create(EmbeddedSystem::Lockstep, rows, part)?)))
     };
-    let redis = |persistence| -> Result<Option<Target>> {
+    let redis = |persistence| -> Result<Option<BoxedRestart>> {
         let start = || RedisRestart::create(rows, persistence);
-        Ok(wanted(options, PeerName::Redis, start)?.map(|target| Box::new(target) as Target))
+        Ok(wanted(options, PeerName::Redis, start)?.map(|target| Box::new(target) as BoxedRestart))
     };
     match name {
         "lockstep_log" => lockstep(RestartPart::Log),
@@ -170,11 +170,13 @@ fn create(options: &BenchOptions, name: &str, rows: RestartRows) -> Result<Optio
                 DuckDb::open_at(None)?;
                 EmbeddedRestart::create(EmbeddedSystem::DuckDb, rows, RestartPart::Log)
             };
-            Ok(wanted(options, PeerName::Duckdb, open)?.map(|target| Box::new(target) as Target))
+            Ok(wanted(options, PeerName::Duckdb, open)?
+                .map(|target| Box::new(target) as BoxedRestart))
         }
         "postgres_wal" => {
             let start = || PostgresRestart::create(rows);
-            Ok(wanted(options, PeerName::Postgres, start)?.map(|target| Box::new(target) as Target))
+            Ok(wanted(options, PeerName::Postgres, start)?
+                .map(|target| Box::new(target) as BoxedRestart))
         }
         name => panic!("`{name}` is a target"),
     }
@@ -191,6 +193,7 @@ struct RestartRuns {
 
 impl RestartRuns {
     fn median_ms(&self) -> f64 {
+        assert!(!self.answers.is_empty(), "{} was measured", self.name);
         median(&mut self.answers.iter().map(|answer| answer.ms).collect::<Vec<f64>>())
     }
 
@@ -244,6 +247,7 @@ fn measure(
     target: &mut dyn RestartTarget,
     runs: usize,
 ) -> Result<Vec<RestartRuns>> {
+    assert!(runs > 0, "something is measured");
     let with = |cache| RestartRuns { name, rows, cache, disk_bytes: 0, answers: Vec::new() };
     let mut measured = [PageCache::Warm, PageCache::Cold].map(with);
     let mut is_loaded = false;
@@ -273,7 +277,7 @@ fn check(name: &str, rows: RestartRows, answer: FirstAnswer) -> Result<()> {
     Err(Error::Disagreement { system: name.to_owned(), request: 0, difference })
 }
 
-fn table(rows: RestartRows, measured: &[RestartRuns]) -> ResultTable {
+fn table(rows: RestartRows, measured: &[RestartRuns]) -> MeasurementTable {
     let title = format!("{} rows, {}", rows.count, rows.shape.name());
     let columns = vec![
         "system",
@@ -284,7 +288,7 @@ fn table(rows: RestartRows, measured: &[RestartRuns]) -> ResultTable {
         "rows/s of opening",
         "disk bytes/row",
     ];
-    ResultTable { title, columns, rows: measured.iter().map(RestartRuns::cells).collect() }
+    MeasurementTable { title, columns, rows: measured.iter().map(RestartRuns::cells).collect() }
 }
 
 /// Adds how many times as long as Lockstep each peer takes, with a warm page cache: those with a log

@@ -39,7 +39,7 @@ use crate::{
         sqlite::SqliteSynchronous,
     },
     report::{Point, median, rounded},
-    result_table::{ResultCell, ResultTable},
+    result_table::{MeasurementTable, ResultCell},
     suite::{Outcome, say, wanted},
     system::{Client, System},
 };
@@ -50,8 +50,8 @@ pub(crate) const SHAPE: M6Shape = M6Shape { indexes: 1, late_percent: 0, batch: 
 const ROW_BYTES: usize = 3 * 8 + 8 + 4 * 8;
 /// Rows of one operation.
 const BATCHES: [usize; 2] = [1, 100];
-/// Operations whose bytes in the log are counted.
-const LOGGED_OPERATIONS: usize = 20_000;
+/// Rows whose bytes in the log are counted.
+const LOGGED_ROWS: usize = 20_000;
 
 /// What every system shares: the numbers of rows, and how many were acknowledged.
 #[derive(Debug, Default)]
@@ -63,6 +63,7 @@ pub(crate) struct WrittenRows {
 impl WrittenRows {
     /// Counts rows that were acknowledged.
     pub(crate) fn acknowledge(&self, rows: usize) {
+        debug_assert!(rows > 0, "an operation has rows");
         // Relaxed: it is read after the writers have ended.
         self.acknowledged.fetch_add(u64::try_from(rows).expect("a count fits"), Ordering::Relaxed);
     }
@@ -97,11 +98,11 @@ const TARGETS: [&str; 13] = [
     "sqlite_normal",
 ];
 
-type Target = Box<dyn WriteTarget>;
+type BoxedTarget = Box<dyn WriteTarget>;
 
 /// Opens a system with empty data; `None` when it is not to run.
-fn open(options: &BenchOptions, name: &str) -> Result<Option<Target>> {
-    let lockstep = |level| Ok(Some(Box::new(M13Lockstep::create(level)?) as Target));
+fn open(options: &BenchOptions, name: &str) -> Result<Option<BoxedTarget>> {
+    let lockstep = |level| Ok(Some(Box::new(M13Lockstep::create(level)?) as BoxedTarget));
     let postgres = |durability| {
         let start = || SqlWrites::create(Box::new(Postgres::start_durable(durability)?));
         wanted(options, PeerName::Postgres, start).map(boxed)
@@ -134,8 +135,8 @@ fn open(options: &BenchOptions, name: &str) -> Result<Option<Target>> {
     }
 }
 
-fn boxed<T: WriteTarget + 'static>(target: Option<T>) -> Option<Target> {
-    target.map(|target| Box::new(target) as Target)
+fn boxed<T: WriteTarget + 'static>(target: Option<T>) -> Option<BoxedTarget> {
+    target.map(|target| Box::new(target) as BoxedTarget)
 }
 
 /// A target with a size of batches, as the closed loop measures it.
@@ -206,7 +207,7 @@ pub(crate) fn run(options: &BenchOptions) -> Result<Outcome> {
             measure(options, name, &mut measured)?;
         }
     }
-    let mut tables: Vec<ResultTable> =
+    let mut tables: Vec<MeasurementTable> =
         BATCHES.iter().map(|batch| table(*batch, &measured)).collect();
     tables.push(log_bytes()?);
     let point = Point { params, ratios: ratios(&measured), ..Point::default() };
@@ -257,7 +258,7 @@ fn check(name: &str, target: &dyn WriteTarget) -> Result<()> {
     }
 }
 
-fn table(batch: usize, measured: &[WriteRuns]) -> ResultTable {
+fn table(batch: usize, measured: &[WriteRuns]) -> MeasurementTable {
     let rows = measured.iter().filter(|runs| runs.batch == batch).map(WriteRuns::cells);
     let columns =
         vec!["system", "writers", "rows/s", "operations/s", "p50 µs", "p99 µs", "p9999 µs"];
@@ -265,7 +266,7 @@ fn table(batch: usize, measured: &[WriteRuns]) -> ResultTable {
         1 => "One row in an operation".to_owned(),
         batch => format!("{batch} rows in an operation"),
     };
-    ResultTable { title, columns, rows: rows.collect() }
+    MeasurementTable { title, columns, rows: rows.collect() }
 }
 
 /// Returns the ratios of rows in a second that there are targets for.
@@ -300,13 +301,14 @@ fn ratios(measured: &[WriteRuns]) -> Map<String, Json> {
 }
 
 /// Counts the bytes of Lockstep's log for a row, with each size of batches.
-fn log_bytes() -> Result<ResultTable> {
+fn log_bytes() -> Result<MeasurementTable> {
     let mut rows = Vec::new();
     for batch in BATCHES {
         let lockstep = M13Lockstep::create(WriteLevel::Os)?;
         let before = lockstep.log_bytes()?;
         let mut writer = lockstep.writer(batch)?;
-        let count = LOGGED_OPERATIONS / batch;
+        assert!(LOGGED_ROWS.is_multiple_of(batch), "batches of {batch}");
+        let count = LOGGED_ROWS / batch;
         (0..count).try_for_each(|_| writer.serve(0))?;
         let bytes = (lockstep.log_bytes()? - before) as f64 / (count * batch) as f64;
         let numbers = |number: f64| ResultCell::Numbers(vec![number]);
@@ -315,5 +317,5 @@ fn log_bytes() -> Result<ResultTable> {
         rows.push(vec![text, numbers(bytes), numbers(own), numbers(bytes / own)]);
     }
     let columns = vec!["batch", "log bytes/row", "bytes of its values", "ratio"];
-    Ok(ResultTable { title: "Bytes of Lockstep's log for a row".to_owned(), columns, rows })
+    Ok(MeasurementTable { title: "Bytes of Lockstep's log for a row".to_owned(), columns, rows })
 }

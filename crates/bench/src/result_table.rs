@@ -9,7 +9,7 @@ use crate::report::{median, rounded, short};
 
 /// A table.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct ResultTable {
+pub(crate) struct MeasurementTable {
     /// What it shows.
     pub(crate) title: String,
     /// The heads of its columns.
@@ -45,7 +45,7 @@ impl ResultCell {
     }
 }
 
-impl ResultTable {
+impl MeasurementTable {
     /// Returns the table as a result states it.
     pub(crate) fn json(&self) -> Json {
         debug_assert!(
@@ -86,13 +86,13 @@ fn cell(value: &Json) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{ResultCell, ResultTable, markdown};
+    use super::{MeasurementTable, ResultCell, markdown};
 
     #[test]
     fn a_table_states_medians_and_what_is_missing() {
         let numbers = |numbers: &[f64]| ResultCell::Numbers(numbers.to_vec());
         let name = ResultCell::Text("redis".to_owned());
-        let table = ResultTable {
+        let table = MeasurementTable {
             title: "Rows".to_owned(),
             columns: vec!["system", "ms", "bytes", "rows/s"],
             rows: vec![vec![name, numbers(&[3.0, 1.0, 2.0]), numbers(&[]), numbers(&[4_000.0])]],

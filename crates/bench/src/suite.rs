@@ -15,7 +15,7 @@ use crate::{
     plot::svg,
     publish::{publish, section},
     report::{BASELINE, LOCKSTEP, LoadRuns, Point, SystemResult},
-    result_table::{ResultTable, markdown},
+    result_table::{MeasurementTable, markdown},
     system::System,
 };
 
@@ -32,7 +32,7 @@ pub(crate) struct Outcome {
     /// Other results, by name.
     pub(crate) notes: Map<String, Json>,
     /// Tables of workloads that are no closed loop of requests.
-    pub(crate) tables: Vec<ResultTable>,
+    pub(crate) tables: Vec<MeasurementTable>,
 }
 
 /// Runs the command.
@@ -85,7 +85,7 @@ fn run_workload(options: &BenchOptions, workload: WorkloadId) -> Result<()> {
         object.insert("sweeps".to_owned(), Json::Object(sweeps));
     }
     if !outcome.tables.is_empty() {
-        let tables = outcome.tables.iter().map(ResultTable::json).collect();
+        let tables = outcome.tables.iter().map(MeasurementTable::json).collect();
         object.insert("tables".to_owned(), Json::Array(tables));
     }
     if !outcome.point.systems.is_empty() {

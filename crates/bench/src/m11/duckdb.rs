@@ -7,7 +7,7 @@ use lockstep_host::{Clock, SystemClock, disk};
 
 use super::{
     rows::{RestartRow, RestartRows},
-    step::StepResult,
+    step::RestartStepResult,
 };
 use crate::{
     answer::AnswerValue,
@@ -60,12 +60,12 @@ pub(super) fn load(directory: &Path, rows: RestartRows) -> Result<DuckDb> {
 }
 
 /// Opens a database and counts the rows of a key.
-pub(super) fn open(directory: &Path, rows: RestartRows) -> Result<(StepResult, DuckDb)> {
+pub(super) fn open(directory: &Path, rows: RestartRows) -> Result<(RestartStepResult, DuckDb)> {
     let clock = SystemClock::new();
     let duckdb = open_file(directory)?;
     let open_ms = clock.monotonic_ns() as f64 / 1e6;
     let rows_of_a_key = count(&mut *duckdb.connect()?, rows)?;
-    Ok((StepResult { open_ms, rows_of_a_key }, duckdb))
+    Ok((RestartStepResult { open_ms, rows_of_a_key }, duckdb))
 }
 
 /// Counts the rows of the last key.

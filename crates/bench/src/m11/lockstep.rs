@@ -10,7 +10,7 @@ use lockstep_row::Arena;
 use super::{
     RestartPart,
     rows::{RestartRow, RestartRows},
-    step::StepResult,
+    step::RestartStepResult,
 };
 use crate::{
     engine_memory::memory_and_rows,
@@ -61,7 +61,7 @@ fn append(
 }
 
 /// Opens a directory and requests its deployment. All rows must be there.
-pub(super) fn open(directory: &Path, rows: RestartRows) -> Result<(StepResult, Database)> {
+pub(super) fn open(directory: &Path, rows: RestartRows) -> Result<(RestartStepResult, Database)> {
     let clock = SystemClock::new();
     let database = Database::open(directory)?;
     let open_ms = clock.monotonic_ns() as f64 / 1e6;
@@ -76,5 +76,5 @@ pub(super) fn open(directory: &Path, rows: RestartRows) -> Result<(StepResult, D
         let difference = format!("{count} of {} rows are there", rows.count);
         return Err(Error::Disagreement { system, request: 0, difference });
     }
-    Ok((StepResult { open_ms, rows_of_a_key: rows.rows_of_a_key() }, database))
+    Ok((RestartStepResult { open_ms, rows_of_a_key: rows.rows_of_a_key() }, database))
 }

@@ -96,6 +96,7 @@ fn ascii(bytes: &[u8]) -> &str {
 
 impl RestartRows {
     fn keys(self) -> usize {
+        assert!(self.count.is_multiple_of(ROWS_PER_KEY), "every key has as many rows");
         self.count / ROWS_PER_KEY
     }
 
@@ -232,6 +233,7 @@ fn row_100(number: usize, key: usize) -> Row100 {
         ints: [draw.int(2, 1_000_000), draw.int(3, 100)],
         text: [b' '; TEXT_BYTES],
     };
+    debug_assert!(key < 1_000_000_000, "a key has nine digits");
     let mut rest = key;
     for digit in row.key[1..].iter_mut().rev() {
         *digit += u8::try_from(rest % 10).expect("it is a digit");

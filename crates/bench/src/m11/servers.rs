@@ -94,6 +94,7 @@ fn cardinality(resp: &mut Resp, key: &[u8]) -> Result<u64> {
 /// Returns the key of the sorted set of an index.
 fn set_key(column: usize, value: &Datum<'_>) -> Vec<u8> {
     let mut key = format!("{column}:").into_bytes();
+    debug_assert!(matches!(value, Datum::String(_)), "keys are texts");
     if let Datum::String(text) = value {
         key.extend(text.as_bytes());
     }

@@ -52,7 +52,7 @@ pub(super) struct RestartStep {
 
 /// What a step has found.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(super) struct StepResult {
+pub(super) struct RestartStepResult {
     /// How long it took until the database was open; 0 after loading.
     pub(super) open_ms: f64,
     /// The rows of the last key.
@@ -91,11 +91,11 @@ impl RestartStep {
     }
 
     /// Does the step in this process. What it opened stays open until the returned value is dropped.
-    pub(super) fn perform(&self) -> Result<(StepResult, Box<dyn std::any::Any>)> {
+    pub(super) fn perform(&self) -> Result<(RestartStepResult, Box<dyn std::any::Any>)> {
         match (self.system, self.action) {
             (EmbeddedSystem::Lockstep, StepAction::Load) => {
                 let loaded = lockstep::load(&self.directory, self.rows, self.part)?;
-                Ok((StepResult::default(), Box::new(loaded)))
+                Ok((RestartStepResult::default(), Box::new(loaded)))
             }
             (EmbeddedSystem::Lockstep, StepAction::Open) => {
                 let (found, opened) = lockstep::open(&self.directory, self.rows)?;
@@ -103,7 +103,7 @@ impl RestartStep {
             }
             (EmbeddedSystem::DuckDb, StepAction::Load) => {
                 let loaded = duckdb::load(&self.directory, self.rows)?;
-                Ok((StepResult::default(), Box::new(loaded)))
+                Ok((RestartStepResult::default(), Box::new(loaded)))
             }
             (EmbeddedSystem::DuckDb, StepAction::Open) => {
                 let (found, opened) = duckdb::open(&self.directory, self.rows)?;
@@ -114,7 +114,7 @@ impl RestartStep {
 
     /// Does the step in a process of its own and kills that process. Returns what it found and the
     /// time from its start, in milliseconds.
-    pub(super) fn perform_and_kill(&self) -> Result<(StepResult, f64)> {
+    pub(super) fn perform_and_kill(&self) -> Result<(RestartStepResult, f64)> {
         let clock = SystemClock::new();
         let program = std::env::current_exe().trying(|| "find this program".to_owned())?;
         let mut command = Command::new(program);
@@ -130,7 +130,7 @@ impl RestartStep {
         let json = json.ok_or(Error::Idle { what: "a step of M11 failed" })?;
         let open_ms = json["open_ms"].as_f64().unwrap_or_default();
         let rows_of_a_key = json["rows_of_a_key"].as_u64().unwrap_or_default();
-        Ok((StepResult { open_ms, rows_of_a_key }, ms))
+        Ok((RestartStepResult { open_ms, rows_of_a_key }, ms))
     }
 }
 
@@ -148,7 +148,7 @@ fn first_line(process: &mut Child) -> Result<String> {
 pub(crate) fn run_step(text: &str) -> Result<()> {
     let step = RestartStep::of_text(text);
     let step = step.ok_or_else(|| Error::Page { message: format!("{text} is no step of M11") })?;
-    let (StepResult { open_ms, rows_of_a_key }, _open) = step.perform()?;
+    let (RestartStepResult { open_ms, rows_of_a_key }, _open) = step.perform()?;
     say(&json!({ "open_ms": open_ms, "rows_of_a_key": rows_of_a_key }).to_string());
     let mut line = String::new();
     std::io::stdin().read_line(&mut line).trying(|| "wait for the end".to_owned()).map(drop)

@@ -63,6 +63,7 @@ impl WriteTarget for SyncedBlocks {
 }
 
 fn write_block(file: &File, number: u64, block: &[u8; BLOCK_BYTES]) -> std::io::Result<()> {
+    debug_assert!(number < BLOCKS, "block {number}");
     let bytes = u64::try_from(BLOCK_BYTES).expect("a block's size fits");
     file.write_all_at(block, number * bytes)
 }

@@ -104,6 +104,7 @@ impl Drop for M13Lockstep {
 
 impl WriteTarget for M13Lockstep {
     fn writer(&self, batch: usize) -> Result<Box<dyn Client + '_>> {
+        assert!(batch > 0, "an operation has rows");
         let own = self.written.numbers.begin(SHAPE);
         Ok(Box::new(LockstepWriter { system: self, own, batch, puts: Vec::new() }))
     }

@@ -26,6 +26,7 @@ impl RedisWrites {
 
 impl WriteTarget for RedisWrites {
     fn writer(&self, batch: usize) -> Result<Box<dyn Client + '_>> {
+        assert!(batch > 0, "an operation has rows");
         let (resp, own) = (self.redis.connect()?, self.written.numbers.begin(SHAPE));
         Ok(Box::new(LogWriter { system: self, resp, own, batch }))
     }

@@ -30,6 +30,7 @@ impl SqlWrites {
 
 /// Returns an INSERT of several rows.
 pub(super) fn insert_statement(dialect: Dialect, batch: usize) -> PeerStatement {
+    assert!(batch > 0, "an operation has rows");
     let parameter = |row: usize, (name, kind): (&str, PeerType)| StatementParameter {
         name: format!("{name}_{row}"),
         kind,

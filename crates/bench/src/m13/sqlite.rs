@@ -30,6 +30,7 @@ impl SqliteWrites {
 
 impl WriteTarget for SqliteWrites {
     fn writer(&self, batch: usize) -> Result<Box<dyn Client + '_>> {
+        assert!(batch > 0, "an operation has rows");
         let mut connection = self.sqlite.connect()?;
         let insert = connection.prepare("INSERT INTO puts VALUES (?, ?, ?, ?, ?, ?, ?, ?)")?;
         // It takes the lock at once: a transaction that reads before it writes may be refused.

@@ -21,7 +21,7 @@ use crate::{
     measure::Measured,
     peer::folder::TemporaryFolder,
     report::{median, rounded},
-    result_table::{ResultCell, ResultTable},
+    result_table::{MeasurementTable, ResultCell},
     suite::say,
 };
 
@@ -46,7 +46,7 @@ struct CheckpointRuns {
 
 /// Measures M5 in a directory. Returns a table and how many times as long the p999 of the requests is
 /// while a checkpoint is written.
-pub(super) fn run(options: &BenchOptions) -> Result<(ResultTable, f64)> {
+pub(super) fn run(options: &BenchOptions) -> Result<(MeasurementTable, f64)> {
     let background_keys = if options.quick { BACKGROUND_KEYS_QUICK } else { BACKGROUND_KEYS };
     let data = Data { shape: M1Shape { background_keys, ..M1Shape::default() } };
     say(&format!("M5 in a directory, a checkpoint of {} rows", data.shape.rows()));
@@ -127,6 +127,7 @@ impl CheckpointRuns {
     }
 
     fn p999_us(&self) -> f64 {
+        assert!(!self.requested.is_empty(), "something was measured");
         median(&mut self.us(0.999)).max(1e-3)
     }
 
@@ -156,7 +157,7 @@ fn checkpoint(database: &Database) -> Result<(Checkpoint, f64)> {
     Ok((written, clock.monotonic_ns() as f64 / 1e6))
 }
 
-fn table([without, beside]: &[CheckpointRuns; 2]) -> ResultTable {
+fn table([without, beside]: &[CheckpointRuns; 2]) -> MeasurementTable {
     let columns = vec![
         "in a directory",
         "requests p50 µs",
@@ -169,5 +170,5 @@ fn table([without, beside]: &[CheckpointRuns; 2]) -> ResultTable {
     ];
     let rows = vec![without.cells("no checkpoint"), beside.cells("beside a checkpoint")];
     let title = "Requests and inserts in a directory (durability `os`)".to_owned();
-    ResultTable { title, columns, rows }
+    MeasurementTable { title, columns, rows }
 }

@@ -57,6 +57,8 @@ impl Server {
         command: &mut Command,
         answer: impl Fn(UnixStream) -> Option<T>,
     ) -> Result<T> {
+        let has_ended = !matches!(self.process.try_wait(), Ok(None));
+        assert!(has_ended, "the last process has ended");
         // The socket of the process that ended would be taken for that of the new one.
         drop(std::fs::remove_file(&self.socket));
         self.process = spawn(self.system, command, self.scratch.path())?;

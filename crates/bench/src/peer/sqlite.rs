@@ -112,6 +112,7 @@ impl SqliteConnection<'_> {
     /// Runs a prepared statement with these values. Returns the integer in the first column of its
     /// first row, if there is one.
     pub(crate) fn run(&self, prepared: usize, values: &[AnswerValue]) -> Result<Option<i64>> {
+        debug_assert!(prepared < self.prepared.len(), "statement {prepared}");
         let statement = self.prepared[prepared];
         for (place, value) in (1..).zip(values) {
             self.bind(statement, place, value)?;

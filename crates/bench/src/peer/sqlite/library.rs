@@ -9,10 +9,10 @@ use std::{
 use super::NAME;
 use crate::{error::Result, peer::shared_library::SharedLibrary};
 
-type Handle = *mut c_void;
+type SqliteHandle = *mut c_void;
 
 /// The destructor of text that its owner keeps until the statement has run (`SQLITE_STATIC`).
-pub(super) const STATIC: Handle = ptr::null_mut();
+pub(super) const STATIC: SqliteHandle = ptr::null_mut();
 /// Where nobody wants to know what follows the first statement.
 pub(super) const NO_TAIL: *mut *const c_char = ptr::null_mut();
 
@@ -34,7 +34,7 @@ macro_rules! library {
                         // SAFETY: this is the function's type in the library's header.
                         unsafe {
                             std::mem::transmute::<
-                                Handle,
+                                SqliteHandle,
                                 unsafe extern "C" fn($($argument),*) -> $returns,
                             >(symbol)
                         }
@@ -46,20 +46,20 @@ macro_rules! library {
 }
 
 library! {
-    open = "sqlite3_open": fn(*const c_char, *mut Handle) -> c_int;
-    close = "sqlite3_close": fn(Handle) -> c_int;
-    busy_timeout = "sqlite3_busy_timeout": fn(Handle, c_int) -> c_int;
+    open = "sqlite3_open": fn(*const c_char, *mut SqliteHandle) -> c_int;
+    close = "sqlite3_close": fn(SqliteHandle) -> c_int;
+    busy_timeout = "sqlite3_busy_timeout": fn(SqliteHandle, c_int) -> c_int;
     exec = "sqlite3_exec":
-        fn(Handle, *const c_char, Handle, Handle, *mut c_void) -> c_int;
-    message = "sqlite3_errmsg": fn(Handle) -> *const c_char;
+        fn(SqliteHandle, *const c_char, SqliteHandle, SqliteHandle, *mut c_void) -> c_int;
+    message = "sqlite3_errmsg": fn(SqliteHandle) -> *const c_char;
     prepare = "sqlite3_prepare_v2":
-        fn(Handle, *const c_char, c_int, *mut Handle, *mut *const c_char) -> c_int;
-    step = "sqlite3_step": fn(Handle) -> c_int;
-    reset = "sqlite3_reset": fn(Handle) -> c_int;
-    finalize = "sqlite3_finalize": fn(Handle) -> c_int;
-    column_int64 = "sqlite3_column_int64": fn(Handle, c_int) -> i64;
-    bind_null = "sqlite3_bind_null": fn(Handle, c_int) -> c_int;
-    bind_int64 = "sqlite3_bind_int64": fn(Handle, c_int, i64) -> c_int;
-    bind_double = "sqlite3_bind_double": fn(Handle, c_int, f64) -> c_int;
-    bind_text = "sqlite3_bind_text": fn(Handle, c_int, *const c_char, c_int, Handle) -> c_int;
+        fn(SqliteHandle, *const c_char, c_int, *mut SqliteHandle, *mut *const c_char) -> c_int;
+    step = "sqlite3_step": fn(SqliteHandle) -> c_int;
+    reset = "sqlite3_reset": fn(SqliteHandle) -> c_int;
+    finalize = "sqlite3_finalize": fn(SqliteHandle) -> c_int;
+    column_int64 = "sqlite3_column_int64": fn(SqliteHandle, c_int) -> i64;
+    bind_null = "sqlite3_bind_null": fn(SqliteHandle, c_int) -> c_int;
+    bind_int64 = "sqlite3_bind_int64": fn(SqliteHandle, c_int, i64) -> c_int;
+    bind_double = "sqlite3_bind_double": fn(SqliteHandle, c_int, f64) -> c_int;
+    bind_text = "sqlite3_bind_text": fn(SqliteHandle, c_int, *const c_char, c_int, SqliteHandle) -> c_int;
 }
