@@ -9,8 +9,9 @@ use clap::{Parser, ValueEnum, error::ErrorKind};
 #[expect(clippy::struct_excessive_bools, reason = "a command line's switches")]
 #[command(name = "lockstep-bench", version, after_help = AFTER)]
 pub(crate) struct BenchOptions {
-    /// What to run: M1 to M6.
-    #[arg(value_enum, ignore_case = true, required_unless_present_any = ["install", "publish"])]
+    /// What to run: M1 to M6, M11, M13.
+    #[arg(value_enum, ignore_case = true,
+        required_unless_present_any = ["install", "publish", "restart_step"])]
     pub(crate) workload: Option<WorkloadId>,
 
     /// Prints the result as one line of JSON, the last one.
@@ -25,9 +26,10 @@ pub(crate) struct BenchOptions {
     #[arg(long)]
     pub(crate) quick: bool,
 
-    /// Numbers of client threads to measure with; the first one gives the headline.
-    #[arg(long, value_delimiter = ',', default_value = "1,2", value_name = "N")]
-    pub(crate) threads: Vec<usize>,
+    /// Numbers of client threads to measure with; the first one gives the headline. Without it 1
+    /// and 2; for M13 1, 2, 8 and 32.
+    #[arg(long, value_delimiter = ',', value_name = "N")]
+    threads: Option<Vec<usize>>,
 
     /// Number of measurements; from 2 on, results are medians with minimum and maximum.
     #[arg(long, value_name = "N")]
@@ -48,6 +50,10 @@ pub(crate) struct BenchOptions {
     /// Installs the peers with the system's own package clients, and exits.
     #[arg(long)]
     pub(crate) install: bool,
+
+    /// Runs one step of M11 in this process, which M11 kills: a JSON object.
+    #[arg(long, hide = true, value_name = "STEP")]
+    pub(crate) restart_step: Option<String>,
 }
 
 impl BenchOptions {
@@ -81,6 +87,12 @@ pub(crate) enum WorkloadId {
     /// Inserts only.
     #[value(name = "M6")]
     M6,
+    /// The first answer after a process was killed.
+    #[value(name = "M11")]
+    M11,
+    /// Inserts that are acknowledged when they are durable.
+    #[value(name = "M13")]
+    M13,
 }
 
 /// A system beside Lockstep.
@@ -96,6 +108,8 @@ pub(crate) enum PeerName {
     Postgres,
     /// Sorted sets; its windows are folded by the client, and by a script.
     Redis,
+    /// In this process, in M13 only.
+    Sqlite,
 }
 
 /// Why the program ends without measuring.
@@ -134,10 +148,20 @@ impl BenchOptions {
         match (self.quick, self.workload) {
             // M6 only inserts: longer loops would fill the memory, and it has many points.
             (true, Some(WorkloadId::M6)) => (100, 500),
+            (true, Some(WorkloadId::M13)) => (50, 250),
             (true, _) => (300, 1_000),
             (false, Some(WorkloadId::M6)) => (200, 1_000),
             (false, _) => (500, 2_000),
         }
+    }
+
+    /// Returns the numbers of client threads.
+    pub(crate) fn threads(&self) -> Vec<usize> {
+        let default: &[usize] = match self.workload {
+            Some(WorkloadId::M13) => &[1, 2, 8, 32],
+            _ => &[1, 2],
+        };
+        self.threads.clone().unwrap_or_else(|| default.to_vec())
     }
 
     /// Returns the number of measurements.

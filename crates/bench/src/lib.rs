@@ -9,10 +9,10 @@
 //! | module | what |
 //! |---|---|
 //! | `arguments`, `suite` | the command line, and what it runs |
-//! | `m1` … `m6` | the workloads |
-//! | `peer` | DuckDB, MariaDB, PostgreSQL, Redis: their servers, protocols and SQL |
+//! | `m1` … `m6`, `m11`, `m13` | the workloads |
+//! | `peer` | DuckDB, MariaDB, PostgreSQL, Redis, SQLite: their servers, protocols and SQL |
 //! | `system`, `measure`, `answer` | what is measured, how, and whether answers agree |
-//! | `report`, `plot`, `publish`, `machine` | the result as JSON, Markdown and SVG, and the machine it was measured on |
+//! | `report`, `result_table`, `plot`, `publish`, `machine` | the result as JSON, Markdown and SVG, and the machine it was measured on |
 
 mod answer;
 mod arguments;
@@ -21,6 +21,8 @@ mod engine_memory;
 mod error;
 mod in_process;
 mod m1;
+mod m11;
+mod m13;
 mod m2;
 mod m3;
 mod m4;
@@ -32,6 +34,7 @@ mod peer;
 mod plot;
 mod publish;
 mod report;
+mod result_table;
 mod statement;
 mod suite;
 mod system;

@@ -19,10 +19,10 @@ mod redis;
 mod tests;
 
 pub(crate) use baseline::M1Baseline;
-use data::TableName;
-pub(crate) use data::{Data, M1Row, moment};
+pub(crate) use data::{Data, M1Row, TableName, columns, moment, write_line};
 pub(crate) use engine::M1Lockstep;
 pub(crate) use peer_sql::insert_statement;
+pub(crate) use query::{query as m1_query, schema as m1_schema};
 pub(crate) use redis::{FoldLocation, RedisRows};
 use serde_json::{Map, Value as Json, json};
 
@@ -121,7 +121,7 @@ pub(crate) fn run(options: &BenchOptions) -> Result<Outcome> {
             sweeps.push((name, points));
         }
     }
-    Ok(Outcome { point, sweeps, notes: Map::new() })
+    Ok(Outcome { point, sweeps, notes: Map::new(), tables: Vec::new() })
 }
 
 fn run_point(options: &BenchOptions, shape: M1Shape, with_peers: bool) -> Result<Point> {

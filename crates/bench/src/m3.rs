@@ -155,7 +155,7 @@ pub(crate) fn run(options: &BenchOptions) -> Result<Outcome> {
         sweeps.push(("windows", run_all(&[(1, 1), (2, 1), (4, 1), (8, 1), (10, 1)])?));
         sweeps.push(("columns", run_all(&[(10, 1), (10, 2), (10, 4), (10, 8)])?));
     }
-    Ok(Outcome { point, sweeps, notes: Map::new() })
+    Ok(Outcome { point, sweeps, notes: Map::new(), tables: Vec::new() })
 }
 
 fn run_point(options: &BenchOptions, shape: M3Shape, with_peers: bool) -> Result<Point> {

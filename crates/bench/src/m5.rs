@@ -6,10 +6,11 @@
 //! rows just inserted. After each request the thread reads how long the kernel made it wait for a
 //! processor, which separates a slow request from a busy machine.
 //!
-//! Then, for Lockstep only, it measures requests and inserts while DEPLOY builds an index and while
-//! rows expire (`changes`).
+//! Then, for Lockstep only, it measures requests and inserts while DEPLOY builds an index, while
+//! rows expire (`changes`), and in a directory while a checkpoint is written (`durable`).
 
 mod changes;
+mod durable;
 
 use std::{
     fs::File,
@@ -135,8 +136,10 @@ pub(crate) fn run(options: &BenchOptions) -> Result<Outcome> {
     let mut ratios = Map::new();
     ratios.insert("lockstep_p999/lockstep_p50".to_owned(), json!(rounded(tail)));
     notes.extend(changes::run(options)?);
+    let (durable, ratio) = durable::run(options)?;
+    ratios.insert("requests_p999_beside_a_checkpoint/without".to_owned(), json!(ratio));
     let point = Point { params, systems, ratios };
-    Ok(Outcome { point, sweeps: Vec::new(), notes })
+    Ok(Outcome { point, sweeps: Vec::new(), notes, tables: vec![durable] })
 }
 
 fn params(shape: M1Shape) -> Json {
@@ -245,7 +248,7 @@ impl MixedLoad {
         let is_over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let inserter = scope.spawn(|| {
-                let inserted = self.insert(store, from);
+                let inserted = self.insert(store, from, &is_over);
                 // Relaxed: it guards no data.
                 is_over.store(true, Ordering::Relaxed);
                 inserted
@@ -256,16 +259,17 @@ impl MixedLoad {
         })
     }
 
-    /// Inserts rows when they are due.
-    fn insert(&self, store: &dyn Store, from: usize) -> Result<Measured> {
+    /// Inserts rows when they are due, until it is over.
+    fn insert(&self, store: &dyn Store, from: usize, is_over: &AtomicBool) -> Result<Measured> {
         let period_ns = 1_000_000_000 / INSERTS_PER_S;
         let count = self.run_ms * 1_000_000 / period_ns;
         let clock = SystemClock::new();
         let mut insert = store.inserter()?;
         let mut latency_ns = latencies();
         for number in 0..count {
-            // A store that cannot keep up is stopped.
-            if clock.monotonic_ns() > BEHIND_MAX * self.run_ms * 1_000_000 {
+            // A store that cannot keep up is stopped. Relaxed: the flag guards no data.
+            let is_behind = clock.monotonic_ns() > BEHIND_MAX * self.run_ms * 1_000_000;
+            if is_behind || is_over.load(Ordering::Relaxed) {
                 break;
             }
             let due_ns = number * period_ns;

@@ -1,7 +1,7 @@
 //! Peers: the systems a user would take instead, each tuned as its own users would.
 //!
 //! Workloads use the SQL peers through [`SqlConnection`] and need not know which one it is.
-//! `duckdb` runs in this process; servers run on this machine, behind a socket in the file system,
+//! `duckdb` and `sqlite` run in this process; servers run on this machine, behind a socket in the file system,
 //! with data folders of their own that are removed with them.
 
 pub(crate) mod duckdb;
@@ -12,6 +12,8 @@ pub(crate) mod postgres;
 pub(crate) mod prepared;
 pub(crate) mod redis;
 mod server;
+mod shared_library;
+pub(crate) mod sqlite;
 
 use crate::{
     answer::AnswerValue,

@@ -10,11 +10,12 @@ use crate::{
     error::{Error, Result, Trying},
     plot::point_labels,
     report::{LOCKSTEP, short},
+    result_table::markdown,
 };
 
 const BEGIN: &str = "<!-- results: written by `lockstep-bench --publish` -->";
 const END: &str = "<!-- end of results -->";
-const IDS: [&str; 6] = ["M1", "M2", "M3", "M4", "M5", "M6"];
+const IDS: [&str; 8] = ["M1", "M2", "M3", "M4", "M5", "M6", "M11", "M13"];
 
 /// Writes the results of a folder into a page.
 pub(crate) fn publish(folder: &Path, page: &Path) -> Result<()> {
@@ -58,10 +59,17 @@ pub(crate) fn section(id: &str, result: &Json) -> String {
         machine.get("load_average_at_start").map(plain).unwrap_or_default(),
         params.join(", ")
     );
-    text.push_str(&systems_table(of("systems")));
+    if !of("systems").is_empty() {
+        text.push_str(&systems_table(of("systems")));
+    }
+    for table in result["tables"].as_array().into_iter().flatten() {
+        text.push_str(&markdown(table));
+    }
     let ratios: Vec<String> =
         of("ratios").iter().map(|(name, value)| format!("{name} **{}**", plain(value))).collect();
-    writeln!(text, "\nRatios: {}.\n", ratios.join(" · ")).expect("a string takes everything");
+    if !ratios.is_empty() {
+        writeln!(text, "\nRatios: {}.\n", ratios.join(" · ")).expect("a string takes everything");
+    }
     for (name, points) in of("sweeps") {
         let points = points.as_array().map(Vec::as_slice).unwrap_or_default();
         if points.len() > 1 {
@@ -69,7 +77,8 @@ pub(crate) fn section(id: &str, result: &Json) -> String {
         }
     }
     for (name, value) in result.as_object().unwrap_or(&empty) {
-        let known = ["workload", "params", "commit", "machine", "systems", "ratios", "sweeps"];
+        let known =
+            ["workload", "params", "commit", "machine", "systems", "ratios", "sweeps", "tables"];
         if !known.contains(&name.as_str()) {
             writeln!(text, "`{name}`: `{value}`\n").expect("a string takes everything");
         }

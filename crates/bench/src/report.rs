@@ -32,7 +32,7 @@ pub(crate) struct SystemResult {
 }
 
 /// Everything measured at one point of a workload's parameters.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Point {
     /// The parameters.
     pub(crate) params: Json,
@@ -64,7 +64,7 @@ pub(crate) fn rounded(value: f64) -> f64 {
 }
 
 /// Returns the median of some numbers; of the two in the middle the smaller.
-fn median(values: &mut [f64]) -> f64 {
+pub(crate) fn median(values: &mut [f64]) -> f64 {
     assert!(!values.is_empty(), "the median of no runs");
     values.sort_by(f64::total_cmp);
     values[(values.len() - 1) / 2]

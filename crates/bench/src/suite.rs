@@ -9,12 +9,13 @@ use crate::{
     answer::{Closeness, difference},
     arguments::{BenchOptions, PeerChoice, PeerName, WorkloadId},
     error::{Error, Result, Trying},
-    m1, m2, m3, m4, m5, m6, machine,
+    m1, m2, m3, m4, m5, m6, m11, m13, machine,
     measure::{ClientLoad, closed_loop},
     peer::install::install,
     plot::svg,
     publish::{publish, section},
     report::{BASELINE, LOCKSTEP, LoadRuns, Point, SystemResult},
+    result_table::{MeasurementTable, markdown},
     system::System,
 };
 
@@ -30,10 +31,15 @@ pub(crate) struct Outcome {
     pub(crate) sweeps: Vec<(&'static str, Vec<Point>)>,
     /// Other results, by name.
     pub(crate) notes: Map<String, Json>,
+    /// Tables of workloads that are no closed loop of requests.
+    pub(crate) tables: Vec<MeasurementTable>,
 }
 
 /// Runs the command.
 pub(crate) fn run(options: &BenchOptions) -> Result<()> {
+    if let Some(step) = &options.restart_step {
+        return m11::run_step(step);
+    }
     if options.install {
         install(&mut |line| say(line))?;
     }
@@ -55,6 +61,8 @@ fn run_workload(options: &BenchOptions, workload: WorkloadId) -> Result<()> {
         WorkloadId::M4 => m4::run(options)?,
         WorkloadId::M5 => m5::run(options)?,
         WorkloadId::M6 => m6::run(options)?,
+        WorkloadId::M11 => m11::run(options)?,
+        WorkloadId::M13 => m13::run(options)?,
     };
     let id = format!("{workload:?}");
     let mut object = Map::new();
@@ -76,10 +84,16 @@ fn run_workload(options: &BenchOptions, workload: WorkloadId) -> Result<()> {
     if !sweeps.is_empty() {
         object.insert("sweeps".to_owned(), Json::Object(sweeps));
     }
-    let table = outcome.point.markdown();
+    if !outcome.tables.is_empty() {
+        let tables = outcome.tables.iter().map(MeasurementTable::json).collect();
+        object.insert("tables".to_owned(), Json::Array(tables));
+    }
+    if !outcome.point.systems.is_empty() {
+        say(&outcome.point.markdown());
+    }
+    outcome.tables.iter().for_each(|table| say(&markdown(&table.json())));
     let result = Json::Object(object);
     let json = result.to_string();
-    say(&table);
     if let Some(folder) = &options.out {
         fs::create_dir_all(folder).trying(|| format!("make the folder {}", folder.display()))?;
         let write = |extension: &str, text: &str| {
@@ -90,7 +104,9 @@ fn run_workload(options: &BenchOptions, workload: WorkloadId) -> Result<()> {
         };
         write("json", &format!("{json}\n"))?;
         write("md", &section(&id, &result))?;
-        write("svg", &svg(&result))?;
+        if !outcome.point.systems.is_empty() {
+            write("svg", &svg(&result))?;
+        }
     }
     if options.json {
         say(&json);
@@ -169,16 +185,16 @@ pub(crate) fn measure(
             name: system.name().to_owned(),
             bytes_per_row: system.bytes_per_row(),
             loads: options
-                .threads
-                .iter()
-                .map(|&threads| LoadRuns { threads, runs: vec![] })
+                .threads()
+                .into_iter()
+                .map(|threads| LoadRuns { threads, runs: vec![] })
                 .collect(),
         })
         .collect();
     for _ in 0..options.runs() {
-        for (place, threads) in options.threads.iter().enumerate() {
+        for (place, threads) in options.threads().into_iter().enumerate() {
             for (system, result) in systems.iter().zip(&mut results) {
-                let load = ClientLoad { threads: *threads, warm_ms, run_ms, requests };
+                let load = ClientLoad { threads, warm_ms, run_ms, requests };
                 result.loads[place].runs.push(closed_loop(*system, load)?);
             }
         }

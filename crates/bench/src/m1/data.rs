@@ -80,21 +80,26 @@ impl M1Row {
 
     /// Appends the row as a line of tab-separated text, as COPY and LOAD DATA read it.
     pub(crate) fn write_line(&self, line: &mut String) {
-        for (position, value) in self.datums().iter().enumerate() {
-            line.push_str(if position == 0 { "" } else { "\t" });
-            let written = match *value {
-                Datum::String(text) => line.write_str(text),
-                Datum::Double(value) => write!(line, "{value}"),
-                Datum::Timestamp(ms) => line.write_str(&moment(ms)),
-                _ => match value.as_i64() {
-                    Some(value) => write!(line, "{value}"),
-                    None => line.write_str("\\N"),
-                },
-            };
-            written.expect("a string takes everything");
-        }
-        line.push('\n');
+        write_line(&self.datums(), line);
     }
+}
+
+/// Appends values as a line of tab-separated text, as COPY and LOAD DATA read it.
+pub(crate) fn write_line(datums: &[Datum<'_>], line: &mut String) {
+    for (position, value) in datums.iter().enumerate() {
+        line.push_str(if position == 0 { "" } else { "\t" });
+        let written = match *value {
+            Datum::String(text) => line.write_str(text),
+            Datum::Double(value) => write!(line, "{value}"),
+            Datum::Timestamp(ms) => line.write_str(&moment(ms)),
+            _ => match value.as_i64() {
+                Some(value) => write!(line, "{value}"),
+                None => line.write_str("\\N"),
+            },
+        };
+        written.expect("a string takes everything");
+    }
+    line.push('\n');
 }
 
 /// Formats a timestamp as SQL text, UTC.

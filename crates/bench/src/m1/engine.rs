@@ -29,7 +29,11 @@ pub(crate) struct M1Lockstep<'a> {
 impl<'a> M1Lockstep<'a> {
     /// Makes the tables, deploys the query, and then inserts the rows, as the report does.
     pub(crate) fn new(data: Data, requests: &'a [M1Row]) -> Result<Self> {
-        let session = Database::in_memory().session();
+        Self::in_session(Database::in_memory().session(), data, requests)
+    }
+
+    /// Does the same in the database of a session, whose durability the rows have.
+    pub(crate) fn in_session(session: Session, data: Data, requests: &'a [M1Row]) -> Result<Self> {
         session.execute(&query::schema(data))?;
         session.execute(&format!("DEPLOY m1 {}", query::query(data.shape)))?;
         for table in data.tables() {

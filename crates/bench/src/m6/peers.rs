@@ -12,7 +12,8 @@ use crate::{
     system::{Client, System},
 };
 
-const COLUMNS: [(&str, PeerType); 8] = [
+/// Names and types of the columns.
+pub(crate) const M6_COLUMNS: [(&str, PeerType); 8] = [
     ("k0", PeerType::Text(8)),
     ("k1", PeerType::Text(8)),
     ("k2", PeerType::Text(8)),
@@ -39,7 +40,7 @@ impl<'a> SqlPuts<'a> {
     /// Creates the table and its indexes.
     pub(crate) fn new(peer: &'a dyn SqlPeer, shape: M6Shape) -> Result<Self> {
         let mut connection = peer.connect()?;
-        let columns = COLUMNS.map(|(name, kind)| (name.to_owned(), kind));
+        let columns = M6_COLUMNS.map(|(name, kind)| (name.to_owned(), kind));
         connection.create_table("puts", &columns, ROWS_MAX)?;
         for index in 0..shape.indexes {
             connection.create_time_index("puts", &format!("k{index}"), "ts", &[])?;
@@ -149,11 +150,7 @@ struct RedisWriter<'a> {
 impl RedisWriter<'_> {
     fn put(&mut self) -> Result<Put> {
         let (number, put) = self.own.take();
-        let mut member = u64::try_from(number).expect("a count fits").to_le_bytes().to_vec();
-        put.keys.iter().for_each(|key| member.extend(key));
-        member.extend(put.time_ms.to_le_bytes());
-        put.doubles.iter().for_each(|value| member.extend(value.to_le_bytes()));
-        put.ints.iter().for_each(|value| member.extend(value.to_le_bytes()));
+        let member = packed_put(number, &put);
         let score = put.time_ms.to_string();
         for index in 0..self.system.shape.indexes {
             let key = key(&put, index);
@@ -163,6 +160,16 @@ impl RedisWriter<'_> {
         self.resp.skip(self.system.shape.indexes)?;
         Ok(put)
     }
+}
+
+/// Packs a row and its number, which makes members of a set distinct.
+pub(crate) fn packed_put(number: usize, put: &Put) -> Vec<u8> {
+    let mut member = u64::try_from(number).expect("a count fits").to_le_bytes().to_vec();
+    put.keys.iter().for_each(|key| member.extend(key));
+    member.extend(put.time_ms.to_le_bytes());
+    put.doubles.iter().for_each(|value| member.extend(value.to_le_bytes()));
+    put.ints.iter().for_each(|value| member.extend(value.to_le_bytes()));
+    member
 }
 
 fn key(put: &Put, index: usize) -> String {

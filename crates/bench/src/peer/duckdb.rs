@@ -9,6 +9,7 @@ mod library;
 use std::{
     ffi::{CStr, CString, c_char, c_void},
     io::Write as _,
+    path::Path,
     ptr,
 };
 
@@ -39,15 +40,29 @@ unsafe impl Sync for DuckDb {}
 impl DuckDb {
     /// Loads the library and opens an empty database that uses this many threads for a query.
     pub(crate) fn open(threads: usize) -> Result<Self> {
-        let library = Library::load(&duckdb_library())?;
-        let mut database = ptr::null_mut();
-        // SAFETY: a null path opens a database in memory; the handle is written on success.
-        if unsafe { (library.open)(ptr::null(), &raw mut database) } != 0 {
-            return Err(Error::peer(NAME, "a database in memory cannot be opened"));
-        }
-        let duckdb = Self { library, database, scratch: TemporaryFolder::new(NAME)? };
+        let duckdb = Self::open_at(None)?;
         duckdb.connect()?.execute(&format!("SET threads = {threads}"))?;
         Ok(duckdb)
+    }
+
+    /// Loads the library and opens a database: the one in this file, which is made if it is not
+    /// there, or an empty one in memory.
+    pub(crate) fn open_at(file: Option<&Path>) -> Result<Self> {
+        let library = Library::load(&duckdb_library())?;
+        let mut database = ptr::null_mut();
+        let path = file.map(|file| c_text(&file.display().to_string()));
+        let path = path.as_ref().map_or(ptr::null(), |path| path.as_ptr());
+        // SAFETY: a null path opens a database in memory; the handle is written on success.
+        if unsafe { (library.open)(path, &raw mut database) } != 0 {
+            let what =
+                file.map_or_else(|| "in memory".to_owned(), |file| file.display().to_string());
+            return Err(Error::peer(NAME, format!("a database cannot be opened: {what}")));
+        }
+        let scratch = match file.and_then(Path::parent) {
+            None => TemporaryFolder::new(NAME)?,
+            Some(folder) => TemporaryFolder::below(folder, "scratch")?,
+        };
+        Ok(Self { library, database, scratch })
     }
 }
 

@@ -3,6 +3,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    sync::atomic::{AtomicUsize, Ordering},
 };
 
 use crate::error::{Result, Trying};
@@ -23,8 +24,17 @@ pub(crate) struct TemporaryFolder {
 impl TemporaryFolder {
     /// Creates an empty folder. The path is short: a socket's path may have 107 bytes.
     pub(crate) fn new(name: &str) -> Result<Self> {
-        let folder =
-            std::env::temp_dir().join(format!("lockstep-bench-{}-{name}", std::process::id()));
+        static FOLDERS: AtomicUsize = AtomicUsize::new(0);
+        // Relaxed: each folder only needs a number that no other one of this process has.
+        let number = FOLDERS.fetch_add(1, Ordering::Relaxed);
+        let process = std::process::id();
+        let name = format!("lockstep-bench-{process}-{number}-{name}");
+        Self::below(&std::env::temp_dir(), &name)
+    }
+
+    /// Creates an empty folder in another one.
+    pub(crate) fn below(parent: &Path, name: &str) -> Result<Self> {
+        let folder = parent.join(name);
         fs::create_dir_all(&folder).trying(|| format!("make the folder {}", folder.display()))?;
         Ok(Self { folder })
     }

@@ -1,7 +1,7 @@
 //! Installs the peers with the system's own package clients.
 //!
-//! DuckDB comes as the shared library that its package for Node carries; the servers as Debian
-//! packages, which need root.
+//! DuckDB comes as the shared library that its package for Node carries; the servers and SQLite as
+//! Debian packages, which need root.
 
 use std::{fs, path::PathBuf, process::Command};
 
@@ -16,6 +16,16 @@ pub(crate) fn duckdb_library() -> PathBuf {
     cache_folder().join("duckdb/package/libduckdb.so")
 }
 
+/// Where Debian's package has SQLite's shared library.
+const SQLITE_LIBRARIES: [&str; 2] =
+    ["/usr/lib/x86_64-linux-gnu/libsqlite3.so.0", "/usr/lib/aarch64-linux-gnu/libsqlite3.so.0"];
+
+/// Returns where SQLite's shared library is once it is installed.
+pub(crate) fn sqlite_library() -> PathBuf {
+    let mut found = SQLITE_LIBRARIES.iter().map(PathBuf::from);
+    found.find(|path| path.exists()).unwrap_or_else(|| SQLITE_LIBRARIES[0].into())
+}
+
 /// Installs the missing peers, and reports each step to `say`.
 pub(crate) fn install(say: &mut dyn FnMut(&str)) -> Result<()> {
     if duckdb_library().exists() {
@@ -24,13 +34,16 @@ pub(crate) fn install(say: &mut dyn FnMut(&str)) -> Result<()> {
         say("duckdb: fetching its shared library");
         fetch_duckdb()?;
     }
-    let missing: Vec<&str> = SERVERS
+    let mut missing: Vec<&str> = SERVERS
         .iter()
         .filter(|(_, program)| super::folder::find_program(program).is_none())
         .map(|(package, _)| *package)
         .collect();
+    if !sqlite_library().exists() {
+        missing.push("libsqlite3-0");
+    }
     if missing.is_empty() {
-        say("mariadb, postgres, redis: there");
+        say("mariadb, postgres, redis, sqlite: there");
         return Ok(());
     }
     say(&format!("installing {}", missing.join(", ")));

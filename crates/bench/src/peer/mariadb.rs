@@ -1,6 +1,7 @@
 //! MariaDB with its MEMORY engine: rows in memory, an ordered index on (key, event time).
 //!
 //! Text is one byte a character and compares as bytes; statements are prepared; nothing is logged.
+//! In the workloads about durability it runs with InnoDB instead.
 
 mod wire;
 
@@ -21,7 +22,7 @@ use crate::{
 
 const NAME: &str = "mariadb";
 
-const SETTINGS: [&str; 14] = [
+const SETTINGS: [&str; 13] = [
     "--skip-networking",
     "--skip-grant-tables",
     "--local-infile=1",
@@ -32,26 +33,55 @@ const SETTINGS: [&str; 14] = [
     "--default-time-zone=+00:00",
     "--skip-log-bin",
     "--skip-performance-schema",
-    "--innodb-buffer-pool-size=64M",
     "--query-cache-type=0",
     "--sort-buffer-size=16M",
     "--max-allowed-packet=64M",
 ];
 
+/// The storage engine of the tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum MariaDbEngine {
+    /// MEMORY: nothing is written.
+    Memory,
+    /// InnoDB, whose log is on the disk when a commit returns.
+    InnoDbSynced,
+    /// InnoDB, whose log is in the page cache when a commit returns.
+    InnoDbWritten,
+}
+
+impl MariaDbEngine {
+    fn settings(self) -> &'static [&'static str] {
+        match self {
+            Self::Memory => &["--innodb-buffer-pool-size=64M"],
+            Self::InnoDbSynced => &[POOL, LOG, "--innodb-flush-log-at-trx-commit=1"],
+            Self::InnoDbWritten => &[POOL, LOG, "--innodb-flush-log-at-trx-commit=2"],
+        }
+    }
+}
+
+const POOL: &str = "--innodb-buffer-pool-size=2G";
+const LOG: &str = "--innodb-log-file-size=1G";
+
 /// A running server.
 #[derive(Debug)]
 pub(crate) struct MariaDb {
     server: Server,
+    engine: MariaDbEngine,
 }
 
 impl MariaDb {
     /// Starts a server on an empty data folder.
     pub(crate) fn start() -> Result<Self> {
+        Self::start_with(MariaDbEngine::Memory)
+    }
+
+    /// Starts a server whose tables have this engine.
+    pub(crate) fn start_with(engine: MariaDbEngine) -> Result<Self> {
         let program = program(NAME, "mariadbd")?;
         let scratch = TemporaryFolder::new(NAME)?;
         let socket = scratch.path().join("socket");
         let mut command = Command::new(program);
-        command.arg("--no-defaults").args(SETTINGS);
+        command.arg("--no-defaults").args(SETTINGS).args(engine.settings());
         let data = scratch.path().join("data");
         std::fs::create_dir_all(&data).unwrap_or_default();
         command.arg(format!("--datadir={}", data.display()));
@@ -60,7 +90,8 @@ impl MariaDb {
         if unsafe { libc::geteuid() } == 0 {
             command.arg("--user=root");
         }
-        let mariadb = Self { server: Server::start(NAME, &mut command, socket, scratch)? };
+        let server = Server::start(NAME, &mut command, socket, scratch, |_| Some(()))?;
+        let mariadb = Self { server, engine };
         MariaDbWire::start(mariadb.server.connect()?)?.query("CREATE DATABASE bench")?;
         Ok(mariadb)
     }
@@ -74,12 +105,13 @@ impl SqlPeer for MariaDb {
     fn connect(&self) -> Result<Box<dyn SqlConnection + '_>> {
         let mut wire = MariaDbWire::start(self.server.connect()?)?;
         wire.query("USE bench")?;
-        Ok(Box::new(MariaDbConnection { wire }))
+        Ok(Box::new(MariaDbConnection { wire, engine: self.engine }))
     }
 }
 
 struct MariaDbConnection {
     wire: MariaDbWire,
+    engine: MariaDbEngine,
 }
 
 impl SqlConnection for MariaDbConnection {
@@ -114,9 +146,12 @@ impl SqlConnection for MariaDbConnection {
             .map(|(name, kind)| format!("{name} {}", Dialect::MariaDb.type_name(*kind)))
             .collect();
         let columns = columns.join(", ");
-        // The engine sizes its blocks by the number of rows it is told to expect.
-        self.execute(&format!("CREATE TABLE {name} ({columns}) ENGINE=MEMORY MAX_ROWS={rows}"))
-            .map(drop)
+        let engine = match self.engine {
+            // The engine sizes its blocks by the number of rows it is told to expect.
+            MariaDbEngine::Memory => format!("MEMORY MAX_ROWS={rows}"),
+            MariaDbEngine::InnoDbSynced | MariaDbEngine::InnoDbWritten => "InnoDB".to_owned(),
+        };
+        self.execute(&format!("CREATE TABLE {name} ({columns}) ENGINE={engine}")).map(drop)
     }
 
     fn create_time_index(

@@ -1,6 +1,7 @@
-//! PostgreSQL: tables in shared buffers, no waiting for the disk, prepared statements.
+//! PostgreSQL: tables in shared buffers, no waiting for the disk, prepared statements; and for the
+//! workloads about durability a server that loses nothing.
 //!
-//! Settings are those of its users for a store that must answer fast: all data fits the shared
+//! Settings of the first are those of its users for a store that must answer fast: all data fits the shared
 //! buffers, `synchronous_commit` is off, statements keep their generic plan (planning this query
 //! takes longer than running it), nothing is compiled just in time, and indexes carry the columns
 //! that are read, so that a window reads an index only.
@@ -40,10 +41,46 @@ const SETTINGS: [&str; 12] = [
     "timezone=UTC",
 ];
 
+/// Settings under which nothing that was acknowledged is lost: `fsync` and `full_page_writes` are on
+/// by default. Each use adds its `synchronous_commit`.
+const DURABLE_SETTINGS: [&str; 6] = [
+    "listen_addresses=",
+    "shared_buffers=2GB",
+    "jit=off",
+    "plan_cache_mode=force_generic_plan",
+    "random_page_cost=1.0",
+    "timezone=UTC",
+];
+
+/// What a durable server does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PostgresDurability {
+    /// Commits wait for the disk (`synchronous_commit=on`).
+    Synchronous,
+    /// Commits wait for nothing (`synchronous_commit=off`).
+    Asynchronous,
+    /// Commits wait for the disk, and no checkpoint is written while it runs.
+    WithoutCheckpoints,
+}
+
+impl PostgresDurability {
+    fn settings(self) -> Vec<&'static str> {
+        let own: &[&str] = match self {
+            Self::Synchronous => &["synchronous_commit=on", "max_wal_size=4GB"],
+            Self::Asynchronous => &["synchronous_commit=off", "max_wal_size=4GB"],
+            Self::WithoutCheckpoints => {
+                &["synchronous_commit=on", "max_wal_size=64GB", "checkpoint_timeout=1d"]
+            }
+        };
+        DURABLE_SETTINGS.iter().chain(own).copied().collect()
+    }
+}
+
 /// A running server.
 #[derive(Debug)]
 pub(crate) struct Postgres {
     server: Server,
+    settings: Vec<&'static str>,
 }
 
 /// The user that the server runs as when we are root, since it refuses to run as root.
@@ -55,26 +92,68 @@ struct ServerUser {
 impl Postgres {
     /// Creates a data folder and starts a server on it.
     pub(crate) fn start() -> Result<Self> {
-        let (initdb, postgres) = (program(NAME, "initdb")?, program(NAME, "postgres")?);
+        Self::start_with(SETTINGS.to_vec())
+    }
+
+    /// Does the same for a server that loses nothing, or as little as it is told to.
+    pub(crate) fn start_durable(durability: PostgresDurability) -> Result<Self> {
+        Self::start_with(durability.settings())
+    }
+
+    fn start_with(settings: Vec<&'static str>) -> Result<Self> {
+        let initdb = program(NAME, "initdb")?;
         let scratch = TemporaryFolder::new(NAME)?;
         let account = account();
         if let Some(ServerUser { user, group }) = &account {
             chown(scratch.path(), Some(*user), Some(*group))
                 .trying(|| "give the data folder to the user postgres".to_owned())?;
         }
-        let data = scratch.path().join("data");
         let locale =
             ["--no-sync", "--auth=trust", "--username=bench", "--locale=C", "--encoding=UTF8"];
+        let data = scratch.path().join("data");
         finish(NAME, command_as(account.as_ref(), &initdb).args(locale).arg("-D").arg(&data))?;
-        let mut command = command_as(account.as_ref(), &postgres);
-        command.arg("-D").arg(&data).arg("-k").arg(scratch.path());
-        for setting in SETTINGS {
-            command.args(["-c", setting]);
-        }
-        command.current_dir(scratch.path());
+        let mut command = server_command(scratch.path(), &settings)?;
         let socket = scratch.path().join(".s.PGSQL.5432");
-        Ok(Self { server: Server::start(NAME, &mut command, socket, scratch)? })
+        // It listens before it takes sessions.
+        let answer = |stream| PostgresWire::start(stream).ok().map(drop);
+        let server = Server::start(NAME, &mut command, socket, scratch, answer)?;
+        Ok(Self { server, settings })
     }
+
+    /// Ends the server as `pg_ctl stop -m immediate` does: at once, without a checkpoint. A killed
+    /// process would leave children that the next server waits for.
+    pub(crate) fn crash(&mut self) -> Result<()> {
+        self.server.crash(libc::SIGQUIT)
+    }
+
+    /// Starts the server again and waits until `answer` gives a value: while it recovers, it
+    /// refuses connections.
+    pub(crate) fn restart<T>(
+        &mut self,
+        answer: impl Fn(&mut dyn SqlConnection) -> Result<T>,
+    ) -> Result<T> {
+        let mut command = server_command(self.server.folder(), &self.settings)?;
+        self.server.restart(&mut command, |stream| {
+            let mut connection = PostgresConnection { wire: PostgresWire::start(stream).ok()? };
+            answer(&mut connection).ok()
+        })
+    }
+
+    /// Returns the folder of its data.
+    pub(crate) fn folder(&self) -> &Path {
+        self.server.folder()
+    }
+}
+
+/// Returns the command that starts a server on a folder that has its data.
+fn server_command(folder: &Path, settings: &[&str]) -> Result<Command> {
+    let mut command = command_as(account().as_ref(), &program(NAME, "postgres")?);
+    command.arg("-D").arg(folder.join("data")).arg("-k").arg(folder);
+    for setting in settings {
+        command.args(["-c", setting]);
+    }
+    command.current_dir(folder);
+    Ok(command)
 }
 
 /// Returns the account `postgres`, when we are root.

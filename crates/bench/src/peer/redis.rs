@@ -1,4 +1,4 @@
-//! Redis: a server without persistence, and its protocol.
+//! Redis: a server, without persistence unless a workload is about it, and its protocol.
 //!
 //! A client puts several commands into one write and reads their replies in order; replies stay in
 //! the receive buffer until the next write, so that nothing is copied.
@@ -7,6 +7,7 @@ use std::{
     io::{Read as _, Write as _},
     ops::Range,
     os::unix::net::UnixStream,
+    path::Path,
     process::Command,
 };
 
@@ -22,23 +23,71 @@ const NAME: &str = "redis";
 #[derive(Debug)]
 pub(crate) struct Redis {
     server: Server,
+    persistence: RedisPersistence,
 }
+
+/// What a server keeps on the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RedisPersistence {
+    /// Nothing.
+    None,
+    /// What SAVE writes (RDB).
+    Snapshots,
+    /// Every command (AOF), synced each second, and never rewritten.
+    LogEverySecond,
+    /// Every command, synced before it is answered.
+    LogAlways,
+}
+
+impl RedisPersistence {
+    fn arguments(self) -> &'static [&'static str] {
+        match self {
+            Self::None | Self::Snapshots => &["--appendonly", "no"],
+            Self::LogEverySecond => {
+                &["--appendonly", "yes", "--appendfsync", "everysec", NO_REWRITE, "0"]
+            }
+            Self::LogAlways => &["--appendonly", "yes", "--appendfsync", "always", NO_REWRITE, "0"],
+        }
+    }
+}
+
+const NO_REWRITE: &str = "--auto-aof-rewrite-percentage";
 
 impl Redis {
     /// Starts an empty server.
     pub(crate) fn start() -> Result<Self> {
-        let program = program(NAME, "redis-server")?;
+        Self::start_with(RedisPersistence::None)
+    }
+
+    /// Starts an empty server that keeps its data.
+    pub(crate) fn start_with(persistence: RedisPersistence) -> Result<Self> {
         let scratch = TemporaryFolder::new(NAME)?;
         let socket = scratch.path().join("socket");
-        let mut command = Command::new(program);
-        command.args(["--port", "0", "--save", "", "--appendonly", "no", "--unixsocket"]);
-        command.arg(&socket).current_dir(scratch.path());
-        Ok(Self { server: Server::start(NAME, &mut command, socket, scratch)? })
+        let mut command = command(scratch.path(), persistence)?;
+        let server = Server::start(NAME, &mut command, socket, scratch, |_| Some(()))?;
+        Ok(Self { server, persistence })
+    }
+
+    /// Kills the process.
+    pub(crate) fn kill(&mut self) -> Result<()> {
+        self.server.crash(libc::SIGKILL)
+    }
+
+    /// Starts the server again and waits until `answer` gives a value: while the server reads its
+    /// data, every command is an error.
+    pub(crate) fn restart<T>(&mut self, answer: impl Fn(&mut Resp) -> Result<T>) -> Result<T> {
+        let mut command = command(self.server.folder(), self.persistence)?;
+        self.server.restart(&mut command, |stream| answer(&mut Resp::new(stream)).ok())
+    }
+
+    /// Returns the folder of its data.
+    pub(crate) fn folder(&self) -> &Path {
+        self.server.folder()
     }
 
     /// Returns a connection.
     pub(crate) fn connect(&self) -> Result<Resp> {
-        Ok(Resp { stream: self.server.connect()?, out: Vec::new(), input: Vec::new(), at: 0 })
+        Ok(Resp::new(self.server.connect()?))
     }
 
     /// Returns the memory of the data, as the server states it, in bytes.
@@ -54,6 +103,14 @@ impl Redis {
         let bytes = line.and_then(|bytes| bytes.trim().parse().ok());
         bytes.ok_or_else(|| Error::peer(NAME, "INFO does not say used_memory"))
     }
+}
+
+/// Returns the command that starts a server on a folder.
+fn command(folder: &Path, persistence: RedisPersistence) -> Result<Command> {
+    let mut command = Command::new(program(NAME, "redis-server")?);
+    command.args(["--port", "0", "--save", ""]).args(persistence.arguments());
+    command.arg("--unixsocket").arg(folder.join("socket")).current_dir(folder);
+    Ok(command)
 }
 
 /// One reply. An array's elements are the replies that follow.
@@ -79,6 +136,10 @@ pub(crate) struct Resp {
 }
 
 impl Resp {
+    fn new(stream: UnixStream) -> Self {
+        Self { stream, out: Vec::new(), input: Vec::new(), at: 0 }
+    }
+
     /// Adds a command to what is sent next.
     pub(crate) fn command(&mut self, parts: &[&[u8]]) {
         self.head(b'*', parts.len());

@@ -1,16 +1,12 @@
 //! The functions of DuckDB's C interface that the benchmarks call, loaded from its shared library.
 
 use std::{
-    ffi::{CString, c_char, c_void},
-    os::unix::ffi::OsStrExt as _,
+    ffi::{c_char, c_void},
     path::Path,
 };
 
 use super::text_of;
-use crate::{
-    answer::AnswerValue,
-    error::{Error, Result},
-};
+use crate::{answer::AnswerValue, error::Result, peer::shared_library::SharedLibrary};
 
 /// `duckdb_result`: filled and read by the library only.
 #[derive(Debug)]
@@ -35,10 +31,10 @@ macro_rules! library {
         }
 
         impl Library {
-            fn find(library: Handle, path: &Path) -> Result<Self> {
+            fn find(library: &SharedLibrary) -> Result<Self> {
                 Ok(Self {
                     $($name: {
-                        let symbol = symbol(library, $symbol, path)?;
+                        let symbol = library.symbol($symbol)?;
                         // SAFETY: this is the function's type in the library's header.
                         unsafe {
                             std::mem::transmute::<
@@ -90,17 +86,7 @@ const TIMESTAMP: u32 = 12;
 impl Library {
     /// Loads the library of this path.
     pub(super) fn load(path: &Path) -> Result<Self> {
-        let missing = |message: String| Error::Missing { system: super::NAME, message };
-        if !path.exists() {
-            return Err(missing(path.display().to_string()));
-        }
-        let name = CString::new(path.as_os_str().as_bytes()).expect("a path has no zero bytes");
-        // SAFETY: loading runs the library's initializers, which need nothing of the process.
-        let library = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-        if library.is_null() {
-            return Err(missing(format!("{} cannot be loaded", path.display())));
-        }
-        Self::find(library, path)
+        Self::find(&SharedLibrary::load(super::NAME, path)?)
     }
 
     /// Reads one value of a result.
@@ -134,15 +120,4 @@ impl Library {
             }
         }
     }
-}
-
-fn symbol(library: Handle, name: &str, path: &Path) -> Result<Handle> {
-    let c_name = CString::new(name).expect("a name has no zero bytes");
-    // SAFETY: the library is loaded and the name ends with a zero byte.
-    let found = unsafe { libc::dlsym(library, c_name.as_ptr()) };
-    if found.is_null() {
-        let message = format!("{} has no function {name}", path.display());
-        return Err(Error::Missing { system: super::NAME, message });
-    }
-    Ok(found)
 }

@@ -155,9 +155,13 @@ impl PostgresWire {
     ) -> Result<(Vec<Vec<AnswerValue>>, Vec<u32>)> {
         let mut columns = columns.to_vec();
         let mut rows = Vec::new();
-        let mut refusal = None;
+        let mut refusal: Option<String> = None;
         loop {
-            let (kind, body) = self.receive()?;
+            let (kind, body) = match (self.receive(), &refusal) {
+                // After a fatal error the server closes the connection.
+                (Err(_), Some(_)) => break,
+                (message, _) => message?,
+            };
             let body = &self.input[body];
             match kind {
                 b'T' => columns = types(body),
