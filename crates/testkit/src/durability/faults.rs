@@ -179,7 +179,7 @@ impl FaultRun<'_, '_> {
         let run = Run::open(disk, now_ms).map_err(|error| format!("{when}: {error:?}"))?;
         let shown = run.show(self.model.tables());
         let expected = self.model.after_steps(self.done.clone(), now_ms);
-        let Some(what) = difference(&shown, expected) else { return Ok(()) };
+        let Some(mut what) = difference(&shown, expected) else { return Ok(()) };
         let mut candidates: Vec<Vec<usize>> =
             (least..self.done.len()).map(|count| self.done[..count].to_vec()).collect();
         // Nobody knows whether the step is there whose sync failed.
@@ -189,10 +189,11 @@ impl FaultRun<'_, '_> {
             with_unknown.sort_unstable();
             candidates.push(with_unknown);
         }
-        let mut candidates = candidates.into_iter();
-        let is_there = |done| difference(&shown, self.model.after_steps(done, now_ms)).is_none();
-        if candidates.any(is_there) {
-            return Ok(());
+        for done in candidates {
+            match difference(&shown, self.model.after_steps(done, now_ms)) {
+                None => return Ok(()),
+                Some(other) => what = other,
+            }
         }
         Err(format!("{when}, {:?}, it {what}", self.failed))
     }

@@ -156,8 +156,6 @@ const TEMPLATES: &[&str] = &[
     "SET GLOBAL statement_timeout = '{n}s'",
     "CREATE DATABASE base{n}",
     "DROP DATABASE base{n}",
-    "ALTER TABLE {t} ADD offline_path '{k}.parquet'",
-    "ALTER TABLE {t} DROP offline_path '{k}.parquet'",
     "CHECKPOINT",
 ];
 
