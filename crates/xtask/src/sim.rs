@@ -6,7 +6,7 @@ use lockstep_testkit::durability::{
     crash::{self, CrashSample},
     faults,
     run::Folder,
-    workload::{self, Step, TABLES},
+    workload::{self, TABLES, WorkloadStep},
 };
 
 /// Steps of a drawn workload.
@@ -34,7 +34,7 @@ pub fn run(workloads: u64, seed: u64) -> bool {
 }
 
 /// Checks a workload; of the calls one of `every` fails.
-fn check(steps: &[Step], tables: &[&str], sample: CrashSample, every: usize) -> bool {
+fn check(steps: &[WorkloadStep], tables: &[&str], sample: CrashSample, every: usize) -> bool {
     let mut is_good = true;
     let mut say = |text: Result<String, String>| {
         is_good &= text.is_ok();

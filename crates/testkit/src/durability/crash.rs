@@ -5,8 +5,8 @@ use lockstep_sim::{CrashImage, CrashPolicy, SimulatedDisk};
 
 use super::{
     model::{Model, difference},
-    run::{Outcome, Run},
-    workload::Step,
+    run::{Run, StepOutcome},
+    workload::WorkloadStep,
 };
 use crate::random::Random;
 
@@ -48,7 +48,11 @@ struct Moment {
 }
 
 /// Runs the steps; crashes at every moment, and opens what is left. The text names what is wrong.
-pub fn check(steps: &[Step], tables: &[&str], sample: CrashSample) -> Result<CrashReport, String> {
+pub fn check(
+    steps: &[WorkloadStep],
+    tables: &[&str],
+    sample: CrashSample,
+) -> Result<CrashReport, String> {
     let disk = SimulatedDisk::new();
     disk.record_before_syncs();
     let mut check = Check {
@@ -62,7 +66,7 @@ pub fn check(steps: &[Step], tables: &[&str], sample: CrashSample) -> Result<Cra
     let mut acknowledged = 0;
     for (at, step) in steps.iter().enumerate() {
         let outcome = run.step(step);
-        if let Outcome::Failed(code) = outcome {
+        if let StepOutcome::Failed(code) = outcome {
             return Err(format!("step {at}, {step:?}: {code}"));
         }
         let during = Moment { acknowledged, begun: at + 1 };
@@ -83,7 +87,7 @@ pub fn check(steps: &[Step], tables: &[&str], sample: CrashSample) -> Result<Cra
 }
 
 struct Check<'s> {
-    steps: &'s [Step],
+    steps: &'s [WorkloadStep],
     model: Model<'s>,
     sample: CrashSample,
     random: Random,
@@ -158,7 +162,7 @@ impl Check<'_> {
             if at < begun && !step.is_statement() {
                 continue;
             }
-            if let Outcome::Failed(code) = run.step(step) {
+            if let StepOutcome::Failed(code) = run.step(step) {
                 return Err(format!("step {at} after the crash: {code}"));
             }
         }

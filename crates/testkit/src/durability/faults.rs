@@ -5,8 +5,8 @@ use lockstep_sim::{CrashPolicy, Failure, Fault, SimulatedDisk};
 
 use super::{
     model::{Model, difference},
-    run::{Outcome, Run},
-    workload::Step,
+    run::{Run, StepOutcome},
+    workload::WorkloadStep,
 };
 
 /// What was tried.
@@ -29,7 +29,7 @@ pub struct FaultReport {
 /// Lets each call fail in a run of its own, one of `every` from `first` on. The text names what is
 /// wrong.
 pub fn check(
-    steps: &[Step],
+    steps: &[WorkloadStep],
     tables: &[&str],
     failure: Failure,
     (first, every): (u64, usize),
@@ -56,7 +56,7 @@ pub fn check(
 
 /// The steps with one call that fails.
 struct FaultRun<'r, 's> {
-    steps: &'s [Step],
+    steps: &'s [WorkloadStep],
     model: &'r mut Model<'s>,
     report: &'r mut FaultReport,
     /// Steps that were acknowledged.
@@ -102,21 +102,21 @@ impl FaultRun<'_, '_> {
         let step = &self.steps[at];
         let is_stopped = self.stopped().is_some();
         match run.step(step) {
-            Outcome::Failed(code) => {
+            StepOutcome::Failed(code) => {
                 check_code(&code)?;
                 if is_stopped && code != code::LOG_STOPPED {
                     return Err(format!("step {at} failed with {code} after the log had stopped"));
                 }
                 self.failed.push((at, code));
             }
-            Outcome::Refused(code) if is_stopped => {
+            StepOutcome::Refused(code) if is_stopped => {
                 // What it depends on may be missing; a defect of ours has another code.
                 if code.starts_with("XX") || code.starts_with("58") {
                     return Err(format!("step {at}, {step:?}, was refused with {code}"));
                 }
             }
-            Outcome::Refused(_) => {}
-            Outcome::Done => self.done.push(at),
+            StepOutcome::Refused(_) => {}
+            StepOutcome::Done => self.done.push(at),
         }
         Ok(())
     }
@@ -150,10 +150,9 @@ impl FaultRun<'_, '_> {
         let image = disk.image();
         // What was written at a level below `disk` may be lost when it could not be synced.
         let durable = if is_closed { self.done.len() } else { self.durable_count() };
-        for policy in [CrashPolicy::AllKept, CrashPolicy::AllLost, CrashPolicy::Random(1)] {
+        for policy in [CrashPolicy::AllLost, CrashPolicy::Random(1)] {
             let when = format!("{policy:?}");
-            let least = if policy == CrashPolicy::AllKept { self.done.len() } else { durable };
-            self.open_again(&image.disk(policy), &when, least)?;
+            self.open_again(&image.disk(policy), &when, durable)?;
         }
         self.open_again(disk, "in a new process", self.done.len())
     }
@@ -180,7 +179,7 @@ impl FaultRun<'_, '_> {
         let run = Run::open(disk, now_ms).map_err(|error| format!("{when}: {error:?}"))?;
         let shown = run.show(self.model.tables());
         let expected = self.model.after_steps(self.done.clone(), now_ms);
-        let Some(what) = difference(&shown, expected) else { return Ok(()) };
+        let Some(mut what) = difference(&shown, expected) else { return Ok(()) };
         let mut candidates: Vec<Vec<usize>> =
             (least..self.done.len()).map(|count| self.done[..count].to_vec()).collect();
         // Nobody knows whether the step is there whose sync failed.
@@ -190,10 +189,11 @@ impl FaultRun<'_, '_> {
             with_unknown.sort_unstable();
             candidates.push(with_unknown);
         }
-        let mut candidates = candidates.into_iter();
-        let is_there = |done| difference(&shown, self.model.after_steps(done, now_ms)).is_none();
-        if candidates.any(is_there) {
-            return Ok(());
+        for done in candidates {
+            match difference(&shown, self.model.after_steps(done, now_ms)) {
+                None => return Ok(()),
+                Some(other) => what = other,
+            }
         }
         Err(format!("{when}, {:?}, it {what}", self.failed))
     }
@@ -218,7 +218,7 @@ fn check_code(code: &str) -> Result<(), String> {
 /// Runs the steps while the disk has no space from one of them on, for some steps; then it has space
 /// again. The text names what is wrong.
 pub fn check_full(
-    steps: &[Step],
+    steps: &[WorkloadStep],
     tables: &[&str],
     from: usize,
     count: usize,

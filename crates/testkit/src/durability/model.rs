@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use super::{
     run::Run,
-    workload::{Action, START_MS, Step},
+    workload::{Action, START_MS, WorkloadStep},
 };
 
 /// The steps, and what a database in memory shows after some of them.
 #[derive(Debug)]
 pub struct Model<'s> {
-    steps: &'s [Step],
+    steps: &'s [WorkloadStep],
     tables: &'s [&'s str],
     /// By the steps that were run, and the time at which it is shown.
     shown: BTreeMap<(Vec<usize>, i64), Vec<String>>,
@@ -18,7 +18,7 @@ pub struct Model<'s> {
 
 impl<'s> Model<'s> {
     /// Makes the model of these steps, of which `tables` are the tables.
-    pub fn new(steps: &'s [Step], tables: &'s [&'s str]) -> Self {
+    pub fn new(steps: &'s [WorkloadStep], tables: &'s [&'s str]) -> Self {
         Self { steps, tables, shown: BTreeMap::new() }
     }
 

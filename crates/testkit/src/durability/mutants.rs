@@ -23,8 +23,8 @@ use lockstep_wal::{
 };
 
 use super::{
-    run::{Folder, Outcome, PATH, Run},
-    workload::{self, EACH_KIND_TABLES, START_MS, Step},
+    run::{Folder, PATH, Run, StepOutcome},
+    workload::{self, EACH_KIND_TABLES, START_MS, WorkloadStep},
 };
 use crate::{
     fuzz::{FuzzOptions, FuzzReport, MEMORY_BYTES_MAX, memory},
@@ -52,16 +52,19 @@ pub struct Base {
     /// With a checkpoint and a log behind it.
     files: Vec<(PathBuf, Vec<u8>)>,
     manifest: Arc<Manifest>,
-    /// Blocks of each data file.
-    blocks: Vec<(u64, Vec<Vec<u8>>)>,
+    /// The data files.
+    blocks: Vec<FileBlocks>,
     /// Records of the log behind the checkpoint.
-    tail: Vec<Record>,
+    tail: Vec<LogRecord>,
     /// Records of a log without a checkpoint.
-    whole: Vec<Record>,
+    whole: Vec<LogRecord>,
 }
 
+/// The number of a data file, and its blocks.
+type FileBlocks = (u64, Vec<Vec<u8>>);
+
 #[derive(Debug, Clone)]
-struct Record {
+struct LogRecord {
     kind: Kind,
     rows: u32,
     payload: Vec<u8>,
@@ -79,14 +82,15 @@ impl Base {
         let files = files_of(&disk);
         let (manifest, tail) = log_of(&disk).map_err(|error| failed(&error))?;
         let blocks = blocks_of(&disk).map_err(|error| failed(&error))?;
-        let logged: Vec<Step> = steps.into_iter().filter(|step| !step.is_checkpoint()).collect();
+        let logged: Vec<WorkloadStep> =
+            steps.into_iter().filter(|step| !step.is_checkpoint()).collect();
         let (_, whole) = log_of(&made(&logged)?).map_err(|error| failed(&error))?;
         Ok(Self { files, manifest, blocks, tail, whole })
     }
 }
 
 /// Runs steps on a new disk.
-fn made(steps: &[Step]) -> Result<SimulatedDisk, Box<Diagnostic>> {
+fn made(steps: &[WorkloadStep]) -> Result<SimulatedDisk, Box<Diagnostic>> {
     let disk = SimulatedDisk::new();
     let run = Run::open(&disk, START_MS)?;
     for step in steps {
@@ -115,11 +119,11 @@ fn files_of(disk: &SimulatedDisk) -> Vec<(PathBuf, Vec<u8>)> {
     files
 }
 
-fn log_of(disk: &SimulatedDisk) -> Result<(Arc<Manifest>, Vec<Record>), lockstep_wal::Error> {
+fn log_of(disk: &SimulatedDisk) -> Result<(Arc<Manifest>, Vec<LogRecord>), lockstep_wal::Error> {
     let directory = DatabaseDirectory::open(shared(disk), Path::new(PATH), Access::ReadOnly)?;
     let mut records = Vec::new();
     directory.read_log(&mut |entries: Entries<'_>| {
-        records.extend(entries.map(|entry| Record {
+        records.extend(entries.map(|entry| LogRecord {
             kind: entry.kind,
             rows: entry.rows,
             payload: entry.payload.to_vec(),
@@ -128,7 +132,7 @@ fn log_of(disk: &SimulatedDisk) -> Result<(Arc<Manifest>, Vec<Record>), lockstep
     Ok((directory.manifest(), records))
 }
 
-fn blocks_of(disk: &SimulatedDisk) -> Result<Vec<(u64, Vec<Vec<u8>>)>, lockstep_wal::Error> {
+fn blocks_of(disk: &SimulatedDisk) -> Result<Vec<FileBlocks>, lockstep_wal::Error> {
     let directory = DatabaseDirectory::open(shared(disk), Path::new(PATH), Access::ReadOnly)?;
     let mut files = Vec::new();
     for file in &directory.manifest().files {
@@ -155,7 +159,7 @@ pub fn run(base: &Base, part: Part, options: &FuzzOptions<'_>) -> FuzzReport {
         let mut random = Random::new(options.seed ^ number.wrapping_mul(0x9e37_79b9));
         let disk = base.changed(part, &mut random);
         let (before, begun_ms) = (memory::start(), now_ms());
-        let found = panics::caught(|| open(&disk)).unwrap_or_else(|panic| Err(panic));
+        let found = panics::caught(|| open(&disk)).unwrap_or_else(Err);
         let (bytes, took_ms) = (memory::peak_since(before), now_ms() - begun_ms);
         report.executions += 1;
         report.slowest_ms = report.slowest_ms.max(took_ms);
@@ -185,7 +189,7 @@ fn open(disk: &SimulatedDisk) -> Result<(), String> {
         }
     }
     for step in workload::after_opening() {
-        if let Outcome::Refused(what) = run.step(&step)
+        if let StepOutcome::Refused(what) = run.step(&step)
             && what.starts_with(code::INTERNAL_ERROR)
         {
             return Err(format!("{step:?}: {what}"));
@@ -277,7 +281,7 @@ impl Base {
 
     fn with_checkpoint(
         &self,
-        files: &[(u64, Vec<Vec<u8>>)],
+        files: &[FileBlocks],
         body: Vec<u8>,
     ) -> Result<SimulatedDisk, lockstep_wal::Error> {
         let disk = SimulatedDisk::new();
@@ -318,15 +322,15 @@ fn open_log(directory: &DatabaseDirectory) -> Result<SegmentedLog, lockstep_wal:
     Ok(directory.open_log(options, &mut |_| ())?.0)
 }
 
-fn append(log: &SegmentedLog, records: &[Record]) -> Result<(), lockstep_wal::Error> {
-    for Record { kind, rows, payload } in records {
+fn append(log: &SegmentedLog, records: &[LogRecord]) -> Result<(), lockstep_wal::Error> {
+    for LogRecord { kind, rows, payload } in records {
         log.append(&Group::of(*kind, *rows, payload), &mut |_| ())?;
     }
     log.close()
 }
 
 /// Changes some records: their payloads, counts, kinds, and which there are.
-fn mutate_records(records: &mut Vec<Record>, random: &mut Random) {
+fn mutate_records(records: &mut Vec<LogRecord>, random: &mut Random) {
     for _ in 0..=random.below(3) {
         let at = random.below(records.len());
         let other = records[random.below(records.len())].clone();

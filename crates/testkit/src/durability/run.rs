@@ -11,7 +11,7 @@ use lockstep_engine::{
 use lockstep_host::{ManualClock, file::Disk};
 use lockstep_sim::SimulatedDisk;
 
-use super::workload::{Action, FILES, START_MS, Step};
+use super::workload::{Action, FILES, START_MS, WorkloadStep};
 
 /// Where the database is on the simulated disk.
 pub const PATH: &str = "/db";
@@ -31,7 +31,7 @@ pub struct Run {
 
 /// What a step did.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub enum StepOutcome {
     /// It was acknowledged.
     Done,
     /// It was refused with this code and message, as it would be with any disk.
@@ -82,11 +82,11 @@ impl Run {
     }
 
     /// Runs a step.
-    pub fn step(&self, step: &Step) -> Outcome {
+    pub fn step(&self, step: &WorkloadStep) -> StepOutcome {
         let (session, sql) = match &step.action {
             Action::Advance { milliseconds } => {
                 self.clock.advance_ms(*milliseconds);
-                return Outcome::Done;
+                return StepOutcome::Done;
             }
             Action::Execute(sql) => (&self.session, sql),
             Action::ExecuteOffline(sql) => (&self.offline, sql),
@@ -101,9 +101,11 @@ impl Run {
             set.expect("a session's variable is no write");
         }
         match session.execute(sql) {
-            Ok(_) => Outcome::Done,
-            Err(error) if FAULTS.contains(&error.code) => Outcome::Failed(error.code.to_owned()),
-            Err(error) => Outcome::Refused(format!("{}: {}", error.code, error.message)),
+            Ok(_) => StepOutcome::Done,
+            Err(error) if FAULTS.contains(&error.code) => {
+                StepOutcome::Failed(error.code.to_owned())
+            }
+            Err(error) => StepOutcome::Refused(format!("{}: {}", error.code, error.message)),
         }
     }
 

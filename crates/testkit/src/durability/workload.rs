@@ -23,14 +23,14 @@ pub enum Action {
 
 /// An action, and what it waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Step {
+pub struct WorkloadStep {
     /// How durable it is when it is acknowledged.
     pub level: Durability,
     /// What is done.
     pub action: Action,
 }
 
-impl Step {
+impl WorkloadStep {
     fn new(level: Durability, sql: &str) -> Self {
         Self { level, action: Action::Execute(sql.to_owned()) }
     }
@@ -61,14 +61,16 @@ pub const FILES: [(&str, &str); 2] = [
 ];
 
 /// Makes every kind of step once, in an order in which each has an effect. The files are in `folder`.
-pub fn each_kind(folder: &str) -> Vec<Step> {
+pub fn each_kind(folder: &str) -> Vec<WorkloadStep> {
     let level = |sql: &str| match sql.split_once(": ") {
-        Some(("os", sql)) => Step::new(Durability::Os, sql),
-        Some(("memory", sql)) => Step::new(Durability::Memory, sql),
-        Some(("offline", sql)) => Step::offline(&sql.replace("{folder}", folder)),
-        Some(("load", sql)) => Step::new(Durability::Disk, &sql.replace("{folder}", folder)),
-        _ if sql == "1h" => Step::advance(3_600_000),
-        _ => Step::new(Durability::Disk, sql),
+        Some(("os", sql)) => WorkloadStep::new(Durability::Os, sql),
+        Some(("memory", sql)) => WorkloadStep::new(Durability::Memory, sql),
+        Some(("offline", sql)) => WorkloadStep::offline(&sql.replace("{folder}", folder)),
+        Some(("load", sql)) => {
+            WorkloadStep::new(Durability::Disk, &sql.replace("{folder}", folder))
+        }
+        _ if sql == "1h" => WorkloadStep::advance(3_600_000),
+        _ => WorkloadStep::new(Durability::Disk, sql),
     };
     EACH_KIND.iter().map(|sql| level(sql)).collect()
 }
@@ -154,8 +156,6 @@ const TEMPLATES: &[&str] = &[
     "SET GLOBAL statement_timeout = '{n}s'",
     "CREATE DATABASE base{n}",
     "DROP DATABASE base{n}",
-    "ALTER TABLE {t} ADD offline_path '{k}.parquet'",
-    "ALTER TABLE {t} DROP offline_path '{k}.parquet'",
     "CHECKPOINT",
 ];
 
@@ -163,38 +163,38 @@ const TEMPLATES: &[&str] = &[
 pub const TABLES: [&str; 3] = ["t", "t2", "t3"];
 
 /// Draws `count` steps. Those that cannot be done, with a table that there is not, are part of it.
-pub fn drawn(seed: u64, count: usize, folder: &str) -> Vec<Step> {
+pub fn drawn(seed: u64, count: usize, folder: &str) -> Vec<WorkloadStep> {
     let mut random = Random::new(seed);
     let mut now_ms = START_MS;
     (0..count).map(|at| draw(&mut random, at, folder, &mut now_ms)).collect()
 }
 
-fn draw(random: &mut Random, at: usize, folder: &str, now_ms: &mut i64) -> Step {
+fn draw(random: &mut Random, at: usize, folder: &str, now_ms: &mut i64) -> WorkloadStep {
     let level = *random.pick(&[Durability::Disk, Durability::Os, Durability::Memory]);
     let table = *random.pick(&TABLES);
     // The first steps make the tables, in most cases.
     if at < TABLES.len() {
-        return Step::new(level, &TEMPLATES[at].replace("{t}", TABLES[at]));
+        return WorkloadStep::new(level, &TEMPLATES[at].replace("{t}", TABLES[at]));
     }
     match random.below(20) {
         0 => {
             let milliseconds = 1_800_000;
             *now_ms += i64::from(milliseconds);
-            Step::advance(milliseconds)
+            WorkloadStep::advance(milliseconds)
         }
         1 => {
             let (file, _) = FILES[random.below(FILES.len())];
             let mode = *random.pick(&["append", "overwrite", "error_if_exists"]);
-            Step::offline(&format!(
+            WorkloadStep::offline(&format!(
                 "LOAD DATA INFILE '{folder}/{file}' INTO TABLE {table} OPTIONS(mode='{mode}')"
             ))
         }
-        2..10 => Step::new(level, &insert(random, table, *now_ms)),
+        2..10 => WorkloadStep::new(level, &insert(random, table, *now_ms)),
         _ => {
             let sql = random.pick(TEMPLATES).replace("{t}", table);
             let key = *random.pick(&["a", "b", "c"]);
             let sql = sql.replace("{k}", key);
-            Step::new(level, &sql.replace("{n}", &(1 + random.below(4)).to_string()))
+            WorkloadStep::new(level, &sql.replace("{n}", &(1 + random.below(4)).to_string()))
         }
     }
 }
@@ -214,7 +214,7 @@ fn insert(random: &mut Random, table: &str, now_ms: i64) -> String {
 }
 
 /// Lists steps that a database with any content may be given.
-pub fn after_opening() -> Vec<Step> {
+pub fn after_opening() -> Vec<WorkloadStep> {
     let statements = [
         "INSERT INTO t VALUES ('a', 1, 0.5, 1000), ('zz', 9, NULL, 2000)",
         "INSERT INTO kept VALUES ('a', 9)",
@@ -224,5 +224,5 @@ pub fn after_opening() -> Vec<Step> {
         "CHECKPOINT",
         "INSERT INTO fresh VALUES ('b', 10)",
     ];
-    statements.iter().map(|sql| Step::new(Durability::Disk, sql)).collect()
+    statements.iter().map(|sql| WorkloadStep::new(Durability::Disk, sql)).collect()
 }
