@@ -5,6 +5,10 @@ use std::{path::Path, process::Command};
 use lockstep_host::disk;
 use serde_json::{Value as Json, json};
 
+/// The profile that the program was built with: that of the tests, and that of a release (ADR 0026).
+const DEV: &str = "dev: opt-level 2, overflow checks on, no LTO";
+const RELEASE: &str = "release: opt-level 3, overflow checks on, LTO";
+
 /// Describes the machine, as results state it.
 pub(crate) fn describe() -> Json {
     json!({
@@ -14,7 +18,7 @@ pub(crate) fn describe() -> Json {
         "kernel": disk::read_to_string(Path::new("/proc/sys/kernel/osrelease"))
             .map(|text| text.trim().to_owned()).unwrap_or_default(),
         "load_average_at_start": load_average(),
-        "profile": "dev: opt-level 2, overflow checks on, no LTO",
+        "profile": if cfg!(debug_assertions) { DEV } else { RELEASE },
     })
 }
 

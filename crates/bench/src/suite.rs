@@ -92,6 +92,10 @@ fn run_workload(options: &BenchOptions, workload: WorkloadId) -> Result<()> {
         say(&outcome.point.markdown());
     }
     outcome.tables.iter().for_each(|table| say(&markdown(&table.json())));
+    if !outcome.tables.is_empty() {
+        let ratios = outcome.point.ratios.iter();
+        ratios.for_each(|(name, times)| say(&format!("{name}: {times}")));
+    }
     let result = Json::Object(object);
     let json = result.to_string();
     if let Some(folder) = &options.out {

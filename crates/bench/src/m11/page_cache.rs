@@ -37,12 +37,16 @@ impl PageCache {
         }
     }
 
-    /// Reads or drops the files of a folder.
+    /// Syncs the files of a folder, and reads or drops them. A system that syncs its files when it
+    /// starts, as PostgreSQL does after a crash, would otherwise wait for what others have written.
     pub(super) fn prepare(self, folder: &Path) -> Result<()> {
         let mut buffer = vec![0; READ_BYTES];
-        let each = &mut |file: &mut File| match self {
-            Self::Warm => read(file, &mut buffer),
-            Self::Cold => forget(file),
+        let each = &mut |file: &mut File| {
+            file.sync_all()?;
+            match self {
+                Self::Warm => read(file, &mut buffer),
+                Self::Cold => forget(file),
+            }
         };
         visit(folder, each).trying(|| format!("read {}", folder.display()))
     }
@@ -77,9 +81,8 @@ fn read(file: &mut File, buffer: &mut [u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes what has changed to the disk and gives the pages up.
-fn forget(file: &mut File) -> io::Result<()> {
-    file.sync_all()?;
+/// Drops the pages of a file, all of which are on the disk.
+fn forget(file: &File) -> io::Result<()> {
     // SAFETY: the file is open; the call changes no memory of this process.
     match unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) } {
         0 => Ok(()),
