@@ -4,6 +4,8 @@
 //! has every kind of record is a test beside `CatalogRecord`. It is never made again: a newer format
 //! gets a directory of its own.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
 use std::{
     fs,
     path::{Path, PathBuf},

@@ -124,7 +124,7 @@ impl FrozenTable {
         self.table.now_ms_min.load(Ordering::Acquire).max(self.indexes.horizon.now_ms)
     }
 
-    /// Returns about how many rows there are with an arrival of at least `from`.
+    /// Returns how many rows there are with an arrival of at least `from`.
     pub fn row_count_since(&self, from: u64) -> u64 {
         let guard = lockstep_series::pin();
         number(self.rows.row_count_since(from, &guard))

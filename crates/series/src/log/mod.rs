@@ -189,11 +189,17 @@ impl RowLog {
         rows
     }
 
-    /// Returns the number of rows in the blocks that hold rows with an arrival of at least `from`.
+    /// Returns the number of rows with an arrival of at least `from`, among them removed ones that share
+    /// the first block with others. Linear in the rows of that block.
     pub fn row_count_since(&self, from: u64, guard: &Guard) -> usize {
         let directory = self.directory(guard);
         let first = count_begun(directory, from).saturating_sub(1);
-        (first..directory.len()).map(|at| block_at(directory, at).live_rows()).sum()
+        if first >= directory.len() {
+            return 0;
+        }
+        let rows = LogRows::of_block(directory, first).filter(|found| found.row.arrival() >= from);
+        let later = (first + 1..directory.len()).map(|at| block_at(directory, at).live_rows());
+        rows.count() + later.sum::<usize>()
     }
 
     /// Returns the time at which the row with this arrival arrived, in milliseconds since the epoch.
