@@ -18,7 +18,7 @@ use std::{
 
 use lockstep_diagnostic::{Diagnostic, Result};
 use lockstep_host::{failpoint, random};
-use lockstep_table::{Durability, FrozenTable, LoggedIndexes, RowBlock, Table};
+use lockstep_table::{CheckpointBlock, Durability, FrozenTable, LoggedIndexes, Table};
 use lockstep_wal::{DataFile, DatabaseDirectory, Entry, Error, Group, Log, Options};
 use serde::{Deserialize, Serialize};
 
@@ -262,6 +262,7 @@ fn write_frozen(
 /// Appends everything of a log from a position on to another one, which ends there. Returns where it
 /// ends then.
 fn copy_log(from: &dyn Log, position: u64, to: &dyn Log) -> Result<u64, Error> {
+    debug_assert_eq!(to.end(), position, "the copy begins where the log is read");
     let mut reader = from.read(position)?;
     while let Some(entries) = reader.next_group()? {
         let mut group = Group::new();
@@ -286,6 +287,8 @@ fn write_table(
     done.kept_files += u64::try_from(kept.len()).unwrap_or(u64::MAX);
     let written = write_rows(directory, frozen, from, done).map_err(|error| log_error(&error))?;
     kept.extend(written);
+    let is_before = |one: &ExtentFile, next: &ExtentFile| one.extent.to <= next.extent.from;
+    debug_assert!(kept.is_sorted_by(is_before), "files are in order of arrival");
     Ok(TableFiles { generation: frozen.generation(), files: kept })
 }
 
@@ -320,8 +323,9 @@ fn write_rows(
     mut from: u64,
     done: &mut Checkpoint,
 ) -> Result<Vec<ExtentFile>, Error> {
+    debug_assert!(from <= frozen.position(), "files end before the position");
     let mut files = Vec::new();
-    let mut block = RowBlock::default();
+    let mut block = CheckpointBlock::default();
     frozen.write_block(from, &mut block);
     while block.row_count() > 0 {
         let mut writer = directory.create_data_file()?;
@@ -333,6 +337,7 @@ fn write_rows(
             extent = Extent { to: from, rows: extent.rows + block.row_count(), ..extent };
             frozen.write_block(from, &mut block);
         }
+        debug_assert!(extent.from < extent.to && extent.rows > 0, "a file has rows");
         let file = writer.finish()?;
         done.rows += extent.rows;
         done.bytes += file.bytes;

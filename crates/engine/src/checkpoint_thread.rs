@@ -13,7 +13,7 @@ use crate::{Database, database::EngineState};
 /// How often the thread looks at the log.
 const LOOK_MS: u32 = 200;
 
-/// When checkpoints are written without being asked for; zero: not for this reason.
+/// When checkpoints are written automatically; zero: not for this reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CheckpointRule {
     /// When the log has so many bytes.
@@ -29,7 +29,7 @@ pub(crate) struct CheckpointThread {
 }
 
 impl CheckpointThread {
-    /// Starts the thread. Without one, checkpoints are written when they are asked for.
+    /// Starts the thread. Without one, only CHECKPOINT writes them.
     pub(crate) fn start(&self, engine: Weak<EngineState>) {
         let is_over = Arc::clone(&self.is_over);
         let started = lockstep_host::spawn_background("lockstep-checkpoint", move || {

@@ -28,7 +28,7 @@ use crate::{
     log_error::log_error,
     offline_data::OfflineData,
     request_cache::RequestCache,
-    store::Store,
+    store::OpenDirectory,
     user::User,
     variables::Variables,
 };
@@ -63,7 +63,7 @@ pub(crate) struct EngineState {
     /// The id that the next table gets.
     next_table_id: AtomicU64,
     /// The directory; an engine in memory has none, nor has one that is being opened.
-    store: OnceLock<Store>,
+    store: OnceLock<OpenDirectory>,
     opened: OnceLock<Opened>,
     is_closed: AtomicBool,
     /// Tables whose rows are logged, and which belong to no table of the catalog yet, or did not.
@@ -198,7 +198,7 @@ impl Database {
     }
 
     /// Gives the engine its directory, from which it was read: changes are logged from now on.
-    pub(crate) fn continue_in(&self, store: Store, opened: Opened) {
+    pub(crate) fn continue_in(&self, store: OpenDirectory, opened: Opened) {
         self.state.arrivals.continue_in(store.log());
         assert!(self.state.store.set(store).is_ok(), "an engine has one directory");
         assert!(self.state.opened.set(opened).is_ok(), "an engine is opened once");
@@ -249,7 +249,7 @@ impl Database {
     }
 
     /// Returns the directory.
-    pub(crate) fn store(&self) -> Option<&Store> {
+    pub(crate) fn store(&self) -> Option<&OpenDirectory> {
         self.state.store.get()
     }
 

@@ -46,6 +46,7 @@ impl Jobs {
         if job.id <= self.last_id {
             return false;
         }
+        debug_assert!(job.id > self.last_id, "jobs are in the order they ended");
         self.last_id = job.id;
         self.jobs.push(job);
         let surplus = self.jobs.len().saturating_sub(JOBS_MAX);

@@ -34,7 +34,7 @@ use crate::{
     log_error::log_error,
     offline_data::OfflineData,
     statement::{LoggedCondition, deploy_script},
-    store::{Store, StoreLog},
+    store::{DirectoryLog, OpenDirectory},
 };
 
 pub(crate) use rescue::{Rescue, Rescued};
@@ -117,7 +117,7 @@ impl Database {
         };
         let directory = DatabaseDirectory::open(Arc::clone(&options.disk), path, access);
         let directory = directory.map_err(|error| log_error(&error))?;
-        let mut recovery = Recovery::new(&database, progress);
+        let mut recovery = EngineRecovery::new(&database, progress);
         let files = recovery.read_checkpoint(&directory)?;
         let log_options = Options {
             durability_window_ms: options.durability_window_ms,
@@ -128,16 +128,16 @@ impl Database {
         let visit = &mut |entries: Entries<'_>| recovery.visit(entries);
         let (log, recovered) = if options.read_only {
             let recovered = directory.read_log(visit).map_err(|error| log_error(&error))?;
-            (StoreLog::ReadOnly(Arc::new(ReadOnlyLog::new(path, recovered.end))), recovered)
+            (DirectoryLog::ReadOnly(Arc::new(ReadOnlyLog::new(path, recovered.end))), recovered)
         } else {
             let opened = directory.open_log(log_options, visit);
             let (log, recovered) = opened.map_err(|error| log_error(&error))?;
-            (StoreLog::Writable(Arc::new(log)), recovered)
+            (DirectoryLog::Writable(Arc::new(log)), recovered)
         };
         let OpenProgress { rows, milliseconds } = recovery.finish(recovered.end, &mut Err)?;
         let opened = Opened { rows, milliseconds, cut: recovered.cut };
         database.arrivals().set_part_bytes(options.tuning.part_bytes);
-        database.continue_in(Store::new(log, directory, files), opened);
+        database.continue_in(OpenDirectory::new(log, directory, files), opened);
         if options.tuning.has_threads {
             database.start_checkpoints();
         }
@@ -146,7 +146,7 @@ impl Database {
 }
 
 /// The state of an engine that is being opened.
-struct Recovery<'d> {
+struct EngineRecovery<'d> {
     database: &'d Database,
     /// Tables by id, those of copied rows included, with what is to be done for each at the end.
     tables: BTreeMap<u64, RecoveredTable>,
@@ -181,7 +181,7 @@ struct StoredQuery {
     options: Vec<(String, String)>,
 }
 
-impl<'d> Recovery<'d> {
+impl<'d> EngineRecovery<'d> {
     fn new(database: &'d Database, progress: ProgressReport) -> Self {
         Self {
             database,
@@ -247,6 +247,7 @@ impl<'d> Recovery<'d> {
         let Some(found) = self.tables.get_mut(id) else {
             return Err(damaged(*position, &format!("there is no table {id}")));
         };
+        debug_assert_eq!(found.position, 0, "a table is in a checkpoint once");
         found.position = *position;
         let ReplayedTable { table, replay } = &found.replayed;
         let mut replay = replay.lock();

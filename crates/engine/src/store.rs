@@ -19,11 +19,11 @@ use crate::{
 };
 
 /// An open directory.
-pub(crate) struct Store {
+pub(crate) struct OpenDirectory {
     /// Who has it open. A process that was forked from it has nothing to do with it.
     owner: OwnerProcess,
     path: PathBuf,
-    log: StoreLog,
+    log: DirectoryLog,
     /// Locked until the engine is closed.
     directory: Mutex<Option<Arc<DatabaseDirectory>>>,
     /// The files of the current checkpoint; held by who writes the next one.
@@ -32,15 +32,19 @@ pub(crate) struct Store {
 }
 
 /// The log of a directory.
-pub(crate) enum StoreLog {
+pub(crate) enum DirectoryLog {
     /// One that is written.
     Writable(Arc<SegmentedLog>),
     /// One that was read when the engine was opened.
     ReadOnly(Arc<dyn Log>),
 }
 
-impl Store {
-    pub(crate) fn new(log: StoreLog, directory: DatabaseDirectory, files: CheckpointFiles) -> Self {
+impl OpenDirectory {
+    pub(crate) fn new(
+        log: DirectoryLog,
+        directory: DatabaseDirectory,
+        files: CheckpointFiles,
+    ) -> Self {
         Self {
             owner: OwnerProcess::current(),
             path: directory.path().to_owned(),
@@ -60,16 +64,16 @@ impl Store {
         let directory = self.directory.lock().clone();
         match (directory, &self.log) {
             (None, _) => Err(log_error(&Error::Closed)),
-            (_, StoreLog::ReadOnly(_)) => {
+            (_, DirectoryLog::ReadOnly(_)) => {
                 Err(log_error(&Error::ReadOnly { path: self.path.clone() }))
             }
-            (Some(directory), StoreLog::Writable(log)) => write(&mut files, &directory, &**log),
+            (Some(directory), DirectoryLog::Writable(log)) => write(&mut files, &directory, &**log),
         }
     }
 
     /// Returns whether nothing may be written.
     pub(crate) fn is_read_only(&self) -> bool {
-        matches!(self.log, StoreLog::ReadOnly(_))
+        matches!(self.log, DirectoryLog::ReadOnly(_))
     }
 
     /// Returns the thread that writes checkpoints.
@@ -80,22 +84,23 @@ impl Store {
     /// Returns how many bytes of the log are behind the last checkpoint.
     pub(crate) fn log_bytes(&self) -> u64 {
         match &self.log {
-            StoreLog::Writable(log) => log.written_bytes(),
-            StoreLog::ReadOnly(_) => 0,
+            DirectoryLog::Writable(log) => log.written_bytes(),
+            DirectoryLog::ReadOnly(_) => 0,
         }
     }
 
     /// Returns the log.
     pub(crate) fn log(&self) -> Arc<dyn Log> {
         match &self.log {
-            StoreLog::Writable(log) => Arc::<SegmentedLog>::clone(log),
-            StoreLog::ReadOnly(log) => Arc::clone(log),
+            DirectoryLog::Writable(log) => Arc::<SegmentedLog>::clone(log),
+            DirectoryLog::ReadOnly(log) => Arc::clone(log),
         }
     }
 
     /// Appends a record of the catalog to the log.
     fn append(&self, record: &CatalogRecord) -> Result<u64, Error> {
         let payload = record.to_bytes();
+        debug_assert!(CatalogRecord::read(&payload).is_ok(), "what is logged can be read again");
         let positions = self.log().append(&Group::of(CATALOG, 1, &payload), &mut |_| ())?;
         Ok(positions.end)
     }
@@ -120,17 +125,17 @@ impl Store {
         // After a checkpoint that is being written.
         let _files = self.files.lock();
         let closed = match &self.log {
-            StoreLog::Writable(log) => log.close(),
-            StoreLog::ReadOnly(_) => Ok(()),
+            DirectoryLog::Writable(log) => log.close(),
+            DirectoryLog::ReadOnly(_) => Ok(()),
         };
         drop(self.directory.lock().take());
         closed
     }
 }
 
-impl fmt::Debug for Store {
+impl fmt::Debug for OpenDirectory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Store").field("path", &self.path).finish_non_exhaustive()
+        f.debug_struct("OpenDirectory").field("path", &self.path).finish_non_exhaustive()
     }
 }
 

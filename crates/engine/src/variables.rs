@@ -340,7 +340,7 @@ impl Variables {
         bytes(&self.value(MAX_MEMORY).to_ascii_lowercase()).filter(|bytes| *bytes > 0)
     }
 
-    /// Returns when checkpoints are written without being asked for.
+    /// Returns when checkpoints are written automatically.
     pub(crate) fn checkpoints(&self) -> CheckpointRule {
         let lower = |name| self.value(name).to_ascii_lowercase();
         CheckpointRule {

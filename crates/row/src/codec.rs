@@ -249,6 +249,7 @@ impl RowCodec {
     /// beyond them and its texts are UTF-8. Linear in the row. Nested values are not looked into.
     pub fn is_row(&self, bytes: &[u8]) -> bool {
         let VariableColumns { ends_start, count } = self.variable;
+        debug_assert!(ends_start > 0, "a row begins with the width of an end");
         let width = bytes.first().map_or(0, |width| usize::from(*width));
         let section = ends_start + count * width;
         if !matches!(width, 1 | 2 | 4) || bytes.len() < section {

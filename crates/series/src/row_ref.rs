@@ -203,6 +203,11 @@ impl RowBatch {
         let start = self.stored.len();
         self.stored.extend_from_slice(&other.stored);
         self.ends.extend(other.ends.iter().map(|end| start + end));
+        debug_assert_eq!(
+            self.ends.last().copied().unwrap_or(0),
+            self.stored.len(),
+            "rows are whole"
+        );
     }
 
     /// Splits the rows into batches of about so many bytes, and one row at least.
@@ -218,6 +223,7 @@ impl RowBatch {
             batch.stored.extend_from_slice(row.stored_bytes());
             batch.ends.push(batch.stored.len());
         }
+        debug_assert!(batches.iter().map(Self::len).sum::<usize>() == self.len(), "no row is lost");
         batches
     }
 

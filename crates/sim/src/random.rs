@@ -20,6 +20,7 @@ impl Random {
 
     /// Draws a number below `limit`, which is not zero.
     pub const fn below(&mut self, limit: u64) -> u64 {
+        assert!(limit > 0, "there is a number below the limit");
         self.any() % limit
     }
 

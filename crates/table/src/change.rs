@@ -94,7 +94,7 @@ impl Table {
     }
 
     /// Returns whether a row was live as of a horizon. A row that arrived after it is judged as of its
-    /// own arrival, so that the answer does not depend on when it is asked for.
+    /// own arrival, so that the answer does not depend on when it is computed.
     fn was_live(
         &self,
         state: &TableState,

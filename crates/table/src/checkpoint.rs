@@ -26,7 +26,7 @@ use lockstep_row::TableSchema;
 use lockstep_series::{LogRow, RowBatch, RowLog};
 
 use crate::{
-    Horizon, LoggedIndexes, Replay, ReplayError, Table,
+    Horizon, LoggedIndexes, ReplayError, Table, TableReplay,
     append::{GROUP_ROWS, GroupKeys, InsertTarget, Reservation},
     arrival_set::ArrivalSet,
     draft::TableDraft,
@@ -53,7 +53,7 @@ pub struct FrozenTable {
 
 /// Rows of a table as bytes.
 #[derive(Debug, Default)]
-pub struct RowBlock {
+pub struct CheckpointBlock {
     bytes: Vec<u8>,
     /// Where the last run begins, and when its rows arrived.
     run: Option<OpenRun>,
@@ -139,7 +139,7 @@ impl FrozenTable {
 
     /// Writes the next rows with an arrival of at least `from` into a block. It has none when there
     /// are no more.
-    pub fn write_block(&self, from: u64, block: &mut RowBlock) {
+    pub fn write_block(&self, from: u64, block: &mut CheckpointBlock) {
         block.clear();
         let guard = lockstep_series::pin();
         for found in self.rows.rows_since(from, self.position, &guard) {
@@ -155,7 +155,7 @@ impl FrozenTable {
     }
 }
 
-impl RowBlock {
+impl CheckpointBlock {
     /// Returns the bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
@@ -189,6 +189,7 @@ impl RowBlock {
         if self.rows == 0 {
             self.arrivals.start = found.row.arrival();
         }
+        debug_assert!(found.row.arrival() >= self.arrivals.end, "rows are in order of arrival");
         self.arrivals.end = found.row.arrival() + 1;
         self.rows += 1;
     }
@@ -221,7 +222,7 @@ pub(crate) fn next_run<'b>(block: &mut &'b [u8]) -> Option<(i64, &'b [u8])> {
     Some((i64::from_le_bytes(*arrival_ms), rows))
 }
 
-impl Replay {
+impl TableReplay {
     /// Stores the rows of a block, which arrived after those that are stored.
     pub fn block(&mut self, table: &Table, bytes: &[u8]) -> Result<(), ReplayError> {
         let mut rest = bytes;

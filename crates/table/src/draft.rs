@@ -129,6 +129,7 @@ impl TableDraft {
 
     /// Lets each index keep what it keeps in another draft as well.
     pub(crate) fn keep_rules_of(&mut self, other: &Self) {
+        debug_assert!(self.indexes.len() >= other.indexes.len(), "indexes keep their positions");
         let pairs = self.indexes.iter_mut().zip(&other.indexes);
         for (index, before) in pairs.filter(|(_, before)| before.spec.declared) {
             let narrower = index.spec.declared.then_some(index.spec.retention);

@@ -11,9 +11,9 @@ thread_local! {
 }
 
 /// Restores the thread's level when it is dropped.
-struct Restore(Durability);
+struct DurabilityScope(Durability);
 
-impl Drop for Restore {
+impl Drop for DurabilityScope {
     fn drop(&mut self) {
         DURABILITY.set(self.0);
     }
@@ -21,7 +21,7 @@ impl Drop for Restore {
 
 /// Runs `work` with writes of this thread waiting for this level. Without it they wait for the disk.
 pub fn with_durability<T>(durability: Durability, work: impl FnOnce() -> T) -> T {
-    let _restore = Restore(DURABILITY.replace(durability));
+    let _restore = DurabilityScope(DURABILITY.replace(durability));
     work()
 }
 

@@ -253,6 +253,7 @@ impl RowsPayload {
 
     /// Changes the time of arrival.
     pub(crate) fn set_arrival_ms(&mut self, arrival_ms: i64) {
+        debug_assert!(self.bytes.len() >= 16, "the payload was set");
         self.bytes[8..16].copy_from_slice(&arrival_ms.to_le_bytes());
         self.arrival_ms = arrival_ms;
     }
@@ -287,6 +288,7 @@ impl TableLog<'_> {
         batches: &[RowBatch],
         arrival_ms: i64,
     ) -> Result<Vec<u64>, LogFailure> {
+        debug_assert!(batches.iter().all(|batch| !batch.is_empty()), "a record has rows");
         let mut firsts = Vec::with_capacity(batches.len());
         let mut rest = batches;
         while !rest.is_empty() {

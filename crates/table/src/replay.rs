@@ -1,7 +1,7 @@
 //! Applying the records of a log, or of a checkpoint, to tables that nobody reads yet.
 //!
 //! `engine` opens a directory with it: it finds the table of each record, in the order of the log, and
-//! gives the records of one table to one [`Replay`]. Everything is done by what serves writes as well.
+//! gives the records of one table to one [`TableReplay`]. Everything is done by what serves writes as well.
 
 use std::collections::VecDeque;
 
@@ -38,7 +38,7 @@ pub enum ReplayError {
 
 /// The replay of the records of one table, in the order of their positions.
 #[derive(Debug, Default)]
-pub struct Replay {
+pub struct TableReplay {
     memory: ApplyMemory,
     /// Parts of an append whose end has not come yet, oldest first.
     parts: VecDeque<RowsToStore>,
@@ -85,7 +85,7 @@ impl RowsToStore {
 /// So many rows of records are stored together.
 const MERGED_ROWS_MAX: usize = 4_096;
 
-impl Replay {
+impl TableReplay {
     /// Stores rows.
     pub fn store(&mut self, table: &Table, rows: RowsToStore) -> Result<(), ReplayError> {
         self.note_time(rows.arrival_ms);

@@ -44,7 +44,7 @@ use crate::{
         BEGIN, Kind, MARK, RECORD_HEADER_BYTES, RecordHeader, SEAL, SEGMENT_HEADER_BYTES,
         SEGMENT_OVERHEAD_BYTES,
     },
-    recovery::{self, Opened, refused},
+    recovery::{self, OpenedLog, refused},
     segment::{self, NotCreated, Segment},
 };
 
@@ -115,7 +115,7 @@ impl SegmentedLog {
         options: Options,
         visit: &mut dyn FnMut(Entries<'_>),
     ) -> Result<(Self, Recovered), Error> {
-        let Opened { segments, next, offset, recovered } =
+        let OpenedLog { segments, next, offset, recovered } =
             recovery::open(&*disk, directory, &options, visit)?;
         let (end, log_id) = (recovered.end, recovered.log_id);
         let (wake, woken) = Wake::new();

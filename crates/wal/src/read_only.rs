@@ -18,6 +18,7 @@ pub struct ReadOnlyLog {
 impl ReadOnlyLog {
     /// Makes the log of the database at `path`, whose next position would be `end`.
     pub fn new(path: &Path, end: u64) -> Self {
+        debug_assert!(!path.as_os_str().is_empty(), "errors name the directory");
         Self { path: path.to_owned(), end }
     }
 

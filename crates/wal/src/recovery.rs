@@ -77,7 +77,7 @@ pub struct Cut {
 
 /// A log as it is found, ready to be appended to.
 #[derive(Debug)]
-pub(crate) struct Opened {
+pub(crate) struct OpenedLog {
     pub(crate) segments: VecDeque<Arc<Segment>>,
     /// The segment to go on in after the last one.
     pub(crate) next: Option<Arc<Segment>>,
@@ -99,7 +99,7 @@ pub(crate) fn open(
     directory: &Path,
     options: &Options,
     visit: &mut dyn FnMut(Entries<'_>),
-) -> Result<Opened, Error> {
+) -> Result<OpenedLog, Error> {
     let listing = segment::list(disk, directory)?;
     for name in listing.unfinished {
         disk.remove(&directory.join(name))?;
@@ -174,7 +174,7 @@ impl<'d> Recovery<'d> {
         }
     }
 
-    fn create(&self, options: &Options) -> Result<Opened, Error> {
+    fn create(&self, options: &Options) -> Result<OpenedLog, Error> {
         if options.needed > 0 {
             let to = options.needed;
             return Err(self.damaged(1, 0, "there is no segment", 0..to));
@@ -195,7 +195,7 @@ impl<'d> Recovery<'d> {
             cut: None,
         };
         let offset = (SEGMENT_HEADER_BYTES + RECORD_HEADER_BYTES) as u64;
-        Ok(Opened { segments: [Arc::new(segment)].into(), next: None, offset, recovered })
+        Ok(OpenedLog { segments: [Arc::new(segment)].into(), next: None, offset, recovered })
     }
 
     /// Opens every segment; all are of one log, and none is missing between two others.
@@ -302,7 +302,7 @@ impl<'d> Recovery<'d> {
     }
 
     /// Decides what the end of the walk means, and lets the log end there.
-    fn finish(mut self, last: usize, what: &'static str, needed: u64) -> Result<Opened, Error> {
+    fn finish(mut self, last: usize, what: &'static str, needed: u64) -> Result<OpenedLog, Error> {
         let ending = self.ending(last, what, needed)?;
         let Ending { offset, ref remains, .. } = ending;
         let next = self.remove_behind(last, remains)?;
@@ -317,7 +317,7 @@ impl<'d> Recovery<'d> {
         self.cut(last, offset, remains.used_to[0])?;
         let recovered = self.recovered(&ending);
         self.segments.truncate(last + 1);
-        Ok(Opened { segments: self.segments.into(), next, offset, recovered })
+        Ok(OpenedLog { segments: self.segments.into(), next, offset, recovered })
     }
 
     /// Says what was found.

@@ -164,6 +164,7 @@ impl Survey {
     /// Lists the segments behind the one in which the log ends that cannot be read: what they held,
     /// nobody knows.
     fn unreadable_from(&mut self, index: usize) {
+        debug_assert!(index <= self.segments.len(), "it is one of the segments, or behind them");
         for later in index..self.segments.len() {
             let SurveyedSegment { number, segment } = &self.segments[later];
             if let Err(Unreadable { offset, what }) = segment {
@@ -277,6 +278,7 @@ impl Survey {
         let end = self.end();
         let file = segment::path(&self.directory, number);
         self.found.damages.push(Damage { file, offset, what, positions: end..end });
+        debug_assert!(end >= self.found.end, "a survey goes forward");
         self.found.end = end;
         self.cursor.position = None;
     }

@@ -35,6 +35,7 @@ pub fn run(workloads: u64, seed: u64) -> bool {
 
 /// Checks a workload; of the calls one of `every` fails.
 fn check(steps: &[WorkloadStep], tables: &[&str], sample: CrashSample, every: usize) -> bool {
+    assert!(every > 0, "at least one call fails");
     let mut is_good = true;
     let mut say = |text: Result<String, String>| {
         is_good &= text.is_ok();

@@ -14,7 +14,7 @@ use lockstep_table::{RescuedRows, Table, TableRecord, visit_block};
 use lockstep_wal::Entry;
 
 use super::{
-    RecoveredTable, Recovery,
+    EngineRecovery, RecoveredTable,
     progress::ProgressReport,
     replay_error,
     writers::{ReplayedTable, RowWriters},
@@ -27,7 +27,7 @@ use crate::{
 
 /// A damaged directory that is being applied.
 pub(crate) struct Rescue<'d> {
-    recovery: Recovery<'d>,
+    recovery: EngineRecovery<'d>,
     /// The table of each data file, by the file's number.
     files: BTreeMap<u64, u64>,
     /// Rows of the log that are missing in the files, by table.
@@ -71,8 +71,10 @@ impl<'d> Rescue<'d> {
     pub(crate) fn new(database: &'d Database, rescued: BTreeMap<u64, RescuedRows>) -> Self {
         let progress = ProgressReport::new(None, database.clock());
         // Without threads: what cannot be stored is noted where it stands, and the next is tried.
-        let recovery =
-            Recovery { writers: RowWriters::default(), ..Recovery::new(database, progress) };
+        let recovery = EngineRecovery {
+            writers: RowWriters::default(),
+            ..EngineRecovery::new(database, progress)
+        };
         Self {
             recovery,
             files: BTreeMap::new(),

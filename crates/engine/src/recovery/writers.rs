@@ -13,7 +13,7 @@ use std::{
 };
 
 use lockstep_host::{JoinHandle, QueryContext, sync::Mutex};
-use lockstep_table::{Replay, ReplayError, RowsToStore, Table};
+use lockstep_table::{ReplayError, RowsToStore, Table, TableReplay};
 
 /// How much work may wait for a thread.
 const WAITING_MAX: usize = 32;
@@ -22,7 +22,7 @@ const WAITING_MAX: usize = 32;
 #[derive(Debug, Clone)]
 pub(super) struct ReplayedTable {
     pub(super) table: Arc<Table>,
-    pub(super) replay: Arc<Mutex<Replay>>,
+    pub(super) replay: Arc<Mutex<TableReplay>>,
 }
 
 /// Rows to store.
@@ -69,6 +69,7 @@ impl RowWriters {
 
     /// Stores rows of a table, now or later.
     pub(super) fn store(&self, table: &ReplayedTable, work: RowWork) -> Result<(), ReplayError> {
+        debug_assert!(table.table.log_id().is_some(), "a table of the log has an id");
         let id = table.table.log_id().unwrap_or(0);
         let count = u64::try_from(self.threads.len()).unwrap_or(1);
         let at = id.checked_rem(count).and_then(|at| usize::try_from(at).ok());
@@ -84,13 +85,13 @@ impl RowWriters {
 
     /// Waits until everything is stored. Fails with what could not be.
     pub(super) fn finish_all(&self) -> Result<(), ReplayError> {
-        let asked = self.threads.iter().map(|thread| {
+        let reports = self.threads.iter().map(|thread| {
             let (answer, answered) = sync_channel(1);
             thread.sender.send(Message::Report(answer)).expect("the thread ends after its sender");
             answered
         });
-        // All are asked before the first one is waited for.
-        let answers: Vec<_> = asked.collect();
+        // Every thread is sent its message before the first answer is waited for.
+        let answers: Vec<_> = reports.collect();
         for answer in answers {
             if let Some(failure) = answer.recv().expect("the thread answers") {
                 return Err(failure);
@@ -110,7 +111,7 @@ fn run(receiver: &Receiver<Message>) {
             }
             Message::Store(..) => {}
             Message::Report(answer) => {
-                // Whoever asked may have given up.
+                // The caller may have given up.
                 let _sent = answer.send(failure.clone());
             }
         }

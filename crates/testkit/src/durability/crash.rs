@@ -141,6 +141,7 @@ impl Check<'_> {
 
     /// Finds after how many steps a database shows this: after as many as possible.
     fn prefix(&mut self, shown: &[String], moment: Moment, now_ms: i64) -> Result<usize, String> {
+        assert!(moment.acknowledged <= moment.begun, "what was acknowledged was begun");
         let mut nearest: Option<(usize, String)> = None;
         for count in (moment.acknowledged..=moment.begun).rev() {
             let expected = self.model.after(count, now_ms);

@@ -159,6 +159,7 @@ impl FaultRun<'_, '_> {
 
     /// Counts the steps that were acknowledged up to the last one that waited for the disk.
     fn durable_count(&mut self) -> usize {
+        assert!(self.done.is_sorted(), "steps are done in their order");
         let now_ms = self.model.now_ms(self.steps.len());
         let mut shown =
             |count: usize| self.model.after_steps(self.done[..count].to_vec(), now_ms).to_vec();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{
     run::Run,
-    workload::{Action, START_MS, WorkloadStep},
+    workload::{START_MS, WorkloadAction, WorkloadStep},
 };
 
 /// The steps, and what a database in memory shows after some of them.
@@ -29,9 +29,10 @@ impl<'s> Model<'s> {
 
     /// Returns the time at the end of the first `count` steps.
     pub fn now_ms(&self, count: usize) -> i64 {
+        assert!(count <= self.steps.len(), "so many steps there are not");
         let passed = self.steps[..count].iter().map(|step| match step.action {
-            Action::Advance { milliseconds } => i64::from(milliseconds),
-            Action::Execute(_) | Action::ExecuteOffline(_) => 0,
+            WorkloadAction::Advance { milliseconds } => i64::from(milliseconds),
+            WorkloadAction::Execute(_) | WorkloadAction::ExecuteOffline(_) => 0,
         });
         START_MS + passed.sum::<i64>()
     }
@@ -45,10 +46,11 @@ impl<'s> Model<'s> {
     pub fn after_steps(&mut self, done: Vec<usize>, now_ms: i64) -> &[String] {
         let (steps, tables) = (self.steps, self.tables);
         self.shown.entry((done, now_ms)).or_insert_with_key(|(done, now_ms)| {
+            assert!(done.is_sorted(), "steps are done in their order");
             let run = Run::in_memory();
             let last = done.last().map_or(0, |last| last + 1);
             for (at, step) in steps[..last].iter().enumerate() {
-                if done.contains(&at) || matches!(step.action, Action::Advance { .. }) {
+                if done.contains(&at) || matches!(step.action, WorkloadAction::Advance { .. }) {
                     run.step(step);
                 }
             }

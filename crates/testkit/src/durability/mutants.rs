@@ -331,6 +331,7 @@ fn append(log: &SegmentedLog, records: &[LogRecord]) -> Result<(), lockstep_wal:
 
 /// Changes some records: their payloads, counts, kinds, and which there are.
 fn mutate_records(records: &mut Vec<LogRecord>, random: &mut Random) {
+    assert!(!records.is_empty(), "there is a record to change");
     for _ in 0..=random.below(3) {
         let at = random.below(records.len());
         let other = records[random.below(records.len())].clone();
@@ -361,6 +362,7 @@ fn mutate_records(records: &mut Vec<LogRecord>, random: &mut Random) {
 /// Flips, cuts, repeats or splices bytes.
 fn mutate_bytes(bytes: &mut Vec<u8>, other: &[u8], random: &mut Random) {
     let at = random.below(bytes.len().max(1)).min(bytes.len());
+    debug_assert!(at <= bytes.len(), "a change begins within the bytes");
     match random.below(6) {
         0 => bytes.truncate(at),
         1 => bytes.extend_from_slice(other),

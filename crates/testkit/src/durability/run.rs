@@ -11,7 +11,7 @@ use lockstep_engine::{
 use lockstep_host::{ManualClock, file::Disk};
 use lockstep_sim::SimulatedDisk;
 
-use super::workload::{Action, FILES, START_MS, WorkloadStep};
+use super::workload::{FILES, START_MS, WorkloadAction, WorkloadStep};
 
 /// Where the database is on the simulated disk.
 pub const PATH: &str = "/db";
@@ -78,18 +78,19 @@ impl Run {
 
     /// Moves the clock.
     pub fn set_now_ms(&self, now_ms: i64) {
+        debug_assert!(now_ms >= 0, "workloads are of this age");
         self.clock.set_ms(now_ms);
     }
 
     /// Runs a step.
     pub fn step(&self, step: &WorkloadStep) -> StepOutcome {
         let (session, sql) = match &step.action {
-            Action::Advance { milliseconds } => {
+            WorkloadAction::Advance { milliseconds } => {
                 self.clock.advance_ms(*milliseconds);
                 return StepOutcome::Done;
             }
-            Action::Execute(sql) => (&self.session, sql),
-            Action::ExecuteOffline(sql) => (&self.offline, sql),
+            WorkloadAction::Execute(sql) => (&self.session, sql),
+            WorkloadAction::ExecuteOffline(sql) => (&self.offline, sql),
         };
         if self.is_durable {
             let level = match step.level {

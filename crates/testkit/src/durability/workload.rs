@@ -9,7 +9,7 @@ pub const START_MS: i64 = 1_700_000_000_000;
 
 /// What is done with a database.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Action {
+pub enum WorkloadAction {
     /// A statement is run.
     Execute(String),
     /// A statement is run in offline mode.
@@ -27,30 +27,30 @@ pub struct WorkloadStep {
     /// How durable it is when it is acknowledged.
     pub level: Durability,
     /// What is done.
-    pub action: Action,
+    pub action: WorkloadAction,
 }
 
 impl WorkloadStep {
     fn new(level: Durability, sql: &str) -> Self {
-        Self { level, action: Action::Execute(sql.to_owned()) }
+        Self { level, action: WorkloadAction::Execute(sql.to_owned()) }
     }
 
     fn advance(milliseconds: u32) -> Self {
-        Self { level: Durability::Memory, action: Action::Advance { milliseconds } }
+        Self { level: Durability::Memory, action: WorkloadAction::Advance { milliseconds } }
     }
 
     fn offline(sql: &str) -> Self {
-        Self { level: Durability::Disk, action: Action::ExecuteOffline(sql.to_owned()) }
+        Self { level: Durability::Disk, action: WorkloadAction::ExecuteOffline(sql.to_owned()) }
     }
 
     /// Returns whether the step runs a statement.
     pub fn is_statement(&self) -> bool {
-        !matches!(self.action, Action::Advance { .. })
+        !matches!(self.action, WorkloadAction::Advance { .. })
     }
 
     /// Returns whether the step writes a checkpoint, which changes nothing that is shown.
     pub fn is_checkpoint(&self) -> bool {
-        matches!(&self.action, Action::Execute(sql) if sql == "CHECKPOINT")
+        matches!(&self.action, WorkloadAction::Execute(sql) if sql == "CHECKPOINT")
     }
 }
 
@@ -208,6 +208,7 @@ fn insert(random: &mut Random, table: &str, now_ms: i64) -> String {
             format!("({key}, {}, {value}, {})", 1 + random.below(4), now_ms - before_ms)
         })
         .collect();
+    assert!(!rows.is_empty(), "an INSERT has rows");
     // Sometimes so many that a segment of the log does not hold them.
     let times = if random.chance(5) { 40 } else { 1 };
     format!("INSERT INTO {table} VALUES {}", vec![rows.join(", "); times].join(", "))
