@@ -55,6 +55,18 @@ pub(crate) struct TableCheckpoint {
     pub(crate) extents: Vec<Extent>,
 }
 
+impl TableCheckpoint {
+    /// Whether the files have rows, in order of arrival, from before the position.
+    pub(crate) fn is_in_order(&self) -> bool {
+        let mut from = 0;
+        self.extents.iter().all(|extent| {
+            let is_next = from <= extent.from && extent.from < extent.to;
+            from = extent.to;
+            is_next && extent.to <= self.position
+        })
+    }
+}
+
 /// A file of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Extent {

@@ -228,6 +228,9 @@ impl<'d> EngineRecovery<'d> {
             let extents: Vec<(Extent, DataFile)> = extents
                 .collect::<Option<_>>()
                 .ok_or_else(|| wrong("a file of rows is not listed"))?;
+            if !checkpoint.is_in_order() {
+                return wrong("the files of a table are not in order of arrival").err();
+            }
             self.read_table(directory, &checkpoint, &extents)?;
             if let Some(found) = self.tables.get(&checkpoint.id) {
                 files.restore(&found.replayed.table, checkpoint.id, &extents);

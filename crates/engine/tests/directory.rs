@@ -1,8 +1,10 @@
 //! A database in a directory: what was acknowledged is there when it is opened again.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
 
 use lockstep_engine::{Database, OpenOptions, Session, code};
+use lockstep_host::file::SystemDisk;
+use lockstep_wal::{Access, DatabaseDirectory, Group, Log, Options};
 
 /// A directory of a test, removed when it is dropped.
 struct TestDirectory(PathBuf);
@@ -220,6 +222,7 @@ fn a_closed_database_takes_no_statements_and_may_be_opened_again() {
     database.close().unwrap();
     let refused = session.execute("INSERT INTO t VALUES ('a')").unwrap_err();
     assert_eq!(refused.code, code::DATABASE_CLOSED, "{refused:?}");
+    assert_eq!(refused.message, "the database was closed");
     let refused = appender.append([[lockstep_row::Datum::String("a")]]).unwrap_err();
     assert_eq!(refused.code, code::DATABASE_CLOSED, "{refused:?}");
     let again = directory.open();
@@ -248,4 +251,37 @@ fn a_deployment_has_the_same_index_again() {
     let before = shown(&session);
     drop(session);
     assert_eq!(shown(&directory.open()), before);
+}
+
+/// Opens a directory as the log's crate does.
+fn parts_of(directory: &TestDirectory) -> DatabaseDirectory {
+    let access = Access::ReadWrite { new_id: [7; 16] };
+    DatabaseDirectory::open(Arc::new(SystemDisk), &directory.0, access).expect("nobody has it open")
+}
+
+#[test]
+fn a_record_that_nobody_wrote_is_named() {
+    let directory = TestDirectory::new("unknown-record");
+    let parts = parts_of(&directory);
+    let options = Options::new(parts.database_id());
+    let (log, _) = parts.open_log(options, &mut |_| ()).unwrap();
+    log.append(&Group::of(9, 1, b"?"), &mut |_| ()).unwrap();
+    log.close().unwrap();
+    drop((log, parts));
+    let refused = Database::open(&directory.0).unwrap_err();
+    assert_eq!(refused.code, code::DATA_CORRUPTED);
+    let message = "the record at position 0 of the log cannot be applied: its kind 9 is not known";
+    assert_eq!(refused.message, message);
+}
+
+#[test]
+fn a_manifest_that_is_no_checkpoint_is_named() {
+    let directory = TestDirectory::new("unknown-manifest");
+    let parts = parts_of(&directory);
+    let manifest = parts.manifest().successor(0, Vec::new(), b"no checkpoint".to_vec());
+    parts.commit(manifest).unwrap();
+    drop(parts);
+    let refused = Database::open(&directory.0).unwrap_err();
+    assert_eq!(refused.code, code::DATA_CORRUPTED);
+    assert!(refused.message.contains("/MANIFEST cannot be read: "), "{refused:?}");
 }

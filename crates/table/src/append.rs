@@ -383,14 +383,15 @@ impl Table {
             return Ok(Appended::default());
         }
         let ApplyMemory { group_keys, payload } = memory;
+        let now_ms = self.clock.now_ms();
         if let (Some(log), [batch]) = (self.log(), &*batches) {
-            payload.set(log.table, self.clock.now_ms(), batch);
+            payload.set(log.table, now_ms, batch);
         }
         // Dropped after the lock of the queue, which it takes when what follows panics.
         let in_flight;
         let arrived = {
             let mut queue = self.commit_queue.lock().ok_or_else(|| self.damaged())?;
-            let arrival_ms = queue.arrival_ms(self.clock.now_ms().max(payload.arrival_ms()));
+            let arrival_ms = queue.arrival_ms(now_ms);
             let firsts = self.take_arrivals(batches, arrival_ms, payload)?;
             let last = batches.last().map_or(0, RowBatch::len);
             let end = firsts.last() + number(last);
