@@ -15,6 +15,7 @@
 //! | [`child`], [`process`] | the child process, and the driver's handle of it |
 //! | [`observation`], [`difference`] | what a database has, and the comparison |
 //! | [`model`], [`merge`] | the database in memory, and the order of the operations |
+//! | [`scripts`] | objects made again from what SHOW says |
 //! | [`report`] | the counts of a run |
 
 pub mod bugs;
@@ -31,4 +32,5 @@ pub mod process;
 pub mod replay;
 pub mod report;
 pub mod rows;
+pub mod scripts;
 pub mod workload;

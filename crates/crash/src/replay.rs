@@ -21,6 +21,7 @@ use crate::{
     operation::is_done,
     report::Report,
     rows::COLUMNS,
+    scripts,
     workload::Writer,
 };
 
@@ -139,6 +140,7 @@ impl<'a> Case<'a> {
             let moved = moved_rows(&before, &after);
             self.add(moved, &format!("case {case}, after"));
         }
+        self.add(scripts::check(&database), &format!("case {case}, scripts"));
     }
 
     /// Runs operations on the directory and in memory.
