@@ -183,12 +183,11 @@ impl FaultRun<'_, '_> {
         let Some(mut what) = difference(&shown, expected) else { return Ok(()) };
         let mut candidates: Vec<Vec<usize>> =
             (least..self.done.len()).map(|count| self.done[..count].to_vec()).collect();
-        // Nobody knows whether the step is there whose sync failed.
+        // Nobody knows whether the step is there whose sync failed. A step behind it has changed nothing,
+        // also one that succeeded, such as a DELETE that found no row.
         if let Some(unknown) = self.stopped() {
-            let mut with_unknown = self.done.clone();
-            with_unknown.push(unknown);
-            with_unknown.sort_unstable();
-            candidates.push(with_unknown);
+            let before = self.done.iter().copied().filter(|done| *done < unknown);
+            candidates.push(before.chain(std::iter::once(unknown)).collect());
         }
         for done in candidates {
             match difference(&shown, self.model.after_steps(done, now_ms)) {
