@@ -8,7 +8,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use crate::{Database, database::EngineState};
+use crate::{Database, database::EngineState, store::OpenDirectory};
 
 /// How often the thread looks at the log.
 const LOOK_MS: u32 = 200;
@@ -51,6 +51,8 @@ impl CheckpointThread {
 fn run(engine: &Weak<EngineState>, is_over: &AtomicBool) {
     // The end of the log when a checkpoint was written last.
     let (mut written_at_ns, mut written_to) = (None, 0);
+    // What that checkpoint has left of the log.
+    let mut left_bytes = 0;
     loop {
         lockstep_host::pause(LOOK_MS);
         // Relaxed: it guards no data.
@@ -61,7 +63,9 @@ fn run(engine: &Weak<EngineState>, is_over: &AtomicBool) {
         let database = Database::unowned(engine);
         let (now_ns, end) = (database.clock().monotonic_ns(), database.arrivals().next());
         let begun_ns = *written_at_ns.get_or_insert(now_ns);
-        if end == written_to || !is_due(&database, now_ns - begun_ns) {
+        let log_bytes = database.store().map_or(0, OpenDirectory::log_bytes);
+        left_bytes = left_bytes.min(log_bytes);
+        if end == written_to || !is_due(&database, log_bytes - left_bytes, now_ns - begun_ns) {
             continue;
         }
         match database.checkpoint() {
@@ -70,13 +74,14 @@ fn run(engine: &Weak<EngineState>, is_over: &AtomicBool) {
                 lockstep_host::log::warn(&format!("a checkpoint failed: {}", error.message));
             }
         }
+        left_bytes = database.store().map_or(0, OpenDirectory::log_bytes);
         written_at_ns = Some(database.clock().monotonic_ns());
     }
 }
 
 /// Whether a checkpoint is to be written.
-fn is_due(database: &Database, since_ns: u64) -> bool {
+fn is_due(database: &Database, grown_bytes: u64, since_ns: u64) -> bool {
     let CheckpointRule { log_bytes, interval_ms } = database.objects().variables().checkpoints();
-    let is_long = log_bytes > 0 && database.store().is_some_and(|s| s.log_bytes() > log_bytes);
+    let is_long = log_bytes > 0 && grown_bytes > log_bytes;
     is_long || (interval_ms > 0 && since_ns / 1_000_000 >= interval_ms)
 }

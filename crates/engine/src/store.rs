@@ -81,7 +81,7 @@ impl OpenDirectory {
         &self.checkpoints
     }
 
-    /// Returns how many bytes of the log are behind the last checkpoint.
+    /// Returns how many bytes of the log there are. A checkpoint lets go of whole segments only.
     pub(crate) fn log_bytes(&self) -> u64 {
         match &self.log {
             DirectoryLog::Writable(log) => log.written_bytes(),

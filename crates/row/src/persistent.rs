@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::Retention;
 
-/// The stored form of [`Retention`], for `#[serde(with = "RetentionRecord")]`.
+/// The stored form of [`Retention`], for `#[serde(with = "RetentionRecord")]`. `retention.rs` derives
+/// none, since the checks of `series` are built with it alone.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(remote = "Retention")]
 pub enum RetentionRecord {

@@ -244,10 +244,7 @@ impl RowsPayload {
     /// Makes the payload of rows that arrive now.
     pub(crate) fn set(&mut self, table: u64, arrival_ms: i64, batch: &RowBatch) {
         self.bytes.clear();
-        self.bytes.reserve(16 + batch.stored_size());
-        self.bytes.extend_from_slice(&table.to_le_bytes());
-        self.bytes.extend_from_slice(&arrival_ms.to_le_bytes());
-        self.bytes.extend_from_slice(batch.stored_bytes());
+        write_rows(&mut self.bytes, table, arrival_ms, RowsPart::Whole, batch);
         self.arrival_ms = arrival_ms;
     }
 
@@ -269,6 +266,23 @@ impl RowsPayload {
     pub(crate) fn capacity_bytes(&self) -> usize {
         self.bytes.capacity()
     }
+}
+
+/// Writes the payload of a record of rows.
+fn write_rows(
+    payload: &mut Vec<u8>,
+    table: u64,
+    arrival_ms: i64,
+    part: RowsPart,
+    batch: &RowBatch,
+) {
+    payload.reserve(3 * size_of::<u64>() + batch.stored_size());
+    payload.extend_from_slice(&table.to_le_bytes());
+    payload.extend_from_slice(&arrival_ms.to_le_bytes());
+    if let RowsPart::Last { first } = part {
+        payload.extend_from_slice(&first.to_le_bytes());
+    }
+    payload.extend_from_slice(batch.stored_bytes());
 }
 
 /// A table's place in the log.
@@ -324,13 +338,8 @@ impl TableLog<'_> {
         let payloads: Vec<Vec<u8>> = batches
             .iter()
             .map(|batch| {
-                let mut payload = Vec::with_capacity(24 + batch.stored_size());
-                payload.extend_from_slice(&self.table.to_le_bytes());
-                payload.extend_from_slice(&arrival_ms.to_le_bytes());
-                if let RowsPart::Last { first } = part {
-                    payload.extend_from_slice(&first.to_le_bytes());
-                }
-                payload.extend_from_slice(batch.stored_bytes());
+                let mut payload = Vec::new();
+                write_rows(&mut payload, self.table, arrival_ms, part, batch);
                 payload
             })
             .collect();
