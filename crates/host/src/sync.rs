@@ -4,7 +4,10 @@
 //! holder can continue.
 #![expect(clippy::disallowed_types, reason = "these are the locks that everyone else uses")]
 
-use std::sync::{self, PoisonError, TryLockError};
+use std::{
+    sync::{self, PoisonError, TryLockError},
+    time::Duration,
+};
 
 pub use std::sync::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
 
@@ -56,6 +59,18 @@ impl Condvar {
     /// Releases the lock, waits for a notification, and takes it again. May wake spuriously.
     pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
         self.0.wait(guard).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Releases the lock, waits for a notification or as long as said, and takes it again. Returns
+    /// whether that time is over. May wake spuriously.
+    pub fn wait_for<'a, T>(
+        &self,
+        guard: MutexGuard<'a, T>,
+        duration: Duration,
+    ) -> (MutexGuard<'a, T>, bool) {
+        let waited = self.0.wait_timeout(guard, duration);
+        let (guard, result) = waited.unwrap_or_else(PoisonError::into_inner);
+        (guard, result.timed_out())
     }
 
     /// Wakes all waiting threads.

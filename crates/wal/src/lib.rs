@@ -112,6 +112,7 @@ mod background;
 mod bug;
 mod check;
 mod checkpoint;
+mod commit;
 mod cursor;
 mod directory;
 mod error;

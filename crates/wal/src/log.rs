@@ -6,7 +6,8 @@
 //!
 //! - `tail` orders appends. Under it: a place, a position, the caller's turn, a copy into memory.
 //!   Nothing that waits for the disk.
-//! - `commit` elects who syncs. It is not held during the sync; `tail` may be taken under it.
+//! - `commit` elects who syncs ([`crate::commit`]). Its lock is not held during the sync; `tail` may
+//!   be taken under it.
 //! - `preparing` is held by who creates or removes segments, over calls to the disk. `tail` may be
 //!   taken under it; it is taken under no other lock.
 //!
@@ -25,7 +26,7 @@ use std::{
     ops::Range,
     path::{Path, PathBuf},
     sync::{
-        Arc, OnceLock,
+        Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
@@ -33,13 +34,14 @@ use std::{
 use lockstep_host::{
     Clock, OwnerProcess, failpoint,
     file::{self, Disk},
-    sync::{Condvar, Mutex},
+    sync::Mutex,
 };
 
 use crate::{
     Durability, Entries, Error, Group, Log, LogId, Options, Reader, Recovered, Upkeep,
     background::{Background, Wake},
     bug::{self, Bug},
+    commit::CommitQueue,
     format::{
         BEGIN, Kind, MARK, RECORD_HEADER_BYTES, RecordHeader, SEAL, SEGMENT_HEADER_BYTES,
         SEGMENT_OVERHEAD_BYTES,
@@ -65,15 +67,12 @@ pub(crate) struct Inner {
     options: Options,
     log_id: LogId,
     tail: Mutex<Tail>,
-    commit: Mutex<Commit>,
-    synced: Condvar,
+    commit: CommitQueue,
     preparing: Mutex<()>,
     /// The position after the last one appended.
     end: AtomicU64,
     /// Everything before this position is on the disk.
     durable: AtomicU64,
-    /// The sync that failed, after which no write is accepted.
-    failure: OnceLock<Arc<file::Error>>,
     /// Whether the log was closed. Written under the lock of the tail.
     is_closed: AtomicBool,
     wake: Wake,
@@ -98,11 +97,6 @@ struct Tail {
 struct Place {
     number: u64,
     offset: u64,
-}
-
-#[derive(Default)]
-struct Commit {
-    is_syncing: bool,
 }
 
 impl SegmentedLog {
@@ -130,12 +124,10 @@ impl SegmentedLog {
             options,
             log_id,
             tail: Mutex::new(tail),
-            commit: Mutex::default(),
-            synced: Condvar::new(),
+            commit: CommitQueue::default(),
             preparing: Mutex::new(()),
             end: AtomicU64::new(end),
             durable: AtomicU64::new(end),
-            failure: OnceLock::new(),
             is_closed: AtomicBool::new(false),
             wake,
         });
@@ -331,44 +323,18 @@ impl Inner {
 
     /// Fails when a sync failed.
     fn check_running(&self) -> Result<(), Error> {
-        match self.failure.get() {
-            None => Ok(()),
-            Some(failure) => Err(Error::Stopped { source: Arc::clone(failure) }),
-        }
+        self.commit.check()
     }
 
     /// Accepts no write from now on.
     fn stop(&self, error: file::Error) {
-        // Under the lock, so that nobody begins to wait who has not seen it.
-        let commit = self.commit.lock();
-        self.failure.get_or_init(|| Arc::new(error));
-        drop(commit);
-        self.synced.notify_all();
+        self.commit.stop(error);
     }
 
     /// Syncs, or waits for others who do, until `is_done`.
     fn sync_until(&self, is_done: &dyn Fn() -> bool) -> Result<(), Error> {
         self.check_owner()?;
-        let mut commit = self.commit.lock();
-        loop {
-            if is_done() {
-                return Ok(());
-            }
-            self.check_running()?;
-            if commit.is_syncing {
-                commit = self.synced.wait(commit);
-                continue;
-            }
-            commit.is_syncing = true;
-            drop(commit);
-            let result = self.sync_changed();
-            if let Err(error) = result {
-                self.stop(error);
-            }
-            commit = self.commit.lock();
-            commit.is_syncing = false;
-            self.synced.notify_all();
-        }
+        self.commit.wait_until(self.clock(), is_done, &|| self.sync_changed())
     }
 
     /// Syncs all segments that have changed since the last time.
