@@ -198,10 +198,9 @@ mod tests {
             let end = self.appended.fetch_add(1, Ordering::SeqCst) + 1;
             let sync = || {
                 let synced = self.appended.load(Ordering::SeqCst);
-                if self.syncs.fetch_add(1, Ordering::SeqCst) == 0 {
-                    while self.queue.state.lock().joined < others {
-                        pause(1);
-                    }
+                let is_first = self.syncs.fetch_add(1, Ordering::SeqCst) == 0;
+                while is_first && self.queue.state.lock().joined < others {
+                    pause(1);
                 }
                 self.clock.advance_ms(sync_ms);
                 self.durable.store(synced, Ordering::SeqCst);
