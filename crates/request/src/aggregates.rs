@@ -19,7 +19,7 @@ use crate::{
     accumulators::{AccumulatorCall, Accumulators},
     groups::GroupSet,
     inputs::{CurrentInputs, RecordRun, SourceInputs},
-    lane::{LaneBuffers, ScanLane},
+    lane::{CurrentValue, LaneBuffers, LaneClass, LaneRows, ScanLane},
     row_context::{BoundExpr, LeafRow, RowContext},
 };
 
@@ -67,6 +67,10 @@ pub(crate) struct AggregateScratch {
     accumulators: Accumulators,
     /// The groups that are not finalized yet.
     open: GroupSet,
+    /// What the current row adds to each lane, which waits for the first block of the same groups.
+    current: Vec<CurrentValue>,
+    /// The groups that it is added to; none once it was added.
+    current_groups: GroupSet,
 }
 
 impl AggregateScratch {
@@ -78,6 +82,8 @@ impl AggregateScratch {
             large: (0..states.len()).filter(|state| states[*state].keeps_values()).collect(),
             accumulators: Accumulators::new(&aggregates.calls),
             open: GroupSet::ALL,
+            current: vec![CurrentValue::None; aggregates.lanes.len()],
+            current_groups: GroupSet::NONE,
         }
     }
 
@@ -92,6 +98,7 @@ impl AggregateScratch {
         self.states.iter_mut().for_each(FoldState::reset);
         self.accumulators.reset();
         self.open = GroupSet::ALL;
+        self.current_groups = GroupSet::NONE;
     }
 }
 
@@ -103,11 +110,21 @@ impl ScanLane {
         groups: GroupSet,
         values: fold::ValueLane<'_>,
     ) {
-        if values.is_empty() {
-            return;
+        if !values.is_empty() {
+            self.update_states(scratch, groups, |_, state| state.add(values));
         }
+    }
+
+    /// Updates the states of these groups.
+    #[inline]
+    fn update_states(
+        &self,
+        scratch: &mut AggregateScratch,
+        groups: GroupSet,
+        update: impl Fn(&Self, &mut FoldState),
+    ) {
         for of_lane in self.states.iter().filter(|of_lane| groups.intersects(of_lane.groups)) {
-            scratch.states[of_lane.state].add(values);
+            update(self, &mut scratch.states[of_lane.state]);
         }
     }
 }
@@ -117,6 +134,42 @@ struct FilteredRows<'s> {
     /// The condition; `None` before the first one was evaluated.
     condition: Option<usize>,
     rows: ArenaVec<'s, RowContext<'s, 's>>,
+    bytes: ArenaVec<'s, &'s [u8]>,
+}
+
+impl<'s> FilteredRows<'s> {
+    /// Makes it without a condition and rows.
+    fn new_in(arena: &'s Arena) -> Self {
+        Self { condition: None, rows: ArenaVec::new_in(arena), bytes: ArenaVec::new_in(arena) }
+    }
+
+    /// Returns the rows of a block for which a condition is true.
+    fn of(
+        &mut self,
+        condition: usize,
+        exprs: &'s [BoundExpr],
+        rows: LaneRows<'_, 's>,
+        arena: &'s Arena,
+    ) -> LaneRows<'_, 's> {
+        if self.condition != Some(condition) {
+            let expr = &exprs[condition];
+            let is_true = |row: &&RowContext<'s, 's>| expr.is_true(*row, arena);
+            self.condition = Some(condition);
+            self.rows.clear();
+            self.rows.extend(rows.rows.iter().filter(is_true).copied());
+            self.bytes.clear();
+            self.bytes.extend(stored_bytes(&self.rows));
+        }
+        LaneRows { rows: &self.rows, bytes: &self.bytes }
+    }
+}
+
+/// Returns the bytes of those rows that are stored.
+fn stored_bytes<'r, 's: 'r>(rows: &'r [RowContext<'s, 's>]) -> impl Iterator<Item = &'s [u8]> + 'r {
+    rows.iter().filter_map(|row| match row.leaf {
+        LeafRow::Stored(view) => Some(view.bytes()),
+        LeafRow::Values(_) => None,
+    })
 }
 
 impl ScanAggregates {
@@ -135,6 +188,9 @@ impl ScanAggregates {
         slots: &mut [Datum<'s>],
         arena: &'s Arena,
     ) {
+        if scratch.current_groups != groups {
+            self.add_current(scratch);
+        }
         let sharing = self.same_start.iter().filter(|sharing| sharing.intersects(groups));
         let ended = sharing.fold(GroupSet::NONE, |all, sharing| all | (*sharing & !groups));
         if ended.intersects(scratch.open) {
@@ -154,26 +210,31 @@ impl ScanAggregates {
         debug_assert_eq!(inputs.lanes.len(), self.lanes.len(), "each lane has an input");
         let arena = buffers.arena;
         inputs.prefetch_texts(rows);
+        let bytes = ArenaVec::from_iter_in(stored_bytes(rows), arena);
+        let all = LaneRows { rows, bytes: &bytes };
+        let has_current = self.takes_current(scratch, groups);
         // Lanes with the same condition follow each other, so it is evaluated once.
-        let mut filtered = FilteredRows { condition: None, rows: ArenaVec::new_in(arena) };
-        for (lane, input) in self.lanes.iter().zip(&inputs.lanes) {
+        let mut filtered = FilteredRows::new_in(arena);
+        for (number, (lane, input)) in self.lanes.iter().zip(&inputs.lanes).enumerate() {
             if !lane.groups.intersects(groups) {
                 continue;
             }
             let rows = match lane.condition.filter(|_| !input.tests_condition()) {
-                None => rows,
-                Some(condition) => {
-                    if filtered.condition != Some(condition) {
-                        let expr = &inputs.conditions[condition];
-                        let is_true = |row: &&RowContext<'s, 's>| expr.is_true(*row, arena);
-                        filtered.condition = Some(condition);
-                        filtered.rows.clear();
-                        filtered.rows.extend(rows.iter().filter(is_true).copied());
-                    }
-                    &filtered.rows
-                }
+                None => all,
+                Some(condition) => filtered.of(condition, &inputs.conditions, all, arena),
             };
-            lane.update(scratch, groups, input.gather(lane, rows, buffers));
+            let current = if has_current { scratch.current[number] } else { CurrentValue::None };
+            let count = match input.gather_fixed(lane, rows, buffers) {
+                Some(count) => count,
+                None => match input.gather(lane, rows, buffers) {
+                    values if lane.class == LaneClass::Texts => {
+                        lane.update(scratch, groups, values);
+                        continue;
+                    }
+                    values => values.len(),
+                },
+            };
+            lane.update(scratch, groups, buffers.with_current(lane.class, count, current));
         }
         self.pick(scratch, groups, rows.len(), |pick, row| {
             inputs.picks[pick.input].eval(&rows[row], arena)
@@ -196,10 +257,23 @@ impl ScanAggregates {
         debug_assert!(self.calls.is_empty(), "an accumulator is updated from rows");
         debug_assert_eq!(inputs.records.len(), self.lanes.len(), "each lane has a record input");
         let arena = buffers.arena;
-        for (lane, input) in self.lanes.iter().zip(&inputs.records) {
-            if lane.groups.intersects(groups) {
-                lane.update(scratch, groups, input.gather(lane, rows, buffers));
+        let has_current = self.takes_current(scratch, groups);
+        for (number, (lane, input)) in self.lanes.iter().zip(&inputs.records).enumerate() {
+            if !lane.groups.intersects(groups) {
+                continue;
             }
+            let current = if has_current { scratch.current[number] } else { CurrentValue::None };
+            let count = match input.gather_fixed(lane, rows, buffers) {
+                Some(count) => count,
+                None => match input.gather(lane, rows, buffers) {
+                    values if lane.class == LaneClass::Texts => {
+                        lane.update(scratch, groups, values);
+                        continue;
+                    }
+                    values => values.len(),
+                },
+            };
+            lane.update(scratch, groups, buffers.with_current(lane.class, count, current));
         }
         let run = rows.run;
         self.pick(scratch, groups, run.len(), |pick, row| {
@@ -239,6 +313,64 @@ impl ScanAggregates {
         values.chain(picked).chain(arguments)
     }
 
+    /// Adds the current row to these groups; what it adds to lanes of numbers waits for the first block
+    /// of the same groups, with whose values it is added.
+    pub(crate) fn begin_with_current<'s>(
+        &self,
+        scratch: &mut AggregateScratch,
+        groups: GroupSet,
+        inputs: &'s CurrentInputs,
+        row: &RowContext<'_, 's>,
+        arena: &'s Arena,
+    ) {
+        debug_assert!(scratch.current_groups.is_empty(), "there is one current row");
+        scratch.current_groups = groups;
+        for (number, (lane, input)) in self.lanes.iter().zip(&inputs.lanes).enumerate() {
+            scratch.current[number] = CurrentValue::None;
+            let is_true = |condition: usize| inputs.conditions[condition].is_true(row, arena);
+            if !lane.groups.intersects(groups) || !lane.condition.is_none_or(is_true) {
+                continue;
+            }
+            let value = input.as_ref().map(|input| input.eval(row, arena));
+            if lane.class == LaneClass::Texts {
+                lane.update_states(scratch, groups, |lane, state| lane.update_one(state, value));
+            } else {
+                scratch.current[number] = lane.current_value(value);
+            }
+        }
+        self.pick(scratch, groups, 1, |pick, _| inputs.picks[pick.input].eval(row, arena));
+        if !self.calls.is_empty() {
+            scratch.accumulators.update(&self.calls, groups, &inputs.arguments, row, arena);
+        }
+    }
+
+    /// Returns whether what the current row adds is to be added together with the values of a block of
+    /// these groups. If it waits for others, it is added now.
+    fn takes_current(&self, scratch: &mut AggregateScratch, groups: GroupSet) -> bool {
+        if scratch.current_groups == groups {
+            scratch.current_groups = GroupSet::NONE;
+            return !groups.is_empty();
+        }
+        self.add_current(scratch);
+        false
+    }
+
+    /// Adds what the current row adds, if it was not added yet.
+    fn add_current(&self, scratch: &mut AggregateScratch) {
+        let groups = std::mem::replace(&mut scratch.current_groups, GroupSet::NONE);
+        if groups.is_empty() {
+            return;
+        }
+        for (number, lane) in self.lanes.iter().enumerate() {
+            let value = scratch.current[number];
+            if value != CurrentValue::None {
+                lane.update_states(scratch, groups, |lane, state| {
+                    lane.update_current(state, value);
+                });
+            }
+        }
+    }
+
     /// Adds the current row to these groups.
     pub(crate) fn update_current<'s>(
         &self,
@@ -258,9 +390,7 @@ impl ScanAggregates {
                 continue;
             }
             let value = input.as_ref().map(|input| input.eval(row, arena));
-            for of_lane in lane.states.iter().filter(|of_lane| groups.intersects(of_lane.groups)) {
-                lane.update_one(&mut scratch.states[of_lane.state], value);
-            }
+            lane.update_states(scratch, groups, |lane, state| lane.update_one(state, value));
         }
         self.pick(scratch, groups, 1, |pick, _| inputs.picks[pick.input].eval(row, arena));
         if !self.calls.is_empty() {
@@ -282,10 +412,12 @@ impl ScanAggregates {
         slots: &mut [Datum<'s>],
         arena: &'s Arena,
     ) {
+        self.add_current(scratch);
         let groups = groups & scratch.open;
         scratch.open &= !groups;
         for output in self.outputs.iter().filter(|output| groups.contains(output.group)) {
-            slots[output.slot] = scratch.states[output.state].answer(&output.answer, arena);
+            let state = &scratch.states[output.state];
+            state.write_answer(&output.answer, arena, &mut slots[output.slot]);
         }
         scratch.accumulators.finalize(&self.calls, groups, slots, arena);
     }

@@ -90,7 +90,8 @@ impl RequestBatch<'_> {
             let (scratch, snapshots) = (&*self.scratch, &self.snapshots[..]);
             let view = AnswerView { scratch, snapshots, results: &results };
             let ctx = self.program.context(request, view, None);
-            if let Some(values) = self.program.answer_one(&ctx)? {
+            if let Some(answer) = self.program.answer_one(&ctx)? {
+                let values = answer.values().map(Datum::with_one_nan);
                 emit(self.scratch.arena.alloc_slice_fill_iter(values));
             }
         }
@@ -115,8 +116,8 @@ impl RequestBatch<'_> {
             let (scratch, snapshots) = (&*self.scratch, &self.snapshots[..]);
             let view = AnswerView { scratch, snapshots, results: &self.results };
             let ctx = self.program.context(request, view, shared);
-            if let Some(values) = self.program.answer_one(&ctx)? {
-                emit(arena.alloc_slice_fill_iter(values.map(Datum::with_one_nan)));
+            if let Some(answer) = self.program.answer_one(&ctx)? {
+                emit(arena.alloc_slice_fill_iter(answer.values().map(Datum::with_one_nan)));
             }
             if arena.allocated_bytes() - arena.chunk_capacity() > SCRATCH_BYTES_MAX {
                 return Ok(count);

@@ -13,7 +13,7 @@ use lockstep_function::aggregate::fold::{self, FoldState};
 use lockstep_row::{Arena, Datum, ShortText};
 
 pub(crate) use self::{record_input::RecordInput, row_input::RowInput};
-use crate::groups::GroupSet;
+use crate::{groups::GroupSet, row_context::RowContext};
 
 /// The most rows of a block: few enough that their cache lines are still cached when the next lane
 /// reads them.
@@ -55,12 +55,20 @@ pub(crate) struct LaneState {
     pub(crate) state: usize,
 }
 
+/// Rows of a block, as lanes read them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LaneRows<'r, 's> {
+    pub(crate) rows: &'r [RowContext<'s, 's>],
+    /// The bytes of the rows that are stored, which are all of them unless lanes read expressions.
+    pub(crate) bytes: &'r [&'s [u8]],
+}
+
 /// Memory for the values of one lane.
 pub(crate) struct LaneBuffers<'s> {
     /// Where expressions allocate.
     pub(crate) arena: &'s Arena,
-    integers: [i64; LANE_ROWS],
-    floats: [f64; LANE_ROWS],
+    integers: NumberBuffer<i64>,
+    floats: NumberBuffer<f64>,
     texts: [&'s str; LANE_ROWS],
     short_texts: [ShortText; LANE_ROWS],
 }
@@ -70,12 +78,73 @@ impl<'s> LaneBuffers<'s> {
     pub(crate) fn new(arena: &'s Arena) -> Self {
         Self {
             arena,
-            integers: [0; LANE_ROWS],
-            floats: [0.0; LANE_ROWS],
+            integers: NumberBuffer::default(),
+            floats: NumberBuffer::default(),
             texts: [""; LANE_ROWS],
             short_texts: [ShortText::default(); LANE_ROWS],
         }
     }
+
+    /// Returns the first `count` values that were gathered for a lane of numbers or of rows, with that
+    /// of the current row.
+    #[inline]
+    pub(crate) fn with_current(
+        &mut self,
+        class: LaneClass,
+        count: usize,
+        current: CurrentValue,
+    ) -> fold::ValueLane<'_> {
+        match (class, current) {
+            (LaneClass::Integers, CurrentValue::Integer(value)) => {
+                fold::ValueLane::Integers(self.integers.with_current(count, value))
+            }
+            (LaneClass::Floats, CurrentValue::Float(value)) => {
+                fold::ValueLane::Floats(self.floats.with_current(count, value))
+            }
+            (LaneClass::Integers, _) => fold::ValueLane::Integers(&self.integers.0[..count]),
+            (LaneClass::Floats, _) => fold::ValueLane::Floats(&self.floats.0[..count]),
+            (LaneClass::Rows, CurrentValue::None) => fold::ValueLane::Rows(count),
+            (LaneClass::Rows, _) => fold::ValueLane::Rows(count + 1),
+            (LaneClass::Texts, _) => {
+                debug_assert!(false, "a text of the current row is added at once");
+                fold::ValueLane::Rows(0)
+            }
+        }
+    }
+}
+
+/// Numbers of [`LANE_ROWS`] rows, and of the current row after them.
+struct NumberBuffer<T>([T; LANE_ROWS + 1]);
+
+impl<T: Default + Copy> Default for NumberBuffer<T> {
+    fn default() -> Self {
+        Self([T::default(); LANE_ROWS + 1])
+    }
+}
+
+impl<T> NumberBuffer<T> {
+    /// Returns the places for the numbers of rows.
+    fn of_rows(&mut self) -> &mut [T; LANE_ROWS] {
+        self.0.first_chunk_mut().expect("it has one place more")
+    }
+
+    /// Returns the numbers of the first `count` rows and that of the current row.
+    fn with_current(&mut self, count: usize, current: T) -> &[T] {
+        self.0[count] = current;
+        &self.0[..=count]
+    }
+}
+
+/// What the current row adds to a lane when its value is added together with those of a block.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) enum CurrentValue {
+    /// Nothing: the row does not count, or was added.
+    #[default]
+    None,
+    Integer(i64),
+    Float(f64),
+    /// A row that counts, in a lane whose values are not read.
+    Row,
 }
 
 /// Values that machine code writes: 64 bits each, integers and DOUBLEs alike.
@@ -86,22 +155,42 @@ impl MachineWord for f64 {}
 const _: () = assert!(size_of::<i64>() == size_of::<u64>() && size_of::<f64>() == size_of::<u64>());
 
 impl ScanLane {
-    /// Adds the value of one row to a state; `None` where rows are counted.
-    pub(crate) fn update_one(&self, state: &mut FoldState, value: Option<Datum<'_>>) {
-        let Some(value) = value else { return state.add(fold::ValueLane::Rows(1)) };
+    /// Returns what a value of the current row adds to a lane of numbers or of rows; `None` is given
+    /// where rows are counted.
+    #[inline]
+    pub(crate) fn current_value(&self, value: Option<Datum<'_>>) -> CurrentValue {
+        let Some(value) = value else { return CurrentValue::Row };
         match (self.class, value) {
-            (_, Datum::Null) => {}
-            (LaneClass::Rows, _) => state.add(fold::ValueLane::Rows(1)),
-            (LaneClass::Texts, Datum::String(text)) => state.add(fold::ValueLane::Texts(&[text])),
+            (LaneClass::Texts, _) | (_, Datum::Null) => CurrentValue::None,
+            (LaneClass::Rows, _) => CurrentValue::Row,
             (LaneClass::Integers, value) => {
                 let value = as_integer(value).filter(|value| !self.skips_zeros || *value != 0);
-                value.into_iter().for_each(|value| state.add(fold::ValueLane::Integers(&[value])));
+                value.map_or(CurrentValue::None, CurrentValue::Integer)
             }
             (LaneClass::Floats, value) => {
                 let value = value.as_f64().filter(|value| !self.skips_zeros || *value != 0.0);
-                value.into_iter().for_each(|value| state.add(fold::ValueLane::Floats(&[value])));
+                value.map_or(CurrentValue::None, CurrentValue::Float)
             }
-            (LaneClass::Texts, _) => debug_assert!(false, "a lane of texts has texts"),
+        }
+    }
+
+    /// Adds the value of one row to a state; `None` where rows are counted.
+    pub(crate) fn update_one(&self, state: &mut FoldState, value: Option<Datum<'_>>) {
+        match value {
+            Some(Datum::String(text)) if self.class == LaneClass::Texts => {
+                state.add(fold::ValueLane::Texts(&[text]));
+            }
+            value => self.update_current(state, self.current_value(value)),
+        }
+    }
+
+    /// Adds what the current row adds to a state.
+    pub(crate) fn update_current(&self, state: &mut FoldState, value: CurrentValue) {
+        match value {
+            CurrentValue::None => {}
+            CurrentValue::Integer(value) => state.add(fold::ValueLane::Integers(&[value])),
+            CurrentValue::Float(value) => state.add(fold::ValueLane::Floats(&[value])),
+            CurrentValue::Row => state.add(fold::ValueLane::Rows(1)),
         }
     }
 

@@ -17,9 +17,9 @@ use crate::{
     chain::{Chain, LeafKind},
     compile::{CompiledChain, Compiler, ProgramResources, TableResolver},
     context::{AnswerContext, MaterialisedResults, REQUEST_ARRIVAL},
-    materialise::{BatchFallback, copy_into},
+    materialise::{BatchFallback, copy_to},
     row_cache::RowCache,
-    row_context::{ArrivedRow, ColumnLocation, ColumnLookup},
+    row_context::{ArrivedRow, ColumnLocation, ColumnLookup, LeafRow, RowContext},
     scratch::{AnswerScratch, PooledScratch, ScratchPool},
     shared::SharedResults,
     trace::{self, ChainRole},
@@ -224,8 +224,9 @@ impl Program {
         let rows = all_rows::answer(&all_rows.plan, &all_rows.request_table, request, batch)?;
         let read = Arena::new();
         for row in rows.iter(&read) {
-            let values = row.iter().map(|value| copy_into(*value, arena));
-            emit(arena.alloc_slice_fill_iter(values));
+            let copies = arena.alloc_slice_fill_copy(row.len(), Datum::Null);
+            copies.iter_mut().zip(row).for_each(|(copy, value)| copy_to(value, copy, arena));
+            emit(copies);
         }
         Ok(())
     }
@@ -255,9 +256,7 @@ impl Program {
         let request = ArrivedRow::values(request, arrival);
         let view = AnswerView { scratch: &scratch, snapshots: &snapshots, results: &results };
         let ctx = self.context(request, view, None);
-        Ok(self.answer_one(&ctx)?.map(|values| {
-            &*arena.alloc_slice_fill_iter(values.map(|value| copy_into(value, arena)))
-        }))
+        Ok(self.answer_one(&ctx)?.map(|answer| answer.copy_into(arena)))
     }
 
     /// Describes how a request is answered: which tables it reads by which indexes, which windows
@@ -330,12 +329,10 @@ impl Program {
     pub(crate) fn answer_one<'s>(
         &'s self,
         ctx: &AnswerContext<'s>,
-    ) -> Result<Option<impl ExactSizeIterator<Item = Datum<'s>> + use<'s>>> {
+    ) -> Result<Option<AnswerRow<'s>>> {
         let row = self.chain.run(ctx, ctx.request)?;
         value_limit::check()?;
-        let Some(row) = row else { return Ok(None) };
-        let arena = ctx.arena;
-        Ok(Some(self.locations.iter().map(move |location| row.get(*location, arena))))
+        Ok(row.map(|row| AnswerRow { row, locations: &self.locations, arena: ctx.arena }))
     }
 
     /// Checks that a request row has as many values as its table has columns.
@@ -360,6 +357,37 @@ impl Program {
         let budget = self.resources.tables.first();
         let budget = budget.map(|table| Arc::clone(table.stored.budget()));
         AnswerScratch::new(scans, budget)
+    }
+}
+
+/// The row of an answer, in the scratch memory of the answer.
+#[derive(Debug)]
+pub(crate) struct AnswerRow<'s> {
+    row: RowContext<'s, 's>,
+    /// The location of each column.
+    locations: &'s [ColumnLocation],
+    arena: &'s Arena,
+}
+
+impl<'s> AnswerRow<'s> {
+    /// Returns the values.
+    pub(crate) fn values(&self) -> impl ExactSizeIterator<Item = Datum<'s>> {
+        self.locations.iter().map(|location| self.row.get(*location, self.arena))
+    }
+
+    /// Copies the values, with everything that they point to, into an arena.
+    pub(crate) fn copy_into<'a>(&self, arena: &'a Arena) -> &'a [Datum<'a>] {
+        let copies = arena.alloc_slice_fill_copy(self.locations.len(), Datum::Null);
+        for (copy, location) in copies.iter_mut().zip(self.locations) {
+            match (*location, self.row.leaf) {
+                (ColumnLocation::Slot(slot), _) => copy_to(&self.row.slots[slot], copy, arena),
+                (ColumnLocation::Leaf(column), LeafRow::Values(values)) => {
+                    copy_to(&values[column], copy, arena);
+                }
+                (location, _) => copy_to(&self.row.get(location, self.arena), copy, arena),
+            }
+        }
+        copies
     }
 }
 

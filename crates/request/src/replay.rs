@@ -15,7 +15,7 @@ use lockstep_table::Snapshot;
 
 use crate::{
     context::MaterialisedResults,
-    materialise::{MaterialisedRows, copy_into},
+    materialise::MaterialisedRows,
     program::{AnswerView, Program},
     row_context::ArrivedRow,
     scratch::PooledScratch,
@@ -70,9 +70,7 @@ impl Replay<'_> {
         let view = AnswerView { scratch, snapshots, results: &self.results };
         let ctx = self.program.context(ArrivedRow::values(row, arrival), view, None);
         let answer = self.program.answer_one(&ctx)?;
-        Ok(answer.map(|values| {
-            &*arena.alloc_slice_fill_iter(values.map(|value| copy_into(value, arena)))
-        }))
+        Ok(answer.map(|answer| answer.copy_into(arena)))
     }
 }
 

@@ -170,7 +170,7 @@ impl WindowScan {
         if !groups.is_empty() {
             self.aggregates.finalize_ended(scratch, groups, row.slots, arena);
             let current = row.as_row();
-            self.aggregates.update_current(scratch, groups, &self.inputs, &current, arena);
+            self.aggregates.begin_with_current(scratch, groups, &self.inputs, &current, arena);
         }
     }
 

@@ -189,6 +189,27 @@ impl<'a> Datum<'a> {
         }
     }
 
+    /// Returns the value, for any lifetime, when it refers to nothing: NULL, numbers and times.
+    #[inline]
+    pub fn detached<'b>(&self) -> Option<&Datum<'b>> {
+        match self {
+            Self::String(_) | Self::Array(_) | Self::Map(_) => None,
+            // SAFETY: types that differ in a lifetime have one layout, and the variants that have a
+            // reference of this lifetime are excluded above.
+            _ => Some(unsafe { &*std::ptr::from_ref(self).cast::<Datum<'b>>() }),
+        }
+    }
+
+    /// Returns whether it is a FLOAT or DOUBLE that is no number.
+    #[inline]
+    pub fn is_nan(&self) -> bool {
+        match self {
+            Self::Float(value) => value.is_nan(),
+            Self::Double(value) => value.is_nan(),
+            _ => false,
+        }
+    }
+
     /// Replaces a NaN of any sign and payload, in which machines differ, by the one NaN that is stored and
     /// returned. Checks the value itself, not the elements of an ARRAY or a MAP.
     #[inline]

@@ -111,6 +111,7 @@ pub enum ValueLane<'l> {
 
 impl ValueLane<'_> {
     /// Returns the number of rows that count.
+    #[inline]
     pub fn len(self) -> usize {
         match self {
             Self::Integers(values) => values.len(),
@@ -122,6 +123,7 @@ impl ValueLane<'_> {
     }
 
     /// Returns whether no row counts.
+    #[inline]
     pub fn is_empty(self) -> bool {
         self.len() == 0
     }
@@ -136,11 +138,14 @@ enum StateData {
     Count(u64),
     Total(Sums),
     Extreme(ExtremeState),
-    Moments(ExactMoments),
-    Distinct(Distinct),
-    Frequencies(Frequencies),
+    // In boxes, so that the states of many sums and extremes lie close together.
+    Moments(Box<ExactMoments>),
+    Distinct(Box<Distinct>),
+    Frequencies(Box<Frequencies>),
     Picked { distance: Option<usize>, seen: usize, value: Value },
 }
+
+const _: () = assert!(size_of::<FoldState>() <= 80, "a scan may have thousands of states");
 
 impl FoldState {
     /// Makes a state without rows.
@@ -154,9 +159,9 @@ impl FoldState {
             StateKind::Greatest => {
                 StateData::Extreme(ExtremeState { is_least: false, best: Best::None })
             }
-            StateKind::Moments => StateData::Moments(ExactMoments::default()),
-            StateKind::Distinct => StateData::Distinct(Distinct::default()),
-            StateKind::Frequencies => StateData::Frequencies(Frequencies::default()),
+            StateKind::Moments => StateData::Moments(Box::default()),
+            StateKind::Distinct => StateData::Distinct(Box::default()),
+            StateKind::Frequencies => StateData::Frequencies(Box::default()),
             StateKind::FromNewest(distance) => {
                 StateData::Picked { distance: Some(distance), seen: 0, value: Value::Null }
             }
@@ -201,6 +206,24 @@ impl FoldState {
         };
         if let Some(row) = row {
             *picked = value(row).to_value();
+        }
+    }
+
+    /// Computes a result from the state, as [`FoldState::answer`] does, and writes it to `out`. A value
+    /// that is returned through memory is copied in other pieces than it was written in, which takes
+    /// the processor longer than to compute it.
+    #[inline]
+    pub fn write_answer<'a>(&self, answer: &Answer, arena: &'a Arena, out: &mut Datum<'a>) {
+        match (&self.0, &answer.0) {
+            (StateData::Total(sums), AnswerKind::Total(answer)) => answer.write(sums, out),
+            (StateData::Extreme(ExtremeState { best, .. }), AnswerKind::Extreme(data_type)) => {
+                match (best, data_type) {
+                    (Best::Integer(value), DataType::BigInt) => *out = Datum::BigInt(*value),
+                    (Best::Float(value), DataType::Double) => *out = Datum::Double(value.get()),
+                    _ => *out = self.answer(answer, arena),
+                }
+            }
+            _ => *out = self.answer(answer, arena),
         }
     }
 
@@ -290,8 +313,9 @@ impl ExtremeState {
     fn add(&mut self, lane: ValueLane<'_>) {
         match lane {
             ValueLane::Integers(values) => {
-                let best = if self.is_least { values.iter().min() } else { values.iter().max() };
-                let Some(best) = best.copied() else { return };
+                let Some(first) = values.first().copied() else { return };
+                let better = if self.is_least { i64::min } else { i64::max };
+                let best = values.iter().copied().fold(first, better);
                 match &mut self.best {
                     Best::Integer(known) if self.is_least => *known = best.min(*known),
                     Best::Integer(known) => *known = best.max(*known),
@@ -354,17 +378,35 @@ impl ExtremeState {
 /// Returns the least or greatest float in the total order. Float comparisons find it, unless there
 /// are NaN or zeros, which they do not order: then the values are compared again.
 fn best_float(values: &[f64], is_least: bool) -> Option<TotalFloat> {
-    let first = *values.first()?;
-    let mut has_nan = false;
-    let mut best = first;
-    for value in values {
-        has_nan |= value.is_nan();
-        let is_better = if is_least { *value < best } else { *value > best };
-        best = if is_better { *value } else { best };
-    }
+    let (best, has_nan) = match is_least {
+        true => best_number(values, |value, best| value < best),
+        false => best_number(values, |value, best| value > best),
+    }?;
     if !has_nan && best != 0.0 {
         return Some(TotalFloat::new(best));
     }
     let values = values.iter().map(|value| TotalFloat::new(*value));
     if is_least { values.min() } else { values.max() }
+}
+
+/// Returns the best of some values that are no NaN, and whether one of them is NaN. Four searches go
+/// on side by side, so that none waits for the comparison before it.
+#[inline]
+fn best_number(values: &[f64], is_better: impl Fn(f64, f64) -> bool) -> Option<(f64, bool)> {
+    const SEARCHES: usize = 4;
+    let better = |value: f64, best: f64| if is_better(value, best) { value } else { best };
+    let mut best = [*values.first()?; SEARCHES];
+    let mut has_nan = false;
+    let (blocks, rest) = values.as_chunks::<SEARCHES>();
+    for block in blocks {
+        for (best, value) in best.iter_mut().zip(block) {
+            has_nan |= value.is_nan();
+            *best = better(*value, *best);
+        }
+    }
+    for value in rest {
+        has_nan |= value.is_nan();
+        best[0] = better(*value, best[0]);
+    }
+    Some((best.into_iter().fold(best[0], |all, one| better(one, all)), has_nan))
 }

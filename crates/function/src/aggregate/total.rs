@@ -151,6 +151,18 @@ impl Sums {
 }
 
 impl TotalAnswer {
+    /// Writes the result of [`TotalAnswer::of`] to `out`.
+    #[inline]
+    pub(super) fn write(&self, sums: &Sums, out: &mut Datum<'_>) {
+        match self {
+            Self::Double if sums.count > 0 => *out = Datum::Double(sums.float.to_f64()),
+            Self::Checked(DataType::BigInt) if sums.count > 0 => {
+                *out = i64::try_from(sums.integer).map_or(Datum::Null, Datum::BigInt);
+            }
+            _ => *out = self.of(sums),
+        }
+    }
+
     #[expect(clippy::cast_precision_loss, reason = "rounds the exact sum to DOUBLE")]
     pub(super) fn of<'a>(&self, sums: &Sums) -> Datum<'a> {
         if sums.count == 0 {

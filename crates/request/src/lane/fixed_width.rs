@@ -3,22 +3,44 @@
 use lockstep_row::{FixedColumn, FixedKind};
 use lockstep_table::Records;
 
-use super::LANE_ROWS;
+use super::{LANE_ROWS, LaneBuffers, LaneClass, ScanLane};
 
 /// Where the values of a column of fixed width are.
-pub(super) enum FixedWidthValues<'r, R> {
+#[derive(Clone, Copy)]
+pub(super) enum FixedWidthValues<'r> {
     /// In the bytes of stored rows.
-    Rows(R),
+    Rows(&'r [&'r [u8]]),
     Records(Records<'r>),
 }
 
-/// The type of no rows, for values in records.
-pub(super) type NoRows<'r> = std::iter::Empty<&'r [u8]>;
+/// Gathers the numbers of a lane, without zeros where it skips them. Returns how many there are; `None`
+/// for a lane that is not of numbers.
+#[inline]
+pub(super) fn gather_numbers(
+    column: FixedColumn,
+    lane: &ScanLane,
+    values: FixedWidthValues<'_>,
+    buffers: &mut LaneBuffers<'_>,
+) -> Option<usize> {
+    match lane.class {
+        LaneClass::Integers => {
+            let integers = buffers.integers.of_rows();
+            let count = gather_integers(column, values, integers);
+            Some(lane.counted(integers, count).len())
+        }
+        LaneClass::Floats => {
+            let floats = buffers.floats.of_rows();
+            let count = gather_floats(column, values, floats);
+            Some(lane.counted(floats, count).len())
+        }
+        LaneClass::Rows | LaneClass::Texts => None,
+    }
+}
 
 /// Gathers integers, and BOOLs as 0 and 1. Returns how many there are.
-pub(super) fn gather_integers<'r>(
+fn gather_integers(
     column: FixedColumn,
-    values: FixedWidthValues<'r, impl Iterator<Item = &'r [u8]>>,
+    values: FixedWidthValues<'_>,
     out: &mut [i64; LANE_ROWS],
 ) -> usize {
     match column.kind() {
@@ -34,9 +56,9 @@ pub(super) fn gather_integers<'r>(
 }
 
 /// Gathers floats. Returns how many there are.
-pub(super) fn gather_floats<'r>(
+fn gather_floats(
     column: FixedColumn,
-    values: FixedWidthValues<'r, impl Iterator<Item = &'r [u8]>>,
+    values: FixedWidthValues<'_>,
     out: &mut [f64; LANE_ROWS],
 ) -> usize {
     match column.kind() {
@@ -51,14 +73,20 @@ pub(super) fn gather_floats<'r>(
 
 /// Gathers the values that are not NULL, of at most [`LANE_ROWS`] rows. Returns how many there are.
 #[inline]
-fn gather<'r, T, const SIZE: usize>(
+fn gather<T, const SIZE: usize>(
     column: FixedColumn,
-    values: FixedWidthValues<'r, impl Iterator<Item = &'r [u8]>>,
+    values: FixedWidthValues<'_>,
     out: &mut [T; LANE_ROWS],
     read: impl Fn([u8; SIZE]) -> T,
 ) -> usize {
     match values {
         FixedWidthValues::Rows(rows) => {
+            let nulls = rows.iter().fold(false, |any, bytes| any | column.is_null(bytes));
+            if !nulls {
+                let values = rows.iter().map(|bytes| read(column.bytes(bytes)));
+                out.iter_mut().zip(values).for_each(|(out, value)| *out = value);
+                return rows.len();
+            }
             // Each value is written and a NULL is overwritten by the next one, so that no branch is
             // mispredicted.
             let mut count = 0;

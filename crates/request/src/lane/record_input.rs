@@ -9,7 +9,7 @@ use lockstep_table::{KeyRun, RecordField, Records};
 
 use super::{
     LANE_ROWS, LaneBuffers, LaneClass, MachineWord, ScanLane,
-    fixed_width::{FixedWidthValues, NoRows, NullBits, gather_floats, gather_integers},
+    fixed_width::{FixedWidthValues, NullBits, gather_numbers},
 };
 use crate::{inputs::RecordRun, machine::LaneProgram};
 
@@ -35,6 +35,23 @@ pub(crate) enum RecordInput {
 }
 
 impl RecordInput {
+    /// Gathers numbers as [`Self::gather`] does, where they are a column of fixed width; returns how many
+    /// there are.
+    #[inline]
+    pub(crate) fn gather_fixed(
+        &self,
+        lane: &ScanLane,
+        rows: RecordRun<'_, '_>,
+        buffers: &mut LaneBuffers<'_>,
+    ) -> Option<usize> {
+        match self {
+            Self::Fixed(column) => {
+                gather_numbers(*column, lane, FixedWidthValues::Records(rows.records), buffers)
+            }
+            _ => None,
+        }
+    }
+
     /// Gathers the values that are not NULL, of at most [`LANE_ROWS`] rows.
     pub(crate) fn gather<'b, 's: 'b>(
         &'s self,
@@ -46,20 +63,11 @@ impl RecordInput {
         debug_assert!(records.len() <= LANE_ROWS, "the buffers have space for each row");
         debug_assert_eq!(records.len(), run.len(), "each row has a record");
         let LaneBuffers { integers, floats, texts, short_texts, .. } = buffers;
+        let (integers, floats) = (integers.of_rows(), floats.of_rows());
         match (lane.class, self) {
             (LaneClass::Rows, input) => fold::ValueLane::Rows(input.count(records)),
-            (LaneClass::Integers, Self::Fixed(column)) => {
-                let values = FixedWidthValues::<NoRows<'_>>::Records(records);
-                let count = gather_integers(*column, values, integers);
-                fold::ValueLane::Integers(lane.counted(integers, count))
-            }
             (LaneClass::Integers, Self::Machine(program)) => {
                 fold::ValueLane::Integers(run_program(program, records, integers))
-            }
-            (LaneClass::Floats, Self::Fixed(column)) => {
-                let values = FixedWidthValues::<NoRows<'_>>::Records(records);
-                let count = gather_floats(*column, values, floats);
-                fold::ValueLane::Floats(lane.counted(floats, count))
             }
             (LaneClass::Floats, Self::Machine(program)) => {
                 fold::ValueLane::Floats(run_program(program, records, floats))

@@ -6,8 +6,8 @@ use lockstep_function::aggregate::fold;
 use lockstep_row::{Arena, Datum, FixedColumn, TextColumn};
 
 use super::{
-    LANE_ROWS, LaneBuffers, LaneClass, MachineWord, ScanLane, as_integer,
-    fixed_width::{FixedWidthValues, gather_floats, gather_integers},
+    LANE_ROWS, LaneBuffers, LaneClass, LaneRows, MachineWord, ScanLane, as_integer,
+    fixed_width::{FixedWidthValues, gather_numbers},
 };
 use crate::{
     machine::LaneProgram,
@@ -36,35 +36,44 @@ pub(crate) enum RowInput {
 }
 
 impl RowInput {
+    /// Gathers numbers as [`Self::gather`] does, where they are a column of fixed width; returns how many
+    /// there are.
+    #[inline]
+    pub(crate) fn gather_fixed(
+        &self,
+        lane: &ScanLane,
+        rows: LaneRows<'_, '_>,
+        buffers: &mut LaneBuffers<'_>,
+    ) -> Option<usize> {
+        match self {
+            Self::Fixed(column) => {
+                gather_numbers(*column, lane, FixedWidthValues::Rows(rows.bytes), buffers)
+            }
+            _ => None,
+        }
+    }
+
     /// Gathers the values that are not NULL, of at most [`LANE_ROWS`] rows. The rows are stored rows,
     /// unless the input is an expression.
     pub(crate) fn gather<'b, 's>(
         &'s self,
         lane: &ScanLane,
-        rows: &[RowContext<'s, 's>],
+        rows: LaneRows<'_, 's>,
         buffers: &'b mut LaneBuffers<'s>,
     ) -> fold::ValueLane<'b> {
+        let LaneRows { rows, bytes } = rows;
         debug_assert!(rows.len() <= LANE_ROWS, "the buffers have space for each row");
         let LaneBuffers { arena, integers, floats, texts, .. } = buffers;
+        let (integers, floats) = (integers.of_rows(), floats.of_rows());
         let arena: &'s Arena = arena;
         match (lane.class, self) {
             (LaneClass::Integers, Self::Machine { program, .. }) => {
-                fold::ValueLane::Integers(run_program(program, stored(rows), integers))
+                fold::ValueLane::Integers(run_program(program, bytes, integers))
             }
             (LaneClass::Floats, Self::Machine { program, .. }) => {
-                fold::ValueLane::Floats(run_program(program, stored(rows), floats))
+                fold::ValueLane::Floats(run_program(program, bytes, floats))
             }
-            (LaneClass::Rows, input) => fold::ValueLane::Rows(input.count(rows, arena)),
-            (LaneClass::Integers, Self::Fixed(column)) => {
-                let values = FixedWidthValues::Rows(stored(rows));
-                let count = gather_integers(*column, values, integers);
-                fold::ValueLane::Integers(lane.counted(integers, count))
-            }
-            (LaneClass::Floats, Self::Fixed(column)) => {
-                let values = FixedWidthValues::Rows(stored(rows));
-                let count = gather_floats(*column, values, floats);
-                fold::ValueLane::Floats(lane.counted(floats, count))
-            }
+            (LaneClass::Rows, input) => fold::ValueLane::Rows(input.count(rows, bytes, arena)),
             (LaneClass::Integers, Self::Expr(expr)) => {
                 let count = evaluate(rows, expr, arena, integers, as_integer);
                 fold::ValueLane::Integers(lane.counted(integers, count))
@@ -96,14 +105,19 @@ impl RowInput {
                 | Self::Text(_)
                 | Self::Machine { .. },
             ) => {
-                debug_assert!(false, "the input has values of the lane's class");
+                debug_assert!(false, "it has values of the lane's class, and numbers are gathered");
                 fold::ValueLane::Rows(0)
             }
         }
     }
 
     /// Counts the rows whose value is not NULL.
-    fn count<'s>(&'s self, rows: &[RowContext<'s, 's>], arena: &'s Arena) -> usize {
+    fn count<'s>(
+        &'s self,
+        rows: &[RowContext<'s, 's>],
+        bytes: &[&'s [u8]],
+        arena: &'s Arena,
+    ) -> usize {
         let is_present = |row: &&RowContext<'s, 's>| match (self, row.leaf) {
             (Self::Nothing, _) => true,
             (Self::Fixed(column), LeafRow::Stored(view)) => !column.is_null(view.bytes()),
@@ -121,9 +135,7 @@ impl RowInput {
         };
         match self {
             Self::Nothing => rows.len(),
-            Self::Machine { program, .. } => {
-                run_program(program, stored(rows), &mut [0; LANE_ROWS]).len()
-            }
+            Self::Machine { program, .. } => run_program(program, bytes, &mut [0; LANE_ROWS]).len(),
             _ => rows.iter().filter(is_present).count(),
         }
     }
@@ -135,20 +147,18 @@ impl RowInput {
 }
 
 /// Computes the values of the rows that count.
-fn run_program<'b, 'r, T: MachineWord>(
+fn run_program<'b, T: MachineWord>(
     program: &LaneProgram,
-    rows: impl Iterator<Item = &'r [u8]>,
+    rows: &[&[u8]],
     out: &'b mut [T; LANE_ROWS],
 ) -> &'b [T] {
     let mut starts = [std::ptr::null(); LANE_ROWS];
-    let mut count = 0;
-    for bytes in rows {
-        starts[count] = bytes.as_ptr();
-        count += 1;
+    for (start, bytes) in starts.iter_mut().zip(rows) {
+        *start = bytes.as_ptr();
     }
     // SAFETY: the rows are of the source that the program was made for, so its columns are where it
     // reads; and `out` has space for a value of each row, of 64 bits.
-    let count = unsafe { program.run(&starts[..count], out.as_mut_ptr().cast()) };
+    let count = unsafe { program.run(&starts[..rows.len()], out.as_mut_ptr().cast()) };
     &out[..count]
 }
 
@@ -176,12 +186,4 @@ fn evaluate<'s, T>(
         }
     }
     count
-}
-
-/// Returns the bytes of stored rows.
-fn stored<'r, 's: 'r>(rows: &'r [RowContext<'s, 's>]) -> impl Iterator<Item = &'s [u8]> + 'r {
-    rows.iter().filter_map(|row| match row.leaf {
-        LeafRow::Stored(view) => Some(view.bytes()),
-        LeafRow::Values(_) => None,
-    })
 }
