@@ -133,6 +133,17 @@ pub(crate) enum RowsPart {
     Last { first: u64 },
 }
 
+impl RowsPart {
+    /// Returns the kind of a record of such rows.
+    pub(crate) fn kind(self) -> Kind {
+        match self {
+            Self::Whole => ROWS,
+            Self::Part => ROWS_PART,
+            Self::Last { .. } => ROWS_END,
+        }
+    }
+}
+
 /// All indexes of a table, by position, and which rows had expired when it got them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoggedIndexes {
@@ -269,7 +280,7 @@ impl RowsPayload {
 }
 
 /// Writes the payload of a record of rows.
-fn write_rows(
+pub(crate) fn write_rows(
     payload: &mut Vec<u8>,
     table: u64,
     arrival_ms: i64,
@@ -291,7 +302,7 @@ pub(crate) struct TableLog<'a> {
     pub(crate) log: &'a dyn Log,
     pub(crate) table: u64,
     /// An append of more bytes is logged in parts.
-    part_bytes: usize,
+    pub(crate) part_bytes: usize,
 }
 
 impl TableLog<'_> {
@@ -328,7 +339,7 @@ impl TableLog<'_> {
     }
 
     /// Logs batches as one group, and adds the position of each.
-    fn append_part(
+    pub(crate) fn append_part(
         self,
         batches: &[RowBatch],
         arrival_ms: i64,
@@ -343,14 +354,9 @@ impl TableLog<'_> {
                 payload
             })
             .collect();
-        let kind = match part {
-            RowsPart::Whole => ROWS,
-            RowsPart::Part => ROWS_PART,
-            RowsPart::Last { .. } => ROWS_END,
-        };
         let mut group = Group::new();
         for (batch, payload) in batches.iter().zip(&payloads) {
-            group.push(kind, rows_of(batch), payload);
+            group.push(part.kind(), rows_of(batch), payload);
         }
         let mut next = self.log.append(&group, &mut |_| ())?.start;
         for batch in batches {
