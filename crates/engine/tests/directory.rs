@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use lockstep_engine::{Database, OpenOptions, Session, code};
+use lockstep_engine::{Database, OpenOptions, Result, Session, StorageTuning, TableBatches, code};
 use lockstep_host::file::SystemDisk;
 use lockstep_wal::{Access, DatabaseDirectory, Group, Log, Options};
 
@@ -251,6 +251,92 @@ fn a_deployment_has_the_same_index_again() {
     let before = shown(&session);
     drop(session);
     assert_eq!(shown(&directory.open()), before);
+}
+
+/// Appends the same rows to several tables at once.
+fn append_to(session: &Session, tables: &[&str], rows: &str) -> Result<Option<u64>> {
+    let batches = session.execute(rows)?.batches;
+    let rows = tables.iter().map(|table| TableBatches { table, batches: &batches });
+    let rows: Vec<_> = rows.collect();
+    session.append_tables(&rows, None).map(|appended| appended.rows_affected)
+}
+
+#[test]
+fn an_append_to_several_tables_is_back_wherever_a_checkpoint_is() {
+    let show = |session: &Session| {
+        ["one", "two", "other.three"].map(|table| {
+            let output = session.execute(&format!("SELECT * FROM {table}")).unwrap();
+            format!("{:?}, {:?}", output.batches, session.arrivals(table).unwrap())
+        })
+    };
+    // In parts and whole; with a checkpoint behind the append, before it, and nowhere.
+    for (part_bytes, checkpoint) in [(1, 0), (1, 1), (64 << 20, 2), (64 << 20, 0)] {
+        let directory = TestDirectory::new("several-tables");
+        let tuning = StorageTuning { part_bytes, ..StorageTuning::default() };
+        let options = OpenOptions { tuning, ..OpenOptions::default() };
+        let session = Database::open_with(&directory.0, &options).unwrap().session();
+        run(&session, "CREATE TABLE one (k STRING NOT NULL, n INT, INDEX(KEY=k))");
+        run(&session, "CREATE TABLE two (k STRING, n INT DEFAULT 7) OPTIONS(DURABILITY='os')");
+        run(&session, "CREATE DATABASE other");
+        run(&session, "CREATE TABLE other.three (k STRING)");
+        run(&session, "INSERT INTO one VALUES ('a', 1), ('b', 2), ('c', 3)");
+        for step in 0..2 {
+            if step == checkpoint {
+                run(&session, "CHECKPOINT");
+            }
+            let all = ["other.three", "two", "one", "default.two"];
+            let appended = append_to(&session, &all, "SELECT k FROM one").unwrap();
+            assert_eq!(appended, Some(12 << step));
+        }
+        let before = show(&session);
+        drop(session);
+        assert_eq!(show(&directory.open()), before);
+        assert_eq!(directory.open().execute("SELECT * FROM two").unwrap().row_count(), 18);
+    }
+}
+
+#[test]
+fn what_one_of_several_tables_refuses_is_in_none() {
+    let directory = TestDirectory::new("several-refused");
+    let session = directory.open();
+    run(&session, "CREATE TABLE free (k STRING, v INT)");
+    run(&session, "CREATE TABLE strict (k STRING NOT NULL, v INT)");
+    run(&session, "CREATE TABLE other_type (k STRING, v DATE)");
+    run(&session, "INSERT INTO free VALUES ('a', 1), (NULL, -2)");
+    for (second, expected) in [
+        ("strict", code::NOT_NULL_VIOLATION),
+        ("other_type", code::DATATYPE_MISMATCH),
+        ("missing", code::UNDEFINED_TABLE),
+    ] {
+        for tables in [["free", second], [second, "free"]] {
+            let refused = append_to(&session, &tables, "SELECT * FROM free").unwrap_err();
+            assert_eq!(refused.code, expected, "{refused:?}");
+            if expected != code::UNDEFINED_TABLE {
+                let detail = refused.detail.unwrap();
+                assert!(detail.contains(&format!("rows for table `{second}`; no table has")));
+            }
+        }
+    }
+    run(&session, "SET GLOBAL max_memory = '1 MB'");
+    run(&session, "CREATE TABLE full (k STRING)");
+    let many = "SELECT k FROM strict";
+    for at in 0..300 {
+        run(&session, &format!("INSERT INTO strict VALUES ('{at}{}', 1)", "x".repeat(2_000)));
+        if append_to(&session, &["free", "full"], many).is_err() {
+            break;
+        }
+        run(&session, "TRUNCATE TABLE full");
+        run(&session, "DELETE FROM free WHERE v IS NULL");
+    }
+    let refused = append_to(&session, &["free", "full"], many).unwrap_err();
+    assert_eq!(refused.code, code::OUT_OF_MEMORY, "{refused:?}");
+    let counts = |session: &Session| {
+        ["free", "full", "other_type"]
+            .map(|table| session.execute(&format!("SELECT * FROM {table}")).unwrap().row_count())
+    };
+    assert_eq!(counts(&session), [2, 0, 0]);
+    drop(session);
+    assert_eq!(counts(&directory.open()), [2, 0, 0]);
 }
 
 /// Opens a directory as the log's crate does.
