@@ -151,6 +151,15 @@ pub struct LoggedIndexes {
     pub(crate) indexes: Vec<LoggedIndex>,
 }
 
+/// When a change of the indexes is to be in the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum IndexLogging {
+    /// Before it is made.
+    Required,
+    /// Where the log takes nothing, before the next change of the indexes.
+    Deferred,
+}
+
 /// An index of a table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LoggedIndex {
@@ -374,6 +383,12 @@ impl TableLog<'_> {
         self.wait(positions.end)
     }
 
+    /// Logs a list of indexes.
+    fn append_indexes(self, indexes: &LoggedIndexes) -> Result<(), LogFailure> {
+        let json = serde_json::to_vec(indexes).expect("names are text");
+        self.append_change(INDEXES, &json)
+    }
+
     /// Waits until everything before a position is as durable as the thread's writes are to be.
     pub(crate) fn wait(self, end: u64) -> Result<(), LogFailure> {
         match durability() {
@@ -397,12 +412,14 @@ impl Table {
     }
 
     /// Logs the indexes of a draft that the table is about to get, if it is another list than before.
-    /// An error counts only when a rule changes: without one, the same rows are live in any case.
+    /// An error counts only when a rule changes: without one, the same rows are live in any case; and
+    /// only where logging is required.
     pub(crate) fn log_indexes(
         &self,
         before: &TableDraft,
         draft: &TableDraft,
         horizon: Horizon,
+        logging: IndexLogging,
     ) -> Result<(), TableError> {
         let Some(log) = self.log() else { return Ok(()) };
         let logged = LoggedIndexes::of(draft, horizon);
@@ -412,9 +429,17 @@ impl Table {
         {
             return Ok(());
         }
-        let json = serde_json::to_vec(&logged).expect("names are text");
-        let appended = log.append_change(INDEXES, &json).map_err(TableError::Log);
-        if draft.has_rules_of(before) { Ok(()) } else { appended }
+        let mut unlogged = self.unlogged_indexes.lock();
+        // First what expired by a rule that is not logged yet, so that no wider one brings it back.
+        let earlier = unlogged.as_ref().map_or(Ok(()), |earlier| log.append_indexes(earlier));
+        let appended = earlier.and_then(|()| log.append_indexes(&logged));
+        if appended.is_ok() {
+            *unlogged = None;
+        } else if logging == IndexLogging::Deferred {
+            *unlogged = Some(logged);
+            return Ok(());
+        }
+        if draft.has_rules_of(before) { Ok(()) } else { appended.map_err(TableError::Log) }
     }
 
     /// Logs a DELETE.
