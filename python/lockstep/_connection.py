@@ -222,8 +222,8 @@ class Connection:
 
     def append(
         self,
-        table: str,
-        data: Any,
+        table: str | Mapping[str, Any],
+        data: Any = None,
         *,
         create: bool = True,
         durability: Literal["disk", "os", "memory"] | None = None,
@@ -235,6 +235,17 @@ class Connection:
         by position), and a column that is left out takes its default. A table that does not exist
         is created with the columns of the data, unless ``create`` is false; tuples have no names,
         so they need a table.
+
+        With a mapping from the names of tables to their rows, all rows of all tables are appended
+        or none, also after a crash, and a query over several of the tables sees them in each or in
+        none. The tables must exist.
+
+            >>> import lockstep
+            >>> db = lockstep.connect()
+            >>> tables = "CREATE TABLE clicks (k STRING); CREATE TABLE orders (k STRING, v INT)"
+            >>> created = db.execute(tables)
+            >>> db.append({"clicks": [{"k": "a"}], "orders": [("a", 1), ("a", 2)]})
+            3
 
         Naive times are UTC, times with a zone are converted to UTC, and both are truncated to the
         millisecond. Columns of times and dates take ISO 8601 text as well, in the
@@ -249,7 +260,16 @@ class Connection:
         on the disk within a second). Without it, the table's option or the session's variable of
         this name says it, which is ``"disk"`` unless set.
         """
-        if is_table(data):
+        if isinstance(table, Mapping):
+            if data is not None:
+                raise Error(
+                    "rows are given twice: in the mapping, and as `data`",
+                    code="22023",
+                    hint="Call append(table, data), or append({table: data, other: rows}).",
+                )
+            rows = [(name, self._rows_for(name, rows)) for name, rows in table.items()]
+            appended = self._session.append_tables(rows, durability)
+        elif is_table(data):
             types = self._types_for(data, lambda: self._session.columns_of_table(table))
             appended = self._session.append(table, to_arrow(data, types), create, durability)
         else:
@@ -300,6 +320,12 @@ class Connection:
         found = self._session.verify(deployment, sample, progress)
         differences = [Difference(*difference) for difference in found.pop("differences")]
         return Verification(**found, differences=differences)
+
+    def _rows_for(self, table: str, data: Any) -> Any:
+        """Returns rows for a table as the native half takes them."""
+        if not is_table(data):
+            return _rows(data)
+        return to_arrow(data, self._types_for(data, lambda: self._session.columns_of_table(table)))
 
     def _types_for(
         self, data: Any, columns: Callable[[], list[tuple[str, str]] | None]

@@ -6,7 +6,7 @@ use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 use lockstep_engine::{
     Conversion, Database, Durability, OpenOptions, Output, Parameter, ProgressCallback,
-    QueryContext, Relation, Session, VerifyOptions,
+    QueryContext, Relation, Session, TableBatches, VerifyOptions,
 };
 use lockstep_row::{DataType, Value};
 use pyo3::{
@@ -125,28 +125,36 @@ impl PySession {
         durability: Option<&str>,
     ) -> PyResult<PyOutput> {
         let durability = durability_of(py, durability)?;
-        let by_name = rows.iter().all(|row| row.is_instance_of::<PyDict>());
-        let known = match py.detach(|| self.session.table_columns(table)) {
-            Ok(known) => Some(known),
-            Err(error) if error.code == code::UNDEFINED_TABLE && create && by_name => None,
-            Err(error) => return Err(raise(py, &error, None)),
-        };
-        let (columns, batch) = if by_name {
-            let columns = with_types(columns_of(rows)?, known.as_deref());
-            let columns = columns.map_err(|error| raise(py, &error, None))?;
-            let batch = batch_of_dicts(rows, &columns, self.session.conversion())?;
-            (columns, batch)
-        } else {
-            let columns = known.unwrap_or_default();
-            let batch = batch_of_tuples(rows, &columns, self.session.conversion())?;
-            (columns, batch)
-        };
-        let batch = batch.map_err(|error| raise(py, &error, None))?;
+        let (columns, batch) = self.batch_of_rows(py, table, rows, create)?;
         let schema = create.then(|| schema_of(&columns));
         debug_assert_eq!(batch.num_rows(), rows.len(), "each row is in the batch");
         let rows = NewRows { table, batches: &[batch], durability };
         let append = || self.append_batches(&rows, schema.as_ref());
         Ok(PyOutput::new(writing(py, None, append)?, ""))
+    }
+
+    /// Appends to several tables, all rows or none: Arrow tables, or lists of dicts or tuples.
+    #[pyo3(signature = (tables, durability=None))]
+    fn append_tables(
+        &self,
+        py: Python<'_>,
+        tables: &Bound<'_, PyList>,
+        durability: Option<&str>,
+    ) -> PyResult<PyOutput> {
+        let durability = durability_of(py, durability)?;
+        let tables: Vec<(String, Bound<'_, PyAny>)> = tables.extract()?;
+        let mut batches: Vec<Vec<RecordBatch>> = Vec::with_capacity(tables.len());
+        for (table, rows) in &tables {
+            batches.push(match rows.cast::<PyList>() {
+                Ok(rows) => vec![self.batch_of_rows(py, table, rows, false)?.1],
+                Err(_) => rows.extract::<PyTable>()?.into_inner().0,
+            });
+        }
+        let rows = tables.iter().zip(&batches);
+        let rows: Vec<TableBatches<'_>> =
+            rows.map(|((table, _), batches)| TableBatches { table, batches }).collect();
+        let appended = writing(py, None, || self.session.append_tables(&rows, durability))?;
+        Ok(PyOutput::new(appended, ""))
     }
 
     /// Compiles a deployment or a query for request mode.
@@ -193,6 +201,34 @@ impl PySession {
 }
 
 impl PySession {
+    /// Converts rows for a table, given as dicts or as tuples, with the columns that they have.
+    fn batch_of_rows(
+        &self,
+        py: Python<'_>,
+        table: &str,
+        rows: &Bound<'_, PyList>,
+        create: bool,
+    ) -> PyResult<(Vec<(String, DataType)>, RecordBatch)> {
+        let by_name = rows.iter().all(|row| row.is_instance_of::<PyDict>());
+        let known = match py.detach(|| self.session.table_columns(table)) {
+            Ok(known) => Some(known),
+            Err(error) if error.code == code::UNDEFINED_TABLE && create && by_name => None,
+            Err(error) => return Err(raise(py, &error, None)),
+        };
+        let (columns, batch) = if by_name {
+            let columns = with_types(columns_of(rows)?, known.as_deref());
+            let columns = columns.map_err(|error| raise(py, &error, None))?;
+            let batch = batch_of_dicts(rows, &columns, self.session.conversion())?;
+            (columns, batch)
+        } else {
+            let columns = known.unwrap_or_default();
+            let batch = batch_of_tuples(rows, &columns, self.session.conversion())?;
+            (columns, batch)
+        };
+        let batch = batch.map_err(|error| raise(py, &error, None))?;
+        Ok((columns, batch))
+    }
+
     /// Appends rows; creates the table with the schema `create` when it does not exist.
     fn append_batches(&self, rows: &NewRows<'_>, create: Option<&SchemaRef>) -> Result<Output> {
         let NewRows { table, batches, durability } = *rows;
