@@ -72,6 +72,7 @@ impl Run {
                 segment_bytes: SEGMENT_BYTES,
                 part_bytes: 1,
                 has_threads: false,
+                ..StorageTuning::default()
             },
             ..OpenOptions::default()
         };
