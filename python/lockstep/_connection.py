@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import sys
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,6 +25,7 @@ def connect(
     *,
     read_only: bool = False,
     max_memory: int | str | None = None,
+    progress: Callable[[OpenProgress], object] | None = None,
 ) -> Connection:
     """Opens a database: in memory, or in a directory.
 
@@ -34,6 +36,11 @@ def connect(
 
     ``max_memory`` is the most that the tables may hold, in bytes or as text such as ``'2GB'``;
     above it, writes are refused. A directory keeps it, as it does every global variable.
+
+    ``progress`` is called about every half second while a directory is read, with an
+    ``OpenProgress``. An exception that it raises ends the opening and leaves in the directory what
+    it holds. Without it, a line on standard error says how far opening is when it takes more than
+    two seconds, if that is a terminal.
 
         >>> import lockstep, tempfile
         >>> directory = tempfile.mkdtemp() + "/features.lockstep"
@@ -53,7 +60,7 @@ def connect(
             code="22023",
             hint="Name the directory of a database.",
         )
-    connection = Connection(_lockstep.Session(path, read_only), path)
+    connection = Connection(_open(path, read_only, progress), path)
     try:
         if connection.opened is not None and connection.opened.cut_bytes:
             warnings.warn(connection.opened.cut_text(), LockstepWarning, stacklevel=2)
@@ -64,6 +71,30 @@ def connect(
         connection.close()
         raise
     return connection
+
+
+def _open(
+    path: str | None, read_only: bool, progress: Callable[[OpenProgress], object] | None
+) -> _lockstep.Session:
+    """Opens a database and says how far that is."""
+    if path is None:
+        return _lockstep.Session()
+    line = None
+    if progress is None and sys.stderr is not None and sys.stderr.isatty():
+        progress = line = _ProgressLine(path)
+    if progress is None:
+        return _lockstep.Session(path, read_only)
+    listen = progress
+
+    def tell(rows: int, milliseconds: int, left: int | None) -> None:
+        seconds_left = None if left is None else left / 1_000
+        listen(OpenProgress(rows, milliseconds / 1_000, seconds_left))
+
+    try:
+        return _lockstep.Session(path, read_only, tell)
+    finally:
+        if line is not None:
+            line.end()
 
 
 def _path(target: str | os.PathLike[str] | None) -> str | None:
@@ -85,6 +116,44 @@ def _path(target: str | os.PathLike[str] | None) -> str | None:
         )
     # Absolute: the process may change its directory while the database is open.
     return os.path.abspath(name)
+
+
+@dataclass(frozen=True)
+class OpenProgress:
+    """How far opening a directory is."""
+
+    rows: int
+    """The number of rows that were read so far."""
+    seconds: float
+    """The time since it began."""
+    seconds_left: float | None
+    """How long it will go on, if the rest is read as fast: an estimate from the sizes of files."""
+
+    def __str__(self) -> str:
+        left = "" if self.seconds_left is None else f", about {self.seconds_left:.0f} s left"
+        per_second = self.rows / self.seconds if self.seconds > 0 else 0
+        return f"{self.rows} rows in {self.seconds:.1f} s, {per_second:.0f} rows/s{left}"
+
+
+class _ProgressLine:
+    """Writes how far opening is to standard error, on one line, when it takes long."""
+
+    SHOWN_S = 2.0
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._is_shown = False
+
+    def __call__(self, progress: OpenProgress) -> None:
+        if progress.seconds >= self.SHOWN_S:
+            self._is_shown = True
+            # Clears what a longer text has left.
+            sys.stderr.write(f"\ropening {self._path}: {progress}\x1b[K")
+            sys.stderr.flush()
+
+    def end(self) -> None:
+        if self._is_shown:
+            sys.stderr.write("\n")
 
 
 @dataclass(frozen=True)

@@ -108,6 +108,29 @@ def test_rows_of_several_tables_are_there_again_or_none_is(directory):
         assert db.sql("SELECT * FROM orders").fetchall() == [("b", 2.5), ("c", 1.0)]
 
 
+def test_who_opens_a_directory_is_told_how_far_that_is(directory):
+    rows = pd.DataFrame({"k": ["key"] * 1_000_000, "v": range(1_000_000)})
+    with lockstep.connect(directory) as db:
+        for _ in range(4):
+            db.append("t", rows, durability="os")
+    told: list[lockstep.OpenProgress] = []
+    with lockstep.connect(directory, progress=told.append) as db:
+        assert db.opened.rows == 4_000_000
+    # A fast machine may have read everything before half a second was over.
+    for progress in told:
+        assert progress.rows <= 4_000_000 and progress.seconds >= 0.5
+        assert progress.seconds_left is not None and "rows/s, about" in str(progress)
+
+    def stop(progress: lockstep.OpenProgress) -> None:
+        raise ValueError(f"stopped after {progress.rows}")
+
+    if told:
+        with pytest.raises(ValueError, match="stopped after"):
+            lockstep.connect(directory, progress=stop)
+    with lockstep.connect(directory, read_only=True) as db:
+        assert db.sql("SELECT count(*) FROM t").fetchall() == [(4_000_000,)]
+
+
 def test_offline_data_is_there_again(directory, tmp_path):
     path = tmp_path / "rows.csv"
     path.write_text("k,v\na,1\nb,2\n")

@@ -123,6 +123,7 @@ impl Database {
         let directory = DatabaseDirectory::open(Arc::clone(&options.disk), path, access);
         let directory = directory.map_err(|error| log_error(&error))?;
         let mut recovery = EngineRecovery::new(&database, progress);
+        recovery.progress.expect_files(&*options.disk, path, &directory.manifest());
         let files = recovery.read_checkpoint(&directory)?;
         let log_options = Options {
             segment_bytes: options.tuning.segment_bytes,
@@ -138,7 +139,7 @@ impl Database {
             let (log, recovered) = opened.map_err(|error| log_error(&error))?;
             (DirectoryLog::Writable(Arc::new(log)), recovered)
         };
-        let OpenProgress { rows, milliseconds } = recovery.finish(recovered.end, &mut Err)?;
+        let OpenProgress { rows, milliseconds, .. } = recovery.finish(recovered.end, &mut Err)?;
         let opened = Opened { rows, milliseconds, cut: recovered.cut };
         database.arrivals().set_part_bytes(options.tuning.part_bytes);
         let store = OpenDirectory::new(log, directory, files);
@@ -271,7 +272,8 @@ impl<'d> EngineRecovery<'d> {
                 let stored = self.writers.store(&found.replayed, RowWork::Block(block.to_vec()));
                 stored.map_err(|error| replay_error(&error))?;
             }
-            self.progress.add(extent.rows);
+            self.progress.add_bytes(file.bytes);
+            self.progress.add(extent.rows)?;
         }
         Ok(())
     }
@@ -321,7 +323,8 @@ impl<'d> EngineRecovery<'d> {
         }
         let replayed = replayed.clone();
         if let TableChange::Rows(rows) = &record.change {
-            self.progress.add(u64::from(entry.rows));
+            self.progress.add_bytes(u64::try_from(entry.payload.len()).unwrap_or(u64::MAX));
+            self.progress.add(u64::from(entry.rows))?;
             let rows = RowsToStore::read(position, entry.rows, rows);
             return self.store_rows(replayed, rows.map_err(|error| replay_error(&error))?);
         }

@@ -1,9 +1,19 @@
 //! A database in a directory: what was acknowledged is there when it is opened again.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    ops::ControlFlow,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
-use lockstep_engine::{Database, OpenOptions, Result, Session, StorageTuning, TableBatches, code};
-use lockstep_host::file::SystemDisk;
+use lockstep_engine::{
+    Database, OpenListener, OpenOptions, Result, Session, StorageTuning, TableBatches, code,
+};
+use lockstep_host::{Clock, file::SystemDisk, sync::Mutex};
+use lockstep_row::{Column, DataType, Datum, RowCodec, TableSchema};
 use lockstep_wal::{Access, DatabaseDirectory, Group, Log, Options};
 
 /// A directory of a test, removed when it is dropped.
@@ -223,7 +233,7 @@ fn a_closed_database_takes_no_statements_and_may_be_opened_again() {
     let refused = session.execute("INSERT INTO t VALUES ('a')").unwrap_err();
     assert_eq!(refused.code, code::DATABASE_CLOSED, "{refused:?}");
     assert_eq!(refused.message, "the database was closed");
-    let refused = appender.append([[lockstep_row::Datum::String("a")]]).unwrap_err();
+    let refused = appender.append([[Datum::String("a")]]).unwrap_err();
     assert_eq!(refused.code, code::DATABASE_CLOSED, "{refused:?}");
     let again = directory.open();
     assert_eq!(again.execute("SELECT * FROM t").unwrap().row_count(), 0);
@@ -358,6 +368,80 @@ fn a_record_that_nobody_wrote_is_named() {
     assert_eq!(refused.code, code::DATA_CORRUPTED);
     let message = "the record at position 0 of the log cannot be applied: its kind 9 is not known";
     assert_eq!(refused.message, message);
+}
+
+#[test]
+fn a_null_that_a_column_does_not_take_is_damage() {
+    let directory = TestDirectory::new("forged-null");
+    run(&directory.open(), "CREATE TABLE t (k STRING NOT NULL)");
+    let schema = TableSchema { columns: vec![Column::new("k", DataType::String)], indexes: vec![] };
+    let mut row = Vec::new();
+    RowCodec::new(&schema).encode(&[Datum::Null], &mut row).unwrap();
+    // The id of the table, the time of arrival, the length of the row above 48 bits, and the row.
+    let header = [1, 0, u64::try_from(row.len()).unwrap() << 48].map(u64::to_le_bytes);
+    let payload = [header.as_flattened(), &row].concat();
+    let parts = parts_of(&directory);
+    let options = Options::new(parts.database_id());
+    let (log, _) = parts.open_log(options, &mut |_| ()).unwrap();
+    log.append(&Group::of(1, 1, &payload), &mut |_| ()).unwrap();
+    log.close().unwrap();
+    drop((log, parts));
+    let refused = Database::open(&directory.0).unwrap_err();
+    assert_eq!(refused.code, code::DATA_CORRUPTED, "{refused:?}");
+    assert!(refused.message.contains("are not rows of the table"), "{refused:?}");
+}
+
+/// A clock that goes on by a second each time that somebody looks at it.
+#[derive(Debug, Default)]
+struct ImpatientClock(AtomicU64);
+
+impl Clock for ImpatientClock {
+    fn now_ms(&self) -> i64 {
+        1_000
+    }
+
+    fn monotonic_ns(&self) -> u64 {
+        // Relaxed: a number.
+        self.0.fetch_add(1_000_000_000, Ordering::Relaxed)
+    }
+}
+
+#[test]
+fn who_listens_is_told_what_is_left_and_may_end_the_opening() {
+    let directory = TestDirectory::new("listener");
+    let session = directory.open();
+    run(&session, "CREATE TABLE t (k STRING, v BIGINT)");
+    let rows: Vec<_> = (0..20_000).map(|v| [Datum::String("key"), Datum::BigInt(v)]).collect();
+    let appender = session.appender("t").unwrap();
+    rows.chunks(5_000).for_each(|rows| {
+        appender.append(rows).unwrap();
+    });
+    drop((session, appender));
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let open = |stops: bool| {
+        let told = Arc::clone(&told);
+        told.lock().clear();
+        let listener = OpenListener::stopping(move |progress| {
+            told.lock().push(progress);
+            if stops { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        let clock = Arc::new(ImpatientClock::default());
+        let options = OpenOptions { listener: Some(listener), clock, ..OpenOptions::default() };
+        Database::open_with(&directory.0, &options).map(|database| database.session())
+    };
+    for _ in 0..2 {
+        let stopped = open(true).unwrap_err();
+        assert_eq!(stopped.code, code::QUERY_CANCELED, "{stopped:?}");
+        assert_eq!(told.lock().len(), 1, "nothing is read after it was stopped");
+        let session = open(false).unwrap();
+        assert_eq!(session.execute("SELECT * FROM t").unwrap().row_count(), 20_000);
+        let told = told.lock();
+        assert!(told.len() > 2, "{told:?}");
+        assert!(told.is_sorted_by_key(|progress| progress.rows), "{told:?}");
+        assert!(told.iter().all(|progress| progress.milliseconds_left.is_some()), "{told:?}");
+        // From its files, the second time.
+        run(&session, "CHECKPOINT");
+    }
 }
 
 #[test]

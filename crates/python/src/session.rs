@@ -1,13 +1,19 @@
 //! Sessions and relations as Python objects.
 
-use std::{collections::HashMap, path::PathBuf, sync::Arc};
+use std::{
+    collections::HashMap,
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 use lockstep_engine::{
-    Conversion, Database, Durability, OpenOptions, Output, Parameter, ProgressCallback,
-    QueryContext, Relation, Session, TableBatches, VerifyOptions,
+    Conversion, Database, Durability, OpenListener, OpenOptions, OpenProgress, Output, Parameter,
+    ProgressCallback, QueryContext, Relation, Session, TableBatches, VerifyOptions,
 };
+use lockstep_host::sync::Mutex;
 use lockstep_row::{DataType, Value};
 use pyo3::{
     prelude::*,
@@ -36,14 +42,16 @@ pub(crate) struct PySession {
 impl PySession {
     /// Opens the database in a directory, or makes one in memory.
     #[new]
-    #[pyo3(signature = (path=None, read_only=false))]
-    fn new(py: Python<'_>, path: Option<PathBuf>, read_only: bool) -> PyResult<Self> {
+    #[pyo3(signature = (path=None, read_only=false, progress=None))]
+    fn new(
+        py: Python<'_>,
+        path: Option<PathBuf>,
+        read_only: bool,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Self> {
         let database = match path {
             None => Database::in_memory(),
-            Some(path) => {
-                let options = OpenOptions { read_only, ..OpenOptions::default() };
-                detached(py, None, || Database::open_with(&path, &options))?
-            }
+            Some(path) => open_directory(py, &path, read_only, progress)?,
         };
         Ok(Self { session: database.session(), columns: RequestColumnsCache::default() })
     }
@@ -245,6 +253,34 @@ impl PySession {
             QueryContext::new().run(|| drop(self.session.execute(&drop_table)));
         })
     }
+}
+
+/// Opens the database in a directory. `progress` is called with rows, milliseconds, and the
+/// milliseconds that are left if that is known; when it raises, so does the opening.
+fn open_directory(
+    py: Python<'_>,
+    path: &Path,
+    read_only: bool,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Database> {
+    let raised = Arc::new(Mutex::new(None));
+    let listener = progress.map(|callback| {
+        let raised = Arc::clone(&raised);
+        OpenListener::stopping(move |progress| {
+            let OpenProgress { rows, milliseconds, milliseconds_left } = progress;
+            let arguments = (rows, milliseconds, milliseconds_left);
+            match Python::attach(|py| callback.call1(py, arguments)) {
+                Ok(_) => ControlFlow::Continue(()),
+                Err(error) => {
+                    *raised.lock() = Some(error);
+                    ControlFlow::Break(())
+                }
+            }
+        })
+    });
+    let options = OpenOptions { read_only, listener, ..OpenOptions::default() };
+    let opened = detached(py, None, || Database::open_with(path, &options));
+    opened.map_err(|error| raised.lock().take().unwrap_or(error))
 }
 
 /// Rows to append to a table.
