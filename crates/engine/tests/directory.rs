@@ -436,7 +436,8 @@ fn who_listens_is_told_what_is_left_and_may_end_the_opening() {
         let session = open(false).unwrap();
         assert_eq!(session.execute("SELECT * FROM t").unwrap().row_count(), 20_000);
         let told = told.lock();
-        assert!(told.len() > 2, "{told:?}");
+        // From the log it is told after each append, from a checkpoint after each file.
+        assert!(!told.is_empty(), "{told:?}");
         assert!(told.is_sorted_by_key(|progress| progress.rows), "{told:?}");
         assert!(told.iter().all(|progress| progress.milliseconds_left.is_some()), "{told:?}");
         // From its files, the second time.
