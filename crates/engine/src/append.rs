@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 
 use arrow::array::{ArrayRef, RecordBatch};
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
-use lockstep_row::{Arena, Column, Datum, RowError, arrow::ColumnReader};
-use lockstep_table::{Appended, Durability, Table, TableError, with_durability};
+use lockstep_row::{Arena, Column, Datum, RowError, TableSchema, arrow::ColumnReader};
+use lockstep_table::{Appended, BulkLoad, Durability, Table, TableError, with_durability};
 
 use crate::{
     Output, Session,
@@ -115,21 +115,30 @@ pub(crate) fn load(
     };
     let schema = table.schema();
     for batch in batches {
-        let batch = batch?;
-        let arrays = conform(&batch, &schema.columns, MissingColumn::Default, conversion)?;
-        debug_assert!(
-            arrays.iter().all(|array| array.len() == batch.num_rows()),
-            "a column has a value for each row"
-        );
-        let readers: Vec<ColumnReader<'_>> =
-            arrays.iter().map(|array| ColumnReader::new(array.as_ref())).collect();
-        let arena = Arena::new();
-        let rows = (0..batch.num_rows()).map(|row| -> Vec<Datum<'_>> {
-            readers.iter().map(|reader| reader.get(row, &arena)).collect()
-        });
-        load.push(rows).map_err(|error| table_error(&error))?;
+        push_batch(&mut load, &batch?, &schema, conversion)?;
     }
     load.finish().map_err(|error| table_error(&error))
+}
+
+/// Adds a batch to a load of a table that has this schema.
+pub(crate) fn push_batch(
+    load: &mut BulkLoad<'_>,
+    batch: &RecordBatch,
+    schema: &TableSchema,
+    conversion: Conversion,
+) -> Result<()> {
+    let arrays = conform(batch, &schema.columns, MissingColumn::Default, conversion)?;
+    debug_assert!(
+        arrays.iter().all(|array| array.len() == batch.num_rows()),
+        "a column has a value for each row"
+    );
+    let readers: Vec<ColumnReader<'_>> =
+        arrays.iter().map(|array| ColumnReader::new(array.as_ref())).collect();
+    let arena = Arena::new();
+    let rows = (0..batch.num_rows()).map(|row| -> Vec<Datum<'_>> {
+        readers.iter().map(|reader| reader.get(row, &arena)).collect()
+    });
+    load.push(rows).map_err(|error| table_error(&error))
 }
 
 /// Appends batches: all rows or none.

@@ -147,10 +147,13 @@ impl Database {
         set.expect("a number of bytes is a value of the variable");
     }
 
-    /// Applies the global variables to the memory budget.
+    /// Applies the global variables to the memory budget and the log.
     fn apply_variables(&self, variables: &Variables) {
         self.state.budget.set_limit(variables.max_memory());
         self.state.budget.set_alert_ppm(variables.memory_alert_ppm());
+        if let Some(store) = self.store() {
+            store.set_durability_window_ms(variables.durability_window_ms());
+        }
     }
 
     /// Locks the catalog for reading.
@@ -202,6 +205,7 @@ impl Database {
         self.state.arrivals.continue_in(store.log());
         assert!(self.state.store.set(store).is_ok(), "an engine has one directory");
         assert!(self.state.opened.set(opened).is_ok(), "an engine is opened once");
+        self.apply_variables(self.objects().variables());
         let tables: Vec<Arc<Table>> = {
             let objects = self.objects();
             let databases = objects.databases().values();

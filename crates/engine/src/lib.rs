@@ -32,6 +32,7 @@
 //! | [`lint`] | warnings of DEPLOY, CREATE PROCEDURE and EXPLAIN |
 
 mod append;
+mod append_tables;
 mod appender;
 mod catalog;
 mod check;
@@ -64,6 +65,7 @@ mod user;
 mod variables;
 mod verify;
 
+pub use append_tables::TableBatches;
 pub use appender::Appender;
 pub use check::{
     CheckFinding, CheckResult, Salvage, SalvagedTable, check, check_as, salvage, salvage_as,

@@ -29,6 +29,8 @@ pub(crate) struct OpenDirectory {
     /// The files of the current checkpoint; held by who writes the next one.
     files: Mutex<CheckpointFiles>,
     checkpoints: CheckpointThread,
+    /// The durability window of a test, which the variable does not change.
+    durability_window_ms: Option<u32>,
 }
 
 /// The log of a directory.
@@ -52,7 +54,13 @@ impl OpenDirectory {
             directory: Mutex::new(Some(Arc::new(directory))),
             files: Mutex::new(files),
             checkpoints: CheckpointThread::default(),
+            durability_window_ms: None,
         }
+    }
+
+    /// Gives the log another durability window than that of the variable.
+    pub(crate) fn with_durability_window_ms(self, window_ms: Option<u32>) -> Self {
+        Self { durability_window_ms: window_ms, ..self }
     }
 
     /// Calls `write` with what a checkpoint needs, after a checkpoint that is being written.
@@ -86,6 +94,13 @@ impl OpenDirectory {
         match &self.log {
             DirectoryLog::Writable(log) => log.written_bytes(),
             DirectoryLog::ReadOnly(_) => 0,
+        }
+    }
+
+    /// Sets after how long what no write waits for is on the disk.
+    pub(crate) fn set_durability_window_ms(&self, window_ms: u32) {
+        if let DirectoryLog::Writable(log) = &self.log {
+            log.set_durability_window_ms(self.durability_window_ms.unwrap_or(window_ms));
         }
     }
 
