@@ -21,10 +21,12 @@ use lockstep_table::{Durability, Table, with_durability};
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    access::{Caller, Requirement},
     deployment::{Deployment, Procedure},
+    entrance::ReadObjects,
     offline_data::{OfflineChange, OfflineData},
     statement::TableOptions,
-    user::Users,
+    user::{Privilege, Securable, Users},
     variables::Variables,
 };
 
@@ -115,6 +117,17 @@ impl Definition {
 
     pub(crate) fn name(&self) -> &QualifiedName {
         &self.name
+    }
+
+    /// Returns what a user needs who asks for answers that rest on the object.
+    pub(crate) fn requirement(&self) -> Requirement {
+        let name = self.name.clone();
+        match self.kind {
+            ObjectKind::Table => Requirement::new(Privilege::Select, Securable::Table(name)),
+            ObjectKind::Deployment | ObjectKind::Procedure => {
+                Requirement::new(Privilege::Execute, Securable::Deployment(name))
+            }
+        }
     }
 
     /// Fails once the object was dropped or replaced. Costs one atomic load.
@@ -269,11 +282,21 @@ impl Objects {
 pub(crate) struct CatalogView<'a> {
     pub(crate) objects: &'a Objects,
     pub(crate) current_database: &'a str,
+    /// The user whose query reads what it names; `None`: nothing is checked.
+    pub(crate) reader: Option<&'a Caller>,
 }
 
 impl Catalog for CatalogView<'_> {
     fn current_database(&self) -> &str {
         self.current_database
+    }
+
+    fn check_access(&self, database: &str, name: &str) -> Result<()> {
+        let Some(reader) = self.reader else { return Ok(()) };
+        let name = QualifiedName { database: database.to_owned(), name: name.to_owned() };
+        let object = Securable::Table(name);
+        ReadObjects::note(&object);
+        reader.check_object(self.objects, Requirement::new(Privilege::Select, object))
     }
 
     fn find_table(&self, database: &str, name: &str) -> Option<Arc<CatalogTable>> {
@@ -293,7 +316,10 @@ impl Catalog for CatalogView<'_> {
     }
 
     fn table_names(&self, database: &str) -> Vec<String> {
-        let found = self.objects.databases.get(database);
-        found.map(|database| database.tables.keys().cloned().collect()).unwrap_or_default()
+        let Some(found) = self.objects.databases.get(database) else { return Vec::new() };
+        let is_seen = |name: &&String| {
+            self.reader.is_none_or(|reader| reader.sees_table(self.objects, database, name))
+        };
+        found.tables.keys().filter(is_seen).cloned().collect()
     }
 }

@@ -41,7 +41,7 @@ impl Session {
                     None => *database == current,
                     Some(pattern) => is_like(name, pattern),
                 };
-                if is_shown {
+                if is_shown && self.caller().sees_table(&objects, database, name) {
                     rows.push(status_row(database, name, entry));
                 }
             }
