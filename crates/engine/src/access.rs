@@ -82,6 +82,20 @@ impl Requirement {
         Self { privilege: NeededPrivilege::Any, object, span: None }
     }
 
+    /// Returns whether it is to read or see system tables, which show each caller what it may see.
+    fn is_of_system_tables(&self, objects: &Objects) -> bool {
+        let reads = matches!(
+            self.privilege,
+            NeededPrivilege::Any | NeededPrivilege::One(Privilege::Select)
+        );
+        let database = match &self.object {
+            Securable::Database(database) => database,
+            Securable::Table(name) => &name.database,
+            _ => return false,
+        };
+        reads && objects.shows_system(database)
+    }
+
     pub(crate) fn at(self, span: Span) -> Self {
         Self { span: Some(span), ..self }
     }
@@ -126,6 +140,9 @@ impl Caller {
 
     fn has(&self, objects: &Objects, needed: &Requirement) -> bool {
         let Some(user) = &self.user else { return true };
+        if needed.is_of_system_tables(objects) {
+            return true;
+        }
         match needed.privilege {
             NeededPrivilege::One(privilege) => {
                 objects.users().is_allowed(&user.name, privilege, &needed.object)

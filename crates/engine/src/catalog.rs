@@ -26,6 +26,7 @@ use crate::{
     entrance::ReadObjects,
     offline_data::{OfflineChange, OfflineData},
     statement::TableOptions,
+    system::{self, SYSTEM_DATABASE},
     user::{Privilege, Securable, Users},
     variables::Variables,
 };
@@ -268,6 +269,11 @@ impl Objects {
         self.databases.get(database)?.tables.get(name)
     }
 
+    /// Returns whether a name is that of the system tables' database.
+    pub(crate) fn shows_system(&self, database: &str) -> bool {
+        database == SYSTEM_DATABASE && !self.databases.contains_key(database)
+    }
+
     /// Returns the entry of a referenced table; an error when it was dropped since, even if another
     /// table has its name.
     pub(crate) fn entry(&self, table: &TableReference) -> Result<&TableEntry> {
@@ -300,7 +306,9 @@ impl Catalog for CatalogView<'_> {
     }
 
     fn find_table(&self, database: &str, name: &str) -> Option<Arc<CatalogTable>> {
-        let entry = self.objects.find_table(database, name)?;
+        let Some(entry) = self.objects.find_table(database, name) else {
+            return self.objects.shows_system(database).then(|| system::find(name)).flatten();
+        };
         let schema = entry.table.schema();
         Some(Arc::new(CatalogTable {
             id: entry.id,
@@ -312,10 +320,13 @@ impl Catalog for CatalogView<'_> {
     }
 
     fn has_database(&self, database: &str) -> bool {
-        self.objects.databases.contains_key(database)
+        self.objects.databases.contains_key(database) || self.objects.shows_system(database)
     }
 
     fn table_names(&self, database: &str) -> Vec<String> {
+        if self.objects.shows_system(database) {
+            return system::names().map(str::to_owned).collect();
+        }
         let Some(found) = self.objects.databases.get(database) else { return Vec::new() };
         let is_seen = |name: &&String| {
             self.reader.is_none_or(|reader| reader.sees_table(self.objects, database, name))

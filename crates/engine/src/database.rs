@@ -16,6 +16,7 @@ use lockstep_host::{
     Clock, QueryContext, SystemClock, failpoint,
     sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard},
 };
+use lockstep_plan::CatalogTable;
 use lockstep_row::TableSchema;
 use lockstep_table::{Arrivals, MemoryBudget, MemoryUse, Table, TableError};
 
@@ -34,6 +35,7 @@ use crate::{
     request_cache::RequestCache,
     session_list::SessionList,
     store::OpenDirectory,
+    system,
     user::User,
     variables::Variables,
 };
@@ -438,12 +440,27 @@ impl Database {
     }
 
     /// Returns the catalog entries of the tables that a plan reads; an error when one of them was
-    /// dropped after the plan was bound.
+    /// dropped after the plan was bound, or is a system table.
     pub(crate) fn entries_of(&self, plan: &LogicalPlan) -> Result<Vec<TableEntry>> {
         let named = tables_of(plan);
+        if let Some(table) = named.iter().find(|table| system::is_system(table.id)) {
+            return system::read_only(&table.name).err();
+        }
         let objects = self.objects();
-        let entry = |table| objects.entry(&TableReference::of(table)).cloned();
-        named.iter().map(|table| entry(table)).collect()
+        named.iter().map(|table| objects.entry(&TableReference::of(table)).cloned()).collect()
+    }
+
+    /// Returns the same with the system tables, which have the rows that a caller sees now.
+    pub(crate) fn entries_for(
+        &self,
+        plan: &LogicalPlan,
+        caller: &Caller,
+    ) -> Result<Vec<TableEntry>> {
+        let entry = |table: &Arc<CatalogTable>| match system::is_system(table.id) {
+            true => self.system_entry(table, caller),
+            false => self.objects().entry(&TableReference::of(table)).cloned(),
+        };
+        tables_of(plan).iter().map(entry).collect()
     }
 }
 

@@ -272,6 +272,14 @@ pub(crate) struct QueryMemoryReservation {
 }
 
 impl QueryMemory {
+    /// Returns the bytes that are reserved, and the most.
+    pub(crate) fn state(&self) -> (u64, Option<u64>) {
+        // Relaxed: the numbers themselves are all that is shared.
+        let limit = self.limit.load(Ordering::Relaxed);
+        // Relaxed: as above.
+        (self.reserved.load(Ordering::Relaxed), Some(limit).filter(|limit| *limit > 0))
+    }
+
     fn reserve(&self, bytes: u64) -> bool {
         // Relaxed: the numbers themselves are all that is shared.
         let limit = self.limit.load(Ordering::Relaxed);

@@ -8,7 +8,13 @@ use lockstep_diagnostic::Result;
 use lockstep_row::{DataType, IndexSpec, Retention, TableSchema};
 use lockstep_table::Table;
 
-use crate::{Session, entrance::Operation, session::object_name, user::Securable};
+use crate::{
+    Session,
+    access::Needs,
+    entrance::Operation,
+    session::object_name,
+    user::{Privilege, Securable},
+};
 
 /// An index of a table, columns by name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,8 +89,14 @@ impl Session {
 
     /// Returns the arrival of each live row of a table, in the order in which SELECT returns them.
     pub fn arrivals(&self, table: &str) -> Result<Vec<u64>> {
-        self.look_at_table(table, |found| {
-            found.snapshot().scan().map(|stored| stored.arrival).collect()
+        let name = object_name(table);
+        let object = Securable::Table(self.qualified(&name));
+        let needs = Needs::one(Privilege::Select, object, name.name.span);
+        let operation = || Operation { needs, ..Operation::look_at(table, Securable::Everything) };
+        self.enter(operation, || {
+            let found = self.find_table(&name)?;
+            let snapshot = found.snapshot();
+            Ok(snapshot.scan().map(|stored| stored.arrival).collect())
         })
     }
 

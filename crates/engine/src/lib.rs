@@ -30,6 +30,7 @@
 //! | `relation`, `index_read` | queries in batch mode |
 //! | `request`, `prepared_request`, `request_cache`, `deployment` | request mode |
 //! | `verify` | the comparison of the two modes |
+//! | `system` | the tables of the database `lockstep` |
 //! | `inspect` | the catalog as values |
 //! | [`lint`] | warnings of DEPLOY, CREATE PROCEDURE and EXPLAIN |
 
@@ -67,6 +68,7 @@ mod session;
 mod session_list;
 mod statement;
 mod store;
+mod system;
 mod user;
 mod variables;
 mod verify;

@@ -12,11 +12,12 @@ use lockstep_row::DataType;
 
 use crate::{
     Database, Limits, Output, PreparedRequest,
-    access::AccessGuard,
+    access::{AccessGuard, Caller},
+    catalog::TableEntry,
     conversion::Conversion,
     database::TableSet,
     entrance::{rows_max, too_many_rows},
-    index_read,
+    index_read, system,
     variables::Storage,
 };
 
@@ -43,6 +44,8 @@ pub(crate) struct RelationContext {
     pub(crate) limits: Limits,
     /// The rules by which the files of offline tables are read.
     pub(crate) conversion: Conversion,
+    /// Who asks, for the rows of system tables.
+    pub(crate) caller: Caller,
     /// Warnings about the query's CONFIG.
     pub(crate) warnings: Vec<Diagnostic>,
 }
@@ -113,10 +116,16 @@ impl Relation {
             _ => BTreeMap::new(),
         };
         let options = ExecuteOptions { progress, read_through, ..ExecuteOptions::default() };
-        let entries = self.database.entries_of(&self.query.plan)?;
+        let entries = self.database.entries_for(&self.query.plan, &self.context.caller)?;
         let tables = match self.context.storage {
             Storage::Online => TableSet::of(&entries),
-            Storage::Offline => self.database.offline_tables(&entries, self.context.conversion)?,
+            Storage::Offline => {
+                let is_system = |entry: &TableEntry| system::is_system(entry.id);
+                let (system, stored) = entries.iter().cloned().partition::<Vec<_>, _>(is_system);
+                let mut tables = self.database.offline_tables(&stored, self.context.conversion)?;
+                tables.by_id.extend(TableSet::of(&system).by_id);
+                tables
+            }
         };
         let (plan, rows_max) = self.limited_plan()?;
         let batches = lockstep_batch::execute(&plan, &tables, &options);

@@ -26,6 +26,7 @@ use crate::{
     parameters::check_count,
     session_list::SessionShared,
     statement::{action_of, create_function, drop_function},
+    system,
     variables::{Storage, Variables},
 };
 
@@ -247,6 +248,9 @@ impl Session {
         let objects = self.database.objects();
         let view = CatalogView { objects: &objects, current_database: &current, reader: None };
         let found = lockstep_plan::find_table(&view, name)?;
+        if system::is_system(found.id) {
+            return system::read_only(&found.name).at(name.name.span).err();
+        }
         let entry = objects.find_table(&found.database, &found.name);
         Ok(entry.expect("the view found it under the same lock").clone())
     }

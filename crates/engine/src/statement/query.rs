@@ -28,7 +28,8 @@ impl Session {
         let requests = request_rows(self, &config, &bound)?;
         let storage = config.storage().unwrap_or_else(|| self.storage());
         let (conversion, limits) = (self.conversion(), self.limits());
-        let context = RelationContext { storage, conversion, limits, warnings };
+        let caller = self.caller().clone();
+        let context = RelationContext { storage, conversion, limits, caller, warnings };
         let read = |table: &Arc<CatalogTable>| {
             let name = TableReference::of(table).name;
             Requirement::new(Privilege::Select, Securable::Table(name))

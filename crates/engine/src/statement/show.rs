@@ -7,7 +7,7 @@ use lockstep_sql::ast::Show;
 
 pub(crate) use table::retention_text;
 
-use crate::{Output, Session, user::Securable};
+use crate::{Output, Session, system, user::Securable};
 
 impl Session {
     /// Runs SHOW.
@@ -26,6 +26,9 @@ impl Session {
             Show::Tables => {
                 let objects = self.database.objects();
                 let current = self.current_database();
+                if objects.shows_system(&current) {
+                    return Output::of_list("table", system::names());
+                }
                 let tables = objects.databases().get(&current);
                 let is_seen = |name: &&String| self.caller().sees_table(&objects, &current, name);
                 let names = tables.into_iter().flat_map(|found| found.tables.keys());

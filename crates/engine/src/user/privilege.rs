@@ -61,7 +61,7 @@ const ALL: &[&str] = &["SELECT", "INSERT", "DELETE", "EXECUTE", "DDL"];
 const ADMIN: &[&str] = &["CREATE USER", "ALTER USER", "DROP USER"];
 
 /// What GRANT ON DEPLOYMENT takes.
-const OF_DEPLOYMENTS: &[&str] = &["EXECUTE", "DROP", "DDL", "ALL", "GRANT OPTION"];
+const OF_DEPLOYMENTS: &[&str] = &["EXECUTE", "DEPLOY", "DROP", "DDL", "ALL", "GRANT OPTION"];
 
 impl Privilege {
     /// Returns the name.
