@@ -131,11 +131,11 @@ impl Caller {
     }
 
     /// Fails where the caller, who was checked to be present, lacks something.
-    pub(crate) fn check_object(&self, objects: &Objects, needed: Requirement) -> Result<()> {
-        if self.has(objects, &needed) {
+    pub(crate) fn check_object(&self, objects: &Objects, needed: &Requirement) -> Result<()> {
+        if self.has(objects, needed) {
             return Ok(());
         }
-        refused(self.name(), &needed).err()
+        refused(self.name(), needed).err()
     }
 
     fn has(&self, objects: &Objects, needed: &Requirement) -> bool {

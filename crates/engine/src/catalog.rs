@@ -302,7 +302,7 @@ impl Catalog for CatalogView<'_> {
         let name = QualifiedName { database: database.to_owned(), name: name.to_owned() };
         let object = Securable::Table(name);
         ReadObjects::note(&object);
-        reader.check_object(self.objects, Requirement::new(Privilege::Select, object))
+        reader.check_object(self.objects, &Requirement::new(Privilege::Select, object))
     }
 
     fn find_table(&self, database: &str, name: &str) -> Option<Arc<CatalogTable>> {

@@ -308,7 +308,12 @@ fn every_deed_needs_its_grant_and_no_other_is_enough() {
         match deed.enough {
             [] => without.unwrap(),
             _ => {
-                assert_eq!(without.unwrap_err().code, code::INSUFFICIENT_PRIVILEGE, "{}", deed.text)
+                assert_eq!(
+                    without.unwrap_err().code,
+                    code::INSUFFICIENT_PRIVILEGE,
+                    "{}",
+                    deed.text
+                );
             }
         }
         for enough in deed.enough {

@@ -109,6 +109,29 @@ impl Session {
             }
             Statement::Show(show) => self.needs_of_show(show),
             Statement::Set { global: false, .. } => Needs::default(),
+            Statement::CreateUser(_)
+            | Statement::AlterUser(_)
+            | Statement::DropUser { .. }
+            | Statement::CreateToken(_)
+            | Statement::DropToken { .. }
+            | Statement::Privileges(_)
+            | Statement::Kill { .. }
+            | Statement::CreateRole { .. }
+            | Statement::DropRole { .. }
+            | Statement::Membership(_) => self.needs_of_access(statement),
+            Statement::CreateFunction(_)
+            | Statement::DropFunction { .. }
+            | Statement::Set { global: true, .. }
+            | Statement::StopJob(_)
+            | Statement::DeleteJob(_)
+            | Statement::Checkpoint => Needs::admin(),
+            Statement::Backup { path, span } => Needs::admin().with_file(path, *span),
+        }
+    }
+
+    /// Returns what a statement about users, roles, tokens, grants or sessions needs.
+    fn needs_of_access(&self, statement: &Statement) -> Needs {
+        match statement {
             Statement::CreateUser(_) => {
                 Needs::of(vec![Requirement::new(Privilege::CreateUser, Securable::Everything)])
             }
@@ -120,17 +143,7 @@ impl Session {
                 Needs { grants: Some(change.clone()), ..Needs::default() }
             }
             Statement::Kill { session, .. } if self.owns_session(*session) => Needs::default(),
-            Statement::Kill { .. }
-            | Statement::CreateFunction(_)
-            | Statement::DropFunction { .. }
-            | Statement::Set { global: true, .. }
-            | Statement::CreateRole { .. }
-            | Statement::DropRole { .. }
-            | Statement::Membership(_)
-            | Statement::StopJob(_)
-            | Statement::DeleteJob(_)
-            | Statement::Checkpoint => Needs::admin(),
-            Statement::Backup { path, span } => Needs::admin().with_file(path, *span),
+            _ => Needs::admin(),
         }
     }
 
