@@ -11,8 +11,10 @@ use lockstep_table::{Appended, BulkLoad, Durability, with_durability};
 
 use crate::{
     Conversion, Output, Session,
+    access::Needs,
     append::{expired_warning, push_batch, table_error},
     catalog::TableEntry,
+    entrance::Operation,
     session::{object_name, retried},
 };
 
@@ -49,8 +51,6 @@ impl Session {
         rows: &[TableBatches<'_>],
         durability: Option<Durability>,
     ) -> Result<Output> {
-        self.database.check_open()?;
-        self.check_insert_memory()?;
         let names: Vec<ObjectName> = rows.iter().map(|rows| object_name(rows.table)).collect();
         let (conversion, of_session) = (self.conversion(), self.durability());
         let write = || {
@@ -68,7 +68,15 @@ impl Session {
                 Err(error)
             })
         };
-        let appended = self.limits().run(|| retried(write))?;
+        let tables = rows.iter().map(|rows| rows.table).collect::<Vec<_>>().join(", ");
+        let operation = || {
+            let needs = Needs::of(names.iter().map(|name| self.insertion_into(name)).collect());
+            Operation { needs, ..self.append_operation(&tables) }
+        };
+        let appended = self.enter(operation, || {
+            self.check_insert_memory()?;
+            retried(write)
+        })?;
         Ok(Output {
             rows_affected: Some(appended.iter().map(|(_, appended)| appended.rows).sum()),
             warnings: appended.into_iter().filter_map(expired_warning_of).collect(),

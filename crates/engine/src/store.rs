@@ -23,6 +23,7 @@ pub(crate) struct OpenDirectory {
     /// Who has it open. A process that was forked from it has nothing to do with it.
     owner: OwnerProcess,
     path: PathBuf,
+    database_id: [u8; 16],
     log: DirectoryLog,
     /// Locked until the engine is closed.
     directory: Mutex<Option<Arc<DatabaseDirectory>>>,
@@ -50,6 +51,7 @@ impl OpenDirectory {
         Self {
             owner: OwnerProcess::current(),
             path: directory.path().to_owned(),
+            database_id: directory.database_id(),
             log,
             directory: Mutex::new(Some(Arc::new(directory))),
             files: Mutex::new(files),
@@ -77,6 +79,11 @@ impl OpenDirectory {
             }
             (Some(directory), DirectoryLog::Writable(log)) => write(&mut files, &directory, &**log),
         }
+    }
+
+    /// Returns the id of the directory.
+    pub(crate) fn database_id(&self) -> [u8; 16] {
+        self.database_id
     }
 
     /// Returns whether nothing may be written.

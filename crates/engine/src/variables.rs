@@ -8,7 +8,8 @@ use lockstep_host::QueryLimits;
 use lockstep_sql::ast::{Ident, Literal, OptionValue};
 use lockstep_table::Durability;
 
-use self::value::{bytes, duration_ms, fraction_ppm};
+pub(crate) use self::value::duration_ms;
+use self::value::{bytes, fraction_ppm};
 use crate::{catalog::CatalogCommand, checkpoint_thread::CheckpointRule};
 
 /// The declaration of a variable.
@@ -77,6 +78,8 @@ const MEMORY_LIMIT: &str = "memory_limit";
 const NAN_AS_NULL: &str = "nan_as_null";
 /// The longest time that a statement or a request may take.
 const STATEMENT_TIMEOUT: &str = "statement_timeout";
+/// From how many milliseconds a call is recorded as slow; 0: none is.
+const SLOW_REQUEST_MS: &str = "slow_request_ms";
 /// The percentage of `max_memory` from which INSERT is refused.
 const INSERT_MEMORY: &str = "insert_memory_usage_limit";
 
@@ -173,6 +176,12 @@ const VARIABLES: &[Variable] = &[
         default: "false",
         scope: VariableScope::Session,
         data_type: SWITCH,
+    },
+    Variable {
+        name: SLOW_REQUEST_MS,
+        default: "0",
+        scope: VariableScope::Engine,
+        data_type: VariableType::Number { least: 0, most: i64::MAX },
     },
     Variable {
         name: "spark_config",
@@ -368,6 +377,11 @@ impl Variables {
     pub(crate) fn durability_window_ms(&self) -> u32 {
         let value = self.value(DURABILITY_WINDOW).to_ascii_lowercase();
         window_ms(&value).expect("it was checked when it was set")
+    }
+
+    /// Returns from how many milliseconds a call is recorded as slow; 0: none is.
+    pub(crate) fn slow_request_ms(&self) -> u64 {
+        self.value(SLOW_REQUEST_MS).parse().unwrap_or(0)
     }
 
     /// Makes the command that sets [`Self::max_memory`] of the engine.
