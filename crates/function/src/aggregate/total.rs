@@ -151,35 +151,34 @@ impl Sums {
 }
 
 impl TotalAnswer {
-    /// Writes the result of [`TotalAnswer::of`] to `out`.
-    #[inline]
-    pub(super) fn write(&self, sums: &Sums, out: &mut Datum<'_>) {
-        match self {
-            Self::Double if sums.count > 0 => *out = Datum::Double(sums.float.to_f64()),
-            Self::Checked(DataType::BigInt) if sums.count > 0 => {
-                *out = i64::try_from(sums.integer).map_or(Datum::Null, Datum::BigInt);
-            }
-            _ => *out = self.of(sums),
-        }
+    /// Computes the result.
+    pub(super) fn of<'a>(&self, sums: &Sums) -> Datum<'a> {
+        let mut result = Datum::Null;
+        self.write(sums, &mut result);
+        result
     }
 
+    /// Writes the result to `out`; see [`FoldState::write_answer`](super::fold::FoldState::write_answer).
+    #[inline]
     #[expect(clippy::cast_precision_loss, reason = "rounds the exact sum to DOUBLE")]
-    pub(super) fn of<'a>(&self, sums: &Sums) -> Datum<'a> {
+    pub(super) fn write(&self, sums: &Sums, out: &mut Datum<'_>) {
         if sums.count == 0 {
-            return Datum::Null;
+            *out = Datum::Null;
+            return;
         }
         debug_assert!(sums.count < 1 << 53, "a count of rows is exact in DOUBLE");
         let count = sums.count as f64;
         match self {
-            Self::Checked(data_type) => match i64::try_from(sums.integer) {
-                Ok(_) => wrapped_integer(sums.integer, data_type),
-                Err(_) => Datum::Null,
+            Self::Checked(data_type) => match (i64::try_from(sums.integer), data_type) {
+                (Ok(sum), DataType::BigInt) => *out = Datum::BigInt(sum),
+                (Ok(_), data_type) => *out = wrapped_integer(sums.integer, data_type),
+                (Err(_), _) => *out = Datum::Null,
             },
-            Self::Wrapped(data_type) => wrapped_integer(sums.integer, data_type),
-            Self::Float => Datum::Float(sums.float.to_f32()),
-            Self::Double => Datum::Double(sums.float.to_f64()),
-            Self::IntegerMean => Datum::Double(sums.integer as f64 / count),
-            Self::FloatMean => Datum::Double(sums.float.to_f64() / count),
+            Self::Wrapped(data_type) => *out = wrapped_integer(sums.integer, data_type),
+            Self::Float => *out = Datum::Float(sums.float.to_f32()),
+            Self::Double => *out = Datum::Double(sums.float.to_f64()),
+            Self::IntegerMean => *out = Datum::Double(sums.integer as f64 / count),
+            Self::FloatMean => *out = Datum::Double(sums.float.to_f64() / count),
         }
     }
 }
