@@ -224,18 +224,15 @@ impl ScanAggregates {
                 None => all,
                 Some(condition) => filtered.of(condition, &inputs.conditions, all, arena),
             };
-            let current = if has_current { scratch.current[number] } else { CurrentValue::None };
-            let count = match input.gather_fixed(lane, rows, buffers) {
-                Some(count) => count,
-                None => match input.gather(lane, rows, buffers) {
-                    values if lane.class == LaneClass::Texts => {
-                        lane.update(scratch, groups, values);
-                        continue;
-                    }
-                    values => values.len(),
-                },
+            let values = if lane.class == LaneClass::Texts {
+                input.gather_texts(rows, buffers)
+            } else {
+                let count = input.gather(lane, rows, buffers);
+                let current =
+                    if has_current { scratch.current[number] } else { CurrentValue::None };
+                buffers.with_current(lane.class, count, current)
             };
-            lane.update(scratch, groups, buffers.with_current(lane.class, count, current));
+            lane.update(scratch, groups, values);
         }
         self.pick(scratch, groups, rows.len(), |pick, row| {
             inputs.picks[pick.input].eval(&rows[row], arena)
@@ -263,18 +260,15 @@ impl ScanAggregates {
             if !lane.groups.intersects(groups) {
                 continue;
             }
-            let current = if has_current { scratch.current[number] } else { CurrentValue::None };
-            let count = match input.gather_fixed(lane, rows, buffers) {
-                Some(count) => count,
-                None => match input.gather(lane, rows, buffers) {
-                    values if lane.class == LaneClass::Texts => {
-                        lane.update(scratch, groups, values);
-                        continue;
-                    }
-                    values => values.len(),
-                },
+            let values = if lane.class == LaneClass::Texts {
+                input.gather_texts(rows, buffers)
+            } else {
+                let count = input.gather(lane, rows, buffers);
+                let current =
+                    if has_current { scratch.current[number] } else { CurrentValue::None };
+                buffers.with_current(lane.class, count, current)
             };
-            lane.update(scratch, groups, buffers.with_current(lane.class, count, current));
+            lane.update(scratch, groups, values);
         }
         let run = rows.run;
         self.pick(scratch, groups, run.len(), |pick, row| {

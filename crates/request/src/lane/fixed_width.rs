@@ -13,27 +13,30 @@ pub(super) enum FixedWidthValues<'r> {
     Records(Records<'r>),
 }
 
-/// Gathers the numbers of a lane, without zeros where it skips them. Returns how many there are; `None`
-/// for a lane that is not of numbers.
+/// Gathers the values of a lane of numbers, without zeros where it skips them. Returns how many there
+/// are.
 #[inline]
 pub(super) fn gather_numbers(
     column: FixedColumn,
     lane: &ScanLane,
     values: FixedWidthValues<'_>,
     buffers: &mut LaneBuffers<'_>,
-) -> Option<usize> {
+) -> usize {
     match lane.class {
         LaneClass::Integers => {
             let integers = buffers.integers.of_rows();
             let count = gather_integers(column, values, integers);
-            Some(lane.counted(integers, count).len())
+            lane.counted(integers, count).len()
         }
         LaneClass::Floats => {
             let floats = buffers.floats.of_rows();
             let count = gather_floats(column, values, floats);
-            Some(lane.counted(floats, count).len())
+            lane.counted(floats, count).len()
         }
-        LaneClass::Rows | LaneClass::Texts => None,
+        LaneClass::Rows | LaneClass::Texts => {
+            debug_assert!(false, "the lane is of numbers");
+            0
+        }
     }
 }
 

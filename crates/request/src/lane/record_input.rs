@@ -35,59 +35,58 @@ pub(crate) enum RecordInput {
 }
 
 impl RecordInput {
-    /// Gathers numbers as [`Self::gather`] does, where they are a column of fixed width; returns how many
-    /// there are.
+    /// Gathers the values that are not NULL, of at most [`LANE_ROWS`] rows, for a lane of numbers, or
+    /// counts them for a lane of rows; returns how many there are.
     #[inline]
-    pub(crate) fn gather_fixed(
+    pub(crate) fn gather(
         &self,
         lane: &ScanLane,
         rows: RecordRun<'_, '_>,
         buffers: &mut LaneBuffers<'_>,
-    ) -> Option<usize> {
-        match self {
-            Self::Fixed(column) => {
-                gather_numbers(*column, lane, FixedWidthValues::Records(rows.records), buffers)
+    ) -> usize {
+        let RecordRun { run, records } = rows;
+        debug_assert!(records.len() <= LANE_ROWS, "the buffers have space for each row");
+        debug_assert_eq!(records.len(), run.len(), "each row has a record");
+        match (lane.class, self) {
+            (LaneClass::Rows, input) => input.count(records),
+            (_, Self::Fixed(column)) => {
+                gather_numbers(*column, lane, FixedWidthValues::Records(records), buffers)
             }
-            _ => None,
+            (LaneClass::Integers, Self::Machine(program)) => {
+                run_program(program, records, buffers.integers.of_rows()).len()
+            }
+            (LaneClass::Floats, Self::Machine(program)) => {
+                run_program(program, records, buffers.floats.of_rows()).len()
+            }
+            _ => {
+                debug_assert!(false, "the record has numbers");
+                0
+            }
         }
     }
 
-    /// Gathers the values that are not NULL, of at most [`LANE_ROWS`] rows.
-    pub(crate) fn gather<'b, 's: 'b>(
+    /// Gathers the texts that are not NULL, of at most [`LANE_ROWS`] rows.
+    pub(crate) fn gather_texts<'b, 's: 'b>(
         &'s self,
-        lane: &ScanLane,
         rows: RecordRun<'_, 's>,
         buffers: &'b mut LaneBuffers<'s>,
     ) -> fold::ValueLane<'b> {
         let RecordRun { run, records } = rows;
         debug_assert!(records.len() <= LANE_ROWS, "the buffers have space for each row");
-        debug_assert_eq!(records.len(), run.len(), "each row has a record");
-        let LaneBuffers { integers, floats, texts, short_texts, .. } = buffers;
-        let (integers, floats) = (integers.of_rows(), floats.of_rows());
-        match (lane.class, self) {
-            (LaneClass::Rows, input) => fold::ValueLane::Rows(input.count(records)),
-            (LaneClass::Integers, Self::Machine(program)) => {
-                fold::ValueLane::Integers(run_program(program, records, integers))
-            }
-            (LaneClass::Floats, Self::Machine(program)) => {
-                fold::ValueLane::Floats(run_program(program, records, floats))
-            }
-            (LaneClass::Texts, Self::Text { cell, column }) => {
-                let Some(found) = TextCell::texts(records.field(cell.at(), TextCell::WIDTH)) else {
-                    return fold::ValueLane::Texts(gather_texts(*column, run, texts));
-                };
-                let nulls = NullBits::of(records, cell.null_bit());
-                if !nulls.any() {
-                    return fold::ValueLane::ShortTexts(found);
-                }
-                let count = nulls.leave_out(found.iter().copied(), short_texts);
-                fold::ValueLane::ShortTexts(&short_texts[..count])
-            }
-            _ => {
-                debug_assert!(false, "the record has values of the lane's class");
-                fold::ValueLane::Rows(0)
-            }
+        let Self::Text { cell, column } = self else {
+            debug_assert!(false, "the record has texts");
+            return fold::ValueLane::Texts(&[]);
+        };
+        let LaneBuffers { texts, short_texts, .. } = buffers;
+        let Some(found) = TextCell::texts(records.field(cell.at(), TextCell::WIDTH)) else {
+            return fold::ValueLane::Texts(gather_texts(*column, run, texts));
+        };
+        let nulls = NullBits::of(records, cell.null_bit());
+        if !nulls.any() {
+            return fold::ValueLane::ShortTexts(found);
         }
+        let count = nulls.leave_out(found.iter().copied(), short_texts);
+        fold::ValueLane::ShortTexts(&short_texts[..count])
     }
 
     /// Counts the rows whose value is not NULL.

@@ -36,53 +36,77 @@ pub(crate) enum RowInput {
 }
 
 impl RowInput {
-    /// Gathers numbers as [`Self::gather`] does, where they are a column of fixed width; returns how many
-    /// there are.
+    /// Gathers the values that are not NULL, of at most [`LANE_ROWS`] rows, for a lane of numbers, or
+    /// counts them for a lane of rows; returns how many there are. The rows are stored rows, unless the
+    /// input is an expression.
     #[inline]
-    pub(crate) fn gather_fixed(
-        &self,
-        lane: &ScanLane,
-        rows: LaneRows<'_, '_>,
-        buffers: &mut LaneBuffers<'_>,
-    ) -> Option<usize> {
-        match self {
-            Self::Fixed(column) => {
-                gather_numbers(*column, lane, FixedWidthValues::Rows(rows.bytes), buffers)
-            }
-            _ => None,
-        }
-    }
-
-    /// Gathers the values that are not NULL, of at most [`LANE_ROWS`] rows. The rows are stored rows,
-    /// unless the input is an expression.
-    pub(crate) fn gather<'b, 's>(
+    pub(crate) fn gather<'s>(
         &'s self,
         lane: &ScanLane,
         rows: LaneRows<'_, 's>,
-        buffers: &'b mut LaneBuffers<'s>,
-    ) -> fold::ValueLane<'b> {
-        let LaneRows { rows, bytes } = rows;
-        debug_assert!(rows.len() <= LANE_ROWS, "the buffers have space for each row");
-        let LaneBuffers { arena, integers, floats, texts, .. } = buffers;
+        buffers: &mut LaneBuffers<'s>,
+    ) -> usize {
+        debug_assert!(rows.rows.len() <= LANE_ROWS, "the buffers have space for each row");
+        match self {
+            Self::Fixed(column) if lane.class != LaneClass::Rows => {
+                gather_numbers(*column, lane, FixedWidthValues::Rows(rows.bytes), buffers)
+            }
+            _ => self.gather_computed(lane, rows, buffers),
+        }
+    }
+
+    /// Gathers values that are no column of fixed width, or counts rows.
+    fn gather_computed<'s>(
+        &'s self,
+        lane: &ScanLane,
+        LaneRows { rows, bytes }: LaneRows<'_, 's>,
+        buffers: &mut LaneBuffers<'s>,
+    ) -> usize {
+        let LaneBuffers { arena, integers, floats, .. } = buffers;
         let (integers, floats) = (integers.of_rows(), floats.of_rows());
         let arena: &'s Arena = arena;
         match (lane.class, self) {
+            (LaneClass::Rows, input) => input.count(rows, bytes, arena),
             (LaneClass::Integers, Self::Machine { program, .. }) => {
-                fold::ValueLane::Integers(run_program(program, bytes, integers))
+                run_program(program, bytes, integers).len()
             }
             (LaneClass::Floats, Self::Machine { program, .. }) => {
-                fold::ValueLane::Floats(run_program(program, bytes, floats))
+                run_program(program, bytes, floats).len()
             }
-            (LaneClass::Rows, input) => fold::ValueLane::Rows(input.count(rows, bytes, arena)),
             (LaneClass::Integers, Self::Expr(expr)) => {
                 let count = evaluate(rows, expr, arena, integers, as_integer);
-                fold::ValueLane::Integers(lane.counted(integers, count))
+                lane.counted(integers, count).len()
             }
             (LaneClass::Floats, Self::Expr(expr)) => {
                 let count = evaluate(rows, expr, arena, floats, |value| value.as_f64());
-                fold::ValueLane::Floats(lane.counted(floats, count))
+                lane.counted(floats, count).len()
             }
-            (LaneClass::Texts, Self::Text(column)) => {
+            (
+                LaneClass::Integers | LaneClass::Floats | LaneClass::Texts,
+                Self::Nothing
+                | Self::Presence(_)
+                | Self::Fixed(_)
+                | Self::Text(_)
+                | Self::Machine { .. }
+                | Self::Expr(_),
+            ) => {
+                debug_assert!(false, "the input has numbers");
+                0
+            }
+        }
+    }
+
+    /// Gathers the texts that are not NULL, of at most [`LANE_ROWS`] rows.
+    pub(crate) fn gather_texts<'b, 's>(
+        &'s self,
+        rows: LaneRows<'_, 's>,
+        buffers: &'b mut LaneBuffers<'s>,
+    ) -> fold::ValueLane<'b> {
+        let LaneRows { rows, .. } = rows;
+        debug_assert!(rows.len() <= LANE_ROWS, "the buffers have space for each row");
+        let LaneBuffers { arena, texts, .. } = buffers;
+        let count = match self {
+            Self::Text(column) => {
                 let mut count = 0;
                 for row in rows {
                     let LeafRow::Stored(view) = row.leaf else { continue };
@@ -91,24 +115,15 @@ impl RowInput {
                         count += 1;
                     }
                 }
-                fold::ValueLane::Texts(&texts[..count])
+                count
             }
-            (LaneClass::Texts, Self::Expr(expr)) => {
-                let count = evaluate(rows, expr, arena, texts, |value| value.as_str());
-                fold::ValueLane::Texts(&texts[..count])
+            Self::Expr(expr) => evaluate(rows, expr, arena, texts, |value| value.as_str()),
+            Self::Nothing | Self::Presence(_) | Self::Fixed(_) | Self::Machine { .. } => {
+                debug_assert!(false, "the input has texts");
+                0
             }
-            (
-                _,
-                Self::Nothing
-                | Self::Presence(_)
-                | Self::Fixed(_)
-                | Self::Text(_)
-                | Self::Machine { .. },
-            ) => {
-                debug_assert!(false, "it has values of the lane's class, and numbers are gathered");
-                fold::ValueLane::Rows(0)
-            }
-        }
+        };
+        fold::ValueLane::Texts(&texts[..count])
     }
 
     /// Counts the rows whose value is not NULL.
