@@ -10,7 +10,7 @@ use lockstep_diagnostic::{Diagnostic, Result, code};
 use crate::{
     AuditEvent, ClientInfo, Database, Session,
     access::{Caller, SessionToken, UserIdentity},
-    user::{ROOT, User, Verifier, hash_of},
+    user::{ROOT, Verifier, hash_of},
 };
 
 /// What a user proves to be one with.
@@ -146,15 +146,6 @@ impl Database {
         let identity = self.identity_of_token(token);
         let user = identity.as_ref().map(|found| found.name.clone()).unwrap_or_default();
         self.open_session(&user, identity, client)
-    }
-
-    /// Returns whether this is the password of a user. Any is where the user has none; none is where
-    /// there is no such user.
-    pub fn verify_password(&self, user: &str, password: &str) -> bool {
-        // Without the lock of the catalog, since it takes a millisecond.
-        let found = self.objects().users().by_name().get(user).cloned();
-        let verify = |user: User| user.password().is_none_or(|found| found.verify(password));
-        found.is_some_and(verify)
     }
 
     /// Returns the names of what a server has to warn about before it listens to others than its own
