@@ -183,6 +183,8 @@ impl Database {
         identity: Option<UserIdentity>,
         client: ClientInfo,
     ) -> Result<Session> {
+        let is_of_user = |identity: &UserIdentity| identity.name == user;
+        debug_assert!(identity.as_ref().is_none_or(is_of_user), "the audit names who logs in");
         let opened = match identity {
             Some(identity) => {
                 let caller = Caller { user: Some(Arc::new(identity)) };

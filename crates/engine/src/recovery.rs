@@ -7,7 +7,11 @@ mod progress;
 mod rescue;
 mod writers;
 
-use std::{collections::BTreeMap, path::Path, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    sync::Arc,
+};
 
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 use lockstep_host::{
@@ -228,7 +232,11 @@ impl<'d> EngineRecovery<'d> {
         }
         self.catalog_position = body.catalog_position;
         self.next_table_id = self.next_table_id.max(body.next_table_id);
+        let mut ids = BTreeSet::new();
         for checkpoint in body.tables {
+            if !ids.insert(checkpoint.id) {
+                return wrong("a table is listed twice").err();
+            }
             let find = |number: u64| manifest.files.iter().find(|file| file.number == number);
             let extents = checkpoint.extents.iter();
             let extents = extents.map(|extent| find(extent.file).map(|file| (*extent, *file)));
@@ -257,7 +265,6 @@ impl<'d> EngineRecovery<'d> {
         let Some(found) = self.tables.get_mut(id) else {
             return Err(damaged(*position, &format!("there is no table {id}")));
         };
-        debug_assert_eq!(found.position, 0, "a table is in a checkpoint once");
         found.position = *position;
         let ReplayedTable { table, replay } = &found.replayed;
         let mut replay = replay.lock();

@@ -9,7 +9,10 @@ use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use lockstep_engine::{Database, OpenOptions, Salvage, Session, check, code, salvage};
@@ -17,7 +20,7 @@ use lockstep_host::file::SystemDisk;
 use lockstep_row::{RowCodec, TableSchema};
 use lockstep_sim::Random;
 use lockstep_table::{RescuedRows, TableChange, TableRecord, visit_block};
-use lockstep_wal::{CheckedPart, Entry, check_with};
+use lockstep_wal::{Access, CheckedPart, DatabaseDirectory, Entry, check_with};
 
 /// A directory of a test, removed when it is dropped.
 struct TestDirectory(PathBuf);
@@ -449,6 +452,27 @@ fn what_opening_refuses_is_listed_and_saved_as_its_hint_says() {
     check_refused(|path| {
         fs::write(path.join("log/00000000000000000001.wal"), &first).unwrap();
     });
+}
+
+#[test]
+fn a_table_that_a_checkpoint_lists_twice_is_refused_and_found() {
+    let directory = written("checkpoint");
+    let access = Access::ReadWrite { new_id: [0; 16] };
+    let opened = DatabaseDirectory::open(Arc::new(SystemDisk), &directory.0, access).unwrap();
+    let manifest = opened.manifest();
+    let mut body: serde_json::Value = serde_json::from_slice(&manifest.body).unwrap();
+    let tables = body["tables"].as_array_mut().unwrap();
+    let mut again = tables[0].clone();
+    again["extents"] = serde_json::Value::Array(Vec::new());
+    tables.push(again);
+    let body = serde_json::to_vec(&body).unwrap();
+    opened.commit(manifest.successor(manifest.position, manifest.files.clone(), body)).unwrap();
+    drop(opened);
+    let refused = Database::open(&directory.0).unwrap_err();
+    assert_eq!(refused.code, code::DATA_CORRUPTED, "{refused:?}");
+    assert!(refused.message.ends_with("a table is listed twice"), "{refused:?}");
+    let report = check(&directory.0).unwrap();
+    assert!(report.findings.iter().any(|found| found.what.contains("is listed twice")));
 }
 
 #[test]

@@ -119,11 +119,15 @@ impl Inspection {
             catalog_record(&mut self.tables, record);
         }
         let numbers: BTreeSet<u64> = manifest.files.iter().map(|file| file.number).collect();
+        let mut ids = BTreeSet::new();
         for checkpoint in &body.tables {
             let Some(table) = self.tables.get_mut(&checkpoint.id) else {
                 wrong(format!("it has rows of table {}, of which it has no CREATE", checkpoint.id));
                 continue;
             };
+            if !ids.insert(checkpoint.id) {
+                wrong(format!("table {} is listed twice", table.name));
+            }
             table.position = checkpoint.position;
             let mut from = 0;
             for extent in &checkpoint.extents {
