@@ -1,0 +1,92 @@
+//! What all connections of a server share. Knows no protocol.
+
+use std::{fmt, io, sync::Arc};
+
+use lockstep_engine::Database;
+use lockstep_host::{Clock, SystemClock, sync::RwLock};
+use tokio_rustls::TlsAcceptor;
+
+use crate::{
+    ServerSettings,
+    access::ClientAccess,
+    connections::ConnectionCount,
+    deployments::DeploymentCache,
+    metrics::Metrics,
+    phase::PhaseState,
+    tls::CertificateFiles,
+    work_pool::{PoolSize, WorkPools},
+};
+
+/// The state of a server.
+pub(crate) struct ServerState {
+    pub(crate) access: ClientAccess,
+    pub(crate) phase: PhaseState,
+    pub(crate) connections: ConnectionCount,
+    pub(crate) pools: WorkPools,
+    pub(crate) deployments: DeploymentCache,
+    pub(crate) metrics: Metrics,
+    pub(crate) clock: Arc<dyn Clock>,
+    settings: RwLock<Arc<ServerSettings>>,
+    tls: RwLock<Option<TlsAcceptor>>,
+}
+
+impl fmt::Debug for ServerState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerState").field("phase", &self.phase).finish_non_exhaustive()
+    }
+}
+
+/// The names of ALPN under which HTTP is served.
+const HTTP_PROTOCOLS: &[&[u8]] = &[b"h2", b"http/1.1"];
+
+impl ServerState {
+    /// Makes the state: reads the certificate and starts the pools.
+    pub(crate) fn new(database: Database, settings: ServerSettings) -> io::Result<Self> {
+        let size = |threads, queue| PoolSize { threads, queue };
+        let pools = WorkPools::start([
+            size(settings.request_threads, settings.request_queue),
+            size(settings.write_threads, settings.write_queue),
+            size(settings.analytics_threads, settings.analytics_queue),
+        ])?;
+        Ok(Self {
+            access: ClientAccess::new(database),
+            phase: PhaseState::new(),
+            connections: ConnectionCount::default(),
+            pools,
+            deployments: DeploymentCache::default(),
+            metrics: Metrics::default(),
+            clock: Arc::new(SystemClock::new()),
+            tls: RwLock::new(read_tls(&settings).map_err(io::Error::other)?),
+            settings: RwLock::new(Arc::new(settings)),
+        })
+    }
+
+    /// Returns the settings that are in force.
+    pub(crate) fn settings(&self) -> Arc<ServerSettings> {
+        Arc::clone(&self.settings.read())
+    }
+
+    /// Returns what accepts TLS; `None` where connections are not encrypted.
+    pub(crate) fn tls(&self) -> Option<TlsAcceptor> {
+        self.tls.read().clone()
+    }
+
+    /// Puts other settings in force, and reads the certificate again. Returns the keys of the settings
+    /// that differ and need a restart. Changes nothing where it fails.
+    pub(crate) fn reload(&self, settings: ServerSettings) -> Result<Vec<&'static str>, String> {
+        settings.validate().map_err(|error| error.to_string())?;
+        if settings.has_tls() != self.settings().has_tls() {
+            return Err("TLS is switched on and off by a restart only".to_owned());
+        }
+        let acceptor = read_tls(&settings)?;
+        let fixed = self.settings().fixed_differences(&settings);
+        *self.tls.write() = acceptor;
+        *self.settings.write() = Arc::new(settings);
+        Ok(fixed)
+    }
+}
+
+fn read_tls(settings: &ServerSettings) -> Result<Option<TlsAcceptor>, String> {
+    let files = CertificateFiles { certificate: &settings.tls_certificate, key: &settings.tls_key };
+    settings.has_tls().then(|| files.acceptor(HTTP_PROTOCOLS)).transpose()
+}
