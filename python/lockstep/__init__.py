@@ -14,7 +14,15 @@ incoming row; the two give the same value, bit for bit, and ``db.verify`` proves
 
 from __future__ import annotations
 
-from ._connection import Connection, Difference, Opened, Prepared, Verification, connect
+from ._connection import (
+    Connection,
+    Difference,
+    Opened,
+    OpenProgress,
+    Prepared,
+    Verification,
+    connect,
+)
 from ._error import Error, LockstepWarning
 from ._lockstep import __version__
 from ._relation import Relation
@@ -24,6 +32,7 @@ __all__ = [
     "Difference",
     "Error",
     "LockstepWarning",
+    "OpenProgress",
     "Opened",
     "Prepared",
     "Relation",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import sys
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,6 +25,7 @@ def connect(
     *,
     read_only: bool = False,
     max_memory: int | str | None = None,
+    progress: Callable[[OpenProgress], object] | None = None,
 ) -> Connection:
     """Opens a database: in memory, or in a directory.
 
@@ -34,6 +36,11 @@ def connect(
 
     ``max_memory`` is the most that the tables may hold, in bytes or as text such as ``'2GB'``;
     above it, writes are refused. A directory keeps it, as it does every global variable.
+
+    ``progress`` is called about every half second while a directory is read, with an
+    ``OpenProgress``. An exception that it raises ends the opening and leaves in the directory what
+    it holds. Without it, a line on standard error says how far opening is when it takes more than
+    two seconds, if that is a terminal.
 
         >>> import lockstep, tempfile
         >>> directory = tempfile.mkdtemp() + "/features.lockstep"
@@ -53,7 +60,7 @@ def connect(
             code="22023",
             hint="Name the directory of a database.",
         )
-    connection = Connection(_lockstep.Session(path, read_only), path)
+    connection = Connection(_open(path, read_only, progress), path)
     try:
         if connection.opened is not None and connection.opened.cut_bytes:
             warnings.warn(connection.opened.cut_text(), LockstepWarning, stacklevel=2)
@@ -64,6 +71,30 @@ def connect(
         connection.close()
         raise
     return connection
+
+
+def _open(
+    path: str | None, read_only: bool, progress: Callable[[OpenProgress], object] | None
+) -> _lockstep.Session:
+    """Opens a database and says how far that is."""
+    if path is None:
+        return _lockstep.Session()
+    line = None
+    if progress is None and sys.stderr is not None and sys.stderr.isatty():
+        progress = line = _ProgressLine(path)
+    if progress is None:
+        return _lockstep.Session(path, read_only)
+    listen = progress
+
+    def tell(rows: int, milliseconds: int, left: int | None) -> None:
+        seconds_left = None if left is None else left / 1_000
+        listen(OpenProgress(rows, milliseconds / 1_000, seconds_left))
+
+    try:
+        return _lockstep.Session(path, read_only, tell)
+    finally:
+        if line is not None:
+            line.end()
 
 
 def _path(target: str | os.PathLike[str] | None) -> str | None:
@@ -85,6 +116,44 @@ def _path(target: str | os.PathLike[str] | None) -> str | None:
         )
     # Absolute: the process may change its directory while the database is open.
     return os.path.abspath(name)
+
+
+@dataclass(frozen=True)
+class OpenProgress:
+    """How far opening a directory is."""
+
+    rows: int
+    """The number of rows that were read so far."""
+    seconds: float
+    """The time since it began."""
+    seconds_left: float | None
+    """How long it will go on, if the rest is read as fast: an estimate from the sizes of files."""
+
+    def __str__(self) -> str:
+        left = "" if self.seconds_left is None else f", about {self.seconds_left:.0f} s left"
+        per_second = self.rows / self.seconds if self.seconds > 0 else 0
+        return f"{self.rows} rows in {self.seconds:.1f} s, {per_second:.0f} rows/s{left}"
+
+
+class _ProgressLine:
+    """Writes how far opening is to standard error, on one line, when it takes long."""
+
+    SHOWN_S = 2.0
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._is_shown = False
+
+    def __call__(self, progress: OpenProgress) -> None:
+        if progress.seconds >= self.SHOWN_S:
+            self._is_shown = True
+            # Clears what a longer text has left.
+            sys.stderr.write(f"\ropening {self._path}: {progress}\x1b[K")
+            sys.stderr.flush()
+
+    def end(self) -> None:
+        if self._is_shown:
+            sys.stderr.write("\n")
 
 
 @dataclass(frozen=True)
@@ -222,8 +291,8 @@ class Connection:
 
     def append(
         self,
-        table: str,
-        data: Any,
+        table: str | Mapping[str, Any],
+        data: Any = None,
         *,
         create: bool = True,
         durability: Literal["disk", "os", "memory"] | None = None,
@@ -235,6 +304,17 @@ class Connection:
         by position), and a column that is left out takes its default. A table that does not exist
         is created with the columns of the data, unless ``create`` is false; tuples have no names,
         so they need a table.
+
+        With a mapping from the names of tables to their rows, all rows of all tables are appended
+        or none, also after a crash, and a query over several of the tables sees them in each or in
+        none. The tables must exist.
+
+            >>> import lockstep
+            >>> db = lockstep.connect()
+            >>> tables = "CREATE TABLE clicks (k STRING); CREATE TABLE orders (k STRING, v INT)"
+            >>> created = db.execute(tables)
+            >>> db.append({"clicks": [{"k": "a"}], "orders": [("a", 1), ("a", 2)]})
+            3
 
         Naive times are UTC, times with a zone are converted to UTC, and both are truncated to the
         millisecond. Columns of times and dates take ISO 8601 text as well, in the
@@ -249,7 +329,16 @@ class Connection:
         on the disk within a second). Without it, the table's option or the session's variable of
         this name says it, which is ``"disk"`` unless set.
         """
-        if is_table(data):
+        if isinstance(table, Mapping):
+            if data is not None:
+                raise Error(
+                    "rows are given twice: in the mapping, and as `data`",
+                    code="22023",
+                    hint="Call append(table, data), or append({table: data, other: rows}).",
+                )
+            rows = [(name, self._rows_for(name, rows)) for name, rows in table.items()]
+            appended = self._session.append_tables(rows, durability)
+        elif is_table(data):
             types = self._types_for(data, lambda: self._session.columns_of_table(table))
             appended = self._session.append(table, to_arrow(data, types), create, durability)
         else:
@@ -300,6 +389,12 @@ class Connection:
         found = self._session.verify(deployment, sample, progress)
         differences = [Difference(*difference) for difference in found.pop("differences")]
         return Verification(**found, differences=differences)
+
+    def _rows_for(self, table: str, data: Any) -> Any:
+        """Returns rows for a table as the native half takes them."""
+        if not is_table(data):
+            return _rows(data)
+        return to_arrow(data, self._types_for(data, lambda: self._session.columns_of_table(table)))
 
     def _types_for(
         self, data: Any, columns: Callable[[], list[tuple[str, str]] | None]

@@ -88,6 +88,49 @@ def test_appends_of_every_library_are_there_again(directory):
             assert db.sql(f"SELECT * FROM {table}").arrow().equals(rows), table
 
 
+def test_rows_of_several_tables_are_there_again_or_none_is(directory):
+    frame = pd.DataFrame({"k": ["a", None], "v": [1.5, -0.0]})
+    with lockstep.connect(directory) as db:
+        db.execute("CREATE TABLE clicks (k STRING, v DOUBLE)")
+        db.execute("CREATE TABLE orders (k STRING NOT NULL, v DOUBLE DEFAULT 2.5)")
+        assert db.append({"clicks": frame, "orders": [{"k": "b"}]}, durability="os") == 3
+        assert db.append({"orders": [("c", 1.0)], "clicks": pa.Table.from_pandas(frame)}) == 3
+        assert db.append({}) == 0
+        for rows in ({"clicks": frame, "orders": frame}, {"orders": frame, "clicks": frame}):
+            refused = code_of(lambda rows=rows: db.append(rows), "NULL")
+            assert refused == "23502"
+        with pytest.raises(lockstep.Error, match="missing") as caught:
+            db.append({"clicks": frame, "missing": [{"k": "b"}]})
+        assert caught.value.code == "42P01"
+        assert code_of(lambda: db.append({"clicks": frame}, frame), "twice") == "22023"
+    with lockstep.connect(directory) as db:
+        assert len(db.sql("SELECT * FROM clicks").fetchall()) == 4
+        assert db.sql("SELECT * FROM orders").fetchall() == [("b", 2.5), ("c", 1.0)]
+
+
+def test_who_opens_a_directory_is_told_how_far_that_is(directory):
+    rows = pd.DataFrame({"k": ["key"] * 1_000_000, "v": range(1_000_000)})
+    with lockstep.connect(directory) as db:
+        for _ in range(4):
+            db.append("t", rows, durability="os")
+    told: list[lockstep.OpenProgress] = []
+    with lockstep.connect(directory, progress=told.append) as db:
+        assert db.opened.rows == 4_000_000
+    # A fast machine may have read everything before half a second was over.
+    for progress in told:
+        assert progress.rows <= 4_000_000 and progress.seconds >= 0.5
+        assert progress.seconds_left is not None and "rows/s, about" in str(progress)
+
+    def stop(progress: lockstep.OpenProgress) -> None:
+        raise ValueError(f"stopped after {progress.rows}")
+
+    if told:
+        with pytest.raises(ValueError, match="stopped after"):
+            lockstep.connect(directory, progress=stop)
+    with lockstep.connect(directory, read_only=True) as db:
+        assert db.sql("SELECT count(*) FROM t").fetchall() == [(4_000_000,)]
+
+
 def test_offline_data_is_there_again(directory, tmp_path):
     path = tmp_path / "rows.csv"
     path.write_text("k,v\na,1\nb,2\n")

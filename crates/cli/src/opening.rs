@@ -54,7 +54,8 @@ impl DatabaseTarget {
     fn report(&self, opened: &Opened, err: &mut dyn Write) -> io::Result<()> {
         let Opened { rows, milliseconds, cut } = opened;
         if *milliseconds >= REPORTED_MS {
-            let progress = OpenProgress { rows: *rows, milliseconds: *milliseconds };
+            let (rows, milliseconds) = (*rows, *milliseconds);
+            let progress = OpenProgress { rows, milliseconds, milliseconds_left: None };
             writeln!(err, "opened {}: {}", self.path.display(), progress_text(progress))?;
         }
         if let Some(cut) = cut {
@@ -81,11 +82,14 @@ pub(crate) fn banner_text(target: Option<&DatabaseTarget>, database: &Database) 
 }
 
 fn progress_text(progress: OpenProgress) -> String {
-    let OpenProgress { rows, milliseconds } = progress;
+    let OpenProgress { rows, milliseconds, milliseconds_left } = progress;
     let rows_per_second = rows * 1_000 / milliseconds.max(1);
     let (seconds, hundredths) = (milliseconds / 1_000, milliseconds % 1_000 / 10);
     debug_assert!(hundredths < 100, "they are less than a second");
-    format!("{} in {seconds}.{hundredths:02} s, {rows_per_second} rows/s", rows_text(rows))
+    let rows = rows_text(rows);
+    let left = milliseconds_left
+        .map_or(String::new(), |left_ms| format!(", about {} s left", left_ms.div_ceil(1_000)));
+    format!("{rows} in {seconds}.{hundredths:02} s, {rows_per_second} rows/s{left}")
 }
 
 fn rows_text(rows: u64) -> String {
@@ -102,8 +106,12 @@ mod tests {
 
     #[test]
     fn what_took_long_is_reported() {
-        let progress = OpenProgress { rows: 5_000_000, milliseconds: 1_250 };
+        let progress =
+            OpenProgress { rows: 5_000_000, milliseconds: 1_250, milliseconds_left: None };
         assert_eq!(progress_text(progress), "5000000 rows in 1.25 s, 4000000 rows/s");
+        let progress = OpenProgress { milliseconds_left: Some(2_001), ..progress };
+        let expected = "5000000 rows in 1.25 s, 4000000 rows/s, about 3 s left";
+        assert_eq!(progress_text(progress), expected);
         let target = DatabaseTarget { path: PathBuf::from("db"), read_only: false };
         let report = |rows, milliseconds| {
             let mut lines = Vec::new();

@@ -28,6 +28,7 @@ pub const BUGS: &[(&str, FoundBy)] = &[
     ("truncate_logged_late", FoundBy::ManyKills),
     ("delete_as_of_another_time", FoundBy::Replay),
     ("last_part_not_needed", FoundBy::Failpoint("table.part_logged")),
+    ("tables_logged_separately", FoundBy::Failpoint("table.part_logged")),
     ("arrival_time_not_restored", FoundBy::Replay),
     ("catalog_not_logged", FoundBy::Kill),
     ("rows_logged_twice", FoundBy::Kill),

@@ -69,9 +69,9 @@ pub(crate) fn open(directory: &Path, options: &ChildOptions) -> Result<Database,
         tuning: StorageTuning {
             segment_bytes: options.segment_bytes,
             part_bytes: options.part_bytes,
+            durability_window_ms: Some(20),
             ..StorageTuning::default()
         },
-        durability_window_ms: 20,
         clock,
         ..OpenOptions::default()
     };

@@ -318,7 +318,7 @@ impl<'a> Driver<'a> {
             let operation = DrawnOperation {
                 kind: "CREATE TABLE",
                 action: Action::Script(sql),
-                added: None,
+                added: Vec::new(),
                 effect: Effect::Nothing,
                 witness: None,
                 needs_directory: false,

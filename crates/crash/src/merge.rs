@@ -11,7 +11,7 @@ use crate::{
     difference::{Violation, ViolationKind},
     objects::{SHARED, SHARED_TRUNCATED},
     observation::Observation,
-    operation::{DrawnOperation, is_done},
+    operation::{AddedRows, DrawnOperation, is_done},
 };
 
 /// An operation that was sent.
@@ -34,8 +34,15 @@ enum SharedUse {
     Nothing,
     /// It removes every row, and is the last one to do so or not.
     Truncates { is_last: bool },
-    /// It appends rows, the first of which that is still there has this place among the rows.
-    Appends { table: String, place: Option<usize> },
+    /// It appends rows to some of the tables.
+    Appends(Vec<SharedRows>),
+}
+
+/// Rows of an operation in a shared table, the first of which that is still there has this place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct SharedRows {
+    table: String,
+    place: Option<usize>,
 }
 
 /// An operation with what it does to a shared table.
@@ -91,13 +98,16 @@ fn shared_use(
     operation: &DrawnOperation,
     places: &BTreeMap<&str, BTreeMap<u64, usize>>,
 ) -> SharedUse {
-    let Some(added) = &operation.added else { return SharedUse::Nothing };
-    let Some(places) = places.get(added.table.as_str()) else { return SharedUse::Nothing };
-    if added.rows.count == 0 {
-        return SharedUse::Truncates { is_last: false };
+    let mut appends = Vec::new();
+    for AddedRows { table, rows } in &operation.added {
+        let Some(places) = places.get(table.as_str()) else { continue };
+        if rows.count == 0 {
+            return SharedUse::Truncates { is_last: false };
+        }
+        let place = rows.numbers().filter_map(|number| places.get(&number).copied()).min();
+        appends.push(SharedRows { table: table.clone(), place });
     }
-    let place = added.rows.numbers().filter_map(|number| places.get(&number).copied()).min();
-    SharedUse::Appends { table: added.table.clone(), place }
+    if appends.is_empty() { SharedUse::Nothing } else { SharedUse::Appends(appends) }
 }
 
 /// Returns whether the first operation of a writer may come before all others that are left.
@@ -115,13 +125,18 @@ fn is_next(writer: usize, queues: &[VecDeque<Placed>]) -> bool {
 /// Returns whether an operation must come before another one of another writer.
 fn must_precede(other: &SharedUse, first: &SharedUse) -> bool {
     match (other, first) {
-        (
-            SharedUse::Appends { table: other_table, place: Some(other) },
-            SharedUse::Appends { table, place: Some(place) },
-        ) => other_table == table && other < place,
-        (SharedUse::Truncates { .. }, SharedUse::Appends { table, place: Some(_) })
-        | (SharedUse::Appends { table, place: None }, SharedUse::Truncates { is_last: true }) => {
-            table == SHARED_TRUNCATED
+        (SharedUse::Appends(others), SharedUse::Appends(rows)) => {
+            let is_before = |other: &SharedRows, rows: &SharedRows| {
+                let are_there = other.place.is_some() && rows.place.is_some();
+                are_there && other.table == rows.table && other.place < rows.place
+            };
+            others.iter().any(|other| rows.iter().any(|rows| is_before(other, rows)))
+        }
+        (SharedUse::Truncates { .. }, SharedUse::Appends(rows)) => {
+            rows.iter().any(|rows| rows.table == SHARED_TRUNCATED && rows.place.is_some())
+        }
+        (SharedUse::Appends(rows), SharedUse::Truncates { is_last: true }) => {
+            rows.iter().any(|rows| rows.table == SHARED_TRUNCATED && rows.place.is_none())
         }
         _ => false,
     }

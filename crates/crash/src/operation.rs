@@ -1,6 +1,6 @@
 //! Operations: what a writer does to the database, as data that a process can be sent.
 
-use lockstep_engine::{Durability, Session};
+use lockstep_engine::{Durability, Output, Result, Session, TableBatches};
 use serde::{Deserialize, Serialize};
 
 use crate::{objects::Effect, rows::RowRange};
@@ -15,6 +15,13 @@ pub enum Action {
         table: String,
         /// The rows.
         rows: RowRange,
+        /// What the call says that the write waits for.
+        durability: Option<AppendLevel>,
+    },
+    /// Rows are appended to several tables at once.
+    AppendTables {
+        /// The rows of each table.
+        rows: Vec<AddedRows>,
         /// What the call says that the write waits for.
         durability: Option<AppendLevel>,
     },
@@ -45,7 +52,7 @@ impl AppendLevel {
 }
 
 /// Rows that an operation adds to a table.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct AddedRows {
     /// The table.
     pub table: String,
@@ -69,8 +76,8 @@ pub struct DrawnOperation {
     pub kind: &'static str,
     /// What is done.
     pub action: Action,
-    /// The rows that it adds.
-    pub added: Option<AddedRows>,
+    /// The rows that it adds, all or none.
+    pub added: Vec<AddedRows>,
     /// What it changes of what the writer knows to exist.
     pub effect: Effect,
     /// What shows whether it was done.
@@ -84,7 +91,7 @@ impl Action {
     pub fn backup(&self) -> Option<&str> {
         match self {
             Self::Script(sql) => sql.strip_prefix("BACKUP TO '")?.strip_suffix('\''),
-            Self::Append { .. } => None,
+            Self::Append { .. } | Self::AppendTables { .. } => None,
         }
     }
 
@@ -95,6 +102,7 @@ impl Action {
                 let durability = durability.map(AppendLevel::durability);
                 session.append_batches_as(table, &[rows.to_batch()], durability)
             }
+            Self::AppendTables { rows, durability } => append_tables(session, rows, *durability),
             Self::Script(sql) => session.execute(sql),
         };
         match output {
@@ -102,6 +110,19 @@ impl Action {
             Err(error) => format!("error {} {}", error.code, error.message),
         }
     }
+}
+
+/// Appends rows to several tables at once.
+fn append_tables(
+    session: &Session,
+    rows: &[AddedRows],
+    durability: Option<AppendLevel>,
+) -> Result<Output> {
+    let batches: Vec<_> = rows.iter().map(|added| [added.rows.to_batch()]).collect();
+    let rows = rows.iter().zip(&batches);
+    let rows = rows.map(|(added, batches)| TableBatches { table: &added.table, batches });
+    let durability = durability.map(AppendLevel::durability);
+    session.append_tables(&rows.collect::<Vec<_>>(), durability)
 }
 
 /// Returns whether an outcome of [`Action::run`] is no error.

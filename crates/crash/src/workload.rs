@@ -35,6 +35,7 @@ pub const WORKLOAD: &[WorkloadEntry] = &[
     entry("append os", 24, writes::append_os),
     entry("append memory", 24, writes::append_memory),
     entry("append to several tables", 10, writes::append_to_several),
+    entry("batches over several tables", 12, writes::append_tables),
     entry("INSERT", 20, writes::insert),
     entry("INSERT, refused", 4, writes::insert_refused),
     entry("LOAD DATA", 6, writes::load),
@@ -77,7 +78,7 @@ const fn entry(
 /// An operation that is being drawn.
 pub(crate) struct Draft {
     action: Action,
-    added: Option<AddedRows>,
+    added: Vec<AddedRows>,
     effect: Effect,
     witness: Option<Witness>,
     needs_directory: bool,
@@ -88,7 +89,7 @@ impl Draft {
     fn script(sql: impl Into<String>) -> Self {
         Self {
             action: Action::Script(sql.into()),
-            added: None,
+            added: Vec::new(),
             effect: Effect::Nothing,
             witness: None,
             needs_directory: false,
@@ -105,7 +106,7 @@ impl Draft {
     }
 
     fn adding(self, table: &str, rows: RowRange) -> Self {
-        Self { added: Some(AddedRows { table: table.to_owned(), rows }), ..self }
+        Self { added: vec![AddedRows { table: table.to_owned(), rows }], ..self }
     }
 }
 

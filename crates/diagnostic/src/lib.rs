@@ -32,6 +32,8 @@ pub enum Kind {
 
 /// The SQLSTATE codes in use, each with its standard meaning.
 pub mod code {
+    /// Success, where a record has a code.
+    pub const SUCCESS: &str = "00000";
     /// Something was done beside what the statement says: a warning.
     pub const WARNING: &str = "01000";
     /// The text is not a statement of the dialect.
@@ -112,6 +114,18 @@ pub mod code {
     pub const IO_ERROR: &str = "58030";
     /// Rows were accepted that had expired already: a warning.
     pub const ROWS_EXPIRED: &str = "01L11";
+    /// A privilege that the user does not have.
+    pub const INSUFFICIENT_PRIVILEGE: &str = "42501";
+    /// A password, a token or another proof that is not right.
+    pub const INVALID_PASSWORD: &str = "28P01";
+    /// A user that was removed, or a token that is no longer valid.
+    pub const INVALID_AUTHORIZATION: &str = "28000";
+    /// A privilege or a role that cannot be granted so.
+    pub const INVALID_GRANT: &str = "0LP01";
+    /// A session that KILL ended.
+    pub const SESSION_ENDED: &str = "57P01";
+    /// More of something at once than is allowed.
+    pub const TOO_MANY: &str = "53300";
     /// A defect of Lockstep.
     pub const INTERNAL_ERROR: &str = "XX000";
 }

@@ -4,14 +4,18 @@ use std::collections::{HashMap, HashSet};
 
 use arrow::array::{ArrayRef, RecordBatch};
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
-use lockstep_row::{Arena, Column, Datum, RowError, arrow::ColumnReader};
-use lockstep_table::{Appended, Durability, Table, TableError, with_durability};
+use lockstep_row::{Arena, Column, Datum, RowError, TableSchema, arrow::ColumnReader};
+use lockstep_sql::ast::ObjectName;
+use lockstep_table::{Appended, BulkLoad, Durability, Table, TableError, with_durability};
 
 use crate::{
     Output, Session,
+    access::{Needs, Requirement},
     conversion::Conversion,
+    entrance::{Operation, no_plan},
     log_error::log_error,
     session::{object_name, retried},
+    user::{Privilege, Securable},
 };
 
 impl Session {
@@ -36,18 +40,33 @@ impl Session {
         batches: &[RecordBatch],
         durability: Option<Durability>,
     ) -> Result<Output> {
-        self.database.check_open()?;
-        self.check_insert_memory()?;
         let (name, conversion) = (object_name(table), self.conversion());
         let append = |table: &Table| append_rows(batches, table, AppendRule::Any, conversion);
         let write = || self.find_entry(&name)?.write_as(durability, append);
         let of_session = self.durability();
-        let appended = self.limits().run(|| with_durability(of_session, || retried(write)))?;
+        let appended = self.enter(
+            || self.append_operation(table),
+            || {
+                self.check_insert_memory()?;
+                with_durability(of_session, || retried(write))
+            },
+        )?;
         Ok(Output {
             rows_affected: Some(appended.rows),
             warnings: expired_warning(appended).into_iter().collect(),
             ..Output::of_message("APPEND")
         })
+    }
+
+    /// Describes an append for the entrance.
+    pub(crate) fn append_operation<'a>(&self, table: &'a str) -> Operation<'a> {
+        let needs = Needs::of(vec![self.insertion_into(&object_name(table))]);
+        Operation { action: "APPEND", text: table, needs, is_audited: true, plan: &no_plan }
+    }
+
+    /// Returns what an append needs.
+    pub(crate) fn insertion_into(&self, name: &ObjectName) -> Requirement {
+        Requirement::new(Privilege::Insert, Securable::Table(self.qualified(name)))
     }
 
     /// Refuses rows where the tables hold the percentage of `max_memory` that the variable
@@ -115,21 +134,30 @@ pub(crate) fn load(
     };
     let schema = table.schema();
     for batch in batches {
-        let batch = batch?;
-        let arrays = conform(&batch, &schema.columns, MissingColumn::Default, conversion)?;
-        debug_assert!(
-            arrays.iter().all(|array| array.len() == batch.num_rows()),
-            "a column has a value for each row"
-        );
-        let readers: Vec<ColumnReader<'_>> =
-            arrays.iter().map(|array| ColumnReader::new(array.as_ref())).collect();
-        let arena = Arena::new();
-        let rows = (0..batch.num_rows()).map(|row| -> Vec<Datum<'_>> {
-            readers.iter().map(|reader| reader.get(row, &arena)).collect()
-        });
-        load.push(rows).map_err(|error| table_error(&error))?;
+        push_batch(&mut load, &batch?, &schema, conversion)?;
     }
     load.finish().map_err(|error| table_error(&error))
+}
+
+/// Adds a batch to a load of a table that has this schema.
+pub(crate) fn push_batch(
+    load: &mut BulkLoad<'_>,
+    batch: &RecordBatch,
+    schema: &TableSchema,
+    conversion: Conversion,
+) -> Result<()> {
+    let arrays = conform(batch, &schema.columns, MissingColumn::Default, conversion)?;
+    debug_assert!(
+        arrays.iter().all(|array| array.len() == batch.num_rows()),
+        "a column has a value for each row"
+    );
+    let readers: Vec<ColumnReader<'_>> =
+        arrays.iter().map(|array| ColumnReader::new(array.as_ref())).collect();
+    let arena = Arena::new();
+    let rows = (0..batch.num_rows()).map(|row| -> Vec<Datum<'_>> {
+        readers.iter().map(|reader| reader.get(row, &arena)).collect()
+    });
+    load.push(rows).map_err(|error| table_error(&error))
 }
 
 /// Appends batches: all rows or none.

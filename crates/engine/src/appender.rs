@@ -9,7 +9,9 @@ use lockstep_diagnostic::Result;
 use lockstep_row::{DataType, Datum};
 use lockstep_table::Durability;
 
-use crate::{Session, append::table_error, catalog::TableEntry, session::object_name};
+use crate::{
+    Session, access::AccessGuard, append::table_error, catalog::TableEntry, session::object_name,
+};
 
 /// Appends rows to one table. May be shared between threads. Once the table was dropped, every
 /// append is the error [`code::STALE_DEFINITION`](crate::code::STALE_DEFINITION).
@@ -17,6 +19,7 @@ pub struct Appender {
     entry: TableEntry,
     /// What appends wait for unless the table says so.
     durability: Durability,
+    guard: Option<AccessGuard>,
 }
 
 impl fmt::Debug for Appender {
@@ -40,8 +43,15 @@ impl Session {
     /// # Ok::<(), Box<lockstep_engine::Diagnostic>>(())
     /// ```
     pub fn appender(&self, table: &str) -> Result<Appender> {
-        let entry = self.find_entry(&object_name(table))?;
-        Ok(Appender { entry, durability: self.durability() })
+        let name = object_name(table);
+        self.enter(
+            || self.append_operation(table),
+            || {
+                let needed = self.insertion_into(&name);
+                let (entry, guard) = (self.find_entry(&name)?, self.guard(vec![needed])?);
+                Ok(Appender { entry, durability: self.durability(), guard })
+            },
+        )
     }
 }
 
@@ -59,6 +69,9 @@ impl Appender {
         R: IntoIterator,
         R::Item: AsRef<[Datum<'r>]>,
     {
+        if let Some(guard) = &self.guard {
+            guard.check()?;
+        }
         let durability = self.entry.options.durability().unwrap_or(self.durability);
         self.entry.write_as(Some(durability), |table| {
             table

@@ -21,10 +21,13 @@ use lockstep_table::{Durability, Table, with_durability};
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    access::{Caller, Requirement},
     deployment::{Deployment, Procedure},
+    entrance::ReadObjects,
     offline_data::{OfflineChange, OfflineData},
     statement::TableOptions,
-    user::Users,
+    system::{self, SYSTEM_DATABASE},
+    user::{Privilege, Securable, Users},
     variables::Variables,
 };
 
@@ -115,6 +118,17 @@ impl Definition {
 
     pub(crate) fn name(&self) -> &QualifiedName {
         &self.name
+    }
+
+    /// Returns what a user needs who asks for answers that rest on the object.
+    pub(crate) fn requirement(&self) -> Requirement {
+        let name = self.name.clone();
+        match self.kind {
+            ObjectKind::Table => Requirement::new(Privilege::Select, Securable::Table(name)),
+            ObjectKind::Deployment | ObjectKind::Procedure => {
+                Requirement::new(Privilege::Execute, Securable::Deployment(name))
+            }
+        }
     }
 
     /// Fails once the object was dropped or replaced. Costs one atomic load.
@@ -255,6 +269,11 @@ impl Objects {
         self.databases.get(database)?.tables.get(name)
     }
 
+    /// Returns whether a name is that of the system tables' database.
+    pub(crate) fn shows_system(&self, database: &str) -> bool {
+        database == SYSTEM_DATABASE && !self.databases.contains_key(database)
+    }
+
     /// Returns the entry of a referenced table; an error when it was dropped since, even if another
     /// table has its name.
     pub(crate) fn entry(&self, table: &TableReference) -> Result<&TableEntry> {
@@ -269,6 +288,8 @@ impl Objects {
 pub(crate) struct CatalogView<'a> {
     pub(crate) objects: &'a Objects,
     pub(crate) current_database: &'a str,
+    /// The user whose query reads what it names; `None`: nothing is checked.
+    pub(crate) reader: Option<&'a Caller>,
 }
 
 impl Catalog for CatalogView<'_> {
@@ -276,8 +297,18 @@ impl Catalog for CatalogView<'_> {
         self.current_database
     }
 
+    fn check_access(&self, database: &str, name: &str) -> Result<()> {
+        let Some(reader) = self.reader else { return Ok(()) };
+        let name = QualifiedName { database: database.to_owned(), name: name.to_owned() };
+        let object = Securable::Table(name);
+        ReadObjects::note(&object);
+        reader.check_object(self.objects, &Requirement::new(Privilege::Select, object))
+    }
+
     fn find_table(&self, database: &str, name: &str) -> Option<Arc<CatalogTable>> {
-        let entry = self.objects.find_table(database, name)?;
+        let Some(entry) = self.objects.find_table(database, name) else {
+            return self.objects.shows_system(database).then(|| system::find(name)).flatten();
+        };
         let schema = entry.table.schema();
         Some(Arc::new(CatalogTable {
             id: entry.id,
@@ -289,11 +320,17 @@ impl Catalog for CatalogView<'_> {
     }
 
     fn has_database(&self, database: &str) -> bool {
-        self.objects.databases.contains_key(database)
+        self.objects.databases.contains_key(database) || self.objects.shows_system(database)
     }
 
     fn table_names(&self, database: &str) -> Vec<String> {
-        let found = self.objects.databases.get(database);
-        found.map(|database| database.tables.keys().cloned().collect()).unwrap_or_default()
+        if self.objects.shows_system(database) {
+            return system::names().map(str::to_owned).collect();
+        }
+        let Some(found) = self.objects.databases.get(database) else { return Vec::new() };
+        let is_seen = |name: &&String| {
+            self.reader.is_none_or(|reader| reader.sees_table(self.objects, database, name))
+        };
+        found.tables.keys().filter(is_seen).cloned().collect()
     }
 }

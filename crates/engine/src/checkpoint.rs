@@ -134,7 +134,10 @@ impl Database {
     /// Requests and writes go on. An engine in memory has none: nothing is written.
     pub fn checkpoint(&self) -> Result<Checkpoint> {
         let Some(store) = self.store() else { return Ok(Checkpoint::default()) };
-        store.checkpoint(|files, directory, log| self.write_checkpoint(files, directory, log))
+        // Nobody waits for it but its caller: requests and writes come first.
+        lockstep_host::in_background("lockstep-checkpoint", || {
+            store.checkpoint(|files, directory, log| self.write_checkpoint(files, directory, log))
+        })
     }
 
     /// Writes a copy of the database into a directory that does not exist, or is empty. Requests and
@@ -145,11 +148,13 @@ impl Database {
                 .with_hint("Connect to a directory; or write tables with SELECT … INTO OUTFILE.")
                 .err();
         };
-        store.checkpoint(|_, directory, log| {
-            // What the copy holds must not be more than what is on the disk of the log.
-            let frozen = self.freeze();
-            let copy = directory.create_copy(path, random::id(), frozen.position());
-            write_copy(frozen, &copy.map_err(|error| log_error(&error))?, Some(log))
+        lockstep_host::in_background("lockstep-backup", || {
+            store.checkpoint(|_, directory, log| {
+                // What the copy holds must not be more than what is on the disk of the log.
+                let frozen = self.freeze();
+                let copy = directory.create_copy(path, random::id(), frozen.position());
+                write_copy(frozen, &copy.map_err(|error| log_error(&error))?, Some(log))
+            })
         })
     }
 

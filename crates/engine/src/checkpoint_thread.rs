@@ -47,12 +47,48 @@ impl CheckpointThread {
     }
 }
 
+/// What the thread knows of the last checkpoint.
+#[derive(Debug, Default)]
+struct CheckpointSchedule {
+    /// When it was written; when the thread began, before there is one.
+    written_at_ns: Option<u64>,
+    /// The end of the log then.
+    written_to: u64,
+    /// What it has left of the log: a segment is removed as a whole.
+    left_bytes: u64,
+}
+
+/// The log when the thread looks at it.
+#[derive(Debug, Clone, Copy)]
+struct LogState {
+    now_ns: u64,
+    end: u64,
+    bytes: u64,
+}
+
+impl CheckpointSchedule {
+    /// Returns whether a checkpoint is to be written.
+    fn is_due(&mut self, log: LogState, rule: CheckpointRule) -> bool {
+        let since_ns = log.now_ns - *self.written_at_ns.get_or_insert(log.now_ns);
+        self.left_bytes = self.left_bytes.min(log.bytes);
+        let is_long = rule.log_bytes > 0 && log.bytes - self.left_bytes > rule.log_bytes;
+        let is_late = rule.interval_ms > 0 && since_ns / 1_000_000 >= rule.interval_ms;
+        log.end != self.written_to && (is_long || is_late)
+    }
+
+    /// Notes a checkpoint: the log before it, and after it; `is_written` says whether it succeeded.
+    fn note(&mut self, before: LogState, after: LogState, is_written: bool) {
+        if is_written {
+            self.written_to = before.end;
+        }
+        self.left_bytes = after.bytes;
+        self.written_at_ns = Some(after.now_ns);
+    }
+}
+
 /// Writes checkpoints until the engine is closed or dropped.
 fn run(engine: &Weak<EngineState>, is_over: &AtomicBool) {
-    // The end of the log when a checkpoint was written last.
-    let (mut written_at_ns, mut written_to) = (None, 0);
-    // What that checkpoint has left of the log.
-    let mut left_bytes = 0;
+    let mut schedule = CheckpointSchedule::default();
     loop {
         lockstep_host::pause(LOOK_MS);
         // Relaxed: it guards no data.
@@ -61,27 +97,69 @@ fn run(engine: &Weak<EngineState>, is_over: &AtomicBool) {
         }
         let Some(engine) = engine.upgrade() else { return };
         let database = Database::unowned(engine);
-        let (now_ns, end) = (database.clock().monotonic_ns(), database.arrivals().next());
-        let begun_ns = *written_at_ns.get_or_insert(now_ns);
-        let log_bytes = database.store().map_or(0, OpenDirectory::log_bytes);
-        left_bytes = left_bytes.min(log_bytes);
-        if end == written_to || !is_due(&database, log_bytes - left_bytes, now_ns - begun_ns) {
+        let look = || LogState {
+            now_ns: database.clock().monotonic_ns(),
+            end: database.arrivals().next(),
+            bytes: database.store().map_or(0, OpenDirectory::log_bytes),
+        };
+        let before = look();
+        if !schedule.is_due(before, database.objects().variables().checkpoints()) {
             continue;
         }
-        match database.checkpoint() {
-            Ok(_) => written_to = end,
-            Err(error) => {
-                lockstep_host::log::warn(&format!("a checkpoint failed: {}", error.message));
-            }
+        let written = database.checkpoint();
+        if let Err(error) = &written {
+            lockstep_host::log::warn(&format!("a checkpoint failed: {}", error.message));
         }
-        left_bytes = database.store().map_or(0, OpenDirectory::log_bytes);
-        written_at_ns = Some(database.clock().monotonic_ns());
+        schedule.note(before, look(), written.is_ok());
     }
 }
 
-/// Whether a checkpoint is to be written.
-fn is_due(database: &Database, grown_bytes: u64, since_ns: u64) -> bool {
-    let CheckpointRule { log_bytes, interval_ms } = database.objects().variables().checkpoints();
-    let is_long = log_bytes > 0 && grown_bytes > log_bytes;
-    is_long || (interval_ms > 0 && since_ns / 1_000_000 >= interval_ms)
+#[cfg(test)]
+mod tests {
+    use super::{CheckpointRule, CheckpointSchedule, LogState};
+
+    /// Looks every 200 ms at a log that grows by so many bytes meanwhile, and of which a checkpoint
+    /// leaves a segment of 64 MiB. Returns at which looks a checkpoint was written.
+    fn check(rule: CheckpointRule, grown: u64, looks: u64) -> Vec<u64> {
+        const SEGMENT_BYTES: u64 = 64 << 20;
+        let mut schedule = CheckpointSchedule::default();
+        let (mut bytes, mut written) = (SEGMENT_BYTES, Vec::new());
+        for look in 0..looks {
+            bytes += grown;
+            let log = LogState { now_ns: look * 200_000_000, end: bytes, bytes };
+            if schedule.is_due(log, rule) {
+                bytes = bytes.min(SEGMENT_BYTES);
+                schedule.note(log, LogState { bytes, ..log }, true);
+                written.push(look);
+            }
+        }
+        written
+    }
+
+    #[test]
+    fn a_size_below_that_of_a_segment_is_counted_from_the_last_checkpoint() {
+        let rule = CheckpointRule { log_bytes: 1 << 20, interval_ms: 0 };
+        // What is left of the log is larger than the size, and yet nothing is written at each look.
+        assert_eq!(check(rule, 0, 10), [0], "once for what is there");
+        assert_eq!(check(rule, 1 << 18, 15), [0, 5, 10]);
+        assert_eq!(check(CheckpointRule { log_bytes: 0, ..rule }, 1 << 30, 9), [0; 0]);
+    }
+
+    #[test]
+    fn a_checkpoint_is_written_after_the_interval_if_anything_was_logged() {
+        let rule = CheckpointRule { log_bytes: 0, interval_ms: 1_000 };
+        assert_eq!(check(rule, 1, 12), [5, 10]);
+        assert_eq!(check(rule, 0, 12), [5], "once for what is there");
+    }
+
+    #[test]
+    fn a_checkpoint_that_failed_is_tried_again_when_the_log_has_grown() {
+        let rule = CheckpointRule { log_bytes: 10, interval_ms: 0 };
+        let mut schedule = CheckpointSchedule::default();
+        let log = LogState { now_ns: 0, end: 1, bytes: 11 };
+        assert!(schedule.is_due(log, rule));
+        schedule.note(log, log, false);
+        assert!(!schedule.is_due(log, rule), "writes do not depend on it");
+        assert!(schedule.is_due(LogState { end: 2, bytes: 22, ..log }, rule));
+    }
 }

@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     fmt,
+    path::PathBuf,
     sync::{
         Arc, OnceLock, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -15,20 +16,26 @@ use lockstep_host::{
     Clock, QueryContext, SystemClock, failpoint,
     sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard},
 };
+use lockstep_plan::CatalogTable;
 use lockstep_row::TableSchema;
 use lockstep_table::{Arrivals, MemoryBudget, MemoryUse, Table, TableError};
 
 use crate::{
-    Opened, Session,
+    Client, Opened, Session,
+    access::{Caller, FileFolders},
     append::table_error,
+    audit::Records,
     catalog::{CatalogCommand, CatalogRecord, Objects, QualifiedName, TableEntry, TableReference},
     context,
     deployment::tables_of,
+    entrance::QueryMemory,
     job::Jobs,
     log_error::log_error,
     offline_data::OfflineData,
     request_cache::RequestCache,
+    session_list::SessionList,
     store::OpenDirectory,
+    system,
     user::User,
     variables::Variables,
 };
@@ -75,6 +82,16 @@ pub(crate) struct EngineState {
     budget: Arc<MemoryBudget>,
     clock: Arc<dyn Clock>,
     started_ms: i64,
+    sessions: SessionList,
+    records: Records,
+    query_memory: QueryMemory,
+    /// The number of changes of users and privileges.
+    users_version: AtomicU64,
+    /// From how many nanoseconds a call is recorded as slow; 0: none is.
+    slow_request_ns: AtomicU64,
+    file_folders: RwLock<Arc<FileFolders>>,
+    /// From which the salts of names that no user has are made; that of a directory is its id.
+    secret: [u8; 16],
 }
 
 impl fmt::Debug for Database {
@@ -116,6 +133,13 @@ impl Database {
             budget,
             started_ms: clock.now_ms(),
             clock,
+            sessions: SessionList::default(),
+            records: Records::default(),
+            query_memory: QueryMemory::default(),
+            users_version: AtomicU64::new(0),
+            slow_request_ns: AtomicU64::new(0),
+            file_folders: RwLock::default(),
+            secret: lockstep_host::random::id(),
         };
         let state = Arc::new(state);
         let owner = Some(Arc::new(EngineOwner(Arc::clone(&state))));
@@ -127,9 +151,56 @@ impl Database {
         Self { state, owner: None }
     }
 
-    /// Opens a session with the current database `default` and the global variables.
+    /// Opens a session of the process itself, with the current database `default` and the global
+    /// variables. It is the owner's: no privilege restricts it.
     pub fn session(&self) -> Session {
-        Session::new(self.clone())
+        Session::new(self.clone(), Caller::default(), Client::default())
+    }
+
+    /// Lists the folders in which statements of users may read and write files: LOAD DATA, INTO OUTFILE,
+    /// BACKUP and the like. None, unless this is called. Sessions of the process itself are free.
+    pub fn set_file_folders(&self, folders: &[PathBuf]) -> Result<()> {
+        *self.state.file_folders.write() = Arc::new(FileFolders::new(folders)?);
+        Ok(())
+    }
+
+    pub(crate) fn file_folders(&self) -> Arc<FileFolders> {
+        Arc::clone(&self.state.file_folders.read())
+    }
+
+    pub(crate) fn session_list(&self) -> &SessionList {
+        &self.state.sessions
+    }
+
+    pub(crate) fn records(&self) -> &Records {
+        &self.state.records
+    }
+
+    pub(crate) fn query_memory(&self) -> &QueryMemory {
+        &self.state.query_memory
+    }
+
+    /// Returns the number of changes of users and privileges.
+    #[inline]
+    pub(crate) fn users_version(&self) -> u64 {
+        // Acquire: pairs with the Release in `commit`, so that who sees the number sees the users.
+        self.state.users_version.load(Ordering::Acquire)
+    }
+
+    #[inline]
+    pub(crate) fn slow_request_ns(&self) -> u64 {
+        // Relaxed: the number itself is all that is shared.
+        self.state.slow_request_ns.load(Ordering::Relaxed)
+    }
+
+    /// Returns bytes that clients do not know, the same each time the directory is opened.
+    pub(crate) fn secret(&self) -> [u8; 16] {
+        self.store().map_or(self.state.secret, OpenDirectory::database_id)
+    }
+
+    /// Returns the engine for what does not keep it open.
+    pub(crate) fn as_unowned(&self) -> Self {
+        Self::unowned(Arc::clone(&self.state))
     }
 
     /// Returns the bytes that the tables hold, and the most that they may hold (`max_memory`).
@@ -147,10 +218,16 @@ impl Database {
         set.expect("a number of bytes is a value of the variable");
     }
 
-    /// Applies the global variables to the memory budget.
+    /// Applies the global variables to the memory budget and the log.
     fn apply_variables(&self, variables: &Variables) {
         self.state.budget.set_limit(variables.max_memory());
         self.state.budget.set_alert_ppm(variables.memory_alert_ppm());
+        if let Some(store) = self.store() {
+            store.set_durability_window_ms(variables.durability_window_ms());
+        }
+        let slow_ns = variables.slow_request_ms().saturating_mul(1_000_000);
+        // Relaxed: the number itself is all that is shared.
+        self.state.slow_request_ns.store(slow_ns, Ordering::Relaxed);
     }
 
     /// Locks the catalog for reading.
@@ -167,6 +244,7 @@ impl Database {
         let _commit = context::commit()?;
         let changing = self.state.catalog_changes.lock();
         let is_setting = matches!(command, CatalogCommand::SetVariable { .. });
+        let is_of_users = matches!(command, CatalogCommand::ChangeUsers(_));
         let removed = if self.store().is_some() {
             // Readers go on with the catalog as it is while the log is waited for.
             let mut next = self.objects().clone();
@@ -187,6 +265,10 @@ impl Database {
             removed.mark();
             removed
         };
+        if is_of_users {
+            // Release: pairs with the Acquire in `users_version`.
+            self.state.users_version.fetch_add(1, Ordering::Release);
+        }
         if is_setting {
             self.apply_variables(self.objects().variables());
         }
@@ -202,6 +284,7 @@ impl Database {
         self.state.arrivals.continue_in(store.log());
         assert!(self.state.store.set(store).is_ok(), "an engine has one directory");
         assert!(self.state.opened.set(opened).is_ok(), "an engine is opened once");
+        self.apply_variables(self.objects().variables());
         let tables: Vec<Arc<Table>> = {
             let objects = self.objects();
             let databases = objects.databases().values();
@@ -361,12 +444,27 @@ impl Database {
     }
 
     /// Returns the catalog entries of the tables that a plan reads; an error when one of them was
-    /// dropped after the plan was bound.
+    /// dropped after the plan was bound, or is a system table.
     pub(crate) fn entries_of(&self, plan: &LogicalPlan) -> Result<Vec<TableEntry>> {
         let named = tables_of(plan);
+        if let Some(table) = named.iter().find(|table| system::is_system(table.id)) {
+            return system::read_only(&table.name).err();
+        }
         let objects = self.objects();
-        let entry = |table| objects.entry(&TableReference::of(table)).cloned();
-        named.iter().map(|table| entry(table)).collect()
+        named.iter().map(|table| objects.entry(&TableReference::of(table)).cloned()).collect()
+    }
+
+    /// Returns the same with the system tables, which have the rows that a caller sees now.
+    pub(crate) fn entries_for(
+        &self,
+        plan: &LogicalPlan,
+        caller: &Caller,
+    ) -> Result<Vec<TableEntry>> {
+        let entry = |table: &Arc<CatalogTable>| match system::is_system(table.id) {
+            true => self.system_entry(table, caller),
+            false => self.objects().entry(&TableReference::of(table)).cloned(),
+        };
+        tables_of(plan).iter().map(entry).collect()
     }
 }
 

@@ -18,7 +18,9 @@ use serde::{Deserialize, Serialize};
 use crate::{
     DeploymentInfo, PreparedRequest, Session,
     catalog::{CatalogRecord, Definition, QualifiedName, TableReference},
+    entrance::Operation,
     session::object_name,
+    user::Securable,
 };
 
 /// A named, compiled query that serves requests.
@@ -89,7 +91,9 @@ fn compatibility_name(settings: Settings) -> &'static str {
 impl Session {
     /// Returns a deployment, named `deployment` or `database.deployment`.
     pub fn deployment(&self, name: &str) -> Result<DeploymentInfo> {
-        self.find_deployment(name).map(|found| found.info())
+        let object = Securable::Deployment(self.qualified(&object_name(name.trim())));
+        let operation = || Operation::look_at(name, object);
+        self.enter(operation, || self.find_deployment(name).map(|found| found.info()))
     }
 
     /// Finds a deployment by its name, which may be qualified.

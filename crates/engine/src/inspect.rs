@@ -8,7 +8,13 @@ use lockstep_diagnostic::Result;
 use lockstep_row::{DataType, IndexSpec, Retention, TableSchema};
 use lockstep_table::Table;
 
-use crate::{Session, session::object_name};
+use crate::{
+    Session,
+    access::Needs,
+    entrance::Operation,
+    session::object_name,
+    user::{Privilege, Securable},
+};
 
 /// An index of a table, columns by name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,21 +71,33 @@ impl TableIndex {
 impl Session {
     /// Returns the names and types of a table's columns.
     pub fn table_columns(&self, table: &str) -> Result<Vec<(String, DataType)>> {
-        self.database.check_open()?;
-        let schema = self.find_table(&object_name(table))?.schema();
+        let schema = self.look_at_table(table, |found| found.schema())?;
         Ok(schema.columns.iter().map(|c| (c.name.clone(), c.data_type.clone())).collect())
     }
 
     /// Whether a table exists.
     pub fn has_table(&self, table: &str) -> bool {
-        self.find_table(&object_name(table)).is_ok()
+        self.look_at_table(table, |_| ()).is_ok()
+    }
+
+    fn look_at_table<T>(&self, table: &str, look: impl FnOnce(&Table) -> T) -> Result<T> {
+        let name = object_name(table);
+        let object = Securable::Table(self.qualified(&name));
+        let operation = || Operation::look_at(table, object);
+        self.enter(operation, || self.find_table(&name).map(|found| look(&found)))
     }
 
     /// Returns the arrival of each live row of a table, in the order in which SELECT returns them.
     pub fn arrivals(&self, table: &str) -> Result<Vec<u64>> {
-        let found = self.find_table(&object_name(table))?;
-        let snapshot = found.snapshot();
-        Ok(snapshot.scan().map(|stored| stored.arrival).collect())
+        let name = object_name(table);
+        let object = Securable::Table(self.qualified(&name));
+        let needs = Needs::one(Privilege::Select, object, name.name.span);
+        let operation = || Operation { needs, ..Operation::look_at(table, Securable::Everything) };
+        self.enter(operation, || {
+            let found = self.find_table(&name)?;
+            let snapshot = found.snapshot();
+            Ok(snapshot.scan().map(|stored| stored.arrival).collect())
+        })
     }
 
     /// Returns the completions of a word, sorted: keywords and functions, in the case of its first
@@ -97,10 +115,20 @@ impl Session {
             )
             .collect();
         let objects = self.database.objects();
-        found.extend(objects.databases().keys().filter(|name| fits(name)).cloned());
-        if let Some(current) = objects.databases().get(&self.current_database()) {
-            found.extend(current.deployments.keys().filter(|name| fits(name)).cloned());
-            for (name, entry) in &current.tables {
+        let (caller, current) = (self.caller(), self.current_database());
+        let sees_database = |name: &&String| {
+            caller.is_process() || caller.sees(&objects, Securable::Database((*name).clone()))
+        };
+        let databases = objects.databases().keys().filter(|name| fits(name));
+        found.extend(databases.filter(sees_database).cloned());
+        if let Some(objects_here) = objects.databases().get(&current) {
+            let sees = |name: &&String| caller.sees_deployment(&objects, &current, name);
+            let deployments = objects_here.deployments.keys().filter(|name| fits(name));
+            found.extend(deployments.filter(sees).cloned());
+            for (name, entry) in &objects_here.tables {
+                if !caller.sees_table(&objects, &current, name) {
+                    continue;
+                }
                 let schema = entry.table.schema();
                 let columns = schema.columns.iter().map(|column| &column.name);
                 found.extend(
@@ -113,7 +141,7 @@ impl Session {
 
     /// Returns the indexes of a table (`table` or `database.table`), in the order of creation.
     pub fn indexes(&self, table: &str) -> Result<Vec<TableIndex>> {
-        let schema = self.find_table(&object_name(table))?.schema();
+        let schema = self.look_at_table(table, |found| found.schema())?;
         let present = schema.indexes.iter().filter(|spec| !spec.is_removed());
         Ok(present.map(|spec| TableIndex::of(spec, &schema)).collect())
     }

@@ -23,16 +23,23 @@
 //! | [`check`](check()) | what is wrong with a directory, and saving what can be read of it |
 //! | [`database`](Database), `catalog`, `user`, `job` | the engine: catalog, clock, memory budget |
 //! | [`session`](Session), [`context`](Limits), `variables`, `parameters` | one user's settings, limits, the dispatch of statements |
+//! | [`entrance`](Call), [`authentication`](Proof), `access` | the entrance of every call, who calls, and what they may do |
+//! | [`session_list`](SessionInfo), [`audit`](AuditEvent) | the open sessions, what users did, slow requests |
 //! | `statement`, `options` | what each statement does, and the reader of its options |
 //! | `append`, [`appender`](Appender), `offline_data`, [`conversion`](Conversion), `literal`, `constant` | rows into tables |
 //! | `relation`, `index_read` | queries in batch mode |
 //! | `request`, `prepared_request`, `request_cache`, `deployment` | request mode |
 //! | `verify` | the comparison of the two modes |
+//! | `system` | the tables of the database `lockstep` |
 //! | `inspect` | the catalog as values |
 //! | [`lint`] | warnings of DEPLOY, CREATE PROCEDURE and EXPLAIN |
 
+mod access;
 mod append;
+mod append_tables;
 mod appender;
+mod audit;
+mod authentication;
 mod catalog;
 mod check;
 mod checkpoint;
@@ -42,6 +49,7 @@ mod context;
 mod conversion;
 mod database;
 mod deployment;
+mod entrance;
 mod index_read;
 mod inspect;
 mod job;
@@ -58,13 +66,18 @@ mod relation;
 mod request;
 mod request_cache;
 mod session;
+mod session_list;
 mod statement;
 mod store;
+mod system;
 mod user;
 mod variables;
 mod verify;
 
+pub use append_tables::TableBatches;
 pub use appender::Appender;
+pub use audit::{AuditEvent, AuditListener, SlowRequest};
+pub use authentication::{Proof, ScramVerifier};
 pub use check::{
     CheckFinding, CheckResult, Salvage, SalvagedTable, check, check_as, salvage, salvage_as,
 };
@@ -72,6 +85,7 @@ pub use checkpoint::Checkpoint;
 pub use context::Limits;
 pub use conversion::{Conversion, time_text_error};
 pub use database::Database;
+pub use entrance::Call;
 pub use inspect::{DeploymentInfo, TableIndex};
 pub use lockstep_diagnostic::{Diagnostic, Kind, Result, Span, code};
 pub use lockstep_host::{Interrupt, QueryContext, QueryLimits};
@@ -87,4 +101,5 @@ pub use recovery::StorageTuning;
 pub use recovery::{OpenListener, OpenOptions, OpenProgress, Opened};
 pub use relation::{ProgressCallback, Relation};
 pub use session::Session;
+pub use session_list::{Client, SessionInfo};
 pub use verify::{Difference, Verification, VerifyOptions};

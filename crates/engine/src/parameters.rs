@@ -6,7 +6,11 @@ use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_row::{DataType, Value};
 use lockstep_sql::{Parsed, ast::Statement, parse};
 
-use crate::{Output, Relation, Session};
+use crate::{
+    Output, Relation, Session,
+    access::Needs,
+    entrance::{Operation, no_plan},
+};
 
 /// A value for a `?` and its type; NULL has the type [`DataType::Null`] or any other.
 pub type Parameter = (Value, DataType);
@@ -94,8 +98,14 @@ impl Session {
                 .err();
         };
         check_count(&prepared.parsed, parameters)?;
-        self.database.check_open()?;
-        self.relation(query, parameters)
+        let operation = || Operation {
+            action: "SELECT",
+            text: sql,
+            needs: Needs::default(),
+            is_audited: true,
+            plan: &no_plan,
+        };
+        self.enter(operation, || self.relation(query, parameters))
     }
 }
 

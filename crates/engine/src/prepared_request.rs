@@ -15,15 +15,23 @@ use lockstep_row::{
 };
 
 use crate::{
-    Output,
+    Output, Session,
+    access::{AccessGuard, Requirement},
     append::{MissingColumn, conform},
     catalog::{Definition, TableEntry},
     conversion::Conversion,
     database::TableSet,
 };
 
-/// A compiled request. May be shared between threads.
+/// A compiled request. May be shared between threads. That of a user checks at each answer that the user
+/// still may ask; it costs an atomic load.
 pub struct PreparedRequest {
+    compiled: Arc<CompiledRequest>,
+    guard: Option<AccessGuard>,
+}
+
+/// What requests of all users share.
+struct CompiledRequest {
     program: Program,
     /// The definitions from which it was compiled: a deployment, or the tables of a query. Once one
     /// of them is dropped, every answer is an error.
@@ -36,7 +44,9 @@ pub struct PreparedRequest {
 
 impl fmt::Debug for PreparedRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PreparedRequest").field("output", &self.output).finish_non_exhaustive()
+        f.debug_struct("PreparedRequest")
+            .field("output", &self.compiled.output)
+            .finish_non_exhaustive()
     }
 }
 
@@ -94,23 +104,43 @@ impl PreparedRequest {
             None => Vec::new(),
         };
         let input = columns.iter().map(|c| (c.name.clone(), c.data_type.clone())).collect();
-        Ok(Self { program, definitions, columns, input, output: query.columns.clone() })
+        let output = query.columns.clone();
+        let compiled = CompiledRequest { program, definitions, columns, input, output };
+        Ok(Self { compiled: Arc::new(compiled), guard: None })
     }
 
-    /// Fails once a definition from which the request was compiled was dropped or replaced.
+    /// Makes the same request for the caller of a session, who has to have what it needs.
+    pub(crate) fn for_session(self: &Arc<Self>, session: &Session) -> Result<Arc<Self>> {
+        if session.caller().is_process() {
+            return Ok(Arc::clone(self));
+        }
+        let guard = session.guard(self.requirements())?;
+        Ok(Arc::new(Self { compiled: Arc::clone(&self.compiled), guard }))
+    }
+
+    /// Returns what a user needs for it.
+    pub(crate) fn requirements(&self) -> Vec<Requirement> {
+        self.compiled.definitions.iter().map(|definition| definition.requirement()).collect()
+    }
+
+    /// Fails once a definition from which the request was compiled was dropped or replaced, or its user
+    /// lost a privilege.
     #[inline]
     pub(crate) fn check_definitions(&self) -> Result<()> {
-        self.definitions.iter().try_for_each(|definition| definition.check())
+        if let Some(guard) = &self.guard {
+            guard.check()?;
+        }
+        self.compiled.definitions.iter().try_for_each(|definition| definition.check())
     }
 
     /// Returns the columns of the request row; empty for a query without a table.
     pub fn input(&self) -> &[(String, DataType)] {
-        &self.input
+        &self.compiled.input
     }
 
     /// Returns the columns of the answer.
     pub fn output(&self) -> &[(String, DataType)] {
-        &self.output
+        &self.compiled.output
     }
 
     /// Answers one request row, whose values are in the order of [`PreparedRequest::input`] and
@@ -123,7 +153,7 @@ impl PreparedRequest {
         arena: &'a Arena,
     ) -> Result<Option<&'a [Datum<'a>]>> {
         self.check(row)?;
-        let answer = self.program.answer(row, arena);
+        let answer = self.compiled.program.answer(row, arena);
         // A table that was dropped meanwhile was empty while the program read it.
         self.check_definitions()?;
         answer
@@ -138,7 +168,7 @@ impl PreparedRequest {
         give: impl FnMut(&'a [Datum<'a>]),
     ) -> Result<()> {
         self.check(row)?;
-        let answered = self.program.answer_rows(row, arena, give);
+        let answered = self.compiled.program.answer_rows(row, arena, give);
         self.check_definitions()?;
         answered
     }
@@ -146,17 +176,17 @@ impl PreparedRequest {
     /// Whether a request reads only rows of its keys; otherwise it costs as much as the query in
     /// batch mode.
     pub fn is_compiled(&self) -> bool {
-        self.program.is_compiled()
+        self.compiled.program.is_compiled()
     }
 
     /// Returns the program.
     pub(crate) fn program(&self) -> &Program {
-        &self.program
+        &self.compiled.program
     }
 
     /// Describes the program, for EXPLAIN.
     pub fn explain(&self) -> String {
-        self.program.explain()
+        self.compiled.program.explain()
     }
 
     /// Answers request rows given as batches whose columns are matched by name, all over one view
@@ -166,16 +196,20 @@ impl PreparedRequest {
         batches: &[RecordBatch],
         conversion: Conversion,
     ) -> Result<Output> {
-        let mut builders: Vec<ColumnBuilder> =
-            self.output.iter().map(|(_, data_type)| ColumnBuilder::new(data_type, 1)).collect();
+        let mut builders: Vec<ColumnBuilder> = self
+            .compiled
+            .output
+            .iter()
+            .map(|(_, data_type)| ColumnBuilder::new(data_type, 1))
+            .collect();
         let mut count = 0;
-        let mut view = self.program.batch();
+        let mut view = self.compiled.program.batch();
         for batch in batches {
-            let arrays = conform(batch, &self.columns, MissingColumn::Error, conversion)?;
+            let arrays = conform(batch, &self.compiled.columns, MissingColumn::Error, conversion)?;
             count += self.answer_batch(batch.num_rows(), &arrays, &mut view, &mut builders)?;
         }
         self.check_definitions()?;
-        let output = Output::of_columns(self.output.clone(), builders, count)?;
+        let output = Output::of_columns(self.compiled.output.clone(), builders, count)?;
         Ok(Output { settings: conversion.settings(), ..output })
     }
 
@@ -209,13 +243,13 @@ impl PreparedRequest {
     /// Checks the values of a request row against the columns of its table.
     fn check(&self, row: &[Datum<'_>]) -> Result<()> {
         self.check_definitions()?;
-        if row.len() != self.columns.len() {
-            let (expected, found) = (self.columns.len(), row.len());
+        if row.len() != self.compiled.columns.len() {
+            let (expected, found) = (self.compiled.columns.len(), row.len());
             let message =
                 format!("the request row has {found} values, the table {expected} columns");
             return Diagnostic::new(code::DATATYPE_MISMATCH, message).err();
         }
-        for (value, column) in row.iter().zip(&self.columns) {
+        for (value, column) in row.iter().zip(&self.compiled.columns) {
             if value.is_null() {
                 if !column.nullable {
                     let message = format!("column `{}` does not take NULL", column.name);

@@ -44,8 +44,6 @@ pub(crate) use rescue::{Rescue, Rescued};
 pub struct OpenOptions {
     /// Whether nothing is written: every change is refused.
     pub read_only: bool,
-    /// After how many milliseconds what no write waits for is on the disk.
-    pub durability_window_ms: u32,
     /// The clock by which rows expire.
     pub clock: Arc<dyn Clock>,
     /// The disk.
@@ -68,11 +66,19 @@ pub struct StorageTuning {
     pub part_bytes: usize,
     /// Whether there are threads that sync the log and write checkpoints.
     pub has_threads: bool,
+    /// After how many milliseconds what no write waits for is on the disk; `None`: as the variable
+    /// `durability_window` says.
+    pub durability_window_ms: Option<u32>,
 }
 
 impl Default for StorageTuning {
     fn default() -> Self {
-        Self { segment_bytes: 64 << 20, part_bytes: 64 << 20, has_threads: true }
+        Self {
+            segment_bytes: 64 << 20,
+            part_bytes: 64 << 20,
+            has_threads: true,
+            durability_window_ms: None,
+        }
     }
 }
 
@@ -80,7 +86,6 @@ impl Default for OpenOptions {
     fn default() -> Self {
         Self {
             read_only: false,
-            durability_window_ms: 1_000,
             clock: Arc::new(SystemClock::new()),
             disk: Arc::new(SystemDisk),
             listener: None,
@@ -118,9 +123,9 @@ impl Database {
         let directory = DatabaseDirectory::open(Arc::clone(&options.disk), path, access);
         let directory = directory.map_err(|error| log_error(&error))?;
         let mut recovery = EngineRecovery::new(&database, progress);
+        recovery.progress.expect_files(&*options.disk, path, &directory.manifest());
         let files = recovery.read_checkpoint(&directory)?;
         let log_options = Options {
-            durability_window_ms: options.durability_window_ms,
             segment_bytes: options.tuning.segment_bytes,
             upkeep: if options.tuning.has_threads { Upkeep::Background } else { Upkeep::ByHand },
             ..Options::new(directory.database_id())
@@ -134,10 +139,12 @@ impl Database {
             let (log, recovered) = opened.map_err(|error| log_error(&error))?;
             (DirectoryLog::Writable(Arc::new(log)), recovered)
         };
-        let OpenProgress { rows, milliseconds } = recovery.finish(recovered.end, &mut Err)?;
+        let OpenProgress { rows, milliseconds, .. } = recovery.finish(recovered.end, &mut Err)?;
         let opened = Opened { rows, milliseconds, cut: recovered.cut };
         database.arrivals().set_part_bytes(options.tuning.part_bytes);
-        database.continue_in(OpenDirectory::new(log, directory, files), opened);
+        let store = OpenDirectory::new(log, directory, files);
+        let store = store.with_durability_window_ms(options.tuning.durability_window_ms);
+        database.continue_in(store, opened);
         if options.tuning.has_threads {
             database.start_checkpoints();
         }
@@ -265,7 +272,8 @@ impl<'d> EngineRecovery<'d> {
                 let stored = self.writers.store(&found.replayed, RowWork::Block(block.to_vec()));
                 stored.map_err(|error| replay_error(&error))?;
             }
-            self.progress.add(extent.rows);
+            self.progress.add_bytes(file.bytes);
+            self.progress.add(extent.rows)?;
         }
         Ok(())
     }
@@ -315,7 +323,8 @@ impl<'d> EngineRecovery<'d> {
         }
         let replayed = replayed.clone();
         if let TableChange::Rows(rows) = &record.change {
-            self.progress.add(u64::from(entry.rows));
+            self.progress.add_bytes(u64::try_from(entry.payload.len()).unwrap_or(u64::MAX));
+            self.progress.add(u64::from(entry.rows))?;
             let rows = RowsToStore::read(position, entry.rows, rows);
             return self.store_rows(replayed, rows.map_err(|error| replay_error(&error))?);
         }

@@ -1,8 +1,9 @@
 //! Relations: queries that are bound, and run when their rows are fetched.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap, fmt, sync::Arc};
 
 use arrow::array::RecordBatch;
+use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
 use lockstep_batch::{ExecuteOptions, ProgressListener};
 use lockstep_diagnostic::{Diagnostic, Result};
 use lockstep_function::Compatibility;
@@ -10,8 +11,14 @@ use lockstep_plan::BoundQuery;
 use lockstep_row::DataType;
 
 use crate::{
-    Database, Limits, Output, PreparedRequest, conversion::Conversion, database::TableSet,
-    index_read, variables::Storage,
+    Database, Limits, Output, PreparedRequest,
+    access::{AccessGuard, Caller},
+    catalog::TableEntry,
+    conversion::Conversion,
+    database::TableSet,
+    entrance::{rows_max, too_many_rows},
+    index_read, system,
+    variables::Storage,
 };
 
 /// A function that is called with the fraction of the work that is done, from 0.0 to 1.0, from any
@@ -37,6 +44,8 @@ pub(crate) struct RelationContext {
     pub(crate) limits: Limits,
     /// The rules by which the files of offline tables are read.
     pub(crate) conversion: Conversion,
+    /// Who asks, for the rows of system tables.
+    pub(crate) caller: Caller,
     /// Warnings about the query's CONFIG.
     pub(crate) warnings: Vec<Diagnostic>,
 }
@@ -48,6 +57,7 @@ pub struct Relation {
     context: RelationContext,
     /// The request rows of the query's CONFIG, when it runs in request mode.
     requests: Option<Vec<RecordBatch>>,
+    guard: Option<AccessGuard>,
 }
 
 impl fmt::Debug for Relation {
@@ -64,8 +74,9 @@ impl Relation {
         query: BoundQuery,
         context: RelationContext,
         requests: Option<Vec<RecordBatch>>,
+        guard: Option<AccessGuard>,
     ) -> Self {
-        Self { database, query, context, requests }
+        Self { database, query, context, requests, guard }
     }
 
     /// Returns the names (which may repeat) and types of the result's columns.
@@ -79,6 +90,9 @@ impl Relation {
     /// dropped since then, even if another table has the name now.
     pub fn collect(&self, progress: Option<ProgressCallback>) -> Result<Output> {
         self.database.check_open()?;
+        if let Some(guard) = &self.guard {
+            guard.check()?;
+        }
         let mut output = self.context.limits.run(|| self.run(progress))?;
         output.warnings.extend(self.context.warnings.iter().cloned());
         Ok(output)
@@ -87,8 +101,10 @@ impl Relation {
     fn run(&self, progress: Option<ProgressCallback>) -> Result<Output> {
         if let Some(requests) = &self.requests {
             let entries = self.database.entries_of(&self.query.plan)?;
-            return PreparedRequest::compile(&self.query, &entries)?
-                .answer_batches(requests, self.context.conversion);
+            let request = PreparedRequest::compile(&self.query, &entries)?;
+            let output = request.answer_batches(requests, self.context.conversion)?;
+            check_rows(output.row_count(), rows_max())?;
+            return Ok(output);
         }
         let progress = progress
             .map(|callback| -> Arc<dyn ProgressListener> { Arc::new(FractionReporter(callback)) });
@@ -100,17 +116,45 @@ impl Relation {
             _ => BTreeMap::new(),
         };
         let options = ExecuteOptions { progress, read_through, ..ExecuteOptions::default() };
-        let entries = self.database.entries_of(&self.query.plan)?;
+        let entries = self.database.entries_for(&self.query.plan, &self.context.caller)?;
         let tables = match self.context.storage {
             Storage::Online => TableSet::of(&entries),
-            Storage::Offline => self.database.offline_tables(&entries, self.context.conversion)?,
+            Storage::Offline => {
+                let is_system = |entry: &TableEntry| system::is_system(entry.id);
+                let (system, stored) = entries.iter().cloned().partition::<Vec<_>, _>(is_system);
+                let mut tables = self.database.offline_tables(&stored, self.context.conversion)?;
+                tables.by_id.extend(TableSet::of(&system).by_id);
+                tables
+            }
         };
-        let batches = lockstep_batch::execute(&self.query.plan, &tables, &options);
+        let (plan, rows_max) = self.limited_plan()?;
+        let batches = lockstep_batch::execute(&plan, &tables, &options);
         // A table that was dropped meanwhile was empty while the query read it.
         entries.iter().try_for_each(|entry| entry.definition.check())?;
         let batches = batches?;
+        check_rows(batches.iter().map(RecordBatch::num_rows).sum(), rows_max)?;
         let settings = self.context.conversion.settings();
         let columns = self.query.columns.clone();
         Ok(Output { columns, batches, settings, ..Output::default() })
+    }
+
+    /// Returns the plan, which ends after one row more than the call may return, and that number.
+    fn limited_plan(&self) -> Result<(Cow<'_, LogicalPlan>, Option<u64>)> {
+        let Some(rows_max) = rows_max() else {
+            return Ok((Cow::Borrowed(&self.query.plan), None));
+        };
+        let fetch = usize::try_from(rows_max).unwrap_or(usize::MAX).saturating_add(1);
+        let plan = LogicalPlanBuilder::from(self.query.plan.clone());
+        let plan = plan.limit(0, Some(fetch)).and_then(LogicalPlanBuilder::build);
+        let plan = plan.map_err(|error| Box::new(Diagnostic::internal(error.to_string())))?;
+        Ok((Cow::Owned(plan), Some(rows_max)))
+    }
+}
+
+/// Fails where a result has more rows than the call may return.
+fn check_rows(rows: usize, rows_max: Option<u64>) -> Result<()> {
+    match rows_max {
+        Some(most) if u64::try_from(rows).unwrap_or(u64::MAX) > most => too_many_rows(most).err(),
+        _ => Ok(()),
     }
 }

@@ -7,8 +7,13 @@ use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_sql::{Parsed, ast::Statement, parse};
 
 use crate::{
-    Output, PreparedRequest, Session, request_cache::RequestKey, session::retried,
+    Output, PreparedRequest, Session,
+    access::{Needs, Requirement},
+    entrance::{Operation, no_plan},
+    request_cache::RequestKey,
+    session::{object_name, retried},
     statement::check_query_config,
+    user::{Privilege, Securable},
 };
 
 impl Session {
@@ -20,22 +25,44 @@ impl Session {
     /// table of the query is dropped, even if it is created again, its answers are the error
     /// [`code::STALE_DEFINITION`].
     pub fn prepare_request(&self, target: &str) -> Result<Arc<PreparedRequest>> {
-        self.database.check_open()?;
+        self.enter(|| self.request_operation(target, &no_plan), || self.find_request(target))
+    }
+
+    /// Describes a request for the entrance. Where the target is a name, it need not exist to be refused.
+    fn request_operation<'a>(
+        &self,
+        target: &'a str,
+        plan: &'a dyn Fn() -> Option<String>,
+    ) -> Operation<'a> {
+        let needs = match target.trim().contains(char::is_whitespace) {
+            true => Needs::default(),
+            false => Needs::of(vec![self.execution_of(target)]),
+        };
+        Operation { action: "REQUEST", text: target, needs, is_audited: false, plan }
+    }
+
+    /// Returns what the use of a deployment needs.
+    pub(crate) fn execution_of(&self, deployment: &str) -> Requirement {
+        let name = self.qualified(&object_name(deployment.trim()));
+        Requirement::new(Privilege::Execute, Securable::Deployment(name))
+    }
+
+    fn find_request(&self, target: &str) -> Result<Arc<PreparedRequest>> {
         if !target.trim().contains(char::is_whitespace) {
-            return self.find_deployment(target).map(|found| Arc::clone(&found.request));
+            return self.find_deployment(target)?.request.for_session(self);
         }
         let (database, settings) = (self.current_database(), self.settings());
         let key = RequestKey { text: target.to_owned(), database, settings };
         if let Some(request) = self.database.requests().find(&key) {
-            return Ok(request);
+            return request.for_session(self);
         }
         // The name of a deployment may have spaces in it.
         if let Ok(found) = self.find_deployment(target) {
-            return Ok(Arc::clone(&found.request));
+            return found.request.for_session(self);
         }
         let request = retried(|| self.compile_request(target)).map(Arc::new)?;
         self.database.requests().insert(key, &request);
-        Ok(request)
+        request.for_session(self)
     }
 
     fn compile_request(&self, sql: &str) -> Result<PreparedRequest> {
@@ -59,7 +86,8 @@ impl Session {
     /// columns that the table does not have are ignored.
     pub fn request(&self, target: &str, rows: &[RecordBatch]) -> Result<Output> {
         let conversion = self.conversion();
-        let answer = || self.prepare_request(target)?.answer_batches(rows, conversion);
-        self.limits().run(|| retried(answer))
+        let answer = || self.find_request(target)?.answer_batches(rows, conversion);
+        let plan = || self.find_request(target).ok().map(|request| request.explain());
+        self.enter(|| self.request_operation(target, &plan), || retried(answer))
     }
 }

@@ -17,21 +17,27 @@ use lockstep_sql::{
 use lockstep_table::{Durability, Table, with_durability};
 
 use crate::{
-    Database, Output, Parameter,
+    Client, Database, Output, Parameter,
+    access::Caller,
     catalog::{CatalogView, DEFAULT_DATABASE, QualifiedName, TableEntry},
     context::{checkpoint, commit},
     conversion::Conversion,
+    entrance::Operation,
     parameters::check_count,
-    statement::{create_function, drop_function},
+    session_list::SessionShared,
+    statement::{action_of, create_function, drop_function},
+    system,
     variables::{Storage, Variables},
 };
 
 /// A session of one user with the engine: a current database and settings. May be shared between
-/// threads.
+/// threads. Made by [`Database::session`] for the process itself, and by [`Database::authenticate`] for a
+/// user.
 #[derive(Debug)]
 pub struct Session {
     pub(crate) database: Database,
     state: RwLock<SessionState>,
+    pub(crate) shared: Arc<SessionShared>,
 }
 
 #[derive(Debug, Clone)]
@@ -41,19 +47,22 @@ struct SessionState {
 }
 
 impl Session {
-    pub(crate) fn new(database: Database) -> Self {
+    pub(crate) fn new(database: Database, caller: Caller, client: Client) -> Self {
         let state = SessionState {
             current_database: DEFAULT_DATABASE.to_owned(),
             variables: database.objects().variables().clone(),
         };
-        Self { database, state: RwLock::new(state) }
+        let shared = database.session_list().open(caller, client, database.now_ms());
+        Self { database, state: RwLock::new(state), shared }
     }
 
     /// Makes a session with the same settings over an empty database of its own.
     pub(crate) fn scratch(&self) -> Self {
         let current_database = DEFAULT_DATABASE.to_owned();
         let state = SessionState { current_database, variables: self.variables() };
-        Self { database: Database::in_memory(), state: RwLock::new(state) }
+        let session = Database::in_memory().session();
+        *session.state.write() = state;
+        session
     }
 
     /// Returns the engine of the session.
@@ -80,15 +89,29 @@ impl Session {
         script: &str,
         parameters: &[Parameter],
     ) -> Result<Output> {
-        self.database.check_open()?;
         let durability = self.durability();
-        self.limits().run(|| {
+        let plan = || self.plan_of(&parsed.statement, parameters);
+        let operation = || Operation {
+            action: action_of(&parsed.statement),
+            text: script.get(parsed.span.start..parsed.span.end).unwrap_or_default(),
+            needs: self.needs_of(&parsed.statement),
+            is_audited: true,
+            plan: &plan,
+        };
+        self.enter(operation, || {
             let _commit = is_immediate_change(&parsed.statement).then(commit).transpose()?;
             lockstep_host::with_large_stack(|| {
                 let run = || retried(|| self.dispatch(parsed, script, parameters));
                 with_durability(durability, run)
             })
         })
+    }
+
+    /// Describes how a query runs, for the record of slow requests.
+    fn plan_of(&self, statement: &Statement, parameters: &[Parameter]) -> Option<String> {
+        let Statement::Query(query) = statement else { return None };
+        let bound = self.bind_with(query, parameters).ok()?;
+        Some(bound.plan.display_indent().to_string())
     }
 
     /// Runs a statement against the catalog as it is now. It fails with
@@ -126,6 +149,16 @@ impl Session {
             Statement::AlterUser(user) => self.alter_user(user),
             Statement::DropUser { name, if_exists } => self.drop_user(name, *if_exists),
             Statement::Privileges(change) => self.change_privileges(change),
+            Statement::CreateRole { name, if_not_exists } => self.create_role(name, *if_not_exists),
+            Statement::DropRole { name, if_exists } => self.drop_role(name, *if_exists),
+            Statement::Membership(change) => self.change_membership(change),
+            Statement::CreateToken(token) => self.create_token(token),
+            Statement::DropToken { name, user, if_exists } => {
+                self.drop_token(name, user.as_ref(), *if_exists)
+            }
+            Statement::Kill { session, query_only, span } => {
+                self.kill(*session, *query_only, *span)
+            }
             Statement::Show(show) => self.show(show),
             Statement::Estimate(estimate) => self.estimate(estimate),
             Statement::Describe(name) => self.describe(name),
@@ -213,8 +246,11 @@ impl Session {
     pub(crate) fn find_entry(&self, name: &ObjectName) -> Result<TableEntry> {
         let current = self.current_database();
         let objects = self.database.objects();
-        let view = CatalogView { objects: &objects, current_database: &current };
+        let view = CatalogView { objects: &objects, current_database: &current, reader: None };
         let found = lockstep_plan::find_table(&view, name)?;
+        if system::is_system(found.id) {
+            return system::read_only(&found.name).at(name.name.span).err();
+        }
         let entry = objects.find_table(&found.database, &found.name);
         Ok(entry.expect("the view found it under the same lock").clone())
     }
@@ -237,7 +273,8 @@ impl Session {
     pub(crate) fn bind_with(&self, query: &Query, parameters: &[Parameter]) -> Result<BoundQuery> {
         let current = self.current_database();
         let objects = self.database.objects();
-        let view = CatalogView { objects: &objects, current_database: &current };
+        let reader = self.caller().user.is_some().then(|| self.caller());
+        let view = CatalogView { objects: &objects, current_database: &current, reader };
         bind(query, &view, &self.bind_options(parameters))
     }
 }
@@ -285,6 +322,7 @@ fn is_immediate_change(statement: &Statement) -> bool {
             | Statement::Show(_)
             | Statement::Estimate(_)
             | Statement::Describe(_)
+            | Statement::Kill { .. }
             | Statement::Checkpoint
             | Statement::Backup { .. }
             | Statement::Exit

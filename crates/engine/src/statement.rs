@@ -47,9 +47,57 @@ pub(crate) use query_config::check as check_query_config;
 pub(crate) use show::retention_text;
 
 use lockstep_diagnostic::{Diagnostic, Result, code};
-use lockstep_sql::ast::ObjectName;
+use lockstep_sql::ast::{ObjectName, Statement};
 
 use crate::Output;
+
+/// Returns the first words of a statement.
+pub(crate) fn action_of(statement: &Statement) -> &'static str {
+    match statement {
+        Statement::Query(query) if query.into_outfile.is_some() => "SELECT INTO OUTFILE",
+        Statement::Query(_) => "SELECT",
+        Statement::Explain(_) => "EXPLAIN",
+        Statement::CreateDatabase { .. } => "CREATE DATABASE",
+        Statement::DropDatabase { .. } => "DROP DATABASE",
+        Statement::Use(_) => "USE",
+        Statement::CreateTable(_) => "CREATE TABLE",
+        Statement::DropTable { .. } => "DROP TABLE",
+        Statement::CreateIndex(_) => "CREATE INDEX",
+        Statement::DropIndex { .. } => "DROP INDEX",
+        Statement::Insert(_) => "INSERT",
+        Statement::Delete { .. } => "DELETE",
+        Statement::Truncate(_) => "TRUNCATE TABLE",
+        Statement::LoadData(_) => "LOAD DATA",
+        Statement::AlterTable { .. } => "ALTER TABLE",
+        Statement::Deploy(_) => "DEPLOY",
+        Statement::DropDeployment { .. } => "DROP DEPLOYMENT",
+        Statement::CreateProcedure(_) => "CREATE PROCEDURE",
+        Statement::DropProcedure { .. } => "DROP PROCEDURE",
+        Statement::Call { .. } => "CALL",
+        Statement::CreateFunction(_) => "CREATE FUNCTION",
+        Statement::DropFunction { .. } => "DROP FUNCTION",
+        Statement::CreateUser(_) => "CREATE USER",
+        Statement::AlterUser(_) => "ALTER USER",
+        Statement::DropUser { .. } => "DROP USER",
+        Statement::CreateRole { .. } => "CREATE ROLE",
+        Statement::DropRole { .. } => "DROP ROLE",
+        Statement::CreateToken(_) => "CREATE TOKEN",
+        Statement::DropToken { .. } => "DROP TOKEN",
+        Statement::Privileges(change) if change.is_granted => "GRANT",
+        Statement::Membership(change) if change.is_granted => "GRANT",
+        Statement::Privileges(_) | Statement::Membership(_) => "REVOKE",
+        Statement::Kill { .. } => "KILL",
+        Statement::Show(_) => "SHOW",
+        Statement::Estimate(_) => "ESTIMATE",
+        Statement::Describe(_) => "DESCRIBE",
+        Statement::Set { .. } => "SET",
+        Statement::StopJob(_) => "STOP JOB",
+        Statement::DeleteJob(_) => "DELETE JOB",
+        Statement::Exit => "EXIT",
+        Statement::Checkpoint => "CHECKPOINT",
+        Statement::Backup { .. } => "BACKUP",
+    }
+}
 
 /// Returns the output of a statement whose command was committed or refused. With IF EXISTS or IF
 /// NOT EXISTS, an error of the `tolerated` code counts as success.

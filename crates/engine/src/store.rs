@@ -23,12 +23,15 @@ pub(crate) struct OpenDirectory {
     /// Who has it open. A process that was forked from it has nothing to do with it.
     owner: OwnerProcess,
     path: PathBuf,
+    database_id: [u8; 16],
     log: DirectoryLog,
     /// Locked until the engine is closed.
     directory: Mutex<Option<Arc<DatabaseDirectory>>>,
     /// The files of the current checkpoint; held by who writes the next one.
     files: Mutex<CheckpointFiles>,
     checkpoints: CheckpointThread,
+    /// The durability window of a test, which the variable does not change.
+    durability_window_ms: Option<u32>,
 }
 
 /// The log of a directory.
@@ -48,11 +51,18 @@ impl OpenDirectory {
         Self {
             owner: OwnerProcess::current(),
             path: directory.path().to_owned(),
+            database_id: directory.database_id(),
             log,
             directory: Mutex::new(Some(Arc::new(directory))),
             files: Mutex::new(files),
             checkpoints: CheckpointThread::default(),
+            durability_window_ms: None,
         }
+    }
+
+    /// Gives the log another durability window than that of the variable.
+    pub(crate) fn with_durability_window_ms(self, window_ms: Option<u32>) -> Self {
+        Self { durability_window_ms: window_ms, ..self }
     }
 
     /// Calls `write` with what a checkpoint needs, after a checkpoint that is being written.
@@ -71,6 +81,11 @@ impl OpenDirectory {
         }
     }
 
+    /// Returns the id of the directory.
+    pub(crate) fn database_id(&self) -> [u8; 16] {
+        self.database_id
+    }
+
     /// Returns whether nothing may be written.
     pub(crate) fn is_read_only(&self) -> bool {
         matches!(self.log, DirectoryLog::ReadOnly(_))
@@ -86,6 +101,13 @@ impl OpenDirectory {
         match &self.log {
             DirectoryLog::Writable(log) => log.written_bytes(),
             DirectoryLog::ReadOnly(_) => 0,
+        }
+    }
+
+    /// Sets after how long what no write waits for is on the disk.
+    pub(crate) fn set_durability_window_ms(&self, window_ms: u32) {
+        if let DirectoryLog::Writable(log) = &self.log {
+            log.set_durability_window_ms(self.durability_window_ms.unwrap_or(window_ms));
         }
     }
 

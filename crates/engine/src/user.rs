@@ -1,46 +1,29 @@
-//! Users and their privileges, as GRANT and REVOKE record them.
+//! Users, roles and their privileges, as GRANT and REVOKE record them.
 //!
-//! Part of the catalog. A password is kept as a verifier, from which nobody can compute it: a
-//! statement makes it before it commits its command, so that no command has the text.
-//!
-//! No statement is refused for a missing privilege: whoever owns the process owns its database.
+//! Part of the catalog. A password is kept as a verifier and a token as a hash, from which nobody can
+//! compute it: a statement makes it before it commits its command, so that no command has the text.
+//! What a privilege allows, and where it is checked, is in `access`.
 
+mod members;
 mod password;
+mod privilege;
+mod token;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use lockstep_diagnostic::{Diagnostic, Result, code};
-use lockstep_sql::ast::{Ident, Literal, OptionValue, Privileges, UserDefinition};
+use lockstep_sql::ast::{Ident, Literal, OptionValue, Privileges, RoleMembership, UserDefinition};
 use serde::{Deserialize, Serialize};
 
-use password::Verifier;
-
-use crate::{
-    Database,
-    options::{OptionSpec, OptionTable, UnknownOption},
+pub(crate) use self::{
+    password::Verifier,
+    privilege::{Privilege, Securable},
+    token::{NewToken, Token, hash_of},
 };
+use crate::options::{OptionSpec, OptionTable, UnknownOption};
 
 /// The user of a session in the process itself.
 pub(crate) const ROOT: &str = "root";
-
-/// The privileges that may be granted.
-const PRIVILEGES: &[&str] = &[
-    "ALL",
-    "SELECT",
-    "INSERT",
-    "DELETE",
-    "CREATE",
-    "DROP",
-    "ALTER",
-    "INDEX",
-    "TRUNCATE",
-    "DEPLOY",
-    "EXECUTE",
-    "CREATE USER",
-    "ALTER USER",
-    "DROP USER",
-    "GRANT OPTION",
-];
 
 /// A user.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,13 +31,30 @@ pub(crate) struct User {
     /// None: the user has no password.
     password: Option<Verifier>,
     grants: BTreeSet<PrivilegeGrant>,
+    /// Tells the user from others that had the name before; 0 for a user of an earlier version.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    id: u64,
+    /// Whether it is a role: it has privileges, and nobody logs in as it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    is_role: bool,
+    /// The roles that were granted to it.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    roles: BTreeSet<String>,
+    /// The tokens, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    tokens: BTreeMap<String, Token>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_zero(id: &u64) -> bool {
+    *id == 0
 }
 
 /// One privilege on one object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct PrivilegeGrant {
     pub(crate) privilege: String,
-    /// `*.*`, `db.*` or `db.table`.
+    /// What [`Securable::text`] writes.
     pub(crate) object: String,
     pub(crate) with_grant_option: bool,
 }
@@ -85,6 +85,22 @@ pub(crate) enum UserCommand {
         change: Privileges,
         object: String,
     },
+    CreateRole {
+        name: Ident,
+        id: u64,
+        if_not_exists: bool,
+    },
+    DropRole {
+        name: Ident,
+        if_exists: bool,
+    },
+    Membership(RoleMembership),
+    CreateToken(NewToken),
+    DropToken {
+        user: Ident,
+        name: Ident,
+        if_exists: bool,
+    },
 }
 
 /// CREATE USER or ALTER USER, without the text of the password.
@@ -94,6 +110,8 @@ pub(crate) struct UserChange {
     /// CREATE USER IF NOT EXISTS, ALTER USER IF EXISTS.
     conditional: bool,
     password: PasswordChange,
+    /// The id of a user that is created.
+    id: u64,
 }
 
 /// The password after a change.
@@ -113,8 +131,15 @@ impl UserChange {
         let warnings = OPTIONS.read(&definition.options, &mut password)?;
         debug_assert!(warnings.is_empty(), "an option that does not exist is an error");
         let UserDefinition { name, conditional, .. } = definition;
-        Ok(Self { name: name.clone(), conditional: *conditional, password })
+        Ok(Self { name: name.clone(), conditional: *conditional, password, id: new_id() })
     }
+}
+
+/// Makes an id that no other user has.
+pub(crate) fn new_id() -> u64 {
+    let bytes = lockstep_host::random::id();
+    let (id, _) = bytes.split_first_chunk().expect("an id has sixteen bytes");
+    u64::from_le_bytes(*id).max(1)
 }
 
 impl PasswordChange {
@@ -127,16 +152,6 @@ impl PasswordChange {
     }
 }
 
-impl Database {
-    /// Returns whether this is the password of a user. Any is where the user has none; none is where
-    /// there is no such user.
-    pub fn verify_password(&self, user: &str, password: &str) -> bool {
-        // Without the lock of the catalog, since it takes a millisecond.
-        let found = self.objects().users().by_name().get(user).cloned();
-        found.is_some_and(|user| user.verify(password))
-    }
-}
-
 impl Users {
     /// Applies a command, or changes nothing.
     pub(crate) fn apply(&mut self, command: &UserCommand) -> Result<()> {
@@ -145,6 +160,15 @@ impl Users {
             UserCommand::Alter(definition) => self.alter(definition),
             UserCommand::Drop { name, if_exists } => self.drop(name, *if_exists),
             UserCommand::Privileges { change, object } => self.change_privileges(change, object),
+            UserCommand::CreateRole { name, id, if_not_exists } => {
+                self.create_role(name, *id, *if_not_exists)
+            }
+            UserCommand::DropRole { name, if_exists } => self.drop_role(name, *if_exists),
+            UserCommand::Membership(change) => self.change_membership(change),
+            UserCommand::CreateToken(token) => self.create_token(token),
+            UserCommand::DropToken { user, name, if_exists } => {
+                self.drop_token(user, name, *if_exists)
+            }
         }
     }
 
@@ -157,7 +181,7 @@ impl Users {
             let message = format!("user `{}` exists already", name.text);
             return Diagnostic::new(code::DUPLICATE_OBJECT, message).at(name.span).err();
         }
-        let mut user = User::default();
+        let mut user = User { id: change.id, ..User::default() };
         change.password.apply(&mut user.password);
         self.by_name.insert(name.text.clone(), user);
         Ok(())
@@ -165,6 +189,7 @@ impl Users {
 
     fn alter(&mut self, change: &UserChange) -> Result<()> {
         match self.by_name.get_mut(&change.name.text) {
+            Some(user) if user.is_role => Self::is_a_role(&change.name),
             Some(user) => {
                 change.password.apply(&mut user.password);
                 Ok(())
@@ -179,6 +204,9 @@ impl Users {
             let message = format!("user `{ROOT}` cannot be dropped");
             return Diagnostic::new(code::DEPENDENT_OBJECTS, message).at(name.span).err();
         }
+        if self.by_name.get(&name.text).is_some_and(|user| user.is_role) {
+            return Self::is_a_role(name);
+        }
         if self.by_name.remove(&name.text).is_none() && !if_exists {
             return self.no_user(name);
         }
@@ -187,15 +215,7 @@ impl Users {
 
     /// Grants or revokes privileges, for all users or for none.
     fn change_privileges(&mut self, change: &Privileges, object: &str) -> Result<()> {
-        for privilege in &change.privileges {
-            if !PRIVILEGES.contains(&privilege.text.as_str()) {
-                let message = format!("privilege `{}` does not exist", privilege.text);
-                return Diagnostic::new(code::UNDEFINED_OBJECT, message)
-                    .at(privilege.span)
-                    .with_nearest(&privilege.text, PRIVILEGES.iter().copied())
-                    .err();
-            }
-        }
+        change.privileges.iter().try_for_each(privilege::check_name)?;
         let is_known = |user: &&Ident| self.by_name.contains_key(&user.text);
         if let Some(unknown) = change.users.iter().find(|user| !is_known(user)) {
             return self.no_user(unknown);
@@ -245,9 +265,29 @@ impl User {
         self.password.is_some()
     }
 
-    /// Returns whether this is the user's password; any is where the user has none.
-    pub(crate) fn verify(&self, password: &str) -> bool {
-        self.password.as_ref().is_none_or(|verifier| verifier.verify(password))
+    /// Returns the verifier of the password.
+    pub(crate) fn password(&self) -> Option<&Verifier> {
+        self.password.as_ref()
+    }
+
+    /// Returns what tells the user from others that had the name before.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Returns whether it is a role.
+    pub(crate) fn is_role(&self) -> bool {
+        self.is_role
+    }
+
+    /// Returns the names of the roles that were granted to it.
+    pub(crate) fn roles(&self) -> impl Iterator<Item = &str> {
+        self.roles.iter().map(String::as_str)
+    }
+
+    /// Returns the tokens by name.
+    pub(crate) fn tokens(&self) -> &BTreeMap<String, Token> {
+        &self.tokens
     }
 
     /// Returns the grants, sorted.

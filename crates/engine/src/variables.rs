@@ -8,7 +8,8 @@ use lockstep_host::QueryLimits;
 use lockstep_sql::ast::{Ident, Literal, OptionValue};
 use lockstep_table::Durability;
 
-use self::value::{bytes, duration_ms, fraction_ppm};
+pub(crate) use self::value::duration_ms;
+use self::value::{bytes, fraction_ppm};
 use crate::{catalog::CatalogCommand, checkpoint_thread::CheckpointRule};
 
 /// The declaration of a variable.
@@ -41,6 +42,8 @@ enum VariableType {
     Bytes,
     /// A duration; 0 is no limit.
     Duration,
+    /// A duration from a millisecond to an hour.
+    Window,
     /// More than 0, and at most 1.
     Fraction,
 }
@@ -75,8 +78,13 @@ const MEMORY_LIMIT: &str = "memory_limit";
 const NAN_AS_NULL: &str = "nan_as_null";
 /// The longest time that a statement or a request may take.
 const STATEMENT_TIMEOUT: &str = "statement_timeout";
+/// From how many milliseconds a call is recorded as slow; 0: none is.
+const SLOW_REQUEST_MS: &str = "slow_request_ms";
 /// The percentage of `max_memory` from which INSERT is refused.
 const INSERT_MEMORY: &str = "insert_memory_usage_limit";
+
+/// After how long what no write waits for is on the disk.
+const DURABILITY_WINDOW: &str = "durability_window";
 
 /// How large the log may grow before a checkpoint is written.
 const CHECKPOINT_LOG_SIZE: &str = "checkpoint_log_size";
@@ -114,6 +122,12 @@ const VARIABLES: &[Variable] = &[
         default: "disk",
         scope: VariableScope::Session,
         data_type: VariableType::OneOf(DURABILITY_NAMES),
+    },
+    Variable {
+        name: DURABILITY_WINDOW,
+        default: "1s",
+        scope: VariableScope::Engine,
+        data_type: VariableType::Window,
     },
     Variable {
         name: "enable_trace",
@@ -162,6 +176,12 @@ const VARIABLES: &[Variable] = &[
         default: "false",
         scope: VariableScope::Session,
         data_type: SWITCH,
+    },
+    Variable {
+        name: SLOW_REQUEST_MS,
+        default: "0",
+        scope: VariableScope::Engine,
+        data_type: VariableType::Number { least: 0, most: i64::MAX },
     },
     Variable {
         name: "spark_config",
@@ -242,6 +262,10 @@ impl Variable {
                  without a unit is milliseconds."
                     .to_owned()
             }
+            VariableType::Window if window_ms(lower).is_some() => return Ok(()),
+            VariableType::Window => {
+                "It is a duration from 1ms to 1h, such as '1s' or '200ms'.".to_owned()
+            }
             VariableType::Fraction if fraction_ppm(lower).is_some() => return Ok(()),
             VariableType::Fraction => "It is more than 0, and at most 1.".to_owned(),
         };
@@ -274,7 +298,7 @@ impl Variables {
         let wanted = name.text.to_ascii_lowercase();
         let (_, value) = self.all().find(|(known, _)| *known == wanted)?;
         let hint = match wanted.as_str() {
-            DURABILITY if self.is_in_memory => {
+            DURABILITY | DURABILITY_WINDOW if self.is_in_memory => {
                 Some("The database is in memory; connect to a directory to keep it.")
             }
             _ => without_effect(&wanted, value),
@@ -320,7 +344,7 @@ impl Variables {
         }
         let keeps_case = matches!(
             variable.data_type,
-            VariableType::Any | VariableType::Bytes | VariableType::Duration
+            VariableType::Any | VariableType::Bytes | VariableType::Duration | VariableType::Window
         );
         debug_assert_eq!(self.values.len(), VARIABLES.len(), "each variable has a value");
         self.values[at] = if keeps_case { text } else { lower };
@@ -347,6 +371,17 @@ impl Variables {
             log_bytes: bytes(&lower(CHECKPOINT_LOG_SIZE)).unwrap_or(0),
             interval_ms: duration_ms(&lower(CHECKPOINT_INTERVAL)).unwrap_or(0),
         }
+    }
+
+    /// Returns after how many milliseconds what no write waits for is on the disk.
+    pub(crate) fn durability_window_ms(&self) -> u32 {
+        let value = self.value(DURABILITY_WINDOW).to_ascii_lowercase();
+        window_ms(&value).expect("it was checked when it was set")
+    }
+
+    /// Returns from how many milliseconds a call is recorded as slow; 0: none is.
+    pub(crate) fn slow_request_ms(&self) -> u64 {
+        self.value(SLOW_REQUEST_MS).parse().unwrap_or(0)
     }
 
     /// Makes the command that sets [`Self::max_memory`] of the engine.
@@ -397,6 +432,13 @@ impl Variables {
     pub(crate) fn all(&self) -> impl Iterator<Item = (&'static str, &str)> {
         VARIABLES.iter().map(|variable| variable.name).zip(self.values.iter().map(String::as_str))
     }
+}
+
+/// Reads a durability window in lower case as milliseconds.
+fn window_ms(text: &str) -> Option<u32> {
+    const LONGEST_MS: u32 = 3_600_000;
+    let window_ms = u32::try_from(duration_ms(text)?).ok()?;
+    (1..=LONGEST_MS).contains(&window_ms).then_some(window_ms)
 }
 
 /// Returns the level of a name.

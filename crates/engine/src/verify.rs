@@ -24,8 +24,15 @@ use lockstep_table::{ScanRows, Snapshot, Table};
 
 use self::sample::RowSample;
 use crate::{
-    Database, ProgressCallback, Session, context::checkpoint, database::TableSet,
-    deployment::Deployment, index_read, session::retried,
+    Database, ProgressCallback, Session,
+    access::{Needs, Requirement},
+    context::checkpoint,
+    database::TableSet,
+    deployment::Deployment,
+    entrance::{Operation, no_plan},
+    index_read,
+    session::retried,
+    user::{Privilege, Securable},
 };
 
 /// The most differences that are reported in full.
@@ -44,10 +51,20 @@ impl Session {
 
     /// Verifies as [`Self::verify`] does, with a sample of the rows or with reports of progress.
     pub fn verify_with(&self, deployment: &str, options: &VerifyOptions) -> Result<Verification> {
-        self.database.check_open()?;
-        self.limits().run(|| {
+        let operation = || Operation {
+            action: "VERIFY",
+            text: deployment,
+            needs: Needs::of(vec![self.execution_of(deployment)]),
+            is_audited: true,
+            plan: &no_plan,
+        };
+        self.enter(operation, || {
             retried(|| {
                 let found = self.find_deployment(deployment)?;
+                // The differences have values of the tables.
+                let read = |name| Requirement::new(Privilege::Select, Securable::Table(name));
+                let tables = found.tables.iter().map(|table| read(table.name.clone()));
+                self.permit(&Needs::of(tables.collect()))?;
                 let verification = verify(&self.database, &found, options);
                 // Tables that were dropped meanwhile, after the deployment, were empty.
                 found.definition.check()?;

@@ -1,9 +1,19 @@
 //! A database in a directory: what was acknowledged is there when it is opened again.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    ops::ControlFlow,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
-use lockstep_engine::{Database, OpenOptions, Session, code};
-use lockstep_host::file::SystemDisk;
+use lockstep_engine::{
+    Database, OpenListener, OpenOptions, Result, Session, StorageTuning, TableBatches, code,
+};
+use lockstep_host::{Clock, file::SystemDisk, sync::Mutex};
+use lockstep_row::{Column, DataType, Datum, RowCodec, TableSchema};
 use lockstep_wal::{Access, DatabaseDirectory, Group, Log, Options};
 
 /// A directory of a test, removed when it is dropped.
@@ -223,7 +233,7 @@ fn a_closed_database_takes_no_statements_and_may_be_opened_again() {
     let refused = session.execute("INSERT INTO t VALUES ('a')").unwrap_err();
     assert_eq!(refused.code, code::DATABASE_CLOSED, "{refused:?}");
     assert_eq!(refused.message, "the database was closed");
-    let refused = appender.append([[lockstep_row::Datum::String("a")]]).unwrap_err();
+    let refused = appender.append([[Datum::String("a")]]).unwrap_err();
     assert_eq!(refused.code, code::DATABASE_CLOSED, "{refused:?}");
     let again = directory.open();
     assert_eq!(again.execute("SELECT * FROM t").unwrap().row_count(), 0);
@@ -253,6 +263,92 @@ fn a_deployment_has_the_same_index_again() {
     assert_eq!(shown(&directory.open()), before);
 }
 
+/// Appends the same rows to several tables at once.
+fn append_to(session: &Session, tables: &[&str], rows: &str) -> Result<Option<u64>> {
+    let batches = session.execute(rows)?.batches;
+    let rows = tables.iter().map(|table| TableBatches { table, batches: &batches });
+    let rows: Vec<_> = rows.collect();
+    session.append_tables(&rows, None).map(|appended| appended.rows_affected)
+}
+
+#[test]
+fn an_append_to_several_tables_is_back_wherever_a_checkpoint_is() {
+    let show = |session: &Session| {
+        ["one", "two", "other.three"].map(|table| {
+            let output = session.execute(&format!("SELECT * FROM {table}")).unwrap();
+            format!("{:?}, {:?}", output.batches, session.arrivals(table).unwrap())
+        })
+    };
+    // In parts and whole; with a checkpoint behind the append, before it, and nowhere.
+    for (part_bytes, checkpoint) in [(1, 0), (1, 1), (64 << 20, 2), (64 << 20, 0)] {
+        let directory = TestDirectory::new("several-tables");
+        let tuning = StorageTuning { part_bytes, ..StorageTuning::default() };
+        let options = OpenOptions { tuning, ..OpenOptions::default() };
+        let session = Database::open_with(&directory.0, &options).unwrap().session();
+        run(&session, "CREATE TABLE one (k STRING NOT NULL, n INT, INDEX(KEY=k))");
+        run(&session, "CREATE TABLE two (k STRING, n INT DEFAULT 7) OPTIONS(DURABILITY='os')");
+        run(&session, "CREATE DATABASE other");
+        run(&session, "CREATE TABLE other.three (k STRING)");
+        run(&session, "INSERT INTO one VALUES ('a', 1), ('b', 2), ('c', 3)");
+        for step in 0..2 {
+            if step == checkpoint {
+                run(&session, "CHECKPOINT");
+            }
+            let all = ["other.three", "two", "one", "default.two"];
+            let appended = append_to(&session, &all, "SELECT k FROM one").unwrap();
+            assert_eq!(appended, Some(12 << step));
+        }
+        let before = show(&session);
+        drop(session);
+        assert_eq!(show(&directory.open()), before);
+        assert_eq!(directory.open().execute("SELECT * FROM two").unwrap().row_count(), 18);
+    }
+}
+
+#[test]
+fn what_one_of_several_tables_refuses_is_in_none() {
+    let directory = TestDirectory::new("several-refused");
+    let session = directory.open();
+    run(&session, "CREATE TABLE free (k STRING, v INT)");
+    run(&session, "CREATE TABLE strict (k STRING NOT NULL, v INT)");
+    run(&session, "CREATE TABLE other_type (k STRING, v DATE)");
+    run(&session, "INSERT INTO free VALUES ('a', 1), (NULL, -2)");
+    for (second, expected) in [
+        ("strict", code::NOT_NULL_VIOLATION),
+        ("other_type", code::DATATYPE_MISMATCH),
+        ("missing", code::UNDEFINED_TABLE),
+    ] {
+        for tables in [["free", second], [second, "free"]] {
+            let refused = append_to(&session, &tables, "SELECT * FROM free").unwrap_err();
+            assert_eq!(refused.code, expected, "{refused:?}");
+            if expected != code::UNDEFINED_TABLE {
+                let detail = refused.detail.unwrap();
+                assert!(detail.contains(&format!("rows for table `{second}`; no table has")));
+            }
+        }
+    }
+    run(&session, "SET GLOBAL max_memory = '1 MB'");
+    run(&session, "CREATE TABLE full (k STRING)");
+    let many = "SELECT k FROM strict";
+    for at in 0..300 {
+        run(&session, &format!("INSERT INTO strict VALUES ('{at}{}', 1)", "x".repeat(2_000)));
+        if append_to(&session, &["free", "full"], many).is_err() {
+            break;
+        }
+        run(&session, "TRUNCATE TABLE full");
+        run(&session, "DELETE FROM free WHERE v IS NULL");
+    }
+    let refused = append_to(&session, &["free", "full"], many).unwrap_err();
+    assert_eq!(refused.code, code::OUT_OF_MEMORY, "{refused:?}");
+    let counts = |session: &Session| {
+        ["free", "full", "other_type"]
+            .map(|table| session.execute(&format!("SELECT * FROM {table}")).unwrap().row_count())
+    };
+    assert_eq!(counts(&session), [2, 0, 0]);
+    drop(session);
+    assert_eq!(counts(&directory.open()), [2, 0, 0]);
+}
+
 /// Opens a directory as the log's crate does.
 fn parts_of(directory: &TestDirectory) -> DatabaseDirectory {
     let access = Access::ReadWrite { new_id: [7; 16] };
@@ -272,6 +368,81 @@ fn a_record_that_nobody_wrote_is_named() {
     assert_eq!(refused.code, code::DATA_CORRUPTED);
     let message = "the record at position 0 of the log cannot be applied: its kind 9 is not known";
     assert_eq!(refused.message, message);
+}
+
+#[test]
+fn a_null_that_a_column_does_not_take_is_damage() {
+    let directory = TestDirectory::new("forged-null");
+    run(&directory.open(), "CREATE TABLE t (k STRING NOT NULL)");
+    let schema = TableSchema { columns: vec![Column::new("k", DataType::String)], indexes: vec![] };
+    let mut row = Vec::new();
+    RowCodec::new(&schema).encode(&[Datum::Null], &mut row).unwrap();
+    // The id of the table, the time of arrival, the length of the row above 48 bits, and the row.
+    let header = [1, 0, u64::try_from(row.len()).unwrap() << 48].map(u64::to_le_bytes);
+    let payload = [header.as_flattened(), &row].concat();
+    let parts = parts_of(&directory);
+    let options = Options::new(parts.database_id());
+    let (log, _) = parts.open_log(options, &mut |_| ()).unwrap();
+    log.append(&Group::of(1, 1, &payload), &mut |_| ()).unwrap();
+    log.close().unwrap();
+    drop((log, parts));
+    let refused = Database::open(&directory.0).unwrap_err();
+    assert_eq!(refused.code, code::DATA_CORRUPTED, "{refused:?}");
+    assert!(refused.message.contains("are not rows of the table"), "{refused:?}");
+}
+
+/// A clock that goes on by a second each time that somebody looks at it.
+#[derive(Debug, Default)]
+struct ImpatientClock(AtomicU64);
+
+impl Clock for ImpatientClock {
+    fn now_ms(&self) -> i64 {
+        1_000
+    }
+
+    fn monotonic_ns(&self) -> u64 {
+        // Relaxed: a number.
+        self.0.fetch_add(1_000_000_000, Ordering::Relaxed)
+    }
+}
+
+#[test]
+fn who_listens_is_told_what_is_left_and_may_end_the_opening() {
+    let directory = TestDirectory::new("listener");
+    let session = directory.open();
+    run(&session, "CREATE TABLE t (k STRING, v BIGINT)");
+    let rows: Vec<_> = (0..20_000).map(|v| [Datum::String("key"), Datum::BigInt(v)]).collect();
+    let appender = session.appender("t").unwrap();
+    rows.chunks(5_000).for_each(|rows| {
+        appender.append(rows).unwrap();
+    });
+    drop((session, appender));
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let open = |stops: bool| {
+        let told = Arc::clone(&told);
+        told.lock().clear();
+        let listener = OpenListener::stopping(move |progress| {
+            told.lock().push(progress);
+            if stops { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        let clock = Arc::new(ImpatientClock::default());
+        let options = OpenOptions { listener: Some(listener), clock, ..OpenOptions::default() };
+        Database::open_with(&directory.0, &options).map(|database| database.session())
+    };
+    for _ in 0..2 {
+        let stopped = open(true).unwrap_err();
+        assert_eq!(stopped.code, code::QUERY_CANCELED, "{stopped:?}");
+        assert_eq!(told.lock().len(), 1, "nothing is read after it was stopped");
+        let session = open(false).unwrap();
+        assert_eq!(session.execute("SELECT * FROM t").unwrap().row_count(), 20_000);
+        let told = told.lock();
+        // From the log it is told after each append, from a checkpoint after each file.
+        assert!(!told.is_empty(), "{told:?}");
+        assert!(told.is_sorted_by_key(|progress| progress.rows), "{told:?}");
+        assert!(told.iter().all(|progress| progress.milliseconds_left.is_some()), "{told:?}");
+        // From its files, the second time.
+        run(&session, "CHECKPOINT");
+    }
 }
 
 #[test]

@@ -92,7 +92,12 @@ fn open(path: &Path, read_only: bool) -> Database {
     let options = OpenOptions {
         read_only,
         clock: Arc::new(ManualClock::new(NOW_MS)),
-        tuning: StorageTuning { segment_bytes: 8 << 10, part_bytes: 1, has_threads: false },
+        tuning: StorageTuning {
+            segment_bytes: 8 << 10,
+            part_bytes: 1,
+            has_threads: false,
+            ..StorageTuning::default()
+        },
         ..OpenOptions::default()
     };
     Database::open_with(path, &options).unwrap_or_else(|error| panic!("{error:?}"))

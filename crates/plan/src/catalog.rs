@@ -4,6 +4,7 @@ use std::{any::Any, sync::Arc};
 
 use arrow::datatypes::SchemaRef;
 use datafusion::logical_expr::TableSource;
+use lockstep_diagnostic::Result;
 use lockstep_row::TableSchema;
 
 /// A table of the catalog; also the source of its `TableScan`s, from which an executor finds the
@@ -40,6 +41,11 @@ impl TableSource for CatalogTable {
 pub trait Catalog {
     /// Returns the database that unqualified names belong to.
     fn current_database(&self) -> &str;
+    /// Fails where the statement may not read a table, whether or not there is one of this name.
+    fn check_access(&self, database: &str, name: &str) -> Result<()> {
+        let _ = (database, name);
+        Ok(())
+    }
     /// Finds a table.
     fn find_table(&self, database: &str, name: &str) -> Option<Arc<CatalogTable>>;
     /// Returns whether a database exists.

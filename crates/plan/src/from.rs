@@ -172,6 +172,8 @@ pub fn find_table(
         Some(database) => database.text.as_str(),
         None => catalog.current_database(),
     };
+    let access = catalog.check_access(database, &name.name.text);
+    access.map_err(|error| Box::new(error.at(name.name.span)))?;
     if let Some(table) = catalog.find_table(database, &name.name.text) {
         return Ok(table);
     }

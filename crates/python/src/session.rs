@@ -1,13 +1,19 @@
 //! Sessions and relations as Python objects.
 
-use std::{collections::HashMap, path::PathBuf, sync::Arc};
+use std::{
+    collections::HashMap,
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 use lockstep_engine::{
-    Conversion, Database, Durability, OpenOptions, Output, Parameter, ProgressCallback,
-    QueryContext, Relation, Session, VerifyOptions,
+    Conversion, Database, Durability, OpenListener, OpenOptions, OpenProgress, Output, Parameter,
+    ProgressCallback, QueryContext, Relation, Session, TableBatches, VerifyOptions,
 };
+use lockstep_host::sync::Mutex;
 use lockstep_row::{DataType, Value};
 use pyo3::{
     prelude::*,
@@ -36,14 +42,16 @@ pub(crate) struct PySession {
 impl PySession {
     /// Opens the database in a directory, or makes one in memory.
     #[new]
-    #[pyo3(signature = (path=None, read_only=false))]
-    fn new(py: Python<'_>, path: Option<PathBuf>, read_only: bool) -> PyResult<Self> {
+    #[pyo3(signature = (path=None, read_only=false, progress=None))]
+    fn new(
+        py: Python<'_>,
+        path: Option<PathBuf>,
+        read_only: bool,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Self> {
         let database = match path {
             None => Database::in_memory(),
-            Some(path) => {
-                let options = OpenOptions { read_only, ..OpenOptions::default() };
-                detached(py, None, || Database::open_with(&path, &options))?
-            }
+            Some(path) => open_directory(py, &path, read_only, progress)?,
         };
         Ok(Self { session: database.session(), columns: RequestColumnsCache::default() })
     }
@@ -125,28 +133,36 @@ impl PySession {
         durability: Option<&str>,
     ) -> PyResult<PyOutput> {
         let durability = durability_of(py, durability)?;
-        let by_name = rows.iter().all(|row| row.is_instance_of::<PyDict>());
-        let known = match py.detach(|| self.session.table_columns(table)) {
-            Ok(known) => Some(known),
-            Err(error) if error.code == code::UNDEFINED_TABLE && create && by_name => None,
-            Err(error) => return Err(raise(py, &error, None)),
-        };
-        let (columns, batch) = if by_name {
-            let columns = with_types(columns_of(rows)?, known.as_deref());
-            let columns = columns.map_err(|error| raise(py, &error, None))?;
-            let batch = batch_of_dicts(rows, &columns, self.session.conversion())?;
-            (columns, batch)
-        } else {
-            let columns = known.unwrap_or_default();
-            let batch = batch_of_tuples(rows, &columns, self.session.conversion())?;
-            (columns, batch)
-        };
-        let batch = batch.map_err(|error| raise(py, &error, None))?;
+        let (columns, batch) = self.batch_of_rows(py, table, rows, create)?;
         let schema = create.then(|| schema_of(&columns));
         debug_assert_eq!(batch.num_rows(), rows.len(), "each row is in the batch");
         let rows = NewRows { table, batches: &[batch], durability };
         let append = || self.append_batches(&rows, schema.as_ref());
         Ok(PyOutput::new(writing(py, None, append)?, ""))
+    }
+
+    /// Appends to several tables, all rows or none: Arrow tables, or lists of dicts or tuples.
+    #[pyo3(signature = (tables, durability=None))]
+    fn append_tables(
+        &self,
+        py: Python<'_>,
+        tables: &Bound<'_, PyList>,
+        durability: Option<&str>,
+    ) -> PyResult<PyOutput> {
+        let durability = durability_of(py, durability)?;
+        let tables: Vec<(String, Bound<'_, PyAny>)> = tables.extract()?;
+        let mut batches: Vec<Vec<RecordBatch>> = Vec::with_capacity(tables.len());
+        for (table, rows) in &tables {
+            batches.push(match rows.cast::<PyList>() {
+                Ok(rows) => vec![self.batch_of_rows(py, table, rows, false)?.1],
+                Err(_) => rows.extract::<PyTable>()?.into_inner().0,
+            });
+        }
+        let rows = tables.iter().zip(&batches);
+        let rows: Vec<TableBatches<'_>> =
+            rows.map(|((table, _), batches)| TableBatches { table, batches }).collect();
+        let appended = writing(py, None, || self.session.append_tables(&rows, durability))?;
+        Ok(PyOutput::new(appended, ""))
     }
 
     /// Compiles a deployment or a query for request mode.
@@ -193,6 +209,34 @@ impl PySession {
 }
 
 impl PySession {
+    /// Converts rows for a table, given as dicts or as tuples, with the columns that they have.
+    fn batch_of_rows(
+        &self,
+        py: Python<'_>,
+        table: &str,
+        rows: &Bound<'_, PyList>,
+        create: bool,
+    ) -> PyResult<(Vec<(String, DataType)>, RecordBatch)> {
+        let by_name = rows.iter().all(|row| row.is_instance_of::<PyDict>());
+        let known = match py.detach(|| self.session.table_columns(table)) {
+            Ok(known) => Some(known),
+            Err(error) if error.code == code::UNDEFINED_TABLE && create && by_name => None,
+            Err(error) => return Err(raise(py, &error, None)),
+        };
+        let (columns, batch) = if by_name {
+            let columns = with_types(columns_of(rows)?, known.as_deref());
+            let columns = columns.map_err(|error| raise(py, &error, None))?;
+            let batch = batch_of_dicts(rows, &columns, self.session.conversion())?;
+            (columns, batch)
+        } else {
+            let columns = known.unwrap_or_default();
+            let batch = batch_of_tuples(rows, &columns, self.session.conversion())?;
+            (columns, batch)
+        };
+        let batch = batch.map_err(|error| raise(py, &error, None))?;
+        Ok((columns, batch))
+    }
+
     /// Appends rows; creates the table with the schema `create` when it does not exist.
     fn append_batches(&self, rows: &NewRows<'_>, create: Option<&SchemaRef>) -> Result<Output> {
         let NewRows { table, batches, durability } = *rows;
@@ -209,6 +253,34 @@ impl PySession {
             QueryContext::new().run(|| drop(self.session.execute(&drop_table)));
         })
     }
+}
+
+/// Opens the database in a directory. `progress` is called with rows, milliseconds, and the
+/// milliseconds that are left if that is known; when it raises, so does the opening.
+fn open_directory(
+    py: Python<'_>,
+    path: &Path,
+    read_only: bool,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Database> {
+    let raised = Arc::new(Mutex::new(None));
+    let listener = progress.map(|callback| {
+        let raised = Arc::clone(&raised);
+        OpenListener::stopping(move |progress| {
+            let OpenProgress { rows, milliseconds, milliseconds_left } = progress;
+            let arguments = (rows, milliseconds, milliseconds_left);
+            match Python::attach(|py| callback.call1(py, arguments)) {
+                Ok(_) => ControlFlow::Continue(()),
+                Err(error) => {
+                    *raised.lock() = Some(error);
+                    ControlFlow::Break(())
+                }
+            }
+        })
+    });
+    let options = OpenOptions { read_only, listener, ..OpenOptions::default() };
+    let opened = detached(py, None, || Database::open_with(path, &options));
+    opened.map_err(|error| raised.lock().take().unwrap_or(error))
 }
 
 /// Rows to append to a table.

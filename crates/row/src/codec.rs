@@ -246,7 +246,8 @@ impl RowCodec {
     }
 
     /// Returns whether bytes have the form of a row of this schema, so that a view of them reads nothing
-    /// beyond them and its texts are UTF-8. Linear in the row. Nested values are not looked into.
+    /// beyond them, its texts are UTF-8, and no NOT NULL column is NULL. Linear in the row. Nested
+    /// values are not looked into.
     pub fn is_row(&self, bytes: &[u8]) -> bool {
         let VariableColumns { ends_start, count } = self.variable;
         debug_assert!(ends_start > 0, "a row begins with the width of an end");
@@ -271,7 +272,10 @@ impl RowCodec {
             }
             _ => true,
         };
-        last == bytes.len() - section && self.locations.iter().all(is_text)
+        let view = RowView { codec: self, bytes };
+        let mut columns = self.columns.iter().enumerate();
+        let has_null = columns.any(|(at, column)| !column.nullable && view.is_null(at));
+        last == bytes.len() - section && self.locations.iter().all(is_text) && !has_null
     }
 
     /// Returns a view of a row without checking it. Constant time.

@@ -16,6 +16,7 @@ pub use query::{
 };
 pub use statement::{
     AlterTableAction, ColumnDefinition, CreateFunction, CreateIndex, CreateLike, CreateProcedure,
-    CreateTable, Deploy, Estimate, IndexDefinition, Insert, InsertRow, LoadData, OptionItem,
-    OptionValue, ParameterDefinition, Privileges, Show, Statement, UserDefinition,
+    CreateTable, CreateToken, Deploy, Estimate, IndexDefinition, Insert, InsertRow, LoadData,
+    ObjectPart, OptionItem, OptionValue, ParameterDefinition, Privileges, RoleMembership, Show,
+    Statement, UserDefinition,
 };

@@ -51,13 +51,10 @@ impl Parser<'_> {
         if self.at_word("FUNCTION") || self.at_words(&["AGGREGATE", "FUNCTION"]) {
             return self.create_function();
         }
-        if self.eat_word("USER") {
-            let conditional = self.if_not_exists();
-            let name = self.user_name()?;
-            let options = self.options_clause("OPTIONS")?;
-            return Ok(Statement::CreateUser(UserDefinition { name, conditional, options }));
+        match self.create_for_access()? {
+            Some(created) => Ok(created),
+            None => self.unexpected().err(),
         }
-        self.unexpected().err()
     }
 
     fn if_not_exists(&mut self) -> bool {
@@ -277,9 +274,8 @@ impl Parser<'_> {
             let if_exists = self.if_exists();
             return Ok(Statement::DropFunction { name: self.ident()?, if_exists });
         }
-        if self.eat_word("USER") {
-            let if_exists = self.if_exists();
-            return Ok(Statement::DropUser { name: self.user_name()?, if_exists });
+        if let Some(dropped) = self.drop_for_access()? {
+            return Ok(dropped);
         }
         self.expect_word("INDEX")?;
         self.drop_index()

@@ -4,6 +4,7 @@
 //! nesting and height of the tree are limited ([`STATEMENT_BYTES_MAX`], [`NESTING_DEPTH_MAX`],
 //! [`TREE_HEIGHT_MAX`]), so that parsing any text is fast and code that walks the tree may recurse.
 
+mod access;
 pub mod ast;
 mod cursor;
 mod definition;

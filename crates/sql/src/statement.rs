@@ -1,13 +1,12 @@
 //! Statements: scripts, and every statement except CREATE, ALTER, DROP and queries.
 //!
-//! `lib` calls [`Parser::script`]. `definition` has CREATE, ALTER and DROP, `query` has queries.
+//! `lib` calls [`Parser::script`]. `definition` has CREATE, ALTER and DROP, `access` has users and
+//! privileges, `query` has queries.
 
 use lockstep_diagnostic::Result;
 
 use crate::Parsed;
-use crate::ast::{
-    Deploy, Estimate, Ident, Insert, InsertRow, LoadData, Privileges, Show, Statement,
-};
+use crate::ast::{Deploy, Estimate, Ident, Insert, InsertRow, LoadData, Show, Statement};
 use crate::cursor::Parser;
 use crate::token::TokenKind;
 
@@ -29,6 +28,7 @@ const SHOWN: &[(&[&str], Show)] = &[
     (&["PROCEDURE", "STATUS"], Show::Procedures),
     (&["CURRENT_USER"], Show::CurrentUser),
     (&["USERS"], Show::Users),
+    (&["ROLES"], Show::Roles),
 ];
 
 impl Parser<'_> {
@@ -86,6 +86,7 @@ impl Parser<'_> {
             }
             "CALL" => self.call_procedure(),
             "GRANT" | "REVOKE" => self.privileges(),
+            "KILL" => self.kill(),
             "EXIT" | "QUIT" => {
                 self.advance();
                 Ok(Statement::Exit)
@@ -189,6 +190,8 @@ impl Parser<'_> {
             Show::Indexes(self.object_name()?)
         } else if self.eat_word("GRANTS") {
             Show::Grants(if self.eat_word("FOR") { Some(self.user_name()?) } else { None })
+        } else if self.eat_word("TOKENS") {
+            Show::Tokens(if self.eat_word("FOR") { Some(self.user_name()?) } else { None })
         } else if self.eat_word("JOBS") {
             let component =
                 if self.eat_word("FROM") { Some(self.ident()?.text.to_lowercase()) } else { None };
@@ -224,7 +227,7 @@ impl Parser<'_> {
     }
 
     /// Parses a count, a number without suffix.
-    fn count(&mut self) -> Result<u64> {
+    pub(crate) fn count(&mut self) -> Result<u64> {
         let token = self.peek();
         let count = self.text(token).parse();
         match (token.kind, count) {
@@ -304,80 +307,5 @@ impl Parser<'_> {
             if self.at_symbol(")") { Vec::new() } else { self.comma_list(Self::expression)? };
         self.expect_symbol(")")?;
         Ok(Statement::Call { name, arguments })
-    }
-
-    /// Parses `GRANT privileges ON [TABLE | DATABASE] object TO users [WITH GRANT OPTION]`, and
-    /// REVOKE with FROM.
-    fn privileges(&mut self) -> Result<Statement> {
-        let is_granted = self.eat_word("GRANT");
-        if !is_granted {
-            self.expect_word("REVOKE")?;
-        }
-        let privileges = self.comma_list(Self::privilege)?;
-        self.expect_word("ON")?;
-        let object_kind = match self.text(self.peek()).to_ascii_uppercase() {
-            kind if ["TABLE", "DATABASE"].contains(&kind.as_str())
-                && !self.nth_is_symbol(1, ".") =>
-            {
-                self.advance();
-                Some(kind)
-            }
-            _ => None,
-        };
-        let mut object = vec![self.object_part()?];
-        if self.eat_symbol(".") {
-            object.push(self.object_part()?);
-        }
-        self.expect_word(if is_granted { "TO" } else { "FROM" })?;
-        let users = self.comma_list(Self::user_name)?;
-        let with_grant_option = is_granted && self.eat_words(&["WITH", "GRANT", "OPTION"]);
-        Ok(Statement::Privileges(Privileges {
-            is_granted,
-            privileges,
-            object_kind,
-            object,
-            users,
-            with_grant_option,
-        }))
-    }
-
-    /// Parses `SELECT`, `CREATE USER`, `ALL [PRIVILEGES]`.
-    fn privilege(&mut self) -> Result<Ident> {
-        let mut name = self.any_ident()?;
-        name.text.make_ascii_uppercase();
-        if name.text == "ALL" {
-            self.eat_word("PRIVILEGES");
-        }
-        while self.peek().kind == TokenKind::Word && !self.at_word("ON") {
-            let next = self.any_ident()?;
-            name.span = name.span.to(next.span);
-            name.text = format!("{} {}", name.text, next.text.to_ascii_uppercase());
-        }
-        Ok(name)
-    }
-
-    /// Parses a name, or `*`.
-    fn object_part(&mut self) -> Result<Ident> {
-        if self.at_symbol("*") {
-            let span = self.advance().span();
-            return Ok(Ident { text: "*".to_owned(), span });
-        }
-        self.any_ident()
-    }
-
-    /// Parses `name`, `'name'`, `name@host`; the host is ignored.
-    pub(crate) fn user_name(&mut self) -> Result<Ident> {
-        let name = self.name_or_text()?;
-        if self.eat_symbol("@") {
-            self.name_or_text()?;
-        }
-        Ok(name)
-    }
-
-    fn name_or_text(&mut self) -> Result<Ident> {
-        if self.peek().kind == TokenKind::String {
-            return self.string().map(|(text, span)| Ident { text, span });
-        }
-        self.any_ident()
     }
 }

@@ -72,11 +72,11 @@ impl FirstArrivals {
         }
     }
 
-    fn first(&self) -> u64 {
+    pub(crate) fn first(&self) -> u64 {
         self.get(0)
     }
 
-    fn last(&self) -> u64 {
+    pub(crate) fn last(&self) -> u64 {
         match self {
             Self::One(first) => *first,
             Self::Several(firsts) => *firsts.last().expect("there are batches"),
@@ -101,7 +101,7 @@ struct AppendScratch {
 /// Memory that [`Table::apply`] uses.
 #[derive(Debug, Default)]
 pub(crate) struct ApplyMemory {
-    group_keys: GroupKeys,
+    pub(crate) group_keys: GroupKeys,
     payload: RowsPayload,
 }
 
@@ -409,9 +409,14 @@ impl Table {
         if !in_flight.commit() {
             return Err(self.damaged());
         }
+        self.note_appended(count);
+        Ok(Appended { rows: number(count), expired: self.count_expired(state, arrived) })
+    }
+
+    /// Counts appended rows, after some of which expired ones are searched for.
+    pub(crate) fn note_appended(&self, count: usize) {
         // Relaxed: when exactly a collection happens does not matter.
         self.rows_until_collection.fetch_sub(signed(count), Ordering::Relaxed);
-        Ok(Appended { rows: number(count), expired: self.count_expired(state, arrived) })
     }
 
     /// Stores rows that the log of an engine has at these arrivals. The engine is being opened: nobody
@@ -436,7 +441,7 @@ impl Table {
     }
 
     /// Returns why the table takes no rows although it is not full.
-    fn damaged(&self) -> TableError {
+    pub(crate) fn damaged(&self) -> TableError {
         // A log that has stopped says so, whatever became of the appends that waited for it.
         match self.log().map(|log| log.log.check()) {
             Some(Err(error)) => TableError::Log(error.into()),
@@ -486,7 +491,7 @@ impl Table {
     }
 
     /// Copies batches to the table's rows, under the lock of the commit queue.
-    fn store(
+    pub(crate) fn store(
         &self,
         state: &TableState,
         batches: &mut [RowBatch],
@@ -510,7 +515,7 @@ impl Table {
     }
 
     /// Inserts the rows of an append into every series.
-    fn insert_everywhere(
+    pub(crate) fn insert_everywhere(
         &self,
         state: &TableState,
         group_keys: &mut GroupKeys,

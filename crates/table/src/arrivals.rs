@@ -10,6 +10,8 @@ use std::sync::{
 use lockstep_series::ARRIVAL_MAX;
 use lockstep_wal::Log;
 
+use crate::publication::Publications;
+
 /// An append of more bytes is logged in parts.
 const PART_BYTES: usize = 64 << 20;
 
@@ -20,6 +22,8 @@ pub struct Arrivals {
     log: OnceLock<Arc<dyn Log>>,
     /// An append of more bytes is logged in parts.
     part_bytes: AtomicUsize,
+    /// When rows of several tables became visible together.
+    pub(crate) publications: Publications,
 }
 
 impl Default for Arrivals {
@@ -32,7 +36,8 @@ impl Arrivals {
     /// Starts at `next`, which is 0 in an empty engine.
     pub fn new(next: u64) -> Self {
         let part_bytes = AtomicUsize::new(PART_BYTES);
-        Self { next: AtomicU64::new(next), log: OnceLock::new(), part_bytes }
+        let (next, publications) = (AtomicU64::new(next), Publications::default());
+        Self { next, log: OnceLock::new(), part_bytes, publications }
     }
 
     /// Takes arrivals from a log from now on, and logs the changes of tables there. Panics when there

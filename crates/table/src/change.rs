@@ -18,6 +18,7 @@ use crate::{
     append::{Reservation, SLOT_BYTES},
     build::{IndexBuild, IsKept, LogScan, TableRebuild},
     draft::{DraftedIndex, TableDraft},
+    record::IndexLogging,
     state::{self, Index, Origin, TableState},
     table::number,
 };
@@ -80,7 +81,17 @@ impl Table {
         change: &ChangeGuard<'_>,
         draft: &TableDraft,
     ) -> Result<(), TableError> {
-        self.realize_with(change, draft, self.horizon_now(), || Ok(None))
+        self.realize_with(change, draft, self.horizon_now(), IndexLogging::Required, || Ok(None))
+    }
+
+    /// Does what [`Self::realize`] does with a draft that only lacks what nothing holds any more. A log
+    /// that takes nothing does not prevent it: it is logged before the next change of the indexes.
+    pub(crate) fn realize_release(
+        &self,
+        change: &ChangeGuard<'_>,
+        draft: &TableDraft,
+    ) -> Result<(), TableError> {
+        self.realize_with(change, draft, self.horizon_now(), IndexLogging::Deferred, || Ok(None))
     }
 
     /// Does what [`Self::realize`] does, with the rows that had expired at a horizon of the past.
@@ -90,7 +101,7 @@ impl Table {
         draft: &TableDraft,
         horizon: Horizon,
     ) -> Result<(), TableError> {
-        self.realize_with(change, draft, horizon, || Ok(None))
+        self.realize_with(change, draft, horizon, IndexLogging::Required, || Ok(None))
     }
 
     /// Returns whether a row was live as of a horizon. A row that arrived after it is judged as of its
@@ -114,6 +125,7 @@ impl Table {
         change: &ChangeGuard<'_>,
         draft: &TableDraft,
         horizon: Horizon,
+        logging: IndexLogging,
         commit: impl FnOnce() -> Result<Option<Commit>, TableError>,
     ) -> Result<(), TableError> {
         self.check_open()?;
@@ -135,7 +147,7 @@ impl Table {
             let mut key = Vec::new();
             let is_kept = &mut |row: RowRef<'_>| self.was_live(&state, row, horizon, &mut key);
             return self.rebuild(change, draft, is_kept, commit, &mut || {
-                self.log_indexes(&before, draft, horizon)
+                self.log_indexes(&before, draft, horizon, logging)
             });
         }
         let is_long = state.log.row_count(&lockstep_series::pin()) >= BACKGROUND_ROWS_MIN;
@@ -166,7 +178,7 @@ impl Table {
             drop(reservation);
             indexes[at] = built;
         }
-        self.log_indexes(&before, draft, horizon)?;
+        self.log_indexes(&before, draft, horizon, logging)?;
         failpoint::reach("table.indexes_logged");
         let schema = Arc::new(draft.schema(&state.schema));
         self.replace_state(&exclusive, TableState::new(schema, indexes, Arc::clone(&state.log)));
@@ -247,7 +259,8 @@ impl Table {
             let origin = Origin::Declared(spec.retention);
             let position = draft.add(spec.clone(), origin);
             self.apply_held_rules(&mut draft);
-            self.realize_with(change, &draft, self.horizon_now(), commit)?;
+            let horizon = self.horizon_now();
+            self.realize_with(change, &draft, horizon, IndexLogging::Required, commit)?;
             Ok(position)
         })
     }
@@ -286,7 +299,8 @@ impl Table {
             };
             dropped.origin = Origin::Automatic;
             self.apply_held_rules(&mut draft);
-            self.realize_with(change, &draft, self.horizon_now(), commit)?;
+            let horizon = self.horizon_now();
+            self.realize_with(change, &draft, horizon, IndexLogging::Required, commit)?;
             self.note_release();
             Ok(())
         })

@@ -8,6 +8,9 @@
 //! becomes visible, nor does anything that arrived later: the table is damaged. Readers see what was
 //! visible before; appends that wait behind it, and later ones, are refused until the table is emptied
 //! ([ADR 0019](../../../docs/adr/0019-memory-is-freed-by-who-writes.md)).
+//!
+//! An append over several tables takes its arrivals under the locks of all their queues, so that such
+//! appends are in the same order in each. It becomes visible when it is the oldest one in all of them.
 
 use std::{
     collections::VecDeque,
@@ -16,6 +19,8 @@ use std::{
 };
 
 use lockstep_host::sync::{Condvar, Mutex, MutexGuard};
+
+use crate::publication::Publications;
 
 /// The appends of a table in order of arrival.
 #[derive(Default)]
@@ -109,19 +114,7 @@ impl CommitQueue {
         let mut appends = self.appends.lock();
         let own = appends.in_flight.iter_mut().find(|append| append.end == end);
         own.expect("it is in flight until it is visible").is_applied = true;
-        let mut visible = None;
-        while let Some(QueuedAppend { end, is_applied: true, .. }) = appends.in_flight.front() {
-            visible = Some(*end);
-            appends.in_flight.pop_front();
-        }
-        if let Some(visible) = visible {
-            // Relaxed: written under the lock.
-            assert!(visible > self.visible.load(Ordering::Relaxed), "arrivals of a table ascend");
-            // Release: pairs with the Acquire in `visible`.
-            self.visible.store(visible, Ordering::Release);
-            if appends.waiting > 0 {
-                self.advanced.notify_all();
-            }
+        if self.advance(&mut appends) {
             return true;
         }
         drop(appends);
@@ -141,6 +134,42 @@ impl CommitQueue {
         appends.waiting -= 1;
         // Relaxed: as above.
         self.visible.load(Ordering::Relaxed) >= end
+    }
+
+    /// Makes the applied appends at the front visible. Returns whether there are any.
+    fn advance(&self, appends: &mut QueueState) -> bool {
+        let mut visible = None;
+        while let Some(QueuedAppend { end, is_applied: true, .. }) = appends.in_flight.front() {
+            visible = Some(*end);
+            appends.in_flight.pop_front();
+        }
+        let Some(visible) = visible else { return false };
+        // Relaxed: written under the lock.
+        assert!(visible > self.visible.load(Ordering::Relaxed), "arrivals of a table ascend");
+        // Release: pairs with the Acquire in `visible`.
+        self.visible.store(visible, Ordering::Release);
+        if appends.waiting > 0 {
+            self.advanced.notify_all();
+        }
+        true
+    }
+
+    /// Waits until the append that ends before `end` is the oldest one in flight. Returns `false` when
+    /// an earlier one panicked.
+    #[must_use]
+    fn wait_for_front(&self, end: u64) -> bool {
+        let mut appends = self.appends.lock();
+        loop {
+            if appends.in_flight.front().is_some_and(|append| append.end == end) {
+                return true;
+            }
+            if appends.is_damaged {
+                return false;
+            }
+            appends.waiting += 1;
+            appends = self.advanced.wait(appends);
+            appends.waiting -= 1;
+        }
     }
 }
 
@@ -178,6 +207,28 @@ impl InFlightAppend<'_> {
     pub(crate) fn commit(mut self) -> bool {
         self.is_ended = true;
         self.queue.commit(self.end)
+    }
+
+    /// Makes appends of several tables, which took their arrivals together, visible together, as soon
+    /// as those before each are. They are in the order in which their queues are locked. Returns
+    /// `false` when one before panicked: then none of them will be visible.
+    #[must_use]
+    pub(crate) fn commit_all(mut appends: Vec<Self>, publications: &Publications) -> bool {
+        // Nothing overtakes an append that is the oldest one, so all are in the end.
+        if !appends.iter().all(|append| append.queue.wait_for_front(append.end)) {
+            return false;
+        }
+        let queues = appends.iter().map(|append| append.queue).collect::<Vec<_>>();
+        let mut locked: Vec<_> = queues.iter().map(|queue| queue.appends.lock()).collect();
+        publications.publish(|| {
+            for (append, state) in appends.iter_mut().zip(&mut locked) {
+                let oldest = state.in_flight.front_mut().expect("it was waited for");
+                assert_eq!(oldest.end, append.end, "the oldest append stays the oldest");
+                oldest.is_applied = true;
+                append.is_ended = append.queue.advance(state);
+            }
+        });
+        true
     }
 }
 

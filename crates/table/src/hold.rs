@@ -320,9 +320,9 @@ impl Table {
         }
         draft.apply_rules(&holds);
         // An index stays as it is when the memory budget does not allow a smaller copy.
-        if self.realize(change, &draft).is_err() {
+        if self.realize_release(change, &draft).is_err() {
             draft.keep_projections(&change.state());
-            drop(self.realize(change, &draft));
+            drop(self.realize_release(change, &draft));
         }
     }
 }

@@ -24,6 +24,7 @@ mod hold;
 mod include;
 mod index_counts;
 mod load;
+mod publication;
 mod record;
 mod replay;
 mod rescue;

@@ -3,7 +3,10 @@
 //! `engine` loads files with it. The rows of a [`BulkLoad`] are encoded and checked, and memory is
 //! reserved for them, batch by batch, while other appends go on; finally all of them get their arrivals
 //! and become visible at once. Until then a load holds its rows encoded, and frees each batch when it
-//! is in the log, so that it takes little more memory than the stored rows.
+//! is in the log, so that it takes little more memory than the stored rows. Loads of several tables can
+//! be finished as one append ([`BulkLoad::finish_all`]).
+
+mod multi_table;
 
 use std::{fmt, sync::Arc};
 
@@ -88,15 +91,18 @@ impl BulkLoad<'_> {
         let shared = self.table.lock_shared();
         self.table.check_open()?;
         let state = self.table.shared_state(&shared);
-        if self.is_timed && !self.is_checked(&state.schema) {
-            self.check(&state.schema)?;
-        }
+        self.check_again(&state.schema)?;
         self.table.apply(state, &mut self.batches, &mut ApplyMemory::default(), &mut reservation)
     }
 
     /// Returns whether all rows were checked against a schema.
     fn is_checked(&self, schema: &Arc<TableSchema>) -> bool {
         self.checked.as_ref().is_some_and(|checked| Arc::ptr_eq(checked, schema))
+    }
+
+    /// Checks the rows if the table has other indexes now than when they were added.
+    fn check_again(&self, schema: &Arc<TableSchema>) -> Result<(), TableError> {
+        if self.is_timed && !self.is_checked(schema) { self.check(schema) } else { Ok(()) }
     }
 
     /// Checks the rows that were added before the table got other indexes.

@@ -133,11 +133,31 @@ pub(crate) enum RowsPart {
     Last { first: u64 },
 }
 
+impl RowsPart {
+    /// Returns the kind of a record of such rows.
+    pub(crate) fn kind(self) -> Kind {
+        match self {
+            Self::Whole => ROWS,
+            Self::Part => ROWS_PART,
+            Self::Last { .. } => ROWS_END,
+        }
+    }
+}
+
 /// All indexes of a table, by position, and which rows had expired when it got them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoggedIndexes {
     pub(crate) horizon: Horizon,
     pub(crate) indexes: Vec<LoggedIndex>,
+}
+
+/// When a change of the indexes is to be in the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum IndexLogging {
+    /// Before it is made.
+    Required,
+    /// Where the log takes nothing, before the next change of the indexes.
+    Deferred,
 }
 
 /// An index of a table.
@@ -269,7 +289,7 @@ impl RowsPayload {
 }
 
 /// Writes the payload of a record of rows.
-fn write_rows(
+pub(crate) fn write_rows(
     payload: &mut Vec<u8>,
     table: u64,
     arrival_ms: i64,
@@ -291,7 +311,7 @@ pub(crate) struct TableLog<'a> {
     pub(crate) log: &'a dyn Log,
     pub(crate) table: u64,
     /// An append of more bytes is logged in parts.
-    part_bytes: usize,
+    pub(crate) part_bytes: usize,
 }
 
 impl TableLog<'_> {
@@ -328,7 +348,7 @@ impl TableLog<'_> {
     }
 
     /// Logs batches as one group, and adds the position of each.
-    fn append_part(
+    pub(crate) fn append_part(
         self,
         batches: &[RowBatch],
         arrival_ms: i64,
@@ -343,14 +363,9 @@ impl TableLog<'_> {
                 payload
             })
             .collect();
-        let kind = match part {
-            RowsPart::Whole => ROWS,
-            RowsPart::Part => ROWS_PART,
-            RowsPart::Last { .. } => ROWS_END,
-        };
         let mut group = Group::new();
         for (batch, payload) in batches.iter().zip(&payloads) {
-            group.push(kind, rows_of(batch), payload);
+            group.push(part.kind(), rows_of(batch), payload);
         }
         let mut next = self.log.append(&group, &mut |_| ())?.start;
         for batch in batches {
@@ -366,6 +381,12 @@ impl TableLog<'_> {
         bytes.extend_from_slice(payload);
         let positions = self.log.append(&Group::of(kind, 1, &bytes), &mut |_| ())?;
         self.wait(positions.end)
+    }
+
+    /// Logs a list of indexes.
+    fn append_indexes(self, indexes: &LoggedIndexes) -> Result<(), LogFailure> {
+        let json = serde_json::to_vec(indexes).expect("names are text");
+        self.append_change(INDEXES, &json)
     }
 
     /// Waits until everything before a position is as durable as the thread's writes are to be.
@@ -391,12 +412,14 @@ impl Table {
     }
 
     /// Logs the indexes of a draft that the table is about to get, if it is another list than before.
-    /// An error counts only when a rule changes: without one, the same rows are live in any case.
+    /// An error counts only when a rule changes: without one, the same rows are live in any case; and
+    /// only where logging is required.
     pub(crate) fn log_indexes(
         &self,
         before: &TableDraft,
         draft: &TableDraft,
         horizon: Horizon,
+        logging: IndexLogging,
     ) -> Result<(), TableError> {
         let Some(log) = self.log() else { return Ok(()) };
         let logged = LoggedIndexes::of(draft, horizon);
@@ -406,9 +429,17 @@ impl Table {
         {
             return Ok(());
         }
-        let json = serde_json::to_vec(&logged).expect("names are text");
-        let appended = log.append_change(INDEXES, &json).map_err(TableError::Log);
-        if draft.has_rules_of(before) { Ok(()) } else { appended }
+        let mut unlogged = self.unlogged_indexes.lock();
+        // First what expired by a rule that is not logged yet, so that no wider one brings it back.
+        let earlier = unlogged.as_ref().map_or(Ok(()), |earlier| log.append_indexes(earlier));
+        let appended = earlier.and_then(|()| log.append_indexes(&logged));
+        if appended.is_ok() {
+            *unlogged = None;
+        } else if logging == IndexLogging::Deferred {
+            *unlogged = Some(logged);
+            return Ok(());
+        }
+        if draft.has_rules_of(before) { Ok(()) } else { appended.map_err(TableError::Log) }
     }
 
     /// Logs a DELETE.

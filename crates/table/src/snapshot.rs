@@ -38,6 +38,9 @@ pub struct Snapshot<'t> {
     now_ms: i64,
 }
 
+/// After so many attempts to take snapshots of one moment, the thread lets others run.
+const ATTEMPTS_MAX: u32 = 64;
+
 impl<'t> Snapshot<'t> {
     /// Makes a snapshot of a state that was loaded under this guard.
     pub(crate) fn new(
@@ -51,14 +54,20 @@ impl<'t> Snapshot<'t> {
     }
 
     /// Makes snapshots show their tables as they are at one moment, and by one time: a row that became
-    /// visible before another one, in whichever of the tables, is not missing where the other is shown.
-    /// Takes the snapshots again when a row became visible between the first and the last of them.
+    /// visible before another one, in whichever of the tables, is not missing where the other is shown;
+    /// nor is a part of an append over several tables. Takes the snapshots again when a row became
+    /// visible between the first and the last of them. The tables are of one engine.
     pub fn align(snapshots: &mut [impl BorrowMut<Self>]) {
         if snapshots.len() < 2 {
             return;
         }
-        // When none has changed since the last one was taken, all were current when it was.
-        while !snapshots.iter().all(|snapshot| snapshot.borrow().is_current()) {
+        let mut attempts = 0;
+        while !Self::are_of_one_moment(snapshots) {
+            attempts += 1;
+            if attempts % ATTEMPTS_MAX == 0 {
+                // Who publishes rows of several tables may have been interrupted.
+                std::thread::yield_now();
+            }
             for snapshot in &mut *snapshots {
                 let snapshot = snapshot.borrow_mut();
                 *snapshot = snapshot.table.snapshot();
@@ -69,6 +78,18 @@ impl<'t> Snapshot<'t> {
             let snapshot = snapshot.borrow_mut();
             snapshot.now_ms = now_ms.unwrap_or(snapshot.now_ms);
         }
+    }
+
+    /// Returns whether the snapshots, of which there are some, show one moment.
+    fn are_of_one_moment(snapshots: &[impl BorrowMut<Self>]) -> bool {
+        let publications = &snapshots[0].borrow().table.arrivals.publications;
+        let Some(count) = publications.count() else {
+            std::hint::spin_loop();
+            return false;
+        };
+        // When none has changed since the last one was taken, all were current when it was.
+        snapshots.iter().all(|snapshot| snapshot.borrow().is_current())
+            && publications.is_unchanged_since(count)
     }
 
     /// Returns whether a snapshot taken now would show the same rows, but for those that expire.

@@ -34,7 +34,7 @@ use lockstep_row::{IndexSpec, RowCodec, RowView, TableSchema};
 use lockstep_series::{Account, Guard, RowRef, Swap};
 
 use crate::{
-    Arrivals, MemoryBudget, Snapshot, TableError,
+    Arrivals, LoggedIndexes, MemoryBudget, Snapshot, TableError,
     arrival_set::ArrivalSet,
     commit_queue::CommitQueue,
     expired::NewestTimes,
@@ -79,6 +79,9 @@ pub struct Table {
     changes: Mutex<()>,
     /// The holds of the table. Locked briefly, and never while waiting for another lock.
     pub(crate) holds: Mutex<Holds>,
+    /// The indexes as they became when something was released while the log took nothing. Locked by
+    /// the holder of the change lock.
+    pub(crate) unlogged_indexes: Mutex<Option<LoggedIndexes>>,
     /// How often rows were removed otherwise than by expiring. Written under the exclusive schema lock.
     pub(crate) generation: AtomicU64,
     /// Whether the table was dropped. Written under the exclusive schema lock.
@@ -148,6 +151,7 @@ impl Table {
             expiry_thread: ExpiryThread::default(),
             changes: Mutex::new(()),
             holds: Mutex::default(),
+            unlogged_indexes: Mutex::default(),
             generation: AtomicU64::new(0),
             is_closed: AtomicBool::new(false),
         })

@@ -16,6 +16,7 @@ use proptest::{collection::vec, prelude::*};
 pub(crate) mod damage;
 mod hold;
 mod include;
+mod multi_table;
 mod writers;
 
 use crate::{

@@ -82,11 +82,12 @@ impl Drop for Background {
 }
 
 fn run(inner: &Inner, woken: &Receiver<Request>) {
-    let window_ns = u64::from(inner.durability_window_ms()) * 1_000_000;
     let clock = inner.clock();
-    let mut tick_at_ns = clock.monotonic_ns() + window_ns;
+    let mut ticked_ns = clock.monotonic_ns();
     inner.look_ahead(STEP_BYTES);
     loop {
+        // Anew each time: who changes the window wakes the thread.
+        let tick_at_ns = ticked_ns + u64::from(inner.durability_window_ms()) * 1_000_000;
         let left_ns = tick_at_ns.saturating_sub(clock.monotonic_ns());
         match woken.recv_timeout(Duration::from_nanos(left_ns)) {
             Ok(Request::LookAhead) => inner.look_ahead(STEP_BYTES),
@@ -95,7 +96,7 @@ fn run(inner: &Inner, woken: &Receiver<Request>) {
         }
         if clock.monotonic_ns() >= tick_at_ns {
             let _stopped = inner.tick();
-            tick_at_ns = clock.monotonic_ns() + window_ns;
+            ticked_ns = clock.monotonic_ns();
         }
     }
     let _stopped = inner.tick();

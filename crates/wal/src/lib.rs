@@ -199,7 +199,8 @@ pub struct Options {
     pub needed: u64,
     /// Bytes of a segment, rounded up to pages of 4 KiB.
     pub segment_bytes: u64,
-    /// After how many milliseconds what nobody waits for is on the disk.
+    /// After how many milliseconds what nobody waits for is on the disk, until
+    /// [`SegmentedLog::set_durability_window_ms`] says otherwise.
     pub durability_window_ms: u32,
     /// Who looks after the log.
     pub upkeep: Upkeep,

@@ -27,7 +27,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
 };
 
@@ -75,6 +75,8 @@ pub(crate) struct Inner {
     durable: AtomicU64,
     /// Whether the log was closed. Written under the lock of the tail.
     is_closed: AtomicBool,
+    /// After how many milliseconds what nobody waits for is on the disk.
+    durability_window_ms: AtomicU32,
     wake: Wake,
 }
 
@@ -117,6 +119,7 @@ impl SegmentedLog {
         let synced = Place { number, offset };
         let mut tail = Tail { segments, next, offset, position: end, marked: 0, synced };
         tail.begin(end);
+        let durability_window_ms = AtomicU32::new(options.durability_window_ms);
         let inner = Arc::new(Inner {
             owner: OwnerProcess::current(),
             disk,
@@ -129,6 +132,7 @@ impl SegmentedLog {
             end: AtomicU64::new(end),
             durable: AtomicU64::new(end),
             is_closed: AtomicBool::new(false),
+            durability_window_ms,
             wake,
         });
         let background = match inner.options.upkeep {
@@ -146,6 +150,14 @@ impl SegmentedLog {
         let tail = self.inner.tail.lock();
         let former = tail.segments.iter().rev().skip(1).map(|segment| segment.header.length);
         former.sum::<u64>() + tail.offset
+    }
+
+    /// Changes after how many milliseconds what nobody waits for is on the disk, counted from when the
+    /// log was last synced for that.
+    pub fn set_durability_window_ms(&self, window_ms: u32) {
+        // Relaxed: the number itself is all that is shared.
+        self.inner.durability_window_ms.store(window_ms, Ordering::Relaxed);
+        self.inner.wake.now();
     }
 
     /// Does what the background thread does each time that the durability window ends.
@@ -420,7 +432,8 @@ impl Inner {
     }
 
     pub(crate) fn durability_window_ms(&self) -> u32 {
-        self.options.durability_window_ms
+        // Relaxed: the number itself is all that is shared.
+        self.durability_window_ms.load(Ordering::Relaxed)
     }
 
     fn read(&self, from: u64) -> Result<Reader, Error> {

@@ -12,7 +12,7 @@ use crate::{
     merge::{SentOperation, merged},
     objects::SHARED_TRUNCATED,
     observation::Observation,
-    operation::{Action, ChildAnswer, ChildRequest, Witness, is_done},
+    operation::{Action, AddedRows, ChildAnswer, ChildRequest, Witness, is_done},
     process::ChildProcess,
 };
 
@@ -116,26 +116,24 @@ impl Driver<'_> {
     /// Returns whether what an operation does to rows is there: one of its rows, or for the TRUNCATE of a
     /// shared table that one is gone.
     fn is_there(&self, sent: &SentOperation, done: &[SentOperation], found: &Observation) -> bool {
-        let Some(added) = &sent.operation.added else { return false };
-        let numbers = found.numbers(&added.table);
-        if added.rows.count > 0 {
-            return added.rows.numbers().any(|number| numbers.contains(&number));
+        let is_found = |added: &AddedRows| {
+            let numbers = found.numbers(&added.table);
+            added.rows.numbers().any(|number| numbers.contains(&number))
+        };
+        if !truncates(sent) {
+            return sent.operation.added.iter().any(is_found);
         }
         // Rows that no other TRUNCATE can have removed.
-        let on_table = |sent: &&SentOperation| {
-            sent.operation.added.as_ref().is_some_and(|added| added.table == SHARED_TRUNCATED)
-        };
-        let count = |sent: &SentOperation| {
-            sent.operation.added.as_ref().map_or(0, |added| added.rows.count)
-        };
-        let truncated = done.iter().filter(on_table).filter(|sent| count(sent) == 0);
+        let numbers = found.numbers(SHARED_TRUNCATED);
+        let truncated = done.iter().filter(|sent| truncates(sent));
         let last = truncated.filter_map(|sent| sent.acknowledged.as_ref()).map(|(at, _)| *at).max();
         let before = match last {
             None => self.observed.numbers(SHARED_TRUNCATED),
             Some(_) => Vec::new(),
         };
-        let later = done.iter().filter(on_table).filter(|sent| Some(sent.sent) > last);
-        let added = later.filter_map(|sent| sent.operation.added.as_ref());
+        let later = done.iter().filter(|sent| Some(sent.sent) > last);
+        let added = later.flat_map(|sent| &sent.operation.added);
+        let added = added.filter(|added| added.table == SHARED_TRUNCATED);
         let numbers_after = added.flat_map(|added| added.rows.numbers());
         before.into_iter().chain(numbers_after).any(|number| !numbers.contains(&number))
     }
@@ -182,6 +180,12 @@ impl Driver<'_> {
     }
 }
 
+/// Returns whether an operation truncates the shared table.
+fn truncates(sent: &SentOperation) -> bool {
+    let mut added = sent.operation.added.iter();
+    added.any(|added| added.table == SHARED_TRUNCATED && added.rows.count == 0)
+}
+
 /// Returns the lines by which it is seen whether an operation was done.
 fn seen<'o>(observation: &'o Observation, witness: &Witness) -> Vec<&'o String> {
     let lines = observation.lines(&witness.name).iter();
@@ -194,7 +198,7 @@ fn load_of(sent: &SentOperation) -> Option<String> {
         Action::Script(sql) => {
             sql.split_once("LOAD DATA INFILE '")?.1.split('\'').next().map(str::to_owned)
         }
-        Action::Append { .. } => None,
+        Action::Append { .. } | Action::AppendTables { .. } => None,
     }
 }
 

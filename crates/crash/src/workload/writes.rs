@@ -47,6 +47,20 @@ pub(super) fn append_to_several(writer: &mut Writer, random: &mut Random) -> Opt
     append_os(writer, random)
 }
 
+/// Draws rows for some tables, one of which may be named twice.
+pub(super) fn append_tables(writer: &mut Writer, random: &mut Random) -> Option<Draft> {
+    let levels = [None, Some(AppendLevel::Disk), Some(AppendLevel::Os), Some(AppendLevel::Memory)];
+    let durability = *random.pick(&levels);
+    let added = (0..2 + random.below(3)).map(|_| {
+        let table = writer.any_table(random);
+        let count = if random.chance(10) { 40 } else { 1 + random.below(4) };
+        AddedRows { table, rows: writer.rows(count) }
+    });
+    let rows: Vec<AddedRows> = added.collect();
+    let action = Action::AppendTables { rows: rows.clone(), durability };
+    Some(Draft { action, added: rows, ..Draft::script("") })
+}
+
 pub(super) fn insert(writer: &mut Writer, random: &mut Random) -> Option<Draft> {
     let table = writer.any_table(random);
     let rows = writer.rows(1 + random.below(4));
@@ -190,6 +204,6 @@ impl Draft {
     /// Names the shared table that is truncated: rows of no writer.
     fn truncating(self, table: &str) -> Self {
         let rows = RowRange { writer: 0, first: 0, count: 0, now_ms: 0 };
-        Self { added: Some(AddedRows { table: table.to_owned(), rows }), ..self }
+        Self { added: vec![AddedRows { table: table.to_owned(), rows }], ..self }
     }
 }

@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 
 use lockstep_row::TableSchema;
+use lockstep_sql::ast::Ident;
 use lockstep_table::Table;
 use lockstep_wal::Kind;
 use serde::{Deserialize, Serialize};
@@ -115,7 +116,7 @@ impl CatalogRecord {
                 Self::SetVariable { name, value }
             }
             CatalogCommand::ChangeUsers(command) => {
-                let names = command.names().into_iter();
+                let names = command.names(after).into_iter();
                 let users = names.map(|name| {
                     let user = after.users().by_name().get(&name).cloned();
                     (name, user)
@@ -137,14 +138,22 @@ impl CatalogRecord {
 }
 
 impl UserCommand {
-    /// Returns the names of the users that it may change.
-    fn names(&self) -> Vec<String> {
+    /// Returns the names of the users that it may change; `after` is the catalog after it.
+    fn names(&self, after: &Objects) -> Vec<String> {
+        let texts = |names: &[Ident]| names.iter().map(|name| name.text.clone()).collect();
         match self {
             Self::Create(change) | Self::Alter(change) => vec![change.name.text.clone()],
             Self::Drop { name, .. } => vec![name.text.clone()],
-            Self::Privileges { change, .. } => {
-                change.users.iter().map(|user| user.text.clone()).collect()
+            Self::Privileges { change, .. } => texts(&change.users),
+            Self::CreateRole { name, .. } => vec![name.text.clone()],
+            // Its members lose it.
+            Self::DropRole { name, .. } => {
+                let others = after.users().by_name().keys().cloned();
+                others.chain([name.text.clone()]).collect()
             }
+            Self::Membership(change) => texts(&change.members),
+            Self::CreateToken(token) => vec![token.user.text.clone()],
+            Self::DropToken { user, .. } => vec![user.text.clone()],
         }
     }
 }

@@ -1,8 +1,13 @@
 //! How far opening a directory is, for who waits for it.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, ops::ControlFlow, path::Path, sync::Arc};
 
-use lockstep_host::Clock;
+use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
+use lockstep_host::{
+    Clock,
+    file::{Disk, OpenMode},
+};
+use lockstep_wal::Manifest;
 
 /// How often the listener is told.
 const LISTEN_INTERVAL_NS: u64 = 500_000_000;
@@ -17,15 +22,29 @@ pub struct OpenProgress {
     pub rows: u64,
     /// The time since it began.
     pub milliseconds: u64,
+    /// How long it will go on, if the rest is read as fast; `None` where that is not known. An
+    /// estimate from the sizes of the files, the last of which may not be full.
+    pub milliseconds_left: Option<u64>,
 }
 
 /// A function that is told how far opening is, every half second.
 #[derive(Clone)]
-pub struct OpenListener(Arc<dyn Fn(OpenProgress) + Send + Sync>);
+pub struct OpenListener(Arc<dyn Fn(OpenProgress) -> ControlFlow<()> + Send + Sync>);
 
 impl OpenListener {
     /// Makes a listener of a function.
     pub fn new(listen: impl Fn(OpenProgress) + Send + Sync + 'static) -> Self {
+        Self::stopping(move |progress| {
+            listen(progress);
+            ControlFlow::Continue(())
+        })
+    }
+
+    /// Makes a listener of a function that may end the opening with [`ControlFlow::Break`]: it fails
+    /// with [`code::QUERY_CANCELED`], and the directory holds what it held before.
+    pub fn stopping(
+        listen: impl Fn(OpenProgress) -> ControlFlow<()> + Send + Sync + 'static,
+    ) -> Self {
         Self(Arc::new(listen))
     }
 }
@@ -45,30 +64,57 @@ pub(super) struct ProgressReport {
     told_ns: u64,
     rows: u64,
     looked_rows: u64,
+    bytes: u64,
+    /// The bytes of all files; zero where they are not known.
+    bytes_total: u64,
 }
 
 impl ProgressReport {
     pub(super) fn new(listener: Option<OpenListener>, clock: &Arc<dyn Clock>) -> Self {
         let (clock, begun_ns) = (Arc::clone(clock), clock.monotonic_ns());
-        Self { listener, clock, begun_ns, told_ns: begun_ns, rows: 0, looked_rows: 0 }
+        let (told_ns, rows, looked_rows) = (begun_ns, 0, 0);
+        let (bytes, bytes_total) = (0, 0);
+        Self { listener, clock, begun_ns, told_ns, rows, looked_rows, bytes, bytes_total }
     }
 
-    /// Counts rows.
-    pub(super) fn add(&mut self, rows: u64) {
+    /// Finds out how many bytes will be read, if somebody is told.
+    pub(super) fn expect_files(&mut self, disk: &dyn Disk, path: &Path, manifest: &Manifest) {
+        if self.listener.is_none() {
+            return;
+        }
+        let of_log = log_bytes(disk, &path.join("log")).unwrap_or(0);
+        self.bytes_total = of_log + manifest.files.iter().map(|file| file.bytes).sum::<u64>();
+    }
+
+    /// Counts bytes that were read.
+    pub(super) fn add_bytes(&mut self, bytes: u64) {
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+
+    /// Counts rows. Fails when the listener ends the opening.
+    pub(super) fn add(&mut self, rows: u64) -> Result<()> {
         self.rows = self.rows.saturating_add(rows);
         if self.listener.is_some() && self.rows >= self.looked_rows + ROWS_PER_LOOK {
             self.looked_rows = self.rows;
-            self.look();
+            return self.look();
         }
+        Ok(())
     }
 
     /// Tells the listener if it is time.
-    fn look(&mut self) {
+    fn look(&mut self) -> Result<()> {
         let now_ns = self.clock.monotonic_ns();
-        if now_ns - self.told_ns >= LISTEN_INTERVAL_NS {
-            self.told_ns = now_ns;
-            if let Some(OpenListener(listen)) = &self.listener {
-                listen(self.progress());
+        let Some(OpenListener(listen)) = &self.listener else { return Ok(()) };
+        if now_ns - self.told_ns < LISTEN_INTERVAL_NS {
+            return Ok(());
+        }
+        self.told_ns = now_ns;
+        match listen(self.progress()) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => {
+                Diagnostic::new(code::QUERY_CANCELED, "opening the database was cancelled")
+                    .with_kind(Kind::Retry)
+                    .err()
             }
         }
     }
@@ -76,8 +122,20 @@ impl ProgressReport {
     /// Returns what was counted, and the time since the begin.
     pub(super) fn progress(&self) -> OpenProgress {
         let milliseconds = (self.clock.monotonic_ns() - self.begun_ns) / 1_000_000;
-        OpenProgress { rows: self.rows, milliseconds }
+        let left = self.bytes_total.saturating_sub(self.bytes);
+        let milliseconds_left = (self.bytes > 0 && self.bytes_total > 0).then(|| {
+            let left_ms = u128::from(left) * u128::from(milliseconds) / u128::from(self.bytes);
+            u64::try_from(left_ms).unwrap_or(u64::MAX)
+        });
+        OpenProgress { rows: self.rows, milliseconds, milliseconds_left }
     }
+}
+
+/// Returns the bytes of the segments of a log; `None` where they cannot be read.
+fn log_bytes(disk: &dyn Disk, log: &Path) -> Option<u64> {
+    let segments = disk.list(log).ok()?.into_iter().filter(|name| name.ends_with(".wal"));
+    let length = |name: String| disk.open(&log.join(name), OpenMode::Read).ok()?.length().ok();
+    segments.map(length).sum()
 }
 
 #[cfg(test)]
@@ -98,11 +156,27 @@ mod tests {
         let mut report = ProgressReport::new(Some(listener), &shared);
         for _ in 0..4 {
             clock.advance_ms(250);
-            report.add(ROWS_PER_LOOK);
-            report.add(1);
+            report.add_bytes(100);
+            report.add(ROWS_PER_LOOK).unwrap();
+            report.add(1).unwrap();
         }
         let found: Vec<_> = told.lock().iter().map(|p| (p.rows, p.milliseconds)).collect();
         assert_eq!(found, [(8_193, 500), (16_387, 1_000)]);
         assert_eq!(report.progress().rows, 4 * ROWS_PER_LOOK + 4);
+        assert_eq!(report.progress().milliseconds_left, None);
+        report.bytes_total = 1_000;
+        assert_eq!(report.progress().milliseconds_left, Some(1_500));
+    }
+
+    #[test]
+    fn a_listener_may_end_the_opening() {
+        let clock = Arc::new(ManualClock::new(0));
+        let listener = OpenListener::stopping(|_| std::ops::ControlFlow::Break(()));
+        let shared: Arc<dyn lockstep_host::Clock> = Arc::<ManualClock>::clone(&clock);
+        let mut report = ProgressReport::new(Some(listener), &shared);
+        report.add(ROWS_PER_LOOK).unwrap();
+        clock.advance_ms(500);
+        let stopped = report.add(ROWS_PER_LOOK).unwrap_err();
+        assert_eq!(stopped.code, lockstep_diagnostic::code::QUERY_CANCELED);
     }
 }

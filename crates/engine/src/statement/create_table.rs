@@ -18,10 +18,13 @@ use super::{
 };
 use crate::{
     Output, Session,
+    access::Needs,
     append::table_error,
     catalog::CatalogCommand,
+    entrance::{Operation, no_plan},
     literal::{ConstantPosition, coerce},
     session::object_name,
+    user::{Privilege, Securable},
 };
 
 /// The most indexes of a table.
@@ -31,9 +34,22 @@ impl Session {
     /// Creates a table with the columns of an Arrow schema. A column whose type the dialect does
     /// not have is an error that names it, and so is a column without a type.
     pub fn create_table(&self, table: &str, schema: &SchemaRef) -> Result<()> {
-        self.database.check_open()?;
-        let schema = schema_of_arrow(table, schema)?;
-        self.add_table(&object_name(table), schema, TableOptions::default(), false)
+        let name = object_name(table);
+        let operation = || Operation {
+            action: "CREATE TABLE",
+            text: table,
+            needs: Needs::one(
+                Privilege::Create,
+                Securable::Table(self.qualified(&name)),
+                name.name.span,
+            ),
+            is_audited: true,
+            plan: &no_plan,
+        };
+        self.enter(operation, || {
+            let schema = schema_of_arrow(table, schema)?;
+            self.add_table(&name, schema, TableOptions::default(), false)
+        })
     }
 
     /// Runs CREATE TABLE.

@@ -84,7 +84,12 @@ impl Session {
         let objects = self.database.objects();
         let found = objects.databases().get(&self.current_database());
         let deployments = found.into_iter().flat_map(|found| found.deployments.values());
+        let is_seen = |found: &&Arc<Deployment>| {
+            let QualifiedName { database, name } = found.name();
+            self.caller().sees_deployment(&objects, database, name)
+        };
         let rows: Vec<_> = deployments
+            .filter(is_seen)
             .map(|found| {
                 let QualifiedName { database, name } = found.name();
                 [database, name, &found.sql].map(|text| Some(text.clone())).to_vec()

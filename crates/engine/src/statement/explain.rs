@@ -16,7 +16,7 @@ impl Session {
     /// built.
     pub(crate) fn explain(&self, query: &Query, parameters: &[Parameter]) -> Result<Output> {
         let bound = self.bind_with(query, parameters)?;
-        let entries = self.database.entries_of(&bound.plan)?;
+        let entries = self.database.entries_for(&bound.plan, self.caller())?;
         let mut lines = vec!["batch mode".to_owned()];
         let plan = bound.plan.display_indent().to_string();
         lines.extend(plan.lines().map(|line| format!("  {line}")));

@@ -148,6 +148,10 @@ impl Session {
         let objects = self.database.objects();
         let procedures = objects.databases().values().flat_map(|found| found.procedures.values());
         let names = procedures.map(|procedure| procedure.name());
+        let is_seen = |name: &&QualifiedName| {
+            self.caller().sees_deployment(&objects, &name.database, &name.name)
+        };
+        let names = names.filter(is_seen);
         let rows: Vec<_> =
             names.map(|name| vec![Some(name.database.clone()), Some(name.name.clone())]).collect();
         Output::of_texts(&["DB", "SP"], &rows)

@@ -1,13 +1,24 @@
 //! SELECT: in batch mode, or in request mode when the query's CONFIG says so.
 
+use std::sync::Arc;
+
 use lockstep_diagnostic::Result;
+use lockstep_plan::CatalogTable;
 use lockstep_sql::ast::Query;
 
 use super::{
     into_outfile::Outfile,
     query_config::{QueryConfig, request_rows},
 };
-use crate::{Output, Parameter, Relation, Session, relation::RelationContext, variables::Storage};
+use crate::{
+    Output, Parameter, Relation, Session,
+    access::Requirement,
+    catalog::TableReference,
+    deployment::tables_of,
+    relation::RelationContext,
+    user::{Privilege, Securable},
+    variables::Storage,
+};
 
 impl Session {
     /// Binds a query over the data that the session reads, without running it.
@@ -17,8 +28,17 @@ impl Session {
         let requests = request_rows(self, &config, &bound)?;
         let storage = config.storage().unwrap_or_else(|| self.storage());
         let (conversion, limits) = (self.conversion(), self.limits());
-        let context = RelationContext { storage, conversion, limits, warnings };
-        Ok(Relation::new(self.database.clone(), bound, context, requests))
+        let caller = self.caller().clone();
+        let context = RelationContext { storage, conversion, limits, caller, warnings };
+        let read = |table: &Arc<CatalogTable>| {
+            let name = TableReference::of(table).name;
+            Requirement::new(Privilege::Select, Securable::Table(name))
+        };
+        let guard = match self.caller().is_process() {
+            true => None,
+            false => self.guard(tables_of(&bound.plan).iter().map(read).collect())?,
+        };
+        Ok(Relation::new(self.database.clone(), bound, context, requests, guard))
     }
 
     /// Runs a query, with INTO OUTFILE into a file. In offline mode it is a job.

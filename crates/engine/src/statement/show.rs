@@ -7,7 +7,7 @@ use lockstep_sql::ast::Show;
 
 pub(crate) use table::retention_text;
 
-use crate::{Output, Session, user::ROOT};
+use crate::{Output, Session, system, user::Securable};
 
 impl Session {
     /// Runs SHOW.
@@ -15,12 +15,24 @@ impl Session {
         match show {
             Show::Databases => {
                 let objects = self.database.objects();
-                Output::of_list("database", objects.databases().keys().map(String::as_str))
+                let is_seen = |name: &&String| {
+                    let caller = self.caller();
+                    caller.is_process()
+                        || caller.sees(&objects, Securable::Database((*name).clone()))
+                };
+                let names = objects.databases().keys().filter(is_seen);
+                Output::of_list("database", names.map(String::as_str))
             }
             Show::Tables => {
                 let objects = self.database.objects();
-                let tables = objects.databases().get(&self.current_database());
+                let current = self.current_database();
+                if objects.shows_system(&current) {
+                    return Output::of_list("table", system::names());
+                }
+                let tables = objects.databases().get(&current);
+                let is_seen = |name: &&String| self.caller().sees_table(&objects, &current, name);
                 let names = tables.into_iter().flat_map(|found| found.tables.keys());
+                let names = names.filter(is_seen);
                 Output::of_list("table", names.map(String::as_str))
             }
             Show::CreateTable(name) => self.show_create_table(name),
@@ -38,8 +50,10 @@ impl Session {
             Show::Jobs { like, .. } => self.show_jobs(like.as_deref()),
             Show::Job(id) => self.show_job(id),
             Show::JobLog(id) => self.show_job_log(id),
-            Show::CurrentUser => Output::of_list("user", std::iter::once(ROOT)),
+            Show::CurrentUser => Output::of_list("user", std::iter::once(self.user())),
             Show::Users => self.show_users(),
+            Show::Roles => self.show_roles(),
+            Show::Tokens(user) => self.show_tokens(user.as_ref()),
             Show::Grants(user) => self.show_grants(user.as_ref()),
         }
     }

@@ -18,6 +18,9 @@ const ITERATIONS: u32 = 4_096;
 /// The most iterations of a verifier that is read: checking a password takes a time in proportion.
 const ITERATIONS_MAX: u32 = 10_000_000;
 
+/// The bytes of a salt.
+const SALT_BYTES: usize = 16;
+
 const MECHANISM: &str = "SCRAM-SHA-256";
 
 type ScramKey = [u8; 32];
@@ -28,16 +31,44 @@ type ScramKey = [u8; 32];
 /// both are the same.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Verifier {
-    iterations: u32,
-    salt: Vec<u8>,
-    stored_key: ScramKey,
-    server_key: ScramKey,
+    pub(crate) iterations: u32,
+    pub(crate) salt: Vec<u8>,
+    pub(crate) stored_key: ScramKey,
+    pub(crate) server_key: ScramKey,
 }
 
 impl Verifier {
     /// Makes the verifier of a password with a salt of its own. Takes about a millisecond, by design.
     pub(crate) fn of_password(password: &str) -> Self {
         Self::with_salt(password, &lockstep_host::random::id(), ITERATIONS)
+    }
+
+    /// Makes a verifier that no password fits, with the salt that a name always has. An exchange with it
+    /// looks like one with a wrong password.
+    pub(crate) fn of_nobody(name: &str, secret: &[u8]) -> Self {
+        let mask = hmac(secret, name.as_bytes());
+        let key = lockstep_host::random::id().repeat(2);
+        let key = |part: &[u8]| hmac(&key, part);
+        let salt = mask[..SALT_BYTES].to_vec();
+        let (stored_key, server_key) = (key(b"stored"), key(b"server"));
+        Self { iterations: ITERATIONS, salt, stored_key, server_key }
+    }
+
+    /// Returns whether a client that sent this proof, in an exchange of these messages, has the password
+    /// (RFC 5802, section 3).
+    pub(crate) fn has_proof(&self, auth_message: &[u8], client_proof: &[u8]) -> bool {
+        let mask = hmac(&self.stored_key, auth_message);
+        if client_proof.len() != mask.len() {
+            return false;
+        }
+        let client_key: Vec<u8> =
+            client_proof.iter().zip(mask).map(|(proof, mask)| proof ^ mask).collect();
+        is_equal(&Sha256::digest(client_key), &self.stored_key)
+    }
+
+    /// Returns what proves to the client that the server has the verifier.
+    pub(crate) fn server_signature(&self, auth_message: &[u8]) -> ScramKey {
+        hmac(&self.server_key, auth_message)
     }
 
     fn with_salt(password: &str, salt: &[u8], iterations: u32) -> Self {
@@ -56,9 +87,7 @@ impl Verifier {
     /// Returns whether this is the password. Takes as long for a wrong one.
     pub(crate) fn verify(&self, password: &str) -> bool {
         let found = Self::with_salt(password, &self.salt, self.iterations);
-        // All bytes are compared, so that the time does not tell how many are right.
-        let pairs = found.stored_key.iter().zip(&self.stored_key);
-        pairs.fold(0, |difference, (left, right)| difference | (left ^ right)) == 0
+        is_equal(&found.stored_key, &self.stored_key)
     }
 
     /// Reads the text form.
@@ -84,7 +113,14 @@ impl Verifier {
     }
 }
 
-fn hmac(key: &ScramKey, message: &[u8]) -> ScramKey {
+/// Compares all bytes, so that the time does not tell how many are equal.
+fn is_equal(left: &[u8], right: &[u8]) -> bool {
+    debug_assert_eq!(left.len(), right.len(), "both are hashes");
+    let pairs = left.iter().zip(right);
+    pairs.fold(0, |difference, (left, right)| difference | (left ^ right)) == 0
+}
+
+fn hmac(key: &[u8], message: &[u8]) -> ScramKey {
     let mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes a key of any length");
     mac.chain_update(message).finalize().into_bytes().into()
 }

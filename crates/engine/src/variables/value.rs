@@ -23,7 +23,7 @@ pub(super) fn bytes(text: &str) -> Option<u64> {
 }
 
 /// Reads a duration in lower case as milliseconds, which are also the unit of a bare number.
-pub(super) fn duration_ms(text: &str) -> Option<u64> {
+pub(crate) fn duration_ms(text: &str) -> Option<u64> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let unit: u64 = match unit.trim() {

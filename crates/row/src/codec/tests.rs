@@ -148,3 +148,18 @@ proptest! {
         check(&types, &values);
     }
 }
+
+#[test]
+fn a_null_in_a_not_null_column_is_no_row() {
+    let nullable = schema([DataType::Int, DataType::String]);
+    let mut strict = nullable.clone();
+    strict.columns[1].nullable = false;
+    let check = |text: Datum<'_>, expected: bool| {
+        let mut bytes = Vec::new();
+        RowCodec::new(&nullable).encode(&[Datum::Null, text], &mut bytes).unwrap();
+        assert!(RowCodec::new(&nullable).is_row(&bytes));
+        assert_eq!(RowCodec::new(&strict).is_row(&bytes), expected);
+    };
+    check(Datum::String("a"), true);
+    check(Datum::Null, false);
+}

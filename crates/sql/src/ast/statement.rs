@@ -209,6 +209,10 @@ pub enum Show {
     Grants(Option<Ident>),
     /// SHOW USERS.
     Users,
+    /// SHOW ROLES.
+    Roles,
+    /// SHOW TOKENS [FOR user].
+    Tokens(Option<Ident>),
 }
 
 /// A parameter of a procedure or function.
@@ -281,6 +285,37 @@ pub struct UserDefinition {
     pub options: Vec<OptionItem>,
 }
 
+/// A part of the name of the object of a GRANT.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ObjectPart {
+    /// `*`.
+    All(Span),
+    /// A name.
+    Name(Ident),
+}
+
+/// GRANT roles TO users, REVOKE roles FROM users.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RoleMembership {
+    /// GRANT; REVOKE otherwise.
+    pub is_granted: bool,
+    /// The roles.
+    pub roles: Vec<Ident>,
+    /// The users and roles that get or lose them.
+    pub members: Vec<Ident>,
+}
+
+/// CREATE TOKEN name [FOR user] OPTIONS(…).
+#[derive(Debug, Clone, PartialEq)]
+pub struct CreateToken {
+    /// The name, unique for the user.
+    pub name: Ident,
+    /// The user; that of the session where there is none.
+    pub user: Option<Ident>,
+    /// OPTIONS(…).
+    pub options: Vec<OptionItem>,
+}
+
 /// GRANT, REVOKE.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Privileges {
@@ -288,11 +323,11 @@ pub struct Privileges {
     pub is_granted: bool,
     /// The privileges in upper case; ALL is one.
     pub privileges: Vec<Ident>,
-    /// TABLE or DATABASE, in upper case, if given.
+    /// TABLE, DATABASE or DEPLOYMENT, in upper case, if given.
     pub object_kind: Option<String>,
-    /// The object: its database, and its table unless the whole database is meant; `*` for all.
-    pub object: Vec<Ident>,
-    /// The users.
+    /// The object: its database, and its table or deployment unless the whole database is meant.
+    pub object: Vec<ObjectPart>,
+    /// The users and roles.
     pub users: Vec<Ident>,
     /// WITH GRANT OPTION.
     pub with_grant_option: bool,
@@ -418,6 +453,42 @@ pub enum Statement {
         name: Ident,
         /// IF EXISTS.
         if_exists: bool,
+    },
+    /// CREATE ROLE.
+    CreateRole {
+        /// The name.
+        name: Ident,
+        /// IF NOT EXISTS.
+        if_not_exists: bool,
+    },
+    /// DROP ROLE.
+    DropRole {
+        /// The name.
+        name: Ident,
+        /// IF EXISTS.
+        if_exists: bool,
+    },
+    /// GRANT or REVOKE of roles.
+    Membership(RoleMembership),
+    /// CREATE TOKEN.
+    CreateToken(CreateToken),
+    /// DROP TOKEN.
+    DropToken {
+        /// The name.
+        name: Ident,
+        /// The user; that of the session where there is none.
+        user: Option<Ident>,
+        /// IF EXISTS.
+        if_exists: bool,
+    },
+    /// KILL [QUERY | CONNECTION] id.
+    Kill {
+        /// The id of the session.
+        session: u64,
+        /// KILL QUERY: the session stays.
+        query_only: bool,
+        /// The position of the id.
+        span: Span,
     },
     /// STOP JOB id.
     StopJob(String),

@@ -1,7 +1,7 @@
 //! Statements, queries and options as s-expressions.
 
 use lockstep_sql::ast::{
-    ColumnDefinition, CreateTable, Deploy, Insert, LoadData, OptionItem, OptionValue,
+    ColumnDefinition, CreateTable, Deploy, Insert, LoadData, ObjectPart, OptionItem, OptionValue,
     ParameterDefinition, Privileges, Query, Select, SelectItem, SetExpr, Statement, TableRef,
     UserDefinition,
 };
@@ -111,7 +111,11 @@ fn privileges(change: &Privileges) -> String {
         |text: &str| if text.contains(' ') { format!("{text:?}") } else { text.to_owned() };
     let mut parts: Vec<String> = change.privileges.iter().map(|name| quoted(&name.text)).collect();
     parts.push(change.object_kind.clone().unwrap_or_default());
-    parts.push(idents(&change.object).collect::<Vec<_>>().join("."));
+    let part = |part: &ObjectPart| match part {
+        ObjectPart::All(_) => "*".to_owned(),
+        ObjectPart::Name(name) => name.text.clone(),
+    };
+    parts.push(change.object.iter().map(part).collect::<Vec<_>>().join("."));
     parts.push(list("to", idents(&change.users)));
     parts.push(flag(change.with_grant_option, "with-grant-option"));
     list(if change.is_granted { "grant" } else { "revoke" }, parts)

@@ -16,6 +16,11 @@ thread_local! {
     static PANICS_BEFORE: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
+/// Makes the next append of this thread panic before this index.
+pub(super) fn panic_before(index: usize) {
+    PANICS_BEFORE.set(Some(index));
+}
+
 /// Panics when a test has requested it.
 pub(crate) fn before_index(index: usize) {
     if PANICS_BEFORE.get() == Some(index) {

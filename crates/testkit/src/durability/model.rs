@@ -32,7 +32,9 @@ impl<'s> Model<'s> {
         assert!(count <= self.steps.len(), "so many steps there are not");
         let passed = self.steps[..count].iter().map(|step| match step.action {
             WorkloadAction::Advance { milliseconds } => i64::from(milliseconds),
-            WorkloadAction::Execute(_) | WorkloadAction::ExecuteOffline(_) => 0,
+            WorkloadAction::Execute(_)
+            | WorkloadAction::ExecuteOffline(_)
+            | WorkloadAction::AppendTables(_) => 0,
         });
         START_MS + passed.sum::<i64>()
     }

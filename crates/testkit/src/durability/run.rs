@@ -6,7 +6,8 @@ use std::{
 };
 
 use lockstep_engine::{
-    Database, Diagnostic, Durability, OpenOptions, Session, StorageTuning, code,
+    Database, Diagnostic, Durability, OpenOptions, Output, Session, StorageTuning, TableBatches,
+    code,
 };
 use lockstep_host::{ManualClock, file::Disk};
 use lockstep_sim::SimulatedDisk;
@@ -40,6 +41,15 @@ pub enum StepOutcome {
     Failed(String),
 }
 
+/// Returns what became of a statement.
+fn outcome_of(ran: Result<Output, Box<Diagnostic>>) -> StepOutcome {
+    match ran {
+        Ok(_) => StepOutcome::Done,
+        Err(error) if FAULTS.contains(&error.code) => StepOutcome::Failed(error.code.to_owned()),
+        Err(error) => StepOutcome::Refused(format!("{}: {}", error.code, error.message)),
+    }
+}
+
 /// The codes that a statement may fail with when the disk does.
 const FAULTS: [&str; 3] = [code::LOG_STOPPED, code::DISK_FULL, code::IO_ERROR];
 
@@ -62,6 +72,7 @@ impl Run {
                 segment_bytes: SEGMENT_BYTES,
                 part_bytes: 1,
                 has_threads: false,
+                ..StorageTuning::default()
             },
             ..OpenOptions::default()
         };
@@ -85,6 +96,7 @@ impl Run {
     /// Runs a step.
     pub fn step(&self, step: &WorkloadStep) -> StepOutcome {
         let (session, sql) = match &step.action {
+            WorkloadAction::AppendTables(rows) => return self.append_tables(rows, step.level),
             WorkloadAction::Advance { milliseconds } => {
                 self.clock.advance_ms(*milliseconds);
                 return StepOutcome::Done;
@@ -101,13 +113,21 @@ impl Run {
             let set = session.execute(&format!("SET SESSION durability = '{level}'"));
             set.expect("a session's variable is no write");
         }
-        match session.execute(sql) {
-            Ok(_) => StepOutcome::Done,
-            Err(error) if FAULTS.contains(&error.code) => {
-                StepOutcome::Failed(error.code.to_owned())
-            }
-            Err(error) => StepOutcome::Refused(format!("{}: {}", error.code, error.message)),
-        }
+        outcome_of(session.execute(sql))
+    }
+
+    /// Appends the rows of queries to several tables at once.
+    fn append_tables(&self, rows: &[(String, String)], level: Durability) -> StepOutcome {
+        let batches = rows.iter().map(|(_, query)| self.session.execute(query));
+        let batches: Vec<Output> = match batches.collect::<Result<_, _>>() {
+            Ok(batches) => batches,
+            Err(error) => return outcome_of(Err(error)),
+        };
+        let of_table = rows.iter().zip(&batches);
+        let of_table = of_table
+            .map(|((table, _), output)| TableBatches { table, batches: &output.batches })
+            .collect::<Vec<_>>();
+        outcome_of(self.session.append_tables(&of_table, Some(level)))
     }
 
     /// Closes the database.

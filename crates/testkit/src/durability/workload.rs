@@ -14,6 +14,8 @@ pub enum WorkloadAction {
     Execute(String),
     /// A statement is run in offline mode.
     ExecuteOffline(String),
+    /// The rows of queries are appended to several tables at once.
+    AppendTables(Vec<(String, String)>),
     /// Time goes on.
     Advance {
         /// By so many milliseconds.
@@ -43,6 +45,18 @@ impl WorkloadStep {
         Self { level: Durability::Disk, action: WorkloadAction::ExecuteOffline(sql.to_owned()) }
     }
 
+    /// Makes a step from `table: query; table: query`.
+    fn append_tables(level: Durability, rows: &str) -> Self {
+        let of_table = |part: &str| {
+            let (table, query) = part.split_once(": ").expect("a table and its rows");
+            (table.to_owned(), query.to_owned())
+        };
+        Self {
+            level,
+            action: WorkloadAction::AppendTables(rows.split("; ").map(of_table).collect()),
+        }
+    }
+
     /// Returns whether the step runs a statement.
     pub fn is_statement(&self) -> bool {
         !matches!(self.action, WorkloadAction::Advance { .. })
@@ -65,6 +79,8 @@ pub fn each_kind(folder: &str) -> Vec<WorkloadStep> {
     let level = |sql: &str| match sql.split_once(": ") {
         Some(("os", sql)) => WorkloadStep::new(Durability::Os, sql),
         Some(("memory", sql)) => WorkloadStep::new(Durability::Memory, sql),
+        Some(("append", rows)) => WorkloadStep::append_tables(Durability::Disk, rows),
+        Some(("append os", rows)) => WorkloadStep::append_tables(Durability::Os, rows),
         Some(("offline", sql)) => WorkloadStep::offline(&sql.replace("{folder}", folder)),
         Some(("load", sql)) => {
             WorkloadStep::new(Durability::Disk, &sql.replace("{folder}", folder))
@@ -86,6 +102,7 @@ const EACH_KIND: &[&str] = &[
     "CREATE DATABASE other",
     "CREATE TABLE other.u (k STRING NOT NULL, v INT DEFAULT 7)",
     "memory: INSERT INTO other.u (k) VALUES ('x')",
+    "append: t: SELECT 'a' AS k, 5 AS n, 0.5 AS v, timestamp(1600) AS ts; other.u: SELECT 'y' AS k",
     "DEPLOY d AS SELECT k, sum(v) OVER w AS s FROM t WINDOW w AS (PARTITION BY k ORDER BY ts
         ROWS_RANGE BETWEEN 1h PRECEDING AND CURRENT ROW)",
     "DEPLOY e AS SELECT n, count(k) OVER w AS c FROM t WINDOW w AS (PARTITION BY n ORDER BY ts
@@ -108,6 +125,8 @@ const EACH_KIND: &[&str] = &[
     "DEPLOY f AS SELECT count(k) OVER w AS c FROM kept WINDOW w AS (PARTITION BY k ORDER BY ts
         ROWS BETWEEN 5 PRECEDING AND CURRENT ROW)",
     "INSERT INTO kept VALUES ('a', 3)",
+    "append os: kept: SELECT 'b' AS k, timestamp(3) AS ts; other.u: SELECT 'w' AS k, 2 AS v; \
+        t: SELECT 'b' AS k, 6 AS n, 0.25 AS v, timestamp(2600) AS ts",
     "CREATE TABLE hourly (k STRING, ts TIMESTAMP, INDEX(KEY=k, TS=ts, TTL=90m, TTL_TYPE=absolute))",
     "os: INSERT INTO hourly VALUES ('a', 1699996400000), ('b', 1700000000000)",
     "1h",
@@ -189,7 +208,8 @@ fn draw(random: &mut Random, at: usize, folder: &str, now_ms: &mut i64) -> Workl
                 "LOAD DATA INFILE '{folder}/{file}' INTO TABLE {table} OPTIONS(mode='{mode}')"
             ))
         }
-        2..10 => WorkloadStep::new(level, &insert(random, table, *now_ms)),
+        2 => append_tables(random, level, *now_ms),
+        3..10 => WorkloadStep::new(level, &insert(random, table, *now_ms)),
         _ => {
             let sql = random.pick(TEMPLATES).replace("{t}", table);
             let key = *random.pick(&["a", "b", "c"]);
@@ -197,6 +217,20 @@ fn draw(random: &mut Random, at: usize, folder: &str, now_ms: &mut i64) -> Workl
             WorkloadStep::new(level, &sql.replace("{n}", &(1 + random.below(4)).to_string()))
         }
     }
+}
+
+/// Draws an append of some rows to tables, one of which may be named twice.
+fn append_tables(random: &mut Random, level: Durability, now_ms: i64) -> WorkloadStep {
+    let rows = (0..2 + random.below(2)).map(|_| {
+        let table = *random.pick(&TABLES);
+        let key = *random.pick(&["a", "b", "c"]);
+        let (n, ts) = (1 + random.below(4), now_ms);
+        (
+            table.to_owned(),
+            format!("SELECT '{key}' AS k, {n} AS n, 0.5 AS v, timestamp({ts}) AS ts"),
+        )
+    });
+    WorkloadStep { level, action: WorkloadAction::AppendTables(rows.collect()) }
 }
 
 fn insert(random: &mut Random, table: &str, now_ms: i64) -> String {

@@ -112,3 +112,18 @@ fn what_nobody_waits_for_is_durable_after_the_window() {
         lockstep_host::pause(1);
     }
 }
+
+#[test]
+fn a_shorter_window_takes_effect_at_once() {
+    let directory = Directory::new("shorter-window");
+    let options = Options { durability_window_ms: u32::MAX, ..options() };
+    let disk: Arc<dyn Disk> = Arc::new(SystemDisk);
+    let (log, _) = SegmentedLog::open(disk, &directory.0, options, &mut |_| ()).unwrap();
+    let end = log.append(&group(&[(1, 1, vec![1])]), &mut |_| ()).unwrap().end;
+    assert!(log.durable_end() < end);
+    log.set_durability_window_ms(1);
+    while log.durable_end() < end {
+        lockstep_host::pause(1);
+    }
+    log.close().unwrap();
+}

@@ -7,12 +7,18 @@ use lockstep_sql::ast::ObjectName;
 use lockstep_table::Table;
 
 use crate::{
-    Output, Session, catalog::TableEntry, inspect::declared_schema, statement::TableOptions,
+    Output, Session, catalog::TableEntry, inspect::declared_schema, statement::TableOptions, system,
 };
 
 impl Session {
     /// Runs DESC: the columns, each with the indexes that it is part of.
     pub(crate) fn describe(&self, name: &ObjectName) -> Result<Output> {
+        let wanted = self.qualified(name);
+        if self.database.objects().shows_system(&wanted.database)
+            && let Some(found) = system::find(&wanted.name)
+        {
+            return describe(&found.schema);
+        }
         describe(&self.find_table(name)?.schema())
     }
 
@@ -41,7 +47,7 @@ impl Session {
                     None => *database == current,
                     Some(pattern) => is_like(name, pattern),
                 };
-                if is_shown {
+                if is_shown && self.caller().sees_table(&objects, database, name) {
                     rows.push(status_row(database, name, entry));
                 }
             }

@@ -1,0 +1,162 @@
+//! The files of the server's machine that statements of users may name.
+//!
+//! None, unless the operator lists folders. A path is absolute and has no `..`; what exists of it is
+//! resolved, symbolic links included, and has to be within a listed folder. A pattern is refused: it
+//! could reach through a link that it does not name.
+
+use std::path::{Component, Path, PathBuf};
+
+use lockstep_diagnostic::{Diagnostic, Result, Span, code};
+
+/// The folders in which statements of users may read and write.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct FileFolders {
+    folders: Vec<PathBuf>,
+}
+
+impl FileFolders {
+    /// Lists folders, which have to exist.
+    pub(crate) fn new(folders: &[PathBuf]) -> Result<Self> {
+        let resolved = folders.iter().map(|folder| {
+            folder.canonicalize().map_err(|error| {
+                let message = format!("folder `{}`: {error}", folder.display());
+                Box::new(Diagnostic::new(code::UNDEFINED_FILE, message))
+            })
+        });
+        Ok(Self { folders: resolved.collect::<Result<_>>()? })
+    }
+
+    /// Fails where a path leads out of the folders.
+    pub(crate) fn check(&self, path: &str, span: Span) -> Result<()> {
+        let plain = Path::new(path.strip_prefix("file://").unwrap_or(path));
+        let is_named =
+            |part: Component<'_>| matches!(part, Component::RootDir | Component::Normal(_));
+        let is_plain = plain.is_absolute()
+            && !path.contains(['*', '?', '\0'])
+            && plain.components().all(is_named);
+        if is_plain && self.contains(plain) && self.contains_entries(plain) {
+            return Ok(());
+        }
+        let hint = if self.folders.is_empty() {
+            "The server lists no folder; send the rows with the request instead.".to_owned()
+        } else {
+            let folders = self.folders.iter().map(|folder| format!("`{}`", folder.display()));
+            let folders = folders.collect::<Vec<_>>().join(" or ");
+            format!("Name a file in {folders} by its absolute path, without `..` or a pattern.")
+        };
+        let message = "the server does not open this file for users";
+        Diagnostic::new(code::INSUFFICIENT_PRIVILEGE, message).at(span).with_hint(hint).err()
+    }
+
+    /// Returns whether what exists of a path is in a folder.
+    fn contains(&self, path: &Path) -> bool {
+        // The longest part that exists; a link that leads nowhere exists and cannot be resolved.
+        let existing = path.ancestors().find(|part| part.symlink_metadata().is_ok());
+        let Some(existing) = existing else { return false };
+        let Ok(resolved) = existing.canonicalize() else { return false };
+        if existing != path && !resolved.is_dir() {
+            return false;
+        }
+        self.folders.iter().any(|folder| resolved.starts_with(folder))
+    }
+
+    /// Returns whether the files of a path that is a folder are in a folder too.
+    fn contains_entries(&self, path: &Path) -> bool {
+        if !path.is_dir() {
+            return true;
+        }
+        let Ok(mut entries) = path.read_dir() else { return false };
+        entries.all(|entry| entry.is_ok_and(|entry| self.contains(&entry.path())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::symlink, path::PathBuf};
+
+    use lockstep_diagnostic::{Span, code};
+
+    use super::FileFolders;
+
+    struct TestFolder(PathBuf);
+
+    impl TestFolder {
+        fn new(name: &str) -> Self {
+            let name = format!("lockstep-files-{name}-{}", std::process::id());
+            let path = std::env::temp_dir().join(name);
+            drop(fs::remove_dir_all(&path));
+            fs::create_dir_all(path.join("in/deep")).unwrap();
+            fs::create_dir_all(path.join("out")).unwrap();
+            fs::write(path.join("in/a.csv"), "a").unwrap();
+            fs::write(path.join("out/b.csv"), "b").unwrap();
+            Self(path.canonicalize().unwrap())
+        }
+
+        fn check(&self, folders: &FileFolders, path: &str) -> bool {
+            let root = self.0.to_str().unwrap();
+            match folders.check(&path.replace('~', root), Span::default()) {
+                Ok(()) => true,
+                Err(error) => {
+                    assert_eq!(error.code, code::INSUFFICIENT_PRIVILEGE);
+                    assert!(!error.message.contains(root), "it does not say what exists");
+                    false
+                }
+            }
+        }
+    }
+
+    impl Drop for TestFolder {
+        fn drop(&mut self) {
+            drop(fs::remove_dir_all(&self.0));
+        }
+    }
+
+    #[test]
+    fn only_what_is_in_a_listed_folder_is_opened() {
+        let test = TestFolder::new("listed");
+        let at = |path: &str| test.0.join(path);
+        let folders = FileFolders::new(&[at("in")]).unwrap();
+        assert!(test.check(&folders, "~/in"));
+        symlink(at("out/b.csv"), at("in/link.csv")).unwrap();
+        symlink(at("out"), at("in/link")).unwrap();
+        symlink(at("nowhere"), at("in/dangling")).unwrap();
+        symlink(at("in/a.csv"), at("in/deep/inner.csv")).unwrap();
+        let allowed =
+            ["~/in/a.csv", "file://~/in/a.csv", "~/in/new.csv", "~/in/new/x.csv", "~/in/deep"];
+        for path in allowed {
+            assert!(test.check(&folders, path), "{path}");
+        }
+        let refused = [
+            "~/out/b.csv",
+            "~/in/../out/b.csv",
+            "~/in/deep/../../out/b.csv",
+            "in/a.csv",
+            "a.csv",
+            "",
+            "~/in/link.csv",
+            "~/in/link/b.csv",
+            "~/in/link/new.csv",
+            "~/in/dangling",
+            "~/in/dangling/x",
+            "~/in",
+            "~/in/*.csv",
+            "~/in/a.csv/x",
+            "~/inner",
+            "file://in/a.csv",
+            "FILE://~/in/a.csv",
+            "/etc/passwd",
+            "/",
+        ];
+        for path in refused {
+            assert!(!test.check(&folders, path), "{path}");
+        }
+    }
+
+    #[test]
+    fn without_a_listed_folder_no_file_is_opened() {
+        let test = TestFolder::new("none");
+        for path in ["~/in/a.csv", "/", "/etc/passwd", "~/in/new.csv"] {
+            assert!(!test.check(&FileFolders::default(), path), "{path}");
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! What each statement needs: privileges on objects, and files of the server.
+//!
+//! The list has every statement, so that a new one does not compile until it says what it needs. The
+//! tables that a query reads are not here: they are known when its names are looked up.
+
+use lockstep_diagnostic::Span;
+use lockstep_sql::ast::{
+    Ident, ObjectName, OptionValue, Privileges, Query, Show, Statement, UserDefinition,
+};
+
+use super::Requirement;
+use crate::{
+    Session,
+    user::{Privilege, Securable},
+};
+
+/// What a call needs.
+#[derive(Debug, Default)]
+pub(crate) struct Needs {
+    pub(crate) requirements: Vec<Requirement>,
+    /// Files of the server that it reads or writes.
+    pub(crate) files: Vec<NeededFile>,
+    /// The privileges that a GRANT or REVOKE is about.
+    pub(crate) grants: Option<Privileges>,
+}
+
+/// A file that a statement names.
+#[derive(Debug)]
+pub(crate) struct NeededFile {
+    pub(crate) path: String,
+    pub(crate) span: Span,
+}
+
+impl Needs {
+    /// Needs one privilege.
+    pub(crate) fn one(privilege: Privilege, object: Securable, span: Span) -> Self {
+        Self::of(vec![Requirement::new(privilege, object).at(span)])
+    }
+
+    fn any(object: Securable, span: Span) -> Self {
+        Self::of(vec![Requirement::any(object).at(span)])
+    }
+
+    /// Needs all of these.
+    pub(crate) fn of(requirements: Vec<Requirement>) -> Self {
+        Self { requirements, ..Self::default() }
+    }
+
+    fn admin() -> Self {
+        Self::of(vec![Requirement::new(Privilege::Admin, Securable::Everything)])
+    }
+
+    fn with_file(mut self, path: &str, span: Span) -> Self {
+        self.files.push(NeededFile { path: path.to_owned(), span });
+        self
+    }
+}
+
+impl Session {
+    /// Returns what a statement needs.
+    pub(crate) fn needs_of(&self, statement: &Statement) -> Needs {
+        let table = |name: &ObjectName| Securable::Table(self.qualified(name));
+        let deployment = |name: &ObjectName| Securable::Deployment(self.qualified(name));
+        let on_table =
+            |privilege, name: &ObjectName| Needs::one(privilege, table(name), name.name.span);
+        let on_deployment =
+            |privilege, name: &ObjectName| Needs::one(privilege, deployment(name), name.name.span);
+        let on_database = |privilege, name: &Ident| {
+            Needs::one(privilege, Securable::Database(name.text.clone()), name.span)
+        };
+        match statement {
+            Statement::Query(query) => needs_of_query(query),
+            // Writes no file.
+            Statement::Explain(_) | Statement::Exit => Needs::default(),
+            Statement::CreateDatabase { name, .. } => on_database(Privilege::Create, name),
+            Statement::DropDatabase { name, .. } => on_database(Privilege::Drop, name),
+            Statement::Use(name) => Needs::any(Securable::Database(name.text.clone()), name.span),
+            Statement::CreateTable(create) => {
+                let needs = on_table(Privilege::Create, &create.name);
+                match &create.like {
+                    Some(like) => needs.with_file(&like.path, like.span),
+                    None => needs,
+                }
+            }
+            Statement::DropTable { name, .. } => on_table(Privilege::Drop, name),
+            Statement::CreateIndex(create) => on_table(Privilege::Index, &create.table),
+            Statement::DropIndex { table, .. } => on_table(Privilege::Index, table),
+            Statement::Insert(insert) => on_table(Privilege::Insert, &insert.table),
+            Statement::Delete { table, .. } => on_table(Privilege::Delete, table),
+            Statement::Truncate(table) => on_table(Privilege::Truncate, table),
+            Statement::LoadData(load) => {
+                on_table(Privilege::Insert, &load.table).with_file(&load.path, load.path_span)
+            }
+            Statement::AlterTable { table, actions } => {
+                let added = actions.iter().filter(|action| action.add);
+                added.fold(on_table(Privilege::Alter, table), |needs, action| {
+                    needs.with_file(&action.path, action.span)
+                })
+            }
+            Statement::Deploy(deploy) => on_deployment(Privilege::Deploy, &deploy.name),
+            Statement::CreateProcedure(create) => on_deployment(Privilege::Deploy, &create.name),
+            Statement::DropDeployment { name, .. } | Statement::DropProcedure { name, .. } => {
+                on_deployment(Privilege::Drop, name)
+            }
+            Statement::Call { name, .. } => on_deployment(Privilege::Execute, name),
+            Statement::Describe(name) => Needs::any(table(name), name.name.span),
+            Statement::Estimate(estimate) => {
+                Needs::any(table(&estimate.table), estimate.table.name.span)
+            }
+            Statement::Show(show) => self.needs_of_show(show),
+            Statement::Set { global: false, .. } => Needs::default(),
+            Statement::CreateUser(_)
+            | Statement::AlterUser(_)
+            | Statement::DropUser { .. }
+            | Statement::CreateToken(_)
+            | Statement::DropToken { .. }
+            | Statement::Privileges(_)
+            | Statement::Kill { .. }
+            | Statement::CreateRole { .. }
+            | Statement::DropRole { .. }
+            | Statement::Membership(_) => self.needs_of_access(statement),
+            Statement::CreateFunction(_)
+            | Statement::DropFunction { .. }
+            | Statement::Set { global: true, .. }
+            | Statement::StopJob(_)
+            | Statement::DeleteJob(_)
+            | Statement::Checkpoint => Needs::admin(),
+            Statement::Backup { path, span } => Needs::admin().with_file(path, *span),
+        }
+    }
+
+    /// Returns what a statement about users, roles, tokens, grants or sessions needs.
+    fn needs_of_access(&self, statement: &Statement) -> Needs {
+        match statement {
+            Statement::CreateUser(_) => {
+                Needs::of(vec![Requirement::new(Privilege::CreateUser, Securable::Everything)])
+            }
+            Statement::AlterUser(user) => self.needs_of_alter_user(user),
+            Statement::DropUser { name, .. } => self.needs_of_user(Privilege::DropUser, name),
+            Statement::CreateToken(token) => self.needs_of_own(token.user.as_ref()),
+            Statement::DropToken { user, .. } => self.needs_of_own(user.as_ref()),
+            Statement::Privileges(change) => {
+                Needs { grants: Some(change.clone()), ..Needs::default() }
+            }
+            Statement::Kill { session, .. } if self.owns_session(*session) => Needs::default(),
+            _ => Needs::admin(),
+        }
+    }
+
+    fn needs_of_show(&self, show: &Show) -> Needs {
+        match show {
+            Show::CreateTable(name) | Show::Indexes(name) => {
+                Needs::any(Securable::Table(self.qualified(name)), name.name.span)
+            }
+            Show::Deployment(name) | Show::CreateProcedure(name) => {
+                Needs::any(Securable::Deployment(self.qualified(name)), name.name.span)
+            }
+            Show::Grants(user) | Show::Tokens(user) => match user {
+                Some(user) if !self.caller().is_user(&user.text) => Needs::admin(),
+                _ => Needs::default(),
+            },
+            Show::Memory
+            | Show::Jobs { .. }
+            | Show::Job(_)
+            | Show::JobLog(_)
+            | Show::Users
+            | Show::Roles => Needs::admin(),
+            // The lists have what the caller may see.
+            Show::Databases
+            | Show::Tables
+            | Show::TableStatus(_)
+            | Show::Deployments
+            | Show::Procedures
+            | Show::Functions
+            | Show::Variables
+            | Show::GlobalVariables
+            | Show::Components
+            | Show::CurrentUser => Needs::default(),
+        }
+    }
+
+    /// A user may change its own password, but not with a token, which expires.
+    fn needs_of_alter_user(&self, user: &UserDefinition) -> Needs {
+        let sets_password = user.options.iter().all(|option| {
+            option.key.text == "password" && matches!(option.value, OptionValue::Literal(_))
+        });
+        if self.caller().is_user(&user.name.text) && self.has_logged_in() && sets_password {
+            return Needs::default();
+        }
+        self.needs_of_user(Privilege::AlterUser, &user.name)
+    }
+
+    /// A user may have tokens made and removed, but not with a token, which expires.
+    fn needs_of_own(&self, user: Option<&Ident>) -> Needs {
+        match user {
+            Some(user) if !self.caller().is_user(&user.text) => {
+                self.needs_of_user(Privilege::AlterUser, user)
+            }
+            _ if self.has_logged_in() => Needs::default(),
+            _ => Needs::admin(),
+        }
+    }
+
+    /// A change of a user who has ADMIN, and would give it to the caller, needs ADMIN.
+    fn needs_of_user(&self, privilege: Privilege, user: &Ident) -> Needs {
+        let objects = self.database.objects();
+        let users = objects.users();
+        let is_admin = users.is_allowed(&user.text, Privilege::Admin, &Securable::Everything);
+        let privilege = if is_admin { Privilege::Admin } else { privilege };
+        Needs::one(privilege, Securable::Everything, user.span)
+    }
+
+    fn has_logged_in(&self) -> bool {
+        self.caller().user.as_ref().is_none_or(|user| user.token.is_none())
+    }
+}
+
+fn needs_of_query(query: &Query) -> Needs {
+    match &query.into_outfile {
+        Some(outfile) => Needs::default().with_file(&outfile.path, outfile.span),
+        None => Needs::default(),
+    }
+}

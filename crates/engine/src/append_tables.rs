@@ -1,0 +1,134 @@
+//! Arrow batches into several tables at once, from a front end.
+//!
+//! All rows of all tables are stored or none: when a table refuses a row, when memory is lacking, and
+//! after a crash. They become visible together: a query or a request over several of the tables sees
+//! them in each or in none (`lockstep_table::BulkLoad::finish_all`).
+
+use arrow::array::RecordBatch;
+use lockstep_diagnostic::{Diagnostic, Result};
+use lockstep_sql::ast::ObjectName;
+use lockstep_table::{Appended, BulkLoad, Durability, with_durability};
+
+use crate::{
+    Conversion, Output, Session,
+    access::Needs,
+    append::{expired_warning, push_batch, table_error},
+    catalog::TableEntry,
+    entrance::Operation,
+    session::{object_name, retried},
+};
+
+/// Rows for one table.
+#[derive(Debug, Clone, Copy)]
+pub struct TableBatches<'r> {
+    /// The name: `table` or `database.table`.
+    pub table: &'r str,
+    /// The rows.
+    pub batches: &'r [RecordBatch],
+}
+
+impl Session {
+    /// Appends rows to several tables: all or none, and visible together. The rows of each are taken
+    /// as by [`Self::append`]; a table that is named twice takes the rows of both. They are
+    /// acknowledged when they are as durable as `durability` says; `None`: as the most durable of the
+    /// tables is to be, by its option or else by the session.
+    ///
+    /// ```
+    /// use lockstep_engine::{Database, TableBatches};
+    ///
+    /// let session = Database::in_memory().session();
+    /// session.execute("CREATE TABLE clicks (k STRING); CREATE TABLE orders (k STRING)")?;
+    /// let rows = session.execute("SELECT 'a' AS k")?.batches;
+    /// let of = |table| TableBatches { table, batches: &rows };
+    /// let appended = session.append_tables(&[of("clicks"), of("orders")], None)?;
+    /// assert_eq!(appended.rows_affected, Some(2));
+    /// assert!(session.append_tables(&[of("clicks"), of("missing")], None).is_err());
+    /// assert_eq!(session.execute("SELECT * FROM clicks")?.row_count(), 1);
+    /// # Ok::<(), Box<lockstep_engine::Diagnostic>>(())
+    /// ```
+    pub fn append_tables(
+        &self,
+        rows: &[TableBatches<'_>],
+        durability: Option<Durability>,
+    ) -> Result<Output> {
+        let names: Vec<ObjectName> = rows.iter().map(|rows| object_name(rows.table)).collect();
+        let (conversion, of_session) = (self.conversion(), self.durability());
+        let write = || {
+            let entries = names.iter().map(|name| self.find_entry(name));
+            let entries = entries.collect::<Result<Vec<TableEntry>>>()?;
+            let level = |entry: &TableEntry| entry.options.durability().unwrap_or(of_session);
+            let level = durability.or_else(|| entries.iter().map(level).max());
+            check_definitions(&entries)?;
+            let level = level.unwrap_or(of_session);
+            with_durability(level, || append_all(&entries, rows, conversion)).or_else(|error| {
+                // A table that was dropped meanwhile refuses rows as well; this error names it. Where
+                // rows were stored they were so before the DROP: a second attempt would store them in
+                // the other tables again.
+                check_definitions(&entries)?;
+                Err(error)
+            })
+        };
+        let tables = rows.iter().map(|rows| rows.table).collect::<Vec<_>>().join(", ");
+        let operation = || {
+            let needs = Needs::of(names.iter().map(|name| self.insertion_into(name)).collect());
+            Operation { needs, ..self.append_operation(&tables) }
+        };
+        let appended = self.enter(operation, || {
+            self.check_insert_memory()?;
+            retried(write)
+        })?;
+        Ok(Output {
+            rows_affected: Some(appended.iter().map(|(_, appended)| appended.rows).sum()),
+            warnings: appended.into_iter().filter_map(expired_warning_of).collect(),
+            ..Output::of_message("APPEND")
+        })
+    }
+}
+
+/// Fails if one of the tables was dropped.
+fn check_definitions(entries: &[TableEntry]) -> Result<()> {
+    entries.iter().try_for_each(|entry| entry.definition.check())
+}
+
+/// Appends rows to their tables. Returns what became of the rows of each table, with its name.
+fn append_all(
+    entries: &[TableEntry],
+    rows: &[TableBatches<'_>],
+    conversion: Conversion,
+) -> Result<Vec<(String, Appended)>> {
+    debug_assert_eq!(entries.len(), rows.len(), "all rows have a table");
+    let mut loads: Vec<(&TableEntry, BulkLoad<'_>)> = Vec::new();
+    for (entry, rows) in entries.iter().zip(rows) {
+        let known = loads.iter().position(|(known, _)| known.id == entry.id);
+        let at = known.unwrap_or_else(|| {
+            loads.push((entry, entry.table.load_any()));
+            loads.len() - 1
+        });
+        let schema = entry.table.schema();
+        for batch in rows.batches {
+            let pushed = push_batch(&mut loads[at].1, batch, &schema, conversion);
+            pushed.map_err(|error| refused_for(*error, rows.table))?;
+        }
+    }
+    let (entries, loads): (Vec<_>, Vec<_>) = loads.into_iter().unzip();
+    let appended = BulkLoad::finish_all(loads).map_err(|error| table_error(&error))?;
+    let names = entries.iter().map(|entry| entry.definition.name().to_string());
+    Ok(names.zip(appended).collect())
+}
+
+/// Says which table has refused its rows.
+fn refused_for(error: Diagnostic, table: &str) -> Box<Diagnostic> {
+    let which = format!("These are rows for table `{table}`; no table has taken any.");
+    let detail = match &error.detail {
+        Some(detail) => format!("{detail} {which}"),
+        None => which,
+    };
+    Box::new(error.with_detail(detail))
+}
+
+/// Returns the warning about rows of a table that had expired before they arrived.
+fn expired_warning_of((table, appended): (String, Appended)) -> Option<Diagnostic> {
+    let mut warning = expired_warning(appended)?;
+    warning.message = format!("table `{table}`: {}", warning.message);
+    Some(warning)
+}

@@ -1,0 +1,119 @@
+//! The record of what users did, and of slow requests.
+//!
+//! Bounded lists in memory, which `lockstep.audit` and `lockstep.slow_requests` show, and a listener
+//! that a server writes to its log. An event has no values and no text of a statement. Sessions of the
+//! process itself leave none.
+
+use std::{collections::VecDeque, fmt, sync::Arc};
+
+use lockstep_host::sync::{Mutex, RwLock};
+
+use crate::{Client, Database};
+
+/// The most events that are kept.
+const EVENTS_MAX: usize = 10_000;
+
+/// The most slow requests that are kept.
+const SLOW_MAX: usize = 1_000;
+
+/// Something that a user did, or was refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuditEvent {
+    /// When it ended, in milliseconds since the epoch.
+    pub time_ms: i64,
+    /// The user; as it was claimed, where the login failed.
+    pub user: String,
+    /// From where.
+    pub client: Client,
+    /// The id of the session; 0 where there is none.
+    pub session: u64,
+    /// The id of the request, where the front end gave one.
+    pub request_id: Option<String>,
+    /// What was done: the first words of a statement, `LOGIN`, `APPEND`, `REQUEST` or `VERIFY`.
+    pub action: &'static str,
+    /// The objects, as GRANT names them.
+    pub objects: Vec<String>,
+    /// The SQLSTATE: 00000 for a success.
+    pub outcome: &'static str,
+}
+
+/// A function that is called with each event.
+pub type AuditListener = Arc<dyn Fn(&AuditEvent) + Send + Sync>;
+
+/// A call that took longer than `slow_request_ms`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SlowRequest {
+    /// When it ended, in milliseconds since the epoch.
+    pub time_ms: i64,
+    /// The user.
+    pub user: String,
+    /// The id of the session.
+    pub session: u64,
+    /// The id of the request, where the front end gave one.
+    pub request_id: Option<String>,
+    /// As in [`AuditEvent::action`].
+    pub action: &'static str,
+    /// The statement, or the name of the deployment; passwords are masked.
+    pub text: String,
+    /// How long it took, in nanoseconds.
+    pub elapsed_ns: u64,
+    /// What EXPLAIN says of it.
+    pub plan: Option<String>,
+}
+
+/// The records of an engine.
+#[derive(Default)]
+pub(crate) struct Records {
+    events: Mutex<VecDeque<AuditEvent>>,
+    slow: Mutex<VecDeque<SlowRequest>>,
+    listener: RwLock<Option<AuditListener>>,
+}
+
+impl fmt::Debug for Records {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Records").field("events", &self.events.lock().len()).finish_non_exhaustive()
+    }
+}
+
+impl Records {
+    fn add<T>(records: &Mutex<VecDeque<T>>, record: T, most: usize) {
+        let mut records = records.lock();
+        if records.len() == most {
+            records.pop_front();
+        }
+        records.push_back(record);
+        debug_assert!(records.len() <= most, "the list is bounded");
+    }
+}
+
+impl Database {
+    /// Sets the function that is called with each event from now on, on the thread of the call. It must
+    /// not wait, nor call this engine.
+    pub fn set_audit_listener(&self, listener: Option<AuditListener>) {
+        *self.records().listener.write() = listener;
+    }
+
+    /// Returns the latest events, oldest first.
+    pub fn audit_events(&self) -> Vec<AuditEvent> {
+        self.records().events.lock().iter().cloned().collect()
+    }
+
+    /// Returns the latest slow requests, oldest first.
+    pub fn slow_requests(&self) -> Vec<SlowRequest> {
+        self.records().slow.lock().iter().cloned().collect()
+    }
+
+    /// Records an event.
+    pub(crate) fn audit(&self, event: AuditEvent) {
+        let listener = self.records().listener.read().clone();
+        if let Some(listener) = listener {
+            listener(&event);
+        }
+        Records::add(&self.records().events, event, EVENTS_MAX);
+    }
+
+    /// Records a slow request.
+    pub(crate) fn record_slow(&self, request: SlowRequest) {
+        Records::add(&self.records().slow, request, SLOW_MAX);
+    }
+}

@@ -1,0 +1,211 @@
+//! Authentication: a user's proof of who it is, and the session that it opens.
+//!
+//! Every failure is one error, and takes the time of a success: nothing tells whether the user exists.
+//! Limiting how often a client may try is the front end's.
+
+use std::{fmt, sync::Arc};
+
+use lockstep_diagnostic::{Diagnostic, Result, code};
+
+use crate::{
+    AuditEvent, Client, Database, Session,
+    access::{Caller, SessionToken, UserIdentity},
+    user::{ROOT, User, Verifier, hash_of},
+};
+
+/// What a user proves to be one with.
+#[derive(Clone, Copy)]
+pub enum Proof<'a> {
+    /// The password.
+    Password(&'a str),
+    /// A token that CREATE TOKEN made.
+    Token(&'a str),
+    /// The last message of a SCRAM-SHA-256 exchange, which used this verifier.
+    Scram {
+        /// What [`Database::scram_verifier`] returned for the user.
+        verifier: &'a ScramVerifier,
+        /// The messages of the exchange that are signed (RFC 5802, section 3).
+        auth_message: &'a [u8],
+        /// The proof that the client sent.
+        client_proof: &'a [u8],
+    },
+    /// A proof that the front end checked by itself, such as a certificate.
+    Checked,
+}
+
+impl fmt::Debug for Proof<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Password(_) => "Password",
+            Self::Token(_) => "Token",
+            Self::Scram { .. } => "Scram",
+            Self::Checked => "Checked",
+        })
+    }
+}
+
+/// What a server needs for a SCRAM-SHA-256 exchange with a user. For a name that no user has, or whose
+/// user has no password, it looks the same, and no proof fits it.
+#[derive(Clone)]
+pub struct ScramVerifier {
+    verifier: Verifier,
+    is_of_user: bool,
+}
+
+impl fmt::Debug for ScramVerifier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ScramVerifier")
+    }
+}
+
+impl ScramVerifier {
+    /// Returns the number of iterations.
+    pub fn iterations(&self) -> u32 {
+        self.verifier.iterations
+    }
+
+    /// Returns the salt.
+    pub fn salt(&self) -> &[u8] {
+        &self.verifier.salt
+    }
+
+    /// Returns `StoredKey`.
+    pub fn stored_key(&self) -> &[u8; 32] {
+        &self.verifier.stored_key
+    }
+
+    /// Returns `ServerKey`.
+    pub fn server_key(&self) -> &[u8; 32] {
+        &self.verifier.server_key
+    }
+
+    /// Returns whether a client that sent this proof has the password.
+    pub fn has_proof(&self, auth_message: &[u8], client_proof: &[u8]) -> bool {
+        self.verifier.has_proof(auth_message, client_proof) && self.is_of_user
+    }
+
+    /// Returns the signature that the server's last message has.
+    pub fn server_signature(&self, auth_message: &[u8]) -> [u8; 32] {
+        self.verifier.server_signature(auth_message)
+    }
+}
+
+impl Database {
+    /// Returns what a SCRAM-SHA-256 exchange with a user needs. The salt of a name is always the same.
+    pub fn scram_verifier(&self, user: &str) -> ScramVerifier {
+        let found = {
+            let objects = self.objects();
+            objects.users().by_name().get(user).and_then(|user| user.password().cloned())
+        };
+        let is_of_user = found.is_some();
+        let verifier = found.unwrap_or_else(|| Verifier::of_nobody(user, &self.secret()));
+        ScramVerifier { verifier, is_of_user }
+    }
+
+    /// Opens a session of a user who proves to be one. A user without a password cannot log in with
+    /// one; `root` is a user like others here, to whom everything is allowed.
+    ///
+    /// ```
+    /// use lockstep_engine::{Client, Database, Proof};
+    ///
+    /// let database = Database::in_memory();
+    /// database.session().execute("CREATE USER ann OPTIONS(password='secret')")?;
+    /// let session = database.authenticate("ann", Proof::Password("secret"), Client::default())?;
+    /// assert_eq!(session.execute("SHOW USERS").unwrap_err().code, "42501");
+    /// # Ok::<(), Box<lockstep_engine::Diagnostic>>(())
+    /// ```
+    pub fn authenticate(&self, user: &str, proof: Proof<'_>, client: Client) -> Result<Session> {
+        self.check_open()?;
+        let identity = match proof {
+            Proof::Password(password) => {
+                let verifier = self.scram_verifier(user);
+                let fits = verifier.verifier.verify(password);
+                if fits && verifier.is_of_user { self.identity(user) } else { None }
+            }
+            Proof::Scram { verifier, auth_message, client_proof } => {
+                let fits = verifier.has_proof(auth_message, client_proof);
+                // The password may have been changed since the exchange began.
+                let current = self.scram_verifier(user);
+                let is_current = current.stored_key() == verifier.stored_key();
+                if fits && is_current { self.identity(user) } else { None }
+            }
+            Proof::Token(token) => self.identity_of_token(token).filter(|found| found.name == user),
+            Proof::Checked => self.identity(user),
+        };
+        self.open_session(user, identity, client)
+    }
+
+    /// Opens a session of the user to whom a token belongs.
+    pub fn authenticate_token(&self, token: &str, client: Client) -> Result<Session> {
+        self.check_open()?;
+        let identity = self.identity_of_token(token);
+        let user = identity.as_ref().map(|found| found.name.clone()).unwrap_or_default();
+        self.open_session(&user, identity, client)
+    }
+
+    /// Returns whether this is the password of a user. Any is where the user has none; none is where
+    /// there is no such user.
+    pub fn verify_password(&self, user: &str, password: &str) -> bool {
+        // Without the lock of the catalog, since it takes a millisecond.
+        let found = self.objects().users().by_name().get(user).cloned();
+        let verify = |user: User| user.password().is_none_or(|found| found.verify(password));
+        found.is_some_and(verify)
+    }
+
+    /// Returns the names of what a server has to warn about before it listens to others than its own
+    /// machine: users without a password and without a token, `root` aside.
+    pub fn users_who_cannot_log_in(&self) -> Vec<String> {
+        let objects = self.objects();
+        let users = objects.users().by_name().iter();
+        let cannot = users.filter(|(name, user)| {
+            let has_proof = user.has_password() || !user.tokens().is_empty();
+            name.as_str() != ROOT && !user.is_role() && !has_proof
+        });
+        cannot.map(|(name, _)| name.clone()).collect()
+    }
+
+    fn identity(&self, name: &str) -> Option<UserIdentity> {
+        let objects = self.objects();
+        let user = objects.users().by_name().get(name).filter(|user| !user.is_role())?;
+        Some(UserIdentity { name: name.to_owned(), id: user.id(), token: None })
+    }
+
+    fn identity_of_token(&self, text: &str) -> Option<UserIdentity> {
+        let hash = hash_of(text);
+        let objects = self.objects();
+        let (name, user, token) = objects.users().find_token(&hash)?;
+        if !token.is_valid_at(self.now_ms()) {
+            return None;
+        }
+        let token = Some(SessionToken { hash, expires_ms: token.expires_ms });
+        Some(UserIdentity { name: name.to_owned(), id: user.id(), token })
+    }
+
+    fn open_session(
+        &self,
+        user: &str,
+        identity: Option<UserIdentity>,
+        client: Client,
+    ) -> Result<Session> {
+        let opened = match identity {
+            Some(identity) => {
+                let caller = Caller { user: Some(Arc::new(identity)) };
+                Ok(Session::new(self.clone(), caller, client.clone()))
+            }
+            None => Diagnostic::new(code::INVALID_PASSWORD, "the user or its proof is not right")
+                .with_hint("Check the name and the password or token; a token may have expired.")
+                .err(),
+        };
+        self.audit(AuditEvent {
+            time_ms: self.now_ms(),
+            user: user.to_owned(),
+            client,
+            session: opened.as_ref().map_or(0, Session::id),
+            request_id: crate::entrance::request_id(),
+            action: "LOGIN",
+            objects: Vec::new(),
+            outcome: opened.as_ref().err().map_or(code::SUCCESS, |error| error.code),
+        });
+        opened
+    }
+}

@@ -1,0 +1,214 @@
+//! The system tables about what exists: tables, indexes, deployments, memory, settings, users.
+
+use lockstep_row::{DataType, Value};
+
+use super::{SystemTable, number, optional, text};
+use crate::{Database, access::Caller, catalog::TableEntry, statement::retention_text};
+
+pub(super) const DEPLOYMENTS: SystemTable = SystemTable {
+    name: "deployments",
+    columns: &[
+        ("database_name", DataType::String),
+        ("name", DataType::String),
+        ("statement", DataType::String),
+        ("inputs", DataType::Int),
+        ("outputs", DataType::Int),
+        ("compiled", DataType::Bool),
+        ("compatibility", DataType::String),
+        ("time_zone", DataType::String),
+        ("options", DataType::String),
+    ],
+    rows: deployments,
+};
+
+pub(super) const INDEXES: SystemTable = SystemTable {
+    name: "indexes",
+    columns: &[
+        ("database_name", DataType::String),
+        ("table_name", DataType::String),
+        ("name", DataType::String),
+        ("key_columns", DataType::String),
+        ("event_time", DataType::String),
+        ("retention", DataType::String),
+        ("declared", DataType::Bool),
+        ("used_by", DataType::String),
+        ("memory_bytes", DataType::BigInt),
+    ],
+    rows: indexes,
+};
+
+pub(super) const MEMORY: SystemTable = SystemTable {
+    name: "memory",
+    columns: &[
+        ("used_bytes", DataType::BigInt),
+        ("max_bytes", DataType::BigInt),
+        ("alert_bytes", DataType::BigInt),
+        ("status", DataType::String),
+        ("writes_refused", DataType::BigInt),
+        ("query_bytes_reserved", DataType::BigInt),
+        ("query_bytes_max", DataType::BigInt),
+    ],
+    rows: memory,
+};
+
+pub(super) const SETTINGS: SystemTable = SystemTable {
+    name: "settings",
+    columns: &[("name", DataType::String), ("value", DataType::String)],
+    rows: settings,
+};
+
+pub(super) const TABLES: SystemTable = SystemTable {
+    name: "tables",
+    columns: &[
+        ("database_name", DataType::String),
+        ("name", DataType::String),
+        ("id", DataType::BigInt),
+        ("columns", DataType::Int),
+        ("indexes", DataType::Int),
+        ("rows", DataType::BigInt),
+        ("memory_bytes", DataType::BigInt),
+    ],
+    rows: tables,
+};
+
+pub(super) const USERS: SystemTable = SystemTable {
+    name: "users",
+    columns: &[
+        ("name", DataType::String),
+        ("is_role", DataType::Bool),
+        ("has_password", DataType::Bool),
+        ("tokens", DataType::Int),
+        ("roles", DataType::String),
+    ],
+    rows: users,
+};
+
+fn deployments(database: &Database, caller: &Caller) -> Vec<Vec<Value>> {
+    let objects = database.objects();
+    let found = objects.databases().values().flat_map(|found| found.deployments.values());
+    let seen = found.filter(|found| {
+        caller.sees_deployment(&objects, &found.name().database, &found.name().name)
+    });
+    let row = |found: &std::sync::Arc<crate::deployment::Deployment>| {
+        let info = found.info();
+        let options = info.options.iter().map(|(name, value)| format!("{name}='{value}'"));
+        vec![
+            text(&info.database),
+            text(&info.name),
+            text(&info.sql),
+            count(info.input.len()),
+            count(info.output.len()),
+            Value::Bool(found.request.is_compiled()),
+            text(info.compatibility),
+            text(&info.time_zone),
+            text(&options.collect::<Vec<_>>().join(", ")),
+        ]
+    };
+    seen.map(row).collect()
+}
+
+/// A table of the catalog that a caller sees.
+struct SeenTable {
+    database: String,
+    name: String,
+    entry: TableEntry,
+}
+
+fn seen_tables(database: &Database, caller: &Caller) -> Vec<SeenTable> {
+    let objects = database.objects();
+    let mut seen = Vec::new();
+    for (database, found) in objects.databases() {
+        for (name, entry) in &found.tables {
+            if caller.sees_table(&objects, database, name) {
+                let (database, name) = (database.clone(), name.clone());
+                seen.push(SeenTable { database, name, entry: entry.clone() });
+            }
+        }
+    }
+    seen
+}
+
+fn tables(database: &Database, caller: &Caller) -> Vec<Vec<Value>> {
+    let row = |found: &SeenTable| {
+        let table = &found.entry.table;
+        let schema = table.schema();
+        let present = schema.indexes.iter().filter(|index| !index.is_removed());
+        vec![
+            text(&found.database),
+            text(&found.name),
+            number(found.entry.id),
+            count(schema.columns.len()),
+            count(present.count()),
+            number(table.row_count()),
+            number(table.memory_bytes()),
+        ]
+    };
+    seen_tables(database, caller).iter().map(row).collect()
+}
+
+fn indexes(database: &Database, caller: &Caller) -> Vec<Vec<Value>> {
+    let mut rows = Vec::new();
+    for found in seen_tables(database, caller) {
+        let table = &found.entry.table;
+        let (schema, memory) = (table.schema(), table.memory());
+        let name = |column: &usize| schema.columns[*column].name.as_str();
+        let present = schema.indexes.iter().enumerate().filter(|(_, index)| !index.is_removed());
+        for (at, index) in present {
+            let keys: Vec<&str> = index.keys.iter().map(name).collect();
+            rows.push(vec![
+                text(&found.database),
+                text(&found.name),
+                text(&index.name),
+                text(&keys.join(", ")),
+                optional(index.event_time.as_ref().map(name)),
+                text(&retention_text(index.retention)),
+                Value::Bool(table.declared_retention(at).is_some()),
+                text(&table.holders(at).join(", ")),
+                memory.indexes.get(at).map_or(Value::Null, |bytes| number(*bytes)),
+            ]);
+        }
+    }
+    rows
+}
+
+/// One row: the engine as a whole. What each table holds is in `tables` and `indexes`.
+fn memory(database: &Database, _: &Caller) -> Vec<Vec<Value>> {
+    let now = database.memory_use();
+    let (reserved, most) = database.query_memory().state();
+    vec![vec![
+        number(now.used),
+        now.limit.map_or(Value::Null, number),
+        now.alert_at.map_or(Value::Null, number),
+        text(&now.status().to_string()),
+        number(now.refused),
+        number(reserved),
+        most.map_or(Value::Null, number),
+    ]]
+}
+
+fn settings(database: &Database, _: &Caller) -> Vec<Vec<Value>> {
+    let objects = database.objects();
+    objects.variables().all().map(|(name, value)| vec![text(name), text(value)]).collect()
+}
+
+fn users(database: &Database, caller: &Caller) -> Vec<Vec<Value>> {
+    let objects = database.objects();
+    let is_admin = caller.is_admin(&objects);
+    let seen =
+        objects.users().by_name().iter().filter(|(name, _)| is_admin || caller.is_user(name));
+    let row = |(name, user): (&String, &crate::user::User)| {
+        vec![
+            text(name),
+            Value::Bool(user.is_role()),
+            Value::Bool(user.has_password()),
+            count(user.tokens().len()),
+            text(&user.roles().collect::<Vec<_>>().join(", ")),
+        ]
+    };
+    seen.map(row).collect()
+}
+
+/// Makes an INT.
+fn count(count: usize) -> Value {
+    Value::Int(i32::try_from(count).unwrap_or(i32::MAX))
+}
