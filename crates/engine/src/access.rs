@@ -208,6 +208,7 @@ impl SessionToken {
 
 /// Makes the error for something that a user lacks.
 fn refused(user: &str, missing: &Requirement) -> Diagnostic {
+    debug_assert!(!user.is_empty(), "the process itself lacks nothing");
     let object = &missing.object;
     let (what, grant) = match missing.privilege {
         NeededPrivilege::One(privilege) => (privilege.name(), privilege.name()),

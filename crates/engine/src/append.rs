@@ -12,7 +12,7 @@ use crate::{
     Output, Session,
     access::{Needs, Requirement},
     conversion::Conversion,
-    entrance::{Operation, no_plan},
+    entrance::{CallDescription, no_plan},
     log_error::log_error,
     session::{object_name, retried},
     user::{Privilege, Securable},
@@ -59,9 +59,9 @@ impl Session {
     }
 
     /// Describes an append for the entrance.
-    pub(crate) fn append_operation<'a>(&self, table: &'a str) -> Operation<'a> {
+    pub(crate) fn append_operation<'a>(&self, table: &'a str) -> CallDescription<'a> {
         let needs = Needs::of(vec![self.insertion_into(&object_name(table))]);
-        Operation { action: "APPEND", text: table, needs, is_audited: true, plan: &no_plan }
+        CallDescription { action: "APPEND", text: table, needs, is_audited: true, plan: &no_plan }
     }
 
     /// Returns what an append needs.

@@ -14,7 +14,7 @@ use crate::{
     access::Needs,
     append::{expired_warning, push_batch, table_error},
     catalog::TableEntry,
-    entrance::Operation,
+    entrance::CallDescription,
     session::{object_name, retried},
 };
 
@@ -71,7 +71,7 @@ impl Session {
         let tables = rows.iter().map(|rows| rows.table).collect::<Vec<_>>().join(", ");
         let operation = || {
             let needs = Needs::of(names.iter().map(|name| self.insertion_into(name)).collect());
-            Operation { needs, ..self.append_operation(&tables) }
+            CallDescription { needs, ..self.append_operation(&tables) }
         };
         let appended = self.enter(operation, || {
             self.check_insert_memory()?;

@@ -8,7 +8,7 @@ use std::{collections::VecDeque, fmt, sync::Arc};
 
 use lockstep_host::sync::{Mutex, RwLock};
 
-use crate::{Client, Database};
+use crate::{ClientInfo, Database};
 
 /// The most events that are kept.
 const EVENTS_MAX: usize = 10_000;
@@ -24,7 +24,7 @@ pub struct AuditEvent {
     /// The user; as it was claimed, where the login failed.
     pub user: String,
     /// From where.
-    pub client: Client,
+    pub client: ClientInfo,
     /// The id of the session; 0 where there is none.
     pub session: u64,
     /// The id of the request, where the front end gave one.
@@ -63,19 +63,21 @@ pub struct SlowRequest {
 
 /// The records of an engine.
 #[derive(Default)]
-pub(crate) struct Records {
+pub(crate) struct CallRecords {
     events: Mutex<VecDeque<AuditEvent>>,
     slow: Mutex<VecDeque<SlowRequest>>,
     listener: RwLock<Option<AuditListener>>,
 }
 
-impl fmt::Debug for Records {
+impl fmt::Debug for CallRecords {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Records").field("events", &self.events.lock().len()).finish_non_exhaustive()
+        f.debug_struct("CallRecords")
+            .field("events", &self.events.lock().len())
+            .finish_non_exhaustive()
     }
 }
 
-impl Records {
+impl CallRecords {
     fn add<T>(records: &Mutex<VecDeque<T>>, record: T, most: usize) {
         let mut records = records.lock();
         if records.len() == most {
@@ -109,11 +111,11 @@ impl Database {
         if let Some(listener) = listener {
             listener(&event);
         }
-        Records::add(&self.records().events, event, EVENTS_MAX);
+        CallRecords::add(&self.records().events, event, EVENTS_MAX);
     }
 
     /// Records a slow request.
     pub(crate) fn record_slow(&self, request: SlowRequest) {
-        Records::add(&self.records().slow, request, SLOW_MAX);
+        CallRecords::add(&self.records().slow, request, SLOW_MAX);
     }
 }

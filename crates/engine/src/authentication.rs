@@ -8,7 +8,7 @@ use std::{fmt, sync::Arc};
 use lockstep_diagnostic::{Diagnostic, Result, code};
 
 use crate::{
-    AuditEvent, Client, Database, Session,
+    AuditEvent, ClientInfo, Database, Session,
     access::{Caller, SessionToken, UserIdentity},
     user::{ROOT, User, Verifier, hash_of},
 };
@@ -106,15 +106,20 @@ impl Database {
     /// one; `root` is a user like others here, to whom everything is allowed.
     ///
     /// ```
-    /// use lockstep_engine::{Client, Database, Proof};
+    /// use lockstep_engine::{ClientInfo, Database, Proof};
     ///
     /// let database = Database::in_memory();
     /// database.session().execute("CREATE USER ann OPTIONS(password='secret')")?;
-    /// let session = database.authenticate("ann", Proof::Password("secret"), Client::default())?;
+    /// let session = database.authenticate("ann", Proof::Password("secret"), ClientInfo::default())?;
     /// assert_eq!(session.execute("SHOW USERS").unwrap_err().code, "42501");
     /// # Ok::<(), Box<lockstep_engine::Diagnostic>>(())
     /// ```
-    pub fn authenticate(&self, user: &str, proof: Proof<'_>, client: Client) -> Result<Session> {
+    pub fn authenticate(
+        &self,
+        user: &str,
+        proof: Proof<'_>,
+        client: ClientInfo,
+    ) -> Result<Session> {
         self.check_open()?;
         let identity = match proof {
             Proof::Password(password) => {
@@ -136,7 +141,7 @@ impl Database {
     }
 
     /// Opens a session of the user to whom a token belongs.
-    pub fn authenticate_token(&self, token: &str, client: Client) -> Result<Session> {
+    pub fn authenticate_token(&self, token: &str, client: ClientInfo) -> Result<Session> {
         self.check_open()?;
         let identity = self.identity_of_token(token);
         let user = identity.as_ref().map(|found| found.name.clone()).unwrap_or_default();
@@ -185,7 +190,7 @@ impl Database {
         &self,
         user: &str,
         identity: Option<UserIdentity>,
-        client: Client,
+        client: ClientInfo,
     ) -> Result<Session> {
         let opened = match identity {
             Some(identity) => {

@@ -123,10 +123,11 @@ mod tests {
     fn check(rule: CheckpointRule, grown: u64, looks: u64) -> Vec<u64> {
         const SEGMENT_BYTES: u64 = 64 << 20;
         let mut schedule = CheckpointSchedule::default();
-        let (mut bytes, mut written) = (SEGMENT_BYTES, Vec::new());
+        let (mut bytes, mut end, mut written) = (SEGMENT_BYTES, 1, Vec::new());
         for look in 0..looks {
             bytes += grown;
-            let log = LogState { now_ns: look * 200_000_000, end: bytes, bytes };
+            end += grown;
+            let log = LogState { now_ns: look * 200_000_000, end, bytes };
             if schedule.is_due(log, rule) {
                 bytes = bytes.min(SEGMENT_BYTES);
                 schedule.note(log, LogState { bytes, ..log }, true);

@@ -21,10 +21,10 @@ use lockstep_row::TableSchema;
 use lockstep_table::{Arrivals, MemoryBudget, MemoryUse, Table, TableError};
 
 use crate::{
-    Client, Opened, Session,
+    ClientInfo, Opened, Session,
     access::{Caller, FileFolders},
     append::table_error,
-    audit::Records,
+    audit::CallRecords,
     catalog::{CatalogCommand, CatalogRecord, Objects, QualifiedName, TableEntry, TableReference},
     context,
     deployment::tables_of,
@@ -83,7 +83,7 @@ pub(crate) struct EngineState {
     clock: Arc<dyn Clock>,
     started_ms: i64,
     sessions: SessionList,
-    records: Records,
+    records: CallRecords,
     query_memory: QueryMemory,
     /// The number of changes of users and privileges.
     users_version: AtomicU64,
@@ -134,7 +134,7 @@ impl Database {
             started_ms: clock.now_ms(),
             clock,
             sessions: SessionList::default(),
-            records: Records::default(),
+            records: CallRecords::default(),
             query_memory: QueryMemory::default(),
             users_version: AtomicU64::new(0),
             slow_request_ns: AtomicU64::new(0),
@@ -154,7 +154,7 @@ impl Database {
     /// Opens a session of the process itself, with the current database `default` and the global
     /// variables. It is the owner's: no privilege restricts it.
     pub fn session(&self) -> Session {
-        Session::new(self.clone(), Caller::default(), Client::default())
+        Session::new(self.clone(), Caller::default(), ClientInfo::default())
     }
 
     /// Lists the folders in which statements of users may read and write files: LOAD DATA, INTO OUTFILE,
@@ -172,7 +172,7 @@ impl Database {
         &self.state.sessions
     }
 
-    pub(crate) fn records(&self) -> &Records {
+    pub(crate) fn records(&self) -> &CallRecords {
         &self.state.records
     }
 

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     DeploymentInfo, PreparedRequest, Session,
     catalog::{CatalogRecord, Definition, QualifiedName, TableReference},
-    entrance::Operation,
+    entrance::CallDescription,
     session::object_name,
     user::Securable,
 };
@@ -92,7 +92,7 @@ impl Session {
     /// Returns a deployment, named `deployment` or `database.deployment`.
     pub fn deployment(&self, name: &str) -> Result<DeploymentInfo> {
         let object = Securable::Deployment(self.qualified(&object_name(name.trim())));
-        let operation = || Operation::look_at(name, object);
+        let operation = || CallDescription::look_at(name, object);
         self.enter(operation, || self.find_deployment(name).map(|found| found.info()))
     }
 

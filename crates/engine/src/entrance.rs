@@ -2,7 +2,7 @@
 //!
 //! It refuses a closed engine and a session that was ended, checks what the call needs, makes it
 //! visible in the list of sessions, so that it can be cancelled, reserves its memory, runs it under its
-//! limits, and records its outcome. What a front end says of a call is a [`Call`]; it is bound to the
+//! limits, and records its outcome. What a front end says of a call is a [`CallOptions`]; it is bound to the
 //! thread, as the [`QueryContext`] is. (ADR 0022, ADR 0030)
 //!
 //! *Cost*: a call of a session of the process itself costs what it did without it, some loads. One of a
@@ -27,15 +27,15 @@ use crate::{
 /// What a front end says of one call.
 ///
 /// ```
-/// use lockstep_engine::{Call, Database};
+/// use lockstep_engine::{CallOptions, Database};
 ///
 /// let session = Database::in_memory().session();
-/// let call = Call { rows_max: Some(1), ..Call::default() };
+/// let call = CallOptions { rows_max: Some(1), ..CallOptions::default() };
 /// let rows = call.run(&session, || session.execute("SELECT 1 AS a UNION ALL SELECT 2 AS a"));
 /// assert_eq!(rows.unwrap_err().code, "54000");
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Call {
+pub struct CallOptions {
     /// The id of the request, which the client may give: it is in the audit record and the record of
     /// slow requests.
     pub request_id: Option<String>,
@@ -49,10 +49,10 @@ pub struct Call {
 }
 
 thread_local! {
-    static CALL: RefCell<Option<Call>> = const { RefCell::new(None) };
+    static CALL: RefCell<Option<CallOptions>> = const { RefCell::new(None) };
 }
 
-impl Call {
+impl CallOptions {
     /// Runs work with a session as this call. Its time begins now.
     ///
     /// To cancel it from another thread, run it under a [`QueryContext`] and cancel that one, or call
@@ -60,7 +60,7 @@ impl Call {
     pub fn run<T>(&self, session: &Session, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let _reserved = session.database.reserve_query_memory(self.memory_bytes)?;
         let before = CALL.replace(Some(self.clone()));
-        let _restore = RestoreOnDrop(before);
+        let _restore = CallRestorer(before);
         let limits = QueryLimits { timeout_ms: self.timeout_ms, memory_bytes: self.memory_bytes };
         if limits.is_none() {
             return work();
@@ -70,9 +70,9 @@ impl Call {
 }
 
 /// Restores a thread's call when it is dropped.
-struct RestoreOnDrop(Option<Call>);
+struct CallRestorer(Option<CallOptions>);
 
-impl Drop for RestoreOnDrop {
+impl Drop for CallRestorer {
     fn drop(&mut self) {
         drop(CALL.replace(self.0.take()));
     }
@@ -97,7 +97,7 @@ pub(crate) fn too_many_rows(rows_max: u64) -> Diagnostic {
 }
 
 /// A call that is about to be made.
-pub(crate) struct Operation<'a> {
+pub(crate) struct CallDescription<'a> {
     /// What it does, such as `INSERT` or `REQUEST`.
     pub(crate) action: &'static str,
     /// The statement, or the name of what is used.
@@ -109,7 +109,7 @@ pub(crate) struct Operation<'a> {
     pub(crate) plan: &'a dyn Fn() -> Option<String>,
 }
 
-impl<'a> Operation<'a> {
+impl<'a> CallDescription<'a> {
     /// Describes a look at an object of the catalog.
     pub(crate) fn look_at(name: &'a str, object: Securable) -> Self {
         let needs = Needs::of(vec![Requirement::any(object)]);
@@ -126,7 +126,7 @@ impl Session {
     /// Runs a call, if the caller may make it.
     pub(crate) fn enter<'a, T>(
         &self,
-        operation: impl FnOnce() -> Operation<'a>,
+        operation: impl FnOnce() -> CallDescription<'a>,
         work: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
         self.database.check_open()?;
@@ -153,9 +153,10 @@ impl Session {
     /// Runs a call while the list of sessions shows it, and KILL cancels it.
     fn run_listed<T>(
         &self,
-        operation: &Operation<'_>,
+        operation: &CallDescription<'_>,
         work: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
+        debug_assert!(!operation.action.is_empty(), "the audit record says what a call did");
         let context = QueryContext::nested();
         let started_ms = self.database.now_ms();
         let _listed = self.shared.list(&context, started_ms, operation.text);
@@ -196,7 +197,7 @@ impl Session {
         self.shared.caller()
     }
 
-    fn record_audit(&self, operation: &Operation<'_>, outcome: Option<&'static str>) {
+    fn record_audit(&self, operation: &CallDescription<'_>, outcome: Option<&'static str>) {
         if self.caller().is_process() {
             return;
         }
@@ -214,7 +215,7 @@ impl Session {
         });
     }
 
-    fn record_slow(&self, operation: &Operation<'_>, elapsed_ns: u64) {
+    fn record_slow(&self, operation: &CallDescription<'_>, elapsed_ns: u64) {
         self.database.record_slow(SlowRequest {
             time_ms: self.database.now_ms(),
             user: self.caller().name().to_owned(),
@@ -294,13 +295,15 @@ impl QueryMemory {
 
 impl Drop for QueryMemoryReservation {
     fn drop(&mut self) {
+        let reserved = &self.database.query_memory().reserved;
         // Relaxed: as in `reserve`.
-        self.database.query_memory().reserved.fetch_sub(self.bytes, Ordering::Relaxed);
+        let before = reserved.fetch_sub(self.bytes, Ordering::Relaxed);
+        debug_assert!(before >= self.bytes, "what is given back was reserved");
     }
 }
 
 impl Database {
-    /// Limits the memory that all calls together may reserve ([`Call::memory_bytes`]); `None` is no
+    /// Limits the memory that all calls together may reserve ([`CallOptions::memory_bytes`]); `None` is no
     /// limit. A call that finds too little is refused at once.
     pub fn set_query_memory(&self, bytes: Option<u64>) {
         // Relaxed: the number itself is all that is shared.

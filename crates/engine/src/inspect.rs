@@ -11,7 +11,7 @@ use lockstep_table::Table;
 use crate::{
     Session,
     access::Needs,
-    entrance::Operation,
+    entrance::CallDescription,
     session::object_name,
     user::{Privilege, Securable},
 };
@@ -83,7 +83,7 @@ impl Session {
     fn look_at_table<T>(&self, table: &str, look: impl FnOnce(&Table) -> T) -> Result<T> {
         let name = object_name(table);
         let object = Securable::Table(self.qualified(&name));
-        let operation = || Operation::look_at(table, object);
+        let operation = || CallDescription::look_at(table, object);
         self.enter(operation, || self.find_table(&name).map(|found| look(&found)))
     }
 
@@ -92,7 +92,8 @@ impl Session {
         let name = object_name(table);
         let object = Securable::Table(self.qualified(&name));
         let needs = Needs::one(Privilege::Select, object, name.name.span);
-        let operation = || Operation { needs, ..Operation::look_at(table, Securable::Everything) };
+        let operation =
+            || CallDescription { needs, ..CallDescription::look_at(table, Securable::Everything) };
         self.enter(operation, || {
             let found = self.find_table(&name)?;
             let snapshot = found.snapshot();

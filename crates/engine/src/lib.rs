@@ -23,7 +23,7 @@
 //! | [`check`](check()) | what is wrong with a directory, and saving what can be read of it |
 //! | [`database`](Database), `catalog`, `user`, `job` | the engine: catalog, clock, memory budget |
 //! | [`session`](Session), [`context`](Limits), `variables`, `parameters` | one user's settings, limits, the dispatch of statements |
-//! | [`entrance`](Call), [`authentication`](Proof), `access` | the entrance of every call, who calls, and what they may do |
+//! | [`entrance`](CallOptions), [`authentication`](Proof), `access` | the entrance of every call, who calls, and what they may do |
 //! | [`session_list`](SessionInfo), [`audit`](AuditEvent) | the open sessions, what users did, slow requests |
 //! | `statement`, `options` | what each statement does, and the reader of its options |
 //! | `append`, [`appender`](Appender), `offline_data`, [`conversion`](Conversion), `literal`, `constant` | rows into tables |
@@ -85,7 +85,7 @@ pub use checkpoint::Checkpoint;
 pub use context::Limits;
 pub use conversion::{Conversion, time_text_error};
 pub use database::Database;
-pub use entrance::Call;
+pub use entrance::CallOptions;
 pub use inspect::{DeploymentInfo, TableIndex};
 pub use lockstep_diagnostic::{Diagnostic, Kind, Result, Span, code};
 pub use lockstep_host::{Interrupt, QueryContext, QueryLimits};
@@ -101,5 +101,5 @@ pub use recovery::StorageTuning;
 pub use recovery::{OpenListener, OpenOptions, OpenProgress, Opened};
 pub use relation::{ProgressCallback, Relation};
 pub use session::Session;
-pub use session_list::{Client, SessionInfo};
+pub use session_list::{ClientInfo, SessionInfo};
 pub use verify::{Difference, Verification, VerifyOptions};

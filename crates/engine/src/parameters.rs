@@ -9,7 +9,7 @@ use lockstep_sql::{Parsed, ast::Statement, parse};
 use crate::{
     Output, Relation, Session,
     access::Needs,
-    entrance::{Operation, no_plan},
+    entrance::{CallDescription, no_plan},
 };
 
 /// A value for a `?` and its type; NULL has the type [`DataType::Null`] or any other.
@@ -98,7 +98,7 @@ impl Session {
                 .err();
         };
         check_count(&prepared.parsed, parameters)?;
-        let operation = || Operation {
+        let operation = || CallDescription {
             action: "SELECT",
             text: sql,
             needs: Needs::default(),

@@ -9,7 +9,7 @@ use lockstep_sql::{Parsed, ast::Statement, parse};
 use crate::{
     Output, PreparedRequest, Session,
     access::{Needs, Requirement},
-    entrance::{Operation, no_plan},
+    entrance::{CallDescription, no_plan},
     request_cache::RequestKey,
     session::{object_name, retried},
     statement::check_query_config,
@@ -33,12 +33,12 @@ impl Session {
         &self,
         target: &'a str,
         plan: &'a dyn Fn() -> Option<String>,
-    ) -> Operation<'a> {
+    ) -> CallDescription<'a> {
         let needs = match target.trim().contains(char::is_whitespace) {
             true => Needs::default(),
             false => Needs::of(vec![self.execution_of(target)]),
         };
-        Operation { action: "REQUEST", text: target, needs, is_audited: false, plan }
+        CallDescription { action: "REQUEST", text: target, needs, is_audited: false, plan }
     }
 
     /// Returns what the use of a deployment needs.

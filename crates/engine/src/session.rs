@@ -17,12 +17,12 @@ use lockstep_sql::{
 use lockstep_table::{Durability, Table, with_durability};
 
 use crate::{
-    Client, Database, Output, Parameter,
+    ClientInfo, Database, Output, Parameter,
     access::Caller,
     catalog::{CatalogView, DEFAULT_DATABASE, QualifiedName, TableEntry},
     context::{checkpoint, commit},
     conversion::Conversion,
-    entrance::Operation,
+    entrance::CallDescription,
     parameters::check_count,
     session_list::SessionShared,
     statement::{action_of, create_function, drop_function},
@@ -47,7 +47,7 @@ struct SessionState {
 }
 
 impl Session {
-    pub(crate) fn new(database: Database, caller: Caller, client: Client) -> Self {
+    pub(crate) fn new(database: Database, caller: Caller, client: ClientInfo) -> Self {
         let state = SessionState {
             current_database: DEFAULT_DATABASE.to_owned(),
             variables: database.objects().variables().clone(),
@@ -91,7 +91,7 @@ impl Session {
     ) -> Result<Output> {
         let durability = self.durability();
         let plan = || self.plan_of(&parsed.statement, parameters);
-        let operation = || Operation {
+        let operation = || CallDescription {
             action: action_of(&parsed.statement),
             text: script.get(parsed.span.start..parsed.span.end).unwrap_or_default(),
             needs: self.needs_of(&parsed.statement),

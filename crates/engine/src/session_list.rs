@@ -15,7 +15,7 @@ use crate::{Database, Session, access::Caller, entrance::request_id};
 
 /// From where a session is: what a front end says of its client.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Client {
+pub struct ClientInfo {
     /// The network address.
     pub address: Option<String>,
     /// The program, as it calls itself.
@@ -29,15 +29,15 @@ pub struct Client {
 pub(crate) struct SessionShared {
     id: u64,
     caller: Caller,
-    client: Client,
+    client: ClientInfo,
     started_ms: i64,
     is_ended: AtomicBool,
-    calls: Mutex<Calls>,
+    calls: Mutex<RunningCalls>,
 }
 
 /// The calls that a session runs: one, unless several threads use it.
 #[derive(Debug, Default)]
-struct Calls {
+struct RunningCalls {
     next: u64,
     running: BTreeMap<u64, RunningCall>,
 }
@@ -67,7 +67,7 @@ pub struct SessionInfo {
     /// Whether it is one of the process itself, which no privilege restricts.
     pub is_in_process: bool,
     /// From where it is.
-    pub client: Client,
+    pub client: ClientInfo,
     /// When it was opened, in milliseconds since the epoch.
     pub started_ms: i64,
     /// The statement or request that it has run for longest; passwords are masked. Calls of the process
@@ -88,7 +88,7 @@ impl SessionShared {
         &self.caller
     }
 
-    pub(crate) fn client(&self) -> &Client {
+    pub(crate) fn client(&self) -> &ClientInfo {
         &self.client
     }
 
@@ -109,7 +109,8 @@ impl SessionShared {
         let mut calls = self.calls.lock();
         let number = calls.next;
         calls.next += 1;
-        calls.running.insert(number, call);
+        let former = calls.running.insert(number, call);
+        debug_assert!(former.is_none(), "each call has a number of its own");
         Listed { session: self, number }
     }
 
@@ -152,7 +153,12 @@ impl Drop for Listed<'_> {
 
 impl SessionList {
     /// Adds a session.
-    pub(crate) fn open(&self, caller: Caller, client: Client, now_ms: i64) -> Arc<SessionShared> {
+    pub(crate) fn open(
+        &self,
+        caller: Caller,
+        client: ClientInfo,
+        now_ms: i64,
+    ) -> Arc<SessionShared> {
         // Relaxed: the number itself is all that is shared.
         let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
         let session = Arc::new(SessionShared {
@@ -163,7 +169,8 @@ impl SessionList {
             is_ended: AtomicBool::new(false),
             calls: Mutex::default(),
         });
-        self.sessions.lock().insert(id, Arc::downgrade(&session));
+        let former = self.sessions.lock().insert(id, Arc::downgrade(&session));
+        debug_assert!(former.is_none(), "no id is given twice");
         session
     }
 

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use self::{
     password::Verifier,
     privilege::{Privilege, Securable},
-    token::{NewToken, Token, hash_of},
+    token::{AccessToken, NewToken, hash_of},
 };
 use crate::options::{OptionSpec, OptionTable, UnknownOption};
 
@@ -42,7 +42,7 @@ pub(crate) struct User {
     roles: BTreeSet<String>,
     /// The tokens, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    tokens: BTreeMap<String, Token>,
+    tokens: BTreeMap<String, AccessToken>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
@@ -286,7 +286,7 @@ impl User {
     }
 
     /// Returns the tokens by name.
-    pub(crate) fn tokens(&self) -> &BTreeMap<String, Token> {
+    pub(crate) fn tokens(&self) -> &BTreeMap<String, AccessToken> {
         &self.tokens
     }
 

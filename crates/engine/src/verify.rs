@@ -29,7 +29,7 @@ use crate::{
     context::checkpoint,
     database::TableSet,
     deployment::Deployment,
-    entrance::{Operation, no_plan},
+    entrance::{CallDescription, no_plan},
     index_read,
     session::retried,
     user::{Privilege, Securable},
@@ -51,7 +51,7 @@ impl Session {
 
     /// Verifies as [`Self::verify`] does, with a sample of the rows or with reports of progress.
     pub fn verify_with(&self, deployment: &str, options: &VerifyOptions) -> Result<Verification> {
-        let operation = || Operation {
+        let operation = || CallDescription {
             action: "VERIFY",
             text: deployment,
             needs: Needs::of(vec![self.execution_of(deployment)]),

@@ -432,6 +432,7 @@ fn who_listens_is_told_what_is_left_and_may_end_the_opening() {
     for _ in 0..2 {
         let stopped = open(true).unwrap_err();
         assert_eq!(stopped.code, code::QUERY_CANCELED, "{stopped:?}");
+        assert_eq!(stopped.message, "opening the database was cancelled");
         assert_eq!(told.lock().len(), 1, "nothing is read after it was stopped");
         let session = open(false).unwrap();
         assert_eq!(session.execute("SELECT * FROM t").unwrap().row_count(), 20_000);

@@ -9,7 +9,7 @@ use arrow::{
     array::{RecordBatch, StringArray},
     datatypes::{DataType as ArrowType, Field, Schema},
 };
-use lockstep_engine::{Client, Database, Proof, Result, Session, code};
+use lockstep_engine::{ClientInfo, Database, Proof, Result, Session, code};
 
 /// What a user does, and the grants each of which is enough. An empty list: nobody needs a grant; the
 /// words `AND` join grants that are all needed.
@@ -297,7 +297,7 @@ fn engine() -> Database {
 }
 
 fn ann(database: &Database) -> Session {
-    database.authenticate("ann", Proof::Password("x"), Client::default()).unwrap()
+    database.authenticate("ann", Proof::Password("x"), ClientInfo::default()).unwrap()
 }
 
 #[test]
@@ -399,7 +399,7 @@ fn roles_give_what_they_have_to_their_members() {
     session.execute("SELECT * FROM db.t").unwrap();
     assert_eq!(root.execute("GRANT team TO reader").unwrap_err().code, code::INVALID_GRANT);
     assert_eq!(root.execute("GRANT team TO team").unwrap_err().code, code::INVALID_GRANT);
-    let refused = database.authenticate("team", Proof::Checked, Client::default());
+    let refused = database.authenticate("team", Proof::Checked, ClientInfo::default());
     assert_eq!(refused.unwrap_err().code, code::INVALID_PASSWORD);
     // A role of the same name later is another one.
     root.execute("DROP ROLE team; CREATE ROLE team; GRANT ALL ON *.* TO team").unwrap();

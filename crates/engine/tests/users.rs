@@ -8,11 +8,11 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use lockstep_engine::{Call, Client, Database, Proof, QueryContext, Session, code};
+use lockstep_engine::{CallOptions, ClientInfo, Database, Proof, QueryContext, Session, code};
 use lockstep_host::{Clock, ManualClock, sync::Mutex};
 
 fn login(database: &Database, user: &str, proof: Proof<'_>) -> Option<Session> {
-    match database.authenticate(user, proof, Client::default()) {
+    match database.authenticate(user, proof, ClientInfo::default()) {
         Ok(session) => Some(session),
         Err(error) => {
             assert_eq!(error.code, code::INVALID_PASSWORD);
@@ -80,7 +80,7 @@ fn a_token_opens_sessions_until_it_expires_or_is_dropped() {
     root.execute("CREATE USER ann OPTIONS(password='x'); CREATE USER bob").unwrap();
     let token = first_text(&root, "CREATE TOKEN ci FOR ann OPTIONS(expires_in='1h')");
     assert!(token.starts_with("lockstep_") && token.len() > 50, "{token}");
-    let session = database.authenticate_token(&token, Client::default()).unwrap();
+    let session = database.authenticate_token(&token, ClientInfo::default()).unwrap();
     assert_eq!(session.user(), "ann");
     assert!(login(&database, "ann", Proof::Token(&token)).is_some());
     assert!(login(&database, "bob", Proof::Token(&token)).is_none());
@@ -92,9 +92,9 @@ fn a_token_opens_sessions_until_it_expires_or_is_dropped() {
     }
     clock.set_ms(1_000_000 + 3_600_000);
     assert_eq!(session.execute("SELECT 1").unwrap_err().code, code::INVALID_AUTHORIZATION);
-    assert!(database.authenticate_token(&token, Client::default()).is_err());
+    assert!(database.authenticate_token(&token, ClientInfo::default()).is_err());
     let forever = first_text(&root, "CREATE TOKEN forever FOR ann OPTIONS(expires_in='never')");
-    let session = database.authenticate_token(&forever, Client::default()).unwrap();
+    let session = database.authenticate_token(&forever, ClientInfo::default()).unwrap();
     session.execute("SELECT 1").unwrap();
     assert!(!text(&root, "SHOW TOKENS FOR ann").contains(&forever));
     root.execute("DROP TOKEN forever FOR ann").unwrap();
@@ -134,7 +134,7 @@ fn users_roles_and_tokens_are_there_after_a_restart() {
         let root = database.session();
         assert_eq!(shows.map(|show| text(&root, show)), before, "{step}");
         assert_eq!(database.scram_verifier("nobody").salt(), salt);
-        assert!(database.authenticate_token(&token, Client::default()).is_ok());
+        assert!(database.authenticate_token(&token, ClientInfo::default()).is_ok());
         assert!(login(&database, "ann", Proof::Password("x")).is_some());
         root.execute("CHECKPOINT").unwrap();
     }
@@ -175,7 +175,7 @@ fn engine() -> Database {
 fn sessions_are_listed_and_killed() {
     let database = engine();
     let root = database.session();
-    let client = Client { address: Some("10.0.0.1:5".to_owned()), ..Client::default() };
+    let client = ClientInfo { address: Some("10.0.0.1:5".to_owned()), ..ClientInfo::default() };
     let ann = database.authenticate("ann", Proof::Password("x"), client).unwrap();
     let eve = login(&database, "eve", Proof::Password("x")).unwrap();
     let listed = database.sessions();
@@ -235,7 +235,7 @@ fn a_call_has_limits_of_rows_time_and_memory() {
     let database = engine();
     let ann = login(&database, "ann", Proof::Password("x")).unwrap();
     let rows = |most: u64, sql: &str| {
-        let call = Call { rows_max: Some(most), ..Call::default() };
+        let call = CallOptions { rows_max: Some(most), ..CallOptions::default() };
         call.run(&ann, || ann.execute(sql)).map(|output| output.row_count())
     };
     let all = "SELECT k FROM db.t ORDER BY k";
@@ -243,10 +243,10 @@ fn a_call_has_limits_of_rows_time_and_memory() {
     assert_eq!(rows(2, all).unwrap_err().code, code::VALUE_TOO_LARGE);
     assert_eq!(rows(2, "SELECT k FROM db.t LIMIT 2").unwrap(), 2);
     assert_eq!(rows(0, all).unwrap_err().code, code::VALUE_TOO_LARGE);
-    let late = Call { timeout_ms: Some(0), ..Call::default() };
+    let late = CallOptions { timeout_ms: Some(0), ..CallOptions::default() };
     assert_eq!(late.run(&ann, || ann.execute(all)).unwrap_err().code, code::QUERY_CANCELED);
     database.set_query_memory(Some(1_000));
-    let small = Call { memory_bytes: Some(600), ..Call::default() };
+    let small = CallOptions { memory_bytes: Some(600), ..CallOptions::default() };
     let nested = small.run(&ann, || Ok(small.run(&ann, || Ok(())).unwrap_err().code)).unwrap();
     assert_eq!(nested, code::OUT_OF_MEMORY);
     small.run(&ann, || Ok(())).unwrap();
@@ -261,7 +261,7 @@ fn the_audit_record_says_who_did_what_and_no_values() {
     database.set_audit_listener(Some(Arc::new(move |event| sink.lock().push(event.clone()))));
     assert!(login(&database, "ann", Proof::Password("wrong")).is_none());
     let ann = login(&database, "ann", Proof::Password("x")).unwrap();
-    let call = Call { request_id: Some("r-1".to_owned()), ..Call::default() };
+    let call = CallOptions { request_id: Some("r-1".to_owned()), ..CallOptions::default() };
     call.run(&ann, || ann.execute("SELECT k FROM db.t WHERE k = 'secret'")).unwrap();
     ann.execute("INSERT INTO db.t VALUES ('secret')").unwrap_err();
     ann.request("db.d", &[]).unwrap_err();

@@ -159,6 +159,7 @@ impl<'s> FilteredRows<'s> {
             self.rows.extend(rows.rows.iter().filter(is_true).copied());
             self.bytes.clear();
             self.bytes.extend(stored_bytes(&self.rows));
+            debug_assert!(self.rows.len() <= rows.rows.len(), "a condition adds no row");
         }
         LaneRows { rows: &self.rows, bytes: &self.bytes }
     }

@@ -130,6 +130,7 @@ impl<T> NumberBuffer<T> {
 
     /// Returns the numbers of the first `count` rows and that of the current row.
     fn with_current(&mut self, count: usize, current: T) -> &[T] {
+        debug_assert!(count <= LANE_ROWS, "there is space for each row and the current one");
         self.0[count] = current;
         &self.0[..=count]
     }

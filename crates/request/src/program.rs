@@ -377,6 +377,10 @@ impl<'s> AnswerRow<'s> {
 
     /// Copies the values, with everything that they point to, into an arena.
     pub(crate) fn copy_into<'a>(&self, arena: &'a Arena) -> &'a [Datum<'a>] {
+        debug_assert!(
+            !self.locations.contains(&ColumnLocation::Absent),
+            "each column of an answer is computed"
+        );
         let copies = arena.alloc_slice_fill_copy(self.locations.len(), Datum::Null);
         for (copy, location) in copies.iter_mut().zip(self.locations) {
             match (*location, self.row.leaf) {

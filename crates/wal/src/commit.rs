@@ -31,8 +31,8 @@ const UNGATHERED_MAX: u32 = 64;
 
 /// The threads that wait for the disk.
 #[derive(Debug, Default)]
-pub(crate) struct CommitQueue {
-    state: Mutex<State>,
+pub(crate) struct GroupCommit {
+    state: Mutex<GroupState>,
     /// Notified when a sync has ended.
     synced: Condvar,
     /// Notified when everybody is there whom a leader gathers.
@@ -42,7 +42,7 @@ pub(crate) struct CommitQueue {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct GroupState {
     has_leader: bool,
     is_gathering: bool,
     /// The number of the group that is forming.
@@ -59,7 +59,7 @@ struct State {
     ungathered_next: u32,
 }
 
-impl CommitQueue {
+impl GroupCommit {
     /// Fails when a sync failed.
     pub(crate) fn check(&self) -> Result<(), Error> {
         match self.failure.get() {
@@ -117,7 +117,7 @@ impl CommitQueue {
             self.synced.notify_all();
         };
         if state.group == group {
-            // The sync that was under way when this thread came was enough for it.
+            // The sync that was under way when this thread joined was enough for it.
             state.joined -= 1;
         }
         ended
@@ -127,8 +127,8 @@ impl CommitQueue {
     fn gather<'q>(
         &'q self,
         clock: &dyn Clock,
-        mut state: MutexGuard<'q, State>,
-    ) -> MutexGuard<'q, State> {
+        mut state: MutexGuard<'q, GroupState>,
+    ) -> MutexGuard<'q, GroupState> {
         if state.joined >= state.expected {
             return state;
         }
@@ -154,7 +154,7 @@ impl CommitQueue {
     }
 }
 
-impl State {
+impl GroupState {
     /// Closes the group that was forming; who comes from now on is in the next one. Returns how many
     /// threads were in it.
     fn begin_group(&mut self) -> u32 {
@@ -179,12 +179,12 @@ mod tests {
 
     use lockstep_host::{ManualClock, pause};
 
-    use super::CommitQueue;
+    use super::GroupCommit;
 
     /// A log that counts what was appended and what is durable.
     #[derive(Default)]
     struct CountingLog {
-        queue: CommitQueue,
+        queue: GroupCommit,
         clock: ManualClock,
         appended: AtomicU64,
         durable: AtomicU64,

@@ -41,7 +41,7 @@ use crate::{
     Durability, Entries, Error, Group, Log, LogId, Options, Reader, Recovered, Upkeep,
     background::{Background, Wake},
     bug::{self, Bug},
-    commit::CommitQueue,
+    commit::GroupCommit,
     format::{
         BEGIN, Kind, MARK, RECORD_HEADER_BYTES, RecordHeader, SEAL, SEGMENT_HEADER_BYTES,
         SEGMENT_OVERHEAD_BYTES,
@@ -67,7 +67,7 @@ pub(crate) struct Inner {
     options: Options,
     log_id: LogId,
     tail: Mutex<Tail>,
-    commit: CommitQueue,
+    commit: GroupCommit,
     preparing: Mutex<()>,
     /// The position after the last one appended.
     end: AtomicU64,
@@ -127,7 +127,7 @@ impl SegmentedLog {
             options,
             log_id,
             tail: Mutex::new(tail),
-            commit: CommitQueue::default(),
+            commit: GroupCommit::default(),
             preparing: Mutex::new(()),
             end: AtomicU64::new(end),
             durable: AtomicU64::new(end),

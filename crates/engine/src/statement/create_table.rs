@@ -21,7 +21,7 @@ use crate::{
     access::Needs,
     append::table_error,
     catalog::CatalogCommand,
-    entrance::{Operation, no_plan},
+    entrance::{CallDescription, no_plan},
     literal::{ConstantPosition, coerce},
     session::object_name,
     user::{Privilege, Securable},
@@ -35,7 +35,7 @@ impl Session {
     /// not have is an error that names it, and so is a column without a type.
     pub fn create_table(&self, table: &str, schema: &SchemaRef) -> Result<()> {
         let name = object_name(table);
-        let operation = || Operation {
+        let operation = || CallDescription {
             action: "CREATE TABLE",
             text: table,
             needs: Needs::one(

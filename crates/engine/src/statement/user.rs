@@ -11,7 +11,7 @@ use crate::{
     Output, Session,
     catalog::{CatalogCommand, QualifiedName},
     options::{OptionSpec, OptionTable, UnknownOption, word},
-    user::{NewToken, Securable, Token, User, UserChange, UserCommand, new_id},
+    user::{AccessToken, NewToken, Securable, User, UserChange, UserCommand, new_id},
     variables::duration_ms,
 };
 
@@ -123,7 +123,7 @@ impl Session {
         let now_ms = self.database.now_ms();
         let expires_ms =
             options.valid_ms.map(|ms| now_ms.saturating_add(i64::try_from(ms).unwrap_or(i64::MAX)));
-        let (token, text) = Token::new(now_ms, expires_ms);
+        let (token, text) = AccessToken::new(now_ms, expires_ms);
         let (user, name) = (self.user_or_own(create.user.as_ref()), create.name.clone());
         self.change_users(
             UserCommand::CreateToken(NewToken { user, name, token }),
@@ -214,7 +214,7 @@ impl Session {
         let user = self.user_or_own(user);
         let objects = self.database.objects();
         let text = |text: &str| Value::String(text.into());
-        let row = |(name, token): (&String, &Token)| {
+        let row = |(name, token): (&String, &AccessToken)| {
             let expires = token.expires_ms.map_or(Value::Null, Value::Timestamp);
             vec![text(&user.text), text(name), Value::Timestamp(token.created_ms), expires]
         };

@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_sql::ast::{Ident, RoleMembership};
 
-use super::{NewToken, Privilege, PrivilegeGrant, ROOT, Securable, Token, User, Users, privilege};
+use super::{
+    AccessToken, NewToken, Privilege, PrivilegeGrant, ROOT, Securable, User, Users, privilege,
+};
 
 /// The most tokens of a user.
 const TOKENS_MAX: usize = 100;
@@ -105,7 +107,7 @@ impl Users {
     }
 
     /// Returns the user and the token of a hash.
-    pub(crate) fn find_token(&self, hash: &str) -> Option<(&str, &User, &Token)> {
+    pub(crate) fn find_token(&self, hash: &str) -> Option<(&str, &User, &AccessToken)> {
         self.by_name.iter().find_map(|(name, user)| {
             let token = user.tokens.values().find(|token| token.hash() == hash)?;
             Some((name.as_str(), user, token))

@@ -14,7 +14,7 @@ const PREFIX: &str = "lockstep_";
 
 /// A token as the catalog has it.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Token {
+pub(crate) struct AccessToken {
     /// The SHA-256 of the text, in Base64.
     hash: String,
     pub(crate) created_ms: i64,
@@ -27,12 +27,16 @@ pub(crate) struct Token {
 pub(crate) struct NewToken {
     pub(crate) user: Ident,
     pub(crate) name: Ident,
-    pub(crate) token: Token,
+    pub(crate) token: AccessToken,
 }
 
-impl Token {
+impl AccessToken {
     /// Makes a token. The second value is its text, which is nowhere else.
     pub(crate) fn new(created_ms: i64, expires_ms: Option<i64>) -> (Self, String) {
+        debug_assert!(
+            expires_ms.is_none_or(|expires_ms| expires_ms > created_ms),
+            "a token is valid for some time"
+        );
         let secret = [lockstep_host::random::id(), lockstep_host::random::id()].concat();
         let text = format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(secret));
         (Self { hash: hash_of(&text), created_ms, expires_ms }, text)
@@ -54,8 +58,8 @@ pub(crate) fn hash_of(text: &str) -> String {
     URL_SAFE_NO_PAD.encode(Sha256::digest(text.as_bytes()))
 }
 
-impl fmt::Debug for Token {
+impl fmt::Debug for AccessToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Token").field("expires_ms", &self.expires_ms).finish_non_exhaustive()
+        f.debug_struct("AccessToken").field("expires_ms", &self.expires_ms).finish_non_exhaustive()
     }
 }
