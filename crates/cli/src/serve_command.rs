@@ -29,7 +29,7 @@ const EXIT_CANCELLED: i32 = 3;
 /// The name of a database in memory.
 const IN_MEMORY: &str = ":memory:";
 
-/// Serves a database over HTTP, on this machine only until users and TLS are set up.
+/// Serves a database over HTTP: on this machine only, unless there are users and TLS.
 #[derive(Debug, Clone, PartialEq, Eq, Parser)]
 #[command(
     name = "lockstep serve",
@@ -85,15 +85,21 @@ impl ServeCommand {
             Err(error) => return writeln!(err, "{}", error.render(None)).map(|()| 1),
         };
         log_to_stderr(&settings);
-        let server = match RunningServer::start(database, settings) {
+        let server = match RunningServer::start(database.clone(), settings) {
             Ok(server) => server,
             Err(error) => return writeln!(err, "error: {error}").map(|()| 1),
         };
         self.listen_to_signals(server.handle())?;
+        if let Some(token) = server.start_token() {
+            write_token(err, token)?;
+        }
         writeln!(out, "listening on {}", server.http_address())?;
         out.flush()?;
         report_failure(ServiceState::Ready.notify());
         let outcome = server.wait();
+        if let Err(error) = database.close() {
+            return writeln!(err, "{}", error.render(None)).map(|()| 1);
+        }
         Ok(if outcome == DrainOutcome::Finished { 0 } else { EXIT_CANCELLED })
     }
 
@@ -160,6 +166,16 @@ impl ServeCommand {
         })?;
         Ok(())
     }
+}
+
+/// Writes how to log in where no user can.
+fn write_token(err: &mut dyn Write, token: &str) -> io::Result<()> {
+    writeln!(
+        err,
+        "The database has no user who can log in. On this machine, until the server ends, this token \
+         is root's:\n\n    Authorization: Bearer {token}\n\nALTER USER root SET \
+         OPTIONS(password='…') gives root a password."
+    )
 }
 
 /// Logs what a reload has done.

@@ -29,7 +29,20 @@ struct Serving {
 impl Serving {
     fn start(arguments: &[&str]) -> Self {
         let mut command = lockstep(arguments);
-        command.args(["--http", "127.0.0.1:0"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.args(["--http", "127.0.0.1:0"]);
+        command.args(["--set", "server.authentication=none"]);
+        Self::of(command)
+    }
+
+    /// Starts a server that asks who calls.
+    fn with_users(arguments: &[&str]) -> Self {
+        let mut command = lockstep(arguments);
+        command.args(["--http", "127.0.0.1:0"]);
+        Self::of(command)
+    }
+
+    fn of(mut command: Command) -> Self {
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -38,11 +51,16 @@ impl Serving {
     }
 
     fn sql(&self, sql: &str) -> String {
+        self.sql_as("", sql)
+    }
+
+    /// Sends a statement with further headers, each of which ends its line.
+    fn sql_as(&self, headers: &str, sql: &str) -> String {
         let body = format!("{{\"sql\":\"{sql}\"}}");
         let mut stream = TcpStream::connect(&self.address).unwrap();
         write!(
             stream,
-            "POST /v1/sql HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
+            "POST /v1/sql HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}Content-Length: {}\r\n\r\n{body}",
             body.len()
         )
         .unwrap();
@@ -115,12 +133,32 @@ fn a_configuration_is_read_again_and_a_second_signal_ends_it_at_once() {
 }
 
 #[test]
+fn the_start_token_is_printed_and_taken() {
+    let mut serving = Serving::with_users(&[":memory:"]);
+    let mut lines = BufReader::new(serving.child.stderr.take().unwrap()).lines();
+    let token = lines.find_map(|line| {
+        let line = line.unwrap();
+        line.trim().strip_prefix("Authorization: Bearer ").map(str::to_owned)
+    });
+    let header = format!("Authorization: Bearer {}\r\n", token.unwrap());
+    assert!(serving.sql("SELECT 1").contains("401 Unauthorized"));
+    assert!(serving.sql_as(&header, "SELECT 1").contains("200 OK"));
+    serving.signal("TERM");
+    assert_eq!(serving.child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
 fn what_cannot_be_served_is_said() {
     let (code, text) = run(&["--print-config"]);
     assert_eq!(code, Some(0), "{text}");
     assert!(text.contains("[limits]") && text.contains("connections_max = 10000"), "{text}");
     for (arguments, expected) in [
-        (&[":memory:", "--http", "0.0.0.0:0"][..], "users"),
+        (&[":memory:", "--http", "0.0.0.0:0"][..], "TLS (tls.certificate and tls.key)"),
+        (
+            &[":memory:", "--http", "0.0.0.0:0", "--set", "server.authentication=none"],
+            "server.authentication = \"users\"",
+        ),
+        (&[":memory:", "--set", "server.authentication=nobody"], "one of users, none"),
         (&[":memory:", "--set", "limits.connection_max=1"], "did you mean limits.connections_max?"),
         (&[":memory:", "--set", "limits"], "KEY=VALUE"),
         (&[":memory:", "--config", "/nowhere.toml"], "/nowhere.toml"),

@@ -95,7 +95,7 @@ pub use lockstep_table::Durability;
 pub use lockstep_table::set_chunk_rows;
 pub use output::Output;
 pub use parameters::{Parameter, PreparedStatement};
-pub use prepared_request::PreparedRequest;
+pub use prepared_request::{PreparedRequest, WeakRequest};
 #[doc(hidden)]
 pub use recovery::StorageTuning;
 pub use recovery::{OpenListener, OpenOptions, OpenProgress, Opened};

@@ -1,16 +1,14 @@
-//! The deployments that were called: compiled requests with the schemas of their rows.
+//! The deployments that a client has called: compiled requests with the schemas of their rows.
 //!
-//! A call finds all that it needs by the name alone, without a session. An entry keeps no deployment
-//! alive: once the deployment is dropped or replaced, the next call prepares it again. Knows no
-//! protocol beyond the JSON keys of its answers.
+//! Each login has its own, and what it prepared checks at each answer that the user may ask: REVOKE
+//! takes effect at once. A call finds all that it needs by the name alone, without a session. An entry
+//! keeps no deployment alive: once the deployment is dropped or replaced, the next call prepares it
+//! again. Knows no protocol beyond the JSON keys of its answers.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Weak},
-};
+use std::{collections::HashMap, sync::Arc};
 
 use lockstep_diagnostic::{Diagnostic, Result, code};
-use lockstep_engine::{Output, PreparedRequest, Session};
+use lockstep_engine::{Output, PreparedRequest, Session, WeakRequest};
 use lockstep_host::sync::RwLock;
 use lockstep_row::DataType;
 
@@ -19,13 +17,13 @@ use crate::{
     metrics::DeploymentMetrics,
 };
 
-/// The most deployments that are kept; then all are prepared again.
-const DEPLOYMENTS_MAX: usize = 4_096;
+/// The most deployments that a login keeps; then all are prepared again.
+const DEPLOYMENTS_MAX: usize = 1_024;
 
 /// A deployment that was called.
 #[derive(Debug)]
 pub(crate) struct CachedDeployment {
-    request: Weak<PreparedRequest>,
+    request: WeakRequest,
     pub(crate) input: RowSchema,
     pub(crate) output: Vec<(String, DataType)>,
     /// The names of the answer's columns as JSON, with the colon.
@@ -44,9 +42,9 @@ impl DeploymentCache {
     pub(crate) fn get(
         &self,
         name: &str,
-        session: impl FnOnce() -> Session,
+        session: &Session,
         metrics: impl FnOnce() -> Arc<DeploymentMetrics>,
-    ) -> Result<(Arc<CachedDeployment>, Arc<PreparedRequest>)> {
+    ) -> Result<(Arc<CachedDeployment>, PreparedRequest)> {
         let found = self.by_name.read().get(name).map(Arc::clone);
         if let Some(found) = found
             && let Some(request) = found.request.upgrade()
@@ -54,7 +52,7 @@ impl DeploymentCache {
             return Ok((found, request));
         }
         self.remove(name);
-        self.prepare(name, &session(), metrics())
+        self.prepare(name, session, metrics)
     }
 
     /// Forgets a deployment that was dropped or replaced.
@@ -62,12 +60,14 @@ impl DeploymentCache {
         self.by_name.write().remove(name);
     }
 
+    /// Prepares a deployment. Only one that there is gets figures: names that clients make up would
+    /// fill their table.
     fn prepare(
         &self,
         name: &str,
         session: &Session,
-        metrics: Arc<DeploymentMetrics>,
-    ) -> Result<(Arc<CachedDeployment>, Arc<PreparedRequest>)> {
+        metrics: impl FnOnce() -> Arc<DeploymentMetrics>,
+    ) -> Result<(Arc<CachedDeployment>, PreparedRequest)> {
         // The text of a query is not the name of a deployment.
         session.deployment(name)?;
         let request = session.prepare_request(name)?;
@@ -83,18 +83,18 @@ impl DeploymentCache {
         let output: Vec<(String, DataType)> =
             names.iter().zip(&columns).map(|(name, (_, t))| ((*name).clone(), t.clone())).collect();
         let found = Arc::new(CachedDeployment {
-            request: Arc::downgrade(&request),
+            request: request.downgrade(),
             input: RowSchema::new(request.input(), session.conversion(), KeyRule::AllAndMore),
             keys: names.iter().map(key).collect(),
             output,
-            metrics,
+            metrics: metrics(),
         });
         let mut by_name = self.by_name.write();
         if by_name.len() >= DEPLOYMENTS_MAX {
             by_name.clear();
         }
         by_name.insert(name.to_owned(), Arc::clone(&found));
-        Ok((found, request))
+        Ok((found, (*request).clone()))
     }
 }
 

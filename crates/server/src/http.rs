@@ -6,6 +6,7 @@
 
 mod answer_format;
 mod append_call;
+mod authorization;
 mod call;
 mod csv_rows;
 mod deployment_call;
@@ -18,7 +19,7 @@ mod origin;
 mod row_batches;
 mod sql_call;
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{convert::Infallible, net::IpAddr, sync::Arc, time::Duration};
 
 use axum::{
     Router,
@@ -43,7 +44,7 @@ use crate::{
     phase::Phase,
     server_state::ServerState,
 };
-use call::CallId;
+use call::{CallId, ClientAddress};
 use error::HttpError;
 
 pub(crate) use json_rows::{KeyRule, RowSchema};
@@ -82,15 +83,20 @@ async fn wrong_method(request: Request) -> HttpError {
 }
 
 /// Serves a connection until it ends, the client is too slow, or the server drains.
-pub(crate) async fn serve_connection<S>(state: Arc<ServerState>, routes: Router, stream: S)
-where
+pub(crate) async fn serve_connection<S>(
+    state: Arc<ServerState>,
+    routes: Router,
+    stream: S,
+    address: IpAddr,
+) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let activity = Activity::new(Arc::clone(&state.clock));
     let stream = TokioIo::new(WatchedStream::new(stream, Arc::clone(&activity)));
     let service = service_fn({
         let (state, activity) = (Arc::clone(&state), Arc::clone(&activity));
-        move |request: hyper::Request<Incoming>| {
+        move |mut request: hyper::Request<Incoming>| {
+            request.extensions_mut().insert(ClientAddress(address));
             let (state, routes) = (Arc::clone(&state), routes.clone());
             let call = activity.begin_call();
             async move {
@@ -146,7 +152,6 @@ fn connection_builder(state: &ServerState) -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder
         .http1()
-        .timer(TokioTimer::new())
         .header_read_timeout(header_timeout.max(Duration::from_millis(settings.idle_timeout_ms)))
         .max_buf_size(header_bytes);
     builder
@@ -182,6 +187,8 @@ async fn answer(state: &Arc<ServerState>, routes: Router, mut request: Request) 
     if let Some(error) = response.extensions_mut().remove::<HttpError>() {
         if error.status() == StatusCode::TOO_MANY_REQUESTS {
             state.metrics.add_refused(Refusal::Overload);
+        } else if error.status() == StatusCode::UNAUTHORIZED {
+            state.metrics.add_refused(Refusal::Login);
         }
         let headers = std::mem::take(response.headers_mut());
         let with_body = error.response(id.text());

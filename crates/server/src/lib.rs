@@ -11,6 +11,7 @@
 //! let settings = ServerSettings::from_toml("[http]\nlisten = \"127.0.0.1:0\"")?;
 //! let server = RunningServer::start(Database::in_memory(), settings)?;
 //! assert!(server.http_address().ip().is_loopback());
+//! assert!(server.start_token().is_some(), "nobody has a password");
 //! server.handle().drain();
 //! assert_eq!(server.wait(), DrainOutcome::Finished);
 //! # Ok::<(), Box<dyn std::error::Error>>(())

@@ -102,11 +102,14 @@ pub(crate) enum Refusal {
     Timeout,
     /// The TLS handshake failed.
     Tls,
+    /// The client has not logged in.
+    Login,
 }
 
 impl Refusal {
-    const COUNT: usize = 4;
-    const NAMES: [&'static str; Self::COUNT] = ["connections", "overload", "timeout", "tls"];
+    const COUNT: usize = 5;
+    const NAMES: [&'static str; Self::COUNT] =
+        ["connections", "overload", "timeout", "tls", "login"];
 }
 
 /// The most deployments that are counted on their own.
@@ -152,8 +155,8 @@ impl Metrics {
         self.refused[reason as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Writes everything in the text form of Prometheus.
-    pub(crate) fn write(&self, text: &mut String) {
+    /// Writes everything in the text form of Prometheus; of deployments those that `is_visible`.
+    pub(crate) fn write(&self, text: &mut String, is_visible: impl Fn(&str) -> bool) {
         head(text, "lockstep_http_responses_total", "counter", "Responses by class of status.");
         for (class, count) in self.responses.iter().enumerate().skip(1) {
             let labels = format!("status=\"{class}xx\"");
@@ -169,26 +172,28 @@ impl Metrics {
         head(text, "lockstep_connections_total", "counter", "Connections accepted.");
         let connections = self.connections.load(Ordering::Relaxed);
         line(text, "lockstep_connections_total", "protocol=\"http\"", connections);
-        self.write_deployments(text);
+        self.write_deployments(text, is_visible);
     }
 
-    fn write_deployments(&self, text: &mut String) {
-        let deployments = self.deployments.read();
+    fn write_deployments(&self, text: &mut String, is_visible: impl Fn(&str) -> bool) {
+        let all = self.deployments.read();
+        let visible = all.iter().filter(|(name, _)| name.is_empty() || is_visible(name));
+        let deployments: Vec<_> = visible.collect();
         let name = "lockstep_deployment_seconds";
         head(text, name, "histogram", "Time of the parts of a call: read, answer, write.");
-        for (deployment, metrics) in &*deployments {
+        for (deployment, metrics) in &deployments {
             for (phase, histogram) in ["read", "answer", "write"].iter().zip(&metrics.phases) {
                 let labels = format!("{},phase=\"{phase}\"", label("deployment", deployment));
                 histogram.write(text, name, &labels);
             }
         }
         head(text, "lockstep_deployment_rows_total", "counter", "Request rows answered.");
-        for (deployment, metrics) in &*deployments {
+        for (deployment, metrics) in &deployments {
             let rows = metrics.rows.load(Ordering::Relaxed);
             line(text, "lockstep_deployment_rows_total", &label("deployment", deployment), rows);
         }
         head(text, "lockstep_deployment_errors_total", "counter", "Calls that failed.");
-        for (deployment, metrics) in &*deployments {
+        for (deployment, metrics) in &deployments {
             let errors = metrics.errors.load(Ordering::Relaxed);
             line(
                 text,
@@ -254,7 +259,9 @@ mod tests {
         metrics.add_refused(Refusal::Overload);
         metrics.add_connection();
         let mut text = String::new();
-        metrics.write(&mut text);
+        metrics.deployment("hidden").add_rows(1);
+        metrics.write(&mut text, |name| name == "d");
+        assert!(!text.contains("hidden"), "{text}");
         for expected in [
             "lockstep_deployment_seconds_count{deployment=\"d\",phase=\"answer\"} 1\n",
             "lockstep_deployment_rows_total{deployment=\"d\"} 3\n",

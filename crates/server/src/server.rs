@@ -8,7 +8,12 @@
 //!    and the threads end.
 //! 4. The database is closed when the caller drops it.
 
-use std::{fmt, io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    fmt, io,
+    net::{IpAddr, SocketAddr},
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use lockstep_engine::Database;
 use tokio::{
@@ -19,6 +24,7 @@ use tokio::{
 
 use crate::{
     ServerSettings,
+    access::Authentication,
     http::{routes, serve_connection},
     metrics::Refusal,
     phase::Phase,
@@ -51,10 +57,11 @@ pub struct RunningServer {
     listening: JoinHandle<()>,
 }
 
-/// Tells a running server what to do, from any thread.
+/// Tells a running server what to do, from any thread. It keeps nothing of the server alive; once that
+/// has ended, it does nothing.
 #[derive(Clone)]
 pub struct ServerHandle {
-    state: Arc<ServerState>,
+    state: Weak<ServerState>,
 }
 
 impl fmt::Debug for RunningServer {
@@ -74,18 +81,20 @@ impl fmt::Debug for ServerHandle {
 impl ServerHandle {
     /// Begins to end the server. Returns whether it served until now.
     pub fn drain(&self) -> bool {
-        self.state.phase.advance(Phase::Leaving)
+        self.state.upgrade().is_some_and(|state| state.phase.advance(Phase::Leaving))
     }
 
     /// Ends the server without waiting for what runs.
     pub fn stop(&self) {
-        self.state.phase.advance(Phase::Stopping);
+        if let Some(state) = self.state.upgrade() {
+            state.phase.advance(Phase::Stopping);
+        }
     }
 
     /// Puts other settings in force and reads the certificate again. Returns the keys of the settings
     /// that differ and need a restart. Changes nothing where it fails, and says why.
     pub fn reload(&self, settings: ServerSettings) -> Result<Vec<&'static str>, String> {
-        self.state.reload(settings)
+        self.state.upgrade().map_or_else(|| Ok(Vec::new()), |state| state.reload(settings))
     }
 }
 
@@ -94,6 +103,7 @@ impl RunningServer {
     /// and where the certificate cannot be read.
     pub fn start(database: Database, settings: ServerSettings) -> io::Result<Self> {
         settings.validate().map_err(io::Error::other)?;
+        settings.check_users(&database).map_err(io::Error::other)?;
         let address = settings.http_address().map_err(io::Error::other)?;
         let mut builder = Builder::new_multi_thread();
         if settings.worker_threads > 0 {
@@ -105,6 +115,7 @@ impl RunningServer {
             .map_err(|error| io::Error::new(error.kind(), format!("{address}: {error}")))?;
         let http_address = listener.local_addr()?;
         let state = Arc::new(ServerState::new(database, settings)?);
+        warn_of_users(&state);
         let listening = runtime.spawn(listen(Arc::clone(&state), listener));
         Ok(Self { state, runtime, http_address, listening })
     }
@@ -116,7 +127,13 @@ impl RunningServer {
 
     /// Returns what tells the server what to do.
     pub fn handle(&self) -> ServerHandle {
-        ServerHandle { state: Arc::clone(&self.state) }
+        ServerHandle { state: Arc::downgrade(&self.state) }
+    }
+
+    /// Returns the token with which `root` logs in from this machine; `None` where the database has a
+    /// user who can log in, and where nobody needs to.
+    pub fn start_token(&self) -> Option<&str> {
+        self.state.access.start_token()
     }
 
     /// Serves until the server was told to end, and ends it.
@@ -128,6 +145,21 @@ impl RunningServer {
         runtime.shutdown_timeout(STOP_TIMEOUT);
         state.pools.close();
         outcome
+    }
+}
+
+/// Logs what a person should know who set the server up.
+fn warn_of_users(state: &ServerState) {
+    if state.settings().authentication() == Authentication::None {
+        let text =
+            "server.authentication is none: everybody who can connect is root; it is for tests";
+        lockstep_host::log::warn(text);
+    }
+    let users = state.access.database().users_who_cannot_log_in();
+    if !users.is_empty() {
+        let text =
+            format!("users without a password and a token cannot log in: {}", users.join(", "));
+        lockstep_host::log::warn(&text);
     }
 }
 
@@ -163,7 +195,7 @@ async fn listen(state: Arc<ServerState>, listener: TcpListener) {
             accepted = listener.accept() => accepted,
             () = state.phase.reached(Phase::Draining) => return,
         };
-        let Ok((stream, _peer)) = accepted else {
+        let Ok((stream, peer)) = accepted else {
             // No file descriptor is free, or the client was gone already.
             tokio::time::sleep(ACCEPT_PAUSE).await;
             continue;
@@ -175,22 +207,22 @@ async fn listen(state: Arc<ServerState>, listener: TcpListener) {
         state.metrics.add_connection();
         let (state, routes) = (Arc::clone(&state), routes.clone());
         tokio::spawn(async move {
-            serve(state, routes, stream).await;
+            serve(state, routes, stream, peer.ip()).await;
             drop(permit);
         });
     }
 }
 
 /// Serves a connection, encrypted where the settings say so.
-async fn serve(state: Arc<ServerState>, routes: axum::Router, stream: TcpStream) {
+async fn serve(state: Arc<ServerState>, routes: axum::Router, stream: TcpStream, address: IpAddr) {
     // An answer is one write: waiting for more would only delay it.
     let _refused = stream.set_nodelay(true);
     let Some(acceptor) = state.tls() else {
-        return serve_connection(state, routes, stream).await;
+        return serve_connection(state, routes, stream, address).await;
     };
     let limit = Duration::from_millis(state.settings().header_timeout_ms);
     match tokio::time::timeout(limit, acceptor.accept(stream)).await {
-        Ok(Ok(stream)) => serve_connection(state, routes, stream).await,
+        Ok(Ok(stream)) => serve_connection(state, routes, stream, address).await,
         Ok(Err(_)) => state.metrics.add_refused(Refusal::Tls),
         Err(_) => state.metrics.add_refused(Refusal::Timeout),
     }

@@ -1,6 +1,6 @@
 //! What all connections of a server share. Knows no protocol.
 
-use std::{fmt, io, sync::Arc};
+use std::{fmt, io, path::PathBuf, sync::Arc};
 
 use lockstep_engine::Database;
 use lockstep_host::{Clock, SystemClock, sync::RwLock};
@@ -10,7 +10,6 @@ use crate::{
     ServerSettings,
     access::ClientAccess,
     connections::ConnectionCount,
-    deployments::DeploymentCache,
     metrics::Metrics,
     phase::PhaseState,
     tls::CertificateFiles,
@@ -23,7 +22,6 @@ pub(crate) struct ServerState {
     pub(crate) phase: PhaseState,
     pub(crate) connections: ConnectionCount,
     pub(crate) pools: WorkPools,
-    pub(crate) deployments: DeploymentCache,
     pub(crate) metrics: Metrics,
     pub(crate) clock: Arc<dyn Clock>,
     settings: RwLock<Arc<ServerSettings>>,
@@ -39,6 +37,12 @@ impl fmt::Debug for ServerState {
 /// The names of ALPN under which HTTP is served.
 const HTTP_PROTOCOLS: &[&[u8]] = &[b"h2", b"http/1.1"];
 
+/// The threads that verify passwords: each keeps a processor busy.
+const LOGIN_THREADS: u64 = 1;
+
+/// The attempts to log in that wait for the thread; each takes about a millisecond.
+const LOGIN_QUEUE: u64 = 256;
+
 impl ServerState {
     /// Makes the state: reads the certificate and starts the pools.
     pub(crate) fn new(database: Database, settings: ServerSettings) -> io::Result<Self> {
@@ -47,13 +51,14 @@ impl ServerState {
             size(settings.request_threads, settings.request_queue),
             size(settings.write_threads, settings.write_queue),
             size(settings.analytics_threads, settings.analytics_queue),
+            size(LOGIN_THREADS, LOGIN_QUEUE),
         ])?;
+        configure(&database, &settings).map_err(io::Error::other)?;
         Ok(Self {
-            access: ClientAccess::new(database),
+            access: ClientAccess::new(database, settings.authentication()),
             phase: PhaseState::new(),
             connections: ConnectionCount::default(),
             pools,
-            deployments: DeploymentCache::default(),
             metrics: Metrics::default(),
             clock: Arc::new(SystemClock::new()),
             tls: RwLock::new(read_tls(&settings).map_err(io::Error::other)?),
@@ -79,11 +84,20 @@ impl ServerState {
             return Err("TLS is switched on and off by a restart only".to_owned());
         }
         let acceptor = read_tls(&settings)?;
+        configure(self.access.database(), &settings)?;
         let fixed = self.settings().fixed_differences(&settings);
         *self.tls.write() = acceptor;
         *self.settings.write() = Arc::new(settings);
         Ok(fixed)
     }
+}
+
+/// Gives the engine the settings that are its.
+fn configure(database: &Database, settings: &ServerSettings) -> Result<(), String> {
+    let folders: Vec<PathBuf> = settings.file_folders.iter().map(PathBuf::from).collect();
+    database
+        .set_file_folders(&folders)
+        .map_err(|error| format!("server.file_folders: {}", error.message))
 }
 
 fn read_tls(settings: &ServerSettings) -> Result<Option<TlsAcceptor>, String> {

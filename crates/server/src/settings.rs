@@ -9,7 +9,9 @@ mod declared;
 use std::{fmt::Write, net::SocketAddr};
 
 use lockstep_diagnostic::nearest;
+use lockstep_engine::Database;
 
+use crate::access::Authentication;
 use declared::ValueForm;
 pub use declared::{DECLARED, ServerSetting};
 
@@ -18,6 +20,8 @@ pub use declared::{DECLARED, ServerSetting};
 pub struct ServerSettings {
     pub(crate) http_listen: String,
     pub(crate) read_only: bool,
+    pub(crate) authentication: String,
+    pub(crate) file_folders: Vec<String>,
     pub(crate) drain_delay_ms: u64,
     pub(crate) drain_timeout_ms: u64,
     pub(crate) worker_threads: u64,
@@ -98,6 +102,10 @@ impl ServerSettings {
             ValueForm::Text => quoted,
             ValueForm::Integer => text.parse().map_or(quoted, toml::Value::Integer),
             ValueForm::Flag => text.parse().map_or(quoted, toml::Value::Boolean),
+            ValueForm::List => {
+                let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
+                items.map(str::to_owned).collect::<Vec<String>>().into()
+            }
         };
         setting.store(self, &value)
     }
@@ -113,10 +121,31 @@ impl ServerSettings {
             let text = "tls.certificate and tls.key are given together or not at all";
             return Err(SettingError(text.to_owned()));
         }
-        if !address.ip().is_loopback() {
-            return Err(refused_address(address, self.has_tls()));
+        if address.ip().is_loopback() {
+            return Ok(());
         }
-        Ok(())
+        let mut missing = Vec::new();
+        if !self.has_tls() {
+            missing.push("TLS (tls.certificate and tls.key)");
+        }
+        if self.authentication() == Authentication::None {
+            missing.push("server.authentication = \"users\"");
+        }
+        if missing.is_empty() { Ok(()) } else { Err(refused_address(address, &missing)) }
+    }
+
+    /// Checks the settings against the users of the database.
+    pub(crate) fn check_users(&self, database: &Database) -> Result<(), SettingError> {
+        let address = self.http_address()?;
+        if address.ip().is_loopback() || database.can_anyone_log_in() {
+            return Ok(());
+        }
+        Err(refused_address(address, &[NO_USER]))
+    }
+
+    /// Returns how clients are told from each other.
+    pub(crate) fn authentication(&self) -> Authentication {
+        if self.authentication == "none" { Authentication::None } else { Authentication::Users }
     }
 
     /// Returns the address on which HTTP is served.
@@ -173,6 +202,8 @@ impl ServerSettings {
         Self {
             http_listen: String::new(),
             read_only: false,
+            authentication: String::new(),
+            file_folders: Vec::new(),
             drain_delay_ms: 0,
             drain_timeout_ms: 0,
             worker_threads: 0,
@@ -215,22 +246,23 @@ fn unknown(key: &str) -> SettingError {
     SettingError(format!("there is no setting {key}{hint}"))
 }
 
+/// What is missing where nobody can log in.
+const NO_USER: &str = "a user who can log in (ALTER USER root SET OPTIONS(password='…'), or CREATE USER \
+     with a password or CREATE TOKEN)";
+
 /// Says what is missing before the server listens on an address that others reach.
-fn refused_address(address: SocketAddr, has_tls: bool) -> SettingError {
-    let missing = if has_tls {
-        "users and passwords, which this version of the server does not check yet"
-    } else {
-        "TLS (tls.certificate and tls.key), and users and passwords, which this version of the \
-         server does not check yet"
-    };
+fn refused_address(address: SocketAddr, missing: &[&str]) -> SettingError {
+    let missing = missing.join(" and ");
     SettingError(format!(
-        "http.listen is {address}, which other machines can reach; that needs {missing}. Listen on \
-         127.0.0.1, and put a proxy that authenticates in front of it"
+        "http.listen is {address}, which other machines can reach; that needs {missing}. \
+         Addresses of this machine, such as 127.0.0.1, need nothing"
     ))
 }
 
 #[cfg(test)]
 mod tests {
+    use lockstep_engine::Database;
+
     use super::{DECLARED, ServerSettings};
 
     fn error_of(text: &str) -> String {
@@ -271,23 +303,46 @@ mod tests {
     }
 
     #[test]
-    fn only_loopback_is_listened_on() {
-        let check = |listen: &str, certificate: &str| {
+    fn addresses_that_others_reach_need_tls_and_users() {
+        let check = |listen: &str, certificate: &str, authentication: &str| {
             let mut settings = ServerSettings::default();
             settings.set("http.listen", listen).unwrap();
             settings.set("tls.certificate", certificate).unwrap();
             settings.set("tls.key", certificate).unwrap();
-            settings.validate().map_err(|error| error.to_string())
+            settings.set("server.authentication", authentication).unwrap();
+            settings.validate().map(|()| settings).map_err(|error| error.to_string())
         };
         for loopback in ["127.0.0.1:0", "127.9.9.9:1", "[::1]:7431", "localhost:80"] {
-            assert_eq!(check(loopback, ""), Ok(()), "{loopback}");
+            assert!(check(loopback, "", "none").is_ok(), "{loopback}");
         }
-        let text = check("0.0.0.0:7431", "").unwrap_err();
-        assert!(text.contains("TLS") && text.contains("users"), "{text}");
-        let text = check("[::]:7431", "a.pem").unwrap_err();
-        assert!(!text.contains("TLS") && text.contains("users"), "{text}");
-        assert!(check("10.0.0.1:7431", "").is_err());
-        assert!(check("7431", "").is_err());
+        let text = check("0.0.0.0:7431", "", "none").unwrap_err();
+        assert!(text.contains("TLS") && text.contains("authentication"), "{text}");
+        let text = check("[::]:7431", "a.pem", "none").unwrap_err();
+        assert!(!text.contains("TLS") && text.contains("authentication"), "{text}");
+        let text = check("10.0.0.1:7431", "", "users").unwrap_err();
+        assert!(text.contains("TLS") && !text.contains("authentication"), "{text}");
+        assert!(check("7431", "", "users").is_err());
+        let settings = check("10.0.0.1:7431", "a.pem", "users").unwrap();
+        let database = Database::in_memory();
+        let text = settings.check_users(&database).unwrap_err().to_string();
+        assert!(text.contains("a user who can log in"), "{text}");
+        database.session().execute("ALTER USER root SET OPTIONS(password='x')").unwrap();
+        assert_eq!(settings.check_users(&database), Ok(()));
+    }
+
+    #[test]
+    fn a_list_is_an_array_of_the_file_or_has_commas() {
+        let text = "[server]\nfile_folders = [\"/a\", \"/b c\"]";
+        let settings = ServerSettings::from_toml(text).unwrap();
+        assert_eq!(settings.file_folders, ["/a", "/b c"]);
+        assert_eq!(ServerSettings::from_toml(&settings.to_toml()).unwrap(), settings);
+        let mut given = ServerSettings::default();
+        given.set("server.file_folders", "/a, /b c").unwrap();
+        assert_eq!(given, settings);
+        given.set("server.file_folders", "").unwrap();
+        assert_eq!(given, ServerSettings::default());
+        assert!(error_of("[server]\nfile_folders = \"/a\"").contains("a list of texts"));
+        assert!(error_of("[server]\nfile_folders = [1]").contains("a list of texts"));
     }
 
     #[test]

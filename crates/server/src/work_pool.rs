@@ -1,8 +1,8 @@
 //! Pools of threads with a bounded queue: the admission of calls that may take long.
 //!
 //! Each class of calls has a pool of its own, so that one class never waits for another: requests of
-//! many rows, writes, and analytics, whose threads have a low priority. A request of one row needs no
-//! pool. What neither runs nor fits the queue is refused at once. Knows no protocol.
+//! many rows, writes, analytics, whose threads have a low priority, and the verification of passwords,
+//! which is slow by design. A request of one row needs no pool. What neither runs nor fits the queue is refused at once. Knows no protocol.
 
 use std::{
     fmt, io,
@@ -16,6 +16,9 @@ use std::{
 use lockstep_host::{JoinHandle, sync::Mutex};
 use tokio::sync::oneshot;
 
+/// The number of classes.
+const CLASSES: usize = 4;
+
 /// A class of calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WorkClass {
@@ -25,11 +28,14 @@ pub(crate) enum WorkClass {
     Writes,
     /// All other SQL.
     Analytics,
+    /// The verification of what clients show to log in.
+    Logins,
 }
 
 impl WorkClass {
     /// All classes, in the order of [`Self::position`].
-    pub(crate) const ALL: [Self; 3] = [Self::Requests, Self::Writes, Self::Analytics];
+    pub(crate) const ALL: [Self; CLASSES] =
+        [Self::Requests, Self::Writes, Self::Analytics, Self::Logins];
 
     /// Returns its name in metrics and messages.
     pub(crate) fn name(self) -> &'static str {
@@ -37,6 +43,7 @@ impl WorkClass {
             Self::Requests => "requests",
             Self::Writes => "writes",
             Self::Analytics => "analytics",
+            Self::Logins => "logins",
         }
     }
 
@@ -66,17 +73,18 @@ type Work = Box<dyn FnOnce() + Send>;
 /// The pools of all classes.
 #[derive(Debug)]
 pub(crate) struct WorkPools {
-    pools: [WorkPool; 3],
+    pools: [WorkPool; CLASSES],
 }
 
 impl WorkPools {
     /// Starts the threads of all classes, whose sizes are in the order of [`WorkClass::ALL`].
-    pub(crate) fn start(sizes: [PoolSize; 3]) -> io::Result<Self> {
-        let [requests, writes, analytics] = sizes;
+    pub(crate) fn start(sizes: [PoolSize; CLASSES]) -> io::Result<Self> {
+        let [requests, writes, analytics, logins] = sizes;
         let pools = [
             WorkPool::start(WorkClass::Requests, requests)?,
             WorkPool::start(WorkClass::Writes, writes)?,
             WorkPool::start(WorkClass::Analytics, analytics)?,
+            WorkPool::start(WorkClass::Logins, logins)?,
         ];
         Ok(Self { pools })
     }
@@ -137,7 +145,9 @@ impl WorkPool {
             };
             match class {
                 WorkClass::Analytics => lockstep_host::spawn_background(class.name(), body),
-                WorkClass::Requests | WorkClass::Writes => lockstep_host::spawn(class.name(), body),
+                WorkClass::Requests | WorkClass::Writes | WorkClass::Logins => {
+                    lockstep_host::spawn(class.name(), body)
+                }
             }
         };
         let threads = (0..size.threads).map(start).collect::<io::Result<Vec<_>>>()?;

@@ -15,7 +15,7 @@ use serde_json::json;
 
 use super::{
     answer_format::{BodyFormat, read_arrow},
-    call::{DeadlineKind, HttpCall, open_session, run_in_pool},
+    call::{DeadlineKind, HttpCall, run_in_pool},
     csv_rows::CsvSchema,
     error::HttpResult,
     json_rows::{BodyForm, KeyRule, RowSchema},
@@ -30,15 +30,14 @@ pub(crate) async fn append(
     Path(name): Path<String>,
     request: Request,
 ) -> HttpResult<Response> {
-    let mut call = HttpCall::new(Arc::clone(&state), request)?;
+    let mut call = HttpCall::begin(Arc::clone(&state), request).await?;
     let format = BodyFormat::of_body(&call.headers)?;
     let durability = call.parameters.durability.as_deref().map(durability).transpose()?;
     let name = call.qualified(name);
     let body = call.read_body().await?;
-    let context = call.context(DeadlineKind::Request)?;
-    run_in_pool(&state, WorkClass::Writes, context, move |state| {
-        let session = open_session(state, None)?;
-        let batches = read_rows(&session, &name, &body, format)?;
+    let engine_call = call.engine_call(DeadlineKind::Request)?;
+    run_in_pool(&state, WorkClass::Writes, engine_call, move |_, session| {
+        let batches = read_rows(session, &name, &body, format)?;
         let output = session.append_batches_as(&name, &batches, durability)?;
         let body = json!({
             "rows": output.rows_affected.unwrap_or(0),

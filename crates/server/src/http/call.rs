@@ -1,6 +1,7 @@
 //! What every call has: an id, parameters, a deadline and a body with limits; and the ways to run it.
 
 use std::{
+    net::{IpAddr, Ipv4Addr},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -15,12 +16,16 @@ use axum::{
 };
 use futures::StreamExt;
 use lockstep_diagnostic::{Diagnostic, code};
+use lockstep_engine::Session;
 use lockstep_host::{Clock, QueryContext, QueryLimits};
 use serde::Deserialize;
 
-use super::error::{HttpError, HttpResult, PROTOCOL_VIOLATION};
+use super::{
+    authorization::log_in,
+    error::{HttpError, HttpResult, PROTOCOL_VIOLATION},
+};
 use crate::{
-    access::Credentials, guard::guarded, metrics::Refusal, server_state::ServerState,
+    access::Login, guard::guarded, metrics::Refusal, server_state::ServerState,
     work_pool::WorkClass,
 };
 
@@ -60,6 +65,10 @@ impl CallId {
     }
 }
 
+/// The network address of the client of a request.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ClientAddress(pub(crate) IpAddr);
+
 /// The parameters of a call behind the question mark.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -69,12 +78,13 @@ pub(crate) struct CallParameters {
     pub(crate) durability: Option<String>,
 }
 
-/// A call whose body is not read yet.
+/// A call of a client that has logged in, whose body is not read yet.
 #[derive(Debug)]
 pub(crate) struct HttpCall {
     pub(crate) state: Arc<ServerState>,
     pub(crate) parameters: CallParameters,
     pub(crate) headers: HeaderMap,
+    pub(crate) login: Arc<Login>,
     begun_ns: u64,
     body: Body,
 }
@@ -89,18 +99,21 @@ pub(crate) enum DeadlineKind {
 }
 
 impl HttpCall {
-    /// Takes the parts of a request.
-    pub(crate) fn new(state: Arc<ServerState>, request: Request) -> HttpResult<Self> {
-        let parameters = Query::<CallParameters>::try_from_uri(request.uri());
+    /// Logs the client in, and takes the parts of the request.
+    pub(crate) async fn begin(state: Arc<ServerState>, request: Request) -> HttpResult<Self> {
+        let (parts, body) = request.into_parts();
+        let address = parts.extensions.get::<ClientAddress>();
+        let address = address.map_or(Ipv4Addr::UNSPECIFIED.into(), |address| address.0);
+        let login = log_in(&state, &parts.headers, address).await?;
+        let parameters = Query::<CallParameters>::try_from_uri(&parts.uri);
         let Query(parameters) = parameters.map_err(|error| {
             let message = format!("the parameters are not as expected: {error}");
             Diagnostic::new(code::INVALID_PARAMETER, message)
                 .with_hint("They are timeout_ms, database and durability.")
         })?;
-        let (parts, body) = request.into_parts();
         let id = parts.extensions.get::<CallId>();
         let begun_ns = id.map_or_else(|| state.clock.monotonic_ns(), |id| id.begun_ns);
-        Ok(Self { state, parameters, headers: parts.headers, begun_ns, body })
+        Ok(Self { state, parameters, headers: parts.headers, login, begun_ns, body })
     }
 
     /// Reads the body, up to the limits of its size and of the time between its parts.
@@ -164,12 +177,59 @@ impl HttpCall {
         Ok(QueryContext::limited(&self.state.clock, limits))
     }
 
+    /// Makes what the engine runs in a pool.
+    pub(crate) fn engine_call(&self, kind: DeadlineKind) -> HttpResult<EngineCall> {
+        let context = self.context(kind)?;
+        Ok(EngineCall { login: Arc::clone(&self.login), context, database: None })
+    }
+
     /// Returns a name with the database of the parameters before it.
     pub(crate) fn qualified(&self, name: String) -> String {
         match &self.parameters.database {
             Some(database) => format!("{database}.{name}"),
             None => name,
         }
+    }
+}
+
+/// A call of the engine in a session of its own.
+#[derive(Debug)]
+pub(crate) struct EngineCall {
+    login: Arc<Login>,
+    context: QueryContext,
+    database: Option<String>,
+}
+
+impl EngineCall {
+    /// Lets the session begin in a database.
+    pub(crate) fn in_database(self, database: Option<String>) -> Self {
+        Self { database, ..self }
+    }
+
+    /// Opens the session and runs work in it. A panic is an internal error.
+    fn run<T>(
+        &self,
+        state: &ServerState,
+        work: impl FnOnce(&ServerState, &Session) -> HttpResult<T>,
+    ) -> HttpResult<T> {
+        let session = self.login.open();
+        let session = session.inspect_err(|error| state.access.forget_ended(&self.login, error))?;
+        let work = || {
+            self.use_database(&session)?;
+            work(state, &session)
+        };
+        // The outer result is the panic's.
+        guarded(|| Ok(work()))?
+    }
+
+    fn use_database(&self, session: &Session) -> HttpResult<()> {
+        let Some(database) = &self.database else { return Ok(()) };
+        if database.contains('`') {
+            let message = "the name of a database has no backtick";
+            return Err(Diagnostic::new(code::UNDEFINED_DATABASE, message).into());
+        }
+        session.execute(&format!("USE `{database}`"))?;
+        Ok(())
     }
 }
 
@@ -185,16 +245,12 @@ pub(crate) fn run_here<T>(
 pub(crate) async fn run_in_pool<T: Send + 'static>(
     state: &Arc<ServerState>,
     class: WorkClass,
-    context: QueryContext,
-    work: impl FnOnce(&ServerState) -> HttpResult<T> + Send + 'static,
+    call: EngineCall,
+    work: impl FnOnce(&ServerState, &Session) -> HttpResult<T> + Send + 'static,
 ) -> HttpResult<T> {
-    let cancel = CancelOnDrop(context.clone());
+    let cancel = CancelOnDrop(call.context.clone());
     let shared = Arc::clone(state);
-    let body = move || {
-        // The outer result is the panic's.
-        let done = context.run(|| guarded(|| Ok(work(&shared))));
-        done.map_err(HttpError::from).and_then(std::convert::identity)
-    };
+    let body = move || call.context.run(|| call.run(&shared, work));
     let done = state.pools.run(class, body).await?;
     drop(cancel);
     done
@@ -207,22 +263,6 @@ impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         self.0.cancel();
     }
-}
-
-/// Opens the session of a call, in the database of its parameters.
-pub(crate) fn open_session(
-    state: &ServerState,
-    database: Option<&str>,
-) -> HttpResult<lockstep_engine::Session> {
-    let session = state.access.open(Credentials::Nobody);
-    if let Some(database) = database {
-        if database.contains('`') {
-            let message = "the name of a database has no backtick";
-            return Err(Diagnostic::new(code::UNDEFINED_DATABASE, message).into());
-        }
-        session.execute(&format!("USE `{database}`"))?;
-    }
-    Ok(session)
 }
 
 /// Returns the nanoseconds since `from`, and moves it to now.

@@ -15,20 +15,20 @@ use axum::{
     response::Response,
 };
 use lockstep_diagnostic::Diagnostic;
-use lockstep_engine::{Output, PreparedRequest};
+use lockstep_engine::{Output, PreparedRequest, Session};
 use lockstep_host::QueryContext;
 use lockstep_row::{Arena, Datum};
 
 use super::{
     answer_format::{BodyFormat, RowWriter, check_size, read_arrow},
-    call::{DeadlineKind, HttpCall, lap, open_session, run_here, run_in_pool},
+    call::{DeadlineKind, HttpCall, lap, run_here, run_in_pool},
     error::{HttpError, HttpResult},
     json_rows::{BodyForm, JsonRowForm},
     json_text::{write_json, write_json_array},
     row_batches::RowBatches,
 };
 use crate::{
-    access::Credentials,
+    access::Login,
     deployments::{CachedDeployment, is_stale},
     metrics::CallPhase,
     server_state::ServerState,
@@ -36,7 +36,7 @@ use crate::{
 };
 
 /// A deployment with its compiled request.
-type Found = (Arc<CachedDeployment>, Arc<PreparedRequest>);
+type Found = (Arc<CachedDeployment>, PreparedRequest);
 
 /// Answers a call of a deployment.
 pub(crate) async fn answer(
@@ -44,53 +44,67 @@ pub(crate) async fn answer(
     Path(name): Path<String>,
     request: Request,
 ) -> HttpResult<Response> {
-    let mut call = HttpCall::new(Arc::clone(&state), request)?;
+    let mut call = HttpCall::begin(Arc::clone(&state), request).await?;
     let body_format = BodyFormat::of_body(&call.headers)?;
     let answer_format = BodyFormat::of_answer(&call.headers)?;
     let name = call.qualified(name);
     let body = call.read_body().await?;
-    let context = call.context(DeadlineKind::Request)?;
-    let found = find(&state, &name)?;
+    let found = find(&state, &call.login, &name)?;
+    let metrics = Arc::clone(&found.0.metrics);
     let form = BodyForm::of(&body);
     let is_one_row = body_format == BodyFormat::Json && !form.is_array;
     let answered = if is_one_row && answer_format == BodyFormat::Json && found.1.is_compiled() {
-        let bytes = answer_one(&state, &context, &name, &found, &body, form.rows);
-        bytes.map(|bytes| answer_format.response(bytes))
+        let one = OneRow { login: &call.login, name: &name, body: &body, form: form.rows };
+        let context = call.context(DeadlineKind::Request)?;
+        one.answer(&state, &context, &found).map(|bytes| answer_format.response(bytes))
     } else {
         let class = if found.1.is_compiled() { WorkClass::Requests } else { WorkClass::Analytics };
-        let rows = ManyRows { name: name.clone(), body, body_format, answer_format, form };
-        run_in_pool(&state, class, context, move |state| rows.answer(state, &found.0)).await
+        let rows = ManyRows { name, body, body_format, answer_format, form };
+        let deployment = found.0;
+        let work =
+            move |state: &ServerState, session: &Session| rows.answer(state, session, &deployment);
+        run_in_pool(&state, class, call.engine_call(DeadlineKind::Request)?, work).await
     };
-    answered.inspect_err(|_| state.metrics.deployment(&name).add_error())
+    answered.inspect_err(|_| metrics.add_error())
 }
 
 /// Finds a deployment by its name.
-fn find(state: &ServerState, name: &str) -> HttpResult<Found> {
+fn find(state: &ServerState, login: &Login, name: &str) -> HttpResult<Found> {
     state.access.database().check_open()?;
-    let session = || state.access.open(Credentials::Nobody);
-    Ok(state.deployments.get(name, session, || state.metrics.deployment(name))?)
+    let metrics = || state.metrics.deployment(name);
+    let found = login.deployments().get(name, login.session(), metrics);
+    Ok(found.inspect_err(|error| state.access.forget_ended(login, error))?)
 }
 
-/// Answers a request of one row. Where the deployment was replaced meanwhile, the new one answers.
-fn answer_one(
-    state: &ServerState,
-    context: &QueryContext,
-    name: &str,
-    found: &Found,
-    body: &[u8],
+/// A request of one row.
+#[derive(Clone, Copy)]
+struct OneRow<'c> {
+    login: &'c Login,
+    name: &'c str,
+    body: &'c [u8],
     form: JsonRowForm,
-) -> HttpResult<Vec<u8>> {
-    let bytes_max = state.settings().answer_bytes_max;
-    let answered = answer_row(state, context, found, body, form);
-    let bytes = match answered {
-        Err(error) if is_stale(&error.diagnostic) => {
-            state.deployments.remove(name);
-            answer_row(state, context, &find(state, name)?, body, form)?
-        }
-        other => other?,
-    };
-    check_size(bytes.len(), bytes_max)?;
-    Ok(bytes)
+}
+
+impl OneRow<'_> {
+    /// Answers it. Where the deployment was replaced meanwhile, the new one answers.
+    fn answer(
+        self,
+        state: &ServerState,
+        context: &QueryContext,
+        found: &Found,
+    ) -> HttpResult<Vec<u8>> {
+        let answered = answer_row(state, context, found, self.body, self.form);
+        let bytes = match answered {
+            Err(error) if is_stale(&error.diagnostic) => {
+                self.login.deployments().remove(self.name);
+                let found = find(state, self.login, self.name)?;
+                answer_row(state, context, &found, self.body, self.form)?
+            }
+            other => other?,
+        };
+        check_size(bytes.len(), state.settings().answer_bytes_max)?;
+        Ok(bytes)
+    }
 }
 
 /// Reads the row, answers it and writes the answer.
@@ -150,12 +164,16 @@ struct ManyRows {
 
 impl ManyRows {
     /// Answers all rows over one view of the tables.
-    fn answer(&self, state: &ServerState, deployment: &CachedDeployment) -> HttpResult<Response> {
+    fn answer(
+        &self,
+        state: &ServerState,
+        session: &Session,
+        deployment: &CachedDeployment,
+    ) -> HttpResult<Response> {
         let (clock, metrics) = (&state.clock, &deployment.metrics);
         let mut at_ns = clock.monotonic_ns();
         let rows = self.read(deployment)?;
         metrics.record(CallPhase::Read, lap(clock, &mut at_ns));
-        let session = open_session(state, None)?;
         let output = session.request(&self.name, &rows)?;
         metrics.record(CallPhase::Answer, lap(clock, &mut at_ns));
         let bytes = self.write(deployment, &output, state.settings().answer_bytes_max)?;
@@ -171,7 +189,9 @@ impl ManyRows {
         let schema = &deployment.input;
         let mut batches = RowBatches::new(schema.columns());
         match (self.body_format, self.form.is_array) {
-            (BodyFormat::Json, false) => batches.push(&schema.read_row(&self.body, &arena)?)?,
+            (BodyFormat::Json, false) => {
+                batches.push(&schema.read_row(&self.body, &arena)?)?;
+            }
             (BodyFormat::Json, true) => {
                 schema.read_array(&self.body, &arena, |row| batches.push(&row))?;
             }

@@ -18,6 +18,10 @@ pub(crate) const SHUTTING_DOWN: &str = "57P01";
 /// The SQLSTATE of a request that breaks the protocol.
 pub(crate) const PROTOCOL_VIOLATION: &str = "08P01";
 
+/// How a client may log in.
+const LOGIN_SCHEMES: [&str; 2] =
+    ["Basic realm=\"lockstep\", charset=\"UTF-8\"", "Bearer realm=\"lockstep\""];
+
 /// The status of each SQLSTATE; the first prefix that fits.
 const STATUSES: &[(&str, StatusCode)] = &[
     (OVERLOADED, StatusCode::TOO_MANY_REQUESTS),
@@ -93,6 +97,11 @@ impl HttpError {
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if self.status() == StatusCode::TOO_MANY_REQUESTS {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        if self.status() == StatusCode::UNAUTHORIZED {
+            for scheme in LOGIN_SCHEMES {
+                headers.append(header::WWW_AUTHENTICATE, HeaderValue::from_static(scheme));
+            }
         }
         response
     }

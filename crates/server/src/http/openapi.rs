@@ -56,6 +56,7 @@ fn call(summary: &str, parameters: &[Value], body: &Value, answers: &Value) -> V
     json!({
         "summary": summary,
         "parameters": all,
+        "security": [{"password": []}, {"token": []}],
         "requestBody": {"required": true, "content": body},
         "responses": responses,
     })
@@ -115,7 +116,10 @@ fn description() -> Value {
             "/openapi.json": {"get": plain("This description", json_type, false)},
             "/": {"get": plain("A page with the endpoints", "text/html", false)},
         },
-        "components": {"schemas": {"Error": {"type": "object", "properties": {"error": {
+        "components": {"securitySchemes": {
+            "password": {"type": "http", "scheme": "basic"},
+            "token": {"type": "http", "scheme": "bearer"},
+        }, "schemas": {"Error": {"type": "object", "properties": {"error": {
             "type": "object", "properties": {
                 "code": {"type": "string", "description": "The SQLSTATE."},
                 "kind": {"type": "string"},

@@ -14,7 +14,7 @@ use serde_json::{json, value::RawValue};
 
 use super::{
     answer_format::{BodyFormat, RowWriter},
-    call::{DeadlineKind, HttpCall, open_session, run_in_pool},
+    call::{DeadlineKind, HttpCall, run_in_pool},
     error::HttpResult,
     json_rows::{JsonRowForm, number},
 };
@@ -35,7 +35,7 @@ pub(crate) async fn run(
     State(state): State<Arc<ServerState>>,
     request: Request,
 ) -> HttpResult<Response> {
-    let mut call = HttpCall::new(Arc::clone(&state), request)?;
+    let mut call = HttpCall::begin(Arc::clone(&state), request).await?;
     let format = BodyFormat::of_answer(&call.headers)?;
     let body = call.read_body().await?;
     let mut body: SqlBody = serde_json::from_slice(&body).map_err(|error| {
@@ -46,10 +46,9 @@ pub(crate) async fn run(
     body.database = body.database.or_else(|| call.parameters.database.take());
     let parameters: Vec<Parameter> =
         body.parameters.iter().map(|value| parameter(value.get())).collect::<HttpResult<_>>()?;
-    let context = call.context(DeadlineKind::Statement)?;
     let class = class_of(&body.sql);
-    run_in_pool(&state, class, context, move |state| {
-        let session = open_session(state, body.database.as_deref())?;
+    let engine_call = call.engine_call(DeadlineKind::Statement)?.in_database(body.database.take());
+    run_in_pool(&state, class, engine_call, move |state, session| {
         let output = session.execute_with(&body.sql, &parameters)?;
         let bytes = write_output(&output, format, state.settings().answer_bytes_max)?;
         Ok(format.response(bytes))
@@ -58,7 +57,7 @@ pub(crate) async fn run(
 }
 
 /// Returns the class of statements by their first word.
-pub(crate) fn class_of(sql: &str) -> WorkClass {
+fn class_of(sql: &str) -> WorkClass {
     let first = sql.split_whitespace().next().unwrap_or_default();
     let is = |word: &str| first.eq_ignore_ascii_case(word);
     if is("INSERT") || is("DELETE") { WorkClass::Writes } else { WorkClass::Analytics }

@@ -32,6 +32,10 @@ enum SettingField {
         default: bool,
         at: fn(&mut ServerSettings) -> &mut bool,
     },
+    /// Texts; the default is none.
+    List {
+        at: fn(&mut ServerSettings) -> &mut Vec<String>,
+    },
 }
 
 /// The kind of a setting's value.
@@ -40,6 +44,7 @@ pub(super) enum ValueForm {
     Text,
     Integer,
     Flag,
+    List,
 }
 
 impl ServerSetting {
@@ -49,6 +54,7 @@ impl ServerSetting {
             SettingField::Text { .. } => ValueForm::Text,
             SettingField::Integer { .. } => ValueForm::Integer,
             SettingField::Flag { .. } => ValueForm::Flag,
+            SettingField::List { .. } => ValueForm::List,
         }
     }
 
@@ -58,6 +64,7 @@ impl ServerSetting {
             SettingField::Text { default, .. } => toml::Value::String(default.to_owned()),
             SettingField::Integer { default, .. } => integer(default),
             SettingField::Flag { default, .. } => toml::Value::Boolean(default),
+            SettingField::List { .. } => toml::Value::Array(Vec::new()),
         }
     }
 
@@ -68,6 +75,7 @@ impl ServerSetting {
             SettingField::Text { at, .. } => toml::Value::String(at(&mut settings).clone()),
             SettingField::Integer { at, .. } => integer(*at(&mut settings)),
             SettingField::Flag { at, .. } => toml::Value::Boolean(*at(&mut settings)),
+            SettingField::List { at } => at(&mut settings).clone().into(),
         }
     }
 
@@ -89,6 +97,11 @@ impl ServerSetting {
                 *at(settings) = u64::try_from(*number).unwrap_or(*max);
             }
             (SettingField::Flag { at, .. }, toml::Value::Boolean(flag)) => *at(settings) = *flag,
+            (SettingField::List { at }, toml::Value::Array(items)) => {
+                let texts = items.iter().map(|item| item.as_str().map(str::to_owned));
+                let texts: Option<Vec<String>> = texts.collect();
+                *at(settings) = texts.ok_or_else(|| self.mismatch(value))?;
+            }
             _ => return Err(self.mismatch(value)),
         }
         Ok(())
@@ -105,6 +118,7 @@ impl ServerSetting {
             SettingField::Text { one_of, .. } => format!("one of {}", one_of.join(", ")),
             SettingField::Integer { min, max, .. } => format!("a number from {min} to {max}"),
             SettingField::Flag { .. } => "true or false".to_owned(),
+            SettingField::List { .. } => "a list of texts".to_owned(),
         };
         SettingError(format!("{} is {expected}, {given} is not", self.key))
     }
@@ -156,6 +170,14 @@ macro_rules! setting {
             },
         }
     };
+    ($key:literal, $at:ident: list, $reload:literal, $doc:literal) => {
+        ServerSetting {
+            key: $key,
+            doc: $doc,
+            is_reloadable: $reload,
+            field: SettingField::List { at: |settings| &mut settings.$at },
+        }
+    };
     ($key:literal, $at:ident: flag $default:literal, $reload:literal, $doc:literal) => {
         ServerSetting {
             key: $key,
@@ -170,9 +192,13 @@ macro_rules! setting {
 #[rustfmt::skip]
 pub const DECLARED: &[ServerSetting] = &[
     setting!("http.listen", http_listen: text "127.0.0.1:7431", [], false,
-        "The address and port on which HTTP is served; port 0 takes a free one.\nOnly loopback addresses are accepted until the server checks users."),
+        "The address and port on which HTTP is served; port 0 takes a free one.\nAddresses that other machines reach need TLS and a user who can log in."),
     setting!("server.read_only", read_only: flag false, false,
         "Opens the directory without changing it: every change is refused."),
+    setting!("server.authentication", authentication: text "users", ["users", "none"], false,
+        "users: clients log in with a password or a token. none: everybody who can connect is root;\nfor tests, on addresses of this machine only."),
+    setting!("server.file_folders", file_folders: list, true,
+        "Folders, which have to exist, in which statements of users may read and write files of the server."),
     setting!("server.worker_threads", worker_threads: 0 in 0, THREADS_MAX, false,
         "Threads that read connections and answer requests; 0 is one for each processor."),
     setting!("server.drain_delay_ms", drain_delay_ms: 0 in 0, HOUR_MS, true,

@@ -288,7 +288,9 @@ fn monitors_are_answered() {
         "lockstep_deployment_errors_total{deployment=\"total\"} 1\n",
         "lockstep_http_responses_total{status=\"4xx\"} 1\n",
         "lockstep_connections ",
-        "lockstep_object_bytes{scope=\"table\",name=\"default.orders\"} ",
+        "lockstep_table_rows{table=\"default.orders\"} 3\n",
+        "lockstep_table_bytes{table=\"default.orders\"} ",
+        "lockstep_index_bytes{table=\"default.orders\",index=\"",
         "lockstep_calls_in_progress{class=\"analytics\"} 0\n",
     ] {
         assert!(metrics.text().contains(expected), "{expected}: {}", metrics.text());
@@ -350,7 +352,7 @@ fn an_address_that_others_reach_is_refused() {
     let mut settings = ServerSettings::default();
     settings.set("http.listen", "0.0.0.0:0").unwrap();
     let error = RunningServer::start(Database::in_memory(), settings).unwrap_err();
-    assert!(error.to_string().contains("users"), "{error}");
+    assert!(error.to_string().contains("TLS (tls.certificate and tls.key)"), "{error}");
 }
 
 #[test]
@@ -385,6 +387,20 @@ fn a_connection_is_encrypted_where_there_is_a_certificate() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/server/certificate");
     let (certificate, key) = (format!("{folder}/certificate.pem"), format!("{folder}/key.pem"));
     let settings = [("tls.certificate", certificate.as_str()), ("tls.key", key.as_str())];
+    let public = || {
+        let mut public = ServerSettings::default();
+        public.set("http.listen", "0.0.0.0:0").unwrap();
+        settings.iter().for_each(|(key, value)| public.set(key, value).unwrap());
+        public
+    };
+    let database = Database::in_memory();
+    let error = RunningServer::start(database.clone(), public()).unwrap_err();
+    assert!(error.to_string().contains("a user who can log in"), "{error}");
+    database.session().execute("CREATE USER ann OPTIONS(password='secret')").unwrap();
+    let served = RunningServer::start(database, public()).unwrap();
+    assert!(!served.http_address().ip().is_loopback());
+    served.handle().stop();
+    served.wait();
     let server = TestServer::start(&settings, SETUP);
     let mut client = connect_with_tls(&server);
     let reply = client.send(post(TOTAL, r#"["bob",1.5,3000]"#));
@@ -401,6 +417,7 @@ fn a_connection_is_encrypted_where_there_is_a_certificate() {
     let mut same = ServerSettings::default();
     same.set("tls.certificate", &certificate).unwrap();
     same.set("tls.key", &key).unwrap();
+    same.set("server.authentication", "none").unwrap();
     assert_eq!(server.handle.reload(same), Ok(vec!["http.listen"]));
     assert_eq!(connect_with_tls(&server).send(get("/healthz")).status, 200);
 }

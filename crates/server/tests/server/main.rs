@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test ends where it fails")]
 #![expect(clippy::float_cmp, reason = "answers have exact bits")]
 
+mod access;
 mod http;
 mod limits;
 mod support;

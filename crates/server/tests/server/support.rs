@@ -14,11 +14,13 @@ pub(crate) struct TestServer {
     pub(crate) address: SocketAddr,
     pub(crate) handle: ServerHandle,
     pub(crate) database: Database,
+    pub(crate) start_token: Option<String>,
     waiting: Option<JoinHandle<DrainOutcome>>,
 }
 
 impl TestServer {
-    /// Starts a server on a free port of loopback, with these settings and after these statements.
+    /// Starts a server on a free port of loopback, with these settings and after these statements. It
+    /// asks nobody for a password, unless the settings say so.
     pub(crate) fn start(settings: &[(&str, &str)], setup: &str) -> Self {
         let database = Database::in_memory();
         database.session().execute(setup).unwrap();
@@ -29,13 +31,15 @@ impl TestServer {
     pub(crate) fn of(database: Database, pairs: &[(&str, &str)]) -> Self {
         let mut settings = ServerSettings::default();
         settings.set("http.listen", "127.0.0.1:0").unwrap();
+        settings.set("server.authentication", "none").unwrap();
         for (key, value) in pairs {
             settings.set(key, value).unwrap();
         }
         let server = RunningServer::start(database.clone(), settings).unwrap();
         let (address, handle) = (server.http_address(), server.handle());
+        let start_token = server.start_token().map(str::to_owned);
         let waiting = lockstep_host::spawn("waits", move || server.wait()).unwrap();
-        Self { address, handle, database, waiting: Some(waiting) }
+        Self { address, handle, database, start_token, waiting: Some(waiting) }
     }
 
     /// Opens a connection.
