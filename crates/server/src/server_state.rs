@@ -97,7 +97,10 @@ fn configure(database: &Database, settings: &ServerSettings) -> Result<(), Strin
     let folders: Vec<PathBuf> = settings.file_folders.iter().map(PathBuf::from).collect();
     database
         .set_file_folders(&folders)
-        .map_err(|error| format!("server.file_folders: {}", error.message))
+        .map_err(|error| format!("server.file_folders: {}", error.message))?;
+    let limit = settings.queries_memory_bytes_max;
+    database.set_query_memory(Some(limit).filter(|bytes| *bytes > 0));
+    Ok(())
 }
 
 fn read_tls(settings: &ServerSettings) -> Result<Option<TlsAcceptor>, String> {

@@ -16,7 +16,7 @@ use axum::{
 };
 use futures::StreamExt;
 use lockstep_diagnostic::{Diagnostic, code};
-use lockstep_engine::Session;
+use lockstep_engine::{CallOptions, Session};
 use lockstep_host::{Clock, QueryContext, QueryLimits};
 use serde::Deserialize;
 
@@ -85,6 +85,7 @@ pub(crate) struct HttpCall {
     pub(crate) parameters: CallParameters,
     pub(crate) headers: HeaderMap,
     pub(crate) login: Arc<Login>,
+    id: Option<CallId>,
     begun_ns: u64,
     body: Body,
 }
@@ -111,9 +112,9 @@ impl HttpCall {
             Diagnostic::new(code::INVALID_PARAMETER, message)
                 .with_hint("They are timeout_ms, database and durability.")
         })?;
-        let id = parts.extensions.get::<CallId>();
-        let begun_ns = id.map_or_else(|| state.clock.monotonic_ns(), |id| id.begun_ns);
-        Ok(Self { state, parameters, headers: parts.headers, login, begun_ns, body })
+        let id = parts.extensions.get::<CallId>().cloned();
+        let begun_ns = id.as_ref().map_or_else(|| state.clock.monotonic_ns(), |id| id.begun_ns);
+        Ok(Self { state, parameters, headers: parts.headers, login, id, begun_ns, body })
     }
 
     /// Reads the body, up to the limits of its size and of the time between its parts.
@@ -177,10 +178,19 @@ impl HttpCall {
         Ok(QueryContext::limited(&self.state.clock, limits))
     }
 
-    /// Makes what the engine runs in a pool.
+    /// Makes what the engine runs in a pool: the context, and what it is told of the call.
     pub(crate) fn engine_call(&self, kind: DeadlineKind) -> HttpResult<EngineCall> {
+        let settings = self.state.settings();
+        let limit = |number: u64| Some(number).filter(|number| *number > 0);
+        let call = CallOptions {
+            request_id: self.id.as_ref().map(|id| id.text().to_owned()),
+            // The context has it: what waits for a thread is in it.
+            timeout_ms: None,
+            memory_bytes: limit(settings.query_memory_bytes_max),
+            rows_max: limit(settings.answer_rows_max),
+        };
         let context = self.context(kind)?;
-        Ok(EngineCall { login: Arc::clone(&self.login), context, database: None })
+        Ok(EngineCall { login: Arc::clone(&self.login), context, call, database: None })
     }
 
     /// Returns a name with the database of the parameters before it.
@@ -197,6 +207,7 @@ impl HttpCall {
 pub(crate) struct EngineCall {
     login: Arc<Login>,
     context: QueryContext,
+    call: CallOptions,
     database: Option<String>,
 }
 
@@ -204,6 +215,12 @@ impl EngineCall {
     /// Lets the session begin in a database.
     pub(crate) fn in_database(self, database: Option<String>) -> Self {
         Self { database, ..self }
+    }
+
+    /// Takes the limits of rows and memory off: the figures of the server are small, and monitors need
+    /// them when other calls are refused.
+    pub(crate) fn of_monitor(self) -> Self {
+        Self { call: CallOptions { memory_bytes: None, rows_max: None, ..self.call }, ..self }
     }
 
     /// Opens the session and runs work in it. A panic is an internal error.
@@ -218,8 +235,8 @@ impl EngineCall {
             self.use_database(&session)?;
             work(state, &session)
         };
-        // The outer result is the panic's.
-        guarded(|| Ok(work()))?
+        // The outer result is the panic's, and that of the limits of the call.
+        self.call.run(&session, || guarded(|| Ok(work())))?
     }
 
     fn use_database(&self, session: &Session) -> HttpResult<()> {
@@ -234,6 +251,9 @@ impl EngineCall {
 }
 
 /// Runs work of the engine on this thread. A panic is an internal error.
+///
+/// A request of one row runs so, without a [`CallOptions`]: it is neither listed nor recorded, so that nothing
+/// would read the id, and reserving memory would cost more than the answer.
 pub(crate) fn run_here<T>(
     context: &QueryContext,
     work: impl FnOnce() -> lockstep_diagnostic::Result<T>,

@@ -47,7 +47,7 @@ pub(crate) async fn metrics(
     request: Request,
 ) -> HttpResult<Response> {
     let call = HttpCall::begin(Arc::clone(&state), request).await?;
-    let engine_call = call.engine_call(DeadlineKind::Request)?;
+    let engine_call = call.engine_call(DeadlineKind::Request)?.of_monitor();
     // In the pool of requests: a flood of analytics does not hide what it does.
     let text = run_in_pool(&state, WorkClass::Requests, engine_call, figures).await?;
     let mut response = text.into_response();

@@ -143,6 +143,9 @@ const QUEUE_MAX: u64 = 1 << 20;
 /// The most bytes of a body or an answer.
 const BYTES_MAX: u64 = 1 << 40;
 
+/// The most rows of an answer.
+const ROWS_MAX: u64 = 1 << 40;
+
 /// Makes an entry of the table.
 macro_rules! setting {
     ($key:literal, $at:ident: text $default:literal, [$($one_of:literal),*], $reload:literal, $doc:literal) => {
@@ -217,6 +220,12 @@ pub const DECLARED: &[ServerSetting] = &[
         "Bytes of a request's body."),
     setting!("limits.answer_bytes_max", answer_bytes_max: 268_435_456 in 1_024, BYTES_MAX, true,
         "Bytes of an answer's body; a larger one is refused."),
+    setting!("limits.answer_rows_max", answer_rows_max: 0 in 0, ROWS_MAX, true,
+        "Rows of a query's answer; one with more is refused. 0: no limit."),
+    setting!("limits.query_memory_bytes_max", query_memory_bytes_max: 0 in 0, BYTES_MAX, true,
+        "Bytes of memory that one call may hold, except a request of one row. 0: no limit."),
+    setting!("limits.queries_memory_bytes_max", queries_memory_bytes_max: 0 in 0, BYTES_MAX, true,
+        "Bytes of memory for all calls together: each reserves limits.query_memory_bytes_max of it,\nand is refused where so much is not free. 0: no limit."),
     setting!("limits.header_timeout_ms", header_timeout_ms: 10_000 in 1, DAY_MS, true,
         "How long a client may take for the TLS handshake, and for the headers of a request."),
     setting!("limits.body_timeout_ms", body_timeout_ms: 10_000 in 1, DAY_MS, true,

@@ -207,7 +207,8 @@ fn files_are_opened_in_listed_folders_only() {
 #[test]
 fn sessions_and_the_audit_record_say_who_called() {
     let server = server();
-    let headers = [("Authorization", ANN), ("User-Agent", "tests/1")];
+    let headers =
+        [("Authorization", ANN), ("User-Agent", "tests/1"), ("X-Request-Id", "request-7")];
     let body = json!({"sql": "SELECT * FROM secrets"}).to_string();
     assert_eq!(server.send(post("/v1/sql", &body).with(&headers)).status, 403);
     let sessions = server.database.sessions();
@@ -215,7 +216,7 @@ fn sessions_and_the_audit_record_say_who_called() {
     assert_eq!(ann.client.address.as_deref(), Some("127.0.0.1"));
     assert_eq!(ann.client.application.as_deref(), Some("tests/1"));
     assert_eq!(ann.client.protocol.as_deref(), Some("http"));
-    let audit = "SELECT user_name FROM lockstep.audit WHERE user_name = 'ann'";
+    let audit = "SELECT user_name FROM lockstep.audit WHERE request_id = 'request-7'";
     let rows = server.database.session().execute(audit).unwrap().row_count();
     assert!(rows >= 1, "{rows}");
 }

@@ -238,3 +238,20 @@ fn limits_are_changed_by_a_reload() {
     assert_eq!(server.handle.reload(settings), Ok(Vec::new()));
     assert_eq!(server.send(request).status, 413);
 }
+
+#[test]
+fn a_query_has_at_most_so_many_rows_and_so_much_memory() {
+    let server = server_with_big_table(&[("limits.answer_rows_max", "3")]);
+    let reply = server.send(post("/v1/sql", &sql_body("SELECT * FROM big LIMIT 4")));
+    assert_eq!((reply.status, reply.code().as_str()), (413, "54000"));
+    let reply = server.send(post("/v1/sql", &sql_body("SELECT * FROM big LIMIT 3")));
+    assert_eq!(reply.json()["row_count"], 3);
+    let server = server_with_big_table(&[
+        ("limits.query_memory_bytes_max", "2000"),
+        ("limits.queries_memory_bytes_max", "1999"),
+    ]);
+    let reply = server.send(post("/v1/sql", &sql_body("SELECT 1")));
+    assert_eq!((reply.status, reply.code().as_str()), (507, "53200"));
+    let one = post("/v1/deployments/d", r#"["a",1,1]"#);
+    assert_eq!(server.send(one).status, 200, "a request of one row reserves nothing");
+}
