@@ -102,4 +102,5 @@ pub use recovery::{OpenListener, OpenOptions, OpenProgress, Opened};
 pub use relation::{ProgressCallback, Relation};
 pub use session::Session;
 pub use session_list::{ClientInfo, SessionInfo};
+pub use statement::only_writes_rows;
 pub use verify::{Difference, Verification, VerifyOptions};

@@ -1,6 +1,6 @@
 //! The connections of a server: how many there are, and whether each of them moves.
 //!
-//! Knows no protocol: a connection holds a [`ConnectionPermit`], and reads and writes through a
+//! Knows of protocols only how HTTP/2 begins: a connection holds a [`ConnectionPermit`], and reads and writes through a
 //! [`WatchedStream`], whose [`Activity`] says since when the client neither sends nor reads.
 
 use std::{
@@ -8,13 +8,16 @@ use std::{
     pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     task::{Context, Poll, ready},
 };
 
 use lockstep_host::Clock;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// What a connection of HTTP/2 begins with.
+const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2";
 
 /// The number of open connections.
 #[derive(Debug, Default)]
@@ -58,6 +61,11 @@ pub(crate) struct Activity {
     moved_ns: AtomicU64,
     /// Since when a write waits for the client; 0: none does.
     write_waits_ns: AtomicU64,
+    /// Since when the client has sent a part of a request, without a call that began with it; 0: it has
+    /// sent nothing since the last call.
+    request_waits_ns: AtomicU64,
+    /// Whether the client sends frames (HTTP/2), so that bytes without a call may be no request.
+    has_frames: AtomicBool,
     /// Calls that are being answered.
     calls: AtomicU64,
 }
@@ -70,6 +78,8 @@ impl Activity {
             clock,
             moved_ns,
             write_waits_ns: AtomicU64::new(0),
+            request_waits_ns: AtomicU64::new(0),
+            has_frames: AtomicBool::new(false),
             calls: AtomicU64::new(0),
         })
     }
@@ -78,6 +88,7 @@ impl Activity {
     pub(crate) fn begin_call(self: &Arc<Self>) -> ActiveCall {
         // Relaxed, here and below: figures that publish nothing else.
         self.calls.fetch_add(1, Ordering::Relaxed);
+        self.request_waits_ns.store(0, Ordering::Relaxed);
         ActiveCall(Arc::clone(self))
     }
 
@@ -94,6 +105,43 @@ impl Activity {
         match self.write_waits_ns.load(Ordering::Relaxed) {
             0 => 0,
             since => self.since_ms(since),
+        }
+    }
+
+    /// Returns whether a call is being answered, or a part of its answer is not written.
+    pub(crate) fn is_busy(&self) -> bool {
+        let calls = self.calls.load(Ordering::Relaxed);
+        calls > 0 || self.write_waits_ns.load(Ordering::Relaxed) > 0
+    }
+
+    /// Returns for how long the client has been sending the headers of a request.
+    pub(crate) fn request_waits_ms(&self) -> u64 {
+        match self.request_waits_ns.load(Ordering::Relaxed) {
+            0 => 0,
+            since => self.since_ms(since),
+        }
+    }
+
+    /// Notes that the client sends frames: what it sends without a call may be no request.
+    pub(crate) fn note_frames(&self) {
+        self.has_frames.store(true, Ordering::Relaxed);
+    }
+
+    fn note_read(&self, bytes: &[u8]) {
+        self.note_moved();
+        if bytes.starts_with(HTTP2_PREFACE) {
+            self.note_frames();
+        }
+        let is_part = !bytes.is_empty() && !self.has_frames.load(Ordering::Relaxed);
+        if is_part && self.calls.load(Ordering::Relaxed) == 0 {
+            let now = self.clock.monotonic_ns().max(1);
+            // The first part counts until the call begins.
+            let _earlier = self.request_waits_ns.compare_exchange(
+                0,
+                now,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
         }
     }
 
@@ -154,8 +202,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for WatchedStream<S> {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
-        self.activity.note_moved();
+        self.activity.note_read(buffer.filled().get(before..).unwrap_or_default());
         Poll::Ready(Ok(()))
     }
 }
@@ -236,5 +285,31 @@ mod tests {
         assert_eq!((activity.idle_ms(), activity.write_waits_ms()), (3, 3));
         activity.note_written(false);
         assert_eq!((activity.idle_ms(), activity.write_waits_ms()), (0, 0));
+    }
+
+    #[test]
+    fn the_headers_of_a_request_count_from_their_first_byte() {
+        let clock = Arc::new(ManualClock::new(0));
+        clock.advance_ms(1_000);
+        let activity = Activity::new(Arc::<ManualClock>::clone(&clock));
+        clock.advance_ms(5);
+        assert_eq!(activity.request_waits_ms(), 0, "nothing was sent");
+        activity.note_read(b"POST / HT");
+        clock.advance_ms(5);
+        activity.note_read(b"TP");
+        clock.advance_ms(5);
+        assert_eq!((activity.request_waits_ms(), activity.idle_ms()), (10, 5));
+        let call = activity.begin_call();
+        activity.note_read(b"a body");
+        clock.advance_ms(5);
+        assert!(activity.is_busy());
+        drop(call);
+        assert!(!activity.is_busy());
+        assert_eq!(activity.request_waits_ms(), 0);
+        let framed = Activity::new(Arc::<ManualClock>::clone(&clock));
+        framed.note_read(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+        framed.note_read(b"a ping");
+        clock.advance_ms(5);
+        assert_eq!(framed.request_waits_ms(), 0);
     }
 }

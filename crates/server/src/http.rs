@@ -25,7 +25,7 @@ use axum::{
     Router,
     body::Body,
     extract::Request,
-    http::{HeaderValue, StatusCode},
+    http::{HeaderValue, StatusCode, Version},
     response::{IntoResponse, Response},
     routing::{get, post},
 };
@@ -99,9 +99,14 @@ pub(crate) async fn serve_connection<S>(
             request.extensions_mut().insert(ClientAddress(address));
             let (state, routes) = (Arc::clone(&state), routes.clone());
             let call = activity.begin_call();
+            if request.version() == Version::HTTP_2 {
+                activity.note_frames();
+            }
             async move {
+                let mut unfinished = UnfinishedCall { state: &state, is_finished: false };
                 let response = answer(&state, routes, request.map(Body::new)).await;
-                drop(call);
+                unfinished.is_finished = true;
+                drop((unfinished, call));
                 Ok::<_, Infallible>(response)
             }
         }
@@ -121,10 +126,17 @@ pub(crate) async fn serve_connection<S>(
                 is_ending = true;
                 connection.as_mut().graceful_shutdown();
             }
-            () = state.phase.reached(Phase::Stopping), if is_ending => return,
+            () = state.phase.reached(Phase::Stopping), if is_ending => {
+                if activity.is_busy() {
+                    state.note_cancelled();
+                }
+                return;
+            }
             () = check => {
                 let settings = state.settings();
-                if activity.write_waits_ms() >= settings.write_timeout_ms {
+                let is_slow = activity.write_waits_ms() >= settings.write_timeout_ms
+                    || activity.request_waits_ms() >= settings.header_timeout_ms;
+                if is_slow {
                     state.metrics.add_refused(Refusal::Timeout);
                     return;
                 }
@@ -136,10 +148,25 @@ pub(crate) async fn serve_connection<S>(
     }
 }
 
+/// A call that may be dropped before its answer: where the server has ended, that is noted.
+struct UnfinishedCall<'s> {
+    state: &'s ServerState,
+    is_finished: bool,
+}
+
+impl Drop for UnfinishedCall<'_> {
+    fn drop(&mut self) {
+        if !self.is_finished && self.state.phase.get() == Phase::Stopping {
+            self.state.note_cancelled();
+        }
+    }
+}
+
 /// Returns how long to wait before a connection is checked again.
 fn check_interval(state: &ServerState) -> Duration {
     let settings = state.settings();
     let shortest = settings.write_timeout_ms.min(settings.idle_timeout_ms);
+    let shortest = shortest.min(settings.header_timeout_ms);
     Duration::from_millis((shortest / 2).clamp(1, CHECK_MS_MAX))
 }
 
@@ -152,7 +179,9 @@ fn connection_builder(state: &ServerState) -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder
         .http1()
-        .header_read_timeout(header_timeout.max(Duration::from_millis(settings.idle_timeout_ms)))
+        // Hyper's own timeout for headers counts from the end of the call before. `serve_connection`
+        // counts from their first byte.
+        .header_read_timeout(None)
         .max_buf_size(header_bytes);
     builder
         .http2()
@@ -170,7 +199,7 @@ async fn answer(state: &Arc<ServerState>, routes: Router, mut request: Request) 
     let id = CallId::of(request.headers(), begun_ns);
     request.extensions_mut().insert(id.clone());
     let target = (request.method().clone(), request.uri().path().to_owned());
-    let allowed = origin::check_origin(request.headers());
+    let allowed = origin::check_origin(&request, || state.tls().is_some());
     let answered = Box::pin(async move {
         match allowed {
             Ok(()) => routes.oneshot(request).await,
@@ -181,6 +210,7 @@ async fn answer(state: &Arc<ServerState>, routes: Router, mut request: Request) 
     let mut response = match select(answered, stopping).await {
         Either::Left((Ok(response), _)) => response,
         Either::Right(((), _)) => {
+            state.note_cancelled();
             HttpError::from(crate::work_pool::NoResult::Closed).into_response()
         }
     };

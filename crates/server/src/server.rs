@@ -139,12 +139,12 @@ impl RunningServer {
     /// Serves until the server was told to end, and ends it.
     pub fn wait(self) -> DrainOutcome {
         let Self { state, runtime, listening, .. } = self;
-        let outcome = runtime.block_on(drain(&state));
+        runtime.block_on(drain(&state));
         // Before the pools: connections wait for what these run.
         listening.abort();
         runtime.shutdown_timeout(STOP_TIMEOUT);
         state.pools.close();
-        outcome
+        if state.has_cancelled() { DrainOutcome::Cancelled } else { DrainOutcome::Finished }
     }
 }
 
@@ -164,7 +164,7 @@ fn warn_of_users(state: &ServerState) {
 }
 
 /// Waits for the end of the server, and goes through its phases.
-async fn drain(state: &Arc<ServerState>) -> DrainOutcome {
+async fn drain(state: &Arc<ServerState>) {
     state.phase.reached(Phase::Leaving).await;
     let settings = state.settings();
     let stopped = |duration| async move {
@@ -179,12 +179,11 @@ async fn drain(state: &Arc<ServerState>) -> DrainOutcome {
         }
     };
     let timeout_ms = settings.drain_timeout_ms;
-    let is_finished = tokio::select! {
-        () = finished => true,
-        _stopped = stopped(Duration::from_millis(timeout_ms)) => false,
-    };
+    tokio::select! {
+        () = finished => (),
+        _stopped = stopped(Duration::from_millis(timeout_ms)) => (),
+    }
     state.phase.advance(Phase::Stopping);
-    if is_finished { DrainOutcome::Finished } else { DrainOutcome::Cancelled }
 }
 
 /// Accepts connections until the server drains.

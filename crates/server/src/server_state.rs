@@ -1,6 +1,13 @@
 //! What all connections of a server share. Knows no protocol.
 
-use std::{fmt, io, path::PathBuf, sync::Arc};
+use std::{
+    fmt, io,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use lockstep_engine::Database;
 use lockstep_host::{Clock, SystemClock, sync::RwLock};
@@ -26,6 +33,8 @@ pub(crate) struct ServerState {
     pub(crate) clock: Arc<dyn Clock>,
     settings: RwLock<Arc<ServerSettings>>,
     tls: RwLock<Option<TlsAcceptor>>,
+    /// Whether a call was given up because the server ended.
+    has_cancelled: AtomicBool,
 }
 
 impl fmt::Debug for ServerState {
@@ -63,6 +72,7 @@ impl ServerState {
             clock: Arc::new(SystemClock::new()),
             tls: RwLock::new(read_tls(&settings).map_err(io::Error::other)?),
             settings: RwLock::new(Arc::new(settings)),
+            has_cancelled: AtomicBool::new(false),
         })
     }
 
@@ -89,6 +99,18 @@ impl ServerState {
         *self.tls.write() = acceptor;
         *self.settings.write() = Arc::new(settings);
         Ok(fixed)
+    }
+
+    /// Notes that a call was given up because the server ended.
+    pub(crate) fn note_cancelled(&self) {
+        // Relaxed: it is read when the threads that set it have ended.
+        self.has_cancelled.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether a call was given up because the server ended.
+    pub(crate) fn has_cancelled(&self) -> bool {
+        // Relaxed: as above.
+        self.has_cancelled.load(Ordering::Relaxed)
     }
 }
 

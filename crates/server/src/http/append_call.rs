@@ -74,16 +74,15 @@ fn read_rows(
     }
     let conversion = session.conversion();
     let mut batches = RowBatches::new(&columns);
-    let arena = Arena::new();
     let schema = RowSchema::new(&columns, conversion, KeyRule::Some);
     match (format, BodyForm::of(body).is_array) {
         (BodyFormat::Csv, _) => {
             CsvSchema { columns: &columns, conversion }.read(body, |row| batches.push(row))?;
         }
-        (BodyFormat::Json, true) => schema.read_array(body, &arena, |row| batches.push(&row))?,
-        (BodyFormat::Json, false) => batches.push(&schema.read_row(body, &arena)?)?,
+        (BodyFormat::Json, true) => schema.read_array(body, |row| batches.push(row))?,
+        (BodyFormat::Json, false) => batches.push(&schema.read_row(body, &Arena::new())?)?,
         (BodyFormat::NdJson | BodyFormat::Arrow, _) => {
-            schema.read_lines(body, &arena, |row| batches.push(&row))?;
+            schema.read_lines(body, |row| batches.push(row))?;
         }
     }
     batches.finish()

@@ -185,19 +185,14 @@ impl ManyRows {
 
     /// Reads the rows.
     fn read(&self, deployment: &CachedDeployment) -> HttpResult<Vec<RecordBatch>> {
-        let arena = Arena::new();
         let schema = &deployment.input;
         let mut batches = RowBatches::new(schema.columns());
         match (self.body_format, self.form.is_array) {
             (BodyFormat::Json, false) => {
-                batches.push(&schema.read_row(&self.body, &arena)?)?;
+                batches.push(&schema.read_row(&self.body, &Arena::new())?)?;
             }
-            (BodyFormat::Json, true) => {
-                schema.read_array(&self.body, &arena, |row| batches.push(&row))?;
-            }
-            (BodyFormat::NdJson, _) => {
-                schema.read_lines(&self.body, &arena, |row| batches.push(&row))?;
-            }
+            (BodyFormat::Json, true) => schema.read_array(&self.body, |row| batches.push(row))?,
+            (BodyFormat::NdJson, _) => schema.read_lines(&self.body, |row| batches.push(row))?,
             (BodyFormat::Arrow, _) => return read_arrow(&self.body),
             (BodyFormat::Csv, _) => {
                 let message = "request rows are JSON, lines of JSON, or Arrow";

@@ -104,39 +104,41 @@ impl RowSchema {
         let mut deserializer = serde_json::Deserializer::from_slice(body);
         let row = reader.deserialize(&mut deserializer);
         let row = row.and_then(|row| deserializer.end().map(|()| row));
-        row.map_err(|error| reader.error(&error))
+        row.map_err(|error| cause_of(&failure, &error))
     }
 
-    /// Reads the rows of a body that is an array of rows, each passed to `give`.
-    pub(crate) fn read_array<'a>(
+    /// Reads the rows of a body that is an array of rows, each passed to `give`. They share the memory of
+    /// one row.
+    pub(crate) fn read_array(
         &self,
-        body: &'a [u8],
-        arena: &'a Arena,
-        give: impl FnMut(JsonRow<'a>) -> Result<(), HttpError>,
+        body: &[u8],
+        give: impl FnMut(&JsonRow<'_>) -> Result<(), HttpError>,
     ) -> Result<(), HttpError> {
         let failure = RefCell::default();
-        let reader = RowReader { schema: self, arena, failure: &failure };
         let mut deserializer = serde_json::Deserializer::from_slice(body);
-        let read = deserializer.deserialize_seq(ArrayVisitor { reader, give });
+        let visitor = ArrayVisitor { schema: self, failure: &failure, give };
+        let read = deserializer.deserialize_seq(visitor);
         let read = read.and_then(|()| deserializer.end());
-        read.map_err(|error| reader.error(&error))
+        read.map_err(|error| cause_of(&failure, &error))
     }
 
-    /// Reads rows that follow each other, as in NDJSON, each passed to `give`.
-    pub(crate) fn read_lines<'a>(
+    /// Reads rows that follow each other, as in NDJSON, each passed to `give`. They share the memory of
+    /// one row.
+    pub(crate) fn read_lines(
         &self,
-        body: &'a [u8],
-        arena: &'a Arena,
-        mut give: impl FnMut(JsonRow<'a>) -> Result<(), HttpError>,
+        body: &[u8],
+        mut give: impl FnMut(&JsonRow<'_>) -> Result<(), HttpError>,
     ) -> Result<(), HttpError> {
         let lines = body.split(|byte| *byte == b'\n');
+        let mut arena = Arena::new();
         for (at, line) in lines.enumerate().filter(|(_, line)| !line.trim_ascii().is_empty()) {
-            let row = self.read_row(line, arena).map_err(|mut error| {
+            let row = self.read_row(line, &arena).map_err(|mut error| {
                 let place = format!("It is in line {} of the body.", at + 1);
                 error.diagnostic.detail.get_or_insert(place);
                 error
             })?;
-            give(row)?;
+            give(&row)?;
+            arena.reset();
         }
         Ok(())
     }
@@ -165,16 +167,16 @@ impl RowReader<'_, '_> {
         self.failure.borrow_mut().get_or_insert(error);
         ended
     }
+}
 
-    /// Returns the error of a parser that has ended.
-    fn error(&self, error: &serde_json::Error) -> HttpError {
-        self.failure.take().unwrap_or_else(|| {
-            let message = format!("the body is not as expected: {error}");
-            Diagnostic::new(code::INVALID_TEXT, message)
-                .with_hint("A row is a JSON object with the columns, or an array of their values.")
-                .into()
-        })
-    }
+/// Returns the error of a parser that has ended.
+fn cause_of(failure: &RefCell<Option<HttpError>>, error: &serde_json::Error) -> HttpError {
+    failure.take().unwrap_or_else(|| {
+        let message = format!("the body is not as expected: {error}");
+        Diagnostic::new(code::INVALID_TEXT, message)
+            .with_hint("A row is a JSON object with the columns, or an array of their values.")
+            .into()
+    })
 }
 
 impl<'de: 'a, 'a> DeserializeSeed<'de> for RowReader<'_, 'a> {
@@ -249,14 +251,15 @@ impl<'de: 'a, 'a> Visitor<'de> for RowReader<'_, 'a> {
 }
 
 /// Reads the rows of an array.
-struct ArrayVisitor<'s, 'a, F> {
-    reader: RowReader<'s, 'a>,
+struct ArrayVisitor<'s, F> {
+    schema: &'s RowSchema,
+    failure: &'s RefCell<Option<HttpError>>,
     give: F,
 }
 
-impl<'de: 'a, 'a, F> Visitor<'de> for ArrayVisitor<'_, 'a, F>
+impl<'de, F> Visitor<'de> for ArrayVisitor<'_, F>
 where
-    F: FnMut(JsonRow<'a>) -> Result<(), HttpError>,
+    F: FnMut(&JsonRow<'_>) -> Result<(), HttpError>,
 {
     type Value = ();
 
@@ -265,10 +268,14 @@ where
     }
 
     fn visit_seq<A: SeqAccess<'de>>(mut self, mut rows: A) -> Result<(), A::Error> {
-        while let Some(row) = rows.next_element_seed(self.reader)? {
-            (self.give)(row).map_err(|error| self.reader.fail(error))?;
+        let Self { schema, failure, .. } = self;
+        let mut arena = Arena::new();
+        loop {
+            let reader = RowReader { schema, arena: &arena, failure };
+            let Some(row) = rows.next_element_seed(reader)? else { return Ok(()) };
+            (self.give)(&row).map_err(|error| reader.fail(error))?;
+            arena.reset();
         }
-        Ok(())
     }
 }
 
@@ -571,16 +578,15 @@ mod tests {
 
     #[test]
     fn rows_of_a_table_may_lack_columns_but_have_no_others() {
-        let arena = Arena::new();
         let table = schema(KeyRule::Some);
         let mut present = Vec::new();
         let rows = b"[{\"i\":1},\n {\"s\":\"a\",\"i\":2}]";
-        let read = table.read_array(rows, &arena, |row| {
+        let read = table.read_array(rows, |row| {
             present.push(row.present[..2].to_vec());
             Ok(())
         });
         assert_eq!((read, present), (Ok(()), vec![vec![false, true], vec![true, true]]));
-        let error = table.read_lines(b"{\"i\":1}\n\n{\"ii\":2}\n", &arena, |_| Ok(()));
+        let error = table.read_lines(b"{\"i\":1}\n\n{\"ii\":2}\n", |_| Ok(()));
         let diagnostic = error.unwrap_err().diagnostic;
         assert_eq!(diagnostic.message, "the table has no column `ii`");
         assert_eq!(diagnostic.detail.as_deref(), Some("It is in line 3 of the body."));

@@ -6,17 +6,25 @@
 
 use std::net::IpAddr;
 
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::{
+    extract::Request,
+    http::{StatusCode, header},
+};
 
 use super::error::{HttpError, HttpResult};
 
-/// Fails where a page of another site makes the call.
-pub(crate) fn check_origin(headers: &HeaderMap) -> HttpResult<()> {
+/// Fails where a page of another site makes the call. Over TLS the certificate says which names are the
+/// server's, so that its pages may have a name that other machines reach.
+pub(crate) fn check_origin(request: &Request, has_tls: impl FnOnce() -> bool) -> HttpResult<()> {
+    let headers = request.headers();
     let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
     let origin = origin.to_str().unwrap_or_default();
-    let called = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    // HTTP/2 has the host in `:authority`, which is a part of the address here.
+    let authority = request.uri().authority().map(|authority| authority.as_str());
+    let host = || headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    let called = authority.or_else(host);
     let page = origin.split_once("://").map(|(_, host)| host);
-    if page.is_some() && page == called && page.is_some_and(is_this_machine) {
+    if page.is_some() && page == called && (page.is_some_and(is_this_machine) || has_tls()) {
         return Ok(());
     }
     let message = "calls from web pages of other sites are refused";
@@ -34,19 +42,26 @@ fn is_this_machine(host: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use axum::http::{HeaderMap, HeaderValue};
+    use axum::{body::Body, extract::Request};
 
     use super::check_origin;
 
+    fn is_allowed(origin: &str, host: &str, has_tls: bool) -> bool {
+        let over_1 = Request::get("/v1/sql").header("origin", origin).header("host", host);
+        let allowed = check_origin(&over_1.body(Body::empty()).unwrap(), || has_tls).is_ok();
+        if !host.is_empty() {
+            let over_2 = Request::get(format!("http://{host}/v1/sql")).header("origin", origin);
+            let over_2 = check_origin(&over_2.body(Body::empty()).unwrap(), || has_tls).is_ok();
+            assert_eq!(allowed, over_2, "{origin} {host}");
+        }
+        allowed
+    }
+
     #[test]
     fn only_pages_of_the_server_may_call_it() {
-        let check = |origin: &'static str, host: &'static str| {
-            let mut headers = HeaderMap::new();
-            headers.insert("origin", HeaderValue::from_static(origin));
-            headers.insert("host", HeaderValue::from_static(host));
-            check_origin(&headers).is_ok()
-        };
-        assert!(check_origin(&HeaderMap::new()).is_ok());
+        let without = Request::get("/").body(Body::empty()).unwrap();
+        assert!(check_origin(&without, || false).is_ok());
+        let check = |origin, host| is_allowed(origin, host, false);
         assert!(check("http://localhost:7431", "localhost:7431"));
         assert!(check("https://127.0.0.1:7431", "127.0.0.1:7431"));
         assert!(check("http://[::1]:7431", "[::1]:7431"));
@@ -55,5 +70,12 @@ mod tests {
         assert!(!check("http://evil.example:7431", "evil.example:7431"));
         assert!(!check("null", "localhost:7431"));
         assert!(!check("", ""));
+    }
+
+    #[test]
+    fn over_tls_the_server_may_have_a_name() {
+        assert!(is_allowed("https://db.example", "db.example", true));
+        assert!(!is_allowed("https://evil.example", "db.example", true));
+        assert!(!is_allowed("null", "db.example", true));
     }
 }

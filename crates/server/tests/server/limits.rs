@@ -239,6 +239,35 @@ fn limits_are_changed_by_a_reload() {
     assert_eq!(server.send(request).status, 413);
 }
 
+/// The headers of a request have a limit of their own, which is not that of an idle connection.
+#[test]
+fn slow_headers_are_given_up_and_idle_connections_are_not() {
+    let settings = [("limits.header_timeout_ms", "20"), ("limits.idle_timeout_ms", "3600000")];
+    let server = TestServer::start(&settings, SETUP);
+    let mut idle = server.connect();
+    assert_eq!(idle.send(get("/healthz")).status, 200);
+    let mut slow = server.connect();
+    assert_eq!(slow.send(get("/healthz")).status, 200);
+    slow.stream.get_mut().write_all(b"GET /healthz HT").unwrap();
+    assert!(slow.is_closed());
+    let mut first = server.connect();
+    first.stream.get_mut().write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n").unwrap();
+    assert!(first.is_closed());
+    assert!(figure(&server, "lockstep_refused_total{reason=\"timeout\"}") >= 2);
+    assert_eq!(idle.send(get("/healthz")).status, 200);
+}
+
+#[test]
+fn a_second_signal_without_calls_has_cancelled_nothing() {
+    let server = TestServer::start(&[("server.drain_delay_ms", "3600000")], SETUP);
+    let mut client = server.connect();
+    assert_eq!(client.send(get("/healthz")).status, 200);
+    assert!(server.handle.drain());
+    server.handle.stop();
+    assert_eq!(server.wait(), DrainOutcome::Finished);
+    assert!(client.is_closed());
+}
+
 #[test]
 fn a_query_has_at_most_so_many_rows_and_so_much_memory() {
     let server = server_with_big_table(&[("limits.answer_rows_max", "3")]);
@@ -254,4 +283,26 @@ fn a_query_has_at_most_so_many_rows_and_so_much_memory() {
     assert_eq!((reply.status, reply.code().as_str()), (507, "53200"));
     let one = post("/v1/deployments/d", r#"["a",1,1]"#);
     assert_eq!(server.send(one).status, 200, "a request of one row reserves nothing");
+}
+
+/// A script is of the class of all its statements, whatever it begins with.
+#[test]
+fn a_script_that_only_writes_is_no_analytics() {
+    let server = server_with_big_table(&[
+        ("admission.analytics_threads", "1"),
+        ("admission.analytics_queue", "1"),
+    ]);
+    let analytics = "lockstep_calls_in_progress{class=\"analytics\"}";
+    let body = sql_body(&format!("INSERT INTO t VALUES ('a', 1, 1); {ENDLESS}"));
+    let mut client = server.connect();
+    client.stream.get_mut().write_all(&post("/v1/sql", &body).bytes()).unwrap();
+    wait_until(|| figure(&server, analytics) == 1);
+    let values = vec!["('b', 1, 1)"; 1_000].join(",");
+    for sql in
+        ["/* all */ INSERT INTO t VALUES ('b', 1, 1)", &format!("INSERT INTO t VALUES {values}")]
+    {
+        assert_eq!(server.send(post("/v1/sql", &sql_body(sql))).status, 200);
+    }
+    drop(client);
+    wait_until(|| figure(&server, analytics) == 0);
 }
