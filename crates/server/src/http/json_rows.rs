@@ -366,10 +366,9 @@ impl ValueReader<'_, '_> {
     fn decimal<'a, E: Error>(&self, number: f64) -> Result<Datum<'a>, E> {
         match self.data_type() {
             DataType::Double => Ok(Datum::Double(number)),
-            DataType::Float if number.fract() == 0.0 => self.whole(number as i128),
             DataType::Float if (number as f32).is_infinite() => Err(self.out_of_range(&number)),
-            DataType::Float => Ok(Datum::Float(number as f32)),
             _ if number.fract() == 0.0 && number.abs() < 1e18 => self.whole(number as i128),
+            DataType::Float => Ok(Datum::Float(number as f32)),
             _ => Err(self.mismatch(&format!("the number {number}"))),
         }
     }

@@ -126,7 +126,8 @@ impl<S: Read + Write> Client<S> {
         if self.stream.read_line(&mut line).ok()? == 0 {
             return None;
         }
-        let status = line.split(' ').nth(1).unwrap().parse().unwrap();
+        // Bytes that are no HTTP are no reply.
+        let status = line.split(' ').nth(1)?.parse().ok()?;
         let mut headers = Vec::new();
         loop {
             line.clear();
