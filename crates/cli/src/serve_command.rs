@@ -80,6 +80,7 @@ impl ServeCommand {
         if self.print_config {
             return out.write_all(settings.to_toml().as_bytes()).map(|()| 0);
         }
+        debug_assert!(self.database.is_some(), "the parser requires a directory");
         let database = match self.open(&settings, err)? {
             Ok(database) => database,
             Err(error) => return writeln!(err, "{}", error.render(None)).map(|()| 1),
@@ -154,6 +155,10 @@ impl ServeCommand {
         let command = self.clone();
         lockstep_host::spawn("signals", move || {
             for signal in signals.forever() {
+                debug_assert!(
+                    [SIGTERM, SIGINT, SIGHUP].contains(&signal),
+                    "no other is waited for"
+                );
                 if signal == SIGHUP {
                     report_reload(command.settings().and_then(|new| server.reload(new)));
                 } else if server.drain() {
@@ -170,6 +175,7 @@ impl ServeCommand {
 
 /// Writes how to log in where no user can.
 fn write_token(err: &mut dyn Write, token: &str) -> io::Result<()> {
+    debug_assert!(!token.contains(char::is_whitespace), "a token is one word");
     writeln!(
         err,
         "The database has no user who can log in. On this machine, until the server ends, this token \
@@ -186,6 +192,7 @@ fn report_reload(reloaded: Result<Vec<&'static str>, String>) {
         }
         Ok(fixed) => {
             let keys = fixed.join(", ");
+            debug_assert!(!keys.is_empty(), "a setting has a key");
             lockstep_host::log::warn(&format!("a restart is needed to change {keys}"));
         }
         Err(text) => {

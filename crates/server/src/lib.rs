@@ -30,11 +30,11 @@ mod guard;
 mod log;
 mod metrics;
 mod phase;
-mod service_manager;
+mod service_notification;
 mod tls;
 mod work_pool;
 
 pub use log::{log_line, log_to_stderr};
 pub use server::{DrainOutcome, RunningServer, ServerHandle};
-pub use service_manager::ServiceState;
+pub use service_notification::ServiceState;
 pub use settings::{DECLARED, ServerSetting, ServerSettings, SettingError};
