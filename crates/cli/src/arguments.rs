@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::{Parser, error::ErrorKind};
 
-use crate::{check_command::CheckCommand, opening::DatabaseTarget};
+use crate::{check_command::CheckCommand, opening::DatabaseTarget, serve_command::ServeCommand};
 
 /// Lockstep, a feature database: one SQL definition for training and for serving.
 #[derive(Debug, Parser)]
@@ -16,6 +16,7 @@ use crate::{check_command::CheckCommand, opening::DatabaseTarget};
                   A path that ends in `.lockstep`, or is a directory, or does not exist and has no \
                   extension is a database; other paths are scripts.\n\
                   `lockstep check DIR` verifies the database in a directory; see `lockstep check --help`.\n\
+                  `lockstep serve DIR` serves it over HTTP; see `lockstep serve --help`.\n\
                   `lockstep demo flights` runs the demonstration that comes with the Python package."
 )]
 struct CommandLine {
@@ -50,6 +51,8 @@ pub(crate) enum Task {
     Demo(Vec<String>),
     /// Verify a directory.
     Check(CheckCommand),
+    /// Serve a database.
+    Serve(ServeCommand),
     /// A command that this version does not have.
     NotYet(String),
     /// Print this and end with 0 (help and version).
@@ -59,6 +62,16 @@ pub(crate) enum Task {
 }
 
 impl Task {
+    /// Parses the arguments of a command that has its own.
+    fn of_command(name: &str, rest: &[String]) -> Option<Self> {
+        let parsed = match name {
+            "check" => CheckCommand::from_arguments(rest).map(Self::Check),
+            "serve" => ServeCommand::from_arguments(rest).map(Self::Serve),
+            _ => return None,
+        };
+        Some(parsed.unwrap_or_else(|error| Self::print(&error)))
+    }
+
     /// Prints the help, or what is wrong with the arguments.
     fn print(error: &clap::Error) -> Self {
         let text = error.to_string();
@@ -107,10 +120,8 @@ impl Arguments {
     /// Parses the arguments, which do not include the program's name.
     pub(crate) fn parse(args: Vec<String>) -> Self {
         if let Some((first, rest)) = args.split_first()
-            && first == "check"
+            && let Some(task) = Task::of_command(first, rest)
         {
-            let command = CheckCommand::from_arguments(rest);
-            let task = command.map_or_else(|error| Task::print(&error), Task::Check);
             return Self { task, database: None };
         }
         let args = std::iter::once("lockstep".to_owned()).chain(args);
@@ -132,7 +143,7 @@ impl Arguments {
         let is_alone = command.is_none() && !read_only;
         match path.as_str() {
             "demo" if is_alone => return in_memory(Task::Demo(rest)),
-            "serve" | "doctor" if is_alone => return in_memory(Task::NotYet(path)),
+            "doctor" if is_alone => return in_memory(Task::NotYet(path)),
             _ => {}
         }
         if path.is_empty() {
@@ -230,7 +241,10 @@ mod tests {
             task(&["demo", "flights", "--x"]),
             Task::Demo(vec!["flights".into(), "--x".into()])
         );
-        assert_eq!(task(&["serve"]), Task::NotYet("serve".into()));
+        assert_eq!(task(&["doctor"]), Task::NotYet("doctor".into()));
+        assert!(matches!(task(&["serve", "x.lockstep", "--http", "[::1]:1"]), Task::Serve(_)));
+        assert!(matches!(task(&["serve", "--print-config"]), Task::Serve(_)));
+        assert!(matches!(task(&["serve"]), Task::Refuse(_)));
         assert!(matches!(task(&["check", "dir", "--json"]), Task::Check(_)));
         assert!(matches!(task(&["check", "dir", "--salvage", "--to", "other"]), Task::Check(_)));
     }

@@ -13,6 +13,7 @@ mod guard;
 mod interrupt;
 mod opening;
 mod script;
+mod serve_command;
 mod shell;
 mod table_text;
 
@@ -24,7 +25,8 @@ pub use table_text::{TableText, table_text};
 
 /// Runs the shell with these arguments (without the program's name) on the process's standard
 /// streams. Returns the exit code: 0, 1 after a failed statement, 2 for wrong arguments, 130 after
-/// Ctrl-C; of `lockstep check` 1 for damage and 2 for what could not be checked.
+/// Ctrl-C; of `lockstep check` 1 for damage and 2 for what could not be checked; of `lockstep serve` 3
+/// where calls were cancelled at its end.
 ///
 /// A panic inside a statement is reported as an internal error with exit code 1. Replaces the
 /// process's panic hook, since that report replaces the hook's output.

@@ -124,6 +124,7 @@ impl Shell {
             Task::Print(text) => self.out.write_all(text.as_bytes()).map(|()| 0),
             Task::Refuse(text) => self.err.write_all(text.as_bytes()).map(|()| 2),
             Task::Check(command) => command.run(&mut *self.out, &mut *self.err),
+            Task::Serve(command) => command.run(&mut *self.out, &mut *self.err),
             Task::NotYet(name) => {
                 writeln!(self.err, "`lockstep {name}` is not part of this version").map(|()| 2)
             }

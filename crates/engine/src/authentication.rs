@@ -160,6 +160,16 @@ impl Database {
         cannot.map(|(name, _)| name.clone()).collect()
     }
 
+    /// Returns whether there is a user who can log in: with a password, or with a token that is valid.
+    pub fn can_anyone_log_in(&self) -> bool {
+        let now_ms = self.now_ms();
+        let objects = self.objects();
+        objects.users().by_name().values().any(|user| {
+            let has_token = user.tokens().values().any(|token| token.is_valid_at(now_ms));
+            !user.is_role() && (user.has_password() || has_token)
+        })
+    }
+
     fn identity(&self, name: &str) -> Option<UserIdentity> {
         let objects = self.objects();
         let user = objects.users().by_name().get(name).filter(|user| !user.is_role())?;

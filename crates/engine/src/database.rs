@@ -180,9 +180,10 @@ impl Database {
         &self.state.query_memory
     }
 
-    /// Returns the number of changes of users and privileges.
+    /// Returns the number of changes of users and privileges so far. Who keeps what a user has proved
+    /// lets the user prove it again once the number has moved. It costs an atomic load.
     #[inline]
-    pub(crate) fn users_version(&self) -> u64 {
+    pub fn users_version(&self) -> u64 {
         // Acquire: pairs with the Release in `commit`, so that who sees the number sees the users.
         self.state.users_version.load(Ordering::Acquire)
     }

@@ -95,11 +95,12 @@ pub use lockstep_table::Durability;
 pub use lockstep_table::set_chunk_rows;
 pub use output::Output;
 pub use parameters::{Parameter, PreparedStatement};
-pub use prepared_request::PreparedRequest;
+pub use prepared_request::{PreparedRequest, WeakRequest};
 #[doc(hidden)]
 pub use recovery::StorageTuning;
 pub use recovery::{OpenListener, OpenOptions, OpenProgress, Opened};
 pub use relation::{ProgressCallback, Relation};
 pub use session::Session;
 pub use session_list::{ClientInfo, SessionInfo};
+pub use statement::only_writes_rows;
 pub use verify::{Difference, Verification, VerifyOptions};

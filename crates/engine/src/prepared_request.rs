@@ -1,6 +1,9 @@
 //! Compiled requests: the program of a deployment or a query, and its answers to request rows.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, Weak},
+};
 
 use arrow::array::{ArrayRef, RecordBatch};
 use datafusion::logical_expr::LogicalPlan;
@@ -24,10 +27,18 @@ use crate::{
 };
 
 /// A compiled request. May be shared between threads. That of a user checks at each answer that the user
-/// still may ask; it costs an atomic load.
+/// still may ask; it costs an atomic load. A clone is the same request.
+#[derive(Clone)]
 pub struct PreparedRequest {
     compiled: Arc<CompiledRequest>,
-    guard: Option<AccessGuard>,
+    guard: Option<Arc<AccessGuard>>,
+}
+
+/// A request that somebody prepared, without keeping its deployment alive: once that is dropped or
+/// replaced, and nobody is being answered, its memory is free.
+pub struct WeakRequest {
+    compiled: Weak<CompiledRequest>,
+    guard: Option<Arc<AccessGuard>>,
 }
 
 /// What requests of all users share.
@@ -47,6 +58,21 @@ impl fmt::Debug for PreparedRequest {
         f.debug_struct("PreparedRequest")
             .field("output", &self.compiled.output)
             .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for WeakRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WeakRequest").field("guard", &self.guard).finish_non_exhaustive()
+    }
+}
+
+impl WeakRequest {
+    /// Returns the request, unless its deployment was dropped or replaced. It still checks at each
+    /// answer that the user who prepared it may ask.
+    pub fn upgrade(&self) -> Option<PreparedRequest> {
+        let compiled = self.compiled.upgrade()?;
+        Some(PreparedRequest { compiled, guard: self.guard.clone() })
     }
 }
 
@@ -114,8 +140,23 @@ impl PreparedRequest {
         if session.caller().is_process() {
             return Ok(Arc::clone(self));
         }
-        let guard = session.guard(self.requirements())?;
+        let guard = session.guard(self.requirements())?.map(Arc::new);
         Ok(Arc::new(Self { compiled: Arc::clone(&self.compiled), guard }))
+    }
+
+    /// Returns the request for somebody who keeps it for later calls of the same user.
+    ///
+    /// ```
+    /// let session = lockstep_engine::Database::in_memory().session();
+    /// session.execute("CREATE TABLE t (v INT); DEPLOY d AS SELECT v FROM t")?;
+    /// let kept = session.prepare_request("d")?.downgrade();
+    /// assert!(kept.upgrade().is_some());
+    /// session.execute("DROP DEPLOYMENT d")?;
+    /// assert!(kept.upgrade().is_none());
+    /// # Ok::<(), Box<lockstep_engine::Diagnostic>>(())
+    /// ```
+    pub fn downgrade(&self) -> WeakRequest {
+        WeakRequest { compiled: Arc::downgrade(&self.compiled), guard: self.guard.clone() }
     }
 
     /// Returns what a user needs for it.

@@ -225,6 +225,22 @@ impl Session {
         self.shared.cancel();
     }
 
+    /// Opens another session of the same user, or of the process itself, without another proof; that of
+    /// a user who has a token is as limited as this one. Fails where this one has ended.
+    ///
+    /// It is for a front end whose calls have a session each.
+    pub fn open_another(&self, client: ClientInfo) -> Result<Self> {
+        self.check_present()?;
+        let opened = Self::new(self.database.clone(), self.caller().clone(), client);
+        debug_assert_ne!(opened.id(), self.id(), "KILL ends one of them");
+        Ok(opened)
+    }
+
+    /// Returns from where the session is.
+    pub fn client(&self) -> &ClientInfo {
+        self.shared.client()
+    }
+
     /// Fails once the session was ended with KILL, its user was removed, or its token is no longer
     /// valid. Every call of the session checks it.
     pub fn check_present(&self) -> Result<()> {

@@ -51,6 +51,28 @@ use lockstep_sql::ast::{ObjectName, Statement};
 
 use crate::Output;
 
+/// Returns whether a script does nothing but add and remove rows (INSERT and DELETE, and USE and SET
+/// before them). A server runs those among its writes, and others where they may take long. Costs as much
+/// as parsing the script; one with a syntax error does not only write.
+///
+/// ```
+/// use lockstep_engine::only_writes_rows;
+///
+/// assert!(only_writes_rows("/* today's */ USE shop; INSERT INTO t VALUES (1)"));
+/// assert!(!only_writes_rows("INSERT INTO t VALUES (1); SELECT * FROM t"));
+/// ```
+pub fn only_writes_rows(script: &str) -> bool {
+    let Ok(statements) = lockstep_sql::parse(script) else { return false };
+    let is_write = |statement: &Statement| {
+        matches!(statement, Statement::Insert(_) | Statement::Delete { .. })
+    };
+    let is_fast = |statement: &Statement| {
+        is_write(statement) || matches!(statement, Statement::Use(_) | Statement::Set { .. })
+    };
+    let mut all = statements.iter().map(|parsed| &parsed.statement);
+    all.clone().any(is_write) && all.all(is_fast)
+}
+
 /// Returns the first words of a statement.
 pub(crate) fn action_of(statement: &Statement) -> &'static str {
     match statement {

@@ -1,1 +1,40 @@
 //! The server: protocols in front of the engine.
+//!
+//! Called by `lockstep serve`. It reads calls, opens sessions, calls the engine and writes answers; it
+//! holds no logic of the database. What protocols share is outside their modules: connections, phases,
+//! pools, TLS, sessions and metrics.
+//!
+//! ```
+//! use lockstep_engine::Database;
+//! use lockstep_server::{DrainOutcome, RunningServer, ServerSettings};
+//!
+//! let settings = ServerSettings::from_toml("[http]\nlisten = \"127.0.0.1:0\"")?;
+//! let server = RunningServer::start(Database::in_memory(), settings)?;
+//! assert!(server.http_address().ip().is_loopback());
+//! assert!(server.start_token().is_some(), "nobody has a password");
+//! server.handle().drain();
+//! assert_eq!(server.wait(), DrainOutcome::Finished);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod server;
+mod server_state;
+mod settings;
+
+mod http;
+
+mod access;
+mod connections;
+mod deployments;
+mod guard;
+mod log;
+mod metrics;
+mod phase;
+mod service_notification;
+mod tls;
+mod work_pool;
+
+pub use log::{log_line, log_to_stderr};
+pub use server::{DrainOutcome, RunningServer, ServerHandle};
+pub use service_notification::ServiceState;
+pub use settings::{DECLARED, ServerSetting, ServerSettings, SettingError};

@@ -1,0 +1,209 @@
+//! `lockstep serve`: serves a database until a signal ends it.
+//!
+//! Reads the configuration, opens the database, starts the server, and tells it what signals say:
+//! SIGTERM and SIGINT drain it, a second one ends it at once, SIGHUP reads the configuration and the
+//! certificate again.
+
+use std::{
+    fs,
+    io::{self, Write},
+    path::PathBuf,
+};
+
+use clap::Parser;
+use lockstep_engine::Database;
+use lockstep_server::{
+    DrainOutcome, RunningServer, ServerHandle, ServerSettings, ServiceState, SettingError,
+    log_to_stderr,
+};
+use signal_hook::{
+    consts::{SIGHUP, SIGINT, SIGTERM},
+    iterator::Signals,
+};
+
+use crate::opening::DatabaseTarget;
+
+/// The exit code of a server that cancelled calls when it ended.
+const EXIT_CANCELLED: i32 = 3;
+
+/// The name of a database in memory.
+const IN_MEMORY: &str = ":memory:";
+
+/// Serves a database over HTTP: on this machine only, unless there are users and TLS.
+#[derive(Debug, Clone, PartialEq, Eq, Parser)]
+#[command(
+    name = "lockstep serve",
+    after_help = "SIGTERM ends it after what runs, a second one at once; SIGHUP reads the \
+                  configuration and the certificate again.\n\
+                  The exit code is 0 when everything that ran was finished, 3 when calls were \
+                  cancelled, 1 when it could not serve, and 2 for wrong arguments or settings."
+)]
+pub(crate) struct ServeCommand {
+    /// The directory of the database, which is created when there is none; or `:memory:`.
+    #[arg(value_name = "DIR", required_unless_present = "print_config")]
+    database: Option<String>,
+
+    /// Reads settings from this file.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// Prints all settings with their values and what they do, and ends.
+    #[arg(long)]
+    print_config: bool,
+
+    /// Serves HTTP on this address: the setting http.listen.
+    #[arg(long, value_name = "ADDRESS")]
+    http: Option<String>,
+
+    /// Opens the database without changing it: the setting `server.read_only`.
+    #[arg(long)]
+    read_only: bool,
+
+    /// Sets any setting, such as `limits.connections_max=100`. May be repeated.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    set: Vec<String>,
+}
+
+impl ServeCommand {
+    /// Parses the arguments behind `serve`.
+    pub(crate) fn from_arguments(args: &[String]) -> Result<Self, clap::Error> {
+        let name = std::iter::once("lockstep serve".to_owned());
+        Self::try_parse_from(name.chain(args.iter().cloned()))
+    }
+
+    /// Serves until a signal ends it, and returns the exit code.
+    pub(crate) fn run(&self, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<i32> {
+        let settings = match self.settings() {
+            Ok(settings) => settings,
+            Err(text) => return writeln!(err, "error: {text}").map(|()| 2),
+        };
+        if self.print_config {
+            return out.write_all(settings.to_toml().as_bytes()).map(|()| 0);
+        }
+        debug_assert!(self.database.is_some(), "the parser requires a directory");
+        let database = match self.open(&settings, err)? {
+            Ok(database) => database,
+            Err(error) => return writeln!(err, "{}", error.render(None)).map(|()| 1),
+        };
+        log_to_stderr(&settings);
+        let server = match RunningServer::start(database.clone(), settings) {
+            Ok(server) => server,
+            Err(error) => return writeln!(err, "error: {error}").map(|()| 1),
+        };
+        self.listen_to_signals(server.handle())?;
+        if let Some(token) = server.start_token() {
+            write_token(err, token)?;
+        }
+        writeln!(out, "listening on {}", server.http_address())?;
+        out.flush()?;
+        report_failure(ServiceState::Ready.notify());
+        let outcome = server.wait();
+        if let Err(error) = database.close() {
+            return writeln!(err, "{}", error.render(None)).map(|()| 1);
+        }
+        Ok(if outcome == DrainOutcome::Finished { 0 } else { EXIT_CANCELLED })
+    }
+
+    /// Reads the configuration file and what the arguments set over it.
+    fn settings(&self) -> Result<ServerSettings, String> {
+        let in_file = |error: &dyn std::fmt::Display| {
+            let path = self.config.as_deref().unwrap_or_else(|| "".as_ref());
+            format!("{}: {error}", path.display())
+        };
+        let mut settings = match &self.config {
+            None => ServerSettings::default(),
+            Some(path) => {
+                let text = fs::read_to_string(path).map_err(|error| in_file(&error))?;
+                ServerSettings::from_toml(&text).map_err(|error| in_file(&error))?
+            }
+        };
+        let text = |error: SettingError| error.to_string();
+        if let Some(address) = &self.http {
+            settings.set("http.listen", address).map_err(text)?;
+        }
+        if self.read_only {
+            settings.set("server.read_only", "true").map_err(text)?;
+        }
+        for pair in &self.set {
+            let Some((key, value)) = pair.split_once('=') else {
+                return Err(format!("--set takes KEY=VALUE, `{pair}` is not"));
+            };
+            settings.set(key.trim(), value.trim()).map_err(text)?;
+        }
+        settings.validate().map_err(text)?;
+        Ok(settings)
+    }
+
+    /// Opens the database.
+    fn open(
+        &self,
+        settings: &ServerSettings,
+        err: &mut dyn Write,
+    ) -> io::Result<lockstep_diagnostic::Result<Database>> {
+        match self.database.as_deref() {
+            None | Some(IN_MEMORY) => Ok(Ok(Database::in_memory())),
+            Some(path) => {
+                let read_only = settings.is_read_only();
+                DatabaseTarget { path: path.into(), read_only }.open(err)
+            }
+        }
+    }
+
+    /// Starts the thread that tells the server what signals say.
+    fn listen_to_signals(&self, server: ServerHandle) -> io::Result<()> {
+        let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
+        let command = self.clone();
+        lockstep_host::spawn("signals", move || {
+            for signal in signals.forever() {
+                debug_assert!(
+                    [SIGTERM, SIGINT, SIGHUP].contains(&signal),
+                    "no other is waited for"
+                );
+                if signal == SIGHUP {
+                    report_reload(command.settings().and_then(|new| server.reload(new)));
+                } else if server.drain() {
+                    lockstep_server::log_line("draining");
+                    report_failure(ServiceState::Stopping.notify());
+                } else {
+                    server.stop();
+                }
+            }
+        })?;
+        Ok(())
+    }
+}
+
+/// Writes how to log in where no user can.
+fn write_token(err: &mut dyn Write, token: &str) -> io::Result<()> {
+    debug_assert!(!token.contains(char::is_whitespace), "a token is one word");
+    writeln!(
+        err,
+        "The database has no user who can log in. On this machine, until the server ends, this token \
+         is root's:\n\n    Authorization: Bearer {token}\n\nALTER USER root SET \
+         OPTIONS(password='…') gives root a password."
+    )
+}
+
+/// Logs what a reload has done.
+fn report_reload(reloaded: Result<Vec<&'static str>, String>) {
+    match reloaded {
+        Ok(fixed) if fixed.is_empty() => {
+            lockstep_server::log_line("the configuration was read again");
+        }
+        Ok(fixed) => {
+            let keys = fixed.join(", ");
+            debug_assert!(!keys.is_empty(), "a setting has a key");
+            lockstep_host::log::warn(&format!("a restart is needed to change {keys}"));
+        }
+        Err(text) => {
+            lockstep_host::log::warn(&format!("the configuration stays as it was: {text}"));
+        }
+    }
+}
+
+/// Logs that the service manager could not be told.
+fn report_failure(told: io::Result<()>) {
+    if let Err(error) = told {
+        lockstep_host::log::warn(&format!("the service manager was not told: {error}"));
+    }
+}

@@ -1,0 +1,315 @@
+//! The connections of a server: how many there are, and whether each of them moves.
+//!
+//! Knows of protocols only how HTTP/2 begins: a connection holds a [`ConnectionPermit`], and reads and writes through a
+//! [`WatchedStream`], whose [`Activity`] says since when the client neither sends nor reads.
+
+use std::{
+    fmt, io,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    task::{Context, Poll, ready},
+};
+
+use lockstep_host::Clock;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// What a connection of HTTP/2 begins with.
+const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2";
+
+/// The number of open connections.
+#[derive(Debug, Default)]
+pub(crate) struct ConnectionCount {
+    open: Arc<AtomicU64>,
+}
+
+impl ConnectionCount {
+    /// Counts a connection, unless there are `max` already.
+    pub(crate) fn admit(&self, max: u64) -> Option<ConnectionPermit> {
+        // Relaxed: a counter that publishes nothing else.
+        let add = |open| (open < max).then_some(open + 1);
+        self.open.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).ok()?;
+        Some(ConnectionPermit(Arc::clone(&self.open)))
+    }
+
+    /// Returns how many are open.
+    pub(crate) fn open(&self) -> u64 {
+        // Relaxed: as above.
+        self.open.load(Ordering::Relaxed)
+    }
+}
+
+/// An open connection, which is counted until this is dropped.
+#[derive(Debug)]
+pub(crate) struct ConnectionPermit(Arc<AtomicU64>);
+
+impl Drop for ConnectionPermit {
+    fn drop(&mut self) {
+        // Relaxed: as above.
+        let before = self.0.fetch_sub(1, Ordering::Relaxed);
+        debug_assert!(before > 0, "a permit was counted");
+    }
+}
+
+/// When a connection last moved, in nanoseconds of the monotonic clock.
+#[derive(Debug)]
+pub(crate) struct Activity {
+    clock: Arc<dyn Clock>,
+    /// When bytes were last read or written.
+    moved_ns: AtomicU64,
+    /// Since when a write waits for the client; 0: none does.
+    write_waits_ns: AtomicU64,
+    /// Since when the client has sent a part of a request, without a call that began with it; 0: it has
+    /// sent nothing since the last call.
+    request_waits_ns: AtomicU64,
+    /// Whether the client sends frames (HTTP/2), so that bytes without a call may be no request.
+    has_frames: AtomicBool,
+    /// Calls that are being answered.
+    calls: AtomicU64,
+}
+
+impl Activity {
+    /// Makes the activity of a connection that was just accepted.
+    pub(crate) fn new(clock: Arc<dyn Clock>) -> Arc<Self> {
+        let moved_ns = AtomicU64::new(clock.monotonic_ns());
+        Arc::new(Self {
+            clock,
+            moved_ns,
+            write_waits_ns: AtomicU64::new(0),
+            request_waits_ns: AtomicU64::new(0),
+            has_frames: AtomicBool::new(false),
+            calls: AtomicU64::new(0),
+        })
+    }
+
+    /// Counts a call until the result is dropped.
+    pub(crate) fn begin_call(self: &Arc<Self>) -> ActiveCall {
+        // Relaxed, here and below: figures that publish nothing else.
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        self.request_waits_ns.store(0, Ordering::Relaxed);
+        ActiveCall(Arc::clone(self))
+    }
+
+    /// Returns for how long nothing has moved and no call is being answered.
+    pub(crate) fn idle_ms(&self) -> u64 {
+        if self.calls.load(Ordering::Relaxed) > 0 {
+            return 0;
+        }
+        self.since_ms(self.moved_ns.load(Ordering::Relaxed))
+    }
+
+    /// Returns for how long a write has waited for the client.
+    pub(crate) fn write_waits_ms(&self) -> u64 {
+        match self.write_waits_ns.load(Ordering::Relaxed) {
+            0 => 0,
+            since => self.since_ms(since),
+        }
+    }
+
+    /// Returns whether a call is being answered, or a part of its answer is not written.
+    pub(crate) fn is_busy(&self) -> bool {
+        let calls = self.calls.load(Ordering::Relaxed);
+        calls > 0 || self.write_waits_ns.load(Ordering::Relaxed) > 0
+    }
+
+    /// Returns for how long the client has been sending the headers of a request.
+    pub(crate) fn request_waits_ms(&self) -> u64 {
+        match self.request_waits_ns.load(Ordering::Relaxed) {
+            0 => 0,
+            since => self.since_ms(since),
+        }
+    }
+
+    /// Notes that the client sends frames: what it sends without a call may be no request.
+    pub(crate) fn note_frames(&self) {
+        self.has_frames.store(true, Ordering::Relaxed);
+    }
+
+    fn note_read(&self, bytes: &[u8]) {
+        self.note_moved();
+        if bytes.starts_with(HTTP2_PREFACE) {
+            self.note_frames();
+        }
+        let is_part = !bytes.is_empty() && !self.has_frames.load(Ordering::Relaxed);
+        if is_part && self.calls.load(Ordering::Relaxed) == 0 {
+            let now = self.clock.monotonic_ns().max(1);
+            // The first part counts until the call begins.
+            let _earlier = self.request_waits_ns.compare_exchange(
+                0,
+                now,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
+        }
+    }
+
+    fn since_ms(&self, ns: u64) -> u64 {
+        self.clock.monotonic_ns().saturating_sub(ns) / 1_000_000
+    }
+
+    fn note_moved(&self) {
+        self.moved_ns.store(self.clock.monotonic_ns(), Ordering::Relaxed);
+    }
+
+    fn note_written(&self, is_waiting: bool) {
+        if is_waiting {
+            let now = self.clock.monotonic_ns().max(1);
+            // The first wait counts until a write succeeds.
+            let _earlier =
+                self.write_waits_ns.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
+        } else {
+            self.write_waits_ns.store(0, Ordering::Relaxed);
+            self.note_moved();
+        }
+    }
+}
+
+/// A call that is being answered.
+#[derive(Debug)]
+pub(crate) struct ActiveCall(Arc<Activity>);
+
+impl Drop for ActiveCall {
+    fn drop(&mut self) {
+        self.0.note_moved();
+        self.0.calls.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A stream that notes its activity.
+pub(crate) struct WatchedStream<S> {
+    stream: S,
+    activity: Arc<Activity>,
+}
+
+impl<S> fmt::Debug for WatchedStream<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WatchedStream").field("activity", &self.activity).finish_non_exhaustive()
+    }
+}
+
+impl<S> WatchedStream<S> {
+    /// Watches a stream.
+    pub(crate) fn new(stream: S, activity: Arc<Activity>) -> Self {
+        Self { stream, activity }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for WatchedStream<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
+        self.activity.note_read(buffer.filled().get(before..).unwrap_or_default());
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for WatchedStream<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.activity.note_written(written.is_pending());
+        written
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, slices);
+        self.activity.note_written(written.is_pending());
+        written
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = Pin::new(&mut self.stream).poll_flush(cx);
+        if flushed.is_pending() {
+            self.activity.note_written(true);
+        }
+        flushed
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use lockstep_host::ManualClock;
+
+    use super::{Activity, ConnectionCount};
+
+    #[test]
+    fn connections_are_counted_up_to_the_limit() {
+        let count = ConnectionCount::default();
+        let first = count.admit(2).unwrap();
+        let second = count.admit(2).unwrap();
+        assert!(count.admit(2).is_none());
+        drop(first);
+        assert_eq!(count.open(), 1);
+        assert!(count.admit(2).is_some());
+        drop(second);
+        assert_eq!(count.open(), 0);
+    }
+
+    #[test]
+    fn a_connection_is_idle_without_calls_and_bytes() {
+        let clock = Arc::new(ManualClock::new(0));
+        clock.advance_ms(1_000);
+        let activity = Activity::new(Arc::<ManualClock>::clone(&clock));
+        clock.advance_ms(5);
+        assert_eq!((activity.idle_ms(), activity.write_waits_ms()), (5, 0));
+        let call = activity.begin_call();
+        clock.advance_ms(5);
+        assert_eq!(activity.idle_ms(), 0);
+        drop(call);
+        activity.note_written(true);
+        clock.advance_ms(3);
+        activity.note_written(true);
+        assert_eq!((activity.idle_ms(), activity.write_waits_ms()), (3, 3));
+        activity.note_written(false);
+        assert_eq!((activity.idle_ms(), activity.write_waits_ms()), (0, 0));
+    }
+
+    #[test]
+    fn the_headers_of_a_request_count_from_their_first_byte() {
+        let clock = Arc::new(ManualClock::new(0));
+        clock.advance_ms(1_000);
+        let activity = Activity::new(Arc::<ManualClock>::clone(&clock));
+        clock.advance_ms(5);
+        assert_eq!(activity.request_waits_ms(), 0, "nothing was sent");
+        activity.note_read(b"POST / HT");
+        clock.advance_ms(5);
+        activity.note_read(b"TP");
+        clock.advance_ms(5);
+        assert_eq!((activity.request_waits_ms(), activity.idle_ms()), (10, 5));
+        let call = activity.begin_call();
+        activity.note_read(b"a body");
+        clock.advance_ms(5);
+        assert!(activity.is_busy());
+        drop(call);
+        assert!(!activity.is_busy());
+        assert_eq!(activity.request_waits_ms(), 0);
+        let framed = Activity::new(Arc::<ManualClock>::clone(&clock));
+        framed.note_read(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+        framed.note_read(b"a ping");
+        clock.advance_ms(5);
+        assert_eq!(framed.request_waits_ms(), 0);
+    }
+}

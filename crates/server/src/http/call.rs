@@ -1,0 +1,292 @@
+//! What every call has: an id, parameters, a deadline and a body with limits; and the ways to run it.
+
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use axum::{
+    body::{Body, Bytes},
+    extract::{Query, Request},
+    http::{HeaderMap, HeaderName, StatusCode},
+};
+use futures::StreamExt;
+use lockstep_diagnostic::{Diagnostic, code};
+use lockstep_engine::{CallOptions, Session};
+use lockstep_host::{Clock, QueryContext, QueryLimits};
+use serde::Deserialize;
+
+use super::{
+    authorization::log_in,
+    error::{HttpError, HttpResult, PROTOCOL_VIOLATION},
+};
+use crate::{
+    access::Login, guard::guarded, metrics::Refusal, server_state::ServerState,
+    work_pool::WorkClass,
+};
+
+/// The header with the id of a request, which the client may give.
+pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// The header with the deadline of a call, in milliseconds from its begin.
+const TIMEOUT_MS: HeaderName = HeaderName::from_static("lockstep-timeout-ms");
+
+/// The longest id that a client may give.
+const ID_CHARS_MAX: usize = 128;
+
+/// The id of a call and when it began.
+#[derive(Debug, Clone)]
+pub(crate) struct CallId {
+    text: Arc<str>,
+    begun_ns: u64,
+}
+
+impl CallId {
+    /// Takes the client's id, or makes one.
+    pub(crate) fn of(headers: &HeaderMap, begun_ns: u64) -> Self {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let given = headers.get(REQUEST_ID).and_then(|value| value.to_str().ok());
+        let is_usable = |text: &&str| !text.is_empty() && text.len() <= ID_CHARS_MAX;
+        let text = given.filter(is_usable).map_or_else(
+            // Relaxed: the number itself is all that is shared.
+            || format!("{:016x}", COUNT.fetch_add(1, Ordering::Relaxed)).into(),
+            Into::into,
+        );
+        Self { text, begun_ns }
+    }
+
+    /// Returns the id.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+}
+
+/// The network address of the client of a request.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ClientAddress(pub(crate) IpAddr);
+
+/// The parameters of a call behind the question mark.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CallParameters {
+    pub(crate) timeout_ms: Option<u64>,
+    pub(crate) database: Option<String>,
+    pub(crate) durability: Option<String>,
+}
+
+/// A call of a client that has logged in, whose body is not read yet.
+#[derive(Debug)]
+pub(crate) struct HttpCall {
+    pub(crate) state: Arc<ServerState>,
+    pub(crate) parameters: CallParameters,
+    pub(crate) headers: HeaderMap,
+    pub(crate) login: Arc<Login>,
+    id: Option<CallId>,
+    begun_ns: u64,
+    body: Body,
+}
+
+/// The kinds of deadlines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DeadlineKind {
+    /// `limits.request_timeout_ms`.
+    Request,
+    /// `limits.statement_timeout_ms`.
+    Statement,
+}
+
+impl HttpCall {
+    /// Logs the client in, and takes the parts of the request.
+    pub(crate) async fn begin(state: Arc<ServerState>, request: Request) -> HttpResult<Self> {
+        let (parts, body) = request.into_parts();
+        let address = parts.extensions.get::<ClientAddress>();
+        let address = address.map_or(Ipv4Addr::UNSPECIFIED.into(), |address| address.0);
+        let login = log_in(&state, &parts.headers, address).await?;
+        let parameters = Query::<CallParameters>::try_from_uri(&parts.uri);
+        let Query(parameters) = parameters.map_err(|error| {
+            let message = format!("the parameters are not as expected: {error}");
+            Diagnostic::new(code::INVALID_PARAMETER, message)
+                .with_hint("They are timeout_ms, database and durability.")
+        })?;
+        let id = parts.extensions.get::<CallId>().cloned();
+        let begun_ns = id.as_ref().map_or_else(|| state.clock.monotonic_ns(), |id| id.begun_ns);
+        Ok(Self { state, parameters, headers: parts.headers, login, id, begun_ns, body })
+    }
+
+    /// Reads the body, up to the limits of its size and of the time between its parts.
+    pub(crate) async fn read_body(&mut self) -> HttpResult<Bytes> {
+        let settings = self.state.settings();
+        let pause_max = Duration::from_millis(settings.body_timeout_ms);
+        let mut parts = std::mem::take(&mut self.body).into_data_stream();
+        let mut first = Bytes::new();
+        let mut bytes = Vec::new();
+        loop {
+            let part = tokio::time::timeout(pause_max, parts.next()).await;
+            let part = part.map_err(|_error| {
+                self.state.metrics.add_refused(Refusal::Timeout);
+                let message = "the next part of the body did not arrive in time";
+                HttpError::protocol(StatusCode::REQUEST_TIMEOUT, message)
+            })?;
+            let Some(part) = part else { break };
+            let part = part.map_err(|error| {
+                Diagnostic::new(PROTOCOL_VIOLATION, format!("the body ended early: {error}"))
+            })?;
+            let size = first.len() + bytes.len() + part.len();
+            if u64::try_from(size).is_ok_and(|size| size > settings.body_bytes_max) {
+                let limit = settings.body_bytes_max;
+                let message =
+                    format!("the body has more bytes than limits.body_bytes_max ({limit})");
+                return Err(Diagnostic::new(code::VALUE_TOO_LARGE, message).into());
+            }
+            // A body of one part, as small ones are, is not copied.
+            if first.is_empty() && bytes.is_empty() {
+                first = part;
+            } else {
+                bytes.extend_from_slice(&std::mem::take(&mut first));
+                bytes.extend_from_slice(&part);
+            }
+        }
+        Ok(if bytes.is_empty() { first } else { bytes.into() })
+    }
+
+    /// Makes the context in which the call runs: with what is left of its deadline.
+    pub(crate) fn context(&self, kind: DeadlineKind) -> HttpResult<QueryContext> {
+        let settings = self.state.settings();
+        let timeout_max_ms = match kind {
+            DeadlineKind::Request => settings.request_timeout_ms,
+            DeadlineKind::Statement => settings.statement_timeout_ms,
+        };
+        let header = self.headers.get(TIMEOUT_MS).map(|value| {
+            let number = value.to_str().ok().and_then(|text| text.trim().parse().ok());
+            number.ok_or_else(|| {
+                let message = "the header Lockstep-Timeout-Ms is a number of milliseconds";
+                HttpError::from(Diagnostic::new(code::INVALID_PARAMETER, message))
+            })
+        });
+        let given = header.transpose()?.or(self.parameters.timeout_ms);
+        let limit_ms = given.unwrap_or(timeout_max_ms).min(timeout_max_ms);
+        let took_ms = self.state.clock.monotonic_ns().saturating_sub(self.begun_ns) / 1_000_000;
+        if took_ms >= limit_ms {
+            return Err(Diagnostic::interrupted(Some(limit_ms)).into());
+        }
+        let timeout_ms = Some(limit_ms - took_ms);
+        let limits = QueryLimits { timeout_ms, ..QueryLimits::default() };
+        Ok(QueryContext::limited(&self.state.clock, limits))
+    }
+
+    /// Makes what the engine runs in a pool: the context, and what it is told of the call.
+    pub(crate) fn engine_call(&self, kind: DeadlineKind) -> HttpResult<EngineCall> {
+        let settings = self.state.settings();
+        let limit = |number: u64| Some(number).filter(|number| *number > 0);
+        let call = CallOptions {
+            request_id: self.id.as_ref().map(|id| id.text().to_owned()),
+            // The context has it: what waits for a thread is in it.
+            timeout_ms: None,
+            memory_bytes: limit(settings.query_memory_bytes_max),
+            rows_max: limit(settings.answer_rows_max),
+        };
+        let context = self.context(kind)?;
+        Ok(EngineCall { login: Arc::clone(&self.login), context, call, database: None })
+    }
+
+    /// Returns a name with the database of the parameters before it.
+    pub(crate) fn qualified(&self, name: String) -> String {
+        match &self.parameters.database {
+            Some(database) => format!("{database}.{name}"),
+            None => name,
+        }
+    }
+}
+
+/// A call of the engine in a session of its own.
+#[derive(Debug)]
+pub(crate) struct EngineCall {
+    login: Arc<Login>,
+    context: QueryContext,
+    call: CallOptions,
+    database: Option<String>,
+}
+
+impl EngineCall {
+    /// Lets the session begin in a database.
+    pub(crate) fn in_database(self, database: Option<String>) -> Self {
+        Self { database, ..self }
+    }
+
+    /// Takes the limits of rows and memory off: the figures of the server are small, and monitors need
+    /// them when other calls are refused.
+    pub(crate) fn of_monitor(self) -> Self {
+        Self { call: CallOptions { memory_bytes: None, rows_max: None, ..self.call }, ..self }
+    }
+
+    /// Opens the session and runs work in it. A panic is an internal error.
+    fn run<T>(
+        &self,
+        state: &ServerState,
+        work: impl FnOnce(&ServerState, &Session) -> HttpResult<T>,
+    ) -> HttpResult<T> {
+        let session = self.login.open();
+        let session = session.inspect_err(|error| state.access.forget_ended(&self.login, error))?;
+        let work = || {
+            self.use_database(&session)?;
+            work(state, &session)
+        };
+        // The outer result is the panic's, and that of the limits of the call.
+        self.call.run(&session, || guarded(|| Ok(work())))?
+    }
+
+    fn use_database(&self, session: &Session) -> HttpResult<()> {
+        let Some(database) = &self.database else { return Ok(()) };
+        if database.contains('`') {
+            let message = "the name of a database has no backtick";
+            return Err(Diagnostic::new(code::UNDEFINED_DATABASE, message).into());
+        }
+        session.execute(&format!("USE `{database}`"))?;
+        Ok(())
+    }
+}
+
+/// Runs work of the engine on this thread. A panic is an internal error.
+///
+/// A request of one row runs so, without a [`CallOptions`]: it is neither listed nor recorded, so that nothing
+/// would read the id, and reserving memory would cost more than the answer.
+pub(crate) fn run_here<T>(
+    context: &QueryContext,
+    work: impl FnOnce() -> lockstep_diagnostic::Result<T>,
+) -> HttpResult<T> {
+    Ok(context.run(|| guarded(work))?)
+}
+
+/// Runs work on a thread of its class. Where the caller goes away, the work is cancelled.
+pub(crate) async fn run_in_pool<T: Send + 'static>(
+    state: &Arc<ServerState>,
+    class: WorkClass,
+    call: EngineCall,
+    work: impl FnOnce(&ServerState, &Session) -> HttpResult<T> + Send + 'static,
+) -> HttpResult<T> {
+    let cancel = CancelOnDrop(call.context.clone());
+    let shared = Arc::clone(state);
+    let body = move || call.context.run(|| call.run(&shared, work));
+    let done = state.pools.run(class, body).await?;
+    drop(cancel);
+    done
+}
+
+/// Cancels a call whose caller is gone.
+struct CancelOnDrop(QueryContext);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
+
+/// Returns the nanoseconds since `from`, and moves it to now.
+pub(crate) fn lap(clock: &Arc<dyn Clock>, from: &mut u64) -> u64 {
+    let now = clock.monotonic_ns();
+    now.saturating_sub(std::mem::replace(from, now))
+}

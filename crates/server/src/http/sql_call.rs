@@ -1,0 +1,143 @@
+//! `POST /v1/sql`: statements in, the rows of the last one out.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::{Request, State},
+    response::Response,
+};
+use lockstep_diagnostic::{Diagnostic, code};
+use lockstep_engine::{Output, Parameter, Session, only_writes_rows};
+use lockstep_row::{DataType, Value};
+use serde::Deserialize;
+use serde_json::{json, value::RawValue};
+
+use super::{
+    answer_format::{BodyFormat, RowWriter},
+    call::{DeadlineKind, HttpCall, run_in_pool},
+    error::HttpResult,
+    json_rows::{JsonRowForm, number},
+};
+use crate::{guard::guarded, server_state::ServerState, work_pool::WorkClass};
+
+/// The body of a call.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SqlBody {
+    sql: String,
+    #[serde(default)]
+    parameters: Vec<Box<RawValue>>,
+    database: Option<String>,
+}
+
+/// Runs statements in a session of their own.
+pub(crate) async fn run(
+    State(state): State<Arc<ServerState>>,
+    request: Request,
+) -> HttpResult<Response> {
+    let mut call = HttpCall::begin(Arc::clone(&state), request).await?;
+    let format = BodyFormat::of_answer(&call.headers)?;
+    let body = call.read_body().await?;
+    let mut body: SqlBody = serde_json::from_slice(&body).map_err(|error| {
+        let message = format!("the body is not as expected: {error}");
+        Diagnostic::new(code::INVALID_PARAMETER, message)
+            .with_hint("It is a JSON object with sql, and may have parameters and database.")
+    })?;
+    body.database = body.database.or_else(|| call.parameters.database.take());
+    let parameters: Vec<Parameter> =
+        body.parameters.iter().map(|value| parameter(value.get())).collect::<HttpResult<_>>()?;
+    let sql: Arc<str> = body.sql.into();
+    let class = class_of(&state, &sql).await?;
+    let engine_call = call.engine_call(DeadlineKind::Statement)?.in_database(body.database);
+    run_in_pool(&state, class, engine_call, move |state, session| {
+        let output = session.execute_with(&sql, &parameters)?;
+        let bytes = write_output(&output, format, state.settings().answer_bytes_max)?;
+        Ok(format.response(bytes))
+    })
+    .await
+}
+
+/// The longest script that is parsed on the thread that reads requests, in bytes: some 100 microseconds.
+const PARSED_HERE_BYTES_MAX: usize = 4_096;
+
+/// Returns the class of a script. A long one is parsed on a thread that writes, as long ones do.
+async fn class_of(state: &ServerState, sql: &Arc<str>) -> HttpResult<WorkClass> {
+    let is_write = if sql.len() <= PARSED_HERE_BYTES_MAX {
+        guarded(|| Ok(only_writes_rows(sql)))
+    } else {
+        let sql = Arc::clone(sql);
+        state.pools.run(WorkClass::Writes, move || guarded(|| Ok(only_writes_rows(&sql)))).await?
+    };
+    Ok(if is_write? { WorkClass::Writes } else { WorkClass::Analytics })
+}
+
+/// Converts a parameter by its JSON type: a whole number is a BIGINT, another a DOUBLE.
+fn parameter(text: &str) -> HttpResult<Parameter> {
+    if let Some(number) = number(text) {
+        return Ok(match text.parse() {
+            Ok(whole) => (Value::BigInt(whole), DataType::BigInt),
+            Err(_) => (Value::Double(number), DataType::Double),
+        });
+    }
+    Ok(match text.as_bytes() {
+        b"null" => (Value::Null, DataType::Null),
+        b"true" => (Value::Bool(true), DataType::Bool),
+        b"false" => (Value::Bool(false), DataType::Bool),
+        [b'"', ..] => {
+            let text: String = serde_json::from_str(text).map_err(|_error| no_parameter("this"))?;
+            (Value::String(text.into()), DataType::String)
+        }
+        [b'[', ..] => return Err(no_parameter("an array")),
+        _ => return Err(no_parameter("an object")),
+    })
+}
+
+fn no_parameter(found: &str) -> super::error::HttpError {
+    let message = format!("a parameter is null, a boolean, a number or a string, not {found}");
+    Diagnostic::new(code::INVALID_PARAMETER, message).into()
+}
+
+/// Writes the output of a statement. JSON has everything that the output has; the other formats have
+/// the rows only.
+fn write_output(output: &Output, format: BodyFormat, bytes_max: u64) -> HttpResult<Vec<u8>> {
+    let schema = output.schema();
+    let unique = schema.fields().iter().map(|field| field.name().clone());
+    let columns: Vec<(String, DataType)> =
+        unique.zip(&output.columns).map(|(name, (_, t))| (name, t.clone())).collect();
+    let writer = RowWriter::new(&columns, bytes_max);
+    if format != BodyFormat::Json {
+        return writer.rows(output, format, JsonRowForm::Objects);
+    }
+    let columns: Vec<_> = output
+        .columns
+        .iter()
+        .map(|(name, data_type)| json!({"name": name, "type": data_type.to_string()}))
+        .collect();
+    let head = json!({
+        "columns": columns,
+        "row_count": output.row_count(),
+        "rows_affected": output.rows_affected,
+        "message": output.message,
+        "warnings": warnings_json(&output.warnings),
+    });
+    let mut out = head.to_string().into_bytes();
+    assert_eq!(out.pop(), Some(b'}'), "an object ends with a brace");
+    out.extend_from_slice(b",\"rows\":");
+    out.extend_from_slice(&writer.json_array(output, JsonRowForm::Arrays)?);
+    out.push(b'}');
+    Ok(out)
+}
+
+/// Returns warnings as JSON.
+pub(crate) fn warnings_json(warnings: &[Diagnostic]) -> Vec<serde_json::Value> {
+    let warning = |warning: &Diagnostic| {
+        let Diagnostic { code, message, detail, hint, .. } = warning;
+        json!({"code": code, "message": message, "detail": detail, "hint": hint})
+    };
+    warnings.iter().map(warning).collect()
+}
+
+/// Runs one statement without parameters, for the figures of the server itself.
+pub(crate) fn query(session: &Session, sql: &str) -> HttpResult<Output> {
+    Ok(session.execute(sql)?)
+}

@@ -1,0 +1,277 @@
+//! Counters and histograms of a server, and their text form for Prometheus.
+//!
+//! Counting costs some relaxed additions. What the engine knows (rows and bytes of tables) is read
+//! when somebody asks for it, by `http::health`. Knows no protocol.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use lockstep_host::sync::RwLock;
+
+/// The upper bounds of a histogram's buckets, in microseconds.
+const BOUNDS_US: [u64; 20] = [
+    5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000,
+    500_000, 1_000_000, 2_500_000, 5_000_000, 10_000_000,
+];
+
+/// A histogram of durations.
+#[derive(Debug, Default)]
+pub(crate) struct DurationHistogram {
+    buckets: [AtomicU64; BOUNDS_US.len()],
+    count: AtomicU64,
+    sum_ns: AtomicU64,
+}
+
+impl DurationHistogram {
+    /// Counts a duration.
+    pub(crate) fn record(&self, ns: u64) {
+        // Relaxed, here and below: figures that publish nothing else.
+        if let Some(at) = BOUNDS_US.iter().position(|bound| ns <= bound * 1_000) {
+            self.buckets[at].fetch_add(1, Ordering::Relaxed);
+        }
+        self.count.fetch_add(1, Ordering::Relaxed);
+        self.sum_ns.fetch_add(ns, Ordering::Relaxed);
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
+    fn write(&self, text: &mut String, name: &str, labels: &str) {
+        let mut below = 0;
+        for (bound, bucket) in BOUNDS_US.iter().zip(&self.buckets) {
+            below += bucket.load(Ordering::Relaxed);
+            let seconds = *bound as f64 / 1e6;
+            line(text, &format!("{name}_bucket"), &format!("{labels},le=\"{seconds}\""), below);
+        }
+        let count = self.count.load(Ordering::Relaxed).max(below);
+        line(text, &format!("{name}_bucket"), &format!("{labels},le=\"+Inf\""), count);
+        let sum = self.sum_ns.load(Ordering::Relaxed) as f64 / 1e9;
+        line(text, &format!("{name}_sum"), labels, sum);
+        line(text, &format!("{name}_count"), labels, count);
+    }
+}
+
+/// The parts of a call of a deployment.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum CallPhase {
+    /// Reading the rows from the body.
+    Read,
+    /// The engine's own time.
+    Answer,
+    /// Writing the answer.
+    Write,
+}
+
+/// What is counted of one deployment.
+#[derive(Debug, Default)]
+pub(crate) struct DeploymentMetrics {
+    phases: [DurationHistogram; 3],
+    rows: AtomicU64,
+    errors: AtomicU64,
+}
+
+impl DeploymentMetrics {
+    /// Counts the time of a part of a call.
+    pub(crate) fn record(&self, phase: CallPhase, ns: u64) {
+        self.phases[phase as usize].record(ns);
+    }
+
+    /// Counts the rows of a call that was answered.
+    pub(crate) fn add_rows(&self, rows: u64) {
+        self.rows.fetch_add(rows, Ordering::Relaxed);
+    }
+
+    /// Counts a call that failed.
+    pub(crate) fn add_error(&self) {
+        self.errors.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Why a connection or a call was refused.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Refusal {
+    /// There were as many connections as may be.
+    Connections,
+    /// The pool of the call's class was full.
+    Overload,
+    /// The client was too slow, or idle.
+    Timeout,
+    /// The TLS handshake failed.
+    Tls,
+    /// The client has not logged in.
+    Login,
+}
+
+impl Refusal {
+    const COUNT: usize = 5;
+    const NAMES: [&'static str; Self::COUNT] =
+        ["connections", "overload", "timeout", "tls", "login"];
+}
+
+/// The most deployments that are counted on their own.
+const DEPLOYMENTS_MAX: usize = 1_000;
+
+/// What is counted of a server.
+#[derive(Debug, Default)]
+pub(crate) struct Metrics {
+    deployments: RwLock<BTreeMap<String, Arc<DeploymentMetrics>>>,
+    /// Responses by the first digit of their status.
+    responses: [AtomicU64; 6],
+    refused: [AtomicU64; Refusal::COUNT],
+    calls: DurationHistogram,
+    connections: AtomicU64,
+}
+
+impl Metrics {
+    /// Returns the counters of a deployment.
+    pub(crate) fn deployment(&self, name: &str) -> Arc<DeploymentMetrics> {
+        if let Some(found) = self.deployments.read().get(name) {
+            return Arc::clone(found);
+        }
+        let mut deployments = self.deployments.write();
+        let is_full = deployments.len() >= DEPLOYMENTS_MAX;
+        let name = if is_full { "" } else { name };
+        Arc::clone(deployments.entry(name.to_owned()).or_default())
+    }
+
+    /// Counts a response and how long it took.
+    pub(crate) fn record_response(&self, status: u16, ns: u64) {
+        let class = usize::from(status / 100).min(self.responses.len() - 1);
+        self.responses[class].fetch_add(1, Ordering::Relaxed);
+        self.calls.record(ns);
+    }
+
+    /// Counts an accepted connection.
+    pub(crate) fn add_connection(&self) {
+        self.connections.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a refusal.
+    pub(crate) fn add_refused(&self, reason: Refusal) {
+        self.refused[reason as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Writes everything in the text form of Prometheus; of deployments those that `is_visible`.
+    pub(crate) fn write(&self, text: &mut String, is_visible: impl Fn(&str) -> bool) {
+        head(text, "lockstep_http_responses_total", "counter", "Responses by class of status.");
+        for (class, count) in self.responses.iter().enumerate().skip(1) {
+            let labels = format!("status=\"{class}xx\"");
+            line(text, "lockstep_http_responses_total", &labels, count.load(Ordering::Relaxed));
+        }
+        head(text, "lockstep_http_request_seconds", "histogram", "From headers to answer.");
+        self.calls.write(text, "lockstep_http_request_seconds", "protocol=\"http\"");
+        head(text, "lockstep_refused_total", "counter", "Connections and calls refused.");
+        for (reason, count) in Refusal::NAMES.iter().zip(&self.refused) {
+            let labels = format!("reason=\"{reason}\"");
+            line(text, "lockstep_refused_total", &labels, count.load(Ordering::Relaxed));
+        }
+        head(text, "lockstep_connections_total", "counter", "Connections accepted.");
+        let connections = self.connections.load(Ordering::Relaxed);
+        line(text, "lockstep_connections_total", "protocol=\"http\"", connections);
+        self.write_deployments(text, is_visible);
+    }
+
+    fn write_deployments(&self, text: &mut String, is_visible: impl Fn(&str) -> bool) {
+        let all = self.deployments.read();
+        let visible = all.iter().filter(|(name, _)| name.is_empty() || is_visible(name));
+        let deployments: Vec<_> = visible.collect();
+        let name = "lockstep_deployment_seconds";
+        head(text, name, "histogram", "Time of the parts of a call: read, answer, write.");
+        for (deployment, metrics) in &deployments {
+            for (phase, histogram) in ["read", "answer", "write"].iter().zip(&metrics.phases) {
+                let labels = format!("{},phase=\"{phase}\"", label("deployment", deployment));
+                histogram.write(text, name, &labels);
+            }
+        }
+        head(text, "lockstep_deployment_rows_total", "counter", "Request rows answered.");
+        for (deployment, metrics) in &deployments {
+            let rows = metrics.rows.load(Ordering::Relaxed);
+            line(text, "lockstep_deployment_rows_total", &label("deployment", deployment), rows);
+        }
+        head(text, "lockstep_deployment_errors_total", "counter", "Calls that failed.");
+        for (deployment, metrics) in &deployments {
+            let errors = metrics.errors.load(Ordering::Relaxed);
+            line(
+                text,
+                "lockstep_deployment_errors_total",
+                &label("deployment", deployment),
+                errors,
+            );
+        }
+    }
+}
+
+/// Writes the lines before the values of a metric.
+pub(crate) fn head(text: &mut String, name: &str, kind: &str, help: &str) {
+    // Writing to a string does not fail.
+    let _written = write!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+}
+
+/// Writes a value.
+pub(crate) fn line(
+    text: &mut String,
+    name: &str,
+    labels: &str,
+    value: impl std::fmt::Display + Copy,
+) {
+    let _written = match labels {
+        "" => writeln!(text, "{name} {value}"),
+        _ => writeln!(text, "{name}{{{labels}}} {value}"),
+    };
+}
+
+/// Makes a label; the value may be anything.
+pub(crate) fn label(name: &str, value: &str) -> String {
+    let escaped = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+    format!("{name}=\"{escaped}\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CallPhase, DurationHistogram, Metrics, Refusal, label};
+
+    #[test]
+    fn a_histogram_counts_what_is_below_each_bound() {
+        let histogram = DurationHistogram::default();
+        for ns in [1, 5_000, 5_001, 20_000_000_000] {
+            histogram.record(ns);
+        }
+        let mut text = String::new();
+        histogram.write(&mut text, "x", "a=\"b\"");
+        assert!(text.contains("x_bucket{a=\"b\",le=\"0.000005\"} 2\n"), "{text}");
+        assert!(text.contains("x_bucket{a=\"b\",le=\"0.00001\"} 3\n"), "{text}");
+        assert!(text.contains("x_bucket{a=\"b\",le=\"10\"} 3\n"), "{text}");
+        assert!(text.contains("x_bucket{a=\"b\",le=\"+Inf\"} 4\n"), "{text}");
+        assert!(text.contains("x_count{a=\"b\"} 4\n"), "{text}");
+    }
+
+    #[test]
+    fn a_metric_has_its_labels() {
+        let metrics = Metrics::default();
+        metrics.deployment("d").record(CallPhase::Answer, 1);
+        metrics.deployment("d").add_rows(3);
+        metrics.deployment("d").add_error();
+        metrics.record_response(429, 1);
+        metrics.add_refused(Refusal::Overload);
+        metrics.add_connection();
+        let mut text = String::new();
+        metrics.deployment("hidden").add_rows(1);
+        metrics.write(&mut text, |name| name == "d");
+        assert!(!text.contains("hidden"), "{text}");
+        for expected in [
+            "lockstep_deployment_seconds_count{deployment=\"d\",phase=\"answer\"} 1\n",
+            "lockstep_deployment_rows_total{deployment=\"d\"} 3\n",
+            "lockstep_deployment_errors_total{deployment=\"d\"} 1\n",
+            "lockstep_http_responses_total{status=\"4xx\"} 1\n",
+            "lockstep_refused_total{reason=\"overload\"} 1\n",
+            "lockstep_connections_total{protocol=\"http\"} 1\n",
+        ] {
+            assert!(text.contains(expected), "{expected} in {text}");
+        }
+        assert_eq!(label("a", "x\"\n"), "a=\"x\\\"\\n\"");
+    }
+}

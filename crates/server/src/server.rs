@@ -1,0 +1,228 @@
+//! A running server: its listener, its threads, and its end.
+//!
+//! # Life of a shutdown
+//!
+//! 1. [`RunningServer::drain`]: `/readyz` says 503. The listener still accepts for `server.drain_delay_ms`.
+//! 2. The listener is closed. Connections end after their current call.
+//! 3. When the last one has ended, or after `server.drain_timeout_ms`, what still runs is cancelled,
+//!    and the threads end.
+//! 4. The database is closed when the caller drops it.
+
+use std::{
+    fmt, io,
+    net::{IpAddr, SocketAddr},
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use lockstep_engine::Database;
+use tokio::{
+    net::{TcpListener, TcpStream},
+    runtime::{Builder, Runtime},
+    task::JoinHandle,
+};
+
+use crate::{
+    ServerSettings,
+    access::Authentication,
+    http::{routes, serve_connection},
+    metrics::Refusal,
+    phase::Phase,
+    server_state::ServerState,
+};
+
+/// How often draining looks whether connections are left.
+const DRAIN_CHECK: Duration = Duration::from_millis(5);
+
+/// How long cancelled calls have to end.
+const STOP_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How long to wait after the system has refused a connection.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// How a server has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DrainOutcome {
+    /// Everything that ran was finished.
+    Finished,
+    /// Calls were cancelled.
+    Cancelled,
+}
+
+/// A running server.
+pub struct RunningServer {
+    state: Arc<ServerState>,
+    runtime: Runtime,
+    http_address: SocketAddr,
+    listening: JoinHandle<()>,
+}
+
+/// Tells a running server what to do, from any thread. It keeps nothing of the server alive; once that
+/// has ended, it does nothing.
+#[derive(Clone)]
+pub struct ServerHandle {
+    state: Weak<ServerState>,
+}
+
+impl fmt::Debug for RunningServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RunningServer")
+            .field("http_address", &self.http_address)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for ServerHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.state.fmt(f)
+    }
+}
+
+impl ServerHandle {
+    /// Begins to end the server. Returns whether it served until now.
+    pub fn drain(&self) -> bool {
+        self.state.upgrade().is_some_and(|state| state.phase.advance(Phase::Leaving))
+    }
+
+    /// Ends the server without waiting for what runs.
+    pub fn stop(&self) {
+        if let Some(state) = self.state.upgrade() {
+            state.phase.advance(Phase::Stopping);
+        }
+    }
+
+    /// Puts other settings in force and reads the certificate again. Returns the keys of the settings
+    /// that differ and need a restart. Changes nothing where it fails, and says why.
+    pub fn reload(&self, settings: ServerSettings) -> Result<Vec<&'static str>, String> {
+        self.state.upgrade().map_or_else(|| Ok(Vec::new()), |state| state.reload(settings))
+    }
+}
+
+impl RunningServer {
+    /// Starts to serve a database. Fails where the settings are not valid, where the address is taken,
+    /// and where the certificate cannot be read.
+    pub fn start(database: Database, settings: ServerSettings) -> io::Result<Self> {
+        settings.validate().map_err(io::Error::other)?;
+        settings.check_users(&database).map_err(io::Error::other)?;
+        let address = settings.http_address().map_err(io::Error::other)?;
+        let mut builder = Builder::new_multi_thread();
+        if settings.worker_threads > 0 {
+            builder.worker_threads(usize::try_from(settings.worker_threads).unwrap_or(1));
+        }
+        let runtime = builder.thread_name("server").enable_io().enable_time().build()?;
+        let listener = runtime
+            .block_on(TcpListener::bind(address))
+            .map_err(|error| io::Error::new(error.kind(), format!("{address}: {error}")))?;
+        let http_address = listener.local_addr()?;
+        let state = Arc::new(ServerState::new(database, settings)?);
+        warn_of_users(&state);
+        let listening = runtime.spawn(listen(Arc::clone(&state), listener));
+        Ok(Self { state, runtime, http_address, listening })
+    }
+
+    /// Returns the address on which HTTP is served.
+    pub fn http_address(&self) -> SocketAddr {
+        self.http_address
+    }
+
+    /// Returns what tells the server what to do.
+    pub fn handle(&self) -> ServerHandle {
+        ServerHandle { state: Arc::downgrade(&self.state) }
+    }
+
+    /// Returns the token with which `root` logs in from this machine; `None` where the database has a
+    /// user who can log in, and where nobody needs to.
+    pub fn start_token(&self) -> Option<&str> {
+        self.state.access.start_token()
+    }
+
+    /// Serves until the server was told to end, and ends it.
+    pub fn wait(self) -> DrainOutcome {
+        let Self { state, runtime, listening, .. } = self;
+        runtime.block_on(drain(&state));
+        // Before the pools: connections wait for what these run.
+        listening.abort();
+        runtime.shutdown_timeout(STOP_TIMEOUT);
+        state.pools.close();
+        if state.has_cancelled() { DrainOutcome::Cancelled } else { DrainOutcome::Finished }
+    }
+}
+
+/// Logs what a person should know who set the server up.
+fn warn_of_users(state: &ServerState) {
+    if state.settings().authentication() == Authentication::None {
+        let text =
+            "server.authentication is none: everybody who can connect is root; it is for tests";
+        lockstep_host::log::warn(text);
+    }
+    let users = state.access.database().users_who_cannot_log_in();
+    if !users.is_empty() {
+        let text =
+            format!("users without a password and a token cannot log in: {}", users.join(", "));
+        lockstep_host::log::warn(&text);
+    }
+}
+
+/// Waits for the end of the server, and goes through its phases.
+async fn drain(state: &Arc<ServerState>) {
+    state.phase.reached(Phase::Leaving).await;
+    let settings = state.settings();
+    let stopped = |duration| async move {
+        let wait = tokio::time::timeout(duration, state.phase.reached(Phase::Stopping));
+        wait.await.is_ok()
+    };
+    stopped(Duration::from_millis(settings.drain_delay_ms)).await;
+    state.phase.advance(Phase::Draining);
+    let finished = async {
+        while state.connections.open() > 0 {
+            tokio::time::sleep(DRAIN_CHECK).await;
+        }
+    };
+    let timeout_ms = settings.drain_timeout_ms;
+    tokio::select! {
+        () = finished => (),
+        _stopped = stopped(Duration::from_millis(timeout_ms)) => (),
+    }
+    state.phase.advance(Phase::Stopping);
+}
+
+/// Accepts connections until the server drains.
+async fn listen(state: Arc<ServerState>, listener: TcpListener) {
+    let routes = routes(Arc::clone(&state));
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = state.phase.reached(Phase::Draining) => return,
+        };
+        let Ok((stream, peer)) = accepted else {
+            // No file descriptor is free, or the client was gone already.
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+            continue;
+        };
+        let Some(permit) = state.connections.admit(state.settings().connections_max) else {
+            state.metrics.add_refused(Refusal::Connections);
+            continue;
+        };
+        state.metrics.add_connection();
+        let (state, routes) = (Arc::clone(&state), routes.clone());
+        tokio::spawn(async move {
+            serve(state, routes, stream, peer.ip()).await;
+            drop(permit);
+        });
+    }
+}
+
+/// Serves a connection, encrypted where the settings say so.
+async fn serve(state: Arc<ServerState>, routes: axum::Router, stream: TcpStream, address: IpAddr) {
+    // An answer is one write: waiting for more would only delay it.
+    let _refused = stream.set_nodelay(true);
+    let Some(acceptor) = state.tls() else {
+        return serve_connection(state, routes, stream, address).await;
+    };
+    let limit = Duration::from_millis(state.settings().header_timeout_ms);
+    match tokio::time::timeout(limit, acceptor.accept(stream)).await {
+        Ok(Ok(stream)) => serve_connection(state, routes, stream, address).await,
+        Ok(Err(_)) => state.metrics.add_refused(Refusal::Tls),
+        Err(_) => state.metrics.add_refused(Refusal::Timeout),
+    }
+}

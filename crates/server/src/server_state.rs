@@ -1,0 +1,131 @@
+//! What all connections of a server share. Knows no protocol.
+
+use std::{
+    fmt, io,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use lockstep_engine::Database;
+use lockstep_host::{Clock, SystemClock, sync::RwLock};
+use tokio_rustls::TlsAcceptor;
+
+use crate::{
+    ServerSettings,
+    access::ClientAccess,
+    connections::ConnectionCount,
+    metrics::Metrics,
+    phase::PhaseState,
+    tls::CertificateFiles,
+    work_pool::{PoolSize, WorkPools},
+};
+
+/// The state of a server.
+pub(crate) struct ServerState {
+    pub(crate) access: ClientAccess,
+    pub(crate) phase: PhaseState,
+    pub(crate) connections: ConnectionCount,
+    pub(crate) pools: WorkPools,
+    pub(crate) metrics: Metrics,
+    pub(crate) clock: Arc<dyn Clock>,
+    settings: RwLock<Arc<ServerSettings>>,
+    tls: RwLock<Option<TlsAcceptor>>,
+    /// Whether a call was given up because the server ended.
+    has_cancelled: AtomicBool,
+}
+
+impl fmt::Debug for ServerState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerState").field("phase", &self.phase).finish_non_exhaustive()
+    }
+}
+
+/// The names of ALPN under which HTTP is served.
+const HTTP_PROTOCOLS: &[&[u8]] = &[b"h2", b"http/1.1"];
+
+/// The threads that verify passwords: each keeps a processor busy.
+const LOGIN_THREADS: u64 = 1;
+
+/// The attempts to log in that wait for the thread; each takes about a millisecond.
+const LOGIN_QUEUE: u64 = 256;
+
+impl ServerState {
+    /// Makes the state: reads the certificate and starts the pools.
+    pub(crate) fn new(database: Database, settings: ServerSettings) -> io::Result<Self> {
+        let size = |threads, queue| PoolSize { threads, queue };
+        let pools = WorkPools::start([
+            size(settings.request_threads, settings.request_queue),
+            size(settings.write_threads, settings.write_queue),
+            size(settings.analytics_threads, settings.analytics_queue),
+            size(LOGIN_THREADS, LOGIN_QUEUE),
+        ])?;
+        configure(&database, &settings).map_err(io::Error::other)?;
+        Ok(Self {
+            access: ClientAccess::new(database, settings.authentication()),
+            phase: PhaseState::new(),
+            connections: ConnectionCount::default(),
+            pools,
+            metrics: Metrics::default(),
+            clock: Arc::new(SystemClock::new()),
+            tls: RwLock::new(read_tls(&settings).map_err(io::Error::other)?),
+            settings: RwLock::new(Arc::new(settings)),
+            has_cancelled: AtomicBool::new(false),
+        })
+    }
+
+    /// Returns the settings that are in force.
+    pub(crate) fn settings(&self) -> Arc<ServerSettings> {
+        Arc::clone(&self.settings.read())
+    }
+
+    /// Returns what accepts TLS; `None` where connections are not encrypted.
+    pub(crate) fn tls(&self) -> Option<TlsAcceptor> {
+        self.tls.read().clone()
+    }
+
+    /// Puts other settings in force, and reads the certificate again. Returns the keys of the settings
+    /// that differ and need a restart. Changes nothing where it fails.
+    pub(crate) fn reload(&self, settings: ServerSettings) -> Result<Vec<&'static str>, String> {
+        settings.validate().map_err(|error| error.to_string())?;
+        if settings.has_tls() != self.settings().has_tls() {
+            return Err("TLS is switched on and off by a restart only".to_owned());
+        }
+        let acceptor = read_tls(&settings)?;
+        configure(self.access.database(), &settings)?;
+        let fixed = self.settings().fixed_differences(&settings);
+        *self.tls.write() = acceptor;
+        *self.settings.write() = Arc::new(settings);
+        Ok(fixed)
+    }
+
+    /// Notes that a call was given up because the server ended.
+    pub(crate) fn note_cancelled(&self) {
+        // Relaxed: it is read when the threads that set it have ended.
+        self.has_cancelled.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether a call was given up because the server ended.
+    pub(crate) fn has_cancelled(&self) -> bool {
+        // Relaxed: as above.
+        self.has_cancelled.load(Ordering::Relaxed)
+    }
+}
+
+/// Gives the engine the settings that are its.
+fn configure(database: &Database, settings: &ServerSettings) -> Result<(), String> {
+    let folders: Vec<PathBuf> = settings.file_folders.iter().map(PathBuf::from).collect();
+    database
+        .set_file_folders(&folders)
+        .map_err(|error| format!("server.file_folders: {}", error.message))?;
+    let limit = settings.queries_memory_bytes_max;
+    database.set_query_memory(Some(limit).filter(|bytes| *bytes > 0));
+    Ok(())
+}
+
+fn read_tls(settings: &ServerSettings) -> Result<Option<TlsAcceptor>, String> {
+    let files = CertificateFiles { certificate: &settings.tls_certificate, key: &settings.tls_key };
+    settings.has_tls().then(|| files.acceptor(HTTP_PROTOCOLS)).transpose()
+}

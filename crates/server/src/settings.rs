@@ -1,0 +1,360 @@
+//! The configuration of a server: every setting with its default, its meaning and its limits.
+//!
+//! A setting is declared once, in [`DECLARED`]; the reader of the file, `--print-config`, the
+//! validation and the documentation of a setting come from there. Reads no file and no environment:
+//! the caller has the text.
+
+mod declared;
+
+use std::{fmt::Write, net::SocketAddr};
+
+use lockstep_diagnostic::nearest;
+use lockstep_engine::Database;
+
+use crate::access::Authentication;
+use declared::ValueForm;
+pub use declared::{DECLARED, ServerSetting};
+
+/// The values of all settings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerSettings {
+    pub(crate) http_listen: String,
+    pub(crate) read_only: bool,
+    pub(crate) authentication: String,
+    pub(crate) file_folders: Vec<String>,
+    pub(crate) drain_delay_ms: u64,
+    pub(crate) drain_timeout_ms: u64,
+    pub(crate) worker_threads: u64,
+    pub(crate) tls_certificate: String,
+    pub(crate) tls_key: String,
+    pub(crate) connections_max: u64,
+    pub(crate) header_bytes_max: u64,
+    pub(crate) body_bytes_max: u64,
+    pub(crate) answer_bytes_max: u64,
+    pub(crate) answer_rows_max: u64,
+    pub(crate) query_memory_bytes_max: u64,
+    pub(crate) queries_memory_bytes_max: u64,
+    pub(crate) header_timeout_ms: u64,
+    pub(crate) body_timeout_ms: u64,
+    pub(crate) write_timeout_ms: u64,
+    pub(crate) idle_timeout_ms: u64,
+    pub(crate) request_timeout_ms: u64,
+    pub(crate) statement_timeout_ms: u64,
+    pub(crate) request_threads: u64,
+    pub(crate) write_threads: u64,
+    pub(crate) analytics_threads: u64,
+    pub(crate) request_queue: u64,
+    pub(crate) write_queue: u64,
+    pub(crate) analytics_queue: u64,
+    pub(crate) log_level: String,
+    pub(crate) slow_request_ms: u64,
+}
+
+/// What is wrong with a configuration, as a sentence for the person who wrote it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SettingError(String);
+
+impl std::fmt::Display for SettingError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for SettingError {}
+
+impl Default for ServerSettings {
+    fn default() -> Self {
+        let mut settings = Self::unset();
+        for setting in DECLARED {
+            let value = setting.default_value();
+            setting.store(&mut settings, &value).expect("a default is within its own limits");
+        }
+        settings
+    }
+}
+
+impl ServerSettings {
+    /// Reads a configuration file: TOML with the sections and keys of [`DECLARED`]. Settings that
+    /// it lacks keep their defaults.
+    pub fn from_toml(text: &str) -> Result<Self, SettingError> {
+        let mut settings = Self::default();
+        settings.merge_toml(text)?;
+        Ok(settings)
+    }
+
+    /// Reads the settings that a TOML text has over these.
+    pub fn merge_toml(&mut self, text: &str) -> Result<(), SettingError> {
+        let table: toml::Table =
+            text.parse().map_err(|error: toml::de::Error| SettingError(error.to_string()))?;
+        for (section, value) in &table {
+            let toml::Value::Table(entries) = value else {
+                return Err(unknown(section));
+            };
+            for (key, value) in entries {
+                self.set_value(&format!("{section}.{key}"), value)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets one setting from text, as the command line gives it: `limits.connections_max` and `100`.
+    pub fn set(&mut self, key: &str, text: &str) -> Result<(), SettingError> {
+        let setting = find(key)?;
+        let quoted = toml::Value::String(text.to_owned());
+        let value = match setting.form() {
+            ValueForm::Text => quoted,
+            ValueForm::Integer => text.parse().map_or(quoted, toml::Value::Integer),
+            ValueForm::Flag => text.parse().map_or(quoted, toml::Value::Boolean),
+            ValueForm::List => {
+                let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
+                items.map(str::to_owned).collect::<Vec<String>>().into()
+            }
+        };
+        setting.store(self, &value)
+    }
+
+    fn set_value(&mut self, key: &str, value: &toml::Value) -> Result<(), SettingError> {
+        find(key)?.store(self, value)
+    }
+
+    /// Checks what one setting alone cannot tell.
+    pub fn validate(&self) -> Result<(), SettingError> {
+        let address = self.http_address()?;
+        if self.tls_certificate.is_empty() != self.tls_key.is_empty() {
+            let text = "tls.certificate and tls.key are given together or not at all";
+            return Err(SettingError(text.to_owned()));
+        }
+        if address.ip().is_loopback() {
+            return Ok(());
+        }
+        let mut missing = Vec::new();
+        if !self.has_tls() {
+            missing.push("TLS (tls.certificate and tls.key)");
+        }
+        if self.authentication() == Authentication::None {
+            missing.push("server.authentication = \"users\"");
+        }
+        if missing.is_empty() { Ok(()) } else { Err(refused_address(address, &missing)) }
+    }
+
+    /// Checks the settings against the users of the database.
+    pub(crate) fn check_users(&self, database: &Database) -> Result<(), SettingError> {
+        let address = self.http_address()?;
+        if address.ip().is_loopback() || database.can_anyone_log_in() {
+            return Ok(());
+        }
+        Err(refused_address(address, &[NO_USER]))
+    }
+
+    /// Returns how clients are told from each other.
+    pub(crate) fn authentication(&self) -> Authentication {
+        if self.authentication == "none" { Authentication::None } else { Authentication::Users }
+    }
+
+    /// Returns the address on which HTTP is served.
+    pub(crate) fn http_address(&self) -> Result<SocketAddr, SettingError> {
+        let text = self.http_listen.replace("localhost:", "127.0.0.1:");
+        text.parse().map_err(|_error| {
+            let given = &self.http_listen;
+            SettingError(format!(
+                "http.listen is an address and a port such as 127.0.0.1:7431, '{given}' is not"
+            ))
+        })
+    }
+
+    /// Returns whether connections are encrypted.
+    pub(crate) fn has_tls(&self) -> bool {
+        !self.tls_certificate.is_empty()
+    }
+
+    /// Returns whether the database is opened without changing it.
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    /// Writes all settings as a configuration file that sets them to these values.
+    pub fn to_toml(&self) -> String {
+        let mut text = String::new();
+        let mut section = "";
+        for setting in DECLARED {
+            let (of, key) = setting.key.split_once('.').expect("a key has a section");
+            if of != section {
+                let gap = if section.is_empty() { "" } else { "\n" };
+                // Writing to a string does not fail.
+                let _written = writeln!(text, "{gap}[{of}]");
+                section = of;
+            }
+            for line in setting.doc.lines() {
+                let _written = writeln!(text, "# {}", line.trim());
+            }
+            let value = setting.load(self);
+            let _written = writeln!(text, "{key} = {value}");
+        }
+        text
+    }
+
+    /// Returns the keys of the settings that differ and need a restart to change.
+    pub(crate) fn fixed_differences(&self, other: &Self) -> Vec<&'static str> {
+        let differs = |setting: &&ServerSetting| setting.load(self) != setting.load(other);
+        let fixed = DECLARED.iter().filter(|setting| !setting.is_reloadable);
+        fixed.filter(differs).map(|setting| setting.key).collect()
+    }
+
+    /// Makes settings without values.
+    fn unset() -> Self {
+        Self {
+            http_listen: String::new(),
+            read_only: false,
+            authentication: String::new(),
+            file_folders: Vec::new(),
+            drain_delay_ms: 0,
+            drain_timeout_ms: 0,
+            worker_threads: 0,
+            tls_certificate: String::new(),
+            tls_key: String::new(),
+            connections_max: 0,
+            header_bytes_max: 0,
+            body_bytes_max: 0,
+            answer_bytes_max: 0,
+            answer_rows_max: 0,
+            query_memory_bytes_max: 0,
+            queries_memory_bytes_max: 0,
+            header_timeout_ms: 0,
+            body_timeout_ms: 0,
+            write_timeout_ms: 0,
+            idle_timeout_ms: 0,
+            request_timeout_ms: 0,
+            statement_timeout_ms: 0,
+            request_threads: 0,
+            write_threads: 0,
+            analytics_threads: 0,
+            request_queue: 0,
+            write_queue: 0,
+            analytics_queue: 0,
+            log_level: String::new(),
+            slow_request_ms: 0,
+        }
+    }
+}
+
+/// Finds a setting by its key.
+fn find(key: &str) -> Result<&'static ServerSetting, SettingError> {
+    DECLARED.iter().find(|setting| setting.key == key).ok_or_else(|| unknown(key))
+}
+
+/// Makes the error for a key that no setting has.
+fn unknown(key: &str) -> SettingError {
+    let near = nearest(key, DECLARED.iter().map(|setting| setting.key));
+    let hint = near.map_or_else(
+        || "; `lockstep serve --print-config` shows all settings".to_owned(),
+        |near| format!("; did you mean {near}?"),
+    );
+    SettingError(format!("there is no setting {key}{hint}"))
+}
+
+/// What is missing where nobody can log in.
+const NO_USER: &str = "a user who can log in (ALTER USER root SET OPTIONS(password='…'), or CREATE USER \
+     with a password or CREATE TOKEN)";
+
+/// Says what is missing before the server listens on an address that others reach.
+fn refused_address(address: SocketAddr, missing: &[&str]) -> SettingError {
+    let missing = missing.join(" and ");
+    SettingError(format!(
+        "http.listen is {address}, which other machines can reach; that needs {missing}. \
+         Addresses of this machine, such as 127.0.0.1, need nothing"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use lockstep_engine::Database;
+
+    use super::{DECLARED, ServerSettings};
+
+    fn error_of(text: &str) -> String {
+        ServerSettings::from_toml(text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_is_printed_is_read_again() {
+        let mut settings = ServerSettings::default();
+        settings.set("limits.connections_max", "77").unwrap();
+        settings.set("http.listen", "[::1]:0").unwrap();
+        settings.set("server.read_only", "true").unwrap();
+        let printed = settings.to_toml();
+        assert_eq!(ServerSettings::from_toml(&printed).unwrap(), settings);
+        for setting in DECLARED {
+            let (_, key) = setting.key.split_once('.').unwrap();
+            assert!(printed.contains(&format!("\n{key} = ")), "{key}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_key_names_a_near_one() {
+        let text = error_of("[limits]\nconnection_max = 1");
+        assert!(text.contains("did you mean limits.connections_max?"), "{text}");
+        assert!(error_of("[limit]\nx = 1").contains("there is no setting limit.x"));
+        assert!(error_of("listen = 1").contains("there is no setting listen"));
+        assert!(ServerSettings::default().set("nothing.like_it", "1").is_err());
+    }
+
+    #[test]
+    fn a_value_outside_its_limits_is_refused() {
+        let text = error_of("[limits]\nconnections_max = 0");
+        assert!(text.contains("limits.connections_max is a number from 1 to"), "{text}");
+        assert!(error_of("[limits]\nconnections_max = \"x\"").contains("'x' is not"));
+        assert!(error_of("[log]\nlevel = \"loud\"").contains("one of error, warn, info, debug"));
+        assert!(error_of("[server]\nread_only = 1").contains("true or false"));
+        assert!(ServerSettings::from_toml("[limits").is_err());
+    }
+
+    #[test]
+    fn addresses_that_others_reach_need_tls_and_users() {
+        let check = |listen: &str, certificate: &str, authentication: &str| {
+            let mut settings = ServerSettings::default();
+            settings.set("http.listen", listen).unwrap();
+            settings.set("tls.certificate", certificate).unwrap();
+            settings.set("tls.key", certificate).unwrap();
+            settings.set("server.authentication", authentication).unwrap();
+            settings.validate().map(|()| settings).map_err(|error| error.to_string())
+        };
+        for loopback in ["127.0.0.1:0", "127.9.9.9:1", "[::1]:7431", "localhost:80"] {
+            assert!(check(loopback, "", "none").is_ok(), "{loopback}");
+        }
+        let text = check("0.0.0.0:7431", "", "none").unwrap_err();
+        assert!(text.contains("TLS") && text.contains("authentication"), "{text}");
+        let text = check("[::]:7431", "a.pem", "none").unwrap_err();
+        assert!(!text.contains("TLS") && text.contains("authentication"), "{text}");
+        let text = check("10.0.0.1:7431", "", "users").unwrap_err();
+        assert!(text.contains("TLS") && !text.contains("authentication"), "{text}");
+        assert!(check("7431", "", "users").is_err());
+        let settings = check("10.0.0.1:7431", "a.pem", "users").unwrap();
+        let database = Database::in_memory();
+        let text = settings.check_users(&database).unwrap_err().to_string();
+        assert!(text.contains("a user who can log in"), "{text}");
+        database.session().execute("ALTER USER root SET OPTIONS(password='x')").unwrap();
+        assert_eq!(settings.check_users(&database), Ok(()));
+    }
+
+    #[test]
+    fn a_list_is_an_array_of_the_file_or_has_commas() {
+        let text = "[server]\nfile_folders = [\"/a\", \"/b c\"]";
+        let settings = ServerSettings::from_toml(text).unwrap();
+        assert_eq!(settings.file_folders, ["/a", "/b c"]);
+        assert_eq!(ServerSettings::from_toml(&settings.to_toml()).unwrap(), settings);
+        let mut given = ServerSettings::default();
+        given.set("server.file_folders", "/a, /b c").unwrap();
+        assert_eq!(given, settings);
+        given.set("server.file_folders", "").unwrap();
+        assert_eq!(given, ServerSettings::default());
+        assert!(error_of("[server]\nfile_folders = \"/a\"").contains("a list of texts"));
+        assert!(error_of("[server]\nfile_folders = [1]").contains("a list of texts"));
+    }
+
+    #[test]
+    fn a_certificate_needs_its_key() {
+        let mut settings = ServerSettings::default();
+        settings.set("tls.certificate", "a.pem").unwrap();
+        assert!(settings.validate().is_err());
+    }
+}

@@ -1,0 +1,8 @@
+//! A server that listens on a port of this machine, and clients that call it.
+#![expect(clippy::unwrap_used, reason = "a test ends where it fails")]
+#![expect(clippy::float_cmp, reason = "answers have exact bits")]
+
+mod access;
+mod http;
+mod limits;
+mod support;
