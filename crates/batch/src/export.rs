@@ -7,7 +7,7 @@ mod csv;
 mod folder;
 
 use std::{
-    fs::{self, File},
+    fs::File,
     io::{self, BufWriter, Write},
     mem,
     path::{Path, PathBuf},
@@ -24,7 +24,7 @@ use ::arrow::{
 use ::parquet::{arrow::ArrowWriter, basic::Compression, file::properties::WriterProperties};
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 use lockstep_function::Settings;
-use lockstep_host::query;
+use lockstep_host::{disk, query};
 
 pub use folder::export_folder;
 
@@ -136,7 +136,7 @@ impl Exporter {
             return Err(exists(&path));
         }
         let temporary = temporary_path(&path);
-        let file = lockstep_host::disk::create_new(&temporary)
+        let file = disk::create_new(&temporary)
             .map_err(|error| from_io(&error, "write", &path))?;
         let mut exporter = Self {
             schema: named_schema(names, schema),
@@ -267,7 +267,7 @@ impl Exporter {
             return Err(exists(&self.path));
         }
         let _commit = query::commit().map_err(interrupted)?;
-        fs::rename(&self.temporary, &self.path).map_err(failed)?;
+        disk::rename(&self.temporary, &self.path).map_err(failed)?;
         Ok(self.row_count)
     }
 }
@@ -275,7 +275,7 @@ impl Exporter {
 impl Drop for Exporter {
     fn drop(&mut self) {
         // Fails after a rename, when there is no temporary file.
-        drop(fs::remove_file(&self.temporary));
+        drop(disk::remove_file(&self.temporary));
     }
 }
 
@@ -334,7 +334,7 @@ fn write_failed(path: &Path, error: &::parquet::errors::ParquetError) -> Box<Dia
 
 /// Reads a file, with a line end added to a last line without one.
 fn read_lines(path: &Path) -> io::Result<Vec<u8>> {
-    let mut bytes = lockstep_host::disk::read(path)?;
+    let mut bytes = disk::read(path)?;
     if !bytes.is_empty() && !bytes.ends_with(b"\n") {
         bytes.push(b'\n');
     }

@@ -1,11 +1,11 @@
-//! Opening, creating and reading files.
+//! Files and folders that users name: reading, writing, listing and removing them.
 //!
 //! An open file is `std`'s. Errors are `std::io`'s and have no path: the caller adds it.
 
 use std::{
     fs::{self, File},
     io,
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 /// Opens a file for reading.
@@ -35,6 +35,34 @@ pub fn read_to_string(path: &Path) -> io::Result<String> {
     fs::read_to_string(path)
 }
 
+/// Gives a file another name; a file that has that name is replaced.
+pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    fs::rename(from, to)
+}
+
+/// Removes a file.
+pub fn remove_file(path: &Path) -> io::Result<()> {
+    fs::remove_file(path)
+}
+
+/// Creates a folder, with those above it that are missing.
+pub fn create_folders(path: &Path) -> io::Result<()> {
+    fs::create_dir_all(path)
+}
+
+/// Removes a folder; fails when it is not empty.
+pub fn remove_folder(path: &Path) -> io::Result<()> {
+    fs::remove_dir(path)
+}
+
+/// Returns the paths of what is in a folder, in the order of their names.
+pub fn list(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let paths = fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.path()));
+    let mut paths = paths.collect::<io::Result<Vec<_>>>()?;
+    paths.sort();
+    Ok(paths)
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::Write;
@@ -47,7 +75,22 @@ mod tests {
         assert_eq!(super::read(&path).unwrap(), b"rows");
         assert_eq!(super::read_to_string(&path).unwrap(), "rows");
         assert!(super::create_new(&path).is_err());
-        std::fs::remove_file(&path).unwrap();
+        super::remove_file(&path).unwrap();
         assert!(super::open(&path).is_err());
+    }
+
+    #[test]
+    fn a_folder_lists_what_is_in_it() {
+        let name = format!("lockstep-host-folder-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        super::create_folders(&folder.join("b")).unwrap();
+        super::create(&folder.join("c")).unwrap();
+        super::rename(&folder.join("c"), &folder.join("a")).unwrap();
+        assert_eq!(super::list(&folder).unwrap(), [folder.join("a"), folder.join("b")]);
+        assert!(super::remove_folder(&folder).is_err(), "it is not empty");
+        super::remove_file(&folder.join("a")).unwrap();
+        super::remove_folder(&folder.join("b")).unwrap();
+        super::remove_folder(&folder).unwrap();
+        assert!(super::list(&folder).is_err());
     }
 }

@@ -101,6 +101,7 @@ const RULES: &[fn() -> Violations] = &[
     names_name_something,
     nothing_is_left_to_fix,
     atomics_name_their_partner,
+    files_are_accessed_in_host,
     ratchet::ratchets_hold,
 ];
 
@@ -223,6 +224,55 @@ fn atomics_name_their_partner() -> Violations {
     })
 }
 
+/// Functions of `std::fs` that read or change what is on the disk.
+const FILE_FUNCTIONS: &[&str] = &[
+    "canonicalize",
+    "copy",
+    "create_dir",
+    "create_dir_all",
+    "hard_link",
+    "metadata",
+    "read",
+    "read_dir",
+    "read_link",
+    "read_to_string",
+    "remove_dir",
+    "remove_dir_all",
+    "remove_file",
+    "rename",
+    "set_permissions",
+    "symlink_metadata",
+    "write",
+];
+
+/// What ships touches files only through `host`, where a simulated disk can take its place; tests may
+/// touch files themselves.
+fn files_are_accessed_in_host() -> Violations {
+    let ships =
+        |name: &str| name != "host" && LAYERS.iter().any(|(_, crates)| crates.contains(&name));
+    let files = files_of_crates();
+    let shipped = files.iter().filter(|file| ships(file.crate_name()));
+    shipped.flat_map(|file| file_access_in(&file.path, &file.code)).collect()
+}
+
+fn file_access_in(path: &str, code: &str) -> Violations {
+    let lines = (1..).zip(code.lines());
+    let calls = lines.flat_map(|(number, line)| {
+        let names = line.match_indices("fs::").filter_map(move |(at, found)| {
+            let rest = &line[at + found.len()..];
+            let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
+            FILE_FUNCTIONS.contains(&&rest[..end]).then_some(&rest[..end])
+        });
+        names.map(move |name| (number, name))
+    });
+    let complaint = |(number, name): (usize, &str)| {
+        format!(
+            "{path}:{number}: `fs::{name}` is for `host` alone: take `host::disk` or `host::file`"
+        )
+    };
+    calls.map(complaint).collect()
+}
+
 fn lines_with(path: &str, text: &str, word: &str, complaint: &str) -> Violations {
     let hits = text.lines().enumerate().filter(|(_, line)| line.contains(word));
     hits.map(|(index, _)| format!("{path}:{}: {word} {complaint}", index + 1)).collect()
@@ -327,6 +377,16 @@ mod tests {
     #[test]
     fn atomics_name_their_partner() {
         check(&super::atomics_name_their_partner());
+    }
+
+    #[test]
+    fn files_are_accessed_in_host() {
+        check(&super::files_are_accessed_in_host());
+        let code =
+            "use std::fs::File;\nlet all = std::fs::read_dir(path)?.chain(fs::rename(a, b));";
+        let found = super::file_access_in("x.rs", code);
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found[0].starts_with("x.rs:2: `fs::read_dir`"), "{found:?}");
     }
 
     #[test]

@@ -4,12 +4,13 @@
 //! and `_SUCCESS` after them; after a failure the folder is as it was before.
 
 use std::{
-    fs, io,
+    io,
     path::{Path, PathBuf},
 };
 
 use ::arrow::{array::RecordBatch, datatypes::Schema};
 use lockstep_diagnostic::Result;
+use lockstep_host::disk;
 
 use super::{ExportOptions, Exporter, WriteMode, exists};
 use crate::{error::from_io, load::FileFormat};
@@ -33,27 +34,27 @@ pub fn export_folder(
         if options.mode != WriteMode::Overwrite {
             return Err(exists(&folder));
         }
-        fs::remove_file(&folder).map_err(failed)?;
+        disk::remove_file(&folder).map_err(failed)?;
     }
     let is_new = !folder.exists();
     let old = if is_new { Vec::new() } else { old_parts(&folder).map_err(failed)? };
     if options.mode == WriteMode::ErrorIfExists && !old.is_empty() {
         return Err(exists(&folder));
     }
-    fs::create_dir_all(&folder).map_err(failed)?;
+    disk::create_folders(&folder).map_err(failed)?;
     let written =
         PartsWriter { folder: &folder, names, schema, options, parts }.write(batches, &old);
     if written.is_err() && is_new {
         // Fails unless the folder is empty: files that somebody else put there stay.
-        drop(fs::remove_dir(&folder));
+        drop(disk::remove_folder(&folder));
     }
     let WrittenParts { row_count, paths } = written?;
     if options.mode == WriteMode::Overwrite {
         for path in old.iter().filter(|path| !paths.contains(path)) {
-            fs::remove_file(path).map_err(failed)?;
+            disk::remove_file(path).map_err(failed)?;
         }
     }
-    lockstep_host::disk::create(&folder.join(MARKER)).map_err(failed)?;
+    disk::create(&folder.join(MARKER)).map_err(failed)?;
     Ok(row_count)
 }
 
@@ -112,13 +113,8 @@ impl PartsWriter<'_> {
 
 /// Returns the parts in a folder, in the order of their names.
 fn old_parts(folder: &Path) -> io::Result<Vec<PathBuf>> {
-    let mut parts = Vec::new();
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        if entry.file_name().to_string_lossy().starts_with("part-") {
-            parts.push(entry.path());
-        }
-    }
-    parts.sort();
-    Ok(parts)
+    let is_part = |path: &PathBuf| {
+        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("part-"))
+    };
+    Ok(disk::list(folder)?.into_iter().filter(is_part).collect())
 }

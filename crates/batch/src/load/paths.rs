@@ -1,11 +1,12 @@
 //! Expansion of a path to files.
 
 use std::{
-    fs, io,
+    io,
     path::{Path, PathBuf},
 };
 
 use lockstep_diagnostic::Result;
+use lockstep_host::disk;
 
 use crate::error::from_io;
 
@@ -28,17 +29,11 @@ pub(super) fn expand(path: &str) -> Result<Vec<PathBuf>> {
 }
 
 fn list(directory: &Path) -> Result<Vec<PathBuf>> {
-    let entries = fs::read_dir(directory).map_err(|error| from_io(&error, "list", directory))?;
-    let mut paths = Vec::new();
-    for entry in entries {
-        let entry = entry.map_err(|error| from_io(&error, "list", directory))?;
-        let name = entry.file_name();
-        if !name.to_string_lossy().starts_with(['.', '_']) {
-            paths.push(entry.path());
-        }
-    }
-    paths.sort();
-    Ok(paths)
+    let paths = disk::list(directory).map_err(|error| from_io(&error, "list", directory))?;
+    let is_shown = |path: &PathBuf| {
+        path.file_name().is_some_and(|name| !name.to_string_lossy().starts_with(['.', '_']))
+    };
+    Ok(paths.into_iter().filter(is_shown).collect())
 }
 
 /// Returns the files that match a pattern, which is expanded component by component.

@@ -139,7 +139,7 @@ impl<'a> Outfile<'a> {
     /// a folder of its own, not a file beside others.
     fn create_parent(&self, path: &Path) -> Result<()> {
         let Some(folder) = path.parent() else { return Ok(()) };
-        std::fs::create_dir_all(folder).map_err(|error| {
+        lockstep_host::disk::create_folders(folder).map_err(|error| {
             let message = format!("could not create folder `{}`: {error}", folder.display());
             Box::new(Diagnostic::new(code::INVALID_PARAMETER, message).at(self.written.span))
         })
