@@ -122,8 +122,10 @@ fn who_guesses_on_is_refused() {
     for client in &mut clients {
         std::io::Write::write_all(client.stream.get_mut(), &request).unwrap();
     }
-    let last = clients.iter_mut().rev().find_map(|client| client.reply()).unwrap();
-    assert_eq!((last.status, last.code().as_str()), (429, "53300"));
+    // Which attempts have a turn depends on the threads; that most have none does not.
+    let mut replies = clients.iter_mut().rev().filter_map(|client| client.reply());
+    let refused = replies.find(|reply| reply.status != 401).unwrap();
+    assert_eq!((refused.status, refused.code().as_str()), (429, "53300"));
     drop(clients);
     assert_eq!(call(&server, ANN, PRICE, ROW).status, 200, "who has logged in does not wait");
 }
