@@ -28,7 +28,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("meaning of queries", &["plan"]),
     ("execution", &["request", "batch"]),
     ("database", &["engine"]),
-    ("protocols", &["server"]),
+    ("protocols", &["server", "client"]),
     ("front ends", &["cli"]),
     ("package", &["python"]),
 ];
@@ -49,6 +49,9 @@ const RESTRICTED: &[(&str, &[&str])] = &[
     ("rustyline", &["cli"]),
     ("memmap2", &["host"]),
     ("crc32c", &["wal"]),
+    ("pgwire", &["server"]),
+    ("arrow-flight", &["server", "client"]),
+    ("tonic*", &["server", "client"]),
 ];
 
 /// Words that name nothing.
