@@ -132,12 +132,11 @@ impl Exporter {
         options: &ExportOptions,
     ) -> Result<Self> {
         let path = PathBuf::from(path.strip_prefix("file://").unwrap_or(path));
-        if options.mode == WriteMode::ErrorIfExists && path.exists() {
+        if options.mode == WriteMode::ErrorIfExists && disk::exists(&path) {
             return Err(exists(&path));
         }
         let temporary = temporary_path(&path);
-        let file = disk::create_new(&temporary)
-            .map_err(|error| from_io(&error, "write", &path))?;
+        let file = disk::create_new(&temporary).map_err(|error| from_io(&error, "write", &path))?;
         let mut exporter = Self {
             schema: named_schema(names, schema),
             path,
@@ -146,7 +145,7 @@ impl Exporter {
             sink: Sink::Finished,
             row_count: 0,
         };
-        let append = options.mode == WriteMode::Append && exporter.path.exists();
+        let append = options.mode == WriteMode::Append && disk::exists(&exporter.path);
         exporter.sink = match options.format {
             FileFormat::Csv => exporter.start_csv(file, append, options)?,
             FileFormat::Parquet => exporter.start_parquet(file, append)?,
@@ -263,7 +262,7 @@ impl Exporter {
         };
         let failed = |error: io::Error| from_io(&error, "write", &self.path);
         file.sync_all().map_err(failed)?;
-        if self.mode == WriteMode::ErrorIfExists && self.path.exists() {
+        if self.mode == WriteMode::ErrorIfExists && disk::exists(&self.path) {
             return Err(exists(&self.path));
         }
         let _commit = query::commit().map_err(interrupted)?;

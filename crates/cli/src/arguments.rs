@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use clap::{Parser, error::ErrorKind};
+use lockstep_host::disk;
 
 use crate::{check_command::CheckCommand, opening::DatabaseTarget, serve_command::ServeCommand};
 
@@ -104,7 +105,7 @@ impl Target {
     fn of(path: &str) -> Self {
         let extension = Path::new(path).extension().map(|text| text.to_ascii_lowercase());
         let extension = extension.as_ref().and_then(|text| text.to_str());
-        let (exists, is_directory) = (Path::new(path).exists(), Path::new(path).is_dir());
+        let (exists, is_directory) = (disk::exists(path.as_ref()), disk::is_folder(path.as_ref()));
         match (extension, is_directory, exists) {
             (Some("sql"), true, _) => Self::Ambiguous,
             (Some("lockstep"), ..) | (_, true, _) => Self::Database,

@@ -5,13 +5,13 @@
 //! certificate again.
 
 use std::{
-    fs,
     io::{self, Write},
     path::PathBuf,
 };
 
 use clap::Parser;
 use lockstep_engine::Database;
+use lockstep_host::disk;
 use lockstep_server::{
     DrainOutcome, RunningServer, ServerHandle, ServerSettings, ServiceState, SettingError,
     log_to_stderr,
@@ -113,7 +113,7 @@ impl ServeCommand {
         let mut settings = match &self.config {
             None => ServerSettings::default(),
             Some(path) => {
-                let text = fs::read_to_string(path).map_err(|error| in_file(&error))?;
+                let text = disk::read_to_string(path).map_err(|error| in_file(&error))?;
                 ServerSettings::from_toml(&text).map_err(|error| in_file(&error))?
             }
         };

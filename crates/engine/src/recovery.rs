@@ -276,7 +276,7 @@ impl<'d> EngineRecovery<'d> {
             let reader = directory.read_data_file(*file);
             let mut reader = reader.map_err(|error| log_error(&error))?;
             while let Some(block) = reader.next_block().map_err(|error| log_error(&error))? {
-                let stored = self.writers.store(&found.replayed, RowWork::Block(block.to_vec()));
+                let stored = self.writers.store(&found.replayed, RowWork::Block(block));
                 stored.map_err(|error| replay_error(&error))?;
             }
             self.progress.add_bytes(file.bytes);
@@ -377,8 +377,9 @@ impl<'d> EngineRecovery<'d> {
 
     /// Waits until all rows are stored that were read.
     fn finish_rows(&mut self) -> Result<()> {
-        self.store_pending()?;
-        self.writers.finish_all().map_err(|error| replay_error(&error))
+        let stored = self.store_pending();
+        self.writers.finish_all();
+        stored
     }
 
     fn apply_catalog(&mut self, record: CatalogRecord, position: u64) -> Result<()> {

@@ -37,6 +37,7 @@ pub fn read_to_string(path: &Path) -> io::Result<String> {
 
 /// Gives a file another name; a file that has that name is replaced.
 pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    debug_assert_ne!(from, to, "a file is renamed to another name");
     fs::rename(from, to)
 }
 
@@ -60,7 +61,35 @@ pub fn list(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let paths = fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.path()));
     let mut paths = paths.collect::<io::Result<Vec<_>>>()?;
     paths.sort();
+    debug_assert!(paths.iter().all(|path| path.parent() == Some(folder)), "one level is listed");
     Ok(paths)
+}
+
+/// Returns whether there is a folder at a path, which may be a link to one.
+pub fn is_folder(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|metadata| metadata.is_dir())
+}
+
+/// Returns whether there is a file at a path, which may be a link to one.
+pub fn is_file(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|metadata| metadata.is_file())
+}
+
+/// Returns whether there is anything at a path; a link that leads nowhere is nothing.
+pub fn exists(path: &Path) -> bool {
+    fs::metadata(path).is_ok()
+}
+
+/// Returns whether there is anything at a path; a link counts wherever it leads.
+pub fn exists_or_links(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok()
+}
+
+/// Returns the absolute path of what exists at a path, with all links followed.
+pub fn resolve(path: &Path) -> io::Result<PathBuf> {
+    let resolved = fs::canonicalize(path)?;
+    debug_assert!(resolved.is_absolute(), "a resolved path begins at the root");
+    Ok(resolved)
 }
 
 #[cfg(test)]
@@ -88,6 +117,14 @@ mod tests {
         super::rename(&folder.join("c"), &folder.join("a")).unwrap();
         assert_eq!(super::list(&folder).unwrap(), [folder.join("a"), folder.join("b")]);
         assert!(super::remove_folder(&folder).is_err(), "it is not empty");
+        assert!(super::is_folder(&folder.join("b")) && !super::is_folder(&folder.join("a")));
+        assert!(super::is_file(&folder.join("a")) && !super::is_file(&folder.join("b")));
+        assert!(super::exists(&folder.join("b")) && !super::exists_or_links(&folder.join("d")));
+        let roundabout = folder.join("b/../a");
+        assert_eq!(
+            super::resolve(&roundabout).unwrap(),
+            super::resolve(&folder).unwrap().join("a"),
+        );
         super::remove_file(&folder.join("a")).unwrap();
         super::remove_folder(&folder.join("b")).unwrap();
         super::remove_folder(&folder).unwrap();

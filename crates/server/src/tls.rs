@@ -3,8 +3,9 @@
 //! TLS 1.2 and 1.3 by rustls. Connections that are open keep the certificate with which they began.
 //! Knows no protocol above TLS, except the names by which a client chooses one.
 
-use std::{fs, sync::Arc};
+use std::sync::Arc;
 
+use lockstep_host::disk;
 use rustls::{
     ServerConfig,
     crypto::ring,
@@ -24,7 +25,8 @@ impl CertificateFiles<'_> {
     /// ALPN. An error says which file is wrong, and nothing of its content.
     pub(crate) fn acceptor(self, protocols: &[&[u8]]) -> Result<TlsAcceptor, String> {
         let Self { certificate, key } = self;
-        let read = |path: &str| fs::read(path).map_err(|error| format!("{path}: {error}"));
+        let read =
+            |path: &str| disk::read(path.as_ref()).map_err(|error| format!("{path}: {error}"));
         let chain = CertificateDer::pem_slice_iter(&read(certificate)?)
             .collect::<Result<Vec<_>, _>>()
             .map_err(|error| format!("{certificate} is not a PEM file: {error}"))?;

@@ -400,7 +400,7 @@ impl Table {
             failpoint::reach("table.rows_logged");
             self.store(state, batches, &stamped, reservation)
         };
-        self.insert_everywhere(state, group_keys, arrived, reservation);
+        self.insert_everywhere(state, group_keys, arrived, reservation, |_| true);
         failpoint::reach("table.rows_stored");
         if let Some(log) = self.log() {
             // Dropped in flight when it fails: nothing that was not logged becomes visible.
@@ -417,27 +417,6 @@ impl Table {
     pub(crate) fn note_appended(&self, count: usize) {
         // Relaxed: when exactly a collection happens does not matter.
         self.rows_until_collection.fetch_sub(signed(count), Ordering::Relaxed);
-    }
-
-    /// Stores rows that the log of an engine has at these arrivals. The engine is being opened: nobody
-    /// reads, and nothing else is appended.
-    pub(crate) fn apply_logged(
-        &self,
-        state: &TableState,
-        batch: RowBatch,
-        stamped: &StampedRows,
-        memory: &mut ApplyMemory,
-    ) -> Result<(), TableError> {
-        let (count, first) = (number(batch.len()), stamped.firsts.first());
-        let mut reservation = Reservation::of_restored(self);
-        let (in_flight, arrived) = {
-            let mut queue = self.commit_queue.lock().ok_or(TableError::Damaged)?;
-            queue.arrival_ms(stamped.arrival_ms);
-            let in_flight = queue.take(first + count);
-            (in_flight, self.store(state, &mut [batch], stamped, &mut reservation))
-        };
-        self.insert_everywhere(state, &mut memory.group_keys, arrived, &mut reservation);
-        if in_flight.commit() { Ok(()) } else { Err(TableError::Damaged) }
     }
 
     /// Returns why the table takes no rows although it is not full.
@@ -514,13 +493,15 @@ impl Table {
         ArrivedRows { position, count, arrival_ms: stamped.arrival_ms }
     }
 
-    /// Inserts the rows of an append into every series.
+    /// Inserts the rows of an append into every series, where `is_inserted` says so for the hash of
+    /// their key.
     pub(crate) fn insert_everywhere(
         &self,
         state: &TableState,
         group_keys: &mut GroupKeys,
         ArrivedRows { mut position, count, arrival_ms }: ArrivedRows,
         reservation: &mut Reservation<'_>,
+        is_inserted: impl Fn(u64) -> bool,
     ) {
         let mut left = count;
         while left > 0 {
@@ -542,7 +523,8 @@ impl Table {
                         .map(|row| (state::event_time(spec, self.view(row), || arrival_ms), row));
                     let late = Some((at, &mut late));
                     let target = InsertTarget { spec, series: &index.series, late };
-                    reservation.grown += self.insert_group(target, timed, group_keys, &guard);
+                    reservation.grown +=
+                        self.insert_chosen(target, timed, group_keys, &guard, &is_inserted);
                 }
             }
             position = rows.position();
@@ -560,6 +542,18 @@ impl Table {
         group_keys: &mut GroupKeys,
         guard: &Guard,
     ) -> i64 {
+        self.insert_chosen(target, rows, group_keys, guard, &|_| true)
+    }
+
+    /// Inserts rows as [`Self::insert_group`] does, those for the hash of whose key `is_inserted` holds.
+    fn insert_chosen<'g>(
+        &self,
+        target: InsertTarget<'_, 'g>,
+        rows: impl Iterator<Item = (i64, RowRef<'g>)> + Clone,
+        group_keys: &mut GroupKeys,
+        guard: &Guard,
+        is_inserted: &impl Fn(u64) -> bool,
+    ) -> i64 {
         let InsertTarget { spec, series, mut late } = target;
         group_keys.keys.clear();
         group_keys.hashed.clear();
@@ -568,16 +562,21 @@ impl Table {
             state::encode_key(spec, self.view(row), &mut group_keys.keys);
             let key = start..group_keys.keys.len();
             let hash = series.hash(&group_keys.keys[key.clone()]);
-            series.prefetch(hash, guard);
+            if is_inserted(hash) {
+                series.prefetch(hash, guard);
+            }
             group_keys.hashed.push((hash, key));
         }
         if group_keys.hashed.len() > 1 {
-            for (hash, _) in &group_keys.hashed {
+            for (hash, _) in group_keys.hashed.iter().filter(|(hash, _)| is_inserted(*hash)) {
                 series.prefetch_entry(*hash, guard);
             }
         }
         let mut grown = 0;
         for ((hash, key), (event_time, row)) in group_keys.hashed.iter().zip(rows) {
+            if !is_inserted(*hash) {
+                continue;
+            }
             let key = HashedKey { hash: *hash, key: &group_keys.keys[key.clone()] };
             let row = KeyRow { event_time, row };
             // SAFETY: the row is in the state's log, whose blocks are retired only after no series points

@@ -26,12 +26,8 @@ use lockstep_row::TableSchema;
 use lockstep_series::{LogRow, RowBatch, RowLog};
 
 use crate::{
-    Horizon, LoggedIndexes, ReplayError, Table, TableReplay,
-    append::{GROUP_ROWS, GroupKeys, InsertTarget, Reservation},
-    arrival_set::ArrivalSet,
-    draft::TableDraft,
-    state::{self, TableState},
-    table::number,
+    Horizon, LoggedIndexes, ReplayError, Table, TableReplay, arrival_set::ArrivalSet,
+    draft::TableDraft, replay::ArrivedBatch, table::number,
 };
 
 /// A block ends when it has so many bytes.
@@ -234,7 +230,9 @@ impl TableReplay {
                 !batch.is_empty() && batch.rows().all(|row| table.codec.is_row(row.bytes()))
             });
             let batch = batch.ok_or(ReplayError::Rows { position })?;
-            table.store_arrived(&batch, arrival_ms);
+            let last = batch.rows().last().expect("a run has a row");
+            let arrived = ArrivedBatch { count: batch.len(), end: last.arrival() + 1, arrival_ms };
+            self.store_arrived(table, arrived, |log| log.append_arrived(&batch, arrival_ms))?;
             self.note_time(arrival_ms);
         }
         Ok(())
@@ -242,52 +240,6 @@ impl TableReplay {
 }
 
 impl Table {
-    /// Stores rows that have their arrivals, in every index. Nobody reads, and nothing else is appended.
-    fn store_arrived(&self, batch: &RowBatch, arrival_ms: i64) {
-        let shared = self.lock_shared();
-        let state = self.shared_state(&shared);
-        let mut reservation = Reservation::of_restored(self);
-        let mut queue = self.commit_queue.lock().expect("no append has panicked");
-        queue.arrival_ms(arrival_ms);
-        let last = batch.rows().last().expect("a run has a row");
-        let in_flight = queue.take(last.arrival() + 1);
-        drop(queue);
-        let grown = self.insert_arrived(state, batch, arrival_ms);
-        reservation.add(grown);
-        assert!(in_flight.commit(), "no append has panicked");
-    }
-
-    /// Inserts rows into the log and the series. Returns how many bytes more these take.
-    fn insert_arrived(&self, state: &TableState, batch: &RowBatch, arrival_ms: i64) -> i64 {
-        let guard = lockstep_series::pin();
-        let mut group_keys = GroupKeys::default();
-        let mut grown = 0;
-        let mut rows = batch.rows();
-        loop {
-            let mut group = [None; GROUP_ROWS];
-            let mut count = 0;
-            let before = state.log.memory_bytes();
-            for row in rows.by_ref().take(GROUP_ROWS) {
-                let row = state.log.push(LogRow { row, arrival_ms }, &guard);
-                group[count] = Some(row);
-                count += 1;
-            }
-            let after = state.log.memory_bytes();
-            grown += i64::try_from(after - before).expect("a block is smaller than memory");
-            for (_, (spec, index)) in state.present() {
-                let timed = group[..count]
-                    .iter()
-                    .flatten()
-                    .map(|row| (state::event_time(spec, self.view(*row), || arrival_ms), *row));
-                let target = InsertTarget { spec, series: &index.series, late: None };
-                grown += self.insert_group(target, timed, &mut group_keys, &guard);
-            }
-            if count < GROUP_ROWS {
-                return grown;
-            }
-        }
-    }
-
     /// Returns the horizon of a snapshot taken now.
     pub(crate) fn horizon_now(&self) -> Horizon {
         let snapshot = self.snapshot();

@@ -48,7 +48,7 @@ pub use load::BulkLoad;
 pub use lockstep_series::set_chunk_rows;
 pub use lockstep_series::{RecordField, Records, reclaim};
 pub use record::{LogFailure, LoggedIndexes, LoggedRows, RecordError, TableChange, TableRecord};
-pub use replay::{ReplayError, RowsToStore, TableReplay};
+pub use replay::{InsertMemory, KeyShard, ReplayError, RowsToStore, StoredRows, TableReplay};
 pub use rescue::{RescuedRows, visit_block};
 pub use retention::Horizon;
 pub use snapshot::{KeyRows, KeyRun, ScanRows, Snapshot, StoredRow};

@@ -7,11 +7,11 @@ use std::collections::VecDeque;
 
 use lockstep_host::{QueryContext, failpoint};
 use lockstep_row::{Projection, RowView};
-use lockstep_series::RowBatch;
+use lockstep_series::{LogPosition, RowBatch, RowLog};
 
 use crate::{
     Horizon, LoggedIndexes, LoggedRows, Table, TableError,
-    append::{ApplyMemory, FirstArrivals, StampedRows},
+    append::{ArrivedRows, GroupKeys, Reservation},
     draft::{DraftedIndex, TableDraft},
     record::RowsPart,
     table::number,
@@ -36,10 +36,39 @@ pub enum ReplayError {
     },
 }
 
+/// Rows that a replay has stored: they are in no index yet.
+#[derive(Debug, Clone, Copy)]
+pub struct StoredRows(ArrivedRows);
+
+/// A part of the keys of every index: those whose hash leaves the remainder `number` when it is divided
+/// by `count`. Threads that insert different parts share no lock where `count` is a power of two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeyShard {
+    /// Less than `count`.
+    pub number: usize,
+    /// The number of parts.
+    pub count: usize,
+}
+
+impl KeyShard {
+    /// All keys.
+    pub const ALL: Self = Self { number: 0, count: 1 };
+
+    #[expect(clippy::cast_possible_truncation, reason = "the lowest bits decide")]
+    fn contains(self, hash: u64) -> bool {
+        hash as usize % self.count == self.number
+    }
+}
+
 /// The replay of the records of one table, in the order of their positions.
+///
+/// Rows are stored in the order of their arrival, and are inserted into the indexes afterwards, by
+/// [`Table::insert_stored`]: in the order in which they were stored, each shard of the keys by a thread of
+/// its own if there are several.
 #[derive(Debug, Default)]
 pub struct TableReplay {
-    memory: ApplyMemory,
+    /// What was stored and is still to be inserted.
+    stored: Vec<StoredRows>,
     /// Parts of an append whose end has not come yet, oldest first.
     parts: VecDeque<RowsToStore>,
     /// The latest time at which something was decided.
@@ -82,10 +111,24 @@ impl RowsToStore {
     }
 }
 
+/// Rows that have their arrivals.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ArrivedBatch {
+    pub(crate) count: usize,
+    /// The arrival after the last one.
+    pub(crate) end: u64,
+    pub(crate) arrival_ms: i64,
+}
+
 /// So many rows of records are stored together.
 const MERGED_ROWS_MAX: usize = 4_096;
 
 impl TableReplay {
+    /// Returns what was stored since the last call, to be inserted into the indexes.
+    pub fn take_stored(&mut self) -> Vec<StoredRows> {
+        std::mem::take(&mut self.stored)
+    }
+
     /// Stores rows.
     pub fn store(&mut self, table: &Table, rows: RowsToStore) -> Result<(), ReplayError> {
         self.note_time(rows.arrival_ms);
@@ -118,11 +161,31 @@ impl TableReplay {
         } else {
             arrival_ms
         };
-        let stamped = StampedRows { firsts: FirstArrivals::One(position), arrival_ms };
+        let end = position + number(batch.len());
+        let append = |log: &RowLog| log.append(&batch, position, arrival_ms);
+        self.store_arrived(table, ArrivedBatch { count: batch.len(), end, arrival_ms }, append)
+    }
+
+    /// Stores rows that have their arrivals. Nobody reads, and nothing else is appended, so that they may
+    /// count as visible before they are in the indexes.
+    pub(crate) fn store_arrived(
+        &mut self,
+        table: &Table,
+        ArrivedBatch { count, end, arrival_ms }: ArrivedBatch,
+        append: impl FnOnce(&RowLog) -> (LogPosition, i64),
+    ) -> Result<(), ReplayError> {
         let shared = table.lock_shared();
         let state = table.shared_state(&shared);
-        let stored = table.apply_logged(state, batch, &stamped, &mut self.memory);
-        stored.map_err(|source| ReplayError::Refused { position, source })
+        let mut reservation = Reservation::of_restored(table);
+        let damaged = || ReplayError::Refused { position: end, source: TableError::Damaged };
+        let mut queue = table.commit_queue.lock().ok_or_else(damaged)?;
+        queue.arrival_ms(arrival_ms);
+        let in_flight = queue.take(end);
+        let (position, grown) = append(&state.log);
+        drop(queue);
+        reservation.add(grown);
+        self.stored.push(StoredRows(ArrivedRows { position, count, arrival_ms }));
+        if in_flight.commit() { Ok(()) } else { Err(damaged()) }
     }
 
     /// Gives the table other indexes.
@@ -182,5 +245,33 @@ impl TableReplay {
     /// Notes a time before which no snapshot of the table is to be.
     pub fn note_time(&mut self, now_ms: i64) {
         self.now_ms = self.now_ms.max(Some(now_ms));
+    }
+}
+
+/// Memory that [`Table::insert_stored`] uses, which is kept for the next call.
+#[derive(Debug, Default)]
+pub struct InsertMemory {
+    group_keys: GroupKeys,
+}
+
+impl Table {
+    /// Inserts rows that a replay has stored into every index, of each those whose keys are in a shard.
+    /// For one shard, calls come in the order in which the rows were stored.
+    pub fn insert_stored(
+        &self,
+        StoredRows(arrived): StoredRows,
+        shard: KeyShard,
+        memory: &mut InsertMemory,
+    ) {
+        debug_assert!(shard.number < shard.count, "a shard is one of its number");
+        let shared = self.lock_shared();
+        let state = self.shared_state(&shared);
+        let mut reservation = Reservation::of_restored(self);
+        let (keys, reservation) = (&mut memory.group_keys, &mut reservation);
+        if shard == KeyShard::ALL {
+            self.insert_everywhere(state, keys, arrived, reservation, |_| true);
+        } else {
+            self.insert_everywhere(state, keys, arrived, reservation, |hash| shard.contains(hash));
+        }
     }
 }

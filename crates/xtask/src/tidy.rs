@@ -248,6 +248,10 @@ const FILE_FUNCTIONS: &[&str] = &[
     "write",
 ];
 
+/// The methods of `Path` that look at the disk.
+const PATH_METHODS: &[&str] =
+    &["canonicalize", "exists", "is_dir", "is_file", "read_dir", "symlink_metadata", "try_exists"];
+
 /// What ships touches files only through `host`, where a simulated disk can take its place; tests may
 /// touch files themselves.
 fn files_are_accessed_in_host() -> Violations {
@@ -266,12 +270,13 @@ fn file_access_in(path: &str, code: &str) -> Violations {
             let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
             FILE_FUNCTIONS.contains(&&rest[..end]).then_some(&rest[..end])
         });
-        names.map(move |name| (number, name))
+        let called = |name: &&str| line.contains(&format!(".{name}()"));
+        let methods = PATH_METHODS.iter().copied().filter(called);
+        let names = names.map(|name| format!("fs::{name}"));
+        names.chain(methods.map(|name| format!(".{name}()"))).map(move |name| (number, name))
     });
-    let complaint = |(number, name): (usize, &str)| {
-        format!(
-            "{path}:{number}: `fs::{name}` is for `host` alone: take `host::disk` or `host::file`"
-        )
+    let complaint = |(number, name): (usize, String)| {
+        format!("{path}:{number}: `{name}` is for `host` alone: take `host::disk` or `host::file`")
     };
     calls.map(complaint).collect()
 }
@@ -389,6 +394,8 @@ mod tests {
             "use std::fs::File;\nlet all = std::fs::read_dir(path)?.chain(fs::rename(a, b));";
         let found = super::file_access_in("x.rs", code);
         assert_eq!(found.len(), 2, "{found:?}");
+        let code = "if path.is_dir() && catalog.exists(name) { path.canonicalize()? }";
+        assert_eq!(super::file_access_in("x.rs", code).len(), 2);
         assert!(found[0].starts_with("x.rs:2: `fs::read_dir`"), "{found:?}");
     }
 

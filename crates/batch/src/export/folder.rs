@@ -30,13 +30,13 @@ pub fn export_folder(
 ) -> Result<u64> {
     let folder = PathBuf::from(path.strip_prefix("file://").unwrap_or(path));
     let failed = |error: io::Error| from_io(&error, "write", &folder);
-    if folder.is_file() {
+    if disk::is_file(&folder) {
         if options.mode != WriteMode::Overwrite {
             return Err(exists(&folder));
         }
         disk::remove_file(&folder).map_err(failed)?;
     }
-    let is_new = !folder.exists();
+    let is_new = !disk::exists(&folder);
     let old = if is_new { Vec::new() } else { old_parts(&folder).map_err(failed)? };
     if options.mode == WriteMode::ErrorIfExists && !old.is_empty() {
         return Err(exists(&folder));

@@ -14,15 +14,15 @@ use crate::error::from_io;
 /// Hidden files and marker files (`.x`, `_SUCCESS`) of a directory are excluded.
 pub(super) fn expand(path: &str) -> Result<Vec<PathBuf>> {
     let path = Path::new(path.strip_prefix("file://").unwrap_or(path));
-    let is_pattern = path.to_string_lossy().contains(['*', '?']) && !path.exists();
+    let is_pattern = path.to_string_lossy().contains(['*', '?']) && !disk::exists(path);
     let mut files = if is_pattern { matching(path)? } else { vec![path.to_path_buf()] };
     if let [directory] = files.as_slice()
-        && directory.is_dir()
+        && disk::is_folder(directory)
     {
-        files = list(directory)?.into_iter().filter(|file| file.is_file()).collect();
+        files = list(directory)?.into_iter().filter(|file| disk::is_file(file)).collect();
     }
     let missing = || Err(from_io(&io::ErrorKind::NotFound.into(), "read", path));
-    match files.iter().find(|file| !file.exists()) {
+    match files.iter().find(|file| !disk::exists(file)) {
         None if !files.is_empty() => Ok(files),
         _ => missing(),
     }
@@ -48,7 +48,7 @@ fn matching(pattern: &Path) -> Result<Vec<PathBuf>> {
         let mut next = Vec::new();
         for directory in &found {
             let here = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
-            if !here.is_dir() {
+            if !disk::is_folder(here) {
                 continue;
             }
             next.extend(list(here)?.into_iter().filter(|path| {
@@ -57,7 +57,7 @@ fn matching(pattern: &Path) -> Result<Vec<PathBuf>> {
         }
         found = next;
     }
-    found.retain(|path| path.is_file());
+    found.retain(|path| disk::is_file(path));
     found.sort();
     Ok(found)
 }

@@ -7,6 +7,7 @@
 use std::path::{Component, Path, PathBuf};
 
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
+use lockstep_host::disk;
 
 /// The folders in which statements of users may read and write.
 #[derive(Debug, Clone, Default)]
@@ -18,7 +19,7 @@ impl FileFolders {
     /// Lists folders, which have to exist.
     pub(crate) fn new(folders: &[PathBuf]) -> Result<Self> {
         let resolved = folders.iter().map(|folder| {
-            folder.canonicalize().map_err(|error| {
+            disk::resolve(folder).map_err(|error| {
                 let message = format!("folder `{}`: {error}", folder.display());
                 Box::new(Diagnostic::new(code::UNDEFINED_FILE, message))
             })
@@ -51,10 +52,10 @@ impl FileFolders {
     /// Returns whether what exists of a path is in a folder.
     fn contains(&self, path: &Path) -> bool {
         // The longest part that exists; a link that leads nowhere exists and cannot be resolved.
-        let existing = path.ancestors().find(|part| part.symlink_metadata().is_ok());
+        let existing = path.ancestors().find(|part| disk::exists_or_links(part));
         let Some(existing) = existing else { return false };
-        let Ok(resolved) = existing.canonicalize() else { return false };
-        if existing != path && !resolved.is_dir() {
+        let Ok(resolved) = disk::resolve(existing) else { return false };
+        if existing != path && !disk::is_folder(&resolved) {
             return false;
         }
         self.folders.iter().any(|folder| resolved.starts_with(folder))
@@ -62,11 +63,11 @@ impl FileFolders {
 
     /// Returns whether the files of a path that is a folder are in a folder too.
     fn contains_entries(&self, path: &Path) -> bool {
-        if !path.is_dir() {
+        if !disk::is_folder(path) {
             return true;
         }
-        let Ok(mut entries) = path.read_dir() else { return false };
-        entries.all(|entry| entry.is_ok_and(|entry| self.contains(&entry.path())))
+        let Ok(entries) = disk::list(path) else { return false };
+        entries.iter().all(|entry| self.contains(entry))
     }
 }
 

@@ -132,7 +132,7 @@ fn check_target(path: &Path, target: &Path, disk: &dyn Disk) -> Result<()> {
 fn resolved(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     for parent in path.ancestors() {
-        if let Ok(found) = parent.canonicalize() {
+        if let Ok(found) = lockstep_host::disk::resolve(parent) {
             return match path.strip_prefix(parent) {
                 Ok(rest) if !rest.as_os_str().is_empty() => found.join(rest),
                 _ => found,

@@ -17,7 +17,7 @@ use super::{
     EngineRecovery, RecoveredTable,
     progress::ProgressReport,
     replay_error,
-    writers::{ReplayedTable, RowWriters},
+    writers::{ReplayedTable, RowWork, RowWriters},
 };
 use crate::{
     Database,
@@ -139,12 +139,8 @@ impl<'d> Rescue<'d> {
     }
 
     fn store(&mut self, id: u64, block: &[u8]) {
-        let Some(RecoveredTable { replayed: ReplayedTable { table, replay }, .. }) =
-            self.recovery.tables.get(&id)
-        else {
-            return;
-        };
-        let stored = replay.lock().block(table, block);
+        let Some(RecoveredTable { replayed, .. }) = self.recovery.tables.get(&id) else { return };
+        let stored = self.recovery.writers.store(replayed, RowWork::Block(block));
         if let Err(error) = stored {
             self.note(Err(replay_error(&error)), Some(id), 0..0);
         }

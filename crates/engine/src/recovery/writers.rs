@@ -1,7 +1,8 @@
-//! Threads that store rows while another one reads the log and the files.
+//! Threads that insert rows into indexes while another one reads the log and the files.
 //!
-//! The work of one table is done by one thread, in its order. Whoever changes more than rows waits
-//! first until everything before is done ([`RowWriters::finish_all`]).
+//! Who reads stores the rows, in their order, and each thread inserts a shard of their keys, of all
+//! tables, in that order. Whoever changes more than rows, or reads rows, waits first until everything
+//! before is done ([`RowWriters::finish_all`]).
 
 use std::{
     num::NonZeroUsize,
@@ -13,7 +14,9 @@ use std::{
 };
 
 use lockstep_host::{JoinHandle, QueryContext, sync::Mutex};
-use lockstep_table::{ReplayError, RowsToStore, Table, TableReplay};
+use lockstep_table::{
+    InsertMemory, KeyShard, ReplayError, RowsToStore, StoredRows, Table, TableReplay,
+};
 
 /// How much work may wait for a thread.
 const WAITING_MAX: usize = 32;
@@ -27,24 +30,26 @@ pub(super) struct ReplayedTable {
 
 /// Rows to store.
 #[derive(Debug)]
-pub(super) enum RowWork {
+pub(super) enum RowWork<'b> {
     /// Of the log.
     Logged(RowsToStore),
     /// A block of a file.
-    Block(Vec<u8>),
+    Block(&'b [u8]),
 }
 
 /// What a thread is sent.
 enum Message {
-    Store(ReplayedTable, RowWork),
-    /// Answers with the failure, if there is one, when everything before is done.
-    Report(SyncSender<Option<ReplayError>>),
+    Insert(Arc<Table>, StoredRows),
+    /// Is answered when everything before is done.
+    Report(SyncSender<()>),
 }
 
 /// The threads.
 #[derive(Debug, Default)]
 pub(super) struct RowWriters {
     threads: Vec<WriterThread>,
+    /// Of the caller, where there are no threads.
+    memory: InsertMemory,
 }
 
 #[derive(Debug)]
@@ -55,36 +60,60 @@ struct WriterThread {
 }
 
 impl RowWriters {
-    /// Starts a thread for each processor but that of the reader, and one at least. Where the machine
-    /// gives none, the caller stores the rows itself.
+    /// Starts a thread for each processor. Where the machine gives fewer, there are fewer shards, and
+    /// where it gives none, the caller inserts the rows itself.
     pub(super) fn start() -> Self {
         let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
-        let threads = (0..(processors - 1).max(1)).map_while(|_| {
+        let mut receivers = Vec::new();
+        let threads = (0..processors).map_while(|_| {
             let (sender, receiver) = sync_channel(WAITING_MAX);
-            let started = lockstep_host::spawn("lockstep-open", move || run(&receiver));
-            Some(WriterThread { sender, _thread: started.ok()? })
+            // The number of shards is known when all threads have started.
+            let (start, started) = sync_channel::<(KeyShard, Receiver<Message>)>(1);
+            let body = move || {
+                if let Ok((shard, receiver)) = started.recv() {
+                    run(shard, &receiver);
+                }
+            };
+            let thread = lockstep_host::spawn("lockstep-open", body).ok()?;
+            receivers.push((start, receiver));
+            Some(WriterThread { sender, _thread: thread })
         });
-        Self { threads: threads.collect() }
-    }
-
-    /// Stores rows of a table, now or later.
-    pub(super) fn store(&self, table: &ReplayedTable, work: RowWork) -> Result<(), ReplayError> {
-        debug_assert!(table.table.log_id().is_some(), "a table of the log has an id");
-        let id = table.table.log_id().unwrap_or(0);
-        let count = u64::try_from(self.threads.len()).unwrap_or(1);
-        let at = id.checked_rem(count).and_then(|at| usize::try_from(at).ok());
-        match at.and_then(|at| self.threads.get(at)) {
-            Some(thread) => {
-                let sent = thread.sender.send(Message::Store(table.clone(), work));
-                sent.expect("the thread ends after its sender");
-                Ok(())
-            }
-            None => perform(table, work),
+        let threads: Vec<_> = threads.collect();
+        let count = threads.len();
+        for (number, (start, receiver)) in receivers.into_iter().enumerate() {
+            let sent = start.send((KeyShard { number, count }, receiver));
+            sent.expect("the thread waits for it");
         }
+        Self { threads, memory: InsertMemory::default() }
     }
 
-    /// Waits until everything is stored. Fails with what could not be.
-    pub(super) fn finish_all(&self) -> Result<(), ReplayError> {
+    /// Stores rows of a table, and inserts them into its indexes now or later: also what was stored of
+    /// rows that are no such.
+    pub(super) fn store(
+        &mut self,
+        ReplayedTable { table, replay }: &ReplayedTable,
+        work: RowWork<'_>,
+    ) -> Result<(), ReplayError> {
+        debug_assert!(table.log_id().is_some(), "a table of the log has an id");
+        let mut replay = replay.lock();
+        let done = QueryContext::new().run(|| match work {
+            RowWork::Logged(rows) => replay.store(table, rows),
+            RowWork::Block(bytes) => replay.block(table, bytes),
+        });
+        for stored in replay.take_stored() {
+            for thread in &self.threads {
+                let sent = thread.sender.send(Message::Insert(Arc::clone(table), stored));
+                sent.expect("the thread ends after its sender");
+            }
+            if self.threads.is_empty() {
+                table.insert_stored(stored, KeyShard::ALL, &mut self.memory);
+            }
+        }
+        done
+    }
+
+    /// Waits until all rows are in the indexes.
+    pub(super) fn finish_all(&self) {
         let reports = self.threads.iter().map(|thread| {
             let (answer, answered) = sync_channel(1);
             thread.sender.send(Message::Report(answer)).expect("the thread ends after its sender");
@@ -93,40 +122,23 @@ impl RowWriters {
         // Every thread is sent its message before the first answer is waited for.
         let answers: Vec<_> = reports.collect();
         for answer in answers {
-            if let Some(failure) = answer.recv().expect("the thread answers") {
-                return Err(failure);
-            }
+            answer.recv().expect("the thread answers");
         }
-        Ok(())
     }
 }
 
-/// Stores what is received. After a failure it stores nothing more.
-fn run(receiver: &Receiver<Message>) {
-    let mut failure = None;
+/// Inserts a shard of what is received.
+fn run(shard: KeyShard, receiver: &Receiver<Message>) {
+    let mut memory = InsertMemory::default();
     for message in receiver {
         match message {
-            Message::Store(table, work) if failure.is_none() => {
-                failure = perform(&table, work).err();
+            Message::Insert(table, stored) => {
+                QueryContext::new().run(|| table.insert_stored(stored, shard, &mut memory));
             }
-            Message::Store(..) => {}
             Message::Report(answer) => {
                 // The caller may have given up.
-                let _sent = answer.send(failure.clone());
+                let _sent = answer.send(());
             }
         }
     }
-}
-
-fn perform(
-    ReplayedTable { table, replay }: &ReplayedTable,
-    work: RowWork,
-) -> Result<(), ReplayError> {
-    QueryContext::new().run(|| {
-        let mut replay = replay.lock();
-        match work {
-            RowWork::Logged(rows) => replay.store(table, rows),
-            RowWork::Block(bytes) => replay.block(table, &bytes),
-        }
-    })
 }

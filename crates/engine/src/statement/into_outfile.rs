@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use lockstep_batch::export::{ExportOptions, Quote, WriteMode, export, export_folder};
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_function::{Compatibility, Settings};
+use lockstep_host::disk;
 use lockstep_sql::ast::IntoOutfile;
 
 use super::load_data::{file_format, format_of_path};
@@ -108,7 +109,7 @@ impl<'a> Outfile<'a> {
         let path = path_of(written);
         let as_openmldb =
             settings.compatibility == Compatibility::OpenMldb && storage == Storage::Offline;
-        let is_folder = as_openmldb || path.is_dir() || written.path.ends_with('/');
+        let is_folder = as_openmldb || disk::is_folder(&path) || written.path.ends_with('/');
         let format = format_of_path(&written.path);
         let export = ExportOptions { format, settings, ..ExportOptions::default() };
         let mut options = OutfileOptions { export, parts: 1 };
@@ -119,7 +120,7 @@ impl<'a> Outfile<'a> {
             let hint = "A path that ends in `/` is a folder of that many files.";
             warnings.push(warning.with_hint(hint));
         }
-        if options.export.mode == WriteMode::ErrorIfExists && !is_folder && path.exists() {
+        if options.export.mode == WriteMode::ErrorIfExists && !is_folder && disk::exists(&path) {
             return Diagnostic::new(
                 code::DUPLICATE_FILE,
                 format!("file `{}` exists already", path.display()),
@@ -139,7 +140,7 @@ impl<'a> Outfile<'a> {
     /// a folder of its own, not a file beside others.
     fn create_parent(&self, path: &Path) -> Result<()> {
         let Some(folder) = path.parent() else { return Ok(()) };
-        lockstep_host::disk::create_folders(folder).map_err(|error| {
+        disk::create_folders(folder).map_err(|error| {
             let message = format!("could not create folder `{}`: {error}", folder.display());
             Box::new(Diagnostic::new(code::INVALID_PARAMETER, message).at(self.written.span))
         })

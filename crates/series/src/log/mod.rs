@@ -97,13 +97,30 @@ impl RowLog {
     /// Returns the position of the first of them, and how many bytes more the log takes. Readers that
     /// are limited to smaller arrivals do not see them.
     pub fn append(&self, batch: &RowBatch, first: u64, arrival_ms: i64) -> (LogPosition, i64) {
+        let rows = (0..batch.len()).map(|at| batch.stored_row(at));
+        self.append_stamped(rows.zip(first..), arrival_ms)
+    }
+
+    /// Appends rows that have their arrivals, as [`Self::append`] does: they ascend, and are greater than
+    /// any before.
+    pub fn append_arrived(&self, batch: &RowBatch, arrival_ms: i64) -> (LogPosition, i64) {
+        let rows = batch.rows().map(|row| (row.stored_bytes(), row.arrival()));
+        self.append_stamped(rows, arrival_ms)
+    }
+
+    fn append_stamped<'r>(
+        &self,
+        rows: impl Iterator<Item = (&'r [u8], u64)>,
+        arrival_ms: i64,
+    ) -> (LogPosition, i64) {
         let _writer = self.writer.lock();
         let guard = crate::pin();
         let before = self.memory_bytes_now();
-        let mut start = None;
-        for (at, arrival) in (0..batch.len()).zip(first..) {
+        let (mut start, mut last) = (None, None);
+        for (row, arrival) in rows {
+            debug_assert!(last < Some(arrival), "arrivals ascend");
+            last = Some(arrival);
             let stamp = ArrivalStamp { arrival, at_ms: arrival_ms };
-            let row = batch.stored_row(at);
             let pushed = self.newest(&guard).and_then(|(at, block)| {
                 let offset = block.rows_end();
                 block.push(row, stamp).map(|_| LogPosition { block: at, offset })

@@ -97,7 +97,8 @@ fn apply_all(
     let mut memory = ApplyMemory::default();
     for ((state, rows), arrived) in states.iter().zip(&mut *rows).zip(&arrived) {
         let TableRows { table, reservation, .. } = rows;
-        table.insert_everywhere(state, &mut memory.group_keys, *arrived, reservation);
+        let group_keys = &mut memory.group_keys;
+        table.insert_everywhere(state, group_keys, *arrived, reservation, |_| true);
     }
     failpoint::reach("table.rows_stored");
     if let Some(log) = rows[0].table.log() {
