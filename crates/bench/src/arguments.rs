@@ -9,9 +9,9 @@ use clap::{Parser, ValueEnum, error::ErrorKind};
 #[expect(clippy::struct_excessive_bools, reason = "a command line's switches")]
 #[command(name = "lockstep-bench", version, after_help = AFTER)]
 pub(crate) struct BenchOptions {
-    /// What to run: M1 to M6, M11, M13.
+    /// What to run: M1 to M6, M11, M13, M14.
     #[arg(value_enum, ignore_case = true,
-        required_unless_present_any = ["install", "publish", "restart_step"])]
+        required_unless_present_any = ["install", "publish", "restart_step", "network_step"])]
     pub(crate) workload: Option<WorkloadId>,
 
     /// Prints the result as one line of JSON, the last one.
@@ -54,6 +54,10 @@ pub(crate) struct BenchOptions {
     /// Runs one step of M11 in this process, which M11 kills: a JSON object.
     #[arg(long, hide = true, value_name = "STEP")]
     pub(crate) restart_step: Option<String>,
+
+    /// Runs a server of M14 in this process: a JSON object.
+    #[arg(long, hide = true, value_name = "STEP")]
+    pub(crate) network_step: Option<String>,
 }
 
 impl BenchOptions {
@@ -93,6 +97,9 @@ pub(crate) enum WorkloadId {
     /// Inserts that are acknowledged when they are durable.
     #[value(name = "M13")]
     M13,
+    /// Requests over the network.
+    #[value(name = "M14")]
+    M14,
 }
 
 /// A system beside Lockstep.

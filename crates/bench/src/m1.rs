@@ -22,7 +22,7 @@ pub(crate) use baseline::M1Baseline;
 pub(crate) use data::{Data, M1Row, TableName, columns, moment, write_line};
 pub(crate) use engine::M1Lockstep;
 pub(crate) use peer_sql::insert_statement;
-pub(crate) use query::{query as m1_query, schema as m1_schema};
+pub(crate) use query::{output_count, query as m1_query, schema as m1_schema};
 pub(crate) use redis::{FoldLocation, RedisRows};
 use serde_json::{Map, Value as Json, json};
 

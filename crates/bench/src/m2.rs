@@ -12,7 +12,7 @@ mod peer_sql;
 mod tests;
 
 use baseline::M2Baseline;
-use engine::M2Lockstep;
+pub(crate) use engine::{M2Lockstep, datums as m2_datums};
 use serde_json::{Map, Value as Json, json};
 
 use crate::{

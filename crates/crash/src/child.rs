@@ -13,7 +13,7 @@ use std::{
 };
 
 use lockstep_engine::{Database, OpenOptions, Session, StorageTuning, set_chunk_rows};
-use lockstep_host::{ManualClock, SystemClock, failpoint};
+use lockstep_host::{Host, ManualClock, SystemClock, failpoint};
 
 use crate::{
     observation::Observation,
@@ -72,7 +72,7 @@ pub(crate) fn open(directory: &Path, options: &ChildOptions) -> Result<Database,
             durability_window_ms: Some(20),
             ..StorageTuning::default()
         },
-        clock,
+        host: Host { clock, ..Host::default() },
         ..OpenOptions::default()
     };
     let opened = Database::open_with(directory, &options);

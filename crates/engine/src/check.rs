@@ -100,7 +100,7 @@ pub fn check(path: impl AsRef<Path>) -> Result<CheckResult> {
 
 /// Verifies a directory as [`check`] does, on the disk and with the clock of the options.
 pub fn check_as(path: &Path, options: &OpenOptions) -> Result<CheckResult> {
-    let begun_ns = options.clock.monotonic_ns();
+    let begun_ns = options.host.clock.monotonic_ns();
     let (inspection, report) = inspect(path, options)?;
     let mut result = inspection.result(&report);
     result.remarks = remarks::of(path, options, &report);
@@ -112,7 +112,7 @@ pub fn check_as(path: &Path, options: &OpenOptions) -> Result<CheckResult> {
         let rescued = salvage::rescue(path, options, inspection)?;
         result.findings.extend(rescued.findings);
     }
-    result.milliseconds = (options.clock.monotonic_ns() - begun_ns) / 1_000_000;
+    result.milliseconds = (options.host.clock.monotonic_ns() - begun_ns) / 1_000_000;
     Ok(result)
 }
 
@@ -120,7 +120,8 @@ pub fn check_as(path: &Path, options: &OpenOptions) -> Result<CheckResult> {
 fn inspect(path: &Path, options: &OpenOptions) -> Result<(Inspection, CheckReport)> {
     let mut inspection = Inspection::new(path);
     let visit = &mut |part: CheckedPart<'_>| inspection.visit(part);
-    let report = check_with(&*options.disk, path, visit).map_err(|error| uncheckable(&error))?;
+    let report =
+        check_with(&*options.host.disk, path, visit).map_err(|error| uncheckable(&error))?;
     inspection.finish();
     Ok((inspection, report))
 }

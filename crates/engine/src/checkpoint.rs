@@ -17,7 +17,7 @@ use std::{
 };
 
 use lockstep_diagnostic::{Diagnostic, Result};
-use lockstep_host::{failpoint, random};
+use lockstep_host::failpoint;
 use lockstep_table::{CheckpointBlock, Durability, FrozenTable, LoggedIndexes, Table};
 use lockstep_wal::{DataFile, DatabaseDirectory, Entry, Error, Group, Log, Options};
 use serde::{Deserialize, Serialize};
@@ -135,7 +135,7 @@ impl Database {
     pub fn checkpoint(&self) -> Result<Checkpoint> {
         let Some(store) = self.store() else { return Ok(Checkpoint::default()) };
         // Nobody waits for it but its caller: requests and writes come first.
-        lockstep_host::in_background("lockstep-checkpoint", || {
+        self.host().threads.in_background("lockstep-checkpoint", || {
             store.checkpoint(|files, directory, log| self.write_checkpoint(files, directory, log))
         })
     }
@@ -148,11 +148,11 @@ impl Database {
                 .with_hint("Connect to a directory; or write tables with SELECT … INTO OUTFILE.")
                 .err();
         };
-        lockstep_host::in_background("lockstep-backup", || {
+        self.host().threads.in_background("lockstep-backup", || {
             store.checkpoint(|_, directory, log| {
                 // What the copy holds must not be more than what is on the disk of the log.
                 let frozen = self.freeze();
-                let copy = directory.create_copy(path, random::id(), frozen.position());
+                let copy = directory.create_copy(path, self.host().random.id(), frozen.position());
                 write_copy(frozen, &copy.map_err(|error| log_error(&error))?, Some(log))
             })
         })

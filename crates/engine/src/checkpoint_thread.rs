@@ -8,6 +8,8 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
+use lockstep_host::Threads;
+
 use crate::{Database, database::EngineState, store::OpenDirectory};
 
 /// How often the thread looks at the log.
@@ -30,9 +32,9 @@ pub(crate) struct CheckpointThread {
 
 impl CheckpointThread {
     /// Starts the thread. Without one, only CHECKPOINT writes them.
-    pub(crate) fn start(&self, engine: Weak<EngineState>) {
+    pub(crate) fn start(&self, threads: Threads, engine: Weak<EngineState>) {
         let is_over = Arc::clone(&self.is_over);
-        let started = lockstep_host::spawn_background("lockstep-checkpoint", move || {
+        let started = threads.spawn_background("lockstep-checkpoint", move || {
             run(&engine, &is_over);
         });
         if started.is_err() {

@@ -13,7 +13,7 @@ use std::{
 use datafusion::logical_expr::LogicalPlan;
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_host::{
-    Clock, QueryContext, SystemClock, failpoint,
+    Clock, Host, QueryContext, failpoint,
     sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard},
 };
 use lockstep_plan::CatalogTable;
@@ -80,7 +80,7 @@ pub(crate) struct EngineState {
     requests: RequestCache,
     arrivals: Arc<Arrivals>,
     budget: Arc<MemoryBudget>,
-    clock: Arc<dyn Clock>,
+    host: Host,
     started_ms: i64,
     sessions: SessionList,
     records: CallRecords,
@@ -107,16 +107,16 @@ impl fmt::Debug for Database {
 impl Database {
     /// Makes an empty engine, whose data is in memory only.
     pub fn in_memory() -> Self {
-        Self::with_clock(Arc::new(SystemClock::new()))
+        Self::empty(Host::default(), true)
     }
 
     /// Makes an empty engine whose retention uses this clock.
     pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
-        Self::empty(clock, true)
+        Self::empty(Host { clock, ..Host::default() }, true)
     }
 
     /// Makes an empty engine, which may get a directory.
-    pub(crate) fn empty(clock: Arc<dyn Clock>, is_in_memory: bool) -> Self {
+    pub(crate) fn empty(host: Host, is_in_memory: bool) -> Self {
         let budget = Arc::new(MemoryBudget::default());
         budget.observe(|now| lockstep_host::log::warn(&alert(now)));
         let state = EngineState {
@@ -131,15 +131,15 @@ impl Database {
             requests: RequestCache::default(),
             arrivals: Arc::new(Arrivals::default()),
             budget,
-            started_ms: clock.now_ms(),
-            clock,
+            started_ms: host.clock.now_ms(),
             sessions: SessionList::default(),
             records: CallRecords::default(),
             query_memory: QueryMemory::default(),
             users_version: AtomicU64::new(0),
             slow_request_ns: AtomicU64::new(0),
             file_folders: RwLock::default(),
-            secret: lockstep_host::random::id(),
+            secret: host.random.id(),
+            host,
         };
         let state = Arc::new(state);
         let owner = Some(Arc::new(EngineOwner(Arc::clone(&state))));
@@ -298,7 +298,7 @@ impl Database {
     /// Starts the thread that writes checkpoints, if the directory may be written.
     pub(crate) fn start_checkpoints(&self) {
         if let Some(store) = self.store().filter(|store| !store.is_read_only()) {
-            store.checkpoints().start(Arc::downgrade(&self.state));
+            store.checkpoints().start(self.host().threads, Arc::downgrade(&self.state));
         }
     }
 
@@ -401,15 +401,20 @@ impl Database {
     pub(crate) fn make_unlogged_table(&self, schema: TableSchema) -> Result<Table, TableError> {
         Table::with_budget(
             schema,
-            Arc::clone(&self.state.clock),
+            Arc::clone(&self.state.host.clock),
             Arc::clone(&self.state.arrivals),
             Arc::clone(&self.state.budget),
         )
     }
 
+    /// Returns the machine.
+    pub(crate) fn host(&self) -> &Host {
+        &self.state.host
+    }
+
     /// Returns the clock of all tables and sessions.
     pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
-        &self.state.clock
+        &self.state.host.clock
     }
 
     /// Makes empty tables with the indexes of these and the columns that they include. EXPLAIN
@@ -421,7 +426,7 @@ impl Database {
             let present: Vec<usize> =
                 (0..schema.indexes.len()).filter(|at| !schema.indexes[*at].is_removed()).collect();
             schema.indexes.retain(|index| !index.is_removed());
-            let clock = Arc::clone(&self.state.clock);
+            let clock = Arc::clone(&self.state.host.clock);
             let copy = Table::new(schema, clock, Arc::default());
             let copy = copy.map_err(|error| table_error(&error))?;
             for (index, original) in present.into_iter().enumerate() {
@@ -436,7 +441,7 @@ impl Database {
 
     /// Returns the current time, in milliseconds since the epoch.
     pub(crate) fn now_ms(&self) -> i64 {
-        self.state.clock.now_ms()
+        self.state.host.clock.now_ms()
     }
 
     /// Returns when the engine was started, in milliseconds since the epoch.

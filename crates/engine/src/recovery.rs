@@ -14,15 +14,11 @@ use std::{
 };
 
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
-use lockstep_host::{
-    Clock, QueryContext, SystemClock, failpoint,
-    file::{Disk, SystemDisk},
-    random,
-};
+use lockstep_host::{Host, QueryContext, Threads, failpoint};
 use lockstep_sql::ast::{Ident, Literal, OptionValue};
 use lockstep_table::{ReplayError, RowsToStore, Table, TableChange, TableRecord};
 use lockstep_wal::{
-    Access, Cut, DataFile, DatabaseDirectory, Entries, Entry, Options, ReadOnlyLog, Upkeep,
+    Access, Cut, DataFile, DatabaseDirectory, Entries, Entry, Options, ReadOnlyLog,
 };
 
 pub use self::progress::{OpenListener, OpenProgress};
@@ -48,10 +44,8 @@ pub(crate) use rescue::{Rescue, Rescued};
 pub struct OpenOptions {
     /// Whether nothing is written: every change is refused.
     pub read_only: bool,
-    /// The clock by which rows expire.
-    pub clock: Arc<dyn Clock>,
-    /// The disk.
-    pub disk: Arc<dyn Disk>,
+    /// The machine: the clock by which rows expire, the disk, random bytes and threads.
+    pub host: Host,
     /// Is told how far opening is.
     pub listener: Option<OpenListener>,
     /// What tests set to other values.
@@ -59,8 +53,7 @@ pub struct OpenOptions {
     pub tuning: StorageTuning,
 }
 
-/// The sizes of what is in a directory, and whether threads look after it: tests use small files and
-/// one thread.
+/// The sizes of what is in a directory: tests use small files.
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy)]
 pub struct StorageTuning {
@@ -68,8 +61,6 @@ pub struct StorageTuning {
     pub segment_bytes: u64,
     /// Bytes of an append that is logged in one part.
     pub part_bytes: usize,
-    /// Whether there are threads that sync the log and write checkpoints.
-    pub has_threads: bool,
     /// After how many milliseconds what no write waits for is on the disk; `None`: as the variable
     /// `durability_window` says.
     pub durability_window_ms: Option<u32>,
@@ -77,12 +68,7 @@ pub struct StorageTuning {
 
 impl Default for StorageTuning {
     fn default() -> Self {
-        Self {
-            segment_bytes: 64 << 20,
-            part_bytes: 64 << 20,
-            has_threads: true,
-            durability_window_ms: None,
-        }
+        Self { segment_bytes: 64 << 20, part_bytes: 64 << 20, durability_window_ms: None }
     }
 }
 
@@ -90,8 +76,7 @@ impl Default for OpenOptions {
     fn default() -> Self {
         Self {
             read_only: false,
-            clock: Arc::new(SystemClock::new()),
-            disk: Arc::new(SystemDisk),
+            host: Host::default(),
             listener: None,
             tuning: StorageTuning::default(),
         }
@@ -118,20 +103,22 @@ impl Database {
 
     /// Opens the database in a directory, as the options say.
     pub fn open_with(path: &Path, options: &OpenOptions) -> Result<Self> {
-        let progress = ProgressReport::new(options.listener.clone(), &options.clock);
-        let database = Self::empty(Arc::clone(&options.clock), false);
+        let host = &options.host;
+        let progress = ProgressReport::new(options.listener.clone(), &host.clock);
+        let database = Self::empty(host.clone(), false);
         let access = match options.read_only {
             true => Access::ReadOnly,
-            false => Access::ReadWrite { new_id: random::id() },
+            false => Access::ReadWrite { new_id: host.random.id() },
         };
-        let directory = DatabaseDirectory::open(Arc::clone(&options.disk), path, access);
+        let directory = DatabaseDirectory::open(Arc::clone(&host.disk), path, access);
         let directory = directory.map_err(|error| log_error(&error))?;
         let mut recovery = EngineRecovery::new(&database, progress);
-        recovery.progress.expect_files(&*options.disk, path, &directory.manifest());
+        recovery.progress.expect_files(&*host.disk, path, &directory.manifest());
         let files = recovery.read_checkpoint(&directory)?;
         let log_options = Options {
             segment_bytes: options.tuning.segment_bytes,
-            upkeep: if options.tuning.has_threads { Upkeep::Background } else { Upkeep::ByHand },
+            threads: host.threads,
+            clock: Arc::clone(&host.clock),
             ..Options::new(directory.database_id())
         };
         let visit = &mut |entries: Entries<'_>| recovery.visit(entries);
@@ -149,7 +136,7 @@ impl Database {
         let store = OpenDirectory::new(log, directory, files);
         let store = store.with_durability_window_ms(options.tuning.durability_window_ms);
         database.continue_in(store, opened);
-        if options.tuning.has_threads {
+        if host.threads == Threads::System {
             database.start_checkpoints();
         }
         Ok(database)
@@ -202,7 +189,7 @@ impl<'d> EngineRecovery<'d> {
             next_table_id: 1,
             catalog_position: 0,
             progress,
-            writers: RowWriters::start(),
+            writers: RowWriters::start(database.host().threads),
             pending: None,
             failure: None,
         }
@@ -460,7 +447,7 @@ impl<'d> EngineRecovery<'d> {
         }
         let made = self.database.make_unlogged_table(schema);
         let table = made.map_err(|error| crate::append::table_error(&error))?;
-        let table = table.logged_as(id).shared();
+        let table = table.logged_as(id).shared(self.database.host().threads);
         table.defer_removal();
         self.next_table_id = self.next_table_id.max(id.saturating_add(1));
         let replayed = ReplayedTable { table: Arc::clone(&table), replay: Arc::default() };

@@ -12,6 +12,7 @@ mod token;
 use std::collections::{BTreeMap, BTreeSet};
 
 use lockstep_diagnostic::{Diagnostic, Result, code};
+use lockstep_host::RandomSource;
 use lockstep_sql::ast::{Ident, Literal, OptionValue, Privileges, RoleMembership, UserDefinition};
 use serde::{Deserialize, Serialize};
 
@@ -126,18 +127,18 @@ enum PasswordChange {
 
 impl UserChange {
     /// Reads a statement; computes the verifier of its password.
-    pub(crate) fn of(definition: &UserDefinition) -> Result<Self> {
+    pub(crate) fn of(definition: &UserDefinition, id: u64) -> Result<Self> {
         let mut password = PasswordChange::default();
         let warnings = OPTIONS.read(&definition.options, &mut password)?;
         debug_assert!(warnings.is_empty(), "an option that does not exist is an error");
         let UserDefinition { name, conditional, .. } = definition;
-        Ok(Self { name: name.clone(), conditional: *conditional, password, id: new_id() })
+        Ok(Self { name: name.clone(), conditional: *conditional, password, id })
     }
 }
 
 /// Makes an id that no other user has.
-pub(crate) fn new_id() -> u64 {
-    let bytes = lockstep_host::random::id();
+pub(crate) fn new_id(random: &dyn RandomSource) -> u64 {
+    let bytes = random.id();
     let (id, _) = bytes.split_first_chunk().expect("an id has sixteen bytes");
     u64::from_le_bytes(*id).max(1)
 }

@@ -12,7 +12,7 @@ use std::{
 use lockstep_engine::{
     Database, OpenListener, OpenOptions, Result, Session, StorageTuning, TableBatches, code,
 };
-use lockstep_host::{Clock, file::SystemDisk, sync::Mutex};
+use lockstep_host::{Clock, Host, file::SystemDisk, sync::Mutex};
 use lockstep_row::{Column, DataType, Datum, RowCodec, TableSchema};
 use lockstep_wal::{Access, DatabaseDirectory, Group, Log, Options};
 
@@ -426,7 +426,11 @@ fn who_listens_is_told_what_is_left_and_may_end_the_opening() {
             if stops { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
         let clock = Arc::new(ImpatientClock::default());
-        let options = OpenOptions { listener: Some(listener), clock, ..OpenOptions::default() };
+        let options = OpenOptions {
+            listener: Some(listener),
+            host: Host { clock, ..Host::default() },
+            ..OpenOptions::default()
+        };
         Database::open_with(&directory.0, &options).map(|database| database.session())
     };
     for _ in 0..2 {

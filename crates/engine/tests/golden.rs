@@ -13,7 +13,7 @@ use std::{
 };
 
 use lockstep_engine::{Database, OpenOptions, Session, StorageTuning, code};
-use lockstep_host::ManualClock;
+use lockstep_host::{Host, ManualClock, Threads};
 
 const DIRECTORY: &str = "tests/golden/format-1";
 const STATEMENTS: &str = include_str!("golden/format-1.sql");
@@ -91,13 +91,12 @@ fn copy_directory(from: &Path, to: &Path) {
 fn open(path: &Path, read_only: bool) -> Database {
     let options = OpenOptions {
         read_only,
-        clock: Arc::new(ManualClock::new(NOW_MS)),
-        tuning: StorageTuning {
-            segment_bytes: 8 << 10,
-            part_bytes: 1,
-            has_threads: false,
-            ..StorageTuning::default()
+        host: Host {
+            clock: Arc::new(ManualClock::new(NOW_MS)),
+            threads: Threads::None,
+            ..Host::default()
         },
+        tuning: StorageTuning { segment_bytes: 8 << 10, part_bytes: 1, ..StorageTuning::default() },
         ..OpenOptions::default()
     };
     Database::open_with(path, &options).unwrap_or_else(|error| panic!("{error:?}"))

@@ -7,6 +7,7 @@ mod clock;
 pub mod disk;
 pub mod failpoint;
 pub mod file;
+mod handle;
 pub mod log;
 pub mod memory;
 mod process;
@@ -17,6 +18,7 @@ pub mod sync;
 mod thread;
 
 pub use clock::{Clock, ManualClock, SystemClock};
+pub use handle::{Host, RandomSource, SystemRandom, Threads};
 pub use process::{OwnerProcess, PerProcess};
 pub use query::{Interrupt, QueryContext, QueryLimits};
 pub use stack::with_large_stack;

@@ -1,7 +1,7 @@
 //! The simulator: replaces the machine in tests; everything is drawn from a seed.
 //!
-//! So far a disk ([`SimulatedDisk`]), whose crashes can be enumerated and whose calls can be made to
-//! fail. Tests of every crate use it; it depends on `host` alone. A run is a seed: the same seed and
+//! A disk ([`SimulatedDisk`]), whose crashes can be enumerated and whose calls can be made to fail, and
+//! random bytes ([`SimulatedRandom`]); the clock of a run is `host`'s `ManualClock`, and it has no threads. Tests of every crate use it; it depends on `host` alone. A run is a seed: the same seed and
 //! the same calls give the same bytes.
 //!
 //! # What the disk keeps
@@ -24,7 +24,7 @@ mod state;
 
 pub use crash::{CrashImage, CrashPolicy};
 pub use disk::{Failure, Fault, SimulatedDisk};
-pub use random::Random;
+pub use random::{Random, SimulatedRandom};
 
 #[cfg(test)]
 mod tests;

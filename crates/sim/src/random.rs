@@ -1,5 +1,7 @@
 //! Random numbers from a seed.
 
+use lockstep_host::{RandomSource, sync::Mutex};
+
 /// A generator of random numbers (`SplitMix64`), the same on every machine and in every version.
 #[derive(Debug, Clone)]
 pub struct Random(u64);
@@ -38,5 +40,25 @@ impl Random {
     pub fn bytes(&mut self, count: usize) -> Vec<u8> {
         let words = (0..count.div_ceil(8)).flat_map(|_| self.any().to_le_bytes());
         words.take(count).collect()
+    }
+}
+
+/// Random bytes of a machine that are the same in each run of a seed.
+#[derive(Debug)]
+pub struct SimulatedRandom(Mutex<Random>);
+
+impl SimulatedRandom {
+    /// Makes a source.
+    pub fn new(seed: u64) -> Self {
+        Self(Mutex::new(Random::new(seed)))
+    }
+}
+
+impl RandomSource for SimulatedRandom {
+    fn id(&self) -> [u8; 16] {
+        let mut random = self.0.lock();
+        let id = u128::from(random.any()) << 64 | u128::from(random.any());
+        assert_ne!(id, 0, "an id is not the one of nothing");
+        id.to_le_bytes()
     }
 }

@@ -13,7 +13,10 @@ use std::{
     },
 };
 
-use lockstep_host::sync::{Condvar, Mutex};
+use lockstep_host::{
+    Threads,
+    sync::{Condvar, Mutex},
+};
 
 use crate::Table;
 
@@ -51,10 +54,13 @@ pub(crate) struct RunCount(u64);
 struct EndOnDrop(Arc<Signal>);
 
 impl Table {
-    /// Shares the table, so that a thread of its own can remove expired rows.
+    /// Shares the table, so that a thread of its own can remove expired rows where there are threads.
     #[must_use]
-    pub fn shared(self) -> Arc<Self> {
+    pub fn shared(self, threads: Threads) -> Arc<Self> {
         let table = Arc::new(self);
+        if threads == Threads::None {
+            return table;
+        }
         assert!(
             table.expiry_thread.table.set(Arc::downgrade(&table)).is_ok(),
             "it was not shared before"

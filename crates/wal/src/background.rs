@@ -61,7 +61,7 @@ pub(crate) struct Background {
 impl Background {
     pub(crate) fn start(inner: Arc<Inner>, woken: Receiver<Request>) -> io::Result<Self> {
         let wake = inner.wake().0.clone();
-        let thread = lockstep_host::spawn("log", move || run(&inner, &woken))?;
+        let thread = inner.threads().spawn("log", move || run(&inner, &woken))?;
         Ok(Self { owner: OwnerProcess::current(), wake, thread: Some(thread) })
     }
 }

@@ -128,7 +128,7 @@ mod survey;
 
 use std::{fmt, ops::Range, sync::Arc};
 
-use lockstep_host::{Clock, SystemClock};
+use lockstep_host::{Clock, SystemClock, Threads};
 
 pub use check::{
     CheckReport, CheckedPart, check, check_with, data_file_numbers, lock_against_writers,
@@ -202,20 +202,11 @@ pub struct Options {
     /// After how many milliseconds what nobody waits for is on the disk, until
     /// [`SegmentedLog::set_durability_window_ms`] says otherwise.
     pub durability_window_ms: u32,
-    /// Who looks after the log.
-    pub upkeep: Upkeep,
+    /// Whether a thread syncs what nobody waits for, and creates segments ahead. Otherwise the caller
+    /// does, by [`SegmentedLog::tick`], and segments are created when they are needed.
+    pub threads: Threads,
     /// Tells when the durability window ends.
     pub clock: Arc<dyn Clock>,
-}
-
-/// Who syncs what nobody waits for, and creates segments ahead.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Upkeep {
-    /// A thread of the log.
-    Background,
-    /// The caller, by [`SegmentedLog::tick`]; segments are created when they are needed. For
-    /// simulations, which have one thread.
-    ByHand,
 }
 
 impl Options {
@@ -226,7 +217,7 @@ impl Options {
             needed: 0,
             segment_bytes: 64 << 20,
             durability_window_ms: 1_000,
-            upkeep: Upkeep::Background,
+            threads: Threads::System,
             clock: Arc::new(SystemClock::new()),
         }
     }

@@ -32,13 +32,13 @@ use std::{
 };
 
 use lockstep_host::{
-    Clock, OwnerProcess, failpoint,
+    Clock, OwnerProcess, Threads, failpoint,
     file::{self, Disk},
     sync::Mutex,
 };
 
 use crate::{
-    Durability, Entries, Error, Group, Log, LogId, Options, Reader, Recovered, Upkeep,
+    Durability, Entries, Error, Group, Log, LogId, Options, Reader, Recovered,
     background::{Background, Wake},
     bug::{self, Bug},
     commit::GroupCommit,
@@ -135,12 +135,12 @@ impl SegmentedLog {
             durability_window_ms,
             wake,
         });
-        let background = match inner.options.upkeep {
-            Upkeep::Background => {
+        let background = match inner.options.threads {
+            Threads::System => {
                 let started = Background::start(Arc::clone(&inner), woken);
                 Some(started.map_err(|source| Error::Thread { source })?)
             }
-            Upkeep::ByHand => None,
+            Threads::None => None,
         };
         Ok((Self { inner, background: Mutex::new(background) }, recovered))
     }
@@ -425,6 +425,10 @@ impl Inner {
 
     pub(crate) fn wake(&self) -> &Wake {
         &self.wake
+    }
+
+    pub(crate) fn threads(&self) -> Threads {
+        self.options.threads
     }
 
     pub(crate) fn clock(&self) -> &dyn Clock {

@@ -17,6 +17,11 @@ pub(crate) fn scalar_count(shape: M1Shape) -> usize {
     OWN_SCALARS + (0..shape.joins).map(|join| if join == 0 { 4 } else { 3 }).sum::<usize>()
 }
 
+/// Returns how many outputs a shape has.
+pub(crate) fn output_count(shape: M1Shape) -> usize {
+    shape.windows * AGGREGATES + scalar_count(shape)
+}
+
 /// Returns the statements that create the tables and their indexes.
 pub(crate) fn schema(data: Data) -> String {
     let type_name = |kind: PeerType| match kind {

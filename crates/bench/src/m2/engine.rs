@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lockstep_engine::{Database, PreparedRequest};
+use lockstep_engine::{Database, PreparedRequest, Session};
 use lockstep_host::{Clock, SystemClock};
 use lockstep_row::Datum;
 
@@ -27,7 +27,15 @@ pub(crate) struct M2Lockstep<'a> {
 impl<'a> M2Lockstep<'a> {
     /// Creates the table, deploys the query and inserts the rows.
     pub(crate) fn new(shape: M2Shape, requests: &'a [M2Row]) -> Result<Self> {
-        let session = Database::in_memory().session();
+        Self::in_session(Database::in_memory().session(), shape, requests)
+    }
+
+    /// Does the same in the database of a session.
+    pub(crate) fn in_session(
+        session: Session,
+        shape: M2Shape,
+        requests: &'a [M2Row],
+    ) -> Result<Self> {
         let type_name = |column: usize| if column.is_multiple_of(2) { "BIGINT" } else { "DOUBLE" };
         let columns: String =
             (0..shape.columns).map(|column| format!(", c{column} {}", type_name(column))).collect();
@@ -64,7 +72,7 @@ fn query(shape: M2Shape) -> String {
     )
 }
 
-pub(super) fn datums(row: &M2Row) -> Vec<Datum<'_>> {
+pub(crate) fn datums(row: &M2Row) -> Vec<Datum<'_>> {
     let values = row.values.iter().map(|value| match *value {
         Number::Int(value) => Datum::BigInt(value),
         Number::Double(value) => Datum::Double(value),

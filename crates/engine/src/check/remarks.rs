@@ -22,7 +22,7 @@ pub(super) fn of(path: &Path, options: &OpenOptions, report: &CheckReport) -> Ve
             cut.what
         ));
     }
-    let names = |directory: &Path| options.disk.list(directory).unwrap_or_default();
+    let names = |directory: &Path| options.host.disk.list(directory).unwrap_or_default();
     let mut foreign = |directory: &Path, is_own: &dyn Fn(&str) -> bool| {
         for name in names(directory).iter().filter(|name| !is_own(name)) {
             let file = directory.join(name);
@@ -39,7 +39,7 @@ pub(super) fn of(path: &Path, options: &OpenOptions, report: &CheckReport) -> Ve
         number.is_some_and(|number| number.len() == 20 && number.parse::<u64>().is_ok())
     });
     let Some(manifest) = &report.manifest else { return remarks };
-    let numbers = data_file_numbers(&*options.disk, path).unwrap_or_default();
+    let numbers = data_file_numbers(&*options.host.disk, path).unwrap_or_default();
     let is_listed = |number: u64| manifest.files.iter().any(|file| file.number == number);
     for number in numbers.into_iter().filter(|number| !is_listed(*number)) {
         remarks.push(format!(

@@ -12,7 +12,7 @@ use std::{
 };
 
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
-use lockstep_host::{file::Disk, random};
+use lockstep_host::{Host, file::Disk};
 use lockstep_table::visit_block;
 use lockstep_wal::{
     CheckReport, CheckedPart, DatabaseDirectory, ReadOnlyLog, check_with, data_file_numbers,
@@ -83,18 +83,19 @@ pub fn salvage(path: impl AsRef<Path>, target: impl AsRef<Path>) -> Result<Salva
 
 /// Saves a directory as [`salvage`] does, on the disk and with the clock of the options.
 pub fn salvage_as(path: &Path, target: &Path, options: &OpenOptions) -> Result<Salvage> {
-    let begun_ns = options.clock.monotonic_ns();
-    check_target(path, target, &*options.disk)?;
+    let begun_ns = options.host.clock.monotonic_ns();
+    check_target(path, target, &*options.host.disk)?;
     // Nobody writes between the passes.
-    let _lock = lock_against_writers(&*options.disk, path).map_err(|error| uncheckable(&error))?;
+    let _lock =
+        lock_against_writers(&*options.host.disk, path).map_err(|error| uncheckable(&error))?;
     let (inspection, report) = inspect(path, options)?;
     let mut check = inspection.result(&report);
     check.remarks = remarks::of(path, options, &report);
     let rescued = rescue(path, options, inspection)?;
     check.findings.extend(rescued.findings);
     let end = end_of(&report, &rescued.database);
-    rescued.database.write_salvaged(target, end, &options.disk)?;
-    check.milliseconds = (options.clock.monotonic_ns() - begun_ns) / 1_000_000;
+    rescued.database.write_salvaged(target, end)?;
+    check.milliseconds = (options.host.clock.monotonic_ns() - begun_ns) / 1_000_000;
     Ok(Salvage {
         check,
         target: target.display().to_string(),
@@ -148,7 +149,7 @@ pub(super) fn rescue(
     options: &OpenOptions,
     mut inspection: Inspection,
 ) -> Result<RescuedDirectory> {
-    let database = Database::empty(Arc::clone(&options.clock), false);
+    let database = Database::empty(options.host.clone(), false);
     let mut rescue = Rescue::new(&database, std::mem::take(&mut inspection.rescued));
     let visit = &mut |part: CheckedPart<'_>| match part {
         CheckedPart::Manifest(manifest) => {
@@ -160,12 +161,13 @@ pub(super) fn rescue(
         CheckedPart::DamagedFile { .. } => {}
         CheckedPart::Group(entries) => entries.for_each(|entry| rescue.entry(&entry)),
     };
-    let report = check_with(&*options.disk, path, visit).map_err(|error| uncheckable(&error))?;
+    let report =
+        check_with(&*options.host.disk, path, visit).map_err(|error| uncheckable(&error))?;
     let rescued = rescue.finish();
     let mut rows_not_assignable = rescued.unknown_tables.values().map(|table| table.rows).sum();
     let mut findings = findings(&inspection, &report, &rescued);
     if report.manifest.is_none() {
-        findings.extend(unassignable_files(path, &*options.disk, &mut rows_not_assignable));
+        findings.extend(unassignable_files(path, &*options.host.disk, &mut rows_not_assignable));
     }
     let tables = saved_tables(&database, &inspection, &rescued);
     Ok(RescuedDirectory { database, findings, rows_not_assignable, tables })
@@ -270,9 +272,10 @@ fn end_of(report: &CheckReport, database: &Database) -> u64 {
 
 impl Database {
     /// Writes an engine that was read from a damaged directory to a new one, whose log begins at `end`.
-    fn write_salvaged(&self, target: &Path, end: u64, disk: &Arc<dyn Disk>) -> Result<()> {
+    fn write_salvaged(&self, target: &Path, end: u64) -> Result<()> {
         self.arrivals().continue_in(Arc::new(ReadOnlyLog::new(target, end)));
-        let copy = DatabaseDirectory::create(Arc::clone(disk), target, random::id(), end);
+        let Host { disk, random, .. } = self.host();
+        let copy = DatabaseDirectory::create(Arc::clone(disk), target, random.id(), end);
         let copy = copy.map_err(|error| log_error(&error))?;
         self.write_copy(&copy).map(|_| ())
     }

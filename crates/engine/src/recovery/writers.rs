@@ -13,7 +13,7 @@ use std::{
     thread,
 };
 
-use lockstep_host::{JoinHandle, QueryContext, sync::Mutex};
+use lockstep_host::{JoinHandle, QueryContext, Threads, sync::Mutex};
 use lockstep_table::{
     InsertMemory, KeyShard, ReplayError, RowsToStore, StoredRows, Table, TableReplay,
 };
@@ -62,10 +62,10 @@ struct WriterThread {
 impl RowWriters {
     /// Starts a thread for each processor. Where the machine gives fewer, there are fewer shards, and
     /// where it gives none, the caller inserts the rows itself.
-    pub(super) fn start() -> Self {
+    pub(super) fn start(threads: Threads) -> Self {
         let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
         let mut receivers = Vec::new();
-        let threads = (0..processors).map_while(|_| {
+        let started = (0..processors).map_while(|_| {
             let (sender, receiver) = sync_channel(WAITING_MAX);
             // The number of shards is known when all threads have started.
             let (start, started) = sync_channel::<(KeyShard, Receiver<Message>)>(1);
@@ -74,11 +74,11 @@ impl RowWriters {
                     run(shard, &receiver);
                 }
             };
-            let thread = lockstep_host::spawn("lockstep-open", body).ok()?;
+            let thread = threads.spawn("lockstep-open", body).ok()?;
             receivers.push((start, receiver));
             Some(WriterThread { sender, _thread: thread })
         });
-        let threads: Vec<_> = threads.collect();
+        let threads: Vec<_> = started.collect();
         let count = threads.len();
         for (number, (start, receiver)) in receivers.into_iter().enumerate() {
             let sent = start.send((KeyShard { number, count }, receiver));

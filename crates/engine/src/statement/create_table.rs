@@ -83,7 +83,7 @@ impl Session {
         if_not_exists: bool,
     ) -> Result<()> {
         let table = self.database.make_table(schema).map_err(|error| table_error(&error))?;
-        let table = table.shared();
+        let table = table.shared(self.database().host().threads);
         let command = CatalogCommand::CreateTable { name: self.qualified(name), table, options };
         let tolerated = if_not_exists.then_some(code::DUPLICATE_TABLE);
         outcome(self.database.commit(&command), tolerated, name, "CREATE TABLE").map(|_| ())

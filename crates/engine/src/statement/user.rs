@@ -61,12 +61,18 @@ const TOKEN_OPTIONS: OptionTable<'_, TokenOptions> = OptionTable {
 impl Session {
     /// Runs CREATE USER.
     pub(crate) fn create_user(&self, definition: &UserDefinition) -> Result<Output> {
-        self.change_users(UserCommand::Create(UserChange::of(definition)?), "CREATE USER")
+        self.change_users(
+            UserCommand::Create(UserChange::of(definition, self.new_user_id())?),
+            "CREATE USER",
+        )
     }
 
     /// Runs ALTER USER.
     pub(crate) fn alter_user(&self, definition: &UserDefinition) -> Result<Output> {
-        self.change_users(UserCommand::Alter(UserChange::of(definition)?), "ALTER USER")
+        self.change_users(
+            UserCommand::Alter(UserChange::of(definition, self.new_user_id())?),
+            "ALTER USER",
+        )
     }
 
     /// Runs DROP USER.
@@ -76,8 +82,13 @@ impl Session {
 
     /// Runs CREATE ROLE.
     pub(crate) fn create_role(&self, name: &Ident, if_not_exists: bool) -> Result<Output> {
-        let command = UserCommand::CreateRole { name: name.clone(), id: new_id(), if_not_exists };
+        let id = self.new_user_id();
+        let command = UserCommand::CreateRole { name: name.clone(), id, if_not_exists };
         self.change_users(command, "CREATE ROLE")
+    }
+
+    fn new_user_id(&self) -> u64 {
+        new_id(&*self.database().host().random)
     }
 
     /// Runs DROP ROLE.

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use lockstep_host::{Interrupt, QueryContext};
+use lockstep_host::{Interrupt, QueryContext, Threads};
 use lockstep_row::{Datum, Retention};
 
 use super::{K, T, V, budgeted, datums, hold::need, index, key, numbers, reclaim, rows, table};
@@ -120,7 +120,7 @@ fn a_delete_of_nothing_makes_nothing_anew() {
 fn check_expiry(retention: Retention) {
     let (table, clock) = table(vec![index("i", &[K], Some(T), retention)], 0);
     table.ensure_index(&[V], Some(T));
-    let table = table.shared();
+    let table = table.shared(Threads::System);
     with_writers(&table, || {
         for round in 0..50 {
             clock.set_ms(round * 200);
@@ -148,7 +148,7 @@ fn rows_expire_while_rows_come() {
 fn a_shared_table_removes_expired_rows_by_itself() {
     let retention = Retention::Latest { latest: 10 };
     let (table, _clock) = table(vec![index("i", &[K], Some(T), retention)], 0);
-    let table = table.shared();
+    let table = table.shared(Threads::System);
     let mut most = 0;
     for first in (0..2_000_000).step_by(1_000) {
         table.append(rows(first..first + 1_000)).unwrap();

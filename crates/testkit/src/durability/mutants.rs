@@ -14,12 +14,12 @@ use std::{
 
 use lockstep_engine::{Diagnostic, code};
 use lockstep_host::{
-    Clock, SystemClock,
+    Clock, SystemClock, Threads,
     file::{Disk, OpenMode},
 };
 use lockstep_sim::SimulatedDisk;
 use lockstep_wal::{
-    Access, DatabaseDirectory, Entries, Group, Kind, Log, Manifest, Options, SegmentedLog, Upkeep,
+    Access, DatabaseDirectory, Entries, Group, Kind, Log, Manifest, Options, SegmentedLog,
 };
 
 use super::{
@@ -318,7 +318,7 @@ impl Base {
 
 fn open_log(directory: &DatabaseDirectory) -> Result<SegmentedLog, lockstep_wal::Error> {
     let options =
-        Options { upkeep: Upkeep::ByHand, segment_bytes: 64 << 10, ..Options::new([7; 16]) };
+        Options { threads: Threads::None, segment_bytes: 64 << 10, ..Options::new([7; 16]) };
     Ok(directory.open_log(options, &mut |_| ())?.0)
 }
 

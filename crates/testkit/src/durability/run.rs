@@ -9,8 +9,8 @@ use lockstep_engine::{
     Database, Diagnostic, Durability, OpenOptions, Output, Session, StorageTuning, TableBatches,
     code,
 };
-use lockstep_host::{ManualClock, file::Disk};
-use lockstep_sim::SimulatedDisk;
+use lockstep_host::{Host, ManualClock, Threads, file::Disk};
+use lockstep_sim::{SimulatedDisk, SimulatedRandom};
 
 use super::workload::{FILES, START_MS, WorkloadAction, WorkloadStep};
 
@@ -66,12 +66,15 @@ impl Run {
         let disk: Arc<dyn Disk> = Arc::new(disk.clone());
         let clock = Arc::new(ManualClock::new(now_ms));
         let options = OpenOptions {
-            clock: Arc::<ManualClock>::clone(&clock),
-            disk,
+            host: Host {
+                clock: Arc::<ManualClock>::clone(&clock),
+                disk,
+                random: Arc::new(SimulatedRandom::new(now_ms.unsigned_abs())),
+                threads: Threads::None,
+            },
             tuning: StorageTuning {
                 segment_bytes: SEGMENT_BYTES,
                 part_bytes: 1,
-                has_threads: false,
                 ..StorageTuning::default()
             },
             ..OpenOptions::default()

@@ -6,12 +6,12 @@
 use std::{path::Path, sync::Arc};
 
 use lockstep_host::{
-    ManualClock,
+    ManualClock, Threads,
     file::{Disk, OpenMode},
 };
 use lockstep_sim::{CrashImage, CrashPolicy, Random, SimulatedDisk};
 
-use crate::{Durability, Entries, Error, Group, Log, Options, Recovered, SegmentedLog, Upkeep};
+use crate::{Durability, Entries, Error, Group, Log, Options, Recovered, SegmentedLog};
 
 pub(super) const DIRECTORY: &str = "/log";
 pub(super) const LOG_ID: [u8; 16] = *b"the log of tests";
@@ -100,7 +100,7 @@ pub(super) fn group(records: &[Record]) -> Group<'_> {
 pub(super) fn options() -> Options {
     Options {
         segment_bytes: 4_096,
-        upkeep: Upkeep::ByHand,
+        threads: Threads::None,
         clock: Arc::new(ManualClock::new(0)),
         ..Options::new(LOG_ID)
     }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use lockstep_host::file::Disk;
+use lockstep_host::{Threads, file::Disk};
 use lockstep_sim::{CrashPolicy, Random, SimulatedDisk};
 
 use super::{
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     Access, CheckReport, CheckedPart, Durability, Error, Log, LogExpectation, LogSurvey, Options,
-    Upkeep, check, check_with, survey_log,
+    check, check_with, survey_log,
 };
 
 fn segment(number: u64) -> PathBuf {
@@ -26,7 +26,7 @@ fn data(number: u64) -> PathBuf {
 fn written() -> (SimulatedDisk, Vec<Placed>) {
     let disk = SimulatedDisk::new();
     let directory = open(&disk).unwrap();
-    let options = Options { segment_bytes: 4_096, upkeep: Upkeep::ByHand, ..Options::new(ID) };
+    let options = Options { segment_bytes: 4_096, threads: Threads::None, ..Options::new(ID) };
     let (log, _) = directory.open_log(options, &mut |_| ()).unwrap();
     let mut groups = Vec::new();
     for number in 0..40_u8 {

@@ -2,11 +2,14 @@
 
 use std::{path::Path, sync::Arc};
 
-use lockstep_host::file::{Disk, OpenMode, Operation};
+use lockstep_host::{
+    Threads,
+    file::{Disk, OpenMode, Operation},
+};
 use lockstep_sim::{CrashPolicy, Failure, Fault, SimulatedDisk};
 
 use super::harness::{DIRECTORY, ID, open, open_for};
-use crate::{Access, Error, Group, Log, Options, Upkeep, segment};
+use crate::{Access, Error, Group, Log, Options, segment};
 
 const READ_WRITE: Access = Access::ReadWrite { new_id: ID };
 
@@ -36,7 +39,7 @@ fn created() -> SimulatedDisk {
 }
 
 fn options() -> Options {
-    Options { segment_bytes: 4_096, upkeep: Upkeep::ByHand, ..Options::new([0; 16]) }
+    Options { segment_bytes: 4_096, threads: Threads::None, ..Options::new([0; 16]) }
 }
 
 #[test]

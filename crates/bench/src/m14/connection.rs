@@ -1,0 +1,114 @@
+//! Where a server of M14 listens, how its answers are told from each other, and one exchange with it.
+
+use std::{
+    io::{Read as _, Write as _},
+    net::{SocketAddr, TcpStream},
+    path::PathBuf,
+};
+
+use crate::error::{Error, Result, Trying};
+
+/// Where a server listens.
+#[derive(Debug, Clone)]
+pub(super) enum Address {
+    /// On loopback.
+    Tcp(SocketAddr),
+    /// On a socket in the file system.
+    Unix(PathBuf),
+}
+
+/// How the answers of a protocol are told from each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Framing {
+    /// HTTP/1.1 with a `Content-Length`.
+    Http,
+    /// One text of Redis' protocol.
+    Resp,
+}
+
+/// A server and its protocol.
+#[derive(Debug, Clone)]
+pub(super) struct Endpoint {
+    pub(super) address: Address,
+    pub(super) framing: Framing,
+}
+
+/// An answer in the bytes that were received.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Answer {
+    /// Where its body begins.
+    pub(super) body: usize,
+    /// Where it ends.
+    pub(super) end: usize,
+    /// Whether the server did what it was to do.
+    pub(super) is_ok: bool,
+}
+
+impl Framing {
+    /// Finds the first answer; `None` while it is not whole.
+    pub(super) fn first(self, bytes: &[u8]) -> Option<Answer> {
+        match self {
+            Self::Http => http_answer(bytes),
+            Self::Resp => resp_answer(bytes),
+        }
+    }
+}
+
+fn http_answer(bytes: &[u8]) -> Option<Answer> {
+    let body = find(bytes, b"\r\n\r\n")? + 4;
+    let head = &bytes[..body];
+    let length = head.split(|byte| *byte == b'\n').find_map(|line| {
+        let (name, value) = line.split_at_checked(CONTENT_LENGTH.len())?;
+        name.eq_ignore_ascii_case(CONTENT_LENGTH).then(|| number(value))
+    });
+    let end = body + length.unwrap_or(0);
+    (bytes.len() >= end).then(|| Answer { body, end, is_ok: head.starts_with(b"HTTP/1.1 200 ") })
+}
+
+const CONTENT_LENGTH: &[u8] = b"content-length:";
+
+fn resp_answer(bytes: &[u8]) -> Option<Answer> {
+    let line = find(bytes, b"\r\n")?;
+    let body = line + 2;
+    if bytes[0] != b'$' {
+        return Some(Answer { body: 0, end: body, is_ok: false });
+    }
+    let end = body + number(&bytes[1..line]) + 2;
+    (bytes.len() >= end).then_some(Answer { body, end, is_ok: true })
+}
+
+/// Reads the digits at the begin of a text, after spaces.
+fn number(text: &[u8]) -> usize {
+    let digits = text.trim_ascii_start().iter().take_while(|byte| byte.is_ascii_digit());
+    digits.fold(0, |number, digit| number * 10 + usize::from(digit - b'0'))
+}
+
+fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
+    bytes.windows(wanted.len()).position(|part| part == wanted)
+}
+
+impl Endpoint {
+    /// Sends a request on a connection of its own and returns the body of the answer. HTTP alone.
+    pub(super) fn exchange(&self, request: &[u8]) -> Result<Vec<u8>> {
+        let Address::Tcp(address) = &self.address else {
+            return Err(Error::peer("server", "an exchange goes over TCP"));
+        };
+        let trying = || format!("call {address}");
+        let mut stream = TcpStream::connect(address).trying(trying)?;
+        stream.write_all(request).trying(trying)?;
+        let mut received = Vec::new();
+        let mut part = [0; 65_536];
+        loop {
+            let count = stream.read(&mut part).trying(trying)?;
+            received.extend_from_slice(&part[..count]);
+            match self.framing.first(&received) {
+                Some(Answer { body, end, is_ok: true }) => return Ok(received[body..end].to_vec()),
+                None if count > 0 => {}
+                _ => {
+                    let said = String::from_utf8_lossy(&received).into_owned();
+                    return Err(Error::peer("server", format!("no answer: {said}")));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! The load of M14: connections of one thread, in a closed loop or at a rate.
+//!
+//! Each connection is a task. Requests are bytes that were made before; of an answer only its frame is
+//! read, and that it is no error. In a closed loop the next request is sent when the answer is there; at
+//! a rate each has its time, and its latency begins then, whether or not the connection was free.
+
+use std::{cell::RefCell, rc::Rc, sync::Arc};
+
+use lockstep_host::{Clock, SystemClock};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
+    net::{TcpStream, UnixStream},
+    runtime::Builder,
+    sync::Barrier,
+    task::LocalSet,
+    time::Duration,
+};
+
+use super::connection::{Address, Endpoint, Framing};
+use crate::{
+    error::{Error, Result, Trying},
+    measure::{Measured, latencies, record},
+};
+
+/// When requests are sent.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Pace {
+    /// When the last one was answered.
+    AsAnswered,
+    /// So many in a second, of all connections together.
+    PerSecond(f64),
+}
+
+/// A load.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct NetworkLoad {
+    pub(super) connections: usize,
+    pub(super) warm_ms: u64,
+    pub(super) run_ms: u64,
+    pub(super) pace: Pace,
+}
+
+/// What all connections share.
+struct LoadState<'a> {
+    load: NetworkLoad,
+    requests: &'a [Vec<u8>],
+    clock: SystemClock,
+    measured: RefCell<Measured>,
+}
+
+trait Stream: AsyncRead + AsyncWrite + Unpin {}
+impl<S: AsyncRead + AsyncWrite + Unpin> Stream for S {}
+
+/// Puts a load on a server.
+pub(super) fn run_load(
+    endpoint: &Endpoint,
+    requests: &[Vec<u8>],
+    load: NetworkLoad,
+) -> Result<Measured> {
+    assert!(load.connections > 0 && !requests.is_empty(), "there is something to send");
+    let runtime = Builder::new_current_thread().enable_io().enable_time().build();
+    let runtime = runtime.trying(|| "start the client".to_owned())?;
+    let measured = Measured { latency_ns: latencies(), ops_per_s: 0.0 };
+    let state = Rc::new(LoadState {
+        load,
+        requests,
+        clock: SystemClock::new(),
+        measured: RefCell::new(measured),
+    });
+    let ready = Arc::new(Barrier::new(load.connections));
+    let tasks = LocalSet::new();
+    let done = runtime.block_on(tasks.run_until(async {
+        let connections = (0..load.connections)
+            .map(|number| run_connection(endpoint, Rc::clone(&state), Arc::clone(&ready), number));
+        futures::future::try_join_all(connections).await
+    }));
+    done?;
+    let mut measured = state.measured.borrow().clone();
+    measured.ops_per_s = measured.latency_ns.len() as f64 * 1_000.0 / load.run_ms.max(1) as f64;
+    Ok(measured)
+}
+
+async fn run_connection(
+    endpoint: &Endpoint,
+    state: Rc<LoadState<'_>>,
+    ready: Arc<Barrier>,
+    number: usize,
+) -> Result<()> {
+    let stream = connect(&endpoint.address).await;
+    // Also after a failure: the others wait here.
+    ready.wait().await;
+    let mut connection = Connection {
+        stream: stream?,
+        framing: endpoint.framing,
+        received: Vec::with_capacity(65_536),
+    };
+    let load = state.load;
+    let mut next = number * state.requests.len() / load.connections;
+    let begin_ns = state.clock.monotonic_ns();
+    let record_ns = begin_ns + load.warm_ms * 1_000_000;
+    let end_ns = record_ns + load.run_ms * 1_000_000;
+    let mut due_ns = begin_ns;
+    let interval_ns = match load.pace {
+        Pace::AsAnswered => 0.0,
+        Pace::PerSecond(rate) => load.connections as f64 * 1e9 / rate.max(1.0),
+    };
+    let mut sent = 0_u64;
+    loop {
+        if load.pace != Pace::AsAnswered {
+            // Connections are due one after the other.
+            let share = number as f64 / load.connections as f64;
+            due_ns = begin_ns + ((sent as f64 + share) * interval_ns) as u64;
+            let wait_ns = due_ns.saturating_sub(state.clock.monotonic_ns());
+            if wait_ns > 0 {
+                tokio::time::sleep(Duration::from_nanos(wait_ns)).await;
+            }
+        }
+        connection.exchange(&state.requests[next % state.requests.len()]).await?;
+        (next, sent) = (next + 1, sent + 1);
+        let now_ns = state.clock.monotonic_ns();
+        if (record_ns..end_ns).contains(&now_ns) {
+            record(&mut state.measured.borrow_mut().latency_ns, now_ns.saturating_sub(due_ns));
+        }
+        if now_ns >= end_ns {
+            return Ok(());
+        }
+        due_ns = now_ns;
+    }
+}
+
+async fn connect(address: &Address) -> Result<Box<dyn Stream>> {
+    match address {
+        Address::Tcp(address) => {
+            let stream = TcpStream::connect(address).await;
+            let stream = stream.trying(|| format!("connect to {address}"))?;
+            stream.set_nodelay(true).trying(|| "send without delay".to_owned())?;
+            Ok(Box::new(stream))
+        }
+        Address::Unix(path) => {
+            let stream = UnixStream::connect(path).await;
+            Ok(Box::new(stream.trying(|| format!("connect to {}", path.display()))?))
+        }
+    }
+}
+
+/// An open connection.
+struct Connection {
+    stream: Box<dyn Stream>,
+    framing: Framing,
+    received: Vec<u8>,
+}
+
+impl Connection {
+    async fn exchange(&mut self, request: &[u8]) -> Result<()> {
+        let trying = || "exchange with the server".to_owned();
+        self.stream.write_all(request).await.trying(trying)?;
+        self.received.clear();
+        loop {
+            let count = self.stream.read_buf(&mut self.received).await.trying(trying)?;
+            match self.framing.first(&self.received) {
+                Some(answer) if answer.is_ok && answer.end == self.received.len() => return Ok(()),
+                None if count > 0 => {}
+                _ => {
+                    let said = String::from_utf8_lossy(&self.received).into_owned();
+                    return Err(Error::peer("server", format!("no answer: {said}")));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! The servers of M14, each in a process of its own: this program with `--network-step`.
+//!
+//! A step is a JSON object. The process prints the address on which it listens, and ends when its
+//! standard input does.
+
+use std::{
+    convert::Infallible,
+    io::{BufRead as _, BufReader, Read as _},
+    net::SocketAddr,
+    process::{Child, ChildStdin, Command, Stdio},
+};
+
+use axum::{Router, body::Bytes, routing::post};
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo},
+    server::conn::auto,
+    service::TowerToHyperService,
+};
+use lockstep_engine::Database;
+use lockstep_host::{Clock, SystemClock};
+use lockstep_server::{RunningServer, ServerSettings};
+use serde_json::{Value as Json, json};
+use tokio::{net::TcpListener, runtime::Builder};
+
+use super::{connection::Address, features::FeatureSet};
+use crate::{
+    error::{Error, Result, Trying},
+    suite::say,
+};
+
+/// The user who may request the deployment, and the header that says so: `bench:secret`.
+const USER: &str = "CREATE USER bench OPTIONS(password='secret')";
+const AUTHORIZATION: &str = "Basic YmVuY2g6c2VjcmV0";
+
+/// Connections that a server takes, more than M14 opens.
+const CONNECTIONS_MAX: &str = "2000";
+
+/// What a process serves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ServedSystem {
+    /// Lockstep with a set of features.
+    Lockstep(FeatureSet),
+    /// A constant of so many bytes, whatever the call is.
+    Constant {
+        /// The size of the answer.
+        bytes: usize,
+    },
+}
+
+impl ServedSystem {
+    fn to_json(self) -> Json {
+        match self {
+            Self::Lockstep(set) => json!({ "lockstep": set.name() }),
+            Self::Constant { bytes } => json!({ "constant": bytes }),
+        }
+    }
+
+    fn of_text(text: &str) -> Option<Self> {
+        let json: Json = serde_json::from_str(text).ok()?;
+        if let Some(name) = json["lockstep"].as_str() {
+            return FeatureSet::of_name(name).map(Self::Lockstep);
+        }
+        let bytes = usize::try_from(json["constant"].as_u64()?).ok()?;
+        Some(Self::Constant { bytes })
+    }
+}
+
+/// A server in a process of its own.
+#[derive(Debug)]
+pub(super) struct ServerProcess {
+    child: Child,
+    /// Closed to end the process.
+    input: Option<ChildStdin>,
+    address: SocketAddr,
+    /// How long it took until it was ready, filling included.
+    pub(super) ready_ms: f64,
+}
+
+impl ServerProcess {
+    /// Starts a server and waits until it is ready.
+    pub(super) fn start(system: ServedSystem) -> Result<Self> {
+        let trying = || "start a server".to_owned();
+        let clock = SystemClock::new();
+        let program = std::env::current_exe().trying(trying)?;
+        let mut command = Command::new(program);
+        command.arg("--network-step").arg(system.to_json().to_string());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().trying(trying)?;
+        let output = child.stdout.take().expect("its output is a pipe");
+        let input = child.stdin.take();
+        let mut line = String::new();
+        BufReader::new(output).read_line(&mut line).trying(trying)?;
+        let address = line.trim().parse();
+        let address = address.map_err(|_error| {
+            Error::peer("server", format!("it does not start; it says {line:?}"))
+        })?;
+        let ready_ms = clock.monotonic_ns() as f64 / 1e6;
+        Ok(Self { child, input, address, ready_ms })
+    }
+
+    /// Returns where it listens.
+    pub(super) fn address(&self) -> Address {
+        Address::Tcp(self.address)
+    }
+
+    /// Returns the requests of a set as they are sent.
+    pub(super) fn requests(&self, set: FeatureSet) -> Vec<Vec<u8>> {
+        let request = |body: String| {
+            let (name, address, length) = (set.name(), self.address, body.len());
+            let text = format!(
+                "POST /v1/deployments/{name} HTTP/1.1\r\nHost: {address}\r\nAuthorization: \
+                 {AUTHORIZATION}\r\nContent-Type: application/json\r\nContent-Length: \
+                 {length}\r\n\r\n{body}"
+            );
+            text.into_bytes()
+        };
+        set.bodies().into_iter().map(request).collect()
+    }
+}
+
+impl Drop for ServerProcess {
+    fn drop(&mut self) {
+        drop(self.input.take());
+        // An error means that the process has ended.
+        let _ended = self.child.wait();
+    }
+}
+
+/// Runs a step: serves until the standard input ends.
+pub(crate) fn run_step(step: &str) -> Result<()> {
+    let system = ServedSystem::of_text(step);
+    match system.ok_or_else(|| Error::peer("server", format!("{step} is no step")))? {
+        ServedSystem::Lockstep(set) => serve_lockstep(set),
+        ServedSystem::Constant { bytes } => serve_constant(bytes),
+    }
+}
+
+fn wait_for_end() {
+    // Whatever ends the input ends the process.
+    let _ended = std::io::stdin().read_to_end(&mut Vec::new());
+}
+
+fn serve_lockstep(set: FeatureSet) -> Result<()> {
+    let database = Database::in_memory();
+    set.fill(database.session())?;
+    let session = database.session();
+    session.execute(USER)?;
+    session.execute(&format!("GRANT EXECUTE ON DEPLOYMENT {} TO bench", set.name()))?;
+    let mut settings = ServerSettings::default();
+    for (key, value) in
+        [("http.listen", "127.0.0.1:0"), ("limits.connections_max", CONNECTIONS_MAX)]
+    {
+        let set = settings.set(key, value);
+        set.map_err(|error| Error::peer("server", error.to_string()))?;
+    }
+    let server = RunningServer::start(database, settings);
+    let server = server.trying(|| "start the server".to_owned())?;
+    say(&server.http_address().to_string());
+    wait_for_end();
+    server.handle().stop();
+    server.handle().drain();
+    server.wait();
+    Ok(())
+}
+
+/// Serves a constant with the libraries of Lockstep's server.
+fn serve_constant(bytes: usize) -> Result<()> {
+    let trying = || "start the server".to_owned();
+    let runtime = Builder::new_multi_thread().enable_io().enable_time().build().trying(trying)?;
+    let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).trying(trying)?;
+    say(&listener.local_addr().trying(trying)?.to_string());
+    let answer = Bytes::from(vec![b'7'; bytes]);
+    let handler = move |_body: Bytes| {
+        let answer = answer.clone();
+        async move { Ok::<_, Infallible>(answer) }
+    };
+    let routes = Router::new().route("/v1/deployments/{name}", post(handler));
+    runtime.spawn(async move {
+        loop {
+            let Ok((stream, _peer)) = listener.accept().await else { continue };
+            let _refused = stream.set_nodelay(true);
+            let service = TowerToHyperService::new(routes.clone());
+            tokio::spawn(async move {
+                let builder = auto::Builder::new(TokioExecutor::new());
+                // An error is a client's that has gone.
+                let _ended = builder.serve_connection(TokioIo::new(stream), service).await;
+            });
+        }
+    });
+    wait_for_end();
+    Ok(())
+}

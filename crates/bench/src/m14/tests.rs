@@ -1,0 +1,50 @@
+//! The client of M14 and its servers, without times.
+
+use super::{
+    connection::{Answer, Framing},
+    features::{FeatureSet, read_answer},
+};
+use crate::answer::AnswerValue;
+
+#[test]
+fn answers_are_told_from_each_other() {
+    let http = b"HTTP/1.1 200 OK\r\ncontent-type: a\r\nContent-Length: 3\r\n\r\nabcHTTP/1.1 4";
+    let answer = Framing::Http.first(http).unwrap();
+    assert_eq!(&http[answer.body..answer.end], b"abc");
+    assert!(answer.is_ok);
+    assert_eq!(Framing::Http.first(&http[..answer.end - 1]), None);
+    assert_eq!(Framing::Http.first(b"HTTP/1.1 200 OK\r\n"), None);
+    let refused = b"HTTP/1.1 429 Too Many Requests\r\ncontent-length: 0\r\n\r\n";
+    assert!(!Framing::Http.first(refused).unwrap().is_ok);
+    let resp = b"$3\r\nabc\r\n";
+    assert_eq!(Framing::Resp.first(resp), Some(Answer { body: 4, end: 9, is_ok: true }));
+    assert_eq!(Framing::Resp.first(b"$3\r\nab"), None);
+    assert!(!Framing::Resp.first(b"-ERR wrong\r\n").unwrap().is_ok);
+}
+
+#[test]
+fn answers_are_read_as_the_expected_kinds() {
+    let expected = [
+        AnswerValue::Double(0.5),
+        AnswerValue::Int(7),
+        AnswerValue::Text("a".into()),
+        AnswerValue::Null,
+    ];
+    let found = read_answer(br#"{"a":0.5,"b":7,"c":"a","d":null}"#, &expected).unwrap();
+    assert_eq!(found, expected);
+    let found = read_answer(br#"{"a":1,"b":7.5,"c":"a","d":0}"#, &expected).unwrap();
+    assert_ne!(found[1], expected[1]);
+    assert_ne!(found[3], expected[3]);
+    assert!(read_answer(b"{}", &expected).is_err());
+}
+
+#[test]
+fn bodies_are_objects_with_all_columns() {
+    for (set, columns) in [(FeatureSet::M1, 30), (FeatureSet::M2, 102)] {
+        let bodies = set.bodies();
+        assert_eq!(bodies.len(), set.request_count());
+        let json: serde_json::Value = serde_json::from_str(&bodies[0]).unwrap();
+        assert_eq!(json.as_object().unwrap().len(), columns);
+        assert_eq!(FeatureSet::of_name(set.name()), Some(set));
+    }
+}
