@@ -5,4 +5,5 @@
 mod access;
 mod http;
 mod limits;
+mod restful;
 mod support;
