@@ -5,5 +5,6 @@
 mod access;
 mod http;
 mod limits;
+mod openapi;
 mod restful;
 mod support;

@@ -1,37 +1,18 @@
 //! The public test cases of OpenMLDB's HTTP API, run against a served port.
 //!
-//! They are in `../shared/conformance` beside the checkout; without it there is nothing to do. The cases
-//! that do not pass are listed with their reasons in `crates/xtask/conformance/http.txt`, which
-//! `docs/compatibility.md` repeats: one that is not listed and fails, and one that is listed and passes,
-//! fails the test.
+//! They are in `../shared/conformance` beside the checkout; without it there is nothing to do.
 
-use std::{
-    collections::BTreeSet,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use crate::support::{Client, Request, TestServer};
 use lockstep_engine::Database;
 use serde_json::Value;
-
-/// The cases that do not pass, with reasons.
-const LISTED: &str = include_str!("../../../xtask/conformance/http.txt");
-
-/// The least part of the cases that pass, in percent.
-const PASSED_PERCENT_MIN: usize = 95;
 
 /// Returns the file of the cases, beside the checkout or beside the folder that holds it.
 fn cases_file() -> Option<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().ok()?;
     let beside = |folder: &Path| folder.join("../shared/conformance/restful.jsonl");
     root.ancestors().take(2).map(beside).find(|file| file.is_file())
-}
-
-/// Returns the ids of the cases that are listed.
-fn listed() -> BTreeSet<String> {
-    let lines = LISTED.lines().filter(|line| !line.starts_with(['#', '[']));
-    let ids = lines.filter_map(|line| line.split_once(": http").map(|(id, _)| id.to_owned()));
-    ids.collect()
 }
 
 #[test]
@@ -42,17 +23,10 @@ fn openmldb_s_cases_pass() {
     };
     let text = std::fs::read_to_string(file).unwrap();
     let cases: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let mut failed = BTreeSet::new();
-    for case in &cases {
-        if let Err(reason) = run(case) {
-            let id = case["id"].as_str().unwrap().to_owned();
-            println!("{id}: {reason}");
-            failed.insert(id);
-        }
-    }
+    let failure = |case: &Value| run(case).err().map(|reason| format!("{}: {reason}", case["id"]));
+    let failed: Vec<String> = cases.iter().filter_map(failure).collect();
     println!("{} of {} cases pass", cases.len() - failed.len(), cases.len());
-    assert_eq!(failed, listed(), "the left fail, the right are listed");
-    assert!((cases.len() - failed.len()) * 100 >= cases.len() * PASSED_PERCENT_MIN);
+    assert!(!cases.is_empty() && failed.is_empty(), "{failed:#?}");
 }
 
 /// Runs a case against a server of its own.
