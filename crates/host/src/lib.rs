@@ -8,6 +8,7 @@ pub mod disk;
 pub mod failpoint;
 pub mod file;
 pub mod log;
+pub mod machine;
 pub mod memory;
 mod process;
 pub mod query;
