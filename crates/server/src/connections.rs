@@ -7,6 +7,7 @@
 mod frames;
 
 use std::{
+    collections::BTreeMap,
     fmt, io,
     pin::Pin,
     sync::{
@@ -73,6 +74,15 @@ pub(crate) struct Activity {
     frames: Mutex<FrameReader>,
     /// Calls that are being answered.
     calls: AtomicU64,
+    /// Since when the client has taken nothing of each answer that it has not taken whole (HTTP/2).
+    answers: Mutex<WaitingAnswers>,
+}
+
+/// The answers of a connection that are not taken whole, by number.
+#[derive(Debug, Default)]
+struct WaitingAnswers {
+    next: u64,
+    since_ns: BTreeMap<u64, u64>,
 }
 
 impl Activity {
@@ -87,6 +97,7 @@ impl Activity {
             has_frames: AtomicBool::new(false),
             frames: Mutex::new(FrameReader::new()),
             calls: AtomicU64::new(0),
+            answers: Mutex::default(),
         })
     }
 
@@ -117,10 +128,27 @@ impl Activity {
         }
     }
 
+    /// Counts the time of an answer that the client takes in parts, until the result is dropped.
+    pub(crate) fn begin_answer(self: &Arc<Self>) -> WaitingAnswer {
+        let now = self.clock.monotonic_ns();
+        let mut answers = self.answers.lock();
+        let number = answers.next;
+        answers.next += 1;
+        answers.since_ns.insert(number, now);
+        WaitingAnswer { activity: Arc::clone(self), number }
+    }
+
+    /// Returns for how long the client has taken nothing of the answer that waits for longest.
+    pub(crate) fn answer_waits_ms(&self) -> u64 {
+        let oldest = self.answers.lock().since_ns.values().min().copied();
+        oldest.map_or(0, |since| self.since_ms(since))
+    }
+
     /// Returns whether a call is being answered, or a part of its answer is not written.
     pub(crate) fn is_busy(&self) -> bool {
         let calls = self.calls.load(Ordering::Relaxed);
-        calls > 0 || self.write_waits_ns.load(Ordering::Relaxed) > 0
+        let is_waiting = self.write_waits_ns.load(Ordering::Relaxed) > 0;
+        calls > 0 || is_waiting || !self.answers.lock().since_ns.is_empty()
     }
 
     /// Returns for how long the client has been sending the headers of a request, or a frame.
@@ -185,6 +213,28 @@ impl Drop for ActiveCall {
     fn drop(&mut self) {
         self.0.note_moved();
         self.0.calls.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// An answer that the client takes in parts.
+#[derive(Debug)]
+pub(crate) struct WaitingAnswer {
+    activity: Arc<Activity>,
+    number: u64,
+}
+
+impl WaitingAnswer {
+    /// Notes that the client takes a part.
+    pub(crate) fn note_taken(&self) {
+        let now = self.activity.clock.monotonic_ns();
+        self.activity.answers.lock().since_ns.insert(self.number, now);
+    }
+}
+
+impl Drop for WaitingAnswer {
+    fn drop(&mut self) {
+        let removed = self.activity.answers.lock().since_ns.remove(&self.number);
+        debug_assert!(removed.is_some(), "an answer is counted once");
     }
 }
 

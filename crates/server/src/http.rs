@@ -20,6 +20,7 @@ mod origin;
 mod path_names;
 mod row_batches;
 mod sql_call;
+mod watched_body;
 
 use std::{convert::Infallible, net::IpAddr, sync::Arc, time::Duration};
 
@@ -27,7 +28,7 @@ use axum::{
     Router,
     body::Body,
     extract::Request,
-    http::{HeaderValue, StatusCode},
+    http::{HeaderValue, StatusCode, Version},
     response::{IntoResponse, Response},
     routing::{get, post},
 };
@@ -48,6 +49,7 @@ use crate::{
 };
 use call::{CallId, ClientAddress};
 use error::HttpError;
+use watched_body::WatchedBody;
 
 pub(crate) use json_rows::{KeyRule, RowSchema};
 pub(crate) use json_text::push_json;
@@ -102,12 +104,17 @@ pub(crate) async fn serve_connection<S>(
             request.extensions_mut().insert(ClientAddress(address));
             let (state, routes) = (Arc::clone(&state), routes.clone());
             let call = activity.begin_call();
+            let is_framed = request.version() == Version::HTTP_2;
+            let activity = Arc::clone(&activity);
             async move {
                 let mut unfinished = UnfinishedCall { state: &state, is_finished: false };
                 let response = answer(&state, routes, request.map(Body::new)).await;
                 unfinished.is_finished = true;
                 drop((unfinished, call));
-                Ok::<_, Infallible>(response)
+                Ok::<_, Infallible>(match is_framed {
+                    true => response.map(|body| Body::new(WatchedBody::new(body, &activity))),
+                    false => response,
+                })
             }
         }
     });
@@ -135,6 +142,7 @@ pub(crate) async fn serve_connection<S>(
             () = check => {
                 let settings = state.settings();
                 let is_slow = activity.write_waits_ms() >= settings.write_timeout_ms
+                    || activity.answer_waits_ms() >= settings.write_timeout_ms
                     || activity.request_waits_ms() >= settings.header_timeout_ms;
                 if is_slow {
                     state.metrics.add_refused(Refusal::Timeout);
