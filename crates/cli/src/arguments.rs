@@ -5,7 +5,10 @@ use std::path::Path;
 use clap::{Parser, error::ErrorKind};
 use lockstep_host::disk;
 
-use crate::{check_command::CheckCommand, opening::DatabaseTarget, serve_command::ServeCommand};
+use crate::{
+    check_command::CheckCommand, doctor_command::DoctorCommand, opening::DatabaseTarget,
+    serve_command::ServeCommand, user_command::UserCommand,
+};
 
 /// Lockstep, a feature database: one SQL definition for training and for serving.
 #[derive(Debug, Parser)]
@@ -18,6 +21,8 @@ use crate::{check_command::CheckCommand, opening::DatabaseTarget, serve_command:
                   extension is a database; other paths are scripts.\n\
                   `lockstep check DIR` verifies the database in a directory; see `lockstep check --help`.\n\
                   `lockstep serve DIR` serves it over HTTP; see `lockstep serve --help`.\n\
+                  `lockstep user add NAME` makes a user of it; see `lockstep user --help`.\n\
+                  `lockstep doctor DIR` says what of this machine is not as it should be.\n\
                   `lockstep demo flights` runs the demonstration that comes with the Python package."
 )]
 struct CommandLine {
@@ -54,8 +59,10 @@ pub(crate) enum Task {
     Check(CheckCommand),
     /// Serve a database.
     Serve(ServeCommand),
-    /// A command that this version does not have.
-    NotYet(String),
+    /// Make or remove users.
+    User(UserCommand),
+    /// Look at the machine.
+    Doctor(DoctorCommand),
     /// Print this and end with 0 (help and version).
     Print(String),
     /// Print this and end with 2.
@@ -68,6 +75,8 @@ impl Task {
         let parsed = match name {
             "check" => CheckCommand::from_arguments(rest).map(Self::Check),
             "serve" => ServeCommand::from_arguments(rest).map(Self::Serve),
+            "user" => UserCommand::from_arguments(rest).map(Self::User),
+            "doctor" => DoctorCommand::from_arguments(rest).map(Self::Doctor),
             _ => return None,
         };
         Some(parsed.unwrap_or_else(|error| Self::print(&error)))
@@ -142,10 +151,8 @@ impl Arguments {
             return in_memory(command.map_or(Task::Input, Task::Script));
         };
         let is_alone = command.is_none() && !read_only;
-        match path.as_str() {
-            "demo" if is_alone => return in_memory(Task::Demo(rest)),
-            "doctor" if is_alone => return in_memory(Task::NotYet(path)),
-            _ => {}
+        if path == "demo" && is_alone {
+            return in_memory(Task::Demo(rest));
         }
         if path.is_empty() {
             return in_memory(refuse("the path is empty"));
@@ -242,7 +249,9 @@ mod tests {
             task(&["demo", "flights", "--x"]),
             Task::Demo(vec!["flights".into(), "--x".into()])
         );
-        assert_eq!(task(&["doctor"]), Task::NotYet("doctor".into()));
+        assert!(matches!(task(&["doctor", "--json"]), Task::Doctor(_)));
+        assert!(matches!(task(&["user", "add", "app", "--can", "ALL ON *.*"]), Task::User(_)));
+        assert!(matches!(task(&["user"]), Task::Refuse(_)));
         assert!(matches!(task(&["serve", "x.lockstep", "--http", "[::1]:1"]), Task::Serve(_)));
         assert!(matches!(task(&["serve", "--print-config"]), Task::Serve(_)));
         assert!(matches!(task(&["serve"]), Task::Refuse(_)));

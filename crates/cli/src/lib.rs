@@ -8,6 +8,8 @@
 mod arguments;
 mod cell;
 mod check_command;
+mod doctor;
+mod doctor_command;
 mod editor;
 mod guard;
 mod interrupt;
@@ -16,6 +18,7 @@ mod script;
 mod serve_command;
 mod shell;
 mod table_text;
+mod user_command;
 
 use std::io::{self, IsTerminal};
 

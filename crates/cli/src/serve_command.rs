@@ -86,6 +86,8 @@ impl ServeCommand {
             Err(error) => return writeln!(err, "{}", error.render(None)).map(|()| 1),
         };
         log_to_stderr(&settings);
+        // Each connection is an open file.
+        let _limit = lockstep_host::machine::raise_open_file_limit();
         let server = match RunningServer::start(database.clone(), settings) {
             Ok(server) => server,
             Err(error) => return writeln!(err, "error: {error}").map(|()| 1),

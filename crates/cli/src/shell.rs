@@ -125,9 +125,8 @@ impl Shell {
             Task::Refuse(text) => self.err.write_all(text.as_bytes()).map(|()| 2),
             Task::Check(command) => command.run(&mut *self.out, &mut *self.err),
             Task::Serve(command) => command.run(&mut *self.out, &mut *self.err),
-            Task::NotYet(name) => {
-                writeln!(self.err, "`lockstep {name}` is not part of this version").map(|()| 2)
-            }
+            Task::User(command) => command.run(&mut *self.out, &mut *self.err),
+            Task::Doctor(command) => command.run(&mut *self.out, &mut *self.err),
             Task::Demo(args) => self.demo(&args),
             Task::Script(script) => {
                 self.listen(CtrlCEffect::CancelThenExit).and_then(|()| self.script(&script))

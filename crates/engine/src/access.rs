@@ -24,6 +24,7 @@ pub(crate) use self::{files::FileFolders, requirement::Needs};
 use crate::{
     Database,
     catalog::{Objects, QualifiedName},
+    session_list::SessionShared,
     user::{Privilege, Securable},
 };
 
@@ -240,9 +241,11 @@ fn example(object: &Securable) -> &'static str {
 }
 
 /// The check of what a user prepared: a request, an appender or a relation. It is repeated when users
-/// have changed; until then it costs an atomic load, and for a token a look at the clock.
+/// have changed; until then it costs two atomic loads, and for a token a look at the clock. KILL of the
+/// session that prepared it ends it.
 pub(crate) struct AccessGuard {
     database: Database,
+    session: Arc<SessionShared>,
     user: Arc<UserIdentity>,
     requirements: Vec<Requirement>,
     /// The version of the users at which the requirements were met.
@@ -250,15 +253,16 @@ pub(crate) struct AccessGuard {
 }
 
 impl AccessGuard {
-    /// Checks a caller, and makes its guard; none for the process itself.
+    /// Checks the caller of a session, and makes its guard; none for the process itself.
     pub(crate) fn new(
         database: &Database,
-        caller: &Caller,
+        session: &Arc<SessionShared>,
         requirements: Vec<Requirement>,
     ) -> Result<Option<Self>> {
-        let Some(user) = &caller.user else { return Ok(None) };
+        let Some(user) = &session.caller().user else { return Ok(None) };
         let guard = Self {
             database: database.as_unowned(),
+            session: Arc::clone(session),
             user: Arc::clone(user),
             requirements,
             checked: AtomicU64::new(u64::MAX),
@@ -267,9 +271,10 @@ impl AccessGuard {
         Ok(Some(guard))
     }
 
-    /// Fails where the user lacks something by now.
+    /// Fails where the session was ended, or the user lacks something by now.
     #[inline]
     pub(crate) fn check(&self) -> Result<()> {
+        self.session.check_present()?;
         let version = self.database.users_version();
         if let Some(token) = &self.user.token
             && token.has_expired(self.database.now_ms())

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use arrow::array::RecordBatch;
 use datafusion::{
     common::tree_node::{TreeNode, TreeNodeRecursion},
     logical_expr::LogicalPlan,
@@ -16,11 +17,12 @@ use lockstep_table::IndexHold;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    DeploymentInfo, PreparedRequest, Session,
+    DeploymentInfo, Output, PreparedRequest, ProcedureInfo, Session,
+    access::{Needs, Requirement},
     catalog::{CatalogRecord, Definition, QualifiedName, TableReference},
-    entrance::CallDescription,
-    session::object_name,
-    user::Securable,
+    entrance::{CallDescription, no_plan},
+    session::{object_name, retried},
+    user::{Privilege, Securable},
 };
 
 /// A named, compiled query that serves requests.
@@ -57,6 +59,10 @@ pub(crate) struct Procedure {
     pub(crate) settings: Settings,
     /// The session's database at CREATE PROCEDURE.
     pub(crate) current_database: String,
+    /// Which columns of the request row are CONST: equal for all rows of a batch of requests.
+    pub(crate) common_input: Vec<bool>,
+    /// Which columns of the answer are copies of such columns.
+    pub(crate) common_output: Vec<bool>,
 }
 
 /// A statement's text with everything in its session on which its meaning depends.
@@ -94,6 +100,34 @@ impl Session {
         let object = Securable::Deployment(self.qualified(&object_name(name.trim())));
         let operation = || CallDescription::look_at(name, object);
         self.enter(operation, || self.find_deployment(name).map(|found| found.info()))
+    }
+
+    /// Returns a procedure, named `procedure` or `database.procedure`.
+    pub fn procedure(&self, name: &str) -> Result<ProcedureInfo> {
+        let name = object_name(name.trim());
+        let object = Securable::Deployment(self.qualified(&name));
+        let operation = || CallDescription::look_at(&name.name.text, object);
+        self.enter(operation, || self.find_procedure(&name).map(|found| found.info()))
+    }
+
+    /// Answers request rows with a procedure, as [`Self::request`] does with a deployment.
+    pub fn request_procedure(&self, name: &str, rows: &[RecordBatch]) -> Result<Output> {
+        let (name, conversion) = (object_name(name.trim()), self.conversion());
+        let object = Securable::Deployment(self.qualified(&name));
+        let needs = Needs::of(vec![Requirement::new(Privilege::Execute, object)]);
+        let text = &name.name.text;
+        let operation = || CallDescription {
+            action: "REQUEST",
+            text,
+            needs,
+            is_audited: false,
+            plan: &no_plan,
+        };
+        let answer = || {
+            let request = self.find_procedure(&name)?.request.for_session(self)?;
+            request.answer_batches(rows, conversion)
+        };
+        self.enter(operation, || retried(answer))
     }
 
     /// Finds a deployment by its name, which may be qualified.
@@ -134,11 +168,26 @@ impl Deployment {
             time_zone: self.settings.time_zone.to_string(),
             current_database: self.current_database.clone(),
             options: self.options.clone(),
+            tables: table_names(&self.tables),
         }
     }
 }
 
 impl Procedure {
+    /// Describes the procedure.
+    pub(crate) fn info(&self) -> ProcedureInfo {
+        ProcedureInfo {
+            name: self.name().name.clone(),
+            database: self.name().database.clone(),
+            sql: self.sql.clone(),
+            input: self.request.input().to_vec(),
+            output: self.request.output().to_vec(),
+            common_input: self.common_input.clone(),
+            common_output: self.common_output.clone(),
+            tables: table_names(&self.tables),
+        }
+    }
+
     /// Describes the procedure as the log has it.
     pub(crate) fn record(&self) -> CatalogRecord {
         CatalogRecord::CreateProcedure {
@@ -150,6 +199,15 @@ impl Procedure {
     pub(crate) fn name(&self) -> &QualifiedName {
         self.definition.name()
     }
+}
+
+/// Returns the database and the name of each table.
+fn table_names(tables: &[TableReference]) -> Vec<(String, String)> {
+    let name = |table: &TableReference| {
+        let QualifiedName { database, name } = &table.name;
+        (database.clone(), name.clone())
+    };
+    tables.iter().map(name).collect()
 }
 
 /// Returns the stored tables that a plan reads, those of unions and joins included.

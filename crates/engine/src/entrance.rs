@@ -117,6 +117,14 @@ impl<'a> CallDescription<'a> {
     }
 }
 
+impl CallDescription<'static> {
+    /// Describes a look at all that the caller sees.
+    pub(crate) fn look_at_all(text: &'static str) -> Self {
+        let needs = Needs::default();
+        Self { action: "DESCRIBE", text, needs, is_audited: false, plan: &no_plan }
+    }
+}
+
 /// The plan of a call that has none.
 pub(crate) fn no_plan() -> Option<String> {
     None
@@ -189,7 +197,7 @@ impl Session {
 
     /// Checks the caller for something that it prepares, and makes the guard of it.
     pub(crate) fn guard(&self, requirements: Vec<Requirement>) -> Result<Option<AccessGuard>> {
-        AccessGuard::new(&self.database, self.caller(), requirements)
+        AccessGuard::new(&self.database, &self.shared, requirements)
     }
 
     /// Returns who calls.

@@ -13,6 +13,7 @@ use crate::{
     access::Needs,
     entrance::CallDescription,
     session::object_name,
+    system::table_figures,
     user::{Privilege, Securable},
 };
 
@@ -53,6 +54,66 @@ pub struct DeploymentInfo {
     pub current_database: String,
     /// The options that DEPLOY was given, as (name, value).
     pub options: Vec<(String, String)>,
+    /// The tables that the query reads, as (database, name).
+    pub tables: Vec<(String, String)>,
+}
+
+/// A procedure: the columns of its requests and answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProcedureInfo {
+    /// Its name, unique within the database.
+    pub name: String,
+    /// The database.
+    pub database: String,
+    /// The statement that created it, without the semicolon at its end.
+    pub sql: String,
+    /// The columns of the request row.
+    pub input: Vec<(String, DataType)>,
+    /// The columns of the answer.
+    pub output: Vec<(String, DataType)>,
+    /// Which columns of the request row are CONST: equal for all rows of a batch of requests.
+    pub common_input: Vec<bool>,
+    /// Which columns of the answer are copies of such columns.
+    pub common_output: Vec<bool>,
+    /// The tables that the query reads, as (database, name).
+    pub tables: Vec<(String, String)>,
+}
+
+/// A database, and the names of what the caller sees of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DatabaseInfo {
+    /// Its name.
+    pub name: String,
+    /// The tables.
+    pub tables: Vec<String>,
+    /// The deployments.
+    pub deployments: Vec<String>,
+    /// The procedures.
+    pub procedures: Vec<String>,
+}
+
+/// The size of a table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TableFigures {
+    /// The database.
+    pub database: String,
+    /// The table.
+    pub name: String,
+    /// Its rows.
+    pub rows: u64,
+    /// The memory of the table with its indexes, in bytes.
+    pub memory_bytes: u64,
+    /// The indexes that are not removed.
+    pub indexes: Vec<IndexFigures>,
+}
+
+/// The size of an index.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IndexFigures {
+    /// Its name, unique within the table.
+    pub name: String,
+    /// Its memory in bytes; `None` where that is not known.
+    pub memory_bytes: Option<u64>,
 }
 
 impl TableIndex {
@@ -73,6 +134,42 @@ impl Session {
     pub fn table_columns(&self, table: &str) -> Result<Vec<(String, DataType)>> {
         let schema = self.look_at_table(table, |found| found.schema())?;
         Ok(schema.columns.iter().map(|c| (c.name.clone(), c.data_type.clone())).collect())
+    }
+
+    /// Returns the schema of a table as its statements declared it: without automatic indexes.
+    pub fn table_schema(&self, table: &str) -> Result<TableSchema> {
+        self.look_at_table(table, declared_schema)
+    }
+
+    /// Returns the databases that the caller sees, by name, with the objects that it sees of each. The
+    /// database of the system tables is not one of them.
+    pub fn databases(&self) -> Result<Vec<DatabaseInfo>> {
+        let operation = || CallDescription::look_at_all("SHOW DATABASES");
+        self.enter(operation, || {
+            let (objects, caller) = (self.database.objects(), self.caller());
+            let is_seen = |name: &&String| {
+                caller.is_process() || caller.sees(&objects, Securable::Database((*name).clone()))
+            };
+            let info = |name: &String| {
+                let found = &objects.databases()[name];
+                let deployment = |object: &&String| caller.sees_deployment(&objects, name, object);
+                let table = |object: &&String| caller.sees_table(&objects, name, object);
+                DatabaseInfo {
+                    name: name.clone(),
+                    tables: found.tables.keys().filter(table).cloned().collect(),
+                    deployments: found.deployments.keys().filter(deployment).cloned().collect(),
+                    procedures: found.procedures.keys().filter(deployment).cloned().collect(),
+                }
+            };
+            Ok(objects.databases().keys().filter(is_seen).map(info).collect())
+        })
+    }
+
+    /// Returns the sizes of the tables that the caller sees. It is not recorded in the audit record, so
+    /// that a monitor that asks often does not fill it.
+    pub fn table_figures(&self) -> Result<Vec<TableFigures>> {
+        let operation = || CallDescription::look_at_all("TABLE FIGURES");
+        self.enter(operation, || Ok(table_figures(&self.database, self.caller())))
     }
 
     /// Whether a table exists.

@@ -86,7 +86,9 @@ pub use context::Limits;
 pub use conversion::{Conversion, time_text_error};
 pub use database::Database;
 pub use entrance::CallOptions;
-pub use inspect::{DeploymentInfo, TableIndex};
+pub use inspect::{
+    DatabaseInfo, DeploymentInfo, IndexFigures, ProcedureInfo, TableFigures, TableIndex,
+};
 pub use lockstep_diagnostic::{Diagnostic, Kind, Result, Span, code};
 pub use lockstep_host::{Interrupt, QueryContext, QueryLimits};
 pub use lockstep_sql::{masked, may_have_secret};
@@ -94,7 +96,7 @@ pub use lockstep_table::Durability;
 #[doc(hidden)]
 pub use lockstep_table::set_chunk_rows;
 pub use output::Output;
-pub use parameters::{Parameter, PreparedStatement};
+pub use parameters::{Parameter, ParsedScript, PreparedStatement};
 pub use prepared_request::{PreparedRequest, WeakRequest};
 #[doc(hidden)]
 pub use recovery::StorageTuning;

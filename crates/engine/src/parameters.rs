@@ -10,6 +10,7 @@ use crate::{
     Output, Relation, Session,
     access::Needs,
     entrance::{CallDescription, no_plan},
+    statement::all_write_rows,
 };
 
 /// A value for a `?` and its type; NULL has the type [`DataType::Null`] or any other.
@@ -34,7 +35,50 @@ impl PreparedStatement {
     }
 }
 
+/// A parsed script of one or more statements: for a front end that looks at it before it runs it.
+#[derive(Debug, Clone)]
+pub struct ParsedScript {
+    statements: Vec<Parsed>,
+    text: String,
+}
+
+impl ParsedScript {
+    /// Parses a script.
+    ///
+    /// ```
+    /// use lockstep_engine::{Database, ParsedScript};
+    ///
+    /// let script = ParsedScript::parse("CREATE TABLE t (v INT); INSERT INTO t VALUES (1)")?;
+    /// assert!(!script.only_writes_rows());
+    /// let output = Database::in_memory().session().run_script(&script, &[])?;
+    /// assert_eq!(output.rows_affected, Some(1));
+    /// # Ok::<(), Box<lockstep_engine::Diagnostic>>(())
+    /// ```
+    pub fn parse(text: &str) -> Result<Self> {
+        Ok(Self { statements: parse(text)?, text: text.to_owned() })
+    }
+
+    /// Returns what [`only_writes_rows`](crate::only_writes_rows) says of the text, without parsing it
+    /// again.
+    pub fn only_writes_rows(&self) -> bool {
+        all_write_rows(&self.statements)
+    }
+}
+
 impl Session {
+    /// Runs a parsed script as [`Self::execute_with`] runs its text.
+    pub fn run_script(&self, script: &ParsedScript, parameters: &[Parameter]) -> Result<Output> {
+        let ParsedScript { statements, text } = script;
+        match statements.as_slice() {
+            _ if parameters.is_empty() => self.run_statements(statements, text),
+            [only] => {
+                check_count(only, parameters)?;
+                self.run_statement(only, text, parameters)
+            }
+            _ => not_one_statement().err(),
+        }
+    }
+
     /// Binds one query without running it.
     pub fn query(&self, sql: &str) -> Result<Relation> {
         self.query_with(sql, &[])
@@ -67,9 +111,7 @@ impl Session {
         let mut statements = parse(sql)?;
         match (statements.pop(), statements.is_empty()) {
             (Some(parsed), true) => Ok(PreparedStatement { parsed, sql: sql.to_owned() }),
-            _ => Diagnostic::new(code::SYNTAX_ERROR, "parameters need exactly one statement")
-                .with_hint("Run the statements of a script one by one.")
-                .err(),
+            _ => not_one_statement().err(),
         }
     }
 
@@ -107,6 +149,12 @@ impl Session {
         };
         self.enter(operation, || self.relation(query, parameters))
     }
+}
+
+/// Makes the error for a script with parameters that is not one statement.
+fn not_one_statement() -> Diagnostic {
+    Diagnostic::new(code::SYNTAX_ERROR, "parameters need exactly one statement")
+        .with_hint("Run the statements of a script one by one.")
 }
 
 /// Checks that the number of values is the number of `?`.

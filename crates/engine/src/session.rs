@@ -73,11 +73,16 @@ impl Session {
     /// Runs a script of one or more statements and returns the output of the last one. Statements
     /// before a failing one have taken effect; the failing one has not.
     pub fn execute(&self, script: &str) -> Result<Output> {
+        self.run_statements(&parse(script)?, script)
+    }
+
+    /// Runs the statements of a script, and returns the output of the last one.
+    pub(crate) fn run_statements(&self, statements: &[Parsed], script: &str) -> Result<Output> {
         let mut output = Output::default();
-        for statement in parse(script)? {
+        for statement in statements {
             checkpoint()?;
-            check_count(&statement, &[])?;
-            output = self.run_statement(&statement, script, &[])?;
+            check_count(statement, &[])?;
+            output = self.run_statement(statement, script, &[])?;
         }
         Ok(output)
     }

@@ -93,12 +93,13 @@ impl SessionShared {
     }
 
     /// Fails once KILL has ended the session.
+    #[inline]
     pub(crate) fn check_present(&self) -> Result<()> {
         // Relaxed: it guards no data.
         if !self.is_ended.load(Ordering::Relaxed) {
             return Ok(());
         }
-        Diagnostic::new(code::SESSION_ENDED, "KILL ended the session").err()
+        ended()
     }
 
     /// Lists a call until the result is dropped.
@@ -134,6 +135,12 @@ impl SessionShared {
             request_id: running.and_then(|call| call.request_id.clone()),
         }
     }
+}
+
+/// Makes the error for a call of a session that KILL has ended.
+#[cold]
+fn ended() -> Result<()> {
+    Diagnostic::new(code::SESSION_ENDED, "KILL ended the session").err()
 }
 
 /// A call in the list of its session.

@@ -47,7 +47,10 @@ pub(crate) use query_config::check as check_query_config;
 pub(crate) use show::retention_text;
 
 use lockstep_diagnostic::{Diagnostic, Result, code};
-use lockstep_sql::ast::{ObjectName, Statement};
+use lockstep_sql::{
+    Parsed,
+    ast::{ObjectName, Statement},
+};
 
 use crate::Output;
 
@@ -62,7 +65,11 @@ use crate::Output;
 /// assert!(!only_writes_rows("INSERT INTO t VALUES (1); SELECT * FROM t"));
 /// ```
 pub fn only_writes_rows(script: &str) -> bool {
-    let Ok(statements) = lockstep_sql::parse(script) else { return false };
+    lockstep_sql::parse(script).is_ok_and(|statements| all_write_rows(&statements))
+}
+
+/// Returns whether statements do nothing but add and remove rows.
+pub(crate) fn all_write_rows(statements: &[Parsed]) -> bool {
     let is_write = |statement: &Statement| {
         matches!(statement, Statement::Insert(_) | Statement::Delete { .. })
     };

@@ -11,6 +11,8 @@
 mod catalog;
 mod operation;
 
+pub(crate) use catalog::table_figures;
+
 use std::sync::Arc;
 
 use lockstep_diagnostic::{Diagnostic, Result, code};

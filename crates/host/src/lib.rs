@@ -9,6 +9,7 @@ pub mod failpoint;
 pub mod file;
 mod handle;
 pub mod log;
+pub mod machine;
 pub mod memory;
 mod process;
 pub mod query;

@@ -1,9 +1,13 @@
 //! The connections of a server: how many there are, and whether each of them moves.
 //!
-//! Knows of protocols only how HTTP/2 begins: a connection holds a [`ConnectionPermit`], and reads and writes through a
-//! [`WatchedStream`], whose [`Activity`] says since when the client neither sends nor reads.
+//! A connection holds a [`ConnectionPermit`], and reads and writes through a [`WatchedStream`], whose
+//! [`Activity`] says since when the client neither sends nor reads, and since when it has not finished
+//! what it began. Knows of protocols only the frames of HTTP/2 (`frames`).
+
+mod frames;
 
 use std::{
+    collections::BTreeMap,
     fmt, io,
     pin::Pin,
     sync::{
@@ -13,11 +17,10 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use lockstep_host::Clock;
+use lockstep_host::{Clock, sync::Mutex};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// What a connection of HTTP/2 begins with.
-const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2";
+use frames::{FrameProgress, FrameReader};
 
 /// The number of open connections.
 #[derive(Debug, Default)]
@@ -61,13 +64,25 @@ pub(crate) struct Activity {
     moved_ns: AtomicU64,
     /// Since when a write waits for the client; 0: none does.
     write_waits_ns: AtomicU64,
-    /// Since when the client has sent a part of a request, without a call that began with it; 0: it has
-    /// sent nothing since the last call.
+    /// Since when the client has sent a part of a request without a call that began with it, or a part
+    /// of a frame or of a stream's headers; 0: it has sent nothing since the last call, or nothing that
+    /// is not complete.
     request_waits_ns: AtomicU64,
     /// Whether the client sends frames (HTTP/2), so that bytes without a call may be no request.
     has_frames: AtomicBool,
+    /// Locked by the task of the connection only.
+    frames: Mutex<FrameReader>,
     /// Calls that are being answered.
     calls: AtomicU64,
+    /// Since when the client has taken nothing of each answer that it has not taken whole (HTTP/2).
+    answers: Mutex<WaitingAnswers>,
+}
+
+/// The answers of a connection that are not taken whole, by number.
+#[derive(Debug, Default)]
+struct WaitingAnswers {
+    next: u64,
+    since_ns: BTreeMap<u64, u64>,
 }
 
 impl Activity {
@@ -80,7 +95,9 @@ impl Activity {
             write_waits_ns: AtomicU64::new(0),
             request_waits_ns: AtomicU64::new(0),
             has_frames: AtomicBool::new(false),
+            frames: Mutex::new(FrameReader::new()),
             calls: AtomicU64::new(0),
+            answers: Mutex::default(),
         })
     }
 
@@ -88,7 +105,10 @@ impl Activity {
     pub(crate) fn begin_call(self: &Arc<Self>) -> ActiveCall {
         // Relaxed, here and below: figures that publish nothing else.
         self.calls.fetch_add(1, Ordering::Relaxed);
-        self.request_waits_ns.store(0, Ordering::Relaxed);
+        // A frame that is not complete is another's than this call's headers.
+        if !self.has_frames.load(Ordering::Relaxed) {
+            self.request_waits_ns.store(0, Ordering::Relaxed);
+        }
         ActiveCall(Arc::clone(self))
     }
 
@@ -108,13 +128,30 @@ impl Activity {
         }
     }
 
+    /// Counts the time of an answer that the client takes in parts, until the result is dropped.
+    pub(crate) fn begin_answer(self: &Arc<Self>) -> WaitingAnswer {
+        let now = self.clock.monotonic_ns();
+        let mut answers = self.answers.lock();
+        let number = answers.next;
+        answers.next += 1;
+        answers.since_ns.insert(number, now);
+        WaitingAnswer { activity: Arc::clone(self), number }
+    }
+
+    /// Returns for how long the client has taken nothing of the answer that waits for longest.
+    pub(crate) fn answer_waits_ms(&self) -> u64 {
+        let oldest = self.answers.lock().since_ns.values().min().copied();
+        oldest.map_or(0, |since| self.since_ms(since))
+    }
+
     /// Returns whether a call is being answered, or a part of its answer is not written.
     pub(crate) fn is_busy(&self) -> bool {
         let calls = self.calls.load(Ordering::Relaxed);
-        calls > 0 || self.write_waits_ns.load(Ordering::Relaxed) > 0
+        let is_waiting = self.write_waits_ns.load(Ordering::Relaxed) > 0;
+        calls > 0 || is_waiting || !self.answers.lock().since_ns.is_empty()
     }
 
-    /// Returns for how long the client has been sending the headers of a request.
+    /// Returns for how long the client has been sending the headers of a request, or a frame.
     pub(crate) fn request_waits_ms(&self) -> u64 {
         match self.request_waits_ns.load(Ordering::Relaxed) {
             0 => 0,
@@ -122,20 +159,22 @@ impl Activity {
         }
     }
 
-    /// Notes that the client sends frames: what it sends without a call may be no request.
-    pub(crate) fn note_frames(&self) {
-        self.has_frames.store(true, Ordering::Relaxed);
-    }
-
     fn note_read(&self, bytes: &[u8]) {
         self.note_moved();
-        if bytes.starts_with(HTTP2_PREFACE) {
-            self.note_frames();
-        }
-        let is_part = !bytes.is_empty() && !self.has_frames.load(Ordering::Relaxed);
-        if is_part && self.calls.load(Ordering::Relaxed) == 0 {
+        let is_part = match self.frames.lock().read(bytes) {
+            FrameProgress::NoFrames => !bytes.is_empty() && self.calls.load(Ordering::Relaxed) == 0,
+            progress => {
+                let is_incomplete = progress == FrameProgress::Incomplete;
+                let is_first = !self.has_frames.swap(true, Ordering::Relaxed);
+                if is_first || !is_incomplete {
+                    self.request_waits_ns.store(0, Ordering::Relaxed);
+                }
+                is_incomplete
+            }
+        };
+        if is_part {
             let now = self.clock.monotonic_ns().max(1);
-            // The first part counts until the call begins.
+            // The first part counts until the call begins, or the frame is complete.
             let _earlier = self.request_waits_ns.compare_exchange(
                 0,
                 now,
@@ -174,6 +213,28 @@ impl Drop for ActiveCall {
     fn drop(&mut self) {
         self.0.note_moved();
         self.0.calls.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// An answer that the client takes in parts.
+#[derive(Debug)]
+pub(crate) struct WaitingAnswer {
+    activity: Arc<Activity>,
+    number: u64,
+}
+
+impl WaitingAnswer {
+    /// Notes that the client takes a part.
+    pub(crate) fn note_taken(&self) {
+        let now = self.activity.clock.monotonic_ns();
+        self.activity.answers.lock().since_ns.insert(self.number, now);
+    }
+}
+
+impl Drop for WaitingAnswer {
+    fn drop(&mut self) {
+        let removed = self.activity.answers.lock().since_ns.remove(&self.number);
+        debug_assert!(removed.is_some(), "an answer is counted once");
     }
 }
 
@@ -306,10 +367,28 @@ mod tests {
         drop(call);
         assert!(!activity.is_busy());
         assert_eq!(activity.request_waits_ms(), 0);
+    }
+
+    #[test]
+    fn a_frame_counts_from_its_first_byte() {
+        let clock = Arc::new(ManualClock::new(0));
+        clock.advance_ms(1_000);
         let framed = Activity::new(Arc::<ManualClock>::clone(&clock));
-        framed.note_read(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
-        framed.note_read(b"a ping");
+        framed.note_read(b"PRI * HTTP/2.0");
         clock.advance_ms(5);
+        assert_eq!(framed.request_waits_ms(), 5, "the preface is not complete");
+        framed.note_read(b"\r\n\r\nSM\r\n\r\n");
+        framed.note_read(&[0, 0, 0, 6, 0, 0, 0, 0, 0]);
+        clock.advance_ms(5);
+        assert_eq!(framed.request_waits_ms(), 0, "a frame without a payload is complete");
+        // Headers that other frames are to go on with.
+        framed.note_read(&[0, 0, 1, 1, 0, 0, 0, 0, 1, 0]);
+        clock.advance_ms(5);
+        let call = framed.begin_call();
+        framed.note_read(&[0, 0, 0, 6, 0, 0, 0, 0, 0]);
+        assert_eq!(framed.request_waits_ms(), 5);
+        framed.note_read(&[0, 0, 0, 9, 4, 0, 0, 0, 1]);
         assert_eq!(framed.request_waits_ms(), 0);
+        drop(call);
     }
 }

@@ -15,9 +15,12 @@ mod health;
 mod json_rows;
 mod json_text;
 mod openapi;
+mod openmldb;
 mod origin;
+mod path_names;
 mod row_batches;
 mod sql_call;
+mod watched_body;
 
 use std::{convert::Infallible, net::IpAddr, sync::Arc, time::Duration};
 
@@ -46,6 +49,7 @@ use crate::{
 };
 use call::{CallId, ClientAddress};
 use error::HttpError;
+use watched_body::WatchedBody;
 
 pub(crate) use json_rows::{KeyRule, RowSchema};
 pub(crate) use json_text::push_json;
@@ -67,6 +71,7 @@ pub(crate) fn routes(state: Arc<ServerState>) -> Router {
         .route("/v1/deployments/{name}", post(deployment_call::answer))
         .route("/v1/sql", post(sql_call::run))
         .route("/v1/tables/{name}", post(append_call::append))
+        .merge(openmldb::routes())
         .fallback(not_found)
         .method_not_allowed_fallback(wrong_method)
         .with_state(state)
@@ -74,12 +79,12 @@ pub(crate) fn routes(state: Arc<ServerState>) -> Router {
 
 async fn not_found(request: Request) -> HttpError {
     let message = format!("there is nothing at {}", request.uri().path());
-    HttpError::protocol(StatusCode::NOT_FOUND, message)
+    HttpError::protocol(StatusCode::NOT_FOUND, message).with_openmldb(openmldb::NO_MATCH)
 }
 
 async fn wrong_method(request: Request) -> HttpError {
     let message = format!("{} does not take {}", request.uri().path(), request.method());
-    HttpError::protocol(StatusCode::METHOD_NOT_ALLOWED, message)
+    HttpError::protocol(StatusCode::METHOD_NOT_ALLOWED, message).with_openmldb(openmldb::NO_MATCH)
 }
 
 /// Serves a connection until it ends, the client is too slow, or the server drains.
@@ -99,15 +104,17 @@ pub(crate) async fn serve_connection<S>(
             request.extensions_mut().insert(ClientAddress(address));
             let (state, routes) = (Arc::clone(&state), routes.clone());
             let call = activity.begin_call();
-            if request.version() == Version::HTTP_2 {
-                activity.note_frames();
-            }
+            let is_framed = request.version() == Version::HTTP_2;
+            let activity = Arc::clone(&activity);
             async move {
                 let mut unfinished = UnfinishedCall { state: &state, is_finished: false };
                 let response = answer(&state, routes, request.map(Body::new)).await;
                 unfinished.is_finished = true;
                 drop((unfinished, call));
-                Ok::<_, Infallible>(response)
+                Ok::<_, Infallible>(match is_framed {
+                    true => response.map(|body| Body::new(WatchedBody::new(body, &activity))),
+                    false => response,
+                })
             }
         }
     });
@@ -135,6 +142,7 @@ pub(crate) async fn serve_connection<S>(
             () = check => {
                 let settings = state.settings();
                 let is_slow = activity.write_waits_ms() >= settings.write_timeout_ms
+                    || activity.answer_waits_ms() >= settings.write_timeout_ms
                     || activity.request_waits_ms() >= settings.header_timeout_ms;
                 if is_slow {
                     state.metrics.add_refused(Refusal::Timeout);
@@ -215,6 +223,8 @@ async fn answer(state: &Arc<ServerState>, routes: Router, mut request: Request) 
         }
     };
     if let Some(error) = response.extensions_mut().remove::<HttpError>() {
+        let is_openmldb = openmldb::has_path(&target.1);
+        let error = if is_openmldb { error.for_openmldb() } else { error };
         if error.status() == StatusCode::TOO_MANY_REQUESTS {
             state.metrics.add_refused(Refusal::Overload);
         } else if error.status() == StatusCode::UNAUTHORIZED {

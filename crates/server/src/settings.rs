@@ -152,7 +152,7 @@ impl ServerSettings {
     }
 
     /// Returns the address on which HTTP is served.
-    pub(crate) fn http_address(&self) -> Result<SocketAddr, SettingError> {
+    pub fn http_address(&self) -> Result<SocketAddr, SettingError> {
         let text = self.http_listen.replace("localhost:", "127.0.0.1:");
         text.parse().map_err(|_error| {
             let given = &self.http_listen;
@@ -165,6 +165,11 @@ impl ServerSettings {
     /// Returns whether connections are encrypted.
     pub(crate) fn has_tls(&self) -> bool {
         !self.tls_certificate.is_empty()
+    }
+
+    /// Returns how many connections may be open at the same time.
+    pub fn connections_max(&self) -> u64 {
+        self.connections_max
     }
 
     /// Returns whether the database is opened without changing it.

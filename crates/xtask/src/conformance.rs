@@ -122,8 +122,11 @@ fn run_cases(cases: &[ConformanceCase], options: &ConformanceOptions) -> Result<
         println!("\n{title}\n{}", count(done).table());
     }
     print_exceptions(&under_setting);
-    let skipped = chosen.iter().filter(|case| case.kind == "restful").count();
-    println!("conformance: {skipped} cases over HTTP were skipped, since there is no server");
+    let over_http = chosen.iter().filter(|case| case.kind == "restful").count();
+    println!(
+        "conformance: {over_http} cases are calls over HTTP, which \
+         `cargo test --package lockstep-server openmldb_s_cases_pass` runs against a server"
+    );
     let mut is_good = review_setting(&under_setting, scope)?;
     is_good &= review_default(&under_setting, &by_default, scope)?;
     if options.json {
@@ -151,7 +154,7 @@ pub(crate) fn default_folder() -> PathBuf {
 }
 
 /// Returns the modes that a case runs in here. The two modes of a statement script are one here,
-/// and cases over HTTP are skipped.
+/// and cases over HTTP are those of the server's tests.
 fn modes_of(case: &ConformanceCase) -> Vec<&str> {
     match case.kind.as_str() {
         "statements" => vec!["statements"],

@@ -229,8 +229,28 @@ fn compatibility() -> String {
         push(&mut page, format_args!("| {} | {what} | {why} |\n", name.replace('|', "\\|")));
     }
     push_remaining(&mut page);
+    page.push_str(OVER_HTTP);
     page
 }
+
+const OVER_HTTP: &str = "
+## Over HTTP
+
+[The server](server.md) has OpenMLDB's own HTTP API: `/dbs`, `/dbs/{db}`, `/dbs/{db}/tables`, `/dbs/{db}/tables/{table}`, `/dbs/{db}/deployments/{name}`, `/dbs/{db}/procedures/{name}`, `/refresh` and `/health`, and the same below `/apiserver`.
+All 84 public cases of this API pass against a served port (`cargo test --package lockstep-server openmldb_s_cases_pass`).
+What is not the same:
+
+| what | why |
+|---|---|
+| A call needs a user, as every call of the server. | OpenMLDB's API has none. |
+| An error has the object `error` beside `code` and `msg`, with the SQLSTATE and a hint. | Programs that read `code` and `msg` do not notice it. |
+| A path or method that does not exist has the status 404 or 405; logins, limits, overload and shutdown have theirs. | OpenMLDB answers 200, or does not have them. |
+| `default` is a database, and is listed where there is something in it. | Every directory has it. |
+| A table has one partition and one replica, whatever its options say. | There is one process. |
+| `common_cols_data` has the columns of a procedure that are copies of CONST columns, where the query only selects columns. | OpenMLDB also finds expressions over such columns. |
+| A body that is sent in parts or is empty is read like any other; without one, PUT says so. | |
+| New sessions have `compatibility = 'standard'`. | `SET GLOBAL compatibility = 'openmldb'` makes it that of `POST /dbs/{db}`; a deployment keeps its own. |
+";
 
 /// Appends the differences under the setting, from the lists of the conformance cases.
 fn push_remaining(page: &mut String) {

@@ -5,8 +5,9 @@
 
 use std::sync::Arc;
 
+use datafusion::logical_expr::LogicalPlan;
 use lockstep_diagnostic::{Diagnostic, Result, code};
-use lockstep_plan::{BoundQuery, bind_constant, type_of};
+use lockstep_plan::{BoundQuery, bind_constant, lineage::to_leaf, type_of};
 use lockstep_row::{Arena, DataType, Datum, Value, arrow::ColumnBuilder};
 use lockstep_sql::ast::{CreateProcedure, Expr, ObjectName};
 
@@ -68,6 +69,9 @@ impl Session {
         };
         let bound = self.bind(query)?;
         check_parameters(create, &bound)?;
+        let common_input: Vec<bool> =
+            create.parameters.iter().map(|parameter| parameter.constant).collect();
+        let common_output = common_outputs(&bound.plan, &common_input);
         let tables = TableSet::of(&self.database.entries_of(&bound.plan)?).owned_by(&name);
         let definition = Definition::new(ObjectKind::Procedure, name);
         let request = PreparedRequest::compile_deployed(&bound, &tables, &definition)?;
@@ -80,6 +84,8 @@ impl Session {
             tables: references(&bound.plan),
             settings: self.settings(),
             current_database: self.current_database(),
+            common_input,
+            common_output,
         };
         Ok((procedure, warnings))
     }
@@ -157,7 +163,7 @@ impl Session {
         Output::of_texts(&["DB", "SP"], &rows)
     }
 
-    fn find_procedure(&self, name: &ObjectName) -> Result<Arc<Procedure>> {
+    pub(crate) fn find_procedure(&self, name: &ObjectName) -> Result<Arc<Procedure>> {
         let wanted = self.qualified(name);
         let objects = self.database.objects();
         let found = objects.databases().get(&wanted.database);
@@ -165,6 +171,27 @@ impl Session {
             Some(found) => Ok(Arc::clone(found)),
             None => objects.no_procedure(&wanted).at(name.name.span).err(),
         }
+    }
+}
+
+/// Returns which columns of the answer are copies of CONST parameters, and so equal for all rows of a
+/// batch of requests: those of a query that does nothing but select columns of its request table.
+fn common_outputs(plan: &LogicalPlan, common_input: &[bool]) -> Vec<bool> {
+    let is_selection = selects_columns_only(plan);
+    let is_common = |output| {
+        let copied = is_selection.then(|| to_leaf(plan, output)).flatten();
+        copied.is_some_and(|column| common_input.get(column) == Some(&true))
+    };
+    (0..plan.schema().fields().len()).map(is_common).collect()
+}
+
+/// Returns whether a plan has no operator but projections over a scan.
+fn selects_columns_only(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::TableScan(_) => true,
+        LogicalPlan::Projection(projection) => selects_columns_only(&projection.input),
+        LogicalPlan::SubqueryAlias(alias) => selects_columns_only(&alias.input),
+        _ => false,
     }
 }
 

@@ -1,9 +1,12 @@
 //! The system tables about what exists: tables, indexes, deployments, memory, settings, users.
 
-use lockstep_row::{DataType, Value};
+use lockstep_row::{DataType, IndexSpec, Value};
 
 use super::{SystemTable, number, optional, text};
-use crate::{Database, access::Caller, catalog::TableEntry, statement::retention_text};
+use crate::{
+    Database, IndexFigures, TableFigures, access::Caller, catalog::TableEntry,
+    statement::retention_text,
+};
 
 pub(super) const DEPLOYMENTS: SystemTable = SystemTable {
     name: "deployments",
@@ -169,6 +172,27 @@ fn indexes(database: &Database, caller: &Caller) -> Vec<Vec<Value>> {
         }
     }
     rows
+}
+
+/// Returns the sizes of the tables that a caller sees.
+pub(crate) fn table_figures(database: &Database, caller: &Caller) -> Vec<TableFigures> {
+    let figures = |found: SeenTable| {
+        let table = &found.entry.table;
+        let (schema, memory) = (table.schema(), table.memory());
+        let present = schema.indexes.iter().enumerate().filter(|(_, index)| !index.is_removed());
+        let index = |(at, index): (usize, &IndexSpec)| IndexFigures {
+            name: index.name.clone(),
+            memory_bytes: memory.indexes.get(at).copied(),
+        };
+        TableFigures {
+            rows: table.row_count(),
+            memory_bytes: table.memory_bytes(),
+            indexes: present.map(index).collect(),
+            database: found.database,
+            name: found.name,
+        }
+    };
+    seen_tables(database, caller).into_iter().map(figures).collect()
 }
 
 /// One row: the engine as a whole. What each table holds is in `tables` and `indexes`.

@@ -202,22 +202,32 @@ impl<'o> RowWriter<'o> {
         output: &Output,
         mut write: impl FnMut(&mut Self, &[Datum<'_>]),
     ) -> HttpResult<()> {
-        let mut arena = Arena::new();
-        for batch in &output.batches {
-            let readers: Vec<ColumnReader<'_>> =
-                batch.columns().iter().map(|column| ColumnReader::new(column.as_ref())).collect();
-            for at in 0..batch.num_rows() {
-                {
-                    let row: Vec<Datum<'_>> =
-                        readers.iter().map(|reader| reader.get(at, &arena)).collect();
-                    write(self, &row);
-                }
-                arena.reset();
-                check_size(self.out.len(), self.bytes_max)?;
-            }
-        }
-        Ok(())
+        for_each_row(output, |row| {
+            write(self, row);
+            check_size(self.out.len(), self.bytes_max)
+        })
     }
+}
+
+/// Passes the values of each row of an output to `give`.
+pub(crate) fn for_each_row(
+    output: &Output,
+    mut give: impl FnMut(&[Datum<'_>]) -> HttpResult<()>,
+) -> HttpResult<()> {
+    let mut arena = Arena::new();
+    for batch in &output.batches {
+        let readers: Vec<ColumnReader<'_>> =
+            batch.columns().iter().map(|column| ColumnReader::new(column.as_ref())).collect();
+        for at in 0..batch.num_rows() {
+            {
+                let row: Vec<Datum<'_>> =
+                    readers.iter().map(|reader| reader.get(at, &arena)).collect();
+                give(&row)?;
+            }
+            arena.reset();
+        }
+    }
+    Ok(())
 }
 
 /// Fails where an answer is larger than it may be.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use axum::{
     body::Bytes,
-    extract::{Path, Request, State},
+    extract::{Request, State},
     response::Response,
 };
 use lockstep_diagnostic::{Diagnostic, code};
@@ -19,6 +19,7 @@ use super::{
     csv_rows::CsvSchema,
     error::HttpResult,
     json_rows::{BodyForm, KeyRule, RowSchema},
+    path_names::PathNames,
     row_batches::RowBatches,
     sql_call::warnings_json,
 };
@@ -27,14 +28,14 @@ use crate::{server_state::ServerState, work_pool::WorkClass};
 /// Appends the rows of a body. They are answered when they are as durable as `durability` says.
 pub(crate) async fn append(
     State(state): State<Arc<ServerState>>,
-    Path(name): Path<String>,
+    PathNames([name]): PathNames<1>,
     request: Request,
 ) -> HttpResult<Response> {
     let mut call = HttpCall::begin(Arc::clone(&state), request).await?;
     let format = BodyFormat::of_body(&call.headers)?;
     let durability = call.parameters.durability.as_deref().map(durability).transpose()?;
     let name = call.qualified(name);
-    let body = call.read_body().await?;
+    let body = call.read_body(DeadlineKind::Request).await?;
     let engine_call = call.engine_call(DeadlineKind::Request)?;
     run_in_pool(&state, WorkClass::Writes, engine_call, move |_, session| {
         let batches = read_rows(session, &name, &body, format)?;

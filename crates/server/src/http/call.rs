@@ -25,7 +25,7 @@ use super::{
     error::{HttpError, HttpResult, PROTOCOL_VIOLATION},
 };
 use crate::{
-    access::Login, guard::guarded, metrics::Refusal, server_state::ServerState,
+    ServerSettings, access::Login, guard::guarded, metrics::Refusal, server_state::ServerState,
     work_pool::WorkClass,
 };
 
@@ -117,9 +117,20 @@ impl HttpCall {
         Ok(Self { state, parameters, headers: parts.headers, login, id, begun_ns, body })
     }
 
-    /// Reads the body, up to the limits of its size and of the time between its parts.
-    pub(crate) async fn read_body(&mut self) -> HttpResult<Bytes> {
+    /// Reads the body, up to the limits of its size, of the time between its parts, and of the time of
+    /// the whole: a call of which nothing is left when its body has arrived is of no use.
+    pub(crate) async fn read_body(&mut self, kind: DeadlineKind) -> HttpResult<Bytes> {
         let settings = self.state.settings();
+        let whole = Duration::from_millis(self.left_ms(kind)?.max(1));
+        let limit_ms = self.limit_ms(kind)?;
+        let read = tokio::time::timeout(whole, self.read_parts(&settings)).await;
+        read.unwrap_or_else(|_elapsed| {
+            self.state.metrics.add_refused(Refusal::Timeout);
+            Err(Diagnostic::interrupted(Some(limit_ms)).into())
+        })
+    }
+
+    async fn read_parts(&mut self, settings: &ServerSettings) -> HttpResult<Bytes> {
         let pause_max = Duration::from_millis(settings.body_timeout_ms);
         let mut parts = std::mem::take(&mut self.body).into_data_stream();
         let mut first = Bytes::new();
@@ -155,6 +166,23 @@ impl HttpCall {
 
     /// Makes the context in which the call runs: with what is left of its deadline.
     pub(crate) fn context(&self, kind: DeadlineKind) -> HttpResult<QueryContext> {
+        let timeout_ms = Some(self.left_ms(kind)?);
+        let limits = QueryLimits { timeout_ms, ..QueryLimits::default() };
+        Ok(QueryContext::limited(&self.state.clock, limits))
+    }
+
+    /// Returns what is left of the call's deadline; fails where that is nothing.
+    fn left_ms(&self, kind: DeadlineKind) -> HttpResult<u64> {
+        let limit_ms = self.limit_ms(kind)?;
+        let took_ms = self.state.clock.monotonic_ns().saturating_sub(self.begun_ns) / 1_000_000;
+        if took_ms >= limit_ms {
+            return Err(Diagnostic::interrupted(Some(limit_ms)).into());
+        }
+        Ok(limit_ms - took_ms)
+    }
+
+    /// Returns how long the call may take.
+    fn limit_ms(&self, kind: DeadlineKind) -> HttpResult<u64> {
         let settings = self.state.settings();
         let timeout_max_ms = match kind {
             DeadlineKind::Request => settings.request_timeout_ms,
@@ -168,14 +196,7 @@ impl HttpCall {
             })
         });
         let given = header.transpose()?.or(self.parameters.timeout_ms);
-        let limit_ms = given.unwrap_or(timeout_max_ms).min(timeout_max_ms);
-        let took_ms = self.state.clock.monotonic_ns().saturating_sub(self.begun_ns) / 1_000_000;
-        if took_ms >= limit_ms {
-            return Err(Diagnostic::interrupted(Some(limit_ms)).into());
-        }
-        let timeout_ms = Some(limit_ms - took_ms);
-        let limits = QueryLimits { timeout_ms, ..QueryLimits::default() };
-        Ok(QueryContext::limited(&self.state.clock, limits))
+        Ok(given.unwrap_or(timeout_max_ms).min(timeout_max_ms))
     }
 
     /// Makes what the engine runs in a pool: the context, and what it is told of the call.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use axum::{
-    extract::{Path, Request, State},
+    extract::{Request, State},
     response::Response,
 };
 use lockstep_diagnostic::Diagnostic;
@@ -25,6 +25,7 @@ use super::{
     error::{HttpError, HttpResult},
     json_rows::{BodyForm, JsonRowForm},
     json_text::{write_json, write_json_array},
+    path_names::PathNames,
     row_batches::RowBatches,
 };
 use crate::{
@@ -41,14 +42,14 @@ type Found = (Arc<CachedDeployment>, PreparedRequest);
 /// Answers a call of a deployment.
 pub(crate) async fn answer(
     State(state): State<Arc<ServerState>>,
-    Path(name): Path<String>,
+    PathNames([name]): PathNames<1>,
     request: Request,
 ) -> HttpResult<Response> {
     let mut call = HttpCall::begin(Arc::clone(&state), request).await?;
     let body_format = BodyFormat::of_body(&call.headers)?;
     let answer_format = BodyFormat::of_answer(&call.headers)?;
     let name = call.qualified(name);
-    let body = call.read_body().await?;
+    let body = call.read_body(DeadlineKind::Request).await?;
     let found = find(&state, &call.login, &name)?;
     let metrics = Arc::clone(&found.0.metrics);
     let form = BodyForm::of(&body);
@@ -100,7 +101,11 @@ impl OneRow<'_> {
                 let found = find(state, self.login, self.name)?;
                 answer_row(state, context, &found, self.body, self.form)?
             }
-            other => other?,
+            other => {
+                let ended =
+                    |error: &HttpError| state.access.forget_ended(self.login, &error.diagnostic);
+                other.inspect_err(ended)?
+            }
         };
         check_size(bytes.len(), state.settings().answer_bytes_max)?;
         Ok(bytes)

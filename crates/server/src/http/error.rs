@@ -61,6 +61,8 @@ pub(crate) struct HttpError {
     pub(crate) diagnostic: Box<Diagnostic>,
     /// None: that of the code.
     status: Option<StatusCode>,
+    /// What OpenMLDB says, where the body has its members, too.
+    openmldb: Option<String>,
 }
 
 /// The result of a call over HTTP.
@@ -70,7 +72,7 @@ impl HttpError {
     /// Makes an error of the protocol itself, with the status that HTTP has for it.
     pub(crate) fn protocol(status: StatusCode, message: impl Into<String>) -> Self {
         let diagnostic = Box::new(Diagnostic::new(PROTOCOL_VIOLATION, message));
-        Self { diagnostic, status: Some(status) }
+        Self { diagnostic, status: Some(status), openmldb: None }
     }
 
     /// Returns the status.
@@ -78,10 +80,25 @@ impl HttpError {
         self.status.unwrap_or_else(|| status_of(self.diagnostic.code))
     }
 
+    /// Lets the body have the members of OpenMLDB's errors, too.
+    pub(crate) fn with_openmldb(self, message: &str) -> Self {
+        Self { openmldb: Some(message.to_owned()), ..self }
+    }
+
+    /// Makes the error one of OpenMLDB's API: what it has for a wrong call, or a name that is not
+    /// there, has the status 200.
+    pub(crate) fn for_openmldb(self) -> Self {
+        let found = status_of(self.diagnostic.code);
+        let is_ok = [StatusCode::BAD_REQUEST, StatusCode::NOT_FOUND, StatusCode::CONFLICT];
+        let status = self.status.or(is_ok.contains(&found).then_some(StatusCode::OK));
+        let openmldb = self.openmldb.or_else(|| Some(self.diagnostic.message.clone()));
+        Self { status, openmldb, ..self }
+    }
+
     /// Makes the response, with the id of the request.
     pub(crate) fn response(&self, request_id: &str) -> Response {
         let Diagnostic { code, kind, message, span, detail, hint } = &*self.diagnostic;
-        let body = json!({
+        let mut body = json!({
             "error": {
                 "code": code,
                 "kind": kind_name(*kind),
@@ -92,6 +109,10 @@ impl HttpError {
                 "request_id": request_id,
             }
         });
+        if let Some(message) = &self.openmldb {
+            body["code"] = (-1).into();
+            body["msg"] = message.as_str().into();
+        }
         let mut response = (self.status(), body.to_string()).into_response();
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -109,7 +130,7 @@ impl HttpError {
 
 impl From<Box<Diagnostic>> for HttpError {
     fn from(diagnostic: Box<Diagnostic>) -> Self {
-        Self { diagnostic, status: None }
+        Self { diagnostic, status: None, openmldb: None }
     }
 }
 

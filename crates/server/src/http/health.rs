@@ -1,19 +1,17 @@
 //! `/healthz`, `/readyz` and `/metrics`: what load balancers and monitors ask.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 use axum::{
     extract::{Request, State},
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use lockstep_engine::{Output, Session};
-use lockstep_row::{Arena, Datum, arrow::ColumnReader};
+use lockstep_engine::{Session, TableFigures};
 
 use super::{
     call::{DeadlineKind, HttpCall, run_in_pool},
     error::HttpResult,
-    sql_call::query,
 };
 use crate::{
     metrics::{head, label, line},
@@ -21,6 +19,9 @@ use crate::{
     server_state::ServerState,
     work_pool::WorkClass,
 };
+
+/// The database of a call that names none.
+const DEFAULT_DATABASE: &str = "default";
 
 /// Says that the process runs.
 pub(crate) async fn healthz() -> &'static str {
@@ -60,12 +61,12 @@ pub(crate) async fn metrics(
 /// user may see.
 fn figures(state: &ServerState, session: &Session) -> HttpResult<String> {
     let mut text = String::new();
-    let deployments = visible_deployments(session)?;
+    let databases = session.databases()?;
     state.metrics.write(&mut text, |called| {
         let name = called.replace('`', "");
-        let is_qualified = name.contains('.');
-        let name = if is_qualified { name } else { format!("default.{name}") };
-        deployments.contains(name.trim())
+        let (database, name) = name.split_once('.').unwrap_or((DEFAULT_DATABASE, &name));
+        let found = databases.iter().find(|info| info.name == database.trim());
+        found.is_some_and(|info| info.deployments.iter().any(|known| known == name.trim()))
     });
     let text = &mut text;
     head(text, "lockstep_connections", "gauge", "Connections that are open.");
@@ -83,70 +84,29 @@ fn figures(state: &ServerState, session: &Session) -> HttpResult<String> {
         head(text, "lockstep_memory_limit_bytes", "gauge", "Bytes that all tables may hold.");
         line(text, "lockstep_memory_limit_bytes", "", limit);
     }
-    write_tables(text, session)?;
-    write_indexes(text, session)?;
+    write_tables(text, &session.table_figures()?);
     Ok(std::mem::take(text))
 }
 
-/// Returns the deployments that the user of a session may see, as `database.name`.
-fn visible_deployments(session: &Session) -> HttpResult<BTreeSet<String>> {
-    let mut names = BTreeSet::new();
-    let sql = "SELECT database_name, name FROM lockstep.deployments";
-    for_each_row(&query(session, sql)?, |values| {
-        if let [Datum::String(database), Datum::String(name)] = values {
-            names.insert(format!("{database}.{name}"));
-        }
-    });
-    Ok(names)
-}
-
-/// Writes the rows and the memory of tables.
-fn write_tables(text: &mut String, session: &Session) -> HttpResult<()> {
-    let sql = "SELECT database_name, name, `rows`, memory_bytes FROM lockstep.tables";
-    let output = query(session, sql)?;
-    let metrics = [
-        ("lockstep_table_rows", "Rows of each table.", 2),
-        ("lockstep_table_bytes", "Bytes of each table with its indexes.", 3),
-    ];
-    for (metric, help, column) in metrics {
-        head(text, metric, "gauge", help);
-        for_each_row(&output, |values| {
-            if let [Datum::String(database), Datum::String(name), ..] = values
-                && let Some(number) = values[column].as_i64()
-            {
-                line(text, metric, &label("table", &format!("{database}.{name}")), number);
-            }
-        });
+/// Writes the rows and the memory of tables and of their indexes.
+fn write_tables(text: &mut String, tables: &[TableFigures]) {
+    let label_of =
+        |table: &TableFigures| label("table", &format!("{}.{}", table.database, table.name));
+    head(text, "lockstep_table_rows", "gauge", "Rows of each table.");
+    for table in tables {
+        line(text, "lockstep_table_rows", &label_of(table), table.rows);
     }
-    Ok(())
-}
-
-/// Writes the memory of indexes.
-fn write_indexes(text: &mut String, session: &Session) -> HttpResult<()> {
-    let sql = "SELECT database_name, table_name, name, memory_bytes FROM lockstep.indexes";
+    head(text, "lockstep_table_bytes", "gauge", "Bytes of each table with its indexes.");
+    for table in tables {
+        line(text, "lockstep_table_bytes", &label_of(table), table.memory_bytes);
+    }
     head(text, "lockstep_index_bytes", "gauge", "Bytes of each index.");
-    for_each_row(&query(session, sql)?, |values| {
-        if let [Datum::String(database), Datum::String(table), Datum::String(name), bytes] = values
-            && let Some(bytes) = bytes.as_i64()
-        {
-            let table = label("table", &format!("{database}.{table}"));
-            let labels = format!("{table},{}", label("index", name));
-            line(text, "lockstep_index_bytes", &labels, bytes);
-        }
-    });
-    Ok(())
-}
-
-/// Passes the values of each row of an output to `give`.
-fn for_each_row(output: &Output, mut give: impl FnMut(&[Datum<'_>])) {
-    for batch in &output.batches {
-        let readers: Vec<ColumnReader<'_>> =
-            batch.columns().iter().map(|column| ColumnReader::new(column.as_ref())).collect();
-        let arena = Arena::new();
-        for row in 0..batch.num_rows() {
-            let values: Vec<Datum<'_>> =
-                readers.iter().map(|reader| reader.get(row, &arena)).collect();
-            give(&values);
+    for table in tables {
+        for index in &table.indexes {
+            if let Some(bytes) = index.memory_bytes {
+                let labels = format!("{},{}", label_of(table), label("index", &index.name));
+                line(text, "lockstep_index_bytes", &labels, bytes);
+            }
         }
     }
 }

@@ -7,7 +7,7 @@ use axum::{
     response::Response,
 };
 use lockstep_diagnostic::{Diagnostic, code};
-use lockstep_engine::{Output, Parameter, Session, only_writes_rows};
+use lockstep_engine::{Output, Parameter, ParsedScript};
 use lockstep_row::{DataType, Value};
 use serde::Deserialize;
 use serde_json::{json, value::RawValue};
@@ -37,7 +37,7 @@ pub(crate) async fn run(
 ) -> HttpResult<Response> {
     let mut call = HttpCall::begin(Arc::clone(&state), request).await?;
     let format = BodyFormat::of_answer(&call.headers)?;
-    let body = call.read_body().await?;
+    let body = call.read_body(DeadlineKind::Statement).await?;
     let mut body: SqlBody = serde_json::from_slice(&body).map_err(|error| {
         let message = format!("the body is not as expected: {error}");
         Diagnostic::new(code::INVALID_PARAMETER, message)
@@ -46,11 +46,10 @@ pub(crate) async fn run(
     body.database = body.database.or_else(|| call.parameters.database.take());
     let parameters: Vec<Parameter> =
         body.parameters.iter().map(|value| parameter(value.get())).collect::<HttpResult<_>>()?;
-    let sql: Arc<str> = body.sql.into();
-    let class = class_of(&state, &sql).await?;
+    let script = parse_script(&state, &body.sql).await?;
     let engine_call = call.engine_call(DeadlineKind::Statement)?.in_database(body.database);
-    run_in_pool(&state, class, engine_call, move |state, session| {
-        let output = session.execute_with(&sql, &parameters)?;
+    run_in_pool(&state, class_of(&script), engine_call, move |state, session| {
+        let output = session.run_script(&script, &parameters)?;
         let bytes = write_output(&output, format, state.settings().answer_bytes_max)?;
         Ok(format.response(bytes))
     })
@@ -60,15 +59,19 @@ pub(crate) async fn run(
 /// The longest script that is parsed on the thread that reads requests, in bytes: some 100 microseconds.
 const PARSED_HERE_BYTES_MAX: usize = 4_096;
 
-/// Returns the class of a script. A long one is parsed on a thread that writes, as long ones do.
-async fn class_of(state: &ServerState, sql: &Arc<str>) -> HttpResult<WorkClass> {
-    let is_write = if sql.len() <= PARSED_HERE_BYTES_MAX {
-        guarded(|| Ok(only_writes_rows(sql)))
-    } else {
-        let sql = Arc::clone(sql);
-        state.pools.run(WorkClass::Writes, move || guarded(|| Ok(only_writes_rows(&sql)))).await?
-    };
-    Ok(if is_write? { WorkClass::Writes } else { WorkClass::Analytics })
+/// Parses a script. A long one is parsed on a thread that writes, since most long ones are INSERTs.
+pub(crate) async fn parse_script(state: &ServerState, sql: &str) -> HttpResult<ParsedScript> {
+    if sql.len() <= PARSED_HERE_BYTES_MAX {
+        return Ok(guarded(|| ParsedScript::parse(sql))?);
+    }
+    let sql = sql.to_owned();
+    let parse = move || guarded(|| ParsedScript::parse(&sql));
+    Ok(state.pools.run(WorkClass::Writes, parse).await??)
+}
+
+/// Returns the class of a script.
+pub(crate) fn class_of(script: &ParsedScript) -> WorkClass {
+    if script.only_writes_rows() { WorkClass::Writes } else { WorkClass::Analytics }
 }
 
 /// Converts a parameter by its JSON type: a whole number is a BIGINT, another a DOUBLE.
@@ -135,9 +138,4 @@ pub(crate) fn warnings_json(warnings: &[Diagnostic]) -> Vec<serde_json::Value> {
         json!({"code": code, "message": message, "detail": detail, "hint": hint})
     };
     warnings.iter().map(warning).collect()
-}
-
-/// Runs one statement without parameters, for the figures of the server itself.
-pub(crate) fn query(session: &Session, sql: &str) -> HttpResult<Output> {
-    Ok(session.execute(sql)?)
 }

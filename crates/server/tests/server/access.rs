@@ -233,3 +233,33 @@ fn a_session_that_was_ended_logs_in_again() {
     assert_eq!(sql(&server, ANN, "SELECT 1").status, 503);
     assert_eq!(sql(&server, ANN, "SELECT 1").status, 200);
 }
+
+/// A request of one row has no session of its own: KILL of the session in which its deployment was
+/// prepared ends it at the next call all the same.
+#[test]
+fn a_request_of_one_row_ends_with_its_session() {
+    let server = server();
+    let mut client = server.connect();
+    let headers = [("Authorization", ANN)];
+    let mut ask = || client.send(post(PRICE, ROW).with(&headers)).status;
+    assert_eq!((ask(), ask()), (200, 200));
+    let ann = server.database.sessions().into_iter().find(|session| session.user == "ann");
+    server.database.session().execute(&format!("KILL {}", ann.unwrap().id)).unwrap();
+    assert_eq!((ask(), ask()), (503, 200), "it ends once, and the client logs in again");
+}
+
+/// A monitor asks often, and must not fill the audit record.
+#[test]
+fn figures_are_not_audited() {
+    let server = server();
+    let headers = [("Authorization", ANN)];
+    let figures = || server.send(get("/metrics").with(&headers)).status;
+    assert_eq!(figures(), 200);
+    let events = || {
+        let session = server.database.session();
+        session.execute("SELECT * FROM lockstep.audit").unwrap().row_count()
+    };
+    let before = events();
+    assert_eq!((figures(), figures()), (200, 200));
+    assert_eq!(events(), before);
+}

@@ -3,6 +3,10 @@
 #![expect(clippy::float_cmp, reason = "answers have exact bits")]
 
 mod access;
+mod attack;
+mod dashboard;
 mod http;
 mod limits;
+mod openapi;
+mod restful;
 mod support;

@@ -1,0 +1,309 @@
+//! What a machine should be like for Lockstep: each check looks at figures that were read and says what
+//! was found, and how to mend what is not as it should be.
+//!
+//! Reads nothing: `doctor_command` has the figures. So each check is a function that a test can call.
+
+use lockstep_host::machine::OpenFileLimit;
+
+/// Files that a server has open besides its connections.
+const OTHER_FILES: u64 = 1_000;
+
+/// The least free space of a disk, in bytes.
+const FREE_BYTES_MIN: u64 = 1 << 30;
+
+/// The longest time that a disk should take to make a write durable, in microseconds.
+const SYNC_US_MAX: u64 = 20_000;
+
+/// The least time that a disk takes for it, unless it has a cache that survives a loss of power.
+const SYNC_US_MIN: u64 = 30;
+
+/// How many maps of memory a process should be allowed.
+const MAPS_MIN: u64 = 65_530;
+
+/// Sources of time that cost about a microsecond for each look at the clock.
+const SLOW_CLOCKS: [&str; 4] = ["hpet", "acpi_pm", "refined-jiffies", "jiffies"];
+
+/// What a check says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FindingStatus {
+    /// As it should be.
+    Fine,
+    /// Worth knowing; nothing is wrong.
+    Note,
+    /// Something is wrong or will be.
+    Problem,
+}
+
+impl FindingStatus {
+    /// Returns its name.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Fine => "ok",
+            Self::Note => "note",
+            Self::Problem => "problem",
+        }
+    }
+}
+
+/// The result of a check.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Finding {
+    pub(crate) check: &'static str,
+    pub(crate) status: FindingStatus,
+    /// What was found.
+    pub(crate) found: String,
+    /// How to mend it.
+    pub(crate) fix: Option<String>,
+}
+
+impl Finding {
+    /// Makes a finding that all is well.
+    pub(crate) fn fine(check: &'static str, found: impl Into<String>) -> Self {
+        Self { check, status: FindingStatus::Fine, found: found.into(), fix: None }
+    }
+
+    /// Makes a finding that is worth knowing.
+    pub(crate) fn note(check: &'static str, found: impl Into<String>, fix: &str) -> Self {
+        Self { status: FindingStatus::Note, fix: Some(fix.to_owned()), ..Self::fine(check, found) }
+    }
+
+    /// Makes a finding that something is wrong.
+    pub(crate) fn problem(check: &'static str, found: impl Into<String>, fix: &str) -> Self {
+        Self { status: FindingStatus::Problem, ..Self::note(check, found, fix) }
+    }
+}
+
+/// Checks the limit of open files against the connections that the settings allow.
+pub(crate) fn open_files(limit: Option<OpenFileLimit>, connections_max: u64) -> Finding {
+    let check = "open files";
+    let wanted = connections_max.saturating_add(OTHER_FILES);
+    match limit {
+        None => Finding::note(check, "the system does not say its limit", "Nothing to do."),
+        Some(OpenFileLimit { hard: None, .. }) => Finding::fine(check, "no limit"),
+        Some(OpenFileLimit { hard: Some(hard), .. }) if hard < wanted => Finding::problem(
+            check,
+            format!("{hard} may be open, {wanted} are wanted for limits.connections_max"),
+            &format!(
+                "Set LimitNOFILE={wanted} in the systemd unit, or `ulimit -Hn {wanted}`; or lower \
+                 limits.connections_max."
+            ),
+        ),
+        Some(OpenFileLimit { hard: Some(hard), .. }) => {
+            Finding::fine(check, format!("{hard} may be open, {wanted} are wanted"))
+        }
+    }
+}
+
+/// Checks how the system gives huge pages, by the text of `transparent_hugepage/enabled`.
+pub(crate) fn huge_pages(enabled: Option<&str>) -> Finding {
+    let check = "huge pages";
+    let chosen = enabled.and_then(|text| text.split('[').nth(1)?.split(']').next());
+    match chosen {
+        None => Finding::note(check, "the system does not say", "Nothing to do."),
+        Some("never") => Finding::note(
+            check,
+            "never",
+            "Large tables are read faster with them: \
+             echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
+        ),
+        Some(other) => Finding::fine(check, other),
+    }
+}
+
+/// Checks where the system takes the time from.
+pub(crate) fn clock_source(current: Option<&str>, available: Option<&str>) -> Finding {
+    let check = "clock source";
+    match current.map(str::trim) {
+        None => Finding::note(check, "the system does not say", "Nothing to do."),
+        Some(name) if SLOW_CLOCKS.contains(&name) => Finding::problem(
+            check,
+            format!("{name}: each look at the clock takes about a microsecond"),
+            &format!(
+                "Boot with clocksource=tsc where the machine has it; it has: {}",
+                available.unwrap_or("not known").trim()
+            ),
+        ),
+        Some(name) => Finding::fine(check, name),
+    }
+}
+
+/// Checks whether the clock is kept right. Rows expire, tokens end and `now()` returns by it.
+pub(crate) fn clock(is_synchronized: Option<bool>) -> Finding {
+    let check = "clock";
+    match is_synchronized {
+        Some(true) => Finding::fine(check, "synchronized"),
+        Some(false) => Finding::problem(
+            check,
+            "not synchronized: rows expire and tokens end by it",
+            "Run chrony, systemd-timesyncd or another client of NTP; in a container, on its host.",
+        ),
+        None => Finding::note(check, "the system does not say", "Nothing to do."),
+    }
+}
+
+/// Checks the memory that is available; bytes.
+pub(crate) fn memory(total: Option<u64>, available: Option<u64>) -> Finding {
+    let check = "memory";
+    let (Some(total), Some(available)) = (total, available) else {
+        return Finding::note(check, "the system does not say", "Nothing to do.");
+    };
+    let text = format!("{} of {} available", size_text(available), size_text(total));
+    if available < total / 10 {
+        let fix = "End other programs, or SET GLOBAL max_memory, so that writes are refused before \
+                   the system ends the process.";
+        return Finding::problem(check, text, fix);
+    }
+    Finding::fine(check, text)
+}
+
+/// Checks how many maps of memory a process may have: the log and large tables are mapped.
+pub(crate) fn maps(limit: Option<u64>) -> Finding {
+    let check = "memory maps";
+    match limit {
+        Some(limit) if limit < MAPS_MIN => Finding::problem(
+            check,
+            format!("a process may have {limit}"),
+            "sysctl -w vm.max_map_count=262144",
+        ),
+        Some(limit) => Finding::fine(check, format!("a process may have {limit}")),
+        None => Finding::note(check, "the system does not say", "Nothing to do."),
+    }
+}
+
+/// Checks the free space of the directory's file system; bytes.
+pub(crate) fn free_space(free: u64, used: u64) -> Finding {
+    let text = format!("{} free, the directory has {}", size_text(free), size_text(used));
+    // A checkpoint writes the data files again before it removes the old ones.
+    let wanted = FREE_BYTES_MIN.max(used);
+    if free >= wanted {
+        return Finding::fine("free space", text);
+    }
+    let fix = format!(
+        "Free {} more: a checkpoint writes data again before it removes what it replaces.",
+        size_text(wanted - free)
+    );
+    Finding::problem("free space", text, &fix)
+}
+
+/// Checks how long the disk takes to make a write durable: the median in microseconds.
+pub(crate) fn disk(sync_us: u64, file_system: Option<&str>) -> Finding {
+    let check = "disk";
+    let name = file_system.unwrap_or("file system not known");
+    let text = format!("{name}, a durable write takes {sync_us} us");
+    match file_system {
+        Some("tmpfs" | "ramfs") => Finding::problem(
+            check,
+            text,
+            "The directory is in memory and gone after a restart: put it on a disk.",
+        ),
+        Some("nfs" | "nfs4" | "cifs" | "smb3" | "9p") => Finding::problem(
+            check,
+            text,
+            "Locks and durable writes over a network are not reliable: put it on a local disk.",
+        ),
+        _ if sync_us > SYNC_US_MAX => Finding::problem(
+            check,
+            text,
+            "Take a faster disk, or give tables durability 'os' where that is enough.",
+        ),
+        _ if sync_us < SYNC_US_MIN => Finding::note(
+            check,
+            text,
+            "So fast is a disk whose cache survives a loss of power, or one that does not wait: see \
+             that it is the first.",
+        ),
+        _ => Finding::fine(check, text),
+    }
+}
+
+/// Checks who may read the directory, by the bits of its mode.
+pub(crate) fn permissions(mode: Option<u32>) -> Finding {
+    let check = "permissions";
+    match mode {
+        Some(mode) if mode & 0o007 != 0 => Finding::problem(
+            check,
+            format!("{:03o}: everybody on this machine may open it", mode & 0o777),
+            "chmod 700 DIR; the data is not encrypted",
+        ),
+        Some(mode) => Finding::fine(check, format!("{:03o}", mode & 0o777)),
+        None => Finding::note(check, "the system does not say", "Nothing to do."),
+    }
+}
+
+/// Writes a number of bytes for a person.
+fn size_text(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let (mut tenths, mut unit) = (bytes.saturating_mul(10), 0);
+    while tenths >= 10_240 && unit + 1 < UNITS.len() {
+        tenths /= 1_024;
+        unit += 1;
+    }
+    format!("{}.{} {}", tenths / 10, tenths % 10, UNITS[unit])
+}
+
+#[cfg(test)]
+mod tests {
+    use lockstep_host::machine::OpenFileLimit;
+
+    use super::{
+        Finding, FindingStatus, clock, clock_source, disk, free_space, huge_pages, maps, memory,
+        open_files, permissions, size_text,
+    };
+
+    #[test]
+    fn what_is_wrong_is_a_problem_with_a_way_to_mend_it() {
+        let files = |hard| open_files(Some(OpenFileLimit { soft: Some(1), hard }), 10_000);
+        for (finding, is_problem) in [
+            (files(Some(4_096)), true),
+            (files(Some(11_000)), false),
+            (files(None), false),
+            (huge_pages(Some("always [madvise] never")), false),
+            (clock_source(Some("hpet\n"), Some("tsc hpet")), true),
+            (clock_source(Some("tsc\n"), None), false),
+            (clock(Some(false)), true),
+            (clock(Some(true)), false),
+            (memory(Some(100), Some(5)), true),
+            (memory(Some(100), Some(50)), false),
+            (maps(Some(1_000)), true),
+            (maps(Some(65_530)), false),
+            (free_space(1 << 20, 0), true),
+            (free_space(1 << 31, 1 << 32), true),
+            (free_space(1 << 33, 1 << 32), false),
+            (disk(500, Some("ext4")), false),
+            (disk(500, Some("tmpfs")), true),
+            (disk(500, Some("nfs4")), true),
+            (disk(50_000, Some("ext4")), true),
+            (permissions(Some(0o40_755)), true),
+            (permissions(Some(0o40_700)), false),
+        ] {
+            assert_eq!(finding.status == FindingStatus::Problem, is_problem, "{finding:?}");
+            assert_eq!(finding.fix.is_some(), is_problem, "{finding:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_is_a_note() {
+        let status = |finding: Finding| finding.status;
+        for finding in [
+            open_files(None, 1),
+            huge_pages(None),
+            huge_pages(Some("always madvise [never]")),
+            clock_source(None, None),
+            clock(None),
+            memory(None, Some(1)),
+            maps(None),
+            permissions(None),
+            disk(5, None),
+        ] {
+            assert_eq!(status(finding), FindingStatus::Note);
+        }
+    }
+
+    #[test]
+    fn sizes_are_for_people() {
+        assert_eq!(size_text(0), "0.0 B");
+        assert_eq!(size_text(1_536), "1.5 KiB");
+        assert_eq!(size_text(1 << 40), "1.0 TiB");
+        assert_eq!(size_text(1 << 51), "2048.0 TiB");
+    }
+}

@@ -1,0 +1,356 @@
+//! `lockstep doctor`: what of this machine, of a directory and of a configuration is not as it should
+//! be.
+//!
+//! Reads the figures and prints what `doctor` says of them, as text or as one JSON object. Changes
+//! nothing; in the directory it writes a file of its own and removes it.
+
+use std::{
+    fs,
+    io::{self, Write},
+    net::TcpListener,
+    path::{Path, PathBuf},
+    process,
+};
+
+use clap::Parser;
+use lockstep_host::{
+    Clock, SystemClock,
+    file::{Disk, OpenMode, SystemDisk},
+    machine,
+};
+use lockstep_server::ServerSettings;
+
+use crate::doctor::{self, Finding, FindingStatus};
+
+/// The writes whose time is measured.
+const SYNCS: u64 = 21;
+
+/// The bytes of each.
+const SYNC_BYTES: usize = 4_096;
+
+/// Looks at this machine, and at a directory where one is named, and says what is wrong and how to
+/// mend it.
+#[derive(Debug, Clone, PartialEq, Eq, Parser)]
+#[command(
+    name = "lockstep doctor",
+    after_help = "The exit code is 0 when nothing is wrong, 1 when something is, and 2 for wrong \
+                  arguments."
+)]
+pub(crate) struct DoctorCommand {
+    /// The directory of a database, or where one will be made.
+    #[arg(value_name = "DIR")]
+    directory: Option<PathBuf>,
+
+    /// Looks at this configuration of a server.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// Prints one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+impl DoctorCommand {
+    /// Parses the arguments behind `doctor`.
+    pub(crate) fn from_arguments(args: &[String]) -> Result<Self, clap::Error> {
+        let name = std::iter::once("lockstep doctor".to_owned());
+        Self::try_parse_from(name.chain(args.iter().cloned()))
+    }
+
+    /// Looks, prints what was found, and returns the exit code.
+    pub(crate) fn run(&self, out: &mut dyn Write, _err: &mut dyn Write) -> io::Result<i32> {
+        let findings = self.findings();
+        match self.json {
+            true => writeln!(out, "{}", to_json(&findings))?,
+            false => print(&findings, out)?,
+        }
+        let has_problem = findings.iter().any(|found| found.status == FindingStatus::Problem);
+        Ok(i32::from(has_problem))
+    }
+
+    fn findings(&self) -> Vec<Finding> {
+        let (settings, config) = self.settings();
+        let read = |path: &str| fs::read_to_string(path).ok();
+        let clocks =
+            |name: &str| read(&format!("/sys/devices/system/clocksource/clocksource0/{name}"));
+        let mut found = vec![versions(read("/proc/sys/kernel/osrelease"))];
+        found.extend(config);
+        found.extend([
+            doctor::open_files(machine::open_file_limit(), settings.connections_max()),
+            doctor::clock(machine::is_clock_synchronized()),
+            doctor::clock_source(
+                clocks("current_clocksource").as_deref(),
+                clocks("available_clocksource").as_deref(),
+            ),
+            doctor::huge_pages(read("/sys/kernel/mm/transparent_hugepage/enabled").as_deref()),
+            doctor::maps(read("/proc/sys/vm/max_map_count").and_then(|n| n.trim().parse().ok())),
+            available_memory(read("/proc/meminfo").as_deref()),
+            port(&settings),
+        ]);
+        if let Some(directory) = &self.directory {
+            found.extend(look_at_directory(directory));
+        }
+        found
+    }
+
+    /// Reads the configuration; what is wrong with it is a finding.
+    fn settings(&self) -> (ServerSettings, Option<Finding>) {
+        let Some(path) = &self.config else { return (ServerSettings::default(), None) };
+        let read = fs::read_to_string(path).map_err(|error| error.to_string());
+        let settings = read.and_then(|text| {
+            let settings = ServerSettings::from_toml(&text).map_err(|error| error.to_string())?;
+            settings.validate().map_err(|error| error.to_string())?;
+            Ok(settings)
+        });
+        let name = path.display();
+        match settings {
+            Ok(settings) => (settings, Some(Finding::fine("configuration", name.to_string()))),
+            Err(error) => {
+                let text = format!("{name}: {error}");
+                let fix = "`lockstep serve --print-config` shows every setting.";
+                (ServerSettings::default(), Some(Finding::problem("configuration", text, fix)))
+            }
+        }
+    }
+}
+
+/// Says which program and which system this is.
+fn versions(kernel: Option<String>) -> Finding {
+    let kernel = kernel.unwrap_or_else(|| "not known".to_owned());
+    let (version, system, machine) =
+        (env!("CARGO_PKG_VERSION"), std::env::consts::OS, std::env::consts::ARCH);
+    let text = format!("lockstep {version}, {system} {machine}, kernel {}", kernel.trim());
+    Finding::fine("versions", text)
+}
+
+/// Checks the memory by the text of `/proc/meminfo`, and by the limit of the container if that is lower.
+fn available_memory(meminfo: Option<&str>) -> Finding {
+    let bytes = |name: &str| {
+        let line = meminfo?.lines().find_map(|line| line.strip_prefix(name))?;
+        let kib: u64 = line.trim_start_matches(':').trim().trim_end_matches(" kB").parse().ok()?;
+        Some(kib * 1_024)
+    };
+    let number = |path: &str| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
+    let limit = number("/sys/fs/cgroup/memory.max");
+    let used = number("/sys/fs/cgroup/memory.current");
+    let (total, available) = (bytes("MemTotal"), bytes("MemAvailable"));
+    match (limit, used, total) {
+        (Some(limit), Some(used), Some(total)) if limit < total => {
+            let left = limit.saturating_sub(used);
+            doctor::memory(Some(limit), Some(available.map_or(left, |found| found.min(left))))
+        }
+        _ => doctor::memory(total, available),
+    }
+}
+
+/// Checks whether the port of the settings is free.
+fn port(settings: &ServerSettings) -> Finding {
+    let check = "port";
+    match settings.http_address() {
+        Err(error) => Finding::problem(check, error.to_string(), "Set http.listen."),
+        Ok(address) => match TcpListener::bind(address) {
+            Ok(_listener) => Finding::fine(check, format!("{address} is free")),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => Finding::note(
+                check,
+                format!("{address} is in use"),
+                "That is right where a server runs; another one needs another http.listen.",
+            ),
+            Err(error) => Finding::problem(
+                check,
+                format!("{address}: {error}"),
+                "Take an address of this machine, and a port above 1023.",
+            ),
+        },
+    }
+}
+
+/// Checks a directory: who may open it, its disk and its space.
+fn look_at_directory(directory: &Path) -> Vec<Finding> {
+    let is_there = directory.is_dir();
+    let place = match (is_there, directory.parent()) {
+        (true, _) => directory,
+        (false, Some(parent)) if parent.as_os_str().is_empty() => Path::new("."),
+        (false, Some(parent)) => parent,
+        (false, None) => directory,
+    };
+    let mut found = vec![if is_there {
+        doctor::permissions(mode_of(directory))
+    } else {
+        let text = format!("{} does not exist yet", directory.display());
+        Finding::note("directory", text, "`lockstep serve` or the shell makes it.")
+    }];
+    match SystemDisk.free_space(place) {
+        Ok(free) => found.push(doctor::free_space(free, bytes_in(directory))),
+        Err(error) => found.push(Finding::problem("free space", error.to_string(), PLACE_FIX)),
+    }
+    found.push(match sync_us(place) {
+        Ok(median) => doctor::disk(median, file_system(place).as_deref()),
+        Err(error) => {
+            let source = std::error::Error::source(&error).map(ToString::to_string);
+            let text = format!("{error}: {}", source.unwrap_or_default());
+            Finding::problem("disk", text, PLACE_FIX)
+        }
+    });
+    found
+}
+
+/// What mends a folder in which nothing can be written.
+const PLACE_FIX: &str = "Name a folder that this user may write to.";
+
+#[cfg(unix)]
+fn mode_of(directory: &Path) -> Option<u32> {
+    use std::os::unix::fs::MetadataExt;
+    fs::metadata(directory).ok().map(|found| found.mode())
+}
+
+#[cfg(not(unix))]
+fn mode_of(_directory: &Path) -> Option<u32> {
+    None
+}
+
+/// Returns the bytes of the files in a directory and the folders in it.
+fn bytes_in(directory: &Path) -> u64 {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let size = |entry: fs::DirEntry| match entry.metadata() {
+        Ok(found) if found.is_dir() => bytes_in(&entry.path()),
+        Ok(found) => found.len(),
+        Err(_) => 0,
+    };
+    entries.map(size).sum()
+}
+
+/// Returns the median time of durable writes in a folder, in microseconds.
+fn sync_us(folder: &Path) -> Result<u64, lockstep_host::file::Error> {
+    let path = folder.join(format!(".lockstep-doctor-{}", process::id()));
+    let file = SystemDisk.open(&path, OpenMode::CreateNew)?;
+    let clock = SystemClock::new();
+    let measured: Result<Vec<u64>, _> = (0..SYNCS)
+        .map(|number| {
+            let begun_ns = clock.monotonic_ns();
+            file.write_at(number * SYNC_BYTES as u64, &[1; SYNC_BYTES])?;
+            file.sync_data()?;
+            Ok((clock.monotonic_ns() - begun_ns) / 1_000)
+        })
+        .collect();
+    SystemDisk.remove(&path)?;
+    let mut times = measured?;
+    times.sort_unstable();
+    Ok(times[times.len() / 2])
+}
+
+/// Returns the kind of the file system of a folder: that of the longest mount point above it.
+fn file_system(folder: &Path) -> Option<String> {
+    let folder = folder.canonicalize().ok()?;
+    let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
+    let parts = mounts.lines().filter_map(|line| {
+        let mut words = line.split(' ').skip(1);
+        Some((words.next()?, words.next()?))
+    });
+    let above = parts.filter(|(point, _)| folder.starts_with(point));
+    above.max_by_key(|(point, _)| point.len()).map(|(_, kind)| kind.to_owned())
+}
+
+/// Prints findings as lines, and what to do about those that are not fine.
+fn print(findings: &[Finding], out: &mut dyn Write) -> io::Result<()> {
+    for Finding { check, status, found, fix } in findings {
+        writeln!(out, "{:8} {check}: {found}", status.name())?;
+        if let Some(fix) = fix {
+            writeln!(out, "         {fix}")?;
+        }
+    }
+    let count = findings.iter().filter(|found| found.status == FindingStatus::Problem).count();
+    match count {
+        0 => writeln!(out, "Nothing is wrong."),
+        1 => writeln!(out, "One thing is wrong."),
+        count => writeln!(out, "{count} things are wrong."),
+    }
+}
+
+/// Writes findings as a JSON object.
+fn to_json(findings: &[Finding]) -> String {
+    let member = |found: &Finding| {
+        let fix = found.fix.as_deref().map_or_else(|| "null".to_owned(), json_text);
+        format!(
+            "{{\"check\":{},\"status\":\"{}\",\"found\":{},\"fix\":{fix}}}",
+            json_text(found.check),
+            found.status.name(),
+            json_text(&found.found)
+        )
+    };
+    let members: Vec<String> = findings.iter().map(member).collect();
+    let count = findings.iter().filter(|found| found.status == FindingStatus::Problem).count();
+    format!("{{\"problems\":{count},\"checks\":[{}]}}", members.join(","))
+}
+
+/// Writes a text as JSON.
+fn json_text(text: &str) -> String {
+    let mut json = String::from("\"");
+    for letter in text.chars() {
+        match letter {
+            '"' | '\\' => json.extend(['\\', letter]),
+            '\u{0}'..='\u{1f}' => json.push_str(&format!("\\u{:04x}", u32::from(letter))),
+            _ => json.push(letter),
+        }
+    }
+    json.push('"');
+    json
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{DoctorCommand, available_memory, json_text};
+    use crate::doctor::FindingStatus;
+
+    fn run(args: &[&str]) -> (i32, String) {
+        let args: Vec<String> = args.iter().map(ToString::to_string).collect();
+        let command = DoctorCommand::from_arguments(&args).unwrap();
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let code = command.run(&mut out, &mut err).unwrap();
+        (code, String::from_utf8(out).unwrap())
+    }
+
+    #[test]
+    fn a_directory_is_looked_at_and_left_as_it_was() {
+        let folder = std::env::temp_dir().join(format!("lockstep-doctor-{}", std::process::id()));
+        std::fs::create_dir(&folder).unwrap();
+        let name = folder.to_str().unwrap();
+        let (_, text) = run(&[name]);
+        for part in
+            ["versions: lockstep ", "permissions: ", "free space: ", "disk: ", "open files: "]
+        {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
+        let (_, text) = run(&[&format!("{name}/none.lockstep")]);
+        assert!(text.contains("does not exist yet"), "{text}");
+        std::fs::remove_dir(&folder).unwrap();
+        let (code, text) = run(&[&format!("{name}/none/none.lockstep")]);
+        assert!(code == 1 && text.contains("problem  disk: "), "{text}");
+    }
+
+    #[test]
+    fn a_wrong_configuration_is_a_problem() {
+        let path =
+            std::env::temp_dir().join(format!("lockstep-doctor-{}.toml", std::process::id()));
+        std::fs::write(&path, "[limits]\nconnection_max = 1\n").unwrap();
+        let (code, json) = run(&["--config", path.to_str().unwrap(), "--json"]);
+        assert_eq!(code, 1);
+        assert!(json.contains("did you mean limits.connections_max?"), "{json}");
+        std::fs::write(
+            &path,
+            "[limits]\nconnections_max = 1000000\n[http]\nlisten = \"127.0.0.1:0\"\n",
+        )
+        .unwrap();
+        let (_, text) = run(&["--config", path.to_str().unwrap()]);
+        assert!(text.contains("ok       configuration"), "{text}");
+        assert!(text.contains("1001000 are wanted") || text.contains("no limit"), "{text}");
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn figures_are_read_and_texts_written() {
+        let memory = available_memory(Some("MemTotal: 1000 kB\nMemAvailable: 10 kB\n"));
+        assert_eq!(memory.status, FindingStatus::Problem, "{memory:?}");
+        assert_eq!(json_text("a\"\\\n"), "\"a\\\"\\\\\\u000a\"");
+    }
+}

@@ -1,0 +1,406 @@
+//! `lockstep user`: users, passwords and tokens of a directory that nobody has open.
+//!
+//! Each task is some statements of `docs/guide/users.md`. A server that has the directory open takes
+//! these statements from a user with ADMIN instead.
+
+use std::{
+    fmt::Write as _,
+    io::{self, BufRead, Write},
+    path::{Path, PathBuf},
+};
+
+use clap::{Parser, Subcommand};
+use lockstep_diagnostic::{Diagnostic, Result, code};
+use lockstep_engine::{Output, Session};
+use lockstep_row::{Arena, arrow::ColumnReader};
+
+use crate::{guard::guarded, opening::DatabaseTarget, table_text};
+
+/// The most users that are listed.
+const LISTED_MAX: usize = 10_000;
+
+/// Bytes of a password that is made: 24 letters.
+const PASSWORD_BYTES: usize = 18;
+
+/// The letters of such a password: URLs and headers take them as they are.
+const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+/// Makes and removes the users of a database, which must not be open.
+#[derive(Debug, Clone, PartialEq, Eq, Parser)]
+#[command(
+    name = "lockstep user",
+    after_help = "Without --database it is the only *.lockstep directory of the current folder.\n\
+                  The exit code is 0 when it was done, 1 when it failed, and 2 for wrong arguments."
+)]
+pub(crate) struct UserCommand {
+    #[command(subcommand)]
+    task: UserTask,
+
+    /// The directory of the database.
+    #[arg(long, value_name = "DIR", global = true)]
+    database: Option<PathBuf>,
+}
+
+/// A task of `lockstep user`.
+#[derive(Debug, Clone, PartialEq, Eq, Subcommand)]
+enum UserTask {
+    /// Makes a user. Without --password-stdin a password is made and printed.
+    Add {
+        /// The name.
+        name: String,
+        /// What the user may do, as GRANT takes it: 'EXECUTE ON DEPLOYMENT *'. May be repeated.
+        #[arg(long, value_name = "PRIVILEGES")]
+        can: Vec<String>,
+        /// A role that the user gets. May be repeated.
+        #[arg(long, value_name = "ROLE")]
+        role: Vec<String>,
+        /// Reads the password from the first line of the input.
+        #[arg(long)]
+        password_stdin: bool,
+    },
+    /// Lists the users, or what one user may do.
+    List {
+        /// The user.
+        name: Option<String>,
+    },
+    /// Removes a user with its tokens.
+    Remove {
+        /// The name.
+        name: String,
+    },
+    /// Sets the password of a user. Without --password-stdin one is made and printed.
+    Password {
+        /// The name.
+        name: String,
+        /// Reads the password from the first line of the input.
+        #[arg(long)]
+        password_stdin: bool,
+    },
+    /// Makes a token of a user and prints it.
+    Token {
+        /// The name of the user.
+        name: String,
+        /// The name of the token.
+        #[arg(long = "as", value_name = "TOKEN", default_value = "cli")]
+        token: String,
+        /// How long it is valid, such as 30d, or never.
+        #[arg(long, value_name = "DURATION", default_value = "90d")]
+        expires_in: String,
+    },
+}
+
+impl UserCommand {
+    /// Parses the arguments behind `user`.
+    pub(crate) fn from_arguments(args: &[String]) -> Result<Self, clap::Error> {
+        let name = std::iter::once("lockstep user".to_owned());
+        Self::try_parse_from(name.chain(args.iter().cloned()))
+    }
+
+    /// Does the task, prints its result, and returns the exit code.
+    pub(crate) fn run(&self, out: &mut dyn Write, err: &mut dyn Write) -> io::Result<i32> {
+        self.run_with(&mut io::stdin().lock(), out, err)
+    }
+
+    fn run_with(
+        &self,
+        input: &mut dyn BufRead,
+        out: &mut dyn Write,
+        err: &mut dyn Write,
+    ) -> io::Result<i32> {
+        let path = match self.directory() {
+            Ok(path) => path,
+            Err(text) => return writeln!(err, "error: {text}").map(|()| 2),
+        };
+        let password = match self.task.reads_password() {
+            true => Some(first_line(input)?),
+            false => None,
+        };
+        let read_only = matches!(self.task, UserTask::List { .. });
+        let database = match (DatabaseTarget { path, read_only }).open(err)? {
+            Ok(database) => database,
+            Err(error) => return writeln!(err, "{}", error.render(None)).map(|()| 1),
+        };
+        let done = guarded(|| self.task.run(&database.session(), password));
+        match done.and_then(|text| guarded(|| database.close()).map(|()| text)) {
+            Ok(text) => out.write_all(text.as_bytes()).map(|()| 0),
+            Err(error) => writeln!(err, "{}", error.render(None)).map(|()| 1),
+        }
+    }
+
+    /// Returns the directory of the database, which exists.
+    fn directory(&self) -> Result<PathBuf, String> {
+        let path = match &self.database {
+            Some(path) => path.clone(),
+            None => only_database(Path::new("."))?,
+        };
+        match path.is_dir() {
+            true => Ok(path),
+            false => Err(format!("there is no database at {}", path.display())),
+        }
+    }
+}
+
+/// Finds the one directory of a folder that is a database by its name.
+fn only_database(folder: &Path) -> Result<PathBuf, String> {
+    let entries = std::fs::read_dir(folder).map_err(|error| error.to_string())?;
+    let is_database =
+        |path: &PathBuf| path.is_dir() && path.extension().is_some_and(|end| end == "lockstep");
+    let mut found: Vec<PathBuf> = entries
+        .filter_map(|entry| entry.ok().map(|entry| entry.path()))
+        .filter(is_database)
+        .collect();
+    match (found.pop(), found.is_empty()) {
+        (Some(only), true) => Ok(only),
+        (None, _) => {
+            Err("which database? --database DIR says it; the current folder has no *.lockstep \
+             directory"
+                .to_owned())
+        }
+        (Some(_), false) => Err(
+            "which database? --database DIR says it; the current folder has several *.lockstep \
+             directories"
+                .to_owned(),
+        ),
+    }
+}
+
+/// Reads the first line of the input, without its end.
+fn first_line(input: &mut dyn BufRead) -> io::Result<String> {
+    let mut line = String::new();
+    input.read_line(&mut line)?;
+    line.truncate(line.trim_end_matches(['\r', '\n']).len());
+    Ok(line)
+}
+
+impl UserTask {
+    fn reads_password(&self) -> bool {
+        match self {
+            Self::Add { password_stdin, .. } | Self::Password { password_stdin, .. } => {
+                *password_stdin
+            }
+            _ => false,
+        }
+    }
+
+    /// Does the task and returns what it prints.
+    fn run(&self, session: &Session, password: Option<String>) -> Result<String> {
+        match self {
+            Self::Add { name, can, role, .. } => {
+                let grants = grants_of(name, can, role)?;
+                add(session, name, &grants, password)
+            }
+            Self::List { name: Some(name) } => {
+                list(&session.execute(&format!("SHOW GRANTS FOR {}", name_text(name)?))?)
+            }
+            Self::List { name: None } => list(&session.execute("SHOW USERS")?),
+            Self::Remove { name } => {
+                session.execute(&format!("DROP USER {}", name_text(name)?))?;
+                Ok(format!("removed {name}\n"))
+            }
+            Self::Password { name, .. } => {
+                let secret = Secret::new(password)?;
+                let (name_sql, text) = (name_text(name)?, string_text(&secret.text));
+                session
+                    .execute(&format!("ALTER USER {name_sql} SET OPTIONS(password={text})"))
+                    .map_err(without_position)?;
+                Ok(secret.report(&format!("set the password of {name}")))
+            }
+            Self::Token { name, token, expires_in } => {
+                let (token, name) = (name_text(token)?, name_text(name)?);
+                let expires = string_text(expires_in);
+                let made = session.execute(&format!(
+                    "CREATE TOKEN {token} FOR {name} OPTIONS(expires_in={expires})"
+                ))?;
+                Ok(format!("{}\n", token_of(&made)?))
+            }
+        }
+    }
+}
+
+/// Makes a user with what it may do, or nothing.
+fn add(
+    session: &Session,
+    name: &str,
+    grants: &[String],
+    password: Option<String>,
+) -> Result<String> {
+    let secret = Secret::new(password)?;
+    let (name_sql, text) = (name_text(name)?, string_text(&secret.text));
+    // Parsed before anything is done: each is one statement.
+    let prepared = grants.iter().map(|grant| session.prepare(grant)).collect::<Result<Vec<_>>>()?;
+    session
+        .execute(&format!("CREATE USER {name_sql} OPTIONS(password={text})"))
+        .map_err(without_position)?;
+    for grant in &prepared {
+        if let Err(error) = session.execute_prepared(grant, &[]) {
+            session.execute(&format!("DROP USER {name_sql}"))?;
+            return Err(error);
+        }
+    }
+    Ok(secret.report(&format!("added {name}")))
+}
+
+/// Returns the statements that give a user privileges and roles.
+fn grants_of(name: &str, can: &[String], roles: &[String]) -> Result<Vec<String>> {
+    let name = name_text(name)?;
+    let mut grants: Vec<String> =
+        can.iter().map(|what| format!("GRANT {} TO {name}", what.trim())).collect();
+    for role in roles {
+        grants.push(format!("GRANT {} TO {name}", name_text(role)?));
+    }
+    Ok(grants)
+}
+
+/// A password that was given, or made.
+struct Secret {
+    text: String,
+    is_made: bool,
+}
+
+impl Secret {
+    /// Takes a password, or makes one.
+    fn new(given: Option<String>) -> Result<Self> {
+        match given {
+            Some(text) if text.is_empty() => {
+                Diagnostic::new(code::INVALID_PARAMETER, "the input has no password").err()
+            }
+            Some(text) => Ok(Self { text, is_made: false }),
+            None => Ok(Self { text: made_password(), is_made: true }),
+        }
+    }
+
+    /// Says what was done, and a password that was made.
+    fn report(&self, done: &str) -> String {
+        match self.is_made {
+            true => format!("{done}\npassword: {}\n", self.text),
+            false => format!("{done}\n"),
+        }
+    }
+}
+
+/// Makes a password that nobody can guess.
+fn made_password() -> String {
+    let random = [lockstep_host::random::id(), lockstep_host::random::id()].concat();
+    let mut text = String::new();
+    for part in random[..PASSWORD_BYTES].chunks(3) {
+        let bits = part.iter().fold(0_usize, |bits, byte| bits << 8 | usize::from(*byte));
+        for shift in [18, 12, 6, 0] {
+            text.push(char::from(LETTERS[bits >> shift & 63]));
+        }
+    }
+    text
+}
+
+/// Writes a name as SQL takes any.
+fn name_text(name: &str) -> Result<String> {
+    if name.is_empty() || name.contains('`') {
+        let message = "a name is not empty and has no backtick";
+        return Diagnostic::new(code::INVALID_PARAMETER, message).err();
+    }
+    Ok(format!("`{name}`"))
+}
+
+/// Writes a text as SQL takes it.
+fn string_text(text: &str) -> String {
+    format!("'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
+}
+
+/// Takes the position off an error: it is of a statement that nobody has seen, and that has a password.
+fn without_position(mut error: Box<Diagnostic>) -> Box<Diagnostic> {
+    error.span = None;
+    error
+}
+
+/// Prints rows as a table.
+fn list(output: &Output) -> Result<String> {
+    let mut text = table_text(output, LISTED_MAX).draw();
+    // Writing to a string does not fail.
+    let _written = writeln!(text);
+    Ok(text)
+}
+
+/// Returns the text of a token: the value of CREATE TOKEN that begins as all tokens do.
+fn token_of(output: &Output) -> Result<String> {
+    let arena = Arena::new();
+    for column in output.batches.iter().flat_map(|batch| batch.columns()) {
+        let value = ColumnReader::new(column.as_ref()).get(0, &arena);
+        if let Some(text) = value.as_str().filter(|text| text.starts_with("lockstep_")) {
+            return Ok(text.to_owned());
+        }
+    }
+    Diagnostic::internal("CREATE TOKEN has returned no token").err()
+}
+
+#[cfg(test)]
+mod tests {
+    use lockstep_engine::{ClientInfo, Database, Proof};
+
+    use super::{UserCommand, made_password, string_text};
+
+    /// Runs a task over a directory; the exit code and what was printed.
+    fn run(directory: &std::path::Path, args: &[&str], input: &str) -> (i32, String) {
+        let args: Vec<String> = args.iter().map(ToString::to_string).collect();
+        let directory = directory.to_str().unwrap().to_owned();
+        let args = [args, vec!["--database".to_owned(), directory]].concat();
+        let command = UserCommand::from_arguments(&args).unwrap();
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let code = command.run_with(&mut input.as_bytes(), &mut out, &mut err).unwrap();
+        (code, String::from_utf8([out, err].concat()).unwrap())
+    }
+
+    #[test]
+    fn users_are_made_and_removed() {
+        let path = std::env::temp_dir().join(format!("lockstep-user-{}", std::process::id()));
+        let database = Database::open(&path).unwrap();
+        database.session().execute("CREATE TABLE t (v INT); CREATE ROLE reader").unwrap();
+        database.close().unwrap();
+        drop(database);
+        let can = ["--can", "EXECUTE ON DEPLOYMENT *", "--can", "SELECT ON default.t"];
+        let add = [&["add", "app", "--password-stdin", "--role", "reader"][..], &can].concat();
+        assert_eq!(run(&path, &add, "it's \\ secret\n"), (0, "added app\n".to_owned()));
+        assert_eq!(run(&path, &add, "again").0, 1, "there is one");
+        let (code, text) = run(&path, &["add", "eve", "--can", "NOTHING ON *.*"], "");
+        assert_eq!(code, 1, "{text}");
+        let (code, text) =
+            run(&path, &["add", "eve", "--can", "SELECT ON *.* TO eve; SELECT 1"], "");
+        assert_eq!(code, 1, "one statement: {text}");
+        let (_, users) = run(&path, &["list"], "");
+        assert!(users.contains("app") && !users.contains("eve"), "{users}");
+        let (_, grants) = run(&path, &["list", "app"], "");
+        assert!(grants.contains("EXECUTE") && grants.contains("SELECT"), "{grants}");
+        let (code, token) = run(&path, &["token", "app", "--as", "ci", "--expires-in", "1h"], "");
+        assert!(code == 0 && token.starts_with("lockstep_"), "{token}");
+        let (code, made) = run(&path, &["add", "bob"], "");
+        let bob = made.trim_end().rsplit(' ').next().unwrap().to_owned();
+        assert_eq!((code, bob.len()), (0, 24), "{made}");
+        {
+            let database = Database::open(&path).unwrap();
+            let authenticate = |user: &str, password: &str| {
+                database.authenticate(user, Proof::Password(password), ClientInfo::default())
+            };
+            let app = authenticate("app", "it's \\ secret").unwrap();
+            assert!(app.execute("SELECT * FROM t").is_ok());
+            assert!(app.execute("INSERT INTO t VALUES (1)").is_err());
+            assert!(authenticate("bob", &bob).is_ok());
+            assert!(database.authenticate_token(token.trim_end(), ClientInfo::default()).is_ok());
+            assert_eq!(run(&path, &["remove", "app"], "").0, 1, "it is open");
+        }
+        assert_eq!(run(&path, &["password", "bob", "--password-stdin"], "other\n").0, 0);
+        assert_eq!(run(&path, &["password", "bob", "--password-stdin"], "\n").0, 1);
+        assert_eq!(run(&path, &["remove", "app"], "").0, 0);
+        assert_eq!(run(&path, &["remove", "app"], "").0, 1);
+        let database = Database::open(&path).unwrap();
+        let client = ClientInfo::default();
+        assert!(database.authenticate("bob", Proof::Password("other"), client.clone()).is_ok());
+        assert!(database.authenticate("app", Proof::Password("it's \\ secret"), client).is_err());
+        drop(database);
+        std::fs::remove_dir_all(&path).unwrap();
+        assert_eq!(run(&path, &["list"], "").0, 2, "there is none");
+    }
+
+    #[test]
+    fn what_is_made_and_written_is_text_of_sql() {
+        assert_ne!(made_password(), made_password());
+        assert_eq!(string_text("a'b\\"), "'a''b\\\\'");
+    }
+}

@@ -1,0 +1,165 @@
+//! The readers of one row, of an array of rows, and of a key.
+//!
+//! Driven by the parser of JSON. What is wrong is noted as a diagnostic, since the parser's own error
+//! is a text only.
+
+use std::{cell::RefCell, fmt};
+
+use lockstep_diagnostic::{Diagnostic, Kind, code};
+use lockstep_row::{Arena, Datum};
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+use super::{super::error::HttpError, JsonRow, KeyRule, RowSchema, value_reader::ValueReader};
+
+/// Reads one row.
+#[derive(Clone, Copy)]
+pub(super) struct RowReader<'s, 'a> {
+    pub(super) schema: &'s RowSchema,
+    pub(super) arena: &'a Arena,
+    /// What is wrong, where that is more than the parser says.
+    pub(super) failure: &'s RefCell<Option<HttpError>>,
+}
+
+impl RowReader<'_, '_> {
+    /// Notes what is wrong, and returns the error that ends the parser.
+    pub(super) fn fail<E: Error>(&self, error: impl Into<HttpError>) -> E {
+        let error = error.into();
+        let ended = E::custom(&error.diagnostic.message);
+        self.failure.borrow_mut().get_or_insert(error);
+        ended
+    }
+}
+
+impl<'de: 'a, 'a> DeserializeSeed<'de> for RowReader<'_, 'a> {
+    type Value = JsonRow<'a>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de: 'a, 'a> Visitor<'de> for RowReader<'_, 'a> {
+    type Value = JsonRow<'a>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a row, which is an object or an array")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<JsonRow<'a>, A::Error> {
+        let Self { schema, arena, .. } = self;
+        let values = arena.alloc_slice_fill_copy(schema.columns.len(), Datum::Null);
+        let present = arena.alloc_slice_fill_copy(schema.columns.len(), false);
+        let mut expected = 0;
+        while let Some(at) = map.next_key_seed(KeyReader { row: self, expected })? {
+            let Some(at) = at else {
+                let _ignored: IgnoredAny = map.next_value()?;
+                continue;
+            };
+            if std::mem::replace(&mut present[at], true) {
+                let message = format!("the row has column `{}` twice", schema.columns[at].0);
+                return Err(self.fail(Diagnostic::new(code::AMBIGUOUS_COLUMN, message)));
+            }
+            values[at] = map.next_value_seed(ValueReader { row: self, at })?;
+            expected = at + 1;
+        }
+        if schema.keys == KeyRule::AllAndMore
+            && let Some(at) = present.iter().position(|is_present| !is_present)
+        {
+            let (name, data_type) = &schema.columns[at];
+            let message = format!("column `{name}` is missing; it is {data_type}");
+            let diagnostic = Diagnostic::new(code::UNDEFINED_COLUMN, message);
+            let hint = "Give null for NULL. Names are case sensitive.";
+            return Err(self.fail(diagnostic.with_kind(Kind::FixData).with_hint(hint)));
+        }
+        Ok(JsonRow { values, present })
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<JsonRow<'a>, A::Error> {
+        let Self { schema, arena, .. } = self;
+        let values = arena.alloc_slice_fill_copy(schema.columns.len(), Datum::Null);
+        let mut count = 0;
+        while count < values.len() {
+            match items.next_element_seed(ValueReader { row: self, at: count })? {
+                Some(value) => values[count] = value,
+                None => break,
+            }
+            count += 1;
+        }
+        while items.next_element::<IgnoredAny>()?.is_some() {
+            count += 1;
+        }
+        if count != values.len() {
+            let message = format!("the row has {count} values, found {} columns", values.len());
+            let names: Vec<&str> = schema.columns.iter().map(|(name, _)| name.as_str()).collect();
+            let diagnostic = Diagnostic::new(code::DATATYPE_MISMATCH, message)
+                .with_kind(Kind::FixData)
+                .with_detail(format!("The columns are {}.", names.join(", ")));
+            return Err(self.fail(diagnostic));
+        }
+        let present = arena.alloc_slice_fill_copy(values.len(), true);
+        Ok(JsonRow { values, present })
+    }
+}
+
+/// Reads the rows of an array.
+pub(super) struct ArrayVisitor<'s, F> {
+    pub(super) schema: &'s RowSchema,
+    pub(super) failure: &'s RefCell<Option<HttpError>>,
+    pub(super) give: F,
+}
+
+impl<'de, F> Visitor<'de> for ArrayVisitor<'_, F>
+where
+    F: FnMut(&JsonRow<'_>) -> Result<(), HttpError>,
+{
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array of rows")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut rows: A) -> Result<(), A::Error> {
+        let Self { schema, failure, .. } = self;
+        let mut arena = Arena::new();
+        loop {
+            let reader = RowReader { schema, arena: &arena, failure };
+            let Some(row) = rows.next_element_seed(reader)? else { return Ok(()) };
+            (self.give)(&row).map_err(|error| reader.fail(error))?;
+            arena.reset();
+        }
+    }
+}
+
+/// Reads a key as the position of a column; `None` for another key that may be there.
+struct KeyReader<'s, 'a> {
+    row: RowReader<'s, 'a>,
+    expected: usize,
+}
+
+impl<'de> DeserializeSeed<'de> for KeyReader<'_, '_> {
+    type Value = Option<usize>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for KeyReader<'_, '_> {
+    type Value = Option<usize>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the name of a column")
+    }
+
+    fn visit_str<E: Error>(self, name: &str) -> Result<Option<usize>, E> {
+        let schema = self.row.schema;
+        let found = schema.find(name, self.expected);
+        if found.is_some() || schema.keys == KeyRule::AllAndMore {
+            return Ok(found);
+        }
+        let message = format!("the table has no column `{name}`");
+        let names = schema.columns.iter().map(|(name, _)| name.as_str());
+        let diagnostic = Diagnostic::new(code::UNDEFINED_COLUMN, message);
+        Err(self.row.fail(diagnostic.with_nearest(name, names)))
+    }
+}

@@ -1,0 +1,118 @@
+//! Tests of rows from JSON: conversions, missing and unknown keys, and the messages of errors.
+
+use lockstep_engine::Database;
+use lockstep_row::{Arena, DataType, Datum};
+
+use super::{BodyForm, JsonRowForm, KeyRule, RowSchema};
+
+fn schema(keys: KeyRule) -> RowSchema {
+    let types = [
+        ("s", DataType::String),
+        ("i", DataType::Int),
+        ("b", DataType::BigInt),
+        ("f", DataType::Float),
+        ("d", DataType::Double),
+        ("t", DataType::Timestamp),
+        ("day", DataType::Date),
+        ("is", DataType::Bool),
+    ];
+    let columns: Vec<_> = types.into_iter().map(|(name, t)| (name.to_owned(), t)).collect();
+    let conversion = Database::in_memory().session().conversion();
+    RowSchema::new(&columns, conversion, keys)
+}
+
+fn read(text: &str) -> Result<String, String> {
+    let arena = Arena::new();
+    let row = schema(KeyRule::AllAndMore);
+    let row = row.read_row(text.as_bytes(), &arena);
+    row.map(|row| format!("{:?}", row.values)).map_err(|error| error.diagnostic.message)
+}
+
+#[test]
+fn a_row_is_an_object_or_an_array() {
+    let expected = [
+        Datum::String("a\u{e9}"),
+        Datum::Int(-1),
+        Datum::BigInt(i64::MAX),
+        Datum::Float(1.5),
+        Datum::Double(0.1),
+        Datum::Timestamp(90_000),
+        Datum::Date(18_383),
+        Datum::Bool(true),
+    ];
+    let expected = Ok(format!("{expected:?}"));
+    let array = r#"["a\u00e9",-1,9223372036854775807,1.5,0.1,90000,"2020-05-01",true]"#;
+    assert_eq!(read(array), expected);
+    let object = r#" {"is":true,"more":[{}],"s":"aé","i":-1.0,"b":9223372036854775807,"f":1.5,
+        "d":1e-1,"t":"1970-01-01T00:01:30Z","day":"2020-05-01"} "#;
+    assert_eq!(read(object), expected);
+}
+
+#[test]
+fn numbers_are_read_with_all_digits() {
+    let row = r#"[null,null,null,null,0.30000000000000004,null,null,null]"#;
+    assert!(read(row).unwrap().contains("Double(0.30000000000000004)"));
+    // The nearest double, which a parser that multiplies by powers of ten misses.
+    for digits in ["2.2250738585072011e-308", "1.7976931348623157e308", "6.02214076e23", "1e23"] {
+        let expected = format!("Double({:?})", digits.parse::<f64>().unwrap());
+        let row = format!("[null,null,null,null,{digits},null,null,null]");
+        assert!(read(&row).unwrap().contains(&expected), "{digits}");
+    }
+    let row = r#"[null,null,null,"NaN","-Infinity",null,null,null]"#;
+    assert!(read(row).unwrap().contains("Float(NaN), Double(-inf)"));
+}
+
+#[test]
+fn what_is_no_value_of_its_column_is_refused() {
+    for (text, message) in [
+        (r#"{"s":1}"#, "column `s` is STRING, the number 1 is not"),
+        (r#"{"i":"1"}"#, "column `i` is INT, a text is not"),
+        (r#"{"i":1.5}"#, "column `i` is INT, the number 1.5 is not"),
+        (r#"{"i":3000000000}"#, "column `i` is INT, which does not hold 3000000000"),
+        (r#"{"b":18446744073709551615}"#, "does not hold 18446744073709551615"),
+        (r#"{"d":9007199254740993}"#, "does not hold 9007199254740993"),
+        (r#"{"f":1e300}"#, "column `f` is FLOAT, which does not hold"),
+        (r#"{"day":"2020-13-01"}"#, "column `day` is DATE"),
+        (r#"{"s":[]}"#, "an array is not"),
+        (r#"{"s":"a","s":"b"}"#, "column `s` twice"),
+        (r#"{"s":"a"}"#, "column `i` is missing; it is INT"),
+        (r#"["a"]"#, "the row has 1 values, found 8 columns"),
+        ("[1", "column `s`"),
+        ("{", "the body is not as expected: EOF"),
+        ("1", "expected a row"),
+        ("", "EOF"),
+    ] {
+        let found = read(text).unwrap_err();
+        assert!(found.contains(message), "{text}: {found}");
+    }
+}
+
+#[test]
+fn rows_of_a_table_may_lack_columns_but_have_no_others() {
+    let table = schema(KeyRule::Some);
+    let mut present = Vec::new();
+    let rows = b"[{\"i\":1},\n {\"s\":\"a\",\"i\":2}]";
+    let read = table.read_array(rows, |row| {
+        present.push(row.present[..2].to_vec());
+        Ok(())
+    });
+    assert_eq!((read, present), (Ok(()), vec![vec![false, true], vec![true, true]]));
+    let error = table.read_lines(b"{\"i\":1}\n\n{\"ii\":2}\n", |_| Ok(()));
+    let diagnostic = error.unwrap_err().diagnostic;
+    assert_eq!(diagnostic.message, "the table has no column `ii`");
+    assert_eq!(diagnostic.detail.as_deref(), Some("It is in line 3 of the body."));
+}
+
+#[test]
+fn a_body_has_one_row_or_many() {
+    for (body, rows, is_array) in [
+        ("{}", JsonRowForm::Objects, false),
+        (" [ {", JsonRowForm::Objects, true),
+        ("[[1]]", JsonRowForm::Arrays, true),
+        ("[]", JsonRowForm::Arrays, true),
+        ("[1,", JsonRowForm::Arrays, false),
+        ("", JsonRowForm::Objects, false),
+    ] {
+        assert_eq!(BodyForm::of(body.as_bytes()), BodyForm { rows, is_array }, "{body}");
+    }
+}
