@@ -99,6 +99,12 @@ class Relation:
         self._fetched += len(rows)
         return rows[0] if rows else None
 
+    def fetchmany(self, size: int) -> list[tuple[Any, ...]]:
+        """Returns the next rows, ``size`` of them; fewer at the end."""
+        end = min(len(self), self._fetched + max(size, 0))
+        start, self._fetched = self._fetched, end
+        return self._ran().tuples(start, end)
+
     def show(self, rows: int = ROWS_SHOWN) -> None:
         """Prints the first rows."""
         print(self._text(rows))
