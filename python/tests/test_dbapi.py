@@ -80,7 +80,8 @@ def test_the_constructors_of_types():
 
 def test_the_type_objects_equal_the_types_of_their_columns():
     assert dbapi.NUMBER == "BIGINT" and dbapi.NUMBER == "DOUBLE" and dbapi.NUMBER != "STRING"
-    assert ["STRING"] == [dbapi.STRING] and dbapi.STRING != dbapi.NUMBER
+    text = "STRING"
+    assert text == dbapi.STRING and dbapi.STRING != dbapi.NUMBER
     assert dbapi.DATETIME == "TIMESTAMP" and dbapi.DATETIME == "DATE"
     assert dbapi.BINARY != "STRING" and dbapi.ROWID != "BIGINT"
     assert len({dbapi.STRING, dbapi.BINARY, dbapi.NUMBER, dbapi.DATETIME, dbapi.ROWID}) == 5
