@@ -117,6 +117,11 @@ class Connection:
         return self._lockstep
 
     @property
+    def database(self) -> str:
+        """The current database, as the statements of this connection select it."""
+        return self._database
+
+    @property
     def autocommit(self) -> bool:
         """Whether each statement takes effect at once, as it does."""
         return True
@@ -187,6 +192,7 @@ class Connection:
         with conversion():
             if self._shared is None:
                 yield
+                self._database = last_used_database(operation) or self._database
             elif (name := used_database(operation)) is not None:
                 with self._shared.using(name):
                     yield

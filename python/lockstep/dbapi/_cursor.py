@@ -143,7 +143,8 @@ class Cursor:
 
     def close(self) -> None:
         """Ends the cursor and frees its rows. Closing twice does nothing."""
-        self._reset()
+        # The number of rows stays, since SQLAlchemy reads it later.
+        self._relation = None
         self._is_open = False
 
     def __enter__(self) -> Cursor:
