@@ -352,10 +352,15 @@ def test_callproc_calls_deployments_and_procedures(drinks):
     named = {"ts": 2000, "k": "a", "v": None, "other": 1}
     assert cursor.callproc("total", named) is named
     assert cursor.fetchone() == ("a", 1)
+    assert cursor.callproc("p", named) is named
+    assert cursor.fetchone() == ("a", 1)
     with pytest.raises(dbapi.ProgrammingError, match="no value for `v`"):
         cursor.callproc("total", {"k": "a", "ts": 1})
     with pytest.raises(dbapi.ProgrammingError) as raised:
         cursor.callproc("nothing", (1,))
+    assert raised.value.code == "42704"
+    with pytest.raises(dbapi.ProgrammingError) as raised:
+        cursor.callproc("nothing", {"v": 1})
     assert raised.value.code == "42704"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,15 @@ if TYPE_CHECKING:
 
 Column = tuple[str, str, None, None, None, None, None]
 """The name of a column and its type as SQL writes it; the rest of PEP 249's items is ``None``."""
+
+UNDEFINED_OBJECT = "42704"
+"""The code for a deployment or a procedure that does not exist."""
+
+PROCEDURE_COLUMNS = re.compile(r"\s*CREATE\s+PROCEDURE[^(]*\(([^)]*)\)", re.IGNORECASE)
+"""The columns of the request row in the definition of a procedure."""
+
+COLUMN_NAME = re.compile(r"\s*(?:CONST\s+)?`?(\w+)", re.IGNORECASE)
+"""The name in a column of such a definition."""
 
 
 class Cursor:
@@ -98,18 +108,17 @@ class Cursor:
         self._reset()
         values = parameters
         if isinstance(parameters, Mapping):
-            with self._connection.calling():
-                columns = self._connection.lockstep.prepare(procname).input
-            missing = [name for name, _ in columns if name not in parameters]
+            columns = self._request_columns(procname)
+            missing = [name for name in columns if name not in parameters]
             if missing:
                 raise ProgrammingError(
                     f"the request row of `{procname}` has no value for `{missing[0]}`",
                     code="22023",
                     hint="Give None for NULL.",
                 )
-            values = [parameters[name] for name, _ in columns]
+            values = [parameters[name] for name in columns]
         values = positional(values)
-        name = ".".join(f"`{part.strip('`')}`" for part in procname.split("."))
+        name = _quoted(procname)
         places = ", ".join("?" * len(values))
         self._take(self._connection.run(f"CALL {name}({places})", values))
         return parameters
@@ -163,6 +172,21 @@ class Cursor:
             raise StopIteration
         return row
 
+    def _request_columns(self, procname: str) -> list[str]:
+        """Returns the columns of the request row of a deployment or a procedure."""
+        try:
+            with self._connection.calling():
+                prepared = self._connection.lockstep.prepare(procname.replace("`", ""))
+            return [name for name, _ in prepared.input]
+        except ProgrammingError as error:
+            if error.code != UNDEFINED_OBJECT:
+                raise
+        show = f"SHOW CREATE PROCEDURE {_quoted(procname)}"
+        ((_, _, definition),) = self._connection.run(show, ()).fetchall()
+        found = PROCEDURE_COLUMNS.match(definition)
+        columns = found[1].split(",") if found is not None else []
+        return [COLUMN_NAME.match(column)[1] for column in columns]
+
     def _check_open(self) -> None:
         if not self._is_open:
             raise InterfaceError("the cursor is closed", code="24000")
@@ -193,6 +217,11 @@ class Cursor:
                 hint="Execute a query first.",
             )
         return self._relation
+
+
+def _quoted(name: str) -> str:
+    """Returns ``name`` or ``database.name`` in back-quotes."""
+    return ".".join(f"`{part.strip('`')}`" for part in name.split("."))
 
 
 def positional(parameters: Any) -> Sequence[Any]:
