@@ -14,6 +14,8 @@ incoming row; the two give the same value, bit for bit, and ``db.verify`` proves
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from ._connection import (
     Connection,
     Difference,
@@ -27,7 +29,13 @@ from ._error import Error, LockstepWarning
 from ._lockstep import __version__
 from ._relation import Relation
 
+if TYPE_CHECKING:
+    from ._async import AsyncConnection, AsyncPrepared, AsyncRelation, connect_async
+
 __all__ = [
+    "AsyncConnection",
+    "AsyncPrepared",
+    "AsyncRelation",
     "Connection",
     "Difference",
     "Error",
@@ -39,4 +47,14 @@ __all__ = [
     "Verification",
     "__version__",
     "connect",
+    "connect_async",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # asyncio takes longer to import than the rest of the package together.
+    if name in ("AsyncConnection", "AsyncPrepared", "AsyncRelation", "connect_async"):
+        from . import _async
+
+        return getattr(_async, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

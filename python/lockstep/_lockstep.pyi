@@ -6,6 +6,8 @@ from typing import Any
 __version__: str
 
 def main_with(args: list[str]) -> int: ...
+def interrupt(thread: int) -> bool:
+    """Cancels the call that runs on a thread other than the main one, if there is one."""
 
 class Output:
     columns: list[tuple[str, str]]

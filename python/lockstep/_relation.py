@@ -57,6 +57,11 @@ class Relation:
         """The name of a statement without rows, such as ``CREATE TABLE``."""
         return self._ran().message
 
+    @property
+    def has_run(self) -> bool:
+        """Whether the rows are there: a query has run, or the relation is of ``db.execute``."""
+        return self._output is not None
+
     def run(self, progress: Callable[[float], object] | None = None) -> Relation:
         """Runs the query now, if it has not run yet, and returns this relation.
 
@@ -98,6 +103,16 @@ class Relation:
         rows = self._ran().tuples(self._fetched, self._fetched + 1)
         self._fetched += len(rows)
         return rows[0] if rows else None
+
+    def fetchmany(self, size: int) -> list[tuple[Any, ...]]:
+        """Returns the next rows, ``size`` of them; fewer at the end."""
+        end = min(len(self), self._fetched + max(size, 0))
+        start, self._fetched = self._fetched, end
+        return self._ran().tuples(start, end)
+
+    def rows(self, start: int, end: int) -> list[tuple[Any, ...]]:
+        """Returns the rows from index ``start``, 0-based, up to ``end``; whatever was fetched."""
+        return self._ran().tuples(min(start, len(self)), min(end, len(self)))
 
     def show(self, rows: int = ROWS_SHOWN) -> None:
         """Prints the first rows."""

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import doctest
+import importlib
 import re
+import warnings
 from pathlib import Path
+
+import pytest
 
 import lockstep
 
@@ -21,10 +25,35 @@ def test_the_examples_of_the_readme_run(capsys):
     assert shown.splitlines()[-1] == "True"
 
 
-def test_the_example_of_the_package_runs():
-    result = doctest.testmod(lockstep)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "lockstep",
+        "lockstep._async",
+        "lockstep._connection",
+        "lockstep.compat.openmldb",
+        "lockstep.dbapi",
+        "lockstep.dbapi._connection",
+        "lockstep.sqlalchemy",
+        "lockstep.sqlalchemy._join",
+    ],
+)
+def test_the_examples_of_the_package_run(name):
+    result = doctest.testmod(importlib.import_module(name))
     assert result.attempted > 0
     assert result.failed == 0
+
+
+def test_the_examples_of_the_page_about_python_run():
+    text = (ROOT / "docs/guide/python.md").read_text()
+    blocks = re.findall(r"```pycon\n(.*?)```", text, re.DOTALL)
+    assert len(blocks) >= 5
+    # One session, as a reader would have it.
+    session = doctest.DocTestParser().get_doctest("\n".join(blocks), {}, "python.md", None, 0)
+    assert len(session.examples) > 30
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", lockstep.LockstepWarning)
+        assert doctest.DocTestRunner().run(session).failed == 0
 
 
 def test_the_documents_name_files_that_exist():

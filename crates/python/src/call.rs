@@ -6,6 +6,8 @@
 //! becomes visible. After that the write returns its result, since a caller that repeated it would
 //! write twice; a Ctrl-C that arrived too late is then raised by the next write, if one follows
 //! within [`LATE_NS`], before it changes anything. (ADR 0022)
+//!
+//! A call on another thread is ended by `interrupt`, with the identifier of its thread.
 
 use std::{cell::RefCell, ffi::CString, sync::Arc};
 
@@ -14,7 +16,7 @@ use lockstep_engine::QueryContext;
 use lockstep_host::{Clock, SystemClock};
 use pyo3::{exceptions::PyKeyboardInterrupt, prelude::*, sync::PyOnceLock, types::PyType};
 
-use crate::error::raise;
+use crate::{error::raise, interrupt::RunningCall};
 
 /// How often a call lets Python run the handlers of signals. A shorter call never does.
 const POLL_INTERVAL_MS: u32 = 50;
@@ -33,6 +35,8 @@ struct ThreadSignals {
     clock: SystemClock,
     /// Whether Python runs handlers on this thread; unknown before the first call.
     is_main: Option<bool>,
+    /// What Python calls the thread; 0 before the first call on another thread than the main one.
+    identifier: u64,
     /// The exception that a handler raised during a call.
     raised: Option<PyErr>,
     /// When a Ctrl-C arrived too late for a write.
@@ -41,7 +45,13 @@ struct ThreadSignals {
 
 impl Default for ThreadSignals {
     fn default() -> Self {
-        Self { clock: SystemClock::new(), is_main: None, raised: None, late_ns: None }
+        Self {
+            clock: SystemClock::new(),
+            is_main: None,
+            identifier: 0,
+            raised: None,
+            late_ns: None,
+        }
     }
 }
 
@@ -52,12 +62,18 @@ pub(crate) fn detached<T: Send>(
     text: Option<&str>,
     work: impl FnOnce() -> Result<T> + Send,
 ) -> PyResult<T> {
-    let context = if is_main_thread(py)? {
+    let is_main = is_main_thread(py)?;
+    let context = if is_main {
         QueryContext::polling(Arc::new(SystemClock::new()), POLL_INTERVAL_MS, signal_raises)
     } else {
         QueryContext::new()
     };
+    let listed = match is_main {
+        true => None,
+        false => Some(RunningCall::new(thread_identifier(py)?, &context)),
+    };
     let outcome = py.detach(|| context.run(|| lockstep_cli::guarded(work)));
+    drop(listed);
     let raised = THREAD.with_borrow_mut(|signals| signals.raised.take());
     match outcome {
         Ok(value) if context.has_committed() => {
@@ -109,6 +125,17 @@ fn is_main_thread(py: Python<'_>) -> PyResult<bool> {
     let is_main = main.is(&threading.call_method0("current_thread")?);
     THREAD.with_borrow_mut(|signals| signals.is_main = Some(is_main));
     Ok(is_main)
+}
+
+/// Returns what Python calls this thread; cached for each thread.
+fn thread_identifier(py: Python<'_>) -> PyResult<u64> {
+    let known = THREAD.with_borrow(|signals| signals.identifier);
+    if known != 0 {
+        return Ok(known);
+    }
+    let identifier = py.import("threading")?.call_method0("get_ident")?.extract()?;
+    THREAD.with_borrow_mut(|signals| signals.identifier = identifier);
+    Ok(identifier)
 }
 
 /// Runs the handlers of signals that arrived; whether one raised an exception.

@@ -8,6 +8,7 @@
 mod call;
 mod error;
 mod from_python;
+mod interrupt;
 mod latency;
 mod output;
 mod prepared;
@@ -25,6 +26,7 @@ fn native_module(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<session::PyRelation>()?;
     module.add_class::<output::PyOutput>()?;
     module.add_class::<prepared::PyPrepared>()?;
+    module.add_function(wrap_pyfunction!(interrupt::interrupt, module)?)?;
     module.add_function(wrap_pyfunction!(main_with, module)?)
 }
 

@@ -1,0 +1,53 @@
+//! Interrupts of calls that run on other threads than Python's main one.
+//!
+//! Signals reach the main thread only. A program that runs calls on threads of its own, such as an
+//! asyncio program, ends one with `interrupt`, which takes the identifier of the thread. `call`
+//! lists here what runs; `python/lockstep/_async.py` interrupts it. (ADR 0022)
+//!
+//! **Cost**: a lock and an entry of a map for each call on such a thread that may last.
+
+use std::collections::BTreeMap;
+
+use lockstep_engine::QueryContext;
+use lockstep_host::sync::Mutex;
+use pyo3::prelude::*;
+
+/// The calls that run, by the identifier of their thread.
+static RUNNING: Mutex<BTreeMap<u64, QueryContext>> = Mutex::new(BTreeMap::new());
+
+/// Cancels the call that runs on a thread, and returns whether there is one. A change that is being
+/// made visible is finished. `thread` is what `threading.get_ident` returns there.
+#[pyfunction]
+pub(crate) fn interrupt(thread: u64) -> bool {
+    let running = RUNNING.lock();
+    let found = running.get(&thread);
+    if let Some(context) = found {
+        context.cancel();
+    }
+    found.is_some()
+}
+
+/// Lists the call of a thread until it is dropped.
+pub(crate) struct RunningCall {
+    thread: u64,
+    /// The call within which this one began, if there is one.
+    outer: Option<QueryContext>,
+}
+
+impl RunningCall {
+    /// Lists a call of the thread, which `interrupt` cancels from now on.
+    pub(crate) fn new(thread: u64, context: &QueryContext) -> Self {
+        let outer = RUNNING.lock().insert(thread, context.clone());
+        Self { thread, outer }
+    }
+}
+
+impl Drop for RunningCall {
+    fn drop(&mut self) {
+        let mut running = RUNNING.lock();
+        match self.outer.take() {
+            Some(outer) => running.insert(self.thread, outer),
+            None => running.remove(&self.thread),
+        };
+    }
+}

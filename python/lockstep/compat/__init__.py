@@ -1,0 +1,1 @@
+"""Interfaces of other systems' packages, so that programs written for them run on Lockstep."""

@@ -1,0 +1,64 @@
+"""The columns of the placeholders of an INSERT, for rows that are given by name."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+NAME = r"(?:[A-Za-z_]\w*|`[^`]+`)"
+
+HEAD = re.compile(
+    rf"""\s* INSERT \s+ (?:OR \s+)? (?:IGNORE \s+)? INTO \s+
+        (?P<table> {NAME} (?:\s*\.\s*{NAME})? ) \s*
+        (?: \( \s* (?P<columns> {NAME} (?:\s*,\s*{NAME})* ) \s* \) \s* )?
+        VALUES? \s* \(""",
+    re.IGNORECASE | re.VERBOSE,
+)
+
+ITEM = re.compile(
+    r"""(?P<text> '(?:\\.|''|[^'\\])*' | "(?:\\.|""|[^"\\])*" | `[^`]*` )
+        | (?P<mark> [(),?] ) | (?P<other> [^'"`(),?]+ )""",
+    re.VERBOSE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True)
+class Placeholders:
+    """The placeholders of the first row of an INSERT."""
+
+    table: str
+    """The table, as the statement writes it."""
+    columns: list[str] | None
+    """The columns, where the statement names them."""
+    places: list[int]
+    """Which value of the row each placeholder is, from 0."""
+
+    def names(self, columns: list[str]) -> list[str]:
+        """Returns the column of each placeholder; ``columns`` are those of the table."""
+        named = self.columns or columns
+        return [named[place] for place in self.places if place < len(named)]
+
+
+def placeholders_of(sql: str) -> Placeholders | None:
+    """Returns the placeholders of an INSERT; ``None`` for another statement."""
+    head = HEAD.match(sql)
+    if head is None:
+        return None
+    places = []
+    place, depth = 0, 0
+    for item in ITEM.finditer(sql, head.end()):
+        mark = item["mark"]
+        if mark == "?":
+            places.append(place)
+        elif mark == "," and depth == 0:
+            place += 1
+        elif mark == "(":
+            depth += 1
+        elif mark == ")":
+            if depth == 0:
+                break
+            depth -= 1
+    columns = None
+    if head["columns"] is not None:
+        columns = [name.strip().strip("`") for name in head["columns"].split(",")]
+    return Placeholders(head["table"], columns, places)

@@ -1,0 +1,7 @@
+"""The lower interface of OpenMLDB's Python package; see ``sdk.sdk``."""
+
+from __future__ import annotations
+
+from . import sdk
+
+__all__ = ["sdk"]

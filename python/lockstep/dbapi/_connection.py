@@ -1,0 +1,247 @@
+"""Connections of DB-API 2.0, over a connection of Lockstep."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+from urllib.parse import quote
+
+from .. import _connection
+from .._relation import Relation
+from . import _error
+from ._cursor import Cursor
+from ._error import InterfaceError, NotSupportedError, conversion
+from ._shared import (
+    FIRST_DATABASE,
+    SharedDatabase,
+    last_used_database,
+    leave,
+    open_shared,
+    used_database,
+)
+
+UNCHANGED = frozenset({None, "USE", "SET"})
+"""What statements that change nothing stored call themselves."""
+
+
+def connect(
+    target: str | os.PathLike[str] | _connection.Connection | None = None,
+    *,
+    database: str | None = None,
+    host: str | None = None,
+    port: int | None = None,
+    user: str | None = None,
+    password: str | None = None,
+    read_only: bool = False,
+    max_memory: int | str | None = None,
+    **options: Any,
+) -> Connection:
+    """Opens a connection: in memory, to a directory, or to a server.
+
+    Without a target, or with ``":memory:"``, it has a database of its own in memory. The path of a
+    directory opens it as ``lockstep.connect`` does; several connections of a process to one
+    directory share it, and its variables (``SET``), and the last one to be closed closes it. A
+    ``lockstep.Connection`` is used as it is, and is not closed. A URL ``lockstep://host:port``, or
+    ``host`` and ``port`` with ``user`` and ``password``, connects to a server; ``options`` are
+    those of ``lockstep.connect``, such as ``tls``.
+
+    ``database`` is the current database, which must exist.
+
+        >>> from lockstep import dbapi
+        >>> with dbapi.connect() as connection:
+        ...     connection.execute("SELECT 1 + ?", [1]).fetchone()
+        (2,)
+    """
+    with conversion():
+        if host is not None:
+            target = _url(host, port, user, password)
+        shared = None
+        if isinstance(target, _connection.Connection):
+            opened = target
+        elif target is None or target == ":memory:" or _is_url(target):
+            if read_only:
+                options["read_only"] = True
+            if max_memory is not None:
+                options["max_memory"] = max_memory
+            opened = _connection.connect(target, **options)
+        else:
+            shared = open_shared(os.fsdecode(target), read_only, max_memory)
+            opened = shared.database
+    connection = Connection(opened, shared, owned=not isinstance(target, _connection.Connection))
+    if database is not None:
+        try:
+            connection.execute(f"USE {_quoted(database)}")
+        except BaseException:
+            connection.close()
+            raise
+    return connection
+
+
+class Connection:
+    """A connection. As a context manager it closes itself at the end.
+
+    The exceptions of the module are attributes of it, as PEP 249 has it.
+    """
+
+    Warning = _error.Warning
+    Error = _error.Error
+    InterfaceError = _error.InterfaceError
+    DatabaseError = _error.DatabaseError
+    DataError = _error.DataError
+    OperationalError = _error.OperationalError
+    IntegrityError = _error.IntegrityError
+    InternalError = _error.InternalError
+    ProgrammingError = _error.ProgrammingError
+    NotSupportedError = _error.NotSupportedError
+
+    def __init__(
+        self,
+        lockstep: _connection.Connection,
+        shared: SharedDatabase | None = None,
+        *,
+        owned: bool = True,
+    ) -> None:
+        self._lockstep = lockstep
+        self._shared = shared
+        self._owned = owned
+        self._is_open = True
+        self._is_changed = False
+        self._database = FIRST_DATABASE
+
+    @property
+    def lockstep(self) -> _connection.Connection:
+        """The connection of Lockstep beneath, for requests, data frames and the like."""
+        self.check_open()
+        return self._lockstep
+
+    @property
+    def database(self) -> str:
+        """The current database, as the statements of this connection select it."""
+        return self._database
+
+    @property
+    def autocommit(self) -> bool:
+        """Whether each statement takes effect at once, as it does."""
+        return True
+
+    @autocommit.setter
+    def autocommit(self, value: bool) -> None:
+        if not value:
+            raise NotSupportedError("there are no transactions", code="0A000")
+
+    def cursor(self) -> Cursor:
+        """Makes a cursor."""
+        self.check_open()
+        return Cursor(self)
+
+    def execute(self, operation: str, parameters: Sequence[Any] = ()) -> Cursor:
+        """Makes a cursor, runs a statement with it, and returns it."""
+        return self.cursor().execute(operation, parameters)
+
+    def commit(self) -> None:
+        """Does nothing: each statement has taken effect."""
+        self.check_open()
+        self._is_changed = False
+
+    def rollback(self) -> None:
+        """Raises ``NotSupportedError`` where something was changed since the last ``commit``."""
+        self.check_open()
+        if self._is_changed:
+            raise NotSupportedError(
+                "what was changed cannot be rolled back",
+                code="0A000",
+                hint="Each statement takes effect at once, as a whole or not at all.",
+            )
+
+    def close(self) -> None:
+        """Ends the connection. What it has written stays. Closing twice does nothing."""
+        if not self._is_open:
+            return
+        self._is_open = False
+        with conversion():
+            if self._shared is not None:
+                leave(self._shared)
+            elif self._owned:
+                self._lockstep.close()
+
+    def check_open(self) -> None:
+        """Raises ``InterfaceError`` where the connection was closed."""
+        if not self._is_open:
+            raise InterfaceError("the connection is closed", code="08003")
+
+    def run(self, operation: str, parameters: Sequence[Any]) -> Relation:
+        """Runs statements and returns the outcome of the last one; for cursors."""
+        with self.calling(operation):
+            relation = self._lockstep.execute(operation, parameters)
+        self._is_changed |= relation.message not in UNCHANGED
+        return relation
+
+    def append(self, table: str, rows: list[Any]) -> int:
+        """Appends rows, all or none, and returns their number; for cursors."""
+        with self.calling():
+            count = self._lockstep.append(table, rows, create=False)
+        self._is_changed = True
+        return count
+
+    @contextlib.contextmanager
+    def calling(self, operation: str = "") -> Iterator[None]:
+        """Runs a call to the database with this connection's current database."""
+        self.check_open()
+        with conversion():
+            if self._shared is None:
+                yield
+                self._database = last_used_database(operation) or self._database
+            elif (name := used_database(operation)) is not None:
+                with self._shared.using(name):
+                    yield
+                self._database = name
+            elif (name := last_used_database(operation)) is not None:
+                with self._shared.selecting(self._database):
+                    yield
+                self._database = name
+            else:
+                with self._shared.using(self._database):
+                    yield
+
+    def __enter__(self) -> Connection:
+        self.check_open()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        # A connection that a program has forgotten must not keep its directory open. At the end of
+        # the interpreter, modules may be gone.
+        if getattr(self, "_shared", None) is not None and self._is_open:
+            with contextlib.suppress(Exception):
+                self.close()
+
+    def __repr__(self) -> str:
+        if not self._is_open:
+            return "<lockstep.dbapi connection, closed>"
+        return repr(self._lockstep).replace("lockstep connection", "lockstep.dbapi connection")
+
+
+def _is_url(target: object) -> bool:
+    return isinstance(target, str) and "://" in target
+
+
+def _url(host: str, port: int | None, user: str | None, password: str | None) -> str:
+    """Returns the URL of a server."""
+    login = ""
+    if user is not None:
+        login = quote(user, safe="")
+        if password is not None:
+            login += ":" + quote(password, safe="")
+        login += "@"
+    # The address of IPv6 has colons.
+    name = f"[{host}]" if ":" in host and not host.startswith("[") else host
+    return f"lockstep://{login}{name}" + ("" if port is None else f":{port}")
+
+
+def _quoted(name: str) -> str:
+    escaped = name.replace("`", "``")
+    return f"`{escaped}`"

@@ -1,0 +1,241 @@
+"""Cursors of DB-API 2.0: statements and the rows that they return."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from .._relation import Relation
+from ._error import InterfaceError, ProgrammingError
+from ._insert import insert_of
+
+if TYPE_CHECKING:
+    from ._connection import Connection
+
+Column = tuple[str, str, None, None, None, None, None]
+"""The name of a column and its type as SQL writes it; the rest of PEP 249's items is ``None``."""
+
+UNDEFINED_OBJECT = "42704"
+"""The code for a deployment or a procedure that does not exist."""
+
+PROCEDURE_COLUMNS = re.compile(r"\s*CREATE\s+PROCEDURE[^(]*\(([^)]*)\)", re.IGNORECASE)
+"""The columns of the request row in the definition of a procedure."""
+
+COLUMN_NAME = re.compile(r"\s*(?:CONST\s+)?`?(\w+)", re.IGNORECASE)
+"""The name in a column of such a definition."""
+
+
+class Cursor:
+    """Runs statements on a connection and fetches rows. It is for one thread at a time.
+
+    As a context manager it closes itself at the end; as an iterator it returns the rows that were
+    not fetched yet.
+    """
+
+    arraysize = 1
+    """The number of rows that ``fetchmany`` returns unless it is told."""
+    lastrowid: None = None
+    """Always ``None``: rows have no identifiers."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._relation: Relation | None = None
+        self._description: list[Column] | None = None
+        self._row_count = -1
+        self._fetched = 0
+        self._is_open = True
+
+    @property
+    def connection(self) -> Connection:
+        """The connection that made the cursor."""
+        return self._connection
+
+    @property
+    def description(self) -> list[Column] | None:
+        """The columns of the rows; ``None`` where there are no rows to fetch.
+
+        ``description[i][1]`` is the type, such as ``'BIGINT'``, and equals the type object that it
+        belongs to, such as ``dbapi.NUMBER``.
+        """
+        return self._description
+
+    @property
+    def rowcount(self) -> int:
+        """The number of rows returned or written by the last statement; -1 where it is unknown."""
+        return self._row_count
+
+    @property
+    def rownumber(self) -> int | None:
+        """The 0-based index of the next row; ``None`` where there are no rows to fetch."""
+        return None if self._relation is None else self._fetched
+
+    def execute(self, operation: str, parameters: Sequence[Any] = ()) -> Cursor:
+        """Runs a statement, with a value for each ``?``, and returns this cursor.
+
+        Without parameters it may be a script of several statements; the rows are those of the last.
+        """
+        self._check_open()
+        self._reset()
+        values = positional(parameters)
+        self._take(self._connection.run(operation, values))
+        return self
+
+    def executemany(self, operation: str, parameters: Iterable[Sequence[Any]]) -> None:
+        """Runs a statement once for each sequence of values.
+
+        ``INSERT INTO t [(columns)] VALUES (?, …)`` appends all rows in one step, all or none. Any
+        other statement runs once for each sequence: those before one that fails have taken effect.
+        Rows that the statement returns are discarded.
+        """
+        self._check_open()
+        self._reset()
+        rows = [positional(row) for row in parameters]
+        insert = insert_of(operation)
+        if insert is not None:
+            self._row_count = self._connection.append(insert.table, insert.rows(rows))
+            return
+        counts = [self._connection.run(operation, row).rows_affected for row in rows]
+        self._row_count = -1 if None in counts else sum(count or 0 for count in counts)
+
+    def callproc(self, procname: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> Any:
+        """Calls a deployment or a procedure with one request row; its answer is fetched as rows.
+
+        ``parameters`` are the values of the request row in order, or a mapping from the names of
+        its columns, whose other keys are ignored. Returns ``parameters``, as PEP 249 has it.
+        """
+        self._check_open()
+        self._reset()
+        values = parameters
+        if isinstance(parameters, Mapping):
+            columns = self._request_columns(procname)
+            missing = [name for name in columns if name not in parameters]
+            if missing:
+                raise ProgrammingError(
+                    f"the request row of `{procname}` has no value for `{missing[0]}`",
+                    code="22023",
+                    hint="Give None for NULL.",
+                )
+            values = [parameters[name] for name in columns]
+        values = positional(values)
+        name = _quoted(procname)
+        places = ", ".join("?" * len(values))
+        self._take(self._connection.run(f"CALL {name}({places})", values))
+        return parameters
+
+    def fetchone(self) -> tuple[Any, ...] | None:
+        """Returns the next row; ``None`` after the last."""
+        rows = self.fetchmany(1)
+        return rows[0] if rows else None
+
+    def fetchmany(self, size: int | None = None) -> list[tuple[Any, ...]]:
+        """Returns the next rows: ``size`` of them, ``arraysize`` unless it is given."""
+        rows = self._rows().fetchmany(self.arraysize if size is None else size)
+        self._fetched += len(rows)
+        return rows
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        """Returns the rows that were not fetched yet."""
+        rows = self._rows().fetchall()
+        self._fetched += len(rows)
+        return rows
+
+    def nextset(self) -> None:
+        """Returns ``None``: a statement has one set of rows, and a script that of its last one."""
+        self._check_open()
+
+    def setinputsizes(self, sizes: Sequence[Any]) -> None:
+        """Does nothing, as PEP 249 allows."""
+
+    def setoutputsize(self, size: int, column: int | None = None) -> None:
+        """Does nothing, as PEP 249 allows."""
+
+    def close(self) -> None:
+        """Ends the cursor and frees its rows. Closing twice does nothing."""
+        # The number of rows stays, since SQLAlchemy reads it later.
+        self._relation = None
+        self._is_open = False
+
+    def __enter__(self) -> Cursor:
+        self._check_open()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        return self
+
+    def __next__(self) -> tuple[Any, ...]:
+        row = self.fetchone()
+        if row is None:
+            raise StopIteration
+        return row
+
+    def _request_columns(self, procname: str) -> list[str]:
+        """Returns the columns of the request row of a deployment or a procedure."""
+        try:
+            with self._connection.calling():
+                prepared = self._connection.lockstep.prepare(procname.replace("`", ""))
+            return [name for name, _ in prepared.input]
+        except ProgrammingError as error:
+            if error.code != UNDEFINED_OBJECT:
+                raise
+        show = f"SHOW CREATE PROCEDURE {_quoted(procname)}"
+        ((_, _, definition),) = self._connection.run(show, ()).fetchall()
+        found = PROCEDURE_COLUMNS.match(definition)
+        columns = found[1].split(",") if found is not None else []
+        return [COLUMN_NAME.match(column)[1] for column in columns]
+
+    def _check_open(self) -> None:
+        if not self._is_open:
+            raise InterfaceError("the cursor is closed", code="24000")
+        self._connection.check_open()
+
+    def _reset(self) -> None:
+        self._relation = None
+        self._description = None
+        self._row_count = -1
+        self._fetched = 0
+
+    def _take(self, relation: Relation) -> None:
+        columns = zip(relation.columns, relation.types, strict=True)
+        description: list[Column] = [(*column, None, None, None, None, None) for column in columns]
+        if description:
+            self._relation = relation
+            self._description = description
+            self._row_count = len(relation)
+        elif relation.rows_affected is not None:
+            self._row_count = relation.rows_affected
+
+    def _rows(self) -> Relation:
+        self._check_open()
+        if self._relation is None:
+            raise ProgrammingError(
+                "there are no rows to fetch",
+                code="24000",
+                hint="Execute a query first.",
+            )
+        return self._relation
+
+
+def _quoted(name: str) -> str:
+    """Returns ``name`` or ``database.name`` in back-quotes."""
+    return ".".join(f"`{part.strip('`')}`" for part in name.split("."))
+
+
+def positional(parameters: Any) -> Sequence[Any]:
+    """Returns parameters that are a sequence; raises ``ProgrammingError`` for others."""
+    if parameters is None:
+        return ()
+    if isinstance(parameters, (str, bytes, Mapping)) or not isinstance(parameters, Iterable):
+        raise ProgrammingError(
+            f"parameters are a sequence with a value for each `?`, not a `{_type(parameters)}`",
+            code="22023",
+            hint="Give a tuple or a list.",
+        )
+    return parameters if isinstance(parameters, Sequence) else list(parameters)
+
+
+def _type(value: object) -> str:
+    return type(value).__name__

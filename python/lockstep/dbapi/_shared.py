@@ -1,0 +1,118 @@
+"""Databases of this process that several connections use at once.
+
+One process at a time has a directory open, and once. Connections to the same directory share what
+is opened, and each has a current database of its own: a statement waits for those that run in
+another current database, and runs beside those that run in the same one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import threading
+from collections.abc import Iterator
+
+from .. import _connection
+from ._error import InterfaceError
+
+USE = re.compile(r"\s*USE\s+(?:`([^`]+)`|(\w+))\s*;?\s*", re.IGNORECASE)
+"""A statement that selects the current database."""
+
+LAST_USE = re.compile(r"(?:\A|;)\s*USE\s+(?:`([^`]+)`|(\w+))\s*(?=;|\Z)", re.IGNORECASE)
+"""Such a statement within a script."""
+
+FIRST_DATABASE = "default"
+"""The current database of a new session."""
+
+
+def used_database(sql: str) -> str | None:
+    """Returns the database that a statement makes the current one, if that is all it does."""
+    found = USE.fullmatch(sql)
+    return None if found is None else found[1] or found[2]
+
+
+def last_used_database(sql: str) -> str | None:
+    """Returns the database that is the current one after a script, where the script selects one."""
+    found = LAST_USE.findall(sql)
+    return (found[-1][0] or found[-1][1]) if found else None
+
+
+class SharedDatabase:
+    """An open database and the connections that use it."""
+
+    def __init__(self, database: _connection.Connection, path: str | None, read_only: bool) -> None:
+        self.database = database
+        self.path = path
+        self.read_only = read_only
+        self.connections = 1
+        self._current: str | None = FIRST_DATABASE
+        self._running = 0
+        self._may_select = threading.Condition()
+
+    @contextlib.contextmanager
+    def using(self, name: str) -> Iterator[None]:
+        """Runs a call while a database is the current one."""
+        with self._may_select:
+            while self._current != name and self._running:
+                self._may_select.wait()
+            self._select(name)
+            self._running += 1
+        try:
+            yield
+        finally:
+            with self._may_select:
+                self._running -= 1
+                self._may_select.notify_all()
+
+    @contextlib.contextmanager
+    def selecting(self, name: str) -> Iterator[None]:
+        """Runs a script that selects databases itself: alone, from a current database on."""
+        with self._may_select:
+            while self._running:
+                self._may_select.wait()
+            self._select(name)
+            # Whatever happens, the next call selects its database again.
+            self._current = None
+            yield
+
+    def _select(self, name: str) -> None:
+        if self._current != name:
+            quoted = name.replace("`", "``")
+            self.database.execute(f"USE `{quoted}`")
+            self._current = name
+
+
+_open: dict[str, SharedDatabase] = {}
+# Reentrant: the garbage collector may close a forgotten connection in the middle of an opening.
+_open_lock = threading.RLock()
+
+
+def open_shared(path: str, read_only: bool, max_memory: int | str | None) -> SharedDatabase:
+    """Opens a directory, or takes it as another connection has opened it."""
+    key = os.path.realpath(path)
+    with _open_lock:
+        shared = _open.get(key)
+        if shared is None:
+            database = _connection.connect(path, read_only=read_only, max_memory=max_memory)
+            shared = _open[key] = SharedDatabase(database, key, read_only)
+            return shared
+        if shared.read_only and not read_only:
+            raise InterfaceError(
+                f"another connection of this process has opened `{path}` to be read only",
+                code="25006",
+                hint="Close that connection first.",
+            )
+        shared.connections += 1
+        return shared
+
+
+def leave(shared: SharedDatabase) -> None:
+    """Ends the use of a database by one connection. The last one closes it."""
+    with _open_lock:
+        shared.connections -= 1
+        if shared.connections:
+            return
+        if shared.path is not None:
+            _open.pop(shared.path, None)
+        shared.database.close()

@@ -1,0 +1,321 @@
+"""Awaited connections: the same answers, order, cancelled tasks, many at once."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+
+import pytest
+
+import lockstep
+
+WAIT_S = 60
+"""Much longer than a cancelled call takes, much shorter than the work would."""
+
+LONG = "SELECT count(*) AS n FROM t AS a JOIN t AS b ON a.k = b.k JOIN t AS c ON a.v + c.v < 0"
+"""Would take minutes over the rows of ``many_rows``."""
+
+FEATURES = """SELECT k, sum(v) OVER w AS total FROM t
+    WINDOW w AS (PARTITION BY k ORDER BY v ROWS BETWEEN 100 PRECEDING AND CURRENT ROW)"""
+
+
+def run(main) -> object:
+    """Runs a program for so long at most."""
+
+    async def limited() -> object:
+        return await asyncio.wait_for(main(), WAIT_S)
+
+    return asyncio.run(limited())
+
+
+async def many_rows(db) -> None:
+    await db.append("t", [{"k": 1, "v": v} for v in range(20_000)])
+
+
+def test_the_same_calls_give_the_same_answers():
+    rows = [{"k": 1, "v": 10}, {"k": 2, "v": 20}, {"k": 1, "v": 30}]
+    with lockstep.connect() as db:
+        db.append("t", rows)
+        db.execute(f"DEPLOY d AS {FEATURES}")
+        expected = [
+            db.sql("SELECT * FROM t").fetchall(),
+            db.execute("SELECT v FROM t WHERE k = ?", [1]).fetchall(),
+            db.request("d", {"k": 1, "v": 40}),
+            db.request("d", [{"k": 1, "v": 40}, {"k": 3, "v": 40}]),
+            db.prepare("d")({"k": 2, "v": 5}),
+            (db.verify("d").values, db.verify("d").ok),
+        ]
+
+    async def main():
+        async with lockstep.connect_async() as db:
+            assert await db.append("t", rows) == 3
+            deployed = await db.execute(f"DEPLOY d AS {FEATURES}")
+            assert deployed.message == "DEPLOY"
+            prepared = await db.prepare("d")
+            assert [name for name, _ in prepared.input] == ["k", "v"]
+            assert [name for name, _ in prepared.output] == ["k", "total"]
+            verified = await db.verify("d")
+            return [
+                await db.sql("SELECT * FROM t").fetchall(),
+                await (await db.execute("SELECT v FROM t WHERE k = ?", [1])).fetchall(),
+                await db.request("d", {"k": 1, "v": 40}),
+                await db.request("d", [{"k": 1, "v": 40}, {"k": 3, "v": 40}]),
+                await prepared({"k": 2, "v": 5}),
+                (verified.values, verified.ok),
+            ]
+
+    assert run(main) == expected
+
+
+def test_a_connection_is_awaited_or_entered_and_closed(tmp_path):
+    async def main():
+        db = await lockstep.connect_async(tmp_path / "d")
+        await db.execute("CREATE TABLE t (a INT)")
+        assert db.opened.rows == 0 and "d>" in repr(db)
+        await db.close()
+        await db.close()
+        assert "closed" in repr(db)
+        for call in (
+            lambda: db.execute("SELECT 1"),
+            lambda: db.append("t", [(1,)]),
+            lambda: db.sql("SELECT a FROM t").fetchall(),
+        ):
+            with pytest.raises(lockstep.Error) as raised:
+                await call()
+            assert raised.value.code == "08003"
+        async with await lockstep.connect_async(tmp_path / "d", read_only=True) as db:
+            with pytest.raises(lockstep.Error) as raised:
+                await db.append("t", [(1,)])
+            assert raised.value.code == "25006"
+
+    run(main)
+
+
+def test_a_directory_that_cannot_be_opened_raises_where_it_is_awaited(tmp_path):
+    (tmp_path / "file").write_text("no directory")
+
+    async def main():
+        opening = lockstep.connect_async(tmp_path / "file")
+        with pytest.raises(lockstep.Error):
+            await opening
+        with pytest.raises(lockstep.Error):
+            async with lockstep.connect_async(tmp_path / "file"):
+                pass
+
+    run(main)
+
+
+def test_a_relation_knows_its_columns_when_it_was_awaited():
+    async def main():
+        async with lockstep.connect_async() as db:
+            await db.append("t", [{"a": 1, "b": "x"}])
+            lazy = db.sql("SELECT a, b FROM t")
+            with pytest.raises(lockstep.Error, match="not known yet"):
+                _ = lazy.columns
+            checked = await lazy
+            assert checked is lazy
+            assert (lazy.columns, lazy.types) == (["a", "b"], ["BIGINT", "STRING"])
+            assert lazy.rows_affected is None and lazy.message is None
+            inserted = await db.execute("INSERT INTO t VALUES (2, 'y')")
+            assert (inserted.rows_affected, inserted.message) == (1, "INSERT")
+
+    run(main)
+
+
+def test_rows_are_fetched_in_every_way(capsys):
+    async def main():
+        async with lockstep.connect_async() as db:
+            await db.append("t", [{"a": value} for value in range(3000)])
+            found = db.sql("SELECT a FROM t")
+            assert await found.fetchone() == (0,)
+            assert await found.fetchmany(2) == [(1,), (2,)]
+            assert len(await found.fetchall()) == 2997
+            assert [row async for row in found] == [(value,) for value in range(3000)]
+            assert await found.count() == 3000
+            assert (await found.df())["a"].sum() == (await found.pl())["a"].sum()
+            assert (await found.arrow()).num_rows == 3000
+            assert [row async for row in db.sql("SELECT a FROM t WHERE a < 0")] == []
+            assert len([row async for row in db.sql("SELECT a FROM t WHERE a < 1024")]) == 1024
+            await found.show(1)
+
+    run(main)
+    assert "(3000 rows)" in capsys.readouterr().out
+
+
+def test_progress_is_told_in_the_event_loop():
+    async def main():
+        told = []
+        async with lockstep.connect_async() as db:
+            await many_rows(db)
+            loop = asyncio.get_running_loop()
+
+            def progress(fraction: float) -> None:
+                assert asyncio.get_running_loop() is loop
+                told.append(fraction)
+
+            await db.sql(FEATURES).run(progress)
+            await asyncio.sleep(0)
+        return told
+
+    told = run(main)
+    assert all(0 <= fraction <= 1 for fraction in told)
+
+
+def test_calls_run_in_the_order_in_which_they_were_made():
+    async def main():
+        async with lockstep.connect_async() as db:
+            await db.execute("CREATE TABLE t (a INT)")
+            inserts = [db.execute("INSERT INTO t VALUES (?)", [value]) for value in range(200)]
+            await asyncio.gather(*inserts)
+            return await db.sql("SELECT a FROM t").fetchall()
+
+    assert run(main) == [(value,) for value in range(200)]
+
+
+def test_many_requests_at_once_over_many_connections():
+    async def main():
+        async def one(number: int) -> list[int]:
+            async with lockstep.connect_async() as db:
+                await db.append("t", [{"k": number, "v": value} for value in range(100)])
+                await db.execute(f"DEPLOY d AS {FEATURES}")
+                requests = [db.request("d", {"k": number, "v": 100 + n}) for n in range(50)]
+                return [answer["total"] for answer in await asyncio.gather(*requests)]
+
+        return await asyncio.gather(*(one(number) for number in range(8)))
+
+    stored = sum(range(100))
+    assert run(main) == [[stored + 100 + n for n in range(50)]] * 8
+
+
+def test_the_event_loop_goes_on_while_a_statement_runs():
+    async def main():
+        async with lockstep.connect_async() as db:
+            await many_rows(db)
+            statement = asyncio.create_task(db.execute(LONG))
+            # Would not return before the statement, if that ran in the event loop.
+            await asyncio.sleep(0.2)
+            assert not statement.done()
+            statement.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await statement
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda db: db.execute(LONG),
+        lambda db: db.sql(LONG).fetchall(),
+        lambda db: db.sql(LONG).run(),
+        lambda db: db.request(LONG, {"k": 1, "v": 1}),
+        lambda db: db.execute("SELECT count(*) AS n FROM t; " * 100_000),
+    ],
+)
+def test_a_cancelled_task_ends_its_statement(call):
+    async def main():
+        async with lockstep.connect_async() as db:
+            await many_rows(db)
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(call(db), 0.3)
+            # The thread is free, and what it runs next is not interrupted.
+            assert await db.sql("SELECT count(*) AS n FROM t").fetchall() == [(20_000,)]
+
+    run(main)
+
+
+def test_a_cancelled_write_is_there_as_a_whole_or_not_at_all():
+    async def main():
+        rows = [{"k": value, "v": value} for value in range(50_000)]
+        async with lockstep.connect_async() as db:
+            await db.execute("CREATE TABLE w (k BIGINT, v BIGINT)")
+            stored = 0
+            for step in range(8):
+                task = asyncio.create_task(db.append("w", rows))
+                await asyncio.sleep(0.004 * step)
+                task.cancel()
+                ended = await asyncio.wait([task])
+                assert ended[0] == {task}
+                found = (await db.sql("SELECT count(*) AS n FROM w").fetchall())[0][0]
+                assert found in (stored, stored + len(rows))
+                stored = found
+
+    run(main)
+
+
+def test_a_call_that_waits_is_taken_out_of_the_queue():
+    async def main():
+        async with lockstep.connect_async() as db:
+            await many_rows(db)
+            await db.execute("CREATE TABLE w (a INT)")
+            running = asyncio.create_task(db.execute(LONG))
+            waiting = asyncio.create_task(db.execute("INSERT INTO w VALUES (1)"))
+            await asyncio.sleep(0.1)
+            waiting.cancel()
+            running.cancel()
+            for task in (running, waiting):
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+            assert await db.sql("SELECT * FROM w").count() == 0
+
+    run(main)
+
+
+def test_leaving_the_context_by_an_exception_closes_the_database(tmp_path):
+    async def main():
+        with pytest.raises(ZeroDivisionError):
+            async with lockstep.connect_async(tmp_path / "d") as db:
+                await db.execute("CREATE TABLE t (a INT)")
+                _ = 1 / 0
+        lockstep.connect(tmp_path / "d").close()
+
+    run(main)
+
+
+def test_errors_are_the_same_as_of_blocking_calls():
+    calls = ["SELEKT 1", "SELECT prise FROM t", "SELECT 'é',\n  cuont(1)"]
+    with lockstep.connect() as db:
+        db.execute("CREATE TABLE t (price INT)")
+        expected = []
+        for sql in calls:
+            with pytest.raises(lockstep.Error) as raised:
+                db.execute(sql)
+            expected.append((str(raised.value), raised.value.position, raised.value.hint))
+            assert "^" in str(raised.value)
+
+    async def main():
+        found = []
+        async with lockstep.connect_async() as db:
+            await db.execute("CREATE TABLE t (price INT)")
+            for sql in calls:
+                for call in (
+                    lambda sql=sql: db.execute(sql),
+                    lambda sql=sql: db.sql(sql).fetchall(),
+                    lambda sql=sql: db.prepare(sql),
+                ):
+                    with pytest.raises(lockstep.Error) as raised:
+                        await call()
+                    found.append((str(raised.value), raised.value.position, raised.value.hint))
+        return found
+
+    assert run(main) == [error for error in expected for _ in range(3)]
+
+
+def test_warnings_are_warned():
+    async def main():
+        async with lockstep.connect_async() as db:
+            await db.execute("CREATE TABLE t (k INT, v INT)")
+            with pytest.warns(lockstep.LockstepWarning, match="is empty"):
+                await db.execute(f"DEPLOY d AS {FEATURES}")
+
+    run(main)
+
+
+def test_the_connection_beneath_is_the_same_database():
+    async def main():
+        async with lockstep.connect_async(max_memory="1GB") as db:
+            time = datetime.datetime(2020, 1, 1)
+            db.blocking.append("t", [{"at": time}])
+            assert await db.sql("SELECT at FROM t").fetchall() == [(time,)]
+
+    run(main)
