@@ -87,8 +87,8 @@ def test_the_chart_has_one_server_with_a_volume_and_probes():
         ("livenessProbe", "/healthz"),
         ("readinessProbe", "/readyz"),
     ]:
-        asked = server[probe]["httpGet"]
-        assert (asked["path"], asked["scheme"]) == (path, "HTTPS")
+        get = server[probe]["httpGet"]
+        assert (get["path"], get["scheme"]) == (path, "HTTPS")
     for container in pod["initContainers"] + pod["containers"]:
         assert container["securityContext"]["readOnlyRootFilesystem"] is True
         assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}

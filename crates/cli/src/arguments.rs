@@ -7,7 +7,7 @@ use lockstep_host::disk;
 
 use crate::{
     check_command::CheckCommand, doctor_command::DoctorCommand, opening::DatabaseTarget,
-    serve_command::ServeCommand, user_command::UserCommand,
+    serve_command::ServeCommand, user_command::UserTool,
 };
 
 /// Lockstep, a feature database: one SQL definition for training and for serving.
@@ -60,7 +60,7 @@ pub(crate) enum Task {
     /// Serve a database.
     Serve(ServeCommand),
     /// Make or remove users.
-    User(UserCommand),
+    User(UserTool),
     /// Look at the machine.
     Doctor(DoctorCommand),
     /// Print this and end with 0 (help and version).
@@ -75,7 +75,7 @@ impl Task {
         let parsed = match name {
             "check" => CheckCommand::from_arguments(rest).map(Self::Check),
             "serve" => ServeCommand::from_arguments(rest).map(Self::Serve),
-            "user" => UserCommand::from_arguments(rest).map(Self::User),
+            "user" => UserTool::from_arguments(rest).map(Self::User),
             "doctor" => DoctorCommand::from_arguments(rest).map(Self::Doctor),
             _ => return None,
         };

@@ -20,6 +20,9 @@ const SYNC_US_MIN: u64 = 30;
 /// How many maps of memory a process should be allowed.
 const MAPS_MIN: u64 = 65_530;
 
+/// How many connections the system should hold until they are accepted.
+const PENDING_MIN: u64 = 1_024;
+
 /// Sources of time that cost about a microsecond for each look at the clock.
 const SLOW_CLOCKS: [&str; 4] = ["hpet", "acpi_pm", "refined-jiffies", "jiffies"];
 
@@ -47,7 +50,7 @@ impl FindingStatus {
 
 /// The result of a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Finding {
+pub(crate) struct MachineFinding {
     pub(crate) check: &'static str,
     pub(crate) status: FindingStatus,
     /// What was found.
@@ -56,7 +59,7 @@ pub(crate) struct Finding {
     pub(crate) fix: Option<String>,
 }
 
-impl Finding {
+impl MachineFinding {
     /// Makes a finding that all is well.
     pub(crate) fn fine(check: &'static str, found: impl Into<String>) -> Self {
         Self { check, status: FindingStatus::Fine, found: found.into(), fix: None }
@@ -64,6 +67,7 @@ impl Finding {
 
     /// Makes a finding that is worth knowing.
     pub(crate) fn note(check: &'static str, found: impl Into<String>, fix: &str) -> Self {
+        debug_assert!(!fix.is_empty(), "{check}: what is not fine has a way to mend it");
         Self { status: FindingStatus::Note, fix: Some(fix.to_owned()), ..Self::fine(check, found) }
     }
 
@@ -74,13 +78,14 @@ impl Finding {
 }
 
 /// Checks the limit of open files against the connections that the settings allow.
-pub(crate) fn open_files(limit: Option<OpenFileLimit>, connections_max: u64) -> Finding {
+pub(crate) fn open_files(limit: Option<OpenFileLimit>, connections_max: u64) -> MachineFinding {
     let check = "open files";
     let wanted = connections_max.saturating_add(OTHER_FILES);
+    debug_assert!(wanted > connections_max, "the server has files besides its connections");
     match limit {
-        None => Finding::note(check, "the system does not say its limit", "Nothing to do."),
-        Some(OpenFileLimit { hard: None, .. }) => Finding::fine(check, "no limit"),
-        Some(OpenFileLimit { hard: Some(hard), .. }) if hard < wanted => Finding::problem(
+        None => MachineFinding::note(check, "the system does not say its limit", "Nothing to do."),
+        Some(OpenFileLimit { hard: None, .. }) => MachineFinding::fine(check, "no limit"),
+        Some(OpenFileLimit { hard: Some(hard), .. }) if hard < wanted => MachineFinding::problem(
             check,
             format!("{hard} may be open, {wanted} are wanted for limits.connections_max"),
             &format!(
@@ -89,33 +94,33 @@ pub(crate) fn open_files(limit: Option<OpenFileLimit>, connections_max: u64) -> 
             ),
         ),
         Some(OpenFileLimit { hard: Some(hard), .. }) => {
-            Finding::fine(check, format!("{hard} may be open, {wanted} are wanted"))
+            MachineFinding::fine(check, format!("{hard} may be open, {wanted} are wanted"))
         }
     }
 }
 
 /// Checks how the system gives huge pages, by the text of `transparent_hugepage/enabled`.
-pub(crate) fn huge_pages(enabled: Option<&str>) -> Finding {
+pub(crate) fn huge_pages(enabled: Option<&str>) -> MachineFinding {
     let check = "huge pages";
     let chosen = enabled.and_then(|text| text.split('[').nth(1)?.split(']').next());
     match chosen {
-        None => Finding::note(check, "the system does not say", "Nothing to do."),
-        Some("never") => Finding::note(
+        None => MachineFinding::note(check, "the system does not say", "Nothing to do."),
+        Some("never") => MachineFinding::note(
             check,
             "never",
             "Large tables are read faster with them: \
              echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
         ),
-        Some(other) => Finding::fine(check, other),
+        Some(other) => MachineFinding::fine(check, other),
     }
 }
 
 /// Checks where the system takes the time from.
-pub(crate) fn clock_source(current: Option<&str>, available: Option<&str>) -> Finding {
+pub(crate) fn clock_source(current: Option<&str>, available: Option<&str>) -> MachineFinding {
     let check = "clock source";
     match current.map(str::trim) {
-        None => Finding::note(check, "the system does not say", "Nothing to do."),
-        Some(name) if SLOW_CLOCKS.contains(&name) => Finding::problem(
+        None => MachineFinding::note(check, "the system does not say", "Nothing to do."),
+        Some(name) if SLOW_CLOCKS.contains(&name) => MachineFinding::problem(
             check,
             format!("{name}: each look at the clock takes about a microsecond"),
             &format!(
@@ -123,110 +128,125 @@ pub(crate) fn clock_source(current: Option<&str>, available: Option<&str>) -> Fi
                 available.unwrap_or("not known").trim()
             ),
         ),
-        Some(name) => Finding::fine(check, name),
+        Some(name) => MachineFinding::fine(check, name),
     }
 }
 
 /// Checks whether the clock is kept right. Rows expire, tokens end and `now()` returns by it.
-pub(crate) fn clock(is_synchronized: Option<bool>) -> Finding {
+pub(crate) fn clock(is_synchronized: Option<bool>) -> MachineFinding {
     let check = "clock";
     match is_synchronized {
-        Some(true) => Finding::fine(check, "synchronized"),
-        Some(false) => Finding::problem(
+        Some(true) => MachineFinding::fine(check, "synchronized"),
+        Some(false) => MachineFinding::problem(
             check,
             "not synchronized: rows expire and tokens end by it",
             "Run chrony, systemd-timesyncd or another client of NTP; in a container, on its host.",
         ),
-        None => Finding::note(check, "the system does not say", "Nothing to do."),
+        None => MachineFinding::note(check, "the system does not say", "Nothing to do."),
     }
 }
 
 /// Checks the memory that is available; bytes.
-pub(crate) fn memory(total: Option<u64>, available: Option<u64>) -> Finding {
+pub(crate) fn memory(total: Option<u64>, available: Option<u64>) -> MachineFinding {
     let check = "memory";
     let (Some(total), Some(available)) = (total, available) else {
-        return Finding::note(check, "the system does not say", "Nothing to do.");
+        return MachineFinding::note(check, "the system does not say", "Nothing to do.");
     };
     let text = format!("{} of {} available", size_text(available), size_text(total));
     if available < total / 10 {
         let fix = "End other programs, or SET GLOBAL max_memory, so that writes are refused before \
                    the system ends the process.";
-        return Finding::problem(check, text, fix);
+        return MachineFinding::problem(check, text, fix);
     }
-    Finding::fine(check, text)
+    MachineFinding::fine(check, text)
 }
 
 /// Checks how many maps of memory a process may have: the log and large tables are mapped.
-pub(crate) fn maps(limit: Option<u64>) -> Finding {
+pub(crate) fn maps(limit: Option<u64>) -> MachineFinding {
     let check = "memory maps";
     match limit {
-        Some(limit) if limit < MAPS_MIN => Finding::problem(
+        Some(limit) if limit < MAPS_MIN => MachineFinding::problem(
             check,
             format!("a process may have {limit}"),
             "sysctl -w vm.max_map_count=262144",
         ),
-        Some(limit) => Finding::fine(check, format!("a process may have {limit}")),
-        None => Finding::note(check, "the system does not say", "Nothing to do."),
+        Some(limit) => MachineFinding::fine(check, format!("a process may have {limit}")),
+        None => MachineFinding::note(check, "the system does not say", "Nothing to do."),
+    }
+}
+
+/// Checks how many connections the system holds until they are accepted.
+pub(crate) fn pending_connections(limit: Option<u64>) -> MachineFinding {
+    let check = "pending connections";
+    match limit {
+        Some(limit) if limit < PENDING_MIN => MachineFinding::problem(
+            check,
+            format!("the system holds {limit}; clients that connect at once wait for a second"),
+            "sysctl -w net.core.somaxconn=4096",
+        ),
+        Some(limit) => MachineFinding::fine(check, format!("the system holds {limit}")),
+        None => MachineFinding::note(check, "the system does not say", "Nothing to do."),
     }
 }
 
 /// Checks the free space of the directory's file system; bytes.
-pub(crate) fn free_space(free: u64, used: u64) -> Finding {
+pub(crate) fn free_space(free: u64, used: u64) -> MachineFinding {
     let text = format!("{} free, the directory has {}", size_text(free), size_text(used));
     // A checkpoint writes the data files again before it removes the old ones.
     let wanted = FREE_BYTES_MIN.max(used);
+    debug_assert!(wanted >= used, "a checkpoint needs as much again");
     if free >= wanted {
-        return Finding::fine("free space", text);
+        return MachineFinding::fine("free space", text);
     }
     let fix = format!(
         "Free {} more: a checkpoint writes data again before it removes what it replaces.",
         size_text(wanted - free)
     );
-    Finding::problem("free space", text, &fix)
+    MachineFinding::problem("free space", text, &fix)
 }
 
 /// Checks how long the disk takes to make a write durable: the median in microseconds.
-pub(crate) fn disk(sync_us: u64, file_system: Option<&str>) -> Finding {
+pub(crate) fn disk(sync_us: u64, file_system: Option<&str>) -> MachineFinding {
     let check = "disk";
     let name = file_system.unwrap_or("file system not known");
     let text = format!("{name}, a durable write takes {sync_us} us");
     match file_system {
-        Some("tmpfs" | "ramfs") => Finding::problem(
+        Some("tmpfs" | "ramfs") => MachineFinding::problem(
             check,
             text,
             "The directory is in memory and gone after a restart: put it on a disk.",
         ),
-        Some("nfs" | "nfs4" | "cifs" | "smb3" | "9p") => Finding::problem(
+        Some("nfs" | "nfs4" | "cifs" | "smb3" | "9p") => MachineFinding::problem(
             check,
             text,
             "Locks and durable writes over a network are not reliable: put it on a local disk.",
         ),
-        _ if sync_us > SYNC_US_MAX => Finding::problem(
+        _ if sync_us > SYNC_US_MAX => MachineFinding::problem(
             check,
             text,
             "Take a faster disk, or give tables durability 'os' where that is enough.",
         ),
-        _ if sync_us < SYNC_US_MIN => Finding::note(
+        _ if sync_us < SYNC_US_MIN => MachineFinding::note(
             check,
             text,
             "So fast is a disk whose cache survives a loss of power, or one that does not wait: see \
              that it is the first.",
         ),
-        _ => Finding::fine(check, text),
+        _ => MachineFinding::fine(check, text),
     }
 }
 
 /// Checks who may read the directory, by the bits of its mode.
-pub(crate) fn permissions(mode: Option<u32>) -> Finding {
+pub(crate) fn permissions(mode: Option<u32>) -> MachineFinding {
     let check = "permissions";
     match mode {
-        Some(mode) if mode & 0o007 != 0 => Finding::problem(
+        Some(mode) if mode & 0o007 != 0 => MachineFinding::problem(
             check,
             format!("{:03o}: everybody on this machine may open it", mode & 0o777),
             "chmod 700 DIR; the data is not encrypted",
         ),
-        Some(mode) => Finding::fine(check, format!("{:03o}", mode & 0o777)),
-        None => Finding::note(check, "the system does not say", "Nothing to do."),
+        Some(mode) => MachineFinding::fine(check, format!("{:03o}", mode & 0o777)),
+        None => MachineFinding::note(check, "the system does not say", "Nothing to do."),
     }
 }
 
@@ -238,6 +258,7 @@ fn size_text(bytes: u64) -> String {
         tenths /= 1_024;
         unit += 1;
     }
+    debug_assert!(unit < UNITS.len(), "the last unit takes the rest");
     format!("{}.{} {}", tenths / 10, tenths % 10, UNITS[unit])
 }
 
@@ -246,8 +267,8 @@ mod tests {
     use lockstep_host::machine::OpenFileLimit;
 
     use super::{
-        Finding, FindingStatus, clock, clock_source, disk, free_space, huge_pages, maps, memory,
-        open_files, permissions, size_text,
+        FindingStatus, MachineFinding, clock, clock_source, disk, free_space, huge_pages, maps,
+        memory, open_files, pending_connections, permissions, size_text,
     };
 
     #[test]
@@ -266,6 +287,8 @@ mod tests {
             (memory(Some(100), Some(50)), false),
             (maps(Some(1_000)), true),
             (maps(Some(65_530)), false),
+            (pending_connections(Some(128)), true),
+            (pending_connections(Some(4_096)), false),
             (free_space(1 << 20, 0), true),
             (free_space(1 << 31, 1 << 32), true),
             (free_space(1 << 33, 1 << 32), false),
@@ -283,7 +306,7 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_a_note() {
-        let status = |finding: Finding| finding.status;
+        let status = |finding: MachineFinding| finding.status;
         for finding in [
             open_files(None, 1),
             huge_pages(None),
@@ -292,6 +315,7 @@ mod tests {
             clock(None),
             memory(None, Some(1)),
             maps(None),
+            pending_connections(None),
             permissions(None),
             disk(5, None),
         ] {

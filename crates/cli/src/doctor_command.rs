@@ -5,7 +5,6 @@
 //! nothing; in the directory it writes a file of its own and removes it.
 
 use std::{
-    fs,
     io::{self, Write},
     net::TcpListener,
     path::{Path, PathBuf},
@@ -14,13 +13,13 @@ use std::{
 
 use clap::Parser;
 use lockstep_host::{
-    Clock, SystemClock,
+    Clock, SystemClock, disk,
     file::{Disk, OpenMode, SystemDisk},
     machine,
 };
 use lockstep_server::ServerSettings;
 
-use crate::doctor::{self, Finding, FindingStatus};
+use crate::doctor::{self, FindingStatus, MachineFinding};
 
 /// The writes whose time is measured.
 const SYNCS: u64 = 21;
@@ -60,6 +59,7 @@ impl DoctorCommand {
     /// Looks, prints what was found, and returns the exit code.
     pub(crate) fn run(&self, out: &mut dyn Write, _err: &mut dyn Write) -> io::Result<i32> {
         let findings = self.findings();
+        debug_assert!(findings.len() > 8, "every machine is looked at");
         match self.json {
             true => writeln!(out, "{}", to_json(&findings))?,
             false => print(&findings, out)?,
@@ -68,9 +68,9 @@ impl DoctorCommand {
         Ok(i32::from(has_problem))
     }
 
-    fn findings(&self) -> Vec<Finding> {
+    fn findings(&self) -> Vec<MachineFinding> {
         let (settings, config) = self.settings();
-        let read = |path: &str| fs::read_to_string(path).ok();
+        let read = |path: &str| disk::read_to_string(Path::new(path)).ok();
         let clocks =
             |name: &str| read(&format!("/sys/devices/system/clocksource/clocksource0/{name}"));
         let mut found = vec![versions(read("/proc/sys/kernel/osrelease"))];
@@ -83,7 +83,8 @@ impl DoctorCommand {
                 clocks("available_clocksource").as_deref(),
             ),
             doctor::huge_pages(read("/sys/kernel/mm/transparent_hugepage/enabled").as_deref()),
-            doctor::maps(read("/proc/sys/vm/max_map_count").and_then(|n| n.trim().parse().ok())),
+            doctor::maps(number("/proc/sys/vm/max_map_count")),
+            doctor::pending_connections(number("/proc/sys/net/core/somaxconn")),
             available_memory(read("/proc/meminfo").as_deref()),
             port(&settings),
         ]);
@@ -94,9 +95,9 @@ impl DoctorCommand {
     }
 
     /// Reads the configuration; what is wrong with it is a finding.
-    fn settings(&self) -> (ServerSettings, Option<Finding>) {
+    fn settings(&self) -> (ServerSettings, Option<MachineFinding>) {
         let Some(path) = &self.config else { return (ServerSettings::default(), None) };
-        let read = fs::read_to_string(path).map_err(|error| error.to_string());
+        let read = disk::read_to_string(path).map_err(|error| error.to_string());
         let settings = read.and_then(|text| {
             let settings = ServerSettings::from_toml(&text).map_err(|error| error.to_string())?;
             settings.validate().map_err(|error| error.to_string())?;
@@ -104,33 +105,37 @@ impl DoctorCommand {
         });
         let name = path.display();
         match settings {
-            Ok(settings) => (settings, Some(Finding::fine("configuration", name.to_string()))),
+            Ok(settings) => {
+                (settings, Some(MachineFinding::fine("configuration", name.to_string())))
+            }
             Err(error) => {
                 let text = format!("{name}: {error}");
                 let fix = "`lockstep serve --print-config` shows every setting.";
-                (ServerSettings::default(), Some(Finding::problem("configuration", text, fix)))
+                (
+                    ServerSettings::default(),
+                    Some(MachineFinding::problem("configuration", text, fix)),
+                )
             }
         }
     }
 }
 
 /// Says which program and which system this is.
-fn versions(kernel: Option<String>) -> Finding {
+fn versions(kernel: Option<String>) -> MachineFinding {
     let kernel = kernel.unwrap_or_else(|| "not known".to_owned());
     let (version, system, machine) =
         (env!("CARGO_PKG_VERSION"), std::env::consts::OS, std::env::consts::ARCH);
     let text = format!("lockstep {version}, {system} {machine}, kernel {}", kernel.trim());
-    Finding::fine("versions", text)
+    MachineFinding::fine("versions", text)
 }
 
 /// Checks the memory by the text of `/proc/meminfo`, and by the limit of the container if that is lower.
-fn available_memory(meminfo: Option<&str>) -> Finding {
+fn available_memory(meminfo: Option<&str>) -> MachineFinding {
     let bytes = |name: &str| {
         let line = meminfo?.lines().find_map(|line| line.strip_prefix(name))?;
         let kib: u64 = line.trim_start_matches(':').trim().trim_end_matches(" kB").parse().ok()?;
         Some(kib * 1_024)
     };
-    let number = |path: &str| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
     let limit = number("/sys/fs/cgroup/memory.max");
     let used = number("/sys/fs/cgroup/memory.current");
     let (total, available) = (bytes("MemTotal"), bytes("MemAvailable"));
@@ -143,19 +148,25 @@ fn available_memory(meminfo: Option<&str>) -> Finding {
     }
 }
 
+/// Reads a file that has a number.
+fn number(path: &str) -> Option<u64> {
+    debug_assert!(path.starts_with('/'), "it is one of the system's");
+    disk::read_to_string(Path::new(path)).ok()?.trim().parse().ok()
+}
+
 /// Checks whether the port of the settings is free.
-fn port(settings: &ServerSettings) -> Finding {
+fn port(settings: &ServerSettings) -> MachineFinding {
     let check = "port";
     match settings.http_address() {
-        Err(error) => Finding::problem(check, error.to_string(), "Set http.listen."),
+        Err(error) => MachineFinding::problem(check, error.to_string(), "Set http.listen."),
         Ok(address) => match TcpListener::bind(address) {
-            Ok(_listener) => Finding::fine(check, format!("{address} is free")),
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse => Finding::note(
+            Ok(_listener) => MachineFinding::fine(check, format!("{address} is free")),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => MachineFinding::note(
                 check,
                 format!("{address} is in use"),
                 "That is right where a server runs; another one needs another http.listen.",
             ),
-            Err(error) => Finding::problem(
+            Err(error) => MachineFinding::problem(
                 check,
                 format!("{address}: {error}"),
                 "Take an address of this machine, and a port above 1023.",
@@ -165,7 +176,7 @@ fn port(settings: &ServerSettings) -> Finding {
 }
 
 /// Checks a directory: who may open it, its disk and its space.
-fn look_at_directory(directory: &Path) -> Vec<Finding> {
+fn look_at_directory(directory: &Path) -> Vec<MachineFinding> {
     let is_there = directory.is_dir();
     let place = match (is_there, directory.parent()) {
         (true, _) => directory,
@@ -174,49 +185,40 @@ fn look_at_directory(directory: &Path) -> Vec<Finding> {
         (false, None) => directory,
     };
     let mut found = vec![if is_there {
-        doctor::permissions(mode_of(directory))
+        doctor::permissions(disk::status(directory).ok().and_then(|found| found.mode))
     } else {
         let text = format!("{} does not exist yet", directory.display());
-        Finding::note("directory", text, "`lockstep serve` or the shell makes it.")
+        MachineFinding::note("directory", text, "`lockstep serve` or the shell makes it.")
     }];
     match SystemDisk.free_space(place) {
         Ok(free) => found.push(doctor::free_space(free, bytes_in(directory))),
-        Err(error) => found.push(Finding::problem("free space", error.to_string(), PLACE_FIX)),
+        Err(error) => {
+            found.push(MachineFinding::problem("free space", error.to_string(), PLACE_FIX));
+        }
     }
     found.push(match sync_us(place) {
         Ok(median) => doctor::disk(median, file_system(place).as_deref()),
         Err(error) => {
             let source = std::error::Error::source(&error).map(ToString::to_string);
             let text = format!("{error}: {}", source.unwrap_or_default());
-            Finding::problem("disk", text, PLACE_FIX)
+            MachineFinding::problem("disk", text, PLACE_FIX)
         }
     });
+    debug_assert_eq!(found.len(), 3, "who may open it, its space, its disk");
     found
 }
 
 /// What mends a folder in which nothing can be written.
 const PLACE_FIX: &str = "Name a folder that this user may write to.";
 
-#[cfg(unix)]
-fn mode_of(directory: &Path) -> Option<u32> {
-    use std::os::unix::fs::MetadataExt;
-    fs::metadata(directory).ok().map(|found| found.mode())
-}
-
-#[cfg(not(unix))]
-fn mode_of(_directory: &Path) -> Option<u32> {
-    None
-}
-
 /// Returns the bytes of the files in a directory and the folders in it.
 fn bytes_in(directory: &Path) -> u64 {
-    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    let size = |entry: fs::DirEntry| match entry.metadata() {
-        Ok(found) if found.is_dir() => bytes_in(&entry.path()),
-        Ok(found) => found.len(),
+    let size = |path: &PathBuf| match disk::status(path) {
+        Ok(found) if found.is_folder => bytes_in(path),
+        Ok(found) => found.bytes,
         Err(_) => 0,
     };
-    entries.map(size).sum()
+    disk::list(directory).unwrap_or_default().iter().map(size).sum()
 }
 
 /// Returns the median time of durable writes in a folder, in microseconds.
@@ -235,13 +237,15 @@ fn sync_us(folder: &Path) -> Result<u64, lockstep_host::file::Error> {
     SystemDisk.remove(&path)?;
     let mut times = measured?;
     times.sort_unstable();
+    debug_assert!(!times.is_empty(), "some writes were measured");
     Ok(times[times.len() / 2])
 }
 
 /// Returns the kind of the file system of a folder: that of the longest mount point above it.
 fn file_system(folder: &Path) -> Option<String> {
     let folder = folder.canonicalize().ok()?;
-    let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
+    debug_assert!(folder.is_absolute(), "mount points are");
+    let mounts = disk::read_to_string(Path::new("/proc/self/mounts")).ok()?;
     let parts = mounts.lines().filter_map(|line| {
         let mut words = line.split(' ').skip(1);
         Some((words.next()?, words.next()?))
@@ -251,9 +255,10 @@ fn file_system(folder: &Path) -> Option<String> {
 }
 
 /// Prints findings as lines, and what to do about those that are not fine.
-fn print(findings: &[Finding], out: &mut dyn Write) -> io::Result<()> {
-    for Finding { check, status, found, fix } in findings {
+fn print(findings: &[MachineFinding], out: &mut dyn Write) -> io::Result<()> {
+    for MachineFinding { check, status, found, fix } in findings {
         writeln!(out, "{:8} {check}: {found}", status.name())?;
+        debug_assert_eq!(fix.is_none(), *status == FindingStatus::Fine, "{check}");
         if let Some(fix) = fix {
             writeln!(out, "         {fix}")?;
         }
@@ -267,8 +272,8 @@ fn print(findings: &[Finding], out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// Writes findings as a JSON object.
-fn to_json(findings: &[Finding]) -> String {
-    let member = |found: &Finding| {
+fn to_json(findings: &[MachineFinding]) -> String {
+    let member = |found: &MachineFinding| {
         let fix = found.fix.as_deref().map_or_else(|| "null".to_owned(), json_text);
         format!(
             "{{\"check\":{},\"status\":\"{}\",\"found\":{},\"fix\":{fix}}}",
@@ -293,6 +298,7 @@ fn json_text(text: &str) -> String {
         }
     }
     json.push('"');
+    debug_assert!(json.len() >= text.len() + 2, "the text and its quotes");
     json
 }
 

@@ -12,6 +12,7 @@ use std::{
 use clap::{Parser, Subcommand};
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_engine::{Output, Session};
+use lockstep_host::disk;
 use lockstep_row::{Arena, arrow::ColumnReader};
 
 use crate::{guard::guarded, opening::DatabaseTarget, table_text};
@@ -32,7 +33,7 @@ const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxy
     after_help = "Without --database it is the only *.lockstep directory of the current folder.\n\
                   The exit code is 0 when it was done, 1 when it failed, and 2 for wrong arguments."
 )]
-pub(crate) struct UserCommand {
+pub(crate) struct UserTool {
     #[command(subcommand)]
     task: UserTask,
 
@@ -89,7 +90,7 @@ enum UserTask {
     },
 }
 
-impl UserCommand {
+impl UserTool {
     /// Parses the arguments behind `user`.
     pub(crate) fn from_arguments(args: &[String]) -> Result<Self, clap::Error> {
         let name = std::iter::once("lockstep user".to_owned());
@@ -142,13 +143,10 @@ impl UserCommand {
 
 /// Finds the one directory of a folder that is a database by its name.
 fn only_database(folder: &Path) -> Result<PathBuf, String> {
-    let entries = std::fs::read_dir(folder).map_err(|error| error.to_string())?;
+    let entries = disk::list(folder).map_err(|error| error.to_string())?;
     let is_database =
         |path: &PathBuf| path.is_dir() && path.extension().is_some_and(|end| end == "lockstep");
-    let mut found: Vec<PathBuf> = entries
-        .filter_map(|entry| entry.ok().map(|entry| entry.path()))
-        .filter(is_database)
-        .collect();
+    let mut found: Vec<PathBuf> = entries.into_iter().filter(is_database).collect();
     match (found.pop(), found.is_empty()) {
         (Some(only), true) => Ok(only),
         (None, _) => {
@@ -169,6 +167,7 @@ fn first_line(input: &mut dyn BufRead) -> io::Result<String> {
     let mut line = String::new();
     input.read_line(&mut line)?;
     line.truncate(line.trim_end_matches(['\r', '\n']).len());
+    debug_assert!(!line.ends_with('\n'), "the end is cut");
     Ok(line)
 }
 
@@ -237,6 +236,7 @@ fn add(
             return Err(error);
         }
     }
+    debug_assert_eq!(prepared.len(), grants.len(), "all were given");
     Ok(secret.report(&format!("added {name}")))
 }
 
@@ -248,6 +248,7 @@ fn grants_of(name: &str, can: &[String], roles: &[String]) -> Result<Vec<String>
     for role in roles {
         grants.push(format!("GRANT {} TO {name}", name_text(role)?));
     }
+    debug_assert_eq!(grants.len(), can.len() + roles.len(), "each is a statement");
     Ok(grants)
 }
 
@@ -271,6 +272,7 @@ impl Secret {
 
     /// Says what was done, and a password that was made.
     fn report(&self, done: &str) -> String {
+        debug_assert!(!self.text.is_empty(), "an empty one is refused");
         match self.is_made {
             true => format!("{done}\npassword: {}\n", self.text),
             false => format!("{done}\n"),
@@ -288,6 +290,7 @@ fn made_password() -> String {
             text.push(char::from(LETTERS[bits >> shift & 63]));
         }
     }
+    debug_assert_eq!(text.len(), PASSWORD_BYTES / 3 * 4, "each letter has six bits");
     text
 }
 
@@ -313,6 +316,7 @@ fn without_position(mut error: Box<Diagnostic>) -> Box<Diagnostic> {
 
 /// Prints rows as a table.
 fn list(output: &Output) -> Result<String> {
+    debug_assert!(!output.columns.is_empty(), "SHOW has columns");
     let mut text = table_text(output, LISTED_MAX).draw();
     // Writing to a string does not fail.
     let _written = writeln!(text);
@@ -335,14 +339,14 @@ fn token_of(output: &Output) -> Result<String> {
 mod tests {
     use lockstep_engine::{ClientInfo, Database, Proof};
 
-    use super::{UserCommand, made_password, string_text};
+    use super::{UserTool, made_password, string_text};
 
     /// Runs a task over a directory; the exit code and what was printed.
     fn run(directory: &std::path::Path, args: &[&str], input: &str) -> (i32, String) {
         let args: Vec<String> = args.iter().map(ToString::to_string).collect();
         let directory = directory.to_str().unwrap().to_owned();
         let args = [args, vec!["--database".to_owned(), directory]].concat();
-        let command = UserCommand::from_arguments(&args).unwrap();
+        let command = UserTool::from_arguments(&args).unwrap();
         let (mut out, mut err) = (Vec::new(), Vec::new());
         let code = command.run_with(&mut input.as_bytes(), &mut out, &mut err).unwrap();
         (code, String::from_utf8([out, err].concat()).unwrap())

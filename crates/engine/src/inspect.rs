@@ -259,7 +259,9 @@ pub(crate) fn declared_schema(table: &Table) -> TableSchema {
 
 #[cfg(test)]
 mod tests {
-    use crate::Database;
+    use lockstep_diagnostic::code;
+
+    use crate::{Database, catalog::CatalogCommand};
 
     #[test]
     fn a_word_is_completed_to_keywords_and_names() {
@@ -269,5 +271,43 @@ mod tests {
         assert_eq!(session.complete("SEL"), ["SELECT", "selections", "seller"]);
         assert_eq!(session.complete("topn_f"), ["topn_frequency"]);
         assert!(session.complete("é").is_empty());
+    }
+
+    /// Directories of earlier versions may have a database that hides the system tables.
+    #[test]
+    fn figures_need_no_system_tables() {
+        let database = Database::in_memory();
+        let command = CatalogCommand::CreateDatabase { name: "lockstep".to_owned() };
+        database.commit(&command).unwrap();
+        let session = database.session();
+        session.execute("CREATE TABLE lockstep.tables (k STRING, INDEX(KEY=k))").unwrap();
+        session.execute("INSERT INTO lockstep.tables VALUES ('a')").unwrap();
+        let figures = session.table_figures().unwrap();
+        let [found] = figures.as_slice() else { panic!("{figures:?}") };
+        assert_eq!((found.database.as_str(), found.name.as_str()), ("lockstep", "tables"));
+        assert_eq!((found.rows, found.indexes.len()), (1, 1));
+        assert!(found.memory_bytes > 0);
+        let names: Vec<String> =
+            session.databases().unwrap().into_iter().map(|info| info.name).collect();
+        assert_eq!(names, ["default", "lockstep"]);
+    }
+
+    #[test]
+    fn a_procedure_says_which_columns_its_rows_share() {
+        let session = Database::in_memory().session();
+        let script = "CREATE TABLE t (k STRING, v INT);
+            CREATE PROCEDURE p (CONST k STRING, v INT) BEGIN SELECT v, k, k AS again FROM t; END;
+            CREATE PROCEDURE w (CONST k STRING, v INT)
+                BEGIN SELECT k, count(v) OVER w AS n FROM t
+                WINDOW w AS (PARTITION BY k ORDER BY v ROWS BETWEEN 1 PRECEDING AND CURRENT ROW);
+                END;";
+        session.execute(script).unwrap();
+        let found = session.procedure("default.p").unwrap();
+        assert_eq!(found.common_input, [true, false]);
+        assert_eq!(found.common_output, [false, true, true]);
+        assert_eq!(found.tables, [("default".to_owned(), "t".to_owned())]);
+        assert!(found.sql.starts_with("CREATE PROCEDURE p"), "{}", found.sql);
+        assert_eq!(session.procedure("w").unwrap().common_output, [false, false]);
+        assert_eq!(session.procedure("none").unwrap_err().code, code::UNDEFINED_OBJECT);
     }
 }

@@ -72,6 +72,7 @@ impl Session {
         match statements.as_slice() {
             _ if parameters.is_empty() => self.run_statements(statements, text),
             [only] => {
+                debug_assert!(!parameters.is_empty(), "a script without them may be longer");
                 check_count(only, parameters)?;
                 self.run_statement(only, text, parameters)
             }

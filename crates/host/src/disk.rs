@@ -56,6 +56,35 @@ pub fn remove_folder(path: &Path) -> io::Result<()> {
     fs::remove_dir(path)
 }
 
+/// What the system says of a file or a folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileStatus {
+    /// The bytes of a file.
+    pub bytes: u64,
+    /// Whether it is a folder.
+    pub is_folder: bool,
+    /// The bits that say who may do what; `None` where the system has none.
+    pub mode: Option<u32>,
+}
+
+/// Returns what the system says of a file or a folder.
+pub fn status(path: &Path) -> io::Result<FileStatus> {
+    let found = fs::metadata(path)?;
+    let (bytes, is_folder) = (found.len(), found.is_dir());
+    debug_assert!(!(is_folder && found.is_file()), "a folder is no file");
+    Ok(FileStatus { bytes, is_folder, mode: mode_of(&found) })
+}
+
+#[cfg(unix)]
+fn mode_of(found: &fs::Metadata) -> Option<u32> {
+    Some(std::os::unix::fs::MetadataExt::mode(found))
+}
+
+#[cfg(not(unix))]
+fn mode_of(_found: &fs::Metadata) -> Option<u32> {
+    None
+}
+
 /// Returns the paths of what is in a folder, in the order of their names.
 pub fn list(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let paths = fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.path()));

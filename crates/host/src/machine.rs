@@ -37,6 +37,7 @@ mod imp {
 
     pub(super) fn open_file_limit() -> Option<OpenFileLimit> {
         let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+        debug_assert!(maximum.is_none_or(|hard| current.is_some_and(|soft| soft <= hard)));
         Some(OpenFileLimit { soft: current, hard: maximum })
     }
 

@@ -20,7 +20,7 @@ use std::{
 use lockstep_host::{Clock, sync::Mutex};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use frames::{FrameProgress, FrameReader};
+use frames::{FrameReader, HttpFrameProgress};
 
 /// The number of open connections.
 #[derive(Debug, Default)]
@@ -162,9 +162,11 @@ impl Activity {
     fn note_read(&self, bytes: &[u8]) {
         self.note_moved();
         let is_part = match self.frames.lock().read(bytes) {
-            FrameProgress::NoFrames => !bytes.is_empty() && self.calls.load(Ordering::Relaxed) == 0,
+            HttpFrameProgress::NoFrames => {
+                !bytes.is_empty() && self.calls.load(Ordering::Relaxed) == 0
+            }
             progress => {
-                let is_incomplete = progress == FrameProgress::Incomplete;
+                let is_incomplete = progress == HttpFrameProgress::Incomplete;
                 let is_first = !self.has_frames.swap(true, Ordering::Relaxed);
                 if is_first || !is_incomplete {
                     self.request_waits_ns.store(0, Ordering::Relaxed);

@@ -17,7 +17,7 @@ use std::{
 
 use lockstep_engine::Database;
 use tokio::{
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpSocket, TcpStream},
     runtime::{Builder, Runtime},
     task::JoinHandle,
 };
@@ -36,6 +36,10 @@ const DRAIN_CHECK: Duration = Duration::from_millis(5);
 
 /// How long cancelled calls have to end.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Connections that the system holds until they are accepted; it may hold fewer. One that finds no
+/// place is tried again by its client after a second.
+const PENDING_CONNECTIONS_MAX: u32 = 4_096;
 
 /// How long to wait after the system has refused a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -111,7 +115,7 @@ impl RunningServer {
         }
         let runtime = builder.thread_name("server").enable_io().enable_time().build()?;
         let listener = runtime
-            .block_on(TcpListener::bind(address))
+            .block_on(async { bind(address) })
             .map_err(|error| io::Error::new(error.kind(), format!("{address}: {error}")))?;
         let http_address = listener.local_addr()?;
         let state = Arc::new(ServerState::new(database, settings)?);
@@ -146,6 +150,16 @@ impl RunningServer {
         state.pools.close();
         if state.has_cancelled() { DrainOutcome::Cancelled } else { DrainOutcome::Finished }
     }
+}
+
+/// Listens on an address. Called within the runtime.
+fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    // Connections of a server before may still be ending.
+    #[cfg(unix)]
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(PENDING_CONNECTIONS_MAX)
 }
 
 /// Logs what a person should know who set the server up.

@@ -178,6 +178,7 @@ impl Session {
 /// batch of requests: those of a query that does nothing but select columns of its request table.
 fn common_outputs(plan: &LogicalPlan, common_input: &[bool]) -> Vec<bool> {
     let is_selection = selects_columns_only(plan);
+    debug_assert!(!plan.schema().fields().is_empty(), "an answer has columns");
     let is_common = |output| {
         let copied = is_selection.then(|| to_leaf(plan, output)).flatten();
         copied.is_some_and(|column| common_input.get(column) == Some(&true))

@@ -23,7 +23,7 @@ const END_HEADERS: u8 = 4;
 
 /// What the bytes of a connection so far are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum FrameProgress {
+pub(super) enum HttpFrameProgress {
     /// The protocol has no frames, or the preface is not complete.
     NoFrames,
     /// All frames are complete, and so are the headers of all streams.
@@ -62,16 +62,16 @@ impl FrameReader {
     }
 
     /// Takes the next bytes of the connection.
-    pub(super) fn read(&mut self, mut bytes: &[u8]) -> FrameProgress {
+    pub(super) fn read(&mut self, mut bytes: &[u8]) -> HttpFrameProgress {
         while !bytes.is_empty() && !matches!(self.place, FramePlace::OtherProtocol) {
             let taken = self.step(bytes);
             debug_assert!(taken <= bytes.len(), "no more is taken than there is");
             bytes = &bytes[taken..];
         }
         match self.place {
-            FramePlace::OtherProtocol | FramePlace::Preface(_) => FrameProgress::NoFrames,
-            FramePlace::Head(_, 0) if !self.has_open_headers => FrameProgress::Complete,
-            FramePlace::Head(..) | FramePlace::Payload(_) => FrameProgress::Incomplete,
+            FramePlace::OtherProtocol | FramePlace::Preface(_) => HttpFrameProgress::NoFrames,
+            FramePlace::Head(_, 0) if !self.has_open_headers => HttpFrameProgress::Complete,
+            FramePlace::Head(..) | FramePlace::Payload(_) => HttpFrameProgress::Incomplete,
         }
     }
 
@@ -122,7 +122,7 @@ impl FrameReader {
 
 #[cfg(test)]
 mod tests {
-    use super::{FrameProgress, FrameReader, PREFACE};
+    use super::{FrameReader, HttpFrameProgress, PREFACE};
 
     /// Makes a frame of a type with flags and a payload of so many bytes.
     fn frame(kind: u8, flags: u8, length: u8) -> Vec<u8> {
@@ -148,23 +148,23 @@ mod tests {
         let mut reader = FrameReader::new();
         for (at, byte) in all.iter().enumerate() {
             let expected = match at + 1 {
-                read if read < PREFACE.len() => FrameProgress::NoFrames,
-                read if complete.contains(&read) => FrameProgress::Complete,
-                _ => FrameProgress::Incomplete,
+                read if read < PREFACE.len() => HttpFrameProgress::NoFrames,
+                read if complete.contains(&read) => HttpFrameProgress::Complete,
+                _ => HttpFrameProgress::Incomplete,
             };
             assert_eq!(reader.read(&[*byte]), expected, "behind {} bytes", at + 1);
         }
         for size in 1..all.len() {
             let mut reader = FrameReader::new();
             let last = all.chunks(size).map(|part| reader.read(part)).last();
-            assert_eq!(last, Some(FrameProgress::Complete), "in parts of {size} bytes");
+            assert_eq!(last, Some(HttpFrameProgress::Complete), "in parts of {size} bytes");
         }
     }
 
     #[test]
     fn another_protocol_has_no_frames() {
         for bytes in [&b"GET / HTTP/1.1\r\n"[..], b"PRI * HTTP/2.1", b"", &[0; 100]] {
-            assert_eq!(FrameReader::new().read(bytes), FrameProgress::NoFrames);
+            assert_eq!(FrameReader::new().read(bytes), HttpFrameProgress::NoFrames);
         }
     }
 }
