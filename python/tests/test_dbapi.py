@@ -9,11 +9,18 @@ import pytest
 
 import lockstep
 from lockstep import dbapi
+from remote import new_database
 
 
-@pytest.fixture
-def connection():
-    with dbapi.connect() as connection:
+@pytest.fixture(params=["embedded", "remote"])
+def connection(request):
+    """A connection to an empty database: in the process, or on a server."""
+    if request.param == "embedded":
+        target, options = None, {}
+    else:
+        target, name = new_database(request)
+        options = {"database": name}
+    with dbapi.connect(target, **options) as connection:
         yield connection
 
 
@@ -284,13 +291,14 @@ def test_a_wrong_number_of_parameters_is_the_programs_error(drinks, values):
     "insert",
     [
         "INSERT INTO drinks VALUES (?, ?)",
-        "insert into `default`.`drinks` (`name`, price) value ( ? ,? ) ;",
-        "INSERT INTO default.drinks (price, name) VALUES (?, ?)",
+        "insert into `DATABASE`.`drinks` (`name`, price) value ( ? ,? ) ;",
+        "INSERT INTO DATABASE.drinks (price, name) VALUES (?, ?)",
         "INSERT INTO drinks VALUES (?, ?) -- in a loop",
     ],
 )
 def test_executemany_inserts(drinks, insert):
     rows = [("water", 0.25), ("soda", None)]
+    insert = insert.replace("DATABASE", drinks.database)
     if "(price, name)" in insert:
         rows = [(price, name) for name, price in rows]
     cursor = drinks.cursor()
@@ -345,7 +353,8 @@ def test_callproc_calls_deployments_and_procedures(drinks):
     cursor.execute(f"DEPLOY total AS {features}")
     cursor.execute(f"CREATE PROCEDURE p (k STRING, v INT, ts TIMESTAMP) BEGIN {features}; END;")
     row = ("a", 2, 2000)
-    for name in ("total", "p", "default.total", "`default`.`p`"):
+    database = drinks.database
+    for name in ("total", "p", f"{database}.total", f"`{database}`.`p`"):
         assert cursor.callproc(name, row) == row
         assert [column[0] for column in cursor.description] == ["k", "total"]
         assert cursor.fetchall() == [("a", 3)]
