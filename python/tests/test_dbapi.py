@@ -446,6 +446,33 @@ def test_connections_to_a_directory_share_it_with_a_database_each(tmp_path):
         assert len(db.sql("SELECT * FROM t")) == 2
 
 
+def test_a_statement_that_selects_a_database_is_recognised(tmp_path):
+    first, second = dbapi.connect(tmp_path / "d"), dbapi.connect(tmp_path / "d")
+    first.execute("CREATE DATABASE x; CREATE TABLE t (a STRING); CREATE TABLE x.t (a STRING)")
+    text = "'; USE nowhere; \\"
+    for connection in (first, dbapi.connect()):
+        connection.execute("CREATE TABLE u (a STRING)")
+        connection.execute("INSERT INTO u VALUES ('\\'; USE nowhere; \\\\')")
+        assert connection.execute("SELECT a FROM u /* ; USE nowhere */").fetchall() == [(text,)]
+        connection.execute("SELECT 1; -- ; USE nowhere\nSELECT 2")
+        assert connection.database == "default"
+    first.execute("-- why\n /* x */ use `x` ; -- so")
+    first.execute("INSERT INTO t VALUES ('in x')")
+    assert (first.database, second.database) == ("x", "default")
+    assert second.execute("SELECT a FROM t").fetchall() == []
+    second.execute("INSERT INTO t VALUES ('a'); /* ; */ USE x; SELECT a FROM t")
+    assert second.database == "x" and second.execute("SELECT a FROM t").fetchall() == [("in x",)]
+    first.close()
+    second.close()
+
+
+def test_hosts_and_logins_are_an_address():
+    address = dbapi._connection._url
+    assert address("h", None, None, None, None) == "lockstep://h"
+    assert address("::1", 7433, "a@b", "p/w", None) == "lockstep://a%40b:p%2Fw@[::1]:7433"
+    assert address("h", 1, None, None, "t k") == "lockstep://h:1?token=t%20k"
+
+
 def test_a_forgotten_connection_is_closed(tmp_path):
     dbapi.connect(tmp_path / "d").execute("CREATE TABLE t (a INT)")
     with lockstep.connect(tmp_path / "d") as db:
