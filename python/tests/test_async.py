@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import subprocess
+import sys
 
 import pytest
 
@@ -232,6 +234,27 @@ def test_a_cancelled_task_ends_its_statement(opening, call):
             assert await db.sql("SELECT count(*) AS n FROM t").fetchall() == [(20_000,)]
 
     run(main)
+
+
+def test_ctrl_c_ends_the_program_and_its_statement():
+    script = f"""
+import asyncio, os, signal, lockstep
+
+async def main():
+    async with lockstep.connect_async() as db:
+        await db.append("t", [{{"k": 1, "v": v}} for v in range(20_000)])
+        asyncio.get_running_loop().call_later(0.3, os.kill, os.getpid(), signal.SIGINT)
+        await db.execute({LONG!r})
+
+try:
+    asyncio.run(main())
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=WAIT_S
+    )
+    assert (done.returncode, done.stdout) == (0, "interrupted\n"), done.stderr
 
 
 def test_a_cancelled_write_is_there_as_a_whole_or_not_at_all(opening):
