@@ -453,7 +453,8 @@ def _rows(data: Any) -> list[Any]:
         rows = list(data)
         if all(isinstance(row, dict) for row in rows):
             return rows
-        if all(isinstance(row, Sequence) and not isinstance(row, (str, bytes)) for row in rows):
+        # The type first: the check for an abstract class is slow.
+        if all(type(row) is tuple or type(row) is list or _is_row(row) for row in rows):
             return rows
     raise Error(
         f"cannot append a Python `{type(data).__name__}`",
@@ -461,3 +462,7 @@ def _rows(data: Any) -> list[Any]:
         kind="fix data",
         hint="Give a data frame, an Arrow table, a list of dicts or a list of tuples.",
     )
+
+
+def _is_row(row: object) -> bool:
+    return isinstance(row, Sequence) and not isinstance(row, (str, bytes))

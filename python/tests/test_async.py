@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import subprocess
+import sys
 
 import pytest
 
 import lockstep
+from remote import new_database
 
 WAIT_S = 60
 """Much longer than a cancelled call takes, much shorter than the work would."""
@@ -17,6 +20,15 @@ LONG = "SELECT count(*) AS n FROM t AS a JOIN t AS b ON a.k = b.k JOIN t AS c ON
 
 FEATURES = """SELECT k, sum(v) OVER w AS total FROM t
     WINDOW w AS (PARTITION BY k ORDER BY v ROWS BETWEEN 100 PRECEDING AND CURRENT ROW)"""
+
+
+@pytest.fixture(params=["embedded", "remote"])
+def opening(request):
+    """A function that opens an empty database: in the process, or on a server."""
+    if request.param == "embedded":
+        return lockstep.connect_async
+    address = "/".join(new_database(request))
+    return lambda: lockstep.connect_async(address)
 
 
 def run(main) -> object:
@@ -32,7 +44,7 @@ async def many_rows(db) -> None:
     await db.append("t", [{"k": 1, "v": v} for v in range(20_000)])
 
 
-def test_the_same_calls_give_the_same_answers():
+def test_the_same_calls_give_the_same_answers(opening):
     rows = [{"k": 1, "v": 10}, {"k": 2, "v": 20}, {"k": 1, "v": 30}]
     with lockstep.connect() as db:
         db.append("t", rows)
@@ -47,7 +59,7 @@ def test_the_same_calls_give_the_same_answers():
         ]
 
     async def main():
-        async with lockstep.connect_async() as db:
+        async with opening() as db:
             assert await db.append("t", rows) == 3
             deployed = await db.execute(f"DEPLOY d AS {FEATURES}")
             assert deployed.message == "DEPLOY"
@@ -105,9 +117,9 @@ def test_a_directory_that_cannot_be_opened_raises_where_it_is_awaited(tmp_path):
     run(main)
 
 
-def test_a_relation_knows_its_columns_when_it_was_awaited():
+def test_a_relation_knows_its_columns_when_it_was_awaited(opening):
     async def main():
-        async with lockstep.connect_async() as db:
+        async with opening() as db:
             await db.append("t", [{"a": 1, "b": "x"}])
             lazy = db.sql("SELECT a, b FROM t")
             with pytest.raises(lockstep.Error, match="not known yet"):
@@ -122,9 +134,9 @@ def test_a_relation_knows_its_columns_when_it_was_awaited():
     run(main)
 
 
-def test_rows_are_fetched_in_every_way(capsys):
+def test_rows_are_fetched_in_every_way(opening, capsys):
     async def main():
-        async with lockstep.connect_async() as db:
+        async with opening() as db:
             await db.append("t", [{"a": value} for value in range(3000)])
             found = db.sql("SELECT a FROM t")
             assert await found.fetchone() == (0,)
@@ -161,9 +173,9 @@ def test_progress_is_told_in_the_event_loop():
     assert all(0 <= fraction <= 1 for fraction in told)
 
 
-def test_calls_run_in_the_order_in_which_they_were_made():
+def test_calls_run_in_the_order_in_which_they_were_made(opening):
     async def main():
-        async with lockstep.connect_async() as db:
+        async with opening() as db:
             await db.execute("CREATE TABLE t (a INT)")
             inserts = [db.execute("INSERT INTO t VALUES (?)", [value]) for value in range(200)]
             await asyncio.gather(*inserts)
@@ -187,9 +199,9 @@ def test_many_requests_at_once_over_many_connections():
     assert run(main) == [[stored + 100 + n for n in range(50)]] * 8
 
 
-def test_the_event_loop_goes_on_while_a_statement_runs():
+def test_the_event_loop_goes_on_while_a_statement_runs(opening):
     async def main():
-        async with lockstep.connect_async() as db:
+        async with opening() as db:
             await many_rows(db)
             statement = asyncio.create_task(db.execute(LONG))
             # Would not return before the statement, if that ran in the event loop.
@@ -212,9 +224,9 @@ def test_the_event_loop_goes_on_while_a_statement_runs():
         lambda db: db.execute("SELECT count(*) AS n FROM t; " * 100_000),
     ],
 )
-def test_a_cancelled_task_ends_its_statement(call):
+def test_a_cancelled_task_ends_its_statement(opening, call):
     async def main():
-        async with lockstep.connect_async() as db:
+        async with opening() as db:
             await many_rows(db)
             with pytest.raises(asyncio.TimeoutError):
                 await asyncio.wait_for(call(db), 0.3)
@@ -224,10 +236,31 @@ def test_a_cancelled_task_ends_its_statement(call):
     run(main)
 
 
-def test_a_cancelled_write_is_there_as_a_whole_or_not_at_all():
+def test_ctrl_c_ends_the_program_and_its_statement():
+    script = f"""
+import asyncio, os, signal, lockstep
+
+async def main():
+    async with lockstep.connect_async() as db:
+        await db.append("t", [{{"k": 1, "v": v}} for v in range(20_000)])
+        asyncio.get_running_loop().call_later(0.3, os.kill, os.getpid(), signal.SIGINT)
+        await db.execute({LONG!r})
+
+try:
+    asyncio.run(main())
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=WAIT_S
+    )
+    assert (done.returncode, done.stdout) == (0, "interrupted\n"), done.stderr
+
+
+def test_a_cancelled_write_is_there_as_a_whole_or_not_at_all(opening):
     async def main():
         rows = [{"k": value, "v": value} for value in range(50_000)]
-        async with lockstep.connect_async() as db:
+        async with opening() as db:
             await db.execute("CREATE TABLE w (k BIGINT, v BIGINT)")
             stored = 0
             for step in range(8):
@@ -243,9 +276,9 @@ def test_a_cancelled_write_is_there_as_a_whole_or_not_at_all():
     run(main)
 
 
-def test_a_call_that_waits_is_taken_out_of_the_queue():
+def test_a_call_that_waits_is_taken_out_of_the_queue(opening):
     async def main():
-        async with lockstep.connect_async() as db:
+        async with opening() as db:
             await many_rows(db)
             await db.execute("CREATE TABLE w (a INT)")
             running = asyncio.create_task(db.execute(LONG))
@@ -272,7 +305,7 @@ def test_leaving_the_context_by_an_exception_closes_the_database(tmp_path):
     run(main)
 
 
-def test_errors_are_the_same_as_of_blocking_calls():
+def test_errors_are_the_same_as_of_blocking_calls(opening):
     calls = ["SELEKT 1", "SELECT prise FROM t", "SELECT 'é',\n  cuont(1)"]
     with lockstep.connect() as db:
         db.execute("CREATE TABLE t (price INT)")
@@ -285,7 +318,7 @@ def test_errors_are_the_same_as_of_blocking_calls():
 
     async def main():
         found = []
-        async with lockstep.connect_async() as db:
+        async with opening() as db:
             await db.execute("CREATE TABLE t (price INT)")
             for sql in calls:
                 for call in (
@@ -301,9 +334,9 @@ def test_errors_are_the_same_as_of_blocking_calls():
     assert run(main) == [error for error in expected for _ in range(3)]
 
 
-def test_warnings_are_warned():
+def test_warnings_are_warned(opening):
     async def main():
-        async with lockstep.connect_async() as db:
+        async with opening() as db:
             await db.execute("CREATE TABLE t (k INT, v INT)")
             with pytest.warns(lockstep.LockstepWarning, match="is empty"):
                 await db.execute(f"DEPLOY d AS {FEATURES}")

@@ -9,11 +9,18 @@ import pytest
 
 import lockstep
 from lockstep import dbapi
+from remote import new_database
 
 
-@pytest.fixture
-def connection():
-    with dbapi.connect() as connection:
+@pytest.fixture(params=["embedded", "remote"])
+def connection(request):
+    """A connection to an empty database: in the process, or on a server."""
+    if request.param == "embedded":
+        target, options = None, {}
+    else:
+        target, name = new_database(request)
+        options = {"database": name}
+    with dbapi.connect(target, **options) as connection:
         yield connection
 
 
@@ -284,13 +291,14 @@ def test_a_wrong_number_of_parameters_is_the_programs_error(drinks, values):
     "insert",
     [
         "INSERT INTO drinks VALUES (?, ?)",
-        "insert into `default`.`drinks` (`name`, price) value ( ? ,? ) ;",
-        "INSERT INTO default.drinks (price, name) VALUES (?, ?)",
+        "insert into `DATABASE`.`drinks` (`name`, price) value ( ? ,? ) ;",
+        "INSERT INTO DATABASE.drinks (price, name) VALUES (?, ?)",
         "INSERT INTO drinks VALUES (?, ?) -- in a loop",
     ],
 )
 def test_executemany_inserts(drinks, insert):
     rows = [("water", 0.25), ("soda", None)]
+    insert = insert.replace("DATABASE", drinks.database)
     if "(price, name)" in insert:
         rows = [(price, name) for name, price in rows]
     cursor = drinks.cursor()
@@ -345,7 +353,8 @@ def test_callproc_calls_deployments_and_procedures(drinks):
     cursor.execute(f"DEPLOY total AS {features}")
     cursor.execute(f"CREATE PROCEDURE p (k STRING, v INT, ts TIMESTAMP) BEGIN {features}; END;")
     row = ("a", 2, 2000)
-    for name in ("total", "p", "default.total", "`default`.`p`"):
+    database = drinks.database
+    for name in ("total", "p", f"{database}.total", f"`{database}`.`p`"):
         assert cursor.callproc(name, row) == row
         assert [column[0] for column in cursor.description] == ["k", "total"]
         assert cursor.fetchall() == [("a", 3)]
@@ -435,6 +444,33 @@ def test_connections_to_a_directory_share_it_with_a_database_each(tmp_path):
     # The last one has closed it: another process, or another connection, may open it.
     with lockstep.connect(path) as db:
         assert len(db.sql("SELECT * FROM t")) == 2
+
+
+def test_a_statement_that_selects_a_database_is_recognised(tmp_path):
+    first, second = dbapi.connect(tmp_path / "d"), dbapi.connect(tmp_path / "d")
+    first.execute("CREATE DATABASE x; CREATE TABLE t (a STRING); CREATE TABLE x.t (a STRING)")
+    text = "'; USE nowhere; \\"
+    for connection in (first, dbapi.connect()):
+        connection.execute("CREATE TABLE u (a STRING)")
+        connection.execute("INSERT INTO u VALUES ('\\'; USE nowhere; \\\\')")
+        assert connection.execute("SELECT a FROM u /* ; USE nowhere */").fetchall() == [(text,)]
+        connection.execute("SELECT 1; -- ; USE nowhere\nSELECT 2")
+        assert connection.database == "default"
+    first.execute("-- why\n /* x */ use `x` ; -- so")
+    first.execute("INSERT INTO t VALUES ('in x')")
+    assert (first.database, second.database) == ("x", "default")
+    assert second.execute("SELECT a FROM t").fetchall() == []
+    second.execute("INSERT INTO t VALUES ('a'); /* ; */ USE x; SELECT a FROM t")
+    assert second.database == "x" and second.execute("SELECT a FROM t").fetchall() == [("in x",)]
+    first.close()
+    second.close()
+
+
+def test_hosts_and_logins_are_an_address():
+    address = dbapi._connection._url
+    assert address("h", None, None, None, None) == "lockstep://h"
+    assert address("::1", 7433, "a@b", "p/w", None) == "lockstep://a%40b:p%2Fw@[::1]:7433"
+    assert address("h", 1, None, None, "t k") == "lockstep://h:1?token=t%20k"
 
 
 def test_a_forgotten_connection_is_closed(tmp_path):

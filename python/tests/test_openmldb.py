@@ -14,6 +14,7 @@ import lockstep
 import lockstep.compat.openmldb as openmldb
 from lockstep.compat.openmldb import _cluster, _insert
 from lockstep.compat.openmldb.sdk import sdk as sdk_module
+from remote import new_database
 
 COLUMNS = "c1 bigint, c2 date, c3 string, c4 string, c5 int, index(key=c3, ts=c1)"
 NAMES = ["c1", "c2", "c3", "c4", "c5"]
@@ -178,6 +179,22 @@ def test_a_cluster_is_a_directory(tmp_path, monkeypatch):
     second.close()
     with lockstep.connect(tmp_path / "d") as db:
         assert db.sql("SELECT a FROM db1.t1").fetchall() == [(7,)]
+
+
+def test_a_cluster_is_a_server(request):
+    url, name = new_database(request)
+    openmldb.map_cluster(url, zk="server:2181", zkPath="/x")
+    cursor = openmldb.dbapi.connect(name, zk="server:2181", zkPath="/x", user="root").cursor()
+    cursor.execute(f"CREATE TABLE t1 ({COLUMNS})")
+    cursor.executemany("INSERT INTO t1 VALUES (?, ?, ?, ?, ?)", [by_name(row) for row in ROWS])
+    assert stored(cursor) == ROWS and cursor.get_tables(name) == ["t1"]
+    cursor.execute("DEPLOY d1 SELECT c1, c2 FROM t1")
+    assert cursor.callproc("d1", by_name(ROWS[2])).fetchall() == [ROWS[2][:2]]
+    answers = cursor.batch_row_request("SELECT c3 FROM t1", [], ROWS[:2]).fetchall()
+    assert answers == [("guangdong",), ("hefei",)]
+    with pytest.raises(openmldb.dbapi.DatabaseError) as raised:
+        cursor.execute("SELECT nothing FROM t1")
+    assert "^" in str(raised.value)
 
 
 def test_host_and_port_are_a_server_unless_they_are_mapped(monkeypatch):

@@ -19,15 +19,20 @@ from sqlalchemy import orm
 import lockstep
 import lockstep.sqlalchemy
 from lockstep.sqlalchemy import last_join
+from remote import new_database
 
 ROOT = Path(__file__).parents[2]
 
 NOON = datetime.datetime(2020, 5, 1, 12)
 
 
-@pytest.fixture
-def engine():
-    engine = sa.create_engine("lockstep://")
+@pytest.fixture(params=["embedded", "remote"])
+def engine(request):
+    """An engine of an empty database: in the process, or on a server."""
+    address = "lockstep://"
+    if request.param == "remote":
+        address = "/".join(new_database(request))
+    engine = sa.create_engine(address)
     yield engine
     engine.dispose()
 
@@ -60,9 +65,12 @@ def sql_of(statement, engine) -> str:
 # SQLAlchemy's tests.
 
 
-def test_the_tests_of_sqlalchemy_pass():
+@pytest.mark.parametrize("where", ["embedded", "remote"])
+def test_the_tests_of_sqlalchemy_pass(where, request):
+    address = "lockstep://" if where == "embedded" else "/".join(new_database(request))
+    command = ["-m", "pytest", "-c", "setup.cfg", "--rootdir", ".", "-q", "--dburi", address]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-c", "setup.cfg", "--rootdir", ".", "-q"],
+        [sys.executable, *command],
         cwd=Path(__file__).parent / "sqlalchemy_suite",
         capture_output=True,
         text=True,
@@ -275,6 +283,8 @@ def test_a_rollback_after_a_change_warns_since_it_stays(engine, clicks):
 
 
 def test_a_definition_is_written_with_its_indexes_and_options(engine):
+    database = sa.inspect(engine).default_schema_name
+    quoted = engine.dialect.identifier_preparer.quote(database)
     table = sa.Table(
         "t",
         sa.MetaData(),
@@ -286,17 +296,17 @@ def test_a_definition_is_written_with_its_indexes_and_options(engine):
         sa.Column("ts", sa.DateTime),
         lockstep_index="KEY=id, TS=ts, TTL=30d",
         lockstep_options={"partitionnum": 1, "storage_mode": "memory"},
-        schema="default",
+        schema=database,
     )
     assert sql_of(sa.schema.CreateTable(table), engine) == (
-        "CREATE TABLE `default`.t ( id INT NOT NULL, `Name` STRING DEFAULT 'x\\\\y', "
+        f"CREATE TABLE {quoted}.t ( id INT NOT NULL, `Name` STRING DEFAULT 'x\\\\y', "
         "`select` SMALLINT NOT NULL, f FLOAT, d DOUBLE, ts TIMESTAMP, "
         "INDEX(KEY=id, TS=ts, TTL=30d) ) OPTIONS(partitionnum=1, storage_mode='memory')"
     )
     index = sa.Index("ix t", table.c.Name, table.c.id, lockstep_ts=table.c.ts, lockstep_ttl=100)
     index.dialect_kwargs["lockstep_ttl_type"] = "latest"
     assert sql_of(sa.schema.CreateIndex(index), engine) == (
-        "CREATE INDEX `ix t` ON `default`.t (`Name`, id) OPTIONS(ts=ts, ttl=100, ttl_type=latest)"
+        f"CREATE INDEX `ix t` ON {quoted}.t (`Name`, id) OPTIONS(ts=ts, ttl=100, ttl_type=latest)"
     )
     table.metadata.create_all(engine)
     inspector = sa.inspect(engine)
@@ -336,21 +346,22 @@ def test_what_was_created_is_reflected_and_created_again(engine, clicks):
 
 
 def test_databases_are_schemas(engine):
+    default = sa.inspect(engine).default_schema_name
+    shop = f"{default}_shop"
     with engine.begin() as connection:
-        connection.execute(sa.schema.CreateSchema("shop"))
-        table = sa.Table("t", sa.MetaData(schema="shop"), sa.Column("a", sa.Integer))
+        connection.execute(sa.schema.CreateSchema(shop))
+        table = sa.Table("t", sa.MetaData(schema=shop), sa.Column("a", sa.Integer))
         table.create(connection)
         inspector = sa.inspect(connection)
-        assert inspector.default_schema_name == "default"
-        assert inspector.get_schema_names() == ["default", "shop"]
+        assert {default, shop} <= set(inspector.get_schema_names())
         assert inspector.get_table_names() == []
-        assert inspector.get_table_names(schema="shop") == ["t"]
-        assert inspector.has_table("t", schema="shop") and not inspector.has_table("t")
+        assert inspector.get_table_names(schema=shop) == ["t"]
+        assert inspector.has_table("t", schema=shop) and not inspector.has_table("t")
         with pytest.raises(sa.exc.NoSuchTableError):
             inspector.get_columns("t")
-        assert inspector.get_pk_constraint("t", "shop")["constrained_columns"] == []
+        assert inspector.get_pk_constraint("t", shop)["constrained_columns"] == []
         table.drop(connection)
-        connection.execute(sa.schema.DropSchema("shop"))
+        connection.execute(sa.schema.DropSchema(shop))
 
 
 # The object-relational mapper.

@@ -16,7 +16,7 @@ use lockstep_engine::QueryContext;
 use lockstep_host::{Clock, SystemClock};
 use pyo3::{exceptions::PyKeyboardInterrupt, prelude::*, sync::PyOnceLock, types::PyType};
 
-use crate::{error::raise, interrupt::RunningCall};
+use crate::{error::raise, interrupt::ListedCall};
 
 /// How often a call lets Python run the handlers of signals. A shorter call never does.
 const POLL_INTERVAL_MS: u32 = 50;
@@ -70,7 +70,7 @@ pub(crate) fn detached<T: Send>(
     };
     let listed = match is_main {
         true => None,
-        false => Some(RunningCall::new(thread_identifier(py)?, &context)),
+        false => Some(ListedCall::new(thread_identifier(py)?, &context)),
     };
     let outcome = py.detach(|| context.run(|| lockstep_cli::guarded(work)));
     drop(listed);

@@ -28,21 +28,22 @@ pub(crate) fn interrupt(thread: u64) -> bool {
 }
 
 /// Lists the call of a thread until it is dropped.
-pub(crate) struct RunningCall {
+pub(crate) struct ListedCall {
     thread: u64,
     /// The call within which this one began, if there is one.
     outer: Option<QueryContext>,
 }
 
-impl RunningCall {
+impl ListedCall {
     /// Lists a call of the thread, which `interrupt` cancels from now on.
     pub(crate) fn new(thread: u64, context: &QueryContext) -> Self {
+        assert_ne!(thread, 0, "Python identifies a thread that runs by a number");
         let outer = RUNNING.lock().insert(thread, context.clone());
         Self { thread, outer }
     }
 }
 
-impl Drop for RunningCall {
+impl Drop for ListedCall {
     fn drop(&mut self) {
         let mut running = RUNNING.lock();
         match self.outer.take() {

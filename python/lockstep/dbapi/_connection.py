@@ -34,6 +34,7 @@ def connect(
     port: int | None = None,
     user: str | None = None,
     password: str | None = None,
+    token: str | None = None,
     read_only: bool = False,
     max_memory: int | str | None = None,
     **options: Any,
@@ -44,8 +45,8 @@ def connect(
     directory opens it as ``lockstep.connect`` does; several connections of a process to one
     directory share it, and its variables (``SET``), and the last one to be closed closes it. A
     ``lockstep.Connection`` is used as it is, and is not closed. A URL ``lockstep://host:port``, or
-    ``host`` and ``port`` with ``user`` and ``password``, connects to a server; ``options`` are
-    those of ``lockstep.connect``, such as ``tls``.
+    ``host`` and ``port`` with ``user`` and ``password`` or a ``token``, connects to a server;
+    ``options`` are those of ``lockstep.connect``, such as ``tls``.
 
     ``database`` is the current database, which must exist.
 
@@ -56,7 +57,7 @@ def connect(
     """
     with conversion():
         if host is not None:
-            target = _url(host, port, user, password)
+            target = _url(host, port, user, password, token)
         shared = None
         if isinstance(target, _connection.Connection):
             opened = target
@@ -229,7 +230,9 @@ def _is_url(target: object) -> bool:
     return isinstance(target, str) and "://" in target
 
 
-def _url(host: str, port: int | None, user: str | None, password: str | None) -> str:
+def _url(
+    host: str, port: int | None, user: str | None, password: str | None, token: str | None
+) -> str:
     """Returns the URL of a server."""
     login = ""
     if user is not None:
@@ -239,7 +242,8 @@ def _url(host: str, port: int | None, user: str | None, password: str | None) ->
         login += "@"
     # The address of IPv6 has colons.
     name = f"[{host}]" if ":" in host and not host.startswith("[") else host
-    return f"lockstep://{login}{name}" + ("" if port is None else f":{port}")
+    place = name if port is None else f"{name}:{port}"
+    return f"lockstep://{login}{place}" + ("" if token is None else f"?token={quote(token)}")
 
 
 def _quoted(name: str) -> str:

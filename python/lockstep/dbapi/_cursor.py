@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 Column = tuple[str, str, None, None, None, None, None]
 """The name of a column and its type as SQL writes it; the rest of PEP 249's items is ``None``."""
 
+ROW_TYPES = frozenset({tuple, list})
+"""The types that most rows have; the check for an abstract class is slow."""
+
 UNDEFINED_OBJECT = "42704"
 """The code for a deployment or a procedure that does not exist."""
 
@@ -226,6 +229,8 @@ def _quoted(name: str) -> str:
 
 def positional(parameters: Any) -> Sequence[Any]:
     """Returns parameters that are a sequence; raises ``ProgrammingError`` for others."""
+    if type(parameters) in ROW_TYPES:
+        return parameters
     if parameters is None:
         return ()
     if isinstance(parameters, (str, bytes, Mapping)) or not isinstance(parameters, Iterable):

@@ -16,11 +16,20 @@ from collections.abc import Iterator
 from .. import _connection
 from ._error import InterfaceError
 
-USE = re.compile(r"\s*USE\s+(?:`([^`]+)`|(\w+))\s*;?\s*", re.IGNORECASE)
+BLANK = r"(?:\s|(?:--|\#)[^\n]*(?:\n|\Z)|/\*.*?\*/)*"
+"""Spaces and comments."""
+
+USED = rf"USE\s+(?:`([^`]+)`|(\w+)){BLANK}"
 """A statement that selects the current database."""
 
-LAST_USE = re.compile(r"(?:\A|;)\s*USE\s+(?:`([^`]+)`|(\w+))\s*(?=;|\Z)", re.IGNORECASE)
-"""Such a statement within a script."""
+ONLY_USE = re.compile(rf"{BLANK}{USED};?{BLANK}", re.IGNORECASE | re.DOTALL)
+
+ANY_USE = re.compile(
+    rf"""(?:\A|;){BLANK}{USED}(?=;|\Z)
+        | '(?:\\.|[^'\\])*' | "(?:\\.|[^"\\])*" | (?:--|\#)[^\n]* | /\*.*?\*/""",
+    re.IGNORECASE | re.DOTALL | re.VERBOSE,
+)
+"""Such a statement within a script, or what looks like one only in a text or a comment."""
 
 FIRST_DATABASE = "default"
 """The current database of a new session."""
@@ -28,14 +37,14 @@ FIRST_DATABASE = "default"
 
 def used_database(sql: str) -> str | None:
     """Returns the database that a statement makes the current one, if that is all it does."""
-    found = USE.fullmatch(sql)
+    found = ONLY_USE.fullmatch(sql)
     return None if found is None else found[1] or found[2]
 
 
 def last_used_database(sql: str) -> str | None:
     """Returns the database that is the current one after a script, where the script selects one."""
-    found = LAST_USE.findall(sql)
-    return (found[-1][0] or found[-1][1]) if found else None
+    names = [found[1] or found[2] for found in ANY_USE.finditer(sql)]
+    return next((name for name in reversed(names) if name), None)
 
 
 class SharedDatabase:
