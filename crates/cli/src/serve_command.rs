@@ -29,7 +29,7 @@ const EXIT_CANCELLED: i32 = 3;
 /// The name of a database in memory.
 const IN_MEMORY: &str = ":memory:";
 
-/// Serves a database over HTTP: on this machine only, unless there are users and TLS.
+/// Serves a database over HTTP and PostgreSQL's protocol: on this machine only, unless there are users and TLS.
 #[derive(Debug, Clone, PartialEq, Eq, Parser)]
 #[command(
     name = "lockstep serve",
@@ -54,6 +54,10 @@ pub(crate) struct ServeCommand {
     /// Serves HTTP on this address: the setting http.listen.
     #[arg(long, value_name = "ADDRESS")]
     http: Option<String>,
+
+    /// Serves PostgreSQL's protocol on this address, or not with `off`: the setting postgres.listen.
+    #[arg(long, value_name = "ADDRESS")]
+    postgres: Option<String>,
 
     /// Opens the database without changing it: the setting `server.read_only`.
     #[arg(long)]
@@ -97,6 +101,9 @@ impl ServeCommand {
             write_token(err, token)?;
         }
         writeln!(out, "listening on {}", server.http_address())?;
+        if let Some(address) = server.postgres_address() {
+            writeln!(out, "listening on {address} for PostgreSQL's protocol")?;
+        }
         out.flush()?;
         report_failure(ServiceState::Ready.notify());
         let outcome = server.wait();
@@ -122,6 +129,9 @@ impl ServeCommand {
         let text = |error: SettingError| error.to_string();
         if let Some(address) = &self.http {
             settings.set("http.listen", address).map_err(text)?;
+        }
+        if let Some(address) = &self.postgres {
+            settings.set("postgres.listen", address).map_err(text)?;
         }
         if self.read_only {
             settings.set("server.read_only", "true").map_err(text)?;
@@ -181,7 +191,8 @@ fn write_token(err: &mut dyn Write, token: &str) -> io::Result<()> {
     writeln!(
         err,
         "The database has no user who can log in. On this machine, until the server ends, this token \
-         is root's:\n\n    Authorization: Bearer {token}\n\nALTER USER root SET \
+         is root's:\n\n    Authorization: Bearer {token}\n\n(psql: user root, the token as password, and \
+         PGOPTIONS='-c lockstep.authentication=token'.) ALTER USER root SET \
          OPTIONS(password='…') gives root a password."
     )
 }

@@ -29,7 +29,7 @@ struct Serving {
 impl Serving {
     fn start(arguments: &[&str]) -> Self {
         let mut command = lockstep(arguments);
-        command.args(["--http", "127.0.0.1:0"]);
+        command.args(["--http", "127.0.0.1:0", "--postgres", "off"]);
         command.args(["--set", "server.authentication=none"]);
         Self::of(command)
     }
@@ -37,7 +37,7 @@ impl Serving {
     /// Starts a server that asks who calls.
     fn with_users(arguments: &[&str]) -> Self {
         let mut command = lockstep(arguments);
-        command.args(["--http", "127.0.0.1:0"]);
+        command.args(["--http", "127.0.0.1:0", "--postgres", "off"]);
         Self::of(command)
     }
 
@@ -158,6 +158,8 @@ fn what_cannot_be_served_is_said() {
             &[":memory:", "--http", "0.0.0.0:0", "--set", "server.authentication=none"],
             "server.authentication = \"users\"",
         ),
+        (&[":memory:", "--postgres", "0.0.0.0:0"], "postgres.listen is 0.0.0.0:0"),
+        (&[":memory:", "--set", "postgres.listen=nowhere"], "such as 127.0.0.1:7432"),
         (&[":memory:", "--set", "server.authentication=nobody"], "one of users, none"),
         (&[":memory:", "--set", "limits.connection_max=1"], "did you mean limits.connections_max?"),
         (&[":memory:", "--set", "limits"], "KEY=VALUE"),
@@ -168,6 +170,6 @@ fn what_cannot_be_served_is_said() {
         assert_eq!(code, Some(2), "{text}");
         assert!(text.contains(expected), "{text}");
     }
-    let (code, text) = run(&["/dev/null/db", "--http", "127.0.0.1:0"]);
+    let (code, text) = run(&["/dev/null/db", "--http", "127.0.0.1:0", "--postgres", "off"]);
     assert_eq!(code, Some(1), "{text}");
 }

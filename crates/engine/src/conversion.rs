@@ -38,7 +38,8 @@ impl Conversion {
         Self { settings, nan_is_null }
     }
 
-    pub(crate) fn settings(self) -> Settings {
+    /// Returns the settings of the session, by which values are printed, too.
+    pub fn settings(self) -> Settings {
         self.settings
     }
 

@@ -232,7 +232,8 @@ impl Session {
         self.state.read().variables.limits
     }
 
-    pub(crate) fn current_database(&self) -> String {
+    /// Returns the name of the current database, in which names without one are looked up.
+    pub fn current_database(&self) -> String {
         self.state.read().current_database.clone()
     }
 

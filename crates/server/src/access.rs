@@ -79,6 +79,14 @@ pub(crate) struct LoginAttempt {
     pub(crate) client: ClientInfo,
 }
 
+/// From where and when a client logs in.
+#[derive(Debug)]
+pub(crate) struct LoginOrigin {
+    pub(crate) address: IpAddr,
+    pub(crate) client: ClientInfo,
+    pub(crate) now_ns: u64,
+}
+
 /// Opens the sessions of clients.
 #[derive(Debug)]
 pub(crate) struct ClientAccess {
@@ -151,6 +159,40 @@ impl ClientAccess {
         Ok(self.logins.insert(login, now_ns))
     }
 
+    /// Returns how clients are told from each other.
+    pub(crate) fn authentication(&self) -> Authentication {
+        self.authentication
+    }
+
+    /// Opens the session of `root` for a client that need not say who it is.
+    pub(crate) fn trust(&self, client: ClientInfo) -> Result<Session> {
+        assert_eq!(self.authentication, Authentication::None, "the settings trust everybody");
+        self.database.authenticate(ROOT, Proof::Checked, client)
+    }
+
+    /// Opens the session of a user with a proof that a protocol has read, after its turn has come
+    /// ([`wait_for_turn`]). The proof takes little time to check.
+    pub(crate) fn open_session(
+        &self,
+        user: &str,
+        proof: Proof<'_>,
+        from: LoginOrigin,
+    ) -> Result<Session> {
+        let LoginOrigin { address, client, now_ns } = from;
+        let opened = match proof {
+            Proof::Token(text) if user == ROOT && self.is_start_token(text, address) => {
+                self.database.authenticate(ROOT, Proof::Checked, client)
+            }
+            proof => self.database.authenticate(user, proof, client),
+        };
+        if let Err(error) = &opened
+            && error.code == code::INVALID_PASSWORD
+        {
+            self.throttle.note_failure(address, now_ns);
+        }
+        opened
+    }
+
     fn authenticate(&self, attempt: &LoginAttempt) -> Result<Session> {
         let (database, client) = (&self.database, attempt.client.clone());
         if self.authentication == Authentication::None {
@@ -181,13 +223,7 @@ pub(crate) async fn login(state: &Arc<ServerState>, attempt: LoginAttempt) -> Re
     if is_checked && attempt.credentials == Credentials::Nobody {
         return no_credentials().err();
     }
-    if is_checked {
-        let wait_ns = access.throttle.reserve(attempt.address, state.clock.monotonic_ns());
-        let Some(wait_ns) = wait_ns else { return too_many_attempts().err() };
-        if wait_ns > 0 {
-            tokio::time::sleep(Duration::from_nanos(wait_ns)).await;
-        }
-    }
+    wait_for_turn(state, attempt.address).await?;
     let shared = Arc::clone(state);
     let verify = move || {
         let now_ns = shared.clock.monotonic_ns();
@@ -203,6 +239,20 @@ pub(crate) async fn login(state: &Arc<ServerState>, attempt: LoginAttempt) -> Re
             .with_kind(Kind::Retry)
             .err(),
     })
+}
+
+/// Waits until an attempt to log in from an address may be verified.
+pub(crate) async fn wait_for_turn(state: &ServerState, address: IpAddr) -> Result<()> {
+    let access = &state.access;
+    if access.authentication == Authentication::None {
+        return Ok(());
+    }
+    let wait_ns = access.throttle.reserve(address, state.clock.monotonic_ns());
+    let Some(wait_ns) = wait_ns else { return too_many_attempts().err() };
+    if wait_ns > 0 {
+        tokio::time::sleep(Duration::from_nanos(wait_ns)).await;
+    }
+    Ok(())
 }
 
 /// Makes the error for a client that shows nothing.

@@ -45,6 +45,7 @@ use crate::{
     connections::{Activity, WatchedStream},
     metrics::Refusal,
     phase::Phase,
+    protocol::Protocol,
     server_state::ServerState,
 };
 use call::{CallId, ClientAddress};
@@ -207,7 +208,7 @@ async fn answer(state: &Arc<ServerState>, routes: Router, mut request: Request) 
     let id = CallId::of(request.headers(), begun_ns);
     request.extensions_mut().insert(id.clone());
     let target = (request.method().clone(), request.uri().path().to_owned());
-    let allowed = origin::check_origin(&request, || state.tls().is_some());
+    let allowed = origin::check_origin(&request, || state.tls(Protocol::Http).is_some());
     let answered = Box::pin(async move {
         match allowed {
             Ok(()) => routes.oneshot(request).await,

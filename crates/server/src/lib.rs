@@ -8,9 +8,12 @@
 //! use lockstep_engine::Database;
 //! use lockstep_server::{DrainOutcome, RunningServer, ServerSettings};
 //!
-//! let settings = ServerSettings::from_toml("[http]\nlisten = \"127.0.0.1:0\"")?;
+//! let mut settings = ServerSettings::default();
+//! settings.set("http.listen", "127.0.0.1:0")?;
+//! settings.set("postgres.listen", "127.0.0.1:0")?;
 //! let server = RunningServer::start(Database::in_memory(), settings)?;
 //! assert!(server.http_address().ip().is_loopback());
+//! assert!(server.postgres_address().is_some());
 //! assert!(server.start_token().is_some(), "nobody has a password");
 //! server.handle().drain();
 //! assert_eq!(server.wait(), DrainOutcome::Finished);
@@ -22,6 +25,7 @@ mod server_state;
 mod settings;
 
 mod http;
+mod postgres;
 
 mod access;
 mod connections;
@@ -30,6 +34,7 @@ mod guard;
 mod log;
 mod metrics;
 mod phase;
+mod protocol;
 mod service_notification;
 mod tls;
 mod work_pool;

@@ -14,6 +14,8 @@ use std::{
 
 use lockstep_host::sync::RwLock;
 
+use crate::protocol::Protocol;
+
 /// The upper bounds of a histogram's buckets, in microseconds.
 const BOUNDS_US: [u64; 20] = [
     5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000,
@@ -123,7 +125,9 @@ pub(crate) struct Metrics {
     responses: [AtomicU64; 6],
     refused: [AtomicU64; Refusal::COUNT],
     calls: DurationHistogram,
-    connections: AtomicU64,
+    statements: DurationHistogram,
+    statement_errors: AtomicU64,
+    connections: [AtomicU64; Protocol::ALL.len()],
 }
 
 impl Metrics {
@@ -145,9 +149,15 @@ impl Metrics {
         self.calls.record(ns);
     }
 
+    /// Counts a statement of PostgreSQL's protocol: how long it took, and whether it failed.
+    pub(crate) fn record_statement(&self, ns: u64, has_failed: bool) {
+        self.statements.record(ns);
+        self.statement_errors.fetch_add(has_failed.into(), Ordering::Relaxed);
+    }
+
     /// Counts an accepted connection.
-    pub(crate) fn add_connection(&self) {
-        self.connections.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn add_connection(&self, protocol: Protocol) {
+        self.connections[protocol as usize].fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts a refusal.
@@ -164,15 +174,33 @@ impl Metrics {
         }
         head(text, "lockstep_http_request_seconds", "histogram", "From headers to answer.");
         self.calls.write(text, "lockstep_http_request_seconds", "protocol=\"http\"");
+        self.write_statements(text);
         head(text, "lockstep_refused_total", "counter", "Connections and calls refused.");
         for (reason, count) in Refusal::NAMES.iter().zip(&self.refused) {
             let labels = format!("reason=\"{reason}\"");
             line(text, "lockstep_refused_total", &labels, count.load(Ordering::Relaxed));
         }
         head(text, "lockstep_connections_total", "counter", "Connections accepted.");
-        let connections = self.connections.load(Ordering::Relaxed);
-        line(text, "lockstep_connections_total", "protocol=\"http\"", connections);
+        for (protocol, count) in Protocol::ALL.iter().zip(&self.connections) {
+            let connections = count.load(Ordering::Relaxed);
+            line(
+                text,
+                "lockstep_connections_total",
+                &label("protocol", protocol.name()),
+                connections,
+            );
+        }
         self.write_deployments(text, is_visible);
+    }
+
+    /// Writes the figures of PostgreSQL's protocol.
+    fn write_statements(&self, text: &mut String) {
+        let name = "lockstep_postgres_statement_seconds";
+        head(text, name, "histogram", "Statements of PostgreSQL's protocol.");
+        self.statements.write(text, name, "protocol=\"postgresql\"");
+        let name = "lockstep_postgres_errors_total";
+        head(text, name, "counter", "Statements of PostgreSQL's protocol that failed.");
+        line(text, name, "", self.statement_errors.load(Ordering::Relaxed));
     }
 
     fn write_deployments(&self, text: &mut String, is_visible: impl Fn(&str) -> bool) {
@@ -233,6 +261,7 @@ pub(crate) fn label(name: &str, value: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::{CallPhase, DurationHistogram, Metrics, Refusal, label};
+    use crate::protocol::Protocol;
 
     #[test]
     fn a_histogram_counts_what_is_below_each_bound() {
@@ -257,7 +286,8 @@ mod tests {
         metrics.deployment("d").add_error();
         metrics.record_response(429, 1);
         metrics.add_refused(Refusal::Overload);
-        metrics.add_connection();
+        metrics.add_connection(Protocol::Http);
+        metrics.record_statement(1, true);
         let mut text = String::new();
         metrics.deployment("hidden").add_rows(1);
         metrics.write(&mut text, |name| name == "d");
@@ -269,6 +299,9 @@ mod tests {
             "lockstep_http_responses_total{status=\"4xx\"} 1\n",
             "lockstep_refused_total{reason=\"overload\"} 1\n",
             "lockstep_connections_total{protocol=\"http\"} 1\n",
+            "lockstep_connections_total{protocol=\"postgresql\"} 0\n",
+            "lockstep_postgres_statement_seconds_count{protocol=\"postgresql\"} 1\n",
+            "lockstep_postgres_errors_total 1\n",
         ] {
             assert!(text.contains(expected), "{expected} in {text}");
         }

@@ -1,9 +1,9 @@
-//! A running server: its listener, its threads, and its end.
+//! A running server: its listeners, its threads, and its end.
 //!
 //! # Life of a shutdown
 //!
-//! 1. [`RunningServer::drain`]: `/readyz` says 503. The listener still accepts for `server.drain_delay_ms`.
-//! 2. The listener is closed. Connections end after their current call.
+//! 1. [`RunningServer::drain`]: `/readyz` says 503. The listeners still accept for `server.drain_delay_ms`.
+//! 2. The listeners are closed. Connections end after their current call.
 //! 3. When the last one has ended, or after `server.drain_timeout_ms`, what still runs is cancelled,
 //!    and the threads end.
 //! 4. The database is closed when the caller drops it.
@@ -28,6 +28,8 @@ use crate::{
     http::{routes, serve_connection},
     metrics::Refusal,
     phase::Phase,
+    postgres::serve_postgres,
+    protocol::Protocol,
     server_state::ServerState,
 };
 
@@ -58,7 +60,8 @@ pub struct RunningServer {
     state: Arc<ServerState>,
     runtime: Runtime,
     http_address: SocketAddr,
-    listening: JoinHandle<()>,
+    postgres_address: Option<SocketAddr>,
+    listening: Vec<JoinHandle<()>>,
 }
 
 /// Tells a running server what to do, from any thread. It keeps nothing of the server alive; once that
@@ -108,25 +111,41 @@ impl RunningServer {
     pub fn start(database: Database, settings: ServerSettings) -> io::Result<Self> {
         settings.validate().map_err(io::Error::other)?;
         settings.check_users(&database).map_err(io::Error::other)?;
-        let address = settings.http_address().map_err(io::Error::other)?;
+        let http = settings.http_address().map_err(io::Error::other)?;
+        let postgres = settings.postgres_address().map_err(io::Error::other)?;
         let mut builder = Builder::new_multi_thread();
         if settings.worker_threads > 0 {
             builder.worker_threads(usize::try_from(settings.worker_threads).unwrap_or(1));
         }
         let runtime = builder.thread_name("server").enable_io().enable_time().build()?;
-        let listener = runtime
-            .block_on(async { bind(address) })
-            .map_err(|error| io::Error::new(error.kind(), format!("{address}: {error}")))?;
-        let http_address = listener.local_addr()?;
+        let http = runtime.block_on(async { bind(http) })?;
+        let postgres = postgres.map(|address| runtime.block_on(async { bind(address) })).transpose()?;
+        let http_address = http.local_addr()?;
+        let postgres_address = postgres.as_ref().map(TcpListener::local_addr).transpose()?;
         let state = Arc::new(ServerState::new(database, settings)?);
         warn_of_users(&state);
-        let listening = runtime.spawn(listen(Arc::clone(&state), listener));
-        Ok(Self { state, runtime, http_address, listening })
+        let routes = routes(Arc::clone(&state));
+        let mut listening = vec![runtime.spawn(listen(
+            Arc::clone(&state),
+            http,
+            Protocol::Http,
+            move |state, stream, address| serve_http(state, routes.clone(), stream, address),
+        ))];
+        listening.extend(postgres.map(|listener| {
+            let state = Arc::clone(&state);
+            runtime.spawn(listen(state, listener, Protocol::PostgreSql, serve_postgres))
+        }));
+        Ok(Self { state, runtime, http_address, postgres_address, listening })
     }
 
     /// Returns the address on which HTTP is served.
     pub fn http_address(&self) -> SocketAddr {
         self.http_address
+    }
+
+    /// Returns the address on which PostgreSQL's protocol is served; `None` where it is not.
+    pub fn postgres_address(&self) -> Option<SocketAddr> {
+        self.postgres_address
     }
 
     /// Returns what tells the server what to do.
@@ -145,15 +164,20 @@ impl RunningServer {
         let Self { state, runtime, listening, .. } = self;
         runtime.block_on(drain(&state));
         // Before the pools: connections wait for what these run.
-        listening.abort();
+        listening.iter().for_each(JoinHandle::abort);
         runtime.shutdown_timeout(STOP_TIMEOUT);
         state.pools.close();
         if state.has_cancelled() { DrainOutcome::Cancelled } else { DrainOutcome::Finished }
     }
 }
 
-/// Listens on an address. Called within the runtime.
+/// Listens on an address, which an error names. Called within the runtime.
 fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let bound = bind_socket(address);
+    bound.map_err(|error| io::Error::new(error.kind(), format!("{address}: {error}")))
+}
+
+fn bind_socket(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     // Connections of a server before may still be ending.
     #[cfg(unix)]
@@ -200,9 +224,15 @@ async fn drain(state: &Arc<ServerState>) {
     state.phase.advance(Phase::Stopping);
 }
 
-/// Accepts connections until the server drains.
-async fn listen(state: Arc<ServerState>, listener: TcpListener) {
-    let routes = routes(Arc::clone(&state));
+/// Accepts connections until the server drains, and serves each in a task of its own.
+async fn listen<F>(
+    state: Arc<ServerState>,
+    listener: TcpListener,
+    protocol: Protocol,
+    serve: impl Fn(Arc<ServerState>, TcpStream, IpAddr) -> F,
+) where
+    F: Future<Output = ()> + Send + 'static,
+{
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -217,20 +247,25 @@ async fn listen(state: Arc<ServerState>, listener: TcpListener) {
             state.metrics.add_refused(Refusal::Connections);
             continue;
         };
-        state.metrics.add_connection();
-        let (state, routes) = (Arc::clone(&state), routes.clone());
+        state.metrics.add_connection(protocol);
+        // An answer is one write: waiting for more would only delay it.
+        let _refused = stream.set_nodelay(true);
+        let served = serve(Arc::clone(&state), stream, peer.ip());
         tokio::spawn(async move {
-            serve(state, routes, stream, peer.ip()).await;
+            served.await;
             drop(permit);
         });
     }
 }
 
-/// Serves a connection, encrypted where the settings say so.
-async fn serve(state: Arc<ServerState>, routes: axum::Router, stream: TcpStream, address: IpAddr) {
-    // An answer is one write: waiting for more would only delay it.
-    let _refused = stream.set_nodelay(true);
-    let Some(acceptor) = state.tls() else {
+/// Serves a connection over HTTP, encrypted where the settings say so.
+async fn serve_http(
+    state: Arc<ServerState>,
+    routes: axum::Router,
+    stream: TcpStream,
+    address: IpAddr,
+) {
+    let Some(acceptor) = state.tls(Protocol::Http) else {
         return serve_connection(state, routes, stream, address).await;
     };
     let limit = Duration::from_millis(state.settings().header_timeout_ms);

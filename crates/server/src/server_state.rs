@@ -19,6 +19,8 @@ use crate::{
     connections::ConnectionCount,
     metrics::Metrics,
     phase::PhaseState,
+    postgres::CancelKeys,
+    protocol::Protocol,
     tls::CertificateFiles,
     work_pool::{PoolSize, WorkPools},
 };
@@ -31,8 +33,10 @@ pub(crate) struct ServerState {
     pub(crate) pools: WorkPools,
     pub(crate) metrics: Metrics,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) cancel_keys: CancelKeys,
     settings: RwLock<Arc<ServerSettings>>,
-    tls: RwLock<Option<TlsAcceptor>>,
+    /// For each protocol what accepts TLS; empty: connections are not encrypted.
+    tls: RwLock<Vec<TlsAcceptor>>,
     /// Whether a call was given up because the server ended.
     has_cancelled: AtomicBool,
 }
@@ -42,9 +46,6 @@ impl fmt::Debug for ServerState {
         f.debug_struct("ServerState").field("phase", &self.phase).finish_non_exhaustive()
     }
 }
-
-/// The names of ALPN under which HTTP is served.
-const HTTP_PROTOCOLS: &[&[u8]] = &[b"h2", b"http/1.1"];
 
 /// The threads that verify passwords: each keeps a processor busy.
 const LOGIN_THREADS: u64 = 1;
@@ -70,6 +71,7 @@ impl ServerState {
             pools,
             metrics: Metrics::default(),
             clock: Arc::new(SystemClock::new()),
+            cancel_keys: CancelKeys::default(),
             tls: RwLock::new(read_tls(&settings).map_err(io::Error::other)?),
             settings: RwLock::new(Arc::new(settings)),
             has_cancelled: AtomicBool::new(false),
@@ -81,9 +83,9 @@ impl ServerState {
         Arc::clone(&self.settings.read())
     }
 
-    /// Returns what accepts TLS; `None` where connections are not encrypted.
-    pub(crate) fn tls(&self) -> Option<TlsAcceptor> {
-        self.tls.read().clone()
+    /// Returns what accepts TLS for a protocol; `None` where connections are not encrypted.
+    pub(crate) fn tls(&self, protocol: Protocol) -> Option<TlsAcceptor> {
+        self.tls.read().get(protocol as usize).cloned()
     }
 
     /// Puts other settings in force, and reads the certificate again. Returns the keys of the settings
@@ -125,7 +127,11 @@ fn configure(database: &Database, settings: &ServerSettings) -> Result<(), Strin
     Ok(())
 }
 
-fn read_tls(settings: &ServerSettings) -> Result<Option<TlsAcceptor>, String> {
+/// Reads the certificate, for each protocol.
+fn read_tls(settings: &ServerSettings) -> Result<Vec<TlsAcceptor>, String> {
+    if !settings.has_tls() {
+        return Ok(Vec::new());
+    }
     let files = CertificateFiles { certificate: &settings.tls_certificate, key: &settings.tls_key };
-    settings.has_tls().then(|| files.acceptor(HTTP_PROTOCOLS)).transpose()
+    Protocol::ALL.iter().map(|protocol| files.acceptor(protocol.tls_names())).collect()
 }

@@ -19,6 +19,7 @@ pub use declared::{DECLARED, ServerSetting};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerSettings {
     pub(crate) http_listen: String,
+    pub(crate) postgres_listen: String,
     pub(crate) read_only: bool,
     pub(crate) authentication: String,
     pub(crate) file_folders: Vec<String>,
@@ -119,13 +120,10 @@ impl ServerSettings {
 
     /// Checks what one setting alone cannot tell.
     pub fn validate(&self) -> Result<(), SettingError> {
-        let address = self.http_address()?;
+        let addresses = self.listen_addresses()?;
         if self.tls_certificate.is_empty() != self.tls_key.is_empty() {
             let text = "tls.certificate and tls.key are given together or not at all";
             return Err(SettingError(text.to_owned()));
-        }
-        if address.ip().is_loopback() {
-            return Ok(());
         }
         let mut missing = Vec::new();
         if !self.has_tls() {
@@ -134,16 +132,28 @@ impl ServerSettings {
         if self.authentication() == Authentication::None {
             missing.push("server.authentication = \"users\"");
         }
-        if missing.is_empty() { Ok(()) } else { Err(refused_address(address, &missing)) }
+        match addresses.iter().find(|(_, address)| !address.ip().is_loopback()) {
+            Some(public) if !missing.is_empty() => Err(refused_address(*public, &missing)),
+            _ => Ok(()),
+        }
     }
 
     /// Checks the settings against the users of the database.
     pub(crate) fn check_users(&self, database: &Database) -> Result<(), SettingError> {
-        let address = self.http_address()?;
-        if address.ip().is_loopback() || database.can_anyone_log_in() {
-            return Ok(());
+        let addresses = self.listen_addresses()?;
+        match addresses.iter().find(|(_, address)| !address.ip().is_loopback()) {
+            Some(public) if !database.can_anyone_log_in() => {
+                Err(refused_address(*public, &[NO_USER]))
+            }
+            _ => Ok(()),
         }
-        Err(refused_address(address, &[NO_USER]))
+    }
+
+    /// Returns the addresses on which the server listens, each with its setting.
+    fn listen_addresses(&self) -> Result<Vec<(&'static str, SocketAddr)>, SettingError> {
+        let mut addresses = vec![(HTTP_LISTEN, self.http_address()?)];
+        addresses.extend(self.postgres_address()?.map(|address| (POSTGRES_LISTEN, address)));
+        Ok(addresses)
     }
 
     /// Returns how clients are told from each other.
@@ -153,13 +163,15 @@ impl ServerSettings {
 
     /// Returns the address on which HTTP is served.
     pub fn http_address(&self) -> Result<SocketAddr, SettingError> {
-        let text = self.http_listen.replace("localhost:", "127.0.0.1:");
-        text.parse().map_err(|_error| {
-            let given = &self.http_listen;
-            SettingError(format!(
-                "http.listen is an address and a port such as 127.0.0.1:7431, '{given}' is not"
-            ))
-        })
+        address(HTTP_LISTEN, &self.http_listen, "127.0.0.1:7431")
+    }
+
+    /// Returns the address on which PostgreSQL's protocol is served; `None` where it is not.
+    pub fn postgres_address(&self) -> Result<Option<SocketAddr>, SettingError> {
+        match self.postgres_listen.as_str() {
+            "" | OFF => Ok(None),
+            given => address(POSTGRES_LISTEN, given, "127.0.0.1:7432").map(Some),
+        }
     }
 
     /// Returns whether connections are encrypted.
@@ -209,6 +221,7 @@ impl ServerSettings {
     fn unset() -> Self {
         Self {
             http_listen: String::new(),
+            postgres_listen: String::new(),
             read_only: false,
             authentication: String::new(),
             file_folders: Vec::new(),
@@ -257,15 +270,31 @@ fn unknown(key: &str) -> SettingError {
     SettingError(format!("there is no setting {key}{hint}"))
 }
 
+/// The setting of the address for HTTP.
+const HTTP_LISTEN: &str = "http.listen";
+
+/// The setting of the address for PostgreSQL's protocol.
+const POSTGRES_LISTEN: &str = "postgres.listen";
+
+/// The address of a protocol that is not served.
+const OFF: &str = "off";
+
+/// Reads the address of a setting.
+fn address(key: &str, given: &str, example: &str) -> Result<SocketAddr, SettingError> {
+    given.replace("localhost:", "127.0.0.1:").parse().map_err(|_error| {
+        SettingError(format!("{key} is an address and a port such as {example}, '{given}' is not"))
+    })
+}
+
 /// What is missing where nobody can log in.
 const NO_USER: &str = "a user who can log in (ALTER USER root SET OPTIONS(password='…'), or CREATE USER \
      with a password or CREATE TOKEN)";
 
 /// Says what is missing before the server listens on an address that others reach.
-fn refused_address(address: SocketAddr, missing: &[&str]) -> SettingError {
+fn refused_address((key, address): (&str, SocketAddr), missing: &[&str]) -> SettingError {
     let missing = missing.join(" and ");
     SettingError(format!(
-        "http.listen is {address}, which other machines can reach; that needs {missing}. \
+        "{key} is {address}, which other machines can reach; that needs {missing}. \
          Addresses of this machine, such as 127.0.0.1, need nothing"
     ))
 }

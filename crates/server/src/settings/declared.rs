@@ -196,6 +196,8 @@ macro_rules! setting {
 pub const DECLARED: &[ServerSetting] = &[
     setting!("http.listen", http_listen: text "127.0.0.1:7431", [], false,
         "The address and port on which HTTP is served; port 0 takes a free one.\nAddresses that other machines reach need TLS and a user who can log in."),
+    setting!("postgres.listen", postgres_listen: text "127.0.0.1:7432", [], false,
+        "The address and port on which PostgreSQL's protocol is served; port 0 takes a free one, off: none.\nAddresses that other machines reach need TLS and a user who can log in."),
     setting!("server.read_only", read_only: flag false, false,
         "Opens the directory without changing it: every change is refused."),
     setting!("server.authentication", authentication: text "users", ["users", "none"], false,

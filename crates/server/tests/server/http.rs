@@ -357,6 +357,7 @@ fn a_web_page_of_another_site_is_refused() {
 fn an_address_that_others_reach_is_refused() {
     let mut settings = ServerSettings::default();
     settings.set("http.listen", "0.0.0.0:0").unwrap();
+    settings.set("postgres.listen", "off").unwrap();
     let error = RunningServer::start(Database::in_memory(), settings).unwrap_err();
     assert!(error.to_string().contains("TLS (tls.certificate and tls.key)"), "{error}");
 }
@@ -366,6 +367,7 @@ fn an_address_in_use_is_named() {
     let server = server();
     let mut settings = ServerSettings::default();
     settings.set("http.listen", &server.address.to_string()).unwrap();
+    settings.set("postgres.listen", "off").unwrap();
     let error = RunningServer::start(Database::in_memory(), settings).unwrap_err();
     assert!(error.to_string().contains(&server.address.to_string()), "{error}");
 }
@@ -396,6 +398,7 @@ fn a_connection_is_encrypted_where_there_is_a_certificate() {
     let public = || {
         let mut public = ServerSettings::default();
         public.set("http.listen", "0.0.0.0:0").unwrap();
+        public.set("postgres.listen", "off").unwrap();
         settings.iter().for_each(|(key, value)| public.set(key, value).unwrap());
         public
     };
@@ -424,7 +427,7 @@ fn a_connection_is_encrypted_where_there_is_a_certificate() {
     same.set("tls.certificate", &certificate).unwrap();
     same.set("tls.key", &key).unwrap();
     same.set("server.authentication", "none").unwrap();
-    assert_eq!(server.handle.reload(same), Ok(vec!["http.listen"]));
+    assert_eq!(server.handle.reload(same), Ok(vec!["http.listen", "postgres.listen"]));
     assert_eq!(connect_with_tls(&server).send(get("/healthz")).status, 200);
 }
 

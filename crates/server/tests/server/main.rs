@@ -9,4 +9,8 @@ mod http;
 mod limits;
 mod openapi;
 mod restful;
+mod postgres;
+mod postgres_client;
+mod postgres_extended;
+mod postgres_frames;
 mod support;

@@ -12,6 +12,7 @@ use lockstep_server::{DrainOutcome, RunningServer, ServerHandle, ServerSettings}
 /// A running server, which is ended when it is dropped.
 pub(crate) struct TestServer {
     pub(crate) address: SocketAddr,
+    pub(crate) postgres: SocketAddr,
     pub(crate) handle: ServerHandle,
     pub(crate) database: Database,
     pub(crate) start_token: Option<String>,
@@ -31,15 +32,17 @@ impl TestServer {
     pub(crate) fn of(database: Database, pairs: &[(&str, &str)]) -> Self {
         let mut settings = ServerSettings::default();
         settings.set("http.listen", "127.0.0.1:0").unwrap();
+        settings.set("postgres.listen", "127.0.0.1:0").unwrap();
         settings.set("server.authentication", "none").unwrap();
         for (key, value) in pairs {
             settings.set(key, value).unwrap();
         }
         let server = RunningServer::start(database.clone(), settings).unwrap();
         let (address, handle) = (server.http_address(), server.handle());
+        let postgres = server.postgres_address().unwrap();
         let start_token = server.start_token().map(str::to_owned);
         let waiting = lockstep_host::spawn("waits", move || server.wait()).unwrap();
-        Self { address, handle, database, start_token, waiting: Some(waiting) }
+        Self { address, postgres, handle, database, start_token, waiting: Some(waiting) }
     }
 
     /// Opens a connection.

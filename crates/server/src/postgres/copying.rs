@@ -1,0 +1,159 @@
+//! COPY: rows from the client into a table, and rows of a query to the client.
+//!
+//! Rows from the client are stored in batches of some megabytes, so that memory is bounded. Each batch
+//! is stored as a whole; where a later one fails, those before it stay, and the error says so.
+
+use std::time::Duration;
+
+use lockstep_diagnostic::{Diagnostic, Result, code};
+use lockstep_engine::{Output, Session};
+
+use super::{
+    Failure,
+    connection::Connection,
+    copy::{BinaryWriter, CopyCommand, CopyFormat, CopyInput, CopyOptions, CopyTarget, TextWriter},
+    frame::FrameError,
+    message::violation,
+    response::{Severity, bare, command_complete, message, report},
+    rows::{RowCursor, SendMore},
+    translation::Translation,
+    value_input::text_of,
+};
+use crate::{guard::guarded, work_pool::WorkClass};
+
+impl Connection {
+    /// Runs a COPY and writes its end.
+    pub(crate) async fn copy(&mut self, copy: &CopyCommand) -> Result<(), Failure> {
+        let count = match copy {
+            CopyCommand::From(target) => self.copy_from(target).await?,
+            CopyCommand::To { query, options } => self.copy_to(query, options).await?,
+        };
+        command_complete(&mut self.frames.output, &format!("COPY {count}"));
+        Ok(())
+    }
+
+    /// Stores the rows of the client.
+    async fn copy_from(&mut self, target: &CopyTarget) -> Result<u64, Failure> {
+        let columns = guarded(|| self.session.table_columns(&target.table))
+            .map_err(|error| Box::new(error.at(target.span)))?;
+        let mut input = CopyInput::new(target, &columns, self.input_rules())?;
+        copy_response(&mut self.frames.output, b'G', target.options.format, input.column_count());
+        self.frames.flush().await?;
+        let mut stored = 0;
+        let done = self.copy_rows(target, &mut input, &mut stored).await;
+        match done {
+            Err(Failure::Error(mut error)) if stored > 0 => {
+                let kept = format!("{stored} rows before it were stored.");
+                error.detail = Some(match error.detail.take() {
+                    Some(detail) => format!("{detail}. {kept}"),
+                    None => kept,
+                });
+                Err(Failure::Error(error))
+            }
+            other => other.map(|()| stored),
+        }
+    }
+
+    async fn copy_rows(
+        &mut self,
+        target: &CopyTarget,
+        input: &mut CopyInput,
+        stored: &mut u64,
+    ) -> Result<(), Failure> {
+        let mut is_end = false;
+        while !is_end {
+            let settings = self.state.settings();
+            let (limit, pause) = (settings.body_bytes_max, settings.body_timeout_ms);
+            let pause = Duration::from_millis(pause);
+            let frame = self.frames.read_frame_within(limit, pause).await?;
+            match frame.kind {
+                b'd' => guarded(|| input.push(&frame.body, limit))?,
+                b'c' => {
+                    guarded(|| input.finish())?;
+                    is_end = true;
+                }
+                b'f' => {
+                    let reason = text_of(frame.body.strip_suffix(b"\0").unwrap_or(&frame.body))?;
+                    let message = format!("COPY from stdin failed: {reason}");
+                    return Ok(Diagnostic::new(code::QUERY_CANCELED, message).err()?);
+                }
+                // A client of the extended protocol may have sent them already.
+                b'H' | b'S' => {}
+                b'X' => return Err(FrameError::Closed.into()),
+                kind => {
+                    return Ok(violation(format!("unexpected message type {kind} during COPY"))?);
+                }
+            }
+            if let Some(batch) = input.take_batch()? {
+                let table = target.table.clone();
+                let append = move |session: &Session| session.append_batches(&table, &[batch]);
+                let output = self.run_in_pool(WorkClass::Writes, append).await?;
+                *stored += output.rows_affected.unwrap_or(0);
+                self.transaction.note_write();
+                for warning in &output.warnings {
+                    report(&mut self.frames.output, Severity::Warning, warning, None);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends the rows of a query.
+    async fn copy_to(
+        &mut self,
+        query: &Translation,
+        options: &CopyOptions,
+    ) -> Result<u64, Failure> {
+        let sql = query.sql.clone();
+        let run = move |session: &Session| -> Result<Output> { session.query(&sql)?.collect(None) };
+        let output = self.run_in_pool(WorkClass::Analytics, run).await;
+        let output = output.map_err(|failure| failure.placed(query))?;
+        let mut rows = RowCursor::of_output(output);
+        let columns = std::sync::Arc::clone(&rows.columns);
+        copy_response(&mut self.frames.output, b'H', options.format, columns.len());
+        let (text, zone) = (TextWriter::new(options, self.zone()), self.zone());
+        let types = columns.iter().map(|column| &column.data_type).collect();
+        let binary = BinaryWriter::new(types, zone);
+        let is_binary = options.format == CopyFormat::Binary;
+        let mut head = Vec::new();
+        if is_binary {
+            binary.head(&mut head);
+        } else if options.has_header {
+            let names = columns.iter().map(|column| column.name.as_str());
+            message(&mut self.frames.output, b'd', |out| text.header(out, names));
+        }
+        while !rows.is_end() {
+            let out = &mut self.frames.output;
+            rows.send(|row| {
+                let mut body = std::mem::take(&mut head);
+                if is_binary {
+                    binary.row(&mut body, row)?;
+                } else {
+                    text.row(&mut body, row);
+                }
+                message(out, b'd', |out| out.extend_from_slice(&body));
+                let is_full = out.len() >= super::frame::OUTPUT_BYTES;
+                Ok(if is_full { SendMore::No } else { SendMore::Yes })
+            })?;
+            self.frames.flush_full().await?;
+        }
+        if is_binary {
+            binary.end(&mut head);
+            message(&mut self.frames.output, b'd', |out| out.extend_from_slice(&head));
+        }
+        bare(&mut self.frames.output, b'c');
+        Ok(rows.sent)
+    }
+}
+
+/// Writes that rows may come, or will.
+fn copy_response(out: &mut Vec<u8>, kind: u8, format: CopyFormat, columns: usize) {
+    let is_binary = format == CopyFormat::Binary;
+    message(out, kind, |out| {
+        out.push(is_binary.into());
+        out.extend_from_slice(&u16::try_from(columns).unwrap_or(u16::MAX).to_be_bytes());
+        for _ in 0..columns {
+            out.extend_from_slice(&u16::from(is_binary).to_be_bytes());
+        }
+    });
+}

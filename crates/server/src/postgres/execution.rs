@@ -1,0 +1,577 @@
+//! What runs a statement: the engine in a pool, a deployment in the task of the connection, and what the
+//! protocol answers by itself.
+
+use std::sync::Arc;
+
+use arrow::{
+    array::RecordBatch,
+    datatypes::{Field, Schema},
+};
+use lockstep_diagnostic::{Diagnostic, Kind, Result, Span, code};
+use lockstep_engine::{
+    CallOptions, Output, Parameter, PreparedStatement, Session, only_writes_rows,
+};
+use lockstep_host::{QueryContext, QueryLimits};
+use lockstep_row::{
+    Arena, DataType, Datum, Value,
+    arrow::{ColumnBuilder, arrow_type},
+};
+
+use super::{
+    Failure,
+    command::{Command, TransactionCommand},
+    connection::{Connection, apply_setting, zone_name},
+    frame::FrameError,
+    function_call::FunctionCall,
+    information::{InformationFunction, InformationQuery},
+    response::{ResultColumn, RowFormat, Severity, parameter_status, row_description},
+    rows::RowCursor,
+    translation::Translation,
+    types::oid,
+    value_input::ValueFormat,
+};
+use crate::{
+    deployments::is_stale,
+    guard::guarded,
+    metrics::{CallPhase, Refusal},
+    work_pool::{NoResult, WorkClass},
+};
+
+/// The longest statement that is parsed in the task of the connection, in bytes.
+const PARSED_HERE_BYTES_MAX: usize = 4_096;
+
+/// What a statement has given.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    /// What the client is told at the end; with rows, without their number.
+    pub(crate) tag: String,
+    pub(crate) rows: Option<RowCursor>,
+    pub(crate) notices: Vec<(Severity, Diagnostic)>,
+}
+
+impl Answer {
+    fn done(tag: impl Into<String>) -> Self {
+        Self { tag: tag.into(), rows: None, notices: Vec::new() }
+    }
+
+    fn rows(tag: &str, rows: RowCursor) -> Self {
+        Self { tag: tag.to_owned(), rows: Some(rows), notices: Vec::new() }
+    }
+
+    fn with_warning(mut self, message: &str) -> Self {
+        let warning = Diagnostic::new(code::WARNING, message);
+        self.notices.push((Severity::Warning, warning));
+        self
+    }
+}
+
+/// The transaction block of a session. Each statement commits by itself; the block is what clients are
+/// told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Transaction {
+    Idle,
+    /// Whether a statement has changed something since BEGIN.
+    Open {
+        has_written: bool,
+    },
+    Failed {
+        has_written: bool,
+    },
+}
+
+impl Transaction {
+    /// Returns the byte that stands for it in messages.
+    pub(crate) fn status(self) -> u8 {
+        match self {
+            Self::Idle => b'I',
+            Self::Open { .. } => b'T',
+            Self::Failed { .. } => b'E',
+        }
+    }
+
+    /// Notes that a statement has failed.
+    pub(crate) fn fail(&mut self) {
+        if let Self::Open { has_written } = *self {
+            *self = Self::Failed { has_written };
+        }
+    }
+
+    /// Notes that a statement has changed something.
+    pub(crate) fn note_write(&mut self) {
+        if let Self::Open { has_written } = self {
+            *has_written = true;
+        }
+    }
+}
+
+/// A statement of the engine.
+#[derive(Debug, Clone)]
+pub(crate) enum EngineStatement {
+    Text(String),
+    Prepared(Arc<PreparedStatement>),
+}
+
+impl EngineStatement {
+    fn sql(&self) -> &str {
+        match self {
+            Self::Text(sql) => sql,
+            Self::Prepared(prepared) => prepared.sql(),
+        }
+    }
+
+    fn run(&self, session: &Session, parameters: &[Parameter]) -> Result<Output> {
+        match self {
+            Self::Text(sql) => session.execute_prepared(&session.prepare(sql)?, parameters),
+            Self::Prepared(prepared) => session.execute_prepared(prepared, parameters),
+        }
+    }
+}
+
+impl Connection {
+    /// Fails where a transaction block has failed and the statement does not end it.
+    pub(crate) fn check_transaction(&self, command: &Command) -> Result<()> {
+        match self.transaction {
+            Transaction::Failed { .. } if !command.ends_failure() => {
+                let message = "current transaction is aborted, commands ignored until end of \
+                               transaction block";
+                Diagnostic::new("25P02", message).with_hint("Send ROLLBACK.").err()
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Counts a statement, and logs it where it was slow.
+    pub(crate) fn record(&self, begun_ns: u64, sql: &str, has_failed: bool) {
+        let took_ns = self.state.clock.monotonic_ns().saturating_sub(begun_ns);
+        self.state.metrics.record_statement(took_ns, has_failed);
+        let slow_ms = self.state.settings().slow_request_ms;
+        if slow_ms > 0 && took_ns / 1_000_000 >= slow_ms {
+            let (us, session) = (took_ns / 1_000, self.session.id());
+            let bytes = sql.len();
+            tracing::warn!(
+                session,
+                us,
+                bytes,
+                has_failed,
+                protocol = "postgresql",
+                "slow statement"
+            );
+        }
+    }
+
+    /// Runs a statement that is not COPY.
+    pub(crate) async fn answer(
+        &mut self,
+        command: &Command,
+        parameters: &[Parameter],
+        prepared: Option<&Arc<PreparedStatement>>,
+    ) -> Result<Answer, Failure> {
+        match command {
+            Command::Engine(translation) => {
+                let statement = match prepared {
+                    Some(prepared) if translation.limits.is_empty() => {
+                        EngineStatement::Prepared(Arc::clone(prepared))
+                    }
+                    _ => EngineStatement::Text(translation.with_limits(parameters)?),
+                };
+                self.answer_engine(statement, translation, parameters).await
+            }
+            Command::FunctionCall(call) => self.call_in_pool(call, parameters).await,
+            Command::Show(name) if self.setting_value(name).is_none() => {
+                let translation = Translation::of_dialect(format!("SHOW {name}"));
+                let statement = EngineStatement::Text(translation.sql.clone());
+                self.answer_engine(statement, &translation, &[]).await
+            }
+            other => Ok(self.answer_own(other)?),
+        }
+    }
+
+    /// Runs a statement of the engine in the pool of its class.
+    async fn answer_engine(
+        &mut self,
+        statement: EngineStatement,
+        translation: &Translation,
+        parameters: &[Parameter],
+    ) -> Result<Answer, Failure> {
+        let given = translation.parameters.iter().map(|used| {
+            let value = parameters.get(usize::from(used.number) - 1).cloned();
+            value.unwrap_or((Value::Null, DataType::Null))
+        });
+        let given: Vec<Parameter> = given.collect();
+        let class = self.class_of(&statement).await?;
+        let first = translation.sql.split_ascii_whitespace().next().unwrap_or_default();
+        let verb = first.to_ascii_uppercase();
+        let run = move |session: &Session| statement.run(session, &given);
+        let output =
+            self.run_in_pool(class, run).await.map_err(|failure| failure.placed(translation))?;
+        if !matches!(verb.as_str(), "SELECT" | "WITH" | "SHOW" | "DESC" | "EXPLAIN" | "SET" | "USE")
+        {
+            self.transaction.note_write();
+        }
+        Ok(engine_answer(output, &verb))
+    }
+
+    /// Returns the class of a statement. A long one is parsed on a thread that writes, as long ones do.
+    async fn class_of(&self, statement: &EngineStatement) -> Result<WorkClass, Failure> {
+        let is_write = if statement.sql().len() <= PARSED_HERE_BYTES_MAX {
+            guarded(|| Ok(only_writes_rows(statement.sql())))?
+        } else {
+            let sql = statement.sql().to_owned();
+            let work = move || guarded(|| Ok(only_writes_rows(&sql)));
+            let done = self.state.pools.run(WorkClass::Writes, work).await;
+            done.map_err(|reason| self.refused(reason))??
+        };
+        Ok(if is_write { WorkClass::Writes } else { WorkClass::Analytics })
+    }
+
+    /// Runs work of the engine on a thread of its class. It is cancelled where the client cancels it or
+    /// is gone.
+    pub(crate) async fn run_in_pool<T: Send + 'static>(
+        &mut self,
+        class: WorkClass,
+        work: impl FnOnce(&Session) -> Result<T> + Send + 'static,
+    ) -> Result<T, Failure> {
+        let settings = self.state.settings();
+        let limit = |number: u64| Some(number).filter(|number| *number > 0);
+        let options = CallOptions {
+            request_id: None,
+            timeout_ms: None,
+            memory_bytes: limit(settings.query_memory_bytes_max),
+            rows_max: limit(settings.answer_rows_max),
+        };
+        let timeout_ms = match class {
+            WorkClass::Writes | WorkClass::Analytics | WorkClass::Logins => {
+                settings.statement_timeout_ms
+            }
+            WorkClass::Requests => settings.request_timeout_ms,
+        };
+        let limits = QueryLimits { timeout_ms: Some(timeout_ms), ..QueryLimits::default() };
+        let context = QueryContext::limited(&self.state.clock, limits);
+        let guard = self.running.begin(&context);
+        let session = Arc::clone(&self.session);
+        let body = move || context.run(|| options.run(&session, || guarded(|| work(&session))));
+        let state = Arc::clone(&self.state);
+        let done = tokio::select! {
+            biased;
+            done = state.pools.run(class, body) => done,
+            () = self.frames.closed() => return Err(FrameError::Closed.into()),
+        };
+        drop(guard);
+        Ok(done.map_err(|reason| self.refused(reason))??)
+    }
+
+    /// Makes the error for work that a pool has not taken.
+    fn refused(&self, reason: NoResult) -> Box<Diagnostic> {
+        let error = match reason {
+            NoResult::Overloaded => {
+                self.state.metrics.add_refused(Refusal::Overload);
+                Diagnostic::new(code::TOO_MANY, "the server is overloaded")
+            }
+            NoResult::Closed => Diagnostic::new(code::SESSION_ENDED, "the server is shutting down"),
+        };
+        Box::new(error.with_kind(Kind::Retry))
+    }
+
+    /// Runs a statement that the protocol answers.
+    fn answer_own(&mut self, command: &Command) -> Result<Answer> {
+        Ok(match command {
+            Command::Transaction(command) => self.change_transaction(*command),
+            Command::Set { name, value } => {
+                self.set(name, value.as_deref())?;
+                Answer::done("SET")
+            }
+            Command::SetNothing => Answer::done("SET"),
+            Command::ResetAll => {
+                self.reset()?;
+                Answer::done("RESET")
+            }
+            Command::Show(name) => {
+                let (name, value) = self.setting_value(name).unwrap_or_default();
+                let rows = [vec![Value::String(value.into())]];
+                Answer::rows("SHOW", RowCursor::of_values(&[(&name, oid::TEXT)], &rows)?)
+            }
+            Command::ShowAll => Answer::rows("SHOW", self.all_settings()?),
+            Command::Discard => {
+                self.objects.clear_portals();
+                self.objects.clear_statements();
+                self.reset()?;
+                Answer::done("DISCARD ALL")
+            }
+            Command::Deallocate(None) => {
+                self.objects.clear_statements();
+                Answer::done("DEALLOCATE ALL")
+            }
+            Command::Deallocate(Some(name)) => {
+                if !self.objects.remove_statement(name) {
+                    let message = format!("prepared statement \"{name}\" does not exist");
+                    return Diagnostic::new("26000", message).err();
+                }
+                Answer::done("DEALLOCATE")
+            }
+            Command::Nothing(tag) => Answer::done(*tag),
+            Command::Information(query) => Answer::rows("SELECT", self.information(query)?),
+            Command::Catalog(query) => Answer::rows("SELECT", query.answer(&self.session)?),
+            Command::Copy(_) | Command::FunctionCall(_) | Command::Engine(_) => {
+                return Diagnostic::internal("the statement has another way to run").err();
+            }
+        })
+    }
+
+    fn change_transaction(&mut self, command: TransactionCommand) -> Answer {
+        use TransactionCommand::{Begin, Commit, Release, Rollback, RollbackTo, Savepoint};
+        let before = self.transaction;
+        let answer = Answer::done(command.tag());
+        match (command, before) {
+            (Begin, Transaction::Idle) => {
+                self.transaction = Transaction::Open { has_written: false };
+                if std::mem::replace(&mut self.has_warned, true) {
+                    return answer;
+                }
+                let text = "each statement commits by itself, in a transaction block, too";
+                let notice = Diagnostic::new(code::WARNING, text);
+                Answer { notices: vec![(Severity::Notice, notice)], ..answer }
+            }
+            (Begin, _) => answer.with_warning("there is already a transaction in progress"),
+            (Commit | Rollback, Transaction::Idle) => {
+                answer.with_warning("there is no transaction in progress")
+            }
+            (Commit, Transaction::Open { .. }) => {
+                self.transaction = Transaction::Idle;
+                answer
+            }
+            (
+                Commit | Rollback,
+                Transaction::Open { has_written } | Transaction::Failed { has_written },
+            ) => {
+                self.transaction = Transaction::Idle;
+                undone(Answer::done("ROLLBACK"), has_written)
+            }
+            (
+                RollbackTo,
+                Transaction::Open { has_written } | Transaction::Failed { has_written },
+            ) => {
+                self.transaction = Transaction::Open { has_written };
+                undone(answer, has_written)
+            }
+            (Savepoint | Release | RollbackTo, _) => answer,
+        }
+    }
+
+    /// Sets a setting, and tells the client where it follows it.
+    fn set(&mut self, name: &str, value: Option<&str>) -> Result<()> {
+        let changed = apply_setting(&self.session, &mut self.settings, name, value)?;
+        if let Some((name, value)) = changed {
+            parameter_status(&mut self.frames.output, name, &value);
+        }
+        Ok(())
+    }
+
+    /// Gives the settings of PostgreSQL their defaults.
+    fn reset(&mut self) -> Result<()> {
+        self.settings.reset();
+        self.set("timezone", None)?;
+        self.set("statement_timeout", None)
+    }
+
+    /// Returns the name and the value of a setting of PostgreSQL.
+    fn setting_value(&self, name: &str) -> Option<(String, String)> {
+        if name.eq_ignore_ascii_case("timezone") {
+            return Some(("TimeZone".to_owned(), zone_name(&self.session)));
+        }
+        let (name, value) = self.settings.get(name)?;
+        Some((name.to_owned(), value.to_owned()))
+    }
+
+    fn all_settings(&self) -> Result<RowCursor> {
+        let row = |(name, value): (&str, &str)| {
+            vec![Value::String(name.into()), Value::String(value.into()), Value::Null]
+        };
+        let rows: Vec<Vec<Value>> = self.settings.all().map(row).collect();
+        let columns = ["name", "setting", "description"].map(|name| (name, oid::TEXT));
+        RowCursor::of_values(&columns, &rows)
+    }
+
+    /// Answers functions about the server and the session.
+    fn information(&mut self, query: &InformationQuery) -> Result<RowCursor> {
+        let (mut columns, mut row) = (Vec::new(), Vec::new());
+        for item in &query.items {
+            let (number, value) = self.information_value(&item.function)?;
+            columns.push((item.name.as_str(), number));
+            row.push(value);
+        }
+        RowCursor::of_values(&columns, &[row])
+    }
+
+    fn information_value(&mut self, function: &InformationFunction) -> Result<(u32, Value)> {
+        let name = |text: &str| (oid::NAME, Value::String(text.into()));
+        let text = |text: &str| (oid::TEXT, Value::String(text.into()));
+        Ok(match function {
+            InformationFunction::Version => {
+                let version = self.setting_value("server_version").unwrap_or_default().1;
+                text(&format!("PostgreSQL {version}"))
+            }
+            InformationFunction::User => name(self.session.user()),
+            InformationFunction::Database => name(&self.session.current_database()),
+            InformationFunction::Schema => name("public"),
+            InformationFunction::Schemas => text("{pg_catalog,public}"),
+            InformationFunction::ProcessId => (oid::INT4, Value::Int(self.process())),
+            InformationFunction::ClientEncoding => name("UTF8"),
+            InformationFunction::Setting(setting) => match self.setting_value(setting) {
+                Some((_, value)) => text(&value),
+                None => (oid::TEXT, Value::Null),
+            },
+            InformationFunction::SetSetting(setting, value) => {
+                self.set(setting, Some(value))?;
+                text(value)
+            }
+            InformationFunction::Text(value) => text(value),
+            InformationFunction::Flag(value) => (oid::BOOL, Value::Bool(*value)),
+            InformationFunction::Number(value) => (oid::INT8, Value::BigInt(*value)),
+            InformationFunction::Null => (oid::TEXT, Value::Null),
+        })
+    }
+
+    /// Answers a request of one row in this task, and writes its row. Returns the number of rows, or
+    /// `None` where the deployment takes long and has to run in a pool.
+    pub(crate) fn call_here(
+        &mut self,
+        call: &FunctionCall,
+        parameters: &[Parameter],
+        formats: &[ValueFormat],
+        is_described: bool,
+    ) -> Result<Option<usize>> {
+        let mut answered = self.try_call_here(call, parameters, formats, is_described);
+        if answered.as_ref().is_err_and(|error| is_stale(error)) {
+            self.deployments.remove(&call.deployment);
+            answered = self.try_call_here(call, parameters, formats, is_described);
+        }
+        answered
+    }
+
+    fn try_call_here(
+        &mut self,
+        call: &FunctionCall,
+        parameters: &[Parameter],
+        formats: &[ValueFormat],
+        is_described: bool,
+    ) -> Result<Option<usize>> {
+        let state = Arc::clone(&self.state);
+        let (deployment, request) = self.deployment(call)?;
+        if !request.is_compiled() {
+            return Ok(None);
+        }
+        let (clock, metrics) = (&state.clock, &deployment.metrics);
+        let begun_ns = clock.monotonic_ns();
+        let values: Vec<Value> = parameters.iter().map(|(value, _)| value.clone()).collect();
+        let row = call.row(request.input(), &values, &self.input_rules())?;
+        let row: Vec<Datum<'_>> =
+            row.iter().map(|value| value.as_scalar().unwrap_or(Datum::Null)).collect();
+        let chosen = call.choose(&deployment.output)?;
+        let read_ns = clock.monotonic_ns();
+        metrics.record(CallPhase::Read, read_ns.saturating_sub(begun_ns));
+        let timeout_ms = Some(state.settings().request_timeout_ms);
+        let limits = QueryLimits { timeout_ms, ..QueryLimits::default() };
+        let arena = Arena::new();
+        let answered = QueryContext::limited(clock, limits)
+            .run(|| guarded(|| request.answer(&row, &arena)))
+            .inspect_err(|_error| metrics.add_error())?;
+        let answered_ns = clock.monotonic_ns();
+        metrics.record(CallPhase::Answer, answered_ns.saturating_sub(read_ns));
+        let column = |(at, name): &(usize, String)| {
+            let data_type = deployment.output[*at].1.clone();
+            (name.clone(), data_type)
+        };
+        let columns = ResultColumn::of(&chosen.iter().map(column).collect::<Vec<_>>());
+        let zone = self.zone();
+        let out = &mut self.frames.output;
+        if is_described {
+            row_description(out, &columns, formats);
+        }
+        if let Some(answer) = answered {
+            let row: Vec<Datum<'_>> = chosen.iter().map(|(at, _)| answer[*at]).collect();
+            RowFormat { columns: &columns, formats, zone }.data_row(out, &row)?;
+        }
+        metrics.record(CallPhase::Write, clock.monotonic_ns().saturating_sub(answered_ns));
+        metrics.add_rows(1);
+        Ok(Some(usize::from(answered.is_some())))
+    }
+
+    /// Answers a request of a deployment that is not compiled.
+    async fn call_in_pool(
+        &mut self,
+        call: &FunctionCall,
+        parameters: &[Parameter],
+    ) -> Result<Answer, Failure> {
+        let (deployment, request) = self.deployment(call)?;
+        let values: Vec<Value> = parameters.iter().map(|(value, _)| value.clone()).collect();
+        let row = call.row(request.input(), &values, &self.input_rules())?;
+        let batch = one_row(request.input(), &row)?;
+        let chosen = call.choose(&deployment.output)?;
+        let name = call.deployment.clone();
+        let run = move |session: &Session| session.request(&name, &[batch]);
+        let output = self.run_in_pool(WorkClass::Analytics, run).await?;
+        deployment.metrics.add_rows(1);
+        Ok(Answer::rows("SELECT", RowCursor::of_columns(output, &chosen)))
+    }
+
+    /// Returns the deployment of a call with its compiled request.
+    pub(crate) fn deployment(
+        &self,
+        call: &FunctionCall,
+    ) -> Result<(Arc<crate::deployments::CachedDeployment>, lockstep_engine::PreparedRequest)> {
+        self.state.access.database().check_open()?;
+        let metrics = || self.state.metrics.deployment(&call.deployment);
+        let found = guarded(|| self.deployments.get(&call.deployment, &self.session, metrics));
+        found.map_err(|error| Box::new(error.at(call.span())))
+    }
+}
+
+/// Warns where statements before a ROLLBACK stay done.
+fn undone(answer: Answer, has_written: bool) -> Answer {
+    if !has_written {
+        return answer;
+    }
+    answer.with_warning("the statements before ROLLBACK stay done: each has committed by itself")
+}
+
+/// Makes the answer of an output.
+fn engine_answer(output: Output, verb: &str) -> Answer {
+    let warning = |warning: &Diagnostic| (Severity::Warning, warning.clone());
+    let notices = output.warnings.iter().map(warning).collect();
+    if !output.columns.is_empty() {
+        let rows = Some(RowCursor::of_output(output));
+        return Answer { tag: "SELECT".to_owned(), rows, notices };
+    }
+    let count = output.rows_affected.unwrap_or(0);
+    let tag = match verb {
+        "INSERT" => format!("INSERT 0 {count}"),
+        "DELETE" => format!("DELETE {count}"),
+        _ => output.message.unwrap_or_else(|| verb.to_owned()),
+    };
+    Answer { tag, rows: None, notices }
+}
+
+impl Failure {
+    /// Gives an error the position of the client's text.
+    pub(crate) fn placed(self, translation: &Translation) -> Self {
+        let Self::Error(mut error) = self else { return self };
+        error.span = error.span.map(|span| {
+            let (start, end) = (translation.position(span.start), translation.position(span.end));
+            Span::new(start, end.max(start))
+        });
+        Self::Error(error)
+    }
+}
+
+/// Makes a batch of one row.
+fn one_row(columns: &[(String, DataType)], row: &[Value]) -> Result<RecordBatch> {
+    let (mut fields, mut arrays) = (Vec::new(), Vec::new());
+    for ((name, data_type), value) in columns.iter().zip(row) {
+        let mut builder = ColumnBuilder::new(data_type, 1);
+        builder.push(value.as_scalar().unwrap_or(Datum::Null));
+        fields.push(Field::new(name, arrow_type(data_type), true));
+        arrays.push(builder.finish());
+    }
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)
+        .map_err(|error| Box::new(Diagnostic::internal(error.to_string())))
+}

@@ -1,0 +1,382 @@
+//! The extended protocol: statements that are prepared, bound, described and run one by one.
+
+use std::sync::Arc;
+
+use lockstep_diagnostic::{Diagnostic, Result, code};
+use lockstep_engine::{Parameter, PreparedStatement, Session};
+use lockstep_row::{DataType, Value};
+
+use super::{
+    Failure,
+    command::Command,
+    connection::Connection,
+    inference::parameter_types,
+    message::{BindMessage, ClientMessage, ObjectName, ParseMessage, violation},
+    portal::{Portal, PortalProgress, Prepared},
+    response::{
+        ResultColumn, bare, command_complete, format_at, parameter_description, row_description,
+    },
+    script::{Script, TokenCursor},
+    token::TokenKind,
+    translation::Translation,
+    types::{Oid, oid, oid_of, type_of_oid},
+};
+use crate::{guard::guarded, work_pool::WorkClass};
+
+/// The longest statement that is parsed in the task of the connection, in bytes.
+const PARSED_HERE_BYTES_MAX: usize = 4_096;
+
+impl Connection {
+    /// Answers a message of the extended protocol. `sql` becomes the text in which errors have positions.
+    pub(crate) async fn extended(
+        &mut self,
+        message: ClientMessage,
+        sql: &mut Arc<str>,
+    ) -> Result<(), Failure> {
+        match message {
+            ClientMessage::Parse(parse) => {
+                *sql = parse.sql.as_str().into();
+                self.parse(parse, Arc::clone(sql)).await
+            }
+            ClientMessage::Bind(bind) => Ok(self.bind(bind)?),
+            ClientMessage::Describe(ObjectName::Statement(name)) => {
+                *sql = Arc::clone(&self.objects.statement(&name)?.0.sql);
+                self.describe_statement(&name).await
+            }
+            ClientMessage::Describe(ObjectName::Portal(name)) => self.describe_portal(name).await,
+            ClientMessage::Execute { portal, rows_max } => {
+                let begun_ns = self.state.clock.monotonic_ns();
+                let mut taken = self.objects.take_portal(&portal)?;
+                *sql = Arc::clone(&taken.prepared.sql);
+                let done = self.execute(&mut taken, rows_max).await;
+                self.record(begun_ns, sql, done.is_err());
+                done?;
+                self.objects.restore_portal(portal, taken);
+                Ok(())
+            }
+            ClientMessage::Close(name) => {
+                match name {
+                    ObjectName::Statement(name) => {
+                        self.objects.remove_statement(&name);
+                    }
+                    ObjectName::Portal(name) => self.objects.remove_portal(&name),
+                }
+                bare(&mut self.frames.output, b'3');
+                Ok(())
+            }
+            _ => Ok(violation("the message is not one of the extended protocol")?),
+        }
+    }
+
+    async fn parse(&mut self, message: ParseMessage, sql: Arc<str>) -> Result<(), Failure> {
+        let prepared = self.prepare(&sql, &message.types).await?;
+        if message.name.is_empty() {
+            self.objects.remove_statement("");
+        }
+        self.objects.insert_statement(message.name, prepared)?;
+        bare(&mut self.frames.output, b'1');
+        Ok(())
+    }
+
+    /// Prepares a text of at most one statement.
+    async fn prepare(&mut self, sql: &Arc<str>, given: &[Oid]) -> Result<Prepared, Failure> {
+        let empty = |types: &[Oid]| Prepared {
+            sql: Arc::clone(sql),
+            command: None,
+            parameter_types: types.to_vec(),
+            engine: None,
+        };
+        let script = guarded(|| Script::new(sql))?;
+        let mut statements = script.statements();
+        let Some(statement) = statements.next() else { return Ok(empty(given)) };
+        if statements.next().is_some() {
+            let message = "cannot insert multiple commands into a prepared statement";
+            return Ok(Diagnostic::new(code::SYNTAX_ERROR, message).err()?);
+        }
+        let command = Command::read(statement)?;
+        self.check_transaction(&command)?;
+        let engine = match &command {
+            Command::Engine(translation) => Some(self.prepare_engine(translation).await?),
+            _ => None,
+        };
+        let inferred = self.infer(statement, &command)?;
+        let count = inferred.len().max(given.len());
+        let type_at = |at: usize| {
+            let named = given.get(at).copied().filter(|number| ![0, oid::UNKNOWN].contains(number));
+            let found = || inferred.get(at).and_then(Option::as_ref).map_or(oid::TEXT, oid_of);
+            named.unwrap_or_else(found)
+        };
+        let parameter_types = (0..count).map(type_at).collect();
+        Ok(Prepared { command: Some(command), engine, parameter_types, ..empty(&[]) })
+    }
+
+    /// Parses a statement of the engine.
+    async fn prepare_engine(
+        &mut self,
+        translation: &Translation,
+    ) -> Result<Arc<PreparedStatement>, Failure> {
+        let sql = translation.sql.clone();
+        let prepare = move |session: &Session| session.prepare(&sql);
+        let prepared = if translation.sql.len() <= PARSED_HERE_BYTES_MAX {
+            guarded(|| prepare(&self.session)).map_err(Failure::Error)
+        } else {
+            self.run_in_pool(WorkClass::Writes, prepare).await
+        };
+        prepared.map(Arc::new).map_err(|failure| failure.placed(translation))
+    }
+
+    /// Finds the types of the parameters of a statement, as far as it tells.
+    fn infer(
+        &self,
+        statement: TokenCursor<'_>,
+        command: &Command,
+    ) -> Result<Vec<Option<DataType>>> {
+        match command {
+            Command::Engine(translation) => {
+                let columns = |table: &str| self.session.table_columns(table).ok();
+                guarded(|| Ok(parameter_types(statement, translation, columns)))
+            }
+            Command::FunctionCall(call) => {
+                let (_, request) = self.deployment(call)?;
+                call.parameter_types(request.input())
+            }
+            _ => {
+                let sql = statement.sql();
+                let parameters =
+                    statement.tokens().iter().filter(|token| token.kind == TokenKind::Parameter);
+                let numbers =
+                    parameters.filter_map(|token| token.text(sql)[1..].parse::<u16>().ok());
+                Ok(vec![None; numbers.max().unwrap_or(0).into()])
+            }
+        }
+    }
+
+    fn bind(&mut self, message: BindMessage) -> Result<()> {
+        let BindMessage { portal, statement, formats, values, result_formats } = message;
+        let (prepared, described) = self.objects.statement(&statement)?;
+        if let Some(command) = &prepared.command {
+            self.check_transaction(command)?;
+        }
+        let (given, expected) = (values.len(), prepared.parameter_types.len());
+        if given != expected {
+            return violation(format!(
+                "bind message supplies {given} parameters, but prepared statement \"{statement}\" \
+                 requires {expected}"
+            ));
+        }
+        if formats.len() > 1 && formats.len() != given {
+            let count = formats.len();
+            return violation(format!(
+                "bind message has {count} parameter formats but {given} parameters"
+            ));
+        }
+        let rules = self.input_rules();
+        let types = prepared.parameter_types.iter();
+        let read = |(at, (value, number)): (usize, (&Option<bytes::Bytes>, &Oid))| {
+            let found = rules.read_parameter(value.as_deref(), format_at(&formats, at), *number);
+            found.map_err(|error| {
+                let detail = format!("It is parameter ${}.", at + 1);
+                Box::new(error.with_detail(detail))
+            })
+        };
+        let parameters =
+            values.iter().zip(types).enumerate().map(read).collect::<Result<Vec<_>>>()?;
+        if portal.is_empty() {
+            self.objects.remove_portal("");
+        }
+        let progress = PortalProgress::New;
+        let bound = Portal { prepared, parameters, formats: result_formats, described, progress };
+        self.objects.insert_portal(portal, bound)?;
+        bare(&mut self.frames.output, b'2');
+        Ok(())
+    }
+
+    async fn describe_statement(&mut self, name: &str) -> Result<(), Failure> {
+        let (prepared, described) = self.objects.statement(name)?;
+        let columns = match described {
+            Some(columns) => Some(columns),
+            None => self.columns_of(&prepared, None).await?,
+        };
+        parameter_description(&mut self.frames.output, &prepared.parameter_types);
+        match columns {
+            Some(columns) => {
+                row_description(&mut self.frames.output, &columns, &[]);
+                self.objects.note_columns(name, columns);
+            }
+            None => bare(&mut self.frames.output, b'n'),
+        }
+        Ok(())
+    }
+
+    async fn describe_portal(&mut self, name: String) -> Result<(), Failure> {
+        let mut portal = self.objects.take_portal(&name)?;
+        if portal.described.is_none() {
+            let prepared = Arc::clone(&portal.prepared);
+            portal.described = self.columns_of(&prepared, Some(&portal.parameters)).await?;
+        }
+        match &portal.described {
+            Some(columns) => row_description(&mut self.frames.output, columns, &portal.formats),
+            None => bare(&mut self.frames.output, b'n'),
+        }
+        self.objects.restore_portal(name, portal);
+        Ok(())
+    }
+
+    /// Returns the columns of a statement's rows; `None` where it has no rows. Without parameters it
+    /// takes values that stand for their types.
+    async fn columns_of(
+        &mut self,
+        prepared: &Arc<Prepared>,
+        parameters: Option<&[Parameter]>,
+    ) -> Result<Option<Arc<[ResultColumn]>>, Failure> {
+        let Some(command) = &prepared.command else { return Ok(None) };
+        self.check_transaction(command)?;
+        match command {
+            Command::FunctionCall(call) => {
+                let (deployment, _) = self.deployment(call)?;
+                let columns = call.choose(&deployment.output)?.into_iter();
+                let columns: Vec<(String, DataType)> =
+                    columns.map(|(at, name)| (name, deployment.output[at].1.clone())).collect();
+                Ok(Some(ResultColumn::of(&columns).into()))
+            }
+            Command::Engine(translation) => {
+                let samples: Vec<Parameter>;
+                let parameters = match parameters {
+                    Some(given) => given,
+                    None => {
+                        samples = prepared.parameter_types.iter().map(|n| sample(*n)).collect();
+                        &samples
+                    }
+                };
+                self.engine_columns(translation, parameters, prepared.engine.as_ref()).await
+            }
+            Command::Show(_) | Command::ShowAll | Command::Information(_) | Command::Catalog(_) => {
+                let answer = self.answer(command, parameters.unwrap_or(&[]), None).await?;
+                Ok(answer.rows.map(|rows| rows.columns))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Returns the columns of a statement of the engine.
+    async fn engine_columns(
+        &mut self,
+        translation: &Translation,
+        parameters: &[Parameter],
+        engine: Option<&Arc<PreparedStatement>>,
+    ) -> Result<Option<Arc<[ResultColumn]>>, Failure> {
+        let mut words = translation.sql.split_ascii_whitespace();
+        let verb = words.next().unwrap_or_default().to_ascii_uppercase();
+        match verb.trim_start_matches('(') {
+            "SELECT" | "WITH" => {
+                let given = translation.parameters.iter().map(|used| {
+                    let value = parameters.get(usize::from(used.number) - 1).cloned();
+                    value.unwrap_or((Value::Null, DataType::Null))
+                });
+                let (sql, given) = (translation.sql.clone(), given.collect::<Vec<_>>());
+                let bind = move |session: &Session| {
+                    Ok(session.query_with(&sql, &given)?.columns().to_vec())
+                };
+                let bound = self.run_in_pool(WorkClass::Analytics, bind).await;
+                let columns = bound.map_err(|failure| failure.placed(translation))?;
+                Ok(Some(ResultColumn::of(&columns).into()))
+            }
+            "SHOW" | "DESC" | "DESCRIBE" | "EXPLAIN" | "CALL" | "ESTIMATE" => {
+                let command = Command::Engine(translation.clone());
+                let answer = self.answer(&command, parameters, engine).await?;
+                Ok(answer.rows.map(|rows| rows.columns))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Runs a portal, or goes on with it.
+    async fn execute(&mut self, portal: &mut Portal, rows_max: usize) -> Result<(), Failure> {
+        let prepared = Arc::clone(&portal.prepared);
+        let Some(command) = &prepared.command else {
+            bare(&mut self.frames.output, b'I');
+            return Ok(());
+        };
+        self.check_transaction(command)?;
+        let rows_max = if rows_max == 0 { usize::MAX } else { rows_max };
+        let mut rows = match std::mem::replace(&mut portal.progress, PortalProgress::Done) {
+            PortalProgress::Rows(rows) => rows,
+            PortalProgress::Done => {
+                command_complete(&mut self.frames.output, "SELECT 0");
+                return Ok(());
+            }
+            PortalProgress::New => match self.begin_portal(portal, command).await? {
+                Some(rows) => rows,
+                None => return Ok(()),
+            },
+        };
+        let before = rows.sent;
+        self.send_rows(&mut rows, &portal.formats, rows_max).await?;
+        if rows.is_end() {
+            let count = rows.sent - before;
+            command_complete(&mut self.frames.output, &format!("SELECT {count}"));
+        } else {
+            bare(&mut self.frames.output, b's');
+            portal.progress = PortalProgress::Rows(rows);
+        }
+        Ok(())
+    }
+
+    /// Runs the statement of a portal. Returns its rows, or writes the end of one without.
+    async fn begin_portal(
+        &mut self,
+        portal: &Portal,
+        command: &Command,
+    ) -> Result<Option<super::rows::RowCursor>, Failure> {
+        if let Command::Copy(copy) = command {
+            self.copy(copy).await?;
+            return Ok(None);
+        }
+        if let Command::FunctionCall(call) = command {
+            let written = self.call_here(call, &portal.parameters, &portal.formats, false)?;
+            if let Some(count) = written {
+                command_complete(&mut self.frames.output, &format!("SELECT {count}"));
+                return Ok(None);
+            }
+        }
+        let engine = portal.prepared.engine.as_ref();
+        let mut answer = self.answer(command, &portal.parameters, engine).await?;
+        self.write_notices(&answer);
+        let Some(rows) = answer.rows.take() else {
+            command_complete(&mut self.frames.output, &answer.tag);
+            return Ok(None);
+        };
+        if let Some(described) = &portal.described
+            && !has_same_types(described, &rows.columns)
+        {
+            let message = "cached plan must not change result type";
+            return Ok(Diagnostic::unsupported(message)
+                .with_hint("Prepare the statement again.")
+                .err()?);
+        }
+        Ok(Some(rows))
+    }
+}
+
+fn has_same_types(described: &[ResultColumn], found: &[ResultColumn]) -> bool {
+    let types = |columns: &[ResultColumn]| columns.iter().map(|c| c.oid).collect::<Vec<_>>();
+    types(described) == types(found)
+}
+
+/// Returns a value that stands for all of a type while a statement is described. Text may be a value of
+/// any type, so it is NULL.
+fn sample(number: Oid) -> Parameter {
+    let data_type = type_of_oid(number).unwrap_or(DataType::Null);
+    let value = match data_type {
+        DataType::Bool => Value::Bool(true),
+        DataType::SmallInt => Value::SmallInt(1),
+        DataType::Int => Value::Int(1),
+        DataType::BigInt => Value::BigInt(1),
+        DataType::Float => Value::Float(1.0),
+        DataType::Double => Value::Double(1.0),
+        DataType::Timestamp => Value::Timestamp(0),
+        DataType::Date => Value::Date(0),
+        _ => return (Value::Null, DataType::Null),
+    };
+    (value, data_type)
+}

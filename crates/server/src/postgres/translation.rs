@@ -1,0 +1,436 @@
+//! PostgreSQL's way to write strings, names, casts and parameters, as the dialect of the engine has them.
+//!
+//! | PostgreSQL | the dialect |
+//! |---|---|
+//! | `'a\b'` | `'a\\b'`: its strings have escapes |
+//! | `E'…'`, `$$…$$` | `'…'` |
+//! | `"name"` | `` `name` `` |
+//! | `value::type` | `CAST(value AS TYPE)` |
+//! | `$1`, `$1::type` | `?`: one for each use |
+//!
+//! A text means the same before and after, whatever a client has put into its strings. Positions of
+//! errors are translated back. Knows no other part of the grammar.
+
+use lockstep_diagnostic::{Diagnostic, Result, Span, code};
+use lockstep_engine::Parameter;
+use lockstep_row::{DataType, Value};
+
+use super::{
+    script::TokenCursor,
+    token::{Token, TokenKind, unquoted},
+    types::type_of_name,
+};
+
+/// The most casts that a statement has in the form `value::type`.
+const CASTS_MAX: usize = 1_000;
+
+/// Words before a parenthesis that are no functions.
+const KEYWORDS: &[&str] = &[
+    "ALL", "AND", "AS", "BETWEEN", "BY", "CASE", "DISTINCT", "ELSE", "EXISTS", "FROM", "HAVING",
+    "IN", "JOIN", "LIKE", "LIMIT", "NOT", "ON", "OR", "OVER", "SELECT", "THEN", "UNION", "VALUES",
+    "WHEN", "WHERE", "XOR",
+];
+
+/// A use of a parameter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ParameterUse {
+    /// Its number, from 1.
+    pub(crate) number: u16,
+    /// The type that a cast gives it.
+    pub(crate) cast: Option<DataType>,
+    /// Its token, counted from the first of the statement.
+    pub(crate) token: usize,
+}
+
+/// A use of a parameter behind LIMIT or OFFSET.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LimitUse {
+    /// Its number, from 1.
+    pub(crate) number: u16,
+    /// The offset in the translated text.
+    offset: usize,
+}
+
+/// A statement in the dialect of the engine.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Translation {
+    pub(crate) sql: String,
+    /// The uses of parameters, in the order of the text.
+    pub(crate) parameters: Vec<ParameterUse>,
+    /// The parameters of LIMIT and OFFSET, where the engine takes numbers only: the text has a `1`.
+    pub(crate) limits: Vec<LimitUse>,
+    /// Where tokens begin: here, and in the script of the client.
+    positions: Vec<(u32, u32)>,
+}
+
+impl Translation {
+    /// Translates a statement.
+    pub(crate) fn new(statement: TokenCursor<'_>) -> Result<Self> {
+        let mut writer = TranslationWriter::new(statement);
+        writer.write()?;
+        Ok(writer.translation)
+    }
+
+    /// Makes it of a text that is in the dialect already, and that no client has written.
+    pub(crate) fn of_dialect(sql: String) -> Self {
+        Self { sql, ..Self::default() }
+    }
+
+    /// Returns the text with the numbers of LIMIT and OFFSET; NULL is no limit, and no offset.
+    pub(crate) fn with_limits(&self, parameters: &[Parameter]) -> Result<String> {
+        let mut sql = self.sql.clone();
+        for limit in self.limits.iter().rev() {
+            let given = parameters.get(usize::from(limit.number) - 1);
+            let value = given.map_or(&Value::Null, |(value, _)| value);
+            let scalar = value.as_scalar().unwrap_or_default();
+            let is_offset = sql[..limit.offset].trim_end().to_ascii_uppercase().ends_with("OFFSET");
+            let number = match (value, scalar.as_i64()) {
+                (Value::Null, _) if is_offset => 0,
+                (Value::Null, _) => i64::MAX,
+                (_, Some(number)) if number >= 0 => number,
+                _ => {
+                    let code = if is_offset { "2201X" } else { "2201W" };
+                    let message = "the number of LIMIT and OFFSET is a whole one, and not negative";
+                    return Diagnostic::new(code, message).err();
+                }
+            };
+            sql.replace_range(limit.offset..=limit.offset, &number.to_string());
+        }
+        Ok(sql)
+    }
+
+    /// Returns the offset in the client's script of an offset in the translated text.
+    pub(crate) fn position(&self, offset: usize) -> usize {
+        let after = self.positions.partition_point(|(here, _)| *here as usize <= offset);
+        let Some((here, there)) = after.checked_sub(1).and_then(|at| self.positions.get(at)) else {
+            return self.positions.first().map_or(0, |(_, there)| *there as usize);
+        };
+        *there as usize + (offset - *here as usize)
+    }
+}
+
+/// Writes a translation token by token.
+struct TranslationWriter<'s> {
+    sql: &'s str,
+    tokens: &'s [Token],
+    at: usize,
+    translation: Translation,
+    /// Where the operand of a cast begins that may follow.
+    operand: usize,
+    /// The same for each open parenthesis.
+    open: Vec<usize>,
+    casts: usize,
+}
+
+impl<'s> TranslationWriter<'s> {
+    fn new(statement: TokenCursor<'s>) -> Self {
+        Self {
+            sql: statement.sql(),
+            tokens: statement.tokens(),
+            at: 0,
+            translation: Translation::default(),
+            operand: 0,
+            open: Vec::new(),
+            casts: 0,
+        }
+    }
+
+    fn write(&mut self) -> Result<()> {
+        while let Some(token) = self.tokens.get(self.at).copied() {
+            if token.is_symbol(self.sql, "::") {
+                self.at += 1;
+                self.cast(token)?;
+            } else {
+                self.separate(token);
+                self.token(token)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes what is between a token and the one before it.
+    fn separate(&mut self, token: Token) {
+        let before = self.at.checked_sub(1).map(|at| self.tokens[at].end());
+        let is_apart = before.is_some_and(|end| end < token.start());
+        if is_apart {
+            self.translation.sql.push(' ');
+        }
+        let here = u32::try_from(self.translation.sql.len()).unwrap_or(u32::MAX);
+        let there = u32::try_from(token.start()).unwrap_or(u32::MAX);
+        self.translation.positions.push((here, there));
+    }
+
+    fn token(&mut self, token: Token) -> Result<()> {
+        let start = self.translation.sql.len();
+        let text = token.text(self.sql);
+        let index = self.at;
+        self.at += 1;
+        match token.kind {
+            TokenKind::Text | TokenKind::EscapedText | TokenKind::DollarText => {
+                push_string(&mut self.translation.sql, &unquoted(token, self.sql));
+                self.operand = start;
+            }
+            TokenKind::QuotedName => {
+                let name = unquoted(token, self.sql);
+                if name.contains('`') {
+                    let message = "a name has no back-quote";
+                    let span = Span::new(token.start(), token.end());
+                    return Diagnostic::new(code::SYNTAX_ERROR, message).at(span).err();
+                }
+                self.translation.sql.extend(["`", &name, "`"]);
+                self.begin_name(index, start);
+            }
+            TokenKind::Word | TokenKind::BackquotedName => {
+                self.translation.sql.push_str(text);
+                self.begin_name(index, start);
+            }
+            TokenKind::Number => {
+                self.translation.sql.push_str(text);
+                self.operand = start;
+            }
+            TokenKind::Parameter => {
+                self.operand = start;
+                return self.parameter(token, index);
+            }
+            TokenKind::Symbol => self.symbol(text, index, start),
+        }
+        Ok(())
+    }
+
+    /// Notes where an operand begins that a name ends.
+    fn begin_name(&mut self, index: usize, start: usize) {
+        let is_part = index.checked_sub(1).is_some_and(|at| {
+            let before = self.tokens[at];
+            before.is_symbol(self.sql, ".")
+        });
+        if !is_part {
+            self.operand = start;
+        }
+    }
+
+    fn symbol(&mut self, text: &str, index: usize, start: usize) {
+        self.translation.sql.push_str(text);
+        match text {
+            "(" | "[" => {
+                let is_call =
+                    index.checked_sub(1).is_some_and(|at| self.is_function(self.tokens[at]));
+                self.open.push(if is_call { self.operand } else { start });
+            }
+            ")" | "]" => self.operand = self.open.pop().unwrap_or(0),
+            _ => {}
+        }
+    }
+
+    /// Returns whether a parenthesis behind a token is that of a call.
+    fn is_function(&self, token: Token) -> bool {
+        match token.kind {
+            TokenKind::Word => !KEYWORDS.iter().any(|word| token.is_word(self.sql, word)),
+            kind => kind == TokenKind::QuotedName,
+        }
+    }
+
+    fn parameter(&mut self, token: Token, index: usize) -> Result<()> {
+        let digits = &token.text(self.sql)[1..];
+        let number = digits.parse().ok().filter(|number: &u16| *number > 0);
+        let Some(number) = number else {
+            let message = format!("there is no parameter ${digits}");
+            let span = Span::new(token.start(), token.end());
+            return Diagnostic::new(code::INVALID_PARAMETER, message).at(span).err();
+        };
+        let next = self.tokens.get(self.at);
+        let mut cast = None;
+        if next.is_some_and(|next| next.is_symbol(self.sql, "::")) {
+            self.at += 1;
+            cast = Some(self.type_name()?);
+        }
+        let is_limit = index.checked_sub(1).is_some_and(|before| {
+            let before = self.tokens[before];
+            before.is_word(self.sql, "LIMIT") || before.is_word(self.sql, "OFFSET")
+        });
+        if is_limit {
+            let offset = self.translation.sql.len();
+            self.translation.sql.push('1');
+            self.translation.limits.push(LimitUse { number, offset });
+            return Ok(());
+        }
+        self.translation.sql.push('?');
+        self.translation.parameters.push(ParameterUse { number, cast, token: index });
+        Ok(())
+    }
+
+    /// Writes the cast of the operand before it.
+    fn cast(&mut self, operator: Token) -> Result<()> {
+        self.casts += 1;
+        if self.casts > CASTS_MAX {
+            let message = format!("a statement has at most {CASTS_MAX} casts");
+            let span = Span::new(operator.start(), operator.end());
+            return Diagnostic::new(code::STATEMENT_TOO_COMPLEX, message).at(span).err();
+        }
+        let data_type = self.type_name()?;
+        const OPEN: &str = "CAST(";
+        let operand = self.operand;
+        self.translation.sql.insert_str(operand, OPEN);
+        let moved = self.translation.positions.iter_mut().rev();
+        let added = u32::try_from(OPEN.len()).unwrap_or(0);
+        moved
+            .take_while(|(here, _)| *here as usize >= operand)
+            .for_each(|(here, _)| *here += added);
+        let limits = self.translation.limits.iter_mut().filter(|limit| limit.offset >= operand);
+        limits.for_each(|limit| limit.offset += OPEN.len());
+        self.translation.sql.push_str(&format!(" AS {data_type})"));
+        Ok(())
+    }
+
+    /// Reads the name of a type.
+    fn type_name(&mut self) -> Result<DataType> {
+        let first = self.at;
+        let mut name = String::new();
+        while let Some(token) = self.tokens.get(self.at)
+            && token.kind == TokenKind::Word
+        {
+            let word = token.text(self.sql).to_ascii_lowercase();
+            let next = if name.is_empty() { word.clone() } else { format!("{name} {word}") };
+            let is_longer = matches!(
+                next.as_str(),
+                "double precision"
+                    | "character varying"
+                    | "timestamp with"
+                    | "timestamp without"
+                    | "timestamp with time"
+                    | "timestamp without time"
+                    | "timestamp with time zone"
+                    | "timestamp without time zone"
+            );
+            if !name.is_empty() && !is_longer {
+                break;
+            }
+            name = next;
+            self.at += 1;
+            if name == "pg_catalog" && self.accept_symbol(".") {
+                name.clear();
+            }
+        }
+        self.skip_type_size();
+        let found = type_of_name(&name);
+        found.map_or_else(|| self.no_type(first, &name), Ok)
+    }
+
+    fn accept_symbol(&mut self, symbol: &str) -> bool {
+        let found = self.tokens.get(self.at).is_some_and(|t| t.is_symbol(self.sql, symbol));
+        self.at += usize::from(found);
+        found
+    }
+
+    /// Skips the size of a type, such as `(20)` or `(10, 2)`.
+    fn skip_type_size(&mut self) {
+        let at = self.at;
+        if !self.accept_symbol("(") {
+            return;
+        }
+        while self
+            .tokens
+            .get(self.at)
+            .is_some_and(|token| token.kind == TokenKind::Number || token.is_symbol(self.sql, ","))
+        {
+            self.at += 1;
+        }
+        if !self.accept_symbol(")") {
+            self.at = at;
+        }
+    }
+
+    fn no_type<T>(&self, first: usize, name: &str) -> Result<T> {
+        let token = self.tokens.get(first).or(self.tokens.last());
+        let span = token.map_or(Span::new(0, 0), |token| Span::new(token.start(), token.end()));
+        let message = format!("type \"{name}\" does not exist");
+        Diagnostic::new(code::UNDEFINED_OBJECT, message).at(span).err()
+    }
+}
+
+/// Appends a string of the dialect.
+pub(crate) fn push_string(out: &mut String, text: &str) {
+    out.push('\'');
+    for character in text.chars() {
+        if matches!(character, '\'' | '\\') {
+            out.push('\\');
+        }
+        out.push(character);
+    }
+    out.push('\'');
+}
+
+#[cfg(test)]
+mod tests {
+    use lockstep_row::{DataType, Value};
+
+    use super::Translation;
+    use crate::postgres::script::Script;
+
+    fn translate(sql: &str) -> Translation {
+        let script = Script::new(sql).unwrap();
+        Translation::new(script.statements().next().unwrap()).unwrap()
+    }
+
+    fn check(sql: &str, expected: &str) {
+        assert_eq!(translate(sql).sql, expected, "{sql}");
+    }
+
+    #[test]
+    fn strings_and_names_keep_their_meaning() {
+        check("SELECT 'a\\' , 'it''s'", "SELECT 'a\\\\' , 'it\\'s'");
+        check("SELECT E'a\\n' FROM \"t\".\"u v\"", "SELECT 'a\n' FROM `t`.`u v`");
+        check("SELECT $$a'b$$ -- no\n, 1", "SELECT 'a\\'b' , 1");
+    }
+
+    #[test]
+    fn casts_take_the_operand_before_them() {
+        check("SELECT a.b::int8 + 1", "SELECT CAST(a.b AS BIGINT) + 1");
+        check("SELECT f(x, '1')::text", "SELECT CAST(f(x, '1') AS STRING)");
+        check(
+            "SELECT (a + b)::float4::varchar(3)",
+            "SELECT CAST(CAST((a + b) AS FLOAT) AS STRING)",
+        );
+        check("SELECT '1'::timestamp with time zone x", "SELECT CAST('1' AS TIMESTAMP) x");
+    }
+
+    #[test]
+    fn each_use_of_a_parameter_is_one() {
+        let found = translate("SELECT $2::int, $1 WHERE a = $2");
+        assert_eq!(found.sql, "SELECT ?, ? WHERE a = ?");
+        let uses: Vec<_> = found.parameters.iter().map(|u| (u.number, u.cast.clone())).collect();
+        assert_eq!(uses, [(2, Some(DataType::Int)), (1, None), (2, None)]);
+    }
+
+    #[test]
+    fn limits_are_numbers_of_the_text() {
+        let found = translate("SELECT (SELECT a FROM t LIMIT $2)::int, $1 OFFSET $3");
+        assert_eq!(found.parameters.len(), 1);
+        let number = |value| (value, DataType::BigInt);
+        let values = [Value::Int(7), Value::SmallInt(20), Value::Null].map(number);
+        let sql = found.with_limits(&values).unwrap();
+        assert_eq!(sql, "SELECT CAST((SELECT a FROM t LIMIT 20) AS INT), ? OFFSET 0");
+        let negative = [Value::Int(7), Value::BigInt(-1), Value::Null].map(number);
+        assert_eq!(found.with_limits(&negative).unwrap_err().code, "2201W");
+    }
+
+    #[test]
+    fn positions_are_those_of_the_script() {
+        let sql = "SELECT 1; SELECT 'é\\'::text, wrong";
+        let script = Script::new(sql).unwrap();
+        let found = Translation::new(script.statements().nth(1).unwrap()).unwrap();
+        let here = found.sql.find("wrong").unwrap();
+        assert_eq!(found.position(here), sql.find("wrong").unwrap());
+        assert_eq!(found.position(here + 2), sql.find("wrong").unwrap() + 2);
+        assert_eq!(found.position(0), 10);
+    }
+
+    #[test]
+    fn a_type_that_does_not_exist_is_named() {
+        let script = Script::new("SELECT 1::money").unwrap();
+        let error = Translation::new(script.statements().next().unwrap()).unwrap_err();
+        assert_eq!(
+            (error.code, error.message.as_str()),
+            ("42704", "type \"money\" does not exist")
+        );
+    }
+}

@@ -1,0 +1,279 @@
+//! Values that clients send, of parameters and of COPY, in the text and the binary format.
+//!
+//! A time is an instant: of `timestamp`, which has no zone, the one that the session's zone gives it.
+//! Times are truncated to the millisecond.
+
+use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
+use lockstep_engine::{Conversion, Parameter, time_text_error};
+use lockstep_function::Zone;
+use lockstep_row::{DataType, Value};
+
+use super::{
+    types::{Oid, oid, type_name, type_of_oid},
+    value_binary::{DAYS_TO_2000, MICROSECONDS_TO_2000},
+};
+
+/// The rules of a session by which values are read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct InputRules {
+    pub(crate) conversion: Conversion,
+    pub(crate) zone: Zone,
+}
+
+/// How a value is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ValueFormat {
+    Text,
+    Binary,
+}
+
+impl ValueFormat {
+    /// Returns the format that a message names.
+    pub(crate) fn of_code(number: i16) -> Result<Self> {
+        match number {
+            0 => Ok(Self::Text),
+            1 => Ok(Self::Binary),
+            _ => {
+                let message = format!("there is no value format {number}");
+                Diagnostic::new("08P01", message).err()
+            }
+        }
+    }
+
+    /// Returns the number of the format in messages.
+    pub(crate) fn code(self) -> i16 {
+        match self {
+            Self::Text => 0,
+            Self::Binary => 1,
+        }
+    }
+}
+
+impl InputRules {
+    /// Reads a parameter of a type that the client has named, or that was found for it.
+    pub(crate) fn read_parameter(
+        &self,
+        bytes: Option<&[u8]>,
+        format: ValueFormat,
+        number: Oid,
+    ) -> Result<Parameter> {
+        let data_type = type_of_oid(number).unwrap_or(DataType::String);
+        let Some(bytes) = bytes else { return Ok((Value::Null, data_type)) };
+        let value = match format {
+            ValueFormat::Text => self.read_text(text_of(bytes)?, &data_type)?,
+            ValueFormat::Binary => self.read_binary(bytes, number)?,
+        };
+        Ok((value, data_type))
+    }
+
+    /// Reads the text of a value.
+    pub(crate) fn read_text(&self, text: &str, data_type: &DataType) -> Result<Value> {
+        let word = text.trim();
+        let value = match data_type {
+            DataType::Null | DataType::String => Some(Value::String(text.into())),
+            DataType::Bool => bool_of(word).map(Value::Bool),
+            DataType::SmallInt => word.parse().ok().map(Value::SmallInt),
+            DataType::Int => word.parse().ok().map(Value::Int),
+            DataType::BigInt => word.parse().ok().map(Value::BigInt),
+            DataType::Float => float_of(word).and_then(|number| {
+                #[expect(clippy::cast_possible_truncation, reason = "it is rounded, and checked")]
+                let narrow = number as f32;
+                (narrow.is_finite() || !number.is_finite()).then_some(Value::Float(narrow))
+            }),
+            DataType::Double => float_of(word).map(Value::Double),
+            DataType::Timestamp | DataType::Date => {
+                let value = self.conversion.read_text(&with_minutes(word), data_type);
+                return value.map_or_else(|| Err(time_text_error("a value", word, data_type)), Ok);
+            }
+            DataType::Array(_) | DataType::Map(..) => None,
+        };
+        value.map_or_else(|| invalid_text(text, data_type), Ok)
+    }
+
+    /// Reads the bytes of a value of a type of PostgreSQL.
+    pub(crate) fn read_binary(&self, bytes: &[u8], number: Oid) -> Result<Value> {
+        let value = match number {
+            oid::BOOL => array(bytes).map(|[byte]| Value::Bool(byte != 0)),
+            oid::INT2 => array(bytes).map(|b| Value::SmallInt(i16::from_be_bytes(b))),
+            oid::INT4 => array(bytes).map(|b| Value::Int(i32::from_be_bytes(b))),
+            oid::INT8 => array(bytes).map(|b| Value::BigInt(i64::from_be_bytes(b))),
+            oid::OID => array(bytes).map(|b| Value::BigInt(u32::from_be_bytes(b).into())),
+            oid::FLOAT4 => array(bytes).map(|b| Value::Float(f32::from_be_bytes(b))),
+            oid::FLOAT8 => array(bytes).map(|b| Value::Double(f64::from_be_bytes(b))),
+            oid::NUMERIC => numeric(bytes).map(Value::Double),
+            oid::DATE => array(bytes)
+                .and_then(|b| i32::from_be_bytes(b).checked_add(DAYS_TO_2000))
+                .map(Value::Date),
+            oid::TIMESTAMPTZ => milliseconds(bytes).map(Value::Timestamp),
+            oid::TIMESTAMP => {
+                milliseconds(bytes).map(|local| Value::Timestamp(self.zone.to_utc(local)))
+            }
+            _ => return Ok(Value::String(text_of(bytes)?.into())),
+        };
+        value.map_or_else(
+            || {
+                let count = bytes.len();
+                let message = format!("a value of type {number} does not have these {count} bytes");
+                Diagnostic::new("22P03", message).with_kind(Kind::FixRequest).err()
+            },
+            Ok,
+        )
+    }
+}
+
+/// Returns the text of bytes, which are UTF-8 without a zero.
+pub(crate) fn text_of(bytes: &[u8]) -> Result<&str> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) if !text.contains('\0') => Ok(text),
+        _ => {
+            let message = "invalid byte sequence for encoding \"UTF8\"";
+            Diagnostic::new("22021", message).with_kind(Kind::FixData).err()
+        }
+    }
+}
+
+fn invalid_text<T>(text: &str, data_type: &DataType) -> Result<T> {
+    let shown: String = text.chars().take(60).collect();
+    let name = type_name(data_type);
+    let message = format!("invalid input syntax for type {name}: \"{shown}\"");
+    Diagnostic::new(code::INVALID_TEXT, message).with_kind(Kind::FixData).err()
+}
+
+/// Reads the words that PostgreSQL takes for a boolean.
+fn bool_of(word: &str) -> Option<bool> {
+    match word.to_ascii_lowercase().as_str() {
+        "t" | "true" | "y" | "yes" | "on" | "1" => Some(true),
+        "f" | "false" | "n" | "no" | "off" | "0" => Some(false),
+        _ => None,
+    }
+}
+
+/// Reads a number; one beyond the range of a DOUBLE is none.
+fn float_of(word: &str) -> Option<f64> {
+    let number: f64 = word.parse().ok()?;
+    let is_named = word.bytes().any(|byte| matches!(byte, b'n' | b'N'));
+    (number.is_finite() || is_named).then_some(number)
+}
+
+/// Writes the offset of a time with minutes: `+02` is `+02:00`.
+fn with_minutes(word: &str) -> String {
+    let offset = word.rfind(['+', '-']).filter(|at| *at > 10 && word.len() - at == 3);
+    if offset.is_some() { format!("{word}:00") } else { word.to_owned() }
+}
+
+fn array<const N: usize>(bytes: &[u8]) -> Option<[u8; N]> {
+    bytes.try_into().ok()
+}
+
+/// Reads microseconds since 2000 as milliseconds since 1970.
+fn milliseconds(bytes: &[u8]) -> Option<i64> {
+    let us = i64::from_be_bytes(array(bytes)?).checked_add(MICROSECONDS_TO_2000)?;
+    Some(us.div_euclid(1_000))
+}
+
+/// Reads a NUMERIC: its digits to the base 10,000, as the nearest DOUBLE.
+fn numeric(bytes: &[u8]) -> Option<f64> {
+    const NEGATIVE: u16 = 0x4000;
+    const NAN: u16 = 0xc000;
+    const INFINITY: u16 = 0xd000;
+    const NEGATIVE_INFINITY: u16 = 0xf000;
+    let (head, digits) = bytes.split_at_checked(8)?;
+    let word = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
+    let (count, sign) = (usize::from(word(0)), word(4));
+    let weight = i32::from(i16::from_be_bytes([head[2], head[3]]));
+    if digits.len() != count * 2 {
+        return None;
+    }
+    match sign {
+        NAN => return Some(f64::NAN),
+        INFINITY => return Some(f64::INFINITY),
+        NEGATIVE_INFINITY => return Some(f64::NEG_INFINITY),
+        _ => {}
+    }
+    let mut text = String::from(if sign == NEGATIVE { "-0" } else { "0" });
+    for pair in digits.chunks_exact(2) {
+        let digit = u16::from_be_bytes([pair[0], pair[1]]);
+        text.push_str(&format!("{digit:04}"));
+    }
+    let last = i32::try_from(count).ok()?;
+    text.push_str(&format!("e{}", (weight + 1 - last) * 4));
+    text.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use lockstep_engine::Database;
+    use lockstep_function::{TimeZone, Zone};
+    use lockstep_row::{DataType, Value};
+
+    use super::{InputRules, numeric, oid};
+
+    fn rules() -> InputRules {
+        let session = Database::in_memory().session();
+        let zone = Zone::new(TimeZone::parse("+02:00").unwrap());
+        InputRules { conversion: session.conversion(), zone }
+    }
+
+    #[test]
+    fn texts_are_read_by_their_type() {
+        let rules = rules();
+        for (text, data_type, expected) in [
+            ("T", DataType::Bool, Value::Bool(true)),
+            ("off", DataType::Bool, Value::Bool(false)),
+            (" 7 ", DataType::SmallInt, Value::SmallInt(7)),
+            ("1e3", DataType::Double, Value::Double(1000.0)),
+            ("Infinity", DataType::Double, Value::Double(f64::INFINITY)),
+            ("a", DataType::String, Value::String("a".into())),
+            ("1970-01-02", DataType::Date, Value::Date(1)),
+            ("1970-01-01 00:00:01.5+00", DataType::Timestamp, Value::Timestamp(1_500)),
+            ("1970-01-01 02:00:00+02:00", DataType::Timestamp, Value::Timestamp(0)),
+        ] {
+            assert_eq!(rules.read_text(text, &data_type).unwrap(), expected, "{text}");
+        }
+        for (text, data_type) in [
+            ("maybe", DataType::Bool),
+            ("70000", DataType::SmallInt),
+            ("1e400", DataType::Double),
+            ("1e39", DataType::Float),
+            ("today", DataType::Date),
+        ] {
+            assert!(rules.read_text(text, &data_type).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn bytes_are_read_by_their_type() {
+        let rules = rules();
+        let read = |bytes: &[u8], number| rules.read_binary(bytes, number);
+        assert_eq!(read(&[0, 7], oid::INT2).unwrap(), Value::SmallInt(7));
+        assert_eq!(read(&[0, 0, 0, 1], oid::DATE).unwrap(), Value::Date(10_958));
+        let us = 1_999_i64.to_be_bytes();
+        let ms = 946_684_800_001;
+        assert_eq!(read(&us, oid::TIMESTAMPTZ).unwrap(), Value::Timestamp(ms));
+        assert_eq!(read(&us, oid::TIMESTAMP).unwrap(), Value::Timestamp(ms - 7_200_000));
+        for number in [oid::BOOL, oid::INT4, oid::FLOAT8, oid::NUMERIC, oid::TIMESTAMP] {
+            assert_eq!(read(&[0, 1, 2], number).unwrap_err().code, "22P03");
+        }
+        assert_eq!(read(&[0xff], oid::TEXT).unwrap_err().code, "22021");
+        assert_eq!(read(&i64::MAX.to_be_bytes(), oid::TIMESTAMPTZ).unwrap_err().code, "22P03");
+    }
+
+    #[test]
+    fn numerics_are_the_nearest_double() {
+        let digits = |count: u16, weight: i16, sign: u16, digits: &[u16]| {
+            let mut bytes = Vec::new();
+            bytes.extend(count.to_be_bytes());
+            bytes.extend(weight.to_be_bytes());
+            bytes.extend(sign.to_be_bytes());
+            bytes.extend([0, 2]);
+            digits.iter().for_each(|digit| bytes.extend(digit.to_be_bytes()));
+            numeric(&bytes)
+        };
+        assert_eq!(digits(2, 0, 0, &[12, 3400]), Some(12.34));
+        assert_eq!(digits(1, -1, 0x4000, &[1]), Some(-0.0001));
+        assert_eq!(digits(1, 1, 0, &[5]), Some(50_000.0));
+        assert_eq!(digits(0, 0, 0, &[]), Some(0.0));
+        assert!(digits(0, 0, 0xc000, &[]).is_some_and(f64::is_nan));
+        assert_eq!(digits(2, 0, 0, &[1]), None);
+    }
+}

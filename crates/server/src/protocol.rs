@@ -1,0 +1,31 @@
+//! The protocols that a server speaks.
+
+/// A protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    /// HTTP/1.1 and HTTP/2.
+    Http,
+    /// That of PostgreSQL, version 3.
+    PostgreSql,
+}
+
+impl Protocol {
+    /// All protocols.
+    pub(crate) const ALL: [Self; 2] = [Self::Http, Self::PostgreSql];
+
+    /// Returns its name in metrics and in the list of sessions.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::PostgreSql => "postgresql",
+        }
+    }
+
+    /// Returns the names by which a client chooses it in TLS (ALPN).
+    pub(crate) fn tls_names(self) -> &'static [&'static [u8]] {
+        match self {
+            Self::Http => &[b"h2", b"http/1.1"],
+            Self::PostgreSql => &[b"postgresql"],
+        }
+    }
+}
