@@ -119,7 +119,8 @@ impl RunningServer {
         }
         let runtime = builder.thread_name("server").enable_io().enable_time().build()?;
         let http = runtime.block_on(async { bind(http) })?;
-        let postgres = postgres.map(|address| runtime.block_on(async { bind(address) })).transpose()?;
+        let postgres =
+            postgres.map(|address| runtime.block_on(async { bind(address) })).transpose()?;
         let http_address = http.local_addr()?;
         let postgres_address = postgres.as_ref().map(TcpListener::local_addr).transpose()?;
         let state = Arc::new(ServerState::new(database, settings)?);
