@@ -1,6 +1,7 @@
 //! M14: requests over the network: M1's and M2's features through `lockstep serve` on loopback.
 //!
-//! A client sends a request row as JSON over HTTP/1.1 and reads the features. 1, 8, 64 and 1,000
+//! A client sends a request row as JSON over HTTP/1.1, or binds it to a prepared call of the deployment in
+//! PostgreSQL's protocol, and reads the features. 1, 8, 64 and 1,000
 //! connections send their next request when they have the answer; then as many send at half the rate
 //! that eight of them reached, each request at its time, so that a wait counts for all requests that it
 //! delays. All connections are of one thread, which leaves the other processor to the server.
@@ -14,6 +15,7 @@
 mod connection;
 mod features;
 mod load;
+mod postgres;
 mod ready_made;
 mod server_step;
 #[cfg(test)]
@@ -100,7 +102,7 @@ pub(crate) fn run(options: &BenchOptions) -> Result<Outcome> {
         tables.push(MeasurementTable { title: set.title().to_owned(), columns, rows });
     }
     let params = json!({
-        "protocol": "HTTP/1.1 with JSON", "connections": CONNECTIONS,
+        "protocols": ["HTTP/1.1 with JSON", "PostgreSQL, extended"], "connections": CONNECTIONS,
         "features": sets.map(|set| set.feature_count()),
     });
     let point = Point { params, systems: Vec::new(), ratios };
@@ -122,12 +124,18 @@ fn run_set(
     let answer_bytes = check_answers(&lockstep, set, &in_process.answers)?;
     let twin = ServerProcess::start(ServedSystem::Constant { bytes: answer_bytes })?;
     let redis = wanted(options, PeerName::Redis, Redis::start)?;
-    let http = |name, process: &ServerProcess| NetworkSystem {
+    let postgres = ServerProcess::start(ServedSystem::LockstepPostgres(set))?;
+    check_answers(&postgres, set, &in_process.answers)?;
+    let served = |name, process: &ServerProcess| NetworkSystem {
         name,
-        endpoint: Endpoint { address: process.address(), framing: Framing::Http },
+        endpoint: process.endpoint(set),
         requests: process.requests(set),
     };
-    let mut systems = vec![http(LOCKSTEP, &lockstep), http(BASELINE, &twin)];
+    let mut systems = vec![
+        served(LOCKSTEP, &lockstep),
+        served("lockstep_postgres", &postgres),
+        served(BASELINE, &twin),
+    ];
     if let Some(redis) = &redis {
         systems.push(ready_made::fill(redis, set.request_count(), answer_bytes)?);
     }
@@ -214,15 +222,18 @@ fn check_answers(
     set: FeatureSet,
     expected: &[Vec<AnswerValue>],
 ) -> Result<usize> {
-    let endpoint = Endpoint { address: process.address(), framing: Framing::Http };
+    let endpoint = process.endpoint(set);
     let requests = process.requests(set);
     let mut bytes = 0;
     assert!(expected.len() >= SAMPLES, "there are answers to compare with");
     for (request, expected) in expected.iter().take(SAMPLES).enumerate() {
         let body = endpoint.exchange(&requests[request])?;
-        let found = features::read_answer(&body, expected)?;
+        let found = match endpoint.framing {
+            Framing::Postgres => postgres::read_answer(&body, expected)?,
+            Framing::Http | Framing::Resp => features::read_answer(&body, expected)?,
+        };
         if let Some(difference) = difference(expected, &found, Closeness::Exact) {
-            let system = "lockstep over HTTP".to_owned();
+            let system = "lockstep over the network".to_owned();
             return Err(Error::Disagreement { system, request, difference });
         }
         bytes = bytes.max(body.len());

@@ -24,6 +24,8 @@ pub(super) enum Framing {
     Http,
     /// One text of Redis' protocol.
     Resp,
+    /// The messages of PostgreSQL's protocol up to `ReadyForQuery`.
+    Postgres,
 }
 
 /// A server and its protocol.
@@ -31,6 +33,8 @@ pub(super) enum Framing {
 pub(super) struct Endpoint {
     pub(super) address: Address,
     pub(super) framing: Framing,
+    /// What each connection exchanges before its first request.
+    pub(super) setup: Vec<Vec<u8>>,
 }
 
 /// An answer in the bytes that were received.
@@ -50,6 +54,7 @@ impl Framing {
         match self {
             Self::Http => http_answer(bytes),
             Self::Resp => resp_answer(bytes),
+            Self::Postgres => postgres_answer(bytes),
         }
     }
 }
@@ -77,6 +82,28 @@ fn resp_answer(bytes: &[u8]) -> Option<Answer> {
     (bytes.len() >= end).then_some(Answer { body, end, is_ok: true })
 }
 
+fn postgres_answer(bytes: &[u8]) -> Option<Answer> {
+    let (mut at, mut is_ok) = (0, true);
+    loop {
+        let (kind, _, next) = postgres_message(bytes, at)?;
+        is_ok &= kind != b'E';
+        at = next;
+        if kind == b'Z' {
+            return Some(Answer { body: 0, end: at, is_ok });
+        }
+    }
+}
+
+/// Reads the message at a place: its kind, where its content is, and where the next one begins. `None`
+/// while it is not whole.
+pub(super) fn postgres_message(bytes: &[u8], at: usize) -> Option<(u8, &[u8], usize)> {
+    let (kind, rest) = bytes.get(at..)?.split_first()?;
+    let (length, _) = rest.split_first_chunk()?;
+    let length = usize::try_from(u32::from_be_bytes(*length)).ok()?;
+    let content = rest.get(4..length)?;
+    Some((*kind, content, at + 1 + length))
+}
+
 /// Reads the digits at the begin of a text, after spaces.
 fn number(text: &[u8]) -> usize {
     let digits = text.trim_ascii_start().iter().take_while(|byte| byte.is_ascii_digit());
@@ -88,18 +115,26 @@ fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
 }
 
 impl Endpoint {
-    /// Sends a request on a connection of its own and returns the body of the answer. HTTP alone.
+    /// Sends a request on a connection of its own and returns the body of the answer. Over TCP alone.
     pub(super) fn exchange(&self, request: &[u8]) -> Result<Vec<u8>> {
         let Address::Tcp(address) = &self.address else {
             return Err(Error::peer("server", "an exchange goes over TCP"));
         };
         let trying = || format!("call {address}");
         let mut stream = TcpStream::connect(address).trying(trying)?;
-        stream.write_all(request).trying(trying)?;
+        let mut answer = Vec::new();
+        for part in self.setup.iter().map(Vec::as_slice).chain([request]) {
+            stream.write_all(part).trying(trying)?;
+            answer = self.receive(&mut stream)?;
+        }
+        Ok(answer)
+    }
+
+    fn receive(&self, stream: &mut TcpStream) -> Result<Vec<u8>> {
         let mut received = Vec::new();
         let mut part = [0; 65_536];
         loop {
-            let count = stream.read(&mut part).trying(trying)?;
+            let count = stream.read(&mut part).trying(|| "read an answer".to_owned())?;
             received.extend_from_slice(&part[..count]);
             match self.framing.first(&received) {
                 Some(Answer { body, end, is_ok: true }) => return Ok(received[body..end].to_vec()),

@@ -95,21 +95,30 @@ impl FeatureSet {
         }
     }
 
-    /// Returns the request rows as JSON.
-    pub(super) fn bodies(self) -> Vec<String> {
+    /// Returns the names of the columns of a request row.
+    pub(super) fn column_names(self) -> Vec<String> {
         match self {
-            Self::M1 => {
-                let names: Vec<String> = columns().map(|(name, _)| name).collect();
-                m1_data().requests().iter().map(|row| object(&names, &row.datums())).collect()
-            }
+            Self::M1 => columns().map(|(name, _)| name).collect(),
             Self::M2 => {
                 let own = ["k".to_owned(), "ts".to_owned()];
                 let values = (0..M2_SHAPE.columns).map(|column| format!("c{column}"));
-                let names: Vec<String> = own.into_iter().chain(values).collect();
-                let rows = M2_SHAPE.requests();
-                rows.iter().map(|row| object(&names, &m2_datums(row))).collect()
+                own.into_iter().chain(values).collect()
             }
         }
+    }
+
+    /// Writes every request row.
+    pub(super) fn write_rows<T>(self, write: impl Fn(&[Datum<'_>]) -> T) -> Vec<T> {
+        match self {
+            Self::M1 => m1_data().requests().iter().map(|row| write(&row.datums())).collect(),
+            Self::M2 => M2_SHAPE.requests().iter().map(|row| write(&m2_datums(row))).collect(),
+        }
+    }
+
+    /// Returns the request rows as JSON.
+    pub(super) fn bodies(self) -> Vec<String> {
+        let names = self.column_names();
+        self.write_rows(|row| object(&names, row))
     }
 }
 

@@ -86,14 +86,10 @@ async fn run_connection(
     ready: Arc<Barrier>,
     number: usize,
 ) -> Result<()> {
-    let stream = connect(&endpoint.address).await;
+    let connection = Connection::open(endpoint).await;
     // Also after a failure: the others wait here.
     ready.wait().await;
-    let mut connection = Connection {
-        stream: stream?,
-        framing: endpoint.framing,
-        received: Vec::with_capacity(65_536),
-    };
+    let mut connection = connection?;
     let load = state.load;
     let mut next = number * state.requests.len() / load.connections;
     let begin_ns = state.clock.monotonic_ns();
@@ -151,6 +147,16 @@ struct Connection {
 }
 
 impl Connection {
+    async fn open(endpoint: &Endpoint) -> Result<Self> {
+        let stream = connect(&endpoint.address).await?;
+        let received = Vec::with_capacity(65_536);
+        let mut connection = Self { stream, framing: endpoint.framing, received };
+        for part in &endpoint.setup {
+            connection.exchange(part).await?;
+        }
+        Ok(connection)
+    }
+
     async fn exchange(&mut self, request: &[u8]) -> Result<()> {
         let trying = || "exchange with the server".to_owned();
         self.stream.write_all(request).await.trying(trying)?;

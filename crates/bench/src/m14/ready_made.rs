@@ -20,6 +20,6 @@ pub(super) fn fill(redis: &Redis, requests: usize, bytes: usize) -> Result<Netwo
         reads.push(format!("*2\r\n$3\r\nGET\r\n${}\r\n{key}\r\n", key.len()).into_bytes());
     }
     let address = Address::Unix(redis.folder().join("socket"));
-    let endpoint = Endpoint { address, framing: Framing::Resp };
+    let endpoint = Endpoint { address, framing: Framing::Resp, setup: Vec::new() };
     Ok(NetworkSystem { name: "redis", endpoint, requests: reads })
 }

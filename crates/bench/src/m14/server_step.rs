@@ -22,7 +22,11 @@ use lockstep_server::{RunningServer, ServerSettings};
 use serde_json::{Value as Json, json};
 use tokio::{net::TcpListener, runtime::Builder};
 
-use super::{connection::Address, features::FeatureSet};
+use super::{
+    connection::{Address, Endpoint, Framing},
+    features::FeatureSet,
+    postgres,
+};
 use crate::{
     error::{Error, Result, Trying},
     suite::say,
@@ -40,6 +44,8 @@ const CONNECTIONS_MAX: &str = "2000";
 pub(super) enum ServedSystem {
     /// Lockstep with a set of features.
     Lockstep(FeatureSet),
+    /// The same, by PostgreSQL's protocol, to everybody.
+    LockstepPostgres(FeatureSet),
     /// A constant of so many bytes, whatever the call is.
     Constant {
         /// The size of the answer.
@@ -51,6 +57,7 @@ impl ServedSystem {
     fn to_json(self) -> Json {
         match self {
             Self::Lockstep(set) => json!({ "lockstep": set.name() }),
+            Self::LockstepPostgres(set) => json!({ "postgres": set.name() }),
             Self::Constant { bytes } => json!({ "constant": bytes }),
         }
     }
@@ -60,6 +67,9 @@ impl ServedSystem {
         if let Some(name) = json["lockstep"].as_str() {
             return FeatureSet::of_name(name).map(Self::Lockstep);
         }
+        if let Some(name) = json["postgres"].as_str() {
+            return FeatureSet::of_name(name).map(Self::LockstepPostgres);
+        }
         let bytes = usize::try_from(json["constant"].as_u64()?).ok()?;
         Some(Self::Constant { bytes })
     }
@@ -68,6 +78,7 @@ impl ServedSystem {
 /// A server in a process of its own.
 #[derive(Debug)]
 pub(super) struct ServerProcess {
+    system: ServedSystem,
     child: Child,
     /// Closed to end the process.
     input: Option<ChildStdin>,
@@ -95,16 +106,28 @@ impl ServerProcess {
             Error::peer("server", format!("it does not start; it says {line:?}"))
         })?;
         let ready_ms = clock.monotonic_ns() as f64 / 1e6;
-        Ok(Self { child, input, address, ready_ms })
+        Ok(Self { system, child, input, address, ready_ms })
     }
 
-    /// Returns where it listens.
-    pub(super) fn address(&self) -> Address {
-        Address::Tcp(self.address)
+    /// Returns where it listens, and how it answers.
+    pub(super) fn endpoint(&self, set: FeatureSet) -> Endpoint {
+        let address = Address::Tcp(self.address);
+        match self.system {
+            ServedSystem::LockstepPostgres(_) => {
+                let setup = postgres::setup(set);
+                Endpoint { address, framing: Framing::Postgres, setup }
+            }
+            ServedSystem::Lockstep(_) | ServedSystem::Constant { .. } => {
+                Endpoint { address, framing: Framing::Http, setup: Vec::new() }
+            }
+        }
     }
 
     /// Returns the requests of a set as they are sent.
     pub(super) fn requests(&self, set: FeatureSet) -> Vec<Vec<u8>> {
+        if let ServedSystem::LockstepPostgres(_) = self.system {
+            return postgres::requests(set);
+        }
         let request = |body: String| {
             let (name, address, length) = (set.name(), self.address, body.len());
             let text = format!(
@@ -130,7 +153,8 @@ impl Drop for ServerProcess {
 pub(crate) fn run_step(step: &str) -> Result<()> {
     let system = ServedSystem::of_text(step);
     match system.ok_or_else(|| Error::peer("server", format!("{step} is no step")))? {
-        ServedSystem::Lockstep(set) => serve_lockstep(set),
+        ServedSystem::Lockstep(set) => serve_lockstep(set, false),
+        ServedSystem::LockstepPostgres(set) => serve_lockstep(set, true),
         ServedSystem::Constant { bytes } => serve_constant(bytes),
     }
 }
@@ -140,22 +164,27 @@ fn wait_for_end() {
     let _ended = std::io::stdin().read_to_end(&mut Vec::new());
 }
 
-fn serve_lockstep(set: FeatureSet) -> Result<()> {
+fn serve_lockstep(set: FeatureSet, speaks_postgres: bool) -> Result<()> {
     let database = Database::in_memory();
     set.fill(database.session())?;
     let session = database.session();
     session.execute(USER)?;
     session.execute(&format!("GRANT EXECUTE ON DEPLOYMENT {} TO bench", set.name()))?;
     let mut settings = ServerSettings::default();
-    for (key, value) in
-        [("http.listen", "127.0.0.1:0"), ("limits.connections_max", CONNECTIONS_MAX)]
-    {
+    let authentication = if speaks_postgres { "none" } else { "users" };
+    for (key, value) in [
+        ("http.listen", "127.0.0.1:0"),
+        ("postgres.listen", "127.0.0.1:0"),
+        ("server.authentication", authentication),
+        ("limits.connections_max", CONNECTIONS_MAX),
+    ] {
         let set = settings.set(key, value);
         set.map_err(|error| Error::peer("server", error.to_string()))?;
     }
     let server = RunningServer::start(database, settings);
     let server = server.trying(|| "start the server".to_owned())?;
-    say(&server.http_address().to_string());
+    let address = server.postgres_address().filter(|_| speaks_postgres);
+    say(&address.unwrap_or(server.http_address()).to_string());
     wait_for_end();
     server.handle().stop();
     server.handle().drain();

@@ -23,6 +23,18 @@ fn answers_are_told_from_each_other() {
 }
 
 #[test]
+fn an_answer_of_postgres_ends_with_ready() {
+    let answer = b"2\0\0\0\x04D\0\0\0\x10\0\x02\0\0\0\x027!\xff\xff\xff\xffZ\0\0\0\x05I";
+    let found = Framing::Postgres.first(answer).unwrap();
+    assert_eq!(found, Answer { body: 0, end: answer.len(), is_ok: true });
+    assert_eq!(Framing::Postgres.first(&answer[..answer.len() - 1]), None);
+    let expected = [AnswerValue::Text("7!".into()), AnswerValue::Null];
+    assert_eq!(super::postgres::read_answer(answer, &expected).unwrap(), expected);
+    let error = b"E\0\0\0\x05\0Z\0\0\0\x05I";
+    assert!(!Framing::Postgres.first(error).unwrap().is_ok);
+}
+
+#[test]
 fn answers_are_read_as_the_expected_kinds() {
     let expected = [
         AnswerValue::Double(0.5),
