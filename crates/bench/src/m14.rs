@@ -122,7 +122,7 @@ fn run_set(
     let lockstep = ServerProcess::start(ServedSystem::Lockstep(set))?;
     notes.insert(format!("{}_ready_ms", set.name()), json!(rounded(lockstep.ready_ms)));
     let answer_bytes = check_answers(&lockstep, set, &in_process.answers)?;
-    let twin = ServerProcess::start(ServedSystem::Constant { bytes: answer_bytes })?;
+    let constant = ServerProcess::start(ServedSystem::Constant { bytes: answer_bytes })?;
     let redis = wanted(options, PeerName::Redis, Redis::start)?;
     let postgres = ServerProcess::start(ServedSystem::LockstepPostgres(set))?;
     check_answers(&postgres, set, &in_process.answers)?;
@@ -134,7 +134,7 @@ fn run_set(
     let mut systems = vec![
         served(LOCKSTEP, &lockstep),
         served("lockstep_postgres", &postgres),
-        served(BASELINE, &twin),
+        served(BASELINE, &constant),
     ];
     if let Some(redis) = &redis {
         systems.push(ready_made::fill(redis, set.request_count(), answer_bytes)?);
@@ -258,8 +258,8 @@ fn add_ratios(set: &str, own_us: f64, measured: &[NetworkRuns], ratios: &mut Map
             ratios.insert(format!("{set}: {name}"), json!(rounded(value)));
         }
     };
-    let (served, twin) = (find(LOCKSTEP, "closed", 1), find(BASELINE, "closed", 1));
-    let above = served.zip(twin).map(|(served, twin)| p50(served) - p50(twin));
+    let (served, constant) = (find(LOCKSTEP, "closed", 1), find(BASELINE, "closed", 1));
+    let above = served.zip(constant).map(|(served, constant)| p50(served) - p50(constant));
     add("µs of p50 above speed_of_light, 1 connection".to_owned(), above);
     add(
         "the same in times of the engine's own p50".to_owned(),
@@ -267,7 +267,7 @@ fn add_ratios(set: &str, own_us: f64, measured: &[NetworkRuns], ratios: &mut Map
     );
     for connections in CONNECTIONS {
         let pair = find(BASELINE, "closed", connections).zip(find(LOCKSTEP, "closed", connections));
-        let times = pair.map(|(twin, served)| per_s(twin) / per_s(served).max(1.0));
+        let times = pair.map(|(constant, served)| per_s(constant) / per_s(served).max(1.0));
         add(format!("requests/s, speed_of_light/lockstep, {connections} connections"), times);
         let pair = find(LOCKSTEP, "closed", connections).zip(find("redis", "closed", connections));
         let times = pair.map(|(served, redis)| p50(served) / p50(redis).max(0.001));
