@@ -177,7 +177,7 @@ fn port(settings: &ServerSettings) -> MachineFinding {
 
 /// Checks a directory: who may open it, its disk and its space.
 fn look_at_directory(directory: &Path) -> Vec<MachineFinding> {
-    let is_there = directory.is_dir();
+    let is_there = disk::is_folder(directory);
     let place = match (is_there, directory.parent()) {
         (true, _) => directory,
         (false, Some(parent)) if parent.as_os_str().is_empty() => Path::new("."),
@@ -243,7 +243,7 @@ fn sync_us(folder: &Path) -> Result<u64, lockstep_host::file::Error> {
 
 /// Returns the kind of the file system of a folder: that of the longest mount point above it.
 fn file_system(folder: &Path) -> Option<String> {
-    let folder = folder.canonicalize().ok()?;
+    let folder = disk::resolve(folder).ok()?;
     debug_assert!(folder.is_absolute(), "mount points are");
     let mounts = disk::read_to_string(Path::new("/proc/self/mounts")).ok()?;
     let parts = mounts.lines().filter_map(|line| {
