@@ -112,6 +112,13 @@ def test_the_settings_of_the_chart_are_settings(tmp_path):
     assert 'listen = "0.0.0.0:7431"' in done.stdout
 
 
+def test_the_chart_is_of_this_version():
+    cargo = (RELEASE.parent / "Cargo.toml").read_text()
+    version = re.search(r'^version = "(.+)"$', cargo, re.MULTILINE)[1]
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert (chart["version"], chart["appVersion"]) == (version, version)
+
+
 def test_the_unit_is_hardened_and_runs_the_server():
     unit = configparser.ConfigParser(strict=False)
     unit.optionxform = str
