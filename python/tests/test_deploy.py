@@ -103,13 +103,24 @@ def test_the_settings_of_the_chart_are_settings(tmp_path):
     config.write_text(values["config"])
     command = [sys.executable, "-m", "lockstep", "serve", "--config", str(config), "--print-config"]
     (server,) = by_kind(manifests(*VALUES))["StatefulSet"]["spec"]["template"]["spec"]["containers"]
-    given = [text for text in server["args"] if text.startswith(("http.", "tls."))]
-    assert len(given) == 3
+    given = [text for text in server["args"] if re.match(r"(http|postgres|tls)\.", text)]
+    assert len(given) == 4
     for text in given:
         command += ["--set", text]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert 'listen = "0.0.0.0:7431"' in done.stdout
+    assert 'listen = "0.0.0.0:7432"' in done.stdout
+    ports = {port["name"] for port in server["ports"]}
+    service = by_kind(manifests(*VALUES))["Service"]["spec"]
+    assert ports == {port["targetPort"] for port in service["ports"]}
+
+
+def test_the_chart_is_of_this_version():
+    cargo = (RELEASE.parent / "Cargo.toml").read_text()
+    version = re.search(r'^version = "(.+)"$', cargo, re.MULTILINE)[1]
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert (chart["version"], chart["appVersion"]) == (version, version)
 
 
 def test_the_unit_is_hardened_and_runs_the_server():

@@ -43,6 +43,7 @@ def address():
     """The address of a server on a free port."""
     command = [sys.executable, "-m", "lockstep", "serve", ":memory:", "--http", "127.0.0.1:0"]
     command += ["--set", "server.authentication=none", "--set", "log.level=error"]
+    command += ["--set", "postgres.listen=off"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         line = process.stdout.readline()
         assert line.startswith("listening on "), line

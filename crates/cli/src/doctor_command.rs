@@ -6,7 +6,7 @@
 
 use std::{
     io::{self, Write},
-    net::TcpListener,
+    net::{SocketAddr, TcpListener},
     path::{Path, PathBuf},
     process,
 };
@@ -17,7 +17,7 @@ use lockstep_host::{
     file::{Disk, OpenMode, SystemDisk},
     machine,
 };
-use lockstep_server::ServerSettings;
+use lockstep_server::{ServerSettings, SettingError};
 
 use crate::doctor::{self, FindingStatus, MachineFinding};
 
@@ -86,8 +86,8 @@ impl DoctorCommand {
             doctor::maps(number("/proc/sys/vm/max_map_count")),
             doctor::pending_connections(number("/proc/sys/net/core/somaxconn")),
             available_memory(read("/proc/meminfo").as_deref()),
-            port(&settings),
         ]);
+        found.extend(ports(&settings));
         if let Some(directory) = &self.directory {
             found.extend(look_at_directory(directory));
         }
@@ -154,30 +154,40 @@ fn number(path: &str) -> Option<u64> {
     disk::read_to_string(Path::new(path)).ok()?.trim().parse().ok()
 }
 
-/// Checks whether the port of the settings is free.
-fn port(settings: &ServerSettings) -> MachineFinding {
-    let check = "port";
-    match settings.http_address() {
-        Err(error) => MachineFinding::problem(check, error.to_string(), "Set http.listen."),
-        Ok(address) => match TcpListener::bind(address) {
-            Ok(_listener) => MachineFinding::fine(check, format!("{address} is free")),
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse => MachineFinding::note(
-                check,
-                format!("{address} is in use"),
-                "That is right where a server runs; another one needs another http.listen.",
-            ),
-            Err(error) => MachineFinding::problem(
-                check,
-                format!("{address}: {error}"),
-                "Take an address of this machine, and a port above 1023.",
-            ),
-        },
+/// Checks whether the ports of the settings are free.
+fn ports(settings: &ServerSettings) -> Vec<MachineFinding> {
+    let http = settings.http_address().map(Some);
+    let addresses = [("port of HTTP", http), ("port of PostgreSQL", settings.postgres_address())];
+    let check = |(check, address): (&'static str, Result<Option<SocketAddr>, _>)| match address {
+        Ok(address) => address.map(|address| port(check, address)),
+        Err(error) => {
+            let error: SettingError = error;
+            Some(MachineFinding::problem(check, error.to_string(), "Mend the setting."))
+        }
+    };
+    addresses.into_iter().filter_map(check).collect()
+}
+
+/// Checks whether a port is free.
+fn port(check: &'static str, address: SocketAddr) -> MachineFinding {
+    match TcpListener::bind(address) {
+        Ok(_listener) => MachineFinding::fine(check, format!("{address} is free")),
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => MachineFinding::note(
+            check,
+            format!("{address} is in use"),
+            "That is right where a server runs; another one needs other addresses.",
+        ),
+        Err(error) => MachineFinding::problem(
+            check,
+            format!("{address}: {error}"),
+            "Take an address of this machine, and a port above 1023.",
+        ),
     }
 }
 
 /// Checks a directory: who may open it, its disk and its space.
 fn look_at_directory(directory: &Path) -> Vec<MachineFinding> {
-    let is_there = directory.is_dir();
+    let is_there = disk::is_folder(directory);
     let place = match (is_there, directory.parent()) {
         (true, _) => directory,
         (false, Some(parent)) if parent.as_os_str().is_empty() => Path::new("."),
@@ -243,7 +253,7 @@ fn sync_us(folder: &Path) -> Result<u64, lockstep_host::file::Error> {
 
 /// Returns the kind of the file system of a folder: that of the longest mount point above it.
 fn file_system(folder: &Path) -> Option<String> {
-    let folder = folder.canonicalize().ok()?;
+    let folder = disk::resolve(folder).ok()?;
     debug_assert!(folder.is_absolute(), "mount points are");
     let mounts = disk::read_to_string(Path::new("/proc/self/mounts")).ok()?;
     let parts = mounts.lines().filter_map(|line| {

@@ -134,7 +134,7 @@ impl UserTool {
             Some(path) => path.clone(),
             None => only_database(Path::new("."))?,
         };
-        match path.is_dir() {
+        match disk::is_folder(&path) {
             true => Ok(path),
             false => Err(format!("there is no database at {}", path.display())),
         }
@@ -144,8 +144,9 @@ impl UserTool {
 /// Finds the one directory of a folder that is a database by its name.
 fn only_database(folder: &Path) -> Result<PathBuf, String> {
     let entries = disk::list(folder).map_err(|error| error.to_string())?;
-    let is_database =
-        |path: &PathBuf| path.is_dir() && path.extension().is_some_and(|end| end == "lockstep");
+    let is_database = |path: &PathBuf| {
+        disk::is_folder(path) && path.extension().is_some_and(|end| end == "lockstep")
+    };
     let mut found: Vec<PathBuf> = entries.into_iter().filter(is_database).collect();
     match (found.pop(), found.is_empty()) {
         (Some(only), true) => Ok(only),

@@ -448,6 +448,25 @@ fn curl_calls_over_both_versions_of_http() {
     }
 }
 
+/// An answer over HTTP/2 is given out in parts.
+#[test]
+fn large_answers_are_the_same_over_both_versions_of_http() {
+    let server = server();
+    let values: Vec<String> = (0..20_000).map(|at| format!("('u{at}', {at}.5, {at})")).collect();
+    let session = server.database.session();
+    session.execute(&format!("INSERT INTO orders VALUES {}", values.join(","))).unwrap();
+    let url = format!("http://{}/v1/sql", server.address);
+    let body = json!({"sql": "SELECT * FROM orders ORDER BY ts"}).to_string();
+    let expected = server.send(post("/v1/sql", &body)).body;
+    assert!(expected.len() > 400_000, "{}", expected.len());
+    let arguments = ["-s", "--http2-prior-knowledge", "-d", &body, &url];
+    let Ok(output) = std::process::Command::new("curl").args(arguments).output() else {
+        println!("curl is not installed: skipped");
+        return;
+    };
+    assert!(output.stdout == expected, "{} bytes", output.stdout.len());
+}
+
 #[test]
 fn requests_follow_each_other_on_a_connection() {
     let server = server();

@@ -8,6 +8,7 @@ mod dashboard;
 mod http;
 mod limits;
 mod openapi;
+mod openmldb;
 mod postgres;
 mod postgres_client;
 mod postgres_extended;

@@ -169,10 +169,10 @@ pub(super) async fn put(
     let has_body = headers.contains_key(header::CONTENT_LENGTH)
         || headers.contains_key(header::TRANSFER_ENCODING)
         || request.version() == axum::http::Version::HTTP_2;
+    let mut call = HttpCall::begin(Arc::clone(&state), request).await?;
     if !has_body {
         return Err(refusal("fail to make a put request to table. there is no body"));
     }
-    let mut call = HttpCall::begin(Arc::clone(&state), request).await?;
     let body = call.read_body(DeadlineKind::Request).await?;
     let engine_call = call.engine_call(DeadlineKind::Request)?;
     run_in_pool(&state, WorkClass::Writes, engine_call, move |_, session| {
