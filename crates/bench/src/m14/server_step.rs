@@ -147,9 +147,11 @@ fn serve_lockstep(set: FeatureSet) -> Result<()> {
     session.execute(USER)?;
     session.execute(&format!("GRANT EXECUTE ON DEPLOYMENT {} TO bench", set.name()))?;
     let mut settings = ServerSettings::default();
-    for (key, value) in
-        [("http.listen", "127.0.0.1:0"), ("limits.connections_max", CONNECTIONS_MAX)]
-    {
+    for (key, value) in [
+        ("http.listen", "127.0.0.1:0"),
+        ("postgres.listen", "off"),
+        ("limits.connections_max", CONNECTIONS_MAX),
+    ] {
         let set = settings.set(key, value);
         set.map_err(|error| Error::peer("server", error.to_string()))?;
     }

@@ -9,6 +9,7 @@ mod http;
 mod limits;
 mod openapi;
 mod postgres;
+mod postgres_catalog;
 mod postgres_client;
 mod postgres_extended;
 mod postgres_frames;
