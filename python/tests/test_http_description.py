@@ -42,7 +42,14 @@ DEPLOY d AS SELECT k, v FROM t;
 def address():
     """The address of a server on a free port."""
     command = [sys.executable, "-m", "lockstep", "serve", ":memory:", "--http", "127.0.0.1:0"]
-    command += ["--set", "server.authentication=none", "--set", "log.level=error"]
+    command += [
+        "--postgres",
+        "off",
+        "--set",
+        "server.authentication=none",
+        "--set",
+        "log.level=error",
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         line = process.stdout.readline()
         assert line.startswith("listening on "), line
