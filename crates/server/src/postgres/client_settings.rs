@@ -39,7 +39,7 @@ const fn reported(name: &'static str, default: &'static str, rule: SettingRule) 
 const VERSION: &str = concat!("16.0 (Lockstep ", env!("CARGO_PKG_VERSION"), ")");
 
 /// The names of UTF-8, in lower case.
-const UTF8: &[&str] = &["utf8", "utf-8", "unicode", "'utf8'", "utf_8"];
+const UTF8: &[&str] = &["utf8", "utf-8", "utf_8", "unicode"];
 
 const LEVELS: &[&str] = &["read uncommitted", "read committed", "repeatable read", "serializable"];
 
@@ -117,7 +117,9 @@ impl ClientSettings {
         let is_allowed = match setting.rule {
             Any => true,
             OneOf(words) => {
-                given == setting.default || words.contains(&given.to_ascii_lowercase().as_str())
+                // asyncpg puts the value into quotes.
+                let word = given.trim_matches('\'').to_ascii_lowercase();
+                given == setting.default || words.contains(&word.as_str())
             }
             Fixed => given == setting.default,
         };
@@ -176,6 +178,8 @@ mod tests {
         let reported = |name, value: &str| SettingChange::Reported(name, value.to_owned());
         let set = |settings: &mut ClientSettings, name, value| settings.set(name, Some(value));
         let done = set(&mut settings, "CLIENT_ENCODING", "utf-8").unwrap();
+        assert_eq!(done, reported("client_encoding", "UTF8"));
+        let done = set(&mut settings, "client_encoding", "'utf-8'").unwrap();
         assert_eq!(done, reported("client_encoding", "UTF8"));
         let done = set(&mut settings, "Application_Name", "x").unwrap();
         assert_eq!(done, reported("application_name", "x"));

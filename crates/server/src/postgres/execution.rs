@@ -177,6 +177,13 @@ impl Connection {
                 self.answer_engine(statement, translation, parameters).await
             }
             Command::FunctionCall(call) => self.call_in_pool(call, parameters).await,
+            Command::Catalog(query) => {
+                let (query, values) = (query.clone(), parameters.iter());
+                let values: Vec<Value> = values.map(|(value, _)| value.clone()).collect();
+                let run = move |session: &Session| query.answer(session, &values);
+                let rows = self.run_in_pool(WorkClass::Requests, run).await?;
+                Ok(Answer::rows("SELECT", rows))
+            }
             Command::Show(name) if self.setting_value(name).is_none() => {
                 let translation = Translation::of_dialect(format!("SHOW {name}"));
                 let statement = EngineStatement::Text(translation.sql.clone());
@@ -310,8 +317,10 @@ impl Connection {
             }
             Command::Nothing(tag) => Answer::done(*tag),
             Command::Information(query) => Answer::rows("SELECT", self.information(query)?),
-            Command::Catalog(query) => Answer::rows("SELECT", query.answer(&self.session)?),
-            Command::Copy(_) | Command::FunctionCall(_) | Command::Engine(_) => {
+            Command::Catalog(_)
+            | Command::Copy(_)
+            | Command::FunctionCall(_)
+            | Command::Engine(_) => {
                 return Diagnostic::internal("the statement has another way to run").err();
             }
         })

@@ -51,8 +51,11 @@ impl RowCursor {
     pub(crate) fn of_values(names: &[(&str, Oid)], rows: &[Vec<Value>]) -> Result<Self> {
         let column = |(name, number): &(&str, Oid)| {
             // The number of an object has four bytes.
-            let data_type =
-                if *number == oid::OID { Some(DataType::Int) } else { type_of_oid(*number) };
+            let data_type = match *number {
+                oid::OID => Some(DataType::Int),
+                oid::TEXT_ARRAY => Some(DataType::Array(Box::new(DataType::String))),
+                number => type_of_oid(number),
+            };
             let data_type = data_type.unwrap_or(DataType::String);
             ResultColumn { name: (*name).to_owned(), data_type, oid: *number }
         };
@@ -61,10 +64,11 @@ impl RowCursor {
             .iter()
             .map(|column| ColumnBuilder::new(&column.data_type, rows.len()))
             .collect();
+        let arena = Arena::new();
         for row in rows {
             debug_assert_eq!(row.len(), columns.len(), "a row has a value for each column");
             for (builder, value) in builders.iter_mut().zip(row) {
-                builder.push(value.as_scalar().unwrap_or(Datum::Null));
+                builder.push(value.as_datum(&arena));
             }
         }
         let fields = columns

@@ -29,6 +29,8 @@ pub(crate) mod oid {
     pub(crate) const TIMESTAMP: Oid = 1114;
     pub(crate) const TIMESTAMPTZ: Oid = 1184;
     pub(crate) const NUMERIC: Oid = 1700;
+    pub(crate) const REGCLASS: Oid = 2205;
+    pub(crate) const TEXT_ARRAY: Oid = 1009;
 }
 
 /// Returns the type in which values of the engine are sent.

@@ -201,6 +201,7 @@ fn files_are_opened_in_listed_folders_only() {
     assert_eq!(sql(&server, "", outside).status, 403);
     std::fs::remove_dir_all(&folder).unwrap();
     let mut settings = lockstep_server::ServerSettings::default();
+    settings.set("postgres.listen", "off").unwrap();
     settings.set("server.file_folders", &path).unwrap();
     let error = lockstep_server::RunningServer::start(Database::in_memory(), settings).unwrap_err();
     assert!(error.to_string().contains("server.file_folders"), "{error}");

@@ -10,6 +10,7 @@ mod limits;
 mod openapi;
 mod openmldb;
 mod postgres;
+mod postgres_catalog;
 mod postgres_client;
 mod postgres_extended;
 mod postgres_frames;

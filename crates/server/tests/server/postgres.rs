@@ -113,7 +113,7 @@ fn hmac(key: &[u8], text: &[u8]) -> [u8; 32] {
 }
 
 /// Logs in by SCRAM-SHA-256, and checks the proof of the server.
-fn scram(client: &mut PgClient, user: &str, password: &str) -> Reply {
+pub(crate) fn scram(client: &mut PgClient, user: &str, password: &str) -> Reply {
     use pgwire::messages::{PgWireBackendMessage as Message, startup::Authentication};
     client.send(&startup(&[("user", user), ("database", "default")]));
     let message = client.message().unwrap();

@@ -1,0 +1,129 @@
+//! Queries of PostgreSQL's catalogs as real clients send them.
+
+use crate::{postgres::scram, support::TestServer};
+
+const SETUP: &str = "
+    CREATE TABLE orders (user STRING, price DOUBLE, ts TIMESTAMP, INDEX(KEY=user, TS=ts));
+    CREATE TABLE clicks (a INT);
+    DEPLOY total AS SELECT user, price FROM orders;
+    CREATE USER ann OPTIONS(password='secret'); CREATE DATABASE shop;";
+
+/// `\d` of psql 15.
+const RELATIONS: &str = r#"SELECT n.nspname as "Schema", c.relname as "Name",
+  CASE c.relkind WHEN 'r' THEN 'table' WHEN 'i' THEN 'index' END as "Type",
+  pg_catalog.pg_get_userbyid(c.relowner) as "Owner"
+FROM pg_catalog.pg_class c
+     LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+     LEFT JOIN pg_catalog.pg_am am ON am.oid = c.relam
+WHERE c.relkind IN ('r','p','v','m','S','f','')
+      AND n.nspname <> 'pg_catalog' AND n.nspname !~ '^pg_toast'
+      AND n.nspname <> 'information_schema'
+  AND pg_catalog.pg_table_is_visible(c.oid)
+ORDER BY 1,2;"#;
+
+/// What `\d orders` of psql 15 begins with.
+const NUMBER: &str = "SELECT c.oid, n.nspname, c.relname FROM pg_catalog.pg_class c
+     LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relname OPERATOR(pg_catalog.~) '^(orders)$' COLLATE pg_catalog.default
+  AND pg_catalog.pg_table_is_visible(c.oid) ORDER BY 2, 3;";
+
+/// The columns of a table, as `\d orders` asks for them; the number is put in.
+const ATTRIBUTES: &str = "SELECT a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod),
+  (SELECT pg_catalog.pg_get_expr(d.adbin, d.adrelid, true) FROM pg_catalog.pg_attrdef d
+   WHERE d.adrelid = a.attrelid AND d.adnum = a.attnum AND a.atthasdef), a.attnotnull
+FROM pg_catalog.pg_attribute a
+WHERE a.attrelid = '{}' AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum;";
+
+/// `getTables` of the JDBC driver, shortened to what decides.
+const JDBC: &str = "SELECT current_database() AS TABLE_CAT, n.nspname AS TABLE_SCHEM, c.relname AS TABLE_NAME,
+ CASE n.nspname ~ '^pg_' OR n.nspname = 'information_schema' WHEN true THEN 'SYSTEM TABLE'
+ WHEN false THEN CASE c.relkind WHEN 'r' THEN 'TABLE' WHEN 'i' THEN 'INDEX' ELSE NULL END
+ ELSE NULL END AS TABLE_TYPE, d.description AS REMARKS
+ FROM pg_catalog.pg_namespace n, pg_catalog.pg_class c
+ LEFT JOIN pg_catalog.pg_description d ON (c.oid = d.objoid AND d.objsubid = 0 and d.classoid = 'pg_class'::regclass)
+ WHERE c.relnamespace = n.oid AND c.relname LIKE E'order%' AND (false OR ( c.relkind = 'r' ))
+ ORDER BY TABLE_TYPE,TABLE_SCHEM,TABLE_NAME";
+
+#[test]
+fn psql_describes_what_there_is() {
+    let server = TestServer::start(&[], SETUP);
+    let mut client = server.session_postgres(&[]);
+    let found = client.query(RELATIONS);
+    let row = |name| [Some("public"), Some(name), Some("table"), Some("root")];
+    assert_eq!(found.texts(), [row("clicks"), row("orders")], "{found:?}");
+    assert_eq!(found.columns[1], ("Name".to_owned(), 19));
+    let found = client.query(NUMBER);
+    let number = found.texts()[0][0].unwrap().to_owned();
+    let found = client.query(&ATTRIBUTES.replace("{}", &number));
+    let row = |name, data_type| [Some(name), Some(data_type), None, Some("f")];
+    let expected = [
+        row("user", "text"),
+        row("price", "double precision"),
+        row("ts", "timestamp with time zone"),
+    ];
+    assert_eq!(found.texts(), expected, "{found:?}");
+    let roles = client.query("SELECT r.rolname, ARRAY(SELECT b.rolname FROM pg_catalog.pg_auth_members m JOIN pg_catalog.pg_roles b ON (m.roleid = b.oid) WHERE m.member = r.oid) as memberof FROM pg_catalog.pg_roles r WHERE r.rolname !~ '^pg_' ORDER BY 1");
+    assert_eq!(roles.texts(), [[Some("ann"), Some("{}")], [Some("root"), Some("{}")]]);
+    let databases = client.query("SELECT d.datname, pg_catalog.pg_encoding_to_char(d.encoding) FROM pg_catalog.pg_database d ORDER BY 1");
+    assert_eq!(databases.texts(), [[Some("default"), Some("UTF8")], [Some("shop"), Some("UTF8")]]);
+    let functions = client.query(
+        "SELECT p.proname, pg_catalog.pg_get_function_arguments(p.oid) FROM pg_catalog.pg_proc p",
+    );
+    let arguments = "user text, price double precision, ts timestamp with time zone";
+    assert_eq!(functions.texts(), [[Some("total"), Some(arguments)]]);
+}
+
+#[test]
+fn drivers_find_tables_and_columns() {
+    let server = TestServer::start(&[], SETUP);
+    let mut client = server.session_postgres(&[]);
+    let found = client.query(JDBC);
+    let row = [Some("default"), Some("public"), Some("orders"), Some("TABLE"), None];
+    assert_eq!(found.texts(), [row], "{found:?}");
+    let found = client.query(
+        "SELECT column_name, data_type FROM information_schema.columns WHERE table_name = 'clicks'",
+    );
+    assert_eq!(found.texts(), [[Some("a"), Some("integer")]]);
+    let found = client.query("SELECT t.typname, e.typname FROM pg_type t LEFT JOIN pg_type e ON e.oid = t.typelem WHERE t.oid = ANY('{1009,23}') ORDER BY t.oid");
+    assert_eq!(found.texts(), [[Some("int4"), None], [Some("_text"), Some("text")]]);
+    let found = client.query("SELECT count(*) FROM pg_class WHERE relkind = 'r' UNION ALL SELECT count(*) FROM pg_trigger");
+    assert_eq!(found.texts(), [[Some("2")], [Some("0")]]);
+    let found = client.query(
+        "SELECT 'orders'::regclass::oid = c.oid AS same FROM pg_class c WHERE relname = 'orders'",
+    );
+    assert_eq!(found.value(), "t");
+}
+
+#[test]
+fn other_queries_of_catalogs_are_refused_by_name() {
+    let server = TestServer::start(&[], SETUP);
+    let mut client = server.session_postgres(&[]);
+    for (sql, code) in [
+        ("SELECT * FROM pg_nothing", "0A000"),
+        ("SELECT pg_nothing(oid) FROM pg_class", "0A000"),
+        ("SELECT relkind FROM pg_class GROUP BY relkind", "42601"),
+        ("SELECT 'nothing'::regclass", "42P01"),
+        ("SELECT oid FROM pg_class WHERE oid = 'x'::oid", "22P02"),
+        (
+            "SELECT 1 FROM pg_class a, pg_type b, pg_type c, pg_type d, pg_type e, pg_type f, pg_type g, pg_type h",
+            "54001",
+        ),
+    ] {
+        let failed = client.query(sql);
+        assert_eq!(failed.code(), code, "{sql}: {failed:?}");
+    }
+    let deep = format!("SELECT {}1{} FROM pg_class", "(".repeat(200), ")".repeat(200));
+    assert_eq!(client.query(&deep).code(), "54001");
+}
+
+#[test]
+fn catalogs_show_what_the_user_may_see() {
+    let server = TestServer::start(&[("server.authentication", "users")], SETUP);
+    server.database.session().execute("GRANT SELECT ON default.clicks TO ann").unwrap();
+    let mut client = server.connect_postgres();
+    assert_eq!(scram(&mut client, "ann", "secret").status, 'I');
+    let found = client.query("SELECT relname FROM pg_class WHERE relkind = 'r'");
+    assert_eq!(found.value(), "clicks");
+    assert_eq!(client.query("SELECT usename FROM pg_user").value(), "ann");
+    assert_eq!(client.query("SELECT proname FROM pg_proc").rows.len(), 0);
+}

@@ -1,0 +1,202 @@
+"""Clients of PostgreSQL against `lockstep serve`: psql, psycopg, asyncpg, SQLAlchemy, pandas.
+
+Each is left out where it is not installed; `make test` installs all but psql.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+UTC = datetime.timezone.utc
+NOON = datetime.datetime(2024, 1, 1, 12, tzinfo=UTC)
+
+SETUP = """
+CREATE TABLE orders (user STRING NOT NULL, price DOUBLE, ts TIMESTAMP, ok BOOL, day DATE,
+    INDEX(KEY=user, TS=ts));
+INSERT INTO orders VALUES ('ann', 1.5, '2024-01-01 11:30:00', true, '2020-01-01');
+DEPLOY total AS SELECT user, sum(price) OVER w AS spent FROM orders WINDOW w AS
+    (PARTITION BY user ORDER BY ts ROWS_RANGE BETWEEN 1h PRECEDING AND CURRENT ROW);
+"""
+
+
+@pytest.fixture(scope="module")
+def port(tmp_path_factory):
+    """The port of a server with a table and a deployment."""
+    directory = tmp_path_factory.mktemp("postgres") / "features.lockstep"
+    start = [sys.executable, "-m", "lockstep"]
+    subprocess.run([*start, "-c", SETUP, str(directory)], check=True, timeout=60)
+    command = [*start, "serve", str(directory), "--http", "127.0.0.1:0"]
+    command += ["--postgres", "127.0.0.1:0", "--set", "server.authentication=none"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        process.stdout.readline()
+        line = process.stdout.readline()
+        assert line.endswith(" for PostgreSQL's protocol\n"), line
+        yield int(line.split(" for ")[0].rsplit(":", 1)[1])
+        process.terminate()
+
+
+def psql(port: int, *arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
+    command = ["psql", "-X", "-h", "127.0.0.1", "-p", str(port), "-U", "root", *arguments]
+    environment = {**os.environ, "PGCONNECT_TIMEOUT": "20", "PAGER": ""}
+    return subprocess.run(
+        command, input=text, capture_output=True, text=True, timeout=60, env=environment
+    )
+
+
+needs_psql = pytest.mark.skipif(shutil.which("psql") is None, reason="psql is not installed")
+
+
+@needs_psql
+def test_psql_runs_statements_and_shows_errors(port):
+    done = psql(port, "-At", "-c", "SELECT user, price, ts FROM orders WHERE user = 'ann'")
+    assert done.stdout == "ann|1.5|2024-01-01 11:30:00+00\n", done.stderr
+    call = "SELECT * FROM total('ann', 2, '2024-01-01 12:00:00', NULL, NULL)"
+    assert psql(port, "-At", "-c", call).stdout == "ann|3.5\n"
+    failed = psql(port, "-c", "SELECT pric FROM orders")
+    assert failed.returncode == 1
+    assert "LINE 1: SELECT pric FROM orders\n               ^" in failed.stderr
+    assert "HINT:  Did you mean `price`?" in failed.stderr
+
+
+@needs_psql
+def test_psql_copies_files(port, tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text('user,price\n\'x,1\n"y,z",\n')
+    assert psql(port, "-c", "CREATE TABLE copied (user STRING, price DOUBLE)").returncode == 0
+    done = psql(port, "-c", f"\\copy copied FROM '{path}' CSV HEADER")
+    assert done.stdout == "COPY 2\n", done.stderr
+    out = psql(port, "-c", "\\copy (SELECT * FROM copied) TO STDOUT CSV HEADER")
+    assert out.stdout == 'user,price\n\'x,1\n"y,z",\n'
+
+
+@needs_psql
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("\\d", "public | orders | table | root"),
+        ("\\dt", "public | orders | table | root"),
+        ("\\dt ord*", "public | orders | table | root"),
+        ("\\di", "| index | root  | orders"),
+        ("\\df", "TABLE(user text, spent double precision)"),
+        ("\\dn", " public | root"),
+        ("\\du", " root      | Superuser"),
+        ("\\l", " default "),
+        ("\\d orders", " ts     | timestamp with time zone |"),
+        ("\\d+ orders", '"index0" memory (user, ts)'),
+        ("\\d nothing", ""),
+    ],
+)
+def test_psql_describes(port, command, expected):
+    done = psql(port, "-P", "pager=off", "-c", command)
+    assert "ERROR" not in done.stderr, done.stderr
+    assert expected in done.stdout, done.stdout
+
+
+def test_psycopg(port):
+    psycopg = pytest.importorskip("psycopg")
+    with psycopg.connect(host="127.0.0.1", port=port, user="root", dbname="default") as db:
+        cursor = db.cursor()
+        sql = "SELECT user, price, ts, ok, day FROM orders WHERE user = %s AND price > %s LIMIT %s"
+        row = ("ann", 1.5, NOON - datetime.timedelta(minutes=30), True, datetime.date(2020, 1, 1))
+        assert cursor.execute(sql, ("ann", 1, 10)).fetchall() == [row]
+        binary = db.cursor(binary=True)
+        assert binary.execute(sql, ("ann", 1, 10)).fetchall() == [row]
+        call = "SELECT spent FROM total(user => %s, price => %s, ts => %s, ok => %s, day => %s)"
+        assert cursor.execute(call, ("ann", 2.5, NOON, True, None)).fetchone() == (4.0,)
+        odd = "o'b\\x\n\"é"
+        cursor.execute("INSERT INTO orders (user, price) VALUES (%s, %s)", (odd, 7))
+        assert cursor.execute("SELECT user FROM orders WHERE price = 7").fetchone() == (odd,)
+        with pytest.raises(psycopg.errors.UndefinedColumn) as caught:
+            cursor.execute("SELECT nothing FROM orders")
+        assert caught.value.diag.statement_position == "8"
+        with pytest.raises(psycopg.errors.InFailedSqlTransaction):
+            cursor.execute("SELECT 1")
+        db.rollback()
+        assert cursor.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_psycopg_copies_and_pipelines(port):
+    psycopg = pytest.importorskip("psycopg")
+    with psycopg.connect(host="127.0.0.1", port=port, user="root", autocommit=True) as db:
+        db.execute("CREATE TABLE bulk (user STRING, price DOUBLE, ts TIMESTAMP)")
+        with db.cursor().copy("COPY bulk FROM STDIN") as copy:
+            for number in range(1_000):
+                copy.write_row((f"u{number}", number / 2, NOON))
+        with db.cursor().copy("COPY bulk (user, price) FROM STDIN (FORMAT binary)") as copy:
+            copy.set_types(["text", "float8"])
+            copy.write_row(("binary", 0.25))
+        with db.cursor().copy("COPY (SELECT * FROM bulk) TO STDOUT (FORMAT binary)") as copy:
+            copy.set_types(["text", "float8", "timestamptz"])
+            rows = list(copy.rows())
+        assert len(rows) == 1_001
+        assert ("u3", 1.5, NOON) in rows and ("binary", 0.25, None) in rows
+        with db.pipeline():
+            cursors = [db.execute("SELECT %s + 1", (number,)) for number in range(20)]
+        assert [cursor.fetchone()[0] for cursor in cursors] == list(range(1, 21))
+
+
+def test_asyncpg(port):
+    asyncpg = pytest.importorskip("asyncpg")
+
+    async def run():
+        db = await asyncpg.connect(host="127.0.0.1", port=port, user="root", database="default")
+        sql = "SELECT user, price, ts FROM orders WHERE price > $1 AND user = $2"
+        found = await db.fetch(sql, 1.0, "ann")
+        assert [tuple(row) for row in found] == [
+            ("ann", 1.5, NOON - datetime.timedelta(minutes=30))
+        ]
+        call = "SELECT * FROM total($1, $2, $3, $4, $5)"
+        for price in (1.0, 2.5):
+            answer = await db.fetchrow(call, "ann", price, NOON, True, None)
+            assert tuple(answer) == ("ann", 1.5 + price)
+        await db.execute("CREATE TABLE rows (user STRING, price DOUBLE)")
+        await db.executemany("INSERT INTO rows VALUES ($1, $2)", [("a", 1.0), ("b", 2.0)])
+        assert await db.copy_records_to_table("rows", records=[("c", None)]) == "COPY 1"
+        async with db.transaction():
+            names = [row["user"] async for row in db.cursor("SELECT user FROM rows", prefetch=2)]
+        assert sorted(names) == ["a", "b", "c"]
+        with pytest.raises(asyncpg.UndefinedColumnError):
+            await db.fetch("SELECT nothing FROM rows")
+        await db.close()
+
+    asyncio.run(run())
+
+
+def test_sqlalchemy_reads_the_catalogs(port):
+    sqlalchemy = pytest.importorskip("sqlalchemy")
+    pytest.importorskip("psycopg")
+    engine = sqlalchemy.create_engine(f"postgresql+psycopg://root@127.0.0.1:{port}/default")
+    inspector = sqlalchemy.inspect(engine)
+    assert "orders" in inspector.get_table_names()
+    assert inspector.get_schema_names()
+    columns = {column["name"]: str(column["type"]) for column in inspector.get_columns("orders")}
+    assert columns == {
+        "user": "TEXT",
+        "price": "DOUBLE PRECISION",
+        "ts": "TIMESTAMP",
+        "ok": "BOOLEAN",
+        "day": "DATE",
+    }
+    table = sqlalchemy.Table("orders", sqlalchemy.MetaData(), autoload_with=engine)
+    with engine.begin() as db:
+        query = sqlalchemy.select(table.c.user).where(table.c.user == "ann").limit(1)
+        assert db.execute(query).all() == [("ann",)]
+        db.execute(table.insert(), [{"user": "sa", "price": 9.0}, {"user": "sb", "price": 9.0}])
+        count = sqlalchemy.text("SELECT count(*) FROM orders WHERE price = :price")
+        assert db.execute(count, {"price": 9.0}).scalar() == 2
+
+
+def test_pandas_reads_rows(port):
+    pandas = pytest.importorskip("pandas")
+    sqlalchemy = pytest.importorskip("sqlalchemy")
+    pytest.importorskip("psycopg")
+    engine = sqlalchemy.create_engine(f"postgresql+psycopg://root@127.0.0.1:{port}/default")
+    frame = pandas.read_sql("SELECT user, price FROM orders WHERE user = 'ann'", engine)
+    assert frame.to_dict("records") == [{"user": "ann", "price": 1.5}]
