@@ -45,7 +45,7 @@ impl Session {
         let parsed = &prepared.parsed;
         let Statement::Query(query) = &parsed.statement else {
             let diagnostic = Diagnostic::new(code::SYNTAX_ERROR, "this statement is not a query");
-            return diagnostic.at(parsed.span).err();
+            return diagnostic.at(parsed.span).with_hint("Run it with execute.").err();
         };
         check_count(parsed, parameters)?;
         let plan = || self.plan_of(&parsed.statement, parameters);

@@ -7,7 +7,7 @@ use lockstep_diagnostic::{Result, code};
 use lockstep_row::{DataType, Value};
 use lockstep_sql::ast::Statement;
 
-use crate::{Parameter, Session};
+use crate::{Parameter, Session, variables::Storage};
 
 /// What running a statement does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,14 +44,25 @@ impl Session {
     /// # Ok::<(), Box<lockstep_engine::Diagnostic>>(())
     /// ```
     pub fn describe_statement(&self, sql: &str) -> Result<StatementDescription> {
+        let (effect, parameter_count) = self.statement_effect(sql)?;
+        let columns = match effect {
+            StatementEffect::Query => Some(self.columns_of_query(sql, parameter_count)?),
+            StatementEffect::Reads | StatementEffect::Other => None,
+        };
+        Ok(StatementDescription { effect, parameter_count, columns })
+    }
+
+    /// Returns what a script does, by its last statement, and the number of its `?`. A query that is to be
+    /// a job, since the session reads offline data, is none.
+    pub fn statement_effect(&self, sql: &str) -> Result<(StatementEffect, usize)> {
         let mut statements = lockstep_sql::parse(sql)?;
         let is_single = statements.len() == 1;
-        let Some(last) = statements.pop() else {
-            let effect = StatementEffect::Other;
-            return Ok(StatementDescription { effect, parameter_count: 0, columns: None });
-        };
+        let Some(last) = statements.pop() else { return Ok((StatementEffect::Other, 0)) };
+        let is_online = self.storage() == Storage::Online;
         let effect = match &last.statement {
-            Statement::Query(query) if query.into_outfile.is_none() => StatementEffect::Query,
+            Statement::Query(query) if query.into_outfile.is_none() && is_online => {
+                StatementEffect::Query
+            }
             Statement::Show(_) | Statement::Describe(_) | Statement::Explain(_) => {
                 StatementEffect::Reads
             }
@@ -59,12 +70,7 @@ impl Session {
         };
         // Statements before the last one may make the tables that it reads.
         let effect = if is_single { effect } else { StatementEffect::Other };
-        let parameter_count = last.parameter_count;
-        let columns = match effect {
-            StatementEffect::Query => Some(self.columns_of_query(sql, parameter_count)?),
-            StatementEffect::Reads | StatementEffect::Other => None,
-        };
-        Ok(StatementDescription { effect, parameter_count, columns })
+        Ok((effect, last.parameter_count))
     }
 
     fn columns_of_query(&self, sql: &str, parameters: usize) -> Result<Vec<(String, DataType)>> {

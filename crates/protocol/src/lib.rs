@@ -41,7 +41,7 @@ pub trait NamedMessage: Message + Default {
     }
 }
 
-/// A script, or one statement with parameters: the ticket of a DoGet, which runs it. The last message of
+/// A script, or one statement with parameters: the ticket of a `DoGet`, which runs it. The last message of
 /// its rows has an [`Outcome`] as metadata.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Execute {
@@ -120,11 +120,12 @@ pub struct Columns {
     pub names: Vec<String>,
 }
 
-/// The rows of a DoPut that appends to one or more tables: the command of its descriptor. Rows of
-/// several tables follow each other, each with a schema message of their own.
+/// The rows of a `DoPut` that appends to one or more tables: the command of its descriptor. Rows follow a
+/// schema message, whose metadata is the position of their table in the list: 32 bits, the least
+/// significant byte first.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Append {
-    /// The tables, in the order of their schema messages.
+    /// The tables.
     #[prost(string, repeated, tag = "1")]
     pub tables: Vec<String>,
     /// `disk`, `os` or `memory`; the table's or the session's where there is none.
