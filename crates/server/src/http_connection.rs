@@ -5,7 +5,7 @@
 use std::{convert::Infallible, error::Error, sync::Arc, time::Duration};
 
 use hyper::{
-    Request, Response, Version,
+    Request, Response,
     body::{Body, Incoming},
     service::service_fn,
 };
@@ -62,9 +62,6 @@ impl HttpConnection<'_> {
         let of_calls = Arc::clone(&activity);
         let service = service_fn(move |request: Request<Incoming>| {
             let call = of_calls.begin_call();
-            if request.version() == Version::HTTP_2 {
-                of_calls.note_frames();
-            }
             let response = handle(request, call);
             async move { Ok::<_, Infallible>(response.await) }
         });
