@@ -37,7 +37,15 @@ class Server:
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Serves a database in memory to everybody on this machine, who may name files of the tests."""
-    arguments = [":memory:", "--http", "127.0.0.1:0", "--flight", "127.0.0.1:0", "--postgres", "off"]
+    arguments = [
+        ":memory:",
+        "--http",
+        "127.0.0.1:0",
+        "--flight",
+        "127.0.0.1:0",
+        "--postgres",
+        "off",
+    ]
     arguments += ["--set", "server.authentication=none"]
     arguments += ["--set", f"server.file_folders={tmp_path_factory.getbasetemp()}"]
     child = subprocess.Popen(
