@@ -26,8 +26,10 @@ def connect(
     read_only: bool = False,
     max_memory: int | str | None = None,
     progress: Callable[[OpenProgress], object] | None = None,
+    tls: bool | None = None,
+    ca: str | os.PathLike[str] | None = None,
 ) -> Connection:
-    """Opens a database: in memory, or in a directory.
+    """Opens a database: in memory, in a directory, or on a server.
 
     Without a target, or with ``":memory:"``, it is a new one in memory, which exists as long as the
     connection. Any other target is the path of a directory, which is created when there is none:
@@ -51,8 +53,21 @@ def connect(
         ...     db.sql("SELECT user, price FROM clicks").fetchall()
         [('ann', 2.5)]
 
-    Servers (``lockstep://host:port``) are not part of this version.
+    ``lockstep://user:password@host:port/database`` connects to a server that ``lockstep serve``
+    runs: the port is that of Flight SQL, 7433 where there is none, and all but the host may be left
+    out. A token stands for user and password as ``?token=…``. The connection has a session of its
+    own, so that USE and SET last, and the same methods with the same answers. ``tls=True`` encrypts
+    it, with a certificate that the system's authorities vouch for, or those of the PEM file ``ca``.
     """
+    name = None if target is None else os.fsdecode(target)
+    if name is not None and name.startswith(_SCHEME):
+        return _connect_to_server(name, read_only, max_memory, progress, tls, ca)
+    if tls is not None or ca is not None:
+        raise Error(
+            "`tls` and `ca` are for the address of a server",
+            code="22023",
+            hint="It begins with lockstep://.",
+        )
     path = _path(target)
     if path is None and read_only:
         raise Error(
@@ -71,6 +86,30 @@ def connect(
         connection.close()
         raise
     return connection
+
+
+_SCHEME = "lockstep://"
+
+
+def _connect_to_server(
+    address: str,
+    read_only: bool,
+    max_memory: int | str | None,
+    progress: Callable[[OpenProgress], object] | None,
+    tls: bool | None,
+    ca: str | os.PathLike[str] | None,
+) -> Connection:
+    """Connects to a server, for which some arguments have no meaning."""
+    given = {"read_only": read_only, "max_memory": max_memory, "progress": progress}
+    for name, value in given.items():
+        if value:
+            raise Error(
+                f"`{name}` is not for a server",
+                code="22023",
+                hint="`lockstep serve` has settings for it.",
+            )
+    path = None if ca is None else os.fspath(os.path.abspath(os.fsdecode(ca)))
+    return Connection(_lockstep.Session.connect(address, tls, path))
 
 
 def _open(
@@ -102,12 +141,6 @@ def _path(target: str | os.PathLike[str] | None) -> str | None:
     if target is None or target == ":memory:":
         return None
     name = os.fsdecode(target)
-    if name.startswith("lockstep://"):
-        raise Error(
-            f"cannot open `{name}`: servers are not part of this version",
-            code="0A000",
-            hint="Call lockstep.connect() for a database in memory, or name a directory.",
-        )
     if not name:
         raise Error(
             "the path of the database is empty",
@@ -243,7 +276,7 @@ class Connection:
 
     @property
     def opened(self) -> Opened | None:
-        """What opening the directory has done; ``None`` for a database in memory."""
+        """What opening the directory has done; ``None`` for a database in memory or on a server."""
         found = self._session.opened()
         if found is None:
             return None
@@ -258,6 +291,8 @@ class Connection:
     def close(self) -> None:
         """Ends the database: everything that was acknowledged is on the disk afterwards, and the
         directory may be opened again, by any process.
+
+        On a server it ends the session, and nothing else.
 
         Calls that run meanwhile on other threads succeed or fail as a whole; every later one
         raises an error with the code 08003. Closing twice does nothing.

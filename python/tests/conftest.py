@@ -1,6 +1,12 @@
-"""Shared fixtures: an empty database, and one with a few purchases."""
+"""Shared fixtures: an empty database, in the process or on a server, and one with purchases."""
 
 from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import pytest
 
@@ -12,10 +18,73 @@ SPENT = """
     WINDOW w AS (PARTITION BY user ORDER BY ts ROWS_RANGE BETWEEN 1m PRECEDING AND CURRENT ROW)
 """
 
+EMBEDDED_ONLY = {
+    "test_progress_reaches_the_end": "a server does not say how far a query is",
+    "test_a_relation_belongs_to_the_tables_of_its_time": "a server binds a query again to run it",
+    "test_writes_stop_at_a_share_of_the_memory": "SET GLOBAL is for all tests of the server",
+}
+"""Tests that only an embedded connection can pass, with the reason."""
 
-@pytest.fixture
-def db() -> lockstep.Connection:
-    return lockstep.connect()
+
+@dataclass(frozen=True)
+class Server:
+    """A running server and the addresses on which it listens."""
+
+    http: str
+    flight: str
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Serves a database in memory to everybody on this machine, who may name files of the tests."""
+    arguments = [
+        ":memory:",
+        "--http",
+        "127.0.0.1:0",
+        "--flight",
+        "127.0.0.1:0",
+        "--postgres",
+        "off",
+    ]
+    arguments += ["--set", "server.authentication=none"]
+    arguments += ["--set", f"server.file_folders={tmp_path_factory.getbasetemp()}"]
+    child = subprocess.Popen(
+        [sys.executable, "-m", "lockstep", "serve", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert child.stdout is not None
+    lines = [child.stdout.readline().split()[2] for _ in range(2)]
+    yield Server(http=lines[0], flight=lines[1])
+    child.terminate()
+    assert child.wait(60) in (0, 3)
+
+
+_numbers = itertools.count()
+
+
+def connect_to(server: Server) -> lockstep.Connection:
+    """Connects to a server, in a database of its own."""
+    name = f"test_{next(_numbers)}"
+    db = lockstep.connect(f"lockstep://{server.flight}")
+    db.execute(f"CREATE DATABASE {name}")
+    db.execute(f"USE {name}")
+    return db
+
+
+@pytest.fixture(params=["embedded", "remote"])
+def db(request: pytest.FixtureRequest) -> Iterator[lockstep.Connection]:
+    """An empty database: in the process, or on a server."""
+    if request.param == "embedded":
+        yield lockstep.connect()
+        return
+    reason = EMBEDDED_ONLY.get(request.node.originalname)
+    if reason is not None:
+        pytest.skip(reason)
+    db = connect_to(request.getfixturevalue("server"))
+    yield db
+    db.close()
 
 
 @pytest.fixture

@@ -42,6 +42,7 @@ DEPLOY d AS SELECT k, v FROM t;
 def address():
     """The address of a server on a free port."""
     command = [sys.executable, "-m", "lockstep", "serve", ":memory:", "--http", "127.0.0.1:0"]
+    command += ["--postgres", "off", "--flight", "off"]
     command += ["--set", "server.authentication=none", "--set", "log.level=error"]
     command += ["--set", "postgres.listen=off"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:

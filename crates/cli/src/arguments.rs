@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use clap::{Parser, error::ErrorKind};
+use lockstep_client::ServerAddress;
 use lockstep_host::disk;
 
 use crate::{
@@ -20,7 +21,7 @@ use crate::{
                   A path that ends in `.lockstep`, or is a directory, or does not exist and has no \
                   extension is a database; other paths are scripts.\n\
                   `lockstep check DIR` verifies the database in a directory; see `lockstep check --help`.\n\
-                  `lockstep serve DIR` serves it over HTTP; see `lockstep serve --help`.\n\
+                  `lockstep serve DIR` serves it over HTTP and Flight SQL; see `lockstep serve --help`.\n\
                   `lockstep user add NAME` makes a user of it; see `lockstep user --help`.\n\
                   `lockstep doctor DIR` says what of this machine is not as it should be.\n\
                   `lockstep demo flights` runs the demonstration that comes with the Python package."
@@ -34,8 +35,9 @@ struct CommandLine {
     #[arg(long)]
     read_only: bool,
 
-    /// The directory of a database, which is created when there is none; or a file of statements to
-    /// run in memory; or `demo`.
+    /// The directory of a database, which is created when there is none; or the address of a server,
+    /// `lockstep://user:password@host:port/database`; or a file of statements to run in memory; or
+    /// `demo`.
     #[arg(value_name = "DATABASE|FILE")]
     target: Option<String>,
 
@@ -112,6 +114,9 @@ enum Target {
 impl Target {
     /// Tells by its name and by what there is what a path names.
     fn of(path: &str) -> Self {
+        if ServerAddress::is_address(path) {
+            return Self::Database;
+        }
         let extension = Path::new(path).extension().map(|text| text.to_ascii_lowercase());
         let extension = extension.as_ref().and_then(|text| text.to_str());
         let (exists, is_directory) = (disk::exists(path.as_ref()), disk::is_folder(path.as_ref()));
@@ -156,6 +161,9 @@ impl Arguments {
         }
         if path.is_empty() {
             return in_memory(refuse("the path is empty"));
+        }
+        if read_only && ServerAddress::is_address(&path) {
+            return in_memory(refuse("--read-only is for the directory of a database"));
         }
         if let Some(other) = rest.first() {
             return in_memory(refuse(&format!("one path at a time, found also `{other}`")));
@@ -236,6 +244,10 @@ mod tests {
         let script = Task::Script("SELECT 1".into());
         let read_only = Arguments { task: script, database: database(true) };
         assert_eq!(parse(&["-c", "SELECT 1", "--read-only", "x.lockstep"]), read_only);
+        let server = DatabaseTarget { path: "lockstep://app@h".into(), read_only: false };
+        let remote = Arguments { task: Task::Input, database: Some(server) };
+        assert_eq!(parse(&["lockstep://app@h"]), remote);
+        assert!(matches!(task(&["--read-only", "lockstep://app@h"]), Task::Refuse(_)));
         assert!(matches!(task(&["--read-only"]), Task::Refuse(_)));
         assert!(matches!(task(&[""]), Task::Refuse(_)));
     }

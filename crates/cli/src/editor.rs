@@ -3,15 +3,15 @@
 //! The session gives the completions. The history is in the file `.lockstep_history` of the home
 //! folder, if that can be written.
 
-use std::{borrow::Cow, env, fmt, io, path::PathBuf, sync::Arc};
+use std::{borrow::Cow, env, fmt, io, path::PathBuf};
 
-use lockstep_engine::{Session, may_have_secret};
+use lockstep_engine::may_have_secret;
 use rustyline::{
     Config, Context, Helper, completion::Completer, error::ReadlineError, highlight::Highlighter,
     hint::Hinter, history::FileHistory, validate::Validator,
 };
 
-use crate::shell::PromptLine;
+use crate::{shell::PromptLine, shell_session::ShellSession};
 
 /// The most lines of the history.
 const HISTORY_LINES_MAX: usize = 10_000;
@@ -30,7 +30,7 @@ impl fmt::Debug for LineEditor {
 
 impl LineEditor {
     /// Opens the terminal; words are completed with the names that the session knows.
-    pub(crate) fn open(session: Arc<Session>) -> io::Result<Self> {
+    pub(crate) fn open(session: ShellSession) -> io::Result<Self> {
         let config = Config::builder()
             .max_history_size(HISTORY_LINES_MAX)
             .and_then(|config| config.history_ignore_dups(true))
@@ -82,7 +82,7 @@ fn io_error(error: ReadlineError) -> io::Error {
 
 /// Completes words with keywords and the names of the catalog.
 struct WordCompleter {
-    session: Arc<Session>,
+    session: ShellSession,
 }
 
 impl Completer for WordCompleter {

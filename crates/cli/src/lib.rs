@@ -14,9 +14,11 @@ mod editor;
 mod guard;
 mod interrupt;
 mod opening;
+mod remote;
 mod script;
 mod serve_command;
 mod shell;
+mod shell_session;
 mod table_text;
 mod user_command;
 
@@ -24,6 +26,7 @@ use std::io::{self, IsTerminal};
 
 pub use cell::cell_text;
 pub use guard::guarded;
+pub use remote::{columns_of, conversion_of, output_of};
 pub use table_text::{TableText, table_text};
 
 /// Runs the shell with these arguments (without the program's name) on the process's standard

@@ -6,12 +6,13 @@ use std::{
     sync::mpsc,
 };
 
+use lockstep_client::ServerAddress;
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_engine::{Database, OpenListener, OpenOptions, OpenProgress, Opened};
 
 use crate::guard::guarded;
 
-/// The directory of a database, as the arguments name it.
+/// The directory of a database, or the address of a server, as the arguments name it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DatabaseTarget {
     pub(crate) path: PathBuf,
@@ -22,6 +23,11 @@ pub(crate) struct DatabaseTarget {
 const REPORTED_MS: u64 = 500;
 
 impl DatabaseTarget {
+    /// Returns the address, where the target is that of a server.
+    pub(crate) fn server(&self) -> Option<&str> {
+        self.path.to_str().filter(|text| ServerAddress::is_address(text))
+    }
+
     /// Opens the database. Writes to `err` what it does if that takes a while, and what was cut.
     pub(crate) fn open(&self, err: &mut dyn Write) -> io::Result<Result<Database>> {
         let (sender, receiver) = mpsc::channel();

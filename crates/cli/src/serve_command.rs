@@ -29,7 +29,8 @@ const EXIT_CANCELLED: i32 = 3;
 /// The name of a database in memory.
 const IN_MEMORY: &str = ":memory:";
 
-/// Serves a database over HTTP and PostgreSQL's protocol: on this machine only, unless there are users and TLS.
+/// Serves a database over HTTP, PostgreSQL's protocol and Arrow Flight SQL: on this machine only, unless
+/// there are users and TLS.
 #[derive(Debug, Clone, PartialEq, Eq, Parser)]
 #[command(
     name = "lockstep serve",
@@ -58,6 +59,10 @@ pub(crate) struct ServeCommand {
     /// Serves PostgreSQL's protocol on this address, or not with `off`: the setting postgres.listen.
     #[arg(long, value_name = "ADDRESS")]
     postgres: Option<String>,
+
+    /// Serves Arrow Flight SQL on this address, or not with `off`: the setting flight.listen.
+    #[arg(long, value_name = "ADDRESS")]
+    flight: Option<String>,
 
     /// Opens the database without changing it: the setting `server.read_only`.
     #[arg(long)]
@@ -100,10 +105,15 @@ impl ServeCommand {
         if let Some(token) = server.start_token() {
             write_token(err, token)?;
         }
-        writeln!(out, "listening on {}", server.http_address())?;
+        // In one write: who waits for the first line may read no further.
+        let mut lines = format!("listening on {}\n", server.http_address());
         if let Some(address) = server.postgres_address() {
-            writeln!(out, "listening on {address} for PostgreSQL's protocol")?;
+            lines.push_str(&format!("listening on {address} for PostgreSQL's protocol\n"));
         }
+        if let Some(address) = server.flight_address() {
+            lines.push_str(&format!("listening on {address} for Flight SQL\n"));
+        }
+        out.write_all(lines.as_bytes())?;
         out.flush()?;
         report_failure(ServiceState::Ready.notify());
         let outcome = server.wait();
@@ -132,6 +142,9 @@ impl ServeCommand {
         }
         if let Some(address) = &self.postgres {
             settings.set("postgres.listen", address).map_err(text)?;
+        }
+        if let Some(address) = &self.flight {
+            settings.set("flight.listen", address).map_err(text)?;
         }
         if self.read_only {
             settings.set("server.read_only", "true").map_err(text)?;

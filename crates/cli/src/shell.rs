@@ -9,8 +9,9 @@ use std::{
     sync::Arc,
 };
 
+use lockstep_client::Client;
 use lockstep_diagnostic::{Diagnostic, Kind, Span, code};
-use lockstep_engine::{Database, Output, Session, masked};
+use lockstep_engine::{Database, Output, masked};
 use lockstep_host::{Clock, SystemClock, disk};
 
 use crate::{
@@ -20,6 +21,7 @@ use crate::{
     interrupt::{self, CtrlCEffect, Interrupts},
     opening::{DatabaseTarget, banner_text},
     script::{is_complete, statements},
+    shell_session::ShellSession,
     table_text::table_text,
 };
 
@@ -56,8 +58,8 @@ pub(crate) enum PromptLine {
 
 /// One run of the shell: a session with a database, and the streams it prints to.
 pub(crate) struct Shell {
-    session: Arc<Session>,
-    /// The directory of the database; `None` for one in memory.
+    session: ShellSession,
+    /// The directory of the database; `None` for one in memory or on a server.
     target: Option<DatabaseTarget>,
     clock: SystemClock,
     interrupts: Interrupts,
@@ -75,7 +77,7 @@ impl fmt::Debug for Shell {
 
 impl Shell {
     pub(crate) fn new(out: Box<dyn Write>, err: Box<dyn Write>) -> Self {
-        let session = Arc::new(Database::in_memory().session());
+        let session = ShellSession::Engine(Arc::new(Database::in_memory().session()));
         let (clock, interrupts) = (SystemClock::new(), Interrupts::default());
         Self { session, target: None, clock, interrupts, handles_signals: false, out, err }
     }
@@ -97,7 +99,7 @@ impl Shell {
         done.unwrap_or_else(|error| i32::from(error.kind() != io::ErrorKind::BrokenPipe))
     }
 
-    /// Runs a task with the database in a directory.
+    /// Runs a task with the database in a directory, or with that of a server.
     fn task_in(
         &mut self,
         target: DatabaseTarget,
@@ -105,15 +107,32 @@ impl Shell {
         input: ShellInput<'_>,
     ) -> io::Result<i32> {
         debug_assert!(self.target.is_none(), "a run has one database");
+        if let Some(url) = target.server() {
+            return self.task_with(url, task, input);
+        }
         let database = match target.open(&mut *self.err)? {
             Ok(database) => database,
             Err(error) => return writeln!(self.err, "{}", error.render(None)).map(|()| 1),
         };
         debug_assert!(database.opened().is_some(), "it is a directory");
-        self.session = Arc::new(database.session());
+        self.session = ShellSession::Engine(Arc::new(database.session()));
         self.target = Some(target);
         let done = self.task(task, input);
         match guarded(|| database.close()) {
+            Ok(()) => done,
+            Err(error) => writeln!(self.err, "{}", error.render(None)).map(|()| 1),
+        }
+    }
+
+    /// Runs a task with the database of a server.
+    fn task_with(&mut self, url: &str, task: Task, input: ShellInput<'_>) -> io::Result<i32> {
+        let client = match guarded(|| Client::connect(url)) {
+            Ok(client) => client,
+            Err(error) => return writeln!(self.err, "{}", error.render(None)).map(|()| 1),
+        };
+        self.session = ShellSession::Server(client.clone());
+        let done = self.task(task, input);
+        match guarded(|| client.close()) {
             Ok(()) => done,
             Err(error) => writeln!(self.err, "{}", error.render(None)).map(|()| 1),
         }
@@ -156,7 +175,7 @@ impl Shell {
                 self.prompt(|shell, begun| shell.plain_line(input, begun)).map(|()| 0)
             }
             ShellInput::Terminal => {
-                let mut editor = LineEditor::open(Arc::clone(&self.session))?;
+                let mut editor = LineEditor::open(self.session.clone())?;
                 self.prompt(|shell, begun| {
                     shell.out.flush()?;
                     editor.line(prompt_of(begun), begun)
@@ -251,7 +270,10 @@ impl Shell {
         &mut self,
         mut next: impl FnMut(&mut Self, &str) -> io::Result<PromptLine>,
     ) -> io::Result<()> {
-        let database = banner_text(self.target.as_ref(), self.session.database());
+        let database = match &self.session {
+            ShellSession::Engine(session) => banner_text(self.target.as_ref(), session.database()),
+            ShellSession::Server(client) => client.address().to_string(),
+        };
         let version = env!("CARGO_PKG_VERSION");
         writeln!(self.out, "Lockstep {version}, {database}. `.help` for help.")?;
         let mut text = String::new();

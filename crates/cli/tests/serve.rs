@@ -29,7 +29,7 @@ struct Serving {
 impl Serving {
     fn start(arguments: &[&str]) -> Self {
         let mut command = lockstep(arguments);
-        command.args(["--http", "127.0.0.1:0", "--postgres", "off"]);
+        command.args(["--http", "127.0.0.1:0", "--postgres", "off", "--flight", "off"]);
         command.args(["--set", "server.authentication=none"]);
         Self::of(command)
     }
@@ -37,7 +37,7 @@ impl Serving {
     /// Starts a server that asks who calls.
     fn with_users(arguments: &[&str]) -> Self {
         let mut command = lockstep(arguments);
-        command.args(["--http", "127.0.0.1:0", "--postgres", "off"]);
+        command.args(["--http", "127.0.0.1:0", "--postgres", "off", "--flight", "off"]);
         Self::of(command)
     }
 
@@ -170,6 +170,7 @@ fn what_cannot_be_served_is_said() {
         assert_eq!(code, Some(2), "{text}");
         assert!(text.contains(expected), "{text}");
     }
-    let (code, text) = run(&["/dev/null/db", "--http", "127.0.0.1:0", "--postgres", "off"]);
+    let (code, text) =
+        run(&["/dev/null/db", "--http", "127.0.0.1:0", "--postgres", "off", "--flight", "off"]);
     assert_eq!(code, Some(1), "{text}");
 }

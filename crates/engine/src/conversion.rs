@@ -15,13 +15,15 @@ use arrow::{
 };
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 use lockstep_function::{
-    Settings,
+    Compatibility, Settings, TimeZone,
     cast::{parse_date, parse_timestamp},
 };
 use lockstep_row::{
     Column, DataType, Datum, Value,
     arrow::{ColumnBuilder, arrow_type, import_array, in_milliseconds},
 };
+
+use crate::deployment::compatibility_name;
 
 /// The most characters of a value that a message shows.
 const SHOWN_CHARS_MAX: usize = 60;
@@ -38,9 +40,40 @@ impl Conversion {
         Self { settings, nan_is_null }
     }
 
-    /// Returns the settings of the session, by which values are printed, too.
+    /// Makes the conversion of a session in another process, from what
+    /// [`time_zone`](Self::time_zone), [`compatibility`](Self::compatibility) and
+    /// [`nan_is_null`](Self::nan_is_null) have said of it. `None` where a name is not valid.
+    ///
+    /// ```
+    /// use lockstep_engine::{Conversion, Database};
+    ///
+    /// let of = Database::in_memory().session().conversion();
+    /// let (zone, compatibility) = (of.time_zone(), of.compatibility());
+    /// assert_eq!(Conversion::of_names(&zone, compatibility, of.nan_is_null()), Some(of));
+    /// ```
+    pub fn of_names(time_zone: &str, compatibility: &str, nan_is_null: bool) -> Option<Self> {
+        let time_zone = TimeZone::parse(time_zone)?;
+        let both = [Compatibility::Standard, Compatibility::OpenMldb];
+        let is_named = |found: &Compatibility| {
+            compatibility_name(Settings { time_zone, compatibility: *found }) == compatibility
+        };
+        let compatibility = both.into_iter().find(is_named)?;
+        Some(Self { settings: Settings { time_zone, compatibility }, nan_is_null })
+    }
+
+    /// Returns the settings by which values are printed ([`Output::settings`](crate::Output)).
     pub fn settings(self) -> Settings {
         self.settings
+    }
+
+    /// Returns the variable `time_zone`.
+    pub fn time_zone(self) -> String {
+        self.settings.time_zone.to_string()
+    }
+
+    /// Returns the variable `compatibility`.
+    pub fn compatibility(self) -> &'static str {
+        compatibility_name(self.settings)
     }
 
     /// Whether NaN is read as NULL.

@@ -87,7 +87,7 @@ impl QuerySource {
 }
 
 /// Returns the value of the variable `compatibility`.
-fn compatibility_name(settings: Settings) -> &'static str {
+pub(crate) fn compatibility_name(settings: Settings) -> &'static str {
     match settings.compatibility {
         Compatibility::Standard => "standard",
         Compatibility::OpenMldb => "openmldb",

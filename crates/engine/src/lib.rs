@@ -25,9 +25,9 @@
 //! | [`session`](Session), [`context`](Limits), `variables`, `parameters` | one user's settings, limits, the dispatch of statements |
 //! | [`entrance`](CallOptions), [`authentication`](Proof), `access` | the entrance of every call, who calls, and what they may do |
 //! | [`session_list`](SessionInfo), [`audit`](AuditEvent) | the open sessions, what users did, slow requests |
-//! | `statement`, `options` | what each statement does, and the reader of its options |
+//! | `statement`, `options`, `statement_description` | what each statement does, the reader of its options, what it will return |
 //! | `append`, [`appender`](Appender), `offline_data`, [`conversion`](Conversion), `literal`, `constant` | rows into tables |
-//! | `relation`, `index_read` | queries in batch mode |
+//! | `relation`, `query_stream`, `index_read` | queries in batch mode |
 //! | `request`, `prepared_request`, `request_cache`, `deployment` | request mode |
 //! | `verify` | the comparison of the two modes |
 //! | `system` | the tables of the database `lockstep` |
@@ -61,6 +61,7 @@ mod options;
 mod output;
 mod parameters;
 mod prepared_request;
+mod query_stream;
 mod recovery;
 mod relation;
 mod request;
@@ -68,6 +69,7 @@ mod request_cache;
 mod session;
 mod session_list;
 mod statement;
+mod statement_description;
 mod store;
 mod system;
 mod user;
@@ -98,6 +100,7 @@ pub use lockstep_table::set_chunk_rows;
 pub use output::Output;
 pub use parameters::{Parameter, ParsedScript, PreparedStatement};
 pub use prepared_request::{PreparedRequest, WeakRequest};
+pub use query_stream::BeginRows;
 #[doc(hidden)]
 pub use recovery::StorageTuning;
 pub use recovery::{OpenListener, OpenOptions, OpenProgress, Opened};
@@ -105,4 +108,5 @@ pub use relation::{ProgressCallback, Relation};
 pub use session::Session;
 pub use session_list::{ClientInfo, SessionInfo};
 pub use statement::only_writes_rows;
+pub use statement_description::{StatementDescription, StatementEffect};
 pub use verify::{Difference, Verification, VerifyOptions};

@@ -19,7 +19,7 @@ pub type Parameter = (Value, DataType);
 /// A parsed statement, which may be run several times with different parameters.
 #[derive(Debug, Clone)]
 pub struct PreparedStatement {
-    parsed: Parsed,
+    pub(crate) parsed: Parsed,
     sql: String,
 }
 

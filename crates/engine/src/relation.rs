@@ -98,6 +98,36 @@ impl Relation {
         Ok(output)
     }
 
+    /// Runs the query as [`Self::collect`] does, and passes each batch to `consume` when it is computed:
+    /// for results that need not fit in memory. An error of `consume` ends the query. Returns the
+    /// warnings.
+    pub fn run_each(
+        &self,
+        progress: Option<ProgressCallback>,
+        consume: &mut dyn FnMut(RecordBatch) -> Result<()>,
+    ) -> Result<Vec<Diagnostic>> {
+        self.database.check_open()?;
+        if let Some(guard) = &self.guard {
+            guard.check()?;
+        }
+        self.context.limits.run(|| {
+            if self.requests.is_some() {
+                return self.run(progress)?.batches.into_iter().try_for_each(consume);
+            }
+            let run = self.prepare_run(progress)?;
+            let mut rows = 0;
+            let counted = &mut |batch: RecordBatch| {
+                rows += batch.num_rows();
+                check_rows(rows, run.rows_max)?;
+                consume(batch)
+            };
+            let done = lockstep_batch::execute_each(&run.plan, &run.tables, &run.options, counted);
+            run.check_tables()?;
+            done
+        })?;
+        Ok(self.context.warnings.clone())
+    }
+
     fn run(&self, progress: Option<ProgressCallback>) -> Result<Output> {
         if let Some(requests) = &self.requests {
             let entries = self.database.entries_of(&self.query.plan)?;
@@ -106,6 +136,18 @@ impl Relation {
             check_rows(output.row_count(), rows_max())?;
             return Ok(output);
         }
+        let run = self.prepare_run(progress)?;
+        let batches = lockstep_batch::execute(&run.plan, &run.tables, &run.options);
+        run.check_tables()?;
+        let batches = batches?;
+        check_rows(batches.iter().map(RecordBatch::num_rows).sum(), run.rows_max)?;
+        let settings = self.context.conversion.settings();
+        let columns = self.query.columns.clone();
+        Ok(Output { columns, batches, settings, ..Output::default() })
+    }
+
+    /// Finds the tables of the query, and makes the options of its run in batch mode.
+    fn prepare_run(&self, progress: Option<ProgressCallback>) -> Result<BatchRun<'_>> {
         let progress = progress
             .map(|callback| -> Arc<dyn ProgressListener> { Arc::new(FractionReporter(callback)) });
         let compatibility = self.context.conversion.settings().compatibility;
@@ -128,14 +170,7 @@ impl Relation {
             }
         };
         let (plan, rows_max) = self.limited_plan()?;
-        let batches = lockstep_batch::execute(&plan, &tables, &options);
-        // A table that was dropped meanwhile was empty while the query read it.
-        entries.iter().try_for_each(|entry| entry.definition.check())?;
-        let batches = batches?;
-        check_rows(batches.iter().map(RecordBatch::num_rows).sum(), rows_max)?;
-        let settings = self.context.conversion.settings();
-        let columns = self.query.columns.clone();
-        Ok(Output { columns, batches, settings, ..Output::default() })
+        Ok(BatchRun { plan, tables, options, entries, rows_max })
     }
 
     /// Returns the plan, which ends after one row more than the call may return, and that number.
@@ -148,6 +183,22 @@ impl Relation {
         let plan = plan.limit(0, Some(fetch)).and_then(LogicalPlanBuilder::build);
         let plan = plan.map_err(|error| Box::new(Diagnostic::internal(error.to_string())))?;
         Ok((Cow::Owned(plan), Some(rows_max)))
+    }
+}
+
+/// A query that is about to run in batch mode.
+struct BatchRun<'r> {
+    plan: Cow<'r, LogicalPlan>,
+    tables: TableSet,
+    options: ExecuteOptions,
+    entries: Vec<TableEntry>,
+    rows_max: Option<u64>,
+}
+
+impl BatchRun<'_> {
+    /// Fails where a table was dropped meanwhile: it was empty while the query read it.
+    fn check_tables(&self) -> Result<()> {
+        self.entries.iter().try_for_each(|entry| entry.definition.check())
     }
 }
 

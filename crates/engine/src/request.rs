@@ -90,4 +90,18 @@ impl Session {
         let plan = || self.find_request(target).ok().map(|request| request.explain());
         self.enter(|| self.request_operation(target, &plan), || retried(answer))
     }
+
+    /// Answers request rows as [`Self::request`] does, with a request that was prepared from `target`:
+    /// for the definition from which it was compiled, and no other.
+    pub fn request_prepared(
+        &self,
+        target: &str,
+        request: &PreparedRequest,
+        rows: &[RecordBatch],
+    ) -> Result<Output> {
+        let conversion = self.conversion();
+        let plan = || Some(request.explain());
+        let operation = || self.request_operation(target, &plan);
+        self.enter(operation, || request.answer_batches(rows, conversion))
+    }
 }

@@ -113,7 +113,11 @@ impl Session {
     }
 
     /// Describes how a query runs, for the record of slow requests.
-    fn plan_of(&self, statement: &Statement, parameters: &[Parameter]) -> Option<String> {
+    pub(crate) fn plan_of(
+        &self,
+        statement: &Statement,
+        parameters: &[Parameter],
+    ) -> Option<String> {
         let Statement::Query(query) = statement else { return None };
         let bound = self.bind_with(query, parameters).ok()?;
         Some(bound.plan.display_indent().to_string())

@@ -16,7 +16,7 @@ use lockstep_engine::QueryContext;
 use lockstep_host::{Clock, SystemClock};
 use pyo3::{exceptions::PyKeyboardInterrupt, prelude::*, sync::PyOnceLock, types::PyType};
 
-use crate::{error::raise, interrupt::ListedCall};
+use crate::{backend::take_has_written, error::raise, interrupt::ListedCall};
 
 /// How often a call lets Python run the handlers of signals. A shorter call never does.
 const POLL_INTERVAL_MS: u32 = 50;
@@ -72,11 +72,14 @@ pub(crate) fn detached<T: Send>(
         true => None,
         false => Some(ListedCall::new(thread_identifier(py)?, &context)),
     };
+    let _earlier = take_has_written();
     let outcome = py.detach(|| context.run(|| lockstep_cli::guarded(work)));
+    // What was changed on a server is changed, too.
+    let has_written = take_has_written() || context.has_committed();
     drop(listed);
     let raised = THREAD.with_borrow_mut(|signals| signals.raised.take());
     match outcome {
-        Ok(value) if context.has_committed() => {
+        Ok(value) if has_written => {
             let raised = raised.map_or_else(|| py.check_signals(), Err);
             raised.or_else(|error| defer(py, error)).map(|()| value)
         }

@@ -1,10 +1,13 @@
 //! The native half of the Python package: sessions, results and requests as Python objects.
 //!
+//! A session is with an engine in the process or with a server (`backend`).
+//!
 //! `python/lockstep/` is the public interface and the only caller; it renders and documents
 //! results, and converts data frames to Arrow. This crate converts Python values to rows and back,
 //! releases the interpreter while the engine works, and turns diagnostics into exceptions. Holds no
 //! logic of the database. Tested from Python, in `python/tests`.
 
+mod backend;
 mod call;
 mod error;
 mod from_python;

@@ -3,15 +3,16 @@
 use std::sync::{Arc, Weak};
 
 use lockstep_diagnostic::{Diagnostic, Kind, code};
-use lockstep_engine::{Conversion, Database, Limits, Output, PreparedRequest, Session};
+use lockstep_engine::{Conversion, Output, PreparedRequest};
 use lockstep_host::sync::Mutex;
-use lockstep_row::{Arena, DataType, Datum, Value};
+use lockstep_row::{Arena, DataType, Value};
 use pyo3::{
     prelude::*,
     types::{PyDict, PyMapping, PyString, PyTuple},
 };
 
 use crate::{
+    backend::CompiledRequest,
     call::{attached, briefly_detached, detached},
     error::raise,
     from_python::{TargetColumn, value_of},
@@ -23,13 +24,9 @@ use crate::{
 #[pyclass(frozen, name = "Prepared", module = "lockstep._lockstep")]
 #[derive(Debug)]
 pub(crate) struct PyPrepared {
-    /// Is to be open when a request is answered.
-    database: Database,
-    request: Arc<PreparedRequest>,
+    request: CompiledRequest,
     columns: Arc<RequestColumns>,
     conversion: Conversion,
-    /// The limits of the session when the request was prepared.
-    limits: Limits,
 }
 
 /// The columns of a request and of its answer, with their names as Python strings, which take
@@ -75,7 +72,7 @@ impl RequestColumnsCache {
             entries[..=at].rotate_right(1);
             return Arc::clone(&entries[0].columns);
         }
-        let columns = Arc::new(RequestColumns::new(py, request));
+        let columns = Arc::new(RequestColumns::new(py, request.input(), request.output()));
         entries.retain(|entry| entry.request.strong_count() > 0);
         entries.truncate(CACHED_REQUESTS_MAX - 1);
         let entry =
@@ -86,9 +83,8 @@ impl RequestColumnsCache {
 }
 
 impl RequestColumns {
-    fn new(py: Python<'_>, request: &PreparedRequest) -> Self {
-        let input = request
-            .input()
+    fn new(py: Python<'_>, input: &[(String, DataType)], output: &[(String, DataType)]) -> Self {
+        let input = input
             .iter()
             .map(|(name, data_type)| InputColumn {
                 key: PyString::intern(py, name).unbind(),
@@ -97,7 +93,7 @@ impl RequestColumns {
             })
             .collect();
         // A dict has a key once: repeated names get a number, as in a data frame.
-        let answer = Output { columns: request.output().to_vec(), ..Output::default() };
+        let answer = Output { columns: output.to_vec(), ..Output::default() };
         let schema = answer.schema();
         let names = schema.fields().iter().map(|field| field.name());
         let output = names.map(|name| PyString::intern(py, name).unbind()).collect();
@@ -109,14 +105,17 @@ impl PyPrepared {
     /// Makes the callable of a request of a session.
     pub(crate) fn new(
         py: Python<'_>,
-        request: Arc<PreparedRequest>,
-        session: &Session,
+        request: CompiledRequest,
+        conversion: Conversion,
         cache: &RequestColumnsCache,
     ) -> Self {
-        let columns = cache.columns_of(py, &request);
-        let (conversion, limits) = (session.conversion(), session.limits());
-        let database = session.database().clone();
-        Self { database, request, columns, conversion, limits }
+        let columns = match &request {
+            CompiledRequest::Engine { request, .. } => cache.columns_of(py, request),
+            CompiledRequest::Server { input, output, .. } => {
+                Arc::new(RequestColumns::new(py, input, output))
+            }
+        };
+        Self { request, columns, conversion }
     }
 
     /// Converts a request row, given as a dict or another mapping, or as a tuple.
@@ -177,18 +176,13 @@ impl PyPrepared {
     /// answer. The values are owned, since other threads may run Python code meanwhile.
     fn compute(&self, py: Python<'_>, row: &[Value]) -> PyResult<Option<Vec<Value>>> {
         let latency = &self.columns.latency;
-        let answer = || {
-            self.database.check_open()?;
-            latency.measure(|| {
-                let arena = Arena::new();
-                let row: Vec<Datum<'_>> = row.iter().map(|value| value.as_datum(&arena)).collect();
-                let answer = self.request.answer(&row, &arena)?;
-                Ok(answer.map(|answer| answer.iter().map(Datum::to_value).collect()))
-            })
+        let answer = || latency.measure(|| self.request.answer(row));
+        let CompiledRequest::Engine { request, limits, .. } = &self.request else {
+            return detached(py, None, answer);
         };
-        let limited = || self.limits.run(answer);
+        let limited = || limits.run(answer);
         // A request that is not compiled reads all rows, and takes as long as a query.
-        if !self.request.is_compiled() {
+        if !request.is_compiled() {
             detached(py, None, limited)
         } else if latency.is_short() {
             attached(py, limited)

@@ -8,10 +8,11 @@ use std::{
 };
 
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
+use lockstep_client::{Client, ServerAddress, TlsMode};
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 use lockstep_engine::{
     Conversion, Database, Durability, OpenListener, OpenOptions, OpenProgress, Output, Parameter,
-    ProgressCallback, QueryContext, Relation, Session, TableBatches, VerifyOptions,
+    ProgressCallback, QueryContext, TableBatches, VerifyOptions,
 };
 use lockstep_host::sync::Mutex;
 use lockstep_row::{DataType, Value};
@@ -22,6 +23,7 @@ use pyo3::{
 use pyo3_arrow::PyTable;
 
 use crate::{
+    backend::{Backend, BoundQuery},
     call::{attached, detached, writing},
     error::raise,
     from_python::{TargetColumn, type_of, value_of},
@@ -30,11 +32,12 @@ use crate::{
     rows::{batch_of_dicts, batch_of_tuples, columns_of, schema_of},
 };
 
-/// A session with a database of its own, in memory or in a directory. May be shared between threads.
+/// A session with a database of its own, in memory or in a directory, or with a server. May be shared
+/// between threads.
 #[pyclass(frozen, name = "Session", module = "lockstep._lockstep")]
 #[derive(Debug)]
 pub(crate) struct PySession {
-    session: Session,
+    session: Backend,
     columns: RequestColumnsCache,
 }
 
@@ -53,22 +56,46 @@ impl PySession {
             None => Database::in_memory(),
             Some(path) => open_directory(py, &path, read_only, progress)?,
         };
-        Ok(Self { session: database.session(), columns: RequestColumnsCache::default() })
+        let session = Backend::Engine(database.session());
+        Ok(Self { session, columns: RequestColumnsCache::default() })
+    }
+
+    /// Connects to a server. `tls` and `ca` are as the parameters of the address, and override them.
+    #[staticmethod]
+    #[pyo3(signature = (address, tls=None, ca=None))]
+    fn connect(
+        py: Python<'_>,
+        address: &str,
+        tls: Option<bool>,
+        ca: Option<String>,
+    ) -> PyResult<Self> {
+        let connect = || {
+            let mut address = ServerAddress::parse(address)?;
+            match (tls, ca) {
+                (Some(false), _) => address.tls = TlsMode::Off,
+                (_, Some(path)) => address.tls = TlsMode::Authority(path),
+                (Some(true), None) if address.tls == TlsMode::Off => address.tls = TlsMode::System,
+                (Some(true) | None, None) => {}
+            }
+            Client::connect_to(address)
+        };
+        let session = Backend::Server(detached(py, None, connect)?);
+        Ok(Self { session, columns: RequestColumnsCache::default() })
     }
 
     /// Ends the database.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        detached(py, None, || self.session.database().close())
+        detached(py, None, || self.session.close())
     }
 
     /// Fails when the database was closed.
     fn check_open(&self, py: Python<'_>) -> PyResult<()> {
-        attached(py, || self.session.database().check_open())
+        attached(py, || self.session.check_open())
     }
 
     /// Returns what opening has done; None for a database in memory.
     fn opened<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
-        let Some(opened) = self.session.database().opened() else { return Ok(None) };
+        let Some(opened) = self.session.opened() else { return Ok(None) };
         let fields = PyDict::new(py);
         fields.set_item("rows", opened.rows)?;
         fields.set_item("milliseconds", opened.milliseconds)?;
@@ -168,7 +195,7 @@ impl PySession {
     /// Compiles a deployment or a query for request mode.
     fn prepare(&self, py: Python<'_>, target: &str) -> PyResult<PyPrepared> {
         let request = detached(py, Some(target), || self.session.prepare_request(target))?;
-        Ok(PyPrepared::new(py, request, &self.session, &self.columns))
+        Ok(PyPrepared::new(py, request, self.session.conversion(), &self.columns))
     }
 
     /// Returns the names and types of a table's columns; None where there is no such table.
@@ -250,7 +277,7 @@ impl PySession {
             // A table that was created for rows that it does not take is dropped, even if the call
             // was interrupted.
             let drop_table = format!("DROP TABLE {}", quoted(table));
-            QueryContext::new().run(|| drop(self.session.execute(&drop_table)));
+            QueryContext::new().run(|| drop(self.session.execute_with(&drop_table, &[])));
         })
     }
 }
@@ -371,7 +398,7 @@ fn with_types(
 #[pyclass(frozen, name = "Relation", module = "lockstep._lockstep")]
 #[derive(Debug)]
 pub(crate) struct PyRelation {
-    relation: Relation,
+    relation: BoundQuery,
     sql: String,
 }
 

@@ -211,6 +211,13 @@ impl Activity {
 #[derive(Debug)]
 pub(crate) struct ActiveCall(Arc<Activity>);
 
+impl ActiveCall {
+    /// Ends the call. Returns the activity of its connection.
+    pub(crate) fn end(self) -> Arc<Activity> {
+        Arc::clone(&self.0)
+    }
+}
+
 impl Drop for ActiveCall {
     fn drop(&mut self) {
         self.0.note_moved();

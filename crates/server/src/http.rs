@@ -22,7 +22,7 @@ mod row_batches;
 mod sql_call;
 mod watched_body;
 
-use std::{convert::Infallible, net::IpAddr, sync::Arc, time::Duration};
+use std::{net::IpAddr, sync::Arc};
 
 use axum::{
     Router,
@@ -33,33 +33,26 @@ use axum::{
     routing::{get, post},
 };
 use futures::future::{Either, select};
-use hyper::{body::Incoming, service::service_fn};
-use hyper_util::{
-    rt::{TokioExecutor, TokioIo, TokioTimer},
-    server::conn::auto,
-};
+use hyper::body::Incoming;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tower::ServiceExt;
 
 use crate::{
-    connections::{Activity, WatchedStream},
+    connections::ActiveCall,
+    http_connection::{HttpConnection, HttpVersions, UnfinishedCall},
     metrics::Refusal,
     phase::Phase,
     protocol::Protocol,
     server_state::ServerState,
 };
-use call::{CallId, ClientAddress};
+use call::ClientAddress;
 use error::HttpError;
 use watched_body::WatchedBody;
 
+pub(crate) use authorization::log_in_as;
+pub(crate) use call::CallId;
 pub(crate) use json_rows::{KeyRule, RowSchema};
 pub(crate) use json_text::push_json;
-
-/// The streams of an HTTP/2 connection that are open at the same time.
-const STREAMS_MAX: u32 = 128;
-
-/// How often a connection is checked for a client that does nothing.
-const CHECK_MS_MAX: u64 = 5_000;
 
 /// Makes the routes.
 pub(crate) fn routes(state: Arc<ServerState>) -> Router {
@@ -97,109 +90,23 @@ pub(crate) async fn serve_connection<S>(
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let activity = Activity::new(Arc::clone(&state.clock));
-    let stream = TokioIo::new(WatchedStream::new(stream, Arc::clone(&activity)));
-    let service = service_fn({
-        let (state, activity) = (Arc::clone(&state), Arc::clone(&activity));
-        move |mut request: hyper::Request<Incoming>| {
-            request.extensions_mut().insert(ClientAddress(address));
-            let (state, routes) = (Arc::clone(&state), routes.clone());
-            let call = activity.begin_call();
-            let is_framed = request.version() == Version::HTTP_2;
-            let activity = Arc::clone(&activity);
-            async move {
-                let mut unfinished = UnfinishedCall { state: &state, is_finished: false };
-                let response = answer(&state, routes, request.map(Body::new)).await;
-                unfinished.is_finished = true;
-                drop((unfinished, call));
-                Ok::<_, Infallible>(match is_framed {
-                    true => response.map(|body| Body::new(WatchedBody::new(body, &activity))),
-                    false => response,
-                })
+    let shared = Arc::clone(&state);
+    let handle = move |mut request: hyper::Request<Incoming>, call: ActiveCall| {
+        request.extensions_mut().insert(ClientAddress(address));
+        let (state, routes) = (Arc::clone(&shared), routes.clone());
+        let is_framed = request.version() == Version::HTTP_2;
+        async move {
+            let unfinished = UnfinishedCall::begin(&state);
+            let response = answer(&state, routes, request.map(Body::new)).await;
+            unfinished.finish();
+            let activity = call.end();
+            match is_framed {
+                true => response.map(|body| Body::new(WatchedBody::new(body, &activity))),
+                false => response,
             }
         }
-    });
-    let builder = connection_builder(&state);
-    let connection = builder.serve_connection(stream, service);
-    tokio::pin!(connection);
-    let draining = state.phase.reached(Phase::Draining);
-    tokio::pin!(draining);
-    let mut is_ending = false;
-    loop {
-        let check = tokio::time::sleep(check_interval(&state));
-        tokio::select! {
-            // An error is the client's: a broken connection or a broken protocol.
-            _ended = connection.as_mut() => return,
-            () = draining.as_mut(), if !is_ending => {
-                is_ending = true;
-                connection.as_mut().graceful_shutdown();
-            }
-            () = state.phase.reached(Phase::Stopping), if is_ending => {
-                if activity.is_busy() {
-                    state.note_cancelled();
-                }
-                return;
-            }
-            () = check => {
-                let settings = state.settings();
-                let is_slow = activity.write_waits_ms() >= settings.write_timeout_ms
-                    || activity.answer_waits_ms() >= settings.write_timeout_ms
-                    || activity.request_waits_ms() >= settings.header_timeout_ms;
-                if is_slow {
-                    state.metrics.add_refused(Refusal::Timeout);
-                    return;
-                }
-                if activity.idle_ms() >= settings.idle_timeout_ms {
-                    return;
-                }
-            }
-        }
-    }
-}
-
-/// A call that may be dropped before its answer: where the server has ended, that is noted.
-struct UnfinishedCall<'s> {
-    state: &'s ServerState,
-    is_finished: bool,
-}
-
-impl Drop for UnfinishedCall<'_> {
-    fn drop(&mut self) {
-        if !self.is_finished && self.state.phase.get() == Phase::Stopping {
-            self.state.note_cancelled();
-        }
-    }
-}
-
-/// Returns how long to wait before a connection is checked again.
-fn check_interval(state: &ServerState) -> Duration {
-    let settings = state.settings();
-    let shortest = settings.write_timeout_ms.min(settings.idle_timeout_ms);
-    let shortest = shortest.min(settings.header_timeout_ms);
-    Duration::from_millis((shortest / 2).clamp(1, CHECK_MS_MAX))
-}
-
-/// Makes the reader of a connection with the limits of the settings.
-fn connection_builder(state: &ServerState) -> auto::Builder<TokioExecutor> {
-    let settings = state.settings();
-    let header_bytes = usize::try_from(settings.header_bytes_max).unwrap_or(usize::MAX);
-    let header_list = u32::try_from(settings.header_bytes_max).unwrap_or(u32::MAX);
-    let header_timeout = Duration::from_millis(settings.header_timeout_ms);
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder
-        .http1()
-        // Hyper's own timeout for headers counts from the end of the call before. `serve_connection`
-        // counts from their first byte.
-        .header_read_timeout(None)
-        .max_buf_size(header_bytes);
-    builder
-        .http2()
-        .timer(TokioTimer::new())
-        .max_concurrent_streams(STREAMS_MAX)
-        .max_header_list_size(header_list)
-        .keep_alive_interval(Duration::from_millis(settings.idle_timeout_ms))
-        .keep_alive_timeout(header_timeout);
-    builder
+    };
+    HttpConnection { state: &state, versions: HttpVersions::All }.serve(stream, handle).await;
 }
 
 /// Answers a call: gives it an id, counts it, and makes the body of an error.

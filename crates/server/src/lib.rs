@@ -11,6 +11,7 @@
 //! let mut settings = ServerSettings::default();
 //! settings.set("http.listen", "127.0.0.1:0")?;
 //! settings.set("postgres.listen", "127.0.0.1:0")?;
+//! settings.set("flight.listen", "127.0.0.1:0")?;
 //! let server = RunningServer::start(Database::in_memory(), settings)?;
 //! assert!(server.http_address().ip().is_loopback());
 //! assert!(server.postgres_address().is_some());
@@ -24,6 +25,7 @@ mod server;
 mod server_state;
 mod settings;
 
+mod flight;
 mod http;
 mod postgres;
 
@@ -31,6 +33,7 @@ mod access;
 mod connections;
 mod deployments;
 mod guard;
+mod http_connection;
 mod log;
 mod metrics;
 mod phase;

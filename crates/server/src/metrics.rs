@@ -114,6 +114,9 @@ impl Refusal {
         ["connections", "overload", "timeout", "tls", "login"];
 }
 
+/// The number of status codes of gRPC.
+const GRPC_CODES: usize = 17;
+
 /// The most deployments that are counted on their own.
 const DEPLOYMENTS_MAX: usize = 1_000;
 
@@ -128,6 +131,9 @@ pub(crate) struct Metrics {
     statements: DurationHistogram,
     statement_errors: AtomicU64,
     connections: [AtomicU64; Protocol::ALL.len()],
+    /// Flight calls by their status code.
+    flight_calls: [AtomicU64; GRPC_CODES],
+    flight_seconds: DurationHistogram,
 }
 
 impl Metrics {
@@ -155,6 +161,13 @@ impl Metrics {
         self.statement_errors.fetch_add(has_failed.into(), Ordering::Relaxed);
     }
 
+    /// Counts a Flight call by its status code, and how long it took to the end of its results.
+    pub(crate) fn record_flight_call(&self, code: u16, ns: u64) {
+        let code = usize::from(code).min(GRPC_CODES - 1);
+        self.flight_calls[code].fetch_add(1, Ordering::Relaxed);
+        self.flight_seconds.record(ns);
+    }
+
     /// Counts an accepted connection.
     pub(crate) fn add_connection(&self, protocol: Protocol) {
         self.connections[protocol as usize].fetch_add(1, Ordering::Relaxed);
@@ -180,6 +193,15 @@ impl Metrics {
             let labels = format!("reason=\"{reason}\"");
             line(text, "lockstep_refused_total", &labels, count.load(Ordering::Relaxed));
         }
+        head(text, "lockstep_flight_calls_total", "counter", "Flight calls by status code.");
+        for (code, count) in self.flight_calls.iter().enumerate() {
+            let count = count.load(Ordering::Relaxed);
+            if code == 0 || count > 0 {
+                line(text, "lockstep_flight_calls_total", &format!("code=\"{code}\""), count);
+            }
+        }
+        head(text, "lockstep_flight_call_seconds", "histogram", "From headers to the last row.");
+        self.flight_seconds.write(text, "lockstep_flight_call_seconds", "protocol=\"flight\"");
         head(text, "lockstep_connections_total", "counter", "Connections accepted.");
         for (protocol, count) in Protocol::ALL.iter().zip(&self.connections) {
             let connections = count.load(Ordering::Relaxed);
@@ -287,6 +309,7 @@ mod tests {
         metrics.record_response(429, 1);
         metrics.add_refused(Refusal::Overload);
         metrics.add_connection(Protocol::Http);
+        metrics.record_flight_call(3, 1);
         metrics.record_statement(1, true);
         let mut text = String::new();
         metrics.deployment("hidden").add_rows(1);
@@ -299,6 +322,7 @@ mod tests {
             "lockstep_http_responses_total{status=\"4xx\"} 1\n",
             "lockstep_refused_total{reason=\"overload\"} 1\n",
             "lockstep_connections_total{protocol=\"http\"} 1\n",
+            "lockstep_flight_calls_total{code=\"3\"} 1\n",
             "lockstep_connections_total{protocol=\"postgresql\"} 0\n",
             "lockstep_postgres_statement_seconds_count{protocol=\"postgresql\"} 1\n",
             "lockstep_postgres_errors_total 1\n",

@@ -7,17 +7,20 @@ pub(crate) enum Protocol {
     Http,
     /// That of PostgreSQL, version 3.
     PostgreSql,
+    /// Arrow Flight SQL.
+    Flight,
 }
 
 impl Protocol {
     /// All protocols.
-    pub(crate) const ALL: [Self; 2] = [Self::Http, Self::PostgreSql];
+    pub(crate) const ALL: [Self; 3] = [Self::Http, Self::PostgreSql, Self::Flight];
 
     /// Returns its name in metrics and in the list of sessions.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Http => "http",
             Self::PostgreSql => "postgresql",
+            Self::Flight => "flight",
         }
     }
 
@@ -26,6 +29,7 @@ impl Protocol {
         match self {
             Self::Http => &[b"h2", b"http/1.1"],
             Self::PostgreSql => &[b"postgresql"],
+            Self::Flight => &[b"h2"],
         }
     }
 }

@@ -25,6 +25,7 @@ use tokio::{
 use crate::{
     ServerSettings,
     access::Authentication,
+    flight::FlightServer,
     http::{routes, serve_connection},
     metrics::Refusal,
     phase::Phase,
@@ -61,6 +62,7 @@ pub struct RunningServer {
     runtime: Runtime,
     http_address: SocketAddr,
     postgres_address: Option<SocketAddr>,
+    flight_address: Option<SocketAddr>,
     listening: Vec<JoinHandle<()>>,
 }
 
@@ -113,6 +115,7 @@ impl RunningServer {
         settings.check_users(&database).map_err(io::Error::other)?;
         let http = settings.http_address().map_err(io::Error::other)?;
         let postgres = settings.postgres_address().map_err(io::Error::other)?;
+        let flight = settings.flight_address().map_err(io::Error::other)?;
         let mut builder = Builder::new_multi_thread();
         if settings.worker_threads > 0 {
             builder.worker_threads(usize::try_from(settings.worker_threads).unwrap_or(1));
@@ -121,7 +124,9 @@ impl RunningServer {
         let http = runtime.block_on(async { bind(http) })?;
         let postgres =
             postgres.map(|address| runtime.block_on(async { bind(address) })).transpose()?;
+        let flight = flight.map(|address| runtime.block_on(async { bind(address) })).transpose()?;
         let http_address = http.local_addr()?;
+        let flight_address = flight.as_ref().map(TcpListener::local_addr).transpose()?;
         let postgres_address = postgres.as_ref().map(TcpListener::local_addr).transpose()?;
         let state = Arc::new(ServerState::new(database, settings)?);
         warn_of_users(&state);
@@ -136,7 +141,18 @@ impl RunningServer {
             let state = Arc::clone(&state);
             runtime.spawn(listen(state, listener, Protocol::PostgreSql, serve_postgres))
         }));
-        Ok(Self { state, runtime, http_address, postgres_address, listening })
+        listening.extend(flight.map(|listener| {
+            let flight = FlightServer::new(&state);
+            runtime.spawn(listen(
+                Arc::clone(&state),
+                listener,
+                Protocol::Flight,
+                move |state, stream, address| {
+                    serve_flight(state, Arc::clone(&flight), stream, address)
+                },
+            ))
+        }));
+        Ok(Self { state, runtime, http_address, postgres_address, flight_address, listening })
     }
 
     /// Returns the address on which HTTP is served.
@@ -147,6 +163,11 @@ impl RunningServer {
     /// Returns the address on which PostgreSQL's protocol is served; `None` where it is not.
     pub fn postgres_address(&self) -> Option<SocketAddr> {
         self.postgres_address
+    }
+
+    /// Returns the address on which Flight SQL is served; `None` where it is switched off.
+    pub fn flight_address(&self) -> Option<SocketAddr> {
+        self.flight_address
     }
 
     /// Returns what tells the server what to do.
@@ -272,6 +293,24 @@ async fn serve_http(
     let limit = Duration::from_millis(state.settings().header_timeout_ms);
     match tokio::time::timeout(limit, acceptor.accept(stream)).await {
         Ok(Ok(stream)) => serve_connection(state, routes, stream, address).await,
+        Ok(Err(_)) => state.metrics.add_refused(Refusal::Tls),
+        Err(_) => state.metrics.add_refused(Refusal::Timeout),
+    }
+}
+
+/// Serves a connection of Flight, encrypted where the settings say so.
+async fn serve_flight(
+    state: Arc<ServerState>,
+    flight: Arc<FlightServer>,
+    stream: TcpStream,
+    address: IpAddr,
+) {
+    let Some(acceptor) = state.tls(Protocol::Flight) else {
+        return flight.serve(stream, address).await;
+    };
+    let limit = Duration::from_millis(state.settings().header_timeout_ms);
+    match tokio::time::timeout(limit, acceptor.accept(stream)).await {
+        Ok(Ok(stream)) => flight.serve(stream, address).await,
         Ok(Err(_)) => state.metrics.add_refused(Refusal::Tls),
         Err(_) => state.metrics.add_refused(Refusal::Timeout),
     }

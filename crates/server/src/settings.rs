@@ -20,6 +20,10 @@ pub use declared::{DECLARED, ServerSetting};
 pub struct ServerSettings {
     pub(crate) http_listen: String,
     pub(crate) postgres_listen: String,
+    pub(crate) flight_listen: String,
+    pub(crate) flight_sessions_max: u64,
+    pub(crate) flight_statements_max: u64,
+    pub(crate) flight_session_timeout_ms: u64,
     pub(crate) read_only: bool,
     pub(crate) authentication: String,
     pub(crate) file_folders: Vec<String>,
@@ -153,6 +157,7 @@ impl ServerSettings {
     fn listen_addresses(&self) -> Result<Vec<(&'static str, SocketAddr)>, SettingError> {
         let mut addresses = vec![(HTTP_LISTEN, self.http_address()?)];
         addresses.extend(self.postgres_address()?.map(|address| (POSTGRES_LISTEN, address)));
+        addresses.extend(self.flight_address()?.map(|address| (FLIGHT_LISTEN, address)));
         Ok(addresses)
     }
 
@@ -164,6 +169,14 @@ impl ServerSettings {
     /// Returns the address on which HTTP is served.
     pub fn http_address(&self) -> Result<SocketAddr, SettingError> {
         address(HTTP_LISTEN, &self.http_listen, "127.0.0.1:7431")
+    }
+
+    /// Returns the address on which Flight SQL is served; `None` where it is not.
+    pub fn flight_address(&self) -> Result<Option<SocketAddr>, SettingError> {
+        match self.flight_listen.as_str() {
+            "" | OFF => Ok(None),
+            given => address(FLIGHT_LISTEN, given, "127.0.0.1:7433").map(Some),
+        }
     }
 
     /// Returns the address on which PostgreSQL's protocol is served; `None` where it is not.
@@ -222,6 +235,10 @@ impl ServerSettings {
         Self {
             http_listen: String::new(),
             postgres_listen: String::new(),
+            flight_listen: String::new(),
+            flight_sessions_max: 0,
+            flight_statements_max: 0,
+            flight_session_timeout_ms: 0,
             read_only: false,
             authentication: String::new(),
             file_folders: Vec::new(),
@@ -275,6 +292,9 @@ const HTTP_LISTEN: &str = "http.listen";
 
 /// The setting of the address for PostgreSQL's protocol.
 const POSTGRES_LISTEN: &str = "postgres.listen";
+
+/// The setting with the address of Flight SQL.
+const FLIGHT_LISTEN: &str = "flight.listen";
 
 /// The address of a protocol that is not served.
 const OFF: &str = "off";

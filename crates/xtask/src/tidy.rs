@@ -28,6 +28,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("meaning of queries", &["plan"]),
     ("execution", &["request", "batch"]),
     ("database", &["engine"]),
+    ("messages", &["protocol"]),
     ("protocols", &["server", "client"]),
     ("front ends", &["cli"]),
     ("package", &["python"]),

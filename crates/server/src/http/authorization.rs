@@ -10,21 +10,32 @@ use lockstep_engine::ClientInfo;
 use super::error::HttpResult;
 use crate::{
     access::{Credentials, Login, LoginAttempt, login},
+    protocol::Protocol,
     server_state::ServerState,
 };
 
 /// The most characters of a program's name that are kept.
 const APPLICATION_CHARS_MAX: usize = 128;
 
-/// Logs the client of a call in. Where it has called a short time ago, that costs a hash of the header.
+/// Logs the client of a call over HTTP in.
 pub(crate) async fn log_in(
     state: &Arc<ServerState>,
     headers: &HeaderMap,
     address: IpAddr,
 ) -> HttpResult<Arc<Login>> {
+    log_in_as(state, headers, address, Protocol::Http).await
+}
+
+/// Logs the client of a call in. Where it has called a short time ago, that costs a hash of the header.
+pub(crate) async fn log_in_as(
+    state: &Arc<ServerState>,
+    headers: &HeaderMap,
+    address: IpAddr,
+    protocol: Protocol,
+) -> HttpResult<Arc<Login>> {
     let bytes = |name| headers.get(name).map(HeaderValue::as_bytes).unwrap_or_default();
     let (shown, agent) = (bytes(header::AUTHORIZATION), bytes(header::USER_AGENT));
-    let key = state.access.key(shown, address, agent);
+    let key = state.access.key(shown, address, &[protocol.name().as_bytes(), b" ", agent].concat());
     if let Some(found) = state.access.find(&key, state.clock.monotonic_ns()) {
         return Ok(found);
     }
@@ -33,7 +44,7 @@ pub(crate) async fn log_in(
         address: Some(address.to_string()),
         application: Some(agent.chars().take(APPLICATION_CHARS_MAX).collect())
             .filter(|name: &String| !name.is_empty()),
-        protocol: Some("http".to_owned()),
+        protocol: Some(protocol.name().to_owned()),
     };
     let attempt = LoginAttempt { key, credentials: read(shown)?, address, client };
     Ok(login(state, attempt).await?)

@@ -360,6 +360,12 @@ fn an_address_that_others_reach_is_refused() {
     settings.set("postgres.listen", "off").unwrap();
     let error = RunningServer::start(Database::in_memory(), settings).unwrap_err();
     assert!(error.to_string().contains("TLS (tls.certificate and tls.key)"), "{error}");
+    let mut settings = ServerSettings::default();
+    settings.set("http.listen", "127.0.0.1:0").unwrap();
+    settings.set("postgres.listen", "off").unwrap();
+    settings.set("flight.listen", "0.0.0.0:0").unwrap();
+    let error = RunningServer::start(Database::in_memory(), settings).unwrap_err();
+    assert!(error.to_string().starts_with("flight.listen is 0.0.0.0:0, which other machines"));
 }
 
 #[test]
@@ -399,6 +405,7 @@ fn a_connection_is_encrypted_where_there_is_a_certificate() {
         let mut public = ServerSettings::default();
         public.set("http.listen", "0.0.0.0:0").unwrap();
         public.set("postgres.listen", "off").unwrap();
+        public.set("flight.listen", "off").unwrap();
         settings.iter().for_each(|(key, value)| public.set(key, value).unwrap());
         public
     };
@@ -427,7 +434,8 @@ fn a_connection_is_encrypted_where_there_is_a_certificate() {
     same.set("tls.certificate", &certificate).unwrap();
     same.set("tls.key", &key).unwrap();
     same.set("server.authentication", "none").unwrap();
-    assert_eq!(server.handle.reload(same), Ok(vec!["http.listen", "postgres.listen"]));
+    let fixed = vec!["http.listen", "postgres.listen", "flight.listen"];
+    assert_eq!(server.handle.reload(same), Ok(fixed));
     assert_eq!(connect_with_tls(&server).send(get("/healthz")).status, 200);
 }
 

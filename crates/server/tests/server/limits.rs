@@ -234,6 +234,7 @@ fn limits_are_changed_by_a_reload() {
     let mut settings = lockstep_server::ServerSettings::default();
     settings.set("http.listen", "127.0.0.1:0").unwrap();
     settings.set("postgres.listen", "127.0.0.1:0").unwrap();
+    settings.set("flight.listen", "127.0.0.1:0").unwrap();
     settings.set("server.authentication", "none").unwrap();
     settings.set("limits.body_bytes_max", "2").unwrap();
     assert_eq!(server.handle.reload(settings), Ok(Vec::new()));

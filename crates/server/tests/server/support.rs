@@ -33,6 +33,7 @@ impl TestServer {
         let mut settings = ServerSettings::default();
         settings.set("http.listen", "127.0.0.1:0").unwrap();
         settings.set("postgres.listen", "127.0.0.1:0").unwrap();
+        settings.set("flight.listen", "127.0.0.1:0").unwrap();
         settings.set("server.authentication", "none").unwrap();
         for (key, value) in pairs {
             settings.set(key, value).unwrap();

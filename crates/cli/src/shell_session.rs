@@ -1,0 +1,36 @@
+//! The session of a run of the shell: with an engine in the process, or with a server.
+
+use std::sync::Arc;
+
+use lockstep_client::Client;
+use lockstep_diagnostic::Result;
+use lockstep_engine::{Output, Session};
+
+use crate::remote::output_of;
+
+/// A session. A clone is the same session.
+#[derive(Debug, Clone)]
+pub(crate) enum ShellSession {
+    /// With an engine in the process.
+    Engine(Arc<Session>),
+    /// With a server.
+    Server(Client),
+}
+
+impl ShellSession {
+    /// Runs a script. On a server, Ctrl-C cancels it there.
+    pub(crate) fn execute(&self, script: &str) -> Result<Output> {
+        match self {
+            Self::Engine(session) => session.execute(script),
+            Self::Server(client) => output_of(client, client.execute(script, None)?.collect()?),
+        }
+    }
+
+    /// Returns the completions of a word; none where a server does not answer.
+    pub(crate) fn complete(&self, start: &str) -> Vec<String> {
+        match self {
+            Self::Engine(session) => session.complete(start),
+            Self::Server(client) => client.complete(start).unwrap_or_default(),
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Rows into tables.
+
+use arrow::{
+    array::RecordBatch,
+    datatypes::{Schema, SchemaRef},
+};
+use arrow_flight::{
+    FlightData, FlightDescriptor, encode::FlightDataEncoderBuilder, error::FlightError, sql::Any,
+};
+use futures::{Stream, StreamExt, stream};
+use lockstep_diagnostic::{Diagnostic, Result};
+use lockstep_host::sync::Mutex;
+use lockstep_protocol::{Append, NamedMessage, Outcome};
+use prost::Message;
+use std::sync::Arc;
+
+use crate::{
+    Client,
+    failure::{malformed, of_flight, of_status},
+};
+
+/// What became of rows.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Appended {
+    /// How many were appended.
+    pub rows: u64,
+    /// Warnings, such as about rows that had expired.
+    pub warnings: Vec<Diagnostic>,
+}
+
+/// Rows of one schema on their way, with the number of their table.
+struct TableRows {
+    table: u32,
+    schema: SchemaRef,
+    batches: Vec<RecordBatch>,
+}
+
+impl TableRows {
+    /// Splits the rows of a table where their schema changes. A table without rows has one part.
+    fn of(table: usize, batches: &[RecordBatch]) -> Vec<Self> {
+        let table = u32::try_from(table).unwrap_or(u32::MAX);
+        let same = |left: &RecordBatch, right: &RecordBatch| left.schema() == right.schema();
+        let mut parts: Vec<Self> = batches
+            .chunk_by(same)
+            .map(|part| Self { table, schema: part[0].schema(), batches: part.to_vec() })
+            .collect();
+        if parts.is_empty() {
+            let schema = Arc::new(Schema::empty());
+            parts.push(Self { table, schema, batches: Vec::new() });
+        }
+        parts
+    }
+}
+
+impl Client {
+    /// Appends rows to a table, all or none. `durability` is `disk`, `os` or `memory`; without it the
+    /// table or the session says what the call waits for. The server holds one batch at a time.
+    pub fn append(
+        &self,
+        table: &str,
+        batches: &[RecordBatch],
+        durability: Option<&str>,
+    ) -> Result<Appended> {
+        self.append_tables(&[(table, batches)], durability)
+    }
+
+    /// Appends rows to several tables, all or none.
+    pub fn append_tables(
+        &self,
+        rows: &[(&str, &[RecordBatch])],
+        durability: Option<&str>,
+    ) -> Result<Appended> {
+        let tables = rows.iter().map(|(table, _)| (*table).to_owned()).collect();
+        let append = Append { tables, durability: durability.map(str::to_owned) };
+        let command = Any { type_url: Append::type_url(), value: append.encode_to_vec().into() };
+        let descriptor = FlightDescriptor::new_cmd(command.encode_to_vec());
+        let first = FlightData::new().with_descriptor(descriptor);
+        let parts = rows.iter().enumerate();
+        let rows: Vec<TableRows> =
+            parts.flat_map(|(table, (_, batches))| TableRows::of(table, batches)).collect();
+        let failed = Arc::new(Mutex::new(None));
+        let messages = stream::iter([first]).chain(encoded(rows, Arc::clone(&failed)));
+        let call = self.begin()?;
+        let request = call.request(messages);
+        let mut flight = call.flight();
+        let outcome = call.wait(async {
+            let results = flight.do_put(request).await.map_err(|status| of_status(&status))?;
+            let result = results.into_inner().message().await;
+            let result = result.map_err(|status| of_status(&status))?;
+            let result = result.ok_or_else(|| malformed("the append has no result"))?;
+            Outcome::decode(result.app_metadata).map_err(malformed)
+        });
+        if let Some(error) = failed.lock().take() {
+            return Err(of_flight(&error));
+        }
+        let outcome = outcome?;
+        self.state.note_session(outcome.session);
+        Ok(Appended {
+            rows: outcome.rows_affected.unwrap_or(0),
+            warnings: outcome.warnings.into_iter().map(Diagnostic::from).collect(),
+        })
+    }
+}
+
+/// Returns the messages of rows. They end where rows cannot be encoded, which `failed` says.
+fn encoded(
+    rows: Vec<TableRows>,
+    failed: Arc<Mutex<Option<FlightError>>>,
+) -> impl Stream<Item = FlightData> + Send + 'static {
+    let of_table = |TableRows { table, schema, batches }: TableRows| {
+        let batches = stream::iter(batches.into_iter().map(Ok));
+        let number = table.to_le_bytes().to_vec();
+        FlightDataEncoderBuilder::new()
+            .with_schema(schema)
+            .with_metadata(number.into())
+            .build(batches)
+    };
+    stream::iter(rows.into_iter().map(of_table)).flatten().map_while_ok(failed)
+}
+
+/// Ends a stream at its first error, which is kept.
+trait MapWhileOk: Stream<Item = Result<FlightData, FlightError>> + Sized {
+    fn map_while_ok(
+        self,
+        failed: Arc<Mutex<Option<FlightError>>>,
+    ) -> impl Stream<Item = FlightData> + Send + 'static
+    where
+        Self: Send + 'static,
+    {
+        self.scan((), move |(), item| {
+            let kept = item.map_err(|error| *failed.lock() = Some(error)).ok();
+            futures::future::ready(kept)
+        })
+    }
+}
+
+impl<S: Stream<Item = Result<FlightData, FlightError>>> MapWhileOk for S {}

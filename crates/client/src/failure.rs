@@ -1,0 +1,49 @@
+//! Errors of calls as diagnostics: those of the engine as they were, and those of the connection.
+
+use arrow_flight::error::FlightError;
+use lockstep_diagnostic::{Diagnostic, Kind, code};
+use lockstep_protocol::{DiagnosticMessage, ERROR_HEADER};
+use prost::Message;
+use tonic::{Code, Status};
+
+/// The SQLSTATE of a connection that could not be made.
+pub(crate) const NOT_CONNECTED: &str = "08001";
+
+/// The SQLSTATE of a connection that broke.
+pub(crate) const CONNECTION_FAILURE: &str = "08006";
+
+/// The SQLSTATE of an answer that is not as the protocol says.
+pub(crate) const PROTOCOL_VIOLATION: &str = "08P01";
+
+/// Returns the diagnostic of a status.
+pub(crate) fn of_status(status: &Status) -> Box<Diagnostic> {
+    let bytes = status.metadata().get_bin(ERROR_HEADER).and_then(|value| value.to_bytes().ok());
+    if let Some(message) = bytes.and_then(|bytes| DiagnosticMessage::decode(bytes).ok()) {
+        return Box::new(message.into());
+    }
+    let text = status.message();
+    Box::new(match status.code() {
+        Code::Unavailable | Code::Unknown | Code::Cancelled => Diagnostic::new(
+            CONNECTION_FAILURE,
+            format!("the connection to the server broke: {text}"),
+        )
+        .with_kind(Kind::Retry)
+        .with_hint("Connect again. A write that was running may have been done."),
+        Code::Unauthenticated => Diagnostic::new(code::INVALID_AUTHORIZATION, text),
+        _ => Diagnostic::new(PROTOCOL_VIOLATION, text),
+    })
+}
+
+/// Returns the diagnostic of an error of rows.
+pub(crate) fn of_flight(error: &FlightError) -> Box<Diagnostic> {
+    match error {
+        FlightError::Tonic(status) => of_status(status),
+        other => malformed(other),
+    }
+}
+
+/// Makes the error for an answer that is not as expected.
+pub(crate) fn malformed(error: impl std::fmt::Display) -> Box<Diagnostic> {
+    let message = format!("the answer of the server is not as expected: {error}");
+    Box::new(Diagnostic::new(PROTOCOL_VIOLATION, message))
+}

@@ -1,0 +1,370 @@
+//! What a connection of Python is made of: a session of an engine in the process, or a client of a server.
+//!
+//! Both have the same methods, so that the rest of the crate does not tell them apart. Values are
+//! converted here in either case, by the settings of the session.
+
+use std::{cell::Cell, sync::Arc};
+
+use arrow::{
+    array::{RecordBatch, RecordBatchOptions},
+    datatypes::{Field, Schema, SchemaRef},
+};
+use lockstep_cli::{columns_of, conversion_of};
+use lockstep_client::{Client, ClientRequest, ColumnSet, StatementResult};
+use lockstep_diagnostic::{Diagnostic, Result};
+use lockstep_engine::{
+    Conversion, Database, Difference, Durability, Limits, Opened, Output, Parameter,
+    PreparedRequest, ProgressCallback, Relation, Session, TableBatches, Verification,
+    VerifyOptions,
+};
+use lockstep_row::{
+    Arena, DataType, Datum, Value,
+    arrow::{ColumnBuilder, ColumnReader, arrow_type},
+};
+
+thread_local! {
+    /// Whether the thread's call has changed something on a server.
+    static HAS_WRITTEN: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Returns whether the thread's call has changed something on a server, and forgets it.
+pub(crate) fn take_has_written() -> bool {
+    HAS_WRITTEN.replace(false)
+}
+
+/// A session.
+#[derive(Debug)]
+pub(crate) enum Backend {
+    /// With an engine in the process.
+    Engine(Session),
+    /// With a server.
+    Server(Client),
+}
+
+/// A query that is bound.
+#[derive(Debug)]
+pub(crate) enum BoundQuery {
+    /// In the process.
+    Engine(Box<Relation>),
+    /// On a server, which binds it again when it runs.
+    Server(ServerQuery),
+}
+
+/// A query of a server.
+#[derive(Debug)]
+pub(crate) struct ServerQuery {
+    client: Client,
+    sql: String,
+    parameters: Option<RecordBatch>,
+    columns: Vec<(String, DataType)>,
+}
+
+/// A compiled request.
+#[derive(Debug)]
+pub(crate) enum CompiledRequest {
+    /// In the process.
+    Engine {
+        /// Is to be open when a request is answered.
+        database: Database,
+        /// The program.
+        request: Arc<PreparedRequest>,
+        /// The limits of the session when the request was prepared.
+        limits: Limits,
+    },
+    /// On a server.
+    Server {
+        /// The handle.
+        request: ClientRequest,
+        /// The columns of a request row.
+        input: Vec<(String, DataType)>,
+        /// The columns of an answer.
+        output: Vec<(String, DataType)>,
+    },
+}
+
+impl Backend {
+    /// Ends the database in the process, or the session with a server.
+    pub(crate) fn close(&self) -> Result<()> {
+        match self {
+            Self::Engine(session) => session.database().close(),
+            Self::Server(client) => client.close(),
+        }
+    }
+
+    /// Fails where it was closed.
+    pub(crate) fn check_open(&self) -> Result<()> {
+        match self {
+            Self::Engine(session) => session.database().check_open(),
+            Self::Server(client) => client.check_open(),
+        }
+    }
+
+    /// Returns what opening a directory has done.
+    pub(crate) fn opened(&self) -> Option<&Opened> {
+        match self {
+            Self::Engine(session) => session.database().opened(),
+            Self::Server(_) => None,
+        }
+    }
+
+    /// Returns the rules by which values are converted.
+    pub(crate) fn conversion(&self) -> Conversion {
+        match self {
+            Self::Engine(session) => session.conversion(),
+            Self::Server(client) => conversion_of(client),
+        }
+    }
+
+    /// Runs a script, or one statement with parameters.
+    pub(crate) fn execute_with(&self, sql: &str, parameters: &[Parameter]) -> Result<Output> {
+        match self {
+            Self::Engine(session) => session.execute_with(sql, parameters),
+            Self::Server(client) => {
+                let rows = client.execute(sql, parameter_row(parameters)?.as_ref())?;
+                output_of(client, rows.collect()?)
+            }
+        }
+    }
+
+    /// Binds one query.
+    pub(crate) fn query_with(&self, sql: &str, parameters: &[Parameter]) -> Result<BoundQuery> {
+        match self {
+            Self::Engine(session) => {
+                let relation = session.query_with(sql, parameters)?;
+                Ok(BoundQuery::Engine(Box::new(relation)))
+            }
+            Self::Server(client) => {
+                let parameters = parameter_row(parameters)?;
+                let columns = columns_of(&client.describe(sql, parameters.as_ref())?)?;
+                let (client, sql) = (client.clone(), sql.to_owned());
+                Ok(BoundQuery::Server(ServerQuery { client, sql, parameters, columns }))
+            }
+        }
+    }
+
+    /// Appends rows to a table.
+    pub(crate) fn append_batches_as(
+        &self,
+        table: &str,
+        batches: &[RecordBatch],
+        durability: Option<Durability>,
+    ) -> Result<Output> {
+        match self {
+            Self::Engine(session) => session.append_batches_as(table, batches, durability),
+            Self::Server(_) => self.append_tables(&[TableBatches { table, batches }], durability),
+        }
+    }
+
+    /// Appends rows to several tables.
+    pub(crate) fn append_tables(
+        &self,
+        rows: &[TableBatches<'_>],
+        durability: Option<Durability>,
+    ) -> Result<Output> {
+        match self {
+            Self::Engine(session) => session.append_tables(rows, durability),
+            Self::Server(client) => {
+                let rows: Vec<_> = rows.iter().map(|of| (of.table, of.batches)).collect();
+                let appended = client.append_tables(&rows, durability.map(durability_name))?;
+                HAS_WRITTEN.set(true);
+                Ok(Output {
+                    rows_affected: Some(appended.rows),
+                    warnings: appended.warnings,
+                    message: Some("APPEND".to_owned()),
+                    ..Output::default()
+                })
+            }
+        }
+    }
+
+    /// Returns the columns of a table.
+    pub(crate) fn table_columns(&self, table: &str) -> Result<Vec<(String, DataType)>> {
+        match self {
+            Self::Engine(session) => session.table_columns(table),
+            Self::Server(client) => columns_of(&client.table_columns(table)?),
+        }
+    }
+
+    /// Creates a table from a schema.
+    pub(crate) fn create_table(&self, table: &str, schema: &SchemaRef) -> Result<()> {
+        match self {
+            Self::Engine(session) => session.create_table(table, schema),
+            Self::Server(client) => client.create_table(table, schema),
+        }
+    }
+
+    /// Answers request rows.
+    pub(crate) fn request(&self, target: &str, rows: &[RecordBatch]) -> Result<Output> {
+        match self {
+            Self::Engine(session) => session.request(target, rows),
+            Self::Server(client) => {
+                let answers = client.request(target, rows)?;
+                let names = answers.names;
+                let columns = columns_of(&ColumnSet { schema: answers.schema, names })?;
+                let settings = conversion_of(client).settings();
+                Ok(Output { columns, batches: answers.batches, settings, ..Output::default() })
+            }
+        }
+    }
+
+    /// Compiles a deployment or a query.
+    pub(crate) fn prepare_request(&self, target: &str) -> Result<CompiledRequest> {
+        match self {
+            Self::Engine(session) => Ok(CompiledRequest::Engine {
+                database: session.database().clone(),
+                request: session.prepare_request(target)?,
+                limits: session.limits(),
+            }),
+            Self::Server(client) => {
+                let request = client.prepare_request(target)?;
+                let (input, output) = (columns_of(request.input())?, columns_of(request.output())?);
+                Ok(CompiledRequest::Server { request, input, output })
+            }
+        }
+    }
+
+    /// Verifies a deployment.
+    pub(crate) fn verify_with(&self, name: &str, options: &VerifyOptions) -> Result<Verification> {
+        match self {
+            Self::Engine(session) => session.verify_with(name, options),
+            Self::Server(client) => {
+                let progress = options.progress.clone();
+                let mut tell = |fraction: f64| progress.iter().for_each(|tell| tell(fraction));
+                let found = client.verify(name, options.sample, Some(&mut tell))?;
+                let difference = |one: &_| difference_of(one);
+                Ok(Verification {
+                    requests: found.requests,
+                    values: found.values,
+                    differing: found.differing,
+                    differences: found.differences.iter().map(difference).collect(),
+                    elapsed_ns: elapsed_ns(found.requests, found.rows_per_second),
+                })
+            }
+        }
+    }
+}
+
+impl BoundQuery {
+    /// Returns the names and types of the columns.
+    pub(crate) fn columns(&self) -> &[(String, DataType)] {
+        match self {
+            Self::Engine(relation) => relation.columns(),
+            Self::Server(query) => &query.columns,
+        }
+    }
+
+    /// Runs the query. A server does not say how far it is.
+    pub(crate) fn collect(&self, progress: Option<ProgressCallback>) -> Result<Output> {
+        match self {
+            Self::Engine(relation) => relation.collect(progress),
+            Self::Server(ServerQuery { client, sql, parameters, .. }) => {
+                let result = client.query(sql, parameters.as_ref())?.collect()?;
+                output_of(client, result)
+            }
+        }
+    }
+}
+
+impl CompiledRequest {
+    /// Returns the columns of a request row.
+    pub(crate) fn input(&self) -> &[(String, DataType)] {
+        match self {
+            Self::Engine { request, .. } => request.input(),
+            Self::Server { input, .. } => input,
+        }
+    }
+
+    /// Returns the columns of an answer.
+    pub(crate) fn output(&self) -> &[(String, DataType)] {
+        match self {
+            Self::Engine { request, .. } => request.output(),
+            Self::Server { output, .. } => output,
+        }
+    }
+
+    /// Answers a request row.
+    pub(crate) fn answer(&self, row: &[Value]) -> Result<Option<Vec<Value>>> {
+        let arena = Arena::new();
+        let data: Vec<Datum<'_>> = row.iter().map(|value| value.as_datum(&arena)).collect();
+        match self {
+            Self::Engine { database, request, .. } => {
+                database.check_open()?;
+                let answer = request.answer(&data, &arena)?;
+                Ok(answer.map(|answer| answer.iter().map(Datum::to_value).collect()))
+            }
+            Self::Server { request, input, .. } => {
+                let answers = request.answer(&[batch_of(input, &data)?])?;
+                let Some(batch) = answers.batches.iter().find(|batch| batch.num_rows() > 0) else {
+                    return Ok(None);
+                };
+                let readers = batch.columns().iter().map(|array| ColumnReader::new(array.as_ref()));
+                Ok(Some(readers.map(|reader| reader.get(0, &arena).to_value()).collect()))
+            }
+        }
+    }
+}
+
+/// Makes the output of a statement that a server has run.
+fn output_of(client: &Client, result: StatementResult) -> Result<Output> {
+    let output = lockstep_cli::output_of(client, result)?;
+    if output.columns.is_empty() {
+        HAS_WRITTEN.set(true);
+    }
+    Ok(output)
+}
+
+/// Makes a batch of one row.
+fn batch_of(columns: &[(String, DataType)], row: &[Datum<'_>]) -> Result<RecordBatch> {
+    debug_assert_eq!(columns.len(), row.len(), "a row has all values");
+    let field = |(name, of): &(String, DataType)| Field::new(name, arrow_type(of), true);
+    let schema = Arc::new(Schema::new(columns.iter().map(field).collect::<Vec<_>>()));
+    let array = |((_, of), value): (&(String, DataType), &Datum<'_>)| {
+        let mut builder = ColumnBuilder::new(of, 1);
+        builder.push(*value);
+        builder.finish()
+    };
+    let arrays = columns.iter().zip(row).map(array).collect();
+    let options = RecordBatchOptions::new().with_row_count(Some(1));
+    RecordBatch::try_new_with_options(schema, arrays, &options)
+        .map_err(|error| Box::new(Diagnostic::internal(error.to_string())))
+}
+
+/// Makes the batch of parameters; none where there are none.
+fn parameter_row(parameters: &[Parameter]) -> Result<Option<RecordBatch>> {
+    if parameters.is_empty() {
+        return Ok(None);
+    }
+    let arena = Arena::new();
+    let columns: Vec<(String, DataType)> = parameters
+        .iter()
+        .enumerate()
+        .map(|(number, (_, of))| ((number + 1).to_string(), of.clone()))
+        .collect();
+    let row: Vec<Datum<'_>> = parameters.iter().map(|(value, _)| value.as_datum(&arena)).collect();
+    batch_of(&columns, &row).map(Some)
+}
+
+fn durability_name(durability: Durability) -> &'static str {
+    match durability {
+        Durability::Memory => "memory",
+        Durability::Os => "os",
+        Durability::Disk => "disk",
+    }
+}
+
+fn difference_of(one: &lockstep_client::ValueDifference) -> Difference {
+    Difference {
+        row: one.row,
+        column: one.column.clone(),
+        batch: one.batch.clone(),
+        request: one.request.clone(),
+    }
+}
+
+/// Returns how long something took, from its rate.
+#[expect(clippy::cast_possible_truncation, reason = "a duration for people")]
+#[expect(clippy::cast_sign_loss, reason = "a rate is not negative")]
+#[expect(clippy::cast_precision_loss, reason = "a duration for people")]
+fn elapsed_ns(count: u64, per_second: f64) -> u64 {
+    if per_second > 0.0 { (count as f64 / per_second * 1e9) as u64 } else { 0 }
+}

@@ -1,0 +1,330 @@
+//! `DoPut`: rows into tables, parameters, and statements without rows.
+//!
+//! The messages are read and decoded on the thread that writes the rows, one after another, so that rows
+//! of any number need the memory of one batch besides what the table stores.
+
+use std::{sync::Arc, time::Duration};
+
+use arrow::{array::RecordBatch, datatypes::SchemaRef};
+use arrow_flight::{
+    FlightData, PutResult,
+    decode::{DecodedFlightData, DecodedPayload, FlightDataDecoder},
+    error::FlightError,
+    sql::{
+        Any, Command, CommandStatementIngest, DoPutPreparedStatementResult, DoPutUpdateResult,
+        TableDefinitionOptions, TableExistsOption, TableNotExistOption,
+    },
+};
+use futures::{StreamExt, stream};
+use lockstep_diagnostic::{Diagnostic, Result, code};
+use lockstep_engine::{Durability, Output, Session, TableBatches};
+use lockstep_protocol::{Append, NamedMessage};
+use prost::Message;
+use tokio::runtime::Handle;
+use tonic::{Request, Status, Streaming};
+
+use super::{
+    arrow_bytes::parameter_rows,
+    call::{CallDeadline, FlightCall},
+    prepared::ParameterRows,
+    statements::{outcome_of, view_of},
+    status::malformed,
+};
+use crate::work_pool::WorkClass;
+
+/// The option of an ingest that says what it waits for.
+const DURABILITY_OPTION: &str = "durability";
+
+/// The messages of a `DoPut` after the first one, read on the thread that uses them.
+struct PutReader {
+    decoder: FlightDataDecoder,
+    runtime: Handle,
+    timeout: Duration,
+    /// How many bytes may be collected.
+    bytes_max: usize,
+}
+
+impl PutReader {
+    /// Reads the next schema or batch.
+    fn next(&mut self) -> Option<Result<DecodedFlightData>> {
+        let next = self
+            .runtime
+            .block_on(async { tokio::time::timeout(self.timeout, self.decoder.next()).await });
+        match next {
+            Ok(Some(Ok(decoded))) => Some(Ok(decoded)),
+            Ok(Some(Err(error))) => Some(Err(read_error(&error))),
+            Ok(None) => None,
+            Err(_) => {
+                let message = "the next rows did not arrive in time";
+                let hint = "limits.body_timeout_ms says how long they may take.";
+                Some(Diagnostic::new(code::QUERY_CANCELED, message).with_hint(hint).err())
+            }
+        }
+    }
+
+    /// Reads the next batch, across schemas.
+    fn next_batch(&mut self) -> Option<Result<RecordBatch>> {
+        loop {
+            match self.next()?.map(|message| message.payload) {
+                Ok(DecodedPayload::RecordBatch(batch)) => return Some(Ok(batch)),
+                Ok(DecodedPayload::Schema(_) | DecodedPayload::None) => {}
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+
+    /// Reads the schema before the rows.
+    fn schema(&mut self) -> Result<SchemaRef> {
+        match self.next().map(|message| message.map(|message| message.payload)) {
+            Some(Ok(DecodedPayload::Schema(schema))) => Ok(schema),
+            Some(Err(error)) => Err(error),
+            _ => Err(malformed("rows begin with their schema")),
+        }
+    }
+
+    /// Reads all rows as parameters.
+    fn parameters(&mut self) -> Result<ParameterRows> {
+        let mut rows = ParameterRows::new();
+        let mut bytes = 0;
+        while let Some(batch) = self.next_batch() {
+            let batch = batch?;
+            self.count(&mut bytes, &batch)?;
+            rows.extend(parameter_rows(&batch)?);
+        }
+        Ok(rows)
+    }
+
+    /// Fails where what was collected is too large.
+    fn count(&self, bytes: &mut usize, batch: &RecordBatch) -> Result<()> {
+        *bytes += batch.get_array_memory_size();
+        if *bytes <= self.bytes_max {
+            return Ok(());
+        }
+        let most = self.bytes_max;
+        let message = format!("the rows have more bytes than limits.body_bytes_max ({most})");
+        let hint = "Append to one table at a time: its rows are not collected.";
+        Diagnostic::new(code::VALUE_TOO_LARGE, message).with_hint(hint).err()
+    }
+}
+
+impl FlightCall {
+    /// Answers a `DoPut`.
+    pub(crate) async fn put(
+        &self,
+        request: Request<Streaming<FlightData>>,
+    ) -> Result<PutResult, Status> {
+        let mut messages = request.into_inner();
+        let settings = self.server.state.settings();
+        let timeout = Duration::from_millis(settings.body_timeout_ms);
+        let first = tokio::time::timeout(timeout, messages.message()).await;
+        let first = first.map_err(|_elapsed| Status::deadline_exceeded("no message arrived"))??;
+        let Some(mut first) = first else {
+            return Err(self.status(&malformed("a DoPut begins with a descriptor")));
+        };
+        let descriptor = first.flight_descriptor.take();
+        let command = descriptor.ok_or_else(|| malformed("a DoPut begins with a descriptor"));
+        let command = command.and_then(|descriptor| read_command(&descriptor.cmd));
+        let command = command.map_err(|error| self.status(&error))?;
+        let messages = stream::iter([Ok(first)]).chain(messages);
+        // A first message may have the command and nothing else.
+        let rows = messages.filter(|message| {
+            let has_rows = message.as_ref().map_or(true, |message| !message.data_header.is_empty());
+            futures::future::ready(has_rows)
+        });
+        let reader = PutReader {
+            decoder: FlightDataDecoder::new(rows.map(|item| item.map_err(FlightError::from))),
+            runtime: Handle::current(),
+            timeout,
+            bytes_max: usize::try_from(settings.body_bytes_max).unwrap_or(usize::MAX),
+        };
+        self.put_command(command, reader).await
+    }
+
+    async fn put_command(
+        &self,
+        command: Command,
+        mut reader: PutReader,
+    ) -> Result<PutResult, Status> {
+        match command {
+            Command::CommandStatementUpdate(update) => {
+                let count = self.update(update.query, Arc::default()).await?;
+                Ok(update_result(count))
+            }
+            Command::CommandStatementIngest(ingest) => {
+                let append = move |session: &Session| ingest_rows(session, &ingest, &mut reader);
+                let output = self.write(append).await?;
+                let rows = output.rows_affected.unwrap_or(0);
+                Ok(update_result(i64::try_from(rows).unwrap_or(i64::MAX)))
+            }
+            Command::CommandPreparedStatementQuery(bound) => {
+                let rows = self.write(move |_| reader.parameters()).await?;
+                let handle = bound.prepared_statement_handle;
+                let (server, user) = (&self.server, self.session.user());
+                let done = server.prepared.bind(user, &handle, rows);
+                done.map_err(|error| self.status(&error))?;
+                let result =
+                    DoPutPreparedStatementResult { prepared_statement_handle: Some(handle) };
+                Ok(PutResult { app_metadata: result.encode_to_vec().into() })
+            }
+            Command::CommandPreparedStatementUpdate(update) => {
+                let (sql, bound) = self.find_statement(&update.prepared_statement_handle)?;
+                let rows = self.write(move |_| reader.parameters()).await?;
+                let rows = if rows.is_empty() { bound } else { Arc::new(rows) };
+                Ok(update_result(self.update((*sql).to_owned(), rows).await?))
+            }
+            Command::Unknown(any) if any.type_url == Append::type_url() => {
+                let append = Append::decode(any.value);
+                let append = append.map_err(|error| self.status(&malformed(error)))?;
+                let outcome = move |session: &Session| {
+                    let output = append_rows(session, &append, &mut reader)?;
+                    let mut outcome = outcome_of(&output);
+                    outcome.session = Some(view_of(session));
+                    Ok(outcome)
+                };
+                let outcome = self.write(outcome).await?;
+                Ok(PutResult { app_metadata: outcome.encode_to_vec().into() })
+            }
+            other => {
+                let message = format!("DoPut does not take {}", other.type_url());
+                Err(self.status(&Diagnostic::unsupported(message)))
+            }
+        }
+    }
+
+    async fn write<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Session) -> Result<T> + Send + 'static,
+    ) -> Result<T, Status> {
+        self.run(WorkClass::Writes, CallDeadline::Statement, work).await
+    }
+}
+
+/// Reads the command of a descriptor or a ticket.
+pub(crate) fn read_command(bytes: &[u8]) -> Result<Command> {
+    let any = Any::decode(bytes).map_err(malformed)?;
+    Command::try_from(any).map_err(malformed)
+}
+
+fn update_result(record_count: i64) -> PutResult {
+    PutResult { app_metadata: DoPutUpdateResult { record_count }.encode_to_vec().into() }
+}
+
+/// Appends rows as an ingest of Flight SQL says.
+fn ingest_rows(
+    session: &Session,
+    ingest: &CommandStatementIngest,
+    reader: &mut PutReader,
+) -> Result<Output> {
+    if ingest.temporary {
+        return Diagnostic::unsupported("there are no temporary tables").err();
+    }
+    if ingest.transaction_id.as_ref().is_some_and(|id| !id.is_empty()) {
+        return Diagnostic::unsupported("there are no transactions").err();
+    }
+    let table = match ingest.schema.as_deref() {
+        Some(database) if !database.is_empty() => format!("{database}.{}", ingest.table),
+        _ => ingest.table.clone(),
+    };
+    let schema = reader.schema()?;
+    let made = make_table(session, &table, &schema, ingest.table_definition_options.as_ref())?;
+    let durability = ingest.options.get(DURABILITY_OPTION).map(|text| durability(text));
+    let durability = durability.transpose()?;
+    let mut batches = std::iter::from_fn(|| reader.next_batch());
+    session.append_each(&table, &mut batches, durability).inspect_err(|_| {
+        if made {
+            // A table that was made for rows that it does not take is dropped.
+            let _dropped = session.execute(&format!("DROP TABLE {}", quoted(&table)));
+        }
+    })
+}
+
+/// Makes the table of an ingest where it is to be made. Returns whether it was.
+fn make_table(
+    session: &Session,
+    table: &str,
+    schema: &SchemaRef,
+    options: Option<&TableDefinitionOptions>,
+) -> Result<bool> {
+    let Some(options) = options else { return Ok(false) };
+    let exists = session.has_table(table);
+    if exists && options.if_exists == TableExistsOption::Fail as i32 {
+        let message = format!("table `{table}` exists already");
+        return Diagnostic::new(code::DUPLICATE_TABLE, message).err();
+    }
+    let is_replaced = exists && options.if_exists == TableExistsOption::Replace as i32;
+    if is_replaced {
+        session.execute(&format!("DROP TABLE {}", quoted(table)))?;
+    }
+    let is_missing = !exists || is_replaced;
+    let is_made = is_missing && options.if_not_exist == TableNotExistOption::Create as i32;
+    if is_made {
+        session.create_table(table, schema)?;
+    }
+    Ok(is_made)
+}
+
+/// Appends the rows of Lockstep's own client.
+fn append_rows(session: &Session, append: &Append, reader: &mut PutReader) -> Result<Output> {
+    let durability = append.durability.as_deref().map(durability).transpose()?;
+    if let [table] = append.tables.as_slice() {
+        let mut batches = std::iter::from_fn(|| reader.next_batch());
+        return session.append_each(table, &mut batches, durability);
+    }
+    let mut collected: Vec<Vec<RecordBatch>> = vec![Vec::new(); append.tables.len()];
+    let (mut at, mut bytes) = (None, 0);
+    while let Some(message) = reader.next() {
+        let message = message?;
+        let number = message.app_metadata();
+        match message.payload {
+            DecodedPayload::Schema(_) => at = table_number(&number),
+            DecodedPayload::RecordBatch(batch) => {
+                reader.count(&mut bytes, &batch)?;
+                let rows = at.and_then(|at| collected.get_mut(at));
+                rows.ok_or_else(|| malformed("rows begin with a schema that names their table"))?
+                    .push(batch);
+            }
+            DecodedPayload::None => {}
+        }
+    }
+    let tables = append.tables.iter().zip(&collected);
+    let rows: Vec<TableBatches<'_>> =
+        tables.map(|(table, batches)| TableBatches { table, batches }).collect();
+    session.append_tables(&rows, durability)
+}
+
+/// Reads the position of a table in the metadata of a schema message.
+fn table_number(metadata: &[u8]) -> Option<usize> {
+    let bytes = <[u8; 4]>::try_from(metadata).ok()?;
+    usize::try_from(u32::from_le_bytes(bytes)).ok()
+}
+
+/// Reads what an append waits for.
+fn durability(text: &str) -> Result<Durability> {
+    match text {
+        "memory" => Ok(Durability::Memory),
+        "os" => Ok(Durability::Os),
+        "disk" => Ok(Durability::Disk),
+        _ => {
+            let message = format!("durability is 'disk', 'os' or 'memory', found '{text}'");
+            Diagnostic::new(code::INVALID_PARAMETER, message).err()
+        }
+    }
+}
+
+/// Quotes `[database.]table` for SQL.
+fn quoted(table: &str) -> String {
+    let parts: Vec<String> = table.split('.').map(|part| format!("`{part}`")).collect();
+    parts.join(".")
+}
+
+/// Returns why a message was not read: the client is gone, or has sent something else.
+fn read_error(error: &FlightError) -> Box<Diagnostic> {
+    match error {
+        FlightError::Tonic(status) if status.code() == tonic::Code::OutOfRange => {
+            let hint = "Send smaller batches, or raise limits.body_bytes_max.";
+            Box::new(Diagnostic::new(code::VALUE_TOO_LARGE, status.message()).with_hint(hint))
+        }
+        FlightError::Tonic(_) => Box::new(Diagnostic::interrupted(None)),
+        other => malformed(other),
+    }
+}

@@ -1,0 +1,314 @@
+//! Statements: what they return, and their rows.
+//!
+//! A ticket has the text of its statement, so that the server keeps nothing between `GetFlightInfo`, which
+//! tells the columns, and `DoGet`, which runs it.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use arrow_flight::{
+    FlightDescriptor, FlightEndpoint, FlightInfo, Ticket,
+    sql::{ActionCreatePreparedStatementResult, ProstMessageExt, TicketStatementQuery},
+};
+use bytes::Bytes;
+use lockstep_diagnostic::{Diagnostic, Result};
+use lockstep_engine::{Output, Parameter, Session, StatementEffect, only_writes_rows};
+use lockstep_protocol::{DiagnosticMessage, Execute, Outcome, SessionView};
+use prost::Message;
+use tonic::Status;
+
+use super::{
+    arrow_bytes::{names_of, parameters_in, schema_bytes, schema_of},
+    call::{CallDeadline, FlightCall},
+    prepared::{ParameterRows, Prepared},
+    rows::{FlightDataStream, RowSender},
+    status::malformed,
+};
+use crate::{guard::guarded, work_pool::WorkClass};
+
+/// The content of a ticket: the statement, and the id by which its run can be cancelled.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub(crate) struct StatementTicket {
+    #[prost(string, tag = "1")]
+    sql: String,
+    #[prost(string, tag = "2")]
+    pub(crate) id: String,
+    #[prost(bytes = "vec", tag = "3")]
+    prepared: Vec<u8>,
+}
+
+/// Returns the columns of a statement's rows, where they are known without a change.
+fn columns_of(session: &Session, sql: &str) -> Result<Option<SchemaRef>> {
+    let found = session.describe_statement(sql)?;
+    Ok(match found.effect {
+        StatementEffect::Query => found.columns.as_deref().map(schema_of),
+        StatementEffect::Reads => Some(schema_of(&session.execute(sql)?.columns)),
+        StatementEffect::Other => None,
+    })
+}
+
+/// Makes the description of a result whose rows a ticket returns.
+pub(crate) fn flight_info(
+    descriptor: FlightDescriptor,
+    ticket: &TicketStatementQuery,
+    schema: Option<&SchemaRef>,
+) -> Result<FlightInfo> {
+    info_of(descriptor, Ticket::new(ticket.as_any().encode_to_vec()), schema)
+}
+
+/// Makes the description of a result, with the command itself as ticket.
+pub(crate) fn info_of(
+    descriptor: FlightDescriptor,
+    ticket: Ticket,
+    schema: Option<&SchemaRef>,
+) -> Result<FlightInfo> {
+    let endpoint = FlightEndpoint::new().with_ticket(ticket);
+    let mut info = FlightInfo::new().with_endpoint(endpoint).with_descriptor(descriptor);
+    if let Some(schema) = schema {
+        info.schema = schema_bytes(schema)?;
+    }
+    Ok(info)
+}
+
+impl FlightCall {
+    /// Describes a statement, and makes the ticket that runs it.
+    pub(crate) async fn info_of_statement(
+        &self,
+        sql: String,
+        descriptor: FlightDescriptor,
+    ) -> Result<FlightInfo, Status> {
+        let ticket = StatementTicket { sql: sql.clone(), id: random_id(), prepared: Vec::new() };
+        let ticket = TicketStatementQuery { statement_handle: ticket.encode_to_vec().into() };
+        self.run(WorkClass::Writes, CallDeadline::Statement, move |session| {
+            let schema = columns_of(session, &sql)?;
+            flight_info(descriptor, &ticket, schema.as_ref())
+        })
+        .await
+    }
+
+    /// Describes a prepared statement.
+    pub(crate) async fn info_of_prepared(
+        &self,
+        handle: Bytes,
+        descriptor: FlightDescriptor,
+    ) -> Result<FlightInfo, Status> {
+        let (sql, _) = self.find_statement(&handle)?;
+        let prepared = handle.to_vec();
+        let ticket = StatementTicket { sql: String::new(), id: random_id(), prepared };
+        let ticket = TicketStatementQuery { statement_handle: ticket.encode_to_vec().into() };
+        self.run(WorkClass::Writes, CallDeadline::Statement, move |session| {
+            let schema = columns_of(session, &sql)?;
+            flight_info(descriptor, &ticket, schema.as_ref())
+        })
+        .await
+    }
+
+    /// Runs the statement of a ticket.
+    pub(crate) async fn rows_of_ticket(
+        &self,
+        ticket: &TicketStatementQuery,
+    ) -> Result<FlightDataStream, Status> {
+        let decoded = StatementTicket::decode(&*ticket.statement_handle);
+        let ticket = decoded.map_err(|error| self.status(&malformed(error)))?;
+        let (sql, rows) = if ticket.prepared.is_empty() {
+            (Arc::from(ticket.sql), Arc::default())
+        } else {
+            self.find_statement(&ticket.prepared)?
+        };
+        self.rows_of_statement(sql, rows, &ticket.id).await
+    }
+
+    /// Runs a prepared statement.
+    pub(crate) async fn rows_of_prepared(&self, handle: &[u8]) -> Result<FlightDataStream, Status> {
+        let (sql, rows) = self.find_statement(handle)?;
+        self.rows_of_statement(sql, rows, self.id()).await
+    }
+
+    async fn rows_of_statement(
+        &self,
+        sql: Arc<str>,
+        rows: Arc<ParameterRows>,
+        id: &str,
+    ) -> Result<FlightDataStream, Status> {
+        let class = class_of(&sql);
+        let stream = self.stream(class, id, move |session, sender| {
+            if rows.is_empty() {
+                return run_statement(session, &sql, &[], sender).map(drop);
+            }
+            rows.iter().try_for_each(|row| run_statement(session, &sql, row, sender).map(drop))
+        })?;
+        stream.into_flight_data(false).await
+    }
+
+    /// Runs a script of Lockstep's own client.
+    pub(crate) async fn execute(&self, execute: Execute) -> Result<FlightDataStream, Status> {
+        let parameters = parameters_in(&execute.parameters);
+        let parameters = parameters.map_err(|error| self.status(&error))?;
+        let class = class_of(&execute.sql);
+        let stream = self.stream(class, self.id(), move |session, sender| {
+            let mut outcome = if execute.is_query {
+                run_query(session, &execute.sql, &parameters, sender)?
+            } else {
+                run_statement(session, &execute.sql, &parameters, sender)?
+            };
+            outcome.session = Some(view_of(session));
+            sender.outcome(outcome)
+        })?;
+        stream.into_flight_data(true).await
+    }
+
+    /// Runs a statement whose rows nobody wants. Returns the rows that it wrote; -1 where it returns
+    /// rows.
+    pub(crate) async fn update(
+        &self,
+        sql: String,
+        rows: Arc<ParameterRows>,
+    ) -> Result<i64, Status> {
+        self.run(class_of(&sql), CallDeadline::Statement, move |session| {
+            if rows.is_empty() {
+                return session.execute(&sql).map(|output| affected(&output));
+            }
+            let prepared = session.prepare(&sql)?;
+            let mut sum = 0;
+            for row in rows.iter() {
+                sum += affected(&session.execute_prepared(&prepared, row)?);
+            }
+            Ok(sum)
+        })
+        .await
+    }
+
+    /// Prepares a statement: parses it, and finds the columns of its rows.
+    pub(crate) async fn prepare(
+        &self,
+        sql: String,
+    ) -> Result<ActionCreatePreparedStatementResult, Status> {
+        let call = self.clone();
+        self.run(WorkClass::Writes, CallDeadline::Statement, move |session| {
+            let schema = columns_of(session, &sql)?;
+            let (_, count) = session.statement_effect(&sql)?;
+            let parameter = |number: usize| {
+                Field::new((number + 1).to_string(), arrow::datatypes::DataType::Null, true)
+            };
+            let parameters = Schema::new((0..count).map(parameter).collect::<Vec<_>>());
+            let prepared = Prepared::Statement { sql: sql.into(), rows: Arc::default() };
+            let (server, user) = (&call.server, call.session.user());
+            let handle = server.prepared.keep(&server.state, user, prepared)?;
+            Ok(ActionCreatePreparedStatementResult {
+                prepared_statement_handle: handle.into(),
+                dataset_schema: schema
+                    .as_deref()
+                    .map(schema_bytes)
+                    .transpose()?
+                    .unwrap_or_default(),
+                parameter_schema: schema_bytes(&parameters)?,
+            })
+        })
+        .await
+    }
+
+    /// Finds a prepared statement with its parameters.
+    pub(crate) fn find_statement(
+        &self,
+        handle: &[u8],
+    ) -> Result<(Arc<str>, Arc<ParameterRows>), Status> {
+        let (server, user) = (&self.server, self.session.user());
+        match server.prepared.find(&server.state, user, handle) {
+            Ok(Prepared::Statement { sql, rows }) => Ok((sql, rows)),
+            Ok(Prepared::Request { .. }) => {
+                Err(self.status(&malformed("the handle is that of a request")))
+            }
+            Err(error) => Err(self.status(&error)),
+        }
+    }
+}
+
+/// Runs one query and sends its rows as they are computed.
+fn run_query(
+    session: &Session,
+    sql: &str,
+    parameters: &[Parameter],
+    sender: &mut RowSender,
+) -> Result<Outcome> {
+    let sender = std::cell::RefCell::new(sender);
+    let mut names = Vec::new();
+    let warnings = session.query_each(
+        sql,
+        parameters,
+        &mut |columns| {
+            names = names_of(columns);
+            sender.borrow_mut().begin(columns)
+        },
+        &mut |batch| sender.borrow().rows(&batch),
+    )?;
+    Ok(Outcome { names, warnings: messages_of(&warnings), ..Outcome::default() })
+}
+
+/// Runs a script and sends the rows of its last statement.
+fn run_statement(
+    session: &Session,
+    sql: &str,
+    parameters: &[Parameter],
+    sender: &mut RowSender,
+) -> Result<Outcome> {
+    if session.statement_effect(sql)?.0 == StatementEffect::Query {
+        return run_query(session, sql, parameters, sender);
+    }
+    let output = session.execute_with(sql, parameters)?;
+    sender.output(&output)?;
+    Ok(outcome_of(&output))
+}
+
+/// Returns what an output has beside its rows.
+pub(crate) fn outcome_of(output: &Output) -> Outcome {
+    Outcome {
+        rows_affected: output.rows_affected,
+        message: output.message.clone(),
+        warnings: messages_of(&output.warnings),
+        session: None,
+        names: names_of(&output.columns),
+    }
+}
+
+/// Returns what a client knows of its session.
+pub(crate) fn view_of(session: &Session) -> SessionView {
+    let conversion = session.conversion();
+    SessionView {
+        database: session.current_database(),
+        time_zone: conversion.time_zone(),
+        compatibility: conversion.compatibility().to_owned(),
+        nan_is_null: conversion.nan_is_null(),
+    }
+}
+
+fn messages_of(warnings: &[Diagnostic]) -> Vec<DiagnosticMessage> {
+    warnings.iter().map(DiagnosticMessage::from).collect()
+}
+
+/// Returns the rows that a statement wrote, as Flight SQL counts them.
+fn affected(output: &Output) -> i64 {
+    match output.rows_affected {
+        Some(rows) => i64::try_from(rows).unwrap_or(i64::MAX),
+        None if output.columns.is_empty() => 0,
+        None => -1,
+    }
+}
+
+/// The longest script that is parsed on the thread that reads calls, in bytes: some 100 microseconds.
+const PARSED_HERE_BYTES_MAX: usize = 4_096;
+
+/// Returns the class of a script. A long one is told by its first word, as long ones are mostly rows.
+fn class_of(sql: &str) -> WorkClass {
+    let is_write = if sql.len() <= PARSED_HERE_BYTES_MAX {
+        guarded(|| Ok(only_writes_rows(sql))).unwrap_or(false)
+    } else {
+        let word = sql.split_whitespace().next().unwrap_or_default();
+        word.eq_ignore_ascii_case("insert") || word.eq_ignore_ascii_case("delete")
+    };
+    if is_write { WorkClass::Writes } else { WorkClass::Analytics }
+}
+
+fn random_id() -> String {
+    let bytes = lockstep_host::random::id();
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
