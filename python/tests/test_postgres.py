@@ -111,7 +111,7 @@ def test_psycopg(port):
         call = "SELECT spent FROM total(user => %s, price => %s, ts => %s, ok => %s, day => %s)"
         assert cursor.execute(call, ("ann", 2.5, NOON, True, None)).fetchone() == (4.0,)
         odd = "o'b\\x\n\"é"
-        cursor.execute("INSERT INTO orders (user, price) VALUES (%s, %s)", (odd, 7))
+        cursor.execute("INSERT INTO orders (user, price, ts) VALUES (%s, %s, %s)", (odd, 7, NOON))
         assert cursor.execute("SELECT user FROM orders WHERE price = 7").fetchone() == (odd,)
         with pytest.raises(psycopg.errors.UndefinedColumn) as caught:
             cursor.execute("SELECT nothing FROM orders")
@@ -176,7 +176,8 @@ def test_sqlalchemy_reads_the_catalogs(port):
     inspector = sqlalchemy.inspect(engine)
     assert "orders" in inspector.get_table_names()
     assert inspector.get_schema_names()
-    columns = {column["name"]: str(column["type"]) for column in inspector.get_columns("orders")}
+    found = inspector.get_columns("orders")
+    columns = {column["name"]: str(column["type"]) for column in found}
     assert columns == {
         "user": "TEXT",
         "price": "DOUBLE PRECISION",
@@ -184,11 +185,13 @@ def test_sqlalchemy_reads_the_catalogs(port):
         "ok": "BOOLEAN",
         "day": "DATE",
     }
-    table = sqlalchemy.Table("orders", sqlalchemy.MetaData(), autoload_with=engine)
+    typed = [sqlalchemy.column(column["name"], column["type"]) for column in found]
+    table = sqlalchemy.table("orders", *typed)
     with engine.begin() as db:
         query = sqlalchemy.select(table.c.user).where(table.c.user == "ann").limit(1)
         assert db.execute(query).all() == [("ann",)]
-        db.execute(table.insert(), [{"user": "sa", "price": 9.0}, {"user": "sb", "price": 9.0}])
+        rows = [{"user": user, "price": 9.0, "ts": NOON} for user in ("sa", "sb")]
+        db.execute(table.insert(), rows)
         count = sqlalchemy.text("SELECT count(*) FROM orders WHERE price = :price")
         assert db.execute(count, {"price": 9.0}).scalar() == 2
 

@@ -321,7 +321,7 @@ impl Connection {
                 self.report_error(error, "");
                 self.ready().await?;
             }
-            b'P' | b'B' | b'D' | b'E' | b'C' => self.fail_extended(error, ""),
+            b'P' | b'B' | b'D' | b'E' | b'C' => self.fail_extended(error, "").await?,
             _ => {
                 self.end(error).await;
                 return Ok(SessionState::Ended);
@@ -350,7 +350,7 @@ impl Connection {
                 match self.extended(other, &mut sql).await {
                     Ok(()) => {}
                     Err(Failure::Connection(error)) => return Err(error),
-                    Err(Failure::Error(error)) => self.fail_extended(&error, &sql),
+                    Err(Failure::Error(error)) => self.fail_extended(&error, &sql).await?,
                 }
                 self.frames.flush_full().await?;
             }
@@ -362,14 +362,15 @@ impl Connection {
         Ok(SessionState::Open)
     }
 
-    /// Reports an error of the extended protocol: what follows is skipped up to the next Sync.
-    fn fail_extended(&mut self, error: &Diagnostic, sql: &str) {
-        debug_assert_ne!(error.code, "", "an error has a code");
+    /// Reports an error of the extended protocol: what follows is skipped up to the next Sync. The
+    /// client may wait for the error before it sends that.
+    async fn fail_extended(&mut self, error: &Diagnostic, sql: &str) -> Result<(), FrameError> {
         if error.code == PROTOCOL_VIOLATION {
             self.objects.clear_portals();
         }
         self.report_error(error, sql);
         self.is_skipping = true;
+        self.frames.flush().await
     }
 
     /// Writes an error, whose position is one of this text.

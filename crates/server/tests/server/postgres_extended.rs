@@ -181,6 +181,16 @@ fn after_an_error_messages_are_skipped_up_to_sync() {
     assert_eq!((failed.code(), failed.error(b'P'), failed.errors.len()), ("42703", "8", 1));
     let missing = send(&mut client, &[bind("", "b", &[], (0, 0)), execute("", 0), sync()]);
     assert_eq!(missing.code(), "26000");
+    // An error arrives before the client asks for it, and a Flush behind it is skipped.
+    client
+        .send(&[parse("", "SELECT nothing", &[]), frame(b'D', b"S\0"), frame(b'H', b"")].concat());
+    let message = (0..2).find_map(|_| match client.message() {
+        Some(pgwire::messages::PgWireBackendMessage::ErrorResponse(error)) => Some(error),
+        _ => None,
+    });
+    assert!(message.is_some_and(|error| error.fields.contains(&(b'C', "42703".to_owned()))));
+    client.send(&sync());
+    assert_eq!(client.reply().status, 'I');
     // Groups of messages may be sent without waiting.
     let mut many = Vec::new();
     for number in 0..50 {

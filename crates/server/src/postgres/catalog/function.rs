@@ -137,11 +137,12 @@ fn count(count: usize) -> Value {
 
 /// Returns whether a function says something that there is nothing of here.
 fn is_without_value(name: &str) -> bool {
-    const NAMES: [&str; 13] = [
+    const NAMES: [&str; 14] = [
         "col_description",
         "obj_description",
         "pg_get_constraintdef",
         "pg_get_expr",
+        "pg_get_function_sqlbody",
         "pg_get_partkeydef",
         "pg_get_ruledef",
         "pg_get_serial_sequence",

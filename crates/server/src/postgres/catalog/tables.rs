@@ -77,6 +77,7 @@ const EMPTY: &[&str] = &[
     "pg_language",
     "pg_locks",
     "pg_matviews",
+    "pg_opclass",
     "pg_operator",
     "pg_partitioned_table",
     "pg_policies",
