@@ -106,7 +106,7 @@ def test_adbc_says_that_there_are_no_transactions(server):
 def test_adbc_logs_in_and_its_session_lasts(server):
     root = lockstep.connect(f"lockstep://{server.flight}")
     del root
-    options = {"username": "root", "password": "any: nobody is asked here"}
+    options = {"username": "root", "password": "any: it is not read here"}
     connection = dbapi.connect(f"grpc://{server.flight}", db_kwargs=options, autocommit=True)
     with connection, connection.cursor() as cursor:
         cursor.execute("CREATE DATABASE IF NOT EXISTS adbc")

@@ -1,12 +1,12 @@
 //! What a server has sent, as the engine's own types, so that it is printed in the same way.
 
-use lockstep_client::{Client, ColumnSet, StatementResult};
+use lockstep_client::{ColumnSet, RemoteClient, StatementResult};
 use lockstep_diagnostic::{Diagnostic, Result};
 use lockstep_engine::{Conversion, Database, Output};
 use lockstep_row::{DataType, arrow::data_type};
 
 /// Returns the rules by which values of a client's session are read and printed.
-pub fn conversion_of(client: &Client) -> Conversion {
+pub fn conversion_of(client: &RemoteClient) -> Conversion {
     let view = client.session();
     Conversion::of_names(&view.time_zone, &view.compatibility, view.nan_is_null)
         // A newer server may have other names: then those of a new session.
@@ -14,7 +14,7 @@ pub fn conversion_of(client: &Client) -> Conversion {
 }
 
 /// Returns the output of a statement that a server has run.
-pub fn output_of(client: &Client, result: StatementResult) -> Result<Output> {
+pub fn output_of(client: &RemoteClient, result: StatementResult) -> Result<Output> {
     let StatementResult { schema, names, batches, rows_affected, message, warnings } = result;
     let columns = columns_of(&ColumnSet { schema, names })?;
     let settings = conversion_of(client).settings();

@@ -9,7 +9,7 @@ use std::{
     sync::Arc,
 };
 
-use lockstep_client::Client;
+use lockstep_client::RemoteClient;
 use lockstep_diagnostic::{Diagnostic, Kind, Span, code};
 use lockstep_engine::{Database, Output, masked};
 use lockstep_host::{Clock, SystemClock, disk};
@@ -126,7 +126,7 @@ impl Shell {
 
     /// Runs a task with the database of a server.
     fn task_with(&mut self, url: &str, task: Task, input: ShellInput<'_>) -> io::Result<i32> {
-        let client = match guarded(|| Client::connect(url)) {
+        let client = match guarded(|| RemoteClient::connect(url)) {
             Ok(client) => client,
             Err(error) => return writeln!(self.err, "{}", error.render(None)).map(|()| 1),
         };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lockstep_client::Client;
+use lockstep_client::RemoteClient;
 use lockstep_diagnostic::Result;
 use lockstep_engine::{Output, Session};
 
@@ -14,7 +14,7 @@ pub(crate) enum ShellSession {
     /// With an engine in the process.
     Engine(Arc<Session>),
     /// With a server.
-    Server(Client),
+    Server(RemoteClient),
 }
 
 impl ShellSession {

@@ -10,18 +10,18 @@ use arrow_flight::{
 use futures::{Stream, StreamExt, stream};
 use lockstep_diagnostic::{Diagnostic, Result};
 use lockstep_host::sync::Mutex;
-use lockstep_protocol::{Append, NamedMessage, Outcome};
+use lockstep_protocol::{Append, NamedMessage, StatementOutcome};
 use prost::Message;
 use std::sync::Arc;
 
 use crate::{
-    Client,
+    RemoteClient,
     failure::{malformed, of_flight, of_status},
 };
 
 /// What became of rows.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Appended {
+pub struct AppendedRows {
     /// How many were appended.
     pub rows: u64,
     /// Warnings, such as about rows that had expired.
@@ -29,13 +29,13 @@ pub struct Appended {
 }
 
 /// Rows of one schema on their way, with the number of their table.
-struct TableRows {
+struct RemoteRows {
     table: u32,
     schema: SchemaRef,
     batches: Vec<RecordBatch>,
 }
 
-impl TableRows {
+impl RemoteRows {
     /// Splits the rows of a table where their schema changes. A table without rows has one part.
     fn of(table: usize, batches: &[RecordBatch]) -> Vec<Self> {
         let table = u32::try_from(table).unwrap_or(u32::MAX);
@@ -52,7 +52,7 @@ impl TableRows {
     }
 }
 
-impl Client {
+impl RemoteClient {
     /// Appends rows to a table, all or none. `durability` is `disk`, `os` or `memory`; without it the
     /// table or the session says what the call waits for. The server holds one batch at a time.
     pub fn append(
@@ -60,7 +60,7 @@ impl Client {
         table: &str,
         batches: &[RecordBatch],
         durability: Option<&str>,
-    ) -> Result<Appended> {
+    ) -> Result<AppendedRows> {
         self.append_tables(&[(table, batches)], durability)
     }
 
@@ -69,15 +69,15 @@ impl Client {
         &self,
         rows: &[(&str, &[RecordBatch])],
         durability: Option<&str>,
-    ) -> Result<Appended> {
+    ) -> Result<AppendedRows> {
         let tables = rows.iter().map(|(table, _)| (*table).to_owned()).collect();
         let append = Append { tables, durability: durability.map(str::to_owned) };
         let command = Any { type_url: Append::type_url(), value: append.encode_to_vec().into() };
         let descriptor = FlightDescriptor::new_cmd(command.encode_to_vec());
         let first = FlightData::new().with_descriptor(descriptor);
         let parts = rows.iter().enumerate();
-        let rows: Vec<TableRows> =
-            parts.flat_map(|(table, (_, batches))| TableRows::of(table, batches)).collect();
+        let rows: Vec<RemoteRows> =
+            parts.flat_map(|(table, (_, batches))| RemoteRows::of(table, batches)).collect();
         let failed = Arc::new(Mutex::new(None));
         let messages = stream::iter([first]).chain(encoded(rows, Arc::clone(&failed)));
         let call = self.begin()?;
@@ -88,14 +88,14 @@ impl Client {
             let result = results.into_inner().message().await;
             let result = result.map_err(|status| of_status(&status))?;
             let result = result.ok_or_else(|| malformed("the append has no result"))?;
-            Outcome::decode(result.app_metadata).map_err(malformed)
+            StatementOutcome::decode(result.app_metadata).map_err(malformed)
         });
         if let Some(error) = failed.lock().take() {
             return Err(of_flight(&error));
         }
         let outcome = outcome?;
         self.state.note_session(outcome.session);
-        Ok(Appended {
+        Ok(AppendedRows {
             rows: outcome.rows_affected.unwrap_or(0),
             warnings: outcome.warnings.into_iter().map(Diagnostic::from).collect(),
         })
@@ -104,10 +104,10 @@ impl Client {
 
 /// Returns the messages of rows. They end where rows cannot be encoded, which `failed` says.
 fn encoded(
-    rows: Vec<TableRows>,
+    rows: Vec<RemoteRows>,
     failed: Arc<Mutex<Option<FlightError>>>,
 ) -> impl Stream<Item = FlightData> + Send + 'static {
-    let of_table = |TableRows { table, schema, batches }: TableRows| {
+    let of_table = |RemoteRows { table, schema, batches }: RemoteRows| {
         let batches = stream::iter(batches.into_iter().map(Ok));
         let number = table.to_le_bytes().to_vec();
         FlightDataEncoderBuilder::new()

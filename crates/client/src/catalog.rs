@@ -5,20 +5,20 @@ use arrow::datatypes::SchemaRef;
 use arrow_flight::Action;
 use lockstep_diagnostic::Result;
 use lockstep_protocol::{
-    COMPLETE, CREATE_TABLE, Columns, CreateTable, DEPLOYMENT, DESCRIBE, DeploymentMessage,
-    Describe, ObjectRef, TABLE_COLUMNS, VERIFY, Verify, VerifyEvent, VerifyResult, Words,
+    COMPLETE, CREATE_TABLE, ColumnList, DEPLOYMENT, DESCRIBE, DeploymentMessage, Describe,
+    ObjectRef, TABLE_COLUMNS, TableCreation, VERIFY, Verify, VerifyEvent, VerifyResult, Words,
 };
 use prost::Message;
 
 use crate::{
-    Client,
+    RemoteClient,
     arrow_stream::{read_rows, write_rows},
     failure::{malformed, of_status},
     rows::parameter_bytes,
 };
 
 /// A function that is called with the fraction of the work that is done.
-pub type ProgressListener<'p> = &'p mut dyn FnMut(f64);
+pub type VerifyListener<'p> = &'p mut dyn FnMut(f64);
 
 /// Columns: their types, and their names, which may repeat.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub struct ClientDeployment {
 }
 
 impl ColumnSet {
-    pub(crate) fn of(columns: Columns) -> Result<Self> {
+    pub(crate) fn of(columns: ColumnList) -> Result<Self> {
         let (schema, _) = read_rows(&columns.schema)?;
         if schema.fields().len() != columns.names.len() {
             return Err(malformed("columns without names"));
@@ -58,7 +58,7 @@ impl ColumnSet {
     }
 }
 
-impl Client {
+impl RemoteClient {
     /// Binds one query and returns the columns of its rows, without running it.
     pub fn describe(&self, sql: &str, parameters: Option<&RecordBatch>) -> Result<ColumnSet> {
         let parameters = parameters.map(parameter_bytes).transpose()?.unwrap_or_default();
@@ -73,7 +73,7 @@ impl Client {
     /// Creates a table with the columns of a schema.
     pub fn create_table(&self, table: &str, schema: &SchemaRef) -> Result<()> {
         let schema = write_rows(schema, &[])?;
-        self.action::<()>(CREATE_TABLE, &CreateTable { table: table.to_owned(), schema })
+        self.action::<()>(CREATE_TABLE, &TableCreation { table: table.to_owned(), schema })
     }
 
     /// Describes a deployment.
@@ -101,7 +101,7 @@ impl Client {
         &self,
         deployment: &str,
         sample: Option<u64>,
-        mut progress: Option<ProgressListener<'_>>,
+        mut progress: Option<VerifyListener<'_>>,
     ) -> Result<VerifyResult> {
         let body = Verify { deployment: deployment.to_owned(), sample };
         let call = self.begin()?;

@@ -1,7 +1,7 @@
 //! A session with a server.
 
 use std::{
-    fmt, fs,
+    fmt,
     path::Path,
     sync::{
         Arc,
@@ -14,7 +14,7 @@ use arrow_flight::{Action, HandshakeRequest, flight_service_client::FlightServic
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use futures::{StreamExt, stream};
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
-use lockstep_host::sync::Mutex;
+use lockstep_host::{disk, sync::Mutex};
 use lockstep_protocol::{CANCEL, Cancel, REQUEST_ID_HEADER, SESSION, SessionView};
 use prost::Message;
 use tonic::{
@@ -43,7 +43,7 @@ const WINDOW_BYTES: u32 = 4 << 20;
 /// A session with a server. A clone is the same session. It ends with the last clone, or with
 /// [`close`](Self::close).
 #[derive(Clone)]
-pub struct Client {
+pub struct RemoteClient {
     pub(crate) state: Arc<ClientState>,
 }
 
@@ -61,7 +61,7 @@ pub(crate) struct ClientState {
     is_closed: AtomicBool,
 }
 
-impl fmt::Debug for Client {
+impl fmt::Debug for RemoteClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.state.fmt(f)
     }
@@ -73,7 +73,7 @@ impl fmt::Debug for ClientState {
     }
 }
 
-impl Client {
+impl RemoteClient {
     /// Connects to a server and logs in: `lockstep://user:password@host:port/database?tls=true`.
     pub fn connect(url: &str) -> Result<Self> {
         Self::connect_to(ServerAddress::parse(url)?)
@@ -177,13 +177,13 @@ impl Client {
     }
 
     /// Begins a call.
-    pub(crate) fn begin(&self) -> Result<RunningCall> {
+    pub(crate) fn begin(&self) -> Result<ClientCall> {
         self.check_open()?;
         // Relaxed: the number itself is all that is shared.
         let number = self.state.calls.fetch_add(1, Ordering::Relaxed);
         let id: Arc<str> = format!("{}-{number}", self.state.prefix).into();
         self.state.running.lock().push(Arc::clone(&id));
-        Ok(RunningCall { pending: PendingCall { client: Arc::clone(&self.state), id } })
+        Ok(ClientCall { pending: PendingCall { client: Arc::clone(&self.state), id } })
     }
 
     /// Runs an action whose result nobody waits for.
@@ -251,7 +251,7 @@ impl ClientState {
     }
 }
 
-impl Drop for Client {
+impl Drop for RemoteClient {
     fn drop(&mut self) {
         let is_last = Arc::strong_count(&self.state) == 1;
         // Relaxed: as above.
@@ -266,11 +266,11 @@ impl Drop for Client {
 
 /// A call that runs.
 #[derive(Debug)]
-pub(crate) struct RunningCall {
+pub(crate) struct ClientCall {
     pending: PendingCall,
 }
 
-impl RunningCall {
+impl ClientCall {
     /// Waits for a part of the answer.
     pub(crate) fn wait<T>(&self, answer: impl Future<Output = Result<T>>) -> Result<T> {
         self.pending.wait(answer)
@@ -298,7 +298,7 @@ impl RunningCall {
     }
 }
 
-impl Drop for RunningCall {
+impl Drop for ClientCall {
     fn drop(&mut self) {
         let id = &self.pending.id;
         self.pending.client.running.lock().retain(|running| running != id);
@@ -325,11 +325,11 @@ fn endpoint(address: &ServerAddress) -> Result<Endpoint> {
         TlsMode::Off => return Ok(endpoint),
         TlsMode::Authority(path) => Path::new(path),
         TlsMode::System => {
-            let found = AUTHORITY_FILES.iter().map(Path::new).find(|path| path.exists());
+            let found = AUTHORITY_FILES.iter().map(Path::new).find(|path| disk::exists(path));
             found.ok_or_else(|| no_authorities(address))?
         }
     };
-    let pem = fs::read(path).map_err(|error| {
+    let pem = disk::read(path).map_err(|error| {
         let message = format!("{}: {error}", path.display());
         Box::new(Diagnostic::new(code::UNDEFINED_FILE, message))
     })?;

@@ -1,17 +1,17 @@
 //! The client of a Lockstep server: what the shell and Python use for `lockstep://host:port`.
 //!
-//! A [`Client`] has a session with a server: USE and SET last. Its calls block, and several threads may
+//! A [`RemoteClient`] has a session with a server: USE and SET last. Its calls block, and several threads may
 //! call at once. It speaks Arrow Flight SQL's transport with Lockstep's own messages
 //! (`lockstep_protocol`), and an error is the `Diagnostic` that the engine gave.
 //!
-//! A call ends early where the thread's `QueryContext` is interrupted, or [`Client::cancel`] is called:
+//! A call ends early where the thread's `QueryContext` is interrupted, or [`RemoteClient::cancel`] is called:
 //! the server is told, and its answer counts, so that a write that was done is not reported as
 //! cancelled.
 //!
 //! ```no_run
-//! use lockstep_client::Client;
+//! use lockstep_client::RemoteClient;
 //!
-//! let client = Client::connect("lockstep://app:secret@localhost:7433")?;
+//! let client = RemoteClient::connect("lockstep://app:secret@localhost:7433")?;
 //! client.execute("USE shop", None)?.collect()?;
 //! let mut rows = client.execute("SELECT user, price FROM purchases", None)?;
 //! while let Some(batch) = rows.next_batch()? {
@@ -31,9 +31,9 @@ mod rows;
 mod wait;
 
 pub use address::{ServerAddress, TlsMode};
-pub use append::Appended;
-pub use catalog::{ClientDeployment, ColumnSet, ProgressListener};
-pub use connection::Client;
+pub use append::AppendedRows;
+pub use catalog::{ClientDeployment, ColumnSet, VerifyListener};
+pub use connection::RemoteClient;
 pub use lockstep_protocol::{SessionView, ValueDifference, VerifyResult};
-pub use request::{AnswerRows, ClientRequest};
+pub use request::{ClientAnswers, ClientRequest};
 pub use rows::{Rows, StatementResult};

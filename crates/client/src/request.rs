@@ -3,18 +3,19 @@
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use lockstep_diagnostic::Result;
 use lockstep_protocol::{
-    Answers, CLOSE_REQUEST, PREPARE_REQUEST, PrepareRequest, REQUEST, Request, RequestHandle,
+    Answers, CLOSE_REQUEST, DeploymentRequest, PREPARE_REQUEST, PrepareRequest, REQUEST,
+    RequestHandle,
 };
 
 use crate::{
-    Client,
+    RemoteClient,
     arrow_stream::{read_rows, write_rows},
     catalog::ColumnSet,
 };
 
 /// The answers to request rows.
 #[derive(Debug, Clone)]
-pub struct AnswerRows {
+pub struct ClientAnswers {
     /// The columns, with unique names.
     pub schema: SchemaRef,
     /// The names of the columns, which may repeat.
@@ -27,13 +28,13 @@ pub struct AnswerRows {
 /// other.
 #[derive(Debug)]
 pub struct ClientRequest {
-    client: Client,
+    client: RemoteClient,
     handle: Vec<u8>,
     input: ColumnSet,
     output: ColumnSet,
 }
 
-impl Client {
+impl RemoteClient {
     /// Compiles a deployment or a query for request mode.
     pub fn prepare_request(&self, target: &str) -> Result<ClientRequest> {
         let body = PrepareRequest { target: target.to_owned() };
@@ -47,21 +48,21 @@ impl Client {
     }
 
     /// Answers request rows of a deployment or a query. Columns are matched by name.
-    pub fn request(&self, target: &str, rows: &[RecordBatch]) -> Result<AnswerRows> {
+    pub fn request(&self, target: &str, rows: &[RecordBatch]) -> Result<ClientAnswers> {
         self.answer(target, Vec::new(), rows)
     }
 
-    fn answer(&self, target: &str, handle: Vec<u8>, rows: &[RecordBatch]) -> Result<AnswerRows> {
+    fn answer(&self, target: &str, handle: Vec<u8>, rows: &[RecordBatch]) -> Result<ClientAnswers> {
         let schema = rows
             .first()
             .map(RecordBatch::schema)
             .unwrap_or_else(|| std::sync::Arc::new(arrow::datatypes::Schema::empty()));
         let rows = write_rows(&schema, rows)?;
-        let body = Request { target: target.to_owned(), handle, rows };
+        let body = DeploymentRequest { target: target.to_owned(), handle, rows };
         let answers: Answers = self.action(REQUEST, &body)?;
         self.state.note_session(answers.session);
         let (schema, batches) = read_rows(&answers.rows)?;
-        Ok(AnswerRows { schema, names: answers.names, batches })
+        Ok(ClientAnswers { schema, names: answers.names, batches })
     }
 }
 
@@ -77,7 +78,7 @@ impl ClientRequest {
     }
 
     /// Answers request rows.
-    pub fn answer(&self, rows: &[RecordBatch]) -> Result<AnswerRows> {
+    pub fn answer(&self, rows: &[RecordBatch]) -> Result<ClientAnswers> {
         self.client.answer("", self.handle.clone(), rows)
     }
 }

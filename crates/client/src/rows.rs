@@ -12,24 +12,24 @@ use arrow_flight::{
 use futures::{Stream, StreamExt};
 use lockstep_diagnostic::{Diagnostic, Result};
 use lockstep_host::sync::Mutex;
-use lockstep_protocol::{Execute, NamedMessage, Outcome};
+use lockstep_protocol::{Execute, NamedMessage, StatementOutcome};
 use prost::Message;
 use tonic::Status;
 
 use crate::{
-    Client,
+    RemoteClient,
     arrow_stream::write_rows,
-    connection::RunningCall,
+    connection::ClientCall,
     failure::{malformed, of_flight, of_status},
 };
 
 /// The rows of a statement that runs. Dropping them cancels it.
 pub struct Rows {
-    call: RunningCall,
+    call: ClientCall,
     decoder: FlightDataDecoder,
     schema: SchemaRef,
     /// What the last message says.
-    outcome: Arc<Mutex<Option<Outcome>>>,
+    outcome: Arc<Mutex<Option<StatementOutcome>>>,
 }
 
 /// The outcome of a statement with all its rows.
@@ -55,7 +55,7 @@ impl fmt::Debug for Rows {
     }
 }
 
-impl Client {
+impl RemoteClient {
     /// Runs a script, or one statement with a value for each `?`: the columns of a batch of one row.
     /// Returns the rows of the last statement, as they arrive.
     pub fn execute(&self, sql: &str, parameters: Option<&RecordBatch>) -> Result<Rows> {
@@ -140,17 +140,19 @@ pub(crate) fn parameter_bytes(parameters: &RecordBatch) -> Result<Vec<u8>> {
 /// Takes the message with the outcome, which has no rows, out of a stream.
 fn without_outcome(
     messages: impl Stream<Item = Result<FlightData, Status>> + Send + 'static,
-    outcome: Arc<Mutex<Option<Outcome>>>,
+    outcome: Arc<Mutex<Option<StatementOutcome>>>,
 ) -> impl Stream<Item = Result<FlightData, FlightError>> + Send + 'static {
     messages.filter_map(move |message| {
         let item = match message {
-            Ok(data) if data.data_header.is_empty() => match Outcome::decode(data.app_metadata) {
-                Ok(found) => {
-                    *outcome.lock() = Some(found);
-                    None
+            Ok(data) if data.data_header.is_empty() => {
+                match StatementOutcome::decode(data.app_metadata) {
+                    Ok(found) => {
+                        *outcome.lock() = Some(found);
+                        None
+                    }
+                    Err(error) => Some(Err(FlightError::DecodeError(error.to_string()))),
                 }
-                Err(error) => Some(Err(FlightError::DecodeError(error.to_string()))),
-            },
+            }
             Ok(data) => Some(Ok(data)),
             Err(status) => Some(Err(FlightError::Tonic(Box::new(status)))),
         };

@@ -187,7 +187,7 @@ impl PreparedRequest {
     /// Answers one request row, whose values are in the order of [`PreparedRequest::input`] and
     /// have its types. `None` when a WHERE drops the row. Once the deployment, or a table of the
     /// query, was dropped or replaced, every answer is the error
-    /// [`code::STALE_DEFINITION`](crate::code::STALE_DEFINITION).
+    /// [`code::STALE_DEFINITION`].
     pub fn answer<'a>(
         &self,
         row: &[Datum<'a>],

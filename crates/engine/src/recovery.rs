@@ -40,7 +40,7 @@ use crate::{
 pub(crate) use rescue::{Rescue, Rescued};
 
 /// How a directory is opened.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct OpenOptions {
     /// Whether nothing is written: every change is refused.
     pub read_only: bool,
@@ -69,17 +69,6 @@ pub struct StorageTuning {
 impl Default for StorageTuning {
     fn default() -> Self {
         Self { segment_bytes: 64 << 20, part_bytes: 64 << 20, durability_window_ms: None }
-    }
-}
-
-impl Default for OpenOptions {
-    fn default() -> Self {
-        Self {
-            read_only: false,
-            host: Host::default(),
-            listener: None,
-            tuning: StorageTuning::default(),
-        }
     }
 }
 

@@ -9,7 +9,7 @@ mod session_options;
 
 pub use diagnostic::DiagnosticMessage;
 pub use session_options::{
-    CloseSessionResult, GetSessionOptionsResult, OptionError, OptionErrorValue, OptionValue,
+    CloseSessionResult, GetSessionOptionsResult, OptionContent, OptionError, OptionErrorValue,
     SessionOptionValue, SetSessionOptionsRequest, SetSessionOptionsResult, StringList,
 };
 
@@ -42,7 +42,7 @@ pub trait NamedMessage: Message + Default {
 }
 
 /// A script, or one statement with parameters: the ticket of a `DoGet`, which runs it. The last message of
-/// its rows has an [`Outcome`] as metadata.
+/// its rows has an [`StatementOutcome`] as metadata.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Execute {
     /// The text.
@@ -62,7 +62,7 @@ impl NamedMessage for Execute {
 
 /// The outcome of a statement, beside its rows.
 #[derive(Clone, PartialEq, Eq, Message)]
-pub struct Outcome {
+pub struct StatementOutcome {
     /// The rows that were written, by a statement that writes.
     #[prost(uint64, optional, tag = "1")]
     pub rows_affected: Option<u64>,
@@ -111,7 +111,7 @@ pub struct Describe {
 
 /// Columns: an Arrow schema with unique names, and the names, which may repeat.
 #[derive(Clone, PartialEq, Eq, Message)]
-pub struct Columns {
+pub struct ColumnList {
     /// The schema as an Arrow stream without rows.
     #[prost(bytes = "vec", tag = "1")]
     pub schema: Vec<u8>,
@@ -147,7 +147,7 @@ pub struct ObjectRef {
 
 /// A table to create: the body of the action [`CREATE_TABLE`].
 #[derive(Clone, PartialEq, Eq, Message)]
-pub struct CreateTable {
+pub struct TableCreation {
     /// The name.
     #[prost(string, tag = "1")]
     pub table: String,
@@ -172,15 +172,15 @@ pub struct RequestHandle {
     pub handle: Vec<u8>,
     /// The columns of a request row.
     #[prost(message, optional, tag = "2")]
-    pub input: Option<Columns>,
+    pub input: Option<ColumnList>,
     /// The columns of an answer.
     #[prost(message, optional, tag = "3")]
-    pub output: Option<Columns>,
+    pub output: Option<ColumnList>,
 }
 
 /// Request rows: the body of the action [`REQUEST`], whose result is an [`Answers`].
 #[derive(Clone, PartialEq, Eq, Message)]
-pub struct Request {
+pub struct DeploymentRequest {
     /// The name of a deployment or a query; empty where there is a handle.
     #[prost(string, tag = "1")]
     pub target: String,
@@ -220,10 +220,10 @@ pub struct DeploymentMessage {
     pub sql: String,
     /// The columns of a request row.
     #[prost(message, optional, tag = "4")]
-    pub input: Option<Columns>,
+    pub input: Option<ColumnList>,
     /// The columns of an answer.
     #[prost(message, optional, tag = "5")]
-    pub output: Option<Columns>,
+    pub output: Option<ColumnList>,
     /// The value of `compatibility` when it was deployed.
     #[prost(string, tag = "6")]
     pub compatibility: String,
@@ -307,17 +307,17 @@ pub struct Words {
     pub words: Vec<String>,
 }
 
-/// The action that binds a query: [`Describe`] to [`Columns`].
+/// The action that binds a query: [`Describe`] to [`ColumnList`].
 pub const DESCRIBE: &str = "lockstep.describe";
-/// The action that returns a table's columns: [`ObjectRef`] to [`Columns`].
+/// The action that returns a table's columns: [`ObjectRef`] to [`ColumnList`].
 pub const TABLE_COLUMNS: &str = "lockstep.table_columns";
-/// The action that creates a table from an Arrow schema: [`CreateTable`] to nothing.
+/// The action that creates a table from an Arrow schema: [`TableCreation`] to nothing.
 pub const CREATE_TABLE: &str = "lockstep.create_table";
 /// The action that compiles a request: [`PrepareRequest`] to [`RequestHandle`].
 pub const PREPARE_REQUEST: &str = "lockstep.prepare_request";
 /// The action that forgets a compiled request: [`RequestHandle`] to nothing.
 pub const CLOSE_REQUEST: &str = "lockstep.close_request";
-/// The action that answers request rows: [`Request`] to [`Answers`].
+/// The action that answers request rows: [`DeploymentRequest`] to [`Answers`].
 pub const REQUEST: &str = "lockstep.request";
 /// The action that describes a deployment: [`ObjectRef`] to [`DeploymentMessage`].
 pub const DEPLOYMENT: &str = "lockstep.deployment";

@@ -10,13 +10,13 @@ use prost::{Enumeration, Message, Oneof};
 #[derive(Clone, PartialEq, Message)]
 pub struct SessionOptionValue {
     /// The value; none: the option is to be unset.
-    #[prost(oneof = "OptionValue", tags = "1, 2, 3, 4, 5")]
-    pub value: Option<OptionValue>,
+    #[prost(oneof = "OptionContent", tags = "1, 2, 3, 4, 5")]
+    pub value: Option<OptionContent>,
 }
 
 /// The forms of a value.
 #[derive(Clone, PartialEq, Oneof)]
-pub enum OptionValue {
+pub enum OptionContent {
     /// A text.
     #[prost(string, tag = "1")]
     Text(String),

@@ -10,7 +10,7 @@ use arrow::{
     datatypes::{Field, Schema, SchemaRef},
 };
 use lockstep_cli::{columns_of, conversion_of};
-use lockstep_client::{Client, ClientRequest, ColumnSet, StatementResult};
+use lockstep_client::{ClientRequest, ColumnSet, RemoteClient, StatementResult};
 use lockstep_diagnostic::{Diagnostic, Result};
 use lockstep_engine::{
     Conversion, Database, Difference, Durability, Limits, Opened, Output, Parameter,
@@ -38,12 +38,12 @@ pub(crate) enum Backend {
     /// With an engine in the process.
     Engine(Session),
     /// With a server.
-    Server(Client),
+    Server(RemoteClient),
 }
 
 /// A query that is bound.
 #[derive(Debug)]
-pub(crate) enum BoundQuery {
+pub(crate) enum BackendQuery {
     /// In the process.
     Engine(Box<Relation>),
     /// On a server, which binds it again when it runs.
@@ -53,7 +53,7 @@ pub(crate) enum BoundQuery {
 /// A query of a server.
 #[derive(Debug)]
 pub(crate) struct ServerQuery {
-    client: Client,
+    client: RemoteClient,
     sql: String,
     parameters: Option<RecordBatch>,
     columns: Vec<(String, DataType)>,
@@ -61,7 +61,7 @@ pub(crate) struct ServerQuery {
 
 /// A compiled request.
 #[derive(Debug)]
-pub(crate) enum CompiledRequest {
+pub(crate) enum BackendRequest {
     /// In the process.
     Engine {
         /// Is to be open when a request is answered.
@@ -127,17 +127,17 @@ impl Backend {
     }
 
     /// Binds one query.
-    pub(crate) fn query_with(&self, sql: &str, parameters: &[Parameter]) -> Result<BoundQuery> {
+    pub(crate) fn query_with(&self, sql: &str, parameters: &[Parameter]) -> Result<BackendQuery> {
         match self {
             Self::Engine(session) => {
                 let relation = session.query_with(sql, parameters)?;
-                Ok(BoundQuery::Engine(Box::new(relation)))
+                Ok(BackendQuery::Engine(Box::new(relation)))
             }
             Self::Server(client) => {
                 let parameters = parameter_row(parameters)?;
                 let columns = columns_of(&client.describe(sql, parameters.as_ref())?)?;
                 let (client, sql) = (client.clone(), sql.to_owned());
-                Ok(BoundQuery::Server(ServerQuery { client, sql, parameters, columns }))
+                Ok(BackendQuery::Server(ServerQuery { client, sql, parameters, columns }))
             }
         }
     }
@@ -208,9 +208,9 @@ impl Backend {
     }
 
     /// Compiles a deployment or a query.
-    pub(crate) fn prepare_request(&self, target: &str) -> Result<CompiledRequest> {
+    pub(crate) fn prepare_request(&self, target: &str) -> Result<BackendRequest> {
         match self {
-            Self::Engine(session) => Ok(CompiledRequest::Engine {
+            Self::Engine(session) => Ok(BackendRequest::Engine {
                 database: session.database().clone(),
                 request: session.prepare_request(target)?,
                 limits: session.limits(),
@@ -218,7 +218,7 @@ impl Backend {
             Self::Server(client) => {
                 let request = client.prepare_request(target)?;
                 let (input, output) = (columns_of(request.input())?, columns_of(request.output())?);
-                Ok(CompiledRequest::Server { request, input, output })
+                Ok(BackendRequest::Server { request, input, output })
             }
         }
     }
@@ -244,7 +244,7 @@ impl Backend {
     }
 }
 
-impl BoundQuery {
+impl BackendQuery {
     /// Returns the names and types of the columns.
     pub(crate) fn columns(&self) -> &[(String, DataType)] {
         match self {
@@ -265,7 +265,7 @@ impl BoundQuery {
     }
 }
 
-impl CompiledRequest {
+impl BackendRequest {
     /// Returns the columns of a request row.
     pub(crate) fn input(&self) -> &[(String, DataType)] {
         match self {
@@ -305,7 +305,7 @@ impl CompiledRequest {
 }
 
 /// Makes the output of a statement that a server has run.
-fn output_of(client: &Client, result: StatementResult) -> Result<Output> {
+fn output_of(client: &RemoteClient, result: StatementResult) -> Result<Output> {
     let output = lockstep_cli::output_of(client, result)?;
     if output.columns.is_empty() {
         HAS_WRITTEN.set(true);

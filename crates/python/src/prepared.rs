@@ -12,7 +12,7 @@ use pyo3::{
 };
 
 use crate::{
-    backend::CompiledRequest,
+    backend::BackendRequest,
     call::{attached, briefly_detached, detached},
     error::raise,
     from_python::{TargetColumn, value_of},
@@ -24,7 +24,7 @@ use crate::{
 #[pyclass(frozen, name = "Prepared", module = "lockstep._lockstep")]
 #[derive(Debug)]
 pub(crate) struct PyPrepared {
-    request: CompiledRequest,
+    request: BackendRequest,
     columns: Arc<RequestColumns>,
     conversion: Conversion,
 }
@@ -105,13 +105,13 @@ impl PyPrepared {
     /// Makes the callable of a request of a session.
     pub(crate) fn new(
         py: Python<'_>,
-        request: CompiledRequest,
+        request: BackendRequest,
         conversion: Conversion,
         cache: &RequestColumnsCache,
     ) -> Self {
         let columns = match &request {
-            CompiledRequest::Engine { request, .. } => cache.columns_of(py, request),
-            CompiledRequest::Server { input, output, .. } => {
+            BackendRequest::Engine { request, .. } => cache.columns_of(py, request),
+            BackendRequest::Server { input, output, .. } => {
                 Arc::new(RequestColumns::new(py, input, output))
             }
         };
@@ -177,7 +177,7 @@ impl PyPrepared {
     fn compute(&self, py: Python<'_>, row: &[Value]) -> PyResult<Option<Vec<Value>>> {
         let latency = &self.columns.latency;
         let answer = || latency.measure(|| self.request.answer(row));
-        let CompiledRequest::Engine { request, limits, .. } = &self.request else {
+        let BackendRequest::Engine { request, limits, .. } = &self.request else {
             return detached(py, None, answer);
         };
         let limited = || limits.run(answer);

@@ -8,7 +8,7 @@ use std::{
 };
 
 use arrow::{array::RecordBatch, datatypes::SchemaRef};
-use lockstep_client::{Client, ServerAddress, TlsMode};
+use lockstep_client::{RemoteClient, ServerAddress, TlsMode};
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 use lockstep_engine::{
     Conversion, Database, Durability, OpenListener, OpenOptions, OpenProgress, Output, Parameter,
@@ -23,7 +23,7 @@ use pyo3::{
 use pyo3_arrow::PyTable;
 
 use crate::{
-    backend::{Backend, BoundQuery},
+    backend::{Backend, BackendQuery},
     call::{attached, detached, writing},
     error::raise,
     from_python::{TargetColumn, type_of, value_of},
@@ -77,7 +77,7 @@ impl PySession {
                 (Some(true), None) if address.tls == TlsMode::Off => address.tls = TlsMode::System,
                 (Some(true) | None, None) => {}
             }
-            Client::connect_to(address)
+            RemoteClient::connect_to(address)
         };
         let session = Backend::Server(detached(py, None, connect)?);
         Ok(Self { session, columns: RequestColumnsCache::default() })
@@ -398,7 +398,7 @@ fn with_types(
 #[pyclass(frozen, name = "Relation", module = "lockstep._lockstep")]
 #[derive(Debug)]
 pub(crate) struct PyRelation {
-    relation: BoundQuery,
+    relation: BackendQuery,
     sql: String,
 }
 

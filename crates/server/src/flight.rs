@@ -38,7 +38,7 @@ use self::{
     call::{CallSession, FlightCaller},
     call_body::CallBody,
     prepared::PreparedTable,
-    running::RunningCalls,
+    running::RunningFlightCalls,
     service::LockstepFlight,
     sessions::{FlightSessions, SESSION_TOKEN_PREFIX},
     status::to_status,
@@ -59,7 +59,7 @@ pub(crate) struct FlightServer {
     state: Arc<ServerState>,
     sessions: FlightSessions,
     prepared: PreparedTable,
-    running: RunningCalls,
+    running: RunningFlightCalls,
 }
 
 impl FlightServer {
@@ -69,7 +69,7 @@ impl FlightServer {
             state: Arc::clone(state),
             sessions: FlightSessions::default(),
             prepared: PreparedTable::default(),
-            running: RunningCalls::default(),
+            running: RunningFlightCalls::default(),
         })
     }
 
@@ -153,7 +153,7 @@ impl FlightServer {
             && token.trim().starts_with(SESSION_TOKEN_PREFIX)
         {
             let found = self.sessions.find(&self.state, token.trim());
-            return found.map(CallSession::Kept).ok_or_else(|| Box::new(session_ended()));
+            return found.map(CallSession::Lasting).ok_or_else(|| Box::new(session_ended()));
         }
         let login = log_in_as(&self.state, headers, address, Protocol::Flight).await;
         let login = login.map_err(|error| error.diagnostic)?;
@@ -162,7 +162,7 @@ impl FlightServer {
         let Some(token) = cookie else { return Ok(CallSession::Login(login)) };
         match self.sessions.find(&self.state, token) {
             Some(found) if found.session.user() == login.session().user() => {
-                Ok(CallSession::Kept(found))
+                Ok(CallSession::Lasting(found))
             }
             _ => session_ended().err(),
         }

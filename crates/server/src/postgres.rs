@@ -65,20 +65,20 @@ const CHECK_MS_MAX: u64 = 5_000;
 
 /// Why something was not done.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub(crate) enum ClientFailure {
     /// The connection has ended, or cannot go on.
     Connection(FrameError),
     /// An error for the client.
     Error(Box<Diagnostic>),
 }
 
-impl From<FrameError> for Failure {
+impl From<FrameError> for ClientFailure {
     fn from(error: FrameError) -> Self {
         Self::Connection(error)
     }
 }
 
-impl From<Box<Diagnostic>> for Failure {
+impl From<Box<Diagnostic>> for ClientFailure {
     fn from(error: Box<Diagnostic>) -> Self {
         Self::Error(error)
     }
@@ -143,8 +143,8 @@ async fn converse(
         Ok(None) => {}
         Err(failure) => {
             let error = match failure {
-                Failure::Error(error) => Some(error),
-                Failure::Connection(error) => fatal_error(&state, &error),
+                ClientFailure::Error(error) => Some(error),
+                ClientFailure::Connection(error) => fatal_error(&state, &error),
             };
             if let Some(error) = error {
                 if error.code == code::INVALID_PASSWORD || error.code == code::INVALID_AUTHORIZATION
@@ -182,7 +182,7 @@ async fn begin(
     state: &Arc<ServerState>,
     opener: &mut ConnectionOpener<'_>,
     address: IpAddr,
-) -> Result<Option<Box<connection::SessionStart>>, Failure> {
+) -> Result<Option<Box<connection::SessionStart>>, ClientFailure> {
     let parameters = match opener.open(address).await? {
         Opening::Session(parameters) => parameters,
         Opening::Cancel(key) => {

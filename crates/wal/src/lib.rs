@@ -224,7 +224,10 @@ impl Options {
 
     fn segment_bytes(&self) -> u64 {
         const PAGE_BYTES: u64 = 4 << 10;
-        self.segment_bytes.clamp(PAGE_BYTES, 2 * GROUP_BYTES_MAX).next_multiple_of(PAGE_BYTES)
+        let bytes = self.segment_bytes.clamp(PAGE_BYTES, 2 * GROUP_BYTES_MAX);
+        let bytes = bytes.next_multiple_of(PAGE_BYTES);
+        debug_assert!(bytes >= PAGE_BYTES, "a segment has a page");
+        bytes
     }
 }
 

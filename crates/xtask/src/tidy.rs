@@ -29,6 +29,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("execution", &["request", "batch"]),
     ("database", &["engine"]),
     ("messages", &["protocol"]),
+    ("messages between server and client", &["protocol"]),
     ("protocols", &["server", "client"]),
     ("front ends", &["cli"]),
     ("package", &["python"]),
@@ -51,7 +52,7 @@ const RESTRICTED: &[(&str, &[&str])] = &[
     ("memmap2", &["host"]),
     ("crc32c", &["wal"]),
     ("pgwire", &["server"]),
-    ("arrow-flight", &["server", "client"]),
+    ("arrow-flight", &["server", "client", "protocol"]),
     ("tonic*", &["server", "client"]),
 ];
 

@@ -10,7 +10,7 @@ use crate::error::{Error, Result, Trying};
 
 /// Where a server listens.
 #[derive(Debug, Clone)]
-pub(super) enum Address {
+pub(super) enum ServerAddress {
     /// On loopback.
     Tcp(SocketAddr),
     /// On a socket in the file system.
@@ -31,7 +31,7 @@ pub(super) enum Framing {
 /// A server and its protocol.
 #[derive(Debug, Clone)]
 pub(super) struct Endpoint {
-    pub(super) address: Address,
+    pub(super) address: ServerAddress,
     pub(super) framing: Framing,
     /// What each connection exchanges before its first request.
     pub(super) setup: Vec<Vec<u8>>,
@@ -39,7 +39,7 @@ pub(super) struct Endpoint {
 
 /// An answer in the bytes that were received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Answer {
+pub(super) struct FramedAnswer {
     /// Where its body begins.
     pub(super) body: usize,
     /// Where it ends.
@@ -50,7 +50,7 @@ pub(super) struct Answer {
 
 impl Framing {
     /// Finds the first answer; `None` while it is not whole.
-    pub(super) fn first(self, bytes: &[u8]) -> Option<Answer> {
+    pub(super) fn first(self, bytes: &[u8]) -> Option<FramedAnswer> {
         match self {
             Self::Http => http_answer(bytes),
             Self::Resp => resp_answer(bytes),
@@ -59,7 +59,7 @@ impl Framing {
     }
 }
 
-fn http_answer(bytes: &[u8]) -> Option<Answer> {
+fn http_answer(bytes: &[u8]) -> Option<FramedAnswer> {
     let body = find(bytes, b"\r\n\r\n")? + 4;
     let head = &bytes[..body];
     let length = head.split(|byte| *byte == b'\n').find_map(|line| {
@@ -67,29 +67,33 @@ fn http_answer(bytes: &[u8]) -> Option<Answer> {
         name.eq_ignore_ascii_case(CONTENT_LENGTH).then(|| number(value))
     });
     let end = body + length.unwrap_or(0);
-    (bytes.len() >= end).then(|| Answer { body, end, is_ok: head.starts_with(b"HTTP/1.1 200 ") })
+    (bytes.len() >= end).then(|| FramedAnswer {
+        body,
+        end,
+        is_ok: head.starts_with(b"HTTP/1.1 200 "),
+    })
 }
 
 const CONTENT_LENGTH: &[u8] = b"content-length:";
 
-fn resp_answer(bytes: &[u8]) -> Option<Answer> {
+fn resp_answer(bytes: &[u8]) -> Option<FramedAnswer> {
     let line = find(bytes, b"\r\n")?;
     let body = line + 2;
     if bytes[0] != b'$' {
-        return Some(Answer { body: 0, end: body, is_ok: false });
+        return Some(FramedAnswer { body: 0, end: body, is_ok: false });
     }
     let end = body + number(&bytes[1..line]) + 2;
-    (bytes.len() >= end).then_some(Answer { body, end, is_ok: true })
+    (bytes.len() >= end).then_some(FramedAnswer { body, end, is_ok: true })
 }
 
-fn postgres_answer(bytes: &[u8]) -> Option<Answer> {
+fn postgres_answer(bytes: &[u8]) -> Option<FramedAnswer> {
     let (mut at, mut is_ok) = (0, true);
     loop {
         let (kind, _, next) = postgres_message(bytes, at)?;
         is_ok &= kind != b'E';
         at = next;
         if kind == b'Z' {
-            return Some(Answer { body: 0, end: at, is_ok });
+            return Some(FramedAnswer { body: 0, end: at, is_ok });
         }
     }
 }
@@ -117,7 +121,7 @@ fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
 impl Endpoint {
     /// Sends a request on a connection of its own and returns the body of the answer. Over TCP alone.
     pub(super) fn exchange(&self, request: &[u8]) -> Result<Vec<u8>> {
-        let Address::Tcp(address) = &self.address else {
+        let ServerAddress::Tcp(address) = &self.address else {
             return Err(Error::peer("server", "an exchange goes over TCP"));
         };
         let trying = || format!("call {address}");
@@ -137,7 +141,9 @@ impl Endpoint {
             let count = stream.read(&mut part).trying(|| "read an answer".to_owned())?;
             received.extend_from_slice(&part[..count]);
             match self.framing.first(&received) {
-                Some(Answer { body, end, is_ok: true }) => return Ok(received[body..end].to_vec()),
+                Some(FramedAnswer { body, end, is_ok: true }) => {
+                    return Ok(received[body..end].to_vec());
+                }
                 None if count > 0 => {}
                 _ => {
                     let said = String::from_utf8_lossy(&received).into_owned();

@@ -74,7 +74,7 @@ impl FeatureSet {
     pub(super) fn fill(self, session: Session) -> Result<()> {
         match self {
             Self::M1 => M1Lockstep::in_session(session, m1_data(), &[]).map(drop),
-            Self::M2 => M2Lockstep::in_session(session, M2_SHAPE, &[]).map(drop),
+            Self::M2 => M2Lockstep::in_session(&session, M2_SHAPE, &[]).map(drop),
         }
     }
 
@@ -89,7 +89,7 @@ impl FeatureSet {
             }
             Self::M2 => {
                 let requests = M2_SHAPE.requests();
-                let lockstep = M2Lockstep::in_session(session, M2_SHAPE, &requests)?;
+                let lockstep = M2Lockstep::in_session(&session, M2_SHAPE, &requests)?;
                 run_in_process(&lockstep, requests.len(), (warm_ms, run_ms))
             }
         }

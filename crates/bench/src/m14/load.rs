@@ -16,7 +16,7 @@ use tokio::{
     time::Duration,
 };
 
-use super::connection::{Address, Endpoint, Framing};
+use super::connection::{Endpoint, Framing, ServerAddress};
 use crate::{
     error::{Error, Result, Trying},
     measure::{Measured, latencies, record},
@@ -86,7 +86,7 @@ async fn run_connection(
     ready: Arc<Barrier>,
     number: usize,
 ) -> Result<()> {
-    let connection = Connection::open(endpoint).await;
+    let connection = LoadConnection::open(endpoint).await;
     // Also after a failure: the others wait here.
     ready.wait().await;
     let mut connection = connection?;
@@ -97,15 +97,15 @@ async fn run_connection(
     let end_ns = record_ns + load.run_ms * 1_000_000;
     let mut due_ns = begin_ns;
     let interval_ns = match load.pace {
-        Pace::AsAnswered => 0.0,
-        Pace::PerSecond(rate) => load.connections as f64 * 1e9 / rate.max(1.0),
+        Pace::AsAnswered => 0,
+        Pace::PerSecond(rate) => nanoseconds(load.connections as f64 / rate.max(1.0)),
     };
+    // Connections are due one after the other.
+    let offset_ns = interval_ns / whole(load.connections) * whole(number);
     let mut sent = 0_u64;
     loop {
         if load.pace != Pace::AsAnswered {
-            // Connections are due one after the other.
-            let share = number as f64 / load.connections as f64;
-            due_ns = begin_ns + ((sent as f64 + share) * interval_ns) as u64;
+            due_ns = begin_ns + offset_ns + sent * interval_ns;
             let wait_ns = due_ns.saturating_sub(state.clock.monotonic_ns());
             if wait_ns > 0 {
                 tokio::time::sleep(Duration::from_nanos(wait_ns)).await;
@@ -124,15 +124,23 @@ async fn run_connection(
     }
 }
 
-async fn connect(address: &Address) -> Result<Box<dyn Stream>> {
+fn nanoseconds(seconds: f64) -> u64 {
+    u64::try_from(Duration::from_secs_f64(seconds).as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn whole(count: usize) -> u64 {
+    u64::try_from(count).expect("a count fits 64 bits")
+}
+
+async fn connect(address: &ServerAddress) -> Result<Box<dyn Stream>> {
     match address {
-        Address::Tcp(address) => {
+        ServerAddress::Tcp(address) => {
             let stream = TcpStream::connect(address).await;
             let stream = stream.trying(|| format!("connect to {address}"))?;
             stream.set_nodelay(true).trying(|| "send without delay".to_owned())?;
             Ok(Box::new(stream))
         }
-        Address::Unix(path) => {
+        ServerAddress::Unix(path) => {
             let stream = UnixStream::connect(path).await;
             Ok(Box::new(stream.trying(|| format!("connect to {}", path.display()))?))
         }
@@ -140,13 +148,13 @@ async fn connect(address: &Address) -> Result<Box<dyn Stream>> {
 }
 
 /// An open connection.
-struct Connection {
+struct LoadConnection {
     stream: Box<dyn Stream>,
     framing: Framing,
     received: Vec<u8>,
 }
 
-impl Connection {
+impl LoadConnection {
     async fn open(endpoint: &Endpoint) -> Result<Self> {
         let stream = connect(&endpoint.address).await?;
         let received = Vec::with_capacity(65_536);

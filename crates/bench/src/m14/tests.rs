@@ -1,7 +1,7 @@
 //! The client of M14 and its servers, without times.
 
 use super::{
-    connection::{Answer, Framing},
+    connection::{FramedAnswer, Framing},
     features::{FeatureSet, read_answer},
 };
 use crate::answer::AnswerValue;
@@ -17,7 +17,7 @@ fn answers_are_told_from_each_other() {
     let refused = b"HTTP/1.1 429 Too Many Requests\r\ncontent-length: 0\r\n\r\n";
     assert!(!Framing::Http.first(refused).unwrap().is_ok);
     let resp = b"$3\r\nabc\r\n";
-    assert_eq!(Framing::Resp.first(resp), Some(Answer { body: 4, end: 9, is_ok: true }));
+    assert_eq!(Framing::Resp.first(resp), Some(FramedAnswer { body: 4, end: 9, is_ok: true }));
     assert_eq!(Framing::Resp.first(b"$3\r\nab"), None);
     assert!(!Framing::Resp.first(b"-ERR wrong\r\n").unwrap().is_ok);
 }
@@ -26,7 +26,7 @@ fn answers_are_told_from_each_other() {
 fn an_answer_of_postgres_ends_with_ready() {
     let answer = b"2\0\0\0\x04D\0\0\0\x10\0\x02\0\0\0\x027!\xff\xff\xff\xffZ\0\0\0\x05I";
     let found = Framing::Postgres.first(answer).unwrap();
-    assert_eq!(found, Answer { body: 0, end: answer.len(), is_ok: true });
+    assert_eq!(found, FramedAnswer { body: 0, end: answer.len(), is_ok: true });
     assert_eq!(Framing::Postgres.first(&answer[..answer.len() - 1]), None);
     let expected = [AnswerValue::Text("7!".into()), AnswerValue::Null];
     assert_eq!(super::postgres::read_answer(answer, &expected).unwrap(), expected);

@@ -27,12 +27,12 @@ pub(crate) struct M2Lockstep<'a> {
 impl<'a> M2Lockstep<'a> {
     /// Creates the table, deploys the query and inserts the rows.
     pub(crate) fn new(shape: M2Shape, requests: &'a [M2Row]) -> Result<Self> {
-        Self::in_session(Database::in_memory().session(), shape, requests)
+        Self::in_session(&Database::in_memory().session(), shape, requests)
     }
 
     /// Does the same in the database of a session.
     pub(crate) fn in_session(
-        session: Session,
+        session: &Session,
         shape: M2Shape,
         requests: &'a [M2Row],
     ) -> Result<Self> {
@@ -50,7 +50,7 @@ impl<'a> M2Lockstep<'a> {
         for row in shape.stored() {
             appender.append([datums(&row)])?;
         }
-        let (bytes, rows) = memory_and_rows(&session, &["wide".to_owned()])?;
+        let (bytes, rows) = memory_and_rows(session, &["wide".to_owned()])?;
         let request = session.prepare_request("m2")?;
         Ok(Self { request, requests, bytes_per_row: bytes as f64 / rows as f64, deploy_ms })
     }

@@ -117,9 +117,9 @@ fn a_session_lasts_from_call_to_call_and_is_its_own() {
     );
     assert_eq!(other.execute("SELECT * FROM s", None).unwrap_err().code, "42P01");
     assert_eq!(other.session().time_zone, "UTC");
-    let named = lockstep_client::Client::connect(&server.url("", "/shop")).unwrap();
+    let named = lockstep_client::RemoteClient::connect(&server.url("", "/shop")).unwrap();
     assert_eq!(rows(&named, "SELECT * FROM s"), "");
-    let missing = lockstep_client::Client::connect(&server.url("", "/none")).unwrap_err();
+    let missing = lockstep_client::RemoteClient::connect(&server.url("", "/none")).unwrap_err();
     assert_eq!(missing.code, "3D000");
 }
 

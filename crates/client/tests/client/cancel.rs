@@ -1,6 +1,6 @@
 //! Calls that end early: cancelled, timed out, dropped, at the end of the server.
 
-use lockstep_client::Client;
+use lockstep_client::RemoteClient;
 use lockstep_engine::{QueryContext, QueryLimits};
 use lockstep_host::{Clock, SystemClock};
 use lockstep_server::DrainOutcome;
@@ -175,7 +175,7 @@ fn many_clients_call_at_once() {
         .map(|number| {
             let url = server.url("", "");
             lockstep_host::spawn("client", move || {
-                let client = Client::connect(&url).unwrap();
+                let client = RemoteClient::connect(&url).unwrap();
                 for round in 0..20 {
                     let sql = format!("SELECT a FROM t WHERE a = {}", number * 20 + round);
                     assert_eq!(rows(&client, &sql), (number * 20 + round).to_string());

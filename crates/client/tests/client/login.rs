@@ -1,6 +1,6 @@
 //! Logging in: passwords, tokens, privileges, TLS, and servers that are not there.
 
-use lockstep_client::Client;
+use lockstep_client::RemoteClient;
 
 use crate::support::{TestServer, rows};
 
@@ -17,10 +17,10 @@ fn server() -> TestServer {
 #[test]
 fn a_user_has_its_privileges_and_no_more() {
     let server = server();
-    let ann = Client::connect(&server.url("ann:p%40ss@", "")).unwrap();
+    let ann = RemoteClient::connect(&server.url("ann:p%40ss@", "")).unwrap();
     assert_eq!(rows(&ann, "SELECT a FROM t"), "1");
     assert_eq!(ann.execute("DELETE FROM t WHERE a = 1", None).unwrap_err().code, "42501");
-    let bob = Client::connect(&server.url("bob:secret@", "")).unwrap();
+    let bob = RemoteClient::connect(&server.url("bob:secret@", "")).unwrap();
     assert_eq!(bob.execute("SELECT a FROM t", None).unwrap_err().code, "42501");
     // What is revoked holds for the next call.
     server.database.session().execute("REVOKE SELECT ON TABLE t FROM ann").unwrap();
@@ -32,12 +32,12 @@ fn a_user_has_its_privileges_and_no_more() {
 #[test]
 fn wrong_proofs_are_refused_with_one_error() {
     let server = server();
-    let code = |login: &str| Client::connect(&server.url(login, "")).unwrap_err().code;
+    let code = |login: &str| RemoteClient::connect(&server.url(login, "")).unwrap_err().code;
     assert_eq!(code("ann:wrong@"), "28P01");
     assert_eq!(code("nobody:wrong@"), "28P01");
     assert_eq!(code(""), "28000");
     let forged = format!("?token=lockstep_session_{}", "A".repeat(43));
-    assert_eq!(Client::connect(&server.url("", &forged)).unwrap_err().code, "28000");
+    assert_eq!(RemoteClient::connect(&server.url("", &forged)).unwrap_err().code, "28000");
 }
 
 #[test]
@@ -47,18 +47,18 @@ fn tokens_log_in_and_handles_are_their_users() {
     let made = setup.execute("CREATE TOKEN app FOR ann").unwrap();
     let token = format!("{:?}", made.batches);
     let token = token.split('"').find(|part| part.starts_with("lockstep_")).unwrap();
-    let ann = Client::connect(&server.url("", &format!("?token={token}"))).unwrap();
+    let ann = RemoteClient::connect(&server.url("", &format!("?token={token}"))).unwrap();
     assert_eq!(rows(&ann, "SELECT a FROM t"), "1");
     let fresh = TestServer::start(&[("server.authentication", "users")], "");
     let start = fresh.start_token.clone().unwrap();
-    let root = Client::connect(&fresh.url("", &format!("?token={start}"))).unwrap();
+    let root = RemoteClient::connect(&fresh.url("", &format!("?token={start}"))).unwrap();
     assert_eq!(rows(&root, "SELECT 1 AS a"), "1");
 }
 
 #[test]
 fn a_session_that_was_ended_is_an_error() {
     let server = server();
-    let ann = Client::connect(&server.url("ann:p%40ss@", "")).unwrap();
+    let ann = RemoteClient::connect(&server.url("ann:p%40ss@", "")).unwrap();
     let session = server.database.session();
     assert!(server.database.sessions().iter().any(|info| info.user == "ann"));
     for info in server.database.sessions().iter().filter(|info| info.user == "ann") {
@@ -66,7 +66,7 @@ fn a_session_that_was_ended_is_an_error() {
     }
     assert_eq!(ann.execute("SELECT 1", None).unwrap_err().code, "28000");
     // KILL has ended what the server had kept of the login, too: the next attempt is verified again.
-    let connect = || Client::connect(&server.url("ann:p%40ss@", ""));
+    let connect = || RemoteClient::connect(&server.url("ann:p%40ss@", ""));
     assert_eq!(connect().unwrap_err().code, "57P01");
     let other = connect().unwrap();
     other.close().unwrap();
@@ -78,9 +78,9 @@ fn a_session_that_was_ended_is_an_error() {
 fn sessions_are_limited() {
     let server = TestServer::start(&[("flight.sessions_max", "2")], "");
     let (first, _second) = (server.connect(), server.connect());
-    assert_eq!(Client::connect(&server.url("", "")).unwrap_err().code, "53300");
+    assert_eq!(RemoteClient::connect(&server.url("", "")).unwrap_err().code, "53300");
     first.close().unwrap();
-    assert!(Client::connect(&server.url("", "")).is_ok());
+    assert!(RemoteClient::connect(&server.url("", "")).is_ok());
 }
 
 #[test]
@@ -91,12 +91,12 @@ fn a_connection_is_encrypted_and_the_certificate_is_checked() {
     let server = TestServer::start(&settings, "");
     let port = server.address.port();
     let url = |rest: &str| format!("lockstep://localhost:{port}{rest}");
-    let client = Client::connect(&url(&format!("?ca={certificate}"))).unwrap();
+    let client = RemoteClient::connect(&url(&format!("?ca={certificate}"))).unwrap();
     assert_eq!(rows(&client, "SELECT 1 AS a"), "1");
-    let other = Client::connect(&url("?tls=true")).unwrap_err();
+    let other = RemoteClient::connect(&url("?tls=true")).unwrap_err();
     assert!(["08001", "58P01"].contains(&other.code), "{other:?}");
-    assert_eq!(Client::connect(&url("")).unwrap_err().code, "08001");
-    let missing = Client::connect(&url("?ca=/nowhere.pem")).unwrap_err();
+    assert_eq!(RemoteClient::connect(&url("")).unwrap_err().code, "08001");
+    let missing = RemoteClient::connect(&url("?ca=/nowhere.pem")).unwrap_err();
     assert_eq!(missing.code, "58P01");
 }
 
@@ -105,7 +105,7 @@ fn a_server_that_is_not_there_is_said_so() {
     let server = TestServer::start(&[], "");
     let (url, client) = (server.url("", ""), server.connect());
     drop(server);
-    let error = Client::connect(&url).unwrap_err();
+    let error = RemoteClient::connect(&url).unwrap_err();
     assert_eq!(error.code, "08001");
     assert!(error.message.contains("cannot connect to lockstep://127.0.0.1"), "{error:?}");
     let error = client.execute("SELECT 1", None).unwrap_err();

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use arrow::array::{Array, AsArray, RecordBatch};
-use lockstep_client::Client;
+use lockstep_client::RemoteClient;
 use lockstep_engine::Database;
 use lockstep_host::JoinHandle;
 use lockstep_server::{DrainOutcome, RunningServer, ServerHandle, ServerSettings};
@@ -44,8 +44,8 @@ impl TestServer {
     }
 
     /// Connects.
-    pub(crate) fn connect(&self) -> Client {
-        Client::connect(&self.url("", "")).unwrap()
+    pub(crate) fn connect(&self) -> RemoteClient {
+        RemoteClient::connect(&self.url("", "")).unwrap()
     }
 
     /// Waits for the end of the server.
@@ -65,7 +65,7 @@ impl Drop for TestServer {
 }
 
 /// Runs a statement and returns its rows as text: cells with blanks between, rows with semicolons.
-pub(crate) fn rows(client: &Client, sql: &str) -> String {
+pub(crate) fn rows(client: &RemoteClient, sql: &str) -> String {
     text_of(&client.execute(sql, None).unwrap().collect().unwrap().batches)
 }
 

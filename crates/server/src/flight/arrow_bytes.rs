@@ -16,7 +16,7 @@ use arrow_flight::{IpcMessage, SchemaAsIpc};
 use bytes::Bytes;
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
 use lockstep_engine::{Output, Parameter};
-use lockstep_protocol::Columns;
+use lockstep_protocol::ColumnList;
 use lockstep_row::{
     Arena, DataType,
     arrow::{ColumnReader, arrow_type, import_array, importable, in_milliseconds},
@@ -30,9 +30,9 @@ pub(crate) fn schema_of(columns: &[(String, DataType)]) -> SchemaRef {
 }
 
 /// Returns columns as a message.
-pub(crate) fn columns_message(columns: &[(String, DataType)]) -> Result<Columns> {
+pub(crate) fn columns_message(columns: &[(String, DataType)]) -> Result<ColumnList> {
     let schema = write_rows(&schema_of(columns), &[])?;
-    Ok(Columns { schema, names: names_of(columns) })
+    Ok(ColumnList { schema, names: names_of(columns) })
 }
 
 /// Returns the names of columns, which may repeat.
@@ -79,6 +79,7 @@ pub(crate) fn with_schema(
     if batch.schema_ref() == schema {
         return Ok(batch.clone());
     }
+    debug_assert_eq!(batch.num_columns(), schema.fields().len(), "types change, columns do not");
     let convert = |(column, field): (&ArrayRef, &Arc<arrow::datatypes::Field>)| {
         if column.data_type() == field.data_type() {
             Ok(Arc::clone(column))

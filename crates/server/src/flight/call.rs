@@ -11,8 +11,8 @@ use tonic::{Request, Status};
 
 use super::{
     FlightServer,
-    rows::{PARTS_AHEAD, RowPart, RowSender, RowStream},
-    running::RunningCall,
+    rows::{FlightRowPart, PARTS_AHEAD, RowSender, RowStream},
+    running::RunningFlightCall,
     sessions::FlightSession,
     status::{malformed, no_result, to_status},
 };
@@ -25,7 +25,7 @@ const GRPC_TIMEOUT: &str = "grpc-timeout";
 #[derive(Debug, Clone)]
 pub(crate) enum CallSession {
     /// One that lasts from call to call.
-    Kept(Arc<FlightSession>),
+    Lasting(Arc<FlightSession>),
     /// One of its own, for a client without a handshake.
     Login(Arc<Login>),
 }
@@ -34,7 +34,7 @@ impl CallSession {
     /// Returns the name of the user.
     pub(crate) fn user(&self) -> &str {
         match self {
-            Self::Kept(kept) => kept.session.user(),
+            Self::Lasting(kept) => kept.session.user(),
             Self::Login(login) => login.session().user(),
         }
     }
@@ -139,14 +139,14 @@ impl FlightCall {
             let done = state.pools.run(class, body).await.map_err(no_result);
             if let Err(error) = done.and_then(|done| done) {
                 // The receiver may be gone.
-                let _sent = sender.send(RowPart::Failed(error)).await;
+                let _sent = sender.send(FlightRowPart::Failed(error)).await;
             }
         });
         Ok(RowStream::new(receiver, running, self.id().to_owned()))
     }
 
     /// Makes the context of the call, and lists it.
-    fn begin(&self, deadline: CallDeadline, id: &str) -> Result<(QueryContext, RunningCall)> {
+    fn begin(&self, deadline: CallDeadline, id: &str) -> Result<(QueryContext, RunningFlightCall)> {
         let state = &self.server.state;
         let settings = state.settings();
         let timeout_max_ms = match deadline {
@@ -177,7 +177,7 @@ impl FlightCall {
         };
         let run = |session: &Session| options.run(session, || guarded(|| work(session)));
         let done = match &self.session {
-            CallSession::Kept(kept) => run(&kept.session),
+            CallSession::Lasting(kept) => run(&kept.session),
             CallSession::Login(login) => {
                 let access = &self.server.state.access;
                 let session = login.open();

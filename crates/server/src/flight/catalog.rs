@@ -152,7 +152,7 @@ fn texts(session: &Session, sql: &str) -> Result<Vec<Vec<String>>> {
     Ok(rows)
 }
 
-/// What the server says of itself.
+/// What the server says about its abilities.
 static SQL_INFO: LazyLock<SqlInfoData> = LazyLock::new(|| {
     let mut builder = SqlInfoDataBuilder::new();
     builder.append(SqlInfo::FlightSqlServerName, "Lockstep");

@@ -7,10 +7,10 @@ use futures::stream;
 use lockstep_diagnostic::{Diagnostic, Result};
 use lockstep_engine::{Output, ProgressCallback, Session, Verification, VerifyOptions};
 use lockstep_protocol::{
-    Answers, CANCEL, CLOSE_REQUEST, COMPLETE, CREATE_TABLE, Cancel, CreateTable, DEPLOYMENT,
-    DESCRIBE, DeploymentMessage, Describe, ObjectRef, PREPARE_REQUEST, PrepareRequest, REQUEST,
-    Request, RequestHandle, SESSION, TABLE_COLUMNS, VERIFY, ValueDifference, Verify, VerifyEvent,
-    VerifyResult, Words,
+    Answers, CANCEL, CLOSE_REQUEST, COMPLETE, CREATE_TABLE, Cancel, DEPLOYMENT, DESCRIBE,
+    DeploymentMessage, DeploymentRequest, Describe, ObjectRef, PREPARE_REQUEST, PrepareRequest,
+    REQUEST, RequestHandle, SESSION, TABLE_COLUMNS, TableCreation, VERIFY, ValueDifference, Verify,
+    VerifyEvent, VerifyResult, Words,
 };
 use prost::Message;
 use tokio::sync::mpsc;
@@ -20,7 +20,7 @@ use super::{
     actions::{ActionStream, single_stream},
     arrow_bytes::{columns_message, names_of, parameters_in, read_rows, write_rows},
     call::{CallDeadline, FlightCall},
-    prepared::Prepared,
+    prepared::FlightStatement,
     statements::view_of,
     status::malformed,
 };
@@ -93,7 +93,7 @@ impl FlightCall {
         .await
     }
 
-    async fn create_table(&self, create: CreateTable) -> Result<Vec<u8>, Status> {
+    async fn create_table(&self, create: TableCreation) -> Result<Vec<u8>, Status> {
         self.quick(move |session| {
             let (schema, _) = read_rows(&create.schema)?;
             session.create_table(&create.table, &schema)?;
@@ -108,7 +108,7 @@ impl FlightCall {
             let request = session.prepare_request(&prepare.target)?;
             let input = Some(columns_message(request.input())?);
             let output = Some(columns_message(request.output())?);
-            let prepared = Prepared::Request { target: prepare.target.into(), request };
+            let prepared = FlightStatement::Request { target: prepare.target.into(), request };
             let (server, user) = (&call.server, call.session.user());
             let handle = server.prepared.keep(&server.state, user, prepared)?;
             Ok(RequestHandle { handle, input, output }.encode_to_vec())
@@ -117,7 +117,7 @@ impl FlightCall {
     }
 
     /// Answers request rows. Those of a handle are for what was prepared, and nothing newer.
-    async fn request(&self, request: Request) -> Result<Vec<u8>, Status> {
+    async fn request(&self, request: DeploymentRequest) -> Result<Vec<u8>, Status> {
         let prepared = if request.handle.is_empty() {
             None
         } else {
@@ -129,10 +129,10 @@ impl FlightCall {
             let (_, rows) = read_rows(&request.rows)?;
             let output = match &prepared {
                 None => session.request(&request.target, &rows)?,
-                Some(Prepared::Request { target, request }) => {
+                Some(FlightStatement::Request { target, request }) => {
                     session.request_prepared(target, request, &rows)?
                 }
-                Some(Prepared::Statement { .. }) => {
+                Some(FlightStatement::Statement { .. }) => {
                     return Err(malformed("the handle is that of a statement"));
                 }
             };

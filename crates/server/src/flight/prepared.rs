@@ -16,7 +16,7 @@ pub(crate) type ParameterRows = Vec<Vec<Parameter>>;
 
 /// What was prepared.
 #[derive(Debug, Clone)]
-pub(crate) enum Prepared {
+pub(crate) enum FlightStatement {
     /// A statement and the parameters that are bound.
     Statement {
         /// The text.
@@ -36,7 +36,7 @@ pub(crate) enum Prepared {
 #[derive(Debug)]
 struct PreparedEntry {
     user: String,
-    prepared: Prepared,
+    prepared: FlightStatement,
     used_ns: u64,
 }
 
@@ -52,7 +52,7 @@ impl PreparedTable {
         &self,
         state: &ServerState,
         user: &str,
-        prepared: Prepared,
+        prepared: FlightStatement,
     ) -> Result<Vec<u8>> {
         let settings = state.settings();
         let used_ns = state.clock.monotonic_ns();
@@ -76,7 +76,12 @@ impl PreparedTable {
     }
 
     /// Finds what a user has prepared.
-    pub(crate) fn find(&self, state: &ServerState, user: &str, handle: &[u8]) -> Result<Prepared> {
+    pub(crate) fn find(
+        &self,
+        state: &ServerState,
+        user: &str,
+        handle: &[u8],
+    ) -> Result<FlightStatement> {
         let now_ns = state.clock.monotonic_ns();
         let mut by_handle = self.by_handle.lock();
         match by_handle.get_mut(handle) {
@@ -93,7 +98,9 @@ impl PreparedTable {
         let mut by_handle = self.by_handle.lock();
         match by_handle.get_mut(handle) {
             Some(PreparedEntry {
-                user: owner, prepared: Prepared::Statement { rows, .. }, ..
+                user: owner,
+                prepared: FlightStatement::Statement { rows, .. },
+                ..
             }) if owner == user => {
                 *rows = Arc::new(bound);
                 Ok(())

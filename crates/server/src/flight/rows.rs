@@ -16,7 +16,7 @@ use futures::{Stream, StreamExt, stream};
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_engine::Output;
 use lockstep_host::sync::Mutex;
-use lockstep_protocol::Outcome;
+use lockstep_protocol::StatementOutcome;
 use lockstep_row::DataType;
 use prost::Message;
 use tokio::{runtime::Handle, sync::mpsc};
@@ -24,7 +24,7 @@ use tonic::Status;
 
 use super::{
     arrow_bytes::{schema_of, with_schema},
-    running::RunningCall,
+    running::RunningFlightCall,
     status::{malformed, to_status},
 };
 
@@ -37,13 +37,13 @@ pub(crate) type FlightDataStream =
 
 /// A part of a result.
 #[derive(Debug)]
-pub(crate) enum RowPart {
+pub(crate) enum FlightRowPart {
     /// The columns: first, and once.
     Schema(SchemaRef),
     /// Rows.
     Batch(RecordBatch),
     /// What is said of the statement beside its rows: last.
-    Outcome(Box<Outcome>),
+    Outcome(Box<StatementOutcome>),
     /// The error that ends the result.
     Failed(Box<Diagnostic>),
 }
@@ -51,7 +51,7 @@ pub(crate) enum RowPart {
 /// The end of the thread that computes a result.
 #[derive(Debug)]
 pub(crate) struct RowSender {
-    sender: mpsc::Sender<RowPart>,
+    sender: mpsc::Sender<FlightRowPart>,
     runtime: Handle,
     timeout: Duration,
     schema: Option<SchemaRef>,
@@ -59,7 +59,11 @@ pub(crate) struct RowSender {
 
 impl RowSender {
     /// Makes it. `timeout` is how long a part may wait for the client.
-    pub(crate) fn new(sender: mpsc::Sender<RowPart>, runtime: Handle, timeout: Duration) -> Self {
+    pub(crate) fn new(
+        sender: mpsc::Sender<FlightRowPart>,
+        runtime: Handle,
+        timeout: Duration,
+    ) -> Self {
         Self { sender, runtime, timeout, schema: None }
     }
 
@@ -68,7 +72,7 @@ impl RowSender {
         if self.schema.is_none() {
             let schema = schema_of(columns);
             self.schema = Some(Arc::clone(&schema));
-            self.send(RowPart::Schema(schema))?;
+            self.send(FlightRowPart::Schema(schema))?;
         }
         Ok(())
     }
@@ -81,7 +85,7 @@ impl RowSender {
         let same = schema.fields().len() == batch.num_columns();
         let batch =
             if same { with_schema(batch, schema).map_err(malformed)? } else { batch.clone() };
-        self.send(RowPart::Batch(batch))
+        self.send(FlightRowPart::Batch(batch))
     }
 
     /// Sends an output that is complete.
@@ -91,11 +95,11 @@ impl RowSender {
     }
 
     /// Sends what is said of the statement.
-    pub(crate) fn outcome(&self, outcome: Outcome) -> Result<()> {
-        self.send(RowPart::Outcome(Box::new(outcome)))
+    pub(crate) fn outcome(&self, outcome: StatementOutcome) -> Result<()> {
+        self.send(FlightRowPart::Outcome(Box::new(outcome)))
     }
 
-    fn send(&self, part: RowPart) -> Result<()> {
+    fn send(&self, part: FlightRowPart) -> Result<()> {
         let sent = self
             .runtime
             .block_on(async { tokio::time::timeout(self.timeout, self.sender.send(part)).await });
@@ -113,36 +117,40 @@ impl RowSender {
 /// The end of the connection.
 #[derive(Debug)]
 pub(crate) struct RowStream {
-    receiver: mpsc::Receiver<RowPart>,
+    receiver: mpsc::Receiver<FlightRowPart>,
     /// Cancels the query when the stream is dropped.
-    _running: RunningCall,
+    _running: RunningFlightCall,
     id: String,
 }
 
 impl Stream for RowStream {
-    type Item = RowPart;
+    type Item = FlightRowPart;
 
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<RowPart>> {
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<FlightRowPart>> {
         self.receiver.poll_recv(cx)
     }
 }
 
 impl RowStream {
     /// Makes it; `id` is that of the call.
-    pub(crate) fn new(receiver: mpsc::Receiver<RowPart>, running: RunningCall, id: String) -> Self {
+    pub(crate) fn new(
+        receiver: mpsc::Receiver<FlightRowPart>,
+        running: RunningFlightCall,
+        id: String,
+    ) -> Self {
         Self { receiver, _running: running, id }
     }
 
     /// Waits for the columns, so that what fails before has a status of its own, and returns the
-    /// messages of the rows. With `has_outcome` the last message has an [`Outcome`] as metadata and
+    /// messages of the rows. With `has_outcome` the last message has an [`StatementOutcome`] as metadata and
     /// nothing else.
     pub(crate) async fn into_flight_data(
         mut self,
         has_outcome: bool,
     ) -> std::result::Result<FlightDataStream, Status> {
         let schema = match self.receiver.recv().await {
-            Some(RowPart::Schema(schema)) => schema,
-            Some(RowPart::Failed(error)) => return Err(to_status(&error, &self.id)),
+            Some(FlightRowPart::Schema(schema)) => schema,
+            Some(FlightRowPart::Failed(error)) => return Err(to_status(&error, &self.id)),
             _ => return Err(Status::internal("the result has no columns")),
         };
         let id = self.id.clone();
@@ -150,15 +158,15 @@ impl RowStream {
         let kept = Arc::clone(&outcome);
         let batches = self.filter_map(move |part| {
             let item = match part {
-                RowPart::Batch(batch) => Some(Ok(batch)),
-                RowPart::Failed(error) => {
+                FlightRowPart::Batch(batch) => Some(Ok(batch)),
+                FlightRowPart::Failed(error) => {
                     Some(Err(FlightError::Tonic(Box::new(to_status(&error, &id)))))
                 }
-                RowPart::Outcome(found) => {
+                FlightRowPart::Outcome(found) => {
                     *kept.lock() = Some(found);
                     None
                 }
-                RowPart::Schema(_) => None,
+                FlightRowPart::Schema(_) => None,
             };
             futures::future::ready(item)
         });

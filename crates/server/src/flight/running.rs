@@ -19,19 +19,19 @@ type CallTable = Mutex<HashMap<CallKey, Vec<(u64, QueryContext)>>>;
 
 /// The calls that run.
 #[derive(Debug, Default)]
-pub(crate) struct RunningCalls {
+pub(crate) struct RunningFlightCalls {
     by_id: Arc<CallTable>,
     count: AtomicU64,
 }
 
-impl RunningCalls {
+impl RunningFlightCalls {
     /// Adds a call until the result is dropped, which cancels it if it still runs.
-    pub(crate) fn begin(&self, user: &str, id: &str, context: &QueryContext) -> RunningCall {
+    pub(crate) fn begin(&self, user: &str, id: &str, context: &QueryContext) -> RunningFlightCall {
         let key = (user.to_owned(), id.to_owned());
         // Relaxed: the number itself is all that is shared.
         let number = self.count.fetch_add(1, Ordering::Relaxed);
         self.by_id.lock().entry(key.clone()).or_default().push((number, context.clone()));
-        RunningCall { by_id: Arc::clone(&self.by_id), key, number, context: context.clone() }
+        RunningFlightCall { by_id: Arc::clone(&self.by_id), key, number, context: context.clone() }
     }
 
     /// Cancels the calls of a user that have an id. Returns whether there was one.
@@ -45,14 +45,14 @@ impl RunningCalls {
 
 /// A call that runs.
 #[derive(Debug)]
-pub(crate) struct RunningCall {
+pub(crate) struct RunningFlightCall {
     by_id: Arc<CallTable>,
     key: CallKey,
     number: u64,
     context: QueryContext,
 }
 
-impl Drop for RunningCall {
+impl Drop for RunningFlightCall {
     fn drop(&mut self) {
         // Where the caller is gone, what runs for it ends.
         self.context.cancel();

@@ -105,7 +105,7 @@ impl FlightService for LockstepFlight {
         let token = match &call.session {
             CallSession::Login(_) => call.keep_session()?,
             // It shows the token of a session: there is nothing to do.
-            CallSession::Kept(_) => String::new(),
+            CallSession::Lasting(_) => String::new(),
         };
         let answer = HandshakeResponse { protocol_version: 0, payload: token.clone().into() };
         let stream: Self::HandshakeStream = Box::pin(stream::iter([Ok(answer)]));

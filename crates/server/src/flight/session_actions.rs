@@ -8,7 +8,7 @@ use bytes::Bytes;
 use lockstep_diagnostic::{Diagnostic, Result};
 use lockstep_engine::Session;
 use lockstep_protocol::{
-    CloseSessionResult, GetSessionOptionsResult, OptionError, OptionErrorValue, OptionValue,
+    CloseSessionResult, GetSessionOptionsResult, OptionContent, OptionError, OptionErrorValue,
     SessionOptionValue, SetSessionOptionsRequest, SetSessionOptionsResult,
 };
 use prost::Message;
@@ -40,11 +40,11 @@ impl FlightCall {
         let request = SetSessionOptionsRequest::decode(&**body);
         let request = request.map_err(|error| self.status(&malformed(error)))?;
         let (call, cookie) = match &self.session {
-            CallSession::Kept(_) => (self.clone(), None),
+            CallSession::Lasting(_) => (self.clone(), None),
             CallSession::Login(_) => {
                 let token = self.keep_session()?;
                 let kept = self.server.sessions.find(&self.server.state, &token);
-                let session = kept.map_or_else(|| self.session.clone(), CallSession::Kept);
+                let session = kept.map_or_else(|| self.session.clone(), CallSession::Lasting);
                 (self.in_session_of(session), Some(token))
             }
         };
@@ -73,10 +73,11 @@ impl FlightCall {
     pub(crate) async fn session_options(&self) -> Result<Response<ActionStream>, Status> {
         let read = |session: &Session| {
             let conversion = session.conversion();
-            let text =
-                |text: &str| SessionOptionValue { value: Some(OptionValue::Text(text.to_owned())) };
+            let text = |text: &str| SessionOptionValue {
+                value: Some(OptionContent::Text(text.to_owned())),
+            };
             let flag =
-                SessionOptionValue { value: Some(OptionValue::Flag(conversion.nan_is_null())) };
+                SessionOptionValue { value: Some(OptionContent::Flag(conversion.nan_is_null())) };
             let session_options = HashMap::from([
                 ("catalog".to_owned(), text(CATALOG)),
                 (SCHEMA.to_owned(), text(&session.current_database())),
@@ -93,7 +94,7 @@ impl FlightCall {
     /// Forgets the session.
     pub(crate) fn close_session(&self) -> Response<ActionStream> {
         let is_closed = match &self.session {
-            CallSession::Kept(kept) => self.server.sessions.remove(kept),
+            CallSession::Lasting(kept) => self.server.sessions.remove(kept),
             CallSession::Login(_) => false,
         };
         let status = if is_closed { CLOSED } else { NOT_CLOSEABLE };
@@ -121,11 +122,11 @@ fn set_option(
     value: &SessionOptionValue,
 ) -> Result<(), OptionErrorValue> {
     let text = match &value.value {
-        Some(OptionValue::Text(text)) => text.clone(),
-        Some(OptionValue::Flag(flag)) => flag.to_string(),
-        Some(OptionValue::Integer(number)) => number.to_string(),
-        Some(OptionValue::Number(number)) => number.to_string(),
-        Some(OptionValue::List(_)) | None => return Err(OptionErrorValue::InvalidValue),
+        Some(OptionContent::Text(text)) => text.clone(),
+        Some(OptionContent::Flag(flag)) => flag.to_string(),
+        Some(OptionContent::Integer(number)) => number.to_string(),
+        Some(OptionContent::Number(number)) => number.to_string(),
+        Some(OptionContent::List(_)) | None => return Err(OptionErrorValue::InvalidValue),
     };
     if text.contains(['\'', '`', '\\']) {
         return Err(OptionErrorValue::InvalidValue);
@@ -136,7 +137,7 @@ fn set_option(
         "catalog" => return Err(OptionErrorValue::InvalidValue),
         SCHEMA => format!("USE `{text}`"),
         name if !name.is_empty() && name.chars().all(is_name) => match &value.value {
-            Some(OptionValue::Text(_)) => format!("SET {name} = '{text}'"),
+            Some(OptionContent::Text(_)) => format!("SET {name} = '{text}'"),
             _ => format!("SET {name} = {text}"),
         },
         _ => return Err(OptionErrorValue::InvalidName),

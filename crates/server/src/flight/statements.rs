@@ -13,14 +13,14 @@ use arrow_flight::{
 use bytes::Bytes;
 use lockstep_diagnostic::{Diagnostic, Result};
 use lockstep_engine::{Output, Parameter, Session, StatementEffect, only_writes_rows};
-use lockstep_protocol::{DiagnosticMessage, Execute, Outcome, SessionView};
+use lockstep_protocol::{DiagnosticMessage, Execute, SessionView, StatementOutcome};
 use prost::Message;
 use tonic::Status;
 
 use super::{
     arrow_bytes::{names_of, parameters_in, schema_bytes, schema_of},
     call::{CallDeadline, FlightCall},
-    prepared::{ParameterRows, Prepared},
+    prepared::{FlightStatement, ParameterRows},
     rows::{FlightDataStream, RowSender},
     status::malformed,
 };
@@ -191,7 +191,7 @@ impl FlightCall {
                 Field::new((number + 1).to_string(), arrow::datatypes::DataType::Null, true)
             };
             let parameters = Schema::new((0..count).map(parameter).collect::<Vec<_>>());
-            let prepared = Prepared::Statement { sql: sql.into(), rows: Arc::default() };
+            let prepared = FlightStatement::Statement { sql: sql.into(), rows: Arc::default() };
             let (server, user) = (&call.server, call.session.user());
             let handle = server.prepared.keep(&server.state, user, prepared)?;
             Ok(ActionCreatePreparedStatementResult {
@@ -214,8 +214,8 @@ impl FlightCall {
     ) -> Result<(Arc<str>, Arc<ParameterRows>), Status> {
         let (server, user) = (&self.server, self.session.user());
         match server.prepared.find(&server.state, user, handle) {
-            Ok(Prepared::Statement { sql, rows }) => Ok((sql, rows)),
-            Ok(Prepared::Request { .. }) => {
+            Ok(FlightStatement::Statement { sql, rows }) => Ok((sql, rows)),
+            Ok(FlightStatement::Request { .. }) => {
                 Err(self.status(&malformed("the handle is that of a request")))
             }
             Err(error) => Err(self.status(&error)),
@@ -229,7 +229,7 @@ fn run_query(
     sql: &str,
     parameters: &[Parameter],
     sender: &mut RowSender,
-) -> Result<Outcome> {
+) -> Result<StatementOutcome> {
     let sender = std::cell::RefCell::new(sender);
     let mut names = Vec::new();
     let warnings = session.query_each(
@@ -241,7 +241,7 @@ fn run_query(
         },
         &mut |batch| sender.borrow().rows(&batch),
     )?;
-    Ok(Outcome { names, warnings: messages_of(&warnings), ..Outcome::default() })
+    Ok(StatementOutcome { names, warnings: messages_of(&warnings), ..StatementOutcome::default() })
 }
 
 /// Runs a script and sends the rows of its last statement.
@@ -250,7 +250,7 @@ fn run_statement(
     sql: &str,
     parameters: &[Parameter],
     sender: &mut RowSender,
-) -> Result<Outcome> {
+) -> Result<StatementOutcome> {
     if session.statement_effect(sql)?.0 == StatementEffect::Query {
         return run_query(session, sql, parameters, sender);
     }
@@ -260,8 +260,8 @@ fn run_statement(
 }
 
 /// Returns what an output has beside its rows.
-pub(crate) fn outcome_of(output: &Output) -> Outcome {
-    Outcome {
+pub(crate) fn outcome_of(output: &Output) -> StatementOutcome {
+    StatementOutcome {
         rows_affected: output.rows_affected,
         message: output.message.clone(),
         warnings: messages_of(&output.warnings),

@@ -58,7 +58,8 @@ pub(crate) fn to_status(diagnostic: &Diagnostic, request_id: &str) -> Status {
     request_id.clone_into(&mut message.request_id);
     let texts = [Some(&mut message.message), message.detail.as_mut(), message.hint.as_mut()];
     for text in texts.into_iter().flatten() {
-        text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));
+        let end = (0..=TEXT_BYTES_MAX.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
+        text.truncate(end.unwrap_or(0));
     }
     let mut headers = MetadataMap::new();
     let bytes = MetadataValue::from_bytes(&message.encode_to_vec());

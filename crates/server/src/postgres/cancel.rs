@@ -16,9 +16,9 @@ pub(crate) struct CancelKey {
 
 /// The call that a connection runs.
 #[derive(Debug, Default)]
-pub(crate) struct RunningCall(Mutex<Option<QueryContext>>);
+pub(crate) struct CancellableCall(Mutex<Option<QueryContext>>);
 
-impl RunningCall {
+impl CancellableCall {
     /// Notes the call until the result is dropped, which cancels it unless it has ended.
     pub(crate) fn begin(self: &Arc<Self>, context: &QueryContext) -> CallGuard {
         *self.0.lock() = Some(context.clone());
@@ -35,7 +35,7 @@ impl RunningCall {
 /// A call that can be cancelled.
 #[derive(Debug)]
 pub(crate) struct CallGuard {
-    running: Arc<RunningCall>,
+    running: Arc<CancellableCall>,
     context: QueryContext,
 }
 
@@ -50,18 +50,18 @@ impl Drop for CallGuard {
 /// The keys of all connections.
 #[derive(Debug, Default)]
 pub(crate) struct CancelKeys {
-    by_process: Mutex<HashMap<i32, KeyEntry>>,
+    by_process: Mutex<HashMap<i32, CancelEntry>>,
 }
 
 #[derive(Debug)]
-struct KeyEntry {
+struct CancelEntry {
     secret: i32,
-    running: Weak<RunningCall>,
+    running: Weak<CancellableCall>,
 }
 
 impl CancelKeys {
     /// Makes the key of a connection, whose number is that of its session where nobody has it.
-    pub(crate) fn register(&self, session: u64, running: &Arc<RunningCall>) -> CancelKey {
+    pub(crate) fn register(&self, session: u64, running: &Arc<CancellableCall>) -> CancelKey {
         let [a, b, c, d, ..] = lockstep_host::random::id();
         let secret = i32::from_be_bytes([a, b, c, d]);
         let mut process = i32::try_from(session & 0x7fff_ffff).unwrap_or(1);
@@ -69,7 +69,7 @@ impl CancelKeys {
         while by_process.contains_key(&process) {
             process = process.checked_add(1).unwrap_or(1);
         }
-        by_process.insert(process, KeyEntry { secret, running: Arc::downgrade(running) });
+        by_process.insert(process, CancelEntry { secret, running: Arc::downgrade(running) });
         CancelKey { process, secret }
     }
 
@@ -97,11 +97,11 @@ mod tests {
 
     use lockstep_host::QueryContext;
 
-    use super::{CancelKey, CancelKeys, RunningCall};
+    use super::{CancelKey, CancelKeys, CancellableCall};
 
     #[test]
     fn the_key_has_to_be_right() {
-        let (keys, running) = (CancelKeys::default(), Arc::<RunningCall>::default());
+        let (keys, running) = (CancelKeys::default(), Arc::<CancellableCall>::default());
         let key = keys.register(7, &running);
         assert_eq!(key.process, 7);
         assert_ne!(keys.register(7, &running).process, 7);

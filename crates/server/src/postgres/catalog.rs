@@ -18,17 +18,17 @@ use lockstep_row::Value;
 use super::{
     rows::RowCursor,
     script::TokenCursor,
-    token::TokenKind,
+    token::SqlTokenKind,
     types::{Oid, oid},
 };
 use evaluation::{Evaluator, display, integer};
-use expression::Query;
+use expression::SelectQuery;
 use parser::parse;
 
 /// A query of the catalogs.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct CatalogQuery {
-    query: Query,
+    query: SelectQuery,
 }
 
 impl CatalogQuery {
@@ -43,7 +43,7 @@ impl CatalogQuery {
                 || pair[0].is_word(sql, "SELECT");
             let name = pair[1].text(sql).to_ascii_lowercase();
             is_place
-                && pair[1].kind == TokenKind::Word
+                && pair[1].kind == SqlTokenKind::Word
                 && (name.starts_with("pg_") || name == "information_schema")
         }) || tokens.iter().any(|token| token.is_word(sql, "regclass"));
         if !is_query || !is_catalog {

@@ -100,7 +100,7 @@ pub(crate) enum SettingChange {
     /// The name is not that of a setting of PostgreSQL.
     NotFound,
     /// The value is kept.
-    Kept,
+    Same,
     /// The value is kept, and the client is told.
     Reported(&'static str, String),
 }
@@ -134,7 +134,7 @@ impl ClientSettings {
         Ok(if setting.is_reported {
             SettingChange::Reported(setting.name, kept.to_owned())
         } else {
-            SettingChange::Kept
+            SettingChange::Same
         })
     }
 
@@ -183,7 +183,7 @@ mod tests {
         assert_eq!(done, reported("client_encoding", "UTF8"));
         let done = set(&mut settings, "Application_Name", "x").unwrap();
         assert_eq!(done, reported("application_name", "x"));
-        assert_eq!(set(&mut settings, "jit", "on").unwrap(), SettingChange::Kept);
+        assert_eq!(set(&mut settings, "jit", "on").unwrap(), SettingChange::Same);
         assert_eq!(set(&mut settings, "nothing", "1").unwrap(), SettingChange::NotFound);
         for (name, value) in [
             ("client_encoding", "latin1"),

@@ -9,7 +9,7 @@ use super::{
 
 /// A statement.
 #[derive(Debug)]
-pub(crate) enum Command {
+pub(crate) enum ClientCommand {
     /// BEGIN, COMMIT, ROLLBACK and the like.
     Transaction(TransactionCommand),
     /// SET of one setting; `None` is its default.
@@ -64,7 +64,7 @@ impl TransactionCommand {
     }
 }
 
-impl Command {
+impl ClientCommand {
     /// Reads a statement.
     pub(crate) fn read(statement: TokenCursor<'_>) -> Result<Self> {
         if let Some(found) = Self::read_own(statement)? {
@@ -176,7 +176,7 @@ fn setting_name(statement: &mut TokenCursor<'_>) -> Option<String> {
 }
 
 /// Reads SET behind its first word; `None` where it is the engine's.
-fn set(mut statement: TokenCursor<'_>) -> Result<Option<Command>> {
+fn set(mut statement: TokenCursor<'_>) -> Result<Option<ClientCommand>> {
     let nothing = [
         &["TRANSACTION"][..],
         &["SESSION", "CHARACTERISTICS"],
@@ -184,7 +184,7 @@ fn set(mut statement: TokenCursor<'_>) -> Result<Option<Command>> {
         &["CONSTRAINTS"],
     ];
     if nothing.iter().any(|words| statement.accept_all(words)) {
-        return Ok(Some(Command::SetNothing));
+        return Ok(Some(ClientCommand::SetNothing));
     }
     let is_engine = |statement: &TokenCursor<'_>| {
         statement.peek().is_some_and(|token| {
@@ -200,7 +200,7 @@ fn set(mut statement: TokenCursor<'_>) -> Result<Option<Command>> {
     }
     if statement.accept("NAMES") {
         let value = statement.string();
-        return Ok(Some(Command::Set { name: "client_encoding".to_owned(), value }));
+        return Ok(Some(ClientCommand::Set { name: "client_encoding".to_owned(), value }));
     }
     let is_zone = statement.accept_all(&["TIME", "ZONE"]);
     let name = if is_zone { Some("timezone".to_owned()) } else { setting_name(&mut statement) };
@@ -209,7 +209,7 @@ fn set(mut statement: TokenCursor<'_>) -> Result<Option<Command>> {
         return statement.syntax_error();
     }
     let value = setting_value(&mut statement)?;
-    Ok(Some(Command::Set { name, value }))
+    Ok(Some(ClientCommand::Set { name, value }))
 }
 
 /// Reads the value of a setting: words, texts and numbers, with commas between them.
@@ -236,28 +236,28 @@ fn setting_value(statement: &mut TokenCursor<'_>) -> Result<Option<String>> {
 }
 
 /// Reads SHOW behind its first word; `None` where it is the engine's.
-fn show(mut statement: TokenCursor<'_>) -> Option<Command> {
+fn show(mut statement: TokenCursor<'_>) -> Option<ClientCommand> {
     if statement.accept("ALL") && statement.is_end() {
-        return Some(Command::ShowAll);
+        return Some(ClientCommand::ShowAll);
     }
     let name = setting_name(&mut statement)?;
-    statement.is_end().then_some(Command::Show(name))
+    statement.is_end().then_some(ClientCommand::Show(name))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Command, TransactionCommand};
+    use super::{ClientCommand, TransactionCommand};
     use crate::postgres::script::Script;
 
-    fn read(sql: &str) -> Command {
+    fn read(sql: &str) -> ClientCommand {
         let script = Script::new(sql).unwrap();
-        Command::read(script.statements().next().unwrap()).unwrap()
+        ClientCommand::read(script.statements().next().unwrap()).unwrap()
     }
 
     #[test]
     fn statements_of_the_protocol_are_told_from_those_of_the_engine() {
         let transaction = |sql: &str| match read(sql) {
-            Command::Transaction(found) => found,
+            ClientCommand::Transaction(found) => found,
             other => panic!("{other:?}"),
         };
         assert_eq!(transaction("BEGIN ISOLATION LEVEL SERIALIZABLE"), TransactionCommand::Begin);
@@ -267,14 +267,14 @@ mod tests {
         for engine in
             ["SET GLOBAL max_memory = 1", "SET @@execute_mode = 'online'", "SELECT a FROM t"]
         {
-            assert!(matches!(read(engine), Command::Engine(_)), "{engine}");
+            assert!(matches!(read(engine), ClientCommand::Engine(_)), "{engine}");
         }
     }
 
     #[test]
     fn settings_are_read() {
         let set = |sql: &str| match read(sql) {
-            Command::Set { name, value } => (name, value),
+            ClientCommand::Set { name, value } => (name, value),
             other => panic!("{other:?}"),
         };
         let pair = |name: &str, value: Option<&str>| (name.to_owned(), value.map(str::to_owned));
@@ -286,9 +286,9 @@ mod tests {
         assert_eq!(set("SET TIME ZONE 'UTC'"), pair("timezone", Some("UTC")));
         assert_eq!(set("SET x TO DEFAULT"), pair("x", None));
         assert_eq!(set("RESET x"), pair("x", None));
-        assert!(matches!(read("SET TRANSACTION READ ONLY"), Command::SetNothing));
+        assert!(matches!(read("SET TRANSACTION READ ONLY"), ClientCommand::SetNothing));
         assert!(
-            matches!(read("SHOW TRANSACTION ISOLATION LEVEL"), Command::Show(name) if name == "transaction_isolation")
+            matches!(read("SHOW TRANSACTION ISOLATION LEVEL"), ClientCommand::Show(name) if name == "transaction_isolation")
         );
     }
 }

@@ -7,11 +7,11 @@ use lockstep_engine::{ClientInfo, Session};
 use lockstep_function::Zone;
 
 use super::{
-    Failure,
-    cancel::{CancelKey, RunningCall},
+    ClientFailure,
+    cancel::{CancelKey, CancellableCall},
     client_settings::{ClientSettings, SettingChange},
-    command::Command,
-    execution::{Answer, Transaction},
+    command::ClientCommand,
+    execution::{StatementAnswer, Transaction},
     fatal_error,
     frame::{FrameError, FrameStream},
     login::{LoginRequest, log_in, readable_token},
@@ -25,7 +25,7 @@ use super::{
     script::Script,
     startup::ConnectionOpener,
     translation::push_string,
-    value_input::{InputRules, ValueFormat},
+    value_input::{InputRules, WireFormat},
 };
 use crate::{
     connections::Activity, deployments::DeploymentCache, guard::guarded, phase::Phase,
@@ -40,7 +40,7 @@ const AUTHENTICATION: &str = "lockstep.authentication";
 pub(crate) struct SessionStart {
     session: Arc<Session>,
     settings: ClientSettings,
-    running: Arc<RunningCall>,
+    running: Arc<CancellableCall>,
     key: CancelKey,
 }
 
@@ -51,7 +51,7 @@ impl SessionStart {
         opener: &mut ConnectionOpener<'_>,
         parameters: &BTreeMap<String, String>,
         address: IpAddr,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, ClientFailure> {
         let user = parameters.get("user").map_or("", String::as_str);
         if user.is_empty() {
             let message = "no user name is in the startup packet";
@@ -76,7 +76,7 @@ impl SessionStart {
         for (name, value) in &requested {
             apply_setting(&session, &mut settings, name, Some(value))?;
         }
-        let running = Arc::<RunningCall>::default();
+        let running = Arc::<CancellableCall>::default();
         let key = state.cancel_keys.register(session.id(), &running);
         let start = Self { session: Arc::new(session), settings, running, key };
         start.write(&mut opener.frames.output);
@@ -173,7 +173,7 @@ pub(crate) fn apply_setting(
 ) -> Result<Option<(&'static str, String)>> {
     let is_zone = name.eq_ignore_ascii_case("timezone");
     match settings.set(name, value)? {
-        SettingChange::Kept => return Ok(None),
+        SettingChange::Same => return Ok(None),
         SettingChange::Reported(name, value) => return Ok(Some((name, value))),
         // Settings of extensions have dots, and no effect here.
         SettingChange::NotFound if name.contains('.') => return Ok(None),
@@ -220,7 +220,7 @@ pub(crate) struct Connection {
     pub(crate) session: Arc<Session>,
     pub(crate) deployments: DeploymentCache,
     pub(crate) settings: ClientSettings,
-    pub(crate) running: Arc<RunningCall>,
+    pub(crate) running: Arc<CancellableCall>,
     pub(crate) transaction: Transaction,
     pub(crate) has_warned: bool,
     pub(crate) objects: PreparedObjects,
@@ -232,7 +232,7 @@ pub(crate) struct Connection {
 
 /// Whether the session goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum SessionState {
+enum ConnectionState {
     Open,
     Ended,
 }
@@ -298,7 +298,7 @@ impl Connection {
                 Err(error) => self.refuse_message(kind, &error).await?,
             };
             drop(call);
-            if answered == SessionState::Ended {
+            if answered == ConnectionState::Ended {
                 return Ok(());
             }
         }
@@ -315,7 +315,7 @@ impl Connection {
         &mut self,
         kind: u8,
         error: &Diagnostic,
-    ) -> Result<SessionState, FrameError> {
+    ) -> Result<ConnectionState, FrameError> {
         match kind {
             b'Q' => {
                 self.report_error(error, "");
@@ -324,15 +324,18 @@ impl Connection {
             b'P' | b'B' | b'D' | b'E' | b'C' => self.fail_extended(error, "").await?,
             _ => {
                 self.end(error).await;
-                return Ok(SessionState::Ended);
+                return Ok(ConnectionState::Ended);
             }
         }
-        Ok(SessionState::Open)
+        Ok(ConnectionState::Open)
     }
 
-    async fn answer_message(&mut self, message: ClientMessage) -> Result<SessionState, FrameError> {
+    async fn answer_message(
+        &mut self,
+        message: ClientMessage,
+    ) -> Result<ConnectionState, FrameError> {
         match message {
-            ClientMessage::Terminate => return Ok(SessionState::Ended),
+            ClientMessage::Terminate => return Ok(ConnectionState::Ended),
             ClientMessage::Sync => {
                 self.is_skipping = false;
                 if self.transaction == Transaction::Idle {
@@ -349,17 +352,17 @@ impl Connection {
                 let mut sql = Arc::from("");
                 match self.extended(other, &mut sql).await {
                     Ok(()) => {}
-                    Err(Failure::Connection(error)) => return Err(error),
-                    Err(Failure::Error(error)) => self.fail_extended(&error, &sql).await?,
+                    Err(ClientFailure::Connection(error)) => return Err(error),
+                    Err(ClientFailure::Error(error)) => self.fail_extended(&error, &sql).await?,
                 }
                 self.frames.flush_full().await?;
             }
         }
         if let Err(error) = self.session.check_present() {
             self.end(&error).await;
-            return Ok(SessionState::Ended);
+            return Ok(ConnectionState::Ended);
         }
-        Ok(SessionState::Open)
+        Ok(ConnectionState::Open)
     }
 
     /// Reports an error of the extended protocol: what follows is skipped up to the next Sync. The
@@ -394,8 +397,8 @@ impl Connection {
         self.objects.remove_portal("");
         match self.run_script(sql).await {
             Ok(()) => {}
-            Err(Failure::Connection(error)) => return Err(error),
-            Err(Failure::Error(error)) => self.report_error(&error, sql),
+            Err(ClientFailure::Connection(error)) => return Err(error),
+            Err(ClientFailure::Error(error)) => self.report_error(&error, sql),
         }
         if self.transaction == Transaction::Idle {
             self.objects.clear_portals();
@@ -403,13 +406,13 @@ impl Connection {
         self.ready().await
     }
 
-    async fn run_script(&mut self, sql: &str) -> Result<(), Failure> {
+    async fn run_script(&mut self, sql: &str) -> Result<(), ClientFailure> {
         let script = guarded(|| Script::new(sql))?;
         let mut is_empty = true;
         for statement in script.statements() {
             is_empty = false;
             let begun_ns = self.state.clock.monotonic_ns();
-            let done = match Command::read(statement) {
+            let done = match ClientCommand::read(statement) {
                 Ok(command) => self.run_statement(&command).await,
                 Err(error) => Err(error.into()),
             };
@@ -423,12 +426,12 @@ impl Connection {
     }
 
     /// Runs a statement of the simple protocol and writes its answer.
-    async fn run_statement(&mut self, command: &Command) -> Result<(), Failure> {
+    async fn run_statement(&mut self, command: &ClientCommand) -> Result<(), ClientFailure> {
         self.check_transaction(command)?;
-        if let Command::Copy(copy) = command {
+        if let ClientCommand::Copy(copy) = command {
             return self.copy(copy).await;
         }
-        if let Command::FunctionCall(call) = command
+        if let ClientCommand::FunctionCall(call) = command
             && let Some(rows) = self.call_here(call, &[], &[], true)?
         {
             command_complete(&mut self.frames.output, &format!("SELECT {rows}"));
@@ -442,7 +445,7 @@ impl Connection {
     }
 
     /// Writes all rows of an answer and its end.
-    async fn write_answer(&mut self, answer: Answer) -> Result<(), Failure> {
+    async fn write_answer(&mut self, answer: StatementAnswer) -> Result<(), ClientFailure> {
         self.write_notices(&answer);
         let mut tag = answer.tag;
         if let Some(mut rows) = answer.rows {
@@ -454,7 +457,7 @@ impl Connection {
     }
 
     /// Writes the notices of an answer.
-    pub(crate) fn write_notices(&mut self, answer: &Answer) {
+    pub(crate) fn write_notices(&mut self, answer: &StatementAnswer) {
         for (severity, notice) in &answer.notices {
             report(&mut self.frames.output, *severity, notice, None);
         }
@@ -464,9 +467,9 @@ impl Connection {
     pub(crate) async fn send_rows(
         &mut self,
         rows: &mut RowCursor,
-        formats: &[ValueFormat],
+        formats: &[WireFormat],
         rows_max: usize,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), ClientFailure> {
         let (columns, zone) = (Arc::clone(&rows.columns), self.zone());
         let format = RowFormat { columns: &columns, formats, zone };
         let mut left = rows_max;

@@ -9,7 +9,7 @@ use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_engine::{Output, Session};
 
 use super::{
-    Failure,
+    ClientFailure,
     connection::Connection,
     copy::{BinaryWriter, CopyCommand, CopyFormat, CopyInput, CopyOptions, CopyTarget, TextWriter},
     frame::FrameError,
@@ -23,7 +23,7 @@ use crate::{guard::guarded, work_pool::WorkClass};
 
 impl Connection {
     /// Runs a COPY and writes its end.
-    pub(crate) async fn copy(&mut self, copy: &CopyCommand) -> Result<(), Failure> {
+    pub(crate) async fn copy(&mut self, copy: &CopyCommand) -> Result<(), ClientFailure> {
         let count = match copy {
             CopyCommand::From(target) => self.copy_from(target).await?,
             CopyCommand::To { query, options } => self.copy_to(query, options).await?,
@@ -33,7 +33,7 @@ impl Connection {
     }
 
     /// Stores the rows of the client.
-    async fn copy_from(&mut self, target: &CopyTarget) -> Result<u64, Failure> {
+    async fn copy_from(&mut self, target: &CopyTarget) -> Result<u64, ClientFailure> {
         let columns = guarded(|| self.session.table_columns(&target.table))
             .map_err(|error| Box::new(error.at(target.span)))?;
         let mut input = CopyInput::new(target, &columns, self.input_rules())?;
@@ -42,13 +42,13 @@ impl Connection {
         let mut stored = 0;
         let done = self.copy_rows(target, &mut input, &mut stored).await;
         match done {
-            Err(Failure::Error(mut error)) if stored > 0 => {
+            Err(ClientFailure::Error(mut error)) if stored > 0 => {
                 let kept = format!("{stored} rows before it were stored.");
                 error.detail = Some(match error.detail.take() {
                     Some(detail) => format!("{detail}. {kept}"),
                     None => kept,
                 });
-                Err(Failure::Error(error))
+                Err(ClientFailure::Error(error))
             }
             other => other.map(|()| stored),
         }
@@ -59,7 +59,7 @@ impl Connection {
         target: &CopyTarget,
         input: &mut CopyInput,
         stored: &mut u64,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), ClientFailure> {
         let mut is_end = false;
         while !is_end {
             let settings = self.state.settings();
@@ -103,7 +103,7 @@ impl Connection {
         &mut self,
         query: &Translation,
         options: &CopyOptions,
-    ) -> Result<u64, Failure> {
+    ) -> Result<u64, ClientFailure> {
         let sql = query.sql.clone();
         let run = move |session: &Session| -> Result<Output> { session.query(&sql)?.collect(None) };
         let output = self.run_in_pool(WorkClass::Analytics, run).await;

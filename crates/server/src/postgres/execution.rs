@@ -18,8 +18,8 @@ use lockstep_row::{
 };
 
 use super::{
-    Failure,
-    command::{Command, TransactionCommand},
+    ClientFailure,
+    command::{ClientCommand, TransactionCommand},
     connection::{Connection, apply_setting, zone_name},
     frame::FrameError,
     function_call::FunctionCall,
@@ -28,7 +28,7 @@ use super::{
     rows::RowCursor,
     translation::Translation,
     types::oid,
-    value_input::ValueFormat,
+    value_input::WireFormat,
 };
 use crate::{
     deployments::is_stale,
@@ -42,14 +42,14 @@ const PARSED_HERE_BYTES_MAX: usize = 4_096;
 
 /// What a statement has given.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct StatementAnswer {
     /// What the client is told at the end; with rows, without their number.
     pub(crate) tag: String,
     pub(crate) rows: Option<RowCursor>,
     pub(crate) notices: Vec<(Severity, Diagnostic)>,
 }
 
-impl Answer {
+impl StatementAnswer {
     fn done(tag: impl Into<String>) -> Self {
         Self { tag: tag.into(), rows: None, notices: Vec::new() }
     }
@@ -129,7 +129,7 @@ impl EngineStatement {
 
 impl Connection {
     /// Fails where a transaction block has failed and the statement does not end it.
-    pub(crate) fn check_transaction(&self, command: &Command) -> Result<()> {
+    pub(crate) fn check_transaction(&self, command: &ClientCommand) -> Result<()> {
         match self.transaction {
             Transaction::Failed { .. } if !command.ends_failure() => {
                 let message = "current transaction is aborted, commands ignored until end of \
@@ -162,12 +162,12 @@ impl Connection {
     /// Runs a statement that is not COPY.
     pub(crate) async fn answer(
         &mut self,
-        command: &Command,
+        command: &ClientCommand,
         parameters: &[Parameter],
         prepared: Option<&Arc<PreparedStatement>>,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<StatementAnswer, ClientFailure> {
         match command {
-            Command::Engine(translation) => {
+            ClientCommand::Engine(translation) => {
                 let statement = match prepared {
                     Some(prepared) if translation.limits.is_empty() => {
                         EngineStatement::Prepared(Arc::clone(prepared))
@@ -176,15 +176,15 @@ impl Connection {
                 };
                 self.answer_engine(statement, translation, parameters).await
             }
-            Command::FunctionCall(call) => self.call_in_pool(call, parameters).await,
-            Command::Catalog(query) => {
+            ClientCommand::FunctionCall(call) => self.call_in_pool(call, parameters).await,
+            ClientCommand::Catalog(query) => {
                 let (query, values) = (query.clone(), parameters.iter());
                 let values: Vec<Value> = values.map(|(value, _)| value.clone()).collect();
                 let run = move |session: &Session| query.answer(session, &values);
                 let rows = self.run_in_pool(WorkClass::Requests, run).await?;
-                Ok(Answer::rows("SELECT", rows))
+                Ok(StatementAnswer::rows("SELECT", rows))
             }
-            Command::Show(name) if self.setting_value(name).is_none() => {
+            ClientCommand::Show(name) if self.setting_value(name).is_none() => {
                 let translation = Translation::of_dialect(format!("SHOW {name}"));
                 let statement = EngineStatement::Text(translation.sql.clone());
                 self.answer_engine(statement, &translation, &[]).await
@@ -199,7 +199,7 @@ impl Connection {
         statement: EngineStatement,
         translation: &Translation,
         parameters: &[Parameter],
-    ) -> Result<Answer, Failure> {
+    ) -> Result<StatementAnswer, ClientFailure> {
         let given = translation.parameters.iter().map(|used| {
             let value = parameters.get(usize::from(used.number) - 1).cloned();
             value.unwrap_or((Value::Null, DataType::Null))
@@ -219,7 +219,7 @@ impl Connection {
     }
 
     /// Returns the class of a statement. A long one is parsed on a thread that writes, as long ones do.
-    async fn class_of(&self, statement: &EngineStatement) -> Result<WorkClass, Failure> {
+    async fn class_of(&self, statement: &EngineStatement) -> Result<WorkClass, ClientFailure> {
         let is_write = if statement.sql().len() <= PARSED_HERE_BYTES_MAX {
             guarded(|| Ok(only_writes_rows(statement.sql())))?
         } else {
@@ -237,7 +237,7 @@ impl Connection {
         &mut self,
         class: WorkClass,
         work: impl FnOnce(&Session) -> Result<T> + Send + 'static,
-    ) -> Result<T, Failure> {
+    ) -> Result<T, ClientFailure> {
         let settings = self.state.settings();
         let limit = |number: u64| Some(number).filter(|number| *number > 0);
         let options = CallOptions {
@@ -280,56 +280,58 @@ impl Connection {
     }
 
     /// Runs a statement that the protocol answers.
-    fn answer_own(&mut self, command: &Command) -> Result<Answer> {
+    fn answer_own(&mut self, command: &ClientCommand) -> Result<StatementAnswer> {
         Ok(match command {
-            Command::Transaction(command) => self.change_transaction(*command),
-            Command::Set { name, value } => {
+            ClientCommand::Transaction(command) => self.change_transaction(*command),
+            ClientCommand::Set { name, value } => {
                 self.set(name, value.as_deref())?;
-                Answer::done("SET")
+                StatementAnswer::done("SET")
             }
-            Command::SetNothing => Answer::done("SET"),
-            Command::ResetAll => {
+            ClientCommand::SetNothing => StatementAnswer::done("SET"),
+            ClientCommand::ResetAll => {
                 self.reset()?;
-                Answer::done("RESET")
+                StatementAnswer::done("RESET")
             }
-            Command::Show(name) => {
+            ClientCommand::Show(name) => {
                 let (name, value) = self.setting_value(name).unwrap_or_default();
                 let rows = [vec![Value::String(value.into())]];
-                Answer::rows("SHOW", RowCursor::of_values(&[(&name, oid::TEXT)], &rows)?)
+                StatementAnswer::rows("SHOW", RowCursor::of_values(&[(&name, oid::TEXT)], &rows)?)
             }
-            Command::ShowAll => Answer::rows("SHOW", self.all_settings()?),
-            Command::Discard => {
+            ClientCommand::ShowAll => StatementAnswer::rows("SHOW", self.all_settings()?),
+            ClientCommand::Discard => {
                 self.objects.clear_portals();
                 self.objects.clear_statements();
                 self.reset()?;
-                Answer::done("DISCARD ALL")
+                StatementAnswer::done("DISCARD ALL")
             }
-            Command::Deallocate(None) => {
+            ClientCommand::Deallocate(None) => {
                 self.objects.clear_statements();
-                Answer::done("DEALLOCATE ALL")
+                StatementAnswer::done("DEALLOCATE ALL")
             }
-            Command::Deallocate(Some(name)) => {
+            ClientCommand::Deallocate(Some(name)) => {
                 if !self.objects.remove_statement(name) {
                     let message = format!("prepared statement \"{name}\" does not exist");
                     return Diagnostic::new("26000", message).err();
                 }
-                Answer::done("DEALLOCATE")
+                StatementAnswer::done("DEALLOCATE")
             }
-            Command::Nothing(tag) => Answer::done(*tag),
-            Command::Information(query) => Answer::rows("SELECT", self.information(query)?),
-            Command::Catalog(_)
-            | Command::Copy(_)
-            | Command::FunctionCall(_)
-            | Command::Engine(_) => {
+            ClientCommand::Nothing(tag) => StatementAnswer::done(*tag),
+            ClientCommand::Information(query) => {
+                StatementAnswer::rows("SELECT", self.information(query)?)
+            }
+            ClientCommand::Catalog(_)
+            | ClientCommand::Copy(_)
+            | ClientCommand::FunctionCall(_)
+            | ClientCommand::Engine(_) => {
                 return Diagnostic::internal("the statement has another way to run").err();
             }
         })
     }
 
-    fn change_transaction(&mut self, command: TransactionCommand) -> Answer {
+    fn change_transaction(&mut self, command: TransactionCommand) -> StatementAnswer {
         use TransactionCommand::{Begin, Commit, Release, Rollback, RollbackTo, Savepoint};
         let before = self.transaction;
-        let answer = Answer::done(command.tag());
+        let answer = StatementAnswer::done(command.tag());
         match (command, before) {
             (Begin, Transaction::Idle) => {
                 self.transaction = Transaction::Open { has_written: false };
@@ -338,7 +340,7 @@ impl Connection {
                 }
                 let text = "each statement commits by itself, in a transaction block, too";
                 let notice = Diagnostic::new(code::WARNING, text);
-                Answer { notices: vec![(Severity::Notice, notice)], ..answer }
+                StatementAnswer { notices: vec![(Severity::Notice, notice)], ..answer }
             }
             (Begin, _) => answer.with_warning("there is already a transaction in progress"),
             (Commit | Rollback, Transaction::Idle) => {
@@ -353,7 +355,7 @@ impl Connection {
                 Transaction::Open { has_written } | Transaction::Failed { has_written },
             ) => {
                 self.transaction = Transaction::Idle;
-                undone(Answer::done("ROLLBACK"), has_written)
+                undone(StatementAnswer::done("ROLLBACK"), has_written)
             }
             (
                 RollbackTo,
@@ -446,7 +448,7 @@ impl Connection {
         &mut self,
         call: &FunctionCall,
         parameters: &[Parameter],
-        formats: &[ValueFormat],
+        formats: &[WireFormat],
         is_described: bool,
     ) -> Result<Option<usize>> {
         let mut answered = self.try_call_here(call, parameters, formats, is_described);
@@ -461,7 +463,7 @@ impl Connection {
         &mut self,
         call: &FunctionCall,
         parameters: &[Parameter],
-        formats: &[ValueFormat],
+        formats: &[WireFormat],
         is_described: bool,
     ) -> Result<Option<usize>> {
         let state = Arc::clone(&self.state);
@@ -510,7 +512,7 @@ impl Connection {
         &mut self,
         call: &FunctionCall,
         parameters: &[Parameter],
-    ) -> Result<Answer, Failure> {
+    ) -> Result<StatementAnswer, ClientFailure> {
         let (deployment, request) = self.deployment(call)?;
         let values: Vec<Value> = parameters.iter().map(|(value, _)| value.clone()).collect();
         let row = call.row(request.input(), &values, &self.input_rules())?;
@@ -520,7 +522,7 @@ impl Connection {
         let run = move |session: &Session| session.request(&name, &[batch]);
         let output = self.run_in_pool(WorkClass::Analytics, run).await?;
         deployment.metrics.add_rows(1);
-        Ok(Answer::rows("SELECT", RowCursor::of_columns(output, &chosen)))
+        Ok(StatementAnswer::rows("SELECT", RowCursor::of_columns(output, &chosen)))
     }
 
     /// Returns the deployment of a call with its compiled request.
@@ -536,7 +538,7 @@ impl Connection {
 }
 
 /// Warns where statements before a ROLLBACK stay done.
-fn undone(answer: Answer, has_written: bool) -> Answer {
+fn undone(answer: StatementAnswer, has_written: bool) -> StatementAnswer {
     if !has_written {
         return answer;
     }
@@ -544,12 +546,12 @@ fn undone(answer: Answer, has_written: bool) -> Answer {
 }
 
 /// Makes the answer of an output.
-fn engine_answer(output: Output, verb: &str) -> Answer {
+fn engine_answer(output: Output, verb: &str) -> StatementAnswer {
     let warning = |warning: &Diagnostic| (Severity::Warning, warning.clone());
     let notices = output.warnings.iter().map(warning).collect();
     if !output.columns.is_empty() {
         let rows = Some(RowCursor::of_output(output));
-        return Answer { tag: "SELECT".to_owned(), rows, notices };
+        return StatementAnswer { tag: "SELECT".to_owned(), rows, notices };
     }
     let count = output.rows_affected.unwrap_or(0);
     let tag = match verb {
@@ -557,10 +559,10 @@ fn engine_answer(output: Output, verb: &str) -> Answer {
         "DELETE" => format!("DELETE {count}"),
         _ => output.message.unwrap_or_else(|| verb.to_owned()),
     };
-    Answer { tag, rows: None, notices }
+    StatementAnswer { tag, rows: None, notices }
 }
 
-impl Failure {
+impl ClientFailure {
     /// Gives an error the position of the client's text.
     pub(crate) fn placed(self, translation: &Translation) -> Self {
         let Self::Error(mut error) = self else { return self };

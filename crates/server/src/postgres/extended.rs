@@ -7,17 +7,17 @@ use lockstep_engine::{Parameter, PreparedStatement, Session};
 use lockstep_row::{DataType, Value};
 
 use super::{
-    Failure,
-    command::Command,
+    ClientFailure,
+    command::ClientCommand,
     connection::Connection,
     inference::parameter_types,
-    message::{BindMessage, ClientMessage, ObjectName, ParseMessage, violation},
-    portal::{Portal, PortalProgress, Prepared},
+    message::{BindMessage, ClientMessage, DescribedObject, ParseMessage, violation},
+    portal::{Portal, PortalProgress, PreparedEntry},
     response::{
         ResultColumn, bare, command_complete, format_at, parameter_description, row_description,
     },
     script::{Script, TokenCursor},
-    token::TokenKind,
+    token::SqlTokenKind,
     translation::Translation,
     types::{Oid, oid, oid_of, type_of_oid},
 };
@@ -32,18 +32,20 @@ impl Connection {
         &mut self,
         message: ClientMessage,
         sql: &mut Arc<str>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), ClientFailure> {
         match message {
             ClientMessage::Parse(parse) => {
                 *sql = parse.sql.as_str().into();
                 self.parse(parse, Arc::clone(sql)).await
             }
             ClientMessage::Bind(bind) => Ok(self.bind(bind)?),
-            ClientMessage::Describe(ObjectName::Statement(name)) => {
+            ClientMessage::Describe(DescribedObject::Statement(name)) => {
                 *sql = Arc::clone(&self.objects.statement(&name)?.0.sql);
                 self.describe_statement(&name).await
             }
-            ClientMessage::Describe(ObjectName::Portal(name)) => self.describe_portal(name).await,
+            ClientMessage::Describe(DescribedObject::Portal(name)) => {
+                self.describe_portal(name).await
+            }
             ClientMessage::Execute { portal, rows_max } => {
                 let begun_ns = self.state.clock.monotonic_ns();
                 let mut taken = self.objects.take_portal(&portal)?;
@@ -56,10 +58,10 @@ impl Connection {
             }
             ClientMessage::Close(name) => {
                 match name {
-                    ObjectName::Statement(name) => {
+                    DescribedObject::Statement(name) => {
                         self.objects.remove_statement(&name);
                     }
-                    ObjectName::Portal(name) => self.objects.remove_portal(&name),
+                    DescribedObject::Portal(name) => self.objects.remove_portal(&name),
                 }
                 bare(&mut self.frames.output, b'3');
                 Ok(())
@@ -68,7 +70,7 @@ impl Connection {
         }
     }
 
-    async fn parse(&mut self, message: ParseMessage, sql: Arc<str>) -> Result<(), Failure> {
+    async fn parse(&mut self, message: ParseMessage, sql: Arc<str>) -> Result<(), ClientFailure> {
         let prepared = self.prepare(&sql, &message.types).await?;
         if message.name.is_empty() {
             self.objects.remove_statement("");
@@ -79,8 +81,12 @@ impl Connection {
     }
 
     /// Prepares a text of at most one statement.
-    async fn prepare(&mut self, sql: &Arc<str>, given: &[Oid]) -> Result<Prepared, Failure> {
-        let empty = |types: &[Oid]| Prepared {
+    async fn prepare(
+        &mut self,
+        sql: &Arc<str>,
+        given: &[Oid],
+    ) -> Result<PreparedEntry, ClientFailure> {
+        let empty = |types: &[Oid]| PreparedEntry {
             sql: Arc::clone(sql),
             command: None,
             parameter_types: types.to_vec(),
@@ -93,10 +99,10 @@ impl Connection {
             let message = "cannot insert multiple commands into a prepared statement";
             return Ok(Diagnostic::new(code::SYNTAX_ERROR, message).err()?);
         }
-        let command = Command::read(statement)?;
+        let command = ClientCommand::read(statement)?;
         self.check_transaction(&command)?;
         let engine = match &command {
-            Command::Engine(translation) => Some(self.prepare_engine(translation).await?),
+            ClientCommand::Engine(translation) => Some(self.prepare_engine(translation).await?),
             _ => None,
         };
         let inferred = self.infer(statement, &command)?;
@@ -107,18 +113,18 @@ impl Connection {
             named.unwrap_or_else(found)
         };
         let parameter_types = (0..count).map(type_at).collect();
-        Ok(Prepared { command: Some(command), engine, parameter_types, ..empty(&[]) })
+        Ok(PreparedEntry { command: Some(command), engine, parameter_types, ..empty(&[]) })
     }
 
     /// Parses a statement of the engine.
     async fn prepare_engine(
         &mut self,
         translation: &Translation,
-    ) -> Result<Arc<PreparedStatement>, Failure> {
+    ) -> Result<Arc<PreparedStatement>, ClientFailure> {
         let sql = translation.sql.clone();
         let prepare = move |session: &Session| session.prepare(&sql);
         let prepared = if translation.sql.len() <= PARSED_HERE_BYTES_MAX {
-            guarded(|| prepare(&self.session)).map_err(Failure::Error)
+            guarded(|| prepare(&self.session)).map_err(ClientFailure::Error)
         } else {
             self.run_in_pool(WorkClass::Writes, prepare).await
         };
@@ -129,21 +135,21 @@ impl Connection {
     fn infer(
         &self,
         statement: TokenCursor<'_>,
-        command: &Command,
+        command: &ClientCommand,
     ) -> Result<Vec<Option<DataType>>> {
         match command {
-            Command::Engine(translation) => {
+            ClientCommand::Engine(translation) => {
                 let columns = |table: &str| self.session.table_columns(table).ok();
                 guarded(|| Ok(parameter_types(statement, translation, columns)))
             }
-            Command::FunctionCall(call) => {
+            ClientCommand::FunctionCall(call) => {
                 let (_, request) = self.deployment(call)?;
                 call.parameter_types(request.input())
             }
             _ => {
                 let sql = statement.sql();
                 let parameters =
-                    statement.tokens().iter().filter(|token| token.kind == TokenKind::Parameter);
+                    statement.tokens().iter().filter(|token| token.kind == SqlTokenKind::Parameter);
                 let numbers =
                     parameters.filter_map(|token| token.text(sql)[1..].parse::<u16>().ok());
                 Ok(vec![None; numbers.max().unwrap_or(0).into()])
@@ -191,7 +197,7 @@ impl Connection {
         Ok(())
     }
 
-    async fn describe_statement(&mut self, name: &str) -> Result<(), Failure> {
+    async fn describe_statement(&mut self, name: &str) -> Result<(), ClientFailure> {
         let (prepared, described) = self.objects.statement(name)?;
         let columns = match described {
             Some(columns) => Some(columns),
@@ -208,7 +214,7 @@ impl Connection {
         Ok(())
     }
 
-    async fn describe_portal(&mut self, name: String) -> Result<(), Failure> {
+    async fn describe_portal(&mut self, name: String) -> Result<(), ClientFailure> {
         let mut portal = self.objects.take_portal(&name)?;
         if portal.described.is_none() {
             let prepared = Arc::clone(&portal.prepared);
@@ -226,20 +232,20 @@ impl Connection {
     /// takes values that stand for their types.
     async fn columns_of(
         &mut self,
-        prepared: &Arc<Prepared>,
+        prepared: &Arc<PreparedEntry>,
         parameters: Option<&[Parameter]>,
-    ) -> Result<Option<Arc<[ResultColumn]>>, Failure> {
+    ) -> Result<Option<Arc<[ResultColumn]>>, ClientFailure> {
         let Some(command) = &prepared.command else { return Ok(None) };
         self.check_transaction(command)?;
         match command {
-            Command::FunctionCall(call) => {
+            ClientCommand::FunctionCall(call) => {
                 let (deployment, _) = self.deployment(call)?;
                 let columns = call.choose(&deployment.output)?.into_iter();
                 let columns: Vec<(String, DataType)> =
                     columns.map(|(at, name)| (name, deployment.output[at].1.clone())).collect();
                 Ok(Some(ResultColumn::of(&columns).into()))
             }
-            Command::Engine(translation) => {
+            ClientCommand::Engine(translation) => {
                 let samples: Vec<Parameter>;
                 let parameters = match parameters {
                     Some(given) => given,
@@ -250,7 +256,10 @@ impl Connection {
                 };
                 self.engine_columns(translation, parameters, prepared.engine.as_ref()).await
             }
-            Command::Show(_) | Command::ShowAll | Command::Information(_) | Command::Catalog(_) => {
+            ClientCommand::Show(_)
+            | ClientCommand::ShowAll
+            | ClientCommand::Information(_)
+            | ClientCommand::Catalog(_) => {
                 let answer = self.answer(command, parameters.unwrap_or(&[]), None).await?;
                 Ok(answer.rows.map(|rows| rows.columns))
             }
@@ -264,7 +273,7 @@ impl Connection {
         translation: &Translation,
         parameters: &[Parameter],
         engine: Option<&Arc<PreparedStatement>>,
-    ) -> Result<Option<Arc<[ResultColumn]>>, Failure> {
+    ) -> Result<Option<Arc<[ResultColumn]>>, ClientFailure> {
         let mut words = translation.sql.split_ascii_whitespace();
         let verb = words.next().unwrap_or_default().to_ascii_uppercase();
         match verb.trim_start_matches('(') {
@@ -282,7 +291,7 @@ impl Connection {
                 Ok(Some(ResultColumn::of(&columns).into()))
             }
             "SHOW" | "DESC" | "DESCRIBE" | "EXPLAIN" | "CALL" | "ESTIMATE" => {
-                let command = Command::Engine(translation.clone());
+                let command = ClientCommand::Engine(translation.clone());
                 let answer = self.answer(&command, parameters, engine).await?;
                 Ok(answer.rows.map(|rows| rows.columns))
             }
@@ -291,7 +300,7 @@ impl Connection {
     }
 
     /// Runs a portal, or goes on with it.
-    async fn execute(&mut self, portal: &mut Portal, rows_max: usize) -> Result<(), Failure> {
+    async fn execute(&mut self, portal: &mut Portal, rows_max: usize) -> Result<(), ClientFailure> {
         let prepared = Arc::clone(&portal.prepared);
         let Some(command) = &prepared.command else {
             bare(&mut self.frames.output, b'I');
@@ -326,13 +335,13 @@ impl Connection {
     async fn begin_portal(
         &mut self,
         portal: &Portal,
-        command: &Command,
-    ) -> Result<Option<super::rows::RowCursor>, Failure> {
-        if let Command::Copy(copy) = command {
+        command: &ClientCommand,
+    ) -> Result<Option<super::rows::RowCursor>, ClientFailure> {
+        if let ClientCommand::Copy(copy) = command {
             self.copy(copy).await?;
             return Ok(None);
         }
-        if let Command::FunctionCall(call) = command {
+        if let ClientCommand::FunctionCall(call) = command {
             let written = self.call_here(call, &portal.parameters, &portal.formats, false)?;
             if let Some(count) = written {
                 command_complete(&mut self.frames.output, &format!("SELECT {count}"));

@@ -21,7 +21,7 @@ pub(crate) const OUTPUT_BYTES: usize = 64 * 1024;
 
 /// A frame.
 #[derive(Debug)]
-pub(crate) struct Frame {
+pub(crate) struct MessageFrame {
     pub(crate) kind: u8,
     pub(crate) body: Bytes,
 }
@@ -74,7 +74,7 @@ impl FrameStream {
     }
 
     /// Reads a frame, whose body has at most `bytes_max` bytes.
-    pub(crate) async fn read_frame(&mut self, bytes_max: u64) -> Result<Frame, FrameError> {
+    pub(crate) async fn read_frame(&mut self, bytes_max: u64) -> Result<MessageFrame, FrameError> {
         loop {
             if let Some(frame) = self.buffered_frame(bytes_max)? {
                 return Ok(frame);
@@ -88,13 +88,13 @@ impl FrameStream {
         &mut self,
         bytes_max: u64,
         limit: Duration,
-    ) -> Result<Frame, FrameError> {
+    ) -> Result<MessageFrame, FrameError> {
         let read = tokio::time::timeout(limit, self.read_frame(bytes_max)).await;
         read.map_err(|_elapsed| FrameError::TimedOut)?
     }
 
     /// Takes a frame of which all bytes have arrived.
-    fn buffered_frame(&mut self, bytes_max: u64) -> Result<Option<Frame>, FrameError> {
+    fn buffered_frame(&mut self, bytes_max: u64) -> Result<Option<MessageFrame>, FrameError> {
         let Some(head) = self.input.first_chunk::<5>() else { return Ok(None) };
         let kind = head[0];
         let length = i32::from_be_bytes([head[1], head[2], head[3], head[4]]);
@@ -106,7 +106,7 @@ impl FrameStream {
             return Ok(None);
         }
         self.input.advance(5);
-        Ok(Some(Frame { kind, body: self.input.split_to(size).freeze() }))
+        Ok(Some(MessageFrame { kind, body: self.input.split_to(size).freeze() }))
     }
 
     /// Reads a packet without a type, of at most `bytes_max` bytes.

@@ -8,7 +8,7 @@ use lockstep_row::{DataType, Value};
 
 use super::{
     script::TokenCursor,
-    token::{Token, TokenKind},
+    token::{SqlToken, SqlTokenKind},
     value_input::InputRules,
 };
 
@@ -242,19 +242,19 @@ fn read_argument(statement: &mut TokenCursor<'_>) -> Result<Argument> {
         // The column has a type already.
         skip_type(statement);
     }
-    let start = first.map_or(0, Token::start);
+    let start = first.map_or(0, SqlToken::start);
     Ok(Argument { name, value, span: Span::new(start, start + 1) })
 }
 
 /// Skips the name of a type.
 fn skip_type(statement: &mut TokenCursor<'_>) {
-    while statement.peek().is_some_and(|token| token.kind == TokenKind::Word) {
+    while statement.peek().is_some_and(|token| token.kind == SqlTokenKind::Word) {
         let _word = statement.next();
         let _qualified = statement.accept_symbol(".");
     }
     let mut ahead = *statement;
     if ahead.accept_symbol("(") {
-        while ahead.peek().is_some_and(|t| t.kind == TokenKind::Number) {
+        while ahead.peek().is_some_and(|t| t.kind == SqlTokenKind::Number) {
             let _size = ahead.next();
             let _comma = ahead.accept_symbol(",");
         }
@@ -282,11 +282,11 @@ fn read_value(statement: &mut TokenCursor<'_>) -> Result<ArgumentValue> {
     let Some(token) = statement.peek() else { return statement.syntax_error() };
     let text = token.text(statement.sql());
     let value = match token.kind {
-        TokenKind::Parameter if !is_negative => {
+        SqlTokenKind::Parameter if !is_negative => {
             let number = text[1..].parse().ok().filter(|number: &u16| *number > 0);
             number.map(ArgumentValue::Parameter)
         }
-        TokenKind::Number => number(text, is_negative).map(ArgumentValue::Constant),
+        SqlTokenKind::Number => number(text, is_negative).map(ArgumentValue::Constant),
         _ => None,
     };
     let Some(value) = value else {

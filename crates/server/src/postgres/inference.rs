@@ -8,18 +8,18 @@ use lockstep_row::DataType;
 
 use super::{
     script::TokenCursor,
-    token::{Token, TokenKind, unquoted},
+    token::{SqlToken, SqlTokenKind, unquoted},
     translation::Translation,
 };
 
 /// Columns of a table, by name.
-type Columns = Vec<(String, DataType)>;
+type KnownColumns = Vec<(String, DataType)>;
 
 /// Finds the types of parameters. The result has a type, or none, for each number from 1.
 pub(crate) fn parameter_types(
     statement: TokenCursor<'_>,
     translation: &Translation,
-    columns_of: impl Fn(&str) -> Option<Columns>,
+    columns_of: impl Fn(&str) -> Option<KnownColumns>,
 ) -> Vec<Option<DataType>> {
     let (uses, limits) = (&translation.parameters, &translation.limits);
     let numbers = uses.iter().map(|found| found.number).chain(limits.iter().map(|l| l.number));
@@ -46,8 +46,8 @@ pub(crate) fn parameter_types(
 /// Returns the columns of all tables that a statement names, in order.
 fn table_columns(
     mut statement: TokenCursor<'_>,
-    columns_of: impl Fn(&str) -> Option<Columns>,
-) -> Columns {
+    columns_of: impl Fn(&str) -> Option<KnownColumns>,
+) -> KnownColumns {
     let mut columns = Vec::new();
     while !statement.is_end() {
         let is_before_table = ["FROM", "JOIN", "INTO", "UPDATE"];
@@ -98,8 +98,8 @@ fn inserted_columns(statement: TokenCursor<'_>) -> Option<InsertedColumns> {
 /// A statement in which types are sought.
 struct StatementContext<'s> {
     sql: &'s str,
-    tokens: &'s [Token],
-    columns: Columns,
+    tokens: &'s [SqlToken],
+    columns: KnownColumns,
     inserted: Option<InsertedColumns>,
 }
 
@@ -186,7 +186,7 @@ impl StatementContext<'_> {
             ["=", "==", "<", ">", "<=", ">=", "<>", "!=", "+", "-", "*", "/", "%"];
         let token = self.tokens.get(at);
         token.is_some_and(|token| {
-            token.kind == TokenKind::Symbol && OPERATORS.contains(&token.text(self.sql))
+            token.kind == SqlTokenKind::Symbol && OPERATORS.contains(&token.text(self.sql))
         })
     }
 
@@ -194,7 +194,7 @@ impl StatementContext<'_> {
         let token = self.tokens.get(at)?;
         let is_name = matches!(
             token.kind,
-            TokenKind::Word | TokenKind::QuotedName | TokenKind::BackquotedName
+            SqlTokenKind::Word | SqlTokenKind::QuotedName | SqlTokenKind::BackquotedName
         );
         let name = is_name.then(|| unquoted(*token, self.sql))?;
         self.columns.iter().find(|(column, _)| *column == name).map(|(_, t)| t.clone())

@@ -2,7 +2,7 @@
 
 use super::{
     script::TokenCursor,
-    token::{TokenKind, unquoted},
+    token::{SqlTokenKind, unquoted},
 };
 
 /// A query of such functions.
@@ -69,7 +69,7 @@ fn item(statement: &mut TokenCursor<'_>) -> Option<InformationItem> {
     }
     let is_named = statement.accept("AS");
     let next = statement.peek().map(|token| token.kind);
-    let has_alias = is_named || matches!(next, Some(TokenKind::Word | TokenKind::QuotedName));
+    let has_alias = is_named || matches!(next, Some(SqlTokenKind::Word | SqlTokenKind::QuotedName));
     let name = if has_alias { statement.name()? } else { name };
     Some(InformationItem { name, function })
 }
@@ -121,7 +121,10 @@ fn arguments(statement: &mut TokenCursor<'_>) -> Option<Option<Vec<String>>> {
         }
         let token = statement.next()?;
         match token.kind {
-            TokenKind::Word | TokenKind::Text | TokenKind::EscapedText | TokenKind::Number => {
+            SqlTokenKind::Word
+            | SqlTokenKind::Text
+            | SqlTokenKind::EscapedText
+            | SqlTokenKind::Number => {
                 arguments.push(unquoted(token, statement.sql()));
             }
             _ => return None,

@@ -13,7 +13,7 @@ use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_engine::{ClientInfo, Proof, ScramVerifier, Session};
 
 use super::{
-    Failure,
+    ClientFailure,
     frame::FrameStream,
     message::{BodyReader, violation},
     response::{message, push_text},
@@ -54,7 +54,7 @@ pub(crate) async fn log_in(
     state: &ServerState,
     frames: &mut FrameStream,
     request: LoginRequest<'_>,
-) -> Result<Session, Failure> {
+) -> Result<Session, ClientFailure> {
     if state.access.authentication() == Authentication::None {
         let session = guarded(|| state.access.trust(request.client))?;
         write_authentication(frames, authentication::OK, &[]);
@@ -78,7 +78,7 @@ fn write_authentication(frames: &mut FrameStream, code: i32, body: &[u8]) {
 }
 
 /// Reads the next message of the client.
-async fn read(state: &ServerState, frames: &mut FrameStream) -> Result<Bytes, Failure> {
+async fn read(state: &ServerState, frames: &mut FrameStream) -> Result<Bytes, ClientFailure> {
     frames.flush().await?;
     let limit = Duration::from_millis(state.settings().header_timeout_ms);
     let frame = frames.read_frame_within(MESSAGE_BYTES_MAX, limit).await?;
@@ -102,7 +102,7 @@ async fn token(
     state: &ServerState,
     frames: &mut FrameStream,
     request: &LoginRequest<'_>,
-) -> Result<Session, Failure> {
+) -> Result<Session, ClientFailure> {
     write_authentication(frames, authentication::CLEARTEXT, &[]);
     let mut body = BodyReader::new(read(state, frames).await?);
     let token = body.string()?;
@@ -115,7 +115,7 @@ async fn scram(
     state: &ServerState,
     frames: &mut FrameStream,
     request: &LoginRequest<'_>,
-) -> Result<Session, Failure> {
+) -> Result<Session, ClientFailure> {
     let mut mechanisms = Vec::new();
     push_text(&mut mechanisms, MECHANISM);
     mechanisms.push(0);

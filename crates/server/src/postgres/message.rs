@@ -7,9 +7,9 @@ use bytes::{Buf, Bytes};
 use lockstep_diagnostic::{Diagnostic, Kind, Result};
 
 use super::{
-    frame::Frame,
+    frame::MessageFrame,
     types::Oid,
-    value_input::{ValueFormat, text_of},
+    value_input::{WireFormat, text_of},
 };
 
 /// The SQLSTATE of a message that breaks the protocol.
@@ -25,11 +25,11 @@ pub(crate) enum ClientMessage {
     /// Gives values to the parameters of a statement.
     Bind(BindMessage),
     /// Asks for the columns of a statement or a portal.
-    Describe(ObjectName),
+    Describe(DescribedObject),
     /// Runs a portal up to so many rows; 0: all.
     Execute { portal: String, rows_max: usize },
     /// Closes a statement or a portal.
-    Close(ObjectName),
+    Close(DescribedObject),
     /// Asks for what was written so far.
     Flush,
     /// Ends a group of messages.
@@ -44,7 +44,7 @@ pub(crate) enum ClientMessage {
 
 /// The name of a statement or a portal; an empty one is the unnamed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum ObjectName {
+pub(crate) enum DescribedObject {
     Statement(String),
     Portal(String),
 }
@@ -62,14 +62,14 @@ pub(crate) struct ParseMessage {
 pub(crate) struct BindMessage {
     pub(crate) portal: String,
     pub(crate) statement: String,
-    pub(crate) formats: Vec<ValueFormat>,
+    pub(crate) formats: Vec<WireFormat>,
     pub(crate) values: Vec<Option<Bytes>>,
-    pub(crate) result_formats: Vec<ValueFormat>,
+    pub(crate) result_formats: Vec<WireFormat>,
 }
 
 impl ClientMessage {
     /// Reads the message of a frame.
-    pub(crate) fn read(frame: Frame) -> Result<Self> {
+    pub(crate) fn read(frame: MessageFrame) -> Result<Self> {
         let mut body = BodyReader { bytes: frame.body };
         let message = match frame.kind {
             b'Q' => Self::Query(body.string()?),
@@ -149,8 +149,8 @@ impl BodyReader {
         Ok(self.take(4)?.get_u32())
     }
 
-    fn format(&mut self) -> Result<ValueFormat> {
-        ValueFormat::of_code(self.take(2)?.get_i16())
+    fn format(&mut self) -> Result<WireFormat> {
+        WireFormat::of_code(self.take(2)?.get_i16())
     }
 
     /// Reads bytes with their length before them; -1 is NULL.
@@ -164,12 +164,12 @@ impl BodyReader {
         }
     }
 
-    fn object(&mut self) -> Result<ObjectName> {
+    fn object(&mut self) -> Result<DescribedObject> {
         let kind = self.take(1)?[0];
         let name = self.string()?;
         match kind {
-            b'S' => Ok(ObjectName::Statement(name)),
-            b'P' => Ok(ObjectName::Portal(name)),
+            b'S' => Ok(DescribedObject::Statement(name)),
+            b'P' => Ok(DescribedObject::Portal(name)),
             _ => violation(format!("invalid object type {kind} in message")),
         }
     }
@@ -190,10 +190,10 @@ impl BodyReader {
 mod tests {
     use bytes::Bytes;
 
-    use super::{ClientMessage, Frame};
+    use super::{ClientMessage, MessageFrame};
 
     fn read(kind: u8, body: &'static [u8]) -> Result<ClientMessage, &'static str> {
-        let frame = Frame { kind, body: Bytes::from_static(body) };
+        let frame = MessageFrame { kind, body: Bytes::from_static(body) };
         ClientMessage::read(frame).map_err(|error| error.code)
     }
 

@@ -6,7 +6,8 @@ use lockstep_diagnostic::{Diagnostic, Result};
 use lockstep_engine::{Parameter, PreparedStatement};
 
 use super::{
-    command::Command, response::ResultColumn, rows::RowCursor, types::Oid, value_input::ValueFormat,
+    command::ClientCommand, response::ResultColumn, rows::RowCursor, types::Oid,
+    value_input::WireFormat,
 };
 
 /// The most statements that a session keeps.
@@ -17,11 +18,11 @@ const PORTALS_MAX: usize = 256;
 
 /// A prepared statement.
 #[derive(Debug)]
-pub(crate) struct Prepared {
+pub(crate) struct PreparedEntry {
     /// The text of the client.
     pub(crate) sql: Arc<str>,
     /// None: the text is empty.
-    pub(crate) command: Option<Command>,
+    pub(crate) command: Option<ClientCommand>,
     /// The types of its parameters.
     pub(crate) parameter_types: Vec<Oid>,
     /// The statement of the engine, where it is one.
@@ -31,9 +32,9 @@ pub(crate) struct Prepared {
 /// A statement with values for its parameters, and how much of it has run.
 #[derive(Debug)]
 pub(crate) struct Portal {
-    pub(crate) prepared: Arc<Prepared>,
+    pub(crate) prepared: Arc<PreparedEntry>,
     pub(crate) parameters: Vec<Parameter>,
-    pub(crate) formats: Vec<ValueFormat>,
+    pub(crate) formats: Vec<WireFormat>,
     /// The columns that the client was told.
     pub(crate) described: Option<Arc<[ResultColumn]>>,
     pub(crate) progress: PortalProgress,
@@ -49,7 +50,7 @@ pub(crate) enum PortalProgress {
 }
 
 /// A statement, and its columns where the client was told them.
-type DescribedStatement = (Arc<Prepared>, Option<Arc<[ResultColumn]>>);
+type DescribedStatement = (Arc<PreparedEntry>, Option<Arc<[ResultColumn]>>);
 
 /// The statements and portals of a session, by name.
 #[derive(Debug, Default)]
@@ -60,7 +61,7 @@ pub(crate) struct PreparedObjects {
 
 impl PreparedObjects {
     /// Keeps a statement. Only the unnamed one may be there already.
-    pub(crate) fn insert_statement(&mut self, name: String, prepared: Prepared) -> Result<()> {
+    pub(crate) fn insert_statement(&mut self, name: String, prepared: PreparedEntry) -> Result<()> {
         if !name.is_empty() && self.statements.contains_key(&name) {
             let message = format!("prepared statement \"{name}\" already exists");
             return Diagnostic::new("42P05", message).err();
@@ -123,6 +124,7 @@ impl PreparedObjects {
 
     /// Gives a portal back.
     pub(crate) fn restore_portal(&mut self, name: String, portal: Portal) {
+        debug_assert!(self.portals.len() < PORTALS_MAX, "it was taken from its place");
         self.portals.insert(name, portal);
     }
 
@@ -144,11 +146,11 @@ fn too_many<T>(what: &str, most: usize) -> Result<T> {
 
 #[cfg(test)]
 mod tests {
-    use super::{PORTALS_MAX, Portal, PortalProgress, Prepared, PreparedObjects};
+    use super::{PORTALS_MAX, Portal, PortalProgress, PreparedEntry, PreparedObjects};
     use std::sync::Arc;
 
-    fn prepared() -> Prepared {
-        Prepared { sql: "".into(), command: None, parameter_types: Vec::new(), engine: None }
+    fn prepared() -> PreparedEntry {
+        PreparedEntry { sql: "".into(), command: None, parameter_types: Vec::new(), engine: None }
     }
 
     fn portal() -> Portal {

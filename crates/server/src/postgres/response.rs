@@ -7,7 +7,7 @@ use lockstep_row::{DataType, Datum};
 use super::{
     types::{Oid, oid_of, type_size},
     value_binary::{write_binary, write_field},
-    value_input::ValueFormat,
+    value_input::WireFormat,
     value_text::write_text,
 };
 
@@ -21,6 +21,7 @@ pub(crate) fn message(out: &mut Vec<u8>, kind: u8, body: impl FnOnce(&mut Vec<u8
 }
 
 fn end_message(out: &mut [u8], start: usize) {
+    debug_assert!(start > 0 && out.len() >= start + 4, "a message has a kind and a length");
     let length = i32::try_from(out.len() - start).expect("a body has less than 2 GiB");
     out[start..start + 4].copy_from_slice(&length.to_be_bytes());
 }
@@ -32,6 +33,7 @@ pub(crate) fn push_text(out: &mut Vec<u8>, text: &str) {
 }
 
 fn push_count(out: &mut Vec<u8>, count: usize) {
+    debug_assert!(u16::try_from(count).is_ok(), "a row has fewer columns, {count} were checked");
     out.extend_from_slice(&u16::try_from(count).unwrap_or(u16::MAX).to_be_bytes());
 }
 
@@ -56,20 +58,16 @@ impl ResultColumn {
 }
 
 /// Returns the format of a value from a list, which may have one for all or be empty.
-pub(crate) fn format_at(formats: &[ValueFormat], at: usize) -> ValueFormat {
+pub(crate) fn format_at(formats: &[WireFormat], at: usize) -> WireFormat {
     match formats {
-        [] => ValueFormat::Text,
+        [] => WireFormat::Text,
         [one] => *one,
-        many => many.get(at).copied().unwrap_or(ValueFormat::Text),
+        many => many.get(at).copied().unwrap_or(WireFormat::Text),
     }
 }
 
 /// Writes the columns of an answer.
-pub(crate) fn row_description(
-    out: &mut Vec<u8>,
-    columns: &[ResultColumn],
-    formats: &[ValueFormat],
-) {
+pub(crate) fn row_description(out: &mut Vec<u8>, columns: &[ResultColumn], formats: &[WireFormat]) {
     message(out, b'T', |out| {
         push_count(out, columns.len());
         for (at, column) in columns.iter().enumerate() {
@@ -88,7 +86,7 @@ pub(crate) fn row_description(
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RowFormat<'a> {
     pub(crate) columns: &'a [ResultColumn],
-    pub(crate) formats: &'a [ValueFormat],
+    pub(crate) formats: &'a [WireFormat],
     pub(crate) zone: Zone,
 }
 
@@ -112,11 +110,11 @@ impl RowFormat<'_> {
         for (at, (value, column)) in row.iter().zip(self.columns).enumerate() {
             let format = format_at(self.formats, at);
             write_field(out, value, |out| match format {
-                ValueFormat::Text => {
+                WireFormat::Text => {
                     write_text(out, value, self.zone);
                     Ok(())
                 }
-                ValueFormat::Binary => write_binary(out, value, &column.data_type, self.zone),
+                WireFormat::Binary => write_binary(out, value, &column.data_type, self.zone),
             })?;
         }
         if i32::try_from(out.len() - start).is_err() {
@@ -147,6 +145,7 @@ pub(crate) fn bare(out: &mut Vec<u8>, kind: u8) {
 
 /// Writes that the next group of messages may come.
 pub(crate) fn ready_for_query(out: &mut Vec<u8>, status: u8) {
+    debug_assert!(matches!(status, b'I' | b'T' | b'E'), "idle, in a transaction, or failed");
     message(out, b'Z', |out| out.push(status));
 }
 
@@ -218,6 +217,7 @@ pub(crate) fn report(
 
 /// Returns the position of an offset of a text in characters, from 1.
 pub(crate) fn character_position(sql: &str, offset: usize) -> usize {
+    debug_assert!(offset <= sql.len(), "a position is in its text");
     let before = sql.get(..offset).unwrap_or(sql);
     before.chars().count() + 1
 }

@@ -84,6 +84,7 @@ impl RowCursor {
     }
 
     fn new(columns: Vec<ResultColumn>, batches: Vec<RecordBatch>, positions: Vec<usize>) -> Self {
+        debug_assert_eq!(columns.len(), positions.len(), "a column has a position in the batches");
         Self { columns: columns.into(), batches, positions, batch: 0, row: 0, sent: 0 }
     }
 

@@ -2,13 +2,13 @@
 
 use lockstep_diagnostic::{Diagnostic, Result, Span, code};
 
-use super::token::{Token, TokenKind, tokenize, unquoted};
+use super::token::{SqlToken, SqlTokenKind, tokenize, unquoted};
 
 /// A script and its tokens.
 #[derive(Debug)]
 pub(crate) struct Script<'s> {
     sql: &'s str,
-    tokens: Vec<Token>,
+    tokens: Vec<SqlToken>,
 }
 
 impl<'s> Script<'s> {
@@ -29,7 +29,7 @@ impl<'s> Script<'s> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TokenCursor<'s> {
     sql: &'s str,
-    tokens: &'s [Token],
+    tokens: &'s [SqlToken],
     at: usize,
 }
 
@@ -40,12 +40,12 @@ impl<'s> TokenCursor<'s> {
     }
 
     /// Returns all tokens of the statement.
-    pub(crate) fn tokens(&self) -> &'s [Token] {
+    pub(crate) fn tokens(&self) -> &'s [SqlToken] {
         self.tokens
     }
 
     /// Returns the tokens that were not read.
-    pub(crate) fn rest(&self) -> &'s [Token] {
+    pub(crate) fn rest(&self) -> &'s [SqlToken] {
         &self.tokens[self.at..]
     }
 
@@ -63,12 +63,12 @@ impl<'s> TokenCursor<'s> {
     }
 
     /// Returns the next token.
-    pub(crate) fn peek(&self) -> Option<Token> {
+    pub(crate) fn peek(&self) -> Option<SqlToken> {
         self.tokens.get(self.at).copied()
     }
 
     /// Reads a token.
-    pub(crate) fn next(&mut self) -> Option<Token> {
+    pub(crate) fn next(&mut self) -> Option<SqlToken> {
         let token = self.peek()?;
         self.at += 1;
         Some(token)
@@ -108,7 +108,7 @@ impl<'s> TokenCursor<'s> {
         let token = self.peek()?;
         let is_name = matches!(
             token.kind,
-            TokenKind::Word | TokenKind::QuotedName | TokenKind::BackquotedName
+            SqlTokenKind::Word | SqlTokenKind::QuotedName | SqlTokenKind::BackquotedName
         );
         self.at += usize::from(is_name);
         is_name.then(|| unquoted(token, self.sql))
@@ -127,8 +127,10 @@ impl<'s> TokenCursor<'s> {
     /// Reads a string.
     pub(crate) fn string(&mut self) -> Option<String> {
         let token = self.peek()?;
-        let is_text =
-            matches!(token.kind, TokenKind::Text | TokenKind::EscapedText | TokenKind::DollarText);
+        let is_text = matches!(
+            token.kind,
+            SqlTokenKind::Text | SqlTokenKind::EscapedText | SqlTokenKind::DollarText
+        );
         self.at += usize::from(is_text);
         is_text.then(|| unquoted(token, self.sql))
     }

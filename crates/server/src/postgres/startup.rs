@@ -7,7 +7,7 @@ use lockstep_diagnostic::{Diagnostic, Kind, code};
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
 use super::{
-    Failure,
+    ClientFailure,
     cancel::CancelKey,
     frame::{ClientStream, FrameError, FrameStream},
     message::{BodyReader, violation},
@@ -52,21 +52,22 @@ impl<'s> ConnectionOpener<'s> {
     }
 
     /// Reads how the connection begins.
-    pub(crate) async fn open(&mut self, address: IpAddr) -> Result<Opening, Failure> {
+    pub(crate) async fn open(&mut self, address: IpAddr) -> Result<Opening, ClientFailure> {
         let limit = Duration::from_millis(self.state.settings().header_timeout_ms);
         let negotiated = tokio::time::timeout(limit, self.negotiate()).await;
-        let opening = negotiated.map_err(|_elapsed| Failure::from(FrameError::TimedOut))??;
+        let opening =
+            negotiated.map_err(|_elapsed| ClientFailure::from(FrameError::TimedOut))??;
         let is_open = !self.is_encrypted && !address.to_canonical().is_loopback();
         if is_open && matches!(opening, Opening::Session(_)) {
             let message = "this server needs TLS from other machines";
             let refused = Diagnostic::new(code::INVALID_AUTHORIZATION, message)
                 .with_hint("Connect with sslmode=require or verify-full.");
-            return Err(Failure::Error(Box::new(refused)));
+            return Err(ClientFailure::Error(Box::new(refused)));
         }
         Ok(opening)
     }
 
-    async fn negotiate(&mut self) -> Result<Opening, Failure> {
+    async fn negotiate(&mut self) -> Result<Opening, ClientFailure> {
         if self.frames.first_byte().await? == TLS_HANDSHAKE {
             self.direct_tls().await?;
         }
@@ -95,7 +96,7 @@ impl<'s> ConnectionOpener<'s> {
                         "unsupported frontend protocol {major}.{minor}: server supports 3.0 to 3.0"
                     );
                     let refused = Diagnostic::unsupported(text).with_kind(Kind::FixRequest);
-                    return Err(Failure::Error(Box::new(refused)));
+                    return Err(ClientFailure::Error(Box::new(refused)));
                 }
             }
         }
@@ -114,7 +115,7 @@ impl<'s> ConnectionOpener<'s> {
 
     /// Begins TLS. Nothing may have been sent behind the request: somebody in between could have put it
     /// there without encryption.
-    async fn accept_tls(&mut self) -> Result<(), Failure> {
+    async fn accept_tls(&mut self) -> Result<(), ClientFailure> {
         let Some(stream) = self.take_frames().into_stream() else {
             self.state.metrics.add_refused(Refusal::Tls);
             return Err(FrameError::Closed.into());
@@ -124,8 +125,8 @@ impl<'s> ConnectionOpener<'s> {
         Ok(())
     }
 
-    /// Begins TLS where the client has not asked before; it has to choose the protocol by ALPN.
-    async fn direct_tls(&mut self) -> Result<(), Failure> {
+    /// Begins TLS where the client has not done so before; it has to choose the protocol by ALPN.
+    async fn direct_tls(&mut self) -> Result<(), ClientFailure> {
         let (stream, read) = self.take_frames().into_parts();
         let accepted = self.handshake(Box::new(ReadAgain { read, stream })).await?;
         if accepted.get_ref().1.alpn_protocol() != Some(b"postgresql") {
@@ -145,7 +146,7 @@ impl<'s> ConnectionOpener<'s> {
     async fn handshake(
         &mut self,
         stream: Box<dyn ClientStream>,
-    ) -> Result<TlsStream<Box<dyn ClientStream>>, Failure> {
+    ) -> Result<TlsStream<Box<dyn ClientStream>>, ClientFailure> {
         let acceptor = self.acceptor().ok_or(FrameError::Closed)?;
         let accepted = acceptor.accept(stream).await.map_err(|_error| {
             self.state.metrics.add_refused(Refusal::Tls);
@@ -212,7 +213,7 @@ mod read_again {
 }
 
 /// Reads names and values; an empty name ends them.
-fn read_parameters(mut body: BodyReader) -> Result<BTreeMap<String, String>, Failure> {
+fn read_parameters(mut body: BodyReader) -> Result<BTreeMap<String, String>, ClientFailure> {
     let mut parameters = BTreeMap::new();
     loop {
         let name = body.string()?;

@@ -8,7 +8,7 @@ use lockstep_diagnostic::{Diagnostic, Result, Span, code};
 
 /// The kind of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum TokenKind {
+pub(crate) enum SqlTokenKind {
     /// A keyword or a name without quotes.
     Word,
     /// A name in double quotes.
@@ -31,13 +31,13 @@ pub(crate) enum TokenKind {
 
 /// A token: its kind and its bytes in the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Token {
-    pub(crate) kind: TokenKind,
+pub(crate) struct SqlToken {
+    pub(crate) kind: SqlTokenKind,
     start: u32,
     end: u32,
 }
 
-impl Token {
+impl SqlToken {
     /// Returns the offset of its first byte.
     pub(crate) fn start(self) -> usize {
         self.start as usize
@@ -55,12 +55,12 @@ impl Token {
 
     /// Returns whether it is this keyword, in any case.
     pub(crate) fn is_word(self, sql: &str, word: &str) -> bool {
-        self.kind == TokenKind::Word && self.text(sql).eq_ignore_ascii_case(word)
+        self.kind == SqlTokenKind::Word && self.text(sql).eq_ignore_ascii_case(word)
     }
 
     /// Returns whether it is this operator or bracket.
     pub(crate) fn is_symbol(self, sql: &str, symbol: &str) -> bool {
-        self.kind == TokenKind::Symbol && self.text(sql) == symbol
+        self.kind == SqlTokenKind::Symbol && self.text(sql) == symbol
     }
 }
 
@@ -71,7 +71,7 @@ const PAIRS: [&str; 9] = ["::", "=>", ":=", "<=", ">=", "<>", "!=", "||", "=="];
 pub(crate) const SCRIPT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// Splits a text into tokens, without white space and comments.
-pub(crate) fn tokenize(sql: &str) -> Result<Vec<Token>> {
+pub(crate) fn tokenize(sql: &str) -> Result<Vec<SqlToken>> {
     if sql.len() > SCRIPT_BYTES_MAX {
         let message = format!("the text has more than {SCRIPT_BYTES_MAX} bytes");
         return Diagnostic::new(code::STATEMENT_TOO_COMPLEX, message).err();
@@ -80,32 +80,32 @@ pub(crate) fn tokenize(sql: &str) -> Result<Vec<Token>> {
     let mut at = 0;
     while let Some((kind, end)) = next_token(sql, &mut at)? {
         let offset = |at: usize| u32::try_from(at).expect("the length was checked");
-        tokens.push(Token { kind, start: offset(at), end: offset(end) });
+        tokens.push(SqlToken { kind, start: offset(at), end: offset(end) });
         at = end;
     }
     Ok(tokens)
 }
 
 /// Moves `at` to the next token, and returns its kind and end.
-fn next_token(sql: &str, at: &mut usize) -> Result<Option<(TokenKind, usize)>> {
+fn next_token(sql: &str, at: &mut usize) -> Result<Option<(SqlTokenKind, usize)>> {
     skip_space(sql, at)?;
     let bytes = sql.as_bytes();
     let Some(first) = bytes.get(*at) else { return Ok(None) };
     let second = bytes.get(*at + 1).copied().unwrap_or(0);
     let start = *at;
     let found = match first {
-        b'\'' => (TokenKind::Text, quoted_end(sql, start, start, b'\'', false)?),
-        b'"' => (TokenKind::QuotedName, quoted_end(sql, start, start, b'"', false)?),
-        b'`' => (TokenKind::BackquotedName, quoted_end(sql, start, start, b'`', false)?),
+        b'\'' => (SqlTokenKind::Text, quoted_end(sql, start, start, b'\'', false)?),
+        b'"' => (SqlTokenKind::QuotedName, quoted_end(sql, start, start, b'"', false)?),
+        b'`' => (SqlTokenKind::BackquotedName, quoted_end(sql, start, start, b'`', false)?),
         b'e' | b'E' if second == b'\'' => {
-            (TokenKind::EscapedText, quoted_end(sql, start, start + 1, b'\'', true)?)
+            (SqlTokenKind::EscapedText, quoted_end(sql, start, start + 1, b'\'', true)?)
         }
         b'$' if second.is_ascii_digit() => {
-            (TokenKind::Parameter, end_where(bytes, start + 1, |byte| !byte.is_ascii_digit()))
+            (SqlTokenKind::Parameter, end_where(bytes, start + 1, |byte| !byte.is_ascii_digit()))
         }
-        b'$' => (TokenKind::DollarText, dollar_end(sql, start)?),
-        b'0'..=b'9' => (TokenKind::Number, number_end(bytes, start)),
-        b'.' if second.is_ascii_digit() => (TokenKind::Number, number_end(bytes, start)),
+        b'$' => (SqlTokenKind::DollarText, dollar_end(sql, start)?),
+        b'0'..=b'9' => (SqlTokenKind::Number, number_end(bytes, start)),
+        b'.' if second.is_ascii_digit() => (SqlTokenKind::Number, number_end(bytes, start)),
         b'#' => {
             let message = "syntax error at or near `#`";
             return Diagnostic::new(code::SYNTAX_ERROR, message)
@@ -114,9 +114,9 @@ fn next_token(sql: &str, at: &mut usize) -> Result<Option<(TokenKind, usize)>> {
         }
         _ if is_name_start(*first) => {
             let is_end = |byte: u8| !is_name_start(byte) && !byte.is_ascii_digit() && byte != b'$';
-            (TokenKind::Word, end_where(bytes, start, is_end))
+            (SqlTokenKind::Word, end_where(bytes, start, is_end))
         }
-        _ => (TokenKind::Symbol, symbol_end(sql, start)),
+        _ => (SqlTokenKind::Symbol, symbol_end(sql, start)),
     };
     Ok(Some(found))
 }
@@ -235,15 +235,15 @@ fn unterminated<T>(what: &str, start: usize) -> Result<T> {
 }
 
 /// Returns the value of a string or the name in quotes; the text of another token as it is.
-pub(crate) fn unquoted(token: Token, sql: &str) -> String {
+pub(crate) fn unquoted(token: SqlToken, sql: &str) -> String {
     let text = token.text(sql);
     let inner = |from: usize| text.get(from..text.len() - 1).unwrap_or_default();
     match token.kind {
-        TokenKind::Text => inner(1).replace("''", "'"),
-        TokenKind::QuotedName => inner(1).replace("\"\"", "\""),
-        TokenKind::BackquotedName => inner(1).replace("``", "`"),
-        TokenKind::EscapedText => without_escapes(inner(2)),
-        TokenKind::DollarText => {
+        SqlTokenKind::Text => inner(1).replace("''", "'"),
+        SqlTokenKind::QuotedName => inner(1).replace("\"\"", "\""),
+        SqlTokenKind::BackquotedName => inner(1).replace("``", "`"),
+        SqlTokenKind::EscapedText => without_escapes(inner(2)),
+        SqlTokenKind::DollarText => {
             let tag = text[1..].find('$').map_or(0, |length| length + 2);
             text.get(tag..text.len().saturating_sub(tag)).unwrap_or_default().to_owned()
         }
@@ -294,7 +294,7 @@ fn without_escapes(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{TokenKind, tokenize, unquoted};
+    use super::{SqlTokenKind, tokenize, unquoted};
 
     fn check(sql: &str, expected: &[&str]) {
         let tokens = tokenize(sql).unwrap();
@@ -329,7 +329,7 @@ mod tests {
         ] {
             let tokens = tokenize(sql).unwrap();
             assert_eq!(unquoted(tokens[0], sql), expected);
-            assert_ne!(tokens[0].kind, TokenKind::Symbol);
+            assert_ne!(tokens[0].kind, SqlTokenKind::Symbol);
         }
     }
 }

@@ -17,7 +17,7 @@ use lockstep_row::{DataType, Value};
 
 use super::{
     script::TokenCursor,
-    token::{Token, TokenKind, unquoted},
+    token::{SqlToken, SqlTokenKind, unquoted},
     types::type_of_name,
 };
 
@@ -112,7 +112,7 @@ impl Translation {
 /// Writes a translation token by token.
 struct TranslationWriter<'s> {
     sql: &'s str,
-    tokens: &'s [Token],
+    tokens: &'s [SqlToken],
     at: usize,
     translation: Translation,
     /// Where the operand of a cast begins that may follow.
@@ -149,7 +149,7 @@ impl<'s> TranslationWriter<'s> {
     }
 
     /// Writes what is between a token and the one before it.
-    fn separate(&mut self, token: Token) {
+    fn separate(&mut self, token: SqlToken) {
         let before = self.at.checked_sub(1).map(|at| self.tokens[at].end());
         let is_apart = before.is_some_and(|end| end < token.start());
         if is_apart {
@@ -160,17 +160,17 @@ impl<'s> TranslationWriter<'s> {
         self.translation.positions.push((here, there));
     }
 
-    fn token(&mut self, token: Token) -> Result<()> {
+    fn token(&mut self, token: SqlToken) -> Result<()> {
         let start = self.translation.sql.len();
         let text = token.text(self.sql);
         let index = self.at;
         self.at += 1;
         match token.kind {
-            TokenKind::Text | TokenKind::EscapedText | TokenKind::DollarText => {
+            SqlTokenKind::Text | SqlTokenKind::EscapedText | SqlTokenKind::DollarText => {
                 push_string(&mut self.translation.sql, &unquoted(token, self.sql));
                 self.operand = start;
             }
-            TokenKind::QuotedName => {
+            SqlTokenKind::QuotedName => {
                 let name = unquoted(token, self.sql);
                 if name.contains('`') {
                     let message = "a name has no back-quote";
@@ -180,19 +180,19 @@ impl<'s> TranslationWriter<'s> {
                 self.translation.sql.extend(["`", &name, "`"]);
                 self.begin_name(index, start);
             }
-            TokenKind::Word | TokenKind::BackquotedName => {
+            SqlTokenKind::Word | SqlTokenKind::BackquotedName => {
                 self.translation.sql.push_str(text);
                 self.begin_name(index, start);
             }
-            TokenKind::Number => {
+            SqlTokenKind::Number => {
                 self.translation.sql.push_str(text);
                 self.operand = start;
             }
-            TokenKind::Parameter => {
+            SqlTokenKind::Parameter => {
                 self.operand = start;
                 return self.parameter(token, index);
             }
-            TokenKind::Symbol => self.symbol(text, index, start),
+            SqlTokenKind::Symbol => self.symbol(text, index, start),
         }
         Ok(())
     }
@@ -222,14 +222,14 @@ impl<'s> TranslationWriter<'s> {
     }
 
     /// Returns whether a parenthesis behind a token is that of a call.
-    fn is_function(&self, token: Token) -> bool {
+    fn is_function(&self, token: SqlToken) -> bool {
         match token.kind {
-            TokenKind::Word => !KEYWORDS.iter().any(|word| token.is_word(self.sql, word)),
-            kind => kind == TokenKind::QuotedName,
+            SqlTokenKind::Word => !KEYWORDS.iter().any(|word| token.is_word(self.sql, word)),
+            kind => kind == SqlTokenKind::QuotedName,
         }
     }
 
-    fn parameter(&mut self, token: Token, index: usize) -> Result<()> {
+    fn parameter(&mut self, token: SqlToken, index: usize) -> Result<()> {
         let digits = &token.text(self.sql)[1..];
         let number = digits.parse().ok().filter(|number: &u16| *number > 0);
         let Some(number) = number else {
@@ -259,7 +259,7 @@ impl<'s> TranslationWriter<'s> {
     }
 
     /// Writes the cast of the operand before it.
-    fn cast(&mut self, operator: Token) -> Result<()> {
+    fn cast(&mut self, operator: SqlToken) -> Result<()> {
         self.casts += 1;
         if self.casts > CASTS_MAX {
             let message = format!("a statement has at most {CASTS_MAX} casts");
@@ -286,7 +286,7 @@ impl<'s> TranslationWriter<'s> {
         let first = self.at;
         let mut name = String::new();
         while let Some(token) = self.tokens.get(self.at)
-            && token.kind == TokenKind::Word
+            && token.kind == SqlTokenKind::Word
         {
             let word = token.text(self.sql).to_ascii_lowercase();
             let next = if name.is_empty() { word.clone() } else { format!("{name} {word}") };
@@ -327,11 +327,9 @@ impl<'s> TranslationWriter<'s> {
         if !self.accept_symbol("(") {
             return;
         }
-        while self
-            .tokens
-            .get(self.at)
-            .is_some_and(|token| token.kind == TokenKind::Number || token.is_symbol(self.sql, ","))
-        {
+        while self.tokens.get(self.at).is_some_and(|token| {
+            token.kind == SqlTokenKind::Number || token.is_symbol(self.sql, ",")
+        }) {
             self.at += 1;
         }
         if !self.accept_symbol(")") {

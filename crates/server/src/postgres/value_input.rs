@@ -22,12 +22,12 @@ pub(crate) struct InputRules {
 
 /// How a value is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ValueFormat {
+pub(crate) enum WireFormat {
     Text,
     Binary,
 }
 
-impl ValueFormat {
+impl WireFormat {
     /// Returns the format that a message names.
     pub(crate) fn of_code(number: i16) -> Result<Self> {
         match number {
@@ -54,14 +54,14 @@ impl InputRules {
     pub(crate) fn read_parameter(
         &self,
         bytes: Option<&[u8]>,
-        format: ValueFormat,
+        format: WireFormat,
         number: Oid,
     ) -> Result<Parameter> {
         let data_type = type_of_oid(number).unwrap_or(DataType::String);
         let Some(bytes) = bytes else { return Ok((Value::Null, data_type)) };
         let value = match format {
-            ValueFormat::Text => self.read_text(text_of(bytes)?, &data_type)?,
-            ValueFormat::Binary => self.read_binary(bytes, number)?,
+            WireFormat::Text => self.read_text(text_of(bytes)?, &data_type)?,
+            WireFormat::Binary => self.read_binary(bytes, number)?,
         };
         Ok((value, data_type))
     }

@@ -11,10 +11,13 @@ use lockstep_host::query::checkpoint;
 use lockstep_row::Value;
 
 use super::{
-    expression::{Expr, Members, Operator, Query, SelectItem, Source, SourceRows, UnionKind},
+    expression::{
+        CatalogExpr, CatalogSelectItem, MemberList, Operator, SelectQuery, Source, SourceRows,
+        UnionKind,
+    },
     function::{aggregate, call, is_aggregate},
     pattern::Pattern,
-    tables::{CatalogTable, make_table},
+    tables::{CatalogRelation, make_table},
 };
 use crate::postgres::types::{Oid, oid};
 
@@ -24,7 +27,7 @@ const STEPS_MAX: u64 = 20_000_000;
 /// A table in FROM.
 struct BoundTable {
     alias: String,
-    table: Arc<CatalogTable>,
+    table: Arc<CatalogRelation>,
 }
 
 /// The row of each table; `None` where a LEFT JOIN has found none.
@@ -41,7 +44,7 @@ struct Scope<'a> {
 pub(super) struct Evaluator<'s> {
     pub(super) session: &'s Session,
     pub(super) parameters: &'s [Value],
-    tables: BTreeMap<String, Arc<CatalogTable>>,
+    tables: BTreeMap<String, Arc<CatalogRelation>>,
     steps: u64,
 }
 
@@ -51,12 +54,12 @@ impl<'s> Evaluator<'s> {
     }
 
     /// Runs a query.
-    pub(super) fn run(&mut self, query: &Query) -> Result<CatalogTable> {
+    pub(super) fn run(&mut self, query: &SelectQuery) -> Result<CatalogRelation> {
         self.select(query, None)
     }
 
     /// Returns a table of the catalogs.
-    pub(super) fn table(&mut self, name: &str) -> Result<Arc<CatalogTable>> {
+    pub(super) fn table(&mut self, name: &str) -> Result<Arc<CatalogRelation>> {
         if let Some(found) = self.tables.get(name) {
             return Ok(Arc::clone(found));
         }
@@ -79,14 +82,18 @@ impl<'s> Evaluator<'s> {
         Ok(())
     }
 
-    fn select(&mut self, query: &Query, outer: Option<&Scope<'_>>) -> Result<CatalogTable> {
+    fn select(
+        &mut self,
+        query: &SelectQuery,
+        outer: Option<&Scope<'_>>,
+    ) -> Result<CatalogRelation> {
         let mut tables = Vec::new();
         let mut rows: Vec<RowPositions> = vec![Vec::new()];
-        let mut conditions = query.filter.as_ref().map(Expr::conjuncts).unwrap_or_default();
+        let mut conditions = query.filter.as_ref().map(CatalogExpr::conjuncts).unwrap_or_default();
         for source in &query.from {
             let table = self.source(source, outer)?;
             tables.push(BoundTable { alias: source.alias.clone(), table });
-            let (ready, later): (Vec<&Expr>, Vec<&Expr>) =
+            let (ready, later): (Vec<&CatalogExpr>, Vec<&CatalogExpr>) =
                 conditions.into_iter().partition(|expr| is_bound(expr, &tables));
             conditions = later;
             rows = self.join((&tables, source), rows, &ready, outer)?;
@@ -110,7 +117,11 @@ impl<'s> Evaluator<'s> {
     }
 
     /// Returns the rows of a source.
-    fn source(&mut self, source: &Source, outer: Option<&Scope<'_>>) -> Result<Arc<CatalogTable>> {
+    fn source(
+        &mut self,
+        source: &Source,
+        outer: Option<&Scope<'_>>,
+    ) -> Result<Arc<CatalogRelation>> {
         match &source.rows {
             SourceRows::Table(name) => self.table(name),
             SourceRows::Query(query) => self.select(query, outer).map(Arc::new),
@@ -133,7 +144,7 @@ impl<'s> Evaluator<'s> {
                     one => vec![vec![one]],
                 };
                 let columns = vec![(source.alias.clone(), oid::TEXT)];
-                Ok(Arc::new(CatalogTable { columns, rows, has_any_column: false }))
+                Ok(Arc::new(CatalogRelation { columns, rows, has_any_column: false }))
             }
         }
     }
@@ -143,7 +154,7 @@ impl<'s> Evaluator<'s> {
         &mut self,
         (tables, source): (&[BoundTable], &Source),
         before: Vec<RowPositions>,
-        conditions: &[&Expr],
+        conditions: &[&CatalogExpr],
         outer: Option<&Scope<'_>>,
     ) -> Result<Vec<RowPositions>> {
         let count = tables.last().map_or(0, |table| table.table.rows.len());
@@ -176,7 +187,7 @@ impl<'s> Evaluator<'s> {
         Ok(after)
     }
 
-    fn all_true(&mut self, conditions: &[&Expr], scope: &Scope<'_>) -> Result<bool> {
+    fn all_true(&mut self, conditions: &[&CatalogExpr], scope: &Scope<'_>) -> Result<bool> {
         for condition in conditions {
             if !self.is_true(condition, scope)? {
                 return Ok(false);
@@ -185,18 +196,18 @@ impl<'s> Evaluator<'s> {
         Ok(true)
     }
 
-    fn is_true(&mut self, expr: &Expr, scope: &Scope<'_>) -> Result<bool> {
+    fn is_true(&mut self, expr: &CatalogExpr, scope: &Scope<'_>) -> Result<bool> {
         Ok(self.value(expr, scope)? == Value::Bool(true))
     }
 
     /// Computes the columns of the rows, in their order.
     fn project(
         &mut self,
-        query: &Query,
+        query: &SelectQuery,
         tables: &[BoundTable],
         rows: &[RowPositions],
         outer: Option<&Scope<'_>>,
-    ) -> Result<CatalogTable> {
+    ) -> Result<CatalogRelation> {
         let items = expanded(&query.items, tables);
         let mut columns: Vec<(String, Oid)> = items
             .iter()
@@ -228,12 +239,12 @@ impl<'s> Evaluator<'s> {
                 column.1 = value_type(rows.iter().map(|row| &row[at]));
             }
         }
-        Ok(CatalogTable { columns, rows, has_any_column: false })
+        Ok(CatalogRelation { columns, rows, has_any_column: false })
     }
 
     fn sort_keys(
         &mut self,
-        query: &Query,
+        query: &SelectQuery,
         columns: &[(String, Oid)],
         values: &[Value],
         scope: &Scope<'_>,
@@ -241,10 +252,10 @@ impl<'s> Evaluator<'s> {
         let mut keys = Vec::with_capacity(query.order.len());
         for term in &query.order {
             let column = match &term.expr {
-                Expr::Constant(Value::BigInt(number)) => {
+                CatalogExpr::Constant(Value::BigInt(number)) => {
                     usize::try_from(*number).ok().and_then(|number| number.checked_sub(1))
                 }
-                Expr::Column { table: None, name } => {
+                CatalogExpr::Column { table: None, name } => {
                     columns.iter().position(|(column, _)| column.eq_ignore_ascii_case(name))
                 }
                 _ => None,
@@ -259,13 +270,13 @@ impl<'s> Evaluator<'s> {
 
     fn aggregated(
         &mut self,
-        expr: &Expr,
+        expr: &CatalogExpr,
         tables: &[BoundTable],
         rows: &[RowPositions],
         outer: Option<&Scope<'_>>,
     ) -> Result<Value> {
         match expr {
-            Expr::Call { name, arguments } if is_aggregate(expr) => {
+            CatalogExpr::Call { name, arguments } if is_aggregate(expr) => {
                 let mut values = Vec::with_capacity(rows.len());
                 for row in rows {
                     let scope = Scope { tables, rows: row, outer };
@@ -274,7 +285,7 @@ impl<'s> Evaluator<'s> {
                 }
                 Ok(aggregate(name, &values))
             }
-            Expr::Cast { operand, data_type } => {
+            CatalogExpr::Cast { operand, data_type } => {
                 let value = self.aggregated(operand, tables, rows, outer)?;
                 self.cast(value, *data_type)
             }
@@ -288,12 +299,12 @@ impl<'s> Evaluator<'s> {
 
     fn limit(
         &mut self,
-        query: &Query,
-        result: &mut CatalogTable,
+        query: &SelectQuery,
+        result: &mut CatalogRelation,
         outer: Option<&Scope<'_>>,
     ) -> Result<()> {
         let scope = Scope { tables: &[], rows: &[], outer };
-        let mut number = |expr: &Option<Expr>| -> Result<Option<usize>> {
+        let mut number = |expr: &Option<CatalogExpr>| -> Result<Option<usize>> {
             let Some(expr) = expr else { return Ok(None) };
             let value = self.value(expr, &scope)?;
             Ok(integer(&value).and_then(|number| usize::try_from(number).ok()))
@@ -308,24 +319,28 @@ impl<'s> Evaluator<'s> {
     }
 
     /// Computes an expression.
-    fn value(&mut self, expr: &Expr, scope: &Scope<'_>) -> Result<Value> {
+    fn value(&mut self, expr: &CatalogExpr, scope: &Scope<'_>) -> Result<Value> {
         Ok(match expr {
-            Expr::Constant(value) => value.clone(),
-            Expr::Parameter(number) => {
+            CatalogExpr::Constant(value) => value.clone(),
+            CatalogExpr::Parameter(number) => {
                 self.parameters.get(usize::from(*number) - 1).cloned().unwrap_or_default()
             }
-            Expr::Column { table, name } => column(table.as_deref(), name, scope)?,
-            Expr::Not(operand) => match self.value(operand, scope)? {
+            CatalogExpr::Column { table, name } => column(table.as_deref(), name, scope)?,
+            CatalogExpr::Not(operand) => match self.value(operand, scope)? {
                 Value::Bool(value) => Value::Bool(!value),
                 _ => Value::Null,
             },
-            Expr::Negative(operand) => {
+            CatalogExpr::Negative(operand) => {
                 integer(&self.value(operand, scope)?).map_or(Value::Null, |n| Value::BigInt(-n))
             }
-            Expr::IsNull(operand) => Value::Bool(self.value(operand, scope)? == Value::Null),
-            Expr::Binary { operator, left, right } => self.binary(*operator, left, right, scope)?,
-            Expr::Any { operator, left, right } => self.any(*operator, left, right, scope)?,
-            Expr::Case { operand, branches, otherwise } => {
+            CatalogExpr::IsNull(operand) => Value::Bool(self.value(operand, scope)? == Value::Null),
+            CatalogExpr::Binary { operator, left, right } => {
+                self.binary(*operator, left, right, scope)?
+            }
+            CatalogExpr::Any { operator, left, right } => {
+                self.any(*operator, left, right, scope)?
+            }
+            CatalogExpr::Case { operand, branches, otherwise } => {
                 let operand = operand.as_ref().map(|o| self.value(o, scope)).transpose()?;
                 for (condition, result) in branches {
                     let found = self.value(condition, scope)?;
@@ -339,29 +354,31 @@ impl<'s> Evaluator<'s> {
                 }
                 otherwise.as_ref().map_or(Ok(Value::Null), |expr| self.value(expr, scope))?
             }
-            Expr::Call { name, arguments } => {
+            CatalogExpr::Call { name, arguments } => {
                 let values = arguments.iter().map(|argument| self.value(argument, scope));
                 let values = values.collect::<Result<Vec<_>>>()?;
                 call(self, name, &values)?
             }
-            Expr::Cast { operand, data_type } => {
+            CatalogExpr::Cast { operand, data_type } => {
                 let value = self.value(operand, scope)?;
                 self.cast(value, *data_type)?
             }
-            Expr::Scalar(query) => {
+            CatalogExpr::Scalar(query) => {
                 let rows = self.select(query, Some(scope))?.rows;
                 rows.into_iter().next().and_then(|row| row.into_iter().next()).unwrap_or_default()
             }
-            Expr::Exists(query) => Value::Bool(!self.select(query, Some(scope))?.rows.is_empty()),
-            Expr::ArrayOf(query) => {
+            CatalogExpr::Exists(query) => {
+                Value::Bool(!self.select(query, Some(scope))?.rows.is_empty())
+            }
+            CatalogExpr::ArrayOf(query) => {
                 let rows = self.select(query, Some(scope))?.rows;
                 Value::Array(rows.into_iter().filter_map(|row| row.into_iter().next()).collect())
             }
-            Expr::Array(items) => {
+            CatalogExpr::Array(items) => {
                 let items = items.iter().map(|item| self.value(item, scope));
                 Value::Array(items.collect::<Result<Vec<_>>>()?)
             }
-            Expr::Element { array, index } => {
+            CatalogExpr::Element { array, index } => {
                 let (array, index) = (self.value(array, scope)?, self.value(index, scope)?);
                 match (array, integer(&index).and_then(|at| usize::try_from(at).ok())) {
                     // PostgreSQL counts from 1.
@@ -377,8 +394,8 @@ impl<'s> Evaluator<'s> {
     fn binary(
         &mut self,
         operator: Operator,
-        left: &Expr,
-        right: &Expr,
+        left: &CatalogExpr,
+        right: &CatalogExpr,
         scope: &Scope<'_>,
     ) -> Result<Value> {
         let left = self.value(left, scope)?;
@@ -397,18 +414,18 @@ impl<'s> Evaluator<'s> {
     fn any(
         &mut self,
         operator: Operator,
-        left: &Expr,
-        right: &Members,
+        left: &CatalogExpr,
+        right: &MemberList,
         scope: &Scope<'_>,
     ) -> Result<Value> {
         let left = self.value(left, scope)?;
         let mut members = Vec::new();
         match right {
-            Members::Query(query) => {
+            MemberList::Query(query) => {
                 let rows = self.select(query, Some(scope))?.rows;
                 members.extend(rows.into_iter().filter_map(|row| row.into_iter().next()));
             }
-            Members::List(list) => {
+            MemberList::List(list) => {
                 for expr in list {
                     match self.value(expr, scope)? {
                         Value::Array(items) if !matches!(left, Value::Array(_)) => {
@@ -481,7 +498,7 @@ fn series(values: &[Value]) -> Value {
 }
 
 /// Returns whether all columns of an expression are those of tables, and it has no inner query.
-fn is_bound(expr: &Expr, tables: &[BoundTable]) -> bool {
+fn is_bound(expr: &CatalogExpr, tables: &[BoundTable]) -> bool {
     let mut all = true;
     let has_query = expr.columns(&mut |table, name| {
         all &= tables.iter().any(|bound| match table {
@@ -521,19 +538,19 @@ fn column(table: Option<&str>, name: &str, scope: &Scope<'_>) -> Result<Value> {
 }
 
 /// Replaces `*` by the columns.
-fn expanded(items: &[SelectItem], tables: &[BoundTable]) -> Vec<(Expr, String)> {
+fn expanded(items: &[CatalogSelectItem], tables: &[BoundTable]) -> Vec<(CatalogExpr, String)> {
     let mut all = Vec::new();
     for item in items {
         match item {
-            SelectItem::Expr { expr, name } => all.push((expr.clone(), name.clone())),
-            SelectItem::All(wanted) => {
+            CatalogSelectItem::Expr { expr, name } => all.push((expr.clone(), name.clone())),
+            CatalogSelectItem::All(wanted) => {
                 let fits = |bound: &&BoundTable| {
                     wanted.as_ref().is_none_or(|wanted| bound.alias.eq_ignore_ascii_case(wanted))
                 };
                 for bound in tables.iter().filter(fits) {
                     all.extend(bound.table.columns.iter().map(|(name, _)| {
                         let table = Some(bound.alias.clone());
-                        (Expr::Column { table, name: name.clone() }, name.clone())
+                        (CatalogExpr::Column { table, name: name.clone() }, name.clone())
                     }));
                 }
             }
@@ -543,25 +560,28 @@ fn expanded(items: &[SelectItem], tables: &[BoundTable]) -> Vec<(Expr, String)> 
 }
 
 /// Returns the type of an expression, where it does not depend on values.
-fn static_type(expr: &Expr, tables: &[BoundTable]) -> Option<Oid> {
+fn static_type(expr: &CatalogExpr, tables: &[BoundTable]) -> Option<Oid> {
     match expr {
-        Expr::Column { table, name } => tables.iter().find_map(|bound| {
+        CatalogExpr::Column { table, name } => tables.iter().find_map(|bound| {
             let is_table = table.as_ref().is_none_or(|t| bound.alias.eq_ignore_ascii_case(t));
             let position = is_table.then(|| bound.table.position(name)).flatten()?;
             Some(bound.table.columns[position].1)
         }),
-        Expr::Cast { data_type: oid::UNKNOWN, .. } => None,
-        Expr::Cast { data_type: oid::REGCLASS, .. } => Some(oid::OID),
-        Expr::Cast { data_type, .. } => Some(*data_type),
-        Expr::Not(_) | Expr::IsNull(_) | Expr::Any { .. } | Expr::Exists(_) => Some(oid::BOOL),
-        Expr::Case { branches, otherwise, .. } => branches
+        CatalogExpr::Cast { data_type: oid::UNKNOWN, .. } => None,
+        CatalogExpr::Cast { data_type: oid::REGCLASS, .. } => Some(oid::OID),
+        CatalogExpr::Cast { data_type, .. } => Some(*data_type),
+        CatalogExpr::Not(_)
+        | CatalogExpr::IsNull(_)
+        | CatalogExpr::Any { .. }
+        | CatalogExpr::Exists(_) => Some(oid::BOOL),
+        CatalogExpr::Case { branches, otherwise, .. } => branches
             .iter()
             .map(|(_, value)| value)
             .chain(otherwise.as_deref())
             .find_map(|value| static_type(value, tables)),
-        Expr::Constant(Value::String(_)) => Some(oid::TEXT),
-        Expr::Binary { operator: Operator::Concatenate, .. } => Some(oid::TEXT),
-        Expr::Call { name, arguments } if name == "coalesce" => {
+        CatalogExpr::Constant(Value::String(_)) => Some(oid::TEXT),
+        CatalogExpr::Binary { operator: Operator::Concatenate, .. } => Some(oid::TEXT),
+        CatalogExpr::Call { name, arguments } if name == "coalesce" => {
             arguments.iter().find_map(|argument| static_type(argument, tables))
         }
         _ => None,

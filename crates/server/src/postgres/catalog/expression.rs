@@ -6,14 +6,14 @@ use crate::postgres::types::Oid;
 
 /// A query.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Query {
+pub(super) struct SelectQuery {
     pub(super) is_distinct: bool,
-    pub(super) items: Vec<SelectItem>,
+    pub(super) items: Vec<CatalogSelectItem>,
     pub(super) from: Vec<Source>,
-    pub(super) filter: Option<Expr>,
+    pub(super) filter: Option<CatalogExpr>,
     pub(super) order: Vec<OrderItem>,
-    pub(super) limit: Option<Expr>,
-    pub(super) offset: Option<Expr>,
+    pub(super) limit: Option<CatalogExpr>,
+    pub(super) offset: Option<CatalogExpr>,
     /// Further rows, and whether those that repeat are left out.
     pub(super) union: Option<(Box<Self>, UnionKind)>,
 }
@@ -27,11 +27,11 @@ pub(super) enum UnionKind {
 
 /// A column of a query.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum SelectItem {
+pub(super) enum CatalogSelectItem {
     /// `*`, or `table.*`.
     All(Option<String>),
     Expr {
-        expr: Expr,
+        expr: CatalogExpr,
         name: String,
     },
 }
@@ -39,7 +39,7 @@ pub(super) enum SelectItem {
 /// A term of ORDER BY.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct OrderItem {
-    pub(super) expr: Expr,
+    pub(super) expr: CatalogExpr,
     pub(super) is_descending: bool,
 }
 
@@ -49,7 +49,7 @@ pub(super) struct Source {
     pub(super) rows: SourceRows,
     pub(super) alias: String,
     pub(super) is_left: bool,
-    pub(super) on: Option<Expr>,
+    pub(super) on: Option<CatalogExpr>,
 }
 
 /// The rows of a source.
@@ -57,17 +57,17 @@ pub(super) struct Source {
 pub(super) enum SourceRows {
     /// A table of the catalogs.
     Table(String),
-    Query(Box<Query>),
+    Query(Box<SelectQuery>),
     /// A function that returns rows of one column.
     Function {
         name: String,
-        arguments: Vec<Expr>,
+        arguments: Vec<CatalogExpr>,
     },
 }
 
 /// An expression.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Expr {
+pub(super) enum CatalogExpr {
     Constant(Value),
     /// The number of a parameter, from 1.
     Parameter(u16),
@@ -87,7 +87,7 @@ pub(super) enum Expr {
     Any {
         operator: Operator,
         left: Box<Self>,
-        right: Box<Members>,
+        right: Box<MemberList>,
     },
     Case {
         operand: Option<Box<Self>>,
@@ -102,10 +102,10 @@ pub(super) enum Expr {
         operand: Box<Self>,
         data_type: Oid,
     },
-    Scalar(Box<Query>),
-    Exists(Box<Query>),
+    Scalar(Box<SelectQuery>),
+    Exists(Box<SelectQuery>),
     /// `ARRAY(query)`.
-    ArrayOf(Box<Query>),
+    ArrayOf(Box<SelectQuery>),
     Array(Vec<Self>),
     Element {
         array: Box<Self>,
@@ -115,9 +115,9 @@ pub(super) enum Expr {
 
 /// What a value may be equal to.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Members {
-    List(Vec<Expr>),
-    Query(Box<Query>),
+pub(super) enum MemberList {
+    List(Vec<CatalogExpr>),
+    Query(Box<SelectQuery>),
 }
 
 /// An operator of two operands.
@@ -144,7 +144,7 @@ pub(super) enum Operator {
     BitAnd,
 }
 
-impl Expr {
+impl CatalogExpr {
     /// Makes an expression of two operands.
     pub(super) fn binary(operator: Operator, left: Self, right: Self) -> Self {
         Self::Binary { operator, left: Box::new(left), right: Box::new(right) }
@@ -179,8 +179,8 @@ impl Expr {
             Self::Any { left, right, .. } => {
                 let has_query = left.columns(visit);
                 match right.as_ref() {
-                    Members::List(list) => any_columns(list, visit) || has_query,
-                    Members::Query(_) => true,
+                    MemberList::List(list) => any_columns(list, visit) || has_query,
+                    MemberList::Query(_) => true,
                 }
             }
             Self::Case { operand, branches, otherwise } => {
@@ -200,7 +200,7 @@ impl Expr {
     }
 }
 
-fn any_columns(list: &[Expr], visit: &mut impl FnMut(Option<&str>, &str)) -> bool {
+fn any_columns(list: &[CatalogExpr], visit: &mut impl FnMut(Option<&str>, &str)) -> bool {
     let mut has_query = false;
     for expr in list {
         has_query |= expr.columns(visit);

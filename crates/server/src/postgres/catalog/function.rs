@@ -5,7 +5,7 @@ use lockstep_row::Value;
 
 use super::{
     evaluation::{Evaluator, compare, display, integer},
-    expression::Expr,
+    expression::CatalogExpr,
     tables::{ROOT_OID, type_of_number},
 };
 
@@ -13,10 +13,10 @@ use super::{
 const AGGREGATES: [&str; 5] = ["array_agg", "count", "max", "min", "string_agg"];
 
 /// Returns whether an expression is a function of all rows.
-pub(super) fn is_aggregate(expr: &Expr) -> bool {
+pub(super) fn is_aggregate(expr: &CatalogExpr) -> bool {
     match expr {
-        Expr::Call { name, .. } => AGGREGATES.contains(&name.as_str()),
-        Expr::Cast { operand, .. } => is_aggregate(operand),
+        CatalogExpr::Call { name, .. } => AGGREGATES.contains(&name.as_str()),
+        CatalogExpr::Cast { operand, .. } => is_aggregate(operand),
         _ => false,
     }
 }

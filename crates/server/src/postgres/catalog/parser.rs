@@ -4,11 +4,12 @@ use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_row::Value;
 
 use super::expression::{
-    Expr, Members, Operator, OrderItem, Query, SelectItem, Source, SourceRows, UnionKind,
+    CatalogExpr, CatalogSelectItem, MemberList, Operator, OrderItem, SelectQuery, Source,
+    SourceRows, UnionKind,
 };
 use crate::postgres::{
     script::TokenCursor,
-    token::TokenKind,
+    token::SqlTokenKind,
     types::{Oid, oid, oid_of, type_of_name},
 };
 
@@ -19,8 +20,8 @@ const DEPTH_MAX: usize = 64;
 const OBJECT_TYPES: [&str; 5] = ["regclass", "regtype", "regproc", "regnamespace", "regrole"];
 
 /// Reads a query from the tokens of a statement.
-pub(super) fn parse(statement: TokenCursor<'_>) -> Result<Query> {
-    let mut parser = Parser { cursor: statement, depth: 0 };
+pub(super) fn parse(statement: TokenCursor<'_>) -> Result<SelectQuery> {
+    let mut parser = CatalogParser { cursor: statement, depth: 0 };
     let query = parser.query()?;
     if !parser.cursor.is_end() {
         return parser.cursor.syntax_error();
@@ -28,12 +29,12 @@ pub(super) fn parse(statement: TokenCursor<'_>) -> Result<Query> {
     Ok(query)
 }
 
-struct Parser<'s> {
+struct CatalogParser<'s> {
     cursor: TokenCursor<'s>,
     depth: usize,
 }
 
-impl Parser<'_> {
+impl CatalogParser<'_> {
     fn nested<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         self.depth += 1;
         if self.depth > DEPTH_MAX {
@@ -65,11 +66,11 @@ impl Parser<'_> {
         self.cursor.peek().is_some_and(|token| token.is_symbol(self.cursor.sql(), symbol))
     }
 
-    fn query(&mut self) -> Result<Query> {
+    fn query(&mut self) -> Result<SelectQuery> {
         self.nested(Self::query_body)
     }
 
-    fn query_body(&mut self) -> Result<Query> {
+    fn query_body(&mut self) -> Result<SelectQuery> {
         self.expect_word("SELECT")?;
         let is_distinct = self.cursor.accept("DISTINCT");
         self.cursor.accept("ALL");
@@ -90,7 +91,7 @@ impl Parser<'_> {
         let order = if is_ordered { self.list(Self::order_item)? } else { Vec::new() };
         let limit = self.cursor.accept("LIMIT").then(|| self.expr()).transpose()?;
         let offset = self.cursor.accept("OFFSET").then(|| self.expr()).transpose()?;
-        Ok(Query { is_distinct, items, from, filter, order, limit, offset, union })
+        Ok(SelectQuery { is_distinct, items, from, filter, order, limit, offset, union })
     }
 
     fn list<T>(&mut self, read: impl Fn(&mut Self) -> Result<T>) -> Result<Vec<T>> {
@@ -101,9 +102,9 @@ impl Parser<'_> {
         Ok(found)
     }
 
-    fn select_item(&mut self) -> Result<SelectItem> {
+    fn select_item(&mut self) -> Result<CatalogSelectItem> {
         if self.cursor.accept_symbol("*") {
-            return Ok(SelectItem::All(None));
+            return Ok(CatalogSelectItem::All(None));
         }
         let mut ahead = self.cursor;
         if let Some(table) = ahead.name()
@@ -111,14 +112,14 @@ impl Parser<'_> {
             && ahead.accept_symbol("*")
         {
             self.cursor = ahead;
-            return Ok(SelectItem::All(Some(table)));
+            return Ok(CatalogSelectItem::All(Some(table)));
         }
         let expr = self.expr()?;
         let name = match self.alias()? {
             Some(alias) => alias,
             None => column_name(&expr),
         };
-        Ok(SelectItem::Expr { expr, name })
+        Ok(CatalogSelectItem::Expr { expr, name })
     }
 
     fn order_item(&mut self) -> Result<OrderItem> {
@@ -142,8 +143,10 @@ impl Parser<'_> {
         }
         let next = self.cursor.peek();
         let is_alias = next.is_some_and(|token| match token.kind {
-            TokenKind::QuotedName => true,
-            TokenKind::Word => !NO_ALIAS.iter().any(|word| token.is_word(self.cursor.sql(), word)),
+            SqlTokenKind::QuotedName => true,
+            SqlTokenKind::Word => {
+                !NO_ALIAS.iter().any(|word| token.is_word(self.cursor.sql(), word))
+            }
             _ => false,
         });
         Ok(if is_alias { self.cursor.name() } else { None })
@@ -218,7 +221,7 @@ impl Parser<'_> {
     }
 
     /// Reads arguments behind the parenthesis.
-    fn arguments(&mut self) -> Result<Vec<Expr>> {
+    fn arguments(&mut self) -> Result<Vec<CatalogExpr>> {
         if self.cursor.accept_symbol(")") {
             return Ok(Vec::new());
         }
@@ -232,34 +235,34 @@ impl Parser<'_> {
         Ok(arguments)
     }
 
-    fn expr(&mut self) -> Result<Expr> {
+    fn expr(&mut self) -> Result<CatalogExpr> {
         self.nested(Self::disjunction)
     }
 
-    fn disjunction(&mut self) -> Result<Expr> {
+    fn disjunction(&mut self) -> Result<CatalogExpr> {
         let mut left = self.conjunction()?;
         while self.cursor.accept("OR") {
-            left = Expr::binary(Operator::Or, left, self.conjunction()?);
+            left = CatalogExpr::binary(Operator::Or, left, self.conjunction()?);
         }
         Ok(left)
     }
 
-    fn conjunction(&mut self) -> Result<Expr> {
+    fn conjunction(&mut self) -> Result<CatalogExpr> {
         let mut left = self.negation()?;
         while self.cursor.accept("AND") {
-            left = Expr::binary(Operator::And, left, self.negation()?);
+            left = CatalogExpr::binary(Operator::And, left, self.negation()?);
         }
         Ok(left)
     }
 
-    fn negation(&mut self) -> Result<Expr> {
+    fn negation(&mut self) -> Result<CatalogExpr> {
         if self.cursor.accept("NOT") {
-            return self.nested(Self::negation).map(|operand| Expr::Not(Box::new(operand)));
+            return self.nested(Self::negation).map(|operand| CatalogExpr::Not(Box::new(operand)));
         }
         self.predicate()
     }
 
-    fn predicate(&mut self) -> Result<Expr> {
+    fn predicate(&mut self) -> Result<CatalogExpr> {
         let mut left = self.sum()?;
         loop {
             if self.cursor.accept("IS") {
@@ -273,56 +276,63 @@ impl Parser<'_> {
                 }
                 return Ok(left);
             };
-            left = if is_negated { Expr::Not(Box::new(found)) } else { found };
+            left = if is_negated { CatalogExpr::Not(Box::new(found)) } else { found };
         }
     }
 
-    fn is_predicate(&mut self, left: Expr) -> Result<Expr> {
+    fn is_predicate(&mut self, left: CatalogExpr) -> Result<CatalogExpr> {
         let is_negated = self.cursor.accept("NOT");
         let found = if self.cursor.accept("NULL") {
-            Expr::IsNull(Box::new(left))
+            CatalogExpr::IsNull(Box::new(left))
         } else if self.cursor.accept("TRUE") {
-            Expr::Call { name: "is_true".to_owned(), arguments: vec![left] }
+            CatalogExpr::Call { name: "is_true".to_owned(), arguments: vec![left] }
         } else if self.cursor.accept("FALSE") {
-            Expr::Call { name: "is_true".to_owned(), arguments: vec![Expr::Not(Box::new(left))] }
+            CatalogExpr::Call {
+                name: "is_true".to_owned(),
+                arguments: vec![CatalogExpr::Not(Box::new(left))],
+            }
         } else {
             return self.cursor.syntax_error();
         };
-        Ok(if is_negated { Expr::Not(Box::new(found)) } else { found })
+        Ok(if is_negated { CatalogExpr::Not(Box::new(found)) } else { found })
     }
 
     /// Reads a comparison behind its left side, if one is next.
-    fn comparison(&mut self, left: Expr) -> Result<Option<Expr>> {
+    fn comparison(&mut self, left: CatalogExpr) -> Result<Option<CatalogExpr>> {
         if self.cursor.accept("IN") {
             self.expect("(")?;
             let right = self.members()?;
             let left = Box::new(left);
-            return Ok(Some(Expr::Any { operator: Operator::Equal, left, right: Box::new(right) }));
+            return Ok(Some(CatalogExpr::Any {
+                operator: Operator::Equal,
+                left,
+                right: Box::new(right),
+            }));
         }
         if self.cursor.accept("BETWEEN") {
             let least = self.sum()?;
             self.expect_word("AND")?;
             let most = self.sum()?;
-            let from = Expr::binary(Operator::GreaterOrEqual, left.clone(), least);
-            let to = Expr::binary(Operator::LessOrEqual, left, most);
-            return Ok(Some(Expr::binary(Operator::And, from, to)));
+            let from = CatalogExpr::binary(Operator::GreaterOrEqual, left.clone(), least);
+            let to = CatalogExpr::binary(Operator::LessOrEqual, left, most);
+            return Ok(Some(CatalogExpr::binary(Operator::And, from, to)));
         }
         let Some((operator, is_negated)) = self.comparison_operator()? else { return Ok(None) };
         let is_any = self.cursor.accept("ANY") || self.cursor.accept("SOME");
         let found = if is_any {
             self.expect("(")?;
             let right = Box::new(self.members()?);
-            Expr::Any { operator, left: Box::new(left), right }
+            CatalogExpr::Any { operator, left: Box::new(left), right }
         } else {
             let mut right = self.sum()?;
             self.collation()?;
             if self.cursor.accept("ESCAPE") {
                 let arguments = vec![right, self.sum()?];
-                right = Expr::Call { name: "like_escape".to_owned(), arguments };
+                right = CatalogExpr::Call { name: "like_escape".to_owned(), arguments };
             }
-            Expr::binary(operator, left, right)
+            CatalogExpr::binary(operator, left, right)
         };
-        Ok(Some(if is_negated { Expr::Not(Box::new(found)) } else { found }))
+        Ok(Some(if is_negated { CatalogExpr::Not(Box::new(found)) } else { found }))
     }
 
     /// Skips `COLLATE name`.
@@ -377,17 +387,17 @@ impl Parser<'_> {
     }
 
     /// Reads a list or a query behind the parenthesis.
-    fn members(&mut self) -> Result<Members> {
+    fn members(&mut self) -> Result<MemberList> {
         let found = if self.is_next("SELECT") {
-            Members::Query(Box::new(self.query()?))
+            MemberList::Query(Box::new(self.query()?))
         } else {
-            Members::List(self.list(Self::expr)?)
+            MemberList::List(self.list(Self::expr)?)
         };
         self.expect(")")?;
         Ok(found)
     }
 
-    fn sum(&mut self) -> Result<Expr> {
+    fn sum(&mut self) -> Result<CatalogExpr> {
         let mut left = self.product()?;
         loop {
             let operators = [
@@ -398,31 +408,31 @@ impl Parser<'_> {
             ];
             let found = operators.iter().find(|(symbol, _)| self.cursor.accept_symbol(symbol));
             let Some((_, operator)) = found else { return Ok(left) };
-            left = Expr::binary(*operator, left, self.product()?);
+            left = CatalogExpr::binary(*operator, left, self.product()?);
         }
     }
 
-    fn product(&mut self) -> Result<Expr> {
+    fn product(&mut self) -> Result<CatalogExpr> {
         let mut left = self.operand()?;
         loop {
             let operators = [("*", Operator::Multiply), ("/", Operator::Divide)];
             let found = operators.iter().find(|(symbol, _)| self.cursor.accept_symbol(symbol));
             let Some((_, operator)) = found else { return Ok(left) };
-            left = Expr::binary(*operator, left, self.operand()?);
+            left = CatalogExpr::binary(*operator, left, self.operand()?);
         }
     }
 
     /// Reads an operand with the casts and the indexes behind it.
-    fn operand(&mut self) -> Result<Expr> {
+    fn operand(&mut self) -> Result<CatalogExpr> {
         let mut operand = self.primary()?;
         loop {
             if self.cursor.accept_symbol("::") {
                 let data_type = self.type_name()?;
-                operand = Expr::Cast { operand: Box::new(operand), data_type };
+                operand = CatalogExpr::Cast { operand: Box::new(operand), data_type };
             } else if self.cursor.accept_symbol("[") {
                 let index = Box::new(self.expr()?);
                 self.expect("]")?;
-                operand = Expr::Element { array: Box::new(operand), index };
+                operand = CatalogExpr::Element { array: Box::new(operand), index };
             } else if self.is_next("COLLATE") {
                 self.collation()?;
             } else {
@@ -464,44 +474,44 @@ impl Parser<'_> {
         })
     }
 
-    fn primary(&mut self) -> Result<Expr> {
+    fn primary(&mut self) -> Result<CatalogExpr> {
         if let Some(text) = self.cursor.string() {
-            return Ok(Expr::Constant(Value::String(text.into())));
+            return Ok(CatalogExpr::Constant(Value::String(text.into())));
         }
         let Some(token) = self.cursor.peek() else { return self.cursor.syntax_error() };
         let text = token.text(self.cursor.sql());
         match token.kind {
-            TokenKind::Number => {
+            SqlTokenKind::Number => {
                 let _number = self.cursor.next();
                 let whole = text.parse().map(Value::BigInt);
                 let value = whole.or_else(|_| text.parse().map(Value::Double));
-                Ok(Expr::Constant(value.unwrap_or_default()))
+                Ok(CatalogExpr::Constant(value.unwrap_or_default()))
             }
-            TokenKind::Parameter => {
+            SqlTokenKind::Parameter => {
                 let _parameter = self.cursor.next();
                 text[1..]
                     .parse()
-                    .map_or_else(|_| self.cursor.syntax_error(), |n| Ok(Expr::Parameter(n)))
+                    .map_or_else(|_| self.cursor.syntax_error(), |n| Ok(CatalogExpr::Parameter(n)))
             }
-            TokenKind::Symbol => self.primary_symbol(text),
+            SqlTokenKind::Symbol => self.primary_symbol(text),
             _ => self.primary_word(),
         }
     }
 
-    fn primary_symbol(&mut self, symbol: &str) -> Result<Expr> {
+    fn primary_symbol(&mut self, symbol: &str) -> Result<CatalogExpr> {
         match symbol {
             "-" => {
                 self.cursor.next();
                 let operand = self.nested(Self::operand)?;
-                Ok(Expr::Negative(Box::new(operand)))
+                Ok(CatalogExpr::Negative(Box::new(operand)))
             }
             "(" => {
                 self.cursor.next();
                 let found = if self.is_next("SELECT") {
-                    Expr::Scalar(Box::new(self.query()?))
+                    CatalogExpr::Scalar(Box::new(self.query()?))
                 } else {
                     let mut parts = self.list(Self::expr)?;
-                    if parts.len() == 1 { parts.remove(0) } else { Expr::Array(parts) }
+                    if parts.len() == 1 { parts.remove(0) } else { CatalogExpr::Array(parts) }
                 };
                 self.expect(")")?;
                 Ok(found)
@@ -510,12 +520,12 @@ impl Parser<'_> {
         }
     }
 
-    fn primary_word(&mut self) -> Result<Expr> {
+    fn primary_word(&mut self) -> Result<CatalogExpr> {
         for (word, value) in
             [("NULL", Value::Null), ("TRUE", Value::Bool(true)), ("FALSE", Value::Bool(false))]
         {
             if self.cursor.accept(word) {
-                return Ok(Expr::Constant(value));
+                return Ok(CatalogExpr::Constant(value));
             }
         }
         if self.cursor.accept("CASE") {
@@ -525,7 +535,7 @@ impl Parser<'_> {
             self.expect("(")?;
             let query = self.query()?;
             self.expect(")")?;
-            return Ok(Expr::Exists(Box::new(query)));
+            return Ok(CatalogExpr::Exists(Box::new(query)));
         }
         if self.cursor.accept("CAST") {
             self.expect("(")?;
@@ -533,7 +543,7 @@ impl Parser<'_> {
             self.expect_word("AS")?;
             let data_type = self.type_name()?;
             self.expect(")")?;
-            return Ok(Expr::Cast { operand, data_type });
+            return Ok(CatalogExpr::Cast { operand, data_type });
         }
         if self.cursor.accept("ARRAY") {
             return self.array();
@@ -541,11 +551,11 @@ impl Parser<'_> {
         self.named()
     }
 
-    fn array(&mut self) -> Result<Expr> {
+    fn array(&mut self) -> Result<CatalogExpr> {
         if self.cursor.accept_symbol("(") {
             let query = self.query()?;
             self.expect(")")?;
-            return Ok(Expr::ArrayOf(Box::new(query)));
+            return Ok(CatalogExpr::ArrayOf(Box::new(query)));
         }
         self.expect("[")?;
         let mut items = Vec::new();
@@ -553,10 +563,10 @@ impl Parser<'_> {
             items = self.list(Self::expr)?;
             self.expect("]")?;
         }
-        Ok(Expr::Array(items))
+        Ok(CatalogExpr::Array(items))
     }
 
-    fn case(&mut self) -> Result<Expr> {
+    fn case(&mut self) -> Result<CatalogExpr> {
         let operand = if self.is_next("WHEN") { None } else { Some(Box::new(self.expr()?)) };
         let mut branches = Vec::new();
         while self.cursor.accept("WHEN") {
@@ -567,11 +577,11 @@ impl Parser<'_> {
         let otherwise =
             self.cursor.accept("ELSE").then(|| self.expr().map(Box::new)).transpose()?;
         self.expect_word("END")?;
-        Ok(Expr::Case { operand, branches, otherwise })
+        Ok(CatalogExpr::Case { operand, branches, otherwise })
     }
 
     /// Reads a column or a call.
-    fn named(&mut self) -> Result<Expr> {
+    fn named(&mut self) -> Result<CatalogExpr> {
         let mut parts = vec![self.name()?];
         while self.cursor.accept_symbol(".") {
             parts.push(self.name()?);
@@ -579,25 +589,25 @@ impl Parser<'_> {
         let name = parts.pop().unwrap_or_default();
         if self.cursor.accept_symbol("(") {
             let arguments = self.arguments()?;
-            return Ok(Expr::Call { name: name.to_ascii_lowercase(), arguments });
+            return Ok(CatalogExpr::Call { name: name.to_ascii_lowercase(), arguments });
         }
         let lower = name.to_ascii_lowercase();
         let is_value = ["current_user", "session_user", "current_catalog", "current_schema"];
         if parts.is_empty() && is_value.contains(&lower.as_str()) {
-            return Ok(Expr::Call { name: lower, arguments: Vec::new() });
+            return Ok(CatalogExpr::Call { name: lower, arguments: Vec::new() });
         }
-        Ok(Expr::Column { table: parts.pop(), name })
+        Ok(CatalogExpr::Column { table: parts.pop(), name })
     }
 }
 
 /// Returns the name that PostgreSQL gives to a column without one.
-fn column_name(expr: &Expr) -> String {
+fn column_name(expr: &CatalogExpr) -> String {
     match expr {
-        Expr::Column { name, .. } | Expr::Call { name, .. } => name.clone(),
-        Expr::Cast { operand, .. } => column_name(operand),
-        Expr::Case { .. } => "case".to_owned(),
-        Expr::Exists(_) => "exists".to_owned(),
-        Expr::Array(_) | Expr::ArrayOf(_) => "array".to_owned(),
+        CatalogExpr::Column { name, .. } | CatalogExpr::Call { name, .. } => name.clone(),
+        CatalogExpr::Cast { operand, .. } => column_name(operand),
+        CatalogExpr::Case { .. } => "case".to_owned(),
+        CatalogExpr::Exists(_) => "exists".to_owned(),
+        CatalogExpr::Array(_) | CatalogExpr::ArrayOf(_) => "array".to_owned(),
         _ => "?column?".to_owned(),
     }
 }

@@ -8,7 +8,7 @@ const STEPS_MAX: usize = 100_000;
 
 /// A part of a pattern.
 #[derive(Debug, Clone)]
-enum Part {
+enum PatternPart {
     Character(char),
     Any,
     Set { members: Vec<(char, char)>, is_negated: bool },
@@ -21,7 +21,7 @@ enum Part {
 /// A pattern.
 #[derive(Debug, Clone)]
 pub(super) struct Pattern {
-    alternatives: Vec<Vec<Part>>,
+    alternatives: Vec<Vec<PatternPart>>,
     is_any_case: bool,
 }
 
@@ -38,17 +38,21 @@ impl Pattern {
     /// Makes the pattern of LIKE, which matches the whole text.
     pub(super) fn like(text: &str, is_any_case: bool) -> Self {
         let text = if is_any_case { text.to_lowercase() } else { text.to_owned() };
-        let mut parts = vec![Part::Begin];
+        let mut parts = vec![PatternPart::Begin];
         let mut characters = text.chars();
         while let Some(character) = characters.next() {
             parts.push(match character {
-                '%' => Part::Repeat { part: Box::new(Part::Any), least: 0, most: usize::MAX },
-                '_' => Part::Any,
-                '\\' => Part::Character(characters.next().unwrap_or('\\')),
-                other => Part::Character(other),
+                '%' => PatternPart::Repeat {
+                    part: Box::new(PatternPart::Any),
+                    least: 0,
+                    most: usize::MAX,
+                },
+                '_' => PatternPart::Any,
+                '\\' => PatternPart::Character(characters.next().unwrap_or('\\')),
+                other => PatternPart::Character(other),
             });
         }
-        parts.push(Part::End);
+        parts.push(PatternPart::End);
         Self { alternatives: vec![parts], is_any_case }
     }
 
@@ -64,7 +68,7 @@ impl Pattern {
 }
 
 /// Reads alternatives up to a closing parenthesis or the end.
-fn read_alternatives(text: &[char], at: &mut usize, depth: usize) -> Option<Vec<Vec<Part>>> {
+fn read_alternatives(text: &[char], at: &mut usize, depth: usize) -> Option<Vec<Vec<PatternPart>>> {
     if depth > 16 {
         return None;
     }
@@ -80,18 +84,18 @@ fn read_alternatives(text: &[char], at: &mut usize, depth: usize) -> Option<Vec<
             '(' => {
                 *at += 1;
                 let inner = read_alternatives(text, at, depth + 1)?;
-                (text.get(*at) == Some(&')')).then_some(Part::Group(inner))?
+                (text.get(*at) == Some(&')')).then_some(PatternPart::Group(inner))?
             }
             '[' => read_set(text, at)?,
-            '.' => Part::Any,
-            '^' => Part::Begin,
-            '$' => Part::End,
+            '.' => PatternPart::Any,
+            '^' => PatternPart::Begin,
+            '$' => PatternPart::End,
             '\\' => {
                 *at += 1;
-                Part::Character(*text.get(*at)?)
+                PatternPart::Character(*text.get(*at)?)
             }
             '*' | '+' | '?' => return None,
-            other => Part::Character(other),
+            other => PatternPart::Character(other),
         };
         *at += 1;
         let (least, most) = match text.get(*at) {
@@ -102,15 +106,18 @@ fn read_alternatives(text: &[char], at: &mut usize, depth: usize) -> Option<Vec<
         };
         let is_repeated = (least, most) != (1, 1);
         *at += usize::from(is_repeated);
-        let part =
-            if is_repeated { Part::Repeat { part: Box::new(part), least, most } } else { part };
+        let part = if is_repeated {
+            PatternPart::Repeat { part: Box::new(part), least, most }
+        } else {
+            part
+        };
         alternatives.last_mut()?.push(part);
     }
     Some(alternatives)
 }
 
 /// Reads `[…]`, and stays at its end.
-fn read_set(text: &[char], at: &mut usize) -> Option<Part> {
+fn read_set(text: &[char], at: &mut usize) -> Option<PatternPart> {
     *at += 1;
     let is_negated = text.get(*at) == Some(&'^');
     *at += usize::from(is_negated);
@@ -124,7 +131,7 @@ fn read_set(text: &[char], at: &mut usize) -> Option<Part> {
         members.push((from, to));
         *at += if is_range { 3 } else { 1 };
     }
-    Some(Part::Set { members, is_negated })
+    Some(PatternPart::Set { members, is_negated })
 }
 
 struct Matcher<'t> {
@@ -136,7 +143,7 @@ impl Matcher<'_> {
     /// Matches parts from a position; `then` is called with the position behind them.
     fn run(
         &mut self,
-        parts: &[Part],
+        parts: &[PatternPart],
         at: usize,
         then: &mut dyn FnMut(&mut Self, usize) -> bool,
     ) -> bool {
@@ -146,12 +153,12 @@ impl Matcher<'_> {
         }
         let Some((part, rest)) = parts.split_first() else { return then(self, at) };
         match part {
-            Part::Begin => at == 0 && self.run(rest, at, then),
-            Part::End => at == self.text.len() && self.run(rest, at, then),
-            Part::Group(alternatives) => alternatives
+            PatternPart::Begin => at == 0 && self.run(rest, at, then),
+            PatternPart::End => at == self.text.len() && self.run(rest, at, then),
+            PatternPart::Group(alternatives) => alternatives
                 .iter()
                 .any(|inner| self.run(inner, at, &mut |matcher, at| matcher.run(rest, at, then))),
-            Part::Repeat { part, least, most } => {
+            PatternPart::Repeat { part, least, most } => {
                 self.repeat((part, *least, *most), rest, at, then)
             }
             single => {
@@ -163,8 +170,8 @@ impl Matcher<'_> {
 
     fn repeat(
         &mut self,
-        (part, least, most): (&Part, usize, usize),
-        rest: &[Part],
+        (part, least, most): (&PatternPart, usize, usize),
+        rest: &[PatternPart],
         at: usize,
         then: &mut dyn FnMut(&mut Self, usize) -> bool,
     ) -> bool {
@@ -178,7 +185,7 @@ impl Matcher<'_> {
     }
 }
 
-impl Part {
+impl PatternPart {
     fn fits(&self, character: char) -> bool {
         match self {
             Self::Character(wanted) => *wanted == character,

@@ -28,14 +28,14 @@ const ACCESS_METHOD: i64 = 2;
 
 /// A table.
 #[derive(Debug, Clone)]
-pub(super) struct CatalogTable {
+pub(super) struct CatalogRelation {
     pub(super) columns: Vec<(String, Oid)>,
     pub(super) rows: Vec<Vec<Value>>,
     /// Whether columns that are not listed are NULL.
     pub(super) has_any_column: bool,
 }
 
-impl CatalogTable {
+impl CatalogRelation {
     fn new(columns: &[(&str, Oid)], rows: Vec<Vec<Value>>) -> Self {
         debug_assert!(rows.iter().all(|row| row.len() == columns.len()), "{columns:?}");
         let columns = columns.iter().map(|(name, number)| ((*name).to_owned(), *number)).collect();
@@ -102,9 +102,9 @@ const EMPTY: &[&str] = &[
 ];
 
 /// Makes a table of the catalogs.
-pub(super) fn make_table(session: &Session, name: &str) -> Result<CatalogTable> {
+pub(super) fn make_table(session: &Session, name: &str) -> Result<CatalogRelation> {
     if EMPTY.contains(&name) {
-        return Ok(CatalogTable::new(&[("oid", oid::OID), ("name", oid::NAME)], Vec::new()));
+        return Ok(CatalogRelation::new(&[("oid", oid::OID), ("name", oid::NAME)], Vec::new()));
     }
     Ok(match name {
         "pg_namespace" => namespaces(),
@@ -116,20 +116,20 @@ pub(super) fn make_table(session: &Session, name: &str) -> Result<CatalogTable> 
         "lockstep_indexes" => index_texts(session)?,
         "pg_database" => databases(session)?,
         "pg_roles" | "pg_user" | "pg_authid" => roles(session)?,
-        "pg_am" => CatalogTable::new(
+        "pg_am" => CatalogRelation::new(
             &[("oid", oid::OID), ("amname", oid::NAME), ("amtype", oid::CHAR)],
             vec![vec![number(ACCESS_METHOD), text("memory"), text("t")]],
         ),
-        "pg_tablespace" => CatalogTable::new(
+        "pg_tablespace" => CatalogRelation::new(
             &[("oid", oid::OID), ("spcname", oid::NAME), ("spcowner", oid::OID)],
             vec![vec![number(1_663), text("pg_default"), number(ROOT_OID)]],
         ),
-        "pg_settings" => CatalogTable::new(
+        "pg_settings" => CatalogRelation::new(
             &[("name", oid::TEXT), ("setting", oid::TEXT)],
             vec![vec![text("server_version"), text("16.0")]],
         ),
         "pg_tables" => table_list(session)?,
-        "information_schema.schemata" => CatalogTable::new(
+        "information_schema.schemata" => CatalogRelation::new(
             &[("catalog_name", oid::NAME), ("schema_name", oid::NAME), ("schema_owner", oid::NAME)],
             vec![vec![text(&session.current_database()), text("public"), text("root")]],
         ),
@@ -174,7 +174,7 @@ fn query(session: &Session, sql: &str) -> Result<Vec<Vec<Value>>> {
 }
 
 /// A table that the session sees.
-struct SeenTable {
+struct VisibleTable {
     number: i64,
     name: String,
     columns: Vec<(String, DataType)>,
@@ -182,7 +182,7 @@ struct SeenTable {
 }
 
 /// Returns the tables of the session's database.
-fn tables(session: &Session) -> Result<Vec<SeenTable>> {
+fn tables(session: &Session) -> Result<Vec<VisibleTable>> {
     let database = session.current_database();
     let mut seen = Vec::new();
     for row in query(session, "SELECT database_name, name, id, rows FROM lockstep.tables")? {
@@ -197,7 +197,7 @@ fn tables(session: &Session) -> Result<Vec<SeenTable>> {
         // A table that was dropped meanwhile is not there any more.
         let Ok(columns) = session.table_columns(name) else { continue };
         let number = FIRST_TABLE + (id & 0x007f_ffff);
-        seen.push(SeenTable { number, name: name.to_string(), columns, rows: *rows });
+        seen.push(VisibleTable { number, name: name.to_string(), columns, rows: *rows });
     }
     Ok(seen)
 }
@@ -242,7 +242,7 @@ fn seen_indexes(session: &Session) -> Result<Vec<SeenIndex>> {
     Ok(seen)
 }
 
-fn namespaces() -> CatalogTable {
+fn namespaces() -> CatalogRelation {
     let row =
         |(found, name): (i64, &str)| vec![number(found), text(name), number(ROOT_OID), Value::Null];
     let schemas = [
@@ -250,13 +250,13 @@ fn namespaces() -> CatalogTable {
         (PUBLIC, "public"),
         (INFORMATION_SCHEMA, "information_schema"),
     ];
-    CatalogTable::new(
+    CatalogRelation::new(
         &[("oid", oid::OID), ("nspname", oid::NAME), ("nspowner", oid::OID), ("nspacl", oid::TEXT)],
         schemas.map(row).to_vec(),
     )
 }
 
-fn classes(session: &Session) -> Result<CatalogTable> {
+fn classes(session: &Session) -> Result<CatalogRelation> {
     let columns = [
         ("oid", oid::OID),
         ("relname", oid::NAME),
@@ -313,10 +313,10 @@ fn classes(session: &Session) -> Result<CatalogTable> {
         tables.iter().map(|t| row(t.number, &t.name, "r", t.columns.len(), t.rows)).collect();
     let indexes = seen_indexes(session)?;
     rows.extend(indexes.iter().map(|i| row(i.number, &i.name, "i", i.columns.len(), 0)));
-    Ok(CatalogTable::new(&columns, rows))
+    Ok(CatalogRelation::new(&columns, rows))
 }
 
-fn attributes(session: &Session) -> Result<CatalogTable> {
+fn attributes(session: &Session) -> Result<CatalogRelation> {
     let columns = [
         ("attrelid", oid::OID),
         ("attname", oid::NAME),
@@ -360,7 +360,7 @@ fn attributes(session: &Session) -> Result<CatalogTable> {
     let rows = tables.iter().flat_map(|table| {
         table.columns.iter().enumerate().map(|(at, column)| row(table.number, at, column))
     });
-    Ok(CatalogTable::new(&columns, rows.collect()))
+    Ok(CatalogRelation::new(&columns, rows.collect()))
 }
 
 /// The types: number, name, category, and the number of the array.
@@ -404,7 +404,7 @@ pub(super) fn type_of_number(found: i64) -> &'static str {
     }
 }
 
-fn types() -> CatalogTable {
+fn types() -> CatalogRelation {
     let columns = [
         ("oid", oid::OID),
         ("typname", oid::NAME),
@@ -463,10 +463,10 @@ fn types() -> CatalogTable {
             rows.push(row(*array, &format!("_{name}"), "A", *found, 0));
         }
     }
-    CatalogTable::new(&columns, rows)
+    CatalogRelation::new(&columns, rows)
 }
 
-fn indexes(session: &Session) -> Result<CatalogTable> {
+fn indexes(session: &Session) -> Result<CatalogRelation> {
     let columns = [
         ("indexrelid", oid::OID),
         ("indrelid", oid::OID),
@@ -497,19 +497,19 @@ fn indexes(session: &Session) -> Result<CatalogTable> {
             Value::Array(vec![number(0); index.columns.len()]),
         ]
     };
-    Ok(CatalogTable::new(&columns, seen_indexes(session)?.iter().map(row).collect()))
+    Ok(CatalogRelation::new(&columns, seen_indexes(session)?.iter().map(row).collect()))
 }
 
 /// Makes the table of which `pg_get_indexdef` takes its texts.
-fn index_texts(session: &Session) -> Result<CatalogTable> {
+fn index_texts(session: &Session) -> Result<CatalogRelation> {
     let row = |index: &SeenIndex| vec![number(index.number), text(&index.text), text(&index.names)];
     let rows = seen_indexes(session)?.iter().map(row).collect();
     let columns = [("oid", oid::OID), ("text", oid::TEXT), ("columns", oid::TEXT)];
-    Ok(CatalogTable::new(&columns, rows))
+    Ok(CatalogRelation::new(&columns, rows))
 }
 
 /// Deployments as functions.
-fn routines(session: &Session) -> Result<CatalogTable> {
+fn routines(session: &Session) -> Result<CatalogRelation> {
     let columns = [
         ("oid", oid::OID),
         ("proname", oid::NAME),
@@ -552,10 +552,10 @@ fn routines(session: &Session) -> Result<CatalogTable> {
             count(found.input.len()),
         ]);
     }
-    Ok(CatalogTable::new(&columns, rows))
+    Ok(CatalogRelation::new(&columns, rows))
 }
 
-fn databases(session: &Session) -> Result<CatalogTable> {
+fn databases(session: &Session) -> Result<CatalogRelation> {
     let columns = [
         ("oid", oid::OID),
         ("datname", oid::NAME),
@@ -585,10 +585,10 @@ fn databases(session: &Session) -> Result<CatalogTable> {
         ]
     };
     let found = query(session, "SHOW DATABASES")?;
-    Ok(CatalogTable::new(&columns, found.iter().enumerate().map(row).collect()))
+    Ok(CatalogRelation::new(&columns, found.iter().enumerate().map(row).collect()))
 }
 
-fn roles(session: &Session) -> Result<CatalogTable> {
+fn roles(session: &Session) -> Result<CatalogRelation> {
     let columns = [
         ("oid", oid::OID),
         ("rolname", oid::NAME),
@@ -627,17 +627,17 @@ fn roles(session: &Session) -> Result<CatalogTable> {
             number(number_of),
         ]);
     }
-    Ok(CatalogTable::new(&columns, rows))
+    Ok(CatalogRelation::new(&columns, rows))
 }
 
-fn table_list(session: &Session) -> Result<CatalogTable> {
+fn table_list(session: &Session) -> Result<CatalogRelation> {
     let columns = [("schemaname", oid::NAME), ("tablename", oid::NAME), ("tableowner", oid::NAME)];
     let tables = tables(session)?;
-    let row = |table: &SeenTable| vec![text("public"), text(&table.name), text("root")];
-    Ok(CatalogTable::new(&columns, tables.iter().map(row).collect()))
+    let row = |table: &VisibleTable| vec![text("public"), text(&table.name), text("root")];
+    Ok(CatalogRelation::new(&columns, tables.iter().map(row).collect()))
 }
 
-fn information_tables(session: &Session) -> Result<CatalogTable> {
+fn information_tables(session: &Session) -> Result<CatalogRelation> {
     let columns = [
         ("table_catalog", oid::NAME),
         ("table_schema", oid::NAME),
@@ -645,13 +645,13 @@ fn information_tables(session: &Session) -> Result<CatalogTable> {
         ("table_type", oid::TEXT),
     ];
     let database = session.current_database();
-    let row = |table: &SeenTable| {
+    let row = |table: &VisibleTable| {
         vec![text(&database), text("public"), text(&table.name), text("BASE TABLE")]
     };
-    Ok(CatalogTable::new(&columns, tables(session)?.iter().map(row).collect()))
+    Ok(CatalogRelation::new(&columns, tables(session)?.iter().map(row).collect()))
 }
 
-fn information_columns(session: &Session) -> Result<CatalogTable> {
+fn information_columns(session: &Session) -> Result<CatalogRelation> {
     let columns = [
         ("table_catalog", oid::NAME),
         ("table_schema", oid::NAME),
@@ -682,5 +682,5 @@ fn information_columns(session: &Session) -> Result<CatalogTable> {
             ]);
         }
     }
-    Ok(CatalogTable::new(&columns, rows))
+    Ok(CatalogRelation::new(&columns, rows))
 }

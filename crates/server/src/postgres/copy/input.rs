@@ -20,7 +20,7 @@ const BATCH_BYTES: usize = 8 * 1024 * 1024;
 
 /// The reader of a format.
 #[derive(Debug)]
-pub(crate) enum RowReader {
+pub(crate) enum CopyRowReader {
     Text(TextReader),
     Binary(BinaryReader),
 }
@@ -28,7 +28,7 @@ pub(crate) enum RowReader {
 /// Rows that are being read.
 #[derive(Debug)]
 pub(crate) struct CopyInput {
-    reader: Option<RowReader>,
+    reader: Option<CopyRowReader>,
     rows: PendingRows,
 }
 
@@ -63,9 +63,9 @@ impl CopyInput {
                 .collect::<Result<Vec<_>>>()?,
         };
         let reader = match target.options.format {
-            CopyFormat::Binary => RowReader::Binary(BinaryReader::default()),
+            CopyFormat::Binary => CopyRowReader::Binary(BinaryReader::default()),
             CopyFormat::Text | CopyFormat::Csv => {
-                RowReader::Text(TextReader::new(target.options.clone()))
+                CopyRowReader::Text(TextReader::new(target.options.clone()))
             }
         };
         let rows = PendingRows {
@@ -90,11 +90,11 @@ impl CopyInput {
         let Self { reader, rows } = self;
         rows.bytes += part.len();
         let buffered = match reader {
-            Some(RowReader::Text(reader)) => {
+            Some(CopyRowReader::Text(reader)) => {
                 reader.push(part, |fields| rows.push_text(&fields))?;
                 reader.buffered()
             }
-            Some(RowReader::Binary(reader)) => {
+            Some(CopyRowReader::Binary(reader)) => {
                 reader.push(part, |fields| {
                     let fields: Vec<Option<&[u8]>> = fields.iter().map(Option::as_deref).collect();
                     rows.push_binary(&fields)
@@ -113,10 +113,10 @@ impl CopyInput {
     /// Takes the last row.
     pub(crate) fn finish(&mut self) -> Result<()> {
         match self.reader.take() {
-            Some(RowReader::Text(mut reader)) => {
+            Some(CopyRowReader::Text(mut reader)) => {
                 reader.finish(|fields| self.rows.push_text(&fields))
             }
-            Some(RowReader::Binary(reader)) => reader.finish(),
+            Some(CopyRowReader::Binary(reader)) => reader.finish(),
             None => Ok(()),
         }
     }

@@ -8,7 +8,7 @@ use super::{CopyFormat, CopyOptions};
 use crate::postgres::value_text::write_text;
 
 /// The fields of a row; `None` is NULL.
-pub(crate) type Fields = Vec<Option<String>>;
+pub(crate) type CopyFields = Vec<Option<String>>;
 
 /// Finds rows in the bytes of a client, which arrive in parts of any size.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ impl TextReader {
     pub(crate) fn push(
         &mut self,
         part: &[u8],
-        mut give: impl FnMut(Fields) -> Result<()>,
+        mut give: impl FnMut(CopyFields) -> Result<()>,
     ) -> Result<()> {
         self.buffer.extend_from_slice(part);
         let mut start = 0;
@@ -64,7 +64,7 @@ impl TextReader {
     }
 
     /// Takes the last row, which may have no end.
-    pub(crate) fn finish(&mut self, mut give: impl FnMut(Fields) -> Result<()>) -> Result<()> {
+    pub(crate) fn finish(&mut self, mut give: impl FnMut(CopyFields) -> Result<()>) -> Result<()> {
         if self.is_quoted {
             return wrong("unterminated CSV quoted field");
         }
@@ -103,7 +103,7 @@ impl TextReader {
         None
     }
 
-    fn line(&mut self, line: &[u8], give: &mut impl FnMut(Fields) -> Result<()>) -> Result<()> {
+    fn line(&mut self, line: &[u8], give: &mut impl FnMut(CopyFields) -> Result<()>) -> Result<()> {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         if line == b"\\." {
             self.progress = TextProgress::End;
@@ -123,7 +123,7 @@ impl TextReader {
         give(fields)
     }
 
-    fn text_fields(&self, line: &[u8]) -> Result<Fields> {
+    fn text_fields(&self, line: &[u8]) -> Result<CopyFields> {
         let mut fields = Vec::new();
         let mut start = 0;
         let mut at = 0;
@@ -145,7 +145,7 @@ impl TextReader {
         }
     }
 
-    fn csv_fields(&self, line: &[u8]) -> Result<Fields> {
+    fn csv_fields(&self, line: &[u8]) -> Result<CopyFields> {
         let CopyOptions { delimiter, quote, escape, .. } = self.options;
         let mut fields = Vec::new();
         let mut at = 0;
