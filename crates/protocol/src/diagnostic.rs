@@ -95,9 +95,9 @@ fn code_of(text: &str) -> &'static str {
     if codes.len() >= CODES_MAX {
         return code::INTERNAL_ERROR;
     }
-    let kept: &'static str = Box::leak(text.to_owned().into_boxed_str());
-    codes.insert(kept);
-    kept
+    let interned: &'static str = Box::leak(text.to_owned().into_boxed_str());
+    codes.insert(interned);
+    interned
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use crate::error::{Error, Result, Trying};
 
 /// Where a server listens.
 #[derive(Debug, Clone)]
-pub(super) enum ServerAddress {
+pub(super) enum ListenAddress {
     /// On loopback.
     Tcp(SocketAddr),
     /// On a socket in the file system.
@@ -31,7 +31,7 @@ pub(super) enum Framing {
 /// A server and its protocol.
 #[derive(Debug, Clone)]
 pub(super) struct Endpoint {
-    pub(super) address: ServerAddress,
+    pub(super) address: ListenAddress,
     pub(super) framing: Framing,
     /// What each connection exchanges before its first request.
     pub(super) setup: Vec<Vec<u8>>,
@@ -121,7 +121,7 @@ fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
 impl Endpoint {
     /// Sends a request on a connection of its own and returns the body of the answer. Over TCP alone.
     pub(super) fn exchange(&self, request: &[u8]) -> Result<Vec<u8>> {
-        let ServerAddress::Tcp(address) = &self.address else {
+        let ListenAddress::Tcp(address) = &self.address else {
             return Err(Error::peer("server", "an exchange goes over TCP"));
         };
         let trying = || format!("call {address}");

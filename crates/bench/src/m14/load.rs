@@ -16,7 +16,7 @@ use tokio::{
     time::Duration,
 };
 
-use super::connection::{Endpoint, Framing, ServerAddress};
+use super::connection::{Endpoint, Framing, ListenAddress};
 use crate::{
     error::{Error, Result, Trying},
     measure::{Measured, latencies, record},
@@ -132,15 +132,15 @@ fn whole(count: usize) -> u64 {
     u64::try_from(count).expect("a count fits 64 bits")
 }
 
-async fn connect(address: &ServerAddress) -> Result<Box<dyn Stream>> {
+async fn connect(address: &ListenAddress) -> Result<Box<dyn Stream>> {
     match address {
-        ServerAddress::Tcp(address) => {
+        ListenAddress::Tcp(address) => {
             let stream = TcpStream::connect(address).await;
             let stream = stream.trying(|| format!("connect to {address}"))?;
             stream.set_nodelay(true).trying(|| "send without delay".to_owned())?;
             Ok(Box::new(stream))
         }
-        ServerAddress::Unix(path) => {
+        ListenAddress::Unix(path) => {
             let stream = UnixStream::connect(path).await;
             Ok(Box::new(stream.trying(|| format!("connect to {}", path.display()))?))
         }

@@ -2,7 +2,7 @@
 
 use super::{
     NetworkSystem,
-    connection::{Endpoint, Framing, ServerAddress},
+    connection::{Endpoint, Framing, ListenAddress},
 };
 use crate::{error::Result, peer::redis::Redis};
 
@@ -19,7 +19,7 @@ pub(super) fn fill(redis: &Redis, requests: usize, bytes: usize) -> Result<Netwo
         resp.skip(1)?;
         reads.push(format!("*2\r\n$3\r\nGET\r\n${}\r\n{key}\r\n", key.len()).into_bytes());
     }
-    let address = ServerAddress::Unix(redis.folder().join("socket"));
+    let address = ListenAddress::Unix(redis.folder().join("socket"));
     let endpoint = Endpoint { address, framing: Framing::Resp, setup: Vec::new() };
     Ok(NetworkSystem { name: "redis", endpoint, requests: reads })
 }

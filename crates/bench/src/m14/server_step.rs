@@ -23,7 +23,7 @@ use serde_json::{Value as Json, json};
 use tokio::{net::TcpListener, runtime::Builder};
 
 use super::{
-    connection::{Endpoint, Framing, ServerAddress},
+    connection::{Endpoint, Framing, ListenAddress},
     features::FeatureSet,
     postgres,
 };
@@ -111,7 +111,7 @@ impl ServerProcess {
 
     /// Returns where it listens, and how it answers.
     pub(super) fn endpoint(&self, set: FeatureSet) -> Endpoint {
-        let address = ServerAddress::Tcp(self.address);
+        let address = ListenAddress::Tcp(self.address);
         match self.system {
             ServedSystem::LockstepPostgres(_) => {
                 let setup = postgres::setup(set);

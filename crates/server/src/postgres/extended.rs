@@ -12,7 +12,7 @@ use super::{
     connection::Connection,
     inference::parameter_types,
     message::{BindMessage, ClientMessage, DescribedObject, ParseMessage, violation},
-    portal::{Portal, PortalProgress, PreparedEntry},
+    portal::{NamedStatement, Portal, PortalProgress},
     response::{
         ResultColumn, bare, command_complete, format_at, parameter_description, row_description,
     },
@@ -85,8 +85,8 @@ impl Connection {
         &mut self,
         sql: &Arc<str>,
         given: &[Oid],
-    ) -> Result<PreparedEntry, ClientFailure> {
-        let empty = |types: &[Oid]| PreparedEntry {
+    ) -> Result<NamedStatement, ClientFailure> {
+        let empty = |types: &[Oid]| NamedStatement {
             sql: Arc::clone(sql),
             command: None,
             parameter_types: types.to_vec(),
@@ -113,7 +113,7 @@ impl Connection {
             named.unwrap_or_else(found)
         };
         let parameter_types = (0..count).map(type_at).collect();
-        Ok(PreparedEntry { command: Some(command), engine, parameter_types, ..empty(&[]) })
+        Ok(NamedStatement { command: Some(command), engine, parameter_types, ..empty(&[]) })
     }
 
     /// Parses a statement of the engine.
@@ -232,7 +232,7 @@ impl Connection {
     /// takes values that stand for their types.
     async fn columns_of(
         &mut self,
-        prepared: &Arc<PreparedEntry>,
+        prepared: &Arc<NamedStatement>,
         parameters: Option<&[Parameter]>,
     ) -> Result<Option<Arc<[ResultColumn]>>, ClientFailure> {
         let Some(command) = &prepared.command else { return Ok(None) };

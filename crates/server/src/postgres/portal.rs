@@ -18,7 +18,7 @@ const PORTALS_MAX: usize = 256;
 
 /// A prepared statement.
 #[derive(Debug)]
-pub(crate) struct PreparedEntry {
+pub(crate) struct NamedStatement {
     /// The text of the client.
     pub(crate) sql: Arc<str>,
     /// None: the text is empty.
@@ -32,7 +32,7 @@ pub(crate) struct PreparedEntry {
 /// A statement with values for its parameters, and how much of it has run.
 #[derive(Debug)]
 pub(crate) struct Portal {
-    pub(crate) prepared: Arc<PreparedEntry>,
+    pub(crate) prepared: Arc<NamedStatement>,
     pub(crate) parameters: Vec<Parameter>,
     pub(crate) formats: Vec<WireFormat>,
     /// The columns that the client was told.
@@ -50,7 +50,7 @@ pub(crate) enum PortalProgress {
 }
 
 /// A statement, and its columns where the client was told them.
-type DescribedStatement = (Arc<PreparedEntry>, Option<Arc<[ResultColumn]>>);
+type DescribedStatement = (Arc<NamedStatement>, Option<Arc<[ResultColumn]>>);
 
 /// The statements and portals of a session, by name.
 #[derive(Debug, Default)]
@@ -61,7 +61,11 @@ pub(crate) struct PreparedObjects {
 
 impl PreparedObjects {
     /// Keeps a statement. Only the unnamed one may be there already.
-    pub(crate) fn insert_statement(&mut self, name: String, prepared: PreparedEntry) -> Result<()> {
+    pub(crate) fn insert_statement(
+        &mut self,
+        name: String,
+        prepared: NamedStatement,
+    ) -> Result<()> {
         if !name.is_empty() && self.statements.contains_key(&name) {
             let message = format!("prepared statement \"{name}\" already exists");
             return Diagnostic::new("42P05", message).err();
@@ -146,11 +150,11 @@ fn too_many<T>(what: &str, most: usize) -> Result<T> {
 
 #[cfg(test)]
 mod tests {
-    use super::{PORTALS_MAX, Portal, PortalProgress, PreparedEntry, PreparedObjects};
+    use super::{NamedStatement, PORTALS_MAX, Portal, PortalProgress, PreparedObjects};
     use std::sync::Arc;
 
-    fn prepared() -> PreparedEntry {
-        PreparedEntry { sql: "".into(), command: None, parameter_types: Vec::new(), engine: None }
+    fn prepared() -> NamedStatement {
+        NamedStatement { sql: "".into(), command: None, parameter_types: Vec::new(), engine: None }
     }
 
     fn portal() -> Portal {
