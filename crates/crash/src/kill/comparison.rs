@@ -126,12 +126,12 @@ impl Driver<'_> {
         // Rows that no other TRUNCATE can have removed.
         let numbers = found.numbers(SHARED_TRUNCATED);
         let truncated = done.iter().filter(|sent| truncates(sent));
-        let last = truncated.filter_map(|sent| sent.acknowledged.as_ref()).map(|(at, _)| *at).max();
+        let last = truncated.max_by_key(|sent| sent.acknowledged.as_ref().map(|(at, _)| *at));
         let before = match last {
             None => self.observed.numbers(SHARED_TRUNCATED),
             Some(_) => Vec::new(),
         };
-        let later = done.iter().filter(|sent| Some(sent.sent) > last);
+        let later = done.iter().filter(|sent| last.is_none_or(|last| is_after(sent, last)));
         let added = later.flat_map(|sent| &sent.operation.added);
         let added = added.filter(|added| added.table == SHARED_TRUNCATED);
         let numbers_after = added.flat_map(|added| added.rows.numbers());
@@ -178,6 +178,14 @@ impl Driver<'_> {
                 .expect("it is a string");
         }
     }
+}
+
+/// Returns whether an operation was done after another one, for sure: it was sent after the other one was
+/// acknowledged, or by the same writer, which does one after the other.
+fn is_after(sent: &SentOperation, other: &SentOperation) -> bool {
+    let acknowledged = other.acknowledged.as_ref().map(|(at, _)| *at);
+    let is_later = acknowledged.is_some_and(|at| sent.sent > at);
+    is_later || (sent.writer == other.writer && sent.sent > other.sent)
 }
 
 /// Returns whether an operation truncates the shared table.
