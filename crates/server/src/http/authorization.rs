@@ -3,7 +3,10 @@
 use std::{net::IpAddr, sync::Arc};
 
 use axum::http::{HeaderMap, HeaderValue, header};
-use base64::{Engine as _, engine::general_purpose::STANDARD};
+use base64::{
+    Engine as _, alphabet,
+    engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
+};
 use lockstep_diagnostic::{Diagnostic, code};
 use lockstep_engine::ClientInfo;
 
@@ -25,6 +28,12 @@ pub(crate) async fn log_in(
 ) -> HttpResult<Arc<Login>> {
     log_in_as(state, headers, address, Protocol::Http).await
 }
+
+/// Base64 with its padding or without: clients of Flight in Go leave it out.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
 
 /// Logs the client of a call in. Where it has called a short time ago, that costs a hash of the header.
 pub(crate) async fn log_in_as(
@@ -74,7 +83,7 @@ fn read(value: &[u8]) -> HttpResult<Credentials> {
 
 /// Reads the name and the password, which is everything behind the first colon (RFC 7617).
 fn basic(text: &str) -> Option<Credentials> {
-    let decoded = String::from_utf8(STANDARD.decode(text).ok()?).ok()?;
+    let decoded = String::from_utf8(BASE64.decode(text).ok()?).ok()?;
     let (user, password) = decoded.split_once(':')?;
     Some(Credentials::Password { user: user.to_owned(), password: password.to_owned() })
 }
@@ -95,6 +104,7 @@ mod tests {
             ("", Credentials::Nobody),
             ("Basic YW5uOnNlY3JldA==", password("ann", "secret")),
             ("BASIC YW5uOmE6Yg==", password("ann", "a:b")),
+            ("Basic YW5uOmE6Yg", password("ann", "a:b")),
             ("Basic Og==", password("", "")),
             ("bearer  lockstep_x ", Credentials::Token("lockstep_x".to_owned())),
         ] {
