@@ -175,6 +175,7 @@ fn serve_lockstep(set: FeatureSet, speaks_postgres: bool) -> Result<()> {
     for (key, value) in [
         ("http.listen", "127.0.0.1:0"),
         ("postgres.listen", "127.0.0.1:0"),
+        ("flight.listen", "off"),
         ("server.authentication", authentication),
         ("limits.connections_max", CONNECTIONS_MAX),
     ] {
