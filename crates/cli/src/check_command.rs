@@ -6,9 +6,7 @@
 use std::io::{self, Write};
 
 use clap::Parser;
-use lockstep_engine::{CheckFinding, CheckResult, Salvage, check, salvage};
-
-use crate::guard::guarded;
+use lockstep_engine::{CheckFinding, CheckResult, Salvage, check, guarded, salvage};
 
 /// Tables that are named in a finding.
 const TABLES_NAMED_MAX: usize = 5;

@@ -11,7 +11,6 @@ mod check_command;
 mod doctor;
 mod doctor_command;
 mod editor;
-mod guard;
 mod interrupt;
 mod opening;
 mod remote;
@@ -25,7 +24,7 @@ mod user_command;
 use std::io::{self, IsTerminal};
 
 pub use cell::cell_text;
-pub use guard::guarded;
+pub use lockstep_engine::guarded;
 pub use remote::{columns_of, conversion_of, output_of};
 pub use table_text::{TableText, table_text};
 

@@ -8,9 +8,7 @@ use std::{
 
 use lockstep_client::ServerAddress;
 use lockstep_diagnostic::{Diagnostic, Result, code};
-use lockstep_engine::{Database, OpenListener, OpenOptions, OpenProgress, Opened};
-
-use crate::guard::guarded;
+use lockstep_engine::{Database, OpenListener, OpenOptions, OpenProgress, Opened, guarded};
 
 /// The directory of a database, or the address of a server, as the arguments name it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -11,13 +11,12 @@ use std::{
 
 use lockstep_client::RemoteClient;
 use lockstep_diagnostic::{Diagnostic, Kind, Span, code};
-use lockstep_engine::{Database, Output, masked};
+use lockstep_engine::{Database, Output, guarded, masked};
 use lockstep_host::{Clock, SystemClock, disk};
 
 use crate::{
     arguments::{Arguments, Task},
     editor::LineEditor,
-    guard::guarded,
     interrupt::{self, CtrlCEffect, Interrupts},
     opening::{DatabaseTarget, banner_text},
     script::{is_complete, statements},

@@ -11,11 +11,11 @@ use std::{
 
 use clap::{Parser, Subcommand};
 use lockstep_diagnostic::{Diagnostic, Result, code};
-use lockstep_engine::{Output, Session};
+use lockstep_engine::{Output, Session, guarded};
 use lockstep_host::disk;
 use lockstep_row::{Arena, arrow::ColumnReader};
 
-use crate::{guard::guarded, opening::DatabaseTarget, table_text};
+use crate::{opening::DatabaseTarget, table_text};
 
 /// The most users that are listed.
 const LISTED_MAX: usize = 10_000;

@@ -24,6 +24,7 @@
 //! | [`database`](Database), `catalog`, `user`, `job` | the engine: catalog, clock, memory budget |
 //! | [`session`](Session), [`context`](Limits), `variables`, `parameters` | one user's settings, limits, the dispatch of statements |
 //! | [`entrance`](CallOptions), [`authentication`](Proof), `access` | the entrance of every call, who calls, and what they may do |
+//! | [`guard`](guarded()) | a panic as an error, for those who call the engine |
 //! | [`session_list`](SessionInfo), [`audit`](AuditEvent) | the open sessions, what users did, slow requests |
 //! | `statement`, `options`, `statement_description` | what each statement does, the reader of its options, what it will return |
 //! | `append`, [`appender`](Appender), `offline_data`, [`conversion`](Conversion), `literal`, `constant` | rows into tables |
@@ -50,6 +51,7 @@ mod conversion;
 mod database;
 mod deployment;
 mod entrance;
+mod guard;
 mod index_read;
 mod inspect;
 mod job;
@@ -88,6 +90,7 @@ pub use context::Limits;
 pub use conversion::{Conversion, time_text_error};
 pub use database::Database;
 pub use entrance::CallOptions;
+pub use guard::guarded;
 pub use inspect::{
     DatabaseInfo, DeploymentInfo, IndexFigures, ProcedureInfo, TableFigures, TableIndex,
 };

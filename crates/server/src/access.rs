@@ -20,10 +20,9 @@ mod throttle;
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
-use lockstep_engine::{ClientInfo, Database, Proof, Session};
+use lockstep_engine::{ClientInfo, Database, Proof, Session, guarded};
 
 use crate::{
-    guard::guarded,
     server_state::ServerState,
     work_pool::{NoResult, WorkClass},
 };

@@ -32,7 +32,6 @@ mod postgres;
 mod access;
 mod connections;
 mod deployments;
-mod guard;
 mod http_connection;
 mod log;
 mod metrics;

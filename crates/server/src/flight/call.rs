@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
-use lockstep_engine::{CallOptions, Session};
+use lockstep_engine::{CallOptions, Session, guarded};
 use lockstep_host::{QueryContext, QueryLimits};
 use lockstep_protocol::TIMEOUT_HEADER;
 use tokio::{runtime::Handle, sync::mpsc};
@@ -16,7 +16,7 @@ use super::{
     sessions::FlightSession,
     status::{malformed, no_result, to_status},
 };
-use crate::{access::Login, guard::guarded, http::CallId, work_pool::WorkClass};
+use crate::{access::Login, http::CallId, work_pool::WorkClass};
 
 /// The header with the deadline of a gRPC call.
 const GRPC_TIMEOUT: &str = "grpc-timeout";

@@ -12,7 +12,7 @@ use arrow_flight::{
 };
 use bytes::Bytes;
 use lockstep_diagnostic::{Diagnostic, Result};
-use lockstep_engine::{Output, Parameter, Session, StatementEffect, only_writes_rows};
+use lockstep_engine::{Output, Parameter, Session, StatementEffect, guarded, only_writes_rows};
 use lockstep_protocol::{DiagnosticMessage, Execute, SessionView, StatementOutcome};
 use prost::Message;
 use tonic::Status;
@@ -24,7 +24,7 @@ use super::{
     rows::{FlightDataStream, RowSender},
     status::malformed,
 };
-use crate::{guard::guarded, work_pool::WorkClass};
+use crate::work_pool::WorkClass;
 
 /// The content of a ticket: the statement, and the id by which its run can be cancelled.
 #[derive(Clone, PartialEq, Eq, Message)]

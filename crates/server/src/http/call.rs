@@ -16,7 +16,7 @@ use axum::{
 };
 use futures::StreamExt;
 use lockstep_diagnostic::{Diagnostic, code};
-use lockstep_engine::{CallOptions, Session};
+use lockstep_engine::{CallOptions, Session, guarded};
 use lockstep_host::{Clock, QueryContext, QueryLimits};
 use serde::Deserialize;
 
@@ -25,7 +25,7 @@ use super::{
     error::{HttpError, HttpResult, PROTOCOL_VIOLATION},
 };
 use crate::{
-    ServerSettings, access::Login, guard::guarded, metrics::Refusal, server_state::ServerState,
+    ServerSettings, access::Login, metrics::Refusal, server_state::ServerState,
     work_pool::WorkClass,
 };
 

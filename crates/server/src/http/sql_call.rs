@@ -7,7 +7,7 @@ use axum::{
     response::Response,
 };
 use lockstep_diagnostic::{Diagnostic, code};
-use lockstep_engine::{Output, Parameter, ParsedScript};
+use lockstep_engine::{Output, Parameter, ParsedScript, guarded};
 use lockstep_row::{DataType, Value};
 use serde::Deserialize;
 use serde_json::{json, value::RawValue};
@@ -18,7 +18,7 @@ use super::{
     error::HttpResult,
     json_rows::{JsonRowForm, number},
 };
-use crate::{guard::guarded, server_state::ServerState, work_pool::WorkClass};
+use crate::{server_state::ServerState, work_pool::WorkClass};
 
 /// The body of a call.
 #[derive(Debug, Deserialize)]

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
 use lockstep_diagnostic::{Diagnostic, Kind, Result, code};
-use lockstep_engine::{ClientInfo, Session};
+use lockstep_engine::{ClientInfo, Session, guarded};
 use lockstep_function::Zone;
 
 use super::{
@@ -28,8 +28,8 @@ use super::{
     value_input::{InputRules, WireFormat},
 };
 use crate::{
-    connections::Activity, deployments::DeploymentCache, guard::guarded, phase::Phase,
-    protocol::Protocol, server_state::ServerState,
+    connections::Activity, deployments::DeploymentCache, phase::Phase, protocol::Protocol,
+    server_state::ServerState,
 };
 
 /// The setting with which a client says that it sends a token.

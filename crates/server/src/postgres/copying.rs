@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use lockstep_diagnostic::{Diagnostic, Result, code};
-use lockstep_engine::{Output, Session};
+use lockstep_engine::{Output, Session, guarded};
 
 use super::{
     ClientFailure,
@@ -19,7 +19,7 @@ use super::{
     translation::Translation,
     value_input::text_of,
 };
-use crate::{guard::guarded, work_pool::WorkClass};
+use crate::work_pool::WorkClass;
 
 impl Connection {
     /// Runs a COPY and writes its end.

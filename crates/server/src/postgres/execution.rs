@@ -9,7 +9,7 @@ use arrow::{
 };
 use lockstep_diagnostic::{Diagnostic, Kind, Result, Span, code};
 use lockstep_engine::{
-    CallOptions, Output, Parameter, PreparedStatement, Session, only_writes_rows,
+    CallOptions, Output, Parameter, PreparedStatement, Session, guarded, only_writes_rows,
 };
 use lockstep_host::{QueryContext, QueryLimits};
 use lockstep_row::{
@@ -32,7 +32,6 @@ use super::{
 };
 use crate::{
     deployments::is_stale,
-    guard::guarded,
     metrics::{CallPhase, Refusal},
     work_pool::{NoResult, WorkClass},
 };

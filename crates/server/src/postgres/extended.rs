@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lockstep_diagnostic::{Diagnostic, Result, code};
-use lockstep_engine::{Parameter, PreparedStatement, Session};
+use lockstep_engine::{Parameter, PreparedStatement, Session, guarded};
 use lockstep_row::{DataType, Value};
 
 use super::{
@@ -21,7 +21,7 @@ use super::{
     translation::Translation,
     types::{Oid, oid, oid_of, type_of_oid},
 };
-use crate::{guard::guarded, work_pool::WorkClass};
+use crate::work_pool::WorkClass;
 
 /// The longest statement that is parsed in the task of the connection, in bytes.
 const PARSED_HERE_BYTES_MAX: usize = 4_096;

@@ -10,7 +10,7 @@ use std::{net::IpAddr, time::Duration};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use lockstep_diagnostic::{Diagnostic, Result, code};
-use lockstep_engine::{ClientInfo, Proof, ScramVerifier, Session};
+use lockstep_engine::{ClientInfo, Proof, ScramVerifier, Session, guarded};
 
 use super::{
     ClientFailure,
@@ -20,7 +20,6 @@ use super::{
 };
 use crate::{
     access::{Authentication, LoginOrigin, wait_for_turn},
-    guard::guarded,
     server_state::ServerState,
 };
 
