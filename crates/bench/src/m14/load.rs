@@ -4,7 +4,7 @@
 //! read, and that it is no error. In a closed loop the next request is sent when the answer is there; at
 //! a rate each has its time, and its latency begins then, whether or not the connection was free.
 
-use std::{cell::RefCell, rc::Rc, sync::Arc};
+use std::{cell::RefCell, io::ErrorKind, rc::Rc, sync::Arc};
 
 use lockstep_host::{Clock, SystemClock};
 use tokio::{
@@ -141,8 +141,18 @@ async fn connect(address: &ListenAddress) -> Result<Box<dyn Stream>> {
             Ok(Box::new(stream))
         }
         ListenAddress::Unix(path) => {
-            let stream = UnixStream::connect(path).await;
-            Ok(Box::new(stream.trying(|| format!("connect to {}", path.display()))?))
+            // The queue of a socket in the file system is short, and who does not fit is refused.
+            loop {
+                match UnixStream::connect(path).await {
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                        tokio::time::sleep(Duration::from_millis(1)).await;
+                    }
+                    stream => {
+                        let stream = stream.trying(|| format!("connect to {}", path.display()));
+                        return Ok(Box::new(stream?));
+                    }
+                }
+            }
         }
     }
 }

@@ -44,6 +44,8 @@ fn answers_are_read_as_the_expected_kinds() {
     ];
     let found = read_answer(br#"{"a":0.5,"b":7,"c":"a","d":null}"#, &expected).unwrap();
     assert_eq!(found, expected);
+    let exact = [AnswerValue::Double(39_503.049_999_999_996)];
+    assert_eq!(read_answer(br#"{"a":39503.049999999996}"#, &exact).unwrap(), exact);
     let found = read_answer(br#"{"a":1,"b":7.5,"c":"a","d":0}"#, &expected).unwrap();
     assert_ne!(found[1], expected[1]);
     assert_ne!(found[3], expected[3]);
