@@ -17,16 +17,12 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::{
     connections::{ActiveCall, Activity, WatchedStream},
-    metrics::Refusal,
     phase::Phase,
     server_state::ServerState,
 };
 
 /// The streams of an HTTP/2 connection that are open at the same time.
 const STREAMS_MAX: u32 = 128;
-
-/// How often a connection is checked for a client that does nothing.
-const CHECK_MS_MAX: u64 = 5_000;
 
 /// The versions of HTTP that a connection may speak.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,7 +68,7 @@ impl HttpConnection<'_> {
         tokio::pin!(draining);
         let mut is_ending = false;
         loop {
-            let check = tokio::time::sleep(check_interval(state));
+            let check = tokio::time::sleep(state.check_interval());
             tokio::select! {
                 // An error is the client's: a broken connection or a broken protocol.
                 _ended = connection.as_mut() => return,
@@ -87,24 +83,12 @@ impl HttpConnection<'_> {
                     return;
                 }
                 () = check => {
-                    if self.is_over(&activity) {
+                    if state.is_over(&activity) {
                         return;
                     }
                 }
             }
         }
-    }
-
-    /// Returns whether the client is too slow, or idle for too long.
-    fn is_over(self, activity: &Activity) -> bool {
-        let settings = self.state.settings();
-        let is_slow = activity.write_waits_ms() >= settings.write_timeout_ms
-            || activity.answer_waits_ms() >= settings.write_timeout_ms
-            || activity.request_waits_ms() >= settings.header_timeout_ms;
-        if is_slow {
-            self.state.metrics.add_refused(Refusal::Timeout);
-        }
-        is_slow || activity.idle_ms() >= settings.idle_timeout_ms
     }
 
     /// Makes the reader of the connection with the limits of the settings.
@@ -158,12 +142,4 @@ impl Drop for UnfinishedCall {
             self.state.note_cancelled();
         }
     }
-}
-
-/// Returns how long to wait before a connection is checked again.
-fn check_interval(state: &ServerState) -> Duration {
-    let settings = state.settings();
-    let shortest = settings.write_timeout_ms.min(settings.idle_timeout_ms);
-    let shortest = shortest.min(settings.header_timeout_ms);
-    Duration::from_millis((shortest / 2).clamp(1, CHECK_MS_MAX))
 }

@@ -42,7 +42,7 @@ mod value_binary;
 mod value_input;
 mod value_text;
 
-use std::{net::IpAddr, sync::Arc, time::Duration};
+use std::{net::IpAddr, sync::Arc};
 
 use lockstep_diagnostic::{Diagnostic, Kind, code};
 use tokio::net::TcpStream;
@@ -59,9 +59,6 @@ use frame::{ClientStream, FrameError};
 use message::PROTOCOL_VIOLATION;
 use response::{Severity, report};
 use startup::{ConnectionOpener, Opening};
-
-/// How often a connection is checked for a client that does nothing.
-const CHECK_MS_MAX: u64 = 5_000;
 
 /// Why something was not done.
 #[derive(Debug)]
@@ -91,7 +88,7 @@ pub(crate) async fn serve_postgres(state: Arc<ServerState>, stream: TcpStream, a
     let conversation = converse(Arc::clone(&state), stream, address, Arc::clone(&activity));
     let mut conversation = Box::pin(conversation);
     loop {
-        let check = tokio::time::sleep(check_interval(&state));
+        let check = tokio::time::sleep(state.check_interval());
         tokio::select! {
             () = conversation.as_mut() => return,
             () = state.phase.reached(Phase::Stopping) => {
@@ -101,27 +98,12 @@ pub(crate) async fn serve_postgres(state: Arc<ServerState>, stream: TcpStream, a
                 return;
             }
             () = check => {
-                let settings = state.settings();
-                let is_slow = activity.write_waits_ms() >= settings.write_timeout_ms
-                    || activity.request_waits_ms() >= settings.header_timeout_ms;
-                if is_slow {
-                    state.metrics.add_refused(Refusal::Timeout);
-                    return;
-                }
-                if activity.idle_ms() >= settings.idle_timeout_ms {
+                if state.is_over(&activity) {
                     return;
                 }
             }
         }
     }
-}
-
-/// Returns how long to wait before a connection is checked again.
-fn check_interval(state: &ServerState) -> Duration {
-    let settings = state.settings();
-    let shortest = settings.write_timeout_ms.min(settings.idle_timeout_ms);
-    let shortest = shortest.min(settings.header_timeout_ms);
-    Duration::from_millis((shortest / 2).clamp(1, CHECK_MS_MAX))
 }
 
 /// Speaks with a client from the first byte.

@@ -7,6 +7,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use lockstep_engine::Database;
@@ -16,8 +17,8 @@ use tokio_rustls::TlsAcceptor;
 use crate::{
     ServerSettings,
     access::ClientAccess,
-    connections::ConnectionCount,
-    metrics::Metrics,
+    connections::{Activity, ConnectionCount},
+    metrics::{Metrics, Refusal},
     phase::PhaseState,
     postgres::CancelKeys,
     protocol::Protocol,
@@ -46,6 +47,9 @@ impl fmt::Debug for ServerState {
         f.debug_struct("ServerState").field("phase", &self.phase).finish_non_exhaustive()
     }
 }
+
+/// How often a connection is checked for a client that does nothing.
+const CHECK_MS_MAX: u64 = 5_000;
 
 /// The threads that verify passwords: each keeps a processor busy.
 const LOGIN_THREADS: u64 = 1;
@@ -101,6 +105,26 @@ impl ServerState {
         *self.tls.write() = acceptor;
         *self.settings.write() = Arc::new(settings);
         Ok(fixed)
+    }
+
+    /// Returns how long to wait before a connection is checked again.
+    pub(crate) fn check_interval(&self) -> Duration {
+        let settings = self.settings();
+        let shortest = settings.write_timeout_ms.min(settings.idle_timeout_ms);
+        let shortest = shortest.min(settings.header_timeout_ms);
+        Duration::from_millis((shortest / 2).clamp(1, CHECK_MS_MAX))
+    }
+
+    /// Returns whether the client of a connection is too slow, which is counted, or idle for too long.
+    pub(crate) fn is_over(&self, activity: &Activity) -> bool {
+        let settings = self.settings();
+        let is_slow = activity.write_waits_ms() >= settings.write_timeout_ms
+            || activity.answer_waits_ms() >= settings.write_timeout_ms
+            || activity.request_waits_ms() >= settings.header_timeout_ms;
+        if is_slow {
+            self.metrics.add_refused(Refusal::Timeout);
+        }
+        is_slow || activity.idle_ms() >= settings.idle_timeout_ms
     }
 
     /// Notes that a call was given up because the server ended.
