@@ -84,16 +84,22 @@ BINARY = lockstep-$(VERSION)-$(shell uname -m)-linux
 LICENCES := python/lockstep/THIRD_PARTY_LICENCES.txt
 BUILT := $(CARGO_TARGET_DIR)/$(TARGET)/release
 
-ZIGBUILD = PATH="$(CURDIR)/$(BIN):$$PATH" cargo-zigbuild zigbuild --locked --release \
-    --target $(TARGET).$(GLIBC)
+# One set of tools for the wheel and the binaries; see release/zig-tools.
+ZIG := $(CARGO_TARGET_DIR)/zig-$(GLIBC)
+TARGET_NAME := $(subst -,_,$(TARGET))
+RELEASE_ENV = PATH="$(CURDIR)/$(BIN):$$PATH" \
+    CARGO_TARGET_$(shell echo $(TARGET_NAME) | tr a-z A-Z)_LINKER=$(ZIG)/cc \
+    CC_$(TARGET_NAME)=$(ZIG)/cc CXX_$(TARGET_NAME)=$(ZIG)/c++ \
+    AR_$(TARGET_NAME)=$(ZIG)/ar RANLIB_$(TARGET_NAME)=$(ZIG)/ranlib
+RELEASE_BUILD = $(RELEASE_ENV) cargo build --locked --release --target $(TARGET)
 
 release: $(VENV)/.release
 	rm -rf $(DIST)
 	mkdir -p $(DIST)/$(BINARY)
 	$(BIN)/python release/licences.py --target $(TARGET) $(LICENCES)
-	PATH="$(CURDIR)/$(BIN):$$PATH" maturin build --locked --release --zig --target $(TARGET) \
+	$(RELEASE_ENV) maturin build --locked --release --target $(TARGET) \
 	    --compatibility manylinux_$(subst .,_,$(GLIBC)) --out $(DIST)
-	$(ZIGBUILD) --package lockstep-cli --bin lockstep
+	$(RELEASE_BUILD) --package lockstep-cli --bin lockstep
 	cp $(BUILT)/lockstep LICENSE README.md $(LICENCES) $(DIST)/$(BINARY)
 	tar -C $(DIST) -czf $(DIST)/$(BINARY).tar.gz $(BINARY)
 	rm -r $(DIST)/$(BINARY)
@@ -103,8 +109,9 @@ release: $(VENV)/.release
 release-try:
 	release/try $(DIST)
 
-$(VENV)/.release: release/requirements.txt $(VENV)/.tools
+$(VENV)/.release: release/requirements.txt release/zig-tools $(VENV)/.tools
 	$(BIN)/pip install --quiet --disable-pip-version-check -r release/requirements.txt
+	PATH="$(CURDIR)/$(BIN):$$PATH" release/zig-tools $(ZIG) $(GLIBC)
 	@touch $@
 
 # Measures the release build. Quick by default: each workload takes less than a minute. FULL=1
@@ -129,7 +136,7 @@ endif
 
 bench: $(BENCH_TOOLS)
 ifeq ($(PROFILE),release)
-	$(ZIGBUILD) --package lockstep-bench
+	$(RELEASE_BUILD) --package lockstep-bench
 else
 	cargo build --locked --package lockstep-bench
 endif
