@@ -19,7 +19,8 @@ use datafusion::{
 };
 use lockstep_diagnostic::Result;
 use lockstep_function::{
-    Accumulator, AggregateFunction, BoundAggregate, Feeding, Settings, SignatureError,
+    AggregateFunction, BoundAggregate, RowForm, RowState, RowsEnd, Settings, SignatureError,
+    StateClass, StateForm,
 };
 use lockstep_host::ManualClock;
 use lockstep_plan::{AggregateCall, CatalogTable, WindowAggregate, WindowGroup};
@@ -132,26 +133,24 @@ static TRACE: AggregateFunction = AggregateFunction {
     doc: "Returns the rows of the frame.",
     examples: &[],
     is_ordered: true,
+    class: StateClass::Rows("the result lists the rows"),
     bind: |_| -> std::result::Result<BoundAggregate, SignatureError> { Ok(bind_trace()) },
 };
 
 fn bind_trace() -> BoundAggregate {
-    BoundAggregate {
-        parameters: vec![DataType::BigInt],
-        returns: DataType::String,
-        make: Arc::new(|feeding| {
-            assert_eq!(feeding, Feeding::Sliding, "batch mode slides");
-            Box::new(FrameTrace::default())
-        }),
-        fold: None,
-    }
+    let make = |_used| -> Box<dyn RowState> { Box::new(FrameTrace::default()) };
+    let class = StateClass::Rows("the result lists the rows");
+    let form = RowForm { make: Arc::new(make), class, pick: None };
+    let parameters = vec![DataType::BigInt];
+    BoundAggregate { parameters, returns: DataType::String, state: StateForm::Rows(form) }
 }
 
 #[derive(Default)]
 struct FrameTrace(VecDeque<i64>);
 
-impl Accumulator for FrameTrace {
-    fn add(&mut self, arguments: &[Datum<'_>]) {
+impl RowState for FrameTrace {
+    fn add(&mut self, arguments: &[Datum<'_>], end: RowsEnd) {
+        assert_eq!(end, RowsEnd::Newest, "batch mode adds rows in event order");
         self.0.push_back(arguments[0].as_i64().unwrap());
     }
 
@@ -162,6 +161,10 @@ impl Accumulator for FrameTrace {
     fn value<'a>(&self, arena: &'a Arena) -> Datum<'a> {
         let text: String = self.0.iter().map(|id| format!("{id} ")).collect();
         Datum::String(arena.alloc_str(&text))
+    }
+
+    fn heap_bytes(&self) -> usize {
+        self.0.capacity() * size_of::<i64>()
     }
 
     fn reset(&mut self) {

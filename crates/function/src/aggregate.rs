@@ -1,10 +1,9 @@
 //! Aggregate functions: one value per window frame or group.
 //!
 //! A function is an [`AggregateFunction`] in one of the tables below ([`all`] chains them). For
-//! particular argument types and constants it is bound to a [`BoundAggregate`], which makes
-//! [`Accumulator`]s. A result depends on the multiset of rows, or on their order by event time, and
-//! never on the order of evaluation (promise L2); the two orders in which executors pass rows are
-//! the variants of [`Feeding`].
+//! particular argument types and constants it is bound to a [`BoundAggregate`], which makes and
+//! updates an [`AggregateState`]. A result depends on the multiset of rows, or on their order by
+//! event time, and never on the order of evaluation (promise L2); [`state`] says how.
 //!
 //! # Rules of all aggregates
 //!
@@ -16,71 +15,144 @@
 mod category;
 mod condition;
 mod distinct;
+mod drawdown;
+mod encoding;
 mod extreme;
-pub mod fold;
+pub(crate) mod groups;
 mod key;
 mod moment;
 mod multiset;
-mod path;
 mod position;
 mod ranked;
 mod signature;
 mod split;
+pub mod state;
 mod total;
+mod weighted_mean;
 mod word_hash;
 
 use std::{fmt, sync::Arc};
 
 use lockstep_row::{Arena, DataType, Datum};
 
-use self::fold::Fold;
+pub(crate) use self::encoding::{put_count, put_signed, put_unsigned};
+use self::state::{AggregateState, Fold, RowState, RowsEnd, StateClass, StateData, StateUse};
+pub use self::{encoding::StateReader, position::copy_scalar};
 use crate::{CallArguments, SignatureError};
 
-/// The order in which rows are passed to an accumulator.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Feeding {
-    /// Request mode: `add` from the newest row to the oldest; `remove` is never called.
-    NewestFirst,
-    /// Batch mode: `add` in event order, oldest first; `remove` takes away the oldest row that was
-    /// not yet removed.
-    Sliding,
-}
-
-/// The running state of one aggregate: `add` updates it, `value` finalizes it.
-pub trait Accumulator: Send + Sync {
-    /// Adds one row, in the order of the [`Feeding`].
-    fn add(&mut self, arguments: &[Datum<'_>]);
-    /// Removes the oldest row, whose arguments are passed again. [`Feeding::Sliding`] only.
-    fn remove(&mut self, arguments: &[Datum<'_>]);
-    /// Returns the aggregate of the rows. Does not change the state.
-    fn value<'a>(&self, arena: &'a Arena) -> Datum<'a>;
-    /// Removes every row, without freeing memory.
-    fn reset(&mut self);
-}
-
-/// A function that makes an accumulator.
-pub type MakeAccumulator = dyn Fn(Feeding) -> Box<dyn Accumulator> + Send + Sync;
+/// A function that makes the state of an aggregate that needs whole rows.
+pub type MakeRowState = dyn Fn(StateUse) -> Box<dyn RowState> + Send + Sync;
 
 /// An aggregate for particular argument types and constants.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct BoundAggregate {
     /// The type that each argument is cast to.
     pub parameters: Vec<DataType>,
     /// The type of the result.
     pub returns: DataType,
-    /// Makes an accumulator.
-    pub make: Arc<MakeAccumulator>,
-    /// The same computation from blocks of values; `None` for aggregates that need each row.
-    pub fold: Option<Fold>,
+    /// How it is computed.
+    pub state: StateForm,
 }
 
-impl fmt::Debug for BoundAggregate {
+/// How an aggregate is computed.
+#[derive(Debug, Clone)]
+pub enum StateForm {
+    /// From one value of each row that counts.
+    Fold(Fold),
+    /// From all arguments of each row.
+    Rows(RowForm),
+}
+
+/// How an aggregate that needs whole rows is computed.
+#[derive(Clone)]
+pub struct RowForm {
+    /// Makes a state.
+    pub make: Arc<MakeRowState>,
+    /// What its states can do.
+    pub class: StateClass,
+    /// The row whose first argument is the result, if that is all.
+    pub pick: Option<PickedRow>,
+}
+
+/// A row by its position among all rows of the frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PickedRow {
+    /// The row with this distance from the newest, which is 0.
+    FromNewest(usize),
+    /// The oldest row.
+    Oldest,
+}
+
+impl fmt::Debug for RowForm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BoundAggregate")
-            .field("parameters", &self.parameters)
-            .field("returns", &self.returns)
-            .field("fold", &self.fold)
-            .finish_non_exhaustive()
+        let mut form = f.debug_struct("RowForm");
+        form.field("class", &self.class).field("pick", &self.pick).finish_non_exhaustive()
+    }
+}
+
+impl BoundAggregate {
+    /// Makes a state without rows.
+    pub fn new_state(&self, used: StateUse) -> AggregateState {
+        match &self.state {
+            StateForm::Fold(fold) => AggregateState::new(fold.state, used),
+            StateForm::Rows(form) => AggregateState(StateData::Rows((form.make)(used))),
+        }
+    }
+
+    /// Returns what its states can do.
+    pub fn class(&self) -> StateClass {
+        match &self.state {
+            StateForm::Fold(fold) => fold.state.class(),
+            StateForm::Rows(form) => form.class,
+        }
+    }
+
+    /// Returns the condition on the rows that count, if it is a fold with one.
+    pub fn condition(&self) -> Option<state::RowCondition> {
+        match &self.state {
+            StateForm::Fold(fold) => fold.condition,
+            StateForm::Rows(_) => None,
+        }
+    }
+
+    /// Adds one row at an end.
+    #[inline]
+    pub fn add(&self, state: &mut AggregateState, arguments: &[Datum<'_>], end: RowsEnd) {
+        match (&self.state, &mut state.0) {
+            (StateForm::Fold(fold), _) => {
+                if let Some(value) = fold.counted(arguments) {
+                    state.add_value(value, end);
+                }
+            }
+            (StateForm::Rows(_), StateData::Rows(rows)) => rows.add(arguments, end),
+            (StateForm::Rows(_), _) => debug_assert!(false, "the state is of this aggregate"),
+        }
+    }
+
+    /// Removes the oldest row, whose arguments are passed again. [`StateUse::Slide`] only.
+    #[inline]
+    pub fn remove(&self, state: &mut AggregateState, arguments: &[Datum<'_>]) {
+        match (&self.state, &mut state.0) {
+            (StateForm::Fold(fold), _) => {
+                if let Some(value) = fold.counted(arguments) {
+                    state.remove_value(value);
+                }
+            }
+            (StateForm::Rows(_), StateData::Rows(rows)) => rows.remove(arguments),
+            (StateForm::Rows(_), _) => debug_assert!(false, "the state is of this aggregate"),
+        }
+    }
+
+    /// Returns the aggregate of the rows of a state.
+    pub fn value<'a>(&self, state: &AggregateState, arena: &'a Arena) -> Datum<'a> {
+        match (&self.state, &state.0) {
+            (StateForm::Fold(fold), _) => state.answer(&fold.answer, arena),
+            (StateForm::Rows(_), StateData::Rows(rows)) => rows.value(arena),
+            (StateForm::Rows(_), _) => {
+                debug_assert!(false, "the state is of this aggregate");
+                Datum::Null
+            }
+        }
     }
 }
 
@@ -104,6 +176,8 @@ pub struct AggregateFunction {
     pub examples: &'static [(&'static str, &'static str)],
     /// Whether the order of the rows matters (`first_value`, `ew_avg`, …).
     pub is_ordered: bool,
+    /// What its states can do: whether partial results are merged.
+    pub class: StateClass,
     /// The type rule and semantics.
     pub bind: BindAggregate,
 }
@@ -144,7 +218,8 @@ pub fn all() -> impl Iterator<Item = &'static AggregateFunction> {
         moment::FUNCTIONS,
         ranked::FUNCTIONS,
         multiset::FUNCTIONS,
-        path::FUNCTIONS,
+        weighted_mean::FUNCTIONS,
+        drawdown::FUNCTIONS,
         position::FUNCTIONS,
         condition::FUNCTIONS,
         category::FUNCTIONS,

@@ -39,6 +39,8 @@ mod moments;
 use limbs::{Format, Sign};
 pub use moments::{Divisor, ExactMoments};
 
+use crate::aggregate::{StateReader, put_count, put_signed};
+
 /// Biased exponents of the ordinary values.
 const ORDINARY_MIN: u32 = 1023 - 44;
 const ORDINARY_MAX: u32 = 1023 + 54;
@@ -123,6 +125,45 @@ impl ExactSum {
             limbs::add(&mut own.wide, &rare.wide);
             own.specials.merge(rare.specials);
         }
+    }
+
+    /// Appends the state to some bytes.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        let ordinary = limbs::significant(&self.ordinary()).to_vec();
+        put_count(out, ordinary.len() * 2 + usize::from(self.rare.is_some()));
+        ordinary.iter().for_each(|limb| out.extend_from_slice(&limb.to_le_bytes()));
+        if let Some(rare) = &self.rare {
+            let wide = limbs::significant(&rare.wide);
+            put_count(out, wide.len());
+            wide.iter().for_each(|limb| out.extend_from_slice(&limb.to_le_bytes()));
+            let Specials { nan, positive, negative } = rare.specials;
+            [nan, positive, negative].iter().for_each(|count| put_signed(out, (*count).into()));
+        }
+    }
+
+    /// Reads what `encode` wrote; `None` for damaged bytes.
+    pub(crate) fn decode(reader: &mut StateReader<'_>) -> Option<Self> {
+        let header = reader.count()?;
+        let mut sum = Self::default();
+        let mut ordinary = [0; 3];
+        limbs::decode(reader, header / 2, &mut ordinary)?;
+        let [low, middle, high] = ordinary;
+        sum.low = u128::from(low) | (u128::from(middle) << 64);
+        sum.high = high.cast_signed();
+        if header % 2 == 1 {
+            let count = reader.count()?;
+            let rare = sum.rare();
+            limbs::decode(reader, count, &mut rare.wide)?;
+            let mut special = || i64::try_from(reader.signed()?).ok();
+            let [nan, positive, negative] = [special()?, special()?, special()?];
+            rare.specials = Specials { nan, positive, negative };
+        }
+        Some(sum)
+    }
+
+    /// Returns the number of bytes that it has allocated.
+    pub fn heap_bytes(&self) -> usize {
+        if self.rare.is_some() { size_of::<Rare>() } else { 0 }
     }
 
     /// Forgets every value.

@@ -33,7 +33,10 @@ pub mod udf;
 pub mod value_limit;
 mod zone;
 
-pub use aggregate::{Accumulator, AggregateFunction, BoundAggregate, Feeding};
+pub use aggregate::{
+    AggregateFunction, BoundAggregate, PickedRow, RowForm, StateForm,
+    state::{AggregateState, RowState, RowsEnd, StateClass, StateUse},
+};
 pub use entry::{FunctionEntry, entries, example_sql};
 pub use nested::{InnerAggregate, NestedAggregate, OuterArguments};
 pub use row_expr::{RowExpr, RowSource};

@@ -15,7 +15,10 @@ use std::{collections::VecDeque, fmt, sync::Arc};
 use hashbrown::HashMap;
 use lockstep_row::{Arena, DataType, Datum, Value, key::encode_key};
 
-use crate::{Accumulator, BoundAggregate, Feeding, RowSource, row_expr::RowExpr};
+use crate::{
+    AggregateState, BoundAggregate, RowForm, RowSource, RowState, RowsEnd, StateClass, StateForm,
+    StateUse, row_expr::RowExpr,
+};
 
 /// An inner aggregate.
 #[derive(Debug)]
@@ -70,9 +73,10 @@ impl NestedAggregate {
         let parameters = label.chain(self.columns.iter().cloned()).collect();
         let returns = self.outer.returns.clone();
         let shared = Arc::new(self);
-        let make =
-            move |feeding| -> Box<dyn Accumulator> { Box::new(Nested::new(&shared, feeding)) };
-        BoundAggregate { parameters, returns, make: Arc::new(make), fold: None }
+        let make = move |used| -> Box<dyn RowState> { Box::new(Nested::new(&shared, used)) };
+        let class = StateClass::Rows("the outer aggregate depends on the whole frame");
+        let form = RowForm { make: Arc::new(make), class, pick: None };
+        BoundAggregate { parameters, returns, state: StateForm::Rows(form) }
     }
 
     /// Returns the text that identifies an aggregate among others over the same columns: the call
@@ -87,11 +91,11 @@ impl NestedAggregate {
     }
 }
 
-/// The accumulator of a nested aggregate.
+/// The state of a nested aggregate.
 struct Nested {
     of: Arc<NestedAggregate>,
-    feeding: Feeding,
-    inner: Vec<Box<dyn Accumulator>>,
+    used: StateUse,
+    inner: Vec<AggregateState>,
     rows: FrameRows,
 }
 
@@ -99,56 +103,57 @@ struct Nested {
 enum FrameRows {
     /// None: the value depends on the inner aggregates only.
     NotNeeded,
-    /// The columns of each row, in the order in which the rows were added.
+    /// The columns of each row, oldest first.
     Buffered(VecDeque<Vec<Value>>),
     /// One outer aggregate for the rows of each key.
     ByKey(AggregatesByKey),
 }
 
 impl Nested {
-    fn new(of: &Arc<NestedAggregate>, feeding: Feeding) -> Self {
+    fn new(of: &Arc<NestedAggregate>, used: StateUse) -> Self {
         let rows = match &of.arguments {
             OuterArguments::Items => FrameRows::NotNeeded,
             OuterArguments::Rows(_) => FrameRows::Buffered(VecDeque::new()),
             OuterArguments::Matching { .. } => FrameRows::ByKey(AggregatesByKey::default()),
         };
-        let inner = of.inner.iter().map(|inner| (inner.bound.make)(feeding)).collect();
-        Self { of: Arc::clone(of), feeding, inner, rows }
+        let inner = of.inner.iter().map(|inner| inner.bound.new_state(used)).collect();
+        Self { of: Arc::clone(of), used, inner, rows }
     }
 
     /// Adds a row to the inner aggregates, or removes it.
-    fn feed_inner(&mut self, row: &[Datum<'_>], change: RowChange) {
+    fn update_inner(&mut self, row: &[Datum<'_>], change: RowChange) {
         let arena = Arena::new();
-        for (inner, accumulator) in self.of.inner.iter().zip(&mut self.inner) {
-            change.apply(accumulator.as_mut(), &inner.arguments, &row, &arena);
+        for (inner, state) in self.of.inner.iter().zip(&mut self.inner) {
+            change.apply(&inner.bound, state, &inner.arguments, &row, &arena);
         }
     }
 
     /// Computes the outer aggregate of the items of a list.
     fn of_items<'a>(&self, inner: &[Datum<'_>], arena: &'a Arena) -> Datum<'a> {
-        let mut outer = (self.of.outer.make)(self.feeding);
+        let outer = &self.of.outer;
+        let mut state = outer.new_state(StateUse::Fold);
         if let Some(Datum::Array(items)) = inner.first() {
             // A list has its newest item first.
-            match self.feeding {
-                Feeding::NewestFirst => items.iter().for_each(|item| outer.add(&[*item])),
-                Feeding::Sliding => items.iter().rev().for_each(|item| outer.add(&[*item])),
-            }
+            items.iter().for_each(|item| outer.add(&mut state, &[*item], RowsEnd::Oldest));
         }
-        outer.value(arena)
+        outer.value(&state, arena)
     }
 }
 
-impl Accumulator for Nested {
-    fn add(&mut self, arguments: &[Datum<'_>]) {
+impl RowState for Nested {
+    fn add(&mut self, arguments: &[Datum<'_>], end: RowsEnd) {
         let Some((_, row)) = arguments.split_first() else { return };
-        self.feed_inner(row, RowChange::Add);
+        self.update_inner(row, RowChange::Add(end));
         match (&mut self.rows, &self.of.arguments) {
             (FrameRows::Buffered(rows), _) => {
-                rows.push_back(row.iter().map(|value| value.to_value()).collect());
+                let columns = row.iter().map(|value| value.to_value()).collect();
+                match end {
+                    RowsEnd::Newest => rows.push_back(columns),
+                    RowsEnd::Oldest => rows.push_front(columns),
+                }
             }
             (FrameRows::ByKey(rows), OuterArguments::Matching { row_keys, arguments, .. }) => {
-                let (outer, feeding) = (&self.of.outer, self.feeding);
-                rows.add(row_keys, arguments, row, || (outer.make)(feeding));
+                rows.add(KeyedRow { of: &self.of, row_keys, arguments, row }, self.used, end);
             }
             _ => {}
         }
@@ -156,11 +161,11 @@ impl Accumulator for Nested {
 
     fn remove(&mut self, arguments: &[Datum<'_>]) {
         let Some((_, row)) = arguments.split_first() else { return };
-        self.feed_inner(row, RowChange::Remove);
+        self.update_inner(row, RowChange::Remove);
         match (&mut self.rows, &self.of.arguments) {
             (FrameRows::Buffered(rows), _) => drop(rows.pop_front()),
             (FrameRows::ByKey(rows), OuterArguments::Matching { row_keys, arguments, .. }) => {
-                rows.remove(row_keys, arguments, row);
+                rows.remove(KeyedRow { of: &self.of, row_keys, arguments, row });
             }
             _ => {}
         }
@@ -168,31 +173,44 @@ impl Accumulator for Nested {
 
     fn value<'a>(&self, arena: &'a Arena) -> Datum<'a> {
         let scratch = Arena::new();
+        let inner = self.of.inner.iter().zip(&self.inner);
         let inner: Vec<Datum<'_>> =
-            self.inner.iter().map(|accumulator| accumulator.value(&scratch)).collect();
+            inner.map(|(inner, state)| inner.bound.value(state, &scratch)).collect();
+        let outer = &self.of.outer;
         match (&self.rows, &self.of.arguments) {
             (FrameRows::Buffered(rows), OuterArguments::Rows(arguments)) => {
-                let mut outer = (self.of.outer.make)(self.feeding);
-                for columns in rows {
+                let mut state = outer.new_state(StateUse::Fold);
+                let add = RowChange::Add(RowsEnd::Oldest);
+                for columns in rows.iter().rev() {
                     let row = BufferedRow { columns, inner: &inner, arena: &scratch };
-                    RowChange::Add.apply(outer.as_mut(), arguments, &row, &scratch);
+                    add.apply(outer, &mut state, arguments, &row, &scratch);
                 }
-                outer.value(arena)
+                outer.value(&state, arena)
             }
             (FrameRows::ByKey(rows), OuterArguments::Matching { frame_keys, .. }) => {
                 let row =
                     BufferedRow { columns: &self.no_columns(), inner: &inner, arena: &scratch };
                 match rows.find(frame_keys, &row, &scratch) {
-                    Some(outer) => outer.value(arena),
-                    None => (self.of.outer.make)(self.feeding).value(arena),
+                    Some(state) => outer.value(state, arena),
+                    None => outer.value(&outer.new_state(StateUse::Fold), arena),
                 }
             }
             _ => self.of_items(&inner, arena),
         }
     }
 
+    fn heap_bytes(&self) -> usize {
+        let inner: usize = self.inner.iter().map(AggregateState::heap_bytes).sum();
+        let rows = match &self.rows {
+            FrameRows::NotNeeded => 0,
+            FrameRows::Buffered(rows) => rows.iter().map(buffered_bytes).sum(),
+            FrameRows::ByKey(rows) => rows.heap_bytes(),
+        };
+        inner + rows
+    }
+
     fn reset(&mut self) {
-        self.inner.iter_mut().for_each(|accumulator| accumulator.reset());
+        self.inner.iter_mut().for_each(AggregateState::reset);
         match &mut self.rows {
             FrameRows::NotNeeded => {}
             FrameRows::Buffered(rows) => rows.clear(),
@@ -223,9 +241,18 @@ impl<'a> RowSource<'a> for BufferedRow<'a> {
     }
 }
 
+/// Returns the approximate number of bytes of the columns of a row.
+fn buffered_bytes(columns: &Vec<Value>) -> usize {
+    let texts = columns.iter().map(|value| match value {
+        Value::String(text) => text.len(),
+        _ => 0,
+    });
+    size_of_val(columns) + size_of_val(columns.as_slice()) + texts.sum::<usize>()
+}
+
 #[derive(Debug, Clone, Copy)]
 enum RowChange {
-    Add,
+    Add(RowsEnd),
     Remove,
 }
 
@@ -233,10 +260,11 @@ enum RowChange {
 const STACK_ARGUMENTS: usize = 4;
 
 impl RowChange {
-    /// Evaluates arguments over a row and passes them to the accumulator.
+    /// Evaluates arguments over a row and passes them to a state.
     fn apply<'a>(
         self,
-        accumulator: &mut dyn Accumulator,
+        aggregate: &BoundAggregate,
+        state: &mut AggregateState,
         arguments: &'a [RowExpr],
         row: &dyn RowSource<'a>,
         arena: &'a Arena,
@@ -250,8 +278,8 @@ impl RowChange {
             *value = argument.eval(row, arena);
         }
         match self {
-            Self::Add => accumulator.add(values),
-            Self::Remove => accumulator.remove(values),
+            Self::Add(end) => aggregate.add(state, values, end),
+            Self::Remove => aggregate.remove(state, values),
         }
     }
 }
@@ -260,42 +288,47 @@ impl RowChange {
 #[derive(Default)]
 struct AggregatesByKey {
     found: HashMap<Box<[u8]>, KeyAggregate>,
-    /// The empty aggregates of keys without rows, for reuse.
-    free: Vec<Box<dyn Accumulator>>,
+    /// The empty states of keys without rows, for reuse.
+    free: Vec<AggregateState>,
     key: Vec<u8>,
 }
 
 /// The outer aggregate of one key.
 struct KeyAggregate {
     rows: usize,
-    outer: Box<dyn Accumulator>,
+    outer: AggregateState,
+}
+
+/// A row and what is read of it.
+#[derive(Clone, Copy)]
+struct KeyedRow<'r, 'v> {
+    of: &'r NestedAggregate,
+    row_keys: &'r [RowExpr],
+    arguments: &'r [RowExpr],
+    row: &'r [Datum<'v>],
 }
 
 /// The most empty aggregates that are held for reuse.
 const FREE_MAX: usize = 64;
 
 impl AggregatesByKey {
-    fn add(
-        &mut self,
-        row_keys: &[RowExpr],
-        arguments: &[RowExpr],
-        row: &[Datum<'_>],
-        make: impl FnOnce() -> Box<dyn Accumulator>,
-    ) {
+    fn add(&mut self, row: KeyedRow<'_, '_>, used: StateUse, end: RowsEnd) {
+        let KeyedRow { of, row_keys, arguments, row } = row;
         let arena = Arena::new();
         if !encode(row_keys, &row, &arena, &mut self.key) {
             return;
         }
         let free = &mut self.free;
         let aggregate = self.found.entry_ref(self.key.as_slice()).or_insert_with(|| {
-            let outer = free.pop().unwrap_or_else(make);
+            let outer = free.pop().unwrap_or_else(|| of.outer.new_state(used));
             KeyAggregate { rows: 0, outer }
         });
         aggregate.rows += 1;
-        RowChange::Add.apply(aggregate.outer.as_mut(), arguments, &row, &arena);
+        RowChange::Add(end).apply(&of.outer, &mut aggregate.outer, arguments, &row, &arena);
     }
 
-    fn remove(&mut self, row_keys: &[RowExpr], arguments: &[RowExpr], row: &[Datum<'_>]) {
+    fn remove(&mut self, row: KeyedRow<'_, '_>) {
+        let KeyedRow { of, row_keys, arguments, row } = row;
         let arena = Arena::new();
         if !encode(row_keys, &row, &arena, &mut self.key) {
             return;
@@ -304,11 +337,19 @@ impl AggregatesByKey {
         debug_assert!(aggregate.rows > 0, "a key without rows has no aggregate");
         aggregate.rows -= 1;
         if aggregate.rows > 0 {
-            return RowChange::Remove.apply(aggregate.outer.as_mut(), arguments, &row, &arena);
+            let outer = &mut aggregate.outer;
+            return RowChange::Remove.apply(&of.outer, outer, arguments, &row, &arena);
         }
         if let Some(aggregate) = self.found.remove(self.key.as_slice()) {
             self.release(aggregate);
         }
+    }
+
+    /// Returns the approximate number of bytes of the keys and their states.
+    fn heap_bytes(&self) -> usize {
+        let found =
+            self.found.iter().map(|(key, aggregate)| key.len() + aggregate.outer.heap_bytes());
+        self.found.allocation_size() + found.sum::<usize>()
     }
 
     /// Resets the aggregate of a key without rows, for reuse.
@@ -327,10 +368,10 @@ impl AggregatesByKey {
         frame_keys: &'a [RowExpr],
         frame: &dyn RowSource<'a>,
         arena: &'a Arena,
-    ) -> Option<&dyn Accumulator> {
+    ) -> Option<&AggregateState> {
         let mut key = Vec::new();
         let found = encode(frame_keys, frame, arena, &mut key);
-        found.then(|| self.found.get(key.as_slice()).map(|aggregate| aggregate.outer.as_ref()))?
+        found.then(|| self.found.get(key.as_slice()).map(|aggregate| &aggregate.outer))?
     }
 
     fn reset(&mut self) {

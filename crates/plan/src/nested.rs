@@ -188,7 +188,7 @@ struct Matching {
 /// Extracts the equalities from the condition of an aggregate; `None` when it has no condition, or
 /// when anything else depends on the inner values.
 fn matching(outer: &BoundAggregate, arguments: &[Expr]) -> Option<Matching> {
-    let condition = outer.fold.as_ref()?.condition?.argument;
+    let condition = outer.condition()?.argument;
     let (mut row_keys, mut frame_keys, mut rest) = (Vec::new(), Vec::new(), Vec::new());
     for part in split_conjunction(arguments.get(condition)?) {
         if !reads(part, is_placeholder) {

@@ -1,5 +1,5 @@
 //! Measures a request over a window of 1,000 rows with six aggregates, in nanoseconds per request
-//! and per row. The accumulators do next to nothing, so that what is measured is the scan.
+//! and per row. The states do next to nothing, so that what is measured is the scan.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use datafusion::{
 };
 use lockstep_diagnostic::{Diagnostic, Result};
 use lockstep_function::{
-    Accumulator, AggregateFunction, BoundAggregate, Settings, SignatureError,
-    aggregate::MakeAccumulator,
+    AggregateFunction, BoundAggregate, RowForm, RowState, RowsEnd, Settings, SignatureError,
+    StateClass, StateForm,
 };
 use lockstep_host::{Clock, ManualClock, SystemClock};
 use lockstep_plan::{AggregateCall, CatalogTable, Frame, Window, WindowAggregate, WindowGroup};
@@ -52,8 +52,8 @@ struct Fold {
     fold: fn(i64, Option<i64>) -> i64,
 }
 
-impl Accumulator for Fold {
-    fn add(&mut self, arguments: &[Datum<'_>]) {
+impl RowState for Fold {
+    fn add(&mut self, arguments: &[Datum<'_>], _end: RowsEnd) {
         self.value = (self.fold)(self.value, arguments.first().and_then(Datum::as_i64));
     }
 
@@ -63,10 +63,16 @@ impl Accumulator for Fold {
         Datum::BigInt(self.value)
     }
 
+    fn heap_bytes(&self) -> usize {
+        0
+    }
+
     fn reset(&mut self) {
         self.value = self.start;
     }
 }
+
+const CLASS: StateClass = StateClass::Rows("an example");
 
 static FOLD: AggregateFunction = AggregateFunction {
     name: "fold",
@@ -76,6 +82,7 @@ static FOLD: AggregateFunction = AggregateFunction {
     doc: "Folds integers.",
     examples: &[],
     is_ordered: false,
+    class: CLASS,
     bind: |_| Err(SignatureError::Mismatch("is bound by hand".to_owned())),
 };
 
@@ -85,11 +92,12 @@ fn call(
     start: i64,
     fold: fn(i64, Option<i64>) -> i64,
 ) -> AggregateCall {
-    let make: Arc<MakeAccumulator> =
-        Arc::new(move |_| Box::new(Fold { value: start, start, fold }));
+    let make = move |_used| -> Box<dyn RowState> { Box::new(Fold { value: start, start, fold }) };
+    let form = RowForm { make: Arc::new(make), class: CLASS, pick: None };
+    let state = StateForm::Rows(form);
     AggregateCall {
         function: &FOLD,
-        bound: BoundAggregate { parameters: vec![], returns: DataType::BigInt, make, fold: None },
+        bound: BoundAggregate { parameters: vec![], returns: DataType::BigInt, state },
         arguments: vec![col(format!("t.{column}"))],
         settings: Settings::default(),
         output: output.to_owned(),

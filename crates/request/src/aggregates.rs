@@ -1,25 +1,32 @@
 //! The aggregates of a scan: which lanes update which states, and where the results go.
 //!
-//! A call whose aggregate has a [`fold`](lockstep_function::aggregate::fold) is the result of a
-//! state; calls share a state when they fold the same values in the same way. A call without a fold
-//! has an accumulator, which is updated row by row ([`crate::accumulators`]).
+//! A call whose aggregate is a fold of one value of each row is the result of a state, which is
+//! updated with blocks of values; calls share a state when they fold the same values in the same way.
+//! A call that has the value of the row at a position reads that row alone. Any other call has a
+//! state that is updated row by row ([`crate::row_calls`]).
 //!
 //! The windows of a scan share the lanes. Windows whose frames begin at the same row share states
-//! and accumulators as well: rows come newest first, so the rows of the shorter frame are the first
+//! as well: rows come newest first, so the rows of the shorter frame are the first
 //! rows of the longer one, and the shorter window is finalized before the first row beyond it is
 //! added.
 
 use std::fmt;
 
 use bumpalo::collections::Vec as ArenaVec;
-use lockstep_function::aggregate::fold::{self, Answer, FoldState, StateKind};
-use lockstep_row::{Arena, Datum};
+use lockstep_function::{
+    AggregateState, PickedRow, StateUse,
+    aggregate::{
+        copy_scalar,
+        state::{Answer, StateKind, ValueLane},
+    },
+};
+use lockstep_row::{Arena, Datum, Value};
 
 use crate::{
-    accumulators::{AccumulatorCall, Accumulators},
     groups::GroupSet,
     inputs::{CurrentInputs, RecordRun, SourceInputs},
     lane::{CurrentValue, LaneBuffers, LaneClass, LaneRows, ScanLane},
+    row_calls::{CallOutput, RowCall, RowCallStates},
     row_context::{BoundExpr, LeafRow, RowContext},
 };
 
@@ -31,9 +38,10 @@ pub(crate) struct ScanAggregates {
     pub(crate) states: Vec<StateKind>,
     /// The results that are computed from states.
     pub(crate) outputs: Vec<StateOutput>,
-    /// The states that store the value of one row.
+    /// The values of the rows at a position.
     pub(crate) picks: Vec<RowPick>,
-    pub(crate) calls: Vec<AccumulatorCall>,
+    /// The calls that are updated row by row.
+    pub(crate) calls: Vec<RowCall>,
     /// Sets of several groups whose frames begin at the same row.
     pub(crate) same_start: Vec<GroupSet>,
 }
@@ -49,22 +57,50 @@ pub(crate) struct StateOutput {
     pub(crate) slot: usize,
 }
 
-/// A state that stores the value of one row of the frame: the first, the last, or one at a distance.
+/// The value of one row of the frame: the first, the last, or one at a distance.
 #[derive(Debug)]
 pub(crate) struct RowPick {
     /// The window groups that it is computed for.
     pub(crate) groups: GroupSet,
-    pub(crate) state: usize,
+    /// The row.
+    pub(crate) row: PickedRow,
     /// The value, among the expressions that picks read.
     pub(crate) input: usize,
+    pub(crate) outputs: Vec<CallOutput>,
+}
+
+/// What is known of a [`RowPick`] while its frame is read, newest row first.
+#[derive(Debug, Clone, Default)]
+struct PickProgress {
+    /// The number of rows that were read.
+    rows: usize,
+    value: Value,
+}
+
+impl PickProgress {
+    /// Reads a number of rows; `value` returns the value of one of them, counted from the newest.
+    fn add<'a>(&mut self, picked: PickedRow, rows: usize, value: impl FnOnce(usize) -> Datum<'a>) {
+        let before = self.rows;
+        self.rows += rows;
+        let row = match picked {
+            PickedRow::FromNewest(distance) => {
+                distance.checked_sub(before).filter(|row| *row < rows)
+            }
+            PickedRow::Oldest => rows.checked_sub(1),
+        };
+        if let Some(row) = row {
+            self.value = value(row).to_value();
+        }
+    }
 }
 
 /// The states of a scan, which are reused by one answer after the other.
 pub(crate) struct AggregateScratch {
-    states: Vec<FoldState>,
+    states: Vec<AggregateState>,
     /// The states that store a value for each of many rows.
     large: Vec<usize>,
-    accumulators: Accumulators,
+    picked: Vec<PickProgress>,
+    calls: RowCallStates,
     /// The groups that are not finalized yet.
     open: GroupSet,
     /// What the current row adds to each lane, which waits for the first block of the same groups.
@@ -78,9 +114,10 @@ impl AggregateScratch {
     pub(crate) fn new(aggregates: &ScanAggregates) -> Self {
         let states = &aggregates.states;
         Self {
-            states: states.iter().map(|kind| FoldState::new(*kind)).collect(),
+            states: states.iter().map(|kind| AggregateState::new(*kind, StateUse::Fold)).collect(),
             large: (0..states.len()).filter(|state| states[*state].keeps_values()).collect(),
-            accumulators: Accumulators::new(&aggregates.calls),
+            picked: vec![PickProgress::default(); aggregates.picks.len()],
+            calls: RowCallStates::new(&aggregates.calls),
             open: GroupSet::ALL,
             current: vec![CurrentValue::None; aggregates.lanes.len()],
             current_groups: GroupSet::NONE,
@@ -89,14 +126,15 @@ impl AggregateScratch {
 
     /// Estimates the bytes that are retained between answers.
     pub(crate) fn retained_bytes(&self) -> usize {
-        let states = self.large.iter().map(|state| self.states[*state].kept_bytes());
-        states.sum::<usize>() + self.accumulators.retained_bytes()
+        let states = self.large.iter().map(|state| self.states[*state].heap_bytes());
+        states.sum::<usize>() + self.calls.retained_bytes()
     }
 
     /// Forgets all rows.
     pub(crate) fn reset(&mut self) {
-        self.states.iter_mut().for_each(FoldState::reset);
-        self.accumulators.reset();
+        self.states.iter_mut().for_each(AggregateState::reset);
+        self.picked.fill(PickProgress::default());
+        self.calls.reset();
         self.open = GroupSet::ALL;
         self.current_groups = GroupSet::NONE;
     }
@@ -104,12 +142,7 @@ impl AggregateScratch {
 
 impl ScanLane {
     /// Adds values to the states of these groups.
-    fn update(
-        &self,
-        scratch: &mut AggregateScratch,
-        groups: GroupSet,
-        values: fold::ValueLane<'_>,
-    ) {
+    fn update(&self, scratch: &mut AggregateScratch, groups: GroupSet, values: ValueLane<'_>) {
         if !values.is_empty() {
             self.update_states(scratch, groups, |_, state| state.add(values));
         }
@@ -121,7 +154,7 @@ impl ScanLane {
         &self,
         scratch: &mut AggregateScratch,
         groups: GroupSet,
-        update: impl Fn(&Self, &mut FoldState),
+        update: impl Fn(&Self, &mut AggregateState),
     ) {
         for of_lane in self.states.iter().filter(|of_lane| groups.intersects(of_lane.groups)) {
             update(self, &mut scratch.states[of_lane.state]);
@@ -238,12 +271,12 @@ impl ScanAggregates {
             inputs.picks[pick.input].eval(&rows[row], arena)
         });
         for row in rows.iter().filter(|_| !self.calls.is_empty()) {
-            scratch.accumulators.update(&self.calls, groups, &inputs.arguments, row, arena);
+            scratch.calls.update(&self.calls, groups, &inputs.arguments, row, arena);
         }
     }
 
     /// Adds rows of a run to these groups, from the records of their index. There may be no calls
-    /// with accumulators, which need the rows.
+    /// that are updated row by row.
     pub(crate) fn update_from_records<'s>(
         &self,
         scratch: &mut AggregateScratch,
@@ -252,7 +285,7 @@ impl ScanAggregates {
         rows: RecordRun<'_, 's>,
         buffers: &mut LaneBuffers<'s>,
     ) {
-        debug_assert!(self.calls.is_empty(), "an accumulator is updated from rows");
+        debug_assert!(self.calls.is_empty(), "such a call is updated from rows");
         debug_assert_eq!(inputs.records.len(), self.lanes.len(), "each lane has a record input");
         let arena = buffers.arena;
         let has_current = self.takes_current(scratch, groups);
@@ -277,7 +310,7 @@ impl ScanAggregates {
         });
     }
 
-    /// Passes a number of rows to the states that pick one; `value` gives the value of a row.
+    /// Passes a number of rows to the picks; `value` gives the value of a row.
     fn pick<'s>(
         &self,
         scratch: &mut AggregateScratch,
@@ -285,8 +318,10 @@ impl ScanAggregates {
         row_count: usize,
         value: impl Fn(&RowPick, usize) -> Datum<'s>,
     ) {
-        for pick in self.picks.iter().filter(|pick| groups.intersects(pick.groups)) {
-            scratch.states[pick.state].pick(row_count, |row| value(pick, row));
+        for (pick, progress) in self.picks.iter().zip(&mut scratch.picked) {
+            if groups.intersects(pick.groups) {
+                progress.add(pick.row, row_count, |row| value(pick, row));
+            }
         }
     }
 
@@ -335,7 +370,7 @@ impl ScanAggregates {
         }
         self.pick(scratch, groups, 1, |pick, _| inputs.picks[pick.input].eval(row, arena));
         if !self.calls.is_empty() {
-            scratch.accumulators.update(&self.calls, groups, &inputs.arguments, row, arena);
+            scratch.calls.update(&self.calls, groups, &inputs.arguments, row, arena);
         }
     }
 
@@ -389,14 +424,16 @@ impl ScanAggregates {
         }
         self.pick(scratch, groups, 1, |pick, _| inputs.picks[pick.input].eval(row, arena));
         if !self.calls.is_empty() {
-            scratch.accumulators.update(&self.calls, groups, &inputs.arguments, row, arena);
+            scratch.calls.update(&self.calls, groups, &inputs.arguments, row, arena);
         }
     }
 
     /// Returns the slots of all results.
     pub(crate) fn slots(&self) -> impl Iterator<Item = usize> {
-        let of_calls = self.calls.iter().flat_map(|call| &call.outputs).map(|output| output.slot);
-        self.outputs.iter().map(|output| output.slot).chain(of_calls)
+        let of_picks = self.picks.iter().flat_map(|pick| &pick.outputs);
+        let of_calls = self.calls.iter().flat_map(|call| &call.outputs);
+        let others = of_picks.chain(of_calls).map(|output| output.slot);
+        self.outputs.iter().map(|output| output.slot).chain(others)
     }
 
     /// Writes the results of these groups into their slots, unless they are finalized already.
@@ -414,7 +451,12 @@ impl ScanAggregates {
             let state = &scratch.states[output.state];
             state.write_answer(&output.answer, arena, &mut slots[output.slot]);
         }
-        scratch.accumulators.finalize(&self.calls, groups, slots, arena);
+        for (pick, progress) in self.picks.iter().zip(&scratch.picked) {
+            for output in pick.outputs.iter().filter(|output| groups.contains(output.group)) {
+                slots[output.slot] = copy_scalar(&progress.value, arena);
+            }
+        }
+        scratch.calls.finalize(&self.calls, groups, slots, arena);
     }
 }
 
@@ -424,14 +466,16 @@ impl fmt::Display for ScanAggregates {
         let count = |count: usize, what: &str| {
             format!("{count} {what}{}", if count == 1 { "" } else { "s" })
         };
-        let calls = count(self.outputs.len(), "call");
-        let states = count(self.states.len(), "state");
+        let picked: usize = self.picks.iter().map(|pick| pick.outputs.len()).sum();
+        let folded = self.outputs.len() + picked;
+        let calls = count(folded, "call");
+        let states = count(self.states.len() + self.picks.len(), "state");
         let mut inputs: Vec<usize> = self.picks.iter().map(|pick| pick.input).collect();
         inputs.sort_unstable();
         inputs.dedup();
         let values = count(self.lanes.len() + inputs.len(), "value");
         let names: Vec<&str> = self.calls.iter().map(|call| call.name).collect();
-        match (self.outputs.is_empty(), names.is_empty()) {
+        match (folded == 0, names.is_empty()) {
             (false, true) => write!(f, "folds {calls} in {states} over {values}"),
             (false, false) => {
                 let names = names.join(", ");

@@ -9,7 +9,7 @@ mod fixed_width;
 mod record_input;
 mod row_input;
 
-use lockstep_function::aggregate::fold::{self, FoldState};
+use lockstep_function::aggregate::state::{self, AggregateState};
 use lockstep_row::{Arena, Datum, ShortText};
 
 pub(crate) use self::{record_input::RecordInput, row_input::RowInput};
@@ -93,21 +93,21 @@ impl<'s> LaneBuffers<'s> {
         class: LaneClass,
         count: usize,
         current: CurrentValue,
-    ) -> fold::ValueLane<'_> {
+    ) -> state::ValueLane<'_> {
         match (class, current) {
             (LaneClass::Integers, CurrentValue::Integer(value)) => {
-                fold::ValueLane::Integers(self.integers.with_current(count, value))
+                state::ValueLane::Integers(self.integers.with_current(count, value))
             }
             (LaneClass::Floats, CurrentValue::Float(value)) => {
-                fold::ValueLane::Floats(self.floats.with_current(count, value))
+                state::ValueLane::Floats(self.floats.with_current(count, value))
             }
-            (LaneClass::Integers, _) => fold::ValueLane::Integers(&self.integers.0[..count]),
-            (LaneClass::Floats, _) => fold::ValueLane::Floats(&self.floats.0[..count]),
-            (LaneClass::Rows, CurrentValue::None) => fold::ValueLane::Rows(count),
-            (LaneClass::Rows, _) => fold::ValueLane::Rows(count + 1),
+            (LaneClass::Integers, _) => state::ValueLane::Integers(&self.integers.0[..count]),
+            (LaneClass::Floats, _) => state::ValueLane::Floats(&self.floats.0[..count]),
+            (LaneClass::Rows, CurrentValue::None) => state::ValueLane::Rows(count),
+            (LaneClass::Rows, _) => state::ValueLane::Rows(count + 1),
             (LaneClass::Texts, _) => {
                 debug_assert!(false, "a text of the current row is added at once");
-                fold::ValueLane::Rows(0)
+                state::ValueLane::Rows(0)
             }
         }
     }
@@ -176,22 +176,22 @@ impl ScanLane {
     }
 
     /// Adds the value of one row to a state; `None` where rows are counted.
-    pub(crate) fn update_one(&self, state: &mut FoldState, value: Option<Datum<'_>>) {
+    pub(crate) fn update_one(&self, state: &mut AggregateState, value: Option<Datum<'_>>) {
         match value {
             Some(Datum::String(text)) if self.class == LaneClass::Texts => {
-                state.add(fold::ValueLane::Texts(&[text]));
+                state.add(state::ValueLane::Texts(&[text]));
             }
             value => self.update_current(state, self.current_value(value)),
         }
     }
 
     /// Adds what the current row adds to a state.
-    pub(crate) fn update_current(&self, state: &mut FoldState, value: CurrentValue) {
+    pub(crate) fn update_current(&self, state: &mut AggregateState, value: CurrentValue) {
         match value {
             CurrentValue::None => {}
-            CurrentValue::Integer(value) => state.add(fold::ValueLane::Integers(&[value])),
-            CurrentValue::Float(value) => state.add(fold::ValueLane::Floats(&[value])),
-            CurrentValue::Row => state.add(fold::ValueLane::Rows(1)),
+            CurrentValue::Integer(value) => state.add(state::ValueLane::Integers(&[value])),
+            CurrentValue::Float(value) => state.add(state::ValueLane::Floats(&[value])),
+            CurrentValue::Row => state.add(state::ValueLane::Rows(1)),
         }
     }
 

@@ -16,7 +16,7 @@
 //! | `source`, `row_cache` | the rows of a key, newest first, by index or otherwise |
 //! | `window`, `progress`, `groups` | one scan for several windows, and their frames |
 //! | `merge`, `block` | the rows of all sources of a scan in one order, and in blocks |
-//! | `aggregates`, `accumulators`, `inputs`, `lane` | what the windows compute from blocks of rows |
+//! | `aggregates`, `row_calls`, `inputs`, `lane` | what the windows compute from blocks of rows |
 //! | `join` | LAST JOIN |
 //! | `materialise` | sub-plans that batch mode runs |
 //! | `all_rows` | queries that batch mode answers over all rows |
@@ -25,7 +25,6 @@
 //! | `replay`, `row_numbers` | answers for stored rows, and which stored row a row comes from |
 //! | `explain` | the text of EXPLAIN |
 
-mod accumulators;
 mod aggregates;
 mod all_rows;
 mod batch;
@@ -47,6 +46,7 @@ mod program;
 mod progress;
 mod replay;
 mod row_cache;
+mod row_calls;
 mod row_context;
 mod row_numbers;
 mod scratch;

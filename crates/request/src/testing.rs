@@ -13,7 +13,8 @@ use datafusion::{
 };
 use lockstep_diagnostic::Result;
 use lockstep_function::{
-    Accumulator, AggregateFunction, BoundAggregate, Feeding, Settings, SignatureError,
+    AggregateFunction, BoundAggregate, RowForm, RowState, RowsEnd, Settings, SignatureError,
+    StateClass, StateForm,
 };
 use lockstep_host::ManualClock;
 use lockstep_plan::{AggregateCall, CatalogTable, LastJoin, Window, WindowAggregate, WindowGroup};
@@ -142,6 +143,8 @@ impl BatchFallback for FirstTableBatchMode {
     }
 }
 
+const CLASS: StateClass = StateClass::Rows("the result lists the rows");
+
 /// Lists its arguments, `:` between those of one row and `,` between rows.
 static LIST: AggregateFunction = AggregateFunction {
     name: "list",
@@ -151,14 +154,16 @@ static LIST: AggregateFunction = AggregateFunction {
     doc: "Lists the rows that it is given.",
     examples: &[],
     is_ordered: true,
+    class: CLASS,
     bind: |_| Err(SignatureError::Mismatch("is bound by hand".to_owned())),
 };
 
 #[derive(Default)]
 struct Listing(String);
 
-impl Accumulator for Listing {
-    fn add(&mut self, arguments: &[Datum<'_>]) {
+impl RowState for Listing {
+    fn add(&mut self, arguments: &[Datum<'_>], end: RowsEnd) {
+        assert_eq!(end, RowsEnd::Oldest, "request mode adds rows from the newest to the oldest");
         if !self.0.is_empty() {
             self.0.push(',');
         }
@@ -172,6 +177,10 @@ impl Accumulator for Listing {
 
     fn value<'a>(&self, arena: &'a Arena) -> Datum<'a> {
         Datum::String(arena.alloc_str(&self.0))
+    }
+
+    fn heap_bytes(&self) -> usize {
+        self.0.capacity()
     }
 
     fn reset(&mut self) {
@@ -189,16 +198,10 @@ pub(crate) fn text(value: Datum<'_>) -> String {
 
 /// Makes the call `list(arguments)`.
 pub(crate) fn list(arguments: Vec<Expr>, output: &str) -> AggregateCall {
-    let make = |feeding| -> Box<dyn Accumulator> {
-        assert_eq!(feeding, Feeding::NewestFirst);
-        Box::new(Listing::default())
-    };
-    let bound = BoundAggregate {
-        parameters: vec![],
-        returns: DataType::String,
-        make: Arc::new(make),
-        fold: None,
-    };
+    let make = |_used| -> Box<dyn RowState> { Box::new(Listing::default()) };
+    let form = RowForm { make: Arc::new(make), class: CLASS, pick: None };
+    let state = StateForm::Rows(form);
+    let bound = BoundAggregate { parameters: vec![], returns: DataType::String, state };
     let (settings, output) = (Settings::default(), output.to_owned());
     AggregateCall { function: &LIST, bound, arguments, settings, output }
 }

@@ -8,6 +8,7 @@
 use std::{fmt::Write as _, fs};
 
 use lockstep_function::{
+    StateClass,
     aggregate::{self, SAMPLE},
     compatibility::{ADDITIONS, DIFFERENCES, ExampleForm},
     example_sql, scalar,
@@ -68,6 +69,8 @@ struct FunctionEntry {
     doc: &'static str,
     examples: Vec<(String, &'static str)>,
     is_aggregate: bool,
+    /// What the states of an aggregate can do.
+    class: Option<StateClass>,
 }
 
 fn entries() -> Vec<FunctionEntry> {
@@ -83,6 +86,7 @@ fn entries() -> Vec<FunctionEntry> {
         doc: function.doc,
         examples: examples(function.examples),
         is_aggregate: false,
+        class: None,
     });
     let aggregates = aggregate::all().map(|function| FunctionEntry {
         name: function.name,
@@ -92,6 +96,7 @@ fn entries() -> Vec<FunctionEntry> {
         doc: function.doc,
         examples: examples(function.examples),
         is_aggregate: true,
+        class: Some(function.class),
     });
     scalars.chain(aggregates).collect()
 }
@@ -149,6 +154,7 @@ fn functions() -> String {
         push(&mut page, format_args!("\n## {}\n", heading(category, is_aggregate)));
         if is_aggregate && is_first_aggregate {
             is_first_aggregate = false;
+            page += CLASSES;
             page += &sample();
         }
         for entry in &entries {
@@ -181,6 +187,13 @@ fn push_entry(page: &mut String, entry: &FunctionEntry) {
         push(page, format_args!("\nAlso called {}.\n", aliases.join(", ")));
     }
     push(page, format_args!("\n{}\n", entry.doc.replace(". ", ".\n")));
+    if let Some(class) = entry.class {
+        let reason = match class {
+            StateClass::Rows(reason) => format!(", since {reason}"),
+            _ => String::new(),
+        };
+        push(page, format_args!("\nState: {}{reason}.\n", class.name()));
+    }
     if entry.examples.is_empty() {
         return;
     }
@@ -189,6 +202,16 @@ fn push_entry(page: &mut String, entry: &FunctionEntry) {
         push(page, format_args!("| {} | {} |\n", code(sql), code(result)));
     }
 }
+
+/// The classes of states.
+const CLASSES: &str = "
+What is stored of the rows that an aggregate was computed over is its *state*, of one of four classes:
+
+- *retractable*: the states of two sets of rows are merged, and a row is removed by undoing its addition.
+- *mergeable*: states are merged; a removal needs more than the state.
+- *ordered merge*: the states of rows that follow each other in time are merged.
+- *rows*: the rows themselves are the state.
+";
 
 /// Writes the rows of the examples of aggregates.
 fn sample() -> String {

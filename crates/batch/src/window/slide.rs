@@ -5,15 +5,15 @@
 //!
 //! The candidates of a key are in event order. For the main rows in that order, the rows of a frame
 //! that precede the current row are a range `start..end` of the candidates, and neither end ever
-//! moves back; so rows are added to an accumulator at the new end and removed at the old one. The
+//! moves back; so rows are added to a state at the new end and removed at the old one. The
 //! current row itself is handled in one of three ways ([`CurrentRow`]). Only in the last one, which
 //! occurs with `INSTANCE_NOT_IN_WINDOW` and with equal order values under EXCLUDE `CURRENT_TIME`,
-//! is a frame computed from an empty accumulator.
+//! is a frame computed from an empty state.
 
 use std::ops::Range;
 
 use arrow::array::ArrayRef;
-use lockstep_function::{Accumulator, BoundAggregate, Feeding};
+use lockstep_function::{AggregateState, BoundAggregate, RowsEnd, StateUse};
 use lockstep_plan::{Frame, Window};
 use lockstep_row::{
     Arena, Datum,
@@ -244,9 +244,9 @@ impl FrameEnds {
 struct CallSlide<'a> {
     bound: &'a BoundAggregate,
     readers: Vec<ColumnReader<'a>>,
-    running: Box<dyn Accumulator>,
+    running: AggregateState,
     /// Computes frames with [`CurrentRow::Apart`]; made when the first one occurs.
-    fresh: Option<Box<dyn Accumulator>>,
+    fresh: Option<AggregateState>,
     results: ColumnBuilder,
     arena: Arena,
 }
@@ -256,7 +256,7 @@ impl<'a> CallSlide<'a> {
         Self {
             bound: call.bound,
             readers: call.arguments.iter().map(|column| ColumnReader::new(column)).collect(),
-            running: (call.bound.make)(Feeding::Sliding),
+            running: call.bound.new_state(StateUse::Slide),
             fresh: None,
             results: ColumnBuilder::new(&call.bound.returns, 0),
             arena: Arena::new(),
@@ -291,23 +291,23 @@ impl<'a> CallSlide<'a> {
             self.feed(&key.candidates[end..frame_end], FeedDirection::Add);
             self.feed(&key.candidates[start..frame_start], FeedDirection::Remove);
             (start, end) = (frame_start, frame_end);
-            self.results.push(self.running.value(&self.arena));
+            self.results.push(self.bound.value(&self.running, &self.arena));
             self.empty_arena();
         }
     }
 
     fn feed(&mut self, rows: &[u32], change: FeedDirection) {
-        feed(self.running.as_mut(), &self.readers, &self.arena, rows, change);
+        feed(self.bound, &mut self.running, &self.readers, &self.arena, rows, change);
     }
 
     fn compute_apart(&mut self, key: &KeyFrames, frame: FrameRange) {
-        let make = || (self.bound.make)(Feeding::Sliding);
-        let fresh = self.fresh.get_or_insert_with(make);
+        let bound = self.bound;
+        let fresh = self.fresh.get_or_insert_with(|| bound.new_state(StateUse::Fold));
         fresh.reset();
         let run = &key.candidates[frame.start as usize..frame.end as usize];
-        feed(fresh.as_mut(), &self.readers, &self.arena, run, FeedDirection::Add);
-        feed(fresh.as_mut(), &self.readers, &self.arena, &[frame.row], FeedDirection::Add);
-        self.results.push(fresh.value(&self.arena));
+        feed(bound, fresh, &self.readers, &self.arena, run, FeedDirection::Add);
+        feed(bound, fresh, &self.readers, &self.arena, &[frame.row], FeedDirection::Add);
+        self.results.push(bound.value(fresh, &self.arena));
         self.empty_arena();
     }
 
@@ -325,15 +325,16 @@ enum FeedDirection {
 }
 
 fn feed(
-    accumulator: &mut dyn Accumulator,
+    bound: &BoundAggregate,
+    state: &mut AggregateState,
     readers: &[ColumnReader<'_>],
     arena: &Arena,
     rows: &[u32],
     change: FeedDirection,
 ) {
     let mut apply = |arguments: &[Datum<'_>]| match change {
-        FeedDirection::Add => accumulator.add(arguments),
-        FeedDirection::Remove => accumulator.remove(arguments),
+        FeedDirection::Add => bound.add(state, arguments, RowsEnd::Newest),
+        FeedDirection::Remove => bound.remove(state, arguments),
     };
     match readers {
         [only] => {

@@ -1,22 +1,24 @@
 //! `count_cate`, `sum_cate_where` and the other functions of the family: a statistic for each
 //! category, as text.
 //!
-//! All of them are a map from category to an accumulator of the statistic. They differ in whether a
+//! All of them are a map from category to the state of the statistic. They differ in whether a
 //! condition filters the rows, and in which categories are listed in which order.
 
-use std::{cmp::Reverse, sync::Arc};
+use std::{any::Any, cmp::Reverse, sync::Arc};
 
 use hashbrown::HashMap;
 use lockstep_row::{Arena, DataType, Datum};
 
 use super::{
-    Accumulator, AggregateFunction, BindAggregate, BoundAggregate, Feeding, MakeAccumulator,
+    AggregateFunction, BindAggregate, BoundAggregate,
+    encoding::{StateReader, put_count, put_key, put_unsigned},
     extreme,
     key::{Key, KeyRef},
     signature::{
-        AggregateTypeClass, BOOL, CATEGORY, NUMBER, SCALAR, bound, expect, expect_count,
+        AggregateTypeClass, BOOL, CATEGORY, NUMBER, SCALAR, bound_rows, expect, expect_count,
         expect_integer, leading,
     },
+    state::{AggregateState, PartialState, RowState, RowsEnd, StateClass, StateUse},
     total,
 };
 use crate::{CallArguments, SignatureError, item_text::ItemPrinter};
@@ -31,7 +33,7 @@ macro_rules! rest {
 }
 
 macro_rules! family {
-    ($($statistic:literal, $value:literal, $class:expr, $bind:expr, $results:expr;)*) => {
+    ($($statistic:literal, $value:literal, $state:ident, $class:expr, $bind:expr, $results:expr;)*) => {
         &[$(
             AggregateFunction {
                 name: concat!($statistic, "_cate"),
@@ -45,6 +47,7 @@ macro_rules! family {
                 ),
                 examples: &[(concat!($statistic, "_cate(x, c)"), $results[0])],
                 is_ordered: false,
+                class: StateClass::$state,
                 bind: |arguments| bind(arguments, (&$class, $bind), CategoryForm::All),
             },
             AggregateFunction {
@@ -60,6 +63,7 @@ macro_rules! family {
                 ),
                 examples: &[(concat!($statistic, "_cate_where(x, y > 1, c)"), $results[1])],
                 is_ordered: false,
+                class: StateClass::$state,
                 bind: |arguments| bind(arguments, (&$class, $bind), CategoryForm::Where),
             },
             AggregateFunction {
@@ -77,6 +81,7 @@ macro_rules! family {
                 ),
                 examples: &[(concat!("top_n_key_", $statistic, "_cate_where(x, y > 1, c, 1)"), $results[2])],
                 is_ordered: false,
+                class: StateClass::$state,
                 bind: |arguments| bind(arguments, (&$class, $bind), CategoryForm::TopKey),
             },
             AggregateFunction {
@@ -94,6 +99,7 @@ macro_rules! family {
                 ),
                 examples: &[(concat!("top_n_value_", $statistic, "_cate_where(x, y > 1, c, 1)"), $results[3])],
                 is_ordered: false,
+                class: StateClass::$state,
                 bind: |arguments| bind(arguments, (&$class, $bind), CategoryForm::TopValue),
             },
         )*
@@ -109,6 +115,7 @@ macro_rules! family {
                 ),
                 examples: &[("top_n_key_ratio_cate(x, y > 1, c, 2)", "b:1,a:0.5")],
                 is_ordered: false,
+                class: StateClass::Retractable,
                 bind: |arguments| bind_ratio(arguments, CategoryForm::TopKey),
             },
             AggregateFunction {
@@ -124,6 +131,7 @@ macro_rules! family {
                 ),
                 examples: &[("top_n_value_ratio_cate(x, y > 1, c, 1)", "b:1")],
                 is_ordered: false,
+                class: StateClass::Retractable,
                 bind: |arguments| bind_ratio(arguments, CategoryForm::TopValue),
             },
         ]
@@ -131,11 +139,11 @@ macro_rules! family {
 }
 
 pub(super) static FUNCTIONS: &[AggregateFunction] = family! {
-    "count", "ANY", SCALAR, total::bind_count, ["a:2,b:1", "a:1,b:1", "b:1", "b:1"];
-    "sum", "number", NUMBER, total::bind_sum, ["a:6,b:4", "a:2,b:4", "b:4", "b:4"];
-    "avg", "number", NUMBER, total::bind_avg, ["a:3,b:4", "a:2,b:4", "b:4", "b:4"];
-    "min", "number", NUMBER, extreme::bind_min, ["a:2,b:4", "a:2,b:4", "b:4", "b:4"];
-    "max", "number", NUMBER, extreme::bind_max, ["a:4,b:4", "a:2,b:4", "b:4", "b:4"];
+    "count", "ANY", Retractable, SCALAR, total::bind_count, ["a:2,b:1", "a:1,b:1", "b:1", "b:1"];
+    "sum", "number", Retractable, NUMBER, total::bind_sum, ["a:6,b:4", "a:2,b:4", "b:4", "b:4"];
+    "avg", "number", Retractable, NUMBER, total::bind_avg, ["a:3,b:4", "a:2,b:4", "b:4", "b:4"];
+    "min", "number", Mergeable, NUMBER, extreme::bind_min, ["a:2,b:4", "a:2,b:4", "b:4", "b:4"];
+    "max", "number", Mergeable, NUMBER, extreme::bind_max, ["a:4,b:4", "a:2,b:4", "b:4", "b:4"];
 };
 
 /// The variant of a function: its arguments, and the categories that it lists.
@@ -181,8 +189,8 @@ fn bind_ratio(
 ) -> Result<BoundAggregate, SignatureError> {
     expect_count(arguments, 4..=4)?;
     let value = expect(arguments, 0, &SCALAR)?;
-    let make = |_feeding| Ratio { hits: 0, rows: 0 };
-    let statistic = bound(vec![value], DataType::Double, make);
+    let make = |_used| Ratio { hits: 0, rows: 0 };
+    let statistic = bound_rows(vec![value], DataType::Double, StateClass::Retractable, make);
     bind_statistic(arguments, form, statistic, false)
 }
 
@@ -192,7 +200,8 @@ fn bind_statistic(
     statistic: BoundAggregate,
     filters: bool,
 ) -> Result<BoundAggregate, SignatureError> {
-    let BoundAggregate { mut parameters, make: statistic, .. } = statistic;
+    let mut parameters = statistic.parameters.clone();
+    let class = statistic.class();
     if form != CategoryForm::All {
         expect(arguments, 1, &BOOL)?;
         parameters.push(DataType::Bool);
@@ -207,38 +216,41 @@ fn bind_statistic(
         parameters.push(DataType::BigInt);
     }
     let printer = ItemPrinter::new(*arguments.settings);
-    let make = move |feeding| Categories {
-        form,
-        filters,
-        limit,
-        category_type: category_type.clone(),
-        printer,
-        statistic: Arc::clone(&statistic),
-        feeding,
+    let definition = CategoryDefinition { form, filters, limit, category_type, printer, statistic };
+    let definition = Arc::new(definition);
+    let make = move |used| Categories {
+        definition: Arc::clone(&definition),
+        used,
         categories: HashMap::new(),
     };
-    Ok(bound(parameters, DataType::String, make))
+    Ok(bound_rows(parameters, DataType::String, class, make))
 }
 
-struct Categories {
+/// A function of the family with its arguments.
+struct CategoryDefinition {
     form: CategoryForm,
     /// Whether rows whose condition is not true are left out.
     filters: bool,
     limit: usize,
     category_type: DataType,
     printer: ItemPrinter,
-    statistic: Arc<MakeAccumulator>,
-    feeding: Feeding,
+    statistic: BoundAggregate,
+}
+
+/// The state: the state of each category.
+struct Categories {
+    definition: Arc<CategoryDefinition>,
+    used: StateUse,
     categories: HashMap<Key, CategoryState>,
 }
 
 /// The state of one category.
 struct CategoryState {
-    accumulator: Box<dyn Accumulator>,
+    statistic: AggregateState,
     rows: u64,
 }
 
-impl Categories {
+impl CategoryDefinition {
     /// Returns the category of a row and the arguments of the statistic, if the row counts.
     fn category_and_arguments<'a, 'b>(
         &self,
@@ -252,38 +264,54 @@ impl Categories {
     }
 }
 
-impl Accumulator for Categories {
-    fn add(&mut self, arguments: &[Datum<'_>]) {
-        let Some((category, seen)) = self.category_and_arguments(arguments) else { return };
-        if !self.categories.contains_key(&category) {
-            let accumulator = (self.statistic)(self.feeding);
-            self.categories.insert(category.to_key(), CategoryState { accumulator, rows: 0 });
-        }
-        let category_state = self.categories.get_mut(&category).expect("it was just made");
-        category_state.rows += 1;
-        category_state.accumulator.add(seen);
+impl Categories {
+    /// Returns the state of a category, made if there is none.
+    fn category(&mut self, category: KeyRef<'_>) -> &mut CategoryState {
+        self.categories.entry_ref(&category).or_insert_with(|| CategoryState {
+            statistic: self.definition.statistic.new_state(self.used),
+            rows: 0,
+        })
+    }
+}
+
+impl<'k> From<&KeyRef<'k>> for Key {
+    fn from(key: &KeyRef<'k>) -> Self {
+        key.to_key()
+    }
+}
+
+impl RowState for Categories {
+    fn add(&mut self, arguments: &[Datum<'_>], end: RowsEnd) {
+        let definition = Arc::clone(&self.definition);
+        let Some((category, seen)) = definition.category_and_arguments(arguments) else { return };
+        let category = self.category(category);
+        category.rows += 1;
+        definition.statistic.add(&mut category.statistic, seen, end);
     }
 
     fn remove(&mut self, arguments: &[Datum<'_>]) {
-        let Some((category, seen)) = self.category_and_arguments(arguments) else { return };
+        let definition = &self.definition;
+        let Some((category, seen)) = definition.category_and_arguments(arguments) else { return };
         let category_state =
             self.categories.get_mut(&category).expect("a row that leaves was added");
         debug_assert!(category_state.rows > 0, "a category without rows is removed");
         category_state.rows -= 1;
-        category_state.accumulator.remove(seen);
+        definition.statistic.remove(&mut category_state.statistic, seen);
         if category_state.rows == 0 {
             self.categories.remove(&category);
         }
     }
 
     fn value<'a>(&self, arena: &'a Arena) -> Datum<'a> {
+        let CategoryDefinition { form, limit, category_type, printer, statistic, .. } =
+            self.definition.as_ref();
         let mut entries: Vec<(&Key, Datum<'a>)> = Vec::with_capacity(self.categories.len());
         entries.extend(
             self.categories
                 .iter()
-                .map(|(key, category_state)| (key, category_state.accumulator.value(arena))),
+                .map(|(key, category)| (key, statistic.value(&category.statistic, arena))),
         );
-        match self.form {
+        match form {
             CategoryForm::All | CategoryForm::Where => {
                 entries.sort_unstable_by_key(|(key, _)| *key);
             }
@@ -292,30 +320,83 @@ impl Accumulator for Categories {
                 entries.sort_unstable_by_key(|(key, value)| Reverse((KeyRef::of(*value), *key)));
             }
         }
-        let mut list = self.printer.limited_list(arena);
-        for (key, value) in entries.into_iter().take(self.limit) {
+        let mut list = printer.limited_list(arena);
+        for (key, value) in entries.into_iter().take(*limit) {
             list.push(|out| {
-                self.printer.write(key.as_ref().datum(&self.category_type), out);
+                printer.write(key.as_ref().datum(category_type), out);
                 out.write_char(':').expect("writing to memory does not fail");
-                self.printer.write(value, out);
+                printer.write(value, out);
             });
         }
         list.finish()
     }
 
+    fn heap_bytes(&self) -> usize {
+        let categories = self.categories.iter().map(|(key, category)| {
+            let text = if let Key::Text(text) = key { text.len() } else { 0 };
+            text + category.statistic.heap_bytes()
+        });
+        self.categories.allocation_size() + categories.sum::<usize>()
+    }
+
     fn reset(&mut self) {
         self.categories.clear();
+    }
+
+    fn as_partial(&self) -> Option<&dyn PartialState> {
+        Some(self)
+    }
+
+    fn as_partial_mut(&mut self) -> Option<&mut dyn PartialState> {
+        Some(self)
+    }
+}
+
+impl PartialState for Categories {
+    fn merge(&mut self, other: &dyn Any, end: RowsEnd) {
+        let Some(other) = other.downcast_ref::<Self>() else {
+            debug_assert!(false, "states of one aggregate are merged");
+            return;
+        };
+        for (key, theirs) in &other.categories {
+            let category = self.category(key.as_ref());
+            category.rows += theirs.rows;
+            let is_merged = category.statistic.merge(&theirs.statistic, end);
+            debug_assert!(is_merged, "every statistic is merged");
+        }
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_count(out, self.categories.len());
+        for (key, category) in &self.categories {
+            put_key(out, key.as_ref());
+            put_unsigned(out, category.rows.into());
+            let is_encoded = category.statistic.encode(out);
+            debug_assert!(is_encoded, "every statistic is encoded");
+        }
+    }
+
+    fn decode(&mut self, reader: &mut StateReader<'_>) -> Option<()> {
+        for _ in 0..reader.count()? {
+            let key = reader.key()?;
+            let rows = reader.rows()?;
+            let category = self.category(key);
+            category.rows = rows;
+            category.statistic.decode(reader)?;
+        }
+        Some(())
     }
 }
 
 /// The share of rows whose condition, the second argument, is true.
+#[derive(Debug)]
 struct Ratio {
     hits: u32,
     rows: u32,
 }
 
-impl Accumulator for Ratio {
-    fn add(&mut self, arguments: &[Datum<'_>]) {
+impl RowState for Ratio {
+    fn add(&mut self, arguments: &[Datum<'_>], _end: RowsEnd) {
         self.rows += 1;
         self.hits += u32::from(arguments[1] == Datum::Bool(true));
     }
@@ -332,7 +413,41 @@ impl Accumulator for Ratio {
         Datum::Double(f64::from(self.hits) / f64::from(self.rows))
     }
 
+    fn heap_bytes(&self) -> usize {
+        0
+    }
+
     fn reset(&mut self) {
         (self.hits, self.rows) = (0, 0);
+    }
+
+    fn as_partial(&self) -> Option<&dyn PartialState> {
+        Some(self)
+    }
+
+    fn as_partial_mut(&mut self) -> Option<&mut dyn PartialState> {
+        Some(self)
+    }
+}
+
+impl PartialState for Ratio {
+    fn merge(&mut self, other: &dyn Any, _end: RowsEnd) {
+        let Some(other) = other.downcast_ref::<Self>() else {
+            debug_assert!(false, "states of one aggregate are merged");
+            return;
+        };
+        self.rows += other.rows;
+        self.hits += other.hits;
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_unsigned(out, self.rows.into());
+        put_unsigned(out, self.hits.into());
+    }
+
+    fn decode(&mut self, reader: &mut StateReader<'_>) -> Option<()> {
+        self.rows = reader.rows()?.try_into().ok()?;
+        self.hits = reader.rows()?.try_into().ok()?;
+        (self.hits <= self.rows).then_some(())
     }
 }

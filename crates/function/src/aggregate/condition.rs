@@ -1,19 +1,17 @@
 //! `count_where`, `sum_where`, …: a statistic over the rows whose condition is true.
 
-use std::sync::Arc;
-
-use lockstep_row::{Arena, DataType, Datum};
+use lockstep_row::DataType;
 
 use super::{
-    Accumulator, AggregateFunction, BindAggregate, BoundAggregate, extreme,
-    fold::{Fold, RowCondition},
-    signature::{BOOL, NUMBER, bound, expect, expect_count, leading},
+    AggregateFunction, BindAggregate, BoundAggregate, StateForm, extreme,
+    signature::{BOOL, NUMBER, expect, expect_count, leading},
+    state::{RowCondition, StateClass},
     total,
 };
 use crate::{CallArguments, Compatibility, SignatureError};
 
 macro_rules! where_form {
-    ($name:literal, $signature:literal, $more:literal, $example:expr, $bind:expr) => {
+    ($name:literal, $class:ident, $signature:literal, $more:literal, $example:expr, $bind:expr) => {
         AggregateFunction {
             name: concat!($name, "_where"),
             aliases: &[],
@@ -30,6 +28,7 @@ macro_rules! where_form {
             ),
             examples: &[$example],
             is_ordered: false,
+            class: StateClass::$class,
             bind: $bind,
         }
     };
@@ -38,6 +37,7 @@ macro_rules! where_form {
 pub(super) static FUNCTIONS: &[AggregateFunction] = &[
     where_form!(
         "count",
+        Retractable,
         "x ANY|*, condition BOOL) → BIGINT",
         "",
         ("count_where(x, ok)", "3"),
@@ -45,6 +45,7 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = &[
     ),
     where_form!(
         "sum",
+        Retractable,
         "x number, condition BOOL) → as sum",
         " With `compatibility = 'openmldb'` a value of 0 is passed over.",
         ("sum_where(x, ok)", "7"),
@@ -52,6 +53,7 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = &[
     ),
     where_form!(
         "avg",
+        Retractable,
         "x number, condition BOOL) → DOUBLE",
         " With `compatibility = 'openmldb'` a value of 0 is passed over.",
         ("avg_where(x, y > 1)", "3"),
@@ -59,6 +61,7 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = &[
     ),
     where_form!(
         "min",
+        Mergeable,
         "x number, condition BOOL) → the type of x",
         "",
         ("min_where(x, ok)", "1"),
@@ -66,6 +69,7 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = &[
     ),
     where_form!(
         "max",
+        Mergeable,
         "x number, condition BOOL) → the type of x",
         "",
         ("max_where(x, ok)", "4"),
@@ -101,14 +105,13 @@ fn filtered(
 
 /// Restricts an aggregate to the rows for which the condition holds.
 fn with_condition(base: BoundAggregate, condition: RowCondition) -> BoundAggregate {
-    let BoundAggregate { mut parameters, returns, make, fold } = base;
+    let BoundAggregate { mut parameters, returns, mut state } = base;
     parameters.push(DataType::Bool);
-    let make = move |feeding| ConditionalAccumulator {
-        inner: Arc::clone(&make)(feeding),
-        excludes_zero: condition.excludes_zero,
-    };
-    let fold = fold.map(|fold| Fold { condition: Some(condition), ..fold });
-    BoundAggregate { fold, ..bound(parameters, returns, make) }
+    match &mut state {
+        StateForm::Fold(fold) => fold.condition = Some(condition),
+        StateForm::Rows(_) => debug_assert!(false, "only folds are restricted to some rows"),
+    }
+    BoundAggregate { parameters, returns, state }
 }
 
 /// Binds `sum_where` and `avg_where`; with `compatibility = 'openmldb'` rows whose value is 0 do
@@ -123,46 +126,4 @@ fn bind_total(
     }
     let base = base(&leading(arguments, 1))?;
     Ok(with_condition(base, RowCondition { argument: 1, excludes_zero: true }))
-}
-
-struct ConditionalAccumulator {
-    inner: Box<dyn Accumulator>,
-    /// Whether rows whose value is 0 do not count.
-    excludes_zero: bool,
-}
-
-impl ConditionalAccumulator {
-    /// Returns the arguments of the statistic, if the row counts.
-    fn counted<'a, 'b>(&self, arguments: &'b [Datum<'a>]) -> Option<&'b [Datum<'a>]> {
-        let [values @ .., Datum::Bool(true)] = arguments else { return None };
-        let is_zero = || match values.first() {
-            Some(Datum::Float(value)) => *value == 0.0,
-            Some(Datum::Double(value)) => *value == 0.0,
-            Some(value) => value.as_i64() == Some(0),
-            None => false,
-        };
-        (!self.excludes_zero || !is_zero()).then_some(values)
-    }
-}
-
-impl Accumulator for ConditionalAccumulator {
-    fn add(&mut self, arguments: &[Datum<'_>]) {
-        if let Some(values) = self.counted(arguments) {
-            self.inner.add(values);
-        }
-    }
-
-    fn remove(&mut self, arguments: &[Datum<'_>]) {
-        if let Some(values) = self.counted(arguments) {
-            self.inner.remove(values);
-        }
-    }
-
-    fn value<'a>(&self, arena: &'a Arena) -> Datum<'a> {
-        self.inner.value(arena)
-    }
-
-    fn reset(&mut self) {
-        self.inner.reset();
-    }
 }

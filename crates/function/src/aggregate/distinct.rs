@@ -1,12 +1,18 @@
-//! The state of `distinct_count` where no aggregate needs the numbers of occurrences.
+//! The state of `distinct_count` where nothing is removed, so that no occurrences are counted.
 //!
 //! Values of fixed width and short texts are 128-bit words in an open hash table: inserting a new
 //! value is one probe, without other memory. `aggregate` defines which values are identical;
-//! `tests` compare this with the accumulator.
+//! `tests` compare this with the frequencies.
 
 use lockstep_row::ShortText;
 
-use super::{fold::ValueLane, key::TotalFloat, multiset::Frequencies, word_hash::WordHash};
+use super::{
+    encoding::{StateReader, put_count, put_key},
+    key::{KeyRef, TotalFloat},
+    multiset::Frequencies,
+    state::ValueLane,
+    word_hash::WordHash,
+};
 
 /// A set of values.
 #[derive(Debug, Default)]
@@ -25,7 +31,7 @@ pub(super) struct Distinct {
     long: Frequencies,
 }
 
-const SLOTS_MIN: usize = 64;
+const SLOTS_MIN: usize = 8;
 /// The number of occupied slots above which a reset clears the whole table.
 const TOUCHED_MAX: usize = 1024;
 // A mask of the low bits is the position in the table.
@@ -56,6 +62,53 @@ impl Distinct {
             }
             ValueLane::Rows(_) => debug_assert!(false, "a set is of values, not of rows"),
         }
+    }
+
+    /// Adds one value.
+    pub(super) fn add_key(&mut self, key: KeyRef<'_>) {
+        match key {
+            KeyRef::Integer(value) => self.insert(fixed(value)),
+            KeyRef::Float(value) => self.insert(fixed(TotalFloat::new(value.get() + 0.0).bits())),
+            KeyRef::Text(text) => self.add(ValueLane::Texts(&[text])),
+        }
+    }
+
+    /// Adds the values of another set.
+    pub(super) fn merge(&mut self, other: &Self) {
+        self.has_empty |= other.has_empty;
+        other.words().for_each(|word| self.insert(word));
+        self.long.merge(&other.long);
+    }
+
+    /// Returns the words of the values that are not long.
+    fn words(&self) -> impl Iterator<Item = u128> {
+        self.slots.iter().copied().filter(|word| *word != 0)
+    }
+
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        out.push(u8::from(self.has_empty));
+        put_count(out, self.taken);
+        self.words().for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
+        put_count(out, self.long.distinct());
+        self.long.keys().for_each(|(key, _)| put_key(out, key));
+    }
+
+    pub(super) fn decode(&mut self, reader: &mut StateReader<'_>) -> Option<()> {
+        self.has_empty = reader.byte()? != 0;
+        for _ in 0..reader.count()? {
+            let word = u128::from_le_bytes(reader.array()?);
+            if word == 0 {
+                return None;
+            }
+            self.insert(word);
+        }
+        for _ in 0..reader.count()? {
+            match reader.key()? {
+                KeyRef::Text(text) => self.add(ValueLane::Texts(&[text])),
+                KeyRef::Integer(_) | KeyRef::Float(_) => return None,
+            }
+        }
+        Some(())
     }
 
     /// Returns the number of distinct values.
@@ -116,9 +169,11 @@ impl Distinct {
         }
     }
 
-    /// Returns the number of bytes that stay allocated after a reset.
-    pub(super) fn kept_bytes(&self) -> usize {
-        self.slots.capacity() * size_of::<u128>() + self.long.kept_bytes()
+    /// Returns the approximate number of bytes that it has allocated; a reset does not free them.
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.slots.capacity() * size_of::<u128>()
+            + self.touched.capacity() * size_of::<u32>()
+            + self.long.heap_bytes()
     }
 
     /// Returns the hash of a word, whose low bits are its home slot.

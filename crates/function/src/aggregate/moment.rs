@@ -1,11 +1,11 @@
 //! Variances and standard deviations, over exact sums (see [`crate::exact_sum`]).
 
-use lockstep_row::{Arena, DataType, Datum};
+use lockstep_row::{DataType, Datum};
 
 use super::{
-    Accumulator, AggregateFunction, BoundAggregate,
-    fold::{AnswerKind, StateKind},
-    signature::{NUMBER, bound, expect, expect_count},
+    AggregateFunction, BoundAggregate,
+    signature::{NUMBER, bound_fold, expect, expect_count},
+    state::{AnswerKind, Fold, StateClass, StateKind},
 };
 use crate::{
     CallArguments, SignatureError,
@@ -29,6 +29,7 @@ macro_rules! moment {
             ),
             examples: &[$example],
             is_ordered: false,
+            class: StateClass::Retractable,
             bind: |arguments| bind(arguments, Divisor::$divisor, $root),
         }
     };
@@ -81,9 +82,8 @@ fn bind(
     expect_count(arguments, 1..=1)?;
     expect(arguments, 0, &NUMBER)?;
     let answer = MomentAnswer { divisor, root };
-    let make = move |_feeding| MomentAccumulator { moments: ExactMoments::default(), answer };
-    let bound = bound(vec![DataType::Double], DataType::Double, make);
-    Ok(bound.with_fold(StateKind::Moments, AnswerKind::Moment(answer)))
+    let fold = Fold::new(Some(0), StateKind::Moments, AnswerKind::Moment(answer));
+    Ok(bound_fold(vec![DataType::Double], DataType::Double, fold))
 }
 
 /// The result that is computed from moments.
@@ -102,32 +102,5 @@ impl MomentAnswer {
             moments.variance(self.divisor)
         };
         answer.map_or(Datum::Null, Datum::Double)
-    }
-}
-
-struct MomentAccumulator {
-    moments: ExactMoments,
-    answer: MomentAnswer,
-}
-
-impl Accumulator for MomentAccumulator {
-    fn add(&mut self, arguments: &[Datum<'_>]) {
-        if let Some(value) = arguments[0].as_f64() {
-            self.moments.add(value);
-        }
-    }
-
-    fn remove(&mut self, arguments: &[Datum<'_>]) {
-        if let Some(value) = arguments[0].as_f64() {
-            self.moments.remove(value);
-        }
-    }
-
-    fn value<'a>(&self, _arena: &'a Arena) -> Datum<'a> {
-        self.answer.of(&self.moments)
-    }
-
-    fn reset(&mut self) {
-        self.moments.reset();
     }
 }

@@ -3,17 +3,18 @@
 
 use std::{cmp::Ordering, hash::BuildHasher};
 
-use hashbrown::{DefaultHashBuilder, HashMap};
+use hashbrown::DefaultHashBuilder;
 use lockstep_row::{Arena, DataType, Datum, ShortText};
 
 use super::{
-    Accumulator, AggregateFunction, BoundAggregate,
-    fold::{AnswerKind, StateKind, ValueLane},
-    key::{Key, KeyRef, TotalFloat},
+    AggregateFunction, BoundAggregate,
+    encoding::{StateReader, put_count, put_key, put_unsigned},
+    key::{KeyRef, TotalFloat},
     signature::{
-        AggregateTypeClass, ORDERABLE, SCALAR, bound, expect, expect_count, expect_size,
+        AggregateTypeClass, ORDERABLE, SCALAR, bound_fold, expect, expect_count, expect_size,
         wrong_constant,
     },
+    state::{AnswerKind, Fold, StateClass, StateKind, ValueLane},
     word_hash::WordHash,
 };
 use crate::{
@@ -34,6 +35,7 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = &[
               type.",
         examples: &[("distinct_count(x)", "3"), ("distinct_count(c)", "2")],
         is_ordered: false,
+        class: StateClass::Mergeable,
         bind: bind_distinct_count,
     },
     AggregateFunction {
@@ -46,6 +48,7 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = &[
               every order of the rows, and costs what `distinct_count` costs.",
         examples: &[("approx_distinct(x)", "3")],
         is_ordered: false,
+        class: StateClass::Mergeable,
         bind: bind_approx_distinct,
     },
     AggregateFunction {
@@ -58,6 +61,7 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = &[
               the word NULL fills up to `n`, and floats have six decimals.",
         examples: &[("topn_frequency(x, 2)", "4,1"), ("topn_frequency(c, 5)", "a,b")],
         is_ordered: false,
+        class: StateClass::Retractable,
         bind: bind_topn_frequency,
     },
     AggregateFunction {
@@ -69,6 +73,7 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = &[
               when there are none.",
         examples: &[("top1_ratio(x)", "0.5")],
         is_ordered: false,
+        class: StateClass::Retractable,
         bind: |arguments| bind_answer(arguments, &ORDERABLE, MultisetAnswer::TopRatio),
     },
     AggregateFunction {
@@ -80,6 +85,7 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = &[
               when there are none. Its terms are summed exactly and rounded once.",
         examples: &[("entropy(x)", "1.5")],
         is_ordered: false,
+        class: StateClass::Retractable,
         bind: |arguments| bind_answer(arguments, &SCALAR, MultisetAnswer::Entropy),
     },
 ];
@@ -88,22 +94,18 @@ fn bind_distinct_count(arguments: &CallArguments<'_>) -> Result<BoundAggregate, 
     expect_count(arguments, 1..=1)?;
     let data_type = expect(arguments, 0, &SCALAR)?;
     let null_counts = arguments.settings.compatibility == Compatibility::OpenMldb;
-    let zero = null_counts.then(|| match &data_type {
-        DataType::String => Key::Text("".into()),
-        float if float.is_float() => KeyRef::identity(Datum::Double(0.0)).expect("a key").to_key(),
-        _ => Key::Integer(0),
-    });
-    let make = move |_feeding| Multiset::new(MultisetAnswer::Distinct, zero.clone());
-    let bound = bound(vec![data_type], DataType::BigInt, make);
-    // A lane has no NULLs, and here they count as a value.
-    Ok(if null_counts { bound } else { with_fold(bound, MultisetAnswer::Distinct) })
+    let mut fold = Fold::new(Some(0), StateKind::Distinct, AnswerKind::Distinct);
+    if null_counts {
+        fold.null_as_zero_of = Some(data_type.clone());
+    }
+    Ok(bound_fold(vec![data_type], DataType::BigInt, fold))
 }
 
 fn bind_approx_distinct(arguments: &CallArguments<'_>) -> Result<BoundAggregate, SignatureError> {
     expect_count(arguments, 1..=1)?;
     let data_type = expect(arguments, 0, &SCALAR)?;
-    let make = |_feeding| Multiset::new(MultisetAnswer::Distinct, None);
-    Ok(with_fold(bound(vec![data_type], DataType::BigInt, make), MultisetAnswer::Distinct))
+    let fold = Fold::new(Some(0), StateKind::Distinct, AnswerKind::Distinct);
+    Ok(bound_fold(vec![data_type], DataType::BigInt, fold))
 }
 
 fn bind_topn_frequency(arguments: &CallArguments<'_>) -> Result<BoundAggregate, SignatureError> {
@@ -119,9 +121,8 @@ fn bind_topn_frequency(arguments: &CallArguments<'_>) -> Result<BoundAggregate, 
         data_type: data_type.clone(),
         printer: ItemPrinter::new(*arguments.settings),
     };
-    let of_fold = answer.clone();
-    let make = move |_feeding| Multiset::new(answer.clone(), None);
-    Ok(with_fold(bound(vec![data_type, DataType::BigInt], DataType::String, make), of_fold))
+    let fold = Fold::new(Some(0), StateKind::Frequencies, AnswerKind::Frequencies(answer));
+    Ok(bound_fold(vec![data_type, DataType::BigInt], DataType::String, fold))
 }
 
 fn bind_answer(
@@ -131,23 +132,13 @@ fn bind_answer(
 ) -> Result<BoundAggregate, SignatureError> {
     expect_count(arguments, 1..=1)?;
     let data_type = expect(arguments, 0, class)?;
-    let of_fold = answer.clone();
-    let make = move |_feeding| Multiset::new(answer.clone(), None);
-    Ok(with_fold(bound(vec![data_type], DataType::Double, make), of_fold))
-}
-
-/// Adds the fold that computes the same.
-fn with_fold(bound: BoundAggregate, answer: MultisetAnswer) -> BoundAggregate {
-    match answer {
-        MultisetAnswer::Distinct => bound.with_fold(StateKind::Distinct, AnswerKind::Distinct),
-        other => bound.with_fold(StateKind::Frequencies, AnswerKind::Frequencies(other)),
-    }
+    let fold = Fold::new(Some(0), StateKind::Frequencies, AnswerKind::Frequencies(answer));
+    Ok(bound_fold(vec![data_type], DataType::Double, fold))
 }
 
 /// The result that is computed from a multiset.
 #[derive(Debug, Clone)]
 pub(super) enum MultisetAnswer {
-    Distinct,
     MostFrequent { count: usize, pads: bool, data_type: DataType, printer: ItemPrinter },
     TopRatio,
     Entropy,
@@ -175,21 +166,6 @@ impl MultisetAnswer {
     }
 }
 
-/// The accumulator: distinct values with their numbers of occurrences.
-struct Multiset {
-    answer: MultisetAnswer,
-    /// The value that NULL counts as; NULL is skipped when `None`.
-    null_as: Option<Key>,
-    counts: HashMap<Key, u64>,
-    total: u64,
-}
-
-impl Multiset {
-    fn new(answer: MultisetAnswer, null_as: Option<Key>) -> Self {
-        Self { answer, null_as, counts: HashMap::new(), total: 0 }
-    }
-}
-
 /// The values that a result is computed from, with their counts, and the sum of all counts.
 struct ValueCounts<'k> {
     entries: Vec<(KeyRef<'k>, u64)>,
@@ -199,9 +175,6 @@ struct ValueCounts<'k> {
 impl ValueCounts<'_> {
     fn answer<'a>(mut self, answer: &MultisetAnswer, arena: &'a Arena) -> Datum<'a> {
         match answer {
-            MultisetAnswer::Distinct => {
-                Datum::BigInt(i64::try_from(self.entries.len()).expect("a count of rows"))
-            }
             MultisetAnswer::MostFrequent { count, pads, data_type, printer } => {
                 self.keep_most_frequent(*count);
                 let mut list = printer.list(arena);
@@ -253,50 +226,9 @@ impl ValueCounts<'_> {
     }
 }
 
-impl Accumulator for Multiset {
-    fn add(&mut self, arguments: &[Datum<'_>]) {
-        let null_as = self.null_as.as_ref().map(Key::as_ref);
-        let Some(key) = KeyRef::identity(arguments[0]).or(null_as) else { return };
-        self.total += 1;
-        match self.counts.get_mut(&key) {
-            Some(count) => *count += 1,
-            None => {
-                self.counts.insert(key.to_key(), 1);
-            }
-        }
-    }
-
-    fn remove(&mut self, arguments: &[Datum<'_>]) {
-        let null_as = self.null_as.as_ref().map(Key::as_ref);
-        let Some(key) = KeyRef::identity(arguments[0]).or(null_as) else { return };
-        debug_assert!(self.total > 0, "a value that leaves was added");
-        self.total -= 1;
-        let count = self.counts.get_mut(&key).expect("a value that leaves was added");
-        *count -= 1;
-        if *count == 0 {
-            self.counts.remove(&key);
-        }
-        debug_assert!(self.counts.len() as u64 <= self.total, "each value occurs");
-    }
-
-    fn value<'a>(&self, arena: &'a Arena) -> Datum<'a> {
-        if let MultisetAnswer::Distinct = self.answer {
-            return Datum::BigInt(i64::try_from(self.counts.len()).expect("a count of rows"));
-        }
-        let least = self.answer.least_count(self.counts.values().copied());
-        let frequent = self.counts.iter().filter(|(_, count)| **count >= least);
-        let entries = frequent.map(|(key, count)| (key.as_ref(), *count)).collect();
-        ValueCounts { entries, total: self.total }.answer(&self.answer, arena)
-    }
-
-    fn reset(&mut self) {
-        self.counts.clear();
-        self.total = 0;
-    }
-}
-
-/// The state of the fold: a hash table of the distinct values with their counts. Does not allocate
-/// for each value, nor at all when the memory of earlier frames suffices.
+/// The state: a hash table of the distinct values with their counts. Does not allocate for each
+/// value, nor at all when the memory of earlier frames suffices. An entry whose value was removed
+/// stays with the count 0 until such entries are the most.
 #[derive(Debug, Default)]
 pub(super) struct Frequencies {
     hasher: DefaultHashBuilder,
@@ -310,6 +242,8 @@ pub(super) struct Frequencies {
     /// The class of all values.
     class: ValueClass,
     total: u64,
+    /// The number of entries with the count 0.
+    empty: usize,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -337,11 +271,32 @@ enum StoredValue {
     Long(usize, usize),
 }
 
-const SLOTS_MIN: usize = 64;
+const SLOTS_MIN: usize = 8;
 
 // A mask of the low bits is the position in the table.
 const _: () = assert!(SLOTS_MIN.is_power_of_two());
 const _: () = assert!(SHORT_LIST_MAX <= TOPN_MAX);
+
+/// The number of entries without occurrences that are always left.
+const EMPTY_MIN: usize = 32;
+
+#[inline]
+fn is_fixed(stored: &StoredValue, value: i64) -> bool {
+    matches!(stored, StoredValue::Fixed(stored) if *stored == value)
+}
+
+#[inline]
+fn is_short(stored: &StoredValue, text: ShortText) -> bool {
+    matches!(stored, StoredValue::Short(stored) if *stored == text)
+}
+
+#[inline]
+fn is_long(stored: &StoredValue, texts: &[u8], text: &str) -> bool {
+    match stored {
+        StoredValue::Long(start, size) => texts[*start..*start + *size] == *text.as_bytes(),
+        StoredValue::Fixed(_) | StoredValue::Short(_) => false,
+    }
+}
 
 /// Returns the position of the entry in a slot.
 #[inline]
@@ -381,63 +336,178 @@ impl Frequencies {
         }
     }
 
+    /// Adds a number of occurrences of a value.
+    pub(super) fn add_key(&mut self, key: KeyRef<'_>, count: u64) {
+        debug_assert!(count > 0, "a value that is added occurs");
+        self.total += count;
+        match key {
+            KeyRef::Integer(value) => {
+                self.class = ValueClass::Integer;
+                self.count_fixed(value, count);
+            }
+            KeyRef::Float(value) => {
+                self.class = ValueClass::Float;
+                self.count_fixed(TotalFloat::new(value.get() + 0.0).bits(), count);
+            }
+            KeyRef::Text(text) => {
+                self.class = ValueClass::Text;
+                self.count_text(text, count);
+            }
+        }
+    }
+
+    /// Removes one occurrence of a value that was added.
+    pub(super) fn remove_key(&mut self, key: KeyRef<'_>) {
+        debug_assert!(self.total > 0, "a value that leaves was added");
+        self.total -= 1;
+        let found = match key {
+            KeyRef::Integer(value) => self.find_fixed(value),
+            KeyRef::Float(value) => self.find_fixed(TotalFloat::new(value.get() + 0.0).bits()),
+            KeyRef::Text(text) => self.find_text(text),
+        };
+        let Ok(entry) = found else {
+            debug_assert!(false, "a value that leaves was added");
+            return;
+        };
+        let entry = &mut self.entries[entry];
+        debug_assert!(entry.count > 0, "a value that leaves occurs");
+        entry.count -= 1;
+        self.empty += usize::from(entry.count == 0);
+        if self.empty > EMPTY_MIN && self.empty * 2 > self.entries.len() {
+            self.compact();
+        }
+    }
+
+    /// Removes the entries with the count 0.
+    #[cold]
+    fn compact(&mut self) {
+        let mut compacted = Self {
+            hasher: self.hasher.clone(),
+            word_hash: self.word_hash,
+            slots: std::mem::take(&mut self.slots),
+            class: self.class,
+            ..Self::default()
+        };
+        compacted.slots.fill(0);
+        self.keys().for_each(|(key, count)| compacted.add_key(key, count));
+        debug_assert_eq!(compacted.total, self.total, "only values that do not occur are left out");
+        *self = compacted;
+    }
+
+    /// Adds the values of another state.
+    pub(super) fn merge(&mut self, other: &Self) {
+        other.keys().for_each(|(key, count)| self.add_key(key, count));
+    }
+
+    /// Returns the values with their counts.
+    pub(super) fn keys(&self) -> impl Iterator<Item = (KeyRef<'_>, u64)> {
+        let entries = self.entries.iter().filter(|entry| entry.count > 0);
+        entries.map(|entry| (self.key(entry), entry.count))
+    }
+
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        put_count(out, self.distinct());
+        for (key, count) in self.keys() {
+            put_key(out, key);
+            put_unsigned(out, count.into());
+        }
+    }
+
+    pub(super) fn decode(&mut self, reader: &mut StateReader<'_>) -> Option<()> {
+        for _ in 0..reader.count()? {
+            let key = reader.key()?;
+            let count = reader.rows().filter(|count| *count > 0)?;
+            self.total.checked_add(count)?;
+            self.add_key(key, count);
+        }
+        Some(())
+    }
+
     #[inline]
     fn add_fixed(&mut self, value: i64) {
+        self.count_fixed(value, 1);
+    }
+
+    #[inline]
+    fn count_fixed(&mut self, value: i64, count: u64) {
         let hash = self.hasher.hash_one(value);
-        let is_it = |stored: &StoredValue, _: &[u8]| matches!(stored, StoredValue::Fixed(stored) if *stored == value);
-        self.count(hash, StoredValue::Fixed(value), is_it);
+        self.count(hash, StoredValue::Fixed(value), count, |stored, _| is_fixed(stored, value));
+    }
+
+    fn find_fixed(&mut self, value: i64) -> Result<usize, usize> {
+        let hash = self.hasher.hash_one(value);
+        self.find(hash, |stored, _| is_fixed(stored, value))
+    }
+
+    fn find_text(&mut self, text: &str) -> Result<usize, usize> {
+        match ShortText::new(text) {
+            Some(short) => {
+                self.find(self.word_hash.of(short.word()), |stored, _| is_short(stored, short))
+            }
+            None => {
+                let hash = self.hasher.hash_one(text.as_bytes());
+                self.find(hash, |stored, texts| is_long(stored, texts, text))
+            }
+        }
     }
 
     fn add_text(&mut self, text: &str) {
+        self.count_text(text, 1);
+    }
+
+    fn count_text(&mut self, text: &str, count: u64) {
         if let Some(short) = ShortText::new(text) {
-            return self.add_short(short);
+            return self.count_short(short, count);
         }
-        let bytes = text.as_bytes();
-        let hash = self.hasher.hash_one(bytes);
-        let is_it = |kept: &StoredValue, texts: &[u8]| match kept {
-            StoredValue::Long(start, size) => texts[*start..*start + *size] == *bytes,
-            StoredValue::Fixed(_) | StoredValue::Short(_) => false,
-        };
-        if self.count(hash, StoredValue::Long(self.texts.len(), bytes.len()), is_it) {
-            self.texts.extend_from_slice(bytes);
+        let hash = self.hasher.hash_one(text.as_bytes());
+        let value = StoredValue::Long(self.texts.len(), text.len());
+        if self.count(hash, value, count, |stored, texts| is_long(stored, texts, text)) {
+            self.texts.extend_from_slice(text.as_bytes());
         }
+    }
+
+    #[inline]
+    fn add_short(&mut self, text: ShortText) {
+        self.count_short(text, 1);
     }
 
     /// Counts a short text, which is hashed as one 128-bit word.
     #[inline]
-    fn add_short(&mut self, text: ShortText) {
+    fn count_short(&mut self, text: ShortText, count: u64) {
         let hash = self.word_hash.of(text.word());
-        let is_it = |kept: &StoredValue, _: &[u8]| matches!(kept, StoredValue::Short(kept) if *kept == text);
-        self.count(hash, StoredValue::Short(text), is_it);
+        self.count(hash, StoredValue::Short(text), count, |stored, _| is_short(stored, text));
     }
 
-    /// Counts a value and returns whether it is new.
+    /// Counts a value and returns whether it has a new entry.
     #[inline]
     fn count(
         &mut self,
         hash: u64,
         value: StoredValue,
+        count: u64,
         is_it: impl Fn(&StoredValue, &[u8]) -> bool,
     ) -> bool {
         match self.find(hash, is_it) {
             Ok(entry) => {
-                entry.count += 1;
+                let entry = &mut self.entries[entry];
+                self.empty -= usize::from(entry.count == 0);
+                entry.count += count;
                 false
             }
             Err(slot) => {
-                self.insert(slot, Counted { value, hash, count: 1 });
+                self.insert(slot, Counted { value, hash, count });
                 true
             }
         }
     }
 
-    /// Returns the entry for which `is_it` is true, or the empty slot for it.
+    /// Returns the position of the entry for which `is_it` is true, or the empty slot for it.
     #[inline]
     fn find(
         &mut self,
         hash: u64,
         is_it: impl Fn(&StoredValue, &[u8]) -> bool,
-    ) -> Result<&mut Counted, usize> {
+    ) -> Result<usize, usize> {
         if self.slots.len() <= self.entries.len() * 2 {
             self.grow();
         }
@@ -447,7 +517,7 @@ impl Frequencies {
         while let Some(at) = position(self.slots[slot]) {
             let entry = &self.entries[at];
             if entry.hash == hash && is_it(&entry.value, &self.texts) {
-                return Ok(&mut self.entries[at]);
+                return Ok(at);
             }
             slot = (slot + 1) & mask;
         }
@@ -480,12 +550,12 @@ impl Frequencies {
 
     /// Returns the number of distinct values.
     pub(super) fn distinct(&self) -> usize {
-        self.entries.len()
+        self.entries.len() - self.empty
     }
 
     pub(super) fn answer<'a>(&self, answer: &MultisetAnswer, arena: &'a Arena) -> Datum<'a> {
         let least = answer.least_count(self.entries.iter().map(|entry| entry.count));
-        let frequent = self.entries.iter().filter(|entry| entry.count >= least);
+        let frequent = self.entries.iter().filter(|entry| entry.count >= least.max(1));
         let entries = frequent.map(|entry| (self.key(entry), entry.count)).collect();
         ValueCounts { entries, total: self.total }.answer(answer, arena)
     }
@@ -510,10 +580,10 @@ impl Frequencies {
         } else {
             self.clear_taken();
         }
-        debug_assert!(self.entries.len() as u64 <= self.total, "each value occurs");
+        debug_assert!(self.distinct() as u64 <= self.total, "each value occurs");
         self.entries.clear();
         self.texts.clear();
-        self.total = 0;
+        (self.total, self.empty) = (0, 0);
     }
 
     /// Clears the slots of the entries. All slots from an entry's home slot to its own are
@@ -530,8 +600,8 @@ impl Frequencies {
         }
     }
 
-    /// Returns the number of bytes that stay allocated after a reset.
-    pub(super) fn kept_bytes(&self) -> usize {
+    /// Returns the approximate number of bytes that it has allocated; a reset does not free them.
+    pub(super) fn heap_bytes(&self) -> usize {
         self.slots.capacity() * size_of::<u32>()
             + self.entries.capacity() * size_of::<Counted>()
             + self.texts.capacity()

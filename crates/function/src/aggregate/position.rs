@@ -2,19 +2,20 @@
 //! `first_value`, `last_value`, `nth_value_where`.
 //!
 //! The position is a distance from the newest or from the oldest of the rows that count. Only
-//! values that can still become the result are stored: `distance + 1` of them, except that a
-//! sliding accumulator stores all for a distance from the oldest.
+//! values that can still become the result are stored: `distance + 1` of them, except that a sliding
+//! state stores all for a distance from the oldest.
 
-use std::collections::VecDeque;
+use std::{any::Any, collections::VecDeque};
 
 use lockstep_row::{Arena, DataType, Datum, Value};
 
 use super::{
-    Accumulator, AggregateFunction, BoundAggregate, Feeding,
-    fold::{AnswerKind, StateKind},
+    AggregateFunction, BoundAggregate, PickedRow, StateForm,
+    encoding::{StateReader, put_count, put_unsigned, put_value},
     signature::{
-        BOOL, SCALAR, bound, expect, expect_count, expect_flag, expect_integer, wrong_constant,
+        BOOL, SCALAR, bound_rows, expect, expect_count, expect_flag, expect_integer, wrong_constant,
     },
+    state::{PartialState, RowState, RowsEnd, StateClass, StateUse},
 };
 use crate::{CallArguments, SignatureError};
 
@@ -38,6 +39,7 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = &[
             ("lag(x, 3, true)", "2"),
         ],
         is_ordered: true,
+        class: StateClass::Ordered,
         bind: bind_lag,
     },
     AggregateFunction {
@@ -49,6 +51,7 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = &[
               not NULL; NULL when there is no such row.",
         examples: &[("first_value(x)", "2")],
         is_ordered: true,
+        class: StateClass::Ordered,
         bind: |arguments| bind_end(arguments, Distance::FromOldest(0)),
     },
     AggregateFunction {
@@ -60,6 +63,7 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = &[
               not NULL; NULL when there is no such row.",
         examples: &[("last_value(x)", "4"), ("last_value(ok, true)", "true")],
         is_ordered: true,
+        class: StateClass::Ordered,
         bind: |arguments| bind_end(arguments, Distance::FromNewest(0)),
     },
     AggregateFunction {
@@ -72,6 +76,7 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = &[
               value is NULL and when `n` is 0 or NULL.",
         examples: &[("nth_value_where(x, 2, ok)", "4"), ("nth_value_where(x, -1, ok)", "1")],
         is_ordered: true,
+        class: StateClass::Ordered,
         bind: bind_nth_value_where,
     },
 ];
@@ -87,8 +92,7 @@ fn bind_lag(arguments: &CallArguments<'_>) -> Result<BoundAggregate, SignatureEr
     let mut parameters = vec![data_type.clone(), DataType::BigInt];
     parameters.extend((arguments.types.len() == 3).then_some(DataType::Bool));
     let distance = Distance::FromNewest(offset);
-    let make = move |feeding| Picked::new(feeding, Some(distance), counts);
-    Ok(with_fold(bound(parameters, data_type, make), distance, counts))
+    Ok(bind_position(parameters, data_type, Some(distance), counts))
 }
 
 /// Binds `first_value` or `last_value`.
@@ -101,21 +105,28 @@ fn bind_end(
     let counts = CountedRows::not_null_if(expect_flag(arguments, 1)?);
     let mut parameters = vec![data_type.clone()];
     parameters.extend((arguments.types.len() == 2).then_some(DataType::Bool));
-    let make = move |feeding| Picked::new(feeding, Some(distance), counts);
-    Ok(with_fold(bound(parameters, data_type, make), distance, counts))
+    Ok(bind_position(parameters, data_type, Some(distance), counts))
 }
 
-/// Adds a fold where every row counts, so that the position alone selects the row.
-fn with_fold(bound: BoundAggregate, distance: Distance, counts: CountedRows) -> BoundAggregate {
-    match (counts, distance) {
-        (CountedRows::Always, Distance::FromNewest(distance)) => {
-            bound.with_fold(StateKind::FromNewest(distance), AnswerKind::Picked)
-        }
-        (CountedRows::Always, Distance::FromOldest(0)) => {
-            bound.with_fold(StateKind::Oldest, AnswerKind::Picked)
-        }
-        _ => bound,
+fn bind_position(
+    parameters: Vec<DataType>,
+    returns: DataType,
+    distance: Option<Distance>,
+    counts: CountedRows,
+) -> BoundAggregate {
+    let make = move |used| Positioned::new(used, distance, counts);
+    let mut bound = bound_rows(parameters, returns, StateClass::Ordered, make);
+    if let StateForm::Rows(form) = &mut bound.state {
+        // Where every row counts the position alone selects the row.
+        form.pick = match (counts, distance) {
+            (CountedRows::Always, Some(Distance::FromNewest(distance))) => {
+                Some(PickedRow::FromNewest(distance))
+            }
+            (CountedRows::Always, Some(Distance::FromOldest(0))) => Some(PickedRow::Oldest),
+            _ => None,
+        };
     }
+    bound
 }
 
 fn bind_nth_value_where(arguments: &CallArguments<'_>) -> Result<BoundAggregate, SignatureError> {
@@ -128,8 +139,7 @@ fn bind_nth_value_where(arguments: &CallArguments<'_>) -> Result<BoundAggregate,
     let from = if nth > 0 { Distance::FromOldest } else { Distance::FromNewest };
     let distance = distance.map(from);
     let parameters = vec![data_type.clone(), DataType::BigInt, DataType::Bool];
-    let make = move |feeding| Picked::new(feeding, distance, CountedRows::WhenTrue);
-    Ok(bound(parameters, data_type, make))
+    Ok(bind_position(parameters, data_type, distance, CountedRows::WhenTrue))
 }
 
 /// The position of the row whose value is returned.
@@ -162,62 +172,73 @@ impl CountedRows {
     }
 }
 
-struct Picked {
-    feeding: Feeding,
+/// The state: the values that can still become the result.
+struct Positioned {
+    used: StateUse,
     /// `None`: the result is always NULL.
     distance: Option<Distance>,
     counts: CountedRows,
     /// The number of rows of the frame that count.
-    rows: usize,
+    rows: u64,
     /// The values that can still become the result, oldest first.
     values: VecDeque<Value>,
 }
 
-impl Picked {
-    fn new(feeding: Feeding, distance: Option<Distance>, counts: CountedRows) -> Self {
-        Self { feeding, distance, counts, rows: 0, values: VecDeque::new() }
+impl Positioned {
+    fn new(used: StateUse, distance: Option<Distance>, counts: CountedRows) -> Self {
+        Self { used, distance, counts, rows: 0, values: VecDeque::new() }
+    }
+
+    /// Removes the values that can no longer become the result.
+    fn trim(&mut self) {
+        match self.distance {
+            Some(Distance::FromNewest(distance)) => {
+                let surplus = self.values.len().saturating_sub(distance.saturating_add(1));
+                drop(self.values.drain(..surplus));
+            }
+            Some(Distance::FromOldest(distance)) if self.used == StateUse::Fold => {
+                self.values.truncate(distance.saturating_add(1));
+            }
+            Some(Distance::FromOldest(_)) => {}
+            None => self.values.clear(),
+        }
     }
 }
 
-impl Accumulator for Picked {
-    fn add(&mut self, arguments: &[Datum<'_>]) {
+impl RowState for Positioned {
+    fn add(&mut self, arguments: &[Datum<'_>], end: RowsEnd) {
         let Some(distance) = self.distance else { return };
         if !self.counts.includes(arguments) {
             return;
         }
         self.rows += 1;
-        let value = || arguments[0].to_value();
-        match (self.feeding, distance) {
-            (Feeding::NewestFirst, Distance::FromNewest(distance)) => {
-                if self.values.len() <= distance {
-                    self.values.push_front(value());
-                }
+        let stored = self.values.len();
+        let is_beyond = match (end, distance) {
+            (RowsEnd::Oldest, Distance::FromNewest(distance)) => stored > distance,
+            (RowsEnd::Newest, Distance::FromOldest(distance)) => {
+                self.used == StateUse::Fold && stored > distance
             }
-            (Feeding::NewestFirst, Distance::FromOldest(distance)) => {
-                self.values.push_front(value());
-                if self.values.len() - 1 > distance {
-                    self.values.pop_back();
-                }
-            }
-            (Feeding::Sliding, Distance::FromNewest(distance)) => {
-                self.values.push_back(value());
-                if self.values.len() - 1 > distance {
-                    self.values.pop_front();
-                }
-            }
-            (Feeding::Sliding, Distance::FromOldest(_)) => self.values.push_back(value()),
+            _ => false,
+        };
+        if is_beyond {
+            return;
         }
-        debug_assert!(self.values.len() <= self.rows, "each value is of a row that counts");
+        match end {
+            RowsEnd::Oldest => self.values.push_front(arguments[0].to_value()),
+            RowsEnd::Newest => self.values.push_back(arguments[0].to_value()),
+        }
+        self.trim();
+        debug_assert!(self.values.len() as u64 <= self.rows, "each value is of a row that counts");
     }
 
     fn remove(&mut self, arguments: &[Datum<'_>]) {
         if self.distance.is_none() || !self.counts.includes(arguments) {
             return;
         }
-        debug_assert_eq!(self.feeding, Feeding::Sliding, "only sliding removes rows");
+        debug_assert_eq!(self.used, StateUse::Slide, "only sliding removes rows");
         debug_assert!(self.rows > 0, "a row that leaves was added");
         self.rows -= 1;
-        if self.values.len() > self.rows {
+        if self.values.len() as u64 > self.rows {
             self.values.pop_front();
         }
     }
@@ -229,23 +250,77 @@ impl Accumulator for Picked {
                 self.values.len().checked_sub(1)?.checked_sub(distance)
             }
         });
-        let value = index.and_then(|index| self.values.get(index));
-        match value.and_then(Value::as_scalar) {
-            Some(Datum::String(text)) => Datum::String(arena.alloc_str(text)),
-            Some(scalar) => without_text(scalar),
-            None => Datum::Null,
-        }
+        index
+            .and_then(|index| self.values.get(index))
+            .map_or(Datum::Null, |value| copy_scalar(value, arena))
+    }
+
+    fn heap_bytes(&self) -> usize {
+        let texts = self.values.iter().map(|value| match value {
+            Value::String(text) => text.len(),
+            _ => 0,
+        });
+        self.values.capacity() * size_of::<Value>() + texts.sum::<usize>()
     }
 
     fn reset(&mut self) {
         self.rows = 0;
         self.values.clear();
     }
+
+    fn as_partial(&self) -> Option<&dyn PartialState> {
+        Some(self)
+    }
+
+    fn as_partial_mut(&mut self) -> Option<&mut dyn PartialState> {
+        Some(self)
+    }
+}
+
+impl PartialState for Positioned {
+    fn merge(&mut self, other: &dyn Any, end: RowsEnd) {
+        let Some(other) = other.downcast_ref::<Self>() else {
+            debug_assert!(false, "states of one aggregate are merged");
+            return;
+        };
+        self.rows += other.rows;
+        match end {
+            RowsEnd::Newest => self.values.extend(other.values.iter().cloned()),
+            RowsEnd::Oldest => {
+                other.values.iter().rev().for_each(|value| self.values.push_front(value.clone()));
+            }
+        }
+        self.trim();
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_unsigned(out, self.rows.into());
+        put_count(out, self.values.len());
+        self.values.iter().for_each(|value| put_value(out, value));
+    }
+
+    fn decode(&mut self, reader: &mut StateReader<'_>) -> Option<()> {
+        self.rows = reader.rows()?;
+        for _ in 0..reader.count()? {
+            self.values.push_back(reader.value()?);
+        }
+        (self.values.len() as u64 <= self.rows).then_some(())
+    }
+}
+
+/// Returns a value that is neither an array nor a map, with its text copied to the arena; NULL for
+/// those.
+pub fn copy_scalar<'a>(value: &Value, arena: &'a Arena) -> Datum<'a> {
+    match value.as_scalar() {
+        Some(Datum::String(text)) => Datum::String(arena.alloc_str(text)),
+        Some(scalar) => without_text(scalar),
+        None => Datum::Null,
+    }
 }
 
 /// Returns a value that is not a text, a list or a map with an independent lifetime; NULL for
 /// those.
-pub(super) fn without_text<'a>(value: Datum<'_>) -> Datum<'a> {
+fn without_text<'a>(value: Datum<'_>) -> Datum<'a> {
     match value {
         Datum::Bool(value) => Datum::Bool(value),
         Datum::SmallInt(value) => Datum::SmallInt(value),

@@ -5,8 +5,8 @@ use std::{ops::RangeInclusive, sync::Arc};
 use lockstep_row::{DataType, Value};
 
 use super::{
-    Accumulator, BoundAggregate, Feeding,
-    fold::{Answer, AnswerKind, Fold, StateKind},
+    BoundAggregate, RowForm, StateForm,
+    state::{Fold, RowState, StateClass, StateUse},
 };
 use crate::{CallArguments, SignatureError};
 
@@ -139,23 +139,29 @@ pub(super) fn wrong_constant(index: usize, expected: &str) -> SignatureError {
     SignatureError::Constant { position: index + 1, expected: expected.to_owned() }
 }
 
-/// Makes a bound aggregate from a function that makes its accumulators.
-pub(super) fn bound<A: Accumulator + 'static>(
+/// Makes a bound aggregate that folds one value of each row.
+pub(super) fn bound_fold(
     parameters: Vec<DataType>,
     returns: DataType,
-    make: impl Fn(Feeding) -> A + Send + Sync + 'static,
+    fold: Fold,
 ) -> BoundAggregate {
-    let make = move |feeding| -> Box<dyn Accumulator> { Box::new(make(feeding)) };
-    BoundAggregate { parameters, returns, make: Arc::new(make), fold: None }
+    debug_assert!(
+        fold.value.is_none_or(|value| value < parameters.len()),
+        "a value is an argument"
+    );
+    BoundAggregate { parameters, returns, state: StateForm::Fold(fold) }
 }
 
-impl BoundAggregate {
-    /// Adds a fold over the first argument, which computes the same.
-    pub(super) fn with_fold(mut self, state: StateKind, answer: AnswerKind) -> Self {
-        let value = (!self.parameters.is_empty()).then_some(0);
-        self.fold = Some(Fold { value, condition: None, state, answer: Answer(answer) });
-        self
-    }
+/// Makes a bound aggregate from a function that makes its states.
+pub(super) fn bound_rows<S: RowState>(
+    parameters: Vec<DataType>,
+    returns: DataType,
+    class: StateClass,
+    make: impl Fn(StateUse) -> S + Send + Sync + 'static,
+) -> BoundAggregate {
+    let make = move |used| -> Box<dyn RowState> { Box::new(make(used)) };
+    let form = RowForm { make: Arc::new(make), class, pick: None };
+    BoundAggregate { parameters, returns, state: StateForm::Rows(form) }
 }
 
 /// Returns the first `count` arguments.

@@ -8,13 +8,16 @@ use std::collections::VecDeque;
 use lockstep_row::{Arena, DataType, Datum, Value};
 
 use super::{
-    Accumulator, AggregateFunction, BoundAggregate, Feeding,
-    signature::{TEXT, bound, expect, expect_count},
+    AggregateFunction, BoundAggregate,
+    signature::{TEXT, bound_rows, expect, expect_count},
+    state::{RowState, RowsEnd, StateClass},
 };
 use crate::{
     CallArguments, Compatibility, NullHandling, ScalarImplementation, SignatureError, scalar,
     value_limit,
 };
+
+const CLASS: StateClass = StateClass::Rows("the result lists the texts of the rows");
 
 /// The most bytes of all pieces with `compatibility = 'openmldb'`.
 const OPENMLDB_BYTES_MAX: usize = 4096;
@@ -29,6 +32,7 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = &[
               `compatibility = 'openmldb'` pieces beyond 4096 bytes are dropped.",
         examples: &[("window_split(s, ',')", "[k1:v4, , k3:v3, k1:v1, k2:v2]")],
         is_ordered: true,
+        class: CLASS,
         bind: |arguments| bind(arguments, "split", 2),
     },
     AggregateFunction {
@@ -41,6 +45,7 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = &[
               With `compatibility = 'openmldb'` keys beyond 4096 bytes are dropped.",
         examples: &[("window_split_by_key(s, ',', ':')", "[k1, k3, k1, k2]")],
         is_ordered: true,
+        class: CLASS,
         bind: |arguments| bind(arguments, "split_by_key", 3),
     },
     AggregateFunction {
@@ -53,6 +58,7 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = &[
               first. With `compatibility = 'openmldb'` values beyond 4096 bytes are dropped.",
         examples: &[("window_split_by_value(s, ',', ':')", "[v4, v3, v1, v2]")],
         is_ordered: true,
+        class: CLASS,
         bind: |arguments| bind(arguments, "split_by_value", 3),
     },
 ];
@@ -74,17 +80,15 @@ fn bind(
         Compatibility::Standard => usize::MAX,
         Compatibility::OpenMldb => OPENMLDB_BYTES_MAX,
     };
-    let make = move |feeding| SplitPieces {
-        feeding,
+    let make = move |_used| SplitPieces {
         implementation: implementation.clone(),
         bytes_max,
         rows: VecDeque::new(),
     };
-    Ok(bound(parameters, returns, make))
+    Ok(bound_rows(parameters, returns, CLASS, make))
 }
 
 struct SplitPieces {
-    feeding: Feeding,
     implementation: ScalarImplementation,
     bytes_max: usize,
     /// The arguments of the rows that count, newest first.
@@ -100,20 +104,19 @@ impl SplitPieces {
     }
 }
 
-impl Accumulator for SplitPieces {
-    fn add(&mut self, arguments: &[Datum<'_>]) {
+impl RowState for SplitPieces {
+    fn add(&mut self, arguments: &[Datum<'_>], end: RowsEnd) {
         if !self.counts(arguments) {
             return;
         }
         let row = arguments.iter().map(Datum::to_value).collect();
-        match self.feeding {
-            Feeding::NewestFirst => self.rows.push_back(row),
-            Feeding::Sliding => self.rows.push_front(row),
+        match end {
+            RowsEnd::Oldest => self.rows.push_back(row),
+            RowsEnd::Newest => self.rows.push_front(row),
         }
     }
 
     fn remove(&mut self, arguments: &[Datum<'_>]) {
-        debug_assert_eq!(self.feeding, Feeding::Sliding, "only sliding removes rows");
         if self.counts(arguments) {
             let removed = self.rows.pop_back();
             debug_assert!(removed.is_some(), "a row that leaves was added");
@@ -142,6 +145,17 @@ impl Accumulator for SplitPieces {
             }
         }
         Datum::Array(pieces.into_bump_slice())
+    }
+
+    fn heap_bytes(&self) -> usize {
+        let row = |row: &Vec<Value>| {
+            let texts = row.iter().map(|value| match value {
+                Value::String(text) => text.len(),
+                _ => 0,
+            });
+            size_of_val(row.as_slice()) + texts.sum::<usize>()
+        };
+        self.rows.capacity() * size_of::<Vec<Value>>() + self.rows.iter().map(row).sum::<usize>()
     }
 
     fn reset(&mut self) {

@@ -1,12 +1,11 @@
-//! Claims about aggregates: values on small frames, and that both ways of feeding give the same
-//! bits.
+//! Claims about aggregates: values on small frames, and the laws of their states.
 
-use lockstep_row::{Arena, DataType, Datum, ShortText, Value};
-use proptest::{collection, prelude::any, proptest};
+mod laws;
+
+use lockstep_row::{Arena, DataType, Datum, Value};
 
 use super::{
-    Accumulator, AggregateFunction, BoundAggregate, Feeding, SAMPLE, all, find,
-    fold::{Fold, FoldState, ValueLane},
+    AggregateFunction, BoundAggregate, RowsEnd, SAMPLE, StateUse, all, find, state::AggregateState,
 };
 use crate::{
     CallArguments, Compatibility, Settings, SignatureError,
@@ -157,126 +156,15 @@ fn with_row(row: &[Value], take: impl FnOnce(&[Datum<'_>])) {
     take(&datums);
 }
 
-fn newest_first(accumulator: &mut dyn Accumulator, rows: &[Vec<Value>]) -> Value {
-    accumulator.reset();
-    rows.iter().rev().for_each(|row| with_row(row, |row| accumulator.add(row)));
-    accumulator.value(&Arena::new()).to_value()
-}
-
-/// Returns the same by the fold, in blocks of three rows, newest first; `None` where there is no
-/// fold.
-fn folded(bound: &BoundCase, rows: &[Vec<Value>]) -> Option<Value> {
-    let fold = bound.bound.fold.as_ref()?;
-    let mut state = FoldState::new(fold.state);
-    let newest_first: Vec<&Vec<Value>> = rows.iter().rev().collect();
-    for _ in 0..2 {
-        // Again after a reset, with the memory of the first time.
-        state.reset();
-        for block in newest_first.chunks(3) {
-            if fold.state.picks() {
-                let value = fold.value.expect("a value is picked");
-                state.pick(block.len(), |row| block[row][value].as_scalar().unwrap());
-            } else {
-                add_lane(&mut state, fold, block, &bound.bound.parameters);
-            }
-        }
+/// Returns a state with these rows, added at an end.
+fn state_of(bound: &BoundAggregate, rows: &[Vec<Value>], end: RowsEnd) -> AggregateState {
+    let mut state = bound.new_state(StateUse::Fold);
+    let mut add = |row: &Vec<Value>| with_row(row, |row| bound.add(&mut state, row, end));
+    match end {
+        RowsEnd::Newest => rows.iter().for_each(&mut add),
+        RowsEnd::Oldest => rows.iter().rev().for_each(&mut add),
     }
-    Some(state.answer(&fold.answer, &Arena::new()).to_value())
-}
-
-fn add_lane(state: &mut FoldState, fold: &Fold, block: &[&Vec<Value>], parameters: &[DataType]) {
-    let counts = |row: &&&Vec<Value>| {
-        let Some(condition) = fold.condition else { return true };
-        let value = fold.value.map(|value| row[value].as_scalar().unwrap());
-        let is_zero = value.is_some_and(|value| value.as_f64().is_some_and(|value| value == 0.0));
-        row[condition.argument] == Value::Bool(true) && !(condition.excludes_zero && is_zero)
-    };
-    let rows: Vec<&&Vec<Value>> = block.iter().filter(counts).collect();
-    let Some(value) = fold.value else { return state.add(ValueLane::Rows(rows.len())) };
-    let values = rows.iter().map(|row| row[value].as_scalar().unwrap());
-    let values: Vec<Datum<'_>> = values.filter(|value| !value.is_null()).collect();
-    match &parameters[value] {
-        DataType::String => {
-            let texts: Vec<&str> = values.iter().map(|value| value.as_str().unwrap()).collect();
-            // As a reader of rows gives them, or as one of records does.
-            let short: Option<Vec<ShortText>> =
-                texts.iter().map(|text| ShortText::new(text)).collect();
-            match short {
-                Some(short) if short.len() % 2 == 0 => state.add(ValueLane::ShortTexts(&short)),
-                _ => state.add(ValueLane::Texts(&texts)),
-            }
-        }
-        DataType::Float | DataType::Double => {
-            let floats: Vec<f64> = values.iter().map(|value| value.as_f64().unwrap()).collect();
-            state.add(ValueLane::Floats(&floats));
-        }
-        _ => {
-            let integer = |value: &Datum<'_>| match value {
-                Datum::Bool(value) => i64::from(*value),
-                other => other.as_i64().unwrap(),
-            };
-            let integers: Vec<i64> = values.iter().map(integer).collect();
-            state.add(ValueLane::Integers(&integers));
-        }
-    }
-}
-
-/// Slides over the rows as `steps` say and compares every frame with the same one fed newest
-/// first.
-fn check_feedings(bound: &BoundCase, choices: &[u8], steps: &[bool]) {
-    let rows = rows(bound, choices);
-    let mut sliding = (bound.bound.make)(Feeding::Sliding);
-    let mut fresh = (bound.bound.make)(Feeding::NewestFirst);
-    let (mut from, mut to) = (0, 0);
-    for grow in steps {
-        if *grow && to < rows.len() {
-            with_row(&rows[to], |row| sliding.add(row));
-            to += 1;
-        } else if from < to {
-            with_row(&rows[from], |row| sliding.remove(row));
-            from += 1;
-        }
-        let expected = newest_first(fresh.as_mut(), &rows[from..to]);
-        let arena = Arena::new();
-        if let Some(folded) = folded(bound, &rows[from..to]) {
-            assert!(
-                folded.as_datum(&arena).is_bit_equal(&expected.as_datum(&arena)),
-                "{} {:?} over {:?}: {folded:?} folded, {expected:?} newest first",
-                bound.function.name,
-                bound.bound,
-                &rows[from..to],
-            );
-        }
-        let found = sliding.value(&arena);
-        assert!(
-            found.is_bit_equal(&expected.as_datum(&arena)),
-            "{} {:?} over {:?}: {found:?} sliding, {expected:?} newest first",
-            bound.function.name,
-            bound.bound,
-            &rows[from..to],
-        );
-        if !found.is_null() && !matches!(bound.bound.returns, DataType::Array(_)) {
-            assert_eq!(found.data_type(), bound.bound.returns, "{}", bound.function.name);
-        }
-    }
-}
-
-proptest! {
-    #[test]
-    fn the_feeding_does_not_matter(
-        choices in collection::vec(any::<u8>(), 1..160),
-        steps in collection::vec(proptest::bool::weighted(0.6), 1..60),
-        (value, category) in (0..TYPES.len(), 0..TYPES.len()),
-        (number, is_reference) in (-1..4, any::<bool>()),
-    ) {
-        let compatibility =
-            if is_reference { Compatibility::OpenMldb } else { Compatibility::Standard };
-        for function in all() {
-            for bound in forms(function, [&TYPES[value], &TYPES[category]], number, compatibility) {
-                check_feedings(&bound, &choices, &steps);
-            }
-        }
-    }
+    state
 }
 
 #[test]
@@ -334,14 +222,11 @@ impl AggregateCase {
             |column: usize| self.constant.contains(&column).then(|| rows[0][column].to_value());
         let constants: Vec<Option<Value>> = (0..width).map(constant).collect();
         let bound = bind(function, &types, &constants, self.compatibility).unwrap();
-        for feeding in [Feeding::Sliding, Feeding::NewestFirst] {
-            let mut accumulator = (bound.make)(feeding);
-            match feeding {
-                Feeding::Sliding => rows.iter().for_each(|row| accumulator.add(row)),
-                Feeding::NewestFirst => rows.iter().rev().for_each(|row| accumulator.add(row)),
-            }
+        let rows: Vec<Vec<Value>> =
+            rows.iter().map(|row| row.iter().map(Datum::to_value).collect()).collect();
+        for end in [RowsEnd::Newest, RowsEnd::Oldest] {
             let arena = Arena::new();
-            let found = accumulator.value(&arena);
+            let found = bound.value(&state_of(&bound, &rows, end), &arena);
             assert!(found.is_bit_equal(&expected), "{name}: {found:?}, expected {expected:?}");
         }
     }
@@ -504,7 +389,7 @@ fn arguments_in(text: &str, row: &[(&'static str, Typed)]) -> Vec<(Typed, bool)>
     arguments
 }
 
-/// Returns the text of an aggregate over the sample, the same in both ways of feeding.
+/// Returns the text of an aggregate over the sample.
 fn over_sample(sql: &str) -> String {
     let (name, arguments) = sql.split_once('(').unwrap();
     let rows: Vec<_> = sample().iter().map(|row| arguments_in(arguments, row)).collect();
@@ -516,12 +401,10 @@ fn over_sample(sql: &str) -> String {
         .into_iter()
         .map(|row| row.into_iter().map(|((_, value), _)| value).collect())
         .collect();
-    let mut sliding = (bound.make)(Feeding::Sliding);
-    values.iter().for_each(|row| with_row(row, |row| sliding.add(row)));
     let arena = Arena::new();
-    let value = newest_first((bound.make)(Feeding::NewestFirst).as_mut(), &values);
-    let found = sliding.value(&arena);
-    assert!(found.is_bit_equal(&value.as_datum(&arena)), "{sql}: both feedings agree");
+    let found = bound.value(&state_of(&bound, &values, RowsEnd::Newest), &arena);
+    let value = bound.value(&state_of(&bound, &values, RowsEnd::Oldest), &arena);
+    assert!(found.is_bit_equal(&value), "{sql}: the order of additions does not matter");
     print_datum(found, &Settings::default())
 }
 

@@ -1,12 +1,13 @@
 //! `count`, `sum` and `avg`. The states are exact, so that `remove` undoes `add`.
 
-use lockstep_row::{Arena, DataType, Datum};
+use lockstep_row::{DataType, Datum};
 
 use super::{
-    Accumulator, AggregateFunction, BoundAggregate,
-    fold::{AnswerKind, StateKind},
+    AggregateFunction, BoundAggregate,
+    encoding::{StateReader, put_signed, put_unsigned},
     key::wrapped_integer,
-    signature::{NUMBER, SUMMABLE, bound, expect, expect_count},
+    signature::{NUMBER, SUMMABLE, bound_fold, expect, expect_count},
+    state::{AnswerKind, Fold, StateClass, StateKind},
 };
 use crate::{CallArguments, Compatibility, SignatureError, exact_sum::ExactSum};
 
@@ -19,6 +20,7 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = &[
         doc: "Counts the rows, or the rows in which `x` is not NULL. 0 when there are none.",
         examples: &[("count(*)", "5"), ("count(x)", "4")],
         is_ordered: false,
+        class: StateClass::Retractable,
         bind: bind_count,
     },
     AggregateFunction {
@@ -33,6 +35,7 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = &[
               of its argument and wraps.",
         examples: &[("sum(x)", "11"), ("sum(y)", "14.5")],
         is_ordered: false,
+        class: StateClass::Retractable,
         bind: bind_sum,
     },
     AggregateFunction {
@@ -44,14 +47,16 @@ pub(super) static FUNCTIONS: &[AggregateFunction] = &[
               exact sum, rounded to DOUBLE, divided by their number.",
         examples: &[("avg(x)", "2.75")],
         is_ordered: false,
+        class: StateClass::Retractable,
         bind: bind_avg,
     },
 ];
 
 pub(super) fn bind_count(arguments: &CallArguments<'_>) -> Result<BoundAggregate, SignatureError> {
     expect_count(arguments, 0..=1)?;
-    let bound = bound(arguments.types.to_vec(), DataType::BigInt, |_feeding| RowCounter(0));
-    Ok(bound.with_fold(StateKind::Count, AnswerKind::Count))
+    let value = (!arguments.types.is_empty()).then_some(0);
+    let fold = Fold::new(value, StateKind::Count, AnswerKind::Count);
+    Ok(bound_fold(arguments.types.to_vec(), DataType::BigInt, fold))
 }
 
 pub(super) fn bind_sum(arguments: &CallArguments<'_>) -> Result<BoundAggregate, SignatureError> {
@@ -80,35 +85,8 @@ pub(super) fn bind_avg(arguments: &CallArguments<'_>) -> Result<BoundAggregate, 
 }
 
 fn bind_total(parameter: DataType, returns: DataType, answer: TotalAnswer) -> BoundAggregate {
-    let kind = AnswerKind::Total(answer.clone());
-    let make = move |_feeding| Total { answer: answer.clone(), sums: Sums::default() };
-    bound(vec![parameter], returns, make).with_fold(StateKind::Total, kind)
-}
-
-/// The accumulator of `count`: the number of rows, or of rows whose argument is not NULL.
-struct RowCounter(i64);
-
-impl Accumulator for RowCounter {
-    fn add(&mut self, arguments: &[Datum<'_>]) {
-        self.0 += i64::from(counts(arguments));
-    }
-
-    fn remove(&mut self, arguments: &[Datum<'_>]) {
-        self.0 -= i64::from(counts(arguments));
-        debug_assert!(self.0 >= 0, "a row that leaves was added");
-    }
-
-    fn value<'a>(&self, _arena: &'a Arena) -> Datum<'a> {
-        Datum::BigInt(self.0)
-    }
-
-    fn reset(&mut self) {
-        self.0 = 0;
-    }
-}
-
-fn counts(arguments: &[Datum<'_>]) -> bool {
-    arguments.first().is_none_or(|value| !value.is_null())
+    let fold = Fold::new(Some(0), StateKind::Total, AnswerKind::Total(answer));
+    bound_fold(vec![parameter], returns, fold)
 }
 
 /// The result that is computed from [`Sums`].
@@ -125,9 +103,9 @@ pub(super) enum TotalAnswer {
 /// The number of values and their sum; only the sum of the argument's kind is used.
 #[derive(Debug, Default)]
 pub(super) struct Sums {
-    count: u64,
-    integer: i128,
-    float: ExactSum,
+    pub(super) count: u64,
+    pub(super) integer: i128,
+    pub(super) float: ExactSum,
 }
 
 impl Sums {
@@ -141,6 +119,52 @@ impl Sums {
     pub(super) fn add_floats(&mut self, values: &[f64]) {
         self.count += values.len() as u64;
         self.float.add_all(values);
+    }
+
+    /// Adds a value that is not NULL.
+    #[inline]
+    pub(super) fn add(&mut self, value: Datum<'_>) {
+        match value {
+            Datum::Float(value) => self.float.add(value.into()),
+            Datum::Double(value) => self.float.add(value),
+            other => self.integer += i128::from(other.as_i64().unwrap_or(0)),
+        }
+        self.count += 1;
+    }
+
+    /// Removes a value that was added.
+    #[inline]
+    pub(super) fn remove(&mut self, value: Datum<'_>) {
+        debug_assert!(self.count > 0, "a value that leaves was added");
+        match value {
+            Datum::Float(value) => self.float.remove(value.into()),
+            Datum::Double(value) => self.float.remove(value),
+            other => self.integer -= i128::from(other.as_i64().unwrap_or(0)),
+        }
+        self.count -= 1;
+    }
+
+    /// Adds all that other sums have.
+    pub(super) fn merge(&mut self, other: &Self) {
+        self.count += other.count;
+        // Fewer than 2^64 values of 64 bits: the sum does not wrap.
+        self.integer = self.integer.wrapping_add(other.integer);
+        self.float.merge(&other.float);
+    }
+
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        put_unsigned(out, self.count.into());
+        put_signed(out, self.integer);
+        self.float.encode(out);
+    }
+
+    pub(super) fn decode(reader: &mut StateReader<'_>) -> Option<Self> {
+        let (count, integer) = (reader.rows()?, reader.signed()?);
+        Some(Self { count, integer, float: ExactSum::decode(reader)? })
+    }
+
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.float.heap_bytes()
     }
 
     pub(super) fn reset(&mut self) {
@@ -180,44 +204,5 @@ impl TotalAnswer {
             Self::IntegerMean => *out = Datum::Double(sums.integer as f64 / count),
             Self::FloatMean => *out = Datum::Double(sums.float.to_f64() / count),
         }
-    }
-}
-
-struct Total {
-    answer: TotalAnswer,
-    sums: Sums,
-}
-
-impl Accumulator for Total {
-    fn add(&mut self, arguments: &[Datum<'_>]) {
-        match arguments[0] {
-            Datum::Null => return,
-            Datum::Float(value) => self.sums.float.add(value.into()),
-            Datum::Double(value) => self.sums.float.add(value),
-            other => self.sums.integer += i128::from(other.as_i64().unwrap_or(0)),
-        }
-        self.sums.count += 1;
-    }
-
-    fn remove(&mut self, arguments: &[Datum<'_>]) {
-        debug_assert!(
-            arguments[0].is_null() || self.sums.count > 0,
-            "a value that leaves was added"
-        );
-        match arguments[0] {
-            Datum::Null => return,
-            Datum::Float(value) => self.sums.float.remove(value.into()),
-            Datum::Double(value) => self.sums.float.remove(value),
-            other => self.sums.integer -= i128::from(other.as_i64().unwrap_or(0)),
-        }
-        self.sums.count -= 1;
-    }
-
-    fn value<'a>(&self, _arena: &'a Arena) -> Datum<'a> {
-        self.answer.of(&self.sums)
-    }
-
-    fn reset(&mut self) {
-        self.sums.reset();
     }
 }

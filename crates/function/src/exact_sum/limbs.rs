@@ -5,6 +5,8 @@
 
 use std::cmp::Ordering;
 
+use crate::aggregate::StateReader;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sign {
     Positive,
@@ -45,6 +47,34 @@ pub(super) fn add(target: &mut [u64], other: &[u64]) {
     for (target, other) in target.iter_mut().zip(other) {
         (*target, carry) = target.carrying_add_(*other, carry);
     }
+}
+
+/// Returns the limbs without those at the top that only repeat the sign of the ones below.
+pub(super) fn significant(limbs: &[u64]) -> &[u64] {
+    let mut length = limbs.len();
+    while length > 0 {
+        let below = length.checked_sub(2).map_or(0, |below| limbs[below]);
+        if limbs[length - 1] != sign_limb(below) {
+            break;
+        }
+        length -= 1;
+    }
+    &limbs[..length]
+}
+
+/// Reads a number of limbs into a longer number, with the sign of the highest one above them.
+pub(super) fn decode(reader: &mut StateReader<'_>, count: usize, target: &mut [u64]) -> Option<()> {
+    let (read, above) = target.split_at_mut_checked(count)?;
+    for limb in read.iter_mut() {
+        *limb = u64::from_le_bytes(reader.array()?);
+    }
+    above.fill(sign_limb(read.last().copied().unwrap_or(0)));
+    Some(())
+}
+
+/// Returns a limb of copies of the highest bit.
+fn sign_limb(limb: u64) -> u64 {
+    if limb >> 63 == 1 { u64::MAX } else { 0 }
 }
 
 /// Subtracts another number of the same length.

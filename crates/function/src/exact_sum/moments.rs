@@ -9,6 +9,7 @@ use super::{
     ExactSum, ORDINARY_LAST_PLACE, ORDINARY_MAX, ORDINARY_MIN, Parts, WIDE_LAST_PLACE, WIDE_LIMBS,
     limbs::{self, Sign},
 };
+use crate::aggregate::{StateReader, put_count, put_unsigned};
 
 /// A square of an ordinary value takes 302 bits; with 2^40 values, and the factor n, 382.
 const SQUARE_LIMBS: usize = 7;
@@ -45,6 +46,43 @@ impl ExactMoments {
         self.count -= 1;
         self.sum.remove(value);
         self.apply_square(value, Sign::Negative);
+    }
+
+    /// Adds all that other moments have.
+    pub fn merge(&mut self, other: &Self) {
+        self.count += other.count;
+        self.sum.merge(&other.sum);
+        limbs::add(&mut self.squares, &other.squares);
+        if let Some(others) = &other.wide_squares {
+            let own = self.wide_squares.get_or_insert_with(|| Box::new([0; WIDE_SQUARE_LIMBS]));
+            limbs::add(own.as_mut_slice(), others.as_slice());
+        }
+    }
+
+    /// Appends the state to some bytes.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        put_unsigned(out, self.count.into());
+        self.sum.encode(out);
+        let wide = self.wide_squares.as_ref().map(|wide| wide.as_slice());
+        for squares in [Some(self.squares.as_slice()), wide] {
+            let squares = limbs::significant(squares.unwrap_or(&[]));
+            put_count(out, squares.len());
+            squares.iter().for_each(|limb| out.extend_from_slice(&limb.to_le_bytes()));
+        }
+    }
+
+    /// Reads what `encode` wrote; `None` for damaged bytes.
+    pub(crate) fn decode(reader: &mut StateReader<'_>) -> Option<Self> {
+        let count = reader.rows()?;
+        let mut moments = Self { count, sum: ExactSum::decode(reader)?, ..Self::default() };
+        let limbs = reader.count()?;
+        limbs::decode(reader, limbs, &mut moments.squares)?;
+        let limbs = reader.count()?;
+        if limbs > 0 {
+            let wide = moments.wide_squares.insert(Box::new([0; WIDE_SQUARE_LIMBS]));
+            limbs::decode(reader, limbs, wide.as_mut_slice())?;
+        }
+        Some(moments)
     }
 
     /// Forgets every value.

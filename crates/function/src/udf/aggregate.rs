@@ -1,9 +1,12 @@
 //! A bound aggregate as a DataFusion function, for GROUP BY.
 //!
-//! The rows of a group are buffered in columns until its value is computed, and then added in the
-//! order in which they arrived, which the plan makes event order. The partial state of a two-phase
-//! GROUP BY is therefore the rows themselves, and the result does not depend on how they were
-//! split; an aggregate that depends on the order of rows has no partial state.
+//! Aggregates whose states are merged are computed by [`groups`], all groups in one object. For the
+//! others the rows of a group are buffered in columns until its value is computed, and then added in
+//! the order in which they came, which the plan makes event order; their partial state in a
+//! two-phase GROUP BY is the rows themselves. An aggregate that depends on the order of rows has no
+//! partial state.
+
+mod groups;
 
 use std::{
     fmt,
@@ -18,8 +21,8 @@ use arrow::{
 use datafusion::{
     common::{Result, ScalarValue, exec_err, not_impl_err, utils::SingleRowListArrayBuilder},
     logical_expr::{
-        Accumulator as DataFusionAccumulator, AggregateUDF, AggregateUDFImpl, Expr, Signature,
-        Volatility,
+        Accumulator as DataFusionAccumulator, AggregateUDF, AggregateUDFImpl, Expr,
+        GroupsAccumulator, Signature, Volatility,
         expr::AggregateFunction as AggregateExpr,
         expr::AggregateFunctionParams,
         function::{AccumulatorArgs, StateFieldsArgs},
@@ -32,7 +35,10 @@ use lockstep_row::{
     arrow::{ColumnBuilder, ColumnReader, arrow_type},
 };
 
-use crate::{AggregateFunction, BoundAggregate, Feeding, NestedAggregate, Settings};
+use self::groups::{GroupedAggregate, WholeAggregate};
+use crate::{
+    AggregateFunction, BoundAggregate, NestedAggregate, RowsEnd, Settings, StateClass, StateUse,
+};
 
 /// A bound aggregate. Two are equal when they have the same name, parameters, result type,
 /// constants and settings.
@@ -95,6 +101,20 @@ impl AggregateUdf {
     /// Returns the bound aggregate.
     pub fn bound(&self) -> &BoundAggregate {
         &self.bound
+    }
+
+    /// Returns whether the rows are the state.
+    fn buffers_rows(&self) -> bool {
+        matches!(self.bound.class(), StateClass::Rows(_))
+    }
+
+    /// Returns an error where phases, which do not keep the order of rows, would change the result.
+    fn check_partial(&self) -> Result<()> {
+        if !self.function.is_ordered {
+            return Ok(());
+        }
+        let name = self.function.name;
+        not_impl_err!("{name} depends on the order of rows: plan it in one phase")
     }
 
     /// Returns the types of the columns that DataFusion passes: those of the parameters, or of the
@@ -173,7 +193,7 @@ impl AggregateUDFImpl for AggregateUdf {
 
     fn default_value(&self, _data_type: &ArrowType) -> Result<ScalarValue> {
         let arena = Arena::new();
-        let value = (self.bound.make)(Feeding::Sliding).value(&arena);
+        let value = self.bound.value(&self.bound.new_state(StateUse::Fold), &arena);
         scalar_value(&self.bound.returns, value)
     }
 
@@ -186,12 +206,30 @@ impl AggregateUDFImpl for AggregateUdf {
     }
 
     fn accumulator(&self, _args: AccumulatorArgs<'_>) -> Result<Box<dyn DataFusionAccumulator>> {
+        if !self.buffers_rows() {
+            return Ok(Box::new(WholeAggregate::new(self)));
+        }
         let columns = self.columns();
         let rows = columns.iter().map(|column| ColumnBuilder::new(column, 0)).collect();
         Ok(Box::new(GroupAccumulator { udf: self.clone(), rows, values: 0, size: 0 }))
     }
 
+    fn groups_accumulator_supported(&self, _args: AccumulatorArgs<'_>) -> bool {
+        !self.buffers_rows()
+    }
+
+    fn create_groups_accumulator(
+        &self,
+        _args: AccumulatorArgs<'_>,
+    ) -> Result<Box<dyn GroupsAccumulator>> {
+        Ok(Box::new(GroupedAggregate::new(self)))
+    }
+
     fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
+        if !self.buffers_rows() {
+            let name = format_state_name(args.name, "state");
+            return Ok(vec![Arc::new(Field::new(name, ArrowType::Binary, true))]);
+        }
         let field = |(position, column): (usize, DataType)| {
             let name = format_state_name(args.name, &format!("argument{position}"));
             Arc::new(Field::new_list(name, Field::new_list_field(arrow_type(&column), true), true))
@@ -248,7 +286,8 @@ impl DataFusionAccumulator for GroupAccumulator {
         let columns = self.take_columns();
         let readers: Vec<ColumnReader<'_>> =
             columns.iter().map(|column| ColumnReader::new(column as &dyn Array)).collect();
-        let mut accumulator = (self.udf.bound.make)(Feeding::Sliding);
+        let aggregate = &self.udf.bound;
+        let mut state = aggregate.new_state(StateUse::Fold);
         let parameters = self.udf.bound.parameters.len();
         debug_assert!(parameters <= readers.len(), "each parameter has a column");
         let mut arena = Arena::new();
@@ -257,10 +296,10 @@ impl DataFusionAccumulator for GroupAccumulator {
             let arguments: &[Datum<'_>] = arena.alloc_slice_fill_iter(
                 readers[..parameters].iter().map(|reader| reader.get(row, &arena)),
             );
-            accumulator.add(arguments);
+            aggregate.add(&mut state, arguments, RowsEnd::Newest);
             arena.reset();
         }
-        let value = scalar_value(&self.udf.bound.returns, accumulator.value(&arena))?;
+        let value = scalar_value(&aggregate.returns, aggregate.value(&state, &arena))?;
         super::scalar::check_limits()?;
         Ok(value)
     }
@@ -270,10 +309,7 @@ impl DataFusionAccumulator for GroupAccumulator {
     }
 
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        if self.udf.function.is_ordered {
-            let name = self.udf.function.name;
-            return not_impl_err!("{name} depends on the order of rows: plan it in one phase");
-        }
+        self.udf.check_partial()?;
         let list = |column| SingleRowListArrayBuilder::new(column).build_list_scalar();
         Ok(self.take_columns().into_iter().map(list).collect())
     }

@@ -1,19 +1,22 @@
 //! Compiles the calls of a scan: which lanes there are, and which calls share a state.
 
-use std::{collections::HashMap, ops::Range, sync::Arc};
+use std::{collections::HashMap, ops::Range};
 
 use datafusion::logical_expr::Expr;
-use lockstep_function::aggregate::fold::{Fold, StateKind};
+use lockstep_function::{
+    PickedRow, RowForm, StateForm,
+    aggregate::state::{Fold, StateKind},
+};
 use lockstep_plan::{AggregateCall, Frame, Window};
 use lockstep_row::DataType;
 
 use super::window::GroupSlots;
 use crate::{
-    accumulators::{AccumulatorCall, CallOutput},
     aggregates::{RowPick, ScanAggregates, StateOutput},
     groups::GroupSet,
     lane::{LaneClass, LaneState, ScanLane},
     program::CompileOptions,
+    row_calls::{CallOutput, RowCall},
 };
 
 /// What a scan computes, and the expressions that it reads, which [`super::inputs`] binds for each
@@ -27,12 +30,15 @@ pub(super) struct AggregatesBuilder<'c> {
     pub(super) values: Vec<Option<&'c Expr>>,
     pub(super) conditions: Vec<&'c Expr>,
     pub(super) picks: Vec<&'c Expr>,
-    /// The arguments of the calls with accumulators, equal lists once.
+    /// The arguments of the calls that are updated row by row, equal lists once.
     pub(super) arguments: Vec<&'c Expr>,
     argument_lists: Vec<ArgumentList<'c>>,
     lane_of: HashMap<LaneKey<'c>, usize>,
-    /// The calls with accumulators; parallel to those of the aggregates until these are sorted.
-    accumulated: Vec<AccumulatedCall<'c>>,
+    /// The calls that are updated row by row; parallel to those of the aggregates until these are
+    /// sorted.
+    row_calls: Vec<SharedCall<'c>>,
+    /// For each pick the first of the groups that share it.
+    first_of_pick: Vec<usize>,
     /// For each state the first of the groups that share it; see [`GroupPosition::first`].
     first_of_state: Vec<usize>,
 }
@@ -57,8 +63,8 @@ struct ArgumentList<'c> {
     start: usize,
 }
 
-/// A call that has an accumulator, and the first of the groups that share it.
-struct AccumulatedCall<'c> {
+/// A call that is updated row by row, and the first of the groups that share it.
+struct SharedCall<'c> {
     call: &'c AggregateCall,
     first: usize,
 }
@@ -87,9 +93,14 @@ impl<'c> AggregatesBuilder<'c> {
             same_start[position.first] |= position.as_set();
             for (call, slot) in group_slots.group.calls.iter().zip(&group_slots.slots) {
                 let Some(slot) = *slot else { continue };
-                match &call.bound.fold {
-                    Some(fold) if options.folds => builder.add_fold(position, call, fold, slot),
-                    _ => builder.add_accumulator(position, call, slot),
+                match &call.bound.state {
+                    StateForm::Fold(fold) if options.folds && fold.takes_blocks() => {
+                        builder.add_fold(position, call, fold, slot);
+                    }
+                    StateForm::Rows(RowForm { pick: Some(row), .. }) if options.folds => {
+                        builder.add_pick(position, &call.arguments[0], *row, slot);
+                    }
+                    _ => builder.add_row_call(position, call, slot),
                 }
             }
         }
@@ -107,7 +118,7 @@ impl<'c> AggregatesBuilder<'c> {
         values.chain(&self.conditions).chain(&self.picks).chain(&self.arguments).copied()
     }
 
-    /// Adds a call whose aggregate has a fold.
+    /// Adds a call that is a fold of one value of each row.
     fn add_fold(
         &mut self,
         position: GroupPosition,
@@ -115,19 +126,13 @@ impl<'c> AggregatesBuilder<'c> {
         fold: &Fold,
         slot: usize,
     ) {
-        let value = fold.value.map(|argument| &call.arguments[argument]);
-        let state = match value {
-            Some(value) if fold.state.picks() => self.pick(position, value, fold.state),
-            _ => {
-                let data_type = fold.value.map(|argument| &call.bound.parameters[argument]);
-                let class = match data_type {
-                    Some(data_type) if fold.state != StateKind::Count => class_of(data_type),
-                    _ => LaneClass::Rows,
-                };
-                let lane = self.lane(call, fold, class);
-                self.state(position, lane, fold.state)
-            }
+        let data_type = fold.value.map(|argument| &call.bound.parameters[argument]);
+        let class = match data_type {
+            Some(data_type) if fold.state != StateKind::Count => class_of(data_type),
+            _ => LaneClass::Rows,
         };
+        let lane = self.lane(call, fold, class);
+        let state = self.state(position, lane, fold.state);
         let (group, answer) = (position.group, fold.answer.clone());
         self.aggregates.outputs.push(StateOutput { group, state, answer, slot });
     }
@@ -135,9 +140,9 @@ impl<'c> AggregatesBuilder<'c> {
     /// Finds or adds the lane that a fold reads.
     fn lane(&mut self, call: &'c AggregateCall, fold: &Fold, class: LaneClass) -> usize {
         let value = fold.value.map(|argument| &call.arguments[argument]);
-        let condition = fold
-            .condition
-            .map(|condition| position(&mut self.conditions, &call.arguments[condition.argument]));
+        let condition = fold.condition.map(|condition| {
+            position_of(&mut self.conditions, &call.arguments[condition.argument])
+        });
         let skips_zeros = fold.condition.is_some_and(|condition| condition.excludes_zero);
         let next = self.values.len();
         let key = LaneKey { value, condition, skips_zeros };
@@ -172,22 +177,22 @@ impl<'c> AggregatesBuilder<'c> {
         self.new_state(position, kind)
     }
 
-    /// Finds or adds the state of a kind that stores a value of one row for the groups that begin
-    /// together.
-    fn pick(&mut self, group: GroupPosition, value: &'c Expr, kind: StateKind) -> usize {
-        let input = position(&mut self.picks, value);
-        let ScanAggregates { picks, states, .. } = &mut self.aggregates;
-        let first_of_state = &self.first_of_state;
-        let is_same = |pick: &&mut RowPick| {
-            let first = first_of_state[pick.state];
-            first == group.first && pick.input == input && states[pick.state] == kind
-        };
-        if let Some(pick) = picks.iter_mut().find(is_same) {
-            pick.groups |= group.as_set();
-            return pick.state;
+    /// Adds a call that has the value of the row at a position.
+    fn add_pick(&mut self, position: GroupPosition, value: &'c Expr, row: PickedRow, slot: usize) {
+        let input = position_of(&mut self.picks, value);
+        let picks = &mut self.aggregates.picks;
+        let mut known = self.first_of_pick.iter().zip(picks.iter_mut());
+        let same = known.find(|(first, pick)| {
+            **first == position.first && pick.input == input && pick.row == row
+        });
+        let output = CallOutput { group: position.group, slot };
+        if let Some((_, pick)) = same {
+            pick.groups |= position.as_set();
+            pick.outputs.push(output);
+            return;
         }
-        picks.push(RowPick { groups: group.as_set(), state: states.len(), input });
-        self.new_state(group, kind)
+        self.first_of_pick.push(position.first);
+        picks.push(RowPick { groups: position.as_set(), row, input, outputs: vec![output] });
     }
 
     fn new_state(&mut self, position: GroupPosition, kind: StateKind) -> usize {
@@ -197,24 +202,23 @@ impl<'c> AggregatesBuilder<'c> {
         self.aggregates.states.len() - 1
     }
 
-    /// Adds a call that has an accumulator.
-    fn add_accumulator(&mut self, position: GroupPosition, call: &'c AggregateCall, slot: usize) {
+    /// Adds a call that is updated row by row.
+    fn add_row_call(&mut self, position: GroupPosition, call: &'c AggregateCall, slot: usize) {
         let GroupPosition { group, first } = position;
-        let is_same = |other: &AccumulatedCall<'_>| {
-            other.first == first && computes_the_same(other.call, call)
-        };
-        if let Some(same) = self.accumulated.iter().position(is_same) {
+        let is_same =
+            |other: &SharedCall<'_>| other.first == first && computes_the_same(other.call, call);
+        if let Some(same) = self.row_calls.iter().position(is_same) {
             let same = &mut self.aggregates.calls[same];
             same.groups |= position.as_set();
             same.outputs.push(CallOutput { group, slot });
             return;
         }
-        self.accumulated.push(AccumulatedCall { call, first });
+        self.row_calls.push(SharedCall { call, first });
         let arguments = self.arguments(&call.arguments);
-        self.aggregates.calls.push(AccumulatorCall {
+        self.aggregates.calls.push(RowCall {
             name: call.function.name,
             groups: position.as_set(),
-            make: Arc::clone(&call.bound.make),
+            bound: call.bound.clone(),
             arguments,
             outputs: vec![CallOutput { group, slot }],
         });
@@ -242,7 +246,7 @@ impl<'c> AggregatesBuilder<'c> {
 }
 
 /// Finds or adds an expression among others.
-fn position<'c>(exprs: &mut Vec<&'c Expr>, expr: &'c Expr) -> usize {
+fn position_of<'c>(exprs: &mut Vec<&'c Expr>, expr: &'c Expr) -> usize {
     exprs.iter().position(|seen| *seen == expr).unwrap_or_else(|| {
         exprs.push(expr);
         exprs.len() - 1

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use lockstep_function::aggregate::fold;
+use lockstep_function::aggregate::state;
 use lockstep_row::{FixedColumn, TextCell, TextColumn};
 use lockstep_table::{KeyRun, RecordField, Records};
 
@@ -70,23 +70,23 @@ impl RecordInput {
         &'s self,
         rows: RecordRun<'_, 's>,
         buffers: &'b mut LaneBuffers<'s>,
-    ) -> fold::ValueLane<'b> {
+    ) -> state::ValueLane<'b> {
         let RecordRun { run, records } = rows;
         debug_assert!(records.len() <= LANE_ROWS, "the buffers have space for each row");
         let Self::Text { cell, column } = self else {
             debug_assert!(false, "the record has texts");
-            return fold::ValueLane::Texts(&[]);
+            return state::ValueLane::Texts(&[]);
         };
         let LaneBuffers { texts, short_texts, .. } = buffers;
         let Some(found) = TextCell::texts(records.field(cell.at(), TextCell::WIDTH)) else {
-            return fold::ValueLane::Texts(gather_texts(*column, run, texts));
+            return state::ValueLane::Texts(gather_texts(*column, run, texts));
         };
         let nulls = NullBits::of(records, cell.null_bit());
         if !nulls.any() {
-            return fold::ValueLane::ShortTexts(found);
+            return state::ValueLane::ShortTexts(found);
         }
         let count = nulls.leave_out(found.iter().copied(), short_texts);
-        fold::ValueLane::ShortTexts(&short_texts[..count])
+        state::ValueLane::ShortTexts(&short_texts[..count])
     }
 
     /// Counts the rows whose value is not NULL.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lockstep_function::aggregate::fold;
+use lockstep_function::aggregate::state;
 use lockstep_row::{Arena, Datum, FixedColumn, TextColumn};
 
 use super::{
@@ -101,7 +101,7 @@ impl RowInput {
         &'s self,
         rows: LaneRows<'_, 's>,
         buffers: &'b mut LaneBuffers<'s>,
-    ) -> fold::ValueLane<'b> {
+    ) -> state::ValueLane<'b> {
         let LaneRows { rows, .. } = rows;
         debug_assert!(rows.len() <= LANE_ROWS, "the buffers have space for each row");
         let LaneBuffers { arena, texts, .. } = buffers;
@@ -123,7 +123,7 @@ impl RowInput {
                 0
             }
         };
-        fold::ValueLane::Texts(&texts[..count])
+        state::ValueLane::Texts(&texts[..count])
     }
 
     /// Counts the rows whose value is not NULL.

@@ -1,10 +1,10 @@
-//! The calls of a scan whose aggregate has no fold: an accumulator each, which is updated row by row.
+//! The calls of a scan whose aggregate needs whole rows: a state each, which is updated row by row.
 //!
-//! [`crate::aggregates`] decides which rows an accumulator is given.
+//! [`crate::aggregates`] decides which rows a state is given.
 
-use std::{fmt, ops::Range, sync::Arc};
+use std::{fmt, ops::Range};
 
-use lockstep_function::{Accumulator, Feeding, aggregate::MakeAccumulator};
+use lockstep_function::{AggregateState, BoundAggregate, RowsEnd, StateUse};
 use lockstep_row::{Arena, Datum};
 
 use crate::{
@@ -12,12 +12,12 @@ use crate::{
     row_context::{BoundExpr, RowContext},
 };
 
-/// A call that has an accumulator.
-pub(crate) struct AccumulatorCall {
+/// A call that is updated row by row.
+pub(crate) struct RowCall {
     pub(crate) name: &'static str,
     /// The window groups that it is computed for.
     pub(crate) groups: GroupSet,
-    pub(crate) make: Arc<MakeAccumulator>,
+    pub(crate) bound: BoundAggregate,
     /// Its arguments among those of the scan.
     pub(crate) arguments: Range<usize>,
     pub(crate) outputs: Vec<CallOutput>,
@@ -31,55 +31,56 @@ pub(crate) struct CallOutput {
     pub(crate) slot: usize,
 }
 
-/// The accumulators of a scan, parallel to its calls.
-pub(crate) struct Accumulators {
-    accumulators: Vec<Box<dyn Accumulator>>,
+/// The states of the calls of a scan.
+pub(crate) struct RowCallStates {
+    /// One for each call.
+    states: Vec<AggregateState>,
     /// How many rows have been added since the last reset.
     row_count: usize,
     /// The most rows that were added before a reset.
     row_count_max: usize,
 }
 
-/// About how many bytes an accumulator retains for each row that was added.
+/// About how many bytes a state retains for each row that was added.
 const RETAINED_BYTES_PER_ROW: usize = 64;
 
-impl Accumulators {
-    /// Makes an accumulator for each call.
-    pub(crate) fn new(calls: &[AccumulatorCall]) -> Self {
-        let accumulators = calls.iter().map(|call| (call.make)(Feeding::NewestFirst)).collect();
-        Self { accumulators, row_count: 0, row_count_max: 0 }
+impl RowCallStates {
+    /// Makes a state for each call.
+    pub(crate) fn new(calls: &[RowCall]) -> Self {
+        let states = calls.iter().map(|call| call.bound.new_state(StateUse::Fold)).collect();
+        Self { states, row_count: 0, row_count_max: 0 }
     }
 
     /// Estimates the bytes that are retained between answers.
     pub(crate) fn retained_bytes(&self) -> usize {
         let rows = self.row_count.max(self.row_count_max);
-        self.accumulators.len() * rows * RETAINED_BYTES_PER_ROW
+        self.states.len() * rows * RETAINED_BYTES_PER_ROW
     }
 
     /// Forgets all rows.
     pub(crate) fn reset(&mut self) {
-        self.accumulators.iter_mut().for_each(|accumulator| accumulator.reset());
+        self.states.iter_mut().for_each(AggregateState::reset);
         self.row_count_max = self.row_count_max.max(self.row_count);
         self.row_count = 0;
     }
 
-    /// Adds a row to the accumulators of these groups. Calls with the same arguments follow each
+    /// Adds a row, which is older than those before it, to the states of these groups. Calls with the same arguments follow each
     /// other, so that their arguments are evaluated once.
     pub(crate) fn update<'s>(
         &mut self,
-        calls: &[AccumulatorCall],
+        calls: &[RowCall],
         groups: GroupSet,
         arguments: &'s [BoundExpr],
         row: &RowContext<'_, 's>,
         arena: &'s Arena,
     ) {
         const STACK_ARGUMENTS: usize = 6;
-        debug_assert_eq!(calls.len(), self.accumulators.len(), "each call has an accumulator");
+        debug_assert_eq!(calls.len(), self.states.len(), "each call has a state");
         self.row_count += 1;
         let mut stack = [Datum::Null; STACK_ARGUMENTS];
         let mut evaluated: Option<&Range<usize>> = None;
         let mut long: &mut [Datum<'s>] = &mut [];
-        for (call, accumulator) in calls.iter().zip(&mut self.accumulators) {
+        for (call, state) in calls.iter().zip(&mut self.states) {
             if !groups.intersects(call.groups) {
                 continue;
             }
@@ -96,23 +97,23 @@ impl Accumulators {
                 }
                 evaluated = Some(&call.arguments);
             }
-            accumulator.add(values);
+            call.bound.add(state, values, RowsEnd::Oldest);
         }
     }
 
     /// Writes the values of these groups' calls into their slots.
     pub(crate) fn finalize<'s>(
         &self,
-        calls: &[AccumulatorCall],
+        calls: &[RowCall],
         groups: GroupSet,
         slots: &mut [Datum<'s>],
         arena: &'s Arena,
     ) {
-        for (call, accumulator) in calls.iter().zip(&self.accumulators) {
+        for (call, state) in calls.iter().zip(&self.states) {
             if !groups.intersects(call.groups) {
                 continue;
             }
-            let value = accumulator.value(arena);
+            let value = call.bound.value(state, arena);
             for output in call.outputs.iter().filter(|output| groups.contains(output.group)) {
                 slots[output.slot] = value;
             }
@@ -120,9 +121,9 @@ impl Accumulators {
     }
 }
 
-impl fmt::Debug for AccumulatorCall {
+impl fmt::Debug for RowCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AccumulatorCall")
+        f.debug_struct("RowCall")
             .field("name", &self.name)
             .field("arguments", &self.arguments)
             .field("outputs", &self.outputs)
