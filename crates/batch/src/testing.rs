@@ -19,7 +19,7 @@ use datafusion::{
 };
 use lockstep_diagnostic::Result;
 use lockstep_function::{
-    AggregateFunction, BoundAggregate, RowForm, RowState, RowsEnd, Settings, SignatureError,
+    AggregateFunction, BoundAggregate, RowStateForm, RowState, RowsEnd, Settings, SignatureError,
     StateClass, StateForm,
 };
 use lockstep_host::ManualClock;
@@ -140,7 +140,7 @@ static TRACE: AggregateFunction = AggregateFunction {
 fn bind_trace() -> BoundAggregate {
     let make = |_used| -> Box<dyn RowState> { Box::new(FrameTrace::default()) };
     let class = StateClass::Rows("the result lists the rows");
-    let form = RowForm { make: Arc::new(make), class, pick: None };
+    let form = RowStateForm { make: Arc::new(make), class, pick: None };
     let parameters = vec![DataType::BigInt];
     BoundAggregate { parameters, returns: DataType::String, state: StateForm::Rows(form) }
 }

@@ -9,9 +9,9 @@ use clap::{Parser, ValueEnum, error::ErrorKind};
 #[expect(clippy::struct_excessive_bools, reason = "a command line's switches")]
 #[command(name = "lockstep-bench", version, after_help = AFTER)]
 pub(crate) struct BenchOptions {
-    /// What to run: M1 to M6, M11, M13, M14.
+    /// What to run: M1 to M6, M10, M11, M13, M14.
     #[arg(value_enum, ignore_case = true,
-        required_unless_present_any = ["install", "publish", "restart_step", "network_step"])]
+        required_unless_present_any = ["install", "publish", "grouping_step", "restart_step", "network_step"])]
     pub(crate) workload: Option<WorkloadId>,
 
     /// Prints the result as one line of JSON, the last one.
@@ -50,6 +50,10 @@ pub(crate) struct BenchOptions {
     /// Installs the peers with the system's own package clients, and exits.
     #[arg(long)]
     pub(crate) install: bool,
+
+    /// Runs one system of M10 in this process: a JSON object.
+    #[arg(long, hide = true, value_name = "STEP")]
+    pub(crate) grouping_step: Option<String>,
 
     /// Runs one step of M11 in this process, which M11 kills: a JSON object.
     #[arg(long, hide = true, value_name = "STEP")]
@@ -91,6 +95,9 @@ pub(crate) enum WorkloadId {
     /// Inserts only.
     #[value(name = "M6")]
     M6,
+    /// GROUP BY over many groups.
+    #[value(name = "M10")]
+    M10,
     /// The first answer after a process was killed.
     #[value(name = "M11")]
     M11,

@@ -60,12 +60,12 @@ pub enum StateForm {
     /// From one value of each row that counts.
     Fold(Fold),
     /// From all arguments of each row.
-    Rows(RowForm),
+    Rows(RowStateForm),
 }
 
 /// How an aggregate that needs whole rows is computed.
 #[derive(Clone)]
-pub struct RowForm {
+pub struct RowStateForm {
     /// Makes a state.
     pub make: Arc<MakeRowState>,
     /// What its states can do.
@@ -83,9 +83,9 @@ pub enum PickedRow {
     Oldest,
 }
 
-impl fmt::Debug for RowForm {
+impl fmt::Debug for RowStateForm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut form = f.debug_struct("RowForm");
+        let mut form = f.debug_struct("RowStateForm");
         form.field("class", &self.class).field("pick", &self.pick).finish_non_exhaustive()
     }
 }

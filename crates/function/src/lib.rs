@@ -34,7 +34,7 @@ pub mod value_limit;
 mod zone;
 
 pub use aggregate::{
-    AggregateFunction, BoundAggregate, PickedRow, RowForm, StateForm,
+    AggregateFunction, BoundAggregate, PickedRow, RowStateForm, StateForm,
     state::{AggregateState, RowState, RowsEnd, StateClass, StateUse},
 };
 pub use entry::{FunctionEntry, entries, example_sql};

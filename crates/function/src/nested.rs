@@ -16,7 +16,7 @@ use hashbrown::HashMap;
 use lockstep_row::{Arena, DataType, Datum, Value, key::encode_key};
 
 use crate::{
-    AggregateState, BoundAggregate, RowForm, RowSource, RowState, RowsEnd, StateClass, StateForm,
+    AggregateState, BoundAggregate, RowStateForm, RowSource, RowState, RowsEnd, StateClass, StateForm,
     StateUse, row_expr::RowExpr,
 };
 
@@ -75,7 +75,7 @@ impl NestedAggregate {
         let shared = Arc::new(self);
         let make = move |used| -> Box<dyn RowState> { Box::new(Nested::new(&shared, used)) };
         let class = StateClass::Rows("the outer aggregate depends on the whole frame");
-        let form = RowForm { make: Arc::new(make), class, pick: None };
+        let form = RowStateForm { make: Arc::new(make), class, pick: None };
         BoundAggregate { parameters, returns, state: StateForm::Rows(form) }
     }
 

@@ -13,7 +13,7 @@ use datafusion::{
 };
 use lockstep_diagnostic::{Diagnostic, Result};
 use lockstep_function::{
-    AggregateFunction, BoundAggregate, RowForm, RowState, RowsEnd, Settings, SignatureError,
+    AggregateFunction, BoundAggregate, RowStateForm, RowState, RowsEnd, Settings, SignatureError,
     StateClass, StateForm,
 };
 use lockstep_host::{Clock, ManualClock, SystemClock};
@@ -93,7 +93,7 @@ fn call(
     fold: fn(i64, Option<i64>) -> i64,
 ) -> AggregateCall {
     let make = move |_used| -> Box<dyn RowState> { Box::new(Fold { value: start, start, fold }) };
-    let form = RowForm { make: Arc::new(make), class: CLASS, pick: None };
+    let form = RowStateForm { make: Arc::new(make), class: CLASS, pick: None };
     let state = StateForm::Rows(form);
     AggregateCall {
         function: &FOLD,

@@ -88,6 +88,7 @@ impl PickProgress {
             }
             PickedRow::Oldest => rows.checked_sub(1),
         };
+        debug_assert!(row.is_none_or(|row| row < rows), "the row is one of those that are read");
         if let Some(row) = row {
             self.value = value(row).to_value();
         }

@@ -49,7 +49,7 @@ pub struct Program {
 #[expect(clippy::struct_excessive_bools, reason = "each says of one thing whether it is done")]
 pub struct CompileOptions {
     /// Whether aggregates that have a fold are computed block by block, in states that calls share.
-    /// Otherwise each call has an accumulator, which is updated row by row.
+    /// Otherwise each call has a state that is updated row by row.
     pub folds: bool,
     /// Whether expressions are compiled to machine code where that is possible. Otherwise each of
     /// them is interpreted.

@@ -109,6 +109,7 @@ impl RowCallStates {
         slots: &mut [Datum<'s>],
         arena: &'s Arena,
     ) {
+        debug_assert_eq!(calls.len(), self.states.len(), "each call has a state");
         for (call, state) in calls.iter().zip(&self.states) {
             if !groups.intersects(call.groups) {
                 continue;

@@ -13,7 +13,7 @@ use datafusion::{
 };
 use lockstep_diagnostic::Result;
 use lockstep_function::{
-    AggregateFunction, BoundAggregate, RowForm, RowState, RowsEnd, Settings, SignatureError,
+    AggregateFunction, BoundAggregate, RowStateForm, RowState, RowsEnd, Settings, SignatureError,
     StateClass, StateForm,
 };
 use lockstep_host::ManualClock;
@@ -199,7 +199,7 @@ pub(crate) fn text(value: Datum<'_>) -> String {
 /// Makes the call `list(arguments)`.
 pub(crate) fn list(arguments: Vec<Expr>, output: &str) -> AggregateCall {
     let make = |_used| -> Box<dyn RowState> { Box::new(Listing::default()) };
-    let form = RowForm { make: Arc::new(make), class: CLASS, pick: None };
+    let form = RowStateForm { make: Arc::new(make), class: CLASS, pick: None };
     let state = StateForm::Rows(form);
     let bound = BoundAggregate { parameters: vec![], returns: DataType::String, state };
     let (settings, output) = (Settings::default(), output.to_owned());

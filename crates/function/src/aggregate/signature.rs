@@ -5,7 +5,7 @@ use std::{ops::RangeInclusive, sync::Arc};
 use lockstep_row::{DataType, Value};
 
 use super::{
-    BoundAggregate, RowForm, StateForm,
+    BoundAggregate, RowStateForm, StateForm,
     state::{Fold, RowState, StateClass, StateUse},
 };
 use crate::{CallArguments, SignatureError};
@@ -160,7 +160,7 @@ pub(super) fn bound_rows<S: RowState>(
     make: impl Fn(StateUse) -> S + Send + Sync + 'static,
 ) -> BoundAggregate {
     let make = move |used| -> Box<dyn RowState> { Box::new(make(used)) };
-    let form = RowForm { make: Arc::new(make), class, pick: None };
+    let form = RowStateForm { make: Arc::new(make), class, pick: None };
     BoundAggregate { parameters, returns, state: StateForm::Rows(form) }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Aggregates whose states are merged are computed by [`groups`], all groups in one object. For the
 //! others the rows of a group are buffered in columns until its value is computed, and then added in
-//! the order in which they came, which the plan makes event order; their partial state in a
+//! the order of the input, which the plan makes event order; their partial state in a
 //! two-phase GROUP BY is the rows themselves. An aggregate that depends on the order of rows has no
 //! partial state.
 

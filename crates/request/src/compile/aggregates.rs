@@ -4,7 +4,7 @@ use std::{collections::HashMap, ops::Range};
 
 use datafusion::logical_expr::Expr;
 use lockstep_function::{
-    PickedRow, RowForm, StateForm,
+    PickedRow, RowStateForm, StateForm,
     aggregate::state::{Fold, StateKind},
 };
 use lockstep_plan::{AggregateCall, Frame, Window};
@@ -97,7 +97,7 @@ impl<'c> AggregatesBuilder<'c> {
                     StateForm::Fold(fold) if options.folds && fold.takes_blocks() => {
                         builder.add_fold(position, call, fold, slot);
                     }
-                    StateForm::Rows(RowForm { pick: Some(row), .. }) if options.folds => {
+                    StateForm::Rows(RowStateForm { pick: Some(row), .. }) if options.folds => {
                         builder.add_pick(position, &call.arguments[0], *row, slot);
                     }
                     _ => builder.add_row_call(position, call, slot),

@@ -1,4 +1,4 @@
-//! Aggregates: what is folded block by block has the value, bit for bit, that accumulators give when
+//! Aggregates: what is folded block by block has the value, bit for bit, that states give when
 //! they are updated row by row; with machine code and without.
 
 use std::sync::Arc;
@@ -151,7 +151,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
     #[test]
-    fn aggregates_agree_with_accumulators_row_by_row(case in case()) {
+    fn aggregates_agree_with_states_row_by_row(case in case()) {
         lockstep_table::set_chunk_rows(case.chunk_rows);
         let database = TestDatabase::new(&case.tables);
         let group = |(at, (window, unions)): (usize, &(Window, Vec<usize>))| {
@@ -176,7 +176,7 @@ proptest! {
     }
 }
 
-/// What [`aggregates_agree_with_accumulators_row_by_row`] draws.
+/// What [`aggregates_agree_with_states_row_by_row`] draws.
 #[derive(Debug)]
 struct FoldCase {
     tables: [Vec<(Option<i64>, Option<i64>)>; 2],
@@ -218,7 +218,7 @@ impl FoldCase {
         let has_time = |time: Option<i64>| {
             self.tables.iter().flatten().any(|(key, of_row)| key.is_some() && *of_row == time)
         };
-        // Windows may hold 32 rows, no call has an accumulator.
+        // Windows may hold 32 rows, no call is updated row by row.
         let is_long = |(window, _): &(Window, Vec<usize>)| {
             window.max_size.is_none_or(|most| most >= 32)
                 && !matches!(window.frame, Frame::Rows { from: Some(0..32), .. })
