@@ -8,6 +8,7 @@ use proptest::{
 };
 
 use super::{Divisor, ExactMoments, ExactSum};
+use crate::aggregate::StateReader;
 
 /// The correctly rounded sum of finite values whose partial sums do not overflow.
 fn fsum(values: &[f64]) -> f64 {
@@ -208,4 +209,37 @@ fn a_variance_does_not_cancel() {
     assert_eq!(huge.variance(Divisor::Population), Some(f64::INFINITY));
     assert_eq!(huge.deviation(Divisor::Population), Some(1e200));
     assert_eq!(ExactMoments::default().variance(Divisor::Population), None);
+}
+
+/// Encodes and decodes a sum and moments, and compares every bit of what is computed from them.
+fn check_encoding(values: &[f64]) {
+    let sum = sum_of(values);
+    let mut moments = ExactMoments::default();
+    values.iter().for_each(|value| moments.add(*value));
+    let mut bytes = Vec::new();
+    sum.encode(&mut bytes);
+    moments.encode(&mut bytes);
+    let mut reader = StateReader::new(&bytes);
+    let mut read = ExactSum::decode(&mut reader).unwrap();
+    let read_moments = ExactMoments::decode(&mut reader).unwrap();
+    assert!(reader.is_at_end());
+    assert_eq!(read.to_f64().to_bits(), sum.to_f64().to_bits(), "{values:?}");
+    let bits = |moments: &ExactMoments| moments.variance(Divisor::Population).map(f64::to_bits);
+    assert_eq!(bits(&read_moments), bits(&moments), "{values:?}");
+    // What was read goes on: all limbs are there, not only those that were rounded.
+    values.iter().for_each(|value| read.remove(*value));
+    assert_eq!(read.to_f64().to_bits(), 0, "{values:?}");
+}
+
+#[test]
+fn an_encoded_sum_is_the_sum() {
+    for power in -1074..1024 {
+        let value = libm::scalbn(1.0, power);
+        let almost = value - libm::scalbn(1.0, power - 60);
+        for values in [vec![value], vec![-value], vec![value, -almost / 3.0], vec![-value, almost]] {
+            check_encoding(&values);
+        }
+    }
+    check_encoding(&[]);
+    check_encoding(&[f64::INFINITY, 1.0]);
 }
