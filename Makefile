@@ -91,7 +91,10 @@ RELEASE_ENV = PATH="$(CURDIR)/$(BIN):$$PATH" \
     CARGO_TARGET_$(shell echo $(TARGET_NAME) | tr a-z A-Z)_LINKER=$(ZIG)/cc \
     CC_$(TARGET_NAME)=$(ZIG)/cc CXX_$(TARGET_NAME)=$(ZIG)/c++ \
     AR_$(TARGET_NAME)=$(ZIG)/ar RANLIB_$(TARGET_NAME)=$(ZIG)/ranlib
-RELEASE_BUILD = $(RELEASE_ENV) cargo build --locked --release --target $(TARGET)
+# With the wheel's package selected too, libraries have the features that they have there, so that
+# they are not compiled again.
+RELEASE_BUILD = $(RELEASE_ENV) cargo build --locked --release --target $(TARGET) \
+    --package lockstep-python
 
 release: $(VENV)/.release
 	rm -rf $(DIST)
@@ -136,7 +139,7 @@ endif
 
 bench: $(BENCH_TOOLS)
 ifeq ($(PROFILE),release)
-	$(RELEASE_BUILD) --package lockstep-bench
+	$(RELEASE_BUILD) --package lockstep-bench --bin lockstep-bench
 else
 	cargo build --locked --package lockstep-bench
 endif
