@@ -96,7 +96,7 @@ RELEASE_ENV = PATH="$(CURDIR)/$(BIN):$$PATH" \
 RELEASE_BUILD = $(RELEASE_ENV) cargo build --locked --release --target $(TARGET) \
     --package lockstep-python
 
-release: $(VENV)/.release
+release: $(VENV)/.release $(ZIG)/cc
 	rm -rf $(DIST)
 	mkdir -p $(DIST)/$(BINARY)
 	$(BIN)/python release/licences.py --target $(TARGET) $(LICENCES)
@@ -112,9 +112,12 @@ release: $(VENV)/.release
 release-try:
 	release/try $(DIST)
 
-$(VENV)/.release: release/requirements.txt release/zig-tools $(VENV)/.tools
+$(VENV)/.release: release/requirements.txt $(VENV)/.tools
 	$(BIN)/pip install --quiet --disable-pip-version-check -r release/requirements.txt
-	PATH="$(CURDIR)/$(BIN):$$PATH" release/zig-tools $(ZIG) $(GLIBC)
+	@touch $@
+
+$(ZIG)/cc: release/zig-tools
+	release/zig-tools $(ZIG) $(GLIBC)
 	@touch $@
 
 # Measures the release build. Quick by default: each workload takes less than a minute. FULL=1
@@ -131,7 +134,7 @@ endif
 PROFILE ?= release
 ifeq ($(PROFILE),release)
 BENCH_PROGRAM := $(BUILT)/lockstep-bench
-BENCH_TOOLS := $(VENV)/.release
+BENCH_TOOLS := $(VENV)/.release $(ZIG)/cc
 else
 BENCH_PROGRAM := $(CARGO_TARGET_DIR)/debug/lockstep-bench
 BENCH_TOOLS :=
