@@ -91,6 +91,13 @@ fn dates_and_timestamps_are_read_in_the_session_zone() {
         &DataType::Timestamp,
         &Value::Timestamp(1_590_115_420_250),
     );
+    // As PostgreSQL writes it.
+    check(
+        &text("2020-05-22 10:43:40+08"),
+        &DataType::Timestamp,
+        &Value::Timestamp(1_590_115_420_000),
+    );
+    check(&text("2020-05-22 10:43:40+8"), &DataType::Timestamp, &Value::Null);
     check_in(&REFERENCE, &text("2020-05-22T10:43:40"), &DataType::Timestamp, &Value::Null);
     check(&text("1590738989000"), &DataType::Timestamp, &Value::Null);
     check(&text("数据数据数据数"), &DataType::Timestamp, &Value::Null);

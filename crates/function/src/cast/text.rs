@@ -141,14 +141,14 @@ fn parse_local(text: &str, settings: &Settings) -> Option<Local> {
     Some(Local { ms: days * DAY_MS + calendar::parse_time(time)?.to_ms(), offset_ms })
 }
 
-/// Splits `Z`, `+HH:MM` or `-HH:MM` off the end of a time.
+/// Splits `Z`, `+HH:MM` or `-HH:MM` off the end of a time; PostgreSQL leaves minutes that are 0 out.
 fn split_offset(text: &str) -> Option<(&str, Option<i64>)> {
     if let Some(time) = text.strip_suffix(['Z', 'z']) {
         return Some((time, Some(0)));
     }
     let Some(position) = text.rfind(['+', '-']) else { return Some((text, None)) };
     let (time, offset) = text.split_at(position);
-    let (hours, minutes) = offset[1..].split_once(':')?;
+    let (hours, minutes) = offset[1..].split_once(':').unwrap_or((&offset[1..], "00"));
     if hours.len() != 2 || minutes.len() != 2 {
         return None;
     }
