@@ -3,12 +3,12 @@
 //! | file | what it has |
 //! |---|---|
 //! | `frame`, `message`, `response` | bytes: frames, messages in, messages out |
-//! | `startup`, `login`, `cancel` | the begin of a connection, who the client is, cancel requests |
+//! | `startup`, `session_start`, `login`, `cancel` | the begin of a connection, who the client is, cancel requests |
 //! | `connection`, `extended`, `portal` | the session: scripts, prepared statements, portals |
-//! | `execution` | what runs a statement |
+//! | `execution`, `transaction` | what runs a statement, and the block that it is in |
 //! | `token`, `script`, `command`, `translation`, `inference` | what a statement is, and how the engine writes it |
 //! | `information`, `catalog`, `client_settings` | what clients ask about the server |
-//! | `function_call` | a deployment called as a function |
+//! | `function_call`, `deployment_call` | a deployment called as a function: the call, and what runs it |
 //! | `copy`, `copying` | COPY: its formats, and how its rows flow |
 //! | `types`, `value_text`, `value_binary`, `value_input`, `rows` | values and rows |
 //!
@@ -22,6 +22,7 @@ mod command;
 mod connection;
 mod copy;
 mod copying;
+mod deployment_call;
 mod execution;
 mod extended;
 mod frame;
@@ -34,8 +35,10 @@ mod portal;
 mod response;
 mod rows;
 mod script;
+mod session_start;
 mod startup;
 mod token;
+mod transaction;
 mod translation;
 mod types;
 mod value_binary;
@@ -164,7 +167,7 @@ async fn begin(
     state: &Arc<ServerState>,
     opener: &mut ConnectionOpener<'_>,
     address: IpAddr,
-) -> Result<Option<Box<connection::SessionStart>>, ClientFailure> {
+) -> Result<Option<Box<session_start::SessionStart>>, ClientFailure> {
     let parameters = match opener.open(address).await? {
         Opening::Session(parameters) => parameters,
         Opening::Cancel(key) => {
@@ -172,6 +175,6 @@ async fn begin(
             return Ok(None);
         }
     };
-    let start = connection::SessionStart::new(state, opener, &parameters, address).await?;
+    let start = session_start::SessionStart::new(state, opener, &parameters, address).await?;
     Ok(Some(Box::new(start)))
 }

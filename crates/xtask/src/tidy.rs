@@ -43,7 +43,7 @@ const RESTRICTED: &[(&str, &[&str])] = &[
     ("datafusion*", &["function", "plan", "request", "batch", "engine"]),
     ("pyo3*", &["python"]),
     ("parquet", &["batch", "engine"]),
-    ("sqlparser", &["sql", "unification"]),
+    ("sqlparser", &["server", "sql", "unification"]),
     ("hdrhistogram", &["bench"]),
     // `unification` has no code: it names features.
     ("libc", &["bench", "host", "unification"]),

@@ -1,98 +1,212 @@
 //! Queries of PostgreSQL's catalogs, which clients and tools send to learn what there is.
 //!
 //! They are in PostgreSQL's SQL (casts, regular expressions, correlated queries), which the engine does
-//! not have, and over tables that it does not have either. So they have an evaluator of their own, over
-//! small tables made of what the session sees: tables, columns, indexes, deployments, databases, users.
+//! not have, and over tables that it does not have either. So `sqlparser` reads them, and they have an
+//! evaluator of their own, over small tables made of what the session sees: tables, columns, indexes,
+//! deployments, databases, users (ADR 0034).
 
+mod aggregate;
+mod analysis;
+mod cluster;
 mod evaluation;
-mod expression;
+mod from;
 mod function;
-mod parser;
+mod information;
+mod join;
+mod objects;
+mod operator;
+mod parameter;
 mod pattern;
+mod projection;
+mod query;
+mod relation;
+mod routines;
+mod scope;
+mod source;
+mod static_type;
 mod tables;
+mod text_function;
+mod types;
+mod value;
+
+use std::sync::Arc;
 
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_engine::Session;
+use lockstep_host::with_large_stack;
 use lockstep_row::Value;
+use sqlparser::{
+    ast::Query,
+    dialect::PostgreSqlDialect,
+    parser::{Parser, ParserError},
+    tokenizer::Token,
+};
 
 use super::{
     rows::RowCursor,
     script::TokenCursor,
-    token::SqlTokenKind,
+    token::{SqlToken, SqlTokenKind},
     types::{Oid, oid},
 };
-use evaluation::{Evaluator, display, integer};
-use expression::SelectQuery;
-use parser::parse;
+use evaluation::Evaluator;
+use value::CatalogValue;
+
+/// How deep a query may nest.
+const DEPTH_MAX: usize = 100;
+
+/// The most tokens of a query, without lists of constants: the tree of a chain of operators is as deep
+/// as the chain is long, and to free it takes stack.
+const TOKENS_MAX: usize = 4_000;
 
 /// A query of the catalogs.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct CatalogQuery {
-    query: SelectQuery,
+    query: Arc<Query>,
+    /// The types of the columns that the client was told before.
+    types: Option<Arc<[Oid]>>,
 }
 
 impl CatalogQuery {
     /// Reads a query; `None` where the statement reads no catalog.
     pub(crate) fn read(statement: TokenCursor<'_>) -> Result<Option<Self>> {
-        let sql = statement.sql();
-        let tokens = statement.tokens();
-        let is_query = tokens.first().is_some_and(|token| token.is_word(sql, "SELECT"));
-        let is_catalog = tokens.windows(2).any(|pair| {
-            let is_place = pair[0].is_word(sql, "FROM")
-                || pair[0].is_word(sql, "JOIN")
-                || pair[0].is_word(sql, "SELECT");
-            let name = pair[1].text(sql).to_ascii_lowercase();
-            is_place
-                && pair[1].kind == SqlTokenKind::Word
-                && (name.starts_with("pg_") || name == "information_schema")
-        }) || tokens.iter().any(|token| token.is_word(sql, "regclass"));
-        if !is_query || !is_catalog {
+        if !reads_catalogs(statement) {
             return Ok(None);
         }
-        let query = parse(statement).map_err(|error| {
-            let hint = "Queries of the catalogs are served in the forms that tools use.";
+        if weight(statement) > TOKENS_MAX {
+            let message = "the query of the catalogs is too long";
+            return Diagnostic::new(code::STATEMENT_TOO_COMPLEX, message).err();
+        }
+        let query = with_large_stack(|| parse(statement.text())).map_err(|error| {
+            let hint = "Queries of the catalogs are in PostgreSQL's SQL.";
             Box::new(error.with_hint(hint))
         })?;
-        Ok(Some(Self { query }))
+        Ok(Some(Self { query: Arc::new(query), types: None }))
+    }
+
+    /// Returns the types of the parameters that casts and comparisons tell.
+    pub(crate) fn parameter_types(&self) -> Vec<Option<Oid>> {
+        with_large_stack(|| parameter::parameter_types(&self.query))
+    }
+
+    /// Returns the query with columns of these types, which the client was told before there were values.
+    pub(crate) fn with_types(&self, types: impl Iterator<Item = Oid>) -> Self {
+        Self { query: Arc::clone(&self.query), types: Some(types.collect()) }
     }
 
     /// Answers the query.
     pub(crate) fn answer(&self, session: &Session, parameters: &[Value]) -> Result<RowCursor> {
-        let found = Evaluator::new(session, parameters).run(&self.query)?;
-        let columns: Vec<(&str, Oid)> =
-            found.columns.iter().map(|(name, number)| (name.as_str(), *number)).collect();
+        let parameters = parameters.iter().map(CatalogValue::of).collect();
+        let found = Evaluator::new(session, parameters).query(&self.query, None)?;
+        let columns: Vec<(&str, Oid)> = found
+            .columns
+            .list
+            .iter()
+            .enumerate()
+            .map(|(at, (name, number))| {
+                let told = self.types.as_ref().and_then(|types| types.get(at).copied());
+                let number = told.unwrap_or(*number);
+                (name.as_str(), if number == oid::UNKNOWN { oid::TEXT } else { number })
+            })
+            .collect();
         let rows: Vec<Vec<Value>> = found
             .rows
-            .into_iter()
+            .iter()
             .map(|row| {
-                row.into_iter().zip(&columns).map(|(v, (_, number))| fitted(v, *number)).collect()
+                row.iter().zip(&columns).map(|(v, (_, number))| v.sent_as(*number)).collect()
             })
             .collect();
         RowCursor::of_values(&columns, &rows)
     }
 }
 
-/// Converts a value to the type in which it is sent.
-fn fitted(value: Value, number: Oid) -> Value {
-    let whole = || integer(&value);
-    match (number, &value) {
-        (_, Value::Null) => Value::Null,
-        (oid::OID | oid::INT4, _) => {
-            whole().and_then(|n| i32::try_from(n).ok()).map_or(Value::Null, Value::Int)
+/// Parses a query.
+fn parse(sql: &str) -> Result<Query> {
+    let read = || -> std::result::Result<Query, ParserError> {
+        let parser = Parser::new(&PostgreSqlDialect {}).with_recursion_limit(DEPTH_MAX);
+        let mut parser = parser.try_with_sql(sql)?;
+        let query = parser.parse_query()?;
+        parser.expect_token(&Token::EOF)?;
+        Ok(*query)
+    };
+    read().or_else(|error| match error {
+        ParserError::RecursionLimitExceeded => {
+            let message = "the query of the catalogs nests too deep";
+            Diagnostic::new(code::STATEMENT_TOO_COMPLEX, message).err()
         }
-        (oid::INT2, _) => {
-            whole().and_then(|n| i16::try_from(n).ok()).map_or(Value::Null, Value::SmallInt)
+        ParserError::TokenizerError(message) | ParserError::ParserError(message) => {
+            Diagnostic::new(code::SYNTAX_ERROR, format!("syntax error: {message}")).err()
         }
-        (oid::INT8, _) => whole().map_or(Value::Null, Value::BigInt),
-        (oid::BOOL, Value::Bool(_))
-        | (oid::FLOAT4, Value::Float(_))
-        | (oid::FLOAT8, Value::Double(_)) => value,
-        (oid::TEXT_ARRAY, Value::Array(items)) => {
-            Value::Array(items.iter().map(|item| Value::String(display(item).into())).collect())
-        }
-        (oid::BOOL | oid::FLOAT4 | oid::FLOAT8 | oid::TIMESTAMPTZ | oid::DATE, _) => Value::Null,
-        _ => Value::String(display(&value).into()),
+    })
+}
+
+/// Returns whether a statement is a query of the catalogs: it reads one of their tables, or, without
+/// FROM, calls one of their functions.
+fn reads_catalogs(statement: TokenCursor<'_>) -> bool {
+    let (sql, tokens) = (statement.sql(), statement.tokens());
+    let is = |token: &SqlToken, words: &[&str]| words.iter().any(|word| token.is_word(sql, word));
+    let Some(first) = tokens.iter().find(|token| !token.is_symbol(sql, "(")) else { return false };
+    if !is(first, &["SELECT", "WITH"]) {
+        return false;
     }
+    let is_catalog = |token: &SqlToken| {
+        let name = token.text(sql).to_ascii_lowercase();
+        let name = name.trim_matches('"');
+        name.starts_with("pg_") || name == "information_schema"
+    };
+    let is_name =
+        |token: &SqlToken| matches!(token.kind, SqlTokenKind::Word | SqlTokenKind::QuotedName);
+    let mut has_source = false;
+    for pair in tokens.windows(2) {
+        if !is(&pair[0], &["FROM", "JOIN"]) || !is_name(&pair[1]) {
+            continue;
+        }
+        has_source = true;
+        if is_catalog(&pair[1]) || is(&pair[1], &["generate_series", "unnest"]) {
+            return true;
+        }
+    }
+    let is_object =
+        |token: &SqlToken| is(token, &["regclass", "regtype", "regproc", "regnamespace"]);
+    if tokens.iter().any(is_object) {
+        return true;
+    }
+    !has_source && tokens.iter().any(|token| is_function(token, sql))
+}
+
+/// Returns whether a word is a function that only the catalogs have.
+fn is_function(token: &SqlToken, sql: &str) -> bool {
+    const NAMES: [&str; 14] = [
+        "current_catalog",
+        "current_database",
+        "current_role",
+        "current_schema",
+        "current_schemas",
+        "current_setting",
+        "col_description",
+        "format_type",
+        "obj_description",
+        "session_user",
+        "shobj_description",
+        "to_regclass",
+        "to_regtype",
+        "version",
+    ];
+    let name = token.text(sql).to_ascii_lowercase();
+    let is_privilege = name.starts_with("has_") && name.ends_with("_privilege");
+    token.kind == SqlTokenKind::Word
+        && (name.starts_with("pg_") || is_privilege || NAMES.contains(&name.as_str()))
+}
+
+/// Returns the number of tokens that may make the tree deeper: constants of lists do not.
+fn weight(statement: TokenCursor<'_>) -> usize {
+    let (sql, tokens) = (statement.sql(), statement.tokens());
+    let is_constant = |token: &SqlToken| {
+        use SqlTokenKind::{EscapedText, Number, Parameter, Text};
+        matches!(token.kind, EscapedText | Number | Parameter | Text)
+    };
+    let is_listed = |pair: &[SqlToken]| pair[0].is_symbol(sql, ",") && is_constant(&pair[1]);
+    let listed = tokens.windows(2).filter(|pair| is_listed(pair)).count();
+    tokens.len() - 2 * listed.min(tokens.len() / 2)
 }
 
 fn invalid_number<T>(text: &str) -> Result<T> {

@@ -36,7 +36,7 @@ const fn reported(name: &'static str, default: &'static str, rule: SettingRule) 
 }
 
 /// The version of PostgreSQL whose protocol and catalogs the server has.
-const VERSION: &str = concat!("16.0 (Lockstep ", env!("CARGO_PKG_VERSION"), ")");
+pub(crate) const VERSION: &str = concat!("16.0 (Lockstep ", env!("CARGO_PKG_VERSION"), ")");
 
 /// The names of UTF-8, in lower case.
 const UTF8: &[&str] = &["utf8", "utf-8", "utf_8", "unicode"];
@@ -103,6 +103,11 @@ pub(crate) enum SettingChange {
     Same,
     /// The value is kept, and the client is told.
     Reported(&'static str, String),
+}
+
+/// Returns the settings with their defaults.
+pub(crate) fn default_settings() -> impl Iterator<Item = (&'static str, &'static str)> {
+    SETTINGS.iter().map(|setting| (setting.name, setting.default))
 }
 
 fn find(name: &str) -> Option<&'static ClientSetting> {

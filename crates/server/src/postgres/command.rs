@@ -73,11 +73,12 @@ impl ClientCommand {
         if let Some(query) = InformationQuery::read(statement) {
             return Ok(Self::Information(query));
         }
-        if let Some(call) = FunctionCall::read(statement)? {
-            return Ok(Self::FunctionCall(call));
-        }
+        // Before calls of deployments: `SELECT * FROM unnest(current_schemas(true))`.
         if let Some(query) = CatalogQuery::read(statement)? {
             return Ok(Self::Catalog(query));
+        }
+        if let Some(call) = FunctionCall::read(statement)? {
+            return Ok(Self::FunctionCall(call));
         }
         Translation::new(statement).map(Self::Engine)
     }

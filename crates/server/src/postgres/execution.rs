@@ -3,36 +3,27 @@
 
 use std::sync::Arc;
 
-use arrow::{
-    array::RecordBatch,
-    datatypes::{Field, Schema},
-};
 use lockstep_diagnostic::{Diagnostic, Kind, Result, Span, code};
 use lockstep_engine::{
     CallOptions, Output, Parameter, PreparedStatement, Session, guarded, only_writes_rows,
 };
 use lockstep_host::{QueryContext, QueryLimits};
-use lockstep_row::{
-    Arena, DataType, Datum, Value,
-    arrow::{ColumnBuilder, arrow_type},
-};
+use lockstep_row::{DataType, Value};
 
 use super::{
     ClientFailure,
-    command::{ClientCommand, TransactionCommand},
-    connection::{Connection, apply_setting, zone_name},
+    command::ClientCommand,
+    connection::Connection,
     frame::FrameError,
-    function_call::FunctionCall,
     information::{InformationFunction, InformationQuery},
-    response::{ResultColumn, RowFormat, Severity, parameter_status, row_description},
+    response::{Severity, parameter_status},
     rows::RowCursor,
+    session_start::{apply_setting, zone_name},
     translation::Translation,
     types::oid,
-    value_input::WireFormat,
 };
 use crate::{
-    deployments::is_stale,
-    metrics::{CallPhase, Refusal},
+    metrics::Refusal,
     work_pool::{NoResult, WorkClass},
 };
 
@@ -49,57 +40,18 @@ pub(crate) struct StatementAnswer {
 }
 
 impl StatementAnswer {
-    fn done(tag: impl Into<String>) -> Self {
+    pub(crate) fn done(tag: impl Into<String>) -> Self {
         Self { tag: tag.into(), rows: None, notices: Vec::new() }
     }
 
-    fn rows(tag: &str, rows: RowCursor) -> Self {
+    pub(crate) fn rows(tag: &str, rows: RowCursor) -> Self {
         Self { tag: tag.to_owned(), rows: Some(rows), notices: Vec::new() }
     }
 
-    fn with_warning(mut self, message: &str) -> Self {
+    pub(crate) fn with_warning(mut self, message: &str) -> Self {
         let warning = Diagnostic::new(code::WARNING, message);
         self.notices.push((Severity::Warning, warning));
         self
-    }
-}
-
-/// The transaction block of a session. Each statement commits by itself; the block is what clients are
-/// told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Transaction {
-    Idle,
-    /// Whether a statement has changed something since BEGIN.
-    Open {
-        has_written: bool,
-    },
-    Failed {
-        has_written: bool,
-    },
-}
-
-impl Transaction {
-    /// Returns the byte that stands for it in messages.
-    pub(crate) fn status(self) -> u8 {
-        match self {
-            Self::Idle => b'I',
-            Self::Open { .. } => b'T',
-            Self::Failed { .. } => b'E',
-        }
-    }
-
-    /// Notes that a statement has failed.
-    pub(crate) fn fail(&mut self) {
-        if let Self::Open { has_written } = *self {
-            *self = Self::Failed { has_written };
-        }
-    }
-
-    /// Notes that a statement has changed something.
-    pub(crate) fn note_write(&mut self) {
-        if let Self::Open { has_written } = self {
-            *has_written = true;
-        }
     }
 }
 
@@ -127,18 +79,6 @@ impl EngineStatement {
 }
 
 impl Connection {
-    /// Fails where a transaction block has failed and the statement does not end it.
-    pub(crate) fn check_transaction(&self, command: &ClientCommand) -> Result<()> {
-        match self.transaction {
-            Transaction::Failed { .. } if !command.ends_failure() => {
-                let message = "current transaction is aborted, commands ignored until end of \
-                               transaction block";
-                Diagnostic::new("25P02", message).with_hint("Send ROLLBACK.").err()
-            }
-            _ => Ok(()),
-        }
-    }
-
     /// Counts a statement, and logs it where it was slow.
     pub(crate) fn record(&self, begun_ns: u64, sql: &str, has_failed: bool) {
         let took_ns = self.state.clock.monotonic_ns().saturating_sub(begun_ns);
@@ -327,46 +267,6 @@ impl Connection {
         })
     }
 
-    fn change_transaction(&mut self, command: TransactionCommand) -> StatementAnswer {
-        use TransactionCommand::{Begin, Commit, Release, Rollback, RollbackTo, Savepoint};
-        let before = self.transaction;
-        let answer = StatementAnswer::done(command.tag());
-        match (command, before) {
-            (Begin, Transaction::Idle) => {
-                self.transaction = Transaction::Open { has_written: false };
-                if std::mem::replace(&mut self.has_warned, true) {
-                    return answer;
-                }
-                let text = "each statement commits by itself, in a transaction block, too";
-                let notice = Diagnostic::new(code::WARNING, text);
-                StatementAnswer { notices: vec![(Severity::Notice, notice)], ..answer }
-            }
-            (Begin, _) => answer.with_warning("there is already a transaction in progress"),
-            (Commit | Rollback, Transaction::Idle) => {
-                answer.with_warning("there is no transaction in progress")
-            }
-            (Commit, Transaction::Open { .. }) => {
-                self.transaction = Transaction::Idle;
-                answer
-            }
-            (
-                Commit | Rollback,
-                Transaction::Open { has_written } | Transaction::Failed { has_written },
-            ) => {
-                self.transaction = Transaction::Idle;
-                undone(StatementAnswer::done("ROLLBACK"), has_written)
-            }
-            (
-                RollbackTo,
-                Transaction::Open { has_written } | Transaction::Failed { has_written },
-            ) => {
-                self.transaction = Transaction::Open { has_written };
-                undone(answer, has_written)
-            }
-            (Savepoint | Release | RollbackTo, _) => answer,
-        }
-    }
-
     /// Sets a setting, and tells the client where it follows it.
     fn set(&mut self, name: &str, value: Option<&str>) -> Result<()> {
         let changed = apply_setting(&self.session, &mut self.settings, name, value)?;
@@ -440,108 +340,6 @@ impl Connection {
             InformationFunction::Null => (oid::TEXT, Value::Null),
         })
     }
-
-    /// Answers a request of one row in this task, and writes its row. Returns the number of rows, or
-    /// `None` where the deployment takes long and has to run in a pool.
-    pub(crate) fn call_here(
-        &mut self,
-        call: &FunctionCall,
-        parameters: &[Parameter],
-        formats: &[WireFormat],
-        is_described: bool,
-    ) -> Result<Option<usize>> {
-        let mut answered = self.try_call_here(call, parameters, formats, is_described);
-        if answered.as_ref().is_err_and(|error| is_stale(error)) {
-            self.deployments.remove(&call.deployment);
-            answered = self.try_call_here(call, parameters, formats, is_described);
-        }
-        answered
-    }
-
-    fn try_call_here(
-        &mut self,
-        call: &FunctionCall,
-        parameters: &[Parameter],
-        formats: &[WireFormat],
-        is_described: bool,
-    ) -> Result<Option<usize>> {
-        let state = Arc::clone(&self.state);
-        let (deployment, request) = self.deployment(call)?;
-        if !request.is_compiled() {
-            return Ok(None);
-        }
-        let (clock, metrics) = (&state.clock, &deployment.metrics);
-        let begun_ns = clock.monotonic_ns();
-        let values: Vec<Value> = parameters.iter().map(|(value, _)| value.clone()).collect();
-        let row = call.row(request.input(), &values, &self.input_rules())?;
-        let row: Vec<Datum<'_>> =
-            row.iter().map(|value| value.as_scalar().unwrap_or(Datum::Null)).collect();
-        let chosen = call.choose(&deployment.output)?;
-        let read_ns = clock.monotonic_ns();
-        metrics.record(CallPhase::Read, read_ns.saturating_sub(begun_ns));
-        let timeout_ms = Some(state.settings().request_timeout_ms);
-        let limits = QueryLimits { timeout_ms, ..QueryLimits::default() };
-        let arena = Arena::new();
-        let answered = QueryContext::limited(clock, limits)
-            .run(|| guarded(|| request.answer(&row, &arena)))
-            .inspect_err(|_error| metrics.add_error())?;
-        let answered_ns = clock.monotonic_ns();
-        metrics.record(CallPhase::Answer, answered_ns.saturating_sub(read_ns));
-        let column = |(at, name): &(usize, String)| {
-            let data_type = deployment.output[*at].1.clone();
-            (name.clone(), data_type)
-        };
-        let columns = ResultColumn::of(&chosen.iter().map(column).collect::<Vec<_>>());
-        let zone = self.zone();
-        let out = &mut self.frames.output;
-        if is_described {
-            row_description(out, &columns, formats);
-        }
-        if let Some(answer) = answered {
-            let row: Vec<Datum<'_>> = chosen.iter().map(|(at, _)| answer[*at]).collect();
-            RowFormat { columns: &columns, formats, zone }.data_row(out, &row)?;
-        }
-        metrics.record(CallPhase::Write, clock.monotonic_ns().saturating_sub(answered_ns));
-        metrics.add_rows(1);
-        Ok(Some(usize::from(answered.is_some())))
-    }
-
-    /// Answers a request of a deployment that is not compiled.
-    async fn call_in_pool(
-        &mut self,
-        call: &FunctionCall,
-        parameters: &[Parameter],
-    ) -> Result<StatementAnswer, ClientFailure> {
-        let (deployment, request) = self.deployment(call)?;
-        let values: Vec<Value> = parameters.iter().map(|(value, _)| value.clone()).collect();
-        let row = call.row(request.input(), &values, &self.input_rules())?;
-        let batch = one_row(request.input(), &row)?;
-        let chosen = call.choose(&deployment.output)?;
-        let name = call.deployment.clone();
-        let run = move |session: &Session| session.request(&name, &[batch]);
-        let output = self.run_in_pool(WorkClass::Analytics, run).await?;
-        deployment.metrics.add_rows(1);
-        Ok(StatementAnswer::rows("SELECT", RowCursor::of_columns(output, &chosen)))
-    }
-
-    /// Returns the deployment of a call with its compiled request.
-    pub(crate) fn deployment(
-        &self,
-        call: &FunctionCall,
-    ) -> Result<(Arc<crate::deployments::CachedDeployment>, lockstep_engine::PreparedRequest)> {
-        self.state.access.database().check_open()?;
-        let metrics = || self.state.metrics.deployment(&call.deployment);
-        let found = guarded(|| self.deployments.get(&call.deployment, &self.session, metrics));
-        found.map_err(|error| Box::new(error.at(call.span())))
-    }
-}
-
-/// Warns where statements before a ROLLBACK stay done.
-fn undone(answer: StatementAnswer, has_written: bool) -> StatementAnswer {
-    if !has_written {
-        return answer;
-    }
-    answer.with_warning("the statements before ROLLBACK stay done: each has committed by itself")
 }
 
 /// Makes the answer of an output.
@@ -571,17 +369,4 @@ impl ClientFailure {
         });
         Self::Error(error)
     }
-}
-
-/// Makes a batch of one row.
-fn one_row(columns: &[(String, DataType)], row: &[Value]) -> Result<RecordBatch> {
-    let (mut fields, mut arrays) = (Vec::new(), Vec::new());
-    for ((name, data_type), value) in columns.iter().zip(row) {
-        let mut builder = ColumnBuilder::new(data_type, 1);
-        builder.push(value.as_scalar().unwrap_or(Datum::Null));
-        fields.push(Field::new(name, arrow_type(data_type), true));
-        arrays.push(builder.finish());
-    }
-    RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)
-        .map_err(|error| Box::new(Diagnostic::internal(error.to_string())))
 }

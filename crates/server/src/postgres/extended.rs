@@ -109,7 +109,7 @@ impl Connection {
         let count = inferred.len().max(given.len());
         let type_at = |at: usize| {
             let named = given.get(at).copied().filter(|number| ![0, oid::UNKNOWN].contains(number));
-            let found = || inferred.get(at).and_then(Option::as_ref).map_or(oid::TEXT, oid_of);
+            let found = || inferred.get(at).copied().flatten().unwrap_or(oid::TEXT);
             named.unwrap_or_else(found)
         };
         let parameter_types = (0..count).map(type_at).collect();
@@ -136,16 +136,20 @@ impl Connection {
         &self,
         statement: TokenCursor<'_>,
         command: &ClientCommand,
-    ) -> Result<Vec<Option<DataType>>> {
+    ) -> Result<Vec<Option<Oid>>> {
+        let numbers = |types: Vec<Option<DataType>>| -> Vec<Option<Oid>> {
+            types.iter().map(|found| found.as_ref().map(oid_of)).collect()
+        };
         match command {
             ClientCommand::Engine(translation) => {
                 let columns = |table: &str| self.session.table_columns(table).ok();
-                guarded(|| Ok(parameter_types(statement, translation, columns)))
+                guarded(|| Ok(numbers(parameter_types(statement, translation, columns))))
             }
             ClientCommand::FunctionCall(call) => {
                 let (_, request) = self.deployment(call)?;
-                call.parameter_types(request.input())
+                Ok(numbers(call.parameter_types(request.input())?))
             }
+            ClientCommand::Catalog(query) => Ok(query.parameter_types()),
             _ => {
                 let sql = statement.sql();
                 let parameters =
@@ -349,6 +353,15 @@ impl Connection {
             }
         }
         let engine = portal.prepared.engine.as_ref();
+        let told;
+        let command = match (command, &portal.described) {
+            (ClientCommand::Catalog(query), Some(columns)) => {
+                let types = columns.iter().map(|column| column.oid);
+                told = ClientCommand::Catalog(query.with_types(types));
+                &told
+            }
+            _ => command,
+        };
         let mut answer = self.answer(command, &portal.parameters, engine).await?;
         self.write_notices(&answer);
         let Some(rows) = answer.rows.take() else {

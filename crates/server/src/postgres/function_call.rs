@@ -237,13 +237,32 @@ fn read_argument(statement: &mut TokenCursor<'_>) -> Result<Argument> {
         *statement = ahead;
         name = Some(found);
     }
-    let value = read_value(statement)?;
-    if statement.accept_symbol("::") {
-        // The column has a type already.
-        skip_type(statement);
-    }
+    let value = read_value_with_cast(statement)?;
     let start = first.map_or(0, SqlToken::start);
     Ok(Argument { name, value, span: Span::new(start, start + 1) })
+}
+
+/// Reads a value with the parentheses and the cast that drivers put around it: `('1.5'::float8)`.
+fn read_value_with_cast(statement: &mut TokenCursor<'_>) -> Result<ArgumentValue> {
+    const PARENTHESES_MAX: usize = 8;
+    let mut open = 0;
+    while open < PARENTHESES_MAX && statement.accept_symbol("(") {
+        open += 1;
+    }
+    let value = read_value(statement)?;
+    loop {
+        if statement.accept_symbol("::") {
+            // The column has a type already.
+            skip_type(statement);
+        } else if open > 0 {
+            if !statement.accept_symbol(")") {
+                return statement.syntax_error();
+            }
+            open -= 1;
+        } else {
+            return Ok(value);
+        }
+    }
 }
 
 /// Skips the name of a type.
@@ -385,6 +404,7 @@ mod tests {
             "SELECT * FROM price('ann', 0.1, 5)",
             "SELECT * FROM price(ts => 5, \"user\" := 'ann', price => '0.1'::float4)",
             "SELECT * FROM price('ann', price => 0.1, ts => TIMESTAMP '1970-01-01 00:00:00.005') p",
+            "SELECT * FROM price(user => ('ann'), price => (('0.1'::double precision)), ts => (5)::int8)",
         ] {
             assert_eq!(row(sql, &[]).unwrap(), expected, "{sql}");
         }

@@ -15,7 +15,7 @@ use lockstep_row::{
 
 use super::{
     response::ResultColumn,
-    types::{Oid, oid, type_of_oid},
+    types::{Oid, element_oid, oid, type_of_oid},
 };
 
 /// The rows of an answer and how many of them were sent.
@@ -51,10 +51,13 @@ impl RowCursor {
     pub(crate) fn of_values(names: &[(&str, Oid)], rows: &[Vec<Value>]) -> Result<Self> {
         let column = |(name, number): &(&str, Oid)| {
             // The number of an object has four bytes.
-            let data_type = match *number {
+            let of_oid = |number: Oid| match number {
                 oid::OID => Some(DataType::Int),
-                oid::TEXT_ARRAY => Some(DataType::Array(Box::new(DataType::String))),
                 number => type_of_oid(number),
+            };
+            let data_type = match element_oid(*number) {
+                Some(element) => of_oid(element).map(|element| DataType::Array(Box::new(element))),
+                None => of_oid(*number),
             };
             let data_type = data_type.unwrap_or(DataType::String);
             ResultColumn { name: (*name).to_owned(), data_type, oid: *number }

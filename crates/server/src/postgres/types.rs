@@ -30,7 +30,15 @@ pub(crate) mod oid {
     pub(crate) const TIMESTAMPTZ: Oid = 1184;
     pub(crate) const NUMERIC: Oid = 1700;
     pub(crate) const REGCLASS: Oid = 2205;
+    pub(crate) const BOOL_ARRAY: Oid = 1000;
+    pub(crate) const CHAR_ARRAY: Oid = 1002;
+    pub(crate) const NAME_ARRAY: Oid = 1003;
+    pub(crate) const INT2_ARRAY: Oid = 1005;
+    pub(crate) const INT4_ARRAY: Oid = 1007;
+    pub(crate) const INT8_ARRAY: Oid = 1016;
+    pub(crate) const FLOAT8_ARRAY: Oid = 1022;
     pub(crate) const TEXT_ARRAY: Oid = 1009;
+    pub(crate) const OID_ARRAY: Oid = 1028;
 }
 
 /// Returns the type in which values of the engine are sent.
@@ -64,6 +72,32 @@ pub(crate) fn array_oid(element: &DataType) -> Option<Oid> {
         DataType::Timestamp => 1185,
         DataType::Array(_) | DataType::Map(..) => return None,
     })
+}
+
+/// The types of arrays that catalogs have, with those of their elements.
+const CATALOG_ARRAYS: [(Oid, Oid); 11] = [
+    (oid::BOOL_ARRAY, oid::BOOL),
+    (oid::CHAR_ARRAY, oid::CHAR),
+    (oid::NAME_ARRAY, oid::NAME),
+    (oid::INT2_ARRAY, oid::INT2),
+    (oid::INT4_ARRAY, oid::INT4),
+    (oid::TEXT_ARRAY, oid::TEXT),
+    (1015, oid::VARCHAR),
+    (oid::INT8_ARRAY, oid::INT8),
+    (1021, oid::FLOAT4),
+    (oid::FLOAT8_ARRAY, oid::FLOAT8),
+    (oid::OID_ARRAY, oid::OID),
+];
+
+/// Returns the type of the elements of an array of the catalogs.
+pub(crate) fn element_oid(array: Oid) -> Option<Oid> {
+    CATALOG_ARRAYS.iter().find(|(known, _)| *known == array).map(|(_, element)| *element)
+}
+
+/// Returns the type of arrays of the catalogs with these elements; those of others are texts.
+pub(crate) fn array_of(element: Oid) -> Oid {
+    let found = CATALOG_ARRAYS.iter().find(|(_, known)| *known == element);
+    found.map_or(oid::TEXT_ARRAY, |(array, _)| *array)
 }
 
 /// Returns the type of the engine for a parameter of this type; `None` where its values are text whose

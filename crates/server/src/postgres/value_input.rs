@@ -9,7 +9,7 @@ use lockstep_function::Zone;
 use lockstep_row::{DataType, Value};
 
 use super::{
-    types::{Oid, oid, type_name, type_of_oid},
+    types::{Oid, element_oid, oid, type_name, type_of_oid},
     value_binary::{DAYS_TO_2000, MICROSECONDS_TO_2000},
 };
 
@@ -59,6 +59,12 @@ impl InputRules {
     ) -> Result<Parameter> {
         let data_type = type_of_oid(number).unwrap_or(DataType::String);
         let Some(bytes) = bytes else { return Ok((Value::Null, data_type)) };
+        if format == WireFormat::Binary
+            && let Some(element) = element_oid(number)
+        {
+            let element = type_of_oid(element).unwrap_or(DataType::String);
+            return Ok((self.read_array(bytes, number)?, DataType::Array(Box::new(element))));
+        }
         let value = match format {
             WireFormat::Text => self.read_text(text_of(bytes)?, &data_type)?,
             WireFormat::Binary => self.read_binary(bytes, number)?,
@@ -90,6 +96,34 @@ impl InputRules {
         value.map_or_else(|| invalid_text(text, data_type), Ok)
     }
 
+    /// Reads the bytes of an array of one dimension.
+    fn read_array(&self, bytes: &[u8], number: Oid) -> Result<Value> {
+        let mut rest = bytes;
+        let [dimensions, _flags, element] = [(); 3].map(|()| next_number(&mut rest));
+        if dimensions == Some(0) {
+            return Ok(Value::Array(Vec::new()));
+        }
+        let [count, _first] = [(); 2].map(|()| next_number(&mut rest));
+        let (Some(1), Some(element), Some(count)) = (dimensions, element, count) else {
+            return invalid_bytes(bytes, number);
+        };
+        let mut items = Vec::new();
+        for _ in 0..count {
+            let Some(length) = next_number(&mut rest) else { return invalid_bytes(bytes, number) };
+            // NULL has a length of -1.
+            if length == u32::MAX {
+                items.push(Value::Null);
+                continue;
+            }
+            let split =
+                usize::try_from(length).ok().and_then(|length| rest.split_at_checked(length));
+            let Some((item, behind)) = split else { return invalid_bytes(bytes, number) };
+            items.push(self.read_binary(item, element)?);
+            rest = behind;
+        }
+        if rest.is_empty() { Ok(Value::Array(items)) } else { invalid_bytes(bytes, number) }
+    }
+
     /// Reads the bytes of a value of a type of PostgreSQL.
     pub(crate) fn read_binary(&self, bytes: &[u8], number: Oid) -> Result<Value> {
         let value = match number {
@@ -110,15 +144,21 @@ impl InputRules {
             }
             _ => return Ok(Value::String(text_of(bytes)?.into())),
         };
-        value.map_or_else(
-            || {
-                let count = bytes.len();
-                let message = format!("a value of type {number} does not have these {count} bytes");
-                Diagnostic::new("22P03", message).with_kind(Kind::FixRequest).err()
-            },
-            Ok,
-        )
+        value.map_or_else(|| invalid_bytes(bytes, number), Ok)
     }
+}
+
+fn invalid_bytes<T>(bytes: &[u8], number: Oid) -> Result<T> {
+    let count = bytes.len();
+    let message = format!("a value of type {number} does not have these {count} bytes");
+    Diagnostic::new("22P03", message).with_kind(Kind::FixRequest).err()
+}
+
+/// Reads the next number of four bytes.
+fn next_number(rest: &mut &[u8]) -> Option<u32> {
+    let (first, behind) = rest.split_first_chunk()?;
+    *rest = behind;
+    Some(u32::from_be_bytes(*first))
 }
 
 /// Returns the text of bytes, which are UTF-8 without a zero.
@@ -206,12 +246,30 @@ mod tests {
     use lockstep_function::{TimeZone, Zone};
     use lockstep_row::{DataType, Value};
 
-    use super::{InputRules, numeric, oid};
+    use super::{InputRules, WireFormat, numeric, oid};
 
     fn rules() -> InputRules {
         let session = Database::in_memory().session();
         let zone = Zone::new(TimeZone::parse("+02:00").unwrap());
         InputRules { conversion: session.conversion(), zone }
+    }
+
+    #[test]
+    fn arrays_are_read() {
+        let rules = rules();
+        let word = |number: i32| number.to_be_bytes().to_vec();
+        let numbers = [1, 1, 26, 2, 1, 4, 7, -1].map(word).concat();
+        let read = |bytes: &[u8]| rules.read_parameter(Some(bytes), WireFormat::Binary, 1028);
+        let (value, data_type) = read(&numbers).unwrap();
+        assert_eq!(value, Value::Array(vec![Value::BigInt(7), Value::Null]));
+        assert_eq!(data_type, DataType::Array(Box::new(DataType::BigInt)));
+        let empty = [0, 0, 26].map(word).concat();
+        assert_eq!(read(&empty).unwrap().0, Value::Array(Vec::new()));
+        for length in 0..numbers.len() {
+            assert_eq!(read(&numbers[..length]).unwrap_err().code, "22P03", "{length} bytes");
+        }
+        let of_two_dimensions = [2, 0, 26, 1, 1, 1, 1, 4, 7].map(word).concat();
+        assert!(read(&of_two_dimensions).is_err());
     }
 
     #[test]

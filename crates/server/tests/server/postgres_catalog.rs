@@ -94,6 +94,85 @@ fn drivers_find_tables_and_columns() {
     assert_eq!(found.value(), "t");
 }
 
+/// Queries with what tools use of SQL, and the first row of their answers.
+const FORMS: &[(&str, &[Option<&str>])] = &[
+    (
+        "SELECT relkind, count(*), string_agg(relname, '+' ORDER BY relname DESC) FROM pg_class
+         GROUP BY relkind HAVING count(*) > 1 ORDER BY 1",
+        &[Some("r"), Some("2"), Some("orders+clicks")],
+    ),
+    (
+        "WITH RECURSIVE n (at) AS (SELECT 1 UNION ALL SELECT at + 1 FROM n WHERE at < 5)
+         SELECT sum(at), array_agg(at ORDER BY at DESC) FROM n JOIN pg_am ON true",
+        &[Some("15"), Some("{5,4,3,2,1}")],
+    ),
+    (
+        "(SELECT relname FROM pg_class EXCEPT SELECT relname FROM pg_class WHERE relkind = 'i')
+         INTERSECT SELECT tablename FROM pg_tables ORDER BY relname LIMIT 1 OFFSET 1",
+        &[Some("orders")],
+    ),
+    (
+        "SELECT c.relname, a.attname, row_number() OVER (PARTITION BY a.attrelid ORDER BY attnum DESC)
+         FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND c.relkind = 'r'
+         ORDER BY 1 DESC, 3",
+        &[Some("orders"), Some("ts"), Some("1")],
+    ),
+    (
+        "SELECT i.indkey, i.indkey[0], k.attname, k.number FROM pg_index i
+         CROSS JOIN LATERAL (SELECT a.attname, g.number FROM generate_subscripts(i.indkey, 1) AS g(number)
+            JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[g.number]) k
+         ORDER BY k.number DESC",
+        &[Some("1 3"), Some("1"), Some("ts"), Some("1")],
+    ),
+    (
+        "SELECT (information_schema._pg_expandarray(i.indkey)).n, (information_schema._pg_expandarray(i.indkey)).x
+         FROM pg_index i ORDER BY 1 DESC",
+        &[Some("2"), Some("3")],
+    ),
+    (
+        "SELECT a.x, b.y FROM (VALUES (1, 'p'), (2, 'q')) AS a (k, x)
+         FULL JOIN (SELECT 2 AS k, oid::regclass AS y FROM pg_class WHERE relname = 'clicks') b USING (k)
+         WHERE a.x = 'q'",
+        &[Some("q"), Some("clicks")],
+    ),
+    (
+        "SELECT c.relname FROM pg_am RIGHT JOIN pg_class c ON false WHERE c.relkind IN ('r', 'v')
+         ORDER BY relname NULLS FIRST FETCH FIRST 1 ROWS ONLY",
+        &[Some("clicks")],
+    ),
+    (
+        "SELECT DISTINCT ON (a.attrelid) c.relname, a.attname FROM pg_attribute a
+         JOIN pg_class c ON c.oid = a.attrelid WHERE c.relkind = 'r' ORDER BY a.attrelid, a.attnum DESC",
+        &[Some("orders"), Some("ts")],
+    ),
+    (
+        "SELECT u.value, u.at FROM unnest(ARRAY['a', 'b']) WITH ORDINALITY AS u (value, at)
+         WHERE u.value IS DISTINCT FROM 'a' AND EXISTS (SELECT FROM pg_am)",
+        &[Some("b"), Some("2")],
+    ),
+    (
+        "SELECT CASE WHEN 'a' = ANY (current_schemas(true)) THEN 1 ELSE cardinality(current_schemas(true)) END,
+         'pg_catalog.pg_class'::regclass::oid, 'int4'::regtype, format_type(1009, NULL)",
+        &[Some("2"), Some("1259"), Some("integer"), Some("text[]")],
+    ),
+    (
+        "SELECT trim(s[i]), quote_ident('a B') FROM
+         generate_series(1, array_upper(string_to_array(current_setting('search_path'), ','), 1)) AS i,
+         string_to_array(current_setting('search_path'), ',') s WHERE i = 2",
+        &[Some("public"), Some("\"a B\"")],
+    ),
+];
+
+#[test]
+fn catalogs_are_read_with_the_sql_of_tools() {
+    let server = TestServer::start(&[], SETUP);
+    let mut client = server.session_postgres(&[]);
+    for (sql, expected) in FORMS {
+        let found = client.query(sql);
+        assert_eq!(found.texts().first().map(Vec::as_slice), Some(*expected), "{sql}: {found:?}");
+    }
+}
+
 #[test]
 fn other_queries_of_catalogs_are_refused_by_name() {
     let server = TestServer::start(&[], SETUP);
@@ -101,7 +180,12 @@ fn other_queries_of_catalogs_are_refused_by_name() {
     for (sql, code) in [
         ("SELECT * FROM pg_nothing", "0A000"),
         ("SELECT pg_nothing(oid) FROM pg_class", "0A000"),
-        ("SELECT relkind FROM pg_class GROUP BY relkind", "42601"),
+        ("SELECT relkind FROM pg_class GROUP", "42601"),
+        ("SELECT relname FROM pg_class JOIN orders ON true", "42P01"),
+        ("SELECT nothing.relname FROM pg_class c", "42703"),
+        ("SELECT oid FROM pg_class UNION SELECT oid, 1 FROM pg_type", "42601"),
+        ("SELECT (SELECT oid FROM pg_type) FROM pg_class", "21000"),
+        ("SELECT corr(oid, oid) OVER w FROM pg_class WINDOW w AS ()", "0A000"),
         ("SELECT 'nothing'::regclass", "42P01"),
         ("SELECT oid FROM pg_class WHERE oid = 'x'::oid", "22P02"),
         (
@@ -114,6 +198,13 @@ fn other_queries_of_catalogs_are_refused_by_name() {
     }
     let deep = format!("SELECT {}1{} FROM pg_class", "(".repeat(200), ")".repeat(200));
     assert_eq!(client.query(&deep).code(), "54001");
+    // Such a chain is a tree that is as deep as the chain is long.
+    let chain =
+        |count: usize| format!("SELECT 1 FROM pg_am WHERE {}true", "1 = 2 OR ".repeat(count));
+    assert_eq!(client.query(&chain(900)).value(), "1");
+    assert_eq!(client.query(&chain(100_000)).code(), "54001");
+    let list = format!("SELECT 1 FROM pg_am WHERE 'x' NOT IN ('a'{})", ", 'b'".repeat(20_000));
+    assert_eq!(client.query(&list).value(), "1");
 }
 
 #[test]

@@ -1,181 +1,365 @@
-//! The functions of catalog queries.
+//! The functions of catalog queries, and casts.
 
-use lockstep_diagnostic::{Diagnostic, Result};
-use lockstep_row::Value;
+use lockstep_diagnostic::{Diagnostic, Result, code};
 
 use super::{
-    evaluation::{Evaluator, compare, display, integer},
-    expression::CatalogExpr,
-    tables::{ROOT_OID, type_of_number},
+    evaluation::Evaluator,
+    static_type::{type_number, type_word},
+    text_function::call_on_texts,
+    types::{type_of_number, type_of_word},
+    value::CatalogValue,
 };
+use crate::postgres::{client_settings::VERSION, types::oid};
 
-/// The functions of all rows.
-const AGGREGATES: [&str; 5] = ["array_agg", "count", "max", "min", "string_agg"];
+impl Evaluator<'_> {
+    /// Calls a function.
+    pub(super) fn call(&mut self, name: &str, values: &[CatalogValue]) -> Result<CatalogValue> {
+        if let Some(found) = call_on_values(name, values).or_else(|| call_on_texts(name, values)) {
+            return Ok(found);
+        }
+        let first = values.first();
+        Ok(match name {
+            "current_user" | "session_user" | "user" | "current_role" => {
+                CatalogValue::text(self.session.user())
+            }
+            "current_database" | "current_catalog" => {
+                CatalogValue::text(&self.session.current_database())
+            }
+            "current_setting" => self.setting(first)?,
+            "pg_get_indexdef" => self.index_definition(values)?,
+            "pg_get_function_result" => self.routine(first, "result")?,
+            "pg_get_function_arguments" | "pg_get_function_identity_arguments" => {
+                self.routine(first, "arguments")?
+            }
+            "pg_get_functiondef" => self.routine(first, "definition")?,
+            "pg_get_userbyid" => self.name_of("pg_roles", first)?,
+            "to_regclass" | "to_regtype" | "to_regnamespace" | "to_regproc" => {
+                let text = first.map(CatalogValue::display).unwrap_or_default();
+                self.object(&text, &name[3..]).unwrap_or(CatalogValue::Null)
+            }
+            name if name.ends_with("_is_visible") || name.starts_with("has_") => {
+                CatalogValue::Bool(true)
+            }
+            "row_security_active" | "pg_relation_is_updatable" | "pg_has_role" => {
+                CatalogValue::Bool(name == "pg_has_role")
+            }
+            name if is_without_value(name) => CatalogValue::Null,
+            _ => {
+                let message = format!("function {name} of the catalogs is not served");
+                return Diagnostic::unsupported(message).err();
+            }
+        })
+    }
 
-/// Returns whether an expression is a function of all rows.
-pub(super) fn is_aggregate(expr: &CatalogExpr) -> bool {
-    match expr {
-        CatalogExpr::Call { name, .. } => AGGREGATES.contains(&name.as_str()),
-        CatalogExpr::Cast { operand, .. } => is_aggregate(operand),
-        _ => false,
+    /// Returns a setting as `pg_settings` has it.
+    fn setting(&mut self, name: Option<&CatalogValue>) -> Result<CatalogValue> {
+        let name = name.map(CatalogValue::display).unwrap_or_default().to_lowercase();
+        let settings = self.relation("pg_settings")?;
+        let row = settings.rows.iter().find(|row| row[0].display() == name);
+        Ok(row.map_or(CatalogValue::Null, |row| row[1].clone()))
+    }
+
+    /// Returns the elements of what a function that returns a set gives.
+    pub(super) fn set(&mut self, name: &str, values: &[CatalogValue]) -> Result<Vec<CatalogValue>> {
+        let number = |at: usize| values.get(at).and_then(CatalogValue::number);
+        let array = || match values.first() {
+            Some(CatalogValue::Array(array)) => Some((array.items.clone(), array.first)),
+            Some(value) => value.elements().map(|items| (items, 1)),
+            None => None,
+        };
+        Ok(match name {
+            "generate_series" => match (number(0), number(1)) {
+                (Some(first), Some(last)) => series(first, last, number(2).unwrap_or(1)),
+                _ => Vec::new(),
+            },
+            "generate_subscripts" => match array() {
+                Some((items, first)) => {
+                    (first..).take(items.len()).map(CatalogValue::Number).collect()
+                }
+                None => Vec::new(),
+            },
+            "_pg_expandarray" => {
+                let items = array().map(|(items, _)| items).unwrap_or_default();
+                let record = |(at, item): (usize, CatalogValue)| {
+                    CatalogValue::Record([("x", item), ("n", CatalogValue::count(at + 1))].into())
+                };
+                items.into_iter().enumerate().map(record).collect()
+            }
+            "unnest" => array().map(|(items, _)| items).unwrap_or_default(),
+            "string_to_table" | "regexp_split_to_table" => {
+                let text = values.first().map(CatalogValue::display).unwrap_or_default();
+                let by = values.get(1).map(CatalogValue::display).unwrap_or_default();
+                text.split(&by).map(CatalogValue::text).collect()
+            }
+            // There are no privileges of objects and no options in these catalogs.
+            "aclexplode" | "pg_options_to_table" | "pg_get_keywords" => Vec::new(),
+            // A function of one value is a set of one.
+            other => vec![self.call(other, values)?],
+        })
+    }
+
+    /// Converts a value to a type, which is a word such as `text`.
+    pub(super) fn cast(&mut self, value: CatalogValue, word: &str) -> Result<CatalogValue> {
+        if value.is_null() {
+            return Ok(value);
+        }
+        if word.starts_with("reg") {
+            return match value.number() {
+                Some(number) => self.object_of_number(number, word),
+                None => self.object(&value.display(), word),
+            };
+        }
+        if word.ends_with("[]") || word.ends_with("vector") {
+            return Ok(match value.elements() {
+                Some(items) if !matches!(value, CatalogValue::Array(_)) => {
+                    CatalogValue::array(items)
+                }
+                _ => value,
+            });
+        }
+        Ok(match type_number(word) {
+            Some(oid::OID | oid::INT2 | oid::INT4 | oid::INT8) => match value.number() {
+                Some(number) => CatalogValue::Number(number),
+                None => return super::invalid_number(&value.display()),
+            },
+            Some(oid::FLOAT4 | oid::FLOAT8) => match value.real() {
+                Some(number) => CatalogValue::Real(number),
+                None => return super::invalid_number(&value.display()),
+            },
+            Some(oid::BOOL) => match &value {
+                CatalogValue::Bool(_) => value,
+                CatalogValue::Number(number) => CatalogValue::Bool(*number != 0),
+                other => CatalogValue::Bool(other.display().starts_with(['t', 'T', '1', 'y', 'o'])),
+            },
+            Some(oid::CHAR) => {
+                CatalogValue::text(&value.display().chars().take(1).collect::<String>())
+            }
+            Some(oid::TEXT | oid::NAME | oid::VARCHAR | oid::BPCHAR) => match value {
+                CatalogValue::Bool(value) => {
+                    CatalogValue::text(if value { "true" } else { "false" })
+                }
+                other => CatalogValue::text(&other.display()),
+            },
+            _ => value,
+        })
+    }
+
+    /// Returns the object with a number; where there is none, its name is the number.
+    fn object_of_number(&mut self, number: i64, word: &str) -> Result<CatalogValue> {
+        if word == "regtype" {
+            return Ok(CatalogValue::Object(number, type_of_number(number).as_str().into()));
+        }
+        let name = self.name_of(catalog_of(word), Some(&CatalogValue::Number(number)))?;
+        let name = match name {
+            CatalogValue::Text(name) => name,
+            _ => number.to_string().as_str().into(),
+        };
+        Ok(CatalogValue::Object(number, name))
+    }
+
+    /// Returns the object that a text names.
+    fn object(&mut self, text: &str, word: &str) -> Result<CatalogValue> {
+        if let Ok(number) = text.parse() {
+            return self.object_of_number(number, word);
+        }
+        let name = text.rsplit('.').next().unwrap_or_default().trim_matches('"');
+        if word == "regtype" {
+            if let Some(number) = type_of_word(&type_word_of(name)) {
+                return self.object_of_number(number.into(), word);
+            }
+            let message = format!("type \"{text}\" does not exist");
+            return Diagnostic::new(code::UNDEFINED_OBJECT, message).err();
+        }
+        // A function may be named with its arguments.
+        let name = name.split('(').next().unwrap_or_default();
+        if let Some(number) = catalog_number(name).filter(|_| word == "regclass") {
+            return Ok(CatalogValue::Object(number, name.into()));
+        }
+        let table = self.relation(catalog_of(word))?;
+        let row = table.rows.iter().find(|row| row[1].display() == name);
+        if let Some(number) = row.and_then(|row| row[0].number()) {
+            return Ok(CatalogValue::Object(number, name.into()));
+        }
+        if catalog_of(word) == "pg_proc" {
+            // A function of PostgreSQL, which has a name and no row.
+            return Ok(CatalogValue::Object(0, name.into()));
+        }
+        let message = format!("relation \"{text}\" does not exist");
+        Diagnostic::new(code::UNDEFINED_TABLE, message).err()
+    }
+
+    /// Returns the name of the row of a catalog that has a number.
+    fn name_of(&mut self, table: &str, number: Option<&CatalogValue>) -> Result<CatalogValue> {
+        let number = number.cloned().unwrap_or(CatalogValue::Null);
+        let relation = self.relation(table)?;
+        let at = relation.lookup(0, &number).first();
+        Ok(at.map_or(CatalogValue::Null, |at| relation.rows[*at][1].clone()))
+    }
+
+    /// Returns the definition of an index, or one of its columns.
+    fn index_definition(&mut self, values: &[CatalogValue]) -> Result<CatalogValue> {
+        let indexes = self.relation("lockstep_indexes")?;
+        let number = values.first().cloned().unwrap_or(CatalogValue::Null);
+        let Some(at) = indexes.lookup(0, &number).first() else { return Ok(CatalogValue::Null) };
+        let row = &indexes.rows[*at];
+        let column = values.get(1).and_then(CatalogValue::number);
+        Ok(match column.and_then(|at| usize::try_from(at).ok()) {
+            Some(at) if at > 0 => {
+                let columns = row[2].elements().unwrap_or_default();
+                columns.get(at - 1).cloned().unwrap_or(CatalogValue::Null)
+            }
+            _ => row[1].clone(),
+        })
+    }
+
+    /// Returns what there is about a deployment.
+    fn routine(&mut self, number: Option<&CatalogValue>, column: &str) -> Result<CatalogValue> {
+        let routines = self.relation("lockstep_routines")?;
+        let number = number.cloned().unwrap_or(CatalogValue::Null);
+        let at = routines.lookup(0, &number).first();
+        let column = routines.columns.position(column);
+        Ok(match (at, column) {
+            (Some(at), Some(column)) => routines.rows[*at][column].clone(),
+            _ => CatalogValue::Null,
+        })
     }
 }
 
-/// Computes a function of all rows.
-pub(super) fn aggregate(name: &str, values: &[Value]) -> Value {
-    let present = || values.iter().filter(|value| **value != Value::Null);
-    let by_order = |a: &&Value, b: &&Value| compare(a, b).unwrap_or(std::cmp::Ordering::Equal);
-    match name {
-        "count" => count(present().count()),
-        "max" => present().max_by(by_order).cloned().unwrap_or_default(),
-        "min" => present().min_by(by_order).cloned().unwrap_or_default(),
-        "string_agg" => {
-            let texts: Vec<String> = present().map(display).collect();
-            Value::String(texts.join(",").into())
-        }
-        _ => Value::Array(values.to_vec()),
-    }
+/// Returns a type that is written as a name as one word.
+fn type_word_of(name: &str) -> String {
+    let custom = sqlparser::ast::ObjectName::from(vec![sqlparser::ast::Ident::new(name)]);
+    type_word(&sqlparser::ast::DataType::Custom(custom, Vec::new()))
 }
 
-/// Calls a function.
-pub(super) fn call(evaluator: &mut Evaluator<'_>, name: &str, values: &[Value]) -> Result<Value> {
-    let first = values.first();
-    if let Some(found) = call_on_values(name, values) {
-        return Ok(found);
-    }
-    Ok(match name {
-        "current_user" | "session_user" | "user" => text(evaluator.session.user()),
-        "current_database" | "current_catalog" => text(&evaluator.session.current_database()),
-        "pg_get_indexdef" => index_definition(evaluator, values)?,
-        "pg_get_function_result" => routine(evaluator, first, 4)?,
-        "pg_get_function_arguments" | "pg_get_function_identity_arguments" => {
-            routine(evaluator, first, 5)?
-        }
-        name if name.ends_with("_is_visible") || name.starts_with("has_") => Value::Bool(true),
-        name if is_without_value(name) => Value::Null,
-        _ => {
-            let message = format!("function {name} of the catalogs is not served");
-            return Diagnostic::unsupported(message).err();
-        }
-    })
-}
-
-fn text(text: &str) -> Value {
-    Value::String(text.into())
-}
-
-/// Calls a function that looks at its arguments only.
-fn call_on_values(name: &str, values: &[Value]) -> Option<Value> {
-    let first = values.first();
+/// Returns the number that a table of the catalogs has in PostgreSQL.
+fn catalog_number(name: &str) -> Option<i64> {
     Some(match name {
-        "format_type" => first.and_then(integer).map_or(Value::Null, |n| text(type_of_number(n))),
-        "pg_get_userbyid" => {
-            let is_root = first.and_then(integer) == Some(ROOT_OID);
-            text(if is_root { "root" } else { "unknown" })
-        }
-        "current_schema" => text("public"),
-        "current_schemas" => Value::Array(vec![text("pg_catalog"), text("public")]),
-        "version" => text("PostgreSQL 16.0 (Lockstep)"),
-        "pg_encoding_to_char" => text("UTF8"),
-        "is_true" => Value::Bool(first == Some(&Value::Bool(true))),
-        "coalesce" => {
-            values.iter().find(|value| **value != Value::Null).cloned().unwrap_or_default()
-        }
-        "nullif" => match values {
-            [a, b] if compare(a, b) == Some(std::cmp::Ordering::Equal) => Value::Null,
-            _ => first.cloned().unwrap_or_default(),
-        },
-        "pg_table_size"
-        | "pg_total_relation_size"
-        | "pg_relation_size"
-        | "pg_database_size"
-        | "pg_indexes_size" => Value::BigInt(0),
-        "pg_backend_pid" | "txid_current" => Value::BigInt(1),
-        "pg_is_in_recovery" | "pg_is_other_temp_schema" => Value::Bool(false),
-        "now" | "pg_postmaster_start_time" | "to_regclass" | "to_regtype" => Value::Null,
-        _ => return call_on_texts(name, values),
-    })
-}
-
-/// Calls a function of texts and arrays.
-fn call_on_texts(name: &str, values: &[Value]) -> Option<Value> {
-    let first = values.first().map(display).unwrap_or_default();
-    Some(match (name, values) {
-        ("lower", _) => text(&first.to_lowercase()),
-        ("upper", _) => text(&first.to_uppercase()),
-        ("quote_ident" | "quote_literal" | "btrim" | "trim", _) => text(first.trim()),
-        ("length" | "char_length", _) => count(first.chars().count()),
-        ("concat", _) => text(&values.iter().map(display).collect::<String>()),
-        ("pg_size_pretty", _) => text(&format!("{first} bytes")),
-        // Another character before those of a pattern that stand for themselves.
-        ("like_escape", [_, escape]) => text(&first.replace(&display(escape), "\\")),
-        ("replace", [_, from, to]) => text(&first.replace(&display(from), &display(to))),
-        ("array_to_string", [Value::Array(items), by, ..]) => {
-            let texts: Vec<String> = items.iter().map(display).collect();
-            text(&texts.join(&display(by)))
-        }
-        ("array_length" | "array_upper" | "cardinality", [Value::Array(items), ..])
-            if !items.is_empty() =>
-        {
-            count(items.len())
-        }
-        ("array_position", [Value::Array(items), wanted]) => {
-            items.iter().position(|item| item == wanted).map_or(Value::Null, |at| count(at + 1))
-        }
-        (
-            "like_escape" | "replace" | "array_to_string" | "array_length" | "array_upper"
-            | "cardinality" | "array_position",
-            _,
-        ) => Value::Null,
+        "pg_am" => 2_601,
+        "pg_attrdef" => 2_604,
+        "pg_attribute" => 1_249,
+        "pg_authid" | "pg_roles" => 1_260,
+        "pg_class" => 1_259,
+        "pg_collation" => 3_456,
+        "pg_constraint" => 2_606,
+        "pg_database" => 1_262,
+        "pg_description" => 2_609,
+        "pg_event_trigger" => 3_466,
+        "pg_extension" => 3_079,
+        "pg_foreign_data_wrapper" => 2_328,
+        "pg_foreign_server" => 1_417,
+        "pg_index" => 2_610,
+        "pg_language" => 2_612,
+        "pg_namespace" => 2_615,
+        "pg_opclass" => 2_616,
+        "pg_operator" => 2_617,
+        "pg_policy" => 3_256,
+        "pg_proc" => 1_255,
+        "pg_rewrite" => 2_618,
+        "pg_tablespace" => 1_213,
+        "pg_trigger" => 2_620,
+        "pg_ts_config" => 3_602,
+        "pg_type" => 1_247,
         _ => return None,
     })
 }
 
-fn count(count: usize) -> Value {
-    Value::BigInt(i64::try_from(count).unwrap_or(i64::MAX))
+/// Returns the table whose names a type of objects has.
+fn catalog_of(word: &str) -> &'static str {
+    match word {
+        "regproc" | "regprocedure" => "pg_proc",
+        "regnamespace" => "pg_namespace",
+        "regrole" => "pg_roles",
+        _ => "pg_class",
+    }
+}
+
+/// Returns the whole numbers from the first to the last.
+fn series(first: i64, last: i64, step: i64) -> Vec<CatalogValue> {
+    let count = if step == 0 { 0 } else { (last.saturating_sub(first)) / step };
+    let count = usize::try_from(count).map_or(0, |count| (count + 1).min(10_000));
+    (0_i64..).take(count).map(|at| CatalogValue::Number(first + at * step)).collect()
+}
+
+/// Calls a function that looks at its arguments only.
+fn call_on_values(name: &str, values: &[CatalogValue]) -> Option<CatalogValue> {
+    let first = values.first();
+    Some(match name {
+        "format_type" => first
+            .and_then(CatalogValue::number)
+            .map_or(CatalogValue::Null, |number| CatalogValue::text(&type_of_number(number))),
+        "current_schema" => CatalogValue::text("public"),
+        "current_schemas" => {
+            let mut schemas = vec![CatalogValue::text("public")];
+            if first.is_some_and(CatalogValue::is_true) {
+                schemas.insert(0, CatalogValue::text("pg_catalog"));
+            }
+            CatalogValue::array(schemas)
+        }
+        "version" => CatalogValue::text(&format!("PostgreSQL {VERSION}")),
+        "pg_encoding_to_char" | "pg_client_encoding" | "getdatabaseencoding" => {
+            CatalogValue::text("UTF8")
+        }
+        "pg_char_to_encoding" => CatalogValue::Number(6),
+        "nullif" => match values {
+            [a, b] if a.compare(b) == Some(std::cmp::Ordering::Equal) => CatalogValue::Null,
+            _ => first.cloned().unwrap_or(CatalogValue::Null),
+        },
+        "greatest" | "least" => {
+            let present = values.iter().filter(|value| !value.is_null());
+            let by_order = |a: &&CatalogValue, b: &&CatalogValue| {
+                let ordering = a.compare(b).unwrap_or(std::cmp::Ordering::Equal);
+                if name == "least" { ordering.reverse() } else { ordering }
+            };
+            present.max_by(by_order).cloned().unwrap_or(CatalogValue::Null)
+        }
+        "pg_table_size"
+        | "pg_total_relation_size"
+        | "pg_relation_size"
+        | "pg_database_size"
+        | "pg_tablespace_size"
+        | "pg_indexes_size"
+        | "pg_my_temp_schema"
+        | "inet_server_port" => CatalogValue::Number(0),
+        "pg_backend_pid" | "txid_current" | "pg_current_xact_id" | "age" | "mxid_age" => {
+            CatalogValue::Number(1)
+        }
+        "pg_is_in_recovery" | "pg_is_other_temp_schema" | "pg_is_wal_replay_paused" => {
+            CatalogValue::Bool(false)
+        }
+        "now" | "pg_postmaster_start_time" | "pg_conf_load_time" | "date_trunc" => {
+            CatalogValue::Null
+        }
+        _ => return None,
+    })
 }
 
 /// Returns whether a function says something that there is nothing of here.
 fn is_without_value(name: &str) -> bool {
-    const NAMES: [&str; 14] = [
+    const NAMES: [&str; 24] = [
+        "array_ndims",
         "col_description",
+        "inet_client_addr",
+        "inet_server_addr",
         "obj_description",
+        "pg_column_is_updatable",
+        "pg_describe_object",
         "pg_get_constraintdef",
         "pg_get_expr",
+        "pg_get_function_arg_default",
         "pg_get_function_sqlbody",
         "pg_get_partkeydef",
+        "pg_get_partition_constraintdef",
         "pg_get_ruledef",
         "pg_get_serial_sequence",
         "pg_get_statisticsobjdef_columns",
         "pg_get_triggerdef",
         "pg_get_viewdef",
+        "pg_last_wal_receive_lsn",
         "pg_relation_is_publishable",
+        "pg_sequence_last_value",
+        "pg_stat_get_numscans",
         "pg_tablespace_location",
         "shobj_description",
     ];
-    NAMES.contains(&name)
-}
-
-/// Returns the definition of an index, or one of its columns.
-fn index_definition(evaluator: &mut Evaluator<'_>, values: &[Value]) -> Result<Value> {
-    let indexes = evaluator.table("lockstep_indexes")?;
-    let wanted = values.first().and_then(integer);
-    let row = indexes.rows.iter().find(|row| integer(&row[0]) == wanted);
-    let Some(row) = row else { return Ok(Value::Null) };
-    let column = values.get(1).and_then(integer).and_then(|at| usize::try_from(at).ok());
-    Ok(match column {
-        Some(at) if at > 0 => {
-            let columns = display(&row[2]);
-            columns.split(", ").nth(at - 1).map_or(Value::Null, |name| Value::String(name.into()))
-        }
-        _ => row[1].clone(),
-    })
-}
-
-/// Returns what there is about a deployment.
-fn routine(evaluator: &mut Evaluator<'_>, number: Option<&Value>, at: usize) -> Result<Value> {
-    let routines = evaluator.table("lockstep_routines")?;
-    let wanted = number.and_then(integer);
-    let row = routines.rows.iter().find(|row| integer(&row[0]) == wanted);
-    Ok(row.map(|row| row[at].clone()).unwrap_or_default())
+    NAMES.contains(&name) || name.starts_with("pg_stat_get_")
 }

@@ -1,0 +1,255 @@
+//! Joins: loops over the rows of both sides.
+//!
+//! A condition is checked as soon as the tables that it names are there, and one that compares a column
+//! of a table of the catalogs for equality looks the rows up in an index. *Cost*: up to a limit of steps.
+
+use std::cmp::Ordering;
+
+use lockstep_diagnostic::Result;
+use sqlparser::ast::{BinaryOperator, Expr, Join, JoinConstraint, JoinOperator};
+
+use super::{
+    analysis::{conjuncts, names_of, object_name},
+    evaluation::{Evaluator, check_row_count},
+    from::unsupported,
+    relation::CatalogRelation,
+    scope::{BoundTable, JoinedRow, Scope, find_column},
+    source::{Sketch, Source, rows_of},
+    value::CatalogValue,
+};
+use crate::postgres::types::oid;
+
+/// Which rows without a partner stay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum JoinKind {
+    Inner,
+    Left,
+    Right,
+    Full,
+}
+
+/// A join: its kind and its conditions.
+pub(super) struct JoinSpec<'q> {
+    pub(super) kind: JoinKind,
+    pub(super) on: Vec<&'q Expr>,
+    /// The columns of USING; `None` of NATURAL.
+    pub(super) using: Option<Vec<String>>,
+}
+
+/// The rows of a join so far.
+struct JoinOutput {
+    rows: Vec<JoinedRow>,
+    /// Whether each row of the new side has been joined.
+    has_partner: Vec<bool>,
+    /// The columns that USING makes equal.
+    using: Vec<EqualColumns>,
+}
+
+impl JoinOutput {
+    fn new(right_rows: usize) -> Self {
+        Self { rows: Vec::new(), has_partner: vec![false; right_rows], using: Vec::new() }
+    }
+}
+
+/// The table and the column of each side that USING makes equal.
+type EqualColumns = [(usize, usize); 2];
+
+/// A join of the tables before with one source.
+pub(super) struct JoinStep<'q, 's> {
+    pub(super) spec: JoinSpec<'q>,
+    /// The conditions of WHERE whose tables are all there.
+    pub(super) ready: Vec<&'q Expr>,
+    /// The tables of the rows after the join, and how many of them are before it.
+    pub(super) tables: &'s [BoundTable],
+    pub(super) tables_before: usize,
+    /// The names of all tables of the query.
+    pub(super) aliases: &'s [String],
+    pub(super) outer: Option<&'s Scope<'s>>,
+}
+
+impl<'q> JoinStep<'q, '_> {
+    /// Returns a column of the source, and the expression over the rows before to which a condition
+    /// says that it is equal.
+    fn lookup(&self, relation: &CatalogRelation) -> Option<(usize, &'q Expr)> {
+        if matches!(self.spec.kind, JoinKind::Right | JoinKind::Full) {
+            return None;
+        }
+        let (before, new) = self.tables.split_at(self.tables_before);
+        // A condition of WHERE is of rows that a LEFT JOIN adds, too.
+        let ready = if self.spec.kind == JoinKind::Inner { self.ready.as_slice() } else { &[] };
+        self.spec.on.iter().chain(ready).find_map(|condition| {
+            let Expr::BinaryOp { left, op: BinaryOperator::Eq, right } = condition else {
+                return None;
+            };
+            [(left, right), (right, left)].into_iter().find_map(|(column, other)| {
+                let position = own_column(column, new, before)?;
+                let kind = relation.columns.list[position].1;
+                let is_exact = ![oid::BOOL, oid::FLOAT4, oid::FLOAT8].contains(&kind);
+                let is_before = is_bound(other, before, self.aliases);
+                (is_exact && is_before).then_some((position, other.as_ref()))
+            })
+        })
+    }
+
+    /// Returns the columns that USING makes equal: of tables before, and of the new ones.
+    fn using_columns(&self) -> Vec<EqualColumns> {
+        let (before, new) = self.tables.split_at(self.tables_before);
+        let names: Vec<String> = match &self.spec.using {
+            Some(names) => names.clone(),
+            None => {
+                let lists = new.iter().flat_map(|bound| bound.columns.list.iter());
+                lists.map(|(name, _)| name.clone()).collect()
+            }
+        };
+        names
+            .iter()
+            .filter_map(|name| {
+                let left = find_column(before, None, name)?;
+                let (table, column) = find_column(new, None, name)?;
+                Some([left, (table + self.tables_before, column)])
+            })
+            .collect()
+    }
+}
+
+fn are_equal(row: &JoinedRow, using: &[EqualColumns]) -> bool {
+    let value = |(table, column): (usize, usize)| {
+        row[table].as_ref().map_or(CatalogValue::Null, |row| row[column].clone())
+    };
+    using.iter().all(|[left, right]| {
+        value(*left).compare(&value(*right)) == Some(Ordering::Equal) && !value(*left).is_null()
+    })
+}
+
+/// Returns the position of a column that is one of the only new table.
+fn own_column(expr: &Expr, new: &[BoundTable], before: &[BoundTable]) -> Option<usize> {
+    let [bound] = new else { return None };
+    match expr {
+        Expr::Nested(inner) => own_column(inner, new, before),
+        Expr::Identifier(name) => {
+            let is_before = find_column(before, None, &name.value).is_some();
+            (!is_before).then(|| bound.columns.position(&name.value)).flatten()
+        }
+        Expr::CompoundIdentifier(parts) => {
+            let [.., table, name] = parts.as_slice() else { return None };
+            bound.is_named(&table.value).then(|| bound.columns.position(&name.value)).flatten()
+        }
+        _ => None,
+    }
+}
+
+/// Returns whether all columns of an expression are there, or are not those of the query's own tables.
+pub(super) fn is_bound(expr: &Expr, tables: &[BoundTable], aliases: &[String]) -> bool {
+    let Some(names) = names_of(expr) else { return false };
+    names.iter().all(|(table, name)| match table {
+        Some(table) => {
+            tables.iter().any(|bound| bound.is_named(table))
+                || !aliases.iter().any(|alias| alias.eq_ignore_ascii_case(table))
+        }
+        None => find_column(tables, None, name).is_some(),
+    })
+}
+
+pub(super) fn join_spec(join: &Join) -> Result<JoinSpec<'_>> {
+    use JoinOperator as Op;
+    let (kind, constraint) = match &join.join_operator {
+        Op::Join(c) | Op::Inner(c) | Op::CrossJoin(c) => (JoinKind::Inner, c),
+        Op::Left(c) | Op::LeftOuter(c) => (JoinKind::Left, c),
+        Op::Right(c) | Op::RightOuter(c) => (JoinKind::Right, c),
+        Op::FullOuter(c) => (JoinKind::Full, c),
+        _ => return unsupported("this JOIN"),
+    };
+    Ok(match constraint {
+        JoinConstraint::On(on) => JoinSpec { kind, on: conjuncts(on), using: Some(Vec::new()) },
+        JoinConstraint::Using(names) => {
+            let names = names.iter().map(|name| object_name(name).1).collect();
+            JoinSpec { kind, on: Vec::new(), using: Some(names) }
+        }
+        JoinConstraint::Natural => JoinSpec { kind, on: Vec::new(), using: None },
+        JoinConstraint::None => JoinSpec { kind, on: Vec::new(), using: Some(Vec::new()) },
+    })
+}
+
+impl Evaluator<'_> {
+    /// Joins rows with those of a source.
+    pub(super) fn join(
+        &mut self,
+        source: &Source<'_>,
+        before: Vec<JoinedRow>,
+        step: &JoinStep<'_, '_>,
+    ) -> Result<Vec<JoinedRow>> {
+        let tables = step.tables;
+        let added = tables.len() - step.tables_before;
+        let lookup = match source {
+            Source::Relation(relation) => step.lookup(relation),
+            Source::Nested(_) | Source::Lateral(_) => None,
+        };
+        let fixed = source.rows();
+        let mut output = JoinOutput { using: step.using_columns(), ..JoinOutput::new(fixed.len()) };
+        for left in before {
+            check_row_count(output.rows.len())?;
+            let left_scope = Scope::new(&tables[..step.tables_before], &left, step.outer);
+            let is_alone = match (source, lookup) {
+                (Source::Lateral(factor), _) => {
+                    let rows = rows_of(&self.lateral(factor, &left_scope, Sketch::No)?);
+                    self.join_row(
+                        &left,
+                        (0..rows.len()).map(|at| (at, &rows[at])),
+                        step,
+                        &mut output,
+                    )?
+                }
+                (Source::Relation(relation), Some((column, expr))) => {
+                    let value = self.value(expr, &left_scope)?;
+                    let found = relation.lookup(column, &value).iter();
+                    self.join_row(&left, found.map(|at| (*at, &fixed[*at])), step, &mut output)?
+                }
+                _ => self.join_row(&left, fixed.iter().enumerate(), step, &mut output)?,
+            };
+            if is_alone && matches!(step.spec.kind, JoinKind::Left | JoinKind::Full) {
+                let mut row = left;
+                row.extend(std::iter::repeat_n(None, added));
+                if self.all_true(&step.ready, &Scope::new(step.tables, &row, step.outer))? {
+                    output.rows.push(row);
+                }
+            }
+        }
+        if matches!(step.spec.kind, JoinKind::Right | JoinKind::Full) {
+            for (right, _) in fixed.into_iter().zip(output.has_partner).filter(|(_, found)| !found)
+            {
+                let mut row: JoinedRow = vec![None; step.tables_before];
+                row.extend(right);
+                output.rows.push(row);
+            }
+        }
+        Ok(output.rows)
+    }
+
+    /// Joins a row with candidates, which have positions. Returns whether it has no partner.
+    fn join_row<'r>(
+        &mut self,
+        left: &JoinedRow,
+        candidates: impl Iterator<Item = (usize, &'r JoinedRow)>,
+        step: &JoinStep<'_, '_>,
+        output: &mut JoinOutput,
+    ) -> Result<bool> {
+        let mut is_alone = true;
+        for (position, candidate) in candidates {
+            self.step()?;
+            let mut row = left.clone();
+            row.extend(candidate.iter().cloned());
+            let scope = Scope::new(step.tables, &row, step.outer);
+            if !are_equal(&row, &output.using) || !self.all_true(&step.spec.on, &scope)? {
+                continue;
+            }
+            is_alone = false;
+            if let Some(has_partner) = output.has_partner.get_mut(position) {
+                *has_partner = true;
+            }
+            if self.all_true(&step.ready, &scope)? {
+                output.rows.push(row);
+            }
+        }
+        Ok(is_alone)
+    }
+}

@@ -1,0 +1,243 @@
+//! The operators of catalog queries.
+
+use std::cmp::Ordering;
+
+use lockstep_diagnostic::Result;
+use sqlparser::ast::BinaryOperator;
+
+use super::{from::unsupported, pattern::Pattern, value::CatalogValue};
+
+/// Whether one member has to fit, or all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Quantifier {
+    Any,
+    All,
+}
+
+/// Returns the negation of a condition.
+pub(super) fn negation(value: &CatalogValue) -> CatalogValue {
+    match value {
+        CatalogValue::Bool(value) => CatalogValue::Bool(!value),
+        CatalogValue::Text(text) if &**text == "t" || &**text == "f" => {
+            CatalogValue::Bool(&**text == "f")
+        }
+        _ => CatalogValue::Null,
+    }
+}
+
+/// Applies an operator; NULL where an operand is.
+pub(super) fn operate(
+    left: &CatalogValue,
+    operator: &BinaryOperator,
+    right: &CatalogValue,
+) -> Result<CatalogValue> {
+    use BinaryOperator as Op;
+    if let Op::PGCustomBinaryOperator(parts) = operator {
+        let name = parts.last().map_or("", String::as_str);
+        let Some(operator) = named_operator(name) else {
+            return unsupported(&format!("the operator {name}"));
+        };
+        return operate(left, &operator, right);
+    }
+    if matches!(operator, Op::And | Op::Or) {
+        let wanted = CatalogValue::Bool(*operator == Op::Or);
+        return Ok(if *left == wanted || *right == wanted {
+            wanted
+        } else if left.is_null() || right.is_null() {
+            CatalogValue::Null
+        } else {
+            negation(&wanted)
+        });
+    }
+    if left.is_null() || right.is_null() {
+        return Ok(CatalogValue::Null);
+    }
+    let ordering = || left.compare(right);
+    let is = |holds: bool| Ok(CatalogValue::Bool(holds));
+    match operator {
+        Op::Eq => is(ordering() == Some(Ordering::Equal)),
+        Op::NotEq => is(ordering() != Some(Ordering::Equal)),
+        Op::Lt => is(ordering() == Some(Ordering::Less)),
+        Op::LtEq => is(ordering().is_some_and(Ordering::is_le)),
+        Op::Gt => is(ordering() == Some(Ordering::Greater)),
+        Op::GtEq => is(ordering().is_some_and(Ordering::is_ge)),
+        Op::PGRegexMatch => is(fits(left, right, false)),
+        Op::PGRegexIMatch => is(fits(left, right, true)),
+        Op::PGRegexNotMatch => is(!fits(left, right, false)),
+        Op::PGRegexNotIMatch => is(!fits(left, right, true)),
+        Op::PGLikeMatch => Ok(like(left, right, None, false)),
+        Op::PGILikeMatch => Ok(like(left, right, None, true)),
+        Op::PGNotLikeMatch => Ok(negation(&like(left, right, None, false))),
+        Op::PGNotILikeMatch => Ok(negation(&like(left, right, None, true))),
+        Op::PGStartsWith => is(left.display().starts_with(&right.display())),
+        Op::StringConcat => Ok(concatenated(left, right)),
+        Op::PGOverlap | Op::AtArrow | Op::ArrowAt => is(overlaps(left, operator, right)),
+        _ => arithmetic(left, operator, right),
+    }
+}
+
+/// Returns the operator that `OPERATOR(pg_catalog.…)` names.
+fn named_operator(name: &str) -> Option<BinaryOperator> {
+    use BinaryOperator as Op;
+    Some(match name {
+        "=" => Op::Eq,
+        "<>" | "!=" => Op::NotEq,
+        "<" => Op::Lt,
+        "<=" => Op::LtEq,
+        ">" => Op::Gt,
+        ">=" => Op::GtEq,
+        "~" => Op::PGRegexMatch,
+        "~*" => Op::PGRegexIMatch,
+        "!~" => Op::PGRegexNotMatch,
+        "!~*" => Op::PGRegexNotIMatch,
+        "~~" => Op::PGLikeMatch,
+        "~~*" => Op::PGILikeMatch,
+        "!~~" => Op::PGNotLikeMatch,
+        "!~~*" => Op::PGNotILikeMatch,
+        "||" => Op::StringConcat,
+        "+" => Op::Plus,
+        "-" => Op::Minus,
+        "*" => Op::Multiply,
+        "/" => Op::Divide,
+        "@>" => Op::AtArrow,
+        "<@" => Op::ArrowAt,
+        "&&" => Op::PGOverlap,
+        _ => return None,
+    })
+}
+
+fn arithmetic(
+    left: &CatalogValue,
+    operator: &BinaryOperator,
+    right: &CatalogValue,
+) -> Result<CatalogValue> {
+    use BinaryOperator as Op;
+    let is_real = matches!(left, CatalogValue::Real(_)) || matches!(right, CatalogValue::Real(_));
+    if is_real
+        && let (Some(a), Some(b)) = (left.real(), right.real())
+        && matches!(operator, Op::Plus | Op::Minus | Op::Multiply | Op::Divide)
+    {
+        return Ok(CatalogValue::Real(match operator {
+            Op::Plus => a + b,
+            Op::Minus => a - b,
+            Op::Multiply => a * b,
+            _ => a / b,
+        }));
+    }
+    let (Some(a), Some(b)) = (left.number(), right.number()) else { return Ok(CatalogValue::Null) };
+    let shift = u32::try_from(b).unwrap_or(u32::MAX);
+    let found = match operator {
+        Op::Plus => a.checked_add(b),
+        Op::Minus => a.checked_sub(b),
+        Op::Multiply => a.checked_mul(b),
+        Op::Divide => a.checked_div(b),
+        Op::Modulo => a.checked_rem(b),
+        Op::BitwiseAnd => Some(a & b),
+        Op::BitwiseOr => Some(a | b),
+        Op::PGBitwiseShiftLeft => a.checked_shl(shift),
+        Op::PGBitwiseShiftRight => a.checked_shr(shift),
+        other => return unsupported(&format!("the operator {other}")),
+    };
+    Ok(found.map_or(CatalogValue::Null, CatalogValue::Number))
+}
+
+/// Returns whether a regular expression is somewhere in a text.
+fn fits(text: &CatalogValue, pattern: &CatalogValue, is_any_case: bool) -> bool {
+    let pattern = Pattern::new(&pattern.display(), is_any_case);
+    pattern.is_some_and(|pattern| pattern.matches(&text.display()))
+}
+
+/// Compares a text with a pattern of LIKE; NULL where one is.
+pub(super) fn like(
+    text: &CatalogValue,
+    pattern: &CatalogValue,
+    escape: Option<&str>,
+    is_any_case: bool,
+) -> CatalogValue {
+    if text.is_null() || pattern.is_null() {
+        return CatalogValue::Null;
+    }
+    let mut pattern = pattern.display();
+    match escape {
+        Some("") => pattern = pattern.replace('\\', "\\\\"),
+        Some(escape) if escape != "\\" => pattern = pattern.replace(escape, "\\"),
+        _ => {}
+    }
+    CatalogValue::Bool(Pattern::like(&pattern, is_any_case).matches(&text.display()))
+}
+
+/// Joins texts or arrays.
+fn concatenated(left: &CatalogValue, right: &CatalogValue) -> CatalogValue {
+    match (left, right) {
+        (CatalogValue::Array(a), CatalogValue::Array(b)) => {
+            CatalogValue::array(a.items.iter().chain(&b.items).cloned().collect())
+        }
+        (CatalogValue::Array(a), item) => {
+            CatalogValue::array(a.items.iter().chain([item]).cloned().collect())
+        }
+        (item, CatalogValue::Array(b)) => {
+            CatalogValue::array([item].into_iter().chain(&b.items).cloned().collect())
+        }
+        _ => CatalogValue::text(&(left.display() + &right.display())),
+    }
+}
+
+/// Compares arrays as sets.
+fn overlaps(left: &CatalogValue, operator: &BinaryOperator, right: &CatalogValue) -> bool {
+    let (Some(left), Some(right)) = (left.elements(), right.elements()) else { return false };
+    let has = |list: &[CatalogValue], item: &CatalogValue| {
+        list.iter().any(|other| other.compare(item) == Some(Ordering::Equal))
+    };
+    match operator {
+        BinaryOperator::AtArrow => right.iter().all(|item| has(&left, item)),
+        BinaryOperator::ArrowAt => left.iter().all(|item| has(&right, item)),
+        _ => left.iter().any(|item| has(&right, item)),
+    }
+}
+
+/// Compares a value with the members of a list.
+pub(super) fn quantified(
+    value: &CatalogValue,
+    operator: &BinaryOperator,
+    members: &[CatalogValue],
+    quantifier: Quantifier,
+) -> Result<CatalogValue> {
+    let decides = CatalogValue::Bool(quantifier == Quantifier::Any);
+    let mut has_null = false;
+    for member in members {
+        let found = operate(value, operator, member)?;
+        if found == decides {
+            return Ok(decides);
+        }
+        has_null |= found.is_null();
+    }
+    Ok(if has_null { CatalogValue::Null } else { negation(&decides) })
+}
+
+#[cfg(test)]
+mod tests {
+    use sqlparser::ast::BinaryOperator;
+
+    use super::{CatalogValue, Quantifier, operate, quantified};
+
+    #[test]
+    fn null_is_neither_true_nor_false() {
+        let (yes, no) = (CatalogValue::Bool(true), CatalogValue::Bool(false));
+        let null = CatalogValue::Null;
+        for (left, operator, right, expected) in [
+            (&yes, BinaryOperator::And, &null, &null),
+            (&null, BinaryOperator::And, &no, &no),
+            (&null, BinaryOperator::Or, &yes, &yes),
+            (&no, BinaryOperator::Or, &no, &no),
+            (&null, BinaryOperator::Eq, &null, &null),
+        ] {
+            assert_eq!(operate(left, &operator, right).unwrap(), *expected, "{operator}");
+        }
+        let members = [CatalogValue::Number(1), CatalogValue::Null];
+        let any = |value: i64| {
+            let value = CatalogValue::Number(value);
+            quantified(&value, &BinaryOperator::Eq, &members, Quantifier::Any).unwrap()
+        };
+        assert_eq!((any(1), any(2)), (yes, null));
+    }
+}
