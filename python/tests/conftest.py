@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
+from clients.matrix import Matrix
+from clients.served import ServedDirectory, serve
 
 import lockstep
 
@@ -92,3 +94,47 @@ def purchases(db: lockstep.Connection) -> lockstep.Connection:
     db.execute("CREATE TABLE purchases (user STRING, price DOUBLE, ts TIMESTAMP)")
     db.append("purchases", [("ann", 0.1, 1_000), ("bob", 5.0, 2_000), ("ann", 0.2, 30_000)])
     return db
+
+
+@pytest.fixture(scope="session")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedDirectory]:
+    """A directory that is served to clients of all protocols."""
+    with serve(tmp_path_factory.mktemp("served") / "features.lockstep") as addresses:
+        yield addresses
+
+
+CLIENT_MATRIX = pytest.StashKey[Matrix]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--write-client-matrix",
+        action="store_true",
+        help="write the table of clients in docs/postgres.md from the tests that pass",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "client(name, feature): what a test shows of a client")
+    config.stash[CLIENT_MATRIX] = Matrix()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Puts the test of the table of clients behind those that it speaks of."""
+    items.sort(key=lambda item: item.path.name == "test_client_matrix.py")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]):
+    report = yield
+    is_last = report.when == "call" or not report.passed
+    for mark in item.iter_markers("client") if is_last and report.when != "teardown" else ():
+        matrix = item.config.stash[CLIENT_MATRIX]
+        matrix.note(mark.args[0], mark.args[1], has_passed=report.passed)
+    return report
+
+
+@pytest.fixture
+def client_matrix(request: pytest.FixtureRequest) -> Matrix:
+    """What has been tested of clients so far."""
+    return request.config.stash[CLIENT_MATRIX]

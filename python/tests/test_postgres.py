@@ -1,4 +1,4 @@
-"""Clients of PostgreSQL against `lockstep serve`: psql, psycopg, asyncpg, SQLAlchemy, pandas.
+"""Clients of PostgreSQL against a served directory: psql, psycopg, asyncpg, SQLAlchemy, pandas.
 
 Each is left out where it is not installed; `make test` installs all but psql.
 """
@@ -17,29 +17,11 @@ import pytest
 UTC = datetime.timezone.utc
 NOON = datetime.datetime(2024, 1, 1, 12, tzinfo=UTC)
 
-SETUP = """
-CREATE TABLE orders (user STRING NOT NULL, price DOUBLE, ts TIMESTAMP, ok BOOL, day DATE,
-    INDEX(KEY=user, TS=ts));
-INSERT INTO orders VALUES ('ann', 1.5, '2024-01-01 11:30:00', true, '2020-01-01');
-DEPLOY total AS SELECT user, sum(price) OVER w AS spent FROM orders WINDOW w AS
-    (PARTITION BY user ORDER BY ts ROWS_RANGE BETWEEN 1h PRECEDING AND CURRENT ROW);
-"""
-
 
 @pytest.fixture(scope="module")
-def port(tmp_path_factory):
-    """The port of a server with a table and a deployment."""
-    directory = tmp_path_factory.mktemp("postgres") / "features.lockstep"
-    start = [sys.executable, "-m", "lockstep"]
-    subprocess.run([*start, "-c", SETUP, str(directory)], check=True, timeout=60)
-    command = [*start, "serve", str(directory), "--http", "127.0.0.1:0"]
-    command += ["--postgres", "127.0.0.1:0", "--set", "server.authentication=none"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        process.stdout.readline()
-        line = process.stdout.readline()
-        assert line.endswith(" for PostgreSQL's protocol\n"), line
-        yield int(line.split(" for ")[0].rsplit(":", 1)[1])
-        process.terminate()
+def port(served):
+    """The port of a server with two tables and a deployment."""
+    return served.postgres_port
 
 
 def psql(port: int, *arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
@@ -53,6 +35,7 @@ def psql(port: int, *arguments: str, text: str = "") -> subprocess.CompletedProc
 needs_psql = pytest.mark.skipif(shutil.which("psql") is None, reason="psql is not installed")
 
 
+@pytest.mark.client("psql", "statements and errors")
 @needs_psql
 def test_psql_runs_statements_and_shows_errors(port):
     done = psql(port, "-At", "-c", "SELECT user, price, ts FROM orders WHERE user = 'ann'")
@@ -65,6 +48,7 @@ def test_psql_runs_statements_and_shows_errors(port):
     assert "HINT:  Did you mean `price`?" in failed.stderr
 
 
+@pytest.mark.client("psql", "\\copy")
 @needs_psql
 def test_psql_copies_files(port, tmp_path):
     path = tmp_path / "rows.csv"
@@ -76,17 +60,36 @@ def test_psql_copies_files(port, tmp_path):
     assert out.stdout == 'user,price\n\'x,1\n"y,z",\n'
 
 
+@pytest.mark.client("psql", "what \\d and the like list")
 @needs_psql
 @pytest.mark.parametrize(
     ("command", "expected"),
     [
-        ("\\d", "public | orders | table | root"),
-        ("\\dt", "public | orders | table | root"),
+        ("\\d", " orders"),
+        ("\\dt", " numbers"),
         ("\\dt ord*", "public | orders | table | root"),
         ("\\di", "| index | root  | orders"),
         ("\\df", "TABLE(user text, spent double precision)"),
         ("\\dn", " public | root"),
         ("\\du", " root      | Superuser"),
+        ("\\d+ numbers", " number | integer |"),
+        ("\\dt+", "| permanent   | memory"),
+        ("\\di+ *", "| orders"),
+        ("\\df+", "| SELECT user, sum(price) OVER w AS spent"),
+        ("\\df total", "ok boolean, day date"),
+        ("\\sf total", "RETURNS TABLE(user text"),
+        ("\\dn+", " public "),
+        ("\\dT int4", " integer |"),
+        ("\\dx", "(0 rows)"),
+        ("\\dv", ""),
+        ("\\ds", ""),
+        ("\\dp", " public | numbers"),
+        ("\\db", "pg_default"),
+        ("\\dd", ""),
+        ("\\dC", ""),
+        ("\\do", ""),
+        ("\\l+", "UTF8"),
+        ("\\conninfo", "You are connected"),
         ("\\l", " default "),
         ("\\d orders", " ts     | timestamp with time zone |"),
         ("\\d+ orders", '"index0" memory (user, ts)'),
@@ -99,6 +102,7 @@ def test_psql_describes(port, command, expected):
     assert expected in done.stdout, done.stdout
 
 
+@pytest.mark.client("psycopg", "statements in text and binary")
 def test_psycopg(port):
     psycopg = pytest.importorskip("psycopg")
     with psycopg.connect(host="127.0.0.1", port=port, user="root", dbname="default") as db:
@@ -122,6 +126,7 @@ def test_psycopg(port):
         assert cursor.execute("SELECT 1").fetchone() == (1,)
 
 
+@pytest.mark.client("psycopg", "COPY and pipelines")
 def test_psycopg_copies_and_pipelines(port):
     psycopg = pytest.importorskip("psycopg")
     with psycopg.connect(host="127.0.0.1", port=port, user="root", autocommit=True) as db:
@@ -142,6 +147,7 @@ def test_psycopg_copies_and_pipelines(port):
         assert [cursor.fetchone()[0] for cursor in cursors] == list(range(1, 21))
 
 
+@pytest.mark.client("asyncpg", "statements, COPY, cursors")
 def test_asyncpg(port):
     asyncpg = pytest.importorskip("asyncpg")
 
@@ -169,6 +175,7 @@ def test_asyncpg(port):
     asyncio.run(run())
 
 
+@pytest.mark.client("SQLAlchemy", "inspector and statements")
 def test_sqlalchemy_reads_the_catalogs(port):
     sqlalchemy = pytest.importorskip("sqlalchemy")
     pytest.importorskip("psycopg")
@@ -196,6 +203,7 @@ def test_sqlalchemy_reads_the_catalogs(port):
         assert db.execute(count, {"price": 9.0}).scalar() == 2
 
 
+@pytest.mark.client("pandas", "read_sql")
 def test_pandas_reads_rows(port):
     pandas = pytest.importorskip("pandas")
     sqlalchemy = pytest.importorskip("sqlalchemy")
@@ -203,3 +211,88 @@ def test_pandas_reads_rows(port):
     engine = sqlalchemy.create_engine(f"postgresql+psycopg://root@127.0.0.1:{port}/default")
     frame = pandas.read_sql("SELECT user, price FROM orders WHERE user = 'ann'", engine)
     assert frame.to_dict("records") == [{"user": "ann", "price": 1.5}]
+
+
+@pytest.mark.client("SQLAlchemy", "reflection (autoload_with)")
+def test_sqlalchemy_reflects_tables(port):
+    sqlalchemy = pytest.importorskip("sqlalchemy")
+    pytest.importorskip("psycopg")
+    engine = sqlalchemy.create_engine(f"postgresql+psycopg://root@127.0.0.1:{port}/default")
+    table = sqlalchemy.Table("orders", sqlalchemy.MetaData(), autoload_with=engine)
+    inspector = sqlalchemy.inspect(engine)
+    found = [
+        [(column.name, str(column.type), column.nullable) for column in table.columns],
+        [[column.name for column in index.columns] for index in table.indexes],
+        inspector.get_pk_constraint("orders")["constrained_columns"],
+        inspector.get_foreign_keys("orders"),
+        inspector.get_unique_constraints("orders"),
+        inspector.get_check_constraints("orders"),
+        inspector.get_table_comment("orders"),
+        inspector.get_view_names(),
+        inspector.get_sequence_names(),
+        inspector.get_schema_names(),
+        inspector.has_table("orders"),
+        inspector.has_table("nothing"),
+    ]
+    columns = [
+        ("user", "TEXT", False),
+        ("price", "DOUBLE PRECISION", True),
+        ("ts", "TIMESTAMP", True),
+        ("ok", "BOOLEAN", True),
+        ("day", "DATE", True),
+    ]
+    schemas = ["information_schema", "public"]
+    empty: list[object] = []
+    expected = [columns, [["user", "ts"]], empty, empty, empty, empty, {"text": None}]
+    assert found == [*expected, empty, empty, schemas, True, False]
+
+
+@pytest.mark.client("SQLAlchemy", "reflection of a whole database")
+def test_sqlalchemy_reflects_a_database(port):
+    sqlalchemy = pytest.importorskip("sqlalchemy")
+    pytest.importorskip("psycopg")
+    engine = sqlalchemy.create_engine(f"postgresql+psycopg://root@127.0.0.1:{port}/default")
+    metadata = sqlalchemy.MetaData()
+    # The statements are prepared when they come again and again.
+    for _ in range(7):
+        metadata.clear()
+        metadata.reflect(engine)
+    assert {"orders", "numbers"} <= set(metadata.tables)
+    with engine.connect() as db:
+        numbers = metadata.tables["numbers"]
+        rows = db.execute(sqlalchemy.select(numbers).where(numbers.c.number < 3))
+        assert sorted(rows) == [(1,), (2,)]
+
+
+@pytest.mark.client("asyncpg", "types that it looks up")
+def test_asyncpg_looks_types_up(port):
+    asyncpg = pytest.importorskip("asyncpg")
+
+    async def run():
+        db = await asyncpg.connect(host="127.0.0.1", port=port, user="root", database="default")
+        found = await db.fetchrow("SELECT proallargtypes FROM pg_proc WHERE proname = 'total'")
+        assert found["proallargtypes"] == [25, 701, 1184, 16, 1082, 25, 701]
+        statement = await db.prepare("SELECT relname FROM pg_class WHERE oid = ANY($1::oid[])")
+        tables = await db.fetch("SELECT oid, relname FROM pg_class WHERE relkind = $1", "r")
+        numbers = [row["oid"] for row in tables]
+        assert sorted(row[0] for row in await statement.fetch(numbers)) == sorted(
+            row["relname"] for row in tables
+        )
+        await db.reload_schema_state()
+        await db.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.client("pandas", "to_sql and read_sql_table")
+def test_pandas_writes_rows(port):
+    pandas = pytest.importorskip("pandas")
+    sqlalchemy = pytest.importorskip("sqlalchemy")
+    pytest.importorskip("psycopg")
+    engine = sqlalchemy.create_engine(f"postgresql+psycopg://root@127.0.0.1:{port}/default")
+    with engine.begin() as connection:
+        connection.execute(sqlalchemy.text("CREATE TABLE frames (name STRING, price DOUBLE)"))
+    frame = pandas.DataFrame({"name": ["a", "b"], "price": [1.5, None]})
+    frame.to_sql("frames", engine, if_exists="append", index=False)
+    found = pandas.read_sql_table("frames", engine).sort_values("name")
+    pandas.testing.assert_frame_equal(found.reset_index(drop=True), frame, check_dtype=False)

@@ -40,7 +40,7 @@ pub(super) fn is_aggregate(name: &str) -> bool {
 }
 
 /// The parts of a call that say which values an aggregate takes.
-struct AggregateCall<'q> {
+struct CatalogAggregate<'q> {
     name: String,
     /// `None` of `count(*)`.
     argument: Option<&'q Expr>,
@@ -50,7 +50,7 @@ struct AggregateCall<'q> {
     is_distinct: bool,
 }
 
-impl<'q> AggregateCall<'q> {
+impl<'q> CatalogAggregate<'q> {
     fn new(function: &'q Function) -> Result<Self> {
         let name = function_name(function);
         let filter = function.filter.as_deref();
@@ -85,7 +85,7 @@ impl Evaluator<'_> {
         group: &[JoinedRow],
         scope: &Scope<'_>,
     ) -> Result<CatalogValue> {
-        let call = AggregateCall::new(function)?;
+        let call = CatalogAggregate::new(function)?;
         let mut values: Vec<(CatalogValue, Vec<CatalogValue>)> = Vec::new();
         for row in group {
             let row = Scope::new(scope.tables, row, scope.outer);
@@ -159,6 +159,7 @@ pub(super) fn window_values(
     peers: &[bool],
     scope: &Scope<'_>,
 ) -> Result<Vec<CatalogValue>> {
+    debug_assert_eq!(peers.len() + 1, members.len(), "a row but the last has a row behind it");
     let (mut rank, mut dense_rank) = (1, 1);
     let mut values = Vec::with_capacity(members.len());
     let name = function_name(function);

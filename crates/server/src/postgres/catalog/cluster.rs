@@ -8,7 +8,7 @@ use super::{
     objects::{
         ACCESS_METHOD, INFORMATION_SCHEMA, PG_CATALOG, PUBLIC, ROOT_OID, number, query, text,
     },
-    relation::{CatalogRelation, Field},
+    relation::{CatalogField, CatalogRelation},
     value::CatalogValue,
 };
 use crate::postgres::{client_settings::default_settings, types::oid};
@@ -20,7 +20,7 @@ pub(super) fn namespaces() -> CatalogRelation {
         (PUBLIC, "public"),
         (INFORMATION_SCHEMA, "information_schema"),
     ];
-    let fields = |(found, name): &(i64, &str)| -> Vec<Field> {
+    let fields = |(found, name): &(i64, &str)| -> Vec<CatalogField> {
         vec![
             ("oid", oid::OID, number(*found)),
             ("nspname", oid::NAME, text(name)),
@@ -38,7 +38,7 @@ pub(super) fn databases(session: &Session) -> Result<CatalogRelation> {
         .zip(names.iter().filter_map(|row| row.first()))
         .map(|(at, name)| (at, CatalogValue::of(name).display()))
         .collect();
-    let fields = |(found, name): &(i64, String)| -> Vec<Field> {
+    let fields = |(found, name): &(i64, String)| -> Vec<CatalogField> {
         vec![
             ("oid", oid::OID, number(*found)),
             ("datname", oid::NAME, text(name)),
@@ -64,7 +64,7 @@ const DEFAULT_TABLESPACE: i64 = 1_663;
 
 /// Makes `pg_tablespace`.
 pub(super) fn tablespaces() -> CatalogRelation {
-    let fields = |name: &&str| -> Vec<Field> {
+    let fields = |name: &&str| -> Vec<CatalogField> {
         vec![
             ("oid", oid::OID, number(DEFAULT_TABLESPACE)),
             ("spcname", oid::NAME, text(name)),
@@ -78,7 +78,7 @@ pub(super) fn tablespaces() -> CatalogRelation {
 
 /// Makes `pg_am`.
 pub(super) fn access_methods() -> CatalogRelation {
-    let fields = |name: &&str| -> Vec<Field> {
+    let fields = |name: &&str| -> Vec<CatalogField> {
         vec![
             ("oid", oid::OID, number(ACCESS_METHOD)),
             ("amname", oid::NAME, text(name)),
@@ -92,7 +92,7 @@ pub(super) fn access_methods() -> CatalogRelation {
 /// Makes `pg_settings`: the settings of PostgreSQL with their defaults.
 pub(super) fn settings() -> CatalogRelation {
     let settings: Vec<(&str, &str)> = default_settings().collect();
-    let fields = |(name, value): &(&str, &str)| -> Vec<Field> {
+    let fields = |(name, value): &(&str, &str)| -> Vec<CatalogField> {
         vec![
             ("name", oid::TEXT, text(&name.to_lowercase())),
             ("setting", oid::TEXT, text(value)),
@@ -131,7 +131,7 @@ pub(super) fn roles(session: &Session) -> Result<CatalogRelation> {
     Ok(CatalogRelation::listing(&roles, role_fields))
 }
 
-fn role_fields(role: &Role) -> Vec<Field> {
+fn role_fields(role: &Role) -> Vec<CatalogField> {
     let flag = CatalogValue::Bool;
     vec![
         ("oid", oid::OID, number(role.number)),

@@ -6,7 +6,7 @@ use sqlparser::ast::{Expr, Ident, Select, TableAlias, TableFactor, TableWithJoin
 use super::{
     analysis::{conjuncts, object_name},
     evaluation::Evaluator,
-    join::{JoinKind, JoinSpec, JoinStep, is_bound, join_spec},
+    join::{CatalogJoinKind, CatalogJoinStep, JoinSpec, is_bound, join_spec},
     scope::{BoundTable, JoinedRow, Scope},
 };
 
@@ -55,6 +55,10 @@ impl Evaluator<'_> {
                 kept.push(row);
             }
         }
+        debug_assert!(
+            kept.iter().all(|row| row.len() == joined.tables.len()),
+            "a joined row has a row of each table"
+        );
         joined.rows = kept;
         Ok(joined)
     }
@@ -67,14 +71,16 @@ impl Evaluator<'_> {
         conditions: &mut OpenConditions<'q>,
         outer: Option<&Scope<'_>>,
     ) -> Result<()> {
-        let first = JoinSpec { kind: JoinKind::Inner, on: Vec::new(), using: Some(Vec::new()) };
+        let first =
+            JoinSpec { kind: CatalogJoinKind::Inner, on: Vec::new(), using: Some(Vec::new()) };
         let mut specs = vec![(&item.relation, first)];
         for join in &item.joins {
             specs.push((&join.relation, join_spec(join)?));
         }
         // Rows that an outer join adds must not be left out before.
-        let has_right =
-            specs.iter().any(|(_, s)| matches!(s.kind, JoinKind::Right | JoinKind::Full));
+        let has_right = specs
+            .iter()
+            .any(|(_, s)| matches!(s.kind, CatalogJoinKind::Right | CatalogJoinKind::Full));
         for (factor, spec) in specs {
             let source = self.source(factor, outer)?;
             let bound = self.bound(factor, &source, outer)?;
@@ -82,7 +88,7 @@ impl Evaluator<'_> {
             joined.tables.extend(bound);
             let ready = if has_right { Vec::new() } else { conditions.take_ready(&joined.tables) };
             let (tables, aliases) = (joined.tables.as_slice(), conditions.aliases.as_slice());
-            let step = JoinStep { spec, ready, tables, tables_before, aliases, outer };
+            let step = CatalogJoinStep { spec, ready, tables, tables_before, aliases, outer };
             let before = std::mem::take(&mut joined.rows);
             joined.rows = self.join(&source, before, &step)?;
         }

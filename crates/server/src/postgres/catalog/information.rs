@@ -6,7 +6,7 @@ use lockstep_row::DataType;
 
 use super::{
     objects::{VisibleColumn, number, tables, text},
-    relation::{CatalogRelation, Field},
+    relation::{CatalogField, CatalogRelation},
     routines::routines,
     types::short_name,
     value::CatalogValue,
@@ -16,7 +16,7 @@ use crate::postgres::types::{oid, oid_of, type_name};
 /// Makes `information_schema.schemata`.
 pub(super) fn schemata(session: &Session) -> CatalogRelation {
     let database = session.current_database();
-    let fields = |name: &&str| -> Vec<Field> {
+    let fields = |name: &&str| -> Vec<CatalogField> {
         vec![
             ("catalog_name", oid::NAME, text(&database)),
             ("schema_name", oid::NAME, text(name)),
@@ -30,7 +30,7 @@ pub(super) fn schemata(session: &Session) -> CatalogRelation {
 pub(super) fn table_views(session: &Session) -> Result<CatalogRelation> {
     let database = session.current_database();
     let names: Vec<String> = tables(session)?.into_iter().map(|table| table.name).collect();
-    let fields = |name: &String| -> Vec<Field> {
+    let fields = |name: &String| -> Vec<CatalogField> {
         vec![
             ("table_catalog", oid::NAME, text(&database)),
             ("table_schema", oid::NAME, text("public")),
@@ -64,7 +64,7 @@ pub(super) fn columns(session: &Session) -> Result<CatalogRelation> {
     Ok(CatalogRelation::listing(&rows, |row| column_fields(row, &database)))
 }
 
-fn column_fields(row: &ColumnRow, database: &str) -> Vec<Field> {
+fn column_fields(row: &ColumnRow, database: &str) -> Vec<CatalogField> {
     let data_type = &row.column.data_type;
     let yes_or_no = |is_yes: bool| text(if is_yes { "YES" } else { "NO" });
     let (bits, scale) = match data_type {
@@ -116,7 +116,7 @@ pub(super) fn routine_views(session: &Session) -> Result<CatalogRelation> {
     let database = session.current_database();
     let routines: Vec<(String, String)> =
         routines(session)?.into_iter().map(|routine| (routine.name, routine.sql)).collect();
-    let fields = |(name, sql): &(String, String)| -> Vec<Field> {
+    let fields = |(name, sql): &(String, String)| -> Vec<CatalogField> {
         vec![
             ("specific_catalog", oid::NAME, text(&database)),
             ("specific_schema", oid::NAME, text("public")),

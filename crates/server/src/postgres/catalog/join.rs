@@ -21,7 +21,7 @@ use crate::postgres::types::oid;
 
 /// Which rows without a partner stay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum JoinKind {
+pub(super) enum CatalogJoinKind {
     Inner,
     Left,
     Right,
@@ -30,14 +30,14 @@ pub(super) enum JoinKind {
 
 /// A join: its kind and its conditions.
 pub(super) struct JoinSpec<'q> {
-    pub(super) kind: JoinKind,
+    pub(super) kind: CatalogJoinKind,
     pub(super) on: Vec<&'q Expr>,
     /// The columns of USING; `None` of NATURAL.
     pub(super) using: Option<Vec<String>>,
 }
 
 /// The rows of a join so far.
-struct JoinOutput {
+struct CatalogJoinOutput {
     rows: Vec<JoinedRow>,
     /// Whether each row of the new side has been joined.
     has_partner: Vec<bool>,
@@ -45,7 +45,7 @@ struct JoinOutput {
     using: Vec<EqualColumns>,
 }
 
-impl JoinOutput {
+impl CatalogJoinOutput {
     fn new(right_rows: usize) -> Self {
         Self { rows: Vec::new(), has_partner: vec![false; right_rows], using: Vec::new() }
     }
@@ -55,7 +55,7 @@ impl JoinOutput {
 type EqualColumns = [(usize, usize); 2];
 
 /// A join of the tables before with one source.
-pub(super) struct JoinStep<'q, 's> {
+pub(super) struct CatalogJoinStep<'q, 's> {
     pub(super) spec: JoinSpec<'q>,
     /// The conditions of WHERE whose tables are all there.
     pub(super) ready: Vec<&'q Expr>,
@@ -67,16 +67,17 @@ pub(super) struct JoinStep<'q, 's> {
     pub(super) outer: Option<&'s Scope<'s>>,
 }
 
-impl<'q> JoinStep<'q, '_> {
+impl<'q> CatalogJoinStep<'q, '_> {
     /// Returns a column of the source, and the expression over the rows before to which a condition
     /// says that it is equal.
     fn lookup(&self, relation: &CatalogRelation) -> Option<(usize, &'q Expr)> {
-        if matches!(self.spec.kind, JoinKind::Right | JoinKind::Full) {
+        if matches!(self.spec.kind, CatalogJoinKind::Right | CatalogJoinKind::Full) {
             return None;
         }
         let (before, new) = self.tables.split_at(self.tables_before);
         // A condition of WHERE is of rows that a LEFT JOIN adds, too.
-        let ready = if self.spec.kind == JoinKind::Inner { self.ready.as_slice() } else { &[] };
+        let ready =
+            if self.spec.kind == CatalogJoinKind::Inner { self.ready.as_slice() } else { &[] };
         self.spec.on.iter().chain(ready).find_map(|condition| {
             let Expr::BinaryOp { left, op: BinaryOperator::Eq, right } = condition else {
                 return None;
@@ -153,10 +154,10 @@ pub(super) fn is_bound(expr: &Expr, tables: &[BoundTable], aliases: &[String]) -
 pub(super) fn join_spec(join: &Join) -> Result<JoinSpec<'_>> {
     use JoinOperator as Op;
     let (kind, constraint) = match &join.join_operator {
-        Op::Join(c) | Op::Inner(c) | Op::CrossJoin(c) => (JoinKind::Inner, c),
-        Op::Left(c) | Op::LeftOuter(c) => (JoinKind::Left, c),
-        Op::Right(c) | Op::RightOuter(c) => (JoinKind::Right, c),
-        Op::FullOuter(c) => (JoinKind::Full, c),
+        Op::Join(c) | Op::Inner(c) | Op::CrossJoin(c) => (CatalogJoinKind::Inner, c),
+        Op::Left(c) | Op::LeftOuter(c) => (CatalogJoinKind::Left, c),
+        Op::Right(c) | Op::RightOuter(c) => (CatalogJoinKind::Right, c),
+        Op::FullOuter(c) => (CatalogJoinKind::Full, c),
         _ => return unsupported("this JOIN"),
     };
     Ok(match constraint {
@@ -176,7 +177,7 @@ impl Evaluator<'_> {
         &mut self,
         source: &Source<'_>,
         before: Vec<JoinedRow>,
-        step: &JoinStep<'_, '_>,
+        step: &CatalogJoinStep<'_, '_>,
     ) -> Result<Vec<JoinedRow>> {
         let tables = step.tables;
         let added = tables.len() - step.tables_before;
@@ -185,7 +186,10 @@ impl Evaluator<'_> {
             Source::Nested(_) | Source::Lateral(_) => None,
         };
         let fixed = source.rows();
-        let mut output = JoinOutput { using: step.using_columns(), ..JoinOutput::new(fixed.len()) };
+        let mut output = CatalogJoinOutput {
+            using: step.using_columns(),
+            ..CatalogJoinOutput::new(fixed.len())
+        };
         for left in before {
             check_row_count(output.rows.len())?;
             let left_scope = Scope::new(&tables[..step.tables_before], &left, step.outer);
@@ -206,7 +210,7 @@ impl Evaluator<'_> {
                 }
                 _ => self.join_row(&left, fixed.iter().enumerate(), step, &mut output)?,
             };
-            if is_alone && matches!(step.spec.kind, JoinKind::Left | JoinKind::Full) {
+            if is_alone && matches!(step.spec.kind, CatalogJoinKind::Left | CatalogJoinKind::Full) {
                 let mut row = left;
                 row.extend(std::iter::repeat_n(None, added));
                 if self.all_true(&step.ready, &Scope::new(step.tables, &row, step.outer))? {
@@ -214,7 +218,7 @@ impl Evaluator<'_> {
                 }
             }
         }
-        if matches!(step.spec.kind, JoinKind::Right | JoinKind::Full) {
+        if matches!(step.spec.kind, CatalogJoinKind::Right | CatalogJoinKind::Full) {
             for (right, _) in fixed.into_iter().zip(output.has_partner).filter(|(_, found)| !found)
             {
                 let mut row: JoinedRow = vec![None; step.tables_before];
@@ -230,8 +234,8 @@ impl Evaluator<'_> {
         &mut self,
         left: &JoinedRow,
         candidates: impl Iterator<Item = (usize, &'r JoinedRow)>,
-        step: &JoinStep<'_, '_>,
-        output: &mut JoinOutput,
+        step: &CatalogJoinStep<'_, '_>,
+        output: &mut CatalogJoinOutput,
     ) -> Result<bool> {
         let mut is_alone = true;
         for (position, candidate) in candidates {

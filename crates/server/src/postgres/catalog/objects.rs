@@ -8,7 +8,7 @@ use lockstep_engine::Session;
 use lockstep_row::{Arena, DataType, Value, arrow::ColumnReader};
 
 use super::{
-    relation::{CatalogRelation, Field},
+    relation::{CatalogField, CatalogRelation},
     value::CatalogValue,
 };
 use crate::postgres::types::{oid, oid_of, type_size};
@@ -183,7 +183,7 @@ pub(super) fn classes(session: &Session) -> Result<CatalogRelation> {
     Ok(CatalogRelation::listing(&classes, class_fields))
 }
 
-fn class_fields(class: &Class) -> Vec<Field> {
+fn class_fields(class: &Class) -> Vec<CatalogField> {
     let no = || CatalogValue::Bool(false);
     #[expect(clippy::cast_precision_loss, reason = "an estimate for people")]
     let rows = CatalogValue::Real(class.rows as f64);
@@ -268,7 +268,7 @@ fn attribute(relation: i64, position: i64, column: &VisibleColumn) -> Attribute 
     }
 }
 
-fn attribute_fields(attribute: &Attribute) -> Vec<Field> {
+fn attribute_fields(attribute: &Attribute) -> Vec<CatalogField> {
     let no = || CatalogValue::Bool(false);
     let is_aligned = if attribute.size == 8 { "d" } else { "i" };
     vec![
@@ -312,7 +312,7 @@ pub(super) fn indexes(session: &Session) -> Result<CatalogRelation> {
     Ok(CatalogRelation::listing(&seen_indexes(session)?, index_fields))
 }
 
-fn index_fields(index: &VisibleIndex) -> Vec<Field> {
+fn index_fields(index: &VisibleIndex) -> Vec<CatalogField> {
     let (no, yes) = (|| CatalogValue::Bool(false), || CatalogValue::Bool(true));
     let width = index.columns.len();
     let zeros = || CatalogValue::vector(vec![number(0); width]);
@@ -344,7 +344,7 @@ fn index_fields(index: &VisibleIndex) -> Vec<Field> {
 
 /// Makes the table of which `pg_get_indexdef` takes its texts.
 pub(super) fn index_texts(session: &Session) -> Result<CatalogRelation> {
-    let fields = |index: &VisibleIndex| -> Vec<Field> {
+    let fields = |index: &VisibleIndex| -> Vec<CatalogField> {
         let names = index.names.iter().map(|name| text(name)).collect();
         vec![
             ("oid", oid::OID, number(index.number)),
@@ -357,7 +357,7 @@ pub(super) fn index_texts(session: &Session) -> Result<CatalogRelation> {
 
 /// Makes `pg_indexes`.
 pub(super) fn index_list(session: &Session) -> Result<CatalogRelation> {
-    let fields = |index: &VisibleIndex| -> Vec<Field> {
+    let fields = |index: &VisibleIndex| -> Vec<CatalogField> {
         vec![
             ("schemaname", oid::NAME, text("public")),
             ("tablename", oid::NAME, text(&index.table_name)),
@@ -371,7 +371,7 @@ pub(super) fn index_list(session: &Session) -> Result<CatalogRelation> {
 
 /// Makes `pg_tables`.
 pub(super) fn table_list(session: &Session) -> Result<CatalogRelation> {
-    let fields = |table: &VisibleTable| -> Vec<Field> {
+    let fields = |table: &VisibleTable| -> Vec<CatalogField> {
         vec![
             ("schemaname", oid::NAME, text("public")),
             ("tablename", oid::NAME, text(&table.name)),
@@ -388,7 +388,7 @@ pub(super) fn table_list(session: &Session) -> Result<CatalogRelation> {
 
 /// Makes `pg_stat_user_tables`: the numbers of rows.
 pub(super) fn table_statistics(session: &Session) -> Result<CatalogRelation> {
-    let fields = |table: &VisibleTable| -> Vec<Field> {
+    let fields = |table: &VisibleTable| -> Vec<CatalogField> {
         vec![
             ("relid", oid::OID, number(table.number)),
             ("schemaname", oid::NAME, text("public")),

@@ -19,7 +19,7 @@ use super::{
     from::{JoinedRows, folded, unsupported},
     query::{SortTerm, compare_keys, output_column, row_key},
     relation::{CatalogRelation, CatalogRow},
-    scope::{BoundTable, JoinedRow, Scope, SetPosition, WindowRows},
+    scope::{BoundTable, CatalogWindowRows, JoinedRow, Scope, SetPosition},
     static_type::{column_name, static_type},
     value::CatalogValue,
 };
@@ -90,7 +90,7 @@ impl Evaluator<'_> {
         joined: &JoinedRows,
         outer: Option<&Scope<'_>>,
     ) -> Result<Vec<OutputRow>> {
-        let windows = WindowRows { rows: &joined.rows, values: RefCell::default() };
+        let windows = CatalogWindowRows { rows: &joined.rows, values: RefCell::default() };
         let mut rows = Vec::new();
         for (at, row) in joined.rows.iter().enumerate() {
             let scope = Scope::new(&joined.tables, row, outer);
@@ -138,7 +138,7 @@ impl Evaluator<'_> {
         }
         let firsts: Vec<JoinedRow> =
             kept.iter().map(|group| group.first().unwrap_or(&empty).clone()).collect();
-        let windows = WindowRows { rows: &firsts, values: RefCell::default() };
+        let windows = CatalogWindowRows { rows: &firsts, values: RefCell::default() };
         let mut rows = Vec::new();
         for (at, group) in kept.iter().enumerate() {
             let scope = Scope::new(&joined.tables, &firsts[at], outer);
@@ -185,6 +185,7 @@ impl Evaluator<'_> {
                 },
             });
         }
+        debug_assert_eq!(values.len(), list.columns.len(), "a column has a value in each row");
         let mut keys = Vec::with_capacity(list.terms.len());
         for term in list.terms {
             keys.push(match output_column(term.expr, &list.columns) {

@@ -58,6 +58,7 @@ pub(super) fn compare_keys(
     right: &[CatalogValue],
     terms: &[SortTerm<'_>],
 ) -> Ordering {
+    debug_assert!(left.len() == terms.len() && right.len() == terms.len(), "a key has each term");
     let pairs = left.iter().zip(right).zip(terms);
     let mut orderings = pairs.map(|((left, right), term)| term.compare(left, right));
     orderings.find(|ordering| ordering.is_ne()).unwrap_or(Ordering::Equal)

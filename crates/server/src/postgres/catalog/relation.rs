@@ -15,7 +15,7 @@ pub(super) type CatalogRow = Arc<[CatalogValue]>;
 type KeyPositions = HashMap<String, Vec<usize>>;
 
 /// A column of a row of the catalogs: its name, its type and its value.
-pub(super) type Field = (&'static str, Oid, CatalogValue);
+pub(super) type CatalogField = (&'static str, Oid, CatalogValue);
 
 /// The columns of a table: names and types.
 #[derive(Debug)]
@@ -43,7 +43,10 @@ pub(super) struct CatalogRelation {
 
 impl CatalogRelation {
     /// Makes a table of the catalogs: a row of each item. Columns that `fields` does not have are NULL.
-    pub(super) fn listing<T: Default>(items: &[T], fields: impl Fn(&T) -> Vec<Field>) -> Self {
+    pub(super) fn listing<T: Default>(
+        items: &[T],
+        fields: impl Fn(&T) -> Vec<CatalogField>,
+    ) -> Self {
         let columns = fields(&T::default());
         let list = columns.into_iter().map(|(name, number, _)| (name.to_owned(), number)).collect();
         let row = |item: &T| fields(item).into_iter().map(|(_, _, value)| value).collect();
@@ -62,6 +65,10 @@ impl CatalogRelation {
 
     /// Makes the result of a query.
     pub(super) fn of(list: Vec<(String, Oid)>, rows: Vec<CatalogRow>) -> Self {
+        debug_assert!(
+            rows.windows(2).all(|pair| pair[0].len() == pair[1].len()),
+            "rows of a table have the same columns"
+        );
         let indexes = rows.first().map_or(list.len(), |row| row.len());
         Self {
             columns: Arc::new(CatalogColumns { list, has_any_column: false }),

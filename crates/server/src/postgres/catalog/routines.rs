@@ -6,7 +6,7 @@ use lockstep_row::{DataType, Value};
 
 use super::{
     objects::{FIRST_ROUTINE, PUBLIC, ROOT_OID, number, query, text},
-    relation::{CatalogRelation, Field},
+    relation::{CatalogField, CatalogRelation},
     value::CatalogValue,
 };
 use crate::postgres::types::{oid, oid_of, type_name};
@@ -53,7 +53,7 @@ fn argument_list(columns: &[(String, DataType)]) -> String {
     columns.iter().map(column).collect::<Vec<_>>().join(", ")
 }
 
-fn routine_fields(routine: &Routine) -> Vec<Field> {
+fn routine_fields(routine: &Routine) -> Vec<CatalogField> {
     let (input, output) = (&routine.input, &routine.output);
     let types = |columns: &[(String, DataType)]| -> Vec<CatalogValue> {
         columns.iter().map(|(_, data_type)| number(oid_of(data_type).into())).collect()
@@ -113,7 +113,7 @@ fn routine_fields(routine: &Routine) -> Vec<Field> {
 
 /// Makes `pg_language`.
 pub(super) fn languages() -> CatalogRelation {
-    let fields = |name: &&str| -> Vec<Field> {
+    let fields = |name: &&str| -> Vec<CatalogField> {
         vec![
             ("oid", oid::OID, number(14)),
             ("lanname", oid::NAME, text(name)),

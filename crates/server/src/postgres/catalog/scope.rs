@@ -34,7 +34,7 @@ pub(super) struct SetPosition {
 
 /// The rows over which window functions run, and their values so far.
 #[derive(Debug)]
-pub(super) struct WindowRows<'a> {
+pub(super) struct CatalogWindowRows<'a> {
     pub(super) rows: &'a [JoinedRow],
     /// For each call, by its text, its values.
     pub(super) values: RefCell<HashMap<String, Arc<[CatalogValue]>>>,
@@ -49,7 +49,7 @@ pub(super) struct Scope<'a> {
     /// The rows of a group, for aggregates.
     pub(super) group: Option<&'a [JoinedRow]>,
     /// The rows of the query and the number of this one, for window functions.
-    pub(super) window: Option<(&'a WindowRows<'a>, usize)>,
+    pub(super) window: Option<(&'a CatalogWindowRows<'a>, usize)>,
     pub(super) set: Option<&'a SetPosition>,
 }
 
@@ -60,6 +60,7 @@ impl<'a> Scope<'a> {
         row: &'a [Option<CatalogRow>],
         outer: Option<&'a Self>,
     ) -> Self {
+        debug_assert!(row.len() <= tables.len(), "a row has no more tables than the query");
         Self { tables, row, outer, group: None, window: None, set: None }
     }
 

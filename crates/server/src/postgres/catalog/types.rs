@@ -2,7 +2,7 @@
 
 use super::{
     objects::{PG_CATALOG, ROOT_OID, number, text},
-    relation::{CatalogRelation, Field},
+    relation::{CatalogField, CatalogRelation},
     value::CatalogValue,
 };
 use crate::postgres::types::{Oid, oid, type_size};
@@ -118,7 +118,7 @@ pub(super) fn types() -> CatalogRelation {
     CatalogRelation::listing(&rows, type_fields)
 }
 
-fn type_fields(row: &TypeRow) -> Vec<Field> {
+fn type_fields(row: &TypeRow) -> Vec<CatalogField> {
     let size = if row.element == 0 { type_size(row.number) } else { -1 };
     let function = |suffix: &str| {
         let is_array = row.name.starts_with('_');
