@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
-from clients.matrix import Matrix
-from clients.served import ServedDirectory, serve
 
 import lockstep
+from clients.matrix import Matrix
+from clients.served import ServedDirectory, serve
 
 SPENT = """
     SELECT user, count(price) OVER w AS purchases, sum(price) OVER w AS spent

@@ -6,6 +6,7 @@ import json
 import subprocess
 
 import pytest
+
 from clients.programs import needs
 
 pytestmark = needs("curl")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from clients.programs import call, installed, lines, needs
 
 pytestmark = needs("java", "javac", "mvn")

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+
 from clients.programs import call, installed, lines, needs
 
 pytestmark = needs("node", "npm")

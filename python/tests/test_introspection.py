@@ -1,7 +1,7 @@
 """What Grafana, Superset, Metabase and DBeaver ask of the catalogs, over the wire.
 
-The statements of `clients/introspection` have the clauses, functions and casts of those programs' own; their
-answers stand behind them in comments: `-- =` the names of the columns, then the rows.
+The statements of `clients/introspection` have the clauses, functions and casts of those programs'
+own; their answers stand behind them in comments: `-- =` the names of the columns, then the rows.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
 from clients.served import serve
 
 FOLDER = Path(__file__).parent / "clients" / "introspection"

@@ -10,7 +10,6 @@ import datetime
 import os
 import shutil
 import subprocess
-import sys
 
 import pytest
 

@@ -1,8 +1,9 @@
 """The table of `docs/postgres.md` that says which clients were tested with what.
 
-A test says it with `@pytest.mark.client("psycopg", "COPY")`; the name of the client is a key of `CLIENTS`.
-`pytest --write-client-matrix` writes the table from the tests that passed. `test_client_matrix.py` fails
-where the table is another than what has just been tested; of clients of which nothing ran it says nothing.
+A test says it with `@pytest.mark.client("psycopg", "COPY")`; the name of the client is a key of
+`CLIENTS`. `pytest --write-client-matrix` writes the table from the tests that passed.
+`test_client_matrix.py` fails where the table is another than what has just been tested; of
+clients of which nothing ran it says nothing.
 """
 
 from __future__ import annotations
@@ -121,7 +122,7 @@ def write(matrix: Matrix) -> None:
 
 
 def differences(matrix: Matrix, *, is_complete: bool) -> list[str]:
-    """Returns what the document says otherwise than this run. `is_complete` says that all tests ran."""
+    """Returns what the document says otherwise than this run; `is_complete`: all tests ran."""
     rows, found = read(), []
     for client in CLIENTS:
         features = matrix.features(client)

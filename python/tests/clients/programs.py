@@ -1,7 +1,7 @@
 """Programs of other languages: what they need, where it is installed, how they are run.
 
-Packages are installed once, into a folder below the target directory whose name has a hash of the files
-that pin them. A test is skipped where a tool is missing, and the message names it.
+Packages are installed once, into a folder below the target directory whose name has a hash of
+the files that pin them. A test is skipped where a tool is missing, and the message names it.
 """
 
 from __future__ import annotations
