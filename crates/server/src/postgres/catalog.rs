@@ -167,34 +167,38 @@ fn reads_catalogs(statement: TokenCursor<'_>) -> bool {
     }
     let is_object =
         |token: &SqlToken| is(token, &["regclass", "regtype", "regproc", "regnamespace"]);
-    if tokens.iter().any(is_object) {
-        return true;
-    }
-    !has_source && tokens.iter().any(|token| is_function(token, sql))
+    let has_cast = tokens.windows(2).any(|pair| {
+        let is_cast = pair[0].is_symbol(sql, "::") || pair[0].is_symbol(sql, ".");
+        is_cast && is_object(&pair[1]) || is_object(&pair[0]) && pair[1].is_symbol(sql, ")")
+    });
+    has_cast || !has_source && calls_catalogs(statement)
 }
 
-/// Returns whether a word is a function that only the catalogs have.
-fn is_function(token: &SqlToken, sql: &str) -> bool {
-    const NAMES: [&str; 14] = [
-        "current_catalog",
+/// Returns whether a statement calls a function that only the catalogs have.
+fn calls_catalogs(statement: TokenCursor<'_>) -> bool {
+    const NAMES: [&str; 10] = [
+        "col_description",
         "current_database",
-        "current_role",
-        "current_schema",
         "current_schemas",
         "current_setting",
-        "col_description",
         "format_type",
         "obj_description",
-        "session_user",
         "shobj_description",
         "to_regclass",
         "to_regtype",
         "version",
     ];
-    let name = token.text(sql).to_ascii_lowercase();
-    let is_privilege = name.starts_with("has_") && name.ends_with("_privilege");
-    token.kind == SqlTokenKind::Word
-        && (name.starts_with("pg_") || is_privilege || NAMES.contains(&name.as_str()))
+    const WITHOUT_PARENTHESES: [&str; 4] =
+        ["current_catalog", "current_role", "current_schema", "session_user"];
+    let (sql, tokens) = (statement.sql(), statement.tokens());
+    tokens.iter().enumerate().any(|(at, token)| {
+        let name = token.text(sql).to_ascii_lowercase();
+        let is_privilege = name.starts_with("has_") && name.ends_with("_privilege");
+        let is_called = tokens.get(at + 1).is_some_and(|next| next.is_symbol(sql, "("));
+        let is_function = name.starts_with("pg_") || is_privilege || NAMES.contains(&name.as_str());
+        token.kind == SqlTokenKind::Word
+            && (is_called && is_function || WITHOUT_PARENTHESES.contains(&name.as_str()))
+    })
 }
 
 /// Returns the number of tokens that may make the tree deeper: constants of lists do not.
@@ -212,4 +216,41 @@ fn weight(statement: TokenCursor<'_>) -> usize {
 fn invalid_number<T>(text: &str) -> Result<T> {
     let message = format!("invalid input syntax for type integer: \"{text}\"");
     Diagnostic::new(code::INVALID_TEXT, message).err()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::reads_catalogs;
+    use crate::postgres::script::Script;
+
+    #[test]
+    fn statements_are_of_the_catalogs_or_of_the_engine() {
+        let reads = |sql: &str| {
+            let script = Script::new(sql).unwrap();
+            reads_catalogs(script.statements().next().unwrap())
+        };
+        for sql in [
+            "SELECT 1 FROM pg_class",
+            "(SELECT relname FROM pg_catalog.pg_class) UNION SELECT 'a'",
+            "WITH c AS (SELECT * FROM information_schema.tables) SELECT * FROM c",
+            "SELECT current_setting('server_version_num')::int / 100",
+            "SELECT pg_backend_pid() + 1",
+            "SELECT 'orders'::regclass, 2",
+            "SELECT CAST('orders' AS regclass)",
+            "SELECT n FROM generate_series(1, 3) n",
+        ] {
+            assert!(reads(sql), "{sql}");
+        }
+        for sql in [
+            "SELECT 1 AS version",
+            "SELECT now() AS pg_time",
+            "SELECT version FROM orders",
+            "SELECT regtype FROM orders",
+            "SELECT * FROM price('a', $1)",
+            "WITH t AS (SELECT 1 AS a) SELECT a FROM t",
+            "INSERT INTO orders VALUES ('pg_class')",
+        ] {
+            assert!(!reads(sql), "{sql}");
+        }
+    }
 }

@@ -1,5 +1,5 @@
 -- What DBeaver asks of a PostgreSQL server when it opens its tree, in its forms: databases, schemas, types,
--- tables, columns, indexes, functions, roles. Written after DBeaver 25; run by test_introspection.py. DBeaver
+-- tables, columns, indexes, functions, roles. Run by test_introspection.py. DBeaver
 -- asks for whole rows; here are those columns of them that are the same on every machine.
 
 -- databases

@@ -1,5 +1,6 @@
 -- What Grafana's PostgreSQL data source asks of a server, in its forms: the version, extensions, schemas,
--- tables in the search path, columns of a table. Written after Grafana 12; run by test_introspection.py.
+-- tables in the search path, columns of a table. Written after its data source
+-- at commit 12f912ab; run by test_introspection.py.
 
 -- version of the server
 SELECT current_setting('server_version_num')::int / 100 AS version

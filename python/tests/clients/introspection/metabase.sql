@@ -1,6 +1,6 @@
 -- What Metabase asks of a PostgreSQL server when it reads a database, in its forms: tables with their
--- privileges, fields, keys, indexes, estimates of rows. Written after Metabase 0.55; run by
--- test_introspection.py.
+-- privileges, fields, keys, indexes, estimates of rows. Written after its
+-- driver at commit 370249b5; run by test_introspection.py.
 
 -- schemas that may be read
 SELECT n.nspname AS "schema" FROM pg_catalog.pg_namespace n
@@ -69,6 +69,28 @@ ORDER BY "table-schema", "table-name", "database-position"
 -- = ts|timestamptz|2|public|orders|False|False
 -- = ok|bool|3|public|orders|False|False
 -- = day|date|4|public|orders|False|False
+
+-- fields with comments, and those of materialized views
+SELECT c.column_name AS name,
+    col_description(CAST(CAST(format('%I.%I', CAST(c.table_schema AS text), CAST(c.table_name AS text)) AS regclass) AS oid),
+        c.ordinal_position) AS "field-comment"
+FROM information_schema.columns c WHERE c.table_name = 'numbers'
+UNION ALL
+SELECT a.attname, NULL FROM pg_catalog.pg_class v
+JOIN pg_catalog.pg_attribute a ON a.attrelid = v.oid WHERE v.relkind = 'm' AND a.attnum >= 1
+ORDER BY name
+-- = name|field-comment
+-- = number|
+
+-- first columns of indexes
+SELECT found."table-name", trim(BOTH '"' FROM pg_catalog.pg_get_indexdef(found.number, found.pos, false)) AS "field-name"
+FROM (SELECT t.relname AS "table-name", ci.oid AS number, (information_schema._pg_expandarray(i.indkey)).n AS pos
+    FROM pg_catalog.pg_class t JOIN pg_catalog.pg_index i ON t.oid = i.indrelid
+    JOIN pg_catalog.pg_class ci ON ci.oid = i.indexrelid
+    WHERE pg_catalog.pg_get_expr(i.indpred, i.indrelid) IS NULL) found
+WHERE found.pos = 1
+-- = table-name|field-name
+-- = orders|user
 
 -- foreign keys
 SELECT fn.nspname AS "fk-table-schema", fc.relname AS "fk-table-name", fa.attname AS "fk-column-name",

@@ -17,8 +17,8 @@ use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_engine::Session;
 use lockstep_host::{query::checkpoint, with_large_stack};
 use sqlparser::ast::{
-    AccessExpr, BinaryOperator, Expr, Function, FunctionArguments, Query, Subscript, UnaryOperator,
-    Value,
+    AccessExpr, BinaryOperator, Expr, Function, FunctionArguments, Query, Subscript,
+    TrimWhereField, UnaryOperator, Value,
 };
 
 use super::{
@@ -191,10 +191,15 @@ impl<'s> Evaluator<'s> {
                 parts.extend(substring_for.as_deref());
                 self.call_with("substring", &parts, scope)
             }
-            Expr::Trim { expr, trim_what, .. } => {
+            Expr::Trim { expr, trim_what, trim_where, .. } => {
                 let mut parts = vec![expr.as_ref()];
                 parts.extend(trim_what.as_deref());
-                self.call_with("btrim", &parts, scope)
+                let name = match trim_where {
+                    Some(TrimWhereField::Leading) => "ltrim",
+                    Some(TrimWhereField::Trailing) => "rtrim",
+                    Some(TrimWhereField::Both) | None => "btrim",
+                };
+                self.call_with(name, &parts, scope)
             }
             Expr::Position { expr, r#in } => self.call_with("strpos", &[r#in, expr], scope),
             other => unsupported(&format!("the expression {other}")),

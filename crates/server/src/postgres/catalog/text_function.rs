@@ -25,9 +25,16 @@ pub(super) fn call_on_texts(name: &str, values: &[CatalogValue]) -> Option<Catal
         "upper" => first.to_uppercase(),
         "quote_ident" => quoted_name(&first),
         "quote_literal" => format!("'{}'", first.replace('\'', "''")),
-        "btrim" | "trim" => first.trim().to_owned(),
-        "ltrim" => first.trim_start().to_owned(),
-        "rtrim" => first.trim_end().to_owned(),
+        "btrim" | "trim" | "ltrim" | "rtrim" => {
+            let set = if values.len() > 1 { text_at(1) } else { " ".to_owned() };
+            let is_cut = |character: char| set.contains(character);
+            match name {
+                "ltrim" => first.trim_start_matches(is_cut),
+                "rtrim" => first.trim_end_matches(is_cut),
+                _ => first.trim_matches(is_cut),
+            }
+            .to_owned()
+        }
         "pg_size_pretty" => format!("{first} bytes"),
         // Another character before those of a pattern that stand for themselves.
         "like_escape" => first.replace(&text_at(1), "\\"),
@@ -183,6 +190,8 @@ mod tests {
         for (name, values, expected) in [
             ("substring", vec![text("abcdef"), number(2), number(3)], text("bcd")),
             ("split_part", vec![text("a.b.c"), text("."), number(2)], text("b")),
+            ("btrim", vec![text("\"a\""), text("\"")], text("a")),
+            ("ltrim", vec![text("  a ")], text("a ")),
             ("quote_ident", vec![text("a B")], text("\"a B\"")),
             ("replace", vec![text("a-b"), text("-"), CatalogValue::Null], CatalogValue::Null),
             ("concat", vec![text("a"), CatalogValue::Null, number(1)], text("a1")),
