@@ -185,6 +185,11 @@ fn other_queries_of_catalogs_are_refused_by_name() {
         ("SELECT nothing.relname FROM pg_class c", "42703"),
         ("SELECT oid FROM pg_class UNION SELECT oid, 1 FROM pg_type", "42601"),
         ("SELECT (SELECT oid FROM pg_type) FROM pg_class", "21000"),
+        ("SELECT 1 FROM pg_class, (VALUES (1), (2, 3)) AS v", "42601"),
+        (
+            "WITH RECURSIVE n AS (SELECT 1 UNION ALL SELECT 1, 2 FROM n) SELECT * FROM pg_class, n",
+            "42601",
+        ),
         ("SELECT corr(oid, oid) OVER w FROM pg_class WINDOW w AS ()", "0A000"),
         ("SELECT 'nothing'::regclass", "42P01"),
         ("SELECT oid FROM pg_class WHERE oid = 'x'::oid", "22P02"),

@@ -160,7 +160,9 @@ impl Evaluator<'_> {
             self.named.push((name.clone(), found));
             let next = self.set_operation(right, outer);
             self.named.pop();
-            let mut next = next?.rows.to_vec();
+            let next = next?;
+            check_width(&next, &list, SetOperator::Union)?;
+            let mut next = next.rows.to_vec();
             next.retain(|row| !is_distinct || seen.insert(row_key(row)));
             rows.extend(next.iter().cloned());
             found = CatalogRelation::of(list.clone(), next);
@@ -194,6 +196,10 @@ impl Evaluator<'_> {
             rows.push(CatalogRow::from(row.collect::<Result<Vec<_>>>()?));
         }
         let width = rows.first().map_or(0, |row| row.len());
+        if rows.iter().any(|row| row.len() != width) {
+            let message = "VALUES lists must all be the same length";
+            return Diagnostic::new(code::SYNTAX_ERROR, message).err();
+        }
         let list = (0..width).map(|at| {
             let known = rows.iter().find_map(|row| row.get(at)?.oid());
             (format!("column{}", at + 1), known.unwrap_or(oid::TEXT))
@@ -236,6 +242,19 @@ impl Evaluator<'_> {
     }
 }
 
+/// Fails where a query of a set operation has another number of columns than the first.
+fn check_width(
+    relation: &CatalogRelation,
+    list: &[(String, Oid)],
+    operator: SetOperator,
+) -> Result<()> {
+    if relation.columns.list.len() == list.len() {
+        return Ok(());
+    }
+    let message = format!("each {operator} query must have the same number of columns");
+    Diagnostic::new(code::SYNTAX_ERROR, message).err()
+}
+
 /// Combines the rows of two queries.
 fn combined(
     left: &CatalogRelation,
@@ -243,10 +262,7 @@ fn combined(
     operator: SetOperator,
     quantifier: SetQuantifier,
 ) -> Result<CatalogRelation> {
-    if left.columns.list.len() != right.columns.list.len() {
-        let message = format!("each {operator} query must have the same number of columns");
-        return Diagnostic::new(code::SYNTAX_ERROR, message).err();
-    }
+    check_width(right, &left.columns.list, operator)?;
     let is_all = quantifier == SetQuantifier::All;
     let mut counts: HashMap<String, usize> = HashMap::new();
     for row in right.rows.iter() {
