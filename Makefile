@@ -53,6 +53,9 @@ nightly-generated:
 	cargo xtask fuzz --seconds 600 --seed $(SEED)
 	for target in log checkpoint manifest; do \
 	    cargo xtask fuzz --target $$target --seconds 600 --seed $(SEED) || exit 1; done
+	for target in http postgres flight; do \
+	    cargo xtask fuzz --target $$target --canary bug || exit 1; \
+	    cargo xtask fuzz --target $$target --seconds 600 --seed $(SEED) || exit 1; done
 	cargo xtask sim --workloads 60 --seed $(SEED)
 	cargo xtask model
 	cargo xtask miri

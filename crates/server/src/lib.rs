@@ -30,6 +30,7 @@ mod http;
 mod postgres;
 
 mod access;
+mod arrow_input;
 mod connections;
 mod deployments;
 mod http_connection;

@@ -4,7 +4,22 @@
 //! cases. The inputs run in a process of their own, with limits of memory ([`ADDRESS_SPACE_KIB`]
 //! and the limit of the allocator of `xtask`), of stack and of time: a process that dies or hangs
 //! is a finding, and the next process continues with the next input.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`listener`] | the protocols of a server |
+//! | `sessions`, `recording` | the conversations of real clients |
+//! | `mutation`, `wire_part` | their changes |
+//! | `exchange`, `internal_errors` | one conversation, and what is found in it |
 #![expect(clippy::print_stdout, reason = "a command line speaks through its output")]
+
+mod exchange;
+mod internal_errors;
+pub mod listener;
+mod mutation;
+mod recording;
+mod sessions;
+mod wire_part;
 
 use std::{
     fs,
@@ -22,6 +37,7 @@ use lockstep_testkit::{
 };
 use serde_json::{Value as Json, json};
 
+use self::listener::{FuzzedProtocol, ListenerInputs};
 use crate::{conformance, workspace_dir};
 
 /// The address space of the process that tries inputs, in KiB: 8 GiB, of which its allocator grants
@@ -51,6 +67,12 @@ pub enum FuzzTarget {
     Checkpoint,
     /// The reader of the manifest.
     Manifest,
+    /// The server's listener for HTTP.
+    Http,
+    /// The server's listener for the protocol of PostgreSQL.
+    Postgres,
+    /// The server's listener for Flight SQL.
+    Flight,
 }
 
 impl FuzzTarget {
@@ -60,13 +82,26 @@ impl FuzzTarget {
             Self::Log => "log",
             Self::Checkpoint => "checkpoint",
             Self::Manifest => "manifest",
+            Self::Http => "http",
+            Self::Postgres => "postgres",
+            Self::Flight => "flight",
         }
     }
 
-    /// Returns the part of a directory that is changed; `None` for SQL.
+    /// Returns the protocol of a listener; `None` for other targets.
+    fn protocol(self) -> Option<FuzzedProtocol> {
+        match self {
+            Self::Http => Some(FuzzedProtocol::Http),
+            Self::Postgres => Some(FuzzedProtocol::Postgres),
+            Self::Flight => Some(FuzzedProtocol::Flight),
+            Self::Sql | Self::Log | Self::Checkpoint | Self::Manifest => None,
+        }
+    }
+
+    /// Returns the part of a directory that is changed; `None` for other targets.
     fn part(self) -> Option<Part> {
         match self {
-            Self::Sql => None,
+            Self::Sql | Self::Http | Self::Postgres | Self::Flight => None,
             Self::Log => Some(Part::Log),
             Self::Checkpoint => Some(Part::Checkpoint),
             Self::Manifest => Some(Part::Manifest),
@@ -85,7 +120,7 @@ pub struct FuzzRun {
     pub seed: u64,
     /// Conformance cases for the corpus, instead of those beside the checkout.
     pub cases: Option<PathBuf>,
-    /// A simulated defect, by name; the run succeeds when it is found.
+    /// A simulated defect, by name; the run succeeds when it is found. `bug` is one of a listener.
     pub canary: Option<String>,
     /// For the process that runs inputs: the number of the first, and the file for the current one.
     pub trial: Option<(u64, PathBuf)>,
@@ -148,6 +183,7 @@ fn try_inputs(options: &FuzzRun, first: u64, current: &Path) -> bool {
 enum FuzzInputs {
     Sql(Corpus),
     Directory(Part, Box<Base>),
+    Listener(Box<ListenerInputs>),
 }
 
 impl FuzzInputs {
@@ -155,6 +191,11 @@ impl FuzzInputs {
         if let Some(part) = options.target.part() {
             let base = Base::new().map_err(|error| error.message.clone())?;
             return Ok(Self::Directory(part, Box::new(base)));
+        }
+        if let Some(protocol) = options.target.protocol() {
+            let is_broken = options.canary.as_deref() == Some("bug");
+            let inputs = ListenerInputs::new(protocol, is_broken)?;
+            return Ok(Self::Listener(Box::new(inputs)));
         }
         let mut corpus = Corpus::of_workspace(&workspace_dir());
         let folder = options.cases.clone().unwrap_or_else(conformance::default_folder);
@@ -166,6 +207,7 @@ impl FuzzInputs {
         match self {
             Self::Sql(corpus) => fuzz::run(corpus, options),
             Self::Directory(part, base) => mutants::run(base, *part, options),
+            Self::Listener(inputs) => inputs.run(options),
         }
     }
 }
@@ -353,7 +395,15 @@ fn print(report: &FuzzReport, FuzzRun { seed, target, .. }: &FuzzRun) {
         let shown: String = finding.input.chars().take(SHOWN_CHARACTERS).collect();
         println!("{}\n{shown}\n", finding.what);
     }
-    let reached = STAGES.iter().map(|(stage, name)| {
+    let is_listener = target.protocol().is_some();
+    let reached = STAGES.iter().filter(|(stage, _)| !is_listener || *stage != FuzzStage::Bound);
+    let reached = reached.map(|(stage, name)| {
+        let name = match stage {
+            FuzzStage::Refused if is_listener => "without an answer",
+            FuzzStage::Parsed if is_listener => "answered with errors",
+            FuzzStage::Compiled if is_listener => "answered",
+            _ => name,
+        };
         format!("{} {name}", report.reached.get(stage).copied().unwrap_or_default())
     });
     if *target == FuzzTarget::Sql {

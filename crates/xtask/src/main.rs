@@ -71,7 +71,8 @@ enum Command {
         #[arg(long, default_value_t = 1)]
         seed: u64,
     },
-    /// Fuzz every entry point that takes text with malformed SQL, or the readers of a directory.
+    /// Fuzz every entry point that takes text with malformed SQL, the readers of a directory, or the
+    /// listeners of the server.
     Fuzz {
         /// What is fuzzed.
         #[arg(long, value_enum, default_value = "sql")]
@@ -85,8 +86,8 @@ enum Command {
         /// Conformance cases for the corpus, instead of ../shared/conformance.
         #[arg(long)]
         cases: Option<PathBuf>,
-        /// Simulate a defect, which must be found: panic, stack, memory or hang.
-        #[arg(long, value_parser = ["panic", "stack", "memory", "hang"])]
+        /// Simulate a defect, which must be found: panic, stack, memory or hang of SQL, bug of a listener.
+        #[arg(long, value_parser = ["panic", "stack", "memory", "hang", "bug"])]
         canary: Option<String>,
         /// Run inputs in this process, from this number on.
         #[arg(long, hide = true, requires = "current")]

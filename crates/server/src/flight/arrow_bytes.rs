@@ -7,10 +7,7 @@ use arrow::{
     compute::cast,
     datatypes::{Schema, SchemaRef},
     error::ArrowError,
-    ipc::{
-        reader::StreamReader,
-        writer::{IpcWriteOptions, StreamWriter},
-    },
+    ipc::writer::{IpcWriteOptions, StreamWriter},
 };
 use arrow_flight::{IpcMessage, SchemaAsIpc};
 use bytes::Bytes;
@@ -23,6 +20,7 @@ use lockstep_row::{
 };
 
 use super::{prepared::ParameterRows, status::malformed};
+use crate::arrow_input::read_stream;
 
 /// Returns the schema of rows with these columns, whose names are unique there.
 pub(crate) fn schema_of(columns: &[(String, DataType)]) -> SchemaRef {
@@ -56,10 +54,7 @@ pub(crate) fn write_rows(schema: &SchemaRef, batches: &[RecordBatch]) -> Result<
 
 /// Reads the rows of a stream.
 pub(crate) fn read_rows(bytes: &[u8]) -> Result<(SchemaRef, Vec<RecordBatch>)> {
-    let reader = StreamReader::try_new(bytes, None).map_err(malformed)?;
-    let schema = reader.schema();
-    let batches = reader.collect::<std::result::Result<Vec<_>, _>>().map_err(malformed)?;
-    Ok((schema, batches))
+    read_stream(bytes).map_err(malformed)
 }
 
 /// Returns a schema as the bytes that Flight has for it.

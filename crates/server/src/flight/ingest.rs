@@ -9,7 +9,7 @@ use arrow::{array::RecordBatch, datatypes::SchemaRef};
 use arrow_flight::{
     FlightData, PutResult,
     decode::{DecodedFlightData, DecodedPayload, FlightDataDecoder},
-    error::FlightError,
+    error::{FlightError, Result as FlightResult},
     sql::{
         Any, Command, CommandStatementIngest, DoPutPreparedStatementResult, DoPutUpdateResult,
         TableDefinitionOptions, TableExistsOption, TableNotExistOption,
@@ -18,6 +18,7 @@ use arrow_flight::{
 use futures::{StreamExt, stream};
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use lockstep_engine::{Durability, Output, Session, TableBatches};
+use lockstep_host::failpoint;
 use lockstep_protocol::{Append, NamedMessage};
 use prost::Message;
 use tokio::runtime::Handle;
@@ -30,7 +31,10 @@ use super::{
     statements::{outcome_of, view_of},
     status::malformed,
 };
-use crate::work_pool::WorkClass;
+use crate::{
+    arrow_input::{check_message, decoded},
+    work_pool::WorkClass,
+};
 
 /// The option of an ingest that says what it waits for.
 const DURABILITY_OPTION: &str = "durability";
@@ -47,9 +51,14 @@ struct PutReader {
 impl PutReader {
     /// Reads the next schema or batch.
     fn next(&mut self) -> Option<Result<DecodedFlightData>> {
-        let next = self
-            .runtime
-            .block_on(async { tokio::time::timeout(self.timeout, self.decoder.next()).await });
+        let read = || {
+            let next = async { tokio::time::timeout(self.timeout, self.decoder.next()).await };
+            Ok(self.runtime.block_on(next))
+        };
+        let next = match decoded(read) {
+            Ok(next) => next,
+            Err(error) => return Some(Err(malformed(error))),
+        };
         match next {
             Ok(Some(Ok(decoded))) => Some(Ok(decoded)),
             Ok(Some(Err(error))) => Some(Err(read_error(&error))),
@@ -132,7 +141,7 @@ impl FlightCall {
             futures::future::ready(has_rows)
         });
         let reader = PutReader {
-            decoder: FlightDataDecoder::new(rows.map(|item| item.map_err(FlightError::from))),
+            decoder: FlightDataDecoder::new(rows.map(checked)),
             runtime: Handle::current(),
             timeout,
             bytes_max: usize::try_from(settings.body_bytes_max).unwrap_or(usize::MAX),
@@ -203,6 +212,14 @@ impl FlightCall {
 pub(crate) fn read_command(bytes: &[u8]) -> Result<Command> {
     let any = Any::decode(bytes).map_err(malformed)?;
     Command::try_from(any).map_err(malformed)
+}
+
+/// Returns a message whose lengths were checked.
+fn checked(message: std::result::Result<FlightData, Status>) -> FlightResult<FlightData> {
+    let message = message.map_err(FlightError::from)?;
+    let lengths = check_message(&message.data_header, &message.data_body);
+    lengths.map_err(FlightError::DecodeError)?;
+    Ok(message)
 }
 
 fn update_result(record_count: i64) -> PutResult {
@@ -279,6 +296,9 @@ fn append_rows(session: &Session, append: &Append, reader: &mut PutReader) -> Re
             DecodedPayload::Schema(_) => at = table_number(&number),
             DecodedPayload::RecordBatch(batch) => {
                 reader.count(&mut bytes, &batch)?;
+                if failpoint::is_seeded("flight_table_not_checked") {
+                    assert!(at.is_some_and(|at| at < append.tables.len()), "rows without a table");
+                }
                 let rows = at.and_then(|at| collected.get_mut(at));
                 rows.ok_or_else(|| malformed("rows begin with a schema that names their table"))?
                     .push(batch);

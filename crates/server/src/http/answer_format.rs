@@ -1,10 +1,7 @@
 //! The formats of bodies: which one a body has, which one a client accepts, and the rows of an output
 //! in each of them.
 
-use arrow::{
-    array::RecordBatch,
-    ipc::{reader::StreamReader, writer::StreamWriter},
-};
+use arrow::{array::RecordBatch, ipc::writer::StreamWriter};
 use axum::{
     body::Body,
     http::{HeaderMap, HeaderValue, StatusCode, header},
@@ -19,6 +16,7 @@ use super::{
     json_rows::JsonRowForm,
     json_text::{push_json, write_csv, write_csv_text, write_json, write_json_array},
 };
+use crate::arrow_input::read_stream;
 
 /// A format of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,12 +97,11 @@ impl BodyFormat {
 
 /// Reads a body of Arrow's stream format.
 pub(crate) fn read_arrow(body: &[u8]) -> HttpResult<Vec<RecordBatch>> {
-    let wrong = |error: arrow::error::ArrowError| {
+    let read = read_stream(body).map(|(_, batches)| batches);
+    read.map_err(|error| {
         let message = format!("the body is not a stream of Arrow: {error}");
         HttpError::from(Diagnostic::new(code::BAD_COPY_FORMAT, message).with_kind(Kind::FixData))
-    };
-    let reader = StreamReader::try_new(body, None).map_err(wrong)?;
-    reader.map(|batch| batch.map_err(wrong)).collect()
+    })
 }
 
 /// Writes rows in one format, up to a limit.
