@@ -9,6 +9,7 @@
 //! | [`kill`] | cycles: operations, a kill, a comparison |
 //! | [`failpoints`] | the same at every failpoint |
 //! | [`replay`] | drawn statements in one process: closed, opened, compared |
+//! | [`soak`] | a served directory under mixed load, with disconnects and kills |
 //! | [`bugs`] | the bugs that the three are to find |
 //! | [`workload`], [`objects`], [`rows`] | the operations, and how often each is drawn |
 //! | [`operation`] | an operation as data |
@@ -33,4 +34,5 @@ pub mod replay;
 pub mod report;
 pub mod rows;
 pub mod scripts;
+pub mod soak;
 pub mod workload;

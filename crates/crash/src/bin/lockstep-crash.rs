@@ -10,6 +10,7 @@ use lockstep_crash::{
     kill::{self, KillOptions},
     replay::{self, ReplayOptions},
     report::Report,
+    soak::{self, SoakOptions},
 };
 
 /// Tries to make a database in a directory lose or invent something.
@@ -46,6 +47,20 @@ enum CrashCommand {
         #[command(flatten)]
         run: RunArguments,
     },
+    /// Serve a directory under mixed load, with disconnects and kills.
+    Soak {
+        /// How long.
+        #[arg(long, default_value_t = 60)]
+        seconds: u64,
+        /// The longest time between kills, in milliseconds.
+        #[arg(long, default_value_t = 20_000)]
+        kill_ms_max: u64,
+        /// A bug that is to be found.
+        #[arg(long)]
+        bug: Option<String>,
+        #[command(flatten)]
+        run: RunArguments,
+    },
     /// Give processes a bug and look for it.
     Bug {
         /// Its name.
@@ -56,6 +71,13 @@ enum CrashCommand {
     /// Open a directory and do what the standard input says.
     #[command(hide = true)]
     Child(ChildArguments),
+    /// Serve a directory until the standard input ends.
+    #[command(hide = true)]
+    Serve {
+        directory: PathBuf,
+        #[arg(long)]
+        bug: Option<String>,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -120,6 +142,18 @@ fn main() -> ExitCode {
             let options = ReplayOptions { directory, cases, seed: run.seed, stops_early };
             finish(&replay::run(&options), &run)
         }
+        CrashCommand::Soak { seconds, kill_ms_max, bug, run } => {
+            let RunArguments { seed, directory, .. } = run;
+            let program = std::env::current_exe().expect("the program has a path");
+            let options = SoakOptions { program, directory, seconds, kill_ms_max, seed, bug };
+            finish_soak(&options)
+        }
+        CrashCommand::Serve { directory, bug } => {
+            match soak::server::serve(&directory, bug.as_deref()) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => fail(&error),
+            }
+        }
         CrashCommand::Bug { name, run } => {
             let found = bugs::BUGS.iter().find(|(bug, _)| *bug == name);
             let (_, found_by) = found.expect("it is one of lockstep_crash::bugs::BUGS");
@@ -150,6 +184,24 @@ fn finish(report: &Report, run: &RunArguments) -> ExitCode {
     }
     println!("seed {}: the directories are in {}", run.seed, run.directory.display());
     ExitCode::FAILURE
+}
+
+#[expect(clippy::print_stdout, reason = "a command speaks on its output")]
+fn finish_soak(options: &SoakOptions) -> ExitCode {
+    match soak::run(options) {
+        Ok(report) => {
+            print!("{report}");
+            if report.violations == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        }
+        Err(error) => fail(&error),
+    }
+}
+
+/// Reports what a run could not do.
+#[expect(clippy::print_stdout, reason = "a command speaks on its output")]
+fn fail(error: &str) -> ExitCode {
+    println!("{error}");
+    ExitCode::from(2)
 }
 
 #[expect(clippy::print_stdout, reason = "a command speaks on its output")]
