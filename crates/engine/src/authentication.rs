@@ -148,6 +148,11 @@ impl Database {
         self.open_session(&user, identity, client)
     }
 
+    /// Returns whether there is a user, who is no role, of this name.
+    pub fn has_user(&self, name: &str) -> bool {
+        self.identity(name).is_some()
+    }
+
     /// Returns the names of what a server has to warn about before it listens to others than its own
     /// machine: users without a password and without a token, `root` aside.
     pub fn users_who_cannot_log_in(&self) -> Vec<String> {

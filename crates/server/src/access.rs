@@ -46,6 +46,8 @@ pub(crate) enum Credentials {
         /// The password.
         password: String,
     },
+    /// The names of a certificate that TLS has verified: the first that a user has is the user.
+    Certificate(Arc<[String]>),
     /// A token that CREATE TOKEN made, or the one that the server has printed at its start.
     Token(String),
 }
@@ -55,6 +57,7 @@ impl std::fmt::Debug for Credentials {
         f.write_str(match self {
             Self::Nobody => "Nobody",
             Self::Password { .. } => "Password",
+            Self::Certificate(_) => "Certificate",
             Self::Token(_) => "Token",
         })
     }
@@ -67,6 +70,21 @@ pub(crate) enum Authentication {
     Users,
     /// Not at all: everybody is `root`.
     None,
+}
+
+/// The other end of a connection.
+#[derive(Debug, Clone)]
+pub(crate) struct ClientPeer {
+    pub(crate) address: IpAddr,
+    /// The names of its certificate; none where it has shown none.
+    pub(crate) names: Arc<[String]>,
+}
+
+impl ClientPeer {
+    /// Makes one that has shown no certificate.
+    pub(crate) fn of(address: IpAddr) -> Self {
+        Self { address, names: Arc::default() }
+    }
 }
 
 /// A client that wants to log in.
@@ -202,11 +220,20 @@ impl ClientAccess {
             Credentials::Password { user, password } => {
                 database.authenticate(user, Proof::Password(password), client)
             }
+            Credentials::Certificate(names) => self.open_named(names, client),
             Credentials::Token(text) if self.is_start_token(text, attempt.address) => {
                 database.authenticate(ROOT, Proof::Checked, client)
             }
             Credentials::Token(text) => database.authenticate_token(text, client),
         }
+    }
+
+    /// Opens the session of the first user whom a certificate names.
+    fn open_named(&self, names: &[String], client: ClientInfo) -> Result<Session> {
+        let user = names.iter().find(|name| self.database.has_user(name));
+        // A name that no user has is refused as any other.
+        let user = user.or(names.first()).map_or("", String::as_str);
+        self.database.authenticate(user, Proof::Checked, client)
     }
 
     fn is_start_token(&self, text: &str, address: IpAddr) -> bool {

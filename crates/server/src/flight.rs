@@ -26,7 +26,7 @@ mod sessions;
 mod statements;
 mod status;
 
-use std::{net::IpAddr, sync::Arc};
+use std::sync::Arc;
 
 use arrow_flight::flight_service_server::FlightServiceServer;
 use hyper::{Request, Response, body::Incoming};
@@ -44,6 +44,7 @@ use self::{
     status::to_status,
 };
 use crate::{
+    access::ClientPeer,
     connections::ActiveCall,
     http::{CallId, log_in_as},
     http_connection::{HttpConnection, HttpVersions, UnfinishedCall},
@@ -74,14 +75,14 @@ impl FlightServer {
     }
 
     /// Serves a connection until it ends.
-    pub(crate) async fn serve<S>(self: Arc<Self>, stream: S, address: IpAddr)
+    pub(crate) async fn serve<S>(self: Arc<Self>, stream: S, peer: ClientPeer)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let server = Arc::clone(&self);
         let handle = move |request: Request<Incoming>, call: ActiveCall| {
-            let server = Arc::clone(&server);
-            async move { server.answer(request, address, call).await }
+            let (server, peer) = (Arc::clone(&server), peer.clone());
+            async move { server.answer(request, &peer, call).await }
         };
         let connection = HttpConnection { state: &self.state, versions: HttpVersions::Two };
         connection.serve(stream, handle).await;
@@ -91,14 +92,14 @@ impl FlightServer {
     async fn answer(
         self: Arc<Self>,
         mut request: Request<Incoming>,
-        address: IpAddr,
+        peer: &ClientPeer,
         call: ActiveCall,
     ) -> Response<CallBody> {
         let begun_ns = self.state.clock.monotonic_ns();
         let id = CallId::of(request.headers(), begun_ns);
         let unfinished = UnfinishedCall::begin(&self.state);
         let method = request.uri().path().rsplit('/').next().unwrap_or_default().to_owned();
-        let response = match self.find_session(&request, address).await {
+        let response = match self.find_session(&request, peer).await {
             Ok(session) => {
                 let caller = FlightCaller { session, id: id.clone(), begun_ns };
                 request.extensions_mut().insert(caller);
@@ -142,7 +143,7 @@ impl FlightServer {
     async fn find_session(
         &self,
         request: &Request<Incoming>,
-        address: IpAddr,
+        peer: &ClientPeer,
     ) -> Result<CallSession> {
         let headers = request.headers();
         let text =
@@ -155,7 +156,7 @@ impl FlightServer {
             let found = self.sessions.find(&self.state, token.trim());
             return found.map(CallSession::Lasting).ok_or_else(|| Box::new(session_ended()));
         }
-        let login = log_in_as(&self.state, headers, address, Protocol::Flight).await;
+        let login = log_in_as(&self.state, headers, peer, Protocol::Flight).await;
         let login = login.map_err(|error| error.diagnostic)?;
         let cookies = headers.get_all(hyper::header::COOKIE).iter();
         let cookie = cookies.filter_map(|value| value.to_str().ok()).find_map(sessions::of_cookie);

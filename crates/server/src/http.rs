@@ -22,7 +22,7 @@ mod row_batches;
 mod sql_call;
 mod watched_body;
 
-use std::{net::IpAddr, sync::Arc};
+use std::sync::Arc;
 
 use axum::{
     Router,
@@ -38,6 +38,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tower::ServiceExt;
 
 use crate::{
+    access::ClientPeer,
     connections::ActiveCall,
     http_connection::{HttpConnection, HttpVersions, UnfinishedCall},
     metrics::Refusal,
@@ -45,7 +46,6 @@ use crate::{
     protocol::Protocol,
     server_state::ServerState,
 };
-use call::ClientAddress;
 use error::HttpError;
 use watched_body::WatchedBody;
 
@@ -86,13 +86,13 @@ pub(crate) async fn serve_connection<S>(
     state: Arc<ServerState>,
     routes: Router,
     stream: S,
-    address: IpAddr,
+    peer: ClientPeer,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let shared = Arc::clone(&state);
     let handle = move |mut request: hyper::Request<Incoming>, call: ActiveCall| {
-        request.extensions_mut().insert(ClientAddress(address));
+        request.extensions_mut().insert(peer.clone());
         let (state, routes) = (Arc::clone(&shared), routes.clone());
         let is_framed = request.version() == Version::HTTP_2;
         async move {

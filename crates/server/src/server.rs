@@ -21,10 +21,11 @@ use tokio::{
     runtime::{Builder, Runtime},
     task::JoinHandle,
 };
+use tokio_rustls::server::TlsStream;
 
 use crate::{
     ServerSettings,
-    access::Authentication,
+    access::{Authentication, ClientPeer},
     flight::FlightServer,
     http::{routes, serve_connection},
     metrics::Refusal,
@@ -32,6 +33,7 @@ use crate::{
     postgres::serve_postgres,
     protocol::Protocol,
     server_state::ServerState,
+    tls::{TlsEndpoint, client_names},
 };
 
 /// How often draining looks whether connections are left.
@@ -287,14 +289,11 @@ async fn serve_http(
     stream: TcpStream,
     address: IpAddr,
 ) {
-    let Some(acceptor) = state.tls(Protocol::Http) else {
-        return serve_connection(state, routes, stream, address).await;
+    let Some(tls) = state.tls(Protocol::Http) else {
+        return serve_connection(state, routes, stream, ClientPeer::of(address)).await;
     };
-    let limit = Duration::from_millis(state.settings().header_timeout_ms);
-    match tokio::time::timeout(limit, acceptor.accept(stream)).await {
-        Ok(Ok(stream)) => serve_connection(state, routes, stream, address).await,
-        Ok(Err(_)) => state.metrics.add_refused(Refusal::Tls),
-        Err(_) => state.metrics.add_refused(Refusal::Timeout),
+    if let Some((stream, peer)) = handshake(&state, &tls, stream, address).await {
+        serve_connection(state, routes, stream, peer).await;
     }
 }
 
@@ -305,13 +304,34 @@ async fn serve_flight(
     stream: TcpStream,
     address: IpAddr,
 ) {
-    let Some(acceptor) = state.tls(Protocol::Flight) else {
-        return flight.serve(stream, address).await;
+    let Some(tls) = state.tls(Protocol::Flight) else {
+        return flight.serve(stream, ClientPeer::of(address)).await;
     };
+    if let Some((stream, peer)) = handshake(&state, &tls, stream, address).await {
+        flight.serve(stream, peer).await;
+    }
+}
+
+/// Begins TLS with a client, which may show a certificate; `None` where it is refused.
+async fn handshake(
+    state: &ServerState,
+    tls: &TlsEndpoint,
+    stream: TcpStream,
+    address: IpAddr,
+) -> Option<(TlsStream<TcpStream>, ClientPeer)> {
     let limit = Duration::from_millis(state.settings().header_timeout_ms);
-    match tokio::time::timeout(limit, acceptor.accept(stream)).await {
-        Ok(Ok(stream)) => flight.serve(stream, address).await,
-        Ok(Err(_)) => state.metrics.add_refused(Refusal::Tls),
-        Err(_) => state.metrics.add_refused(Refusal::Timeout),
+    match tokio::time::timeout(limit, tls.acceptor.accept(stream)).await {
+        Ok(Ok(stream)) => {
+            let names = client_names(stream.get_ref().1);
+            Some((stream, ClientPeer { address, names }))
+        }
+        Ok(Err(_)) => {
+            state.metrics.add_refused(Refusal::Tls);
+            None
+        }
+        Err(_) => {
+            state.metrics.add_refused(Refusal::Timeout);
+            None
+        }
     }
 }

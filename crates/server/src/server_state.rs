@@ -12,7 +12,6 @@ use std::{
 
 use lockstep_engine::Database;
 use lockstep_host::{Clock, SystemClock, sync::RwLock};
-use tokio_rustls::TlsAcceptor;
 
 use crate::{
     ServerSettings,
@@ -22,7 +21,7 @@ use crate::{
     phase::PhaseState,
     postgres::CancelKeys,
     protocol::Protocol,
-    tls::CertificateFiles,
+    tls::{CertificateFiles, TlsEndpoint},
     work_pool::{PoolSize, WorkPools},
 };
 
@@ -37,7 +36,7 @@ pub(crate) struct ServerState {
     pub(crate) cancel_keys: CancelKeys,
     settings: RwLock<Arc<ServerSettings>>,
     /// For each protocol what accepts TLS; empty: connections are not encrypted.
-    tls: RwLock<Vec<TlsAcceptor>>,
+    tls: RwLock<Vec<TlsEndpoint>>,
     /// Whether a call was given up because the server ended.
     has_cancelled: AtomicBool,
 }
@@ -88,7 +87,7 @@ impl ServerState {
     }
 
     /// Returns what accepts TLS for a protocol; `None` where connections are not encrypted.
-    pub(crate) fn tls(&self, protocol: Protocol) -> Option<TlsAcceptor> {
+    pub(crate) fn tls(&self, protocol: Protocol) -> Option<TlsEndpoint> {
         self.tls.read().get(protocol as usize).cloned()
     }
 
@@ -152,10 +151,15 @@ fn configure(database: &Database, settings: &ServerSettings) -> Result<(), Strin
 }
 
 /// Reads the certificate, for each protocol.
-fn read_tls(settings: &ServerSettings) -> Result<Vec<TlsAcceptor>, String> {
+fn read_tls(settings: &ServerSettings) -> Result<Vec<TlsEndpoint>, String> {
     if !settings.has_tls() {
         return Ok(Vec::new());
     }
-    let files = CertificateFiles { certificate: &settings.tls_certificate, key: &settings.tls_key };
-    Protocol::ALL.iter().map(|protocol| files.acceptor(protocol.tls_names())).collect()
+    let files = CertificateFiles {
+        certificate: &settings.tls_certificate,
+        key: &settings.tls_key,
+        client_ca: &settings.tls_client_ca,
+        needs_client: settings.needs_client_certificates(),
+    };
+    Protocol::ALL.iter().map(|protocol| files.endpoint(protocol.tls_names())).collect()
 }

@@ -32,6 +32,8 @@ pub struct ServerSettings {
     pub(crate) worker_threads: u64,
     pub(crate) tls_certificate: String,
     pub(crate) tls_key: String,
+    pub(crate) tls_client_ca: String,
+    pub(crate) tls_client_certificates: String,
     pub(crate) connections_max: u64,
     pub(crate) header_bytes_max: u64,
     pub(crate) body_bytes_max: u64,
@@ -129,6 +131,14 @@ impl ServerSettings {
             let text = "tls.certificate and tls.key are given together or not at all";
             return Err(SettingError(text.to_owned()));
         }
+        if !self.tls_client_ca.is_empty() && !self.has_tls() {
+            let text = "tls.client_ca needs tls.certificate and tls.key";
+            return Err(SettingError(text.to_owned()));
+        }
+        if self.needs_client_certificates() && self.tls_client_ca.is_empty() {
+            let text = "tls.client_certificates = \"required\" needs tls.client_ca";
+            return Err(SettingError(text.to_owned()));
+        }
         let mut missing = Vec::new();
         if !self.has_tls() {
             missing.push("TLS (tls.certificate and tls.key)");
@@ -192,6 +202,11 @@ impl ServerSettings {
         !self.tls_certificate.is_empty()
     }
 
+    /// Returns whether clients without a certificate are refused.
+    pub(crate) fn needs_client_certificates(&self) -> bool {
+        self.tls_client_certificates == "required"
+    }
+
     /// Returns how many connections may be open at the same time.
     pub fn connections_max(&self) -> u64 {
         self.connections_max
@@ -247,6 +262,8 @@ impl ServerSettings {
             worker_threads: 0,
             tls_certificate: String::new(),
             tls_key: String::new(),
+            tls_client_ca: String::new(),
+            tls_client_certificates: String::new(),
             connections_max: 0,
             header_bytes_max: 0,
             body_bytes_max: 0,

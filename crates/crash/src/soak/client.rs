@@ -89,7 +89,7 @@ const STEPS: [(ClientStep, usize); 6] = [
 ];
 
 /// A step that ends the connection.
-type StepResult = Result<(), CallFailure>;
+type StepEnd = Result<(), CallFailure>;
 
 impl SoakClient {
     /// Makes a client that has written nothing.
@@ -136,7 +136,7 @@ impl SoakClient {
     }
 
     /// Calls a server until the connection ends.
-    fn with_server(&mut self, server: SeenServer, is_new: bool) -> StepResult {
+    fn with_server(&mut self, server: SeenServer, is_new: bool) -> StepEnd {
         let mut connection = SoakConnection::connect(self.protocol, server.ports)?;
         self.count("connect");
         self.resolve(&mut connection, server.generation)?;
@@ -230,7 +230,7 @@ impl SoakClient {
         (0..count).map(row).collect()
     }
 
-    fn append(&mut self, connection: &mut SoakConnection, generation: u64) -> StepResult {
+    fn append(&mut self, connection: &mut SoakConnection, generation: u64) -> StepEnd {
         let Some(at) = self.free_key() else { return Ok(()) };
         let count = 1 + self.random.below(APPEND_ROWS_MAX);
         let rows = self.draw_rows(at, count);
@@ -255,7 +255,7 @@ impl SoakClient {
         }
     }
 
-    fn request(&mut self, connection: &mut SoakConnection) -> StepResult {
+    fn request(&mut self, connection: &mut SoakConnection) -> StepEnd {
         let Some(at) = self.free_key() else { return Ok(()) };
         let many = self.random.chance(15);
         let count = if many { 1 + self.random.below(REQUEST_ROWS_MAX) } else { 1 };
@@ -265,7 +265,7 @@ impl SoakClient {
         Ok(())
     }
 
-    fn sums(&mut self, connection: &mut SoakConnection) -> StepResult {
+    fn sums(&mut self, connection: &mut SoakConnection) -> StepEnd {
         let Some(at) = self.free_key() else { return Ok(()) };
         let sql = format!(
             "SELECT count(*) AS n, sum(x) AS total, sum(d) AS mass, max(batch) AS last, \
@@ -278,7 +278,7 @@ impl SoakClient {
     }
 
     /// Compares the rows of a key.
-    fn compare(&self, connection: &mut SoakConnection, at: usize) -> StepResult {
+    fn compare(&self, connection: &mut SoakConnection, at: usize) -> StepEnd {
         let name = &self.keys[at].name;
         let sql = format!("SELECT id, x, d, batch FROM events WHERE k = '{name}' ORDER BY id");
         let answer = connection.query(&sql, &ROW_TYPES)?;
@@ -286,13 +286,13 @@ impl SoakClient {
         Ok(())
     }
 
-    fn compare_all(&self, connection: &mut SoakConnection) -> StepResult {
+    fn compare_all(&self, connection: &mut SoakConnection) -> StepEnd {
         let mut free = (0..KEYS).filter(|at| self.keys[*at].pending.is_none());
         free.try_for_each(|at| self.compare(connection, at))
     }
 
     /// Finds out what became of appends that were sent to an earlier server.
-    fn resolve(&mut self, connection: &mut SoakConnection, generation: u64) -> StepResult {
+    fn resolve(&mut self, connection: &mut SoakConnection, generation: u64) -> StepEnd {
         for at in 0..KEYS {
             let Some(pending) = self.keys[at].pending.clone() else { continue };
             if pending.generation == generation {
@@ -317,7 +317,7 @@ impl SoakClient {
     }
 
     /// Makes a table with a deployment, asks it, and drops both. What a kill leaves of them stays.
-    fn make_table(&mut self, connection: &mut SoakConnection) -> StepResult {
+    fn make_table(&mut self, connection: &mut SoakConnection) -> StepEnd {
         let name = format!("side_{}_{}", self.number, self.next_table);
         self.next_table += 1;
         let value = i64::try_from(self.random.below(1_000_000)).unwrap_or(0);

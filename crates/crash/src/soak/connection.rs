@@ -8,7 +8,7 @@ use lockstep_engine::Diagnostic;
 use serde_json::{Value as Json, json};
 
 use super::{
-    http::{HttpConnection, cells_in_answer, cells_in_array, json_of},
+    http::{SoakHttp, cells_in_answer, cells_in_array, json_of},
     postgres::SoakPostgres,
     row::{CellRows, CellType, SoakRow, batch_of, cells_of},
     server::ServerPorts,
@@ -97,7 +97,7 @@ impl From<Box<Diagnostic>> for CallFailure {
 #[derive(Debug)]
 pub enum SoakConnection {
     /// Over HTTP.
-    Http(HttpConnection),
+    Http(SoakHttp),
     /// Over PostgreSQL's protocol.
     Postgres(SoakPostgres),
     /// Over Flight.
@@ -108,7 +108,7 @@ impl SoakConnection {
     /// Connects.
     pub fn connect(protocol: SoakProtocol, ports: ServerPorts) -> Result<Self, CallFailure> {
         Ok(match protocol {
-            SoakProtocol::Http => Self::Http(HttpConnection::connect(ports.http)?),
+            SoakProtocol::Http => Self::Http(SoakHttp::connect(ports.http)?),
             SoakProtocol::Postgres => Self::Postgres(SoakPostgres::connect(ports.postgres)?),
             SoakProtocol::Flight => Self::Flight(connect_flight(ports.flight)?),
         })

@@ -18,11 +18,11 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A connection.
 #[derive(Debug)]
-pub struct HttpConnection {
+pub struct SoakHttp {
     stream: BufReader<TcpStream>,
 }
 
-impl HttpConnection {
+impl SoakHttp {
     /// Connects.
     pub fn connect(address: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect(address)?;
@@ -76,7 +76,7 @@ pub fn json_of(row: &SoakRow) -> Json {
 
 /// The answer of statements, as far as the soak reads it.
 #[derive(Debug, serde::Deserialize)]
-struct StatementAnswer<'b> {
+struct SqlAnswer<'b> {
     #[serde(borrow)]
     rows: Vec<Vec<&'b RawValue>>,
 }
@@ -89,7 +89,7 @@ pub fn cells_in_array(body: &[u8], types: &[CellType]) -> Result<CellRows, CallF
 
 /// Reads the rows of an answer of statements.
 pub fn cells_in_answer(body: &[u8], types: &[CellType]) -> Result<CellRows, CallFailure> {
-    let answer: Option<StatementAnswer<'_>> = serde_json::from_slice(body).ok();
+    let answer: Option<SqlAnswer<'_>> = serde_json::from_slice(body).ok();
     cells_in(answer.map(|answer| answer.rows), types).ok_or_else(|| wrong(body))
 }
 

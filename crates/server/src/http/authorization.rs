@@ -1,6 +1,7 @@
-//! The header `Authorization`: Basic with the name and password of a user, Bearer with a token.
+//! The header `Authorization`: Basic with the name and password of a user, Bearer with a token. Without it
+//! the certificate of the connection says who calls.
 
-use std::{net::IpAddr, sync::Arc};
+use std::sync::Arc;
 
 use axum::http::{HeaderMap, HeaderValue, header};
 use base64::{
@@ -12,7 +13,7 @@ use lockstep_engine::ClientInfo;
 
 use super::error::HttpResult;
 use crate::{
-    access::{Credentials, Login, LoginAttempt, login},
+    access::{ClientPeer, Credentials, Login, LoginAttempt, login},
     protocol::Protocol,
     server_state::ServerState,
 };
@@ -24,9 +25,9 @@ const APPLICATION_CHARS_MAX: usize = 128;
 pub(crate) async fn log_in(
     state: &Arc<ServerState>,
     headers: &HeaderMap,
-    address: IpAddr,
+    peer: &ClientPeer,
 ) -> HttpResult<Arc<Login>> {
-    log_in_as(state, headers, address, Protocol::Http).await
+    log_in_as(state, headers, peer, Protocol::Http).await
 }
 
 /// Base64 with its padding or without: clients of Flight in Go leave it out.
@@ -39,12 +40,20 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 pub(crate) async fn log_in_as(
     state: &Arc<ServerState>,
     headers: &HeaderMap,
-    address: IpAddr,
+    peer: &ClientPeer,
     protocol: Protocol,
 ) -> HttpResult<Arc<Login>> {
     let bytes = |name| headers.get(name).map(HeaderValue::as_bytes).unwrap_or_default();
     let (shown, agent) = (bytes(header::AUTHORIZATION), bytes(header::USER_AGENT));
-    let key = state.access.key(shown, address, &[protocol.name().as_bytes(), b" ", agent].concat());
+    let (address, has_names) = (peer.address, shown.is_empty() && !peer.names.is_empty());
+    let application = [protocol.name().as_bytes(), b" ", agent].concat();
+    let key = if has_names {
+        // No header has a zero.
+        let names = format!("certificate\0{}", peer.names.join("\0"));
+        state.access.key(names.as_bytes(), address, &application)
+    } else {
+        state.access.key(shown, address, &application)
+    };
     if let Some(found) = state.access.find(&key, state.clock.monotonic_ns()) {
         return Ok(found);
     }
@@ -55,7 +64,9 @@ pub(crate) async fn log_in_as(
             .filter(|name: &String| !name.is_empty()),
         protocol: Some(protocol.name().to_owned()),
     };
-    let attempt = LoginAttempt { key, credentials: read(shown)?, address, client };
+    let credentials =
+        if has_names { Credentials::Certificate(Arc::clone(&peer.names)) } else { read(shown)? };
+    let attempt = LoginAttempt { key, credentials, address, client };
     Ok(login(state, attempt).await?)
 }
 

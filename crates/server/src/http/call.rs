@@ -1,7 +1,7 @@
 //! What every call has: an id, parameters, a deadline and a body with limits; and the ways to run it.
 
 use std::{
-    net::{IpAddr, Ipv4Addr},
+    net::Ipv4Addr,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -25,7 +25,10 @@ use super::{
     error::{HttpError, HttpResult, PROTOCOL_VIOLATION},
 };
 use crate::{
-    ServerSettings, access::Login, metrics::Refusal, server_state::ServerState,
+    ServerSettings,
+    access::{ClientPeer, Login},
+    metrics::Refusal,
+    server_state::ServerState,
     work_pool::WorkClass,
 };
 
@@ -65,10 +68,6 @@ impl CallId {
     }
 }
 
-/// The network address of the client of a request.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ClientAddress(pub(crate) IpAddr);
-
 /// The parameters of a call behind the question mark.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -103,9 +102,9 @@ impl HttpCall {
     /// Logs the client in, and takes the parts of the request.
     pub(crate) async fn begin(state: Arc<ServerState>, request: Request) -> HttpResult<Self> {
         let (parts, body) = request.into_parts();
-        let address = parts.extensions.get::<ClientAddress>();
-        let address = address.map_or(Ipv4Addr::UNSPECIFIED.into(), |address| address.0);
-        let login = log_in(&state, &parts.headers, address).await?;
+        let peer = parts.extensions.get::<ClientPeer>().cloned();
+        let peer = peer.unwrap_or_else(|| ClientPeer::of(Ipv4Addr::UNSPECIFIED.into()));
+        let login = log_in(&state, &parts.headers, &peer).await?;
         let parameters = Query::<CallParameters>::try_from_uri(&parts.uri);
         let Query(parameters) = parameters.map_err(|error| {
             let message = format!("the parameters are not as expected: {error}");

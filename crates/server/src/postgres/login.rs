@@ -1,11 +1,14 @@
-//! How a client says who it is: SCRAM-SHA-256, or a token.
+//! How a client says who it is: a certificate, SCRAM-SHA-256, or a token.
 //!
+//! A client whose certificate, which TLS has verified, names the user of the session is logged in.
 //! A client logs in with a password by SCRAM (RFC 5802, RFC 7677), which shows nobody the password and
 //! proves to both that the other has it. A user who does not exist has an exchange that looks the same.
+//! Over TLS the exchange may be bound to the certificate of the server (SCRAM-SHA-256-PLUS, RFC 5929
+//! tls-server-end-point), so that nobody in between can pass it on.
 //! A token has no verifier, so it is sent as it is: only where the client asks for it with the setting
 //! `lockstep.authentication=token`, and only encrypted or on this machine.
 
-use std::{net::IpAddr, time::Duration};
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
@@ -23,8 +26,14 @@ use crate::{
     server_state::ServerState,
 };
 
-/// The one mechanism.
+/// The mechanism.
 const MECHANISM: &str = "SCRAM-SHA-256";
+
+/// The mechanism that is bound to the connection.
+const BOUND_MECHANISM: &str = "SCRAM-SHA-256-PLUS";
+
+/// What a client that binds the exchange to its connection begins with.
+const BOUND: &str = "p=tls-server-end-point";
 
 /// The most bytes of a message of a login.
 const MESSAGE_BYTES_MAX: u64 = 10_000;
@@ -38,6 +47,15 @@ mod authentication {
     pub(super) const SASL_FINAL: i32 = 12;
 }
 
+/// What TLS says of a connection.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct LoginChannel {
+    /// The names of the client's certificate; none where it has shown none.
+    pub(crate) names: Arc<[String]>,
+    /// With what a login is bound to the connection.
+    pub(crate) binding: Option<Arc<[u8]>>,
+}
+
 /// A client that logs in.
 #[derive(Debug)]
 pub(crate) struct LoginRequest<'r> {
@@ -46,6 +64,7 @@ pub(crate) struct LoginRequest<'r> {
     pub(crate) has_token: bool,
     pub(crate) address: IpAddr,
     pub(crate) client: ClientInfo,
+    pub(crate) channel: LoginChannel,
 }
 
 /// Logs a client in.
@@ -60,7 +79,10 @@ pub(crate) async fn log_in(
         return Ok(session);
     }
     wait_for_turn(state, request.address).await?;
-    let session = if request.has_token {
+    let is_named = request.channel.names.iter().any(|name| name == request.user);
+    let session = if is_named {
+        request.open(state, Proof::Checked)?
+    } else if request.has_token {
         token(state, frames, &request).await?
     } else {
         scram(state, frames, &request).await?
@@ -116,18 +138,27 @@ async fn scram(
     request: &LoginRequest<'_>,
 ) -> Result<Session, ClientFailure> {
     let mut mechanisms = Vec::new();
+    let binding = request.channel.binding.as_deref();
+    if binding.is_some() {
+        push_text(&mut mechanisms, BOUND_MECHANISM);
+    }
     push_text(&mut mechanisms, MECHANISM);
     mechanisms.push(0);
     write_authentication(frames, authentication::SASL, &mechanisms);
     let mut body = BodyReader::new(read(state, frames).await?);
     let mechanism = body.string()?;
-    if mechanism != MECHANISM {
-        return Ok(violation("the client has chosen another mechanism than SCRAM-SHA-256")?);
-    }
+    let choice = match mechanism.as_str() {
+        MECHANISM if binding.is_some() => ScramBinding::Offered,
+        MECHANISM => ScramBinding::None,
+        BOUND_MECHANISM => ScramBinding::of(binding)?,
+        _ => {
+            return Ok(violation("the client has chosen another mechanism than SCRAM-SHA-256")?);
+        }
+    };
     let first = body.value()?.unwrap_or_default();
     body.end()?;
     let verifier = state.access.database().scram_verifier(request.user);
-    let exchange = ScramExchange::begin(&first, &verifier, &server_nonce())?;
+    let exchange = ScramExchange::begin(&first, choice, &verifier, &server_nonce())?;
     write_authentication(frames, authentication::SASL_CONTINUE, exchange.server_first.as_bytes());
     let last = read(state, frames).await?;
     let last = exchange.finish(&last)?;
@@ -146,11 +177,40 @@ fn server_nonce() -> String {
     STANDARD.encode(lockstep_host::random::id())
 }
 
+/// How an exchange is bound to its connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ScramBinding<'b> {
+    /// Not at all, and the client was not offered to.
+    None,
+    /// Not at all, though the client was offered to.
+    Offered,
+    /// By this.
+    Bound(&'b [u8]),
+}
+
+impl<'b> ScramBinding<'b> {
+    /// Takes what binds the exchange of a client that wants that.
+    fn of(binding: Option<&'b [u8]>) -> Result<Self> {
+        let missing = || violation("the connection has nothing to which a login is bound");
+        binding.map_or_else(missing, |binding| Ok(Self::Bound(binding)))
+    }
+
+    /// Returns whether the first message of a client may begin so.
+    fn takes(self, begin: &str) -> Result<bool> {
+        Ok(match (self, begin) {
+            (Self::Bound(_), begin) => begin == BOUND,
+            // The client believes that the server cannot: somebody in between has told it so.
+            (Self::Offered, "y") => return violation("SCRAM channel binding negotiation error"),
+            (Self::None | Self::Offered, begin) => ["n", "y"].contains(&begin),
+        })
+    }
+}
+
 /// An exchange whose first messages were sent.
 #[derive(Debug)]
 struct ScramExchange {
-    /// The part of the client's first message before its attributes.
-    header: String,
+    /// What the last message of the client repeats: the begin of its first one, and the binding.
+    header: Vec<u8>,
     client_first: String,
     server_first: String,
     nonce: String,
@@ -165,13 +225,21 @@ struct ScramProof {
 
 impl ScramExchange {
     /// Reads the first message of a client and makes the answer.
-    fn begin(first: &[u8], verifier: &ScramVerifier, server_nonce: &str) -> Result<Self> {
+    fn begin(
+        first: &[u8],
+        binding: ScramBinding<'_>,
+        verifier: &ScramVerifier,
+        server_nonce: &str,
+    ) -> Result<Self> {
         let text = scram_text(first)?;
         let mut parts = text.splitn(3, ',');
-        let (binding, identity, bare) = (parts.next(), parts.next(), parts.next());
-        let (Some(binding @ ("n" | "y")), Some(""), Some(bare)) = (binding, identity, bare) else {
+        let (begin, identity, bare) = (parts.next(), parts.next(), parts.next());
+        let (Some(begin), Some(""), Some(bare)) = (begin, identity, bare) else {
             return malformed();
         };
+        if !binding.takes(begin)? {
+            return malformed();
+        }
         let mut attributes = bare.split(',');
         let (name, nonce) = (attributes.next(), attributes.next());
         let nonce = nonce.and_then(|text| text.strip_prefix("r=")).filter(|nonce| {
@@ -183,7 +251,10 @@ impl ScramExchange {
         let nonce = format!("{nonce}{server_nonce}");
         let (salt, iterations) = (STANDARD.encode(verifier.salt()), verifier.iterations());
         Ok(Self {
-            header: format!("{binding},,"),
+            header: match binding {
+                ScramBinding::Bound(bytes) => [begin.as_bytes(), b",,", bytes].concat(),
+                ScramBinding::None | ScramBinding::Offered => format!("{begin},,").into_bytes(),
+            },
             client_first: bare.to_owned(),
             server_first: format!("r={nonce},s={salt},i={iterations}"),
             nonce,
@@ -198,7 +269,7 @@ impl ScramExchange {
         let binding = attributes.next().and_then(|text| text.strip_prefix("c="));
         let nonce = attributes.next().and_then(|text| text.strip_prefix("r="));
         let binding = binding.and_then(|text| STANDARD.decode(text).ok());
-        if binding.as_deref() != Some(self.header.as_bytes()) || nonce != Some(self.nonce.as_str())
+        if binding.as_deref() != Some(self.header.as_slice()) || nonce != Some(self.nonce.as_str())
         {
             return malformed();
         }
@@ -226,12 +297,37 @@ pub(crate) fn readable_token() -> Diagnostic {
 mod tests {
     use lockstep_engine::Database;
 
-    use super::ScramExchange;
+    use super::{ScramBinding, ScramExchange};
+
+    #[test]
+    fn an_exchange_is_bound_to_its_connection() {
+        let verifier = Database::in_memory().scram_verifier("nobody");
+        let begin = |binding, text: &str| {
+            ScramExchange::begin(text.as_bytes(), binding, &verifier, "server")
+        };
+        let bound = ScramBinding::Bound(b"hash");
+        let exchange = begin(bound, "p=tls-server-end-point,,n=,r=client").unwrap();
+        // "p=tls-server-end-point,,hash", and the same with "hush".
+        let last =
+            |data: &str| format!("c=cD10bHMtc2VydmVyLWVuZC1wb2ludCwsa{data},r=clientserver,p=AAAA");
+        assert!(exchange.finish(last("GFzaA==").as_bytes()).is_ok());
+        assert_eq!(exchange.finish(last("HVzaA==").as_bytes()).unwrap_err().code, "08P01");
+        assert!(exchange.finish(b"c=biws,r=clientserver,p=AAAA").is_err());
+        for text in ["n,,n=,r=x", "y,,n=,r=x", "p=tls-unique,,n=,r=x"] {
+            assert_eq!(begin(bound, text).unwrap_err().code, "08P01", "{text}");
+        }
+        assert!(begin(ScramBinding::Offered, "n,,n=,r=x").is_ok());
+        let removed = begin(ScramBinding::Offered, "y,,n=,r=x").unwrap_err();
+        assert_eq!(removed.message, "SCRAM channel binding negotiation error");
+        assert!(begin(ScramBinding::None, "y,,n=,r=x").is_ok());
+        assert!(ScramBinding::of(None).is_err());
+    }
 
     #[test]
     fn an_exchange_follows_the_standard() {
         let verifier = Database::in_memory().scram_verifier("nobody");
-        let begin = |text: &str| ScramExchange::begin(text.as_bytes(), &verifier, "server");
+        let none = ScramBinding::None;
+        let begin = |text: &str| ScramExchange::begin(text.as_bytes(), none, &verifier, "server");
         let exchange = begin("n,,n=,r=client").unwrap();
         assert!(exchange.server_first.starts_with("r=clientserver,s="));
         let proof = exchange.finish(b"c=biws,r=clientserver,p=AAAA").unwrap();

@@ -53,7 +53,8 @@ impl SessionStart {
             application: parameters.get("application_name").cloned(),
             protocol: Some(Protocol::PostgreSql.name().to_owned()),
         };
-        let request = LoginRequest { user, has_token, address, client };
+        let channel = opener.channel.clone();
+        let request = LoginRequest { user, has_token, address, client, channel };
         let session = log_in(state, &mut opener.frames, request).await?;
         use_database(&session, parameters.get("database").map_or(user, String::as_str), user)?;
         let mut settings = ClientSettings::default();

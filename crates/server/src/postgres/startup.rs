@@ -4,16 +4,22 @@ use std::{collections::BTreeMap, net::IpAddr, time::Duration};
 
 use bytes::Bytes;
 use lockstep_diagnostic::{Diagnostic, Kind, code};
-use tokio_rustls::{TlsAcceptor, server::TlsStream};
+use tokio_rustls::server::TlsStream;
 
 use super::{
     ClientFailure,
     cancel::CancelKey,
     frame::{ClientStream, FrameError, FrameStream},
+    login::LoginChannel,
     message::{BodyReader, violation},
     response::{message, push_text},
 };
-use crate::{metrics::Refusal, protocol::Protocol, server_state::ServerState};
+use crate::{
+    metrics::Refusal,
+    protocol::Protocol,
+    server_state::ServerState,
+    tls::{TlsEndpoint, client_names},
+};
 
 /// The most bytes of a packet before the session, as in PostgreSQL.
 const PACKET_BYTES_MAX: u64 = 10_000;
@@ -43,12 +49,18 @@ pub(crate) struct ConnectionOpener<'s> {
     state: &'s ServerState,
     pub(crate) frames: FrameStream,
     pub(crate) is_encrypted: bool,
+    pub(crate) channel: LoginChannel,
 }
 
 impl<'s> ConnectionOpener<'s> {
     /// Makes it of a stream of which nothing was read.
     pub(crate) fn new(state: &'s ServerState, stream: Box<dyn ClientStream>) -> Self {
-        Self { state, frames: FrameStream::new(stream), is_encrypted: false }
+        Self {
+            state,
+            frames: FrameStream::new(stream),
+            is_encrypted: false,
+            channel: LoginChannel::default(),
+        }
     }
 
     /// Reads how the connection begins.
@@ -76,7 +88,7 @@ impl<'s> ConnectionOpener<'s> {
             let packet = self.frames.read_packet(PACKET_BYTES_MAX).await?;
             let mut body = BodyReader::new(packet);
             match body.i32()? {
-                TLS if !self.is_encrypted && self.acceptor().is_some() => {
+                TLS if !self.is_encrypted && self.endpoint().is_some() => {
                     self.answer(b'S').await?;
                     self.accept_tls().await?;
                 }
@@ -103,7 +115,7 @@ impl<'s> ConnectionOpener<'s> {
         Ok(violation("too many requests for encryption")?)
     }
 
-    fn acceptor(&self) -> Option<TlsAcceptor> {
+    fn endpoint(&self) -> Option<TlsEndpoint> {
         self.state.tls(Protocol::PostgreSql)
     }
 
@@ -147,12 +159,13 @@ impl<'s> ConnectionOpener<'s> {
         &mut self,
         stream: Box<dyn ClientStream>,
     ) -> Result<TlsStream<Box<dyn ClientStream>>, ClientFailure> {
-        let acceptor = self.acceptor().ok_or(FrameError::Closed)?;
+        let TlsEndpoint { acceptor, binding } = self.endpoint().ok_or(FrameError::Closed)?;
         let accepted = acceptor.accept(stream).await.map_err(|_error| {
             self.state.metrics.add_refused(Refusal::Tls);
             FrameError::Closed
         })?;
         self.is_encrypted = true;
+        self.channel = LoginChannel { names: client_names(accepted.get_ref().1), binding };
         Ok(accepted)
     }
 }

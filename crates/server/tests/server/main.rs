@@ -16,3 +16,4 @@ mod postgres_extended;
 mod postgres_frames;
 mod restful;
 mod support;
+mod tls;
