@@ -9,7 +9,7 @@ use clap::{Parser, ValueEnum, error::ErrorKind};
 #[expect(clippy::struct_excessive_bools, reason = "a command line's switches")]
 #[command(name = "lockstep-bench", version, after_help = AFTER)]
 pub(crate) struct BenchOptions {
-    /// What to run: M1 to M6, M10, M11, M13, M14.
+    /// What to run: M1 to M6, M10, M11, M13 to M15.
     #[arg(value_enum, ignore_case = true,
         required_unless_present_any = ["install", "publish", "grouping_step", "restart_step", "network_step"])]
     pub(crate) workload: Option<WorkloadId>,
@@ -107,6 +107,9 @@ pub(crate) enum WorkloadId {
     /// Requests over the network.
     #[value(name = "M14")]
     M14,
+    /// Requests over the network beside analytics.
+    #[value(name = "M15")]
+    M15,
 }
 
 /// A system beside Lockstep.

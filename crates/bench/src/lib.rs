@@ -9,7 +9,7 @@
 //! | module | what |
 //! |---|---|
 //! | `arguments`, `suite` | the command line, and what it runs |
-//! | `m1` … `m6`, `m10`, `m11`, `m13`, `m14` | the workloads |
+//! | `m1` … `m6`, `m10`, `m11`, `m13`, `m14` (M15 too) | the workloads |
 //! | `peer` | DuckDB, MariaDB, PostgreSQL, Redis, SQLite: their servers, protocols and SQL |
 //! | `system`, `measure`, `answer` | what is measured, how, and whether answers agree |
 //! | `report`, `result_table`, `plot`, `publish`, `machine` | the result as JSON, Markdown and SVG, and the machine it was measured on |

@@ -12,6 +12,7 @@
 //! process of its own; every answer of Lockstep is compared with the answer in process before anything is
 //! timed, to the bit.
 
+mod beside;
 mod connection;
 mod features;
 mod load;
@@ -21,6 +22,7 @@ mod server_step;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use beside::run as run_beside;
 use connection::{Endpoint, Framing};
 use features::FeatureSet;
 use load::{NetworkLoad, Pace, run_load};

@@ -71,6 +71,7 @@ fn run_workload(options: &BenchOptions, workload: WorkloadId) -> Result<()> {
         WorkloadId::M11 => m11::run(options)?,
         WorkloadId::M13 => m13::run(options)?,
         WorkloadId::M14 => m14::run(options)?,
+        WorkloadId::M15 => m14::run_beside(options)?,
     };
     let id = format!("{workload:?}");
     let mut object = Map::new();

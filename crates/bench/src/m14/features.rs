@@ -78,6 +78,14 @@ impl FeatureSet {
         }
     }
 
+    /// Returns the tables of the set.
+    pub(super) fn tables(self) -> Vec<String> {
+        match self {
+            Self::M1 => m1_data().tables().map(crate::m1::TableName::name).collect(),
+            Self::M2 => Vec::new(),
+        }
+    }
+
     /// Runs all requests in this process.
     pub(super) fn in_process(self, warm_ms: u64, run_ms: u64) -> Result<InProcessRun> {
         let session = Database::in_memory().session();

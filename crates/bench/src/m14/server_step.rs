@@ -128,16 +128,22 @@ impl ServerProcess {
         if let ServedSystem::LockstepPostgres(_) = self.system {
             return postgres::requests(set);
         }
-        let request = |body: String| {
-            let (name, address, length) = (set.name(), self.address, body.len());
-            let text = format!(
-                "POST /v1/deployments/{name} HTTP/1.1\r\nHost: {address}\r\nAuthorization: \
-                 {AUTHORIZATION}\r\nContent-Type: application/json\r\nContent-Length: \
-                 {length}\r\n\r\n{body}"
-            );
-            text.into_bytes()
-        };
-        set.bodies().into_iter().map(request).collect()
+        let path = format!("/v1/deployments/{}", set.name());
+        set.bodies().iter().map(|body| self.http_request(&path, body)).collect()
+    }
+
+    /// Returns the call of a statement over HTTP.
+    pub(super) fn statement(&self, sql: &str) -> Vec<u8> {
+        self.http_request("/v1/sql", &json!({ "sql": sql }).to_string())
+    }
+
+    fn http_request(&self, path: &str, body: &str) -> Vec<u8> {
+        let (address, length) = (self.address, body.len());
+        let text = format!(
+            "POST {path} HTTP/1.1\r\nHost: {address}\r\nAuthorization: {AUTHORIZATION}\r\n\
+             Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+        );
+        text.into_bytes()
     }
 }
 
@@ -170,6 +176,9 @@ fn serve_lockstep(set: FeatureSet, speaks_postgres: bool) -> Result<()> {
     let session = database.session();
     session.execute(USER)?;
     session.execute(&format!("GRANT EXECUTE ON DEPLOYMENT {} TO bench", set.name()))?;
+    for table in set.tables() {
+        session.execute(&format!("GRANT SELECT ON {table} TO bench"))?;
+    }
     let mut settings = ServerSettings::default();
     let authentication = if speaks_postgres { "none" } else { "users" };
     for (key, value) in [
