@@ -157,7 +157,11 @@ fn number(path: &str) -> Option<u64> {
 /// Checks whether the ports of the settings are free.
 fn ports(settings: &ServerSettings) -> Vec<MachineFinding> {
     let http = settings.http_address().map(Some);
-    let addresses = [("port of HTTP", http), ("port of PostgreSQL", settings.postgres_address())];
+    let addresses = [
+        ("port of HTTP", http),
+        ("port of PostgreSQL", settings.postgres_address()),
+        ("port of Flight SQL", settings.flight_address()),
+    ];
     let check = |(check, address): (&'static str, Result<Option<SocketAddr>, _>)| match address {
         Ok(address) => address.map(|address| port(check, address)),
         Err(error) => {

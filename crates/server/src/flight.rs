@@ -29,7 +29,7 @@ mod status;
 use std::sync::Arc;
 
 use arrow_flight::flight_service_server::FlightServiceServer;
-use hyper::{Request, Response, body::Incoming};
+use hyper::{Request, Response, body::Incoming, header::HeaderValue};
 use lockstep_diagnostic::{Diagnostic, Result, code};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tower::Service;
@@ -52,6 +52,7 @@ use crate::{
     phase::Phase,
     protocol::Protocol,
     server_state::ServerState,
+    traces::TRACE_PARENT,
 };
 
 /// What all Flight connections of a server share.
@@ -96,11 +97,14 @@ impl FlightServer {
         call: ActiveCall,
     ) -> Response<CallBody> {
         let begun_ns = self.state.clock.monotonic_ns();
-        let id = CallId::of(request.headers(), begun_ns);
+        let id = CallId::begin(&self.state, request.headers(), begun_ns);
         let unfinished = UnfinishedCall::begin(&self.state);
         let method = request.uri().path().rsplit('/').next().unwrap_or_default().to_owned();
-        let response = match self.find_session(&request, peer).await {
+        let mut response = match self.find_session(&request, peer).await {
             Ok(session) => {
+                if let Some(trace) = id.trace() {
+                    trace.set_text("enduser.id", session.user());
+                }
                 let caller = FlightCaller { session, id: id.clone(), begun_ns };
                 request.extensions_mut().insert(caller);
                 self.route(request).await
@@ -112,6 +116,11 @@ impl FlightServer {
                 to_status(&error, id.text()).into_http()
             }
         };
+        if let Some(trace) = id.trace()
+            && let Ok(value) = HeaderValue::from_str(&trace.header())
+        {
+            response.headers_mut().insert(TRACE_PARENT, value);
+        }
         CallBody::wrap(
             response,
             self,

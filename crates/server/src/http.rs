@@ -45,12 +45,13 @@ use crate::{
     phase::Phase,
     protocol::Protocol,
     server_state::ServerState,
+    traces::TRACE_PARENT,
 };
 use error::HttpError;
 use watched_body::WatchedBody;
 
 pub(crate) use authorization::log_in_as;
-pub(crate) use call::CallId;
+pub(crate) use call::{CallId, lap};
 pub(crate) use json_rows::{KeyRule, RowSchema};
 pub(crate) use json_text::push_json;
 
@@ -112,7 +113,7 @@ pub(crate) async fn serve_connection<S>(
 /// Answers a call: gives it an id, counts it, and makes the body of an error.
 async fn answer(state: &Arc<ServerState>, routes: Router, mut request: Request) -> Response {
     let begun_ns = state.clock.monotonic_ns();
-    let id = CallId::of(request.headers(), begun_ns);
+    let id = CallId::begin(state, request.headers(), begun_ns);
     request.extensions_mut().insert(id.clone());
     let target = (request.method().clone(), request.uri().path().to_owned());
     let allowed = origin::check_origin(&request, || state.tls(Protocol::Http).is_some());
@@ -149,10 +150,27 @@ async fn answer(state: &Arc<ServerState>, routes: Router, mut request: Request) 
     if let Ok(value) = HeaderValue::from_str(id.text()) {
         response.headers_mut().insert(call::REQUEST_ID, value);
     }
+    finish_trace(&target, &id, &mut response);
     let took_ns = state.clock.monotonic_ns().saturating_sub(begun_ns);
     state.metrics.record_response(response.status().as_u16(), took_ns);
     log_call(state, &target, &id, response.status(), took_ns);
     response
+}
+
+/// Ends the trace of a call, if it is traced, and says in the answer which one it is.
+fn finish_trace(
+    (method, path): &(axum::http::Method, String),
+    id: &CallId,
+    response: &mut Response,
+) {
+    let Some(trace) = id.trace() else { return };
+    if let Ok(value) = HeaderValue::from_str(&trace.header()) {
+        response.headers_mut().insert(TRACE_PARENT, value);
+    }
+    let status = response.status();
+    trace.set_number("http.response.status_code", status.as_u16().into());
+    let is_error = status.is_client_error() || status.is_server_error();
+    trace.finish(format!("{method} {path}"), is_error.then(|| status.to_string()));
 }
 
 /// Logs a call: as a warning where it was slow.

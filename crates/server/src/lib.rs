@@ -40,6 +40,7 @@ mod phase;
 mod protocol;
 mod service_notification;
 mod tls;
+mod traces;
 mod work_pool;
 
 pub use log::{log_line, log_to_stderr};

@@ -148,6 +148,11 @@ impl Metrics {
         Arc::clone(deployments.entry(name.to_owned()).or_default())
     }
 
+    /// Returns the counters of a deployment that was answered before.
+    pub(crate) fn known_deployment(&self, name: &str) -> Option<Arc<DeploymentMetrics>> {
+        self.deployments.read().get(name).map(Arc::clone)
+    }
+
     /// Counts a response and how long it took.
     pub(crate) fn record_response(&self, status: u16, ns: u64) {
         let class = usize::from(status / 100).min(self.responses.len() - 1);

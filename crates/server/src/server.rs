@@ -34,6 +34,7 @@ use crate::{
     protocol::Protocol,
     server_state::ServerState,
     tls::{TlsEndpoint, client_names},
+    traces::export,
 };
 
 /// How often draining looks whether connections are left.
@@ -66,6 +67,8 @@ pub struct RunningServer {
     postgres_address: Option<SocketAddr>,
     flight_address: Option<SocketAddr>,
     listening: Vec<JoinHandle<()>>,
+    /// Sends traces.
+    tracing: Option<JoinHandle<()>>,
 }
 
 /// Tells a running server what to do, from any thread. It keeps nothing of the server alive; once that
@@ -154,7 +157,17 @@ impl RunningServer {
                 },
             ))
         }));
-        Ok(Self { state, runtime, http_address, postgres_address, flight_address, listening })
+        let tracing = start_tracing(&state, &runtime);
+        start_batch_threads()?;
+        Ok(Self {
+            state,
+            runtime,
+            http_address,
+            postgres_address,
+            flight_address,
+            listening,
+            tracing,
+        })
     }
 
     /// Returns the address on which HTTP is served.
@@ -185,14 +198,40 @@ impl RunningServer {
 
     /// Serves until the server was told to end, and ends it.
     pub fn wait(self) -> DrainOutcome {
-        let Self { state, runtime, listening, .. } = self;
+        let Self { state, runtime, listening, tracing, .. } = self;
         runtime.block_on(drain(&state));
+        if let Some(tracing) = tracing {
+            // What is left is sent, if the collector takes it in time.
+            let sent = async { tokio::time::timeout(STOP_TIMEOUT, tracing).await };
+            let _in_time = runtime.block_on(sent);
+        }
         // Before the pools: connections wait for what these run.
         listening.iter().for_each(JoinHandle::abort);
         runtime.shutdown_timeout(STOP_TIMEOUT);
         state.pools.close();
         if state.has_cancelled() { DrainOutcome::Cancelled } else { DrainOutcome::Finished }
     }
+}
+
+/// Lets batch mode start its threads, which have the priority of the thread of the first query: a low
+/// one, whoever sends that.
+fn start_batch_threads() -> io::Result<()> {
+    lockstep_host::spawn_background("analytics", || {
+        // A database of its own: it holds no directory open.
+        drop(Database::in_memory().session().execute("SELECT 1 AS a"));
+    })?;
+    Ok(())
+}
+
+/// Starts to send traces, where the settings say so.
+fn start_tracing(state: &Arc<ServerState>, runtime: &Runtime) -> Option<JoinHandle<()>> {
+    state.tracer.as_ref()?;
+    let state = Arc::clone(state);
+    Some(runtime.spawn(async move {
+        if let Some(tracer) = &state.tracer {
+            export(tracer, Arc::clone(&state.clock), state.phase.reached(Phase::Stopping)).await;
+        }
+    }))
 }
 
 /// Listens on an address, which an error names. Called within the runtime.

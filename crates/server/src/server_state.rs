@@ -22,6 +22,7 @@ use crate::{
     postgres::CancelKeys,
     protocol::Protocol,
     tls::{CertificateFiles, TlsEndpoint},
+    traces::{TraceCounts, Tracer},
     work_pool::{PoolSize, WorkPools},
 };
 
@@ -34,6 +35,8 @@ pub(crate) struct ServerState {
     pub(crate) metrics: Metrics,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) cancel_keys: CancelKeys,
+    /// None: calls are not traced.
+    pub(crate) tracer: Option<Tracer>,
     settings: RwLock<Arc<ServerSettings>>,
     /// For each protocol what accepts TLS; empty: connections are not encrypted.
     tls: RwLock<Vec<TlsEndpoint>>,
@@ -67,13 +70,19 @@ impl ServerState {
             size(LOGIN_THREADS, LOGIN_QUEUE),
         ])?;
         configure(&database, &settings).map_err(io::Error::other)?;
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+        let tracer = settings.trace_endpoint().map(|endpoint| {
+            let sample = settings.traces_sample_per_million;
+            Tracer::new(Arc::clone(&clock), endpoint, sample, settings.traces_queue_calls)
+        });
         Ok(Self {
+            tracer,
             access: ClientAccess::new(database, settings.authentication()),
             phase: PhaseState::new(),
             connections: ConnectionCount::default(),
             pools,
             metrics: Metrics::default(),
-            clock: Arc::new(SystemClock::new()),
+            clock,
             cancel_keys: CancelKeys::default(),
             tls: RwLock::new(read_tls(&settings).map_err(io::Error::other)?),
             settings: RwLock::new(Arc::new(settings)),
@@ -84,6 +93,11 @@ impl ServerState {
     /// Returns the settings that are in force.
     pub(crate) fn settings(&self) -> Arc<ServerSettings> {
         Arc::clone(&self.settings.read())
+    }
+
+    /// Returns what became of traced calls; nothing where calls are not traced.
+    pub(crate) fn trace_counts(&self) -> Arc<TraceCounts> {
+        self.tracer.as_ref().map_or_else(Arc::default, |tracer| Arc::clone(&tracer.counts))
     }
 
     /// Returns what accepts TLS for a protocol; `None` where connections are not encrypted.

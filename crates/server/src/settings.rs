@@ -11,7 +11,7 @@ use std::{fmt::Write, net::SocketAddr};
 use lockstep_diagnostic::nearest;
 use lockstep_engine::Database;
 
-use crate::access::Authentication;
+use crate::{access::Authentication, traces::TraceEndpoint};
 use declared::ValueForm;
 pub use declared::{DECLARED, ServerSetting};
 
@@ -55,6 +55,9 @@ pub struct ServerSettings {
     pub(crate) analytics_queue: u64,
     pub(crate) log_level: String,
     pub(crate) slow_request_ms: u64,
+    pub(crate) traces_endpoint: String,
+    pub(crate) traces_sample_per_million: u64,
+    pub(crate) traces_queue_calls: u64,
 }
 
 /// What is wrong with a configuration, as a sentence for the person who wrote it.
@@ -139,6 +142,11 @@ impl ServerSettings {
             let text = "tls.client_certificates = \"required\" needs tls.client_ca";
             return Err(SettingError(text.to_owned()));
         }
+        if !self.traces_endpoint.is_empty() && self.trace_endpoint().is_none() {
+            let given = &self.traces_endpoint;
+            let text = format!("traces.endpoint is http://host:port/path, '{given}' is not");
+            return Err(SettingError(text));
+        }
         let mut missing = Vec::new();
         if !self.has_tls() {
             missing.push("TLS (tls.certificate and tls.key)");
@@ -200,6 +208,11 @@ impl ServerSettings {
     /// Returns whether connections are encrypted.
     pub(crate) fn has_tls(&self) -> bool {
         !self.tls_certificate.is_empty()
+    }
+
+    /// Returns where traces are sent; `None`: nowhere.
+    pub(crate) fn trace_endpoint(&self) -> Option<TraceEndpoint> {
+        TraceEndpoint::read(&self.traces_endpoint)
     }
 
     /// Returns whether clients without a certificate are refused.
@@ -285,6 +298,9 @@ impl ServerSettings {
             analytics_queue: 0,
             log_level: String::new(),
             slow_request_ms: 0,
+            traces_endpoint: String::new(),
+            traces_sample_per_million: 0,
+            traces_queue_calls: 0,
         }
     }
 }

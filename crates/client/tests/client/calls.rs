@@ -1,6 +1,9 @@
 //! What a client can ask: statements, rows in and out, requests, deployments.
 
-use std::slice::from_ref;
+use std::{
+    io::{Read, Write},
+    slice::from_ref,
+};
 
 use lockstep_engine::Database;
 
@@ -237,4 +240,37 @@ fn a_large_result_arrives_batch_by_batch() {
     client.append("t", &vec![row_of("SELECT 1 AS a"); 3], None).unwrap();
     let refused = client.query("SELECT a FROM t", None).and_then(|rows| rows.collect());
     assert_eq!(refused.unwrap_err().code, "54000");
+}
+
+/// Reads the figures of a server over HTTP.
+fn figures(server: &TestServer) -> String {
+    let mut stream = std::net::TcpStream::connect(server.http).unwrap();
+    let request = b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    stream.write_all(request).unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    text
+}
+
+#[test]
+fn calls_of_a_deployment_are_counted() {
+    let setup = "CREATE TABLE t (k STRING, v BIGINT); DEPLOY d AS SELECT k, v + 1 AS w FROM t";
+    let server = TestServer::start(&[], setup);
+    let client = server.connect();
+    let row = row_of("SELECT 'a' AS k, bigint(1) AS v");
+    let rows = [row.clone(), row];
+    client.request("d", &rows).unwrap();
+    client.prepare_request("d").unwrap().answer(&rows).unwrap();
+    assert!(client.request("d", &[row_of("SELECT 'a' AS v, 1 AS k")]).is_err());
+    assert!(client.request("missing", &rows).is_err());
+    client.request("SELECT k FROM t", &rows).unwrap();
+    let text = figures(&server);
+    for expected in [
+        "lockstep_deployment_rows_total{deployment=\"d\"} 4\n",
+        "lockstep_deployment_errors_total{deployment=\"d\"} 1\n",
+        "lockstep_deployment_seconds_count{deployment=\"d\",phase=\"answer\"} 2\n",
+    ] {
+        assert!(text.contains(expected), "{expected} in {text}");
+    }
+    assert!(!text.contains("missing") && !text.contains("SELECT k"), "{text}");
 }

@@ -5,3 +5,4 @@ mod calls;
 mod cancel;
 mod login;
 mod support;
+mod traces;

@@ -11,6 +11,7 @@ use lockstep_server::{DrainOutcome, RunningServer, ServerHandle, ServerSettings}
 /// A running server, which is ended when it is dropped.
 pub(crate) struct TestServer {
     pub(crate) address: SocketAddr,
+    pub(crate) http: SocketAddr,
     pub(crate) handle: ServerHandle,
     pub(crate) database: Database,
     pub(crate) start_token: Option<String>,
@@ -33,9 +34,10 @@ impl TestServer {
         }
         let server = RunningServer::start(database.clone(), settings).unwrap();
         let (address, handle) = (server.flight_address().unwrap(), server.handle());
+        let http = server.http_address();
         let start_token = server.start_token().map(str::to_owned);
         let waiting = lockstep_host::spawn("waits", move || server.wait()).unwrap();
-        Self { address, handle, database, start_token, waiting: Some(waiting) }
+        Self { address, http, handle, database, start_token, waiting: Some(waiting) }
     }
 
     /// Returns the address of the server with what stands before the host and behind the port.

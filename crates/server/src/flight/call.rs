@@ -16,7 +16,7 @@ use super::{
     sessions::FlightSession,
     status::{malformed, no_result, to_status},
 };
-use crate::{access::Login, http::CallId, work_pool::WorkClass};
+use crate::{access::Login, http::CallId, traces::CallTrace, work_pool::WorkClass};
 
 /// The header with the deadline of a gRPC call.
 const GRPC_TIMEOUT: &str = "grpc-timeout";
@@ -91,6 +91,11 @@ impl FlightCall {
         Self { session, ..self.clone() }
     }
 
+    /// Returns the trace of the call; `None` where it is not traced.
+    pub(crate) fn trace(&self) -> Option<&Arc<CallTrace>> {
+        self.id.trace()
+    }
+
     /// Returns the id of the call.
     pub(crate) fn id(&self) -> &str {
         self.id.text()
@@ -111,7 +116,8 @@ impl FlightCall {
         let done = async {
             let (context, running) = self.begin(deadline, self.id())?;
             let call = self.clone();
-            let body = move || context.run(|| call.in_session(work));
+            let submitted_ns = self.server.state.clock.monotonic_ns();
+            let body = move || context.run(|| call.traced(submitted_ns, || call.in_session(work)));
             let done = self.server.state.pools.run(class, body).await.map_err(no_result)?;
             drop(running);
             done
@@ -133,7 +139,11 @@ impl FlightCall {
         let mut rows =
             RowSender::new(sender.clone(), Handle::current(), Duration::from_millis(write_ms));
         let call = self.clone();
-        let body = move || context.run(|| call.in_session(|session| work(session, &mut rows)));
+        let submitted_ns = self.server.state.clock.monotonic_ns();
+        let body = move || {
+            let run = || call.in_session(|session| work(session, &mut rows));
+            context.run(|| call.traced(submitted_ns, run))
+        };
         let state = Arc::clone(&self.server.state);
         tokio::spawn(async move {
             let done = state.pools.run(class, body).await.map_err(no_result);
@@ -162,6 +172,15 @@ impl FlightCall {
         let context = QueryContext::limited(&state.clock, limits);
         let running = self.server.running.begin(self.session.user(), id, &context);
         Ok((context, running))
+    }
+
+    /// Runs work, and keeps how long it has waited and run where the call is traced.
+    fn traced<T>(&self, submitted_ns: u64, work: impl FnOnce() -> T) -> T {
+        let Some(trace) = self.trace() else { return work() };
+        let begun_ns = trace.phase_since("wait", submitted_ns);
+        let done = work();
+        trace.phase_since("execute", begun_ns);
+        done
     }
 
     /// Runs work of the engine on this thread. A panic is an internal error.

@@ -100,6 +100,10 @@ impl Drop for CallBody {
             unfinished.finish();
         }
         let CallRecord { id, method, .. } = &self.record;
+        if let Some(trace) = id.trace() {
+            trace.set_number("rpc.grpc.status_code", status.into());
+            trace.finish(method.clone(), (status != 0).then(|| format!("gRPC status {status}")));
+        }
         let (request_id, us) = (id.text(), took_ns / 1_000);
         let slow_ms = state.settings().slow_request_ms;
         if slow_ms > 0 && took_ns / 1_000_000 >= slow_ms {

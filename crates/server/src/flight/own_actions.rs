@@ -24,7 +24,7 @@ use super::{
     statements::view_of,
     status::malformed,
 };
-use crate::work_pool::WorkClass;
+use crate::{http::lap, metrics::CallPhase, work_pool::WorkClass};
 
 /// The events of a verification that wait for the client; more are dropped.
 const EVENTS_AHEAD: usize = 64;
@@ -125,8 +125,18 @@ impl FlightCall {
             let found = server.prepared.find(&server.state, user, &request.handle);
             Some(found.map_err(|error| self.status(&error))?)
         };
+        let target: Arc<str> = match &prepared {
+            Some(FlightStatement::Request { target, .. }) => Arc::clone(target),
+            _ => request.target.as_str().into(),
+        };
+        if let Some(trace) = self.trace() {
+            trace.set_text("lockstep.deployment", &target);
+        }
+        let (state, name) = (Arc::clone(&self.server.state), Arc::clone(&target));
         let answer = move |session: &Session| {
+            let mut at_ns = state.clock.monotonic_ns();
             let (_, rows) = read_rows(&request.rows)?;
+            let read_ns = lap(&state.clock, &mut at_ns);
             let output = match &prepared {
                 None => session.request(&request.target, &rows)?,
                 Some(FlightStatement::Request { target, request }) => {
@@ -136,9 +146,25 @@ impl FlightCall {
                     return Err(malformed("the handle is that of a statement"));
                 }
             };
-            answers(session, &output).map(|answers| answers.encode_to_vec())
+            let answer_ns = lap(&state.clock, &mut at_ns);
+            let bytes = answers(session, &output)?.encode_to_vec();
+            let write_ns = lap(&state.clock, &mut at_ns);
+            if is_deployment(&name) {
+                let metrics = state.metrics.deployment(&name);
+                metrics.record(CallPhase::Read, read_ns);
+                metrics.record(CallPhase::Answer, answer_ns);
+                metrics.record(CallPhase::Write, write_ns);
+                metrics.add_rows(u64::try_from(output.row_count()).unwrap_or(0));
+            }
+            Ok(bytes)
         };
-        self.run(WorkClass::Requests, CallDeadline::Request, answer).await
+        let answered = self.run(WorkClass::Requests, CallDeadline::Request, answer).await;
+        answered.inspect_err(|_| {
+            // A name that was never answered may be that of nothing.
+            if let Some(metrics) = self.server.state.metrics.known_deployment(&target) {
+                metrics.add_error();
+            }
+        })
     }
 
     async fn deployment(&self, deployment: ObjectRef) -> Result<Vec<u8>, Status> {
@@ -189,6 +215,12 @@ impl FlightCall {
             Some((item, receiver))
         })))
     }
+}
+
+/// Returns whether the target of a request that was answered is the name of a deployment: the text of a
+/// query has blanks.
+fn is_deployment(target: &str) -> bool {
+    !target.contains(char::is_whitespace)
 }
 
 /// Makes the message of answers.

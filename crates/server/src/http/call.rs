@@ -29,6 +29,7 @@ use crate::{
     access::{ClientPeer, Login},
     metrics::Refusal,
     server_state::ServerState,
+    traces::{CallTrace, TRACE_PARENT},
     work_pool::WorkClass,
 };
 
@@ -46,20 +47,33 @@ const ID_CHARS_MAX: usize = 128;
 pub(crate) struct CallId {
     text: Arc<str>,
     begun_ns: u64,
+    trace: Option<Arc<CallTrace>>,
 }
 
 impl CallId {
-    /// Takes the client's id, or makes one.
-    pub(crate) fn of(headers: &HeaderMap, begun_ns: u64) -> Self {
+    /// Takes the client's id, or makes one; begins a trace where the call is traced.
+    pub(crate) fn begin(state: &ServerState, headers: &HeaderMap, begun_ns: u64) -> Self {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let given = headers.get(REQUEST_ID).and_then(|value| value.to_str().ok());
         let is_usable = |text: &&str| !text.is_empty() && text.len() <= ID_CHARS_MAX;
-        let text = given.filter(is_usable).map_or_else(
+        let text: Arc<str> = given.filter(is_usable).map_or_else(
             // Relaxed: the number itself is all that is shared.
             || format!("{:016x}", COUNT.fetch_add(1, Ordering::Relaxed)).into(),
             Into::into,
         );
-        Self { text, begun_ns }
+        let trace = state.tracer.as_ref().and_then(|tracer| {
+            let shown = headers.get(TRACE_PARENT).and_then(|value| value.to_str().ok());
+            tracer.begin(shown, begun_ns)
+        });
+        if let Some(trace) = &trace {
+            trace.set_text("lockstep.request_id", &text);
+        }
+        Self { text, begun_ns, trace }
+    }
+
+    /// Returns the trace of the call; `None` where it is not traced.
+    pub(crate) fn trace(&self) -> Option<&Arc<CallTrace>> {
+        self.trace.as_ref()
     }
 
     /// Returns the id.
@@ -112,6 +126,9 @@ impl HttpCall {
                 .with_hint("They are timeout_ms, database and durability.")
         })?;
         let id = parts.extensions.get::<CallId>().cloned();
+        if let Some(trace) = id.as_ref().and_then(CallId::trace) {
+            trace.set_text("enduser.id", login.session().user());
+        }
         let begun_ns = id.as_ref().map_or_else(|| state.clock.monotonic_ns(), |id| id.begun_ns);
         Ok(Self { state, parameters, headers: parts.headers, login, id, begun_ns, body })
     }
@@ -122,7 +139,11 @@ impl HttpCall {
         let settings = self.state.settings();
         let whole = Duration::from_millis(self.left_ms(kind)?.max(1));
         let limit_ms = self.limit_ms(kind)?;
+        let begun_ns = self.state.clock.monotonic_ns();
         let read = tokio::time::timeout(whole, self.read_parts(&settings)).await;
+        if let Some(trace) = self.trace() {
+            trace.phase_since("read", begun_ns);
+        }
         read.unwrap_or_else(|_elapsed| {
             self.state.metrics.add_refused(Refusal::Timeout);
             Err(Diagnostic::interrupted(Some(limit_ms)).into())
@@ -161,6 +182,11 @@ impl HttpCall {
             }
         }
         Ok(if bytes.is_empty() { first } else { bytes.into() })
+    }
+
+    /// Returns the trace of the call; `None` where it is not traced.
+    pub(crate) fn trace(&self) -> Option<&Arc<CallTrace>> {
+        self.id.as_ref().and_then(CallId::trace)
     }
 
     /// Makes the context in which the call runs: with what is left of its deadline.
@@ -210,7 +236,8 @@ impl HttpCall {
             rows_max: limit(settings.answer_rows_max),
         };
         let context = self.context(kind)?;
-        Ok(EngineCall { login: Arc::clone(&self.login), context, call, database: None })
+        let trace = self.trace().cloned();
+        Ok(EngineCall { login: Arc::clone(&self.login), context, call, database: None, trace })
     }
 
     /// Returns a name with the database of the parameters before it.
@@ -229,6 +256,7 @@ pub(crate) struct EngineCall {
     context: QueryContext,
     call: CallOptions,
     database: Option<String>,
+    trace: Option<Arc<CallTrace>>,
 }
 
 impl EngineCall {
@@ -290,7 +318,15 @@ pub(crate) async fn run_in_pool<T: Send + 'static>(
 ) -> HttpResult<T> {
     let cancel = CancelOnDrop(call.context.clone());
     let shared = Arc::clone(state);
-    let body = move || call.context.run(|| call.run(&shared, work));
+    let submitted_ns = state.clock.monotonic_ns();
+    let body = move || {
+        let begun_ns = call.trace.as_ref().map(|trace| trace.phase_since("wait", submitted_ns));
+        let done = call.context.run(|| call.run(&shared, work));
+        if let Some((trace, begun_ns)) = call.trace.as_ref().zip(begun_ns) {
+            trace.phase_since("execute", begun_ns);
+        }
+        done
+    };
     let done = state.pools.run(class, body).await?;
     drop(cancel);
     done

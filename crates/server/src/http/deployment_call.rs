@@ -33,6 +33,7 @@ use crate::{
     deployments::{CachedDeployment, is_stale},
     metrics::CallPhase,
     server_state::ServerState,
+    traces::CallTrace,
     work_pool::WorkClass,
 };
 
@@ -49,13 +50,17 @@ pub(crate) async fn answer(
     let body_format = BodyFormat::of_body(&call.headers)?;
     let answer_format = BodyFormat::of_answer(&call.headers)?;
     let name = call.qualified(name);
+    if let Some(trace) = call.trace() {
+        trace.set_text("lockstep.deployment", &name);
+    }
     let body = call.read_body(DeadlineKind::Request).await?;
     let found = find(&state, &call.login, &name)?;
     let metrics = Arc::clone(&found.0.metrics);
     let form = BodyForm::of(&body);
     let is_one_row = body_format == BodyFormat::Json && !form.is_array;
     let answered = if is_one_row && answer_format == BodyFormat::Json && found.1.is_compiled() {
-        let one = OneRow { login: &call.login, name: &name, body: &body, form: form.rows };
+        let trace = call.trace().map(Arc::as_ref);
+        let one = OneRow { login: &call.login, name: &name, body: &body, form: form.rows, trace };
         let context = call.context(DeadlineKind::Request)?;
         one.answer(&state, &context, &found).map(|bytes| answer_format.response(bytes))
     } else {
@@ -84,6 +89,7 @@ struct OneRow<'c> {
     name: &'c str,
     body: &'c [u8],
     form: JsonRowForm,
+    trace: Option<&'c CallTrace>,
 }
 
 impl OneRow<'_> {
@@ -94,12 +100,12 @@ impl OneRow<'_> {
         context: &QueryContext,
         found: &Found,
     ) -> HttpResult<Vec<u8>> {
-        let answered = answer_row(state, context, found, self.body, self.form);
+        let answered = self.answer_row(state, context, found);
         let bytes = match answered {
             Err(error) if is_stale(&error.diagnostic) => {
                 self.login.deployments().remove(self.name);
                 let found = find(state, self.login, self.name)?;
-                answer_row(state, context, &found, self.body, self.form)?
+                self.answer_row(state, context, &found)?
             }
             other => {
                 let ended =
@@ -110,27 +116,36 @@ impl OneRow<'_> {
         check_size(bytes.len(), state.settings().answer_bytes_max)?;
         Ok(bytes)
     }
-}
 
-/// Reads the row, answers it and writes the answer.
-fn answer_row(
-    state: &ServerState,
-    context: &QueryContext,
-    (deployment, request): &Found,
-    body: &[u8],
-    form: JsonRowForm,
-) -> HttpResult<Vec<u8>> {
-    let (clock, metrics) = (&state.clock, &deployment.metrics);
-    let arena = Arena::new();
-    let mut at_ns = clock.monotonic_ns();
-    let row = deployment.input.read_row(body, &arena)?;
-    metrics.record(CallPhase::Read, lap(clock, &mut at_ns));
-    let answer = run_here(context, || request.answer(row.values, &arena))?;
-    metrics.record(CallPhase::Answer, lap(clock, &mut at_ns));
-    let bytes = write_row(deployment, answer, form);
-    metrics.record(CallPhase::Write, lap(clock, &mut at_ns));
-    metrics.add_rows(1);
-    Ok(bytes)
+    /// Reads the row, answers it and writes the answer.
+    fn answer_row(
+        self,
+        state: &ServerState,
+        context: &QueryContext,
+        (deployment, request): &Found,
+    ) -> HttpResult<Vec<u8>> {
+        let (clock, metrics) = (&state.clock, &deployment.metrics);
+        let arena = Arena::new();
+        let begun_ns = clock.monotonic_ns();
+        let mut at_ns = begun_ns;
+        let row = deployment.input.read_row(self.body, &arena)?;
+        let read_ns = lap(clock, &mut at_ns);
+        metrics.record(CallPhase::Read, read_ns);
+        let answer = run_here(context, || request.answer(row.values, &arena))?;
+        let answer_ns = lap(clock, &mut at_ns);
+        metrics.record(CallPhase::Answer, answer_ns);
+        let bytes = write_row(deployment, answer, self.form);
+        metrics.record(CallPhase::Write, lap(clock, &mut at_ns));
+        metrics.add_rows(1);
+        if let Some(trace) = self.trace {
+            let answered_from = begun_ns + read_ns;
+            trace.phase("parse", begun_ns, answered_from);
+            trace.phase("execute", answered_from, answered_from + answer_ns);
+            trace.phase("render", answered_from + answer_ns, at_ns);
+            trace.set_number("lockstep.rows", 1);
+        }
+        Ok(bytes)
+    }
 }
 
 /// Writes an answer; `null` where a WHERE drops the row.

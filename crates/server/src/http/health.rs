@@ -75,6 +75,11 @@ fn figures(state: &ServerState, session: &Session) -> HttpResult<String> {
     for (class, count) in state.pools.in_progress() {
         line(text, "lockstep_calls_in_progress", &label("class", class.name()), count);
     }
+    let traced = "lockstep_traced_calls_total";
+    head(text, traced, "counter", "Traced calls by what became of them.");
+    for (outcome, count) in state.trace_counts().named() {
+        line(text, traced, &label("outcome", outcome), count);
+    }
     let memory = state.access.database().memory_use();
     head(text, "lockstep_memory_bytes", "gauge", "Bytes that all tables hold.");
     line(text, "lockstep_memory_bytes", "", memory.used);

@@ -46,11 +46,21 @@ pub(crate) async fn run(
     body.database = body.database.or_else(|| call.parameters.database.take());
     let parameters: Vec<Parameter> =
         body.parameters.iter().map(|value| parameter(value.get())).collect::<HttpResult<_>>()?;
+    let begun_ns = state.clock.monotonic_ns();
     let script = parse_script(&state, &body.sql).await?;
+    let trace = call.trace().cloned();
+    if let Some(trace) = &trace {
+        trace.phase_since("parse", begun_ns);
+    }
     let engine_call = call.engine_call(DeadlineKind::Statement)?.in_database(body.database);
     run_in_pool(&state, class_of(&script), engine_call, move |state, session| {
         let output = session.run_script(&script, &parameters)?;
+        let begun_ns = state.clock.monotonic_ns();
         let bytes = write_output(&output, format, state.settings().answer_bytes_max)?;
+        if let Some(trace) = trace {
+            trace.phase_since("render", begun_ns);
+            trace.set_number("lockstep.rows", u64::try_from(output.row_count()).unwrap_or(0));
+        }
         Ok(format.response(bytes))
     })
     .await

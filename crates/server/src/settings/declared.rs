@@ -268,4 +268,10 @@ pub const DECLARED: &[ServerSetting] = &[
         "The least severe lines that are logged. Lines are JSON objects on the standard error output;\ndebug has one for each request."),
     setting!("log.slow_request_ms", slow_request_ms: 1_000 in 0, DAY_MS, true,
         "Requests that take so long are logged as warnings; 0: none."),
+    setting!("traces.endpoint", traces_endpoint: text "", [], false,
+        "Where traces of calls are sent: http://host:port/path of a collector that takes OTLP as Protocol\nBuffers over HTTP, such as http://localhost:4318/v1/traces. Empty: there are no traces."),
+    setting!("traces.sample_per_million", traces_sample_per_million: 10_000 in 0, 1_000_000, false,
+        "Calls that are traced, of a million. A client that sends traceparent decides for itself."),
+    setting!("traces.queue_calls", traces_queue_calls: 4_096 in 1, 1_000_000, false,
+        "Traced calls that wait to be sent; further ones are dropped and counted."),
 ];

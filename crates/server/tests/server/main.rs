@@ -17,3 +17,4 @@ mod postgres_frames;
 mod restful;
 mod support;
 mod tls;
+mod traces;
